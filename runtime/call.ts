@@ -198,30 +198,35 @@ export function longestRun({ inputs: declared }: FunctionInterface, inputs: Call
 }
 
 /**
- * Index of the smallest bucket that holds a call of this size and its runs, by its extents in order; of equals, the one
- * whose runs are bounded, and then the one whose paths are long enough and no longer than needed. Throws RangeError
- * where none does.
+ * Indices of the buckets that hold a call of this size and its runs, best first: the smallest by its extents in order;
+ * of equals, the one whose runs are bounded, and then the one whose paths are long enough and no longer than needed.
+ * Throws RangeError where there is none.
  */
-export function chooseBucket(buckets: readonly Bucket[], size: Extents, longest: number, run = Infinity): number {
-  let best = -1;
-  const isBetter = (a: Bucket, b: Bucket): boolean => {
+export function bucketsFor(
+  buckets: readonly Bucket[],
+  size: Extents,
+  longest: number,
+  run = Infinity,
+): readonly number[] {
+  const compare = (a: Bucket, b: Bucket): number => {
     for (const name of Object.keys(size)) {
-      const [left, right] = [extentIn(name, a.extents), extentIn(name, b.extents)];
-      if (left !== right) return left < right;
+      const difference = extentIn(name, a.extents) - extentIn(name, b.extents);
+      if (difference !== 0) return difference;
     }
-    if ((a.run === undefined) !== (b.run === undefined)) return a.run !== undefined;
-    const aFits = a.longest >= longest;
-    return aFits === b.longest >= longest ? a.longest < b.longest === aFits : aFits;
+    if ((a.run === undefined) !== (b.run === undefined)) return a.run === undefined ? 1 : -1;
+    const [aFits, bFits] = [a.longest >= longest, b.longest >= longest];
+    if (aFits !== bFits) return aFits ? -1 : 1;
+    return aFits ? a.longest - b.longest : b.longest - a.longest;
   };
-  buckets.forEach((bucket, i) => {
-    if (!fitsIn(size, bucket.extents) || run > (bucket.run ?? Infinity)) return;
-    if (best < 0 || isBetter(bucket, buckets[best]!)) best = i;
+  const fitting = [...buckets.keys()].filter((i) => {
+    const bucket = buckets[i]!;
+    return fitsIn(size, bucket.extents) && run <= (bucket.run ?? Infinity);
   });
-  if (best < 0)
+  if (fitting.length === 0)
     throw new RangeError(
       `No bucket holds ${printExtents(size)}; the largest has ${printExtents(buckets.at(-1)?.extents ?? {})}.`,
     );
-  return best;
+  return fitting.sort((a, b) => compare(buckets[a]!, buckets[b]!));
 }
 
 /** Rows of an output with a value that is NaN or infinite. */

@@ -3,8 +3,8 @@ import type { Extents } from '../ir/extents.js';
 import type { Bucket } from '../ir/plan.js';
 import {
   arrayOf,
+  bucketsFor,
   checkRoles,
-  chooseBucket,
   extentsOf,
   longestRun,
   longestTree,
@@ -28,6 +28,17 @@ export interface ExecutorOptions<Memory> {
   readonly maxLength?: number | undefined;
 }
 
+/** A call that was checked, and the buckets that hold it, best first. */
+interface CheckedCall extends Omit<StageCall, 'bucket'> {
+  readonly buckets: readonly number[];
+}
+
+/** A call that was executed, in the bucket that it ran in. */
+interface Passed {
+  readonly call: StageCall;
+  readonly answer: StageAnswer;
+}
+
 export class Executor<Memory = unknown> {
   /** The largest call of each function. */
   readonly capacity: Readonly<Record<string, Extents>>;
@@ -42,8 +53,13 @@ export class Executor<Memory = unknown> {
   private lastSearch: Promise<unknown> = Promise.resolve();
   /** The last call that went to the devices. */
   private lastCall: StageCall | undefined;
+  /** Settles once every call that waits for its bucket, or behind such a one, has started. Undefined if none does. */
+  private starting: Promise<void> | undefined;
   private isClosed = false;
-  private readonly onExit = (): void => this.runner.stop();
+  private readonly onExit = (): void => {
+    this.runner.readiness?.stop();
+    this.runner.stop();
+  };
 
   constructor({ plan, runner, memory, maxLength = Infinity }: ExecutorOptions<Memory>) {
     this.plan = plan;
@@ -58,13 +74,14 @@ export class Executor<Memory = unknown> {
   }
 
   /**
-   * Calls a function. `inFlight` calls may be on the devices at once; they are executed in the order of these calls.
+   * Calls a function. `inFlight` calls may be on the devices at once; they are executed in the order of these calls,
+   * each in the best bucket of those that are ready, which changes no result. Where none is, it waits for the best.
    * Rejects with RangeError for inputs that are not the function's or reach outside the model or the plan, and with
    * NonFiniteError where an output is not finite.
    */
   async call(name: string, inputs: CallArrays): Promise<CallResult> {
-    const call = this.checked(name, inputs, 'run');
-    const { outputs, spans } = await this.pass(call);
+    const { call, answer } = await this.pass(this.checked(name, inputs, 'run'));
+    const { outputs, spans } = answer;
     const declared = call.fn.interface.outputs;
     const arrays = Object.fromEntries(declared.map((decl, i) => [decl.name, arrayOf(decl, outputs[i]!)]));
     for (const decl of declared) {
@@ -74,13 +91,13 @@ export class Executor<Memory = unknown> {
     return { outputs: arrays, spans };
   }
 
-  /** Calls a function once, measuring each launch. */
+  /** Calls a function once, measuring each launch in the bucket that is best for the call. */
   async profile(
     name: string,
     inputs: CallArrays,
   ): Promise<{ readonly bucket: Bucket; readonly launches: readonly LaunchProfile[] }> {
-    const call = this.checked(name, inputs, 'profile');
-    const { launchNanoseconds } = await this.pass(call);
+    const { call, answer } = await this.pass(this.checked(name, inputs, 'profile'));
+    const { launchNanoseconds } = answer;
     const launches = call.fn.launches.map((_, i) => {
       const { name: kernel, path } = kernelOf(call.fn, i);
       return { kernel, path, nanoseconds: launchNanoseconds[i] ?? NaN };
@@ -93,46 +110,98 @@ export class Executor<Memory = unknown> {
    * call: states change as they do in any other.
    */
   async diagnose(name: string, inputs: CallArrays): Promise<Diagnosis | undefined> {
-    const call = this.checked(name, inputs, 'search');
+    const checked = this.checked(name, inputs, 'search');
     // One at a time, because searches may share the memory of answers.
-    const job = this.lastSearch.then(() => this.pass(call));
+    const job = this.lastSearch.then(() => this.pass(checked));
     this.lastSearch = job.catch(() => undefined);
-    const { nonFinite } = await job;
+    const { call, answer } = await job;
+    const { nonFinite } = answer;
     if (nonFinite === undefined) return undefined;
     const { launch, ...place } = nonFinite;
     return { path: kernelOf(call.fn, launch).path, ...place };
   }
 
-  /** Waits for the work on the devices, then releases everything. Later calls reject. */
+  /**
+   * Waits for the work on the devices, then releases everything. Later calls reject, and so do those that still wait
+   * for their bucket.
+   */
   async close(): Promise<void> {
     if (this.isClosed) return;
     this.isClosed = true;
+    this.runner.readiness?.stop();
     process.removeListener('exit', this.onExit);
     await this.lastSearch;
     await this.gate.drain();
     await this.runner.release();
   }
 
-  private checked(name: string, inputs: CallArrays, kind: StageCall['kind']): StageCall {
+  /** Resolves when every bucket is ready, so that each call runs in the one that is best for it: for measurements. */
+  async prepare(): Promise<void> {
+    const { readiness } = this.runner;
+    if (readiness === undefined) return;
+    await Promise.all(
+      this.plan.functions.flatMap((fn) => fn.buckets.map((_, bucket) => readiness.prepare(fn, bucket))),
+    );
+  }
+
+  private checked(name: string, inputs: CallArrays, kind: StageCall['kind']): CheckedCall {
     if (this.isClosed) throw new Error('This executor was closed.');
     const fn = functionOf(this.plan, name);
     const extents = extentsOf(fn.interface, inputs);
-    const bucket = chooseBucket(
+    const buckets = bucketsFor(
       fn.buckets,
       extents,
       longestTree(fn.interface, inputs),
       longestRun(fn.interface, inputs),
     );
     checkRoles(fn.interface, inputs, { extents, states: this.stateRows, maxLength: this.maxLength });
-    return { fn, bucket, extents, inputs, kind };
+    return { fn, buckets, extents, inputs, kind };
   }
 
-  /** Starts as soon as the devices have room. */
-  private pass(call: StageCall): Promise<StageAnswer> {
-    return this.gate.pass(() => {
-      this.lastCall = call;
-      return this.runner.run(call);
+  /** Starts as soon as the devices have room and a bucket is ready. */
+  private pass(call: CheckedCall): Promise<Passed> {
+    return this.gate.pass(() => this.start(call));
+  }
+
+  /** The best bucket that is ready. What is measured or searched runs in the best one alone. */
+  private readyBucket({ fn, buckets, kind }: CheckedCall): number | undefined {
+    const { readiness } = this.runner;
+    if (readiness === undefined) return buckets[0]!;
+    if (readiness.failure !== undefined) throw readiness.failure;
+    return (kind === 'run' ? buckets : buckets.slice(0, 1)).find((bucket) => readiness.isReady(fn, bucket));
+  }
+
+  /** In this turn, where nothing has to be waited for. Where a call waits for its bucket, later ones wait behind it. */
+  private async start(checked: CheckedCall): Promise<Passed> {
+    if (this.starting === undefined) {
+      const bucket = this.readyBucket(checked);
+      if (bucket !== undefined) return this.run(checked, bucket);
+    }
+    const started = (this.starting ?? Promise.resolve()).then(async () => {
+      let bucket = this.readyBucket(checked);
+      if (bucket === undefined) {
+        bucket = checked.buckets[0]!;
+        await this.runner.readiness?.prepare(checked.fn, bucket);
+      }
+      // In an object, because the next call is to start once this one has, not once it has ended.
+      return { passed: this.run(checked, bucket) };
     });
+    const settled = started
+      .then(
+        () => undefined,
+        () => undefined,
+      )
+      .finally(() => {
+        if (this.starting === settled) this.starting = undefined;
+      });
+    this.starting = settled;
+    return (await started).passed;
+  }
+
+  private async run({ buckets: _, ...checked }: CheckedCall, bucket: number): Promise<Passed> {
+    const call: StageCall = { ...checked, bucket };
+    this.lastCall = call;
+    return { call, answer: await this.runner.run(call) };
   }
 
   /**
@@ -140,17 +209,18 @@ export class Executor<Memory = unknown> {
    * rows, as long as no other call came between; after one, the place stays unknown.
    */
   private async culprit(call: StageCall): Promise<string | undefined> {
-    const again: StageCall = { ...call, kind: 'search' };
+    const { bucket, ...same } = call;
     const isStateful = call.fn.interface.gives.length > 0;
     const job = this.lastSearch.then(() =>
-      this.gate.pass(() => {
-        if (isStateful && this.lastCall !== call) return Promise.resolve(undefined);
-        this.lastCall = again;
-        return this.runner.run(again);
+      this.gate.pass(async () => {
+        // A call that waits for its bucket comes first.
+        await this.starting;
+        if (isStateful && this.lastCall !== call) return undefined;
+        return this.run({ ...same, kind: 'search', buckets: [bucket] }, bucket);
       }),
     );
     this.lastSearch = job.catch(() => undefined);
-    const nonFinite = (await job)?.nonFinite;
+    const nonFinite = (await job)?.answer.nonFinite;
     return nonFinite === undefined ? undefined : kernelOf(call.fn, nonFinite.launch).path;
   }
 }

@@ -5,6 +5,7 @@ import type { RuntimeFunction } from './runtimePlan.js';
 
 export interface StageCall {
   readonly fn: RuntimeFunction;
+  /** One that is ready. */
   readonly bucket: number;
   readonly extents: Extents;
   readonly inputs: CallArrays;
@@ -30,6 +31,20 @@ export interface StageAnswer {
   readonly nonFinite?: NonFinitePlace;
 }
 
+/** Which buckets a call can run in, where some become ready only after the executor was opened. */
+export interface Readiness {
+  isReady(fn: RuntimeFunction, bucket: number): boolean;
+  /**
+   * Makes a bucket ready before all that nobody waits for. Rejects where it cannot be, such as with a kernel that does
+   * not compile, and where the executor is closed first.
+   */
+  prepare(fn: RuntimeFunction, bucket: number): Promise<void>;
+  /** Why a bucket that nobody waited for could not be made ready; undefined while all is well. */
+  readonly failure: Error | undefined;
+  /** Nothing becomes ready any more, and whoever waits is rejected. */
+  stop(): void;
+}
+
 /**
  * Devices that each execute their part of every function: one, or several that hand calls on to each other. A target
  * makes one (cpu/openExecutor, cuda/openExecutor) and the executor drives it.
@@ -37,6 +52,8 @@ export interface StageAnswer {
 export interface StageRunner {
   /** Calls that keep every device busy; more wait. */
   readonly inFlight: number;
+  /** Absent where every bucket is ready from the beginning. */
+  readonly readiness?: Readiness;
   /** Starts at once, in order of calls; never asked for more than `inFlight`, and for one search at a time. */
   run(call: StageCall): Promise<StageAnswer>;
   /** The process is about to exit: what runs may end early, and later calls reject. */

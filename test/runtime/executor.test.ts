@@ -16,7 +16,7 @@ import { TINY_KERNELS, tinyPlan, VOCAB, WIDTH } from './tinyPlan.js';
 import { openCpu, type CpuScoring, type CpuScoringOptions, type Batch } from '../support/scoring.js';
 import type { FunctionInterface } from '../../ir/function.js';
 import { DECODE_RUN, stepBuckets } from '../../ir/stepping.js';
-import { chooseBucket, longestRun, longestTree } from '../../runtime/call.js';
+import { bucketsFor, longestRun, longestTree } from '../../runtime/call.js';
 
 const folder = temporaryFolder();
 const plan = tinyPlan();
@@ -292,7 +292,7 @@ describe('CpuExecutor', () => {
       [16, 4, 12],
     ].map(([tokens, rows, longest]) => scoringBucket({ tokens: tokens!, rows: rows!, longest: longest! }));
     const choice = (tokens: number, rows: number, longest: number) =>
-      buckets[chooseBucket(buckets, { T: tokens, R: rows }, longest)];
+      buckets[bucketsFor(buckets, { T: tokens, R: rows }, longest)[0]!];
     expect(choice(10, 4, 3)).toEqual(scoringBucket({ tokens: 16, rows: 4, longest: 4 }));
     expect(choice(10, 4, 10)).toEqual(scoringBucket({ tokens: 16, rows: 4, longest: 12 }));
     expect(choice(10, 4, 40)).toEqual(scoringBucket({ tokens: 16, rows: 4, longest: 16 }));
@@ -312,7 +312,7 @@ describe('CpuExecutor', () => {
       ],
     ]);
     const choice = (tokens: number, run: number) =>
-      buckets[chooseBucket(buckets, { T: tokens, C: 4096, R: tokens }, 0, run)];
+      buckets[bucketsFor(buckets, { T: tokens, C: 4096, R: tokens }, 0, run)[0]!];
     expect(choice(3, 3)).toMatchObject({ extents: { T: 4 } });
     expect(choice(65, 1)).toMatchObject({ extents: { T: 128 }, run: DECODE_RUN });
     expect(choice(65, DECODE_RUN)).toMatchObject({ extents: { T: 128 }, run: DECODE_RUN });
