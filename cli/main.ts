@@ -1,10 +1,10 @@
 #!/usr/bin/env node
 /** The `tilewright` command. */
-import { startEarly, willLoad } from '../driver/devices/startEarly.js';
+import { startEarly, willLoad, willMeasure } from '../driver/devices/startEarly.js';
 
 const argv = process.argv.slice(2);
 // Before anything else is loaded: a device takes as long to start as the command does to know what it will do with it.
-if (willLoad(argv)) startEarly();
+if (willLoad(argv)) startEarly(1, willMeasure(argv));
 const [{ ALL_COMMANDS }, { processIo }, { createCli }] = await Promise.all([
   import('./allCommands.js'),
   import('./io.js'),

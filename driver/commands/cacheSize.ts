@@ -84,6 +84,9 @@ export async function compileWithCache(
   else ui.note(line);
 }
 
+/** Whether what is to be generated fits the smallest cache that anybody gets, so that its size asks for no tokens. */
+export const fitsLeastCache = (most: Demand): boolean => defaultTokens(most) === LEAST_TOKENS;
+
 /** What a text needs: 20 tokens, or 20 tokens and 256 more to generate. */
 function sizeOf({ prompt, least }: Demand): string {
   const more = least - prompt;

@@ -10,7 +10,7 @@ import { mayFeed } from '../targets/index.js';
 import { compileWithCache } from './cacheSize.js';
 import { Continuer, type Continuation, type Piece } from './continuation.js';
 import { noteSuggestion } from './generate.js';
-import { beginLoading } from './loadModel.js';
+import { beginLoading, finishBeside } from './loadModel.js';
 import { checkBiases, tokenisePrompts } from './promptTokens.js';
 import { openTemplate } from './templates.js';
 
@@ -35,19 +35,21 @@ export interface Conversation {
 
 export async function converse(request: ConverseRequest, ui: Ui): Promise<Conversation> {
   const asked = { ...request, logits: wantsLogits(request), feeds: mayFeed(request) };
-  const loading = beginLoading(asked, ui, new Phases());
-  const { config, path } = loading.checkpoint;
-  const tokenizer = createTokenizer(loading.tokenizer.spec);
+  const opening = beginLoading(asked, ui, new Phases());
+  const { config, path } = opening.checkpoint;
   checkBiases(request.logitBias, config);
-  const own = readGenerationConfig(loading.checkpoint, loading.tokenizer);
+  const own = readGenerationConfig(opening.checkpoint, opening.tokenizer);
   noteSuggestion(own, request, ui);
   await compileWithCache(
-    loading,
+    opening,
     asked,
     { prompt: 1, where: 'a prompt', least: 2, longest: 2, total: config.maxPositions },
     ui,
   );
-  const loaded = await loading.finish();
+  const { loaded: loading } = await finishBeside(opening);
+  // Opened while weights stream.
+  const tokenizer = createTokenizer(opening.tokenizer.spec);
+  const loaded = await loading;
   const template = openTemplate(path);
   const continuer = new Continuer(loaded, tokenizer, own.eosTokenIds);
   let messages: readonly Message[] = [];

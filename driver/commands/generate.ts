@@ -8,12 +8,16 @@ import { createTokenizer } from '../../models/tokenizer.js';
 import type { Dict } from '../../python/value.js';
 import { Phases } from '../phases.js';
 import type { LoadRequest, Ui } from '../requests.js';
-import { cacheBytesOf, compileWithCache } from './cacheSize.js';
+import { UserError } from '../../errors.js';
+import { STEP } from '../../ir/function.js';
+import { stepExtents } from '../../ir/stepping.js';
+import type { FirstCall } from '../targets/target.js';
+import { cacheBytesOf, compileWithCache, fitsLeastCache, type Demand } from './cacheSize.js';
 import { mayFeed } from '../targets/index.js';
 import { continuationsOf, continueAll, type ContinueListener, type PromptResult } from './continueAll.js';
 import { Continuer } from './continuation.js';
-import { beginLoading } from './loadModel.js';
-import { checkBiases, demandOf, tokenisePrompts } from './promptTokens.js';
+import { beginLoading, finishBeside, type LoadedModel, type ModelLoading } from './loadModel.js';
+import { checkBiases, demandOf, likelyDemand, tokenisePrompts, type TokenisedPrompt } from './promptTokens.js';
 import { openTemplate } from './templates.js';
 import { TextProgress } from './textProgress.js';
 
@@ -49,15 +53,33 @@ export async function generate(
   checkBiases(request.logitBias, config);
   const own = readGenerationConfig(loading.checkpoint, loading.tokenizer);
   noteSuggestion(own, request, ui);
-  const tokenizer = createTokenizer(loading.tokenizer.spec);
   const named = [...request.prompts, ...fromFile];
-  const hasChats = named.some(({ prompt }) => 'messages' in prompt);
-  const template = hasChats ? openTemplate(loading.checkpoint.path) : undefined;
-  const writer = { tokenizer, template, variables: request.templateVariables };
-  const prompts = await tokenisePrompts(named, writer, config).finally(() => template?.close());
   const several = continuationsOf(request);
-  await compileWithCache(loading, asked, demandOf(prompts, maxNewTokens, config, several), ui);
-  const loaded = await loading.finish();
+  const texts = several * named.length;
+  const likely = likelyDemand(named, maxNewTokens, config, several);
+  const early =
+    likely !== undefined && request.cacheTokens === undefined && fitsLeastCache(likely)
+      ? await beginEarly(loading, asked, likely, texts, ui)
+      : undefined;
+  let loaded: LoadedModel;
+  let prompts: readonly TokenisedPrompt[];
+  const tokenizer = createTokenizer(loading.tokenizer.spec);
+  try {
+    const hasChats = named.some(({ prompt }) => 'messages' in prompt);
+    const template = hasChats ? openTemplate(loading.checkpoint.path) : undefined;
+    const writer = { tokenizer, template, variables: request.templateVariables };
+    prompts = await tokenisePrompts(named, writer, config).finally(() => template?.close());
+    const demand = demandOf(prompts, maxNewTokens, config, several);
+    if (early !== undefined && fitsLeastCache(demand)) loaded = await early.loaded;
+    else {
+      await early?.loaded.then((model) => model.close());
+      await compileWithCache(loading, asked, demand, ui);
+      loaded = await loading.finish({ first: firstSteps(demand, texts, asked) });
+    }
+  } catch (error) {
+    await early?.loaded.then((model) => model.close()).catch(() => undefined);
+    throw error;
+  }
   try {
     ui.phase('generate', prompts.length === 1 ? undefined : `${prompts.length} prompts`);
     const continuer = new Continuer(loaded, tokenizer, own.eosTokenIds);
@@ -85,6 +107,36 @@ export async function generate(
   } finally {
     await loaded.close();
   }
+}
+
+/**
+ * Begins to load the model with the smallest cache, before prompts are tokenised: opening a large tokenizer takes as
+ * long as streaming weights. Undefined where something is in the way, which is said once prompts are known.
+ */
+async function beginEarly(
+  loading: ModelLoading,
+  asked: GenerateRequest,
+  likely: Demand,
+  texts: number,
+  ui: Ui,
+): Promise<{ readonly loaded: Promise<LoadedModel> } | undefined> {
+  try {
+    await compileWithCache(loading, asked, likely, ui);
+  } catch (error) {
+    if (!(error instanceof UserError)) throw error;
+    return undefined;
+  }
+  return finishBeside(loading, { first: firstSteps(likely, texts, asked) });
+}
+
+/** The step that reads the prompts, and one that goes on with them. */
+function firstSteps({ prompt }: Demand, texts: number, { logits }: Pick<LoadRequest, 'logits'>): readonly FirstCall[] {
+  const filtered = logits === true ? { filtered: texts, entries: 1 } : {};
+  const step = (tokens: number): FirstCall => ({
+    function: STEP,
+    extents: stepExtents({ tokens, rows: texts, keys: prompt, ...filtered }),
+  });
+  return [step(Math.max(prompt, texts)), step(texts)];
 }
 
 const SUGGESTED = ['temperature', 'topK', 'topP', 'minP', 'repetitionPenalty', 'beams'] as const;

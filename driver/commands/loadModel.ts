@@ -14,6 +14,7 @@ import { beginOpening, type OpenedModel, type Opening } from '../compile/open.js
 import type { Phases } from '../phases.js';
 import type { LoadRequest, Ui } from '../requests.js';
 import type { Executor } from '../executor.js';
+import type { FirstCall } from '../targets/target.js';
 import { scoringLimits } from './scorer.js';
 
 export interface LoadedModel extends OpenedModel {
@@ -30,6 +31,16 @@ export const checkpointId = ({ reference: { fingerprint, init } }: Pick<OpenedMo
   createHash('sha256')
     .update(JSON.stringify([fingerprint, init]))
     .digest('hex');
+
+export interface FinishOptions {
+  /** The calls that will come first, where that is known. */
+  readonly first?: readonly FirstCall[];
+  /**
+   * Called while weights are loaded, or before, so that questions can be packed meanwhile. An error that it throws ends
+   * the loading.
+   */
+  readonly onCompiled?: (limits: ModelLimits, opened: OpenedModel) => void;
+}
 
 /** A model whose files have been checked. */
 export interface ModelLoading {
@@ -48,11 +59,8 @@ export interface ModelLoading {
    * `finish` loads what the last such call compiled.
    */
   compile(cacheTokens?: number): Promise<OpenedModel>;
-  /**
-   * Compiles and loads the model. `onCompiled` is called before weights are loaded, so that questions can be packed
-   * meanwhile. An error that it throws ends the loading.
-   */
-  finish(onCompiled?: (limits: ModelLimits, opened: OpenedModel) => void): Promise<LoadedModel>;
+  /** Compiles and loads the model. */
+  finish(options?: FinishOptions): Promise<LoadedModel>;
 }
 
 /**
@@ -84,20 +92,18 @@ export function beginLoading(
     compiled = { opened, cacheTokens };
     return opened;
   };
-  const finish: ModelLoading['finish'] = async (onCompiled) => {
+  const finish: ModelLoading['finish'] = async ({ first, onCompiled } = {}) => {
     let limits: ModelLimits | undefined;
     const compile = async (): Promise<OpenedModel> =>
       compiled?.opened ?? (await phases.during('compile', () => opening.finish(undefined, logits)));
-    const { opened, executor, parallelism } = await openDevices(
-      { ...opening, finish: compile },
-      request,
-      ui,
+    const { opened, executor, parallelism } = await openDevices({ ...opening, finish: compile }, request, ui, {
       phases,
-      (model) => {
+      ...(first === undefined ? {} : { first }),
+      onCompiled: (model) => {
         limits = limitsOf(checkpoint, model.model);
         onCompiled?.(limits, model);
       },
-    );
+    });
     phases.end();
     limits ??= limitsOf(checkpoint, opened.model);
     const { maxTokens, maxRows, maxKeys } = scoringLimits(executor);
@@ -127,3 +133,17 @@ export function beginLoading(
     finish,
   };
 }
+
+/**
+ * Begins to load a model. Settles as soon as the devices are at it, so that this process can do something that takes a
+ * while; what they make of it is told by `loaded`.
+ */
+export const finishBeside = (
+  loading: Pick<ModelLoading, 'finish'>,
+  options: Omit<FinishOptions, 'onCompiled'> = {},
+): Promise<{ readonly loaded: Promise<LoadedModel> }> =>
+  new Promise((resolve) => {
+    const settle = (): void => resolve({ loaded });
+    const loaded = loading.finish({ ...options, onCompiled: settle });
+    loaded.catch(settle);
+  });

@@ -39,16 +39,18 @@ export async function loadWithQuestions(
     packing = prepareCalls(chosen).then(() => chosen);
     packing.catch(() => undefined);
   }
-  const model = await loading.finish((limits) => {
-    modelName ??= settleName(prepared, loading, request, ui);
-    packing ??= tokens.then((loaded) =>
-      phases.during('pack', async () => {
-        const packed = await inParts(packQuestions(loaded, request, limits));
-        await prepareCalls(packed);
-        return packed;
-      }),
-    );
-    packing.catch(() => undefined);
+  const model = await loading.finish({
+    onCompiled: (limits) => {
+      modelName ??= settleName(prepared, loading, request, ui);
+      packing ??= tokens.then((loaded) =>
+        phases.during('pack', async () => {
+          const packed = await inParts(packQuestions(loaded, request, limits));
+          await prepareCalls(packed);
+          return packed;
+        }),
+      );
+      packing.catch(() => undefined);
+    },
   });
   try {
     if (!isChosenByTokens) ui.phase('tokenise', source);

@@ -125,23 +125,56 @@ export function checkBiases(
 }
 
 /** What has to fit into memory. `several`: continuations of each prompt. */
-export function demandOf(
+export const demandOf = (
   prompts: readonly TokenisedPrompt[],
   maxNewTokens: number,
-  { maxPositions }: Pick<PromptLimits, 'maxPositions'>,
+  limits: Pick<PromptLimits, 'maxPositions'>,
   several = 1,
+): Demand =>
+  demandOfLengths(
+    prompts.map(({ where, tokens }) => ({ where, length: tokens.length })),
+    { maxNewTokens, several, ...limits },
+  );
+
+/** What is asked of prompts of so many tokens. */
+function demandOfLengths(
+  prompts: readonly { readonly where: string; readonly length: number }[],
+  { maxNewTokens, maxPositions, several }: { maxNewTokens: number; maxPositions: number; several: number },
 ): Demand {
-  const lengthOf = ({ tokens }: TokenisedPrompt): number => tokens.length;
-  const longest = prompts.reduce((a, b) => (lengthOf(b) > lengthOf(a) ? b : a));
-  const wholeOf = (prompt: TokenisedPrompt): number => Math.min(lengthOf(prompt) + maxNewTokens, maxPositions);
+  const longest = prompts.reduce((a, b) => (b.length > a.length ? b : a));
+  const wholeOf = (length: number): number => Math.min(length + maxNewTokens, maxPositions);
   return {
-    prompt: lengthOf(longest),
+    prompt: longest.length,
     where: longest.where,
     // A text that fills the memory says so.
-    least: lengthOf(longest) + 1,
-    longest: wholeOf(longest),
-    total: several * prompts.reduce((sum, each) => sum + wholeOf(each) + PARTIAL, 0),
+    least: longest.length + 1,
+    longest: wholeOf(longest.length),
+    total: several * prompts.reduce((sum, { length }) => sum + wholeOf(length) + PARTIAL, 0),
   };
+}
+
+/** Tokens that a tokenizer adds to a text at most: its beginning, its end, and a space in front. */
+const ADDED = 8;
+
+/**
+ * What probably has to fit into memory at most, before any text is tokenised: a token has at least one byte, unless a
+ * tokenizer writes characters out as several. Undefined where a template writes a prompt, and for what will be refused.
+ */
+export function likelyDemand(
+  prompts: readonly NamedPrompt[],
+  maxNewTokens: number,
+  { maxPositions, vocabSize }: PromptLimits,
+  several = 1,
+): Demand | undefined {
+  const lengths = prompts.flatMap(({ where, prompt }) => {
+    if ('messages' in prompt) return [];
+    if (!('tokens' in prompt))
+      return prompt.prompt === '' ? [] : [{ where, length: Buffer.byteLength(prompt.prompt) + ADDED }];
+    const { length } = prompt.tokens;
+    return length > 0 && prompt.tokens.every((token) => token < vocabSize) ? [{ where, length }] : [];
+  });
+  const isKnown = lengths.length === prompts.length && lengths.every(({ length }) => length <= maxPositions);
+  return isKnown && lengths.length > 0 ? demandOfLengths(lengths, { maxNewTokens, maxPositions, several }) : undefined;
 }
 
 /** The last page of a sequence may be almost empty. */

@@ -38,7 +38,7 @@ async function open(request: DeviceRequest, bytes: Uint8Array, member: Membershi
   if (member !== undefined) siblings = new Siblings(member, (word) => send({ kind: 'sibling', word }));
   phases.begin('open');
   const { checkpoint, model, rebuild, packed } = openSent(request, bytes);
-  const { threads, devices, replica } = request;
+  const { threads, devices, replica, first } = request;
   const options = {
     threads,
     devices,
@@ -46,6 +46,7 @@ async function open(request: DeviceRequest, bytes: Uint8Array, member: Membershi
     rebuild,
     packed,
     phases,
+    ...(first === undefined ? {} : { first }),
     ...(siblings === undefined ? {} : { siblings }),
   };
   executor = await loadExecutor(checkpoint, model, options, ui);

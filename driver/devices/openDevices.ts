@@ -18,6 +18,7 @@ import type { Phases } from '../phases.js';
 import { nameOfReplica, replicaUis } from './replicaUi.js';
 import type { LoadRequest, Ui } from '../requests.js';
 import type { Executor } from '../executor.js';
+import type { FirstCall } from '../targets/target.js';
 import { SiblingRelay } from './siblings.js';
 import { hasDeviceModule, startEarly } from './startEarly.js';
 
@@ -76,38 +77,52 @@ function place(
   return { replicas: placed.replicas, stages: placed.stages.length };
 }
 
+/** How a model is loaded. */
+export interface DeviceOptions {
+  readonly phases: Phases;
+  /** The calls that will come first, where that is known. */
+  readonly first?: readonly FirstCall[];
+  /**
+   * Called once the processes have the compiled model, or before weights are loaded here. What it throws ends the
+   * loading.
+   */
+  readonly onCompiled?: (opened: OpenedModel) => void;
+}
+
 /**
  * Compiles the model here and loads it onto its devices. Where they are driven by processes of their own, those start
- * at once and are sent the compiled model: nothing is planned twice. `onCompiled` is called once they have it, or
- * before weights are loaded here. What it throws ends the loading.
+ * at once and are sent the compiled model: nothing is planned twice.
  */
 export const openDevices = (
   opening: Opening,
   request: LoadRequest,
   ui: Ui,
-  phases: Phases,
-  onCompiled: (opened: OpenedModel) => void = () => undefined,
+  options: DeviceOptions,
 ): Promise<OpenedDevices> =>
-  (opening.target.compilesInProcess ? openMeanwhile : openCompiled)(opening, request, ui, phases, onCompiled);
+  (opening.target.compilesInProcess ? openMeanwhile : openCompiled)(opening, request, ui, options);
 
 /** Loads the model after compiling: the processes then find its kernels in the cache. */
 async function openCompiled(
   opening: Opening,
   request: LoadRequest,
   ui: Ui,
-  phases: Phases,
-  onCompiled: (opened: OpenedModel) => void,
+  options: DeviceOptions,
 ): Promise<OpenedDevices> {
   const wanted = wantedOf(request, opening.target);
   const opened = await opening.finish();
   const { model } = opened;
-  onCompiled(opened);
+  options.onCompiled?.(opened);
   const parallelism = place(opened, wanted, request, ui);
   if (isEqual(parallelism, ONE))
-    return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui, phases) };
+    return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui, options) };
   ui.phase('compile kernels', distinct(model));
   await model.target.compile(model, { packed: opened.packed });
-  const loading = begin(request, opening.target, parallelism, Promise.resolve(packModel(model)), ui);
+  const loading = begin(
+    request,
+    opening.target,
+    { parallelism, model: Promise.resolve(packModel(model)), ...options },
+    ui,
+  );
   if (loading === undefined) throw new Error('several devices need the built package: npm run build');
   try {
     await loading.opened();
@@ -123,8 +138,7 @@ async function openMeanwhile(
   opening: Opening,
   request: LoadRequest,
   ui: Ui,
-  phases: Phases,
-  onCompiled: (opened: OpenedModel) => void,
+  options: DeviceOptions,
 ): Promise<OpenedDevices> {
   const wanted = wantedOf(request, opening.target);
   // The plan is not known yet. Most models fit one GPU.
@@ -133,7 +147,7 @@ async function openMeanwhile(
   const compiled = new Promise<Uint8Array>((resolve) => {
     send = resolve;
   });
-  let loading = begin(request, opening.target, guess, compiled, ui);
+  let loading = begin(request, opening.target, { parallelism: guess, model: compiled, ...options }, ui);
   try {
     // Compiling blocks this thread, so pending work is started first.
     await setImmediate();
@@ -142,18 +156,18 @@ async function openMeanwhile(
     // Reports what is missing in the words of this command.
     model.target.requireDevices(model.device, wanted.devices, rebuildOpened(request.model, opened));
     if (loading === undefined) {
-      onCompiled(opened);
-      return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui, phases) };
+      options.onCompiled?.(opened);
+      return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui, options) };
     }
     const parallelism = place(opened, wanted, request, ui);
     if (!isEqual(parallelism, guess)) {
       await loading.executor.close();
-      loading = begin(request, opening.target, parallelism, compiled, ui) ?? loading;
+      loading = begin(request, opening.target, { parallelism, model: compiled, ...options }, ui) ?? loading;
     }
     send(packModel(model));
     // What is to be sent leaves this process before anything else blocks it.
     await setImmediate();
-    onCompiled(opened);
+    options.onCompiled?.(opened);
     await loading.opened();
     return { opened, parallelism, executor: loading.executor };
   } catch (error) {
@@ -162,11 +176,22 @@ async function openMeanwhile(
   }
 }
 
-const loadHere = (opened: OpenedModel, request: LoadRequest, ui: Ui, phases: Phases): Promise<Executor> =>
+const loadHere = (
+  opened: OpenedModel,
+  request: LoadRequest,
+  ui: Ui,
+  { phases, first }: DeviceOptions,
+): Promise<Executor> =>
   loadExecutor(
     opened.checkpoint,
     opened.model,
-    { threads: request.threads, rebuild: rebuildOpened(request.model, opened), packed: opened.packed, phases },
+    {
+      threads: request.threads,
+      rebuild: rebuildOpened(request.model, opened),
+      packed: opened.packed,
+      phases,
+      ...(first === undefined ? {} : { first }),
+    },
     ui,
   );
 
@@ -177,7 +202,7 @@ const threadsOf = (threads: number, index: number, count: number): number =>
 /** The part of a request that another process needs to load the model on the devices of a replica. */
 function deviceRequest(
   { model, init, checkpoint, trustsCode, threads }: LoadRequest,
-  { replicas, stages }: Parallelism,
+  { parallelism: { replicas, stages }, first }: Beginning,
   index: number,
 ): DeviceRequest {
   return {
@@ -189,7 +214,15 @@ function deviceRequest(
     stages,
     replica: { index, count: replicas },
     devices: Array.from({ length: stages }, (_, stage) => deviceOf(index, stage, stages)),
+    ...(first === undefined ? {} : { first }),
   };
+}
+
+/** What processes are started with. */
+interface Beginning extends Pick<DeviceOptions, 'first'> {
+  readonly parallelism: Parallelism;
+  /** Packed, once it is compiled. */
+  readonly model: Promise<Uint8Array>;
 }
 
 /** The processes that load the model. */
@@ -200,17 +233,12 @@ interface Loading {
 }
 
 /** Starts a process for each replica; undefined if there is no compiled module to start. */
-function begin(
-  request: LoadRequest,
-  target: Opening['target'],
-  parallelism: Parallelism,
-  model: Promise<Uint8Array>,
-  ui: Ui,
-): Loading | undefined {
+function begin(request: LoadRequest, target: Opening['target'], beginning: Beginning, ui: Ui): Loading | undefined {
+  const { model, parallelism } = beginning;
   const { replicas, stages } = parallelism;
   if (!hasDeviceModule()) return undefined;
   if (replicas === 1) {
-    const executor = beginDevice(deviceRequest(request, parallelism, 0), { target, model }, ui);
+    const executor = beginDevice(deviceRequest(request, beginning, 0), { target, model }, ui);
     return { executor, opened: () => executor.opened() };
   }
   const uis = replicaUis(replicas, stages, ui, target.compilesInProcess ? [] : ['compile kernels']);
@@ -222,7 +250,7 @@ function begin(
       nameOf: (index) => nameOfReplica(index, stages),
       begin: (index, onEnd) =>
         beginDevice(
-          deviceRequest(request, parallelism, index),
+          deviceRequest(request, beginning, index),
           { target, model, onEnd, ...(relay === undefined ? {} : { siblings: { relay, index } }) },
           uis.of[index]!,
         ),

@@ -4,6 +4,7 @@ import type { Extents } from '../../ir/extents.js';
 import type { CallArrays, CallResult } from '../../runtime/call.js';
 import type { PhaseSpan } from '../phases.js';
 import type { Amount, LoadRequest } from '../requests.js';
+import type { FirstCall } from '../targets/target.js';
 import type { Membership, SiblingWord } from './siblings.js';
 
 /** What the child loads: one replica of the model that its parent has planned, on its devices. */
@@ -15,6 +16,8 @@ export interface DeviceRequest extends Pick<LoadRequest, 'model' | 'init' | 'che
   readonly replica: { /** From 0. */ readonly index: number; readonly count: number };
   /** CPU: worker threads of all its devices together. */
   readonly threads: number;
+  /** The calls that will come first, where that is known. */
+  readonly first?: readonly FirstCall[];
 }
 
 export type ToChild =

@@ -6,6 +6,7 @@ import { existsSync } from 'node:fs';
 import { UserError } from '../../errors.js';
 import { loadCudaAddon } from '../../runtime/cuda/addon.js';
 import { readSettings } from '../../settings.js';
+import { isArtifact } from '../names.js';
 import { startSpare } from './deviceProcess.js';
 
 /** The program of a device process. */
@@ -20,6 +21,10 @@ const DRIVER_FILES = ['/dev/nvidiactl', '/dev/dxg'];
 const mayHaveGpu = (): boolean =>
   readSettings().cudaDriver !== undefined || DRIVER_FILES.some((file) => existsSync(file));
 
+/** Whether a command keeps keys and values in what memory is free; an artifact has room for as many as it has. */
+export const willMeasure = ([command, ...rest]: readonly string[]): boolean =>
+  command === 'generate' && !rest.some((word) => isArtifact(word));
+
 /** Commands that load a model onto a device. */
 const LOADING = new Set(['run', 'generate']);
 /** Arguments of commands that load nothing, or not onto a GPU. */
@@ -31,12 +36,15 @@ export const willLoad = ([command, ...rest]: readonly string[]): boolean =>
   LOADING.has(command) &&
   !rest.some((word, i) => NOT_LOADING.test(word) || (word === '--target' && rest[i + 1] === 'cpu'));
 
-/** Begins what the first `devices` devices need. Whoever needs none ends it with endSpares(). */
-export function startEarly(devices = 1): void {
+/**
+ * Begins what the first `devices` devices need. Whoever needs none ends it with endSpares(). `measures`: this process
+ * will ask the first device how much of its memory is free, for which it needs a context too.
+ */
+export function startEarly(devices = 1, measures = false): void {
   if (!mayHaveGpu() || !hasDeviceModule()) return;
   for (let device = 0; device < devices; device++) startSpare(DEVICE_MODULE, device);
   try {
-    loadCudaAddon().prepare(readSettings().cudaDriver);
+    loadCudaAddon().prepare(readSettings().cudaDriver, measures ? 0 : undefined);
   } catch (error) {
     // An addon that is missing is reported by whoever needs it.
     if (!(error instanceof UserError)) throw error;

@@ -10,6 +10,7 @@ import type { TuneResult as SearchResult } from '../../autotune/search.js';
 import type { MarkOf } from '../../codegen/marks.js';
 import type { Scheduling } from '../../codegen/scheduling.js';
 import type { LaunchShape } from '../../ir/cuda.js';
+import type { Extents } from '../../ir/extents.js';
 import type { Kernel } from '../../ir/kernel.js';
 import type { Bucket, CpuIsa, LinkedFunction, Plan } from '../../ir/plan.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
@@ -109,6 +110,12 @@ export interface ExaminedKernel {
   readonly note?: string;
 }
 
+/** A call that will come soon: its buckets are made ready before others. */
+export interface FirstCall {
+  readonly function: string;
+  readonly extents: Extents;
+}
+
 export interface OpenOptions {
   /** Worker threads of all devices together, on a host. */
   readonly threads: number;
@@ -121,6 +128,8 @@ export interface OpenOptions {
   readonly packed?: PackedCode | undefined;
   /** Called with each phase as it begins. */
   readonly phases?: Phases;
+  /** The calls that will come first. Default: the largest of each function. */
+  readonly first?: readonly FirstCall[];
   /** Replicas on other devices that load at the same time. */
   readonly siblings?: { exchange(stage: number): WeightExchange };
 }

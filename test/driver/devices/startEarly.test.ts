@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { willLoad } from '../../../driver/devices/startEarly.js';
+import { willLoad, willMeasure } from '../../../driver/devices/startEarly.js';
 
 describe('a command line that will probably load a model onto a GPU', () => {
   it.each([
@@ -29,4 +29,9 @@ describe('a command line that will probably load a model onto a GPU', () => {
   ])('none: %s', (line) => {
     expect(willLoad(line === '' ? [] : line.split(' '))).toBe(false);
   });
+});
+
+it('only what keeps keys and values in free memory asks how much is free', () => {
+  expect(willMeasure(['generate', 'models/demo', 'text'])).toBe(true);
+  expect(willMeasure(['run', 'models/demo'])).toBe(false);
 });
