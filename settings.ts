@@ -6,10 +6,12 @@ export interface Settings {
   /** TILEWRIGHT_CC: C compiler for generated kernels; otherwise cc, gcc and clang are looked for on PATH. */
   readonly cc: string | undefined;
   /**
-   * TILEWRIGHT_CACHE: folder of compiled kernels and checked tokenizers; otherwise tilewright under XDG_CACHE_HOME or
-   * ~/.cache. Absent where there is no home folder either.
+   * TILEWRIGHT_CACHE: folder of compiled kernels, plans and checked tokenizers; otherwise tilewright under
+   * XDG_CACHE_HOME or ~/.cache. Absent where there is no home folder either.
    */
   readonly cacheDir: string | undefined;
+  /** TILEWRIGHT_PLAN_CACHE: `none` plans a model whenever it is opened, and keeps no plan. */
+  readonly usesPlanCache: boolean;
   /**
    * TILEWRIGHT_CACHE_LIMIT: what all that may take there, such as `500MiB`; otherwise 2GiB. `none`: no
    * limit.
@@ -194,6 +196,7 @@ export function readSettings(environment: Environment = process.env): Settings {
   return {
     cc: text(environment, 'TILEWRIGHT_CC'),
     cacheDir: cacheDir(environment),
+    usesPlanCache: text(environment, 'TILEWRIGHT_PLAN_CACHE') !== 'none',
     cacheLimit: text(environment, 'TILEWRIGHT_CACHE_LIMIT'),
     hubCaches: hubCaches(environment),
     datasetsCache: datasetsCache(environment),

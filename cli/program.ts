@@ -120,6 +120,7 @@ function createProgram(context: Context): Command {
       'TILEWRIGHT_DEVICE_MEMORY=40GiB  what run may take of each of several devices (default: all)',
       'TILEWRIGHT_STEP_TOKENS=512      most tokens of a step of generate for which texts wait',
       'TILEWRIGHT_WINDOW=8192          most documents of tasks that are held and planned at a time',
+      'TILEWRIGHT_PLAN_CACHE=none   models are planned anew whenever they are opened',
       'TILEWRIGHT_PEERS=none        GPUs copy nothing to each other: everything goes through the host',
       'TILEWRIGHT_SHARDS=N          number of shards for run --shard where the scheduler does not say',
       'NO_COLOR=1, FORCE_COLOR=1    no colours, and colours also where output is no terminal',

@@ -1,6 +1,7 @@
 /** The functions of a model: which there are, and their text in an artifact. */
+import { createHash } from 'node:crypto';
 import { UsageError } from '../errors.js';
-import type { FunctionInterface } from '../ir/function.js';
+import { SCORE, type FunctionInterface } from '../ir/function.js';
 import type { GraphModule } from '../ir/graph/graph.js';
 import { printGraph, printModule } from '../ir/graph/printer.js';
 import { DRAWN } from '../ir/stepping.js';
@@ -12,6 +13,7 @@ import type { GroupsOf } from '../passes/groupWeights.js';
 import { optimise, type Observer } from '../passes/runPasses.js';
 import type { Numerics } from '../passes/numerics.js';
 import { buildGraph, buildStepGraph } from './model.js';
+import type { GraphDigests } from './targets/target.js';
 
 export interface FunctionOptions {
   readonly mask?: MaskKind;
@@ -50,6 +52,15 @@ function groupsIn({ tensors }: Checkpoint): GroupsOf {
 /** The text of an artifact's graph.tw. */
 export const printFunctions = (module: GraphModule): string =>
   module.functions.length === 1 ? printGraph(module.functions[0]!) : printModule(module);
+
+const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
+
+/** The digests of a module and its function `score`. `text`: that of the module. */
+export function graphDigests({ functions }: GraphModule, text: string): GraphDigests {
+  const score = functions.find(({ name }) => name === SCORE);
+  const all = sha256(text);
+  return { all, score: score === undefined || functions.length === 1 ? all : sha256(printGraph(score)) };
+}
 
 /** Tokens that a plan keeps keys and values of; undefined if it only scores. */
 export const cacheTokensOf = ({

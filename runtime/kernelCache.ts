@@ -1,4 +1,4 @@
-/** Keeps the caches of compiled kernels within a size limit by removing the least recently used entries. */
+/** Keeps the caches of compiled kernels, tokenizers and plans within a size limit by removing the least recently used entries. */
 import { randomUUID } from 'node:crypto';
 import { lstat, readdir, rename, rm, utimes } from 'node:fs/promises';
 import { basename, join } from 'node:path';
@@ -46,12 +46,13 @@ interface Entry {
   readonly usedMs: number;
 }
 
-/** Entries by folder of the cache: a folder for each C library, a file for each C object, cubin and tokenizer. */
+/** Entries by folder of the cache: a folder for each C library, a file for each of the others. */
 const ENTRIES: Readonly<Record<string, RegExp>> = {
   kernels: /^[0-9a-f]{64}$/,
   objects: /^[0-9a-f]{64}\.two$/,
   cubins: /^[0-9a-f]{64}\.twc$/,
   tokenizers: /^[0-9a-f]{64}\.json$/,
+  plans: /^[0-9a-f]{64}\.tw[pk]$/,
 };
 
 /** Names of entries that this process was given and may load at any time. */

@@ -50,7 +50,7 @@ const temporaryName = (name: string): string =>
 const TEMPORARY = new RegExp(`^\\..*\\.(${PROCESS_MARK})\\.[0-9a-f]{8}\\.tmp$`);
 
 /** Removes temporary files of processes that no longer exist. */
-function removeLeftovers(folder: string): void {
+export function removeLeftovers(folder: string): void {
   for (const name of readdirSync(folder)) {
     const mark = TEMPORARY.exec(name)?.[1];
     if (mark !== undefined && hasEnded(mark)) rmSync(join(folder, name), { force: true });
@@ -173,18 +173,19 @@ function writeInto(path: string, parts: Iterable<string | Uint8Array>, hint: str
 /**
  * Writes the parts one after another to a temporary file beside `path`, syncs it to disk and renames it into place. On
  * failure nothing is left behind. What is at `path` and is no regular file, such as a device, is never replaced: it is
- * written to. Throws UserError for system errors.
+ * written to. `mode`: who may do what with a new file, before the umask. Throws UserError for system errors.
  */
 export function writeAtomically(
   path: string,
   parts: Iterable<string | Uint8Array>,
   hint = 'Free some space, or give another path',
+  mode = 0o666,
 ): void {
   const file = fileAt(path);
   if (file === undefined) return writeInto(path, parts, hint);
   const temporary = join(dirname(file), temporaryName(basename(file)));
   try {
-    const fd = openSync(temporary, 'wx');
+    const fd = openSync(temporary, 'wx', mode);
     try {
       writeParts(fd, parts);
       fsyncSync(fd);

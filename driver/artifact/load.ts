@@ -14,7 +14,7 @@ import { loadAddon } from '../../runtime/addon.js';
 import { pathInside } from '../../system/inside.js';
 import { readBounded } from '../../system/read.js';
 import { checkAgainstGraph, checkPlan } from '../checkPlan.js';
-import { cacheTokensOf, modelFunctions, printFunctions } from '../functions.js';
+import { cacheTokensOf, graphDigests, modelFunctions, printFunctions } from '../functions.js';
 import { withCache } from '../target.js';
 import type { Machine } from '../machine.js';
 import { parsePlan } from '../planJson.js';
@@ -148,8 +148,9 @@ async function loadAs<S, D>(
     checkAgainstGraph(plan, module, withCache(target.numerics(device), kvCache));
   });
   const { mask } = manifest;
+  const graphs = graphDigests(module, texts['graph.tw']);
   const isa = target.label(device);
   const cache = kvCache === undefined ? {} : { kvCache };
-  const model = { target, device, isa, arithmetic, ...cache, mask, graphText: texts['graph.tw'], plan };
+  const model = { target, device, isa, arithmetic, ...cache, mask, graphText: texts['graph.tw'], graphs, plan };
   return { manifest, model, again };
 }

@@ -89,17 +89,14 @@ export interface ModelReference {
   readonly contents?: Readonly<Record<string, string>> | undefined;
 }
 
-/** Identity of what is computed: model, arithmetic and plan. Names journals and results. */
-export const artifactId = (reference: ModelReference, model: CompiledModel): string =>
+/** Identity of what is computed: model, arithmetic and graph (its digest). Names journals and results. */
+export const artifactId = (
+  reference: ModelReference,
+  model: Pick<CompiledModel, 'isa' | 'arithmetic' | 'graphs'>,
+  graph = model.graphs.all,
+): string =>
   sha256(
-    JSON.stringify([
-      ARTIFACT_VERSION,
-      reference.fingerprint,
-      reference.init,
-      model.isa,
-      model.arithmetic,
-      sha256(model.graphText),
-    ]),
+    JSON.stringify([ARTIFACT_VERSION, reference.fingerprint, reference.init, model.isa, model.arithmetic, graph]),
   ).slice(0, 16);
 
 /**

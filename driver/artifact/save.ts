@@ -147,7 +147,7 @@ export async function saveArtifact(
         ...(contents === undefined ? {} : { contents: { ...contents } }),
       },
       tuned: isTuned,
-      files: { 'graph.tw': sha256(model.graphText), 'plan.json': sha256(plan) },
+      files: { 'graph.tw': model.graphs.all, 'plan.json': sha256(plan) },
       ...(own === undefined ? {} : { code: { ...own.record, files: { ...own.record.files } } }),
     };
     writeSynced(join(fresh, MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`);

@@ -52,7 +52,7 @@ export async function modelIdentity(model: LoadedModel): Promise<ModelIdentity> 
   const known = identities.get(model);
   if (known !== undefined) return known;
   const identity = {
-    artifact: await scoringId(model),
+    artifact: scoringId(model),
     checkpoint: checkpointId(model),
     tokenizer: model.tokenizer.hash,
     arithmetic: arithmeticName(model.model),

@@ -8,7 +8,7 @@ import type { MaskKind } from '../../models/family/mask.js';
 import { lowerModule } from '../../passes/lowerModule.js';
 import type { Observer } from '../../passes/runPasses.js';
 import { MAX_CAPACITY } from '../checkPlan.js';
-import { modelFunctions, printFunctions } from '../functions.js';
+import { graphDigests, modelFunctions, printFunctions } from '../functions.js';
 import { planFunction } from '../planFunction.js';
 import { codedCache, withCache, type KvCache } from '../target.js';
 import type { CompiledModel, Target } from '../targets/target.js';
@@ -58,6 +58,7 @@ export function compileModel<S, D>(
   const buckets = target.buckets(tokens);
   const steps = stepBuckets(buckets, target.decodeSizes, options.logits === true);
   const module = modelFunctions(checkpoint, numerics, { ...options, mask });
+  const graphText = printFunctions(module);
   const lowered = lowerModule(module, numerics, observe);
   const scoring = (size: Bucket): Bucket => withKeyRoom(lowered.functions[0]!.interface, size);
   const sizes: readonly FunctionSize[] = [
@@ -71,7 +72,8 @@ export function compileModel<S, D>(
     arithmetic: target.arithmetic(device),
     ...(coded === undefined ? {} : { kvCache: coded }),
     mask,
-    graphText: printFunctions(module),
+    graphText,
+    graphs: graphDigests(module, graphText),
     plan: {
       weights: lowered.weights,
       constants: lowered.constants,

@@ -8,6 +8,7 @@ import { artifactId, readManifest, rebuild, rebuildFor, type ModelReference } fr
 import { isArtifact, type WeightInit } from '../names.js';
 import { compileModel, LEAST_CAPACITY } from './compile.js';
 import { Dump } from './dump.js';
+import { plannedModel } from './planCache.js';
 import type { Machine } from '../machine.js';
 import { openModel } from '../model.js';
 import type { ArtifactRequest, CompileRequest, Ui } from '../requests.js';
@@ -63,16 +64,19 @@ export function beginOpening(
     const wanted = { target: name, precision, ...(request.isa === undefined ? {} : { isa: request.isa }) };
     const device = target.choose(wanted, machine, checkpoint.config.dtype, storedFormats(checkpoint, precision));
     ui.phase('compile');
-    const dump = request.dump === undefined ? undefined : new Dump(request.dump);
-    const model = compileModel(checkpoint, target, device, {
+    const options = {
       ...(request.mask === undefined ? {} : { mask: request.mask }),
       ...(request.batchTokens === undefined ? {} : { batchTokens: request.batchTokens }),
       ...(cacheTokens === undefined ? {} : { cacheTokens }),
       ...(request.kvCache === undefined ? {} : { kvCache: request.kvCache }),
       ...(logits === undefined ? {} : { logits }),
       ...(request.feeds === undefined ? {} : { feeds: request.feeds }),
-      ...(dump === undefined ? {} : { observe: (stage) => dump.stage(stage) }),
-    });
+    };
+    const dump = request.dump === undefined ? undefined : new Dump(request.dump);
+    const model =
+      dump === undefined
+        ? plannedModel(checkpoint, target, device, options)
+        : compileModel(checkpoint, target, device, { ...options, observe: (stage) => dump.stage(stage) });
     dump?.plan(model);
     const own = reference();
     return { checkpoint, reference: own, model, id: artifactId(own, model), isArtifact: false, isPacked: false };

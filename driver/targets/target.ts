@@ -43,7 +43,17 @@ export interface CompiledModel<S = unknown, D = unknown> {
   readonly mask: MaskKind;
   /** Text of the optimised graph. */
   readonly graphText: string;
+  /** What names it. */
+  readonly graphs: GraphDigests;
   readonly plan: Plan<S>;
+}
+
+/** SHA-256, hexadecimal, of texts of a model's optimised graph. */
+export interface GraphDigests {
+  /** All of it. */
+  readonly all: string;
+  /** The function `score` alone. */
+  readonly score: string;
 }
 
 /** The command that rebuilds an artifact for a given `--target`. */

@@ -38,6 +38,7 @@ describe.skipIf(hasGpu)('measureCuda', () => {
       arithmetic: 'bf16',
       mask: 'tree',
       graphText: '',
+      graphs: { all: '', score: '' },
       plan,
     };
     const nothing = (): void => undefined;

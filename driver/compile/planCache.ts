@@ -1,0 +1,94 @@
+/**
+ * Plans that were made before, in the cache folder. An entry is found by everything that a plan depends on: the model
+ * as its configuration and its tensors say, the machine, the options and this program's code. So what is found is what
+ * planning would give, and is used as it is; cacheEntries.ts says whom that trusts.
+ */
+import { createHash } from 'node:crypto';
+import type { Checkpoint } from '../../models/checkpoint.js';
+import type { TensorLocation } from '../../models/family/tensors.js';
+import { keepCacheEntry, readCacheEntry } from '../cacheEntries.js';
+import { programId } from '../programId.js';
+import type { AnyTarget, CompiledModel, Target } from '../targets/target.js';
+import { compileModel, type CompileOptions } from './compile.js';
+import { packModel, printData, unpackModel } from './packedModel.js';
+
+/** Everything that planning reads. Where the values of a tensor lie is no part of it, nor what they are. */
+export interface Planned<D> {
+  readonly checkpoint: Pick<Checkpoint, 'config' | 'model' | 'tensors'>;
+  readonly target: Pick<Target<unknown, D>, 'name'>;
+  readonly device: D;
+  readonly options: Omit<CompileOptions, 'observe'>;
+}
+
+/** How a tensor is stored: whatever decides about kernels and layouts. */
+function storageOf(tensor: TensorLocation): readonly unknown[] {
+  switch (tensor.kind) {
+    case 'encoded':
+      return [tensor.encoding, tensor.rows, tensor.view];
+    case 'random':
+      return [tensor.group];
+    case 'file':
+    case 'assembled':
+    case 'constant':
+      return [];
+    default:
+      return tensor satisfies never;
+  }
+}
+
+/** The key of a plan: SHA-256, hexadecimal. `program`: of the code that plans. */
+export function planKey<D>({ checkpoint, target, device, options }: Planned<D>, program = programId()): string {
+  const { config, model, tensors } = checkpoint;
+  const hash = createHash('sha256');
+  const add = (data: unknown): void => {
+    hash.update(`${printData(data)}\n`);
+  };
+  const { mask, batchTokens, cacheTokens, kvCache, logits, feeds } = options;
+  add({ program, target: target.name, device, mask, batchTokens, cacheTokens, kvCache, logits, feeds });
+  add(config);
+  // A family names its tensors in more than one way, and reads parts of them.
+  hash.update(JSON.stringify(model.tensors));
+  // Thousands of tensors are stored in a few ways.
+  const ways = new Map<string, number>();
+  const lines: string[] = [];
+  for (const [name, tensor] of tensors) {
+    const storage = storageOf(tensor);
+    const way = `${tensor.kind} ${tensor.format} ${storage.length === 0 ? '' : JSON.stringify(storage)}`;
+    let number = ways.get(way);
+    if (number === undefined) {
+      number = ways.size;
+      ways.set(way, number);
+      add(way);
+    }
+    lines.push(name, `${number} ${tensor.shape.join(' ')}`);
+  }
+  return hash.update(JSON.stringify(lines)).digest('hex');
+}
+
+/** The model of an entry; undefined where its bytes are none, which their digest makes unlikely. */
+function unpacked<S, D>(bytes: Uint8Array, target: Target<S, D>): CompiledModel<S, D> | undefined {
+  try {
+    return unpackModel(bytes, [target as AnyTarget]) as CompiledModel<S, D>;
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * The compiled model: from the cache, or by compileModel, whose result is kept. Neither graph nor passes are built
+ * where it is found. Throws as compileModel does.
+ */
+export function plannedModel<S, D>(
+  checkpoint: Checkpoint,
+  target: Target<S, D>,
+  device: D,
+  options: Omit<CompileOptions, 'observe'> = {},
+): CompiledModel<S, D> {
+  const key = planKey({ checkpoint, target, device, options });
+  const entry = readCacheEntry('plan', key);
+  const found = entry && unpacked(entry, target);
+  if (found !== undefined) return found;
+  const model = compileModel(checkpoint, target, device, options);
+  keepCacheEntry('plan', key, packModel(model as CompiledModel));
+  return model;
+}
