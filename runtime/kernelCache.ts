@@ -58,10 +58,14 @@ const ENTRIES: Readonly<Record<string, RegExp>> = {
 /** Names of entries that this process was given and may load at any time. */
 const ours = new Set<string>();
 
-/** To be called whenever an entry is made or found. A cache that cannot be written keeps its order. */
-export async function markUsed(path: string): Promise<void> {
+/**
+ * To be called whenever an entry is made or found. A cache that cannot be written keeps its order. `usedMs`: when it
+ * was last marked, where that is known; one that was marked a moment ago is not marked again.
+ */
+export async function markUsed(path: string, usedMs = 0): Promise<void> {
   ours.add(basename(path));
   const now = new Date();
+  if (Math.abs(now.getTime() - usedMs) < RECENT_MS / 2) return;
   await utimes(path, now, now).catch(() => undefined);
 }
 

@@ -17,9 +17,11 @@ export interface MissingUnit {
   readonly source: string;
   /** Key of its cache entry. */
   readonly key: string;
+  /** Those of lower rank come first. */
+  readonly rank: number;
 }
 
-export interface CompileQueue {
+export interface CompileQueueOptions {
   readonly claims: CompileClaims;
   /** The cache entry, which another process may have made meanwhile. */
   readonly read: (unit: MissingUnit) => Promise<CachedCubin | undefined>;
@@ -27,90 +29,129 @@ export interface CompileQueue {
   readonly compile: (lane: Lane, unit: MissingUnit) => Promise<CachedCubin>;
   /** If true, a unit that does not compile is reported as its error. Otherwise the first one ends the queue. */
   readonly keepsGoing: boolean;
-  /** When aborted, nothing more is started, and running compilations end at once without a result. */
-  readonly signal: AbortSignal | undefined;
   readonly onCompiled: (unit: MissingUnit, made: CachedCubin | UserError) => Promise<void>;
   readonly onFound: (unit: MissingUnit, entry: CachedCubin) => void;
 }
 
 /**
- * Compiles the units on as many lanes as there are processors; longest text first, so that no lane ends late. What
- * another process has claimed is left to it, and compiled here after all where that process ends without a result.
- * All lanes have ended before anything is thrown: no process outlives the call.
+ * Compiles units on as many lanes as there are processors: by rank, and of equals the longest text first, so that no
+ * lane ends late. What another process has claimed is left to it, and compiled here after all where that process ends
+ * without a result.
  */
-export async function compileMissing(units: readonly MissingUnit[], queue: CompileQueue): Promise<void> {
-  const waiting = [...units].sort((a, b) => b.source.length - a.source.length);
-  let hasFailed = false;
-  const isStopped = (): boolean => queue.signal?.aborted === true;
+export class CompileQueue {
+  private waiting: MissingUnit[];
+  private readonly options: CompileQueueOptions;
+  private readonly lanes = new Set<Lane>();
+  private lowest = 0;
+  private hasFailed = false;
+  private isStopped = false;
+  private isLow = false;
+
+  constructor(units: readonly MissingUnit[], options: CompileQueueOptions) {
+    this.options = options;
+    this.waiting = [...units];
+    this.sort();
+  }
+
+  /** Resolves when all is done or stopped. All lanes have ended before anything is thrown: no process outlives it. */
+  async run(): Promise<void> {
+    const lanes = Math.min(this.waiting.length, availableParallelism(), MAX_LANES);
+    const ended = await Promise.allSettled(Array.from({ length: lanes }, () => this.work()));
+    const failed = ended.find((each) => each.status === 'rejected');
+    if (failed !== undefined) throw failed.reason;
+  }
+
+  /** These come before all others that wait. */
+  prefer(symbols: ReadonlySet<string>): void {
+    const rank = --this.lowest;
+    this.waiting = this.waiting.map((unit) => (symbols.has(unit.symbol) ? { ...unit, rank } : unit));
+    this.sort();
+  }
+
+  /** From now on compilers run behind other processes. */
+  lower(): void {
+    this.isLow = true;
+    for (const lane of this.lanes) lane.lower?.();
+  }
+
+  /** Nothing more is started, and running compilations end at once without a result. */
+  stop(): void {
+    this.isStopped = true;
+    for (const lane of this.lanes) lane.close();
+  }
+
+  private sort(): void {
+    this.waiting.sort((a, b) => a.rank - b.rank || b.source.length - a.source.length);
+  }
 
   /** The next unit that is this process's to compile; undefined once all are found, or one has failed. */
-  const next = async (): Promise<MissingUnit | undefined> => {
-    let passed = 0;
+  private async next(): Promise<MissingUnit | undefined> {
+    const { claims, read, onFound } = this.options;
+    /** Units that another process has claimed, since the last that was found. */
+    const passed = new Set<string>();
     for (;;) {
-      if (hasFailed || isStopped()) return undefined;
-      const unit = waiting.shift();
-      if (unit === undefined) return undefined;
-      if (await queue.claims.acquire(unit.key)) {
-        const entry = await queue.read(unit);
-        if (entry === undefined) return unit;
-        await queue.claims.release(unit.key);
-        queue.onFound(unit, entry);
-        passed = 0;
-        continue;
-      }
-      const entry = await queue.read(unit);
-      if (entry !== undefined) {
-        queue.onFound(unit, entry);
-        passed = 0;
-        continue;
-      }
-      waiting.push(unit);
-      if (++passed >= waiting.length) {
+      if (this.hasFailed || this.isStopped) return undefined;
+      const at = this.waiting.findIndex(({ symbol }) => !passed.has(symbol));
+      if (at < 0) {
+        if (this.waiting.length === 0) return undefined;
         await sleep(POLL_MS);
-        passed = 0;
+        passed.clear();
+        continue;
       }
+      const [unit] = this.waiting.splice(at, 1) as [MissingUnit];
+      const isOurs = await claims.acquire(unit.key);
+      const entry = await read(unit);
+      if (isOurs && entry === undefined) return unit;
+      if (isOurs) await claims.release(unit.key);
+      if (entry === undefined) {
+        passed.add(unit.symbol);
+        this.waiting.push(unit);
+        this.sort();
+        continue;
+      }
+      onFound(unit, entry);
+      passed.clear();
     }
-  };
+  }
 
-  const open = new Set<Lane>();
-  const close = (lane: Lane | undefined): void => {
+  private open(): Lane {
+    const lane = this.options.openLane();
+    this.lanes.add(lane);
+    if (this.isLow) lane.lower?.();
+    return lane;
+  }
+
+  private close(lane: Lane | undefined): void {
     if (lane === undefined) return;
-    open.delete(lane);
+    this.lanes.delete(lane);
     lane.close();
-  };
-  const work = async (): Promise<void> => {
+  }
+
+  private async work(): Promise<void> {
+    const { claims, compile, onCompiled, keepsGoing } = this.options;
     let lane: Lane | undefined;
     try {
-      for (let unit = await next(); unit !== undefined; unit = await next()) {
+      for (let unit = await this.next(); unit !== undefined; unit = await this.next()) {
         try {
-          if (lane === undefined) open.add((lane = queue.openLane()));
-          await queue.onCompiled(unit, await queue.compile(lane, unit));
+          if (this.isStopped) return;
+          lane ??= this.open();
+          await onCompiled(unit, await compile(lane, unit));
         } catch (error) {
-          if (isStopped()) return;
-          if (!(error instanceof UserError && queue.keepsGoing)) {
-            hasFailed = true;
+          if (this.isStopped) return;
+          if (!(error instanceof UserError && keepsGoing)) {
+            this.hasFailed = true;
             throw error;
           }
           // The text may have crashed the lane's process.
-          close(lane);
+          this.close(lane);
           lane = undefined;
-          await queue.onCompiled(unit, error);
+          await onCompiled(unit, error);
         } finally {
-          await queue.claims.release(unit.key);
+          await claims.release(unit.key);
         }
       }
     } finally {
-      close(lane);
+      this.close(lane);
     }
-  };
-  // One listener for all lanes: Node warns of more than ten.
-  const stop = (): void => {
-    for (const lane of open) lane.close();
-  };
-  queue.signal?.addEventListener('abort', stop, { once: true });
-  const lanes = Math.min(units.length, availableParallelism(), MAX_LANES);
-  const ended = await Promise.allSettled(Array.from({ length: lanes }, work));
-  queue.signal?.removeEventListener('abort', stop);
-  const failed = ended.find((each) => each.status === 'rejected');
-  if (failed !== undefined) throw failed.reason;
+  }
 }

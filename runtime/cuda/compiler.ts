@@ -4,7 +4,8 @@ import type { CudaArch } from '../../ir/cuda.js';
 import { readSettings, type Settings } from '../../settings.js';
 import { kernelCompileError } from './compileLog.js';
 import { cacheLimitBytes, pruneCaches } from '../kernelCache.js';
-import { compileMissing, type MissingUnit } from './compileQueue.js';
+import { CompileQueue, type MissingUnit } from './compileQueue.js';
+import { Expected, type Cubins } from './cubins.js';
 import { CubinCache, isCubin, sha256, type CachedCubin } from './cubinCache.js';
 import { versionText } from './cudaVersion.js';
 import { findNvrtc, NVRTC_INSTALL, type FoundNvrtc } from './findNvrtc.js';
@@ -29,6 +30,8 @@ export interface CompileCubinsOptions {
   /** cuDriverGetVersion's number (13000 for CUDA 13.0). Without it, compilers are not checked against the driver. */
   readonly driverVersion?: number;
   readonly settings?: Settings;
+  /** Of kernels that must be compiled, those of lower rank come first. By default all are equal. */
+  readonly rankOf?: (symbol: string) => number;
   /** Called after each kernel, from the cache or compiled. */
   readonly onProgress?: (progress: { readonly done: number; readonly total: number; readonly symbol: string }) => void;
   /** If true, kernels that do not compile are listed in `failures`. Otherwise the first one is thrown. */
@@ -68,10 +71,11 @@ const nvrtcOptions = (arch: CudaArch): readonly string[] => [
   '--ptxas-options=-v',
 ];
 
-const kindAndVersion = ({ kind, version }: CudaCompiler): string =>
+/** A compiler without its path: `NVRTC 13.0`. */
+export const compilerVersion = ({ kind, version }: CudaCompiler): string =>
   `${kind === 'nvrtc' ? 'NVRTC' : 'nvcc'} ${versionText(version)}`;
 
-export const compilerName = (compiler: CudaCompiler): string => `${kindAndVersion(compiler)} (${compiler.path})`;
+export const compilerName = (compiler: CudaCompiler): string => `${compilerVersion(compiler)} (${compiler.path})`;
 
 async function choose(arch: CudaArch, driverVersion: number | undefined, settings: Settings): Promise<CudaCompiler> {
   const prefersNvcc = settings.nvcc !== undefined && settings.nvrtc === undefined;
@@ -110,6 +114,22 @@ export function findCudaCompiler(
   }
   return found;
 }
+
+/** Everything about a compiler that affects code. */
+const buildOf = ({ kind, build }: CudaCompiler): string => `${kind} ${build}`;
+
+/** Key of a unit's entry in the cache. */
+const keyOf = (unit: CudaUnit, arch: CudaArch, compiler: string): string =>
+  sha256(
+    JSON.stringify({
+      format: CACHE_FORMAT,
+      symbol: unit.symbol,
+      source: unit.digest ?? sha256(unit.source),
+      arch,
+      options: nvrtcOptions(arch),
+      compiler,
+    }),
+  );
 
 const fileName = (symbol: string): string => `${symbol}.cu`;
 
@@ -152,76 +172,137 @@ async function compileUnit(
   return { cubin: compilation.cubin, resources: parsePtxasLog(compilation.log, symbol) };
 }
 
+/** Cubins of units that are in the cache, or that are being compiled into it. */
+export class CubinSession implements Cubins {
+  readonly compiler: CudaCompiler;
+  /** Settles when every unit is there or is known not to compile, with the first error or stopped. */
+  readonly done: Promise<void>;
+  readonly made = new Map<string, CachedCubin>();
+  readonly failures = new Map<string, UserError>();
+  /** How many were compiled here. */
+  compiled = 0;
+  private readonly expected: Expected;
+  private readonly queue: CompileQueue;
+  private readonly cache: CubinCache;
+  private readonly settings: Settings;
+  private isStopped = false;
+
+  private constructor(
+    units: readonly CudaUnit[],
+    found: readonly (CachedCubin | undefined)[],
+    keys: readonly string[],
+    { arch, keepsGoing = false, onProgress, rankOf = () => 0 }: CompileCubinsOptions,
+    { compiler, cache, settings }: Pick<CubinSession, 'compiler'> & { cache: CubinCache; settings: Settings },
+  ) {
+    this.compiler = compiler;
+    this.cache = cache;
+    this.settings = settings;
+    this.expected = new Expected(units.map(({ symbol }) => symbol));
+    const report = (symbol: string): void =>
+      onProgress?.({ done: this.made.size + this.failures.size, total: units.length, symbol });
+    const take = (symbol: string, entry: CachedCubin): void => {
+      this.made.set(symbol, entry);
+      this.expected.resolve(symbol, entry.cubin);
+      report(symbol);
+    };
+    const missing: MissingUnit[] = [];
+    units.forEach((unit, i) => {
+      const entry = found[i];
+      const { symbol } = unit;
+      if (entry !== undefined) take(symbol, entry);
+      else missing.push({ symbol, source: unit.source, key: keys[i]!, rank: rankOf(symbol) });
+    });
+    this.queue = new CompileQueue(missing, {
+      claims: cache.claims,
+      keepsGoing,
+      read: (unit) => cache.read(unit.key),
+      openLane: laneOpener(compiler, arch),
+      compile: (lane, unit) => compileUnit(lane, unit, compiler, arch),
+      onCompiled: async (unit, result) => {
+        if (result instanceof UserError) {
+          this.failures.set(unit.symbol, result);
+          this.expected.reject(unit.symbol, result);
+          report(unit.symbol);
+        } else {
+          await cache.write(unit.key, result);
+          this.compiled++;
+          take(unit.symbol, result);
+        }
+      },
+      onFound: (unit, entry) => take(unit.symbol, entry),
+    });
+    this.done = missing.length === 0 ? Promise.resolve() : this.run();
+    // Whoever needs a kernel is told by get().
+    this.done.catch(() => undefined);
+  }
+
+  /**
+   * Looks for all units in the cache; compiling those that are missing has begun when this resolves. The key of an
+   * entry covers the digest of the text, the architecture, the options and the compiler's kind, version and build; a
+   * damaged entry is compiled anew. Throws UserError for a missing or unfit compiler or a cache that cannot be used.
+   */
+  static async open(units: readonly CudaUnit[], options: CompileCubinsOptions): Promise<CubinSession> {
+    checkUnits(units);
+    const { arch, driverVersion, settings = readSettings() } = options;
+    cacheLimitBytes(settings);
+    const cache = new CubinCache(settings);
+    const [compiler] = await Promise.all([findCudaCompiler(arch, driverVersion, settings), cache.prepare()]);
+    const keys = units.map((unit) => keyOf(unit, arch, buildOf(compiler)));
+    const found = await cache.readAll(keys);
+    return new CubinSession(units, found, keys, options, { compiler, cache, settings });
+  }
+
+  known(symbol: string): Uint8Array | undefined {
+    return this.expected.at(symbol);
+  }
+
+  get(symbol: string): Promise<Uint8Array> {
+    return this.expected.get(symbol);
+  }
+
+  prefer(symbols: Iterable<string>): void {
+    this.queue.prefer(new Set(symbols));
+  }
+
+  lower(): void {
+    this.queue.lower();
+  }
+
+  async stop(): Promise<void> {
+    this.isStopped = true;
+    this.queue.stop();
+    this.expected.end(new Error('Compiling kernels was stopped.'));
+    await this.done.catch(() => undefined);
+  }
+
+  private async run(): Promise<void> {
+    try {
+      await this.cache.removeStale();
+      await this.queue.run();
+      if (!this.isStopped) await pruneCaches(this.settings);
+    } catch (error) {
+      this.expected.end(error);
+      throw error;
+    }
+  }
+}
+
 /**
- * A cubin for each kernel, from the cache or compiled now. The key of an entry covers the text, by its digest, the architecture, the
- * options and the compiler's kind, version and build; a damaged entry is compiled anew.
- * Throws UserError for a missing or unfit compiler, a text that does not compile (with its lines), or a cache that
- * cannot be used.
+ * A cubin for each kernel, from the cache or compiled now. Throws UserError as CubinSession.open does, and for a text
+ * that does not compile, with its lines.
  */
 export async function compileCubins(
   units: readonly CudaUnit[],
   options: CompileCubinsOptions,
 ): Promise<CompiledCubins> {
-  checkUnits(units);
   const started = performance.now();
-  const { arch, driverVersion, settings = readSettings(), onProgress, keepsGoing = false, signal } = options;
-  cacheLimitBytes(settings);
-  const compiler = await findCudaCompiler(arch, driverVersion, settings);
-  const compilerBuild = `${compiler.kind} ${compiler.build}`;
-  const cache = new CubinCache(settings);
-  await cache.prepare();
-  const key = (unit: CudaUnit): string =>
-    sha256(
-      JSON.stringify({
-        format: CACHE_FORMAT,
-        symbol: unit.symbol,
-        source: unit.digest ?? sha256(unit.source),
-        arch,
-        options: nvrtcOptions(arch),
-        compiler: compilerBuild,
-      }),
-    );
-
-  const made = new Map<string, CachedCubin>();
-  const failures = new Map<string, UserError>();
-  let compiled = 0;
-  const report = (symbol: string): void =>
-    onProgress?.({ done: made.size + failures.size, total: units.length, symbol });
-  const missing: MissingUnit[] = [];
-  for (const unit of units) {
-    const { symbol } = unit;
-    const entry = await cache.read(key(unit));
-    if (entry === undefined) missing.push({ symbol, source: unit.source, key: key(unit) });
-    else {
-      made.set(symbol, entry);
-      report(symbol);
-    }
-  }
-  if (missing.length > 0) {
-    await cache.removeStale();
-    await compileMissing(missing, {
-      claims: cache.claims,
-      keepsGoing,
-      signal,
-      read: (unit) => cache.read(unit.key),
-      openLane: laneOpener(compiler, arch),
-      compile: (lane, unit) => compileUnit(lane, unit, compiler, arch),
-      onCompiled: async (unit, result) => {
-        if (result instanceof UserError) failures.set(unit.symbol, result);
-        else {
-          await cache.write(unit.key, result);
-          made.set(unit.symbol, result);
-          compiled++;
-        }
-        report(unit.symbol);
-      },
-      onFound: (unit, entry) => {
-        made.set(unit.symbol, entry);
-        report(unit.symbol);
-      },
-    });
-    await pruneCaches(settings);
-  }
+  const { signal } = options;
+  const session = await CubinSession.open(units, options);
+  const stop = (): void => void session.stop();
+  if (signal?.aborted === true) stop();
+  signal?.addEventListener('abort', stop, { once: true });
+  await session.done.finally(() => signal?.removeEventListener('abort', stop));
+  const { made, failures, compiler, compiled } = session;
   return {
     cubins: new Map([...made].map(([symbol, { cubin }]) => [symbol, cubin])),
     resources: new Map(
@@ -231,7 +312,7 @@ export async function compileCubins(
     isCached: compiled === 0 && failures.size === 0,
     seconds: (performance.now() - started) / 1000,
     compiler: compilerName(compiler),
-    compilerVersion: kindAndVersion(compiler),
-    compilerBuild,
+    compilerVersion: compilerVersion(compiler),
+    compilerBuild: buildOf(compiler),
   };
 }

@@ -21,6 +21,8 @@ export interface CachedCubin {
   readonly resources: KernelResources | undefined;
 }
 
+/** Entries that are read at a time: more than the threads that read, so that none waits for JavaScript. */
+const READERS = 16;
 const MAX_HEADER_BYTES = 4096;
 const MAX_ENTRY_BYTES = 64 * 2 ** 20 + MAX_HEADER_BYTES;
 /** Half-written files of killed processes are removed at this age. */
@@ -98,6 +100,17 @@ export class CubinCache {
     await trustedFolder(this.#settings, 'cubins');
   }
 
+  /** The entries of keys, in order, read side by side. */
+  async readAll(keys: readonly string[]): Promise<readonly (CachedCubin | undefined)[]> {
+    const entries: (CachedCubin | undefined)[] = keys.map(() => undefined);
+    let next = 0;
+    const read = async (): Promise<void> => {
+      for (let i = next++; i < keys.length; i = next++) entries[i] = await this.read(keys[i]!);
+    };
+    await Promise.all(Array.from({ length: Math.min(READERS, keys.length) }, read));
+    return entries;
+  }
+
   /** The entry of a key; undefined where it is absent, damaged, not a file, or somebody else's to change. */
   async read(key: string): Promise<CachedCubin | undefined> {
     try {
@@ -108,7 +121,7 @@ export class CubinCache {
         const data = new Uint8Array(status.size);
         const { bytesRead } = await file.read(data, 0, data.length, 0);
         const entry = bytesRead === data.length ? parse(data) : undefined;
-        if (entry !== undefined) await markUsed(this.#path(key));
+        if (entry !== undefined) await markUsed(this.#path(key), status.mtimeMs);
         return entry;
       } finally {
         await file.close();

@@ -5,6 +5,7 @@
  */
 import { fork } from 'node:child_process';
 import { existsSync } from 'node:fs';
+import { setPriority } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { UserError } from '../../errors.js';
 import { openNvrtc, type Compilation } from './nvrtc.js';
@@ -20,10 +21,14 @@ export type LaneReply = { readonly compilation: Compilation } | { readonly error
 /** Compiles one text at a time. */
 export interface Lane {
   compile(request: LaneRequest): Promise<Compilation>;
+  /** From now on it takes the processors that nobody else wants. Absent where it has no process of its own. */
+  lower?(): void;
   /** Ends a compilation that is under way, too: it rejects. */
   close(): void;
 }
 
+/** Of 19: work that somebody waits for comes first, and idle processors are still used. */
+const LOW_PRIORITY = 10;
 /** Standard error that is kept to explain a crash. */
 const MAX_STDERR = 4000;
 
@@ -67,6 +72,13 @@ function processLane(file: string, path: string): Lane {
           if (error !== null) fail(`could not be reached (${error.message})`);
         });
       }),
+    lower: () => {
+      try {
+        if (child.pid !== undefined && failure === undefined) setPriority(child.pid, LOW_PRIORITY);
+      } catch {
+        // It has just ended, or the system does not allow it: then it runs as it did.
+      }
+    },
     close: () => {
       settle?.reject(new Error(`NVRTC was stopped while it compiled ${settle.name}`));
       settle = undefined;
