@@ -4,39 +4,51 @@
 import type { GroupSize } from '../../ir/groups.js';
 import type { WeightDecl } from '../../ir/kernel.js';
 import { packedDepth, rowMaps } from '../../ir/packing.js';
-import { FORMATS } from '../../ir/storage.js';
+import { FORMATS, isCodeFormat } from '../../ir/storage.js';
 import { roundUp } from '../../ir/types.js';
 import { UserError } from '../../errors.js';
 import type { EncodedPart, EncodedSource, TensorSource } from '../tensorSource.js';
 import type { PackedWeight, WeightPlan } from '../weightPlan.js';
 import { groupColumns, groupJob, type GroupPart } from './packGroups.js';
-import { endOf, JOB_BYTES, matrixColumns, packJob, wholeRows, type DeviceJob, type PackColumns } from './packJob.js';
+import { codesJob, endOf, JOB_BYTES, matrixColumns, packJob, wholeRows } from './packJob.js';
+import type { DeviceJob, PackColumns, PackRange } from './packJob.js';
 import { stretchesOf } from './stretches.js';
 
-/** Whole rows of a source: where they come from, and the job that lays them out. */
-export interface Piece {
+interface Place {
+  readonly offset: number;
+  readonly bytes: number;
+}
+
+/** Bytes that are copied to a step's staging buffer. */
+export interface Copy {
+  /** An encoded matrix is copied as f32; the offset is that of its rows as f32. */
+  readonly file: string | EncodedSource;
+  /** Its tensor, for messages. */
+  readonly name: string;
+  readonly offset: number;
+  readonly bytes: number;
+  readonly stagedAt: number;
+}
+
+/** A job that lays out whole rows of a source. */
+export interface Laying {
   readonly job: DeviceJob;
   /** Byte offset of the job in the memory of all jobs. */
   readonly jobOffset: number;
-  /** Bytes copied to the step's staging buffer first; absent if values are made up. */
-  readonly upload?: {
-    /** An encoded matrix is copied as f32; the offset is that of its rows as f32. */
-    readonly file: string | EncodedSource;
-    /** Its tensor, for messages. */
-    readonly name: string;
-    readonly offset: number;
-    readonly bytes: number;
-    readonly stagedAt: number;
-  };
-  /** What the job writes: a weight, or the f32 factors of columns. */
-  readonly target: { readonly memory: 'weights' | 'scales'; readonly offset: number; readonly bytes: number };
+  /** What it reads of the staging buffer; absent if values are made up. */
+  readonly staged?: Place;
+  /** What it writes: a weight, or the f32 factors of columns. */
+  readonly target: Place & { readonly memory: 'weights' | 'scales' };
   /** f32[k] in the memory of scales. */
-  readonly scale?: { readonly offset: number; readonly bytes: number };
+  readonly scale?: Place;
+  /** Of tw_pack_codes: where in the memory of weights the scales of rows lie; the target where only they are wanted. */
+  readonly rowScales?: Place;
 }
 
-/** Pieces that share a staging buffer. */
+/** Copies to one staging buffer, and what is made of them. Bytes that several weights are made of are copied once. */
 export interface Step {
-  readonly pieces: readonly Piece[];
+  readonly copies: readonly Copy[];
+  readonly layings: readonly Laying[];
   readonly stagedBytes: number;
   /** Index of the staging buffer; 0 if nothing is staged. */
   readonly staging: number;
@@ -57,7 +69,7 @@ export interface LoadPlan {
   readonly scaleBytes: number;
   readonly jobBytes: number;
   /** Ranges of the weights' memory that are zero: rows that pad a weight. Set before any step. */
-  readonly zeros: readonly { readonly offset: number; readonly bytes: number }[];
+  readonly zeros: readonly Place[];
 }
 
 /** Bytes of a staging buffer: what is copied in may be laid out while it is still in the L2 of the device. */
@@ -70,13 +82,58 @@ const STAGINGS = 3;
 /** Alignment of pieces in it: a piece starts on an L2 line. */
 const ALIGNMENT = 256;
 /** Limit on the launches of a step that stages nothing. */
-const MOST_PIECES = 64;
+const MOST_LAYINGS = 64;
 const MOST_ROWS = 2 ** 31 - 1;
+
+/** One weight that is made of a tensor, or a part of it. */
+interface Use extends Pick<Laying, 'target' | 'scale' | 'rowScales'> {
+  readonly weight: WeightDecl;
+  /** The tensor's first row among the stacked sources. */
+  readonly sourceRow: number;
+  readonly added?: number;
+  /** Of weights in groups. */
+  readonly part?: GroupPart;
+}
+
+/** A tensor that is read once, and all that is made of it. */
+interface Reading {
+  readonly tensor: TensorSource;
+  readonly name: string;
+  readonly rows: number;
+  readonly columns: number;
+  readonly uses: readonly Use[];
+}
+
+/** Whether values are rounded to codes while they are laid out, or their scales found. */
+const isRounded = ({ format, from, scalesOf }: WeightDecl): boolean =>
+  from !== 'codes' && (scalesOf !== undefined || isCodeFormat(format));
+
+function jobOf(use: Use, tensor: TensorSource, range: Pick<PackRange, 'firstRow' | 'rows' | 'view'>): DeviceJob {
+  const { weight, sourceRow, part, scale, rowScales, added = 0, target } = use;
+  const whole = { tensor, ...range, sourceRow, isScaled: scale !== undefined, added };
+  if (part !== undefined) return groupJob(weight, whole, part, target.bytes);
+  if (!isRounded(weight)) return packJob(weight, whole);
+  const parts = [weight.scalesOf === undefined ? 'codes' : undefined, rowScales === undefined ? undefined : 'scales'];
+  return codesJob(
+    weight,
+    whole,
+    (['codes', 'scales'] as const).filter((each) => parts.includes(each)),
+  );
+}
+
+/** Bytes of weights that a job writes, for progress reports: words of scales in groups count with the codes. */
+function writtenBytes({ weight, part, target, rowScales }: Use, rows: number, view: PackColumns | undefined): number {
+  if (target.memory !== 'weights' || part === 'scales') return 0;
+  const { bytes } = FORMATS[weight.format];
+  if (weight.scalesOf !== undefined) return bytes(rows, 1);
+  return bytes(rows, writtenColumns(weight, view)) + (rowScales === undefined ? 0 : 4 * rows);
+}
 
 class StepBuilder {
   readonly steps: Step[] = [];
   jobs = 0;
-  private pieces: Piece[] = [];
+  private copies: Copy[] = [];
+  private layings: Laying[] = [];
   private stagedBytes = 0;
   private weightBytes = 0;
   private weight = '';
@@ -94,71 +151,63 @@ class StepBuilder {
     return this.usedBy.length;
   }
 
-  /** Cuts the lines of a source into pieces. */
-  add(
-    weight: WeightDecl,
-    tensor: TensorSource,
-    source: {
-      readonly name: string;
-      readonly rows: number;
-      readonly sourceRow: number;
-      readonly added?: number;
-      readonly part?: GroupPart;
-    },
-    place: Pick<Piece, 'target' | 'scale'>,
-  ): void {
-    const { part: own } = source;
-    const columns = own === undefined ? matrixColumns(weight) : groupColumns(weight, own);
-    for (const { lines, stored, range } of stretchesOf(tensor, source.rows, columns)) {
+  /** Cuts the lines of a tensor into pieces that fit a staging buffer. */
+  add({ tensor, name, rows, columns, uses }: Reading): void {
+    for (const { lines, stored, range } of stretchesOf(tensor, rows, columns)) {
       const { stepBytes = 0, lineBytes = 0 } = stored ?? {};
       if (lineBytes > this.staging)
         throw new UserError(
-          `Weight ${weight.name}: a row of ${columns} elements exceeds the ${this.staging} bytes of a staging buffer.`,
+          `Weight ${uses[0]!.weight.name}: a row of ${columns} elements exceeds the ${this.staging} bytes of a ` +
+            'staging buffer.',
           'config.json describes no model that this program knows.',
         );
       for (let first = 0; first < lines;) {
-        if (this.pieces.length >= MOST_PIECES || this.room() < lineBytes) this.flush();
+        if (this.layings.length + uses.length > MOST_LAYINGS || this.room() < lineBytes) this.flush();
         const fitting = stored === undefined ? lines : Math.floor((this.room() - lineBytes) / stepBytes) + 1;
         const count = Math.min(lines - first, fitting);
-        const part = range(first, count);
-        const { sourceRow, added = 0 } = source;
-        const whole = { tensor, ...part, sourceRow, isScaled: place.scale !== undefined, added };
-        const job = own === undefined ? packJob(weight, whole) : groupJob(weight, whole, own, place.target.bytes);
-        const stagedAt = roundUp(this.stagedBytes, ALIGNMENT);
+        const offset = roundUp(this.stagedBytes, ALIGNMENT);
         const bytes = (count - 1) * stepBytes + lineBytes;
-        const upload = stored && {
-          file: stored.file,
-          name: source.name,
-          offset: stored.offset + first * stepBytes,
-          bytes,
-          stagedAt,
-        };
-        this.pieces.push({
-          ...place,
-          job,
-          jobOffset: this.jobs++ * JOB_BYTES,
-          ...(upload === undefined ? {} : { upload }),
-        });
-        if (upload !== undefined) this.stagedBytes = stagedAt + bytes;
-        if (place.target.memory === 'weights' && own !== 'scales')
-          this.weightBytes += FORMATS[weight.format].bytes(
-            part.rows,
-            weight.scalesOf === undefined ? writtenColumns(weight, part.view) : 1,
-          );
-        this.weight = weight.name;
+        if (stored !== undefined) {
+          const { file } = stored;
+          this.copies.push({ file, name, offset: stored.offset + first * stepBytes, bytes, stagedAt: offset });
+          this.stagedBytes = offset + bytes;
+        }
+        this.lay(uses, tensor, range(first, count), stored && { offset, bytes });
         first += count;
       }
     }
   }
 
+  private lay(
+    uses: readonly Use[],
+    tensor: TensorSource,
+    range: Pick<PackRange, 'firstRow' | 'rows' | 'view'>,
+    staged: Place | undefined,
+  ): void {
+    for (const use of uses) {
+      const { target, scale, rowScales } = use;
+      this.layings.push({
+        job: jobOf(use, tensor, range),
+        jobOffset: this.jobs++ * JOB_BYTES,
+        target,
+        ...(staged === undefined ? {} : { staged }),
+        ...(scale === undefined ? {} : { scale }),
+        ...(rowScales === undefined ? {} : { rowScales }),
+      });
+      this.weightBytes += writtenBytes(use, range.rows, range.view);
+      this.weight = use.weight.name;
+    }
+  }
+
   /** Ends a step. */
   flush(): void {
-    if (this.pieces.length === 0) return;
+    if (this.layings.length === 0) return;
     const isStaged = this.stagedBytes > 0;
     const staging = isStaged ? this.staged++ % STAGINGS : 0;
     const after = isStaged ? (this.usedBy[staging] ?? 0) : 0;
     this.steps.push({
-      pieces: this.pieces,
+      copies: this.copies,
+      layings: this.layings,
       stagedBytes: this.stagedBytes,
       staging,
       after,
@@ -166,7 +215,8 @@ class StepBuilder {
       weight: this.weight,
     });
     if (isStaged) this.usedBy[staging] = this.steps.length;
-    this.pieces = [];
+    this.copies = [];
+    this.layings = [];
     this.stagedBytes = this.weightBytes = 0;
   }
 
@@ -199,7 +249,7 @@ function addScales(
   weights: readonly PackedWeight[],
   builder: StepBuilder,
 ): { readonly places: ReadonlyMap<string, { offset: number; bytes: number }>; readonly bytes: number } {
-  const places = new Map<string, { offset: number; bytes: number }>();
+  const places = new Map<string, Place>();
   let end = 0;
   for (const weight of weights) {
     const key = scaleKey(weight);
@@ -217,15 +267,79 @@ function addScales(
       k,
       pairing: { kind: 'none' },
     };
-    builder.add(
-      vector,
-      weight.columnScale,
-      { name: columnScale!, rows: 1, sourceRow: 0, added },
-      { target: { memory: 'scales', ...place } },
-    );
+    const use = { weight: vector, sourceRow: 0, added, target: { memory: 'scales', ...place } } as const;
+    builder.add({ tensor: weight.columnScale, name: columnScale!, rows: 1, columns: k, uses: [use] });
   }
   builder.flush();
   return { places, bytes: end };
+}
+
+/** Which uses of a tensor read the same: its values or a part of what is encoded, as rows of so many columns. */
+const readKey = (columns: number, stored: EncodedPart | undefined): string =>
+  stored === undefined ? `${columns}` : `${columns} ${stored.kind} ${stored.kind === 'scales' ? stored.group : ''}`;
+
+/** The tensors of weights in order of first use, each once. `placeOf`: the factors of a weight's columns. */
+function readingsOf(
+  weights: readonly PackedWeight[],
+  placeOf: (weight: PackedWeight) => Place | undefined,
+): readonly Reading[] {
+  const readings: (Reading & { readonly uses: Use[] })[] = [];
+  const known = new Map<TensorSource, Map<string, Use[]>>();
+  const add = (tensor: TensorSource, name: string, rows: number, use: Use, stored: EncodedPart | undefined): void => {
+    const columns = use.part === undefined ? matrixColumns(use.weight) : groupColumns(use.weight, use.part);
+    const key = readKey(columns, stored);
+    const ofTensor = known.get(tensor) ?? new Map<string, Use[]>();
+    known.set(tensor, ofTensor);
+    const uses = ofTensor.get(key);
+    if (uses !== undefined) return void uses.push(use);
+    const made = [use];
+    ofTensor.set(key, made);
+    readings.push({ tensor: stored === undefined ? tensor : reading(tensor, stored), name, rows, columns, uses: made });
+  };
+  for (const packed of weights) {
+    const { weight, sources, offset, bytes } = packed;
+    const scale = placeOf(packed);
+    const { experts = 1 } = weight;
+    // The matrices of an expert lie together, as if they were all.
+    const own = { sources: sources.length / experts, bytes: bytes / experts };
+    let sourceRow = 0;
+    sources.forEach((tensor, i) => {
+      const { rows, tensor: name } = weight.sources[i]!;
+      if (i % own.sources === 0) sourceRow = 0;
+      const use: Use = {
+        weight,
+        sourceRow,
+        target: { memory: 'weights', offset: offset + Math.floor(i / own.sources) * own.bytes, bytes: own.bytes },
+        ...(scale === undefined ? {} : { scale }),
+      };
+      if (weight.group !== undefined)
+        for (const part of ['codes', 'scales'] as const)
+          add(tensor, name, rows, { ...use, part }, partOf(part, weight.group));
+      else add(tensor, name, rows, use, storedPart(weight));
+      sourceRow += rows;
+    });
+  }
+  return readings.map((each) => ({ ...each, uses: withScales(each.uses) }));
+}
+
+/** Whether `scales` are those of the rows of `codes`. Both have the same tensor. */
+const areScalesOf = ({ weight: scales }: Use, { weight: codes }: Use): boolean =>
+  isRounded(codes) &&
+  codes.format === scales.scalesOf?.format &&
+  codes.columnScale === scales.columnScale &&
+  (codes.columnOffset ?? 0) === (scales.columnOffset ?? 0) &&
+  JSON.stringify(codes.sources[0]!.order) === JSON.stringify(scales.sources[0]!.order);
+
+/** Codes with the scales of their rows, where both are made of the tensor: one job finds them. */
+function withScales(uses: readonly Use[]): readonly Use[] {
+  const scales = uses.filter(({ weight }) => weight.scalesOf !== undefined && isRounded(weight));
+  const others = uses.filter((use) => !scales.includes(use));
+  const placeOf = ({ target: { offset, bytes } }: Use): Place => ({ offset, bytes });
+  const joined = others.map((codes) => {
+    const found = scales.findIndex((each) => areScalesOf(each, codes));
+    return found < 0 ? codes : { ...codes, rowScales: placeOf(scales.splice(found, 1)[0]!) };
+  });
+  return [...joined, ...scales.map((each) => ({ ...each, rowScales: placeOf(each) }))];
 }
 
 /**
@@ -237,40 +351,19 @@ export function planLoading(plan: WeightPlan, staging = STAGING): LoadPlan {
   const builder = new StepBuilder(staging);
   const scales = addScales(packed, builder);
   const rowMap = rowMaps();
-  const zeros: { offset: number; bytes: number }[] = [];
-  for (const { weight, sources, offset, bytes, columnScale, ...rest } of packed) {
+  const zeros: Place[] = [];
+  for (const { weight, offset, bytes } of packed) {
     if (matrixColumns(weight) > MOST_ROWS || bytes / FORMATS[weight.format].bytes(1, weight.k) > MOST_ROWS)
       throw new Error(`Weight ${weight.name} has too many rows or columns.`);
-    const map = rowMap(weight);
-    const padding = map.indexOf(-1);
+    const padding = rowMap(weight).indexOf(-1);
     const rowBytes = FORMATS[weight.format].bytes(1, packedDepth(weight));
     // Padding rows of a weight in groups lie among others.
     if (padding >= 0 && weight.group !== undefined) zeros.push({ offset, bytes });
     else if (padding >= 0) zeros.push({ offset: offset + padding * rowBytes, bytes: bytes - padding * rowBytes });
-    const scale =
-      columnScale === undefined
-        ? undefined
-        : scales.places.get(scaleKey({ weight, sources, offset, bytes, columnScale, ...rest }));
-    const { experts = 1 } = weight;
-    // The matrices of an expert lie together, as if they were all.
-    const own = { sources: sources.length / experts, bytes: bytes / experts };
-    let sourceRow = 0;
-    sources.forEach((tensor, i) => {
-      const { rows, tensor: name } = weight.sources[i]!;
-      if (i % own.sources === 0) sourceRow = 0;
-      const place: Pick<Piece, 'target' | 'scale'> = {
-        target: { memory: 'weights', offset: offset + Math.floor(i / own.sources) * own.bytes, bytes: own.bytes },
-        ...(scale === undefined ? {} : { scale }),
-      };
-      const source = { name, rows, sourceRow };
-      const stored = storedPart(weight);
-      if (weight.group !== undefined)
-        for (const part of ['codes', 'scales'] as const)
-          builder.add(weight, reading(tensor, partOf(part, weight.group)), { ...source, part }, place);
-      else builder.add(weight, stored === undefined ? tensor : reading(tensor, stored), source, place);
-      sourceRow += rows;
-    });
   }
+  const placeOf = (weight: PackedWeight): Place | undefined =>
+    weight.columnScale === undefined ? undefined : scales.places.get(scaleKey(weight));
+  for (const each of readingsOf(packed, placeOf)) builder.add(each);
   builder.flush();
   return {
     steps: builder.steps,

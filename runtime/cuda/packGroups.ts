@@ -2,7 +2,7 @@
 import { BLOCK_COLUMNS, groupedBytes } from '../../ir/groups.js';
 import type { WeightDecl } from '../../ir/kernel.js';
 import { PACK_GROUPS } from './packGroupsKernel.js';
-import { launchOf, packJob, type DeviceJob, type PackRange } from './packJob.js';
+import { jobOf, launchOf, type DeviceJob, type PackRange } from './packJob.js';
 
 /** What a job lays out. */
 export type GroupPart = 'codes' | 'scales';
@@ -19,11 +19,10 @@ export function groupJob(weight: WeightDecl, range: PackRange, part: GroupPart, 
   const { group } = weight;
   if (group === undefined || range.view !== undefined || !['encoded', 'random'].includes(range.tensor.kind))
     throw new Error(`Weight ${weight.name} is in no groups: its source is ${range.tensor.kind}.`);
-  const { bytes } = packJob(weight, range);
-  const view = new DataView(bytes.buffer);
+  const view = jobOf(weight, range);
   view.setInt32(28, group, true);
   view.setInt32(60, part === 'scales' ? 1 : 0, true);
   view.setInt32(84, weightBytes / groupedBytes(1, weight.k, group), true);
   const columns = part === 'scales' ? weight.k / group : weight.k / 8;
-  return { bytes, launch: launchOf(columns, range.rows), symbol: PACK_GROUPS };
+  return { bytes: new Uint8Array(view.buffer), launch: launchOf(columns, range.rows), symbol: PACK_GROUPS };
 }

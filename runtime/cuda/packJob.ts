@@ -2,12 +2,13 @@
 import type { LaunchShape } from '../../ir/cuda.js';
 import type { Pairing, WeightDecl } from '../../ir/kernel.js';
 import { packedDepth } from '../../ir/packing.js';
-import { FORMATS, isCodeFormat, LARGEST } from '../../ir/storage.js';
+import { FORMATS } from '../../ir/storage.js';
 import type { FloatType } from '../../ir/types.js';
 import type { Extent } from '../nativeProgram.js';
 import { UserError } from '../../errors.js';
 import type { TensorSource } from '../tensorSource.js';
-import { PACK_THREADS } from './packKernels.js';
+import { CODES_THREADS, MOST_KEPT, PACK_CODES } from './packCodesKernel.js';
+import { PACK_THREADS, PARTS } from './packKernels.js';
 
 const PAIRINGS: Readonly<Record<Pairing['kind'], number>> = { none: 0, rotate: 1, interleave: 2 };
 const KINDS: Readonly<Record<TensorSource['kind'], number>> = {
@@ -20,9 +21,6 @@ const KINDS: Readonly<Record<TensorSource['kind'], number>> = {
 
 /** Bytes from one job to the next in device memory: a multiple of 16 in which both structs fit. */
 export const JOB_BYTES = 112;
-
-/** What becomes of a row: `tw_part` of packKernels.ts. */
-const PARTS = { elements: 0, codes: 1, scale: 2 } as const;
 
 /** Columns of a range, and how elements lie: whole rows, one after another, unless stated. */
 export interface PackColumns {
@@ -96,12 +94,14 @@ const factorOf = (tensor: TensorSource): number =>
 
 /** Rows of the grid of blocks: each block strides over the rows by this number. */
 const MAX_GRID_Y = 32768;
+/** Of a row. What a thread computes for a row costs as much as some elements. */
+const ELEMENTS_OF_A_THREAD = 8;
 
-export const launchOf = (columns: number, rows: number): LaunchShape => ({
+export const launchOf = (columns: number, rows: number, each = 1): LaunchShape => ({
   threads: PACK_THREADS,
   sharedBytes: 0,
   cluster: 1,
-  gridX: { kind: 'constant', count: Math.max(1, Math.ceil(columns / PACK_THREADS)) },
+  gridX: { kind: 'constant', count: Math.max(1, Math.ceil(columns / PACK_THREADS / each)) },
   gridY: { kind: 'constant', count: Math.min(rows, MAX_GRID_Y) },
 });
 
@@ -114,26 +114,14 @@ export const wholeRows = (weight: WeightDecl): PackColumns => {
   return { column: 0, columns, rowStride: columns, columnStride: 1 };
 };
 
-/** The codes to which a weight is rounded, or the scales of; undefined for elements, as stored codes and scales are. */
-function codesIn({
-  format,
-  scalesOf,
-  from,
-}: WeightDecl): { readonly part: number; readonly largest: number } | undefined {
-  if (from === 'codes') return undefined;
-  if (scalesOf !== undefined) return { part: PARTS.scale, largest: LARGEST[scalesOf.format] };
-  return isCodeFormat(format) ? { part: PARTS.codes, largest: LARGEST[format] } : undefined;
-}
-
 /** Behind the last column that a job writes: with the last of a row it also writes what pads it. */
 export const endOf = (weight: WeightDecl, { column, columns }: PackColumns): number =>
   column + columns === weight.k && weight.scalesOf === undefined ? deviceStride(weight) : column + columns;
 
-/** Job of tw_pack_rows. */
-export function packJob(weight: WeightDecl, range: PackRange): DeviceJob {
+/** The struct of a job, which every kernel reads in its own way. */
+export function jobOf(weight: WeightDecl, range: PackRange): DataView {
   const stride = deviceStride(weight);
   const k = matrixColumns(weight);
-  const codes = codesIn(weight);
   const view = new DataView(new ArrayBuffer(JOB_BYTES));
   const { tensor } = range;
   view.setBigUint64(0, tensor.kind === 'random' ? startOf(tensor.seed) : 0n, true);
@@ -158,18 +146,37 @@ export function packJob(weight: WeightDecl, range: PackRange): DeviceJob {
   view.setInt32(72, order?.interleaved === true ? 1 : 0, true);
   view.setFloat32(76, range.added ?? 0, true);
   const columns = range.view ?? wholeRows(weight);
-  if (codes !== undefined && columns.columns !== k)
+  [columns.column, endOf(weight, columns), columns.rowStride, columns.columnStride].forEach((value, i) =>
+    view.setInt32(80 + 4 * i, value, true),
+  );
+  return view;
+}
+
+/** Job of tw_pack_rows. */
+export function packJob(weight: WeightDecl, range: PackRange): DeviceJob {
+  const bytes = new Uint8Array(jobOf(weight, range).buffer);
+  const columns = range.view ?? wholeRows(weight);
+  return { bytes, launch: launchOf(endOf(weight, columns) - columns.column, range.rows, ELEMENTS_OF_A_THREAD) };
+}
+
+/**
+ * Job of tw_pack_codes: codes to which a matrix is rounded, the scales of its rows, or both in one reading. Where only
+ * scales are wanted, `weight` is they. Throws UserError for other than whole rows.
+ */
+export function codesJob(weight: WeightDecl, range: PackRange, parts: readonly (keyof typeof PARTS)[]): DeviceJob {
+  const k = matrixColumns(weight);
+  if (range.view !== undefined && range.view.columns !== k)
     throw new UserError(
       `Weight ${weight.name} is rounded to 8 bits by rows, and the checkpoint stores parts of them.`,
       'use --precision bf16, or a checkpoint whose matrices are stored whole',
     );
-  const { column, rowStride, columnStride } = columns;
-  const end = endOf(weight, columns);
-  [column, end, rowStride, columnStride].forEach((value, i) => view.setInt32(80 + 4 * i, value, true));
-  view.setInt32(96, codes?.part ?? PARTS.elements, true);
-  view.setFloat32(100, codes?.largest ?? 0, true);
-  // A block finds the scale of a whole row.
-  return { bytes: new Uint8Array(view.buffer), launch: launchOf(codes === undefined ? end - column : 1, range.rows) };
+  const view = jobOf(weight, range);
+  const kept = Math.min(k, MOST_KEPT);
+  [parts.reduce((bits, part) => bits | PARTS[part], 0), range.sourceRow, kept].forEach((value, i) =>
+    view.setInt32(96 + 4 * i, value, true),
+  );
+  const launch = { ...launchOf(1, range.rows), threads: CODES_THREADS, sharedBytes: 4 * kept };
+  return { bytes: new Uint8Array(view.buffer), launch, symbol: PACK_CODES };
 }
 
 /** A floating buffer to be searched, and the index into the u64 array of answers (all ones: nothing found). */

@@ -7,8 +7,8 @@
  * flag that flushes denormal numbers must not reach them.
  */
 
-import { ERROR_STEPS, SCALE_STEPS } from '../../ir/rowScale.js';
-import { FORMATS, LARGEST } from '../../ir/storage.js';
+import { FORMATS } from '../../ir/storage.js';
+import { PACK_CODES, PACK_CODES_SOURCE } from './packCodesKernel.js';
 import { PACK_GROUPS, PACK_GROUPS_SOURCE } from './packGroupsKernel.js';
 
 /** Name of the text among kernels that are compiled and kept. */
@@ -18,10 +18,18 @@ export const PACK_SYMBOL = 'tw_pack';
  * The kernels of the text. They take pointers, first of all to a job; the search also takes rows and columns before
  * them.
  */
-export const PACK_ENTRIES = { rows: 'tw_pack_rows', find: 'tw_pack_find', groups: PACK_GROUPS } as const;
+export const PACK_ENTRIES = {
+  rows: 'tw_pack_rows',
+  find: 'tw_pack_find',
+  groups: PACK_GROUPS,
+  codes: PACK_CODES,
+} as const;
 
 /** Threads of a block of each kernel. */
 export const PACK_THREADS = 256;
+
+/** Of rounded matrices, what a job writes. */
+export const PARTS = { codes: 1, scales: 2 } as const;
 
 const ROWS_SOURCE = String.raw`// Weights into the layout of kernels; the search for values that are not finite.
 // Jobs: see packJob.ts.
@@ -34,8 +42,8 @@ enum tw_format {
   TW_E4M3 = ${FORMATS.e4m3.code},
 };
 
-/** What becomes of a row: its elements, codes (elements over the row's scale), or the scale itself. */
-enum tw_part { TW_ELEMENTS, TW_CODES, TW_SCALE };
+/** What tw_pack_codes writes: bits. */
+enum tw_part { TW_CODES = ${PARTS.codes}, TW_SCALES = ${PARTS.scales} };
 
 /** A range of rows of one source of a weight. */
 struct tw_pack_job {
@@ -61,8 +69,9 @@ struct tw_pack_job {
   int end;                     // behind its last column, or behind the padding of a row
   int rowStride;               // stored: elements from row to row
   int columnStride;            // and from column to column
-  int part;                    // tw_part; codes and scales are of whole rows
-  float largest;               // code
+  int part;                    // of tw_pack_codes: tw_part
+  int sourceRow;               // of tw_pack_codes: the source's first row among the stacked sources
+  int kept;                    // of tw_pack_codes: elements of a row for which there is shared memory
 };
 
 /** The first columns of the first rows of a buffer. */
@@ -147,13 +156,6 @@ static __device__ __forceinline__ unsigned tw_to_e4m3(float value) {
   return sign | ((magnitude - 0x3c000000u + 0x7ffffu + ((magnitude >> 20) & 1u)) >> 20);
 }
 
-/** The value of a code that is not NaN. */
-static __device__ __forceinline__ float tw_from_e4m3(unsigned code) {
-  const unsigned sign = (code & 0x80u) << 24, magnitude = code & 0x7fu;
-  if (magnitude < 8u) return __uint_as_float(sign | __float_as_uint(tw_product((float)(int)magnitude, 0.001953125f)));
-  return __uint_as_float(sign | ((magnitude << 20) + 0x3c000000u));
-}
-
 /** Bits of the stored element nearest to value, and the value of such bits. */
 static __device__ __forceinline__ unsigned tw_encode(float value, int format) {
   if (format == TW_E4M3) return tw_to_e4m3(value);
@@ -228,91 +230,14 @@ static __device__ __forceinline__ float tw_value(const tw_pack_job &job, const v
   return value;
 }
 
-/** The largest of what the threads of a block have, or their sum. */
-template <typename T>
-static __device__ __forceinline__ T tw_of_block(T own, bool isSum) {
-#ifdef __CUDA_ARCH__
-  __shared__ T parts[32];
-  for (int width = 16; width > 0; width /= 2) {
-    const T other = __shfl_xor_sync(0xffffffffu, own, width);
-    own = isSum ? own + other : other > own ? other : own;
-  }
-  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = own;
-  __syncthreads();
-  own = parts[0];
-  for (unsigned i = 1; i < blockDim.x / 32; i++) own = isSum ? own + parts[i] : parts[i] > own ? parts[i] : own;
-  __syncthreads();
-#else
-  (void)isSum;
-#endif
-  return own;
-}
-
-/** The scale of a row's codes: see ir/rowScale.ts. */
-static __device__ __forceinline__ float tw_scale_of(const tw_pack_job &job, const void *source, const void *scale,
-                                                    int row) {
-#ifdef __CUDA_ARCH__
-  const int from = threadIdx.x, step = blockDim.x;
-#else
-  const int from = 0, step = 1;
-#endif
-  unsigned most = 0;
-  for (int at = from; at < job.k; at += step) {
-    // Magnitudes have the order of their bits; a NaN is the largest.
-    const unsigned own = __float_as_uint(tw_value(job, source, scale, row, at)) & 0x7fffffffu;
-    most = own > most ? own : most;
-  }
-  most = tw_of_block(most, false);
-  const float least = tw_quotient(__uint_as_float(most), job.largest);
-  if (least == 0.0f) return 1.0f;
-  if (job.largest != ${LARGEST.e4m3}.0f || most >= 0x7f800000u) return least;
-  // Unrolled, so that sums stay in registers.
-  const float steps[${SCALE_STEPS.length}] = { ${SCALE_STEPS.map((step) => `${step.toExponential()}f`).join(', ')} };
-  unsigned long long errors[${SCALE_STEPS.length}] = {};
-  for (int at = from; at < job.k; at += step) {
-    const float value = tw_value(job, source, scale, row, at);
-#ifdef __CUDA_ARCH__
-#pragma unroll
-#endif
-    for (int i = 0; i < ${SCALE_STEPS.length}; i++) {
-      const float code = tw_quotient(value, tw_product(least, steps[i]));
-      const long long error = (int)((code - tw_from_e4m3(tw_to_e4m3(code))) * ${ERROR_STEPS}.0f);
-      errors[i] += (unsigned long long)(error * error);
-    }
-  }
-  float best = least;
-  double bestCost = 0.0;
-#ifdef __CUDA_ARCH__
-#pragma unroll
-#endif
-  for (int i = 0; i < ${SCALE_STEPS.length}; i++) {
-    const float each = tw_product(least, steps[i]);
-    const double cost = (double)tw_of_block(errors[i], true) * ((double)each * (double)each);
-    if (i == 0 || cost < bestCost) {
-      best = each;
-      bestCost = cost;
-    }
-  }
-  return best;
-}
-
-/**
- * source: the elements of the range, aligned, read where kind is 0. scale: k factors, read where isScaled. Where rows
- * have scales, a block has whole rows.
- */
+/** source: the elements of the range, aligned, read where kind is 0. scale: k factors, read where isScaled. */
 extern "C" __global__ void tw_pack_rows(const void *jobs, const void *source, void *weight, const void *scale) {
   const tw_pack_job job = *(const tw_pack_job *)jobs;
   for (int row = blockIdx.y; row < job.rows; row += gridDim.y) {
     const int logical = tw_ordered(job.row + row, job.headDim, job.rotated, job.interleaved);
     const long long target = tw_physical(logical, job.pairing, job.width, job.span) * job.stride;
-    const float rowScale = job.part == TW_ELEMENTS ? 1.0f : tw_scale_of(job, source, scale, row);
-    if (job.part == TW_SCALE) {
-      if (threadIdx.x == 0) ((float *)weight)[target] = rowScale;
-      continue;
-    }
     for (int at = blockIdx.x * blockDim.x + threadIdx.x; at < job.end - job.column; at += gridDim.x * blockDim.x) {
-      float value = tw_value(job, source, scale, row, at);
-      if (job.part == TW_CODES) value = tw_quotient(value, rowScale);
+      const float value = tw_value(job, source, scale, row, at);
       tw_store(weight, target + job.column + at, tw_encode(value, job.targetFormat), job.targetFormat);
     }
   }
@@ -335,4 +260,4 @@ extern "C" __global__ void tw_pack_find(int rows, int columns, const void *jobs,
 }
 `;
 
-export const PACK_SOURCE = ROWS_SOURCE + PACK_GROUPS_SOURCE;
+export const PACK_SOURCE = ROWS_SOURCE + PACK_GROUPS_SOURCE + PACK_CODES_SOURCE;

@@ -14,7 +14,7 @@ import { encodedMatrix, orDamaged } from '../encodedMatrix.js';
 import type { EncodedMatrix } from '../nativePacking.js';
 import type { NativeMemory } from '../nativeObjects.js';
 import type { EncodedSource } from '../tensorSource.js';
-import type { LoadPlan, Piece, Step } from './loadPlan.js';
+import type { Copy, LoadPlan, Step } from './loadPlan.js';
 import { PACK_ENTRIES } from './packKernels.js';
 
 /** Device memory that loading needs besides the weights. */
@@ -103,16 +103,15 @@ const uploadOptions = (
 ): { readonly threads: number; readonly buffers: number; readonly bufferBytes: number } | undefined =>
   bytes === 0 ? NO_COPIES : bytes <= SHORT ? SHORT_COPIES : undefined;
 
-const bytesOf = (step: Step): number => step.pieces.reduce((sum, { upload }) => sum + (upload?.bytes ?? 0), 0);
-const copiedBytesOf = (plan: LoadPlan): number => plan.steps.reduce((sum, step) => sum + bytesOf(step), 0);
+const bytesOf = ({ copies }: Step): number => copies.reduce((sum, { bytes }) => sum + bytes, 0);
+/** Bytes that cross the bus. */
+export const copiedBytesOf = (plan: LoadPlan): number => plan.steps.reduce((sum, step) => sum + bytesOf(step), 0);
 const weightBytesOf = (plan: LoadPlan): number => plan.steps.reduce((sum, step) => sum + step.weightBytes, 0);
 
 const isUnreadableFile = (error: unknown): error is Error =>
   error instanceof Error && 'code' in error && error.code === 'FILE_UNREADABLE';
 
 const NOTHING_STREAMED: CudaUploadTimes = { total: 0, reading: 0, bus: 0, launches: 0, device: 0 };
-
-type Upload = NonNullable<Piece['upload']>;
 
 /** What loading holds until its end. */
 class Loading {
@@ -134,10 +133,9 @@ class Loading {
     const allocate = (bytes: number): CudaMemory => own(new addon.Memory(device, bytes));
     try {
       // A file that is missing or cut off is found before the first gigabyte is on the bus.
-      for (const { upload } of loadPlan.steps.flatMap((step) => step.pieces))
-        if (upload !== undefined) this.sourceOf(upload);
+      for (const { copies } of loadPlan.steps) for (const copy of copies) this.sourceOf(copy);
       this.jobs = allocate(loadPlan.jobBytes);
-      // Slots that a piece does not need are given the jobs: never read.
+      // Slots that a job does not need are given the jobs: never read.
       const scales = loadPlan.scaleBytes > 0 ? allocate(loadPlan.scaleBytes) : this.jobs;
       const stagings = Array.from({ length: loadPlan.stagings }, () => allocate(loadPlan.stagingBytes));
       this.upload = own(new addon.Upload(device, uploadOptions(copiedBytesOf(loadPlan))));
@@ -157,7 +155,7 @@ class Loading {
   async run(): Promise<CudaUploadTimes> {
     const { loadPlan, onProgress } = this.request;
     const jobs = new Uint8Array(loadPlan.jobBytes);
-    for (const { job, jobOffset } of loadPlan.steps.flatMap((step) => step.pieces)) jobs.set(job.bytes, jobOffset);
+    for (const { job, jobOffset } of loadPlan.steps.flatMap(({ layings }) => layings)) jobs.set(job.bytes, jobOffset);
     await this.jobs.writeAsync(0, jobs);
     const stopWatching = onProgress === undefined ? undefined : this.watch(onProgress);
     let times: CudaUploadTimes;
@@ -186,20 +184,25 @@ class Loading {
     const slots: CudaSlot[] = [];
     const slot = (memory: CudaMemory, { offset, bytes }: { readonly offset: number; readonly bytes: number }): number =>
       slots.push({ memory, offset, bytes }) - 1;
-    const launches = loadPlan.steps.flatMap(({ pieces, staging }) =>
-      pieces.map(({ job, jobOffset, upload, target, scale }): CudaLaunchBinding => {
+    const launches = loadPlan.steps.flatMap(({ layings, staging }) =>
+      layings.map(({ job, jobOffset, staged, target, scale, rowScales }): CudaLaunchBinding => {
         const jobSlot = slot(this.jobs, { offset: jobOffset, bytes: job.bytes.length });
-        const source =
-          upload === undefined ? jobSlot : slot(stagings[staging]!, { offset: upload.stagedAt, bytes: upload.bytes });
+        const source = staged === undefined ? jobSlot : slot(stagings[staging]!, staged);
         const written = slot(target.memory === 'weights' ? weights : scales, target);
+        const factors = scale === undefined ? jobSlot : slot(scales, scale);
+        const { symbol = PACK_ENTRIES.rows } = job;
+        const own = [jobSlot, source, written, factors];
         return {
           name: 'loading weights',
           module: pack,
-          symbol: job.symbol ?? PACK_ENTRIES.rows,
+          symbol,
           tensorMaps: [],
           launch: job.launch,
           usesProgrammaticLaunch: false,
-          slots: [jobSlot, source, written, scale === undefined ? jobSlot : slot(scales, scale)],
+          slots:
+            symbol === PACK_ENTRIES.codes
+              ? [...own, rowScales === undefined ? jobSlot : slot(weights, rowScales)]
+              : own,
         };
       }),
     );
@@ -208,29 +211,27 @@ class Loading {
 
   private uploadSteps(stagings: readonly CudaMemory[]): readonly CudaUploadStep[] {
     let end = 0;
-    return this.request.loadPlan.steps.map(({ pieces, staging, after }) => {
+    return this.request.loadPlan.steps.map(({ copies, layings, staging, after }) => {
       const first = end;
-      end += pieces.length;
-      const parts = pieces
-        .flatMap(({ upload }) => upload ?? [])
-        .map((upload) => ({
-          ...this.sourceOf(upload),
-          sourceOffset: upload.offset,
-          target: stagings[staging]!,
-          targetOffset: upload.stagedAt,
-          bytes: upload.bytes,
-        }));
+      end += layings.length;
+      const parts = copies.map((copy) => ({
+        ...this.sourceOf(copy),
+        sourceOffset: copy.offset,
+        target: stagings[staging]!,
+        targetOffset: copy.stagedAt,
+        bytes: copy.bytes,
+      }));
       return { parts, launches: { first, end }, after };
     });
   }
 
   private encodedSource(tensor: string): EncodedSource | undefined {
-    for (const { upload } of this.request.loadPlan.steps.flatMap((step) => step.pieces))
-      if (upload?.name === tensor && typeof upload.file !== 'string') return upload.file;
+    for (const { file, name } of this.request.loadPlan.steps.flatMap(({ copies }) => copies))
+      if (name === tensor && typeof file !== 'string') return file;
     return undefined;
   }
 
-  private sourceOf({ file, name, offset, bytes }: Upload): { source: NativeMemory } | { encoded: EncodedMatrix } {
+  private sourceOf({ file, name, offset, bytes }: Copy): { source: NativeMemory } | { encoded: EncodedMatrix } {
     return typeof file === 'string'
       ? { source: this.files.get(file, offset, bytes) }
       : { encoded: encodedMatrix(file, name, this.files) };

@@ -102,7 +102,7 @@ if (hasCxx())
       const loadPlan = planLoading(weightPlan, staging);
       for (const step of loadPlan.steps) {
         expect(step.stagedBytes).toBeLessThanOrEqual(staging);
-        expect(step.pieces.length).toBeLessThanOrEqual(64);
+        expect(step.layings.length).toBeLessThanOrEqual(64);
       }
       refill();
       fake.reset();
@@ -126,7 +126,7 @@ if (hasCxx())
       );
       expect(times.streaming.total).toBeGreaterThanOrEqual(times.streaming.reading);
       // The driver's clock: one millisecond per launch.
-      expect(times.streaming.device).toBeCloseTo(loadPlan.steps.flatMap(({ pieces }) => pieces).length / 1000, 5);
+      expect(times.streaming.device).toBeCloseTo(loadPlan.steps.flatMap(({ layings }) => layings).length / 1000, 5);
       const slots = weightSlots(weightPlan, memory);
       expect(slots.get('w_twin')).toEqual(slots.get('w_q'));
     });

@@ -11,7 +11,7 @@ import { logicalWeight, type RawTensor } from '../../../ir/logicalWeight.js';
 import { packedBytes, packedDepth, physicalToLogical } from '../../../ir/packing.js';
 import { loadAddon } from '../../../runtime/addon.js';
 import type { NativeMemory } from '../../../runtime/nativeObjects.js';
-import { findJob, JOB_BYTES, packJob, type DeviceJob } from '../../../runtime/cuda/packJob.js';
+import { codesJob, findJob, JOB_BYTES, packJob, type DeviceJob } from '../../../runtime/cuda/packJob.js';
 import { PACK_ENTRIES, PACK_SOURCE } from '../../../runtime/cuda/packKernels.js';
 import { FORMATS, FORMAT_NAMES, isFormatIn, type FormatName } from '../../../ir/storage.js';
 import type { TensorSource } from '../../../runtime/tensorSource.js';
@@ -115,7 +115,7 @@ describe.skipIf(!isPossible)('device packing, as C++', () => {
   }
 
   it('has the structs that packJob writes', () => {
-    expect(shim.jobBytes).toEqual([104, 24]);
+    expect(shim.jobBytes).toEqual([112, 24]);
     expect(JOB_BYTES).toBe(112);
   });
 
@@ -150,32 +150,98 @@ describe.skipIf(!isPossible)('device packing, as C++', () => {
       });
       const target = memoryOf(new Uint8Array(wanted.length));
       const factors = memoryOf(new Uint8Array(scale.buffer));
-      const lay = (weight: WeightDecl, memory: NativeMemory, source: number, sourceRow: number): void => {
+      const scalesOf = (source: number): WeightDecl => ({
+        ...{ name: 's', layout: 'rows', format: 'f32', k: 1, pairing: { kind: 'none' } },
+        ...{ sources: [common.sources[source]!], scalesOf: { format: 'e4m3', k } },
+        ...(isScaled ? { columnScale: 'norm' } : {}),
+      });
+      const found = rows.map((n) => memoryOf(new Uint8Array(4 * n)));
+      /** Codes with or without their scales, or scales alone. */
+      const lay = (weight: WeightDecl, source: number, parts: readonly ('codes' | 'scales')[]): void => {
         const n = rows[source]!;
+        const sourceRow = source === 0 || weight !== codes ? 0 : rows[0]!;
         for (let firstRow = 0; firstRow < n; firstRow += step) {
           const shape = [n, k] as const;
           const tensor: TensorSource = { kind: 'random', format: format, shape, seed: BigInt(source), scale: 0.02 };
           const range = { tensor, firstRow, rows: Math.min(step, n - firstRow), sourceRow, isScaled };
-          launch(PACK_ENTRIES.rows, packJob(weight, range), [0n, memory.address, factors.address]);
+          const pointers = [0n, target.address, factors.address, found[source]!.address];
+          launch(PACK_ENTRIES.codes, codesJob(weight, range, parts), pointers);
         }
       };
+      const expectScales = (source: number): void => {
+        const memory = found[source]!;
+        const got = [...new Float32Array(memory.read(0, 4 * rows[source]!))];
+        expect(got).toEqual([...logicalWeight(scalesOf(source), tensors, true)]);
+        memory.write(0, new Uint8Array(4 * rows[source]!));
+      };
       rows.forEach((_, i) => {
-        lay(codes, target, i, i === 0 ? 0 : rows[0]!);
-        const scales: WeightDecl = {
-          ...{ name: 's', layout: 'rows', format: 'f32', k: 1, pairing: { kind: 'none' } },
-          ...{ sources: [common.sources[i]!], scalesOf: { format: 'e4m3', k } },
-          ...(isScaled ? { columnScale: 'norm' } : {}),
-        };
-        const own = memoryOf(new Uint8Array(4 * rows[i]!));
-        lay(scales, own, i, 0);
-        const found = [...new Float32Array(own.read(0, 4 * rows[i]!))];
-        expect(found).toEqual([...logicalWeight(scales, tensors, true)]);
+        lay(codes, i, ['codes']);
+        expect(new Uint8Array(found[i]!.read(0, 4 * rows[i]!)).every((byte) => byte === 0)).toBe(true);
+      });
+      expect([...new Uint8Array(target.read(0, wanted.length))]).toEqual([...wanted]);
+      target.write(0, new Uint8Array(wanted.length));
+      rows.forEach((_, i) => {
+        lay(scalesOf(i), i, ['scales']);
+        expectScales(i);
+      });
+      expect(new Uint8Array(target.read(0, wanted.length)).every((byte) => byte === 0)).toBe(true);
+      rows.forEach((_, i) => {
+        lay(codes, i, ['codes', 'scales']);
+        expectScales(i);
       });
       expect([...new Uint8Array(target.read(0, wanted.length))]).toEqual([...wanted]);
     };
     check('bf16', { rows: [40], pairing: { kind: 'none' } }, 52, true, 7);
     check('f32', { rows: [24, 24], pairing: { kind: 'interleave', width: 8 } }, 130, false, 50);
     check('f16', { rows: [64], pairing: { kind: 'rotate', headDim: 32, width: 8 } }, 31, false, 64);
+  });
+
+  it('rounds rows of any magnitude as the reference does', () => {
+    const k = 77;
+    const factors = [0, 1, 2 ** -149, 1e-40, 2 ** -60, 1e-18, 1e-17, 1e-5, 448, 2.6e20, 2.7e20, 1e30, 2 ** 127];
+    const rows = factors.map((factor, row) =>
+      Float32Array.from({ length: k }, (_, i) =>
+        // Some rows have one number, some hold the very codes.
+        row % 3 === 2 && i > 0 ? 0 : factor * (row % 4 === 1 ? (i % 15) + 1 : randomValue(3n, row * k + i, 0.5)),
+      ),
+    );
+    rows.push(
+      Float32Array.from({ length: k }, (_, i) => (i === 0 ? 448 : i * 2 ** -14)),
+      new Float32Array(k).fill(-0),
+    );
+    const data = Float32Array.from(rows.flatMap((row) => [...row]));
+    const tensor: TensorSource = {
+      ...{ kind: 'file', format: 'f32', shape: [rows.length, k], file: '', offset: 0 },
+      byteLength: 4 * data.length,
+    };
+    const source = { tensor: 't', rows: rows.length };
+    const codes: WeightDecl = {
+      ...{ name: 'w', layout: 'kmajor', format: 'e4m3', k, pairing: { kind: 'none' }, sources: [source] },
+    };
+    const scales: WeightDecl = {
+      ...{ name: 's', layout: 'rows', format: 'f32', k: 1, pairing: { kind: 'none' }, sources: [source] },
+      scalesOf: { format: 'e4m3', k },
+    };
+    const raw = new Map([['t', { rows: rows.length, columns: k, data: Float64Array.from(data) }]]);
+    const stride = packedDepth(codes);
+    const target = memoryOf(new Uint8Array(stride * rows.length).fill(0xa5));
+    const found = memoryOf(new Uint8Array(4 * rows.length));
+    const range = { tensor, firstRow: 0, rows: rows.length, sourceRow: 0, isScaled: false };
+    launch(PACK_ENTRIES.codes, codesJob(codes, range, ['codes', 'scales']), [
+      memoryOf(new Uint8Array(data.buffer)).address,
+      target.address,
+      0n,
+      found.address,
+    ]);
+    expect([...new Float32Array(found.read(0, 4 * rows.length))]).toEqual([...logicalWeight(scales, raw, true)]);
+    const wanted = FORMATS.e4m3.encode(logicalWeight(codes, raw, true));
+    const got = new Uint8Array(target.read(0, stride * rows.length));
+    rows.forEach((_, row) => {
+      expect([...got.subarray(row * stride, row * stride + k)], `row ${row}`).toEqual([
+        ...wanted.subarray(row * k, (row + 1) * k),
+      ]);
+      expect(got.subarray(row * stride + k, (row + 1) * stride).every((byte) => byte === 0)).toBe(true);
+    });
   });
 
   it('equals the reference for random shapes, pairings, formats, scales and row ranges', () => {

@@ -12,6 +12,7 @@ const PROLOGUE = `#include <cstring>
 #define __global__
 #define __device__
 #define __forceinline__ inline
+#define __launch_bounds__(...)
 struct dim { unsigned x, y; };
 static thread_local dim blockIdx, threadIdx, blockDim, gridDim;
 static inline unsigned __float_as_uint(float f) { unsigned u; std::memcpy(&u, &f, 4); return u; }
@@ -46,10 +47,10 @@ extern "C" void host_${symbol}(const int *s, const unsigned *grid, void **p) {
 };
 
 /** Ints of each kernel. */
-const INTS: Readonly<Record<keyof typeof PACK_ENTRIES, number>> = { rows: 0, find: 2, groups: 0 };
+const INTS: Readonly<Record<keyof typeof PACK_ENTRIES, number>> = { rows: 0, find: 2, groups: 0, codes: 0 };
 
 /** Pointers of each kernel, after them. */
-const POINTERS: Readonly<Record<keyof typeof PACK_ENTRIES, number>> = { rows: 4, find: 3, groups: 4 };
+const POINTERS: Readonly<Record<keyof typeof PACK_ENTRIES, number>> = { rows: 4, find: 3, groups: 4, codes: 5 };
 
 /** Both kernels in the form that the fake driver reads. */
 export const PACK_PTX = (Object.keys(POINTERS) as (keyof typeof PACK_ENTRIES)[])
