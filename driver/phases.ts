@@ -11,6 +11,8 @@ export interface PhaseSpan {
   readonly bytes?: number;
   /** The replica whose process it was, counted from 0; absent for this one. */
   readonly replica?: number;
+  /** Names of phases that it waited for, where these are others than criticalPath.ts says of its name. */
+  readonly after?: readonly string[];
 }
 
 /** Parts of phases that are kept: the weights of the largest models, several times. */
@@ -42,13 +44,13 @@ export class Phases {
     this.present = undefined;
   }
 
-  /** A phase that runs beside the others for as long as `work` takes. */
-  async during<T>(name: string, work: () => Promise<T>): Promise<T> {
+  /** A phase that runs beside the others for as long as `work` takes. `after`: names of what it waits for. */
+  async during<T>(name: string, work: () => Promise<T>, after?: readonly string[]): Promise<T> {
     const begin = clock();
     try {
       return await work();
     } finally {
-      this.ended.push({ name, begin, end: clock() });
+      this.ended.push({ name, begin, end: clock(), ...(after === undefined ? {} : { after }) });
     }
   }
 

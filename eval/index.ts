@@ -29,7 +29,15 @@ export { fits } from './packing.js';
 export type { BatchCost, Capacity, Pack, Packable } from './packing.js';
 export type { Progress } from './progress.js';
 export { summariseResults, throughputOf, writeResults } from './results.js';
-export type { DeviceUse, Provenance, Results, ResultsInput, Throughput, WrittenResults } from './resultTypes.js';
+export type {
+  DeviceUse,
+  Provenance,
+  Results,
+  ResultsInput,
+  StartUp,
+  Throughput,
+  WrittenResults,
+} from './resultTypes.js';
 export {
   checkResumed,
   scoreQuestions,

@@ -181,7 +181,7 @@ export function writeFiles(
 
 /** The throughput block from the measurements. Rates over no time are 0. */
 export function throughputOf(measured: Omit<Throughput, 'questionsPerSecond' | 'tokensPerSecond'>): Throughput {
-  const { questions, tokensComputed, scoreSeconds, devices } = measured;
+  const { questions, tokensComputed, scoreSeconds, devices, start } = measured;
   const rate = (count: number): number => (scoreSeconds > 0 ? count / scoreSeconds : 0);
   return {
     questions,
@@ -195,5 +195,6 @@ export function throughputOf(measured: Omit<Throughput, 'questionsPerSecond' | '
     tokensPerSecond: rate(tokensComputed),
     modelFlops: measured.modelFlops,
     ...(devices === undefined ? {} : { devices }),
+    ...(start === undefined ? {} : { start }),
   };
 }

@@ -16,8 +16,9 @@ import { cacheBytesOf, compileWithCache, fitsLeastCache, type Demand } from './c
 import { mayFeed } from '../targets/index.js';
 import { continuationsOf, continueAll, type ContinueListener, type PromptResult } from './continueAll.js';
 import { Continuer } from './continuation.js';
+import { FirstAnswer } from './firstAnswer.js';
 import { beginLoading, finishBeside, type LoadedModel, type ModelLoading } from './loadModel.js';
-import { checkBiases, demandOf, likelyDemand, tokenisePrompts, type TokenisedPrompt } from './promptTokens.js';
+import { checkBiases, demandOf, likelyDemand, tokenisePrompts } from './promptTokens.js';
 import { openTemplate } from './templates.js';
 import { TextProgress } from './textProgress.js';
 
@@ -46,7 +47,9 @@ export async function generate(
 ): Promise<GenerateResult> {
   const { promptFile, signal, maxNewTokens = DEFAULT_NEW_TOKENS } = request;
   const phases = new Phases();
+  phases.begin('questions');
   const fromFile = promptFile === undefined ? [] : await readPrompts(promptFile, signal);
+  phases.begin('open');
   const asked = { ...request, logits: wantsLogits(request), feeds: mayFeed(request) };
   const loading = beginLoading(asked, ui, phases);
   const { config } = loading.checkpoint;
@@ -57,19 +60,21 @@ export async function generate(
   const several = continuationsOf(request);
   const texts = several * named.length;
   const likely = likelyDemand(named, maxNewTokens, config, several);
+  phases.end();
   const early =
     likely !== undefined && request.cacheTokens === undefined && fitsLeastCache(likely)
       ? await beginEarly(loading, asked, likely, texts, ui)
       : undefined;
-  let loaded: LoadedModel;
-  let prompts: readonly TokenisedPrompt[];
-  const tokenizer = createTokenizer(loading.tokenizer.spec);
-  try {
+  const tokenising = phases.during('tokenise', async () => {
+    const tokenizer = createTokenizer(loading.tokenizer.spec);
     const hasChats = named.some(({ prompt }) => 'messages' in prompt);
     const template = hasChats ? openTemplate(loading.checkpoint.path) : undefined;
     const writer = { tokenizer, template, variables: request.templateVariables };
-    prompts = await tokenisePrompts(named, writer, config).finally(() => template?.close());
-    const demand = demandOf(prompts, maxNewTokens, config, several);
+    return { tokenizer, prompts: await tokenisePrompts(named, writer, config).finally(() => template?.close()) };
+  });
+  let loaded: LoadedModel;
+  try {
+    const demand = demandOf((await tokenising).prompts, maxNewTokens, config, several);
     if (early !== undefined && fitsLeastCache(demand)) loaded = await early.loaded;
     else {
       await early?.loaded.then((model) => model.close());
@@ -80,13 +85,17 @@ export async function generate(
     await early?.loaded.then((model) => model.close()).catch(() => undefined);
     throw error;
   }
+  const { tokenizer, prompts } = await tokenising;
   try {
     ui.phase('generate', prompts.length === 1 ? undefined : `${prompts.length} prompts`);
     const continuer = new Continuer(loaded, tokenizer, own.eosTokenIds);
+    const first = new FirstAnswer(phases, ui);
     const progress = new TextProgress(
       prompts.map(() => several * maxNewTokens),
       ui,
+      () => first.came(loaded.executor),
     );
+    first.begin(request.beams === undefined ? 'first token' : 'first text');
     const started = performance.now();
     const results = await continueAll(continuer, prompts, request, {
       onPiece: (index, piece, sample) => {

@@ -2,7 +2,7 @@
 import { checkResumed, claimModelName, modelFolder, type LoadedQuestions } from '../../eval/index.js';
 import { counted } from '../../system/format.js';
 import { inParts } from '../../system/parts.js';
-import { type Phases, printPhases } from '../phases.js';
+import type { Phases } from '../phases.js';
 import type { ScoreRequest, Ui } from '../requests.js';
 import { packWithCache } from './cachedContexts.js';
 import type { LoadedModel, ModelLoading } from './loadModel.js';
@@ -93,17 +93,4 @@ export function settleName(
   const identity = { checkpoint, tokenizer: tokenizer.hash };
   if (resume) checkResumed({ out: output, modelName: name, shard, task, dataset, sharing, identity });
   return name;
-}
-
-/** Listens to progress events and reports once how the time until the first answer was spent. */
-export function firstAnswer(phases: Phases, { executor }: LoadedModel, ui: Ui): () => void {
-  let calls = 0;
-  return () => {
-    calls++;
-    // The first event comes when everything is packed, the second with the first answer.
-    if (calls === 1) phases.begin('first micro-batch');
-    if (calls !== 2) return;
-    phases.end();
-    ui.detail(printPhases(phases.spans, executor.phases ?? []));
-  };
 }

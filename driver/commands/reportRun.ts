@@ -17,7 +17,7 @@ import { computedBy, provenanceOf, questionFacts, ratesOf, settingsOf, type RunF
 import type { ScoredSet } from './scoreSet.js';
 import { VERSION } from '../version.js';
 
-export interface RunReport extends Pick<RunFacts, 'model' | 'loadSeconds'> {
+export interface RunReport extends Pick<RunFacts, 'model' | 'loadSeconds' | 'start'> {
   readonly request: RunRequest;
   readonly prepared: PreparedRun;
   readonly questions: PackedQuestions;

@@ -5,6 +5,7 @@ import {
   type DeviceUse,
   type Overlong,
   type Provenance,
+  type StartUp,
   type Throughput,
   type TokenCounts,
 } from '../../eval/index.js';
@@ -46,6 +47,8 @@ export interface RunFacts {
   readonly computed: Computed;
   /** Seconds from the command to the first micro-batch. */
   readonly loadSeconds: number;
+  /** What the first answer waited for; undefined where this command has none. */
+  readonly start?: StartUp | undefined;
 }
 
 export const questionFacts = ({ loaded, overlong = 'truncate', truncatedChoices }: PackedQuestions): QuestionFacts => ({
@@ -106,7 +109,11 @@ export const provenanceOf = (
   questions_sha256: questionsHash,
 });
 
-export const ratesOf = ({ computed, loadSeconds }: Pick<RunFacts, 'computed' | 'loadSeconds'>): Throughput =>
+export const ratesOf = ({
+  computed,
+  loadSeconds,
+  start,
+}: Pick<RunFacts, 'computed' | 'loadSeconds' | 'start'>): Throughput =>
   throughputOf({
     questions: computed.questions,
     tokensComputed: computed.tokens,
@@ -117,4 +124,5 @@ export const ratesOf = ({ computed, loadSeconds }: Pick<RunFacts, 'computed' | '
     scoreSeconds: computed.seconds,
     modelFlops: computed.modelFlops,
     devices: computed.devices,
+    start,
   });

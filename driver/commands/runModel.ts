@@ -1,7 +1,8 @@
 /** `run`: prepare, load, score, report. Questions are tokenised and packed while the model is compiled and loaded. */
 import { shardName } from '../../eval/index.js';
 import { beginLoading } from './loadModel.js';
-import { firstAnswer, loadWithQuestions } from './loadQuestions.js';
+import { FirstAnswer } from './firstAnswer.js';
+import { loadWithQuestions } from './loadQuestions.js';
 import { createTokenizer } from '../../models/tokenizer.js';
 import { counted } from '../../system/format.js';
 import { clock, Phases } from '../phases.js';
@@ -31,18 +32,21 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
     const part = request.shard === undefined ? '' : `shard ${shardName(request.shard)} of `;
     ui.phase('score', `${part}${counted(prepared.dataset.questions.length, 'question')}, sharing ${request.sharing}`);
     const { output, resume, resumeCommand, signal, logsTokens: keepsTokens } = request;
-    const onProgress = firstAnswer(phases, model, ui);
+    const first = new FirstAnswer(phases, ui);
+    const onProgress = (): void => first.onProgress(model.executor);
     const options = { task: prepared.task, modelName, output, resume, resumeCommand, signal, onProgress, keepsTokens };
     const scored = await scoreSet(model, questions, options, ui);
     if (request.trace !== undefined)
       await traceRun(request.trace, {
         ...{ model, modelPath: request.model, modelName, threads: request.threads, phases, scorer: scored.scorer },
+        start: first.start,
         questions: scored.isInterrupted ? undefined : questions,
       });
     if (scored.isInterrupted) throw new Interrupted(scored.scores.length);
     const tokens =
       keepsTokens === true ? await tokenSource(createTokenizer(model.tokenizer.spec), questions.loaded) : undefined;
-    return reportRun({ request, prepared, modelName, model, questions, scored, tokens, started, loadSeconds });
+    const { start } = first;
+    return reportRun({ request, prepared, modelName, model, questions, scored, tokens, started, loadSeconds, start });
   } finally {
     await model.close();
   }

@@ -82,6 +82,7 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
     const first = await windows.next();
     if (first.done === true) throw new Error('no window of documents');
     readsFirst = false;
+    phases.end();
     const { maxPositions } = loading.checkpoint.config;
     const writing: TextWriting = {
       maxPositions,

@@ -173,7 +173,16 @@ export const asksForLogits = (generation: Generation): boolean => {
 export async function writeTexts(
   continuer: Continuer,
   prompts: readonly TextPrompt[],
-  { journal, signal }: { readonly journal: TextJournal | undefined; readonly signal?: AbortSignal | undefined },
+  {
+    journal,
+    signal,
+    onFirst,
+  }: {
+    readonly journal: TextJournal | undefined;
+    readonly signal?: AbortSignal | undefined;
+    /** Called once, with the first token. */
+    readonly onFirst?: () => void;
+  },
   ui: Pick<Ui, 'step'>,
 ): Promise<Written> {
   const texts = new Map<number, (readonly string[])[]>();
@@ -193,6 +202,7 @@ export async function writeTexts(
   const progress = new TextProgress(
     left.map(({ texts: n, generation }) => n * generation.maxNewTokens),
     ui,
+    onFirst,
   );
   const entries = left.entries();
   const lane = async (): Promise<void> => {

@@ -10,6 +10,7 @@ import { SEEDS, type Seeds } from '../../tasks/requests/seeds.js';
 import { Interrupted, type TasksRequest, type Ui } from '../requests.js';
 import { Continuer } from './continuation.js';
 import { endTokensOf, textFactsOf, textsIdentity } from './endTokens.js';
+import type { FirstAnswer } from './firstAnswer.js';
 import type { LoadedModel } from './loadModel.js';
 import { modelIdentity } from './scoreSet.js';
 import { writeTexts, type TextPrompts, type Written } from './taskTexts.js';
@@ -28,6 +29,8 @@ export interface Writing {
   /** Names the requests. */
   readonly sha256: string;
   readonly modelName: string;
+  /** Told of the first token, if nothing was answered before. */
+  readonly first: FirstAnswer;
 }
 
 const seedsOf = ({ seeds = SEEDS }: TasksRequest): Seeds => seeds;
@@ -58,17 +61,18 @@ async function openJournal({
 
 /** Throws Interrupted once the signal is aborted; what is written by then is in the journal. */
 export async function generateTexts(writing: Writing, ui: Ui): Promise<GeneratedTexts> {
-  const { model, tokenizer, prompts, request } = writing;
+  const { model, tokenizer, prompts, request, first } = writing;
   const journal = await openJournal(writing);
   ui.phase('generate', counted(prompts.prompts.length, 'prompt'));
   if (journal !== undefined && journal.size > 0)
     ui.note(`${counted(journal.size, 'text')} taken over from ${journal.path}`);
   const continuer = new Continuer(model, tokenizer, endTokensOf(model));
   const started = performance.now();
+  first.begin('first token');
   const { texts, isInterrupted } = await writeTexts(
     continuer,
     prompts.prompts,
-    { journal, signal: request.signal },
+    { journal, signal: request.signal, onFirst: () => first.came(model.executor) },
     ui,
   );
   if (isInterrupted) throw new Interrupted(texts.size);

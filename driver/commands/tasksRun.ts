@@ -8,7 +8,7 @@ import type { Phases } from '../phases.js';
 import { Interrupted, type RunProgress, type RunResult, type TasksRequest, type Ui } from '../requests.js';
 import { VERSION } from '../version.js';
 import { textFactsOf, textsIdentity, type TextFacts } from './endTokens.js';
-import { firstAnswer } from './loadQuestions.js';
+import { FirstAnswer } from './firstAnswer.js';
 import type { AboutTasks } from './prepareTasks.js';
 import type { TaskReporter, TasksState } from './reportTasks.js';
 import { modelIdentity, scoreSet, type ScoredSet } from './scoreSet.js';
@@ -44,7 +44,7 @@ export class TasksRun {
   readonly #of: Running;
   readonly #ui: Ui;
   readonly #totals: TaskTotals;
-  readonly #onFirst: () => void;
+  readonly #first: FirstAnswer;
   readonly #turns = new Turns();
   #hasScored = false;
 
@@ -52,7 +52,7 @@ export class TasksRun {
     this.#of = of;
     this.#ui = ui;
     this.#totals = new TaskTotals(of.request.overlong);
-    this.#onFirst = firstAnswer(of.phases, of.model.model, ui);
+    this.#first = new FirstAnswer(of.phases, ui);
   }
 
   /** Documents of windows that are measured. */
@@ -82,6 +82,7 @@ export class TasksRun {
       ...{ packed, scored, texts },
       state: {
         ...{ model: model.model, modelName: model.name, loadSeconds, about: totals.about },
+        start: this.#first.start,
         ...{ computed: totals.computed(model.computed), generated: totals.generated },
         ...(written === undefined ? {} : { written }),
         identity: await this.#identity(written),
@@ -176,7 +177,7 @@ export class TasksRun {
         held = progress;
         return;
       }
-      this.#onFirst();
+      this.#first.onProgress(this.#of.model.model.executor);
       ui.run(progress);
     };
     const show = (): void => {
@@ -202,7 +203,7 @@ export class TasksRun {
     return generateTexts(
       {
         ...{ model: model.model, modelName: model.name, tokenizer, request },
-        ...{ prompts: prompts!, task: about.task, sha256: window.dataset.sha256 },
+        ...{ prompts: prompts!, task: about.task, sha256: window.dataset.sha256, first: this.#first },
       },
       this.#ui,
     );
@@ -215,7 +216,7 @@ export class TasksRun {
     const { scorer, name: modelName } = model;
     await traceRun(request.trace, {
       ...{ model: model.model, modelPath: request.model, modelName, threads: request.threads },
-      ...{ phases, scorer, questions },
+      ...{ phases, start: this.#first.start, scorer, questions },
     });
   }
 }

@@ -8,9 +8,14 @@ export class TextProgress {
   readonly #most: readonly number[];
   readonly #made: number[];
   readonly #ui: Pick<Ui, 'step'>;
+  #onFirst: (() => void) | undefined;
 
-  /** `most`: for each prompt, the most tokens that its texts can have together. */
-  constructor(most: readonly number[], ui: Pick<Ui, 'step'>) {
+  /**
+   * `most`: for each prompt, the most tokens that its texts can have together. `onFirst`: called once, when the first
+   * token or text is here.
+   */
+  constructor(most: readonly number[], ui: Pick<Ui, 'step'>, onFirst?: () => void) {
+    this.#onFirst = onFirst;
     this.#most = most;
     this.#made = most.map(() => 0);
     this.#total = most.reduce((sum, tokens) => sum + tokens, 0);
@@ -31,6 +36,9 @@ export class TextProgress {
   }
 
   #tell(): void {
+    const onFirst = this.#onFirst;
+    this.#onFirst = undefined;
+    onFirst?.();
     stepTo(this.#ui, { done: this.#done, total: this.#total, unit: 'tokens' });
   }
 }

@@ -4,11 +4,13 @@
  */
 import { ratesOf, type Peaks } from '../../autotune/peaks.js';
 import { linkFunction } from '../../ir/plan.js';
+import type { StartUp } from '../../eval/resultTypes.js';
 import type { TraceFacts } from '../../report/document/trace.js';
 import { writeAtomically } from '../../system/write.js';
 import { cutsOf } from '../devices/openReplica.js';
 import { rebuildOpened } from '../compile/open.js';
 import type { Phases } from '../phases.js';
+import { withReplicas } from '../startUp.js';
 import { launchWorks, sizeOfCall, StageWork, type CallWork } from './callWork.js';
 import type { LoadedModel } from './loadModel.js';
 import type { BatchSpan } from './timeline.js';
@@ -29,6 +31,8 @@ export interface Traced {
   readonly modelName: string;
   readonly threads: number;
   readonly phases: Phases;
+  /** What the first answer waited for; undefined where there is none. */
+  readonly start: StartUp | undefined;
   readonly scorer: PlanScorer;
   /** Some of these are computed once more, launch by launch; absent if nothing was scored or the run was stopped. */
   readonly questions: PackedQuestions | undefined;
@@ -97,7 +101,7 @@ export async function traceRun(path: string, traced: Traced): Promise<void> {
   const rebuild = rebuildOpened(modelPath, model);
   const peaks = await target.peaks(device, { threads: Math.max(1, Math.floor(threads / devices)), rebuild });
   const kernels = await profileEvents(traced, peaks, { from: (end - origin) * 1000, pid: devices + 1 });
-  const spans = [...phases.spans, ...(executor.phases ?? [])];
+  const spans = withReplicas(phases.spans, executor.phases ?? []);
   writeTrace(path, traceFacts(traced, peaks), [
     ...startupEvents(spans, { origin, pid: devices + 2, stages: parallelism.stages }),
     ...timelineEvents(timeline, devices, { origin, workOf: workOfSpans(traced, peaks) }),

@@ -116,7 +116,7 @@ async function openCompiled(
   if (isEqual(parallelism, ONE))
     return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui, options) };
   ui.phase('compile kernels', distinct(model));
-  await model.target.compile(model, { packed: opened.packed });
+  await options.phases.during('kernels', () => model.target.compile(model, { packed: opened.packed }));
   const loading = begin(
     request,
     opening.target,

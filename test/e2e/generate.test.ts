@@ -51,6 +51,9 @@ describe.skipIf(!isBuilt)('generate', () => {
     expect(verbose.stderr).toMatch(/keys and values: room for 4,096 tokens, /);
     expect(verbose.stderr).toMatch(/weights, packed +[\d.]+ MiB\n/);
     expect(verbose.stderr).toMatch(/1 of 256 pages of keys and values/);
+    expect(verbose.stderr).toMatch(
+      /first answer after [\d.]+ s: process [\d.]+, .*kernels [\d.]+, weights [\d.]+ \(.* in [\d.]+\).*, first token /,
+    );
   });
 
   thorough('stops where a given text begins', async () => {

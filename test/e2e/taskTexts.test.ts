@@ -27,7 +27,7 @@ function writeTask(generation: object): string {
 
 async function run(model: string, task: string, out: string, ...flags: string[]) {
   const { stderr } = success(await tilewright(['run', model, '--tasks', task, '--out', out, ...PLACE, ...flags]));
-  return { stderr, texts: textsIn(out) };
+  return { stderr, out, texts: textsIn(out) };
 }
 
 const textsIn = (out: string): readonly string[] =>
@@ -59,7 +59,13 @@ describe.skipIf(!isBuilt)('texts of tasks', () => {
     const want = penalised.map(({ text }) => text);
     expect(want).not.toEqual(plain.map(({ text }) => text));
     const greedy = { repetition_penalty: 1.7, do_sample: false, temperature: 0.7, top_p: 0 };
-    expect((await run(model, writeTask(greedy), temporaryFolder())).texts).toEqual(want);
+    const { texts, stderr, out } = await run(model, writeTask(greedy), temporaryFolder(), '--verbose');
+    expect(texts).toEqual(want);
+    expect(stderr).toMatch(/first answer after .* first token /);
+    const { throughput } = JSON.parse(readFileSync(filesOf(out, 'results')[0]!, 'utf8')) as {
+      throughput: { start: { criticalPath: readonly { readonly phase: string | null }[] } };
+    };
+    expect(throughput.start.criticalPath.at(-1)).toMatchObject({ process: 'command', phase: 'first token' });
     const flags = ['--gen_kwargs', 'repetition_penalty=1.7'];
     expect((await run(model, writeTask({}), temporaryFolder(), ...flags, '--devices', '2')).texts).toEqual(want);
   });
