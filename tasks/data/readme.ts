@@ -32,7 +32,8 @@ const nameOf = (config: YamlMap): string => {
   return typeof name === 'string' ? name : String(name as number);
 };
 
-function frontMatter(folder: string): YamlMap {
+/** Keys and values before the text of a folder's README.md; none where it has no such file. Throws UserError. */
+export function frontMatter(folder: string): YamlMap {
   const path = join(folder, 'README.md');
   if (!existsSync(path)) return new Map();
   const text = decodeUtf8(readBounded(path, MAX_README), path).replace(/^\ufeff/, '');
@@ -62,11 +63,15 @@ const declaredBy = (info: YamlMap | undefined): Pick<Configuration, 'labels' | '
 });
 
 /**
- * The configuration of this name, or the default one. Throws UserError if there is none. `download`: the command that
- * gets the whole data set, of which this may be a part.
+ * The configuration of this name, or the default one, by the front matter of the folder's README.md. Throws UserError
+ * if there is none. `download`: the command that gets the whole data set, of which this may be a part.
  */
-export function configurationOf(folder: string, config: string | undefined, download?: string): Configuration {
-  const values = frontMatter(folder);
+export function configurationOf(
+  folder: string,
+  values: YamlMap,
+  config: string | undefined,
+  download?: string,
+): Configuration {
   const configs = listOf(values.get('configs')).filter(isMap);
   const infos = listOf(values.get('dataset_info')).filter(isMap);
   const infoOf = (name: string): YamlMap | undefined => infos.find((info) => nameOf(info) === name);

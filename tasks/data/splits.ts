@@ -14,7 +14,7 @@ import { firstColumns, jsonRows, type Columns } from './jsonLines.js';
 import { CHECK, DataSettingError, NoRows } from './noRows.js';
 import { parquetRows } from './parquet.js';
 import { splitsByName } from './patterns.js';
-import { configurationOf } from './readme.js';
+import { configurationOf, frontMatter } from './readme.js';
 
 const MAX_FILES = 200_000;
 const IS_JSON = /\.(?:jsonl|json|ndjson)(?:\.gz)?$/;
@@ -40,6 +40,32 @@ function filesOf(folder: string): string[] {
     .map((name) => name.split(sep).join('/'))
     .filter(isData)
     .sort();
+}
+
+/** What all splits of a folder have in common. */
+interface Folder {
+  /** Names of its files of data, in order. */
+  readonly files: readonly string[];
+  /** The front matter of its README.md. */
+  readonly values: ReturnType<typeof frontMatter>;
+}
+
+/** Folders that are remembered: tasks of one data set follow each other. */
+const MOST_FOLDERS = 8;
+
+/** Folders of data, each looked at once: a data set of 57 subjects is asked for 114 splits. */
+export class Folders {
+  readonly #known = new Map<string, Folder>();
+
+  /** Throws UserError for a README.md that cannot be read, and for too many files. */
+  at(folder: string): Folder {
+    const known = this.#known.get(folder);
+    if (known !== undefined) return known;
+    const found = { values: frontMatter(folder), files: filesOf(folder) };
+    if (this.#known.size >= MOST_FOLDERS) this.#known.clear();
+    this.#known.set(folder, found);
+    return found;
+  }
 }
 
 interface Source {
@@ -105,6 +131,7 @@ export function openSplit(
   config: string | undefined,
   split: string,
   options: Dict = new Map(),
+  folders = new Folders(),
 ): AsyncGenerator<Dict> {
   for (const [key, value] of options)
     if (!['data_files', 'data_dir', 'revision', 'trust_remote_code'].includes(key) && value !== null)
@@ -119,14 +146,14 @@ export function openSplit(
     ? resolve(dataset)
     : datasetFolder(dataset, roots, typeof revision === 'string' ? revision : undefined);
   if (!isFolder(folder)) throw new UserError(`${folder}: no folder of data`);
+  const { values, files } = folders.at(folder);
   const {
     name,
     patterns,
     folder: own,
     labels,
     columns,
-  } = configurationOf(folder, config, isPath ? undefined : downloadCommand(dataset, roots));
-  const files = filesOf(folder);
+  } = configurationOf(folder, values, config, isPath ? undefined : downloadCommand(dataset, roots));
   const found = splitFiles(files, patterns, own, split, folder);
   const missing = patterns?.get(split)?.[0];
   if (found.length === 0) {
@@ -189,11 +216,12 @@ function inside(folder: string, file: string): string {
   return path;
 }
 
-/** How tasks read data sets, for the functions of tasks/requests. */
+/** How tasks read data sets, for the functions of tasks/requests. What describes a folder is read once. */
 export function splitReader(
   roots: DataRoots,
 ): (dataset: string, config: string | undefined, split: string, options?: Dict) => AsyncGenerator<Dict> {
-  return (dataset, config, split, options) => openSplit(roots, dataset, config, split, options);
+  const folders = new Folders();
+  return (dataset, config, split, options) => openSplit(roots, dataset, config, split, options, folders);
 }
 
 /** openSplit with one folder of data sets. */
