@@ -136,6 +136,21 @@ export function createTokenizer(spec: TokenizerSpec): Tokenizer {
   }
 }
 
+/**
+ * The tokenizer that createTokenizer makes, made when it is first asked for something: a large one takes half a second
+ * of the thread, and is not needed where others tokenise.
+ */
+export function deferredTokenizer(spec: TokenizerSpec): Tokenizer {
+  let made: Tokenizer | undefined;
+  const tokenizer = (): Tokenizer => (made ??= createTokenizer(spec));
+  return {
+    encode: async (text) => tokenizer().encode(text),
+    encodeBatch: async (texts) => tokenizer().encodeBatch(texts),
+    encodeWritten: async (text) => tokenizer().encodeWritten(text),
+    decode: async (ids) => tokenizer().decode(ids),
+  };
+}
+
 /** Opens the tokenizer of the checkpoint `dir`. Throws UserError if there is none or it cannot be read. */
 export function openTokenizer(dir: string): OpenTokenizer {
   const description = describeTokenizer(dir);

@@ -15,7 +15,7 @@ import type { CompiledModel } from '../targets/target.js';
 import { cacheBytesOf, compileWithRoom } from './cacheSize.js';
 import type { ModelLoading } from './loadModel.js';
 import { limitsOf } from './modelLimits.js';
-import { LEAST_CALL, mayCutPaths, packWithPrefixes, type PackedWithCache } from './prefixes.js';
+import { LEAST_CALL, mayCutPaths, packWithPrefixes, type PackedWithCache, type PackingOptions } from './prefixes.js';
 import { packQuestions, type PackedQuestions } from './questionSet.js';
 
 /** The largest call of a model that keeps keys and values, and its cache; undefined if it keeps none. */
@@ -31,14 +31,14 @@ function countTwoPhase({ loaded: { tokenised } }: PackedQuestions, paths: readon
   return groups.reduce((sum, { tokens }) => sum + tokens, 0);
 }
 
-/** Counts tokens, decides what is kept between calls, and compiles the model for it. `isFirst`: more sets follow. */
+/** Counts tokens, decides what is kept between calls, and compiles the model for it. */
 export const packWithCache = (
   loading: ModelLoading,
   request: ScoreRequest,
   loaded: LoadedQuestions,
-  isFirst = false,
+  options?: PackingOptions,
 ): Promise<PackedWithCache> =>
-  (request.sharing === 'kv' ? packWithContexts : packWithPrefixes)(loading, request, loaded, isFirst);
+  (request.sharing === 'kv' ? packWithContexts : packWithPrefixes)(loading, request, loaded, options);
 
 /** Compiles the model with a cache for contexts. Throws UserError where there is no room for it. */
 async function packWithContexts(

@@ -126,7 +126,7 @@ export function beginLoading(
     checkpoint,
     tokenizer,
     target,
-    leastCapacity: opening.leastCapacity,
+    leastCapacity: () => opening.leastCapacity(),
     cores: machine.cpu.cores,
     checkpointId: () => checkpointId({ reference: opening.reference() }),
     compile: compileFor,

@@ -7,7 +7,7 @@ import type { ScoreRequest, Ui } from '../requests.js';
 import { packWithCache } from './cachedContexts.js';
 import type { LoadedModel, ModelLoading } from './loadModel.js';
 import type { PreparedQuestions } from './prepareRun.js';
-import { mayKeepPrefixes, mayNeedCache, tellOfPacking } from './prefixes.js';
+import { compileAhead, mayKeepPrefixes, mayNeedCache, tellOfPacking } from './prefixes.js';
 import { packQuestions, prepareCalls, tokenise, type PackedQuestions } from './questionSet.js';
 
 /** The loaded model, and the questions packed for it. `begun`: their tokens, if tokenising has begun. */
@@ -33,8 +33,10 @@ export async function loadWithQuestions(
   tokens.catch(() => undefined);
   const isChosenByTokens = maySave || (await mayNeedCache(loading, request, dataset.questions));
   if (isChosenByTokens) {
+    const ahead = await compileAhead(loading, request, dataset.questions, isFirst);
     ui.phase('tokenise', source);
-    const chosen = await packWithCache(loading, request, await tokens, isFirst);
+    const loaded = await tokens;
+    const chosen = await phases.during('pack', () => packWithCache(loading, request, loaded, { isFirst, ahead }));
     tellOfPacking(chosen, ui);
     packing = prepareCalls(chosen).then(() => chosen);
     packing.catch(() => undefined);

@@ -50,7 +50,7 @@ export async function planRun(
       // What only generates texts has nothing to plan.
       if (dataset.questions.length === 0) continue;
       if (planned === undefined) ui.phase('tokenise', source);
-      threads ??= openThreads(loading, dataset.questions);
+      threads ??= openThreads(loading, dataset.questions, !isLast);
       const tokens = await tokenise(dataset, loading, prefixToken, threads);
       planned ??= await Planning.open(loading, request, tokens, !isLast);
       await planned.add(tokens);
@@ -112,7 +112,7 @@ class Planning {
     tokens: LoadedQuestions,
     isFirst: boolean,
   ): Promise<Planning> {
-    const chosen = await packWithCache(loading, request, tokens, isFirst);
+    const chosen = await packWithCache(loading, request, tokens, { isFirst });
     return new Planning(request, loading, await loading.compile(chosen.cacheTokens), chosen, isFirst);
   }
 

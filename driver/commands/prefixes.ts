@@ -20,6 +20,7 @@ import { tokensIn } from '../../ir/scoring.js';
 import { roundUp } from '../../ir/types.js';
 import { bytes, count } from '../../system/format.js';
 import { inParts } from '../../system/parts.js';
+import type { OpenedModel } from '../compile/open.js';
 import { cacheTokensOf } from '../functions.js';
 import type { ScoreRequest, Ui } from '../requests.js';
 import { cacheBytesOf, compileWithRoom } from './cacheSize.js';
@@ -30,10 +31,12 @@ import { packQuestions, type PackedQuestions } from './questionSet.js';
 /** Calls of fewer tokens than this read the weights too often. */
 export const LEAST_CALL = 1024;
 
-/** Calls of some models are no larger, however long their contexts. */
-const MOST_CALL = 4096;
 /** Room for what is put before a context and a choice. */
 const ADDED_BYTES = 8;
+/** Few texts have more tokens than one for so many bytes. */
+const TOKEN_BYTES = 3;
+/** Where more questions follow, there is room for one of so many tokens, or twice the longest so far. */
+const FORESEEN = 4096;
 
 /**
  * Whether contexts have so much in common that tokens should be counted. This looks at text alone, in a fraction of a
@@ -80,19 +83,48 @@ export async function mayNeedCache(
   questions: readonly Pick<Question, 'context' | 'choices'>[],
 ): Promise<boolean> {
   if (sharing !== 'tree' || prefixes !== 'auto') return false;
-  const { maxPositions } = checkpoint.config;
-  const bytesOf = ({ context, choices }: Pick<Question, 'context' | 'choices'>): number =>
-    Buffer.byteLength(context) +
-    choices.reduce((most, choice) => Math.max(most, Buffer.byteLength(choice)), 0) +
-    ADDED_BYTES;
-  const longest = Math.min(
-    maxPositions,
-    questions.reduce((most, question) => Math.max(most, bytesOf(question)), 0),
-  );
-  // What follows delays the processes of devices, and most texts are shorter than any model's largest micro-batch.
-  const usual = Math.min(Math.max(maxPositions, LEAST_CALL), MOST_CALL);
-  if (longest <= (leastCapacity ?? usual)) return false;
-  return longest > tokensIn(scoreOf((await compile()).model.plan).capacity);
+  const longest = Math.min(checkpoint.config.maxPositions, longestText(questions));
+  return longest > leastCapacity() && longest > tokensIn(scoreOf((await compile()).model.plan).capacity);
+}
+
+/** Bytes of the longest question with one of its choices. */
+const longestText = (questions: readonly Pick<Question, 'context' | 'choices'>[]): number =>
+  questions.reduce((most, { context, choices }) => {
+    const choice = choices.reduce((longest, each) => Math.max(longest, Buffer.byteLength(each)), 0);
+    return Math.max(most, Buffer.byteLength(context) + choice + ADDED_BYTES);
+  }, 0);
+
+/** Memory for a question of `longest` tokens and a call: a power of two, since each size has kernels of its own. */
+const cacheFor = (longest: number, maxTokens: number): number => 2 ** Math.ceil(Math.log2(longest + maxTokens));
+
+/** How long questions may be where more follow that are not known yet. */
+const foreseenOf = (longest: number, { contextLength }: Pick<ModelLimits, 'contextLength'>): number =>
+  Math.min(Math.max(2 * longest, FORESEEN), contextLength);
+
+/**
+ * Compiles the model while questions become tokens. Where more questions follow, it gets memory for keys and values by
+ * the length of these as texts; if tokens turn out to need more, packWithPrefixes compiles it again.
+ */
+export async function compileAhead(
+  loading: ModelLoading,
+  request: ScoreRequest,
+  questions: readonly Pick<Question, 'context' | 'choices'>[],
+  isFirst: boolean,
+): Promise<OpenedModel> {
+  const { prefixes = 'auto', sharing } = request;
+  if (!isFirst || prefixes === 'repeat' || sharing !== 'tree') return loading.compile();
+  const contextLength = loading.checkpoint.config.maxPositions;
+  const maxTokens = loading.leastCapacity();
+  const longest = Math.min(Math.ceil(longestText(questions) / TOKEN_BYTES), contextLength);
+  const wanted = request.cacheTokens ?? cacheFor(foreseenOf(longest, { contextLength }), maxTokens);
+  return (await compileWithRoom(loading, request, { wanted, least: leastOf(longest, maxTokens) })) ?? loading.compile();
+}
+
+export interface PackingOptions {
+  /** More questions follow, for which the model gets memory in any case, where there is room. */
+  readonly isFirst?: boolean;
+  /** What compileAhead came to for these questions, if it was asked. */
+  readonly ahead?: OpenedModel;
 }
 
 /** Questions with what was decided on memory for keys and values, and why. */
@@ -186,27 +218,23 @@ export async function keepWithin(
   return isChoice && !isWorth(trees, kept) ? packed : { ...packed, cacheTokens };
 }
 
-/**
- * Counts tokens both ways, chooses, and compiles the model for the choice. `isFirst`: more questions follow, for which
- * the model gets memory in any case, where there is room.
- */
+/** Counts tokens both ways, chooses, and compiles the model for the choice. */
 export async function packWithPrefixes(
   loading: ModelLoading,
   request: ScoreRequest,
   loaded: LoadedQuestions,
-  isFirst = false,
+  { isFirst = false, ahead }: PackingOptions = {},
 ): Promise<PackedWithCache> {
   requireTree(request);
   const { prefixes = 'auto', sharing } = request;
-  const limits = limitsOf(loading.checkpoint, (await loading.compile()).model);
+  const compiled = ahead ?? (await compileAhead(loading, request, loaded.questions, isFirst));
+  const limits = limitsOf(loading.checkpoint, compiled.model);
   const packed = await inParts(packQuestions(loaded, request, limits, mayCutPaths(request)));
   const oversized = oversizedOf(packed);
   const { trees, kept: shared, longest, least } = await countBothWays(packed, limits);
   const inTrees = `${count(trees)} tokens in trees that each compute their own`;
-  // A power of two, since each size has kernels of its own to compile.
-  // Questions that follow may be longer.
-  const expected = isFirst ? Math.min(2 * longest, limits.contextLength) : longest;
-  const wanted = request.cacheTokens ?? 2 ** Math.ceil(Math.log2(expected + limits.maxTokens));
+  const expected = isFirst ? foreseenOf(longest, limits) : longest;
+  const wanted = request.cacheTokens ?? cacheFor(expected, limits.maxTokens);
   const repeated = { ...packed, longest, note: `prefixes: ${inTrees}; kept, they would take ${count(shared)}` };
   const isChoice = prefixes === 'auto' && oversized === undefined;
   if (prefixes === 'repeat' || sharing !== 'tree') return repeated;
@@ -218,7 +246,8 @@ export async function packWithPrefixes(
       `--cache-tokens ${wanted}: --prefixes keep needs room for the keys and values of ${count(least)} tokens`,
       `use --cache-tokens ${roundUp(least, PAGE_TOKENS)}, or leave it out`,
     );
-  const opened = await compileWithRoom(loading, request, { wanted, least });
+  const isEnough = isFirst && (cacheTokensOf(compiled.model) ?? 0) >= least;
+  const opened = isEnough ? compiled : await compileWithRoom(loading, request, { wanted, least });
   if (opened === undefined) {
     const missing = `no room for the keys and values of ${count(least)} tokens beside weights and activations`;
     if (prefixes === 'keep')

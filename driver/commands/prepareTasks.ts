@@ -18,6 +18,7 @@ import { Interrupted, type TasksRequest } from '../requests.js';
 import type { ModelLoading } from './loadModel.js';
 import { prepareFolders, type PreparedQuestions } from './prepareRun.js';
 import type { TaskChat } from './taskChat.js';
+import { asksForTexts } from './taskTexts.js';
 
 const MOST_WINDOW = 1 << 22;
 /** Names of files have a limit. */
@@ -117,10 +118,15 @@ function windowBounds(most: number | undefined): WindowBounds {
       `export TILEWRIGHT_WINDOW=${WINDOWS.most}, or unset TILEWRIGHT_WINDOW`,
     );
   const characters = Math.ceil((WINDOWS.characters * most) / WINDOWS.most);
-  return { first: Math.min(WINDOWS.first, most), most, characters: Math.max(WINDOWS.characters, characters) };
+  const [whole, first] = [Math.min(WINDOWS.whole, most), Math.min(WINDOWS.first, most)];
+  return { whole, first, most, characters: Math.max(WINDOWS.characters, characters) };
 }
 
-/** Reads data and makes prompts, a window at a time. Ends with Interrupted once the signal is aborted. */
+/**
+ * Reads data and makes prompts, a window at a time. Where texts are generated, the first window is no smaller than one
+ * that holds all: its last texts end one by one, and many at a time are fast. Ends with Interrupted once the signal is
+ * aborted.
+ */
 export function readTasks(
   request: TasksRequest,
   leaves: FoundTasks['leaves'],
@@ -129,7 +135,7 @@ export function readTasks(
   onDocument?: (documents: number) => void,
 ): AsyncGenerator<TaskWindow> {
   const { shots, limit, systemInstruction, samples, seeds } = request;
-  const { windowDocuments } = readSettings();
+  const bounds = windowBounds(readSettings().windowDocuments);
   const read = splitReader(rootsOf(request));
   const options: TaskOptions = {
     ...{ shots, limit, systemInstruction, chat: chat?.chat },
@@ -142,7 +148,7 @@ export function readTasks(
     begin,
     readsAll: ({ name }, documents) =>
       !(samples?.has(name) ?? false) && (limit === undefined || (limit >= 1 && documents < limit)),
-    bounds: windowBounds(windowDocuments),
+    bounds: asksForTexts(leaves) ? { ...bounds, first: bounds.whole } : bounds,
     onDocument: (documents) => {
       if (signal.aborted) throw new Interrupted(0);
       onDocument?.(documents);

@@ -24,7 +24,7 @@ import { loadAddon } from '../../runtime/addon.js';
 import { inParts, type Parts } from '../../system/parts.js';
 import type { ModelLoading } from './loadModel.js';
 import type { ModelLimits } from './modelLimits.js';
-import { tokeniserThreads } from './tokeniserThreads.js';
+import { threadsBesideGpu, tokeniserThreads } from './tokeniserThreads.js';
 
 /** How questions share trees, which part of them is scored, and how long ones are treated. */
 export interface PackOptions {
@@ -53,12 +53,21 @@ const sourceOf = ({ tokenizer }: Tokenising): TokenizerSource => ({
   spec: tokenizer.spec,
 });
 
-/** Threads for one set after another; questions like these decide how many. */
-export const openThreads = (loading: Tokenising, questions: readonly Question[]): TokeniserThreads =>
+/** Threads for one set after another; the questions of the first decide how many. `isFirst`: others follow. */
+export const openThreads = (loading: Tokenising, questions: readonly Question[], isFirst = false): TokeniserThreads =>
   new TokeniserThreads({
     tokenizer: sourceOf(loading),
-    workers: tokeniserThreads(questions, loading.tokenizer.spec, loading.target, loading.cores),
+    workers: tokeniserThreads(questions, loading.tokenizer.spec, loading.target, loading.cores, isFirst),
   });
+
+/**
+ * Threads that open the tokenizer before there are questions. Undefined on a host that computes itself: its processors
+ * are for the kernels, and a small set needs no thread.
+ */
+export const openThreadsAtOnce = (loading: Tokenising): TokeniserThreads | undefined =>
+  loading.target.isHost
+    ? undefined
+    : new TokeniserThreads({ tokenizer: sourceOf(loading), workers: threadsBesideGpu(loading.cores) });
 
 /**
  * Tokenises in the background. `prefixToken`: stands in for a context without tokens. On a CPU, memory that the threads

@@ -7,7 +7,7 @@ import { withDefaults, type ModelDefaults } from '../../tasks/requests/drawing.j
 import type { Leaf } from '../../eval/harness/windows.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { readTextDefaults, type FoundDefaults } from '../../models/textDefaults.js';
-import { createTokenizer } from '../../models/tokenizer.js';
+import { deferredTokenizer, type Tokenizer } from '../../models/tokenizer.js';
 import { counted } from '../../system/format.js';
 import { notesOn } from '../../tasks/hooks/notes.js';
 import { unreadModules } from '../../tasks/hooks/unread.js';
@@ -24,6 +24,7 @@ import { TasksRun } from './tasksRun.js';
 import { TaskChat } from './taskChat.js';
 import { TaskModel } from './taskModel.js';
 import { noteDefaults } from './noteDefaults.js';
+import { openThreadsAtOnce } from './questionSet.js';
 import { asksForLogits, asksForTexts, demandOfTexts, tokeniseTexts, type TextWriting } from './taskTexts.js';
 import { WindowsAhead } from './windowsAhead.js';
 import { computeWindows } from './windowTurns.js';
@@ -32,8 +33,9 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
   const started = new Date(clock());
   const begin = performance.now();
   const phases = new Phases();
-  phases.begin('open');
+  phases.begin('tasks');
   const found = findTasks(request);
+  phases.begin('open');
   const generates = asksForTexts(found.leaves);
   if (request.saysMaxTokens === true) {
     if (generates) throw ofTwoMeanings(request.batchTokens);
@@ -50,7 +52,7 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
   const loading = beginLoading(asked, ui, phases, generates ? logitsFor : undefined);
   const load = loading.request;
   const about = aboutTasks(request, found, loading);
-  const tokenizer = createTokenizer(loading.tokenizer.spec);
+  const tokenizer = deferredTokenizer(loading.tokenizer.spec);
   const chat =
     request.appliesChatTemplate === true
       ? new TaskChat(
@@ -61,7 +63,7 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
           request.templateVariables,
         )
       : undefined;
-  phases.begin('prompts');
+  phases.begin('data');
   const adds = chat?.begin !== undefined && (await tokenizer.encode('')).length > 0;
   const written: Writing = { chat, begin: adds ? chat.begin : undefined };
   const begins = (text: string): boolean => written.begin !== undefined && text.startsWith(written.begin);
@@ -74,8 +76,12 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
   for (const line of [...unreadModules(all), ...notesOn(all)]) ui.note(line);
   if (ofModel !== undefined) noteDefaults(found.leaves, ofModel, ui);
   const windows = readTasks(request, found.leaves, written, signal, (documents) => {
+    if (documents === 1) phases.begin('prompts');
     if (readsFirst && documents % PROGRESS_STEP === 0) ui.step(0, counted(documents, 'document'));
   });
+  const scores = !found.leaves.every((leaf) => asksForTexts([leaf]));
+  // They open the tokenizer while documents are read.
+  const threads = scores && request.isDryRun !== true ? openThreadsAtOnce(loading) : undefined;
   try {
     if (request.isDryRun === true && generates) ui.note('texts that tasks generate are not counted');
     if (request.isDryRun === true) return await planRun(request, about, windows, loading, ui);
@@ -95,7 +101,7 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
       generates && !first.value.isLast
         ? await foresee(request, about, written, signal, { tokenizer, ...writing })
         : undefined;
-    const model = new TaskModel({ request, load, loading, about, tokenizer, writing, foreseen }, ui, phases);
+    const model = new TaskModel({ request, load, loading, about, tokenizer, threads, writing, foreseen }, ui, phases);
     const reporter = new TaskReporter({ request, nodes: found.nodes, started, template: chat?.source });
     try {
       const beginning = model.begin(first.value);
@@ -122,6 +128,7 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
     over.abort();
     await windows.return(undefined);
     await chat?.close();
+    await threads?.close();
   }
 }
 
@@ -157,7 +164,7 @@ async function foresee(
   { leaves }: AboutTasks,
   written: Writing,
   signal: AbortSignal,
-  { tokenizer, ...limits }: { readonly tokenizer: ReturnType<typeof createTokenizer> } & TextWriting,
+  { tokenizer, ...limits }: { readonly tokenizer: Tokenizer } & TextWriting,
 ): Promise<Demand | undefined> {
   const asking = leaves.filter((leaf) => asksForTexts([leaf]));
   const few = { ...request, limit: Math.min(PEEK, request.limit ?? PEEK) };

@@ -49,6 +49,8 @@ export interface TaskModelOptions {
   readonly loading: ModelLoading;
   readonly about: AboutTasks;
   readonly tokenizer: Tokenizer;
+  /** Threads that are open already, and are closed elsewhere. */
+  readonly threads: TokeniserThreads | undefined;
   /** How prompts of texts become tokens. */
   readonly writing: TextWriting;
   /** Texts that are expected in later windows. */
@@ -120,8 +122,8 @@ export class TaskModel {
 
   /** Opens the model for the first window, and tokenises that meanwhile. */
   async begin(window: TaskWindow): Promise<PackedWindow> {
-    const { request, about, foreseen } = this.#options;
-    this.#threads = openThreads(this.#loading, window.dataset.questions);
+    const { request, about, foreseen, threads } = this.#options;
+    if (threads === undefined) this.#threads = openThreads(this.#loading, window.dataset.questions, !window.isLast);
     const tokens = this.#tokens(window, '');
     const prompts = await this.#prompts(window, '');
     const prepared = { ...about, dataset: window.dataset, isFirst: !window.isLast };
@@ -168,8 +170,9 @@ export class TaskModel {
   /** The threads take one window at a time. Nobody has to await the tokens. `when`: behind the name of the phase. */
   #tokens({ dataset }: TaskWindow, when: string): Promise<LoadedQuestions> {
     const { prefixToken } = this.#options.about;
+    const threads = this.#options.threads ?? this.#threads;
     const tokens = this.#tokenising.then(() =>
-      this.#phases.during(`tokenise${when}`, () => tokenise(dataset, this.#loading, prefixToken, this.#threads)),
+      this.#phases.during(`tokenise${when}`, () => tokenise(dataset, this.#loading, prefixToken, threads)),
     );
     // It holds nothing of the window.
     const settle = (): void => undefined;
@@ -225,7 +228,7 @@ export class TaskModel {
       const demand = withForeseen(demandOfTexts(prompts.prompts), foreseen)!;
       return this.#openForTexts(tokenised, demand, name);
     }
-    const packed = await packWithCache(this.#loading, request, tokens, !window.isLast);
+    const packed = await packWithCache(this.#loading, request, tokens, { isFirst: !window.isLast });
     tellOfPacking(packed, this.#ui);
     this.#settle(await this.#loading.finish(), name);
     return { window, prompts, questions: packed };

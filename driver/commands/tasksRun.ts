@@ -1,7 +1,7 @@
 /** Windows of a run of tasks: scored, generated, measured and written. */
 import type { Answers, TaskAnswers } from '../../eval/harness/answers.js';
 import { printDocs, Turns, type RunIdentity, type Turn } from '../../eval/index.js';
-import type { createTokenizer } from '../../models/tokenizer.js';
+import type { Tokenizer } from '../../models/tokenizer.js';
 import { counted } from '../../system/format.js';
 import { SEEDS } from '../../tasks/requests/seeds.js';
 import type { Phases } from '../phases.js';
@@ -25,7 +25,7 @@ interface Running {
   readonly model: TaskModel;
   readonly reporter: TaskReporter;
   readonly loadSeconds: number;
-  readonly tokenizer: ReturnType<typeof createTokenizer>;
+  readonly tokenizer: Tokenizer;
   readonly phases: Phases;
   /** Stops after the calls that are being computed. */
   readonly signal: AbortSignal;

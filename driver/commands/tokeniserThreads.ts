@@ -24,24 +24,29 @@ function bytesOf(path: string): number {
   }
 }
 
+/** Threads on a host of GPUs, which has processors to spare from the start. */
+export const threadsBesideGpu = (cores: number): number => Math.min(MOST, Math.max(1, Math.floor(cores / CORES)));
+
 /**
- * 0, this thread, for a small question set. More than 1 only on a host of GPUs: each thread holds tens of megabytes,
- * which would break the memory bound of a run on a CPU.
+ * 0, this thread, for a small question set behind which none follows. More than 1 only on a host of GPUs: each thread
+ * holds tens of megabytes, which would break the memory bound of a run on a CPU.
  */
 export function tokeniserThreads(
   questions: readonly Pick<Question, 'context' | 'choices'>[],
   spec: TokenizerSpec,
   { isHost }: Pick<AnyTarget, 'isHost'>,
   cores: number,
+  isFirst = false,
 ): number {
   const characters = questions.reduce(
     (sum, { context, choices }) => choices.reduce((total, choice) => total + context.length + choice.length, sum),
     0,
   );
   if (
+    !isFirst &&
     characters <= SMALL_SET &&
     (spec.kind === 'json' ? spec.text.length : bytesOf(spec.path)) <= SMALL_TOKENIZER_BYTES
   )
     return 0;
-  return isHost ? 1 : Math.min(MOST, Math.max(1, Math.floor(cores / CORES)));
+  return isHost ? 1 : threadsBesideGpu(cores);
 }

@@ -1,50 +1,67 @@
 /**
- * Windows of documents, read and tokenised one ahead while they are small: the second while the model is loaded for the
- * first, the next as soon as the one before it is taken. Each is twice the one before, so a fast device would otherwise
- * finish a window before the next is ready.
+ * Windows of documents, read and tokenised ahead while they are small: for a GPU from the second on while the model is
+ * loaded for the first. Each is twice the one before, so a fast device would otherwise finish a window before the next
+ * is ready.
  */
 import type { TaskWindow } from '../../eval/harness/windows.js';
 
 /**
- * What the window that is computed and the one behind it may hold, as a share of the largest, where one more is begun:
- * the three then hold no more than two of the largest.
+ * What the windows that are ahead and the two that were taken last may hold, as a share of the largest, where one more
+ * is begun: with it they then hold no more than two of the largest.
  */
 const ROOM = 1;
 
 export class WindowsAhead<T extends { readonly window: TaskWindow }> {
   readonly #windows: AsyncIterator<TaskWindow>;
   readonly #tokenise: (window: TaskWindow) => Promise<T>;
-  /** The window that was taken last. */
+  /** In order: those that are tokenised, or will be. */
+  readonly #ahead: { readonly window: TaskWindow; readonly tokenised: Promise<T> }[] = [];
+  /** Fullness of the two windows that were taken last. */
+  #taken: readonly number[];
+  /** The window that was read last. */
   #last: TaskWindow;
-  #next: Promise<T> | undefined;
+  /** Settles when the window that is being read is ahead. Where that fails, it rejects and nothing more is read. */
+  #reading: Promise<void> | undefined;
 
   /** Begins with the second window. `windows`: those after the first. What fails is thrown where it is taken. */
   constructor(first: TaskWindow, windows: AsyncIterator<TaskWindow>, tokenise: (window: TaskWindow) => Promise<T>) {
     this.#windows = windows;
     this.#tokenise = tokenise;
     this.#last = first;
-    if (!first.isLast) this.#begin();
+    this.#taken = [first.fullness];
+    this.#fill();
   }
 
   /** The next window; it must not be asked for behind the last one. */
   async take(): Promise<T> {
-    const next = await (this.#next ?? this.#read());
-    const { window } = next;
-    const held = this.#last.fullness + window.fullness;
-    this.#last = window;
-    this.#next = undefined;
-    if (!window.isLast && held <= ROOM) this.#begin();
+    if (this.#ahead.length === 0) await (this.#reading ?? this.#read());
+    const { window, tokenised } = this.#ahead.shift()!;
+    const next = await tokenised;
+    this.#taken = [this.#taken.at(-1)!, window.fullness];
+    this.#fill();
     return next;
   }
 
-  #begin(): void {
-    this.#next = this.#read();
-    this.#next.catch(() => undefined);
+  /** Begins to read where there is room. */
+  #fill(): void {
+    const held = [...this.#taken, ...this.#ahead.map(({ window }) => window.fullness)];
+    const isFull = held.reduce((sum, each) => sum + each, 0) > ROOM;
+    if (this.#reading === undefined && !this.#last.isLast && !isFull) void this.#read();
   }
 
-  async #read(): Promise<T> {
-    const { done, value } = await this.#windows.next();
-    if (done === true) throw new Error('no window is left');
-    return this.#tokenise(value);
+  #read(): Promise<void> {
+    const read = async (): Promise<void> => {
+      const { done, value } = await this.#windows.next();
+      if (done === true) throw new Error('no window is left');
+      const tokenised = this.#tokenise(value);
+      tokenised.catch(() => undefined);
+      this.#last = value;
+      this.#ahead.push({ window: value, tokenised });
+      this.#reading = undefined;
+      this.#fill();
+    };
+    this.#reading = read();
+    this.#reading.catch(() => undefined);
+    return this.#reading;
   }
 }

@@ -38,6 +38,17 @@ export const LEAST_CAPACITY = 32;
 export const contextLimit = (checkpoint: Pick<Checkpoint, 'config'>, plan: Plan<unknown>): number =>
   Math.min(checkpoint.config.maxPositions, tokensIn(scoreOf(plan).capacity));
 
+/** Tokens of the largest micro-batch that a checkpoint is compiled for. */
+export function largestCall<S, D>(
+  { config }: Pick<Checkpoint, 'config'>,
+  target: Pick<Target<S, D>, 'capacity'>,
+  device: D,
+  asked: number | undefined,
+): number {
+  const { least, most } = target.capacity(device, config.hiddenSize);
+  return asked ?? Math.min(Math.max(config.maxPositions, least), most);
+}
+
 /** Compiles a checkpoint with `target` for `device`. Throws UsageError if the options do not fit. */
 export function compileModel<S, D>(
   checkpoint: Checkpoint,
@@ -47,8 +58,7 @@ export function compileModel<S, D>(
 ): CompiledModel<S, D> {
   const coded = codedCache(options.kvCache);
   const numerics = withCache(target.numerics(device), coded);
-  const { least, most } = target.capacity(device, checkpoint.config.hiddenSize);
-  const tokens = options.batchTokens ?? Math.min(Math.max(checkpoint.config.maxPositions, least), most);
+  const tokens = largestCall(checkpoint, target, device, options.batchTokens);
   if (!Number.isInteger(tokens) || tokens < LEAST_CAPACITY || tokens > MAX_CAPACITY)
     throw new UsageError(
       `a micro-batch of ${tokens} tokens: expected ${LEAST_CAPACITY} to ${MAX_CAPACITY}`,

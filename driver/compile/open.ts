@@ -6,7 +6,7 @@ import { checkpointOf, verifyWeights } from '../artifact/checkpoint.js';
 import { codeOf, loadArtifact } from '../artifact/load.js';
 import { artifactId, readManifest, rebuild, rebuildFor, type ModelReference } from '../artifact/manifest.js';
 import { isArtifact, type WeightInit } from '../names.js';
-import { compileModel, LEAST_CAPACITY } from './compile.js';
+import { compileModel, largestCall, LEAST_CAPACITY } from './compile.js';
 import { Dump } from './dump.js';
 import { plannedModel } from './planCache.js';
 import type { Machine } from '../machine.js';
@@ -36,7 +36,7 @@ export interface Opening {
   readonly checkpoint: Checkpoint;
   readonly target: AnyTarget;
   /** Tokens of the largest micro-batch, as far as that is known before compiling: no fewer than these. */
-  readonly leastCapacity: number | undefined;
+  leastCapacity(): number;
   /** Reads the samples of the weight files when first called. */
   reference(): ModelReference;
   /** Throws UserError if an artifact was compiled with another tokenizer. */
@@ -60,9 +60,13 @@ export function beginOpening(
   const target = targetOf(name, targets);
   const checkpoint = openModel(request.model, request.init);
   const reference = (): ModelReference => referenceTo(request.model, checkpoint, request.init);
-  const finish = async (cacheTokens = request.cacheTokens, logits = request.logits): Promise<OpenedModel> => {
+  let chosen: unknown;
+  const choose = (): unknown => {
     const wanted = { target: name, precision, ...(request.isa === undefined ? {} : { isa: request.isa }) };
-    const device = target.choose(wanted, machine, checkpoint.config.dtype, storedFormats(checkpoint, precision));
+    return (chosen ??= target.choose(wanted, machine, checkpoint.config.dtype, storedFormats(checkpoint, precision)));
+  };
+  const finish = async (cacheTokens = request.cacheTokens, logits = request.logits): Promise<OpenedModel> => {
+    const device = choose();
     ui.phase('compile');
     const options = {
       ...(request.mask === undefined ? {} : { mask: request.mask }),
@@ -81,7 +85,7 @@ export function beginOpening(
     const own = reference();
     return { checkpoint, reference: own, model, id: artifactId(own, model), isArtifact: false, isPacked: false };
   };
-  const leastCapacity = request.batchTokens;
+  const leastCapacity = (): number => largestCall(checkpoint, target, choose(), request.batchTokens);
   return { checkpoint, target, leastCapacity, reference, finish, requireTokenizer: () => undefined };
 }
 
@@ -142,7 +146,7 @@ function beginArtifact(
   return {
     checkpoint,
     target: targetOf(manifest.target.kind, targets),
-    leastCapacity: manifest.maxTokens ?? LEAST_CAPACITY,
+    leastCapacity: () => manifest.maxTokens ?? LEAST_CAPACITY,
     reference: () => reference,
     finish,
     requireTokenizer,

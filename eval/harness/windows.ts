@@ -3,7 +3,7 @@
  * memory is that of a window, however many documents there are, and scoring begins before the rest is read. Where
  * windows end follows from the documents alone, never from time, so a run that is resumed has the same ones.
  */
-import { setImmediate } from 'node:timers/promises';
+import { Pause } from '../../system/parts.js';
 import type { TaskNode } from '../../tasks/definition/nodes.js';
 import type { DocumentRequests, OpenTask } from '../../tasks/requests/task.js';
 import type { TaskScores } from '../../tasks/scores/ofTask.js';
@@ -33,7 +33,9 @@ export interface TaskWindow {
 
 /** Sizes of windows. */
 export interface WindowBounds {
-  /** Documents of the first window: few, so that scoring begins soon. Each has twice as many as the one before. */
+  /** So many documents, if there are no more, are one window. */
+  readonly whole: number;
+  /** Documents of the first window of more: few, so that scoring begins soon. Each has twice as many as its former. */
   readonly first: number;
   /** Documents at most. */
   readonly most: number;
@@ -41,10 +43,22 @@ export interface WindowBounds {
   readonly characters: number;
 }
 
-/** What windows lose by computing shots again that they share is below a thousandth. */
-export const WINDOWS: WindowBounds = { first: 1024, most: 8192, characters: 1 << 24 };
-/** Documents after which other work of this process has its turn. */
-const TURN = 32;
+/**
+ * A window that is half full ends with a task, so small windows hold whole tasks where those are small. What they lose
+ * by computing shots again that they share is a few thousandths.
+ */
+export const WINDOWS: WindowBounds = { whole: 1024, first: 128, most: 8192, characters: 1 << 24 };
+
+/** What a window may hold. */
+type WindowSize = { readonly documents: number; readonly characters: number };
+
+/** Documents of a small window may be so much longer than those that fill the largest. */
+const LONGER = 4;
+
+const sizeOf = ({ most, characters }: WindowBounds, documents: number): WindowSize => ({
+  documents,
+  characters: Math.min(1, (LONGER * documents) / most) * characters,
+});
 
 /** A task to read. */
 export type Leaf = TaskNode & { readonly scores: TaskScores };
@@ -90,47 +104,96 @@ class Filling {
   }
 
   /** How full it is: from 0 to 1, but for its last document. */
-  fullness(documents: number, characters: number): number {
+  fullness({ documents, characters }: WindowSize): number {
     return Math.max(this.documents / documents, this.#characters / characters);
   }
 
   async window({ begin, bounds = WINDOWS }: WindowOptions, isLast: boolean): Promise<TaskWindow> {
     const tasks = this.#tasks.map(({ task, documents }): RunTask => ({ ...task, documents }));
     const { ended, documents } = this;
-    const fullness = this.fullness(bounds.most, bounds.characters);
+    const fullness = this.fullness(sizeOf(bounds, bounds.most));
     return { tasks, ended, dataset: await datasetOfTasks(tasks, begin), documents, fullness, isLast };
   }
 }
 
-/** Reads tasks one after another. At least one window, with no documents where there are none. */
-export async function* taskWindows(leaves: readonly Leaf[], options: WindowOptions): AsyncGenerator<TaskWindow> {
-  const { bounds = WINDOWS, write, readsAll = () => true, onDocument } = options;
-  let filling = new Filling();
-  let size = bounds.first,
-    first = 0,
-    isFull = false;
+/** What is read of tasks: their documents in order and, behind those of each, its end. */
+type Entry = { readonly task: TaskFacts; readonly document: DocumentRequests } | { readonly ended: EndedTask };
+
+async function* entriesOf(leaves: readonly Leaf[], options: WindowOptions): AsyncGenerator<Entry> {
+  const { write, readsAll = () => true, onDocument } = options;
+  const pause = new Pause();
+  let first = 0;
   for (const leaf of leaves) {
     const { name, settings, scores } = leaf;
     const opened = await options.open(leaf);
     const task: TaskFacts = { name, settings, scores, shots: opened.shots, first };
     let count = 0;
     for await (const read of opened.documents()) {
-      // Before the window is given away: whoever has it may make and write documents, too.
+      // Before anything is given away: whoever has it may make and write documents, too.
       const document = write === undefined ? read : await write(read);
-      if (isFull) {
-        yield await filling.window(options, false);
-        [filling, isFull, size] = [new Filling(), false, Math.min(2 * size, bounds.most)];
-      }
-      filling.add(task, document);
       count++;
       onDocument?.(first + count);
-      isFull = filling.fullness(size, bounds.characters) >= 1;
-      if (count % TURN === 0) await setImmediate();
+      yield { task, document };
+      if (pause.isDue) await pause.take();
     }
     first += count;
-    filling.ended.push({ task, total: async () => (readsAll(leaf, count) ? count : opened.total()) });
-    // Tasks share little with each other: the end of one is a good end of a window.
-    isFull ||= filling.fullness(size, bounds.characters) >= 0.5;
+    yield { ended: { task, total: async () => (readsAll(leaf, count) ? count : opened.total()) } };
   }
-  yield await filling.window(options, true);
+}
+
+/** Takes entries until there are more than one window may hold alone; whether that was all. */
+async function begin(
+  entries: AsyncGenerator<Entry>,
+  bounds: WindowBounds,
+): Promise<{ readonly held: Entry[]; readonly isAll: boolean }> {
+  const held: Entry[] = [];
+  const size = sizeOf(bounds, bounds.whole);
+  let documents = 0,
+    characters = 0;
+  for (;;) {
+    const { done, value } = await entries.next();
+    if (done === true) return { held, isAll: true };
+    held.push(value);
+    if (!('document' in value)) continue;
+    if (documents >= size.documents || characters >= size.characters) return { held, isAll: false };
+    documents++;
+    characters += charactersOf(value.document);
+  }
+}
+
+/** Those that are held, which are let go as they are taken, then all others. */
+async function* behind<T>(held: T[], others: AsyncIterable<T>): AsyncGenerator<T> {
+  while (held.length > 0) yield held.shift()!;
+  yield* others;
+}
+
+/** Reads tasks one after another. At least one window, with no documents where there are none. */
+export async function* taskWindows(leaves: readonly Leaf[], options: WindowOptions): AsyncGenerator<TaskWindow> {
+  const { bounds = WINDOWS } = options;
+  const entries = entriesOf(leaves, options);
+  try {
+    const { held, isAll } = await begin(entries, bounds);
+    let filling = new Filling();
+    let documents = isAll ? bounds.whole : bounds.first,
+      isFull = false;
+    for await (const entry of behind(held, entries)) {
+      const size = sizeOf(bounds, documents);
+      if ('ended' in entry) {
+        filling.ended.push(entry.ended);
+        // Tasks share little with each other: the end of one is a good end of a window.
+        isFull ||= !isAll && filling.fullness(size) >= 0.5;
+        continue;
+      }
+      if (isFull) {
+        yield await filling.window(options, false);
+        [filling, isFull, documents] = [new Filling(), false, Math.min(2 * documents, bounds.most)];
+      }
+      filling.add(entry.task, entry.document);
+      isFull = !isAll && filling.fullness(sizeOf(bounds, documents)) >= 1;
+    }
+    yield await filling.window(options, true);
+  } finally {
+    // Whoever stops taking windows ends the reading.
+    await entries.return(undefined);
+  }
 }

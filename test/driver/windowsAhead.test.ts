@@ -34,13 +34,36 @@ async function turns(count = 20): Promise<void> {
 }
 
 describe('windows ahead', () => {
-  it('has the next window ready before it is asked for, and no more', async () => {
-    const { ahead, read, tokenised } = begin([0.125, 0.25, 0.5, 1]);
+  it('has small windows ready before they are asked for, until they fill the largest', async () => {
+    const { ahead, read, tokenised } = begin([0.125, 0.25, 0.5, 0.25, 1, 1]);
     await turns();
-    expect([read, tokenised]).toEqual([[1], [1]]);
+    expect([read, tokenised]).toEqual([
+      [1, 2, 3],
+      [1, 2, 3],
+    ]);
     expect((await ahead.take()).window.documents).toBe(1);
     await turns();
-    expect(tokenised).toEqual([1, 2]);
+    // What was taken may still be computed: it is let go when two others are taken.
+    expect(read).toEqual([1, 2, 3]);
+    await ahead.take();
+    await turns();
+    expect(tokenised).toEqual([1, 2, 3, 4]);
+  });
+
+  it('gives a window as soon as it is there, while others are being read', async () => {
+    let release = (): void => undefined;
+    const held = new Promise<void>((resolve) => (release = resolve));
+    async function* windows(): AsyncGenerator<TaskWindow> {
+      await setImmediate();
+      yield windowOf(1, 0.1, false);
+      await held;
+      yield windowOf(2, 0.1, true);
+    }
+    const ahead = new WindowsAhead(windowOf(0, 0.1, false), windows(), (window) => Promise.resolve({ window }));
+    expect((await ahead.take()).window.documents).toBe(1);
+    const second = ahead.take();
+    release();
+    expect((await second).window.documents).toBe(2);
   });
 
   it('reads no further where two windows fill more than one of the largest', async () => {

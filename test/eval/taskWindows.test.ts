@@ -61,7 +61,7 @@ const shape = ({ tasks, ended, isLast }: TaskWindow): unknown => [
 
 describe('windows of documents', () => {
   it('double, end with tasks where they are half full, and hold every document once', async () => {
-    const { windows, read } = await windowsOf([11, 3, 9], { first: 4, most: 8, characters: 1e9 });
+    const { windows, read } = await windowsOf([11, 3, 9], { whole: 4, first: 4, most: 8, characters: 1e9 });
     expect(windows.map(shape)).toEqual([
       ['a 0-3'],
       ['a 4-10', 'a ended'],
@@ -100,7 +100,7 @@ describe('windows of documents', () => {
         written++;
         return Promise.resolve(document);
       },
-      bounds: { first: 2, most: 4, characters: 1e9 },
+      bounds: { whole: 2, first: 2, most: 4, characters: 1e9 },
     });
     const seen: (readonly [number, number])[] = [];
     for await (const _ of windows) seen.push([made, written]);
@@ -112,20 +112,20 @@ describe('windows of documents', () => {
   });
 
   it('end where their prompts have many characters', async () => {
-    const { windows } = await windowsOf([6], { first: 100, most: 100, characters: 100 });
+    const { windows } = await windowsOf([6], { whole: 100, first: 100, most: 100, characters: 100 });
     expect(windows.length).toBeGreaterThan(2);
     expect(windows.reduce((sum, { documents }) => sum + documents, 0)).toBe(6);
   });
 
   it('know how many documents there are before a limit', async () => {
-    const { windows } = await windowsOf([7, 0, 2], { first: 100, most: 100, characters: 1e9 }, 3);
+    const { windows } = await windowsOf([7, 0, 2], { whole: 100, first: 100, most: 100, characters: 1e9 }, 3);
     expect(windows.map(shape)).toEqual([['a 0-2', 'm 0-1', 'a ended', 'v ended', 'm ended', 'last']]);
     const totals = await Promise.all(windows[0]!.ended.map(({ total }) => total()));
     expect(totals).toEqual([7, 0, 2]);
   });
 
   it('are one without documents', async () => {
-    const { windows } = await windowsOf([0], { first: 4, most: 8, characters: 1e9 });
+    const { windows } = await windowsOf([0], { whole: 4, first: 4, most: 8, characters: 1e9 });
     expect(windows.map(shape)).toEqual([['a ended', 'last']]);
   });
 });
