@@ -4,6 +4,7 @@ import { createHash } from 'node:crypto';
 import { extentIn, type Extents } from '../ir/extents.js';
 import { extentNames } from '../ir/function.js';
 import type { Kernel, KernelModule, Output, Totals } from '../ir/kernel.js';
+import { oncePer } from '../ir/oncePer.js';
 import { SAMPLE_INPUT_NAMES, sampleInputsOf } from '../ir/sampleInputs.js';
 import { rowStride } from '../ir/plan.js';
 import type { Scalar } from '../ir/scalar.js';
@@ -16,19 +17,21 @@ import { namesOf } from './names.js';
 const VERSION = 1;
 
 /** Buffer and weight names in order of first use: the order of a generated function's buffers. */
-export function parametersOf(kernel: Kernel, module: KernelModule): string[] {
-  const names = new Set<string>();
-  visitNames(kernel, (name) => {
-    names.add(name);
-    return name;
-  });
-  const { buffers, weights } = namesOf(module);
-  for (const name of names) {
-    if (!buffers.has(name) && !weights.has(name))
-      throw new Error(`Kernel ${kernel.name} (${kernel.path}) uses '${name}', which the module does not declare.`);
-  }
-  return [...names];
-}
+export const parametersOf: (kernel: Kernel, module: KernelModule) => readonly string[] = oncePer(
+  (kernel: Kernel, module: KernelModule) => {
+    const names = new Set<string>();
+    visitNames(kernel, (name) => {
+      names.add(name);
+      return name;
+    });
+    const { buffers, weights } = namesOf(module);
+    for (const name of names) {
+      if (!buffers.has(name) && !weights.has(name))
+        throw new Error(`Kernel ${kernel.name} (${kernel.path}) uses '${name}', which the module does not declare.`);
+    }
+    return [...names];
+  },
+);
 
 /** `kernel` with every buffer and weight name passed through `rename`, in a fixed order. */
 function visitNames(kernel: Kernel, rename: (name: string) => string): Kernel {
@@ -177,8 +180,7 @@ function describe(kernel: Kernel, module: KernelModule, capacity: Extents): Read
   const parameters = parametersOf(kernel, module);
   const index = new Map(parameters.map((name, i) => [name, `p${i}`]));
   const renamed = visitNames(kernel, (name) => index.get(name)!);
-  const buffers = new Map(module.buffers.map((b) => [b.name, b]));
-  const weights = new Map(module.weights.map((w) => [w.name, w]));
+  const { buffers, weights } = namesOf(module);
   const shapes = parameters.map((name) => {
     const weight = weights.get(name);
     if (weight !== undefined) {

@@ -9,6 +9,7 @@ import {
   type Mask,
   type Output,
 } from './kernel.js';
+import { oncePer } from './oncePer.js';
 import { operands, readOf, type Scalar } from './scalar.js';
 
 function scalarReads(s: Scalar, into: Set<string>): void {
@@ -52,7 +53,7 @@ export const hasOwnKeys = (
 ): boolean => typeof buffers.find(({ name }) => name === k)?.rows === 'string';
 
 /** Names of buffers and weights the kernel reads. */
-export function kernelReads(kernel: Kernel): ReadonlySet<string> {
+export const kernelReads: (kernel: Kernel) => ReadonlySet<string> = oncePer((kernel: Kernel) => {
   const reads = new Set<string>();
   switch (kernel.anchor) {
     case 'gemm':
@@ -99,15 +100,16 @@ export function kernelReads(kernel: Kernel): ReadonlySet<string> {
       kernel satisfies never;
   }
   return reads;
-}
+});
 
 /** What the kernel's own programs write: outputs of all segments or domains, then of its finish. */
-export const outputsOf = (kernel: Kernel): readonly Output[] =>
+export const outputsOf: (kernel: Kernel) => readonly Output[] = oncePer((kernel: Kernel) =>
   kernel.anchor === 'gemm'
     ? [...kernel.segments.flatMap(({ outputs }) => outputs), ...(kernel.finish ?? [])]
     : kernel.anchor === 'loop'
       ? [...loopDomains(kernel).flatMap(({ outputs }) => outputs), ...(kernel.finish ?? [])]
-      : [];
+      : [],
+);
 
 /** `kernel` with `change` applied to each list of outputs of its own programs, wherever outputsOf finds one. */
 export function mapOutputs(kernel: Kernel, change: (outputs: readonly Output[]) => readonly Output[]): Kernel {
@@ -122,7 +124,7 @@ export function mapOutputs(kernel: Kernel, change: (outputs: readonly Output[]) 
 }
 
 /** Names of buffers the kernel writes. */
-export function kernelWrites(kernel: Kernel): ReadonlySet<string> {
+export const kernelWrites: (kernel: Kernel) => ReadonlySet<string> = oncePer((kernel: Kernel) => {
   switch (kernel.anchor) {
     case 'gemm':
       return new Set(outputsOf(kernel).map((o) => o.buffer));
@@ -146,4 +148,4 @@ export function kernelWrites(kernel: Kernel): ReadonlySet<string> {
     default:
       return kernel satisfies never;
   }
-}
+});

@@ -19,8 +19,8 @@ export function verifyStates({ states = [], buffers, interface: { takes, gives }
       );
     if (!taken.has(name)) throw new Error(`The function has a buffer for state '${name}', which it does not take.`);
   }
-  const isBuffer = (name: string): boolean => buffers.some((buffer) => buffer.name === name);
-  const stray = takes.find((name) => !isBuffer(name)) ?? gives.find((name) => !taken.has(name));
+  const names = new Set(buffers.map(({ name }) => name));
+  const stray = takes.find((name) => !names.has(name)) ?? gives.find((name) => !taken.has(name));
   if (stray !== undefined)
     throw new Error(`State '${stray}' is taken or given, but the function has no buffer for it.`);
   if (taken.size < takes.length || new Set(gives).size < gives.length)
@@ -46,7 +46,9 @@ export class StateVersions {
   advance(kernel: Kernel, fail: (what: string) => never): void {
     const [reads, writes] = [kernelReads(kernel), kernelWrites(kernel)];
     const meant = new Map(Object.entries(kernel.versions ?? {}));
-    for (const [state, count] of this.writes) {
+    for (const state of new Set([...reads, ...writes, ...meant.keys()])) {
+      const count = this.writes.get(state);
+      if (count === undefined) continue;
       const isRead = reads.has(state);
       const isWritten = writes.has(state);
       const version = meant.get(state);

@@ -86,16 +86,19 @@ const isProduct = (kernel: Kernel, { rows, columns, outputs }: LoopKernel): kern
   kernel.segments[0]!.pairing.kind === 'none' &&
   groupWidth(kernel.segments[0]!.outputs) === undefined;
 
-/** The kernel that can run `loop`: the last one to write what it reads, where nothing between hinders it. */
-function finisherOf(module: KernelModule, at: number, setting: Setting): number | undefined {
-  const { kernels } = module;
-  const loop = kernels[at]!;
+/**
+ * The kernel that can run `loop`: the last one to write what it reads, where nothing between hinders it. `writers`: the
+ * last kernel before the loop that writes each buffer.
+ */
+function finisherOf(
+  { kernels }: KernelModule,
+  loop: Kernel,
+  writers: ReadonlyMap<string, number>,
+  setting: Setting,
+): number | undefined {
   if (loop.anchor !== 'loop' || !isPlain(loop)) return undefined;
   if (typeof loop.columns !== 'number' || loop.columns % ROW_SUM_BLOCK !== 0) return undefined;
-  const reads = kernelReads(loop);
-  const from = kernels.findLastIndex(
-    (kernel, i) => i < at && [...kernelWrites(kernel)].some((name) => reads.has(name)),
-  );
+  const from = Math.max(-1, ...[...kernelReads(loop)].map((name) => writers.get(name) ?? -1));
   const maker = kernels[from];
   if (maker === undefined || !hasRows(maker, loop, setting)) return undefined;
   const stored = kernelWrites(maker);
@@ -110,13 +113,17 @@ const dtypesOf = ({ buffers }: { readonly buffers: readonly BufferDecl[] }): Rea
 export function finishRows<M extends KernelModule>(module: M, finishing: Finishing = 'deep'): M {
   const setting: Setting = { dtypes: dtypesOf(module), finishing };
   const taken = new Map<number, LoopKernel>();
+  const gone = new Set<Kernel>();
+  const writers = new Map<string, number>();
   for (const [at, kernel] of module.kernels.entries()) {
-    const from = finisherOf(module, at, setting);
-    const isGone = [...taken.values()].some((loop) => loop === module.kernels[from ?? -1]);
-    if (from !== undefined && kernel.anchor === 'loop' && !taken.has(from) && !isGone) taken.set(from, kernel);
+    const from = finisherOf(module, kernel, writers, setting);
+    if (from !== undefined && kernel.anchor === 'loop' && !taken.has(from) && !gone.has(module.kernels[from]!)) {
+      taken.set(from, kernel);
+      gone.add(kernel);
+    }
+    for (const name of kernelWrites(kernel)) writers.set(name, at);
   }
   if (taken.size === 0) return module;
-  const gone = new Set<Kernel>(taken.values());
   return {
     ...module,
     kernels: module.kernels.flatMap((kernel, i): Kernel[] => {

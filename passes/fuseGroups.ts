@@ -104,15 +104,14 @@ class Fuser extends GroupRules {
     }
     const [, , experts] = node.operands;
     if (experts !== undefined) this.store(experts);
-    const sibling = this.groups.find(
+    const sibling = this.led(left).find(
       (g) =>
         g.kind === 'gemm' &&
         g.anchors[0]!.operands[2] === experts &&
         g.anchors[0]!.attributes['rounding'] === node.attributes['rounding'] &&
-        this.viewed(g.anchors[0]!.operands[0]!) === left &&
         g.rows === this.rows(node.result),
     );
-    const group = sibling ?? this.open('gemm', this.rows(node.result), undefined);
+    const group = sibling ?? this.open('gemm', this.rows(node.result), undefined, left);
     group.anchors.push(node);
     this.homes.set(node.result, { kind: 'group', group });
   }
@@ -138,10 +137,10 @@ class Fuser extends GroupRules {
   /** Ops of one kind that read the same value share a kernel. */
   private placeBeside(kind: 'sample' | 'route' | 'arrange', node: Node): void {
     const [z] = node.operands;
-    const shared = this.groups.find((g) => g.kind === kind && g.anchors[0]!.operands[0] === z);
+    const shared = this.led(z!).find((g) => g.kind === kind);
     for (const v of node.operands)
       if (this.groupOf(v) === undefined || this.groupOf(v) !== shared) this.materialised(v);
-    const group = shared ?? this.open(kind, this.rows(z!), undefined);
+    const group = shared ?? this.open(kind, this.rows(z!), undefined, z);
     group.anchors.push(node);
     this.homes.set(node.result, { kind: 'group', group });
   }
@@ -180,6 +179,7 @@ class Fuser extends GroupRules {
     const group = isOwn && !this.isGathered(read) ? home.group : this.open('loop', this.rows(read), columns);
     if (home.kind === 'group' && home.group !== group) home.group.stored.add(operand);
     group.members.push(node);
+    this.summing.set(node, group);
   }
 
   private placeView(node: Node): void {
@@ -229,7 +229,7 @@ class Fuser extends GroupRules {
       .map((v) => this.home(this.viewed(v)))
       .flatMap((h) => (h.kind === 'group' ? [h.group] : []));
     const latest = inside.reduce<Group | undefined>(
-      (a, b) => (a === undefined || this.groups.indexOf(b) > this.groups.indexOf(a) ? b : a),
+      (a, b) => (a === undefined || this.indexOf(b) > this.indexOf(a) ? b : a),
       undefined,
     );
     const isLoop = (g: Group): boolean => g.kind === 'loop' && g.columns === columns && g.rows === rows;
@@ -239,7 +239,7 @@ class Fuser extends GroupRules {
         ? this.groups.filter(isLoop)
         : latest.rows === rows
           ? [latest]
-          : this.groups.slice(this.groups.indexOf(latest)).filter(isLoop);
+          : this.groups.slice(this.indexOf(latest)).filter(isLoop);
     const isOpen = (g: Group): boolean => g.kind !== 'gemm' || !this.isApart(node);
     const group =
       candidates.find(

@@ -25,15 +25,31 @@ function copyOf(output: Output): Omit<Move, 'from'> | undefined {
   return { buffer: value.buffer, state, via };
 }
 
-class Writes {
-  private readonly module: KernelModule;
+/** Kernels at their places while loops go, and the places of those that read and write each buffer. */
+class Places {
+  readonly kernels: (Kernel | undefined)[] = [];
+  private readonly readers = new Map<string, Set<number>>();
+  private readonly writers = new Map<string, Set<number>>();
   private readonly dtypes: ReadonlyMap<string, string>;
   private readonly kept: ReadonlySet<string>;
 
   constructor(module: KernelModule) {
-    this.module = module;
     this.dtypes = new Map(module.buffers.map(({ name, dtype }) => [name, dtype]));
     this.kept = new Set(module.interface.outputs.map(({ buffer }) => buffer));
+    module.kernels.forEach((kernel, at) => this.put(at, kernel));
+  }
+
+  /** Puts `kernel` in the place of another; undefined takes that away. */
+  put(at: number, kernel: Kernel | undefined): void {
+    const old = this.kernels[at];
+    if (old !== undefined) {
+      for (const name of kernelReads(old)) this.readers.get(name)!.delete(at);
+      for (const name of kernelWrites(old)) this.writers.get(name)!.delete(at);
+    }
+    this.kernels[at] = kernel;
+    if (kernel === undefined) return;
+    for (const name of kernelReads(kernel)) placesOf(this.readers, name).add(at);
+    for (const name of kernelWrites(kernel)) placesOf(this.writers, name).add(at);
   }
 
   /** Where the stores of a loop can go; undefined if one of them must stay. */
@@ -45,20 +61,24 @@ class Writes {
   private moveOf(loop: LoopKernel, at: number, output: Output): Move | undefined {
     const copy = copyOf(output);
     if (copy === undefined) return undefined;
-    const { kernels } = this.module;
     const { buffer, state, via } = copy;
-    const from = kernels.findIndex((kernel) => kernelWrites(kernel).has(buffer));
-    const maker = kernels[from];
+    const from = Math.min(...placesOf(this.writers, buffer));
+    const maker = this.kernels[from];
     if (maker === undefined || from >= at || maker.rows !== loop.rows || this.kept.has(buffer)) return undefined;
     const stores = outputsOf(maker).filter((each) => each.kind === 'store' && each.buffer === buffer);
-    const readers = kernels.filter((kernel) => kernelReads(kernel).has(buffer));
     const isSame = this.dtypes.get(buffer) === this.dtypes.get(state);
-    if (stores.length !== 1 || readers.length !== 1 || !isSame) return undefined;
+    if (stores.length !== 1 || placesOf(this.readers, buffer).size !== 1 || !isSame) return undefined;
     // The state must not be in use between the two places, and the rows to write must be known at the first.
-    const between = kernels.slice(from, at);
+    const between = this.kernels.slice(from, at).filter((kernel) => kernel !== undefined);
     const isFree = between.every((kernel) => !kernelReads(kernel).has(state) && !kernelWrites(kernel).has(state));
     return isFree && between.every((kernel) => !kernelWrites(kernel).has(via)) ? { from, ...copy } : undefined;
   }
+}
+
+function placesOf(all: Map<string, Set<number>>, name: string): Set<number> {
+  const known = all.get(name) ?? new Set();
+  all.set(name, known);
+  return known;
 }
 
 /** `kernel` with the moved stores in place of its own, for the versions of states that `loop` was made for. */
@@ -76,15 +96,28 @@ function withMoves(kernel: Kernel, moves: readonly Move[], loop: LoopKernel): Ke
 
 /** Moves the stores of every loop that only copies rows into states. */
 export function fuseWrites<M extends KernelModule>(module: M): M {
-  for (const [at, loop] of module.kernels.entries()) {
-    const moves = loop.anchor === 'loop' ? new Writes(module).movesOf(loop, at) : undefined;
-    if (moves === undefined || loop.anchor !== 'loop') continue;
-    const gone = new Set(moves.map(({ buffer }) => buffer));
-    const kernels = module.kernels.flatMap((kernel, i) => {
-      const own = moves.filter(({ from }) => from === i);
-      return i === at ? [] : [own.length === 0 ? kernel : withMoves(kernel, own, loop)];
-    });
-    return fuseWrites({ ...module, kernels, buffers: module.buffers.filter(({ name }) => !gone.has(name)) });
-  }
-  return module;
+  const places = new Places(module);
+  const gone = new Set<string>();
+  const moveAll = (): boolean => {
+    const before = gone.size;
+    for (const [at, loop] of places.kernels.entries()) {
+      const moves = loop?.anchor === 'loop' ? places.movesOf(loop, at) : undefined;
+      if (moves === undefined || loop?.anchor !== 'loop') continue;
+      for (const from of new Set(moves.map((move) => move.from))) {
+        const own = moves.filter((move) => move.from === from);
+        places.put(from, withMoves(places.kernels[from]!, own, loop));
+      }
+      places.put(at, undefined);
+      for (const { buffer } of moves) gone.add(buffer);
+    }
+    return gone.size > before;
+  };
+  // A loop that is gone may be what kept another in its place.
+  while (moveAll());
+  if (gone.size === 0) return module;
+  return {
+    ...module,
+    kernels: places.kernels.filter((kernel) => kernel !== undefined),
+    buffers: module.buffers.filter(({ name }) => !gone.has(name)),
+  };
 }

@@ -34,18 +34,17 @@ export class GroupRules extends PlacedValues {
   protected writeBeside(node: Node): Group | undefined {
     const [old, rows, slot] = node.operands as [Value, Value, Value];
     const state = this.versions.get(old)!.state;
-    return this.groups.find((group, at) => {
-      const isAlike =
-        group.kind === 'write' &&
-        group.columns === columnsOf(rows) &&
-        group.anchors.every(({ operands }) => operands[2] === slot && this.versions.get(operands[0]!)!.state !== state);
-      const later = this.groups.slice(at).flatMap(({ anchors, members }) => [...anchors, ...members]);
-      return (
-        isAlike &&
-        [rows, slot].every((v) => this.readyAt(v) < at) &&
-        later.every(({ operands }) => !operands.some((v) => this.versions.get(v)?.state === state))
-      );
-    });
+    const isAlike = (group: Group): boolean =>
+      group.kind === 'write' &&
+      group.columns === columnsOf(rows) &&
+      group.anchors.every(({ operands }) => operands[2] === slot && this.versions.get(operands[0]!)!.state !== state);
+    const touches = ({ anchors, members }: Group): boolean =>
+      [...anchors, ...members].some(({ operands }) => operands.some((v) => this.versions.get(v)?.state === state));
+    const ready = Math.max(...[rows, slot].map((v) => this.readyAt(v)));
+    let found: Group | undefined;
+    for (let at = this.groups.length - 1; at > ready && !touches(this.groups[at]!); at--)
+      if (isAlike(this.groups[at]!)) found = this.groups[at];
+    return found;
   }
 
   /** Whether only sums read `node` that a loop takes, which computes it as well. */
@@ -61,7 +60,7 @@ export class GroupRules extends PlacedValues {
     if (group.kind === 'loop' && group.columns !== columns) return false;
     if (group.kind === 'gemm' && operands.some((v) => this.groupOf(v) === group && columnsOf(v) !== columns))
       return false;
-    const at = this.groups.indexOf(group);
+    const at = this.indexOf(group);
     const isReady = (v: Value): boolean =>
       this.readyAt(v) < at ||
       (this.home(this.viewed(v)).kind === 'group' && this.groupOf(v) === group && !this.isGathered(v));

@@ -59,14 +59,16 @@ function merged(a: LoopKernel, b: LoopKernel, names: ReadonlySet<string>): LoopK
 /** The module with such loops merged; the same object if there are none. */
 export function mergeLoops<M extends KernelModule>(module: M): M {
   const names = new Set(module.kernels.map(({ name }) => name));
-  const kernels = module.kernels.reduce<Kernel[]>((list, kernel) => {
-    const last = list.at(-1);
+  const kernels: Kernel[] = [];
+  for (const kernel of module.kernels) {
+    const last = kernels.at(-1);
     const isMerged =
       kernel.anchor === 'loop' &&
       last?.anchor === 'loop' &&
       areIndependent(last, kernel) &&
-      goOn(list.at(-2), last, kernel);
-    return isMerged ? [...list.slice(0, -1), merged(last, kernel, names)] : [...list, kernel];
-  }, []);
+      goOn(kernels.at(-2), last, kernel);
+    if (isMerged) kernels[kernels.length - 1] = merged(last, kernel, names);
+    else kernels.push(kernel);
+  }
   return kernels.length === module.kernels.length ? module : { ...module, kernels };
 }

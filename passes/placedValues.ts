@@ -30,6 +30,10 @@ export class PlacedValues implements Placed {
   readonly defs: ReadonlyMap<Value, Node>;
   protected readonly readers: ReadonlyMap<Value, readonly Node[]>;
   protected readonly results: ReadonlySet<Value>;
+  private readonly indices = new Map<Group, number>();
+  private readonly leaders = new Map<Value, readonly Group[]>();
+  /** The group that takes a sum. */
+  protected readonly summing = new Map<Node, Group>();
   /** Inline values that a loop of their own also stores. */
   private readonly copies = new Map<Value, Group>();
 
@@ -73,10 +77,23 @@ export class PlacedValues implements Placed {
     return first;
   }
 
-  protected open(kind: Group['kind'], rows: ExtentName, columns: Dim | undefined): Group {
+  /** `leader`: the value by which `led` finds the group. */
+  protected open(kind: Group['kind'], rows: ExtentName, columns: Dim | undefined, leader?: Value): Group {
     const group: Group = { kind, rows, columns, anchors: [], members: [], stored: new Set() };
+    this.indices.set(group, this.groups.length);
     this.groups.push(group);
+    if (leader !== undefined) this.leaders.set(leader, [...this.led(leader), group]);
     return group;
+  }
+
+  /** Groups whose anchors share `leader`, in order: the rows of products, or what is chosen from. */
+  protected led(leader: Value): readonly Group[] {
+    return this.leaders.get(leader) ?? [];
+  }
+
+  /** The place of a group in the order in which groups run. */
+  protected indexOf(group: Group): number {
+    return this.indices.get(group)!;
   }
 
   /** Makes sure that `v` is in memory once its group has run. */
@@ -142,13 +159,13 @@ export class PlacedValues implements Placed {
   private contentAt(v: Value): number {
     const base = this.viewed(v);
     const home = this.home(base);
-    if (home.kind === 'group') return this.groups.indexOf(home.group);
+    if (home.kind === 'group') return this.indexOf(home.group);
     const copy = this.isGathered(v) ? this.copies.get(base) : undefined;
-    if (copy !== undefined) return this.groups.indexOf(copy);
+    if (copy !== undefined) return this.indexOf(copy);
     const node = this.defs.get(base);
     if (home.kind === 'memory' || node === undefined) return -1;
-    const summing = this.groups.findIndex((g) => g.members.includes(node));
-    if (OPS[node.op].fuse === 'sum' && summing >= 0) return summing;
+    const summing = this.summing.get(node);
+    if (summing !== undefined) return this.indexOf(summing);
     return Math.max(-1, ...node.operands.map((operand) => this.readyAt(operand)));
   }
 }

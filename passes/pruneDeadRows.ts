@@ -13,12 +13,14 @@ import { isSymbol, type ExtentName } from '../ir/types.js';
 export function pruneDeadRows(graph: Graph): Graph {
   const defs = definitions(graph);
   const sunk = new Map<Value, Map<Value, Value>>();
+  const wholes = new Map<ExtentName, ReadonlySet<Value>>();
   return rewrite(graph, (node, rewriter) => {
     if (node.op !== 'gather_rows' || node.operands[1]!.kind !== 'param') return undefined;
     const [x, row] = [node.operands[0]!, node.operands[1]!];
     const [all, some] = [x.type.shape[0]!, row.type.shape[0]!];
     if (!isSymbol(all) || !isSymbol(some) || all === some) return undefined;
-    const full = neededInFull(graph, defs, all);
+    const full = wholes.get(all) ?? neededInFull(graph, defs, all);
+    wholes.set(all, full);
     const inner = defs.get(x);
     if (full.has(x) || inner === undefined || !commutes(inner, all)) return undefined;
     const memo = sunk.get(row) ?? new Map<Value, Value>();

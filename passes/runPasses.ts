@@ -33,12 +33,12 @@ const ignore: Observer = () => undefined;
 
 /** Graph → optimised graph. Throws, naming the pass, if a pass returns a graph that does not verify. */
 export function optimise(graph: Graph, numerics: Numerics, observe: Observer = ignore): Graph {
-  const show = (current: Graph, { name, does, reason }: StageFacts): void => {
-    verifyGraph(current, name);
+  const verify = (current: Graph, { name }: StageFacts): void => verifyGraph(current, name);
+  const show = (current: Graph, { name, does, reason }: StageFacts): void =>
     observe({ level: 'graph', name, does, reason, graph: current });
-  };
+  verify(graph, MODEL);
   show(graph, MODEL);
-  return runPasses(GRAPH_PASSES, graph, numerics, show);
+  return runPasses(GRAPH_PASSES, graph, numerics, { verify, show });
 }
 
 /**
@@ -51,26 +51,35 @@ export function lower(
   observe: Observer = ignore,
   states: readonly string[] = [],
 ): LoweredModule {
+  const verify = (current: LoweredModule, { name }: StageFacts): void => verifyKernels(current, name);
   const show = (current: LoweredModule, { name, does, reason }: StageFacts, groups?: readonly Group[]): void => {
-    verifyKernels(current, name);
     observe({ level: 'kernels', name, does, reason, module: current, ...(groups === undefined ? {} : { groups }) });
   };
   const fused = fuseGroups(graph);
   const module = lowerKernels(fused, numerics.weights, states);
+  verify(module, BRIDGE);
   show(module, BRIDGE, fused.groups);
-  return runPasses(KERNEL_PASSES, module, numerics, show);
+  return runPasses(KERNEL_PASSES, module, numerics, { verify, show });
 }
 
+/** What is done with the program after every pass. */
+interface Watch<Program> {
+  readonly verify: (program: Program, pass: StageFacts) => void;
+  readonly show: (program: Program, pass: StageFacts) => void;
+}
+
+/** What a pass leaves as it was is the same object, which is verified already. */
 const runPasses = <Program>(
   passes: readonly Pass<Program>[],
   program: Program,
   numerics: Numerics,
-  show: (program: Program, pass: StageFacts) => void,
+  { verify, show }: Watch<Program>,
 ): Program =>
   passes
     .filter((pass) => isNeeded(pass, numerics))
     .reduce((current, pass) => {
       const next = pass.run(current, numerics);
+      if (next !== current) verify(next, pass);
       show(next, pass);
       return next;
     }, program);

@@ -219,10 +219,15 @@ export function rewrite(graph: Graph, visit: (node: Node, rewriter: Rewriter) =>
   const names = new Set([...graph.params, ...graph.states, ...graph.nodes.map((n) => n.result)].map((v) => v.name));
   let changed = false;
   const map = (old: Value): Value => replaced.get(old) ?? old;
+  /** The number from which on names of a base may be free: those below are taken, and stay so. */
+  const tried = new Map<string, number>();
   const fresh = (hint: string): string => {
     if (!names.has(hint)) return hint;
     const base = hint.replace(/_r[0-9]+$/, '');
-    for (let i = 1; ; i++) if (!names.has(`${base}_r${i}`)) return `${base}_r${i}`;
+    let i = tried.get(base) ?? 1;
+    while (names.has(`${base}_r${i}`)) i++;
+    tried.set(base, i);
+    return `${base}_r${i}`;
   };
   for (const node of graph.nodes) {
     let ownName: string | undefined = node.result.name;

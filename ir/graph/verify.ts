@@ -7,6 +7,7 @@ import { verifyVersions } from './versions.js';
 import { NAME, PATH, WEIGHT_NAME, attributeProblem, inferred, typeProblem } from './checkNode.js';
 import { OPS, isOpName } from '../ops/index.js';
 import { printRole } from '../roles.js';
+import { oncePer } from '../oncePer.js';
 import { printNode, printValue } from './printer.js';
 import { isSymbol, printType, sameType } from '../types.js';
 
@@ -39,6 +40,30 @@ export function verifyModule({ name, functions }: GraphModule, after?: string): 
   }
 }
 
+/** What a value says by itself. Passes hand most values and nodes on, so each is looked at once. */
+const checkValue = oncePer(({ kind, name, type }: Value) => ({
+  isNamed: NAMES[kind].test(name),
+  wrong: typeProblem(type),
+}));
+
+/** The rule that a node breaks by itself, whatever graph it is in; undefined if it breaks none. */
+const nodeProblem = oncePer(({ op, path, operands, attributes, result }: Node): string | undefined => {
+  if (!isOpName(op)) return `${String(op)} is not an op`;
+  if (!PATH.test(path)) return `${JSON.stringify(path)} is not a model path`;
+  const def = OPS[op];
+  const problem = attributeProblem(op, def, attributes);
+  if (problem !== undefined) return `found ${problem.found}, expected ${problem.expected}`;
+  const type = inferred(
+    def,
+    operands.map((v) => v.type),
+    attributes,
+  );
+  if (typeof type === 'string') return `${op}: ${type}`;
+  return sameType(type, result.type)
+    ? undefined
+    : `${op} gives ${printType(type)}, the node declares ${printType(result.type)}`;
+});
+
 /**
  * Throws at the first rule that `graph` breaks, with the node's text and, if given, the name of the pass that it comes
  * `after`. Rules: names follow the grammar and are unique; shapes name declared extents; operands are declared, by
@@ -70,9 +95,9 @@ export function verifyGraph(graph: Graph, after?: string): void {
   const define = (value: Value, kind: Value['kind'], node?: Node): void => {
     if (value.kind !== kind) fail(`${printValue(value)} is declared as a ${kind}, but its kind is ${value.kind}`, node);
     const key = printValue(value);
-    if (!NAMES[kind].test(value.name)) fail(`${JSON.stringify(value.name)} is not a name of a ${kind}`, node);
+    const { isNamed, wrong } = checkValue(value);
+    if (!isNamed) fail(`${JSON.stringify(value.name)} is not a name of a ${kind}`, node);
     if (names.has(key)) fail(`${key} is defined twice`, node);
-    const wrong = typeProblem(value.type);
     if (wrong !== undefined) fail(`${key} is ${printType(value.type)}: ${wrong}`, node);
     const unknown = value.type.shape.find((dim) => isSymbol(dim) && !extents.has(dim));
     if (unknown !== undefined) fail(`${key} is ${printType(value.type)}, but no extent ${unknown} is declared`, node);
@@ -100,20 +125,9 @@ export function verifyGraph(graph: Graph, after?: string): void {
       fail(`@${weight.name} is ${printType(weight.type)}: a weight has a fixed shape`);
   }
   for (const node of graph.nodes) {
-    if (!isOpName(node.op)) fail(`${String(node.op)} is not an op`, node);
-    if (!PATH.test(node.path)) fail(`${JSON.stringify(node.path)} is not a model path`, node);
+    const problem = nodeProblem(node);
+    if (problem !== undefined) fail(problem, node);
     for (const operand of node.operands) use(operand, node);
-    const def = OPS[node.op];
-    const problem = attributeProblem(node.op, def, node.attributes);
-    if (problem !== undefined) fail(`found ${problem.found}, expected ${problem.expected}`, node);
-    const type = inferred(
-      def,
-      node.operands.map((v) => v.type),
-      node.attributes,
-    );
-    if (typeof type === 'string') return fail(`${node.op}: ${type}`, node);
-    if (!sameType(type, node.result.type))
-      fail(`${node.op} gives ${printType(type)}, the node declares ${printType(node.result.type)}`, node);
     define(node.result, 'result', node);
   }
   if (graph.results.length === 0 && graph.gives.length === 0) fail('it returns nothing and gives no state');
