@@ -56,46 +56,52 @@ export function physicalToLogical(weight: WeightDecl): Int32Array {
 function matrixColumns(weight: WeightDecl): Int32Array {
   for (const source of weight.sources)
     if (!isCount(source.rows)) fail(weight, `source ${source.tensor} has ${source.rows} rows`);
-  const columns: number[] = [];
   const { pairing } = weight;
   const total = sourceRows(weight);
+  const padded = (count: number): number => (weight.layout === 'rows' ? count : roundUp(count, PACKED_COLUMNS));
   if (pairing.kind !== 'none' && !isCount(pairing.width))
     fail(weight, `the pairing width ${pairing.width} is not a positive integer`);
   switch (pairing.kind) {
-    case 'none':
-      for (let i = 0; i < total; i++) columns.push(i);
-      break;
+    case 'none': {
+      const columns = new Int32Array(padded(total)).fill(-1, total);
+      for (let i = 0; i < total; i++) columns[i] = i;
+      return columns;
+    }
     case 'rotate': {
-      const half = pairing.headDim / 2;
-      if (!isCount(half) || half % pairing.width !== 0)
-        fail(weight, `pairs of width ${pairing.width} do not divide half of head_dim ${pairing.headDim}`);
-      if (total % pairing.headDim !== 0) fail(weight, `${total} rows are not whole heads of ${pairing.headDim}`);
-      for (let head = 0; head < total; head += pairing.headDim) {
-        for (let block = head; block < head + half; block += pairing.width) {
-          for (let i = 0; i < pairing.width; i++) columns.push(block + i);
-          for (let i = 0; i < pairing.width; i++) columns.push(block + half + i);
+      const { headDim, width } = pairing;
+      const half = headDim / 2;
+      if (!isCount(half) || half % width !== 0)
+        fail(weight, `pairs of width ${width} do not divide half of head_dim ${headDim}`);
+      if (total % headDim !== 0) fail(weight, `${total} rows are not whole heads of ${headDim}`);
+      const columns = new Int32Array(padded(total)).fill(-1, total);
+      let at = 0;
+      for (let head = 0; head < total; head += headDim) {
+        for (let block = head; block < head + half; block += width) {
+          for (let i = 0; i < width; i++) columns[at++] = block + i;
+          for (let i = 0; i < width; i++) columns[at++] = block + half + i;
         }
       }
-      break;
+      return columns;
     }
     case 'interleave': {
+      const { width } = pairing;
       const [first, second] = weight.sources;
       if (first === undefined || second === undefined || weight.sources.length !== 2)
         return fail(weight, 'interleaving takes exactly two sources');
       if (first.rows !== second.rows)
         fail(weight, `interleaved sources differ in their number of rows: ${first.rows} and ${second.rows}`);
-      for (let block = 0; block < first.rows; block += pairing.width) {
+      const columns = new Int32Array(padded(2 * roundUp(first.rows, width))).fill(-1);
+      let at = 0;
+      for (let block = 0; block < first.rows; block += width) {
         for (const base of [0, first.rows]) {
-          for (let i = block; i < block + pairing.width; i++) columns.push(i < first.rows ? base + i : -1);
+          for (let i = block; i < block + width; i++) columns[at++] = i < first.rows ? base + i : -1;
         }
       }
-      break;
+      return columns;
     }
     default:
       return pairing satisfies never;
   }
-  if (weight.layout !== 'rows') while (columns.length % PACKED_COLUMNS !== 0) columns.push(-1);
-  return Int32Array.from(columns);
 }
 
 /** physicalToLogical for all weights of a model. Layers have the same shapes, and each shape is computed once. */

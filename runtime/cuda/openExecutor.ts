@@ -8,14 +8,17 @@ import type { CudaPipeline } from './nativePipeline.js';
 import type { CudaMemoryUse } from './memoryUse.js';
 import type { WeightExchange } from './shareWeights.js';
 import { CudaStage, type CudaStageOptions } from './stage.js';
+import type { PreparedDevice } from './weights.js';
 import { OneDevice, Pipeline, PIPELINE_ARENAS } from './stageRunner.js';
 
 export interface CudaExecutorOptions extends Omit<
   CudaStageOptions,
-  'addon' | 'ordinal' | 'stages' | 'index' | 'arenas' | 'isPiped' | 'exchange'
+  'addon' | 'ordinal' | 'stages' | 'index' | 'arenas' | 'isPiped' | 'exchange' | 'prepared'
 > {
   /** The device of each stage. */
   readonly ordinals: readonly number[];
+  /** Of each stage, devices that were made before the plan was known (prepareDevice). They are released with it. */
+  readonly prepared?: readonly PreparedDevice[];
   /** Launches of each stage, in order and without a gap; by default one stage has all. */
   readonly stages?: PlanStages;
   /** Where replicas start together: the way to the others' devices of a stage. */
@@ -60,11 +63,13 @@ async function loadStages(
   ranges: readonly StageRanges[],
 ): Promise<readonly CudaStage[]> {
   const isPiped = ranges.length > 1;
+  const { prepared, ...rest } = options;
   const progressOf = options.onProgress === undefined ? undefined : together(ranges.length, options.onProgress);
   const loads = await Promise.allSettled(
     ranges.map((_, i) =>
       CudaStage.load({
-        ...options,
+        ...rest,
+        ...(prepared === undefined ? {} : { prepared: prepared[i]! }),
         addon,
         stages: ranges,
         index: i,

@@ -19,10 +19,10 @@ export function groupJob(weight: WeightDecl, range: PackRange, part: GroupPart, 
   const { group } = weight;
   if (group === undefined || range.view !== undefined || !['encoded', 'random'].includes(range.tensor.kind))
     throw new Error(`Weight ${weight.name} is in no groups: its source is ${range.tensor.kind}.`);
-  const view = jobOf(weight, range);
-  view.setInt32(28, group, true);
-  view.setInt32(60, part === 'scales' ? 1 : 0, true);
-  view.setInt32(84, weightBytes / groupedBytes(1, weight.k, group), true);
+  const { bytes, ints } = jobOf(weight, range);
+  ints[7] = group;
+  ints[15] = part === 'scales' ? 1 : 0;
+  ints[21] = weightBytes / groupedBytes(1, weight.k, group);
   const columns = part === 'scales' ? weight.k / group : weight.k / 8;
-  return { bytes: new Uint8Array(view.buffer), launch: launchOf(columns, range.rows), symbol: PACK_GROUPS };
+  return { bytes, launch: launchOf(columns, range.rows), symbol: PACK_GROUPS };
 }

@@ -118,43 +118,50 @@ export const wholeRows = (weight: WeightDecl): PackColumns => {
 export const endOf = (weight: WeightDecl, { column, columns }: PackColumns): number =>
   column + columns === weight.k && weight.scalesOf === undefined ? deviceStride(weight) : column + columns;
 
-/** The struct of a job, which every kernel reads in its own way. */
-export function jobOf(weight: WeightDecl, range: PackRange): DataView {
-  const stride = deviceStride(weight);
+/** The struct of a job, which every kernel reads in its own way, as words. Models of experts have tens of thousands. */
+export interface JobWords {
+  readonly bytes: Uint8Array;
+  readonly ints: Int32Array;
+  readonly floats: Float32Array;
+}
+
+export function jobOf(weight: WeightDecl, { tensor, view, ...range }: PackRange): JobWords {
+  const bytes = new Uint8Array(JOB_BYTES);
+  const [ints, floats] = [new Int32Array(bytes.buffer), new Float32Array(bytes.buffer)];
   const k = matrixColumns(weight);
-  const view = new DataView(new ArrayBuffer(JOB_BYTES));
-  const { tensor } = range;
-  view.setBigUint64(0, tensor.kind === 'random' ? startOf(tensor.seed) : 0n, true);
-  view.setBigUint64(8, BigInt(range.firstRow) * BigInt(k), true);
-  [
-    range.rows,
-    range.sourceRow + range.firstRow,
-    k,
-    stride,
-    KINDS[tensor.kind],
-    FORMATS[tensor.format].code,
-    FORMATS[weight.format].code,
-    PAIRINGS[weight.pairing.kind],
-    weight.pairing.kind === 'none' ? 1 : weight.pairing.width,
-    spanOf(weight),
-  ].forEach((value, i) => view.setInt32(16 + 4 * i, value, true));
-  view.setFloat32(56, factorOf(tensor), true);
-  view.setInt32(60, range.isScaled ? 1 : 0, true);
+  const { pairing } = weight;
+  if (tensor.kind === 'random') new BigUint64Array(bytes.buffer)[0] = startOf(tensor.seed);
+  const first = range.firstRow * k;
+  ints[2] = (first % 2 ** 32) | 0;
+  ints[3] = Math.floor(first / 2 ** 32);
+  ints[4] = range.rows;
+  ints[5] = range.sourceRow + range.firstRow;
+  ints[6] = k;
+  ints[7] = deviceStride(weight);
+  ints[8] = KINDS[tensor.kind];
+  ints[9] = FORMATS[tensor.format].code;
+  ints[10] = FORMATS[weight.format].code;
+  ints[11] = PAIRINGS[pairing.kind];
+  ints[12] = pairing.kind === 'none' ? 1 : pairing.width;
+  ints[13] = spanOf(weight);
+  floats[14] = factorOf(tensor);
+  ints[15] = range.isScaled ? 1 : 0;
   const { order } = weight.sources[0]!;
-  view.setInt32(64, order?.headDim ?? 0, true);
-  view.setInt32(68, order?.rotated ?? 0, true);
-  view.setInt32(72, order?.interleaved === true ? 1 : 0, true);
-  view.setFloat32(76, range.added ?? 0, true);
-  const columns = range.view ?? wholeRows(weight);
-  [columns.column, endOf(weight, columns), columns.rowStride, columns.columnStride].forEach((value, i) =>
-    view.setInt32(80 + 4 * i, value, true),
-  );
-  return view;
+  ints[16] = order?.headDim ?? 0;
+  ints[17] = order?.rotated ?? 0;
+  ints[18] = order?.interleaved === true ? 1 : 0;
+  floats[19] = range.added ?? 0;
+  const columns = view ?? wholeRows(weight);
+  ints[20] = columns.column;
+  ints[21] = endOf(weight, columns);
+  ints[22] = columns.rowStride;
+  ints[23] = columns.columnStride;
+  return { bytes, ints, floats };
 }
 
 /** Job of tw_pack_rows. */
 export function packJob(weight: WeightDecl, range: PackRange): DeviceJob {
-  const bytes = new Uint8Array(jobOf(weight, range).buffer);
+  const { bytes } = jobOf(weight, range);
   const columns = range.view ?? wholeRows(weight);
   return { bytes, launch: launchOf(endOf(weight, columns) - columns.column, range.rows, ELEMENTS_OF_A_THREAD) };
 }
@@ -170,13 +177,11 @@ export function codesJob(weight: WeightDecl, range: PackRange, parts: readonly (
       `Weight ${weight.name} is rounded to 8 bits by rows, and the checkpoint stores parts of them.`,
       'use --precision bf16, or a checkpoint whose matrices are stored whole',
     );
-  const view = jobOf(weight, range);
+  const { bytes, ints } = jobOf(weight, range);
   const kept = Math.min(k, MOST_KEPT);
-  [parts.reduce((bits, part) => bits | PARTS[part], 0), range.sourceRow, kept].forEach((value, i) =>
-    view.setInt32(96 + 4 * i, value, true),
-  );
+  ints.set([parts.reduce((bits, part) => bits | PARTS[part], 0), range.sourceRow, kept], 24);
   const launch = { ...launchOf(1, range.rows), threads: CODES_THREADS, sharedBytes: 4 * kept };
-  return { bytes: new Uint8Array(view.buffer), launch, symbol: PACK_CODES };
+  return { bytes, launch, symbol: PACK_CODES };
 }
 
 /** A floating buffer to be searched, and the index into the u64 array of answers (all ones: nothing found). */
