@@ -5,68 +5,16 @@ import assert from 'node:assert/strict';
 import { closeSync, ftruncateSync, openSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import type { CudaArch } from '../../ir/cuda.js';
 import type { WeightDecl } from '../../ir/kernel.js';
-import { cudaAvailable, loadCudaAddon, type CudaAddon } from '../../runtime/cuda/addon.js';
-import type { CudaDevice, CudaMemory, CudaModule } from '../../runtime/cuda/nativeDevice.js';
-import { compileCubins } from '../../runtime/cuda/compiler.js';
-import { planLoading } from '../../runtime/cuda/loadPlan.js';
 import { findJob, JOB_BYTES } from '../../runtime/cuda/packJob.js';
-import { PACK_ENTRIES, PACK_SOURCE, PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
-import { loadDeviceWeights, printLoadTimes, weightSlots, type LoadTimes } from '../../runtime/cuda/weights.js';
+import { PACK_ENTRIES } from '../../runtime/cuda/packKernels.js';
+import { printLoadTimes, weightSlots } from '../../runtime/cuda/weights.js';
 import type { TensorSource } from '../../runtime/tensorSource.js';
-import { planWeights, type WeightPlan } from '../../runtime/weightPlan.js';
+import { planWeights } from '../../runtime/weightPlan.js';
 import { elements, weightWorld } from '../support/weightWorld.js';
-import { compilerOrReason, temporaryFolder } from './support.js';
+import { load, open, skip } from './loading.js';
+import { temporaryFolder } from './support.js';
 import { extentsTR } from '../support/programs.js';
-
-const available = cudaAvailable();
-const arch: CudaArch = available.ok && available.devices[0]?.capability[0] === 9 ? 'sm_90a' : 'sm_80';
-const compiler = available.ok ? await compilerOrReason(arch) : '';
-const skip = !available.ok ? available.reason : typeof compiler === 'string' ? compiler : false;
-
-interface Bench {
-  readonly addon: CudaAddon;
-  readonly device: CudaDevice;
-  readonly pack: CudaModule;
-  release(): void;
-}
-
-async function open(): Promise<Bench> {
-  const { cubins } = await compileCubins([{ symbol: PACK_SYMBOL, source: PACK_SOURCE }], { arch });
-  const addon = loadCudaAddon();
-  const device = new addon.Device(0);
-  const pack = new addon.Module(device, cubins.get(PACK_SYMBOL)!);
-  return {
-    addon,
-    device,
-    pack,
-    release: () => {
-      pack.release();
-      device.release();
-    },
-  };
-}
-
-/** Loads a plan's weights into memory full of NaN. Returns how long each step took. */
-async function load(
-  { addon, device, pack }: Bench,
-  weightPlan: WeightPlan,
-  staging?: number,
-): Promise<{ readonly memory: CudaMemory; readonly times: LoadTimes }> {
-  const memory = new addon.Memory(device, weightPlan.packedBytes);
-  memory.fill(0xff);
-  device.synchronize();
-  const times = await loadDeviceWeights({
-    addon,
-    device,
-    pack,
-    weightPlan,
-    loadPlan: planLoading(weightPlan, staging),
-    weights: memory,
-  });
-  return { memory, times };
-}
 
 describe('weights on the device', { skip }, () => {
   it("have the reference's bits, in one step or in many", async () => {
