@@ -24,7 +24,7 @@ import { loadAddon } from '../../runtime/addon.js';
 import { inParts, type Parts } from '../../system/parts.js';
 import type { ModelLoading } from './loadModel.js';
 import type { ModelLimits } from './modelLimits.js';
-import { threadsBesideGpu, tokeniserThreads } from './tokeniserThreads.js';
+import { threadsAtOnce, tokeniserThreads } from './tokeniserThreads.js';
 
 /** How questions share trees, which part of them is scored, and how long ones are treated. */
 export interface PackOptions {
@@ -60,14 +60,11 @@ export const openThreads = (loading: Tokenising, questions: readonly Question[],
     workers: tokeniserThreads(questions, loading.tokenizer.spec, loading.target, loading.cores, isFirst),
   });
 
-/**
- * Threads that open the tokenizer before there are questions. Undefined on a host that computes itself: its processors
- * are for the kernels, and a small set needs no thread.
- */
-export const openThreadsAtOnce = (loading: Tokenising): TokeniserThreads | undefined =>
-  loading.target.isHost
-    ? undefined
-    : new TokeniserThreads({ tokenizer: sourceOf(loading), workers: threadsBesideGpu(loading.cores) });
+/** Threads that open the tokenizer before there are questions; undefined where the questions are to decide. */
+export function openThreadsAtOnce(loading: Tokenising): TokeniserThreads | undefined {
+  const workers = threadsAtOnce(loading.tokenizer.spec, loading.target, loading.cores);
+  return workers === 0 ? undefined : new TokeniserThreads({ tokenizer: sourceOf(loading), workers });
+}
 
 /**
  * Tokenises in the background. `prefixToken`: stands in for a context without tokens. On a CPU, memory that the threads

@@ -21,7 +21,14 @@ import type { AboutTasks } from './prepareTasks.js';
 import { openThreads, packQuestions, prepareCalls, tokenise, type PackedQuestions } from './questionSet.js';
 import type { PlanScorer } from './scorer.js';
 import { scorerOf } from './scoreSet.js';
-import { demandOfTexts, promptsOfShard, tokeniseTexts, type TextPrompts, type TextWriting } from './taskTexts.js';
+import {
+  asksForTexts,
+  demandOfTexts,
+  promptsOfShard,
+  tokeniseTexts,
+  type TextPrompts,
+  type TextWriting,
+} from './taskTexts.js';
 
 /** A window as tokens. */
 export interface TokenisedWindow {
@@ -181,6 +188,7 @@ export class TaskModel {
   }
 
   async #prompts({ tasks }: TaskWindow, when: string): Promise<TextPrompts | undefined> {
+    if (!asksForTexts(tasks)) return undefined;
     const { request, tokenizer, writing } = this.#options;
     const all = await this.#phases.during(`tokenise prompts${when}`, () => tokeniseTexts(tasks, tokenizer, writing));
     const prompts = request.shard === undefined ? all : promptsOfShard(all, request.shard);

@@ -24,8 +24,18 @@ function bytesOf(path: string): number {
   }
 }
 
-/** Threads on a host of GPUs, which has processors to spare from the start. */
-export const threadsBesideGpu = (cores: number): number => Math.min(MOST, Math.max(1, Math.floor(cores / CORES)));
+const isLarge = (spec: TokenizerSpec): boolean =>
+  (spec.kind === 'json' ? spec.text.length : bytesOf(spec.path)) > SMALL_TOKENIZER_BYTES;
+
+const threadsOn = ({ isHost }: Pick<AnyTarget, 'isHost'>, cores: number): number =>
+  isHost ? 1 : Math.min(MOST, Math.max(1, Math.floor(cores / CORES)));
+
+/**
+ * Threads to open before there are questions, so that they open the tokenizer meanwhile. 0 on a host that computes
+ * itself where the tokenizer is small: a small question set then needs no thread, and kernels need the processors.
+ */
+export const threadsAtOnce = (spec: TokenizerSpec, target: Pick<AnyTarget, 'isHost'>, cores: number): number =>
+  target.isHost && !isLarge(spec) ? 0 : threadsOn(target, cores);
 
 /**
  * 0, this thread, for a small question set behind which none follows. More than 1 only on a host of GPUs: each thread
@@ -34,7 +44,7 @@ export const threadsBesideGpu = (cores: number): number => Math.min(MOST, Math.m
 export function tokeniserThreads(
   questions: readonly Pick<Question, 'context' | 'choices'>[],
   spec: TokenizerSpec,
-  { isHost }: Pick<AnyTarget, 'isHost'>,
+  target: Pick<AnyTarget, 'isHost'>,
   cores: number,
   isFirst = false,
 ): number {
@@ -42,11 +52,5 @@ export function tokeniserThreads(
     (sum, { context, choices }) => choices.reduce((total, choice) => total + context.length + choice.length, sum),
     0,
   );
-  if (
-    !isFirst &&
-    characters <= SMALL_SET &&
-    (spec.kind === 'json' ? spec.text.length : bytesOf(spec.path)) <= SMALL_TOKENIZER_BYTES
-  )
-    return 0;
-  return isHost ? 1 : threadsBesideGpu(cores);
+  return !isFirst && characters <= SMALL_SET && !isLarge(spec) ? 0 : threadsOn(target, cores);
 }

@@ -2,6 +2,7 @@
  * Decompresses pages of Parquet files into as many bytes as their headers say, and never more: a few bytes of a
  * hostile page can stand for gigabytes.
  */
+import { createHash } from 'node:crypto';
 import { brotliDecompressSync } from 'node:zlib';
 import { decompress as unpackZstd } from 'fzstd';
 import type { Compressors } from 'hyparquet';
@@ -35,6 +36,34 @@ const OURS: Compressors = {
   BROTLI: (input, size) => brotliDecompressSync(input, { maxOutputLength: Math.max(size, 1) }),
   ZSTD: zstd,
 };
+
+/** Bytes of pages that are kept. */
+const MOST_KEPT = 32 << 20;
+
+/**
+ * The same decompressors, for one row group: its pages are checked first, then read in two parts, and decompressing
+ * takes longer than either. A page that was decompressed before is returned again, and must not be changed. It is known
+ * by the hash of its bytes, since whoever reads a file makes copies of them.
+ */
+export function keepingPages(compressors: Compressors): Compressors {
+  const pages = new Map<string, Uint8Array>();
+  let bytes = 0;
+  return Object.fromEntries(
+    Object.entries(compressors).map(([codec, inflate]) => [
+      codec,
+      (input: Uint8Array, size: number): Uint8Array => {
+        const key = `${codec} ${size} ${createHash('sha256').update(input).digest('base64')}`;
+        const known = pages.get(key);
+        if (known !== undefined) return known;
+        const page = inflate(input, size);
+        if (bytes + page.length > MOST_KEPT) return page;
+        pages.set(key, page);
+        bytes += page.length;
+        return page;
+      },
+    ]),
+  );
+}
 
 /** Refuses pages whose header asks for more memory than a page of a data set has. */
 export const bounded: Compressors = Object.fromEntries(

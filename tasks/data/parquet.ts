@@ -5,6 +5,7 @@ import {
   parquetReadObjects,
   parquetSchema,
   type AsyncBuffer,
+  type Compressors,
   type FileMetaData,
   type RowGroup,
   type SchemaTree,
@@ -18,7 +19,7 @@ import type { Dict } from '../../python/value.js';
 import { castOfRecords, named } from './casts.js';
 import { labelsOfMetadata, withLabels, type ClassLabels } from './classLabels.js';
 import type { RecordType } from './columnTypes.js';
-import { bounded } from './inflate.js';
+import { bounded, keepingPages } from './inflate.js';
 import { checkColumn, Unsupported } from './parquetCheck.js';
 import { columnsOf } from './parquetColumns.js';
 import { checkZones, parsers, plainTypes, rowOf } from './parquetValues.js';
@@ -45,7 +46,12 @@ function bufferOf(fd: number, byteLength: number): AsyncBuffer {
 }
 
 /** Throws Error for sizes that do not fit together or into memory. */
-async function checkGroup(file: AsyncBuffer, group: RowGroup, schema: SchemaTree): Promise<void> {
+async function checkGroup(
+  file: AsyncBuffer,
+  group: RowGroup,
+  schema: SchemaTree,
+  compressors: Compressors,
+): Promise<void> {
   const rows = Number(group.num_rows);
   const bytes = group.columns.reduce((sum, { meta_data: column }) => sum + Number(column?.total_uncompressed_size), 0);
   if (!(bytes >= 0 && bytes <= MAX_GROUP)) throw new Error(`a row group of ${bytes} bytes is more than ${MAX_GROUP}`);
@@ -54,7 +60,7 @@ async function checkGroup(file: AsyncBuffer, group: RowGroup, schema: SchemaTree
     const start = Number(column.dictionary_page_offset ?? 0) || Number(column.data_page_offset);
     const chunk = new Uint8Array(await file.slice(start, start + Number(column.total_compressed_size)));
     const path = getTreePath(schema, column.path_in_schema);
-    checkColumn(chunk, column, path, rows, bounded);
+    checkColumn(chunk, column, path, rows, compressors);
   }
 }
 
@@ -123,7 +129,8 @@ export async function* parquetRows(
     let start = 0;
     for (const group of metadata.row_groups) {
       const end = start + Number(group.num_rows);
-      await readable(path, () => checkGroup(file, group, schema));
+      const compressors = keepingPages(bounded);
+      await readable(path, () => checkGroup(file, group, schema, compressors));
       const first = Math.min(end, start + FIRST_ROWS);
       for (const [rowStart, rowEnd] of [
         [start, first],
@@ -133,7 +140,7 @@ export async function* parquetRows(
         const options = {
           file,
           metadata,
-          compressors: bounded,
+          compressors,
           parsers,
           utf8: false,
           geoparquet: false,

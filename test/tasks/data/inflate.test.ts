@@ -1,7 +1,7 @@
 /** Pages that are compressed: as many bytes as their headers say, and never more. */
 import { brotliCompressSync, gzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
-import { bounded } from '../../../tasks/data/inflate.js';
+import { bounded, keepingPages } from '../../../tasks/data/inflate.js';
 
 const MAGIC = [0x28, 0xb5, 0x2f, 0xfd];
 /** A frame of one segment whose content has this size, with blocks of a byte that repeats. */
@@ -32,6 +32,25 @@ describe('a page', () => {
     ['GZIP', gzipSync('a'), 2 ** 29],
   ] as const)('of %s that does not fit is refused (%#)', (codec, bytes, size) => {
     expect(() => bounded[codec]!(bytes, size)).toThrow();
+  });
+
+  it('of a row group is decompressed once, by its bytes, its codec and its size', () => {
+    const asked: string[] = [];
+    const of = (codec: string) => (input: Uint8Array, size: number) => {
+      asked.push(`${codec} ${input[0]} ${size}`);
+      return new Uint8Array(size);
+    };
+    const kept = keepingPages({ ZSTD: of('z'), GZIP: of('g') });
+    const first = kept['ZSTD']!(Uint8Array.of(1, 2), 3);
+    expect(kept['ZSTD']!(Uint8Array.of(0, 1, 2).subarray(1), 3)).toBe(first);
+    kept['ZSTD']!(Uint8Array.of(1, 2), 4);
+    kept['GZIP']!(Uint8Array.of(1, 2), 3);
+    kept['ZSTD']!(Uint8Array.of(1, 3), 3);
+    expect(asked).toEqual(['z 1 3', 'z 1 4', 'g 1 3', 'z 1 3']);
+    // Those of a large group are not all kept.
+    asked.length = 0;
+    for (const size of [20 << 20, 20 << 20, 20 << 20, 21 << 20, 21 << 20]) kept['ZSTD']!(Uint8Array.of(9), size);
+    expect(asked).toEqual([`z 9 ${20 << 20}`, `z 9 ${21 << 20}`, `z 9 ${21 << 20}`]);
   });
 
   it('ends where its header says, whatever follows in a frame without a size', () => {
