@@ -73,6 +73,7 @@ async function packWithContexts(
   const tokens = countTwoPhase(packed, paths, cache);
   return {
     ...packed,
+    opened,
     longest,
     cacheTokens: cache.cacheRows,
     note:

@@ -5,9 +5,11 @@ import { inParts } from '../../system/parts.js';
 import type { Phases } from '../phases.js';
 import type { ScoreRequest, Ui } from '../requests.js';
 import { packWithCache } from './cachedContexts.js';
+import type { OpenedModel } from '../compile/open.js';
 import type { LoadedModel, ModelLoading } from './loadModel.js';
+import type { ModelLimits } from './modelLimits.js';
 import type { PreparedQuestions } from './prepareRun.js';
-import { compileAhead, mayKeepPrefixes, mayNeedCache, tellOfPacking } from './prefixes.js';
+import { compileAhead, mayKeepPrefixes, mayNeedCache, tellOfPacking, type PackedWithCache } from './prefixes.js';
 import { packQuestions, prepareCalls, tokenise, type PackedQuestions } from './questionSet.js';
 
 /** The loaded model, and the questions packed for it. `begun`: their tokens, if tokenising has begun. */
@@ -31,29 +33,36 @@ export async function loadWithQuestions(
   let packing: Promise<PackedQuestions> | undefined;
   // Both are awaited below. A failure before that must not count as an unhandled rejection.
   tokens.catch(() => undefined);
+  const whenCompiled = (limits: ModelLimits): void => {
+    modelName ??= settleName(prepared, loading, request, ui);
+    packing ??= tokens.then((loaded) =>
+      phases.during('pack', async () => {
+        const packed = await inParts(packQuestions(loaded, request, limits));
+        await prepareCalls(packed);
+        return packed;
+      }),
+    );
+    packing.catch(() => undefined);
+  };
+  let model: LoadedModel | undefined;
   const isChosenByTokens = maySave || (await mayNeedCache(loading, request, dataset.questions));
   if (isChosenByTokens) {
     const ahead = await compileAhead(loading, request, dataset.questions, isFirst);
     ui.phase('tokenise', source);
-    const loaded = await tokens;
-    const chosen = await phases.during('pack', () => packWithCache(loading, request, loaded, { isFirst, ahead }));
-    tellOfPacking(chosen, ui);
-    packing = prepareCalls(chosen).then(() => chosen);
+    const choosing = tokens.then((loaded) =>
+      phases.during('pack', () => packWithCache(loading, request, loaded, { isFirst, ahead })),
+    );
+    packing = choosing.then(async (chosen) => {
+      tellOfPacking(chosen, ui);
+      await prepareCalls(chosen);
+      return chosen;
+    });
     packing.catch(() => undefined);
+    // Weights are loaded while questions become tokens.
+    if (ahead.isCertain) model = await ifStill(loading.finish({ onCompiled: whenCompiled }), choosing, ahead.opened);
+    else await choosing;
   }
-  const model = await loading.finish({
-    onCompiled: (limits) => {
-      modelName ??= settleName(prepared, loading, request, ui);
-      packing ??= tokens.then((loaded) =>
-        phases.during('pack', async () => {
-          const packed = await inParts(packQuestions(loaded, request, limits));
-          await prepareCalls(packed);
-          return packed;
-        }),
-      );
-      packing.catch(() => undefined);
-    },
-  });
+  model ??= await loading.finish({ onCompiled: whenCompiled });
   try {
     if (!isChosenByTokens) ui.phase('tokenise', source);
     const questions = (await packing) ?? (await inParts(packQuestions(await tokens, request, model.limits)));
@@ -63,6 +72,27 @@ export async function loadWithQuestions(
     await model.close();
     throw error;
   }
+}
+
+/**
+ * The model that is being loaded, if it turns out to be the one that questions are packed for; else it is closed. It is
+ * closed, too, where packing fails, and what failed is thrown.
+ */
+async function ifStill(
+  loading: Promise<LoadedModel>,
+  choosing: Promise<PackedWithCache>,
+  expected: OpenedModel,
+): Promise<LoadedModel | undefined> {
+  // It is awaited below.
+  loading.catch(() => undefined);
+  const chosen = await choosing.catch((error: unknown) => ({ error }));
+  if ('opened' in chosen && chosen.opened === expected) return loading;
+  await loading.then(
+    (model) => model.close(),
+    () => undefined,
+  );
+  if ('error' in chosen) throw chosen.error;
+  return undefined;
 }
 
 export function warnOfTruncated({ truncatedChoices }: PackedQuestions, { limits }: LoadedModel, ui: Ui): void {

@@ -101,6 +101,13 @@ const cacheFor = (longest: number, maxTokens: number): number => 2 ** Math.ceil(
 const foreseenOf = (longest: number, { contextLength }: Pick<ModelLimits, 'contextLength'>): number =>
   Math.min(Math.max(2 * longest, FORESEEN), contextLength);
 
+/** A model that is compiled before tokens are known. */
+export interface CompiledAhead {
+  readonly opened: OpenedModel;
+  /** It is the one that will be needed, but for questions that are much longer in tokens than texts let expect. */
+  readonly isCertain: boolean;
+}
+
 /**
  * Compiles the model while questions become tokens. Where more questions follow, it gets memory for keys and values by
  * the length of these as texts; if tokens turn out to need more, packWithPrefixes compiles it again.
@@ -110,25 +117,29 @@ export async function compileAhead(
   request: ScoreRequest,
   questions: readonly Pick<Question, 'context' | 'choices'>[],
   isFirst: boolean,
-): Promise<OpenedModel> {
+): Promise<CompiledAhead> {
   const { prefixes = 'auto', sharing } = request;
-  if (!isFirst || prefixes === 'repeat' || sharing !== 'tree') return loading.compile();
+  if (!isFirst || prefixes === 'repeat' || sharing !== 'tree')
+    return { opened: await loading.compile(), isCertain: isFirst && sharing !== 'kv' };
   const contextLength = loading.checkpoint.config.maxPositions;
   const maxTokens = loading.leastCapacity();
   const longest = Math.min(Math.ceil(longestText(questions) / TOKEN_BYTES), contextLength);
   const wanted = request.cacheTokens ?? cacheFor(foreseenOf(longest, { contextLength }), maxTokens);
-  return (await compileWithRoom(loading, request, { wanted, least: leastOf(longest, maxTokens) })) ?? loading.compile();
+  const opened = await compileWithRoom(loading, request, { wanted, least: leastOf(longest, maxTokens) });
+  return { opened: opened ?? (await loading.compile()), isCertain: opened !== undefined };
 }
 
 export interface PackingOptions {
   /** More questions follow, for which the model gets memory in any case, where there is room. */
   readonly isFirst?: boolean;
   /** What compileAhead came to for these questions, if it was asked. */
-  readonly ahead?: OpenedModel;
+  readonly ahead?: CompiledAhead;
 }
 
 /** Questions with what was decided on memory for keys and values, and why. */
 export interface PackedWithCache extends PackedQuestions {
+  /** The model that they are packed for, compiled last. */
+  readonly opened: OpenedModel;
   /** A line with the numbers of tokens. */
   readonly note: string;
   /** There is less memory than would have been used. */
@@ -227,7 +238,7 @@ export async function packWithPrefixes(
 ): Promise<PackedWithCache> {
   requireTree(request);
   const { prefixes = 'auto', sharing } = request;
-  const compiled = ahead ?? (await compileAhead(loading, request, loaded.questions, isFirst));
+  const { opened: compiled } = ahead ?? (await compileAhead(loading, request, loaded.questions, isFirst));
   const limits = limitsOf(loading.checkpoint, compiled.model);
   const packed = await inParts(packQuestions(loaded, request, limits, mayCutPaths(request)));
   const oversized = oversizedOf(packed);
@@ -235,7 +246,12 @@ export async function packWithPrefixes(
   const inTrees = `${count(trees)} tokens in trees that each compute their own`;
   const expected = isFirst ? foreseenOf(longest, limits) : longest;
   const wanted = request.cacheTokens ?? cacheFor(expected, limits.maxTokens);
-  const repeated = { ...packed, longest, note: `prefixes: ${inTrees}; kept, they would take ${count(shared)}` };
+  const repeated = {
+    ...packed,
+    opened: compiled,
+    longest,
+    note: `prefixes: ${inTrees}; kept, they would take ${count(shared)}`,
+  };
   const isChoice = prefixes === 'auto' && oversized === undefined;
   if (prefixes === 'repeat' || sharing !== 'tree') return repeated;
   // Where more questions follow, memory is there in any case.
@@ -257,10 +273,10 @@ export async function packWithPrefixes(
       );
     // Throws: paths may not be cut now, and this one fits no micro-batch.
     if (oversized !== undefined) await inParts(packQuestions(loaded, request, limits));
-    await loading.compile();
-    return { ...repeated, note: `${repeated.note}, but there is ${missing}`, lacksRoom: true };
+    const without = await loading.compile();
+    return { ...repeated, opened: without, note: `${repeated.note}, but there is ${missing}`, lacksRoom: true };
   }
-  if (!isWorth) return repeated;
+  if (!isWorth) return { ...repeated, opened };
   const cacheTokens = cacheTokensOf(opened.model)!;
   const calls = `calls of up to ${count(limits.maxTokens)}`;
   const why =
@@ -270,5 +286,5 @@ export async function packWithPrefixes(
   const note =
     `prefixes: kept, ${count(shared)} tokens ${why}; ` +
     `keys and values: room for ${count(cacheTokens)} tokens, ${bytes(cacheBytesOf(opened.model))}`;
-  return { ...repeated, cacheTokens, note };
+  return { ...repeated, opened, cacheTokens, note };
 }
