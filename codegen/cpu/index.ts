@@ -1,4 +1,5 @@
 /** Kernel IR and a schedule to C: the entry point of codegen/cpu. */
+import { createHash } from 'node:crypto';
 import type { Extents } from '../../ir/extents.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { CpuSchedule } from '../../ir/plan.js';
@@ -26,8 +27,10 @@ export { compilerFlags } from './intrinsics.js';
 export interface EmittedKernel {
   /** Name of the exported function: `k_<anchor>_<signature>_<schedule hash>`. */
   readonly symbol: string;
-  /** The function and the functions that it calls, without the shared prelude. */
+  /** The function and the functions that it calls, without the shared prelude. It may be printed when it is read. */
   readonly source: string;
+  /** SHA-256 of the source, hexadecimal, where that is known. */
+  readonly digest?: string;
   /** Bytes of scratch memory that each worker needs. */
   readonly scratchBytes: number;
   /** Buffer and weight names in the order of tw_launch.buffers. */
@@ -115,14 +118,33 @@ function emitAnchor(kernel: Kernel, operands: Operands, schedule: CpuSchedule, s
 /** A C file. */
 export interface Unit {
   readonly name: string;
+  /** Printed when it is read. */
   readonly text: string;
+  /** SHA-256, hexadecimal, of the digests of what the text is made of. */
+  readonly digest: string;
+}
+
+const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
+
+/** Of what every file begins with. */
+let headDigest: string | undefined;
+
+/** A C file of several kernels, each of them once. */
+function lazyUnit<F extends object>(name: string, kernels: readonly EmittedKernel[], facts: F): Unit & F {
+  headDigest ??= sha256(emitTranslationUnit([]));
+  const digests = kernels.map((kernel) => kernel.digest ?? sha256(kernel.source));
+  return {
+    ...facts,
+    name,
+    digest: sha256(JSON.stringify([headDigest, ...digests])),
+    get text() {
+      return emitTranslationUnit(kernels);
+    },
+  };
 }
 
 /** One kernel as a C file of its own. */
-export const unitOf = (emitted: EmittedKernel): Unit => ({
-  name: `${emitted.symbol}.c`,
-  text: emitTranslationUnit([emitted]),
-});
+export const unitOf = (emitted: EmittedKernel): Unit => lazyUnit(`${emitted.symbol}.c`, [emitted], {});
 
 /**
  * Kernels of one file. A compiler takes half a second for the headers and the prelude, and a tenth for a usual kernel.
@@ -141,7 +163,7 @@ export function unitsOf(emitted: readonly EmittedKernel[]): readonly (Unit & { r
   const sorted = unique.sort(([a], [b]) => (a < b ? -1 : 1)).map(([, kernel]) => kernel);
   return Array.from({ length: Math.ceil(sorted.length / KERNELS_OF_UNIT) }, (_, i) => {
     const own = sorted.slice(i * KERNELS_OF_UNIT, (i + 1) * KERNELS_OF_UNIT);
-    return { name: `kernels_${i}.c`, text: emitTranslationUnit(own), kernels: own.length };
+    return lazyUnit(`kernels_${i}.c`, own, { kernels: own.length });
   });
 }
 

@@ -2,14 +2,17 @@
  * A compiled model as bytes: what a process that plans hands to one that loads, and what the plan cache keeps. Its
  * reader trusts what it reads; driver/compile/planCache.ts says why it may.
  */
+import { createHash } from 'node:crypto';
 import type { Plan } from '../../ir/plan.js';
 import { TARGET_RECORDS, type AnyTarget, type CompiledModel } from '../targets/index.js';
+import type { KnownPlan } from '../targets/target.js';
 
 /** Between the header, the plan and the graph. JSON has no line breaks of its own. */
 const END = 10;
 
-type Header = Omit<CompiledModel, 'target' | 'graphText' | 'plan'> & {
+type Header = Omit<CompiledModel, 'target' | 'graphText' | 'plan' | 'known'> & {
   readonly target: string;
+  readonly known: Omit<KnownPlan, 'plan'>;
   readonly planBytes: number;
 };
 
@@ -41,28 +44,53 @@ const parseMaps = (text: string): unknown =>
       : value,
   );
 
-/** The bytes of a compiled model. Numbers keep their bits. */
-export function packModel({ target, graphText, plan, ...facts }: CompiledModel): Uint8Array {
-  const planJson = Buffer.from(printData(plan));
-  const header: Header = { ...facts, target: target.name, planBytes: planJson.length };
-  return Buffer.concat([Buffer.from(`${printData(header)}\n`), planJson, Buffer.from(graphText)]);
+/** A compiled model, and its bytes. */
+export interface PackedModel {
+  readonly bytes: Uint8Array;
+  /** The model, whose plan is known now. */
+  readonly model: CompiledModel;
 }
+
+/** The bytes of a compiled model, and the model with the digest of its plan. Numbers keep their bits. */
+export function packKnown(model: CompiledModel): PackedModel {
+  const { target, graphText, plan, known: before, ...facts } = model;
+  const planJson = Buffer.from(printData(plan));
+  const known: Header['known'] =
+    before?.plan === plan
+      ? { digest: before.digest, ...(before.kernels === undefined ? {} : { kernels: before.kernels }) }
+      : { digest: createHash('sha256').update(planJson).digest('hex') };
+  const header: Header = { ...facts, target: target.name, known, planBytes: planJson.length };
+  const bytes = Buffer.concat([Buffer.from(`${printData(header)}\n`), planJson, Buffer.from(graphText)]);
+  const same: CompiledModel = { ...model, known: { ...known, plan } };
+  packed.set(same, bytes);
+  return { bytes, model: same };
+}
+
+/** Models and the bytes that they were read from or written to. */
+const packed = new WeakMap<CompiledModel, Uint8Array>();
+
+/** The bytes of a compiled model. One that came of bytes has them still. */
+export const packModel = (model: CompiledModel): Uint8Array => packed.get(model) ?? packKnown(model).bytes;
 
 /** The model of the bytes that packModel made. The text of its graph is decoded when somebody reads it. */
 export function unpackModel(bytes: Uint8Array, targets: readonly AnyTarget[] = TARGET_RECORDS): CompiledModel {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
   const begin = buffer.indexOf(END) + 1;
-  const { target, planBytes, ...facts } = parseMaps(buffer.toString('utf8', 0, begin)) as Header;
+  const { target, planBytes, known, ...facts } = parseMaps(buffer.toString('utf8', 0, begin)) as Header;
   const record = targets.find(({ name }) => name === target);
   if (record === undefined) throw new Error(`A packed model is for ${target}, which is no target.`);
   const end = begin + planBytes;
+  const plan = JSON.parse(buffer.toString('utf8', begin, end)) as Plan<unknown>;
   let graphText: string | undefined;
-  return {
+  const model: CompiledModel = {
     ...facts,
     target: record,
-    plan: JSON.parse(buffer.toString('utf8', begin, end)) as Plan<unknown>,
+    plan,
+    known: { ...known, plan },
     get graphText() {
       return (graphText ??= buffer.toString('utf8', end));
     },
   };
+  packed.set(model, bytes);
+  return model;
 }

@@ -10,7 +10,7 @@ import { keepCacheEntry, readCacheEntry } from '../cacheEntries.js';
 import { programId } from '../programId.js';
 import type { AnyTarget, CompiledModel, Target } from '../targets/target.js';
 import { compileModel, type CompileOptions } from './compile.js';
-import { packModel, printData, unpackModel } from './packedModel.js';
+import { packKnown, printData, unpackModel } from './packedModel.js';
 
 /** Everything that planning reads. Where the values of a tensor lie is no part of it, nor what they are. */
 export interface Planned<D> {
@@ -88,7 +88,7 @@ export function plannedModel<S, D>(
   const entry = readCacheEntry('plan', key);
   const found = entry && unpacked(entry, target);
   if (found !== undefined) return found;
-  const model = compileModel(checkpoint, target, device, options);
-  keepCacheEntry('plan', key, packModel(model as CompiledModel));
-  return model;
+  const { bytes, model } = packKnown(compileModel(checkpoint, target, device, options) as CompiledModel);
+  keepCacheEntry('plan', key, bytes);
+  return model as CompiledModel<S, D>;
 }

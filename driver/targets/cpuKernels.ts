@@ -1,11 +1,12 @@
 /** A plan's kernels as C source and as a loaded library: one function for each pair of signature and schedule. */
 import { readFile } from 'node:fs/promises';
-import { byFunction, type CpuIsa, type CpuSchedule, type LinkedFunction, type Plan } from '../../ir/plan.js';
+import type { CpuIsa, CpuSchedule, Plan } from '../../ir/plan.js';
 import { emitKernel, unitOf, unitsOf, type EmittedKernel } from '../../codegen/cpu/index.js';
-import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import { loadAddon } from '../../runtime/addon.js';
 import { compileShared, installShared, type CompiledLibrary, type SourceText } from '../../runtime/cpu/compiler.js';
+import type { CpuModel } from './cpuModel.js';
 import { compileOrUnpack, type CompiledCode, type PackedCode } from './machineCode.js';
+import { distinctOf, kernelsOf, printKernels, type Printing } from './printedKernels.js';
 import type { CompileOptions } from './target.js';
 import { sharedObjectProblem } from '../../runtime/cpu/sharedObject.js';
 import type { LaunchSymbol } from '../../runtime/cpu/bindPlan.js';
@@ -17,30 +18,32 @@ export interface EmittedPlan {
   readonly kernels: Readonly<Record<string, readonly (readonly EmittedKernel[])[]>>;
 }
 
-/** Prints every kernel of every function with every schedule that the plan gives it. */
-export function emitPlan(plan: Plan): EmittedPlan {
-  const kernels = byFunction(plan, kernelsOf);
-  const bySymbol = new Map(Object.values(kernels).flatMap((own) => own.flat().map((each) => [each.symbol, each])));
-  const distinct = [...bySymbol.values()].sort((a, b) => (a.symbol < b.symbol ? -1 : 1));
-  return { sources: distinct.map(unitOf), kernels };
-}
+/** How a plan's kernels are printed, and what is kept of them. */
+export const CPU_PRINTING: Printing<CpuSchedule, EmittedKernel> = {
+  name: 'cpu',
+  print: (kernel, fn, schedule) => emitKernel(kernel, fn, schedule, fn.capacity.extents),
+  // A launch says itself what it reads and writes.
+  launched: (text) => text,
+  factsOf: ({ symbol, scratchBytes }, digest) => ({ symbol, digest, scratchBytes }),
+  textOf: (facts, parameters, print) => ({
+    ...facts,
+    parameters,
+    get source() {
+      return print();
+    },
+  }),
+};
 
-function kernelsOf(plan: LinkedFunction): readonly (readonly EmittedKernel[])[] {
-  const byKey = new Map<string, EmittedKernel>();
-  const kernelOf = new Map<string, Kernel>(plan.kernels.map((kernel) => [kernel.name, kernel]));
-  const emit = (kernel: Kernel, module: KernelModule, signature: string, schedule: CpuSchedule): EmittedKernel => {
-    const key = `${signature} ${JSON.stringify(schedule)}`;
-    const known = byKey.get(key) ?? emitKernel(kernel, module, schedule, plan.capacity.extents);
-    byKey.set(key, known);
-    return known;
-  };
-  return plan.buckets.map((_, bucket) =>
-    plan.launches.map((launch) => {
-      const kernel = kernelOf.get(launch.kernel)!;
-      return emit(kernel, plan, launch.signature, plan.schedules[bucket]![launch.signature]!);
-    }),
-  );
-}
+const emitted = (kernels: EmittedPlan['kernels']): EmittedPlan => ({
+  kernels,
+  sources: [...distinctOf(kernels).values()].map(unitOf),
+});
+
+/** Prints every kernel of every function with every schedule that the plan gives it. */
+export const emitPlan = (plan: Plan): EmittedPlan => emitted(printKernels(plan, CPU_PRINTING));
+
+/** The kernels of a model, whose texts may be printed when they are read. */
+export const cpuKernelsOf = (model: CpuModel): EmittedPlan => emitted(kernelsOf(model, CPU_PRINTING));
 
 /** Name of the shared object in an artifact. */
 const LIBRARY = 'kernels.so';

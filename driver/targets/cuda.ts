@@ -91,7 +91,7 @@ export const cuda: Target<CudaSchedule, CudaDevice> = {
     const emitted = emitCudaPlan(plan);
     const { isCached, code } = await compileCudaKernels(emitted, device.arch, options);
     options.signal?.throwIfAborted();
-    return { sources: cudaSources(emitted), code, isCached };
+    return { sources: cudaSources(emitted), code: code(), isCached };
   },
 
   visibleDevices: visibleGpus,

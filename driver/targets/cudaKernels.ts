@@ -1,13 +1,15 @@
 /** A CUDA plan's kernels as text, one translation unit each, and as cubins. */
 import { emitCudaKernel } from '../../codegen/cuda/index.js';
 import type { CudaArch, CudaKernelText, CudaSchedule } from '../../ir/cuda.js';
-import { byFunction, type CudaPlan, type LinkedFunction } from '../../ir/plan.js';
+import type { CudaPlan } from '../../ir/plan.js';
 import { compileCubins, type CompiledCubins as CompiledUnits } from '../../runtime/cuda/compiler.js';
 import { isCubin } from '../../runtime/cuda/cubinCache.js';
 import { versionProblem } from '../../runtime/cuda/cudaVersion.js';
 import { PACK_SOURCE, PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
 import type { SourceText } from '../../runtime/cpu/compiler.js';
+import type { CudaModel } from './cudaModel.js';
 import { compileOrUnpack, type CompiledCode, type PackedCode } from './machineCode.js';
+import { distinctOf, kernelsOf, printKernels, type PrintedText, type Printing } from './printedKernels.js';
 import type { CompileOptions } from './target.js';
 
 export interface EmittedCudaPlan {
@@ -17,27 +19,34 @@ export interface EmittedCudaPlan {
   readonly distinct: ReadonlyMap<string, CudaKernelText>;
 }
 
-/** Prints every kernel of every function with every schedule that the plan gives it. */
-export function emitCudaPlan(plan: CudaPlan): EmittedCudaPlan {
-  const kernels = byFunction(plan, kernelsOf);
-  const texts = Object.values(kernels).flatMap((own) => own.flat().map((text) => [text.symbol, text] as const));
-  return { kernels, distinct: new Map(texts.sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0))) };
-}
+/** How a plan's kernels are printed, and what is kept of them. */
+export const CUDA_PRINTING: Printing<CudaSchedule, CudaKernelText> = {
+  name: 'cuda',
+  print: (kernel, fn, schedule) => emitCudaKernel(kernel, fn, schedule, fn.capacity.extents),
+  launched: (text, parameters) => ({ ...text, parameters }),
+  factsOf: ({ symbol, tensorMaps, launch, waitsForPredecessor }, digest) => ({
+    symbol,
+    digest,
+    tensorMaps,
+    launch,
+    waitsForPredecessor,
+  }),
+  textOf: (facts, parameters, print) => ({
+    ...facts,
+    parameters,
+    get source() {
+      return print();
+    },
+  }),
+};
 
-function kernelsOf(plan: LinkedFunction<CudaSchedule>): readonly (readonly CudaKernelText[])[] {
-  const byKey = new Map<string, CudaKernelText>();
-  const kernelOf = new Map(plan.kernels.map((kernel) => [kernel.name, kernel]));
-  return plan.buckets.map((_, bucket) =>
-    plan.launches.map(({ kernel: name, signature, parameters }) => {
-      const schedule = plan.schedules[bucket]![signature]!;
-      const key = `${signature} ${JSON.stringify(schedule)}`;
-      const known = byKey.get(key) ?? emitCudaKernel(kernelOf.get(name)!, plan, schedule, plan.capacity.extents);
-      byKey.set(key, known);
-      // Equal kernels of different layers differ in the names of what they read and write.
-      return { ...known, parameters };
-    }),
-  );
-}
+const emitted = (kernels: EmittedCudaPlan['kernels']): EmittedCudaPlan => ({ kernels, distinct: distinctOf(kernels) });
+
+/** Prints every kernel of every function with every schedule that the plan gives it. */
+export const emitCudaPlan = (plan: CudaPlan): EmittedCudaPlan => emitted(printKernels(plan, CUDA_PRINTING));
+
+/** The kernels of a model, whose texts may be printed when they are read. */
+export const cudaKernelsOf = (model: CudaModel): EmittedCudaPlan => emitted(kernelsOf(model, CUDA_PRINTING));
 
 /** Files of an artifact's kernels/ folder. */
 export const cudaSources = (emitted: EmittedCudaPlan): readonly SourceText[] =>
@@ -53,22 +62,17 @@ export interface CompiledCubins {
   /** Whether the machine code came with the artifact. */
   readonly isUnpacked: boolean;
   /** The code in the form that an artifact carries. */
-  readonly code: CompiledCode;
+  code(): CompiledCode;
 }
 
-interface Unit {
-  readonly symbol: string;
-  readonly source: string;
-}
-
-const textOf = ({ symbol, source }: Unit): SourceText => ({ name: `${symbol}.cu`, text: source });
+const textOf = ({ symbol, source }: PrintedText): SourceText => ({ name: `${symbol}.cu`, text: source });
 const fileOf = (symbol: string): string => `${symbol}.cubin`;
 
 const compilerOf = ({ record }: PackedCode): string => record?.compiler ?? 'an unknown compiler';
 
 /** An artifact's cubins, if this driver can load the output of their compiler. */
 function unpack(
-  units: readonly Unit[],
+  units: readonly PrintedText[],
   arch: CudaArch,
   driverVersion: number | undefined,
   packed: PackedCode,
@@ -94,9 +98,7 @@ export async function compileCudaKernels(
   arch: CudaArch,
   { driverVersion, signal, onProgress, packed }: CompileOptions & { readonly driverVersion?: number } = {},
 ): Promise<CompiledCubins> {
-  const units: readonly Unit[] = [...emitted.distinct.values(), { symbol: PACK_SYMBOL, source: PACK_SOURCE }].map(
-    ({ symbol, source }) => ({ symbol, source }),
-  );
+  const units: readonly PrintedText[] = [...emitted.distinct.values(), { symbol: PACK_SYMBOL, source: PACK_SOURCE }];
   let isUnpacked = false;
   const compiled = await compileOrUnpack<
     Pick<CompiledUnits, 'cubins' | 'isCached' | 'seconds' | 'compiler' | 'compilerVersion'>
@@ -122,11 +124,11 @@ export async function compileCudaKernels(
     seconds,
     compiler,
     isUnpacked,
-    code: {
+    code: () => ({
       machine: arch,
       compiler: compilerVersion,
       units: units.map(textOf),
       files: [...cubins].map(([symbol, bytes]) => ({ name: fileOf(symbol), bytes })),
-    },
+    }),
   };
 }

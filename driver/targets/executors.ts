@@ -11,9 +11,9 @@ import { duration } from '../../system/format.js';
 import type { CpuModel } from './cpuModel.js';
 import type { CudaModel } from './cudaModel.js';
 import type { CompiledModel, OpenOptions } from './target.js';
-import { compileCudaKernels, emitCudaPlan } from './cudaKernels.js';
+import { compileCudaKernels, cudaKernelsOf } from './cudaKernels.js';
 import { devicesFor } from './gpu.js';
-import { compileKernels, emitPlan } from './cpuKernels.js';
+import { compileKernels, cpuKernelsOf } from './cpuKernels.js';
 import { stepTo, type Ui } from '../requests.js';
 import { clock, type Phases } from '../phases.js';
 import type { Executor } from '../executor.js';
@@ -44,7 +44,7 @@ export async function loadCpuExecutor(
 ): Promise<Executor> {
   ui.phase('compile kernels', distinct(model));
   phases?.begin('kernels');
-  const compiled = await compileKernels(emitPlan(model.plan), model.device.isa, {
+  const compiled = await compileKernels(cpuKernelsOf(model), model.device.isa, {
     packed,
     onProgress: ({ done, total }) => stepTo(ui, { done, total, unit: 'kernels' }),
   });
@@ -94,7 +94,7 @@ export async function loadCudaExecutor(
   const own = indices.map((index) => devices[index]!);
   ui.phase('compile kernels', distinct(model));
   phases?.begin('kernels');
-  const emitted = emitCudaPlan(plan);
+  const emitted = cudaKernelsOf(model);
   const compiled = await compileCudaKernels(emitted, arch, {
     driverVersion,
     packed,

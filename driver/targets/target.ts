@@ -26,6 +26,7 @@ import type { Executor } from '../executor.js';
 import type { WeightExchange } from '../../runtime/cuda/shareWeights.js';
 import type { Arithmetic, CodedCache, Precision } from '../target.js';
 import type { CompiledCode, PackedCode } from './machineCode.js';
+import type { KernelFacts } from './printedKernels.js';
 
 /**
  * A compiled model: everything but weights and machine code. `S`: schedules of its target. `D`: the machine that the
@@ -46,6 +47,17 @@ export interface CompiledModel<S = unknown, D = unknown> {
   /** What names it. */
   readonly graphs: GraphDigests;
   readonly plan: Plan<S>;
+  /** What is known of a plan: nothing of any other, so that a model with other schedules may still have it. */
+  readonly known?: KnownPlan;
+}
+
+/** A plan that was kept as bytes. */
+export interface KnownPlan {
+  readonly plan: Plan<unknown>;
+  /** SHA-256 of the bytes, hexadecimal: names what the cache keeps of its kernels. */
+  readonly digest: string;
+  /** What came with the plan about its kernels. */
+  readonly kernels?: KernelFacts;
 }
 
 /** SHA-256, hexadecimal, of texts of a model's optimised graph. */

@@ -4,7 +4,10 @@ import { UserError } from '../../errors.js';
 export interface SourceText {
   /** File name inside the library, [A-Za-z0-9_]+.c */
   readonly name: string;
+  /** May be printed when it is read: a library that is in the cache does not need it. */
   readonly text: string;
+  /** Names the text where it is known; else its SHA-256 does. */
+  readonly digest?: string;
 }
 
 const MAX_SHOWN = 3;

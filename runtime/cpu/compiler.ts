@@ -155,6 +155,8 @@ function checkNames(sources: readonly SourceText[]): void {
   }
 }
 
+const identityOf = (source: SourceText): readonly string[] => [source.name, source.digest ?? sha256(source.text)];
+
 /** The entry of a key, made by `make` in a folder of its own where it is not there yet. */
 async function entryOf(
   key: string,
@@ -227,7 +229,7 @@ export async function compileShared(sources: readonly SourceText[], options: Com
     abi: loadAddon().abi,
     isa: options.isa,
   };
-  const key = sha256(JSON.stringify({ sources: sources.map(({ name, text }) => [name, text]), ...identity }));
+  const key = sha256(JSON.stringify({ sources: sources.map(identityOf), ...identity }));
   const place = JSON.stringify([requireCacheDir(settings), key]);
   let job = running.get(place);
   if (job === undefined) {

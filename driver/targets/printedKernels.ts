@@ -1,0 +1,182 @@
+/**
+ * The kernels of a plan, each printed once for every schedule that it has, and what of them is kept beside the plan:
+ * everything but their texts. A text is printed when somebody reads it, which is only to compile it.
+ */
+import { createHash } from 'node:crypto';
+import { z } from 'zod';
+import type { Kernel } from '../../ir/kernel.js';
+import { byFunction, type LinkedFunction, type Plan } from '../../ir/plan.js';
+import { keepCacheEntry, readCacheEntry } from '../cacheEntries.js';
+import { MAX_KERNELS } from '../planValues.js';
+import { programId } from '../programId.js';
+import type { CompiledModel } from './target.js';
+
+/** What both targets know of a printed kernel. */
+export interface PrintedText {
+  /** Name of the exported function. */
+  readonly symbol: string;
+  readonly source: string;
+  /** SHA-256 of the source, hexadecimal, where that is known. */
+  readonly digest?: string;
+}
+
+/** What is kept of a printed kernel. */
+export type FactsOf<T extends PrintedText> = Omit<T, 'source' | 'parameters'> & { readonly digest: string };
+
+/** What is kept of the kernels of a plan. */
+export interface KernelFacts<F = unknown> {
+  /** Each once. */
+  readonly kernels: readonly F[];
+  /** places[function][bucket][signature]: the kernel that runs there. */
+  readonly places: Readonly<Record<string, readonly Readonly<Record<string, number>>[]>>;
+}
+
+/** [function][bucket][launch] */
+export type PlanTexts<T> = Readonly<Record<string, readonly (readonly T[])[]>>;
+
+/** How a target prints its kernels and keeps what is known of them. */
+export interface Printing<S, T extends PrintedText> {
+  readonly name: string;
+  print(kernel: Kernel, fn: LinkedFunction<S>, schedule: S): T;
+  /** A printed kernel with the parameters of another of its launches. */
+  launched(text: T, parameters: readonly string[]): T;
+  factsOf(text: T, digest: string): FactsOf<T>;
+  /** The kernel whose source `print` returns. */
+  textOf(facts: FactsOf<T>, parameters: readonly string[], print: () => string): T;
+}
+
+/** SHA-256 of a kernel's text. */
+const digestOf = (text: PrintedText): string => text.digest ?? createHash('sha256').update(text.source).digest('hex');
+
+const digest = z.string().regex(/^[0-9a-f]{64}$/);
+/** What a file says of any target's kernel. */
+export const printedFacts = { symbol: z.string().regex(/^k_[a-z0-9_]{1,190}$/), digest };
+
+/** The form of facts that come from a file of other people. `kernel`: that of one kernel. */
+export const factsSchema = <F>(kernel: z.ZodType<F>): z.ZodType<KernelFacts<F>> =>
+  z
+    .strictObject({
+      kernels: z.array(kernel).max(MAX_KERNELS),
+      places: z.record(
+        z.string().max(300),
+        z.array(z.record(z.string().regex(/^[0-9a-f]{1,64}$/), z.int().min(0))).max(64),
+      ),
+    })
+    .refine(
+      ({ kernels, places }) =>
+        Object.values(places)
+          .flat()
+          .every((bucket) => Object.values(bucket).every((place) => place < kernels.length)),
+      'names a kernel that it does not have',
+    );
+
+/** Prints every kernel of every function with every schedule that the plan gives it. */
+export const printKernels = <S, T extends PrintedText>(plan: Plan<S>, printing: Printing<S, T>): PlanTexts<T> =>
+  byFunction(plan, (fn) => {
+    const byKey = new Map<string, T>();
+    const kernelOf = new Map(fn.kernels.map((kernel) => [kernel.name, kernel]));
+    return fn.buckets.map((_, bucket) =>
+      fn.launches.map(({ kernel: name, signature, parameters }) => {
+        const schedule = fn.schedules[bucket]![signature]!;
+        const key = `${signature} ${JSON.stringify(schedule)}`;
+        const known = byKey.get(key) ?? printing.print(kernelOf.get(name)!, fn, schedule);
+        byKey.set(key, known);
+        // Equal kernels of different layers differ in the names of what they read and write.
+        return printing.launched(known, parameters);
+      }),
+    );
+  });
+
+/** What is to be kept of printed kernels. Hashes the texts. */
+export function factsOf<S, T extends PrintedText>(
+  { functions }: Plan<S>,
+  texts: PlanTexts<T>,
+  printing: Pick<Printing<S, T>, 'factsOf'>,
+): KernelFacts<FactsOf<T>> {
+  const kernels: FactsOf<T>[] = [];
+  const indices = new Map<string, number>();
+  const indexOf = (text: T): number => {
+    const known = indices.get(text.symbol);
+    if (known !== undefined) return known;
+    indices.set(text.symbol, kernels.length);
+    return kernels.push(printing.factsOf(text, digestOf(text))) - 1;
+  };
+  const places = functions.map(({ interface: { name }, launches }) => [
+    name,
+    texts[name]!.map((own) => Object.fromEntries(launches.map(({ signature }, i) => [signature, indexOf(own[i]!)]))),
+  ]);
+  return { kernels, places: Object.fromEntries(places) as KernelFacts['places'] };
+}
+
+/** The kernels of a plan, of which `facts` are known. Throws an Error where they are those of another plan. */
+export const textsOf = <S, T extends PrintedText>(
+  plan: Plan<S>,
+  { kernels, places }: KernelFacts<FactsOf<T>>,
+  printing: Printing<S, T>,
+): PlanTexts<T> =>
+  byFunction(plan, (fn) => {
+    const { name } = fn.interface;
+    const own = Object.hasOwn(places, name) ? places[name]! : [];
+    if (own.length !== fn.buckets.length)
+      throw new Error(`${own.length} sets of kernels for ${fn.buckets.length} buckets of ${name}`);
+    return own.map((bucket, at) => {
+      const printed = new Map<string, () => string>();
+      return fn.launches.map(({ kernel, signature, parameters }) => {
+        const facts = Object.hasOwn(bucket, signature) ? kernels[bucket[signature]!] : undefined;
+        if (facts === undefined) throw new Error(`bucket ${at} of ${name} has no kernel ${signature}`);
+        let print = printed.get(signature);
+        if (print === undefined) {
+          let source: string | undefined;
+          print = () =>
+            (source ??= printing.print(
+              fn.kernels.find((each) => each.name === kernel)!,
+              fn,
+              fn.schedules[at]![signature]!,
+            ).source);
+          printed.set(signature, print);
+        }
+        return printing.textOf(facts, parameters, print);
+      });
+    });
+  });
+
+/** Each kernel once, by its symbol. */
+export const distinctOf = <T extends PrintedText>(texts: PlanTexts<T>): ReadonlyMap<string, T> =>
+  new Map(
+    Object.values(texts)
+      .flatMap((own) => own.flat().map((text) => [text.symbol, text] as const))
+      .sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0)),
+  );
+
+const keyOf = (planDigest: string, target: string): string =>
+  createHash('sha256')
+    .update(JSON.stringify(['kernels', programId(), target, planDigest]))
+    .digest('hex');
+
+function keptTexts<S, T extends PrintedText>(key: string, plan: Plan<S>, printing: Printing<S, T>) {
+  const entry = readCacheEntry('kernels', key);
+  if (entry === undefined) return undefined;
+  try {
+    return textsOf(plan, JSON.parse(entry.toString('utf8')) as KernelFacts<FactsOf<T>>, printing);
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * The kernels of a compiled model: as it knows them itself, or as the cache does. Else they are printed, and what is
+ * known of them is kept.
+ */
+export function kernelsOf<S, D, T extends PrintedText>(
+  { plan, known }: Pick<CompiledModel<S, D>, 'plan' | 'known'>,
+  printing: Printing<S, T>,
+): PlanTexts<T> {
+  if (known?.plan !== plan) return printKernels(plan, printing);
+  if (known.kernels !== undefined) return textsOf(plan, known.kernels as KernelFacts<FactsOf<T>>, printing);
+  const key = keyOf(known.digest, printing.name);
+  const kept = keptTexts(key, plan, printing);
+  if (kept !== undefined) return kept;
+  const texts = printKernels(plan, printing);
+  keepCacheEntry('kernels', key, Buffer.from(JSON.stringify(factsOf(plan, texts, printing))));
+  return texts;
+}
