@@ -2,23 +2,28 @@
 /** The `tilewright` command. */
 import { startEarly, willLoad, willMeasure } from '../driver/devices/startEarly.js';
 
-const argv = process.argv.slice(2);
-// Before anything else is loaded: a device takes as long to start as the command does to know what it will do with it.
-if (willLoad(argv)) startEarly(1, willMeasure(argv));
-const [{ ALL_COMMANDS }, { processIo }, { createCli }] = await Promise.all([
-  import('./allCommands.js'),
-  import('./io.js'),
-  import('./program.js'),
-]);
-const io = processIo();
-const status = await createCli(ALL_COMMANDS, io).run(argv);
-// Native threads and workers must not keep a finished process; what was written must still get out.
-await Promise.all(
-  [io.stdout, io.stderr].map(
-    (stream) =>
-      new Promise((resolve) => {
-        stream.write('', resolve);
-      }),
-  ),
-);
-process.exit(status);
+async function main(): Promise<never> {
+  const argv = process.argv.slice(2);
+  // Before anything else is loaded: a device takes as long to start as the command does to know what it will do with
+  // it.
+  if (willLoad(argv)) startEarly(1, willMeasure(argv));
+  const [{ ALL_COMMANDS }, { processIo }, { createCli }] = await Promise.all([
+    import('./allCommands.js'),
+    import('./io.js'),
+    import('./program.js'),
+  ]);
+  const io = processIo();
+  const status = await createCli(ALL_COMMANDS, io).run(argv);
+  // Native threads and workers must not keep a finished process; what was written must still get out.
+  await Promise.all(
+    [io.stdout, io.stderr].map(
+      (stream) =>
+        new Promise((resolve) => {
+          stream.write('', resolve);
+        }),
+    ),
+  );
+  process.exit(status);
+}
+
+void main();

@@ -53,6 +53,7 @@ const ENTRIES: Readonly<Record<string, RegExp>> = {
   cubins: /^[0-9a-f]{64}\.twc$/,
   tokenizers: /^[0-9a-f]{64}\.json$/,
   plans: /^[0-9a-f]{64}\.tw[pk]$/,
+  code: /^[0-9a-f]{24}\.code$/,
 };
 
 /** Names of entries that this process was given and may load at any time. */

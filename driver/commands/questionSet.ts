@@ -49,7 +49,7 @@ const TRIM_MS = 200;
 type Tokenising = Pick<ModelLoading, 'tokenizer' | 'target' | 'cores'>;
 
 const sourceOf = ({ tokenizer }: Tokenising): TokenizerSource => ({
-  moduleUrl: new URL('../../models/tokenizer.js', import.meta.url).href,
+  moduleUrl: new URL('../../models/tokenizerThread.js', import.meta.url).href,
   spec: tokenizer.spec,
 });
 
