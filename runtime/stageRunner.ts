@@ -31,6 +31,15 @@ export interface StageAnswer {
   readonly nonFinite?: NonFinitePlace;
 }
 
+/** A call that comes first. */
+export interface FirstCall {
+  readonly function: string;
+  /** About its size; of a larger one than the plan allows, the largest. */
+  readonly extents: Extents;
+  /** Most rows next to each other whose path begins at the same place; by default any number. */
+  readonly run?: number;
+}
+
 /** Which buckets a call can run in, where some become ready only after the executor was opened. */
 export interface Readiness {
   isReady(fn: RuntimeFunction, bucket: number): boolean;

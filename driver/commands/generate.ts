@@ -11,7 +11,7 @@ import type { LoadRequest, Ui } from '../requests.js';
 import { UserError } from '../../errors.js';
 import { STEP } from '../../ir/function.js';
 import { stepExtents } from '../../ir/stepping.js';
-import type { FirstCall } from '../targets/target.js';
+import type { FirstCall } from '../../runtime/stageRunner.js';
 import { cacheBytesOf, compileWithCache, fitsLeastCache, type Demand } from './cacheSize.js';
 import { mayFeed } from '../targets/index.js';
 import { continuationsOf, continueAll, type ContinueListener, type PromptResult } from './continueAll.js';

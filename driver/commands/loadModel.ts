@@ -14,7 +14,7 @@ import { beginOpening, type OpenedModel, type Opening } from '../compile/open.js
 import type { Phases } from '../phases.js';
 import type { LoadRequest, Ui } from '../requests.js';
 import type { Executor } from '../executor.js';
-import type { FirstCall } from '../targets/target.js';
+import type { FirstCall } from '../../runtime/stageRunner.js';
 import { scoringLimits } from './scorer.js';
 
 export interface LoadedModel extends OpenedModel {

@@ -18,7 +18,7 @@ import type { Phases } from '../phases.js';
 import { nameOfReplica, replicaUis } from './replicaUi.js';
 import type { LoadRequest, Ui } from '../requests.js';
 import type { Executor } from '../executor.js';
-import type { FirstCall } from '../targets/target.js';
+import type { FirstCall } from '../../runtime/stageRunner.js';
 import { SiblingRelay } from './siblings.js';
 import { hasDeviceModule, startEarly } from './startEarly.js';
 

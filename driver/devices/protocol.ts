@@ -4,7 +4,7 @@ import type { Extents } from '../../ir/extents.js';
 import type { CallArrays, CallResult } from '../../runtime/call.js';
 import type { PhaseSpan } from '../phases.js';
 import type { Amount, LoadRequest } from '../requests.js';
-import type { FirstCall } from '../targets/target.js';
+import type { FirstCall } from '../../runtime/stageRunner.js';
 import type { Membership, SiblingWord } from './siblings.js';
 
 /** What the child loads: one replica of the model that its parent has planned, on its devices. */

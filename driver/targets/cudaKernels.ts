@@ -2,14 +2,21 @@
 import { emitCudaKernel } from '../../codegen/cuda/index.js';
 import type { CudaArch, CudaKernelText, CudaSchedule } from '../../ir/cuda.js';
 import type { CudaPlan } from '../../ir/plan.js';
-import { compileCubins, type CompiledCubins as CompiledUnits } from '../../runtime/cuda/compiler.js';
+import {
+  compileCubins,
+  CubinSession,
+  type CompileCubinsOptions,
+  type CompiledCubins as CompiledUnits,
+  type CudaUnit,
+} from '../../runtime/cuda/compiler.js';
+import { knownCubins, type Cubins } from '../../runtime/cuda/cubins.js';
 import { isCubin } from '../../runtime/cuda/cubinCache.js';
 import { versionProblem } from '../../runtime/cuda/cudaVersion.js';
 import { PACK_SOURCE, PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
 import type { SourceText } from '../../runtime/cpu/compiler.js';
 import type { CudaModel } from './cudaModel.js';
 import { compileOrUnpack, type CompiledCode, type PackedCode } from './machineCode.js';
-import { distinctOf, kernelsOf, printKernels, type PrintedText, type Printing } from './printedKernels.js';
+import { distinctOf, kernelsOf, printKernels, type Printing } from './printedKernels.js';
 import type { CompileOptions } from './target.js';
 
 export interface EmittedCudaPlan {
@@ -65,14 +72,19 @@ export interface CompiledCubins {
   code(): CompiledCode;
 }
 
-const textOf = ({ symbol, source }: PrintedText): SourceText => ({ name: `${symbol}.cu`, text: source });
+const PACK: CudaUnit = { symbol: PACK_SYMBOL, source: PACK_SOURCE };
+
+/** What is compiled of a plan: its kernels and the runtime's own. */
+const unitsOf = ({ distinct }: Pick<EmittedCudaPlan, 'distinct'>): readonly CudaUnit[] => [...distinct.values(), PACK];
+
+const textOf = ({ symbol, source }: CudaUnit): SourceText => ({ name: `${symbol}.cu`, text: source });
 const fileOf = (symbol: string): string => `${symbol}.cubin`;
 
 const compilerOf = ({ record }: PackedCode): string => record?.compiler ?? 'an unknown compiler';
 
 /** An artifact's cubins, if this driver can load the output of their compiler. */
 function unpack(
-  units: readonly PrintedText[],
+  units: readonly CudaUnit[],
   arch: CudaArch,
   driverVersion: number | undefined,
   packed: PackedCode,
@@ -98,7 +110,7 @@ export async function compileCudaKernels(
   arch: CudaArch,
   { driverVersion, signal, onProgress, packed }: CompileOptions & { readonly driverVersion?: number } = {},
 ): Promise<CompiledCubins> {
-  const units: readonly PrintedText[] = [...emitted.distinct.values(), { symbol: PACK_SYMBOL, source: PACK_SOURCE }];
+  const units = unitsOf(emitted);
   let isUnpacked = false;
   const compiled = await compileOrUnpack<
     Pick<CompiledUnits, 'cubins' | 'isCached' | 'seconds' | 'compiler' | 'compilerVersion'>
@@ -132,3 +144,23 @@ export async function compileCudaKernels(
     }),
   };
 }
+
+/** Machine code of every kernel, some of which may still be on its way. */
+export type OpenedCubins =
+  /** It is found in the cache or compiled, in the order of `rankOf`. */
+  | { readonly kind: 'session'; readonly cubins: CubinSession }
+  /** It came with the artifact. */
+  | { readonly kind: 'unpacked'; readonly cubins: Cubins };
+
+/** As compileCudaKernels, but resolves when what is in the cache is known and the rest is being compiled. */
+export const openCudaKernels = (
+  emitted: Pick<EmittedCudaPlan, 'distinct'>,
+  { packed, ...options }: CompileCubinsOptions & Pick<CompileOptions, 'packed'>,
+): Promise<OpenedCubins> => {
+  const units = unitsOf(emitted);
+  return compileOrUnpack<OpenedCubins>(
+    packed,
+    async () => ({ kind: 'session', cubins: await CubinSession.open(units, options) }),
+    (own) => ({ kind: 'unpacked', cubins: knownCubins(unpack(units, options.arch, options.driverVersion, own)) }),
+  );
+};

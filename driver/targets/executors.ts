@@ -3,15 +3,17 @@ import { DRAWN } from '../../ir/stepping.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { openCpuExecutor } from '../../runtime/cpu/openExecutor.js';
 import { memoryLine, printMemoryUse } from '../../runtime/cpu/memoryUse.js';
+import { bucketSymbols, firstBuckets, kernelRanks } from '../../runtime/cuda/bucketLoader.js';
+import type { CubinSession } from '../../runtime/cuda/compiler.js';
 import { openCudaExecutor } from '../../runtime/cuda/openExecutor.js';
 import { cudaMemoryLine, printCudaMemoryUse } from '../../runtime/cuda/memoryUse.js';
 import { PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
 import { printLoadTimes, type LoadTimes } from '../../runtime/cuda/weights.js';
-import { duration } from '../../system/format.js';
+import { counted, duration } from '../../system/format.js';
 import type { CpuModel } from './cpuModel.js';
 import type { CudaModel } from './cudaModel.js';
 import type { CompiledModel, OpenOptions } from './target.js';
-import { compileCudaKernels, cudaKernelsOf } from './cudaKernels.js';
+import { cudaKernelsOf, openCudaKernels } from './cudaKernels.js';
 import { devicesFor } from './gpu.js';
 import { compileKernels, cpuKernelsOf } from './cpuKernels.js';
 import { stepTo, type Ui } from '../requests.js';
@@ -82,35 +84,84 @@ const ROUTES = {
   host: 'through the host: these devices do not reach each other',
 } as const;
 
+/** Says how long compiling took: for the first calls, and beside the work. */
+function tellCompiling(session: CubinSession, first: Promise<unknown>, ui: Ui): void {
+  const begin = performance.now();
+  const seconds = (): string => duration((performance.now() - begin) / 1000);
+  const told = first.then(() => {
+    const { compiled } = session;
+    if (compiled > 0) ui.detail(`${counted(compiled, 'kernel')} compiled in ${seconds()} by ${session.compilerName}`);
+    return compiled;
+  });
+  // An error is that of the call that needs the kernel.
+  Promise.all([told, session.done]).then(
+    ([before]) => {
+      const more = session.compiled - before;
+      if (more > 0) ui.detail(`${counted(more, 'more kernel')} compiled beside the work, ${seconds()} in all`);
+    },
+    () => undefined,
+  );
+}
+
 export async function loadCudaExecutor(
   checkpoint: Checkpoint,
   model: CudaModel,
-  { devices: indices, stages, rebuild, siblings, phases, packed }: OpenOptions,
+  { devices: indices, stages, rebuild, siblings, phases, packed, first: calls = [] }: OpenOptions,
   ui: Ui,
 ): Promise<Executor> {
-  const { plan } = model;
+  const plan = forStages(model.plan);
   const { arch } = model.device;
   const { devices, driverVersion } = devicesFor(arch, rebuild, Math.max(...indices) + 1);
   const own = indices.map((index) => devices[index]!);
   ui.phase('compile kernels', distinct(model));
   phases?.begin('kernels');
   const emitted = cudaKernelsOf(model);
-  const compiled = await compileCudaKernels(emitted, arch, {
+  const { kernels } = emitted;
+  const first = firstBuckets(plan, calls, own.length);
+  const ranks = kernelRanks(plan, kernels, first);
+  const opened = await openCudaKernels(emitted, {
+    arch,
     driverVersion,
     packed,
-    onProgress: ({ done, total }) => stepTo(ui, { done, total, unit: 'kernels' }),
+    // Weights wait for PACK_SYMBOL.
+    rankOf: (symbol) => ranks.get(symbol) ?? -1,
   });
-  if (compiled.isUnpacked) ui.note(OWN_CODE);
-  if (!compiled.isCached) ui.detail(`kernels compiled in ${duration(compiled.seconds)} by ${compiled.compiler}`);
+  const { cubins } = opened;
+  if (opened.kind === 'unpacked') ui.note(OWN_CODE);
+  const symbols = [...new Set(first.flatMap((of) => [...bucketSymbols(kernels, of)])), PACK_SYMBOL];
+  const missing = symbols.filter((symbol) => cubins.known(symbol) === undefined);
+  let isCompiling = missing.length > 0;
+  let isLoaded = false;
+  const tellKernels = (): void =>
+    stepTo(ui, {
+      done: symbols.filter((symbol) => cubins.known(symbol) !== undefined).length,
+      total: symbols.length,
+      unit: 'kernels',
+    });
+  const firstCode = Promise.all(
+    missing.map(async (symbol) => {
+      await cubins.get(symbol);
+      if (isLoaded) tellKernels();
+    }),
+  ).then(() => {
+    isCompiling = false;
+    if (isLoaded) phases?.begin('programs');
+  });
+  // Opening the executor rejects with the same.
+  firstCode.catch(() => undefined);
+  if (opened.kind === 'session') tellCompiling(opened.cubins, firstCode, ui);
+  if (isCompiling) phases?.during('kernels', () => firstCode).catch(() => undefined);
   phases?.begin('weights');
   ui.phase('load weights', own.map(({ name }) => name).join(', '));
   return openCudaExecutor({
-    plan: forStages(plan),
-    kernels: emitted.kernels,
-    cubins: compiled.cubins,
-    packCubin: compiled.cubins.get(PACK_SYMBOL)!,
+    plan,
+    kernels,
+    cubins,
+    packCubin: cubins.get(PACK_SYMBOL),
+    first: calls,
     tensors: checkpoint.tensors,
     ordinals: own.map(({ ordinal }) => ordinal),
+    onUnseen: ({ message }) => ui.warn(message),
     ...(siblings === undefined ? {} : { exchangeOf: (stage) => siblings.exchange(stage) }),
     ...(stages === undefined
       ? { onMemory: (use) => tellMemory(ui, cudaMemoryLine(use), printCudaMemoryUse(use)) }
@@ -125,9 +176,13 @@ export async function loadCudaExecutor(
           },
         }),
     onLoaded: (times) => {
+      isLoaded = true;
       if (phases !== undefined) addParts(phases, times);
-      phases?.begin('programs');
+      phases?.begin(isCompiling ? 'kernels' : 'programs');
       ui.detail(printLoadTimes(times));
+      if (!isCompiling) return;
+      ui.phase('compile kernels', distinct(model));
+      tellKernels();
     },
     onProgress: ({ doneBytes, totalBytes }) => stepTo(ui, { done: doneBytes, total: totalBytes, unit: 'bytes' }),
   });

@@ -10,7 +10,6 @@ import type { TuneResult as SearchResult } from '../../autotune/search.js';
 import type { MarkOf } from '../../codegen/marks.js';
 import type { Scheduling } from '../../codegen/scheduling.js';
 import type { LaunchShape } from '../../ir/cuda.js';
-import type { Extents } from '../../ir/extents.js';
 import type { Kernel } from '../../ir/kernel.js';
 import type { Bucket, CpuIsa, LinkedFunction, Plan } from '../../ir/plan.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
@@ -23,6 +22,7 @@ import type { Machine } from '../machine.js';
 import type { Phases } from '../phases.js';
 import type { Ui } from '../requests.js';
 import type { Executor } from '../executor.js';
+import type { FirstCall } from '../../runtime/stageRunner.js';
 import type { WeightExchange } from '../../runtime/cuda/shareWeights.js';
 import type { Arithmetic, CodedCache, Precision } from '../target.js';
 import type { CompiledCode, PackedCode } from './machineCode.js';
@@ -132,12 +132,6 @@ export interface ExaminedKernel {
   readonly note?: string;
 }
 
-/** A call that will come soon: its buckets are made ready before others. */
-export interface FirstCall {
-  readonly function: string;
-  readonly extents: Extents;
-}
-
 export interface OpenOptions {
   /** Worker threads of all devices together, on a host. */
   readonly threads: number;
@@ -150,8 +144,11 @@ export interface OpenOptions {
   readonly packed?: PackedCode | undefined;
   /** Called with each phase as it begins. */
   readonly phases?: Phases;
-  /** The calls that will come first. Default: the largest of each function. */
-  readonly first?: readonly FirstCall[];
+  /**
+   * The calls that come first: the executor is open when these can run, and other sizes become ready beside them. By
+   * default the largest of every function, which runs in place of any other.
+   */
+  readonly first?: readonly FirstCall[] | undefined;
   /** Replicas on other devices that load at the same time. */
   readonly siblings?: { exchange(stage: number): WeightExchange };
 }

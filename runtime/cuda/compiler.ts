@@ -252,6 +252,11 @@ export class CubinSession implements Cubins {
     return new CubinSession(units, found, keys, options, { compiler, cache, settings });
   }
 
+  /** For messages. */
+  get compilerName(): string {
+    return compilerName(this.compiler);
+  }
+
   known(symbol: string): Uint8Array | undefined {
     return this.expected.at(symbol);
   }

@@ -2,19 +2,28 @@
 import { readSettings } from '../../settings.js';
 import { Executor } from '../executor.js';
 import type { LoadProgress } from '../files.js';
+import type { FirstCall } from '../stageRunner.js';
 import { stageRanges, type PlanStages, type StageRanges } from '../stagePlan.js';
 import { requireCuda, type CudaAddon } from './addon.js';
 import type { CudaPipeline } from './nativePipeline.js';
 import type { CudaMemoryUse } from './memoryUse.js';
 import type { WeightExchange } from './shareWeights.js';
-import { CudaStage, type CudaStageOptions } from './stage.js';
+import { BucketLoader, bucketOrder, firstBuckets } from './bucketLoader.js';
+import { knownCubins, type Cubins } from './cubins.js';
+import { CudaStage, type BucketOf, type CudaStageOptions } from './stage.js';
 import type { PreparedDevice } from './weights.js';
 import { OneDevice, Pipeline, PIPELINE_ARENAS } from './stageRunner.js';
 
 export interface CudaExecutorOptions extends Omit<
   CudaStageOptions,
-  'addon' | 'ordinal' | 'stages' | 'index' | 'arenas' | 'isPiped' | 'exchange' | 'prepared'
+  'addon' | 'ordinal' | 'stages' | 'index' | 'arenas' | 'isPiped' | 'exchange' | 'cubins' | 'first' | 'prepared'
 > {
+  /** Machine code by kernel symbol: all of it, or some of it still on its way. */
+  readonly cubins: ReadonlyMap<string, Uint8Array> | Cubins;
+  /** The calls that come first: their buckets are waited for. By default the largest of every function. */
+  readonly first?: readonly FirstCall[] | undefined;
+  /** Told why a bucket could not be made ready where no call has been told when the executor is closed. */
+  readonly onUnseen?: (error: Error) => void;
   /** The device of each stage. */
   readonly ordinals: readonly number[];
   /** Of each stage, devices that were made before the plan was known (prepareDevice). They are released with it. */
@@ -59,18 +68,21 @@ async function releaseAll(stages: readonly CudaStage[]): Promise<void> {
 /** Every stage, loaded at the same time; none where one fails. */
 async function loadStages(
   addon: CudaAddon,
-  options: CudaExecutorOptions,
+  options: CudaExecutorOptions & { readonly cubins: Cubins },
   ranges: readonly StageRanges[],
+  first: readonly BucketOf[],
 ): Promise<readonly CudaStage[]> {
   const isPiped = ranges.length > 1;
   const { prepared, ...rest } = options;
   const progressOf = options.onProgress === undefined ? undefined : together(ranges.length, options.onProgress);
-  const loads = await Promise.allSettled(
+  let failure: { readonly error: unknown } | undefined;
+  const loads = await Promise.all(
     ranges.map((_, i) =>
       CudaStage.load({
         ...rest,
         ...(prepared === undefined ? {} : { prepared: prepared[i]! }),
         addon,
+        first,
         stages: ranges,
         index: i,
         ordinal: options.ordinals[i]!,
@@ -78,34 +90,52 @@ async function loadStages(
         arenas: isPiped ? PIPELINE_ARENAS : 1,
         ...(progressOf === undefined ? {} : { onProgress: progressOf(i) }),
         ...(options.exchangeOf === undefined ? {} : { exchange: options.exchangeOf(i) }),
+      }).catch((error: unknown) => {
+        failure ??= { error };
+        // The others need not wait for their kernels.
+        void options.cubins.stop();
+        return undefined;
       }),
     ),
   );
-  const stages = loads.flatMap((load) => (load.status === 'fulfilled' ? [load.value] : []));
-  const failed = loads.find((load) => load.status === 'rejected');
-  if (failed === undefined) return stages;
+  const stages = loads.filter((stage) => stage !== undefined);
+  if (failure === undefined) return stages;
   await releaseAll(stages);
-  throw failed.reason;
+  throw failure.error;
 }
 
 /**
- * Loads machine code and weights and binds every bucket of every function, on all devices at the same time. Memory is
- * reported and checked before it is taken. Throws UserError for tensors that are missing, of the wrong shape or cut
- * off, and for too little device memory; RangeError for stages that are not the plan. Its `memory` is each device's.
+ * Loads weights and the machine code of the first buckets, on all devices at the same time; other buckets become ready
+ * in the background, and a call that needs one waits for it. Memory is reported and checked before it is taken.
+ * Throws UserError for tensors that are missing, of the wrong shape or cut off, for kernels that do not compile, and
+ * for too little device memory; RangeError for stages that are not the plan. Its `memory` is each device's. `cubins`
+ * are stopped where it throws, and when it is closed.
  */
-export async function openCudaExecutor(options: CudaExecutorOptions): Promise<Executor<readonly CudaMemoryUse[]>> {
-  const { plan, ordinals, maxLength } = options;
-  const ranges = stageRanges(plan, options.stages);
-  if (ordinals.length !== ranges.length) throw new RangeError(`${ranges.length} stages on ${ordinals.length} devices.`);
-  const addon = options.addon ?? requireCuda();
-  const stages = await loadStages(addon, options, ranges);
-  const memory = stages.map(({ use }) => use);
+export async function openCudaExecutor(given: CudaExecutorOptions): Promise<Executor<readonly CudaMemoryUse[]>> {
+  const { plan, kernels, maxLength, onUnseen } = given;
+  const cubins = 'stop' in given.cubins ? given.cubins : knownCubins(given.cubins);
+  let stages: readonly CudaStage[] = [];
+  let loader: BucketLoader | undefined;
   try {
-    if (stages.length === 1) return new Executor({ plan, runner: new OneDevice(stages[0]!), memory, maxLength });
-    const runner = new Pipeline(addon, plan, stages, options.usesPeers ?? readSettings().usesPeers);
-    options.onRoutes?.(runner.routes);
-    return new Executor({ plan, runner, memory, maxLength });
+    const ranges = stageRanges(plan, given.stages);
+    if (given.ordinals.length !== ranges.length)
+      throw new RangeError(`${ranges.length} stages on ${given.ordinals.length} devices.`);
+    const addon = given.addon ?? requireCuda();
+    const first = firstBuckets(plan, given.first ?? [], ranges.length);
+    stages = await loadStages(addon, { ...given, cubins }, ranges, first);
+    const memory = stages.map(({ use }) => use);
+    loader = new BucketLoader({ plan, kernels, cubins, stages, ...(onUnseen === undefined ? {} : { onUnseen }) });
+    const runner =
+      stages.length === 1
+        ? new OneDevice(stages[0]!, loader)
+        : new Pipeline(addon, plan, stages, loader, given.usesPeers ?? readSettings().usesPeers);
+    if (runner instanceof Pipeline) given.onRoutes?.(runner.routes);
+    const executor = new Executor({ plan, runner, memory, maxLength });
+    cubins.lower();
+    loader.start(bucketOrder(plan, first));
+    return executor;
   } catch (error) {
+    await (loader?.release() ?? cubins.stop());
     await releaseAll(stages);
     throw error;
   }

@@ -16,6 +16,7 @@ import { isOutOfDeviceMemory, type CudaAddon } from './addon.js';
 import type { CudaClock, CudaDevice, CudaMemory, CudaModule } from './nativeDevice.js';
 import type { CudaProgram, CudaProgramBinding, CudaSlot } from './nativeProgram.js';
 import { bindCudaBucket, type PlanKernels } from './bindProgram.js';
+import type { Cubins } from './cubins.js';
 import { planLoading, type LoadPlan } from './loadPlan.js';
 import { deviceMemoryError, requireDeviceMemory, type CudaMemoryUse, type DeviceRoom } from './memoryUse.js';
 import { readsFiles } from './partWeights.js';
@@ -32,9 +33,11 @@ export interface CudaStageOptions {
   readonly index: number;
   readonly kernels: PlanKernels;
   /** Machine code by kernel symbol. */
-  readonly cubins: ReadonlyMap<string, Uint8Array>;
-  /** Machine code of packKernels.ts. */
-  readonly packCubin: Uint8Array;
+  readonly cubins: Cubins;
+  /** Machine code of packKernels.ts: loading weights waits for it alone. */
+  readonly packCubin: Uint8Array | Promise<Uint8Array>;
+  /** What is ready once the stage is loaded. */
+  readonly first: readonly BucketOf[];
   readonly tensors: ReadonlyMap<string, TensorSource>;
   /** The device and its pinned memory where they were made before the plan was known. The stage releases both. */
   readonly prepared?: PreparedDevice;
@@ -65,15 +68,25 @@ class Resources {
   }
 }
 
+/** A bucket of a function. */
+export interface BucketOf {
+  readonly fn: RuntimeFunction;
+  readonly bucket: number;
+}
+
+/** What a function's programs of one bucket are made of, by arena. */
+interface BoundBucket {
+  readonly bindings: readonly CudaProgramBinding[];
+  readonly programs: readonly CudaProgram[];
+  /** The program that searches, made on demand. */
+  search?: CudaProgram;
+}
+
 /** A function on the device. */
 interface Bound {
-  readonly fn: RuntimeFunction;
   readonly inputs: readonly string[];
-  /** [arena][bucket] */
-  readonly bindings: readonly (readonly CudaProgramBinding[])[];
-  readonly programs: readonly (readonly CudaProgram[])[];
-  /** Programs that search, by bucket, made on demand. */
-  readonly searches: Map<number, CudaProgram>;
+  /** By bucket, as far as they are ready. */
+  readonly buckets: Map<number, BoundBucket>;
 }
 
 interface Parts {
@@ -82,42 +95,64 @@ interface Parts {
   readonly clock: CudaClock;
   readonly arenas: readonly CudaMemory[];
   readonly resources: Resources;
-  readonly bound: ReadonlyMap<string, Bound>;
+  readonly code: StageCode;
+  readonly shared: readonly ReadonlyMap<string, CudaSlot>[];
   readonly search: Search;
   readonly use: CudaMemoryUse;
 }
 
-/** Symbols of the kernels that the stage launches. */
-function symbolsOf({ plan, kernels }: CudaStageOptions, ranges: StageRanges): ReadonlySet<string> {
-  const texts = plan.functions.flatMap((fn) => {
-    const { first, end } = ranges[nameOf(fn)]!;
-    return kernels[nameOf(fn)]!.flatMap((ofBucket) => ofBucket.slice(first, end));
-  });
-  return new Set(texts.map(({ symbol }) => symbol));
+/** The machine code of a stage: modules of the kernels that it launches, loaded as they are asked for. */
+class StageCode {
+  readonly modules = new Map<string, CudaModule>();
+  private readonly options: CudaStageOptions;
+  private readonly ranges: StageRanges;
+  private readonly device: CudaDevice;
+  private readonly resources: Resources;
+
+  constructor(options: CudaStageOptions, ranges: StageRanges, device: CudaDevice, resources: Resources) {
+    this.options = options;
+    this.ranges = ranges;
+    this.device = device;
+    this.resources = resources;
+  }
+
+  /** Loads what a bucket launches, once its machine code is there. Rejects where a kernel does not compile. */
+  async load(of: BucketOf): Promise<void> {
+    const { addon, cubins } = this.options;
+    const symbols = [...symbolsOf(this.options.kernels, this.ranges, of)];
+    const images = await Promise.all(symbols.map((symbol) => cubins.get(symbol)));
+    symbols.forEach((symbol, i) => {
+      if (!this.modules.has(symbol))
+        this.modules.set(symbol, this.resources.own(new addon.Module(this.device, images[i]!)));
+    });
+  }
 }
 
-const codeBytesOf = (
-  { cubins, packCubin }: CudaStageOptions,
-  symbols: ReadonlySet<string>,
-  search: SearchPlan,
-): number =>
-  [...symbols].reduce(
-    (sum, symbol) => sum + (cubins.get(symbol)?.length ?? 0),
-    packCubin.length + search.jobBytes + search.foundBytes,
-  );
+/** Symbols of the kernels that a stage launches for a bucket. */
+function symbolsOf(kernels: PlanKernels, ranges: StageRanges, { fn, bucket }: BucketOf): ReadonlySet<string> {
+  const { first, end } = ranges[nameOf(fn)]!;
+  return new Set(kernels[nameOf(fn)]![bucket]!.slice(first, end).map(({ symbol }) => symbol));
+}
 
-function loadModules(
-  { addon, cubins }: CudaStageOptions,
-  symbols: ReadonlySet<string>,
-  device: CudaDevice,
-  resources: Resources,
-): ReadonlyMap<string, CudaModule> {
-  const modules = new Map<string, CudaModule>();
-  for (const symbol of symbols) {
-    const image = cubins.get(symbol);
-    if (image !== undefined) modules.set(symbol, resources.own(new addon.Module(device, image)));
-  }
-  return modules;
+/**
+ * What the machine code of a kernel takes that is still being compiled. The largest of the models that are measured
+ * are half as large.
+ */
+const UNKNOWN_CODE_BYTES = 512 << 10;
+
+function codeBytesOf(
+  { cubins, kernels, plan }: CudaStageOptions,
+  packBytes: number,
+  ranges: StageRanges,
+  search: SearchPlan,
+): number {
+  const symbols = new Set(
+    plan.functions.flatMap((fn) => fn.buckets.flatMap((_, bucket) => [...symbolsOf(kernels, ranges, { fn, bucket })])),
+  );
+  return [...symbols].reduce(
+    (sum, symbol) => sum + (cubins.known(symbol)?.length ?? UNKNOWN_CODE_BYTES),
+    packBytes + search.jobBytes + search.foundBytes,
+  );
 }
 
 /** The memory of all weights, once they are in it; none where the plan has none. */
@@ -170,23 +205,31 @@ export class CudaStage {
   readonly device: CudaDevice;
   readonly clock: CudaClock;
   readonly arenas: readonly CudaMemory[];
-  private readonly addon: CudaAddon;
-  private readonly exchange: WeightExchange | undefined;
+  private readonly options: CudaStageOptions;
   private readonly parts: Parts;
+  private readonly bound: ReadonlyMap<string, Bound>;
+  private isReleased = false;
 
-  private constructor({ addon, exchange }: CudaStageOptions, parts: Parts) {
-    this.addon = addon;
-    this.exchange = exchange;
+  private constructor(options: CudaStageOptions, parts: Parts) {
+    this.options = options;
     this.parts = parts;
     ({ ranges: this.ranges, use: this.use, device: this.device, clock: this.clock, arenas: this.arenas } = parts);
+    this.bound = new Map(
+      options.plan.functions.map((fn): [string, Bound] => [
+        nameOf(fn),
+        { inputs: stageInputs(fn, this.ranges[nameOf(fn)]!).map(({ name }) => name), buckets: new Map() },
+      ]),
+    );
   }
 
   /**
-   * Loads machine code and weights and binds every bucket. Memory is reported and checked before it is taken.
-   * Throws UserError for tensors that are missing, of the wrong shape or cut off, and for too little device memory.
+   * Loads weights, and meanwhile the machine code of the first buckets, which it then binds. Memory is reported and
+   * checked before it is taken; kernels that are still being compiled count as UNKNOWN_CODE_BYTES each.
+   * Throws UserError for tensors that are missing, of the wrong shape or cut off, for kernels that do not compile, and
+   * for too little device memory.
    */
   static async load(options: CudaStageOptions): Promise<CudaStage> {
-    const { addon, plan, stages, index, isPiped, kernels } = options;
+    const { addon, plan, stages, index, kernels, first } = options;
     const ranges = stages[index]!;
     for (const fn of plan.functions) {
       const count = kernels[nameOf(fn)]?.length ?? 0;
@@ -197,7 +240,7 @@ export class CudaStage {
     const loadPlan = planLoading(weightPlan);
     const states = stageStates(plan, stages, index);
     const searchPlan = new SearchPlan(plan.functions.map((fn) => [fn, ranges[nameOf(fn)]!]));
-    const symbols = symbolsOf(options, ranges);
+    const packCubin = await options.packCubin;
     // Functions use it in turn.
     const largest = plan.functions.reduce((a, b) => (b.arenaBytes > a.arenaBytes ? b : a));
     const use: CudaMemoryUse = {
@@ -205,7 +248,7 @@ export class CudaStage {
       arenaBytes: options.arenas * largest.arenaBytes,
       stateBytes: states.reduce((sum, { bytes }) => sum + bytes, 0),
       stagingBytes: loadingBytes(loadPlan),
-      codeBytes: codeBytesOf(options, symbols, searchPlan),
+      codeBytes: codeBytesOf(options, packCubin.length, ranges, searchPlan),
     };
     const resources = new Resources();
     let room: DeviceRoom | undefined;
@@ -218,34 +261,19 @@ export class CudaStage {
       room = { name: device.info.name, ...device.memory() };
       requireDeviceMemory(use, room, leadingExtent(largest).most);
       const allocate = (bytes: number): CudaMemory => resources.own(new addon.Memory(device, bytes));
-      const pack = resources.own(new addon.Module(device, options.packCubin));
+      const pack = resources.own(new addon.Module(device, packCubin));
       loading = loadWeights(options, device, pack, weightPlan, loadPlan, resources);
-      // Awaited below. A failure before that must not count as an unhandled rejection.
-      loading.catch(() => undefined);
       // While weights are streamed by other threads.
-      const modules = loadModules(options, symbols, device, resources);
-      const weights = await loading;
+      const code = new StageCode(options, ranges, device, resources);
+      const [weights] = await Promise.all([loading, ...first.map((of) => code.load(of))]);
       const slots = weights === undefined ? new Map<string, never>() : weightSlots(weightPlan, weights);
       const shared = [slots, allocateStates(states, allocate)];
       const clock = resources.own(new addon.Clock(device));
       const arenas = Array.from({ length: options.arenas }, () => allocate(largest.arenaBytes));
-      const bound = new Map(
-        plan.functions.map((fn): [string, Bound] => {
-          const range = ranges[nameOf(fn)]!;
-          const bindings = arenas.map((arena) =>
-            kernels[nameOf(fn)]!.map((texts, bucket) =>
-              bindCudaBucket({ fn, range, bucket, kernels: texts, device, clock, modules, shared, arena, isPiped }),
-            ),
-          );
-          const programs = bindings.map((ofArena) =>
-            ofArena.map((binding) => resources.own(new addon.Program(binding))),
-          );
-          const inputs = stageInputs(fn, range).map(({ name }) => name);
-          return [nameOf(fn), { fn, inputs, bindings, programs, searches: new Map() }];
-        }),
-      );
       const search = await Search.create(searchPlan, plan.functions, pack, allocate);
-      return new CudaStage(options, { ranges, clock, arenas, device, resources, bound, search, use });
+      const stage = new CudaStage(options, { ranges, clock, arenas, device, resources, code, shared, search, use });
+      for (const of of first) stage.bind(of);
+      return stage;
     } catch (error) {
       await loading?.catch(() => undefined);
       if (await isUnshared(options.exchange)) resources.release();
@@ -256,9 +284,20 @@ export class CudaStage {
     }
   }
 
-  /** All but those that search. */
+  /** All that are ready, but those that search. */
   get programs(): readonly CudaProgram[] {
-    return [...this.parts.bound.values()].flatMap(({ programs }) => programs.flat());
+    return [...this.bound.values()].flatMap(({ buckets }) => [...buckets.values()].flatMap(({ programs }) => programs));
+  }
+
+  isReady({ fn, bucket }: BucketOf): boolean {
+    return this.boundOf(fn).buckets.has(bucket);
+  }
+
+  /** Makes a bucket ready once its machine code is there. Rejects where a kernel of it does not compile. */
+  async prepare(of: BucketOf): Promise<void> {
+    if (this.isReady(of)) return;
+    await this.parts.code.load(of);
+    this.bind(of);
   }
 
   /** The inputs that a function's programs take, in order. */
@@ -267,9 +306,11 @@ export class CudaStage {
   }
 
   /** The program for a call, on one of the sets of activations; one that searches is on the first. */
-  program({ fn, bucket, kind }: StageCall, arena: number): CudaProgram {
-    const bound = this.boundOf(fn);
-    return kind === 'search' ? this.searchProgram(bound, bucket) : bound.programs[arena]![bucket]!;
+  program(call: StageCall, arena: number): CudaProgram {
+    const { fn, bucket, kind } = call;
+    const bound = this.boundOf(fn).buckets.get(bucket);
+    if (bound === undefined) throw new Error(`Bucket ${bucket} of ${nameOf(fn)} is not ready.`);
+    return kind === 'search' ? (bound.search ??= this.searchProgram(call, bound)) : bound.programs[arena]!;
   }
 
   /** Clears the answers of the last search. */
@@ -283,21 +324,42 @@ export class CudaStage {
 
   /** Once nothing runs on it. What another process still reads stays until this one ends. */
   async release(): Promise<void> {
-    if (await isUnshared(this.exchange)) this.parts.resources.release();
+    this.isReleased = true;
+    if (await isUnshared(this.options.exchange)) this.parts.resources.release();
   }
 
   private boundOf(fn: RuntimeFunction): Bound {
-    return this.parts.bound.get(nameOf(fn))!;
+    return this.bound.get(nameOf(fn))!;
   }
 
-  /** Cached once made. */
-  private searchProgram({ fn, bindings, searches }: Bound, bucket: number): CudaProgram {
-    const known = searches.get(bucket);
-    if (known !== undefined) return known;
-    const range = this.ranges[nameOf(fn)]!;
-    const binding = this.parts.search.bind(bindings[0]![bucket]!, fn, range, fn.buckets[bucket]!.extents);
-    const made = this.parts.resources.own(new this.addon.Program(binding));
-    searches.set(bucket, made);
-    return made;
+  /** One program for each arena. Its modules are loaded. */
+  private bind({ fn, bucket }: BucketOf): void {
+    const { buckets } = this.boundOf(fn);
+    if (buckets.has(bucket)) return;
+    if (this.isReleased) throw new Error('This stage was released.');
+    const { addon, isPiped, kernels } = this.options;
+    const { resources, device, clock, shared, code } = this.parts;
+    const bindings = this.arenas.map((arena) =>
+      bindCudaBucket({
+        fn,
+        range: this.ranges[nameOf(fn)]!,
+        bucket,
+        kernels: kernels[nameOf(fn)]![bucket]!,
+        device,
+        clock,
+        modules: code.modules,
+        shared,
+        arena,
+        isPiped,
+      }),
+    );
+    const programs = bindings.map((binding) => resources.own(new addon.Program(binding)));
+    buckets.set(bucket, { bindings, programs });
+  }
+
+  private searchProgram({ fn, bucket }: StageCall, { bindings }: BoundBucket): CudaProgram {
+    const { search, resources } = this.parts;
+    const binding = search.bind(bindings[0]!, fn, this.ranges[nameOf(fn)]!, fn.buckets[bucket]!.extents);
+    return resources.own(new this.options.addon.Program(binding));
   }
 }

@@ -9,6 +9,7 @@ import { isOutOfDeviceMemory, type CudaAddon } from './addon.js';
 import type { CudaSpan } from './nativeDevice.js';
 import type { CudaPipeline } from './nativePipeline.js';
 import { OutOfDeviceMemory } from './memoryUse.js';
+import type { BucketLoader } from './bucketLoader.js';
 import type { CudaStage } from './stage.js';
 
 /** One micro-batch is executed while the inputs of the next wait in pinned memory. */
@@ -31,10 +32,12 @@ const nanoseconds = (milliseconds: Float64Array | undefined): number[] =>
 /** The common parts of both ways: searches, and the error if memory runs out. */
 abstract class CudaStages implements StageRunner {
   abstract readonly inFlight: number;
+  readonly readiness: BucketLoader;
   protected readonly stages: readonly CudaStage[];
 
-  constructor(stages: readonly CudaStage[]) {
+  constructor(stages: readonly CudaStage[], readiness: BucketLoader) {
     this.stages = stages;
+    this.readiness = readiness;
   }
 
   async run(call: StageCall): Promise<StageAnswer> {
@@ -55,6 +58,7 @@ abstract class CudaStages implements StageRunner {
   stop(): void {}
 
   async release(): Promise<void> {
+    await this.readiness.release();
     for (const stage of this.stages) await stage.release();
   }
 
@@ -66,8 +70,8 @@ export class OneDevice extends CudaStages {
   readonly inFlight = ONE_DEVICE_IN_FLIGHT;
   private readonly stage: CudaStage;
 
-  constructor(stage: CudaStage) {
-    super([stage]);
+  constructor(stage: CudaStage, readiness: BucketLoader) {
+    super([stage], readiness);
     this.stage = stage;
   }
 
@@ -95,9 +99,18 @@ export class Pipeline extends CudaStages {
   private readonly pipeline: CudaPipeline;
   private turns = 0;
 
-  /** `stages`: of the whole plan, in order, with PIPELINE_ARENAS arenas each. */
-  constructor(addon: CudaAddon, plan: RuntimePlan, stages: readonly CudaStage[], usesPeers: boolean) {
-    super(stages);
+  /**
+   * `stages`: of the whole plan, in order, with PIPELINE_ARENAS arenas each; the largest bucket of every function is
+   * ready, because its programs say how much memory passes through.
+   */
+  constructor(
+    addon: CudaAddon,
+    plan: RuntimePlan,
+    stages: readonly CudaStage[],
+    readiness: BucketLoader,
+    usesPeers: boolean,
+  ) {
+    super(stages, readiness);
     this.inFlight = IN_FLIGHT_A_STAGE * stages.length;
     this.crossings = new Map(
       plan.functions.map((fn) => [nameOf(fn), stages.map(({ ranges }) => crossingsOf(fn, ranges[nameOf(fn)]!.end))]),

@@ -1,0 +1,178 @@
+/** Buckets of a CUDA executor that become ready while it already works: in the background, or because a call waits. */
+import { setImmediate } from 'node:timers/promises';
+import { fitsIn } from '../../ir/extents.js';
+import { bucketsFor } from '../call.js';
+import { functionOf, nameOf, type RuntimeFunction, type RuntimePlan } from '../runtimePlan.js';
+import type { FirstCall, Readiness } from '../stageRunner.js';
+import type { PlanKernels } from './bindProgram.js';
+import type { Cubins } from './cubins.js';
+import type { BucketOf, CudaStage } from './stage.js';
+
+/** The bucket that holds every call of a function. */
+const largestOf = (fn: RuntimeFunction): BucketOf => ({
+  fn,
+  bucket: bucketsFor(fn.buckets, fn.capacity.extents, fn.capacity.longest)[0]!,
+});
+
+const keyOf = ({ fn, bucket }: BucketOf): string => `${bucket} ${nameOf(fn)}`;
+
+const distinct = (buckets: readonly BucketOf[]): readonly BucketOf[] => [
+  ...new Map(buckets.map((of) => [keyOf(of), of])).values(),
+];
+
+/**
+ * The buckets that an executor waits for: those of the calls that come first, by default of every function the one
+ * that holds all its calls. Those are ready on several stages in any case: their programs say how much memory passes
+ * through a pipeline.
+ */
+export function firstBuckets(plan: RuntimePlan, calls: readonly FirstCall[], stages: number): readonly BucketOf[] {
+  const hinted = calls.map(({ function: name, extents, run }): BucketOf => {
+    const fn = functionOf(plan, name);
+    if (!fitsIn(extents, fn.capacity.extents)) return largestOf(fn);
+    return { fn, bucket: bucketsFor(fn.buckets, extents, 0, run)[0]! };
+  });
+  return distinct([...hinted, ...(calls.length === 0 || stages > 1 ? plan.functions.map(largestOf) : [])]);
+}
+
+/** Positions 0 to count − 1: the ends, last first, and then always the middle of the widest gap. */
+function byHalves(count: number): readonly number[] {
+  const order = [...new Set([count - 1, 0])];
+  while (order.length < count) {
+    const known = [...order].sort((a, b) => a - b);
+    const gaps = known.slice(1).map((end, i) => ({ middle: Math.floor((known[i]! + end) / 2), size: end - known[i]! }));
+    order.push(gaps.reduce((a, b) => (b.size > a.size ? b : a)).middle);
+  }
+  return order;
+}
+
+/**
+ * Every bucket of a plan in the order in which they are to be ready: `first`, then of every function the one that
+ * holds all its calls, then the smallest, and then those between by halves, so that soon no call takes one that is
+ * much larger than itself.
+ */
+export function bucketOrder(plan: RuntimePlan, first: readonly BucketOf[]): readonly BucketOf[] {
+  const orders = plan.functions.map((fn) => {
+    const { bucket: largest } = largestOf(fn);
+    const others = [...fn.buckets.keys()].filter((i) => i !== largest);
+    return byHalves(others.length + 1).map((at) => ({ fn, bucket: [...others, largest][at]! }));
+  });
+  const most = Math.max(...orders.map((order) => order.length));
+  const rounds = Array.from({ length: most }, (_, i) => orders.flatMap((order) => order[i] ?? []));
+  return distinct([...first, ...rounds.flat()]);
+}
+
+/** Symbols of the kernels of a bucket, on all stages. */
+export const bucketSymbols = (kernels: PlanKernels, { fn, bucket }: BucketOf): ReadonlySet<string> =>
+  new Set((kernels[nameOf(fn)]?.[bucket] ?? []).map(({ symbol }) => symbol));
+
+/** The rank of each kernel: those of the first buckets are equal, 0, and then come those of each further bucket. */
+export function kernelRanks(plan: RuntimePlan, kernels: PlanKernels, first: readonly BucketOf[]): Map<string, number> {
+  const ranks = new Map<string, number>();
+  bucketOrder(plan, first).forEach((of, i) => {
+    const rank = Math.max(0, i + 1 - first.length);
+    for (const symbol of bucketSymbols(kernels, of)) if (!ranks.has(symbol)) ranks.set(symbol, rank);
+  });
+  return ranks;
+}
+
+export interface BucketLoaderOptions {
+  readonly plan: RuntimePlan;
+  readonly kernels: PlanKernels;
+  readonly cubins: Cubins;
+  /** A bucket is ready when it is so on each of them. */
+  readonly stages: readonly CudaStage[];
+  /** Told a failure that no call has been told when the executor is closed. */
+  readonly onUnseen?: (error: Error) => void;
+}
+
+export class BucketLoader implements Readiness {
+  private readonly options: BucketLoaderOptions;
+  private readonly preparing = new Map<string, Promise<void>>();
+  private error: Error | undefined;
+  private isSeen = false;
+  private isStopped = false;
+  private ended: Promise<unknown> = Promise.resolve();
+
+  constructor(options: BucketLoaderOptions) {
+    this.options = options;
+  }
+
+  get failure(): Error | undefined {
+    this.isSeen ||= this.error !== undefined;
+    return this.error;
+  }
+
+  isReady(fn: RuntimeFunction, bucket: number): boolean {
+    return this.options.stages.every((stage) => stage.isReady({ fn, bucket }));
+  }
+
+  async prepare(fn: RuntimeFunction, bucket: number): Promise<void> {
+    if (this.isReady(fn, bucket)) return;
+    const of = { fn, bucket };
+    this.options.cubins.prefer(bucketSymbols(this.options.kernels, of));
+    try {
+      await this.load(of);
+    } catch (error) {
+      this.isSeen = true;
+      throw error;
+    }
+  }
+
+  /** Makes all other buckets ready in the background, one after another. */
+  start(order: readonly BucketOf[]): void {
+    const { cubins, kernels } = this.options;
+    const waiting = order.filter(({ fn, bucket }) => !this.isReady(fn, bucket));
+    const isThere = (of: BucketOf): boolean =>
+      [...bucketSymbols(kernels, of)].every((symbol) => cubins.known(symbol) !== undefined);
+    // What is in the cache need not wait for what is compiled.
+    const there = new Set(waiting.filter(isThere));
+    this.ended = this.loadAll([...there, ...waiting.filter((of) => !there.has(of))]);
+  }
+
+  stop(): void {
+    if (this.isStopped) return;
+    this.isStopped = true;
+    this.ended = Promise.all([this.ended, this.options.cubins.stop()]);
+  }
+
+  /** Resolves when nothing is left of the work in the background. */
+  async release(): Promise<void> {
+    this.stop();
+    await this.ended;
+    await Promise.allSettled(this.preparing.values());
+    if (this.error !== undefined && !this.isSeen) this.options.onUnseen?.(this.error);
+  }
+
+  private async loadAll(order: readonly BucketOf[]): Promise<void> {
+    try {
+      for (const of of order) {
+        // Calls that ended meanwhile are answered between two buckets.
+        await setImmediate();
+        if (this.isStopped) return;
+        await this.load(of);
+      }
+    } catch {
+      // It is kept as `failure`.
+    }
+  }
+
+  private load(of: BucketOf): Promise<void> {
+    const key = keyOf(of);
+    let job = this.preparing.get(key);
+    if (job === undefined) {
+      job = this.loadStages(of);
+      this.preparing.set(key, job);
+      job.catch(() => undefined);
+    }
+    return job;
+  }
+
+  private async loadStages(of: BucketOf): Promise<void> {
+    const loads = await Promise.allSettled(this.options.stages.map((stage) => stage.prepare(of)));
+    const failed = loads.find((load) => load.status === 'rejected');
+    if (failed === undefined) return;
+    const error = failed.reason instanceof Error ? failed.reason : new Error(String(failed.reason));
+    if (!this.isStopped) this.error ??= error;
+    throw this.isStopped ? new Error('This executor was closed.') : error;
+  }
+}
