@@ -88,6 +88,7 @@ export interface BucketLoaderOptions {
 export class BucketLoader implements Readiness {
   private readonly options: BucketLoaderOptions;
   private readonly preparing = new Map<string, Promise<void>>();
+  private readonly loading = new Set<Promise<void>>();
   private error: Error | undefined;
   private isSeen = false;
   private isStopped = false;
@@ -139,7 +140,7 @@ export class BucketLoader implements Readiness {
   async release(): Promise<void> {
     this.stop();
     await this.ended;
-    await Promise.allSettled(this.preparing.values());
+    await Promise.all(this.loading);
     if (this.error !== undefined && !this.isSeen) this.options.onUnseen?.(this.error);
   }
 
@@ -168,11 +169,25 @@ export class BucketLoader implements Readiness {
   }
 
   private async loadStages(of: BucketOf): Promise<void> {
-    const loads = await Promise.allSettled(this.options.stages.map((stage) => stage.prepare(of)));
-    const failed = loads.find((load) => load.status === 'rejected');
-    if (failed === undefined) return;
-    const error = failed.reason instanceof Error ? failed.reason : new Error(String(failed.reason));
-    if (!this.isStopped) this.error ??= error;
-    throw this.isStopped ? new Error('This executor was closed.') : error;
+    const loads = this.options.stages.map((stage) => stage.prepare(of));
+    for (const load of loads) this.track(load);
+    try {
+      await Promise.all(loads);
+    } catch (reason) {
+      if (this.isStopped) throw new Error('This executor was closed.', { cause: reason });
+      const error = reason instanceof Error ? reason : new Error(String(reason));
+      this.error ??= error;
+      throw error;
+    }
+  }
+
+  /** Nothing is released before it has ended. */
+  private track(load: Promise<void>): void {
+    const ended = load.then(
+      () => undefined,
+      () => undefined,
+    );
+    this.loading.add(ended);
+    void ended.then(() => this.loading.delete(ended));
   }
 }

@@ -54,16 +54,22 @@ export interface CudaStageOptions {
   readonly onMemory?: (use: CudaMemoryUse) => void;
 }
 
-/** Resources on the device, released together in reverse order. */
+/** Resources on the device, released together in reverse order. What comes later is refused. */
 class Resources {
   private readonly made: { release(): void }[] = [];
+  private isReleased = false;
 
   own<T extends { release(): void }>(resource: T): T {
+    if (this.isReleased) {
+      resource.release();
+      throw new Error('The stage was released.');
+    }
     this.made.push(resource);
     return resource;
   }
 
   release(): void {
+    this.isReleased = true;
     for (const resource of this.made.splice(0).reverse()) resource.release();
   }
 }
@@ -208,7 +214,6 @@ export class CudaStage {
   private readonly options: CudaStageOptions;
   private readonly parts: Parts;
   private readonly bound: ReadonlyMap<string, Bound>;
-  private isReleased = false;
 
   private constructor(options: CudaStageOptions, parts: Parts) {
     this.options = options;
@@ -324,7 +329,6 @@ export class CudaStage {
 
   /** Once nothing runs on it. What another process still reads stays until this one ends. */
   async release(): Promise<void> {
-    this.isReleased = true;
     if (await isUnshared(this.options.exchange)) this.parts.resources.release();
   }
 
@@ -336,7 +340,6 @@ export class CudaStage {
   private bind({ fn, bucket }: BucketOf): void {
     const { buckets } = this.boundOf(fn);
     if (buckets.has(bucket)) return;
-    if (this.isReleased) throw new Error('This stage was released.');
     const { addon, isPiped, kernels } = this.options;
     const { resources, device, clock, shared, code } = this.parts;
     const bindings = this.arenas.map((arena) =>

@@ -32,10 +32,10 @@ const launch = {
   gridY: { kind: 'constant', count: 1 },
 } as const;
 
-/** Kernel texts of one bucket. */
-export const tinyKernels = (plan: LinkedFunction): readonly CudaKernelText[] =>
+/** Kernel texts of one bucket. `kind`: each kernel is there twice, under two names. */
+export const tinyKernels = (plan: LinkedFunction, kind: '' | '_small' = ''): readonly CudaKernelText[] =>
   plan.launches.map(({ kernel, parameters }): CudaKernelText => ({
-    symbol: `k_${kernel}`,
+    symbol: `k_${kernel}${kind}`,
     // Only the statement counts, not the text: every kernel's prelude contains the word.
     source: '/* griddepcontrol.wait */',
     waitsForPredecessor: kernel === 'head',
@@ -100,8 +100,8 @@ void k_head_reduce(int T, int R, const float *parts, float *logProb, int32_t *is
 /** Symbols and how many pointers each takes. */
 export const TINY_KERNELS = { k_embed: 5, k_head: 5, k_head_reduce: 3 } as const;
 
-const hostKernel = ([symbol, pointers]: [string, number]): string =>
-  `void host_${symbol}(const int *sizes, const unsigned *grid, void **p) { (void)grid; ` +
+const hostKernel = (symbol: string, pointers: number, kind: '' | '_small'): string =>
+  `void host_${symbol}${kind}(const int *sizes, const unsigned *grid, void **p) { (void)grid; ` +
   `${symbol}(sizes[0], sizes[1], ` +
   `${Array.from({ length: pointers }, (_, i) => `p[${i}]`).join(', ')}); }\n`;
 
@@ -109,7 +109,10 @@ const hostKernel = ([symbol, pointers]: [string, number]): string =>
 export function buildTinyLibrary(folder: string): string {
   const source = join(folder, 'tiny.c');
   const library = join(folder, 'tinyCuda.so');
-  writeFileSync(source, TEXT + Object.entries(TINY_KERNELS).map(hostKernel).join(''));
+  const hosts = Object.entries(TINY_KERNELS).flatMap(([symbol, pointers]) =>
+    (['', '_small'] as const).map((kind) => hostKernel(symbol, pointers, kind)),
+  );
+  writeFileSync(source, TEXT + hosts.join(''));
   const { status, stderr } = spawnSync('gcc', ['-O1', '-ffp-contract=off', '-shared', '-fPIC', source, '-o', library], {
     encoding: 'utf8',
   });
