@@ -70,7 +70,7 @@ async function makeFolders(folder: string): Promise<void> {
  */
 export async function trustedFolder(
   settings: Pick<Settings, 'cacheDir'>,
-  kind: 'kernels' | 'objects' | 'cubins',
+  kind: 'kernels' | 'objects' | 'cubins' | 'compilers',
 ): Promise<string> {
   const root = requireCacheDir(settings);
   const folder = join(root, kind);

@@ -54,6 +54,7 @@ const ENTRIES: Readonly<Record<string, RegExp>> = {
   tokenizers: /^[0-9a-f]{64}\.json$/,
   plans: /^[0-9a-f]{64}\.tw[pk]$/,
   code: /^[0-9a-f]{24}\.code$/,
+  compilers: /^[0-9a-f]{64}\.txt$/,
 };
 
 /** Names of entries that this process was given and may load at any time. */

@@ -1,5 +1,4 @@
 /** Kernel IR and a schedule to C: the entry point of codegen/cpu. */
-import { createHash } from 'node:crypto';
 import type { Extents } from '../../ir/extents.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { CpuSchedule } from '../../ir/plan.js';
@@ -14,7 +13,8 @@ import { logprobReduceValues } from '../logprobReduce.js';
 import { loopProgram } from './programLoops.js';
 import type { MarkOf } from '../marks.js';
 import { kernelSignature, parametersOf, scheduleHash } from '../signature.js';
-import { abiText, preludeText, render } from './templates.js';
+import { render } from './templates.js';
+import type { EmittedKernel } from './units.js';
 
 export { kernelSignature, parametersOf } from '../signature.js';
 export { isLegal } from './legality.js';
@@ -22,20 +22,7 @@ export type { CpuFacts } from './legality.js';
 export { defaultSchedule } from './defaults.js';
 export { templatesHash } from './templates.js';
 export { compilerFlags } from './intrinsics.js';
-
-/** One kernel as C text. */
-export interface EmittedKernel {
-  /** Name of the exported function: `k_<anchor>_<signature>_<schedule hash>`. */
-  readonly symbol: string;
-  /** The function and the functions that it calls, without the shared prelude. It may be printed when it is read. */
-  readonly source: string;
-  /** SHA-256 of the source, hexadecimal, where that is known. */
-  readonly digest?: string;
-  /** Bytes of scratch memory that each worker needs. */
-  readonly scratchBytes: number;
-  /** Buffer and weight names in the order of tw_launch.buffers. */
-  readonly parameters: readonly string[];
-}
+export { emitTranslationUnit, unitOf, unitsOf, type EmittedKernel, type KernelUnit, type Unit } from './units.js';
 
 /**
  * Prints `kernel` under `schedule`. `capacity` is the largest call: it fixes the strides of [T, T] buffers and the
@@ -113,62 +100,4 @@ function emitAnchor(kernel: Kernel, operands: Operands, schedule: CpuSchedule, s
     default:
       return kernel satisfies never;
   }
-}
-
-/** A C file. */
-export interface Unit {
-  readonly name: string;
-  /** Printed when it is read. */
-  readonly text: string;
-  /** SHA-256, hexadecimal, of the digests of what the text is made of. */
-  readonly digest: string;
-}
-
-const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
-
-/** Of what every file begins with. */
-let headDigest: string | undefined;
-
-/** A C file of several kernels, each of them once. */
-function lazyUnit<F extends object>(name: string, kernels: readonly EmittedKernel[], facts: F): Unit & F {
-  headDigest ??= sha256(emitTranslationUnit([]));
-  const digests = kernels.map((kernel) => kernel.digest ?? sha256(kernel.source));
-  return {
-    ...facts,
-    name,
-    digest: sha256(JSON.stringify([headDigest, ...digests])),
-    get text() {
-      return emitTranslationUnit(kernels);
-    },
-  };
-}
-
-/** One kernel as a C file of its own. */
-export const unitOf = (emitted: EmittedKernel): Unit => lazyUnit(`${emitted.symbol}.c`, [emitted], {});
-
-/**
- * Kernels of one file. A compiler takes half a second for the headers and the prelude, and a tenth for a usual kernel.
- */
-const KERNELS_OF_UNIT = 12;
-
-/** Kernels of one kind and schedule lie side by side, since they call the same functions, which are compiled once. */
-function placeOf({ symbol }: EmittedKernel): string {
-  const [, anchor, signature, schedule] = symbol.split('_');
-  return `${anchor} ${schedule} ${signature}`;
-}
-
-/** Kernels as few C files, each of them once, whatever their order. */
-export function unitsOf(emitted: readonly EmittedKernel[]): readonly (Unit & { readonly kernels: number })[] {
-  const unique = [...new Map(emitted.map((kernel) => [placeOf(kernel), kernel])).entries()];
-  const sorted = unique.sort(([a], [b]) => (a < b ? -1 : 1)).map(([, kernel]) => kernel);
-  return Array.from({ length: Math.ceil(sorted.length / KERNELS_OF_UNIT) }, (_, i) => {
-    const own = sorted.slice(i * KERNELS_OF_UNIT, (i + 1) * KERNELS_OF_UNIT);
-    return lazyUnit(`kernels_${i}.c`, own, { kernels: own.length });
-  });
-}
-
-/** A C file: the ABI, the shared prelude, and every kernel once. Compile it with the compilerFlags of its schedules. */
-export function emitTranslationUnit(emitted: readonly EmittedKernel[]): string {
-  const unique = new Map(emitted.map((kernel) => [kernel.symbol, kernel.source]));
-  return [abiText(), preludeText(), ...unique.values()].join('\n');
 }

@@ -1,4 +1,4 @@
-/** A plan's kernels as C source and as a loaded library: one function for each pair of signature and schedule. */
+/** A plan's kernels as C source and as libraries: one function for each pair of signature and schedule. */
 import { readFile } from 'node:fs/promises';
 import type { CpuIsa, CpuSchedule, Plan } from '../../ir/plan.js';
 import { emitKernel, unitOf, unitsOf, type EmittedKernel } from '../../codegen/cpu/index.js';
@@ -9,7 +9,9 @@ import { compileOrUnpack, type CompiledCode, type PackedCode } from './machineCo
 import { distinctOf, kernelsOf, printKernels, type Printing } from './printedKernels.js';
 import type { CompileOptions } from './target.js';
 import { sharedObjectProblem } from '../../runtime/cpu/sharedObject.js';
-import type { LaunchSymbol } from '../../runtime/cpu/bindPlan.js';
+import type { LaunchSymbol, PlanSymbols } from '../../runtime/cpu/bindPlan.js';
+import type { CompileLibrary } from '../../runtime/cpu/libraries.js';
+import { expectedCompiler } from '../../runtime/cpu/systemCompiler.js';
 
 export interface EmittedPlan {
   /** A C file for each distinct kernel, written to the artifact's kernels/ folder. */
@@ -34,10 +36,15 @@ export const CPU_PRINTING: Printing<CpuSchedule, EmittedKernel> = {
   }),
 };
 
-const emitted = (kernels: EmittedPlan['kernels']): EmittedPlan => ({
-  kernels,
-  sources: [...distinctOf(kernels).values()].map(unitOf),
-});
+function emitted(kernels: EmittedPlan['kernels']): EmittedPlan {
+  let sources: readonly SourceText[] | undefined;
+  return {
+    kernels,
+    get sources() {
+      return (sources ??= [...distinctOf(kernels).values()].map(unitOf));
+    },
+  };
+}
 
 /** Prints every kernel of every function with every schedule that the plan gives it. */
 export const emitPlan = (plan: Plan): EmittedPlan => emitted(printKernels(plan, CPU_PRINTING));
@@ -52,8 +59,7 @@ const LIBRARY = 'kernels.so';
 const machineOf = (isa: CpuIsa): string => `${isa} ${process.platform}-${process.arch}`;
 
 export interface CompiledKernels {
-  /** symbols[function][bucket][launch] */
-  readonly symbols: Readonly<Record<string, readonly (readonly LaunchSymbol[])[]>>;
+  readonly symbols: PlanSymbols;
   readonly isCached: boolean;
   readonly seconds: number;
   /** Whether the machine code came with the artifact. */
@@ -77,14 +83,30 @@ async function unpack(emitted: EmittedPlan, isa: CpuIsa, packed: PackedCode): Pr
   return { path, cached: true, seconds: 0, compiler: packed.record?.compiler ?? '' };
 }
 
-/** Compiles what emitPlan printed. Uses the cache, or, if there is no compiler, the artifact's code. */
+/** The symbol of every launch, in the library of a name. */
+function symbolsIn(emitted: EmittedPlan, libraryOf: (symbol: string) => string): PlanSymbols {
+  const symbolOf = ({ symbol, scratchBytes }: EmittedKernel): LaunchSymbol => ({
+    library: libraryOf(symbol),
+    symbol,
+    scratchBytes,
+  });
+  return Object.fromEntries(
+    Object.entries(emitted.kernels).map(([name, buckets]) => [name, buckets.map((own) => own.map(symbolOf))]),
+  );
+}
+
+/**
+ * Compiles what emitPlan printed, all of it into one library. Uses the cache, or, if there is no compiler, the
+ * artifact's code.
+ */
 export async function compileKernels(
   emitted: EmittedPlan,
   isa: CpuIsa,
   { signal, onProgress, packed }: CompileOptions = {},
 ): Promise<CompiledKernels> {
-  const units = unitsOf(Object.values(emitted.kernels).flat(2));
-  const kernelsOf = new Map(units.map(({ name, kernels }) => [name, kernels]));
+  const units = unitsOf(emitted.kernels);
+  const kernelsOf = new Map(units.map(({ name, symbols }) => [name, symbols.length]));
+  const total = units.reduce((sum, { symbols }) => sum + symbols.length, 0);
   let done = 0;
   let isUnpacked = false;
   const library = await compileOrUnpack(
@@ -94,7 +116,7 @@ export async function compileKernels(
         isa,
         onUnit: ({ name }) => {
           done += kernelsOf.get(name) ?? 0;
-          onProgress?.({ done, total: emitted.sources.length });
+          onProgress?.({ done, total });
         },
         ...(signal === undefined ? {} : { signal }),
       }),
@@ -103,16 +125,8 @@ export async function compileKernels(
       return unpack(emitted, isa, own);
     },
   );
-  const symbolOf = ({ symbol, scratchBytes }: EmittedKernel): LaunchSymbol => ({
-    library: library.path,
-    symbol,
-    scratchBytes,
-  });
-  const symbols = Object.fromEntries(
-    Object.entries(emitted.kernels).map(([name, buckets]) => [name, buckets.map((own) => own.map(symbolOf))]),
-  );
   return {
-    symbols,
+    symbols: symbolsIn(emitted, () => library.path),
     isCached: library.cached,
     seconds: library.seconds,
     isUnpacked,
@@ -123,4 +137,76 @@ export async function compileKernels(
       files: [{ name: LIBRARY, bytes: await readFile(library.path) }],
     }),
   };
+}
+
+/** Kernels that are compiled as they are needed: a library for each unit of unitsOf. */
+export interface KernelsAtNeed {
+  readonly symbols: PlanSymbols;
+  /** Absent where all are there. */
+  readonly compile?: CompileLibrary;
+  /** Whether the machine code came with the artifact. */
+  readonly isUnpacked: boolean;
+}
+
+export interface NeedOptions extends Pick<CompileOptions, 'onProgress' | 'packed'> {
+  /** Called when nobody waits any more, with the kernels that had to be compiled since somebody did. */
+  readonly onCompiled?: (compiled: { readonly kernels: number; readonly seconds: number }) => void;
+}
+
+/** Tells of kernels that somebody waits for. */
+class Wait {
+  private readonly options: NeedOptions;
+  private begin = 0;
+  private libraries = 0;
+  private total = 0;
+  private done = 0;
+  private compiled = 0;
+
+  constructor(options: NeedOptions) {
+    this.options = options;
+  }
+
+  async during(kernels: number, work: () => Promise<CompiledLibrary>): Promise<CompiledLibrary> {
+    if (this.libraries++ === 0) {
+      this.begin = performance.now();
+      this.total = this.done = this.compiled = 0;
+    }
+    this.total += kernels;
+    try {
+      const library = await work();
+      this.done += kernels;
+      if (!library.cached) this.compiled += kernels;
+      this.options.onProgress?.({ done: this.done, total: this.total });
+      return library;
+    } finally {
+      if (--this.libraries === 0 && this.compiled > 0)
+        this.options.onCompiled?.({ kernels: this.compiled, seconds: (performance.now() - this.begin) / 1000 });
+    }
+  }
+}
+
+/** Finds out where the kernels of a plan come from: the compiler, or the artifact's code if there is none. */
+export async function kernelsAtNeed(
+  emitted: EmittedPlan,
+  isa: CpuIsa,
+  options: NeedOptions = {},
+): Promise<KernelsAtNeed> {
+  const compiled = async (): Promise<KernelsAtNeed> => {
+    await expectedCompiler();
+    const units = unitsOf(emitted.kernels);
+    const unitsByName = new Map(units.map((unit) => [unit.name, unit]));
+    const nameOf = new Map(units.flatMap(({ name, symbols }) => symbols.map((symbol) => [symbol, name] as const)));
+    const wait = new Wait(options);
+    const compile: CompileLibrary = async (name, how) => {
+      const unit = unitsByName.get(name)!;
+      const work = (): Promise<CompiledLibrary> => compileShared([unit], { isa, ...how });
+      const { path } = await (how.isBackground ? work() : wait.during(unit.symbols.length, work));
+      return path;
+    };
+    return { symbols: symbolsIn(emitted, (symbol) => nameOf.get(symbol)!), compile, isUnpacked: false };
+  };
+  return compileOrUnpack(options.packed, compiled, async (own) => {
+    const { path } = await unpack(emitted, isa, own);
+    return { symbols: symbolsIn(emitted, () => path), isUnpacked: true };
+  });
 }

@@ -15,7 +15,7 @@ import type { CudaModel } from './cudaModel.js';
 import type { CompiledModel, OpenOptions } from './target.js';
 import { cudaKernelsOf, openCudaKernels } from './cudaKernels.js';
 import { devicesFor } from './gpu.js';
-import { compileKernels, cpuKernelsOf } from './cpuKernels.js';
+import { cpuKernelsOf, kernelsAtNeed } from './cpuKernels.js';
 import { stepTo, type Ui } from '../requests.js';
 import { clock, type Phases } from '../phases.js';
 import type { Executor } from '../executor.js';
@@ -44,23 +44,31 @@ export async function loadCpuExecutor(
   { phases, threads, stages, packed }: Pick<OpenOptions, 'threads' | 'stages' | 'phases' | 'packed'>,
   ui: Ui,
 ): Promise<Executor> {
-  ui.phase('compile kernels', distinct(model));
+  let isLoaded = false;
   phases?.begin('kernels');
-  const compiled = await compileKernels(cpuKernelsOf(model), model.device.isa, {
+  const kernels = await kernelsAtNeed(cpuKernelsOf(model), model.device.isa, {
     packed,
-    onProgress: ({ done, total }) => stepTo(ui, { done, total, unit: 'kernels' }),
+    onProgress: ({ done, total }) => {
+      if (isLoaded) stepTo(ui, { done, total, unit: 'kernels' });
+    },
+    onCompiled: ({ kernels: count, seconds }) => ui.detail(`${count} kernels compiled in ${duration(seconds)}`),
   });
-  if (compiled.isUnpacked) ui.note(OWN_CODE);
-  if (!compiled.isCached) ui.detail(`kernels compiled in ${duration(compiled.seconds)}`);
+  if (kernels.isUnpacked) ui.note(OWN_CODE);
   phases?.begin('weights');
   ui.phase('load weights');
   return openCpuExecutor({
     plan: forStages(model.plan),
-    symbols: compiled.symbols,
+    symbols: kernels.symbols,
+    compile: kernels.compile,
     tensors: checkpoint.tensors,
     threads,
     ...(stages === undefined ? {} : { stages }),
     onMemory: (use) => tellMemory(ui, memoryLine(use), printMemoryUse(use)),
+    onLoaded: () => {
+      isLoaded = true;
+      phases?.begin('first kernels');
+      ui.phase('compile kernels', distinct(model));
+    },
     onProgress: ({ doneBytes, totalBytes, weight, took }) => {
       if (took !== undefined) phases?.part(`read and pack ${weight}`, took.seconds, took.bytes);
       stepTo(ui, { done: doneBytes, total: totalBytes, unit: 'bytes' });

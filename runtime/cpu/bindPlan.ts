@@ -8,7 +8,7 @@ import { floatWrites, kernelOf, nameOf, type RuntimeFunction } from '../runtimeP
 
 /** What code generation says about one launch of one bucket. */
 export interface LaunchSymbol {
-  /** Full path of the shared object that holds it. */
+  /** Full path of the shared object that holds it, or the name by which that is compiled (libraries.ts). */
   readonly library: string;
   readonly symbol: string;
   /** Bytes of scratch memory that each worker needs. */
@@ -58,8 +58,8 @@ export function bindBucket(request: BindRequest): ProgramBinding {
   const writes = floatWrites(fn);
   const launches = fn.launches.slice(range.first, range.end).map(({ parameters }, at): LaunchBinding => {
     const i = range.first + at;
-    const { library: path, symbol } = request.symbols[i]!;
-    const library = request.libraries.get(path);
+    const { library: named, symbol } = request.symbols[i]!;
+    const library = request.libraries.get(named);
     if (library === undefined) throw new Error(`Launch ${i} of ${nameOf(fn)} has no library.`);
     return {
       name: kernelOf(fn, i).path,

@@ -12,7 +12,7 @@ import { cacheLimitBytes, markUsed, pruneCaches } from '../kernelCache.js';
 import { ObjectCache } from './objectCache.js';
 import type { SourceText } from './compileError.js';
 import { runProcess } from './processes.js';
-import { findCompiler } from './systemCompiler.js';
+import { expectedCompiler, findCompiler, type SystemCompiler } from './systemCompiler.js';
 import { compileUnits, writeSynced, type UnitBuild } from './units.js';
 
 export type { SourceText } from './compileError.js';
@@ -58,6 +58,8 @@ export interface CompileOptions {
   readonly settings?: Settings;
   /** When aborted, compilers end at once, and the signal's reason is thrown. */
   readonly signal?: AbortSignal;
+  /** Nobody waits for it: compilers take the processor time that others leave. */
+  readonly isBackground?: boolean;
   /** Called after each unit, from the cache or compiled; not called if the whole library is in the cache. */
   readonly onUnit?: (unit: SourceText) => void;
 }
@@ -99,9 +101,10 @@ async function isWhole(entry: string): Promise<boolean> {
 }
 
 async function build(sources: readonly SourceText[], folder: string, parts: UnitBuild): Promise<void> {
-  const { compiler, signal } = parts;
+  const { compiler, signal, isBackground } = parts;
   const objects = await compileUnits(sources, folder, parts);
-  const link = await runProcess(compiler.path, ['-shared', '-o', SHARED_OBJECT, ...objects, '-lm'], folder, signal);
+  const argv = ['-shared', '-o', SHARED_OBJECT, ...objects, '-lm'];
+  const link = await runProcess(compiler.path, argv, folder, signal, isBackground);
   signal?.throwIfAborted();
   if (link.status !== 0)
     throw new UserError(`${compiler.path} does not link the generated kernels: ${link.stderr.trim().slice(0, 2000)}`);
@@ -209,11 +212,11 @@ export async function installShared(bytes: Uint8Array, settings: Settings = read
   return path;
 }
 
-const running = new Map<string, Promise<CompiledLibrary>>();
+const running = new Map<string, { readonly job: Promise<CompiledLibrary>; readonly signal: AbortSignal | undefined }>();
 
 /**
- * Compiles C sources, in parallel, into one shared object, or finds it in the cache. The key covers the text, the
- * flags, the compiler's version, the kernel ABI and the instruction set.
+ * Compiles C sources, in parallel, into one shared object, or finds it in the cache, for which no process is started.
+ * The key covers the text, the flags, the compiler's version, the kernel ABI and the instruction set.
  * Throws UserError for a missing compiler, a text that does not compile (with its lines), a cache that cannot be
  * written or a limit of its size that is none.
  */
@@ -221,32 +224,47 @@ export async function compileShared(sources: readonly SourceText[], options: Com
   checkNames(sources);
   const settings = options.settings ?? readSettings();
   cacheLimitBytes(settings);
-  const compiler = await findCompiler(settings);
-  const flags = [...ISA_FLAGS[options.isa], ...(options.extraFlags ?? [])];
-  const identity = {
-    flags: [...FLAGS, ...flags],
-    compiler: compiler.version,
-    abi: loadAddon().abi,
-    isa: options.isa,
-  };
-  const key = sha256(JSON.stringify({ sources: sources.map(identityOf), ...identity }));
-  const place = JSON.stringify([requireCacheDir(settings), key]);
-  let job = running.get(place);
-  if (job === undefined) {
-    const { signal, onUnit } = options;
-    job = entryOf(key, settings, signal, async (folder) =>
-      build(sources, folder, {
-        compiler,
-        flags: identity.flags,
-        identity,
-        signal,
-        onUnit,
-        objects: await ObjectCache.open(settings),
-      }),
-    )
+  const cacheDir = requireCacheDir(settings);
+  const flags = [...FLAGS, ...ISA_FLAGS[options.isa], ...(options.extraFlags ?? [])];
+  const texts = sources.map(identityOf);
+  const { signal, onUnit, isBackground = false } = options;
+  const compileBy = async (compiler: SystemCompiler): Promise<CompiledLibrary> => {
+    const identity = { flags, compiler: compiler.version, abi: loadAddon().abi, isa: options.isa };
+    const key = sha256(JSON.stringify({ sources: texts, ...identity }));
+    const place = JSON.stringify([cacheDir, key]);
+    const other = running.get(place);
+    if (other !== undefined) {
+      // Whoever began it may have given it up.
+      return other.job.catch((error: unknown) => {
+        if (other.signal?.aborted !== true || signal?.aborted === true) throw error;
+        return compileBy(compiler);
+      });
+    }
+    const job = entryOf(key, settings, signal, async (folder) => {
+      const found = await findCompiler(settings);
+      if (found.version !== compiler.version) throw new OtherCompiler(found);
+      const objects = await ObjectCache.open(settings);
+      await build(sources, folder, { compiler: found, flags, identity, signal, isBackground, onUnit, objects });
+    })
       .then((library) => ({ ...library, compiler: compiler.version }))
       .finally(() => running.delete(place));
-    running.set(place, job);
+    running.set(place, { job, signal });
+    return job;
+  };
+  try {
+    return await compileBy(await expectedCompiler(settings));
+  } catch (error) {
+    if (!(error instanceof OtherCompiler)) throw error;
+    return compileBy(error.compiler);
   }
-  return job;
+}
+
+/** The compiler is not the one that was expected. */
+class OtherCompiler extends Error {
+  readonly compiler: SystemCompiler;
+
+  constructor(compiler: SystemCompiler) {
+    super(`The C compiler is ${compiler.version} now.`);
+    this.compiler = compiler;
+  }
 }

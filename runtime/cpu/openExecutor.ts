@@ -1,14 +1,14 @@
 /** Opens an executor on the CPU: a plan, its kernels and its weights, on threads of this process. */
-import { loadAddon } from '../addon.js';
-import type { NativeLibrary } from '../nativeObjects.js';
 import { Executor } from '../executor.js';
 import { FileMappings, type LoadProgress } from '../files.js';
-import { nameOf, type RuntimePlan } from '../runtimePlan.js';
+import { nameOf, type RuntimeFunction, type RuntimePlan } from '../runtimePlan.js';
 import { stageRanges, type PlanStages } from '../stagePlan.js';
 import type { TensorSource } from '../tensorSource.js';
 import { scratchOf, type PlanSymbols } from './bindPlan.js';
+import { Libraries, type CompileLibrary } from './libraries.js';
 import { bytesToPack } from './loadWeights.js';
 import { requireMemory, type MemoryUse } from './memoryUse.js';
+import { CpuReadiness } from './readiness.js';
 import { CpuStage, planCpuStage, type CpuStagePlan } from './stage.js';
 import { CpuStages } from './stageRunner.js';
 
@@ -16,6 +16,11 @@ export interface CpuExecutorOptions {
   readonly plan: RuntimePlan;
   /** The generated code of each launch. */
   readonly symbols: PlanSymbols;
+  /**
+   * Compiles libraries of symbols as they are needed, so that buckets become ready one after another. Absent: every
+   * library is there.
+   */
+  readonly compile?: CompileLibrary | undefined;
   readonly tensors: ReadonlyMap<string, TensorSource>;
   /** Threads of all stages together; each stage has at least one. */
   readonly threads: number;
@@ -29,6 +34,8 @@ export interface CpuExecutorOptions {
   /** Pins one thread to each processor, for measurements on a machine that does nothing else. */
   readonly isPinned?: boolean;
   readonly onProgress?: (progress: LoadProgress) => void;
+  /** Weights are loaded; what is left are the kernels of the bucket that holds every call. */
+  readonly onLoaded?: () => void;
   /** Called once, before anything is allocated. */
   readonly onMemory?: (use: MemoryUse) => void;
 }
@@ -36,14 +43,31 @@ export interface CpuExecutorOptions {
 /** Native objects of an executor, released together. */
 interface Resources {
   readonly files: FileMappings;
-  readonly libraries: Map<string, NativeLibrary>;
+  readonly libraries: Libraries;
   readonly stages: CpuStage[];
 }
 
-function release({ stages, libraries, files }: Resources): void {
+async function release({ stages, libraries, files }: Resources): Promise<void> {
+  await libraries.release();
   for (const stage of stages) stage.release();
-  for (const library of libraries.values()) library.release();
   files.release();
+}
+
+interface First {
+  readonly fn: RuntimeFunction;
+  readonly bucket: number;
+  /** It holds every call. */
+  readonly isForAll: boolean;
+}
+
+/**
+ * What is compiled while weights load, before any call says what it needs. Calls of one function alone begin with the
+ * largest, and its largest bucket holds every one; those of several continue texts, with a token each time.
+ */
+function firstBucket({ functions }: RuntimePlan): First {
+  const fn = functions.at(-1)!;
+  const isForAll = functions.length === 1;
+  return { fn, bucket: isForAll ? fn.buckets.length - 1 : 0, isForAll };
 }
 
 /** As even as whole threads allow, at least one each. */
@@ -62,8 +86,9 @@ function sumOf(planned: readonly CpuStagePlan[]): MemoryUse {
 }
 
 /**
- * Loads the weights and binds every bucket of every function on every stage. Memory is reported and checked before it
- * is taken. Throws UserError for tensors that are missing, of the wrong shape or cut off, and for too little memory;
+ * Loads the weights, and binds the buckets of every function on every stage: all of them, or with `compile` each when it
+ * is ready, of which the one that holds every call is ready first. Memory is reported and checked before it is taken.
+ * Throws UserError for tensors that are missing, of the wrong shape or cut off, and for too little memory;
  * RangeError for stages that are not the plan.
  */
 export async function openCpuExecutor(options: CpuExecutorOptions): Promise<Executor<MemoryUse>> {
@@ -74,7 +99,6 @@ export async function openCpuExecutor(options: CpuExecutorOptions): Promise<Exec
     if (count !== fn.buckets.length || count === 0)
       throw new Error(`${count} sets of symbols for ${fn.buckets.length} buckets of ${nameOf(fn)}.`);
   }
-  const addon = loadAddon();
   const scratchBytes = scratchOf(symbols);
   const arenas = stages.length === 1 ? 1 : 2;
   const planned = stages.map((_, i) =>
@@ -83,19 +107,19 @@ export async function openCpuExecutor(options: CpuExecutorOptions): Promise<Exec
   const use = sumOf(planned);
   options.onMemory?.(use);
   requireMemory(use);
-  const resources: Resources = { files: new FileMappings(), libraries: new Map(), stages: [] };
+  const libraries = new Libraries(symbols, options.compile);
+  const resources: Resources = { files: new FileMappings(), libraries, stages: [] };
   const totalBytes = planned.reduce((total, { weightPlan }) => total + bytesToPack(weightPlan), 0);
   const done = planned.map(() => 0);
   try {
-    for (const { library } of Object.values(symbols).flat(2))
-      if (!resources.libraries.has(library)) resources.libraries.set(library, new addon.Library(library));
+    const first = firstBucket(plan);
+    if (options.compile !== undefined) libraries.begin(first.fn, first.bucket);
     const loaded = await Promise.allSettled(
       planned.map((each, i) =>
         CpuStage.load(
           {
             plan,
             symbols,
-            libraries: resources.libraries,
             files: resources.files,
             scratchBytes,
             isPinned: options.isPinned ?? false,
@@ -111,10 +135,26 @@ export async function openCpuExecutor(options: CpuExecutorOptions): Promise<Exec
     for (const stage of loaded) if (stage.status === 'fulfilled') resources.stages.push(stage.value);
     const failed = loaded.find((stage) => stage.status === 'rejected');
     if (failed !== undefined) throw failed.reason;
-    const runner = new CpuStages(resources.stages, arenas, () => release(resources));
+    const bind = (fn: RuntimeFunction, bucket: number): void => {
+      for (const stage of resources.stages) stage.bind(fn, bucket, libraries.loaded);
+    };
+    let readiness: CpuReadiness | undefined;
+    if (options.compile !== undefined) {
+      readiness = new CpuReadiness(libraries, bind);
+      if (first.isForAll) {
+        options.onLoaded?.();
+        await readiness.prepare(first.fn, first.bucket);
+      } else readiness.begin(first.fn, first.bucket);
+    } else
+      for (const fn of plan.functions)
+        for (const bucket of fn.buckets.keys()) {
+          await libraries.load(fn, bucket, false);
+          bind(fn, bucket);
+        }
+    const runner = new CpuStages(resources.stages, arenas, () => release(resources), readiness);
     return new Executor({ plan, runner, memory: use, maxLength: options.maxLength });
   } catch (error) {
-    release(resources);
+    await release(resources);
     throw error;
   }
 }

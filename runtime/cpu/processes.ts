@@ -4,7 +4,8 @@
  */
 import { setMaxListeners } from 'node:events';
 import { spawn } from 'node:child_process';
-import { availableParallelism } from 'node:os';
+import { availableParallelism, setPriority } from 'node:os';
+import { Gate } from '../gate.js';
 
 export interface ProcessResult {
   /** Exit status; −1 if the program could not be started or was killed. */
@@ -13,35 +14,59 @@ export interface ProcessResult {
   readonly stderr: string;
 }
 
+interface Execution {
+  readonly cwd: string | undefined;
+  readonly signal: AbortSignal | undefined;
+  readonly isBackground: boolean;
+}
+
 const MAX_OUTPUT_BYTES = 16 * 2 ** 20;
-const waiting: (() => void)[] = [];
-let free = availableParallelism();
 
-async function acquire(): Promise<void> {
-  if (free > 0) free--;
-  else await new Promise<void>((resolve) => waiting.push(resolve));
-}
+/** Programs that run beside others' work at a time. */
+export const BACKGROUND_PROCESSES = Math.max(1, Math.floor(availableParallelism() / 2));
 
-/** Passes its place to a waiting caller, if there is one. */
-function release(): void {
-  const next = waiting.shift();
-  if (next === undefined) free++;
-  else next();
-}
+/** A program that somebody waits for does not queue behind one that nobody waits for. */
+const WANTED = new Gate(availableParallelism());
+const BACKGROUND = new Gate(BACKGROUND_PROCESSES);
+
+/** Niceness at which a program gets a tenth of a processor that others want. */
+const BACKGROUND_NICENESS = 10;
+
+/**
+ * Runs "$@" without input. This process holds the other end of the shell's input, and closes it when it ends, by
+ * SIGKILL too: then everything in the shell's process group is ended.
+ */
+const SUPERVISED = `exec 3<&0
+"$@" </dev/null 3<&- & program=$!
+{ read -r _; kill -KILL 0; } <&3 >/dev/null 2>&1 & watch=$!
+wait $program
+status=$?
+kill -KILL $watch
+exit $status`;
 
 function execute(
   file: string,
   args: readonly string[],
-  cwd: string | undefined,
-  signal: AbortSignal | undefined,
+  { cwd, signal, isBackground }: Execution,
 ): Promise<ProcessResult> {
   return new Promise((resolve) => {
+    const where = cwd === undefined ? {} : { cwd };
     // A compiler starts other processes. In a group of their own, all of them can be ended at once.
-    const child = spawn(file, args, {
-      stdio: ['ignore', 'pipe', 'pipe'],
-      detached: signal !== undefined,
-      ...(cwd === undefined ? {} : { cwd }),
-    });
+    const child =
+      signal === undefined
+        ? spawn(file, args, { stdio: ['ignore', 'pipe', 'pipe'], ...where })
+        : spawn('/bin/sh', ['-c', SUPERVISED, 'sh', file, ...args], {
+            stdio: ['pipe', 'pipe', 'pipe'],
+            detached: true,
+            ...where,
+          });
+    if (isBackground && child.pid !== undefined) {
+      try {
+        setPriority(child.pid, BACKGROUND_NICENESS);
+      } catch {
+        // It has ended, or the system does not allow it.
+      }
+    }
     const kill = (): void => {
       if (child.pid === undefined) return;
       try {
@@ -74,20 +99,21 @@ function execute(
 }
 
 /**
- * Runs a program to its end, or until `signal` is aborted. Never rejects: a program that cannot be started, or was
- * ended, has status −1 and says why in stderr.
+ * Runs a program to its end. Never rejects: a program that cannot be started, or was ended, has a status other than 0
+ * and says why in stderr. When `signal` is aborted, it ends at once together with the programs that it has started; with
+ * a signal they also end when this process does, in whatever way. `isBackground`: nobody waits for it, and it takes the
+ * processor time that others leave.
  */
-export async function runProcess(
+export function runProcess(
   file: string,
   args: readonly string[],
   cwd?: string,
   signal?: AbortSignal,
+  isBackground = false,
 ): Promise<ProcessResult> {
-  await acquire();
-  try {
-    if (signal?.aborted === true) return { status: -1, stdout: '', stderr: `${file} was not started: stopped` };
-    return await execute(file, args, cwd, signal);
-  } finally {
-    release();
-  }
+  return (isBackground ? BACKGROUND : WANTED).pass(async () =>
+    signal?.aborted === true
+      ? { status: -1, stdout: '', stderr: `${file} was not started: stopped` }
+      : execute(file, args, { cwd, signal, isBackground }),
+  );
 }

@@ -67,8 +67,6 @@ export function planCpuStage(
 export interface CpuStageOptions {
   readonly plan: RuntimePlan;
   readonly symbols: PlanSymbols;
-  /** Libraries of all symbols, by path. */
-  readonly libraries: ReadonlyMap<string, NativeLibrary>;
   readonly files: FileMappings;
   /** Scratch memory of one worker. */
   readonly scratchBytes: number;
@@ -81,8 +79,8 @@ interface Bound {
   readonly inputs: readonly string[];
   /** The ranges that the next stage reads. */
   readonly crossings: readonly Crossing[];
-  /** [arena][bucket] */
-  readonly programs: readonly (readonly NativeProgram[])[];
+  /** [arena][bucket] of those that are bound. */
+  readonly programs: readonly Map<number, NativeProgram>[];
 }
 
 export class CpuStage {
@@ -91,29 +89,37 @@ export class CpuStage {
   private readonly memories: NativeMemory[] = [];
   private readonly arenas: readonly NativeMemory[];
   private readonly bound = new Map<string, Bound>();
+  private readonly options: CpuStageOptions;
+  /** Weights and states. */
+  private shared: readonly ReadonlyMap<string, Slot>[] = [];
+  private scratch: Slot | undefined;
 
-  private constructor({ ranges, threads, arenas, arenaBytes }: CpuStagePlan, isPinned: boolean) {
+  private constructor({ ranges, threads, arenas, arenaBytes }: CpuStagePlan, options: CpuStageOptions) {
+    const { isPinned, plan } = options;
     this.ranges = ranges;
+    this.options = options;
     this.pool = new (loadAddon().Pool)(threads, isPinned);
     this.arenas = Array.from({ length: arenas }, () => this.allocate(arenaBytes));
+    for (const fn of plan.functions) {
+      const range = ranges[nameOf(fn)]!;
+      this.bound.set(nameOf(fn), {
+        inputs: stageInputs(fn, range).map(({ name }) => name),
+        crossings: crossingsOf(fn, range.end),
+        programs: this.arenas.map(() => new Map()),
+      });
+    }
   }
 
-  /**
-   * Allocates memory, loads the stage's weights and binds its launches in every bucket and arena. Throws as loadWeights
-   * does.
-   */
+  /** Allocates memory and loads the stage's weights. Throws as loadWeights does. */
   static async load(options: CpuStageOptions, planned: CpuStagePlan): Promise<CpuStage> {
     const { weightPlan, use, states } = planned;
-    const made = new CpuStage(planned, options.isPinned);
+    const made = new CpuStage(planned, options);
     try {
       const packed = weightPlan.packedBytes > 0 ? made.allocate(weightPlan.packedBytes) : undefined;
       const weights = await loadWeights(weightPlan, made.pool, options.files, packed, options.onProgress);
-      const scratch =
-        use.scratchBytes > 0
-          ? { memory: made.allocate(use.scratchBytes), offset: 0, bytes: use.scratchBytes }
-          : undefined;
-      const shared = [weights, made.allocateStates(states)];
-      for (const fn of options.plan.functions) made.bind(fn, options, shared, scratch);
+      if (use.scratchBytes > 0)
+        made.scratch = { memory: made.allocate(use.scratchBytes), offset: 0, bytes: use.scratchBytes };
+      made.shared = [weights, made.allocateStates(states)];
       return made;
     } catch (error) {
       made.release();
@@ -121,10 +127,32 @@ export class CpuStage {
     }
   }
 
-  /** One at a time. */
+  /** Binds the launches of a bucket in every arena. `libraries`: those of its symbols, by the names that these have. */
+  bind(fn: RuntimeFunction, bucket: number, libraries: ReadonlyMap<string, NativeLibrary>): void {
+    const { symbols, scratchBytes } = this.options;
+    const { Program } = loadAddon();
+    const { programs } = this.bound.get(nameOf(fn))!;
+    this.arenas.forEach((arena, i) => {
+      const binding = bindBucket({
+        fn,
+        range: this.ranges[nameOf(fn)]!,
+        bucket,
+        symbols: symbols[nameOf(fn)]![bucket]!,
+        pool: this.pool,
+        libraries,
+        shared: this.shared,
+        arena,
+        scratch: this.scratch,
+        scratchBytes,
+      });
+      programs[i]!.set(bucket, new Program(binding));
+    });
+  }
+
+  /** In a bucket that is bound; one at a time. */
   run(arena: number, { fn, bucket, extents, inputs, kind }: StageCall): Promise<RunResult> {
     const bound = this.bound.get(nameOf(fn))!;
-    return bound.programs[arena]![bucket]!.run({
+    return bound.programs[arena]!.get(bucket)!.run({
       extents: sizesOf(fn.interface, extents),
       inputs: bound.inputs.map((name) => inputs[name]!),
       isTimed: kind === 'profile',
@@ -146,48 +174,10 @@ export class CpuStage {
   }
 
   release(): void {
-    for (const { programs } of this.bound.values()) for (const program of programs.flat()) program.release();
+    for (const { programs } of this.bound.values())
+      for (const program of programs.flatMap((own) => [...own.values()])) program.release();
     for (const memory of this.memories) memory.release();
     this.pool.release();
-  }
-
-  private bind(
-    fn: RuntimeFunction,
-    { symbols, libraries, scratchBytes }: CpuStageOptions,
-    shared: readonly ReadonlyMap<string, Slot>[],
-    scratch: Slot | undefined,
-  ): void {
-    const range = this.ranges[nameOf(fn)]!;
-    const { Program } = loadAddon();
-    const programs: NativeProgram[][] = [];
-    const bound: Bound = {
-      inputs: stageInputs(fn, range).map(({ name }) => name),
-      crossings: crossingsOf(fn, range.end),
-      programs,
-    };
-    this.bound.set(nameOf(fn), bound);
-    for (const arena of this.arenas) {
-      const ofArena: NativeProgram[] = [];
-      programs.push(ofArena);
-      symbols[nameOf(fn)]!.forEach((ofBucket, bucket) =>
-        ofArena.push(
-          new Program(
-            bindBucket({
-              fn,
-              range,
-              bucket,
-              symbols: ofBucket,
-              pool: this.pool,
-              libraries,
-              shared,
-              arena,
-              scratch,
-              scratchBytes,
-            }),
-          ),
-        ),
-      );
-    }
   }
 
   /** Zeroes it; memory of the process is zero at first. */

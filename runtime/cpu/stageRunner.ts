@@ -1,7 +1,7 @@
 /** Calls through the stages of a CPU: threads that work at once, in the order that StageFlow keeps. */
 import type { DeviceSpan } from '../call.js';
 import { floatWrites, nameOf } from '../runtimePlan.js';
-import type { NonFinitePlace, StageAnswer, StageCall, StageRunner } from '../stageRunner.js';
+import type { NonFinitePlace, Readiness, StageAnswer, StageCall, StageRunner } from '../stageRunner.js';
 import type { RunResult } from '../nativeProgram.js';
 import type { CpuStage } from './stage.js';
 import { StageFlow } from './stageFlow.js';
@@ -13,12 +13,17 @@ const now = (): number => performance.timeOrigin + performance.now();
 
 export class CpuStages implements StageRunner {
   readonly inFlight: number;
+  readonly readiness?: Readiness;
   private readonly stages: readonly CpuStage[];
   private readonly flow: StageFlow;
-  private readonly releaseAll: () => void;
+  private readonly releaseAll: () => Promise<void>;
 
-  /** `release` gives back the stages and the resources that they share. */
-  constructor(stages: readonly CpuStage[], arenas: number, release: () => void) {
+  /**
+   * `release` gives back the stages and the resources that they share. Without `readiness`, every bucket is bound on
+   * every stage.
+   */
+  constructor(stages: readonly CpuStage[], arenas: number, release: () => Promise<void>, readiness?: Readiness) {
+    if (readiness !== undefined) this.readiness = readiness;
     this.stages = stages;
     this.inFlight = IN_FLIGHT_A_STAGE * stages.length;
     this.flow = new StageFlow(stages.length, arenas);
@@ -55,7 +60,7 @@ export class CpuStages implements StageRunner {
 
   async release(): Promise<void> {
     await this.flow.idle();
-    this.releaseAll();
+    await this.releaseAll();
   }
 
   private firstNonFinite({ fn }: StageCall, results: readonly RunResult[]): NonFinitePlace | undefined {

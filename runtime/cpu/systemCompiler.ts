@@ -1,10 +1,13 @@
-/** Finds the system's C compiler and checks that it works. */
+/** Finds the system's C compiler and checks that it works, or remembers that it did. */
+import { createHash, randomUUID } from 'node:crypto';
 import { constants } from 'node:fs';
-import { access, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { access, mkdtemp, open, readFile, realpath, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { delimiter, isAbsolute, join } from 'node:path';
+import { basename, delimiter, isAbsolute, join } from 'node:path';
 import { MissingCompiler } from '../../errors.js';
 import { readSettings, type Settings } from '../../settings.js';
+import { isTrusted, trustedFolder } from '../cacheFolder.js';
+import { markUsed } from '../kernelCache.js';
 import { runProcess } from './processes.js';
 
 export interface SystemCompiler {
@@ -62,6 +65,73 @@ async function probe(path: string): Promise<SystemCompiler | string> {
 
 const firstLine = (text: string): string => text.trim().split('\n')[0] ?? '';
 
+/** The first compiler that is there, before the question whether it works. */
+async function firstOf(settings: Settings): Promise<string | undefined> {
+  for (const name of settings.cc === undefined ? NAMES : [settings.cc]) {
+    const path = await locate(name, settings.path);
+    if (path !== undefined) return path;
+  }
+  return undefined;
+}
+
+/** Names of programs that are compilers themselves. Scripts and caches start others, which change behind them. */
+const COMPILER = /^(?:[A-Za-z0-9_.]+-)*(?:gcc|clang|cc)(?:-[0-9.]+)?$/;
+const ELF = Buffer.from('\x7fELF', 'latin1');
+
+async function isProgram(path: string): Promise<boolean> {
+  const file = await open(path, 'r');
+  try {
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(ELF.length), 0, ELF.length, 0);
+    return bytesRead === ELF.length && buffer.equals(ELF);
+  } finally {
+    await file.close();
+  }
+}
+
+/** Where it is remembered that the compiler at `path` works; undefined for one of which too little is known. */
+async function memoryOf(path: string, settings: Settings): Promise<string | undefined> {
+  const real = await realpath(path);
+  if (!COMPILER.test(basename(real)) || !(await isProgram(real))) return undefined;
+  const { dev, ino, size, mtimeNs, ctimeNs } = await stat(real, { bigint: true });
+  const identity = [path, real, dev, ino, size, mtimeNs, ctimeNs].map(String);
+  const key = createHash('sha256').update(JSON.stringify(identity)).digest('hex');
+  return join(await trustedFolder(settings, 'compilers'), `${key}.txt`);
+}
+
+const MOST_VERSION_BYTES = 1000;
+
+async function remembered(path: string, settings: Settings): Promise<SystemCompiler | undefined> {
+  try {
+    const memory = await memoryOf(path, settings);
+    if (memory === undefined || !(await isTrusted(memory))) return undefined;
+    if ((await stat(memory)).size > MOST_VERSION_BYTES) return undefined;
+    const version = await readFile(memory, 'utf8');
+    if (version === '' || version !== firstLine(version)) return undefined;
+    await markUsed(memory);
+    return { path, version };
+  } catch {
+    // Whoever needs the compiler or the cache learns what is wrong with it.
+    return undefined;
+  }
+}
+
+async function remember({ path, version }: SystemCompiler, settings: Settings): Promise<void> {
+  try {
+    const memory = await memoryOf(path, settings);
+    if (memory === undefined) return;
+    const temporary = join(memory, '..', `.tmp-${randomUUID()}`);
+    try {
+      await writeFile(temporary, version, { mode: 0o600, flag: 'wx' });
+      await rename(temporary, memory);
+      await markUsed(memory);
+    } finally {
+      await rm(temporary, { force: true });
+    }
+  } catch {
+    // It is only slower next time.
+  }
+}
+
 async function find(settings: Settings): Promise<SystemCompiler> {
   const problems: string[] = [];
   for (const name of settings.cc === undefined ? NAMES : [settings.cc]) {
@@ -77,19 +147,33 @@ async function find(settings: Settings): Promise<SystemCompiler> {
 }
 
 const known = new Map<string, Promise<SystemCompiler>>();
+const keyOf = ({ cc, path }: Settings): string => JSON.stringify([cc, path]);
 
 /**
  * The compiler to use: TILEWRIGHT_CC where set, otherwise the first of cc, gcc and clang on PATH that compiles.
- * Remembered for the process. Throws UserError naming what to install.
+ * Remembered for the process, and in the cache for expectedCompiler. Throws UserError naming what to install.
  */
 export function findCompiler(settings: Settings = readSettings()): Promise<SystemCompiler> {
-  const key = JSON.stringify([settings.cc, settings.path]);
+  const key = keyOf(settings);
   let found = known.get(key);
   if (found === undefined) {
-    found = find(settings);
+    found = find(settings).then(async (compiler) => {
+      if (settings.cacheDir !== undefined) await remember(compiler, settings);
+      return compiler;
+    });
     known.set(key, found);
     // A failure is not remembered: the user may install a compiler meanwhile.
     found.catch(() => known.delete(key));
   }
   return found;
+}
+
+/**
+ * The compiler that findCompiler would find, without starting it where it worked before and has not changed since: its
+ * file is the same. That its headers are still there is not known. Throws as findCompiler.
+ */
+export async function expectedCompiler(settings: Settings = readSettings()): Promise<SystemCompiler> {
+  if (known.has(keyOf(settings)) || settings.cacheDir === undefined) return findCompiler(settings);
+  const path = await firstOf(settings);
+  return (path === undefined ? undefined : await remembered(path, settings)) ?? findCompiler(settings);
 }

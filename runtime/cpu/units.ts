@@ -26,6 +26,8 @@ export interface UnitBuild {
   readonly identity: Readonly<Record<string, unknown>>;
   readonly objects: ObjectCache;
   readonly signal: AbortSignal | undefined;
+  /** Nobody waits for it. */
+  readonly isBackground: boolean;
   readonly onUnit: ((unit: SourceText) => void) | undefined;
 }
 
@@ -43,11 +45,11 @@ async function isCompiled(source: SourceText, folder: string, build: UnitBuild):
 
 /** Compiles one unit to `{name}.o`. */
 async function compileUnit(source: SourceText, folder: string, build: UnitBuild): Promise<void> {
-  const { compiler, flags, objects, signal } = build;
+  const { compiler, flags, objects, signal, isBackground } = build;
   const object = objectOf(source);
   const shown = ['-pipe', '-fno-diagnostics-show-caret', '-fdiagnostics-color=never'];
   const argv = [...flags, ...shown, '-c', source.name, '-o', object];
-  const result = await runProcess(compiler.path, argv, folder, signal);
+  const result = await runProcess(compiler.path, argv, folder, signal, isBackground);
   signal?.throwIfAborted();
   if (result.status !== 0) throw compileError(compiler.path, source, result.stderr);
   await objects.keep(keyOf(source, build), join(folder, object));

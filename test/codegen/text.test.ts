@@ -100,14 +100,28 @@ describe('generated text', () => {
     const kernels = ['o', 'down'].flatMap((name) =>
       schedules.map((schedule) => emitKernel(kernelNamed(F32, name), F32, schedule, { T: 128, R: 128 })),
     );
-    const units = unitsOf([...kernels, ...kernels]);
-    expect(units.map(({ name, kernels }) => [name, kernels])).toEqual([
-      ['kernels_0.c', 12],
-      ['kernels_1.c', 4],
-    ]);
+    const units = unitsOf({ score: [kernels, kernels] });
+    expect(units.map(({ symbols }) => symbols.length)).toEqual([12, 4]);
     for (const { symbol } of kernels)
       expect(units.filter(({ text }) => text.includes(`void ${symbol}(`)).length).toBe(1);
-    expect(unitsOf(kernels.toReversed())).toEqual(units);
+    for (const { name, symbols } of units) expect(name).toBe(`${symbols[0]!}.c`);
+    expect(unitsOf({ score: [kernels.toReversed()] })).toEqual(units);
+  });
+
+  it('has files of its own for the kernels that one bucket alone runs', () => {
+    const schedule: CpuSchedule = { kind: 'gemm', isa: 'avx512', mr: 14, nr: 32, kc: 32, mb: 28, nb: 64 };
+    const kernelOf = (mb: number) => emitKernel(kernelNamed(F32, 'o'), F32, { ...schedule, mb }, { T: 128, R: 128 });
+    const [small, large, both, step] = [28, 42, 56, 70].map(kernelOf);
+    const units = unitsOf({
+      score: [
+        [small!, both!, both!],
+        [both!, large!],
+      ],
+      step: [[step!, small!]],
+    });
+    expect(units.map(({ symbols }) => symbols).sort()).toEqual(
+      [small, large, both, step].map((kernel) => [kernel!.symbol]).sort(),
+    );
   });
 
   it('has symbols that C accepts', () => {

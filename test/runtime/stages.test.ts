@@ -58,7 +58,7 @@ async function compile(mask: MaskKind): Promise<Compiled> {
   const checkpoint = describeRandomCheckpoint(folder, 3);
   const model = compileModel(checkpoint, cpu, cpuDevice(detectMachine(), 'auto'), { mask, batchTokens: TOKENS });
   const emitted = emitPlan(model.plan);
-  const { path: library } = await compileShared(unitsOf(Object.values(emitted.kernels).flat(2)), {
+  const { path: library } = await compileShared(unitsOf(emitted.kernels), {
     isa: model.device.isa,
     settings: settingsIn(folder),
   });
