@@ -7,10 +7,11 @@ import { packedDepth, rowMaps } from '../../ir/packing.js';
 import { FORMATS, isCodeFormat } from '../../ir/storage.js';
 import { roundUp } from '../../ir/types.js';
 import { UserError } from '../../errors.js';
-import type { EncodedPart, EncodedSource, TensorSource } from '../tensorSource.js';
+import { encodedRow, type EncodedPart, type EncodedSource, type TensorSource } from '../tensorSource.js';
 import type { PackedWeight, WeightPlan } from '../weightPlan.js';
 import { groupColumns, groupJob, type GroupPart } from './packGroups.js';
-import { codesJob, endOf, JOB_BYTES, matrixColumns, packJob, wholeRows } from './packJob.js';
+import { encodedJob, encodedStaging, isDecodable, stagedBytesOf, type StagedPart } from './encodedJob.js';
+import { codesJob, endOf, matrixColumns, packJob, wholeRows } from './packJob.js';
 import type { DeviceJob, PackColumns, PackRange } from './packJob.js';
 import { stretchesOf } from './stretches.js';
 
@@ -21,7 +22,7 @@ interface Place {
 
 /** Bytes that are copied to a step's staging buffer. */
 export interface Copy {
-  /** An encoded matrix is copied as f32; the offset is that of its rows as f32. */
+  /** An encoded matrix that the host decodes is copied as f32; the offset is that of its rows as f32. */
   readonly file: string | EncodedSource;
   /** Its tensor, for messages. */
   readonly name: string;
@@ -81,6 +82,8 @@ const STAGING = 32 << 20;
 const STAGINGS = 3;
 /** Alignment of pieces in it: a piece starts on an L2 line. */
 const ALIGNMENT = 256;
+/** Staging buffers that an encoded matrix may be as large as where no range of its rows lies together. */
+const WHOLE = 4;
 /** Limit on the launches of a step that stages nothing. */
 const MOST_LAYINGS = 64;
 const MOST_ROWS = 2 ** 31 - 1;
@@ -93,6 +96,8 @@ interface Use extends Pick<Laying, 'target' | 'scale' | 'rowScales'> {
   readonly added?: number;
   /** Of weights in groups. */
   readonly part?: GroupPart;
+  /** Of an encoded tensor, where it is not its values. */
+  readonly reads?: EncodedPart;
 }
 
 /** A tensor that is read once, and all that is made of it. */
@@ -101,6 +106,8 @@ interface Reading {
   readonly name: string;
   readonly rows: number;
   readonly columns: number;
+  /** An encoded tensor is staged as its files have it, and the device decodes it. Else the host does. */
+  readonly isRaw: boolean;
   readonly uses: readonly Use[];
 }
 
@@ -131,7 +138,7 @@ function writtenBytes({ weight, part, target, rowScales }: Use, rows: number, vi
 
 class StepBuilder {
   readonly steps: Step[] = [];
-  jobs = 0;
+  jobBytes = 0;
   private copies: Copy[] = [];
   private layings: Laying[] = [];
   private stagedBytes = 0;
@@ -152,7 +159,9 @@ class StepBuilder {
   }
 
   /** Cuts the lines of a tensor into pieces that fit a staging buffer. */
-  add({ tensor, name, rows, columns, uses }: Reading): void {
+  add(reading: Reading): void {
+    const { tensor, name, rows, columns, uses } = reading;
+    if (tensor.kind === 'encoded' && reading.isRaw) return this.addEncoded(tensor, reading);
     for (const { lines, stored, range } of stretchesOf(tensor, rows, columns)) {
       const { stepBytes = 0, lineBytes = 0 } = stored ?? {};
       if (lineBytes > this.staging)
@@ -172,29 +181,83 @@ class StepBuilder {
           this.copies.push({ file, name, offset: stored.offset + first * stepBytes, bytes, stagedAt: offset });
           this.stagedBytes = offset + bytes;
         }
-        this.lay(uses, tensor, range(first, count), stored && { offset, bytes });
+        const own = range(first, count);
+        this.lay(uses, own, stored && { offset, bytes }, (use) => jobOf(use, tensor, own));
         first += count;
       }
     }
   }
 
+  /** Rows of an encoded matrix as its files have them. */
+  private addEncoded(tensor: EncodedSource, { name, rows, uses }: Reading): void {
+    const { isWhole, of } = encodedStaging(tensor);
+    const block = tensor.view?.rows ?? rows;
+    let staged = isWhole ? this.stage(of(0, tensor.rows), name, uses.length) : undefined;
+    for (let begin = 0; begin < rows; begin += block) {
+      const lines = Math.min(block, rows - begin);
+      for (let first = 0, count = lines; first < lines; first += count, count = lines - first) {
+        const row = encodedRow(tensor, begin) + first;
+        if (!isWhole) {
+          count = this.fitting(count, (n) => stagedBytesOf(of(row, n)));
+          staged = this.stage(of(row, count), name, uses.length);
+        }
+        const range = { firstRow: begin + first, rows: count };
+        const { parts, ...place } = staged!;
+        this.lay(uses, range, place, (use) => encodedJob(jobOf(use, tensor, range), tensor, parts, row, use.reads));
+      }
+    }
+  }
+
+  /** The most of `count` rows that there is room for, in the buffer of another step where too few fit this one. */
+  private fitting(count: number, bytesOf: (rows: number) => number): number {
+    const most = (room: number): number => {
+      let [low, high] = [0, count];
+      while (low < high) {
+        const middle = Math.ceil((low + high) / 2);
+        if (bytesOf(middle) <= room) low = middle;
+        else high = middle - 1;
+      }
+      return low;
+    };
+    const own = most(this.room());
+    if (own === count || own * 4 > most(this.staging)) return own;
+    this.flush();
+    return Math.max(1, most(this.staging));
+  }
+
+  private stage(
+    parts: readonly StagedPart[],
+    name: string,
+    uses: number,
+  ): Place & { readonly parts: readonly StagedPart[] } {
+    const bytes = stagedBytesOf(parts);
+    if (this.layings.length + uses > MOST_LAYINGS || this.room() < bytes) this.flush();
+    const offset = roundUp(this.stagedBytes, ALIGNMENT);
+    for (const { file, offset: from, bytes: own, at } of parts)
+      this.copies.push({ file, name, offset: from, bytes: own, stagedAt: offset + at });
+    this.stagedBytes = offset + bytes;
+    return { offset, bytes, parts };
+  }
+
   private lay(
     uses: readonly Use[],
-    tensor: TensorSource,
-    range: Pick<PackRange, 'firstRow' | 'rows' | 'view'>,
+    { rows, view }: Pick<PackRange, 'rows' | 'view'>,
     staged: Place | undefined,
+    jobFor: (use: Use) => DeviceJob,
   ): void {
     for (const use of uses) {
       const { target, scale, rowScales } = use;
+      const job = jobFor(use);
       this.layings.push({
-        job: jobOf(use, tensor, range),
-        jobOffset: this.jobs++ * JOB_BYTES,
+        job,
+        jobOffset: this.jobBytes,
         target,
         ...(staged === undefined ? {} : { staged }),
         ...(scale === undefined ? {} : { scale }),
         ...(rowScales === undefined ? {} : { rowScales }),
       });
-      this.weightBytes += writtenBytes(use, range.rows, range.view);
+      this.jobBytes += roundUp(job.bytes.length, 16);
+      this.weightBytes += writtenBytes(use, rows, view);
       this.weight = use.weight.name;
     }
   }
@@ -268,7 +331,7 @@ function addScales(
       pairing: { kind: 'none' },
     };
     const use = { weight: vector, sourceRow: 0, added, target: { memory: 'scales', ...place } } as const;
-    builder.add({ tensor: weight.columnScale, name: columnScale!, rows: 1, columns: k, uses: [use] });
+    builder.add({ tensor: weight.columnScale, name: columnScale!, rows: 1, columns: k, isRaw: false, uses: [use] });
   }
   builder.flush();
   return { places, bytes: end };
@@ -282,19 +345,23 @@ const readKey = (columns: number, stored: EncodedPart | undefined): string =>
 function readingsOf(
   weights: readonly PackedWeight[],
   placeOf: (weight: PackedWeight) => Place | undefined,
+  isRawHere: (tensor: EncodedSource, reads: EncodedPart | undefined) => boolean,
 ): readonly Reading[] {
   const readings: (Reading & { readonly uses: Use[] })[] = [];
   const known = new Map<TensorSource, Map<string, Use[]>>();
   const add = (tensor: TensorSource, name: string, rows: number, use: Use, stored: EncodedPart | undefined): void => {
     const columns = use.part === undefined ? matrixColumns(use.weight) : groupColumns(use.weight, use.part);
-    const key = readKey(columns, stored);
+    const isRaw = tensor.kind === 'encoded' && isRawHere(tensor, stored);
+    const key = isRaw ? 'raw' : readKey(columns, stored);
     const ofTensor = known.get(tensor) ?? new Map<string, Use[]>();
     known.set(tensor, ofTensor);
     const uses = ofTensor.get(key);
-    if (uses !== undefined) return void uses.push(use);
-    const made = [use];
+    const own = isRaw && stored !== undefined ? { ...use, reads: stored } : use;
+    if (uses !== undefined) return void uses.push(own);
+    const made = [own];
     ofTensor.set(key, made);
-    readings.push({ tensor: stored === undefined ? tensor : reading(tensor, stored), name, rows, columns, uses: made });
+    const read = isRaw || stored === undefined ? tensor : reading(tensor, stored);
+    readings.push({ tensor: read, name, rows, columns, isRaw, uses: made });
   };
   for (const packed of weights) {
     const { weight, sources, offset, bytes } = packed;
@@ -344,9 +411,10 @@ function withScales(uses: readonly Use[]): readonly Use[] {
 
 /**
  * Steps that load the packed weights of a plan, factors of columns first. `staging`: bytes of a staging buffer.
+ * `decodes`: who decodes encoded tensors. The host does what the device cannot, and what it finds damaged: it says how.
  * Throws UserError for a tensor whose rows are too long, Error for layouts that are not a GPU's.
  */
-export function planLoading(plan: WeightPlan, staging = STAGING): LoadPlan {
+export function planLoading(plan: WeightPlan, staging = STAGING, decodes: 'device' | 'host' = 'device'): LoadPlan {
   const packed = plan.weights.filter((weight) => weight.kind === 'packed');
   const builder = new StepBuilder(staging);
   const scales = addScales(packed, builder);
@@ -363,14 +431,19 @@ export function planLoading(plan: WeightPlan, staging = STAGING): LoadPlan {
   }
   const placeOf = (weight: PackedWeight): Place | undefined =>
     weight.columnScale === undefined ? undefined : scales.places.get(scaleKey(weight));
-  for (const each of readingsOf(packed, placeOf)) builder.add(each);
+  const isRaw = (tensor: EncodedSource, reads: EncodedPart | undefined): boolean => {
+    if (decodes === 'host' || !isDecodable(tensor, reads)) return false;
+    const { isWhole, of } = encodedStaging(tensor);
+    return stagedBytesOf(isWhole ? of(0, tensor.rows) : of(0, 1)) <= (isWhole ? WHOLE * staging : staging);
+  };
+  for (const each of readingsOf(packed, placeOf, isRaw)) builder.add(each);
   builder.flush();
   return {
     steps: builder.steps,
     stagingBytes: Math.max(0, ...builder.steps.map((step) => step.stagedBytes)),
     stagings: builder.stagings,
     scaleBytes: scales.bytes,
-    jobBytes: builder.jobs * JOB_BYTES,
+    jobBytes: builder.jobBytes,
     zeros,
   };
 }

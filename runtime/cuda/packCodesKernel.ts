@@ -46,12 +46,12 @@ static inline float tw_fma(float a, float b, float c) { return __builtin_fmaf(a,
 static __device__ const float tw_steps[${STEPS}] = { ${SCALE_STEPS.map((step) => `${step.toExponential()}f`).join(', ')} };
 
 /** Element at of a row. */
-static __device__ __forceinline__ float tw_element(const tw_pack_job &job, const void *source, const void *scale,
-                                                   int row, int at) {
+static __device__ __forceinline__ float tw_element(const tw_pack_job &job, const void *jobs, const void *source,
+                                                   const void *scale, int row, int at) {
 #ifdef __CUDA_ARCH__
   if (at < job.kept) return tw_kept[at];
 #endif
-  return tw_value(job, source, scale, row, at);
+  return tw_value(job, jobs, source, scale, row, at);
 }
 
 /**
@@ -94,26 +94,29 @@ static __device__ __forceinline__ unsigned tw_error_of(float code) {
 }
 
 /**
- * Sums of squares of errors of the elements that the thread takes, for each candidate of a scale. isPlain: every
- * candidate is a divisor as tw_divided demands.
+ * Sums of squares of errors of the elements that the thread takes, for each candidate of a scale. Where candidates are
+ * no divisors for tw_divided, both sides of the quotients are multiplied by a power of two: the quotients stay.
  */
-template <bool isPlain>
-static __device__ __forceinline__ void tw_add_errors(const tw_pack_job &job, const void *source, const void *scale,
-                                                     int row, int from, int step, float least,
+static __device__ __forceinline__ void tw_add_errors(const tw_pack_job &job, const void *jobs, const void *source,
+                                                     const void *scale, int row, int from, int step, float least,
                                                      unsigned long long *errors) {
+  // Below 2^-59 by 2^96, above 2^59 by 2^-96.
+  const float factor = least < 1.7347234759768071e-18f  ? 7.922816251426434e28f
+                       : least > 5.764607523034235e17f ? 1.262177448353619e-29f
+                                                        : 1.0f;
   tw_divisor by[${STEPS}];
 #ifdef __CUDA_ARCH__
 #pragma unroll
 #endif
-  for (int i = 0; i < ${STEPS}; i++) by[i] = tw_divisor_of(tw_product(least, tw_steps[i]));
+  for (int i = 0; i < ${STEPS}; i++) by[i] = tw_divisor_of(tw_product(tw_product(least, tw_steps[i]), factor));
   for (int at = from; at < job.k; at += step) {
-    const float value = tw_element(job, source, scale, row, at);
+    const float value = tw_product(tw_element(job, jobs, source, scale, row, at), factor);
     const float magnitude = __uint_as_float(__float_as_uint(value) & 0x7fffffffu);
 #ifdef __CUDA_ARCH__
 #pragma unroll
 #endif
     for (int i = 0; i < ${STEPS}; i++) {
-      const unsigned error = tw_error_of(isPlain ? tw_divided(magnitude, by[i]) : tw_quotient(magnitude, by[i].value));
+      const unsigned error = tw_error_of(tw_divided(magnitude, by[i]));
       errors[i] += (unsigned long long)error * error;
     }
   }
@@ -140,7 +143,7 @@ extern "C" __global__ void __launch_bounds__(${CODES_THREADS}, 2)
     // Magnitudes have the order of their bits; a NaN is the largest.
     unsigned most = 0;
     for (int at = from; at < job.k; at += step) {
-      const float value = tw_value(job, source, scale, row, at);
+      const float value = tw_value(job, jobs, source, scale, row, at);
 #ifdef __CUDA_ARCH__
       if (at < job.kept) tw_kept[at] = value;
 #endif
@@ -158,11 +161,7 @@ extern "C" __global__ void __launch_bounds__(${CODES_THREADS}, 2)
     float best = least == 0.0f ? 1.0f : least;
     if (least != 0.0f && most < 0x7f800000u) {
       unsigned long long errors[${STEPS}] = {};
-      // From 2^-59 to 2^59.
-      if (least >= 1.7347234759768071e-18f && least <= 5.764607523034235e17f)
-        tw_add_errors<true>(job, source, scale, row, from, step, least, errors);
-      else
-        tw_add_errors<false>(job, source, scale, row, from, step, least, errors);
+      tw_add_errors(job, jobs, source, scale, row, from, step, least, errors);
       double bestCost = 0.0;
 #ifdef __CUDA_ARCH__
 #pragma unroll
@@ -201,7 +200,7 @@ extern "C" __global__ void __launch_bounds__(${CODES_THREADS}, 2)
         unsigned word = 0;
         for (int i = 0; i < 4; i++) {
           const int column = 4 * at + i;
-          const float value = column < job.k ? tw_element(job, source, scale, row, column) : 0.0f;
+          const float value = column < job.k ? tw_element(job, jobs, source, scale, row, column) : 0.0f;
           word |= tw_to_e4m3(tw_quotient(value, best)) << (8 * i);
         }
         words[at] = word;

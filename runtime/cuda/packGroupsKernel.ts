@@ -6,7 +6,7 @@ export const PACK_GROUPS = 'tw_pack_groups';
 export const PACK_GROUPS_SOURCE = String.raw`
 /**
  * Weights in groups: the codes of a range of rows, or with isScaled the words of their scales. stride: columns of a
- * group. end: rows of the weight. source: codes as f32, or the words. Made-up codes are uniform, around 8.
+ * group. end: rows of the weight. source: codes as f32, or the words; or what is encoded. Made-up codes are uniform, around 8.
  */
 extern "C" __global__ void tw_pack_groups(const void *jobs, const void *source, void *weight, const void *) {
   const tw_pack_job job = *(const tw_pack_job *)jobs;
@@ -21,7 +21,9 @@ extern "C" __global__ void tw_pack_groups(const void *jobs, const void *source, 
     const int within = (int)(physical % 8);
     for (int at = blockIdx.x * blockDim.x + threadIdx.x; at < count; at += gridDim.x * blockDim.x) {
       if (job.isScaled != 0) {
-        const unsigned bits = job.kind == 0 ? ((const unsigned *)source)[(long long)row * count + at] : made;
+        const unsigned bits = job.kind == 0   ? ((const unsigned *)source)[(long long)row * count + at]
+                              : job.kind == 3 ? tw_scale_word(tw_encoded_of(jobs), source, row, at)
+                                              : made;
         blocks[at / inBlock * next + 128 + within * inBlock + at % inBlock] = bits;
         continue;
       }
@@ -29,9 +31,10 @@ extern "C" __global__ void tw_pack_groups(const void *jobs, const void *source, 
       unsigned bits = 0;
       for (int i = 0; i < 8; i++) {
         const long long index = (long long)row * job.k + first + i / 2 * 8 + i % 2;
-        const unsigned code = job.kind == 0
-            ? (unsigned)(int)((const float *)source)[index]
-            : (unsigned)(tw_mix(job.start + (job.first + index) * 0x9e3779b97f4a7c15ull) >> 60);
+        const unsigned code =
+            job.kind == 0   ? (unsigned)(int)((const float *)source)[index]
+            : job.kind == 3 ? (unsigned)(int)tw_decoded(tw_encoded_of(jobs), source, row, first + i / 2 * 8 + i % 2)
+                            : (unsigned)(tw_mix(job.start + (job.first + index) * 0x9e3779b97f4a7c15ull) >> 60);
         bits |= code << (4 * (i / 2) + 16 * (i % 2));
       }
       blocks[at / 16 * next + within * 16 + at % 16] = bits;

@@ -9,6 +9,7 @@
 
 import { FORMATS } from '../../ir/storage.js';
 import { PACK_CODES, PACK_CODES_SOURCE } from './packCodesKernel.js';
+import { PACK_ENCODED_SOURCE } from './packEncodedKernel.js';
 import { PACK_GROUPS, PACK_GROUPS_SOURCE } from './packGroupsKernel.js';
 
 /** Name of the text among kernels that are compiled and kept. */
@@ -31,7 +32,7 @@ export const PACK_THREADS = 256;
 /** Of rounded matrices, what a job writes. */
 export const PARTS = { codes: 1, scales: 2 } as const;
 
-const ROWS_SOURCE = String.raw`// Weights into the layout of kernels; the search for values that are not finite.
+const NUMBERS_SOURCE = String.raw`// Weights into the layout of kernels; the search for values that are not finite.
 // Jobs: see packJob.ts.
 
 /** Storage formats by the code that jobs give them. */
@@ -53,7 +54,7 @@ struct tw_pack_job {
   int row;                     // its first row among the stacked sources
   int k;
   int stride;                  // elements from row to row of the weight; columns from k on are zero
-  int kind;                    // 0 stored, 1 random, 2 constant
+  int kind;                    // 0 stored, 1 random, 2 constant, 3 encoded: a tw_encoded follows the job
   int sourceFormat;
   int targetFormat;
   int pairing;                 // 0 none, 1 rotate, 2 interleave
@@ -213,16 +214,19 @@ static __device__ __forceinline__ long long tw_physical(int row, int pairing, in
   const int lane = within - second * part;
   return (long long)group + (long long)(lane / width) * 2 * width + second * width + lane % width;
 }
+`;
 
+const VALUES_SOURCE = String.raw`
 /** An element of the range before it is rounded to the weight's format, at column job.column + at. */
-static __device__ __forceinline__ float tw_value(const tw_pack_job &job, const void *source, const void *scale, int row,
-                                                 int at) {
+static __device__ __forceinline__ float tw_value(const tw_pack_job &job, const void *jobs, const void *source,
+                                                 const void *scale, int row, int at) {
   const int column = job.column + at;
   if (column >= job.k) return 0.0f;
   const long long index = (long long)row * job.k + column;
   const long long place = (long long)row * job.rowStride + (long long)at * job.columnStride;
   float value;
   if (job.kind == 0) value = tw_decode(tw_load(source, place, job.sourceFormat), job.sourceFormat);
+  else if (job.kind == 3) value = tw_decoded(tw_encoded_of(jobs), source, row, column);
   else if (job.kind == 1) value = tw_round(tw_random(job.start, job.first + index, job.factor), job.sourceFormat);
   else value = tw_round(job.factor, job.sourceFormat);
   if (job.added != 0.0f) value += job.added;
@@ -230,14 +234,14 @@ static __device__ __forceinline__ float tw_value(const tw_pack_job &job, const v
   return value;
 }
 
-/** source: the elements of the range, aligned, read where kind is 0. scale: k factors, read where isScaled. */
+/** source: the elements of the range, aligned, read where kind is 0 or 3. scale: k factors, read where isScaled. */
 extern "C" __global__ void tw_pack_rows(const void *jobs, const void *source, void *weight, const void *scale) {
   const tw_pack_job job = *(const tw_pack_job *)jobs;
   for (int row = blockIdx.y; row < job.rows; row += gridDim.y) {
     const int logical = tw_ordered(job.row + row, job.headDim, job.rotated, job.interleaved);
     const long long target = tw_physical(logical, job.pairing, job.width, job.span) * job.stride;
     for (int at = blockIdx.x * blockDim.x + threadIdx.x; at < job.end - job.column; at += gridDim.x * blockDim.x) {
-      const float value = tw_value(job, source, scale, row, at);
+      const float value = tw_value(job, jobs, source, scale, row, at);
       tw_store(weight, target + job.column + at, tw_encode(value, job.targetFormat), job.targetFormat);
     }
   }
@@ -260,4 +264,5 @@ extern "C" __global__ void tw_pack_find(int rows, int columns, const void *jobs,
 }
 `;
 
-export const PACK_SOURCE = ROWS_SOURCE + PACK_GROUPS_SOURCE + PACK_CODES_SOURCE;
+export const PACK_SOURCE =
+  NUMBERS_SOURCE + PACK_ENCODED_SOURCE + VALUES_SOURCE + PACK_GROUPS_SOURCE + PACK_CODES_SOURCE;

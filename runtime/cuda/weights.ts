@@ -14,7 +14,8 @@ import { encodedMatrix, orDamaged } from '../encodedMatrix.js';
 import type { EncodedMatrix } from '../nativePacking.js';
 import type { NativeMemory } from '../nativeObjects.js';
 import type { EncodedSource } from '../tensorSource.js';
-import type { Copy, LoadPlan, Step } from './loadPlan.js';
+import { DAMAGED_AT } from './encodedJob.js';
+import { planLoading, type Copy, type LoadPlan, type Step } from './loadPlan.js';
 import { PACK_ENTRIES } from './packKernels.js';
 
 /** Device memory that loading needs besides the weights. */
@@ -132,6 +133,9 @@ const isUnreadableFile = (error: unknown): error is Error =>
 
 const NOTHING_STREAMED: CudaUploadTimes = { total: 0, reading: 0, bus: 0, launches: 0, device: 0 };
 
+/** The host finds out where, and says so. */
+class DamagedEncoding extends Error {}
+
 /** What loading holds until its end. */
 class Loading {
   private readonly request: LoadRequest;
@@ -191,13 +195,24 @@ class Loading {
     } finally {
       stopWatching?.();
     }
+    if (await this.isDamaged()) throw new DamagedEncoding();
     const last = loadPlan.steps.at(-1);
     const totalBytes = weightBytesOf(loadPlan);
     if (last !== undefined) onProgress?.({ doneBytes: totalBytes, totalBytes, weight: last.weight });
     return times;
   }
 
-  /** One launch a piece, in the order of steps. */
+  /** Whether the device found a scale that is none in what it decoded. */
+  private async isDamaged(): Promise<boolean> {
+    const decoding = this.request.loadPlan.steps
+      .flatMap(({ layings }) => layings)
+      .filter(({ job }) => job.bytes.length > DAMAGED_AT);
+    if (decoding.length === 0) return false;
+    const jobs = new DataView(await this.jobs.readAsync(0, this.request.loadPlan.jobBytes));
+    return decoding.some(({ jobOffset }) => jobs.getInt32(jobOffset + DAMAGED_AT, true) !== 0);
+  }
+
+  /** One launch a laying, in the order of steps. */
   private bind(scales: CudaMemory, stagings: readonly CudaMemory[]): CudaProgram {
     const { addon, device, pack, weights, loadPlan } = this.request;
     const slots: CudaSlot[] = [];
@@ -296,6 +311,10 @@ export async function loadDeviceWeights(request: LoadRequest): Promise<LoadTimes
   let end = 0;
   try {
     streaming = await loading.run();
+  } catch (error) {
+    if (!(error instanceof DamagedEncoding)) throw error;
+    loading.release();
+    return await loadDeviceWeights({ ...request, loadPlan: planLoading(weightPlan, undefined, 'host') });
   } finally {
     end = performance.now();
     loading.release();

@@ -150,7 +150,8 @@ if (hasCxx())
     });
 
     it('would be wrong if copies did not wait for launches that read what they overwrite', async () => {
-      const { steps, ...rest } = planLoading(weightPlan, 700);
+      // What the device decodes wrongly it may find damaged, and then the host decodes it.
+      const { steps, ...rest } = planLoading(weightPlan, 700, 'host');
       refill();
       await load({ ...rest, steps: steps.map((step) => ({ ...step, after: 0 })) }, addonWith(1));
       expect(wrong()).not.toEqual([]);
@@ -169,8 +170,8 @@ if (hasCxx())
       const loadPlan = planLoading(weightPlan, 700);
       await load(loadPlan, { ...addonWith(2), Program: program });
       expect(waits).toBe(0);
-      // The jobs, then two lanes and the device at the end, then the literal weight.
-      expect(fake.log('sync')).toHaveLength(5);
+      // The jobs, then two lanes and the device at the end, the marks of damage, then the literal weight.
+      expect(fake.log('sync')).toHaveLength(6);
       expect(wrong()).toEqual([]);
     });
 

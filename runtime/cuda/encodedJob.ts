@@ -1,0 +1,187 @@
+/** Encoded matrices as their files have them, on their way to the device, which decodes them (packEncodedKernel.ts). */
+import { BLOCKS } from '../../ir/blocks.js';
+import { CODES, PART_NAMES, partBytes, type CodeGrid, type PartName } from '../../ir/encoding.js';
+import { roundUp } from '../../ir/types.js';
+import type { EncodedPart, EncodedSource } from '../tensorSource.js';
+import { BLOCK_NUMBERS, CODE_NUMBERS, READ_NUMBERS, SCALE_NUMBERS } from './packEncodedKernel.js';
+import { JOB_BYTES, type DeviceJob } from './packJob.js';
+
+/** Bytes of tw_encoded, which lies behind a job, and where in both the device says that a scale is none. */
+export const ENCODED_BYTES = 200;
+export const DAMAGED_AT = JOB_BYTES + ENCODED_BYTES - 4;
+/** `kind` of such a job. */
+const ENCODED_KIND = 3;
+/** Of the parts in a staging buffer. */
+const ALIGNMENT = 256;
+
+/** A part of a matrix as lines that hold so many of its rows each; one line where it is transposed. */
+interface PartLines {
+  readonly name: PartName;
+  readonly file: string;
+  readonly offset: number;
+  readonly lineBytes: number;
+  readonly lineRows: number;
+}
+
+/** A range of a part of a file, and where it is staged, from the first part on. */
+export interface StagedPart {
+  readonly name: PartName;
+  readonly file: string;
+  readonly offset: number;
+  readonly bytes: number;
+  readonly at: number;
+  /** Where the first line of the whole part would be. */
+  readonly origin: number;
+}
+
+/** Whether the device can read so from the bytes of the files. What cannot be is decoded, or refused, by the host. */
+export function isDecodable({ encoding, shape }: EncodedSource, reads: EncodedPart | undefined): boolean {
+  const k = shape[1]!;
+  if (encoding.kind === 'blocks') return reads === undefined;
+  const { codes, scales, zero, hasGroups } = encoding;
+  if (hasGroups) return false;
+  if (reads === undefined) return true;
+  if (codes.type === 'u4')
+    return (
+      reads.kind === 'codes' ||
+      (reads.kind === 'scales' && (k % reads.group) + (scales.blockColumns % reads.group) === 0)
+    );
+  const isPlain = codes.type === 'e4m3' && !codes.isTransposed && zero.kind === 'constant' && zero.value === 0;
+  return isPlain && reads.kind !== 'scales' && scales.blockColumns >= k;
+}
+
+/** The parts of a matrix; undefined where some are transposed, so that no range of rows lies together. */
+function linesOf(source: EncodedSource): readonly PartLines[] | undefined {
+  const { encoding, rows, shape, parts } = source;
+  const needed = partBytes(encoding, rows, shape[1]!);
+  const line = (name: PartName, lineRows: number): PartLines => {
+    const { file, offset } = parts[name]!;
+    return { name, file, offset, lineRows, lineBytes: needed[name]! / Math.ceil(rows / lineRows) };
+  };
+  if (encoding.kind === 'blocks') return [line('blocks', 1)];
+  const { codes, scales, zero } = encoding;
+  if (codes.isTransposed || scales.isTransposed) return undefined;
+  const down = ({ along, places }: CodeGrid): number => (along === 'column' ? places.length : 1);
+  const plain = [line('codes', down(codes)), line('scales', scales.blockRows)];
+  if (zero.kind === 'constant') return plain;
+  if (zero.codes.isTransposed) return undefined;
+  return [...plain, line('zeros', scales.blockRows * down(zero.codes))];
+}
+
+/** Parts one behind another; `rangeOf`: the bytes of a part. */
+function place(
+  parts: readonly (Omit<StagedPart, 'at' | 'origin'> & { readonly skipped: number })[],
+): readonly StagedPart[] {
+  let end = 0;
+  return parts.map(({ skipped, ...part }) => {
+    const at = roundUp(end, ALIGNMENT);
+    end = at + part.bytes;
+    return { ...part, at, origin: at - skipped };
+  });
+}
+
+/** Bytes of staged parts together. */
+export const stagedBytesOf = (parts: readonly StagedPart[]): number => {
+  const last = parts.at(-1)!;
+  return last.at + last.bytes;
+};
+
+/** How ranges of rows of a matrix are staged: any, or only all of them. */
+export interface EncodedStaging {
+  readonly isWhole: boolean;
+  /** What rows `first` to `first` + `count` − 1 of the matrix need. */
+  readonly of: (first: number, count: number) => readonly StagedPart[];
+}
+
+export function encodedStaging(source: EncodedSource): EncodedStaging {
+  const lines = linesOf(source);
+  if (lines !== undefined)
+    return {
+      isWhole: false,
+      of: (first, count) =>
+        place(
+          lines.map(({ name, file, offset, lineBytes, lineRows }) => {
+            const from = Math.floor(first / lineRows);
+            const skipped = from * lineBytes;
+            const bytes = (Math.ceil((first + count) / lineRows) - from) * lineBytes;
+            return { name, file, offset: offset + skipped, bytes, skipped };
+          }),
+        ),
+    };
+  const whole = place(
+    PART_NAMES.flatMap((name) => {
+      const part = source.parts[name];
+      return part === undefined
+        ? []
+        : [{ name, file: part.file, offset: part.offset, bytes: part.byteLength, skipped: 0 }];
+    }),
+  );
+  return { isWhole: true, of: () => whole };
+}
+
+/** Words of tw_grid, for a grid [rows, columns] whose first word would be at `origin`. */
+function gridWords(grid: CodeGrid, rows: number, columns: number, origin: number): readonly number[] {
+  const { bits } = CODES[grid.type];
+  const [down, across] = grid.along === 'column' ? [grid.places.length, 1] : [1, grid.places.length];
+  const [wordRows, wordColumns] = [Math.ceil(rows / down), Math.ceil(columns / across)];
+  const shifts = new Uint8Array(32);
+  grid.places.forEach((each, i) => (shifts[i] = each * bits));
+  return [
+    ...long(origin),
+    CODE_NUMBERS[grid.type],
+    bits,
+    grid.wordBytes,
+    grid.places.length,
+    grid.along === 'row' ? 1 : 0,
+    grid.isTransposed ? 1 : wordColumns,
+    grid.isTransposed ? wordRows : 1,
+    0,
+    ...new Int32Array(shifts.buffer),
+  ];
+}
+
+const long = (value: number): readonly [number, number] => [value | 0, Math.floor(value / 2 ** 32)];
+const NO_GRID: readonly number[] = Array.from({ length: 18 }, () => 0);
+
+/** A job that reads staged parts of a matrix, from row `row` of it on. */
+export function encodedJob(
+  job: DeviceJob,
+  source: EncodedSource,
+  staged: readonly StagedPart[],
+  row: number,
+  reads: EncodedPart | undefined,
+): DeviceJob {
+  const { encoding, rows } = source;
+  const k = source.shape[1]!;
+  const bytes = new Uint8Array(JOB_BYTES + ENCODED_BYTES);
+  bytes.set(job.bytes);
+  const ints = new Int32Array(bytes.buffer);
+  const origin = (name: PartName): number => staged.find((part) => part.name === name)!.origin;
+  ints[8] = ENCODED_KIND;
+  const end = [row, READ_NUMBERS[reads?.kind ?? 'values'], reads?.kind === 'scales' ? reads.group : 1, 0];
+  let own: readonly number[];
+  if (encoding.kind === 'blocks') {
+    const { elements, bytes: blockBytes } = BLOCKS[encoding.block];
+    const grid = [...long(origin('blocks')), 0, 0, 0, 0, 0, (k / elements) * blockBytes, ...NO_GRID.slice(8)];
+    own = [...grid, ...NO_GRID, 0, 0, 0, 1, 1, 0, 0, 0, 0, BLOCK_NUMBERS[encoding.block], ...end];
+  } else {
+    const { codes, scales, zero } = encoding;
+    const [down, across] = [Math.ceil(rows / scales.blockRows), Math.ceil(k / scales.blockColumns)];
+    own = [
+      ...gridWords(codes, rows, k, origin('codes')),
+      ...(zero.kind === 'stored' ? gridWords(zero.codes, down, across, origin('zeros')) : NO_GRID),
+      ...long(origin('scales')),
+      SCALE_NUMBERS[scales.type],
+      scales.blockRows,
+      scales.blockColumns,
+      scales.isTransposed ? 1 : across,
+      scales.isTransposed ? down : 1,
+      zero.kind === 'stored' ? 1 : 0,
+      zero.kind === 'stored' ? zero.added : zero.value,
+      0,
+      ...end,
+    ];
+  }
+  ints.set(own, JOB_BYTES / 4);
+  return { ...job, bytes };
+}
