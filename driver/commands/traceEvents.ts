@@ -1,9 +1,10 @@
 /** A run as slices of Chrome's trace format: what each device did, and how the command and its devices started. */
+import { criticalPath } from '../criticalPath.js';
 import type { PhaseSpan } from '../phases.js';
 import { united, type BatchSpan, type Interval, type Timeline } from './timeline.js';
 import type { CallWork } from './callWork.js';
 
-type Category = 'compute' | 'copy' | 'idle' | 'kernel' | 'startup';
+type Category = 'compute' | 'copy' | 'idle' | 'kernel' | 'startup' | 'critical';
 
 /** A slice. Times are in microseconds, as the format requires, from the origin of the trace. */
 export interface Slice {
@@ -26,7 +27,21 @@ interface TrackName {
   readonly args: Readonly<Record<string, string | number>>;
 }
 
-export type TraceEvent = Slice | TrackName;
+/** One end of an arrow between two slices: `s` lies in the one that was waited for, `f` in the one that waited. */
+interface FlowEnd {
+  readonly name: string;
+  readonly cat: Category;
+  readonly ph: 's' | 'f';
+  /** Both ends have it. */
+  readonly id: number;
+  /** An end belongs to the slice around it, and not to the next one. */
+  readonly bp?: 'e';
+  readonly ts: number;
+  readonly pid: number;
+  readonly tid: number;
+}
+
+export type TraceEvent = Slice | FlowEnd | TrackName;
 
 /** The tracks of a device, in display order. */
 const TRACKS = ['compute', 'copy', 'idle'] as const;
@@ -108,11 +123,11 @@ export function timelineEvents(
   timeline: Timeline,
   devices: number,
   { origin, workOf = () => undefined, mostSlices = MOST_SLICES }: TimelineOptions = {},
-): readonly TraceEvent[] {
+): readonly (Slice | TrackName)[] {
   const { window } = timeline;
   const start = origin ?? window?.begin ?? 0;
   const size = Math.ceil(timeline.spans.length / mostSlices) || 1;
-  return Array.from({ length: devices }, (_, device): TraceEvent[] => {
+  return Array.from({ length: devices }, (_, device): (Slice | TrackName)[] => {
     const pid = device + 1;
     const work = (['compute', 'copy'] as const).flatMap((kind) =>
       [...groupsOf(timeline.of(device, kind), size)].map((group) => batchSlice(group, start, pid, workOf)),
@@ -158,22 +173,61 @@ function lanesOf(spans: readonly PhaseSpan[]): readonly (readonly PhaseSpan[])[]
 
 const STARTUP_NAMES = ['start-up', 'start-up, at the same time'];
 
-function startupSlices(spans: readonly PhaseSpan[], origin: number, pid: number, first: number): TraceEvent[] {
+/** Where phases are shown: the process of each, and the track. */
+type Places = Map<PhaseSpan, { readonly pid: number; readonly tid: number }>;
+
+function startupSlices(
+  spans: readonly PhaseSpan[],
+  { origin, pid, first, places }: { origin: number; pid: number; first: number; places: Places },
+): TraceEvent[] {
   const parts = lanesOf(spans.filter(({ isPart }) => isPart === true));
   const phases = lanesOf(spans.filter(({ isPart }) => isPart !== true));
   const names = [...phases.map((_, i) => STARTUP_NAMES[Math.min(i, 1)]!), ...parts.map(() => 'weights one by one')];
   const slices = [...phases, ...parts].flatMap((lane, i) =>
-    lane.map((span): Slice => ({
-      ...{ name: span.name, cat: 'startup', ph: 'X' },
-      ...timesOf(span, origin),
-      ...{ pid, tid: first + i, args: span.bytes === undefined ? {} : { bytes: span.bytes } },
-    })),
+    lane.map((span): Slice => {
+      const place = { pid, tid: first + i };
+      places.set(span, place);
+      const args = span.bytes === undefined ? {} : { bytes: span.bytes };
+      return { name: span.name, cat: 'startup', ph: 'X', ...timesOf(span, origin), ...place, args };
+    }),
   );
   return [...threadNames(pid, names, first), ...slices];
 }
 
+const CRITICAL = 'critical path';
+const UNKNOWN = 'not accounted';
+/** Arrows end this far within slices: at a border, a viewer might take the neighbour. At most half a slice. */
+const WITHIN = 1;
+
+/** The critical path as a track of its own, and as arrows between the phases that it consists of. */
+function pathEvents(spans: readonly PhaseSpan[], origin: number, pid: number, places: Places): readonly TraceEvent[] {
+  const steps = criticalPath(spans, origin);
+  if (steps.length === 0) return [];
+  const tid = 1;
+  const slices = steps.map(({ span, begin, end }): Slice => {
+    const name = span?.name ?? UNKNOWN;
+    const args: Slice['args'] = span?.replica === undefined ? {} : { replica: span.replica };
+    return { name, cat: 'critical', ph: 'X', ...timesOf({ begin, end }, origin), pid, tid, args };
+  });
+  const known = steps.flatMap(({ span, begin, end }) => {
+    const place = span && places.get(span);
+    return place === undefined ? [] : [{ place, ...timesOf({ begin, end }, origin) }];
+  });
+  const arrows = known.slice(1).flatMap((to, i): readonly FlowEnd[] => {
+    const from = known[i]!;
+    const about = { name: CRITICAL, cat: 'critical', id: i + 1 } as const;
+    const within = (dur: number): number => Math.min(WITHIN, dur / 2);
+    return [
+      { ...about, ph: 's', ts: rounded(from.ts + from.dur - within(from.dur)), ...from.place },
+      { ...about, ph: 'f', bp: 'e', ts: rounded(to.ts + within(to.dur)), ...to.place },
+    ];
+  });
+  return [...threadNames(pid, [CRITICAL], tid), ...slices, ...arrows];
+}
+
 /**
  * How the command started, in a process of its own before all devices, and how each replica did, on its first device.
+ * The first track of the command is what the first answer waited for.
  */
 export function startupEvents(
   phases: readonly PhaseSpan[],
@@ -181,16 +235,17 @@ export function startupEvents(
 ): readonly TraceEvent[] {
   const own = phases.filter(({ replica }) => replica === undefined);
   const replicas = new Set(phases.flatMap(({ replica }) => (replica === undefined ? [] : [replica])));
+  const places: Places = new Map();
   return [
     ...namesOf(pid, 'command', [], 0),
-    ...startupSlices(own, origin, pid, 1),
+    // Behind the track of the critical path.
+    ...startupSlices(own, { origin, pid, first: 2, places }),
     ...[...replicas].flatMap((of) =>
       startupSlices(
         phases.filter(({ replica }) => replica === of),
-        origin,
-        of * stages + 1,
-        FIRST_STARTUP,
+        { origin, pid: of * stages + 1, first: FIRST_STARTUP, places },
       ),
     ),
+    ...pathEvents(phases, origin, pid, places),
   ];
 }

@@ -1,6 +1,7 @@
 /** What a trace says beside its events (report/document/trace.ts): peaks, kernels, memory, versions. */
 import type { Peaks } from '../../autotune/peaks.js';
 import { scoreOf, stateBytes } from '../../ir/plan.js';
+import type { StartUp } from '../../eval/resultTypes.js';
 import { TRACE_FORMAT, type TraceFacts } from '../../report/document/trace.js';
 import { arithmeticName } from '../target.js';
 import { VERSION } from '../version.js';
@@ -11,7 +12,11 @@ import type { LoadedModel } from './loadModel.js';
 const MOST_ENTRIES = 20_000;
 
 export function traceFacts(
-  { model: loaded, modelName }: { readonly model: LoadedModel; readonly modelName: string },
+  {
+    model: loaded,
+    modelName,
+    start,
+  }: { readonly model: LoadedModel; readonly modelName: string; readonly start: StartUp | undefined },
   peaks: Peaks,
 ): TraceFacts {
   const { model, checkpoint, parallelism } = loaded;
@@ -26,6 +31,7 @@ export function traceFacts(
     replicas: parallelism.replicas,
     stages: parallelism.stages,
     peaks,
+    ...(start === undefined ? {} : { start }),
     kernels: score.kernels
       .slice(0, MOST_ENTRIES)
       .map(({ path, anchor }, i) => ({ path, anchor, signature: score.launches[i]!.signature })),

@@ -126,15 +126,65 @@ describe('the timeline of a run', () => {
     ];
     const events = startupEvents(spans, { origin: 100, pid: 5, stages: 2 });
     const slices = events.flatMap((event) =>
-      event.ph === 'X' ? [[event.name, event.pid, event.tid, event.ts, event.dur, event.args['bytes']]] : [],
+      event.ph === 'X' && event.cat === 'startup'
+        ? [[event.name, event.pid, event.tid, event.ts, event.dur, event.args['bytes']]]
+        : [],
     );
+    // The first track is that of the critical path.
     expect(slices).toEqual([
-      ['open', 5, 1, 0, 10_000, undefined],
-      ['weights', 5, 1, 10_000, 10_000, undefined],
-      ['tokenise', 5, 2, 5000, 25_000, undefined],
+      ['open', 5, 2, 0, 10_000, undefined],
+      ['weights', 5, 2, 10_000, 10_000, undefined],
+      ['tokenise', 5, 3, 5000, 25_000, undefined],
       // The second replica's first device, behind its own tracks.
       ['weights', 3, 4, 8000, 32_000, undefined],
       ['read and pack w', 3, 5, 11_000, 1000, 77],
+    ]);
+  });
+
+  it('marks what the first answer waited for, as a track and by arrows between the phases of all processes', () => {
+    const spans: readonly PhaseSpan[] = [
+      ...[
+        { name: 'process', begin: 100, end: 150 },
+        { name: 'compile', begin: 150, end: 300 },
+      ],
+      ...[
+        { name: 'process', begin: 130, end: 290, replica: 0 },
+        { name: 'weights', begin: 300, end: 700, replica: 0 },
+      ],
+      ...[
+        { name: 'tokenise', begin: 150, end: 200 },
+        { name: 'first micro-batch', begin: 720, end: 800 },
+      ],
+    ];
+    const events = startupEvents(spans, { origin: 100, pid: 5, stages: 2 });
+    const path = events.flatMap((event) => (event.ph === 'X' && event.cat === 'critical' ? [event] : []));
+    expect(path.map(({ name, ts, dur, pid, tid }) => [name, ts / 1000, dur / 1000, pid, tid])).toEqual([
+      ...[
+        ['process', 0, 50, 5, 1],
+        ['compile', 50, 150, 5, 1],
+        ['weights', 200, 400, 5, 1],
+        ['not accounted', 600, 20, 5, 1],
+        ['first micro-batch', 620, 80, 5, 1],
+      ],
+    ]);
+    expect(events).toContainEqual({ name: 'thread_name', ph: 'M', pid: 5, tid: 1, args: { name: 'critical path' } });
+    // Each end lies within the slice of its phase, on that one's own track.
+    const slices = events.flatMap((event) => (event.ph === 'X' && event.cat === 'startup' ? [event] : []));
+    const ends = events.flatMap((event) => {
+      if (event.ph !== 's' && event.ph !== 'f') return [];
+      const around = slices.filter(({ pid, tid }) => pid === event.pid && tid === event.tid);
+      const within = around.filter(({ ts, dur }) => ts < event.ts && event.ts < ts + dur);
+      return [[event.ph, event.id, ...within.map(({ name, pid }) => `${name} ${pid}`)]];
+    });
+    expect(ends).toEqual([
+      ...[
+        ['s', 1, 'process 5'],
+        ['f', 1, 'compile 5'],
+        ['s', 2, 'compile 5'],
+        ['f', 2, 'weights 1'],
+        ['s', 3, 'weights 1'],
+        ['f', 3, 'first micro-batch 5'],
+      ],
     ]);
   });
 });
