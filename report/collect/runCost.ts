@@ -2,6 +2,7 @@
 import type { RunFiles, Block } from '../../eval/compare/findRuns.js';
 import { isRecord } from '../../system/json.js';
 import type { DeviceShare, RunCost } from '../document/results.js';
+import { startSchema } from './start.js';
 
 const MOST_DEVICES = 256;
 const MOST_SETTINGS = 40;
@@ -33,8 +34,10 @@ export function costOf({ content }: RunFiles): RunCost | null {
   const counts = Object.fromEntries(COUNTS.map((name) => [name, numberIn(block, name)]));
   const devices: readonly unknown[] = Array.isArray(block['devices']) ? block['devices'] : [];
   return {
-    ...(counts as unknown as Omit<RunCost, 'devices'>),
+    ...(counts as unknown as Omit<RunCost, 'devices' | 'start'>),
     devices: devices.slice(0, MOST_DEVICES).flatMap(deviceOf),
+    // Earlier versions and shards that were merged have none.
+    start: startSchema.safeParse(block['start']).data ?? null,
   };
 }
 

@@ -93,12 +93,13 @@ function readTrace(path: string, file: string): { readonly view: TraceView; read
   return { view, notes };
 }
 
-function factsOf(facts: ReturnType<typeof factsSchema.parse>): Pick<TraceView, 'about' | 'peaks' | 'memory'> {
-  const { version, model, isa, arithmetic, replicas, stages, peaks, kernels, memory } = facts;
+function factsOf(facts: ReturnType<typeof factsSchema.parse>): Pick<TraceView, 'about' | 'peaks' | 'memory' | 'start'> {
+  const { version, model, isa, arithmetic, replicas, stages, peaks, kernels, memory, start } = facts;
   const { weights, ...rest } = memory;
   return {
     about: { version, model: shortNames([model])[0]!, isa, arithmetic, replicas, stages },
     peaks,
+    ...(start === undefined ? {} : { start }),
     memory: {
       ...rest,
       ...(weights === undefined ? {} : { weights }),

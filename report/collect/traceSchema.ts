@@ -1,6 +1,7 @@
 /** What a trace file may say, with bounds on every value. Chrome's format, and what `run --trace` adds to it. */
 import { z } from 'zod';
 import { TRACE_FORMAT } from '../document/trace.js';
+import { startSchema } from './start.js';
 
 /** Names are cut, not refused. */
 const MOST_NAME = 200;
@@ -54,4 +55,6 @@ export const factsSchema = z.object({
     states: z.array(z.object({ name: traceName, bytes: amount })).max(MOST_ENTRIES),
     weights: z.object({ packedBytes: amount, mappedBytes: amount }).exactOptional(),
   }),
+  // The rest is of use without it.
+  start: startSchema.optional().catch(undefined),
 });

@@ -14,6 +14,7 @@ const MOST_TRACKS = 600;
 
 const KINDS: Readonly<Record<string, TrackKind>> = {
   startup: 'startup',
+  critical: 'critical',
   compute: 'compute',
   copy: 'copy',
   idle: 'idle',

@@ -1,8 +1,9 @@
 /** The section on machines: what traces of runs say. Seconds are since the command began. */
+import type { StartUp } from './start.js';
 import type { TraceFacts, TraceMemory } from './trace.js';
 
 /** What a track's slices are: those of others are shown as they are. */
-const TRACK_KINDS = ['startup', 'compute', 'copy', 'idle', 'kernel', 'other'] as const;
+const TRACK_KINDS = ['startup', 'critical', 'compute', 'copy', 'idle', 'kernel', 'other'] as const;
 export type TrackKind = (typeof TRACK_KINDS)[number];
 
 /** Slices one behind another, as columns: entry i of each is slice i. In order of their begin. */
@@ -74,6 +75,8 @@ export interface TraceView {
   readonly tracks: readonly Track[];
   readonly devices: readonly DeviceUse[];
   readonly phases: readonly Phase[];
+  /** What the first answer waited for; absent for traces of earlier versions. */
+  readonly start?: StartUp;
   readonly loads?: WeightLoads;
   readonly kernels: readonly KernelUse[];
   /** With the paths of its launches. */

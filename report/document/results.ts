@@ -1,5 +1,7 @@
 /** The section of results: what runs came to, and what they took. Shares are from 0 to 1. */
 
+import type { StartUp } from './start.js';
+
 /** From, to. */
 export type Interval = readonly [number, number];
 
@@ -100,6 +102,8 @@ export interface RunCost {
   readonly tokensPerSecond: number | null;
   readonly modelFlops: number | null;
   readonly devices: readonly DeviceShare[];
+  /** How its first answer was come to. */
+  readonly start: StartUp | null;
 }
 
 export interface RunResult {

@@ -3,6 +3,8 @@
  * reads it.
  */
 
+import type { StartUp } from './start.js';
+
 /** Incremented when the meaning of a field changes. */
 export const TRACE_FORMAT = 1;
 
@@ -51,4 +53,6 @@ export interface TraceFacts {
   readonly peaks: { readonly arithmetic: TracePeak; readonly memory: TracePeak };
   readonly kernels: readonly TraceKernel[];
   readonly memory: TraceMemory;
+  /** Absent where nothing was computed. */
+  readonly start?: StartUp;
 }

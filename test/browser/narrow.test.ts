@@ -10,6 +10,7 @@ import { writeReport } from '../../report/writeReport.js';
 import { CHROMIUM, useBrowser } from '../support/browser.js';
 import { clippedIn, tipsBeside } from '../support/clipped.js';
 import { DATE, writeRun, type SampleOf } from '../support/resultFolders.js';
+import { madeStart } from '../support/madeStart.js';
 import { madeTrace } from '../support/traceFile.js';
 import { jobLine, peaksLine, trialLine } from '../support/tuningLines.js';
 
@@ -57,6 +58,7 @@ beforeAll(async () => {
   const throughput = {
     ...{ questions: 180, tokensComputed: 1200, tokensWithoutSharing: 3000, tokensGrouped: 2900, tokensShared: 1100 },
     devices: [{ device: 0, computeSeconds: 1, copySeconds: 0, busyShare: 0.9 }],
+    start: madeStart('a_phase_with_a_rather_long_name_that_nothing_breaks'),
   };
   const runs = ['first', 'second'].map((name, i) =>
     writeRun(join(root, name, 'out'), Object.fromEntries(TASKS.map((task) => [task, answers(i === 1)])), {

@@ -6,6 +6,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { UserError } from '../../errors.js';
 import { collectTraces } from '../../report/collect/trace.js';
 import { drawnOf, moved, secondsIn, zoomed } from '../../report/document/timelineBins.js';
+import { madeStart } from '../support/madeStart.js';
 import { madeTrace } from '../support/traceFile.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-traces-'));
@@ -68,6 +69,22 @@ describe('a trace', () => {
     expect(document.traces[0]!.tracks).toMatchObject([{ process: 'process 1', kind: 'compute', figures: {} }]);
     expect(document.traces[0]!.peaks).toBeUndefined();
     expect(notes.join()).toContain('says nothing of peaks and memory');
+  });
+
+  it('says what the first answer waited for, if it can be read', () => {
+    const saying = (start: unknown): unknown => ({
+      ...made,
+      otherData: { tilewright: { ...(made.otherData as { tilewright: object }).tilewright, start } },
+    });
+    const start = madeStart();
+    expect([view.start, viewOf(saying(start)).start]).toEqual([undefined, start]);
+    // The rest is shown all the same.
+    const bad = viewOf(saying({ ...start, seconds: null }));
+    expect([bad.start, bad.about?.model]).toEqual([undefined, 'made-70b']);
+    const critical = slice({ cat: 'critical', name: 'weights' });
+    expect(viewOf({ traceEvents: [slice({}), critical] }).tracks.map(({ kind }) => kind)).toEqual([
+      ...['compute', 'critical'],
+    ]);
   });
 
   it('leaves out what is no slice, and cuts long names', () => {

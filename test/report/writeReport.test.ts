@@ -8,6 +8,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { UserError } from '../../errors.js';
 import type { Sections } from '../../report/document/sections.js';
 import { writeReport } from '../../report/writeReport.js';
+import { madeStart } from '../support/madeStart.js';
 import { writeRun } from '../support/resultFolders.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-report-'));
@@ -44,6 +45,28 @@ describe('a page', () => {
     // Wilson's interval of 2 in 3.
     expect(task!.figures[0]!.interval!.map((each) => each.toFixed(4))).toEqual(['0.2077', '0.9385']);
     expect(run!.cost).toMatchObject({ tokensComputed: 30, tokensWithoutSharing: 60, scoreSeconds: null, devices: [] });
+  });
+
+  it('holds the start of a run that says how it was, and nothing of one that cannot be read', () => {
+    const start = madeStart();
+    const read = (said: unknown): unknown => {
+      const of = writeRun(join(root, 's'), { t: [{ lls: [-1, -2] }] }, { throughput: { questions: 1, start: said } });
+      return blockOf(write([of]), 'results').runs[0]!.cost!.start;
+    };
+    expect(read(start)).toEqual(start);
+    const [first, ...others] = start.phases;
+    for (const bad of [
+      ...[undefined, null, 7, [], { ...start, seconds: 'soon' }, { ...start, criticalPath: undefined }],
+      ...[
+        { ...start, seconds: -1 },
+        { ...start, seconds: 1e300 },
+        { ...start, phases: [{ ...first, end: -1 }] },
+      ],
+      { ...start, phases: [{ ...first, begin: 2 }, ...others] },
+      { ...start, phases: Array.from({ length: 5001 }, () => first) },
+    ])
+      expect(read(bad)).toBeNull();
+    expect(read(madeStart('x'.repeat(300)))).toEqual(madeStart('x'.repeat(200)));
   });
 
   it('runs its own script only, and asks for nothing', () => {

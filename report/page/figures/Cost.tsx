@@ -5,6 +5,7 @@ import type { RunCost, RunResult } from '../../document/results.js';
 import { Chart } from '../parts/Chart.js';
 import { count, duration, fixed, percent, si } from '../parts/numbers.js';
 import { Table } from '../parts/Table.js';
+import { StartChart } from '../parts/StartChart.js';
 import { Shown } from '../parts/Text.js';
 
 interface Way {
@@ -104,6 +105,7 @@ export function Cost({ run: { cost, settings } }: { readonly run: RunResult }) {
         <>
           <Facts cost={cost} />
           <Tokens cost={cost} />
+          {cost.start !== null && <StartChart {...cost.start} />}
           {cost.devices.length > 0 && (
             <Table
               caption="Devices"

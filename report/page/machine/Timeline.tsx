@@ -12,6 +12,7 @@ import { rowsOf, spanOf, time, wordsOf, type Row } from './rows.js';
 
 const COLOURS: Readonly<Record<TrackKind, string>> = {
   startup: 'var(--four)',
+  critical: 'var(--ink)',
   compute: 'var(--one)',
   copy: 'var(--two)',
   idle: 'var(--faint)',
@@ -19,6 +20,7 @@ const COLOURS: Readonly<Record<TrackKind, string>> = {
   other: 'var(--soft)',
 };
 const LEGEND: readonly (readonly [TrackKind, string])[] = [
+  ['critical', 'what the first answer waited for'],
   ['startup', 'start-up'],
   ['compute', 'compute'],
   ['copy', 'copies'],

@@ -26,6 +26,8 @@ function nameOf({ process, name, kind }: Track): string {
       return `${of} copies`;
     case 'startup':
       return name === WEIGHTS ? `${of} weights` : process === 'command' ? of : `${of} start`;
+    case 'critical':
+      return 'critical path';
     case 'kernel':
       return of;
     case 'other':
@@ -39,8 +41,9 @@ function nameOf({ process, name, kind }: Track): string {
 export function rowsOf({ tracks }: TraceView): readonly Row[] {
   const rows = new Map<string, Track[]>();
   const processes = [...new Set(tracks.map(({ process }) => process))];
-  // How a device started stands before what it did then.
-  const order = ({ process, kind }: Track): number => 2 * processes.indexOf(process) + Number(kind !== 'startup');
+  // How a device started stands before what it did then, and what was waited for before everything.
+  const order = ({ process, kind }: Track): number =>
+    kind === 'critical' ? -1 : 2 * processes.indexOf(process) + Number(kind !== 'startup');
   for (const track of tracks.toSorted((a, b) => order(a) - order(b))) {
     const name = nameOf(track);
     const joins = track.kind === 'compute' || track.kind === 'idle';
