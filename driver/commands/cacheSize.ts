@@ -29,6 +29,9 @@ export interface Demand {
   readonly total: number;
 }
 
+/** Few texts have more tokens than one for so many bytes. */
+export const TOKEN_BYTES = 3;
+
 type Asked = Pick<LoadRequest, 'model' | 'cacheTokens' | 'logits' | 'devices' | 'parallel'>;
 
 /** A pipeline's stages are not quite even. */
@@ -60,7 +63,7 @@ export async function compileWithCache(
   request: Asked,
   demand: Demand,
   ui: Pick<Ui, 'note' | 'detail'>,
-): Promise<void> {
+): Promise<OpenedModel> {
   const least = roundUp(demand.least, PAGE_TOKENS);
   const asked = request.cacheTokens;
   if (asked !== undefined && asked < least)
@@ -68,7 +71,7 @@ export async function compileWithCache(
       `--cache-tokens ${asked}: ${demand.where} alone has ${sizeOf(demand)}`,
       `use --cache-tokens ${least}, or more`,
     );
-  const wanted = asked === undefined ? defaultTokens(demand) : roundUp(asked, PAGE_TOKENS);
+  const wanted = wantedTokens(asked, demand);
   let opened = await loading.compile(wanted);
   requireStep(request, opened);
   if (opened.isArtifact) requireRoom(request.model, opened, demand, least);
@@ -77,6 +80,19 @@ export async function compileWithCache(
     if (fitting < Math.min(wanted, asked ?? least)) throw tooLittle(opened.model, fitting, demand, asked);
     if (fitting < wanted) opened = await loading.compile(fitting);
   }
+  tellOfRoom(opened, asked, wanted, ui);
+  return opened;
+}
+
+const wantedTokens = (asked: number | undefined, demand: Demand): number =>
+  asked === undefined ? defaultTokens(demand) : roundUp(asked, PAGE_TOKENS);
+
+function tellOfRoom(
+  opened: OpenedModel,
+  asked: number | undefined,
+  wanted: number,
+  ui: Pick<Ui, 'note' | 'detail'>,
+): void {
   const tokens = cacheTokensOf(opened.model) ?? 0;
   const short = asked === undefined && tokens < wanted ? `, of ${count(wanted)} that could be used` : '';
   const line = `keys and values: room for ${count(tokens)} tokens, ${bytes(cacheBytesOf(opened.model))}${short}`;
@@ -100,6 +116,45 @@ function sizeOf({ prompt, least }: Demand): string {
 function defaultTokens({ total, least, longest }: Demand): number {
   const useful = Math.max(least, longest, Math.min(total, MOST_DEFAULT_TOKENS), LEAST_TOKENS);
   return 2 ** Math.ceil(Math.log2(useful));
+}
+
+/** A model with the cache that is expected to be asked for. */
+export interface CacheAhead {
+  readonly opened: OpenedModel;
+  readonly wanted: number;
+}
+
+/**
+ * Compiles the model as compileWithCache will, where an estimate of the demand leaves no doubt that may be wrong by a
+ * factor of two, and where there is room; otherwise undefined.
+ */
+export async function compileWithCacheAhead(
+  loading: Pick<ModelLoading, 'compile' | 'checkpoint'>,
+  request: Asked,
+  guess: Demand,
+): Promise<CacheAhead | undefined> {
+  const { total, least, longest } = guess;
+  const isCertain = total >= 2 * MOST_DEFAULT_TOKENS && 2 * Math.max(least, longest) <= MOST_DEFAULT_TOKENS;
+  if (request.cacheTokens === undefined && !isCertain) return undefined;
+  const wanted = wantedTokens(request.cacheTokens, guess);
+  const opened = await compileWithRoom(loading, request, { wanted, least });
+  return opened && { opened, wanted };
+}
+
+/** Whether compileWithCache would come to this model for the demand, now that it is known; says so if it would. */
+export function isCacheFor(
+  { opened, wanted }: CacheAhead,
+  request: Asked,
+  demand: Demand,
+  ui: Pick<Ui, 'note' | 'detail'>,
+): boolean {
+  const { cacheTokens: asked, logits = false } = request;
+  const suits =
+    wantedTokens(asked, demand) === wanted &&
+    (cacheTokensOf(opened.model) ?? 0) >= roundUp(demand.least, PAGE_TOKENS) &&
+    (!logits || choosesFromLogits(opened.model));
+  if (suits) tellOfRoom(opened, asked, wanted, ui);
+  return suits;
 }
 
 const again = (path: string, opened: OpenedModel, tokens: number, logits = choosesFromLogits(opened.model)): string => {

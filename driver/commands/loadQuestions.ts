@@ -5,11 +5,11 @@ import { inParts } from '../../system/parts.js';
 import type { Phases } from '../phases.js';
 import type { ScoreRequest, Ui } from '../requests.js';
 import { packWithCache } from './cachedContexts.js';
-import type { OpenedModel } from '../compile/open.js';
+import { EarlyModel } from './earlyModel.js';
 import type { LoadedModel, ModelLoading } from './loadModel.js';
 import type { ModelLimits } from './modelLimits.js';
 import type { PreparedQuestions } from './prepareRun.js';
-import { compileAhead, mayKeepPrefixes, mayNeedCache, tellOfPacking, type PackedWithCache } from './prefixes.js';
+import { compileAhead, mayKeepPrefixes, mayNeedCache, tellOfPacking } from './prefixes.js';
 import { packQuestions, prepareCalls, tokenise, type PackedQuestions } from './questionSet.js';
 
 /** The loaded model, and the questions packed for it. `begun`: their tokens, if tokenising has begun. */
@@ -44,25 +44,33 @@ export async function loadWithQuestions(
     );
     packing.catch(() => undefined);
   };
-  let model: LoadedModel | undefined;
+  let loaded: LoadedModel | undefined;
   const isChosenByTokens = maySave || (await mayNeedCache(loading, request, dataset.questions));
   if (isChosenByTokens) {
-    const ahead = await compileAhead(loading, request, dataset.questions, isFirst);
+    const compiled = await compileAhead(loading, request, dataset.questions, isFirst);
     ui.phase('tokenise', source);
-    const choosing = tokens.then((loaded) =>
-      phases.during('pack', () => packWithCache(loading, request, loaded, { isFirst, ahead })),
-    );
-    packing = choosing.then(async (chosen) => {
-      tellOfPacking(chosen, ui);
-      await prepareCalls(chosen);
-      return chosen;
-    });
+    let early: EarlyModel | undefined;
+    const release = async (): Promise<void> => early?.close();
+    const ahead = { ...compiled, release };
+    packing = tokens
+      .then((all) => phases.during('pack', () => packWithCache(loading, request, all, { isFirst, ahead })))
+      .then(async (chosen) => {
+        tellOfPacking(chosen, ui);
+        if (chosen.opened !== compiled.opened) await release();
+        await prepareCalls(chosen);
+        return chosen;
+      });
     packing.catch(() => undefined);
     // Weights are loaded while questions become tokens.
-    if (ahead.isCertain) model = await ifStill(loading.finish({ onCompiled: whenCompiled }), choosing, ahead.opened);
-    else await choosing;
+    if (compiled.isCertain) early = new EarlyModel(loading.finish({ onCompiled: whenCompiled }));
+    try {
+      await packing;
+      loaded = await early?.take();
+    } finally {
+      await release();
+    }
   }
-  model ??= await loading.finish({ onCompiled: whenCompiled });
+  const model = loaded ?? (await loading.finish({ onCompiled: whenCompiled }));
   try {
     if (!isChosenByTokens) ui.phase('tokenise', source);
     const questions = (await packing) ?? (await inParts(packQuestions(await tokens, request, model.limits)));
@@ -72,27 +80,6 @@ export async function loadWithQuestions(
     await model.close();
     throw error;
   }
-}
-
-/**
- * The model that is being loaded, if it turns out to be the one that questions are packed for; else it is closed. It is
- * closed, too, where packing fails, and what failed is thrown.
- */
-async function ifStill(
-  loading: Promise<LoadedModel>,
-  choosing: Promise<PackedWithCache>,
-  expected: OpenedModel,
-): Promise<LoadedModel | undefined> {
-  // It is awaited below.
-  loading.catch(() => undefined);
-  const chosen = await choosing.catch((error: unknown) => ({ error }));
-  if ('opened' in chosen && chosen.opened === expected) return loading;
-  await loading.then(
-    (model) => model.close(),
-    () => undefined,
-  );
-  if ('error' in chosen) throw chosen.error;
-  return undefined;
 }
 
 export function warnOfTruncated({ truncatedChoices }: PackedQuestions, { limits }: LoadedModel, ui: Ui): void {

@@ -23,7 +23,7 @@ import { inParts } from '../../system/parts.js';
 import type { OpenedModel } from '../compile/open.js';
 import { cacheTokensOf } from '../functions.js';
 import type { ScoreRequest, Ui } from '../requests.js';
-import { cacheBytesOf, compileWithRoom } from './cacheSize.js';
+import { cacheBytesOf, compileWithRoom, TOKEN_BYTES } from './cacheSize.js';
 import type { LoadedModel, ModelLoading } from './loadModel.js';
 import { limitsOf, type ModelLimits } from './modelLimits.js';
 import { packQuestions, type PackedQuestions } from './questionSet.js';
@@ -33,8 +33,6 @@ export const LEAST_CALL = 1024;
 
 /** Room for what is put before a context and a choice. */
 const ADDED_BYTES = 8;
-/** Few texts have more tokens than one for so many bytes. */
-const TOKEN_BYTES = 3;
 /** Where more questions follow, there is room for one of so many tokens, or twice the longest so far. */
 const FORESEEN = 4096;
 
@@ -104,6 +102,8 @@ const foreseenOf = (longest: number, { contextLength }: Pick<ModelLimits, 'conte
 /** A model that is compiled before tokens are known. */
 export interface CompiledAhead {
   readonly opened: OpenedModel;
+  /** Lets go of its memory, where it is being loaded, before another is compiled. */
+  readonly release?: () => Promise<void>;
   /** It is the one that will be needed, but for questions that are much longer in tokens than texts let expect. */
   readonly isCertain: boolean;
 }
@@ -263,6 +263,7 @@ export async function packWithPrefixes(
       `use --cache-tokens ${roundUp(least, PAGE_TOKENS)}, or leave it out`,
     );
   const isEnough = isFirst && (cacheTokensOf(compiled.model) ?? 0) >= least;
+  if (!isEnough) await ahead?.release?.();
   const opened = isEnough ? compiled : await compileWithRoom(loading, request, { wanted, least });
   if (opened === undefined) {
     const missing = `no room for the keys and values of ${count(least)} tokens beside weights and activations`;

@@ -4,7 +4,8 @@
  */
 import { UsageError, UserError } from '../../errors.js';
 import { withDefaults, type ModelDefaults } from '../../tasks/requests/drawing.js';
-import type { Leaf } from '../../eval/harness/windows.js';
+import type { RunTask } from '../../eval/harness/documents.js';
+import type { Leaf, TaskWindow } from '../../eval/harness/windows.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { readTextDefaults, type FoundDefaults } from '../../models/textDefaults.js';
 import { deferredTokenizer, type Tokenizer } from '../../models/tokenizer.js';
@@ -97,9 +98,9 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
       end: loading.tokenizer.eos?.text,
       defaults: ofModel?.defaults ?? {},
     };
-    const foreseen =
+    const foreseen = async (): Promise<Demand | undefined> =>
       generates && !first.value.isLast
-        ? await foresee(request, about, written, signal, { tokenizer, ...writing })
+        ? await foresee(request, about, first.value, written, signal, { tokenizer, ...writing })
         : undefined;
     const model = new TaskModel({ request, load, loading, about, tokenizer, threads, writing, foreseen }, ui, phases);
     const reporter = new TaskReporter({ request, nodes: found.nodes, started, template: chat?.source });
@@ -158,19 +159,27 @@ const PEEK = 16;
 /** Later prompts may be longer. */
 const MARGIN = 1.25;
 
-/** What texts of later windows will need, by the first documents of each task that asks for some. */
+/**
+ * What texts of later windows will need, by the first documents of each task that asks for some; those of `window`, the
+ * first, are read already.
+ */
 async function foresee(
   request: TasksRequest,
   { leaves }: AboutTasks,
+  window: TaskWindow,
   written: Writing,
   signal: AbortSignal,
   { tokenizer, ...limits }: { readonly tokenizer: Tokenizer } & TextWriting,
 ): Promise<Demand | undefined> {
-  const asking = leaves.filter((leaf) => asksForTexts([leaf]));
   const few = { ...request, limit: Math.min(PEEK, request.limit ?? PEEK) };
-  const tasks = [];
-  for (const leaf of asking)
-    for await (const window of readTasks(few, [leaf], written, signal)) tasks.push(...window.tasks);
+  const read = new Map(window.tasks.map((task) => [task.name, task]));
+  const tasks: RunTask[] = [];
+  for (const leaf of leaves) {
+    if (!asksForTexts([leaf])) continue;
+    const task = read.get(leaf.name);
+    if (task !== undefined) tasks.push({ ...task, documents: task.documents.slice(0, PEEK) });
+    else for await (const window of readTasks(few, [leaf], written, signal)) tasks.push(...window.tasks);
+  }
   const { prompts } = await tokeniseTexts(tasks, tokenizer, limits);
   if (prompts.length === 0) return undefined;
   const { prompt, where, longest } = demandOfTexts(prompts);

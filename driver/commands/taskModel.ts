@@ -12,8 +12,9 @@ import { inParts } from '../../system/parts.js';
 import { cacheTokensOf } from '../functions.js';
 import type { Phases } from '../phases.js';
 import type { LoadRequest, TasksRequest, Ui } from '../requests.js';
-import { compileWithCache, type Demand } from './cacheSize.js';
+import { compileWithCache, compileWithCacheAhead, isCacheFor, type CacheAhead, type Demand } from './cacheSize.js';
 import { packWithCache, withContexts } from './cachedContexts.js';
+import { EarlyModel } from './earlyModel.js';
 import { beginLoading, type LoadedModel, type ModelLoading } from './loadModel.js';
 import { loadWithQuestions, settleName, warnOfTruncated } from './loadQuestions.js';
 import { keepWithin, mayCutPaths, roomForQuestions, tellOfPacking } from './prefixes.js';
@@ -24,6 +25,7 @@ import { scorerOf } from './scoreSet.js';
 import {
   asksForTexts,
   demandOfTexts,
+  guessTexts,
   promptsOfShard,
   tokeniseTexts,
   type TextPrompts,
@@ -61,13 +63,19 @@ export interface TaskModelOptions {
   /** How prompts of texts become tokens. */
   readonly writing: TextWriting;
   /** Texts that are expected in later windows. */
-  readonly foreseen: Demand | undefined;
+  readonly foreseen: () => Promise<Demand | undefined>;
 }
 
 interface OpenedTaskModel {
   readonly model: LoadedModel;
   readonly scorer: PlanScorer;
   readonly name: string;
+}
+
+/** A model that is being loaded for texts whose tokens are not counted yet. */
+interface OpenedAhead {
+  readonly cache: CacheAhead;
+  readonly early: EarlyModel;
 }
 
 /** Phases of windows after the first, which are no part of the time until the first answer. */
@@ -90,6 +98,8 @@ export class TaskModel {
   #loading: ModelLoading;
   #threads: TokeniserThreads | undefined;
   #opened: OpenedTaskModel | undefined;
+  /** Texts that are expected in later windows. */
+  #foreseen: Demand | undefined;
   /** Settles when all windows that were begun are tokenised, and never rejects. */
   #tokenising: Promise<unknown> = Promise.resolve();
   /** Operations of the models that were open before. */
@@ -129,19 +139,36 @@ export class TaskModel {
 
   /** Opens the model for the first window, and tokenises that meanwhile. */
   async begin(window: TaskWindow): Promise<PackedWindow> {
-    const { request, about, foreseen, threads } = this.#options;
+    const { threads } = this.#options;
     if (threads === undefined) this.#threads = openThreads(this.#loading, window.dataset.questions, !window.isLast);
     const tokens = this.#tokens(window, '');
+    tokens.catch(() => undefined);
+    const ahead = await this.#openAhead(window);
+    try {
+      return await this.#begun(window, tokens, ahead);
+    } finally {
+      await ahead?.early.close();
+    }
+  }
+
+  async #begun(
+    window: TaskWindow,
+    tokens: Promise<LoadedQuestions>,
+    ahead: OpenedAhead | undefined,
+  ): Promise<PackedWindow> {
+    const { request, about } = this.#options;
     const prompts = await this.#prompts(window, '');
+    this.#foreseen = await this.#options.foreseen();
+    const demand = withForeseen(prompts && demandOfTexts(prompts.prompts), this.#foreseen);
     const prepared = { ...about, dataset: window.dataset, isFirst: !window.isLast };
-    const demand = withForeseen(prompts && demandOfTexts(prompts.prompts), window.isLast ? undefined : foreseen);
     if (demand === undefined) {
+      await ahead?.early.close();
       const found = await loadWithQuestions(this.#loading, prepared, request, this.#ui, this.#phases, tokens);
       this.#settle(found.model, found.modelName);
       return { window, prompts, questions: found.questions };
     }
     const name = settleName(prepared, this.#loading, request, this.#ui);
-    return this.#openForTexts({ window, tokens: await tokens, prompts }, demand, name);
+    return this.#openForTexts({ window, tokens: await tokens, prompts }, demand, name, ahead);
   }
 
   /** A later window as tokens; behind those that are being tokenised. */
@@ -224,7 +251,7 @@ export class TaskModel {
   }
 
   async #reopen(tokenised: TokenisedWindow): Promise<PackedWindow> {
-    const { request, load, foreseen } = this.#options;
+    const { request, load } = this.#options;
     const { model, scorer, name } = this.#open;
     this.#earlierFlops += scorer.modelFlops;
     this.#opened = undefined;
@@ -233,7 +260,7 @@ export class TaskModel {
     this.#loading = beginLoading(load, this.#ui, this.#phases);
     const { window, tokens, prompts } = tokenised;
     if (prompts !== undefined) {
-      const demand = withForeseen(demandOfTexts(prompts.prompts), foreseen)!;
+      const demand = withForeseen(demandOfTexts(prompts.prompts), this.#foreseen)!;
       return this.#openForTexts(tokenised, demand, name);
     }
     const packed = await packWithCache(this.#loading, request, tokens, { isFirst: !window.isLast });
@@ -242,18 +269,37 @@ export class TaskModel {
     return { window, prompts, questions: packed };
   }
 
+  /** How memory for texts is asked for. */
+  get #asked(): TasksRequest & { readonly logits: boolean } {
+    const { request, load } = this.#options;
+    return { ...request, logits: load.logits ?? false };
+  }
+
+  /** Loads the model while prompts become tokens, where their texts say well enough what memory they need. */
+  async #openAhead({ tasks }: TaskWindow): Promise<OpenedAhead | undefined> {
+    const { request, writing } = this.#options;
+    const guess = guessTexts(tasks, writing);
+    // Whether a journal belongs to this run is known before anything is compiled.
+    if (guess === undefined || request.resume) return undefined;
+    const cache = await compileWithCacheAhead(this.#loading, this.#asked, guess);
+    return cache && { cache, early: new EarlyModel(this.#loading.finish()) };
+  }
+
   /** The model with memory for the texts to generate; prefixes of what is scored are kept in it, too. */
   async #openForTexts(
     { window, tokens, prompts }: TokenisedWindow,
-    demand: Demand,
+    expected: Demand,
     name: string,
+    ahead?: OpenedAhead,
   ): Promise<PackedWindow> {
-    const { request, load } = this.#options;
     // Questions of the window may be kept, too, and have to be where a call holds none of them.
-    const longest = Math.max(demand.longest, roomForQuestions(tokens));
-    const asked = { ...request, logits: load.logits ?? false };
-    await compileWithCache(this.#loading, asked, { ...demand, longest }, this.#ui);
-    this.#settle(await this.#loading.finish(), name);
+    const demand = { ...expected, longest: Math.max(expected.longest, roomForQuestions(tokens)) };
+    const suits = ahead !== undefined && isCacheFor(ahead.cache, this.#asked, demand, this.#ui);
+    if (!suits) {
+      await ahead?.early.close();
+      await compileWithCache(this.#loading, this.#asked, demand, this.#ui);
+    }
+    this.#settle((await ahead?.early.take()) ?? (await this.#loading.finish()), name);
     return { window, prompts, questions: await this.#pack(tokens) };
   }
 }

@@ -4,7 +4,7 @@ import type { Answers } from '../../eval/harness/answers.js';
 import { numberOf, type RunTask, type TaskFacts } from '../../eval/harness/documents.js';
 import type { TextJournal } from '../../eval/harness/textJournal.js';
 import type { Shard } from '../../eval/index.js';
-import type { Demand } from './cacheSize.js';
+import { TOKEN_BYTES, type Demand } from './cacheSize.js';
 import { UserError } from '../../errors.js';
 import { wantsLogits } from '../../generate/options.js';
 import { GenerateError } from '../../generate/request.js';
@@ -62,16 +62,11 @@ export interface TextWriting {
   readonly defaults: ModelDefaults;
 }
 
-/**
- * Prompts as tokens. As in the public harness, what does not fit beside the tokens to generate is cut on the left.
- * Throws UserError.
- */
-export async function tokeniseTexts(
-  tasks: readonly RunTask[],
-  tokenizer: Tokenizer,
-  { maxPositions, begins, seed, end, defaults }: TextWriting,
-): Promise<TextPrompts> {
-  const asked = tasks.flatMap((task) =>
+/** A prompt as text. */
+type AskedText = Omit<TextPrompt, 'tokens'> & { readonly text: string };
+
+function askedTexts(tasks: readonly RunTask[], { seed, end, defaults }: TextWriting): AskedText[] {
+  return tasks.flatMap((task) =>
     task.documents.flatMap((document) =>
       document.requests.flatMap((request, place) => {
         if (request.kind !== 'generate_until') return [];
@@ -89,6 +84,19 @@ export async function tokeniseTexts(
       }),
     ),
   );
+}
+
+/**
+ * Prompts as tokens. As in the public harness, what does not fit beside the tokens to generate is cut on the left.
+ * Throws UserError.
+ */
+export async function tokeniseTexts(
+  tasks: readonly RunTask[],
+  tokenizer: Tokenizer,
+  writing: TextWriting,
+): Promise<TextPrompts> {
+  const { maxPositions, begins } = writing;
+  const asked = askedTexts(tasks, writing);
   const prompts: TextPrompt[] = [];
   let truncated = 0;
   for (let from = 0; from < asked.length; from += BATCH) {
@@ -129,9 +137,21 @@ export function promptsOfShard({ prompts, ...rest }: TextPrompts, { index, count
   return { ...rest, prompts: prompts.filter(({ number }) => ofDocument.get(number) === index) };
 }
 
+/** What prompts will need, by their texts; undefined where there are none. */
+export function guessTexts(tasks: readonly RunTask[], writing: TextWriting): Demand | undefined {
+  const guessed = askedTexts(tasks, writing).map(({ text, ...each }) => {
+    const length = Math.ceil(Buffer.byteLength(text) / TOKEN_BYTES);
+    return { ...each, tokens: { length: Math.min(length, writing.maxPositions) } };
+  });
+  return guessed.length === 0 ? undefined : demandOfTexts(guessed);
+}
+
+/** What demandOfTexts looks at. */
+type Sized = Pick<TextPrompt, 'where' | 'generation' | 'texts'> & { readonly tokens: { readonly length: number } };
+
 /** What all need of the memory for keys and values: answers may not depend on it, so each has room as a whole. */
-export function demandOfTexts(prompts: readonly TextPrompt[]): Demand {
-  const wholeOf = ({ tokens, generation }: TextPrompt): number => tokens.length + generation.maxNewTokens;
+export function demandOfTexts(prompts: readonly Sized[]): Demand {
+  const wholeOf = ({ tokens, generation }: Sized): number => tokens.length + generation.maxNewTokens;
   const longest = prompts.reduce((a, b) => (wholeOf(b) > wholeOf(a) ? b : a));
   return {
     prompt: longest.tokens.length,
