@@ -22,6 +22,7 @@ import type { AboutTasks } from './prepareTasks.js';
 import { openThreads, packQuestions, prepareCalls, tokenise, type PackedQuestions } from './questionSet.js';
 import type { PlanScorer } from './scorer.js';
 import { scorerOf } from './scoreSet.js';
+import { scoringId } from './scoringId.js';
 import {
   asksForTexts,
   demandOfTexts,
@@ -282,7 +283,10 @@ export class TaskModel {
     // Whether a journal belongs to this run is known before anything is compiled.
     if (guess === undefined || request.resume) return undefined;
     const cache = await compileWithCacheAhead(this.#loading, this.#asked, guess);
-    return cache && { cache, early: new EarlyModel(this.#loading.finish()) };
+    if (cache === undefined) return undefined;
+    const early = new EarlyModel(this.#loading.finish());
+    void scoringId(cache.opened);
+    return { cache, early };
   }
 
   /** The model with memory for the texts to generate; prefixes of what is scored are kept in it, too. */

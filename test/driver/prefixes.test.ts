@@ -1,7 +1,8 @@
 /** When beginnings that questions have in common are worth memory for keys and values. */
 import { describe, expect, it } from 'vitest';
 import type { ModelLoading } from '../../driver/commands/loadModel.js';
-import { mayKeepPrefixes, mayNeedCache } from '../../driver/commands/prefixes.js';
+import { compileAhead, mayKeepPrefixes, mayNeedCache } from '../../driver/commands/prefixes.js';
+import type { ScoreRequest } from '../../driver/requests.js';
 import { isWorthKeeping } from '../../eval/index.js';
 
 const asking = (contexts: readonly string[]): { readonly context: string }[] =>
@@ -47,6 +48,41 @@ describe('prefixes', () => {
     expect(await mayNeedCache(loading(64), tree, asked('x'.repeat(900)))).toBe(false);
     for (const other of [{ prefixes: 'repeat' }, { sharing: 'context' }] as const)
       expect(await mayNeedCache(loading(512), { ...tree, ...other }, asked('x'.repeat(900)))).toBe(false);
+  });
+
+  it('get memory before tokens are known where more questions follow, by the length of texts', async () => {
+    const asked: (number | undefined)[] = [];
+    const ahead = (own: Partial<ScoreRequest>, text: number, isFirst: boolean, has = Infinity) => {
+      const loading = {
+        checkpoint: { config: { maxPositions: 8192 } },
+        leastCapacity: () => 1024,
+        compile: (cacheTokens?: number) => {
+          asked.push(cacheTokens);
+          const rows = Math.min(has, cacheTokens ?? 0);
+          return Promise.resolve({
+            isArtifact: true,
+            model: { plan: { states: rows > 0 ? [{ name: 'k', rows }] : [] } },
+          });
+        },
+      } as unknown as ModelLoading;
+      const questions = [{ context: 'x'.repeat(text), choices: ['a'] }];
+      return compileAhead(loading, { sharing: 'tree', ...own } as ScoreRequest, questions, isFirst);
+    };
+    // Room for questions of 4,096 tokens and a call, at least.
+    expect(await ahead({}, 30, true)).toMatchObject({ isCertain: true });
+    // Twice the longest so far: 3,000 tokens and a few; the context is the most.
+    expect(await ahead({}, 9000, true)).toMatchObject({ isCertain: true });
+    expect(await ahead({}, 60_000, true)).toMatchObject({ isCertain: true });
+    expect(await ahead({ cacheTokens: 2048 }, 30, true)).toMatchObject({ isCertain: true });
+    expect(asked.splice(0)).toEqual([8192, 8192, 16_384, 2048]);
+    // Too little memory for what is there already.
+    expect(await ahead({}, 9000, true, 512)).toMatchObject({ isCertain: false });
+    expect(asked.splice(0)).toEqual([8192, undefined]);
+    // Tokens decide, or nothing is kept.
+    expect(await ahead({}, 30, false)).toMatchObject({ isCertain: false });
+    expect(await ahead({ sharing: 'kv' }, 30, true)).toMatchObject({ isCertain: false });
+    expect(await ahead({ prefixes: 'repeat' }, 30, true)).toMatchObject({ isCertain: true });
+    expect(asked).toEqual([undefined, undefined, undefined]);
   });
 
   it('must save a tenth, and more than compiling further kernels costs', () => {

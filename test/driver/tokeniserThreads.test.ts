@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { tokeniserThreads } from '../../driver/commands/tokeniserThreads.js';
+import { threadsAtOnce, tokeniserThreads } from '../../driver/commands/tokeniserThreads.js';
 
 let folder = '';
 beforeAll(() => {
@@ -36,4 +36,15 @@ it('a host of GPUs gets one tokeniser thread for every eight cores, at most four
     1, 1, 1, 2, 3, 4, 4,
   ]);
   expect(tokeniserThreads(large, json(10), HOST, 128)).toBe(1);
+});
+
+it('a small question set behind which others follow gets a thread', () => {
+  expect(tokeniserThreads(questions(10), json(10), HOST, 64, true)).toBe(1);
+  expect(tokeniserThreads(questions(10), json(10), GPUS, 64, true)).toBe(4);
+});
+
+it('threads open a tokenizer before there are questions, unless a small set might need none beside kernels', () => {
+  expect(threadsAtOnce(json(10), GPUS, 16)).toBe(2);
+  expect(threadsAtOnce(json(10), HOST, 16)).toBe(0);
+  expect(threadsAtOnce(json((512 << 10) + 1), HOST, 16)).toBe(1);
 });

@@ -1,6 +1,7 @@
 /** Documents of tasks in windows: all of them, in their order, and no more read than a window needs. */
 import { describe, expect, it } from 'vitest';
-import { taskWindows, type Leaf, type TaskWindow, type WindowBounds } from '../../eval/harness/windows.js';
+import { countTokens, pathsOf } from '../../eval/tokenCounts.js';
+import { taskWindows, WINDOWS, type Leaf, type TaskWindow, type WindowBounds } from '../../eval/harness/windows.js';
 import { openLibrary } from '../../tasks/builtin/index.js';
 import { tasksBelow } from '../../tasks/definition/nodes.js';
 import type { Dict, Value } from '../../python/value.js';
@@ -13,10 +14,10 @@ const leaf = (name: string): Leaf => {
 };
 const LEAVES = ['mmlu_anatomy', 'mmlu_virology', 'mmlu_marketing'].map(leaf);
 
-function* questions(count: number): Generator<Dict> {
+function* questions(count: number, about = 'Which is'): Generator<Dict> {
   for (let i = 0; i < count; i++)
     yield new Map<string, Value>([
-      ['question', `Which is number ${i}?`],
+      ['question', `${about} number ${i}?`],
       ['choices', ['one', 'two', 'three', 'four']],
       ['answer', i % 4],
     ]);
@@ -80,6 +81,79 @@ describe('windows of documents', () => {
     expect(new Set(windows.map(({ dataset }) => dataset.sha256)).size).toBe(4);
     // One more document than a window holds says that it is not the last.
     expect(read.slice(0, 2)).toEqual([5, 12]);
+  });
+
+  it('are small at first where there are more documents than one window may hold alone', async () => {
+    const bounds = { whole: 8, first: 2, most: 16, characters: 1e9 };
+    const { windows, read } = await windowsOf([5, 3, 9], bounds);
+    expect(windows.map(shape)).toEqual([
+      ['a 0-1'],
+      ['a 2-4', 'a ended'],
+      ['v 0-2', 'm 0-4', 'v ended'],
+      ['m 5-8', 'm ended', 'last'],
+    ]);
+    // So many are read before the first is given away.
+    expect(read[0]).toBe(9);
+    const alone = await windowsOf([5, 3], bounds);
+    expect(alone.windows.map(shape)).toEqual([['a 0-4', 'v 0-2', 'a ended', 'v ended', 'last']]);
+  });
+
+  it('end the reading when nobody takes further ones', async () => {
+    let isOpen = false;
+    function* rows(): Generator<Dict> {
+      isOpen = true;
+      try {
+        yield* questions(50);
+      } finally {
+        isOpen = false;
+      }
+    }
+    const windows = taskWindows(LEAVES.slice(0, 1), {
+      open: ({ settings }) => openTask(settings, () => rows(), { shots: 0 }),
+      bounds: { whole: 8, first: 2, most: 4, characters: 1e9 },
+    });
+    await windows.next();
+    expect(isOpen).toBe(true);
+    await windows.return(undefined);
+    expect(isOpen).toBe(false);
+  });
+
+  it('that are small at first take hardly more tokens', async () => {
+    const leaves = tasksBelow(openLibrary([]).resolve('mmlu')).map((node): Leaf => ({
+      ...node,
+      scores: new TaskScores(node.settings),
+    }));
+    /** Letters as tokens: what all windows compute where each computes common beginnings once. */
+    const tokens = async (bounds: WindowBounds): Promise<number> => {
+      let shared = 0;
+      const options = {
+        open: ({ settings, name }: Leaf) => {
+          // Subjects of 20 to 400 documents.
+          const count = 20 + (leaves.findIndex((each) => each.name === name) % 20) ** 2;
+          return openTask(
+            settings,
+            (_dataset, _config, split) => questions(split === 'dev' ? 5 : count, name.repeat(2)),
+            { shots: 5 },
+          );
+        },
+        bounds,
+      };
+      for await (const { dataset } of taskWindows(leaves, options))
+        shared += countTokens(
+          pathsOf(
+            dataset.questions.map(({ docId, context, choices }) => ({
+              docId,
+              context: Int32Array.from(Buffer.from(context)),
+              continuations: choices.map((choice) => Int32Array.from(Buffer.from(choice))),
+            })),
+          ),
+        ).shared;
+      return shared;
+    };
+    const least = await tokens({ whole: 1e6, first: 1e6, most: 1e6, characters: 1e9 });
+    const few = await tokens(WINDOWS);
+    expect(few).toBeGreaterThan(least);
+    expect(few / least).toBeLessThan(1.01);
   });
 
   it('are given away when every document that was made is written', async () => {

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { describe, expect, it } from 'vitest';
-import { createTokenizer, openTokenizer } from '../../models/tokenizer.js';
+import { createTokenizer, deferredTokenizer, openTokenizer } from '../../models/tokenizer.js';
 import { jsonOf } from '../../models/tokenizerFiles.js';
 import { DEMO, temporaryFolder, userError } from './support.js';
 import { TOY, tokenizerFolder } from './tokenizerFolder.js';
@@ -23,6 +23,18 @@ describe('openTokenizer', () => {
     expect(each[1]).toEqual([1]);
     const tokens = demoJson()['model'] as { vocab: Record<string, number> };
     expect(each[0]).toEqual([1, ...['A', 'Ġman', 'Ġis'].map((token) => tokens.vocab[token])]);
+  });
+
+  it('waits, where it is deferred, for the first text', async () => {
+    const { spec } = openTokenizer(DEMO);
+    const tokenizer = deferredTokenizer(spec);
+    const ids = await tokenizer.encode('A man is');
+    expect(ids).toEqual(await createTokenizer(spec).encode('A man is'));
+    expect(await tokenizer.encodeBatch(['A man is'])).toEqual([ids]);
+    expect(await tokenizer.encodeWritten('A man is')).toEqual(ids.slice(1));
+    expect(await tokenizer.decode(ids)).toBe('A man is');
+    const gone = deferredTokenizer({ kind: 'json', text: '{', where: 'tokenizer.json' });
+    await expect(gone.encode('a')).rejects.toThrow('tokenizer.json');
   });
 
   it('gives the same tokens through a spec that was posted to another thread', async () => {

@@ -9,7 +9,7 @@ import { readSettings } from '../../../settings.js';
 import type { DataRoots } from '../../../tasks/data/folders.js';
 import { matching } from '../../../system/glob.js';
 import { splitsByName } from '../../../tasks/data/patterns.js';
-import { openSplit } from '../../../tasks/data/splits.js';
+import { openSplit, splitReader } from '../../../tasks/data/splits.js';
 import type { Dict } from '../../../python/value.js';
 import { toPlain, toValue } from '../values.js';
 
@@ -230,4 +230,23 @@ describe('rows of text', () => {
       if (taken.push(row) === 3) break;
     expect(taken).toHaveLength(3);
   });
+});
+
+it('a folder is described once for all splits that a run reads', async () => {
+  write(
+    'once/o/d/README.md',
+    '---\nconfigs:\n- config_name: a\n  data_files: a.jsonl\n- config_name: b\n  data_files: b.jsonl\n---\n',
+  );
+  write('once/o/d/a.jsonl', '{"x": 1}\n');
+  write('once/o/d/b.jsonl', '{"x": 2}\n');
+  const read = splitReader({ root: join(root, 'once') });
+  const first = async (config: string): Promise<unknown> => {
+    for await (const row of read('o/d', config, 'train')) return toPlain(row);
+    return undefined;
+  };
+  expect(await first('a')).toEqual({ x: 1 });
+  rmSync(join(root, 'once/o/d/README.md'));
+  expect(await first('b')).toEqual({ x: 2 });
+  // Another run looks again.
+  expect(() => splitReader({ root: join(root, 'once') })('o/d', 'b', 'train')).toThrow('no configuration');
 });
