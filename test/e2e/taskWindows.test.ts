@@ -1,5 +1,5 @@
 /** Runs of tasks in windows of documents: the same samples whatever the window, and what is finished is kept. */
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { writeCheckpoint } from './smallModel.js';
@@ -147,5 +147,34 @@ describe.skipIf(!isBuilt)('tasks in windows', () => {
     expect(last['unfinished']).toBeUndefined();
     expect(last['results']).toEqual(resultsOf(whole)['results']);
     expect(existsSync(out)).toBe(true);
+  });
+
+  test('begin with a small one where there are many documents, and go on within it', async () => {
+    writeTask(
+      tasks,
+      'many',
+      Array.from({ length: 1100 }, (_, i) => row(i, 'it')),
+    );
+    const asked = ['--tasks', 'many'];
+    const [small, others] = [temporaryFolder(), temporaryFolder()];
+    const { stderr } = success(await run(small, undefined, ...asked));
+    expect(stderr).toContain('128 documents from 0 on');
+    expect(stderr).toContain('256 documents from 128 on');
+    success(await run(others, 300, ...asked));
+    expect(samplesOf(others)).toEqual(samplesOf(small));
+
+    // Killed after half of the first window.
+    const killed = temporaryFolder();
+    const from = join(small, readdirSync(small)[0]!);
+    const journals = readdirSync(from).filter((name) => name.startsWith('journal_'));
+    const name = journals.find((each) => readFileSync(join(from, each), 'utf8').includes('"docs":"0:128"'))!;
+    cpSync(small, killed, { recursive: true });
+    const folder = join(killed, readdirSync(killed)[0]!);
+    for (const each of readdirSync(folder)) if (/^(?:journal|samples|results)_/.test(each)) rmSync(join(folder, each));
+    const lines = readFileSync(join(from, name), 'utf8').split('\n');
+    writeFileSync(join(folder, name), `${lines.slice(0, 65).join('\n')}\n`);
+    expect(success(await run(killed, undefined, ...asked, '--resume')).stderr).toContain('64 questions taken over');
+    expect(samplesOf(killed)).toEqual(samplesOf(small));
+    expect(resultsOf(killed)['results']).toEqual(resultsOf(small)['results']);
   });
 });
