@@ -95,6 +95,8 @@ export interface Settings {
   readonly forceColour: boolean | undefined;
   /** TERM=dumb: the terminal understands no escape sequences. */
   readonly isDumb: boolean;
+  /** NODE_OPTIONS: flags of Node's, for all that V8 compiles. */
+  readonly nodeOptions: string | undefined;
   /** TILEWRIGHT_DEBUG: any value but 0 prints the stack of an unexpected error. */
   readonly isDebug: boolean;
 }
@@ -232,6 +234,7 @@ export function readSettings(environment: Environment = process.env): Settings {
     noColour: text(environment, 'NO_COLOR') !== undefined,
     forceColour: flag(environment, 'FORCE_COLOR'),
     isDumb: text(environment, 'TERM') === 'dumb',
+    nodeOptions: text(environment, 'NODE_OPTIONS'),
     isDebug: (text(environment, 'TILEWRIGHT_DEBUG') ?? '0') !== '0',
   };
 }

@@ -135,13 +135,13 @@ export function addGenerate(program: Command, context: Context): void {
 }
 
 /** Everything that can be refused without looking at a file is refused before one is opened. */
-function parse(
+async function parse(
   context: Context,
   model: string,
   prompts: readonly string[],
   flags: Flags,
   isTyped: boolean,
-): Omit<Asked<GenerateRequest>, 'signal'> {
+): Promise<Omit<Asked<GenerateRequest>, 'signal'>> {
   const promptFile = text(flags, 'prompts');
   if (prompts.length === 0 && promptFile === undefined && !isTyped)
     throw new UsageError(
@@ -155,7 +155,7 @@ function parse(
     model,
     prompts: prompts.map((prompt, i) => ({ where: `prompt ${i + 1}`, prompt: { prompt } })),
     ...(promptFile === undefined ? {} : { promptFile }),
-    ...generateFlags(flags),
+    ...(await generateFlags(flags)),
     ...deviceFlags(flags),
     ...modelFlags(flags),
     ...artifactFlags(flags, model),
@@ -274,7 +274,7 @@ async function generate(context: Context, model: string, prompts: readonly strin
   const printsPrompts = isSet(flags, 'printPrompts');
   const mayType = prompts.length === 0 && flags['prompts'] === undefined && !isJson && !printsPrompts;
   const typed = mayType ? terminalOf(io) : undefined;
-  const { prompts: named, ...asked } = parse(context, model, prompts, flags, typed !== undefined);
+  const { prompts: named, ...asked } = await parse(context, model, prompts, flags, typed !== undefined);
   if (printsPrompts) return printAll(context, { ...asked, prompts: named }, isJson);
   const { n = 1, bestOf, beams } = asked;
   const isNumbered = n > 1 || bestOf !== undefined || beams !== undefined;

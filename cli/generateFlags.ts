@@ -2,16 +2,14 @@
 import { Option, type Command } from 'commander';
 import { UsageError } from '../errors.js';
 import {
-  checkTogether,
   DEFAULT_NEW_TOKENS,
-  generateSchema,
   MOST_BEAMS,
   MOST_SAMPLES,
-  type GenerateField,
-  type GenerateOptions,
-} from '../generate/options.js';
-import { ownVariable } from '../generate/prompts.js';
-import { MOST_TEMPERATURE, MOST_TOP_LOGPROBS } from '../generate/sampling.js';
+  MOST_TEMPERATURE,
+  MOST_TOP_LOGPROBS,
+  ownVariable,
+} from '../generate/limits.js';
+import type { GenerateField, GenerateOptions } from '../generate/options.js';
 import { parseJsonValue } from '../python/jsonValue.js';
 import { isDict, type Dict, type Value } from '../python/value.js';
 import { isSet, text, texts, type Flags } from './options.js';
@@ -113,8 +111,9 @@ function biasOf(given: string): readonly [number, number] {
   return rest.length > 0 ? [NaN, NaN] : [numberOf(token), numberOf(bias)];
 }
 
-/** Throws UsageError. */
-export function generateFlags(flags: Flags): GenerateOptions {
+/** Rejects with UsageError. */
+export async function generateFlags(flags: Flags): Promise<GenerateOptions> {
+  const { checkTogether, generateSchema } = await import('../generate/options.js');
   const stop = texts(flags, 'stop').map(unescape);
   const biases = texts(flags, 'logitBias');
   const given = Object.keys(NUMBERS).flatMap((field) => {

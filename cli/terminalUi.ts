@@ -1,5 +1,6 @@
 /** Progress on a terminal: finished phases scroll by as lines, the running one is redrawn in place below them. */
-import { SingleBar } from 'cli-progress';
+import { createRequire } from 'node:module';
+import type CliProgress from 'cli-progress';
 import type { Amount, RunProgress } from '../driver/requests.js';
 import { cut, duration, percent } from '../system/format.js';
 import { styleFor, type Io } from './io.js';
@@ -7,6 +8,8 @@ import type { LiveUi } from './liveUi.js';
 import { describeRun, fractionOf, StepText } from './progressText.js';
 import { label } from './report.js';
 import type { Style } from './style.js';
+
+const require = createRequire(import.meta.url);
 
 /** The bar takes the room that the words leave, within these. */
 const BAR = { least: 5, most: 24 } as const;
@@ -43,7 +46,7 @@ export class TerminalUi implements LiveUi {
   readonly #style: Style;
   #phase: { readonly name: string; readonly detail: string | undefined; readonly started: number } | undefined;
   #stepText: StepText;
-  #bar: SingleBar | undefined;
+  #bar: CliProgress.SingleBar | undefined;
   #lastRun: string | undefined;
   #tableLines: readonly string[] = [];
   /** The progress of the phase as a line, for below a table. */
@@ -119,6 +122,7 @@ export class TerminalUi implements LiveUi {
   #show(fraction: number, line: Payload['line']): void {
     const payload: Payload = { line };
     if (this.#bar === undefined) {
+      const { SingleBar } = require('cli-progress') as typeof CliProgress;
       this.#bar = new SingleBar({
         stream: this.#io.stderr,
         format: (_options, params, payload: Payload) => payload.line(params.maxWidth - 1),

@@ -6,7 +6,7 @@
  */
 import type { Generator } from './generator.js';
 import type { EndReason, GenerateRequest } from './request.js';
-import { MOST_BEAMS } from './options.js';
+import { MOST_BEAMS } from './limits.js';
 
 export interface Beam {
   /** What follows the prompt, a stop token included. */

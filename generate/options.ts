@@ -1,16 +1,12 @@
 /** What may be asked of a continuation: one schema for the command line, the library and the commands. */
 import { z } from 'zod';
 import { UsageError } from '../errors.js';
+import { DEFAULT_NEW_TOKENS, MOST_BEAMS, MOST_SAMPLES } from './limits.js';
 import { wholeFrom } from './ranges.js';
-import { isGreedy, MOST_TOP_LOGPROBS, needsLogits, samplingFields, samplingOf } from './sampling.js';
+import { isGreedy, needsLogits, samplingFields, samplingOf } from './sampling.js';
 
-export const DEFAULT_NEW_TOKENS = 128;
 /** Beyond any context of today's models. */
 const MOST_NEW_TOKENS = 1 << 20;
-/** Continuations of one prompt. */
-export const MOST_SAMPLES = 128;
-/** The next tokens of a path are found among its most likely ones. */
-export const MOST_BEAMS = MOST_TOP_LOGPROBS;
 const MOST_STOPS = 64;
 const MOST_STOP_CHARACTERS = 1000;
 

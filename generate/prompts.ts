@@ -1,6 +1,7 @@
 /** Prompts, as arguments, files and programs give them. */
 import { z } from 'zod';
 import type { Dict } from '../python/value.js';
+import { OWN_VARIABLES, ownVariable } from './limits.js';
 
 const MOST_TOKENS = 1 << 20;
 const MOST_MESSAGES = 10_000;
@@ -21,13 +22,6 @@ export type Message = Readonly<z.infer<typeof message>>;
 
 const tokenId = z.number().int().min(0);
 const records = z.array(z.record(z.string(), z.unknown())).max(MOST_TOOLS).readonly().nullable().optional();
-
-/** Variables of a template that have places of their own beside the messages. */
-const OWN_VARIABLES: readonly string[] = ['messages', 'tools', 'documents', 'add_generation_prompt'];
-
-/** The variable among further ones that has a place of its own; undefined where there is none. */
-export const ownVariable = (names: Iterable<string>): string | undefined =>
-  [...names].find((name) => OWN_VARIABLES.includes(name));
 
 /** A conversation and what else its template is given. */
 const conversation = z.strictObject({

@@ -2,10 +2,9 @@
 import { z } from 'zod';
 import { UsageError } from '../errors.js';
 import { noiseKey } from '../ir/gumbel.js';
+import { MOST_TEMPERATURE, MOST_TOP_LOGPROBS } from './limits.js';
 import { above, from, wholeFrom } from './ranges.js';
 
-export const MOST_TEMPERATURE = 100;
-export const MOST_TOP_LOGPROBS = 20;
 const MOST_TOKEN = 2 ** 31 - 1;
 
 const MOST_PENALTY = 2;

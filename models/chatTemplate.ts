@@ -15,7 +15,8 @@ import { ggufMetadata } from './ggufTokenizer.js';
 import { findGgufModel } from './weightFiles.js';
 import { compactJson } from '../python/show.js';
 import type { Dict } from '../python/value.js';
-import { chatRenderer, problemOf, variablesOf, type Conversation, type TemplateSource } from './renderChat.js';
+import type * as Jinja from './renderChat.js';
+import type { Conversation, TemplateSource } from './renderChat.js';
 
 /** Folder of named templates, a file each. */
 const NAMED = 'additional_chat_templates';
@@ -148,7 +149,7 @@ export class ChatTemplate {
   private readonly source: FoundTemplate;
   private readonly seconds: number;
   private worker: Worker | undefined;
-  private renderHere: ReturnType<typeof chatRenderer> | undefined;
+  private renderHere: ReturnType<typeof Jinja.chatRenderer> | undefined;
   private last: Promise<unknown> = Promise.resolve();
 
   constructor(source: FoundTemplate, seconds = RENDER_SECONDS) {
@@ -171,8 +172,10 @@ export class ChatTemplate {
   private async ask(conversation: Conversation): Promise<string> {
     const file = new URL('./chatTemplateWorker.js', import.meta.url);
     const hasThread = file.protocol === 'file:' && existsSync(fileURLToPath(file));
-    const variables = variablesOf(conversation, this.source.special);
-    const reply = hasThread ? await this.askThread(file, compactJson(variables)) : this.askHere(variables);
+    // Most conversations are none: prompts need no template, and no parser of templates.
+    const jinja = await import('./renderChat.js');
+    const variables = jinja.variablesOf(conversation, this.source.special);
+    const reply = hasThread ? await this.askThread(file, compactJson(variables)) : this.askHere(jinja, variables);
     if ('text' in reply) return reply.text;
     throw new (reply.isRefused === true ? TemplateRefusal : UserError)(
       `${this.source.where}: the chat template fails: ${quote(reply.error, 200)}`,
@@ -180,9 +183,9 @@ export class ChatTemplate {
     );
   }
 
-  private askHere(variables: Dict): Reply {
+  private askHere({ chatRenderer: make, problemOf }: typeof Jinja, variables: Dict): Reply {
     try {
-      this.renderHere ??= chatRenderer(this.source);
+      this.renderHere ??= make(this.source);
       return { text: this.renderHere(variables) };
     } catch (error) {
       return { error: problemOf(error), isRefused: true };

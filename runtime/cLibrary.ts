@@ -1,12 +1,13 @@
 /** The C library of this process, and the error for native code that was built for a newer one. */
-import { z } from 'zod';
 import { UserError } from '../errors.js';
-
-const REPORT = z.object({ header: z.object({ glibcVersionRuntime: z.string().optional() }) });
+import { isRecord } from '../system/json.js';
 
 /** Version of glibc, such as `2.36`; undefined if another C library is used. */
 export function glibcVersion(): string | undefined {
-  return REPORT.safeParse(process.report.getReport()).data?.header.glibcVersionRuntime;
+  const report: unknown = process.report.getReport();
+  const header = isRecord(report) ? report['header'] : undefined;
+  const version = isRecord(header) ? header['glibcVersionRuntime'] : undefined;
+  return typeof version === 'string' ? version : undefined;
 }
 
 const LIBRARIES: Readonly<Record<string, string>> = {

@@ -3,21 +3,23 @@
  * flags: `code/` in the cache folder. Node runs what lies there without a look at it, so an archive that anybody else
  * could have written is not read, and bytes that are not those that were written are not taken.
  *
- *     TWCODE1\n, u32 bytes of the index, u32 its CRC-32, the index as JSON, the code of each chunk
+ *     TWCODE1\n, u32 bytes of the index, its SHA-256, the index as JSON, the code of each chunk
  */
+import { createHash } from 'node:crypto';
 import { closeSync, constants, fstatSync, openSync, readSync, statSync, utimesSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { cachedDataVersionTag } from 'node:v8';
-import { crc32 } from 'node:zlib';
 import { intruder } from './intruder.js';
 
 const MAGIC = 'TWCODE1\n';
-const HEAD_BYTES = MAGIC.length + 8;
+const DIGEST_BYTES = 32;
+const HEAD_BYTES = MAGIC.length + 4 + DIGEST_BYTES;
 const MOST_BYTES = 64 << 20;
 const MOST_INDEX_BYTES = 1 << 20;
 
-/** Where the code of a chunk lies behind the index, and its CRC-32. */
-type Place = readonly [offset: number, bytes: number, crc: number];
+/** Where the code of a chunk lies behind the index, and its SHA-256, hexadecimal. */
+type Place = readonly [offset: number, bytes: number, digest: string];
+
+const sha256 = (content: string | Uint8Array): Buffer => createHash('sha256').update(content).digest();
 
 interface Index {
   /** Commands and processes whose code is here: what another one needs of the same chunks may be missing. */
@@ -25,18 +27,18 @@ interface Index {
   readonly chunks: Readonly<Record<string, Place>>;
 }
 
-/** The archive of a build for this version of Node, its processor and its flags. */
-export function archivePath(cacheDir: string, build: string): string {
-  const engine = crc32(`${process.version} ${process.arch} ${cachedDataVersionTag()}`);
-  return join(resolve(cacheDir), 'code', `${build}${engine.toString(16).padStart(8, '0')}.code`);
+/** The archive of a build for this version of Node, its processor and its flags, those of NODE_OPTIONS included. */
+export function archivePath(cacheDir: string, build: string, nodeOptions = ''): string {
+  const engine = sha256(JSON.stringify([process.version, process.arch, process.execArgv, nodeOptions]));
+  return join(resolve(cacheDir), 'code', `${build}${engine.toString('hex', 0, 4)}.code`);
 }
 
 const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
 
 const isPlace = (value: unknown, room: number): value is Place => {
-  if (!Array.isArray(value) || value.length !== 3 || !value.every(isCount)) return false;
-  const [offset = 0, bytes = 0] = value;
-  return offset + bytes <= room;
+  if (!Array.isArray(value) || value.length !== 3) return false;
+  const [offset, bytes, digest] = value as readonly unknown[];
+  return isCount(offset) && isCount(bytes) && offset + bytes <= room && typeof digest === 'string';
 };
 
 /** The index, if it is one whose places lie within `room` bytes. */
@@ -93,11 +95,11 @@ export class CodeArchive {
     if (!isTrusted || !status.isFile() || status.size < HEAD_BYTES || status.size > MOST_BYTES) return undefined;
     const head = readAt(fd, HEAD_BYTES, 0);
     if (head === undefined || head.toString('latin1', 0, MAGIC.length) !== MAGIC) return undefined;
-    const [bytes, crc] = [head.readUInt32LE(MAGIC.length), head.readUInt32LE(MAGIC.length + 4)];
+    const bytes = head.readUInt32LE(MAGIC.length);
     const begin = HEAD_BYTES + bytes;
     if (bytes > MOST_INDEX_BYTES || begin > status.size) return undefined;
     const json = readAt(fd, bytes, HEAD_BYTES);
-    if (json === undefined || crc32(json) !== crc) return undefined;
+    if (json === undefined || !sha256(json).equals(head.subarray(MAGIC.length + 4))) return undefined;
     const index = parseIndex(json.toString(), status.size - begin);
     return index === undefined ? undefined : new CodeArchive(fd, index, begin);
   }
@@ -110,9 +112,9 @@ export class CodeArchive {
   codeOf(name: string): Buffer | undefined {
     const place = this.#chunks.get(name);
     if (place === undefined) return undefined;
-    const [offset, bytes, crc] = place;
+    const [offset, bytes, digest] = place;
     const code = readAt(this.#fd, bytes, this.#begin + offset);
-    return code !== undefined && crc32(code) === crc ? code : undefined;
+    return code !== undefined && sha256(code).toString('hex') === digest ? code : undefined;
   }
 
   close(): void {
@@ -126,17 +128,17 @@ export function packArchive(
   chunks: ReadonlyMap<string, Uint8Array>,
 ): readonly Uint8Array[] | undefined {
   let offset = 0;
-  const places: Record<string, Place> = {};
+  const places = new Map<string, Place>();
   for (const [name, code] of chunks) {
-    places[name] = [offset, code.length, crc32(code)];
+    places.set(name, [offset, code.length, sha256(code).toString('hex')]);
     offset += code.length;
   }
-  const json = Buffer.from(JSON.stringify({ uses: [...uses], chunks: places } satisfies Index));
+  const json = Buffer.from(JSON.stringify({ uses: [...uses], chunks: Object.fromEntries(places) } satisfies Index));
   if (json.length > MOST_INDEX_BYTES || HEAD_BYTES + json.length + offset > MOST_BYTES) return undefined;
   const head = Buffer.alloc(HEAD_BYTES);
   head.write(MAGIC, 'latin1');
   head.writeUInt32LE(json.length, MAGIC.length);
-  head.writeUInt32LE(crc32(json), MAGIC.length + 4);
+  sha256(json).copy(head, MAGIC.length + 4);
   return [head, json, ...chunks.values()];
 }
 

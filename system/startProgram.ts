@@ -80,30 +80,33 @@ class Loader {
   }
 }
 
-/** The command of a command line, which decides what of a program is used. */
-const commandOf = ([, , first = '']: readonly string[]): string => (/^[a-z]{1,16}$/.test(first) ? first : '');
+/** The command of a command line, which decides what of a program is used; empty where only help is asked for. */
+function commandOf([, , first = '', ...rest]: readonly string[]): string {
+  return /^[a-z]{1,16}$/.test(first) && first !== 'help' && !rest.some((word) => /^(-h|--help)$/.test(word))
+    ? first
+    : '';
+}
 
 function open(folder: string, build: string, entry: string): Require {
-  const { cacheDir, isDebug } = readSettings();
+  const { cacheDir, isDebug, nodeOptions } = readSettings();
   if (isDebug || process.execArgv.includes('--enable-source-maps')) {
     // Node's own loader reads source maps: stacks name the files and lines of the source.
     process.setSourceMapsEnabled(true);
     return createRequire(join(folder, 'start.cjs'));
   }
   if (cacheDir === undefined) return new Loader(folder, undefined).require;
-  const path = archivePath(cacheDir, build);
+  const path = archivePath(cacheDir, build, nodeOptions);
   const archive = CodeArchive.open(path);
   if (archive !== undefined) markArchive(path);
   const loader = new Loader(folder, archive);
   // Threads are ended, and what they load the process mostly has as well.
   if (isMainThread)
     process.on('exit', (status) => {
-      const command = commandOf(process.argv);
-      const use = command === '' ? entry : `${entry} ${command}`;
+      const command = entry === 'cli/main' ? commandOf(process.argv) : entry;
       // Where a command line asks for nothing but help, nothing is written.
-      if (status !== 0 || (entry === 'cli/main' && command === '') || loader.knows(use)) return;
+      if (status !== 0 || command === '' || loader.knows(command)) return;
       const keeper = loader.require('./system-keepCode.cjs') as { readonly keepCode: typeof keepCode };
-      keeper.keepCode(path, { use, chunks: loader.compiled() });
+      keeper.keepCode(path, { use: command, chunks: loader.compiled() });
     });
   return loader.require;
 }

@@ -1,6 +1,7 @@
 /** `generate`: reads, tokenises and checks prompts, then compiles and loads the model, then continues them. */
 import type { GeneratorCounts } from '../../generate/generator.js';
-import { DEFAULT_NEW_TOKENS, wantsLogits, type GenerateOptions } from '../../generate/options.js';
+import { DEFAULT_NEW_TOKENS } from '../../generate/limits.js';
+import { wantsLogits, type GenerateOptions } from '../../generate/options.js';
 import { readPrompts } from '../../generate/promptFile.js';
 import type { NamedPrompt } from '../../generate/prompts.js';
 import { readGenerationConfig, type GenerationConfig } from '../../models/generationConfig.js';

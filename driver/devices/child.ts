@@ -6,8 +6,6 @@ import { isCudaError, loadCudaAddon } from '../../runtime/cuda/addon.js';
 import { readSettings } from '../../settings.js';
 import { packError, type DeviceRequest, type FromChild, type ToChild } from './protocol.js';
 import { PREPARE } from './deviceProcess.js';
-import { loadExecutor } from './openReplica.js';
-import { openSent } from './openSent.js';
 import { Phases } from '../phases.js';
 import type { Ui } from '../requests.js';
 import { inFlightOf, type Executor } from '../executor.js';
@@ -34,9 +32,16 @@ let executor: Executor | undefined;
 let siblings: Siblings | undefined;
 let isClosed = false;
 
+/** What opens a model, loaded while the device's context is made and the parent plans. */
+const opening = async () => ({
+  ...(await import('./openSent.js')),
+  ...(await import('./openReplica.js')),
+});
+
 async function open(request: DeviceRequest, bytes: Uint8Array, member: Membership | undefined): Promise<void> {
   if (member !== undefined) siblings = new Siblings(member, (word) => send({ kind: 'sibling', word }));
   phases.begin('open');
+  const { loadExecutor, openSent } = await opened;
   const { checkpoint, model, rebuild, packed } = openSent(request, bytes);
   const { threads, devices, replica, first } = request;
   const options = {
@@ -100,6 +105,9 @@ async function answer(message: ToChild): Promise<void> {
 
 // It was started before anybody knew what it will load: the device's context is made meanwhile.
 if (process.argv[2] === PREPARE) loadCudaAddon().prepare(readSettings().cudaDriver, Number(process.argv[3]));
+const opened = opening();
+// A failure is told to whoever asks for a model.
+opened.catch(() => undefined);
 process.on('message', (message: ToChild) => {
   answer(message).catch((error: unknown) => {
     if (isLost(error)) {

@@ -1,7 +1,6 @@
 /** cuBLASLt's functions as koffi calls them. */
-import koffi, { type KoffiFunc } from 'koffi';
-// koffi's stacks are set when this is loaded; that must come before the first library.
-import './nvrtc.js';
+import type { KoffiFunc } from 'koffi';
+import { loadKoffi } from './loadKoffi.js';
 
 /** An opaque pointer, as koffi hands it out. */
 export type Pointer = unknown;
@@ -66,7 +65,7 @@ export interface CublasLtFunctions {
 
 /** Loads the library at `path`. Throws where it is none. */
 export function bindCublasLt(path: string): CublasLtFunctions {
-  const library = koffi.load(path);
+  const library = loadKoffi().load(path);
   return {
     getVersion: library.func('size_t cublasLtGetVersion(void)'),
     getCudartVersion: library.func('size_t cublasLtGetCudartVersion(void)'),

@@ -1,8 +1,9 @@
 /** NVRTC, CUDA's run-time compiler, through FFI: a shared library of its own that needs neither a GPU nor a driver. */
 import { readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import koffi, { type KoffiFunc } from 'koffi';
+import type { KoffiFunc } from 'koffi';
 import type { CudaVersion } from './cudaVersion.js';
+import { loadKoffi } from './loadKoffi.js';
 
 /** What compiling one text gave. A failed one has the compiler's complaints as its log. */
 export type Compilation =
@@ -15,33 +16,9 @@ export interface Nvrtc {
   compile(name: string, source: string, options: readonly string[]): Promise<Compilation>;
 }
 
-/**
- * koffi runs foreign code on stacks of its own, by default 128 KiB for calls in other threads. A compiler may recurse
- * as deep as its input nests: it gets the most that koffi allows. Only touched pages count. Must be set before koffi
- * loads any library.
- */
-const STACK_BYTES = 16 * 2 ** 20;
-/** cuBLASLt is called in the JavaScript thread. */
-const SYNC_STACK_BYTES = 8 * 2 ** 20;
 const MAX_CUBIN_BYTES = 64 * 2 ** 20;
 const MAX_LOG_BYTES = 16 * 2 ** 20;
 const COMPILATION_ERROR = 6;
-
-function hasLargeStacks(): boolean {
-  try {
-    koffi.config({ async_stack_size: STACK_BYTES, async_heap_size: 2 ** 20, sync_stack_size: SYNC_STACK_BYTES });
-    return true;
-  } catch {
-    const config: unknown = koffi.config();
-    return (
-      typeof config === 'object' &&
-      config !== null &&
-      'async_stack_size' in config &&
-      config.async_stack_size === STACK_BYTES
-    );
-  }
-}
-const isConfigured = hasLargeStacks();
 
 /** An opaque nvrtcProgram, as koffi hands it out. */
 type Program = unknown;
@@ -62,7 +39,7 @@ interface Functions {
 }
 
 function bind(path: string): Functions {
-  const library = koffi.load(path);
+  const library = loadKoffi().load(path);
   return {
     getVersion: library.func('int nvrtcVersion(_Out_ int *major, _Out_ int *minor)'),
     getErrorString: library.func('const char *nvrtcGetErrorString(int result)'),
@@ -88,7 +65,7 @@ function loadBuiltins(path: string): void {
   if (folder === '.') return;
   for (const name of readdirSync(folder).filter((each) => /^libnvrtc-builtins\.so(\.\d+)*$/.test(each))) {
     try {
-      koffi.load(join(folder, name), { global: true });
+      loadKoffi().load(join(folder, name), { global: true });
     } catch {
       // NVRTC may still find another; if not, its log says so.
     }
@@ -141,10 +118,6 @@ class Library implements Nvrtc {
   }
 
   async compile(name: string, source: string, options: readonly string[]): Promise<Compilation> {
-    if (!isConfigured)
-      throw new Error(
-        'runtime/cuda/nvrtc.ts was imported after koffi had loaded a library: its stacks are too small for a compiler',
-      );
     const { createProgram, compileProgram, destroyProgram, getErrorString, getCubinSize, getCubin } = this.#functions;
     const program: Program[] = [null];
     this.#check('nvrtcCreateProgram', createProgram(program, source, name, 0, null, null));

@@ -8,6 +8,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { openCublasLt } from '../../../runtime/cuda/cublasLt.js';
 import { findCublasLt } from '../../../runtime/cuda/findCublasLt.js';
 import { hasCc, isolated } from './fakeCompilers.js';
+import { loadKoffi } from '../../../runtime/cuda/loadKoffi.js';
 
 /** A library with three algorithms, the second of them unusable, that multiplies 16-bit integers. */
 const SOURCE = `
@@ -98,7 +99,7 @@ describe.skipIf(!hasCc)('cuBLASLt', () => {
   const path = hasCc ? make(join(folder, 'a', 'libcublasLt.so.13')) : '';
 
   it('computes A·Wᵀ row by row with the algorithms that the heuristic calls usable', () => {
-    const fake = koffi.load(path);
+    const fake = loadKoffi().load(path);
     const last = fake.func('uint64_t last(int)'),
       live = fake.func('int live_count(void)');
     const library = openCublasLt(path);

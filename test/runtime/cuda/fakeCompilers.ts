@@ -6,9 +6,9 @@ import { spawnSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import koffi from 'koffi';
 import type { CachedSettings } from '../kernels.js';
 import { readSettings, type Settings } from '../../../settings.js';
+import { loadKoffi } from '../../../runtime/cuda/loadKoffi.js';
 
 const SOURCE = fileURLToPath(new URL('../../support/fakeNvrtc/nvrtc.c', import.meta.url));
 
@@ -55,7 +55,7 @@ export const isolated = (folder: string, extra: Omit<Partial<Settings>, 'cacheDi
 export const hasSystemNvrtc = (): boolean =>
   ['libnvrtc.so.13', 'libnvrtc.so.12', 'libnvrtc.so.11.2', 'libnvrtc.so'].some((name) => {
     try {
-      koffi.load(name);
+      loadKoffi().load(name);
       return true;
     } catch {
       return false;

@@ -2,10 +2,10 @@
 import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import koffi from 'koffi';
 import type { GridExtent, LaunchShape } from '../../../ir/cuda.js';
 import { PACK_ENTRIES, PACK_SOURCE, PACK_THREADS } from '../../../runtime/cuda/packKernels.js';
 import { entryText } from './ptxEntry.js';
+import { loadKoffi } from '../../../runtime/cuda/loadKoffi.js';
 
 const PROLOGUE = `#include <cstring>
 #include <cstddef>
@@ -105,7 +105,7 @@ export function buildPackShim(folder: string): PackShim {
     { encoding: 'utf8' },
   );
   if (status !== 0) throw new Error(`g++ failed on the device code:\n${stderr}`);
-  const loaded = koffi.load(library);
+  const loaded = loadKoffi().load(library);
   const functions = new Map<string, (...values: unknown[]) => unknown>(
     kernels.map((kernel) => {
       const pointers = Array.from({ length: POINTERS[kernel] }, () => 'uintptr_t');

@@ -5,7 +5,6 @@
 import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import koffi from 'koffi';
 import type { CudaKernelText } from '../../../ir/cuda.js';
 import type { LinkedFunction } from '../../../ir/plan.js';
 import type { TensorSource } from '../../../runtime/tensorSource.js';
@@ -13,6 +12,7 @@ import { roundTo, toBf16 } from '../packReference.js';
 import { tinyPlan, VOCAB, WIDTH } from '../tinyPlan.js';
 import type { FakeKernel } from './fakeCudaAddon.js';
 import { type Batch } from '../../support/scoring.js';
+import { loadKoffi } from '../../../runtime/cuda/loadKoffi.js';
 
 export function tinyCudaPlan(): LinkedFunction {
   const plan = tinyPlan();
@@ -122,7 +122,7 @@ export function buildTinyLibrary(folder: string): string {
 
 /** The kernels for the fake addon. */
 export function buildTinyKernels(folder: string): Readonly<Record<string, FakeKernel>> {
-  const loaded = koffi.load(buildTinyLibrary(folder));
+  const loaded = loadKoffi().load(buildTinyLibrary(folder));
   return Object.fromEntries(
     Object.entries(TINY_KERNELS).map(([symbol, pointers]): [string, FakeKernel] => {
       const run = loaded.func(symbol, 'void', ['int', 'int', ...Array.from({ length: pointers }, () => 'uintptr_t')]);
