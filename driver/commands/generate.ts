@@ -142,11 +142,12 @@ async function beginEarly(
 /** The step that reads the prompts, and one that goes on with them. */
 function firstSteps({ prompt }: Demand, texts: number, { logits }: Pick<LoadRequest, 'logits'>): readonly FirstCall[] {
   const filtered = logits === true ? { filtered: texts, entries: 1 } : {};
-  const step = (tokens: number): FirstCall => ({
+  const step = (tokens: number, run: number): FirstCall => ({
     function: STEP,
     extents: stepExtents({ tokens, rows: texts, keys: prompt, ...filtered }),
+    run,
   });
-  return [step(Math.max(prompt, texts)), step(texts)];
+  return [step(Math.max(prompt, texts), prompt), step(texts, 1)];
 }
 
 const SUGGESTED = ['temperature', 'topK', 'topP', 'minP', 'repetitionPenalty', 'beams'] as const;
