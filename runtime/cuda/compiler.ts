@@ -246,7 +246,8 @@ export class CubinSession implements Cubins {
     const { arch, driverVersion, settings = readSettings() } = options;
     cacheLimitBytes(settings);
     const cache = new CubinCache(settings);
-    const [compiler] = await Promise.all([findCudaCompiler(arch, driverVersion, settings), cache.prepare()]);
+    await cache.prepare();
+    const compiler = await findCudaCompiler(arch, driverVersion, settings);
     const keys = units.map((unit) => keyOf(unit, arch, buildOf(compiler)));
     const found = await cache.readAll(keys);
     return new CubinSession(units, found, keys, options, { compiler, cache, settings });

@@ -5,7 +5,7 @@ import { UserError } from '../../errors.js';
 import type { CudaArch } from '../../ir/cuda.js';
 import type { Settings } from '../../settings.js';
 import { versionProblem, versionText, type CudaVersion } from './cudaVersion.js';
-import { openNvrtc } from './nvrtc.js';
+import { KnownVersions } from './knownVersions.js';
 
 export interface FoundNvrtc {
   /** A full path, or a name that the system's loader resolves. */
@@ -151,6 +151,9 @@ async function loadedPath(name: string): Promise<string> {
   );
 }
 
+/** The version that a library gives when it is loaded. Throws an Error that says why it cannot be. */
+const probe = async (path: string): Promise<CudaVersion> => (await import('./nvrtc.js')).openNvrtc(path).version;
+
 /** Size and time of the file: two builds of one version differ in them. */
 async function buildOf(path: string, version: CudaVersion): Promise<string> {
   const status = await stat(path).catch(() => undefined);
@@ -161,7 +164,7 @@ const reasonOf = (error: unknown): string =>
   (error instanceof Error ? error.message : String(error)).split('\n')[0] ?? '';
 
 /**
- * The first NVRTC that loads and whose version suits; otherwise why each one that was found is of no use.
+ * The first NVRTC that loads and whose version suits (one that was loaded before is not loaded again); otherwise why each one that was found is of no use.
  * Throws UserError where TILEWRIGHT_NVRTC names something unusable: what was asked for is not replaced in silence.
  */
 export async function findNvrtc(
@@ -170,9 +173,12 @@ export async function findNvrtc(
   settings: Settings,
 ): Promise<FoundNvrtc | readonly string[]> {
   const problems: string[] = [];
+  const known = await KnownVersions.read(settings);
   for (const candidate of await candidates(settings)) {
     try {
-      const { version } = openNvrtc(candidate);
+      const load = (): Promise<CudaVersion> => probe(candidate);
+      // What a bare name stands for is the loader's to say.
+      const version = isAbsolute(candidate) ? await known.of(candidate, load) : await load();
       const problem = versionProblem(version, arch, driverVersion);
       const path = isAbsolute(candidate) ? candidate : await loadedPath(candidate);
       if (problem === undefined) return { path, version, build: await buildOf(path, version) };

@@ -8,7 +8,7 @@ import { existsSync } from 'node:fs';
 import { setPriority } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { UserError } from '../../errors.js';
-import { openNvrtc, type Compilation } from './nvrtc.js';
+import type { Compilation, Nvrtc } from './nvrtc.js';
 
 export interface LaneRequest {
   readonly name: string;
@@ -88,8 +88,14 @@ function processLane(file: string, path: string): Lane {
 }
 
 function localLane(path: string): Lane {
-  const nvrtc = openNvrtc(path);
-  return { compile: ({ name, source, options }) => nvrtc.compile(name, source, options), close: () => {} };
+  let nvrtc: Promise<Nvrtc> | undefined;
+  return {
+    compile: async ({ name, source, options }) => {
+      nvrtc ??= import('./nvrtc.js').then(({ openNvrtc }) => openNvrtc(path));
+      return (await nvrtc).compile(name, source, options);
+    },
+    close: () => {},
+  };
 }
 
 /** A lane of the NVRTC at `path`. Close it when done. */

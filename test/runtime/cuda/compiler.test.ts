@@ -1,6 +1,7 @@
 /** Compiling kernels to cubins: choosing a compiler, the cache, damage, errors with their lines, and real nvcc. */
 import { spawn, spawnSync } from 'node:child_process';
 import {
+  chmodSync,
   existsSync,
   mkdirSync,
   readdirSync,
@@ -15,7 +16,13 @@ import { delimiter, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { UserError } from '../../../errors.js';
-import { compileCubins, findCudaCompiler, type CompiledCubins, type CudaUnit } from '../../../runtime/cuda/compiler.js';
+import {
+  compileCubins,
+  CubinSession,
+  findCudaCompiler,
+  type CompiledCubins,
+  type CudaUnit,
+} from '../../../runtime/cuda/compiler.js';
 import { isCubin, sha256 } from '../../../runtime/cuda/cubinCache.js';
 import { readSettings, type Settings } from '../../../settings.js';
 import { temporaryFolder, type CachedSettings } from '../kernels.js';
@@ -99,6 +106,104 @@ describe('choosing a compiler', () => {
     expect(
       (await failure(findCudaCompiler('sm_90a', 13000, { ...settings, nvcc: join(folder, 'no') }))).message,
     ).toContain('no is not an executable program');
+  });
+});
+
+describe.skipIf(!hasCc)('a library that was loaded before', () => {
+  const kept = ({ cacheDir }: CachedSettings): string => join(cacheDir, 'nvrtc.json');
+  /** As another process would find it: what this one remembers is by settings. */
+  const find = (settings: CachedSettings) =>
+    findCudaCompiler('sm_90a', undefined, { ...settings, cudaToolkits: [join(fresh(), 'none')] });
+
+  it('is not loaded again, as long as it is the same file', async () => {
+    const settings = isolated(fresh(), { nvrtc: makeNvrtc(join(fresh(), 'libnvrtc.so.13')) });
+    mkdirSync(settings.cacheDir);
+    expect(await find(settings)).toMatchObject({ version: { major: 13, minor: 0 } });
+    const entries = JSON.parse(readFileSync(kept(settings), 'utf8')) as { major: number; minor: number }[];
+    expect(entries).toMatchObject([{ path: settings.nvrtc, major: 13, minor: 0 }]);
+    // Had it been loaded, it would be 13.0.
+    writeFileSync(kept(settings), JSON.stringify(entries.map((entry) => ({ ...entry, minor: 7 }))));
+    expect(await find(settings)).toMatchObject({ version: { major: 13, minor: 7 } });
+    const later = new Date(Date.now() + 5000);
+    utimesSync(settings.nvrtc!, later, later);
+    expect(await find(settings)).toMatchObject({ version: { major: 13, minor: 0 } });
+  });
+
+  it.each([
+    ['damaged', '[{"path":'],
+    ['of another form', '{"__proto__":{"major":14}}'],
+    ['longer than it can be', ' '.repeat(1 << 17)],
+  ])('is loaded where what was kept is %s', async (_, text) => {
+    const settings = isolated(fresh(), { nvrtc: library });
+    mkdirSync(settings.cacheDir, { recursive: true });
+    writeFileSync(kept(settings), text, { mode: 0o600 });
+    expect(await find(settings)).toMatchObject({ version: { major: 13, minor: 0 } });
+  });
+
+  it('is loaded where others may write what was kept', async () => {
+    const settings = isolated(fresh(), { nvrtc: library });
+    mkdirSync(settings.cacheDir);
+    await find(settings);
+    const entries = readFileSync(kept(settings), 'utf8').replace('"minor":0', '"minor":7');
+    writeFileSync(kept(settings), entries);
+    chmodSync(kept(settings), 0o666);
+    expect(await find(settings)).toMatchObject({ version: { major: 13, minor: 0 } });
+  });
+});
+
+describe.skipIf(!hasCc)('kernels that somebody waits for', () => {
+  it('are compiled in the order of their ranks, and what is preferred comes next', async () => {
+    const settings = withNvrtc();
+    const order: string[] = [];
+    const names = Array.from({ length: 40 }, (_, i) => `k_${String(i).padStart(2, '0')}`);
+    const session = await CubinSession.open(
+      names.map((name) => unit(name)),
+      {
+        arch: 'sm_90a',
+        settings,
+        rankOf: (symbol) => (symbol === 'k_33' ? -1 : Number(symbol.slice(2))),
+        onProgress: ({ symbol }) => order.push(symbol),
+      },
+    );
+    session.prefer(['k_38', 'k_39']);
+    await session.get('k_39');
+    await session.done;
+    const place = (symbol: string): number => order.indexOf(symbol);
+    for (const first of ['k_33', 'k_38', 'k_39']) expect(place(first)).toBeLessThan(place('k_37'));
+    expect(session.compiled).toBe(40);
+    expect(session.known('k_05')).toHaveLength(
+      textOf(await compileCubins([unit('k_05')], { arch: 'sm_90a', settings }), 'k_05').length + 64,
+    );
+  });
+
+  it('are there at once where they are cached, and absent ones are named', async () => {
+    const settings = withNvrtc();
+    const { cubins } = await compileCubins([unit('k_a')], { arch: 'sm_90a', settings });
+    const session = await CubinSession.open([unit('k_a'), unit('k_b')], { arch: 'sm_90a', settings });
+    expect(session.known('k_a')).toEqual(cubins.get('k_a'));
+    expect(session.known('k_b')).toBeUndefined();
+    await expect(session.get('k_c')).rejects.toThrow('no machine code of k_c');
+    await session.get('k_b');
+    await session.done;
+    expect(session.compiled).toBe(1);
+  });
+
+  it('reject with the text of the one that does not compile, and so do those after it', async () => {
+    const settings = withNvrtc();
+    const bad = unit('k_bad', 'FAIL extern "C" __global__ void k_bad() {}');
+    const session = await CubinSession.open([bad], { arch: 'sm_90a', settings });
+    await expect(session.get('k_bad')).rejects.toThrow(/does not compile the generated k_bad/);
+    await expect(session.done).rejects.toThrow(UserError);
+  });
+
+  it('reject when it is stopped, and leave no claim', async () => {
+    const settings = withNvrtc();
+    const units = Array.from({ length: 30 }, (_, i) => unit(`k_${i}`));
+    const session = await CubinSession.open(units, { arch: 'sm_90a', settings });
+    const refused = expect(Promise.all(units.map(({ symbol }) => session.get(symbol)))).rejects.toThrow('stopped');
+    await session.stop();
+    await refused;
+    expect(readdirSync(join(settings.cacheDir, 'cubins')).filter((name) => name.startsWith('.'))).toEqual([]);
   });
 });
 
