@@ -32,10 +32,13 @@ const UNUSED_FILE = /\.(map|d\.ts|d\.mts|d\.cts|ts|mts|cts|flow|md|markdown|html
 /** Folders of a package that are never loaded. Deeper ones of these names may be code: yaml has dist/doc/. */
 const UNUSED_FOLDER = /^node_modules\/(@[^/]+\/)?[^/]+\/(test|tests|doc|docs|vendor|typings)$/;
 const OTHER_PLATFORM = /(android|darwin|win32|freebsd|musl|arm|loong|riscv|ppc|ia32)/;
-/** handlebars: builds for browsers and bundlers. */
+/** Builds for browsers, bundlers and CommonJS, beside one that is loaded. */
 const UNUSED_PATH = new RegExp(
-  '^node_modules/(handlebars/(dist/(amd/|handlebars)|lib/handlebars/|bin/)|zod/src/|chevrotain/(src|diagrams)/)',
+  '^node_modules/(handlebars/(dist/(amd/|handlebars)|lib/handlebars/|bin/)|zod/(src/|.*[.]cjs$)|yaml/browser/|' +
+    'chevrotain/(src|diagrams)/)',
 );
+/** How hard xz tries to compress Node. */
+const LEVEL = '-2';
 const NATIVE = join('build', 'Release', 'tilewright.node');
 
 function fail(message, hint) {
@@ -121,7 +124,7 @@ function compressNode(node) {
   const data = readFileSync(node);
   if (data.length < 64 || data.readUInt32BE(0) !== 0x7f454c46 || data.readUInt16LE(18) !== 62)
     fail(`${node} is no program for Linux x64`, 'name one: npm run bundle -- --node /path/to/node');
-  const made = join(ROOT, 'build', `node-${createHash('sha256').update(data).digest('hex').slice(0, 16)}`);
+  const made = join(ROOT, 'build', `node-${createHash('sha256').update(data).digest('hex').slice(0, 16)}${LEVEL}`);
   const [packed, size] = [`${made}.lzma`, `${made}.size`];
   if (!existsSync(packed) || !existsSync(size)) {
     mkdirSync(dirname(made), { recursive: true });
@@ -130,10 +133,10 @@ function compressNode(node) {
       writeFileSync(plain, data);
       if (isRunnable('strip')) run('strip', [plain], 'apt-get install binutils');
       writeFileSync(size, String(statSync(plain).size));
-      // A low level: the higher ones save 10 % and take ten times as long.
+      // A low level: the higher ones save 8 % and take ten times as long.
       run(
         'xz',
-        ['--format=lzma', '-1', '--keep', '--force', plain],
+        ['--format=lzma', LEVEL, '--keep', '--force', plain],
         'apt-get install xz-utils (to make the bundle; using it needs no xz)',
       );
       renameSync(`${plain}.lzma`, packed);
@@ -223,7 +226,8 @@ function main() {
   try {
     const bundle = join(work, NAME);
     mkdirSync(bundle);
-    copy(bundle, 'dist', (path) => !path.endsWith('.d.ts'));
+    // Stacks of a bundle name chunks and functions: maps to the lines of sources that are not here would be 1 MB.
+    copy(bundle, 'dist', (path) => !/\.(d\.ts|map)$/.test(path));
     for (const path of [
       NATIVE,
       join('models', 'demo'),
