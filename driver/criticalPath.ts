@@ -101,6 +101,21 @@ export interface Step {
   readonly end: number;
 }
 
+/** One phase for several of a name and a process that overlap: work that was waited for is often recorded twice. */
+function joined(spans: readonly PhaseSpan[]): PhaseSpan[] {
+  const found: PhaseSpan[] = [];
+  const last = new Map<string, number>();
+  for (const span of spans.toSorted((a, b) => a.begin - b.begin)) {
+    const key = JSON.stringify([span.name, span.replica]);
+    const at = last.get(key);
+    const before = at === undefined ? undefined : found[at];
+    if (before !== undefined && span.begin <= before.end)
+      found[at!] = { ...before, end: Math.max(before.end, span.end) };
+    else last.set(key, found.push(span) - 1);
+  }
+  return found;
+}
+
 /** The phases of a start, and which of them waited for which. */
 export class StartGraph {
   /** In order of their end: a phase waits only for those before it, so nothing waits for itself. */
@@ -112,13 +127,20 @@ export class StartGraph {
   readonly #replica: number | undefined;
 
   constructor(recorded: readonly PhaseSpan[]) {
-    this.#spans = recorded
-      .filter(({ begin, end, isPart }) => isPart !== true && Number.isFinite(begin) && end >= begin && end < Infinity)
-      .sort((a, b) => a.end - b.end || a.begin - b.begin);
+    this.#spans = joined(
+      recorded.filter(
+        ({ begin, end, isPart }) => isPart !== true && Number.isFinite(begin) && end >= begin && end < Infinity,
+      ),
+    ).sort((a, b) => a.end - b.end || a.begin - b.begin);
     this.#rank = new Map(this.#spans.map((span, rank) => [span, rank]));
     const own = this.#spans.filter(({ replica }) => replica === undefined);
     this.answer = own.findLast(({ name }) => ANSWERS.includes(name)) ?? own.at(-1) ?? this.#spans.at(-1);
     this.#replica = this.#firstReady();
+  }
+
+  /** In order of their begin; those that were recorded twice are there once. */
+  get phases(): readonly PhaseSpan[] {
+    return this.#spans.toSorted((a, b) => a.begin - b.begin);
   }
 
   #firstReady(): number | undefined {
@@ -159,13 +181,13 @@ export class StartGraph {
     };
     for (const name of span.after ?? known?.needs ?? []) add(name, false);
     if (span.after === undefined) for (const name of known?.after ?? []) add(name, true);
-    // Of a phase that nothing is known about, it may have waited: that is the best explanation of a gap.
+    // It may have waited for a phase that nothing is known about, or for one of its own name: they explain gaps best.
     const before = this.#spans.filter(
       (each) =>
         each.replica === span.replica &&
         each.end <= span.begin &&
         this.#isBefore(each, span) &&
-        (found.size === 0 || !KNOWN.has(each.name)),
+        (found.size === 0 || !KNOWN.has(each.name) || each.name === span.name),
     );
     const last = before.at(-1);
     if (last !== undefined) found.add(last);

@@ -1,4 +1,4 @@
-/** The time from a command to its first answer: in a line for who asks for details, and as results and traces keep it. */
+/** The time from a command to its first answer: in a line for `--verbose`, and as results and traces keep it. */
 import type { StartPhase, StartStep, StartUp } from '../eval/resultTypes.js';
 import { bytes as bytesText } from '../system/format.js';
 import { ANSWERS, StartGraph, type PhaseName } from './criticalPath.js';
@@ -51,8 +51,8 @@ export function startUpOf(
   const onPath = new Set(path.map(({ span }) => span));
   const spares = graph.spares();
   const since = (time: number): number => rounded(time - origin);
-  const phases = recorded
-    .filter(({ isPart, begin }) => isPart !== true && begin < answer.end)
+  const phases = graph.phases
+    .filter(({ begin }) => begin < answer.end)
     .toSorted((a, b) => Number(onPath.has(b)) - Number(onPath.has(a)))
     .slice(0, MOST_PHASES)
     .sort((a, b) => a.begin - b.begin || a.end - b.end);

@@ -68,6 +68,7 @@ const PICTURES = [
   },
   { name: 'comparison', page: 'report', hash: 'comparison', width: 1160, height: 1000, isDark: true },
   { name: 'machine', page: 'machine', hash: 'machine', width: 1160, height: 780 },
+  { name: 'start', page: 'machine', hash: 'machine', from: '#startup', width: 1160, height: 530 },
   { name: 'kernels', page: 'machine', hash: 'machine', from: '#kernels', width: 1160, height: 960, isDark: true },
   { name: 'memory', page: 'machine', hash: 'machine?layer=3', from: '#memory', width: 1160, height: 560 },
   { name: 'tuning', page: 'machine', hash: 'tuning', from: '#search', width: 1160, height: 880 },

@@ -29,7 +29,7 @@ export class FirstAnswer {
     this.#phases.begin(name);
   }
 
-  /** It is here, and is told of. Only the first such call counts. `phases` of the executor: those of device processes. */
+  /** It is here, and is told of. Only the first such call counts. Phases of an executor are of device processes. */
   came({ phases: devices = [] }: Pick<Executor, 'phases'>): void {
     if (this.#state !== 'computing') return;
     this.#state = 'here';

@@ -210,7 +210,14 @@ function pathEvents(spans: readonly PhaseSpan[], origin: number, pid: number, pl
     return { name, cat: 'critical', ph: 'X', ...timesOf({ begin, end }, origin), pid, tid, args };
   });
   const known = steps.flatMap(({ span, begin, end }) => {
-    const place = span && places.get(span);
+    const place = [...places].find(
+      ([each]) =>
+        each.isPart !== true &&
+        each.name === span?.name &&
+        each.replica === span.replica &&
+        each.begin <= begin &&
+        each.end >= end,
+    )?.[1];
     return place === undefined ? [] : [{ place, ...timesOf({ begin, end }, origin) }];
   });
   const arrows = known.slice(1).flatMap((to, i): readonly FlowEnd[] => {

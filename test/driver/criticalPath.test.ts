@@ -1,4 +1,5 @@
 /** What a start waited for: by hand, and for any spans. */
+import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { criticalPath, PHASES } from '../../driver/criticalPath.js';
@@ -86,15 +87,15 @@ describe('the critical path', () => {
   it('of several replicas takes the one that was ready first, and of several spans the last', () => {
     const replica = (of: number, ready: number): readonly PhaseSpan[] => [
       span('process', 20, 100, { replica: of }),
-      span('weights', 100, ready - 50, { replica: of }),
-      span('weights', 110, ready, { replica: of }),
+      span('weights', 110, ready - 60, { replica: of }),
+      span('weights', ready - 50, ready, { replica: of }),
     ];
     const spans = [
       ...[span('process', 0, 90), ...replica(0, 900), ...replica(1, 600), ...replica(2, 1100)],
       span('first micro-batch', 610, 1000),
     ];
     expect(stepsOf(spans)).toEqual([
-      ...['process 20', 'process1 80', '? 10', 'weights1 490', '? 10', 'first micro-batch 390'],
+      ...['process 20', 'process1 80', '? 10', 'weights1 430', '? 10', 'weights1 50', '? 10', 'first micro-batch 390'],
     ]);
   });
 
@@ -107,6 +108,17 @@ describe('the critical path', () => {
     // A call that was made before its devices were ready.
     const waiting = [span('process', 0, 100), onDevice('weights', 50, 500), span('first micro-batch', 110, 600)];
     expect(stepsOf(waiting)).toEqual(['process 100', 'weights0 400', 'first micro-batch 100']);
+  });
+
+  it('takes phases of one name for one where they overlap', () => {
+    const spans = [
+      ...[span('process', 0, 100), span('kernels', 100, 900), span('weights', 100, 500), span('kernels', 500, 900)],
+      ...[span('programs', 900, 950), span('first token', 950, 1000)],
+    ];
+    expect(stepsOf(spans)).toEqual(['process 100', 'kernels 800', 'programs 50', 'first token 50']);
+    expect(startUpOf(spans, [], 0)!.phases.filter(({ phase }) => phase === 'kernels')).toEqual([
+      { process: 'command', phase: 'kernels', begin: 0.1, end: 0.9, spareSeconds: 0 },
+    ]);
   });
 
   it('takes what a recorder says, and finds a place for names that it does not know', () => {
@@ -128,8 +140,11 @@ describe('the critical path', () => {
     expect(startUpOf([span('process', 0, 10)], [], 0)).toBeUndefined();
   });
 
-  it('knows only phases that are phases', () => {
+  it('knows only phases that are phases, and that the documents list', () => {
     const names = Object.keys(PHASES);
+    const documented = readFileSync(new URL('../../docs/debugging.md', import.meta.url), 'utf8');
+    const rows = [...documented.matchAll(/^\| `(.*?)` \| (.*) \|$/gm)].map(([, name, about]) => [name, about]);
+    expect(rows).toEqual(Object.entries(PHASES).map(([name, { about }]) => [name, about]));
     for (const { needs, after } of Object.values(PHASES))
       for (const name of [...needs, ...after].flat()) expect(names).toContain(name);
   });
