@@ -34,12 +34,14 @@ export interface StagedPart {
   readonly origin: number;
 }
 
-/** Whether the device can read so from the bytes of the files. What cannot be is decoded, or refused, by the host. */
+/**
+ * Whether the device can read so from the bytes of the files, if columns are in the order of their groups. What cannot
+ * be is decoded, or refused, by the host.
+ */
 export function isDecodable({ encoding, shape }: EncodedSource, reads: EncodedPart | undefined): boolean {
   const k = shape[1]!;
   if (encoding.kind === 'blocks') return reads === undefined;
-  const { codes, scales, zero, hasGroups } = encoding;
-  if (hasGroups) return false;
+  const { codes, scales, zero } = encoding;
   if (reads === undefined) return true;
   if (codes.type === 'u4')
     return (
@@ -48,6 +50,13 @@ export function isDecodable({ encoding, shape }: EncodedSource, reads: EncodedPa
     );
   const isPlain = codes.type === 'e4m3' && !codes.isTransposed && zero.kind === 'constant' && zero.value === 0;
   return isPlain && reads.kind !== 'scales' && scales.blockColumns >= k;
+}
+
+/** Whether each column is in the group of its place. `groups`: part `groups`, i32[k]. */
+export function isInOrder({ encoding }: EncodedSource, groups: Int32Array): boolean {
+  if (encoding.kind === 'blocks') return true;
+  const { blockColumns } = encoding.scales;
+  return groups.every((group, column) => group === Math.floor(column / blockColumns));
 }
 
 /** The parts of a matrix; undefined where some are transposed, so that no range of rows lies together. */
@@ -111,7 +120,7 @@ export function encodedStaging(source: EncodedSource): EncodedStaging {
   const whole = place(
     PART_NAMES.flatMap((name) => {
       const part = source.parts[name];
-      return part === undefined
+      return part === undefined || name === 'groups'
         ? []
         : [{ name, file: part.file, offset: part.offset, bytes: part.byteLength, skipped: 0 }];
     }),

@@ -69,6 +69,8 @@ export interface LoadPlan {
   readonly stagings: number;
   readonly scaleBytes: number;
   readonly jobBytes: number;
+  /** Tensors that the device decodes if their columns are in the order of their groups, which their files say. */
+  readonly ordered: readonly EncodedSource[];
   /** Ranges of the weights' memory that are zero: rows that pad a weight. Set before any step. */
   readonly zeros: readonly Place[];
 }
@@ -411,10 +413,14 @@ function withScales(uses: readonly Use[]): readonly Use[] {
 
 /**
  * Steps that load the packed weights of a plan, factors of columns first. `staging`: bytes of a staging buffer.
- * `decodes`: who decodes encoded tensors. The host does what the device cannot, and what it finds damaged: it says how.
+ * `isOnHost`: encoded tensors that the host decodes, besides those that the device cannot.
  * Throws UserError for a tensor whose rows are too long, Error for layouts that are not a GPU's.
  */
-export function planLoading(plan: WeightPlan, staging = STAGING, decodes: 'device' | 'host' = 'device'): LoadPlan {
+export function planLoading(
+  plan: WeightPlan,
+  staging = STAGING,
+  isOnHost: (tensor: EncodedSource) => boolean = () => false,
+): LoadPlan {
   const packed = plan.weights.filter((weight) => weight.kind === 'packed');
   const builder = new StepBuilder(staging);
   const scales = addScales(packed, builder);
@@ -432,13 +438,17 @@ export function planLoading(plan: WeightPlan, staging = STAGING, decodes: 'devic
   const placeOf = (weight: PackedWeight): Place | undefined =>
     weight.columnScale === undefined ? undefined : scales.places.get(scaleKey(weight));
   const isRaw = (tensor: EncodedSource, reads: EncodedPart | undefined): boolean => {
-    if (decodes === 'host' || !isDecodable(tensor, reads)) return false;
+    if (isOnHost(tensor) || !isDecodable(tensor, reads)) return false;
     const { isWhole, of } = encodedStaging(tensor);
     return stagedBytesOf(isWhole ? of(0, tensor.rows) : of(0, 1)) <= (isWhole ? WHOLE * staging : staging);
   };
-  for (const each of readingsOf(packed, placeOf, isRaw)) builder.add(each);
+  const readings = readingsOf(packed, placeOf, isRaw);
+  for (const each of readings) builder.add(each);
   builder.flush();
   return {
+    ordered: readings.flatMap(({ tensor, isRaw: isDecodedThere }) =>
+      isDecodedThere && tensor.kind === 'encoded' && tensor.parts.groups !== undefined ? tensor : [],
+    ),
     steps: builder.steps,
     stagingBytes: Math.max(0, ...builder.steps.map((step) => step.stagedBytes)),
     stagings: builder.stagings,

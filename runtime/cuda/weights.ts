@@ -14,7 +14,7 @@ import { encodedMatrix, orDamaged } from '../encodedMatrix.js';
 import type { EncodedMatrix } from '../nativePacking.js';
 import type { NativeMemory } from '../nativeObjects.js';
 import type { EncodedSource } from '../tensorSource.js';
-import { DAMAGED_AT } from './encodedJob.js';
+import { DAMAGED_AT, isInOrder } from './encodedJob.js';
 import { planLoading, type Copy, type LoadPlan, type Step } from './loadPlan.js';
 import { PACK_ENTRIES } from './packKernels.js';
 
@@ -133,8 +133,15 @@ const isUnreadableFile = (error: unknown): error is Error =>
 
 const NOTHING_STREAMED: CudaUploadTimes = { total: 0, reading: 0, bus: 0, launches: 0, device: 0 };
 
-/** The host finds out where, and says so. */
-class DamagedEncoding extends Error {}
+/** Encoded tensors are left to the host, which decodes what the device cannot, or says what is wrong with it. */
+class HostDecodes extends Error {
+  readonly isOnHost: (tensor: EncodedSource) => boolean;
+
+  constructor(isOnHost: (tensor: EncodedSource) => boolean) {
+    super('The device cannot decode all tensors.');
+    this.isOnHost = isOnHost;
+  }
+}
 
 /** What loading holds until its end. */
 class Loading {
@@ -157,6 +164,8 @@ class Loading {
     try {
       // A file that is missing or cut off is found before the first gigabyte is on the bus.
       for (const { copies } of loadPlan.steps) for (const copy of copies) this.sourceOf(copy);
+      const unordered = loadPlan.ordered.filter((tensor) => !this.isInOrder(tensor));
+      if (unordered.length > 0) throw new HostDecodes((tensor) => unordered.includes(tensor));
       this.jobs = allocate(loadPlan.jobBytes);
       // Slots that a job does not need are given the jobs: never read.
       const scales = loadPlan.scaleBytes > 0 ? allocate(loadPlan.scaleBytes) : this.jobs;
@@ -195,11 +204,16 @@ class Loading {
     } finally {
       stopWatching?.();
     }
-    if (await this.isDamaged()) throw new DamagedEncoding();
+    if (await this.isDamaged()) throw new HostDecodes(() => true);
     const last = loadPlan.steps.at(-1);
     const totalBytes = weightBytesOf(loadPlan);
     if (last !== undefined) onProgress?.({ doneBytes: totalBytes, totalBytes, weight: last.weight });
     return times;
+  }
+
+  private isInOrder(tensor: EncodedSource): boolean {
+    const { file, offset, byteLength } = tensor.parts.groups!;
+    return isInOrder(tensor, new Int32Array(this.files.get(file, offset, byteLength).read(offset, byteLength)));
   }
 
   /** Whether the device found a scale that is none in what it decoded. */
@@ -305,21 +319,22 @@ export async function loadDeviceWeights(request: LoadRequest): Promise<LoadTimes
   // A replica's part may hold nothing to lay out.
   if (loadPlan.steps.length === 0)
     return { preparing: seconds(begin), streaming: NOTHING_STREAMED, releasing: 0, copiedBytes: 0 };
-  const loading = new Loading(request);
-  const preparing = seconds(begin);
-  let streaming: CudaUploadTimes;
-  let end = 0;
   try {
-    streaming = await loading.run();
+    const loading = new Loading(request);
+    const preparing = seconds(begin);
+    let streaming: CudaUploadTimes;
+    let end = 0;
+    try {
+      streaming = await loading.run();
+    } finally {
+      end = performance.now();
+      loading.release();
+    }
+    return { preparing, streaming, releasing: seconds(end), copiedBytes: copiedBytesOf(loadPlan) };
   } catch (error) {
-    if (!(error instanceof DamagedEncoding)) throw error;
-    loading.release();
-    return await loadDeviceWeights({ ...request, loadPlan: planLoading(weightPlan, undefined, 'host') });
-  } finally {
-    end = performance.now();
-    loading.release();
+    if (!(error instanceof HostDecodes)) throw error;
+    return await loadDeviceWeights({ ...request, loadPlan: planLoading(weightPlan, undefined, error.isOnHost) });
   }
-  return { preparing, streaming, releasing: seconds(end), copiedBytes: copiedBytesOf(loadPlan) };
 }
 
 /** Where each weight lies, by name. */

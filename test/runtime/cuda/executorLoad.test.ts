@@ -99,7 +99,8 @@ if (hasCxx())
       [2048, 2],
       [1 << 20, 3],
     ])('is exact with staging buffers of %i bytes and %i threads', async (staging, threads) => {
-      const loadPlan = planLoading(weightPlan, staging);
+      // Its columns are in another order, as is known once its file is open.
+      const loadPlan = planLoading(weightPlan, staging, (tensor) => tensor === tensors.get('permuted'));
       for (const step of loadPlan.steps) {
         expect(step.stagedBytes).toBeLessThanOrEqual(staging);
         expect(step.layings.length).toBeLessThanOrEqual(64);
@@ -151,7 +152,7 @@ if (hasCxx())
 
     it('would be wrong if copies did not wait for launches that read what they overwrite', async () => {
       // What the device decodes wrongly it may find damaged, and then the host decodes it.
-      const { steps, ...rest } = planLoading(weightPlan, 700, 'host');
+      const { steps, ...rest } = planLoading(weightPlan, 700, () => true);
       refill();
       await load({ ...rest, steps: steps.map((step) => ({ ...step, after: 0 })) }, addonWith(1));
       expect(wrong()).not.toEqual([]);
