@@ -30,10 +30,10 @@ it('a small question set needs no tokeniser threads if its tokenizer is small to
     expect(tokeniserThreads(small, { kind: 'file', path }, HOST, 64)).toBe(1);
 });
 
-it('a host of GPUs gets one tokeniser thread for every eight cores, at most four', () => {
+it('a host of GPUs gets one tokeniser thread for every four cores, at most four', () => {
   const large = questions(1 << 20);
   expect([1, 8, 15, 16, 31, 64, 128].map((cores) => tokeniserThreads(large, json(10), GPUS, cores))).toEqual([
-    1, 1, 1, 2, 3, 4, 4,
+    1, 2, 3, 4, 4, 4, 4,
   ]);
   expect(tokeniserThreads(large, json(10), HOST, 128)).toBe(1);
 });
@@ -44,7 +44,7 @@ it('a small question set behind which others follow gets a thread', () => {
 });
 
 it('threads open a tokenizer before there are questions, unless a small set might need none beside kernels', () => {
-  expect(threadsAtOnce(json(10), GPUS, 16)).toBe(2);
+  expect(threadsAtOnce(json(10), GPUS, 16)).toBe(4);
   expect(threadsAtOnce(json(10), HOST, 16)).toBe(0);
   expect(threadsAtOnce(json((512 << 10) + 1), HOST, 16)).toBe(1);
 });
