@@ -99,6 +99,8 @@ export interface Settings {
   readonly nodeOptions: string | undefined;
   /** TILEWRIGHT_DEBUG: any value but 0 prints the stack of an unexpected error. */
   readonly isDebug: boolean;
+  /** TILEWRIGHT_VERIFY: any value but 0 verifies what every pass leaves, as in tests; otherwise what the last one leaves. */
+  readonly verifiesPasses: boolean;
 }
 
 /** Texts as Slurm sets them. */
@@ -236,5 +238,6 @@ export function readSettings(environment: Environment = process.env): Settings {
     isDumb: text(environment, 'TERM') === 'dumb',
     nodeOptions: text(environment, 'NODE_OPTIONS'),
     isDebug: (text(environment, 'TILEWRIGHT_DEBUG') ?? '0') !== '0',
+    verifiesPasses: (text(environment, 'TILEWRIGHT_VERIFY') ?? '0') !== '0',
   };
 }

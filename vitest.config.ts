@@ -58,6 +58,8 @@ const common = {
   pool: 'forks' as const,
   // A test must not see what another one mocked.
   restoreMocks: true,
+  // What every pass leaves is verified, not only what the last one does.
+  env: { TILEWRIGHT_VERIFY: '1' },
   // What is built is tested as it is.
   server: { deps: { external: [/\/dist\//] } },
 };

@@ -8,7 +8,7 @@ import { oncePer } from '../ir/oncePer.js';
 import { SAMPLE_INPUT_NAMES, sampleInputsOf } from '../ir/sampleInputs.js';
 import { rowStride } from '../ir/plan.js';
 import type { Scalar } from '../ir/scalar.js';
-import { printScalar, renameReads } from '../ir/scalar.js';
+import { operands, printScalar, readOf } from '../ir/scalar.js';
 import { SCORED_ROWS, TOKENS } from '../ir/scoring.js';
 import { DTYPE_BYTES } from '../ir/types.js';
 import { namesOf } from './names.js';
@@ -20,10 +20,18 @@ const VERSION = 1;
 export const parametersOf: (kernel: Kernel, module: KernelModule) => readonly string[] = oncePer(
   (kernel: Kernel, module: KernelModule) => {
     const names = new Set<string>();
-    visitNames(kernel, (name) => {
+    const add = (name: string): string => {
       names.add(name);
       return name;
-    });
+    };
+    const visit = (s: Scalar): Scalar => {
+      operands(s).forEach(visit);
+      const read = readOf(s);
+      if (read?.via !== undefined) add(read.via);
+      if (read !== undefined) add(read.buffer);
+      return s;
+    };
+    visitNames(kernel, add, visit);
     const { buffers, weights } = namesOf(module);
     for (const name of names) {
       if (!buffers.has(name) && !weights.has(name))
@@ -33,9 +41,8 @@ export const parametersOf: (kernel: Kernel, module: KernelModule) => readonly st
   },
 );
 
-/** `kernel` with every buffer and weight name passed through `rename`, in a fixed order. */
-function visitNames(kernel: Kernel, rename: (name: string) => string): Kernel {
-  const scalar = (s: Scalar): Scalar => renameReads(s, rename);
+/** `kernel` with every buffer and weight name passed through `rename`, programs through `scalar`, in a fixed order. */
+function visitNames(kernel: Kernel, rename: (name: string) => string, scalar: (s: Scalar) => Scalar): Kernel {
   const output = (o: Output): Output => {
     const value = scalar(o.value);
     const buffer = rename(o.buffer);
@@ -142,14 +149,16 @@ function visitNames(kernel: Kernel, rename: (name: string) => string): Kernel {
 
 const hash = (text: string, length: number): string => createHash('sha256').update(text).digest('hex').slice(0, length);
 
-/** Programs as text, so that the order of an object's keys does not matter. */
-function canonical(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(canonical);
+/** Programs as text, with other names for what they read, so that the order of an object's keys does not matter. */
+function canonical(value: unknown, rename?: (name: string) => string): unknown {
+  if (Array.isArray(value)) return value.map((each) => canonical(each, rename));
   if (typeof value !== 'object' || value === null) return value;
-  const entries = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
-  return Object.fromEntries(
-    entries.map(([key, v]) => [key, key === 'value' || key === 'rowScale' ? printScalar(v as Scalar) : canonical(v)]),
-  );
+  const sorted: Record<string, unknown> = {};
+  for (const [key, v] of Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))) {
+    const isProgram = (key === 'value' || key === 'rowScale') && typeof v === 'object';
+    sorted[key] = isProgram ? printScalar(v as Scalar, rename) : canonical(v, rename);
+  }
+  return sorted;
 }
 
 /**
@@ -179,7 +188,8 @@ export const computationHash = (kernel: Kernel, module: KernelModule, capacity: 
 function describe(kernel: Kernel, module: KernelModule, capacity: Extents): Readonly<Record<string, unknown>> {
   const parameters = parametersOf(kernel, module);
   const index = new Map(parameters.map((name, i) => [name, `p${i}`]));
-  const renamed = visitNames(kernel, (name) => index.get(name)!);
+  const rename = (name: string): string => index.get(name)!;
+  const renamed = visitNames(kernel, rename, (s) => s);
   const { buffers, weights } = namesOf(module);
   const shapes = parameters.map((name) => {
     const weight = weights.get(name);
@@ -206,7 +216,7 @@ function describe(kernel: Kernel, module: KernelModule, capacity: Extents): Read
   const keys = kernel.anchor === 'attention' ? extentIn(buffers.get(kernel.k)!.rows, capacity) : 0;
   return {
     version: VERSION,
-    kernel: { ...renamed, name: '', path: '', ops: [], versions: undefined },
+    kernel: canonical({ ...renamed, name: '', path: '', ops: [], versions: undefined }, rename),
     shapes,
     capacity: keys,
   };

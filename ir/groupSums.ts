@@ -40,6 +40,7 @@ interface GroupFacts {
 
 /** Found once for an epilogue, because every schedule that a kernel could have asks for its groups. */
 const factsOf = oncePer((outputs: readonly Output[]): GroupFacts => {
+  if (!outputs.some(({ value }) => hasSum(value))) return { sums: [], values: [] };
   const keys = new ScalarKeys();
   const summing = new Map<number, boolean>();
   /** Whether sums over groups are among what the value is computed from. */
@@ -55,6 +56,8 @@ const factsOf = oncePer((outputs: readonly Output[]): GroupFacts => {
   keys.search(outputs, (s) => dependsOnSum(s) && isOfGroup(s) && values.push(s) > 0);
   return { sums, values };
 });
+
+const hasSum = (s: Scalar): boolean => s.op === 'groupSum' || operands(s).some(hasSum);
 
 /** Whether the value is the same in all columns of a group. */
 const isOfGroup = (s: Scalar): boolean => isRowInvariant(s, (each) => each.op === 'groupSum');

@@ -1,4 +1,4 @@
-/** Work that is done once for the same data. Everything in the IR is immutable, so an object stands for what it says. */
+/** Work that is done once for the same data. What the IR says never changes, so an object stands for what it says. */
 
 interface Known<T> {
   next?: WeakMap<object, Known<T>>;

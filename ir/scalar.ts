@@ -139,13 +139,22 @@ export const renameReads = (s: Scalar, rename: (name: string) => string): Scalar
  * its origin.
  */
 export function mapScalar(s: Scalar, f: (s: Scalar) => Scalar): Scalar {
-  const made = (inner: Scalar): Scalar => withOrigin(f(withOrigin(inner, originOf(s))), originOf(s));
-  if (isUnary(s)) return made({ op: s.op, a: mapScalar(s.a, f) });
-  if (s.op === 'rotateHalf') return made({ op: 'rotateHalf', a: mapScalar(s.a, f) });
-  if (s.op === 'groupSum') return made({ ...s, a: mapScalar(s.a, f) });
-  if (isBinary(s)) return made({ op: s.op, a: mapScalar(s.a, f), b: mapScalar(s.b, f) });
-  if (s.op === 'select')
-    return made({ op: 'select', condition: mapScalar(s.condition, f), a: mapScalar(s.a, f), b: mapScalar(s.b, f) });
+  const made = (inner: Scalar): Scalar => {
+    const result = f(inner === s ? s : withOrigin(inner, originOf(s)));
+    return result === s ? s : withOrigin(result, originOf(s));
+  };
+  if (isUnary(s) || s.op === 'rotateHalf' || s.op === 'groupSum') {
+    const a = mapScalar(s.a, f);
+    return made(a === s.a ? s : { ...s, a });
+  }
+  if (isBinary(s)) {
+    const [a, b] = [mapScalar(s.a, f), mapScalar(s.b, f)];
+    return made(a === s.a && b === s.b ? s : { ...s, a, b });
+  }
+  if (s.op === 'select') {
+    const [condition, a, b] = [mapScalar(s.condition, f), mapScalar(s.a, f), mapScalar(s.b, f)];
+    return made(condition === s.condition && a === s.a && b === s.b ? s : { ...s, condition, a, b });
+  }
   return made(s satisfies ScalarLeaf);
 }
 
@@ -246,9 +255,15 @@ export const evaluateBinary: Readonly<Record<BinaryOp, (a: number, b: number) =>
   joinF24,
 };
 
-/** Deterministic text of an expression: `mul(acc0, rsqrt(add(0.00001, div(rowSum(ssq), 256))))`. */
-export function printScalar(s: Scalar): string {
-  if (isUnary(s) || isBinary(s)) return `${s.op}(${operands(s).map(printScalar).join(', ')})`;
+/**
+ * Deterministic text of an expression: `mul(acc0, rsqrt(add(0.00001, div(rowSum(ssq), 256))))`, with the names of all
+ * that it reads passed through `rename`.
+ */
+export function printScalar(s: Scalar, rename?: (name: string) => string): string {
+  const print = (part: Scalar): string => printScalar(part, rename);
+  const named = (name: string): string => (rename === undefined ? name : rename(name));
+  if (isUnary(s)) return `${s.op}(${print(s.a)})`;
+  if (isBinary(s)) return `${s.op}(${print(s.a)}, ${print(s.b)})`;
   switch (s.op) {
     case 'const':
       return Object.is(s.value, -Infinity) ? '-inf' : String(s.value);
@@ -257,39 +272,40 @@ export function printScalar(s: Scalar): string {
     case 'acc':
       return `acc${s.index}`;
     case 'rotateHalf':
-      return `rotateHalf(${printScalar(s.a)})`;
+      return `rotateHalf(${print(s.a)})`;
     case 'groupSum':
-      return `groupSum(${printScalar(s.a)} of ${s.width} columns)`;
+      return `groupSum(${print(s.a)} of ${s.width} columns)`;
     case 'rowIndex':
       return 'row';
     case 'columnIndex':
       return 'column';
     case 'rowSum':
-      return `${s.by === 'max' ? 'rowMax' : 'rowSum'}(${s.buffer}${s.via === undefined ? '' : `[${s.via}]`})`;
     case 'segmentSum': {
-      const at = s.via === undefined ? '' : `[${s.via}]`;
-      return `${s.by === 'max' ? 'segmentMax' : 'segmentSum'}(${s.buffer}${at}, ${s.parts} for ${s.width} columns)`;
+      const via = s.via === undefined ? '' : `[${named(s.via)}]`;
+      const [what, of] = s.op === 'rowSum' ? ['row', ''] : ['segment', `, ${s.parts} for ${s.width} columns`];
+      return `${what}${s.by === 'max' ? 'Max' : 'Sum'}(${named(s.buffer)}${via}${of})`;
     }
     case 'load': {
       const list = viaOf(s.access);
-      const via = list === undefined ? 'row' : `${list}[row]`;
+      const via = list === undefined ? 'row' : `${named(list)}[row]`;
+      const buffer = named(s.buffer);
       switch (s.access.kind) {
         case 'element':
-          return `${s.buffer}[${via}, column]`;
+          return `${buffer}[${via}, column]`;
         case 'row':
-          return `${s.buffer}[${via}]`;
+          return `${buffer}[${via}]`;
         case 'column':
-          return `${s.buffer}[column]`;
+          return `${buffer}[column]`;
         case 'periodic':
-          return `${s.buffer}[${via}, column mod ${s.access.period}]`;
+          return `${buffer}[${via}, column mod ${s.access.period}]`;
         case 'columnPeriodic':
-          return `${s.buffer}[column mod ${s.access.period}]`;
+          return `${buffer}[column mod ${s.access.period}]`;
         default:
           return s.access satisfies never;
       }
     }
     case 'select':
-      return `select(${printScalar(s.condition)}, ${printScalar(s.a)}, ${printScalar(s.b)})`;
+      return `select(${print(s.condition)}, ${print(s.a)}, ${print(s.b)})`;
     default:
       return s satisfies never;
   }

@@ -1,4 +1,4 @@
-/** Keys of scalar expressions: what is found by an expression is found by an equal one, whatever objects it is made of. */
+/** Keys of scalar expressions: equal ones have equal keys, whatever objects they are made of. */
 import { operands, printScalar, type Scalar } from './scalar.js';
 
 /**

@@ -4,6 +4,8 @@ import type { Group } from './groups.js';
 /** Returns each name once; repeated names get a suffix. */
 export class Names {
   private readonly taken = new Set<string>();
+  /** The suffix from which on names of a base may be free. */
+  private readonly tried = new Map<string, number>();
 
   /** Keeps `name` for whoever asks for it by other means. */
   reserve(name: string): void {
@@ -17,10 +19,11 @@ export class Names {
       .replace(/[^a-z0-9]+/g, '_')
       .replace(/^_+|_+$/g, '');
     const base = /^[a-z]/.test(cleaned) ? cleaned : `v_${cleaned}`;
-    for (let i = 0; ; i++) {
+    for (let i = this.tried.get(base) ?? 0; ; i++) {
       const name = i === 0 ? base : `${base}_${i}`;
       if (this.taken.has(name)) continue;
       this.taken.add(name);
+      this.tried.set(base, i + 1);
       return name;
     }
   }

@@ -12,7 +12,6 @@ import { viewOf } from './view.js';
 
 /** Declares buffers at their first use. Tables and constants that kernels read are declared as weights too. */
 export class Buffers {
-  private readonly fused: FusedGraph;
   private readonly defs: ReadonlyMap<Value, Node>;
   private readonly names: Names;
   private readonly weights: Weights;
@@ -23,13 +22,13 @@ export class Buffers {
   private readonly ofRowSums = new Map<Node, string>();
 
   constructor(fused: FusedGraph, defs: ReadonlyMap<Value, Node>, names: Names, weights: Weights) {
-    this.fused = fused;
     this.defs = defs;
     this.names = names;
     this.weights = weights;
     const { states, params, results } = fused.graph;
     this.returned = new Set(results.map((v) => viewOf(v, defs, fused).base));
     for (const state of states) this.declareState(state);
+    for (const [value, { state }] of fused.versions) this.ofValues.set(value, state.name);
     for (const param of params) this.declareValue(param, 'input');
   }
 
@@ -80,7 +79,6 @@ export class Buffers {
     const { name } = state;
     this.names.reserve(name);
     this.decls.set(name, { ...stateDecl(state), space: 'state' });
-    for (const [value, version] of this.fused.versions) if (version.state === state) this.ofValues.set(value, name);
   }
 
   private declareValue(v: Value, space: BufferDecl['space']): string {

@@ -5,6 +5,7 @@
 import type { Graph } from '../ir/graph/graph.js';
 import { verifyGraph } from '../ir/graph/verify.js';
 import { verifyKernels } from '../ir/verifyKernel.js';
+import { readSettings } from '../settings.js';
 import { fuseGroups } from './fuseGroups.js';
 import type { Group } from './groups.js';
 import { lowerKernels, type LoweredModule } from './lowerKernels.js';
@@ -29,57 +30,85 @@ export type Stage = StageFacts &
 /** Called with every stage once it is verified, for dumps and `inspect`. */
 export type Observer = (stage: Stage) => void;
 
-const ignore: Observer = () => undefined;
-
-/** Graph → optimised graph. Throws, naming the pass, if a pass returns a graph that does not verify. */
-export function optimise(graph: Graph, numerics: Numerics, observe: Observer = ignore): Graph {
-  const verify = (current: Graph, { name }: StageFacts): void => verifyGraph(current, name);
-  const show = (current: Graph, { name, does, reason }: StageFacts): void =>
-    observe({ level: 'graph', name, does, reason, graph: current });
-  verify(graph, MODEL);
-  show(graph, MODEL);
-  return runPasses(GRAPH_PASSES, graph, numerics, { verify, show });
+/** What is done with the program after every stage. */
+interface Watch<Program> {
+  readonly verify: (program: Program, stage: StageFacts) => void;
+  readonly show: (program: Program, stage: StageFacts) => void;
 }
 
 /**
- * Optimised graph → kernels. Throws, naming the pass, if a pass returns kernels that do not verify. `states`: the names
+ * Graph → optimised graph. Throws if a pass returns a graph that does not verify, naming the pass; see findingFaults.
+ */
+export function optimise(graph: Graph, numerics: Numerics, observe?: Observer): Graph {
+  const watch: Watch<Graph> = {
+    verify: (current, { name }) => verifyGraph(current, name),
+    show: (current, { name, does, reason }) => observe?.({ level: 'graph', name, does, reason, graph: current }),
+  };
+  watch.verify(graph, MODEL);
+  return findingFaults(observe !== undefined, (verifiesAll) => {
+    watch.show(graph, MODEL);
+    return runPasses(GRAPH_PASSES, graph, numerics, watch, verifiesAll);
+  });
+}
+
+/**
+ * Optimised graph → kernels. Throws if a pass returns kernels that do not verify, naming the pass. `states`: the names
  * of all states of the graph's module.
  */
 export function lower(
   graph: Graph,
   numerics: Numerics,
-  observe: Observer = ignore,
+  observe?: Observer,
   states: readonly string[] = [],
 ): LoweredModule {
-  const verify = (current: LoweredModule, { name }: StageFacts): void => verifyKernels(current, name);
-  const show = (current: LoweredModule, { name, does, reason }: StageFacts, groups?: readonly Group[]): void => {
-    observe({ level: 'kernels', name, does, reason, module: current, ...(groups === undefined ? {} : { groups }) });
-  };
-  const fused = fuseGroups(graph);
-  const module = lowerKernels(fused, numerics.weights, states);
-  verify(module, BRIDGE);
-  show(module, BRIDGE, fused.groups);
-  return runPasses(KERNEL_PASSES, module, numerics, { verify, show });
+  const watch = (groups?: readonly Group[]): Watch<LoweredModule> => ({
+    verify: (current, { name }) => verifyKernels(current, name),
+    show: (current, { name, does, reason }) =>
+      observe?.({
+        ...{ level: 'kernels', name, does, reason, module: current },
+        ...(groups === undefined ? {} : { groups }),
+      }),
+  });
+  return findingFaults(observe !== undefined, (verifiesAll) => {
+    const fused = fuseGroups(graph);
+    const module = lowerKernels(fused, numerics.weights, states);
+    const first = watch(fused.groups);
+    if (verifiesAll) first.verify(module, BRIDGE);
+    first.show(module, BRIDGE);
+    return runPasses(KERNEL_PASSES, module, numerics, watch(), verifiesAll);
+  });
 }
 
-/** What is done with the program after every pass. */
-interface Watch<Program> {
-  readonly verify: (program: Program, pass: StageFacts) => void;
-  readonly show: (program: Program, pass: StageFacts) => void;
+/**
+ * Runs passes. What the last one leaves is always verified. What the others leave is verified in tests
+ * (TILEWRIGHT_VERIFY) and where somebody looks at every stage; otherwise only once there is a fault. Passes are pure:
+ * running them again makes the fault again, and the verifier then names the pass that made it.
+ */
+function findingFaults<T>(isObserved: boolean, run: (verifiesAll: boolean) => T): T {
+  if (isObserved || readSettings().verifiesPasses) return run(true);
+  try {
+    return run(false);
+  } catch {
+    return run(true);
+  }
 }
 
-/** What a pass leaves as it was is the same object, which is verified already. */
-const runPasses = <Program>(
+/** What a pass leaves as it was is the same object, which needs no second look. */
+function runPasses<Program>(
   passes: readonly Pass<Program>[],
   program: Program,
   numerics: Numerics,
   { verify, show }: Watch<Program>,
-): Program =>
-  passes
-    .filter((pass) => isNeeded(pass, numerics))
-    .reduce((current, pass) => {
-      const next = pass.run(current, numerics);
-      if (next !== current) verify(next, pass);
-      show(next, pass);
-      return next;
-    }, program);
+  verifiesAll: boolean,
+): Program {
+  const needed = passes.filter((pass) => isNeeded(pass, numerics));
+  let current = program;
+  for (const pass of needed) {
+    const next = pass.run(current, numerics);
+    if (verifiesAll && next !== current) verify(next, pass);
+    show(next, pass);
+    current = next;
+  }
+  if (!verifiesAll) verify(current, needed.at(-1) ?? BRIDGE);
+  return current;
+}

@@ -229,53 +229,57 @@ export function rewrite(graph: Graph, visit: (node: Node, rewriter: Rewriter) =>
     tried.set(base, i);
     return `${base}_r${i}`;
   };
+  let current: Node | undefined;
+  let ownName: string | undefined;
+  const rewriter: Rewriter = {
+    map,
+    definition: (v) => made.get(v),
+    add(op, operands, attributes = {}, hint = op, path = current!.path) {
+      // The first new node that asks for a name gets that of the node being rewritten.
+      const name = hint === ownName ? hint : fresh(hint);
+      if (hint === ownName) ownName = undefined;
+      names.add(name);
+      const result: Value = {
+        kind: 'result',
+        name,
+        type: OPS[op].infer(
+          operands.map((v) => v.type),
+          attributes,
+        ),
+      };
+      keep({ op, operands, attributes, result, path });
+      return result;
+    },
+    param(name, dtype, shape, role) {
+      const known = params.find((p) => p.name === name);
+      if (known !== undefined) return known;
+      const value: Value = { kind: 'param', name: fresh(name), type: { dtype, shape }, role };
+      names.add(value.name);
+      params.push(value);
+      return value;
+    },
+  };
   for (const node of graph.nodes) {
-    let ownName: string | undefined = node.result.name;
-    const rewriter: Rewriter = {
-      map,
-      definition: (v) => made.get(v),
-      add(op, operands, attributes = {}, hint = op, path = node.path) {
-        // The first new node that asks for a name gets that of the node being rewritten.
-        const name = hint === ownName ? hint : fresh(hint);
-        if (hint === ownName) ownName = undefined;
-        names.add(name);
-        const result: Value = {
-          kind: 'result',
-          name,
-          type: OPS[op].infer(
-            operands.map((v) => v.type),
-            attributes,
-          ),
-        };
-        keep({ op, operands, attributes, result, path });
-        return result;
-      },
-      param(name, dtype, shape, role) {
-        const known = params.find((p) => p.name === name);
-        if (known !== undefined) return known;
-        const value: Value = { kind: 'param', name: fresh(name), type: { dtype, shape }, role };
-        names.add(value.name);
-        params.push(value);
-        return value;
-      },
-    };
+    current = node;
+    ownName = node.result.name;
     const replacement = visit(node, rewriter);
     if (replacement !== undefined) {
       changed = true;
       replaced.set(node.result, replacement);
       continue;
     }
-    const operands = node.operands.map(map);
-    if (operands.every((v, i) => v === node.operands[i])) keep(node);
-    else {
-      const type = OPS[node.op].infer(
-        operands.map((v) => v.type),
-        node.attributes,
-      );
-      const result: Value = { ...node.result, type };
-      replaced.set(node.result, result);
-      keep({ ...node, operands, result });
+    if (node.operands.every((v) => !replaced.has(v))) {
+      keep(node);
+      continue;
     }
+    const operands = node.operands.map(map);
+    const type = OPS[node.op].infer(
+      operands.map((v) => v.type),
+      node.attributes,
+    );
+    const result: Value = { ...node.result, type };
+    replaced.set(node.result, result);
+    keep({ ...node, operands, result });
   }
   if (!changed) return graph;
   return { ...graph, params, nodes, results: graph.results.map(map), gives: graph.gives.map(map) };

@@ -56,21 +56,23 @@ export function defaultSkinnySchedule(
   const isWholeMemory = isOnHopper && !isLong && tilesOf(one[0]!) <= multiprocessors;
   // A pair loads its rows once, which pays where they are at least twice the bytes of a tile's weights.
   const sharesRows = (tn: number): boolean => isWholeMemory && tm >= 2 * tn && tilesOf(tn) % 2 === 0;
-  const tiles = (isOnHopper && isLong && !isLogProb ? within(2 * multiprocessors) : one).flatMap((tn) =>
-    ((tm + tn) * 2 * SLAB_BYTES <= DEEP_STAGE ? [2 * slab, slab] : [slab]).flatMap((tk) =>
-      depths.map((depth): CudaGemmSchedule => ({
-        ...{ kind: 'gemm', skeleton, tm, tn, tk, stages: depth },
-        ...{ cluster: sharesRows(tn) ? 2 : 1, raster: 1, mode: 'cooperative' },
-      })),
-    ),
-  );
+  const columns = isOnHopper && isLong && !isLogProb ? within(2 * multiprocessors) : one;
+  /** The first tile that fits, of widths and depths in their order. */
+  const fitting = (room: number): CudaGemmSchedule | undefined => {
+    for (const tn of columns)
+      for (const tk of (tm + tn) * 2 * SLAB_BYTES <= DEEP_STAGE ? [2 * slab, slab] : [slab])
+        for (const depth of depths) {
+          const tile: CudaGemmSchedule = {
+            ...{ kind: 'gemm', skeleton, tm, tn, tk, stages: depth },
+            ...{ cluster: sharesRows(tn) ? 2 : 1, raster: 1, mode: 'cooperative' },
+          };
+          const isFitting = sharedBytes(tile, rowValues, isLogProb, dtype) <= room;
+          if (isFitting && problem(segments, tile, isLogProb, dtype) === undefined) return tile;
+        }
+    return undefined;
+  };
   for (const blocks of isWholeMemory ? [1] : [2, 1]) {
-    const room = Math.floor(sharedBytesPerBlock / blocks) - 2 * RESERVED_BYTES;
-    const found = tiles.find(
-      (each) =>
-        sharedBytes(each, rowValues, isLogProb, dtype) <= room &&
-        problem(segments, each, isLogProb, dtype) === undefined,
-    );
+    const found = fitting(Math.floor(sharedBytesPerBlock / blocks) - 2 * RESERVED_BYTES);
     if (found !== undefined) return found;
   }
   return undefined;

@@ -1,6 +1,7 @@
 /** Shared memory, registers and tiles of a wgmma schedule. */
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { Segment } from '../../../ir/kernel.js';
+import { oncePer } from '../../../ir/oncePer.js';
 import { physicalColumns } from '../../operands.js';
 import { handoffWarpBytes } from './handoff.js';
 import { CONSUMERS, CONSUMER_WARPS, SLAB_BYTES, WGMMA_ROWS } from './instruction.js';
@@ -151,10 +152,22 @@ export const MOST_ACCUMULATORS = 208;
 export const MOST_ACCUMULATORS_OF_HEADS = 160;
 
 /** Column tiles of each segment, in order: the first of each, and the total number. */
-export function columnTiles(
-  segments: readonly Segment[],
-  tn: number,
-): { readonly first: readonly number[]; readonly total: number } {
+export interface ColumnTiles {
+  readonly first: readonly number[];
+  readonly total: number;
+}
+
+/** Counted once for each width, because every candidate schedule of every bucket asks. */
+const counted = oncePer((_segments: readonly Segment[]) => new Map<number, ColumnTiles>());
+
+export function columnTiles(segments: readonly Segment[], tn: number): ColumnTiles {
+  const known = counted(segments);
+  const tiles = known.get(tn) ?? countColumnTiles(segments, tn);
+  known.set(tn, tiles);
+  return tiles;
+}
+
+function countColumnTiles(segments: readonly Segment[], tn: number): ColumnTiles {
   const first: number[] = [];
   let total = 0;
   for (const { columns, pairing } of segments) {
