@@ -66,7 +66,7 @@ export async function loadCpuExecutor(
     onMemory: (use) => tellMemory(ui, memoryLine(use), printMemoryUse(use)),
     onLoaded: () => {
       isLoaded = true;
-      phases?.begin('first kernels');
+      phases?.begin('programs');
       ui.phase('compile kernels', distinct(model));
     },
     onProgress: ({ doneBytes, totalBytes, weight, took }) => {

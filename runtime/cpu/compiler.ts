@@ -235,10 +235,12 @@ export async function compileShared(sources: readonly SourceText[], options: Com
     const other = running.get(place);
     if (other !== undefined) {
       // Whoever began it may have given it up.
-      return other.job.catch((error: unknown) => {
+      const library = await other.job.catch((error: unknown) => {
         if (other.signal?.aborted !== true || signal?.aborted === true) throw error;
         return compileBy(compiler);
       });
+      signal?.throwIfAborted();
+      return library;
     }
     const job = entryOf(key, settings, signal, async (folder) => {
       const found = await findCompiler(settings);

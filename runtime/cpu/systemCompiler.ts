@@ -147,25 +147,30 @@ async function find(settings: Settings): Promise<SystemCompiler> {
 }
 
 const known = new Map<string, Promise<SystemCompiler>>();
+/** Compilers that this process has remembered in caches. */
+const kept = new Set<string>();
 const keyOf = ({ cc, path }: Settings): string => JSON.stringify([cc, path]);
 
 /**
  * The compiler to use: TILEWRIGHT_CC where set, otherwise the first of cc, gcc and clang on PATH that compiles.
  * Remembered for the process, and in the cache for expectedCompiler. Throws UserError naming what to install.
  */
-export function findCompiler(settings: Settings = readSettings()): Promise<SystemCompiler> {
+export async function findCompiler(settings: Settings = readSettings()): Promise<SystemCompiler> {
   const key = keyOf(settings);
   let found = known.get(key);
   if (found === undefined) {
-    found = find(settings).then(async (compiler) => {
-      if (settings.cacheDir !== undefined) await remember(compiler, settings);
-      return compiler;
-    });
+    found = find(settings);
     known.set(key, found);
     // A failure is not remembered: the user may install a compiler meanwhile.
     found.catch(() => known.delete(key));
   }
-  return found;
+  const compiler = await found;
+  const place = JSON.stringify([key, settings.cacheDir]);
+  if (settings.cacheDir !== undefined && !kept.has(place)) {
+    kept.add(place);
+    await remember(compiler, settings);
+  }
+  return compiler;
 }
 
 /**
