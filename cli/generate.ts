@@ -65,7 +65,7 @@ export function addGenerate(program: Command, context: Context): void {
   addDeviceFlags(command);
   addVerifyFlag(addCheckpointFlag(command)).option(
     '--trust-code',
-    "where there is no compiler, run the artifact's own machine code: with your rights, unchecked (see run --help)",
+    "take the artifact's own plan and machine code as they are: with your rights, unchecked (see run --help)",
   );
   addModelFlags(command)
     .option('--dump <dir>', 'write every stage of the compilation, numbered')

@@ -31,9 +31,7 @@ function describeContents({ contents }: Inspection): [string, string][] {
     ],
     ...(code === undefined
       ? []
-      : ([
-          ['', 'runs only with --trust-code where there is no compiler; hashes show damage, not who made it'],
-        ] as const)),
+      : ([['', 'runs only with --trust-code; hashes show damage, not who made it']] as const)),
   ].map(([name = '', value = '']): [string, string] => [name, value]);
 }
 

@@ -66,7 +66,7 @@ export function addRun(program: Command, context: Context): void {
   addDeviceFlags(command);
   addVerifyFlag(addCheckpointFlag(command)).option(
     '--trust-code',
-    "where there is no compiler, run the artifact's own machine code: with your rights, unchecked (see below)",
+    "take the artifact's own plan and machine code as they are: with your rights, unchecked (see below)",
   );
   addMaskFlag(addModelFlags(command))
     .addOption(new Option('--max-tokens <n>', 'the same as --batch-tokens').hideHelp())
@@ -134,9 +134,10 @@ export function addRun(program: Command, context: Context): void {
       '(SLURM_PROCID). Complete scripts: docs/scaling.md.',
     ],
     'Trusting an artifact': [
-      'Everything in an artifact is checked against its checkpoint, and kernels are compiled here, where',
-      'there is a compiler. Machine code cannot be checked. Its hashes show damage, not who made it: use',
-      '--trust-code only for artifacts of people whose programs you would run.',
+      'Everything in an artifact is checked against its checkpoint, and kernels are compiled here. With',
+      '--trust-code nothing is planned or compiled: its plan and its machine code are used as they are, where',
+      'the same version of tilewright made them for such a machine. Machine code cannot be checked. Its hashes',
+      'show damage, not who made it: trust only artifacts of people whose programs you would run.',
     ],
     'Several devices': [
       'dp=4       the whole model on each of four devices, which share the questions out as they go',

@@ -51,20 +51,24 @@ function stampOf(folder: string): string | undefined {
   return DIGEST.test(text) ? text : undefined;
 }
 
-let known: string | undefined;
+let code: string | undefined;
+
+/** SHA-256 of this program's code, hexadecimal. */
+export function codeId(): string {
+  if (code === undefined) {
+    const folder = programFolder();
+    code = stampOf(folder) ?? hashProgram(folder);
+  }
+  return code;
+}
 
 /**
- * SHA-256 of this program's code and of what it runs on: other versions of Node round sines, cosines and powers in
- * other ways, which plans hold.
+ * SHA-256, hexadecimal, of this program's code and of what it runs on: other versions of Node round sines, cosines and
+ * powers in other ways, which plans hold.
  */
 export function programId(): string {
-  if (known === undefined) {
-    const folder = programFolder();
-    const code = stampOf(folder) ?? hashProgram(folder);
-    const { v8 = '', node = '' } = process.versions;
-    known = createHash('sha256')
-      .update(JSON.stringify([code, node, v8, process.arch]))
-      .digest('hex');
-  }
-  return known;
+  const { v8 = '', node = '' } = process.versions;
+  return createHash('sha256')
+    .update(JSON.stringify([codeId(), node, v8, process.arch]))
+    .digest('hex');
 }

@@ -59,7 +59,7 @@ export interface Ui {
 export interface ArtifactRequest {
   /** Folder of its checkpoint, if it has moved since it was compiled. */
   readonly checkpoint?: string;
-  /** Its machine code may run if there is no compiler. */
+  /** Its plan and its machine code are used as they are, where they fit. */
   readonly trustsCode?: boolean;
   /** All bytes of its weights are read and compared with what was compiled. */
   readonly verifies?: boolean;

@@ -21,7 +21,7 @@ export interface Unit {
   readonly name: string;
   /** Printed when it is read. */
   readonly text: string;
-  /** SHA-256, hexadecimal, of the digests of what the text is made of. */
+  /** SHA-256, hexadecimal, of the digests of what the text is made of. Prints those that are not known. */
   readonly digest: string;
 }
 
@@ -48,12 +48,14 @@ let headDigest: string | undefined;
 
 /** A C file of several kernels, each of them once. */
 function unit(kernels: readonly EmittedKernel[]): KernelUnit {
-  headDigest ??= sha256(emitTranslationUnit([]));
-  const digests = kernels.map((kernel) => kernel.digest ?? sha256(kernel.source));
   return {
     name: `${kernels[0]!.symbol}.c`,
     symbols: kernels.map(({ symbol }) => symbol),
-    digest: sha256(JSON.stringify([headDigest, ...digests])),
+    get digest() {
+      headDigest ??= sha256(emitTranslationUnit([]));
+      const digests = kernels.map((kernel) => kernel.digest ?? sha256(kernel.source));
+      return sha256(JSON.stringify([headDigest, ...digests]));
+    },
     get text() {
       return emitTranslationUnit(kernels);
     },

@@ -3,23 +3,33 @@
  * The plan must pass its schema and the kernel verifier, must be the one that the graph compiles to, and its schedules
  * must be legal. If the checkpoint is available, it must be the one that was compiled, and its configuration must
  * compile to the graph. Kernels are compiled again from the plan; the sources under kernels/ are for reading only.
+ *
+ * If the user trusts it, and this program made it, nothing is planned: the plan must pass its schema and the kernel
+ * verifier, and its machine code comes with it. What passed is kept in the cache of plans, so that files with the same
+ * bytes need not be checked again.
  */
 import { UserError } from '../../errors.js';
 import { SCORE, STEP } from '../../ir/function.js';
 import type { GraphModule } from '../../ir/graph/graph.js';
-import { scoreOf } from '../../ir/plan.js';
+import { scoreOf, type Plan, type SharedData } from '../../ir/plan.js';
 import { tokensIn } from '../../ir/scoring.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { loadAddon } from '../../runtime/addon.js';
+import { requireTensor } from '../../runtime/tensorSource.js';
 import { pathInside } from '../../system/inside.js';
 import { readBounded } from '../../system/read.js';
 import { checkAgainstGraph, checkPlan } from '../checkPlan.js';
 import { cacheTokensOf, graphDigests, modelFunctions, printFunctions } from '../functions.js';
 import { withCache } from '../target.js';
 import type { Machine } from '../machine.js';
+import { keepModel, planKey, readModel } from '../compile/planCache.js';
+import { printData } from '../compile/packedModel.js';
 import { parsePlan } from '../planJson.js';
+import { codeId, programId } from '../programId.js';
 import { packedCode, type PackedCode } from '../targets/machineCode.js';
 import { TARGET_RECORDS, type AnyTarget, type CompiledModel, type Target } from '../targets/index.js';
+import { checkFacts, type KernelFacts } from '../targets/printedKernels.js';
+import { clipped, isDeeperThan, MAX_JSON_DEPTH } from '../../system/json.js';
 import { KERNELS, kindOf, readManifest, readPart, rebuild, sha256, type Manifest } from './manifest.js';
 
 export interface Artifact {
@@ -33,6 +43,8 @@ export interface LoadArtifactOptions {
   readonly targets?: readonly AnyTarget[];
   /** The checkpoint whose weights are to be used. If absent, the graph is checked by itself. */
   readonly checkpoint?: Checkpoint | undefined;
+  /** Its plan and its machine code are taken as they are, where this program made them. */
+  readonly trusts?: boolean;
   /** What a command that rebuilds the artifact should compile. Default: the path in the manifest. */
   readonly path?: string;
 }
@@ -44,21 +56,18 @@ const MAX_CODE_BYTES = 64 << 20;
 export async function loadArtifact(
   dir: string,
   machine: Machine,
-  { targets = TARGET_RECORDS, checkpoint, path }: LoadArtifactOptions = {},
+  { targets = TARGET_RECORDS, checkpoint, path, trusts = false }: LoadArtifactOptions = {},
 ): Promise<Artifact> {
   const manifest = readManifest(dir, targets);
   const target = kindOf(manifest.target.kind, targets)!;
-  return loadAs(dir, manifest, target, machine, checkpoint, path ?? manifest.model.path);
+  return loadAs(dir, manifest, target, machine, { checkpoint, path: path ?? manifest.model.path, trusts });
 }
 
 /** The machine code of an artifact, not yet read. */
-export function codeOf(
-  dir: string,
-  { manifest, again }: Pick<Artifact, 'manifest' | 'again'>,
-  isTrusted: boolean,
-): PackedCode {
+export function codeOf(dir: string, { manifest, model, again }: Artifact, isTrusted: boolean): PackedCode {
   return packedCode(manifest.code, {
     isTrusted,
+    madeOf: model.known?.kernels?.sources,
     again,
     abi: loadAddon().abi,
     where: dir,
@@ -103,8 +112,7 @@ async function loadAs<S, D>(
   manifest: Manifest,
   target: Target<S, D>,
   machine: Machine,
-  checkpoint: Checkpoint | undefined,
-  path: string,
+  { checkpoint, path, trusts }: Pick<Required<LoadArtifactOptions>, 'checkpoint' | 'path' | 'trusts'>,
 ): Promise<Artifact> {
   const { arithmetic } = manifest.target;
   const source = { ...manifest.model, path };
@@ -124,33 +132,110 @@ async function loadAs<S, D>(
   const device = await check('', () => target.restore(manifest.target, machine));
   again = rebuild(dir, { ...known, target: target.option(device) });
   if (checkpoint !== undefined) requireSame(dir, manifest, checkpoint, again);
-  const texts = { 'graph.tw': readPart(dir, 'graph.tw', again), 'plan.json': readPart(dir, 'plan.json', again) };
-  for (const name of ['graph.tw', 'plan.json'] as const) {
-    const actual = sha256(texts[name]);
-    if (actual !== manifest.files[name])
+  const read = (name: keyof Manifest['files']): string => {
+    const text = readPart(dir, name, again);
+    const actual = sha256(text);
+    const stated = manifest.files[name] ?? '';
+    if (actual !== stated)
       throw new UserError(
         `${dir}: ${name} has hash ${actual.slice(0, 12)}…, ` +
-          `the manifest says ${manifest.files[name].slice(0, 12)}…: it was changed after it was compiled`,
+          `the manifest says ${stated.slice(0, 12)}…: it was changed after it was compiled`,
         again,
       );
+    return text;
+  };
+  const isDirect = trusts && manifest.program === codeId() && hasCode(manifest);
+  const texts: Texts = {
+    graph: read('graph.tw'),
+    plan: read('plan.json'),
+    ...(isDirect ? { kernels: read('kernels.json') } : {}),
+  };
+  const key = checkedKey(manifest, target, device, isDirect ? undefined : checkpoint, isDirect);
+  const kept = readModel(key, target);
+  const requireTensors = (plan: Plan<S>): Promise<void> =>
+    check('plan.json', () => {
+      if (isDirect && checkpoint !== undefined) requireWeights(plan, checkpoint);
+    });
+  if (kept !== undefined) {
+    await requireTensors(kept.plan);
+    return { manifest, model: kept, again };
   }
-  const plan = parsePlan(texts['plan.json'], `${dir}/plan.json`, again, target.scheduling.schema);
-  await check('plan.json', () => {
-    checkPlan(plan, (kernel, module, schedule) => target.scheduling.legality(kernel, module, schedule, device));
-  });
-  const module = await check('graph.tw', () => moduleIn(texts['graph.tw'], manifest, target, device, checkpoint));
-  await check('graph.tw and plan.json', () => {
+  const plan = parsePlan(texts.plan, `${dir}/plan.json`, again, target.scheduling.schema);
+  const requireStated = (): void => {
     if (cacheTokensOf({ plan }) !== cacheTokens)
       throw new Error(`it keeps keys and values of other than the ${cacheTokens ?? 0} tokens that the manifest says`);
     const most = tokensIn(scoreOf(plan).capacity);
     if (most !== (manifest.maxTokens ?? most))
       throw new Error(`its largest micro-batch has ${most} tokens, not the ${manifest.maxTokens} of the manifest`);
-    checkAgainstGraph(plan, module, withCache(target.numerics(device), kvCache));
-  });
+  };
   const { mask } = manifest;
-  const graphs = graphDigests(module, texts['graph.tw']);
   const isa = target.label(device);
   const cache = kvCache === undefined ? {} : { kvCache };
-  const model = { target, device, isa, arithmetic, ...cache, mask, graphText: texts['graph.tw'], graphs, plan };
-  return { manifest, model, again };
+  const facts = { target, device, isa, arithmetic, ...cache, mask, graphText: texts.graph, plan };
+  if (texts.kernels !== undefined) {
+    const kernels = await check('kernels.json', () => parseFacts(texts.kernels!, target));
+    await check('plan.json', () => {
+      checkPlan(plan);
+      checkFacts(plan, kernels);
+      requireStated();
+    });
+    await requireTensors(plan);
+    const { 'graph.tw': all, 'plan.json': digest } = manifest.files;
+    const graphs = { all, score: manifest.scoreGraph ?? all };
+    return { manifest, model: keepModel(key, { ...facts, graphs, known: { plan, digest, kernels } }), again };
+  }
+  await check('plan.json', () => {
+    checkPlan(plan, (kernel, module, schedule) => target.scheduling.legality(kernel, module, schedule, device));
+  });
+  const module = await check('graph.tw', () => moduleIn(texts.graph, manifest, target, device, checkpoint));
+  await check('graph.tw and plan.json', () => {
+    requireStated();
+    checkAgainstGraph(plan, module, withCache(target.numerics(device), kvCache));
+  });
+  return { manifest, model: keepModel(key, { ...facts, graphs: graphDigests(module, texts.graph) }), again };
+}
+
+/** The files of an artifact that say what is computed. */
+interface Texts {
+  readonly graph: string;
+  readonly plan: string;
+  /** Only where its machine code is to be used as it is. */
+  readonly kernels?: string;
+}
+
+const hasCode = ({ code, files, scoreGraph }: Manifest): boolean =>
+  code !== undefined && files['kernels.json'] !== undefined && scoreGraph !== undefined;
+
+/** Throws UserError where a weight of the plan reads a tensor that the checkpoint does not have, or has otherwise. */
+function requireWeights({ weights, constants }: SharedData, { tensors }: Checkpoint): void {
+  const own = new Set(constants.map(({ name }) => name));
+  for (const { sources, k, scalesOf, columnScale } of weights) {
+    const columns = scalesOf?.k ?? k;
+    for (const { tensor, rows } of sources) if (!own.has(tensor)) requireTensor(tensors, tensor, rows, columns);
+    if (columnScale !== undefined) requireTensor(tensors, columnScale, 1, columns);
+  }
+}
+
+/** Throws an Error where the text is not what an artifact says of its kernels. */
+function parseFacts<S, D>(text: string, target: Target<S, D>): KernelFacts {
+  if (isDeeperThan(text, MAX_JSON_DEPTH)) throw new Error(`is nested more than ${MAX_JSON_DEPTH} deep`);
+  const parsed = target.kernelFacts.safeParse(JSON.parse(text));
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  throw new Error(
+    issue === undefined ? 'is not what it should be' : clipped(`${issue.path.join('.')}: ${issue.message}`),
+  );
+}
+
+/** Names the model of files that have passed: by all that the checks read. */
+function checkedKey<S, D>(
+  { target: described, mask, maxTokens, cacheTokens, kvCache, logits, feeds, files, scoreGraph }: Manifest,
+  target: Target<S, D>,
+  device: D,
+  checkpoint: Checkpoint | undefined,
+  isDirect: boolean,
+): string {
+  const model = checkpoint && planKey({ checkpoint, target, device, options: {} });
+  const stated = { described, mask, maxTokens, cacheTokens, kvCache, logits, feeds, files, scoreGraph };
+  return sha256(printData(['artifact', programId(), isDirect, target.name, device, model, stated]));
 }

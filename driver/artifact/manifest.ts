@@ -64,7 +64,11 @@ const manifestSchema = z.strictObject({
     contents: hashesOf(/^(?!\.)[^/\\\p{Cc}]{1,200}\.(?:safetensors|bin|pth|gguf)$/u, 4096).optional(),
   }),
   tuned: z.boolean(),
-  files: z.strictObject({ 'graph.tw': hash, 'plan.json': hash }),
+  /** The digest of the function `score` of its graph alone. */
+  scoreGraph: hash.optional(),
+  /** The digest of the code that made it: what that program made, it need not plan again. */
+  program: hash.optional(),
+  files: z.strictObject({ 'graph.tw': hash, 'plan.json': hash, 'kernels.json': hash.optional() }),
   /** Absent if nothing was compiled. */
   code: z
     .strictObject({
@@ -103,7 +107,7 @@ export const artifactId = (
  * Size limits of an artifact's files, in bytes. A layer takes 6 KB of the graph and at most 20 KB of the plan, so a
  * model of 80 layers needs about 5 % of them.
  */
-const MAX_BYTES = { [MANIFEST]: 1 << 20, 'graph.tw': 8 << 20, 'plan.json': 32 << 20 } as const;
+const MAX_BYTES = { [MANIFEST]: 1 << 20, 'graph.tw': 8 << 20, 'plan.json': 32 << 20, 'kernels.json': 8 << 20 } as const;
 
 /** A part of an artifact, as text. Throws UserError. */
 export function readPart(dir: string, name: keyof typeof MAX_BYTES, again: string): string {

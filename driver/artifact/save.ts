@@ -27,14 +27,16 @@ import { makeFolder, prepareOutput, syncFolder } from '../../system/write.js';
 import { cacheTokensOf, choosesFromLogits } from '../functions.js';
 import { isArtifact, MANIFEST } from '../names.js';
 import { printPlan } from '../planJson.js';
+import { codeId } from '../programId.js';
 import { recordOf, type StoredCode } from '../targets/machineCode.js';
+import { factsToSave } from '../targets/printedKernels.js';
 import type { CompiledModel, MachineCode } from '../targets/target.js';
 import { ARTIFACT_VERSION, CHECKPOINT, KERNELS, sha256, type Manifest, type ModelReference } from './manifest.js';
 
 export interface ArtifactParts {
   readonly reference: ModelReference;
   readonly model: CompiledModel;
-  readonly kernels: Pick<MachineCode, 'sources' | 'code'>;
+  readonly kernels: Pick<MachineCode, 'sources' | 'code' | 'facts'>;
   /** Machine code of an earlier artifact with the same schedules, if `kernels` has none. */
   readonly stored?: StoredCode | undefined;
   readonly isTuned: boolean;
@@ -112,10 +114,12 @@ export async function saveArtifact(
   dir: string,
   { reference, model, kernels, stored, isTuned, pack }: ArtifactParts,
 ): Promise<void> {
-  const { code } = kernels;
+  const { code, facts } = kernels;
   const own = code === undefined ? stored : { record: recordOf(code, loadAddon().abi), files: code.files };
   const target = resolve(dir);
   const plan = printPlan(model.plan);
+  const known = own === undefined || facts === undefined ? undefined : factsToSave(facts, own.record.sources);
+  const knownText = known && `${JSON.stringify(known)}\n`;
   const cacheTokens = cacheTokensOf(model);
   const fresh = `${target}.${processMark()}.new`;
   const old = `${target}.${processMark()}.old`;
@@ -125,6 +129,7 @@ export async function saveArtifact(
     makeFolder(fresh);
     writeSynced(join(fresh, 'graph.tw'), model.graphText);
     writeSynced(join(fresh, 'plan.json'), plan);
+    if (knownText !== undefined) writeSynced(join(fresh, 'kernels.json'), knownText);
     writeKernels(join(fresh, KERNELS), kernels, own ?? { files: [] });
     const packed = pack === undefined ? undefined : await packInto(join(fresh, CHECKPOINT), pack);
     const { tokenizer, contents = packed } = reference;
@@ -147,7 +152,13 @@ export async function saveArtifact(
         ...(contents === undefined ? {} : { contents: { ...contents } }),
       },
       tuned: isTuned,
-      files: { 'graph.tw': model.graphs.all, 'plan.json': sha256(plan) },
+      scoreGraph: model.graphs.score,
+      program: codeId(),
+      files: {
+        'graph.tw': model.graphs.all,
+        'plan.json': sha256(plan),
+        ...(knownText === undefined ? {} : { 'kernels.json': sha256(knownText) }),
+      },
       ...(own === undefined ? {} : { code: { ...own.record, files: { ...own.record.files } } }),
     };
     writeSynced(join(fresh, MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`);

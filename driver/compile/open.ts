@@ -116,7 +116,12 @@ function beginArtifact(
   const reference: ModelReference =
     isPacked || elsewhere === undefined ? known : { ...known, path: resolve(elsewhere) };
   const finish = async (): Promise<OpenedModel> => {
-    const artifact = await loadArtifact(dir, machine, { targets, checkpoint, path: reference.path });
+    const artifact = await loadArtifact(dir, machine, {
+      targets,
+      checkpoint,
+      path: reference.path,
+      trusts: trustsCode,
+    });
     const { model } = artifact;
     if (verifies) await verifyWeights(dir, artifact, checkpoint, ui, signal);
     return {

@@ -5,15 +5,19 @@
 import { createHash } from 'node:crypto';
 import type { Plan } from '../../ir/plan.js';
 import { TARGET_RECORDS, type AnyTarget, type CompiledModel } from '../targets/index.js';
+import type { KernelFacts } from '../targets/printedKernels.js';
 import type { KnownPlan } from '../targets/target.js';
 
-/** Between the header, the plan and the graph. JSON has no line breaks of its own. */
+/** Ends the header. JSON has no line breaks of its own. The plan, its kernels and the graph follow. */
 const END = 10;
 
 type Header = Omit<CompiledModel, 'target' | 'graphText' | 'plan' | 'known'> & {
   readonly target: string;
-  readonly known: Omit<KnownPlan, 'plan'>;
+  /** SHA-256 of the plan's bytes, or of the bytes that they were read from. */
+  readonly digest: string;
   readonly planBytes: number;
+  /** What came with the plan about its kernels; 0: nothing. */
+  readonly kernelBytes: number;
 };
 
 /** Marks a value that JSON does not have. No name of a plan contains it. */
@@ -55,13 +59,13 @@ export interface PackedModel {
 export function packKnown(model: CompiledModel): PackedModel {
   const { target, graphText, plan, known: before, ...facts } = model;
   const planJson = Buffer.from(printData(plan));
-  const known: Header['known'] =
-    before?.plan === plan
-      ? { digest: before.digest, ...(before.kernels === undefined ? {} : { kernels: before.kernels }) }
-      : { digest: createHash('sha256').update(planJson).digest('hex') };
-  const header: Header = { ...facts, target: target.name, known, planBytes: planJson.length };
-  const bytes = Buffer.concat([Buffer.from(`${printData(header)}\n`), planJson, Buffer.from(graphText)]);
-  const same: CompiledModel = { ...model, known: { ...known, plan } };
+  const known: KnownPlan =
+    before?.plan === plan ? before : { plan, digest: createHash('sha256').update(planJson).digest('hex') };
+  const kernels = Buffer.from(known.kernels === undefined ? '' : JSON.stringify(known.kernels));
+  const sizes = { planBytes: planJson.length, kernelBytes: kernels.length };
+  const header: Header = { ...facts, target: target.name, digest: known.digest, ...sizes };
+  const bytes = Buffer.concat([Buffer.from(`${printData(header)}\n`), planJson, kernels, Buffer.from(graphText)]);
+  const same: CompiledModel = { ...model, known };
   packed.set(same, bytes);
   return { bytes, model: same };
 }
@@ -76,17 +80,19 @@ export const packModel = (model: CompiledModel): Uint8Array => packed.get(model)
 export function unpackModel(bytes: Uint8Array, targets: readonly AnyTarget[] = TARGET_RECORDS): CompiledModel {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
   const begin = buffer.indexOf(END) + 1;
-  const { target, planBytes, known, ...facts } = parseMaps(buffer.toString('utf8', 0, begin)) as Header;
+  const { target, digest, planBytes, kernelBytes, ...facts } = parseMaps(buffer.toString('utf8', 0, begin)) as Header;
   const record = targets.find(({ name }) => name === target);
   if (record === undefined) throw new Error(`A packed model is for ${target}, which is no target.`);
-  const end = begin + planBytes;
-  const plan = JSON.parse(buffer.toString('utf8', begin, end)) as Plan<unknown>;
+  const [planEnd, end] = [begin + planBytes, begin + planBytes + kernelBytes];
+  const plan = JSON.parse(buffer.toString('utf8', begin, planEnd)) as Plan<unknown>;
+  const kernels =
+    kernelBytes === 0 ? {} : { kernels: JSON.parse(buffer.toString('utf8', planEnd, end)) as KernelFacts };
   let graphText: string | undefined;
   const model: CompiledModel = {
     ...facts,
     target: record,
     plan,
-    known: { ...known, plan },
+    known: { plan, digest, ...kernels },
     get graphText() {
       return (graphText ??= buffer.toString('utf8', end));
     },

@@ -65,13 +65,22 @@ export function planKey<D>({ checkpoint, target, device, options }: Planned<D>, 
   return hash.update(JSON.stringify(lines)).digest('hex');
 }
 
-/** The model of an entry; undefined where its bytes are none, which their digest makes unlikely. */
-function unpacked<S, D>(bytes: Uint8Array, target: Target<S, D>): CompiledModel<S, D> | undefined {
+/** The model of an entry; undefined where there is none, or its bytes are no model. */
+export function readModel<S, D>(key: string, target: Target<S, D>): CompiledModel<S, D> | undefined {
+  const bytes = readCacheEntry('plan', key);
+  if (bytes === undefined) return undefined;
   try {
     return unpackModel(bytes, [target as AnyTarget]) as CompiledModel<S, D>;
   } catch {
     return undefined;
   }
+}
+
+/** Keeps a model, and returns it with the digest of its plan. */
+export function keepModel<S, D>(key: string, compiled: CompiledModel<S, D>): CompiledModel<S, D> {
+  const { bytes, model } = packKnown(compiled as CompiledModel);
+  keepCacheEntry('plan', key, bytes);
+  return model as CompiledModel<S, D>;
 }
 
 /**
@@ -85,10 +94,5 @@ export function plannedModel<S, D>(
   options: Omit<CompileOptions, 'observe'> = {},
 ): CompiledModel<S, D> {
   const key = planKey({ checkpoint, target, device, options });
-  const entry = readCacheEntry('plan', key);
-  const found = entry && unpacked(entry, target);
-  if (found !== undefined) return found;
-  const { bytes, model } = packKnown(compileModel(checkpoint, target, device, options) as CompiledModel);
-  keepCacheEntry('plan', key, bytes);
-  return model as CompiledModel<S, D>;
+  return readModel(key, target) ?? keepModel(key, compileModel(checkpoint, target, device, options));
 }

@@ -42,6 +42,6 @@ export function openSent(
     checkpoint: checkpointOf(path, manifest, elsewhere),
     model,
     rebuild: rebuildFor(path, named, model),
-    packed: codeOf(path, { manifest, again }, trustsCode),
+    packed: codeOf(path, { manifest, model, again }, trustsCode),
   };
 }

@@ -8,7 +8,8 @@ import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
 import { BLOCK_NAMES } from '../../ir/storage.js';
 import { CPU_ISAS, type CpuSchedule } from '../../ir/plan.js';
 import { machineBytes } from '../../runtime/cpu/memoryUse.js';
-import { compileKernels, emitPlan } from './cpuKernels.js';
+import { compileKernels, CPU_PRINTING, emitPlan } from './cpuKernels.js';
+import { factsOf, factsSchema, kernelSymbol } from './printedKernels.js';
 import { arithmeticOf, numericsOf } from '../machine.js';
 import { CPU_ARITHMETICS, isInteger } from '../target.js';
 import { cpuDevice, cpuDeviceFor, type CpuDevice } from './cpuModel.js';
@@ -77,12 +78,22 @@ export const cpu: Target<CpuSchedule, CpuDevice> = {
     return cpuDeviceFor(machine, isa, contractions);
   },
 
+  kernelFacts: factsSchema(
+    z.strictObject({
+      symbol: kernelSymbol,
+      scratchBytes: z
+        .int()
+        .min(0)
+        .max(2 ** 32),
+    }),
+  ),
   sources: (plan) => emitPlan(plan).sources,
   print: (kernel, plan, schedule, markOf) => emitKernel(kernel, plan, schedule, plan.capacity.extents, markOf),
   compile: async ({ plan, device }, options) => {
     const emitted = emitPlan(plan);
     const compiled = await compileKernels(emitted, device.isa, options);
-    return { sources: emitted.sources, code: await compiled.code(), isCached: compiled.isCached };
+    const facts = factsOf(plan, emitted.kernels, CPU_PRINTING);
+    return { sources: emitted.sources, code: await compiled.code(), facts, isCached: compiled.isCached };
   },
   compileSeconds: (plan) => (COMPILE_SECONDS * emitPlan(plan).sources.length) / availableParallelism(),
 

@@ -70,7 +70,7 @@ export interface CompiledKernels {
 
 /** An artifact's shared object, after checking that it is whole and loads here. */
 async function unpack(emitted: EmittedPlan, isa: CpuIsa, packed: PackedCode): Promise<CompiledLibrary> {
-  packed.requireFit(machineOf(isa), emitted.sources);
+  packed.requireFit(machineOf(isa), () => emitted.sources);
   const bytes = packed.read(LIBRARY);
   const damage = sharedObjectProblem(bytes);
   if (damage !== undefined) throw packed.problem(`${LIBRARY} is damaged: ${damage}`);

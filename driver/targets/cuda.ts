@@ -9,10 +9,11 @@ import { CUDA_ARCHS, type CudaArch, type CudaSchedule } from '../../ir/cuda.js';
 import { requireCuda } from '../../runtime/cuda/addon.js';
 import { freeDeviceBytes } from '../../runtime/cuda/freeMemory.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
-import { compileCudaKernels, cudaSources, emitCudaPlan } from './cudaKernels.js';
+import { compileCudaKernels, CUDA_FACTS, CUDA_PRINTING, cudaSources, emitCudaPlan } from './cudaKernels.js';
 import { cudaFactsOf, devicesFor, visibleGpus } from './gpu.js';
 import { CUDA_ARITHMETICS, cudaNumerics } from '../target.js';
 import { cudaDevice, type CudaDevice } from './cudaModel.js';
+import { factsOf } from './printedKernels.js';
 import type { Target } from './target.js';
 
 export { cudaDevice, type CudaDevice, type CudaModel } from './cudaModel.js';
@@ -71,6 +72,7 @@ export const cuda: Target<CudaSchedule, CudaDevice> = {
     return device;
   },
 
+  kernelFacts: CUDA_FACTS,
   sources: (plan) => cudaSources(emitCudaPlan(plan)),
   print: (kernel, plan, schedule, markOf) => {
     const { extents } = plan.capacity;
@@ -91,7 +93,8 @@ export const cuda: Target<CudaSchedule, CudaDevice> = {
     const emitted = emitCudaPlan(plan);
     const { isCached, code } = await compileCudaKernels(emitted, device.arch, options);
     options.signal?.throwIfAborted();
-    return { sources: cudaSources(emitted), code: code(), isCached };
+    const facts = factsOf(plan, emitted.kernels, CUDA_PRINTING);
+    return { sources: cudaSources(emitted), code: code(), facts, isCached };
   },
 
   visibleDevices: visibleGpus,

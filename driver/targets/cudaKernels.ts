@@ -1,6 +1,7 @@
 /** A CUDA plan's kernels as text, one translation unit each, and as cubins. */
+import { z } from 'zod';
 import { emitCudaKernel } from '../../codegen/cuda/index.js';
-import type { CudaArch, CudaKernelText, CudaSchedule } from '../../ir/cuda.js';
+import { CLUSTER_SIZES, type CudaArch, type CudaKernelText, type CudaSchedule } from '../../ir/cuda.js';
 import type { CudaPlan } from '../../ir/plan.js';
 import {
   compileCubins,
@@ -15,8 +16,9 @@ import { versionProblem } from '../../runtime/cuda/cudaVersion.js';
 import { PACK_SOURCE, PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
 import type { SourceText } from '../../runtime/cpu/compiler.js';
 import type { CudaModel } from './cudaModel.js';
+import { dim, extent, extentName } from '../planValues.js';
 import { compileOrUnpack, type CompiledCode, type PackedCode } from './machineCode.js';
-import { distinctOf, kernelsOf, printKernels, type Printing } from './printedKernels.js';
+import { distinctOf, factsSchema, kernelsOf, kernelSymbol, printKernels, type Printing } from './printedKernels.js';
 import type { CompileOptions } from './target.js';
 
 export interface EmittedCudaPlan {
@@ -46,6 +48,44 @@ export const CUDA_PRINTING: Printing<CudaSchedule, CudaKernelText> = {
     },
   }),
 };
+
+const grid = z.discriminatedUnion('kind', [
+  z.strictObject({ kind: z.literal('constant'), count: extent }),
+  z.strictObject({ kind: z.literal('tiles'), extent: extentName, per: extent, times: extent }),
+  z.strictObject({
+    ...{ kind: z.literal('persistent'), extent: extentName, per: extent, times: extent },
+    blocksPerMultiprocessor: z.int().min(1).max(64),
+  }),
+]);
+const tensorMap = z.strictObject({
+  parameter: z.int().min(0).max(63),
+  dtype: z.enum(['f16', 'bf16', 'f32', 'u8']),
+  rows: dim,
+  columns: extent,
+  stride: extent,
+  boxRows: z.int().min(1).max(256),
+  boxColumns: z.int().min(1).max(256),
+  swizzle: z.literal([0, 32, 64, 128]),
+});
+
+/** What an artifact says of its kernels. */
+export const CUDA_FACTS = factsSchema(
+  z.strictObject({
+    symbol: kernelSymbol,
+    tensorMaps: z.array(tensorMap).max(64),
+    launch: z.strictObject({
+      threads: z.int().min(1).max(1024),
+      sharedBytes: z
+        .int()
+        .min(0)
+        .max(1 << 20),
+      cluster: z.literal(CLUSTER_SIZES),
+      gridX: grid,
+      gridY: grid,
+    }),
+    waitsForPredecessor: z.boolean(),
+  }),
+);
 
 const emitted = (kernels: EmittedCudaPlan['kernels']): EmittedCudaPlan => ({ kernels, distinct: distinctOf(kernels) });
 
@@ -89,7 +129,7 @@ function unpack(
   driverVersion: number | undefined,
   packed: PackedCode,
 ): ReadonlyMap<string, Uint8Array> {
-  packed.requireFit(arch, units.map(textOf));
+  packed.requireFit(arch, () => units.map(textOf));
   const compiler = compilerOf(packed);
   const [, major, minor] = /(\d{1,3})\.(\d{1,3})$/.exec(compiler) ?? [];
   const version = { major: Number(major), minor: Number(minor) };

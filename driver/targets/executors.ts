@@ -16,12 +16,10 @@ import type { CompiledModel, OpenOptions } from './target.js';
 import { cudaKernelsOf, openCudaKernels } from './cudaKernels.js';
 import { devicesFor } from './gpu.js';
 import { cpuKernelsOf, kernelsAtNeed } from './cpuKernels.js';
+import { ownCodeNote } from './machineCode.js';
 import { stepTo, type Ui } from '../requests.js';
 import { clock, type Phases } from '../phases.js';
 import type { Executor } from '../executor.js';
-
-/** Reported when --trust-code takes effect. */
-const OWN_CODE = 'no compiler is here: the machine code of the artifact runs, because --trust-code was given';
 
 /** A pipeline feeds no drawn tokens: its last stage draws what the first one would need. */
 const forStages = <P extends CompiledModel['plan']>(plan: P) => ({ ...plan, perStage: [DRAWN] });
@@ -53,7 +51,7 @@ export async function loadCpuExecutor(
     },
     onCompiled: ({ kernels: count, seconds }) => ui.detail(`${count} kernels compiled in ${duration(seconds)}`),
   });
-  if (kernels.isUnpacked) ui.note(OWN_CODE);
+  if (kernels.isUnpacked && packed !== undefined) ui.note(ownCodeNote(packed));
   phases?.begin('weights');
   ui.phase('load weights');
   return openCpuExecutor({
@@ -135,7 +133,7 @@ export async function loadCudaExecutor(
     rankOf: (symbol) => ranks.get(symbol) ?? -1,
   });
   const { cubins } = opened;
-  if (opened.kind === 'unpacked') ui.note(OWN_CODE);
+  if (opened.kind === 'unpacked' && packed !== undefined) ui.note(ownCodeNote(packed));
   const symbols = [...new Set(first.flatMap((of) => [...bucketSymbols(kernels, of)])), PACK_SYMBOL];
   const missing = symbols.filter((symbol) => cubins.known(symbol) === undefined);
   let isCompiling = missing.length > 0;

@@ -1,6 +1,7 @@
 /**
- * Machine code in an artifact, for hosts without a compiler. Its behaviour cannot be verified, so it runs only if the
- * user allows it and only if kernels cannot be compiled from the verified graph.
+ * Machine code in an artifact. Its behaviour cannot be verified, so it runs only if the user allows it: at once where
+ * this program made the artifact, whose plan is then taken as it is too; else only if kernels cannot be compiled from
+ * the verified graph.
  */
 import { createHash } from 'node:crypto';
 import { MissingCompiler, UserError } from '../../errors.js';
@@ -21,6 +22,8 @@ export interface CompiledCode {
 export interface PackedCode {
   /** Whether the user allows it to run. */
   readonly isTrusted: boolean;
+  /** Whether the user allows it, and this program made it: it is used where it fits, compiler or not. */
+  readonly isDirect: boolean;
   /** Undefined if the artifact holds no machine code. */
   readonly record: CodeRecord | undefined;
   /** The artifact's folder. */
@@ -28,10 +31,10 @@ export interface PackedCode {
   /** The command that rebuilds the artifact. */
   readonly again: string;
   /**
-   * Refuses code for another machine or kernel ABI, or from sources other than those that this program prints for the
-   * plan.
+   * Refuses code for another machine or kernel ABI, or from sources other than those of the plan: `sources` as this
+   * program prints them, or, where it made the code, as what came with the plan says.
    */
-  requireFit(machine: string, sources: readonly SourceText[]): void;
+  requireFit(machine: string, sources: () => readonly SourceText[]): void;
   /** The bytes of a file, checked against the manifest's digest. */
   read(name: string): Uint8Array;
   /** An error about the code, with the command that rebuilds the artifact. */
@@ -76,12 +79,15 @@ export function packedCode(
   record: CodeRecord | undefined,
   {
     isTrusted,
+    madeOf,
     abi,
     where,
     again,
     readFile,
   }: {
     readonly isTrusted: boolean;
+    /** The digest of its sources, where they need not be printed to know it. */
+    readonly madeOf?: string | undefined;
     /** The kernel ABI of this program. */
     readonly abi: number;
     readonly where: string;
@@ -92,6 +98,7 @@ export function packedCode(
   const problem = (what: string): UserError => new UserError(`${where}: machine code: ${what}`, again);
   return {
     isTrusted,
+    isDirect: isTrusted && madeOf !== undefined,
     record,
     where,
     again,
@@ -100,7 +107,7 @@ export function packedCode(
       if (record === undefined) throw problem('there is none');
       if (record.machine !== machine) throw problem(`it was made for ${record.machine}, this is ${machine}`);
       if (record.abi !== abi) throw problem(`it has kernel ABI ${record.abi}, this tilewright has ${abi}`);
-      if (record.sources !== digestOf(sources))
+      if (record.sources !== (madeOf ?? digestOf(sources())))
         throw problem('it was made of other kernels than this version of tilewright prints for the plan');
     },
     read: (name) => {
@@ -120,19 +127,32 @@ export function packedCode(
 
 /** What a user must know before using --trust-code. */
 const TRUST =
-  "--trust-code runs the artifact's own machine code, with your rights, unchecked: " +
+  "--trust-code runs the artifact's own machine code, with your rights, unchecked, and takes its plan as it is: " +
   'use it only for artifacts of people whose programs you would run';
 
-/** Compiles. If there is no compiler and the user allows it, uses the artifact's own code instead. */
+/**
+ * The artifact's own code, where this program made it and the user allows it. Else, or where it does not fit, compiles;
+ * if there is no compiler and the user allows it, uses the artifact's own code after all.
+ */
 export async function compileOrUnpack<T>(
   packed: PackedCode | undefined,
   compile: () => Promise<T>,
   unpack: (packed: PackedCode) => T | Promise<T>,
 ): Promise<T> {
+  let misfit: UserError | undefined;
+  if (packed?.isDirect === true) {
+    try {
+      return await unpack(packed);
+    } catch (error) {
+      if (!(error instanceof UserError)) throw error;
+      misfit = error;
+    }
+  }
   try {
     return await compile();
   } catch (error) {
     if (!(error instanceof MissingCompiler) || packed === undefined) throw error;
+    if (misfit !== undefined) throw misfit;
     const install = error.hint ?? 'Install one.';
     if (packed.record === undefined)
       throw new UserError(
@@ -144,3 +164,9 @@ export async function compileOrUnpack<T>(
     throw new UserError(error.message, `${install}\n${TRUST}`, { cause: error });
   }
 }
+
+/** What is said where the artifact's own code runs. */
+export const ownCodeNote = ({ isDirect }: Pick<PackedCode, 'isDirect'>): string =>
+  isDirect
+    ? 'the plan and the machine code of the artifact are used as they are, because --trust-code was given'
+    : 'no compiler is here: the machine code of the artifact runs, because --trust-code was given';

@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import type { Kernel } from '../../ir/kernel.js';
-import { byFunction, type LinkedFunction, type Plan } from '../../ir/plan.js';
+import { byFunction, type FunctionPlan, type LinkedFunction, type Plan } from '../../ir/plan.js';
 import { keepCacheEntry, readCacheEntry } from '../cacheEntries.js';
 import { MAX_KERNELS } from '../planValues.js';
 import { programId } from '../programId.js';
@@ -21,14 +21,19 @@ export interface PrintedText {
 }
 
 /** What is kept of a printed kernel. */
-export type FactsOf<T extends PrintedText> = Omit<T, 'source' | 'parameters'> & { readonly digest: string };
+export type FactsOf<T extends PrintedText> = Omit<T, 'source' | 'parameters'>;
+
+/** What all of it has. */
+export type PrintedFacts = Omit<PrintedText, 'source'>;
 
 /** What is kept of the kernels of a plan. */
-export interface KernelFacts<F = unknown> {
+export interface KernelFacts<F = PrintedFacts> {
   /** Each once. */
   readonly kernels: readonly F[];
   /** places[function][bucket][signature]: the kernel that runs there. */
   readonly places: Readonly<Record<string, readonly Readonly<Record<string, number>>[]>>;
+  /** In an artifact: the digest of the sources that its machine code is made of, as its manifest has it. */
+  readonly sources?: string;
 }
 
 /** [function][bucket][launch] */
@@ -49,11 +54,14 @@ export interface Printing<S, T extends PrintedText> {
 const digestOf = (text: PrintedText): string => text.digest ?? createHash('sha256').update(text.source).digest('hex');
 
 const digest = z.string().regex(/^[0-9a-f]{64}$/);
-/** What a file says of any target's kernel. */
-export const printedFacts = { symbol: z.string().regex(/^k_[a-z0-9_]{1,190}$/), digest };
+/** The name of a kernel in a file. */
+export const kernelSymbol = z.string().regex(/^k_[a-z0-9_]{1,190}$/);
 
-/** The form of facts that come from a file of other people. `kernel`: that of one kernel. */
-export const factsSchema = <F>(kernel: z.ZodType<F>): z.ZodType<KernelFacts<F>> =>
+/**
+ * The form of facts that come from a file of other people. `kernel`: that of one kernel, without the digest of its
+ * text: it would name the entry of the cache that the text is compiled into.
+ */
+export const factsSchema = <F extends PrintedFacts>(kernel: z.ZodType<F>): z.ZodType<KernelFacts<F>> =>
   z
     .strictObject({
       kernels: z.array(kernel).max(MAX_KERNELS),
@@ -61,6 +69,7 @@ export const factsSchema = <F>(kernel: z.ZodType<F>): z.ZodType<KernelFacts<F>> 
         z.string().max(300),
         z.array(z.record(z.string().regex(/^[0-9a-f]{1,64}$/), z.int().min(0))).max(64),
       ),
+      sources: digest,
     })
     .refine(
       ({ kernels, places }) =>
@@ -108,6 +117,29 @@ export function factsOf<S, T extends PrintedText>(
   return { kernels, places: Object.fromEntries(places) as KernelFacts['places'] };
 }
 
+/** The kernels of each bucket of a function. Throws an Error where there are none. */
+function placesOf(
+  places: KernelFacts['places'],
+  { interface: { name }, buckets }: FunctionPlan<unknown>,
+): readonly Readonly<Record<string, number>>[] {
+  const own = Object.hasOwn(places, name) ? places[name]! : [];
+  if (own.length !== buckets.length)
+    throw new Error(`${own.length} sets of kernels for ${buckets.length} buckets of ${name}`);
+  return own;
+}
+
+/** Throws an Error where a launch of the plan has no kernel among the facts, or one of another signature. */
+export function checkFacts({ functions }: Plan<unknown>, { kernels, places }: KernelFacts<PrintedFacts>): void {
+  for (const fn of functions)
+    placesOf(places, fn).forEach((bucket, at) => {
+      for (const { signature } of fn.launches) {
+        const found = Object.hasOwn(bucket, signature) ? kernels[bucket[signature]!] : undefined;
+        if (found?.symbol.split('_')[2] !== signature)
+          throw new Error(`bucket ${at} of ${fn.interface.name} has no kernel ${signature}`);
+      }
+    });
+}
+
 /** The kernels of a plan, of which `facts` are known. Throws an Error where they are those of another plan. */
 export const textsOf = <S, T extends PrintedText>(
   plan: Plan<S>,
@@ -115,15 +147,11 @@ export const textsOf = <S, T extends PrintedText>(
   printing: Printing<S, T>,
 ): PlanTexts<T> =>
   byFunction(plan, (fn) => {
-    const { name } = fn.interface;
-    const own = Object.hasOwn(places, name) ? places[name]! : [];
-    if (own.length !== fn.buckets.length)
-      throw new Error(`${own.length} sets of kernels for ${fn.buckets.length} buckets of ${name}`);
-    return own.map((bucket, at) => {
+    return placesOf(places, fn).map((bucket, at) => {
       const printed = new Map<string, () => string>();
       return fn.launches.map(({ kernel, signature, parameters }) => {
         const facts = Object.hasOwn(bucket, signature) ? kernels[bucket[signature]!] : undefined;
-        if (facts === undefined) throw new Error(`bucket ${at} of ${name} has no kernel ${signature}`);
+        if (facts === undefined) throw new Error(`bucket ${at} of ${fn.interface.name} has no kernel ${signature}`);
         let print = printed.get(signature);
         if (print === undefined) {
           let source: string | undefined;
@@ -147,6 +175,13 @@ export const distinctOf = <T extends PrintedText>(texts: PlanTexts<T>): Readonly
       .flatMap((own) => own.flat().map((text) => [text.symbol, text] as const))
       .sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0)),
   );
+
+/** Facts for an artifact, whose machine code is made of `sources`. */
+export const factsToSave = ({ kernels, places }: KernelFacts<PrintedFacts>, sources: string): KernelFacts => ({
+  kernels: kernels.map(({ digest: _, ...facts }) => facts),
+  places,
+  sources,
+});
 
 const keyOf = (planDigest: string, target: string): string =>
   createHash('sha256')

@@ -26,7 +26,7 @@ import type { FirstCall } from '../../runtime/stageRunner.js';
 import type { WeightExchange } from '../../runtime/cuda/shareWeights.js';
 import type { Arithmetic, CodedCache, Precision } from '../target.js';
 import type { CompiledCode, PackedCode } from './machineCode.js';
-import type { KernelFacts } from './printedKernels.js';
+import type { KernelFacts, PrintedFacts } from './printedKernels.js';
 
 /**
  * A compiled model: everything but weights and machine code. `S`: schedules of its target. `D`: the machine that the
@@ -107,6 +107,8 @@ export interface MachineCode {
   readonly sources: readonly SourceText[];
   /** What an artifact may carry for hosts without a compiler; absent if a target has nothing to carry. */
   readonly code?: CompiledCode;
+  /** What launching the kernels needs besides, where a target keeps that. */
+  readonly facts?: KernelFacts<PrintedFacts>;
   /** True if nothing had to be compiled. */
   readonly isCached: boolean;
 }
@@ -246,6 +248,8 @@ export interface Target<S, D> {
    */
   restore(manifest: TargetManifest, machine: Machine): D;
 
+  /** What an artifact says of a plan's kernels. */
+  readonly kernelFacts: z.ZodType<KernelFacts>;
   sources(plan: Plan<S>): readonly SourceText[];
   /** The text of a kernel of `plan`. `markOf`: marks of statements (codegen/marks.ts). */
   print(kernel: Kernel, plan: LinkedFunction<S>, schedule: S, markOf?: MarkOf): PrintedKernel;

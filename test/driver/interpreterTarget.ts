@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { peaksOf } from '../../autotune/peaks.js';
 import { defaultBuckets } from '../../autotune/buckets.js';
+import { factsSchema, kernelSymbol } from '../../driver/targets/printedKernels.js';
 import type { Target } from '../../driver/targets/target.js';
 import { scoreOf } from '../../ir/plan.js';
 import { interpretModule, logicalWeight, type RawTensor } from '../../ir/kernelInterpreter.js';
@@ -45,6 +46,7 @@ export const interpreter: Target<Plain, Precise> = {
   manifest,
   describe: ({ bits }) => ({ kind: 'interpreter', arithmetic: 'f32', bits }),
   restore: (described) => ({ bits: manifest.parse(described).bits }),
+  kernelFacts: factsSchema(z.strictObject({ symbol: kernelSymbol })),
   sources: (plan) =>
     scoreOf(plan).kernels.map((kernel) => ({ name: `${kernel.name}.json`, text: JSON.stringify(kernel) })),
   print: (kernel) => ({ symbol: kernel.name, source: JSON.stringify(kernel), parameters: [] }),
