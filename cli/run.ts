@@ -135,9 +135,9 @@ export function addRun(program: Command, context: Context): void {
     ],
     'Trusting an artifact': [
       'Everything in an artifact is checked against its checkpoint, and kernels are compiled here. With',
-      '--trust-code nothing is planned or compiled: its plan and its machine code are used as they are, where',
-      'the same version of tilewright made them for such a machine. Machine code cannot be checked. Its hashes',
-      'show damage, not who made it: trust only artifacts of people whose programs you would run.',
+      '--trust-code nothing is planned or compiled: its plan and machine code are used as they are, if',
+      'the same version of tilewright made them for such a machine. Machine code cannot be checked, and',
+      'its hashes show damage, not who made it: trust only people whose programs you would run.',
     ],
     'Several devices': [
       'dp=4       the whole model on each of four devices, which share the questions out as they go',

@@ -48,10 +48,7 @@ export function checkAgainstGraph(plan: Plan<unknown>, module: GraphModule, nume
 /** Whether a schedule may be used for a kernel on this machine; if not, the reason. */
 export type Legality<S> = (kernel: Kernel, module: KernelModule, schedule: S) => true | string;
 
-/**
- * Throws an Error that names the mismatch. Without `isLegal` the plan's schedules are taken as they are: its machine code
- * then comes with it.
- */
+/** Throws an Error that names the mismatch. Without `isLegal` schedules are taken as they are: code comes with them. */
 export function checkPlan<S>(plan: Plan<S>, isLegal?: Legality<S>): void {
   const names = plan.functions.map((each) => each.interface.name);
   if (names.length === 0) throw new Error('it has no function');

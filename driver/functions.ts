@@ -13,7 +13,6 @@ import type { GroupsOf } from '../passes/groupWeights.js';
 import { optimise, type Observer } from '../passes/runPasses.js';
 import type { Numerics } from '../passes/numerics.js';
 import { buildGraph, buildStepGraph } from './model.js';
-import type { GraphDigests } from './targets/target.js';
 
 export interface FunctionOptions {
   readonly mask?: MaskKind;
@@ -52,6 +51,14 @@ function groupsIn({ tensors }: Checkpoint): GroupsOf {
 /** The text of an artifact's graph.tw. */
 export const printFunctions = (module: GraphModule): string =>
   module.functions.length === 1 ? printGraph(module.functions[0]!) : printModule(module);
+
+/** SHA-256, hexadecimal, of texts of a model's optimised graph. */
+export interface GraphDigests {
+  /** All of it. */
+  readonly all: string;
+  /** The function `score` alone. */
+  readonly score: string;
+}
 
 const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
 

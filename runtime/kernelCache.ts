@@ -1,4 +1,4 @@
-/** Keeps the caches of compiled kernels, tokenizers and plans within a size limit by removing the least recently used entries. */
+/** Keeps the caches of kernels, tokenizers and plans within a size limit: the least recently used entries go first. */
 import { randomUUID } from 'node:crypto';
 import { lstat, readdir, rename, rm, utimes } from 'node:fs/promises';
 import { basename, join } from 'node:path';

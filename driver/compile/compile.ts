@@ -4,29 +4,18 @@ import { scoreOf, type Bucket, type Plan } from '../../ir/plan.js';
 import { scoringBucket, tokensIn, withKeyRoom } from '../../ir/scoring.js';
 import { stepBuckets } from '../../ir/stepping.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
-import type { MaskKind } from '../../models/family/mask.js';
 import { lowerModule } from '../../passes/lowerModule.js';
 import type { Observer } from '../../passes/runPasses.js';
 import { MAX_CAPACITY } from '../checkPlan.js';
 import { graphDigests, modelFunctions, printFunctions } from '../functions.js';
 import { planFunction } from '../planFunction.js';
-import { codedCache, withCache, type KvCache } from '../target.js';
+import { keepModel, planKey, readModel, type PlanOptions } from '../plans/planCache.js';
+import { codedCache, withCache } from '../target.js';
 import type { CompiledModel, Target } from '../targets/target.js';
 
 export type { CompiledModel } from '../targets/target.js';
 
-export interface CompileOptions {
-  readonly mask?: MaskKind;
-  /** Largest micro-batch, in packed tokens. Default: the model's context, within the target's bounds. */
-  readonly batchTokens?: number;
-  /** Adds the function `step`, with memory for the keys and values of this many tokens. */
-  readonly cacheTokens?: number;
-  /** How keys and values are kept. Default: in the type that attention multiplies. */
-  readonly kvCache?: KvCache;
-  /** `step` chooses tokens from whole rows of logits where it is asked to. */
-  readonly logits?: boolean;
-  /** `step` takes tokens that the call before it has drawn. Such a plan is for one device: it is no pipeline. */
-  readonly feeds?: boolean;
+export interface CompileOptions extends PlanOptions {
   /** Called with the graph or the kernels after every pass, for dumps and `inspect`. */
   readonly observe?: Observer;
 }
@@ -99,4 +88,18 @@ export function compileModel<S, D>(
 interface FunctionSize {
   readonly capacity: Bucket;
   readonly buckets: readonly Bucket[];
+}
+
+/**
+ * The compiled model: from the cache, or by compileModel, whose result is kept. Neither graph nor passes are built
+ * where it is found. Throws as compileModel does.
+ */
+export function plannedModel<S, D>(
+  checkpoint: Checkpoint,
+  target: Target<S, D>,
+  device: D,
+  options: PlanOptions = {},
+): CompiledModel<S, D> {
+  const key = planKey({ checkpoint, target, device, options });
+  return readModel(key, target) ?? keepModel(key, compileModel(checkpoint, target, device, options));
 }

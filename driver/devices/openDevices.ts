@@ -10,7 +10,7 @@ import type { DeviceRequest } from './protocol.js';
 import { distinct } from '../targets/executors.js';
 import { beginDevice, loadExecutor } from './openReplica.js';
 import { rebuildOpened, type OpenedModel, type Opening } from '../compile/open.js';
-import { packModel } from '../compile/packedModel.js';
+import { packModel } from '../plans/packedModel.js';
 import { endSpares } from './deviceProcess.js';
 import { placeModel } from './placement.js';
 import { DevicePool } from './pool.js';

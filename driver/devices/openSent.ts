@@ -3,7 +3,7 @@ import type { Checkpoint } from '../../models/checkpoint.js';
 import { checkpointOf } from '../artifact/checkpoint.js';
 import { codeOf } from '../artifact/load.js';
 import { readManifest, rebuild, rebuildFor } from '../artifact/manifest.js';
-import { unpackModel } from '../compile/packedModel.js';
+import { unpackModel } from '../plans/packedModel.js';
 import { openModel } from '../model.js';
 import { isArtifact } from '../names.js';
 import type { PackedCode } from '../targets/machineCode.js';

@@ -24,7 +24,7 @@ export type ToChild =
   | {
       readonly kind: 'open';
       readonly request: DeviceRequest;
-      /** The compiled model (compile/packedModel.ts). */
+      /** The compiled model (plans/packedModel.ts). */
       readonly model: Uint8Array;
       /** Absent: it loads by itself. */ readonly siblings?: Membership;
     }

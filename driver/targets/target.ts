@@ -18,6 +18,7 @@ import type { StoredFormats } from '../../passes/multiplyBlocks.js';
 import type { Numerics } from '../../passes/numerics.js';
 import type { KernelResources } from '../../runtime/cuda/ptxasLog.js';
 import type { PlanStages } from '../../runtime/stagePlan.js';
+import type { GraphDigests } from '../functions.js';
 import type { Machine } from '../machine.js';
 import type { Phases } from '../phases.js';
 import type { Ui } from '../requests.js';
@@ -58,14 +59,6 @@ export interface KnownPlan {
   readonly digest: string;
   /** What came with the plan about its kernels. */
   readonly kernels?: KernelFacts;
-}
-
-/** SHA-256, hexadecimal, of texts of a model's optimised graph. */
-export interface GraphDigests {
-  /** All of it. */
-  readonly all: string;
-  /** The function `score` alone. */
-  readonly score: string;
 }
 
 /** The command that rebuilds an artifact for a given `--target`. */

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { compileModel, type CompiledModel, type CompileOptions } from '../../driver/compile/compile.js';
-import { packModel, unpackModel } from '../../driver/compile/packedModel.js';
+import { packModel, unpackModel } from '../../driver/plans/packedModel.js';
 import { detectMachine } from '../../driver/machine.js';
 import { openModel } from '../../driver/model.js';
 import { storedFormats } from '../../driver/storedFormats.js';

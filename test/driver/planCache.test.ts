@@ -1,4 +1,4 @@
-/** Plans in the cache: found by everything that they depend on, used without planning, ignored where they are damaged. */
+/** Plans in the cache: found by everything that they depend on, used without planning, ignored where damaged. */
 import {
   chmodSync,
   copyFileSync,
@@ -18,8 +18,8 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { compileModel, type CompileOptions } from '../../driver/compile/compile.js';
-import { plannedModel, planKey, type Planned } from '../../driver/compile/planCache.js';
+import { compileModel, plannedModel, type CompileOptions } from '../../driver/compile/compile.js';
+import { planKey, type Planned } from '../../driver/plans/planCache.js';
 import { detectMachine } from '../../driver/machine.js';
 import { openModel } from '../../driver/model.js';
 import { hashProgram, programId, STAMP } from '../../driver/programId.js';

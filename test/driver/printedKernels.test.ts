@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { emitTranslationUnit, unitOf } from '../../codegen/cpu/index.js';
-import { packKnown, unpackModel } from '../../driver/compile/packedModel.js';
+import { packKnown, unpackModel } from '../../driver/plans/packedModel.js';
 import { compileModel } from '../../driver/compile/compile.js';
 import { detectMachine } from '../../driver/machine.js';
 import { openModel } from '../../driver/model.js';

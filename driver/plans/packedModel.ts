@@ -1,6 +1,6 @@
 /**
  * A compiled model as bytes: what a process that plans hands to one that loads, and what the plan cache keeps. Its
- * reader trusts what it reads; driver/compile/planCache.ts says why it may.
+ * reader trusts what it reads; driver/cacheEntries.ts says why it may.
  */
 import { createHash } from 'node:crypto';
 import type { Plan } from '../../ir/plan.js';

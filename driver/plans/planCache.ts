@@ -5,19 +5,35 @@
  */
 import { createHash } from 'node:crypto';
 import type { Checkpoint } from '../../models/checkpoint.js';
+import type { MaskKind } from '../../models/family/mask.js';
 import type { TensorLocation } from '../../models/family/tensors.js';
 import { keepCacheEntry, readCacheEntry } from '../cacheEntries.js';
 import { programId } from '../programId.js';
+import type { KvCache } from '../target.js';
 import type { AnyTarget, CompiledModel, Target } from '../targets/target.js';
-import { compileModel, type CompileOptions } from './compile.js';
 import { packKnown, printData, unpackModel } from './packedModel.js';
+
+/** What a plan can be asked for. */
+export interface PlanOptions {
+  readonly mask?: MaskKind;
+  /** Largest micro-batch, in packed tokens. Default: the model's context, within the target's bounds. */
+  readonly batchTokens?: number;
+  /** Adds the function `step`, with memory for the keys and values of this many tokens. */
+  readonly cacheTokens?: number;
+  /** How keys and values are kept. Default: in the type that attention multiplies. */
+  readonly kvCache?: KvCache;
+  /** `step` chooses tokens from whole rows of logits where it is asked to. */
+  readonly logits?: boolean;
+  /** `step` takes tokens that the call before it has drawn. Such a plan is for one device: it is no pipeline. */
+  readonly feeds?: boolean;
+}
 
 /** Everything that planning reads. Where the values of a tensor lie is no part of it, nor what they are. */
 export interface Planned<D> {
   readonly checkpoint: Pick<Checkpoint, 'config' | 'model' | 'tensors'>;
   readonly target: Pick<Target<unknown, D>, 'name'>;
   readonly device: D;
-  readonly options: Omit<CompileOptions, 'observe'>;
+  readonly options: PlanOptions;
 }
 
 /** How a tensor is stored: whatever decides about kernels and layouts. */
@@ -81,18 +97,4 @@ export function keepModel<S, D>(key: string, compiled: CompiledModel<S, D>): Com
   const { bytes, model } = packKnown(compiled as CompiledModel);
   keepCacheEntry('plan', key, bytes);
   return model as CompiledModel<S, D>;
-}
-
-/**
- * The compiled model: from the cache, or by compileModel, whose result is kept. Neither graph nor passes are built
- * where it is found. Throws as compileModel does.
- */
-export function plannedModel<S, D>(
-  checkpoint: Checkpoint,
-  target: Target<S, D>,
-  device: D,
-  options: Omit<CompileOptions, 'observe'> = {},
-): CompiledModel<S, D> {
-  const key = planKey({ checkpoint, target, device, options });
-  return readModel(key, target) ?? keepModel(key, compileModel(checkpoint, target, device, options));
 }
