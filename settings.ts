@@ -99,7 +99,7 @@ export interface Settings {
   readonly nodeOptions: string | undefined;
   /** TILEWRIGHT_DEBUG: any value but 0 prints the stack of an unexpected error. */
   readonly isDebug: boolean;
-  /** TILEWRIGHT_VERIFY: any value but 0 verifies what every pass leaves, as in tests; otherwise what the last one leaves. */
+  /** TILEWRIGHT_VERIFY: any value but 0 verifies what every pass leaves; otherwise only what the last one leaves is. */
   readonly verifiesPasses: boolean;
 }
 
