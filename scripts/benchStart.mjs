@@ -9,6 +9,8 @@ import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 
+const { readSettings } = await import(new URL('../dist/settings.js', import.meta.url).href);
+
 const ROOT = join(import.meta.dirname, '..');
 const { values } = parseArgs({
   options: { times: { type: 'string', default: '7' }, model: { type: 'string', default: 'models/demo' } },
@@ -16,7 +18,8 @@ const { values } = parseArgs({
 const TIMES = Number(values.times);
 const MAIN = join('dist', 'cli', 'main.js');
 const cache = mkdtempSync(join(tmpdir(), 'tilewright-start-'));
-const env = { ...process.env, TILEWRIGHT_CACHE: cache };
+const { path, cc } = readSettings();
+const env = { PATH: path, HOME: cache, TILEWRIGHT_CACHE: cache, ...(cc === undefined ? {} : { TILEWRIGHT_CC: cc }) };
 
 /** Seconds of one process. */
 function once(args) {

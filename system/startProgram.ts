@@ -7,7 +7,6 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { Script } from 'node:vm';
-import { isMainThread } from 'node:worker_threads';
 import { readSettings } from '../settings.js';
 import { archivePath, CodeArchive, markArchive } from './codeArchive.js';
 import type { keepCode } from './keepCode.js';
@@ -80,6 +79,10 @@ class Loader {
   }
 }
 
+const COMMAND_LINE = 'cli/main';
+/** Programs that end in an orderly way. Threads and compilers are ended; what they load, these mostly load as well. */
+const KEEPING: ReadonlySet<string> = new Set([COMMAND_LINE, 'driver/devices/child']);
+
 /** The command of a command line, which decides what of a program is used; empty where only help is asked for. */
 function commandOf([, , first = '', ...rest]: readonly string[]): string {
   return /^[a-z]{1,16}$/.test(first) && first !== 'help' && !rest.some((word) => /^(-h|--help)$/.test(word))
@@ -99,10 +102,9 @@ function open(folder: string, build: string, entry: string): Require {
   const archive = CodeArchive.open(path);
   if (archive !== undefined) markArchive(path);
   const loader = new Loader(folder, archive);
-  // Threads are ended, and what they load the process mostly has as well.
-  if (isMainThread)
+  if (KEEPING.has(entry))
     process.on('exit', (status) => {
-      const command = entry === 'cli/main' ? commandOf(process.argv) : entry;
+      const command = entry === COMMAND_LINE ? commandOf(process.argv) : entry;
       // Where a command line asks for nothing but help, nothing is written.
       if (status !== 0 || command === '' || loader.knows(command)) return;
       const keeper = loader.require('./system-keepCode.cjs') as { readonly keepCode: typeof keepCode };
