@@ -1,4 +1,4 @@
-/** How passes grow with layers: a model of eight times as many takes about eight times as long, from graph to memory. */
+/** How passes grow with layers: eight times as many take about eight times as long, from graph to kernels. */
 import { describe, it } from 'vitest';
 import { deriveLaunches } from '../../driver/checkPlan.js';
 import { cudaNumerics } from '../../driver/target.js';
