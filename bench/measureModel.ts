@@ -108,6 +108,7 @@ export async function measureModel(request: MeasureRequest): Promise<Measured> {
   try {
     const work = new BatchWork(scoreOf(model.plan));
     const vocab = checkpoint.config.vocabSize;
+    await executor.prepare();
     const batches = (sharing: TreeSharing): readonly MicroBatch[] => layOut(data, sharing, executor, work, vocab);
     const tree = batches('tree');
     // Clocks and other processes move the peak, so it is measured just before and just after what it is compared with.

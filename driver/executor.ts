@@ -35,6 +35,11 @@ export interface Executor {
     name: string,
     inputs: CallArrays,
   ): Promise<{ readonly launches: readonly { readonly path: string; readonly nanoseconds: number }[] }>;
+  /**
+   * Resolves when each call runs in the bucket that is best for it, for measurements. Absent where another process
+   * knows.
+   */
+  prepare?(): Promise<void>;
   close(): Promise<void>;
 }
 
