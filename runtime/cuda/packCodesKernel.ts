@@ -13,6 +13,7 @@ export const CODES_THREADS = 256;
 export const MOST_KEPT = 16384;
 
 const STEPS = SCALE_STEPS.length;
+const STEP_TEXTS = SCALE_STEPS.map((step) => `${step.toExponential()}f`).join(', ');
 
 /** Comes after the text of packKernels.ts, whose functions and jobs it uses. */
 export const PACK_CODES_SOURCE = String.raw`
@@ -43,7 +44,7 @@ static __device__ __forceinline__ unsigned long long tw_sum_of_warp(unsigned lon
 static inline float tw_fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 #endif
 
-static __device__ const float tw_steps[${STEPS}] = { ${SCALE_STEPS.map((step) => `${step.toExponential()}f`).join(', ')} };
+static __device__ const float tw_steps[${STEPS}] = { ${STEP_TEXTS} };
 
 /** Element at of a row. */
 static __device__ __forceinline__ float tw_element(const tw_pack_job &job, const void *jobs, const void *source,
@@ -73,7 +74,7 @@ static __device__ __forceinline__ float tw_divided(float a, const tw_divisor &by
   return tw_fma(tw_fma(-near, by.value, a), by.reciprocal, near);
 }
 
-/** The distance of a code, not negative and at most 448, from the nearest that E4M3 has, in whole units of 1 / ${ERROR_STEPS}. */
+/** The distance of a code from 0 to 448 from the nearest that E4M3 has, in whole units of 1 / ${ERROR_STEPS}. */
 static __device__ __forceinline__ unsigned tw_error_of(float code) {
   // The last bit of this power of two plus the code is worth the quantum of E4M3 there.
   const unsigned exponent = __float_as_uint(code) & 0x7f800000u;

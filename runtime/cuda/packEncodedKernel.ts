@@ -102,7 +102,8 @@ static __device__ __forceinline__ float tw_half_at(tw_encoded *matrix, const uns
 
 /** An element of a block of ggml. */
 static __device__ __forceinline__ float tw_block_value(tw_encoded *matrix, const char *source, int row, int column) {
-  const unsigned char *rows = (const unsigned char *)source + matrix->codes.at + (long long)row * matrix->codes.rowStride;
+  const unsigned char *rows =
+      (const unsigned char *)source + matrix->codes.at + (long long)row * matrix->codes.rowStride;
   if (matrix->block <= 2) {
     const int i = column % 32;
     const unsigned char *block = rows + (long long)(column / 32) * (matrix->block == 1 ? 34 : 18);

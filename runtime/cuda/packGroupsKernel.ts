@@ -6,7 +6,8 @@ export const PACK_GROUPS = 'tw_pack_groups';
 export const PACK_GROUPS_SOURCE = String.raw`
 /**
  * Weights in groups: the codes of a range of rows, or with isScaled the words of their scales. stride: columns of a
- * group. end: rows of the weight. source: codes as f32, or the words; or what is encoded. Made-up codes are uniform, around 8.
+ * group. end: rows of the weight. source: codes as f32, or the words; or what is encoded. Made-up codes are uniform,
+ * around 8.
  */
 extern "C" __global__ void tw_pack_groups(const void *jobs, const void *source, void *weight, const void *) {
   const tw_pack_job job = *(const tw_pack_job *)jobs;
