@@ -169,12 +169,11 @@ export const textsOf = <S, T extends PrintedText>(
   });
 
 /** Each kernel once, by its symbol. */
-export const distinctOf = <T extends PrintedText>(texts: PlanTexts<T>): ReadonlyMap<string, T> =>
-  new Map(
-    Object.values(texts)
-      .flatMap((own) => own.flat().map((text) => [text.symbol, text] as const))
-      .sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0)),
-  );
+export function distinctOf<T extends PrintedText>(texts: PlanTexts<T>): ReadonlyMap<string, T> {
+  const found = new Map<string, T>();
+  for (const text of Object.values(texts).flat(2)) if (!found.has(text.symbol)) found.set(text.symbol, text);
+  return new Map([...found].sort(([a], [b]) => (a < b ? -1 : 1)));
+}
 
 /** Facts for an artifact, whose machine code is made of `sources`. */
 export const factsToSave = ({ kernels, places }: KernelFacts<PrintedFacts>, sources: string): KernelFacts => ({
