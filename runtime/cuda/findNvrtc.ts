@@ -164,7 +164,8 @@ const reasonOf = (error: unknown): string =>
   (error instanceof Error ? error.message : String(error)).split('\n')[0] ?? '';
 
 /**
- * The first NVRTC that loads and whose version suits (one that was loaded before is not loaded again); otherwise why each one that was found is of no use.
+ * The first NVRTC that loads and whose version suits; otherwise why each one that was found is of no use. One that was
+ * loaded before is not loaded again.
  * Throws UserError where TILEWRIGHT_NVRTC names something unusable: what was asked for is not replaced in silence.
  */
 export async function findNvrtc(
