@@ -42,7 +42,7 @@ const MAY_IMPORT = {
   // A runtime executes a plan made elsewhere, perhaps long ago. Seeing only plan data, it cannot lean on the compiler.
   runtime: [
     '^ir/(plan|function|extents|roles|scoring|placement|cuda|kernel|kernelAccess)[.]ts$',
-    '^ir/(types|packing|storage|groups|encoding|rowScale)[.]ts$',
+    '^ir/(types|packing|storage|blocks|groups|encoding|rowScale)[.]ts$',
   ],
   // The tuner drives the compiler and the runtime, and nothing of theirs depends on being tuned.
   autotune: ['^ir/', '^passes/', '^codegen/', '^runtime/'],

@@ -47,6 +47,9 @@ try {
   const generate = [MAIN, 'generate', values.model, 'Once upon', '--max-new-tokens', '16', '--quiet'];
   print('generate, first time', [once(generate)]);
   print('generate, second time', repeated(generate));
+  const inCodes = [...generate, '--quantize', 'int8', '--target', 'cpu'];
+  print('generate --quantize int8, first time', [once(inCodes)]);
+  print('generate --quantize int8, second time', repeated(inCodes));
   print('--version', repeated([MAIN, '--version']));
   print('--help', repeated([MAIN, '--help']));
 } finally {

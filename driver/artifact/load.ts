@@ -28,7 +28,8 @@ import { parsePlan } from '../planJson.js';
 import { codeId, programId } from '../programId.js';
 import { packedCode, type PackedCode } from '../targets/machineCode.js';
 import { TARGET_RECORDS, type AnyTarget, type CompiledModel, type Target } from '../targets/index.js';
-import { checkFacts, type KernelFacts } from '../targets/printedKernels.js';
+import type { KernelFacts } from '../targets/kernelFacts.js';
+import { checkFacts } from '../targets/printedKernels.js';
 import { clipped, isDeeperThan, MAX_JSON_DEPTH } from '../../system/json.js';
 import { KERNELS, kindOf, readManifest, readPart, rebuild, sha256, type Manifest } from './manifest.js';
 

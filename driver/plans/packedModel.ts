@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto';
 import type { Plan } from '../../ir/plan.js';
 import { TARGET_RECORDS, type AnyTarget, type CompiledModel } from '../targets/index.js';
-import type { KernelFacts } from '../targets/printedKernels.js';
+import type { KernelFacts } from '../targets/kernelFacts.js';
 import type { KnownPlan } from '../targets/target.js';
 
 /** Ends the header. JSON has no line breaks of its own. The plan, its kernels and the graph follow. */

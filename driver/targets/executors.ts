@@ -39,7 +39,7 @@ function tellMemory(ui: Ui, line: string, table: string): void {
 export async function loadCpuExecutor(
   checkpoint: Checkpoint,
   model: CpuModel,
-  { phases, threads, stages, packed }: Pick<OpenOptions, 'threads' | 'stages' | 'phases' | 'packed'>,
+  { phases, threads, stages, packed, first }: Pick<OpenOptions, 'threads' | 'stages' | 'phases' | 'packed' | 'first'>,
   ui: Ui,
 ): Promise<Executor> {
   let isLoaded = false;
@@ -60,6 +60,7 @@ export async function loadCpuExecutor(
     compile: kernels.compile,
     tensors: checkpoint.tensors,
     threads,
+    first,
     ...(stages === undefined ? {} : { stages }),
     onMemory: (use) => tellMemory(ui, memoryLine(use), printMemoryUse(use)),
     onLoaded: () => {

@@ -27,7 +27,7 @@ import type { FirstCall } from '../../runtime/stageRunner.js';
 import type { WeightExchange } from '../../runtime/cuda/shareWeights.js';
 import type { Arithmetic, CodedCache, Precision } from '../target.js';
 import type { CompiledCode, PackedCode } from './machineCode.js';
-import type { KernelFacts, PrintedFacts } from './printedKernels.js';
+import type { KernelFacts, PrintedFacts } from './kernelFacts.js';
 
 /**
  * A compiled model: everything but weights and machine code. `S`: schedules of its target. `D`: the machine that the

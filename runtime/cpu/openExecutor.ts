@@ -2,6 +2,8 @@
 import { Executor } from '../executor.js';
 import { FileMappings, type LoadProgress } from '../files.js';
 import { nameOf, type RuntimeFunction, type RuntimePlan } from '../runtimePlan.js';
+import { bucketsOfCalls, type BucketOf } from '../firstBuckets.js';
+import type { FirstCall } from '../stageRunner.js';
 import { stageRanges, type PlanStages } from '../stagePlan.js';
 import type { TensorSource } from '../tensorSource.js';
 import { scratchOf, type PlanSymbols } from './bindPlan.js';
@@ -31,6 +33,8 @@ export interface CpuExecutorOptions {
   readonly stages?: PlanStages;
   /** Longest tree path (context) of the model, in tokens. Default: as many as fit in a call. */
   readonly maxLength?: number;
+  /** The calls that come first, where that is known: what they need is compiled while weights load. */
+  readonly first?: readonly FirstCall[] | undefined;
   /** Pins one thread to each processor, for measurements on a machine that does nothing else. */
   readonly isPinned?: boolean;
   readonly onProgress?: (progress: LoadProgress) => void;
@@ -54,20 +58,20 @@ async function release({ stages, libraries, files }: Resources): Promise<void> {
 }
 
 interface First {
-  readonly fn: RuntimeFunction;
-  readonly bucket: number;
-  /** It holds every call. */
+  readonly buckets: readonly BucketOf[];
+  /** The only one holds every call. */
   readonly isForAll: boolean;
 }
 
 /**
- * What is compiled while weights load, before any call says what it needs. Calls of one function alone begin with the
- * largest, and its largest bucket holds every one; those of several continue texts, with a token each time.
+ * What is compiled while weights load. Where nothing is known of the calls that come, those of one function alone begin
+ * with the largest, and its largest bucket holds every one; those of several continue texts, with a token each time.
  */
-function firstBucket({ functions }: RuntimePlan): First {
-  const fn = functions.at(-1)!;
-  const isForAll = functions.length === 1;
-  return { fn, bucket: isForAll ? fn.buckets.length - 1 : 0, isForAll };
+function firstOf(plan: RuntimePlan, calls: readonly FirstCall[]): First {
+  if (calls.length > 0) return { buckets: bucketsOfCalls(plan, calls), isForAll: false };
+  const fn = plan.functions.at(-1)!;
+  const isForAll = plan.functions.length === 1;
+  return { buckets: [{ fn, bucket: isForAll ? fn.buckets.length - 1 : 0 }], isForAll };
 }
 
 /** As even as whole threads allow, at least one each. */
@@ -86,8 +90,9 @@ function sumOf(planned: readonly CpuStagePlan[]): MemoryUse {
 }
 
 /**
- * Loads the weights, and binds the buckets of every function on every stage: all of them, or with `compile` each when it
- * is ready, of which the one that holds every call is ready first. Memory is reported and checked before it is taken.
+ * Loads the weights, and binds the buckets of every function on every stage: all of them, or with `compile` each when
+ * it is ready, of which the one that holds every call is ready first. Memory is reported and checked before it is
+ * taken.
  * Throws UserError for tensors that are missing, of the wrong shape or cut off, and for too little memory;
  * RangeError for stages that are not the plan.
  */
@@ -112,8 +117,8 @@ export async function openCpuExecutor(options: CpuExecutorOptions): Promise<Exec
   const totalBytes = planned.reduce((total, { weightPlan }) => total + bytesToPack(weightPlan), 0);
   const done = planned.map(() => 0);
   try {
-    const first = firstBucket(plan);
-    if (options.compile !== undefined) libraries.begin(first.fn, first.bucket);
+    const first = firstOf(plan, options.first ?? []);
+    if (options.compile !== undefined) for (const { fn, bucket } of first.buckets) libraries.begin(fn, bucket);
     const loaded = await Promise.allSettled(
       planned.map((each, i) =>
         CpuStage.load(
@@ -143,8 +148,8 @@ export async function openCpuExecutor(options: CpuExecutorOptions): Promise<Exec
       readiness = new CpuReadiness(libraries, bind);
       if (first.isForAll) {
         options.onLoaded?.();
-        await readiness.prepare(first.fn, first.bucket);
-      } else readiness.begin(first.fn, first.bucket);
+        for (const { fn, bucket } of first.buckets) await readiness.prepare(fn, bucket);
+      } else for (const { fn, bucket } of first.buckets) readiness.begin(fn, bucket);
     } else
       for (const fn of plan.functions)
         for (const bucket of fn.buckets.keys()) {

@@ -1,24 +1,11 @@
 /** Buckets of a CUDA executor that become ready while it already works: in the background, or because a call waits. */
 import { setImmediate } from 'node:timers/promises';
-import { fitsIn } from '../../ir/extents.js';
-import { bucketsFor } from '../call.js';
-import { functionOf, nameOf, type RuntimeFunction, type RuntimePlan } from '../runtimePlan.js';
+import { bucketsOfCalls, distinctBuckets, keyOf, largestOf, type BucketOf } from '../firstBuckets.js';
+import { nameOf, type RuntimeFunction, type RuntimePlan } from '../runtimePlan.js';
 import type { FirstCall, Readiness } from '../stageRunner.js';
 import type { PlanKernels } from './bindProgram.js';
 import type { Cubins } from './cubins.js';
-import type { BucketOf, CudaStage } from './stage.js';
-
-/** The bucket that holds every call of a function. */
-const largestOf = (fn: RuntimeFunction): BucketOf => ({
-  fn,
-  bucket: bucketsFor(fn.buckets, fn.capacity.extents, fn.capacity.longest)[0]!,
-});
-
-const keyOf = ({ fn, bucket }: BucketOf): string => `${bucket} ${nameOf(fn)}`;
-
-const distinct = (buckets: readonly BucketOf[]): readonly BucketOf[] => [
-  ...new Map(buckets.map((of) => [keyOf(of), of])).values(),
-];
+import type { CudaStage } from './stage.js';
 
 /**
  * The buckets that an executor waits for: those of the calls that come first, by default of every function the one
@@ -26,12 +13,10 @@ const distinct = (buckets: readonly BucketOf[]): readonly BucketOf[] => [
  * through a pipeline.
  */
 export function firstBuckets(plan: RuntimePlan, calls: readonly FirstCall[], stages: number): readonly BucketOf[] {
-  const hinted = calls.map(({ function: name, extents, run }): BucketOf => {
-    const fn = functionOf(plan, name);
-    if (!fitsIn(extents, fn.capacity.extents)) return largestOf(fn);
-    return { fn, bucket: bucketsFor(fn.buckets, extents, 0, run)[0]! };
-  });
-  return distinct([...hinted, ...(calls.length === 0 || stages > 1 ? plan.functions.map(largestOf) : [])]);
+  return distinctBuckets([
+    ...bucketsOfCalls(plan, calls),
+    ...(calls.length === 0 || stages > 1 ? plan.functions.map(largestOf) : []),
+  ]);
 }
 
 /** Positions 0 to count − 1: the ends, last first, and then always the middle of the widest gap. */
@@ -58,7 +43,7 @@ export function bucketOrder(plan: RuntimePlan, first: readonly BucketOf[]): read
   });
   const most = Math.max(...orders.map((order) => order.length));
   const rounds = Array.from({ length: most }, (_, i) => orders.flatMap((order) => order[i] ?? []));
-  return distinct([...first, ...rounds.flat()]);
+  return distinctBuckets([...first, ...rounds.flat()]);
 }
 
 /** Symbols of the kernels of a bucket, on all stages. */

@@ -17,7 +17,7 @@ export interface MissingUnit {
   readonly source: string;
   /** Key of its cache entry. */
   readonly key: string;
-  /** Those of lower rank come first. */
+  /** Those of lower rank come first, and those above 0 only once nobody waits any more. */
   readonly rank: number;
 }
 
@@ -68,7 +68,7 @@ export class CompileQueue {
     this.sort();
   }
 
-  /** From now on compilers run behind other processes. */
+  /** From now on all units are compiled, behind other processes; before, only those of rank 0 and what is preferred. */
   lower(): void {
     this.isLow = true;
     for (const lane of this.lanes) lane.lower?.();
@@ -81,7 +81,8 @@ export class CompileQueue {
   }
 
   private sort(): void {
-    this.waiting.sort((a, b) => a.rank - b.rank || b.source.length - a.source.length);
+    // What is not urgent need not be printed to be sorted.
+    this.waiting.sort((a, b) => a.rank - b.rank || (a.rank > 0 ? 0 : b.source.length - a.source.length));
   }
 
   /** The next unit that is this process's to compile; undefined once all are found, or one has failed. */
@@ -91,7 +92,7 @@ export class CompileQueue {
     const passed = new Set<string>();
     for (;;) {
       if (this.hasFailed || this.isStopped) return undefined;
-      const at = this.waiting.findIndex(({ symbol }) => !passed.has(symbol));
+      const at = this.waiting.findIndex(({ symbol, rank }) => !passed.has(symbol) && (this.isLow || rank <= 0));
       if (at < 0) {
         if (this.waiting.length === 0) return undefined;
         await sleep(POLL_MS);

@@ -30,7 +30,10 @@ export interface CompileCubinsOptions {
   /** cuDriverGetVersion's number (13000 for CUDA 13.0). Without it, compilers are not checked against the driver. */
   readonly driverVersion?: number;
   readonly settings?: Settings;
-  /** Of kernels that must be compiled, those of lower rank come first. By default all are equal. */
+  /**
+   * Of kernels that must be compiled, those of lower rank come first, and those above 0 wait until lower(). By default
+   * all are equal.
+   */
   readonly rankOf?: (symbol: string) => number;
   /** Called after each kernel, from the cache or compiled. */
   readonly onProgress?: (progress: { readonly done: number; readonly total: number; readonly symbol: string }) => void;
@@ -210,7 +213,15 @@ export class CubinSession implements Cubins {
       const entry = found[i];
       const { symbol } = unit;
       if (entry !== undefined) take(symbol, entry);
-      else missing.push({ symbol, source: unit.source, key: keys[i]!, rank: rankOf(symbol) });
+      else
+        missing.push({
+          symbol,
+          get source() {
+            return unit.source;
+          },
+          key: keys[i]!,
+          rank: rankOf(symbol),
+        });
     });
     this.queue = new CompileQueue(missing, {
       claims: cache.claims,

@@ -4,13 +4,14 @@ import { Executor } from '../executor.js';
 import type { LoadProgress } from '../files.js';
 import type { FirstCall } from '../stageRunner.js';
 import { stageRanges, type PlanStages, type StageRanges } from '../stagePlan.js';
+import type { BucketOf } from '../firstBuckets.js';
 import { requireCuda, type CudaAddon } from './addon.js';
 import type { CudaPipeline } from './nativePipeline.js';
 import type { CudaMemoryUse } from './memoryUse.js';
 import type { WeightExchange } from './shareWeights.js';
 import { BucketLoader, bucketOrder, firstBuckets } from './bucketLoader.js';
 import { knownCubins, type Cubins } from './cubins.js';
-import { CudaStage, type BucketOf, type CudaStageOptions } from './stage.js';
+import { CudaStage, type CudaStageOptions } from './stage.js';
 import type { PreparedDevice } from './weights.js';
 import { OneDevice, Pipeline, PIPELINE_ARENAS } from './stageRunner.js';
 

@@ -1,6 +1,7 @@
 /**
  * One device of an executor: its part of a plan as machine code, its weights and activations in memory, its programs.
  */
+import type { BucketOf } from '../firstBuckets.js';
 import { leadingExtent } from '../../ir/plan.js';
 import { roundUp } from '../../ir/types.js';
 import type { PortData } from '../nativeProgram.js';
@@ -72,12 +73,6 @@ class Resources {
     this.isReleased = true;
     for (const resource of this.made.splice(0).reverse()) resource.release();
   }
-}
-
-/** A bucket of a function. */
-export interface BucketOf {
-  readonly fn: RuntimeFunction;
-  readonly bucket: number;
 }
 
 /** What a function's programs of one bucket are made of, by arena. */

@@ -6,7 +6,7 @@ import { scoringBucket, tokensIn } from '../../ir/scoring.js';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import koffi from 'koffi';
+import { loadKoffi } from '../../runtime/cuda/loadKoffi.js';
 import { describe, expect, it } from 'vitest';
 import { DeviceFill } from '../../autotune/cuda/fill.js';
 import { defaultCudaSchedule, kernelSignature } from '../../codegen/cuda/index.js';
@@ -30,6 +30,8 @@ import { PACK_ENTRIES } from '../../runtime/cuda/packKernels.js';
 import { readSettings } from '../../settings.js';
 import { fakeCuda, type FakeKernel } from '../runtime/cuda/fakeCudaAddon.js';
 import { CAPACITY, cudaModule, FACTS } from '../autotune/cuda/fixture.js';
+
+const koffi = loadKoffi();
 
 const module = cudaModule();
 const planOf = (lowered: typeof module): LinkedFunction<CudaSchedule> => ({

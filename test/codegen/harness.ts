@@ -5,7 +5,7 @@ import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import koffi from 'koffi';
+import { loadKoffi } from '../../runtime/cuda/loadKoffi.js';
 import type { LibraryHandle } from 'koffi';
 import type { EmittedKernel } from '../../codegen/cpu/index.js';
 import { compilerFlags, emitKernel, emitTranslationUnit } from '../../codegen/cpu/index.js';
@@ -22,6 +22,8 @@ import type { BufferDType } from '../../ir/types.js';
 import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
 import { quickCc } from '../support/quickCc.js';
 import { runFolder } from '../support/runFolder.js';
+
+const koffi = loadKoffi();
 
 const FLAGS = readFileSync('/proc/cpuinfo', 'utf8');
 const hasFlags = (...names: string[]): boolean => names.every((name) => new RegExp(`\\b${name}\\b`).test(FLAGS));

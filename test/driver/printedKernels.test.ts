@@ -15,14 +15,8 @@ import { cpuDevice } from '../../driver/targets/cpuModel.js';
 import { cuda } from '../../driver/targets/cuda.js';
 import { CUDA_PRINTING } from '../../driver/targets/cudaKernels.js';
 import { cudaDevice } from '../../driver/targets/cudaModel.js';
-import {
-  factsOf,
-  kernelsOf,
-  printKernels,
-  textsOf,
-  type PrintedText,
-  type Printing,
-} from '../../driver/targets/printedKernels.js';
+import type { PrintedText } from '../../driver/targets/kernelFacts.js';
+import { factsOf, kernelsOf, printKernels, textsOf, type Printing } from '../../driver/targets/printedKernels.js';
 import type { CompiledModel, Target } from '../../driver/targets/target.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-printed-'));

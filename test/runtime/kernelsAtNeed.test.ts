@@ -1,4 +1,4 @@
-/** Kernels of a CPU that are compiled as calls need them: order, bits, failures, and that nothing outlives its owner. */
+/** Kernels of a CPU that are compiled as calls need them: order, bits, failures; and nothing outlives its owner. */
 import { spawn } from 'node:child_process';
 import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -206,7 +206,8 @@ describe('a compiler', () => {
       const file = join(folder, `pids-${how}`);
       const script =
         `const { runProcess } = await import(${JSON.stringify(BUILT.href)});` +
-        `void runProcess('sh', ['-c', 'sleep 900 & echo $$ $! > ${file}; wait'], undefined, new AbortController().signal);` +
+        `const { signal } = new AbortController();` +
+        `void runProcess('sh', ['-c', 'sleep 900 & echo $$ $! > ${file}; wait'], undefined, signal);` +
         (how === 'exit' ? "process.stdin.once('data', () => process.exit(0));" : 'setInterval(() => undefined, 1000);');
       const owner = spawn(process.execPath, ['--input-type=module', '-e', script], {
         stdio: ['pipe', 'ignore', 'ignore'],

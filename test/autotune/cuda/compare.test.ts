@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import koffi from 'koffi';
+import { loadKoffi } from '../../../runtime/cuda/loadKoffi.js';
 import { afterAll, describe, expect, it } from 'vitest';
 import {
   COMPARE_FOUND_BYTES,
@@ -13,6 +13,8 @@ import {
 } from '../../../autotune/cuda/compare.js';
 import { hasCxx } from '../../runtime/cuda/packShim.js';
 import { buildComparison } from './comparisonShim.js';
+
+const koffi = loadKoffi();
 
 const folder = mkdtempSync(join(tmpdir(), 'tilewright-cuda-compare-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

@@ -2,10 +2,12 @@
 import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import koffi from 'koffi';
+import { loadKoffi } from '../../../runtime/cuda/loadKoffi.js';
 import { COMPARE_SOURCE } from '../../../autotune/cuda/compare.js';
 import type { LaunchShape } from '../../../ir/cuda.js';
 import { type FakeKernel } from '../../runtime/cuda/fakeCudaAddon.js';
+
+const koffi = loadKoffi();
 
 const SHIM = `#include <cmath>
 #include <cstring>

@@ -1,5 +1,5 @@
 /** Measuring step's kernels on a simulated GPU: what they are given, and which rows of a state are compared. */
-import koffi from 'koffi';
+import { loadKoffi } from '../../../runtime/cuda/loadKoffi.js';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -20,6 +20,8 @@ import { buildPackShim, hasCxx } from '../../runtime/cuda/packShim.js';
 import { CACHE_ROWS, stepBucket } from '../fixture.js';
 import { buildComparison } from './comparisonShim.js';
 import { cudaStepModule } from './fixture.js';
+
+const koffi = loadKoffi();
 
 const folder = mkdtempSync(join(tmpdir(), 'tilewright-cuda-step-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

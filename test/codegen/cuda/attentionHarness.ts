@@ -3,7 +3,7 @@ import type { CacheFormat } from '../../../ir/cacheFormat.js';
 import { extentIn, type Extents } from '../../../ir/extents.js';
 import { everyExtent, extentNames } from '../../../ir/function.js';
 import { interfaceOf } from '../../support/interface.js';
-import koffi from 'koffi';
+import { loadKoffi } from '../../../runtime/cuda/loadKoffi.js';
 import { emitAttention } from '../../../codegen/cuda/attention.js';
 import { preludeOf } from '../../../codegen/cuda/index.js';
 import { CudaOperands } from '../../../codegen/cuda/text/operands.js';
@@ -16,6 +16,8 @@ import { loadOverFibres } from '../../support/cudaWarp/compile.js';
 import { aligned, put, take } from '../harness.js';
 import { blocksOf } from './emulate.js';
 import { hopperSupport, mapArguments } from './emulateHopper.js';
+
+const koffi = loadKoffi();
 
 const GUARD = 0xff; // NaN in every float type, −1 as an index.
 /** Tokens that buffers have room for. */

@@ -4,7 +4,7 @@
 import { isBlockFormat } from '../../../ir/storage.js';
 import { extentIn, type Extents } from '../../../ir/extents.js';
 import { everyExtent } from '../../../ir/function.js';
-import koffi from 'koffi';
+import { loadKoffi } from '../../../runtime/cuda/loadKoffi.js';
 import type { LibraryHandle } from 'koffi';
 import { emitCudaKernel } from '../../../codegen/cuda/index.js';
 import { render } from '../../../codegen/cuda/text/templates.js';
@@ -19,6 +19,8 @@ import { DTYPE_BYTES, roundUp } from '../../../ir/types.js';
 import { compileOverFibres, loadOverFibres } from '../../support/cudaWarp/compile.js';
 import { aligned, packWeight, put, take } from '../harness.js';
 import { hopperSupport, hopperText, isHopper, mapArguments } from './emulateHopper.js';
+
+const koffi = loadKoffi();
 
 /** NaN in every float type, −1 as an index. */
 const GUARD = 0xff;

@@ -268,7 +268,7 @@ describe('an executor in a process of its own', () => {
     const model = once('never');
     const executor = begin(model, ui);
     await setImmediate();
-    // A parent that does something else listens to nobody. The child does not wait for it, and leaves a file as its mark.
+    // A parent that does something else listens to nobody. The child does not wait, and leaves a file as its mark.
     const mark = model.split(':')[2]!;
     while (!existsSync(mark)) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 10);
     expect(phases).toEqual([]);

@@ -12,9 +12,11 @@ import {
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import koffi from 'koffi';
+import { loadKoffi } from '../../../runtime/cuda/loadKoffi.js';
 import type { LibraryHandle } from 'koffi';
 import { runFolder } from '../runFolder.js';
+
+const koffi = loadKoffi();
 
 const inThisFolder = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
 const FLAGS = [

@@ -4,9 +4,11 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import koffi from 'koffi';
+import { loadKoffi } from '../../../runtime/cuda/loadKoffi.js';
 import { afterAll, describe, it } from 'vitest';
 import { loadCudaAddon, type CudaAddon } from '../../../runtime/cuda/addon.js';
+
+const koffi = loadKoffi();
 
 const SOURCE = fileURLToPath(new URL('fakeCuda.c', import.meta.url));
 const COMPILER = ['cc', 'gcc', 'clang'].find(
