@@ -101,8 +101,8 @@ function execute(
 /**
  * Runs a program to its end. Never rejects: a program that cannot be started, or was ended, has a status other than 0
  * and says why in stderr. When `signal` is aborted, it ends at once together with the programs that it has started;
- * with a signal they also end when this process does, in whatever way. `isBackground`: nobody waits for it, and it takes
- * the processor time that others leave.
+ * with a signal they also end when this process does, in whatever way. `isBackground`: nobody waits for it, and it
+ * takes the processor time that others leave.
  */
 export function runProcess(
   file: string,
