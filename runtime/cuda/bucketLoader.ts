@@ -1,5 +1,5 @@
 /** Buckets of a CUDA executor that become ready while it already works: in the background, or because a call waits. */
-import { setImmediate } from 'node:timers/promises';
+import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import { bucketsOfCalls, distinctBuckets, keyOf, largestOf, type BucketOf } from '../firstBuckets.js';
 import { nameOf, type RuntimeFunction, type RuntimePlan } from '../runtimePlan.js';
 import type { FirstCall, Readiness } from '../stageRunner.js';
@@ -60,12 +60,23 @@ export function kernelRanks(plan: RuntimePlan, kernels: PlanKernels, first: read
   return ranks;
 }
 
+/** How work that nobody waits for leaves room for work that somebody does wait for. */
+export interface Background {
+  /** Milliseconds between two buckets. */
+  readonly pauseMs: number;
+  /** After so many, compiling begins: compilers take processors from the first answers, and short work needs none. */
+  readonly compileAfterMs: number;
+}
+
+const BACKGROUND: Background = { pauseMs: 25, compileAfterMs: 1000 };
+
 export interface BucketLoaderOptions {
   readonly plan: RuntimePlan;
   readonly kernels: PlanKernels;
   readonly cubins: Cubins;
   /** A bucket is ready when it is so on each of them. */
   readonly stages: readonly CudaStage[];
+  readonly background?: Background | undefined;
   /** Told a failure that no call has been told when the executor is closed. */
   readonly onUnseen?: (error: Error) => void;
 }
@@ -77,6 +88,8 @@ export class BucketLoader implements Readiness {
   private error: Error | undefined;
   private isSeen = false;
   private isStopped = false;
+  private readonly pausing = new AbortController();
+  private delay: NodeJS.Timeout | undefined;
   private ended: Promise<unknown> = Promise.resolve();
 
   constructor(options: BucketLoaderOptions) {
@@ -104,9 +117,12 @@ export class BucketLoader implements Readiness {
     }
   }
 
-  /** Makes all other buckets ready in the background, one after another. */
+  /** Makes all other buckets ready in the background, one after another; what is in no cache is compiled later. */
   start(order: readonly BucketOf[]): void {
     const { cubins, kernels } = this.options;
+    const { compileAfterMs } = this.options.background ?? BACKGROUND;
+    if (compileAfterMs > 0) this.delay = setTimeout(() => cubins.lower(), compileAfterMs);
+    else cubins.lower();
     const waiting = order.filter(({ fn, bucket }) => !this.isReady(fn, bucket));
     const isThere = (of: BucketOf): boolean =>
       [...bucketSymbols(kernels, of)].every((symbol) => cubins.known(symbol) !== undefined);
@@ -118,6 +134,8 @@ export class BucketLoader implements Readiness {
   stop(): void {
     if (this.isStopped) return;
     this.isStopped = true;
+    clearTimeout(this.delay);
+    this.pausing.abort();
     this.ended = Promise.all([this.ended, this.options.cubins.stop()]);
   }
 
@@ -132,8 +150,11 @@ export class BucketLoader implements Readiness {
   private async loadAll(order: readonly BucketOf[]): Promise<void> {
     try {
       for (const of of order) {
-        // Calls that ended meanwhile are answered between two buckets.
-        await setImmediate();
+        // A bucket takes this thread for some milliseconds: most calls that end are to be answered without a wait.
+        const { pauseMs } = this.options.background ?? BACKGROUND;
+        await (pauseMs > 0 ? sleep(pauseMs, undefined, { signal: this.pausing.signal }) : setImmediate()).catch(
+          () => undefined,
+        );
         if (this.isStopped) return;
         await this.load(of);
       }

@@ -9,7 +9,7 @@ import { requireCuda, type CudaAddon } from './addon.js';
 import type { CudaPipeline } from './nativePipeline.js';
 import type { CudaMemoryUse } from './memoryUse.js';
 import type { WeightExchange } from './shareWeights.js';
-import { BucketLoader, bucketOrder, firstBuckets } from './bucketLoader.js';
+import { BucketLoader, type Background, bucketOrder, firstBuckets } from './bucketLoader.js';
 import { knownCubins, type Cubins } from './cubins.js';
 import { CudaStage, type CudaStageOptions } from './stage.js';
 import type { PreparedDevice } from './weights.js';
@@ -23,6 +23,8 @@ export interface CudaExecutorOptions extends Omit<
   readonly cubins: ReadonlyMap<string, Uint8Array> | Cubins;
   /** The calls that come first: their buckets are waited for. By default the largest of every function. */
   readonly first?: readonly FirstCall[] | undefined;
+  /** When buckets that nobody waits for become ready; for tests. */
+  readonly background?: Background | undefined;
   /** Told why a bucket could not be made ready where no call has been told when the executor is closed. */
   readonly onUnseen?: (error: Error) => void;
   /** The device of each stage. */
@@ -113,7 +115,7 @@ async function loadStages(
  * are stopped where it throws, and when it is closed.
  */
 export async function openCudaExecutor(given: CudaExecutorOptions): Promise<Executor<readonly CudaMemoryUse[]>> {
-  const { plan, kernels, maxLength, onUnseen } = given;
+  const { plan, kernels, maxLength, onUnseen, background } = given;
   const cubins = 'stop' in given.cubins ? given.cubins : knownCubins(given.cubins);
   let stages: readonly CudaStage[] = [];
   let loader: BucketLoader | undefined;
@@ -125,14 +127,20 @@ export async function openCudaExecutor(given: CudaExecutorOptions): Promise<Exec
     const first = firstBuckets(plan, given.first ?? [], ranges.length);
     stages = await loadStages(addon, { ...given, cubins }, ranges, first);
     const memory = stages.map(({ use }) => use);
-    loader = new BucketLoader({ plan, kernels, cubins, stages, ...(onUnseen === undefined ? {} : { onUnseen }) });
+    loader = new BucketLoader({
+      plan,
+      kernels,
+      cubins,
+      stages,
+      background,
+      ...(onUnseen === undefined ? {} : { onUnseen }),
+    });
     const runner =
       stages.length === 1
         ? new OneDevice(stages[0]!, loader)
         : new Pipeline(addon, plan, stages, loader, given.usesPeers ?? readSettings().usesPeers);
     if (runner instanceof Pipeline) given.onRoutes?.(runner.routes);
     const executor = new Executor({ plan, runner, memory, maxLength });
-    cubins.lower();
     loader.start(bucketOrder(plan, first));
     return executor;
   } catch (error) {

@@ -101,6 +101,7 @@ if (hasCxx())
         tensors: writeTensors(folder),
         ordinals: (change.stages ?? [0]).map((_, i) => i),
         addon: fake.addon,
+        background: { pauseMs: 0, compileAfterMs: 0 },
         ...change,
       });
     const opened = async (change: Partial<CudaScoringOptions> = {}): Promise<CudaScoring> => {
@@ -125,6 +126,16 @@ if (hasCxx())
       ['one device', {}],
       ['a pipeline', { stages: stagesOf(1, 3) }],
     ] as const;
+    it('compiles nothing for nobody before the first answers, and nothing at all where it is closed first', async () => {
+      compiler.finish('pack', ...NAMES);
+      const executor = await open({ background: { pauseMs: 1, compileAfterMs: 60_000 } });
+      await settled();
+      expect(compiler.events).not.toContain('lower');
+      await check(executor, 2);
+      await executor.close();
+      expect(compiler.events).toEqual(['stop']);
+    });
+
     it.each(WAYS)('on %s opens with the largest bucket, which runs small calls too', async (_, change) => {
       const executor = await opened(change);
       expect(compiler.events).toEqual(['lower']);
