@@ -3,6 +3,7 @@
  * scores any number of sets.
  */
 import { createHash } from 'node:crypto';
+import { STEP } from '../../ir/function.js';
 import type { Parallelism } from '../../ir/placement.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { describeTokenizer, type TokenizerDescription } from '../../models/tokenizerFiles.js';
@@ -41,6 +42,15 @@ export interface FinishOptions {
    */
   readonly onCompiled?: (limits: ModelLimits, opened: OpenedModel) => void;
 }
+
+/**
+ * What comes first where keys and values are kept: steps, and of them the largest bucket, which any step can run in.
+ * Kernels of `score` need not be waited for.
+ */
+export const stepsFirst = ({ model }: Pick<OpenedModel, 'model'>): Pick<FinishOptions, 'first'> => {
+  const step = model.plan.functions.find((fn) => fn.interface.name === STEP);
+  return step === undefined ? {} : { first: [{ function: STEP, extents: step.capacity.extents }] };
+};
 
 /** A model whose files have been checked. */
 export interface ModelLoading {

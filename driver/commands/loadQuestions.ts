@@ -6,7 +6,7 @@ import type { Phases } from '../phases.js';
 import type { ScoreRequest, Ui } from '../requests.js';
 import { packWithCache } from './cachedContexts.js';
 import { EarlyModel } from './earlyModel.js';
-import type { LoadedModel, ModelLoading } from './loadModel.js';
+import { stepsFirst, type FinishOptions, type LoadedModel, type ModelLoading } from './loadModel.js';
 import type { ModelLimits } from './modelLimits.js';
 import type { PreparedQuestions } from './prepareRun.js';
 import { compileAhead, mayKeepPrefixes, mayNeedCache, tellOfPacking } from './prefixes.js';
@@ -31,6 +31,7 @@ export async function loadWithQuestions(
   const tokens = begun ?? phases.during('tokenise', () => tokenise(dataset, loading, prefixToken));
   phases.end();
   let packing: Promise<PackedQuestions> | undefined;
+  let first: Pick<FinishOptions, 'first'> = {};
   // Both are awaited below. A failure before that must not count as an unhandled rejection.
   tokens.catch(() => undefined);
   const whenCompiled = (limits: ModelLimits): void => {
@@ -57,12 +58,14 @@ export async function loadWithQuestions(
       .then(async (chosen) => {
         tellOfPacking(chosen, ui);
         if (chosen.opened !== compiled.opened) await release();
+        if (chosen.cacheTokens !== undefined) first = stepsFirst(chosen.opened);
         await prepareCalls(chosen);
         return chosen;
       });
     packing.catch(() => undefined);
     // Weights are loaded while questions become tokens.
-    if (compiled.isCertain) early = new EarlyModel(loading.finish({ onCompiled: whenCompiled }));
+    if (compiled.isCertain)
+      early = new EarlyModel(loading.finish({ onCompiled: whenCompiled, ...stepsFirst(compiled.opened) }));
     try {
       await packing;
       loaded = await early?.take();
@@ -70,7 +73,7 @@ export async function loadWithQuestions(
       await release();
     }
   }
-  const model = loaded ?? (await loading.finish({ onCompiled: whenCompiled }));
+  const model = loaded ?? (await loading.finish({ onCompiled: whenCompiled, ...first }));
   try {
     if (!isChosenByTokens) ui.phase('tokenise', source);
     const questions = (await packing) ?? (await inParts(packQuestions(await tokens, request, model.limits)));

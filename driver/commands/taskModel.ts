@@ -15,7 +15,7 @@ import type { LoadRequest, TasksRequest, Ui } from '../requests.js';
 import { compileWithCache, compileWithCacheAhead, isCacheFor, type CacheAhead, type Demand } from './cacheSize.js';
 import { packWithCache, withContexts } from './cachedContexts.js';
 import { EarlyModel } from './earlyModel.js';
-import { beginLoading, type LoadedModel, type ModelLoading } from './loadModel.js';
+import { beginLoading, stepsFirst, type LoadedModel, type ModelLoading } from './loadModel.js';
 import { loadWithQuestions, settleName, warnOfTruncated } from './loadQuestions.js';
 import { keepWithin, mayCutPaths, roomForQuestions, tellOfPacking } from './prefixes.js';
 import type { AboutTasks } from './prepareTasks.js';
@@ -284,7 +284,7 @@ export class TaskModel {
     if (guess === undefined || request.resume) return undefined;
     const cache = await compileWithCacheAhead(this.#loading, this.#asked, guess);
     if (cache === undefined) return undefined;
-    const early = new EarlyModel(this.#loading.finish());
+    const early = new EarlyModel(this.#loading.finish(stepsFirst(cache.opened)));
     void scoringId(cache.opened);
     return { cache, early };
   }
