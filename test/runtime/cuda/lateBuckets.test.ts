@@ -126,7 +126,7 @@ if (hasCxx())
       ['one device', {}],
       ['a pipeline', { stages: stagesOf(1, 3) }],
     ] as const;
-    it('compiles nothing for nobody before the first answers, and nothing at all where it is closed first', async () => {
+    it('compiles nothing for nobody before the first answers, nor where it is closed first', async () => {
       compiler.finish('pack', ...NAMES);
       const executor = await open({ background: { pauseMs: 1, compileAfterMs: 60_000 } });
       await settled();
