@@ -124,7 +124,7 @@ function createProgram(context: Context): Command {
       'TILEWRIGHT_PEERS=none        GPUs copy nothing to each other: everything goes through the host',
       'TILEWRIGHT_SHARDS=N          number of shards for run --shard where the scheduler does not say',
       'NO_COLOR=1, FORCE_COLOR=1    no colours, and colours also where output is no terminal',
-      'TILEWRIGHT_VERIFY=1          verifies what every pass leaves, not only the last: for whoever changes one',
+      'TILEWRIGHT_VERIFY=1          verifies what every pass leaves, not only what the last one does',
       'TILEWRIGHT_DEBUG=1           prints the stack of an unexpected error',
     ],
     'Exit status': EXIT_STATUSES,

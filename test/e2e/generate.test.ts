@@ -52,7 +52,8 @@ describe.skipIf(!isBuilt)('generate', () => {
     expect(verbose.stderr).toMatch(/weights, packed +[\d.]+ MiB\n/);
     expect(verbose.stderr).toMatch(/1 of 256 pages of keys and values/);
     expect(verbose.stderr).toMatch(
-      /first answer after [\d.]+ s: process [\d.]+, .*kernels [\d.]+, weights [\d.]+ \(.* in [\d.]+\).*, first token /,
+      // What takes less than 5 ms is left out: kernels that are cached, say.
+      /first answer after [\d.]+ s: process [\d.]+, .*weights [\d.]+ \(.* in [\d.]+\).*, first token /,
     );
   });
 
