@@ -2,7 +2,7 @@
 import type { Message } from '../../generate/prompts.js';
 import { wantsLogits, type GenerateOptions } from '../../generate/options.js';
 import { readGenerationConfig } from '../../models/generationConfig.js';
-import { createTokenizer } from '../../models/tokenizer.js';
+import { createTokenizer, type Tokenizer } from '../../models/tokenizer.js';
 import type { Dict } from '../../python/value.js';
 import { Phases } from '../phases.js';
 import type { LoadRequest, Ui } from '../requests.js';
@@ -10,7 +10,8 @@ import { mayFeed } from '../targets/index.js';
 import { compileWithCache } from './cacheSize.js';
 import { Continuer, type Continuation, type Piece } from './continuation.js';
 import { noteSuggestion } from './generate.js';
-import { beginLoading, finishBeside } from './loadModel.js';
+import { EarlyModel } from './earlyModel.js';
+import { beginLoading } from './loadModel.js';
 import { checkBiases, tokenisePrompts } from './promptTokens.js';
 import { openTemplate } from './templates.js';
 
@@ -46,10 +47,16 @@ export async function converse(request: ConverseRequest, ui: Ui): Promise<Conver
     { prompt: 1, where: 'a prompt', least: 2, longest: 2, total: config.maxPositions },
     ui,
   );
-  const { loaded: loading } = await finishBeside(opening);
-  // Opened while weights stream.
-  const tokenizer = createTokenizer(opening.tokenizer.spec);
-  const loaded = await loading;
+  const early = await EarlyModel.begin(opening);
+  let tokenizer: Tokenizer;
+  try {
+    // Opened while weights stream.
+    tokenizer = createTokenizer(opening.tokenizer.spec);
+  } catch (error) {
+    await early.close();
+    throw error;
+  }
+  const loaded = (await early.take())!;
   const template = openTemplate(path);
   const continuer = new Continuer(loaded, tokenizer, own.eosTokenIds);
   let messages: readonly Message[] = [];

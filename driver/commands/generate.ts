@@ -18,7 +18,8 @@ import { mayFeed } from '../targets/index.js';
 import { continuationsOf, continueAll, type ContinueListener, type PromptResult } from './continueAll.js';
 import { Continuer } from './continuation.js';
 import { FirstAnswer } from './firstAnswer.js';
-import { beginLoading, finishBeside, type LoadedModel, type ModelLoading } from './loadModel.js';
+import { EarlyModel } from './earlyModel.js';
+import { beginLoading, type LoadedModel, type ModelLoading } from './loadModel.js';
 import { checkBiases, demandOf, likelyDemand, tokenisePrompts } from './promptTokens.js';
 import { openTemplate } from './templates.js';
 import { TextProgress } from './textProgress.js';
@@ -73,18 +74,17 @@ export async function generate(
     const writer = { tokenizer, template, variables: request.templateVariables };
     return { tokenizer, prompts: await tokenisePrompts(named, writer, config).finally(() => template?.close()) };
   });
-  let loaded: LoadedModel;
+  let loaded: LoadedModel | undefined;
   try {
     const demand = demandOf((await tokenising).prompts, maxNewTokens, config, several);
-    if (early !== undefined && fitsLeastCache(demand)) loaded = await early.loaded;
-    else {
-      await early?.loaded.then((model) => model.close());
+    if (fitsLeastCache(demand)) loaded = await early?.take();
+    if (loaded === undefined) {
+      await early?.close();
       await compileWithCache(loading, asked, demand, ui);
       loaded = await loading.finish({ first: firstSteps(demand, texts, asked) });
     }
-  } catch (error) {
-    await early?.loaded.then((model) => model.close()).catch(() => undefined);
-    throw error;
+  } finally {
+    await early?.close();
   }
   const { tokenizer, prompts } = await tokenising;
   try {
@@ -129,14 +129,14 @@ async function beginEarly(
   likely: Demand,
   texts: number,
   ui: Ui,
-): Promise<{ readonly loaded: Promise<LoadedModel> } | undefined> {
+): Promise<EarlyModel | undefined> {
   try {
     await compileWithCache(loading, asked, likely, ui);
   } catch (error) {
     if (!(error instanceof UserError)) throw error;
     return undefined;
   }
-  return finishBeside(loading, { first: firstSteps(likely, texts, asked) });
+  return EarlyModel.begin(loading, { first: firstSteps(likely, texts, asked) });
 }
 
 /** The step that reads the prompts, and one that goes on with them. */

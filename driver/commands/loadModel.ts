@@ -143,17 +143,3 @@ export function beginLoading(
     finish,
   };
 }
-
-/**
- * Begins to load a model. Settles as soon as the devices are at it, so that this process can do something that takes a
- * while; what they make of it is told by `loaded`.
- */
-export const finishBeside = (
-  loading: Pick<ModelLoading, 'finish'>,
-  options: Omit<FinishOptions, 'onCompiled'> = {},
-): Promise<{ readonly loaded: Promise<LoadedModel> }> =>
-  new Promise((resolve) => {
-    const settle = (): void => resolve({ loaded });
-    const loaded = loading.finish({ ...options, onCompiled: settle });
-    loaded.catch(settle);
-  });

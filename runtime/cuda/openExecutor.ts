@@ -12,12 +12,11 @@ import type { WeightExchange } from './shareWeights.js';
 import { BucketLoader, type Background, bucketOrder, firstBuckets } from './bucketLoader.js';
 import { knownCubins, type Cubins } from './cubins.js';
 import { CudaStage, type CudaStageOptions } from './stage.js';
-import type { PreparedDevice } from './weights.js';
 import { OneDevice, Pipeline, PIPELINE_ARENAS } from './stageRunner.js';
 
 export interface CudaExecutorOptions extends Omit<
   CudaStageOptions,
-  'addon' | 'ordinal' | 'stages' | 'index' | 'arenas' | 'isPiped' | 'exchange' | 'cubins' | 'first' | 'prepared'
+  'addon' | 'ordinal' | 'stages' | 'index' | 'arenas' | 'isPiped' | 'exchange' | 'cubins' | 'first'
 > {
   /** Machine code by kernel symbol: all of it, or some of it still on its way. */
   readonly cubins: ReadonlyMap<string, Uint8Array> | Cubins;
@@ -29,8 +28,6 @@ export interface CudaExecutorOptions extends Omit<
   readonly onUnseen?: (error: Error) => void;
   /** The device of each stage. */
   readonly ordinals: readonly number[];
-  /** Of each stage, devices that were made before the plan was known (prepareDevice). They are released with it. */
-  readonly prepared?: readonly PreparedDevice[];
   /** Launches of each stage, in order and without a gap; by default one stage has all. */
   readonly stages?: PlanStages;
   /** Where replicas start together: the way to the others' devices of a stage. */
@@ -76,14 +73,12 @@ async function loadStages(
   first: readonly BucketOf[],
 ): Promise<readonly CudaStage[]> {
   const isPiped = ranges.length > 1;
-  const { prepared, ...rest } = options;
   const progressOf = options.onProgress === undefined ? undefined : together(ranges.length, options.onProgress);
   let failure: { readonly error: unknown } | undefined;
   const loads = await Promise.all(
     ranges.map((_, i) =>
       CudaStage.load({
-        ...rest,
-        ...(prepared === undefined ? {} : { prepared: prepared[i]! }),
+        ...options,
         addon,
         first,
         stages: ranges,

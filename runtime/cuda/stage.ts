@@ -23,7 +23,7 @@ import { deviceMemoryError, requireDeviceMemory, type CudaMemoryUse, type Device
 import { readsFiles } from './partWeights.js';
 import { Search, SearchPlan } from './search.js';
 import { isUnshared, loadSharedWeights, SHARED_GRANULARITY, type WeightExchange } from './shareWeights.js';
-import { loadDeviceWeights, loadingBytes, weightSlots, type LoadTimes, type PreparedDevice } from './weights.js';
+import { loadDeviceWeights, loadingBytes, weightSlots, type LoadTimes } from './weights.js';
 
 export interface CudaStageOptions {
   readonly addon: CudaAddon;
@@ -40,8 +40,6 @@ export interface CudaStageOptions {
   /** What is ready once the stage is loaded. */
   readonly first: readonly BucketOf[];
   readonly tensors: ReadonlyMap<string, TensorSource>;
-  /** The device and its pinned memory where they were made before the plan was known. The stage releases both. */
-  readonly prepared?: PreparedDevice;
   /** Sets of activations: one for each micro-batch that is on the device. */
   readonly arenas: number;
   /** Whether its programs are run by a CudaPipeline. */
@@ -158,7 +156,7 @@ function codeBytesOf(
 
 /** The memory of all weights, once they are in it; none where the plan has none. */
 async function loadWeights(
-  { addon, exchange, prepared, onProgress, onLoaded }: CudaStageOptions,
+  { addon, exchange, onProgress, onLoaded }: CudaStageOptions,
   device: CudaDevice,
   pack: CudaModule,
   weightPlan: WeightPlan,
@@ -177,11 +175,9 @@ async function loadWeights(
     weightPlan,
     loadPlan,
     weights,
-    ...(prepared === undefined ? {} : { upload: prepared.upload }),
     ...(onProgress === undefined ? {} : { onProgress }),
   };
   const times = await (isShared ? loadSharedWeights(request, exchange) : loadDeviceWeights(request));
-  prepared?.upload.release();
   onLoaded?.(times);
   return weights;
 }
@@ -254,9 +250,7 @@ export class CudaStage {
     let room: DeviceRoom | undefined;
     let loading: Promise<CudaMemory | undefined> | undefined;
     try {
-      const { device } = options.prepared ?? { device: new addon.Device(options.ordinal) };
-      resources.own(device);
-      if (options.prepared !== undefined) resources.own(options.prepared.upload);
+      const device = resources.own(new addon.Device(options.ordinal));
       options.onMemory?.(use);
       room = { name: device.info.name, ...device.memory() };
       requireDeviceMemory(use, room, leadingExtent(largest).most);

@@ -31,26 +31,7 @@ export interface LoadRequest {
   readonly loadPlan: LoadPlan;
   /** Holds weightPlan.packedBytes bytes. */
   readonly weights: CudaMemory;
-  /** By default one is made for the load, and released behind it. */
-  readonly upload?: CudaUpload;
   readonly onProgress?: (progress: LoadProgress) => void;
-}
-
-/** A device and what streams weights to it, made before the plan is known: both take tenths of a second. */
-export interface PreparedDevice {
-  readonly device: CudaDevice;
-  readonly upload: CudaUpload;
-}
-
-/** Creates the context and allocates pinned memory. Throws the addon's errors. */
-export function prepareDevice(addon: CudaAddon, ordinal: number): PreparedDevice {
-  const device = new addon.Device(ordinal);
-  try {
-    return { device, upload: new addon.Upload(device) };
-  } catch (error) {
-    device.release();
-    throw error;
-  }
 }
 
 /** The time that a load took, in seconds. */
@@ -170,7 +151,7 @@ class Loading {
       // Slots that a job does not need are given the jobs: never read.
       const scales = loadPlan.scaleBytes > 0 ? allocate(loadPlan.scaleBytes) : this.jobs;
       const stagings = Array.from({ length: loadPlan.stagings }, () => allocate(loadPlan.stagingBytes));
-      this.upload = request.upload ?? own(new addon.Upload(device, uploadOptions(copiedBytesOf(loadPlan))));
+      this.upload = own(new addon.Upload(device, uploadOptions(copiedBytesOf(loadPlan))));
       this.program = own(this.bind(scales, stagings));
       this.steps = this.uploadSteps(stagings);
     } catch (error) {
