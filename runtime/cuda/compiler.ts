@@ -31,8 +31,8 @@ export interface CompileCubinsOptions {
   readonly driverVersion?: number;
   readonly settings?: Settings;
   /**
-   * Of kernels that must be compiled, those of lower rank come first, and those above 0 wait until lower(). By default
-   * all are equal.
+   * The rank of a kernel that must be compiled: lower ranks come first, and those above 0 wait for lower(). By default
+   * all have one rank.
    */
   readonly rankOf?: (symbol: string) => number;
   /** Called after each kernel, from the cache or compiled. */
