@@ -5,6 +5,7 @@
  */
 import { closeSync, constants, existsSync, fsyncSync, mkdirSync, openSync, statSync, writeSync } from 'node:fs';
 import { dirname } from 'node:path';
+import { defined } from '../system/defined.js';
 import type { Bucket } from '../ir/plan.js';
 import { median } from './median.js';
 import type { Peaks } from './peaks.js';
@@ -131,7 +132,7 @@ export class TuningDatabase<S, T extends Facts> {
       describe: (key, bucket, job) => this.describe({ key, bucket, target, job }),
       known: (key, bucket) => this.known(key, bucket, target).values(),
       append: (key, bucket, schedule, seconds, reason) => {
-        this.append({ key, bucket, target, schedule, seconds, ...(reason === undefined ? {} : { failure: reason }) });
+        this.append({ key, bucket, target, schedule, seconds, ...defined({ failure: reason }) });
       },
       finals: {
         known: (key, bucket) => this.final(key, bucket, target),

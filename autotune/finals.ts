@@ -4,6 +4,7 @@
  * neighbours. In a final, whole sequences compete that each exchange one kernel's schedule. All winners are then
  * combined, and the combined sequence must win once more.
  */
+import { defined } from '../system/defined.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';
 import type { Final, Known } from './records.js';
@@ -231,7 +232,7 @@ export async function holdFinals<S>(
         seconds: own,
         record,
         onRound,
-        ...(signal === undefined ? {} : { signal }),
+        ...defined({ signal }),
       })
     )
       held++;

@@ -2,6 +2,7 @@
  * Finds schedules within a time budget: ranks candidates by a cost model, measures the best few, and climbs from the
  * winner. Shared by all targets.
  */
+import { defined } from '../system/defined.js';
 import type { Extents } from '../ir/extents.js';
 import { computationHash, kernelSignature } from '../codegen/signature.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
@@ -153,7 +154,7 @@ async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSig
       changed: jobs.indexOf(changed),
       elapsedSeconds: now() - started,
       budgetSeconds,
-      ...(final === undefined ? {} : { final }),
+      ...defined({ final }),
     });
   };
   // Weights are fixed at the start: a job that becomes faster keeps its share of time.
@@ -184,9 +185,14 @@ async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSig
     const { flops, bytes } = job.candidates.work;
     const product = options.product?.(kernel, job.bucket);
     records.describe(job.recordKey, place, {
-      ...{ kernel: kernel.path, count, signature, schedule, flops, bytes },
+      kernel: kernel.path,
+      count,
+      signature,
+      schedule,
+      flops,
+      bytes,
       estimateSeconds: job.candidates.cost(schedule),
-      ...(product === undefined ? {} : { product }),
+      ...defined({ product }),
     });
   };
   const measure = async (job: Job<S>, schedules: readonly S[]): Promise<void> => {

@@ -1,4 +1,5 @@
 /** The search for one kernel in one bucket: what is known of its schedules, and what to measure next. */
+import { defined } from '../system/defined.js';
 import type { Kernel } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';
 import type { Final, Known } from './records.js';
@@ -320,7 +321,7 @@ export class Job<S> {
       isDone: this.isDone,
       failures: [...this.known.values()].filter(({ seconds }) => !Number.isFinite(seconds)).length,
       ...(start === undefined || !Number.isFinite(start) ? {} : { defaultSeconds: start }),
-      ...(this.rival === undefined ? {} : { rival: this.rival }),
+      ...defined({ rival: this.rival }),
       ...(best === undefined
         ? {}
         : {

@@ -2,6 +2,7 @@
  * The work of a kernel whatever its schedule: arithmetic and compulsory traffic. Rooflines, throughput figures and
  * `inspect` are based on it.
  */
+import { defined } from '../system/defined.js';
 import type { Dim } from '../ir/types.js';
 import { extentIn, type Extents } from '../ir/extents.js';
 import { tokensIn } from '../ir/scoring.js';
@@ -34,7 +35,7 @@ export interface WorkSize {
 export const sizeOf = ({ extents, longest, run }: Bucket): WorkSize => ({
   extents,
   longest,
-  ...(run === undefined ? {} : { run }),
+  ...defined({ run }),
 });
 
 export interface Work {

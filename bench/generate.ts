@@ -1,4 +1,5 @@
 /** `npm run bench:generate`: decoding rates with random weights, against the bytes that a call must read. */
+import { defined } from '../system/defined.js';
 import { UserError } from '../errors.js';
 import { median } from '../autotune/median.js';
 import { stepperOf } from '../driver/commands/continuation.js';
@@ -147,9 +148,7 @@ async function main(options: GenerateBenchOptions): Promise<void> {
     cacheTokens,
     feeds: options.feeds,
     logits: options.sampling !== undefined,
-    ...(options.isa === undefined ? {} : { isa: options.isa }),
-    ...(options.precision === undefined ? {} : { precision: options.precision }),
-    ...(options.kvCache === undefined ? {} : { kvCache: options.kvCache }),
+    ...defined({ isa: options.isa, precision: options.precision, kvCache: options.kvCache }),
     script: 'bench:generate',
   });
   const busy: number[] = [];

@@ -1,6 +1,7 @@
 /**
  * Measures one kernel of the layer, in one or several schedules, in turn with the vendor's library on the bare product.
  */
+import { defined } from '../system/defined.js';
 import { tokensIn } from '../ir/scoring.js';
 import { median } from '../autotune/median.js';
 import { cudaScheduling } from '../codegen/cuda/scheduling.js';
@@ -195,7 +196,7 @@ export async function measureKernel(request: KernelRequest): Promise<readonly Ke
         isBest: at >= 0 && at === best,
         bytes: work.bytes,
         ...(at < 0 ? {} : compareRounds(rounds[at]!, flops, rival)),
-        ...(failure === undefined ? {} : { failure }),
+        ...defined({ failure }),
       };
     });
   } finally {

@@ -1,4 +1,5 @@
 /** The model whose layer is measured: a plan of a few layers, because all but the last are alike. */
+import { defined } from '../system/defined.js';
 import type { CudaSchedule } from '../ir/cuda.js';
 import { scoringBucket, tokensIn, withKeyRoom } from '../ir/scoring.js';
 import { join } from 'node:path';
@@ -79,7 +80,7 @@ export function openBenchModel(
       'name a model of two layers at least: npm run bench:gpu -- --model bench/models/llama-33b',
     );
   const head = plan.kernels.find(({ anchor }) => anchor === 'logprob');
-  return { plan, facts, layer, ...(head === undefined ? {} : { head }) };
+  return { plan, facts, layer, ...defined({ head }) };
 }
 
 /** Kernels with a product in 16 bits, which are compared with the vendor's library. */

@@ -1,5 +1,6 @@
 /** The command line of the GPU benchmark. */
 import { parseArgs } from 'node:util';
+import { defined } from '../system/defined.js';
 import { defaultDatabasePath } from '../autotune/databaseFile.js';
 import type { Finishing } from '../passes/finishRows.js';
 import { parseTrial, type Trial } from './gpuSchedules.js';
@@ -96,6 +97,6 @@ export function parseGpuOptions(args: readonly string[]): GpuOptions | undefined
     finishing: [...new Set(values.finishing.split(',').map((text) => read.oneOf('finishing', text, FINISHING)))],
     isChecked: !values['no-check'],
     ...(values.tuned || values.database !== undefined ? { database: values.database ?? defaultDatabasePath() } : {}),
-    ...(values.json === undefined ? {} : { json: values.json }),
+    ...defined({ json: values.json }),
   };
 }

@@ -1,4 +1,5 @@
 /** Runs a GPU benchmark, from the choice of schedules to the results. */
+import { defined } from '../system/defined.js';
 import { tokensIn } from '../ir/scoring.js';
 import { measureBandwidth } from '../autotune/cuda/bandwidth.js';
 import { referenceSchedule } from '../autotune/cuda/candidates.js';
@@ -170,7 +171,7 @@ export async function runGpuBench(
             bucket,
             variants,
             timing: { ...options, warmSeconds },
-            ...(product === undefined ? {} : { product }),
+            ...defined({ product }),
             ...(options.isChecked ? { reference: variantOf(kernel, reference) } : {}),
           });
           warmSeconds = WARM_SECONDS;

@@ -2,6 +2,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { defined } from '../system/defined.js';
 import { stepperOf } from '../driver/commands/continuation.js';
 import type { Executor } from '../driver/executor.js';
 import { run } from '../driver/library/index.js';
@@ -110,7 +111,7 @@ async function accuracyOf(
     threads,
     precision: weights.precision,
     kvCache: row.kvCache,
-    ...(limit === undefined ? {} : { limit }),
+    ...defined({ limit }),
   });
   const percent = (share: number): string => (100 * share).toFixed(2);
   return `${percent(accuracy.value)} ± ${percent(accuracy.standardError ?? 0)}`;
@@ -210,9 +211,15 @@ async function main(options: ServingOptions): Promise<void> {
         `${sum(lengths.map(({ answer }) => answer))} new ones, contexts padded to ${context} keys\n`,
     );
     const columns = [
-      ...['weights', 'row', 'mean s', '95 % s', 'tokens/s'],
+      'weights',
+      'row',
+      'mean s',
+      '95 % s',
+      'tokens/s',
       ...(options.target === 'cpu' ? ['tokens a CPU second'] : []),
-      ...['× baseline', 'ARC-Challenge', 'ARC-Easy'],
+      '× baseline',
+      'ARC-Challenge',
+      'ARC-Easy',
     ];
     console.log(`| ${columns.join(' | ')} |\n|${'---|'.repeat(columns.length)}`);
     for (const weights of opened) await measure(weights, options, context);

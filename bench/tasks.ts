@@ -93,14 +93,26 @@ async function measure(name: string, count: number, output: string): Promise<str
     calls++;
   });
   const scorer = {
-    ...{ maxTokens: CALL.tokens, maxRows: CALL.rows, maxLength: CALL.tokens, inFlight: 2, replicas: 1, devices: 1 },
+    maxTokens: CALL.tokens,
+    maxRows: CALL.rows,
+    maxLength: CALL.tokens,
+    inFlight: 2,
+    replicas: 1,
+    devices: 1,
     cost: (batch: number) => batch,
     score: () => Promise.reject(new Error('prefixes are kept')),
   };
   const limits = { ...scorer, contextLength: CALL.tokens, work: new BatchWork({ kernels: [] }) };
   const request: TasksRequest = {
-    ...{ model: DEMO, init: { kind: 'checkpoint' }, precision: 'auto', threads: 1, sharing: 'tree', resume: false },
-    ...{ tasks: [name], includePaths: [], output },
+    model: DEMO,
+    init: { kind: 'checkpoint' },
+    precision: 'auto',
+    threads: 1,
+    sharing: 'tree',
+    resume: false,
+    tasks: [name],
+    includePaths: [],
+    output,
   };
   prepareOutput(modelFolder(output, 'x'));
   const reporter = new TaskReporter({ request, nodes: [leaf!], started: new Date(), template: undefined });

@@ -2,6 +2,7 @@
  * The commands that the command line calls where nobody hands it others. Each loads what it needs when called: help
  * needs none of it.
  */
+import { defined } from '../system/defined.js';
 import type { TargetFacts } from '../driver/devices/chooseTarget.js';
 import { detectMachine } from '../driver/machine.js';
 import type { TargetChoice, TargetName } from '../driver/target.js';
@@ -16,7 +17,7 @@ async function withTarget<R extends TargetFacts & { readonly target?: TargetChoi
   const { chooseTarget } = await import('../driver/devices/chooseTarget.js');
   const { target } = await chooseTarget(asked);
   const { target: _, ...request } = asked;
-  return { ...request, ...(target === undefined ? {} : { target }) };
+  return { ...request, ...defined({ target }) };
 }
 
 export const ALL_COMMANDS: Commands = {

@@ -1,5 +1,6 @@
 /** `tilewright explore`: the compiler at work, as a page to look at. */
 import type { Command } from 'commander';
+import { defined } from '../system/defined.js';
 import { isArtifact } from '../driver/names.js';
 import { bytes, count, counted } from '../system/format.js';
 import {
@@ -48,7 +49,7 @@ export function addExplore(program: Command, context: Context): void {
       ...request,
       output: text(flags, 'output') ?? DEFAULT_OUTPUT,
       ...(tokens === undefined ? {} : { tokens: wholeNumber('--tokens', tokens, 1, MOST_TOKENS, '256') }),
-      ...(database === undefined ? {} : { database }),
+      ...defined({ database }),
       ...(isSet(flags, 'registers') ? { examines: true } : {}),
     });
     if (isSet(flags, 'json')) return printJson(context.io, explored);

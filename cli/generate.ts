@@ -1,5 +1,6 @@
 /** `tilewright generate`: continues prompts. */
 import type { Command } from 'commander';
+import { defined } from '../system/defined.js';
 import type { ContinueListener, PromptResult } from '../driver/commands/continueAll.js';
 import type { GenerateRequest } from '../driver/commands/generate.js';
 import { isArtifact } from '../driver/names.js';
@@ -154,7 +155,7 @@ async function parse(
   return {
     model,
     prompts: prompts.map((prompt, i) => ({ where: `prompt ${i + 1}`, prompt: { prompt } })),
-    ...(promptFile === undefined ? {} : { promptFile }),
+    ...defined({ promptFile }),
     ...(await generateFlags(flags)),
     ...deviceFlags(flags),
     ...modelFlags(flags),
@@ -179,9 +180,7 @@ async function printAll(
         model,
         prompts,
         signal: reader.signal,
-        ...(checkpoint === undefined ? {} : { checkpoint }),
-        ...(promptFile === undefined ? {} : { promptFile }),
-        ...(templateVariables === undefined ? {} : { templateVariables }),
+        ...defined({ checkpoint, promptFile, templateVariables }),
       },
       ({ where, text: written, tokens }) => {
         if (isJson) printJsonLine(io, { text: written, tokens });
@@ -249,7 +248,7 @@ function printLine(io: Io, result: PromptResult, isNumbered: boolean): void {
     text: generated,
     tokens,
     logprobs: logProbs,
-    ...(score === undefined ? {} : { score }),
+    ...defined({ score }),
     ...(top === undefined
       ? {}
       : { topLogprobs: top.map((each) => each.map(({ token, logProb }) => ({ token, logprob: logProb }))) }),

@@ -1,4 +1,5 @@
 /** `tilewright inspect --error`: what rounding costs, kernel by kernel and layer by layer. */
+import { defined } from '../system/defined.js';
 import type { ErrorReport, ErrorRequest, KernelError } from '../driver/commands/inspectError.js';
 import { UsageError, UserError } from '../errors.js';
 import { FileLines } from '../system/fileLines.js';
@@ -63,10 +64,10 @@ export async function showError(context: Context, model: string, flags: Flags): 
   const most = limit === undefined ? PROMPTS : wholeNumber('--limit', limit, 1, MOST_PROMPTS, '8');
   const against = text(flags, 'against');
   const request: ErrorRequest = {
-    ...{ model, init, precision },
-    ...(target === undefined ? {} : { target }),
-    ...(isa === undefined ? {} : { isa }),
-    ...(kvCache === undefined ? {} : { kvCache }),
+    model,
+    init,
+    precision,
+    ...defined({ target, isa, kvCache }),
     ...(against === undefined ? {} : { against: choice('--against', against, AGAINST) }),
     prompts: data === undefined ? BUILT_IN.slice(0, most) : readPrompts(data, most),
     tokens: tokens === undefined ? TOKENS : wholeNumber('--tokens', tokens, 2, 4096, '64'),

@@ -1,4 +1,5 @@
 /** Flags as text → typed values. Every refusal says what was given, what is expected, and shows an example. */
+import { defined } from '../system/defined.js';
 import { UsageError } from '../errors.js';
 import { isArtifact, MAX_CACHE_TOKENS, parseInit, type WeightInit } from '../driver/names.js';
 import type { ArtifactRequest } from '../driver/requests.js';
@@ -128,7 +129,7 @@ export function deviceFlags(flags: Flags): DeviceFlags {
       'leave one of the two out',
     );
   }
-  return { ...(devices === undefined ? {} : { devices }), ...(parallel === undefined ? {} : { parallel }) };
+  return { ...defined({ devices, parallel }) };
 }
 
 /** Masks that score trees with the same answers. */
@@ -207,8 +208,7 @@ export function modelFlags(flags: Flags, masks: readonly MaskKind[] = RUN_MASKS)
     ...(cacheTokens === undefined
       ? {}
       : { cacheTokens: wholeNumber('--cache-tokens', cacheTokens, 16, MAX_CACHE_TOKENS, '32768') }),
-    ...(cache === undefined ? {} : { kvCache: cache }),
-    ...(dump === undefined ? {} : { dump }),
+    ...defined({ kvCache: cache, dump }),
   };
 }
 
@@ -262,7 +262,7 @@ export function artifactFlags(flags: Flags, model: string): ArtifactRequest {
       `leave ${given.length > 1 ? 'them' : 'it'} out, or give the folder that compile wrote`,
     );
   return {
-    ...(checkpoint === undefined ? {} : { checkpoint }),
+    ...defined({ checkpoint }),
     ...(isSet(flags, 'trustCode') ? { trustsCode: true } : {}),
     ...(isSet(flags, 'verify') ? { verifies: true } : {}),
   };

@@ -1,5 +1,6 @@
 /** `tilewright report`: results as a page to look at. */
 import type { Command } from 'commander';
+import { defined } from '../system/defined.js';
 import { UsageError } from '../errors.js';
 import { VERSION } from '../driver/version.js';
 import { bytes } from '../system/format.js';
@@ -44,9 +45,13 @@ export function addReport(program: Command, context: Context): void {
       if (runs.length + traces.length + tuning.length === 0)
         throw new UsageError('there is nothing to report', 'name the folder of a run: tilewright report results');
       const written = await context.commands.report({
-        ...{ runs, traces, tuning, writer: `tilewright ${VERSION}`, now: new Date() },
+        runs,
+        traces,
+        tuning,
+        writer: `tilewright ${VERSION}`,
+        now: new Date(),
         output: text(flags, 'output') ?? DEFAULT_OUTPUT,
-        ...(title === undefined ? {} : { title }),
+        ...defined({ title }),
       });
       if (isSet(flags, 'json')) return printJson(context.io, written);
       const { path, notes } = written;

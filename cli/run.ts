@@ -201,7 +201,9 @@ async function run(context: Context, model: string, flags: Flags): Promise<void>
       : await commands.report({
           runs: [...(comparison === undefined ? [] : [comparison.a.file]), resultsPath],
           ...(request.trace === undefined ? {} : { traces: [request.trace] }),
-          ...{ output: pageOf(result), writer: `tilewright ${VERSION}`, now: new Date() },
+          output: pageOf(result),
+          writer: `tilewright ${VERSION}`,
+          now: new Date(),
         });
   if (isJson) printJson(io, comparison === undefined ? result.results : { ...result.results, comparison });
   else printText(io, runSummary(result, isVerbose) + (page === undefined ? '' : `report: ${page.path}\n`));

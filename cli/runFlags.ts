@@ -1,6 +1,7 @@
 /** What the flags of `tilewright run` ask for. */
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { defined } from '../system/defined.js';
 import { isArtifact, modelName } from '../driver/names.js';
 import {
   BASELINES,
@@ -113,16 +114,15 @@ export function parseRun(context: Context, model: string, flags: Flags): Parsed 
     sharing: sharing(flags),
     prefixes: choice('--prefixes', text(flags, 'prefixes') ?? 'auto', PREFIXES),
     overlong: choice('--overlong', text(flags, 'overlong') ?? 'truncate', OVERLONG),
-    ...(name === undefined ? {} : { modelName: name }),
+    ...defined({ modelName: name }),
     resumeCommand: sameCommand(context, ['--resume']),
     ...modelFlags(flags),
     ...artifactFlags(flags, model),
     ...deviceFlags(flags),
     ...(limit === undefined ? {} : { limit: parseLimit(limit) }),
-    ...(output === undefined ? {} : { output }),
-    ...(trace === undefined ? {} : { trace }),
+    ...defined({ output, trace }),
     ...(logsTokens ? { logsTokens } : {}),
-    ...(part === undefined ? {} : { shard: part }),
+    ...defined({ shard: part }),
     ...comparedWith(text(flags, 'compareWith')),
     ...(isSet(flags, 'dryRun') ? { isDryRun: true } : {}),
   };

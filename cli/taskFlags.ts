@@ -2,6 +2,7 @@
 import type { Command } from 'commander';
 import { existsSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
+import { defined } from '../system/defined.js';
 import type { TasksRequest } from '../driver/requests.js';
 import { UsageError } from '../errors.js';
 import { parseGeneration, parseSamples, parseSeeds } from './askedOfTasks.js';
@@ -96,9 +97,9 @@ export function taskRequest(
   return {
     tasks: names,
     includePaths: taskFolders(flags),
-    ...(dataRoot === undefined ? {} : { dataRoot }),
+    ...defined({ dataRoot }),
     ...(shots === undefined ? {} : { shots: wholeNumber('--num-fewshot', shots, 0, MOST_SHOTS, '5') }),
-    ...(instruction === undefined ? {} : { systemInstruction: instruction }),
+    ...defined({ systemInstruction: instruction }),
     ...templateOf(flags),
     ...variables,
     ...(seeds === undefined ? {} : { seeds: parseSeeds(seeds) }),
@@ -106,7 +107,7 @@ export function taskRequest(
     ...(generation === undefined ? {} : { generation: parseGeneration(generation) }),
     ...(predictsOnly ? { predictsOnly } : {}),
     ...(output?.endsWith('.json') === true ? { resultsStem: basename(output, '.json') } : {}),
-    ...(isMultiturn === undefined ? {} : { isMultiturn }),
+    ...defined({ isMultiturn }),
     ...(logsSamples === undefined || predictsOnly ? {} : { logsSamples }),
   };
 }

@@ -1,5 +1,6 @@
 /** `tilewright tune`: better schedules for this machine. */
 import type { Command } from 'commander';
+import { defined } from '../system/defined.js';
 import { isArtifact } from '../driver/names.js';
 import type { TuneResult } from '../driver/requests.js';
 import { UsageError } from '../errors.js';
@@ -82,10 +83,10 @@ async function tune(context: Context, artifact: string, flags: Flags): Promise<v
   const checkpoint = text(flags, 'checkpoint');
   const request = {
     artifact,
-    ...(checkpoint === undefined ? {} : { checkpoint }),
+    ...defined({ checkpoint }),
     budgetSeconds,
     threads: threads(flags, () => commands.cores()),
-    ...(database === undefined ? {} : { database }),
+    ...defined({ database }),
   };
   const advice = (): string => `finished trials are kept; go on with\n  ${sameCommand(context)}`;
   const { value: result, stoppedBy } = await withUi(context, { ...face, advice }, (ui, signal) =>

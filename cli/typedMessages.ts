@@ -68,8 +68,13 @@ class EditedLines implements TypedMessages {
         setRawMode: (isRaw: boolean): unknown => this.#input.setRawMode?.(isRaw),
       });
       const line = createInterface({
-        ...{ input: keys, output: this.#io.stdout, terminal: true, prompt: PROMPT },
-        ...{ history: [...this.#history], historySize: HISTORY, removeHistoryDuplicates: true },
+        input: keys,
+        output: this.#io.stdout,
+        terminal: true,
+        prompt: PROMPT,
+        history: [...this.#history],
+        historySize: HISTORY,
+        removeHistoryDuplicates: true,
       });
       const end = (message: string | undefined): void => {
         if (this.#open?.line !== line) return;

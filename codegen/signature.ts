@@ -1,4 +1,5 @@
 /** Signatures of kernels. Kernels that differ only in the names of what they read and write have the same text. */
+import { defined } from '../system/defined.js';
 import { renameMask } from '../ir/kernel.js';
 import { createHash } from 'node:crypto';
 import { extentIn, type Extents } from '../ir/extents.js';
@@ -197,9 +198,13 @@ function describe(kernel: Kernel, module: KernelModule, capacity: Extents): Read
       const rows = weight.sources.reduce((sum, source) => sum + source.rows, 0);
       const { layout, format, k, pairing, experts, group } = weight;
       return {
-        ...{ kind: 'weight', layout, dtype: format, rows, k, pairing },
-        ...(experts === undefined ? {} : { experts }),
-        ...(group === undefined ? {} : { group }),
+        kind: 'weight',
+        layout,
+        dtype: format,
+        rows,
+        k,
+        pairing,
+        ...defined({ experts, group }),
       };
     }
     const buffer = buffers.get(name)!;

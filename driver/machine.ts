@@ -1,4 +1,5 @@
 /** Describes this machine, and the numerics and micro-kernels that a plan for it uses. */
+import { defined } from '../system/defined.js';
 import { loadAddon, type CpuInfo } from '../runtime/addon.js';
 import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
 import type { StoredFormats } from '../passes/multiplyBlocks.js';
@@ -92,7 +93,7 @@ export function numericsOf(isa: CpuIsa, { stored, rounds }: CpuContractions = FL
     : codes.size > 0
       ? { format: 'i8', from: 'codes', keep: [], only: codes }
       : undefined;
-  return { ...own, ...(stored.size === 0 ? {} : { stored }), ...(narrow === undefined ? {} : { narrow }) };
+  return { ...own, ...(stored.size === 0 ? {} : { stored }), ...defined({ narrow }) };
 }
 
 /** Name of the arithmetic in results and journals. Answers are comparable only if it is equal. */

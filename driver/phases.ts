@@ -1,6 +1,7 @@
 /** The phases of a run before its first answer: how much they overlap, and what was waited for. */
 
 /** Milliseconds since the epoch. */
+import { defined } from '../system/defined.js';
 export interface PhaseSpan {
   readonly name: string;
   readonly begin: number;
@@ -50,7 +51,7 @@ export class Phases {
     try {
       return await work();
     } finally {
-      this.ended.push({ name, begin, end: clock(), ...(after === undefined ? {} : { after }) });
+      this.ended.push({ name, begin, end: clock(), ...defined({ after }) });
     }
   }
 

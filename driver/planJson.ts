@@ -136,7 +136,10 @@ const planOf = <S>(schedule: z.ZodType<S>) =>
     states: z
       .array(
         z.strictObject({
-          ...{ name: stateName, dtype: z.enum(DTYPES), rows: extent, columns: extent },
+          name: stateName,
+          dtype: z.enum(DTYPES),
+          rows: extent,
+          columns: extent,
           isByColumn: z.literal(true).exactOptional(),
         }),
       )

@@ -67,7 +67,10 @@ export function startUpOf(
     phases: phases.map((span): StartPhase => {
       const spare = onPath.has(span) ? 0 : spares.get(span);
       return {
-        ...{ process: processOf(span), phase: span.name, begin: since(span.begin), end: since(span.end) },
+        process: processOf(span),
+        phase: span.name,
+        begin: since(span.begin),
+        end: since(span.end),
         ...(spare === undefined ? {} : { spareSeconds: rounded(spare) }),
         ...movedIn(span, recorded),
       };

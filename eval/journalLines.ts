@@ -4,6 +4,7 @@
  * of its tokens where a run keeps them.
  */
 import { crc32 } from 'node:zlib';
+import { defined } from '../system/defined.js';
 import { UserError } from '../errors.js';
 import { isRecord, quote } from '../system/json.js';
 import type { Scores } from './metrics.js';
@@ -68,7 +69,7 @@ const isTokens = (value: unknown, choices: number): value is number[][] =>
 
 /** JSON prints a double with enough digits to read back the same double. */
 export const printEntry = ({ docId, ll, greedy, tokens }: Scores): string =>
-  printLine({ doc_id: docId, ll, greedy, ...(tokens === undefined ? {} : { tokens }) });
+  printLine({ doc_id: docId, ll, greedy, ...defined({ tokens }) });
 
 const shown = (value: unknown): string => {
   const text = value === undefined ? 'absent' : quote(value, 1000);

@@ -1,6 +1,7 @@
 /** The results of a run as files, in the public harness's layout with a `throughput` block. */
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
+import { defined } from '../system/defined.js';
 import { meanAndError, type QuestionMetrics } from './metrics.js';
 import { writeAtomically } from '../system/write.js';
 import { sanitiseModelName } from './output.js';
@@ -97,7 +98,7 @@ export function buildResults(input: ResultsHeader, { metrics, taskHash, samplesH
     end_time: input.finished.getTime() / 1000,
     total_evaluation_time_seconds: String(seconds),
     throughput: input.throughput,
-    ...(input.shard === undefined ? {} : { shard: input.shard }),
+    ...defined({ shard: input.shard }),
   };
 }
 
@@ -194,7 +195,6 @@ export function throughputOf(measured: Omit<Throughput, 'questionsPerSecond' | '
     questionsPerSecond: rate(questions),
     tokensPerSecond: rate(tokensComputed),
     modelFlops: measured.modelFlops,
-    ...(devices === undefined ? {} : { devices }),
-    ...(start === undefined ? {} : { start }),
+    ...defined({ devices, start }),
   };
 }

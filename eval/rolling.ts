@@ -1,4 +1,5 @@
 /** Texts that are scored as a whole: in windows, each token predicted from as much before it as fits. */
+import { defined } from '../system/defined.js';
 import { contextOf, type TokenisedQuestion } from './tokenise.js';
 
 /**
@@ -12,7 +13,7 @@ export function cutWindows(question: TokenisedQuestion, length: number, added: r
   const prefix = contextOf(question, 0);
   const text = Int32Array.from([...added, ...question.continuations[0]!]);
   const { docId, where } = question;
-  const named = { docId, ...(where === undefined ? {} : { where }) };
+  const named = { docId, ...defined({ where }) };
   if (text.length === 0) return { ...named, context: prefix, contexts: [], continuations: [] };
   const contexts = [prefix.subarray(0, 1)];
   const continuations = [text.subarray(0, Math.min(length, text.length))];

@@ -1,4 +1,5 @@
 /** A whole evaluation: questions to tokens, tokens to answers with a journal, answers to files. */
+import { defined } from '../system/defined.js';
 import type { Dataset } from './dataset.js';
 import { evaluate, type Evaluation, type EvaluateOptions } from './evaluate.js';
 import { checkJournal, Journal, journalPath } from './journal.js';
@@ -120,8 +121,7 @@ export async function scoreQuestions(options: ScoreOptions): Promise<Scored> {
       signal,
       turn,
       onFinished: (finished) => journal.append(finished),
-      ...(onProgress === undefined ? {} : { onProgress }),
-      ...(onWarning === undefined ? {} : { onWarning }),
+      ...defined({ onProgress, onWarning }),
     });
     return { ...evaluation, journal: journal.path, questionsResumed: done.size, identity };
   } finally {

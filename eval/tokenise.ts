@@ -6,6 +6,7 @@
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
+import { defined } from '../system/defined.js';
 import { UserError } from '../errors.js';
 import { leaveOut, questionName, type Named } from './naming.js';
 import { allBut } from './selection.js';
@@ -134,7 +135,7 @@ function unpack(questions: readonly Question[], reply: ChunkReply): TokenisedQue
     const of = { docId, context: contexts[0] ?? new Int32Array(), continuations: choices.map(take) };
     return {
       ...of,
-      ...(where === undefined ? {} : { where }),
+      ...defined({ where }),
       ...(texts === undefined ? {} : { contexts }),
       ...(isRolling === true ? { isRolling } : {}),
     };

@@ -4,6 +4,7 @@
  * tokens of one page are computed again. The log-probability of a path's last token comes from the kernel that scores
  * it, so the score of a path has the bits that scoring it afterwards gives.
  */
+import { defined } from '../system/defined.js';
 import type { Generator } from './generator.js';
 import type { EndReason, GenerateRequest } from './request.js';
 import { MOST_BEAMS } from './limits.js';
@@ -38,7 +39,7 @@ export async function searchBeams(
 ): Promise<readonly Beam[]> {
   if (!Number.isInteger(beams) || beams < 1 || beams > MOST_BEAMS)
     throw new RangeError(`${beams} beams: expected 1 to ${MOST_BEAMS}`);
-  const shared = { stopTokens: new Set<number>(), ...(signal === undefined ? {} : { signal }) };
+  const shared = { stopTokens: new Set<number>(), ...defined({ signal }) };
   const endOf = (tokens: readonly number[], length: number): EndReason | undefined => {
     if (tokens.length > 0 && stopTokens?.has(tokens.at(-1)!) === true) return 'eos';
     if (tokens.length >= maxNewTokens) return 'length';

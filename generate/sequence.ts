@@ -67,7 +67,9 @@ export class Sequence {
     this.isFilteredAlways = filterVocab !== undefined && sampling !== undefined && needsRow(sampling);
     if (filterVocab !== undefined && sampling !== undefined)
       this.entries = new TokenEntries({
-        ...{ sampling, promptLength: prompt.length, vocab: filterVocab },
+        sampling,
+        promptLength: prompt.length,
+        vocab: filterVocab,
         ...(banned === undefined ? {} : { banned: banned.tokens }),
       });
     this.scoreFrom = Math.max(1, scoreFrom ?? prompt.length);

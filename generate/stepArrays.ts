@@ -88,7 +88,9 @@ export function arraysOf(
     for (const i of rowsOf(sequence, from, to)) {
       const isLast = i + 1 === sequence.tokens.length;
       found.push({
-        ...{ sequence, kind: isLast ? 'next' : 'score', at: i + 1 },
+        sequence,
+        kind: isLast ? 'next' : 'score',
+        at: i + 1,
         row: at - to + i,
         target: isLast ? 0 : sequence.tokens[i + 1]!,
       });

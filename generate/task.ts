@@ -1,4 +1,5 @@
 /** A request on its way: its sequence, what was generated of it, and who waits for it. */
+import { defined } from '../system/defined.js';
 import { needsRow, resolveSampling } from './sampling.js';
 import { Sequence } from './sequence.js';
 import { GenerateError, type EndReason, type Generated, type GeneratedToken, type GenerateRequest } from './request.js';
@@ -103,6 +104,6 @@ function sequenceOf(request: GenerateRequest, { maxLength, room, vocab }: TaskLi
     filterVocab: isFiltered ? vocab : undefined,
     longest: Math.min(maxLength, room, prompt.length + maxNewTokens),
     ...(isBanning ? { banned: { tokens: stopTokens, atLeast: minNewTokens } } : {}),
-    ...(scoreFrom === undefined ? {} : { scoreFrom }),
+    ...defined({ scoreFrom }),
   });
 }

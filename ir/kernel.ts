@@ -7,6 +7,7 @@
  * Kernels of attention, of the head and of experts, and declarations of weights, have files of their own. Importers
  * have all of them from here.
  */
+import { defined } from '../system/defined.js';
 import type { FunctionInterface, StateDecl } from './function.js';
 import type { BufferDType, Dim } from './types.js';
 import type { AttentionKernel } from './attentionKernel.js';
@@ -101,7 +102,7 @@ export interface LoopKernel extends KernelBase, LoopDomain {
 
 /** All domains of a loop, its own first. */
 export const loopDomains = ({ columns, headDim, outputs, beside = [] }: LoopKernel): readonly LoopDomain[] => [
-  { columns, outputs, ...(headDim === undefined ? {} : { headDim }) },
+  { columns, outputs, ...defined({ headDim }) },
   ...beside,
 ];
 

@@ -1,4 +1,5 @@
 /** Which buffers and weights a kernel reads and writes. */
+import { defined } from '../system/defined.js';
 import {
   drawBuffers,
   loopDomains,
@@ -120,7 +121,7 @@ export function mapOutputs(kernel: Kernel, change: (outputs: readonly Output[]) 
     return { ...kernel, segments, ...finish };
   }
   const beside = kernel.beside?.map((domain) => ({ ...domain, outputs: change(domain.outputs) }));
-  return { ...kernel, outputs: change(kernel.outputs), ...(beside === undefined ? {} : { beside }), ...finish };
+  return { ...kernel, outputs: change(kernel.outputs), ...defined({ beside }), ...finish };
 }
 
 /** Names of buffers the kernel writes. */
@@ -133,10 +134,7 @@ export const kernelWrites: (kernel: Kernel) => ReadonlySet<string> = oncePer((ke
     case 'logprob':
       return new Set([kernel.parts, ...(kernel.logits === undefined ? [] : [kernel.logits])]);
     case 'logprobReduce':
-      return new Set([
-        ...[kernel.logProb, kernel.isArgmax],
-        ...Object.values<string>({ ...kernel.draw, ...kernel.totals }),
-      ]);
+      return new Set([kernel.logProb, kernel.isArgmax, ...Object.values<string>({ ...kernel.draw, ...kernel.totals })]);
     case 'sample':
       return new Set([kernel.saved, kernel.token, kernel.logProb, kernel.best.tokens, kernel.best.logProbs]);
     case 'route':

@@ -2,6 +2,7 @@
  * Steps in terms of new tokens, keys and rows. This is the one place that maps them to the extents of the function
  * `step`.
  */
+import { defined } from '../system/defined.js';
 import { extentIn, type Extents } from './extents.js';
 import { MOST_SAMPLE_VOCAB } from './sampleInputs.js';
 import type { Bucket } from './plan.js';
@@ -29,16 +30,14 @@ export const stepExtents = ({ tokens, keys, rows, filtered, entries }: StepSize)
   [NEW_TOKENS]: tokens,
   [KEYS]: keys,
   [STEP_ROWS]: rows,
-  ...(filtered === undefined ? {} : { [FILTERED_ROWS]: filtered }),
-  ...(entries === undefined ? {} : { [ENTRIES]: entries }),
+  ...defined({ [FILTERED_ROWS]: filtered, [ENTRIES]: entries }),
 });
 
 export const stepSize = (extents: Extents): StepSize => ({
   tokens: extentIn(NEW_TOKENS, extents),
   keys: extentIn(KEYS, extents),
   rows: extentIn(STEP_ROWS, extents),
-  ...(extents[FILTERED_ROWS] === undefined ? {} : { filtered: extents[FILTERED_ROWS] }),
-  ...(extents[ENTRIES] === undefined ? {} : { entries: extents[ENTRIES] }),
+  ...defined({ filtered: extents[FILTERED_ROWS], entries: extents[ENTRIES] }),
 });
 
 /** The state that keeps the tokens that the last call drew, and its rows. */
@@ -94,7 +93,9 @@ export function stepBuckets(
     .sort((a, b) => a.tokens - b.tokens)
     .map(({ tokens, ...paths }) => ({
       extents: stepExtents({
-        ...{ tokens, keys: MOST_KEYS, rows: tokens },
+        tokens,
+        keys: MOST_KEYS,
+        rows: tokens,
         ...(isFiltering ? { filtered: Math.min(tokens, MOST_FILTERED_ROWS), entries: MOST_ENTRIES } : {}),
       }),
       ...paths,

@@ -4,6 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import { resolve } from 'node:path';
+import { defined } from '../system/defined.js';
 import { UserError } from '../errors.js';
 import { checkFolder, requireModelAt } from './checkpointPath.js';
 import { checkTensors } from './checkTensors.js';
@@ -112,8 +113,7 @@ export function openCheckpoint(path: string): Checkpoint {
     model,
     config,
     tensors,
-    ...(quantised === undefined ? {} : { quantised }),
-    ...(blocks === undefined ? {} : { quantised: blocks }),
+    ...defined({ quantised: blocks ?? quantised }),
     files: headers.map((header) => header.file),
     tokenizerPath: source.tokenizerPath,
     warnings: isOwn ? [...notes, headWarning(source, stated)] : notes,

@@ -1,5 +1,6 @@
 /** Reads a folder or a GGUF file: the model that it describes, and the tensors that it holds. */
 import { basename } from 'node:path';
+import { defined } from '../system/defined.js';
 import { UserError } from '../errors.js';
 import { configPathOf, describeGgufModel, loadModel, readConfig } from './config.js';
 import type { FormatName } from '../ir/storage.js';
@@ -70,7 +71,7 @@ export function folderSource(dir: string): CheckpointSource {
     found: isInParts
       ? mergeParts(headers, shapesOf(checked))
       : withPrefix(tensorsOf(headers, checked.isWrapped === true), checked),
-    ...(quantisation === undefined ? {} : { quantisation }),
+    ...defined({ quantisation }),
     show: shown,
     strays,
     tokenizerPath: findTokenizer(dir),

@@ -1,5 +1,6 @@
 /** The model that config.json of a Hugging Face checkpoint describes, or params.json of one as Meta publishes it. */
 import { dirname, join } from 'node:path';
+import { defined } from '../system/defined.js';
 import { UserError } from '../errors.js';
 import { isRecord, quote } from '../system/json.js';
 import { fileSize, readJsonObject } from '../system/read.js';
@@ -38,7 +39,7 @@ export function describeModel(json: unknown, where: string, fallbackDType: Forma
         'and tie_word_embeddings does not say that its embeddings are one',
       FAMILIES_HINT,
     );
-  return { ...model, ...(note === undefined ? {} : { note }), ...(headless === undefined ? {} : { headless }) };
+  return { ...model, ...defined({ note, headless }) };
 }
 
 /** The language model of a multimodal one, whose own class is not that of a language model. */

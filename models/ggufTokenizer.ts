@@ -1,4 +1,5 @@
 /** The tokenizer of a GGUF file as the text of a tokenizer.json that gives the same tokens. */
+import { defined } from '../system/defined.js';
 import { UserError } from '../errors.js';
 import { quote } from '../system/json.js';
 import { readGgufHeader } from './gguf/header.js';
@@ -34,8 +35,7 @@ export function describeGgufTokenizer(
     id === undefined || tokens[id] === undefined ? undefined : { id, text: tokens[id].piece };
   const [bos, eos] = [bound(vocabulary.bosId), bound(vocabulary.eosId)];
   return {
-    ...(bos === undefined ? {} : { bos }),
-    ...(eos === undefined ? {} : { eos }),
+    ...defined({ bos, eos }),
     vocabSize: length,
     hash: metadata.digest('tokenizer.ggml.'),
   };

@@ -3,6 +3,7 @@
  * lists no `added_tokens_decoder`, special_tokens_map.json, which overrides it, and added_tokens.json.
  */
 import { join } from 'node:path';
+import { defined } from '../system/defined.js';
 import { UserError } from '../errors.js';
 import { isGiven, isRecord, parsePythonJson, quote } from '../system/json.js';
 import { decodeUtf8, fileSize, readBounded } from '../system/read.js';
@@ -197,7 +198,8 @@ export function readNamedTokens(dir: string, usualClass = ''): NamedTokens {
   return {
     listed: isGiven(decoder) ? ofDecoder(config, decoder, roles) : [],
     others: isGiven(decoder) ? special : [...ofEncoder(dir, special), ...special],
-    ...{ roles, usual },
+    roles,
+    usual,
     addBos: config.flag('add_bos_token'),
     addEos: config.flag('add_eos_token'),
   };
@@ -317,7 +319,7 @@ export function textBounds(
     return id === undefined ? undefined : { id, text };
   };
   const [bos, eos] = [find('bos_token', own.bos), find('eos_token', own.eos)];
-  return { ...(bos === undefined ? {} : { bos }), ...(eos === undefined ? {} : { eos }) };
+  return { ...defined({ bos, eos }) };
 }
 
 /**

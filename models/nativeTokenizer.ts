@@ -1,5 +1,6 @@
 /** The tokenizer of the native library for a tokenizer.json. */
 import { AddedToken, BPE, Tokenizer as NativeTokenizer } from 'tokenizers';
+import { defined } from '../system/defined.js';
 import { cuttableTexts, SPACE } from './sharedHeads.js';
 import { withTokens, type TokenFlags } from './namedTokens.js';
 import { mayCutAtTokens } from './sharedLines.js';
@@ -64,7 +65,7 @@ function createWhole(json: TokenizerJson): Native {
   const mayCut = marksSpaces(normalizers)
     ? cuttableTexts({ pieces: Object.keys(vocab), added: added.map(({ content }) => content) })
     : undefined;
-  return { tokenizer, ...(mayCut === undefined ? {} : { mayCut }) };
+  return { tokenizer, ...defined({ mayCut }) };
 }
 
 /** A tokenizer of the library with what was found when its file was checked. */

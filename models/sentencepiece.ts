@@ -2,6 +2,7 @@
  * A SentencePiece BPE tokenizer.model, converted to a tokenizer.json that gives the same tokens. Fields:
  * sentencepiece's sentencepiece_model.proto.
  */
+import { defined } from '../system/defined.js';
 import { UserError } from '../errors.js';
 import { quote } from '../system/json.js';
 import { decodeUtf8 } from '../system/read.js';
@@ -138,7 +139,7 @@ export function boundsOfPieces({ pieces, bosId, eosId }: SentencePieceModel): Te
     return piece?.type === CONTROL ? { id, text: piece.piece } : undefined;
   };
   const [bos, eos] = [bound(bosId), bound(eosId)];
-  return { ...(bos === undefined ? {} : { bos }), ...(eos === undefined ? {} : { eos }) };
+  return { ...defined({ bos, eos }) };
 }
 
 /**

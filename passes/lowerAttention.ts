@@ -1,4 +1,5 @@
 /** Recognised attention becomes a kernel of its own: fixed heads of one width, and a mask in one of three forms. */
+import { defined } from '../system/defined.js';
 import type { Node } from '../ir/graph/graph.js';
 import type { AttentionKernel, Mask } from '../ir/kernel.js';
 import { attentionOperands, windowOf } from '../ir/ops/attention.js';
@@ -66,7 +67,7 @@ function lowerMask({ attributes }: Node, buffers: readonly string[]): Mask {
     case 'column':
       return { kind: 'column', subtreeEnd: first, ...(window === undefined ? {} : { window, position }) };
     case 'path':
-      return { kind: 'path', begin: first, position, key, ...(window === undefined ? {} : { window }) };
+      return { kind: 'path', begin: first, position, key, ...defined({ window }) };
     default:
       return { kind: 'bias', buffer: first };
   }

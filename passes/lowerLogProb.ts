@@ -2,6 +2,7 @@
  * Scores of a head become two kernels: a contraction that keeps a few numbers of every block of the vocabulary and
  * stores no logit, and a reduction of those parts to scores.
  */
+import { defined } from '../system/defined.js';
 import type { Node } from '../ir/graph/graph.js';
 import { LOGPROB_BLOCK, partWidth, type Draw, type LogProbKernel, type LogProbReduceKernel } from '../ir/kernel.js';
 import type { ScoreOp } from '../ir/ops/fused.js';
@@ -57,7 +58,7 @@ export function lowerLogProb(
       logProb: result('logprob'),
       isArgmax: result('is_argmax'),
       ...(drawn === undefined ? {} : { draw: { token: result('draw'), logProb: result('draw_logprob') } }),
-      ...(totals === undefined ? {} : { totals }),
+      ...defined({ totals }),
     },
   ];
 }

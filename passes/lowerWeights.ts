@@ -1,4 +1,5 @@
 /** Turns load-time expressions over checkpoint tensors into packing instructions, and keeps what a function loads. */
+import { defined } from '../system/defined.js';
 import type { Node, Value } from '../ir/graph/graph.js';
 import { GROUP_SIZES, type GroupSize } from '../ir/groups.js';
 import type { ConstantVector, Pairing, WeightDecl, WeightSource } from '../ir/kernel.js';
@@ -202,10 +203,9 @@ export class Weights {
       format,
       k,
       pairing,
-      ...(experts === undefined ? {} : { experts }),
+      ...defined({ experts }),
       sources: matches.map(({ tensor, rows, order }) => ({ tensor, rows, ...inOrder(order) })),
-      ...(columnScale === undefined ? {} : { columnScale }),
-      ...(columnOffset === undefined ? {} : { columnOffset }),
+      ...defined({ columnScale, columnOffset }),
       ...(from === 'codes' && (isGrouped || isCodeFormat(format)) ? { from } : {}),
       ...(isGrouped ? { group } : {}),
     });
@@ -225,8 +225,7 @@ export class Weights {
       k: 1,
       pairing: { kind: 'none' },
       sources: [{ tensor, rows, ...inOrder(order) }],
-      ...(columnScale === undefined ? {} : { columnScale }),
-      ...(columnOffset === undefined ? {} : { columnOffset }),
+      ...defined({ columnScale, columnOffset }),
       ...(from === 'codes' ? { from } : {}),
     });
     return rows;

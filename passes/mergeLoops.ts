@@ -43,13 +43,11 @@ function merged(a: LoopKernel, b: LoopKernel, names: ReadonlySet<string>): LoopK
   const versions = { ...a.versions, ...b.versions };
   const [own, ...beside] = [...loopDomains(a), ...loopDomains(b)];
   return {
-    ...{
-      anchor: 'loop',
-      name: name === '' || names.has(name) ? a.name : name,
-      path,
-      rows: a.rows,
-      ops: [...a.ops, ...b.ops],
-    },
+    anchor: 'loop',
+    name: name === '' || names.has(name) ? a.name : name,
+    path,
+    rows: a.rows,
+    ops: [...a.ops, ...b.ops],
     ...(Object.keys(versions).length === 0 ? {} : { versions }),
     ...own!,
     beside,

@@ -1,3 +1,4 @@
+import { defined } from '../system/defined.js';
 import { rewrite, type Graph, type Value } from '../ir/graph/graph.js';
 import { sameShape } from '../ir/types.js';
 import { Matcher } from './match.js';
@@ -26,7 +27,7 @@ export function recogniseAttention(graph: Graph): Graph {
     if (parts === undefined) return undefined;
     const operands = [parts.q, parts.k, parts.v, parts.bias].map(rewriter.map);
     const { scale, cap } = parts;
-    const attributes = { scale, mask: 'bias', ...(cap === undefined ? {} : { cap }) };
+    const attributes = { scale, mask: 'bias', ...defined({ cap }) };
     const byToken = rewriter.add('attention', operands, attributes, 'attended');
     return rewriter.add('transpose', [byToken], { order: [1, 0, 2] }, node.result.name);
   });

@@ -2,6 +2,7 @@
  * Runs the passes of pipeline.ts in their order, from a graph to kernels. Every stage is verified and shown to an
  * observer.
  */
+import { defined } from '../system/defined.js';
 import type { Graph } from '../ir/graph/graph.js';
 import { verifyGraph } from '../ir/graph/verify.js';
 import { verifyKernels } from '../ir/verifyKernel.js';
@@ -65,8 +66,12 @@ export function lower(
     verify: (current, { name }) => verifyKernels(current, name),
     show: (current, { name, does, reason }) =>
       observe?.({
-        ...{ level: 'kernels', name, does, reason, module: current },
-        ...(groups === undefined ? {} : { groups }),
+        level: 'kernels',
+        name,
+        does,
+        reason,
+        module: current,
+        ...defined({ groups }),
       }),
   });
   return findingFaults(observe !== undefined, (verifiesAll) => {

@@ -7,6 +7,7 @@
  * codes, instead of 4 and 4, and the rows are read again to be rounded. The error of each addition is at most 2⁻¹⁶ of
  * the stream's value, 1/128 of the error of rounding a product's operands to bf16.
  */
+import { defined } from '../system/defined.js';
 import type { BufferDecl, Kernel, KernelModule, Output } from '../ir/kernel.js';
 import { kernelReads, mapOutputs, outputsOf } from '../ir/kernelAccess.js';
 import { mapScalar, operands, printScalar, readOf, type Scalar } from '../ir/scalar.js';
@@ -93,7 +94,7 @@ function splitsOf({ buffers, kernels }: KernelModule): ReadonlyMap<string, Split
         )
           continue;
         const tail: BufferDecl = { ...buffer, name: `${buffer.name}_tail`, dtype: 'u8', upper };
-        splits.set(buffer.name, { tail, upper, ...(added === undefined ? {} : { added }) });
+        splits.set(buffer.name, { tail, upper, ...defined({ added }) });
       }
     }
   }

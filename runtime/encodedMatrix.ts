@@ -1,4 +1,5 @@
 /** Encoded tensors on their way into the addon, and what it says of their bytes. */
+import { defined } from '../system/defined.js';
 import { UserError } from '../errors.js';
 import { PART_NAMES } from '../ir/encoding.js';
 import { FORMATS } from '../ir/storage.js';
@@ -24,7 +25,7 @@ export function encodedMatrix(source: EncodedSource, name: string, files: FileMa
     k: shape[1]!,
     name,
     encoding,
-    ...(reads === undefined ? {} : { reads }),
+    ...defined({ reads }),
     parts: Object.fromEntries(parts),
   };
 }

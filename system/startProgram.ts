@@ -7,6 +7,7 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { Script } from 'node:vm';
+import { defined } from './defined.js';
 import { readSettings } from '../settings.js';
 import { archivePath, CodeArchive, markArchive } from './codeArchive.js';
 import type { keepCode } from './keepCode.js';
@@ -61,7 +62,7 @@ class Loader {
     const cachedData = this.#archive?.codeOf(name);
     const script = new Script(BEFORE + readFileSync(file, 'utf8') + BEHIND, {
       filename: file,
-      ...(cachedData === undefined ? {} : { cachedData }),
+      ...defined({ cachedData }),
     });
     if (cachedData === undefined || script.cachedDataRejected === true) this.#isComplete = false;
     this.#scripts.set(name, script);

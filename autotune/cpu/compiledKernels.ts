@@ -1,5 +1,6 @@
 /** Kernels that a measurer has compiled and loaded, by symbol. */
 import { availableParallelism } from 'node:os';
+import { defined } from '../../system/defined.js';
 import { unitOf, type EmittedKernel } from '../../codegen/cpu/index.js';
 import { UserError } from '../../errors.js';
 import type { CpuIsa } from '../../ir/plan.js';
@@ -87,8 +88,7 @@ export class CompiledKernels {
       const { isa, settings } = this.options;
       const { path } = await compileShared([unitOf(emitted)], {
         isa,
-        ...(settings === undefined ? {} : { settings }),
-        ...(signal === undefined ? {} : { signal }),
+        ...defined({ settings, signal }),
       });
       const library = new this.addon.Library(path);
       this.libraries.push(library);

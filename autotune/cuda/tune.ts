@@ -1,4 +1,5 @@
 /** Tuning on a GPU: the search in search.ts over CUDA schedules, compared with the vendor's library. */
+import { defined } from '../../system/defined.js';
 import type { CudaFacts } from '../../codegen/cuda/index.js';
 import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
@@ -62,7 +63,7 @@ function candidatesOf(
     enumerate: () => space.enumerate(start),
     neighbours: (from) => space.neighbours(from),
     shareOfPeak: (seconds) => cudaShareOfPeak(work, machine, seconds),
-    ...(rival === undefined ? {} : { rival }),
+    ...defined({ rival }),
   };
 }
 

@@ -1,5 +1,6 @@
 /** From the command line to files: configuration, layout, tokenizer, weights. */
 import { join } from 'node:path';
+import { defined } from '../../system/defined.js';
 import { UserError } from '../../errors.js';
 import { fileSize, readJsonObject } from '../../system/read.js';
 import { describeModel } from '../../models/config.js';
@@ -52,7 +53,7 @@ export async function makeCheckpoint(
   const described = {
     ...rest,
     torch_dtype: TORCH_NAMES[dtype],
-    ...(options.layers === undefined ? {} : { num_hidden_layers: options.layers }),
+    ...defined({ num_hidden_layers: options.layers }),
   };
   const model = describeModel(described, path);
   const checkpoint = layOut(model, dtype, options.fileBytes);

@@ -1,6 +1,7 @@
 /** `npm run bench:compile`: how long models take to plan. */
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
+import { defined } from '../../system/defined.js';
 import { UserError } from '../../errors.js';
 import { modelPath } from '../optionReader.js';
 import { runProgram } from '../program.js';
@@ -35,7 +36,7 @@ function measureRow(each: Case, name: string, options: CompileBenchOptions): Row
     rounds.push(answer.measured);
     detail ??= answer.detail;
   }
-  return { name, measured: medianOf(rounds), ...(detail === undefined ? {} : { detail }) };
+  return { name, measured: medianOf(rounds), ...defined({ detail }) };
 }
 
 async function main(options: CompileBenchOptions): Promise<void> {
@@ -47,9 +48,11 @@ async function main(options: CompileBenchOptions): Promise<void> {
       for (const fn of options.functions) {
         const rows = layers.map((count) => {
           const each: Case = {
-            ...{ path: modelPath(model), precision, target: options.target },
+            path: modelPath(model),
+            precision,
+            target: options.target,
             ...(fn === 'step' ? { cacheTokens: options.cacheTokens } : {}),
-            ...(count === undefined ? {} : { layers: count }),
+            ...defined({ layers: count }),
           };
           const name = [model, precision, fn, ...(count === undefined ? [] : [`${count} layers`])].join(' ');
           const row = measureRow(each, name, options);

@@ -2,6 +2,7 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { defined } from '../../system/defined.js';
 import { checkPlan } from '../../driver/checkPlan.js';
 import { compileModel, type CompileOptions } from '../../driver/compile/compile.js';
 import { detectMachine } from '../../driver/machine.js';
@@ -59,7 +60,7 @@ function withConfig<T>({ path, precision, layers }: Case, use: (folder: string) 
   const folder = mkdtempSync(join(tmpdir(), 'tilewright-compile-'));
   const changed = {
     ...config,
-    ...(layers === undefined ? {} : { num_hidden_layers: layers }),
+    ...defined({ num_hidden_layers: layers }),
     ...(precision === 'int4' && config['quantization_config'] === undefined ? { quantization_config: FOUR_BITS } : {}),
   };
   try {

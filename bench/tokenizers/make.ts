@@ -101,7 +101,11 @@ export function tokenizerText(shape: Shape): string {
     added_tokens: extra.map((content, i) => ({
       id: inside ? pieces - added + i : kind === 'whole' ? i : pieces + i,
       content: kind === 'whole' ? vocab[i] : content,
-      ...{ single_word: false, lstrip: false, rstrip: false, normalized: false, special: true },
+      single_word: false,
+      lstrip: false,
+      rstrip: false,
+      normalized: false,
+      special: true,
     })),
     normalizer: {
       bytes: null,

@@ -96,7 +96,11 @@ export function besideProducts(
   );
   const rowLines = [...usedBy(row, stores, false).map(({ line }) => line), ...stores];
   const source = render('besideProducts', {
-    ...{ symbol, ldc, values, isCodes: zero !== undefined, zero },
+    symbol,
+    ldc,
+    values,
+    isCodes: zero !== undefined,
+    zero,
     rowLines,
     rowExtents: row.extentLines(rowLines.map(textOf)),
     lines: [...row.extentLines(lines.map(textOf)), ...lines],

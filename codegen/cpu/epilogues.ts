@@ -72,7 +72,9 @@ function rotatePairs(
     `${c} / ${headDim} * ${headDim} + ${c} % ${half} / ${width} * ${2 * width} + ${c} % ${width} + ` +
     `${c} % ${headDim} / ${half} * ${width}`;
   const inOrder = (column: string): Site => ({
-    ...{ id: 'x', column, lanes: 16 },
+    id: 'x',
+    column,
+    lanes: 16,
     acc: () => `tw_load(${acc} + ${lying(`(${column} - c0)`)})`,
   });
   const groups = groupLines(segment, row, inOrder, 0, ldc);

@@ -1,4 +1,5 @@
 /** Contractions: work items of mb×nb, register tiles inside, and an epilogue on the finished tile. */
+import { defined } from '../../system/defined.js';
 import type { GemmKernel, Segment } from '../../ir/kernel.js';
 import type { CpuGemmSchedule } from '../../ir/plan.js';
 import { isQuads, QUADS, unitDepth } from '../../ir/quads.js';
@@ -43,8 +44,16 @@ export function emitGemm(kernel: GemmKernel, operands: Operands, schedule: CpuGe
   });
   const driver = emitDriver(
     {
-      ...{ symbol, rows: kernel.rows, k: kernel.k, a: kernel.a, schedule, ldc, segments, lines, beside },
-      ...(kernel.experts === undefined ? {} : { experts: kernel.experts }),
+      symbol,
+      rows: kernel.rows,
+      k: kernel.k,
+      a: kernel.a,
+      schedule,
+      ldc,
+      segments,
+      lines,
+      beside,
+      ...defined({ experts: kernel.experts }),
     },
     operands,
   );

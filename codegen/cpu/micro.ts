@@ -202,7 +202,17 @@ function tilesOf(shared: string, tile: Omit<AmxTile, 'bp'>, steps: AmxSteps): He
   };
   const multiplying = { finished: undefined, step: undefined };
   const source = render('microAmx', {
-    ...{ name, mr, nr, mt, nt, cells, order, lines, ldc, ldcBytes: ldc * 4, values },
+    name,
+    mr,
+    nr,
+    mt,
+    nt,
+    cells,
+    order,
+    lines,
+    ldc,
+    ldcBytes: ldc * 4,
+    values,
     loops: beside === undefined ? [multiplying] : [finishing, multiplying],
     finish: beside && `${beside.symbol}_finish`,
     buffers: tiles(beside?.buffers ?? 0),

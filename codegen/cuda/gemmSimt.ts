@@ -130,7 +130,11 @@ export function emitGemmSimt(
       ...experts.values,
       ...tile.values,
       head: kernelHead({
-        ...{ symbol, extents: operands.extents, parameters, tensorMaps: [], threads: SIMT_THREADS },
+        symbol,
+        extents: operands.extents,
+        parameters,
+        tensorMaps: [],
+        threads: SIMT_THREADS,
         isRestrict: !finishesRows(kernel),
       }),
       rows: kernel.rows,

@@ -26,7 +26,10 @@ export function emitLoop(
   const { rows, finish } = kernel;
   const finished = finish === undefined ? {} : { finish };
   const domains = loopDomains(kernel).map((domain, at) => ({
-    ...{ rows, at, columns: domain.columns, outputs: [...domain.outputs, ...(finish ?? [])] },
+    rows,
+    at,
+    columns: domain.columns,
+    outputs: [...domain.outputs, ...(finish ?? [])],
     ...domainText({ ...domain, ...finished }, operands, schedule.threads / 32),
   }));
   const perRow = ({ columns }: { readonly columns: Dim }): number =>

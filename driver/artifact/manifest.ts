@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto';
 import { statSync } from 'node:fs';
 import { z } from 'zod';
+import { defined } from '../../system/defined.js';
 import { UserError } from '../../errors.js';
 import { MASKS } from '../../models/family/mask.js';
 import { pathInside } from '../../system/inside.js';
@@ -190,7 +191,7 @@ function parseManifest(dir: string, text: string, targets: readonly AnyTarget[])
   const name = any.data?.target === undefined ? undefined : kindOf(any.data.target.kind, targets)?.name;
   const again = rebuild(dir, {
     ...(any.data?.model === undefined ? {} : { model: { path: any.data.model.path } }),
-    ...(name === undefined ? {} : { target: name }),
+    ...defined({ target: name }),
   });
   if (any.success && any.data.version !== ARTIFACT_VERSION)
     throw new UserError(

@@ -12,6 +12,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
+import { defined } from '../../system/defined.js';
 import { UserError } from '../../errors.js';
 import { scoreOf } from '../../ir/plan.js';
 import { tokensIn } from '../../ir/scoring.js';
@@ -139,8 +140,7 @@ export async function saveArtifact(
       target: { ...model.target.describe(model.device) },
       mask: model.mask,
       maxTokens: tokensIn(scoreOf(model.plan).capacity),
-      ...(cacheTokens === undefined ? {} : { cacheTokens }),
-      ...(model.kvCache === undefined ? {} : { kvCache: model.kvCache }),
+      ...defined({ cacheTokens, kvCache: model.kvCache }),
       ...(choosesFromLogits(model) ? { logits: true } : {}),
       ...(takesDrawn(model.plan) ? { feeds: true } : {}),
       model: {
@@ -148,7 +148,7 @@ export async function saveArtifact(
         isPacked: pack !== undefined,
         fingerprint: reference.fingerprint,
         init: reference.init,
-        ...(tokenizer === undefined ? {} : { tokenizer }),
+        ...defined({ tokenizer }),
         ...(contents === undefined ? {} : { contents: { ...contents } }),
       },
       tuned: isTuned,

@@ -5,6 +5,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
+import { defined } from '../../system/defined.js';
 import { UsageError, UserError } from '../../errors.js';
 import { compareFiles, type Comparison } from '../../eval/compare/compareRuns.js';
 import { findRun, type RunFiles } from '../../eval/compare/findRuns.js';
@@ -55,11 +56,7 @@ async function requireBaseline(asked: AskedScore, other: AskedScore, baseline: B
   const { config } = openModel(other.model, other.init);
   const { precision, isa } = other;
   try {
-    targetOf(target).choose(
-      { target, precision, ...(isa === undefined ? {} : { isa }) },
-      detectMachine(),
-      config.dtype,
-    );
+    targetOf(target).choose({ target, precision, ...defined({ isa }) }, detectMachine(), config.dtype);
   } catch (error) {
     if (!(error instanceof UserError)) throw error;
     throw new UserError(`--compare-with ${baseline}: ${error.message}`, 'name another arithmetic, or a folder', {

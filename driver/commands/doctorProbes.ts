@@ -2,6 +2,7 @@
 import { accessSync, constants } from 'node:fs';
 import { totalmem } from 'node:os';
 import { delimiter, join } from 'node:path';
+import { defined } from '../../system/defined.js';
 import type { CudaArch } from '../../ir/cuda.js';
 import { cudaAvailable } from '../../runtime/cuda/addon.js';
 import type { CudaAvailability } from '../../runtime/cuda/nativeDevice.js';
@@ -82,5 +83,5 @@ export const reasonOf = (error: unknown): string => (error instanceof Error ? er
 /** A failed probe as a check: the message, and its hint as the fix. */
 export function missing(name: string, error: unknown): Check {
   const fix = error instanceof UserError ? error.hint : undefined;
-  return { name, status: 'missing', detail: reasonOf(error), ...(fix === undefined ? {} : { fix }) };
+  return { name, status: 'missing', detail: reasonOf(error), ...defined({ fix }) };
 }

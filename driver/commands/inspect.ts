@@ -1,4 +1,5 @@
 /** A model opened for inspection: what every pass produced, what no pass recognised, and the plan. */
+import { defined } from '../../system/defined.js';
 import { SCORE } from '../../ir/function.js';
 import type { Graph, GraphModule } from '../../ir/graph/graph.js';
 import { tokensIn } from '../../ir/scoring.js';
@@ -110,7 +111,7 @@ export async function inspectModel(request: InspectRequest, machine: Machine = d
   const { target: name = 'cpu', precision, isa } = request;
   const target = targetOf(name);
   const device = target.choose(
-    { target: name, precision, ...(isa === undefined ? {} : { isa }) },
+    { target: name, precision, ...defined({ isa }) },
     machine,
     checkpoint.config.dtype,
     storedFormats(checkpoint, precision),
@@ -118,10 +119,12 @@ export async function inspectModel(request: InspectRequest, machine: Machine = d
   const { stages, observe } = recordStages();
   const compiled = compileModel(checkpoint, target, device, {
     observe,
-    ...(request.mask === undefined ? {} : { mask: request.mask }),
-    ...(request.batchTokens === undefined ? {} : { batchTokens: request.batchTokens }),
-    ...(request.cacheTokens === undefined ? {} : { cacheTokens: request.cacheTokens }),
-    ...(request.kvCache === undefined ? {} : { kvCache: request.kvCache }),
+    ...defined({
+      mask: request.mask,
+      batchTokens: request.batchTokens,
+      cacheTokens: request.cacheTokens,
+      kvCache: request.kvCache,
+    }),
   });
   return {
     request,
@@ -244,8 +247,7 @@ function replay(checkpoint: Checkpoint, model: CompiledModel): readonly Recorded
   const cacheTokens = cacheTokensOf(model);
   const again = compileModel(checkpoint, model.target, model.device, {
     batchTokens: tokensIn(scoreOf(model.plan).capacity),
-    ...(cacheTokens === undefined ? {} : { cacheTokens }),
-    ...(model.kvCache === undefined ? {} : { kvCache: model.kvCache }),
+    ...defined({ cacheTokens, kvCache: model.kvCache }),
     observe,
     mask: model.mask,
   });

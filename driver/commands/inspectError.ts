@@ -3,6 +3,7 @@
  * interpreter of kernel IR: once with everything that is stored rounded as the target rounds it, once without any
  * rounding, in float64. No kernel is compiled, and no matrix unit is needed.
  */
+import { defined } from '../../system/defined.js';
 import { createTokenizer } from '../../models/tokenizer.js';
 import { describeTokenizer } from '../../models/tokenizerFiles.js';
 import { UserError, UsageError } from '../../errors.js';
@@ -78,7 +79,7 @@ function arithmeticFor(request: ErrorRequest, checkpoint: Checkpoint): Arithmeti
   // Rounding needs no matrix units.
   if (target.isHost && precision === 'bf16' && isa === undefined)
     return { numerics: withCache(numericsOf('amx'), kvCache), name: arithmeticName({ arithmetic: 'bf16', ...cache }) };
-  const wanted = { target: kind, precision, ...(isa === undefined ? {} : { isa }) };
+  const wanted = { target: kind, precision, ...defined({ isa }) };
   const stored = storedFormats(checkpoint, precision);
   const device = target.choose(wanted, detectMachine(), checkpoint.config.dtype, stored);
   return {
@@ -170,7 +171,9 @@ function computation(checkpoint: Checkpoint, module: KernelModule, round: boolea
       interpretModule(module, {
         sizes: { T: tokens.length, R: tokens.length - 1 },
         buffers: inputsOf(tokens),
-        ...{ tensors, weights, round },
+        tensors,
+        weights,
+        round,
       }),
   };
 }
@@ -260,8 +263,13 @@ export async function inspectError(request: ErrorRequest): Promise<ErrorReport> 
       'the weights hold values that are not, or are too large: look at the checkpoint',
     );
   return {
-    ...{ model: path, arithmetic, activations: numerics.activations, weights: numerics.weights.format, target },
-    ...{ prompts: prompts.length, tokens },
+    model: path,
+    arithmetic,
+    activations: numerics.activations,
+    weights: numerics.weights.format,
+    target,
+    prompts: prompts.length,
+    tokens,
     against: request.against ?? 'float64',
     ...errors,
     logProbability: { meanAbsolute: absolute / scored, worst },

@@ -114,7 +114,8 @@ export async function timedRows(
     const least = rooflineSeconds(kernelWork(kernel, declarations, sizeOf(bucket)), ratesOf(times.peaks));
     return {
       predictedSeconds: times.predict(plan, kernel, schedule, size),
-      ...{ measuredSeconds, shareOfPeak: measuredSeconds === undefined ? undefined : least / measuredSeconds },
+      measuredSeconds,
+      shareOfPeak: measuredSeconds === undefined ? undefined : least / measuredSeconds,
     };
   };
   const rows = kernelRows(plan, size).map((row, i): TimedRow => {

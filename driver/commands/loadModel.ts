@@ -3,6 +3,7 @@
  * scores any number of sets.
  */
 import { createHash } from 'node:crypto';
+import { defined } from '../../system/defined.js';
 import { STEP } from '../../ir/function.js';
 import type { Parallelism } from '../../ir/placement.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
@@ -108,7 +109,7 @@ export function beginLoading(
       compiled?.opened ?? (await phases.during('compile', () => opening.finish(undefined, logits)));
     const { opened, executor, parallelism } = await openDevices({ ...opening, finish: compile }, request, ui, {
       phases,
-      ...(first === undefined ? {} : { first }),
+      ...defined({ first }),
       onCompiled: (model) => {
         limits = limitsOf(checkpoint, model.model);
         onCompiled?.(limits, model);

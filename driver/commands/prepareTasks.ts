@@ -138,7 +138,10 @@ export function readTasks(
   const bounds = windowBounds(readSettings().windowDocuments);
   const read = splitReader(rootsOf(request));
   const options: TaskOptions = {
-    ...{ shots, limit, systemInstruction, chat: chat?.chat },
+    shots,
+    limit,
+    systemInstruction,
+    chat: chat?.chat,
     fewshotSeed: seeds?.fewshot,
     shuffles: new Shuffles(seeds?.python),
   };

@@ -1,4 +1,5 @@
 /** Prompts as tokens, checked against the model before anything is compiled. */
+import { defined } from '../../system/defined.js';
 import { UserError } from '../../errors.js';
 import type { ConversationPrompt, NamedPrompt } from '../../generate/prompts.js';
 import type { SamplingOptions } from '../../generate/sampling.js';
@@ -55,7 +56,7 @@ export async function tokenisePrompts(
             ? await writeChat(where, conversationOf(prompt, exact, writer), writer)
             : { tokens: Array.from(encoded.next().value ?? []) };
       check(where, tokens, limits);
-      tokenised.push({ where, tokens, ...(written === undefined ? {} : { written }) });
+      tokenised.push({ where, tokens, ...defined({ written }) });
     }
   }
   return tokenised;

@@ -38,7 +38,12 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
     const scored = await scoreSet(model, questions, options, ui);
     if (request.trace !== undefined)
       await traceRun(request.trace, {
-        ...{ model, modelPath: request.model, modelName, threads: request.threads, phases, scorer: scored.scorer },
+        model,
+        modelPath: request.model,
+        modelName,
+        threads: request.threads,
+        phases,
+        scorer: scored.scorer,
         start: first.start,
         questions: scored.isInterrupted ? undefined : questions,
       });

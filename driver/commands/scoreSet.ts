@@ -1,5 +1,6 @@
 /** The third step of a run: a loaded model scores a set of questions, with a journal if there is a folder. */
 import { dirname } from 'node:path';
+import { defined } from '../../system/defined.js';
 import {
   evaluate,
   scoreQuestions,
@@ -97,7 +98,7 @@ export async function scoreSet(
       ui.run(toRunProgress(progress));
     },
     onWarning: (line: string) => ui.warn(line),
-    ...(options.signal === undefined ? {} : { signal: options.signal }),
+    ...defined({ signal: options.signal }),
   };
   if (options.output === undefined) {
     const evaluation = await evaluate({ ...shared, questions: loaded.questions, tokenised: loaded.tokenised });

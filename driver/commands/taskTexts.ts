@@ -1,5 +1,6 @@
 /** Texts that tasks ask for: greedy continuations of their prompts, kept as soon as they are there. */
 import { createHash } from 'node:crypto';
+import { defined } from '../../system/defined.js';
 import type { Answers } from '../../eval/harness/answers.js';
 import { numberOf, type RunTask, type TaskFacts } from '../../eval/harness/documents.js';
 import type { TextJournal } from '../../eval/harness/textJournal.js';
@@ -76,7 +77,11 @@ function askedTexts(tasks: readonly RunTask[], { seed, end, defaults }: TextWrit
         const generation = end === undefined ? asked : { ...asked, stop: [...asked.stop, end] };
         return [
           {
-            ...{ number: numberOf(task, document), request: place, where, text: request.context, generation },
+            number: numberOf(task, document),
+            request: place,
+            where,
+            text: request.context,
+            generation,
             texts: generation.drawing === undefined ? 1 : task.scores.repeats,
             seed: seedOf(seed, task.name, index),
           },
@@ -177,8 +182,10 @@ export function askedOf(
   promptTokens: number,
 ): ContinueOptions {
   return {
-    ...{ maxNewTokens, stop, ...drawing },
-    ...(repetitionPenalty === undefined ? {} : { repetitionPenalty }),
+    maxNewTokens,
+    stop,
+    ...drawing,
+    ...defined({ repetitionPenalty }),
     minBeforeEos: minNewTokens ?? Math.max(0, minLength - promptTokens),
   };
 }

@@ -1,4 +1,5 @@
 /** Windows of a run of tasks: scored, generated, measured and written. */
+import { defined } from '../../system/defined.js';
 import type { Answers, TaskAnswers } from '../../eval/harness/answers.js';
 import { printDocs, Turns, type RunIdentity, type Turn } from '../../eval/index.js';
 import type { Tokenizer } from '../../models/tokenizer.js';
@@ -79,12 +80,18 @@ export class TasksRun {
     const totals = this.#totals;
     totals.add(packed, scored, texts);
     return {
-      ...{ packed, scored, texts },
+      packed,
+      scored,
+      texts,
       state: {
-        ...{ model: model.model, modelName: model.name, loadSeconds, about: totals.about },
+        model: model.model,
+        modelName: model.name,
+        loadSeconds,
+        about: totals.about,
         start: this.#first.start,
-        ...{ computed: totals.computed(model.computed), generated: totals.generated },
-        ...(written === undefined ? {} : { written }),
+        computed: totals.computed(model.computed),
+        generated: totals.generated,
+        ...defined({ written }),
         identity: await this.#identity(written),
       },
     };
@@ -124,8 +131,13 @@ export class TasksRun {
     return {
       ...(await modelIdentity(model.model)),
       ...(texts === undefined ? {} : textsIdentity(texts)),
-      ...{ task: about.task.name, taskVersion: about.task.version, dataset: sha256, docs: printDocs(docs) },
-      ...{ sharing: request.sharing, overlong: request.overlong ?? 'truncate', version: VERSION },
+      task: about.task.name,
+      taskVersion: about.task.version,
+      dataset: sha256,
+      docs: printDocs(docs),
+      sharing: request.sharing,
+      overlong: request.overlong ?? 'truncate',
+      version: VERSION,
       seeds: JSON.stringify(request.seeds ?? SEEDS),
     };
   }
@@ -154,8 +166,16 @@ export class TasksRun {
       model.model,
       questions,
       {
-        ...{ task: about.task, modelName: model.name, output, resume, resumeCommand, signal, turn, isLater },
-        ...{ scorer: model.scorer, keepsTokens: request.logsTokens },
+        task: about.task,
+        modelName: model.name,
+        output,
+        resume,
+        resumeCommand,
+        signal,
+        turn,
+        isLater,
+        scorer: model.scorer,
+        keepsTokens: request.logsTokens,
       },
       ui,
     );
@@ -202,8 +222,14 @@ export class TasksRun {
     const { request, about, model, tokenizer } = this.#of;
     return generateTexts(
       {
-        ...{ model: model.model, modelName: model.name, tokenizer, request },
-        ...{ prompts: prompts!, task: about.task, sha256: window.dataset.sha256, first: this.#first },
+        model: model.model,
+        modelName: model.name,
+        tokenizer,
+        request,
+        prompts: prompts!,
+        task: about.task,
+        sha256: window.dataset.sha256,
+        first: this.#first,
       },
       this.#ui,
     );
@@ -215,8 +241,14 @@ export class TasksRun {
     if (request.trace === undefined) return;
     const { scorer, name: modelName } = model;
     await traceRun(request.trace, {
-      ...{ model: model.model, modelPath: request.model, modelName, threads: request.threads },
-      ...{ phases, start: this.#first.start, scorer, questions },
+      model: model.model,
+      modelPath: request.model,
+      modelName,
+      threads: request.threads,
+      phases,
+      start: this.#first.start,
+      scorer,
+      questions,
     });
   }
 }

@@ -77,9 +77,18 @@ async function profileEvents(
     const { launches } = await model.executor.profile(name, inputs);
     launches.forEach(({ path, nanoseconds }, i) => {
       const slice: Slice = {
-        ...{ name: path, cat: 'kernel', ph: 'X', ts: now, dur: nanoseconds / 1000, pid, tid: 1 },
+        name: path,
+        cat: 'kernel',
+        ph: 'X',
+        ts: now,
+        dur: nanoseconds / 1000,
+        pid,
+        tid: 1,
         args: {
-          ...{ function: name, tokens: batch.tokens.length, rows: batch.row.length, batch: number },
+          function: name,
+          tokens: batch.tokens.length,
+          rows: batch.row.length,
+          batch: number,
           ...(fn.kernels[i]?.path === path ? workArgs(works[i]!, nanoseconds / 1e9) : {}),
         },
       };

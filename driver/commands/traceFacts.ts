@@ -1,4 +1,5 @@
 /** What a trace says beside its events (report/document/trace.ts): peaks, kernels, memory, versions. */
+import { defined } from '../../system/defined.js';
 import type { Peaks } from '../../autotune/peaks.js';
 import { scoreOf, stateBytes } from '../../ir/plan.js';
 import type { StartUp } from '../../eval/resultTypes.js';
@@ -31,7 +32,7 @@ export function traceFacts(
     replicas: parallelism.replicas,
     stages: parallelism.stages,
     peaks,
-    ...(start === undefined ? {} : { start }),
+    ...defined({ start }),
     kernels: score.kernels
       .slice(0, MOST_ENTRIES)
       .map(({ path, anchor }, i) => ({ path, anchor, signature: score.launches[i]!.signature })),
@@ -39,7 +40,7 @@ export function traceFacts(
       arenaBytes: score.arenaBytes,
       buffers: arenaBuffers(score).slice(0, MOST_ENTRIES),
       states: model.plan.states.map((state) => ({ name: state.name, bytes: stateBytes(state) })),
-      ...(weights === undefined ? {} : { weights }),
+      ...defined({ weights }),
     },
   };
 }

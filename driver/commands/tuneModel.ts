@@ -1,5 +1,6 @@
 /** `tune`: replaces an artifact's schedules with the best found within a budget. */
 import { isDeepStrictEqual } from 'node:util';
+import { defined } from '../../system/defined.js';
 import { gainOf, type TuneRow } from '../../autotune/index.js';
 import { SCORE } from '../../ir/function.js';
 import { withSchedules } from '../../ir/plan.js';
@@ -53,8 +54,7 @@ export async function tuneModel(request: TuneRequest, ui: Ui): Promise<TuneResul
           budgetSeconds: seconds,
           threads,
           rebuild: rebuildFor(artifact, reference, model),
-          ...(database === undefined ? {} : { database }),
-          ...(signal === undefined ? {} : { signal }),
+          ...defined({ database, signal }),
         };
         return tuneCompiled(model, machine, options, { ui, share });
       },

@@ -1,4 +1,5 @@
 /** Model → plan: graph, passes, kernels, default schedules. No weights are read and nothing is compiled yet. */
+import { defined } from '../../system/defined.js';
 import { UsageError } from '../../errors.js';
 import { scoreOf, type Bucket, type Plan } from '../../ir/plan.js';
 import { scoringBucket, tokensIn, withKeyRoom } from '../../ir/scoring.js';
@@ -69,7 +70,7 @@ export function compileModel<S, D>(
     device,
     isa: target.label(device),
     arithmetic: target.arithmetic(device),
-    ...(coded === undefined ? {} : { kvCache: coded }),
+    ...defined({ kvCache: coded }),
     mask,
     graphText,
     graphs: graphDigests(module, graphText),

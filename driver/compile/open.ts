@@ -1,5 +1,6 @@
 /** Opens and compiles a model as the user names it: a checkpoint, a config.json or an artifact. */
 import { resolve } from 'node:path';
+import { defined } from '../../system/defined.js';
 import { UserError } from '../../errors.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { checkpointOf, verifyWeights } from '../artifact/checkpoint.js';
@@ -61,19 +62,21 @@ export function beginOpening(
   const reference = (): ModelReference => referenceTo(request.model, checkpoint, request.init);
   let chosen: unknown;
   const choose = (): unknown => {
-    const wanted = { target: name, precision, ...(request.isa === undefined ? {} : { isa: request.isa }) };
+    const wanted = { target: name, precision, ...defined({ isa: request.isa }) };
     return (chosen ??= target.choose(wanted, machine, checkpoint.config.dtype, storedFormats(checkpoint, precision)));
   };
   const finish = async (cacheTokens = request.cacheTokens, logits = request.logits): Promise<OpenedModel> => {
     const device = choose();
     ui.phase('compile');
     const options = {
-      ...(request.mask === undefined ? {} : { mask: request.mask }),
-      ...(request.batchTokens === undefined ? {} : { batchTokens: request.batchTokens }),
-      ...(cacheTokens === undefined ? {} : { cacheTokens }),
-      ...(request.kvCache === undefined ? {} : { kvCache: request.kvCache }),
-      ...(logits === undefined ? {} : { logits }),
-      ...(request.feeds === undefined ? {} : { feeds: request.feeds }),
+      ...defined({
+        mask: request.mask,
+        batchTokens: request.batchTokens,
+        cacheTokens,
+        kvCache: request.kvCache,
+        logits,
+        feeds: request.feeds,
+      }),
     };
     const dump = request.dump === undefined ? undefined : new Dump(request.dump);
     const model =
@@ -172,7 +175,7 @@ export const openArtifact = async (
     model: dir,
     init,
     precision: 'auto',
-    ...(checkpoint === undefined ? {} : { checkpoint }),
+    ...defined({ checkpoint }),
   };
   return beginArtifact(request, machine, ui, targets).finish();
 };

@@ -2,6 +2,7 @@
  * The process that owns the devices of a replica. If a driver hangs or loses its context, only this process is lost:
  * the parent starts another and continues. Started by fork(); speaks protocol.ts.
  */
+import { defined } from '../../system/defined.js';
 import { isCudaError, loadCudaAddon } from '../../runtime/cuda/addon.js';
 import { readSettings } from '../../settings.js';
 import { packError, type DeviceRequest, type FromChild, type ToChild } from './protocol.js';
@@ -17,8 +18,8 @@ const send = (message: FromChild): void => {
 };
 
 const ui: Ui = {
-  phase: (name, detail) => send({ kind: 'phase', name, ...(detail === undefined ? {} : { detail }) }),
-  step: (fraction, detail) => send({ kind: 'step', fraction, ...(detail === undefined ? {} : { detail }) }),
+  phase: (name, detail) => send({ kind: 'phase', name, ...defined({ detail }) }),
+  step: (fraction, detail) => send({ kind: 'step', fraction, ...defined({ detail }) }),
   run: () => undefined,
   table: () => undefined,
   note: (line) => send({ kind: 'note', line }),
@@ -51,8 +52,7 @@ async function open(request: DeviceRequest, bytes: Uint8Array, member: Membershi
     rebuild,
     packed,
     phases,
-    ...(first === undefined ? {} : { first }),
-    ...(siblings === undefined ? {} : { siblings }),
+    ...defined({ first, siblings }),
   };
   executor = await loadExecutor(checkpoint, model, options, ui);
   phases.end();

@@ -2,6 +2,7 @@
  * Loads a compiled model onto the devices that a run requests: how many there are, how the model is placed on them, and
  * the processes that drive them.
  */
+import { defined } from '../../system/defined.js';
 import { scoreOf } from '../../ir/plan.js';
 import { setImmediate } from 'node:timers/promises';
 import { deviceOf, type Parallelism } from '../../ir/placement.js';
@@ -71,7 +72,7 @@ function place(
   const placed = placeModel(model, {
     devices,
     rebuild: rebuildOpened(request.model, opened),
-    ...(exact === undefined ? {} : { wanted: exact }),
+    ...defined({ wanted: exact }),
   });
   for (const line of printPlacement(placed, scoreOf(model.plan))) ui.note(line);
   return { replicas: placed.replicas, stages: placed.stages.length };
@@ -190,7 +191,7 @@ const loadHere = (
       rebuild: rebuildOpened(request.model, opened),
       packed: opened.packed,
       phases,
-      ...(first === undefined ? {} : { first }),
+      ...defined({ first }),
     },
     ui,
   );
@@ -208,13 +209,12 @@ function deviceRequest(
   return {
     model,
     init,
-    ...(checkpoint === undefined ? {} : { checkpoint }),
-    ...(trustsCode === undefined ? {} : { trustsCode }),
+    ...defined({ checkpoint, trustsCode }),
     threads: threadsOf(threads, index, replicas),
     stages,
     replica: { index, count: replicas },
     devices: Array.from({ length: stages }, (_, stage) => deviceOf(index, stage, stages)),
-    ...(first === undefined ? {} : { first }),
+    ...defined({ first }),
   };
 }
 

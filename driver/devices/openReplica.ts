@@ -1,4 +1,5 @@
 /** Decides where a replica is opened: in a process of its own, or in this one. */
+import { defined } from '../../system/defined.js';
 import { UserError } from '../../errors.js';
 import type { Parallelism, Stage } from '../../ir/placement.js';
 import { scoreOf } from '../../ir/plan.js';
@@ -67,6 +68,6 @@ export function loadExecutor(
 ): Promise<Executor> {
   const { devices = [0], replicas = 1, ...others } = options;
   const stages = cutsOf(model, { replicas, stages: devices.length }, options.rebuild);
-  const open = { ...others, devices, ...(stages === undefined ? {} : { stages }) };
+  const open = { ...others, devices, ...defined({ stages }) };
   return model.target.open(checkpoint, model, open, ui);
 }

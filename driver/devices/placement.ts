@@ -1,6 +1,7 @@
 /**
  * Decides where the parts of a compiled model go, from the memory of the devices and the cost of its launches there.
  */
+import { defined } from '../../system/defined.js';
 import { scoringBucket, tokensIn } from '../../ir/scoring.js';
 import { scoreOf } from '../../ir/plan.js';
 import { kernelSeconds } from '../../autotune/index.js';
@@ -34,7 +35,7 @@ export const placeModel = (model: CompiledModel, { devices, wanted, rebuild }: P
     ...factsOf(model),
     devices,
     roomOn: (count) => roomFor(model, count, Math.min(count, devices), rebuild),
-    ...(wanted === undefined ? {} : { wanted }),
+    ...defined({ wanted }),
   });
 
 /** The same for devices that are known to have room, wherever they are. */

@@ -111,7 +111,12 @@ export async function collectExplored(
     });
     functions.push(
       await functionKernels(plan, {
-        ...{ model, ops, tokens, times, texts, examines: request.examines === true },
+        model,
+        ops,
+        tokens,
+        times,
+        texts,
+        examines: request.examines === true,
         module: end?.level === 'kernels' ? end.module : undefined,
       }),
     );

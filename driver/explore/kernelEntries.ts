@@ -1,4 +1,5 @@
 /** The kernels of a function for the explorer: kernels of one text once, with their source, schedule and cost. */
+import { defined } from '../../system/defined.js';
 import { ratesOf, rooflineSeconds } from '../../autotune/peaks.js';
 import { sizeOf, type WorkSize } from '../../autotune/work.js';
 import { originMarks, unmarked } from '../../codegen/marks.js';
@@ -55,11 +56,18 @@ export async function functionKernels(
     const nodes = ops.get(kernel.name) ?? [];
     const measured = times.measured(plan, kernel, schedule, bucket);
     kernels.push({
-      ...{ name: first.name, title, path: first.path, count: members.length, signature: first.signature },
-      ...{ anchor: first.anchor, shape: first.shape, flops: first.flops, bytes: first.bytes },
+      name: first.name,
+      title,
+      path: first.path,
+      count: members.length,
+      signature: first.signature,
+      anchor: first.anchor,
+      shape: first.shape,
+      flops: first.flops,
+      bytes: first.bytes,
       seconds: rooflineSeconds(first, ratesOf(times.peaks)),
       predictedSeconds: times.predict(plan, kernel, schedule, size),
-      ...(measured === undefined ? {} : { measuredSeconds: measured }),
+      ...defined({ measuredSeconds: measured }),
       ops: nodes.map((node): KernelOp => {
         return { op: node.op, name: node.result.name, path: node.path, text: printNode(node).slice(0, 600) };
       }),

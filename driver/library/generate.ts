@@ -1,4 +1,5 @@
 /** `model.generate`: texts as they are made, as an async iterator. */
+import { defined } from '../../system/defined.js';
 import { UsageError } from '../../errors.js';
 import type { EndReason } from '../../generate/request.js';
 import type { ChatTemplate } from '../../models/chatTemplate.js';
@@ -108,8 +109,7 @@ const listenerOf = (tell: Tell<GenerateEvent>, isRanked: boolean): ContinueListe
           reason,
           promptTokens,
           foundTokens,
-          ...(top === undefined ? {} : { top }),
-          ...(score === undefined ? {} : { score }),
+          ...defined({ top, score }),
         });
       }
     }

@@ -1,4 +1,5 @@
 /** The library: models that stay open and score any number of question sets. See docs/library.md. */
+import { defined } from '../../system/defined.js';
 import { UsageError } from '../../errors.js';
 import { compile as compileModel, settleTarget, tune as tuneArtifact } from '../commands/index.js';
 import { beginLoading, type LoadedModel, type ModelLoading } from '../commands/loadModel.js';
@@ -90,7 +91,7 @@ async function load<T>(
   const phases = new Phases();
   const asked = { ...rest, init: initOf(init), precision, threads: threads ?? detectMachine().cpu.cores };
   const begin = async (): Promise<Opened<T>> => {
-    const chosen = await settleTarget({ ...asked, ...(target === undefined ? {} : { target }) }, ui);
+    const chosen = await settleTarget({ ...asked, ...defined({ target }) }, ui);
     const request: LoadRequest = { ...asked, ...chosen, feeds: mayFeed(chosen) };
     if (signal?.aborted === true) throw new Interrupted(0);
     const loading = beginLoading(request, ui, phases);
@@ -167,8 +168,18 @@ export async function run(options: RunOptions): Promise<ScoreResult> {
   const { cacheTokens, ...opening } = model;
   const { signal, onProgress } = options;
   const asked = {
-    ...{ task, data, sharing, prefixes, overlong, docs, limit, output, modelName: name, resume },
-    ...{ signal, onProgress },
+    task,
+    data,
+    sharing,
+    prefixes,
+    overlong,
+    docs,
+    limit,
+    output,
+    modelName: name,
+    resume,
+    signal,
+    onProgress,
   };
   const { loaded, cores, found } = await load(opening, async (loading, request, ui) => {
     const withCache = cacheTokens === undefined ? request : { ...request, cacheTokens };
@@ -203,9 +214,16 @@ export async function quantize(options: QuantizeOptions): Promise<QuantiseResult
   checkOptions('quantize', options);
   const { model, output, method = 'gptq', bits = 4, group = 128, symmetric = true, ...rest } = present(options);
   const { actOrder = false, calibration: file, samples = 128, length, seed = 1, onProgress, ...others } = rest;
-  const text = { samples, seed, ...(length === undefined ? {} : { length }) };
+  const text = { samples, seed, ...defined({ length }) };
   const request: QuantiseRequest = {
-    ...{ model, output, method, bits, group, isSymmetric: symmetric, byActivation: actOrder, ...others },
+    model,
+    output,
+    method,
+    bits,
+    group,
+    isSymmetric: symmetric,
+    byActivation: actOrder,
+    ...others,
     ...(file === undefined ? {} : { calibration: { file, ...text } }),
   };
   const { quantiseCheckpoint } = await import('../quantise/quantiseCheckpoint.js');

@@ -171,7 +171,11 @@ export async function quantiseCheckpoint(request: QuantiseRequest, ui: Ui): Prom
     ui.phase('write', output);
     out.finish({ ...readConfig(checkpoint.configPath), quantization_config: config });
     return {
-      ...{ output, method, settings, matrices: work.reports, kept: Object.fromEntries(kept) },
+      output,
+      method,
+      settings,
+      matrices: work.reports,
+      kept: Object.fromEntries(kept),
       samples: samples.length,
       tokens: samples.reduce((sum, { length }) => sum + length, 0),
       seconds: (performance.now() - begin) / 1000,

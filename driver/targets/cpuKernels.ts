@@ -1,5 +1,6 @@
 /** A plan's kernels as C source and as libraries: one function for each pair of signature and schedule. */
 import { readFile } from 'node:fs/promises';
+import { defined } from '../../system/defined.js';
 import type { CpuIsa, CpuSchedule, Plan } from '../../ir/plan.js';
 import { emitKernel, unitOf, unitsOf, type EmittedKernel } from '../../codegen/cpu/index.js';
 import { loadAddon } from '../../runtime/addon.js';
@@ -118,7 +119,7 @@ export async function compileKernels(
           done += kernelsOf.get(name) ?? 0;
           onProgress?.({ done, total });
         },
-        ...(signal === undefined ? {} : { signal }),
+        ...defined({ signal }),
       }),
     (own) => {
       isUnpacked = true;

@@ -1,5 +1,6 @@
 /** A CUDA plan's kernels as text, one translation unit each, and as cubins. */
 import { z } from 'zod';
+import { defined } from '../../system/defined.js';
 import { emitCudaKernel } from '../../codegen/cuda/index.js';
 import { CLUSTER_SIZES, type CudaArch, type CudaKernelText, type CudaSchedule } from '../../ir/cuda.js';
 import type { CudaPlan } from '../../ir/plan.js';
@@ -53,7 +54,10 @@ const grid = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('constant'), count: extent }),
   z.strictObject({ kind: z.literal('tiles'), extent: extentName, per: extent, times: extent }),
   z.strictObject({
-    ...{ kind: z.literal('persistent'), extent: extentName, per: extent, times: extent },
+    kind: z.literal('persistent'),
+    extent: extentName,
+    per: extent,
+    times: extent,
     blocksPerMultiprocessor: z.int().min(1).max(64),
   }),
 ]);
@@ -159,9 +163,7 @@ export async function compileCudaKernels(
     () =>
       compileCubins(units, {
         arch,
-        ...(driverVersion === undefined ? {} : { driverVersion }),
-        ...(signal === undefined ? {} : { signal }),
-        ...(onProgress === undefined ? {} : { onProgress }),
+        ...defined({ driverVersion, signal, onProgress }),
       }),
     (own) => {
       isUnpacked = true;

@@ -1,4 +1,5 @@
 /** A compiled model on its device: kernels compiled (or found in the cache), weights loaded. */
+import { defined } from '../../system/defined.js';
 import { DRAWN } from '../../ir/stepping.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { openCpuExecutor } from '../../runtime/cpu/openExecutor.js';
@@ -61,7 +62,7 @@ export async function loadCpuExecutor(
     tensors: checkpoint.tensors,
     threads,
     first,
-    ...(stages === undefined ? {} : { stages }),
+    ...defined({ stages }),
     onMemory: (use) => tellMemory(ui, memoryLine(use), printMemoryUse(use)),
     onLoaded: () => {
       isLoaded = true;

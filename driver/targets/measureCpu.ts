@@ -1,4 +1,5 @@
 /** Tunes for a CPU in this process, on the threads that a run would use. */
+import { defined } from '../../system/defined.js';
 import { machineModel } from '../../autotune/cpu/costModel.js';
 import { Measurer } from '../../autotune/cpu/measure.js';
 import { CPU_RECORDS, currentTarget } from '../../autotune/cpu/target.js';
@@ -77,7 +78,7 @@ export async function measureCpu(
         database,
         target,
         measure: measurer.measure,
-        ...(signal === undefined ? {} : { signal }),
+        ...defined({ signal }),
       };
       const secondsLeft = (): number => Math.max(0, share - (performance.now() - from) / 1000);
       const known = await tuneCpu({ ...request, budgetSeconds: 0 });

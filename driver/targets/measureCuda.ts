@@ -1,4 +1,5 @@
 /** `tune` of an artifact for a GPU: on the device itself, in this process. */
+import { defined } from '../../system/defined.js';
 import { defaultDatabasePath, TuningDatabase, type TuneResult, type TuneRow } from '../../autotune/index.js';
 import { measureBandwidth } from '../../autotune/cuda/bandwidth.js';
 import { referenceSchedule } from '../../autotune/cuda/candidates.js';
@@ -57,7 +58,7 @@ export async function measureCuda(
         keepsGoing: true,
         onProgress: ({ done, total }) =>
           onActivity(done === total ? 'measuring' : `compiled ${done} of ${total} candidates`),
-        ...(stop === undefined ? {} : { signal: stop }),
+        ...defined({ signal: stop }),
       });
       ({ compilerBuild } = compiled);
       return compiled;
@@ -116,13 +117,13 @@ export async function measureCuda(
           measure: measurer.measure,
           hold: measurer.hold,
           prepare: measurer.prepare,
-          ...(rival === undefined ? {} : { rival }),
+          ...defined({ rival }),
           onRivalFailure: (reason) => {
             about = { absence: reason };
             onWarning(`cuBLASLt fails: ${reason}`);
           },
           ...part,
-          ...(signal === undefined ? {} : { signal }),
+          ...defined({ signal }),
         });
       } catch (error) {
         isBusy ||= isDeviceHung(error);

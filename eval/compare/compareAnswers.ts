@@ -98,7 +98,10 @@ export function compareLikelihoods(pairs: readonly Pair[]): LikelihoodDifference
         worst = { difference: Math.abs(difference), docId: a.docId, choice };
     }
   return {
-    ...{ count, equal, notFinite, worst },
+    count,
+    equal,
+    notFinite,
+    worst,
     meanAbsolute: count === 0 ? 0 : absolute / count,
     mean: count === 0 ? 0 : signed / count,
   };
@@ -135,8 +138,11 @@ export function compareChoices(pairs: readonly Pair[]): ChoiceDifference | undef
     margins.push(inA.margin);
     if (inA.choice !== inB.choice)
       changed.push({
-        ...{ docId: a.docId, a: inA.choice, b: inB.choice },
-        ...{ marginA: leadOf(inA.margin), marginB: leadOf(inB.margin) },
+        docId: a.docId,
+        a: inA.choice,
+        b: inB.choice,
+        marginA: leadOf(inA.margin),
+        marginB: leadOf(inB.margin),
       });
   }
   if (margins.length === 0) return undefined;

@@ -75,7 +75,11 @@ function compareMetric(
         )
       : { interval: null, test: null, flips: null };
   return {
-    ...{ metric, filter, isHigherBetter, a, b },
+    metric,
+    filter,
+    isHigherBetter,
+    a,
+    b,
     questions: having.reduce((sum, each) => sum + each.questions, 0),
     ...tested,
     difference: b - a,

@@ -81,7 +81,8 @@ export function testOfMeans(
   if (flips === null || !isEven) return { difference, interval: meanInterval(strata), test: signFlips(strata), flips };
   const { rightToWrong, wrongToRight } = flips;
   return {
-    ...{ difference, flips },
+    difference,
+    flips,
     interval: shareInterval(wrongToRight, rightToWrong, questions),
     test: { name: 'exact McNemar', p: mcNemar(wrongToRight, rightToWrong) },
   };
@@ -96,7 +97,11 @@ function compareOne(key: string, task: TaskFiles, items: readonly (readonly [Ite
   const [all, others] = [items.map(([a]) => a), items.map(([, b]) => b)];
   const better = task.isHigherBetter[metric];
   const facts = {
-    ...{ metric, filter, questions: items.length, a: figure(all), b: figure(others) },
+    metric,
+    filter,
+    questions: items.length,
+    a: figure(all),
+    b: figure(others),
     isHigherBetter: typeof better === 'boolean' ? better : undefined,
   };
   const isBinary = items.every(([a, b]) => (a === 0 || a === 1) && (b === 0 || b === 1));
@@ -112,7 +117,9 @@ function compareOne(key: string, task: TaskFiles, items: readonly (readonly [Ite
     difference: facts.b - facts.a,
     interval: has ? (isSame ? [0, 0] : drawnInterval(all, others, figure)) : null,
     test: has ? (isSame ? { name: 'swaps', p: 1 } : swaps(all, others, figure)) : null,
-    ...{ flips: null, differences: undefined, isBinary: false },
+    flips: null,
+    differences: undefined,
+    isBinary: false,
   };
 }
 

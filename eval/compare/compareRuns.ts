@@ -49,7 +49,9 @@ export interface Comparison {
 }
 
 const runOf = ({ path, file, model, arithmetic }: RunFiles): RunOf => ({
-  ...{ path, file, model },
+  path,
+  file,
+  model,
   arithmetic: arithmetic ?? null,
 });
 
@@ -131,7 +133,9 @@ function overallOf(tasks: readonly TaskDifference[]): Overall {
     questions: total(({ questions }) => questions.common),
     likelihoods: has('likelihoods')
       ? {
-          ...{ count, mean: mean('mean'), meanAbsolute: mean('meanAbsolute') },
+          count,
+          mean: mean('mean'),
+          meanAbsolute: mean('meanAbsolute'),
           equal: total(({ likelihoods }) => likelihoods?.equal),
           notFinite: total(({ likelihoods }) => likelihoods?.notFinite),
           worst: worst?.likelihoods?.worst ?? null,
@@ -181,11 +185,17 @@ export function compareFiles(a: RunFiles, b: RunFiles, read?: SampleReader): Com
   );
   return {
     comparison: 1,
-    ...{ a: runOf(a), b: runOf(b), unlike: unlike(a, b) },
+    a: runOf(a),
+    b: runOf(b),
+    unlike: unlike(a, b),
     onlyA: names.filter((name) => !b.tasks.has(name)),
     onlyB: [...b.tasks.keys()].filter((name) => !a.tasks.has(name)),
     tasks: tasks.map(published),
-    ...{ groups, verdicts, seed: SEED, notes: unfinished, overall: overallOf(tasks) },
+    groups,
+    verdicts,
+    seed: SEED,
+    notes: unfinished,
+    overall: overallOf(tasks),
     summary: summaryOf(judged, verdicts, tasks),
   };
 }

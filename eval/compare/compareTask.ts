@@ -44,10 +44,19 @@ const NAMED = 10;
 
 const none: Omit<TaskDifference, 'task' | 'notes' | 'metrics'> = {
   questions: {
-    ...{ common: 0, onlyA: 0, onlyB: 0, namesOfA: [], namesOfB: [] },
-    ...{ renumbered: 0, otherContent: 0, otherPrompt: 0 },
+    common: 0,
+    onlyA: 0,
+    onlyB: 0,
+    namesOfA: [],
+    namesOfB: [],
+    renumbered: 0,
+    otherContent: 0,
+    otherPrompt: 0,
   },
-  ...{ likelihoods: null, choices: null, texts: null, isEqual: false },
+  likelihoods: null,
+  choices: null,
+  texts: null,
+  isEqual: false,
 };
 
 const differs = (what: string, a: unknown, b: unknown): readonly string[] =>
@@ -69,7 +78,8 @@ export function compareTask(a: TaskFiles, b: TaskFiles, read: SampleReader = rea
   if (a.samplesPath === undefined || b.samplesPath === undefined)
     return {
       ...none,
-      ...{ task, metrics: [] },
+      task,
+      metrics: [],
       notes: [...notes, `no samples_*.jsonl in ${without.join(' and ')}: questions cannot be compared one by one`],
     };
   const [setA, setB] = [read(a, a.samplesPath), read(b, b.samplesPath)];
@@ -88,11 +98,19 @@ export function compareTask(a: TaskFiles, b: TaskFiles, read: SampleReader = rea
   return {
     task,
     questions: {
-      ...{ common: pairs.length, onlyA: onlyA.length, onlyB: onlyB.length },
-      ...{ namesOfA: onlyA.slice(0, NAMED), namesOfB: onlyB.slice(0, NAMED) },
-      ...{ renumbered, otherContent, otherPrompt },
+      common: pairs.length,
+      onlyA: onlyA.length,
+      onlyB: onlyB.length,
+      namesOfA: onlyA.slice(0, NAMED),
+      namesOfB: onlyB.slice(0, NAMED),
+      renumbered,
+      otherContent,
+      otherPrompt,
     },
-    ...{ metrics, likelihoods, texts, isEqual },
+    metrics,
+    likelihoods,
+    texts,
+    isEqual,
     choices: compareChoices(pairs) ?? null,
     notes: [
       ...notes,

@@ -243,12 +243,24 @@ function runOfSamples(path: string): RunFiles {
   }
   const name = task ?? basename(path).replace(/\.jsonl$/, '');
   const alone: TaskFiles = {
-    ...{ task: name, samplesPath: path, figures: {}, config: {}, isHigherBetter: {} },
-    ...{ version: undefined, shots: undefined },
+    task: name,
+    samplesPath: path,
+    figures: {},
+    config: {},
+    isHigherBetter: {},
+    version: undefined,
+    shots: undefined,
   };
   return {
-    ...{ path, file: path, model: basename(folder), arithmetic: undefined },
-    ...{ tasks: new Map([[name, alone]]), groups: new Map(), asked: new Map(), unfinished: [], content: {} },
+    path,
+    file: path,
+    model: basename(folder),
+    arithmetic: undefined,
+    tasks: new Map([[name, alone]]),
+    groups: new Map(),
+    asked: new Map(),
+    unfinished: [],
+    content: {},
   };
 }
 

@@ -54,7 +54,10 @@ export function matchQuestions(a: SampleSet, b: SampleSet): Matched {
   }
   const count = (is: (pair: Pair) => boolean): number => pairs.filter(is).length;
   return {
-    ...{ pairs, onlyA, onlyB, otherContent },
+    pairs,
+    onlyA,
+    onlyB,
+    otherContent,
     renumbered: count((pair) => pair.a.docId !== pair.b.docId),
     otherPrompt: count((pair) => pair.a.prompt !== pair.b.prompt),
   };

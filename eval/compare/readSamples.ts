@@ -192,11 +192,15 @@ class Reader {
     const metrics: readonly unknown[] = Array.isArray(sample['metrics']) ? sample['metrics'] : [];
     const isDoubled = metrics.includes('acc_mutual_info') && responses.length % 2 === 0;
     const question: Answered = {
-      ...{ docId, content, prompt, items: [] },
+      docId,
+      content,
+      prompt,
+      items: [],
       lls: isText ? undefined : Float64Array.from(responses as unknown[], likelihoodOf),
       choices: isDoubled ? responses.length / 2 : responses.length,
       text: isText ? short([stable(resps)]) : undefined,
-      ...{ offset: line.offset, length: line.bytes.length },
+      offset: line.offset,
+      length: line.bytes.length,
     };
     this.questions.set(docId, question);
     this.#onQuestion?.(question, sample);

@@ -55,7 +55,9 @@ export function verdictOf(name: string, of: MetricDifference, isEqual: boolean, 
   const what = `${isOnly ? '' : `${name}: `}`;
   if (isEqual)
     return {
-      ...{ name, metric, finding: 'equal' },
+      name,
+      metric,
+      finding: 'equal',
       line: `${what}B and A answer the same, to the bit, ${inAll(questions)}`,
     };
   const scale = isShare(of) ? 100 : 1;

@@ -101,9 +101,14 @@ export class TaskTally {
     for (let filter = 1; filter < this.task.scores.filters.length; filter++)
       for (const each of this.#repeated) this.#hash.update(each.toString('hex'));
     return {
-      ...{ task: this.task, total, answered: this.#documents, missing: this.#missing },
+      task: this.task,
+      total,
+      answered: this.#documents,
+      missing: this.#missing,
       problems: this.#values.problems,
-      ...{ documents: this.#values.measured, figures, hash: this.#hash.digest('hex') },
+      documents: this.#values.measured,
+      figures,
+      hash: this.#hash.digest('hex'),
     };
   }
 }

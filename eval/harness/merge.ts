@@ -6,6 +6,7 @@ import { createHash } from 'node:crypto';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { defined } from '../../system/defined.js';
 import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
 import { readJsonObject } from '../../system/read.js';
@@ -39,8 +40,14 @@ const RESULTS = z.looseObject({
   start_time: time,
   end_time: time,
   throughput: z.looseObject({
-    ...{ questions: count, tokensComputed: count, tokensWithoutSharing: count, tokensGrouped: count },
-    ...{ tokensShared: count, loadSeconds: duration, scoreSeconds: duration, modelFlops: count },
+    questions: count,
+    tokensComputed: count,
+    tokensWithoutSharing: count,
+    tokensGrouped: count,
+    tokensShared: count,
+    loadSeconds: duration,
+    scoreSeconds: duration,
+    modelFlops: count,
   }),
   generation: z.record(z.string(), count).optional(),
   unfinished: z.array(z.string()).optional(),
@@ -208,10 +215,14 @@ function throughput(parts: readonly Part[]): Throughput {
   const most = (name: keyof Part['throughput']): number =>
     parts.reduce((max, part) => Math.max(max, Number(part.throughput[name])), 0);
   return throughputOf({
-    ...{ questions: sum('questions'), tokensComputed: sum('tokensComputed') },
-    ...{ tokensWithoutSharing: sum('tokensWithoutSharing'), tokensGrouped: sum('tokensGrouped') },
-    ...{ tokensShared: sum('tokensShared'), modelFlops: sum('modelFlops') },
-    ...{ loadSeconds: most('loadSeconds'), scoreSeconds: most('scoreSeconds') },
+    questions: sum('questions'),
+    tokensComputed: sum('tokensComputed'),
+    tokensWithoutSharing: sum('tokensWithoutSharing'),
+    tokensGrouped: sum('tokensGrouped'),
+    tokensShared: sum('tokensShared'),
+    modelFlops: sum('modelFlops'),
+    loadSeconds: most('loadSeconds'),
+    scoreSeconds: most('scoreSeconds'),
   });
 }
 
@@ -278,10 +289,13 @@ export function mergeTasks(
       ]),
     ),
     task_hashes: Object.fromEntries(names.map((name) => [name, tasks.get(name)!.hash])),
-    ...{ model_name: modelName, date: begin, start_time: begin, end_time: end },
+    model_name: modelName,
+    date: begin,
+    start_time: begin,
+    end_time: end,
     total_evaluation_time_seconds: String(end - begin),
     throughput: throughput(parts),
-    ...(texts === undefined ? {} : { generation: texts }),
+    ...defined({ generation: texts }),
   };
   const resultsPath = join(folder, resultsName(date));
   writeAtomically(resultsPath, [`${JSON.stringify(results, null, 2)}\n`], MERGE_AGAIN);

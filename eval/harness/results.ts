@@ -1,5 +1,6 @@
 /** The results of a run of tasks, in the layout of the public harness's results_*.json. */
 import { createHash } from 'node:crypto';
+import { defined } from '../../system/defined.js';
 import { notesOn } from '../../tasks/hooks/notes.js';
 import { str } from '../../python/show.js';
 import type { Value } from '../../python/value.js';
@@ -170,6 +171,6 @@ export function buildTaskResults(
     end_time: end,
     total_evaluation_time_seconds: String(end - begin),
     throughput: header.throughput,
-    ...(header.generation === undefined ? {} : { generation: header.generation }),
+    ...defined({ generation: header.generation }),
   };
 }

@@ -11,7 +11,11 @@ const MAX_LINE = 256 << 20;
 const AGAIN = 'Move the file away and run the shard again with --resume';
 const hash = z.string().regex(/^[0-9a-f]{64}$/);
 const LINE = z.looseObject({
-  ...{ doc_id: z.int().min(0), filter: z.string().max(300), doc_hash: hash, prompt_hash: hash, target_hash: hash },
+  doc_id: z.int().min(0),
+  filter: z.string().max(300),
+  doc_hash: hash,
+  prompt_hash: hash,
+  target_hash: hash,
 });
 const ITEM = z.union([z.number(), z.array(z.number()).max(10_000)]);
 

@@ -49,7 +49,9 @@ export function shardBlock(
   groups: readonly GroupAnswers[],
 ): ShardBlock {
   return {
-    ...{ index, count, run: { ...run } },
+    index,
+    count,
+    run: { ...run },
     tasks: Object.fromEntries(
       tasks.map(({ task: { name: of, scores } }) => [
         of,
@@ -64,7 +66,8 @@ export function shardBlock(
       name: group.name,
       tasks: tasksBelow([group]).map((task) => task.name),
       aggregates: group.aggregates.map(({ metric, weightBySize, filters }) => ({
-        ...{ metric, weightBySize },
+        metric,
+        weightBySize,
         ...(filters === undefined ? {} : { filters: [...filters] }),
       })),
     })),

@@ -1,4 +1,5 @@
 /** Mixtures of experts: what config.json says of them. */
+import { defined } from '../../system/defined.js';
 import { UserError } from '../../errors.js';
 import { MOST_CHOSEN, MOST_EXPERTS } from '../../ir/experts.js';
 import { isGiven, quote } from '../../system/json.js';
@@ -87,7 +88,7 @@ export function readExperts(json: Json, where: string, keys: ExpertKeys): Expert
     chosen,
     width,
     isNormalised: keys.hasDenseLayers === true ? stated === true : true,
-    ...(shared === undefined ? {} : { sharedWidth: shared }),
+    ...defined({ sharedWidth: shared }),
     ...(dense.length === 0 ? {} : { dense }),
   };
 }

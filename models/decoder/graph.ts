@@ -51,7 +51,7 @@ function pathBiases(b: GraphBuilder, position: Value): (width: number | undefine
 
 /** The function `step` that models/family/model.ts describes. */
 export function buildStep(shape: DecoderShape, options: StepOptions & LayerOptions): Graph {
-  const b = new GraphBuilder(STEP, [...[TOKENS, KEYS, ROWS], ...(options.filters === true ? [FILTERED, ENTRIES] : [])]);
+  const b = new GraphBuilder(STEP, [TOKENS, KEYS, ROWS, ...(options.filters === true ? [FILTERED, ENTRIES] : [])]);
   const { layers, kvHeads, headDim } = shape;
   const { rows, dtype } = options.cache;
   const states = Array.from({ length: layers }, (_, layer) => ({ k: `k_${layer}`, v: `v_${layer}` }));

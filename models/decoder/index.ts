@@ -1,4 +1,5 @@
 /** Decoders of LLaMA's kind. A family is a name, a few defaults, and the reading of its own keys in config.json. */
+import { defined } from '../../system/defined.js';
 import type { Architecture, Json, Model, StoredWays, TiedHead } from '../family/model.js';
 import type { ShapeOf } from '../family/tensors.js';
 import { requireWholeModel } from '../family/wholeModel.js';
@@ -27,7 +28,7 @@ export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig
     name,
     modelType,
     covers,
-    ...(textDefaults === undefined ? {} : { textDefaults }),
+    ...defined({ textDefaults }),
     describe: (file, where, fallbackDType, ways = {}) => {
       requireWholeModel(file, where);
       const json = prepare === undefined ? file : prepare(file, where);

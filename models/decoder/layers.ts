@@ -3,6 +3,7 @@
  * ops, as the papers write it. Nothing here knows about kernels: recognising attention, folding norms and fusing are
  * the compiler's work.
  */
+import { defined } from '../../system/defined.js';
 import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
 import type { GraphOptions } from '../family/model.js';
 import type { DecoderConfig, Differences, Projection } from './config.js';
@@ -171,7 +172,7 @@ export function buildLayers(
           name === 'v' || shape.qkNorm === undefined || !of.includes(shape.qkNorm)
             ? v
             : norm(v, `${layer}.${names.qkNorms[name]}`, {
-                ...(rows === undefined ? {} : { rows }),
+                ...defined({ rows }),
                 isOwn: shape.qkNorm === 'own head',
               });
         const row = normed(project(x, layer, name, count * headDim, rows), 'row');

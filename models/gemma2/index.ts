@@ -1,4 +1,5 @@
 /** Gemma 2 (arXiv:2408.00118): norms before and behind both branches, soft caps, a window in every other layer. */
+import { defined } from '../../system/defined.js';
 import { decoderFamily } from '../decoder/index.js';
 import { readBiases } from '../decoder/config.js';
 import { readNumber } from '../decoder/settings.js';
@@ -34,7 +35,7 @@ export const gemma2 = decoderFamily({
       norm: GEMMA_NORM,
       windows: readWindows(json, where, 4096, (layer) => layer % 2 === 0),
       factors: { embedding: embeddingFactor(json), scores: scoreFactor(json, where) },
-      caps: { ...(scores === undefined ? {} : { scores }), ...(logits === undefined ? {} : { logits }) },
+      caps: { ...defined({ scores, logits }) },
     };
   },
 });

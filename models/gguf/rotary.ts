@@ -1,4 +1,5 @@
 /** Rotary settings of a GGUF file in the words of config.json. */
+import { defined } from '../../system/defined.js';
 import type { Json } from '../family/model.js';
 import type { Facts } from './facts.js';
 
@@ -53,8 +54,7 @@ function readYarn(facts: Facts): Json {
     rope_type: 'yarn',
     factor,
     original_max_position_embeddings: facts.required('rope.scaling.original_context_length', 1, MOST_POSITIONS),
-    ...(fast === undefined ? {} : { beta_fast: fast }),
-    ...(slow === undefined ? {} : { beta_slow: slow }),
+    ...defined({ beta_fast: fast, beta_slow: slow }),
   };
 }
 
@@ -102,8 +102,7 @@ export function readRotary(facts: Facts, hasWindowTheta: boolean, frequencies: n
   // Families may have a value of their own for files that do not say it outside of the scaling.
   const original = scaling?.['original_max_position_embeddings'];
   const context = original === undefined ? {} : { original_max_position_embeddings: original };
-  if (!hasWindowTheta)
-    return { rope_theta: theta, ...context, ...(scaling === undefined ? {} : { rope_scaling: scaling }) };
+  if (!hasWindowTheta) return { rope_theta: theta, ...context, ...defined({ rope_scaling: scaling }) };
   return {
     rope_parameters: {
       full_attention: { rope_theta: theta, ...scaling },

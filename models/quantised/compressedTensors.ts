@@ -3,6 +3,7 @@
  * k, to which half their range was added, weight_scale [rows, groups], weight_zero_point i32 [⌈rows / n⌉, groups],
  * weight_shape, and weight_g_idx i32 [k] where columns were ordered. The other formats have a byte for each element.
  */
+import { defined } from '../../system/defined.js';
 import { wordCodes, byteCodes, type FilePart, type PerPart, type ZeroPoint } from '../../ir/encoding.js';
 import { UserError } from '../../errors.js';
 import { isRecord, quote } from '../../system/json.js';
@@ -61,7 +62,7 @@ function onlyScheme(settings: Settings, where: string, format: Format): Scheme {
     const activations = roundedRows(group['input_activations']);
     return {
       ...readScheme(weights, format, `${place}: weights`),
-      ...(activations === undefined ? {} : { activations }),
+      ...defined({ activations }),
     };
   });
   const [first] = schemes;
@@ -102,18 +103,18 @@ function readScheme(weights: Json, format: Format, where: string): Omit<Scheme, 
     strategy,
     isOrdered: order === 'group' || order === 'dynamic' || order === true,
     isSymmetric: settings.oneOf(['symmetric'], [true, false], true),
-    ...(block === undefined ? {} : { block }),
+    ...defined({ block }),
   };
 }
 
 const plain = ({ type, isSymmetric, strategy, group, block, activations }: Scheme): Quantisation => ({
-  ...(activations === undefined ? {} : { activations }),
+  ...defined({ activations }),
   matrixOf: (module) =>
     plainMatrix(module, ['weight_scale'], {
       codes: type === 'float' ? 'F8_E4M3' : 'I8',
       needsZeros: !isSymmetric,
       ...(strategy === 'group' && group !== -1 ? { group } : {}),
-      ...(block === undefined ? {} : { block }),
+      ...defined({ block }),
     }),
 });
 
@@ -159,7 +160,7 @@ function packedMatrix(module: QuantisedModule, scheme: Scheme): QuantisedMatrix 
       codes,
       scales: scales.part,
       ...zeros.parts,
-      ...(indices === undefined ? {} : { groups: indices }),
+      ...defined({ groups: indices }),
     },
   };
 }

@@ -3,6 +3,7 @@
  * matrix or for each projection of a fused module, or one for each row; or with `weight_scale_inv`, a factor despite
  * its name, for each block of 128 × 128.
  */
+import { defined } from '../../system/defined.js';
 import type { QuantisationMethod } from './method.js';
 import { plainMatrix } from './plainCodes.js';
 import { Settings } from './settings.js';
@@ -20,7 +21,7 @@ export const fp8: QuantisationMethod = {
       matrixOf: (module) =>
         plainMatrix(module, block === undefined ? ['weight_scale'] : ['weight_scale_inv', 'weight_scale'], {
           codes: 'F8_E4M3',
-          ...(block === undefined ? {} : { block }),
+          ...defined({ block }),
         }),
     };
   },

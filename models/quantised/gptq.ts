@@ -3,6 +3,7 @@
  * i32 [groups, rows / n], scales [groups, rows], and g_idx i32 [k], the group of each column. In the first version of
  * the format stored zero points are one less than those meant, modulo their range.
  */
+import { defined } from '../../system/defined.js';
 import { wordCodes } from '../../ir/encoding.js';
 import type { QuantisationMethod } from './method.js';
 import { printGroups, Settings } from './settings.js';
@@ -57,7 +58,7 @@ export const gptq: QuantisationMethod = {
             },
             hasGroups,
           },
-          parts: { codes, scales: scales.part, zeros, ...(indices === undefined ? {} : { groups: indices }) },
+          parts: { codes, scales: scales.part, zeros, ...defined({ groups: indices }) },
         };
       },
     };

@@ -4,6 +4,7 @@
  */
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
+import { defined } from '../../system/defined.js';
 import type { FilePart } from '../../ir/encoding.js';
 import { UserError } from '../../errors.js';
 import { isGiven, isRecord, quote } from '../../system/json.js';
@@ -131,5 +132,5 @@ export function quantisedTensors(
     scales.set(name, { file, offset, byteLength });
     found.delete(name);
   }
-  return { found, problems, schemes, scales, ...(activations === undefined ? {} : { activations }) };
+  return { found, problems, schemes, scales, ...defined({ activations }) };
 }

@@ -28,9 +28,26 @@ const tekken = z.object({
 const LAST_UNLISTED = 7;
 /** The special tokens of files that do not list them: those of version 7 and before. */
 const UNLISTED = [
-  ...['<unk>', BOS, '</s>', '[INST]', '[/INST]', '[AVAILABLE_TOOLS]', '[/AVAILABLE_TOOLS]', '[TOOL_RESULTS]'],
-  ...['[/TOOL_RESULTS]', '[TOOL_CALLS]', '[IMG]', '<pad>', '[IMG_BREAK]', '[IMG_END]', '[PREFIX]', '[MIDDLE]'],
-  ...['[SUFFIX]', '[SYSTEM_PROMPT]', '[/SYSTEM_PROMPT]', '[TOOL_CONTENT]'],
+  '<unk>',
+  BOS,
+  '</s>',
+  '[INST]',
+  '[/INST]',
+  '[AVAILABLE_TOOLS]',
+  '[/AVAILABLE_TOOLS]',
+  '[TOOL_RESULTS]',
+  '[/TOOL_RESULTS]',
+  '[TOOL_CALLS]',
+  '[IMG]',
+  '<pad>',
+  '[IMG_BREAK]',
+  '[IMG_END]',
+  '[PREFIX]',
+  '[MIDDLE]',
+  '[SUFFIX]',
+  '[SYSTEM_PROMPT]',
+  '[/SYSTEM_PROMPT]',
+  '[TOOL_CONTENT]',
 ].map((content, rank) => ({ rank, token_str: content }));
 
 /** The tokenizer.json (its text) that gives the tokens of a tekken.json, BOS first. Throws UserError. */

@@ -1,6 +1,7 @@
 /** Comparisons with the vendor's library: the files that `bench:gpu --json` writes. */
 import { basename } from 'node:path';
 import { z } from 'zod';
+import { defined } from '../../system/defined.js';
 import { UserError } from '../../errors.js';
 import { isRecord, parseJson } from '../../system/json.js';
 import { decodeUtf8, readBounded, readRange, withFile } from '../../system/read.js';
@@ -50,11 +51,11 @@ export function readBench(path: string): Bench {
   const { device, library, model, kernels } = data;
   return {
     file: basename(path),
-    ...{ device, library, model: shortNames([model])[0]! },
+    device,
+    library,
+    model: shortNames([model])[0]!,
     rows: kernels.flatMap(({ isBest, seconds: own, rival, kernel, tokens, schedule }) =>
-      isBest && own !== undefined
-        ? [{ kernel, tokens, schedule, seconds: own, ...(rival === undefined ? {} : { rival }) }]
-        : [],
+      isBest && own !== undefined ? [{ kernel, tokens, schedule, seconds: own, ...defined({ rival }) }] : [],
     ),
   };
 }

@@ -20,7 +20,9 @@ function slicesOf({ set }: LoadedTask, metrics: readonly { readonly place: numbe
   return all.map(({ label, members }) => {
     const right = metrics.map(({ place }) => members.filter((member) => questions[member]!.items[place] === 1).length);
     return {
-      ...{ label, questions: members.length, right },
+      label,
+      questions: members.length,
+      right,
       shares: right.map((each) => each / members.length),
       intervals: right.map((each) => wilson(each, members.length)),
     };
@@ -66,7 +68,10 @@ export function breakdownsOf(task: string, loaded: LoadedTask): Breakdown[] {
       ? []
       : [
           {
-            ...{ ...about, by: 'length', kind: 'length', left: { slices: 0, questions: 0 } },
+            ...about,
+            by: 'length',
+            kind: 'length',
+            left: { slices: 0, questions: 0 },
             slices: slicesOf(loaded, metrics, lengths),
           },
         ];
@@ -74,7 +79,9 @@ export function breakdownsOf(task: string, loaded: LoadedTask): Breakdown[] {
     const all = byCategory(category);
     const left = all.slice(MOST_SLICES);
     return {
-      ...{ ...about, by: category.field, kind: 'category' },
+      ...about,
+      by: category.field,
+      kind: 'category',
       slices: slicesOf(loaded, metrics, all.slice(0, MOST_SLICES)),
       left: { slices: left.length, questions: left.reduce((sum, { members }) => sum + members.length, 0) },
     };

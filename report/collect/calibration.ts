@@ -45,10 +45,13 @@ export function calibrationOf(name: string, tasks: readonly LoadedTask[]): Calib
   }
   if (questions === 0) return undefined;
   return {
-    ...{ task: name, questions },
+    task: name,
+    questions,
     ece: bins.reduce((sum, { right, confidence }) => sum + Math.abs(right - confidence), 0) / questions,
     bins: bins.map((bin, i) => ({
-      ...{ from: i / BINS, to: (i + 1) / BINS, questions: bin.questions },
+      from: i / BINS,
+      to: (i + 1) / BINS,
+      questions: bin.questions,
       confidence: bin.questions === 0 ? 0 : bin.confidence / bin.questions,
       accuracy: bin.questions === 0 ? 0 : bin.right / bin.questions,
       interval: wilson(bin.right, bin.questions),
@@ -74,7 +77,9 @@ export function marginsOf(name: string, tasks: readonly LoadedTask[]): Margins |
   const counts = new Array<number>(2 * half).fill(0);
   for (const margin of all) counts[Math.min(2 * half - 1, Math.max(0, Math.floor(margin / step) + half))]!++;
   return {
-    ...{ task: name, questions: all.length, median: at(0.5) },
+    task: name,
+    questions: all.length,
+    median: at(0.5),
     close: all.filter((margin) => Math.abs(margin) < CLOSE).length,
     bins: counts.map((questions, i) => ({ from: (i - half) * step, to: (i - half + 1) * step, questions })),
   };

@@ -85,11 +85,14 @@ export function collectReport({ runs: paths, title, writer, now, ...others }: Re
   const about: About = {
     title: title ?? (isBare ? measured.title! : names),
     subtitle: isBare ? 'Measurements of the machine' : of,
-    ...{ writer, written: now.toISOString(), notes: notes.map(shortNamer(read)) },
+    writer,
+    written: now.toISOString(),
+    notes: notes.map(shortNamer(read)),
   };
   const comparison = collectComparison(runs);
   return {
-    ...{ about, notes },
+    about,
+    notes,
     blocks: (function* () {
       yield block('about', about);
       if (!isBare) yield block('results', collectResults(runs));

@@ -12,10 +12,17 @@ import type { LoadedRun } from './loadRuns.js';
 import { shortNamer } from './shortNames.js';
 
 const rowOf = (name: string, of: MetricDifference): MetricRow => ({
-  ...{ name, metric: metricName(`${of.metric},${of.filter}`), questions: of.questions },
-  ...{ first: of.a, other: of.b, difference: of.difference, interval: of.interval },
-  ...{ test: of.test?.name ?? null, p: of.test?.p ?? null },
-  ...{ lost: of.flips?.rightToWrong ?? null, gained: of.flips?.wrongToRight ?? null },
+  name,
+  metric: metricName(`${of.metric},${of.filter}`),
+  questions: of.questions,
+  first: of.a,
+  other: of.b,
+  difference: of.difference,
+  interval: of.interval,
+  test: of.test?.name ?? null,
+  p: of.test?.p ?? null,
+  lost: of.flips?.rightToWrong ?? null,
+  gained: of.flips?.wrongToRight ?? null,
   isHigherBetter: of.isHigherBetter ?? null,
 });
 
@@ -36,14 +43,22 @@ function comparisonOf(found: Comparison, other: number, runs: readonly LoadedRun
   const groups = found.groups.flatMap(({ group, metrics }) => metrics.map((metric) => rowOf(group, metric)));
   const tasks = found.tasks.flatMap(({ task, metrics }) => metrics.map((metric) => rowOf(task, metric)));
   return {
-    ...{ first: 0, other, onlyFirst: found.onlyA, onlyOther: found.onlyB },
+    first: 0,
+    other,
+    onlyFirst: found.onlyA,
+    onlyOther: found.onlyB,
     summary: named(found.summary, a, b),
     verdicts: found.verdicts.map(({ line }) => named(line, a, b)),
     unlike: found.unlike.map((each) => ({ what: each.what, first: each.a, other: each.b })),
     metrics: [...groups, ...tasks],
     questions: found.tasks.map(({ task, questions: of }) => ({
-      ...{ task, common: of.common, onlyFirst: of.onlyA, onlyOther: of.onlyB },
-      ...{ renumbered: of.renumbered, otherContent: of.otherContent, otherPrompt: of.otherPrompt },
+      task,
+      common: of.common,
+      onlyFirst: of.onlyA,
+      onlyOther: of.onlyB,
+      renumbered: of.renumbered,
+      otherContent: of.otherContent,
+      otherPrompt: of.otherPrompt,
     })),
     likelihoods: found.tasks.flatMap(({ task, likelihoods: of }) => (of === null ? [] : [{ task, ...of }])),
     choices: found.tasks.flatMap(({ task, choices: of }) =>
@@ -51,7 +66,9 @@ function comparisonOf(found: Comparison, other: number, runs: readonly LoadedRun
         ? []
         : [
             {
-              ...{ task, questions: of.questions, changed: of.changed.length },
+              task,
+              questions: of.questions,
+              changed: of.changed.length,
               leadOfChanged: medianOf(of.marginsOfChanged),
               lead: medianOf(of.margins),
             },

@@ -79,7 +79,8 @@ export function loadRuns(paths: readonly string[]): LoadedRun[] {
   const names = namesOf(files);
   const loader = new Loader();
   return files.map((each, i) => ({
-    ...{ files: each, name: names[i]! },
+    files: each,
+    name: names[i]!,
     tasks: new Map(
       [...each.tasks].flatMap(([task, of]) =>
         of.samplesPath === undefined ? [] : [[task, loader.task(of, of.samplesPath)] as const],

@@ -210,7 +210,10 @@ export function questionsOf(
     else tasks.push({ task, firstRow, rows: 1 });
   });
   return {
-    ...{ tasks, metrics, blocks, left },
+    tasks,
+    metrics,
+    blocks,
+    left,
     runs: runs.map(({ name }) => name),
     docIds: rows.map(({ run, answered }) => answered[run]!.docId),
     golds: rows.map(({ gold }) => gold),

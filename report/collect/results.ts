@@ -16,7 +16,9 @@ function resultOf({ files, name, tasks }: LoadedRun): RunResult {
     ...loaded.map(([task, of]) => [task, [of]] as const),
   ];
   return {
-    ...{ name, model: files.model, file: files.file },
+    name,
+    model: files.model,
+    file: files.file,
     settings: settingsOf(files),
     tasks: taskResultsOf(files),
     breakdowns: loaded.flatMap(([task, of]) => breakdownsOf(task, of)),

@@ -23,8 +23,16 @@ function deviceOf(value: unknown): readonly DeviceShare[] {
 }
 
 const COUNTS = [
-  ...['questions', 'tokensComputed', 'tokensWithoutSharing', 'tokensGrouped', 'tokensShared', 'loadSeconds'],
-  ...['scoreSeconds', 'questionsPerSecond', 'tokensPerSecond', 'modelFlops'],
+  'questions',
+  'tokensComputed',
+  'tokensWithoutSharing',
+  'tokensGrouped',
+  'tokensShared',
+  'loadSeconds',
+  'scoreSeconds',
+  'questionsPerSecond',
+  'tokensPerSecond',
+  'modelFlops',
 ] as const;
 
 /** Null where the file has no throughput block, as those of lm-evaluation-harness. */

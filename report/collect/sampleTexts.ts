@@ -78,7 +78,8 @@ export function questionText(answered: Answered, sample: Block): Omit<QuestionTe
   const target = sample['target'];
   const has = answered.lls === undefined && target !== undefined;
   return {
-    ...{ context: cutter.take(context), shots: endOfShots(context, sample['doc']) },
+    context: cutter.take(context),
+    shots: endOfShots(context, sample['doc']),
     choices: choices.map((choice) => cutter.take(choice)),
     ...(has ? { target: cutter.take(textOf(target)) } : {}),
     ...(cutter.left > 0 ? { cut: cutter.left } : {}),

@@ -16,7 +16,10 @@ export const startSchema = z.object({
     .array(
       z
         .object({
-          ...{ process: name, phase: name, begin: seconds, end: seconds },
+          process: name,
+          phase: name,
+          begin: seconds,
+          end: seconds,
           spareSeconds: seconds.exactOptional(),
           bytes: amount.exactOptional(),
           movingSeconds: seconds.exactOptional(),

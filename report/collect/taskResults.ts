@@ -33,7 +33,10 @@ function figuresOf(block: Block, better: Block, questions: number | null, isTask
     const error = numberOf(block[`${metric}_stderr,${filter}`]);
     const isBetter = Object.hasOwn(better, metric) ? better[metric] : undefined;
     figures.push({
-      ...{ metric, filter, value: number, error },
+      metric,
+      filter,
+      value: number,
+      error,
       interval: intervalOf(metric, number, error, questions, isTask),
       isShare: ARE_SHARES.test(metric) && number >= 0 && number <= 1,
       isHigherBetter: typeof isBetter === 'boolean' ? isBetter : null,
@@ -61,7 +64,10 @@ export function taskResultsOf(run: RunFiles): TaskResult[] {
     const ofGroup = better[name];
     const isBetter = task?.isHigherBetter ?? (isRecord(ofGroup) ? ofGroup : {});
     found.push({
-      ...{ task: name, depth, kind: group === undefined ? 'task' : 'group', questions },
+      task: name,
+      depth,
+      kind: group === undefined ? 'task' : 'group',
+      questions,
       shots: numberOf(task?.shots),
       figures: figuresOf(figures, isBetter, questions, group === undefined),
     });

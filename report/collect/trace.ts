@@ -3,6 +3,7 @@
  * Files are untrusted: sizes, depth and every field are checked; a slice that is none is left out and counted.
  */
 import { resolve } from 'node:path';
+import { defined } from '../../system/defined.js';
 import { UserError } from '../../errors.js';
 import { counted } from '../../system/format.js';
 import { isRecord, parseJson } from '../../system/json.js';
@@ -87,7 +88,7 @@ function readTrace(path: string, file: string): { readonly view: TraceView; read
     tracks,
     devices: devicesOf(tracks),
     phases: phasesOf(tracks, labels),
-    ...(loads === undefined ? {} : { loads }),
+    ...defined({ loads }),
     kernels: kernelUses(tracks, labels, facts.data?.kernels ?? []),
   };
   return { view, notes };
@@ -99,10 +100,10 @@ function factsOf(facts: ReturnType<typeof factsSchema.parse>): Pick<TraceView, '
   return {
     about: { version, model: shortNames([model])[0]!, isa, arithmetic, replicas, stages },
     peaks,
-    ...(start === undefined ? {} : { start }),
+    ...defined({ start }),
     memory: {
       ...rest,
-      ...(weights === undefined ? {} : { weights }),
+      ...defined({ weights }),
       launches: kernels.map(({ path }) => path),
     },
   };

@@ -91,7 +91,11 @@ export function kernelUses(
       const seconds = microseconds * MICROSECOND;
       const group = groups.get(path) ?? {
         anchor: anchors.get(name) ?? '',
-        ...{ launches: 0, seconds: 0, flops: 0, bytes: 0, peak: 0 },
+        launches: 0,
+        seconds: 0,
+        flops: 0,
+        bytes: 0,
+        peak: 0,
       };
       const share = figures.shareOfPeak?.[i];
       groups.set(path, {
@@ -106,7 +110,8 @@ export function kernelUses(
   }
   return [...groups]
     .map(([path, { peak, ...use }]): KernelUse => ({
-      ...{ path, ...use },
+      path,
+      ...use,
       shareOfPeak: peak === null || use.seconds === 0 ? null : peak / use.seconds,
     }))
     .sort((a, b) => b.seconds - a.seconds);

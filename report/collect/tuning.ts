@@ -1,5 +1,6 @@
 /** Tuning records for the page: trials by machine, kernel and bucket, beside the default and the vendor's library. */
 import { resolve } from 'node:path';
+import { defined } from '../../system/defined.js';
 import { ratesOf, rooflineSeconds } from '../../autotune/peaks.js';
 import { median } from '../../autotune/median.js';
 import { winnerOf } from '../../autotune/winner.js';
@@ -172,15 +173,13 @@ function jobOf(records: JobRecords, machine: MachineRecords, rivals: ReadonlyMap
   return {
     kernel: kernel ?? `${[...records.known.values()][0]?.schedule.split(' ')[0] ?? 'kernel'} ${key}`,
     isNamed: kernel !== undefined,
-    ...{ bucket: bucketText(bucket), size: Math.max(0, ...Object.values(bucket.extents)), count: number },
-    ...(flops === undefined ? {} : { flops }),
-    ...(bytes === undefined ? {} : { bytes }),
-    ...(standard === undefined ? {} : { standard }),
-    ...(best === undefined ? {} : { best }),
-    ...(final === undefined ? {} : { final }),
-    ...(rival === undefined ? {} : { rival }),
+    bucket: bucketText(bucket),
+    size: Math.max(0, ...Object.values(bucket.extents)),
+    count: number,
+    ...defined({ flops, bytes, standard, best, final, rival }),
     ...(least === undefined || best === undefined ? {} : { shareOfPeak: least / best.seconds }),
-    ...{ trials, failures },
+    trials,
+    failures,
   };
 }
 

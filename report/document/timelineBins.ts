@@ -63,7 +63,8 @@ export function drawnOf(track: Track, { from, to }: View, pixels: number): reado
   return found.map(({ begin, end, first, slices, seconds }) => ({
     begin: Math.max(begin, from),
     end: Math.min(end, to),
-    ...{ first, slices },
+    first,
+    slices,
     busy: end > begin ? Math.min(1, seconds / (end - begin)) : 1,
   }));
 }

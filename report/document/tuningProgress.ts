@@ -20,7 +20,10 @@ export function trialsOf({ trials, schedules }: TuningMachine, job: number): rea
     const seconds = trials.seconds[i]!;
     if (seconds !== null) best = best === null ? seconds : Math.min(best, seconds);
     found.push({
-      ...{ number: found.length + 1, at: trials.at[i]!, seconds, best },
+      number: found.length + 1,
+      at: trials.at[i]!,
+      seconds,
+      best,
       schedule: schedules[trials.schedule[i]!]!,
     });
   }

@@ -1,4 +1,5 @@
 /** Layers that are equal up to names, once: entries of a stage as units of a few kinds. */
+import { defined } from '../../system/defined.js';
 import type { Part, Unit, UnitInput, UnitOp } from '../document/explore.js';
 import type { Entry } from './changes.js';
 import { placeOf, type Program } from './program.js';
@@ -167,11 +168,15 @@ function unitOf(
       const kernel = kernelOf(entry);
       const read = reads.map(({ name, from }) => (from === undefined ? undefined : local.get(from)) ?? slots.get(name));
       return {
-        ...{ sign, op, name: id, path: placeOf(path).path, type, text },
-        ...(before === undefined ? {} : { before }),
+        sign,
+        op,
+        name: id,
+        path: placeOf(path).path,
+        type,
+        text,
+        ...defined({ before }),
         reads: read.filter((each) => each !== undefined),
-        ...(fused === undefined ? {} : { fused }),
-        ...(kernel === undefined ? {} : { kernel }),
+        ...defined({ fused, kernel }),
       };
     }),
     inputs: inputs.map(({ name, from }): UnitInput => {

@@ -36,7 +36,11 @@ export function exploreStages(
       entry.sign === '-' || !isFinal ? undefined : kernelOf(entry.id, level);
     const signed = (sign: Entry['sign']): number => entries.filter((entry) => entry.sign === sign).length;
     return {
-      ...{ name, does, reason, level, changed },
+      name,
+      does,
+      reason,
+      level,
+      changed,
       ops: program.ops.length,
       added: signed('+'),
       removed: signed('-'),

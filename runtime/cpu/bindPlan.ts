@@ -1,4 +1,5 @@
 /** Binds the launches of a function to memory: one program for each bucket. */
+import { defined } from '../../system/defined.js';
 import type { Stage } from '../../ir/placement.js';
 import type { LaunchBinding, ProgramBinding } from '../nativeProgram.js';
 import type { NativeLibrary, NativePool, Slot } from '../nativeObjects.js';
@@ -73,7 +74,7 @@ export function bindBucket(request: BindRequest): ProgramBinding {
     pool: request.pool,
     extents: programExtents(fn.interface, bucket.extents),
     scratchBytes: request.scratchBytes,
-    ...(request.scratch === undefined ? {} : { scratch: request.scratch }),
+    ...defined({ scratch: request.scratch }),
     slots: slots.list,
     launches,
     inputs: stageInputs(fn, range).map((input) => portOf(fn, input, slots.of(input.buffer))),

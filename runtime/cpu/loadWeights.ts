@@ -1,4 +1,5 @@
 /** Maps and packs weights as planned by runtime/weightPlan.ts. */
+import { defined } from '../../system/defined.js';
 import type { WeightDecl } from '../../ir/kernel.js';
 import { physicalToLogical, sourceRows, tensorRow } from '../../ir/packing.js';
 import { FORMATS, isCodeFormat } from '../../ir/storage.js';
@@ -107,7 +108,7 @@ async function packWeight(
     ...(weight.columnScale === undefined
       ? {}
       : { columnScale: packSource(weight.columnScale, columnScale!, 1, files) }),
-    ...(columnOffset === undefined ? {} : { columnOffset }),
+    ...defined({ columnOffset }),
     target: { memory: target, offset: weight.offset, bytes: weight.bytes },
   };
   await orDamaged(

@@ -1,4 +1,5 @@
 /** Calls through the stages of a CPU: threads that work at once, in the order that StageFlow keeps. */
+import { defined } from '../../system/defined.js';
 import type { DeviceSpan } from '../call.js';
 import { floatWrites, nameOf } from '../runtimePlan.js';
 import type { NonFinitePlace, Readiness, StageAnswer, StageCall, StageRunner } from '../stageRunner.js';
@@ -50,7 +51,7 @@ export class CpuStages implements StageRunner {
       outputs: results.at(-1)!.outputs,
       spans,
       launchNanoseconds: results.flatMap(({ launchNs }) => [...(launchNs ?? [])]),
-      ...(nonFinite === undefined ? {} : { nonFinite }),
+      ...defined({ nonFinite }),
     };
   }
 

@@ -6,6 +6,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import { open, readdir, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { defined } from '../../system/defined.js';
 import { UserError } from '../../errors.js';
 import type { Settings } from '../../settings.js';
 import { codeOf } from '../../system/errno.js';
@@ -139,9 +140,7 @@ export class CubinCache {
     try {
       const file = await open(temporary, 'wx', 0o600);
       try {
-        await file.writeFile(
-          `${JSON.stringify({ sha256: sha256(cubin), ...(resources === undefined ? {} : { resources }) })}\n`,
-        );
+        await file.writeFile(`${JSON.stringify({ sha256: sha256(cubin), ...defined({ resources }) })}\n`);
         await file.writeFile(cubin);
         await file.sync();
       } finally {

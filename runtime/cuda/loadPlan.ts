@@ -1,6 +1,7 @@
 /**
  * Divides the loading of weights into steps that fit the staging buffers. Pure: touches neither files nor the device.
  */
+import { defined } from '../../system/defined.js';
 import type { GroupSize } from '../../ir/groups.js';
 import type { WeightDecl } from '../../ir/kernel.js';
 import { packedDepth, rowMaps } from '../../ir/packing.js';
@@ -254,9 +255,7 @@ class StepBuilder {
         job,
         jobOffset: this.jobBytes,
         target,
-        ...(staged === undefined ? {} : { staged }),
-        ...(scale === undefined ? {} : { scale }),
-        ...(rowScales === undefined ? {} : { rowScales }),
+        ...defined({ staged, scale, rowScales }),
       });
       this.jobBytes += roundUp(job.bytes.length, 16);
       this.weightBytes += writtenBytes(use, rows, view);
@@ -379,7 +378,7 @@ function readingsOf(
         weight,
         sourceRow,
         target: { memory: 'weights', offset: offset + Math.floor(i / own.sources) * own.bytes, bytes: own.bytes },
-        ...(scale === undefined ? {} : { scale }),
+        ...defined({ scale }),
       };
       if (weight.group !== undefined)
         for (const part of ['codes', 'scales'] as const)

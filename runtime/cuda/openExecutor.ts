@@ -1,4 +1,5 @@
 /** The CUDA target's way to an executor: a plan on one device or on a pipeline of several. */
+import { defined } from '../../system/defined.js';
 import { readSettings } from '../../settings.js';
 import { Executor } from '../executor.js';
 import type { LoadProgress } from '../files.js';
@@ -128,7 +129,7 @@ export async function openCudaExecutor(given: CudaExecutorOptions): Promise<Exec
       cubins,
       stages,
       background,
-      ...(onUnseen === undefined ? {} : { onUnseen }),
+      ...defined({ onUnseen }),
     });
     const runner =
       stages.length === 1

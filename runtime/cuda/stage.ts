@@ -1,6 +1,7 @@
 /**
  * One device of an executor: its part of a plan as machine code, its weights and activations in memory, its programs.
  */
+import { defined } from '../../system/defined.js';
 import type { BucketOf } from '../firstBuckets.js';
 import { leadingExtent } from '../../ir/plan.js';
 import { roundUp } from '../../ir/types.js';
@@ -175,7 +176,7 @@ async function loadWeights(
     weightPlan,
     loadPlan,
     weights,
-    ...(onProgress === undefined ? {} : { onProgress }),
+    ...defined({ onProgress }),
   };
   const times = await (isShared ? loadSharedWeights(request, exchange) : loadDeviceWeights(request));
   onLoaded?.(times);

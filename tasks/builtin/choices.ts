@@ -1,4 +1,5 @@
 /** Tasks that choose among a question's answers: ARC, HellaSwag, PIQA, WinoGrande, SuperGLUE and others. */
+import { defined } from '../../system/defined.js';
 import { decontaminated, hook, mean, version, type Definitions, type Written, type WrittenMap } from './define.js';
 
 const ACC = { metric_list: [mean('acc')] };
@@ -9,7 +10,7 @@ const SPLITS = { ...TRAIN, test_split: 'test' };
 const data = (path: string, config?: string): WrittenMap => ({
   output_type: 'multiple_choice',
   dataset_path: path,
-  ...(config === undefined ? {} : { dataset_name: config }),
+  ...defined({ dataset_name: config }),
 });
 
 const prompt = (text: Written, target: Written, choice: Written): WrittenMap => ({

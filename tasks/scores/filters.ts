@@ -1,4 +1,5 @@
 /** The filters of a task: what is taken from generated texts before they are compared. */
+import { defined } from '../../system/defined.js';
 import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
 import { choiceIn, choicesInInput, type ChoiceRegex } from './choiceRegex.js';
@@ -29,7 +30,7 @@ function choiceStep(given: Arguments, choices?: ChoiceRegex['choices']): Step {
     ignoresCase: given.isOn('ignore_case'),
     ignoresPunctuation: given.isOn('ignore_punctuation'),
     ignored: given.texts('regexes_to_ignore').map((pattern) => compiled(given, pattern)),
-    ...(choices === undefined ? {} : { choices }),
+    ...defined({ choices }),
   };
   return (texts, document) => texts.map(choiceIn(options, document, (problem) => given.fail(problem)));
 }

@@ -26,13 +26,19 @@ import { groupedBlocks, groupedLayout, RANGES, SLAB, SLABS_OF_CHUNK, SLICE, type
  */
 const CODES = {
   bf16: {
-    ...{ magic: '0x42004200', magicOffset: '0x42004200', unit: '4.0f' },
-    ...{ upperCodes: 'codes & 0x00f000f0u', upperFactor: '0x7f007f00' },
+    magic: '0x42004200',
+    magicOffset: '0x42004200',
+    unit: '4.0f',
+    upperCodes: 'codes & 0x00f000f0u',
+    upperFactor: '0x7f007f00',
     zeroAbout: 'Codes c count as quarters: 32 + c/4 and c/4·2^-127, less 32 + zero/4 and zero/4.',
   },
   f16: {
-    ...{ magic: '0x64006400', magicOffset: '0x63806380', unit: '1.0f' },
-    ...{ upperCodes: 'tw_masked(codes, 0x00f000f0u, magic)', upperFactor: '0x2c002c00' },
+    magic: '0x64006400',
+    magicOffset: '0x63806380',
+    unit: '1.0f',
+    upperCodes: 'tw_masked(codes, 0x00f000f0u, magic)',
+    upperFactor: '0x2c002c00',
     zeroAbout: 'Codes c are 1024 + c and 1024 + 16·c, less 1024 + zero and, after division by 16, 64 + zero.',
   },
 } as const;
@@ -84,13 +90,18 @@ export function emitGrouped(
     ...layout,
     ...loadTexts(schedule, layout, span),
     ...shared,
-    ...{ group, allChunks, mmaType },
-    ...{ lateBlock, beginsNextLate: lateBlock < kBlocks },
+    group,
+    allChunks,
+    mmaType,
+    lateBlock,
+    beginsNextLate: lateBlock < kBlocks,
     ...CODES[mmaType],
     zeroBits: ZERO_BITS,
-    ...{ rangeChunks, span },
+    rangeChunks,
+    span,
     ...(split === RANGES ? { isOneRange: true, blockEnd: kBlocks } : { isOneRange: false, blockEnd: 'end' }),
-    ...{ rowsFullOffset: 16 * schedule.stages, rowsEmptyOffset: 16 * schedule.stages + 8 * layout.rowStages },
+    rowsFullOffset: 16 * schedule.stages,
+    rowsEmptyOffset: 16 * schedule.stages + 8 * layout.rowStages,
     firstValueWarp: layout.consumerWarps + 2,
     isSplit: split > 1,
     isSplitInTwo: split === 2,
@@ -107,7 +118,11 @@ export function emitGrouped(
     quarterRow: tn / 4,
   };
   const head = kernelHead({
-    ...{ symbol, extents: operands.extents, parameters, tensorMaps, threads },
+    symbol,
+    extents: operands.extents,
+    parameters,
+    tensorMaps,
+    threads,
     blocks: groupedBlocks(schedule, layout),
     isRestrict: !finishesRows(kernel),
   });
@@ -150,12 +165,24 @@ function tensorMapsOf(
   const chunks = kernel.k / BLOCK_COLUMNS;
   return [
     {
-      ...{ parameter: a.index, dtype: halfType(a.dtype), rows: kernel.rows, columns: kernel.k, stride: a.stride },
-      ...{ boxRows: tm, boxColumns: SLAB, swizzle: 128 },
+      parameter: a.index,
+      dtype: halfType(a.dtype),
+      rows: kernel.rows,
+      columns: kernel.k,
+      stride: a.stride,
+      boxRows: tm,
+      boxColumns: SLAB,
+      swizzle: 128,
     },
     ...kernel.segments.map(({ weight, columns: own, pairing }): TensorMapDecl => ({
-      ...{ parameter: operands.get(weight).index, dtype: 'f32', rows: chunks * blocksOfChunk(own, pairing) },
-      ...{ columns: words, stride: words, boxRows: tn / BLOCK_ROWS, boxColumns: words, swizzle: 0 },
+      parameter: operands.get(weight).index,
+      dtype: 'f32',
+      rows: chunks * blocksOfChunk(own, pairing),
+      columns: words,
+      stride: words,
+      boxRows: tn / BLOCK_ROWS,
+      boxColumns: words,
+      swizzle: 0,
     })),
   ];
 }

@@ -75,10 +75,22 @@ export function groupedLayout(schedule: CudaGemmSchedule, rowValues: number, gro
   const barrierOffset = roundUp(Math.max(weightsAt + stages * stageBytes, regions * tm * pitch * 4), BOX_ALIGNMENT);
   const valuesOffset = barrierOffset + roundUp(2 * BARRIER * (stages + rowStages), 16);
   return {
-    ...{ groups, split, regions, consumerWarps, valueWarps, warps: consumerWarps + 2 + valueWarps },
-    ...{ rowStages, aBytes, weightsAt, blockBytes, chunkBytes, stageBytes, pitch },
+    groups,
+    split,
+    regions,
+    consumerWarps,
+    valueWarps,
+    warps: consumerWarps + 2 + valueWarps,
+    rowStages,
+    aBytes,
+    weightsAt,
+    blockBytes,
+    chunkBytes,
+    stageBytes,
+    pitch,
     boxBytes: ((split * tn) / BLOCK_ROWS) * blockBytes,
-    ...{ barrierOffset, valuesOffset },
+    barrierOffset,
+    valuesOffset,
     sharedBytes: ALIGNMENT + valuesOffset + tm * rowValues * 4,
   };
 }

@@ -87,8 +87,15 @@ export function defaultGroupedSchedule(
     for (const split of isFew ? [4, 2, 1] : [1]) {
       if (slices * split > ENOUGH_WARPS && split > 1) continue;
       const fitting = DEPTHS.map((stages): CudaGemmSchedule => ({
-        ...{ kind: 'gemm', skeleton: 'grouped', tm, tn, tk: split * BLOCK_COLUMNS, stages },
-        ...{ cluster: 1, raster: 1, mode: 'cooperative' },
+        kind: 'gemm',
+        skeleton: 'grouped',
+        tm,
+        tn,
+        tk: split * BLOCK_COLUMNS,
+        stages,
+        cluster: 1,
+        raster: 1,
+        mode: 'cooperative',
       })).filter((each) => groupedScheduleProblem(kernel, module, each, device, rowValues) === undefined);
       const [first] = fitting;
       if (first === undefined) continue;

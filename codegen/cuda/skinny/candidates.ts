@@ -63,8 +63,15 @@ export function defaultSkinnySchedule(
       for (const tk of (tm + tn) * 2 * SLAB_BYTES <= DEEP_STAGE ? [2 * slab, slab] : [slab])
         for (const depth of depths) {
           const tile: CudaGemmSchedule = {
-            ...{ kind: 'gemm', skeleton, tm, tn, tk, stages: depth },
-            ...{ cluster: sharesRows(tn) ? 2 : 1, raster: 1, mode: 'cooperative' },
+            kind: 'gemm',
+            skeleton,
+            tm,
+            tn,
+            tk,
+            stages: depth,
+            cluster: sharesRows(tn) ? 2 : 1,
+            raster: 1,
+            mode: 'cooperative',
           };
           const isFitting = sharedBytes(tile, rowValues, isLogProb, dtype) <= room;
           if (isFitting && problem(segments, tile, isLogProb, dtype) === undefined) return tile;

@@ -59,7 +59,16 @@ export function emitSkinny(
   const copying = copiers === 0 ? warps : copiers;
   const rowsAtOnce = Math.min(ROWS_AT_ONCE, Math.ceil(tm / copying));
   const common = {
-    ...{ tm, tn, tk, stages, wm, wn, warpsDown, warps, threads, steps },
+    tm,
+    tn,
+    tk,
+    stages,
+    wm,
+    wn,
+    warpsDown,
+    warps,
+    threads,
+    steps,
     hasCopiers: copiers > 0,
     andCopies: copiers > 0 ? ' && copies' : '',
     multipliers: 32 * warps,
@@ -134,7 +143,11 @@ export function emitSkinny(
             false,
           ),
           keep: keepLogitsText(kernel, operands, prologue, {
-            ...{ tm: schedule.tm, pitch: PRODUCTS_PITCH, warps: threads / 32, row0: 'm0', column0: 'n0' },
+            tm: schedule.tm,
+            pitch: PRODUCTS_PITCH,
+            warps: threads / 32,
+            row0: 'm0',
+            column0: 'n0',
           }),
         });
   return {
@@ -142,7 +155,9 @@ export function emitSkinny(
     tensorMaps: [],
     waitsForPredecessor: true,
     launch: launchOfTiles(kernel, {
-      ...{ tm, threads, columnTiles: tiles.total },
+      tm,
+      threads,
+      columnTiles: tiles.total,
       sharedBytes: skinnySharedBytes(schedule, prologue.scalars.length, isLogProb),
     }),
   };

@@ -52,7 +52,13 @@ export function ringOptions(
   const prefetch = Math.min(stages, kBlocks);
   const rowsAtOnce = Math.min(ROWS_AT_ONCE, Math.ceil(tm / Math.max(1, valueWarps)));
   return {
-    ...{ tm, tn, tk, stages, kBlocks, step, prefetch },
+    tm,
+    tn,
+    tk,
+    stages,
+    kBlocks,
+    step,
+    prefetch,
     threads: 32 * warps,
     k: kernel.k,
     rows: kernel.rows,

@@ -59,8 +59,17 @@ export function skinnyWgmmaLayout(
   const barrierOffset = Math.max(stages * stageBytes + readPast, tm * pitch * 4);
   const valuesOffset = barrierOffset + 2 * BARRIER * stages;
   return {
-    ...{ groups, wn: tn / groups, consumerWarps, valueWarps, warps: consumerWarps + 1 + valueWarps },
-    ...{ slabs, aBytes, stageBytes, pitch, barrierOffset, valuesOffset },
+    groups,
+    wn: tn / groups,
+    consumerWarps,
+    valueWarps,
+    warps: consumerWarps + 1 + valueWarps,
+    slabs,
+    aBytes,
+    stageBytes,
+    pitch,
+    barrierOffset,
+    valuesOffset,
     sharedBytes: ALIGNMENT + valuesOffset + tm * rowValues * 4,
   };
 }

@@ -52,12 +52,18 @@ export class FinishText {
     const text = lanePrograms({ outputs: finish, loads, atOnce }, operands);
     this.functions = render('finish', {
       ...stored,
-      ...{ pieces, blockPieces, mostBlocks },
+      pieces,
+      blockPieces,
+      mostBlocks,
       lastPiece: blockPieces - 1,
       blockFunctions: blockFunctions(finish, operands),
     });
     const values = {
-      ...{ pieces, atOnce, columns, rows: kernel.rows, isDivided: pieces > 1 },
+      pieces,
+      atOnce,
+      columns,
+      rows: kernel.rows,
+      isDivided: pieces > 1,
       step: WARP_COLUMNS * atOnce,
       laneColumns: WARP_COLUMNS,
       declared: indent(text.declared, 4),

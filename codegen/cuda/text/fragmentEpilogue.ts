@@ -2,6 +2,7 @@
  * The epilogue that runs on the threads which hold an accumulator fragment of a tensor core (mma.sync, wgmma). All
  * skeletons with such fragments print theirs through this module.
  */
+import { defined } from '../../../system/defined.js';
 import { groupWidth } from '../../../ir/groupSums.js';
 import type { Output, Segment } from '../../../ir/kernel.js';
 import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
@@ -30,7 +31,7 @@ export function fragmentEpilogue(segment: Segment, operands: CudaOperands, fragm
   const constants = new Constants();
   const own = ownValues(segment, scope, fragment);
   const shared = own?.shared ?? fragment.shared;
-  const sites = fragmentSites(segment, { ...fragment, ...(shared === undefined ? {} : { shared }) }, constants);
+  const sites = fragmentSites(segment, { ...fragment, ...defined({ shared }) }, constants);
   const sums: string[] = [];
   const printed = sites.list.map((site, i) => printOutputs(outputs, site, i === 1, body, fragment, sums));
   const stores = printed.flatMap(({ stores: lines }) => lines);

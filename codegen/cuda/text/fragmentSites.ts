@@ -1,4 +1,5 @@
 /** Where a fragment's programs are evaluated: the columns of its groups, alone or in pairs. */
+import { defined } from '../../../system/defined.js';
 import type { Segment } from '../../../ir/kernel.js';
 import type { Access } from '../../../ir/scalar.js';
 import type { Fragment } from './fragment.js';
@@ -33,7 +34,7 @@ export function fragmentSites({ pairing, columns }: Segment, fragment: Fragment,
     ...(loaded === undefined
       ? {}
       : { loaded: (buffer: string, access: Access, lane: number) => loaded(buffer, access, logical(group), lane) }),
-    ...(rotate === undefined ? {} : { rotate }),
+    ...defined({ rotate }),
     ...(shared === undefined ? {} : { given: shared(pairing.kind === 'none' ? 'unit_' : '2 * unit_') }),
   });
   const logical = (group: () => string): (() => string) => (pairing.kind === 'interleave' ? () => 'unit_' : group);

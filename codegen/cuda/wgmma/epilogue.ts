@@ -97,7 +97,11 @@ export function epilogueText(
     layout,
     given,
     groups: groupValues(segment, scope, {
-      ...{ prefix: 'g', count: tn / width, column: 'column0', quad: 'quad', isWhole },
+      prefix: 'g',
+      count: tn / width,
+      column: 'column0',
+      quad: 'quad',
+      isWhole,
       acc: accumulator(layout, ''),
     }),
     loads,

@@ -103,7 +103,9 @@ function columnTexts({ operands, segments, firstTiles, options }: WgmmaContext):
     })),
     operands,
     {
-      ...{ tn, floats: options.columnValues, threads: 32 * epilogueWarps },
+      tn,
+      floats: options.columnValues,
+      threads: 32 * epilogueWarps,
       self: `32 * (${options.epilogueWarp}) + lane`,
     },
     4,

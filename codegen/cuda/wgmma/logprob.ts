@@ -72,7 +72,11 @@ export function keepLogitsText(
   const row = new RowScope(operands, 'row', 'r', prologue.given(`(values + local * ${prologue.scalars.length})`));
   const scale = new Body(row).floats(kernel.rowScale, { id: 'x', column: '0', lanes: 1 })[0]!;
   return render('logprobKeep', {
-    ...{ ...tile, ...capText(kernel.cap), logits, scale, row: indent(row.lines, 3) },
+    ...tile,
+    ...capText(kernel.cap),
+    logits,
+    scale,
+    row: indent(row.lines, 3),
     block: LOGPROB_BLOCK,
     vocab: kernel.vocab,
   });

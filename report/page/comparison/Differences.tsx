@@ -56,7 +56,11 @@ function IntervalChart({ comparison, names }: DifferencesProps) {
           Plot.ruleX([0], { stroke: 'currentColor' }),
           Plot.link(bars, { y: 'name', x1: 'from', x2: 'to', stroke: 'var(--accent)', strokeWidth: 2 }),
           Plot.dot(bars, {
-            ...{ y: 'name', x: 'difference', r: 4, fill: 'var(--accent)', tip: true },
+            y: 'name',
+            x: 'difference',
+            r: 4,
+            fill: 'var(--accent)',
+            tip: true,
             title: (bar: (typeof bars)[number]) =>
               `${bar.name}\n${signed(bar.difference, 2)} points (${signed(bar.from, 2)} to ${signed(bar.to, 2)})`,
           }),

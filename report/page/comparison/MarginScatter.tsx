@@ -68,17 +68,27 @@ function Scatter({ document, comparison, names }: MarginScatterProps & { readonl
             Plot.ruleX([0], { stroke: 'var(--faint)' }),
             Plot.ruleY([0], { stroke: 'var(--faint)' }),
             Plot.dot(drawn, {
-              ...{ x: 'first', y: 'other', filter: ({ isFlipped }: Dot) => !isFlipped },
-              ...{ r: 2, fill: 'var(--right)', fillOpacity: 0.45 },
+              x: 'first',
+              y: 'other',
+              filter: ({ isFlipped }: Dot) => !isFlipped,
+              r: 2,
+              fill: 'var(--right)',
+              fillOpacity: 0.45,
             }),
             Plot.dot(drawn, {
-              ...{ x: 'first', y: 'other', filter: ({ isFlipped }: Dot) => isFlipped },
-              ...{ symbol: 'times', r: 4, stroke: 'var(--wrong)', strokeWidth: 1.5 },
+              x: 'first',
+              y: 'other',
+              filter: ({ isFlipped }: Dot) => isFlipped,
+              symbol: 'times',
+              r: 4,
+              stroke: 'var(--wrong)',
+              strokeWidth: 1.5,
             }),
             Plot.tip(
               drawn,
               Plot.pointer({
-                ...{ x: 'first', y: 'other' },
+                x: 'first',
+                y: 'other',
                 title: ({ row, first, other }: Dot) =>
                   `question ${nameOf(document, row).replace(' ', ' of ')}\n${fixed(first, 4)} → ${fixed(other, 4)}`,
               }),

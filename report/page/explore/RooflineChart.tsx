@@ -19,8 +19,12 @@ export function RooflineChart({ roofline, fn, chosen }: RooflineProps) {
     const seconds = secondsOf(kernel);
     return [
       {
-        ...{ name: title.replace(/^layers\.\{[^}]*\}\./, ''), seconds, launches },
-        ...{ intensity: flops / bytes, rate: (flops * launches) / seconds, isChosen: kernel === chosen },
+        name: title.replace(/^layers\.\{[^}]*\}\./, ''),
+        seconds,
+        launches,
+        intensity: flops / bytes,
+        rate: (flops * launches) / seconds,
+        isChosen: kernel === chosen,
         href: hashOf({ section: 'kernels', state: { fn: fn.name, kernel: title } }),
       },
     ];

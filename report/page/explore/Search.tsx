@@ -37,20 +37,26 @@ export function search({ passes, kernels, fn, stage }: SearchProps, query: strin
   for (const { title, anchor, shape, path, ops, name } of own?.kernels ?? [])
     if (holds(title, anchor, path, name, ops.map((op) => op.op).join(' ')))
       hits.push({
-        ...{ kind: 'kernel', title, detail: `${anchor} ${shape}` },
+        kind: 'kernel',
+        title,
+        detail: `${anchor} ${shape}`,
         href: hashOf({ section: 'kernels', state: { fn, kernel: title } }),
       });
   for (const each of passes?.functions.find(({ name }) => name === fn)?.stages ?? [])
     if (holds(each.name, each.does))
       hits.push({
-        ...{ kind: 'pass', title: each.name, detail: each.does },
+        kind: 'pass',
+        title: each.name,
+        detail: each.does,
         href: hashOf({ section: 'passes', state: { fn, pass: each.name } }),
       });
   stage?.parts.forEach((part, at) => {
     for (const { op, name, path, type, text } of passes?.units[part.unit]?.ops ?? [])
       if (holds(op, name, path, text))
         hits.push({
-          ...{ kind: 'op', title: `${op} ${name}`, detail: `${part.title}, ${path}: ${type}` },
+          kind: 'op',
+          title: `${op} ${name}`,
+          detail: `${part.title}, ${path}: ${type}`,
           href: hashOf({ section: 'passes', state: { fn, pass: stage.name, part: String(at), op: name } }),
         });
   });

@@ -1,4 +1,5 @@
 /** What a part of a stage is drawn as: its ops in groups, which are open or closed, and what flows between them. */
+import { defined } from '../../../system/defined.js';
 import type { Part, Sign, Stage, Unit, UnitInput, UnitOp } from '../../document/explore.js';
 
 /** By what ops are grouped: the module of the model, or the kernel that computes them. */
@@ -113,11 +114,13 @@ export function drawingOf({ stage, part, unit, groups, open }: DrawingOptions): 
     boxOf.set(at, id);
     const isOpen = stage.level === 'kernels' && open.has(`k${at}`);
     boxes.push({
-      ...{ id, kind: 'op', op: at, sign: op.sign },
+      id,
+      kind: 'op',
+      op: at,
+      sign: op.sign,
       title: stage.level === 'kernels' ? op.path || op.name : op.op,
       detail: stage.level === 'kernels' ? `${op.op} → ${op.type}` : detailOf(op, unit),
-      ...(parent === undefined ? {} : { parent }),
-      ...(op.kernel === undefined ? {} : { kernel: op.kernel }),
+      ...defined({ parent, kernel: op.kernel }),
       ...(isOpen ? { inside: op.fused ?? [] } : {}),
     });
   };
@@ -132,9 +135,14 @@ export function drawingOf({ stage, part, unit, groups, open }: DrawingOptions): 
       for (const at of group.ops) boxOf.set(at, id);
       const ops = group.ops.filter((at) => unit.ops[at]!.sign !== '-').length;
       boxes.push({
-        ...{ id, kind: 'group', title: group.title, detail: ops === 1 ? '1 op' : `${ops} ops` },
-        ...{ sign: signOf(group), counts: group.counts, group: group.id },
-        ...(group.kernel === undefined ? {} : { kernel: group.kernel }),
+        id,
+        kind: 'group',
+        title: group.title,
+        detail: ops === 1 ? '1 op' : `${ops} ops`,
+        sign: signOf(group),
+        counts: group.counts,
+        group: group.id,
+        ...defined({ kernel: group.kernel }),
       });
     }
   }

@@ -22,8 +22,11 @@ interface Point {
 
 const pointsOf = (slices: readonly Slice[], metric: number): Point[] =>
   slices.map(({ label, questions, shares, intervals }) => ({
-    ...{ label, questions, value: shares[metric]! },
-    ...{ from: intervals[metric]![0], to: intervals[metric]![1] },
+    label,
+    questions,
+    value: shares[metric]!,
+    from: intervals[metric]![0],
+    to: intervals[metric]![1],
   }));
 
 const tip = ({ label, value, from, to, questions }: Point): string =>

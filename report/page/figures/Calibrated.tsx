@@ -33,7 +33,11 @@ export function Reliability({ of }: { readonly of: Calibration }) {
           Plot.link([0], { x1: 0, y1: 0, x2: 1, y2: 1, stroke: 'var(--faint)', strokeDasharray: '4 4' }),
           Plot.link(bins, { x1: 'confidence', x2: 'confidence', y1: 'low', y2: 'high', stroke: 'var(--accent)' }),
           Plot.dot(bins, {
-            ...{ x: 'confidence', y: 'accuracy', r: 'questions', fill: 'var(--accent)', tip: true },
+            x: 'confidence',
+            y: 'accuracy',
+            r: 'questions',
+            fill: 'var(--accent)',
+            tip: true,
             title: (bin: (typeof bins)[number]) =>
               `${percent(bin.accuracy)} right (${percents(bin.interval)})\n` +
               `at ${percent(bin.confidence)}\n${count(bin.questions)} questions`,
@@ -87,7 +91,10 @@ export function MarginHistogram({ of }: { readonly of: Margins }) {
         y: { label: 'Questions', grid: true },
         marks: [
           Plot.rectY(of.bins, {
-            ...{ x1: 'from', x2: 'to', y: 'questions', tip: true },
+            x1: 'from',
+            x2: 'to',
+            y: 'questions',
+            tip: true,
             fill: ({ from }: { from: number }) => (from < 0 ? 'var(--wrong)' : 'var(--right)'),
             title: ({ from, to, questions }: Margins['bins'][number]) =>
               `${fixed(from, digits)} to ${fixed(to, digits)} nats\n${count(questions)} questions`,
@@ -95,27 +102,23 @@ export function MarginHistogram({ of }: { readonly of: Margins }) {
           Plot.ruleY([0]),
           Plot.ruleX([0], { stroke: 'currentColor' }),
           Plot.text(SIDES, {
-            ...{
-              x: () => 0,
-              text: 'word',
-              textAnchor: 'start',
-              frameAnchor: 'top',
-              dx: 6,
-              dy: -14,
-              fill: 'currentColor',
-            },
+            x: () => 0,
+            text: 'word',
+            textAnchor: 'start',
+            frameAnchor: 'top',
+            dx: 6,
+            dy: -14,
+            fill: 'currentColor',
             filter: ({ side }: (typeof SIDES)[number]) => side > 0,
           }),
           Plot.text(SIDES, {
-            ...{
-              x: () => 0,
-              text: 'word',
-              textAnchor: 'end',
-              frameAnchor: 'top',
-              dx: -6,
-              dy: -14,
-              fill: 'currentColor',
-            },
+            x: () => 0,
+            text: 'word',
+            textAnchor: 'end',
+            frameAnchor: 'top',
+            dx: -6,
+            dy: -14,
+            fill: 'currentColor',
             filter: ({ side }: (typeof SIDES)[number]) => side < 0,
           }),
         ],

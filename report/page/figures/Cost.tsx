@@ -55,7 +55,11 @@ function Tokens({ cost }: { readonly cost: RunCost }) {
             rx: 3,
           }),
           Plot.text(ways, {
-            ...{ y: 'way', x: 'tokens', textAnchor: 'start', dx: 6, fill: 'currentColor' },
+            y: 'way',
+            x: 'tokens',
+            textAnchor: 'start',
+            dx: 6,
+            fill: 'currentColor',
             text: ({ tokens }: Way) => si(tokens, '').trim(),
           }),
           Plot.ruleX([0]),

@@ -47,11 +47,17 @@ export function KernelTime({ kernels }: { readonly kernels: readonly KernelUse[]
         x: { label: null, percent: true, grid: true, axis: 'top', tickFormat: (value: number) => `${value} %` },
         marks: [
           Plot.barX(bars, {
-            ...{ y: nameOf, fill: 'var(--three)', insetTop: 3, insetBottom: 3 },
+            y: nameOf,
+            fill: 'var(--three)',
+            insetTop: 3,
+            insetBottom: 3,
             x: ({ seconds }: KernelUse) => seconds / total,
           }),
           Plot.text(bars, {
-            ...{ y: nameOf, textAnchor: 'start', dx: 5, fill: 'var(--soft)' },
+            y: nameOf,
+            textAnchor: 'start',
+            dx: 5,
+            fill: 'var(--soft)',
             x: ({ seconds }: KernelUse) => seconds / total,
             text: (kernel: KernelUse) =>
               `${percent(kernel.seconds / total, 1)}${width < NARROW ? '' : besideBar(kernel)}`,

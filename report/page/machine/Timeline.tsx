@@ -93,7 +93,12 @@ function optionsOf(rows: readonly Row[], names: readonly string[], view: View, w
         Plot.barX(
           all.filter(({ track }) => track.kind === kind),
           {
-            ...{ x1, x2, y: 'row', fill: COLOURS[kind], insetTop: 1, insetBottom: 1 },
+            x1,
+            x2,
+            y: 'row',
+            fill: COLOURS[kind],
+            insetTop: 1,
+            insetBottom: 1,
             fillOpacity: kind === 'idle' ? 0.35 : ({ busy }: Shown) => 0.35 + 0.65 * busy,
             ...(unit < 1e9 && all.length < 1500 ? { stroke: 'var(--paper)', strokeWidth: 0.5 } : {}),
           },
@@ -110,9 +115,11 @@ function optionsOf(rows: readonly Row[], names: readonly string[], view: View, w
       Plot.tip(
         all,
         Plot.pointer({
-          ...{ x: ({ begin, end }: Shown) => seconds((begin + end) / 2), y: 'row' },
+          x: ({ begin, end }: Shown) => seconds((begin + end) / 2),
+          y: 'row',
           title: (each: Shown) => wordsOf(each.track, names, each),
-          ...{ fill: 'var(--card)', stroke: 'var(--line)' },
+          fill: 'var(--card)',
+          stroke: 'var(--line)',
         }),
       ),
     ],

@@ -76,8 +76,10 @@ function placed(
   const at = (value: number, [from, to]: readonly [number, number], pixels: number): number =>
     (pixels * Math.log(value / from)) / Math.log(to / from);
   const areaOf = (middle: readonly [number, number], [half, tall]: readonly [number, number]): Area => ({
-    ...{ left: middle[0] - half, right: middle[0] + half },
-    ...{ top: middle[1] - tall, bottom: middle[1] + tall },
+    left: middle[0] - half,
+    right: middle[0] + half,
+    top: middle[1] - tall,
+    bottom: middle[1] + tall,
   });
   const drawn = points
     .toSorted((a, b) => b.seconds - a.seconds)
@@ -137,7 +139,10 @@ export function RoofChart({ points, roof, summary, inputs, note, children }: Roo
         x: { type: 'log', domain: x, grid: true, label: 'FLOPs per byte', labelOffset: 38 },
         marginBottom: MARGIN.bottom,
         y: {
-          ...{ type: 'log', domain: y, grid: true, label: 'FLOP/s' },
+          type: 'log',
+          domain: y,
+          grid: true,
+          label: 'FLOP/s',
           tickFormat: (value: number) => (ROUND.has(value.toPrecision(1)[0]!) ? si(value, '') : ''),
         },
         r: { range: [...RADII], domain: [0, most] },
@@ -145,7 +150,11 @@ export function RoofChart({ points, roof, summary, inputs, note, children }: Roo
           Plot.line(line, { x: 'at', y: 'rate', stroke: 'var(--soft)', strokeWidth: 2 }),
           Plot.ruleX([ridge], { stroke: 'var(--faint)', strokeDasharray: '3,4' }),
           Plot.dot(points, {
-            ...{ x: 'intensity', y: 'rate', fillOpacity: 0.75, stroke: 'var(--card)', href: 'href' },
+            x: 'intensity',
+            y: 'rate',
+            fillOpacity: 0.75,
+            stroke: 'var(--card)',
+            href: 'href',
             fill: ({ isChosen }: RoofPoint) => (isChosen === true ? 'var(--two)' : 'var(--three)'),
             r: ({ seconds }: RoofPoint) => seconds / total,
           }),
@@ -155,7 +164,10 @@ export function RoofChart({ points, roof, summary, inputs, note, children }: Roo
           Plot.tip(
             points,
             Plot.pointer({
-              ...{ x: 'intensity', y: 'rate', fill: 'var(--card)', stroke: 'var(--line)' },
+              x: 'intensity',
+              y: 'rate',
+              fill: 'var(--card)',
+              stroke: 'var(--line)',
               title: ({ name, launches, seconds, intensity, rate }: RoofPoint) =>
                 [
                   name,

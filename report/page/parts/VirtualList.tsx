@@ -25,10 +25,13 @@ function useVirtualizer(count: number, rowHeight: number) {
   const [, redraw] = useState(0);
   const made = useRef<Virtualizer<HTMLDivElement, Element> | undefined>(undefined);
   const options = {
-    ...{ count, overscan: OVERSCAN },
+    count,
+    overscan: OVERSCAN,
     getScrollElement: () => holder.current,
     estimateSize: () => rowHeight,
-    ...{ scrollToFn: elementScroll, observeElementRect, observeElementOffset },
+    scrollToFn: elementScroll,
+    observeElementRect,
+    observeElementOffset,
     onChange: () => redraw((times) => times + 1),
   };
   made.current ??= new Virtualizer(options);

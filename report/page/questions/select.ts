@@ -55,7 +55,8 @@ export function selectionOf(state: Readonly<Record<string, string>>, document: Q
   const isOfTwo = OF_TWO.includes(show) || state['order'] === 'moved';
   return {
     run: isOfTwo && run === 0 && document.runs.length > 1 ? 1 : run,
-    ...{ base: 0, show: document.runs.length < 2 && OF_TWO.includes(show) ? 'all' : show },
+    base: 0,
+    show: document.runs.length < 2 && OF_TWO.includes(show) ? 'all' : show,
     metric: Math.max(0, document.metrics.indexOf(state['metric'] ?? '')),
     task: document.tasks.some(({ task }) => task === state['task']) ? state['task']! : '',
     order: pick(ORDERS, state['order']),

@@ -35,7 +35,11 @@ export function Benches({ benches }: { readonly benches: readonly Bench[] }) {
                 Plot.ruleX([1], { stroke: 'var(--soft)' }),
                 Plot.dot(compared, { x: ratioOf, y: nameOf, r: 5, fill: 'var(--two)', stroke: 'var(--card)' }),
                 Plot.text(compared, {
-                  ...{ x: ratioOf, y: nameOf, textAnchor: 'start', dx: 9, fill: 'var(--soft)' },
+                  x: ratioOf,
+                  y: nameOf,
+                  textAnchor: 'start',
+                  dx: 9,
+                  fill: 'var(--soft)',
                   text: (row: BenchRow) => fixed(ratioOf(row), 3),
                 }),
               ],

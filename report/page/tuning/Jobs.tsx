@@ -27,7 +27,9 @@ function rowsOf({ jobs }: TuningMachine): readonly Row[] {
     .map((job, number): Row => {
       const used = job.final ?? job.best;
       return {
-        ...{ number, job, gain: gainOf(job) },
+        number,
+        job,
+        gain: gainOf(job),
         name: `${visible(job.kernel)}  ${visible(job.bucket)}`,
         ratio: job.rival === undefined || used === undefined ? undefined : job.rival.seconds / used.seconds,
       };
@@ -73,8 +75,13 @@ export function Jobs({ machine, route }: { readonly machine: TuningMachine; read
         ),
         marginRight: 52,
         x: {
-          ...{ type: 'log', domain, label: 'times as fast', grid: true, axis: 'top' },
-          ...{ ticks: TICKS.filter((at) => at >= domain[0] && at <= domain[1]), tickFormat: '~g' },
+          type: 'log',
+          domain,
+          label: 'times as fast',
+          grid: true,
+          axis: 'top',
+          ticks: TICKS.filter((at) => at >= domain[0] && at <= domain[1]),
+          tickFormat: '~g',
         },
         marks: [
           Plot.ruleX([1], { stroke: 'var(--soft)' }),
@@ -91,8 +98,12 @@ export function Jobs({ machine, route }: { readonly machine: TuningMachine; read
             { x: 'ratio', y: 'name', r: 5, symbol: 'diamond', stroke: 'var(--two)', strokeWidth: 2 },
           ),
           Plot.text(drawn, {
-            ...{ x: ({ gain, ratio }: Row) => gain ?? ratio ?? 1, y: 'name', textAnchor: 'start', dx: 9 },
-            ...{ text: ({ gain, ratio }: Row) => `${fixed(gain ?? ratio ?? 1, 2)}×`, fill: 'var(--soft)' },
+            x: ({ gain, ratio }: Row) => gain ?? ratio ?? 1,
+            y: 'name',
+            textAnchor: 'start',
+            dx: 9,
+            text: ({ gain, ratio }: Row) => `${fixed(gain ?? ratio ?? 1, 2)}×`,
+            fill: 'var(--soft)',
           }),
         ],
       })}

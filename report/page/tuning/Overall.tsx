@@ -48,7 +48,12 @@ export function Overall({ machine }: { readonly machine: TuningMachine }) {
             },
             marks: [
               Plot.areaY(steps, {
-                ...{ x: 'number', y1: 0, y2: 'share', curve: 'step-after', fill: 'var(--one)', fillOpacity: 0.12 },
+                x: 'number',
+                y1: 0,
+                y2: 'share',
+                curve: 'step-after',
+                fill: 'var(--one)',
+                fillOpacity: 0.12,
                 clip: true,
               }),
               Plot.line(steps, { x: 'number', y: 'share', curve: 'step-after', stroke: 'var(--one)', strokeWidth: 2 }),

@@ -23,8 +23,21 @@ const REPLACED: readonly (readonly [text: string, by: string])[] = [
 const REMOVED = [
   ...'square ways integers dollars mph inches ft hours km units \\ldots sue points feet minutes digits'.split(' '),
   ...'cents degrees cm gm pounds meters meals edges students childrentickets multiples'.split(' '),
-  ...['\\text{s}', '\\text{.}', '\\text{\ns}', '\\text{}^2', '\\text{}^3', '\\text{\n}', '\\text{}', '\\mathrm{th}'],
-  ...['^\\circ', '^{\\circ}', '\\;', ',\\!', '{,}', '"', '\\dots'],
+  '\\text{s}',
+  '\\text{.}',
+  '\\text{\ns}',
+  '\\text{}^2',
+  '\\text{}^3',
+  '\\text{\n}',
+  '\\text{}',
+  '\\mathrm{th}',
+  '^\\circ',
+  '^{\\circ}',
+  '\\;',
+  ',\\!',
+  '{,}',
+  '"',
+  '\\dots',
 ];
 /** Groups of these commands are left without them; of a box all up to the last brace. */
 const UNWRAPPED = [
