@@ -12,7 +12,7 @@ export type {
   TuneOptions,
 } from './driver/library/options.js';
 export type { ProgressEvent, ProgressListener } from './driver/library/progress.js';
-export type { MatrixReport, QuantiseResult } from './driver/quantise/quantiseCheckpoint.js';
+export type { MatrixReport, QuantizeResult } from './driver/quantize/quantizeCheckpoint.js';
 export { Interrupted, type CompileResult, type RunProgress, type TuneResult } from './driver/requests.js';
 export { mergeShards as merge, type Merged, type MergeRequest } from './eval/merge.js';
 export { compareRuns as compare, type Comparison } from './eval/compare/compareRuns.js';

@@ -59,7 +59,7 @@ const PROMISING = 1.05;
 const AGAIN = { seconds: 0.4, settling: 0.15 };
 const SETTLING = 0.35;
 /** Lower limit on a schedule's time as a share of the default's, whatever noise in a sequence suggests. */
-const LEAST_SHARE = 0.1;
+const MIN_SHARE = 0.1;
 
 /** Compares each contender with the first, round by round: adjacent times share clocks and heat. */
 export function judge(rounds: readonly (readonly number[])[]): readonly Judgement[] {
@@ -167,7 +167,7 @@ export async function holdFinal<S>(
     );
     const entries = own.map((i) => ({
       schedule: challenges[i]!.known.schedule,
-      seconds: Math.max(LEAST_SHARE * job.incumbentSeconds, job.incumbentSeconds + judged[i]!.difference * total),
+      seconds: Math.max(MIN_SHARE * job.incumbentSeconds, job.incumbentSeconds + judged[i]!.difference * total),
     }));
     const marginSeconds =
       total *

@@ -246,7 +246,7 @@ export function integersFor(role: IntegerRole, bucket: Bucket, count: number, se
   return values;
 }
 
-/** Rows of a materialised bias: 0 where token q sees token k, −∞ elsewhere. f32[tokens, stride]. */
+/** Rows of a materialized bias: 0 where token q sees token k, −∞ elsewhere. f32[tokens, stride]. */
 export function biasFor(trees: TreeBatch, stride: number): Float32Array {
   const tokens = trees.subtreeEnd.length;
   const bias = new Float32Array(tokens * stride).fill(-Infinity);

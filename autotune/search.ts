@@ -269,10 +269,10 @@ async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSig
       onProgress: report,
       signal,
     }));
-  return summarise(jobs, buckets, isDecided);
+  return summarize(jobs, buckets, isDecided);
 }
 
-function summarise<S>(jobs: readonly Job<S>[], buckets: readonly Bucket[], isDecided: boolean): TuneResult<S> {
+function summarize<S>(jobs: readonly Job<S>[], buckets: readonly Bucket[], isDecided: boolean): TuneResult<S> {
   const schedules = buckets.map((_, i) =>
     Object.fromEntries(jobs.filter((job) => job.bucketIndex === i).map((job) => [job.signature, job.chosen])),
   );

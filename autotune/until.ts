@@ -45,10 +45,10 @@ export async function* until<T>(source: AsyncIterable<T>, signal: AbortSignal): 
 /** Calls `ring` after this many seconds (at most a few weeks). Returns a function that cancels it. */
 export type Alarm = (seconds: number, ring: () => void) => () => void;
 
-const MOST_MILLISECONDS = 2 ** 31 - 1;
+const MAX_MILLISECONDS = 2 ** 31 - 1;
 
 export const realAlarm: Alarm = (seconds, ring) => {
-  const timer = setTimeout(ring, Math.min(MOST_MILLISECONDS, Math.max(0, seconds * 1000)));
+  const timer = setTimeout(ring, Math.min(MAX_MILLISECONDS, Math.max(0, seconds * 1000)));
   return () => {
     clearTimeout(timer);
   };

@@ -3,7 +3,7 @@ import { cacheBytesOf } from '../driver/commands/cacheSize.js';
 import { limitsOf } from '../driver/commands/modelLimits.js';
 import { planPathScorer, stepInputs } from '../driver/commands/pathScorer.js';
 import { PlanScorer } from '../driver/commands/scorer.js';
-import type { TokenisedQuestion } from '../eval/index.js';
+import type { TokenizedQuestion } from '../eval/index.js';
 import { STEP } from '../ir/function.js';
 import { parseAblationOptions, USAGE, type AblationOptions } from './ablationOptions.js';
 import type { Engine } from './ablationCalls.js';
@@ -15,7 +15,7 @@ import { runProgram } from './program.js';
 import { openRandomModel } from './randomModel.js';
 
 /** A model whose vocabulary is smaller than the tokenizer's still gets valid ids. */
-const folded = (questions: readonly TokenisedQuestion[], vocabSize: number): TokenisedQuestion[] => {
+const folded = (questions: readonly TokenizedQuestion[], vocabSize: number): TokenizedQuestion[] => {
   const fold = (ids: Int32Array): Int32Array => ids.map((id) => id % vocabSize);
   return questions.map(({ docId, context, continuations }) => ({
     docId,
@@ -100,7 +100,7 @@ async function main(options: AblationOptions): Promise<void> {
       profile: async (batch) => (await executor.profile(STEP, stepInputs(batch))).launches,
       allocate: (tokens) => memory.allocate(tokens * tokenBytes),
     };
-    const load = async (change?: typeof withoutLabel): Promise<{ name: string; questions: TokenisedQuestion[] }> => {
+    const load = async (change?: typeof withoutLabel): Promise<{ name: string; questions: TokenizedQuestion[] }> => {
       const data = await benchData(options.data, options.tokenizer, options.questions, change);
       return { name: data.name, questions: folded(data.questions, checkpoint.config.vocabSize) };
     };

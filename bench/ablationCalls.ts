@@ -8,7 +8,7 @@ import {
   planTrees,
   type Path,
   type ScoredRows,
-  type TokenisedQuestion,
+  type TokenizedQuestion,
   type TreeSharing,
 } from '../eval/index.js';
 import { fits } from '../eval/packing.js';
@@ -47,7 +47,7 @@ export interface Call {
 /** Micro-batches as `run` packs them. */
 export function* packedCalls(
   { scorer }: Engine,
-  questions: readonly TokenisedQuestion[],
+  questions: readonly TokenizedQuestion[],
   sharing: TreeSharing,
 ): Generator<Call> {
   const { trees } = planTrees(questions, sharing, scorer);

@@ -1,5 +1,5 @@
 /** The techniques that the benchmark of techniques compares, each as the calls that score a set of questions. */
-import { twoPhase, type TokenisedQuestion, type TwoPhaseOptions } from '../eval/index.js';
+import { twoPhase, type TokenizedQuestion, type TwoPhaseOptions } from '../eval/index.js';
 import { orderPaths } from '../eval/pathOrder.js';
 import { pathsOf } from '../eval/tokenCounts.js';
 import { walk } from '../eval/walk.js';
@@ -15,7 +15,7 @@ import {
 
 export interface Technique {
   readonly name: string;
-  readonly questions: readonly TokenisedQuestion[];
+  readonly questions: readonly TokenizedQuestion[];
   calls(): Iterable<Call>;
   /** What is added to the time of the calls, in seconds, by all measurements so far; makes them again. */
   added?(): Promise<number>;
@@ -31,9 +31,9 @@ export interface TechniqueOptions {
 /** What the techniques are applied to. */
 export interface Compared {
   readonly engine: Engine;
-  readonly questions: readonly TokenisedQuestion[];
+  readonly questions: readonly TokenizedQuestion[];
   /** The same without their activity labels. */
-  readonly unlabelled: readonly TokenisedQuestion[];
+  readonly unlabelled: readonly TokenizedQuestion[];
   readonly options: TechniqueOptions;
 }
 
@@ -45,7 +45,7 @@ interface Row {
   readonly isUnlabelled?: boolean;
   readonly calls: (
     engine: Engine,
-    questions: readonly TokenisedQuestion[],
+    questions: readonly TokenizedQuestion[],
     options: TechniqueOptions,
   ) => Iterable<Call>;
   readonly isUnpruned?: boolean;

@@ -2,12 +2,12 @@
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { loadDataset, taskByName, tokeniseDataset, type Question, type TokenisedQuestion } from '../eval/index.js';
+import { loadDataset, taskByName, tokenizeDataset, type Question, type TokenizedQuestion } from '../eval/index.js';
 import { openTokenizer } from '../models/tokenizer.js';
 
 export interface BenchData {
   readonly name: string;
-  readonly questions: readonly TokenisedQuestion[];
+  readonly questions: readonly TokenizedQuestion[];
 }
 
 /** The question without the activity label before its context, as some programs ask it. */
@@ -24,7 +24,7 @@ export function packageRoot(): string {
 }
 
 /**
- * Tokenised by `tokenizer` (a folder), or else by a LLaMA-like one of 32,000 pieces if one is found, or else by the
+ * Tokenized by `tokenizer` (a folder), or else by a LLaMA-like one of 32,000 pieces if one is found, or else by the
  * demo's. `change` is made to every question before.
  */
 export async function benchData(
@@ -42,6 +42,6 @@ export async function benchData(
   const moduleUrl = new URL('../models/tokenizer.js', import.meta.url).href;
   const dataset = await loadDataset({ path, task: taskByName('hellaswag'), limit: count });
   const changed = { ...dataset, questions: dataset.questions.map(change) };
-  const loaded = await tokeniseDataset(changed, { tokenizer: { moduleUrl, spec }, workers: 0 });
-  return { name: path.split('/').at(-1)!, questions: loaded.tokenised };
+  const loaded = await tokenizeDataset(changed, { tokenizer: { moduleUrl, spec }, workers: 0 });
+  return { name: path.split('/').at(-1)!, questions: loaded.tokenized };
 }

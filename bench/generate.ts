@@ -126,7 +126,7 @@ async function printProfile(profile: () => ReturnType<Executor['profile']>): Pro
 }
 
 /** Tokens of a call of prompts, at least. */
-const LEAST_CALL = 1024;
+const MIN_CALL = 1024;
 
 const pagesFor = (tokens: number): number => Math.ceil(tokens / PAGE_TOKENS);
 
@@ -192,7 +192,7 @@ async function main(options: GenerateBenchOptions): Promise<void> {
       throw new UserError(
         `${batch} prompts of ${promptTokens} tokens take so many calls that the first texts end before the last begins`,
         'give --new at least a token for each call of prompts, for example: ' +
-          `--new ${newTokens + Math.ceil((batch * promptTokens) / LEAST_CALL)}`,
+          `--new ${newTokens + Math.ceil((batch * promptTokens) / MIN_CALL)}`,
       );
     const milliseconds = median(decode);
     // The host's times are of no use here: where calls overlap, the first one began before the prompt's was read.

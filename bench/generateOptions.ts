@@ -1,7 +1,7 @@
 /** The command line of the benchmark of generation. */
 import { parseArgs } from 'node:util';
 import { PAGE_TOKENS } from '../generate/pages.js';
-import { QUANTISED, type Precision } from '../driver/target.js';
+import { QUANTIZED, type Precision } from '../driver/target.js';
 import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
 import { KV_CACHES, type KvCache } from '../driver/target.js';
 import type { SamplingOptions } from '../generate/sampling.js';
@@ -106,7 +106,7 @@ export function parseGenerateOptions(args: readonly string[]): GenerateBenchOpti
     spread: read.number('spread', values.spread, 0.1, 2),
     requests: read.whole('requests', values.requests, 0, 100_000),
     ...(Object.keys(filters).length === 0 ? {} : { sampling: { temperature: 1, ...filters } }),
-    ...(values.quantize === undefined ? {} : { precision: read.oneOf('quantize', values.quantize, QUANTISED) }),
+    ...(values.quantize === undefined ? {} : { precision: read.oneOf('quantize', values.quantize, QUANTIZED) }),
     ...(values.isa === undefined ? {} : { isa: read.oneOf('isa', values.isa, CPU_ISAS) }),
     ...(values['kv-cache'] === undefined ? {} : { kvCache: read.oneOf('kv-cache', values['kv-cache'], KV_CACHES) }),
     ...(values['cache-tokens'] === undefined

@@ -47,13 +47,13 @@ export const benchBucket = ({ plan }: Pick<BenchModel, 'plan'>, tokens: number):
   );
 
 /**
- * Compiles the model of a config.json, or of the folder that holds it, for micro-batches up to at least `mostTokens`.
+ * Compiles the model of a config.json, or of the folder that holds it, for micro-batches up to at least `maxTokens`.
  * `finishing`: which products finish their rows.
  */
 export function openBenchModel(
   path: string,
   facts: CudaFacts,
-  mostTokens: number,
+  maxTokens: number,
   mask: MaskKind = cuda.mask,
   precision: Precision = 'auto',
   finishing: Finishing = 'deep',
@@ -71,7 +71,7 @@ export function openBenchModel(
   };
   // The default capacity is the tuner's, and signatures depend on it.
   let plan = compile();
-  if (tokensIn(plan.capacity) < mostTokens) plan = compile(mostTokens);
+  if (tokensIn(plan.capacity) < maxTokens) plan = compile(maxTokens);
   const prefix = `layers.${config.layers > 2 ? 1 : 0}.`;
   const layer = plan.kernels.filter((kernel) => kernel.path.startsWith(prefix));
   if (config.layers < 2 || layer.length === 0)

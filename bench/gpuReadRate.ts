@@ -4,7 +4,7 @@ import { median } from '../autotune/median.js';
 import type { CudaMemory } from '../runtime/cuda/nativeDevice.js';
 import type { GpuLab } from './gpuLab.js';
 
-const MOST_BYTES = 1 << 30;
+const MAX_BYTES = 1 << 30;
 const THREADS = 512;
 const BLOCKS_PER_MULTIPROCESSOR = 4;
 /** Loads of 16 bytes that a thread has in flight. */
@@ -41,7 +41,7 @@ export async function measureReadRate(
 ): Promise<number> {
   const { addon, device, runUp } = lab;
   const room = Math.floor(device.memory().freeBytes / 8 / CHUNK_BYTES) * CHUNK_BYTES;
-  const bytes = Math.max(CHUNK_BYTES, Math.min(MOST_BYTES, room));
+  const bytes = Math.max(CHUNK_BYTES, Math.min(MAX_BYTES, room));
   const { cubins, failures } = await lab.compile([{ symbol: READ_SYMBOL, source: source(bytes) }]);
   const cubin = cubins.get(READ_SYMBOL);
   if (cubin === undefined)

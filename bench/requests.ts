@@ -11,7 +11,7 @@ export interface RequestLengths {
 export const MEAN_LENGTHS: RequestLengths = { prompt: 215, answer: 198 };
 /** Standard deviation of the logarithm of a length: the longest of 1,000 answers has nine times the mean length. */
 export const SPREAD = 1.1;
-const [LEAST, MOST_PROMPT, MOST_TOGETHER] = [4, 1024, 2048];
+const [LEAST, MAX_PROMPT, MAX_TOGETHER] = [4, 1024, 2048];
 const ROUNDS = 60;
 
 /** Park–Miller, as numbers between 0 and 1, neither of them included. */
@@ -50,8 +50,8 @@ function drawn(
     };
     const isKept =
       Math.min(each.prompt, each.answer) >= LEAST &&
-      each.prompt <= MOST_PROMPT &&
-      each.prompt + each.answer <= MOST_TOGETHER;
+      each.prompt <= MAX_PROMPT &&
+      each.prompt + each.answer <= MAX_TOGETHER;
     if (isKept) lengths.push(each);
   }
   return lengths;

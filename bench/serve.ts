@@ -30,7 +30,7 @@ export interface CallWork {
 const ROOFLINE = { flopsPerSecond: 7e14, bytesPerSecond: 3.08e12 } as const;
 
 /** Seconds of a call whose arithmetic and reading overlap, at those rates. */
-const leastSeconds = ({ tokens, rows, keys }: Call, work: CallWork): number =>
+const minSeconds = ({ tokens, rows, keys }: Call, work: CallWork): number =>
   Math.max(
     (tokens * work.flopsPerToken + rows * work.flopsPerRow) / ROOFLINE.flopsPerSecond,
     (work.weightBytes + keys * work.keyBytes) / ROOFLINE.bytesPerSecond,
@@ -82,7 +82,7 @@ export async function serve(
   const seconds = (performance.now() - started) / 1000;
   const onDevice = sum(busy.slice(before)) / 1000;
   const [prompts, answers] = [sum(lengths.map(({ prompt }) => prompt)), sum(lengths.map(({ answer }) => answer))];
-  const floor = sum(calls.map((call) => leastSeconds(call, work)));
+  const floor = sum(calls.map((call) => minSeconds(call, work)));
   const rate = (of: number): string => `${(answers / of).toFixed(0)} new tokens/s`;
   return (
     `${count} requests, ${prompts} tokens of prompts and ${answers} new ones: ${seconds.toFixed(2)} s ` +

@@ -15,7 +15,7 @@ with its standard error. Rows take turns; times are those of each one's fastest 
 for a second of its processors, to which other programs add little.
 
   --model      folder of a checkpoint of 16 bits, or one below bench/models, whose weights are made up
-  --gptq       the same, quantised (tilewright quantize); --target cuda keeps its 4 bits, cpu decodes them
+  --gptq       the same, quantized (tilewright quantize); --target cuda keeps its 4 bits, cpu decodes them
   --target     cpu or cuda
   --threads    threads that compute on a CPU
   --requests   requests, all at once

@@ -10,7 +10,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { openThreads, packQuestions, tokenise } from '../driver/commands/questionSet.js';
+import { openThreads, packQuestions, tokenize } from '../driver/commands/questionSet.js';
 import { TaskReporter } from '../driver/commands/reportTasks.js';
 import { BatchWork } from '../driver/commands/work.js';
 import type { TasksRequest } from '../driver/requests.js';
@@ -18,7 +18,7 @@ import { detectMachine } from '../driver/machine.js';
 import { cpu } from '../driver/targets/cpu.js';
 import { taskWindows, type TaskWindow } from '../eval/harness/windows.js';
 import { evaluate, modelFolder, type LoadedQuestions, type PathScorer } from '../eval/index.js';
-import { MOST_KEYS } from '../ir/stepping.js';
+import { MAX_KEYS } from '../ir/stepping.js';
 import { describeTokenizer } from '../models/tokenizerFiles.js';
 import { openLibrary } from '../tasks/builtin/index.js';
 import { tasksBelow } from '../tasks/definition/nodes.js';
@@ -33,7 +33,7 @@ const TASKS = ['mmlu_anatomy', 'hellaswag'];
 const POOL = 40_000;
 const DEMO = fileURLToPath(new URL('../../models/demo', import.meta.url));
 /** Sizes of a large model's calls. */
-const CALL = { tokens: 8192, rows: 8192, keys: MOST_KEYS, cacheRows: 16_384 };
+const CALL = { tokens: 8192, rows: 8192, keys: MAX_KEYS, cacheRows: 16_384 };
 
 /** One row with the columns of both data sets; `i` makes its words its own. */
 function row(i: number): Dict {
@@ -119,15 +119,15 @@ async function measure(name: string, count: number, output: string): Promise<str
   let threads: ReturnType<typeof openThreads> | undefined;
   const prepare = async (window: TaskWindow): Promise<Prepared> => {
     threads ??= openThreads(loading, window.dataset.questions);
-    return { window, loaded: await tokenise(window.dataset, loading, undefined, threads) };
+    return { window, loaded: await tokenize(window.dataset, loading, undefined, threads) };
   };
   let next: Promise<Prepared> | undefined = prepare((await windows.next()).value!);
   while (next !== undefined) {
     const { window, loaded }: Prepared = await next;
     next = window.isLast ? undefined : windows.next().then(({ value }) => prepare(value!));
     const { plan, loaded: packed } = await inParts(packQuestions(loaded, { sharing: 'tree' }, limits, true));
-    const { questions, tokenised } = packed;
-    const found = await evaluate({ questions, tokenised, plan, scorer, pathScorer, sharing: 'tree' });
+    const { questions, tokenized } = packed;
+    const found = await evaluate({ questions, tokenized, plan, scorer, pathScorer, sharing: 'tree' });
     tokens += found.tokensComputed;
     grouped += found.tokenCounts.grouped;
     shared += found.tokenCounts.shared;

@@ -33,7 +33,7 @@ export const ALL_COMMANDS: Commands = {
   compare: async ({ a, b }) => (await import('../eval/compare/compareRuns.js')).compareRuns(a, b),
   report: async (request) => (await import('../report/writeReport.js')).writeReport(request),
   quantize: async (request, ui) =>
-    (await import('../driver/quantise/quantiseCheckpoint.js')).quantiseCheckpoint(request, ui),
+    (await import('../driver/quantize/quantizeCheckpoint.js')).quantizeCheckpoint(request, ui),
   inspect: async (request) => (await import('../driver/commands/inspect.js')).inspectModel(await withTarget(request)),
   explore: async (request) =>
     (await import('../driver/explore/exploreModel.js')).exploreModel(await withTarget(request)),

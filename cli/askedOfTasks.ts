@@ -7,7 +7,7 @@ import { Float, type Dict, type Value } from '../python/value.js';
 import { SEEDS, type Seeds } from '../tasks/requests/seeds.js';
 
 const MAX_FILE = 64 << 20;
-const MOST_SEED = 2 ** 32;
+const MAX_SEED = 2 ** 32;
 
 /**
  * One for all, or those of Python, NumPy, PyTorch and the examples; the last may be left out. NumPy's may be None: the
@@ -18,7 +18,7 @@ export function parseSeeds(given: string): Seeds {
   const parts = given.split(',').map((part) => part.trim());
   const hasNumpy = parts.length === 1 || !/^none$/i.test(parts[1] ?? '');
   const numbers = parts.map((part, i) =>
-    i === 1 && !hasNumpy ? 0 : /^\d{1,10}$/.test(part) && Number(part) < MOST_SEED ? Number(part) : NaN,
+    i === 1 && !hasNumpy ? 0 : /^\d{1,10}$/.test(part) && Number(part) < MAX_SEED ? Number(part) : NaN,
   );
   if (![1, 3, 4].includes(parts.length) || numbers.some(Number.isNaN))
     throw new UsageError(

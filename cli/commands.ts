@@ -20,7 +20,7 @@ import type { Comparison } from '../eval/compare/compareRuns.js';
 import type { Merged, MergeRequest } from '../eval/index.js';
 import type { ErrorReport, ErrorRequest } from '../driver/commands/inspectError.js';
 import type { WriteReportRequest, WrittenReport } from '../report/writeReport.js';
-import type { QuantiseRequest, QuantiseResult } from '../driver/quantise/quantiseCheckpoint.js';
+import type { QuantizeRequest, QuantizeResult } from '../driver/quantize/quantizeCheckpoint.js';
 import type { Explored, ExploreRequest } from '../driver/explore/exploreModel.js';
 import type { Inspection, InspectRequest } from '../driver/commands/inspect.js';
 
@@ -38,7 +38,7 @@ export interface Commands {
   compare(request: { readonly a: string; readonly b: string }): Promise<Comparison>;
   /** Results as a page. */
   report(request: WriteReportRequest): Promise<WrittenReport>;
-  quantize(request: QuantiseRequest, ui: Ui): Promise<QuantiseResult>;
+  quantize(request: QuantizeRequest, ui: Ui): Promise<QuantizeResult>;
   inspect(request: Asked<InspectRequest>): Promise<Inspection>;
   explore(request: Asked<ExploreRequest>): Promise<Explored>;
   inspectError(request: ErrorRequest): Promise<ErrorReport>;

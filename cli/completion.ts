@@ -1,6 +1,6 @@
 /** `tilewright completion`: commands, flags, choices and files for shells, read off the commander program itself. */
 import type { Command, Option } from 'commander';
-import { KV_CACHES, PRECISIONS, QUANTISED, TARGET_CHOICES } from '../driver/target.js';
+import { KV_CACHES, PRECISIONS, QUANTIZED, TARGET_CHOICES } from '../driver/target.js';
 import { TASKS } from '../eval/tasks/index.js';
 import { PREFIXES } from '../driver/requests.js';
 import { SHARING_MODES } from '../eval/sharing.js';
@@ -20,7 +20,7 @@ export const FLAG_CHOICES: Readonly<Record<string, readonly string[]>> = {
   '--overlong': ['truncate', 'refuse'],
   '--target': TARGET_CHOICES,
   '--precision': PRECISIONS,
-  '--quantize': QUANTISED,
+  '--quantize': QUANTIZED,
   '--kv-cache': KV_CACHES,
   '--isa': CPU_ISAS,
 };

@@ -18,7 +18,7 @@ import { noteLine, printText } from './report.js';
 import { printJson, refuseHubName, type Context } from './work.js';
 
 /** No plan takes more; a model's own says how many it takes. */
-const MOST_TOKENS = 1 << 16;
+const MAX_TOKENS = 1 << 16;
 const DEFAULT_OUTPUT = 'explore.html';
 
 export function addExplore(program: Command, context: Context): void {
@@ -48,7 +48,7 @@ export function addExplore(program: Command, context: Context): void {
     const explored = await context.commands.explore({
       ...request,
       output: text(flags, 'output') ?? DEFAULT_OUTPUT,
-      ...(tokens === undefined ? {} : { tokens: wholeNumber('--tokens', tokens, 1, MOST_TOKENS, '256') }),
+      ...(tokens === undefined ? {} : { tokens: wholeNumber('--tokens', tokens, 1, MAX_TOKENS, '256') }),
       ...defined({ database }),
       ...(isSet(flags, 'registers') ? { examines: true } : {}),
     });

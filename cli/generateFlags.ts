@@ -3,10 +3,10 @@ import { Option, type Command } from 'commander';
 import { UsageError } from '../errors.js';
 import {
   DEFAULT_NEW_TOKENS,
-  MOST_BEAMS,
-  MOST_SAMPLES,
-  MOST_TEMPERATURE,
-  MOST_TOP_LOGPROBS,
+  MAX_BEAMS,
+  MAX_SAMPLES,
+  MAX_TEMPERATURE,
+  MAX_TOP_LOGPROBS,
   ownVariable,
 } from '../generate/limits.js';
 import type { GenerateField, GenerateOptions } from '../generate/options.js';
@@ -31,12 +31,12 @@ export const addGenerateFlags = (command: Command): Command =>
       ).argParser(append),
     )
     .option('--ignore-eos', "go on after the model's end-of-text tokens")
-    .option('--n <n>', `texts for each prompt, at most ${MOST_SAMPLES}; they share the pages of the prompt`)
+    .option('--n <n>', `texts for each prompt, at most ${MAX_SAMPLES}; they share the pages of the prompt`)
     .option('--best-of <n>', 'draw n texts, and print the --n whose tokens are most likely on average')
-    .option('--beams <n>', `search for the most likely text with n paths, at most ${MOST_BEAMS}; print the --n best`)
+    .option('--beams <n>', `search for the most likely text with n paths, at most ${MAX_BEAMS}; print the --n best`)
     .option(
       '--temperature <t>',
-      `divide logits by this before a token is drawn, 0 to ${MOST_TEMPERATURE}; 0: the most likely`,
+      `divide logits by this before a token is drawn, 0 to ${MAX_TEMPERATURE}; 0: the most likely`,
     )
     .option('--top-k <n>', 'draw from this many most likely tokens; 0 or -1: from all')
     .option('--top-p <p>', 'draw from the fewest most likely tokens that have this probability together; 0: the one')
@@ -50,7 +50,7 @@ export const addGenerateFlags = (command: Command): Command =>
       ),
     )
     .option('--seed <n>', 'draw the same tokens as any other run with this seed (default: 0)')
-    .option('--top-logprobs <n>', `with --json: the n most likely tokens at each place, at most ${MOST_TOP_LOGPROBS}`);
+    .option('--top-logprobs <n>', `with --json: the n most likely tokens at each place, at most ${MAX_TOP_LOGPROBS}`);
 
 const ESCAPES: Readonly<Record<string, string>> = { n: '\n', t: '\t', r: '\r', '\\': '\\' };
 

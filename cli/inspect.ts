@@ -86,8 +86,8 @@ export function addInspect(program: Command, context: Context): void {
     'About the input': CHECKPOINT_HELP,
     Examples: [
       'tilewright inspect models/demo',
-      'tilewright inspect models/demo --pass canonicaliseMask | less',
-      'tilewright inspect models/demo --diff recogniseAttention',
+      'tilewright inspect models/demo --pass canonicalizeMask | less',
+      'tilewright inspect models/demo --diff recognizeAttention',
       'tilewright inspect models/demo --kernels --tokens 512',
       'tilewright inspect models/demo --kernel layers.3.ffn.down',
       'tilewright inspect models/demo --error --precision bf16',

@@ -12,7 +12,7 @@ import { printJson, type Context } from './work.js';
 const MAX_LINE_BYTES = 1 << 20;
 const PROMPTS = 4;
 const TOKENS = 32;
-const MOST_PROMPTS = 1000;
+const MAX_PROMPTS = 1000;
 const AGAINST = ['f32', 'bf16', 'f16'] as const;
 /** Of records as data sets have them, the first that is there. */
 const FIELDS = ['prompt', 'text', 'context', 'question', 'query', 'ctx'] as const;
@@ -61,7 +61,7 @@ export async function showError(context: Context, model: string, flags: Flags): 
       'for example: --target cuda:sm_90a; without --target it is the CPU',
     );
   const [data, limit, tokens] = [text(flags, 'data'), text(flags, 'limit'), text(flags, 'tokens')];
-  const most = limit === undefined ? PROMPTS : wholeNumber('--limit', limit, 1, MOST_PROMPTS, '8');
+  const most = limit === undefined ? PROMPTS : wholeNumber('--limit', limit, 1, MAX_PROMPTS, '8');
   const against = text(flags, 'against');
   const request: ErrorRequest = {
     model,

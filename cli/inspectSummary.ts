@@ -5,8 +5,8 @@ import type { MemoryReport } from '../driver/commands/inspectMemory.js';
 import type { CompiledModel } from '../driver/targets/target.js';
 import { tokensIn } from '../ir/scoring.js';
 import { bytes, count, counted, textTable } from '../system/format.js';
-import { describeSize, describeUnrecognised, sum } from './inspectText.js';
-import { describeDecoded, describeNarrow, describeQuantised } from './quantisedText.js';
+import { describeSize, describeUnrecognized, sum } from './inspectText.js';
+import { describeDecoded, describeNarrow, describeQuantized } from './quantizedText.js';
 import { noteLine } from './report.js';
 
 const WEIGHTS = {
@@ -88,7 +88,7 @@ export function describeSummary(
     ['model', `${request.model} (${kind})`],
     ...(checkpoint === undefined ? [] : [['parameters', count(parameterCount(checkpoint))]]),
     ...shape,
-    ...(checkpoint === undefined ? [] : describeQuantised(checkpoint)),
+    ...(checkpoint === undefined ? [] : describeQuantized(checkpoint)),
     [
       'target',
       `${isa.startsWith(inspection.model.target.name) ? '' : `${inspection.model.target.name}, `}${isa}, ` +
@@ -112,15 +112,15 @@ export function describeSummary(
     ...describeContents(inspection),
     ...describeBuckets(inspection.model),
     ['passes', `${stages.length} stages, from ${describeSize(stages[0]!)} to ${describeSize(stages.at(-1)!)}`],
-    ['', describeUnrecognised(inspection).join('; ')],
+    ['', describeUnrecognized(inspection).join('; ')],
   ]);
   const example = rows.find(({ anchor }) => anchor === 'gemm') ?? rows[0];
   const more = [
     'More:',
     ...textTable([
       [`  ${command} --passes`, 'the passes, in order, with reasons'],
-      [`  ${command} --pass recogniseAttention`, 'the graph after one of them'],
-      [`  ${command} --diff recogniseAttention`, 'what it changed'],
+      [`  ${command} --pass recognizeAttention`, 'the graph after one of them'],
+      [`  ${command} --diff recognizeAttention`, 'what it changed'],
       [`  ${command} --kernels`, 'what was fused, and what it costs'],
       [`  ${command} --kernel ${example?.path ?? 'NAME'}`, 'generated source'],
       [`  ${command} --plan`, 'launches and schedules'],

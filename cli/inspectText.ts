@@ -242,13 +242,13 @@ export const describeStages = (stages: readonly RecordedStage[]): string[] =>
 export const describeSize = (stage: RecordedStage): string =>
   `${count(stageSize(stage))} ${stage.level === 'graph' ? 'ops' : 'kernels'}`;
 
-/** What no pass recognised, equal lines of several layers once. */
-export function describeUnrecognised({ unrecognised }: Pick<Inspection, 'unrecognised'>): string[] {
+/** What no pass recognized, equal lines of several layers once. */
+export function describeUnrecognized({ unrecognized }: Pick<Inspection, 'unrecognized'>): string[] {
   const layers = new Map<string, number>();
-  for (const line of unrecognised) {
+  for (const line of unrecognized) {
     const pattern = line.replace(/^layers\.\d+\./, 'layers.*.');
     layers.set(pattern, (layers.get(pattern) ?? 0) + 1);
   }
-  const lines = [...layers].map(([line, times]) => `not recognised: ${line}${times === 1 ? '' : ` (${times} layers)`}`);
-  return lines.length === 0 ? ['every pattern was recognised'] : lines;
+  const lines = [...layers].map(([line, times]) => `not recognized: ${line}${times === 1 ? '' : ` (${times} layers)`}`);
+  return lines.length === 0 ? ['every pattern was recognized'] : lines;
 }

@@ -17,7 +17,7 @@ import {
   describePlan,
   describeSource,
   describeStages,
-  describeUnrecognised,
+  describeUnrecognized,
 } from './inspectText.js';
 import { describeSummary } from './inspectSummary.js';
 import {
@@ -116,7 +116,7 @@ async function view(
             changed: stage.changed,
             reason: stage.reason,
           })),
-        () => `${[...describeStages(stages), '', ...describeUnrecognised(inspection)].join('\n')}\n`,
+        () => `${[...describeStages(stages), '', ...describeUnrecognized(inspection)].join('\n')}\n`,
       ];
     case 'pass': {
       const stage = findStage(inspection, text(flags, 'pass') ?? '');
@@ -195,7 +195,7 @@ function summary(inspection: Inspection, kernels: number): unknown {
       inspection.model.plan.functions.map(({ interface: { name }, buckets }) => [name, buckets]),
     ),
     passes: stages.map(({ name }) => name),
-    unrecognised: inspection.unrecognised,
+    unrecognized: inspection.unrecognized,
     notes,
   };
 }

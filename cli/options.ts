@@ -6,7 +6,7 @@ import type { ArtifactRequest } from '../driver/requests.js';
 import {
   KV_CACHES,
   PRECISIONS,
-  QUANTISED,
+  QUANTIZED,
   TARGET_CHOICES,
   type KvCache,
   type Precision,
@@ -153,7 +153,7 @@ export interface ModelFlags {
 function precisionOf(precision: string | undefined, quantize: string | undefined): Precision {
   if (precision !== undefined && precision !== 'auto' && quantize !== undefined)
     throw new UsageError('--precision and --quantize both say what is multiplied', 'leave one of them out');
-  if (quantize !== undefined) return choice('--quantize', quantize, QUANTISED);
+  if (quantize !== undefined) return choice('--quantize', quantize, QUANTIZED);
   return precision === undefined ? 'auto' : choice('--precision', precision, PRECISIONS);
 }
 
@@ -165,14 +165,14 @@ function cacheOf(own: string | undefined, other: string | undefined): KvCache | 
   return own === undefined ? undefined : choice('--kv-cache', own, KV_CACHES);
 }
 
-const LEAST_BATCH = 32;
-const MOST_BATCH = 1 << 16;
+const MIN_BATCH = 32;
+const MAX_BATCH = 1 << 16;
 
 /** Tokens of the largest micro-batch. `isMaxTokens`: the flag that said so has another meaning elsewhere. */
 function batchSize(given: string, isMaxTokens: boolean): number {
-  if (!isMaxTokens) return wholeNumber('--batch-tokens', given, LEAST_BATCH, MOST_BATCH, '1024');
+  if (!isMaxTokens) return wholeNumber('--batch-tokens', given, MIN_BATCH, MAX_BATCH, '1024');
   try {
-    return wholeNumber('--max-tokens', given, LEAST_BATCH, MOST_BATCH, '1024');
+    return wholeNumber('--max-tokens', given, MIN_BATCH, MAX_BATCH, '1024');
   } catch (error) {
     if (!(error instanceof UsageError)) throw error;
     throw new UsageError(

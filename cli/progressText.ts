@@ -23,7 +23,7 @@ export function fractionOf({ questionsDone, questionsTotal, tokensDone, tokensTo
 /** What is reported this soon after a step began was found and not made: a rate would count it. */
 const FOUND_MS = 500;
 /** A rate over less time says little. */
-const LEAST_SECONDS = 1;
+const MIN_SECONDS = 1;
 
 /** Words beside the bar of one step: what is done, how fast, and the time left. */
 export class StepText {
@@ -46,7 +46,7 @@ export class StepText {
     const rate = (done - this.#base.done) / seconds;
     const isBytes = unit === 'bytes';
     const parts = [isBytes ? `${bytes(done)} of ${bytes(total)}` : `${count(done)} of ${count(total)} ${unit}`];
-    if (seconds >= LEAST_SECONDS && rate > 0) {
+    if (seconds >= MIN_SECONDS && rate > 0) {
       const speed = unit === 'tokens' ? si(rate, ' tokens/s') : si(rate, '/s').replace(' /', '/');
       parts.push(isBytes ? `${bytes(rate)}/s` : speed.replace(/ {2,}/, ' '));
       if (done < total) parts.push(`${clock((total - done) / rate)} left`);

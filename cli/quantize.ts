@@ -1,7 +1,7 @@
 /** `tilewright quantize`: a checkpoint with matrices of 4 or 8 bits. */
 import type { Command } from 'commander';
 import { isArtifact } from '../driver/names.js';
-import type { MatrixReport, QuantiseRequest, QuantiseResult } from '../driver/quantise/quantiseCheckpoint.js';
+import type { MatrixReport, QuantizeRequest, QuantizeResult } from '../driver/quantize/quantizeCheckpoint.js';
 import { UsageError } from '../errors.js';
 import { count, counted, duration, percent, textTable } from '../system/format.js';
 import { quoteForShell } from '../system/shell.js';
@@ -15,8 +15,8 @@ const GROUPS = ['128', '64', '32', '-1'] as const;
 const METHODS = ['gptq', 'round'] as const;
 /** Flags about the calibration text. */
 const OF_TEXT = ['calibration', 'samples', 'length', 'seed'] as const;
-const MOST_SAMPLES = 1 << 16;
-const MOST_TOKENS = 1 << 16;
+const MAX_SAMPLES = 1 << 16;
+const MAX_TOKENS = 1 << 16;
 
 export function addQuantize(program: Command, context: Context): void {
   const command = program
@@ -36,7 +36,7 @@ export function addQuantize(program: Command, context: Context): void {
     .option('--method <name>', 'gptq; round: to the nearest, without a text', 'gptq')
     .option('--sym', 'as much room below zero as above: what all tools read (the default)')
     .option('--asym', 'a zero point for each group')
-    .option('--act-order', 'quantise the columns with the largest inputs first: smaller errors, slower in some tools')
+    .option('--act-order', 'quantize the columns with the largest inputs first: smaller errors, slower in some tools')
     .option('--samples <n>', 'stretches of the text that go through the model (default: 128)')
     .option('--length <n>', "tokens of a sample (default: 512, or the model's context)")
     .option('--seed <n>', 'which stretches are drawn (default: 1)')
@@ -48,7 +48,7 @@ export function addQuantize(program: Command, context: Context): void {
       await quantize(context, checkpoint, self.opts<Flags>());
     });
   addSections(command, {
-    'What is quantised': [
+    'What is quantized': [
       'The matrices of all layers. What stays as it is stored: embeddings and head, routers of experts,',
       'norms and biases, and matrices whose rows or columns do not fill words of 32 bits. A line names',
       'them.',
@@ -66,7 +66,7 @@ export function addQuantize(program: Command, context: Context): void {
     'What it takes': [
       'A matrix of n rows and k columns takes k² / 2 multiplications for each token, k³ / 3 once and n·k²',
       'after that. Inputs of all samples are kept in memory: about 8 × k bytes for each token.',
-      'docs/quantised.md has rates.',
+      'docs/quantized.md has rates.',
     ],
     Examples: [
       'tilewright quantize models/demo -o demo-int4 --group 64 --calibration text.txt',
@@ -78,7 +78,7 @@ export function addQuantize(program: Command, context: Context): void {
   });
 }
 
-function requestOf(context: Context, model: string, flags: Flags): QuantiseRequest {
+function requestOf(context: Context, model: string, flags: Flags): QuantizeRequest {
   const example = `tilewright quantize ${quoteForShell(model)} -o model-int4`;
   const method = choice('--method', text(flags, 'method') ?? 'gptq', METHODS);
   const calibration =
@@ -103,7 +103,7 @@ function requestOf(context: Context, model: string, flags: Flags): QuantiseReque
     output,
     method,
     bits: choice('--bits', text(flags, 'bits') ?? '4', ['4', '8']) === '4' ? 4 : 8,
-    group: Number(choice('--group', text(flags, 'group') ?? '128', GROUPS)) as QuantiseRequest['group'],
+    group: Number(choice('--group', text(flags, 'group') ?? '128', GROUPS)) as QuantizeRequest['group'],
     isSymmetric: !isSet(flags, 'asym'),
     byActivation: isSet(flags, 'actOrder'),
     threads: threads(flags, () => context.commands.cores()),
@@ -112,9 +112,9 @@ function requestOf(context: Context, model: string, flags: Flags): QuantiseReque
       : {
           calibration: {
             file: calibration,
-            samples: given('samples', 1, MOST_SAMPLES, 128),
+            samples: given('samples', 1, MAX_SAMPLES, 128),
             seed: given('seed', 0, 2 ** 32 - 1, 1),
-            ...(text(flags, 'length') === undefined ? {} : { length: given('length', 1, MOST_TOKENS, 512) }),
+            ...(text(flags, 'length') === undefined ? {} : { length: given('length', 1, MAX_TOKENS, 512) }),
           },
         }),
   };
@@ -125,7 +125,7 @@ async function quantize(context: Context, model: string, flags: Flags): Promise<
   const request = requestOf(context, model, flags);
   const face = faceOf(flags);
   const advice = (): string => `nothing was written; start again with\n  ${sameCommand(context)}`;
-  const { value: result } = await withUi(context, { ...face, advice, resultsIn: 'quantise' }, (ui, signal) =>
+  const { value: result } = await withUi(context, { ...face, advice, resultsIn: 'quantize' }, (ui, signal) =>
     context.commands.quantize({ ...request, signal }, ui),
   );
   if (face.isJson) printJson(context.io, result);
@@ -135,7 +135,7 @@ async function quantize(context: Context, model: string, flags: Flags): Promise<
 /** Matrices of one kind in all layers, and of all experts. */
 const kindOf = ({ tensor }: MatrixReport): string => tensor.replace(/\.weight$/, '').replace(/\.\d+(?=\.)/g, '.{i}');
 
-function describe(result: QuantiseResult): string {
+function describe(result: QuantizeResult): string {
   const { output, matrices, settings, samples, tokens } = result;
   const kinds = new Map<string, MatrixReport[]>();
   for (const each of matrices) kinds.set(kindOf(each), [...(kinds.get(kindOf(each)) ?? []), each]);

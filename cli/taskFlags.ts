@@ -42,7 +42,7 @@ export const addTaskFlags = (command: Command): Command =>
     .option('--gen-kwargs <list>', 'settings of texts, over those of tasks: do_sample=true,temperature=0.7')
     .option('--predict-only', 'write what the model answers, and measure nothing');
 
-const MOST_SHOTS = 10_000;
+const MAX_SHOTS = 10_000;
 
 /** `true`, `false`, or nothing, which is true. */
 function truth(flags: Flags, name: string, flag: string): boolean | undefined {
@@ -98,7 +98,7 @@ export function taskRequest(
     tasks: names,
     includePaths: taskFolders(flags),
     ...defined({ dataRoot }),
-    ...(shots === undefined ? {} : { shots: wholeNumber('--num-fewshot', shots, 0, MOST_SHOTS, '5') }),
+    ...(shots === undefined ? {} : { shots: wholeNumber('--num-fewshot', shots, 0, MAX_SHOTS, '5') }),
     ...defined({ systemInstruction: instruction }),
     ...templateOf(flags),
     ...variables,

@@ -3,12 +3,12 @@ import type { ArrangeKernel, RouteKernel } from '../ir/kernel.js';
 import type { KernelOperands } from './operands.js';
 
 export function routeValues(kernel: RouteKernel, operands: KernelOperands) {
-  const { count, chosen, normalised } = kernel;
+  const { count, chosen, normalized } = kernel;
   const [logits, experts] = [operands.get(kernel.logits), operands.get(kernel.experts)];
   return {
     count,
     chosen,
-    normalised,
+    normalized,
     logits: logits.index,
     logitsStride: logits.stride,
     experts: experts.index,

@@ -65,7 +65,7 @@ export class KernelOperands {
   }
 
   /** The same in the largest call. */
-  mostRows(name: string): number {
+  maxRows(name: string): number {
     return extentIn(this.dimOf(name), this.capacity);
   }
 

@@ -18,7 +18,7 @@ type CacheSettings = Pick<Settings, 'cacheDir' | 'usesPlanCache'>;
 const ENDINGS = { plan: '.twp', kernels: '.twk' } as const;
 export type EntryKind = keyof typeof ENDINGS;
 
-const MOST_BYTES = 64 << 20;
+const MAX_BYTES = 64 << 20;
 const KEY = /^[0-9a-f]{64}$/;
 const DIGEST_BYTES = 32;
 
@@ -63,7 +63,7 @@ export function readCacheEntry(
     const fd = openSync(join(folder, name), constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
     try {
       const status = fstatSync(fd);
-      if (!status.isFile() || intruder(status) !== undefined || status.size > MOST_BYTES) return undefined;
+      if (!status.isFile() || intruder(status) !== undefined || status.size > MAX_BYTES) return undefined;
       const bytes = readRange(fd, 0, status.size);
       const content = bytes.subarray(DIGEST_BYTES);
       if (!digestOf(name, content).equals(bytes.subarray(0, DIGEST_BYTES))) return undefined;
@@ -84,7 +84,7 @@ export function keepCacheEntry(
   content: Uint8Array,
   settings: Settings = readSettings(),
 ): void {
-  if (content.length > MOST_BYTES - DIGEST_BYTES) return;
+  if (content.length > MAX_BYTES - DIGEST_BYTES) return;
   const name = nameOf(kind, key);
   attempt(() => {
     const folder = trustedFolder(settings, true);

@@ -18,7 +18,7 @@ interface KnownPhase {
 
 /** Until the model's files have been read, a command does one thing after another. */
 const FILES = ['process', 'questions', 'open'] as const;
-const TEXTS = ['prompts', 'tokenise', 'tokenise prompts'] as const;
+const TEXTS = ['prompts', 'tokenize', 'tokenize prompts'] as const;
 /** A plan from the cache, or one that is made. */
 const PLAN = ['plan', 'compile'] as const;
 
@@ -43,8 +43,8 @@ export const PHASES = {
     needs: ['process', 'open', 'data'],
     after: [],
   },
-  tokenise: { about: 'Texts become tokens.', needs: [...FILES, 'prompts'], after: [] },
-  'tokenise prompts': {
+  tokenize: { about: 'Texts become tokens.', needs: [...FILES, 'prompts'], after: [] },
+  'tokenize prompts': {
     about: 'Prompts whose continuation tasks ask for become tokens.',
     needs: [...FILES, 'prompts'],
     after: [],
@@ -55,7 +55,7 @@ export const PHASES = {
     needs: [...FILES, 'plan'],
     after: TEXTS,
   },
-  pack: { about: 'Tokens become micro-batches.', needs: ['tokenise'], after: [PLAN] },
+  pack: { about: 'Tokens become micro-batches.', needs: ['tokenize'], after: [PLAN] },
   context: { about: 'The driver makes a context on each device.', needs: ['process'], after: ['child'] },
   kernels: {
     about: 'Kernels are found in the cache, or compiled.',
@@ -87,8 +87,8 @@ export const PHASES = {
     needs: ['programs', ...TEXTS],
     after: [],
   },
-  'tokenise ahead': { about: 'Later documents become tokens. No first answer waits for it.', needs: [], after: [] },
-  'tokenise prompts ahead': {
+  'tokenize ahead': { about: 'Later documents become tokens. No first answer waits for it.', needs: [], after: [] },
+  'tokenize prompts ahead': {
     about: 'The same of prompts that are to be continued.',
     needs: [],
     after: [],

@@ -8,9 +8,9 @@ import { DRAWN } from '../ir/stepping.js';
 import type { SharedData } from '../ir/plan.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import type { MaskKind } from '../models/family/mask.js';
-import { keptGroups } from '../models/quantised/keptGroups.js';
+import { keptGroups } from '../models/quantized/keptGroups.js';
 import type { GroupsOf } from '../passes/groupWeights.js';
-import { optimise, type Observer } from '../passes/runPasses.js';
+import { optimize, type Observer } from '../passes/runPasses.js';
 import type { Numerics } from '../passes/numerics.js';
 import { buildGraph, buildStepGraph } from './model.js';
 
@@ -34,7 +34,7 @@ export function modelFunctions(
     const cache = { rows: cacheTokens, dtype: numerics.attention ?? 'f32' };
     graphs.push(buildStepGraph(checkpoint, { cache, filters: logits, feeds }));
   }
-  return { name: 'model', functions: graphs.map((graph) => optimise(graph, own, observe)) };
+  return { name: 'model', functions: graphs.map((graph) => optimize(graph, own, observe)) };
 }
 
 /** The groups of a checkpoint's matrices of 4 bits. Throws UsageError where it has none that kernels read so. */
@@ -52,7 +52,7 @@ function groupsIn({ tensors }: Checkpoint): GroupsOf {
 export const printFunctions = (module: GraphModule): string =>
   module.functions.length === 1 ? printGraph(module.functions[0]!) : printModule(module);
 
-/** SHA-256, hexadecimal, of texts of a model's optimised graph. */
+/** SHA-256, hexadecimal, of texts of a model's optimized graph. */
 export interface GraphDigests {
   /** All of it. */
   readonly all: string;

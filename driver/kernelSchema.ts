@@ -1,7 +1,7 @@
 /** The schema of a kernel in a plan: its scalar programs, and a form for each anchor. */
 import { z } from 'zod';
 import { BINARY, UNARY, type BinaryOp, type Scalar, type UnaryOp } from '../ir/scalar.js';
-import { MOST_CHOSEN } from '../ir/experts.js';
+import { MAX_CHOSEN } from '../ir/experts.js';
 import { SAMPLE_INPUT_NAMES, sampleInputsOf } from '../ir/sampleInputs.js';
 import { dim, expertCount, extent, extentName, identifier, label, MAX_KERNELS, real, stateName } from './planValues.js';
 
@@ -151,10 +151,10 @@ export const kernel = z.discriminatedUnion('anchor', [
     anchor: z.literal('route'),
     count: expertCount,
     chosen: expertCount,
-    normalised: z.boolean(),
+    normalized: z.boolean(),
     logits: identifier,
     experts: identifier,
-    weights: z.array(identifier).max(MOST_CHOSEN),
+    weights: z.array(identifier).max(MAX_CHOSEN),
   }),
   z.strictObject({
     ...head,
@@ -163,7 +163,7 @@ export const kernel = z.discriminatedUnion('anchor', [
     chosen: expertCount,
     experts: identifier,
     order: identifier,
-    places: z.array(identifier).max(MOST_CHOSEN),
+    places: z.array(identifier).max(MAX_CHOSEN),
     starts: identifier,
   }),
   z.strictObject({

@@ -17,7 +17,7 @@ export interface PhaseSpan {
 }
 
 /** Parts of phases that are kept: the weights of the largest models, several times. */
-const MOST_PARTS = 5000;
+const MAX_PARTS = 5000;
 
 /** Milliseconds since the epoch at this process's start, advanced by a monotonic clock. */
 export const clock = (): number => performance.timeOrigin + performance.now();
@@ -55,9 +55,9 @@ export class Phases {
     }
   }
 
-  /** A part of the current phase that has just ended. Those beyond MOST_PARTS are left out. */
+  /** A part of the current phase that has just ended. Those beyond MAX_PARTS are left out. */
   part(name: string, seconds: number, bytes: number, end = clock()): void {
-    if (this.parts++ >= MOST_PARTS) return;
+    if (this.parts++ >= MAX_PARTS) return;
     this.ended.push({ name, begin: end - 1000 * seconds, end, isPart: true, bytes });
   }
 

@@ -5,7 +5,7 @@ import type { Plan } from '../ir/plan.js';
 import { CODE_FORMATS, LAYOUTS, WEIGHT_FORMATS } from '../ir/storage.js';
 import { MAX_RANK } from '../ir/graph/checkNode.js';
 import { GROUP_SIZES } from '../ir/groups.js';
-import { MOST_EXPERTS } from '../ir/experts.js';
+import { MAX_EXPERTS } from '../ir/experts.js';
 import { EXTENT_COUNTS } from '../ir/extents.js';
 import { BUFFER_DTYPES, DTYPES } from '../ir/types.js';
 import { clipped, isDeeperThan, MAX_JSON_DEPTH } from '../system/json.js';
@@ -120,7 +120,7 @@ const planOf = <S>(schedule: z.ZodType<S>) =>
           sources: z
             .array(z.strictObject({ tensor: tensorName, rows: extent, order: order.optional() }))
             .min(1)
-            .max(2 * MOST_EXPERTS),
+            .max(2 * MAX_EXPERTS),
           experts: expertCount.exactOptional(),
           k: extent,
           pairing,

@@ -1,7 +1,7 @@
 /** Names and numbers that plans hold, each with its bounds. */
 import { z } from 'zod';
 import { NAME } from '../ir/graph/checkNode.js';
-import { MOST_EXPERTS } from '../ir/experts.js';
+import { MAX_EXPERTS } from '../ir/experts.js';
 import { EXTENT_NAME } from '../ir/extents.js';
 import { STATE_NAME } from '../ir/function.js';
 
@@ -39,4 +39,4 @@ export const real = z.union([
   z.literal('inf').transform(() => Infinity),
 ]);
 /** A number of experts. */
-export const expertCount = z.number().int().min(1).max(MOST_EXPERTS);
+export const expertCount = z.number().int().min(1).max(MAX_EXPERTS);

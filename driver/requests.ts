@@ -42,7 +42,7 @@ export const stepTo = (ui: Pick<Ui, 'step'>, { done, total, unit }: Amount): voi
 
 /** Where a command reports while it works. cli/ draws it; tests record it. */
 export interface Ui {
-  /** A step began: 'compile kernels', 'load weights', 'tokenise', 'score'. */
+  /** A step began: 'compile kernels', 'load weights', 'tokenize', 'score'. */
   phase(name: string, detail?: string): void;
   /** How far the current step is, 0 to 1, with what is done of it or words. */
   step(fraction: number, detail?: string | Amount): void;

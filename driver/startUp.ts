@@ -7,7 +7,7 @@ import type { PhaseSpan } from './phases.js';
 /** The phase whose parts move bytes. */
 const MOVES: PhaseName = 'weights';
 /** Phases in results: those of a hundred processes. */
-const MOST_PHASES = 1000;
+const MAX_PHASES = 1000;
 
 /** Seconds to a tenth of a millisecond: what clocks of several processes agree on. */
 const rounded = (milliseconds: number): number => Math.round(10 * milliseconds) / 10_000;
@@ -54,7 +54,7 @@ export function startUpOf(
   const phases = graph.phases
     .filter(({ begin }) => begin < answer.end)
     .toSorted((a, b) => Number(onPath.has(b)) - Number(onPath.has(a)))
-    .slice(0, MOST_PHASES)
+    .slice(0, MAX_PHASES)
     .sort((a, b) => a.begin - b.begin || a.end - b.end);
   return {
     seconds: since(answer.end),
@@ -85,7 +85,7 @@ export const withReplicas = (own: readonly PhaseSpan[], devices: readonly PhaseS
 ];
 
 /** Shorter times are not worth a word. */
-const LEAST_SECONDS = 0.005;
+const MIN_SECONDS = 0.005;
 
 /**
  * `first answer after 1.43 s: process 0.11, open 0.05, …, first micro-batch 0.14; beside it: kernels 0.31 (0.30 to
@@ -119,10 +119,10 @@ export function printStartUp({ seconds, criticalPath: path, phases }: StartUp): 
   const waitedFor = new Set(path.map(({ process }) => process));
   const beside = phases
     .filter((each) => waitedFor.has(each.process) && each.end <= seconds && !steps.has(keyOf(each)))
-    .filter(({ begin, end }) => end - begin >= LEAST_SECONDS)
+    .filter(({ begin, end }) => end - begin >= MIN_SECONDS)
     .map((each) => {
       const { begin, end, spareSeconds: spare = 0 } = each;
-      const early = spare < LEAST_SECONDS ? '' : ` (${spare.toFixed(2)} to spare)`;
+      const early = spare < MIN_SECONDS ? '' : ` (${spare.toFixed(2)} to spare)`;
       return `${labelOf(each)} ${(end - begin).toFixed(2)}${moved(each)}${early}`;
     });
   const all = `first answer after ${(Math.round(100 * seconds) / 100).toFixed(2)} s: ${list.join(', ')}`;

@@ -22,7 +22,7 @@ function scaledByRows({ codes, scales, zero, hasGroups }: CodesEncoding, k: numb
  * too, or `precision` does.
  */
 export const storedFormats = (
-  { tensors, quantised }: Pick<Checkpoint, 'tensors' | 'quantised'>,
+  { tensors, quantized }: Pick<Checkpoint, 'tensors' | 'quantized'>,
   precision: Precision,
 ): StoredFormats =>
   new Map(
@@ -33,6 +33,6 @@ export const storedFormats = (
       const format = OF_LAYER.test(name) ? scaledByRows(encoding, shape[1]!) : undefined;
       if (format === undefined) return [];
       const own = PRECISIONS[format];
-      return precision === own || quantised?.activations === own ? [[name, format]] : [];
+      return precision === own || quantized?.activations === own ? [[name, format]] : [];
     }),
   );

@@ -20,14 +20,14 @@ export type Asked<R extends { readonly target?: TargetName }> = Omit<R, 'target'
  * Values of `--quantize`. `fp8`, `int8`: the matrices of a checkpoint are rounded to 8 bits while they load. `int4`:
  * matrices that a checkpoint stores in 4 bits stay so in memory.
  */
-export const QUANTISED = ['fp8', 'int8', 'int4'] as const;
+export const QUANTIZED = ['fp8', 'int8', 'int4'] as const;
 
 /**
  * `auto`: 16-bit contractions if the target has matrix units for them (f16 if the checkpoint is f16), else f32. Other
  * values name the precision; fp8: both operands of contractions are E4M3, everything between them is bf16; int8, on
  * CPUs: both are integers; int4: weights of 4 bits become bf16 in registers.
  */
-export const PRECISIONS = ['auto', 'f32', 'bf16', 'f16', ...QUANTISED] as const;
+export const PRECISIONS = ['auto', 'f32', 'bf16', 'f16', ...QUANTIZED] as const;
 export type Precision = (typeof PRECISIONS)[number];
 
 /** Name of the arithmetic in results and journals. Answers are comparable only if it is equal. */

@@ -3,7 +3,7 @@ import { UserError } from '../errors.js';
 import type { Scores } from './metrics.js';
 import { questionName } from './naming.js';
 import type { ScoredRows } from './scorer.js';
-import type { TokenisedQuestion } from './tokenise.js';
+import type { TokenizedQuestion } from './tokenize.js';
 import type { Answer, ScoredToken } from './tree.js';
 
 /** Where the tokens of choices are scored that are whole in one call. */
@@ -27,14 +27,14 @@ interface Unfinished {
 }
 
 export class AnswerCollector {
-  readonly #questions: readonly TokenisedQuestion[];
+  readonly #questions: readonly TokenizedQuestion[];
   readonly #unfinished = new Map<number, Unfinished>();
   readonly #finished = new Set<number>();
 
   readonly #keepsTokens: boolean;
 
   /** `keepsTokens`: scores name the log-probability of every token. */
-  constructor(questions: readonly TokenisedQuestion[], keepsTokens = false) {
+  constructor(questions: readonly TokenizedQuestion[], keepsTokens = false) {
     this.#questions = questions;
     this.#keepsTokens = keepsTokens;
   }
@@ -81,7 +81,7 @@ export class AnswerCollector {
   }
 }
 
-const begin = ({ continuations }: TokenisedQuestion): Unfinished => ({
+const begin = ({ continuations }: TokenizedQuestion): Unfinished => ({
   choices: continuations.map(({ length }) => ({
     logProb: new Float64Array(length).fill(NaN),
     isGreedy: true,

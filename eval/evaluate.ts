@@ -1,4 +1,4 @@
-/** Scores tokenised questions, and keeps every answer as soon as it is known. */
+/** Scores tokenized questions, and keeps every answer as soon as it is known. */
 import { inParts, type Parts } from '../system/parts.js';
 import { AnswerCollector } from './answers.js';
 import type { Computation, Landed } from './computation.js';
@@ -13,13 +13,13 @@ import { treeSharing, type Sharing } from './sharing.js';
 import type { Question } from './tasks/task.js';
 import { keepPaths } from './pathOrder.js';
 import { countOrdered, type TokenCounts } from './tokenCounts.js';
-import type { TokenisedQuestion } from './tokenise.js';
+import type { TokenizedQuestion } from './tokenize.js';
 import { Turns, type Turn } from './turns.js';
 
 export interface EvaluateOptions {
   readonly questions: readonly Question[];
   /** The same questions, in the same order. */
-  readonly tokenised: readonly TokenisedQuestion[];
+  readonly tokenized: readonly TokenizedQuestion[];
   readonly scorer: Scorer;
   readonly sharing: Sharing;
   /** Scores the questions of one shard only. */
@@ -69,14 +69,14 @@ export interface Evaluation {
  * Questions that finish before an error or an interruption are passed to onFinished.
  */
 export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
-  const { questions, tokenised } = options;
-  if (questions.length !== tokenised.length)
-    throw new Error(`${questions.length} questions, ${tokenised.length} tokenised`);
+  const { questions, tokenized } = options;
+  if (questions.length !== tokenized.length)
+    throw new Error(`${questions.length} questions, ${tokenized.length} tokenized`);
   const plan = options.plan ?? (await inParts(planQuestions(options)));
   const turn = options.turn ?? new Turns().next();
   const byId = new Map(questions.map((question) => [question.docId, question]));
   const nothing = withoutChoices(options);
-  const own = new Set([...plan.questions.map((question) => tokenised[question]!.docId), ...nothing]);
+  const own = new Set([...plan.questions.map((question) => tokenized[question]!.docId), ...nothing]);
   const all = new Map<number, Scores>();
   const tally = new Tally(own.size);
   const finish = (scores: Scores): void => {
@@ -88,10 +88,10 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
   for (const scores of options.done?.values() ?? []) finish(scores);
   for (const docId of nothing) finish({ docId, ll: [], greedy: [] });
 
-  const isLeft = tokenised.map(({ docId }) => own.has(docId) && !all.has(docId));
+  const isLeft = tokenized.map(({ docId }) => own.has(docId) && !all.has(docId));
   const computation = await inParts(computationOf(options, plan, isLeft));
   const { tokensTotal, estimateTotal } = computation;
-  const collector = new AnswerCollector(tokenised, options.keepsTokens);
+  const collector = new AnswerCollector(tokenized, options.keepsTokens);
   let tokensDone = 0,
     estimateDone = 0,
     callsDone = 0,
@@ -124,7 +124,7 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
   const scoreSeconds = turn.seconds;
   turn.close();
   const scores = [...all.values()].sort((a, b) => a.docId - b.docId);
-  const isScored = tokenised.map(({ docId }, i) => isLeft[i] === true && all.has(docId));
+  const isScored = tokenized.map(({ docId }, i) => isLeft[i] === true && all.has(docId));
   const tokenCounts = countOrdered(keepPaths(ordered, ({ question }) => isScored[question] === true));
   return {
     scores,
@@ -138,19 +138,19 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
 }
 
 /** Documents that ask nothing, such as empty texts: they are finished. One shard has them. */
-const withoutChoices = ({ tokenised, shard }: EvaluateOptions): number[] =>
+const withoutChoices = ({ tokenized, shard }: EvaluateOptions): number[] =>
   shard !== undefined && shard.index > 1
     ? []
-    : tokenised.flatMap(({ docId, continuations }) => (continuations.length === 0 ? [docId] : []));
+    : tokenized.flatMap(({ docId, continuations }) => (continuations.length === 0 ? [docId] : []));
 
 function* computationOf(
-  { tokenised, scorer, pathScorer, sharing }: EvaluateOptions,
+  { tokenized, scorer, pathScorer, sharing }: EvaluateOptions,
   plan: QuestionPlan,
   isLeft: readonly boolean[],
 ): Parts<Computation> {
   const isTwoPhase = sharing === 'kv';
   if (pathScorer !== undefined) {
-    const options = { tokenised, plan, scorer: pathScorer };
+    const options = { tokenized, plan, scorer: pathScorer };
     return isTwoPhase ? twoPhaseComputation(options, isLeft) : yield* walkComputation(options, isLeft);
   }
   if (isTwoPhase) throw new Error('sharing kv needs a model that keeps keys and values');

@@ -2,7 +2,7 @@
  * Evaluation: tasks, tokens, trees, micro-batches, scores, results. The model is behind a Scorer and a tokenizer
  * module.
  *
- * The usual order: loadDataset → tokeniseDataset (while the model loads) → scoreQuestions → writeResults →
+ * The usual order: loadDataset → tokenizeDataset (while the model loads) → scoreQuestions → writeResults →
  * formatTable.
  */
 export { loadDataset, type Dataset, type DatasetOptions } from './dataset.js';
@@ -11,7 +11,7 @@ export {
   countTokens,
   isWorthKeeping,
   isWorthKeepingWithin,
-  LEAST_GAIN,
+  MIN_GAIN,
   pathsOf,
   type TokenCounts,
 } from './tokenCounts.js';
@@ -28,7 +28,7 @@ export { packTrees, shuffled } from './pack.js';
 export { fits } from './packing.js';
 export type { BatchCost, Capacity, Pack, Packable } from './packing.js';
 export type { Progress } from './progress.js';
-export { summariseResults, throughputOf, writeResults } from './results.js';
+export { summarizeResults, throughputOf, writeResults } from './results.js';
 export type {
   DeviceUse,
   Provenance,
@@ -41,7 +41,7 @@ export type {
 export {
   checkResumed,
   scoreQuestions,
-  tokeniseDataset,
+  tokenizeDataset,
   type LoadedQuestions,
   type Scored,
   type ScoreOptions,
@@ -57,13 +57,13 @@ export { taskByName, TASKS } from './tasks/index.js';
 export type { Doc, Question, Task, TaskName } from './tasks/task.js';
 export { checkLengths, OVERLONG, truncateOverlong, type Overlong, type PathLimit } from './pathLengths.js';
 export {
-  Tokeniser,
-  TokeniserThreads,
-  tokeniseQuestions,
-  type TokenisedQuestion,
-  type TokeniseOptions,
-} from './tokenise.js';
-export type { TextTokenizer, TokenizerSource } from './tokeniseChunk.js';
+  QuestionTokenizer,
+  TokenizerThreads,
+  tokenizeQuestions,
+  type TokenizedQuestion,
+  type TokenizeOptions,
+} from './tokenize.js';
+export type { TextTokenizer, TokenizerSource } from './tokenizeChunk.js';
 export {
   buildTree,
   measureTree,

@@ -2,14 +2,14 @@
 import { UserError } from '../errors.js';
 import { leaveOut, questionName } from './naming.js';
 import { allBut } from './selection.js';
-import { contextOf, type TokenisedQuestion } from './tokenise.js';
+import { contextOf, type TokenizedQuestion } from './tokenize.js';
 
 /** What happens to a choice that is longer, with its context, than the model's context. */
 export const OVERLONG = ['truncate', 'refuse'] as const;
 export type Overlong = (typeof OVERLONG)[number];
 
 export interface Truncated {
-  readonly questions: readonly TokenisedQuestion[];
+  readonly questions: readonly TokenizedQuestion[];
   /** Choices that lost the beginning of their context. */
   readonly choices: number;
 }
@@ -19,9 +19,9 @@ export interface Truncated {
  * stay, L of which are inputs; a beginning-of-text token goes first. Choices themselves are never cut. Throws UserError
  * if a choice alone is longer than the model's context.
  */
-export function truncateOverlong(questions: readonly TokenisedQuestion[], contextLength: number): Truncated {
+export function truncateOverlong(questions: readonly TokenizedQuestion[], contextLength: number): Truncated {
   let choices = 0;
-  const truncated = questions.map((question): TokenisedQuestion => {
+  const truncated = questions.map((question): TokenizedQuestion => {
     const { continuations } = question;
     const isShort = (tokens: Int32Array, choice: number): boolean =>
       inputsOf(contextOf(question, choice), tokens) <= contextLength;
@@ -61,7 +61,7 @@ export interface PathLimit {
 }
 
 function tooLong(
-  question: TokenisedQuestion,
+  question: TokenizedQuestion,
   choice: number,
   limit: number,
   kind: keyof typeof PATH_LIMITS,
@@ -79,7 +79,7 @@ function tooLong(
 }
 
 /** Throws UserError if a choice, with its context, is longer than `limit`. */
-export function checkLengths(questions: readonly TokenisedQuestion[], limit: PathLimit): void {
+export function checkLengths(questions: readonly TokenizedQuestion[], limit: PathLimit): void {
   for (const question of questions) {
     for (const [choice, tokens] of question.continuations.entries()) {
       if (inputsOf(contextOf(question, choice), tokens) > limit.tokens)

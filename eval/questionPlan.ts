@@ -11,7 +11,7 @@ import type { Scorer } from './scorer.js';
 import { treesOfShard, type Shard, type WorkOf } from './shard.js';
 import { treeSharing, type Sharing } from './sharing.js';
 import { countOrdered, isWorthKeeping, pathsOf } from './tokenCounts.js';
-import type { TokenisedQuestion } from './tokenise.js';
+import type { TokenizedQuestion } from './tokenize.js';
 import { planTreesInParts, type TreePlan } from './treePlan.js';
 
 /** The properties of a scorer that a plan depends on. */
@@ -37,7 +37,7 @@ export interface QuestionPlan {
 }
 
 export interface PlanQuestions {
-  readonly tokenised: readonly TokenisedQuestion[];
+  readonly tokenized: readonly TokenizedQuestion[];
   readonly sharing: Sharing;
   readonly scorer: ScorerLimits;
   readonly shard?: (Shard & { readonly workOf: WorkOf }) | undefined;
@@ -73,10 +73,10 @@ function capacityOf({ maxTokens, maxRows, maxKeys }: ScorerLimits): Capacity {
 }
 
 /** Whether prefixes are worth keeping. Shards ask for the questions alone, whatever memory their machines have. */
-function* areAlike(trees: readonly TreePlan[], tokenised: readonly TokenisedQuestion[]): Parts<boolean> {
+function* areAlike(trees: readonly TreePlan[], tokenized: readonly TokenizedQuestion[]): Parts<boolean> {
   return isWorthKeeping(
     trees.reduce((sum, { tokens }) => sum + tokens, 0),
-    countOrdered(yield* orderInParts(pathsOf(tokenised))).shared,
+    countOrdered(yield* orderInParts(pathsOf(tokenized))).shared,
   );
 }
 
@@ -87,23 +87,23 @@ const uncutLimit = ({ maxLength, maxTokens }: ScorerLimits): PathLimit => ({
 
 /** Throws UserError if a choice does not fit the model. */
 export function* planQuestions(asked: PlanQuestions): Parts<QuestionPlan> {
-  const { tokenised, sharing, scorer, shard, cutLimit } = asked;
+  const { tokenized, sharing, scorer, shard, cutLimit } = asked;
   const capacity = capacityOf(scorer);
-  checkLengths(tokenised, cutLimit ?? uncutLimit(scorer));
+  checkLengths(tokenized, cutLimit ?? uncutLimit(scorer));
   // Trees of all questions, including those of other shards and finished ones: results may depend on the tree in their
   // last bits, so every run has the same trees.
-  const { trees: planned } = yield* planTreesInParts(tokenised, treeSharing(sharing), capacity, cutLimit !== undefined);
+  const { trees: planned } = yield* planTreesInParts(tokenized, treeSharing(sharing), capacity, cutLimit !== undefined);
   const trees =
     shard === undefined
       ? planned
-      : treesOfShard(planned, shard, shard.workOf, sharing === 'tree' && (yield* areAlike(planned, tokenised)));
+      : treesOfShard(planned, shard, shard.workOf, sharing === 'tree' && (yield* areAlike(planned, tokenized)));
   const own = new Set(trees.flatMap(({ paths }) => paths.map(({ question }) => question)));
   const packed = trees.filter((tree) => fits(tree, capacity));
   const oversized = trees.filter((tree) => !fits(tree, capacity));
   return {
     trees,
     packs: once(() => planBatches(packed, scorer)),
-    order: once(() => orderInParts(pathsOf(tokenised).filter(({ question }) => own.has(question)))),
+    order: once(() => orderInParts(pathsOf(tokenized).filter(({ question }) => own.has(question)))),
     oversized,
     questions: [...own],
   };

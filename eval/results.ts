@@ -133,7 +133,7 @@ class SampleSummary {
 }
 
 /** The results of a run that writes nothing. */
-export function summariseResults(input: ResultsInput): Results {
+export function summarizeResults(input: ResultsInput): Results {
   const summary = new SampleSummary();
   for (const _line of summary.lines(input));
   return summary.results(input);

@@ -1,6 +1,6 @@
 /** Texts that are scored as a whole: in windows, each token predicted from as much before it as fits. */
 import { defined } from '../system/defined.js';
-import { contextOf, type TokenisedQuestion } from './tokenise.js';
+import { contextOf, type TokenizedQuestion } from './tokenize.js';
 
 /**
  * Cuts a text into windows as the public harness does. The first begins with the prefix token alone; each further one
@@ -8,7 +8,7 @@ import { contextOf, type TokenisedQuestion } from './tokenise.js';
  * the question, with contexts of their own; a text without tokens has none. `added`: tokens that the tokenizer puts
  * first, which are predicted too.
  */
-export function cutWindows(question: TokenisedQuestion, length: number, added: readonly number[]): TokenisedQuestion {
+export function cutWindows(question: TokenizedQuestion, length: number, added: readonly number[]): TokenizedQuestion {
   if (question.isRolling !== true) return question;
   const prefix = contextOf(question, 0);
   const text = Int32Array.from([...added, ...question.continuations[0]!]);

@@ -10,18 +10,18 @@ import { printDocs } from './selection.js';
 import { checkResumedShard, resultsFolder, shardName, type Shard } from './shard.js';
 import type { Sharing } from './sharing.js';
 import type { TaskName } from './tasks/task.js';
-import { tokeniseAll, type TokenisedQuestion, type TokeniseOptions } from './tokenise.js';
+import { tokenizeAll, type TokenizedQuestion, type TokenizeOptions } from './tokenize.js';
 
 export interface LoadedQuestions extends Dataset {
-  readonly tokenised: readonly TokenisedQuestion[];
+  readonly tokenized: readonly TokenizedQuestion[];
   /** Tokens that the tokenizer adds to every text. */
   readonly addedTokens: readonly number[];
 }
 
 /** Start it before the model loads and await it after. Throws UserError. */
-export async function tokeniseDataset(dataset: Dataset, options: TokeniseOptions): Promise<LoadedQuestions> {
-  const { questions: tokenised, added } = await tokeniseAll(dataset.questions, options);
-  return { ...dataset, tokenised, addedTokens: added };
+export async function tokenizeDataset(dataset: Dataset, options: TokenizeOptions): Promise<LoadedQuestions> {
+  const { questions: tokenized, added } = await tokenizeAll(dataset.questions, options);
+  return { ...dataset, tokenized, addedTokens: added };
 }
 
 export interface ScoreOptions extends Pick<
@@ -67,7 +67,7 @@ const identityOf = (task: TaskName, { sha256, docs, questions }: Dataset, sharin
 });
 
 /**
- * Refuses to resume with the journal of another run, before anything is compiled or tokenised. `identity`: what is
+ * Refuses to resume with the journal of another run, before anything is compiled or tokenized. `identity`: what is
  * known of the model by then. Throws UserError.
  */
 export function checkResumed(
@@ -99,7 +99,7 @@ export async function scoreQuestions(options: ScoreOptions): Promise<Scored> {
   const journal = new Journal({
     path: journalPath(folder, task.name, loaded.sha256),
     resume: options.resume,
-    choices: new Map(loaded.tokenised.map(({ docId, continuations }) => [docId, continuations.length])),
+    choices: new Map(loaded.tokenized.map(({ docId, continuations }) => [docId, continuations.length])),
     identity: { ...identity, ...(shard === undefined ? {} : { shard: shardName(shard) }) },
   });
   // Answers without tokens, of a run that kept none, are computed again where tokens are asked for.
@@ -109,7 +109,7 @@ export async function scoreQuestions(options: ScoreOptions): Promise<Scored> {
   try {
     const evaluation = await evaluate({
       questions: loaded.questions,
-      tokenised: loaded.tokenised,
+      tokenized: loaded.tokenized,
       scorer,
       pathScorer,
       sharing,

@@ -12,7 +12,7 @@ import { keepPaths } from './pathOrder.js';
 import type { QuestionPlan } from './questionPlan.js';
 import type { PathScorer } from './scorer.js';
 import { cutSubtrees } from './subtrees.js';
-import type { TokenisedQuestion } from './tokenise.js';
+import type { TokenizedQuestion } from './tokenize.js';
 import { pathsOf } from './tokenCounts.js';
 import type { Path } from './tree.js';
 import { groupCalls, groupContexts } from './twoPhase.js';
@@ -20,7 +20,7 @@ import { Walk, type WalkLimits } from './walk.js';
 
 export interface PathOptions {
   readonly scorer: PathScorer;
-  readonly tokenised: readonly TokenisedQuestion[];
+  readonly tokenized: readonly TokenizedQuestion[];
   readonly plan: Pick<QuestionPlan, 'order'>;
 }
 
@@ -49,16 +49,16 @@ function walkCalls(limits: WalkLimits): CallMaker {
 
 /** In two phases. Throws UserError where groupContexts does. */
 export function twoPhaseComputation(
-  { scorer, tokenised }: Pick<PathOptions, 'scorer' | 'tokenised'>,
+  { scorer, tokenized }: Pick<PathOptions, 'scorer' | 'tokenized'>,
   isLeft: readonly boolean[],
 ): Computation {
   const { limits, lanes } = scorer;
-  const paths: readonly Path[] = pathsOf(tokenised).filter(({ question }) => isLeft[question]);
+  const paths: readonly Path[] = pathsOf(tokenized).filter(({ question }) => isLeft[question]);
   const contextTokens = paths.reduce((sum, path) => sum + (path.choice === 0 ? path.context.length : 0), 0);
   const groupTokens = lanes === 1 ? Infinity : Math.ceil(contextTokens / (lanes * GROUPS_PER_LANE));
   return laneComputation(scorer, {
     // Shuffled, so that running accuracy describes all questions.
-    shares: shuffled(groupContexts(paths, { limits, groupTokens }, (question) => questionName(tokenised[question]!))),
+    shares: shuffled(groupContexts(paths, { limits, groupTokens }, (question) => questionName(tokenized[question]!))),
     begin: () => ({ take: (own) => groupCalls([...own], { limits }), end: () => undefined }),
     otherWay: '--sharing tree',
   });

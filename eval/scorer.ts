@@ -71,7 +71,7 @@ export interface PathLane {
   score(batch: PathBatch): Promise<ScoredRows>;
 }
 
-/** The error of score() if a value is NaN or infinite. It is recognised by its name, because errors cross processes. */
+/** The error of score() if a value is NaN or infinite. It is recognized by its name, because errors cross processes. */
 export interface NonFinite extends Error {
   readonly name: 'NonFiniteError';
   /** Model path of the kernel that produced it (`layers.3.attention.qkv`), if known. */

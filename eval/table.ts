@@ -6,7 +6,7 @@ const RIGHT_ALIGNED: ReadonlySet<string> = new Set(['Version', 'n-shot', 'Value'
 const COLUMNS = ['Tasks', 'Version', 'Filter', 'n-shot', 'Metric', '', 'Value', ' ', 'Stderr'] as const;
 
 /** Groups within groups: more than any results have. */
-const MOST_DEPTH = 64;
+const MAX_DEPTH = 64;
 
 const blockOf = (value: unknown): Block => (isRecord(value) ? value : {});
 /** A cell is one line of bounded length, whatever a results file holds. */
@@ -30,7 +30,7 @@ function places(shown: Block, subtasks: Block): readonly Place[] {
   };
   const seen = new Set<string>();
   const visit = (name: string, depth: number): readonly Place[] => {
-    if (seen.has(name) || depth > MOST_DEPTH) return [];
+    if (seen.has(name) || depth > MAX_DEPTH) return [];
     seen.add(name);
     const within = membersOf(name).flatMap((member) => visit(member, depth + 1));
     return Object.hasOwn(shown, name) ? [{ name, depth }, ...within] : within;

@@ -1,6 +1,6 @@
 /** How many tokens a question set takes, by how much of it is shared. */
 import { orderPaths, type OrderedPaths } from './pathOrder.js';
-import { contextOf, type TokenisedQuestion } from './tokenise.js';
+import { contextOf, type TokenizedQuestion } from './tokenize.js';
 import { pathLength, type Path } from './tree.js';
 
 export interface TokenCounts {
@@ -19,16 +19,16 @@ export interface TokenCounts {
  * What keeping prefixes must save of the tokens of trees, at least, as a factor and in tokens. Calls with a cache have
  * kernels of their own, which take a while to compile.
  */
-export const LEAST_GAIN = 1.1;
-const LEAST_SAVED = 100_000;
+export const MIN_GAIN = 1.1;
+const MIN_SAVED = 100_000;
 export const isWorthKeeping = (inTrees: number, kept: number): boolean =>
-  inTrees >= LEAST_GAIN * kept && inTrees - kept >= LEAST_SAVED;
+  inTrees >= MIN_GAIN * kept && inTrees - kept >= MIN_SAVED;
 
 /** The same factor where the memory and the kernels are there already: calls of both kinds take equally long. */
-const LEAST_GAIN_WITHIN = 1.02;
-export const isWorthKeepingWithin = (inTrees: number, kept: number): boolean => inTrees >= LEAST_GAIN_WITHIN * kept;
+const MIN_GAIN_WITHIN = 1.02;
+export const isWorthKeepingWithin = (inTrees: number, kept: number): boolean => inTrees >= MIN_GAIN_WITHIN * kept;
 
-export const pathsOf = (questions: readonly TokenisedQuestion[]): Path[] =>
+export const pathsOf = (questions: readonly TokenizedQuestion[]): Path[] =>
   questions.flatMap((question, index) =>
     question.continuations.map((continuation, choice): Path => ({
       question: index,

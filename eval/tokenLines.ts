@@ -3,14 +3,14 @@
  * strips of heat and as the tree of a question.
  */
 import type { Scores } from './metrics.js';
-import { contextOf, type TokenisedQuestion } from './tokenise.js';
+import { contextOf, type TokenizedQuestion } from './tokenize.js';
 
 /** The text of a token in the middle of others; null where the tokenizer has none for it. */
 export type TextOfToken = (id: number) => string | null;
 
 /** What a line is made of, by the numbers of questions. */
 export interface TokenSource {
-  readonly questions: ReadonlyMap<number, TokenisedQuestion>;
+  readonly questions: ReadonlyMap<number, TokenizedQuestion>;
   readonly textOf: TextOfToken;
 }
 
@@ -32,7 +32,7 @@ export interface TokenLine {
 }
 
 /** Context tokens of a choice that are written: more say nothing to a reader. */
-const MOST_CONTEXT = 256;
+const MAX_CONTEXT = 256;
 
 function sharedLength(contexts: readonly Int32Array[]): number {
   const [first = new Int32Array()] = contexts;
@@ -62,7 +62,7 @@ export function tokenLine(
     shared_tokens: shared,
     choices: question.continuations.map((continuation, choice) => {
       const context = contexts[choice]!;
-      const from = Math.max(shared, context.length - MOST_CONTEXT);
+      const from = Math.max(shared, context.length - MAX_CONTEXT);
       const tokens = [...context.subarray(from), ...continuation];
       return {
         omitted_tokens: from - shared,
@@ -76,10 +76,10 @@ export function tokenLine(
 }
 
 /** All tokens of which texts are asked. */
-export function* tokensOfLines(questions: Iterable<TokenisedQuestion>): Generator<number> {
+export function* tokensOfLines(questions: Iterable<TokenizedQuestion>): Generator<number> {
   for (const question of questions)
     for (const [choice, continuation] of question.continuations.entries()) {
-      yield* contextOf(question, choice).subarray(-MOST_CONTEXT);
+      yield* contextOf(question, choice).subarray(-MAX_CONTEXT);
       yield* continuation;
     }
 }

@@ -4,7 +4,7 @@ import { atOnce, type Parts } from '../system/parts.js';
 import { leaveOut, questionName, type Named } from './naming.js';
 import { fits, type Capacity } from './packing.js';
 import { orderInParts } from './pathOrder.js';
-import { contextOf, type TokenisedQuestion } from './tokenise.js';
+import { contextOf, type TokenizedQuestion } from './tokenize.js';
 import { inLayoutOrder, measureTree, pathLength, type Path, type TreeSharing, type TreeSize } from './tree.js';
 
 /** The choices of one tree, and its size. */
@@ -29,10 +29,10 @@ const MIN_SAVED_TOKENS = 6;
  * early. They do not depend on the size of micro-batches, so that a question is always in the same tree and has the
  * same bits on every device. If each question shares half its tokens with its neighbour, the limits are much larger.
  */
-const MOST_JOINED = 1024;
-const MOST_CLOSE = 4096;
+const MAX_JOINED_TOKENS = 1024;
+const MAX_CLOSE_TOKENS = 4096;
 /** Most questions in one tree; bounds the search. */
-const MAX_JOINED = 512;
+const MAX_JOINED_QUESTIONS = 512;
 
 interface TreeOptions {
   readonly sharing: TreeSharing;
@@ -105,13 +105,13 @@ function* joinQuestions(single: readonly TreePlan[], capacity: Capacity): Parts<
       saved = 0,
       isClose = true;
     best[end] = -1;
-    for (let start = end - 1; start >= Math.max(0, end - MAX_JOINED); start--) {
+    for (let start = end - 1; start >= Math.max(0, end - MAX_JOINED_QUESTIONS); start--) {
       const entry = ordered[start];
       if (entry === undefined) break;
       tokens += entry.plan.tokens;
       rows += entry.plan.rows;
       keys += entry.plan.keys;
-      const most = isClose ? MOST_CLOSE : MOST_JOINED;
+      const most = isClose ? MAX_CLOSE_TOKENS : MAX_JOINED_TOKENS;
       const isRun = start < end - 1;
       const size = { tokens: tokens - saved, rows, keys, longest: 0 };
       if (isRun && (size.tokens > most || rows > most || !fits(size, capacity))) break;
@@ -149,7 +149,7 @@ export const planTrees = (...asked: Parameters<typeof planTreesInParts>): Forest
 
 /** The same in parts. */
 export function* planTreesInParts(
-  questions: readonly TokenisedQuestion[],
+  questions: readonly TokenizedQuestion[],
   sharing: TreeSharing,
   capacity: Capacity,
   mayExceed = false,

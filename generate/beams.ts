@@ -7,7 +7,7 @@
 import { defined } from '../system/defined.js';
 import type { Generator } from './generator.js';
 import type { EndReason, GenerateRequest } from './request.js';
-import { MOST_BEAMS } from './limits.js';
+import { MAX_BEAMS } from './limits.js';
 
 export interface Beam {
   /** What follows the prompt, a stop token included. */
@@ -19,7 +19,7 @@ export interface Beam {
 }
 
 export interface BeamRequest extends Pick<GenerateRequest, 'prompt' | 'maxNewTokens' | 'stopTokens' | 'signal'> {
-  /** Paths that are kept, 1 to MOST_BEAMS. */
+  /** Paths that are kept, 1 to MAX_BEAMS. */
   readonly beams: number;
 }
 
@@ -37,8 +37,8 @@ export async function searchBeams(
   generator: Pick<Generator, 'generate' | 'room' | 'maxLength'>,
   { prompt, maxNewTokens, stopTokens, signal, beams }: BeamRequest,
 ): Promise<readonly Beam[]> {
-  if (!Number.isInteger(beams) || beams < 1 || beams > MOST_BEAMS)
-    throw new RangeError(`${beams} beams: expected 1 to ${MOST_BEAMS}`);
+  if (!Number.isInteger(beams) || beams < 1 || beams > MAX_BEAMS)
+    throw new RangeError(`${beams} beams: expected 1 to ${MAX_BEAMS}`);
   const shared = { stopTokens: new Set<number>(), ...defined({ signal }) };
   const endOf = (tokens: readonly number[], length: number): EndReason | undefined => {
     if (tokens.length > 0 && stopTokens?.has(tokens.at(-1)!) === true) return 'eos';

@@ -3,11 +3,11 @@
 /** Most tokens to generate, where a request does not say. */
 export const DEFAULT_NEW_TOKENS = 128;
 /** Continuations of one prompt. */
-export const MOST_SAMPLES = 128;
-export const MOST_TEMPERATURE = 100;
-export const MOST_TOP_LOGPROBS = 20;
+export const MAX_SAMPLES = 128;
+export const MAX_TEMPERATURE = 100;
+export const MAX_TOP_LOGPROBS = 20;
 /** The next tokens of a path are found among its most likely ones. */
-export const MOST_BEAMS = MOST_TOP_LOGPROBS;
+export const MAX_BEAMS = MAX_TOP_LOGPROBS;
 
 /** Variables of a template that have places of their own beside the messages. */
 export const OWN_VARIABLES: readonly string[] = ['messages', 'tools', 'documents', 'add_generation_prompt'];

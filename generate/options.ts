@@ -1,30 +1,30 @@
 /** What may be asked of a continuation: one schema for the command line, the library and the commands. */
 import { z } from 'zod';
 import { UsageError } from '../errors.js';
-import { DEFAULT_NEW_TOKENS, MOST_BEAMS, MOST_SAMPLES } from './limits.js';
+import { DEFAULT_NEW_TOKENS, MAX_BEAMS, MAX_SAMPLES } from './limits.js';
 import { wholeFrom } from './ranges.js';
 import { isGreedy, needsLogits, samplingFields, samplingOf } from './sampling.js';
 
 /** Beyond any context of today's models. */
-const MOST_NEW_TOKENS = 1 << 20;
-const MOST_STOPS = 64;
-const MOST_STOP_CHARACTERS = 1000;
+const MAX_NEW_TOKENS = 1 << 20;
+const MAX_STOPS = 64;
+const MAX_STOP_CHARACTERS = 1000;
 
 export const generateFields = {
   /** Most tokens to generate. */
-  maxNewTokens: wholeFrom(1, MOST_NEW_TOKENS).optional(),
+  maxNewTokens: wholeFrom(1, MAX_NEW_TOKENS).optional(),
   /** No stop token or stop text ends what is generated before it has this many tokens. Default 0. */
-  minNewTokens: wholeFrom(0, MOST_NEW_TOKENS).optional(),
+  minNewTokens: wholeFrom(0, MAX_NEW_TOKENS).optional(),
   /** Texts that end what is generated; they are not part of it. */
-  stop: z.array(z.string().min(1).max(MOST_STOP_CHARACTERS)).max(MOST_STOPS).readonly().optional(),
+  stop: z.array(z.string().min(1).max(MAX_STOP_CHARACTERS)).max(MAX_STOPS).readonly().optional(),
   /** Goes on after the model's end-of-text token. */
   ignoreEos: z.boolean().optional(),
   /** Continuations of each prompt, 1 by default. */
-  n: wholeFrom(1, MOST_SAMPLES).optional(),
+  n: wholeFrom(1, MAX_SAMPLES).optional(),
   /** Draws this many continuations, and keeps the `n` whose tokens are most likely on average. */
-  bestOf: wholeFrom(1, MOST_SAMPLES).optional(),
+  bestOf: wholeFrom(1, MAX_SAMPLES).optional(),
   /** Searches for the most likely continuation with this many paths, and keeps the `n` best. */
-  beams: wholeFrom(1, MOST_BEAMS).optional(),
+  beams: wholeFrom(1, MAX_BEAMS).optional(),
   ...samplingFields,
 };
 
@@ -74,7 +74,7 @@ export function checkTogether(options: GenerateOptions, nameOf: (field: Generate
   if ((bestOf ?? n) > 1 && isGreedy({ temperature }))
     throw new UsageError(
       `${say(several)}: without a temperature they would all be the same text`,
-      `draw tokens, ${nameOf('temperature')} 1, or search: ${nameOf('beams')} ${Math.min(bestOf ?? n, MOST_BEAMS)}`,
+      `draw tokens, ${nameOf('temperature')} 1, or search: ${nameOf('beams')} ${Math.min(bestOf ?? n, MAX_BEAMS)}`,
     );
 }
 

@@ -13,7 +13,7 @@ import { BESIDE_MESSAGES, promptSchema, type NamedPrompt, type Prompt } from './
 
 const WORDS: FileWords = { noun: 'prompt file', flag: '--prompts', item: 'prompt', command: 'generate MODEL' };
 const BOUNDS: LineBounds = { maxLineBytes: 4 << 20, maxTotalBytes: 256 << 20, maxRatio: 200 };
-const MOST_PROMPTS = 1_000_000;
+const MAX_PROMPTS = 1_000_000;
 const RECORD = 'a line is one of {"prompt": "…"}, {"tokens": [1, 2]}, {"messages": [{"role": "user", "content": "…"}]}';
 const FIELDS = ['prompt', 'tokens', 'messages'] as const;
 
@@ -29,8 +29,8 @@ export async function readPrompts(path: string, signal?: AbortSignal): Promise<r
   for await (const { number, text } of readLines(path, WORDS, { bounds: BOUNDS, signal })) {
     isJson ??= isJsonFile(path, text);
     const where = `${name}:${number}`;
-    if (prompts.length >= MOST_PROMPTS)
-      throw new UserError(`${where}: more than ${MOST_PROMPTS} prompts`, 'split the file');
+    if (prompts.length >= MAX_PROMPTS)
+      throw new UserError(`${where}: more than ${MAX_PROMPTS} prompts`, 'split the file');
     if (!isJson) prompts.push({ where, prompt: { prompt: text.replace(/\r$/, '') } });
     else {
       const prompt = parsePrompt(text, where);

@@ -3,9 +3,9 @@ import { z } from 'zod';
 import type { Dict } from '../python/value.js';
 import { OWN_VARIABLES, ownVariable } from './limits.js';
 
-const MOST_TOKENS = 1 << 20;
-const MOST_MESSAGES = 10_000;
-const MOST_TOOLS = 10_000;
+const MAX_TOKENS = 1 << 20;
+const MAX_MESSAGES = 10_000;
+const MAX_TOOLS = 10_000;
 
 /** What a chat template makes of other keys, such as `tool_calls`, is its own. */
 const message = z
@@ -21,11 +21,11 @@ const message = z
 export type Message = Readonly<z.infer<typeof message>>;
 
 const tokenId = z.number().int().min(0);
-const records = z.array(z.record(z.string(), z.unknown())).max(MOST_TOOLS).readonly().nullable().optional();
+const records = z.array(z.record(z.string(), z.unknown())).max(MAX_TOOLS).readonly().nullable().optional();
 
 /** A conversation and what else its template is given. */
 const conversation = z.strictObject({
-  messages: z.array(message).min(1).max(MOST_MESSAGES).readonly(),
+  messages: z.array(message).min(1).max(MAX_MESSAGES).readonly(),
   /** Functions that may be called, as JSON schemas. */
   tools: records,
   /** Texts to answer from, with titles. */
@@ -47,7 +47,7 @@ export const promptSchema = z.union([
   /** A text, which gets the tokenizer's own special tokens. */
   z.strictObject({ prompt: z.string() }),
   /** Token ids as they are. */
-  z.strictObject({ tokens: z.array(tokenId).min(1).max(MOST_TOKENS).readonly() }),
+  z.strictObject({ tokens: z.array(tokenId).min(1).max(MAX_TOKENS).readonly() }),
   /** A conversation, written as the model's own template says. */
   conversation,
 ]);

@@ -2,22 +2,22 @@
 import { z } from 'zod';
 import { UsageError } from '../errors.js';
 import { noiseKey } from '../ir/gumbel.js';
-import { MOST_TEMPERATURE, MOST_TOP_LOGPROBS } from './limits.js';
+import { MAX_TEMPERATURE, MAX_TOP_LOGPROBS } from './limits.js';
 import { above, from, wholeFrom } from './ranges.js';
 
-const MOST_TOKEN = 2 ** 31 - 1;
+const MAX_TOKEN = 2 ** 31 - 1;
 
-const MOST_PENALTY = 2;
-const MOST_BIAS = 100;
+const MAX_PENALTY = 2;
+const MAX_BIAS = 100;
 
 /** One schema for the command line, the library and the commands. ir/filters says in which order they apply. */
 export const samplingFields = {
   /** Divides the logits; 0, the default, takes the most likely token. */
-  temperature: from(0, MOST_TEMPERATURE).optional(),
+  temperature: from(0, MAX_TEMPERATURE).optional(),
   /** The same seed draws the same tokens, alone or beside others. Default 0. */
   seed: wholeFrom(0, Number.MAX_SAFE_INTEGER).optional(),
   /** Draws from the most likely tokens only, as many as this; 0, the default, from all, and so does -1. */
-  topK: wholeFrom(-1, MOST_TOKEN).optional(),
+  topK: wholeFrom(-1, MAX_TOKEN).optional(),
   /**
    * Draws from the fewest most likely tokens that have this probability together. Default 1: from all. 0: the most
    * likely one.
@@ -28,16 +28,16 @@ export const samplingFields = {
   /** Divides positive logits of tokens that came before, and multiplies negative ones. Default 1. */
   repetitionPenalty: above(0, 100).optional(),
   /** Taken from the logits of tokens that were generated, once, and as often as they were. Default 0. */
-  presencePenalty: from(-MOST_PENALTY, MOST_PENALTY).optional(),
-  frequencyPenalty: from(-MOST_PENALTY, MOST_PENALTY).optional(),
+  presencePenalty: from(-MAX_PENALTY, MAX_PENALTY).optional(),
+  frequencyPenalty: from(-MAX_PENALTY, MAX_PENALTY).optional(),
   /** Added to the logits of tokens: [token, bias]. */
   logitBias: z
-    .array(z.tuple([wholeFrom(0, MOST_TOKEN), from(-MOST_BIAS, MOST_BIAS)]).readonly())
+    .array(z.tuple([wholeFrom(0, MAX_TOKEN), from(-MAX_BIAS, MAX_BIAS)]).readonly())
     .max(1024, 'expected at most 1024 tokens')
     .readonly()
     .optional(),
   /** Log-probabilities of this many most likely tokens come with each token. Default 0. */
-  topLogProbs: wholeFrom(0, MOST_TOP_LOGPROBS).optional(),
+  topLogProbs: wholeFrom(0, MAX_TOP_LOGPROBS).optional(),
 };
 
 const samplingSchema = z.strictObject(samplingFields);
@@ -49,10 +49,10 @@ export type Sampling = {
 } & { readonly seed: bigint };
 
 /** Temperatures below this take the most likely token: their reciprocals would leave the range of useful logits. */
-const LEAST_TEMPERATURE = 1e-5;
+const MIN_TEMPERATURE = 1e-5;
 
 /** Whether the most likely token is taken. */
-export const isGreedy = ({ temperature }: Pick<Sampling, 'temperature'>): boolean => temperature < LEAST_TEMPERATURE;
+export const isGreedy = ({ temperature }: Pick<Sampling, 'temperature'>): boolean => temperature < MIN_TEMPERATURE;
 
 /** Whether penalties ask which tokens came before. */
 export const isPenalised = ({ repetitionPenalty, presencePenalty, frequencyPenalty }: Sampling): boolean =>

@@ -26,7 +26,7 @@ export interface StepLimits {
 }
 
 /** Calls of fewer tokens than this take the time of reading the weights: dividing them further gains nothing. */
-const LEAST_SHARE = 512;
+const MIN_SHARE = 512;
 
 export class Scheduler {
   readonly running: Sequence[] = [];
@@ -68,7 +68,7 @@ export class Scheduler {
     let keys = 0;
     let rows = 0;
     let writing = 0;
-    const { filtered: mostFiltered = 0, entries: mostEntries = 0 } = this.limits;
+    const { filtered: maxFiltered = 0, entries: maxEntries = 0 } = this.limits;
     let [filtered, entries] = [0, 0];
     /** Pages that this call fills: whoever needs them too waits for them. */
     const filling = new Set<string>();
@@ -82,7 +82,7 @@ export class Scheduler {
       if (count <= 0 || keys + to > this.limits.keys) return false;
       const isFiltered = sequence.isFiltered && to === sequence.tokens.length;
       const listed = isFiltered ? sequence.entryCount : 0;
-      const hasRoom = filtered < mostFiltered && (filtered === 0 || entries + listed <= mostEntries);
+      const hasRoom = filtered < maxFiltered && (filtered === 0 || entries + listed <= maxEntries);
       if (isFiltered && !hasRoom) return false;
       if (!this.reserve(sequence, to, pieces)) return false;
       pieces.push({ sequence, from: sequence.computed, to });
@@ -134,7 +134,7 @@ export class Scheduler {
     const pending = [...this.running, ...this.waiting].reduce((sum, each) => sum + each.pending, 0);
     const writing = this.running.filter(({ computed, promptLength }) => computed >= promptLength).length;
     return {
-      tokens: Math.max(LEAST_SHARE, Math.ceil(pending / groups)),
+      tokens: Math.max(MIN_SHARE, Math.ceil(pending / groups)),
       sequences: Math.max(1, Math.ceil(writing / groups)),
     };
   }

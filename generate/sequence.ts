@@ -129,7 +129,7 @@ export class Sequence {
 
   /** Most entries of its list (filterRow). */
   get entryCount(): number {
-    return this.isFiltered ? this.entries!.mostAt(this.tokens.length) : 0;
+    return this.isFiltered ? this.entries!.maxAt(this.tokens.length) : 0;
   }
 
   /** How the token after the last one is chosen from its logits. */

@@ -60,7 +60,7 @@ const GREEDY: Draw = { inverseTemperature: 0, low: 0, high: 0 };
 /** A call's arrays. The paths of its sequences stand one behind another in the list of keys. */
 export function arraysOf(
   pieces: readonly Piece[],
-  { keptRows = 0, filtered: mostFiltered }: { readonly keptRows?: number; readonly filtered?: number },
+  { keptRows = 0, filtered: maxFiltered }: { readonly keptRows?: number; readonly filtered?: number },
 ): Pick<Step, 'inputs' | 'asked'> {
   const count = pieces.reduce((sum, { from, to }) => sum + to - from, 0);
   const keys = pieces.reduce((sum, { to }) => sum + to, 0);
@@ -117,8 +117,8 @@ export function arraysOf(
     inverseTemperature: Float32Array.from(draws, (draw) => draw.inverseTemperature),
     keyLow: Int32Array.from(draws, (draw) => draw.low),
     keyHigh: Int32Array.from(draws, (draw) => draw.high),
-    ...(mostFiltered === undefined ? {} : filterInputs(filtered.map(({ sequence }) => sequence.filterRow))),
-    ...(mostFiltered === undefined || keptRows === 0
+    ...(maxFiltered === undefined ? {} : filterInputs(filtered.map(({ sequence }) => sequence.filterRow))),
+    ...(maxFiltered === undefined || keptRows === 0
       ? {}
       : { keepSampled: Int32Array.from(kept.slice(0, filtered.length)) }),
   };

@@ -12,7 +12,7 @@ export interface TaskLimits extends Pick<Stepper, 'maxLength' | 'vocab'> {
 }
 
 /** Devices that may end while they compute a sequence before it counts as the cause. */
-const MOST_LOSSES = 3;
+const MAX_LOSSES = 3;
 
 export class Task {
   readonly request: GenerateRequest;
@@ -78,8 +78,8 @@ export class Task {
 
   /** A device ended while it computed this. Returns false, having failed, where that has happened too often. */
   survive(error: Error): boolean {
-    if (++this.losses < MOST_LOSSES) return true;
-    this.fail(new GenerateError(`its steps ended ${MOST_LOSSES} devices: ${error.message}`));
+    if (++this.losses < MAX_LOSSES) return true;
+    this.fail(new GenerateError(`its steps ended ${MAX_LOSSES} devices: ${error.message}`));
     return false;
   }
 }

@@ -47,7 +47,7 @@ export class TokenEntries {
   }
 
   /** Entries of the list at most, of a sequence with this many tokens. */
-  mostAt(length: number): number {
+  maxAt(length: number): number {
     const most = this.places.size + (this.counts ? Math.max(0, length - this.counted) : 0);
     return Math.min(most, this.vocab);
   }

@@ -6,7 +6,7 @@ import type { KernelBase } from './kernelBase.js';
  * - `column`: key k is visible to query q exactly when k <= q and q < subtreeEnd[k] (tokens in depth-first order).
  * - `path`: the keys of a path are listed in order of position. Query q sees the rows key[begin[q] + i] of keys and
  *   values for i from 0 to position[q].
- * - `bias`: a materialised f32[keys, keys] bias is added to the scores.
+ * - `bias`: a materialized f32[keys, keys] bias is added to the scores.
  * With a window, a query sees only the last `window` keys of its path, itself among them: those whose position is more
  * than its own minus the window. Trees say positions by an input.
  */

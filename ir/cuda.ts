@@ -10,7 +10,7 @@ export type CudaArch = (typeof CUDA_ARCHS)[number];
 
 /**
  * Skeletons of a contraction. `simt` runs on CUDA cores, takes any shape and is the reference. `mma` uses cp.async and
- * mma.sync (sm_80 and later). `wgmma` uses TMA, mbarriers and warp-specialised wgmma (sm_90a). `skinny` is for up to 64
+ * mma.sync (sm_80 and later). `wgmma` uses TMA, mbarriers and warp-specialized wgmma (sm_90a). `skinny` is for up to 64
  * rows: mma.sync behind a deep ring of weights that is filled while the preceding kernel ends (sm_80 and later; the
  * vocabulary on sm_90a only, because its sums are those of wgmma). `skinnyWgmma` does the same with TMA and wgmma
  * (sm_90a). These four give the same bits on one GPU. `grouped` is for weights of 4 bits in groups (sm_90a).
@@ -80,7 +80,7 @@ export interface CudaGemmSchedule {
 export interface CudaAttentionSchedule {
   readonly kind: 'attention';
   /**
-   * `simt`: CUDA cores, any head size, also a materialised bias. `mma`: tensor cores, 16-bit operands. `wgmma`: those
+   * `simt`: CUDA cores, any head size, also a materialized bias. `mma`: tensor cores, 16-bit operands. `wgmma`: those
    * of Hopper, over long paths.
    */
   readonly skeleton: 'simt' | 'mma' | 'wgmma';

@@ -10,13 +10,13 @@ export interface ExpertRows {
 /**
  * Chooses experts for each row: the `chosen` largest of its logits, in descending order, of equal ones the first. The
  * weight of a chosen expert is its part of softmax(logits), divided by the sum over those that are chosen if
- * `normalised`. Whatever the logits are, a row's experts are different numbers below `count`.
+ * `normalized`. Whatever the logits are, a row's experts are different numbers below `count`.
  */
 export interface RouteKernel extends KernelBase {
   readonly anchor: 'route';
   readonly count: number;
   readonly chosen: number;
-  readonly normalised: boolean;
+  readonly normalized: boolean;
   /** f32[rows, count] */
   readonly logits: string;
   /** i32[rows, chosen] */

@@ -1,9 +1,9 @@
 /** How rows are sent to experts: the reference of every kernel that does. */
 
 /** Most experts that a row is sent to: each has a place among a kernel's parameters. */
-export const MOST_CHOSEN = 16;
+export const MAX_CHOSEN = 16;
 /** Most experts of a layer. */
-export const MOST_EXPERTS = 1024;
+export const MAX_EXPERTS = 1024;
 
 /** The columns of the `count` largest numbers, in descending order, of equal ones the first. */
 export const largestOf = (row: Float64Array, count: number): readonly number[] =>

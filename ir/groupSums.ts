@@ -10,14 +10,14 @@ import { ScalarKeys } from './scalarKeys.js';
 import type { Dim } from './types.js';
 
 /** Widest group that an epilogue sums: a tile of every skeleton can hold one. */
-const MOST_GROUP_COLUMNS = 256;
+const MAX_GROUP_COLUMNS = 256;
 
 export type GroupSum = Extract<Scalar, { op: 'groupSum' }>;
 
 /** Why groups of `width` columns cannot be summed in an epilogue of `columns` columns; undefined if they can. */
 export function groupProblem(width: number, columns: Dim): string | undefined {
-  if (!Number.isInteger(width) || width < 1 || width > MOST_GROUP_COLUMNS || width % ROW_SUM_BLOCK !== 0)
-    return `groups have a multiple of ${ROW_SUM_BLOCK} columns, at most ${MOST_GROUP_COLUMNS}, not ${width}`;
+  if (!Number.isInteger(width) || width < 1 || width > MAX_GROUP_COLUMNS || width % ROW_SUM_BLOCK !== 0)
+    return `groups have a multiple of ${ROW_SUM_BLOCK} columns, at most ${MAX_GROUP_COLUMNS}, not ${width}`;
   return typeof columns === 'string' || columns % width !== 0
     ? `${columns} columns are not whole groups of ${width}`
     : undefined;

@@ -4,7 +4,7 @@ import type { ArrangeKernel, ExpertRows, RouteKernel } from './kernel.js';
 import type { KernelMemory } from './kernelMemory.js';
 
 export function route(memory: KernelMemory, kernel: RouteKernel): void {
-  const { count, chosen, normalised } = kernel;
+  const { count, chosen, normalized } = kernel;
   const logits = memory.read(kernel.logits);
   const experts = memory.write(kernel.experts);
   const weights = kernel.weights.map((name) => memory.write(name));
@@ -13,7 +13,7 @@ export function route(memory: KernelMemory, kernel: RouteKernel): void {
     const most = largestOf(own, chosen);
     experts.data.set(most, row * chosen);
     const exp = own.map((z) => Math.exp(z - own[most[0]!]!));
-    const among = normalised ? most.map((expert) => exp[expert]!) : [...exp];
+    const among = normalized ? most.map((expert) => exp[expert]!) : [...exp];
     const total = among.reduce((sum, each) => sum + each, 0);
     most.forEach((expert, slot) => {
       weights[slot]!.data[row] = exp[expert]! / total;

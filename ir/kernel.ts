@@ -37,7 +37,7 @@ export interface BufferDecl {
   readonly dtype: BufferDType;
   /** Extent of the rows. */
   readonly rows: Dim;
-  /** Extent of the columns. Only a materialised attention bias has a named one. */
+  /** Extent of the columns. Only a materialized attention bias has a named one. */
   readonly columns: Dim;
   /**
    * Where the buffer lives. `weight`: mapped or packed at load; `arena`: placed by planMemory; `state`:

@@ -94,8 +94,8 @@ export function printKernel(kernel: Kernel): string {
       ].join('\n');
     }
     case 'route': {
-      const { experts, weights, chosen, count, logits, normalised } = kernel;
-      const shares = normalised ? ', as parts of their sum' : '';
+      const { experts, weights, chosen, count, logits, normalized } = kernel;
+      const shares = normalized ? ', as parts of their sum' : '';
       return `${head}, ${experts}, ${weights.join(', ')} = the ${chosen} largest of ${count} in ${logits}${shares}`;
     }
     case 'arrange': {

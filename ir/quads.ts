@@ -53,6 +53,6 @@ export const unitDepth = ({ groups }: QuadPanel): number => GROUP * groups;
 export const quadPanelBytes = (panel: QuadPanel, k: number): number =>
   Math.ceil(k / unitDepth(panel)) * unitBytes(panel);
 /** Most of k whose products of bytes, 255 · 127, have a sum of 32 bits. */
-export const MOST_WHOLE_ROW = 66_000;
+export const MAX_WHOLE_ROW = 66_000;
 
 export const isQuads = (format: string): format is QuadName => Object.hasOwn(QUADS, format);

@@ -32,10 +32,10 @@ export type SampleInput = keyof typeof SAMPLE_INPUTS;
 export const SAMPLE_INPUT_NAMES = Object.keys(SAMPLE_INPUTS) as readonly SampleInput[];
 
 /** Vocabularies are smaller than this, so that sums over all tokens fit the parts that kernels add. */
-export const MOST_SAMPLE_VOCAB = 1 << 19;
+export const MAX_SAMPLE_VOCAB = 1 << 19;
 
 /** Most tokens that are found beside the chosen one. */
-export const MOST_TOP_TOKENS = 32;
+export const MAX_TOP_TOKENS = 32;
 
 /** Inputs of `sample` by name, from a list in the order of SAMPLE_INPUT_NAMES. */
 export const sampleInputsOf = <T>(list: readonly T[]): Readonly<Record<SampleInput, T>> =>

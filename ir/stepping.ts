@@ -4,7 +4,7 @@
  */
 import { defined } from '../system/defined.js';
 import { extentIn, type Extents } from './extents.js';
-import { MOST_SAMPLE_VOCAB } from './sampleInputs.js';
+import { MAX_SAMPLE_VOCAB } from './sampleInputs.js';
 import type { Bucket } from './plan.js';
 
 export const NEW_TOKENS = 'T';
@@ -57,12 +57,12 @@ export const nothingFed = (tokens: number, rows: number, filtered?: number) => (
 });
 
 /** Most entries of the list of keys in one call: 512 sequences of 1,024 tokens. */
-export const MOST_KEYS = 1 << 19;
+export const MAX_KEYS = 1 << 19;
 
 /** Most filtered rows of a call: the logits of 128,256 tokens for each are 131 MB of a device's memory. */
-const MOST_FILTERED_ROWS = 256;
+const MAX_FILTERED_ROWS = 256;
 /** Most entries of the lists of a call: those of one row always fit. */
-export const MOST_ENTRIES = MOST_SAMPLE_VOCAB;
+export const MAX_ENTRIES = MAX_SAMPLE_VOCAB;
 
 /** Most new tokens of a path in a call that only continues paths: a token, or a draft with it. */
 export const DECODE_RUN = 16;
@@ -94,9 +94,9 @@ export function stepBuckets(
     .map(({ tokens, ...paths }) => ({
       extents: stepExtents({
         tokens,
-        keys: MOST_KEYS,
+        keys: MAX_KEYS,
         rows: tokens,
-        ...(isFiltering ? { filtered: Math.min(tokens, MOST_FILTERED_ROWS), entries: MOST_ENTRIES } : {}),
+        ...(isFiltering ? { filtered: Math.min(tokens, MAX_FILTERED_ROWS), entries: MAX_ENTRIES } : {}),
       }),
       ...paths,
     }));

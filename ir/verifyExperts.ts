@@ -1,5 +1,5 @@
 /** Checks the kernels and weights of mixtures of experts. */
-import { MOST_CHOSEN, MOST_EXPERTS } from './experts.js';
+import { MAX_CHOSEN, MAX_EXPERTS } from './experts.js';
 import { productName } from './extents.js';
 import type { ArrangeKernel, RouteKernel, WeightDecl } from './kernel.js';
 import type { KernelCheck } from './kernelCheck.js';
@@ -7,8 +7,8 @@ import type { KernelCheck } from './kernelCheck.js';
 /** What is wrong with the matrices of a weight's experts; undefined if nothing is. */
 export function expertsProblem({ experts, sources, layout }: WeightDecl): string | undefined {
   if (experts === undefined) return undefined;
-  if (!Number.isInteger(experts) || experts < 1 || experts > MOST_EXPERTS)
-    return `${experts} experts: there are from 1 to ${MOST_EXPERTS}.`;
+  if (!Number.isInteger(experts) || experts < 1 || experts > MAX_EXPERTS)
+    return `${experts} experts: there are from 1 to ${MAX_EXPERTS}.`;
   const each = sources.length / experts;
   if (layout === 'rows' || !Number.isInteger(each))
     return `${sources.length} sources are not the packed matrices of ${experts} experts.`;
@@ -17,10 +17,10 @@ export function expertsProblem({ experts, sources, layout }: WeightDecl): string
 }
 
 function counts({ count, chosen }: Pick<RouteKernel, 'count' | 'chosen'>, check: KernelCheck): void {
-  if (!Number.isInteger(count) || count < 1 || count > MOST_EXPERTS)
-    check.fail(`${count} experts: there are from 1 to ${MOST_EXPERTS}.`);
-  if (!Number.isInteger(chosen) || chosen < 1 || chosen > Math.min(count, MOST_CHOSEN))
-    check.fail(`${chosen} of ${count} experts: a row has from 1 to ${Math.min(count, MOST_CHOSEN)}.`);
+  if (!Number.isInteger(count) || count < 1 || count > MAX_EXPERTS)
+    check.fail(`${count} experts: there are from 1 to ${MAX_EXPERTS}.`);
+  if (!Number.isInteger(chosen) || chosen < 1 || chosen > Math.min(count, MAX_CHOSEN))
+    check.fail(`${chosen} of ${count} experts: a row has from 1 to ${Math.min(count, MAX_CHOSEN)}.`);
 }
 
 export function verifyRoute(kernel: RouteKernel, check: KernelCheck): void {

@@ -2,7 +2,7 @@
 import { isWithin } from './extents.js';
 import type { SampleKernel } from './kernel.js';
 import type { KernelCheck } from './kernelCheck.js';
-import { MOST_SAMPLE_VOCAB, MOST_TOP_TOKENS, SAMPLE_INPUT_NAMES, SAMPLE_INPUTS } from './sampleInputs.js';
+import { MAX_SAMPLE_VOCAB, MAX_TOP_TOKENS, SAMPLE_INPUT_NAMES, SAMPLE_INPUTS } from './sampleInputs.js';
 import type { BufferDType } from './types.js';
 
 export function verifySample(kernel: SampleKernel, check: KernelCheck): void {
@@ -12,10 +12,10 @@ export function verifySample(kernel: SampleKernel, check: KernelCheck): void {
     const buffer = check.read(name);
     check.is(buffer, [dtype], isWithin(rows, buffer.rows, check.extents) ? buffer.rows : rows, 1, role);
   };
-  if (!Number.isInteger(vocab) || vocab < 1 || vocab >= MOST_SAMPLE_VOCAB)
-    check.fail(`${vocab} tokens: it takes at least 1 and fewer than ${MOST_SAMPLE_VOCAB}.`);
-  if (!Number.isInteger(best.most) || best.most < 1 || best.most > MOST_TOP_TOKENS)
-    check.fail(`${best.most} best tokens: it finds 1 to ${MOST_TOP_TOKENS}.`);
+  if (!Number.isInteger(vocab) || vocab < 1 || vocab >= MAX_SAMPLE_VOCAB)
+    check.fail(`${vocab} tokens: it takes at least 1 and fewer than ${MAX_SAMPLE_VOCAB}.`);
+  if (!Number.isInteger(best.most) || best.most < 1 || best.most > MAX_TOP_TOKENS)
+    check.fail(`${best.most} best tokens: it finds 1 to ${MAX_TOP_TOKENS}.`);
   check.is(check.read(kernel.logits), ['f32'], rows, vocab, 'logits');
   for (const name of [totals.top, totals.sum]) vector(name, 'f32', 'totals');
   const listed = check.read(inputs.entryToken).rows;

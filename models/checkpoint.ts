@@ -15,10 +15,10 @@ import { weightFormat, type TensorLocation } from './family/tensors.js';
 import type { WeightFile } from './family/weightFile.js';
 import { joinedVectors, placesOf, type StoredTensor } from './family/storedTensors.js';
 import { kindOfWeights } from './otherModels.js';
-import { quantisedTensors } from './quantised/index.js';
+import { quantizedTensors } from './quantized/index.js';
 import { settleHead } from './tiedHead.js';
 import { findGgufModel } from './weightFiles.js';
-import { folderSource, ggufSource, type CheckpointSource, type QuantisedStorage } from './checkpointSource.js';
+import { folderSource, ggufSource, type CheckpointSource, type QuantizedStorage } from './checkpointSource.js';
 
 /** A checkpoint that fits its model, whose tensors are found but not read. */
 export interface Checkpoint {
@@ -31,8 +31,8 @@ export interface Checkpoint {
   readonly config: ModelConfig;
   /** Exactly the tensors of the model; parts in place of tensors that have parts. */
   readonly tensors: ReadonlyMap<string, TensorLocation>;
-  /** How its quantised matrices are stored; absent if none is quantised. */
-  readonly quantised?: QuantisedStorage;
+  /** How its quantized matrices are stored; absent if none is quantized. */
+  readonly quantized?: QuantizedStorage;
   /** Absolute paths of the weight files; empty for made-up weights. */
   readonly files: readonly string[];
   /** tokenizer.json, else tokenizer.model, or the GGUF file; undefined if the folder has neither. */
@@ -49,9 +49,9 @@ export interface Checkpoint {
 
 const SAMPLE_BYTES = 256;
 
-function hashFiles(config: ModelConfig, headers: readonly WeightFile[], quantisation: Json | undefined): string {
+function hashFiles(config: ModelConfig, headers: readonly WeightFile[], quantization: Json | undefined): string {
   const hash = createHash('sha256').update(JSON.stringify(config));
-  if (quantisation !== undefined) hash.update(`\n${JSON.stringify(quantisation)}`);
+  if (quantization !== undefined) hash.update(`\n${JSON.stringify(quantization)}`);
   for (const header of headers) {
     hash.update(`\n${header.sizeBytes} ${header.headerHash}\n`);
     withFile(header.file, (fd) => {
@@ -76,18 +76,18 @@ export function openCheckpoint(path: string): Checkpoint {
   const gguf = findGgufModel(path);
   if (gguf === undefined) checkFolder(path);
   const source = gguf === undefined ? folderSource(resolve(path)) : ggufSource(gguf);
-  const { headers, quantisation, describedBy, blocks } = source;
+  const { headers, quantization, describedBy, blocks } = source;
   const stated = source.model();
   const notes = stated.note === undefined ? [] : [stated.note];
-  const { isOwn, found: held } = settleHead(stated, source.found, quantisation !== undefined);
+  const { isOwn, found: held } = settleHead(stated, source.found, quantization !== undefined);
   const modelOf = (described: Model): Model => (isOwn ? (described.tied?.untied() ?? described) : described);
   const checked = modelOf(stated);
   const storedOf = ({ tensors, stored }: Model): Model['tensors'] =>
     stored?.((name) => held.get(name)?.shape) ?? tensors;
   const wanted = { tensors: storedOf(checked), isIgnored: checked.isIgnored };
-  const quantised = quantisation && quantisedTensors(quantisation, held, wanted.tensors);
-  const found = quantised?.found ?? held;
-  const problems = checkTensors(wanted, found, source.show, describedBy, quantised?.problems);
+  const quantized = quantization && quantizedTensors(quantization, held, wanted.tensors);
+  const found = quantized?.found ?? held;
+  const problems = checkTensors(wanted, found, source.show, describedBy, quantized?.problems);
   if (problems.length > 0) {
     throw new UserError(
       `${source.path}: the weights are not the model that ${describedBy} describes:\n  ` +
@@ -113,11 +113,11 @@ export function openCheckpoint(path: string): Checkpoint {
     model,
     config,
     tensors,
-    ...defined({ quantised: blocks ?? quantised }),
+    ...defined({ quantized: blocks ?? quantized }),
     files: headers.map((header) => header.file),
     tokenizerPath: source.tokenizerPath,
     warnings: isOwn ? [...notes, headWarning(source, stated)] : notes,
-    fingerprint: () => (fingerprint ??= hashFiles(config, headers, quantisation?.config)),
+    fingerprint: () => (fingerprint ??= hashFiles(config, headers, quantization?.config)),
   };
 }
 

@@ -14,14 +14,14 @@ import { blockSchemes, ggufName, namedTensors } from './gguf/tensorNames.js';
 import { partName } from './meta/partFiles.js';
 import { mergeParts } from './meta/parts.js';
 import type { StoredTensor } from './family/storedTensors.js';
-import { readQuantisation, type QuantisationConfig, type QuantisedTensors } from './quantised/index.js';
+import { readQuantization, type QuantizationConfig, type QuantizedTensors } from './quantized/index.js';
 import { findTokenizer } from './tokenizers/files.js';
 import { readWeightFiles } from './weightFiles.js';
 import { withPrefix } from './baseModel.js';
 import { textTensor } from './wrapper.js';
 
-/** How quantised matrices are stored. */
-export type QuantisedStorage = Pick<QuantisedTensors, 'schemes' | 'scales' | 'activations'>;
+/** How quantized matrices are stored. */
+export type QuantizedStorage = Pick<QuantizedTensors, 'schemes' | 'scales' | 'activations'>;
 
 /** Where a checkpoint's model and weights are from. */
 export interface CheckpointSource {
@@ -35,10 +35,10 @@ export interface CheckpointSource {
   readonly model: (dtype?: FormatName) => Model;
   readonly headers: readonly WeightFile[];
   readonly found: ReadonlyMap<string, StoredTensor>;
-  /** What says how modules are quantised, where several tensors store the matrix of one. */
-  readonly quantisation?: QuantisationConfig;
+  /** What says how modules are quantized, where several tensors store the matrix of one. */
+  readonly quantization?: QuantizationConfig;
   /** Matrices of blocks, of which `found` has the places already. */
-  readonly blocks?: QuantisedStorage;
+  readonly blocks?: QuantizedStorage;
   /** The name of a tensor in its file. */
   readonly show: (name: string) => string;
   /** What to say of files that nothing names. */
@@ -59,7 +59,7 @@ const hintOf = (headers: readonly WeightFile[]): string =>
 export function folderSource(dir: string): CheckpointSource {
   const checked = loadModel(dir); // An unsupported architecture is reported before anything about its weights.
   const configPath = configPathOf(dir);
-  const quantisation = readQuantisation(dir, readConfig(configPath), configPath);
+  const quantization = readQuantization(dir, readConfig(configPath), configPath);
   const { headers, strays, isInParts } = readWeightFiles(dir);
   return {
     path: dir,
@@ -71,7 +71,7 @@ export function folderSource(dir: string): CheckpointSource {
     found: isInParts
       ? mergeParts(headers, shapesOf(checked))
       : withPrefix(tensorsOf(headers, checked.isWrapped === true), checked),
-    ...defined({ quantisation }),
+    ...defined({ quantization }),
     show: shown,
     strays,
     tokenizerPath: findTokenizer(dir),
@@ -89,7 +89,7 @@ export function ggufSource(file: string): CheckpointSource {
     configPath: file,
     describedBy: 'its metadata',
     hint: 'download the file again, or convert the model again with a current converter',
-    // Where weights are quantised, those of the published checkpoint were not: nearly all are in bf16.
+    // Where weights are quantized, those of the published checkpoint were not: nearly all are in bf16.
     model: (dtype = 'bf16') => describeGgufModel(json, file, dtype, ways),
     headers,
     found,

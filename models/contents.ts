@@ -4,7 +4,7 @@ import { digestFile } from '../system/digest.js';
 import { UserError } from '../errors.js';
 import { fileSize } from '../system/read.js';
 import type { Checkpoint } from './checkpoint.js';
-import { QUANTISATION_FILES } from './quantised/index.js';
+import { QUANTIZATION_FILES } from './quantized/index.js';
 import { tokenizerFileNames } from './tokenizers/files.js';
 import { INDEXES, isSingleFile } from './weightFiles.js';
 
@@ -29,7 +29,7 @@ const BESIDE: readonly string[] = [
   'chat_template.jinja',
   'chat_template.json',
   'generation_config.json',
-  ...QUANTISATION_FILES,
+  ...QUANTIZATION_FILES,
 ];
 
 /** What other programs read of a checkpoint beside all that. */
@@ -44,7 +44,7 @@ const OTHERS_READ: readonly string[] = [
 export const besideWeights = ({ path: dir }: Pick<Checkpoint, 'path'>): readonly string[] =>
   [
     ...new Set([
-      ...BESIDE.filter((name) => !INDEXES.includes(name) && !QUANTISATION_FILES.includes(name)),
+      ...BESIDE.filter((name) => !INDEXES.includes(name) && !QUANTIZATION_FILES.includes(name)),
       ...OTHERS_READ,
       ...tokenizerFileNames(dir),
     ]),

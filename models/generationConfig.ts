@@ -11,15 +11,15 @@ import type { TextBounds } from './namedTokens.js';
 import { findGgufModel } from './weightFiles.js';
 
 const FILE = 'generation_config.json';
-const MOST_BYTES = 1 << 20;
-const MOST_IDS = 64;
+const MAX_BYTES = 1 << 20;
+const MAX_IDS = 64;
 
 const tokenId = z.number().int();
 const number = z.number().nullish().catch(undefined);
 const schema = z.looseObject({
   eos_token_id: z
-    .union([tokenId, z.array(tokenId).max(MOST_IDS)], {
-      error: `expected a token id or a list of at most ${MOST_IDS}`,
+    .union([tokenId, z.array(tokenId).max(MAX_IDS)], {
+      error: `expected a token id or a list of at most ${MAX_IDS}`,
     })
     .nullish(),
   do_sample: z.boolean().nullish().catch(undefined),
@@ -57,7 +57,7 @@ export function readGenerationConfig(
   // What a GGUF file says of itself is all that counts.
   if (findGgufModel(from) !== undefined || fileSize(path) === undefined)
     return { eosTokenIds: new Set(ends), suggested: undefined };
-  const checked = schema.safeParse(readJsonObject(path, MOST_BYTES).value);
+  const checked = schema.safeParse(readJsonObject(path, MAX_BYTES).value);
   if (!checked.success) {
     const [issue] = checked.error.issues;
     throw new UserError(

@@ -11,7 +11,7 @@ import type { ModelConfig } from './family/model.js';
 import { idsOfAdded, MAX_ADDED, type AddedToken, type TokenizerJson } from './tokenizerJson.js';
 import { MAX_ID, MAX_PIECE } from './pieces.js';
 
-const MOST_BYTES = 16 << 20;
+const MAX_BYTES = 16 << 20;
 
 /** What a token is for. */
 export const ROLES = [
@@ -87,7 +87,7 @@ class Beside {
       fileSize(this.path) === undefined
         ? {}
         : parsePythonJson(
-            decodeUtf8(readBounded(this.path, MOST_BYTES, this.hint), this.path, this.hint),
+            decodeUtf8(readBounded(this.path, MAX_BYTES, this.hint), this.path, this.hint),
             this.path,
             this.hint,
           );

@@ -111,9 +111,9 @@ const KINDS: readonly Kind[] = [
   { is: PICTURES_AND_TEXTS, wrapsOne: true, names: 'ForConditionalGeneration ImageTextToText' },
 ];
 
-const MOST_CHARACTERS = 200;
+const MAX_CHARACTERS = 200;
 
-const textOf = (value: unknown): string => (typeof value === 'string' ? value.slice(0, MOST_CHARACTERS) : '');
+const textOf = (value: unknown): string => (typeof value === 'string' ? value.slice(0, MAX_CHARACTERS) : '');
 const wordsOf = (list = ''): readonly string[] => list.split(' ').filter((word) => word !== '');
 
 /** Whether a word with stars at its ends is `type`. */

@@ -103,7 +103,7 @@ export class ScannedPieces implements Pieces {
     for (let at = 0; at < this.#length; at++) {
       let slot = mixed(this.#hashes[at]!) & (size - 1);
       for (let other = this.#slots[slot]!; other !== 0; other = this.#slots[slot]!) {
-        if (this.#isSame(at, other - 1) || ++steps > MOST_STEPS * (this.#length + 1)) return false;
+        if (this.#isSame(at, other - 1) || ++steps > MAX_STEPS * (this.#length + 1)) return false;
         slot = (slot + 1) & (size - 1);
       }
       this.#slots[slot] = at + 1;
@@ -152,7 +152,7 @@ export class ScannedPieces implements Pieces {
 }
 
 /** Of places looked at for a piece, on average; a file whose pieces need more was made to be slow. */
-const MOST_STEPS = 16;
+const MAX_STEPS = 16;
 /** FNV's low bits alone are alike for alike texts. */
 const mixed = (hash: number): number => hash ^ (hash >>> 15);
 

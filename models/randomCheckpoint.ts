@@ -8,11 +8,11 @@ import { groupOf, type GroupSize } from '../ir/groups.js';
 import type { FormatName } from '../ir/storage.js';
 import { partShape, type ExpectedTensor, type TensorLocation } from './family/tensors.js';
 import { isFolder } from '../system/read.js';
-import { readQuantisation, type QuantisationConfig } from './quantised/index.js';
+import { readQuantization, type QuantizationConfig } from './quantized/index.js';
 import { findTokenizer } from './tokenizers/files.js';
 import type { Checkpoint } from './checkpoint.js';
 
-/** Tensors of layers, whose names have a number: the head and embeddings of quantised models are floats. */
+/** Tensors of layers, whose names have a number: the head and embeddings of quantized models are floats. */
 const IN_LAYER = /\.\d+\./;
 /** Standard deviation of made-up matrices: transformers' initializer_range. */
 const RANDOM_SCALE = 0.02;
@@ -27,12 +27,12 @@ export function fnv1a64(text: string): bigint {
 }
 
 /** What is made up for a checkpoint whose matrices are stored in another way. */
-function madeUpNote(quantisation: QuantisationConfig | undefined, format: FormatName): string | undefined {
-  if (quantisation === undefined || quantisation.group !== undefined) return undefined;
-  const { activations } = quantisation;
+function madeUpNote(quantization: QuantizationConfig | undefined, format: FormatName): string | undefined {
+  if (quantization === undefined || quantization.group !== undefined) return undefined;
+  const { activations } = quantization;
   const advice =
     activations === undefined ? '' : `; for about the speed of the checkpoint add --quantize ${activations}`;
-  return `the configuration is of quantised weights, and those that are made up are ${format}${advice}`;
+  return `the configuration is of quantized weights, and those that are made up are ${format}${advice}`;
 }
 
 /**
@@ -54,10 +54,10 @@ export function describeRandomCheckpoint(path: string, seed: number | bigint): C
   const { config } = model;
   const { dtype: format } = config;
   const configPath = isFile ? resolve(path) : configPathOf(dir);
-  const quantisation = readQuantisation(dir, readConfig(configPath), configPath);
+  const quantization = readQuantization(dir, readConfig(configPath), configPath);
   const groupsOf = ({ name, shape, role }: ExpectedTensor): { readonly group?: GroupSize } => {
     const [, k = 0] = shape;
-    const { group } = quantisation ?? {};
+    const { group } = quantization ?? {};
     const size =
       group === undefined || role !== 'matrix' || shape.length !== 2 ? undefined : groupOf(group < 0 ? k : group, k);
     return size === undefined || !IN_LAYER.test(name) ? {} : { group: size };
@@ -98,7 +98,7 @@ export function describeRandomCheckpoint(path: string, seed: number | bigint): C
     tensors,
     files: [],
     tokenizerPath: findTokenizer(dir),
-    warnings: [model.note, madeUpNote(quantisation, format)].filter((line) => line !== undefined),
+    warnings: [model.note, madeUpNote(quantization, format)].filter((line) => line !== undefined),
     fingerprint: () => fingerprint,
   };
 }

@@ -24,7 +24,7 @@ export interface Conversation {
   readonly variables?: Dict;
 }
 
-const MOST_CHARACTERS = 8 << 20;
+const MAX_CHARACTERS = 8 << 20;
 
 /** The variables of a template. What transformers is not given is None, and so defined. */
 export const variablesOf = (
@@ -51,7 +51,7 @@ export function chatRenderer({ text, toolText }: TemplateSource): (variables: Di
   return (variables) => {
     const hasTools = variables.get('tools') !== null;
     const rendered = templateOf(hasTools && toolText !== undefined ? toolText : text).render(variables);
-    if (rendered.length > MOST_CHARACTERS) throw new Error(`it writes more than ${MOST_CHARACTERS} characters`);
+    if (rendered.length > MAX_CHARACTERS) throw new Error(`it writes more than ${MAX_CHARACTERS} characters`);
     return rendered;
   };
 }

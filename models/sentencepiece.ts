@@ -89,7 +89,7 @@ export function parseSentencePiece(model: Uint8Array, where: string): SentencePi
     } else if (field.number === 3) {
       for (const inner of protoFields(field.value, `${where}: normalizer_spec`)) {
         if (inner.number === 2 && inner.wire === 'bytes' && inner.value.length > 0)
-          refuse('it normalises characters by a table');
+          refuse('it normalizes characters by a table');
         else if (inner.number === 3) addDummyPrefix = asInt(inner) !== 0;
         else if (inner.number === 4) removeExtraWhitespaces = asInt(inner) !== 0;
         else if (inner.number === 5 && asInt(inner) === 0) refuse('it does not escape white space');
@@ -123,7 +123,7 @@ export interface SpecialTokens {
 }
 
 /**
- * The tokenizer.json (its text) that tokenises like the tokenizer.model `model`. Its added tokens are the unknown and
+ * The tokenizer.json (its text) that tokenizes like the tokenizer.model `model`. Its added tokens are the unknown and
  * control pieces, as in transformers' conversion. If two different pieces have the same score, SentencePiece takes the
  * leftmost and this takes the lower id; trained models have no equal scores. Throws UserError.
  */
@@ -153,7 +153,7 @@ const addedPieces = (pieces: readonly SentencePiece[], isNormalized: boolean): A
     return [{ ...plain, normalized: type === USER_DEFINED && isNormalized, special: type !== USER_DEFINED }];
   });
 
-/** The library searches for such pieces in the normalised text, where the mark before it would be a part of them. */
+/** The library searches for such pieces in the normalized text, where the mark before it would be a part of them. */
 const isMarked = ({ piece, type }: SentencePiece): boolean => type === USER_DEFINED && piece.includes(SPACE);
 
 /** What the converted tokenizer.json will have. */

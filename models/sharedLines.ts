@@ -17,7 +17,7 @@ export type EncodeEach = (texts: string[]) => Promise<readonly ArrayLike<number>
 const LEFT = '\n';
 const RIGHT = 'a';
 /** UTF-16 units of the lines that are remembered; twice that at most. */
-const MOST_HELD = 4 << 20;
+const MAX_HELD = 4 << 20;
 
 const NORMALIZERS: ReadonlySet<string> = new Set(['NFC', 'NFD', 'NFKC', 'NFKD', 'Lowercase', 'StripAccents']);
 
@@ -94,7 +94,7 @@ class Memo {
   }
 
   put(line: string, tokens: ArrayLike<number>): void {
-    if (this.#held >= MOST_HELD) [this.#older, this.#recent, this.#held] = [this.#recent, new Map(), 0];
+    if (this.#held >= MAX_HELD) [this.#older, this.#recent, this.#held] = [this.#recent, new Map(), 0];
     // A copy: a part of a text would keep the whole of it. A surrogate by itself is encoded as what it becomes here.
     this.#recent.set(Buffer.from(line).toString(), tokens);
     this.#held += line.length;

@@ -11,9 +11,9 @@ import { fileSize, readJsonObject } from '../system/read.js';
 import type { Checkpoint } from './checkpoint.js';
 import { findGgufModel } from './weightFiles.js';
 
-const MOST_BYTES = 1 << 20;
-const MOST_TOKENS = 2 ** 31 - 1;
-const MOST_LETTERS = 40;
+const MAX_BYTES = 1 << 20;
+const MAX_TOKENS = 2 ** 31 - 1;
+const MAX_LETTERS = 40;
 
 /** Absent: the file says nothing of it, or what does nothing. */
 export interface TextDefaults {
@@ -41,9 +41,9 @@ export interface FoundDefaults {
 /** A number by its name in the file, with its range, and the value at which it does nothing. */
 const NUMBERS = [
   { key: 'repetition_penalty', name: 'repetitionPenalty', least: Number.MIN_VALUE, most: 100, none: 1 },
-  { key: 'min_new_tokens', name: 'minNewTokens', least: 0, most: MOST_TOKENS, none: 0, isWhole: true },
-  { key: 'min_length', name: 'minLength', least: 0, most: MOST_TOKENS, none: 0, isWhole: true },
-  { key: 'top_k', name: 'topK', least: 0, most: MOST_TOKENS, none: 0, isWhole: true },
+  { key: 'min_new_tokens', name: 'minNewTokens', least: 0, most: MAX_TOKENS, none: 0, isWhole: true },
+  { key: 'min_length', name: 'minLength', least: 0, most: MAX_TOKENS, none: 0, isWhole: true },
+  { key: 'top_k', name: 'topK', least: 0, most: MAX_TOKENS, none: 0, isWhole: true },
   { key: 'top_p', name: 'topP', least: 0, most: 1, none: 1 },
   { key: 'min_p', name: 'minP', least: 0, most: 1, none: 0 },
 ] as const;
@@ -95,7 +95,7 @@ function left(values: Readonly<Record<string, unknown>>, settings: typeof OTHERS
     if (value === undefined || value === null || none.includes(value)) return [];
     if (typeof value === 'object' && Object.keys(value).length === 0) return [];
     const shown = typeof value === 'object' ? '' : ` ${typeof value === 'string' ? quote(value) : String(value)}`;
-    return [`${key}${shown.length > MOST_LETTERS ? '' : shown}`];
+    return [`${key}${shown.length > MAX_LETTERS ? '' : shown}`];
   });
 }
 
@@ -104,7 +104,7 @@ export function readTextDefaults({ path: from }: Pick<Checkpoint, 'path'>): Foun
   const file = fileOf(from);
   if (file === undefined) return { defaults: {}, file: '', leftOut: [], leftOutOfDrawn: [] };
   const path = join(from, file);
-  const { value: values } = readJsonObject(path, MOST_BYTES);
+  const { value: values } = readJsonObject(path, MAX_BYTES);
   const found = NUMBERS.flatMap((each): readonly (readonly [string, number])[] => {
     const { data: value, success } = numberSchema.safeParse(Object.hasOwn(values, each.key) ? values[each.key] : null);
     // vLLM writes -1 for "all tokens".

@@ -42,20 +42,20 @@ const areEqual = (a: StoredTensor, b: StoredTensor): boolean =>
   isFloats(a) && isFloats(b) && a.dtype === b.dtype && a.shape.join() === b.shape.join() && haveSameBytes(a, b);
 
 /**
- * What the head of a model is among the tensors `found`. `isQuantised`: modules may be stored as other tensors than
+ * What the head of a model is among the tensors `found`. `isQuantized`: modules may be stored as other tensors than
  * `weight`; a head that is stored so is not the table. Reads both tensors where the files hold both.
  */
 export function settleHead(
   { tied }: Pick<Model, 'tied'>,
   found: ReadonlyMap<string, StoredTensor>,
-  isQuantised: boolean,
+  isQuantized: boolean,
 ): SettledHead {
   if (tied === undefined) return { found, isOwn: false };
   const table = found.get(tied.embedding);
   const head = found.get(tied.head);
   const module = tied.head.replace(/weight$/, '');
   const isPart = (name: string): boolean => name.startsWith(module) && name !== tied.head && name !== `${module}bias`;
-  if (isQuantised && [...found.keys()].some(isPart)) return { found, isOwn: true };
+  if (isQuantized && [...found.keys()].some(isPart)) return { found, isOwn: true };
   if (head === undefined) return { found, isOwn: false };
   if (table !== undefined) return { found, isOwn: !areEqual(table, head) };
   return { found: new Map([...found, [tied.embedding, head]]), isOwn: false };

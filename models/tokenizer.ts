@@ -70,7 +70,7 @@ function wrap(
       return await run();
     } catch (error) {
       throw new UserError(
-        `${where}: cannot tokenise: ${quote(message(error), 200)}`,
+        `${where}: cannot tokenize: ${quote(message(error), 200)}`,
         'use the tokenizer.json of the original model',
         { cause: error },
       );
@@ -138,7 +138,7 @@ export function createTokenizer(spec: TokenizerSpec): Tokenizer {
 
 /**
  * The tokenizer that createTokenizer makes, made when it is first asked for something: a large one takes half a second
- * of the thread, and is not needed where others tokenise.
+ * of the thread, and is not needed where others tokenize.
  */
 export function deferredTokenizer(spec: TokenizerSpec): Tokenizer {
   let made: Tokenizer | undefined;

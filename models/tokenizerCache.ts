@@ -23,7 +23,7 @@ import { MAX_ID, MAX_PIECE } from './pieces.js';
 const VERSION = 2;
 /** A smaller file is read and checked in less time than an entry. */
 const WORTH_BYTES = 1 << 20;
-const MOST_BYTES = 64 << 20;
+const MAX_BYTES = 64 << 20;
 /** In place of what lies beside a file. */
 const TEXT = 'text';
 
@@ -116,7 +116,7 @@ export function cacheFor(file: Buffer): FileCache | undefined {
 function read(path: string): Buffer | undefined {
   const status = lstatSync(path, { throwIfNoEntry: false });
   if (status === undefined || !status.isFile() || intruder(status) !== undefined) return undefined;
-  const bytes = readBounded(path, MOST_BYTES);
+  const bytes = readBounded(path, MAX_BYTES);
   // Entries that were unused longest are removed first.
   const now = new Date();
   utimesSync(path, now, now);

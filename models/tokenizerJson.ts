@@ -29,7 +29,7 @@ import { scanTokenizer, type ScannedTokenizer } from './tokenizerScan.js';
 
 const REFETCH = 'download tokenizer.json again';
 export const MAX_ADDED = 1 << 16;
-/** Normalisation may make a text at most this many times longer. */
+/** Normalization may make a text at most this many times longer. */
 const MAX_GROWTH = 64;
 
 const regex = z.string().superRefine((pattern, context) => {
@@ -212,7 +212,7 @@ function checkTokenizer(
   if (!isRecord(json) || !isRecord(stated)) throw new UserError(`${where}: no "model": not a tokenizer.json`, REFETCH);
   if (isGiven(stated['dropout']) && stated['dropout'] !== 0) {
     throw new UserError(
-      `${where}: model.dropout is ${quote(stated['dropout'])}: tokenisation would be random, ` +
+      `${where}: model.dropout is ${quote(stated['dropout'])}: tokenization would be random, ` +
         'so no score could be reproduced',
       'set it to null',
     );

@@ -25,14 +25,14 @@ const isBetter = (a: Pick<State, 'most' | 'squares'>, b: State | undefined): boo
 
 /**
  * Dynamic programming over (parts, end). `rangesFrom(first)[i]` is the range of elements from `first` to `first` + i.
- * Costs and bytes are not negative. Each of `parts` has at least one element and at most `mostBytes` bytes; undefined
+ * Costs and bytes are not negative. Each of `parts` has at least one element and at most `maxBytes` bytes; undefined
  * if that is impossible. Takes time parts × points².
  */
 export function bestCuts(
   points: number,
   parts: number,
   rangesFrom: (first: number) => readonly CutRange[],
-  mostBytes: number,
+  maxBytes: number,
 ): readonly CutPart[] | undefined {
   const ranges = Array.from({ length: points }, (_, first) => rangesFrom(first));
   let row: (State | undefined)[] = [];
@@ -43,7 +43,7 @@ export function bestCuts(
       if (count > 1 && before === undefined) continue;
       if (count === 1 && first > 0) break;
       ranges[first]!.forEach(({ cost, bytes }, i) => {
-        if (bytes > mostBytes) return;
+        if (bytes > maxBytes) return;
         const end = first + i + 1;
         const candidate = { most: Math.max(before?.most ?? 0, cost), squares: (before?.squares ?? 0) + cost * cost };
         if (isBetter(candidate, next[end])) next[end] = { ...candidate, part: { first, end, cost, bytes }, before };

@@ -5,7 +5,7 @@ import { MixtureSearch, type Mixture } from './matchExperts.js';
 export const EVERY_EXPERT = 'every_expert';
 
 /**
- * A mixture of experts whose weights are no choice that recogniseExperts knows becomes Σ_e w[:, e]·expert_e(x) for all
+ * A mixture of experts whose weights are no choice that recognizeExperts knows becomes Σ_e w[:, e]·expert_e(x) for all
  * rows, expert by expert: slow and right. What its weights take from whole rows, a maximum or the k largest, is
  * computed from columns: a maximum one by one, and a number is among the k largest if fewer than k go before it.
  */

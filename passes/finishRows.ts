@@ -42,7 +42,7 @@ const isWide = (output: Output, dtypes: ReadonlyMap<string, BufferDType>): boole
  * Products of 16 bits take twice as long at equal depth, and loops behind them move three times as many bytes, a
  * product in f32 among them. There the finish paid at every depth that was measured.
  */
-const LEAST_DEPTH: Partial<Record<BufferDType, number>> = { e4m3: 9_800 };
+const MIN_DEPTH: Partial<Record<BufferDType, number>> = { e4m3: 9_800 };
 
 /** Which products finish their rows: those that are deep enough, or all. */
 export type Finishing = 'deep' | 'all';
@@ -62,7 +62,7 @@ const hasRows = (kernel: Kernel, loop: LoopKernel, setting: Setting): kernel is 
 
 /** Whether multiplying takes at least as long as what the warps beside do with the rows. */
 const isDeep = ({ a, k }: GemmKernel, { dtypes, finishing }: Setting): boolean =>
-  finishing === 'all' || k >= (LEAST_DEPTH[dtypes.get(a) ?? 'f32'] ?? 0);
+  finishing === 'all' || k >= (MIN_DEPTH[dtypes.get(a) ?? 'f32'] ?? 0);
 
 const isPlain = ({ beside, headDim, versions, finish }: LoopKernel): boolean =>
   beside === undefined && headDim === undefined && versions === undefined && finish === undefined;

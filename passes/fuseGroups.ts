@@ -76,7 +76,7 @@ class Fuser extends GroupRules {
         );
       case 'movement':
         throw new CompileError(
-          `no kernel for '${node.op}' (%${node.result.name}) outside the patterns that passes recognise`,
+          `no kernel for '${node.op}' (%${node.result.name}) outside the patterns that passes recognize`,
         );
       default:
         return kind satisfies never;
@@ -86,9 +86,9 @@ class Fuser extends GroupRules {
   private placeContraction(node: Node): void {
     if (node.op !== 'linear' && node.op !== 'expert_linear')
       throw new CompileError(
-        `no kernel for '${node.op}' (%${node.result.name}) outside attention: recogniseAttention did not match it`,
+        `no kernel for '${node.op}' (%${node.result.name}) outside attention: recognizeAttention did not match it`,
       );
-    const left = this.materialised(node.operands[0]!);
+    const left = this.materialized(node.operands[0]!);
     const { type } = node.operands[0]!;
     const [rows, k] = type.shape;
     if (
@@ -126,7 +126,7 @@ class Fuser extends GroupRules {
       : undefined;
     node.operands.forEach((v, i) => {
       if (this.versions.has(v) || (isScore && i === 2 && this.groupOf(v) === undefined)) return;
-      this.materialised(v);
+      this.materialized(v);
     });
     const rows = this.rows(isScore ? node.operands[0]! : node.result);
     const group = shared ?? this.open(isScore ? 'logprob' : 'attention', rows, undefined);
@@ -139,7 +139,7 @@ class Fuser extends GroupRules {
     const [z] = node.operands;
     const shared = this.led(z!).find((g) => g.kind === kind);
     for (const v of node.operands)
-      if (this.groupOf(v) === undefined || this.groupOf(v) !== shared) this.materialised(v);
+      if (this.groupOf(v) === undefined || this.groupOf(v) !== shared) this.materialized(v);
     const group = shared ?? this.open(kind, this.rows(z!), undefined, z);
     group.anchors.push(node);
     this.homes.set(node.result, { kind: 'group', group });

@@ -5,7 +5,7 @@ import type { Dim, ExtentName } from '../ir/types.js';
 /**
  * A group becomes one kernel: an anchor, and the elementwise ops before and after it.
  * - `gemm`: one or more `linear` nodes that read the same left operand (q, k and v; gate and up).
- * - `attention`, `logprob`: a recognised op. `logprob` holds every score (SCORE_OPS) of the same operands.
+ * - `attention`, `logprob`: a recognized op. `logprob` holds every score (SCORE_OPS) of the same operands.
  * - `sample`: every op that chooses from the same logits (SAMPLE_OPS).
  * - `route`, `arrange`: every op that chooses experts from the same logits (ROUTE_OPS), or puts pairs of rows and
  *   the same experts in order (GROUP_OPS).

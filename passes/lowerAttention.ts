@@ -1,4 +1,4 @@
-/** Recognised attention becomes a kernel of its own: fixed heads of one width, and a mask in one of three forms. */
+/** Recognized attention becomes a kernel of its own: fixed heads of one width, and a mask in one of three forms. */
 import { defined } from '../system/defined.js';
 import type { Node } from '../ir/graph/graph.js';
 import type { AttentionKernel, Mask } from '../ir/kernel.js';

@@ -28,8 +28,8 @@ export function lowerRoute(lowering: Lowering, group: Group, head: KernelHead): 
   const [logits] = top.operands;
   const chosen = lastExtent(top.result);
   const weights = bySlot(group, 'expert_weight', chosen, head);
-  const normalised = weights[0]!.attributes['normalised'] === true;
-  if (weights.some(({ operands, attributes }) => operands[1] !== top.result || attributes['normalised'] !== normalised))
+  const normalized = weights[0]!.attributes['normalized'] === true;
+  if (weights.some(({ operands, attributes }) => operands[1] !== top.result || attributes['normalized'] !== normalized))
     throw new CompileError(`${head.path}: weights are those of the experts that are chosen from the same logits`);
   return {
     ...head,
@@ -37,7 +37,7 @@ export function lowerRoute(lowering: Lowering, group: Group, head: KernelHead): 
     rows: group.rows,
     count: lastExtent(logits!),
     chosen,
-    normalised,
+    normalized,
     logits: lowering.bufferBehind(logits!),
     experts: buffers.of(top.result),
     weights: weights.map(({ result }) => buffers.of(result)),

@@ -11,7 +11,7 @@ export interface LoweredFunctions extends SharedData {
   readonly functions: readonly LoweredModule[];
 }
 
-/** Optimised graphs → kernels. Throws where a function cannot be lowered, or two mean different things by one name. */
+/** Optimized graphs → kernels. Throws where a function cannot be lowered, or two mean different things by one name. */
 export function lowerModule(module: GraphModule, numerics: Numerics, observe?: Observer): LoweredFunctions {
   const states = [...new Set(module.functions.flatMap((graph) => graph.states.map(({ name }) => name)))];
   const functions = module.functions.map((graph) => lower(graph, numerics, observe, states));

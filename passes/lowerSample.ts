@@ -1,7 +1,7 @@
 /** Ops that choose from the same logits become one kernel. */
 import type { SampleKernel } from '../ir/kernel.js';
 import type { SampleOp } from '../ir/ops/sampling.js';
-import { MOST_SAMPLE_VOCAB, SAMPLE_INPUT_NAMES, sampleInputsOf } from '../ir/sampleInputs.js';
+import { MAX_SAMPLE_VOCAB, SAMPLE_INPUT_NAMES, sampleInputsOf } from '../ir/sampleInputs.js';
 import type { Node, Value } from '../ir/graph/graph.js';
 import { CompileError } from './compileError.js';
 import type { Group } from './groups.js';
@@ -26,9 +26,9 @@ export function lowerSample(lowering: Lowering, { anchors, rows }: Group, head: 
       `${head.path}: log-probabilities are those of the tokens that are chosen from the same logits`,
     );
   const vocab = lastExtent(logits);
-  if (vocab >= MOST_SAMPLE_VOCAB)
+  if (vocab >= MAX_SAMPLE_VOCAB)
     throw new CompileError(
-      `${head.path}: a vocabulary of ${vocab} tokens; filters take fewer than ${MOST_SAMPLE_VOCAB}`,
+      `${head.path}: a vocabulary of ${vocab} tokens; filters take fewer than ${MAX_SAMPLE_VOCAB}`,
     );
   const [entries] = inputs[SAMPLE_INPUT_NAMES.indexOf('entryToken')]!.type.shape;
   return {

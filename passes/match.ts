@@ -1,4 +1,4 @@
-/** Small helpers for recognising structure in a graph. */
+/** Small helpers for recognizing structure in a graph. */
 import { definitions, type Graph, type Node, type Value } from '../ir/graph/graph.js';
 import type { OpName } from '../ir/ops/index.js';
 import { roundToDType } from '../ir/round.js';

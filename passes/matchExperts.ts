@@ -1,5 +1,5 @@
 /** Finds mixtures of experts as models write them: products with the matrices of all experts one behind another. */
-import { MOST_CHOSEN } from '../ir/experts.js';
+import { MAX_CHOSEN } from '../ir/experts.js';
 import { definitions, type Graph, type Node, type Value } from '../ir/graph/graph.js';
 import { OPS } from '../ir/ops/index.js';
 import { Matcher } from './match.js';
@@ -9,7 +9,7 @@ export interface Routing {
   /** f32[rows, experts] */
   readonly logits: Value;
   readonly chosen: number;
-  readonly isNormalised: boolean;
+  readonly isNormalized: boolean;
 }
 
 /** Σ_e w[:, e]·expert_e(x). */
@@ -49,7 +49,7 @@ export class MixtureSearch {
       if (weights.type.shape.length !== 2 || !this.isOfProducts(inner, experts, lefts) || lefts.size !== 1) continue;
       const [x] = [...lefts];
       const routing = this.routing(weights, experts);
-      const known = routing !== undefined && routing.chosen <= MOST_CHOSEN ? routing : undefined;
+      const known = routing !== undefined && routing.chosen <= MAX_CHOSEN ? routing : undefined;
       if (x!.type.shape.length === 2) return { x: x!, inner, weights, routing: known, experts, down };
     }
     return undefined;
@@ -92,13 +92,13 @@ export class MixtureSearch {
     const kept = division?.operands[0];
     if (kept !== undefined && m.through(division!.operands[1], 'sum') === kept) {
       const found = this.kept(kept, experts);
-      return found === undefined ? undefined : { ...found, isNormalised: true };
+      return found === undefined ? undefined : { ...found, isNormalized: true };
     }
     const found = this.kept(weights, experts);
-    return found === undefined ? undefined : { ...found, isNormalised: false };
+    return found === undefined ? undefined : { ...found, isNormalized: false };
   }
 
-  private kept(v: Value, experts: number): Omit<Routing, 'isNormalised'> | undefined {
+  private kept(v: Value, experts: number): Omit<Routing, 'isNormalized'> | undefined {
     const { m } = this;
     for (const [probabilities, mask] of m.pairs(v, 'mul')) {
       const top = m.node(mask, 'top_mask');

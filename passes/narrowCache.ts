@@ -26,7 +26,7 @@ interface Write {
  * For i8 r is the largest magnitude and c = 127 (decision 69). The scale belongs to one row: one for a page would
  * depend on which calls wrote the page.
  *
- * Throws CompileError where rows of a state reach attention in another way, or no attention was recognised.
+ * Throws CompileError where rows of a state reach attention in another way, or no attention was recognized.
  */
 export function narrowCache(graph: Graph, cache: CacheFormat | undefined): Graph {
   if (cache === undefined) return graph;
@@ -70,7 +70,7 @@ export function narrowCache(graph: Graph, cache: CacheFormat | undefined): Graph
   const lost = [...writes.values()].find(({ node }) => !kept.has(node.result));
   if (lost !== undefined || rewritten === graph)
     throw new CompileError(
-      `${lost === undefined ? `@${graph.name}` : `%${lost.node.result.name}`}: no attention was recognised that ` +
+      `${lost === undefined ? `@${graph.name}` : `%${lost.node.result.name}`}: no attention was recognized that ` +
         `reads keys and values as ${cache}`,
     );
   return {

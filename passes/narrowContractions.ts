@@ -33,7 +33,7 @@ const LARGE_MODEL = 17;
 
 /**
  * How many of the first and of the last layers stay as they are. Their errors go through all layers behind them, so
- * answers in E4M3 depend most on the first (docs/quantised.md): four, at most half of all, and five of 8 to 16. In i8,
+ * answers in E4M3 depend most on the first (docs/quantized.md): four, at most half of all, and five of 8 to 16. In i8,
  * where answers need no more, two at each end, at most a quarter of all.
  */
 export function wideLayers(layers: number, where: Narrow['wide']): { readonly first: number; readonly last: number } {
@@ -49,7 +49,7 @@ const layerOf = ({ path }: Node): number | undefined => {
 };
 
 /** Last name in the path of what rounds rows. */
-export const QUANTISE = 'quantise';
+export const QUANTIZE = 'quantize';
 
 /** Keeps the scale of a row of zeros finite. Squares of what is larger than 1e-13 are far above it. */
 const TINY = 1e-30;
@@ -116,7 +116,7 @@ export function narrowContractions(graph: Graph, narrow: Narrow | undefined, sto
       const product = rewriter.add('linear', [rewriter.map(x), codes], { rounding }, `${name}_narrow`);
       return rewriter.add('mul', [product, scales], {}, name);
     }
-    const path = `${node.path}.${QUANTISE}`;
+    const path = `${node.path}.${QUANTIZE}`;
     const scaled =
       rows.get(x) ??
       (isOwn(x) ? scaleByLargest(rewriter, inMemory(x, rewriter), path) : scaleByMean(rewriter, rewriter.map(x), path));

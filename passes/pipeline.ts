@@ -1,10 +1,10 @@
 /**
- * The ordered lists of passes. A graph of primitive ops becomes an optimised graph, and the kernels made from it become
+ * The ordered lists of passes. A graph of primitive ops becomes an optimized graph, and the kernels made from it become
  * better kernels. runPasses.ts runs them, and verifies every stage.
  */
 import type { Graph } from '../ir/graph/graph.js';
 import { assignPrecision } from './assignPrecision.js';
-import { canonicaliseMask } from './canonicaliseMask.js';
+import { canonicalizeMask } from './canonicalizeMask.js';
 import { eliminateCommonSubexpressions } from './eliminateCommonSubexpressions.js';
 import { eliminateDeadCode } from './eliminateDeadCode.js';
 import { expandExperts } from './expandExperts.js';
@@ -22,8 +22,8 @@ import { narrowContractions } from './narrowContractions.js';
 import { narrowTables } from './narrowTables.js';
 import { packStates } from './packStates.js';
 import { pruneDeadRows } from './pruneDeadRows.js';
-import { recogniseAttention } from './recogniseAttention.js';
-import { recogniseExperts } from './recogniseExperts.js';
+import { recognizeAttention } from './recognizeAttention.js';
+import { recognizeExperts } from './recognizeExperts.js';
 import { roundProducts } from './roundProducts.js';
 import { splitStream } from './splitStream.js';
 import { splitVariance } from './splitVariance.js';
@@ -63,22 +63,22 @@ export const GRAPH_PASSES: readonly Pass<Graph>[] = [
     reason: 'literals and undone movement would hide patterns',
   },
   {
-    name: 'recogniseAttention',
+    name: 'recognizeAttention',
     does: 'Replaces softmax(q·kᵀ·scale + bias)·v by one node.',
-    run: recogniseAttention,
+    run: recognizeAttention,
     reason: 'softmax(q·kᵀ + bias)·v becomes one node, before anything rewrites its parts',
   },
   {
-    name: 'canonicaliseMask',
+    name: 'canonicalizeMask',
     does: 'Proves which keys a query sees, and puts one integer a key, or lists of keys, in place of the bias.',
-    run: (graph, { attention }) => canonicaliseMask(graph, attention),
+    run: (graph, { attention }) => canonicalizeMask(graph, attention),
     reason: 'needs the attention node; a proved mask frees the f32[T, T] bias',
   },
   {
     name: 'foldConstants',
     does: 'Computes what depends on literals alone, and removes movements that cancel.',
     run: foldConstants,
-    reason: "transposes that recogniseAttention left cancel with the model's own",
+    reason: "transposes that recognizeAttention left cancel with the model's own",
   },
   {
     name: 'splitVariance',
@@ -93,16 +93,16 @@ export const GRAPH_PASSES: readonly Pass<Graph>[] = [
     reason: 'needs attention as a barrier between rows; shrinks everything after the last one',
   },
   {
-    name: 'recogniseExperts',
+    name: 'recognizeExperts',
     does: 'Finds a mixture of experts, and sends each row to its own.',
-    run: recogniseExperts,
+    run: recognizeExperts,
     reason: 'after pruning, so that only scored rows are sent to experts; before norms are folded into matrices',
   },
   {
     name: 'expandExperts',
-    does: 'Lets all experts compute every row, where nothing better was recognised.',
+    does: 'Lets all experts compute every row, where nothing better was recognized.',
     run: expandExperts,
-    reason: 'what recogniseExperts left is computed by all experts for all rows',
+    reason: 'what recognizeExperts left is computed by all experts for all rows',
   },
   {
     name: 'groupWeights',

@@ -51,7 +51,7 @@ export interface PlacedStages extends DevicePlacement {
 }
 
 /** For a model that does not fit, longer pipelines than this are not searched. */
-const MOST_STAGES = 64;
+const MAX_STAGES = 64;
 /** Micro-batches with fewer tokens than this leave a GPU mostly idle, so they are never suggested. */
 const TOKEN_STEP = 128;
 
@@ -156,7 +156,7 @@ function placed(stages: readonly PlacedStage[], replicas: number, devices: numbe
 }
 
 /**
- * Places a plan on devices of one kind. Cuts lie between halves of layers and minimise the cost of the busiest stage,
+ * Places a plan on devices of one kind. Cuts lie between halves of layers and minimize the cost of the busiest stage,
  * including the embedding and the head. Pure and deterministic. Throws UserError if there are too few devices or they
  * have too little memory; the message says what would fit.
  */
@@ -231,7 +231,7 @@ function refusal(facts: PlacementFacts, stages: number): UserError {
   const fewer = fewerTokens(facts, stages, room);
   if (fewer !== undefined) hints.push(`smaller micro-batches (--batch-tokens ${fewer})`);
   // The parts of one CPU share its memory, so one device may hold what two cannot.
-  const others = Array.from({ length: MOST_STAGES }, (_, i) => i + 1).find(
+  const others = Array.from({ length: MAX_STAGES }, (_, i) => i + 1).find(
     (count) => cut(facts, count, facts.roomOn(count)) !== undefined,
   );
   if (others !== undefined)

@@ -106,7 +106,7 @@ export class PlacedValues implements Placed {
   }
 
   /** Stores `v`, which may be behind reshapes and gathers, and returns it without the views. */
-  protected materialised(v: Value): Value {
+  protected materialized(v: Value): Value {
     if (this.isGathered(v))
       throw new CompileError(`%${v.name} is a gather that a contraction reads: pruneDeadRows should have moved it`);
     this.store(v);

@@ -38,9 +38,9 @@ interface Watch<Program> {
 }
 
 /**
- * Graph → optimised graph. Throws if a pass returns a graph that does not verify, naming the pass; see findingFaults.
+ * Graph → optimized graph. Throws if a pass returns a graph that does not verify, naming the pass; see findingFaults.
  */
-export function optimise(graph: Graph, numerics: Numerics, observe?: Observer): Graph {
+export function optimize(graph: Graph, numerics: Numerics, observe?: Observer): Graph {
   const watch: Watch<Graph> = {
     verify: (current, { name }) => verifyGraph(current, name),
     show: (current, { name, does, reason }) => observe?.({ level: 'graph', name, does, reason, graph: current }),
@@ -53,7 +53,7 @@ export function optimise(graph: Graph, numerics: Numerics, observe?: Observer): 
 }
 
 /**
- * Optimised graph → kernels. Throws if a pass returns kernels that do not verify, naming the pass. `states`: the names
+ * Optimized graph → kernels. Throws if a pass returns kernels that do not verify, naming the pass. `states`: the names
  * of all states of the graph's module.
  */
 export function lower(

@@ -1,4 +1,4 @@
-/** Times written as ISO 8601 says, as pyarrow recognises them in texts: to the second, with or without a zone. */
+/** Times written as ISO 8601 says, as pyarrow recognizes them in texts: to the second, with or without a zone. */
 
 const ISO = /^(\d{4})-(\d{2})-(\d{2})(?:[ T](\d{2})(?::(\d{2})(?::(\d{2}))?)?(?:Z|([+-])(\d{2})(?::?(\d{2}))?)?)?$/;
 

@@ -8,7 +8,7 @@ export class RegexError extends Error {
   }
 }
 
-const MOST_LETTERS = 10_000;
+const MAX_LETTERS = 10_000;
 const SPACE = '\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000';
 /** What lies between those, since a class cannot hold the opposite of another. */
 const NO_SPACE =
@@ -196,7 +196,7 @@ class Translator {
 
 /** re.compile(pattern), with the flags g and u. Throws RegexError for what is not supported here. */
 export function pythonRegex(pattern: string): RegExp {
-  if (pattern.length > MOST_LETTERS) throw new RegexError(`more than ${MOST_LETTERS} letters`);
+  if (pattern.length > MAX_LETTERS) throw new RegexError(`more than ${MAX_LETTERS} letters`);
   return new Translator(pattern).translate();
 }
 

@@ -39,7 +39,7 @@ export interface Addon {
   cpuInfo(): CpuInfo;
   pack(pool: NativePool, job: PackJob): Promise<undefined>;
   peak(pool: NativePool, kind: PeakKind, seconds: number): Promise<number>;
-  /** Quantisation, of matrices of doubles for k columns (hessian.ts). What it rejects with may have a code. */
+  /** Quantization, of matrices of doubles for k columns (hessian.ts). What it rejects with may have a code. */
   addHessian(pool: NativePool, job: HessianJob & { readonly inputs: Float32Array }): Promise<undefined>;
   factorHessian(
     pool: NativePool,

@@ -39,7 +39,7 @@ export interface Diagnosis {
   readonly column: number;
 }
 
-/** A value became NaN or infinite. eval recognises it by its name, `where` and `rows`. */
+/** A value became NaN or infinite. eval recognizes it by its name, `where` and `rows`. */
 export class NonFiniteError extends Error {
   /** Model path of the first kernel whose result is not finite, where it could be found. */
   readonly where: string | undefined;

@@ -32,7 +32,7 @@ export function encodedMatrix(source: EncodedSource, name: string, files: FileMa
 
 /** What to do about an encoded tensor that cannot be decoded. */
 export const DAMAGED_ENCODING =
-  'the checkpoint is damaged, or was quantised wrongly: download it again, or use another one';
+  'the checkpoint is damaged, or was quantized wrongly: download it again, or use another one';
 
 const isDamaged = (error: unknown): error is Error =>
   error instanceof Error && 'code' in error && error.code === 'WEIGHTS_DAMAGED';

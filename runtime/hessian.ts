@@ -23,7 +23,7 @@ export const hessianBytes = (k: number): number => 2 * 8 * strideOf(k) ** 2;
 
 /** Share of the mean diagonal that is added to the diagonal, as in the paper; more where that is too little. */
 const DAMPING = 0.01;
-const MOST_DAMPING = 1;
+const MAX_DAMPING = 1;
 
 export const inOrder = (k: number): Int32Array => Int32Array.from({ length: k }, (_, i) => i);
 
@@ -36,7 +36,7 @@ export const roundRows = (pool: NativePool, weights: Float32Array, k: number, s:
 
 /** What is known of a layer's inputs once all of them were added. */
 export interface FactoredHessian {
-  /** Places of columns in the order of quantisation: those with the largest inputs first, or as stored. */
+  /** Places of columns in the order of quantization: those with the largest inputs first, or as stored. */
   readonly order: Int32Array;
   /** Σ over rows of v·H·vᵀ for values [rows, k], with the damped H. */
   norm(values: Float32Array): Promise<number>;
@@ -74,7 +74,7 @@ export class LayerHessian {
         await addon.factorHessian(pool, { k, hessian: memory, factor, order, damping });
         break;
       } catch (error) {
-        if (isNotPositive(error) && damping < MOST_DAMPING) continue;
+        if (isNotPositive(error) && damping < MAX_DAMPING) continue;
         factor.release();
         throw error;
       }

@@ -1,4 +1,4 @@
-/** What the native addon quantises matrices from (GPTQ), and what it makes of them. */
+/** What the native addon quantizes matrices from (GPTQ), and what it makes of them. */
 import type { NativeMemory } from './nativeObjects.js';
 
 /** The sum H of the products of a layer's inputs (hessian.ts). */
@@ -13,7 +13,7 @@ export interface FactorJob {
   readonly factor: NativeMemory;
 }
 
-/** Rows of weights to code. `order`: columns as they are quantised. Without `inverse` they are rounded. */
+/** Rows of weights to code. `order`: columns as they are quantized. Without `inverse` they are rounded. */
 export interface CodeJob {
   readonly k: number;
   readonly weights: Float32Array;

@@ -1,6 +1,6 @@
 /** Objects of the native addon that others are made of: memory, libraries of kernels, and threads. */
 
-/** Read-only mapping of a file, or zero-initialised memory aligned to 64 bytes. Freed when nothing uses it any more. */
+/** Read-only mapping of a file, or zero-initialized memory aligned to 64 bytes. Freed when nothing uses it any more. */
 export interface NativeMemory {
   readonly sizeBytes: number;
   /** For alignment checks and messages only: native code takes the object itself. */

@@ -46,8 +46,8 @@ function step(title, [command, ...args]) {
 }
 
 const oldest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')).engines.node.replace('>=', '');
-const [[major, minor], [leastMajor, leastMinor]] = [process.versions.node, oldest].map((v) => v.split('.').map(Number));
-if (major < leastMajor || (major === leastMajor && minor < leastMinor))
+const [[major, minor], [minMajor, minMinor]] = [process.versions.node, oldest].map((v) => v.split('.').map(Number));
+if (major < minMajor || (major === minMajor && minor < minMinor))
   fail(`Node ${process.versions.node} is too old; ${oldest} or later is needed`, 'nvm install 22');
 if (!existsSync(join(root, 'node_modules'))) fail('the packages are not installed', 'npm ci');
 // The children report Ctrl-C themselves; this process only has to outlive them.

@@ -22,7 +22,7 @@ const LETTERS = ['A', 'B', 'C', 'D'];
 /** Every folder of a subject has it. */
 const FIRST_FILE = 'dev-00000-of-00001.parquet';
 /** The largest subject takes 1 MB. */
-const MOST_BYTES = 2 ** 28;
+const MAX_BYTES = 2 ** 28;
 class Mistake extends Error {}
 
 /** The rows of a split, whose files are named `<split>-00000-of-00001.parquet`. */
@@ -34,7 +34,7 @@ async function readSplit(folder, split) {
   const rows = [];
   for (const name of files) {
     const path = realpathSync(join(folder, name));
-    if (statSync(path).size > MOST_BYTES) throw new Mistake(`${path} is larger than a split of MMLU can be`);
+    if (statSync(path).size > MAX_BYTES) throw new Mistake(`${path} is larger than a split of MMLU can be`);
     rows.push(...(await parquetReadObjects({ file: await asyncBufferFromFile(path), compressors })));
   }
   return rows.map((row, i) => checked(row, `${folder}, ${split} ${i}`));

@@ -13,8 +13,8 @@ import { intruder } from './intruder.js';
 const MAGIC = 'TWCODE1\n';
 const DIGEST_BYTES = 32;
 const HEAD_BYTES = MAGIC.length + 4 + DIGEST_BYTES;
-const MOST_BYTES = 64 << 20;
-const MOST_INDEX_BYTES = 1 << 20;
+const MAX_BYTES = 64 << 20;
+const MAX_INDEX_BYTES = 1 << 20;
 
 /** Where the code of a chunk lies behind the index, and its SHA-256, hexadecimal. */
 type Place = readonly [offset: number, bytes: number, digest: string];
@@ -92,12 +92,12 @@ export class CodeArchive {
     const status = fstatSync(fd);
     const folders = [join(path, '..'), join(path, '..', '..')].map((folder) => statSync(folder));
     const isTrusted = [status, ...folders].every((each) => intruder(each) === undefined);
-    if (!isTrusted || !status.isFile() || status.size < HEAD_BYTES || status.size > MOST_BYTES) return undefined;
+    if (!isTrusted || !status.isFile() || status.size < HEAD_BYTES || status.size > MAX_BYTES) return undefined;
     const head = readAt(fd, HEAD_BYTES, 0);
     if (head === undefined || head.toString('latin1', 0, MAGIC.length) !== MAGIC) return undefined;
     const bytes = head.readUInt32LE(MAGIC.length);
     const begin = HEAD_BYTES + bytes;
-    if (bytes > MOST_INDEX_BYTES || begin > status.size) return undefined;
+    if (bytes > MAX_INDEX_BYTES || begin > status.size) return undefined;
     const json = readAt(fd, bytes, HEAD_BYTES);
     if (json === undefined || !sha256(json).equals(head.subarray(MAGIC.length + 4))) return undefined;
     const index = parseIndex(json.toString(), status.size - begin);
@@ -134,7 +134,7 @@ export function packArchive(
     offset += code.length;
   }
   const json = Buffer.from(JSON.stringify({ uses: [...uses], chunks: Object.fromEntries(places) } satisfies Index));
-  if (json.length > MOST_INDEX_BYTES || HEAD_BYTES + json.length + offset > MOST_BYTES) return undefined;
+  if (json.length > MAX_INDEX_BYTES || HEAD_BYTES + json.length + offset > MAX_BYTES) return undefined;
   const head = Buffer.alloc(HEAD_BYTES);
   head.write(MAGIC, 'latin1');
   head.writeUInt32LE(json.length, MAGIC.length);

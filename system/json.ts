@@ -40,10 +40,10 @@ export function quote(value: unknown, limit = 60): string {
   );
 }
 
-const MOST_MESSAGE = 400;
+const MAX_MESSAGE = 400;
 /** A message, cut where it is long: names and values in it may be those of files. */
 export const clipped = (message: string): string =>
-  message.length > MOST_MESSAGE ? `${message.slice(0, MOST_MESSAGE)}…` : message;
+  message.length > MAX_MESSAGE ? `${message.slice(0, MAX_MESSAGE)}…` : message;
 
 /** Whether a key is present and not null. JSON files use both absence and null for "no value". */
 export const isGiven = <T>(value: T): value is NonNullable<T> => value !== null && value !== undefined;
@@ -110,7 +110,7 @@ const NAN_MARK = `NaN ${randomUUID()}`;
 /** A number that is Infinity. */
 const INFINITE = '1e999';
 /** Each word takes more room while a text is parsed than it has in the file. Real files have a few. */
-const MOST_WORDS = 1 << 20;
+const MAX_WORDS = 1 << 20;
 
 const isInWord = (text: string, at: number): boolean => /[\w.+]/.test(text.charAt(at));
 
@@ -123,7 +123,7 @@ function reviveNaN(key: string, value: unknown): unknown {
 /** Places of the words NaN and Infinity outside of strings. */
 function wordsIn(text: string): readonly { readonly at: number; readonly word: string }[] {
   const words: { readonly at: number; readonly word: string }[] = [];
-  for (let i = 0; i < text.length && words.length <= MOST_WORDS; i++) {
+  for (let i = 0; i < text.length && words.length <= MAX_WORDS; i++) {
     const code = text.charCodeAt(i);
     if (code === QUOTE) {
       i = endOfString(text, i);
@@ -145,7 +145,7 @@ function wordsIn(text: string): readonly { readonly at: number; readonly word: s
 export function parsePythonJson(text: string, where: string, hint?: string): unknown {
   const words = /NaN|Infinity/.test(text) && !isDeeperThan(text, MAX_JSON_DEPTH) ? wordsIn(text) : [];
   if (words.length === 0) return parseJson(text, where, hint);
-  if (words.length > MOST_WORDS) throw new UserError(`${where}: NaN or Infinity more than ${MOST_WORDS} times`, hint);
+  if (words.length > MAX_WORDS) throw new UserError(`${where}: NaN or Infinity more than ${MAX_WORDS} times`, hint);
   /** The text as JSON knows it. */
   const withNaN = (nan: string): string => {
     const parts: string[] = [];

@@ -6,7 +6,7 @@ import { intruder } from './intruder.js';
 import { makeFolder, writeAtomically } from './write.js';
 
 /** More commands and processes than there are: an archive that names more was not made by this program. */
-const MOST_USES = 64;
+const MAX_USES = 64;
 
 export interface Compiled {
   /** A command or process, whose code is all of `chunks`. */
@@ -31,7 +31,7 @@ export function keepCode(path: string, { use, chunks }: Compiled): void {
     }
     const uses = [...new Set([...(archive?.uses ?? []), use])];
     archive?.close();
-    const parts = packArchive(uses.length > MOST_USES ? [use] : uses, all);
+    const parts = packArchive(uses.length > MAX_USES ? [use] : uses, all);
     if (parts === undefined) return;
     writeAtomically(path, parts);
     // The umask may let the group write, and what others may write to is not read.

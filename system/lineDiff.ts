@@ -7,7 +7,7 @@ export interface DiffLine {
 }
 
 /** Edits beyond which two ranges count as different from end to end: the search takes their square. */
-const MOST_EDITS = 2000;
+const MAX_EDITS = 2000;
 
 /**
  * The lines of `a` and `b` in one order, as few as possible of them marked. Lines that are unique in both texts are
@@ -82,9 +82,9 @@ function uniqueMatches(
   return list.reverse();
 }
 
-/** Myers' greedy search for the shortest script of edits; beyond MOST_EDITS all of `a` goes and all of `b` comes. */
+/** Myers' greedy search for the shortest script of edits; beyond MAX_EDITS all of `a` goes and all of `b` comes. */
 function shortestEdits(a: readonly string[], b: readonly string[]): readonly DiffLine[] {
-  const most = Math.min(a.length + b.length, MOST_EDITS);
+  const most = Math.min(a.length + b.length, MAX_EDITS);
   /** For each diagonal, the furthest place in `a` after so many edits; one such list for each number of edits. */
   const trace: Int32Array[] = [];
   const furthest = new Int32Array(2 * most + 3);

@@ -1,6 +1,6 @@
 /** The word that somebody most likely meant. */
 
-const MOST_LETTERS = 100;
+const MAX_LETTERS = 100;
 
 /** Edits (insert, delete, replace, swap neighbours) that lead from `a` to `b`. */
 function distance(a: string, b: string): number {
@@ -20,20 +20,20 @@ function distance(a: string, b: string): number {
 }
 
 /** Edits by which a word may be missed. A difference in length takes as many. */
-const mostEdits = (word: string): number => Math.max(1, Math.floor(word.length * 0.4));
+const maxEdits = (word: string): number => Math.max(1, Math.floor(word.length * 0.4));
 
 /**
  * The known word that `given` most likely means, of equally near ones one that begins with it; undefined where all are
  * far off. Words of 100 letters at most.
  */
 export function nearest(given: string, known: readonly string[]): string | undefined {
-  if (given.length > MOST_LETTERS) return undefined;
+  if (given.length > MAX_LETTERS) return undefined;
   const wanted = given.toLowerCase();
   const begins = (word: string): boolean => word.toLowerCase().startsWith(wanted);
   const ranked = known
-    .filter((word) => word.length <= MOST_LETTERS && Math.abs(word.length - given.length) <= mostEdits(word))
+    .filter((word) => word.length <= MAX_LETTERS && Math.abs(word.length - given.length) <= maxEdits(word))
     .map((word) => ({ word, edits: distance(wanted, word.toLowerCase()) }))
     .sort((a, b) => a.edits - b.edits || Number(begins(b.word)) - Number(begins(a.word)));
   const [best] = ranked;
-  return best !== undefined && best.edits <= mostEdits(best.word) ? best.word : undefined;
+  return best !== undefined && best.edits <= maxEdits(best.word) ? best.word : undefined;
 }

@@ -43,10 +43,10 @@ export function makeFolder(path: string, mode = 0o777): void {
 }
 
 /** Of a file's name, so that a name that is as long as names may be has a temporary one too. */
-const MOST_OF_NAME = 40;
+const MAX_OF_NAME = 40;
 /** Names of temporary files are hidden, contain the mark of the process that writes them, and cannot be guessed. */
 const temporaryName = (name: string): string =>
-  `.${name.slice(0, MOST_OF_NAME)}.${processMark()}.${randomUUID().slice(0, 8)}.tmp`;
+  `.${name.slice(0, MAX_OF_NAME)}.${processMark()}.${randomUUID().slice(0, 8)}.tmp`;
 const TEMPORARY = new RegExp(`^\\..*\\.(${PROCESS_MARK})\\.[0-9a-f]{8}\\.tmp$`);
 
 /** Removes temporary files of processes that no longer exist. */

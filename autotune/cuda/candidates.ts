@@ -74,7 +74,7 @@ const AXES: Readonly<Record<CudaGemmSkeleton, Axes>> = {
 const RASTER = 16;
 /** Tile columns for the remainder in the last wave. */
 const REMAINDER_COLUMNS = steps(64, 224, 32);
-const MOST_RASTER = 64;
+const MAX_RASTER = 64;
 const THREADS = [64, 128, 256, 512, 1024] as const;
 
 /**
@@ -199,7 +199,7 @@ export class CudaSpace {
       ...changed.flatMap((schedule) => this.deepest(schedule) ?? []),
       ...[from.stages - 1, from.stages + 1].map((stages) => ({ ...from, stages })),
       ...[from.raster / 2, from.raster * 2]
-        .filter((raster) => Number.isInteger(raster) && raster <= MOST_RASTER)
+        .filter((raster) => Number.isInteger(raster) && raster <= MAX_RASTER)
         .map((raster) => ({ ...from, raster })),
     ];
   }

@@ -54,11 +54,11 @@ export interface InterleaveOptions {
  * contenders.
  */
 const SAMPLES = 4;
-const MOST_PER_SAMPLE = 1000;
+const MAX_PER_SAMPLE = 1000;
 const FIRST: TimeShape = { warmup: 1, repeats: 3, perSample: 1 };
-const MOST_SAMPLES = 10_000;
+const MAX_SAMPLES = 10_000;
 /** Fewest rounds of sustain. Even, because their order alternates. */
-const LEAST_ROUNDS = 6;
+const MIN_ROUNDS = 6;
 /** Longest block in seconds. The card's power control responds within half of it. */
 const LONGEST_BLOCK = 0.12;
 /** Seconds of load between checks for an abort. */
@@ -70,7 +70,7 @@ const mean = (values: readonly number[]): number => values.reduce((sum, value) =
 export function blockShape(seconds: number, estimate: number): TimeShape {
   const launches = Math.max(1, Math.round(seconds / Math.max(estimate, 1e-9)));
   const repeats = Math.min(SAMPLES, launches);
-  return { warmup: 1, repeats, perSample: Math.min(MOST_PER_SAMPLE, Math.ceil(launches / repeats)) };
+  return { warmup: 1, repeats, perSample: Math.min(MAX_PER_SAMPLE, Math.ceil(launches / repeats)) };
 }
 
 /** seconds[contender][round] per launch, in the order A B C, A B C, … A first call to each sizes its blocks. */
@@ -113,8 +113,8 @@ export async function sustain(
   for (let left = settling * seconds; left > 0 && !isAborted(); left -= LONGEST_WARM)
     await warmUp(first, Math.min(LONGEST_WARM, left));
   const rest = ((1 - settling) * seconds) / contenders.length;
-  const block = Math.min(LONGEST_BLOCK, rest / LEAST_ROUNDS);
-  const rounds = Math.max(LEAST_ROUNDS, 2 * Math.floor(rest / block / 2));
+  const block = Math.min(LONGEST_BLOCK, rest / MIN_ROUNDS);
+  const rounds = Math.max(MIN_ROUNDS, 2 * Math.floor(rest / block / 2));
   const shapes: TimeShape[] = [];
   for (const contender of contenders) {
     const { repeats, perSample } = blockShape(block / 2, median(await contender.time(FIRST)));
@@ -138,7 +138,7 @@ export async function warmUp(contender: Contender, seconds: number): Promise<voi
   const { perSample } = blockShape(0.02, estimate);
   await contender.time({
     warmup: 0,
-    repeats: Math.max(1, Math.min(MOST_SAMPLES, Math.ceil(seconds / (estimate * perSample)))),
+    repeats: Math.max(1, Math.min(MAX_SAMPLES, Math.ceil(seconds / (estimate * perSample)))),
     perSample,
   });
 }

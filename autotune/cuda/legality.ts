@@ -5,11 +5,11 @@ import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
 
 /** Smaller tiles make too few products per loaded element and wait for L2 at any micro-batch size. */
-const LEAST_TILE = 16 * 32;
+const MIN_TILE = 16 * 32;
 /** Where this does not count: they wait for memory anyway. */
 const OF_FEW_ROWS: readonly CudaGemmSkeleton[] = ['skinny', 'skinnyWgmma', 'grouped'];
 /** Loops with fewer threads per block leave multiprocessors idle. */
-const LEAST_THREADS = 64;
+const MIN_THREADS = 64;
 
 /** `true`, or why the tuner leaves `schedule` out. Pure: depends on its arguments only. */
 function isCudaCandidate(
@@ -18,9 +18,9 @@ function isCudaCandidate(
   schedule: CudaSchedule,
   facts: CudaFacts,
 ): true | string {
-  if (schedule.kind === 'gemm' && !OF_FEW_ROWS.includes(schedule.skeleton) && schedule.tm * schedule.tn < LEAST_TILE)
+  if (schedule.kind === 'gemm' && !OF_FEW_ROWS.includes(schedule.skeleton) && schedule.tm * schedule.tn < MIN_TILE)
     return `a tile of ${schedule.tm}×${schedule.tn} makes too few products per element it loads`;
-  if (schedule.kind === 'loop' && schedule.threads < LEAST_THREADS)
+  if (schedule.kind === 'loop' && schedule.threads < MIN_THREADS)
     return `blocks of ${schedule.threads} threads do not fill a multiprocessor`;
   return isLegalCuda(kernel, module, schedule, facts);
 }

@@ -28,7 +28,7 @@ import { Workbenches } from './workbenches.js';
 
 /** On what, and within what, candidates are measured. */
 export interface CudaMeasurerOptions extends CompilerOptions {
-  /** The schedule whose result is taken as correct: CUDA cores, no optimisations. */
+  /** The schedule whose result is taken as correct: CUDA cores, no optimizations. */
   readonly reference: (kernel: Kernel, module: KernelModule, bucket: Bucket) => CudaSchedule;
   /** Limit on device memory for the operands of kernels that may be measured again. Default: 60 % of free memory. */
   readonly memoryBytes?: number;

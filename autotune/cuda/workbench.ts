@@ -318,7 +318,7 @@ export class CudaWorkbench {
     if (weight === undefined) {
       const buffer = this.bufferOf(name);
       const { bucket, capacity } = this.request;
-      // A row of a materialised bias is as long as the plan's largest micro-batch.
+      // A row of a materialized bias is as long as the plan's largest micro-batch.
       return bufferBytes({ ...buffer, rows: this.tableRows(name) ?? buffer.rows }, bucket.extents, capacity.extents);
     }
     if (weight.layout !== 'rows') return packedBytes(weight, physicalToLogical(weight).length);

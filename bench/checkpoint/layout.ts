@@ -31,7 +31,7 @@ export interface MadeCheckpoint {
 }
 
 /** The most files that a checkpoint may have and still be read. */
-const MOST_FILES = 4096;
+const MAX_FILES = 4096;
 /** The JSON is padded so that tensors start at a multiple of this. */
 const ALIGNMENT = 8;
 
@@ -80,9 +80,9 @@ export function layOut(model: Model, dtype: MadeDType, fileBytes: number): MadeC
     groups.at(-1)!.push({ ...tensor, bytes });
     room -= bytes;
   }
-  if (groups.length > MOST_FILES)
+  if (groups.length > MAX_FILES)
     throw new UserError(
-      `--shard: ${groups.length} files; a checkpoint may have ${MOST_FILES}`,
+      `--shard: ${groups.length} files; a checkpoint may have ${MAX_FILES}`,
       'give a larger size, for example: --shard 10GB',
     );
   const digits = (number: number): string => String(number).padStart(5, '0');

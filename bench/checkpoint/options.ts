@@ -38,8 +38,8 @@ export interface CheckpointOptions {
 
 const HINT = 'look at the options: npm run checkpoint:make -- --help';
 const UNITS: Readonly<Record<string, number>> = { kB: 1e3, MB: 1e6, GB: 1e9, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30 };
-const MOST_THREADS = 256;
-const MOST_LAYERS = 1024;
+const MAX_THREADS = 256;
+const MAX_LAYERS = 1024;
 
 function whole(name: string, text: string, least: number, most: number): number {
   const value = /^\d{1,15}$/.test(text) ? Number(text) : NaN;
@@ -101,8 +101,8 @@ export function parseCheckpointOptions(args: readonly string[]): CheckpointOptio
     model: /^[\w.-]+$/.test(model) && existsSync(bundled) ? bundled : folderOf('model', model),
     seed: whole('seed', values.seed, 0, Number.MAX_SAFE_INTEGER),
     tokenizer: tokenizer === undefined ? undefined : folderOf('tokenizer', tokenizer),
-    layers: layers === undefined ? undefined : whole('layers', layers, 1, MOST_LAYERS),
+    layers: layers === undefined ? undefined : whole('layers', layers, 1, MAX_LAYERS),
     fileBytes: size('shard', values.shard),
-    threads: Math.min(MOST_THREADS, whole('threads', values.threads, 1, 1 << 16)),
+    threads: Math.min(MAX_THREADS, whole('threads', values.threads, 1, 1 << 16)),
   };
 }

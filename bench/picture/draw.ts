@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { inspectModel } from '../../driver/commands/inspect.js';
 import { kernelRows, typicalSize } from '../../driver/commands/inspectKernels.js';
-import { tokeniseQuestions } from '../../eval/tokenise.js';
+import { tokenizeQuestions } from '../../eval/tokenize.js';
 import { taskByName } from '../../eval/tasks/index.js';
 import type { Path } from '../../eval/tree.js';
 import { describeTokenizer } from '../../models/tokenizerFiles.js';
@@ -22,11 +22,11 @@ export async function drawPicture(root: string): Promise<string> {
   const [line = ''] = readFileSync(join(root, 'examples', 'everyday.jsonl'), 'utf8').split('\n');
   const question = taskByName('hellaswag').read(JSON.parse(line), 0, 'examples/everyday.jsonl:1');
   const { spec } = describeTokenizer(model);
-  const [tokenised] = await tokeniseQuestions([question], {
+  const [tokenized] = await tokenizeQuestions([question], {
     tokenizer: { moduleUrl: TOKENIZER_MODULE, spec },
     workers: 0,
   });
-  const { context, continuations } = tokenised!;
+  const { context, continuations } = tokenized!;
   const paths = continuations.map((continuation, choice): Path => ({ question: 0, choice, context, continuation }));
 
   const inspection = await inspectModel({ model, init: { kind: 'checkpoint' }, precision: 'f32', isa: 'portable' });

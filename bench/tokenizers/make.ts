@@ -50,7 +50,7 @@ function alphabet(kind: Shape['kind']): string[] {
 
 /** Parts of a word, all of whose neighbours are joined to pieces. */
 const PARTS = 6;
-const MOST_LETTERS = 20;
+const MAX_LETTERS = 20;
 
 /** Pieces that are made of words, and all ways to make each of two others. */
 function vocabularyOf({ pieces, mergesPerPiece, kind }: Shape): { vocab: string[]; merges: [string, string][] } {
@@ -61,7 +61,7 @@ function vocabularyOf({ pieces, mergesPerPiece, kind }: Shape): { vocab: string[
   const known = new Set(texts);
   const merges: [string, string][] = [];
   const add = (piece: string): void => {
-    if (texts.length === pieces || piece.length > MOST_LETTERS || known.has(piece)) return;
+    if (texts.length === pieces || piece.length > MAX_LETTERS || known.has(piece)) return;
     texts.push(piece);
     known.add(piece);
     for (let at = 1; at < piece.length && merges.length < pieces * mergesPerPiece; at++) {

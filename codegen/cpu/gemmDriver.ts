@@ -3,7 +3,7 @@ import { panelColumns } from '../../ir/packing.js';
 import { isQuads, QUAD_COLUMNS } from '../../ir/quads.js';
 import { roundUp } from '../../ir/types.js';
 import type { Emitted, GemmPlan } from './gemmItems.js';
-import { itemValues, lastOffsets, leastItems, placeSegments, tileBytesOf } from './gemmItems.js';
+import { itemValues, lastOffsets, minItems, placeSegments, tileBytesOf } from './gemmItems.js';
 import { quadBlocks } from './gemmQuads.js';
 import { VECTOR_ISAS } from './intrinsics.js';
 import type { Operands } from './layout.js';
@@ -47,7 +47,7 @@ function emitQuadDriver(plan: GemmPlan, operands: Operands): Emitted {
       quads: { ...quads, groupsOffset, codesOffset },
       isNested: plan.experts === undefined,
       ignoresWorkers: plan.experts !== undefined,
-      leastItems: leastItems(schedule.isa),
+      minItems: minItems(schedule.isa),
       isAmx: schedule.isa === 'amx',
       expands: false,
       wideOffset,

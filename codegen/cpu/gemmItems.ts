@@ -115,7 +115,7 @@ export function lastOffsets(
  * Items of other workers' rows that have to be left before a worker makes codes of these rows as well. With AMX the
  * codes of a block take as long as two items; elsewhere products take much longer.
  */
-export const leastItems = (isa: CpuIsa): number => (isa === 'amx' ? 2 : 0);
+export const minItems = (isa: CpuIsa): number => (isa === 'amx' ? 2 : 0);
 
 /** Rows of a work item up to which a kernel mostly waits for weights, so that workers take neighbouring items. */
 const STREAM_ROWS = 8;

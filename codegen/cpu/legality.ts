@@ -6,7 +6,7 @@ import { CACHE_FORMATS } from '../../ir/cacheFormat.js';
 import type { AttentionKernel, BufferDecl, Kernel, KernelModule, WeightDecl } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../ir/kernel.js';
 import type { CpuGemmSchedule, CpuIsa, CpuSchedule } from '../../ir/plan.js';
-import { GROUP, MOST_WHOLE_ROW, QUAD_COLUMNS } from '../../ir/quads.js';
+import { GROUP, MAX_WHOLE_ROW, QUAD_COLUMNS } from '../../ir/quads.js';
 import { layoutProblem } from '../../ir/storage.js';
 import type { BufferDType } from '../../ir/types.js';
 import { KEY_STEP } from './attention.js';
@@ -58,7 +58,7 @@ function quadContraction(
   if (isWhole && weights.some(({ format }) => format !== 'i8')) return 'scales are of rows or of groups, not both';
   if (isAmx && !isWhole) return 'amx has no scales for groups';
   if (kernel.rounding?.columns !== (isWhole ? kernel.k : GROUP)) return 'rows are rounded as weights are';
-  if (isWhole && kernel.k > MOST_WHOLE_ROW) return `sums of ${kernel.k} products do not fit 32 bits`;
+  if (isWhole && kernel.k > MAX_WHOLE_ROW) return `sums of ${kernel.k} products do not fit 32 bits`;
   if (!isCount(s.mr) || !isCount(s.mb, s.mr) || s.mb > MAX_ITEM)
     return `mb must be a multiple of mr, at most ${MAX_ITEM}`;
   if (s.kc !== QUAD_CHUNK) return `codes are widened ${QUAD_CHUNK} at a time`;

@@ -12,7 +12,7 @@ import type { AttentionKernel, KernelModule } from '../../ir/kernel.js';
 import { oncePer } from '../../ir/oncePer.js';
 import { isFloat, type BufferDType } from '../../ir/types.js';
 import { hasOwnKeys } from '../../ir/kernelAccess.js';
-import { MMA_ROWS, MOST_ROWS, mostResident, tileOf } from './attentionTile.js';
+import { MMA_ROWS, MAX_ROWS, maxResident, tileOf } from './attentionTile.js';
 import { WGMMA_ROWS } from './wgmma/instruction.js';
 
 /**
@@ -32,7 +32,7 @@ export interface AttentionLimits {
 }
 
 /** Every GPU from sm_80 on grants a block 99 KiB of shared memory. */
-const LEAST_LIMITS: AttentionLimits = { arch: 'sm_80', sharedBytesPerBlock: 101_376 };
+const MIN_LIMITS: AttentionLimits = { arch: 'sm_80', sharedBytesPerBlock: 101_376 };
 
 const MAX_SIMT_COLUMNS = 512;
 /** Accumulators, queries or both must fit in 255 registers. */
@@ -58,21 +58,21 @@ function queriesOf(
   { mask, heads, kvHeads }: AttentionKernel,
 ): readonly number[] {
   // Two warpgroups have 64 rows each.
-  if (skeleton === 'wgmma') return [(MOST_ROWS * kvHeads) / heads];
+  if (skeleton === 'wgmma') return [(MAX_ROWS * kvHeads) / heads];
   if (skeleton === 'simt' || mask.kind !== 'path') return QUERIES[skeleton];
   const distance = (queries: number): number => Math.abs(Math.log2((queries * heads) / kvHeads / PATH_ROWS));
   return PATH_QUERIES.toSorted((a, b) => distance(a) - distance(b));
 }
 
 /** Blocks of one team for each multiprocessor above which clusters gain nothing. Blocks of two teams: half of them. */
-const MOST_CLUSTER_BLOCKS = 2;
+const MAX_CLUSTER_BLOCKS = 2;
 /**
  * Blocks of one team for each multiprocessor, of which two to four run at once, up to which they do as well as lone
  * warps: better over long paths, since more of a path is under way, and worse over short ones.
  */
 const TEAM_BLOCKS = 4;
 /** Largest call that is taken for one in which many paths have few queries each, where nothing more is known. */
-const MOST_SPARSE_ROWS = 64;
+const MAX_SPARSE_ROWS = 64;
 
 const inWords = (values: readonly number[]): string => {
   const sorted = [...values].sort((a, b) => a - b);
@@ -103,7 +103,7 @@ function sharingProblem(
     if (!isDecode || teams !== undefined || cluster !== undefined)
       return 'blocks of one team, each of one query, take equal parts of a multiprocessor';
     if (arch !== 'sm_90a') return `how much memory a multiprocessor has is known of sm_90a, the target is ${arch}`;
-    const most = mostResident(kernel, keys);
+    const most = maxResident(kernel, keys);
     return resident < most ? undefined : `as many blocks as have room on a multiprocessor: ${most}`;
   }
   if (teams === undefined && cluster === undefined) return undefined;
@@ -135,7 +135,7 @@ export function isLegalAttention(
   kernel: AttentionKernel,
   module: Pick<KernelModule, 'buffers'>,
   schedule: CudaAttentionSchedule,
-  limits: AttentionLimits = LEAST_LIMITS,
+  limits: AttentionLimits = MIN_LIMITS,
 ): true | string {
   const { skeleton, queries, keys } = schedule;
   const { headDim: d, heads, kvHeads } = kernel;
@@ -153,7 +153,7 @@ export function isLegalAttention(
     return `${skeleton} takes ${ATTENTION_KEYS[skeleton]} keys at a time: answers must not depend on the schedule`;
   if (skeleton === 'mma') {
     if (!is16(dtype)) return `tensor cores want queries, keys and values in 16 bits, not ${dtype}`;
-    if (kernel.mask.kind === 'bias') return 'only simt takes a materialised bias';
+    if (kernel.mask.kind === 'bias') return 'only simt takes a materialized bias';
     if (isScaled && kernel.mask.kind !== 'path') return 'only simt takes keys and values in codes over trees';
     if (kernel.mask.kind === 'column' && kernel.mask.window !== undefined) return 'only simt takes a window over trees';
     if (d % 16 !== 0 || d < 16 || d > MAX_MMA_HEAD)
@@ -172,8 +172,8 @@ export function isLegalAttention(
   const { rows, dynamicBytes, staticBytes } = tileOf(kernel, schedule);
   const problem = sharingProblem(kernel, schedule, limits);
   if (problem !== undefined) return problem;
-  if (skeleton === 'mma' && rows > MOST_ROWS)
-    return `${queries} queries of ${heads / kvHeads} heads are ${rows} rows, ${MOST_ROWS} at most`;
+  if (skeleton === 'mma' && rows > MAX_ROWS)
+    return `${queries} queries of ${heads / kvHeads} heads are ${rows} rows, ${MAX_ROWS} at most`;
   const bytes = dynamicBytes + staticBytes;
   return bytes <= limits.sharedBytesPerBlock
     ? true
@@ -198,17 +198,14 @@ export interface AttentionCall {
 export function defaultAttentionSchedule(
   kernel: AttentionKernel,
   module: Pick<KernelModule, 'buffers'>,
-  limits: AttentionLimits = LEAST_LIMITS,
+  limits: AttentionLimits = MIN_LIMITS,
   { rows, multiprocessors, continuesPaths = false }: AttentionCall = { rows: Infinity, multiprocessors: 1 },
 ): CudaAttentionSchedule {
   const candidates = attentionSchedules(kernel, module, limits);
   const blocks = (rows * kernel.kvHeads) / multiprocessors;
   const single = candidates.filter(
     ({ skeleton, queries }) =>
-      (continuesPaths || rows <= MOST_SPARSE_ROWS) &&
-      kernel.mask.kind === 'path' &&
-      skeleton === 'mma' &&
-      queries === 1,
+      (continuesPaths || rows <= MAX_SPARSE_ROWS) && kernel.mask.kind === 'path' && skeleton === 'mma' && queries === 1,
   );
   const lone =
     blocks > TEAM_BLOCKS && limits.arch === 'sm_90a'
@@ -219,14 +216,14 @@ export function defaultAttentionSchedule(
       ({ cluster = 1, teams = 1, lone: isLone, resident }) =>
         isLone === undefined &&
         resident === undefined &&
-        (teams === 1 ? cluster === 1 || cluster * blocks <= MOST_CLUSTER_BLOCKS : teams === 2 && cluster * blocks <= 1),
+        (teams === 1 ? cluster === 1 || cluster * blocks <= MAX_CLUSTER_BLOCKS : teams === 2 && cluster * blocks <= 1),
     )
     .toSorted((a, b) => (b.teams ?? 1) - (a.teams ?? 1) || (b.cluster ?? 1) - (a.cluster ?? 1))[0];
   // Trees: many branches of a few tokens each, on stems that they share.
   const branches = candidates.find(({ sharesTiles }) => sharesTiles === true && hasOwnKeys(kernel, module));
   // Prompts over kept keys: paths are long, and neighbours mostly share one.
   const long =
-    rows > MOST_SPARSE_ROWS && kernel.mask.kind === 'path' && !hasOwnKeys(kernel, module)
+    rows > MAX_SPARSE_ROWS && kernel.mask.kind === 'path' && !hasOwnKeys(kernel, module)
       ? candidates.find(({ skeleton }) => skeleton === 'wgmma')
       : undefined;
   const schedule = lone ?? shared ?? branches ?? long ?? candidates[0];
@@ -251,7 +248,7 @@ function inEqualTurns(
   blocks: number,
 ): CudaAttentionSchedule {
   if (schedule.teams !== undefined || schedule.cluster !== undefined) return schedule;
-  const turns = Math.ceil(blocks / mostResident(kernel, schedule.keys));
+  const turns = Math.ceil(blocks / maxResident(kernel, schedule.keys));
   return candidates.find(({ resident }) => resident === Math.ceil(blocks / turns)) ?? schedule;
 }
 
@@ -259,7 +256,7 @@ function inEqualTurns(
 export const attentionSchedules = (
   kernel: AttentionKernel,
   module: Pick<KernelModule, 'buffers'>,
-  limits: AttentionLimits = LEAST_LIMITS,
+  limits: AttentionLimits = MIN_LIMITS,
 ): readonly CudaAttentionSchedule[] => legalSchedules(kernel, module, limits);
 
 /** Found once for a kernel, because they are the same for any number of rows. */

@@ -20,7 +20,7 @@ const STATIC_BYTES = { simt: 1024, mma: MAX_TOKENS / 4 + 2048, path: 1024, share
 /** Rows of a tensor-core instruction, which are the rows of a warp. */
 export const MMA_ROWS = 16;
 /** Most rows of a block of the mma skeleton. */
-export const MOST_ROWS = 128;
+export const MAX_ROWS = 128;
 export const SIMT_WARPS = 4;
 /** In longer heads, query fragments are read again from shared memory: the registers saved allow more warps. */
 export const MAX_HEAD_IN_REGISTERS = 64;
@@ -34,7 +34,7 @@ const FEW_THREADS = 256;
 /** Codes are turned into numbers in registers. */
 const CODED_THREADS = 384;
 /** With few queries, larger tiles of keys do not fit in shared memory. */
-const MOST_BLOCKS = 5;
+const MAX_BLOCKS = 5;
 /** Blocks of one query and at most this many threads share a multiprocessor by twos, if shared memory allows. */
 const DECODE_THREADS = 256;
 
@@ -44,7 +44,7 @@ export const WGMMA_KEYS = 64;
 const WGMMA_SLOTS = 4;
 
 /** Keys or values of a tile that a lone warp has under way are a part of its ring. More do not make it faster. */
-const MOST_LONE_PARTS = 11;
+const MAX_LONE_PARTS = 11;
 /**
  * The share of each of `blocks` blocks. They take all of it, also what they have no use for: where one more had room,
  * some multiprocessors would have twice as many blocks as others.
@@ -84,7 +84,7 @@ const pathSlotsOf = (d: number): number => (d <= MAX_HEAD_OF_MANY ? 3 : 2);
 
 /** `most`: the longest head that leaves registers for that many threads. */
 const blocksOf = (d: number, threads: number, most: number, many = MANY_THREADS): number =>
-  Math.min(MOST_BLOCKS, Math.max(1, Math.floor((d <= most ? many : FEW_THREADS) / threads)));
+  Math.min(MAX_BLOCKS, Math.max(1, Math.floor((d <= most ? many : FEW_THREADS) / threads)));
 
 /** What the block of a kernel depends on. */
 export type TiledAttention = Pick<AttentionKernel, 'headDim' | 'heads' | 'kvHeads' | 'mask' | 'scales'>;
@@ -112,7 +112,7 @@ export function decodeTeamBytes(kernel: TiledAttention, keys: number): number {
 }
 
 /** Blocks of one team that a multiprocessor has room for: memory, and registers for four. */
-export const mostResident = (kernel: TiledAttention, keys: number): number =>
+export const maxResident = (kernel: TiledAttention, keys: number): number =>
   Math.min(4, Math.floor(MULTIPROCESSOR_BYTES / (decodeTeamBytes(kernel, keys) + RESERVED_BYTES)));
 
 /** The block of `kernel` under `schedule`. */
@@ -148,7 +148,7 @@ export function tileOf(
       blocks: 1,
       // Slabs begin at multiples of 1,024 bytes. Queries of two tiles come first, then the rings, then five barriers
       // for each tile of a ring and three for each tile of queries.
-      dynamicBytes: 1024 + 2 * MOST_ROWS * roundUp(2 * d, SLAB_BYTES) + WGMMA_SLOTS * (slotBytes + 40) + 2 * 24,
+      dynamicBytes: 1024 + 2 * MAX_ROWS * roundUp(2 * d, SLAB_BYTES) + WGMMA_SLOTS * (slotBytes + 40) + 2 * 24,
       staticBytes: STATIC_BYTES.wgmma,
     };
   }
@@ -158,7 +158,7 @@ export function tileOf(
   if (isSingle && lone !== undefined) {
     const bytes = shareOf(lone);
     // Keys and values of tiles in turn: an odd number, so that values follow where keys were.
-    const most = Math.min(MOST_LONE_PARTS, Math.floor(bytes / (keys * keyRowBytes(kernel))));
+    const most = Math.min(MAX_LONE_PARTS, Math.floor(bytes / (keys * keyRowBytes(kernel))));
     const parts = most % 2 === 1 ? most : most - 1;
     return {
       isDecode: false,

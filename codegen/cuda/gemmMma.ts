@@ -36,13 +36,13 @@ export interface WarpTiles {
 export const mmaStep = (segments: readonly Segment[]): number => segments.map(tileStep).reduce(leastCommonMultiple, 32);
 
 /** Most elements of a warp's part: 128 accumulators a thread. */
-const MOST_OF_WARP = 4096;
+const MAX_OF_WARP = 4096;
 
 /** A warp's part of a tile: 64 × 32 in large tiles, fewer rows in lower ones; wider, and lower, if heads need it. */
 function warpTiles({ tm, tn }: Pick<CudaGemmSchedule, 'tm' | 'tn'>, step: number): WarpTiles {
   const wn = Math.max(step, tn % 64 === 0 && tn >= 256 ? 64 : 32);
   const most = tm % 64 === 0 && tm > 64 ? 64 : tm % 32 === 0 ? 32 : 16;
-  const wm = [64, 32].find((rows) => rows <= most && rows * wn <= MOST_OF_WARP) ?? 16;
+  const wm = [64, 32].find((rows) => rows <= most && rows * wn <= MAX_OF_WARP) ?? 16;
   return { wm, wn, warpsDown: tm / wm, warps: (tm / wm) * (tn / wn) };
 }
 
@@ -74,7 +74,7 @@ export function mmaProblem(
   if (stages < 2 || stages > 8) return 'mma has 2 to 8 stages';
   const { wm, wn, warps } = warpTiles(schedule, mmaStep(segments));
   if (tn % wn !== 0) return `tn must be a multiple of ${wn}: whole pairs and blocks of row sums in a warp`;
-  if (wm * wn > MOST_OF_WARP) return `a warp's part of ${wm}×${wn} does not fit its registers`;
+  if (wm * wn > MAX_OF_WARP) return `a warp's part of ${wm}×${wn} does not fit its registers`;
   if (warps > 16) return `a tile of ${tm}×${tn} needs ${warps} warps, 16 at most`;
   if (isLogProb && LOGPROB_BLOCK % tn !== 0) return `tn must divide ${LOGPROB_BLOCK}`;
   return undefined;

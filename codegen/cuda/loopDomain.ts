@@ -22,11 +22,11 @@ import { Body, type Site } from './text/scalarPrinter.js';
 import { block, unrolled } from './text/statements.js';
 
 /** 32-bit words of operands that a wide lane has under way at once; a kernel then needs some 64 registers. */
-const MOST_WORDS = 16;
+const MAX_WORDS = 16;
 /** The same where all of a row's are under way before what depends on the row, such as 1/rms: 80 registers suffice. */
-const MOST_ROW_WORDS = 24;
+const MAX_ROW_WORDS = 24;
 /** The same where words stay in registers until the row is finished, so that memory gives them once. */
-const MOST_KEPT_WORDS = 36;
+const MAX_KEPT_WORDS = 36;
 /**
  * Threads of wide lanes that share a multiprocessor: enough loads are then under way to occupy its memory. Compilers
  * would keep what they have unpacked of eight columns, if registers were many. Fewer threads have room for more words.
@@ -101,9 +101,9 @@ function wideText(stages: readonly LoopDomain[], operands: CudaOperands, warps: 
     operands,
   );
   const words = loads.reduce((sum, { operand }) => sum + wordsOf(operand), 0);
-  const most = isFinished ? MOST_KEPT_WORDS : MOST_ROW_WORDS;
+  const most = isFinished ? MAX_KEPT_WORDS : MAX_ROW_WORDS;
   const isHeld = turns * words <= most;
-  const passes = isHeld ? 1 : Math.ceil(turns / Math.max(1, Math.floor(MOST_WORDS / Math.max(1, words))));
+  const passes = isHeld ? 1 : Math.ceil(turns / Math.max(1, Math.floor(MAX_WORDS / Math.max(1, words))));
   const atOnce = Math.ceil(turns / passes);
   const apart = shared.side * WARP_COLUMNS;
   const each = (lines: readonly string[]): string[] =>
@@ -143,7 +143,7 @@ function wideText(stages: readonly LoopDomain[], operands: CudaOperands, warps: 
       const text = [...before, ...(isFinished ? block('', lines) : lines), ...end];
       return i === 0 ? text : [...awaited(shared.side, maxima[0]!), ...text];
     });
-  const resident = atOnce * words <= MOST_ROW_WORDS ? RESIDENT.few : RESIDENT.many;
+  const resident = atOnce * words <= MAX_ROW_WORDS ? RESIDENT.few : RESIDENT.many;
   return { ...shared, isWide: true, resident, lines: isHeld ? once() : repeated() };
 }
 

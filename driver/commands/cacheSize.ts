@@ -39,9 +39,9 @@ const STAGE_SHARE = 0.9;
 /** The rest of a host's memory is for the system and this process. */
 const HOST_SHARE = 0.9;
 /** What many prompts get where nothing else is said. */
-const MOST_DEFAULT_TOKENS = 65_536;
+const MAX_DEFAULT_TOKENS = 65_536;
 /** What even a single short prompt gets. */
-const LEAST_TOKENS = 4096;
+const MIN_TOKENS = 4096;
 /** Suggested where a number is needed and none is known. */
 const EXAMPLE_TOKENS = 32_768;
 
@@ -101,7 +101,7 @@ function tellOfRoom(
 }
 
 /** Whether what is to be generated fits the smallest cache that anybody gets, so that its size asks for no tokens. */
-export const fitsLeastCache = (most: Demand): boolean => defaultTokens(most) === LEAST_TOKENS;
+export const fitsLeastCache = (most: Demand): boolean => defaultTokens(most) === MIN_TOKENS;
 
 /** What a text needs: 20 tokens, or 20 tokens and 256 more to generate. */
 function sizeOf({ prompt, least }: Demand): string {
@@ -114,7 +114,7 @@ function sizeOf({ prompt, least }: Demand): string {
  * many.
  */
 function defaultTokens({ total, least, longest }: Demand): number {
-  const useful = Math.max(least, longest, Math.min(total, MOST_DEFAULT_TOKENS), LEAST_TOKENS);
+  const useful = Math.max(least, longest, Math.min(total, MAX_DEFAULT_TOKENS), MIN_TOKENS);
   return 2 ** Math.ceil(Math.log2(useful));
 }
 
@@ -134,7 +134,7 @@ export async function compileWithCacheAhead(
   guess: Demand,
 ): Promise<CacheAhead | undefined> {
   const { total, least, longest } = guess;
-  const isCertain = total >= 2 * MOST_DEFAULT_TOKENS && 2 * Math.max(least, longest) <= MOST_DEFAULT_TOKENS;
+  const isCertain = total >= 2 * MAX_DEFAULT_TOKENS && 2 * Math.max(least, longest) <= MAX_DEFAULT_TOKENS;
   if (request.cacheTokens === undefined && !isCertain) return undefined;
   const wanted = wantedTokens(request.cacheTokens, guess);
   const opened = await compileWithRoom(loading, request, { wanted, least });

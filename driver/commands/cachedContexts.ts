@@ -15,7 +15,7 @@ import type { CompiledModel } from '../targets/target.js';
 import { cacheBytesOf, compileWithRoom } from './cacheSize.js';
 import type { ModelLoading } from './loadModel.js';
 import { limitsOf } from './modelLimits.js';
-import { LEAST_CALL, mayCutPaths, packWithPrefixes, type PackedWithCache, type PackingOptions } from './prefixes.js';
+import { MIN_CALL, mayCutPaths, packWithPrefixes, type PackedWithCache, type PackingOptions } from './prefixes.js';
 import { packQuestions, type PackedQuestions } from './questionSet.js';
 
 /** The largest call of a model that keeps keys and values, and its cache; undefined if it keeps none. */
@@ -26,8 +26,8 @@ export function cacheLimits(model: CompiledModel): WalkLimits | undefined {
 }
 
 /** Tokens of both phases. Throws UserError if a choice fits no call, or a context no cache. */
-function countTwoPhase({ loaded: { tokenised } }: PackedQuestions, paths: readonly Path[], limits: WalkLimits): number {
-  const groups = groupContexts(paths, { limits }, (question) => questionName(tokenised[question]!));
+function countTwoPhase({ loaded: { tokenized } }: PackedQuestions, paths: readonly Path[], limits: WalkLimits): number {
+  const groups = groupContexts(paths, { limits }, (question) => questionName(tokenized[question]!));
   return groups.reduce((sum, { tokens }) => sum + tokens, 0);
 }
 
@@ -49,10 +49,10 @@ async function packWithContexts(
   const { maxTokens, ...limits } = limitsOf(loading.checkpoint, (await loading.compile()).model);
   const packed = await inParts(packQuestions(loaded, request, { ...limits, maxTokens }, mayCutPaths(request)));
   const own = new Set(packed.plan.questions);
-  const paths = pathsOf(packed.loaded.tokenised).filter(({ question }) => own.has(question));
+  const paths = pathsOf(packed.loaded.tokenized).filter(({ question }) => own.has(question));
   const longest = paths.reduce((most, each) => Math.max(most, pathLength(each)), 0);
   // One half is for contexts, the other for a call of choices.
-  const least = roundUp(2 * Math.max(longest, Math.min(maxTokens, LEAST_CALL)), PAGE_TOKENS);
+  const least = roundUp(2 * Math.max(longest, Math.min(maxTokens, MIN_CALL)), PAGE_TOKENS);
   const { cacheTokens: asked } = request;
   if (asked !== undefined && asked < least)
     throw new UsageError(
@@ -90,6 +90,6 @@ export function withContexts(packed: PackedQuestions, model: CompiledModel): Pac
       'score: sharing kv keeps the keys and values of contexts, and this model has no memory for them',
       "open it with some, openModel({ …, cacheTokens: 16384 }), or use sharing: 'tree'",
     );
-  countTwoPhase(packed, pathsOf(packed.loaded.tokenised), cache);
+  countTwoPhase(packed, pathsOf(packed.loaded.tokenized), cache);
   return { ...packed, cacheTokens: cache.cacheRows };
 }

@@ -27,7 +27,7 @@ export function sizeOfCall(of: FunctionInterface, inputs: CallArrays, { position
 
 /** What a part of a call does, and the least time that a device needs for it, launch by launch. */
 export interface CallWork extends Pick<Work, 'flops' | 'bytes'> {
-  readonly leastSeconds: number;
+  readonly minSeconds: number;
 }
 
 /** Kernels of one text do the same work. */
@@ -57,13 +57,13 @@ export class StageWork {
 
   of(size: WorkSize): CallWork {
     let all: Work = { flops: 0, scalarOps: 0, bytes: 0 };
-    let leastSeconds = 0;
+    let minSeconds = 0;
     for (const { kernel, count } of this.groups) {
       const { flops, scalarOps, bytes } = kernelWork(kernel, this.declarations, size);
       all = addWork(all, { flops: count * flops, scalarOps: count * scalarOps, bytes: count * bytes });
-      leastSeconds += count * rooflineSeconds({ flops, bytes }, this.rates);
+      minSeconds += count * rooflineSeconds({ flops, bytes }, this.rates);
     }
-    return { flops: all.flops, bytes: all.bytes, leastSeconds };
+    return { flops: all.flops, bytes: all.bytes, minSeconds };
   }
 }
 
@@ -72,6 +72,6 @@ export function launchWorks(fn: LinkedFunction<unknown>, size: WorkSize, rates: 
   const declarations = new Declarations(fn);
   return fn.kernels.map((kernel) => {
     const { flops, bytes } = kernelWork(kernel, declarations, size);
-    return { flops, bytes, leastSeconds: rooflineSeconds({ flops, bytes }, rates) };
+    return { flops, bytes, minSeconds: rooflineSeconds({ flops, bytes }, rates) };
   });
 }

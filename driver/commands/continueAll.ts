@@ -2,7 +2,7 @@
 import { GenerateError } from '../../generate/request.js';
 import type { GenerateOptions } from '../../generate/options.js';
 import type { Continuation, Continuer, ContinueOptions, Piece } from './continuation.js';
-import type { TokenisedPrompt } from './promptTokens.js';
+import type { TokenizedPrompt } from './promptTokens.js';
 
 interface OfPrompt {
   /** Counted from 0: those of the request, then those of the file. */
@@ -27,16 +27,16 @@ export interface ContinueListener {
 }
 
 /** Prompts that the scheduler has at a time; more than run together, so that it always finds one that fits. */
-const MOST_AT_ONCE = 512;
+const MAX_AT_ONCE = 512;
 
 /** Results in the order of the prompts. Once the signal is aborted, all end with what was generated so far. */
 export async function continueAll(
   continuer: Continuer,
-  prompts: readonly TokenisedPrompt[],
+  prompts: readonly TokenizedPrompt[],
   options: Omit<ContinueOptions, 'onPiece'>,
   { onPiece, onResults }: ContinueListener,
 ): Promise<readonly PromptResult[]> {
-  const most = Math.ceil(MOST_AT_ONCE / continuationsOf(options));
+  const most = Math.ceil(MAX_AT_ONCE / continuationsOf(options));
   const all = await eachOf(prompts, most, async ({ where, tokens }, index) => {
     const outcomes = await continuer.continue(tokens, {
       ...options,

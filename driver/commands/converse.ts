@@ -12,7 +12,7 @@ import { Continuer, type Continuation, type Piece } from './continuation.js';
 import { noteSuggestion } from './generate.js';
 import { EarlyModel } from './earlyModel.js';
 import { beginLoading } from './loadModel.js';
-import { checkBiases, tokenisePrompts } from './promptTokens.js';
+import { checkBiases, tokenizePrompts } from './promptTokens.js';
 import { openTemplate } from './templates.js';
 
 export interface ConverseRequest extends LoadRequest, GenerateOptions {
@@ -65,12 +65,12 @@ export async function converse(request: ConverseRequest, ui: Ui): Promise<Conver
     async say(text, turn) {
       const said = [...messages, { role: 'user', content: text }];
       const prompt = template === undefined ? { prompt: text } : { messages: said };
-      const [tokenised] = await tokenisePrompts(
+      const [tokenized] = await tokenizePrompts(
         [{ where: 'this turn', prompt }],
         { tokenizer, template, variables: request.templateVariables },
         config,
       );
-      const [answer] = await continuer.continue(tokenised!.tokens, { ...request, ...turn });
+      const [answer] = await continuer.continue(tokenized!.tokens, { ...request, ...turn });
       if (answer === undefined || answer instanceof Error) throw answer ?? new Error('The model gave no answer.');
       messages = [...said, { role: 'assistant', content: answer.text }];
       return answer;

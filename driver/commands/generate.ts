@@ -1,4 +1,4 @@
-/** `generate`: reads, tokenises and checks prompts, then compiles and loads the model, then continues them. */
+/** `generate`: reads, tokenizes and checks prompts, then compiles and loads the model, then continues them. */
 import type { GeneratorCounts } from '../../generate/generator.js';
 import { DEFAULT_NEW_TOKENS } from '../../generate/limits.js';
 import { wantsLogits, type GenerateOptions } from '../../generate/options.js';
@@ -20,7 +20,7 @@ import { Continuer } from './continuation.js';
 import { FirstAnswer } from './firstAnswer.js';
 import { EarlyModel } from './earlyModel.js';
 import { beginLoading, type LoadedModel, type ModelLoading } from './loadModel.js';
-import { checkBiases, demandOf, likelyDemand, tokenisePrompts } from './promptTokens.js';
+import { checkBiases, demandOf, likelyDemand, tokenizePrompts } from './promptTokens.js';
 import { openTemplate } from './templates.js';
 import { TextProgress } from './textProgress.js';
 
@@ -67,16 +67,16 @@ export async function generate(
     likely !== undefined && request.cacheTokens === undefined && fitsLeastCache(likely)
       ? await beginEarly(loading, asked, likely, texts, ui)
       : undefined;
-  const tokenising = phases.during('tokenise', async () => {
+  const tokenizing = phases.during('tokenize', async () => {
     const tokenizer = createTokenizer(loading.tokenizer.spec);
     const hasChats = named.some(({ prompt }) => 'messages' in prompt);
     const template = hasChats ? openTemplate(loading.checkpoint.path) : undefined;
     const writer = { tokenizer, template, variables: request.templateVariables };
-    return { tokenizer, prompts: await tokenisePrompts(named, writer, config).finally(() => template?.close()) };
+    return { tokenizer, prompts: await tokenizePrompts(named, writer, config).finally(() => template?.close()) };
   });
   let loaded: LoadedModel | undefined;
   try {
-    const demand = demandOf((await tokenising).prompts, maxNewTokens, config, several);
+    const demand = demandOf((await tokenizing).prompts, maxNewTokens, config, several);
     if (fitsLeastCache(demand)) loaded = await early?.take();
     if (loaded === undefined) {
       await early?.close();
@@ -86,7 +86,7 @@ export async function generate(
   } finally {
     await early?.close();
   }
-  const { tokenizer, prompts } = await tokenising;
+  const { tokenizer, prompts } = await tokenizing;
   try {
     ui.phase('generate', prompts.length === 1 ? undefined : `${prompts.length} prompts`);
     const continuer = new Continuer(loaded, tokenizer, own.eosTokenIds);
@@ -120,7 +120,7 @@ export async function generate(
 }
 
 /**
- * Begins to load the model with the smallest cache, before prompts are tokenised: opening a large tokenizer takes as
+ * Begins to load the model with the smallest cache, before prompts are tokenized: opening a large tokenizer takes as
  * long as streaming weights. Undefined where something is in the way, which is said once prompts are known.
  */
 async function beginEarly(

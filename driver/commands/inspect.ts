@@ -1,4 +1,4 @@
-/** A model opened for inspection: what every pass produced, what no pass recognised, and the plan. */
+/** A model opened for inspection: what every pass produced, what no pass recognized, and the plan. */
 import { defined } from '../../system/defined.js';
 import { SCORE } from '../../ir/function.js';
 import type { Graph, GraphModule } from '../../ir/graph/graph.js';
@@ -9,7 +9,7 @@ import type { Checkpoint } from '../../models/checkpoint.js';
 import type { ModelConfig } from '../../models/family/model.js';
 import type { MaskKind } from '../../models/family/mask.js';
 import type { Observer, Stage } from '../../passes/runPasses.js';
-import { unrecognised } from '../../passes/unrecognised.js';
+import { unrecognized } from '../../passes/unrecognized.js';
 import { describeTokenizer } from '../../models/tokenizerFiles.js';
 import { codeOf, loadArtifact, type Artifact } from '../artifact/load.js';
 import type { Manifest } from '../artifact/manifest.js';
@@ -82,8 +82,8 @@ export interface Inspection {
   readonly config: ModelConfig | undefined;
   /** In order. An artifact without its checkpoint has the final graph only. */
   readonly stages: readonly RecordedStage[];
-  /** What generic kernels compute because no pass recognised it, one line each. */
-  readonly unrecognised: readonly string[];
+  /** What generic kernels compute because no pass recognized it, one line each. */
+  readonly unrecognized: readonly string[];
   /** Problems that do not prevent inspection. */
   readonly notes: readonly string[];
 }
@@ -137,7 +137,7 @@ export async function inspectModel(request: InspectRequest, machine: Machine = d
     checkpoint,
     config: checkpoint.config,
     stages,
-    unrecognised: unrecognised(scoreOf(compiled.plan)),
+    unrecognized: unrecognized(scoreOf(compiled.plan)),
     notes: checkpoint.warnings,
   };
 }
@@ -209,7 +209,7 @@ async function inspectArtifact(request: InspectRequest, machine: Machine): Promi
   const last: RecordedStage = {
     level: 'graph',
     name: 'artifact',
-    does: 'The optimised graph, as the artifact keeps it.',
+    does: 'The optimized graph, as the artifact keeps it.',
     reason: 'the graph that the plan was made of',
     graph: scoreIn(parseModule(model.graphText)),
     changed: true,
@@ -229,7 +229,7 @@ async function inspectArtifact(request: InspectRequest, machine: Machine): Promi
     checkpoint,
     config: checkpoint?.config,
     stages: stages ?? [last],
-    unrecognised: unrecognised(scoreOf(model.plan)),
+    unrecognized: unrecognized(scoreOf(model.plan)),
     notes,
   };
 }

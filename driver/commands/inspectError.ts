@@ -10,7 +10,7 @@ import { UserError, UsageError } from '../../errors.js';
 import type { KernelModule } from '../../ir/kernel.js';
 import { interpretModule, logicalWeight, type RawTensor } from '../../ir/kernelInterpreter.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
-import { lower, optimise } from '../../passes/runPasses.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import type { Numerics } from '../../passes/numerics.js';
 import { detectMachine, numericsOf } from '../machine.js';
 import { buildGraph, openModel } from '../model.js';
@@ -23,8 +23,8 @@ import { comparedResults, resultsOf, Sums, valuesOf, type Compared, type IsSame 
 import { tensorValues } from '../tensorValues.js';
 
 /** Multiplications that the interpreter does in a few minutes, and parameters that fit as float64, twice. */
-const MOST_WORK = 1e10;
-const MOST_PARAMETERS = 1.5e8;
+const MAX_WORK = 1e10;
+const MAX_PARAMETERS = 1.5e8;
 
 type AboutModel = Pick<InspectRequest, 'model' | 'init' | 'precision' | 'target' | 'isa' | 'kvCache'>;
 
@@ -204,12 +204,12 @@ function computationsOf(
   prompt: readonly number[],
 ): { readonly own: Computation; readonly other: Computation; readonly isSame: IsSame } {
   const graph = buildGraph(checkpoint, 'tree');
-  const roundedBy = (of: Numerics): Computation => computation(checkpoint, lower(optimise(graph, of), of), true);
+  const roundedBy = (of: Numerics): Computation => computation(checkpoint, lower(optimize(graph, of), of), true);
   // The same kernels without rounding: their stream is one number, and nothing is codes.
   const exactBy = (of: Numerics): Computation => {
     const { narrow: _narrow, stored: _stored, cache: _cache, groups: _groups, groupsOf: _of, ...floats } = of;
     const whole: Numerics = { ...floats, stream: 'f32', products: 'f32' };
-    return computation(checkpoint, exact(lower(optimise(graph, whole), whole)), false);
+    return computation(checkpoint, exact(lower(optimize(graph, whole), whole)), false);
   };
   const { against } = request;
   const own = roundedBy(numerics);
@@ -237,7 +237,7 @@ export async function inspectError(request: ErrorRequest): Promise<ErrorReport> 
   const prompts = texts.map((tokens) => tokens.slice(0, limit)).filter(({ length }) => length > 1);
   if (prompts.length === 0) throw new UserError('no prompt has two tokens', 'Give longer texts');
   const tokens = prompts.reduce((sum, { length }) => sum + length, 0);
-  if (parameters > MOST_PARAMETERS || parameters * tokens > MOST_WORK)
+  if (parameters > MAX_PARAMETERS || parameters * tokens > MAX_WORK)
     throw new UserError(
       `${tokens} tokens through ${Math.round(parameters / 1e6)} M parameters are more than an interpreter does`,
       'Take fewer prompts (--limit), fewer tokens of each (--tokens), or a smaller model of the family',

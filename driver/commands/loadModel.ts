@@ -60,7 +60,7 @@ export interface ModelLoading {
   readonly checkpoint: Checkpoint;
   readonly tokenizer: TokenizerDescription;
   readonly target: Opening['target'];
-  readonly leastCapacity: Opening['leastCapacity'];
+  readonly minCapacity: Opening['minCapacity'];
   /** Identity of the checkpoint in results. Reads the samples of the weight files when first called. */
   checkpointId(): string;
   /** Number of processors of this host. */
@@ -137,7 +137,7 @@ export function beginLoading(
     checkpoint,
     tokenizer,
     target,
-    leastCapacity: () => opening.leastCapacity(),
+    minCapacity: () => opening.minCapacity(),
     cores: machine.cpu.cores,
     checkpointId: () => checkpointId({ reference: opening.reference() }),
     compile: compileFor,

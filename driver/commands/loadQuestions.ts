@@ -1,4 +1,4 @@
-/** The second step of a run, beside its questions: they are tokenised while the model is compiled and loaded. */
+/** The second step of a run, beside its questions: they are tokenized while the model is compiled and loaded. */
 import { checkResumed, claimModelName, modelFolder, type LoadedQuestions } from '../../eval/index.js';
 import { counted } from '../../system/format.js';
 import { inParts } from '../../system/parts.js';
@@ -10,9 +10,9 @@ import { stepsFirst, type FinishOptions, type LoadedModel, type ModelLoading } f
 import type { ModelLimits } from './modelLimits.js';
 import type { PreparedQuestions } from './prepareRun.js';
 import { compileAhead, mayKeepPrefixes, mayNeedCache, tellOfPacking } from './prefixes.js';
-import { packQuestions, prepareCalls, tokenise, type PackedQuestions } from './questionSet.js';
+import { packQuestions, prepareCalls, tokenize, type PackedQuestions } from './questionSet.js';
 
-/** The loaded model, and the questions packed for it. `begun`: their tokens, if tokenising has begun. */
+/** The loaded model, and the questions packed for it. `begun`: their tokens, if tokenizing has begun. */
 export async function loadWithQuestions(
   loading: ModelLoading,
   prepared: PreparedQuestions,
@@ -28,7 +28,7 @@ export async function loadWithQuestions(
   // Whether a journal belongs to this run is known before anything is compiled. That takes samples of the weights, for
   // which other runs need not wait.
   let modelName = request.resume ? settleName(prepared, loading, request, ui) : undefined;
-  const tokens = begun ?? phases.during('tokenise', () => tokenise(dataset, loading, prefixToken));
+  const tokens = begun ?? phases.during('tokenize', () => tokenize(dataset, loading, prefixToken));
   phases.end();
   let packing: Promise<PackedQuestions> | undefined;
   let first: Pick<FinishOptions, 'first'> = {};
@@ -49,7 +49,7 @@ export async function loadWithQuestions(
   const isChosenByTokens = maySave || (await mayNeedCache(loading, request, dataset.questions));
   if (isChosenByTokens) {
     const compiled = await compileAhead(loading, request, dataset.questions, isFirst);
-    ui.phase('tokenise', source);
+    ui.phase('tokenize', source);
     let early: EarlyModel | undefined;
     const release = async (): Promise<void> => early?.close();
     const ahead = { ...compiled, release };
@@ -75,7 +75,7 @@ export async function loadWithQuestions(
   }
   const model = loaded ?? (await loading.finish({ onCompiled: whenCompiled, ...first }));
   try {
-    if (!isChosenByTokens) ui.phase('tokenise', source);
+    if (!isChosenByTokens) ui.phase('tokenize', source);
     const questions = (await packing) ?? (await inParts(packQuestions(await tokens, request, model.limits)));
     warnOfTruncated(questions, model, ui);
     return { model, questions, modelName: modelName ?? prepared.modelName };

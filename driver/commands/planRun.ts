@@ -10,12 +10,12 @@ import {
   type Path,
   type QuestionPlan,
   type Sharing,
-  type TokeniserThreads,
+  type TokenizerThreads,
 } from '../../eval/index.js';
 import type { WalkLimits } from '../../eval/walk.js';
 import { scoreOf } from '../../ir/plan.js';
 import { rowsIn, tokensIn } from '../../ir/scoring.js';
-import { MOST_KEYS } from '../../ir/stepping.js';
+import { MAX_KEYS } from '../../ir/stepping.js';
 import { count, counted } from '../../system/format.js';
 import { atOnce, inParts } from '../../system/parts.js';
 import type { OpenedModel } from '../compile/open.js';
@@ -26,7 +26,7 @@ import { cacheLimits, packWithCache } from './cachedContexts.js';
 import type { PreparedQuestions } from './prepareRun.js';
 import { limitsOf, type ModelLimits } from './modelLimits.js';
 import { mayCutPaths, type PackedWithCache } from './prefixes.js';
-import { openThreads, packQuestions, tokenise, type PackedQuestions } from './questionSet.js';
+import { openThreads, packQuestions, tokenize, type PackedQuestions } from './questionSet.js';
 
 /** Questions that are planned together. */
 export interface PlannedSet {
@@ -44,14 +44,14 @@ export async function planRun(
   ui: Ui,
 ): Promise<RunResult> {
   let planned: Planning | undefined;
-  let threads: TokeniserThreads | undefined;
+  let threads: TokenizerThreads | undefined;
   try {
     for await (const { dataset, isLast } of sets) {
       // What only generates texts has nothing to plan.
       if (dataset.questions.length === 0) continue;
-      if (planned === undefined) ui.phase('tokenise', source);
+      if (planned === undefined) ui.phase('tokenize', source);
       threads ??= openThreads(loading, dataset.questions, !isLast);
-      const tokens = await tokenise(dataset, loading, prefixToken, threads);
+      const tokens = await tokenize(dataset, loading, prefixToken, threads);
       planned ??= await Planning.open(loading, request, tokens, !isLast);
       await planned.add(tokens);
     }
@@ -100,7 +100,7 @@ class Planning {
     this.note = isFirst ? `windows of documents, the first: ${chosen.note}` : chosen.note;
     this.limits = {
       tokens: tokensIn(capacity),
-      keys: MOST_KEYS,
+      keys: MAX_KEYS,
       rows: rowsIn(capacity),
       cacheRows: chosen.cacheTokens ?? chosen.longest + tokensIn(capacity),
     };
@@ -119,7 +119,7 @@ class Planning {
   async add(tokens: LoadedQuestions): Promise<void> {
     const packed = await inParts(packQuestions(tokens, this.#request, this.#model, mayCutPaths(this.#request)));
     const own = new Set(packed.plan.questions);
-    const paths = pathsOf(packed.loaded.tokenised).filter(({ question }) => own.has(question));
+    const paths = pathsOf(packed.loaded.tokenized).filter(({ question }) => own.has(question));
     const longest = paths.reduce((most, path) => Math.max(most, pathLength(path)), 0);
     const ordered = await inParts(packed.plan.order());
     const { alone, grouped, shared } = countOrdered(ordered);

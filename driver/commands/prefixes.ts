@@ -7,7 +7,7 @@ import {
   countOrdered,
   isWorthKeeping,
   isWorthKeepingWithin,
-  LEAST_GAIN,
+  MIN_GAIN,
   pathLength,
   pathsOf,
   type LoadedQuestions,
@@ -29,7 +29,7 @@ import { limitsOf, type ModelLimits } from './modelLimits.js';
 import { packQuestions, type PackedQuestions } from './questionSet.js';
 
 /** Calls of fewer tokens than this read the weights too often. */
-export const LEAST_CALL = 1024;
+export const MIN_CALL = 1024;
 
 /** Room for what is put before a context and a choice. */
 const ADDED_BYTES = 8;
@@ -38,7 +38,7 @@ const FORESEEN = 4096;
 
 /**
  * Whether contexts have so much in common that tokens should be counted. This looks at text alone, in a fraction of a
- * second, so that other question sets are tokenised while the model is compiled.
+ * second, so that other question sets are tokenized while the model is compiled.
  */
 export function mayKeepPrefixes(
   { sharing, prefixes = 'auto' }: Pick<ScoreRequest, 'sharing' | 'prefixes'>,
@@ -56,7 +56,7 @@ export function mayKeepPrefixes(
     whole += context.length;
     shared += at;
   });
-  return whole > LEAST_GAIN * (whole - shared);
+  return whole > MIN_GAIN * (whole - shared);
 }
 
 function requireTree({ sharing, prefixes }: Pick<ScoreRequest, 'sharing' | 'prefixes'>): void {
@@ -76,13 +76,13 @@ export const mayCutPaths = ({ sharing, prefixes = 'auto' }: Pick<ScoreRequest, '
  * This looks at text alone: a token has at least a byte.
  */
 export async function mayNeedCache(
-  { checkpoint, leastCapacity, compile }: Pick<ModelLoading, 'checkpoint' | 'leastCapacity' | 'compile'>,
+  { checkpoint, minCapacity, compile }: Pick<ModelLoading, 'checkpoint' | 'minCapacity' | 'compile'>,
   { sharing, prefixes = 'auto' }: Pick<ScoreRequest, 'sharing' | 'prefixes'>,
   questions: readonly Pick<Question, 'context' | 'choices'>[],
 ): Promise<boolean> {
   if (sharing !== 'tree' || prefixes !== 'auto') return false;
   const longest = Math.min(checkpoint.config.maxPositions, longestText(questions));
-  return longest > leastCapacity() && longest > tokensIn(scoreOf((await compile()).model.plan).capacity);
+  return longest > minCapacity() && longest > tokensIn(scoreOf((await compile()).model.plan).capacity);
 }
 
 /** Bytes of the longest question with one of its choices. */
@@ -122,10 +122,10 @@ export async function compileAhead(
   if (!isFirst || prefixes === 'repeat' || sharing !== 'tree')
     return { opened: await loading.compile(), isCertain: isFirst && sharing !== 'kv' };
   const contextLength = loading.checkpoint.config.maxPositions;
-  const maxTokens = loading.leastCapacity();
+  const maxTokens = loading.minCapacity();
   const longest = Math.min(Math.ceil(longestText(questions) / TOKEN_BYTES), contextLength);
   const wanted = request.cacheTokens ?? cacheFor(foreseenOf(longest, { contextLength }), maxTokens);
-  const opened = await compileWithRoom(loading, request, { wanted, least: leastOf(longest, maxTokens) });
+  const opened = await compileWithRoom(loading, request, { wanted, least: minOf(longest, maxTokens) });
   return { opened: opened ?? (await loading.compile()), isCertain: opened !== undefined };
 }
 
@@ -160,7 +160,7 @@ const oversizedOf = ({
   loaded,
 }: PackedQuestions): { readonly name: string; readonly tokens: number } | undefined => {
   const tree = plan.oversized[0];
-  return tree && { name: questionName(loaded.tokenised[tree.paths[0]!.question]!), tokens: tree.longest };
+  return tree && { name: questionName(loaded.tokenized[tree.paths[0]!.question]!), tokens: tree.longest };
 };
 
 interface TokensBothWays {
@@ -173,14 +173,14 @@ interface TokensBothWays {
 }
 
 /** Memory, in tokens, that walks over these questions need at least. */
-const leastOf = (longest: number, maxTokens = LEAST_CALL): number =>
-  roundUp(longest + Math.min(maxTokens, LEAST_CALL), PAGE_TOKENS);
+const minOf = (longest: number, maxTokens = MIN_CALL): number =>
+  roundUp(longest + Math.min(maxTokens, MIN_CALL), PAGE_TOKENS);
 
-const longestOf = ({ tokenised }: Pick<LoadedQuestions, 'tokenised'>): number =>
-  pathsOf(tokenised).reduce((most, each) => Math.max(most, pathLength(each)), 0);
+const longestOf = ({ tokenized }: Pick<LoadedQuestions, 'tokenized'>): number =>
+  pathsOf(tokenized).reduce((most, each) => Math.max(most, pathLength(each)), 0);
 
 /** Memory, in tokens, for questions that may be longer than a call. */
-export const roomForQuestions = (loaded: Pick<LoadedQuestions, 'tokenised'>): number => leastOf(longestOf(loaded));
+export const roomForQuestions = (loaded: Pick<LoadedQuestions, 'tokenized'>): number => minOf(longestOf(loaded));
 
 async function countBothWays({ loaded, plan }: PackedQuestions, { maxTokens }: ModelLimits): Promise<TokensBothWays> {
   const ordered = await inParts(plan.order());
@@ -189,7 +189,7 @@ async function countBothWays({ loaded, plan }: PackedQuestions, { maxTokens }: M
     trees: plan.trees.reduce((sum, { tokens }) => sum + tokens, 0),
     kept: countOrdered(ordered).shared,
     longest,
-    least: leastOf(longest, maxTokens),
+    least: minOf(longest, maxTokens),
   };
 }
 

@@ -20,14 +20,14 @@ import { prepareFolders, type PreparedQuestions } from './prepareRun.js';
 import type { TaskChat } from './taskChat.js';
 import { asksForTexts } from './taskTexts.js';
 
-const MOST_WINDOW = 1 << 22;
+const MAX_WINDOW = 1 << 22;
 /** Names of files have a limit. */
-const MOST_NAME = 80;
+const MAX_NAME = 80;
 
 /** A name for the journal: that of the tasks asked for. */
 function nameOf(asked: readonly string[]): string {
   const all = asked.map((name) => name.replace(/[^\w.+-]/g, '_')).join('+');
-  return all.length <= MOST_NAME ? all : `${all.slice(0, MOST_NAME)}+`;
+  return all.length <= MAX_NAME ? all : `${all.slice(0, MAX_NAME)}+`;
 }
 
 /** Every task once, in the order in which they are asked for. Of one that several groups change, the last counts. */
@@ -112,9 +112,9 @@ export interface Writing {
 /** Throws UserError where TILEWRIGHT_WINDOW is no number of documents. */
 function windowBounds(most: number | undefined): WindowBounds {
   if (most === undefined) return WINDOWS;
-  if (!(Number.isInteger(most) && most >= 1 && most <= MOST_WINDOW))
+  if (!(Number.isInteger(most) && most >= 1 && most <= MAX_WINDOW))
     throw new UserError(
-      `TILEWRIGHT_WINDOW: expected a whole number from 1 to ${MOST_WINDOW}`,
+      `TILEWRIGHT_WINDOW: expected a whole number from 1 to ${MAX_WINDOW}`,
       `export TILEWRIGHT_WINDOW=${WINDOWS.most}, or unset TILEWRIGHT_WINDOW`,
     );
   const characters = Math.ceil((WINDOWS.characters * most) / WINDOWS.most);

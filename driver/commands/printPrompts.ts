@@ -8,7 +8,7 @@ import { checkpointPath } from '../artifact/checkpoint.js';
 import { readManifest } from '../artifact/manifest.js';
 import { isArtifact } from '../names.js';
 import type { GenerateRequest } from './generate.js';
-import { tokenisePrompts } from './promptTokens.js';
+import { tokenizePrompts } from './promptTokens.js';
 import { openTemplate } from './templates.js';
 
 export type PrintRequest = Pick<
@@ -40,8 +40,8 @@ export async function printPrompts(request: PrintRequest, tell: (prompt: Printed
     for (let from = 0; from < named.length; from += BATCH) {
       signal?.throwIfAborted();
       const batch = named.slice(from, from + BATCH);
-      const tokenised = await tokenisePrompts(batch, { tokenizer, template, variables }, NO_LIMITS);
-      for (const [i, { where, tokens, written }] of tokenised.entries()) {
+      const tokenized = await tokenizePrompts(batch, { tokenizer, template, variables }, NO_LIMITS);
+      for (const [i, { where, tokens, written }] of tokenized.entries()) {
         const prompt = batch[i]?.prompt ?? { prompt: '' };
         const text = written ?? ('prompt' in prompt ? prompt.prompt : await tokenizer.decode(tokens));
         tell({ where, text, tokens });

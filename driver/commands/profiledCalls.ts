@@ -32,7 +32,7 @@ export async function profiledCalls(
   const batches: Iterable<WalkedBatch> =
     questions.sharing === 'kv'
       ? groupCalls(
-          [...groupContexts(pathsOf(questions.loaded.tokenised), { limits, groupTokens: Infinity }, String)[0]!.paths],
+          [...groupContexts(pathsOf(questions.loaded.tokenized), { limits, groupTokens: Infinity }, String)[0]!.paths],
           { limits },
         )
       : walk((await inParts(questions.plan.order())).paths, limits);
@@ -51,7 +51,7 @@ function scoredTrees(
   most: number,
 ): readonly ProfiledCall[] {
   const shared = treeSharing(sharing);
-  const { trees } = planTrees(loaded.tokenised, shared, scorer, true);
+  const { trees } = planTrees(loaded.tokenized, shared, scorer, true);
   const packs = packTrees(
     trees.filter((tree) => fits(tree, scorer)).map((tree) => ({ ...tree, orderLength: tree.longest })),
     scorer,

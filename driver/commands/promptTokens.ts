@@ -11,7 +11,7 @@ import type { Tokenizer } from '../../models/tokenizer.js';
 import { count } from '../../system/format.js';
 import type { Demand } from './cacheSize.js';
 
-export interface TokenisedPrompt {
+export interface TokenizedPrompt {
   readonly where: string;
   readonly tokens: readonly number[];
   /** What a chat template wrote. */
@@ -38,12 +38,12 @@ export interface PromptWriter {
 }
 
 /** Tokens of each prompt. Rejects with UserError that names the first prompt that the model cannot take. */
-export async function tokenisePrompts(
+export async function tokenizePrompts(
   prompts: readonly NamedPrompt[],
   writer: PromptWriter,
   limits: PromptLimits,
-): Promise<readonly TokenisedPrompt[]> {
-  const tokenised: TokenisedPrompt[] = [];
+): Promise<readonly TokenizedPrompt[]> {
+  const tokenized: TokenizedPrompt[] = [];
   for (let from = 0; from < prompts.length; from += BATCH) {
     const batch = prompts.slice(from, from + BATCH);
     const texts = batch.flatMap(({ prompt }) => ('prompt' in prompt ? [prompt.prompt] : []));
@@ -56,10 +56,10 @@ export async function tokenisePrompts(
             ? await writeChat(where, conversationOf(prompt, exact, writer), writer)
             : { tokens: Array.from(encoded.next().value ?? []) };
       check(where, tokens, limits);
-      tokenised.push({ where, tokens, ...defined({ written }) });
+      tokenized.push({ where, tokens, ...defined({ written }) });
     }
   }
-  return tokenised;
+  return tokenized;
 }
 
 /** A conversation as its template gets it. */
@@ -127,7 +127,7 @@ export function checkBiases(
 
 /** What has to fit into memory. `several`: continuations of each prompt. */
 export const demandOf = (
-  prompts: readonly TokenisedPrompt[],
+  prompts: readonly TokenizedPrompt[],
   maxNewTokens: number,
   limits: Pick<PromptLimits, 'maxPositions'>,
   several = 1,
@@ -158,7 +158,7 @@ function demandOfLengths(
 const ADDED = 8;
 
 /**
- * What probably has to fit into memory at most, before any text is tokenised: a token has at least one byte, unless a
+ * What probably has to fit into memory at most, before any text is tokenized: a token has at least one byte, unless a
  * tokenizer writes characters out as several. Undefined where a template writes a prompt, and for what will be refused.
  */
 export function likelyDemand(

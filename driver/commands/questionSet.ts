@@ -1,12 +1,12 @@
 /**
- * Questions as a model takes them: tokenised in threads, and packed into micro-batches once the model's limits are
+ * Questions as a model takes them: tokenized in threads, and packed into micro-batches once the model's limits are
  * known.
  */
 import {
   cutWindows,
   planQuestions,
-  tokeniseDataset,
-  TokeniserThreads,
+  tokenizeDataset,
+  TokenizerThreads,
   type PathLimit,
   type Dataset,
   type EvaluateOptions,
@@ -19,12 +19,12 @@ import {
   type Sharing,
   type TokenizerSource,
 } from '../../eval/index.js';
-import { MOST_KEYS } from '../../ir/stepping.js';
+import { MAX_KEYS } from '../../ir/stepping.js';
 import { loadAddon } from '../../runtime/addon.js';
 import { inParts, type Parts } from '../../system/parts.js';
 import type { ModelLoading } from './loadModel.js';
 import type { ModelLimits } from './modelLimits.js';
-import { threadsAtOnce, tokeniserThreads } from './tokeniserThreads.js';
+import { threadsAtOnce, tokenizerThreads } from './tokenizerThreads.js';
 
 /** How questions share trees, which part of them is scored, and how long ones are treated. */
 export interface PackOptions {
@@ -46,44 +46,44 @@ export interface PackedQuestions extends PackOptions {
 
 const TRIM_MS = 200;
 
-type Tokenising = Pick<ModelLoading, 'tokenizer' | 'target' | 'cores'>;
+type Tokenizing = Pick<ModelLoading, 'tokenizer' | 'target' | 'cores'>;
 
-const sourceOf = ({ tokenizer }: Tokenising): TokenizerSource => ({
+const sourceOf = ({ tokenizer }: Tokenizing): TokenizerSource => ({
   moduleUrl: new URL('../../models/tokenizerThread.js', import.meta.url).href,
   spec: tokenizer.spec,
 });
 
 /** Threads for one set after another; the questions of the first decide how many. `isFirst`: others follow. */
-export const openThreads = (loading: Tokenising, questions: readonly Question[], isFirst = false): TokeniserThreads =>
-  new TokeniserThreads({
+export const openThreads = (loading: Tokenizing, questions: readonly Question[], isFirst = false): TokenizerThreads =>
+  new TokenizerThreads({
     tokenizer: sourceOf(loading),
-    workers: tokeniserThreads(questions, loading.tokenizer.spec, loading.target, loading.cores, isFirst),
+    workers: tokenizerThreads(questions, loading.tokenizer.spec, loading.target, loading.cores, isFirst),
   });
 
 /** Threads that open the tokenizer before there are questions; undefined where the questions are to decide. */
-export function openThreadsAtOnce(loading: Tokenising): TokeniserThreads | undefined {
+export function openThreadsAtOnce(loading: Tokenizing): TokenizerThreads | undefined {
   const workers = threadsAtOnce(loading.tokenizer.spec, loading.target, loading.cores);
-  return workers === 0 ? undefined : new TokeniserThreads({ tokenizer: sourceOf(loading), workers });
+  return workers === 0 ? undefined : new TokenizerThreads({ tokenizer: sourceOf(loading), workers });
 }
 
 /**
- * Tokenises in the background. `prefixToken`: stands in for a context without tokens. On a CPU, memory that the threads
+ * Tokenizes in the background. `prefixToken`: stands in for a context without tokens. On a CPU, memory that the threads
  * have freed is regularly returned to the system.
  */
-export async function tokenise(
+export async function tokenize(
   dataset: Dataset,
-  loading: Tokenising,
+  loading: Tokenizing,
   prefixToken?: number,
-  threads?: TokeniserThreads,
+  threads?: TokenizerThreads,
 ): Promise<LoadedQuestions> {
   const { tokenizer, target, cores } = loading;
   const timer = target.isHost ? setInterval(() => loadAddon().trim(), TRIM_MS) : undefined;
   try {
-    return await tokeniseDataset(dataset, {
+    return await tokenizeDataset(dataset, {
       tokenizer: sourceOf(loading),
       prefixToken,
       threads,
-      workers: threads === undefined ? tokeniserThreads(dataset.questions, tokenizer.spec, target, cores) : 0,
+      workers: threads === undefined ? tokenizerThreads(dataset.questions, tokenizer.spec, target, cores) : 0,
     });
   } finally {
     clearInterval(timer);
@@ -99,7 +99,7 @@ export const weighedShard = (shard: Shard | undefined, { work }: ModelLimits): E
 
 /** Limit of a path that is cut into calls, by what ends first: the model's context or the list of its keys. */
 const cutLimit = ({ contextLength }: ModelLimits): PathLimit =>
-  contextLength > MOST_KEYS ? { kind: 'keys', tokens: MOST_KEYS } : { kind: 'context', tokens: contextLength };
+  contextLength > MAX_KEYS ? { kind: 'keys', tokens: MAX_KEYS } : { kind: 'context', tokens: contextLength };
 
 /**
  * `mayCut`: paths that are longer than a micro-batch may be cut into calls, which keep keys and values. Throws
@@ -111,19 +111,19 @@ export function* packQuestions(
   limits: ModelLimits,
   mayCut = false,
 ): Parts<PackedQuestions> {
-  const cut = whole.tokenised.map((question) => cutWindows(question, limits.contextLength, whole.addedTokens));
+  const cut = whole.tokenized.map((question) => cutWindows(question, limits.contextLength, whole.addedTokens));
   yield;
-  const { questions: tokenised, choices } =
+  const { questions: tokenized, choices } =
     overlong === 'truncate' ? truncateOverlong(cut, limits.contextLength) : { questions: cut, choices: 0 };
   yield;
   const plan = yield* planQuestions({
-    tokenised,
+    tokenized,
     sharing,
     scorer: limits,
     shard: weighedShard(shard, limits),
     cutLimit: mayCut ? cutLimit(limits) : undefined,
   });
-  return { loaded: { ...whole, tokenised }, sharing, shard, overlong, plan, truncatedChoices: choices };
+  return { loaded: { ...whole, tokenized }, sharing, shard, overlong, plan, truncatedChoices: choices };
 }
 
 /** Makes ahead what the first call needs: micro-batches, or the order of the walk. */

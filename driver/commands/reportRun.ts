@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import {
   formatTable,
-  summariseResults,
+  summarizeResults,
   writeResults,
   type Question,
   type Results,
@@ -65,7 +65,7 @@ export function reportRun(report: RunReport): RunResult & { readonly results: Re
   const input = resultsInput(report);
   const { output } = report.request;
   if (output === undefined) {
-    const results = summariseResults(input);
+    const results = summarizeResults(input);
     return { results, table: formatTable(results), resultsPath: undefined, samplesPath: undefined };
   }
   const { results, resultsPath, samplesPath } = writeResults(output, input);

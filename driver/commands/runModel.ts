@@ -1,4 +1,4 @@
-/** `run`: prepare, load, score, report. Questions are tokenised and packed while the model is compiled and loaded. */
+/** `run`: prepare, load, score, report. Questions are tokenized and packed while the model is compiled and loaded. */
 import { shardName } from '../../eval/index.js';
 import { beginLoading } from './loadModel.js';
 import { FirstAnswer } from './firstAnswer.js';

@@ -1,5 +1,5 @@
 /**
- * `run --tasks`: documents are read, tokenised, scored and let go in windows, which windowTurns.ts computes. Results
+ * `run --tasks`: documents are read, tokenized, scored and let go in windows, which windowTurns.ts computes. Results
  * come in the public harness's layout, those of a task as soon as it is finished.
  */
 import { UsageError, UserError } from '../../errors.js';
@@ -26,7 +26,7 @@ import { TaskChat } from './taskChat.js';
 import { TaskModel } from './taskModel.js';
 import { noteDefaults } from './noteDefaults.js';
 import { openThreadsAtOnce } from './questionSet.js';
-import { asksForLogits, asksForTexts, demandOfTexts, tokeniseTexts, type TextWriting } from './taskTexts.js';
+import { asksForLogits, asksForTexts, demandOfTexts, tokenizeTexts, type TextWriting } from './taskTexts.js';
 import { WindowsAhead } from './windowsAhead.js';
 import { computeWindows } from './windowTurns.js';
 
@@ -110,7 +110,7 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
       if (loading.target.isHost) await beginning;
       const ahead = new WindowsAhead(first.value, windows, async (window) => {
         if (signal.aborted) throw new Interrupted(0);
-        return model.tokenise(window);
+        return model.tokenize(window);
       });
       const begun = await beginning;
       const loadSeconds = (performance.now() - begin) / 1000;
@@ -180,7 +180,7 @@ async function foresee(
     if (task !== undefined) tasks.push({ ...task, documents: task.documents.slice(0, PEEK) });
     else for await (const window of readTasks(few, [leaf], written, signal)) tasks.push(...window.tasks);
   }
-  const { prompts } = await tokeniseTexts(tasks, tokenizer, limits);
+  const { prompts } = await tokenizeTexts(tasks, tokenizer, limits);
   if (prompts.length === 0) return undefined;
   const { prompt, where, longest } = demandOfTexts(prompts);
   const more = Math.ceil(prompt * (MARGIN - 1));

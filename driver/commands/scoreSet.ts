@@ -101,7 +101,7 @@ export async function scoreSet(
     ...defined({ signal: options.signal }),
   };
   if (options.output === undefined) {
-    const evaluation = await evaluate({ ...shared, questions: loaded.questions, tokenised: loaded.tokenised });
+    const evaluation = await evaluate({ ...shared, questions: loaded.questions, tokenized: loaded.tokenized });
     return { ...evaluation, scorer };
   }
   const scored = await scoreQuestions({

@@ -9,7 +9,7 @@ import { readSettings } from '../../settings.js';
 const DEFAULT_TOKENS = 2048;
 /** A step as small as may be whose rate is this share of the best one: the rest of the rate costs more time. */
 const ENOUGH = 0.9;
-const MOST_TOKENS = 1 << 16;
+const MAX_TOKENS = 1 << 16;
 
 type Measured = Pick<FunctionPlan<unknown>, 'interface' | 'bucketSeconds'>;
 
@@ -34,9 +34,9 @@ export function stepBudget(
   { stepTokens } = readSettings(),
 ): number {
   if (stepTokens !== undefined) {
-    if (!(Number.isInteger(stepTokens) && stepTokens >= 1 && stepTokens <= MOST_TOKENS))
+    if (!(Number.isInteger(stepTokens) && stepTokens >= 1 && stepTokens <= MAX_TOKENS))
       throw new UserError(
-        `TILEWRIGHT_STEP_TOKENS: expected a whole number from 1 to ${MOST_TOKENS}`,
+        `TILEWRIGHT_STEP_TOKENS: expected a whole number from 1 to ${MAX_TOKENS}`,
         'export TILEWRIGHT_STEP_TOKENS=512, or unset TILEWRIGHT_STEP_TOKENS',
       );
     return stepTokens;

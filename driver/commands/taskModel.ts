@@ -4,7 +4,7 @@
  */
 import type { TaskWindow } from '../../eval/harness/windows.js';
 import type { Computed } from './runFacts.js';
-import { isWorthKeepingWithin, type LoadedQuestions, type TokeniserThreads } from '../../eval/index.js';
+import { isWorthKeepingWithin, type LoadedQuestions, type TokenizerThreads } from '../../eval/index.js';
 import { UserError } from '../../errors.js';
 import type { Tokenizer } from '../../models/tokenizer.js';
 import { counted } from '../../system/format.js';
@@ -19,7 +19,7 @@ import { beginLoading, stepsFirst, type LoadedModel, type ModelLoading } from '.
 import { loadWithQuestions, settleName, warnOfTruncated } from './loadQuestions.js';
 import { keepWithin, mayCutPaths, roomForQuestions, tellOfPacking } from './prefixes.js';
 import type { AboutTasks } from './prepareTasks.js';
-import { openThreads, packQuestions, prepareCalls, tokenise, type PackedQuestions } from './questionSet.js';
+import { openThreads, packQuestions, prepareCalls, tokenize, type PackedQuestions } from './questionSet.js';
 import type { PlanScorer } from './scorer.js';
 import { scorerOf } from './scoreSet.js';
 import { scoringId } from './scoringId.js';
@@ -28,13 +28,13 @@ import {
   demandOfTexts,
   guessTexts,
   promptsOfShard,
-  tokeniseTexts,
+  tokenizeTexts,
   type TextPrompts,
   type TextWriting,
 } from './taskTexts.js';
 
 /** A window as tokens. */
-export interface TokenisedWindow {
+export interface TokenizedWindow {
   readonly window: TaskWindow;
   readonly tokens: LoadedQuestions;
   /** What is to be continued; absent where nothing is. */
@@ -42,12 +42,12 @@ export interface TokenisedWindow {
 }
 
 /** A window as the model takes it. */
-export interface PackedWindow extends Omit<TokenisedWindow, 'tokens'> {
+export interface PackedWindow extends Omit<TokenizedWindow, 'tokens'> {
   readonly questions: PackedQuestions;
 }
 
 /** A window for a model that is busy yet. */
-export interface WaitingWindow extends TokenisedWindow {
+export interface WaitingWindow extends TokenizedWindow {
   /** Absent where the model has too little memory for it. */
   readonly questions: PackedQuestions | undefined;
 }
@@ -60,7 +60,7 @@ export interface TaskModelOptions {
   readonly about: AboutTasks;
   readonly tokenizer: Tokenizer;
   /** Threads that are open already, and are closed elsewhere. */
-  readonly threads: TokeniserThreads | undefined;
+  readonly threads: TokenizerThreads | undefined;
   /** How prompts of texts become tokens. */
   readonly writing: TextWriting;
   /** Texts that are expected in later windows. */
@@ -97,12 +97,12 @@ export class TaskModel {
   readonly #ui: Ui;
   readonly #phases: Phases;
   #loading: ModelLoading;
-  #threads: TokeniserThreads | undefined;
+  #threads: TokenizerThreads | undefined;
   #opened: OpenedTaskModel | undefined;
   /** Texts that are expected in later windows. */
   #foreseen: Demand | undefined;
-  /** Settles when all windows that were begun are tokenised, and never rejects. */
-  #tokenising: Promise<unknown> = Promise.resolve();
+  /** Settles when all windows that were begun are tokenized, and never rejects. */
+  #tokenizing: Promise<unknown> = Promise.resolve();
   /** Operations of the models that were open before. */
   #earlierFlops = 0;
 
@@ -138,7 +138,7 @@ export class TaskModel {
     return { modelFlops: this.#earlierFlops + scorer.modelFlops, devices: scorer.timeline.use(model.devices) };
   }
 
-  /** Opens the model for the first window, and tokenises that meanwhile. */
+  /** Opens the model for the first window, and tokenizes that meanwhile. */
   async begin(window: TaskWindow): Promise<PackedWindow> {
     const { threads } = this.#options;
     if (threads === undefined) this.#threads = openThreads(this.#loading, window.dataset.questions, !window.isLast);
@@ -172,23 +172,23 @@ export class TaskModel {
     return this.#openForTexts({ window, tokens: await tokens, prompts }, demand, name, ahead);
   }
 
-  /** A later window as tokens; behind those that are being tokenised. */
-  async tokenise(window: TaskWindow): Promise<TokenisedWindow> {
+  /** A later window as tokens; behind those that are being tokenized. */
+  async tokenize(window: TaskWindow): Promise<TokenizedWindow> {
     const tokens = this.#tokens(window, AHEAD);
     const prompts = await this.#prompts(window, AHEAD);
     return { window, tokens: await tokens, prompts };
   }
 
   /** Packs a window while the model is at work on another. */
-  async prepare(tokenised: TokenisedWindow): Promise<WaitingWindow> {
-    const questions = await this.#packWithin(tokenised);
+  async prepare(tokenized: TokenizedWindow): Promise<WaitingWindow> {
+    const questions = await this.#packWithin(tokenized);
     if (questions !== undefined) await prepareCalls(questions);
-    return { ...tokenised, questions };
+    return { ...tokenized, questions };
   }
 
   /** The window for the model. Where that has too little memory, it is opened again, and must not be at work then. */
-  async take({ questions, ...tokenised }: WaitingWindow): Promise<PackedWindow> {
-    const taken = questions === undefined ? await this.#reopen(tokenised) : { ...tokenised, questions };
+  async take({ questions, ...tokenized }: WaitingWindow): Promise<PackedWindow> {
+    const taken = questions === undefined ? await this.#reopen(tokenized) : { ...tokenized, questions };
     warnOfTruncated(taken.questions, this.model, this.#ui);
     return taken;
   }
@@ -206,19 +206,19 @@ export class TaskModel {
   #tokens({ dataset }: TaskWindow, when: string): Promise<LoadedQuestions> {
     const { prefixToken } = this.#options.about;
     const threads = this.#options.threads ?? this.#threads;
-    const tokens = this.#tokenising.then(() =>
-      this.#phases.during(`tokenise${when}`, () => tokenise(dataset, this.#loading, prefixToken, threads)),
+    const tokens = this.#tokenizing.then(() =>
+      this.#phases.during(`tokenize${when}`, () => tokenize(dataset, this.#loading, prefixToken, threads)),
     );
     // It holds nothing of the window.
     const settle = (): void => undefined;
-    this.#tokenising = tokens.then(settle, settle);
+    this.#tokenizing = tokens.then(settle, settle);
     return tokens;
   }
 
   async #prompts({ tasks }: TaskWindow, when: string): Promise<TextPrompts | undefined> {
     if (!asksForTexts(tasks)) return undefined;
     const { request, tokenizer, writing } = this.#options;
-    const all = await this.#phases.during(`tokenise prompts${when}`, () => tokeniseTexts(tasks, tokenizer, writing));
+    const all = await this.#phases.during(`tokenize prompts${when}`, () => tokenizeTexts(tasks, tokenizer, writing));
     const prompts = request.shard === undefined ? all : promptsOfShard(all, request.shard);
     if (prompts.truncated > 0)
       this.#ui.warn(
@@ -240,7 +240,7 @@ export class TaskModel {
   }
 
   /** Undefined where the model lacks memory, or for another reason, which opening it again will name. */
-  async #packWithin({ tokens, prompts }: TokenisedWindow): Promise<PackedQuestions | undefined> {
+  async #packWithin({ tokens, prompts }: TokenizedWindow): Promise<PackedQuestions | undefined> {
     const least = prompts === undefined ? 0 : demandOfTexts(prompts.prompts).least;
     if ((cacheTokensOf(this.model.model) ?? 0) < least) return undefined;
     try {
@@ -251,7 +251,7 @@ export class TaskModel {
     }
   }
 
-  async #reopen(tokenised: TokenisedWindow): Promise<PackedWindow> {
+  async #reopen(tokenized: TokenizedWindow): Promise<PackedWindow> {
     const { request, load } = this.#options;
     const { model, scorer, name } = this.#open;
     this.#earlierFlops += scorer.modelFlops;
@@ -259,10 +259,10 @@ export class TaskModel {
     await model.close();
     this.#ui.note('the next documents need more memory for keys and values: the model is opened again');
     this.#loading = beginLoading(load, this.#ui, this.#phases);
-    const { window, tokens, prompts } = tokenised;
+    const { window, tokens, prompts } = tokenized;
     if (prompts !== undefined) {
       const demand = withForeseen(demandOfTexts(prompts.prompts), this.#foreseen)!;
-      return this.#openForTexts(tokenised, demand, name);
+      return this.#openForTexts(tokenized, demand, name);
     }
     const packed = await packWithCache(this.#loading, request, tokens, { isFirst: !window.isLast });
     tellOfPacking(packed, this.#ui);
@@ -291,7 +291,7 @@ export class TaskModel {
 
   /** The model with memory for the texts to generate; prefixes of what is scored are kept in it, too. */
   async #openForTexts(
-    { window, tokens, prompts }: TokenisedWindow,
+    { window, tokens, prompts }: TokenizedWindow,
     expected: Demand,
     name: string,
     ahead?: OpenedAhead,

@@ -38,7 +38,7 @@ export interface TextPrompts {
 
 const BATCH = 512;
 /** Prompts that the scheduler has at a time. */
-const MOST_AT_ONCE = 512;
+const MAX_AT_ONCE = 512;
 
 export const asksForTexts = (tasks: readonly Pick<TaskFacts, 'scores'>[]): boolean =>
   tasks.some(({ scores }) => scores.type === 'generate_until');
@@ -95,7 +95,7 @@ function askedTexts(tasks: readonly RunTask[], { seed, end, defaults }: TextWrit
  * Prompts as tokens. As in the public harness, what does not fit beside the tokens to generate is cut on the left.
  * Throws UserError.
  */
-export async function tokeniseTexts(
+export async function tokenizeTexts(
   tasks: readonly RunTask[],
   tokenizer: Tokenizer,
   writing: TextWriting,
@@ -257,7 +257,7 @@ export async function writeTexts(
       done++;
     }
   };
-  await Promise.all(Array.from({ length: Math.min(MOST_AT_ONCE, left.length) }, lane));
+  await Promise.all(Array.from({ length: Math.min(MAX_AT_ONCE, left.length) }, lane));
   return { texts, isInterrupted: done < left.length };
 }
 

@@ -4,10 +4,10 @@ import { tokensOfLines, type TokenSource } from '../../eval/tokenLines.js';
 import type { Tokenizer } from '../../models/tokenizer.js';
 import { tokenTexts } from '../../models/tokenTexts.js';
 
-export async function tokenSource(tokenizer: Tokenizer, { tokenised }: LoadedQuestions): Promise<TokenSource> {
-  const texts = await tokenTexts(tokenizer, tokensOfLines(tokenised));
+export async function tokenSource(tokenizer: Tokenizer, { tokenized }: LoadedQuestions): Promise<TokenSource> {
+  const texts = await tokenTexts(tokenizer, tokensOfLines(tokenized));
   return {
-    questions: new Map(tokenised.map((question) => [question.docId, question])),
+    questions: new Map(tokenized.map((question) => [question.docId, question])),
     textOf: (id) => texts.get(id) ?? null,
   };
 }

@@ -54,7 +54,7 @@ const TRACK_NAMES: Readonly<Record<(typeof TRACKS)[number], string>> = {
 const FIRST_STARTUP = TRACKS.length + 1;
 
 /** Slices of micro-batches in a trace: tens of megabytes. Neighbours of a longer run share one. */
-const MOST_SLICES = 60_000;
+const MAX_SLICES = 60_000;
 
 const MICROSECONDS = 1000;
 
@@ -67,10 +67,10 @@ const timesOf = ({ begin, end }: Interval, origin: number): Pick<Slice, 'ts' | '
 });
 
 /** What a slice says of its work; `seconds` is what it took. */
-export const workArgs = ({ flops, bytes, leastSeconds }: CallWork, seconds: number): Slice['args'] => ({
+export const workArgs = ({ flops, bytes, minSeconds }: CallWork, seconds: number): Slice['args'] => ({
   flops,
   bytes: Math.round(bytes),
-  ...(seconds > 0 ? { shareOfPeak: rounded(leastSeconds / seconds, 4) } : {}),
+  ...(seconds > 0 ? { shareOfPeak: rounded(minSeconds / seconds, 4) } : {}),
 });
 
 /** The work of a span's stage in its call; undefined where it is not known. */
@@ -92,7 +92,7 @@ function batchSlice(group: readonly BatchSpan[], origin: number, pid: number, wo
   const work: CallWork = {
     flops: total(({ flops }) => flops),
     bytes: total(({ bytes }) => bytes),
-    leastSeconds: total(({ leastSeconds }) => leastSeconds),
+    minSeconds: total(({ minSeconds }) => minSeconds),
   };
   const numbers = group.map((span) => span.batch);
   return {
@@ -115,18 +115,18 @@ function batchSlice(group: readonly BatchSpan[], origin: number, pid: number, wo
 export interface TimelineOptions {
   readonly origin?: number;
   readonly workOf?: WorkOf;
-  readonly mostSlices?: number;
+  readonly maxSlices?: number;
 }
 
 /** The slices of each device: what it computed, what it sent, and when it was idle. */
 export function timelineEvents(
   timeline: Timeline,
   devices: number,
-  { origin, workOf = () => undefined, mostSlices = MOST_SLICES }: TimelineOptions = {},
+  { origin, workOf = () => undefined, maxSlices = MAX_SLICES }: TimelineOptions = {},
 ): readonly (Slice | TrackName)[] {
   const { window } = timeline;
   const start = origin ?? window?.begin ?? 0;
-  const size = Math.ceil(timeline.spans.length / mostSlices) || 1;
+  const size = Math.ceil(timeline.spans.length / maxSlices) || 1;
   return Array.from({ length: devices }, (_, device): (Slice | TrackName)[] => {
     const pid = device + 1;
     const work = (['compute', 'copy'] as const).flatMap((kind) =>

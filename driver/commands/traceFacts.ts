@@ -10,7 +10,7 @@ import { arenaBuffers, weightBytes } from './inspectMemory.js';
 import type { LoadedModel } from './loadModel.js';
 
 /** Kernels and buffers of the largest plans, several times. */
-const MOST_ENTRIES = 20_000;
+const MAX_ENTRIES = 20_000;
 
 export function traceFacts(
   {
@@ -34,11 +34,11 @@ export function traceFacts(
     peaks,
     ...defined({ start }),
     kernels: score.kernels
-      .slice(0, MOST_ENTRIES)
+      .slice(0, MAX_ENTRIES)
       .map(({ path, anchor }, i) => ({ path, anchor, signature: score.launches[i]!.signature })),
     memory: {
       arenaBytes: score.arenaBytes,
-      buffers: arenaBuffers(score).slice(0, MOST_ENTRIES),
+      buffers: arenaBuffers(score).slice(0, MAX_ENTRIES),
       states: model.plan.states.map((state) => ({ name: state.name, bytes: stateBytes(state) })),
       ...defined({ weights }),
     },

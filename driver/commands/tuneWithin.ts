@@ -8,7 +8,7 @@ import { deadline, realAlarm, unlessStopped, type Alarm } from '../../autotune/u
  * The part of the budget that is reserved for compiling the result: a share of it, of at most `seconds`, or what
  * compiling is expected to take, up to a larger share.
  */
-const CLOSING = { share: 0.1, seconds: 10, mostShare: 0.5 };
+const CLOSING = { share: 0.1, seconds: 10, maxShare: 0.5 };
 /** Seconds by which compiling may exceed the budget, and those it may take after Ctrl-C. */
 export const GRACE_SECONDS = 1;
 
@@ -70,7 +70,7 @@ export async function tuneWithin<M, F, K>(
   };
   const reserved = Math.max(
     Math.min(CLOSING.seconds, CLOSING.share * budgetSeconds),
-    Math.min(closingSeconds, CLOSING.mostShare * budgetSeconds),
+    Math.min(closingSeconds, CLOSING.maxShare * budgetSeconds),
   );
   const own = await within(before, secondsLeft() - reserved, signal);
   const { model, found } = await search(Math.max(0, secondsLeft() - reserved));

@@ -1,16 +1,16 @@
 /**
- * Windows of documents one behind another: while one is computed, the next is taken (read and tokenised, if it is not
+ * Windows of documents one behind another: while one is computed, the next is taken (read and tokenized, if it is not
  * yet), ordered and packed, and its calls follow those of the former without a gap. Answers are measured and written
  * while later windows are computed.
  */
 import { Interrupted, type RunResult } from '../requests.js';
-import type { PackedWindow, TaskModel, TokenisedWindow } from './taskModel.js';
+import type { PackedWindow, TaskModel, TokenizedWindow } from './taskModel.js';
 import type { ComputedWindow, TasksRun } from './tasksRun.js';
 import type { WindowsAhead } from './windowsAhead.js';
 
 export interface WindowTurns {
   /** Those after the first. */
-  readonly windows: Pick<WindowsAhead<TokenisedWindow>, 'take'>;
+  readonly windows: Pick<WindowsAhead<TokenizedWindow>, 'take'>;
   readonly model: Pick<TaskModel, 'prepare' | 'take'>;
   readonly run: Pick<TasksRun, 'compute' | 'report'>;
   /** Ends the reading and the calls; aborted by computeWindows when it ends. */

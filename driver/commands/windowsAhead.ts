@@ -1,5 +1,5 @@
 /**
- * Windows of documents, read and tokenised ahead while they are small: for a GPU from the second on while the model is
+ * Windows of documents, read and tokenized ahead while they are small: for a GPU from the second on while the model is
  * loaded for the first. Each is twice the one before, so a fast device would otherwise finish a window before the next
  * is ready.
  */
@@ -13,9 +13,9 @@ const ROOM = 1;
 
 export class WindowsAhead<T extends { readonly window: TaskWindow }> {
   readonly #windows: AsyncIterator<TaskWindow>;
-  readonly #tokenise: (window: TaskWindow) => Promise<T>;
-  /** In order: those that are tokenised, or will be. */
-  readonly #ahead: { readonly window: TaskWindow; readonly tokenised: Promise<T> }[] = [];
+  readonly #tokenize: (window: TaskWindow) => Promise<T>;
+  /** In order: those that are tokenized, or will be. */
+  readonly #ahead: { readonly window: TaskWindow; readonly tokenized: Promise<T> }[] = [];
   /** Fullness of the two windows that were taken last. */
   #taken: readonly number[];
   /** The window that was read last. */
@@ -24,9 +24,9 @@ export class WindowsAhead<T extends { readonly window: TaskWindow }> {
   #reading: Promise<void> | undefined;
 
   /** Begins with the second window. `windows`: those after the first. What fails is thrown where it is taken. */
-  constructor(first: TaskWindow, windows: AsyncIterator<TaskWindow>, tokenise: (window: TaskWindow) => Promise<T>) {
+  constructor(first: TaskWindow, windows: AsyncIterator<TaskWindow>, tokenize: (window: TaskWindow) => Promise<T>) {
     this.#windows = windows;
-    this.#tokenise = tokenise;
+    this.#tokenize = tokenize;
     this.#last = first;
     this.#taken = [first.fullness];
     this.#fill();
@@ -35,8 +35,8 @@ export class WindowsAhead<T extends { readonly window: TaskWindow }> {
   /** The next window; it must not be asked for behind the last one. */
   async take(): Promise<T> {
     if (this.#ahead.length === 0) await (this.#reading ?? this.#read());
-    const { window, tokenised } = this.#ahead.shift()!;
-    const next = await tokenised;
+    const { window, tokenized } = this.#ahead.shift()!;
+    const next = await tokenized;
     this.#taken = [this.#taken.at(-1)!, window.fullness];
     this.#fill();
     return next;
@@ -53,10 +53,10 @@ export class WindowsAhead<T extends { readonly window: TaskWindow }> {
     const read = async (): Promise<void> => {
       const { done, value } = await this.#windows.next();
       if (done === true) throw new Error('no window is left');
-      const tokenised = this.#tokenise(value);
-      tokenised.catch(() => undefined);
+      const tokenized = this.#tokenize(value);
+      tokenized.catch(() => undefined);
       this.#last = value;
-      this.#ahead.push({ window: value, tokenised });
+      this.#ahead.push({ window: value, tokenized });
       this.#reading = undefined;
       this.#fill();
     };

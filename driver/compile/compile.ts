@@ -22,7 +22,7 @@ export interface CompileOptions extends PlanOptions {
 }
 
 /** Fewest tokens that the largest micro-batch of a model may have. */
-export const LEAST_CAPACITY = 32;
+export const MIN_CAPACITY = 32;
 
 /** Longest accepted context, in tokens: the model's own, bounded by the largest micro-batch. */
 export const contextLimit = (checkpoint: Pick<Checkpoint, 'config'>, plan: Plan<unknown>): number =>
@@ -49,9 +49,9 @@ export function compileModel<S, D>(
   const coded = codedCache(options.kvCache);
   const numerics = withCache(target.numerics(device), coded);
   const tokens = largestCall(checkpoint, target, device, options.batchTokens);
-  if (!Number.isInteger(tokens) || tokens < LEAST_CAPACITY || tokens > MAX_CAPACITY)
+  if (!Number.isInteger(tokens) || tokens < MIN_CAPACITY || tokens > MAX_CAPACITY)
     throw new UsageError(
-      `a micro-batch of ${tokens} tokens: expected ${LEAST_CAPACITY} to ${MAX_CAPACITY}`,
+      `a micro-batch of ${tokens} tokens: expected ${MIN_CAPACITY} to ${MAX_CAPACITY}`,
       'use --batch-tokens 1024',
     );
   const { mask = target.mask, observe } = options;

@@ -31,7 +31,7 @@ export class Dump {
     }
   }
 
-  /** `03_canonicaliseMask.txt`: a graph, or kernels. */
+  /** `03_canonicalizeMask.txt`: a graph, or kernels. */
   stage(stage: Stage): void {
     this.write(`${stage.name}.txt`, stageText(stage));
   }

@@ -7,7 +7,7 @@ import { checkpointOf, verifyWeights } from '../artifact/checkpoint.js';
 import { codeOf, loadArtifact } from '../artifact/load.js';
 import { artifactId, readManifest, rebuild, rebuildFor, type ModelReference } from '../artifact/manifest.js';
 import { isArtifact, type WeightInit } from '../names.js';
-import { compileModel, largestCall, LEAST_CAPACITY, plannedModel } from './compile.js';
+import { compileModel, largestCall, MIN_CAPACITY, plannedModel } from './compile.js';
 import { Dump } from './dump.js';
 import type { Machine } from '../machine.js';
 import { openModel } from '../model.js';
@@ -36,7 +36,7 @@ export interface Opening {
   readonly checkpoint: Checkpoint;
   readonly target: AnyTarget;
   /** Tokens of the largest micro-batch, as far as that is known before compiling: no fewer than these. */
-  leastCapacity(): number;
+  minCapacity(): number;
   /** Reads the samples of the weight files when first called. */
   reference(): ModelReference;
   /** Throws UserError if an artifact was compiled with another tokenizer. */
@@ -87,8 +87,8 @@ export function beginOpening(
     const own = reference();
     return { checkpoint, reference: own, model, id: artifactId(own, model), isArtifact: false, isPacked: false };
   };
-  const leastCapacity = (): number => largestCall(checkpoint, target, choose(), request.batchTokens);
-  return { checkpoint, target, leastCapacity, reference, finish, requireTokenizer: () => undefined };
+  const minCapacity = (): number => largestCall(checkpoint, target, choose(), request.batchTokens);
+  return { checkpoint, target, minCapacity, reference, finish, requireTokenizer: () => undefined };
 }
 
 export const openOrCompile = async (
@@ -153,7 +153,7 @@ function beginArtifact(
   return {
     checkpoint,
     target: targetOf(manifest.target.kind, targets),
-    leastCapacity: () => manifest.maxTokens ?? LEAST_CAPACITY,
+    minCapacity: () => manifest.maxTokens ?? MIN_CAPACITY,
     reference: () => reference,
     finish,
     requireTokenizer,

@@ -15,7 +15,7 @@ import { RemoteExecutor, type RemoteOptions } from './remoteExecutor.js';
 import { DEVICE_MODULE } from './startEarly.js';
 
 /** Largest timeout, in seconds: a day. Node's timers overflow after a few weeks. */
-const MOST_TIMEOUT = 86_400;
+const MAX_TIMEOUT = 86_400;
 
 export interface BeginOptions extends Pick<RemoteOptions, 'model' | 'onEnd' | 'siblings'> {
   readonly target: Pick<AnyTarget, 'timeoutSeconds'>;
@@ -27,9 +27,9 @@ export interface BeginOptions extends Pick<RemoteOptions, 'model' | 'onEnd' | 's
  */
 export function beginDevice(request: DeviceRequest, { target, ...options }: BeginOptions, ui: Ui): RemoteExecutor {
   const timeoutSeconds = readSettings().deviceTimeout ?? target.timeoutSeconds;
-  if (!(timeoutSeconds > 0 && timeoutSeconds <= MOST_TIMEOUT))
+  if (!(timeoutSeconds > 0 && timeoutSeconds <= MAX_TIMEOUT))
     throw new UserError(
-      `TILEWRIGHT_DEVICE_TIMEOUT: expected seconds, more than 0 and at most ${MOST_TIMEOUT}`,
+      `TILEWRIGHT_DEVICE_TIMEOUT: expected seconds, more than 0 and at most ${MAX_TIMEOUT}`,
       'minutes more than the largest micro-batch takes will do: 180',
     );
   return RemoteExecutor.begin({ module: DEVICE_MODULE, request, timeoutSeconds, ...options }, ui);

@@ -4,7 +4,7 @@ import { parameterCount, type Inspection } from '../commands/inspect.js';
 import { memoryReport } from '../commands/inspectMemory.js';
 
 export function factsOf(inspection: Inspection): readonly (readonly [string, string])[] {
-  const { checkpoint, config, plan, model, isa, arithmetic, isArtifact, isTuned, request, unrecognised } = inspection;
+  const { checkpoint, config, plan, model, isa, arithmetic, isArtifact, isTuned, request, unrecognized } = inspection;
   const { capacity, arenaBytes, states, weights } = memoryReport(plan, checkpoint);
   const kind = isArtifact
     ? `artifact, ${isTuned ? 'tuned' : 'not tuned'}`
@@ -31,6 +31,6 @@ export function factsOf(inspection: Inspection): readonly (readonly [string, str
     ...(weights === undefined
       ? []
       : ([['weights', `${bytes(weights.packedBytes)} packed, ${bytes(weights.mappedBytes)} mapped`]] as const)),
-    ['recognised', unrecognised.length === 0 ? 'every pattern' : `all but ${count(unrecognised.length)} patterns`],
+    ['recognized', unrecognized.length === 0 ? 'every pattern' : `all but ${count(unrecognized.length)} patterns`],
   ];
 }

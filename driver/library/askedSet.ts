@@ -5,7 +5,7 @@ import { packWithCache, withContexts } from '../commands/cachedContexts.js';
 import type { LoadedModel, ModelLoading } from '../commands/loadModel.js';
 import { keepWithin, mayCutPaths, mayKeepPrefixes, mayNeedCache, tellOfPacking } from '../commands/prefixes.js';
 import { prepareRun, type PreparedRun } from '../commands/prepareRun.js';
-import { packQuestions, tokenise, type PackedQuestions } from '../commands/questionSet.js';
+import { packQuestions, tokenize, type PackedQuestions } from '../commands/questionSet.js';
 import { modelName } from '../names.js';
 import { clock } from '../phases.js';
 import { Interrupted, type LoadRequest, type RunRequest, type Ui } from '../requests.js';
@@ -51,8 +51,8 @@ export async function packFor(loading: ModelLoading, set: AskedSet, ui: Ui): Pro
     request.sharing === 'kv' ||
     (await mayNeedCache(loading, request, questions));
   if (!isChosenByTokens) return set;
-  ui.phase('tokenise');
-  const packed = await packWithCache(loading, request, await tokenise(set.prepared.dataset, loading));
+  ui.phase('tokenize');
+  const packed = await packWithCache(loading, request, await tokenize(set.prepared.dataset, loading));
   tellOfPacking(packed, ui);
   return { ...set, packed };
 }
@@ -64,7 +64,7 @@ export async function packWithin(
   { request, prepared }: AskedSet,
 ): Promise<PackedQuestions> {
   const { target } = model.model;
-  const tokens = await tokenise(prepared.dataset, { tokenizer: model.tokenizer, target, cores });
+  const tokens = await tokenize(prepared.dataset, { tokenizer: model.tokenizer, target, cores });
   const packed = await inParts(packQuestions(tokens, request, model.limits, mayCutPaths(request)));
   return request.sharing === 'kv' ? withContexts(packed, model.model) : keepWithin(model, packed, request);
 }

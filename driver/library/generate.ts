@@ -8,7 +8,7 @@ import { createTokenizer, type Tokenizer } from '../../models/tokenizer.js';
 import { continueAll, type ContinueListener } from '../commands/continueAll.js';
 import { Continuer, type Continuation } from '../commands/continuation.js';
 import type { LoadedModel } from '../commands/loadModel.js';
-import { checkBiases, tokenisePrompts } from '../commands/promptTokens.js';
+import { checkBiases, tokenizePrompts } from '../commands/promptTokens.js';
 import { openTemplate } from '../commands/templates.js';
 import { cacheTokensOf } from '../functions.js';
 import { present, type GenerateOptions } from './options.js';
@@ -80,9 +80,9 @@ export class ModelGenerator {
     if (this.template === undefined && named.some(({ prompt }) => 'messages' in prompt)) {
       this.template = openTemplate(path);
     }
-    const tokenised = await tokenisePrompts(named, { tokenizer: this.tokenizer, template: this.template }, config);
+    const tokenized = await tokenizePrompts(named, { tokenizer: this.tokenizer, template: this.template }, config);
     const isRanked = options.beams !== undefined || options.bestOf !== undefined;
-    await continueAll(this.continuer, tokenised, { ...options, signal }, listenerOf(tell, isRanked));
+    await continueAll(this.continuer, tokenized, { ...options, signal }, listenerOf(tell, isRanked));
   }
 
   async close(): Promise<void> {
@@ -117,7 +117,7 @@ const listenerOf = (tell: Tell<GenerateEvent>, isRanked: boolean): ContinueListe
 });
 
 /** Events that wait for a reader before the work waits for it. */
-const MOST_HELD = 1024;
+const MAX_HELD = 1024;
 
 /** Takes an event. The work is to wait for what it returns, if anything: the reader is behind. */
 export type Tell<T> = (event: T) => Promise<void> | undefined;
@@ -135,7 +135,7 @@ export async function* eventsOf<T>(
   const tell: Tell<T> = (event) => {
     held.push(event);
     wake();
-    if (held.length < MOST_HELD || controller.signal.aborted) return undefined;
+    if (held.length < MAX_HELD || controller.signal.aborted) return undefined;
     return (full ??= new Promise((resolve) => (letGo = resolve)));
   };
   const take = (): readonly T[] => {

@@ -9,7 +9,7 @@ import { parseInit, type WeightInit } from '../names.js';
 import type { Arithmetic } from '../target.js';
 import { Phases } from '../phases.js';
 import { Interrupted, type CompileResult, type LoadRequest, type TuneResult, type Ui } from '../requests.js';
-import type { QuantiseRequest, QuantiseResult } from '../quantise/quantiseCheckpoint.js';
+import type { QuantizeRequest, QuantizeResult } from '../quantize/quantizeCheckpoint.js';
 import { packFor, readSet } from './askedSet.js';
 import { CacheUse } from './cacheUse.js';
 import { eventsOf, ModelGenerator, type GenerateEvent } from './generate.js';
@@ -210,12 +210,12 @@ export async function tune(options: TuneOptions): Promise<TuneResult> {
  * Writes a copy of a checkpoint with weights of 4 or 8 bits. Rejects with UserError if the user can fix the problem,
  * with the signal's reason once it is aborted.
  */
-export async function quantize(options: QuantizeOptions): Promise<QuantiseResult> {
+export async function quantize(options: QuantizeOptions): Promise<QuantizeResult> {
   checkOptions('quantize', options);
   const { model, output, method = 'gptq', bits = 4, group = 128, symmetric = true, ...rest } = present(options);
   const { actOrder = false, calibration: file, samples = 128, length, seed = 1, onProgress, ...others } = rest;
   const text = { samples, seed, ...defined({ length }) };
-  const request: QuantiseRequest = {
+  const request: QuantizeRequest = {
     model,
     output,
     method,
@@ -226,6 +226,6 @@ export async function quantize(options: QuantizeOptions): Promise<QuantiseResult
     ...others,
     ...(file === undefined ? {} : { calibration: { file, ...text } }),
   };
-  const { quantiseCheckpoint } = await import('../quantise/quantiseCheckpoint.js');
-  return quantiseCheckpoint(request, uiOf(onProgress));
+  const { quantizeCheckpoint } = await import('../quantize/quantizeCheckpoint.js');
+  return quantizeCheckpoint(request, uiOf(onProgress));
 }

@@ -43,7 +43,7 @@ export interface CompiledModel<S = unknown, D = unknown> {
   /** Absent: in the type that attention multiplies. */
   readonly kvCache?: CodedCache;
   readonly mask: MaskKind;
-  /** Text of the optimised graph. */
+  /** Text of the optimized graph. */
   readonly graphText: string;
   /** What names it. */
   readonly graphs: GraphDigests;
@@ -195,7 +195,7 @@ export interface Target<S, D> {
   /** Values of `--target` that select it. */
   readonly names: readonly string[];
   /**
-   * Whether its kernels run on this host's processors and in its memory, so that tokenising and loading must leave them
+   * Whether its kernels run on this host's processors and in its memory, so that tokenizing and loading must leave them
    * free.
    */
   readonly isHost: boolean;

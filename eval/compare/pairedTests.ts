@@ -25,8 +25,8 @@ export interface Test {
 export const SEED = 1234;
 /** 97.5 % of the normal distribution. */
 const Z = 1.959963984540054;
-const MOST_DRAWS = 10_000;
-const LEAST_DRAWS = 1_000;
+const MAX_DRAWS = 10_000;
+const MIN_DRAWS = 1_000;
 /** Sums and draws that a test may take: a second or so. */
 const WORK = 2e8;
 
@@ -125,7 +125,7 @@ export function signFlips(strata: readonly Stratum[]): Test {
   const seen = Math.abs(sum(terms));
   // Sums in another order differ in their last bits.
   const bound = seen - 1e-12 * terms.reduce((all, each) => all + Math.abs(each), 0);
-  const draws = Math.round(clamp(WORK / terms.length, LEAST_DRAWS, MOST_DRAWS));
+  const draws = Math.round(clamp(WORK / terms.length, MIN_DRAWS, MAX_DRAWS));
   const random = new PythonRandom(SEED);
   let asFar = 1;
   for (let draw = 0; draw < draws; draw++) {
@@ -144,7 +144,7 @@ export function signFlips(strata: readonly Stratum[]): Test {
 /** Figures that are no mean: answers are swapped between A and B, question by question, and figures found again. */
 export function swaps<T>(a: readonly T[], b: readonly T[], figure: (items: readonly T[]) => number): Test {
   const seen = Math.abs(figure(b) - figure(a));
-  const draws = Math.round(clamp(WORK / 10 / a.length, LEAST_DRAWS, MOST_DRAWS));
+  const draws = Math.round(clamp(WORK / 10 / a.length, MIN_DRAWS, MAX_DRAWS));
   const random = new PythonRandom(SEED);
   let asFar = 1;
   for (let draw = 0; draw < draws; draw++) {
@@ -163,7 +163,7 @@ export function drawnInterval<T>(
   figure: (items: readonly T[]) => number,
 ): Interval | null {
   if (a.length < 2) return null;
-  const draws = Math.round(clamp(WORK / 10 / a.length, LEAST_DRAWS, MOST_DRAWS));
+  const draws = Math.round(clamp(WORK / 10 / a.length, MIN_DRAWS, MAX_DRAWS));
   const random = new PythonRandom(SEED);
   const found = new Float64Array(draws);
   for (let draw = 0; draw < draws; draw++) {

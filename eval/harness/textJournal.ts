@@ -22,9 +22,9 @@ export interface KeptText {
   readonly text: string;
 }
 
-const MOST_SAMPLES = 100_000;
+const MAX_SAMPLES = 100_000;
 const isPlace = (value: unknown): value is number =>
-  Number.isInteger(value) && Number(value) >= 0 && Number(value) < MOST_SAMPLES;
+  Number.isInteger(value) && Number(value) >= 0 && Number(value) < MAX_SAMPLES;
 
 function parsed(line: string): Readonly<Record<string, unknown>> | undefined {
   try {

@@ -1,5 +1,5 @@
 /**
- * Documents of tasks in windows: those that are read, tokenised, planned and scored together, and then let go. So
+ * Documents of tasks in windows: those that are read, tokenized, planned and scored together, and then let go. So
  * memory is that of a window, however many documents there are, and scoring begins before the rest is read. Where
  * windows end follows from the documents alone, never from time, so a run that is resumed has the same ones.
  */

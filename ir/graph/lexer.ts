@@ -93,7 +93,7 @@ export const TOKENS: TokenType[] = [
 const LEXER = new Lexer(TOKENS, { positionTracking: 'onlyStart', ensureOptimizations: false });
 
 /** Tokens of `text`. Throws GraphSyntaxError if it is too long, or if a character cannot start a token. */
-export function tokenise(text: string, file: string): IToken[] {
+export function tokenize(text: string, file: string): IToken[] {
   const start: Spot = { line: 1, column: 1 };
   if (text.length > MAX_TEXT)
     throw new GraphSyntaxError(file, start, `${text.length} characters`, `at most ${MAX_TEXT}`);

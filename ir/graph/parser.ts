@@ -232,7 +232,7 @@ export function parseGraph(text: string, file = 'graph'): Graph {
 
 /** The module that `text` describes; a function alone is a module. Throws GraphSyntaxError. */
 export function parseModule(text: string, file = 'module'): GraphModule {
-  PARSER.input = t.tokenise(text, file);
+  PARSER.input = t.tokenize(text, file);
   const syntax = PARSER.module();
   const [error] = PARSER.errors;
   if (error !== undefined) {

@@ -1,5 +1,5 @@
 /**
- * Mixtures of experts. Models write `concat` and `top_mask` among primitive ops; recogniseExperts makes the others of
+ * Mixtures of experts. Models write `concat` and `top_mask` among primitive ops; recognizeExperts makes the others of
  * them, which have kernels of their own. A pair is a row and one of the experts that it is sent to. Pairs in order of
  * their experts, and for one expert in order of rows, are the rows of grouped values: [rows times k, …].
  */
@@ -111,9 +111,9 @@ export const EXPERTS = {
   expert_weight: {
     summary:
       'expert_weight(logits[T, E], experts[T, k]): f32[T, 1], softmax(logits) at expert `slot` of a row; ' +
-      'with `normalised` divided by the sum over its k experts',
+      'with `normalized` divided by the sum over its k experts',
     fuse: 'opaque',
-    attributes: { slot: 'number', normalised: 'boolean' },
+    attributes: { slot: 'number', normalized: 'boolean' },
     arity: [2, 2],
     infer: ([logits, experts], attributes) => {
       const [rows] = matrix('expert_weight', logits!);
@@ -128,7 +128,7 @@ export const EXPERTS = {
         const own = logits!.data.subarray(row * width, (row + 1) * width);
         const chosen = Array.from({ length: k }, (__, i) => own[experts!.data[row * k + i]!]!);
         const top = own.reduce((a, b) => Math.max(a, b), -Infinity);
-        const among = attributes['normalised'] === true ? chosen : [...own];
+        const among = attributes['normalized'] === true ? chosen : [...own];
         const total = among.reduce((sum, z) => sum + Math.exp(z - top), 0);
         return Math.exp(chosen[slotOf(attributes, k)]! - top) / total;
       });

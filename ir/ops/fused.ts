@@ -1,5 +1,5 @@
 /**
- * Ops that passes recognise in graphs of primitive ops. Each has a kernel of its own. Models never contain them. Logits
+ * Ops that passes recognize in graphs of primitive ops. Each has a kernel of its own. Models never contain them. Logits
  * may have a cap: z is cap·tanh(z / cap) then.
  */
 import { drawScore } from '../gumbel.js';

@@ -9,7 +9,7 @@ export type FuseKind =
   | 'elementwise'
   /** Sums the last axis, which stays with extent 1. Kernels write partial sums, and readers add them. */
   | 'sum'
-  /** Another reduction of the last axis. Kernels exist only for the patterns that passes recognise. */
+  /** Another reduction of the last axis. Kernels exist only for the patterns that passes recognize. */
   | 'reduction'
   /** Matrix product. */
   | 'contraction'
@@ -25,9 +25,9 @@ export type FuseKind =
   | 'index'
   /** A literal vector, in memory from the start. */
   | 'literal'
-  /** Any other permutation of elements. Kernels exist only for the patterns that passes recognise. */
+  /** Any other permutation of elements. Kernels exist only for the patterns that passes recognize. */
   | 'movement'
-  /** A kernel of its own, recognised by a pass. */
+  /** A kernel of its own, recognized by a pass. */
   | 'opaque';
 
 /** A tensor of the reference interpreter: row-major float64, with booleans as 0 and 1. */

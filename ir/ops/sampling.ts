@@ -4,7 +4,7 @@
  */
 import { adjustLogits, chooseToken, largestTokens, logSumExp } from '../filters.js';
 import {
-  MOST_TOP_TOKENS,
+  MAX_TOP_TOKENS,
   rowSampling,
   SAMPLE_INPUT_NAMES,
   SAMPLE_INPUTS,
@@ -38,8 +38,8 @@ function top(summary: string, dtype: 'i32' | 'f32', of: (z: Float64Array, token:
     arity: [2, 2],
     infer: ([z, count], attributes) => {
       const most = numberAttribute(attributes, 'most');
-      if (!Number.isInteger(most) || most < 1 || most > MOST_TOP_TOKENS)
-        throw new TypeMismatch(`${most} most likely tokens is not a whole number from 1 to ${MOST_TOP_TOKENS}`);
+      if (!Number.isInteger(most) || most < 1 || most > MAX_TOP_TOKENS)
+        throw new TypeMismatch(`${most} most likely tokens is not a whole number from 1 to ${MAX_TOP_TOKENS}`);
       if (!isLogits(z!) || count!.dtype !== 'i32' || count!.shape.length !== 1)
         throw new TypeMismatch('needs f32[F, V] logits and i32[F] counts');
       return { dtype, shape: [z!.shape[0]!, most] };

@@ -1,7 +1,7 @@
 /** Mixtures of experts: what config.json says of them. */
 import { defined } from '../../system/defined.js';
 import { UserError } from '../../errors.js';
-import { MOST_CHOSEN, MOST_EXPERTS } from '../../ir/experts.js';
+import { MAX_CHOSEN, MAX_EXPERTS } from '../../ir/experts.js';
 import { isGiven, quote } from '../../system/json.js';
 import type { Json } from '../family/model.js';
 import { layersOf } from './window.js';
@@ -14,7 +14,7 @@ export interface ExpertsConfig {
   /** Inner width of an expert. */
   readonly width: number;
   /** Whether the weights of the chosen experts add up to 1. If not, they are their probabilities among all. */
-  readonly isNormalised: boolean;
+  readonly isNormalized: boolean;
   /** Inner width of an expert that every token takes, times a gate of its own. Default: there is none. */
   readonly sharedWidth?: number;
   /** Layers with one feed-forward block instead, in ascending order. Default: none. */
@@ -32,10 +32,10 @@ export interface ExpertKeys {
   readonly hasDenseLayers?: boolean;
 }
 
-const MOST_WIDTH = 1 << 19;
-const MOST_LAYERS = 1024;
+const MAX_WIDTH = 1 << 19;
+const MAX_LAYERS = 1024;
 /** Experts of all layers, several times those of the largest published model: each has three tensors. */
-const MOST_IN_ALL = 1 << 16;
+const MAX_IN_ALL = 1 << 16;
 
 function whole(
   json: Json,
@@ -53,9 +53,9 @@ function whole(
 /** Layers in mlp_only_layers, and those that decoder_sparse_step leaves out. */
 function denseLayers(json: Json, where: string): readonly number[] {
   const { mlp_only_layers: listed } = json;
-  const step = whole(json, where, 'decoder_sparse_step', 1, [1, MOST_LAYERS]);
+  const step = whole(json, where, 'decoder_sparse_step', 1, [1, MAX_LAYERS]);
   const isLayer = (each: unknown): boolean => typeof each === 'number' && Number.isInteger(each) && each >= 0;
-  if (isGiven(listed) && !(Array.isArray(listed) && listed.length <= MOST_LAYERS && listed.every(isLayer)))
+  if (isGiven(listed) && !(Array.isArray(listed) && listed.length <= MAX_LAYERS && listed.every(isLayer)))
     throw new UserError(`${where}: mlp_only_layers: expected a list of layers, got ${quote(listed, 60)}`);
   const dense: readonly unknown[] = Array.isArray(listed) ? listed : [];
   return layersOf(json).filter((layer) => dense.includes(layer) || (layer + 1) % step !== 0);
@@ -66,28 +66,28 @@ export function readExperts(json: Json, where: string, keys: ExpertKeys): Expert
   const { defaults } = keys;
   const countKey = keys.count.find((key) => isGiven(json[key])) ?? keys.count[0]!;
   if (json[countKey] === 0) throw new UserError(`${where}: ${countKey} is 0: a router needs experts to choose among`);
-  const count = whole(json, where, countKey, defaults.count, [1, MOST_EXPERTS]);
-  const chosen = whole(json, where, 'num_experts_per_tok', defaults.chosen, [1, MOST_CHOSEN]);
+  const count = whole(json, where, countKey, defaults.count, [1, MAX_EXPERTS]);
+  const chosen = whole(json, where, 'num_experts_per_tok', defaults.chosen, [1, MAX_CHOSEN]);
   if (chosen > count) throw new UserError(`${where}: num_experts_per_tok is ${chosen}, but ${countKey} is ${count}`);
-  const width = whole(json, where, keys.width, defaults.width, [1, MOST_WIDTH]);
+  const width = whole(json, where, keys.width, defaults.width, [1, MAX_WIDTH]);
   const shared =
     keys.sharedWidth === undefined
       ? undefined
-      : whole(json, where, keys.sharedWidth, defaults.sharedWidth ?? 1, [1, MOST_WIDTH]);
+      : whole(json, where, keys.sharedWidth, defaults.sharedWidth ?? 1, [1, MAX_WIDTH]);
   const stated = json['norm_topk_prob'] ?? false;
   if (keys.hasDenseLayers === true && typeof stated !== 'boolean')
     throw new UserError(`${where}: norm_topk_prob: expected true or false, got ${quote(stated)}`);
   const dense = keys.hasDenseLayers === true ? denseLayers(json, where) : [];
   const layers = layersOf(json).length - dense.length;
-  if (count * layers > MOST_IN_ALL)
+  if (count * layers > MAX_IN_ALL)
     throw new UserError(
-      `${where}: ${countKey} ${count} in ${layers} layers: more than ${MOST_IN_ALL} experts are not supported`,
+      `${where}: ${countKey} ${count} in ${layers} layers: more than ${MAX_IN_ALL} experts are not supported`,
     );
   return {
     count,
     chosen,
     width,
-    isNormalised: keys.hasDenseLayers === true ? stated === true : true,
+    isNormalized: keys.hasDenseLayers === true ? stated === true : true,
     ...defined({ sharedWidth: shared }),
     ...(dense.length === 0 ? {} : { dense }),
   };

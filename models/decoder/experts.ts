@@ -188,7 +188,7 @@ export function buildExperts(context: ExpertContext, experts: ExpertsConfig, x: 
 /** f32[T, E]: the probabilities of the chosen experts, or their shares of the sum, and 0 for all others. */
 function routing(
   { b, names, hidden, weight }: ExpertContext,
-  { count, chosen, isNormalised }: ExpertsConfig,
+  { count, chosen, isNormalized }: ExpertsConfig,
   x: Value,
   layer: string,
 ): Value {
@@ -197,5 +197,5 @@ function routing(
   const probabilities = b.add('div', [exp, b.add('sum', [exp], {}, 'total')], {}, 'probabilities');
   const mask = b.add('top_mask', [probabilities], { k: chosen }, 'is_chosen');
   const kept = b.add('mul', [probabilities, mask], {}, 'chosen');
-  return isNormalised ? b.add('div', [kept, b.add('sum', [kept], {}, 'share')], {}, 'shares') : kept;
+  return isNormalized ? b.add('div', [kept, b.add('sum', [kept], {}, 'share')], {}, 'shares') : kept;
 }

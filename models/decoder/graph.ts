@@ -1,6 +1,6 @@
 /** The functions of a decoder: layers/ between what a function takes and what it returns. */
 import { SCORE, STEP } from '../../ir/function.js';
-import { MOST_TOP_TOKENS, SAMPLE_INPUT_NAMES, SAMPLE_INPUTS, type SampleInput } from '../../ir/sampleInputs.js';
+import { MAX_TOP_TOKENS, SAMPLE_INPUT_NAMES, SAMPLE_INPUTS, type SampleInput } from '../../ir/sampleInputs.js';
 import { DRAWN, DRAWN_ROWS } from '../../ir/stepping.js';
 import { GraphBuilder, type Graph, type Value } from '../../ir/graph/graph.js';
 import { buildMask, ownPositions, pathMask, windowed } from '../family/mask.js';
@@ -185,7 +185,7 @@ function sampleRows(
     return known ?? b.param(name, dtype, [per === 'entry' ? 'E' : 'F'], role);
   });
   const count = b.param('topCount', 'i32', ['F'], { kind: 'values' });
-  const most = { most: MOST_TOP_TOKENS };
+  const most = { most: MAX_TOP_TOKENS };
   const sampled = b.add('sample', [z, ...inputs], {}, 'sampled');
   return {
     sampled,

@@ -47,7 +47,7 @@ export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig
 function decoderModel(config: DecoderConfig, names: TensorNames): Model<DecoderConfig> {
   return {
     config,
-    summary: summarise(config),
+    summary: summarize(config),
     tensors: decoderTensors(config, names),
     ...(config.experts === undefined ? {} : { stored: (shapeOf: ShapeOf) => decoderTensors(config, names, shapeOf) }),
     ...(config.tieWordEmbeddings ? { tied: tiedHead(config, names) } : {}),
@@ -73,7 +73,7 @@ function inTurn({ fused, ...names }: TensorNames): TensorNames {
   return fused === undefined ? names : { ...names, fused: fused.map((each) => ({ ...each, isByHead: false })) };
 }
 
-function summarise({ hiddenSize, intermediateSize, layers, heads, headDim, kvHeads, ...rest }: DecoderConfig): string {
+function summarize({ hiddenSize, intermediateSize, layers, heads, headDim, kvHeads, ...rest }: DecoderConfig): string {
   return [
     `hidden ${hiddenSize}, feed-forward ${intermediateSize}, ${layers} layers`,
     `${heads} heads of ${headDim}, ${kvHeads} key/value heads`,

@@ -1,6 +1,6 @@
 /**
  * The layers of a decoder of LLaMA's kind (arXiv:2302.13971; grouped-query attention arXiv:2305.13245) in primitive
- * ops, as the papers write it. Nothing here knows about kernels: recognising attention, folding norms and fusing are
+ * ops, as the papers write it. Nothing here knows about kernels: recognizing attention, folding norms and fusing are
  * the compiler's work.
  */
 import { defined } from '../../system/defined.js';

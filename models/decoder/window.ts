@@ -3,8 +3,8 @@ import { UserError } from '../../errors.js';
 import { isGiven, quote } from '../../system/json.js';
 import type { Json } from '../family/model.js';
 
-const MOST_LAYERS = 1024;
-const MOST_KEYS = 1 << 24;
+const MAX_LAYERS = 1024;
+const MAX_KEYS = 1 << 24;
 const TYPES = ['full_attention', 'sliding_attention'] as const;
 
 /** Keys that a query sees in each layer; null: all. */
@@ -13,7 +13,7 @@ export type Windows = readonly (number | null)[];
 /** Layers from 0 on; none where num_hidden_layers is no number of layers, which the reader of all decoders refuses. */
 export function layersOf(json: Json): readonly number[] {
   const { num_hidden_layers: count } = json;
-  const isCount = typeof count === 'number' && Number.isInteger(count) && count > 0 && count <= MOST_LAYERS;
+  const isCount = typeof count === 'number' && Number.isInteger(count) && count > 0 && count <= MAX_LAYERS;
   return Array.from({ length: isCount ? count : 0 }, (_, layer) => layer);
 }
 
@@ -43,9 +43,9 @@ export function readWindows(
   const { sliding_window: stated = width } = json;
   const types = readLayerTypes(json, where) ?? layersOf(json).map(hasWindow);
   if (stated === null || !types.includes(true)) return types.map(() => null);
-  if (typeof stated !== 'number' || !Number.isInteger(stated) || stated < 1 || stated > MOST_KEYS)
+  if (typeof stated !== 'number' || !Number.isInteger(stated) || stated < 1 || stated > MAX_KEYS)
     throw new UserError(
-      `${where}: sliding_window: expected a whole number from 1 to ${MOST_KEYS}, got ${quote(stated)}`,
+      `${where}: sliding_window: expected a whole number from 1 to ${MAX_KEYS}, got ${quote(stated)}`,
     );
   return types.map((isWindow) => (isWindow ? stated : null));
 }

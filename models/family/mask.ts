@@ -1,6 +1,6 @@
 /**
  * Attention masks as ordinary IR expressions: f32[T, T], 0 where query row q may look at key column k, −∞ elsewhere.
- * The compiler proves what it can about them (passes/canonicaliseMask); no mask has an op of its own.
+ * The compiler proves what it can about them (passes/canonicalizeMask); no mask has an op of its own.
  */
 import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
 import type { ExtentName } from '../../ir/types.js';
@@ -54,7 +54,7 @@ function metaPairMask(b: GraphBuilder): Value {
   return toBias(b, b.add('and', [b.add('and', [b.add('le', [key, query]), samePair]), open], {}, 'visible'));
 }
 
-/** A window of `width` keys inside the tree. It has no column form, so it stays a materialised bias. */
+/** A window of `width` keys inside the tree. It has no column form, so it stays a materialized bias. */
 function slidingWindowMask(b: GraphBuilder, width: number): Value {
   const { query, key } = indices(b);
   const end = asKey(b, b.param('subtreeEnd', 'i32', ['T'], { kind: 'subtreeEnd' }));

@@ -63,15 +63,15 @@ function layerTypes(facts: Facts, layers: number, interval: number): readonly st
 }
 
 /** Settings of experts. Routers whose probabilities are no softmax, or that scale them, are refused. */
-function experts(facts: Facts, isNormalised: boolean): { readonly count: number; readonly settings: Json } {
+function experts(facts: Facts, isNormalized: boolean): { readonly count: number; readonly settings: Json } {
   const count = facts.whole('expert_count', 0, MOST) ?? 0;
   const chosen = facts.whole('expert_used_count', 0, MOST);
   const gating = facts.whole('expert_gating_func', 0, 255) ?? 0;
   const scale = facts.number('expert_weights_scale', 0, 1e6) ?? 0;
-  const norm = facts.metadata.flag(facts.key('expert_weights_norm')) ?? isNormalised;
+  const norm = facts.metadata.flag(facts.key('expert_weights_norm')) ?? isNormalized;
   if (gating > 1) facts.refuse(`${facts.key('expert_gating_func')} is ${gating}: routers take a softmax (1)`);
   if (scale !== 0 && scale !== 1) facts.refuse(`${facts.key('expert_weights_scale')} is ${scale}, which is not known`);
-  if (norm !== isNormalised) facts.refuse(`${facts.key('expert_weights_norm')} is ${norm}, which is not known here`);
+  if (norm !== isNormalized) facts.refuse(`${facts.key('expert_weights_norm')} is ${norm}, which is not known here`);
   return { count, settings: count === 0 ? {} : { num_local_experts: count, num_experts_per_tok: chosen } };
 }
 
@@ -84,12 +84,12 @@ const widthOf = (facts: Facts, key: string, tensor: string): number | undefined 
 };
 
 /** Qwen's settings of experts. Layers without a router have one feed-forward block. */
-function qwenExperts(facts: Facts, isNormalised: boolean, layers: number): Json {
-  const { settings } = experts(facts, isNormalised);
+function qwenExperts(facts: Facts, isNormalized: boolean, layers: number): Json {
+  const { settings } = experts(facts, isNormalized);
   const dense = Array.from({ length: layers }, (_, i) => i).filter((i) => !facts.has(`blk.${i}.ffn_gate_inp.weight`));
   return {
     ...settings,
-    norm_topk_prob: isNormalised,
+    norm_topk_prob: isNormalized,
     moe_intermediate_size: widthOf(facts, 'expert_feed_forward_length', 'ffn_gate_exps'),
     mlp_only_layers: dense,
   };

@@ -10,7 +10,7 @@ export interface ElementType {
   readonly block?: BlockName;
 }
 
-const quantised = (name: string, block: BlockName): ElementType => ({
+const quantized = (name: string, block: BlockName): ElementType => ({
   name,
   blockElements: BLOCKS[block].elements,
   blockBytes: BLOCKS[block].bytes,
@@ -20,11 +20,11 @@ const quantised = (name: string, block: BlockName): ElementType => ({
 const READ: Readonly<Record<number, ElementType>> = {
   0: { name: 'F32', blockElements: 1, blockBytes: 4 },
   1: { name: 'F16', blockElements: 1, blockBytes: 2 },
-  2: quantised('Q4_0', 'q4_0'),
-  8: quantised('Q8_0', 'q8_0'),
-  12: quantised('Q4_K', 'q4_k'),
-  13: quantised('Q5_K', 'q5_k'),
-  14: quantised('Q6_K', 'q6_k'),
+  2: quantized('Q4_0', 'q4_0'),
+  8: quantized('Q8_0', 'q8_0'),
+  12: quantized('Q4_K', 'q4_k'),
+  13: quantized('Q5_K', 'q5_k'),
+  14: quantized('Q6_K', 'q6_k'),
   30: { name: 'BF16', blockElements: 1, blockBytes: 2 },
 };
 

@@ -7,7 +7,7 @@ import type { Metadata } from './metadata.js';
 
 /** Numbers of a vector that settings are read from. */
 const MAX_VALUES = 1024;
-const MOST_LAYERS = 1024;
+const MAX_LAYERS = 1024;
 
 export class Facts {
   /** Of the first file, which holds all keys. */
@@ -56,7 +56,7 @@ export class Facts {
   }
 
   get layers(): number {
-    return this.required('block_count', 1, MOST_LAYERS);
+    return this.required('block_count', 1, MAX_LAYERS);
   }
 
   has(tensor: string): boolean {

@@ -3,7 +3,7 @@ import { defined } from '../../system/defined.js';
 import type { Json } from '../family/model.js';
 import type { Facts } from './facts.js';
 
-const MOST_POSITIONS = 2 ** 24;
+const MAX_POSITIONS = 2 ** 24;
 const FACTOR: readonly [number, number] = [1e-6, 1e6];
 
 /** The tensors with a factor for each frequency, by what they are for. */
@@ -53,7 +53,7 @@ function readYarn(facts: Facts): Json {
   return {
     rope_type: 'yarn',
     factor,
-    original_max_position_embeddings: facts.required('rope.scaling.original_context_length', 1, MOST_POSITIONS),
+    original_max_position_embeddings: facts.required('rope.scaling.original_context_length', 1, MAX_POSITIONS),
     ...defined({ beta_fast: fast, beta_slow: slow }),
   };
 }
@@ -62,10 +62,10 @@ function readYarn(facts: Facts): Json {
 function readScaling(facts: Facts, frequencies: number): Json | undefined {
   const { metadata } = facts;
   const type = metadata.text(facts.key('rope.scaling.type')) ?? 'none';
-  const positions = facts.required('context_length', 1, MOST_POSITIONS);
+  const positions = facts.required('context_length', 1, MAX_POSITIONS);
   // Whether the model was trained with it, which changes nothing.
   metadata.flag(facts.key('rope.scaling.finetuned'));
-  const original = facts.whole('rope.scaling.original_context_length', 1, MOST_POSITIONS);
+  const original = facts.whole('rope.scaling.original_context_length', 1, MAX_POSITIONS);
   const attention = facts.number('rope.scaling.attn_factor', ...FACTOR) ?? 1;
   const [all, short] = [FACTORS.all, FACTORS.short].map((tensor) => factorsIn(facts, tensor, frequencies));
   if (all !== undefined) {

@@ -9,11 +9,11 @@ import type { ModuleNames } from './modules.js';
 import { readRotary, SETTING_TENSORS } from './rotary.js';
 
 /** How blocks are laid out: the version of ggml since May 2023. */
-const QUANTISATION_VERSION = 2;
+const QUANTIZATION_VERSION = 2;
 const CONVERT_AGAIN = 'convert the model again with a current converter, or use its Hugging Face checkpoint';
-const MOST_WIDTH = 1 << 19;
-const MOST_POSITIONS = 1 << 24;
-const MOST_IDS = 1 << 22;
+const MAX_WIDTH = 1 << 19;
+const MAX_POSITIONS = 1 << 24;
+const MAX_IDS = 1 << 22;
 
 /** What the files of a GGUF model say of it. */
 export interface GgufDescription {
@@ -29,8 +29,8 @@ export function describeGguf(headers: readonly [GgufHeader, ...GgufHeader[]]): G
   const kind = metadata.text('general.type') ?? 'model';
   if (kind !== 'model')
     throw new UserError(`${file}: general.type is ${quote(kind)}: not a model`, 'give the file of the model itself');
-  const version = metadata.whole('general.quantization_version', 0, 2 ** 32) ?? QUANTISATION_VERSION;
-  if (version !== QUANTISATION_VERSION)
+  const version = metadata.whole('general.quantization_version', 0, 2 ** 32) ?? QUANTIZATION_VERSION;
+  if (version !== QUANTIZATION_VERSION)
     throw new UserError(
       `${file}: general.quantization_version is ${version}, which is not supported; supported: 2`,
       CONVERT_AGAIN,
@@ -65,7 +65,7 @@ function readSettings(facts: Facts, { settings, partKey, hasWindowTheta = false 
   if (metadata.flag(facts.key('attention.causal')) === false)
     facts.refuse(`${facts.key('attention.causal')} is false: tokens see only those before them`);
   const vocabSize = facts.shape('token_embd.weight')?.[0] ?? facts.refuse('tensor token_embd.weight is missing');
-  const stated = facts.whole('vocab_size', 1, MOST_IDS) ?? vocabSize;
+  const stated = facts.whole('vocab_size', 1, MAX_IDS) ?? vocabSize;
   if (stated !== vocabSize) facts.refuse(`vocab_size is ${stated}, and token_embd.weight has ${vocabSize} rows`);
   const epsilons = ['layer_norm_rms_epsilon', 'layer_norm_epsilon'].map((key) =>
     facts.number(`attention.${key}`, 0, 0.1),
@@ -74,13 +74,13 @@ function readSettings(facts: Facts, { settings, partKey, hasWindowTheta = false 
   const shape: Shape = { hidden, heads, headDim, layers };
   return {
     hidden_size: hidden,
-    intermediate_size: facts.alike('feed_forward_length', 1, MOST_WIDTH),
+    intermediate_size: facts.alike('feed_forward_length', 1, MAX_WIDTH),
     num_hidden_layers: layers,
     num_attention_heads: heads,
     num_key_value_heads: kvHeads,
     head_dim: headDim,
     vocab_size: vocabSize,
-    max_position_embeddings: facts.required('context_length', 1, MOST_POSITIONS),
+    max_position_embeddings: facts.required('context_length', 1, MAX_POSITIONS),
     rms_norm_eps: epsilons[0],
     layer_norm_eps: epsilons[1],
     tie_word_embeddings: !facts.has('output.weight'),

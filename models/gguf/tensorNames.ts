@@ -10,7 +10,7 @@ const LAYER = /^blk\.(\d{1,4})\.(\w+)\.(weight|bias)$/;
 const EXPERT = /^blk\.(\d{1,4})\.(ffn_(?:gate|up|down))\.(\d{1,4})\.weight$/;
 const TOP = /^(\w+)\.(weight|bias)$/;
 /** Matrices in one tensor: experts, or heads with norms of their own. */
-const MOST_EACH = 1024;
+const MAX_EACH = 1024;
 
 /** The name of a tensor in Hugging Face checkpoints, with EACH in it where it holds several; undefined if unknown. */
 function foreignName(name: string, { model, layers, layer }: ModuleNames): string | undefined {
@@ -36,7 +36,7 @@ export function namedTensors(headers: readonly GgufHeader[], names: ModuleNames)
       const { offset, byteLength } = entry;
       const name = foreignName(entry.name, names) ?? entry.name;
       const [count = 1, ...shape] = entry.shape;
-      if (!name.includes(EACH) || count > MOST_EACH || shape.length === 0) {
+      if (!name.includes(EACH) || count > MAX_EACH || shape.length === 0) {
         found.set(name, stored({ ...entry, name, file, shape: rowOf(name, entry.shape) }, entry.name));
         continue;
       }

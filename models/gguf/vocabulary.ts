@@ -6,11 +6,11 @@ import type { Metadata } from './metadata.js';
 import { PRE_TOKENIZERS, preTokenizerOf } from './preTokenizers.js';
 
 const PREFIX = 'tokenizer.ggml.';
-const MOST_PIECE_BYTES = 4096;
-const MOST_IDS = 1 << 22;
+const MAX_PIECE_BYTES = 4096;
+const MAX_IDS = 1 << 22;
 /** As many as a tokenizer.json may have. */
 const MAX_MERGES = 1 << 20;
-const MERGE_BYTES = 2 * MOST_PIECE_BYTES + 1;
+const MERGE_BYTES = 2 * MAX_PIECE_BYTES + 1;
 
 /** Types of tokens. */
 export const TOKEN_TYPES = { normal: 1, unknown: 2, control: 3, userDefined: 4, unused: 5, byte: 6 } as const;
@@ -63,7 +63,7 @@ export function readVocabulary(metadata: Metadata): GgufVocabulary {
   if (metadata.has(`${PREFIX}precompiled_charsmap`))
     refuse(`${PREFIX}precompiled_charsmap: a table of characters is not supported here`);
   const texts =
-    metadata.texts(`${PREFIX}tokens`, MOST_PIECE_BYTES) ?? refuse(`${PREFIX}tokens is missing: there is no vocabulary`);
+    metadata.texts(`${PREFIX}tokens`, MAX_PIECE_BYTES) ?? refuse(`${PREFIX}tokens is missing: there is no vocabulary`);
   const ofEach = (name: string): readonly number[] | undefined => {
     const list = metadata.numbers(`${PREFIX}${name}`);
     if (list !== undefined && list.length !== texts.length)
@@ -76,7 +76,7 @@ export function readVocabulary(metadata: Metadata): GgufVocabulary {
   if (stray !== -1) refuse(`${PREFIX}token_type: token ${stray} is of unknown type ${types[stray]}`);
   const tokens = texts.map((piece, id) => ({ piece, type: types[id]! }));
   const id = (name: string): number | undefined => {
-    const stated = metadata.whole(`${PREFIX}${name}_token_id`, 0, MOST_IDS);
+    const stated = metadata.whole(`${PREFIX}${name}_token_id`, 0, MAX_IDS);
     return stated !== undefined && stated >= tokens.length
       ? refuse(`${PREFIX}${name}_token_id is ${stated}, and there are ${tokens.length} tokens`)
       : stated;
@@ -123,11 +123,11 @@ export function ggufTemplate(metadata: Metadata, name: string, usual: string): s
 
 /** Texts of the special tokens that templates read. */
 export function specialTexts(metadata: Metadata): Readonly<Record<string, string>> {
-  const texts = metadata.texts(`${PREFIX}tokens`, MOST_PIECE_BYTES) ?? [];
+  const texts = metadata.texts(`${PREFIX}tokens`, MAX_PIECE_BYTES) ?? [];
   const names = { bos: 'bos', eos: 'eos', unknown: 'unk', padding: 'pad', seperator: 'sep', cls: 'cls' };
   return Object.fromEntries(
     Object.entries(names).flatMap(([key, name]) => {
-      const id = metadata.whole(`${PREFIX}${key}_token_id`, 0, MOST_IDS);
+      const id = metadata.whole(`${PREFIX}${key}_token_id`, 0, MAX_IDS);
       const text = id === undefined ? undefined : texts[id];
       return text === undefined ? [] : [[`${name}_token`, text]];
     }),

@@ -11,7 +11,7 @@ import type { WeightEntry, WeightFile } from '../family/weightFile.js';
 import type { StoredTensor } from '../family/storedTensors.js';
 
 /** Bytes of a tensor that all parts have: norms. */
-const MOST_SHARED_BYTES = 1 << 20;
+const MAX_SHARED_BYTES = 1 << 20;
 const HINT = 'download all parts again from one revision';
 
 interface PartEntry extends WeightEntry {
@@ -81,7 +81,7 @@ function merge(parts: readonly [PartEntry, ...PartEntry[]], wanted: readonly num
 /** A tensor that all parts have whole. Throws UserError if they differ. */
 function shared(parts: readonly [PartEntry, ...PartEntry[]], where: string): StoredTensor {
   const [first, ...others] = parts;
-  if (first.byteLength > MOST_SHARED_BYTES)
+  if (first.byteLength > MAX_SHARED_BYTES)
     throw new UserError(`${where} is whole in each of ${parts.length} parts, which have a part each`, HINT);
   const bytesOf = ({ file, offset, byteLength }: PartEntry): Buffer =>
     withFile(file, (fd) => readRange(fd, offset, byteLength));

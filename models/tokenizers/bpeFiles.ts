@@ -9,7 +9,7 @@ import { COMMAND_R, GPT_2, GPT_NEOX, QWEN, withSpaceBefore, type ByteLevelRule }
 
 /** As many as a tokenizer.json may have. */
 const MAX_MERGES = 1 << 20;
-const MOST_LINE = 2048;
+const MAX_LINE = 2048;
 const USE_JSON = 'put the tokenizer.json of the model beside it: it is used if both exist';
 const REFETCH = 'download vocab.json and merges.txt again';
 
@@ -99,7 +99,7 @@ function readMerges(
     };
     const space = content.indexOf(' ');
     const pair: [string, string] = [content.slice(0, Math.max(space, 0)), content.slice(space + 1)];
-    if (content.length > MOST_LINE || pair[0] === '' || pair[1] === '' || pair[1].includes(' '))
+    if (content.length > MAX_LINE || pair[0] === '' || pair[1] === '' || pair[1].includes(' '))
       fail(`${quote(content)} is no pair of pieces with a space between them`);
     const stray = [...pair, pair[0] + pair[1]].find((piece) => !Object.hasOwn(vocab, piece));
     if (stray !== undefined) fail(`${quote(content)} needs ${quote(stray)}, which is not in vocab.json`);

@@ -5,16 +5,16 @@ import { pieceOf, type ByteLevelTokenizer } from './byteLevel.js';
 import { findMerges } from './merges.js';
 
 /** The longest token of published files has 256 bytes. */
-const MOST_TOKEN_BYTES = 512;
+const MAX_TOKEN_BYTES = 512;
 /** Twice the tokens of the largest published vocabularies. */
-export const MOST_RANKS = 1 << 19;
+export const MAX_RANKS = 1 << 19;
 
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/;
 const encodedLength = (bytes: number): number => 4 * Math.ceil(bytes / 3);
 
 /** The bytes that `text` stands for in base64, as characters U+0000 to U+00FF; or what is wrong with it. */
 function decode(text: string): string | { readonly problem: string } {
-  if (text.length > encodedLength(MOST_TOKEN_BYTES)) return { problem: `more than ${MOST_TOKEN_BYTES} bytes` };
+  if (text.length > encodedLength(MAX_TOKEN_BYTES)) return { problem: `more than ${MAX_TOKEN_BYTES} bytes` };
   if (text.length % 4 !== 0 || !BASE64.test(text)) return { problem: 'not base64' };
   return Buffer.from(text, 'base64').toString('latin1');
 }
@@ -40,7 +40,7 @@ export class Ranks {
     const fail = (what: string): never => this.#fail(`${place}: ${what}`);
     const bytes = decode(base64);
     if (typeof bytes !== 'string') return fail(bytes.problem);
-    if (rank >= MOST_RANKS) return fail(`rank ${rank}; the limit is ${MOST_RANKS}`);
+    if (rank >= MAX_RANKS) return fail(`rank ${rank}; the limit is ${MAX_RANKS}`);
     if (this.#byRank[rank] !== undefined) return fail(`rank ${rank} is there twice`);
     const other = this.#ids.get(bytes);
     if (other !== undefined) return fail(`the token of rank ${rank} has rank ${other} too`);

@@ -54,7 +54,7 @@ const casedWords = (end: string, numbers: string): string =>
 const ONE_DIGIT = '\\p{N}';
 const THREE_DIGITS = '\\p{N}{1,3}';
 
-// Ranges are written by their numbers: normalising this file would change some of the letters.
+// Ranges are written by their numbers: normalizing this file would change some of the letters.
 const HAN = '\u4e00-\u9fa5';
 const KANA = '\u3040-\u309f\u30a0-\u30ff';
 const HAN_AND_HANGUL = `[${HAN}\u0800-\u4e00\uac00-\ud7ff]+`;
@@ -87,7 +87,7 @@ export const DBRX: ByteLevelRule = { cuts: by(words(THREE_DIGITS)) };
 export const LLAMA_3: ByteLevelRule = { ...DBRX, ignoresMerges: true, addsBos: true };
 /** Qwen 1 to 3, and StableLM 2. */
 export const QWEN: ByteLevelRule = { normalizer: 'NFC', cuts: by(words(ONE_DIGIT)) };
-/** Grok 2: as Qwen, without its normalisation. */
+/** Grok 2: as Qwen, without its normalization. */
 export const GROK_2: ByteLevelRule = { cuts: by(words(ONE_DIGIT)) };
 export const QWEN_3_5: ByteLevelRule = {
   normalizer: 'NFC',

@@ -3,26 +3,26 @@ import { z } from 'zod';
 import { UserError } from '../../errors.js';
 import { isGiven, isRecord, parseJson, quote } from '../../system/json.js';
 import { writeByteLevel } from './byteLevel.js';
-import { MOST_RANKS, Ranks } from './ranks.js';
+import { MAX_RANKS, Ranks } from './ranks.js';
 import { ruleOfPattern } from './rules.js';
 
 const HINT = 'download tekken.json again, or put the tokenizer.json of the model beside it';
-const MOST_SPECIAL = 1 << 16;
+const MAX_SPECIAL = 1 << 16;
 const BOS = '<s>';
 
 const tekken = z.object({
   config: z.object({
     pattern: z.string().max(4096),
-    default_vocab_size: z.int().min(1).max(MOST_RANKS),
-    default_num_special_tokens: z.int().min(0).max(MOST_SPECIAL),
+    default_vocab_size: z.int().min(1).max(MAX_RANKS),
+    default_num_special_tokens: z.int().min(0).max(MAX_SPECIAL),
     version: z.string().max(64).nullish(),
   }),
   special_tokens: z
     .array(z.object({ rank: z.int().min(0), token_str: z.string().min(1).max(256) }))
-    .max(MOST_SPECIAL)
+    .max(MAX_SPECIAL)
     .nullish(),
   /** Checked one by one: a schema for each would take seconds. */
-  vocab: z.array(z.unknown()).max(2 * MOST_RANKS),
+  vocab: z.array(z.unknown()).max(2 * MAX_RANKS),
 });
 
 const LAST_UNLISTED = 7;

@@ -4,17 +4,17 @@
  */
 import { UserError } from '../../errors.js';
 import { writeByteLevel } from './byteLevel.js';
-import { MOST_RANKS, Ranks } from './ranks.js';
+import { MAX_RANKS, Ranks } from './ranks.js';
 import { LLAMA_3, LLAMA_4, QWEN, type ByteLevelRule } from './rules.js';
 
 const USE_JSON = 'put the tokenizer.json of the model beside it: it is used if both exist';
 const FIRST_LINE = /^[^\s]+ \d+\r?(?:\n|$)/;
 /** In base64, with a rank behind it. */
-const MOST_LINE = 1024;
+const MAX_LINE = 1024;
 
 /** Whether a file begins as tiktoken files do. A SentencePiece model begins with an end of line. */
 export const isTiktoken = (bytes: Uint8Array): boolean =>
-  FIRST_LINE.test(Buffer.from(bytes.subarray(0, MOST_LINE)).toString('latin1'));
+  FIRST_LINE.test(Buffer.from(bytes.subarray(0, MAX_LINE)).toString('latin1'));
 
 /** What a checkpoint says beside such a file. */
 export interface TiktokenFacts {
@@ -119,13 +119,13 @@ function readRanks(bytes: Buffer, where: string): Ranks {
     const fail = (what: string): never => {
       throw new UserError(`${where}: line ${line}: ${what}`, hint);
     };
-    if (next - at > MOST_LINE) fail(`${next - at} characters; the limit is ${MOST_LINE}`);
+    if (next - at > MAX_LINE) fail(`${next - at} characters; the limit is ${MAX_LINE}`);
     const content = text.slice(at, next).trimEnd();
     at = next + 1;
     if (content === '') continue;
     const parts = /^(\S+) (\d{1,9})$/.exec(content);
     if (parts === null) return fail('expected a token in base64, a space and its rank');
-    if (ranks.size >= MOST_RANKS) fail(`more than ${MOST_RANKS} tokens`);
+    if (ranks.size >= MAX_RANKS) fail(`more than ${MAX_RANKS} tokens`);
     ranks.add(parts[1]!, Number(parts[2]), `line ${line}`);
   }
   return ranks;

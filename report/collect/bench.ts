@@ -10,7 +10,7 @@ import { shortNames } from './shortNames.js';
 import { TUNING_HINT } from './tuningLines.js';
 
 const MAX_BENCH_BYTES = 1 << 26;
-const MOST_ROWS = 10_000;
+const MAX_ROWS = 10_000;
 const BEGINNING = 4096;
 
 const text = z.string().transform((all) => all.slice(0, 200));
@@ -31,7 +31,7 @@ const schema = z.object({
         isBest: z.boolean(),
       }),
     )
-    .max(MOST_ROWS),
+    .max(MAX_ROWS),
 });
 
 /** Whether a file is one object over several lines; records are an object on each line. */

@@ -5,12 +5,12 @@ import { binaryMetrics, metricName } from './answers.js';
 import { wilson } from './intervals.js';
 import type { LoadedTask } from './loadRuns.js';
 
-const MOST_METRICS = 2;
-const MOST_FIELDS = 4;
-const MOST_SLICES = 200;
+const MAX_METRICS = 2;
+const MAX_FIELDS = 4;
+const MAX_SLICES = 200;
 const LENGTH_SLICES = 8;
 /** With fewer questions an interval says nothing. */
-const LEAST_QUESTIONS = 20;
+const MIN_QUESTIONS = 20;
 
 /** Questions of each slice, as places in the order of the file. */
 type Members = readonly { readonly label: string; readonly members: readonly number[] }[];
@@ -33,7 +33,7 @@ function slicesOf({ set }: LoadedTask, metrics: readonly { readonly place: numbe
 function byLength(lengths: readonly number[]): Members {
   const order = lengths.map((_, i) => i).sort((a, b) => lengths[a]! - lengths[b]!);
   const parts: number[][] = [];
-  const wanted = Math.min(LENGTH_SLICES, Math.floor(order.length / LEAST_QUESTIONS));
+  const wanted = Math.min(LENGTH_SLICES, Math.floor(order.length / MIN_QUESTIONS));
   let from = 0;
   for (let part = 1; part <= wanted; part++) {
     let to = Math.round((part * order.length) / wanted);
@@ -59,7 +59,7 @@ function byCategory({ values, places }: LoadedTask['categories'][number]): Membe
 
 /** None where no metric says of each question whether it is right. */
 export function breakdownsOf(task: string, loaded: LoadedTask): Breakdown[] {
-  const metrics = binaryMetrics(loaded.set).slice(0, MOST_METRICS);
+  const metrics = binaryMetrics(loaded.set).slice(0, MAX_METRICS);
   if (metrics.length === 0) return [];
   const about = { task, metrics: metrics.map(({ key }) => metricName(key)) };
   const lengths = byLength(loaded.lengths);
@@ -75,14 +75,14 @@ export function breakdownsOf(task: string, loaded: LoadedTask): Breakdown[] {
             slices: slicesOf(loaded, metrics, lengths),
           },
         ];
-  const ofCategories = loaded.categories.slice(0, MOST_FIELDS).map((category): Breakdown => {
+  const ofCategories = loaded.categories.slice(0, MAX_FIELDS).map((category): Breakdown => {
     const all = byCategory(category);
-    const left = all.slice(MOST_SLICES);
+    const left = all.slice(MAX_SLICES);
     return {
       ...about,
       by: category.field,
       kind: 'category',
-      slices: slicesOf(loaded, metrics, all.slice(0, MOST_SLICES)),
+      slices: slicesOf(loaded, metrics, all.slice(0, MAX_SLICES)),
       left: { slices: left.length, questions: left.reduce((sum, { members }) => sum + members.length, 0) },
     };
   });

@@ -1,9 +1,9 @@
 /** Fields of documents that sort questions into categories, such as HellaSwag's activity_label. */
 import { isRecord } from '../../system/json.js';
 
-const MOST_FIELDS = 40;
-const MOST_VALUES = 500;
-const MOST_CHARACTERS = 80;
+const MAX_FIELDS = 40;
+const MAX_VALUES = 500;
+const MAX_CHARACTERS = 80;
 
 /** A field that has few values, each of several questions. */
 export interface Category {
@@ -28,7 +28,7 @@ export class Categories {
     for (const [name, value] of Object.entries(doc)) {
       if (typeof value !== 'string' || value === '') continue;
       if (!this.#fields.has(name)) {
-        if (this.#fields.size >= MOST_FIELDS || name.length > MOST_CHARACTERS) continue;
+        if (this.#fields.size >= MAX_FIELDS || name.length > MAX_CHARACTERS) continue;
         this.#fields.set(name, { values: new Map(), places: [] });
       }
       const field = this.#fields.get(name);
@@ -36,7 +36,7 @@ export class Categories {
       const known = field.values.get(value);
       const place = known ?? field.values.size;
       if (known === undefined) {
-        if (value.length > MOST_CHARACTERS || place >= MOST_VALUES) {
+        if (value.length > MAX_CHARACTERS || place >= MAX_VALUES) {
           this.#fields.set(name, undefined); // texts, not categories
           continue;
         }

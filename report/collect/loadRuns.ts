@@ -8,7 +8,7 @@ import { Categories, type Category } from './categories.js';
 import { contextLength, goldOf, questionText } from './sampleTexts.js';
 import { shortNames } from './shortNames.js';
 
-const MOST_RUNS = 20;
+const MAX_RUNS = 20;
 
 /** A task of a run, with samples. Lists are by question, in the order of the file. */
 export interface LoadedTask {
@@ -32,11 +32,11 @@ export interface LoadedRun {
 }
 
 /** Texts that a page may hold in all, in characters: later questions have none. */
-const MOST_TEXTS = 1 << 28;
+const MAX_TEXTS = 1 << 28;
 
 /** Reads the samples of all runs, texts included, while there is room for them. */
 class Loader {
-  #room = MOST_TEXTS;
+  #room = MAX_TEXTS;
 
   task(files: TaskFiles, path: string): LoadedTask {
     const golds: number[] = [];
@@ -73,8 +73,8 @@ function namesOf(runs: readonly RunFiles[]): string[] {
 
 /** Each a folder of results, a results_*.json or a samples_*.jsonl. Throws UserError. */
 export function loadRuns(paths: readonly string[]): LoadedRun[] {
-  if (paths.length > MOST_RUNS)
-    throw new UsageError(`${paths.length} runs are more than a page can show`, `give at most ${MOST_RUNS}`);
+  if (paths.length > MAX_RUNS)
+    throw new UsageError(`${paths.length} runs are more than a page can show`, `give at most ${MAX_RUNS}`);
   const files = paths.map(findRun);
   const names = namesOf(files);
   const loader = new Loader();

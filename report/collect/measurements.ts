@@ -18,7 +18,7 @@ const TRACE = /^(?:trace|.{1,200}[._-]trace)\.json$/;
 const RECORDS = /^(?:tuning|.{1,200}[._-]tuning)\.jsonl$/;
 const BENCH = /^(?:bench|.{1,200}[._-]bench)\.json$/;
 
-const MOST_FILES = 64;
+const MAX_FILES = 64;
 
 /** Files of a folder itself, by name. */
 function filesOf(folder: string, names: readonly RegExp[]): string[] {
@@ -43,8 +43,8 @@ function pathsOf(given: readonly string[], runs: readonly string[], names: reado
   });
   const beside = runs.filter(isFolder).flatMap((folder) => filesOf(folder, names));
   const paths = [...new Set([...named, ...beside])];
-  if (paths.length > MOST_FILES)
-    throw new UsageError(`${paths.length} files are more than a page can show`, `name at most ${MOST_FILES}`);
+  if (paths.length > MAX_FILES)
+    throw new UsageError(`${paths.length} files are more than a page can show`, `name at most ${MAX_FILES}`);
   return paths;
 }
 

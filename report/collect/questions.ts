@@ -14,9 +14,9 @@ import { binaryMetrics, chosenOf, marginOf, metricName } from './answers.js';
 import type { LoadedRun } from './loadRuns.js';
 import { cutOutputs } from './sampleTexts.js';
 
-const MOST_ROWS = 250_000;
-const MOST_METRICS = 12;
-const MOST_CHOICES = 200;
+const MAX_ROWS = 250_000;
+const MAX_METRICS = 12;
+const MAX_CHOICES = 200;
 /** A block of texts ends with whichever is reached first. */
 const BLOCK_ROWS = 500;
 const BLOCK_CHARACTERS = 1 << 20;
@@ -80,7 +80,7 @@ export function rowsOf(runs: readonly LoadedRun[]): QuestionRows {
   let left = 0;
   for (const task of tasks) {
     const all = rowsOfTask(task, runs);
-    const room = Math.max(0, MOST_ROWS - rows.length);
+    const room = Math.max(0, MAX_ROWS - rows.length);
     for (const row of all.slice(0, room)) rows.push(row);
     left += Math.max(0, all.length - room);
   }
@@ -95,7 +95,7 @@ function metricsOf(runs: readonly LoadedRun[]): string[] {
       for (const { key } of binaryMetrics(set))
         counts.set(metricName(key), (counts.get(metricName(key)) ?? 0) + set.questions.size);
   const order = [...counts].sort(([, a], [, b]) => b - a);
-  return order.slice(0, MOST_METRICS).map(([name]) => name);
+  return order.slice(0, MAX_METRICS).map(([name]) => name);
 }
 
 function answersOf(rows: readonly Row[], run: number, loaded: LoadedRun, metrics: readonly string[]): RunAnswers {
@@ -115,7 +115,7 @@ function answersOf(rows: readonly Row[], run: number, loaded: LoadedRun, metrics
     lls: own.map((each) =>
       each?.lls === undefined
         ? null
-        : Array.from(each.lls.subarray(0, Math.min(each.choices, MOST_CHOICES)), likelihood),
+        : Array.from(each.lls.subarray(0, Math.min(each.choices, MAX_CHOICES)), likelihood),
     ),
     chosen: own.map((each) => (each === undefined ? -1 : chosenOf(each))),
     margins: own.map((each, row) => {

@@ -4,9 +4,9 @@ import { isRecord } from '../../system/json.js';
 import type { DeviceShare, RunCost } from '../document/results.js';
 import { startSchema } from './start.js';
 
-const MOST_DEVICES = 256;
-const MOST_SETTINGS = 40;
-const MOST_CHARACTERS = 200;
+const MAX_DEVICES = 256;
+const MAX_SETTINGS = 40;
+const MAX_CHARACTERS = 200;
 
 const numberIn = (block: Block, name: string): number | null => {
   const value = block[name];
@@ -43,7 +43,7 @@ export function costOf({ content }: RunFiles): RunCost | null {
   const devices: readonly unknown[] = Array.isArray(block['devices']) ? block['devices'] : [];
   return {
     ...(counts as unknown as Omit<RunCost, 'devices' | 'start'>),
-    devices: devices.slice(0, MOST_DEVICES).flatMap(deviceOf),
+    devices: devices.slice(0, MAX_DEVICES).flatMap(deviceOf),
     // Earlier versions and shards that were merged have none.
     start: startSchema.safeParse(block['start']).data ?? null,
   };
@@ -59,7 +59,7 @@ const shown = (value: unknown): string | undefined => {
           ? JSON.stringify(value)
           : undefined;
   if (text === undefined || text === '') return undefined;
-  return text.length > MOST_CHARACTERS ? `${text.slice(0, MOST_CHARACTERS)}…` : text;
+  return text.length > MAX_CHARACTERS ? `${text.slice(0, MAX_CHARACTERS)}…` : text;
 };
 
 /** What decides how a run computes, then what it was given. */
@@ -79,7 +79,7 @@ export function settingsOf({ content, model, arithmetic }: RunFiles): (readonly 
   return all
     .flatMap(([name, value]) => {
       const text = shown(value);
-      return text === undefined ? [] : [[name.slice(0, MOST_CHARACTERS).replaceAll('_', ' '), text] as const];
+      return text === undefined ? [] : [[name.slice(0, MAX_CHARACTERS).replaceAll('_', ' '), text] as const];
     })
-    .slice(0, MOST_SETTINGS);
+    .slice(0, MAX_SETTINGS);
 }

@@ -6,11 +6,11 @@ import { codePointLength } from '../../python/text.js';
 import type { QuestionText } from '../document/questions.js';
 
 /** Characters of a text that a page holds. */
-const MOST_TEXT = 1 << 20;
+const MAX_TEXT = 1 << 20;
 /** Of texts together in a question. */
-const MOST_QUESTION = 1 << 21;
-const MOST_CHOICES = 200;
-const MOST_OUTPUTS = 20;
+const MAX_QUESTION = 1 << 21;
+const MAX_CHOICES = 200;
+const MAX_OUTPUTS = 20;
 
 const textOf = (value: unknown): string =>
   typeof value === 'string' ? value : value === undefined || value === null ? '' : JSON.stringify(value);
@@ -32,10 +32,10 @@ function commonBeginning(texts: readonly string[]): string {
 /** Cuts texts so that a question stays within its bounds, and counts what is left out. */
 class Cutter {
   left = 0;
-  #room = MOST_QUESTION;
+  #room = MAX_QUESTION;
 
   take(text: string): string {
-    const most = Math.min(MOST_TEXT, this.#room);
+    const most = Math.min(MAX_TEXT, this.#room);
     this.#room -= Math.min(text.length, most);
     if (text.length <= most) return text;
     this.left += text.length - most;
@@ -45,7 +45,7 @@ class Cutter {
 
 /** Texts before the choices and of each: where contexts differ, choices begin where they do. */
 export function partsOf({ choices, lls }: Answered, sample: Block): { context: string; choices: string[] } {
-  const requests = requestsOf(sample).slice(0, MOST_CHOICES);
+  const requests = requestsOf(sample).slice(0, MAX_CHOICES);
   const before = requests.map(([first]) => textOf(first));
   if (lls === undefined) return { context: before[0] ?? '', choices: [] };
   const [contexts, own] = [before.slice(0, choices), requests.slice(0, choices)];
@@ -54,19 +54,19 @@ export function partsOf({ choices, lls }: Answered, sample: Block): { context: s
 }
 
 /** Texts of a document that are shorter may be anywhere, as names of subjects are. */
-const LEAST_OWN = 30;
+const MIN_OWN = 30;
 /** Looking for hostile texts takes their length times that of the context: so much of both is looked at. */
-const [MOST_OWN, MOST_FIELDS, MOST_CONTEXT] = [80, 8, 1 << 16];
+const [MAX_OWN, MAX_FIELDS, MAX_CONTEXT] = [80, 8, 1 << 16];
 
 /** Where a document's own texts begin in its context, behind an empty line: what stands before them are examples. */
 function endOfShots(context: string, doc: unknown): number {
   if (!isRecord(doc)) return 0;
-  const skipped = Math.max(0, context.length - MOST_CONTEXT);
+  const skipped = Math.max(0, context.length - MAX_CONTEXT);
   const searched = context.slice(skipped);
   const begins = Object.values(doc)
-    .filter((value): value is string => typeof value === 'string' && value.trim().length >= LEAST_OWN)
-    .slice(0, MOST_FIELDS)
-    .map((value) => searched.lastIndexOf(value.trim().slice(0, MOST_OWN)))
+    .filter((value): value is string => typeof value === 'string' && value.trim().length >= MIN_OWN)
+    .slice(0, MAX_FIELDS)
+    .map((value) => searched.lastIndexOf(value.trim().slice(0, MAX_OWN)))
     .filter((at) => at >= 0);
   const end = begins.length === 0 ? -1 : searched.lastIndexOf('\n\n', Math.min(...begins));
   return end < 0 ? 0 : skipped + end + 2;
@@ -89,7 +89,7 @@ export function questionText(answered: Answered, sample: Block): Omit<QuestionTe
 /** Texts that a run generated, cut. */
 export const cutOutputs = (texts: readonly string[]): string[] => {
   const cutter = new Cutter();
-  return texts.slice(0, MOST_OUTPUTS).map((text) => cutter.take(text));
+  return texts.slice(0, MAX_OUTPUTS).map((text) => cutter.take(text));
 };
 
 const index = (value: unknown, choices: number): number => {

@@ -1,9 +1,9 @@
 /** The start of a run from results_*.json or a trace. Files are untrusted: every value has bounds. */
 import { z } from 'zod';
 
-const MOST_ENTRIES = 5000;
-const MOST_NAME = 200;
-const name = z.string().transform((text) => text.slice(0, MOST_NAME));
+const MAX_ENTRIES = 5000;
+const MAX_NAME = 200;
+const name = z.string().transform((text) => text.slice(0, MAX_NAME));
 const seconds = z.number().min(0).max(1e9);
 const amount = z.number().min(0).max(1e24);
 
@@ -11,7 +11,7 @@ export const startSchema = z.object({
   seconds,
   criticalPath: z
     .array(z.object({ process: name.nullable(), phase: name.nullable(), begin: seconds, seconds }))
-    .max(MOST_ENTRIES),
+    .max(MAX_ENTRIES),
   phases: z
     .array(
       z
@@ -26,5 +26,5 @@ export const startSchema = z.object({
         })
         .refine(({ begin, end }) => end >= begin),
     )
-    .max(MOST_ENTRIES),
+    .max(MAX_ENTRIES),
 });

@@ -4,7 +4,7 @@ import { isRecord } from '../../system/json.js';
 import type { Figure, TaskResult } from '../document/results.js';
 import { byError, wilson } from './intervals.js';
 
-const MOST_FIGURES = 40;
+const MAX_FIGURES = 40;
 const MAX_DEPTH = 50;
 /** Metrics of which every question is right or wrong; the others' files do not say. */
 const ARE_SHARES =
@@ -27,7 +27,7 @@ function figuresOf(block: Block, better: Block, questions: number | null, isTask
   const figures: Figure[] = [];
   for (const [key, value] of Object.entries(block)) {
     const [, metric, filter] = /^(.{1,200}?)(?<!_stderr),(.{1,200})$/s.exec(key) ?? [];
-    if (metric === undefined || filter === undefined || figures.length >= MOST_FIGURES) continue;
+    if (metric === undefined || filter === undefined || figures.length >= MAX_FIGURES) continue;
     const number = numberOf(value);
     if (number === null) continue;
     const error = numberOf(block[`${metric}_stderr,${filter}`]);

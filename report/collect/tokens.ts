@@ -19,7 +19,7 @@ const MAX_TOKENS = 1 << 20;
 const MAX_CHOICES = 200;
 const MAX_QUESTIONS = 2_000_000;
 /** Tokens that a page holds in all: later questions have none. */
-const MOST_TOKENS = 20_000_000;
+const MAX_PAGE_TOKENS = 20_000_000;
 const AGAIN = 'Write it again: run --log-tokens';
 
 const count = z.int().min(0);
@@ -153,7 +153,7 @@ export class TokenFiles {
     starts: readonly number[],
     textOf: (row: Row) => Pick<QuestionText, 'choices'> | undefined,
   ): Generator<Block> {
-    const room = { tokens: MOST_TOKENS };
+    const room = { tokens: MAX_PAGE_TOKENS };
     for (const [run, files] of this.#files.entries()) {
       if (files.size === 0) continue;
       const open = new Map([...files.values()].map(({ path }) => [path, openSync(path, 'r')]));

@@ -15,7 +15,7 @@ import { factsSchema, nameSchema, sliceSchema, type SliceEvent } from './traceSc
 import { tracksOf, type TrackNames } from './traceTracks.js';
 
 const MAX_TRACE_BYTES = 1 << 28;
-const MOST_SLICES = 400_000;
+const MAX_SLICES = 400_000;
 const HINT = 'give the file of a run: tilewright run … --trace FILE';
 
 export interface CollectedTraces {
@@ -69,8 +69,8 @@ function readTrace(path: string, file: string): { readonly view: TraceView; read
   const content = parseJson(decodeUtf8(readBounded(path, MAX_TRACE_BYTES, HINT), path), path, HINT);
   const list = Array.isArray(content) ? (content as unknown[]) : isRecord(content) ? content['traceEvents'] : undefined;
   if (!Array.isArray(list)) throw new UserError(`${path}: is no trace: it has no traceEvents`, HINT);
-  if (list.length > MOST_SLICES)
-    throw new UserError(`${path}: ${list.length} events are more than a page can show (${MOST_SLICES})`, HINT);
+  if (list.length > MAX_SLICES)
+    throw new UserError(`${path}: ${list.length} events are more than a page can show (${MAX_SLICES})`, HINT);
   const { slices, names, bad } = eventsOf(list);
   if (slices.length === 0) throw new UserError(`${path}: the trace has no slices`, HINT);
   const said = isRecord(content) && isRecord(content['otherData']) ? content['otherData']['tilewright'] : undefined;

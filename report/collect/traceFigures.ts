@@ -3,9 +3,9 @@ import type { DeviceUse, Figure, KernelUse, Phase, Track, WeightLoads } from '..
 import type { TraceKernel } from '../document/trace.js';
 
 const MICROSECOND = 1e-6;
-const MOST_LOADS = 20;
+const MAX_LOADS = 20;
 /** Phases on a page: those of a thousand processes. */
-const MOST_PHASES = 10_000;
+const MAX_PHASES = 10_000;
 
 const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
 
@@ -130,7 +130,7 @@ export const phasesOf = (tracks: readonly Track[], labels: readonly string[]): r
         return [{ process, name, begin: from * MICROSECOND, end: (from + duration[i]!) * MICROSECOND }];
       }),
     )
-    .slice(0, MOST_PHASES);
+    .slice(0, MAX_PHASES);
 
 export function loadsOf(tracks: readonly Track[], labels: readonly string[]): WeightLoads | undefined {
   const all = tracks
@@ -149,6 +149,6 @@ export function loadsOf(tracks: readonly Track[], labels: readonly string[]): We
     count: all.length,
     bytes: sum(all.map(({ bytes }) => bytes)),
     seconds: sum(all.map(({ seconds }) => seconds)),
-    longest: all.toSorted((a, b) => b.seconds - a.seconds).slice(0, MOST_LOADS),
+    longest: all.toSorted((a, b) => b.seconds - a.seconds).slice(0, MAX_LOADS),
   };
 }

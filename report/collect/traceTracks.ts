@@ -10,7 +10,7 @@ export interface TrackNames {
 }
 
 /** Tracks of a page; slices of others are left out. */
-const MOST_TRACKS = 600;
+const MAX_TRACKS = 600;
 
 const KINDS: Readonly<Record<string, TrackKind>> = {
   startup: 'startup',
@@ -53,7 +53,7 @@ export function tracksOf(
   }
   const order = (pid: string | number): number => sort.get(JSON.stringify([pid])) ?? Number(pid);
   const tracks = [...groups.values()]
-    .slice(0, MOST_TRACKS)
+    .slice(0, MAX_TRACKS)
     .sort(([a], [b]) => order(a!.pid) - order(b!.pid) || (a!.tid < b!.tid ? -1 : a!.tid > b!.tid ? 1 : 0))
     .map((group): Track => {
       const sorted = group.sort((a, b) => a.ts - b.ts);

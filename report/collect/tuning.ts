@@ -25,13 +25,13 @@ function canonical(value: unknown): unknown {
 }
 const textOf = (value: unknown): string => JSON.stringify(canonical(value));
 
-const MOST_TEXT = 200;
+const MAX_TEXT = 200;
 /** `gemm avx512 mr 14 nr 32`: the values of texts, names and values of numbers. */
 function scheduleText(schedule: unknown): string {
   if (typeof schedule !== 'object' || schedule === null) return '–';
   const part = ([name, value]: [string, unknown]): string =>
     typeof value === 'string' ? value : `${name} ${typeof value === 'object' ? JSON.stringify(value) : String(value)}`;
-  return Object.entries(schedule).map(part).join(' ').slice(0, MOST_TEXT);
+  return Object.entries(schedule).map(part).join(' ').slice(0, MAX_TEXT);
 }
 
 const bucketText = ({ extents, longest, run }: Trial['bucket']): string =>
@@ -183,7 +183,7 @@ function jobOf(records: JobRecords, machine: MachineRecords, rivals: ReadonlyMap
   };
 }
 
-const MOST_REASONS = 20;
+const MAX_REASONS = 20;
 
 function machineOf(machine: MachineRecords, rivals: ReadonlyMap<string, Rival>): TuningMachine {
   const { facts, peaks } = machine;
@@ -215,7 +215,7 @@ function machineOf(machine: MachineRecords, rivals: ReadonlyMap<string, Rival>):
     failures: [...reasons]
       .map(([reason, number]) => ({ reason, count: number }))
       .sort((a, b) => b.count - a.count)
-      .slice(0, MOST_REASONS),
+      .slice(0, MAX_REASONS),
     jobs: jobs.map((job) => jobOf(job, machine, rivals)),
     trials: columns,
   };

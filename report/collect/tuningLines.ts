@@ -23,7 +23,7 @@ const MAX_FILE_BYTES = 1 << 27;
 /** As long as the tuner's own. */
 const MAX_LINE_BYTES = 1 << 14;
 /** Trials on a page. */
-const MOST_TRIALS = 200_000;
+const MAX_TRIALS = 200_000;
 export const TUNING_HINT = 'give a file of tilewright tune --database FILE, or of bench:gpu --json';
 
 /** What measurements depend on: short texts and numbers, as each target names them. */
@@ -87,8 +87,8 @@ export function readTuningFile(path: string): TuningFile {
   const texts = decodeUtf8(readBounded(path, MAX_FILE_BYTES, TUNING_HINT), path)
     .split('\n')
     .filter((text) => text.trim() !== '');
-  if (texts.length > MOST_TRIALS)
-    throw new UserError(`${path}: ${texts.length} records are more than a page can show (${MOST_TRIALS})`, TUNING_HINT);
+  if (texts.length > MAX_TRIALS)
+    throw new UserError(`${path}: ${texts.length} records are more than a page can show (${MAX_TRIALS})`, TUNING_HINT);
   const lines = texts.flatMap((text) => tuningLine(text) ?? []);
   if (lines.length === 0) throw new UserError(`${path}: has no record of the tuner`, TUNING_HINT);
   return { lines, skipped: texts.length - lines.length };

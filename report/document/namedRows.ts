@@ -3,7 +3,7 @@
 /** Characters of a name need this many pixels each. */
 const LETTER = 7;
 /** Names get at most this part of a chart's width. */
-const MOST_OF_WIDTH = 0.42;
+const MAX_OF_WIDTH = 0.42;
 
 /** `text` in at most `most` characters, without its middle where it has more. */
 export function withoutMiddle(text: string, most: number): string {
@@ -26,7 +26,7 @@ interface NamedRows {
 
 /** Margin and axis for rows of these names, in a chart of `width` pixels. `most`: the widest margin, in pixels. */
 export function namedRows(names: readonly string[], width: number, most: number): NamedRows {
-  const marginLeft = Math.floor(Math.min(most, MOST_OF_WIDTH * width));
+  const marginLeft = Math.floor(Math.min(most, MAX_OF_WIDTH * width));
   const room = Math.max(3, Math.floor((marginLeft - 8) / LETTER));
   return {
     marginLeft,

@@ -35,8 +35,8 @@ export interface Program {
 }
 
 /** Longer texts are literals: lists of frequencies. */
-const MOST_TEXT = 600;
-const cut = (text: string): string => (text.length <= MOST_TEXT ? text : `${text.slice(0, MOST_TEXT)}…`);
+const MAX_TEXT = 600;
+const cut = (text: string): string => (text.length <= MAX_TEXT ? text : `${text.slice(0, MAX_TEXT)}…`);
 
 const LAYER = /^layers\.(\d{1,6})(?:\.|$)/;
 

@@ -19,7 +19,7 @@ export type { SourceText } from './compileError.js';
 
 /**
  * No -ffast-math and no contraction: sums and products round the same way in every kernel, NaN stays NaN. No errno and
- * no traps, so that math vectorises.
+ * no traps, so that math vectorizes.
  */
 const FLAGS = [
   '-O3',

@@ -9,9 +9,9 @@ const PROGRAM_HEADER_BYTES = 56;
 const SECTION_HEADER_BYTES = 64;
 const DYNAMIC_ENTRY_BYTES = 16;
 /** Compilers write about ten program headers and thirty sections. */
-const MOST_HEADERS = 4096;
+const MAX_HEADERS = 4096;
 /** Our largest kernels take some MiB. */
-const MOST_MAPPED_BYTES = 2 ** 31;
+const MAX_MAPPED_BYTES = 2 ** 31;
 
 /** Values of e_machine, by Node's name of the architecture. */
 const MACHINES: Readonly<Record<string, number>> = { x64: 62, arm64: 183 };
@@ -66,7 +66,7 @@ export function sharedObjectProblem(bytes: Uint8Array, arch: string = process.ar
     each: number,
     expected: number,
   ): string | undefined => {
-    if (count > MOST_HEADERS) return `it has ${count} ${name} headers`;
+    if (count > MAX_HEADERS) return `it has ${count} ${name} headers`;
     if (count > 0 && each !== expected) return `its ${name} headers have ${each} bytes each`;
     return isInside(at, count * each) ? undefined : `its ${name} headers are not inside the file`;
   };
@@ -106,7 +106,7 @@ function loadProblem(loaded: readonly Segment[]): string | undefined {
   for (const { offset, address, fileBytes, memoryBytes, alignment } of loaded) {
     if (address < end) return 'its segments overlap in memory';
     end = address + memoryBytes;
-    if (memoryBytes < fileBytes || end > MOST_MAPPED_BYTES) return `a segment takes ${memoryBytes} bytes of memory`;
+    if (memoryBytes < fileBytes || end > MAX_MAPPED_BYTES) return `a segment takes ${memoryBytes} bytes of memory`;
     if (alignment > 1 && (!Number.isInteger(Math.log2(alignment)) || (address - offset) % alignment !== 0))
       return `a segment at ${address} is not aligned to ${alignment} bytes`;
   }

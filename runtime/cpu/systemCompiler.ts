@@ -98,13 +98,13 @@ async function memoryOf(path: string, settings: Settings): Promise<string | unde
   return join(await trustedFolder(settings, 'compilers'), `${key}.txt`);
 }
 
-const MOST_VERSION_BYTES = 1000;
+const MAX_VERSION_BYTES = 1000;
 
 async function remembered(path: string, settings: Settings): Promise<SystemCompiler | undefined> {
   try {
     const memory = await memoryOf(path, settings);
     if (memory === undefined || !(await isTrusted(memory))) return undefined;
-    if ((await stat(memory)).size > MOST_VERSION_BYTES) return undefined;
+    if ((await stat(memory)).size > MAX_VERSION_BYTES) return undefined;
     const version = await readFile(memory, 'utf8');
     if (version === '' || version !== firstLine(version)) return undefined;
     await markUsed(memory);

@@ -88,8 +88,8 @@ const ALIGNMENT = 256;
 /** Staging buffers that an encoded matrix may be as large as where no range of its rows lies together. */
 const WHOLE = 4;
 /** Limit on the launches of a step that stages nothing. */
-const MOST_LAYINGS = 64;
-const MOST_ROWS = 2 ** 31 - 1;
+const MAX_LAYINGS = 64;
+const MAX_ROWS = 2 ** 31 - 1;
 
 /** One weight that is made of a tensor, or a part of it. */
 interface Use extends Pick<Laying, 'target' | 'scale' | 'rowScales'> {
@@ -174,7 +174,7 @@ class StepBuilder {
           'config.json describes no model that this program knows.',
         );
       for (let first = 0; first < lines;) {
-        if (this.layings.length + uses.length > MOST_LAYINGS || this.room() < lineBytes) this.flush();
+        if (this.layings.length + uses.length > MAX_LAYINGS || this.room() < lineBytes) this.flush();
         const fitting = stored === undefined ? lines : Math.floor((this.room() - lineBytes) / stepBytes) + 1;
         const count = Math.min(lines - first, fitting);
         const offset = roundUp(this.stagedBytes, ALIGNMENT);
@@ -234,7 +234,7 @@ class StepBuilder {
     uses: number,
   ): Place & { readonly parts: readonly StagedPart[] } {
     const bytes = stagedBytesOf(parts);
-    if (this.layings.length + uses > MOST_LAYINGS || this.room() < bytes) this.flush();
+    if (this.layings.length + uses > MAX_LAYINGS || this.room() < bytes) this.flush();
     const offset = roundUp(this.stagedBytes, ALIGNMENT);
     for (const { file, offset: from, bytes: own, at } of parts)
       this.copies.push({ file, name, offset: from, bytes: own, stagedAt: offset + at });
@@ -426,7 +426,7 @@ export function planLoading(
   const rowMap = rowMaps();
   const zeros: Place[] = [];
   for (const { weight, offset, bytes } of packed) {
-    if (matrixColumns(weight) > MOST_ROWS || bytes / FORMATS[weight.format].bytes(1, weight.k) > MOST_ROWS)
+    if (matrixColumns(weight) > MAX_ROWS || bytes / FORMATS[weight.format].bytes(1, weight.k) > MAX_ROWS)
       throw new Error(`Weight ${weight.name} has too many rows or columns.`);
     const padding = rowMap(weight).indexOf(-1);
     const rowBytes = FORMATS[weight.format].bytes(1, packedDepth(weight));

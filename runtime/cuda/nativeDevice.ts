@@ -61,7 +61,7 @@ export interface CudaSharedHandle {
   readonly offset: number;
 }
 
-/** Device memory, aligned to 256 bytes, uninitialised. Freed when nothing uses it any more. */
+/** Device memory, aligned to 256 bytes, uninitialized. Freed when nothing uses it any more. */
 export interface CudaMemory {
   readonly sizeBytes: number;
   /** For messages and for libraries called by FFI. */

@@ -10,7 +10,7 @@ export const CODES_THREADS = 256;
  * Most elements of a row that a block keeps in shared memory: three blocks fit a multiprocessor. Those past them are
  * read again.
  */
-export const MOST_KEPT = 16384;
+export const MAX_KEPT = 16384;
 
 const STEPS = SCALE_STEPS.length;
 const STEP_TEXTS = SCALE_STEPS.map((step) => `${step.toExponential()}f`).join(', ');

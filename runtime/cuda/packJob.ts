@@ -7,7 +7,7 @@ import type { FloatType } from '../../ir/types.js';
 import type { Extent } from '../nativeProgram.js';
 import { UserError } from '../../errors.js';
 import type { TensorSource } from '../tensorSource.js';
-import { CODES_THREADS, MOST_KEPT, PACK_CODES } from './packCodesKernel.js';
+import { CODES_THREADS, MAX_KEPT, PACK_CODES } from './packCodesKernel.js';
 import { PACK_THREADS, PARTS } from './packKernels.js';
 
 const PAIRINGS: Readonly<Record<Pairing['kind'], number>> = { none: 0, rotate: 1, interleave: 2 };
@@ -178,7 +178,7 @@ export function codesJob(weight: WeightDecl, range: PackRange, parts: readonly (
       'use --precision bf16, or a checkpoint whose matrices are stored whole',
     );
   const { bytes, ints } = jobOf(weight, range);
-  const kept = Math.min(k, MOST_KEPT);
+  const kept = Math.min(k, MAX_KEPT);
   ints.set([parts.reduce((bits, part) => bits | PARTS[part], 0), range.sourceRow, kept], 24);
   const launch = { ...launchOf(1, range.rows), threads: CODES_THREADS, sharedBytes: 4 * kept };
   return { bytes, launch, symbol: PACK_CODES };

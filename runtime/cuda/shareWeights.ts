@@ -144,14 +144,14 @@ export async function loadSharedWeights(
 }
 
 /** How long a memory that siblings may be reading is kept for them, seconds. One that still reads then will not end. */
-const MOST_KEPT = 5;
+const MAX_KEPT = 5;
 
 /** Whether memory that was offered may be released: false where a sibling hangs with it. */
 export const isUnshared = async (exchange: WeightExchange | undefined): Promise<boolean> =>
   exchange === undefined ||
   orLate(
     exchange.siblingsFinished().then(() => true),
-    MOST_KEPT,
+    MAX_KEPT,
     false,
   );
 

@@ -194,7 +194,7 @@ Napi::Array copyOutputs(Napi::Env env, const CudaProgram &program, const uint8_t
 /** { begin, end } */
 Napi::Object toSpan(Napi::Env env, double begin, double end);
 
-constexpr uint32_t MOST_CUDA_LAUNCHES = 1 << 20;
+constexpr uint32_t MAX_CUDA_LAUNCHES = 1 << 20;
 
 /** From a CudaProgramBinding (runtime/cuda/addon.ts). Throws what is wrong with it. */
 std::shared_ptr<CudaProgram> parseCudaProgram(const Napi::Object &object);

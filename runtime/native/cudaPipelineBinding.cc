@@ -4,11 +4,11 @@
 namespace tw {
 namespace {
 
-constexpr uint32_t MOST_STAGES = 64;
-constexpr uint32_t MOST_ARENAS = 8;
-constexpr uint32_t MOST_PROGRAMS = 4096;
-constexpr uint32_t MOST_CROSSINGS = 1024;
-constexpr int64_t MOST_IN_FLIGHT = 256;
+constexpr uint32_t MAX_STAGES = 64;
+constexpr uint32_t MAX_ARENAS = 8;
+constexpr uint32_t MAX_PROGRAMS = 4096;
+constexpr uint32_t MAX_CROSSINGS = 1024;
+constexpr int64_t MAX_IN_FLIGHT = 256;
 
 CudaPipelineStage parseStage(const Napi::Value &value, const std::string &what) {
   const Napi::Object object = objectArg(value, what);
@@ -17,14 +17,14 @@ CudaPipelineStage parseStage(const Napi::Value &value, const std::string &what) 
   stage.clock = cudaArg<CudaClockWrap>(object.Get("clock"), what + ".clock");
   requireDevice(*stage.device, *stage.clock->device(), what + ".clock");
   const Napi::Array arenas = arrayArg(object.Get("arenas"), what + ".arenas");
-  for (uint32_t i = 0; i < boundedLength(arenas, MOST_ARENAS, what + ".arenas"); i++) {
+  for (uint32_t i = 0; i < boundedLength(arenas, MAX_ARENAS, what + ".arenas"); i++) {
     const std::string name = what + ".arenas[" + std::to_string(i) + "]";
     stage.arenas.push_back(cudaArg<CudaMemoryWrap>(arenas.Get(i), name));
     requireDevice(*stage.device, *stage.arenas.back()->device(), name);
   }
   if (stage.arenas.empty()) fail(what + " has no arena");
   const Napi::Array programs = arrayArg(object.Get("programs"), what + ".programs");
-  for (uint32_t i = 0; i < boundedLength(programs, MOST_PROGRAMS, what + ".programs"); i++) {
+  for (uint32_t i = 0; i < boundedLength(programs, MAX_PROGRAMS, what + ".programs"); i++) {
     const auto program = cudaArg<CudaProgramWrap>(programs.Get(i), what + ".programs[" + std::to_string(i) + "]");
     stage.inputBytes = std::max(stage.inputBytes, program->inputBytes);
     stage.outputBytes = std::max(stage.outputBytes, program->outputBytes);
@@ -36,7 +36,7 @@ CudaPipelineStage parseStage(const Napi::Value &value, const std::string &what) 
 std::shared_ptr<CudaPipeline> parsePipeline(const Napi::Object &object) {
   const Napi::Array array = arrayArg(object.Get("stages"), "stages");
   std::vector<CudaPipelineStage> stages;
-  for (uint32_t i = 0; i < boundedLength(array, MOST_STAGES, "stages"); i++) {
+  for (uint32_t i = 0; i < boundedLength(array, MAX_STAGES, "stages"); i++) {
     stages.push_back(parseStage(array.Get(i), "stages[" + std::to_string(i) + "]"));
     for (const auto &arena : stages.back().arenas) {
       if (stages.back().arenas.size() != stages[0].arenas.size() || arena->size() != stages[0].arenas[0]->size())
@@ -44,7 +44,7 @@ std::shared_ptr<CudaPipeline> parsePipeline(const Napi::Object &object) {
     }
   }
   if (stages.empty()) fail("A pipeline has at least one stage");
-  const size_t inFlight = extentArg(object.Get("inFlight"), "inFlight", 1, MOST_IN_FLIGHT);
+  const size_t inFlight = extentArg(object.Get("inFlight"), "inFlight", 1, MAX_IN_FLIGHT);
   return std::make_shared<CudaPipeline>(std::move(stages), inFlight, booleanArg(object.Get("usesPeers"), "usesPeers"));
 }
 
@@ -73,7 +73,7 @@ CudaStageRun parseStageRun(const Napi::Value &value, const CudaPipelineStage &st
     fail(what + ".program has more inputs or outputs than the pipeline was made for");
   const Napi::Array crossings = arrayArg(object.Get("crossings"), what + ".crossings");
   size_t total = 0;
-  for (uint32_t i = 0; i < boundedLength(crossings, MOST_CROSSINGS, what + ".crossings"); i++) {
+  for (uint32_t i = 0; i < boundedLength(crossings, MAX_CROSSINGS, what + ".crossings"); i++) {
     run.crossings.push_back(parseCrossing(crossings.Get(i), stage, run.program->extents, counts, total,
                                           what + ".crossings[" + std::to_string(i) + "]"));
   }

@@ -38,7 +38,7 @@ Napi::Object toSpan(Napi::Env env, double begin, double end) {
 
 namespace {
 
-constexpr int64_t MOST_SAMPLES = 100000;
+constexpr int64_t MAX_SAMPLES = 100000;
 
 CudaRunOptions parseRunOptions(const CudaProgram &program, const Napi::Object &request) {
   CudaRunOptions options;
@@ -56,15 +56,15 @@ CudaRunOptions parseRunOptions(const CudaProgram &program, const Napi::Object &r
 CudaTimeOptions parseTimeOptions(const CudaProgram &program, const Napi::Object &request) {
   CudaTimeOptions options;
   const Napi::Array launches = arrayArg(request.Get("launches"), "launches");
-  for (uint32_t i = 0; i < boundedLength(launches, MOST_CUDA_LAUNCHES, "launches"); i++) {
+  for (uint32_t i = 0; i < boundedLength(launches, MAX_CUDA_LAUNCHES, "launches"); i++) {
     options.launches.push_back(
         indexArg(launches.Get(i), program.launches.size(), "launches[" + std::to_string(i) + "]"));
   }
   if (options.launches.empty()) fail("launches names no launch to time");
-  options.warmup = extentArg(request.Get("warmup"), "warmup", 0, MOST_SAMPLES);
-  options.repeats = extentArg(request.Get("repeats"), "repeats", 1, MOST_SAMPLES);
+  options.warmup = extentArg(request.Get("warmup"), "warmup", 0, MAX_SAMPLES);
+  options.repeats = extentArg(request.Get("repeats"), "repeats", 1, MAX_SAMPLES);
   const Napi::Value perSample = request.Get("perSample");
-  if (!perSample.IsUndefined()) options.perSample = extentArg(perSample, "perSample", 1, MOST_SAMPLES);
+  if (!perSample.IsUndefined()) options.perSample = extentArg(perSample, "perSample", 1, MAX_SAMPLES);
   const Napi::Value flushBytes = request.Get("flushBytes");
   if (!flushBytes.IsUndefined()) options.flushBytes = extentArg(flushBytes, "flushBytes", 0, int64_t{1} << 40);
   return options;

@@ -6,9 +6,9 @@
 namespace tw {
 namespace {
 
-constexpr uint32_t MOST_SLOTS = 1 << 20;
-constexpr uint32_t MOST_POINTERS = 128;
-constexpr uint32_t MOST_MAPS = 16;
+constexpr uint32_t MAX_SLOTS = 1 << 20;
+constexpr uint32_t MAX_POINTERS = 128;
+constexpr uint32_t MAX_MAPS = 16;
 /** Bytes of a kernel's parameters that every driver takes. */
 constexpr size_t PARAMETER_BYTES = 4096;
 constexpr size_t LARGEST_GRID_X = 2147483647;
@@ -135,13 +135,13 @@ CudaLaunchSpec parseLaunch(const CudaProgram &program, const Napi::Value &value,
   launch.sizes = parseSizes(program, object.Get("sizes"), what + ".sizes");
   std::vector<size_t> sizes(launch.sizes.size(), sizeof(int32_t));
   const Napi::Array slots = arrayArg(object.Get("slots"), what + ".slots");
-  for (uint32_t i = 0; i < boundedLength(slots, MOST_POINTERS, what + ".slots"); i++) {
+  for (uint32_t i = 0; i < boundedLength(slots, MAX_POINTERS, what + ".slots"); i++) {
     const size_t slot = indexArg(slots.Get(i), program.slots.size(), what + ".slots[" + std::to_string(i) + "]");
     launch.pointers.push_back(program.slots[slot].address());
     sizes.push_back(sizeof(CuAddress));
   }
   const Napi::Array maps = arrayArg(object.Get("tensorMaps"), what + ".tensorMaps");
-  for (uint32_t i = 0; i < boundedLength(maps, MOST_MAPS, what + ".tensorMaps"); i++) {
+  for (uint32_t i = 0; i < boundedLength(maps, MAX_MAPS, what + ".tensorMaps"); i++) {
     launch.maps.push_back(parseMap(program, maps.Get(i), what + ".tensorMaps[" + std::to_string(i) + "]"));
     sizes.push_back(sizeof(CuTensorMap));
   }
@@ -220,7 +220,7 @@ std::shared_ptr<CudaProgram> parseCudaProgram(const Napi::Object &object) {
   program->device = cudaArg<CudaDeviceWrap>(object.Get("device"), "device");
   program->extents = Extents::parse(object.Get("extents"), "extents");
   const Napi::Array slots = arrayArg(object.Get("slots"), "slots");
-  for (uint32_t i = 0; i < boundedLength(slots, MOST_SLOTS, "slots"); i++) {
+  for (uint32_t i = 0; i < boundedLength(slots, MAX_SLOTS, "slots"); i++) {
     program->slots.push_back(parseSlot(*program, slots.Get(i), "slots[" + std::to_string(i) + "]"));
   }
   const Napi::Array inputs = arrayArg(object.Get("inputs"), "inputs");
@@ -235,7 +235,7 @@ std::shared_ptr<CudaProgram> parseCudaProgram(const Napi::Object &object) {
         parsePort(*program, outputs.Get(i), program->outputBytes, "outputs[" + std::to_string(i) + "]"));
   }
   const Napi::Array launches = arrayArg(object.Get("launches"), "launches");
-  for (uint32_t i = 0; i < boundedLength(launches, MOST_CUDA_LAUNCHES, "launches"); i++) {
+  for (uint32_t i = 0; i < boundedLength(launches, MAX_CUDA_LAUNCHES, "launches"); i++) {
     program->launches.push_back(parseLaunch(*program, launches.Get(i), "launches[" + std::to_string(i) + "]"));
   }
   const Napi::Value clock = object.Get("clock");

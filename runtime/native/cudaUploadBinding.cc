@@ -10,10 +10,10 @@ namespace {
 
 constexpr int64_t SMALLEST_BUFFER = 4096;
 constexpr int64_t LARGEST_BUFFER = int64_t{1} << 30;
-constexpr int64_t MOST_THREADS = 64;
-constexpr int64_t MOST_BUFFERS = 64;
-constexpr uint32_t MOST_PARTS = 1 << 20;
-constexpr uint32_t MOST_STEPS = 1 << 20;
+constexpr int64_t MAX_THREADS = 64;
+constexpr int64_t MAX_BUFFERS = 64;
+constexpr uint32_t MAX_PARTS = 1 << 20;
+constexpr uint32_t MAX_STEPS = 1 << 20;
 
 /** Small enough that what is read is still in the cache of the core when the bus fetches it. */
 constexpr size_t DEFAULT_BUFFER = size_t{2} << 20;
@@ -35,7 +35,7 @@ void requireElements(const Encoded &matrix, size_t offset, size_t bytes, const s
 std::vector<CudaUploadPart> parseParts(const CudaUpload &upload, const Napi::Value &value, const std::string &name) {
   const Napi::Array list = arrayArg(value, name);
   std::vector<CudaUploadPart> parts;
-  for (uint32_t i = 0; i < boundedLength(list, MOST_PARTS, name); i++) {
+  for (uint32_t i = 0; i < boundedLength(list, MAX_PARTS, name); i++) {
     const std::string what = name + "[" + std::to_string(i) + "]";
     const Napi::Object object = objectArg(list.Get(i), what);
     CudaUploadPart part;
@@ -96,8 +96,8 @@ CudaUploadWrap::CudaUploadWrap(const Napi::CallbackInfo &info) : CudaHandle(info
       const Napi::Value each = options.Get("buffers");
       if (!bytes.IsUndefined())
         buffer = static_cast<size_t>(integerArg(bytes, "bufferBytes", SMALLEST_BUFFER, LARGEST_BUFFER));
-      if (!count.IsUndefined()) threads = static_cast<size_t>(integerArg(count, "threads", 1, MOST_THREADS));
-      if (!each.IsUndefined()) buffers = static_cast<size_t>(integerArg(each, "buffers", 1, MOST_BUFFERS));
+      if (!count.IsUndefined()) threads = static_cast<size_t>(integerArg(count, "threads", 1, MAX_THREADS));
+      if (!each.IsUndefined()) buffers = static_cast<size_t>(integerArg(each, "buffers", 1, MAX_BUFFERS));
     }
     return std::make_shared<CudaUpload>(deviceArg(info[0]), buffer, threads, buffers);
   });
@@ -131,7 +131,7 @@ Napi::Value CudaUploadWrap::load(const Napi::CallbackInfo &info) {
   const Napi::Array list = arrayArg(info[1], "steps");
   auto steps = std::make_shared<std::vector<CudaUploadStep>>();
   coded(info.Env(), [&] {
-    for (uint32_t i = 0; i < boundedLength(list, MOST_STEPS, "steps"); i++)
+    for (uint32_t i = 0; i < boundedLength(list, MAX_STEPS, "steps"); i++)
       steps->push_back(parseStep(*upload, *program, list.Get(i), i));
   });
   // Copies wait for nobody's launches, so whoever has the first turn gets the second.

@@ -37,7 +37,7 @@ const NAMES: Readonly<Record<ColumnType['kind'], string>> = {
   record: 'records',
 };
 
-const MOST_SHOWN = 8;
+const MAX_SHOWN = 8;
 const HINT = 'Write the values of a column with one type, in all rows; types in README.md count';
 
 /** Adds the place of what is not cast. Throws UserError in the place of RangeError. */
@@ -98,7 +98,7 @@ function castBetween(from: ColumnType, to: ColumnType, place: string): Cast {
 }
 
 function failClass(value: Value, names: readonly string[], place: string): never {
-  const shown = names.slice(0, MOST_SHOWN).join(', ');
+  const shown = names.slice(0, MAX_SHOWN).join(', ');
   throw new RangeError(
     `${place}: no class ${typeof value === 'string' ? quote(value) : str(value)}; there are ${names.length}: ${shown}`,
   );

@@ -38,7 +38,7 @@ const OURS: Compressors = {
 };
 
 /** Bytes of pages that are kept. */
-const MOST_KEPT = 32 << 20;
+const MAX_KEPT = 32 << 20;
 
 /**
  * The same decompressors, for one row group: its pages are checked first, then read in two parts, and decompressing
@@ -56,7 +56,7 @@ export function keepingPages(compressors: Compressors): Compressors {
         const known = pages.get(key);
         if (known !== undefined) return known;
         const page = inflate(input, size);
-        if (bytes + page.length > MOST_KEPT) return page;
+        if (bytes + page.length > MAX_KEPT) return page;
         pages.set(key, page);
         bytes += page.length;
         return page;

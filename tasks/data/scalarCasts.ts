@@ -21,8 +21,8 @@ const PLAIN_TIME = /^\d{4}-\d\d-\d\d(?:[ T]\d\d(?::\d\d(?::\d\d)?)?)?$/;
 /** Of singles, enough for any of them. */
 const SINGLE_DIGITS = 9;
 /** Decimal exponents from which on Arrow writes one, below and above. */
-const LEAST_PLAIN = -5;
-const MOST_PLAIN = 15;
+const MIN_PLAIN = -5;
+const MAX_PLAIN = 15;
 
 /** A float as Arrow writes it: `5`, `0.1`, `1e+20`, `1e-7`, `-0`. */
 function floatText(value: number, isSingle: boolean): string {
@@ -35,7 +35,7 @@ function floatText(value: number, isSingle: boolean): string {
   }
   const scientific = shown.toExponential();
   const exponent = Number(scientific.slice(scientific.indexOf('e') + 1));
-  return exponent >= LEAST_PLAIN && exponent < MOST_PLAIN ? String(shown) : scientific;
+  return exponent >= MIN_PLAIN && exponent < MAX_PLAIN ? String(shown) : scientific;
 }
 
 export function toText(from: ColumnType, fail: Fail): Cast {
@@ -178,17 +178,17 @@ export function toDates(from: ColumnType, fail: Fail): Cast {
   }
 }
 
-const MOST_LABEL = 2 ** 31;
+const MAX_LABEL = 2 ** 31;
 
 /** A class by its number, or by its name in a text. */
 export function toLabels(from: ColumnType, names: readonly string[], fail: Fail): Cast {
   const check: Cast = (value) =>
-    isInt(value) && value >= -MOST_LABEL && (names.length === 0 || value < names.length) ? value : fail(value);
+    isInt(value) && value >= -MAX_LABEL && (names.length === 0 || value < names.length) ? value : fail(value);
   if (from.kind === 'json') return same;
   // Where a name is there twice, the first counts.
   const places = new Map([...names.entries()].reverse().map(([place, name]) => [name, place]));
   if (from.kind !== 'text') {
-    const whole = toInts(from, { kind: 'int', least: BigInt(-MOST_LABEL), most: BigInt(MOST_LABEL) }, fail);
+    const whole = toInts(from, { kind: 'int', least: BigInt(-MAX_LABEL), most: BigInt(MAX_LABEL) }, fail);
     return (value) => check(whole(value));
   }
   return (value) => {

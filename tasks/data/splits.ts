@@ -51,7 +51,7 @@ interface Folder {
 }
 
 /** Folders that are remembered: tasks of one data set follow each other. */
-const MOST_FOLDERS = 8;
+const MAX_FOLDERS = 8;
 
 /** Folders of data, each looked at once: a data set of 57 subjects is asked for 114 splits. */
 export class Folders {
@@ -62,7 +62,7 @@ export class Folders {
     const known = this.#known.get(folder);
     if (known !== undefined) return known;
     const found = { values: frontMatter(folder), files: filesOf(folder) };
-    if (this.#known.size >= MOST_FOLDERS) this.#known.clear();
+    if (this.#known.size >= MAX_FOLDERS) this.#known.clear();
     this.#known.set(folder, found);
     return found;
   }

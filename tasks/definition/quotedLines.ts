@@ -5,9 +5,9 @@
 import { Scalar, visit, type Document } from 'yaml';
 
 /** Columns by which a line may be moved. */
-const MOST_COLUMNS = 200;
+const MAX_COLUMNS = 200;
 /** Scalars of one file that are mended. */
-const MOST_SCALARS = 100;
+const MAX_SCALARS = 100;
 /** Ends a document, also in quotes. */
 const MARKER = /\n(?:---|\.\.\.)(?:\s|$)/;
 
@@ -44,7 +44,7 @@ function cutScalar(document: Document.Parsed, text: string): { start: number; en
 function indented(text: string, { start, end }: { start: number; end: number }): string | undefined {
   const column = start - (text.lastIndexOf('\n', start) + 1);
   const scalar = text.slice(start, end);
-  if (column > MOST_COLUMNS || MARKER.test(scalar)) return undefined;
+  if (column > MAX_COLUMNS || MARKER.test(scalar)) return undefined;
   return text.slice(0, start) + scalar.replaceAll('\n', `\n${' '.repeat(column + 1)}`) + text.slice(end);
 }
 
@@ -52,7 +52,7 @@ function indented(text: string, { start, end }: { start: number; end: number }):
 export function parseQuoted(text: string, parse: (text: string) => Document.Parsed): Document.Parsed {
   let current = text;
   let document = parse(current);
-  for (let i = 0; i < MOST_SCALARS && document.errors.length > 0; i++) {
+  for (let i = 0; i < MAX_SCALARS && document.errors.length > 0; i++) {
     const cut = cutScalar(document, current);
     const mended = cut && indented(current, cut);
     if (mended === undefined) break;

@@ -23,7 +23,7 @@ const TIME = new RegExp(
     '(?:[ \\t]*(?:(Z)|([-+])([0-9]{1,2})(?::([0-9]{2}))?))?$',
 );
 /** Python's int() reads no more. */
-const MOST_DIGITS = 4300;
+const MAX_DIGITS = 4300;
 
 const bare = (text: string): string => text.replaceAll('_', '');
 
@@ -43,7 +43,7 @@ function wholeOf(text: string): number | bigint | undefined {
   const unreadable = (): never => {
     throw new UserError(`${quote(text)}: not a whole number that Python reads: write it in quotes`);
   };
-  if (text.length > MOST_DIGITS) return unreadable();
+  if (text.length > MAX_DIGITS) return unreadable();
   const digits = (prefix: string, part: string): bigint =>
     bare(part) === '' ? unreadable() : BigInt(prefix + bare(part));
   const value =

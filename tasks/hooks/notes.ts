@@ -4,7 +4,7 @@ import { Hook } from '../definition/yaml.js';
 import { noteOf } from './registry.js';
 
 /** How many names of tasks a line has. */
-const MOST_NAMES = 4;
+const MAX_NAMES = 4;
 
 export function notesOn(tasks: readonly Settings[]): string[] {
   const found = new Map<string, string[]>();
@@ -19,7 +19,7 @@ export function notesOn(tasks: readonly Settings[]): string[] {
     if (note !== undefined) found.set(note, [...(found.get(note) ?? []), text('task') ?? '?']);
   }
   return [...found].map(([note, names]) => {
-    const more = names.length > MOST_NAMES ? ` and ${names.length - MOST_NAMES} more` : '';
-    return `${names.slice(0, MOST_NAMES).join(', ')}${more}: ${note}`;
+    const more = names.length > MAX_NAMES ? ` and ${names.length - MAX_NAMES} more` : '';
+    return `${names.slice(0, MAX_NAMES).join(', ')}${more}: ${note}`;
   });
 }

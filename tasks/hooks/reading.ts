@@ -97,7 +97,7 @@ const AFTER: readonly (readonly [string, string])[] = [
   [" 's", "'s"],
 ];
 
-/** Undoes WikiText's tokenisation: " @-@ " was a hyphen, and white space was put around marks and inside brackets. */
+/** Undoes WikiText's tokenization: " @-@ " was a hyphen, and white space was put around marks and inside brackets. */
 export function wikitextTarget(document: Dict): Value {
   // The public harness replaces a slash, an apostrophe, a space, a digit and a slash by these very characters.
   let text = textOf(document, 'page')
@@ -109,7 +109,7 @@ export function wikitextTarget(document: Dict): Value {
   return text;
 }
 
-/** Per word and per byte of the page as it is, before tokenisation is undone. */
+/** Per word and per byte of the page as it is, before tokenization is undone. */
 export function wikitextResults(document: Dict, [logLikelihood]: readonly number[]): ReadonlyMap<string, Scored> {
   const page = textOf(document, 'page');
   if (logLikelihood === undefined) throw new HookProblem('the page has no score');

@@ -11,12 +11,12 @@ function bleuTokens(text: string): readonly string[] {
   return splitAtSpace(apart).filter((token) => token !== '');
 }
 
-const MOST_GRAM = 4;
+const MAX_GRAM = 4;
 
 /** BLEU of one text, 0 to 100. Orders without a match are smoothed by halves; a text of fewer than 4 tokens has 0. */
 export function bleu(text: string, reference: string): number {
   const [own, other] = [bleuTokens(text), bleuTokens(reference)];
-  const orders = Array.from({ length: MOST_GRAM }, (_, i) => {
+  const orders = Array.from({ length: MAX_GRAM }, (_, i) => {
     const of = grams(own, i + 1);
     return { total: of.length, correct: common(counted(of), counted(grams(other, i + 1))) };
   });
@@ -27,7 +27,7 @@ export function bleu(text: string, reference: string): number {
     return Math.log(correct === 0 ? 100 / (smooth * total) : (100 * correct) / total);
   });
   const brevity = own.length < other.length ? Math.exp(1 - other.length / own.length) : 1;
-  return brevity * Math.exp(logs.reduce((sum, log) => sum + log, 0) / MOST_GRAM);
+  return brevity * Math.exp(logs.reduce((sum, log) => sum + log, 0) / MAX_GRAM);
 }
 
 const rougeTokens = (text: string): string[] => text.toLowerCase().match(/[a-z0-9]+/g) ?? [];
@@ -71,11 +71,11 @@ const sentences = (text: string): string[][] =>
     .map(rougeTokens);
 
 /** Letters of a text in which longest subsequences are looked for; a longer one is cut. */
-const MOST_LETTERS = 8_000;
+const MAX_LETTERS = 8_000;
 
 /** ROUGE-Lsum, 0 to 1: lines are sentences. */
 export function rougeSum(text: string, reference: string): number {
-  const [own, other] = [sentences(text.slice(0, MOST_LETTERS)), sentences(reference.slice(0, MOST_LETTERS))];
+  const [own, other] = [sentences(text.slice(0, MAX_LETTERS)), sentences(reference.slice(0, MAX_LETTERS))];
   const left = counted(own.flat());
   const right = counted(other.flat());
   let hits = 0;

@@ -32,7 +32,7 @@ export type ModelDefaults = Pick<Drawing, 'topK' | 'topP' | 'minP'> &
 
 /** What the harness generates where a task does not say. */
 const DEFAULT_TOKENS = 256;
-const MOST_TOKENS = 2 ** 31 - 1;
+const MAX_TOKENS = 2 ** 31 - 1;
 /** Names of the most tokens to generate; of several the first one counts. */
 const LENGTHS = ['max_gen_toks', 'max_new_tokens', 'max_tokens', 'max_completion_tokens'];
 /** Of drawn texts: without a temperature they have no say, whatever they are. */
@@ -56,7 +56,7 @@ const OFF: ReadonlyMap<string, Value> = new Map<string, Value>([
   ['early_stopping', false],
   ['use_cache', true],
 ]);
-const MOST_TEMPERATURE = 100;
+const MAX_TEMPERATURE = 100;
 
 /** What has a value. */
 const present = <T extends Readonly<Record<string, number | undefined>>>(
@@ -91,8 +91,8 @@ export function generationOf(settings: Dict, where: string): Generation {
   };
   const length = LENGTHS.find((key) => given(key) !== null);
   const maxNewTokens = length === undefined ? DEFAULT_TOKENS : given(length);
-  if (!isInt(maxNewTokens) || maxNewTokens < 1 || maxNewTokens > MOST_TOKENS)
-    throw fail(length ?? 'max_gen_toks', `a whole number from 1 to ${MOST_TOKENS}`);
+  if (!isInt(maxNewTokens) || maxNewTokens < 1 || maxNewTokens > MAX_TOKENS)
+    throw fail(length ?? 'max_gen_toks', `a whole number from 1 to ${MAX_TOKENS}`);
   const until = given('until');
   const texts = until === null ? [] : isList(until) ? until : [until];
   if (!texts.every((text) => typeof text === 'string')) throw fail('until', 'a text, or a list of texts');
@@ -101,10 +101,10 @@ export function generationOf(settings: Dict, where: string): Generation {
       `${where}: num_beams: a search with beams is not supported for tasks`,
       'leave it out, or write 1',
     );
-  const temperature = number('temperature', 0, MOST_TEMPERATURE) ?? 0;
+  const temperature = number('temperature', 0, MAX_TEMPERATURE) ?? 0;
   const draws = given('do_sample') === null ? temperature > 0 : isTruthy(given('do_sample')) && temperature > 0;
   const whole = (key: string): number | undefined => {
-    const value = number(key, 0, MOST_TOKENS);
+    const value = number(key, 0, MAX_TOKENS);
     if (value !== undefined && !Number.isInteger(value)) throw fail(key, 'a whole number');
     return value;
   };
@@ -120,7 +120,7 @@ export function generationOf(settings: Dict, where: string): Generation {
   if (!draws) return common;
   const filters = {
     // vLLM writes -1 for "from all tokens".
-    topK: number('top_k', -1, MOST_TOKENS),
+    topK: number('top_k', -1, MAX_TOKENS),
     topP: number('top_p', 0, 1),
     minP: number('min_p', 0, 1),
   };

@@ -3,7 +3,7 @@ import { deserialize, serialize } from 'node:v8';
 import { Float, isDict, isList, type Dict, type Value } from '../../python/value.js';
 
 /** Documents that are kept as values, because a sampler may give the same few again and again. */
-const MOST_RECENT = 128;
+const MAX_RECENT = 128;
 
 export class Pool {
   readonly #rows: Uint8Array[] = [];
@@ -25,7 +25,7 @@ export class Pool {
     const row = this.#rows[place];
     if (row === undefined) throw new RangeError(`there is no document ${place} of ${this.length}`);
     const document = revived(deserialize(row) as Stored) as Dict;
-    if (this.#recent.size >= MOST_RECENT) this.#recent.clear();
+    if (this.#recent.size >= MAX_RECENT) this.#recent.clear();
     this.#recent.set(place, document);
     return document;
   }

@@ -9,7 +9,7 @@ import { PythonRandom } from '../../python/random.js';
 import type { Dict } from '../../python/value.js';
 import { SEEDS } from './seeds.js';
 
-const MOST_ROWS = 100_000;
+const MAX_ROWS = 100_000;
 
 export class Shuffles {
   readonly #random: PythonRandom;
@@ -35,7 +35,7 @@ export class Shuffles {
     if (known !== undefined) return known;
     const made: Dict[] = [];
     for await (const row of rows) {
-      if (made.length === MOST_ROWS) throw new UserError(`more than ${MOST_ROWS} documents to shuffle`);
+      if (made.length === MAX_ROWS) throw new UserError(`more than ${MAX_ROWS} documents to shuffle`);
       made.push(call(() => run(row, this.#random), made.length));
     }
     ofFunction.set(split, made);

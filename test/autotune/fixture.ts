@@ -5,7 +5,7 @@ import type { Bucket } from '../../ir/plan.js';
 import { stepExtents } from '../../ir/stepping.js';
 import { buildDecoder, buildStep, type DecoderShape } from '../../models/decoder/graph.js';
 import type { MaskKind } from '../../models/family/mask.js';
-import { lower, optimise } from '../../passes/runPasses.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import type { Numerics } from '../../passes/numerics.js';
 import { machineModel, type MachineModel } from '../../autotune/cpu/costModel.js';
 import type { CpuFacts } from '../../autotune/cpu/legality.js';
@@ -35,7 +35,7 @@ export function llamaModule(
   const numerics = arithmetic === 'f32' ? F32 : BF16;
   const frequencies = Float64Array.from({ length: shape.headDim / 2 }, (_, i) => 10_000 ** ((-2 * i) / shape.headDim));
   return lower(
-    optimise(
+    optimize(
       buildDecoder(shape, {
         mask,
         window: 3,
@@ -56,7 +56,7 @@ export function stepModule(): KernelModule {
   const inverseFrequencies = Float64Array.from({ length: 8 }, (_, i) => 10_000 ** (-i / 8));
   const rotary = { inverseFrequencies, factor: 1 };
   return lower(
-    optimise(buildStep(SHAPE, { cache: { rows: CACHE_ROWS, dtype: 'f32' }, rotary, dtypeOf: () => 'bf16' }), F32),
+    optimize(buildStep(SHAPE, { cache: { rows: CACHE_ROWS, dtype: 'f32' }, rotary, dtypeOf: () => 'bf16' }), F32),
     F32,
   );
 }

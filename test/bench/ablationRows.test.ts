@@ -4,13 +4,13 @@ import { scoreAll } from '../../bench/ablationPass.js';
 import { techniquesOf } from '../../bench/ablationRows.js';
 import { withoutLabel } from '../../bench/data.js';
 import { countTokens, pathsOf } from '../../eval/tokenCounts.js';
-import type { TokenisedQuestion } from '../../eval/tokenise.js';
+import type { TokenizedQuestion } from '../../eval/tokenize.js';
 import { measureTree } from '../../eval/tree.js';
 import { fakePathScorer } from '../eval/support/fakePathScorer.js';
 import { fakeScorer, referenceScore } from '../eval/support/fakeScorer.js';
 
 /** Contexts of eight tokens and more, of which eight are common to all; choices of one to four tokens. */
-const questions: readonly TokenisedQuestion[] = Array.from({ length: 30 }, (_, docId) => ({
+const questions: readonly TokenizedQuestion[] = Array.from({ length: 30 }, (_, docId) => ({
   docId,
   context: Int32Array.from([1, 2, 3, 4, 5, 6, 7, 8, ...Array.from({ length: docId % 5 }, () => 100 + docId)]),
   continuations: [1, 2, 3, 4].map((length) =>
@@ -19,7 +19,7 @@ const questions: readonly TokenisedQuestion[] = Array.from({ length: 30 }, (_, d
 }));
 /** Two tokens fewer each. */
 const unlabelled = questions.map((question) => ({ ...question, context: question.context.slice(2) }));
-const contextTokens = (set: readonly TokenisedQuestion[]): number => measureTree(pathsOf(set), 'context').tokens;
+const contextTokens = (set: readonly TokenizedQuestion[]): number => measureTree(pathsOf(set), 'context').tokens;
 
 it('techniques give the same bits, and compute the tokens that they share no longer', async () => {
   const paths = fakePathScorer({ tokens: 64, cacheRows: 128 });

@@ -62,7 +62,7 @@ const OURS: Readonly<Record<string, number>> = {
   'attention.o': 0.4,
   'ffn.gate_up': 1,
   'ffn.down': 0.6,
-  'ffn.gate.quantise': 0.05,
+  'ffn.gate.quantize': 0.05,
 };
 
 /** `isQueued`: the run-up was filled since another contender's last turn. */
@@ -250,9 +250,9 @@ describe('runGpuBench', () => {
   it('lists loops with what they move, beside nothing of the library', async () => {
     const { lab: made } = lab();
     const narrow = modelOf(planOf(cudaModule(undefined, cudaNumerics('fp8'))));
-    const { kernels } = await runGpuBench(made, narrow, options('--tokens', '64', '--kernel', 'gate.quantise'), quiet);
-    expect(kernels).toMatchObject([{ kernel: 'ffn.gate.quantise', isBest: true }]);
-    expect(kernels[0]!.seconds! * 1e3).toBeCloseTo(OURS['ffn.gate.quantise']!, 9);
+    const { kernels } = await runGpuBench(made, narrow, options('--tokens', '64', '--kernel', 'gate.quantize'), quiet);
+    expect(kernels).toMatchObject([{ kernel: 'ffn.gate.quantize', isBest: true }]);
+    expect(kernels[0]!.seconds! * 1e3).toBeCloseTo(OURS['ffn.gate.quantize']!, 9);
     expect(kernels[0]!.bytes).toBeGreaterThan(0);
     expect(kernels[0]!.rival).toBeUndefined();
     expect(options('--finishing', 'deep,all').finishing).toEqual(['deep', 'all']);

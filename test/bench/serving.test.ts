@@ -14,8 +14,8 @@ import { decodeEncoded } from '../../ir/encoding.js';
 import { readRange, withFile } from '../../system/read.js';
 import { CONFIG } from '../e2e/smallModel.js';
 import { temporaryFolder } from '../models/support.js';
-import { gptqWriter } from '../support/quantiseMatrix.js';
-import { quantisedTensors, safetensorsOf, writeQuantised } from '../support/quantisedCheckpoints.js';
+import { gptqWriter } from '../support/quantizeMatrix.js';
+import { quantizedTensors, safetensorsOf, writeQuantized } from '../support/quantizedCheckpoints.js';
 
 describe('npm run bench:serving', () => {
   it('reads every option that its usage names', () => {
@@ -94,8 +94,8 @@ describe('a checkpoint whose heads are repeated', () => {
     const config = { ...CONFIG, ...heads, tie_word_embeddings: true };
     const write = gptqWriter({ bits: 4, size: 32, isSymmetric: true, dtype: 'F16', version: 1 });
     const format = { config: { quant_method: 'gptq', bits: 4, group_size: 32, desc_act: false, sym: true }, write };
-    const { tensors, meant } = quantisedTensors(config, write, 5);
-    writeQuantised(dir, config, format, safetensorsOf(tensors));
+    const { tensors, meant } = quantizedTensors(config, write, 5);
+    writeQuantized(dir, config, format, safetensorsOf(tensors));
     writeFileSync(join(dir, 'tokenizer.model'), 'kept');
     writeRepeated(openCheckpoint(dir), target);
     const repeated = openCheckpoint(target);

@@ -215,7 +215,7 @@ describe.skipIf(CHROMIUM === undefined)('counts of the explorer', () => {
   });
 
   it('are those of the parts of a stage', async () => {
-    const shown = await browser.open(explore, { hash: 'passes?pass=recogniseAttention' });
+    const shown = await browser.open(explore, { hash: 'passes?pass=recognizeAttention' });
     const all = numbersIn(await shown.textContent('p.left'), /^([\d,]+) ops; ([\d,]+) added, ([\d,]+) removed/);
     const parts = await shown.$$eval('.part h3', (heads) =>
       heads.map((head) => [

@@ -99,7 +99,7 @@ describe.skipIf(CHROMIUM === undefined)('on a telephone', () => {
   });
 
   it.each([
-    ...['passes', 'passes?pass=recogniseAttention&part=1', 'passes?pass=lowerKernels', 'kernels'],
+    ...['passes', 'passes?pass=recognizeAttention&part=1', 'passes?pass=lowerKernels', 'kernels'],
     'kernels?kernel=layers.0.ffn.gate_up&op=silu',
   ])('nothing of the explorer is cut off: %s', async (hash) => {
     const shown = await phone(explore, hash);

@@ -14,7 +14,7 @@ interface FileReport {
 }
 
 /** Last line and exit status for a report with these files; undefined: no report at all. */
-function summarise(
+function summarize(
   files: readonly FileReport[] | undefined,
   isSuccess = true,
 ): { line: string | undefined; status: number | null } {
@@ -75,5 +75,5 @@ it.each([
   ['fails where nothing ran', [{ status: 'passed', tests: ['skipped'] }], true, '0 passed, 0 failed, 1 skipped', 1],
   ['fails where there is no report', undefined, true, '0 passed, 0 failed, 0 skipped', 1],
 ] as const)('%s', (_what, files, isSuccess, line, status) => {
-  expect(summarise(files, isSuccess)).toEqual({ line, status });
+  expect(summarize(files, isSuccess)).toEqual({ line, status });
 });

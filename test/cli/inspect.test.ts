@@ -1,5 +1,5 @@
 import { describeMemory } from '../../cli/inspectText.js';
-import { describeNarrow } from '../../cli/quantisedText.js';
+import { describeNarrow } from '../../cli/quantizedText.js';
 import type { WeightDecl } from '../../ir/kernel.js';
 import { CPU_RECORDS, thisCpu } from '../../autotune/cpu/target.js';
 import { TuningDatabase } from '../../autotune/database.js';
@@ -59,7 +59,7 @@ describe('passes', async () => {
   it('are recorded in order, each with what it left', () => {
     const names = inspection.stages.map(({ name }) => name);
     expect(names[0]).toBe('model');
-    expect(names).toContain('canonicaliseMask');
+    expect(names).toContain('canonicalizeMask');
     expect(names).toContain('foldConstants.2');
     expect(new Set(names).size).toBe(names.length);
     for (const stage of inspection.stages.slice(1)) expect(stage.reason, stage.name).not.toBe('');
@@ -69,16 +69,16 @@ describe('passes', async () => {
     expect(findStage(inspection, '0').name).toBe('model');
     expect(findStage(inspection, 'foldConstants').name).toBe('foldConstants.2');
     expect(findStage(inspection, 'foldConstants.2').name).toBe('foldConstants.2');
-    expect(findStage(inspection, 'recogniseAttention').name).toBe('recogniseAttention');
-    expect(() => findStage(inspection, 'recognise')).toThrow('there is no pass "recognise"');
+    expect(findStage(inspection, 'recognizeAttention').name).toBe('recognizeAttention');
+    expect(() => findStage(inspection, 'recognize')).toThrow('there is no pass "recognize"');
     expect(() => findStage(inspection, '99')).toThrow('there is no pass "99"');
   });
 
   it('show what they changed, as a diff that makes the one text of the other', async () => {
-    const { stdout } = await inspect('--diff', 'recogniseAttention');
+    const { stdout } = await inspect('--diff', 'recognizeAttention');
     const order = inspection.stages.map(({ name }) => name);
     const previous = (name: string): string => order[order.indexOf(name) - 1]!;
-    expect(stdout).toContain(`\n--- ${previous('recogniseAttention')}\n+++ recogniseAttention\n@@ -`);
+    expect(stdout).toContain(`\n--- ${previous('recognizeAttention')}\n+++ recognizeAttention\n@@ -`);
     expect(stdout.match(/^\+.*= attention\(/gm)).toHaveLength(8);
     expect(stdout.match(/^-.*= matmul\(/gm)).toHaveLength(8);
     expect(stdout).not.toContain('\x1b');
@@ -101,22 +101,22 @@ describe('passes', async () => {
   });
 
   it('of one function are compared with each other', async () => {
-    const { stdout } = await inspect('--diff', 'recogniseAttention.2', '--cache-tokens', '512');
+    const { stdout } = await inspect('--diff', 'recognizeAttention.2', '--cache-tokens', '512');
     expect(stdout).toMatch(/^--- \w+\.\d$/m);
     expect(stdout).toMatch(/^\+.*= attention\(.*_path/m);
   });
 
   it('print as text that parses again', async () => {
     const before = await inspect('--pass', 'model');
-    const after = await inspect('--pass', 'recogniseAttention');
+    const after = await inspect('--pass', 'recognizeAttention');
     expect(before.stdout).not.toContain('= attention(');
     expect(after.stdout.match(/= attention\(/g)).toHaveLength(8);
-    expect(parseGraph(after.stdout).nodes.length).toBe(stageSize(findStage(inspection, 'recogniseAttention')));
-    const json = JSON.parse((await inspect('--pass', 'recogniseAttention', '--json')).stdout) as {
+    expect(parseGraph(after.stdout).nodes.length).toBe(stageSize(findStage(inspection, 'recognizeAttention')));
+    const json = JSON.parse((await inspect('--pass', 'recognizeAttention', '--json')).stdout) as {
       name: string;
       graph: string;
     };
-    expect(json).toMatchObject({ name: 'recogniseAttention', graph: after.stdout });
+    expect(json).toMatchObject({ name: 'recognizeAttention', graph: after.stdout });
   });
 
   it('continue with kernels, which print as text', async () => {
@@ -130,13 +130,13 @@ describe('passes', async () => {
     expect((await inspect('--passes')).stdout).toMatch(/ lowerKernels +44 kernels /);
   });
 
-  it('say what none of them recognised', async () => {
-    expect((await inspect('--passes')).stdout).toContain('\nevery pattern was recognised\n');
+  it('say what none of them recognized', async () => {
+    expect((await inspect('--passes')).stdout).toContain('\nevery pattern was recognized\n');
     const { stdout } = await inspect('--passes', '--mask', 'slidingWindow');
     expect(stdout).toMatch(
-      /\nnot recognised: layers\.\*\.attention\.mix: the mask is kept as a bias, because .* \(8 layers\)\n$/,
+      /\nnot recognized: layers\.\*\.attention\.mix: the mask is kept as a bias, because .* \(8 layers\)\n$/,
     );
-    expect((await inspect('--mask', 'slidingWindow')).stdout).toContain('not recognised: ');
+    expect((await inspect('--mask', 'slidingWindow')).stdout).toContain('not recognized: ');
   });
 });
 

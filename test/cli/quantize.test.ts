@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import type { QuantiseRequest, QuantiseResult } from '../../driver/quantise/quantiseCheckpoint.js';
+import type { QuantizeRequest, QuantizeResult } from '../../driver/quantize/quantizeCheckpoint.js';
 import { runCli } from './fakeIo.js';
 
-const RESULT: QuantiseResult = {
+const RESULT: QuantizeResult = {
   output: 'out',
   method: 'gptq',
   settings: { bits: 4, group: 32, isSymmetric: true, isOrdered: false },
@@ -22,8 +22,8 @@ const QUANTIZE = ['quantize', 'model', '-o', 'out'];
 
 describe('quantize', () => {
   it('asks for what its flags say, and prints errors by kind of matrix', async () => {
-    const asked: QuantiseRequest[] = [];
-    const quantize = (request: QuantiseRequest): Promise<QuantiseResult> => {
+    const asked: QuantizeRequest[] = [];
+    const quantize = (request: QuantizeRequest): Promise<QuantizeResult> => {
       asked.push(request);
       return Promise.resolve(RESULT);
     };

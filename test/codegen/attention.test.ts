@@ -38,7 +38,7 @@ const TILES: readonly (readonly [number, number])[] = [
 
 /**
  * Kernels `o<i>` of the tile shapes numbered in `tiles`, and kernels `b<i>` of those in `biased`, which take a
- * materialised mask.
+ * materialized mask.
  */
 function moduleOf(
   s: Shape,
@@ -141,7 +141,7 @@ const rowsOf = (data: Float64Array, columns: number, from: number, to: number): 
 
 describe.each(TESTED.filter((isa) => isa !== 'amx'))('attention on %s', (isa) => {
   // The shapes and tiles differ in the code that is generated, not in what the instruction set does, so one instruction
-  // set runs every shape with every tile. Every second tile also runs with a materialised mask and with gathered
+  // set runs every shape with every tile. Every second tile also runs with a materialized mask and with gathered
   // queries.
   const shapes = isa === 'avx512' ? SHAPES : casesHere([...SHAPES.slice(1, 3), ...SHAPES.slice(4)], 0, 2);
   it.each(

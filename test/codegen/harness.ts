@@ -232,7 +232,7 @@ export interface RunOptions {
   readonly tokensCapacity?: number;
   readonly workers?: number;
   /**
-   * Compiles with little optimisation, in half the time: for cases beside one that is compiled with the product's own
+   * Compiles with little optimization, in half the time: for cases beside one that is compiled with the product's own
    * flags.
    */
   readonly isQuick?: boolean;

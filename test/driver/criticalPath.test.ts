@@ -24,7 +24,7 @@ const OVERLAPPING: readonly PhaseSpan[] = [
   span('process', 0, 110),
   span('open', 110, 160),
   span('plan', 160, 280),
-  span('tokenise', 170, 500),
+  span('tokenize', 170, 500),
   span('pack', 500, 540),
   onDevice('process', 60, 150),
   onDevice('context', 150, 400),
@@ -56,7 +56,7 @@ describe('the critical path', () => {
   it('lets absent phases drop out: a CPU in this process, an artifact, a plan from elsewhere', () => {
     const cpu = [
       ...[span('process', 0, 50), span('questions', 50, 60), span('open', 60, 100), span('compile', 100, 300)],
-      ...[span('tokenise', 99, 250), span('pack', 300, 305), span('kernels', 310, 700), span('weights', 700, 800)],
+      ...[span('tokenize', 99, 250), span('pack', 300, 305), span('kernels', 310, 700), span('weights', 700, 800)],
       span('first micro-batch', 800, 900),
     ];
     expect(stepsOf(cpu)).toEqual([
@@ -64,7 +64,7 @@ describe('the critical path', () => {
       'first micro-batch 100',
     ]);
     const artifact = cpu.filter(({ name }) => name !== 'compile');
-    expect(stepsOf(artifact).slice(0, 5)).toEqual(['process 50', 'questions 10', 'open 40', 'tokenise 150', '? 60']);
+    expect(stepsOf(artifact).slice(0, 5)).toEqual(['process 50', 'questions 10', 'open 40', 'tokenize 150', '? 60']);
     expect(stepsOf([span('process', 0, 50), span('first token', 70, 90)])).toEqual([
       ...['process 50', '? 20', 'first token 20'],
     ]);
@@ -206,7 +206,7 @@ describe('any spans', () => {
       'device process kernels': 0.305,
       'device process weights': 0,
       'command pack': 0.415,
-      'command tokenise': 0.415,
+      'command tokenize': 0.415,
       'command plan': 0.125,
     });
   });
@@ -247,7 +247,7 @@ describe('the line', () => {
     expect(printStartUp(startUpOf(own, unnamed, 0)!)).toBe(
       'first answer after 1.10 s: process 0.06, device process 0.09, context 0.25, weights 0.49 (16 GiB in 0.46), ' +
         'programs 0.06, first micro-batch 0.14, not accounted 0.01; beside it: open 0.05 (0.13 to spare), ' +
-        'plan 0.12 (0.13 to spare), tokenise 0.33 (0.41 to spare), kernels 0.31 (0.30 to spare), ' +
+        'plan 0.12 (0.13 to spare), tokenize 0.33 (0.41 to spare), kernels 0.31 (0.30 to spare), ' +
         'pack 0.04 (0.41 to spare)',
     );
   });

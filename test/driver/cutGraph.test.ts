@@ -1,9 +1,9 @@
 /** The pieces of a graph compute what the whole does, in float64 and to the bit. */
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { cutGraph } from '../../driver/quantise/cutGraph.js';
-import { chooseMatrices } from '../../driver/quantise/matrices.js';
-import { storedTensors } from '../../driver/quantise/tensors.js';
+import { cutGraph } from '../../driver/quantize/cutGraph.js';
+import { chooseMatrices } from '../../driver/quantize/matrices.js';
+import { storedTensors } from '../../driver/quantize/tensors.js';
 import { buildGraph } from '../../driver/model.js';
 import { expandExperts } from '../../passes/expandExperts.js';
 import { tensorValues } from '../../driver/tensorValues.js';

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { Dump } from '../../driver/compile/dump.js';
 import { parseGraph } from '../../ir/graph/parser.js';
 import { BRIDGE, GRAPH_PASSES, isNeeded, KERNEL_PASSES, type Pass } from '../../passes/pipeline.js';
-import { lower, optimise } from '../../passes/runPasses.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import { temporaryFolder } from '../models/support.js';
 import { llama } from '../passes/llamaGraph.js';
 import { TENSOR_CORES } from '../passes/lowered.js';
@@ -16,7 +16,7 @@ describe('--dump', () => {
     expect(() => new Dump(join(dir, 'file', 'in'))).toThrow(/^cannot write .*file.in: part of the path is a file/);
     mkdirSync(join(dir, '00_model.txt'));
     const dump = new Dump(dir);
-    expect(() => optimise(llama(), TENSOR_CORES, (stage) => dump.stage(stage))).toThrow(
+    expect(() => optimize(llama(), TENSOR_CORES, (stage) => dump.stage(stage))).toThrow(
       /^cannot write .*00_model.txt: it is a folder$/,
     );
   });
@@ -24,7 +24,7 @@ describe('--dump', () => {
   it('writes a numbered file for every stage of graphs and kernels', () => {
     const dir = temporaryFolder();
     const dump = new Dump(join(dir, 'stages'));
-    const graph = optimise(llama(), TENSOR_CORES, (stage) => dump.stage(stage));
+    const graph = optimize(llama(), TENSOR_CORES, (stage) => dump.stage(stage));
     lower(graph, TENSOR_CORES, (stage) => dump.stage(stage));
     const files = readdirSync(join(dir, 'stages')).sort();
     const needed = (passes: readonly Pick<Pass<never>, 'name' | 'when'>[]): readonly string[] =>

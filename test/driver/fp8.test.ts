@@ -9,7 +9,7 @@ import type { Json } from '../../models/family/model.js';
 import { CONFIG } from '../e2e/smallModel.js';
 import { environment } from '../e2e/support.js';
 import { temporaryFolder } from '../models/support.js';
-import { FORMATS, quantisedTensors, safetensorsOf, writeQuantised } from '../support/quantisedCheckpoints.js';
+import { FORMATS, quantizedTensors, safetensorsOf, writeQuantized } from '../support/quantizedCheckpoints.js';
 import { SILENT } from '../support/silent.js';
 
 /** Tensor cores take columns in steps of 32. */
@@ -30,8 +30,8 @@ describe('a checkpoint with codes of E4M3', () => {
   const stored = (name: string, config: Json = {}): string => {
     const dir = temporaryFolder();
     const format = FORMATS[name]!;
-    const written = safetensorsOf(quantisedTensors(SMALL, format.write, 3).tensors);
-    writeQuantised(dir, SMALL, { ...format, config: { ...format.config, ...config } }, written);
+    const written = safetensorsOf(quantizedTensors(SMALL, format.write, 3).tensors);
+    writeQuantized(dir, SMALL, { ...format, config: { ...format.config, ...config } }, written);
     return dir;
   };
   const dynamic = (activations: Json): Json => {

@@ -21,8 +21,8 @@ import type { Json } from '../../models/family/model.js';
 import { CONFIG } from '../e2e/smallModel.js';
 import { environment } from '../e2e/support.js';
 import { temporaryFolder, writeJson } from '../models/support.js';
-import { FORMATS, quantisedTensors, safetensorsOf, writeQuantised } from '../support/quantisedCheckpoints.js';
-import { float } from '../support/quantiseMatrix.js';
+import { FORMATS, quantizedTensors, safetensorsOf, writeQuantized } from '../support/quantizedCheckpoints.js';
+import { float } from '../support/quantizeMatrix.js';
 import { randomTrees } from '../support/randomFamily.js';
 import { expectSame } from '../support/sameValues.js';
 import { SILENT } from '../support/silent.js';
@@ -63,7 +63,7 @@ const weightsOf = ({ model }: Opened, format: string): readonly WeightDecl[] =>
 describe('a checkpoint with codes of int8', () => {
   beforeAll(() => {
     for (const [name, value] of Object.entries(environment())) vi.stubEnv(name, value);
-    // What is computed does not depend on how well it is optimised, which takes most of the time of a test.
+    // What is computed does not depend on how well it is optimized, which takes most of the time of a test.
     const cc = join(temporaryFolder(), 'cc');
     writeFileSync(cc, `#!/bin/sh\nexec ${readSettings().cc ?? 'cc'} "$@" -O0\n`, { mode: 0o755 });
     vi.stubEnv('TILEWRIGHT_CC', cc);
@@ -75,10 +75,10 @@ describe('a checkpoint with codes of int8', () => {
     const dir = temporaryFolder();
     const groups = { group_0: { ...group, input_activations: activations } };
     const format = { ...bytes, config: { ...bytes.config, config_groups: groups } };
-    writeQuantised(dir, SMALL, format, safetensorsOf(stored.tensors));
+    writeQuantized(dir, SMALL, format, safetensorsOf(stored.tensors));
     return dir;
   };
-  const stored = quantisedTensors(SMALL, bytes.write, 3);
+  const stored = quantizedTensors(SMALL, bytes.write, 3);
 
   it('is computed with them, as float64 computes it, with the same bits in every batch', async () => {
     const opened = await open(saying(rows), 'auto');

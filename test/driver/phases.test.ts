@@ -6,12 +6,12 @@ import { clock, Phases, printPhases } from '../../driver/phases.js';
 it('phases follow one another from the start of the process, with others in parallel', async () => {
   const phases = new Phases();
   phases.begin('open');
-  let tokenised: (value: number) => void = () => undefined;
+  let tokenized: (value: number) => void = () => undefined;
   const beside = phases.during(
-    'tokenise',
+    'tokenize',
     () =>
       new Promise<number>((resolve) => {
-        tokenised = resolve;
+        tokenized = resolve;
       }),
   );
   await sleep(5);
@@ -20,19 +20,19 @@ it('phases follow one another from the start of the process, with others in para
   phases.end();
   phases.end();
   await sleep(5);
-  tokenised(7);
+  tokenized(7);
   expect(await beside).toBe(7);
   await expect(phases.during('fail', () => Promise.reject(new Error('no')))).rejects.toThrow('no');
   const { spans } = phases;
-  expect(spans.map(({ name }) => name)).toEqual(['process', 'open', 'tokenise', 'load', 'fail']);
-  const [process, open, tokenise, load] = spans;
+  expect(spans.map(({ name }) => name)).toEqual(['process', 'open', 'tokenize', 'load', 'fail']);
+  const [process, open, tokenize, load] = spans;
   expect(process!.begin).toBe(performance.timeOrigin);
   for (const [before, after] of [
     [process, open],
     [open, load],
   ])
     expect(after!.begin).toBe(before!.end);
-  expect(tokenise!.end).toBeGreaterThan(load!.end);
+  expect(tokenize!.end).toBeGreaterThan(load!.end);
   for (const { begin, end } of spans) expect(end).toBeGreaterThanOrEqual(begin);
 });
 

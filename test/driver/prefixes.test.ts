@@ -27,10 +27,10 @@ describe('prefixes', () => {
   it('are looked at in tokens where a text may be longer than a call, by its bytes', async () => {
     const plan = { functions: [{ interface: { name: 'score' }, capacity: { extents: { T: 64 } } }] };
     let compiled = 0;
-    const loading = (maxPositions: number, leastCapacity = 64): ModelLoading =>
+    const loading = (maxPositions: number, minCapacity = 64): ModelLoading =>
       ({
         checkpoint: { config: { maxPositions } },
-        leastCapacity: () => leastCapacity,
+        minCapacity: () => minCapacity,
         compile: () => Promise.resolve({ model: { plan }, compiled: ++compiled }),
       }) as unknown as ModelLoading;
     const asked = (context: string) => [
@@ -55,7 +55,7 @@ describe('prefixes', () => {
     const ahead = (own: Partial<ScoreRequest>, text: number, isFirst: boolean, has = Infinity) => {
       const loading = {
         checkpoint: { config: { maxPositions: 8192 } },
-        leastCapacity: () => 1024,
+        minCapacity: () => 1024,
         compile: (cacheTokens?: number) => {
           asked.push(cacheTokens);
           const rows = Math.min(has, cacheTokens ?? 0);

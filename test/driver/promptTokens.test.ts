@@ -6,7 +6,7 @@ const LIMITS = { maxPositions: 8192, vocabSize: 100 };
 const prompts = (...texts: string[]): Parameters<typeof likelyDemand>[0] =>
   texts.map((prompt, i) => ({ where: `prompt ${i + 1}`, prompt: { prompt } }));
 
-describe('what prompts probably need, before they are tokenised', () => {
+describe('what prompts probably need, before they are tokenized', () => {
   it('is no less than what they need, of bytes', () => {
     const texts = ['Once upon a time', 'été', 'x'];
     const likely = likelyDemand(prompts(...texts), 100, LIMITS, 2)!;

@@ -96,7 +96,7 @@ describe('the timeline of a run', () => {
   });
 
   it('says what each micro-batch computed and moved, and how near to the roofline it came', () => {
-    const workOf = ({ tokens }: BatchSpan): CallWork => ({ flops: tokens * 100, bytes: tokens, leastSeconds: 0.004 });
+    const workOf = ({ tokens }: BatchSpan): CallWork => ({ flops: tokens * 100, bytes: tokens, minSeconds: 0.004 });
     const [first] = timelineEvents(pipeline(), 2, { workOf }).filter((event) => event.ph === 'X');
     expect(first?.args).toEqual({ tokens: 7, rows: 1, flops: 700, bytes: 7, shareOfPeak: 0.4 });
   });
@@ -104,7 +104,7 @@ describe('the timeline of a run', () => {
   it('joins neighbours of a long run, and nothing is lost', () => {
     const timeline = new Timeline();
     for (let i = 0; i < 1000; i++) timeline.add(i, batch(3), [span(i % 2, 10 * i, 10 * i + 5)]);
-    const events = timelineEvents(timeline, 2, { origin: 0, mostSlices: 100 });
+    const events = timelineEvents(timeline, 2, { origin: 0, maxSlices: 100 });
     const slices = events.filter((event) => event.ph === 'X');
     expect(slices).toHaveLength(100);
     expect(slices.reduce((sum, { args }) => sum + Number(args['tokens']), 0)).toBe(3000);
@@ -119,7 +119,7 @@ describe('the timeline of a run', () => {
     });
     const spans = [
       phase('open', 100, 110),
-      phase('tokenise', 105, 130),
+      phase('tokenize', 105, 130),
       phase('weights', 110, 120),
       phase('weights', 108, 140, { replica: 1 }),
       phase('read and pack w', 111, 112, { replica: 1, isPart: true, bytes: 77 }),
@@ -134,7 +134,7 @@ describe('the timeline of a run', () => {
     expect(slices).toEqual([
       ['open', 5, 2, 0, 10_000, undefined],
       ['weights', 5, 2, 10_000, 10_000, undefined],
-      ['tokenise', 5, 3, 5000, 25_000, undefined],
+      ['tokenize', 5, 3, 5000, 25_000, undefined],
       // The second replica's first device, behind its own tracks.
       ['weights', 3, 4, 8000, 32_000, undefined],
       ['read and pack w', 3, 5, 11_000, 1000, 77],
@@ -152,7 +152,7 @@ describe('the timeline of a run', () => {
         { name: 'weights', begin: 300, end: 700, replica: 0 },
       ],
       ...[
-        { name: 'tokenise', begin: 150, end: 200 },
+        { name: 'tokenize', begin: 150, end: 200 },
         { name: 'first micro-batch', begin: 720, end: 800 },
       ],
     ];

@@ -8,10 +8,10 @@ const windowOf = (documents: number, fullness: number, isLast: boolean): TaskWin
   dataset: { questions: [], docs: [], total: 0, sha256: '' },
 });
 
-/** Windows that are so full, numbered by their documents, and what was read and tokenised of them behind the first. */
+/** Windows that are so full, numbered by their documents, and what was read and tokenized of them behind the first. */
 function begin(sizes: readonly number[], failsAt = Infinity) {
   const read: number[] = [];
-  const tokenised: number[] = [];
+  const tokenized: number[] = [];
   const window = (i: number): TaskWindow => windowOf(i, sizes[i]!, i === sizes.length - 1);
   async function* windows(): AsyncGenerator<TaskWindow> {
     for (let i = 1; i < sizes.length; i++) {
@@ -23,10 +23,10 @@ function begin(sizes: readonly number[], failsAt = Infinity) {
   }
   const ahead = new WindowsAhead(window(0), windows(), async (each) => {
     await setImmediate();
-    tokenised.push(each.documents);
+    tokenized.push(each.documents);
     return { window: each };
   });
-  return { ahead, read, tokenised };
+  return { ahead, read, tokenized };
 }
 
 async function turns(count = 20): Promise<void> {
@@ -35,9 +35,9 @@ async function turns(count = 20): Promise<void> {
 
 describe('windows ahead', () => {
   it('has small windows ready before they are asked for, until they fill the largest', async () => {
-    const { ahead, read, tokenised } = begin([0.125, 0.25, 0.5, 0.25, 1, 1]);
+    const { ahead, read, tokenized } = begin([0.125, 0.25, 0.5, 0.25, 1, 1]);
     await turns();
-    expect([read, tokenised]).toEqual([
+    expect([read, tokenized]).toEqual([
       [1, 2, 3],
       [1, 2, 3],
     ]);
@@ -47,7 +47,7 @@ describe('windows ahead', () => {
     expect(read).toEqual([1, 2, 3]);
     await ahead.take();
     await turns();
-    expect(tokenised).toEqual([1, 2, 3, 4]);
+    expect(tokenized).toEqual([1, 2, 3, 4]);
   });
 
   it('gives a window as soon as it is there, while others are being read', async () => {

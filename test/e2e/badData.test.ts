@@ -63,7 +63,7 @@ const CASES: readonly Case[] = [
     hint: /multiple_choice/,
   },
   {
-    name: 'a line that is not JSON, far behind questions that are being tokenised',
+    name: 'a line that is not JSON, far behind questions that are being tokenized',
     make: () => writeData([...questions(5000), 'nonsense']),
     error: [/questions\.jsonl:5001: the line is not JSON/],
     hint: /multiple_choice/,
@@ -138,7 +138,7 @@ describe.skipIf(!isBuilt)('a question set that cannot be scored', () => {
 });
 
 describe.skipIf(!isBuilt)('a journal of another run', () => {
-  test('is refused before anything is compiled or tokenised', async () => {
+  test('is refused before anything is compiled or tokenized', async () => {
     const model = writeCheckpoint();
     const out = temporaryFolder();
     const data = writeData(questions(6));

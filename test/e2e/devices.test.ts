@@ -156,7 +156,7 @@ describe.skipIf(!isBuilt)('several devices', () => {
     // How the command and its devices started is there too.
     const phases = (pid: number): readonly string[] =>
       traceEvents.flatMap((event) => (event.cat === 'startup' && event.pid === pid ? [event.name] : []));
-    expect(phases(4)).toEqual(expect.arrayContaining(['open', 'compile', 'tokenise', 'first micro-batch']));
+    expect(phases(4)).toEqual(expect.arrayContaining(['open', 'compile', 'tokenize', 'first micro-batch']));
     for (const pid of [1, 2]) expect(phases(pid)).toEqual(expect.arrayContaining(['compile', 'kernels', 'weights']));
     expect(phases(1).some((name) => name.startsWith('read and pack '))).toBe(true);
     expect(facts.kernels).toHaveLength(new Set(kernels.map(({ name }) => name)).size);

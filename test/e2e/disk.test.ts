@@ -159,7 +159,7 @@ describe.skipIf(!isBuilt)('the command, on a full or read-only disk', () => {
     expect(readFileSync(join(artifact, 'manifest.json'), 'utf8')).toBe(before);
   });
 
-  test('ends the run if the kernel cache cannot be made, even while questions are still being tokenised', async () => {
+  test('ends the run if the kernel cache cannot be made, even while questions are still being tokenized', async () => {
     const many = writeData(questions(20_000));
     const file = join(temporaryFolder(), 'file');
     writeFileSync(file, '');

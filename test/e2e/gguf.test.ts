@@ -56,13 +56,13 @@ describe.skipIf(!isBuilt)('a GGUF file', () => {
       ),
     ).toBe(want);
 
-    const quantised = written(
+    const quantized = written(
       'blocks',
       (name) => (name.includes('ffn_down') ? 'F32' : 'Q8_0'),
       (values, type) => (type === 'F32' ? Buffer.from(Float32Array.from(values).buffer) : blocks.encode(values, type)),
     );
     const artifact = join(temporaryFolder(), 'model.tw');
-    success(await tilewright(['compile', quantised, '-o', artifact, '--pack-weights', ...F32]));
+    success(await tilewright(['compile', quantized, '-o', artifact, '--pack-weights', ...F32]));
     expect(await samples(artifact)).toBe(want);
   });
 });

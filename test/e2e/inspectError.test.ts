@@ -6,8 +6,8 @@ import { inspectError, type ErrorReport, type ErrorRequest } from '../../driver/
 import { tensorValues } from '../../driver/tensorValues.js';
 import type { TensorLocation } from '../../models/family/tensors.js';
 import { ENCODINGS, sampleSource } from '../support/encodedSamples.js';
-import { FORMATS, quantisedTensors, safetensorsOf, writeQuantised } from '../support/quantisedCheckpoints.js';
-import type { StoredBytes } from '../support/quantiseMatrix.js';
+import { FORMATS, quantizedTensors, safetensorsOf, writeQuantized } from '../support/quantizedCheckpoints.js';
+import type { StoredBytes } from '../support/quantizeMatrix.js';
 import { CONFIG, safetensorsFile, tensorsOf, writeCheckpoint, type StoredTensor } from './smallModel.js';
 import { ROOT, temporaryFolder } from './support.js';
 
@@ -16,12 +16,12 @@ const SMALL = writeCheckpoint();
 const folder = temporaryFolder();
 const CONFIG_APART = { ...CONFIG, tie_word_embeddings: false };
 
-/** A checkpoint of a quantised format, with `change` applied to its tensors. */
+/** A checkpoint of a quantized format, with `change` applied to its tensors. */
 function stored(format: string, change: (tensors: ReadonlyMap<string, StoredBytes>) => void = () => undefined): string {
   const dir = writeCheckpoint({ weights: null });
-  const { tensors } = quantisedTensors(CONFIG_APART, FORMATS[format]!.write, 3);
+  const { tensors } = quantizedTensors(CONFIG_APART, FORMATS[format]!.write, 3);
   change(tensors);
-  writeQuantised(dir, CONFIG_APART, FORMATS[format]!, safetensorsOf(tensors));
+  writeQuantized(dir, CONFIG_APART, FORMATS[format]!, safetensorsOf(tensors));
   return dir;
 }
 

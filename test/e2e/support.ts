@@ -81,7 +81,7 @@ export interface Running {
 const PATIENCE_MS = 200_000;
 
 /**
- * Processes of a second or two end before optimised JavaScript pays off: a quarter of their CPU time went into making
+ * Processes of a second or two end before optimized JavaScript pays off: a quarter of their CPU time went into making
  * it.
  */
 const NODE = [process.execPath, '--no-opt'] as const;

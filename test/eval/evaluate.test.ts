@@ -7,22 +7,22 @@ import type { Progress } from '../../eval/progress.js';
 import { planQuestions } from '../../eval/questionPlan.js';
 import { NonFiniteError } from '../../runtime/call.js';
 import { TREE_SHARING } from '../../eval/tree.js';
-import type { TokenisedQuestion } from '../../eval/tokenise.js';
+import type { TokenizedQuestion } from '../../eval/tokenize.js';
 import { atOnce } from '../../system/parts.js';
 import { fakeScorer, referenceScore } from './support/fakeScorer.js';
 import { bareQuestion, randomQuestions } from './support/questions.js';
 
-const expectedScores = (tokenised: readonly TokenisedQuestion[]): Scores[] =>
-  tokenised.map(({ docId, context, continuations }) => {
+const expectedScores = (tokenized: readonly TokenizedQuestion[]): Scores[] =>
+  tokenized.map(({ docId, context, continuations }) => {
     const scored = continuations.map((continuation) => referenceScore(context, continuation));
     return { docId, ll: scored.map(({ ll }) => ll), greedy: scored.map(({ isGreedy }) => isGreedy) };
   });
 
-const run = (tokenised: readonly TokenisedQuestion[], options: Partial<EvaluateOptions> = {}): Promise<Evaluation> =>
-  evaluate({ questions: tokenised.map(bareQuestion), tokenised, scorer: fakeScorer(), sharing: 'tree', ...options });
+const run = (tokenized: readonly TokenizedQuestion[], options: Partial<EvaluateOptions> = {}): Promise<Evaluation> =>
+  evaluate({ questions: tokenized.map(bareQuestion), tokenized, scorer: fakeScorer(), sharing: 'tree', ...options });
 
 /** Forty questions of four choices with contexts of many lengths. */
-const forty: TokenisedQuestion[] = Array.from({ length: 40 }, (_, docId) => ({
+const forty: TokenizedQuestion[] = Array.from({ length: 40 }, (_, docId) => ({
   docId,
   context: Int32Array.from({ length: 5 + ((docId * 13) % 50) }, (_token, i) => (docId % 3) * 10 + i),
   continuations: [0, 1, 2, 3].map((choice) =>
@@ -39,14 +39,14 @@ describe('evaluate', () => {
         fc.integer({ min: 40, max: 700 }),
         fc.integer({ min: 9, max: 300 }),
         fc.integer({ min: 1, max: 400 }),
-        async (tokenised, sharing, maxTokens, maxRows, step) => {
+        async (tokenized, sharing, maxTokens, maxRows, step) => {
           const cost = (tokens: number, rows: number): number => 0.001 + Math.ceil(tokens / step) + rows / 7;
-          const { scores, isInterrupted } = await run(tokenised, {
+          const { scores, isInterrupted } = await run(tokenized, {
             sharing,
             scorer: fakeScorer({ maxTokens, maxRows, cost }),
           });
           expect(isInterrupted).toBe(false);
-          expect(scores).toEqual(expectedScores(tokenised));
+          expect(scores).toEqual(expectedScores(tokenized));
         },
       ),
       { numRuns: 200 },
@@ -59,22 +59,22 @@ describe('evaluate', () => {
         randomQuestions(),
         fc.constantFrom(...TREE_SHARING),
         fc.integer({ min: 1, max: 5 }),
-        async (tokenised, sharing, step) => {
+        async (tokenized, sharing, step) => {
           const limits = { maxTokens: 300, maxRows: 200 };
-          const plan = atOnce(planQuestions({ tokenised, sharing, scorer: fakeScorer(limits) }));
+          const plan = atOnce(planQuestions({ tokenized, sharing, scorer: fakeScorer(limits) }));
           const [ahead, alone] = [fakeScorer(limits), fakeScorer(limits)];
-          expect((await run(tokenised, { sharing, scorer: ahead, plan })).scores).toEqual(expectedScores(tokenised));
-          await run(tokenised, { sharing, scorer: alone });
+          expect((await run(tokenized, { sharing, scorer: ahead, plan })).scores).toEqual(expectedScores(tokenized));
+          await run(tokenized, { sharing, scorer: alone });
           expect(ahead.batches).toEqual(alone.batches);
           const done = new Map(
-            expectedScores(tokenised)
+            expectedScores(tokenized)
               .filter((_, i) => i % step === 0)
               .map((scores) => [scores.docId, scores]),
           );
           const rest = fakeScorer(limits);
-          const { scores, questionsScored } = await run(tokenised, { sharing, scorer: rest, plan, done });
-          expect(scores).toEqual(expectedScores(tokenised));
-          expect(questionsScored).toBe(tokenised.length - done.size);
+          const { scores, questionsScored } = await run(tokenized, { sharing, scorer: rest, plan, done });
+          expect(scores).toEqual(expectedScores(tokenized));
+          expect(questionsScored).toBe(tokenized.length - done.size);
         },
       ),
       { numRuns: 50 },
@@ -83,12 +83,12 @@ describe('evaluate', () => {
 
   it('finishes questions that ask nothing, in the first shard', async () => {
     const empty = { context: Int32Array.of(1), contexts: [], continuations: [] };
-    const tokenised = [{ ...empty, docId: 40 }, ...forty, { ...empty, docId: 41 }];
-    const whole = await run(tokenised);
+    const tokenized = [{ ...empty, docId: 40 }, ...forty, { ...empty, docId: 41 }];
+    const whole = await run(tokenized);
     expect(whole.scores.slice(40)).toEqual([40, 41].map((docId) => ({ docId, ll: [], greedy: [] })));
     expect(whole.scores.slice(0, 40)).toEqual(expectedScores(forty));
     const shards = [1, 2, 3].map((index) => ({ index, count: 3, workOf: ({ tokens }: { tokens: number }) => tokens }));
-    const parts = await Promise.all(shards.map((shard) => run(tokenised, { shard })));
+    const parts = await Promise.all(shards.map((shard) => run(tokenized, { shard })));
     const ids = parts.map(({ scores }) => scores.map(({ docId }) => docId));
     expect(ids[0]).toEqual(expect.arrayContaining([40, 41]));
     expect(ids.flat().sort((a, b) => a - b)).toEqual(whole.scores.map(({ docId }) => docId));
@@ -111,7 +111,7 @@ describe('evaluate', () => {
     expect(microBatches).toBe(scorer.batches.length);
     expect(microBatches).toBeGreaterThan(5);
     expect(startedWhenRecorded).toEqual([...Array(microBatches).keys()].map((i) => Math.min(i + 2, microBatches)));
-    expect(scorer.mostInFlight).toBe(1);
+    expect(scorer.maxInFlight).toBe(1);
   });
 
   it('keeps as many micro-batches in flight as the scorer says now, and records each as it returns', async () => {
@@ -123,7 +123,7 @@ describe('evaluate', () => {
         before: () => new Promise((resolve) => setTimeout(resolve, (batches++ * 7) % 5)),
       });
       expect((await run(forty, { scorer, sharing: 'context' })).scores).toEqual(expectedScores(forty));
-      expect(scorer.mostInFlight).toBe(inFlight);
+      expect(scorer.maxInFlight).toBe(inFlight);
     }
     // Devices that join, and that drop out.
     const seen: number[] = [];
@@ -348,7 +348,7 @@ describe('evaluate', () => {
   });
 
   it('refuses a choice longer than the context of the model before anything is scored', async () => {
-    const long: TokenisedQuestion = {
+    const long: TokenizedQuestion = {
       docId: 12,
       context: new Int32Array(30),
       continuations: [new Int32Array(2), new Int32Array(4)],

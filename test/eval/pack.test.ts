@@ -4,7 +4,7 @@ import { fillBatches } from '../../eval/fillBatches.js';
 import { cutByLength, packTrees, shuffled } from '../../eval/pack.js';
 import type { BatchCost, Packable } from '../../eval/packing.js';
 
-const MOST_KEYS = 50;
+const MAX_KEYS = 50;
 const limits = (maxTokens: number, maxRows: number, cost: BatchCost['cost'], maxKeys?: number): BatchCost => ({
   maxTokens,
   maxRows,
@@ -56,7 +56,7 @@ describe('cutByLength', () => {
   it('finds the cheapest cut (brute force over all cuts)', () => {
     fc.assert(
       fc.property(fc.array(tree, { maxLength: 11 }), fc.integer({ min: 1, max: 25 }), (trees, step) => {
-        const bounds = limits(40, 30, stepped(step), MOST_KEYS);
+        const bounds = limits(40, 30, stepped(step), MAX_KEYS);
         const packs = cutByLength(trees, bounds);
         const ordered = trees
           .map((item, index) => ({ item, index }))
@@ -71,7 +71,7 @@ describe('cutByLength', () => {
         expect(packs.flatMap(({ items }) => items)).toEqual(ordered.map(({ item }) => item));
         for (const { items, tokens, rows, keys } of packs) {
           expect(keys).toBe(items.reduce((sum, item) => sum + item.keys, 0));
-          expect(keys).toBeLessThanOrEqual(MOST_KEYS);
+          expect(keys).toBeLessThanOrEqual(MAX_KEYS);
           expect(tokens).toBe(items.reduce((sum, item) => sum + item.tokens, 0));
           expect(rows).toBe(items.reduce((sum, item) => sum + item.rows, 0));
           expect(tokens).toBeLessThanOrEqual(40);
@@ -110,13 +110,13 @@ describe('fillBatches', () => {
       fc.property(fc.array(tree, { maxLength: 60 }), (trees) => {
         const packs = fillBatches(
           trees,
-          limits(40, 30, () => 1, MOST_KEYS),
+          limits(40, 30, () => 1, MAX_KEYS),
         );
         expect(new Set(packs.flatMap(({ items }) => items)).size).toBe(trees.length);
         expect(packs.reduce((sum, { items }) => sum + items.length, 0)).toBe(trees.length);
         for (const { items, tokens, rows, keys, longest } of packs) {
           expect(keys).toBe(items.reduce((sum, item) => sum + item.keys, 0));
-          expect(keys).toBeLessThanOrEqual(MOST_KEYS);
+          expect(keys).toBeLessThanOrEqual(MAX_KEYS);
           expect([tokens, rows]).toEqual([total(items, 'tokens'), total(items, 'rows')]);
           expect(longest).toBe(Math.max(...items.map((item) => item.longest)));
           expect(tokens).toBeLessThanOrEqual(40);
@@ -124,7 +124,7 @@ describe('fillBatches', () => {
         }
         // Two batches that are both at most half full by all measures would have been one.
         expect(
-          packs.filter(({ tokens, rows, keys }) => tokens <= 20 && rows <= 15 && keys <= MOST_KEYS / 2).length,
+          packs.filter(({ tokens, rows, keys }) => tokens <= 20 && rows <= 15 && keys <= MAX_KEYS / 2).length,
         ).toBeLessThanOrEqual(1);
       }),
       { numRuns: 300 },

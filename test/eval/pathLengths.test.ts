@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { UserError } from '../../errors.js';
 import { evaluate } from '../../eval/evaluate.js';
 import { checkLengths, truncateOverlong, type PathLimit } from '../../eval/pathLengths.js';
-import { contextOf } from '../../eval/tokenise.js';
+import { contextOf } from '../../eval/tokenize.js';
 import { fakeScorer, referenceScore } from './support/fakeScorer.js';
 import { bareQuestion } from './support/questions.js';
 
@@ -80,16 +80,16 @@ describe('truncateOverlong', () => {
     'scores the remaining tokens as separate sequences, sharing %s',
     async (sharing) => {
       const questions = [question, { docId: 5, context: ids(1, 4), continuations: [ids(9, 2), ids(9, 3)] }];
-      const { questions: tokenised } = truncateOverlong(questions, 8);
+      const { questions: tokenized } = truncateOverlong(questions, 8);
       const { scores } = await evaluate({
-        questions: tokenised.map(bareQuestion),
-        tokenised,
+        questions: tokenized.map(bareQuestion),
+        tokenized,
         scorer: fakeScorer({ maxLength: 8 }),
         sharing,
       });
       for (const [i, { ll }] of scores.entries())
         for (const [choice, tokens] of questions[i]!.continuations.entries())
-          expect(ll[choice]).toBe(referenceScore(contextOf(tokenised[i]!, choice), tokens).ll);
+          expect(ll[choice]).toBe(referenceScore(contextOf(tokenized[i]!, choice), tokens).ll);
     },
   );
 });

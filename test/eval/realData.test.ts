@@ -14,7 +14,7 @@ import { modelFolder } from '../../eval/output.js';
 import { prepareOutput } from '../../system/write.js';
 import { throughputOf, writeResults } from '../../eval/results.js';
 import { taskByName } from '../../eval/tasks/index.js';
-import { tokeniseQuestions, type TokenisedQuestion } from '../../eval/tokenise.js';
+import { tokenizeQuestions, type TokenizedQuestion } from '../../eval/tokenize.js';
 import { planTrees } from '../../eval/treePlan.js';
 import { openTokenizer } from '../../models/tokenizer.js';
 import { casesHere } from '../support/thorough.js';
@@ -76,17 +76,17 @@ describe.skipIf(isAbsent)('real question sets', () => {
         moduleUrl: new URL('../../models/tokenizer.ts', import.meta.url).href,
         spec: openTokenizer(join(SHARED, 'checkpoints', checkpoint)).spec,
       };
-      const tokenised = await tokeniseQuestions(questions, { tokenizer });
+      const tokenized = await tokenizeQuestions(questions, { tokenizer });
       const expected = golden(goldenName).questions.slice(0, count);
       expect(
-        tokenised.map(({ docId, context, continuations }) => ({
+        tokenized.map(({ docId, context, continuations }) => ({
           doc_id: docId,
           n_ctx: context.length,
           n_cont: continuations.map((tokens) => tokens.length),
         })),
       ).toEqual(expected.map(({ doc_id, n_ctx, n_cont }) => ({ doc_id, n_ctx, n_cont })));
       const [none, context, tree] = (['none', 'context', 'tree'] as const).map(
-        (sharing) => planTrees(tokenised, sharing, CAPACITY).tokensComputed,
+        (sharing) => planTrees(tokenized, sharing, CAPACITY).tokensComputed,
       );
       expect([none, context]).toEqual([impliedNone(expected), impliedContext(expected)]);
       expect(tree ?? Infinity).toBeLessThan(context ?? 0);
@@ -97,19 +97,19 @@ describe.skipIf(isAbsent)('real question sets', () => {
     const { questions } = golden('gqa-4m');
     let next = 2;
     const distinct = (length: number): Int32Array => Int32Array.from({ length }, () => next++);
-    const tokenised = questions.map(({ doc_id, n_ctx, n_cont }): TokenisedQuestion => ({
+    const tokenized = questions.map(({ doc_id, n_ctx, n_cont }): TokenizedQuestion => ({
       docId: doc_id,
       context: distinct(n_ctx),
       continuations: n_cont.map(distinct),
     }));
     expect(impliedNone(questions)).toBe(3_582_436);
-    expect(planTrees(tokenised, 'none', CAPACITY)).toMatchObject({
+    expect(planTrees(tokenized, 'none', CAPACITY)).toMatchObject({
       tokensComputed: 3_582_436,
       tokensWithoutSharing: 3_582_436,
     });
-    expect(planTrees(tokenised, 'context', CAPACITY).tokensComputed).toBe(1_859_959);
+    expect(planTrees(tokenized, 'context', CAPACITY).tokensComputed).toBe(1_859_959);
     // Nothing in common: trees can save nothing, and every question stays by itself.
-    expect(planTrees(tokenised, 'tree', CAPACITY)).toMatchObject({ tokensComputed: 1_859_959 });
+    expect(planTrees(tokenized, 'tree', CAPACITY)).toMatchObject({ tokensComputed: 1_859_959 });
   });
 
   const SUMMED = [

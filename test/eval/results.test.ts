@@ -8,7 +8,7 @@ import { text } from 'node:stream/consumers';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { claimModelName, modelFolder, sanitiseModelName } from '../../eval/output.js';
 import { prepareOutput } from '../../system/write.js';
-import { summariseResults, throughputOf, writeResults } from '../../eval/results.js';
+import { summarizeResults, throughputOf, writeResults } from '../../eval/results.js';
 import { VOLATILE_FIELDS } from '../support/volatileFields.js';
 import { toJson } from '../../eval/samples.js';
 import { formatTable } from '../../eval/table.js';
@@ -32,7 +32,7 @@ describe('writeResults', () => {
     ]);
     const written = JSON.parse(readFileSync(resultsPath, 'utf8')) as typeof results;
     expect(written).toEqual(results);
-    expect(summariseResults(input)).toEqual(results);
+    expect(summarizeResults(input)).toEqual(results);
     expect(written).toMatchObject({
       // By likelihood only question 7 is right; per character (14 and 6) question 0 is right too.
       results: {

@@ -18,7 +18,7 @@ import { compileEval } from './support/compiled.js';
 
 /** A whole run over the public functions, in a separate process: node run.mjs DATA OUT SHARING DELAY_MS [resume]. */
 const RUNNER = `
-import { loadDataset, taskByName, tokeniseDataset } from './eval/index.js';
+import { loadDataset, taskByName, tokenizeDataset } from './eval/index.js';
 import { modelFolder, scoreQuestions, throughputOf, writeResults } from './eval/index.js';
 import { prepareOutput } from './system/write.js';
 import { fakeScorer } from './test/eval/support/fakeScorer.js';
@@ -28,7 +28,7 @@ const controller = new AbortController();
 process.once('SIGINT', () => controller.abort());
 prepareOutput(modelFolder(out, modelName));
 const tokenizer = { moduleUrl: new URL('./fakeTokenizer.mjs', import.meta.url).href, spec: {} };
-const loaded = await tokeniseDataset(await loadDataset({ path: data, task }), { tokenizer, workers: 1 });
+const loaded = await tokenizeDataset(await loadDataset({ path: data, task }), { tokenizer, workers: 1 });
 const before = () => new Promise((resolve) => setTimeout(resolve, Number(delay)));
 const scorer = fakeScorer({ maxTokens: 300, before });
 const scored = await scoreQuestions({

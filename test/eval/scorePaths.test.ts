@@ -6,27 +6,27 @@ import type { Scores } from '../../eval/metrics.js';
 import type { Progress } from '../../eval/progress.js';
 import { planQuestions } from '../../eval/questionPlan.js';
 import { countTokens, pathsOf } from '../../eval/tokenCounts.js';
-import type { TokenisedQuestion } from '../../eval/tokenise.js';
+import type { TokenizedQuestion } from '../../eval/tokenize.js';
 import { NonFiniteError } from '../../runtime/call.js';
 import { atOnce } from '../../system/parts.js';
 import { fakePathScorer, processEnded, type FakePathScorer } from './support/fakePathScorer.js';
 import { fakeScorer, referenceScore } from './support/fakeScorer.js';
 import { bareQuestion, randomQuestions } from './support/questions.js';
 
-const expectedScores = (tokenised: readonly TokenisedQuestion[]): Scores[] =>
-  tokenised.map(({ docId, context, continuations }) => {
+const expectedScores = (tokenized: readonly TokenizedQuestion[]): Scores[] =>
+  tokenized.map(({ docId, context, continuations }) => {
     const scored = continuations.map((continuation) => referenceScore(context, continuation));
     return { docId, ll: scored.map(({ ll }) => ll), greedy: scored.map(({ isGreedy }) => isGreedy) };
   });
 
 const run = (
-  tokenised: readonly TokenisedQuestion[],
+  tokenized: readonly TokenizedQuestion[],
   pathScorer: FakePathScorer,
   options: Partial<EvaluateOptions> = {},
 ): Promise<Evaluation> =>
   evaluate({
-    questions: tokenised.map(bareQuestion),
-    tokenised,
+    questions: tokenized.map(bareQuestion),
+    tokenized,
     scorer: fakeScorer(),
     sharing: 'tree',
     pathScorer,
@@ -34,7 +34,7 @@ const run = (
   });
 
 /** Two hundred questions of four subjects, each with 60 tokens of shots and choices of one letter. */
-const shots: TokenisedQuestion[] = Array.from({ length: 200 }, (_, docId) => ({
+const shots: TokenizedQuestion[] = Array.from({ length: 200 }, (_, docId) => ({
   docId,
   context: Int32Array.from([
     ...Array.from({ length: 60 }, (_token, i) => (docId % 4) * 100 + i),
@@ -56,10 +56,10 @@ describe('walks', () => {
         fc.integer({ min: 1, max: 20 }),
         fc.integer({ min: 1, max: 4 }),
         fc.integer({ min: 1, max: 3 }),
-        async (tokenised, tokens, rows, lanes, inFlight) => {
-          const longest = Math.max(0, ...pathsOf(tokenised).map((path) => path.context.length + 9));
+        async (tokenized, tokens, rows, lanes, inFlight) => {
+          const longest = Math.max(0, ...pathsOf(tokenized).map((path) => path.context.length + 9));
           const scorer = fakePathScorer({ tokens, rows, lanes, inFlight, cacheRows: longest + tokens });
-          expect((await run(tokenised, scorer)).scores).toEqual(expectedScores(tokenised));
+          expect((await run(tokenized, scorer)).scores).toEqual(expectedScores(tokenized));
         },
       ),
       { numRuns: 150 },
@@ -69,7 +69,7 @@ describe('walks', () => {
   it('take paths that are longer than a micro-batch, which trees do not', async () => {
     const scorer = fakeScorer({ maxTokens: 64, maxLength: 64 });
     const cutLimit = { kind: 'context', tokens: 70 } as const;
-    const planned = { tokenised: shots, sharing: 'tree', scorer } as const;
+    const planned = { tokenized: shots, sharing: 'tree', scorer } as const;
     expect(() => atOnce(planQuestions(planned))).toThrow('65 input tokens (context 65');
     expect(() => atOnce(planQuestions({ ...planned, cutLimit: { ...cutLimit, tokens: 66 } }))).toThrow(
       "but the model's context is 66",
@@ -83,7 +83,7 @@ describe('walks', () => {
     const { scores } = await run(shots, fakePathScorer({ tokens: 64 }), { scorer, plan });
     expect(scores).toEqual(expectedScores(shots));
     const questions = shots.map(bareQuestion);
-    await expect(evaluate({ questions, tokenised: shots, scorer, sharing: 'tree', plan })).rejects.toThrow(
+    await expect(evaluate({ questions, tokenized: shots, scorer, sharing: 'tree', plan })).rejects.toThrow(
       'paths that fit no micro-batch',
     );
   });

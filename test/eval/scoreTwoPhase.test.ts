@@ -5,26 +5,26 @@ import { UserError } from '../../errors.js';
 import { evaluate, type EvaluateOptions, type Evaluation } from '../../eval/evaluate.js';
 import type { Scores } from '../../eval/metrics.js';
 import { pathsOf } from '../../eval/tokenCounts.js';
-import type { TokenisedQuestion } from '../../eval/tokenise.js';
+import type { TokenizedQuestion } from '../../eval/tokenize.js';
 import { measureTree } from '../../eval/tree.js';
 import { fakePathScorer, processEnded, type FakePathScorer } from './support/fakePathScorer.js';
 import { fakeScorer, referenceScore } from './support/fakeScorer.js';
 import { bareQuestion, randomQuestions } from './support/questions.js';
 
-const expectedScores = (tokenised: readonly TokenisedQuestion[]): Scores[] =>
-  tokenised.map(({ docId, context, continuations }) => {
+const expectedScores = (tokenized: readonly TokenizedQuestion[]): Scores[] =>
+  tokenized.map(({ docId, context, continuations }) => {
     const scored = continuations.map((continuation) => referenceScore(context, continuation));
     return { docId, ll: scored.map(({ ll }) => ll), greedy: scored.map(({ isGreedy }) => isGreedy) };
   });
 
 const run = (
-  tokenised: readonly TokenisedQuestion[],
+  tokenized: readonly TokenizedQuestion[],
   pathScorer: FakePathScorer | undefined,
   options: Partial<EvaluateOptions> = {},
 ): Promise<Evaluation> =>
   evaluate({
-    questions: tokenised.map(bareQuestion),
-    tokenised,
+    questions: tokenized.map(bareQuestion),
+    tokenized,
     scorer: fakeScorer(),
     sharing: 'kv',
     pathScorer,
@@ -32,7 +32,7 @@ const run = (
   });
 
 /** A hundred questions: ten tokens or more of context, four choices of three tokens. */
-const questions: TokenisedQuestion[] = Array.from({ length: 100 }, (_, index) => ({
+const questions: TokenizedQuestion[] = Array.from({ length: 100 }, (_, index) => ({
   docId: 500 + index,
   context: Int32Array.from({ length: 10 + (index % 5) }, (_token, i) => 7 * index + i),
   continuations: [1, 2, 3, 4].map((choice) => Int32Array.of(choice, 5, 6)),
@@ -49,12 +49,12 @@ describe('two phases', () => {
         fc.integer({ min: 8, max: 40 }),
         fc.integer({ min: 1, max: 3 }),
         fc.integer({ min: 1, max: 3 }),
-        async (tokenised, tokens, lanes, inFlight) => {
-          const longest = Math.max(1, ...pathsOf(tokenised).map((path) => path.context.length + 9));
+        async (tokenized, tokens, lanes, inFlight) => {
+          const longest = Math.max(1, ...pathsOf(tokenized).map((path) => path.context.length + 9));
           const scorer = fakePathScorer({ tokens, rows: 64, lanes, inFlight, cacheRows: 2 * longest });
-          const { scores, tokensComputed } = await run(tokenised, scorer);
-          expect(scores).toEqual(expectedScores(tokenised));
-          expect(tokensComputed).toBe(measureTree(pathsOf(tokenised), 'context').tokens);
+          const { scores, tokensComputed } = await run(tokenized, scorer);
+          expect(scores).toEqual(expectedScores(tokenized));
+          expect(tokensComputed).toBe(measureTree(pathsOf(tokenized), 'context').tokens);
         },
       ),
       { numRuns: 150 },

@@ -5,7 +5,7 @@ import type { Scores } from '../../eval/metrics.js';
 import { planQuestions } from '../../eval/questionPlan.js';
 import { treesOfShard, type WorkOf } from '../../eval/shard.js';
 import { countTokens, pathsOf } from '../../eval/tokenCounts.js';
-import type { TokenisedQuestion } from '../../eval/tokenise.js';
+import type { TokenizedQuestion } from '../../eval/tokenize.js';
 import { TREE_SHARING } from '../../eval/tree.js';
 import { planTrees } from '../../eval/treePlan.js';
 import { atOnce } from '../../system/parts.js';
@@ -24,8 +24,8 @@ describe('shards', () => {
         capacity,
         fc.integer({ min: 1, max: 9 }),
         fc.boolean(),
-        (tokenised, sharing, limits, count, isAlike) => {
-          const { trees } = planTrees(tokenised, sharing, limits);
+        (tokenized, sharing, limits, count, isAlike) => {
+          const { trees } = planTrees(tokenized, sharing, limits);
           const shards = Array.from({ length: count }, (_, i) =>
             treesOfShard(trees, { index: i + 1, count }, workOf, isAlike),
           );
@@ -34,7 +34,7 @@ describe('shards', () => {
           const questionsOf = shards.map((own) => [
             ...new Set(own.flatMap(({ paths }) => paths.map(({ question }) => question))),
           ]);
-          expect(questionsOf.flat().sort((a, b) => a - b)).toEqual(tokenised.map((_, i) => i));
+          expect(questionsOf.flat().sort((a, b) => a - b)).toEqual(tokenized.map((_, i) => i));
         },
       ),
       { numRuns: 200 },
@@ -48,8 +48,8 @@ describe('shards', () => {
         fc.constantFrom(...TREE_SHARING),
         capacity,
         fc.integer({ min: 2, max: 9 }),
-        (tokenised, sharing, limits, count) => {
-          const { trees } = planTrees(tokenised, sharing, limits);
+        (tokenized, sharing, limits, count) => {
+          const { trees } = planTrees(tokenized, sharing, limits);
           const work = (own: typeof trees): number => own.reduce((sum, tree) => sum + workOf(tree), 0);
           const loads = Array.from({ length: count }, (_, i) =>
             work(treesOfShard(trees, { index: i + 1, count }, workOf)),
@@ -67,7 +67,7 @@ describe('shards', () => {
 
   describe('of questions that begin alike', () => {
     /** `sizes`: questions of each subject, all of which begin with the same 300 tokens. */
-    const subjects = (sizes: readonly number[]): TokenisedQuestion[] => {
+    const subjects = (sizes: readonly number[]): TokenizedQuestion[] => {
       const all = sizes.flatMap((size, subject) =>
         Array.from({ length: size }, (_, i) => {
           const shots = Array.from({ length: 300 }, (_each, at) => (at * 7 + subject * 13) % 101);
@@ -84,13 +84,13 @@ describe('shards', () => {
       }));
     };
     const divide = (sizes: readonly number[], count: number, isAlike: boolean) => {
-      const tokenised = subjects(sizes);
-      const { trees } = planTrees(tokenised, 'tree', { maxTokens: 512, maxRows: 512 });
+      const tokenized = subjects(sizes);
+      const { trees } = planTrees(tokenized, 'tree', { maxTokens: 512, maxRows: 512 });
       const parts = Array.from({ length: count }, (_, i) =>
         treesOfShard(trees, { index: i + 1, count }, workOf, isAlike),
       );
       const kept = parts.map((own) => countTokens(own.flatMap(({ paths }) => paths)).shared);
-      return { kept, sum: kept.reduce((a, b) => a + b), least: countTokens(pathsOf(tokenised)).shared };
+      return { kept, sum: kept.reduce((a, b) => a + b), least: countTokens(pathsOf(tokenized)).shared };
     };
     const evenness = (kept: readonly number[]): number => (Math.max(...kept) * kept.length) / sum(kept);
     const sum = (values: readonly number[]): number => values.reduce((a, b) => a + b);
@@ -112,17 +112,17 @@ describe('shards', () => {
   });
 
   it('keep questions that begin alike together where prefixes are worth keeping, and only there', () => {
-    const question = (docId: number, subject: number): TokenisedQuestion => ({
+    const question = (docId: number, subject: number): TokenizedQuestion => ({
       docId,
       context: Int32Array.from({ length: 2000 }, (_, at) => (at < 1999 ? subject : docId)),
       continuations: [Int32Array.of(1)],
     });
     const scorer = { ...fakeScorer({ maxTokens: 2100, maxRows: 8 }), maxLength: 2100 };
     const divided = (count: number): readonly (readonly number[])[] => {
-      const tokenised = Array.from({ length: count }, (_, i) => question(i, (i * 3) % 4));
+      const tokenized = Array.from({ length: count }, (_, i) => question(i, (i * 3) % 4));
       return [1, 2].map((index) => {
         const shard = { index, count: 2, workOf };
-        return atOnce(planQuestions({ tokenised, sharing: 'tree', scorer, shard })).questions.map((i) => (i * 3) % 4);
+        return atOnce(planQuestions({ tokenized, sharing: 'tree', scorer, shard })).questions.map((i) => (i * 3) % 4);
       });
     };
     const subjectsOf = (part: readonly number[]): number => new Set(part).size;
@@ -137,10 +137,10 @@ describe('shards', () => {
         fc.constantFrom(...TREE_SHARING),
         capacity,
         fc.integer({ min: 1, max: 6 }),
-        async (tokenised, sharing, limits, count) => {
-          const questions = tokenised.map(bareQuestion);
+        async (tokenized, sharing, limits, count) => {
+          const questions = tokenized.map(bareQuestion);
           const scoreAll = (more: object): ReturnType<typeof evaluate> =>
-            evaluate({ questions, tokenised, scorer: fakeScorer(limits), sharing, ...more });
+            evaluate({ questions, tokenized, scorer: fakeScorer(limits), sharing, ...more });
           const whole = await scoreAll({});
           const scores: Scores[] = [];
           let tokensComputed = 0,

@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import { tokenLine, tokensOfLines, type TokenLine } from '../../eval/tokenLines.js';
-import type { TokenisedQuestion } from '../../eval/tokenise.js';
+import type { TokenizedQuestion } from '../../eval/tokenize.js';
 
 const ids = (...values: number[]): Int32Array => Int32Array.from(values);
 const textOf = (id: number): string | null => (id === 1 ? null : ` t${id}`);
-const lineOf = (question: TokenisedQuestion, tokens: number[][] | undefined): TokenLine | undefined => {
+const lineOf = (question: TokenizedQuestion, tokens: number[][] | undefined): TokenLine | undefined => {
   const line = tokenLine(70, question.docId, { tokens }, { questions: new Map([[question.docId, question]]), textOf });
   return line === undefined ? undefined : (JSON.parse(line) as TokenLine);
 };

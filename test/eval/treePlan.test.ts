@@ -2,21 +2,21 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { TREE_SHARING } from '../../eval/tree.js';
 import { planTrees } from '../../eval/treePlan.js';
-import type { TokenisedQuestion } from '../../eval/tokenise.js';
+import type { TokenizedQuestion } from '../../eval/tokenize.js';
 import { randomQuestions } from './support/questions.js';
 import { fits } from '../../eval/packing.js';
 
 const ROOMY = { maxTokens: 4096, maxRows: 4096 };
 
 /** A question of 60 tokens, the first `common` of which are the same for all, and two choices of five tokens. */
-const question = (docId: number, common: number): TokenisedQuestion => ({
+const question = (docId: number, common: number): TokenizedQuestion => ({
   docId,
   context: Int32Array.from({ length: 60 }, (_, i) => (i < common ? i : 1000 + docId * 100 + i)),
   continuations: [0, 1].map((choice) =>
     Int32Array.from({ length: 5 }, (_, i) => 7_000_000 + docId * 50 + choice * 10 + i),
   ),
 });
-const questions = (count: number, common: number): TokenisedQuestion[] =>
+const questions = (count: number, common: number): TokenizedQuestion[] =>
   Array.from({ length: count }, (_, docId) => question(docId, common));
 
 describe('planTrees', () => {
@@ -51,7 +51,7 @@ describe('planTrees', () => {
   it('cuts a run of questions where the least is lost', () => {
     // Three questions share 10 tokens with the next three, and each three share 40. Only three fit a tree.
     const six = [0, 1].flatMap((half) =>
-      [0, 1, 2].map((i): TokenisedQuestion => {
+      [0, 1, 2].map((i): TokenizedQuestion => {
         const { docId, context, continuations } = question(half * 3 + i, 0);
         return {
           docId,
@@ -68,7 +68,7 @@ describe('planTrees', () => {
   });
 
   it('splits a question whose choices exceed a micro-batch, by tokens, by rows and by lists of keys', () => {
-    const wide: TokenisedQuestion = {
+    const wide: TokenizedQuestion = {
       docId: 0,
       context: Int32Array.of(1, 2, 3),
       continuations: Array.from({ length: 10 }, (_, i) => Int32Array.of(10 + i, 11, 12)),
@@ -92,7 +92,7 @@ describe('planTrees', () => {
   it('joins questions only as far as there is room for their lists of keys', () => {
     // A long stem, and many questions of a few tokens, as few-shot prompts have it: each needs the stem in its list.
     const stem = Array.from({ length: 400 }, (_, i) => i);
-    const many = Array.from({ length: 60 }, (_, docId): TokenisedQuestion => ({
+    const many = Array.from({ length: 60 }, (_, docId): TokenizedQuestion => ({
       docId,
       context: Int32Array.from([...stem, 1000 + docId, 2000 + docId]),
       continuations: [Int32Array.of(1), Int32Array.of(2)],
@@ -106,7 +106,7 @@ describe('planTrees', () => {
   });
 
   it('names the question and choice that fit no micro-batch', () => {
-    const long: TokenisedQuestion = {
+    const long: TokenizedQuestion = {
       docId: 41,
       context: new Int32Array(9),
       continuations: [new Int32Array(1), new Int32Array(3)],
@@ -118,7 +118,7 @@ describe('planTrees', () => {
 
   it('makes one tree of a question with a choice that fits no micro-batch, where there may be such trees', () => {
     const capacity = { maxTokens: 20, maxRows: 20 };
-    const asking = (docId: number, length: number): TokenisedQuestion => ({
+    const asking = (docId: number, length: number): TokenizedQuestion => ({
       docId,
       context: Int32Array.from({ length }, (_, i) => i),
       continuations: [Int32Array.of(1), Int32Array.of(2, 3, 4)],

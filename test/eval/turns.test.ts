@@ -5,7 +5,7 @@ import { evaluate, type EvaluateOptions, type Evaluation } from '../../eval/eval
 import type { Scores } from '../../eval/metrics.js';
 import { planQuestions } from '../../eval/questionPlan.js';
 import type { PathScorer } from '../../eval/scorer.js';
-import type { TokenisedQuestion } from '../../eval/tokenise.js';
+import type { TokenizedQuestion } from '../../eval/tokenize.js';
 import { Turns } from '../../eval/turns.js';
 import { inParts } from '../../system/parts.js';
 import { fakePathScorer, processEnded, type FakePathScorer } from './support/fakePathScorer.js';
@@ -21,7 +21,7 @@ async function turnsOfLoop(count: number): Promise<void> {
 }
 
 /** Questions of four subjects with shots of their own; sets differ in every token. */
-const questionsOf = (set: number, count: number): TokenisedQuestion[] =>
+const questionsOf = (set: number, count: number): TokenizedQuestion[] =>
   Array.from({ length: count }, (_, i) => ({
     docId: set * 10_000 + i,
     context: Int32Array.from([
@@ -31,8 +31,8 @@ const questionsOf = (set: number, count: number): TokenisedQuestion[] =>
     continuations: [1, 2, 3, 4].map((letter) => Int32Array.of(letter)),
   }));
 
-const expected = (tokenised: readonly TokenisedQuestion[]): Scores[] =>
-  tokenised.map(({ docId, context, continuations }) => {
+const expected = (tokenized: readonly TokenizedQuestion[]): Scores[] =>
+  tokenized.map(({ docId, context, continuations }) => {
     const scored = continuations.map((continuation) => referenceScore(context, continuation));
     return { docId, ll: scored.map(({ ll }) => ll), greedy: scored.map(({ isGreedy }) => isGreedy) };
   });
@@ -80,12 +80,12 @@ async function computeAll(
   const turns = new Turns();
   const log: Log = { events: [], most: 0, flying: [] };
   const found = await Promise.all(
-    sets.map(async (tokenised, set) => {
+    sets.map(async (tokenized, set) => {
       const turn = turns.next();
       try {
         const options = {
-          ...{ tokenised, scorer: fakeScorer(), sharing: 'tree' as const, turn },
-          ...{ questions: tokenised.map(bareQuestion), ...optionsOf(set, log) },
+          ...{ tokenized, scorer: fakeScorer(), sharing: 'tree' as const, turn },
+          ...{ questions: tokenized.map(bareQuestion), ...optionsOf(set, log) },
         };
         return await evaluate(options);
       } finally {
@@ -211,12 +211,12 @@ describe('sets one behind another', () => {
     const stop = new AbortController();
     const scorer = fakePathScorer({ before: (_lane, index) => (index === 1 ? stop.abort() : undefined) });
     const turns = new Turns();
-    const both = SETS.slice(0, 2).map(async (tokenised) => {
+    const both = SETS.slice(0, 2).map(async (tokenized) => {
       const turn = turns.next();
-      const questions = tokenised.map(bareQuestion);
+      const questions = tokenized.map(bareQuestion);
       const { signal } = stop;
       return evaluate({
-        ...{ questions, tokenised, scorer: fakeScorer(), sharing: 'tree', pathScorer: scorer, turn, signal },
+        ...{ questions, tokenized, scorer: fakeScorer(), sharing: 'tree', pathScorer: scorer, turn, signal },
       });
     });
     expect((await Promise.all(both)).map(({ isInterrupted }) => isInterrupted)).toEqual([true, true]);
@@ -227,12 +227,12 @@ describe('sets one behind another', () => {
     const many = questionsOf(7, 2500);
     let isPlanned = false;
     const planning = inParts(
-      planQuestions({ tokenised: many, sharing: 'tree', scorer: fakeScorer({ maxTokens: 4096, maxRows: 4096 }) }),
+      planQuestions({ tokenized: many, sharing: 'tree', scorer: fakeScorer({ maxTokens: 4096, maxRows: 4096 }) }),
     ).then(() => (isPlanned = true));
-    const [tokenised] = SETS;
-    const questions = tokenised!.map(bareQuestion);
+    const [tokenized] = SETS;
+    const questions = tokenized!.map(bareQuestion);
     const pathScorer = fakePathScorer();
-    await evaluate({ questions, tokenised: tokenised!, scorer: fakeScorer(), sharing: 'tree', pathScorer });
+    await evaluate({ questions, tokenized: tokenized!, scorer: fakeScorer(), sharing: 'tree', pathScorer });
     expect(isPlanned).toBe(false);
     await planning;
   });

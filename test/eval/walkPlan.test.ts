@@ -4,7 +4,7 @@ import { evaluate } from '../../eval/evaluate.js';
 import { orderPaths } from '../../eval/pathOrder.js';
 import { pathLength } from '../../eval/tree.js';
 import { countTokens, pathsOf } from '../../eval/tokenCounts.js';
-import type { TokenisedQuestion } from '../../eval/tokenise.js';
+import type { TokenizedQuestion } from '../../eval/tokenize.js';
 import { planWalks } from '../../eval/walkPlan.js';
 import { fakePathScorer } from './support/fakePathScorer.js';
 import { fakeScorer } from './support/fakeScorer.js';
@@ -13,13 +13,13 @@ import { bareQuestion, randomQuestions } from './support/questions.js';
 describe('a plan of walks', () => {
   it('counts what one device computes, call by call (random questions)', async () => {
     await fc.assert(
-      fc.asyncProperty(randomQuestions(), fc.integer({ min: 1, max: 60 }), async (tokenised, tokens) => {
-        const paths = pathsOf(tokenised);
+      fc.asyncProperty(randomQuestions(), fc.integer({ min: 1, max: 60 }), async (tokenized, tokens) => {
+        const paths = pathsOf(tokenized);
         const cacheRows = Math.max(0, ...paths.map(pathLength)) + tokens;
         const pathScorer = fakePathScorer({ tokens, cacheRows });
         const plan = planWalks(orderPaths(paths), pathScorer.limits);
-        const questions = tokenised.map(bareQuestion);
-        await evaluate({ questions, tokenised, scorer: fakeScorer(), sharing: 'tree', pathScorer });
+        const questions = tokenized.map(bareQuestion);
+        await evaluate({ questions, tokenized, scorer: fakeScorer(), sharing: 'tree', pathScorer });
         expect(plan.calls).toBe(pathScorer.calls.length);
         expect(plan.tokens).toEqual([pathScorer.calls.reduce((sum, { batch }) => sum + batch.tokens.length, 0)]);
       }),
@@ -29,7 +29,7 @@ describe('a plan of walks', () => {
 
   it('shares few-shot questions out evenly, and computes little twice', () => {
     // One subject has a third of all questions, as in MMLU.
-    const tokenised = Array.from({ length: 1500 }, (_, docId): TokenisedQuestion => {
+    const tokenized = Array.from({ length: 1500 }, (_, docId): TokenizedQuestion => {
       const subject = docId % 3 === 0 ? 0 : 1 + (docId % 40);
       const shots = Array.from({ length: 500 }, (_token, i) => subject * 1000 + i);
       return {
@@ -38,7 +38,7 @@ describe('a plan of walks', () => {
         continuations: [1, 2, 3, 4].map((letter) => Int32Array.of(letter)),
       };
     });
-    const paths = pathsOf(tokenised);
+    const paths = pathsOf(tokenized);
     const { shared, grouped } = countTokens(paths);
     for (const lanes of [1, 2, 4]) {
       const { tokens } = planWalks(

@@ -6,7 +6,7 @@ import type { KernelModule } from '../../ir/kernel.js';
 import type { DType } from '../../ir/types.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { buildGraph } from '../../driver/model.js';
-import { lower, optimise } from '../../passes/runPasses.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import type { Numerics } from '../../passes/numerics.js';
 
 const NUMERICS: Numerics = { activations: 'f32', weights: { layout: 'panels', format: 'f32' } };
@@ -46,7 +46,7 @@ export class Float64Scorer implements Scorer {
 
   constructor(checkpoint: Checkpoint, maxTokens = 256) {
     [this.maxTokens, this.maxRows, this.maxLength] = [maxTokens, maxTokens, checkpoint.config.maxPositions];
-    this.module = lower(optimise(buildGraph(checkpoint), NUMERICS), NUMERICS);
+    this.module = lower(optimize(buildGraph(checkpoint), NUMERICS), NUMERICS);
     const tensors = new Map([
       ...readTensors(checkpoint),
       ...(this.module.constants ?? []).map(({ name, values }): [string, RawTensor] => [

@@ -6,7 +6,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { run } from '../../driver/commands/index.js';
-import { evaluate, loadDataset, taskByName, tokeniseDataset, type Scores, type Selection } from '../../eval/index.js';
+import { evaluate, loadDataset, taskByName, tokenizeDataset, type Scores, type Selection } from '../../eval/index.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
 import { describeTokenizer } from '../../models/tokenizerFiles.js';
 import { isBuilt, ROOT, temporaryFolder } from '../e2e/support.js';
@@ -23,7 +23,7 @@ const HOURS = 3600_000;
 async function float64(docs?: Selection['docs']): Promise<readonly Scores[]> {
   const checkpoint = openCheckpoint(MODEL);
   const tokenizer = describeTokenizer(checkpoint.path);
-  const loaded = await tokeniseDataset(
+  const loaded = await tokenizeDataset(
     await loadDataset({ path: DATA, task: taskByName('hellaswag'), ...(docs === undefined ? {} : { docs }) }),
     {
       tokenizer: { moduleUrl: new URL('../../dist/models/tokenizer.js', import.meta.url).href, spec: tokenizer.spec },
@@ -33,7 +33,7 @@ async function float64(docs?: Selection['docs']): Promise<readonly Scores[]> {
   return (
     await evaluate({
       questions: loaded.questions,
-      tokenised: loaded.tokenised,
+      tokenized: loaded.tokenized,
       scorer: new Float64Scorer(checkpoint),
       sharing: docs === undefined ? 'tree' : 'none',
     })

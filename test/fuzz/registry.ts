@@ -10,7 +10,7 @@ import { gguf } from './gguf.js';
 import { models } from './models.js';
 import type { Random } from './mutate.js';
 import { pythonJson } from './pythonJson.js';
-import { quantised } from './quantised.js';
+import { quantized } from './quantized.js';
 import { tasks } from './tasks.js';
 import { tokenizers } from './tokenizers.js';
 
@@ -27,7 +27,7 @@ export const FUZZERS: Readonly<Record<string, Fuzzer>> = {
   models,
   pythonJson,
   gguf,
-  quantised,
+  quantized,
   graphs,
   artifacts,
   datasets,

@@ -120,7 +120,7 @@ async function scored(folder: string, random: Random): Promise<void> {
 }
 
 /** A round takes milliseconds; what hangs or explodes takes far more than this, on any machine. */
-const MOST_CPU_US = 20e6;
+const MAX_CPU_US = 20e6;
 
 async function round(random: Random): Promise<void> {
   const folder = join(scratch(), 'tasks');
@@ -140,7 +140,7 @@ async function round(random: Random): Promise<void> {
     if (error instanceof UserError && error.message.length > 2000) throw error;
   }
   const { user } = process.cpuUsage(before);
-  if (user > MOST_CPU_US) throw new Error(`it took ${user / 1e6} s of processor time:\n${text}`);
+  if (user > MAX_CPU_US) throw new Error(`it took ${user / 1e6} s of processor time:\n${text}`);
 }
 
 export const tasks = { about: 'task files, data sets and answers, through prompts to figures', rounds: 150, round };

@@ -165,7 +165,7 @@ function keeping(options: Parameters<typeof counter>[0] & { readonly lostAt?: Re
     },
     recovered: () => Promise.resolve(),
   };
-  return { stepper, mostRunning: () => most, calls: () => calls };
+  return { stepper, maxRunning: () => most, calls: () => calls };
 }
 
 describe('a generator whose device keeps what it draws', () => {
@@ -180,9 +180,9 @@ describe('a generator whose device keeps what it draws', () => {
       ]);
       return all.map((each) => [each.reason, idsOf(each)]);
     };
-    const { stepper, mostRunning } = keeping();
+    const { stepper, maxRunning } = keeping();
     expect(await run(stepper)).toEqual(await run(counter()));
-    expect(mostRunning()).toBe(2);
+    expect(maxRunning()).toBe(2);
     expect(await run(keeping({ cacheTokens: 16 * 6 }).stepper)).toEqual(await run(counter({ cacheTokens: 16 * 6 })));
   });
 

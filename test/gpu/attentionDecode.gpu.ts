@@ -26,7 +26,7 @@ import { Bench, skip } from './attentionBench.js';
 const CAPACITY = 1 << 16;
 const PAGE = 16;
 /** Keys and values of all launches, in bytes: more than L2 holds, and less than a GPU has. */
-const [LEAST_BYTES, MOST_BYTES] = [200e6, 4e9];
+const [MIN_BYTES, MAX_BYTES] = [200e6, 4e9];
 const ROUNDS = 7;
 
 const model = (heads: number, kvHeads: number, cacheRows: number): Shape => ({
@@ -84,7 +84,7 @@ async function timeOf(bench: Bench, s: Shape, plan: CudaAttentionSchedule, data:
   const bytes = (name: string): number =>
     name === 'k' || name === 'v' ? (memory.get(name)!.length / 32) * s.cacheRows! : memory.get(name)!.length;
   const turn = bytes('k') + bytes('v');
-  const turns = Math.max(2, Math.min(Math.ceil(LEAST_BYTES / turn), Math.floor(MOST_BYTES / turn)));
+  const turns = Math.max(2, Math.min(Math.ceil(MIN_BYTES / turn), Math.floor(MAX_BYTES / turn)));
   const made: { release(): void }[] = [];
   const own = <T extends { release(): void }>(resource: T): T => {
     made.push(resource);

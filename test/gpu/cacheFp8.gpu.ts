@@ -87,7 +87,7 @@ const REQUESTS = Array.from({ length: 96 }, (_, i) => ({
 }));
 
 /** Mean difference of a log-probability that codes may cause: those of random tokens vary widely. */
-const MOST_ERROR = 0.3;
+const MAX_ERROR = 0.3;
 
 for (const [name, requestOf, kvCache] of [
   ['the demo checkpoint', () => demo, 'fp8'],
@@ -133,8 +133,8 @@ for (const [name, requestOf, kvCache] of [
       const other = (await scoreSequences(plain, SEQUENCES)).flat();
       await plain.close();
       const error = wanted.flat().reduce((sum, x, i) => sum + Math.abs(x - other[i]!), 0) / other.length;
-      console.log(`${name}: mean difference to 16 bits ${error.toFixed(4)} (at most ${MOST_ERROR})`);
-      assert(error > 0 && error < MOST_ERROR);
+      console.log(`${name}: mean difference to 16 bits ${error.toFixed(4)} (at most ${MAX_ERROR})`);
+      assert(error > 0 && error < MAX_ERROR);
     });
   });
 }

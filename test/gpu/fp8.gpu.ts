@@ -41,13 +41,13 @@ const SCHEDULES = [
   schedule('skinnyWgmma', [8, 64, 128, 4]),
   schedule('skinnyWgmma', [64, 128, 256, 3]),
 ];
-const MOST_ROWS = 512;
-const ROWS = [1, 7, 64, 130, MOST_ROWS];
+const MAX_ROWS = 512;
+const ROWS = [1, 7, 64, 130, MAX_ROWS];
 const HIDDEN = 256;
 
 describe('contractions of E4M3', { skip: device.skip }, () => {
   for (const which of ['o', 'gateUp'] as const)
-    it(`have the same bits under every schedule, for 1 to ${MOST_ROWS} rows: ${which}`, async () => {
+    it(`have the same bits under every schedule, for 1 to ${MAX_ROWS} rows: ${which}`, async () => {
       assert(typeof device.arch === 'string');
       const launcher = new Launcher(device.arch);
       const own = inE4m3(layerGemm(which, HIDDEN, HIDDEN, 128), true);

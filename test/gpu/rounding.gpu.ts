@@ -12,7 +12,7 @@ import { packedDepth, physicalToLogical, sourceRows } from '../../ir/packing.js'
 import type { RotaryOrder } from '../../ir/rotaryOrder.js';
 import { FORMATS, type FormatName } from '../../ir/storage.js';
 import { planLoading } from '../../runtime/cuda/loadPlan.js';
-import { MOST_KEPT } from '../../runtime/cuda/packCodesKernel.js';
+import { MAX_KEPT } from '../../runtime/cuda/packCodesKernel.js';
 import { copiedBytesOf, printLoadTimes, weightSlots } from '../../runtime/cuda/weights.js';
 import type { TensorSource } from '../../runtime/tensorSource.js';
 import { planWeights } from '../../runtime/weightPlan.js';
@@ -41,7 +41,7 @@ const CASES: Readonly<Record<string, Case>> = {
     order: { headDim: 48, rotated: 48, interleaved: true },
   },
   'gate and up': { format: 'bf16', rows: [61, 61], k: 2048, pairing: { kind: 'interleave', width: 8 }, isScaled: true },
-  'rows longer than what is kept': { format: 'bf16', rows: [9], k: MOST_KEPT + 1029, isScaled: true },
+  'rows longer than what is kept': { format: 'bf16', rows: [9], k: MAX_KEPT + 1029, isScaled: true },
   'any magnitude': {
     ...{ format: 'f32', rows: [64], k: 777 },
     factor: (row) => (row === 0 ? 0 : 2 ** (4 * row - 130)),

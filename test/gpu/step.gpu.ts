@@ -29,9 +29,9 @@ import {
 const { skip } = await deviceHere();
 
 /** Prompts that decode together: every third is drawn, some begin alike. */
-const MOST_BATCH = 256;
+const MAX_BATCH = 256;
 const NEW_TOKENS = 8;
-const REQUESTS: readonly GenerateRequest[] = Array.from({ length: MOST_BATCH }, (_, i) => ({
+const REQUESTS: readonly GenerateRequest[] = Array.from({ length: MAX_BATCH }, (_, i) => ({
   prompt: [...(i % 5 === 0 ? SHARED.slice(0, 18) : []), ...randomTokens(100 + i, 3 + ((i * 11) % 23))],
   maxNewTokens: NEW_TOKENS,
   ...(i % 3 === 0 ? { sampling: { temperature: 0.5 + (i % 7) / 4, seed: 77 + (i % 4) } } : {}),
@@ -53,7 +53,7 @@ const unfed = (stepper: Stepper): Stepper => ({
 });
 
 /** Mean error of a log-probability that 16-bit operands may cause. */
-const MOST_ERROR = 0.1;
+const MAX_ERROR = 0.1;
 /** Sequences that fit the function score, whose calls here have 1,024 tokens. */
 const fits = (tokens: readonly number[]): boolean => tokens.length <= 1024;
 
@@ -88,8 +88,8 @@ for (const [name, requestOf] of [
       const cpu = await load({ ...request, precision: 'f32', target: 'cpu', batchTokens: 1024 });
       const error = meanDistance(same, await scoreSequences(cpu, short));
       await cpu.close();
-      console.log(`${name}: mean error to f32 on a CPU ${error.toFixed(4)} (at most ${MOST_ERROR})`);
-      assert(error < MOST_ERROR);
+      console.log(`${name}: mean error to f32 on a CPU ${error.toFixed(4)} (at most ${MAX_ERROR})`);
+      assert(error < MAX_ERROR);
     });
 
     for (const tokens of [1, 16, 100, 1000])
@@ -116,9 +116,9 @@ for (const [name, requestOf] of [
     });
 
     for (const batch of [1, 2, 7, 64])
-      it(`write in batches of ${batch} what they write in one of ${MOST_BATCH}`, async () => {
+      it(`write in batches of ${batch} what they write in one of ${MAX_BATCH}`, async () => {
         // A few batches of few sequences stand for all of them.
-        for (let from = 0; from < Math.min(MOST_BATCH, 4 * batch); from += batch)
+        for (let from = 0; from < Math.min(MAX_BATCH, 4 * batch); from += batch)
           assert.deepEqual(
             await write(new Generator(stepper()), REQUESTS.slice(from, from + batch)),
             together.slice(from, from + batch),

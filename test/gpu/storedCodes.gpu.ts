@@ -7,13 +7,13 @@ import { copyFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { Generator } from '../../generate/generator.js';
-import { awqWriter, gptqWriter, plainWriter } from '../support/quantiseMatrix.js';
+import { awqWriter, gptqWriter, plainWriter } from '../support/quantizeMatrix.js';
 import {
-  quantisedTensors,
+  quantizedTensors,
   safetensorsOf,
-  writeQuantised,
-  type QuantisedFormat,
-} from '../support/quantisedCheckpoints.js';
+  writeQuantized,
+  type QuantizedFormat,
+} from '../support/quantizedCheckpoints.js';
 import { DEMO } from './command.js';
 import { deviceHere } from './device.js';
 import { temporaryFolder } from './support.js';
@@ -37,7 +37,7 @@ const CONFIG = {
   tie_word_embeddings: false,
 };
 
-interface Stored extends QuantisedFormat {
+interface Stored extends QuantizedFormat {
   readonly precision: 'int4' | 'auto';
   readonly codes: 'u4' | 'e4m3';
   /** Of log-probabilities: mean and largest distance from decoded matrices. */
@@ -74,7 +74,7 @@ describe('matrices in codes', { skip: arch === 'sm_90a' ? skip : 'they are decod
   for (const [name, format] of Object.entries(FORMATS))
     it(`${name}: as decoded, within the rounding of 16 bits; the same bits in any company`, async () => {
       const model = temporaryFolder();
-      writeQuantised(model, CONFIG, format, safetensorsOf(quantisedTensors(CONFIG, format.write, 5).tensors));
+      writeQuantized(model, CONFIG, format, safetensorsOf(quantizedTensors(CONFIG, format.write, 5).tensors));
       copyFileSync(join(DEMO, 'tokenizer.json'), join(model, 'tokenizer.json'));
       const request = { model, init: { kind: 'checkpoint' }, threads: 2 } as const;
       const texts = [3, 40, 130, 300].map((length, i) => randomTokens(77 + i, length));

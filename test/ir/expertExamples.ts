@@ -35,7 +35,7 @@ export const EXPERT_EXAMPLES: readonly (readonly [OpName, Operands, string, read
     ],
     'f32[T, 1]',
     [1 / 3, 3 / 8],
-    { slot: 1, normalised: false },
+    { slot: 1, normalized: false },
   ],
   [
     'expert_weight',
@@ -45,7 +45,7 @@ export const EXPERT_EXAMPLES: readonly (readonly [OpName, Operands, string, read
     ],
     'f32[T, 1]',
     [1 / 2, 4 / 7],
-    { slot: 0, normalised: true },
+    { slot: 0, normalized: true },
   ],
   ['expert_rows', [['i32[R, 2]', [1, 0, 2, 1, 0, 1]]], 'i32[Rx2]', [0, 2, 0, 1, 2, 1], { experts: 3 }],
   ['expert_place', [['i32[R, 2]', [1, 0, 2, 1, 0, 1]]], 'i32[R]', [0, 3, 4], { slot: 1 }],

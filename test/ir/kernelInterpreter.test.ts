@@ -235,7 +235,7 @@ describe('attention', () => {
     expect([...out.get('o')!]).toEqual([50.5, 5.5]);
   });
 
-  it('adds a materialised bias, scales scores and shares keys between heads', () => {
+  it('adds a materialized bias, scales scores and shares keys between heads', () => {
     const out = interpretKernel(
       { ...base, rows: 'T', heads: 2, kvHeads: 1, scale: 0.5, mask: { kind: 'bias', buffer: 'bias' } },
       {

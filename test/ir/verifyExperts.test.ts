@@ -19,7 +19,7 @@ const router = (change: Partial<RouteKernel>): KernelModule => ({
   kernels: [
     {
       ...{ anchor: 'route', name: 'route', path: 'layers.0.router', rows: 'T', ops: [], count: 4, chosen: 2 },
-      ...{ normalised: true, logits: 'logits', experts: 'experts', weights: ['first', 'second'] },
+      ...{ normalized: true, logits: 'logits', experts: 'experts', weights: ['first', 'second'] },
       ...change,
     } satisfies RouteKernel,
   ],

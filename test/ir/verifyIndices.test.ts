@@ -4,11 +4,11 @@ import type { Role } from '../../ir/roles.js';
 import { roleRange } from '../../ir/roles.js';
 import { verifyIndices } from '../../ir/verifyIndices.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
-import { lower, optimise } from '../../passes/runPasses.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import { llama } from '../passes/llamaGraph.js';
 import { F32 } from '../passes/lowered.js';
 
-const module = lower(optimise(llama(), F32), F32);
+const module = lower(optimize(llama(), F32), F32);
 
 const withKernels = (change: (kernel: Kernel) => Kernel): KernelModule => ({
   ...module,

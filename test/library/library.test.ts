@@ -263,7 +263,7 @@ describe.skipIf(!isBuilt || !hasCompiler)('the library', async () => {
     });
   });
 
-  thorough('quantises a checkpoint, and scores with it', async () => {
+  thorough('quantizes a checkpoint, and scores with it', async () => {
     const output = join(folder, 'int8');
     const { matrices } = await quantize({ model: DEMO, output, method: 'round', bits: 8, group: 64 });
     expect(matrices.length).toBe(56);

@@ -5,7 +5,7 @@ import { createTokenizer } from '../../models/tokenizer.js';
 import { charsmapOf, charsmapParts, printCharsmap } from './charsmapWriter.js';
 
 const RULES = { '①': '1', ﬁ: 'fi', '\u00a0': ' ', x: '', é: 'E' };
-/** A Unigram tokenizer of single characters (id i is the i-th) that normalises by `table`. */
+/** A Unigram tokenizer of single characters (id i is the i-th) that normalizes by `table`. */
 const tokenize = async (table: string, text: string): Promise<string> => {
   const pieces = ['?', ...'1fiE abx'];
   const json = {

@@ -126,7 +126,7 @@ describe('openCheckpoint', () => {
     expect(openCheckpoint(folder(shapes(), { torch_dtype: 'float16' })).config.dtype).toBe('f16');
   });
 
-  it('recognises tied and untied heads', () => {
+  it('recognizes tied and untied heads', () => {
     const untied = shapes({ tie_word_embeddings: false });
     expect(untied.get('lm_head.weight')).toEqual([10, 8]);
     expect(openCheckpoint(folder(untied, { tie_word_embeddings: false })).tensors.has('lm_head.weight')).toBe(true);

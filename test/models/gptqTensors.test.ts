@@ -10,9 +10,9 @@ import {
   gptqShapeProblem,
   gptqTensors,
   type GptqSettings,
-} from '../../models/quantised/gptqTensors.js';
-import { quantisedTensors } from '../../models/quantised/index.js';
-import { readMethod } from '../../models/quantised/registry.js';
+} from '../../models/quantized/gptqTensors.js';
+import { quantizedTensors } from '../../models/quantized/index.js';
+import { readMethod } from '../../models/quantized/registry.js';
 import { readSafetensorsHeader } from '../../models/safetensors.js';
 import { layOut } from '../../models/safetensorsLayout.js';
 import { randomOf } from '../fuzz/mutate.js';
@@ -50,7 +50,7 @@ describe('tensors of GPTQ', () => {
     expect(entries.every(({ offset, dtype }) => offset % (dtype === 'I32' ? 4 : 2) === 0)).toBe(true);
     const stored = new Map<string, StoredTensor>(entries.map((entry) => [entry.name, { ...entry, file }]));
     const expected = [{ name: 'layer.q.weight', shape: [rows, k], role: 'matrix' as const }];
-    const { found, problems } = quantisedTensors(readMethod(gptqConfig(settings, {}), 'here'), stored, expected);
+    const { found, problems } = quantizedTensors(readMethod(gptqConfig(settings, {}), 'here'), stored, expected);
     expect(problems).toEqual([]);
     const tensor = found.get('layer.q.weight')!;
     if (!('encoding' in tensor)) throw new Error('it is not encoded');

@@ -7,7 +7,7 @@ import { openCheckpoint } from '../../models/checkpoint.js';
 import { describeModel } from '../../models/config.js';
 import type { Architecture } from '../../models/family/model.js';
 import { readGenerationConfig } from '../../models/generationConfig.js';
-import { readQuantisation } from '../../models/quantised/index.js';
+import { readQuantization } from '../../models/quantized/index.js';
 import { ARCHITECTURES } from '../../models/registry.js';
 import { describeTokenizer } from '../../models/tokenizerFiles.js';
 import { UserError } from '../../errors.js';
@@ -54,14 +54,14 @@ it('reads an index of shards with NaN in what it says of them', () => {
   expect(userError(() => openCheckpoint(dir)).message).toMatch(/: NaN is not the name of a \.safetensors file/);
 });
 
-it('names a needed value of generation_config.json and of a quantisation', () => {
+it('names a needed value of generation_config.json and of a quantization', () => {
   const dir = temporaryFolder();
   writeFileSync(join(dir, 'generation_config.json'), '{"eos_token_id": [NaN]}');
   const { config } = openCheckpoint(DEMO);
   expect(userError(() => readGenerationConfig({ path: dir, config }, {})).message).toContain('eos_token_id');
   for (const key of ['bits', 'group_size']) {
     const quantization_config = { quant_method: 'gptq', bits: 4, group_size: 32, desc_act: false, [key]: NaN };
-    const { message } = userError(() => readQuantisation(dir, { quantization_config }, 'config.json'));
+    const { message } = userError(() => readQuantization(dir, { quantization_config }, 'config.json'));
     expect(message).toContain(key);
     expect(message).toContain('NaN');
   }

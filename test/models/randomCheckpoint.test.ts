@@ -34,7 +34,7 @@ describe('describeRandomCheckpoint', () => {
     expect(describeRandomCheckpoint(path, 8).fingerprint()).not.toBe(checkpoint.fingerprint());
   });
 
-  it('says that weights are made up in floats where the configuration is of quantised ones', () => {
+  it('says that weights are made up in floats where the configuration is of quantized ones', () => {
     const scheme = { num_bits: 8, type: 'int', symmetric: true, dynamic: false, strategy: 'channel' };
     const group = {
       targets: ['Linear'],

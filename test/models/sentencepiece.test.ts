@@ -125,7 +125,7 @@ describe('convertSentencePiece', () => {
     ]);
   });
 
-  it('tokenises as SentencePiece does, on made-up vocabularies', async () => {
+  it('tokenizes as SentencePiece does, on made-up vocabularies', async () => {
     const letters = ['▁', 'a', 'b', 'c'];
     const words = fc.uniqueArray(
       fc.array(fc.constantFrom(...letters), { minLength: 2, maxLength: 4 }).map((parts) => parts.join('')),
@@ -205,7 +205,7 @@ describe('convertSentencePiece', () => {
 
   it.each([
     ['a unigram model', { modelType: 1 }, 'its model type is unigram, not BPE'],
-    ['a table of characters', { charsmap: true }, 'it normalises characters by a table'],
+    ['a table of characters', { charsmap: true }, 'it normalizes characters by a table'],
     ['dropped spaces', { removeExtraWhitespaces: true }, 'it removes repeated white space'],
     ['an unused piece', { pieces: [...toyPieces, ['x', 0, 5]] }, 'piece 3 ("x") is unused'],
     ['two equal pieces', { pieces: [...toyPieces, ['x', 0], ['x', -1]] }, 'pieces 3 and 4 are both "x"'],
@@ -303,12 +303,12 @@ describe.skipIf(!hasShared)(skipReason("LLaMA's own tokenizer.model"), () => {
     ['', [1]],
     ['\n\t', [1, 29871, 13, 12]],
     ['\u{1F600}', [1, 29871, 243, 162, 155, 131]],
-  ])('tokenises %j as published', async (text, ids) => {
+  ])('tokenizes %j as published', async (text, ids) => {
     expect(await llama.encode(text)).toEqual(ids);
     expect(exact(text)).toEqual(ids);
   });
 
-  it('tokenises any text as SentencePiece does', async () => {
+  it('tokenizes any text as SentencePiece does', async () => {
     const text = fc
       .oneof(
         fc.string({ unit: 'binary', maxLength: 40 }),

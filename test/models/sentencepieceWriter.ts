@@ -47,7 +47,7 @@ export function sentencePieceModel(options: ModelOptions): Uint8Array {
     charsmap = false,
   } = options;
   const trainer = [...field(3, modelType), ...field(35, Number(byteFallback))];
-  const normaliser = [
+  const normalizer = [
     ...(charsmap ? bytesField(2, [1, 2, 3]) : []),
     ...field(3, Number(addDummyPrefix)),
     ...field(4, Number(removeExtraWhitespaces)),
@@ -55,6 +55,6 @@ export function sentencePieceModel(options: ModelOptions): Uint8Array {
   return Uint8Array.from([
     ...pieces.flatMap((p) => bytesField(1, piece(...p))),
     ...bytesField(2, trainer),
-    ...bytesField(3, normaliser),
+    ...bytesField(3, normalizer),
   ]);
 }

@@ -124,7 +124,7 @@ describe('a model that is tied by its configuration', () => {
     expect(model.summary).toMatch(/^the language model of a multimodal one, hidden 8/);
   });
 
-  it('uses a head that is stored quantised', () => {
+  it('uses a head that is stored quantized', () => {
     const tensors = shapes(false);
     tensors.delete(HEAD);
     const quantization_config = { quant_method: 'gptq', bits: 4, group_size: 8, sym: true, desc_act: false };

@@ -31,7 +31,7 @@ const preprocess = (text: string): string =>
     .replaceAll(' [title]', '. ')
     .replace(/\[.*?\]/g, '')
     .replaceAll('  ', ' ');
-const capitalise = (text: string): string => {
+const capitalize = (text: string): string => {
   const [first = '', ...rest] = text;
   return first.toUpperCase() + rest.join('').toLowerCase();
 };
@@ -48,7 +48,7 @@ describe.skipIf(!hasShared)(skipReason('token counts against golden files'), () 
     const tokenizer = openTokenizer(join(SHARED, 'checkpoints', name));
     const golden = lines<Golden>(readFileSync(join(SHARED, 'golden', `${name}.jsonl`), 'utf8')).slice(1, QUESTIONS + 1);
     const texts = questions.map((q) => {
-      const context = preprocess(`${q.activity_label}: ${q.ctx_a} ${capitalise(q.ctx_b)}`);
+      const context = preprocess(`${q.activity_label}: ${q.ctx_a} ${capitalize(q.ctx_b)}`);
       return [context, ...q.endings.map((ending) => `${context} ${preprocess(ending)}`)];
     });
     for (const [context] of texts) expect(context).not.toMatch(/\s$/); // There is no space to move to the continuation.

@@ -53,7 +53,7 @@ describe('a Unigram tokenizer', () => {
   it('without an unknown piece refuses the text that needs one', async () => {
     const tokenizer = open(unigram({ unk_id: null }));
     expect(await tokenizer.encode('ab')).toEqual([1, 6]);
-    await expect(tokenizer.encode('z')).rejects.toThrow('tokenizer.json: cannot tokenise');
+    await expect(tokenizer.encode('z')).rejects.toThrow('tokenizer.json: cannot tokenize');
   });
 });
 

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { Graph } from '../../ir/graph/graph.js';
 import { eliminateDeadCode } from '../../passes/eliminateDeadCode.js';
 import { assignPrecision } from '../../passes/assignPrecision.js';
-import { recogniseExperts } from '../../passes/recogniseExperts.js';
+import { recognizeExperts } from '../../passes/recognizeExperts.js';
 import { EXPERTS } from './expertGraph.js';
 import { check, checkUnchanged, parse, sameMeaning } from './support.js';
 
@@ -42,7 +42,7 @@ describe('assignPrecision', () => {
   });
 
   it('moves rows to experts and back in 16 bits', () => {
-    const experts = recogniseExperts(parse(EXPERTS));
+    const experts = recognizeExperts(parse(EXPERTS));
     const narrow = eliminateDeadCode(bf16(experts));
     const moved = narrow.nodes.filter(({ op }) => op === 'gather_rows');
     expect(moved.map(({ operands: [rows] }) => rows?.type.dtype)).toEqual(['bf16', 'bf16', 'bf16']);

@@ -4,9 +4,9 @@ import type { Graph } from '../../ir/graph/graph.js';
 import { interpretModule, type RawTensor } from '../../ir/kernelInterpreter.js';
 import { eliminateDeadCode } from '../../passes/eliminateDeadCode.js';
 import { expandExperts } from '../../passes/expandExperts.js';
-import { lower, optimise } from '../../passes/runPasses.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import type { Numerics } from '../../passes/numerics.js';
-import { unrecognised } from '../../passes/unrecognised.js';
+import { unrecognized } from '../../passes/unrecognized.js';
 import { expertGraph } from './expertGraph.js';
 import { checkUnchanged, edit, parse, sameMeaning } from './support.js';
 
@@ -71,11 +71,11 @@ describe('expandExperts', () => {
     const params = new Map([['x', x]]);
     const weights = new Map([...tensors].map(([name, { data }]) => [name, data]));
     const [wanted] = interpretGraph(graph, { sizes, weights, params });
-    const module = lower(optimise(graph, F32), F32);
+    const module = lower(optimize(graph, F32), F32);
     const got = interpretModule(module, { sizes, buffers: params, tensors, round: false });
     const out = got.get(module.buffers.find(({ space }) => space === 'output')!.name)!;
     out.forEach((value, i) => expect(value).toBeCloseTo(wanted!.data[i]!, 12));
-    expect(unrecognised(module)).toContain(
+    expect(unrecognized(module)).toContain(
       'layers.0.ffn.experts: the choice of experts is not known: all of them compute every row',
     );
   });

@@ -5,7 +5,7 @@ import { interpretModule } from '../../ir/kernelInterpreter.js';
 import { printKernel } from '../../ir/kernelPrinter.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
 import { finishRows, type Finishing } from '../../passes/finishRows.js';
-import { lower, optimise } from '../../passes/runPasses.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import { randomSource } from '../codegen/harness.js';
 import { element, finishedLoop, store } from '../codegen/modules.js';
 import { postNorm } from '../codegen/postNorm.js';
@@ -81,7 +81,7 @@ describe('finishRows', () => {
 
   it('changes nothing of a model that norms before its products', () => {
     const { rows: _, ...before } = TENSOR_CORES;
-    const lowered = lower(optimise(llama(), before), before);
+    const lowered = lower(optimize(llama(), before), before);
     expect(finishRows(lowered)).toBe(lowered);
   });
 });

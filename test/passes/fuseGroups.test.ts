@@ -3,7 +3,7 @@ import type { Graph } from '../../ir/graph/graph.js';
 import { CompileError } from '../../passes/compileError.js';
 import { fuseGroups } from '../../passes/fuseGroups.js';
 import { groupPath, Names } from '../../passes/kernelNames.js';
-import { lower, optimise } from '../../passes/runPasses.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import { BF16, F32 } from './lowered.js';
 import { edit, parse } from './support.js';
 import { llama } from './llamaGraph.js';
@@ -199,7 +199,7 @@ describe('a LLaMA layer', () => {
     ['f32', F32],
     ['bf16', BF16],
   ] as const)('has five groups in %s, the last of them over scored rows', (_name, numerics) => {
-    const { groups } = fuseGroups(optimise(llama(), numerics));
+    const { groups } = fuseGroups(optimize(llama(), numerics));
     const kinds = groups.map((g) => `${groupPath(g)} ${g.kind} ${g.rows}`);
     expect(kinds).toEqual([
       'prepare loop T',
@@ -216,7 +216,7 @@ describe('a LLaMA layer', () => {
       'layers.1.ffn.down gemm R',
       'head logprob R',
     ]);
-    expect(lower(optimise(llama(), numerics), numerics).kernels.length).toBe(groups.length + 1);
+    expect(lower(optimize(llama(), numerics), numerics).kernels.length).toBe(groups.length + 1);
   });
 });
 
@@ -271,7 +271,7 @@ describe('graphs that no kernel computes', () => {
 
   it('are refused with the name of the value at fault', () => {
     expect(refused(body('%y = matmul(%heads, %heads) : f32[T, 2, 2]', '%y f32[T, 2, 2]'))).toMatchInlineSnapshot(
-      `"no kernel for 'matmul' (%y) outside attention: recogniseAttention did not match it"`,
+      `"no kernel for 'matmul' (%y) outside attention: recognizeAttention did not match it"`,
     );
     expect(refused(body('%y = reduce_max(%x) : f32[T, 1]', '%y f32[T, 1]'))).toMatchInlineSnapshot(
       `"no kernel for 'reduce_max' (%y): 4 columns are no multiple of 16"`,
@@ -292,7 +292,7 @@ describe('graphs that no kernel computes', () => {
     );
     expect(
       refused(body('%y = transpose(%heads) {order = [0, 2, 1]} : f32[T, 2, 2]', '%y f32[T, 2, 2]')),
-    ).toMatchInlineSnapshot(`"no kernel for 'transpose' (%y) outside the patterns that passes recognise"`);
+    ).toMatchInlineSnapshot(`"no kernel for 'transpose' (%y) outside the patterns that passes recognize"`);
     expect(
       refused(body('%y = gather_rows(%x, %row) : f32[R, 4]\n %z = linear(%y, @w) : f32[R, 3]', '%z f32[R, 3]')),
     ).toMatchInlineSnapshot(`"%y is a gather that a contraction reads: pruneDeadRows should have moved it"`);

@@ -8,7 +8,7 @@ import { verifyKernels } from '../../ir/verifyKernel.js';
 import { buildStep } from '../../models/decoder/graph.js';
 import { fuseWrites } from '../../passes/fuseWrites.js';
 import type { LoweredModule } from '../../passes/lowerKernels.js';
-import { lower, optimise } from '../../passes/runPasses.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import type { Numerics } from '../../passes/numerics.js';
 import { SHAPE } from './llamaGraph.js';
 
@@ -18,7 +18,7 @@ const LOOPS: Numerics = { ...FUSED, writes: 'loops' };
 
 const step = (numerics: Numerics, dtype: 'bf16' | 'f32' = 'bf16'): LoweredModule =>
   lower(
-    optimise(buildStep(SHAPE, { cache: { rows: 40, dtype }, rotary: ROTARY, dtypeOf: () => 'bf16' }), numerics),
+    optimize(buildStep(SHAPE, { cache: { rows: 40, dtype }, rotary: ROTARY, dtypeOf: () => 'bf16' }), numerics),
     numerics,
   );
 const storesThrough = ({ kernels }: KernelModule): string[] =>

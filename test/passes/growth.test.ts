@@ -7,7 +7,7 @@ import { fuseGroups } from '../../passes/fuseGroups.js';
 import { fuseWrites } from '../../passes/fuseWrites.js';
 import { lowerKernels, type LoweredModule } from '../../passes/lowerKernels.js';
 import type { Numerics } from '../../passes/numerics.js';
-import { lower, optimise } from '../../passes/runPasses.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
 import type { Graph } from '../../ir/graph/graph.js';
 import { expectLinear } from '../support/growth.js';
@@ -20,22 +20,22 @@ const CAPACITY = { T: 64, R: 64, C: 64, E: 64, K: 64 };
 const step = (layers: number): Graph =>
   buildStep({ ...SHAPE, layers }, { cache: { rows: 40, dtype: 'bf16' }, rotary: ROTARY, dtypeOf: () => 'bf16' });
 const lowered = (layers: number, numerics: Numerics = NUMERICS): LoweredModule =>
-  lower(optimise(step(layers), numerics), numerics);
+  lower(optimize(step(layers), numerics), numerics);
 /** Kernels as they leave fusion: with loops that copy rows into states. */
 const fused = (layers: number): LoweredModule =>
-  lowerKernels(fuseGroups(optimise(step(layers), NUMERICS)), NUMERICS.weights);
+  lowerKernels(fuseGroups(optimize(step(layers), NUMERICS)), NUMERICS.weights);
 
 describe('with layers, time grows in proportion', () => {
   it('in passes over graphs', () => {
     expectLinear((layers) => {
       const graph = llama({ layers });
-      return () => optimise(graph, NUMERICS);
+      return () => optimize(graph, NUMERICS);
     }, 6);
   });
 
   it('where ops are given to kernels that write states', () => {
     expectLinear((layers) => {
-      const graph = optimise(step(layers), NUMERICS);
+      const graph = optimize(step(layers), NUMERICS);
       return () => fuseGroups(graph);
     }, 12);
   });

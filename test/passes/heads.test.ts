@@ -8,7 +8,7 @@ import type { Graph } from '../../ir/graph/graph.js';
 import { interpretGraph, type GraphEnv } from '../../ir/graph/interpreter.js';
 import { interpretModule, type RawTensor } from '../../ir/kernelInterpreter.js';
 import { scoringBucket } from '../../ir/scoring.js';
-import { lower, optimise } from '../../passes/runPasses.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import { RUNNABLE, runGenerated } from '../codegen/harness.js';
 import { emulateModule } from '../codegen/cuda/emulate.js';
 import { bufferName, F32, interpretLowered, kernelsOf, lowerAsIs, printModule, TENSOR_CORES } from './lowered.js';
@@ -98,7 +98,7 @@ describe('norms of heads', () => {
   });
 
   it.each(casesHere([32, 20], 0))('of %i columns compute it in CUDA', (headDim) => {
-    const graph = optimise(parse(normedHeads(headDim)), TENSOR_CORES);
+    const graph = optimize(parse(normedHeads(headDim)), TENSOR_CORES);
     const env = environment(graph);
     const module = lower(graph, TENSOR_CORES);
     const schedules = module.kernels.map((kernel) => defaultCudaSchedule(kernel, module, TYPICAL_FACTS.sm_80, BUCKET));
@@ -120,9 +120,9 @@ describe('norms of heads', () => {
       [F32, 1e-9],
       [TENSOR_CORES, 0.1],
     ] as const) {
-      const optimised = optimise(graph, numerics);
-      const module = lower(optimised, numerics);
-      interpretLowered(optimised, module, env).forEach((got, i) =>
+      const optimized = optimize(graph, numerics);
+      const module = lower(optimized, numerics);
+      interpretLowered(optimized, module, env).forEach((got, i) =>
         expect(distance(want[i]!.data, got), printModule(module)).toBeLessThan(bound),
       );
     }

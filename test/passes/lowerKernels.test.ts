@@ -3,7 +3,7 @@ import type { Graph } from '../../ir/graph/graph.js';
 import type { Kernel } from '../../ir/kernel.js';
 import { CompileError } from '../../passes/compileError.js';
 import type { LoweredModule } from '../../passes/lowerKernels.js';
-import { lower, optimise } from '../../passes/runPasses.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import type { Numerics } from '../../passes/numerics.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
 import { llama } from './llamaGraph.js';
@@ -11,7 +11,7 @@ import { BF16, F32, folded, kernelsOf, lowerAsIs, printModule, printPart } from 
 import { parse } from './support.js';
 
 function compiled(graph: Graph, numerics: Numerics): LoweredModule {
-  const module = lower(optimise(graph, numerics), numerics);
+  const module = lower(optimize(graph, numerics), numerics);
   verifyKernels(module);
   return module;
 }

@@ -10,7 +10,7 @@ import { interpretModule } from '../../ir/kernelInterpreter.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
 import { buildDecoder, type DecoderShape } from '../../models/decoder/graph.js';
 import type { MaskKind } from '../../models/family/mask.js';
-import { lower, optimise } from '../../passes/runPasses.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import type { Numerics } from '../../passes/numerics.js';
 import { distance, environment, TREES } from './modelEnvironment.js';
 
@@ -61,7 +61,7 @@ function model(mask: MaskKind, shape: DecoderShape): Graph {
 describe.each([
   ['tree mask', 'tree', TREES, SHAPE],
   ['meta-pair mask', 'metaPair', PAIRS, SHAPE],
-  ['sliding window, materialised', 'slidingWindow', TREES, SHAPE],
+  ['sliding window, materialized', 'slidingWindow', TREES, SHAPE],
   ['tied head, no grouping', 'tree', TREES, { ...SHAPE, kvHeads: 4, tieWordEmbeddings: true }],
 ] as const)('LLaMA with %s', (_title, mask, inputs, shape) => {
   const graph = model(mask, shape);
@@ -88,7 +88,7 @@ describe.each([
     ['bf16', BF16, 0.05],
   ] as const)('keeps its meaning in every pass in %s', (_name, numerics, bound) => {
     const stages: string[] = [];
-    optimise(graph, numerics, (stage) => {
+    optimize(graph, numerics, (stage) => {
       if (stage.level !== 'graph') return;
       // A pass may ask for derived inputs (the column form's subtreeEnd). For meta-pairs they follow from branch and
       // pair.
@@ -107,10 +107,10 @@ describe.each([
     ['f32, stores rounded', F32, true, 1e-4],
     ['bf16, stores rounded', BF16, true, 0.2],
   ] as const)('has kernels that verify and compute the same in %s', (_name, numerics, round, bound) => {
-    const optimised = optimise(graph, numerics);
-    const lowered = lower(optimised, numerics);
+    const optimized = optimize(graph, numerics);
+    const lowered = lower(optimized, numerics);
     verifyKernels(lowered);
-    const names = new Map(optimised.params.map((p) => [p.name.toLowerCase(), p.name]));
+    const names = new Map(optimized.params.map((p) => [p.name.toLowerCase(), p.name]));
     const given: ReadonlyMap<string, Float64Array> = new Map([
       ...env.params,
       ['subtreeEnd', Float64Array.from(mask === 'metaPair' ? [6, 6, 4, 4, 6, 6, 8, 8] : TREES.subtreeEnd)],

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { interpretGraph } from '../../ir/graph/interpreter.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
 import type { BlockName } from '../../ir/storage.js';
-import { lower, optimise } from '../../passes/runPasses.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import type { Numerics } from '../../passes/numerics.js';
 import { llama } from './llamaGraph.js';
 import { distance, environment, inputsOf, TREES } from './modelEnvironment.js';
@@ -22,7 +22,7 @@ describe('multiplyBlocks', () => {
     ),
   });
   const formatsOf = (numerics: Numerics): readonly string[] =>
-    lower(optimise(graph, numerics), numerics)
+    lower(optimize(graph, numerics), numerics)
       .weights.filter(({ layout }) => layout !== 'rows')
       .map(({ sources, format }) => `${sources[0]!.tensor.split('.').slice(-2, -1)[0]} ${format}`);
 
@@ -44,7 +44,7 @@ describe('multiplyBlocks', () => {
   it('means in kernels what it means in the graph: rows are rounded, and nothing else', () => {
     const numerics = withBlocks(() => 'q8_0');
     const env = environment(graph, TREES);
-    const narrowed = optimise(graph, numerics);
+    const narrowed = optimize(graph, numerics);
     const module = lower(narrowed, numerics);
     const buffers = inputsOf(module, env);
     // Kernels read vectors as tables of one column.

@@ -6,7 +6,7 @@ import type { CacheFormat } from '../../ir/cacheFormat.js';
 import type { Graph } from '../../ir/graph/graph.js';
 import { buildStep } from '../../models/decoder/graph.js';
 import { narrowCache } from '../../passes/narrowCache.js';
-import { lower, optimise } from '../../passes/runPasses.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import type { Numerics } from '../../passes/numerics.js';
 import { llama, SHAPE } from './llamaGraph.js';
 import { F32, TENSOR_CORES } from './lowered.js';
@@ -28,8 +28,8 @@ const step = (dtype: 'f32' | 'bf16'): Graph =>
 describe('narrowCache', () => {
   it('changes nothing without a format', () => {
     const graph = llama(SIZES);
-    expect(optimise(graph, F32)).toEqual(optimise(graph, { ...F32 }));
-    expect(optimise(graph, F32).nodes.some(({ attributes }) => attributes['scaled'] === true)).toBe(false);
+    expect(optimize(graph, F32)).toEqual(optimize(graph, { ...F32 }));
+    expect(optimize(graph, F32).nodes.some(({ attributes }) => attributes['scaled'] === true)).toBe(false);
   });
 
   it.each([
@@ -46,7 +46,7 @@ describe('narrowCache', () => {
       const numerics = codes(format);
       const graph = llama({ ...SIZES, kvHeads, headDim });
       const env = environment(graph, TREES);
-      const narrowed = optimise(graph, numerics);
+      const narrowed = optimize(graph, numerics);
       const [wanted] = interpretGraph(graph, env);
       const [inGraph] = interpretGraph(narrowed, environment(narrowed, TREES));
       const module = lower(narrowed, numerics);
@@ -70,7 +70,7 @@ describe('narrowCache', () => {
     ['a GPU', { ...TENSOR_CORES, cache: 'e4m3' }, 'bf16'],
     ['a GPU', { ...TENSOR_CORES, cache: 'i8' }, 'bf16'],
   ] as const)('keeps codes and scales in states of %s, for the rows that slots name', (_name, numerics, dtype) => {
-    const module = lower(optimise(step(dtype), numerics), numerics);
+    const module = lower(optimize(step(dtype), numerics), numerics);
     const rows = dtype === 'bf16' ? { isByColumn: true } : {};
     expect(module.states.slice(0, 4)).toEqual([
       { name: 'k_0', dtype: numerics.cache, rows: 64, columns: 32 },
@@ -86,8 +86,8 @@ describe('narrowCache', () => {
     expect(loops.length).toBe(dtype === 'bf16' ? 2 : 4);
   });
 
-  it('refuses a model whose attention is not recognised', () => {
-    expect(() => narrowCache(step('f32'), 'e4m3')).toThrow(/no attention was recognised that reads keys and values/);
-    expect(() => narrowCache(llama(SIZES), 'e4m3')).toThrow(/@score: no attention was recognised/);
+  it('refuses a model whose attention is not recognized', () => {
+    expect(() => narrowCache(step('f32'), 'e4m3')).toThrow(/no attention was recognized that reads keys and values/);
+    expect(() => narrowCache(llama(SIZES), 'e4m3')).toThrow(/@score: no attention was recognized/);
   });
 });

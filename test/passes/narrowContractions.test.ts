@@ -8,8 +8,8 @@ import { rowScale } from '../../ir/rowScale.js';
 import { FORMATS } from '../../ir/storage.js';
 import type { LoweredModule } from '../../passes/lowerKernels.js';
 import { wideLayers } from '../../passes/narrowContractions.js';
-import { unrecognised } from '../../passes/unrecognised.js';
-import { lower, optimise } from '../../passes/runPasses.js';
+import { unrecognized } from '../../passes/unrecognized.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import type { Numerics } from '../../passes/numerics.js';
 import { randomSource } from '../codegen/harness.js';
 import { llama } from './llamaGraph.js';
@@ -40,7 +40,7 @@ function logProbs(graph: Graph, module: LoweredModule, round: boolean): Float64A
 
 describe('narrowContractions', () => {
   const graph = model();
-  const narrowed = optimise(graph, NARROW);
+  const narrowed = optimize(graph, NARROW);
   const module = lower(narrowed, NARROW);
   const [wanted] = interpretGraph(graph, environment(graph, TREES));
 
@@ -58,7 +58,7 @@ describe('narrowContractions', () => {
     ]);
     const formats = module.weights.filter(({ layout }) => layout === 'kmajor').map(({ format }) => format);
     expect(formats.filter((format) => format !== 'e4m3')).toEqual(['bf16']);
-    expect(unrecognised(module)).toEqual([]);
+    expect(unrecognized(module)).toEqual([]);
   });
 
   it('means in kernels what it means in the graph, within what 8 bits cost', () => {
@@ -73,7 +73,7 @@ describe('narrowContractions', () => {
   it('keeps tensors that it is told to keep', () => {
     const kept = graph.weights.map(({ name }) => name).filter((name) => name.includes('.0.'));
     const numerics: Numerics = { ...NARROW, narrow: { ...NARROW.narrow!, keep: kept } };
-    const { weights } = lower(optimise(graph, numerics), numerics);
+    const { weights } = lower(optimize(graph, numerics), numerics);
     const formatOf = (layer: string): readonly string[] => [
       ...new Set(
         weights
@@ -102,7 +102,7 @@ describe('contractions of int8', () => {
   ] as const)(
     'round rows themselves: those of the stream in f32, their own as others multiply, in %s',
     (dtype, numerics) => {
-      const narrowed = optimise(graph, numerics);
+      const narrowed = optimize(graph, numerics);
       const module = lower(narrowed, numerics);
       const dtypes = new Map(module.buffers.map((buffer) => [buffer.name, buffer.dtype]));
       const read = module.kernels.flatMap((kernel) =>
@@ -117,7 +117,7 @@ describe('contractions of int8', () => {
         `layers.1.ffn.down ${dtype} 128`,
         `head ${dtype} as it is`,
       ]);
-      expect(unrecognised(module)).toEqual([]);
+      expect(unrecognized(module)).toEqual([]);
       const inGraph = interpretGraph(narrowed, environment(graph, TREES))[0]!.data;
       const rounded = logProbs(graph, module, true);
       expect(distance(rounded, inGraph)).toBeLessThan(0.5 * distance(inGraph, wanted!.data) + 0.05);
@@ -130,7 +130,7 @@ describe('contractions of int8', () => {
     const only = new Set(graph.weights.map(({ name }) => name).filter((name) => /\.0\..*(q_proj|down)/.test(name)));
     const stored = new Map([...only].map((name): [string, 'i8'] => [name, 'i8']));
     const numerics: Numerics = { ...tiles, stored, narrow: { format: 'i8', from: 'codes', keep: [], only } };
-    const { weights } = lower(optimise(graph, numerics), numerics);
+    const { weights } = lower(optimize(graph, numerics), numerics);
     const codes = weights.filter(({ format }) => format === 'i8');
     expect(codes.map(({ sources }) => sources[0]!.tensor)).toEqual([...only]);
     expect(codes.every(({ from, columnScale }) => from === 'codes' && columnScale === undefined)).toBe(true);
@@ -152,7 +152,7 @@ describe('layers that stay as they are', () => {
     if (layers > 8) return;
     const narrowed = (wide: 'first' | 'ends'): number[] => {
       const numerics: Numerics = { ...NARROW, narrow: { ...NARROW.narrow!, wide } };
-      const { kernels, buffers } = lower(optimise(llama({ layers }), numerics), numerics);
+      const { kernels, buffers } = lower(optimize(llama({ layers }), numerics), numerics);
       const dtypes = new Map(buffers.map(({ name, dtype }) => [name, dtype]));
       const found = kernels.flatMap((kernel) =>
         kernel.anchor === 'gemm' && dtypes.get(kernel.a) === 'e4m3' ? [Number(kernel.path.split('.')[1])] : [],

@@ -5,12 +5,12 @@ import type { Kernel } from '../../ir/kernel.js';
 import { fuseGroups } from '../../passes/fuseGroups.js';
 import { lowerKernels, type LoweredModule } from '../../passes/lowerKernels.js';
 import { narrowTables } from '../../passes/narrowTables.js';
-import { optimise } from '../../passes/runPasses.js';
+import { optimize } from '../../passes/runPasses.js';
 import { llama } from './llamaGraph.js';
 import { F32 } from './lowered.js';
 
 const HEAD = 32;
-const lowered = (): LoweredModule => lowerKernels(fuseGroups(optimise(llama({ headDim: HEAD }), F32)), F32.weights);
+const lowered = (): LoweredModule => lowerKernels(fuseGroups(optimize(llama({ headDim: HEAD }), F32)), F32.weights);
 const programs = (kernel: Kernel): readonly Scalar[] =>
   (kernel.anchor === 'gemm'
     ? kernel.segments.flatMap(({ outputs }) => outputs)

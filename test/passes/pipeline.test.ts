@@ -5,7 +5,7 @@ import { verifyGraph } from '../../ir/graph/verify.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
 import { CompileError } from '../../passes/compileError.js';
 import { GRAPH_PASSES, isNeeded, KERNEL_PASSES } from '../../passes/pipeline.js';
-import { lower, optimise } from '../../passes/runPasses.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import type { Numerics } from '../../passes/numerics.js';
 import { llama } from './llamaGraph.js';
 import { BF16, F32, HALF, interpretLowered, TENSOR_CORES } from './lowered.js';
@@ -33,12 +33,12 @@ describe('the pipeline', () => {
       [
         "eliminateCommonSubexpressions",
         "foldConstants",
-        "recogniseAttention",
-        "canonicaliseMask",
+        "recognizeAttention",
+        "canonicalizeMask",
         "foldConstants",
         "splitVariance",
         "pruneDeadRows",
-        "recogniseExperts",
+        "recognizeExperts",
         "expandExperts",
         "groupWeights",
         "foldNormWeights",
@@ -66,9 +66,9 @@ describe('the pipeline', () => {
 
   it.each(['tree', 'metaPair', 'slidingWindow'] as const)('leaves nothing for any pass to do (%s)', (mask) => {
     for (const numerics of [F32, BF16]) {
-      const result = optimise(llama({}, mask), numerics);
+      const result = optimize(llama({}, mask), numerics);
       for (const pass of GRAPH_PASSES) expect(pass.run(result, numerics), pass.name).toBe(result);
-      expect(optimise(result, numerics)).toBe(result);
+      expect(optimize(result, numerics)).toBe(result);
     }
   });
 
@@ -81,7 +81,7 @@ describe('the pipeline', () => {
         return %y
       }
     `);
-    expect(optimise(graph, F32)).toBe(graph);
+    expect(optimize(graph, F32)).toBe(graph);
   });
 
   it('leaves no primitive softmax, separate norm, bias or logits of LLaMA', () => {
@@ -120,7 +120,7 @@ describe('the pipeline', () => {
         "vector": 1,
       }
     `);
-    const ops = count(optimise(llama(), F32));
+    const ops = count(optimize(llama(), F32));
     expect(ops).toMatchInlineSnapshot(`
       {
         "add": 15,
@@ -145,7 +145,7 @@ describe('the pipeline', () => {
       }
     `);
     expect(
-      optimise(llama(), F32).nodes.filter(
+      optimize(llama(), F32).nodes.filter(
         (n) => n.result.type.shape.filter((d) => d === 'T').length > 1 || n.result.type.shape.at(-1) === 600,
       ),
     ).toEqual([]);
@@ -153,12 +153,12 @@ describe('the pipeline', () => {
 
   it('asks for the ends of subtrees if the mask is a meta-pair, and for nothing else new', () => {
     const names = (graph: Graph): string[] => graph.params.map((p) => p.name);
-    expect(names(optimise(llama({}, 'metaPair'), F32))).toEqual([...names(llama({}, 'metaPair')), 'subtreeEnd']);
-    expect(names(optimise(llama({}, 'tree'), F32))).toEqual(names(llama({}, 'tree')));
+    expect(names(optimize(llama({}, 'metaPair'), F32))).toEqual([...names(llama({}, 'metaPair')), 'subtreeEnd']);
+    expect(names(optimize(llama({}, 'tree'), F32))).toEqual(names(llama({}, 'tree')));
   });
 
   it('keeps a mask that it cannot prove as a bias, computed once for all layers', () => {
-    const module = lower(optimise(llama({}, 'slidingWindow'), F32), F32);
+    const module = lower(optimize(llama({}, 'slidingWindow'), F32), F32);
     const masks = module.kernels.flatMap((k) => (k.anchor === 'attention' ? [k.mask] : []));
     expect(masks).toEqual([
       { kind: 'bias', buffer: 'bias' },
@@ -188,13 +188,13 @@ describe('from the graph of a model to kernels', () => {
     ['half precision for tensor cores', {}, 'metaPair', HALF],
   ] as const)('%s: the results are the same', (_what, shape, mask, numerics: Numerics) => {
     const graph = llama(shape, mask);
-    const optimised = optimise(graph, numerics);
-    verifyGraph(optimised);
-    const module = lower(optimised, numerics);
+    const optimized = optimize(graph, numerics);
+    verifyGraph(optimized);
+    const module = lower(optimized, numerics);
     verifyKernels(module);
-    const env = environment(optimised);
+    const env = environment(optimized);
     const [logProb, isArgmax] = interpretGraph(graph, env);
-    const [gotLogProb, gotIsArgmax] = interpretLowered(optimised, module, env);
+    const [gotLogProb, gotIsArgmax] = interpretLowered(optimized, module, env);
     expect([...logProb!.data].every((x) => Number.isFinite(x) && x < 0)).toBe(true);
     // bf16 keeps 8 bits of weights as large as 2.
     expect(distance(logProb!.data, gotLogProb!)).toBeLessThan(numerics === F32 ? 1e-9 : 0.1);
@@ -224,9 +224,9 @@ describe('from the graph of a model to kernels', () => {
       ),
     };
     verifyGraph(unusual);
-    expect(() => lower(optimise(unusual, F32), F32)).toThrow(CompileError);
-    expect(() => lower(optimise(unusual, F32), F32)).toThrowErrorMatchingInlineSnapshot(
-      `[Error: no kernel for 'transpose' (%q_by_head) outside the patterns that passes recognise]`,
+    expect(() => lower(optimize(unusual, F32), F32)).toThrow(CompileError);
+    expect(() => lower(optimize(unusual, F32), F32)).toThrowErrorMatchingInlineSnapshot(
+      `[Error: no kernel for 'transpose' (%q_by_head) outside the patterns that passes recognize]`,
     );
   });
 });

@@ -6,23 +6,23 @@ import { UserError } from '../../errors.js';
 import { packedBytes, rowMaps } from '../../ir/packing.js';
 import { buildDecoder } from '../../models/decoder/graph.js';
 import { bestCuts, type CutRange } from '../../passes/bestCuts.js';
-import { lower, optimise } from '../../passes/runPasses.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import { arenasOf, parallelText, placeStages, printPlacement, type PlacementFacts } from '../../passes/placeStages.js';
 import { planMemory } from '../../passes/planMemory.js';
 import { BF16 } from './lowered.js';
 
 /** Every way to cut `points` things into `parts`, tried one by one. */
-function leastOfAll(costs: readonly number[], bytes: readonly number[], parts: number, mostBytes: number): number {
+function minOfAll(costs: readonly number[], bytes: readonly number[], parts: number, maxBytes: number): number {
   const sum = (list: readonly number[], first: number, end: number): number =>
     list.slice(first, end).reduce((total, x) => total + x, 0);
   const best = (first: number, left: number): number => {
     if (left === 1)
-      return first < costs.length && sum(bytes, first, costs.length) <= mostBytes
+      return first < costs.length && sum(bytes, first, costs.length) <= maxBytes
         ? sum(costs, first, costs.length)
         : Infinity;
     let least = Infinity;
     for (let end = first + 1; end < costs.length; end++) {
-      if (sum(bytes, first, end) <= mostBytes)
+      if (sum(bytes, first, end) <= maxBytes)
         least = Math.min(least, Math.max(sum(costs, first, end), best(end, left - 1)));
     }
     return least;
@@ -37,7 +37,7 @@ describe('bestCuts', () => {
         fc.array(fc.tuple(fc.nat({ max: 20 }), fc.nat({ max: 9 })), { minLength: 1, maxLength: 9 }),
         fc.integer({ min: 1, max: 5 }),
         fc.nat({ max: 40 }),
-        (things, parts, mostBytes) => {
+        (things, parts, maxBytes) => {
           const costs = things.map(([cost]) => cost),
             bytes = things.map(([, size]) => size);
           const from = (first: number): CutRange[] =>
@@ -45,8 +45,8 @@ describe('bestCuts', () => {
               cost: costs.slice(first, first + i + 1).reduce((a, b) => a + b, 0),
               bytes: bytes.slice(first, first + i + 1).reduce((a, b) => a + b, 0),
             }));
-          const found = bestCuts(things.length, parts, from, mostBytes);
-          const least = leastOfAll(costs, bytes, parts, mostBytes);
+          const found = bestCuts(things.length, parts, from, maxBytes);
+          const least = minOfAll(costs, bytes, parts, maxBytes);
           if (found === undefined) return least === Infinity;
           expect(found).toHaveLength(parts);
           expect(found.map(({ first }) => first)).toEqual([0, ...found.slice(0, -1).map(({ end }) => end)]);
@@ -54,7 +54,7 @@ describe('bestCuts', () => {
           for (const { first, end, cost, bytes: size } of found) {
             expect(end).toBeGreaterThan(first);
             expect({ cost, bytes: size }).toEqual(from(first)[end - first - 1]);
-            expect(size).toBeLessThanOrEqual(mostBytes);
+            expect(size).toBeLessThanOrEqual(maxBytes);
           }
           return Math.max(...found.map(({ cost }) => cost)) === least;
         },
@@ -88,7 +88,7 @@ function facts(change: Partial<PlacementFacts> = {}): PlacementFacts {
       dtypeOf: () => 'bf16',
     },
   );
-  const module = lower(optimise(graph, BF16), BF16);
+  const module = lower(optimize(graph, BF16), BF16);
   const plan = {
     ...module,
     ...planMemory(module, CAPACITY.extents),

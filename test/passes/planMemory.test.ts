@@ -7,7 +7,7 @@ import { kernelReads, kernelWrites } from '../../ir/kernelAccess.js';
 import type { Bucket } from '../../ir/plan.js';
 import { DTYPES } from '../../ir/types.js';
 import { buildDecoder } from '../../models/decoder/graph.js';
-import { lower, optimise } from '../../passes/runPasses.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import { bufferBytes, planMemory, type MemoryPlan } from '../../passes/planMemory.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
 import { BF16 } from './lowered.js';
@@ -258,7 +258,7 @@ describe('planMemory', () => {
           dtypeOf: () => 'bf16',
         },
       );
-      return lower(optimise(graph, BF16), BF16);
+      return lower(optimize(graph, BF16), BF16);
     };
     const [two, six] = [module(2), module(6)];
     verifyKernels(six);

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { printScalar, roundToF20 } from '../../ir/scalar.js';
 import { roundProducts } from '../../passes/roundProducts.js';
-import { lower, optimise } from '../../passes/runPasses.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import { llama } from './llamaGraph.js';
 import { TENSOR_CORES } from './lowered.js';
 
@@ -25,7 +25,7 @@ describe('roundToF20', () => {
 
 describe('roundProducts', () => {
   const { products: _, ...plain } = TENSOR_CORES;
-  const module = lower(optimise(llama(), plain), plain);
+  const module = lower(optimize(llama(), plain), plain);
 
   it('rounds every product that an epilogue reads, except those of the vocabulary', () => {
     const before = module.kernels.flatMap((kernel) =>
@@ -47,6 +47,6 @@ describe('roundProducts', () => {
   });
 
   it('is the last step of lowering for targets that ask for it', () => {
-    expect(lower(optimise(llama(), TENSOR_CORES), TENSOR_CORES)).toEqual(roundProducts(module));
+    expect(lower(optimize(llama(), TENSOR_CORES), TENSOR_CORES)).toEqual(roundProducts(module));
   });
 });

@@ -1,16 +1,16 @@
 import { describe, expect, it, vi } from 'vitest';
 import { GRAPH_PASSES, isNeeded, KERNEL_PASSES } from '../../passes/pipeline.js';
-import { lower, optimise, type Stage } from '../../passes/runPasses.js';
+import { lower, optimize, type Stage } from '../../passes/runPasses.js';
 import { llama } from './llamaGraph.js';
 import { F32, HALF, TENSOR_CORES } from './lowered.js';
 
-describe('optimise and lower', () => {
+describe('optimize and lower', () => {
   it.each([F32, HALF, TENSOR_CORES])('show every stage to an observer, the model first', (numerics) => {
     const stages: Stage[] = [];
     const observe = (stage: Stage): void => {
       stages.push(stage);
     };
-    const graph = optimise(llama(), numerics, observe);
+    const graph = optimize(llama(), numerics, observe);
     const module = lower(graph, numerics, observe);
     const names = (passes: readonly { readonly name: string }[]): string[] => passes.map(({ name }) => name);
     const kernelPasses = KERNEL_PASSES.filter((pass) => isNeeded(pass, numerics));
@@ -22,7 +22,7 @@ describe('optimise and lower', () => {
   });
 
   it.each(KERNEL_PASSES)('verify what $name leaves, and name the pass', (pass) => {
-    const graph = optimise(llama(), TENSOR_CORES);
+    const graph = optimize(llama(), TENSOR_CORES);
     const broken = vi.spyOn(pass, 'run').mockImplementation((module) => ({ ...module, buffers: [] }));
     try {
       expect(() => lower(graph, TENSOR_CORES)).toThrow(new RegExp(`^After ${pass.name}: Kernel .* is not a buffer`));

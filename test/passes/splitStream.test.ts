@@ -4,7 +4,7 @@ import type { BufferDecl, KernelModule } from '../../ir/kernel.js';
 import { outputsOf } from '../../ir/kernelAccess.js';
 import { joinF24, printScalar, roundToBf16, roundToF24, tailOfF24 } from '../../ir/scalar.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
-import { lower, optimise } from '../../passes/runPasses.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import type { Numerics } from '../../passes/numerics.js';
 import { splitStream } from '../../passes/splitStream.js';
 import { llama } from './llamaGraph.js';
@@ -43,7 +43,7 @@ describe('numbers of 24 bits', () => {
 
 describe('splitStream', () => {
   const { stream: _, ...plain } = TENSOR_CORES;
-  const module = lower(optimise(llama(), plain), plain);
+  const module = lower(optimize(llama(), plain), plain);
   const split = splitStream(module);
   const programs = ({ kernels }: KernelModule): string[] =>
     kernels.flatMap((kernel) =>
@@ -79,18 +79,18 @@ describe('splitStream', () => {
   });
 
   it('is part of lowering for targets that ask for it, and leaves alone what it cannot split', () => {
-    const rounded = lower(optimise(llama(), TENSOR_CORES), TENSOR_CORES);
+    const rounded = lower(optimize(llama(), TENSOR_CORES), TENSOR_CORES);
     expect(rounded.buffers).toEqual(split.buffers);
     expect(programs(rounded)).toEqual(programs(split));
-    const half = lower(optimise(llama(), HALF), HALF);
+    const half = lower(optimize(llama(), HALF), HALF);
     expect(splitStream(half)).toBe(half);
   });
 
   it('splits what only becomes codes of E4M3 into two buffers, which those who add to it and make codes read', () => {
     const narrow: Numerics = { ...TENSOR_CORES, narrow: { format: 'e4m3', from: 'values', keep: [] } };
     const { stream: __, ...wide } = narrow;
-    const before = lower(optimise(llama(), wide), wide);
-    const after = lower(optimise(llama(), narrow), narrow);
+    const before = lower(optimize(llama(), wide), wide);
+    const after = lower(optimize(llama(), narrow), narrow);
     const isStream = ({ name, dtype, space }: BufferDecl): boolean =>
       dtype === 'f32' && space === 'arena' && /^h\d*$/.test(name);
     const stream = before.buffers.filter(isStream);

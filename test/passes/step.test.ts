@@ -11,7 +11,7 @@ import { interpretModule } from '../../ir/kernelInterpreter.js';
 import { cudaNumerics } from '../../driver/target.js';
 import { verifyIndices } from '../../ir/verifyIndices.js';
 import { buildStep } from '../../models/decoder/graph.js';
-import { lower, optimise } from '../../passes/runPasses.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import type { Numerics } from '../../passes/numerics.js';
 import { llama, SHAPE } from './llamaGraph.js';
 import { distance, environment } from './modelEnvironment.js';
@@ -152,7 +152,7 @@ describe('step', () => {
 
   it.each([
     ['as the model writes it', (g: Graph) => g],
-    ['optimised', (g: Graph) => optimise(g, F32)],
+    ['optimized', (g: Graph) => optimize(g, F32)],
   ])('continues paths: the graph %s', (_title, change) => {
     const changed = change(graph);
     let kept = states(changed);
@@ -164,8 +164,8 @@ describe('step', () => {
     }
   });
 
-  it('is recognised: attention reads the cache where it lies, with no copy of the path', () => {
-    const lowered = lower(optimise(graph, F32), F32);
+  it('is recognized: attention reads the cache where it lies, with no copy of the path', () => {
+    const lowered = lower(optimize(graph, F32), F32);
     const attention = lowered.kernels.filter((kernel) => kernel.anchor === 'attention');
     expect(attention.map(({ k, v, mask }) => [k, v, mask.kind])).toEqual([
       ['k_0', 'v_0', 'path'],
@@ -174,14 +174,14 @@ describe('step', () => {
     expect(lowered.buffers.filter(({ rows }) => rows === 'C').map(({ name }) => name)).toEqual(['key']);
   });
 
-  it('is recognised where the cache holds 16 bits: attention reads them as they lie', () => {
+  it('is recognized where the cache holds 16 bits: attention reads them as they lie', () => {
     const numerics = cudaNumerics('bf16');
     const narrow = buildStep(SHAPE, {
       cache: { rows: CACHE_ROWS, dtype: 'bf16' },
       rotary: ROTARY,
       dtypeOf: () => 'bf16',
     });
-    const lowered = lower(optimise(narrow, numerics), numerics);
+    const lowered = lower(optimize(narrow, numerics), numerics);
     verifyIndices(lowered);
     const dtypes = new Map(lowered.buffers.map(({ name, dtype }) => [name, dtype]));
     const attention = lowered.kernels.filter((kernel) => kernel.anchor === 'attention');
@@ -191,18 +191,18 @@ describe('step', () => {
     ]);
     expect(lowered.buffers.filter(({ rows }) => rows === 'C').map(({ name }) => name)).toEqual(['key']);
     // A target whose attention reads f32 widens what it gathers.
-    const wide = optimise(narrow, F32);
+    const wide = optimize(narrow, F32);
     expect(wide.nodes.some(({ op, attributes }) => op === 'attention' && attributes['mask'] === 'path')).toBe(false);
   });
 
   it('writes keys and values of a layer in one kernel, before its attention', () => {
-    const lowered = lower(optimise(graph, F32), F32);
+    const lowered = lower(optimize(graph, F32), F32);
     const order = lowered.kernels.map(({ path }) => path).filter((path) => path.startsWith('layers.0.attention'));
     expect(order).toEqual(['qkv', 'write', 'mix', 'o'].map((name) => `layers.0.attention.${name}`));
   });
 
   it('continues paths: the kernels', () => {
-    const lowered = lower(optimise(graph, F32), F32);
+    const lowered = lower(optimize(graph, F32), F32);
     verifyIndices(lowered);
     let kept = states(graph);
     for (const call of CALLS) {

@@ -5,7 +5,7 @@ import { interpretGraph } from '../../ir/graph/interpreter.js';
 import type { Graph } from '../../ir/graph/graph.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
 import { describeModel } from '../../models/config.js';
-import { lower, optimise } from '../../passes/runPasses.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import type { Numerics } from '../../passes/numerics.js';
 import { FAMILY_TYPES, randomFamily } from '../support/randomFamily.js';
 import { distance, environment, inputsOf, TREES } from './modelEnvironment.js';
@@ -41,7 +41,7 @@ describe.each(FAMILY_TYPES)('%s', (type) => {
       for (const isa of ISAS) {
         const graph = graphOf(type, mask);
         for (const numerics of waysOf(graph, isa))
-          expect(lower(optimise(graph, numerics), numerics).kernels.length).toBeGreaterThan(5);
+          expect(lower(optimize(graph, numerics), numerics).kernels.length).toBeGreaterThan(5);
       }
   });
 
@@ -50,7 +50,7 @@ describe.each(FAMILY_TYPES)('%s', (type) => {
     // Matrices of the third way are rounded where they are packed.
     for (const numerics of waysOf(graph, 'portable').slice(0, 2)) {
       const env = environment(graph, TREES);
-      const narrowed = optimise(graph, numerics);
+      const narrowed = optimize(graph, numerics);
       const module = lower(narrowed, numerics);
       const buffers = inputsOf(module, env);
       // Vectors are tables of a loop, or factors of columns of a matrix.

@@ -6,7 +6,7 @@ import { interpretModule } from '../../ir/kernelInterpreter.js';
 import type { DType, FloatType } from '../../ir/types.js';
 import type { Projection } from '../../models/decoder/config.js';
 import { buildDecoder, type DecoderShape } from '../../models/decoder/graph.js';
-import { lower, optimise } from '../../passes/runPasses.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import type { Numerics } from '../../passes/numerics.js';
 import { distance, environment, TREES } from './modelEnvironment.js';
 import { isThorough } from '../support/thorough.js';
@@ -39,7 +39,7 @@ function error(shape: DecoderShape, dtype: DType, numerics: Numerics, round: boo
   });
   const env = environment(graph, INPUTS);
   const [wanted] = interpretGraph(graph, env);
-  const module = lower(optimise(graph, numerics), numerics);
+  const module = lower(optimize(graph, numerics), numerics);
   const given = new Map([...env.params].map(([name, values]) => [name.toLowerCase(), values]));
   const inputs = module.buffers.filter(({ space }) => space === 'input').map(({ name }) => name);
   const buffers = new Map(inputs.map((name) => [name, given.get(name.replaceAll('_', ''))!]));
@@ -159,7 +159,7 @@ describe('tiny models', () => {
         },
         { mask: 'tree', rotary: { inverseFrequencies: Float64Array.of(1, 0.5), factor: 1 }, dtypeOf },
       );
-      return lower(optimise(graph, STORED), STORED)
+      return lower(optimize(graph, STORED), STORED)
         .weights.filter(({ layout }) => layout === 'panels')
         .map(
           ({ sources, format, columnScale }) =>

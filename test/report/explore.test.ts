@@ -109,7 +109,7 @@ describe("a model's page", async () => {
       const before = stages[i - 1];
       if (before?.level === stage.level) expect(before.ops + stage.added - stage.removed, stage.name).toBe(stage.ops);
     });
-    const attention = stages.find(({ name }) => name === 'recogniseAttention')!;
+    const attention = stages.find(({ name }) => name === 'recognizeAttention')!;
     expect([attention.added, attention.removed]).toEqual([16, 8]);
   });
 

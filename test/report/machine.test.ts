@@ -59,7 +59,7 @@ describe('a trace', () => {
     expect(mix.flops).toBeCloseTo(180 * 1.2e11, -3);
     expect(mix.shareOfPeak).toBeGreaterThan(0.31);
     expect(view.memory!.launches).toHaveLength(302);
-    expect(view.phases.find(({ process, name }) => process === 'command' && name === 'tokenise')).toMatchObject({
+    expect(view.phases.find(({ process, name }) => process === 'command' && name === 'tokenize')).toMatchObject({
       ...{ begin: expect.closeTo(0.61, 6) as number, end: expect.closeTo(3.71, 6) as number },
     });
   });

@@ -13,7 +13,7 @@ import {
   bitsFloat,
   floatBits,
   type Matrix,
-  normalise,
+  normalize,
   packReference,
   randomStored,
   randomValue,
@@ -120,8 +120,8 @@ describe('pack', () => {
             matrices.map(({ matrix }) => matrix),
             scale && ((column) => scale.matrix(0, column)),
           );
-          expect(got.map((bits) => normalise(weight.format as FormatName, bits))).toEqual(
-            wanted.map((bits) => normalise(weight.format as FormatName, bits)),
+          expect(got.map((bits) => normalize(weight.format as FormatName, bits))).toEqual(
+            wanted.map((bits) => normalize(weight.format as FormatName, bits)),
           );
         },
       ),
@@ -223,8 +223,8 @@ describe('pack', () => {
         sources: [{ tensor: 't', rows: 1 }],
       };
       const got = await packNative(weight, [{ kind: 'memory', format: FORMATS.f32.code, rows: 1, memory, offset: 0 }]);
-      expect(got.map((bits) => normalise(format, bits))).toEqual(
-        values.map((bits) => normalise(format, encode(bitsFloat(bits)))),
+      expect(got.map((bits) => normalize(format, bits))).toEqual(
+        values.map((bits) => normalize(format, encode(bitsFloat(bits)))),
       );
     }
   });

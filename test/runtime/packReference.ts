@@ -85,7 +85,7 @@ const valueOf = (format: FormatName, bits: number): number =>
   format === 'f32' ? bitsFloat(bits) : format === 'bf16' ? bitsFloat(bits << 16) : fromF16(bits);
 
 /** NaN payloads are not compared: a NaN equals any NaN. */
-export const normalise = (format: FormatName, bits: number): number =>
+export const normalize = (format: FormatName, bits: number): number =>
   Number.isNaN(valueOf(format, bits)) ? -1 : bits;
 
 /** A matrix of random stored bits, NaN, infinities and denormals included, and its values. */

@@ -2,7 +2,7 @@ import { scoringBucket } from '../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
 import { deriveLaunches } from '../../driver/checkPlan.js';
 import { interpretModule, type RawTensor } from '../../ir/kernelInterpreter.js';
-import { lower, optimise } from '../../passes/runPasses.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import { planMemory } from '../../passes/planMemory.js';
 import type { MaskKind } from '../../models/family/mask.js';
 import { boundaryOf, stageRanges, stageStates, stageWeights } from '../../runtime/stagePlan.js';
@@ -19,7 +19,7 @@ type OneFunction = Omit<LinkedFunction, 'schedules'>;
 const CAPACITY = scoringBucket({ tokens: 64, rows: 16, longest: 64 });
 
 function planOf(mask: MaskKind, isTied = false): OneFunction {
-  const module = lower(optimise(llama({ tieWordEmbeddings: isTied }, mask), F32), F32);
+  const module = lower(optimize(llama({ tieWordEmbeddings: isTied }, mask), F32), F32);
   const memory = planMemory(module, CAPACITY.extents);
   return {
     ...module,
@@ -129,7 +129,7 @@ describe('what crosses a cut', () => {
   it.each(['tree', 'metaPair', 'slidingWindow'] as const)(
     'is what the later launches need, and no more (%s)',
     (mask) => {
-      const graph = optimise(llama({}, mask), F32);
+      const graph = optimize(llama({}, mask), F32);
       const plan = planOf(mask);
       const env = environment(graph);
       const inputs = new Map(graph.params.map((p) => [bufferName(p), env.params.get(p.name)!]));

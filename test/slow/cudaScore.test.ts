@@ -11,7 +11,7 @@ import { TYPICAL_FACTS } from '../../driver/target.js';
 import { evaluate } from '../../eval/evaluate.js';
 import type { Scorer } from '../../eval/scorer.js';
 import type { Question } from '../../eval/tasks/task.js';
-import type { TokenisedQuestion } from '../../eval/tokenise.js';
+import type { TokenizedQuestion } from '../../eval/tokenize.js';
 import { TREE_SHARING, type TreeSharing } from '../../eval/tree.js';
 import { fitsIn, type Extents } from '../../ir/extents.js';
 import { SCORE, STEP } from '../../ir/function.js';
@@ -74,11 +74,11 @@ function scorerOf(model: RandomModel, maxTokens: number): Scorer {
 }
 
 /** Questions of which three begin alike. The last has paths longer than a partial result of attention. */
-function questionsOf({ vocab }: RandomModel): readonly TokenisedQuestion[] {
+function questionsOf({ vocab }: RandomModel): readonly TokenizedQuestion[] {
   const random = randomSource(11);
   const text = (length: number): number[] => Array.from({ length }, () => below(random, vocab));
   const beginning = text(37);
-  return [3, 19, 1, 115].map((own, docId): TokenisedQuestion => {
+  return [3, 19, 1, 115].map((own, docId): TokenizedQuestion => {
     const same = text(2);
     return {
       docId,
@@ -92,11 +92,11 @@ type Scores = readonly (readonly number[])[];
 
 async function score(
   model: RandomModel,
-  tokenised: readonly TokenisedQuestion[],
+  tokenized: readonly TokenizedQuestion[],
   sharing: TreeSharing,
   maxTokens = 512,
 ): Promise<Scores> {
-  const questions = tokenised.map(({ docId, continuations }): Question => ({
+  const questions = tokenized.map(({ docId, continuations }): Question => ({
     docId,
     doc: {},
     context: '',
@@ -104,13 +104,13 @@ async function score(
     gold: 0,
     delimiter: '',
   }));
-  const { scores } = await evaluate({ questions, tokenised, sharing, scorer: scorerOf(model, maxTokens) });
+  const { scores } = await evaluate({ questions, tokenized, sharing, scorer: scorerOf(model, maxTokens) });
   return scores.map(({ ll }) => ll);
 }
 
 /** The same sums by one call of step for each choice. */
-function step(model: RandomModel, tokenised: readonly TokenisedQuestion[]): Scores {
-  return tokenised.map(({ context, continuations }) =>
+function step(model: RandomModel, tokenized: readonly TokenizedQuestion[]): Scores {
+  return tokenized.map(({ context, continuations }) =>
     continuations.map((continuation) => {
       const tokens = [...context, ...continuation].slice(0, -1);
       const at = Int32Array.from(tokens.keys());

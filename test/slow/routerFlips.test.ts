@@ -11,13 +11,13 @@ import { benchData } from '../../bench/data.js';
 import { cuda, cudaDevice } from '../../driver/targets/cuda.js';
 import { TYPICAL_FACTS } from '../../driver/target.js';
 import { numericsOf } from '../../driver/machine.js';
-import { contextOf, type TokenisedQuestion } from '../../eval/tokenise.js';
+import { contextOf, type TokenizedQuestion } from '../../eval/tokenize.js';
 import { buildTree, type Tree } from '../../eval/tree.js';
 import type { Value } from '../../ir/graph/graph.js';
 import { interpretGraph } from '../../ir/graph/interpreter.js';
 import { interpretModule, type RawTensor } from '../../ir/kernelInterpreter.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
-import { lower, optimise } from '../../passes/runPasses.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import type { Numerics } from '../../passes/numerics.js';
 import { ROOT } from '../e2e/support.js';
 import { EXPERT_CHECKPOINTS } from '../support/families.js';
@@ -39,7 +39,7 @@ function bf16(bits: number): number {
   return F32[0]!;
 }
 
-const treeOf = (question: TokenisedQuestion): Tree =>
+const treeOf = (question: TokenizedQuestion): Tree =>
   buildTree(
     question.continuations.map((continuation, choice) => ({
       ...{ question: 0, choice, context: contextOf(question, choice), continuation },
@@ -102,7 +102,7 @@ describe.skipIf(!existsSync(FAMILIES))('experts that rounding changes', () => {
       return choices;
     });
     for (const [target, numerics, most] of TARGETS) {
-      const module = lower(optimise(graph, numerics), numerics);
+      const module = lower(optimize(graph, numerics), numerics);
       const tables = new Set(module.weights.flatMap(({ sources }) => sources.map(({ tensor }) => tensor)));
       const tensors = new Map<string, RawTensor>();
       for (const { name, type } of graph.weights) {

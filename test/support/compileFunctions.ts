@@ -10,7 +10,7 @@ import type { FunctionPlan, Plan } from '../../ir/plan.js';
 import { parseGraph } from '../../ir/graph/parser.js';
 import { verifyGraph } from '../../ir/graph/verify.js';
 import { verifyIndices } from '../../ir/verifyIndices.js';
-import { lower, optimise } from '../../passes/runPasses.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import { planMemory } from '../../passes/planMemory.js';
 
 export interface FunctionSource {
@@ -27,7 +27,7 @@ export function compileFunctions(sources: readonly FunctionSource[]): Plan {
   const modules = sources.map(({ text }) => {
     const graph = parseGraph(text);
     verifyGraph(graph);
-    const module = lower(optimise(graph, numerics), numerics);
+    const module = lower(optimize(graph, numerics), numerics);
     verifyIndices(module);
     return module;
   });

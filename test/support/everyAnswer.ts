@@ -7,7 +7,7 @@ import { stepperOf } from '../../driver/commands/continuation.js';
 import { beginLoading } from '../../driver/commands/loadModel.js';
 import { Phases } from '../../driver/phases.js';
 import type { Precision, TargetName } from '../../driver/target.js';
-import { loadDataset, taskByName, tokeniseDataset } from '../../eval/index.js';
+import { loadDataset, taskByName, tokenizeDataset } from '../../eval/index.js';
 import { Generator } from '../../generate/generator.js';
 import { openTokenizer } from '../../models/tokenizer.js';
 import { SILENT } from './silent.js';
@@ -64,12 +64,12 @@ async function answersByStep({
   const { spec } = openTokenizer(dir);
   const moduleUrl = new URL('../../models/tokenizer.js', import.meta.url).href;
   const dataset = await loadDataset({ path: data, task: taskByName('hellaswag'), limit: stepQuestions });
-  const { tokenised } = await tokeniseDataset(dataset, { tokenizer: { moduleUrl, spec }, workers: 0 });
+  const { tokenized } = await tokenizeDataset(dataset, { tokenizer: { moduleUrl, spec }, workers: 0 });
   const request = { model: dir, init: { kind: 'checkpoint' }, precision, threads: 2, target } as const;
   const model = await beginLoading({ ...request, cacheTokens: CACHE_TOKENS }, SILENT, new Phases()).finish();
   try {
     const generator = new Generator(stepperOf(model, CACHE_TOKENS));
-    const answers = tokenised.map(async ({ docId, context, continuations }) => {
+    const answers = tokenized.map(async ({ docId, context, continuations }) => {
       const choices = continuations.map(async (continuation) => {
         const prompt = [...context, ...continuation];
         const { promptScores } = await generator.generate({ prompt, maxNewTokens: 0, scoreFrom: context.length });

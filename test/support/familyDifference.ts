@@ -7,7 +7,7 @@ import { roundToDType } from '../../ir/round.js';
 import { scoringBucket } from '../../ir/scoring.js';
 import { describeModel } from '../../models/config.js';
 import type { Json } from '../../models/family/model.js';
-import { lower, optimise } from '../../passes/runPasses.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import type { Numerics } from '../../passes/numerics.js';
 import { runGenerated } from '../codegen/harness.js';
 import { Dice, randomTrees } from './randomFamily.js';
@@ -58,14 +58,14 @@ export function familyDifference(json: Json, seed: number, isa?: CpuIsa): Differ
   const [logProb, isArgmax] = interpretGraph(graph, { sizes, weights, params });
 
   const numerics = isa === 'amx' ? BF16 : F32;
-  const optimised = optimise(graph, numerics);
-  const module = lower(optimised, numerics);
+  const optimized = optimize(graph, numerics);
+  const module = lower(optimized, numerics);
   // Vectors are tables of a loop, or factors of columns of a matrix.
   const vectors = new Set(graph.weights.filter(({ type }) => type.shape.length === 1).map(({ name }) => name));
   const tables = new Set(module.weights.flatMap(({ sources }) => sources.map(({ tensor }) => tensor)));
   for (const [name, { rows, columns, data }] of tensors)
     if (rows === 1 && vectors.has(name) && tables.has(name)) tensors.set(name, { rows: columns, columns: 1, data });
-  const own = new Map(optimised.params.map(({ name }) => [name.toLowerCase(), name]));
+  const own = new Map(optimized.params.map(({ name }) => [name.toLowerCase(), name]));
   const buffers = new Map(
     module.buffers
       .filter(({ space }) => space === 'input')

@@ -1,6 +1,6 @@
 /** What `step` returns for filtered rows, by the reference, for models that are made up in tests. */
 import { adjustLogits, chooseToken, largestTokens, logSumExp } from '../../ir/filters.js';
-import { MOST_TOP_TOKENS, SAMPLE_INPUT_NAMES, rowSampling, sampleInputsOf } from '../../ir/sampleInputs.js';
+import { MAX_TOP_TOKENS, SAMPLE_INPUT_NAMES, rowSampling, sampleInputsOf } from '../../ir/sampleInputs.js';
 import type { StepInputs } from '../../generate/stepArrays.js';
 import type { FilteredOutputs } from '../../generate/stepper.js';
 
@@ -26,7 +26,7 @@ export function filteredRows(
     const top = largestTokens(z, inputs.topCount![row]!);
     const padded = <T>(values: readonly T[], by: T): T[] => [
       ...values,
-      ...new Array<T>(MOST_TOP_TOKENS - values.length).fill(by),
+      ...new Array<T>(MAX_TOP_TOKENS - values.length).fill(by),
     ];
     return {
       ...{ token, logProb: z[token]! - total, tokens: padded(top, 0) },

@@ -83,7 +83,7 @@ export function dampedHessian(inputs: Matrix): number[][] {
   return hessian;
 }
 
-/** Codes of weights [rows, k]; `hessian` undefined: to the nearest. `order`: columns as they are quantised. */
+/** Codes of weights [rows, k]; `hessian` undefined: to the nearest. `order`: columns as they are quantized. */
 export function referenceCodes(
   weights: Matrix,
   hessian: Matrix | undefined,

@@ -9,10 +9,10 @@ const TIMES = 8;
 const MAX_RATIO = 40;
 const TRIES = 3;
 /** Less processor time than this is not told apart from noise. */
-const LEAST_MS = 2;
+const MIN_MS = 2;
 
 /** Least processor time of some calls, in milliseconds. All threads of this process count. */
-function leastCpuMs(work: () => unknown): number {
+function minCpuMs(work: () => unknown): number {
   let least = Infinity;
   for (let i = 0; i < TRIES; i++) {
     const before = process.cpuUsage();
@@ -32,7 +32,6 @@ export function expectLinear(prepare: (size: number) => () => unknown, size: num
   const large = prepare(TIMES * size);
   small();
   let ratio = Infinity;
-  for (let i = 0; i < TRIES && ratio > MAX_RATIO; i++)
-    ratio = leastCpuMs(large) / Math.max(LEAST_MS, leastCpuMs(small));
+  for (let i = 0; i < TRIES && ratio > MAX_RATIO; i++) ratio = minCpuMs(large) / Math.max(MIN_MS, minCpuMs(small));
   expect(ratio, `processor time of ${TIMES} times the input, beside the input`).toBeLessThan(MAX_RATIO);
 }

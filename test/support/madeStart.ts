@@ -20,7 +20,7 @@ export const madeStart = (own = 'download'): StartUp => ({
       ...{ process: 'device process', phase: 'weights', begin: 0.3, end: 0.89, spareSeconds: 0 },
       ...{ bytes: 16e9, movingSeconds: 0.5 },
     },
-    { process: 'command', phase: 'tokenise ahead', begin: 0.4, end: 0.8 },
+    { process: 'command', phase: 'tokenize ahead', begin: 0.4, end: 0.8 },
     { process: 'command', phase: 'first micro-batch', begin: 0.95, end: 1.1, spareSeconds: 0 },
   ],
 });

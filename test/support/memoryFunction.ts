@@ -7,7 +7,7 @@ import type { Extents } from '../../ir/extents.js';
 import { GraphBuilder, moduleOf, type Graph } from '../../ir/graph/graph.js';
 import type { Bucket, Plan } from '../../ir/plan.js';
 import { lowerModule, type LoweredFunctions } from '../../passes/lowerModule.js';
-import { optimise } from '../../passes/runPasses.js';
+import { optimize } from '../../passes/runPasses.js';
 import { NUMERICS, planOf } from './planOf.js';
 
 export const MEMORY = 'memory';
@@ -38,7 +38,7 @@ export function memoryGraph(): Graph {
 }
 
 /** Its kernels, through the product's passes. */
-export const memoryKernels = (): LoweredFunctions => lowerModule(moduleOf(optimise(memoryGraph(), NUMERICS)), NUMERICS);
+export const memoryKernels = (): LoweredFunctions => lowerModule(moduleOf(optimize(memoryGraph(), NUMERICS)), NUMERICS);
 
 /** Calls of up to 8 and up to 40 new rows, with as many queries. */
 const BUCKETS: readonly Bucket[] = [8, 40].map((size) => ({ extents: { N: size, Q: size }, longest: 0 }));

@@ -4,7 +4,7 @@ import { planFunction } from '../../driver/planFunction.js';
 import type { Graph } from '../../ir/graph/graph.js';
 import type { Bucket, Plan } from '../../ir/plan.js';
 import { lowerModule } from '../../passes/lowerModule.js';
-import { optimise } from '../../passes/runPasses.js';
+import { optimize } from '../../passes/runPasses.js';
 import type { Numerics } from '../../passes/numerics.js';
 
 export const NUMERICS: Numerics = { activations: 'f32', weights: { layout: 'panels', format: 'f32' } };
@@ -16,8 +16,8 @@ export function planOf<S, F>(
   scheduling: Pick<Scheduling<S, F>, 'default'>,
   facts: F,
 ): Plan<S> {
-  const optimised = graphs.map((graph) => optimise(graph, NUMERICS));
-  const { functions, ...shared } = lowerModule({ name: 'functions', functions: optimised }, NUMERICS);
+  const optimized = graphs.map((graph) => optimize(graph, NUMERICS));
+  const { functions, ...shared } = lowerModule({ name: 'functions', functions: optimized }, NUMERICS);
   return {
     ...shared,
     functions: functions.map((module) => {

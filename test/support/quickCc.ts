@@ -10,10 +10,10 @@ import { runFolder } from './runFolder.js';
 const HEADERS = ['stdint.h', 'string.h', 'math.h', 'stdlib.h'];
 
 /** Headers are precompiled for the flags that decide what they mean. Where they do not fit, they are read as text. */
-const script = (compiler: string, folder: string, optimisation: string): string => `#!/bin/sh
+const script = (compiler: string, folder: string, optimization: string): string => `#!/bin/sh
 for each; do
   shift
-  case $each in -O3) set -- "$@" ${optimisation} ;; *) set -- "$@" "$each" ;; esac
+  case $each in -O3) set -- "$@" ${optimization} ;; *) set -- "$@" "$each" ;; esac
 done
 compiles= flags=
 for each; do
@@ -43,17 +43,17 @@ const NAMES = ['cc', 'gcc', 'clang'];
 
 /**
  * Path of the compiler, in the folder that the files of one run share; undefined where the system has none.
- * `optimisation` replaces -O3: the bits of results do not depend on it.
+ * `optimization` replaces -O3: the bits of results do not depend on it.
  */
-export function quickCc(optimisation: '-O1' | '-O3' = '-O3'): string | undefined {
+export function quickCc(optimization: '-O1' | '-O3' = '-O3'): string | undefined {
   const folder = join(runFolder(), 'quick-cc');
-  const path = join(folder, `cc${optimisation}`);
+  const path = join(folder, `cc${optimization}`);
   if (existsSync(path)) return path;
   const compiler = NAMES.find((name) => spawnSync(name, ['--version'], { stdio: 'ignore' }).status === 0);
   if (compiler === undefined) return undefined;
   mkdirSync(folder, { recursive: true });
   const own = `${path}-${process.pid}`;
-  writeFileSync(own, script(compiler, folder, optimisation));
+  writeFileSync(own, script(compiler, folder, optimization));
   chmodSync(own, 0o755);
   renameSync(own, path);
   return path;

@@ -98,7 +98,7 @@ export function madeTrace(of: MadeTrace): { readonly otherData: unknown; readonl
     ['first micro-batch', 14.1, 14.6],
   ] as const;
   for (const [name, begin, end] of phases) slice(name, 'startup', devices + 2, 1, begin * 1e6, (end - begin) * 1e6);
-  slice('tokenise', 'startup', devices + 2, 2, 0.61e6, 3.1e6);
+  slice('tokenize', 'startup', devices + 2, 2, 0.61e6, 3.1e6);
   slice('pack', 'startup', devices + 2, 2, 3.72e6, 0.2e6);
   const flopsOf = LAYER.reduce((sum, [, , flops]) => sum + flops, 0) * (layers / stages);
   const bytesOf = LAYER.reduce((sum, [, , , bytes]) => sum + bytes, 0) * (layers / stages);

@@ -21,7 +21,7 @@ const TILE_ROWS: readonly number[] = [8, 16, 32, 64];
 const DEPTHS: readonly number[] = [128, 256, 512];
 export const GROUPED_STAGES = { least: 2, most: 24 } as const;
 /** Most columns of a tile: gate and up of 35,840 columns are one tile for each multiprocessor of an H100. */
-export const MOST_COLUMNS = 288;
+export const MAX_COLUMNS = 288;
 
 /**
  * Ranges of k: chunks of 128 in order, a quarter of them each, rounded up. Sums of groups are added within a range, and
@@ -120,11 +120,11 @@ export const hasRegisters = ({ tm }: CudaGemmSchedule, { warps }: GroupedLayout)
 const NEIGHBOUR_WARPS = 8;
 
 /** Registers of a thread that the compiler takes at least. */
-const LEAST_REGISTERS = 56;
+const MIN_REGISTERS = 56;
 
 /** Whether a multiprocessor has too few registers for a second block. */
 export const isAlone = ({ tm }: CudaGemmSchedule, { warps }: GroupedLayout): boolean =>
-  registersOf(tm, 2 * warps, LEAST_REGISTERS) > REGISTERS;
+  registersOf(tm, 2 * warps, MIN_REGISTERS) > REGISTERS;
 
 /** Whether a block leaves registers for one of another kernel. Shared memory is the schedule's to leave. */
 export const leavesRegisters = ({ tm }: CudaGemmSchedule, { warps }: GroupedLayout): boolean =>
@@ -140,8 +140,8 @@ export function groupedProblem(segments: readonly Segment[], schedule: CudaGemmS
   if (stages < GROUPED_STAGES.least || stages > GROUPED_STAGES.most)
     return `stages must be ${GROUPED_STAGES.least} to ${GROUPED_STAGES.most}`;
   const step = skinnyTileStep(segments);
-  if (tn % step !== 0 || tn > MOST_COLUMNS)
-    return `tn must be a multiple of ${step}, whole pairs, heads and blocks of row sums, and at most ${MOST_COLUMNS}`;
+  if (tn % step !== 0 || tn > MAX_COLUMNS)
+    return `tn must be a multiple of ${step}, whole pairs, heads and blocks of row sums, and at most ${MAX_COLUMNS}`;
   return undefined;
 }
 

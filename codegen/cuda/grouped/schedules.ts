@@ -14,7 +14,7 @@ import {
   hasRegisters,
   isAlone,
   leavesRegisters,
-  MOST_COLUMNS,
+  MAX_COLUMNS,
   SLICE,
 } from './layout.js';
 
@@ -39,19 +39,19 @@ export function groupedScheduleProblem(
   const problem = groupedProblem(kernel.segments, schedule);
   if (problem !== undefined) return problem;
   const { sharedBytes, warps } = groupedLayout(schedule, rowValues, group);
-  if (warps > MOST_WARPS_OF_BLOCK) return `a tile of ${schedule.tm}×${schedule.tn} needs ${warps} warps`;
+  if (warps > MAX_WARPS_OF_BLOCK) return `a tile of ${schedule.tm}×${schedule.tn} needs ${warps} warps`;
   return sharedBytes + RESERVED_BYTES <= sharedBytesPerBlock
     ? undefined
     : `a block needs ${sharedBytes} bytes of shared memory, ${sharedBytesPerBlock} are there`;
 }
 
-const MOST_WARPS_OF_BLOCK = 24;
+const MAX_WARPS_OF_BLOCK = 24;
 /** Warps of a block that multiply, at most: the ranges of k are divided among them. */
 const ENOUGH_WARPS = 16;
 /** Most rows of one tile. Up to that, one tile for each multiprocessor is best, and warps may divide k. */
 const FEW_ROWS = 64;
 /** Widest tiles that are tried then. Registers limit the warps of a block, 16 weights each. */
-const WIDEST: Readonly<Record<number, number>> = { 8: MOST_COLUMNS, 16: MOST_COLUMNS, 32: 160, 64: 160 };
+const WIDEST: Readonly<Record<number, number>> = { 8: MAX_COLUMNS, 16: MAX_COLUMNS, 32: 160, 64: 160 };
 
 /** Numbers of stages, the smallest first. */
 const DEPTHS = Array.from(

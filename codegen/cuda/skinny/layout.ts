@@ -11,7 +11,7 @@ const TILE_ROWS: readonly number[] = [8, 16, 32, 64];
 /** Depths of a stage: 128 to 512 bytes of each weight row are copied at a time. */
 const DEPTHS: readonly number[] = [64, 128, 256];
 export const SKINNY_STAGES = { least: 3, most: 16 } as const;
-const MOST_WARPS = 16;
+const MAX_WARPS = 16;
 /** Columns of two tensor-core instructions, which one ldmatrix loads. */
 const WARP_COLUMNS = 16;
 /** Floats from one row of a vocabulary tile's products to the next: neighbouring rows lie in different banks. */
@@ -43,7 +43,7 @@ export const groupPitch = (tn: number): number => tn + 8;
 /** Narrow parts, because few warps share a multiprocessor: as many warps as a block may have. */
 export function skinnyWarps({ tm, tn }: Pick<CudaGemmSchedule, 'tm' | 'tn'>, step: number): SkinnyWarps {
   const across = tn / step;
-  const wm = TILE_ROWS.find((rows) => rows >= Math.min(16, tm) && (tm / rows) * across <= MOST_WARPS) ?? tm;
+  const wm = TILE_ROWS.find((rows) => rows >= Math.min(16, tm) && (tm / rows) * across <= MAX_WARPS) ?? tm;
   return { wm: Math.min(wm, tm), wn: step, warpsDown: Math.max(1, tm / wm), warps: Math.max(1, tm / wm) * across };
 }
 
@@ -58,7 +58,7 @@ const COPIES_OF_THREAD = 3;
  */
 export function skinnyCopiers(schedule: CudaGemmSchedule, warps: number, isLogProb: boolean): number {
   if (isLogProb || warps >= ENOUGH_WARPS) return 0;
-  return Math.min(MOST_WARPS - warps, Math.max(1, Math.ceil(skinnyStageBytes(schedule) / 16 / 32 / COPIES_OF_THREAD)));
+  return Math.min(MAX_WARPS - warps, Math.max(1, Math.ceil(skinnyStageBytes(schedule) / 16 / 32 / COPIES_OF_THREAD)));
 }
 
 export const skinnyStageBytes = ({ tm, tn, tk }: CudaGemmSchedule): number => (tm + tn) * tk * 2;
@@ -88,7 +88,7 @@ export function skinnyProblem(
   const whole = skinnyTileStep(segments);
   if (tn % whole !== 0) return `tn must be a multiple of ${whole}: whole pairs, heads and blocks of row sums`;
   const { wm, wn, warps } = skinnyWarps(schedule, step);
-  if (warps > MOST_WARPS) return `a tile of ${tm}×${tn} needs ${warps} warps, ${MOST_WARPS} at most`;
+  if (warps > MAX_WARPS) return `a tile of ${tm}×${tn} needs ${warps} warps, ${MAX_WARPS} at most`;
   if (wm * wn > 2048) return `a warp's part of ${wm}×${wn} does not fit its registers`;
   if (isLogProb && tn !== LOGPROB_BLOCK) return `tn must be ${LOGPROB_BLOCK}: a block of the vocabulary`;
   return undefined;

@@ -5,7 +5,7 @@ import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
 import { segmentsProblem } from '../text/fragment.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
 import { SLAB_BYTES, WARPS_OF_GROUP, WGMMA_ROWS, slabOf, type WgmmaType } from '../wgmma/instruction.js';
-import { columnTiles, MOST_COLUMNS } from '../wgmma/layout.js';
+import { columnTiles, MAX_COLUMNS } from '../wgmma/layout.js';
 import { skinnyTileStep } from './layout.js';
 
 const ALIGNMENT = 1024;
@@ -88,8 +88,8 @@ export function skinnyWgmmaProblem(
   if (!depths.includes(tk)) return `tk must be ${depths.join(', ')}`;
   if (stages < STAGES.least || stages > STAGES.most) return `stages must be ${STAGES.least} to ${STAGES.most}`;
   const step = skinnyTileStep(segments);
-  if (tn % step !== 0 || tn > MOST_COLUMNS)
-    return `tn must be a multiple of ${step}, whole pairs, heads and blocks of row sums, and at most ${MOST_COLUMNS}`;
+  if (tn % step !== 0 || tn > MAX_COLUMNS)
+    return `tn must be a multiple of ${step}, whole pairs, heads and blocks of row sums, and at most ${MAX_COLUMNS}`;
   if (columnTiles(segments, tn).total % cluster !== 0) return 'a cluster is a whole number of column tiles';
   if (tm % (8 * cluster) !== 0) return 'each block of a cluster loads at least eight rows';
   if (isLogProb && tn !== LOGPROB_BLOCK) return `tn must be ${LOGPROB_BLOCK}: a block of the vocabulary`;

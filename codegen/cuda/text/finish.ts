@@ -24,7 +24,7 @@ export interface StoredRows {
 }
 
 /** 32-bit words of operands that a lane has under way at once, of the 120 registers that the narrowest warps have. */
-const MOST_WORDS = 64;
+const MAX_WORDS = 64;
 /**
  * How often a warp that finds no piece looks again before it ends. Each time takes about 2 µs, of which it sleeps a
  * quarter: what blocks that end together may be apart, and less than the time of a tile.
@@ -44,17 +44,17 @@ export class FinishText {
     const loads = laneLoads(finish, operands);
     const words = loads.reduce((sum, { operand }) => sum + wordsOf(operand), 0);
     const chunks = Math.ceil(columns / WARP_COLUMNS);
-    const turns = Math.ceil(chunks / Math.max(1, Math.floor(MOST_WORDS / Math.max(1, words))));
+    const turns = Math.ceil(chunks / Math.max(1, Math.floor(MAX_WORDS / Math.max(1, words))));
     const atOnce = Math.ceil(chunks / turns);
     const pieces = stored.isDivided ? turns : 1;
     const blockPieces = stored.blockRows * pieces;
-    const mostBlocks = Math.ceil(operands.mostRows(finish[0]!.buffer) / stored.gridRows) * stored.gridBlocks;
+    const maxBlocks = Math.ceil(operands.maxRows(finish[0]!.buffer) / stored.gridRows) * stored.gridBlocks;
     const text = lanePrograms({ outputs: finish, loads, atOnce }, operands);
     this.functions = render('finish', {
       ...stored,
       pieces,
       blockPieces,
-      mostBlocks,
+      maxBlocks,
       lastPiece: blockPieces - 1,
       blockFunctions: blockFunctions(finish, operands),
     });

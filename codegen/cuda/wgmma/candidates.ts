@@ -6,7 +6,7 @@ import { oncePer } from '../../../ir/oncePer.js';
 import type { Contraction } from '../text/contraction.js';
 import { expertsOf, segmentsOf } from '../text/contraction.js';
 import { remainderColumns, waveCount } from './remainderTiles.js';
-import { columnTiles, MOST_COLUMNS } from './layout.js';
+import { columnTiles, MAX_COLUMNS } from './layout.js';
 import { rasterOf, rasterRowsOf } from './raster.js';
 import { natureOf, rateOf, TILES } from './tileRates.js';
 import type { WgmmaFacts } from './legality.js';
@@ -17,13 +17,13 @@ export interface WgmmaDevice extends WgmmaFacts {
   readonly multiprocessors: number;
 }
 
-const MOST_STAGES = 8;
+const MAX_STAGES = 8;
 /** Fewest columns of a remainder tile: narrower ones would wait for their rows. */
 const NARROWEST = 64;
 
 /** Rows up to which tiles of 64 rows are best; more for the head, whose weights are many times as large. */
-const MOST_LOW_ROWS = 384;
-const MOST_LOW_HEAD_ROWS = 1024;
+const MAX_LOW_ROWS = 384;
+const MAX_LOW_HEAD_ROWS = 1024;
 const LOW_RASTER = 16;
 /** Columns from which on a tile of 64 rows reads few enough bytes from L2 to go through several waves. */
 const WIDE = 160;
@@ -42,7 +42,7 @@ function deepest(
   tile: Omit<CudaGemmSchedule, 'stages' | 'tk'>,
 ): CudaGemmSchedule | undefined {
   const schedule = { ...tile, tk: slabOf(typeOf(kernel, module)) };
-  const stages = deepestStages(kernel, module, schedule, device, MOST_STAGES);
+  const stages = deepestStages(kernel, module, schedule, device, MAX_STAGES);
   return stages === undefined ? undefined : { ...schedule, stages };
 }
 
@@ -61,7 +61,7 @@ const wholeTiles = oncePer((kernel: Contraction, module: KernelModule, device: W
 /** The tiles of 64 rows that lowTiles chooses from, the narrowest first. */
 const LOW = { ...base, mode: 'pingpong', tm: 64, cluster: 1, raster: LOW_RASTER } as const;
 const lowWidths = oncePer((kernel: Contraction, module: KernelModule, device: WgmmaDevice) =>
-  Array.from({ length: (MOST_COLUMNS - NARROWEST) / 16 + 1 }, (_, i) => NARROWEST + 16 * i).flatMap(
+  Array.from({ length: (MAX_COLUMNS - NARROWEST) / 16 + 1 }, (_, i) => NARROWEST + 16 * i).flatMap(
     (tn) => deepest(kernel, module, device, { ...LOW, tn }) ?? [],
   ),
 );
@@ -79,7 +79,7 @@ function lowTiles(
   rows: number,
 ): CudaGemmSchedule | undefined {
   const isHead = kernel.anchor === 'logprob';
-  if (rows > (isHead ? MOST_LOW_HEAD_ROWS : MOST_LOW_ROWS)) return undefined;
+  if (rows > (isHead ? MAX_LOW_HEAD_ROWS : MAX_LOW_ROWS)) return undefined;
   const inOneWave = (tn: number): boolean =>
     columnTiles(segmentsOf(kernel), tn).total * rowTiles(kernel, LOW, rows) <= ONE_WAVE * device.multiprocessors;
   const schedules = lowWidths(kernel, module, device);

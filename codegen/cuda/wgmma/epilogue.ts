@@ -39,7 +39,7 @@ const SHARED_DEPTH = { batch: 4, narrow: 8, rotated: 4 } as const;
 const BATCH = 8;
 const DEPTH = 7;
 /** Most accumulators per thread that leave registers for pending sums. */
-const MOST_FOR_SUMS = 192;
+const MAX_FOR_SUMS = 192;
 
 /** The values that are the same for all batches of a segment. */
 interface Context extends VectorContext, SumContext {
@@ -107,7 +107,7 @@ export function epilogueText(
     loads,
     takes: ahead && ((each) => takeBatch(access, ahead, options.rows, each)),
     sums:
-      segment.pairing.kind === 'none' && accumulatorsOf(layout) <= MOST_FOR_SUMS
+      segment.pairing.kind === 'none' && accumulatorsOf(layout) <= MAX_FOR_SUMS
         ? segment.outputs.filter(({ kind }) => kind === 'rowSum').map(({ buffer }) => operands.get(buffer))
         : [],
     tables: options.mmaType === 'e4m3' && holdsWholeHeads ? tablesOf(segment, operands, layout) : undefined,
@@ -158,15 +158,15 @@ function tablesOf(segment: Segment, operands: CudaOperands, layout: WgmmaLayout)
   const tables = new RowTables(segment, operands);
   const most = layout.isDeferred
     ? layout.epilogueGroups === 0
-      ? MOST_TABLE_WORDS
+      ? MAX_TABLE_WORDS
       : 0
-    : MOST_BESIDE_TABLES - accumulatorsOf(layout);
+    : MAX_BESIDE_TABLES - accumulatorsOf(layout);
   return tables.isEmpty || tables.words > most ? undefined : tables;
 }
 
 /** Registers for entries of tables: of those that run deferred epilogues, and with accumulators in other modes. */
-const MOST_TABLE_WORDS = 32;
-const MOST_BESIDE_TABLES = 160;
+const MAX_TABLE_WORDS = 32;
+const MAX_BESIDE_TABLES = 160;
 
 /** Accumulators of a thread. */
 const accumulatorsOf = ({ rowBlocks, wn, columnBlocks }: WgmmaLayout): number => (rowBlocks * wn * columnBlocks) / 2;

@@ -1,4 +1,4 @@
-/** Contractions on Hopper's tensor cores: TMA and mbarriers feed warp-specialised wgmma in persistent blocks. */
+/** Contractions on Hopper's tensor cores: TMA and mbarriers feed warp-specialized wgmma in persistent blocks. */
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { Contraction } from '../text/contraction.js';
 import type { CudaOperands, EmittedCuda } from '../text/operands.js';
@@ -17,7 +17,7 @@ import { loopText, productText, releaseText, waitText } from './mainLoop.js';
 import type { WgmmaContext } from './options.js';
 import { wgmmaContext } from './options.js';
 import { NO_REMAINDER, remainderTexts } from './remainderText.js';
-import { mostColumnTiles } from './remainderTiles.js';
+import { maxColumnTiles } from './remainderTiles.js';
 import { rowTurns, rowValueText } from './rowValues.js';
 import { tensorMapsOf } from './tensorMaps.js';
 import { contractionFunctions } from './functions.js';
@@ -64,7 +64,7 @@ export function emitWgmma(
         extent: kernel.rows,
         // Each expert may have a tile that is not full: how many there are is known on the device only.
         per: options.experts === undefined ? options.clusterRows : 1,
-        times: mostColumnTiles(segments, schedule) * options.cluster,
+        times: maxColumnTiles(segments, schedule) * options.cluster,
         blocksPerMultiprocessor: 1,
       },
       gridY: { kind: 'constant', count: 1 },

@@ -19,13 +19,13 @@ const FEW_ROW_SLOTS = 3;
 const SLOT_NUMBER = 16;
 
 /** Columns of one instruction, and rows of a tensor map's box. */
-export const MOST_COLUMNS = 256;
-export const MOST_BOX_ROWS = 256;
+export const MAX_COLUMNS = 256;
+export const MAX_BOX_ROWS = 256;
 /**
  * Columns of one instruction in a block of 512 threads, which start with 128 registers each: compilers refuse an
  * instruction whose accumulators do not fit beside 26 more.
  */
-const MOST_SHARED_COLUMNS = 128;
+const MAX_SHARED_COLUMNS = 128;
 
 export interface WgmmaLayout {
   readonly isPingPong: boolean;
@@ -103,9 +103,9 @@ export function wgmmaLayout(
     rowValuesOffset + rowSlots * tm * rowValues * 4 + (isDeferred && rowValues > 0 ? SLOT_NUMBER : 0);
   const columnSlots = isDeferred ? 1 : 2;
   const rowBlocks = tm / WGMMA_ROWS / (isPingPong ? 1 : CONSUMERS);
-  const columnBlocks = Math.ceil(tn / (epilogueGroups === 0 ? MOST_COLUMNS : MOST_SHARED_COLUMNS));
-  const boxes = Math.ceil(tn / cluster / MOST_BOX_ROWS);
-  const isTight = rowBlocks * (tn / 2) > (rowValues > 0 ? MOST_RELAXED : MOST_RELAXED_IDLE);
+  const columnBlocks = Math.ceil(tn / (epilogueGroups === 0 ? MAX_COLUMNS : MAX_SHARED_COLUMNS));
+  const boxes = Math.ceil(tn / cluster / MAX_BOX_ROWS);
+  const isTight = rowBlocks * (tn / 2) > (rowValues > 0 ? MAX_RELAXED : MAX_RELAXED_IDLE);
   return {
     isPingPong,
     isDeferred,
@@ -145,11 +145,11 @@ export function wgmmaLayout(
  * Most accumulators per thread for which 232 registers suffice: if the producer's warps need registers for row values,
  * and if they are idle; then the most that fit in 240 beside the main loop's own registers.
  */
-const MOST_RELAXED = 192;
-const MOST_RELAXED_IDLE = 160;
-export const MOST_ACCUMULATORS = 208;
+const MAX_RELAXED = 192;
+const MAX_RELAXED_IDLE = 160;
+export const MAX_ACCUMULATORS = 208;
 /** The same where an epilogue adds up whole heads before it reads them: 192 spilled 960 bytes. */
-export const MOST_ACCUMULATORS_OF_HEADS = 160;
+export const MAX_ACCUMULATORS_OF_HEADS = 160;
 
 /** Column tiles of each segment, in order: the first of each, and the total number. */
 export interface ColumnTiles {

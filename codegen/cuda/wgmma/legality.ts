@@ -17,7 +17,7 @@ import { rowPrologue } from '../text/rowPrologue.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
 import { CONSUMERS, slabOf, WGMMA_ROWS, WGMMA_TYPES, type WgmmaType } from './instruction.js';
 import { columnValuesOf } from './options.js';
-import { MOST_ACCUMULATORS, MOST_ACCUMULATORS_OF_HEADS, MOST_BOX_ROWS, MOST_COLUMNS, wgmmaLayout } from './layout.js';
+import { MAX_ACCUMULATORS, MAX_ACCUMULATORS_OF_HEADS, MAX_BOX_ROWS, MAX_COLUMNS, wgmmaLayout } from './layout.js';
 
 /** The facts about a GPU that this skeleton depends on. */
 export interface WgmmaFacts {
@@ -26,11 +26,11 @@ export interface WgmmaFacts {
   readonly sharedBytesPerBlock: number;
 }
 
-const LEAST_STAGES = 2;
-const MOST_STAGES = 16;
+const MIN_STAGES = 2;
+const MAX_STAGES = 16;
 /** Each consumer holds one instruction of 64 rows. */
 const DEFERRED_ROWS = CONSUMERS * WGMMA_ROWS;
-const MOST_RASTER = 1024;
+const MAX_RASTER = 1024;
 
 /** `true`, or the reason why `schedule` cannot be used for `kernel` on such a GPU. */
 export function isLegalWgmma(
@@ -55,7 +55,7 @@ export function deepestStages(
   // Only shared memory sees how many stages there are.
   if (known.problem !== undefined || tileProblem(kernel, known, { ...tile, stages: most }, facts) !== undefined)
     return undefined;
-  for (let stages = most; stages >= LEAST_STAGES; stages--)
+  for (let stages = most; stages >= MIN_STAGES; stages--)
     if (sharedBytesOf(known, { ...tile, stages }) <= facts.sharedBytesPerBlock) return stages;
   return undefined;
 }
@@ -98,17 +98,17 @@ function tileProblem(kernel: Contraction, known: Known, s: CudaGemmSchedule, fac
   if (facts.arch !== 'sm_90a') return `wgmma needs sm_90a, the target is ${facts.arch}`;
   if (s.skeleton !== 'wgmma') return `the schedule is for ${s.skeleton}`;
   const rows = WGMMA_ROWS * (s.mode === 'pingpong' ? 1 : CONSUMERS);
-  if (!isCount(s.tm, rows, MOST_BOX_ROWS))
-    return `${s.mode} tiles take a multiple of ${rows} rows, at most ${MOST_BOX_ROWS}`;
-  const step = s.tn > MOST_COLUMNS ? 32 : 16;
-  if (!isCount(s.tn, step, 2 * MOST_COLUMNS))
-    return `tn must be a multiple of 16 up to ${MOST_COLUMNS}, of 32 up to ${2 * MOST_COLUMNS}`;
+  if (!isCount(s.tm, rows, MAX_BOX_ROWS))
+    return `${s.mode} tiles take a multiple of ${rows} rows, at most ${MAX_BOX_ROWS}`;
+  const step = s.tn > MAX_COLUMNS ? 32 : 16;
+  if (!isCount(s.tn, step, 2 * MAX_COLUMNS))
+    return `tn must be a multiple of 16 up to ${MAX_COLUMNS}, of 32 up to ${2 * MAX_COLUMNS}`;
   const slab = slabOf(known.type);
   if (!isCount(s.tk, slab, 2 * slab)) return `tk must be ${slab} or ${2 * slab}`;
-  if (!isCount(s.stages, 1, MOST_STAGES) || s.stages < LEAST_STAGES)
-    return `stages must be ${LEAST_STAGES} to ${MOST_STAGES}`;
+  if (!isCount(s.stages, 1, MAX_STAGES) || s.stages < MIN_STAGES)
+    return `stages must be ${MIN_STAGES} to ${MAX_STAGES}`;
   if (s.cluster !== 1 && s.cluster !== 2) return 'a cluster is 1 or 2 blocks';
-  if (!isCount(s.raster, 1, MOST_RASTER)) return `raster must be 1 to ${MOST_RASTER}`;
+  if (!isCount(s.raster, 1, MAX_RASTER)) return `raster must be 1 to ${MAX_RASTER}`;
   for (const whole of known.steps) {
     if (s.tn % whole !== 0) return `tn must be a multiple of ${whole}: whole pairs, heads and row-sum blocks`;
   }
@@ -127,14 +127,14 @@ function tileProblem(kernel: Contraction, known: Known, s: CudaGemmSchedule, fac
       return 'blocks of four warpgroups take tiles of a multiple of 32 columns, and no remainder tiles';
   }
   if (s.mode === 'deferred') {
-    if (s.tm !== DEFERRED_ROWS || s.tn > MOST_COLUMNS)
-      return `deferred tiles take ${DEFERRED_ROWS} rows and at most ${MOST_COLUMNS} columns`;
+    if (s.tm !== DEFERRED_ROWS || s.tn > MAX_COLUMNS)
+      return `deferred tiles take ${DEFERRED_ROWS} rows and at most ${MAX_COLUMNS} columns`;
     if (!known.readsRounded) return 'a deferred epilogue reads its products rounded to 20 bits, and this one does not';
   }
   if (kernel.anchor === 'logprob' && s.tn !== LOGPROB_BLOCK)
     return `tn must be ${LOGPROB_BLOCK}: a block of the vocabulary`;
   const accumulators = (s.tm / rows) * (s.tn / 2);
-  const most = known.sumsHeads ? MOST_ACCUMULATORS_OF_HEADS : MOST_ACCUMULATORS;
+  const most = known.sumsHeads ? MAX_ACCUMULATORS_OF_HEADS : MAX_ACCUMULATORS;
   return accumulators <= most ? undefined : `a thread would hold ${accumulators} accumulators, ${most} at most`;
 }
 

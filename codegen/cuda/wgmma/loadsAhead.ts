@@ -19,13 +19,13 @@ import {
 /** 8-column groups of a batch. */
 export const AHEAD_GROUPS = 2 * CHUNK_GROUPS;
 /** Fewest groups of the last batch. */
-const LEAST_GROUPS = AHEAD_GROUPS / 2;
+const MIN_GROUPS = AHEAD_GROUPS / 2;
 /** Batches whose lower bits lie together. */
 const OF_PART = (CHUNKS_OF_PART * CHUNK_GROUPS) / AHEAD_GROUPS;
 /** Batches that are on their way. */
 const BATCHES_AHEAD = 2;
 /** Registers for them: with these, 120 suffice. */
-const MOST_WORDS = 24;
+const MAX_WORDS = 24;
 
 /** What is loaded ahead of an epilogue of `groups` groups, and in how many batches. The last may have fewer groups. */
 export interface LoadsAhead {
@@ -47,8 +47,8 @@ export function loadsAhead(
   const words = loads.reduce((sum, operand) => sum + BATCHES_AHEAD * wordsOf(operand, AHEAD_GROUPS), 0);
   return loads.length > 0 &&
     Number.isInteger(batches / BATCHES_AHEAD) &&
-    (groups % AHEAD_GROUPS === 0 || groups % AHEAD_GROUPS >= LEAST_GROUPS) &&
-    words <= MOST_WORDS &&
+    (groups % AHEAD_GROUPS === 0 || groups % AHEAD_GROUPS >= MIN_GROUPS) &&
+    words <= MAX_WORDS &&
     loads.every((operand) => isVector(operand, segment, AHEAD_GROUPS))
     ? { loads, groups, batches }
     : undefined;

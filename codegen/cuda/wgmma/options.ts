@@ -121,7 +121,7 @@ export interface WgmmaOptions extends WgmmaLayout {
   readonly epilogueWarps: number;
   readonly epilogueWarp: string;
   readonly handoffWarpBytes: number;
-  /** Threads that synchronise when the row values of the final tile are ready. */
+  /** Threads that synchronize when the row values of the final tile are ready. */
   readonly finalBarrierThreads: number;
 }
 

@@ -39,7 +39,7 @@ export function remainderColumns(
  * Most column tiles of a launch. If even the first wave would leave clusters idle, all tiles of a single segment are
  * narrow.
  */
-export function mostColumnTiles(segments: readonly Segment[], { tn, remainderTn }: CudaGemmSchedule): number {
+export function maxColumnTiles(segments: readonly Segment[], { tn, remainderTn }: CudaGemmSchedule): number {
   const { first, total } = columnTiles(segments, tn);
   return remainderTn === undefined || segments.length > 1
     ? total

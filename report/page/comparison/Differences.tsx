@@ -12,7 +12,7 @@ export interface DifferencesProps {
   readonly names: readonly [string, string];
 }
 
-const MOST_DRAWN = 60;
+const MAX_DRAWN = 60;
 const ROW = 26;
 
 /** Differences of shares are shown in points, which are hundredths. */
@@ -33,7 +33,7 @@ function IntervalChart({ comparison, names }: DifferencesProps) {
     from: scaled(row, row.interval![0]),
     to: scaled(row, row.interval![1]),
   }));
-  const bars = all.slice(0, MOST_DRAWN);
+  const bars = all.slice(0, MAX_DRAWN);
   const apart = all.filter(({ from, to }) => from > 0 || to < 0);
   return (
     <Chart

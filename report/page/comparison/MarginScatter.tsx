@@ -9,7 +9,7 @@ import { nameOf } from '../questions/select.js';
 import { Section } from '../shell/Frame.js';
 
 /** More dots are no more to see, and slower to draw: those that moved least are thinned. */
-const MOST_DOTS = 4000;
+const MAX_DOTS = 4000;
 
 interface Dot {
   readonly row: number;
@@ -29,11 +29,11 @@ function dotsOf({ answers }: QuestionsDocument, first: number, other: number): D
 
 /** All that flipped, and of the others every so many. */
 function thinned(dots: readonly Dot[]): readonly Dot[] {
-  if (dots.length <= MOST_DOTS) return dots;
-  const flipped = dots.filter(({ isFlipped }) => isFlipped).slice(0, MOST_DOTS / 2);
+  if (dots.length <= MAX_DOTS) return dots;
+  const flipped = dots.filter(({ isFlipped }) => isFlipped).slice(0, MAX_DOTS / 2);
   const others = dots.filter(({ isFlipped }) => !isFlipped);
-  const step = others.length / (MOST_DOTS - flipped.length);
-  return [...Array.from({ length: MOST_DOTS - flipped.length }, (_, i) => others[Math.floor(i * step)]!), ...flipped];
+  const step = others.length / (MAX_DOTS - flipped.length);
+  return [...Array.from({ length: MAX_DOTS - flipped.length }, (_, i) => others[Math.floor(i * step)]!), ...flipped];
 }
 
 export interface MarginScatterProps {

@@ -24,7 +24,7 @@ export interface PartProps {
 }
 
 /** Groups beyond which only those with changes are open at first. */
-const MOST_OPEN = 60;
+const MAX_OPEN = 60;
 
 /** A part, below a title that shows or hides it. */
 export function PartView(props: PartProps) {
@@ -73,7 +73,7 @@ function OpenPart({ document, stage, part, at, fn, titles, route, isFinal }: Par
   const first = useMemo(() => {
     const changed = groups.filter(isChanged);
     const ops = changed.reduce((sum, { ops: own }) => sum + own.length, 0);
-    return new Set(ops <= MOST_OPEN ? changed.map(({ id }) => id) : []);
+    return new Set(ops <= MAX_OPEN ? changed.map(({ id }) => id) : []);
   }, [groups]);
   const [toggled, setToggled] = useState<{ readonly of: typeof first; readonly open: ReadonlySet<string> }>();
   const base = toggled?.of === first ? toggled.open : first;

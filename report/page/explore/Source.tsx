@@ -12,7 +12,7 @@ export interface SourceProps {
 }
 
 /** Lines without an op that are folded where there are more of them in a row; so many stay beside those with ops. */
-const MOST_BARE = 30;
+const MAX_BARE = 30;
 const CONTEXT = 8;
 
 interface Region {
@@ -31,7 +31,7 @@ function regionsOf(lines: number, marked: readonly boolean[]): readonly Region[]
   for (let first = 0; first < lines;) {
     let end = first;
     while (end < lines && near[end] === near[first]) end++;
-    const isFolded = near[first] === false && end - first > MOST_BARE && near.includes(true);
+    const isFolded = near[first] === false && end - first > MAX_BARE && near.includes(true);
     regions.push({ first, last: end - 1, isFolded });
     first = end;
   }

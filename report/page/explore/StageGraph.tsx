@@ -45,7 +45,7 @@ const Counts = ({ counts, x, y }: { readonly counts: OpGroup['counts']; readonly
 );
 
 /** What is wider than the page shrinks, as long as it can be read; beyond that it scrolls. */
-const LEAST_SCALE = 0.7;
+const MIN_SCALE = 0.7;
 
 const CLASS = { '': '', '+': 'added', '-': 'gone', '~': 'other' } as const;
 
@@ -131,7 +131,7 @@ export function StageGraph({ label, drawing, chosen, onOp, onGroup }: StageGraph
     <div class="graph" ref={region} role="region" aria-label={label} tabIndex={0}>
       <svg
         viewBox={`0 0 ${Math.ceil(width)} ${Math.ceil(height)}`}
-        style={{ width: `${Math.ceil(width)}px`, minWidth: `${Math.ceil(LEAST_SCALE * width)}px` }}
+        style={{ width: `${Math.ceil(width)}px`, minWidth: `${Math.ceil(MIN_SCALE * width)}px` }}
       >
         <defs>
           <marker id={arrow} viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">

@@ -29,12 +29,12 @@ const DETAIL_WIDTH = 6.4;
 const PADDING = 12;
 /** Room above an open group, for its title. */
 export const FRAME_HEAD = 22;
-const MOST_CHARACTERS = 44;
+const MAX_CHARACTERS = 44;
 /** Columns of names in an opened kernel. */
 const INSIDE_COLUMNS = 3;
 
 export const shortened = (text: string): string =>
-  text.length <= MOST_CHARACTERS ? text : `${text.slice(0, MOST_CHARACTERS - 1)}…`;
+  text.length <= MAX_CHARACTERS ? text : `${text.slice(0, MAX_CHARACTERS - 1)}…`;
 
 /** Lines of an opened kernel: its ops, a few on each. */
 export function insideLines(inside: readonly string[]): readonly string[] {

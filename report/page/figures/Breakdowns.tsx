@@ -9,7 +9,7 @@ import { count, counted, fixed, percent, percents } from '../parts/numbers.js';
 import { Table } from '../parts/Table.js';
 import { Name } from '../parts/Text.js';
 
-const MOST_DRAWN = 40;
+const MAX_DRAWN = 40;
 const ROW = 20;
 
 interface Point {
@@ -115,7 +115,7 @@ export function Breakdowns({ all }: { readonly all: readonly Breakdown[] }) {
   const place = Math.max(0, of.metrics.indexOf(metric));
   const isOfLength = of.kind === 'length';
   const slices = isOfLength ? of.slices : sorted(of.slices, place, order);
-  const points = pointsOf(slices, place).slice(0, MOST_DRAWN);
+  const points = pointsOf(slices, place).slice(0, MAX_DRAWN);
   const shares = points.map(({ value }) => value);
   const left = [
     ...(points.length < of.slices.length ? [`${count(of.slices.length - points.length)} more are in the table`] : []),

@@ -27,7 +27,7 @@ function lifeOf({ first, last }: TraceBuffer, launches: number): Life {
 }
 
 /** The most bytes that are needed at a time. */
-function mostLive({ buffers, launches }: Memory): number {
+function maxLive({ buffers, launches }: Memory): number {
   const change = new Map<number, number>();
   for (const { first, last, bytes } of buffers) {
     change.set(first, (change.get(first) ?? 0) + bytes);
@@ -39,7 +39,7 @@ function mostLive({ buffers, launches }: Memory): number {
 }
 
 const layerOf = (path: string): string | undefined => /^layers\.(\d+)\./.exec(path)?.[1];
-const MOST_ROWS = 200;
+const MAX_ROWS = 200;
 
 /** First and last launch that are shown: those of a layer, or all. */
 function rangeOf({ launches }: Memory, layer: string): readonly [number, number] {
@@ -54,7 +54,7 @@ export function Arena({ memory, route }: { readonly memory: Memory; readonly rou
   const [first, last] = rangeOf(memory, layer);
   const shown = buffers.filter((buffer) => buffer.first <= last && buffer.last >= first);
   const apart = buffers.reduce((sum, { bytes }) => sum + bytes, 0);
-  const most = useMemo(() => mostLive(memory), [memory]);
+  const most = useMemo(() => maxLive(memory), [memory]);
   const isNear = last - first < 16;
   const summary =
     `${count(buffers.length)} buffers share ${si(arenaBytes, 'B')}, of which ${si(most, 'B')} are needed at a time; ` +
@@ -162,9 +162,7 @@ export function Arena({ memory, route }: { readonly memory: Memory; readonly rou
       >
         <Table
           caption={
-            shown.length > MOST_ROWS
-              ? `The first ${MOST_ROWS} of ${count(shown.length)} buffers`
-              : 'Buffers of the arena'
+            shown.length > MAX_ROWS ? `The first ${MAX_ROWS} of ${count(shown.length)} buffers` : 'Buffers of the arena'
           }
           columns={[
             { title: 'Buffer' },
@@ -174,7 +172,7 @@ export function Arena({ memory, route }: { readonly memory: Memory; readonly rou
             { title: 'To launch' },
           ]}
           rows={shown
-            .slice(0, MOST_ROWS)
+            .slice(0, MAX_ROWS)
             .map((buffer) => [
               <Shown key="name" text={buffer.name} />,
               count(buffer.offset),

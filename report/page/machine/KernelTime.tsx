@@ -8,7 +8,7 @@ import { aboveNote, peakText, type OfPeak } from '../parts/peak.js';
 import { Table } from '../parts/Table.js';
 import { Name, Shown, visible } from '../parts/Text.js';
 
-const MOST_BARS = 24;
+const MAX_BARS = 24;
 /** Charts narrower than this leave shares of peak to the table. */
 const NARROW = 520;
 const rate = (amount: number | null, seconds: number, unit: string): string =>
@@ -27,7 +27,7 @@ function besideBar(kernel: KernelUse): string {
 export function KernelTime({ kernels }: { readonly kernels: readonly KernelUse[] }) {
   const total = kernels.reduce((sum, { seconds }) => sum + seconds, 0);
   if (total === 0) return null;
-  const bars = kernels.slice(0, MOST_BARS);
+  const bars = kernels.slice(0, MAX_BARS);
   const [first] = kernels;
   const summary =
     `${count(kernels.reduce((sum, { launches }) => sum + launches, 0))} launches, timed one by one, took ` +

@@ -30,7 +30,7 @@ const LEGEND: readonly (readonly [TrackKind, string])[] = [
 
 const MARGIN_RIGHT = 12;
 /** The widest that names of rows get, in pixels. */
-const MOST_NAMES = 200;
+const MAX_NAMES = 200;
 /** Characters of a label need this many pixels each. */
 const LETTER = 6.4;
 /** A click moves the pointer less than this. */
@@ -60,7 +60,7 @@ function optionsOf(rows: readonly Row[], names: readonly string[], view: View, w
   const named = namedRows(
     rows.map(({ label }) => label),
     width,
-    MOST_NAMES,
+    MAX_NAMES,
   );
   const pixels = width - named.marginLeft - MARGIN_RIGHT;
   const all = rows.flatMap(({ label, tracks }) =>

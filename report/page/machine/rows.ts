@@ -12,8 +12,8 @@ export interface Row {
 }
 
 const WEIGHTS = 'weights one by one';
-const MOST_LABEL = 26;
-const short = (text: string): string => (text.length <= MOST_LABEL ? text : `${text.slice(0, MOST_LABEL - 1)}…`);
+const MAX_LABEL = 26;
+const short = (text: string): string => (text.length <= MAX_LABEL ? text : `${text.slice(0, MAX_LABEL - 1)}…`);
 
 /** What a device computed and where it waited is one row; gaps are drawn faint. */
 function nameOf({ process, name, kind }: Track): string {

@@ -12,7 +12,7 @@ const UNKNOWN = 'not accounted';
 /** Charts narrower than this leave what had time to spare to the table. */
 const NARROW = 520;
 /** Shorter times to spare are not worth a word. */
-const LEAST_SECONDS = 0.005;
+const MIN_SECONDS = 0.005;
 
 /** Devices share the rows of their phases. */
 const rowOf = ({ process, phase }: Pick<StartStep, 'process' | 'phase'>): string => {
@@ -39,7 +39,7 @@ function summaryOf(phases: readonly StartPhase[], path: readonly StartStep[], en
     .map(([row, took]) => `${row} ${duration(took)}`);
   return (
     `${all} in ${duration(total)} until the first answer, which waited longest for ${longest.join(', ')}` +
-    (unknown < LEAST_SECONDS ? '' : `; ${duration(unknown)} not accounted`)
+    (unknown < MIN_SECONDS ? '' : `; ${duration(unknown)} not accounted`)
   );
 }
 
@@ -47,7 +47,7 @@ function summaryOf(phases: readonly StartPhase[], path: readonly StartStep[], en
 function besideBar(phase: StartPhase, width: number): string {
   const { spareSeconds: spare = 0 } = phase;
   const took = duration(tookOf(phase));
-  return spare < LEAST_SECONDS || width < NARROW ? took : `${took}, ${duration(spare)} to spare`;
+  return spare < MIN_SECONDS || width < NARROW ? took : `${took}, ${duration(spare)} to spare`;
 }
 
 /** `criticalPath` is empty where it is not known. */

@@ -20,7 +20,7 @@ interface Row {
   readonly ratio: number | undefined;
 }
 
-const MOST_BARS = 32;
+const MAX_BARS = 32;
 
 function rowsOf({ jobs }: TuningMachine): readonly Row[] {
   return jobs
@@ -46,7 +46,7 @@ const TICKS = [0.1, 0.2, 0.5, 0.8, 1, 1.25, 1.5, 2, 3, 5, 10, 20, 50];
 export function Jobs({ machine, route }: { readonly machine: TuningMachine; readonly route: Route }) {
   const rows = rowsOf(machine);
   const all = rows.filter(({ gain, ratio }) => gain !== undefined || ratio !== undefined);
-  const drawn = all.slice(0, MOST_BARS);
+  const drawn = all.slice(0, MAX_BARS);
   const values = drawn.flatMap(({ gain, ratio }) => [gain ?? 1, ratio ?? 1]);
   const domain = [Math.min(0.8, ...values) / 1.05, Math.max(1.5, ...values) * 1.05] as const;
   const gains = rows.flatMap(({ gain }) => gain ?? []);

@@ -8,11 +8,11 @@ import { Shown } from '../parts/Text.js';
 import { progressOf, type Progress } from '../../document/tuningProgress.js';
 
 /** Points of a line that nobody could tell apart. */
-const MOST_POINTS = 1500;
+const MAX_POINTS = 1500;
 
 /** The points at which something was gained, the first and the last. */
 const stepsOf = (all: readonly Progress[]): readonly Progress[] =>
-  all.filter(({ share }, i) => i === 0 || i === all.length - 1 || share !== all[i - 1]!.share).slice(-MOST_POINTS);
+  all.filter(({ share }, i) => i === 0 || i === all.length - 1 || share !== all[i - 1]!.share).slice(-MAX_POINTS);
 
 export function Overall({ machine }: { readonly machine: TuningMachine }) {
   const { trials, failures } = machine;

@@ -9,7 +9,7 @@ import { Shown, visible } from '../parts/Text.js';
 import { timeText } from './times.js';
 import { trialsOf, type Trial } from '../../document/tuningProgress.js';
 
-const MOST_ROWS = 500;
+const MAX_ROWS = 500;
 
 /** Lines that trials are compared with. */
 const linesOf = ({ standard, rival }: TuningJob): readonly { readonly name: string; readonly seconds: number }[] => [
@@ -99,7 +99,7 @@ export function Trials({ machine, number }: { readonly machine: TuningMachine; r
       })}
     >
       <Table
-        caption={trials.length > MOST_ROWS ? `The first ${MOST_ROWS} of ${count(trials.length)} trials` : 'Trials'}
+        caption={trials.length > MAX_ROWS ? `The first ${MAX_ROWS} of ${count(trials.length)} trials` : 'Trials'}
         columns={[
           { title: 'Trial' },
           { title: 'After, s', isRight: true },
@@ -108,7 +108,7 @@ export function Trials({ machine, number }: { readonly machine: TuningMachine; r
           { title: 'Schedule' },
         ]}
         rows={trials
-          .slice(0, MOST_ROWS)
+          .slice(0, MAX_ROWS)
           .map(({ number: at, at: after, seconds, best, schedule }) => [
             String(at),
             fixed(after, 1),

@@ -21,7 +21,7 @@ const ALONE: readonly (readonly [script: string, code: string])[] = [
 const JAPANESE = /\p{Script=Hiragana}|\p{Script=Katakana}/gu;
 const HAN = /\p{Script=Han}/gu;
 /** What is looked at of a longer text. */
-const MOST_LETTERS = 20_000;
+const MAX_LETTERS = 20_000;
 /** How much a letter that few languages use counts, in words. */
 const LETTER_WEIGHT = 0.25;
 /** Without any known word: English is the most likely. */
@@ -64,7 +64,7 @@ function within(script: Script, text: string): string {
 
 /** An ISO 639-1 code; Chinese is `zh-cn`. Undefined for a text without letters of a known script. */
 export function languageOf(text: string): string | undefined {
-  const lower = text.slice(0, MOST_LETTERS).toLowerCase().normalize('NFC');
+  const lower = text.slice(0, MAX_LETTERS).toLowerCase().normalize('NFC');
   const scripts = Object.keys(LANGUAGES) as Script[];
   const of = (script: string): number => count(lower, new RegExp(`\\p{Script=${script}}`, 'gu'));
   const [kana, han] = [count(lower, JAPANESE), count(lower, HAN)];

@@ -22,8 +22,8 @@ export interface Answer {
 }
 
 /** What is looked at of a longer text. */
-const MOST_LETTERS = 20_000;
-const MOST_JOINED = 6;
+const MAX_LETTERS = 20_000;
+const MAX_JOINED = 6;
 const PERCENT = /\s*(?:\\?%|[Pp]ercent(?:age)?|[Pp]ct)/y;
 const JOIN = /\s*(?:,?and|,?or|,)\s*/y;
 const FRACTION = /-?\\frac\{-?\d+(?:[.,]\d+)?\}\{-?\d+(?:[.,]\d+)?\}/y;
@@ -78,7 +78,7 @@ function formulasOf(text: string): Found[] {
     JOIN.lastIndex = before?.end ?? 0;
     const joined = before === undefined ? undefined : JOIN.exec(text)?.[0];
     const isJoined = joined !== undefined && before!.end + joined.length === mark.index;
-    if (isJoined && before!.bodies.length < MOST_JOINED)
+    if (isJoined && before!.bodies.length < MAX_JOINED)
       found[found.length - 1] = { ...before!, end, bodies: [...before!.bodies, one.body] };
     else found.push({ start: mark.index, end, bodies: [one.body], isFormula: true, isPercent: percent !== '' });
   }
@@ -140,7 +140,7 @@ const lastSide = (text: string): string => (/[,;]/.test(text) ? text : (text.spl
 
 /** `takesNumbers`: numbers outside of formulas count too. */
 export function answerIn(whole: string, takesNumbers: boolean): Answer {
-  const text = whole.slice(-MOST_LETTERS);
+  const text = whole.slice(-MAX_LETTERS);
   const formulas = formulasOf(text);
   const all = [...formulas, ...(takesNumbers ? numbersOf(text) : [])].sort(
     (a, b) => a.start - b.start || b.end - a.end,

@@ -1,7 +1,7 @@
 /** What a factor in LaTeX begins with: numbers, symbols, groups and commands. */
 import { FUNCTIONS } from './complex.js';
 import { apply, call, type Expression } from './expression.js';
-import { LatexCursor, MOST_ITEMS, Unreadable } from './latexCursor.js';
+import { LatexCursor, MAX_ITEMS, Unreadable } from './latexCursor.js';
 import type { Token } from './latexTokens.js';
 import { ofDigits } from './rational.js';
 
@@ -201,7 +201,7 @@ export abstract class LatexAtoms extends LatexCursor {
         continue;
       }
       rows.at(-1)!.push(this.within(() => this.sum()));
-      if (rows.flat().length > MOST_ITEMS || this.next.kind === 'end') throw new Unreadable('an open matrix');
+      if (rows.flat().length > MAX_ITEMS || this.next.kind === 'end') throw new Unreadable('an open matrix');
     }
     this.environment();
     return { kind: 'matrix', rows: rows.filter((row) => row.length > 0) };

@@ -13,9 +13,9 @@ export interface Reading {
 /** What this grammar does not read. */
 export class Unreadable extends Error {}
 
-const MOST_DEPTH = 60;
+const MAX_DEPTH = 60;
 /** The largest number of values, factors or sides. */
-export const MOST_ITEMS = 200;
+export const MAX_ITEMS = 200;
 const END: Token = { kind: 'end', text: '', isApart: false };
 
 /** Reads tokens one after another. Its methods throw Unreadable at what this grammar does not read. */
@@ -55,7 +55,7 @@ export class LatexCursor {
 
   /** Reads a part that may nest. */
   protected within<T>(read: () => T): T {
-    if (++this.depth > MOST_DEPTH) throw new Unreadable('too deep');
+    if (++this.depth > MAX_DEPTH) throw new Unreadable('too deep');
     const found = read();
     this.depth--;
     return found;

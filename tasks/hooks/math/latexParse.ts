@@ -2,7 +2,7 @@
 import { FUNCTIONS } from './complex.js';
 import { apply, minus, whole, type Expression, type Sign } from './expression.js';
 import { GREEK, LatexAtoms } from './latexAtoms.js';
-import { MOST_ITEMS, Unreadable, type Reading } from './latexCursor.js';
+import { MAX_ITEMS, Unreadable, type Reading } from './latexCursor.js';
 import { tokensOf } from './latexTokens.js';
 
 const SIGNS: Readonly<Record<string, Sign>> = {
@@ -50,7 +50,7 @@ class Parser extends LatexAtoms {
     while (this.is(',') || this.is(';')) {
       this.at++;
       if (this.next.kind === 'end') break;
-      if (items.push(this.within(read)) > MOST_ITEMS) throw new Unreadable('too many values');
+      if (items.push(this.within(read)) > MAX_ITEMS) throw new Unreadable('too many values');
     }
     return items;
   }
@@ -64,7 +64,7 @@ class Parser extends LatexAtoms {
       this.at++;
       signs.push(sign);
       sides.push(this.union());
-      if (signs.length > MOST_ITEMS) throw new Unreadable('too many sides');
+      if (signs.length > MAX_ITEMS) throw new Unreadable('too many sides');
     }
     return signs.length === 0 ? sides[0]! : { kind: 'relation', sides, signs };
   }
@@ -92,7 +92,7 @@ class Parser extends LatexAtoms {
   private product(): Expression {
     let total = this.power();
     for (let count = 0; ; count++) {
-      if (count > MOST_ITEMS) throw new Unreadable('too many factors');
+      if (count > MAX_ITEMS) throw new Unreadable('too many factors');
       if (this.take('*') || this.take('cdot', 'command') || this.take('times', 'command'))
         total = apply('*', total, this.signed());
       else if (this.take('/') || this.take(':') || this.take('div', 'command'))

@@ -9,7 +9,7 @@ export interface Token {
 }
 
 /** Letters of an answer; a longer one is a text. */
-export const MOST_LETTERS = 2000;
+export const MAX_LETTERS = 2000;
 
 const TOKEN =
   /(\s+)|\\(?:text|mbox|operatorname)\s*\{([^{}]*)\}|\\([a-zA-Z]+|.)|(\d+(?:\.\d+)?|\.\d+)|([a-zA-Z])|([^])/guy;
@@ -56,7 +56,7 @@ const MARKS: Readonly<Record<string, string>> = {
 
 /** Undefined for a text that is too long. */
 export function tokensOf(latex: string): Token[] | undefined {
-  if (latex.length > MOST_LETTERS) return undefined;
+  if (latex.length > MAX_LETTERS) return undefined;
   const tokens: Token[] = [];
   let isApart = false;
   for (const [, space, text, command, number, letter, mark] of latex.matchAll(TOKEN)) {

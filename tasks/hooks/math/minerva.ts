@@ -46,11 +46,11 @@ const UNWRAPPED = [
   /\\overline\{([^\n]*?)\}/g,
   /\\boxed\{([^\n]*)\}/g,
 ];
-/** Longer answers are not normalised: none of the data set is near. */
-const MOST_LETTERS = 2000;
+/** Longer answers are not normalized: none of the data set is near. */
+const MAX_LETTERS = 2000;
 
 export function normalAnswer(text: string): string {
-  if (text.length > MOST_LETTERS) return text;
+  if (text.length > MAX_LETTERS) return text;
   let left = text.split('=').at(-1)!;
   for (const [each, by] of REPLACED) left = left.replaceAll(each, by);
   for (const each of REMOVED) left = left.replaceAll(each, '');
@@ -63,7 +63,7 @@ export function normalAnswer(text: string): string {
   return /^\p{Nd}+$/u.test(digits) ? digits : left;
 }
 
-/** Whether an answer is the reference after both are normalised. */
+/** Whether an answer is the reference after both are normalized. */
 export function isSameNormal(right: string, answer: string): boolean {
   if (answer === INVALID) return false;
   if (right.trim() === answer.trim()) return true;

@@ -7,9 +7,9 @@ export interface Rational {
 }
 
 /** Bits of a numerator or denominator; beyond them a value is a floating-point number. */
-const MOST_BITS = 4096;
-const LIMIT = 1n << BigInt(MOST_BITS);
-const MOST_FACTORIAL = 300n;
+const MAX_BITS = 4096;
+const LIMIT = 1n << BigInt(MAX_BITS);
+const MAX_FACTORIAL = 300n;
 
 const magnitude = (value: bigint): bigint => (value < 0n ? -value : value);
 
@@ -37,13 +37,13 @@ export function power(base: Rational, exponent: Rational): Rational | undefined 
   if (exponent.over !== 1n) return undefined;
   const times = magnitude(exponent.top);
   const bits = BigInt(Math.max(base.top.toString(2).length, base.over.toString(2).length));
-  if (bits * times > BigInt(MOST_BITS)) return undefined;
+  if (bits * times > BigInt(MAX_BITS)) return undefined;
   const [top, over] = [base.top ** times, base.over ** times];
   return exponent.top < 0n ? ratio(over, top) : ratio(top, over);
 }
 
 export function factorial({ top, over }: Rational): Rational | undefined {
-  if (over !== 1n || top < 0n || top > MOST_FACTORIAL) return undefined;
+  if (over !== 1n || top < 0n || top > MAX_FACTORIAL) return undefined;
   let product = 1n;
   for (let i = 2n; i <= top; i++) product *= i;
   return { top: product, over: 1n };

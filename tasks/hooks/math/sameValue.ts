@@ -12,7 +12,7 @@ const POINTS = 12;
 /** Points at which both sides need a value. */
 const NEEDED = 4;
 const TOLERANCE = 1e-9;
-const MOST_SYMBOLS = 30;
+const MAX_SYMBOLS = 30;
 
 /** A number from 0 to 1 of a place and a name, by FNV-1a and a mixing step. */
 function noise(seed: number, name: string): number {
@@ -41,7 +41,7 @@ export function valuesOf(
   isReal = true,
 ): readonly (readonly [Complex, Complex])[] | undefined {
   const symbols = symbolsIn(b, symbolsIn(a));
-  if (symbols.size > MOST_SYMBOLS) return undefined;
+  if (symbols.size > MAX_SYMBOLS) return undefined;
   const points = symbols.size === 0 ? 1 : POINTS;
   const found = Array.from(
     { length: points },

@@ -24,7 +24,7 @@ const REPLACED: readonly (readonly [pattern: RegExp, by: string])[] = [
   [/(?<!\\)\\\s/g, ' '],
   [/\s+/g, ' '],
 ];
-const MOST_LETTERS = 4000;
+const MAX_LETTERS = 4000;
 
 /** How far boxes may be from each other that are one answer; further with a separator between. */
 const NEAR = 10;
@@ -65,7 +65,7 @@ function boxesOf(text: string, isLast: boolean): string {
 /** Undefined for a formula that is too long to be an answer. */
 export function tidyFormula(text: string, isLastBox: boolean): string | undefined {
   let left = boxesOf(text, isLastBox);
-  if (left.length > MOST_LETTERS) return undefined;
+  if (left.length > MAX_LETTERS) return undefined;
   for (const [pattern, by] of REPLACED) left = left.replace(pattern, by);
   const bare = left.trim().replace(TEXT_AT_END, '').trim();
   if (bare !== '') left = bare;

@@ -4,12 +4,12 @@
  */
 import { rightStrip, splitAtSpace } from '../../../python/text.js';
 
-const MOST_SHIFTED = 10;
-const MOST_DISTANCE = 50;
+const MAX_SHIFTED = 10;
+const MAX_DISTANCE = 50;
 const BEAM = 25;
-const MOST_CANDIDATES = 1000;
+const MAX_CANDIDATES = 1000;
 /** Words of one text; more are cut, so that a measure ends. */
-const MOST_WORDS = 2000;
+const MAX_WORDS = 2000;
 
 type Words = readonly string[];
 const SAME = 0,
@@ -85,9 +85,9 @@ function bestShift(own: Words, other: Words, checked: number): { best: Shift | u
   let best: Shift | undefined;
   let count = checked;
   for (let i = 0; i < own.length; i++) {
-    const last = Math.min(other.length - 1, i + MOST_DISTANCE);
-    for (let j = Math.max(0, i - MOST_DISTANCE); j <= last; j++) {
-      for (let n = 1; n <= MOST_SHIFTED && own[i + n - 1] !== undefined && own[i + n - 1] === other[j + n - 1]; n++) {
+    const last = Math.min(other.length - 1, i + MAX_DISTANCE);
+    for (let j = Math.max(0, i - MAX_DISTANCE); j <= last; j++) {
+      for (let n = 1; n <= MAX_SHIFTED && own[i + n - 1] !== undefined && own[i + n - 1] === other[j + n - 1]; n++) {
         const isWrong = wrongOwn.slice(i, i + n).includes(true) && wrongOther.slice(j, j + n).includes(true);
         if (!isWrong || (i <= places[j]! && places[j]! < i + n)) continue;
         let before = -1;
@@ -100,7 +100,7 @@ function bestShift(own: Words, other: Words, checked: number): { best: Shift | u
           count++;
           if (best === undefined || isBetter(rank, best.rank)) best = { rank, words };
         }
-        if (count >= MOST_CANDIDATES) return { best, checked: count };
+        if (count >= MAX_CANDIDATES) return { best, checked: count };
       }
     }
   }
@@ -109,7 +109,7 @@ function bestShift(own: Words, other: Words, checked: number): { best: Shift | u
 
 /** Of a text: its edits, and the words of the reference. */
 export function terCounts(text: string, reference: string): readonly number[] {
-  const words = (of: string): Words => splitAtSpace(rightStrip(of).toLowerCase()).slice(0, MOST_WORDS);
+  const words = (of: string): Words => splitAtSpace(rightStrip(of).toLowerCase()).slice(0, MAX_WORDS);
   let own = words(text);
   const other = words(reference);
   if (other.length === 0) return [own.length, 0];
@@ -117,7 +117,7 @@ export function terCounts(text: string, reference: string): readonly number[] {
   for (let checked = 0; ;) {
     const found = bestShift(own, other, checked);
     checked = found.checked;
-    if (checked >= MOST_CANDIDATES || found.best === undefined || found.best.rank[0]! <= 0) break;
+    if (checked >= MAX_CANDIDATES || found.best === undefined || found.best.rank[0]! <= 0) break;
     shifts++;
     own = found.best.words;
   }

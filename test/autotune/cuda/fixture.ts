@@ -6,7 +6,7 @@ import type { CudaTuningTarget } from '../../../autotune/cuda/target.js';
 import type { Bucket } from '../../../ir/plan.js';
 import type { Kernel, KernelModule } from '../../../ir/kernel.js';
 import { buildDecoder, buildStep, type DecoderShape } from '../../../models/decoder/graph.js';
-import { lower, optimise } from '../../../passes/runPasses.js';
+import { lower, optimize } from '../../../passes/runPasses.js';
 import type { Numerics } from '../../../passes/numerics.js';
 import { CACHE_ROWS, SHAPE } from '../fixture.js';
 
@@ -35,7 +35,7 @@ export const WIDE: DecoderShape = {
 export function cudaModule(shape: DecoderShape = SHAPE, numerics = NUMERICS): KernelModule {
   const frequencies = Float64Array.from({ length: shape.headDim / 2 }, (_, i) => 10_000 ** ((-2 * i) / shape.headDim));
   return lower(
-    optimise(
+    optimize(
       buildDecoder(shape, {
         mask: 'tree',
         window: 3,
@@ -53,7 +53,7 @@ export function cudaStepModule(): KernelModule {
   const inverseFrequencies = Float64Array.from({ length: 8 }, (_, i) => 10_000 ** (-i / 8));
   const rotary = { inverseFrequencies, factor: 1 };
   const cache = { rows: CACHE_ROWS, dtype: 'bf16' } as const;
-  return lower(optimise(buildStep(SHAPE, { cache, rotary, dtypeOf: () => 'bf16' }), NUMERICS), NUMERICS);
+  return lower(optimize(buildStep(SHAPE, { cache, rotary, dtypeOf: () => 'bf16' }), NUMERICS), NUMERICS);
 }
 
 export const CAPACITY: Bucket = scoringBucket({ tokens: 256, rows: 256, longest: 256 });

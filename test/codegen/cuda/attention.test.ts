@@ -126,7 +126,7 @@ describe('attention on CUDA agrees with float64', () => {
     expect(distance(s, plan, dataOf(s, end, 3, [end.length - 2]))).toBeLessThan(tolerance(s, plan));
   });
 
-  it.each(['f32', 'bf16'] as const)('with a materialised bias in %s', (dtype) => {
+  it.each(['f32', 'bf16'] as const)('with a materialized bias in %s', (dtype) => {
     const s = biased(dtype);
     const end = ends([deep, single, chain(40)]);
     const T = end.length;

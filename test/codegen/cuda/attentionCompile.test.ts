@@ -182,7 +182,7 @@ describe('schedules of attention', () => {
     expect(legal({ ...SHAPE, headDim: 40 }, schedule('mma', 64))).toMatch(/multiple of 16, at most 256, not 40/);
     expect(legal({ ...SHAPE, headDim: 272 }, schedule('mma', 64))).toMatch(/multiple of 16, at most 256, not 272/);
     expect(legal({ ...SHAPE, dtype: 'f32' }, schedule('mma', 64))).toMatch(/16 bits, not f32/);
-    expect(legal({ ...SHAPE, mask: 'bias' }, schedule('mma', 64))).toMatch(/only simt takes a materialised bias/);
+    expect(legal({ ...SHAPE, mask: 'bias' }, schedule('mma', 64))).toMatch(/only simt takes a materialized bias/);
     const grouped: Shape = { ...SHAPE, heads: 56, kvHeads: 8, mask: 'path' };
     expect(legal(grouped, schedule('mma', 64))).toMatch(/64 queries of 7 heads are 448 rows, 128 at most/);
     expect(legal(grouped, schedule('mma', 12))).toMatch(/mma takes 1, 2, 4, 8, 16, 32, 64 or 128 queries/);

@@ -5,7 +5,7 @@ import { cudaNumerics } from '../../../driver/target.js';
 import type { CudaSchedule } from '../../../ir/cuda.js';
 import { interpretModule } from '../../../ir/kernelInterpreter.js';
 import { scoringBucket } from '../../../ir/scoring.js';
-import { lower, optimise } from '../../../passes/runPasses.js';
+import { lower, optimize } from '../../../passes/runPasses.js';
 import type { Numerics } from '../../../passes/numerics.js';
 import { llama } from '../../passes/llamaGraph.js';
 import { environment, TREES } from '../../passes/modelEnvironment.js';
@@ -27,7 +27,7 @@ it.each([
   (finishing, finishes) => {
     const graph = llama({ hiddenSize: 64, intermediateSize: 128, headDim: 16 });
     const numerics: Numerics = { ...cudaNumerics('fp8'), finishing };
-    const whole = lower(optimise(graph, numerics), numerics);
+    const whole = lower(optimize(graph, numerics), numerics);
     const module = {
       ...whole,
       kernels: whole.kernels.filter(({ path }) => !/^layers\.1|^head|^prepare\.end/.test(path)),

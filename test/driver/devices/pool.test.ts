@@ -40,7 +40,7 @@ class FakeReplica implements Replica {
   readonly epoch = 0;
   readonly inFlight: number;
   readonly batches: MicroBatch[] = [];
-  mostInFlight = 0;
+  maxInFlight = 0;
   isClosed = false;
   private readonly lives: readonly Life[];
   private readonly onEnd: (how: string) => void;
@@ -68,7 +68,7 @@ class FakeReplica implements Replica {
       fail = reject;
     });
     this.open.add(fail);
-    this.mostInFlight = Math.max(this.mostInFlight, this.open.size);
+    this.maxInFlight = Math.max(this.maxInFlight, this.open.size);
     try {
       if (fault === 'die') this.end();
       if (fault === 'dieLater') setTimeout(() => this.end(), 5);
@@ -185,9 +185,9 @@ describe('replicas of a pool', () => {
     const asked = batches(60);
     const scored = await scoreAll(pool, asked);
     expect(answersOf(scored)).toEqual(expected(asked));
-    for (const { batches: own, mostInFlight } of replicas) {
+    for (const { batches: own, maxInFlight } of replicas) {
       expect(own.length).toBeGreaterThan(10);
-      expect(mostInFlight).toBe(4);
+      expect(maxInFlight).toBe(4);
     }
     expect([...new Set(scored.flatMap(({ spans }) => spans!.map(({ device }) => device)))].sort()).toEqual([0, 2, 4]);
     await pool.close();
@@ -400,7 +400,7 @@ describe('replicas of a pool', () => {
         randomQuestions(),
         fc.integer({ min: 1, max: 4 }),
         fc.array(fc.tuple(fc.integer({ min: 0, max: 2 }), fc.integer({ min: 0, max: 6 })), { maxLength: 4 }),
-        async (tokenised, count, faults) => {
+        async (tokenized, count, faults) => {
           // A replica may die several times, once per process; the first replica never does.
           const lives = Array.from({ length: count }, (_, index): Life[] => [
             ...(index === 0
@@ -428,7 +428,7 @@ describe('replicas of a pool', () => {
               return pool.devices;
             },
           };
-          const questions = { questions: tokenised.map(bareQuestion), tokenised, sharing: 'tree' as const };
+          const questions = { questions: tokenized.map(bareQuestion), tokenized, sharing: 'tree' as const };
           const alone = {
             ...scorer,
             inFlight: 1,

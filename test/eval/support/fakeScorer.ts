@@ -83,7 +83,7 @@ export function referenceScore(context: Int32Array, continuation: Int32Array): {
 export interface FakeScorer extends Scorer {
   readonly batches: MicroBatch[];
   /** The most micro-batches that were being scored at one time. */
-  mostInFlight: number;
+  maxInFlight: number;
 }
 
 export interface FakeOptions extends Partial<
@@ -106,7 +106,7 @@ export function fakeScorer(options: FakeOptions = {}): FakeScorer {
     devices: options.devices ?? 1,
     cost: options.cost ?? ((tokens, rows, longest) => 1e-3 + tokens * 1e-5 + rows * 1e-6 + longest * 1e-6),
     batches: [],
-    mostInFlight: 0,
+    maxInFlight: 0,
     async score(batch) {
       check(batch.tokens.length <= scorer.maxTokens, `${batch.tokens.length} tokens exceed ${scorer.maxTokens}`);
       check(batch.row.length <= scorer.maxRows, `${batch.row.length} rows exceed ${scorer.maxRows}`);
@@ -115,7 +115,7 @@ export function fakeScorer(options: FakeOptions = {}): FakeScorer {
         'a path is too long',
       );
       const index = scorer.batches.push(batch) - 1;
-      scorer.mostInFlight = Math.max(scorer.mostInFlight, ++inFlight);
+      scorer.maxInFlight = Math.max(scorer.maxInFlight, ++inFlight);
       try {
         await options.before?.(batch, index);
         const scored = scoreBatch(batch);

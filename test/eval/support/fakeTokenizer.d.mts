@@ -1,4 +1,4 @@
-import type { TextTokenizer } from '../../../eval/tokeniseChunk.js';
+import type { TextTokenizer } from '../../../eval/tokenizeChunk.js';
 
 export interface FakeSpec {
   readonly fail?: boolean;

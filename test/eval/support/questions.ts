@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { fileURLToPath } from 'node:url';
 import type { Question } from '../../../eval/tasks/task.js';
-import type { TokenisedQuestion } from '../../../eval/tokenise.js';
+import type { TokenizedQuestion } from '../../../eval/tokenize.js';
 
 export const FAKE_TOKENIZER = {
   moduleUrl: new URL('./fakeTokenizer.mjs', import.meta.url).href,
@@ -11,7 +11,7 @@ export const FAKE_TOKENIZER = {
 export const SUPPORT = fileURLToPath(new URL('.', import.meta.url));
 
 /** A question whose text does not matter, because its tokens are given. */
-export function bareQuestion({ docId, continuations }: TokenisedQuestion): Question {
+export function bareQuestion({ docId, continuations }: TokenizedQuestion): Question {
   const choices = continuations.map((_tokens, i) => 'x'.repeat(1 + ((docId + i) % 4)));
   return {
     docId,
@@ -32,7 +32,7 @@ const context = fc
   .tuple(fc.constantFrom(0, 8, 12, 20), ids(1, 10))
   .map(([stem, rest]) => Int32Array.from([...Array.from({ length: stem }, (_, i) => i % 3), ...rest]));
 
-export const randomQuestions = (maxQuestions = 14): fc.Arbitrary<TokenisedQuestion[]> =>
+export const randomQuestions = (maxQuestions = 14): fc.Arbitrary<TokenizedQuestion[]> =>
   fc
     .array(fc.tuple(context, fc.array(ids(1, 9), { minLength: 1, maxLength: 5 })), { maxLength: maxQuestions })
     .map((list) =>

@@ -209,7 +209,7 @@ const inBlocks = (json: Json): Json =>
     Object.entries({ ...SIZES, ...json }).map(([key, value]) => [key, key.endsWith('intermediate_size') ? 32 : value]),
   );
 
-describe('a quantised GGUF file', () => {
+describe('a quantized GGUF file', () => {
   it.each(BLOCK_TYPES)('has blocks of %s as the reference decodes them', (type) => {
     const random = randomOf(11);
     const { bytes: size, elements, decode } = BLOCKS[type.toLowerCase() as Lowercase<BlockType>];
@@ -237,7 +237,7 @@ describe('a quantised GGUF file', () => {
     for (const each of copy.tensors.values())
       if (each.kind === 'encoded')
         expect(each.parts.blocks!.tensor).toMatch(/^(?:blk\.\d\.\w+|token_embd|output)\.weight$/);
-    expect([...copy.quantised!.schemes.keys()]).toEqual([`GGUF ${type}`]);
+    expect([...copy.quantized!.schemes.keys()]).toEqual([`GGUF ${type}`]);
     expectSame(scores(copy), scores(openCheckpoint(folder(json, tensors))), `${name} in ${type}`);
   });
 });

@@ -101,7 +101,7 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
   it('has two micro-batches on the device at a time, however many are requested', async () => {
     const { executor, state } = await create({}, { delay: 3 });
     await Promise.all(Array.from({ length: 20 }, (_, i) => check(executor, batchOf(5 + i, 1 + (i % 5), i))));
-    expect(state.mostInFlight).toBe(2);
+    expect(state.maxInFlight).toBe(2);
     await close(executor, state);
   });
 
@@ -125,7 +125,7 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
       table: (row, column) => roundTo('bf16', randomValue(42n, row * WIDTH + column, 0.5)),
       norm: () => 3,
     });
-    expect(state.mostCopies).toBe(0);
+    expect(state.maxCopies).toBe(0);
     await close(executor, state);
   });
 

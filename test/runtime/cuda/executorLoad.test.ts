@@ -158,7 +158,7 @@ if (hasCxx())
       expect(wrong()).not.toEqual([]);
     });
 
-    it('waits only at the end: no synchronisation per weight or step', async () => {
+    it('waits only at the end: no synchronization per weight or step', async () => {
       refill();
       fake.reset();
       let waits = 0;

@@ -20,7 +20,7 @@ import {
   bitsFloat,
   floatBits,
   type Matrix,
-  normalise,
+  normalize,
   packReference,
   randomStored,
   randomValue,
@@ -270,8 +270,8 @@ describe.skipIf(!isPossible)('device packing, as C++', () => {
             matrices.map(({ matrix }) => matrix),
             scale && ((column) => scale[column]!),
           );
-          expect(got.map((bits) => normalise(weight.format as FormatName, bits))).toEqual(
-            wanted.map((bits) => normalise(weight.format as FormatName, bits)),
+          expect(got.map((bits) => normalize(weight.format as FormatName, bits))).toEqual(
+            wanted.map((bits) => normalize(weight.format as FormatName, bits)),
           );
         },
       ),
@@ -410,8 +410,8 @@ describe.skipIf(!isPossible)('device packing, as C++', () => {
         byteLength: values.length * 4,
       };
       const got = packDevice(weight, [{ tensor, memory }], 1);
-      expect(got.map((bits) => normalise(format, bits))).toEqual(
-        values.map((bits) => normalise(format, encode(bitsFloat(bits)))),
+      expect(got.map((bits) => normalize(format, bits))).toEqual(
+        values.map((bits) => normalize(format, encode(bitsFloat(bits)))),
       );
     }
   });

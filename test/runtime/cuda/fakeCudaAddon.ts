@@ -31,9 +31,9 @@ export interface FakeState {
   /** Objects that were created and not released. */
   live: number;
   inFlight: number;
-  mostInFlight: number;
+  maxInFlight: number;
   copies: number;
-  mostCopies: number;
+  maxCopies: number;
   /** Thrown by the next run. */
   nextError: Error | undefined;
   readonly bindings: CudaProgramBinding[];
@@ -61,9 +61,9 @@ export function fakeCuda({ modules, totalBytes = 1 << 30, delay = 0 }: FakeOptio
     peakBytes: 0,
     live: 0,
     inFlight: 0,
-    mostInFlight: 0,
+    maxInFlight: 0,
     copies: 0,
-    mostCopies: 0,
+    maxCopies: 0,
     nextError: undefined,
     bindings: [],
   };
@@ -195,7 +195,7 @@ export function fakeCuda({ modules, totalBytes = 1 << 30, delay = 0 }: FakeOptio
     run(request: CudaRunRequest): Promise<CudaRunResult> {
       if (this.inFlight === 2) throw new Error('Two runs of this program are in flight.');
       this.inFlight++;
-      state.mostInFlight = Math.max(state.mostInFlight, ++state.inFlight);
+      state.maxInFlight = Math.max(state.maxInFlight, ++state.inFlight);
       const inputs = request.inputs.map((values) => values.slice());
       return onStream(async () => {
         await pause();
@@ -250,7 +250,7 @@ export function fakeCuda({ modules, totalBytes = 1 << 30, delay = 0 }: FakeOptio
     copiedBytes = 0;
     private last: Promise<unknown> = Promise.resolve();
     async copy(parts: readonly CudaUploadPart[]): Promise<number> {
-      state.mostCopies = Math.max(state.mostCopies, ++state.copies);
+      state.maxCopies = Math.max(state.maxCopies, ++state.copies);
       const job = this.last.then(async () => {
         await pause();
         for (const part of parts) {

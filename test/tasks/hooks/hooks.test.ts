@@ -104,7 +104,7 @@ describe('a function in the place of Python’s', () => {
         ['label', '0'],
       ]);
     const page = (text: string): Dict => new Map<string, Value>([['page', text]]);
-    const detokenise = hook(
+    const detokenize = hook(
       'wikitext/preprocess_wikitext.wikitext_detokenizer',
       'field',
       'EleutherAI/wikitext_document_level',
@@ -112,6 +112,6 @@ describe('a function in the place of Python’s', () => {
     );
     for (const part of ['[ [x\n', '[', ' '])
       expectLinear((size) => run.bind(undefined, row(part.repeat(size))), 20_000);
-    for (const part of ['( ', ' ']) expectLinear((size) => detokenise.bind(undefined, page(part.repeat(size))), 20_000);
+    for (const part of ['( ', ' ']) expectLinear((size) => detokenize.bind(undefined, page(part.repeat(size))), 20_000);
   });
 });

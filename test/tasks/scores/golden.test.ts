@@ -44,7 +44,7 @@ const invented = (docId: number, count: number): Response[] =>
 const show = (measured: readonly Measured[]): unknown =>
   Object.fromEntries(measured.map(({ filter, values }) => [filter, Object.fromEntries(values)]));
 
-/** Equal, but for the last bit of NumPy's vectorised exp(), which no other library has. */
+/** Equal, but for the last bit of NumPy's vectorized exp(), which no other library has. */
 function near(value: unknown, name = 'truthfulqa_mc2'): unknown {
   if (!name.startsWith('truthfulqa_mc2')) return value;
   if (typeof value === 'number') return expect.closeTo(value, 15) as unknown;

@@ -1,0 +1,133 @@
+/**
+ * A model's function cut into pieces, each of which computes the inputs of one group of matrices from what the piece
+ * before it left. So every op is computed once, with matrices of earlier groups as they were quantized.
+ */
+import { GraphBuilder, loadTimeValues, uses, type Graph, type Node, type Value } from '../../ir/graph/graph.js';
+
+/** A function of the model's own parameters and of values that pieces before it computed. */
+export interface Piece {
+  readonly graph: Graph;
+  /** What it takes: values of the whole graph, by the names of its parameters. */
+  readonly takes: ReadonlyMap<string, Value>;
+  /** What it returns, by the names of its results. */
+  readonly gives: ReadonlyMap<string, Value>;
+  /** Values that nothing after it reads. */
+  readonly drops: readonly Value[];
+}
+
+/**
+ * Values that depend on parameters and on weights. The others are computed again where they are needed, and so are
+ * rows of a table of weights, which no kernel stores as they are.
+ */
+function computedValues(graph: Graph): ReadonlySet<Value> {
+  const loaded = loadTimeValues(graph);
+  const fromParams = new Set<Value>(graph.params);
+  const fromWeights = new Set<Value>(graph.weights);
+  for (const { op, operands, result } of graph.nodes) {
+    if (op === 'gather_rows' && loaded.has(operands[0]!)) continue;
+    if (operands.some((v) => fromParams.has(v))) fromParams.add(result);
+    if (operands.some((v) => fromWeights.has(v))) fromWeights.add(result);
+  }
+  return new Set([...fromParams].filter((v) => fromWeights.has(v)));
+}
+
+/** Nodes that `wanted` needs, in order, where the values of `given` are there. */
+function slice(graph: Graph, wanted: readonly Value[], given: ReadonlySet<Value>): readonly Node[] {
+  const needed = new Set(wanted.filter((v) => !given.has(v)));
+  const found: Node[] = [];
+  for (const node of [...graph.nodes].reverse()) {
+    if (!needed.has(node.result)) continue;
+    found.push(node);
+    for (const operand of node.operands) if (!given.has(operand)) needed.add(operand);
+  }
+  return found.reverse();
+}
+
+/**
+ * The pieces of `graph` for these values, each of which some product reads, in order of their first products. Throws
+ * where a value between pieces is no matrix of f32.
+ */
+export function cutGraph(graph: Graph, values: readonly Value[]): readonly Piece[] {
+  const places = new Map(graph.nodes.map((node, i) => [node.result, i]));
+  const readers = uses(graph);
+  const indexOf = new Map(graph.nodes.map((node, i) => [node, i]));
+  const computed = computedValues(graph);
+  const cuts = values.map((value) =>
+    Math.min(
+      ...readers
+        .get(value)!
+        .filter(({ op }) => op === 'linear')
+        .map((node) => indexOf.get(node)!),
+    ),
+  );
+  const pieces: Piece[] = [];
+  let live = new Set<Value>();
+  values.forEach((value, i) => {
+    const cut = cuts[i]!;
+    // What stands before the cut and is read behind it on the way to any of the values.
+    const behind = slice(graph, values.slice(i), new Set()).filter((node) => indexOf.get(node)! >= cut);
+    const crossing = behind
+      .flatMap(({ operands }) => operands)
+      .filter((v) => computed.has(v) && (places.get(v) ?? Infinity) < cut);
+    const next = new Set([value, ...crossing]);
+    const fresh = [...next].filter((v) => !live.has(v));
+    pieces.push(
+      buildPiece(
+        graph,
+        `piece_${i}`,
+        live,
+        fresh,
+        [...live].filter((v) => !next.has(v)),
+      ),
+    );
+    live = next;
+  });
+  return pieces;
+}
+
+function buildPiece(
+  graph: Graph,
+  name: string,
+  live: ReadonlySet<Value>,
+  wanted: readonly Value[],
+  drops: readonly Value[],
+): Piece {
+  const nodes = slice(graph, wanted, live);
+  const read = new Set(nodes.flatMap(({ operands }) => operands));
+  const b = new GraphBuilder(
+    name,
+    graph.extents.filter(({ name: extent }) => extent === 'T'),
+  );
+  const mapped = new Map<Value, Value>();
+  const takes = new Map<string, Value>();
+  for (const param of graph.params)
+    if (read.has(param)) mapped.set(param, b.param(param.name, param.type.dtype, param.type.shape, param.role));
+  for (const value of [...live].filter((v) => read.has(v))) {
+    const { dtype, shape } = value.type;
+    if (dtype !== 'f32' || shape[0] !== 'T') throw new Error(`${value.name} of ${name} is no matrix of f32 by tokens`);
+    const param = b.param(`${value.name}_given`, dtype, shape, { kind: 'values' });
+    mapped.set(value, param);
+    takes.set(param.name, value);
+  }
+  for (const weight of graph.weights)
+    if (read.has(weight)) mapped.set(weight, b.weight(weight.name, weight.type.dtype, weight.type.shape));
+  for (const { op, operands, attributes, result, path } of nodes)
+    mapped.set(
+      result,
+      b.add(
+        op,
+        operands.map((v) => mapped.get(v)!),
+        attributes,
+        result.name,
+        path,
+      ),
+    );
+  const results = wanted.map((v) => mapped.get(v)!);
+  const outputs = results.map((_, i) => `result${i}`);
+  return {
+    graph: b.finish(results, outputs),
+    takes,
+    gives: new Map(wanted.map((v, i) => [`result${i}`, v])),
+    drops,
+  };
+}

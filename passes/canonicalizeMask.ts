@@ -1,0 +1,241 @@
+import { rewrite, type Graph, type Node, type Rewriter, type Value } from '../ir/graph/graph.js';
+import { isSymbol, type Dim, type FloatType } from '../ir/types.js';
+import { Matcher } from './match.js';
+
+/** Only keys whose position is more than that of the query minus the width. */
+interface Window {
+  readonly position: Value;
+  readonly width: number;
+}
+
+/** A predicate that was proved to have a form which kernels know, and the values that the form speaks of. */
+type MaskForm = MaskShape & { readonly window?: Window };
+
+type MaskShape =
+  /** An i32 value of the graph, one for each key. */
+  | { readonly from: 'value'; readonly end: Value }
+  /** Causal: every key stays visible. */
+  | { readonly from: 'causal' }
+  /** A path: query q sees keys begin[q] to begin[q] + position[q]. */
+  | { readonly from: 'path'; readonly begin: Value; readonly position: Value }
+  /** The meta-pair: the ends follow from `pair` and `branch`. The caller passes them as `subtreeEnd`. */
+  | { readonly from: 'metaPair' };
+
+/**
+ * Proves that an attention bias select(p(q, k), 0, −∞) equals the column form `k <= q && q < subtreeEnd[k]`, and
+ * replaces the f32[T, T] bias by one integer for each key. Or it proves that the keys which a query sees are a path:
+ * consecutive entries of a list of rows. p is read as a set of conjuncts:
+ *
+ * - {k ≤ q, q < e[k]} is the column form itself.
+ * - {k ≤ q} is causal: e[k] is past every query.
+ * - {k ≤ q, pair[k] = pair[q], branch[k] = 0 ∨ branch[k] = branch[q]} is the meta-pair. models/family/mask.ts promises
+ *   that both inputs are constant on consecutive runs and that branch 0 comes first in its pair. Under k ≤ q the second
+ *   conjunct holds exactly up to the end of k's pair. The third, if branch[k] ≠ 0, holds exactly up to the end of k's
+ *   branch. So e[k] is the end of the pair for a question token and the end of the branch for an answer token, which is
+ *   the `subtreeEnd` of a depth-first tree.
+ * - {begin[q] ≤ k, k − begin[q] ≤ position[q]} is a path, if keys and values are gathered by one list.
+ *
+ * A conjunct position[q] − p[k] < w adds a window of w keys, where p[k] is the position of key k: that of its token, or
+ * k − begin[q] on a path.
+ *
+ * Any other predicate keeps its materialized bias. `dtype` is the type of keys and values that attention reads.
+ */
+export function canonicalizeMask(graph: Graph, dtype: FloatType = 'f32'): Graph {
+  const m = new Matcher(graph);
+  return rewrite(graph, (node, rewriter) => {
+    if (node.op !== 'attention' || node.attributes['mask'] !== 'bias') return undefined;
+    const form = proveForm(m, node.operands[3]!);
+    if (form === undefined) return undefined;
+    if (form.from === 'path') return readPath(m, node, form, dtype, rewriter);
+    const [q, k, v, , ...rest] = node.operands.map(rewriter.map);
+    const { window } = form;
+    const position = window === undefined ? [] : [rewriter.map(window.position)];
+    return rewriter.add(
+      'attention',
+      [q!, k!, v!, subtreeEnd(form, k!.type.shape[0]!, rewriter), ...position, ...rest],
+      { ...node.attributes, mask: 'column', ...(window === undefined ? {} : { window: window.width }) },
+      node.result.name,
+    );
+  });
+}
+
+/** What `v` only widens from `dtype`, the type that attention reads: it can read the stored value itself. */
+function stored(m: Matcher, v: Value | undefined, dtype: FloatType): Value | undefined {
+  const narrow = m.through(v, 'cast');
+  return narrow?.type.dtype === dtype ? narrow : v;
+}
+
+/**
+ * Attention over the keys of a path. Keys and values must be gathered with one list of rows; the attention then reads
+ * the rows where they lie.
+ */
+function readPath(
+  m: Matcher,
+  { operands, attributes, result }: Node,
+  { begin, position, window }: Extract<MaskForm, { from: 'path' }>,
+  dtype: FloatType,
+  rewriter: Rewriter,
+): Value | undefined {
+  const [q, k, v, , ...rest] = operands;
+  const keys = m.node(stored(m, k, dtype), 'gather_rows');
+  const values = m.node(stored(m, v, dtype), 'gather_rows');
+  if (keys === undefined || values === undefined || keys.operands[1] !== values.operands[1]) return undefined;
+  const read = [q!, keys.operands[0]!, values.operands[0]!, begin, position, keys.operands[1]!, ...rest];
+  const width = window === undefined ? {} : { window: window.width };
+  return rewriter.add('attention', read.map(rewriter.map), { ...attributes, mask: 'path', ...width }, result.name);
+}
+
+function subtreeEnd(form: Exclude<MaskForm, { from: 'path' }>, keys: Dim, rewriter: Rewriter): Value {
+  switch (form.from) {
+    case 'value':
+      return rewriter.map(form.end);
+    case 'metaPair':
+      return rewriter.param('subtreeEnd', 'i32', [keys], { kind: 'subtreeEnd' });
+    case 'causal': {
+      const far = rewriter.add(
+        'cast',
+        [rewriter.add('const', [], { value: 2 ** 30 }, 'far')],
+        { dtype: 'i32' },
+        'far_i32',
+      );
+      return rewriter.add('add', [rewriter.add('iota', [], { size: [keys] }, 'index'), far], {}, 'never_ends');
+    }
+    default:
+      return form satisfies never;
+  }
+}
+
+/** p and more, if the bias is 0 where all of them hold, and −∞ elsewhere. */
+function predicatesOf(m: Matcher, bias: Value): readonly Value[] | undefined {
+  if (m.literal(bias) === 0) return [];
+  const choice = m.node(bias, 'select');
+  if (choice === undefined || m.literal(choice.operands[2]) !== -Infinity) return undefined;
+  const more = predicatesOf(m, choice.operands[1]!);
+  return more === undefined ? undefined : [choice.operands[0]!, ...more];
+}
+
+function proveForm(m: Matcher, bias: Value): MaskForm | undefined {
+  const predicates = predicatesOf(m, bias);
+  if (predicates === undefined || predicates.length === 0) return undefined;
+  const facts = new MaskFacts(m);
+  const conjuncts = predicates.flatMap((predicate) => facts.conjuncts(predicate));
+  const near = conjuncts.flatMap((c) => facts.window(c) ?? []);
+  if (near.length > 1) return undefined;
+  const [window] = near;
+  const form = proveShape(
+    facts,
+    conjuncts.filter((c) => facts.window(c) === undefined),
+  );
+  if (form === undefined || window === undefined) return form;
+  const { position, width, begin } = window;
+  const isSame = form.from === 'path' ? form.begin === begin && form.position === position : begin === undefined;
+  return isSame ? { ...form, window: { position, width } } : undefined;
+}
+
+function proveShape(facts: MaskFacts, conjuncts: readonly Value[]): MaskShape | undefined {
+  const path = facts.path(conjuncts);
+  if (path !== undefined) return { from: 'path', ...path };
+  const rest = conjuncts.filter((c) => !facts.isKeyNotAfterQuery(c));
+  if (rest.length === conjuncts.length) return undefined;
+  if (rest.length === 0) return { from: 'causal' };
+  if (rest.length === 1) {
+    const end = facts.endOfKey(rest[0]!);
+    return end === undefined ? undefined : { from: 'value', end };
+  }
+  const isMetaPair =
+    rest.length === 2 && rest.some((c) => facts.isSame(c, 'pair')) && rest.some((c) => facts.isOpenBranch(c));
+  return isMetaPair ? { from: 'metaPair' } : undefined;
+}
+
+/** What a conjunct of a mask predicate states. Row numbers are reshaped to [T, 1] for queries and [1, T] for keys. */
+class MaskFacts {
+  private readonly m: Matcher;
+
+  constructor(m: Matcher) {
+    this.m = m;
+  }
+
+  conjuncts(predicate: Value): readonly Value[] {
+    const node = this.m.node(predicate, 'and');
+    return node === undefined ? [predicate] : node.operands.flatMap((v) => this.conjuncts(v));
+  }
+
+  /** k <= q */
+  isKeyNotAfterQuery(v: Value): boolean {
+    const node = this.m.node(v, 'le');
+    return (
+      node !== undefined && this.isIndex(this.ofKey(node.operands[0]!)) && this.isIndex(this.ofQuery(node.operands[1]!))
+    );
+  }
+
+  /** begin and position in {begin[q] <= k, k - begin[q] <= position[q]}, if the conjuncts are these two. */
+  path(conjuncts: readonly Value[]): { readonly begin: Value; readonly position: Value } | undefined {
+    const [low, high, ...more] = conjuncts.map((c) => this.m.node(c, 'le')?.operands);
+    if (low === undefined || high === undefined || more.length > 0) return undefined;
+    const begin = this.isIndex(this.ofKey(low[1]!)) ? this.ofQuery(low[0]!) : undefined;
+    const offset = this.m.node(high[0], 'sub')?.operands;
+    const position = this.ofQuery(high[1]!);
+    if (begin === undefined || offset === undefined || position === undefined) return undefined;
+    return this.isIndex(this.ofKey(offset[0]!)) && this.ofQuery(offset[1]!) === begin ? { begin, position } : undefined;
+  }
+
+  /**
+   * w and p in p[q] - p[k] < w with a whole number w above 0. On a path the position of key k is k - begin[q], and
+   * `begin` is given.
+   */
+  window(v: Value): { readonly position: Value; readonly width: number; readonly begin?: Value } | undefined {
+    const [distance, limit] = this.m.node(v, 'lt')?.operands ?? [];
+    const [query, key] = this.m.node(distance, 'sub')?.operands ?? [];
+    const width = this.m.literal(limit);
+    if (query === undefined || key === undefined || width === undefined) return undefined;
+    if (!Number.isSafeInteger(width) || width < 1) return undefined;
+    const position = this.ofQuery(query);
+    if (position?.kind !== 'param' || position.type.shape.length !== 1) return undefined;
+    if (this.ofKey(key) === position) return { position, width };
+    const offset = this.m.node(key, 'sub')?.operands;
+    const begin = offset === undefined ? undefined : this.ofQuery(offset[1]!);
+    return begin !== undefined && this.isIndex(this.ofKey(offset![0]!)) ? { position, width, begin } : undefined;
+  }
+
+  /** e in q < e[k] */
+  endOfKey(v: Value): Value | undefined {
+    const node = this.m.node(v, 'lt');
+    const end =
+      node !== undefined && this.isIndex(this.ofQuery(node.operands[0]!)) ? this.ofKey(node.operands[1]!) : undefined;
+    return end?.type.shape.length === 1 ? end : undefined;
+  }
+
+  /** name[k] == name[q] for the parameter `name` */
+  isSame(v: Value, name: string): boolean {
+    return this.m
+      .pairs(v, 'eq')
+      .some(([a, b]) => this.isParam(this.ofKey(a), name) && this.isParam(this.ofQuery(b), name));
+  }
+
+  /** branch[k] == 0 or branch[k] == branch[q] */
+  isOpenBranch(v: Value): boolean {
+    const isQuestion = (c: Value): boolean =>
+      this.m.pairs(c, 'eq').some(([a, b]) => this.isParam(this.ofKey(a), 'branch') && this.m.literal(b) === 0);
+    return this.m.pairs(v, 'or').some(([a, b]) => isQuestion(a) && this.isSame(b, 'branch'));
+  }
+
+  private isIndex(v: Value | undefined): boolean {
+    return this.m.node(v, 'iota') !== undefined;
+  }
+
+  private isParam(v: Value | undefined, name: string): boolean {
+    return v?.kind === 'param' && v.name === name;
+  }
+
+  private ofKey(v: Value): Value | undefined {
+    return v.type.shape.length === 2 && v.type.shape[0] === 1 && isSymbol(v.type.shape[1]!)
+      ? this.m.through(v, 'reshape')
+      : undefined;
+  }
+
+  private ofQuery(v: Value): Value | undefined {
+    return v.type.shape.length === 2 && isSymbol(v.type.shape[0]!) && v.type.shape[1] === 1
+      ? this.m.through(v, 'reshape')
+      : undefined;
+  }
+}

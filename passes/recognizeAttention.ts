@@ -1,0 +1,75 @@
+import { defined } from '../system/defined.js';
+import { rewrite, type Graph, type Value } from '../ir/graph/graph.js';
+import { sameShape } from '../ir/types.js';
+import { Matcher } from './match.js';
+
+/** The parts of softmax(cap(q·kᵀ·scale) + bias)·v; q, k and v are [T, heads, d]. */
+interface AttentionParts {
+  readonly q: Value;
+  readonly k: Value;
+  readonly v: Value;
+  readonly bias: Value;
+  readonly scale: number;
+  /** Scores s become cap·tanh(s / cap). */
+  readonly cap: number | undefined;
+}
+
+/**
+ * Finds softmax(q·kᵀ·scale + bias)·v in primitive ops and makes it one `attention` node, with its bias as operand. Key
+ * heads that were repeated for groups of query heads (GQA) are read without the repetition. Scores may have a cap,
+ * cap·tanh(s / cap).
+ */
+export function recognizeAttention(graph: Graph): Graph {
+  const m = new Matcher(graph);
+  return rewrite(graph, (node, rewriter) => {
+    if (node.op !== 'matmul') return undefined;
+    const parts = matchAttention(m, node.operands[0]!, node.operands[1]!);
+    if (parts === undefined) return undefined;
+    const operands = [parts.q, parts.k, parts.v, parts.bias].map(rewriter.map);
+    const { scale, cap } = parts;
+    const attributes = { scale, mask: 'bias', ...defined({ cap }) };
+    const byToken = rewriter.add('attention', operands, attributes, 'attended');
+    return rewriter.add('transpose', [byToken], { order: [1, 0, 2] }, node.result.name);
+  });
+}
+
+function matchAttention(m: Matcher, probabilities: Value, values: Value): AttentionParts | undefined {
+  const scores = m.softmax(probabilities);
+  const v = fromHeads(m, values);
+  if (scores === undefined || v === undefined) return undefined;
+  for (const [product, bias] of m.pairs(scores, 'add')) {
+    for (const { matrix, scale, cap } of cappedScores(m, product)) {
+      const dot = m.node(matrix, 'matmul');
+      const q = m.transposed(dot?.operands[0], [1, 0, 2]);
+      const k = fromHeads(m, m.transposed(dot?.operands[1], [0, 2, 1]));
+      if (q === undefined || k === undefined || k.type.shape[1] !== v.type.shape[1]) continue;
+      if (sameShape(bias.type.shape, [q.type.shape[0]!, k.type.shape[0]!])) return { q, k, v, bias, scale, cap };
+    }
+  }
+  return undefined;
+}
+
+/** Ways to read `v` as cap·tanh(matrix·scale / cap), or as matrix·scale without a cap. */
+function cappedScores(
+  m: Matcher,
+  v: Value,
+): readonly { readonly matrix: Value; readonly scale: number; readonly cap: number | undefined }[] {
+  const capped = m.softCap(v);
+  return capped === undefined
+    ? scaled(m, v).map((each) => ({ ...each, cap: undefined }))
+    : scaled(m, capped.of).map(({ matrix, scale }) => ({ matrix, scale: scale * capped.factor, cap: capped.cap }));
+}
+
+/** Ways to read `v` as a matrix times a literal; the matrix itself, times 1, comes last. */
+function scaled(m: Matcher, v: Value): readonly { matrix: Value; scale: number }[] {
+  const found = m.pairs(v, 'mul').flatMap(([matrix, factor]) => {
+    const scale = m.literal(factor);
+    return scale === undefined ? [] : [{ matrix, scale }];
+  });
+  return [...found, { matrix: v, scale: 1 }];
+}
+
+/** The [T, h, d] behind a transpose to [h, T, d], possibly repeated to more heads. */
+function fromHeads(m: Matcher, v: Value | undefined): Value | undefined {
+  return m.transposed(m.through(v, 'repeat') ?? v, [1, 0, 2]);
+}
