@@ -18,7 +18,7 @@ const COMPOSED = [
   '^runtime/',
   '^autotune/',
   '^tasks/',
-  '^eval/',
+  '^evaluate/',
   '^generate/',
 ];
 
@@ -49,11 +49,11 @@ const MAY_IMPORT = {
   // Tasks turn files into requests: texts, not tokens. They know no model and nobody who scores them.
   tasks: ['^python/'],
   // Evaluation sees any engine as a Scorer: its tasks, trees and results are tested with a fake one.
-  eval: ['^tasks/', '^python/'],
+  evaluate: ['^tasks/', '^python/'],
   // Generation sees any engine as a Stepper: pages and scheduling are tested with a fake one.
   generate: ['^ir/', '^python/'],
   // Results, traces and IR as pages: what is shown is read or handed in, and nothing here computes an answer.
-  report: ['^ir/', '^python/', '^tasks/', '^eval/', '^autotune/(recordSchemas|peaks|winner|median)[.]ts$'],
+  report: ['^ir/', '^python/', '^tasks/', '^evaluate/', '^autotune/(recordSchemas|peaks|winner|median)[.]ts$'],
   // compile, tune and run as functions: the composition of all rooms, callable without a command line.
   driver: [...COMPOSED, '^report/'],
   // Flags in, calls out.

@@ -14,8 +14,8 @@ export type {
 export type { ProgressEvent, ProgressListener } from './driver/library/progress.js';
 export type { MatrixReport, QuantizeResult } from './driver/quantize/quantizeCheckpoint.js';
 export { Interrupted, type CompileResult, type RunProgress, type TuneResult } from './driver/requests.js';
-export { mergeShards as merge, type Merged, type MergeRequest } from './eval/merge.js';
-export { compareRuns as compare, type Comparison } from './eval/compare/compareRuns.js';
-export type { DatasetRecord } from './eval/records.js';
-export type { Results, Throughput } from './eval/resultTypes.js';
+export { mergeShards as merge, type Merged, type MergeRequest } from './evaluate/merge.js';
+export { compareRuns as compare, type Comparison } from './evaluate/compare/compareRuns.js';
+export type { DatasetRecord } from './evaluate/records.js';
+export type { Results, Throughput } from './evaluate/resultTypes.js';
 export { UsageError, UserError } from './errors.js';

@@ -1,20 +1,20 @@
 /** Calls of the benchmark of techniques: over trees, over cached keys and values, and with memory of their own. */
-import { scoredTokens } from '../eval/answers.js';
+import { scoredTokens } from '../evaluate/answers.js';
 import {
   groupCalls,
   groupContexts,
   layBatch,
   packTrees,
-  planTrees,
   type Path,
+  planTrees,
   type ScoredRows,
   type TokenizedQuestion,
   type TreeSharing,
-} from '../eval/index.js';
-import { fits } from '../eval/packing.js';
-import type { PathLane, PathScorer, Scorer } from '../eval/scorer.js';
-import { measureTree, type ScoredToken } from '../eval/tree.js';
-import type { PathBatch, WalkedBatch } from '../eval/walk.js';
+} from '../evaluate/index.js';
+import { fits } from '../evaluate/packing.js';
+import type { PathLane, PathScorer, Scorer } from '../evaluate/scorer.js';
+import { measureTree, type ScoredToken } from '../evaluate/tree.js';
+import type { PathBatch, WalkedBatch } from '../evaluate/walk.js';
 
 /** A launch of a kernel and how long it took. */
 export interface TimedLaunch {

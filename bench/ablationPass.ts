@@ -1,6 +1,6 @@
 /** One pass of a technique over all questions. */
-import { pathsOf } from '../eval/index.js';
-import type { ScoredRows } from '../eval/scorer.js';
+import { pathsOf } from '../evaluate/index.js';
+import type { ScoredRows } from '../evaluate/scorer.js';
 import type { Call } from './ablationCalls.js';
 import type { Technique } from './ablationRows.js';
 

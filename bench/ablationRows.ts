@@ -1,16 +1,16 @@
 /** The techniques that the benchmark of techniques compares, each as the calls that score a set of questions. */
-import { twoPhase, type TokenizedQuestion, type TwoPhaseOptions } from '../eval/index.js';
-import { orderPaths } from '../eval/pathOrder.js';
-import { pathsOf } from '../eval/tokenCounts.js';
-import { walk } from '../eval/walk.js';
+import { type TokenizedQuestion, twoPhase, type TwoPhaseOptions } from '../evaluate/index.js';
+import { orderPaths } from '../evaluate/pathOrder.js';
+import { pathsOf } from '../evaluate/tokenCounts.js';
+import { walk } from '../evaluate/walk.js';
 import {
   allocatingCalls,
+  type Call,
+  type Engine,
   fixedCalls,
   packedCalls,
   stepCalls,
   UnprunedTime,
-  type Call,
-  type Engine,
 } from './ablationCalls.js';
 
 export interface Technique {

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { loadDataset, taskByName, tokenizeDataset, type Question, type TokenizedQuestion } from '../eval/index.js';
+import { loadDataset, type Question, taskByName, tokenizeDataset, type TokenizedQuestion } from '../evaluate/index.js';
 import { openTokenizer } from '../models/tokenizer.js';
 
 export interface BenchData {

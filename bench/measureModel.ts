@@ -1,21 +1,19 @@
 /** Measures one model: made-up weights and real trees, through the ordinary compiler and runtime. */
-import { scoreOf } from '../ir/plan.js';
+import { scoreInputs, scoringLimits } from '../driver/commands/scorer.js';
+import { tuneCompiled } from '../driver/commands/tuneModel.js';
+import { BatchWork } from '../driver/commands/work.js';
 import { compileModel } from '../driver/compile/compile.js';
-import { compileKernels, emitPlan } from '../driver/targets/cpuKernels.js';
 import type { Machine } from '../driver/machine.js';
 import { openModel } from '../driver/model.js';
 import { storedFormats } from '../driver/storedFormats.js';
 import { cpu, cpuDevice, type CpuDevice, type CpuModel } from '../driver/targets/cpu.js';
-import type { CpuSchedule } from '../ir/plan.js';
-import { tuneCompiled } from '../driver/commands/tuneModel.js';
-import { BatchWork } from '../driver/commands/work.js';
-import { layBatch, packTrees, planTrees, type MicroBatch, type TreeSharing } from '../eval/index.js';
-import type { CpuIsa } from '../ir/plan.js';
+import { compileKernels, emitPlan } from '../driver/targets/cpuKernels.js';
+import { layBatch, type MicroBatch, packTrees, planTrees, type TreeSharing } from '../evaluate/index.js';
+import { SCORE } from '../ir/function.js';
+import { type CpuIsa, type CpuSchedule, scoreOf } from '../ir/plan.js';
 import { loadAddon } from '../runtime/addon.js';
 import { openCpuExecutor } from '../runtime/cpu/openExecutor.js';
 import type { Executor } from '../runtime/executor.js';
-import { scoreInputs, scoringLimits } from '../driver/commands/scorer.js';
-import { SCORE } from '../ir/function.js';
 import type { BenchData } from './data.js';
 import { initOf, modelPath } from './optionReader.js';
 

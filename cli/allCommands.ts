@@ -2,10 +2,10 @@
  * The commands that the command line calls where nobody hands it others. Each loads what it needs when called: help
  * needs none of it.
  */
-import { defined } from '../system/defined.js';
 import type { TargetFacts } from '../driver/devices/chooseTarget.js';
 import { detectMachine } from '../driver/machine.js';
 import type { TargetChoice, TargetName } from '../driver/target.js';
+import { defined } from '../system/defined.js';
 import type { Commands } from './commands.js';
 
 const commands = () => import('../driver/commands/index.js');
@@ -30,7 +30,7 @@ export const ALL_COMMANDS: Commands = {
   printPrompts: async (request, tell) =>
     (await import('../driver/commands/printPrompts.js')).printPrompts(request, tell),
   merge: async (request) => (await import('../driver/commands/mergeParts.js')).mergeParts(request),
-  compare: async ({ a, b }) => (await import('../eval/compare/compareRuns.js')).compareRuns(a, b),
+  compare: async ({ a, b }) => (await import('../evaluate/compare/compareRuns.js')).compareRuns(a, b),
   report: async (request) => (await import('../report/writeReport.js')).writeReport(request),
   quantize: async (request, ui) =>
     (await import('../driver/quantize/quantizeCheckpoint.js')).quantizeCheckpoint(request, ui),

@@ -1,4 +1,14 @@
 /** What the command line calls. Tests hand in fakes. */
+import type { ContinueListener } from '../driver/commands/continueAll.js';
+import type { Conversation, ConverseRequest } from '../driver/commands/converse.js';
+import type { Check } from '../driver/commands/doctorProbes.js';
+import type { GenerateRequest, GenerateResult } from '../driver/commands/generate.js';
+import type { Inspection, InspectRequest } from '../driver/commands/inspect.js';
+import type { ErrorReport, ErrorRequest } from '../driver/commands/inspectError.js';
+import type { TaskNames } from '../driver/commands/listTasks.js';
+import type { PrintedPrompt, PrintRequest } from '../driver/commands/printPrompts.js';
+import type { Explored, ExploreRequest } from '../driver/explore/exploreModel.js';
+import type { QuantizeRequest, QuantizeResult } from '../driver/quantize/quantizeCheckpoint.js';
 import type {
   CompileRequest,
   CompileResult,
@@ -9,20 +19,10 @@ import type {
   TuneResult,
   Ui,
 } from '../driver/requests.js';
-import type { ContinueListener } from '../driver/commands/continueAll.js';
-import type { GenerateRequest, GenerateResult } from '../driver/commands/generate.js';
-import type { Conversation, ConverseRequest } from '../driver/commands/converse.js';
-import type { PrintedPrompt, PrintRequest } from '../driver/commands/printPrompts.js';
-import type { Check } from '../driver/commands/doctorProbes.js';
-import type { TaskNames } from '../driver/commands/listTasks.js';
 import type { Asked } from '../driver/target.js';
-import type { Comparison } from '../eval/compare/compareRuns.js';
-import type { Merged, MergeRequest } from '../eval/index.js';
-import type { ErrorReport, ErrorRequest } from '../driver/commands/inspectError.js';
+import type { Comparison } from '../evaluate/compare/compareRuns.js';
+import type { Merged, MergeRequest } from '../evaluate/index.js';
 import type { WriteReportRequest, WrittenReport } from '../report/writeReport.js';
-import type { QuantizeRequest, QuantizeResult } from '../driver/quantize/quantizeCheckpoint.js';
-import type { Explored, ExploreRequest } from '../driver/explore/exploreModel.js';
-import type { Inspection, InspectRequest } from '../driver/commands/inspect.js';
 
 /** A command rejects with UserError where the user can act; with anything else once its signal is aborted. */
 export interface Commands {

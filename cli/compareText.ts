@@ -1,11 +1,11 @@
 /** A comparison of two runs as text. */
-import type { Comparison } from '../eval/compare/compareRuns.js';
-import type { LikelihoodDifference } from '../eval/compare/compareAnswers.js';
-import type { MetricDifference } from '../eval/compare/compareMetrics.js';
-import type { TaskDifference } from '../eval/compare/compareTask.js';
-import { shownP } from '../eval/compare/verdict.js';
-import { count, counted, percent, textTable } from '../system/format.js';
+import type { LikelihoodDifference } from '../evaluate/compare/compareAnswers.js';
+import type { MetricDifference } from '../evaluate/compare/compareMetrics.js';
+import type { Comparison } from '../evaluate/compare/compareRuns.js';
+import type { TaskDifference } from '../evaluate/compare/compareTask.js';
+import { shownP } from '../evaluate/compare/verdict.js';
 import { letter } from '../report/document/letters.js';
+import { count, counted, percent, textTable } from '../system/format.js';
 import { printableLine } from './report.js';
 
 const decimal = (value: number): string => value.toFixed(4).replace('-', '−');

@@ -1,9 +1,9 @@
 /** `tilewright completion`: commands, flags, choices and files for shells, read off the commander program itself. */
 import type { Command, Option } from 'commander';
-import { KV_CACHES, PRECISIONS, QUANTIZED, TARGET_CHOICES } from '../driver/target.js';
-import { TASKS } from '../eval/tasks/index.js';
 import { PREFIXES } from '../driver/requests.js';
-import { SHARING_MODES } from '../eval/sharing.js';
+import { KV_CACHES, PRECISIONS, QUANTIZED, TARGET_CHOICES } from '../driver/target.js';
+import { SHARING_MODES } from '../evaluate/sharing.js';
+import { TASKS } from '../evaluate/tasks/index.js';
 import { CPU_ISAS } from '../ir/plan.js';
 import { bashScript } from './completionBash.js';
 import type { CommandModel, Value } from './completionModel.js';

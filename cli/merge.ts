@@ -2,14 +2,14 @@
 import type { Command } from 'commander';
 import { isArtifact } from '../driver/names.js';
 import { UsageError } from '../errors.js';
-import type { MergeRequest } from '../eval/index.js';
-import { formatTable } from '../eval/table.js';
-import { TASKS } from '../eval/tasks/index.js';
+import type { MergeRequest } from '../evaluate/index.js';
+import { formatTable } from '../evaluate/table.js';
+import { TASKS } from '../evaluate/tasks/index.js';
 import { counted } from '../system/format.js';
 import { addSections, EXIT_STATUSES } from './help.js';
-import { choice, isSet, required, text, type Flags } from './options.js';
+import { choice, type Flags, isSet, required, text } from './options.js';
 import { printText } from './report.js';
-import { printJson, type Context } from './work.js';
+import { type Context, printJson } from './work.js';
 
 export function addMerge(program: Command, context: Context): void {
   const command = program

@@ -1,22 +1,22 @@
 /** Flags as text → typed values. Every refusal says what was given, what is expected, and shows an example. */
-import { defined } from '../system/defined.js';
-import { UsageError } from '../errors.js';
 import { isArtifact, MAX_CACHE_TOKENS, parseInit, type WeightInit } from '../driver/names.js';
 import type { ArtifactRequest } from '../driver/requests.js';
 import {
   KV_CACHES,
+  type KvCache,
+  type Precision,
   PRECISIONS,
   QUANTIZED,
   TARGET_CHOICES,
-  type KvCache,
-  type Precision,
   type TargetChoice,
 } from '../driver/target.js';
-import { SHARING_MODES, type Sharing } from '../eval/sharing.js';
+import { UsageError } from '../errors.js';
+import { type Sharing, SHARING_MODES } from '../evaluate/sharing.js';
 import type { Parallelism } from '../ir/placement.js';
-import { nearest } from '../system/spelling.js';
 import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
 import type { MaskKind } from '../models/family/mask.js';
+import { defined } from '../system/defined.js';
+import { nearest } from '../system/spelling.js';
 
 /** What commander hands over: a string for a flag with a value, true for one without, a list where it may repeat. */
 export type Flags = Readonly<Record<string, string | boolean | readonly string[] | undefined>>;

@@ -1,11 +1,12 @@
 /** `tilewright run`: scores a data set and prints the results. */
-import { Option, type Command } from 'commander';
+import { type Command, Option } from 'commander';
 import { BASELINES, Interrupted, MAX_TOKENS_NOTE, PREFIXES } from '../driver/requests.js';
 import { VERSION } from '../driver/version.js';
-import { shardName } from '../eval/shard.js';
-import { SHARING_MODES } from '../eval/sharing.js';
+import { shardName } from '../evaluate/shard.js';
+import { SHARING_MODES } from '../evaluate/sharing.js';
 import { counted } from '../system/format.js';
 import { quoteForShell } from '../system/shell.js';
+import { withMaxTokens } from './flagNames.js';
 import { HARNESS_HELP, harnessNotes, translated } from './harnessFlags.js';
 import {
   addCheckpointFlag,
@@ -18,14 +19,13 @@ import {
   CHECKPOINT_HELP,
   EXIT_STATUSES,
 } from './help.js';
-import { withMaxTokens } from './flagNames.js';
 import { faceOf } from './makeUi.js';
-import { isSet, type Flags } from './options.js';
+import { type Flags, isSet } from './options.js';
 import { printText } from './report.js';
 import { EXAMPLE, parseRun, reportPath, TASK_NAMES } from './runFlags.js';
 import { runSummary } from './runSummary.js';
 import { addTaskFlags } from './taskFlags.js';
-import { printJson, refuseHubName, sameCommand, StoppedEarly, withUi, type Context } from './work.js';
+import { type Context, printJson, refuseHubName, sameCommand, StoppedEarly, withUi } from './work.js';
 
 export function addRun(program: Command, context: Context): void {
   const command = program

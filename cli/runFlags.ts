@@ -1,7 +1,6 @@
 /** What the flags of `tilewright run` ask for. */
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { defined } from '../system/defined.js';
 import { isArtifact, modelName } from '../driver/names.js';
 import {
   BASELINES,
@@ -13,16 +12,19 @@ import {
 } from '../driver/requests.js';
 import type { Asked } from '../driver/target.js';
 import { UsageError } from '../errors.js';
-import { modelFolder } from '../eval/output.js';
-import { OVERLONG } from '../eval/pathLengths.js';
-import { parseDocs, parseLimit } from '../eval/selection.js';
-import { TASKS } from '../eval/tasks/index.js';
+import { modelFolder } from '../evaluate/output.js';
+import { OVERLONG } from '../evaluate/pathLengths.js';
+import { parseDocs, parseLimit } from '../evaluate/selection.js';
+import { TASKS } from '../evaluate/tasks/index.js';
 import { readSettings } from '../settings.js';
+import { defined } from '../system/defined.js';
+import { nearest } from '../system/spelling.js';
 import { prepareFile } from '../system/write.js';
 import {
   artifactFlags,
   choice,
   deviceFlags,
+  type Flags,
   isSet,
   modelFlags,
   refuseCompileFlags,
@@ -30,12 +32,10 @@ import {
   sharing,
   text,
   threads,
-  type Flags,
 } from './options.js';
 import { shard } from './shard.js';
 import { refuseMixed, resultsFolderOf, taskRequest } from './taskFlags.js';
-import { sameCommand, type Context } from './work.js';
-import { nearest } from '../system/spelling.js';
+import { type Context, sameCommand } from './work.js';
 
 export const TASK_NAMES = TASKS.map(({ name }) => name);
 export const EXAMPLE = 'tilewright run models/demo --task hellaswag --data examples/everyday.jsonl';

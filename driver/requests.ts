@@ -1,16 +1,16 @@
 /** Requests and results of the three commands, and the interface through which they report progress. */
-import type { Comparison } from '../eval/compare/compareRuns.js';
-import type { DocRange } from '../eval/selection.js';
-import type { Sharing } from '../eval/sharing.js';
-import type { Seeds } from '../tasks/requests/seeds.js';
-import type { Dict } from '../python/value.js';
-import type { Overlong } from '../eval/pathLengths.js';
+import type { Comparison } from '../evaluate/compare/compareRuns.js';
+import type { Overlong } from '../evaluate/pathLengths.js';
+import type { DocRange } from '../evaluate/selection.js';
+import type { Sharing } from '../evaluate/sharing.js';
 import type { Parallelism } from '../ir/placement.js';
 import type { CpuIsa } from '../ir/plan.js';
 import type { MaskKind } from '../models/family/mask.js';
-import type { Arithmetic, KvCache, Precision, TargetName } from './target.js';
+import type { Dict } from '../python/value.js';
 import { counted } from '../system/format.js';
+import type { Seeds } from '../tasks/requests/seeds.js';
 import type { WeightInit } from './names.js';
+import type { Arithmetic, KvCache, Precision, TargetName } from './target.js';
 
 /** Progress of a scoring run. */
 export interface RunProgress {

@@ -1,7 +1,7 @@
 /** The time from a command to its first answer: in a line for `--verbose`, and as results and traces keep it. */
-import type { StartPhase, StartStep, StartUp } from '../eval/resultTypes.js';
+import type { StartPhase, StartStep, StartUp } from '../evaluate/resultTypes.js';
 import { bytes as bytesText } from '../system/format.js';
-import { ANSWERS, StartGraph, type PhaseName } from './criticalPath.js';
+import { ANSWERS, type PhaseName, StartGraph } from './criticalPath.js';
 import type { PhaseSpan } from './phases.js';
 
 /** The phase whose parts move bytes. */

@@ -18,7 +18,7 @@ const PROGRAMS = {
   'cli/main': [],
   'driver/devices/child': [],
   'runtime/cuda/nvrtcProcess': [],
-  'eval/tokenizeWorker': [],
+  'evaluate/tokenizeWorker': [],
   'models/chatTemplateWorker': [],
   'models/tokenizerThread': ['createTokenizer'],
 };

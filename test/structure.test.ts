@@ -258,7 +258,7 @@ describe('imports', () => {
       write('ir/scalar.ts', "import './plan.js';");
       write('ir/a.ts', "import type {} from './b.js';");
       write('ir/b.ts', "import type {} from './a.js';");
-      write('eval/score.ts', "import type {} from '../ir/plan.js';");
+      write('evaluate/score.ts', "import type {} from '../ir/plan.js';");
       write('runtime/run.ts', "import '../ir/plan.js';\nimport '../ir/scalar.js';\nimport 'fast-check';");
       write('runtime/cpu/stage.ts', "import '../run.js';\nimport '../cuda/stage.js';");
       write('runtime/cuda/stage.ts', '');
@@ -266,8 +266,8 @@ describe('imports', () => {
       write('runtime/cpu/compile.ts', '');
       write('codegen/emit.ts', "import '../passes/fuse.js';\nimport './gone.js';");
       write('passes/fuse.ts', "import '../ir/scalar.js';\nimport '../test/helper.js';");
-      write('driver/run.ts', "import '../eval/score.js';\nimport '../cli/main.js';");
-      write('cli/main.ts', "import '../eval/score.js';");
+      write('driver/run.ts', "import '../evaluate/score.js';\nimport '../cli/main.js';");
+      write('cli/main.ts', "import '../evaluate/score.js';");
       write('test/helper.ts', "import '../ir/plan.js';");
       const found = importViolations(folder).map(({ rule, from }) => `${rule} ${from}`);
       expect([...new Set(found)].sort()).toEqual([
@@ -278,7 +278,7 @@ describe('imports', () => {
         'no-unresolvable codegen/emit.ts',
         'room-codegen codegen/emit.ts',
         'room-driver driver/run.ts',
-        'room-eval eval/score.ts',
+        'room-evaluate evaluate/score.ts',
         'room-passes passes/fuse.ts',
         'room-runtime runtime/run.ts',
         'runtime-knows-no-cpu runtime/shared.ts',

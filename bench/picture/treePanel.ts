@@ -1,8 +1,8 @@
 /**
  * A question of the bundled data set as the token tree that is scored: each box is a run of tokens without a branch.
  */
-import type { Question } from '../../eval/tasks/task.js';
-import { buildTree, pathLength, type Path, type Tree } from '../../eval/tree.js';
+import type { Question } from '../../evaluate/tasks/task.js';
+import { buildTree, type Path, pathLength, type Tree } from '../../evaluate/tree.js';
 import { box, curve, FADED, label } from './svg.js';
 
 /** Tokens [first, end) of a tree, of which only the last may have several children. */

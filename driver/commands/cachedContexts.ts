@@ -1,8 +1,8 @@
 /** `--sharing kv`: memory for the keys and values of contexts, on which choices are computed in later calls. */
 import { UsageError, UserError } from '../../errors.js';
-import { groupContexts, pathLength, pathsOf, type LoadedQuestions, type Path } from '../../eval/index.js';
-import { questionName } from '../../eval/naming.js';
-import type { WalkLimits } from '../../eval/walk.js';
+import { groupContexts, type LoadedQuestions, type Path, pathLength, pathsOf } from '../../evaluate/index.js';
+import { questionName } from '../../evaluate/naming.js';
+import type { WalkLimits } from '../../evaluate/walk.js';
 import { PAGE_TOKENS } from '../../generate/pages.js';
 import { STEP } from '../../ir/function.js';
 import { stepSize } from '../../ir/stepping.js';
@@ -15,8 +15,8 @@ import type { CompiledModel } from '../targets/target.js';
 import { cacheBytesOf, compileWithRoom } from './cacheSize.js';
 import type { ModelLoading } from './loadModel.js';
 import { limitsOf } from './modelLimits.js';
-import { MIN_CALL, mayCutPaths, packWithPrefixes, type PackedWithCache, type PackingOptions } from './prefixes.js';
-import { packQuestions, type PackedQuestions } from './questionSet.js';
+import { mayCutPaths, MIN_CALL, type PackedWithCache, type PackingOptions, packWithPrefixes } from './prefixes.js';
+import { type PackedQuestions, packQuestions } from './questionSet.js';
 
 /** The largest call of a model that keeps keys and values, and its cache; undefined if it keeps none. */
 export function cacheLimits(model: CompiledModel): WalkLimits | undefined {

@@ -5,10 +5,10 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { defined } from '../../system/defined.js';
 import { UsageError, UserError } from '../../errors.js';
-import { compareFiles, type Comparison } from '../../eval/compare/compareRuns.js';
-import { findRun, type RunFiles } from '../../eval/compare/findRuns.js';
+import { compareFiles, type Comparison } from '../../evaluate/compare/compareRuns.js';
+import { findRun, type RunFiles } from '../../evaluate/compare/findRuns.js';
+import { defined } from '../../system/defined.js';
 import { kindAt } from '../../system/read.js';
 import { writeAtomically } from '../../system/write.js';
 import { chooseTarget } from '../devices/chooseTarget.js';

@@ -1,5 +1,5 @@
 /** Which tokens end a text. Everything that writes texts asks here, and so do the names of what it wrote. */
-import type { RunIdentity } from '../../eval/index.js';
+import type { RunIdentity } from '../../evaluate/index.js';
 import { readGenerationConfig } from '../../models/generationConfig.js';
 import { readTextDefaults, type TextDefaults } from '../../models/textDefaults.js';
 import type { LoadedModel } from './loadModel.js';

@@ -1,10 +1,10 @@
 /** The first answer of a command: when it came, and what it waited for. */
-import type { StartUp } from '../../eval/resultTypes.js';
+import type { StartUp } from '../../evaluate/resultTypes.js';
+import type { PhaseName } from '../criticalPath.js';
 import type { Executor } from '../executor.js';
-import { printPhases, type Phases } from '../phases.js';
+import { type Phases, printPhases } from '../phases.js';
 import type { Ui } from '../requests.js';
 import { printStartUp, startUpOf } from '../startUp.js';
-import type { PhaseName } from '../criticalPath.js';
 
 export class FirstAnswer {
   readonly #phases: Phases;

@@ -1,16 +1,16 @@
 /** The second step of a run, beside its questions: they are tokenized while the model is compiled and loaded. */
-import { checkResumed, claimModelName, modelFolder, type LoadedQuestions } from '../../eval/index.js';
+import { checkResumed, claimModelName, type LoadedQuestions, modelFolder } from '../../evaluate/index.js';
 import { counted } from '../../system/format.js';
 import { inParts } from '../../system/parts.js';
 import type { Phases } from '../phases.js';
 import type { ScoreRequest, Ui } from '../requests.js';
 import { packWithCache } from './cachedContexts.js';
 import { EarlyModel } from './earlyModel.js';
-import { stepsFirst, type FinishOptions, type LoadedModel, type ModelLoading } from './loadModel.js';
+import { type FinishOptions, type LoadedModel, type ModelLoading, stepsFirst } from './loadModel.js';
 import type { ModelLimits } from './modelLimits.js';
-import type { PreparedQuestions } from './prepareRun.js';
 import { compileAhead, mayKeepPrefixes, mayNeedCache, tellOfPacking } from './prefixes.js';
-import { packQuestions, prepareCalls, tokenize, type PackedQuestions } from './questionSet.js';
+import type { PreparedQuestions } from './prepareRun.js';
+import { type PackedQuestions, packQuestions, prepareCalls, tokenize } from './questionSet.js';
 
 /** The loaded model, and the questions packed for it. `begun`: their tokens, if tokenizing has begun. */
 export async function loadWithQuestions(

@@ -1,7 +1,7 @@
 /** `merge`: what shards wrote, of questions in a file or of tasks. */
-import { isOfTasks, mergeTasks } from '../../eval/harness/merge.js';
-import { mergeShards, type Merged, type MergeRequest } from '../../eval/index.js';
-import { findShardFolders } from '../../eval/shardFiles.js';
+import { isOfTasks, mergeTasks } from '../../evaluate/harness/merge.js';
+import { type Merged, type MergeRequest, mergeShards } from '../../evaluate/index.js';
+import { findShardFolders } from '../../evaluate/shardFiles.js';
 
 /** Throws UserError if a shard is missing, given twice, from another run, or modified. */
 export function mergeParts(request: MergeRequest): Merged {

@@ -1,11 +1,11 @@
 /** The limits of a compiled model and the cost of its micro-batches, known before its weights are loaded. */
-import { keysIn, rowsIn, tokensIn } from '../../ir/scoring.js';
-import { scoreOf } from '../../ir/plan.js';
 import { bucketCostModel } from '../../autotune/bucketCost.js';
-import type { ScorerLimits } from '../../eval/index.js';
+import type { ScorerLimits } from '../../evaluate/index.js';
+import { scoreOf } from '../../ir/plan.js';
+import { keysIn, rowsIn, tokensIn } from '../../ir/scoring.js';
 import { roundUp } from '../../ir/types.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
-import { contextLimit, type CompiledModel } from '../compile/compile.js';
+import { type CompiledModel, contextLimit } from '../compile/compile.js';
 import type { BatchCost } from './scorer.js';
 import { BatchWork } from './work.js';
 

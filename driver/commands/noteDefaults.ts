@@ -1,7 +1,7 @@
 /** Says what a model's own files ask of the texts of tasks: what counts, and what there is nothing for. */
-import type { Leaf } from '../../eval/harness/windows.js';
+import type { Leaf } from '../../evaluate/harness/windows.js';
 import type { FoundDefaults } from '../../models/textDefaults.js';
-import { withDefaults, type Generation, type ModelDefaults } from '../../tasks/requests/drawing.js';
+import { type Generation, type ModelDefaults, withDefaults } from '../../tasks/requests/drawing.js';
 import type { Ui } from '../requests.js';
 
 /** Names in the file. */

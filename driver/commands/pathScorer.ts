@@ -1,12 +1,12 @@
-/** The PathScorer that eval/ needs: a client of an executor that calls the function `step`. */
-import type { PathLane, PathScorer } from '../../eval/scorer.js';
-import type { PathBatch, WalkLimits } from '../../eval/walk.js';
-import { STEP } from '../../ir/function.js';
+/** The PathScorer that evaluate/ needs: a client of an executor that calls the function `step`. */
+import type { PathLane, PathScorer } from '../../evaluate/scorer.js';
+import type { PathBatch, WalkLimits } from '../../evaluate/walk.js';
 import { filterInputs } from '../../generate/filterRows.js';
+import { STEP } from '../../ir/function.js';
 import { nothingFed, stepSize, type StepSize } from '../../ir/stepping.js';
 import type { CallArrays } from '../../runtime/call.js';
-import { inFlightOf, type Executor } from '../executor.js';
-import { scoredRows, type PlanScorer } from './scorer.js';
+import { type Executor, inFlightOf } from '../executor.js';
+import { type PlanScorer, scoredRows } from './scorer.js';
 
 /**
  * A call as the named inputs of `step`. Nothing is drawn: the most likely token comes for free. `feeds`: it could take

@@ -1,18 +1,18 @@
 /** `run --dry-run`: what each way of computing would take, counted without loading weights. */
 import {
   countOrdered,
-  pathLength,
-  pathsOf,
-  planWalks,
-  twoPhase,
   type Dataset,
   type LoadedQuestions,
   type Path,
+  pathLength,
+  pathsOf,
+  planWalks,
   type QuestionPlan,
   type Sharing,
   type TokenizerThreads,
-} from '../../eval/index.js';
-import type { WalkLimits } from '../../eval/walk.js';
+  twoPhase,
+} from '../../evaluate/index.js';
+import type { WalkLimits } from '../../evaluate/walk.js';
 import { scoreOf } from '../../ir/plan.js';
 import { rowsIn, tokensIn } from '../../ir/scoring.js';
 import { MAX_KEYS } from '../../ir/stepping.js';
@@ -21,12 +21,12 @@ import { atOnce, inParts } from '../../system/parts.js';
 import type { OpenedModel } from '../compile/open.js';
 import { parallelismFor } from '../devices/openDevices.js';
 import type { RunResult, ScoreRequest, Ui } from '../requests.js';
-import type { ModelLoading } from './loadModel.js';
 import { cacheLimits, packWithCache } from './cachedContexts.js';
-import type { PreparedQuestions } from './prepareRun.js';
+import type { ModelLoading } from './loadModel.js';
 import { limitsOf, type ModelLimits } from './modelLimits.js';
 import { mayCutPaths, type PackedWithCache } from './prefixes.js';
-import { openThreads, packQuestions, tokenize, type PackedQuestions } from './questionSet.js';
+import type { PreparedQuestions } from './prepareRun.js';
+import { openThreads, type PackedQuestions, packQuestions, tokenize } from './questionSet.js';
 
 /** Questions that are planned together. */
 export interface PlannedSet {

@@ -7,13 +7,13 @@ import {
   countOrdered,
   isWorthKeeping,
   isWorthKeepingWithin,
+  type LoadedQuestions,
   MIN_GAIN,
   pathLength,
   pathsOf,
-  type LoadedQuestions,
   type Question,
-} from '../../eval/index.js';
-import { questionName } from '../../eval/naming.js';
+} from '../../evaluate/index.js';
+import { questionName } from '../../evaluate/naming.js';
 import { PAGE_TOKENS } from '../../generate/pages.js';
 import { scoreOf } from '../../ir/plan.js';
 import { tokensIn } from '../../ir/scoring.js';
@@ -26,7 +26,7 @@ import type { ScoreRequest, Ui } from '../requests.js';
 import { cacheBytesOf, compileWithRoom, TOKEN_BYTES } from './cacheSize.js';
 import type { LoadedModel, ModelLoading } from './loadModel.js';
 import { limitsOf, type ModelLimits } from './modelLimits.js';
-import { packQuestions, type PackedQuestions } from './questionSet.js';
+import { type PackedQuestions, packQuestions } from './questionSet.js';
 
 /** Calls of fewer tokens than this read the weights too often. */
 export const MIN_CALL = 1024;

@@ -1,6 +1,6 @@
 /** The first step of a run: checks its inputs and reads its questions before anything is compiled or loaded. */
 import { UsageError } from '../../errors.js';
-import { loadDataset, modelFolder, taskByName, type Dataset, type Task, type TaskName } from '../../eval/index.js';
+import { type Dataset, loadDataset, modelFolder, type Task, taskByName, type TaskName } from '../../evaluate/index.js';
 import { prepareFile, prepareOutput } from '../../system/write.js';
 import { modelName } from '../names.js';
 import { Interrupted, type RunRequest, type ScoreRequest } from '../requests.js';

@@ -1,22 +1,22 @@
 /** The first step of a run of tasks: their files, their data and their prompts. */
-import { readSettings } from '../../settings.js';
 import { UsageError, UserError } from '../../errors.js';
-import { versionOf } from '../../eval/harness/config.js';
-import { taskWindows, WINDOWS, type Leaf, type TaskWindow, type WindowBounds } from '../../eval/harness/windows.js';
+import { versionOf } from '../../evaluate/harness/config.js';
+import { type Leaf, type TaskWindow, taskWindows, type WindowBounds, WINDOWS } from '../../evaluate/harness/windows.js';
 import { prefixToken } from '../../models/namedTokens.js';
-import { requireDatasets } from '../../tasks/requests/requireDatasets.js';
-import { splitReader } from '../../tasks/data/splits.js';
-import type { DataRoots } from '../../tasks/data/folders.js';
+import { readSettings } from '../../settings.js';
+import { quote } from '../../system/json.js';
 import { openLibrary } from '../../tasks/builtin/index.js';
+import type { DataRoots } from '../../tasks/data/folders.js';
+import { splitReader } from '../../tasks/data/splits.js';
 import { withAsked } from '../../tasks/definition/asked.js';
-import { tasksBelow, withoutRepeats, type Node, type TaskNode } from '../../tasks/definition/nodes.js';
+import { type Node, type TaskNode, tasksBelow, withoutRepeats } from '../../tasks/definition/nodes.js';
+import { requireDatasets } from '../../tasks/requests/requireDatasets.js';
 import { Shuffles } from '../../tasks/requests/shuffles.js';
 import { openTask, type TaskOptions } from '../../tasks/requests/task.js';
 import { TaskScores } from '../../tasks/scores/ofTask.js';
-import { quote } from '../../system/json.js';
 import { Interrupted, type TasksRequest } from '../requests.js';
 import type { ModelLoading } from './loadModel.js';
-import { prepareFolders, type PreparedQuestions } from './prepareRun.js';
+import { type PreparedQuestions, prepareFolders } from './prepareRun.js';
 import type { TaskChat } from './taskChat.js';
 import { asksForTexts } from './taskTexts.js';
 

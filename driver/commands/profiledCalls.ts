@@ -1,8 +1,16 @@
 /** Calls of a question set as a run makes them, to be timed launch by launch. */
-import { fits, groupCalls, groupContexts, layBatch, packTrees, planTrees, treeSharing } from '../../eval/index.js';
-import type { Scorer } from '../../eval/index.js';
-import { pathsOf } from '../../eval/tokenCounts.js';
-import { walk, type WalkedBatch } from '../../eval/walk.js';
+import {
+  fits,
+  groupCalls,
+  groupContexts,
+  layBatch,
+  packTrees,
+  planTrees,
+  type Scorer,
+  treeSharing,
+} from '../../evaluate/index.js';
+import { pathsOf } from '../../evaluate/tokenCounts.js';
+import { walk, type WalkedBatch } from '../../evaluate/walk.js';
 import { SCORE, STEP } from '../../ir/function.js';
 import { takesDrawn } from '../../ir/stepping.js';
 import type { CallArrays } from '../../runtime/call.js';

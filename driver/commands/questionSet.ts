@@ -4,21 +4,21 @@
  */
 import {
   cutWindows,
-  planQuestions,
-  tokenizeDataset,
-  TokenizerThreads,
-  type PathLimit,
   type Dataset,
   type EvaluateOptions,
-  truncateOverlong,
   type LoadedQuestions,
   type Overlong,
+  type PathLimit,
+  planQuestions,
   type Question,
   type QuestionPlan,
   type Shard,
   type Sharing,
+  tokenizeDataset,
   type TokenizerSource,
-} from '../../eval/index.js';
+  TokenizerThreads,
+  truncateOverlong,
+} from '../../evaluate/index.js';
 import { MAX_KEYS } from '../../ir/stepping.js';
 import { loadAddon } from '../../runtime/addon.js';
 import { inParts, type Parts } from '../../system/parts.js';

@@ -2,20 +2,20 @@
 import { createHash } from 'node:crypto';
 import {
   formatTable,
-  summarizeResults,
-  writeResults,
   type Question,
   type Results,
   type ResultsInput,
-} from '../../eval/index.js';
-import type { TokenSource } from '../../eval/tokenLines.js';
+  summarizeResults,
+  writeResults,
+} from '../../evaluate/index.js';
+import type { TokenSource } from '../../evaluate/tokenLines.js';
 import { clock } from '../phases.js';
-import type { PreparedRun } from './prepareRun.js';
 import type { RunRequest, RunResult } from '../requests.js';
-import type { PackedQuestions } from './questionSet.js';
-import { computedBy, provenanceOf, questionFacts, ratesOf, settingsOf, type RunFacts } from './runFacts.js';
-import type { ScoredSet } from './scoreSet.js';
 import { VERSION } from '../version.js';
+import type { PreparedRun } from './prepareRun.js';
+import type { PackedQuestions } from './questionSet.js';
+import { computedBy, provenanceOf, questionFacts, ratesOf, type RunFacts, settingsOf } from './runFacts.js';
+import type { ScoredSet } from './scoreSet.js';
 
 export interface RunReport extends Pick<RunFacts, 'model' | 'loadSeconds' | 'start'> {
   readonly request: RunRequest;

@@ -4,34 +4,34 @@
  */
 import { createHash, type Hash } from 'node:crypto';
 import { dirname, join } from 'node:path';
-import { formatTable, resultsFolder, type RunIdentity } from '../../eval/index.js';
 import {
-  answersOfGroups,
-  responsesOf,
-  TaskTally,
   type AnsweredDocument,
   type Answers,
+  answersOfGroups,
   type GroupAnswers,
+  responsesOf,
   type TaskAnswers,
-} from '../../eval/harness/answers.js';
-import { numberOf, type RunTask, type TaskFacts } from '../../eval/harness/documents.js';
-import { jsonOf } from '../../eval/harness/config.js';
-import { buildTaskResults, type TasksHeader } from '../../eval/harness/results.js';
-import { sampleLines } from '../../eval/harness/samples.js';
-import { shardBlock } from '../../eval/harness/shardBlock.js';
-import type { EndedTask, TaskWindow } from '../../eval/harness/windows.js';
-import { fileDate, resultsName, samplesName, tokensName } from '../../eval/results.js';
-import { tokenLine } from '../../eval/tokenLines.js';
-import { tasksBelow, type Node } from '../../tasks/definition/nodes.js';
-import { SEEDS } from '../../tasks/requests/seeds.js';
-import { BOOTSTRAP_DRAWS } from '../../tasks/scores/aggregate.js';
+  TaskTally,
+} from '../../evaluate/harness/answers.js';
+import { jsonOf } from '../../evaluate/harness/config.js';
+import { numberOf, type RunTask, type TaskFacts } from '../../evaluate/harness/documents.js';
+import { buildTaskResults, type TasksHeader } from '../../evaluate/harness/results.js';
+import { sampleLines } from '../../evaluate/harness/samples.js';
+import { shardBlock } from '../../evaluate/harness/shardBlock.js';
+import type { EndedTask, TaskWindow } from '../../evaluate/harness/windows.js';
+import { formatTable, resultsFolder, type RunIdentity } from '../../evaluate/index.js';
+import { fileDate, resultsName, samplesName, tokensName } from '../../evaluate/results.js';
+import { tokenLine } from '../../evaluate/tokenLines.js';
 import { Pause } from '../../system/parts.js';
 import { Scratch, writeAtomically } from '../../system/write.js';
+import { type Node, tasksBelow } from '../../tasks/definition/nodes.js';
+import { SEEDS } from '../../tasks/requests/seeds.js';
+import { BOOTSTRAP_DRAWS } from '../../tasks/scores/aggregate.js';
 import { clock } from '../phases.js';
 import type { RunResult, TasksRequest } from '../requests.js';
 import { VERSION } from '../version.js';
-import { provenanceOf, ratesOf, settingsOf, type RunFacts } from './runFacts.js';
 import type { TextFacts } from './endTokens.js';
+import { provenanceOf, ratesOf, type RunFacts, settingsOf } from './runFacts.js';
 import type { GenerationTotals } from './taskTotals.js';
 
 export interface TasksReport {

@@ -1,15 +1,15 @@
 /** What results say of every run, of questions in a file and of tasks: its settings, where it comes from, its rates. */
 import {
-  printDocs,
-  throughputOf,
   type DeviceUse,
   type Overlong,
+  printDocs,
   type Provenance,
   type StartUp,
   type Throughput,
+  throughputOf,
   type TokenCounts,
-} from '../../eval/index.js';
-import type { ClosedRange } from '../../eval/selection.js';
+} from '../../evaluate/index.js';
+import type { ClosedRange } from '../../evaluate/selection.js';
 import type { ScoreRequest } from '../requests.js';
 import { arithmeticName } from '../target.js';
 import { checkpointId, type LoadedModel } from './loadModel.js';

@@ -1,17 +1,17 @@
 /** `run`: prepare, load, score, report. Questions are tokenized and packed while the model is compiled and loaded. */
-import { shardName } from '../../eval/index.js';
-import { beginLoading } from './loadModel.js';
-import { FirstAnswer } from './firstAnswer.js';
-import { loadWithQuestions } from './loadQuestions.js';
+import { shardName } from '../../evaluate/index.js';
 import { createTokenizer } from '../../models/tokenizer.js';
 import { counted } from '../../system/format.js';
 import { clock, Phases } from '../phases.js';
-import { prepareRun } from './prepareRun.js';
-import { planRun } from './planRun.js';
-import { reportRun } from './reportRun.js';
 import { Interrupted, type RunRequest, type RunResult, type Ui } from '../requests.js';
-import { tokenSource } from './tokenSource.js';
+import { FirstAnswer } from './firstAnswer.js';
+import { beginLoading } from './loadModel.js';
+import { loadWithQuestions } from './loadQuestions.js';
+import { planRun } from './planRun.js';
+import { prepareRun } from './prepareRun.js';
+import { reportRun } from './reportRun.js';
 import { scoreSet } from './scoreSet.js';
+import { tokenSource } from './tokenSource.js';
 import { traceRun } from './trace.js';
 
 export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> {

@@ -3,30 +3,30 @@
  * come in the public harness's layout, those of a task as soon as it is finished.
  */
 import { UsageError, UserError } from '../../errors.js';
-import { withDefaults, type ModelDefaults } from '../../tasks/requests/drawing.js';
-import type { RunTask } from '../../eval/harness/documents.js';
-import type { Leaf, TaskWindow } from '../../eval/harness/windows.js';
+import type { RunTask } from '../../evaluate/harness/documents.js';
+import type { Leaf, TaskWindow } from '../../evaluate/harness/windows.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
-import { readTextDefaults, type FoundDefaults } from '../../models/textDefaults.js';
+import { type FoundDefaults, readTextDefaults } from '../../models/textDefaults.js';
 import { deferredTokenizer, type Tokenizer } from '../../models/tokenizer.js';
 import { counted } from '../../system/format.js';
 import { notesOn } from '../../tasks/hooks/notes.js';
 import { unreadModules } from '../../tasks/hooks/unread.js';
+import { type ModelDefaults, withDefaults } from '../../tasks/requests/drawing.js';
 import { SEEDS } from '../../tasks/requests/seeds.js';
 import { clock, Phases } from '../phases.js';
 import { Interrupted, MAX_TOKENS_NOTE, type RunResult, type TasksRequest, type Ui } from '../requests.js';
 import { mayFeed } from '../targets/index.js';
 import type { Demand } from './cacheSize.js';
 import { beginLoading } from './loadModel.js';
+import { noteDefaults } from './noteDefaults.js';
 import { planRun } from './planRun.js';
-import { aboutTasks, findTasks, readTasks, type AboutTasks, type Writing } from './prepareTasks.js';
+import { aboutTasks, type AboutTasks, findTasks, readTasks, type Writing } from './prepareTasks.js';
+import { openThreadsAtOnce } from './questionSet.js';
 import { TaskReporter } from './reportTasks.js';
-import { TasksRun } from './tasksRun.js';
 import { TaskChat } from './taskChat.js';
 import { TaskModel } from './taskModel.js';
-import { noteDefaults } from './noteDefaults.js';
-import { openThreadsAtOnce } from './questionSet.js';
-import { asksForLogits, asksForTexts, demandOfTexts, tokenizeTexts, type TextWriting } from './taskTexts.js';
+import { TasksRun } from './tasksRun.js';
+import { asksForLogits, asksForTexts, demandOfTexts, type TextWriting, tokenizeTexts } from './taskTexts.js';
 import { WindowsAhead } from './windowsAhead.js';
 import { computeWindows } from './windowTurns.js';
 

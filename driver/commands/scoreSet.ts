@@ -1,25 +1,25 @@
 /** The third step of a run: a loaded model scores a set of questions, with a journal if there is a folder. */
 import { dirname } from 'node:path';
-import { defined } from '../../system/defined.js';
 import {
   evaluate,
-  scoreQuestions,
   type Evaluation,
   type Progress,
   type Scored,
+  scoreQuestions,
   type TaskName,
   type Turn,
-} from '../../eval/index.js';
+} from '../../evaluate/index.js';
 import { takesDrawn } from '../../ir/stepping.js';
+import { defined } from '../../system/defined.js';
 import { counted } from '../../system/format.js';
 import { quoteForShell } from '../../system/shell.js';
-import { checkpointId, type LoadedModel } from './loadModel.js';
-import { weighedShard, type PackedQuestions } from './questionSet.js';
 import type { RunProgress, Ui } from '../requests.js';
-import { arithmeticName, type Arithmetic } from '../target.js';
-import { scoringId } from './scoringId.js';
+import { type Arithmetic, arithmeticName } from '../target.js';
+import { checkpointId, type LoadedModel } from './loadModel.js';
 import { planPathScorer } from './pathScorer.js';
+import { type PackedQuestions, weighedShard } from './questionSet.js';
 import { PlanScorer } from './scorer.js';
+import { scoringId } from './scoringId.js';
 
 export interface ScoreSetOptions {
   readonly task: TaskName;

@@ -1,11 +1,11 @@
-/** The Scorer that eval/ needs: a client of an executor that calls the scoring function. */
-import type { Capacity } from '../../eval/packing.js';
-import type { MicroBatch, ScoredRows, Scorer } from '../../eval/scorer.js';
+/** The Scorer that evaluate/ needs: a client of an executor that calls the scoring function. */
+import type { Capacity } from '../../evaluate/packing.js';
+import type { MicroBatch, ScoredRows, Scorer } from '../../evaluate/scorer.js';
 import { SCORE } from '../../ir/function.js';
-import { keysIn, listPaths, rowsIn, tokensIn } from '../../ir/scoring.js';
 import type { FunctionPlan } from '../../ir/plan.js';
+import { keysIn, listPaths, rowsIn, tokensIn } from '../../ir/scoring.js';
 import type { CallArrays, CallResult } from '../../runtime/call.js';
-import { inFlightOf, type Executor } from '../executor.js';
+import { type Executor, inFlightOf } from '../executor.js';
 import { sizeOfCall } from './callWork.js';
 import { Timeline } from './timeline.js';
 import type { BatchWork, ScoredTokens } from './work.js';

@@ -2,24 +2,24 @@
  * The model of a run of tasks. It is opened for the first window of documents. Where a later one needs more memory for
  * keys and values than it has, it is opened again.
  */
-import type { TaskWindow } from '../../eval/harness/windows.js';
-import type { Computed } from './runFacts.js';
-import { isWorthKeepingWithin, type LoadedQuestions, type TokenizerThreads } from '../../eval/index.js';
 import { UserError } from '../../errors.js';
+import type { TaskWindow } from '../../evaluate/harness/windows.js';
+import { isWorthKeepingWithin, type LoadedQuestions, type TokenizerThreads } from '../../evaluate/index.js';
 import type { Tokenizer } from '../../models/tokenizer.js';
 import { counted } from '../../system/format.js';
 import { inParts } from '../../system/parts.js';
 import { cacheTokensOf } from '../functions.js';
 import type { Phases } from '../phases.js';
 import type { LoadRequest, TasksRequest, Ui } from '../requests.js';
-import { compileWithCache, compileWithCacheAhead, isCacheFor, type CacheAhead, type Demand } from './cacheSize.js';
 import { packWithCache, withContexts } from './cachedContexts.js';
+import { type CacheAhead, compileWithCache, compileWithCacheAhead, type Demand, isCacheFor } from './cacheSize.js';
 import { EarlyModel } from './earlyModel.js';
-import { beginLoading, stepsFirst, type LoadedModel, type ModelLoading } from './loadModel.js';
+import { beginLoading, type LoadedModel, type ModelLoading, stepsFirst } from './loadModel.js';
 import { loadWithQuestions, settleName, warnOfTruncated } from './loadQuestions.js';
 import { keepWithin, mayCutPaths, roomForQuestions, tellOfPacking } from './prefixes.js';
 import type { AboutTasks } from './prepareTasks.js';
-import { openThreads, packQuestions, prepareCalls, tokenize, type PackedQuestions } from './questionSet.js';
+import { openThreads, type PackedQuestions, packQuestions, prepareCalls, tokenize } from './questionSet.js';
+import type { Computed } from './runFacts.js';
 import type { PlanScorer } from './scorer.js';
 import { scorerOf } from './scoreSet.js';
 import { scoringId } from './scoringId.js';
@@ -28,9 +28,9 @@ import {
   demandOfTexts,
   guessTexts,
   promptsOfShard,
-  tokenizeTexts,
   type TextPrompts,
   type TextWriting,
+  tokenizeTexts,
 } from './taskTexts.js';
 
 /** A window as tokens. */

@@ -1,18 +1,18 @@
 /** Texts that tasks ask for: greedy continuations of their prompts, kept as soon as they are there. */
 import { createHash } from 'node:crypto';
-import { defined } from '../../system/defined.js';
-import type { Answers } from '../../eval/harness/answers.js';
-import { numberOf, type RunTask, type TaskFacts } from '../../eval/harness/documents.js';
-import type { TextJournal } from '../../eval/harness/textJournal.js';
-import type { Shard } from '../../eval/index.js';
-import { TOKEN_BYTES, type Demand } from './cacheSize.js';
 import { UserError } from '../../errors.js';
+import type { Answers } from '../../evaluate/harness/answers.js';
+import { numberOf, type RunTask, type TaskFacts } from '../../evaluate/harness/documents.js';
+import type { TextJournal } from '../../evaluate/harness/textJournal.js';
+import type { Shard } from '../../evaluate/index.js';
 import { wantsLogits } from '../../generate/options.js';
 import { GenerateError } from '../../generate/request.js';
-import { generationOf, withDefaults, type Generation, type ModelDefaults } from '../../tasks/requests/drawing.js';
 import type { Tokenizer } from '../../models/tokenizer.js';
+import { defined } from '../../system/defined.js';
+import { type Generation, generationOf, type ModelDefaults, withDefaults } from '../../tasks/requests/drawing.js';
 import type { Ui } from '../requests.js';
-import type { Continuer, ContinueOptions } from './continuation.js';
+import { type Demand, TOKEN_BYTES } from './cacheSize.js';
+import type { ContinueOptions, Continuer } from './continuation.js';
 import { TextProgress } from './textProgress.js';
 
 /** A prompt that is to be continued. */

@@ -1,11 +1,11 @@
 /** What the windows of a run of tasks come to together. */
 import { createHash } from 'node:crypto';
-import type { TaskWindow } from '../../eval/harness/windows.js';
-import type { Overlong } from '../../eval/index.js';
+import type { TaskWindow } from '../../evaluate/harness/windows.js';
+import type { Overlong } from '../../evaluate/index.js';
 import type { GeneratorCounts } from '../../generate/generator.js';
-import type { PackedWindow } from './taskModel.js';
 import type { Computed, QuestionFacts } from './runFacts.js';
 import type { ScoredSet } from './scoreSet.js';
+import type { PackedWindow } from './taskModel.js';
 import type { GeneratedTexts } from './taskWriting.js';
 
 export interface GenerationTotals extends GeneratorCounts {

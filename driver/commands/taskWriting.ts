@@ -1,19 +1,19 @@
 /** The part of a run of tasks that generates: texts with their journal, and what it took. */
 import { join } from 'node:path';
-import { resultsFolder, type TaskName } from '../../eval/index.js';
-import { TextJournal } from '../../eval/harness/textJournal.js';
+import { TextJournal } from '../../evaluate/harness/textJournal.js';
+import { resultsFolder, type TaskName } from '../../evaluate/index.js';
 import type { GeneratorCounts } from '../../generate/generator.js';
 import type { Tokenizer } from '../../models/tokenizer.js';
 import { counted } from '../../system/format.js';
 import { prepareOutput } from '../../system/write.js';
-import { SEEDS, type Seeds } from '../../tasks/requests/seeds.js';
+import { type Seeds, SEEDS } from '../../tasks/requests/seeds.js';
 import { Interrupted, type TasksRequest, type Ui } from '../requests.js';
 import { Continuer } from './continuation.js';
 import { endTokensOf, textFactsOf, textsIdentity } from './endTokens.js';
 import type { FirstAnswer } from './firstAnswer.js';
 import type { LoadedModel } from './loadModel.js';
 import { modelIdentity } from './scoreSet.js';
-import { writeTexts, type TextPrompts, type Written } from './taskTexts.js';
+import { type TextPrompts, writeTexts, type Written } from './taskTexts.js';
 
 export interface GeneratedTexts extends Pick<Written, 'texts'> {
   readonly counts: GeneratorCounts;

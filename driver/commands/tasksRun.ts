@@ -1,23 +1,23 @@
 /** Windows of a run of tasks: scored, generated, measured and written. */
-import { defined } from '../../system/defined.js';
-import type { Answers, TaskAnswers } from '../../eval/harness/answers.js';
-import { printDocs, Turns, type RunIdentity, type Turn } from '../../eval/index.js';
+import type { Answers, TaskAnswers } from '../../evaluate/harness/answers.js';
+import { printDocs, type RunIdentity, type Turn, Turns } from '../../evaluate/index.js';
 import type { Tokenizer } from '../../models/tokenizer.js';
+import { defined } from '../../system/defined.js';
 import { counted } from '../../system/format.js';
 import { SEEDS } from '../../tasks/requests/seeds.js';
 import type { Phases } from '../phases.js';
 import { Interrupted, type RunProgress, type RunResult, type TasksRequest, type Ui } from '../requests.js';
 import { VERSION } from '../version.js';
-import { textFactsOf, textsIdentity, type TextFacts } from './endTokens.js';
+import { type TextFacts, textFactsOf, textsIdentity } from './endTokens.js';
 import { FirstAnswer } from './firstAnswer.js';
 import type { AboutTasks } from './prepareTasks.js';
 import type { TaskReporter, TasksState } from './reportTasks.js';
-import { modelIdentity, scoreSet, type ScoredSet } from './scoreSet.js';
+import { modelIdentity, type ScoredSet, scoreSet } from './scoreSet.js';
 import type { PackedWindow, TaskModel } from './taskModel.js';
-import { tokenSource } from './tokenSource.js';
 import { asksForTexts, textAnswers } from './taskTexts.js';
 import { isEmpty, TaskTotals } from './taskTotals.js';
-import { generateTexts, type GeneratedTexts } from './taskWriting.js';
+import { type GeneratedTexts, generateTexts } from './taskWriting.js';
+import { tokenSource } from './tokenSource.js';
 import { traceRun } from './trace.js';
 
 interface Running {

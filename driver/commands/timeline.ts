@@ -1,7 +1,7 @@
 /** What each device did while a question set was scored: busy shares, and the slices of `--trace`. */
 import type { WorkSize } from '../../autotune/work.js';
-import type { DeviceUse } from '../../eval/index.js';
-import type { MicroBatch } from '../../eval/scorer.js';
+import type { DeviceUse } from '../../evaluate/index.js';
+import type { MicroBatch } from '../../evaluate/scorer.js';
 import type { DeviceSpan } from '../../runtime/call.js';
 
 /** The call of a function that computed a micro-batch: what its work is counted from. */

@@ -1,6 +1,6 @@
 /** What log-probabilities of tokens are written with: the tokens of questions, and their texts. */
-import type { LoadedQuestions } from '../../eval/index.js';
-import { tokensOfLines, type TokenSource } from '../../eval/tokenLines.js';
+import type { LoadedQuestions } from '../../evaluate/index.js';
+import { tokensOfLines, type TokenSource } from '../../evaluate/tokenLines.js';
 import type { Tokenizer } from '../../models/tokenizer.js';
 import { tokenTexts } from '../../models/tokenTexts.js';
 

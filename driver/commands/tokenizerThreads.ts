@@ -1,8 +1,8 @@
 /** How many threads tokenize a question set while the model is compiled and loaded. */
 import { statSync } from 'node:fs';
-import type { Question } from '../../eval/index.js';
-import type { AnyTarget } from '../targets/target.js';
+import type { Question } from '../../evaluate/index.js';
 import type { TokenizerSpec } from '../../models/tokenizerFiles.js';
+import type { AnyTarget } from '../targets/target.js';
 
 /**
  * Cores for each thread. The tokenizer library is multithreaded, but converting its results to JavaScript numbers is

@@ -2,23 +2,23 @@
  * `--trace FILE`: how a command started, a run on all its devices, and some micro-batches kernel by kernel, in Chrome's
  * trace format (Perfetto opens it). What a report needs beside the events is in `otherData`.
  */
-import { ratesOf, type Peaks } from '../../autotune/peaks.js';
+import { type Peaks, ratesOf } from '../../autotune/peaks.js';
+import type { StartUp } from '../../evaluate/resultTypes.js';
 import { linkFunction } from '../../ir/plan.js';
-import type { StartUp } from '../../eval/resultTypes.js';
 import type { TraceFacts } from '../../report/document/trace.js';
 import { writeAtomically } from '../../system/write.js';
-import { cutsOf } from '../devices/openReplica.js';
 import { rebuildOpened } from '../compile/open.js';
+import { cutsOf } from '../devices/openReplica.js';
 import type { Phases } from '../phases.js';
 import { withReplicas } from '../startUp.js';
-import { launchWorks, sizeOfCall, StageWork, type CallWork } from './callWork.js';
+import { type CallWork, launchWorks, sizeOfCall, StageWork } from './callWork.js';
 import type { LoadedModel } from './loadModel.js';
-import type { BatchSpan } from './timeline.js';
-import type { PackedQuestions } from './questionSet.js';
 import { profiledCalls } from './profiledCalls.js';
+import type { PackedQuestions } from './questionSet.js';
 import type { PlanScorer } from './scorer.js';
+import type { BatchSpan } from './timeline.js';
+import { namesOf, type Slice, startupEvents, timelineEvents, type TraceEvent, workArgs } from './traceEvents.js';
 import { traceFacts } from './traceFacts.js';
-import { namesOf, startupEvents, timelineEvents, workArgs, type Slice, type TraceEvent } from './traceEvents.js';
 
 /** Number of micro-batches that are profiled: enough to see past the first, cold one. */
 const TRACED_BATCHES = 3;

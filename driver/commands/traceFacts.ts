@@ -1,9 +1,9 @@
 /** What a trace says beside its events (report/document/trace.ts): peaks, kernels, memory, versions. */
-import { defined } from '../../system/defined.js';
 import type { Peaks } from '../../autotune/peaks.js';
+import type { StartUp } from '../../evaluate/resultTypes.js';
 import { scoreOf, stateBytes } from '../../ir/plan.js';
-import type { StartUp } from '../../eval/resultTypes.js';
 import { TRACE_FORMAT, type TraceFacts } from '../../report/document/trace.js';
+import { defined } from '../../system/defined.js';
 import { arithmeticName } from '../target.js';
 import { VERSION } from '../version.js';
 import { arenaBuffers, weightBytes } from './inspectMemory.js';

@@ -1,6 +1,6 @@
 /** The floating-point operations of a micro-batch: the basis of `modelFlops` and of shares of peak. */
 import { contractionFlops } from '../../autotune/work.js';
-import type { MicroBatch } from '../../eval/scorer.js';
+import type { MicroBatch } from '../../evaluate/scorer.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import { packedBytes, rowMaps } from '../../ir/packing.js';
 import type { SharedData } from '../../ir/plan.js';

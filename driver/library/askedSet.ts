@@ -1,15 +1,15 @@
 /** Sets of questions on their way into a model: read, and packed for the memory that it has or is to get. */
 import { UsageError } from '../../errors.js';
-import { datasetOfRecords, taskByName } from '../../eval/index.js';
+import { datasetOfRecords, taskByName } from '../../evaluate/index.js';
+import { inParts } from '../../system/parts.js';
 import { packWithCache, withContexts } from '../commands/cachedContexts.js';
 import type { LoadedModel, ModelLoading } from '../commands/loadModel.js';
 import { keepWithin, mayCutPaths, mayKeepPrefixes, mayNeedCache, tellOfPacking } from '../commands/prefixes.js';
-import { prepareRun, type PreparedRun } from '../commands/prepareRun.js';
-import { packQuestions, tokenize, type PackedQuestions } from '../commands/questionSet.js';
+import { type PreparedRun, prepareRun } from '../commands/prepareRun.js';
+import { type PackedQuestions, packQuestions, tokenize } from '../commands/questionSet.js';
 import { modelName } from '../names.js';
 import { clock } from '../phases.js';
 import { Interrupted, type LoadRequest, type RunRequest, type Ui } from '../requests.js';
-import { inParts } from '../../system/parts.js';
 import { present, type ScoreOptions } from './options.js';
 
 /** A set of questions that has been read. */

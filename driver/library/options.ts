@@ -1,15 +1,15 @@
 /** Options of the library's functions, checked before anything is opened. */
 import { z } from 'zod';
 import { UsageError } from '../../errors.js';
-import { OVERLONG, SHARING_MODES, TASKS } from '../../eval/index.js';
+import { OVERLONG, SHARING_MODES, TASKS } from '../../evaluate/index.js';
 import { checkTogether, generateFields, type GenerateOptions as WrittenOptions } from '../../generate/options.js';
 import { promptSchema } from '../../generate/prompts.js';
 import { CPU_ISAS } from '../../ir/plan.js';
 import { isRecord } from '../../system/json.js';
 import { MAX_CACHE_TOKENS } from '../names.js';
-import type { ProgressListener } from './progress.js';
 import { PREFIXES } from '../requests.js';
 import { KV_CACHES, PRECISIONS, TARGET_CHOICES } from '../target.js';
+import type { ProgressListener } from './progress.js';
 
 const whole = (least: number, most: number) => z.number().int().min(least).max(most);
 const MAX_DEVICES = 64;

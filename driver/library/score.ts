@@ -1,11 +1,11 @@
 /** `model.score` and `run`: one set of questions, on a model that is open. */
+import { argmax, meanAndError, measure, type Question, type Results, type Scores } from '../../evaluate/index.js';
 import { counted } from '../../system/format.js';
-import { argmax, meanAndError, measure, type Question, type Results, type Scores } from '../../eval/index.js';
 import type { LoadedModel } from '../commands/loadModel.js';
 import { reportRun } from '../commands/reportRun.js';
 import { scoreSet } from '../commands/scoreSet.js';
 import { Interrupted } from '../requests.js';
-import { packWithin, type AskedSet } from './askedSet.js';
+import { type AskedSet, packWithin } from './askedSet.js';
 import type { ScoreOptions } from './options.js';
 import { uiOf } from './progress.js';
 

@@ -1,6 +1,6 @@
 /** What a run answered to a question: its choice, its margin, its values of metrics. */
-import type { Answered, SampleSet } from '../../eval/compare/readSamples.js';
-import { argmax } from '../../eval/metrics.js';
+import type { Answered, SampleSet } from '../../evaluate/compare/readSamples.js';
+import { argmax } from '../../evaluate/metrics.js';
 
 /** The most likely choice, from 0; -1 where there are fewer than two, or one is no number. */
 export function chosenOf({ lls, choices }: Answered): number {

@@ -1,5 +1,5 @@
 /** How probable choices are beside how often they are right, and how far right choices lead. */
-import type { Answered } from '../../eval/compare/readSamples.js';
+import type { Answered } from '../../evaluate/compare/readSamples.js';
 import type { Calibration, Margins } from '../document/results.js';
 import { chosenOf, marginOf } from './answers.js';
 import { wilson } from './intervals.js';

@@ -1,11 +1,11 @@
 /** The blocks of a report, in the order in which they are shown. What is not there to read is left out. */
-import { findRun } from '../../eval/compare/findRuns.js';
+import { findRun } from '../../evaluate/compare/findRuns.js';
 import { counted } from '../../system/format.js';
 import { isFolder } from '../../system/read.js';
 import type { About } from '../document/about.js';
 import type { Block, SectionName, Sections } from '../document/sections.js';
 import { collectComparison } from './comparison.js';
-import { loadRuns, type LoadedRun } from './loadRuns.js';
+import { type LoadedRun, loadRuns } from './loadRuns.js';
 import { collectMeasurements, type MeasurementPaths } from './measurements.js';
 import { questionsOf, rowsOf, TextBlocks } from './questions.js';
 import { collectResults } from './results.js';

@@ -1,10 +1,10 @@
-/** The section of comparisons: every run beside the first, by the tests of eval/compare. */
+/** The section of comparisons: every run beside the first, by the tests of evaluate/compare. */
 import { UserError } from '../../errors.js';
-import type { LeadSpread } from '../../eval/compare/compareAnswers.js';
-import { compareFiles, type Comparison } from '../../eval/compare/compareRuns.js';
-import type { MetricDifference } from '../../eval/compare/compareMetrics.js';
-import type { SampleReader } from '../../eval/compare/compareTask.js';
-import { readSamples } from '../../eval/compare/readSamples.js';
+import type { LeadSpread } from '../../evaluate/compare/compareAnswers.js';
+import type { MetricDifference } from '../../evaluate/compare/compareMetrics.js';
+import { compareFiles, type Comparison } from '../../evaluate/compare/compareRuns.js';
+import type { SampleReader } from '../../evaluate/compare/compareTask.js';
+import { readSamples } from '../../evaluate/compare/readSamples.js';
 import type { ComparisonDocument, MetricRow, RunComparison } from '../document/comparison.js';
 import { likelihood, type Likelihood } from '../document/questions.js';
 import { metricName } from './answers.js';

@@ -1,4 +1,4 @@
-/** Intervals of single figures; those of differences are in eval/compare. */
+/** Intervals of single figures; those of differences are in evaluate/compare. */
 import type { Interval } from '../document/results.js';
 
 /** 97.5 % of the normal distribution. */

@@ -1,8 +1,8 @@
 /** Runs as a page needs them: files, short names, and of each task the samples with what they say of questions. */
 import { resolve } from 'node:path';
 import { UsageError } from '../../errors.js';
-import { findRun, type RunFiles, type TaskFiles } from '../../eval/compare/findRuns.js';
-import { readSamples, type SampleSet } from '../../eval/compare/readSamples.js';
+import { findRun, type RunFiles, type TaskFiles } from '../../evaluate/compare/findRuns.js';
+import { readSamples, type SampleSet } from '../../evaluate/compare/readSamples.js';
 import type { QuestionText } from '../document/questions.js';
 import { Categories, type Category } from './categories.js';
 import { contextLength, goldOf, questionText } from './sampleTexts.js';

@@ -1,13 +1,13 @@
 /** The section of questions: all runs' answers in columns, and texts in blocks. */
-import { matchQuestions } from '../../eval/compare/matchQuestions.js';
-import { lineOf, textsOf, type Answered } from '../../eval/compare/readSamples.js';
+import { matchQuestions } from '../../evaluate/compare/matchQuestions.js';
+import { type Answered, lineOf, textsOf } from '../../evaluate/compare/readSamples.js';
 import {
   likelihood,
-  textsBlock,
   type QuestionsDocument,
   type QuestionText,
   type QuestionTexts,
   type RunAnswers,
+  textsBlock,
 } from '../document/questions.js';
 import type { Block } from '../document/sections.js';
 import { binaryMetrics, chosenOf, marginOf, metricName } from './answers.js';

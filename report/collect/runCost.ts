@@ -1,5 +1,5 @@
 /** What a run took and how it was set, from results_*.json. Files are untrusted: numbers are numbers or left out. */
-import type { RunFiles, Block } from '../../eval/compare/findRuns.js';
+import type { Block, RunFiles } from '../../evaluate/compare/findRuns.js';
 import { isRecord } from '../../system/json.js';
 import type { DeviceShare, RunCost } from '../document/results.js';
 import { startSchema } from './start.js';

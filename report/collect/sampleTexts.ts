@@ -1,8 +1,8 @@
 /** What a page shows of a sample: texts before its choices, the choices, the right one. The file is untrusted. */
-import { requestsOf, type Answered } from '../../eval/compare/readSamples.js';
-import type { Block } from '../../eval/compare/findRuns.js';
-import { isRecord } from '../../system/json.js';
+import type { Block } from '../../evaluate/compare/findRuns.js';
+import { type Answered, requestsOf } from '../../evaluate/compare/readSamples.js';
 import { codePointLength } from '../../python/text.js';
+import { isRecord } from '../../system/json.js';
 import type { QuestionText } from '../document/questions.js';
 
 /** Characters of a text that a page holds. */

@@ -1,5 +1,5 @@
 /** Figures of tasks and groups from results_*.json, in the order of the tree of groups. */
-import type { GroupFiles, RunFiles, Block } from '../../eval/compare/findRuns.js';
+import type { Block, GroupFiles, RunFiles } from '../../evaluate/compare/findRuns.js';
 import { isRecord } from '../../system/json.js';
 import type { Figure, TaskResult } from '../document/results.js';
 import { byError, wilson } from './intervals.js';

@@ -1,16 +1,16 @@
 /**
- * Blocks of tokens from tokens_*.jsonl, the file beside a run's samples (eval/tokenLines.ts). The file is untrusted:
+ * Blocks of tokens from tokens_*.jsonl, the file beside a run's samples (evaluate/tokenLines.ts). The file is untrusted:
  * what is no line of tokens is left out, and noted.
  */
 import { closeSync, existsSync, openSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { z } from 'zod';
-import type { TokenLine } from '../../eval/tokenLines.js';
+import type { TokenLine } from '../../evaluate/tokenLines.js';
 import { FileLines } from '../../system/fileLines.js';
 import { readRange } from '../../system/read.js';
 import type { QuestionText } from '../document/questions.js';
-import { tokensBlock, type ChoiceTokens, type QuestionTokens, type TokenBlock } from '../document/tokens.js';
 import type { Block } from '../document/sections.js';
+import { type ChoiceTokens, type QuestionTokens, type TokenBlock, tokensBlock } from '../document/tokens.js';
 import type { LoadedRun } from './loadRuns.js';
 import type { Row } from './questions.js';
 

@@ -1,6 +1,6 @@
 /**
  * How a command came to its first answer, as results and traces keep it and pages show it. Seconds are since the
- * command began. The driver's results have the same (eval/resultTypes.ts): a page knows no other room.
+ * command began. The driver's results have the same (evaluate/resultTypes.ts): a page knows no other room.
  */
 export interface StartUp {
   readonly seconds: number;

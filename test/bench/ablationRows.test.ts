@@ -3,11 +3,11 @@ import { expect, it } from 'vitest';
 import { scoreAll } from '../../bench/ablationPass.js';
 import { techniquesOf } from '../../bench/ablationRows.js';
 import { withoutLabel } from '../../bench/data.js';
-import { countTokens, pathsOf } from '../../eval/tokenCounts.js';
-import type { TokenizedQuestion } from '../../eval/tokenize.js';
-import { measureTree } from '../../eval/tree.js';
-import { fakePathScorer } from '../eval/support/fakePathScorer.js';
-import { fakeScorer, referenceScore } from '../eval/support/fakeScorer.js';
+import { countTokens, pathsOf } from '../../evaluate/tokenCounts.js';
+import type { TokenizedQuestion } from '../../evaluate/tokenize.js';
+import { measureTree } from '../../evaluate/tree.js';
+import { fakePathScorer } from '../evaluate/support/fakePathScorer.js';
+import { fakeScorer, referenceScore } from '../evaluate/support/fakeScorer.js';
 
 /** Contexts of eight tokens and more, of which eight are common to all; choices of one to four tokens. */
 const questions: readonly TokenizedQuestion[] = Array.from({ length: 30 }, (_, docId) => ({

@@ -3,10 +3,10 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { compareRuns } from '../../eval/compare/compareRuns.js';
+import { compareRuns } from '../../evaluate/compare/compareRuns.js';
 import { writeReport } from '../../report/writeReport.js';
 import { CHROMIUM, useBrowser } from '../support/browser.js';
-import { DATE, writeRun, type SampleOf } from '../support/resultFolders.js';
+import { DATE, type SampleOf, writeRun } from '../support/resultFolders.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-browser-'));
 afterAll(() => rmSync(root, { recursive: true }));

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { FLAG_CHOICES } from '../../cli/completion.js';
-import { TASKS } from '../../eval/tasks/index.js';
+import { TASKS } from '../../evaluate/tasks/index.js';
 import { runCli } from './fakeIo.js';
 
 const NAMES = ['arc_easy', 'hellaswag', 'mmlu', 'mmlu_anatomy', 'piqa'];

@@ -1,7 +1,7 @@
 /** What tasks, files and models are called is shown and does not steer the terminal. */
 import { expect, test } from 'vitest';
 import type { Commands } from '../../cli/commands.js';
-import type { Results } from '../../eval/resultTypes.js';
+import type { Results } from '../../evaluate/resultTypes.js';
 import { fakeIo, runCli } from './fakeIo.js';
 
 const NAME = 'evil\x1b[31m\x9b2Jname';

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { ModelLoading } from '../../driver/commands/loadModel.js';
 import { compileAhead, mayKeepPrefixes, mayNeedCache } from '../../driver/commands/prefixes.js';
 import type { ScoreRequest } from '../../driver/requests.js';
-import { isWorthKeeping } from '../../eval/index.js';
+import { isWorthKeeping } from '../../evaluate/index.js';
 
 const asking = (contexts: readonly string[]): { readonly context: string }[] =>
   contexts.map((context) => ({ context }));

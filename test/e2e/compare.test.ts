@@ -5,7 +5,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
-import type { Comparison } from '../../eval/compare/compareRuns.js';
+import type { Comparison } from '../../evaluate/compare/compareRuns.js';
 import { isThorough } from '../support/thorough.js';
 import { questions, writeCheckpoint, writeData } from './smallModel.js';
 import {
@@ -13,11 +13,11 @@ import {
   failure,
   filesOf,
   isBuilt,
+  type Outcome,
   ROOT,
   success,
   temporaryFolder,
   tilewright,
-  type Outcome,
 } from './support.js';
 
 const QUESTIONS = 60;

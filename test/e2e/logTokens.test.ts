@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { TokenLine } from '../../eval/tokenLines.js';
+import type { TokenLine } from '../../evaluate/tokenLines.js';
 import { failure, isBuilt, ROOT, success, temporaryFolder, tilewright } from './support.js';
 
 const MODEL = join(ROOT, 'models', 'demo');

@@ -1,13 +1,13 @@
 /** The demo model in float64: kernels without the rounding of any fusion, run by the interpreter of kernel IR. Slow. */
 import { closeSync, openSync, readSync } from 'node:fs';
-import type { MicroBatch, ScoredRows, Scorer } from '../../eval/scorer.js';
-import { interpretModule, logicalWeight, type RawTensor } from '../../ir/kernelInterpreter.js';
+import { buildGraph } from '../../driver/model.js';
+import type { MicroBatch, ScoredRows, Scorer } from '../../evaluate/scorer.js';
 import type { KernelModule } from '../../ir/kernel.js';
+import { interpretModule, logicalWeight, type RawTensor } from '../../ir/kernelInterpreter.js';
 import type { DType } from '../../ir/types.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
-import { buildGraph } from '../../driver/model.js';
-import { lower, optimize } from '../../passes/runPasses.js';
 import type { Numerics } from '../../passes/numerics.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 
 const NUMERICS: Numerics = { activations: 'f32', weights: { layout: 'panels', format: 'f32' } };
 

@@ -6,13 +6,20 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { run } from '../../driver/commands/index.js';
-import { evaluate, loadDataset, taskByName, tokenizeDataset, type Scores, type Selection } from '../../eval/index.js';
+import {
+  evaluate,
+  loadDataset,
+  type Scores,
+  type Selection,
+  taskByName,
+  tokenizeDataset,
+} from '../../evaluate/index.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
 import { describeTokenizer } from '../../models/tokenizerFiles.js';
 import { isBuilt, ROOT, temporaryFolder } from '../e2e/support.js';
 import { compareGolden, EVERYDAY } from '../gpu/golden.js';
-import { Float64Scorer } from './float64.js';
 import { SILENT } from '../support/silent.js';
+import { Float64Scorer } from './float64.js';
 
 const GOLDEN = join(ROOT, 'test', 'gpu', 'golden', 'everyday-demo.jsonl');
 const DATA = join(ROOT, 'examples', 'everyday.jsonl');

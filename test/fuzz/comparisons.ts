@@ -2,9 +2,9 @@
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { comparisonText } from '../../cli/compareText.js';
+import { compareRuns } from '../../evaluate/compare/compareRuns.js';
 import { collectReport } from '../../report/collect/collectReport.js';
-import { compareRuns } from '../../eval/compare/compareRuns.js';
-import { mutateBytes, pick, several, type Random } from './mutate.js';
+import { mutateBytes, pick, type Random, several } from './mutate.js';
 import { refusedWell } from './refusals.js';
 import { scratch } from './scratch.js';
 

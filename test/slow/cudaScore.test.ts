@@ -3,23 +3,23 @@
  * and choice of questions, and those of the function step.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
-import { join } from 'node:path';
 import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { scoredRows, scoreInputs } from '../../driver/commands/scorer.js';
 import { TYPICAL_FACTS } from '../../driver/target.js';
-import { evaluate } from '../../eval/evaluate.js';
-import type { Scorer } from '../../eval/scorer.js';
-import type { Question } from '../../eval/tasks/task.js';
-import type { TokenizedQuestion } from '../../eval/tokenize.js';
-import { TREE_SHARING, type TreeSharing } from '../../eval/tree.js';
-import { fitsIn, type Extents } from '../../ir/extents.js';
+import { evaluate } from '../../evaluate/evaluate.js';
+import type { Scorer } from '../../evaluate/scorer.js';
+import type { Question } from '../../evaluate/tasks/task.js';
+import type { TokenizedQuestion } from '../../evaluate/tokenize.js';
+import { TREE_SHARING, type TreeSharing } from '../../evaluate/tree.js';
+import { type Extents, fitsIn } from '../../ir/extents.js';
 import { SCORE, STEP } from '../../ir/function.js';
 import { linkFunction } from '../../ir/plan.js';
-import { extentsOf, type CallArrays } from '../../runtime/call.js';
-import { randomSource } from '../codegen/harness.js';
+import { type CallArrays, extentsOf } from '../../runtime/call.js';
 import { emulateModule } from '../codegen/cuda/emulate.js';
 import { below, randomModel, type RandomModel } from '../codegen/cuda/randomModel.js';
+import { randomSource } from '../codegen/harness.js';
 
 const CACHE_TOKENS = 16 * 64;
 const folder = mkdtempSync(join(tmpdir(), 'tilewright-score-'));

@@ -7,7 +7,7 @@ import { stepperOf } from '../../driver/commands/continuation.js';
 import { beginLoading } from '../../driver/commands/loadModel.js';
 import { Phases } from '../../driver/phases.js';
 import type { Precision, TargetName } from '../../driver/target.js';
-import { loadDataset, taskByName, tokenizeDataset } from '../../eval/index.js';
+import { loadDataset, taskByName, tokenizeDataset } from '../../evaluate/index.js';
 import { Generator } from '../../generate/generator.js';
 import { openTokenizer } from '../../models/tokenizer.js';
 import { SILENT } from './silent.js';

@@ -1,21 +1,21 @@
 /** Executors of one function that scores tokens, in the terms of tests: micro-batches in, log-probabilities out. */
-import type { Executor as AnyExecutor } from '../../driver/executor.js';
 import { scoredRows, scoreInputs, scoringLimits } from '../../driver/commands/scorer.js';
-import type { MicroBatch, ScoredRows } from '../../eval/scorer.js';
+import type { Executor as AnyExecutor } from '../../driver/executor.js';
+import type { MicroBatch, ScoredRows } from '../../evaluate/scorer.js';
 import { SCORE } from '../../ir/function.js';
 import type { Stage } from '../../ir/placement.js';
 import type { Bucket, LinkedFunction } from '../../ir/plan.js';
 import type { CallResult, Diagnosis, LaunchProfile } from '../../runtime/call.js';
 import type { PlanSymbols } from '../../runtime/cpu/bindPlan.js';
 import type { MemoryUse } from '../../runtime/cpu/memoryUse.js';
-import { openCpuExecutor, type CpuExecutorOptions } from '../../runtime/cpu/openExecutor.js';
+import { type CpuExecutorOptions, openCpuExecutor } from '../../runtime/cpu/openExecutor.js';
 import type { PlanKernels } from '../../runtime/cuda/bindProgram.js';
 import type { CudaMemoryUse } from '../../runtime/cuda/memoryUse.js';
-import { openCudaExecutor, type CudaExecutorOptions } from '../../runtime/cuda/openExecutor.js';
+import { type CudaExecutorOptions, openCudaExecutor } from '../../runtime/cuda/openExecutor.js';
 import type { Executor } from '../../runtime/executor.js';
 import type { RuntimePlan } from '../../runtime/runtimePlan.js';
 
-export type { MicroBatch as Batch } from '../../eval/scorer.js';
+export type { MicroBatch as Batch } from '../../evaluate/scorer.js';
 
 /** Micro-batches through `score` of an executor. */
 export class Scoring<Memory> {

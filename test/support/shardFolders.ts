@@ -1,8 +1,8 @@
 /** Folders of shards, as runs with --shard leave them. */
 import { mkdirSync, rmSync } from 'node:fs';
-import { throughputOf, writeResults } from '../../eval/results.js';
-import { resultsFolder } from '../../eval/shard.js';
-import { multipleChoice } from '../../eval/tasks/multipleChoice.js';
+import { throughputOf, writeResults } from '../../evaluate/results.js';
+import { resultsFolder } from '../../evaluate/shard.js';
+import { multipleChoice } from '../../evaluate/tasks/multipleChoice.js';
 
 const questions = [0, 1].map((docId) =>
   multipleChoice.read({ question: 'Why?', choices: ['a', 'b'], label: 1 }, docId, `x:${docId + 1}`),

@@ -1,15 +1,15 @@
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { DevicePool } from '../../../driver/devices/pool.js';
-import type { Replica } from '../../../driver/executor.js';
 import { ProcessEnded } from '../../../driver/devices/processEnded.js';
+import type { Replica } from '../../../driver/executor.js';
 import type { Ui } from '../../../driver/requests.js';
 import { UserError } from '../../../errors.js';
-import { evaluate } from '../../../eval/evaluate.js';
-import type { MicroBatch } from '../../../eval/scorer.js';
+import { evaluate } from '../../../evaluate/evaluate.js';
+import type { MicroBatch } from '../../../evaluate/scorer.js';
 import type { CallArrays, CallResult } from '../../../runtime/call.js';
-import { scoreBatch } from '../../eval/support/fakeScorer.js';
-import { bareQuestion, randomQuestions } from '../../eval/support/questions.js';
+import { scoreBatch } from '../../evaluate/support/fakeScorer.js';
+import { bareQuestion, randomQuestions } from '../../evaluate/support/questions.js';
 import { scoreWith } from '../../support/scoring.js';
 
 type Scored = Awaited<ReturnType<typeof scoreWith>>;

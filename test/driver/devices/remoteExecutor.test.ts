@@ -1,15 +1,15 @@
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { setImmediate } from 'node:timers/promises';
 import { join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { MicroBatch } from '../../../eval/scorer.js';
-import { RemoteExecutor, type RemoteOptions } from '../../../driver/devices/remoteExecutor.js';
+import { scoreInputs } from '../../../driver/commands/scorer.js';
 import { startSpare } from '../../../driver/devices/deviceProcess.js';
 import { ProcessEnded } from '../../../driver/devices/processEnded.js';
+import { RemoteExecutor, type RemoteOptions } from '../../../driver/devices/remoteExecutor.js';
 import type { Ui } from '../../../driver/requests.js';
 import { UserError } from '../../../errors.js';
-import { scoreInputs } from '../../../driver/commands/scorer.js';
+import type { MicroBatch } from '../../../evaluate/scorer.js';
 import { scoreWith } from '../../support/scoring.js';
 
 let folder = '';

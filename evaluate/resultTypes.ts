@@ -1,0 +1,163 @@
+/** The types of the results of a run: what they are made from, and the content of results_*.json. */
+import type { RunIdentity } from './journalLines.js';
+import type { QuestionMetrics, Scores } from './metrics.js';
+import type { Overlong } from './pathLengths.js';
+import type { Shard } from './shard.js';
+import type { Question } from './tasks/task.js';
+import type { TokenSource } from './tokenLines.js';
+
+/** What this process did and how fast. A resumed run counts only its own part. */
+export interface Throughput {
+  readonly questions: number;
+  readonly tokensComputed: number;
+  /** Tokens if every choice were a sequence of its own. */
+  readonly tokensWithoutSharing: number;
+  /** Tokens if choices with equal inputs were one sequence, as those of one letter are. */
+  readonly tokensGrouped: number;
+  /** Tokens if every common beginning of all these questions were computed once. */
+  readonly tokensShared: number;
+  /** Seconds from start to the first micro-batch: dataset, tokens, weights, kernels. */
+  readonly loadSeconds: number;
+  readonly scoreSeconds: number;
+  readonly questionsPerSecond: number;
+  /** tokensComputed / scoreSeconds */
+  readonly tokensPerSecond: number;
+  /** Floating-point operations of the model on the tokens and rows computed. */
+  readonly modelFlops: number;
+  /** What each device did while questions were scored, if known. */
+  readonly devices?: readonly DeviceUse[] | undefined;
+  /** How this process came to its first answer; absent where all were known, or where shards are merged. */
+  readonly start?: StartUp | undefined;
+}
+
+/** The time from the command to its first answer. Seconds are since the command began. */
+export interface StartUp {
+  readonly seconds: number;
+  /** What was waited for, from the command on; the steps follow one another and add up to `seconds`. */
+  readonly criticalPath: readonly StartStep[];
+  /** In order of their begin. They overlap. */
+  readonly phases: readonly StartPhase[];
+}
+
+export interface StartStep {
+  /** `command`, `device process`, `device process 3`; null where no phase that was recorded explains the time. */
+  readonly process: string | null;
+  readonly phase: string | null;
+  readonly begin: number;
+  readonly seconds: number;
+}
+
+export interface StartPhase {
+  readonly process: string;
+  readonly phase: string;
+  readonly begin: number;
+  readonly end: number;
+  /** By how much later it could have ended without delaying the answer; absent where nothing waited for it. */
+  readonly spareSeconds?: number;
+  /** What it moved, and the seconds in which it did. */
+  readonly bytes?: number;
+  readonly movingSeconds?: number;
+}
+
+/** How a device spent the time between the first and the last computation of any device. */
+export interface DeviceUse {
+  /** From 0. */
+  readonly device: number;
+  readonly computeSeconds: number;
+  /** Seconds of sending results to the next stage. This may overlap with computing. */
+  readonly copySeconds: number;
+  /** computeSeconds divided by the whole time, 0 to 1. The device was idle for the rest. */
+  readonly busyShare: number;
+}
+
+/** Everything that answers depend on. Hashes are hex SHA-256. */
+export interface Provenance {
+  /** Identity of the checkpoint: a hash of its contents. */
+  readonly checkpoint: string;
+  readonly checkpoint_path: string;
+  readonly tokenizer_sha256: string;
+  /** Tokens that the tokenizer adds to every text: its beginning-of-text token, or none. Nothing else is added. */
+  readonly bos_tokens: readonly number[];
+  /** Tokens. */
+  readonly context_length: number;
+  /** What happened to choices that were too long with their context, and their number. */
+  readonly overlong: Overlong;
+  readonly truncated_choices: number;
+  readonly dataset_path: string;
+  readonly dataset_sha256: string;
+  /** Numbers of the questions, as --docs takes them, how many they are, and a hash of their texts. */
+  readonly docs: string;
+  readonly questions: number;
+  readonly questions_sha256: string;
+  /** Of a run that writes texts: the tokens that end one, and what the model's own files ask for. */
+  readonly end_tokens?: readonly number[];
+  readonly text_defaults?: Readonly<Record<string, number>>;
+}
+
+/** The part of a run that the results cover, and what must agree for parts to be merged. */
+export interface ShardOfRun extends Shard {
+  readonly run: RunIdentity;
+}
+
+/** Everything that the results of a run are made from. */
+export interface ResultsInput extends ResultsHeader {
+  /** Of all questions, or of those of the shard. */
+  readonly questions: readonly Question[];
+  readonly scores: readonly Scores[];
+  /** What tokens_*.jsonl is made of, where it is asked for. */
+  readonly tokens?: TokenSource | undefined;
+}
+
+/** Everything but the questions. */
+export interface ResultsHeader {
+  readonly taskName: string;
+  readonly taskVersion: number;
+  /** As the user named it; its sanitised form names the folder. */
+  readonly modelName: string;
+  /**
+   * Fields of the `config` block: model, model_args, batch_size, device, limit, precision, sharing … Nothing volatile.
+   */
+  readonly config: Readonly<Record<string, string | number | boolean | null>>;
+  /** Fields of the task's block under `configs`: dataset hash, path … Nothing volatile. */
+  readonly taskConfig: Readonly<Record<string, string | number | boolean | null>>;
+  /** What was scored, and with what: enough to repeat it. */
+  readonly provenance: Provenance;
+  /** Questions in the dataset, before --docs and --limit. */
+  readonly questionsInDataset: number;
+  readonly throughput: Throughput;
+  /** Wall-clock time at the start of the command, and now. */
+  readonly started: Date;
+  readonly finished: Date;
+  /** Version of this program, in place of the harness's git hash. */
+  readonly version: string;
+  readonly shard?: ShardOfRun | undefined;
+}
+
+/** Standard errors need two questions; the harness writes "N/A" for fewer. */
+export type StandardError = number | 'N/A';
+
+/** The parsed content of results_*.json. */
+export interface Results {
+  readonly results: Readonly<Record<string, Readonly<Record<string, StandardError | string>>>>;
+  readonly versions: Readonly<Record<string, number>>;
+  readonly 'n-shot': Readonly<Record<string, number>>;
+  readonly higher_is_better: Readonly<Record<string, Readonly<Record<string, boolean>>>>;
+  readonly throughput: Throughput;
+  readonly [field: string]: unknown;
+}
+
+/** Results on file, and where they are. */
+export interface WrittenResults {
+  readonly results: Results;
+  readonly resultsPath: string;
+  readonly samplesPath: string;
+}
+
+/** What is added up over all samples, in their order. */
+export interface SampleTotals {
+  readonly metrics: readonly QuestionMetrics[];
+  /** Hash of the hashes of documents, prompts and targets. */
+  readonly taskHash: string;
+  /** Hash of the whole file. */
+  readonly samplesHash: string;
+}

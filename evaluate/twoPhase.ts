@@ -1,0 +1,243 @@
+/**
+ * Scores choices in two phases, as serving systems with a cache of keys and values do: contexts first, then choices
+ * that continue what is cached. Contexts are taken in groups that lie in the cache together. A group takes one or more
+ * calls for each phase, and a context that is longer than a call takes several. The next group takes the same rows of
+ * the cache.
+ */
+import { UserError } from '../errors.js';
+import { type Path, pathLength, type ScoredToken } from './tree.js';
+import type { PathBatch, WalkedBatch, WalkLimits } from './walk.js';
+
+export interface TwoPhaseOptions {
+  readonly limits: WalkLimits;
+  /** Sequences of a call, contexts or choices; calls are filled up to their tokens without it. */
+  readonly sequences?: number;
+  /** Tokens of a call of the first phase, where it has several contexts; those of any call by default. */
+  readonly prefillTokens?: number;
+  /** Most tokens of the contexts of a group, unless it has only one; by default those that the cache holds. */
+  readonly groupTokens?: number;
+}
+
+/** Questions whose contexts lie in the cache together. */
+export interface ContextGroup {
+  /** Choices of a question one after another. */
+  readonly paths: readonly Path[];
+  /** Tokens of both phases. */
+  readonly tokens: number;
+}
+
+/** A token of a run whose next-token distribution is scored. */
+interface Scoring extends Omit<ScoredToken, 'row'> {
+  /** Index in the tokens of the run. */
+  readonly at: number;
+  readonly target: number;
+}
+
+/** Tokens that continue each other, and what is cached before them. */
+interface Run {
+  /** Rows of the cache. */
+  readonly before: readonly number[];
+  readonly tokens: Int32Array;
+  readonly scored: readonly Scoring[];
+}
+
+/** Choices with the same context. */
+type Family = readonly [Path, ...Path[]];
+
+/** The calls, in the order in which they must be computed. Throws UserError where groupContexts does. */
+export function* twoPhase(paths: readonly Path[], options: TwoPhaseOptions): Generator<WalkedBatch> {
+  for (const group of groupContexts(paths, options)) yield* groupCalls(group.paths, options);
+}
+
+/**
+ * Cuts questions, in their order, into groups. `nameOf`: a question in messages. Throws UserError if a
+ * choice fits no call, or a context no cache.
+ */
+export function groupContexts(
+  paths: readonly Path[],
+  { limits, sequences = Infinity, groupTokens = Infinity }: TwoPhaseOptions,
+  nameOf = (question: number): string => `question ${question}`,
+): readonly ContextGroup[] {
+  const room = roomOf(limits);
+  const familyOf = new Map(
+    familiesOf(paths).map((family) => {
+      requireFits(family, room, limits, nameOf);
+      return [contextRun(family), family];
+    }),
+  );
+  const tokens = Math.min(room.contexts, groupTokens);
+  return [...cut([...familyOf.keys()], { tokens, keys: Infinity, rows: Infinity, runs: sequences })].map((runs) => {
+    const families = runs.map((run) => familyOf.get(run)!);
+    return { paths: families.flat(), tokens: families.reduce((sum, family) => sum + tokensOf(family), 0) };
+  });
+}
+
+/** The calls of one group, or of some of its questions. */
+export function* groupCalls(
+  paths: readonly Path[],
+  { limits, sequences = Infinity, prefillTokens = limits.tokens }: TwoPhaseOptions,
+): Generator<WalkedBatch> {
+  const room = roomOf(limits);
+  const prefill = { ...limits, tokens: Math.min(prefillTokens, limits.tokens), runs: sequences };
+  const contexts: Run[] = [];
+  const choices: Run[] = [];
+  let cached = 0;
+  for (const family of familiesOf(paths)) {
+    const run = contextRun(family);
+    const firstSlot = cached;
+    const slots = Array.from(run.tokens, (_, i) => firstSlot + i);
+    contexts.push(...pieces(run, slots, limits.tokens));
+    choices.push(...choiceRuns(family, slots));
+    cached += run.tokens.length;
+  }
+  let at = 0;
+  for (const runs of cut(contexts, prefill)) {
+    yield layCall(runs, at);
+    at += runs.reduce((sum, { tokens }) => sum + tokens.length, 0);
+  }
+  // Nothing reads the rows of choices after their call, so every call takes the same ones.
+  for (const runs of cut(choices, { ...limits, tokens: room.call, runs: sequences })) yield layCall(runs, cached);
+}
+
+interface Room {
+  /** Tokens of a call of choices. */
+  readonly call: number;
+  /** Tokens of all contexts of a group. */
+  readonly contexts: number;
+}
+
+/** How the cache is divided: a call of choices takes at most half of it. */
+function roomOf({ tokens, cacheRows }: WalkLimits): Room {
+  const call = Math.min(tokens, Math.floor(cacheRows / 2));
+  return { call, contexts: cacheRows - call };
+}
+
+function familiesOf(paths: readonly Path[]): Family[] {
+  const families: [Path, ...Path[]][] = [];
+  for (const path of paths) {
+    const last = families.at(-1);
+    if (last?.[0].context === path.context && last[0].question === path.question) last.push(path);
+    else families.push([path]);
+  }
+  return families;
+}
+
+const tokensOf = (family: Family): number =>
+  family.reduce((sum, { continuation }) => sum + continuation.length - 1, family[0].context.length);
+
+function requireFits(family: Family, room: Room, limits: WalkLimits, nameOf: (question: number) => string): void {
+  const { tokens, keys, rows, cacheRows } = limits;
+  for (const path of family) {
+    const { question, choice, context, continuation } = path;
+    const isShort = context.length <= room.contexts && continuation.length <= Math.min(room.call + 1, rows + 1);
+    if (isShort && pathLength(path) <= keys && family.length <= rows) continue;
+    throw new UserError(
+      `${nameOf(question)}, choice ${choice}: ${context.length} tokens of context and ` +
+        `${continuation.length} of the choice, one of ${family.length}, do not fit calls of ${tokens} tokens and ` +
+        `${rows} scored ones over a cache of ${cacheRows}`,
+      'use --sharing tree, a larger --batch-tokens or --cache-tokens, or an artifact without --logits',
+    );
+  }
+}
+
+/** The context, at the end of which the first token of every choice is scored. */
+const contextRun = (family: Family): Run => ({
+  before: [],
+  tokens: family[0].context,
+  scored: family.map(({ question, choice, context, continuation }) => ({
+    at: context.length - 1,
+    target: continuation[0]!,
+    question,
+    choice,
+    index: 0,
+  })),
+});
+
+/** A run that begins a path, cut into runs of at most `most` tokens. `slots`: its rows of the cache. */
+function* pieces({ tokens, scored }: Run, slots: readonly number[], most: number): Generator<Run> {
+  for (let from = 0; from < tokens.length; from += most) {
+    const to = Math.min(from + most, tokens.length);
+    yield {
+      before: slots.slice(0, from),
+      tokens: tokens.subarray(from, to),
+      scored: scored.filter(({ at }) => at >= from && at < to).map((each) => ({ ...each, at: each.at - from })),
+    };
+  }
+}
+
+/** The choices without their last tokens, which are only scored. A choice of one token needs no run. */
+const choiceRuns = (family: Family, before: readonly number[]): Run[] =>
+  family
+    .filter(({ continuation }) => continuation.length > 1)
+    .map(({ question, choice, continuation }) => ({
+      before,
+      tokens: continuation.slice(0, -1),
+      scored: Array.from(continuation.slice(1), (target, at) => ({ at, target, question, choice, index: at + 1 })),
+    }));
+
+interface CutLimits {
+  readonly tokens: number;
+  readonly keys: number;
+  readonly rows: number;
+  readonly runs: number;
+}
+
+/** Runs in their order, cut where the next one does not fit. A run may alone have more tokens than are asked for. */
+function* cut(runs: readonly Run[], limits: CutLimits): Generator<readonly Run[]> {
+  let taken: Run[] = [];
+  let [tokens, keys, rows] = [0, 0, 0];
+  for (const run of runs) {
+    const runKeys = run.before.length + run.tokens.length;
+    const isFull =
+      taken.length >= limits.runs ||
+      tokens + run.tokens.length > limits.tokens ||
+      keys + runKeys > limits.keys ||
+      rows + run.scored.length > limits.rows;
+    if (isFull && taken.length > 0) {
+      yield taken;
+      taken = [];
+      [tokens, keys, rows] = [0, 0, 0];
+    }
+    taken.push(run);
+    tokens += run.tokens.length;
+    keys += runKeys;
+    rows += run.scored.length;
+  }
+  if (taken.length > 0) yield taken;
+}
+
+/** Runs side by side. New tokens take the rows of the cache from `firstSlot` on. */
+function layCall(runs: readonly Run[], firstSlot: number): WalkedBatch {
+  const tokens: number[] = [];
+  const position: number[] = [];
+  const begin: number[] = [];
+  const key: number[] = [];
+  const row: number[] = [];
+  const target: number[] = [];
+  const scored: ScoredToken[] = [];
+  for (const run of runs) {
+    const firstToken = tokens.length;
+    const own = Array.from(run.tokens, (_, i) => firstSlot + firstToken + i);
+    run.tokens.forEach((token, i) => {
+      tokens.push(token);
+      position.push(run.before.length + i);
+      begin.push(key.length);
+    });
+    key.push(...run.before, ...own);
+    for (const { at, target: wanted, ...of } of run.scored) {
+      scored.push({ row: row.length, ...of });
+      row.push(firstToken + at);
+      target.push(wanted);
+    }
+  }
+  const batch: PathBatch = {
+    tokens: Int32Array.from(tokens),
+    position: Int32Array.from(position),
+    slot: Int32Array.from(tokens, (_, i) => firstSlot + i),
+    begin: Int32Array.from(begin),
+    key: Int32Array.from(key),
+    row: Int32Array.from(row),
+    target: Int32Array.from(target),
+  };
+  return { batch, scored };
+}

@@ -1,9 +1,0 @@
-import type { TextTokenizer } from '../../../eval/tokenizeChunk.js';
-
-export interface FakeSpec {
-  readonly fail?: boolean;
-  readonly bos?: boolean;
-  readonly batch?: boolean;
-}
-
-export function createTokenizer(spec: FakeSpec): TextTokenizer;
