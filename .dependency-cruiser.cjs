@@ -54,12 +54,16 @@ const MAY_IMPORT = {
   generate: ['^ir/', '^python/'],
   // Results, traces and IR as pages: what is shown is read or handed in, and nothing here computes an answer.
   report: ['^ir/', '^python/', '^tasks/', '^evaluate/', '^autotune/(recordSchemas|peaks|winner|median)[.]ts$'],
-  // compile, tune and run as functions: the composition of all rooms, callable without a command line.
-  driver: [...COMPOSED, '^report/'],
+  // Wiring: where a model lies, on which devices, for which target, in which artifact. It knows no command.
+  driver: COMPOSED,
+  // The story of each command: what it reads, opens, does and reports. It knows no flags and no terminal.
+  commands: [...COMPOSED, '^report/', '^driver/'],
+  // The commands for programs: options that are checked, and models that stay open.
+  library: [...COMPOSED, '^driver/', '^commands/'],
   // Flags in, calls out.
-  cli: [...COMPOSED, '^report/', '^driver/'],
+  cli: [...COMPOSED, '^report/', '^driver/', '^commands/'],
   // Benchmarks may measure anything, but nothing shipped depends on them.
-  bench: [...COMPOSED, '^report/', '^driver/', '^cli/'],
+  bench: [...COMPOSED, '^report/', '^driver/', '^commands/', '^library/', '^cli/'],
 };
 
 const TARGETS = `^(${[...Object.keys(MAY_IMPORT), 'test', 'scripts', 'index[.]ts$'].join('|')})(/|$)`;

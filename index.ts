@@ -1,7 +1,7 @@
 /** The library. docs/library.md shows its use. */
-export { compile, openModel, quantize, run, tune } from './driver/library/index.js';
-export type { Accuracy, Model, QuestionAnswer, ScoreResult } from './driver/library/index.js';
-export type { GenerateEvent } from './driver/library/generate.js';
+export { compile, openModel, quantize, run, tune } from './library/index.js';
+export type { Accuracy, Model, QuestionAnswer, ScoreResult } from './library/index.js';
+export type { GenerateEvent } from './library/generate.js';
 export type {
   CompileOptions,
   GenerateOptions,
@@ -10,9 +10,9 @@ export type {
   RunOptions,
   ScoreOptions,
   TuneOptions,
-} from './driver/library/options.js';
-export type { ProgressEvent, ProgressListener } from './driver/library/progress.js';
-export type { MatrixReport, QuantizeResult } from './driver/quantize/quantizeCheckpoint.js';
+} from './library/options.js';
+export type { ProgressEvent, ProgressListener } from './library/progress.js';
+export type { MatrixReport, QuantizeResult } from './commands/quantize.js';
 export { Interrupted, type CompileResult, type RunProgress, type TuneResult } from './driver/requests.js';
 export { mergeShards as merge, type Merged, type MergeRequest } from './evaluate/merge.js';
 export { compareRuns as compare, type Comparison } from './evaluate/compare/compareRuns.js';

@@ -80,6 +80,7 @@ const TOGETHER = [
   'bench',
   'ci',
   'cli',
+  'commands',
   'driver',
   'evaluate',
   'examples',

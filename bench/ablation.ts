@@ -1,8 +1,8 @@
 /** `npm run bench:ablation`: what each technique of scoring gives beside one forward over trees. */
-import { cacheBytesOf } from '../driver/commands/cacheSize.js';
-import { limitsOf } from '../driver/commands/modelLimits.js';
-import { planPathScorer, stepInputs } from '../driver/commands/pathScorer.js';
-import { PlanScorer } from '../driver/commands/scorer.js';
+import { cacheBytesOf } from '../commands/cacheSize.js';
+import { limitsOf } from '../commands/modelLimits.js';
+import { planPathScorer, stepInputs } from '../commands/pathScorer.js';
+import { PlanScorer } from '../commands/scorer.js';
 import type { TokenizedQuestion } from '../evaluate/index.js';
 import { STEP } from '../ir/function.js';
 import type { Engine } from './ablationCalls.js';

@@ -1,26 +1,26 @@
 /** `npm run bench:generate`: decoding rates with random weights, against the bytes that a call must read. */
-import { defined } from '../system/defined.js';
-import { UserError } from '../errors.js';
 import { median } from '../autotune/median.js';
-import { stepperOf } from '../driver/commands/continuation.js';
-import { BatchWork, packedWeightBytes } from '../driver/commands/work.js';
+import { stepperOf } from '../commands/continuation.js';
+import { BatchWork, packedWeightBytes } from '../commands/work.js';
 import type { Executor } from '../driver/executor.js';
+import { UserError } from '../errors.js';
 import { Generator } from '../generate/generator.js';
+import { PAGE_TOKENS } from '../generate/pages.js';
 import type { Generated } from '../generate/request.js';
-import type { Stepper } from '../generate/stepper.js';
 import type { StepInputs } from '../generate/stepArrays.js';
+import type { Stepper } from '../generate/stepper.js';
 import { STEP } from '../ir/function.js';
 import { scoreOf } from '../ir/plan.js';
-import { PAGE_TOKENS } from '../generate/pages.js';
 import { DTYPE_BYTES } from '../ir/types.js';
 import { loadAddon } from '../runtime/addon.js';
 import type { NativePool } from '../runtime/nativeObjects.js';
+import { defined } from '../system/defined.js';
+import { type GenerateBenchOptions, parseGenerateOptions, USAGE } from './generateOptions.js';
 import { runProgram } from './program.js';
-import { openRandomModel } from './randomModel.js';
 import { promptOf } from './prompts.js';
+import { openRandomModel } from './randomModel.js';
 import { requestLengths } from './requests.js';
 import { serve } from './serve.js';
-import { parseGenerateOptions, USAGE, type GenerateBenchOptions } from './generateOptions.js';
 
 interface Timed {
   readonly generated: readonly Generated[];

@@ -1,7 +1,7 @@
 /** Measures one model: made-up weights and real trees, through the ordinary compiler and runtime. */
-import { scoreInputs, scoringLimits } from '../driver/commands/scorer.js';
-import { tuneCompiled } from '../driver/commands/tuneModel.js';
-import { BatchWork } from '../driver/commands/work.js';
+import { scoreInputs, scoringLimits } from '../commands/scorer.js';
+import { tuneCompiled } from '../commands/tuneModel.js';
+import { BatchWork } from '../commands/work.js';
 import { compileModel } from '../driver/compile/compile.js';
 import type { Machine } from '../driver/machine.js';
 import { openModel } from '../driver/model.js';

@@ -2,15 +2,15 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { defined } from '../system/defined.js';
-import { stepperOf } from '../driver/commands/continuation.js';
+import { stepperOf } from '../commands/continuation.js';
 import type { Executor } from '../driver/executor.js';
-import { run } from '../driver/library/index.js';
 import { openModel } from '../driver/model.js';
 import { Generator } from '../generate/generator.js';
 import { PAGE_TOKENS } from '../generate/pages.js';
 import type { Stepper } from '../generate/stepper.js';
+import { run } from '../library/index.js';
 import type { Checkpoint } from '../models/checkpoint.js';
+import { defined } from '../system/defined.js';
 import { initOf, modelPath } from './optionReader.js';
 import { paddedStepper } from './paddedStepper.js';
 import { runProgram } from './program.js';
@@ -18,7 +18,7 @@ import { promptOf } from './prompts.js';
 import { openRandomModel } from './randomModel.js';
 import { writeRepeated } from './repeatHeads.js';
 import { requestLengths, type RequestLengths } from './requests.js';
-import { parseServingOptions, USAGE, type ServingOptions } from './servingOptions.js';
+import { parseServingOptions, type ServingOptions, USAGE } from './servingOptions.js';
 import { SERVING_ROWS, type ServingRow } from './servingRows.js';
 
 /** A checkpoint as it is, and with its heads repeated. */

@@ -8,7 +8,7 @@ import type { TargetChoice, TargetName } from '../driver/target.js';
 import { defined } from '../system/defined.js';
 import type { Commands } from './commands.js';
 
-const commands = () => import('../driver/commands/index.js');
+const commands = () => import('../commands/index.js');
 
 /** The request with the kind of machine that is asked for, or that is here; an artifact names its own. */
 async function withTarget<R extends TargetFacts & { readonly target?: TargetChoice }>(
@@ -27,18 +27,16 @@ export const ALL_COMMANDS: Commands = {
   runTasks: async (request, ui) => (await commands()).runTasks(request, ui),
   generate: async (request, ui, listener) => (await commands()).generate(request, ui, listener),
   converse: async (request, ui) => (await commands()).converse(request, ui),
-  printPrompts: async (request, tell) =>
-    (await import('../driver/commands/printPrompts.js')).printPrompts(request, tell),
-  merge: async (request) => (await import('../driver/commands/mergeParts.js')).mergeParts(request),
+  printPrompts: async (request, tell) => (await import('../commands/printPrompts.js')).printPrompts(request, tell),
+  merge: async (request) => (await import('../commands/mergeParts.js')).mergeParts(request),
   compare: async ({ a, b }) => (await import('../evaluate/compare/compareRuns.js')).compareRuns(a, b),
-  report: async (request) => (await import('../report/writeReport.js')).writeReport(request),
-  quantize: async (request, ui) =>
-    (await import('../driver/quantize/quantizeCheckpoint.js')).quantizeCheckpoint(request, ui),
-  inspect: async (request) => (await import('../driver/commands/inspect.js')).inspectModel(await withTarget(request)),
+  report: async (request) => (await import('../commands/report.js')).writeReport(request),
+  quantize: async (request, ui) => (await import('../commands/quantize.js')).quantizeCheckpoint(request, ui),
+  inspect: async (request) => (await import('../commands/inspect.js')).inspectModel(await withTarget(request)),
   explore: async (request) =>
-    (await import('../driver/explore/exploreModel.js')).exploreModel(await withTarget(request)),
-  inspectError: async (request) => (await import('../driver/commands/inspectError.js')).inspectError(request),
-  listTasks: async (folders) => (await import('../driver/commands/listTasks.js')).listTasks(folders),
-  doctor: async () => (await import('../driver/commands/doctor.js')).examineMachine(),
+    (await import('../commands/explore/exploreModel.js')).exploreModel(await withTarget(request)),
+  inspectError: async (request) => (await import('../commands/inspectError.js')).inspectError(request),
+  listTasks: async (folders) => (await import('../commands/listTasks.js')).listTasks(folders),
+  doctor: async () => (await import('../commands/doctor.js')).examineMachine(),
   cores: () => detectMachine().cpu.cores,
 };

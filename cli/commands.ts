@@ -1,14 +1,15 @@
 /** What the command line calls. Tests hand in fakes. */
-import type { ContinueListener } from '../driver/commands/continueAll.js';
-import type { Conversation, ConverseRequest } from '../driver/commands/converse.js';
-import type { Check } from '../driver/commands/doctorProbes.js';
-import type { GenerateRequest, GenerateResult } from '../driver/commands/generate.js';
-import type { Inspection, InspectRequest } from '../driver/commands/inspect.js';
-import type { ErrorReport, ErrorRequest } from '../driver/commands/inspectError.js';
-import type { TaskNames } from '../driver/commands/listTasks.js';
-import type { PrintedPrompt, PrintRequest } from '../driver/commands/printPrompts.js';
-import type { Explored, ExploreRequest } from '../driver/explore/exploreModel.js';
-import type { QuantizeRequest, QuantizeResult } from '../driver/quantize/quantizeCheckpoint.js';
+import type { ContinueListener } from '../commands/continueAll.js';
+import type { Conversation, ConverseRequest } from '../commands/converse.js';
+import type { Check } from '../commands/doctorProbes.js';
+import type { Explored, ExploreRequest } from '../commands/explore/exploreModel.js';
+import type { GenerateRequest, GenerateResult } from '../commands/generate.js';
+import type { Inspection, InspectRequest } from '../commands/inspect.js';
+import type { ErrorReport, ErrorRequest } from '../commands/inspectError.js';
+import type { TaskNames } from '../commands/listTasks.js';
+import type { PrintedPrompt, PrintRequest } from '../commands/printPrompts.js';
+import type { QuantizeRequest, QuantizeResult } from '../commands/quantize.js';
+import type { WriteReportRequest, WrittenReport } from '../commands/report.js';
 import type {
   CompileRequest,
   CompileResult,
@@ -22,7 +23,6 @@ import type {
 import type { Asked } from '../driver/target.js';
 import type { Comparison } from '../evaluate/compare/compareRuns.js';
 import type { Merged, MergeRequest } from '../evaluate/index.js';
-import type { WriteReportRequest, WrittenReport } from '../report/writeReport.js';
 
 /** A command rejects with UserError where the user can act; with anything else once its signal is aborted. */
 export interface Commands {

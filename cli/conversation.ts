@@ -1,13 +1,13 @@
 /** `tilewright generate MODEL` on a terminal: each message is answered, and the answer appears as it is made. */
-import { GenerateError } from '../generate/request.js';
-import type { Conversation, ConverseRequest } from '../driver/commands/converse.js';
+import type { Conversation, ConverseRequest } from '../commands/converse.js';
 import type { Asked } from '../driver/target.js';
 import { UserError } from '../errors.js';
+import { GenerateError } from '../generate/request.js';
 import type { Input } from './io.js';
 import type { Face } from './makeUi.js';
 import { printable, printError } from './report.js';
 import { typedMessages } from './typedMessages.js';
-import { sameCommand, withUi, type Context } from './work.js';
+import { type Context, sameCommand, withUi } from './work.js';
 
 const CHAT = 'a conversation, written by the chat template';
 const NO_CHAT = 'no chat template: each message is continued by itself';

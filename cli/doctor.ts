@@ -1,12 +1,12 @@
 /** `tilewright doctor`: what this machine has and lacks. */
 import type { Command } from 'commander';
-import type { Check } from '../driver/commands/doctorProbes.js';
+import type { Check } from '../commands/doctorProbes.js';
 import { textTable } from '../system/format.js';
 import { addSections } from './help.js';
 import { styleFor } from './io.js';
+import { type Flags, isSet } from './options.js';
 import type { Style } from './style.js';
-import { isSet, type Flags } from './options.js';
-import { printJson, type Context } from './work.js';
+import { type Context, printJson } from './work.js';
 
 export function addDoctor(program: Command, context: Context): void {
   const command = program

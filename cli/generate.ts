@@ -1,14 +1,16 @@
 /** `tilewright generate`: continues prompts. */
 import type { Command } from 'commander';
-import { defined } from '../system/defined.js';
-import type { ContinueListener, PromptResult } from '../driver/commands/continueAll.js';
-import type { GenerateRequest } from '../driver/commands/generate.js';
+import type { ContinueListener, PromptResult } from '../commands/continueAll.js';
+import type { GenerateRequest } from '../commands/generate.js';
 import { isArtifact } from '../driver/names.js';
 import type { Asked } from '../driver/target.js';
 import { UsageError, UserError } from '../errors.js';
+import { defined } from '../system/defined.js';
 import { codeOf } from '../system/errno.js';
-import { generateSummary } from './generateSummary.js';
+import { converse } from './conversation.js';
+import { withMaxTokens } from './flagNames.js';
 import { addGenerateFlags, generateFlags, templateFlags } from './generateFlags.js';
+import { generateSummary } from './generateSummary.js';
 import {
   addCheckpointFlag,
   addDeviceFlags,
@@ -19,22 +21,20 @@ import {
   CHECKPOINT_HELP,
   EXIT_STATUSES,
 } from './help.js';
-import { converse } from './conversation.js';
-import { withMaxTokens } from './flagNames.js';
 import type { Input, Io } from './io.js';
 import { faceOf } from './makeUi.js';
 import {
   artifactFlags,
   deviceFlags,
+  type Flags,
   isSet,
   modelFlags,
   refuseCompileFlags,
   text,
   threads,
-  type Flags,
 } from './options.js';
 import { printable, printError } from './report.js';
-import { printJsonLine, refuseHubName, sameCommand, Stopped, StoppedEarly, withUi, type Context } from './work.js';
+import { type Context, printJsonLine, refuseHubName, sameCommand, Stopped, StoppedEarly, withUi } from './work.js';
 
 const EXAMPLE = 'tilewright generate models/demo "Once upon a time"';
 

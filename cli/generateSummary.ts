@@ -1,6 +1,6 @@
 /** What was generated, how fast and in how much memory, in one line. */
-import type { GeneratedText } from '../driver/commands/continueAll.js';
-import type { GenerateResult } from '../driver/commands/generate.js';
+import type { GeneratedText } from '../commands/continueAll.js';
+import type { GenerateResult } from '../commands/generate.js';
 import { bytes, count, counted, duration } from '../system/format.js';
 
 /** Undefined for no values. */

@@ -1,8 +1,8 @@
 /** `tilewright inspect --diff`: what a pass changed, as a unified diff of the program's text. */
-import { findStage, stageBefore, type Inspection, type RecordedStage } from '../driver/commands/inspect.js';
+import { findStage, type Inspection, type RecordedStage, stageBefore } from '../commands/inspect.js';
 import { stageText } from '../driver/compile/dump.js';
-import { diffLines, hunkHead, hunksOf, type DiffLine, type Hunk } from '../system/lineDiff.js';
 import { counted } from '../system/format.js';
+import { type DiffLine, diffLines, type Hunk, hunkHead, hunksOf } from '../system/lineDiff.js';
 import type { Style } from './style.js';
 
 export interface StageDiff {

@@ -1,13 +1,13 @@
 /** `tilewright inspect --error`: what rounding costs, kernel by kernel and layer by layer. */
-import { defined } from '../system/defined.js';
-import type { ErrorReport, ErrorRequest, KernelError } from '../driver/commands/inspectError.js';
+import type { ErrorReport, ErrorRequest, KernelError } from '../commands/inspectError.js';
 import { UsageError, UserError } from '../errors.js';
+import { defined } from '../system/defined.js';
 import { FileLines } from '../system/fileLines.js';
 import { count, counted, textTable } from '../system/format.js';
 import { isRecord } from '../system/json.js';
-import { choice, isSet, modelFlags, text, wholeNumber, type Flags } from './options.js';
+import { choice, type Flags, isSet, modelFlags, text, wholeNumber } from './options.js';
 import { printText } from './report.js';
-import { printJson, type Context } from './work.js';
+import { type Context, printJson } from './work.js';
 
 const MAX_LINE_BYTES = 1 << 20;
 const PROMPTS = 4;

@@ -1,7 +1,7 @@
 /** The one screen that `inspect` prints without a flag. */
-import { parameterCount, type Inspection } from '../driver/commands/inspect.js';
-import type { KernelRow } from '../driver/commands/inspectKernels.js';
-import type { MemoryReport } from '../driver/commands/inspectMemory.js';
+import { type Inspection, parameterCount } from '../commands/inspect.js';
+import type { KernelRow } from '../commands/inspectKernels.js';
+import type { MemoryReport } from '../commands/inspectMemory.js';
 import type { CompiledModel } from '../driver/targets/target.js';
 import { tokensIn } from '../ir/scoring.js';
 import { bytes, count, counted, textTable } from '../system/format.js';

@@ -1,13 +1,12 @@
 /** What `inspect` prints, for people. */
 import { formatSeconds } from '../autotune/index.js';
 import type { Peaks } from '../autotune/peaks.js';
-import type { Bucket } from '../ir/plan.js';
-import { rowsIn, tokensIn } from '../ir/scoring.js';
-import { stageSize, type Inspection, type RecordedStage } from '../driver/commands/inspect.js';
-import { groupKernels, type KernelRow, type KernelSource, type TimedRow } from '../driver/commands/inspectKernels.js';
+import { type Inspection, type RecordedStage, stageSize } from '../commands/inspect.js';
+import { groupKernels, type KernelRow, type KernelSource, type TimedRow } from '../commands/inspectKernels.js';
+import type { ArenaSlot, MemoryReport } from '../commands/inspectMemory.js';
 import type { CompiledModel } from '../driver/targets/target.js';
-import type { ArenaSlot, MemoryReport } from '../driver/commands/inspectMemory.js';
-import type { LinkedFunction } from '../ir/plan.js';
+import type { Bucket, LinkedFunction } from '../ir/plan.js';
+import { rowsIn, tokensIn } from '../ir/scoring.js';
 import { bytes, count, cut, percent, si, textTable } from '../system/format.js';
 
 /** `12 matmul, 4 mul, …`: neighbours that repeat are counted. */

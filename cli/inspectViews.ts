@@ -1,16 +1,17 @@
 /** What `tilewright inspect` shows: each view of a compiled model as data and as text. */
-import { rowsIn, tokensIn } from '../ir/scoring.js';
-import { findStage, parameterCount, stageSize, type Inspection } from '../driver/commands/inspect.js';
+import { findStage, type Inspection, parameterCount, stageSize } from '../commands/inspect.js';
+import { bucketFor, kernelRows, kernelSource, timedRows, typicalSize } from '../commands/inspectKernels.js';
+import { memoryReport } from '../commands/inspectMemory.js';
 import { stageText } from '../driver/compile/dump.js';
-import { bucketFor, kernelRows, kernelSource, timedRows, typicalSize } from '../driver/commands/inspectKernels.js';
-import { memoryReport } from '../driver/commands/inspectMemory.js';
 import { placeAnywhere } from '../driver/devices/placement.js';
 import { detectMachine } from '../driver/machine.js';
 import { isArtifact } from '../driver/names.js';
 import { UsageError } from '../errors.js';
+import { rowsIn, tokensIn } from '../ir/scoring.js';
 import { printPlacement } from '../passes/placeStages.js';
 import { quoteForShell } from '../system/shell.js';
 import { describeDiff, stageDiff } from './inspectDiff.js';
+import { describeSummary } from './inspectSummary.js';
 import {
   describeKernels,
   describeMemory,
@@ -19,9 +20,10 @@ import {
   describeStages,
   describeUnrecognized,
 } from './inspectText.js';
-import { describeSummary } from './inspectSummary.js';
+import { type Io, styleFor } from './io.js';
 import {
   artifactFlags,
+  type Flags,
   INSPECT_MASKS,
   isSet,
   modelFlags,
@@ -29,11 +31,9 @@ import {
   refuseCompileFlags,
   text,
   wholeNumber,
-  type Flags,
 } from './options.js';
-import { styleFor, type Io } from './io.js';
 import { printText } from './report.js';
-import { printJson, type Context } from './work.js';
+import { type Context, printJson } from './work.js';
 
 const VIEWS = ['passes', 'pass', 'diff', 'kernels', 'kernel', 'plan', 'memory', 'parallel'] as const;
 /** What a view needs beside its name. */

@@ -1,15 +1,15 @@
 /** `tilewright quantize`: a checkpoint with matrices of 4 or 8 bits. */
 import type { Command } from 'commander';
+import type { MatrixReport, QuantizeRequest, QuantizeResult } from '../commands/quantize.js';
 import { isArtifact } from '../driver/names.js';
-import type { MatrixReport, QuantizeRequest, QuantizeResult } from '../driver/quantize/quantizeCheckpoint.js';
 import { UsageError } from '../errors.js';
 import { count, counted, duration, percent, textTable } from '../system/format.js';
 import { quoteForShell } from '../system/shell.js';
 import { addSections, addVerboseFlag, EXIT_STATUSES } from './help.js';
 import { faceOf } from './makeUi.js';
-import { choice, isSet, required, text, threads, wholeNumber, type Flags } from './options.js';
+import { choice, type Flags, isSet, required, text, threads, wholeNumber } from './options.js';
 import { printText } from './report.js';
-import { printJson, refuseHubName, sameCommand, withUi, type Context } from './work.js';
+import { type Context, printJson, refuseHubName, sameCommand, withUi } from './work.js';
 
 const GROUPS = ['128', '64', '32', '-1'] as const;
 const METHODS = ['gptq', 'round'] as const;

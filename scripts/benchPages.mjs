@@ -11,7 +11,7 @@ import { openBrowser, settled } from './browser.mjs';
 
 /** A module from the build. Its name is computed, so that a checkout that was not built yet can be linted as well. */
 const built = (path) => import(new URL(`../dist/${path}`, import.meta.url).href);
-const { writeReport } = await built('report/writeReport.js');
+const { writeReport } = await built('commands/report.js');
 
 const QUESTIONS = 100_000;
 const TIMES = 5;

@@ -1,8 +1,8 @@
 /** The README's picture, made by the code that it shows: a question's token tree and the kernels of a layer. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { inspectModel } from '../../driver/commands/inspect.js';
-import { kernelRows, typicalSize } from '../../driver/commands/inspectKernels.js';
+import { inspectModel } from '../../commands/inspect.js';
+import { kernelRows, typicalSize } from '../../commands/inspectKernels.js';
 import { taskByName } from '../../evaluate/tasks/index.js';
 import { tokenizeQuestions } from '../../evaluate/tokenize.js';
 import type { Path } from '../../evaluate/tree.js';

@@ -1,5 +1,5 @@
 /** The kernels of one layer as the compiler left them: what each computes and its share of the arithmetic. */
-import type { KernelRow } from '../../driver/commands/inspectKernels.js';
+import type { KernelRow } from '../../commands/inspectKernels.js';
 import { arrow, box, FADED, label } from './svg.js';
 
 /** Names of graph ops as papers use them, for ops whose name does not say it. Consecutive repeats are counted. */

@@ -3,8 +3,8 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { writeReport } from '../../commands/report.js';
 import { compareRuns } from '../../evaluate/compare/compareRuns.js';
-import { writeReport } from '../../report/writeReport.js';
 import { CHROMIUM, useBrowser } from '../support/browser.js';
 import { DATE, type SampleOf, writeRun } from '../support/resultFolders.js';
 

@@ -4,11 +4,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { collectExplored, type ExploreSections } from '../../driver/explore/exploreModel.js';
+import { collectExplored, type ExploreSections } from '../../commands/explore/exploreModel.js';
+import { writeReport } from '../../commands/report.js';
 import { writePage } from '../../report/html/writePage.js';
-import { writeReport } from '../../report/writeReport.js';
 import { CHROMIUM, useBrowser } from '../support/browser.js';
-import { writeRun, type SampleOf } from '../support/resultFolders.js';
+import { type SampleOf, writeRun } from '../support/resultFolders.js';
 import { madeTrace } from '../support/traceFile.js';
 import { jobLine, peaksLine, trialLine } from '../support/tuningLines.js';
 

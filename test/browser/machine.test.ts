@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { writeReport } from '../../report/writeReport.js';
+import { writeReport } from '../../commands/report.js';
 import { CHROMIUM, useBrowser } from '../support/browser.js';
 import { madeTrace } from '../support/traceFile.js';
 import { jobLine, peaksLine, rivalLine, trialLine } from '../support/tuningLines.js';

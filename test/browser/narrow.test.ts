@@ -4,13 +4,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { collectExplored } from '../../driver/explore/exploreModel.js';
+import { collectExplored } from '../../commands/explore/exploreModel.js';
+import { writeReport } from '../../commands/report.js';
 import { writePage } from '../../report/html/writePage.js';
-import { writeReport } from '../../report/writeReport.js';
 import { CHROMIUM, useBrowser } from '../support/browser.js';
 import { clippedIn, tipsBeside } from '../support/clipped.js';
-import { DATE, writeRun, type SampleOf } from '../support/resultFolders.js';
 import { madeStart } from '../support/madeStart.js';
+import { DATE, type SampleOf, writeRun } from '../support/resultFolders.js';
 import { madeTrace } from '../support/traceFile.js';
 import { jobLine, peaksLine, trialLine } from '../support/tuningLines.js';
 

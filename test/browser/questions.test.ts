@@ -4,9 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { writeReport } from '../../report/writeReport.js';
+import { writeReport } from '../../commands/report.js';
 import { CHROMIUM, useBrowser } from '../support/browser.js';
-import { writeRun, type SampleOf } from '../support/resultFolders.js';
+import { type SampleOf, writeRun } from '../support/resultFolders.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-browser-'));
 afterAll(() => rmSync(root, { recursive: true }));

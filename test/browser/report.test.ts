@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { writeReport } from '../../report/writeReport.js';
+import { writeReport } from '../../commands/report.js';
 import { CHROMIUM, useBrowser } from '../support/browser.js';
 import { madeStart } from '../support/madeStart.js';
 import { writeRun } from '../support/resultFolders.js';

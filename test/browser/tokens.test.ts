@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { writeReport } from '../../report/writeReport.js';
+import { writeReport } from '../../commands/report.js';
 import { CHROMIUM, useBrowser } from '../support/browser.js';
 import { DATE, writeRun } from '../support/resultFolders.js';
 

@@ -1,10 +1,10 @@
 /** `tilewright generate MODEL` on a terminal: keys in, messages and answers out. */
 import { PassThrough } from 'node:stream';
 import { describe, expect, it } from 'vitest';
-import type { Conversation } from '../../driver/commands/converse.js';
-import type { Continuation } from '../../driver/commands/continuation.js';
+import type { Continuation } from '../../commands/continuation.js';
+import type { Conversation } from '../../commands/converse.js';
 import { GenerateError } from '../../generate/request.js';
-import { fakeIo, runCli, type FakeIo, type Outcome } from './fakeIo.js';
+import { fakeIo, type FakeIo, type Outcome, runCli } from './fakeIo.js';
 
 const UP = '\x1b[A';
 const LEFT = '\x1b[D';

@@ -11,9 +11,9 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { examineMachine, OLDEST_NODE } from '../../driver/commands/doctor.js';
-import { folderBytes } from '../../driver/commands/doctorCache.js';
-import type { Check, Probes } from '../../driver/commands/doctorProbes.js';
+import { examineMachine, OLDEST_NODE } from '../../commands/doctor.js';
+import { folderBytes } from '../../commands/doctorCache.js';
+import type { Check, Probes } from '../../commands/doctorProbes.js';
 import { UserError } from '../../errors.js';
 import { makeFolder } from '../../system/write.js';
 import { runCli } from './fakeIo.js';

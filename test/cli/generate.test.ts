@@ -1,11 +1,11 @@
 /** `tilewright generate` on fakes: flags in, texts out. */
 import { describe, expect, it } from 'vitest';
-import type { ContinueListener, PromptResult } from '../../driver/commands/continueAll.js';
-import type { GenerateRequest, GenerateResult } from '../../driver/commands/generate.js';
-import type { PrintRequest } from '../../driver/commands/printPrompts.js';
+import type { ContinueListener, PromptResult } from '../../commands/continueAll.js';
+import type { GenerateRequest, GenerateResult } from '../../commands/generate.js';
+import type { PrintRequest } from '../../commands/printPrompts.js';
 import type { Asked } from '../../driver/target.js';
 import { Float } from '../../python/value.js';
-import { fakeIo, runCli, type FakeIo, type Outcome } from './fakeIo.js';
+import { fakeIo, type FakeIo, type Outcome, runCli } from './fakeIo.js';
 
 const COUNTS = {
   calls: 1,

@@ -1,32 +1,32 @@
-import { describeMemory } from '../../cli/inspectText.js';
-import { describeNarrow } from '../../cli/quantizedText.js';
-import type { WeightDecl } from '../../ir/kernel.js';
-import { CPU_RECORDS, thisCpu } from '../../autotune/cpu/target.js';
-import { TuningDatabase } from '../../autotune/database.js';
-import type { Peaks } from '../../autotune/peaks.js';
-import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
-import { computationHash } from '../../codegen/signature.js';
-import { linkFunction, type CpuSchedule } from '../../ir/plan.js';
-import { tokensIn } from '../../ir/scoring.js';
 import { existsSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { findStage, inspectModel, stageSize, type Inspection } from '../../driver/commands/inspect.js';
+import { CPU_RECORDS, thisCpu } from '../../autotune/cpu/target.js';
+import { TuningDatabase } from '../../autotune/database.js';
+import type { Peaks } from '../../autotune/peaks.js';
+import { describeMemory } from '../../cli/inspectText.js';
+import { describeNarrow } from '../../cli/quantizedText.js';
+import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
+import { computationHash } from '../../codegen/signature.js';
+import { findStage, type Inspection, inspectModel, stageSize } from '../../commands/inspect.js';
 import {
   findKernel,
   groupKernels,
   kernelRows,
   kernelSource,
-  typicalSize,
   type TimedRow,
-} from '../../driver/commands/inspectKernels.js';
-import { memoryReport } from '../../driver/commands/inspectMemory.js';
+  typicalSize,
+} from '../../commands/inspectKernels.js';
+import { memoryReport } from '../../commands/inspectMemory.js';
 import type { Machine } from '../../driver/machine.js';
 import { parseGraph } from '../../ir/graph/parser.js';
+import type { WeightDecl } from '../../ir/kernel.js';
+import { type CpuSchedule, linkFunction } from '../../ir/plan.js';
+import { tokensIn } from '../../ir/scoring.js';
 import { planMemory } from '../../passes/planMemory.js';
-import { memoryPlan } from '../support/memoryFunction.js';
 import { temporaryFolder } from '../models/support.js';
+import { memoryPlan } from '../support/memoryFunction.js';
 import { runCli } from './fakeIo.js';
 
 const DEMO = join(dirname(fileURLToPath(import.meta.url)), '..', '..', 'models', 'demo');

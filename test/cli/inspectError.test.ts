@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import type { ErrorReport, ErrorRequest } from '../../driver/commands/inspectError.js';
+import type { ErrorReport, ErrorRequest } from '../../commands/inspectError.js';
 import { runCli } from './fakeIo.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'tilewright-prompts-'));

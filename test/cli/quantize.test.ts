@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { QuantizeRequest, QuantizeResult } from '../../driver/quantize/quantizeCheckpoint.js';
+import type { QuantizeRequest, QuantizeResult } from '../../commands/quantize.js';
 import { runCli } from './fakeIo.js';
 
 const RESULT: QuantizeResult = {

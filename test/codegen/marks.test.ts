@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { emitKernel } from '../../codegen/cpu/index.js';
 import { emitCudaKernel } from '../../codegen/cuda/index.js';
 import { originMarks, unmarked } from '../../codegen/marks.js';
-import { inspectModel } from '../../driver/commands/inspect.js';
+import { inspectModel } from '../../commands/inspect.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
 import { byFunction, type CpuSchedule } from '../../ir/plan.js';
 

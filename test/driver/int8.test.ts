@@ -5,7 +5,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
-import { scoredRows, scoreInputs } from '../../driver/commands/scorer.js';
+import { scoredRows, scoreInputs } from '../../commands/scorer.js';
 import { openOrCompile } from '../../driver/compile/open.js';
 import { modelFunctions } from '../../driver/functions.js';
 import { detectMachine, type Machine, numericsOf } from '../../driver/machine.js';

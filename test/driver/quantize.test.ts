@@ -5,18 +5,18 @@
 import { chmodSync, cpSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
+import { quantizeCheckpoint, type QuantizeRequest } from '../../commands/quantize.js';
 import { buildGraph } from '../../driver/model.js';
 import { chooseMatrices } from '../../driver/quantize/matrices.js';
-import { quantizeCheckpoint, type QuantizeRequest } from '../../driver/quantize/quantizeCheckpoint.js';
-import { storedTensors } from '../../driver/quantize/tensors.js';
 import { pieceEnd, readSamples } from '../../driver/quantize/samples.js';
+import { storedTensors } from '../../driver/quantize/tensors.js';
 import type { Ui } from '../../driver/requests.js';
 import { tensorValues } from '../../driver/tensorValues.js';
+import { UserError } from '../../errors.js';
 import type { Value } from '../../ir/graph/graph.js';
 import { interpretGraph } from '../../ir/graph/interpreter.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
 import { environment, ROOT } from '../e2e/support.js';
-import { UserError } from '../../errors.js';
 import { temporaryFolder } from '../models/support.js';
 import { dampedHessian, referenceCodes } from '../support/gptqReference.js';
 

@@ -6,7 +6,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { describeDecoded, describeQuantized } from '../../cli/quantizedText.js';
-import { scoredRows, scoreInputs } from '../../driver/commands/scorer.js';
+import { scoredRows, scoreInputs } from '../../commands/scorer.js';
 import { openOrCompile } from '../../driver/compile/open.js';
 import { detectMachine } from '../../driver/machine.js';
 import { buildGraph } from '../../driver/model.js';

@@ -3,22 +3,22 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
+import { kernelSource } from '../../commands/inspectKernels.js';
+import { scoredRows, scoreInputs } from '../../commands/scorer.js';
 import { saveArtifact } from '../../driver/artifact/save.js';
-import { detectMachine } from '../../driver/machine.js';
 import { openArtifact, openOrCompile, referenceTo } from '../../driver/compile/open.js';
 import { placeModel } from '../../driver/devices/placement.js';
-import { kernelSource } from '../../driver/commands/inspectKernels.js';
-import { scoredRows, scoreInputs } from '../../driver/commands/scorer.js';
+import { detectMachine } from '../../driver/machine.js';
 import type { Ui } from '../../driver/requests.js';
 import { TARGETS } from '../../driver/target.js';
 import { cpu, cpuDevice } from '../../driver/targets/cpu.js';
 import { cuda, cudaDevice } from '../../driver/targets/cuda.js';
-import type { Target } from '../../driver/targets/target.js';
 import { mayFeed, TARGET_RECORDS, targetOf } from '../../driver/targets/index.js';
+import type { Target } from '../../driver/targets/target.js';
 import { scoreOf } from '../../ir/plan.js';
 import { FACTS } from '../autotune/cuda/fixture.js';
-import { statePlan } from '../support/statePlan.js';
 import { Float64Scorer } from '../examples/float64.js';
+import { statePlan } from '../support/statePlan.js';
 import { interpreter } from './interpreterTarget.js';
 
 const DEMO = join(import.meta.dirname, '../../models/demo');

@@ -4,17 +4,17 @@
  */
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { cacheBytesOf } from '../../driver/commands/cacheSize.js';
-import { stepperOf } from '../../driver/commands/continuation.js';
-import { beginLoading, type LoadedModel } from '../../driver/commands/loadModel.js';
+import { cacheBytesOf } from '../../commands/cacheSize.js';
+import { stepperOf } from '../../commands/continuation.js';
+import { beginLoading, type LoadedModel } from '../../commands/loadModel.js';
 import { Phases } from '../../driver/phases.js';
 import { arithmeticName, CODED_CACHES, type KvCache } from '../../driver/target.js';
 import { searchBeams } from '../../generate/beams.js';
 import { Generator } from '../../generate/generator.js';
-import { scoreSequence } from '../support/scoreSequences.js';
-import { environment, ROOT } from './support.js';
-import { SILENT } from '../support/silent.js';
 import { randomTokens } from '../support/randomNumbers.js';
+import { scoreSequence } from '../support/scoreSequences.js';
+import { SILENT } from '../support/silent.js';
+import { environment, ROOT } from './support.js';
 
 const CACHE_TOKENS = 16 * 64;
 

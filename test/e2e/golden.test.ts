@@ -7,13 +7,13 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { beforeAll, describe, expect, test, vi } from 'vitest';
-import { run } from '../../driver/commands/index.js';
+import { run } from '../../commands/index.js';
 import { DENSE_CHECKPOINTS } from '../support/families.js';
 import { fuseExperts } from '../support/fusedExperts.js';
 import { quickCc } from '../support/quickCc.js';
+import { SILENT } from '../support/silent.js';
 import { casesHere, isThorough, thorough } from '../support/thorough.js';
 import { environment, isBuilt, ROOT, temporaryFolder } from './support.js';
-import { SILENT } from '../support/silent.js';
 
 const SHARED = join(ROOT, '..', 'shared');
 const hasShared = existsSync(join(SHARED, 'golden'));

@@ -2,13 +2,13 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { inspectError, type ErrorReport, type ErrorRequest } from '../../driver/commands/inspectError.js';
+import { type ErrorReport, type ErrorRequest, inspectError } from '../../commands/inspectError.js';
 import { tensorValues } from '../../driver/tensorValues.js';
 import type { TensorLocation } from '../../models/family/tensors.js';
 import { ENCODINGS, sampleSource } from '../support/encodedSamples.js';
 import { FORMATS, quantizedTensors, safetensorsOf, writeQuantized } from '../support/quantizedCheckpoints.js';
 import type { StoredBytes } from '../support/quantizeMatrix.js';
-import { CONFIG, safetensorsFile, tensorsOf, writeCheckpoint, type StoredTensor } from './smallModel.js';
+import { CONFIG, safetensorsFile, type StoredTensor, tensorsOf, writeCheckpoint } from './smallModel.js';
 import { ROOT, temporaryFolder } from './support.js';
 
 const DEMO = join(ROOT, 'models', 'demo');

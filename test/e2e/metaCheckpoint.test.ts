@@ -5,11 +5,11 @@
 import { copyFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
-import { run } from '../../driver/commands/index.js';
+import { run } from '../../commands/index.js';
 import { readSafetensorsHeader } from '../../models/safetensors.js';
 import { torchFile, type WrittenTensor } from '../models/torch/writeTorchFile.js';
-import { environment, isBuilt, ROOT, temporaryFolder } from './support.js';
 import { SILENT } from '../support/silent.js';
+import { environment, isBuilt, ROOT, temporaryFolder } from './support.js';
 
 const SHARED = join(ROOT, '..', 'shared');
 const MODEL = join(SHARED, 'checkpoints', 'mha-2m');

@@ -1,15 +1,15 @@
 /** Tokens that are chosen from rows of logits: the same in any company, and beams scored afterwards to the bit. */
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { stepperOf } from '../../driver/commands/continuation.js';
-import { beginLoading, type LoadedModel } from '../../driver/commands/loadModel.js';
+import { stepperOf } from '../../commands/continuation.js';
+import { beginLoading, type LoadedModel } from '../../commands/loadModel.js';
 import { Phases } from '../../driver/phases.js';
 import { searchBeams } from '../../generate/beams.js';
 import { Generator } from '../../generate/generator.js';
-import type { Stepper } from '../../generate/stepper.js';
 import type { SamplingOptions } from '../../generate/sampling.js';
-import { environment, ROOT } from './support.js';
+import type { Stepper } from '../../generate/stepper.js';
 import { SILENT } from '../support/silent.js';
+import { environment, ROOT } from './support.js';
 
 const CACHE_TOKENS = 16 * 256;
 const PROMPTS = [3, 40, 17, 80, 33].map((length, i) => Array.from({ length }, (_, at) => (at * 37 + i * 101) % 500));

@@ -6,17 +6,17 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { stepperOf } from '../../driver/commands/continuation.js';
-import { beginLoading, type LoadedModel } from '../../driver/commands/loadModel.js';
+import { stepperOf } from '../../commands/continuation.js';
+import { beginLoading, type LoadedModel } from '../../commands/loadModel.js';
 import { Phases } from '../../driver/phases.js';
 import { Generator } from '../../generate/generator.js';
 import type { Generated, GenerateRequest } from '../../generate/request.js';
 import type { SamplingOptions } from '../../generate/sampling.js';
 import type { Stepper } from '../../generate/stepper.js';
-import { scoreSequences } from '../support/scoreSequences.js';
-import { environment, ROOT } from './support.js';
-import { SILENT } from '../support/silent.js';
 import { randomTokens } from '../support/randomNumbers.js';
+import { scoreSequences } from '../support/scoreSequences.js';
+import { SILENT } from '../support/silent.js';
+import { environment, ROOT } from './support.js';
 
 const CACHE_TOKENS = 16 * 256;
 const GOLDEN = join(ROOT, '..', 'shared', 'golden', 'greedy', 'demo.greedy-pub.jsonl');

@@ -5,12 +5,12 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { attentionSchedules } from '../../codegen/cuda/attentionSchedules.js';
-import type { LoadedModel } from '../../driver/commands/loadModel.js';
+import type { LoadedModel } from '../../commands/loadModel.js';
 import { searchBeams } from '../../generate/beams.js';
 import { Generator } from '../../generate/generator.js';
 import { label, reference, tolerance } from '../codegen/cuda/attentionCases.js';
 import { attentionModule, type Shape } from '../codegen/cuda/attentionHarness.js';
-import { PathWorld, treeCall, type Piece } from '../codegen/cuda/pathCases.js';
+import { PathWorld, type Piece, treeCall } from '../codegen/cuda/pathCases.js';
 import { scoreSequences } from '../support/scoreSequences.js';
 import { Bench, skip } from './attentionBench.js';
 import {

@@ -5,18 +5,18 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import type { LoadedModel } from '../../driver/commands/loadModel.js';
+import { emitCudaKernel } from '../../codegen/cuda/index.js';
+import type { LoadedModel } from '../../commands/loadModel.js';
 import { Generator } from '../../generate/generator.js';
 import type { GenerateRequest } from '../../generate/request.js';
 import type { SamplingOptions } from '../../generate/sampling.js';
 import type { Stepper } from '../../generate/stepper.js';
-import { emitCudaKernel } from '../../codegen/cuda/index.js';
 import { extentIn } from '../../ir/extents.js';
 import { everyExtent } from '../../ir/function.js';
 import { rowStride } from '../../ir/plan.js';
 import { DTYPE_BYTES } from '../../ir/types.js';
 import { put, take } from '../codegen/harness.js';
-import { oracleToken, sampleCases, sampleInputs, sampleSizes, type SampleCase } from '../codegen/sampleCases.js';
+import { oracleToken, type SampleCase, sampleCases, sampleInputs, sampleSizes } from '../codegen/sampleCases.js';
 import { sampleModule } from '../codegen/sampleModule.js';
 import { deviceHere } from './device.js';
 import { Launcher } from './launcher.js';

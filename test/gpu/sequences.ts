@@ -1,17 +1,17 @@
 /** What tests of the function step on a device share: models that are loaded once, and ways to run sequences. */
 import { copyFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { stepperOf } from '../../driver/commands/continuation.js';
-import { beginLoading, type LoadedModel } from '../../driver/commands/loadModel.js';
+import { stepperOf } from '../../commands/continuation.js';
+import { beginLoading, type LoadedModel } from '../../commands/loadModel.js';
 import { Phases } from '../../driver/phases.js';
 import type { LoadRequest } from '../../driver/requests.js';
-import { type Generator } from '../../generate/generator.js';
+import type { Generator } from '../../generate/generator.js';
 import type { GenerateRequest } from '../../generate/request.js';
 import type { Stepper } from '../../generate/stepper.js';
+import { randomTokens } from '../support/randomNumbers.js';
+import { SILENT } from '../support/silent.js';
 import { DEMO } from './command.js';
 import { temporaryFolder } from './support.js';
-import { SILENT } from '../support/silent.js';
-import { randomTokens } from '../support/randomNumbers.js';
 
 export { randomTokens };
 

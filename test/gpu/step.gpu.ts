@@ -5,7 +5,7 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import type { LoadedModel } from '../../driver/commands/loadModel.js';
+import type { LoadedModel } from '../../commands/loadModel.js';
 import { searchBeams } from '../../generate/beams.js';
 import { Generator } from '../../generate/generator.js';
 import type { GenerateRequest } from '../../generate/request.js';

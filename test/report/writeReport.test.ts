@@ -5,9 +5,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { inflateRawSync } from 'node:zlib';
 import { afterAll, describe, expect, it } from 'vitest';
+import { writeReport } from '../../commands/report.js';
 import { UserError } from '../../errors.js';
 import type { Sections } from '../../report/document/sections.js';
-import { writeReport } from '../../report/writeReport.js';
 import { madeStart } from '../support/madeStart.js';
 import { writeRun } from '../support/resultFolders.js';
 

@@ -6,7 +6,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { scoredRows, scoreInputs } from '../../driver/commands/scorer.js';
+import { scoredRows, scoreInputs } from '../../commands/scorer.js';
 import { TYPICAL_FACTS } from '../../driver/target.js';
 import { evaluate } from '../../evaluate/evaluate.js';
 import type { Scorer } from '../../evaluate/scorer.js';

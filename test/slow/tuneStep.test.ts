@@ -2,7 +2,7 @@
 import { cpSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { stepBudget } from '../../driver/commands/stepBudget.js';
+import { stepBudget } from '../../commands/stepBudget.js';
 import { loadArtifact } from '../../driver/artifact/load.js';
 import { detectMachine } from '../../driver/machine.js';
 import { readSettings } from '../../settings.js';

@@ -1,6 +1,6 @@
 /** Sequences by the function score, one call each. */
-import type { LoadedModel } from '../../driver/commands/loadModel.js';
-import { scoredRows, scoreInputs } from '../../driver/commands/scorer.js';
+import type { LoadedModel } from '../../commands/loadModel.js';
+import { scoredRows, scoreInputs } from '../../commands/scorer.js';
 import { SCORE } from '../../ir/function.js';
 
 /** Log-probabilities of every token but the first. */

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { scoreInputs } from '../../../driver/commands/scorer.js';
+import { scoreInputs } from '../../../commands/scorer.js';
 import { startSpare } from '../../../driver/devices/deviceProcess.js';
 import { ProcessEnded } from '../../../driver/devices/processEnded.js';
 import { RemoteExecutor, type RemoteOptions } from '../../../driver/devices/remoteExecutor.js';

@@ -1,0 +1,255 @@
+/** A loaded model as a writer: prompts as tokens in, text out, a piece with every token. */
+import { ProcessEnded } from '../driver/devices/processEnded.js';
+import type { Executor } from '../driver/executor.js';
+import { cacheTokensOf } from '../driver/functions.js';
+import { type Beam, searchBeams } from '../generate/beams.js';
+import { Fleet } from '../generate/fleet.js';
+import { DEFAULT_NEW_TOKENS } from '../generate/limits.js';
+import type { GenerateOptions } from '../generate/options.js';
+import type { EndReason, TokenLogProb } from '../generate/request.js';
+import { samplingOf } from '../generate/sampling.js';
+import { StateLost, type StepOutputs, type Stepper } from '../generate/stepper.js';
+import { TextStream } from '../generate/textStream.js';
+import { STEP } from '../ir/function.js';
+import { DRAWN_ROWS, nothingFed, stepSize, takesDrawn } from '../ir/stepping.js';
+import type { Checkpoint } from '../models/checkpoint.js';
+import type { Tokenizer } from '../models/tokenizer.js';
+import type { CallResult } from '../runtime/call.js';
+import type { LoadedModel } from './loadModel.js';
+import { stepBudget } from './stepBudget.js';
+
+/** A generated token, and the text that it adds: none where it may be the start of a stop string. */
+export interface Piece {
+  readonly token: number;
+  /** Natural logarithm of its probability after the tokens before it. */
+  readonly logProb: number;
+  readonly text: string;
+}
+
+/** What was generated after a prompt. */
+export interface Continuation {
+  readonly text: string;
+  /** Its end, which no piece had: what was held back until it was known that nothing follows. */
+  readonly rest: string;
+  readonly tokens: readonly number[];
+  /** Natural logarithm of each token's probability after those before it. */
+  readonly logProbs: readonly number[];
+  readonly reason: EndReason;
+  /** Tokens of the prompt whose keys and values were there already. */
+  readonly foundTokens: number;
+  /** Seconds from the request to each token; empty for a search. */
+  readonly seconds: readonly number[];
+  /** The most likely tokens at each place, where they were asked for. */
+  readonly top?: readonly (readonly TokenLogProb[])[];
+  /** What the continuations of a prompt are ranked by: a path's log-probability, or the mean of a drawn text's. */
+  readonly score?: number;
+}
+
+export interface ContinueOptions extends GenerateOptions {
+  /** Told of every token that is drawn; a search has none before it ends. `sample`: of which continuation it is. */
+  readonly onPiece?: (piece: Piece, sample: number) => Promise<void> | undefined | void;
+  /** No token that ends a text comes before there are so many; a stop text does. Default 0. */
+  readonly minBeforeEos?: number;
+  /** Ends the continuation with what there is. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface StepperOptions {
+  /** Whether it can take tokens that the call before it has drawn. */
+  readonly feeds?: boolean;
+  /** Most tokens of a call in which texts wait for their next token. */
+  readonly besideTokens?: number;
+}
+
+/** A model whose function `step` keeps keys and values for `cacheTokens`, on one replica. */
+export function stepperOf(
+  { executor, checkpoint }: { readonly executor: Executor; readonly checkpoint: Pick<Checkpoint, 'config'> },
+  cacheTokens: number,
+  { feeds = false, besideTokens = Infinity }: StepperOptions = {},
+): Stepper {
+  const capacity = executor.capacity[STEP];
+  if (capacity === undefined) throw new Error('The model has no function that generates.');
+  const { devices: stages = 1 } = executor;
+  // The last stage of a pipeline draws what the first one needs: its calls overlap with those of other sequences.
+  const overlap = stages > 1 ? { groups: stages } : feeds ? { keptRows: DRAWN_ROWS } : {};
+  const unfed = feeds && stages > 1;
+  const size = stepSize(capacity);
+  // The pages that the scheduler knows of are in the memory of this epoch, until it is told that they are lost.
+  let { epoch } = executor;
+  return {
+    limits: { ...size, ...overlap, besideTokens },
+    cacheTokens,
+    maxLength: checkpoint.config.maxPositions,
+    vocab: size.filtered === undefined ? undefined : checkpoint.config.vocabSize,
+    step: async (inputs) => {
+      try {
+        const given = unfed ? nothingFed(inputs.tokens.length, inputs.row.length, inputs.topK?.length) : {};
+        return stepOutputs(await executor.call(STEP, { ...inputs, ...given }, epoch));
+      } catch (error) {
+        throw error instanceof ProcessEnded ? new StateLost(error.message, error.wasAsked) : error;
+      }
+    },
+    ...(executor.opened === undefined
+      ? {}
+      : {
+          isLost: () => executor.epoch !== epoch,
+          recovered: async () => {
+            await executor.opened!();
+            epoch = executor.epoch;
+          },
+        }),
+  };
+}
+
+/** Replicas of the model that write side by side; those that are still loading join when they are ready. */
+function fleetOf({ executor, checkpoint, model }: LoadedModel): Fleet {
+  const of = (replica: Executor): Stepper =>
+    stepperOf({ executor: replica, checkpoint }, cacheTokensOf(model) ?? 0, {
+      besideTokens: stepBudget(model.plan),
+      feeds: takesDrawn(model.plan),
+    });
+  const { members } = executor;
+  if (members === undefined) return new Fleet([of(executor)]);
+  const isLoaded = ({ capacity }: Executor): boolean => capacity[STEP] !== undefined;
+  const fleet = new Fleet(members.filter(isLoaded).map(of));
+  for (const member of members)
+    if (!isLoaded(member))
+      void member.opened().then(
+        () => fleet.add(of(member)),
+        // The pool says who is left out.
+        () => undefined,
+      );
+  return fleet;
+}
+
+function stepOutputs({ outputs }: CallResult): StepOutputs {
+  const f32 = (name: string): Float32Array => {
+    const found = outputs[name];
+    if (found instanceof Float32Array) return found;
+    throw new Error(`The function step gives no numbers ${name}.`);
+  };
+  const i32 = (name: string): Int32Array => {
+    const found = outputs[name];
+    if (found instanceof Int32Array) return found;
+    throw new Error(`The function step gives no whole numbers ${name}.`);
+  };
+  return {
+    logProb: f32('logProb'),
+    isArgmax: i32('isArgmax'),
+    drawn: i32('drawn'),
+    drawnLogProb: f32('drawnLogProb'),
+    ...(outputs['sampled'] === undefined
+      ? {}
+      : {
+          filtered: {
+            token: i32('sampled'),
+            logProb: f32('sampledLogProb'),
+            topTokens: i32('topTokens'),
+            topLogProbs: f32('topLogProbs'),
+          },
+        }),
+  };
+}
+
+/** A continuation, or why there is none. */
+type Outcome = Continuation | Error;
+
+const isText = (outcome: Outcome): outcome is Continuation => !(outcome instanceof Error);
+
+const meanOf = ({ logProbs }: Pick<Continuation, 'logProbs'>): number =>
+  logProbs.length === 0 ? 0 : logProbs.reduce((sum, each) => sum + each, 0) / logProbs.length;
+
+export class Continuer {
+  readonly generator: Fleet;
+  private readonly tokenizer: Tokenizer;
+  private readonly eos: ReadonlySet<number>;
+
+  /** `eos`: tokens that end a text. */
+  constructor(model: LoadedModel, tokenizer: Tokenizer, eos: ReadonlySet<number>) {
+    this.generator = fleetOf(model);
+    this.tokenizer = tokenizer;
+    this.eos = eos;
+  }
+
+  /** As many as were asked for, one unless more; best first where they are ranked. */
+  async continue(prompt: readonly number[], options: ContinueOptions): Promise<readonly Outcome[]> {
+    const { n = 1, bestOf, beams } = options;
+    if (beams !== undefined) return this.search(prompt, beams, options).catch((error: unknown) => [asError(error)]);
+    const drawn = await Promise.all(
+      Array.from({ length: bestOf ?? n }, (_, sample) => this.draw(prompt, sample, options).catch(asError)),
+    );
+    if (bestOf === undefined) return drawn;
+    const texts = drawn.filter(isText).map((text) => ({ ...text, score: meanOf(text) }));
+    return texts.length === 0 ? drawn.slice(0, 1) : texts.sort((a, b) => b.score - a.score).slice(0, n);
+  }
+
+  /** Rejects with what `Generator.generate` rejects with. */
+  private async draw(prompt: readonly number[], sample: number, options: ContinueOptions): Promise<Continuation> {
+    const { maxNewTokens = DEFAULT_NEW_TOKENS, minNewTokens = 0, minBeforeEos = 0, stop = [] } = options;
+    const { onPiece, signal } = options;
+    const started = performance.now();
+    const stopTokens = this.stopTokens(options);
+    const stream = new TextStream((ids) => this.tokenizer.decode(ids), stop);
+    const seconds: number[] = [];
+    const { tokens, reason, foundTokens } = await this.generator.generate({
+      prompt,
+      sample,
+      maxNewTokens,
+      minNewTokens: Math.max(minNewTokens, minBeforeEos),
+      stopTokens,
+      sampling: samplingOf(options),
+      signal,
+      onToken: async ({ token, logProb }) => {
+        seconds.push((performance.now() - started) / 1000);
+        const mayStop = seconds.length >= minNewTokens;
+        const { added, isStopped } = stopTokens.has(token)
+          ? { added: '', isStopped: false }
+          : await stream.push(token, mayStop);
+        await onPiece?.({ token, logProb, text: added }, sample);
+        return isStopped ? 'stop' : undefined;
+      },
+    });
+    const rest = reason === 'stop' ? '' : await stream.end();
+    return {
+      text: stream.text,
+      rest,
+      tokens: tokens.map(({ token }) => token),
+      logProbs: tokens.map(({ logProb }) => logProb),
+      reason,
+      foundTokens,
+      seconds,
+      ...((options.topLogProbs ?? 0) > 0 ? { top: tokens.map(({ top = [] }) => top) } : {}),
+    };
+  }
+
+  private async search(
+    prompt: readonly number[],
+    beams: number,
+    options: ContinueOptions,
+  ): Promise<readonly Continuation[]> {
+    const { n = 1, maxNewTokens = DEFAULT_NEW_TOKENS, signal } = options;
+    const stopTokens = this.stopTokens(options);
+    const found = await searchBeams(this.generator, { prompt, maxNewTokens, stopTokens, signal, beams });
+    return Promise.all(
+      found.slice(0, n).map(async ({ tokens, logProbs, score, reason }: Beam): Promise<Continuation> => {
+        const shown = reason === 'eos' ? tokens.slice(0, -1) : tokens;
+        const text = await this.textOf(shown);
+        return { text, rest: text, tokens, logProbs, reason, foundTokens: 0, seconds: [], score };
+      }),
+    );
+  }
+
+  /** The text of tokens as a stream of them would give it. */
+  private async textOf(tokens: readonly number[]): Promise<string> {
+    const stream = new TextStream((ids) => this.tokenizer.decode(ids));
+    for (const token of tokens) await stream.push(token);
+    await stream.end();
+    return stream.text;
+  }
+
+  private stopTokens({ ignoreEos = false }: ContinueOptions): ReadonlySet<number> {
+    return ignoreEos ? new Set<number>() : this.eos;
+  }
+}
+
+const asError = (error: unknown): Error => (error instanceof Error ? error : new Error(String(error)));

@@ -1,0 +1,159 @@
+/** `generate`: reads, tokenizes and checks prompts, then compiles and loads the model, then continues them. */
+import { Phases } from '../driver/phases.js';
+import type { LoadRequest, Ui } from '../driver/requests.js';
+import { mayFeed } from '../driver/targets/index.js';
+import { UserError } from '../errors.js';
+import type { GeneratorCounts } from '../generate/generator.js';
+import { DEFAULT_NEW_TOKENS } from '../generate/limits.js';
+import { type GenerateOptions, wantsLogits } from '../generate/options.js';
+import { readPrompts } from '../generate/promptFile.js';
+import type { NamedPrompt } from '../generate/prompts.js';
+import { STEP } from '../ir/function.js';
+import { stepExtents } from '../ir/stepping.js';
+import { type GenerationConfig, readGenerationConfig } from '../models/generationConfig.js';
+import { createTokenizer } from '../models/tokenizer.js';
+import type { Dict } from '../python/value.js';
+import type { FirstCall } from '../runtime/stageRunner.js';
+import { cacheBytesOf, compileWithCache, type Demand, fitsLeastCache } from './cacheSize.js';
+import { Continuer } from './continuation.js';
+import { continuationsOf, continueAll, type ContinueListener, type PromptResult } from './continueAll.js';
+import { EarlyModel } from './earlyModel.js';
+import { FirstAnswer } from './firstAnswer.js';
+import { beginLoading, type LoadedModel, type ModelLoading } from './loadModel.js';
+import { checkBiases, demandOf, likelyDemand, tokenizePrompts } from './promptTokens.js';
+import { openTemplate } from './templates.js';
+import { TextProgress } from './textProgress.js';
+
+export interface GenerateRequest extends LoadRequest, GenerateOptions {
+  readonly prompts: readonly NamedPrompt[];
+  /** A file of more prompts; `-`: the standard input. */
+  readonly promptFile?: string;
+  /** Variables of the chat template, for conversations that do not set them. */
+  readonly templateVariables?: Dict;
+}
+
+export interface GenerateResult {
+  /** In the order of the prompts. */
+  readonly results: readonly PromptResult[];
+  readonly counts: GeneratorCounts;
+  readonly cacheBytes: number;
+  /** From the first request to the last token. */
+  readonly seconds: number;
+}
+
+/** Once its signal is aborted, everything ends with what was generated so far. */
+export async function generate(
+  request: GenerateRequest,
+  ui: Ui,
+  listener: ContinueListener = {},
+): Promise<GenerateResult> {
+  const { promptFile, signal, maxNewTokens = DEFAULT_NEW_TOKENS } = request;
+  const phases = new Phases();
+  phases.begin('questions');
+  const fromFile = promptFile === undefined ? [] : await readPrompts(promptFile, signal);
+  phases.begin('open');
+  const asked = { ...request, logits: wantsLogits(request), feeds: mayFeed(request) };
+  const loading = beginLoading(asked, ui, phases);
+  const { config } = loading.checkpoint;
+  checkBiases(request.logitBias, config);
+  const own = readGenerationConfig(loading.checkpoint, loading.tokenizer);
+  noteSuggestion(own, request, ui);
+  const named = [...request.prompts, ...fromFile];
+  const several = continuationsOf(request);
+  const texts = several * named.length;
+  const likely = likelyDemand(named, maxNewTokens, config, several);
+  phases.end();
+  const early =
+    likely !== undefined && request.cacheTokens === undefined && fitsLeastCache(likely)
+      ? await beginEarly(loading, asked, likely, texts, ui)
+      : undefined;
+  const tokenizing = phases.during('tokenize', async () => {
+    const tokenizer = createTokenizer(loading.tokenizer.spec);
+    const hasChats = named.some(({ prompt }) => 'messages' in prompt);
+    const template = hasChats ? openTemplate(loading.checkpoint.path) : undefined;
+    const writer = { tokenizer, template, variables: request.templateVariables };
+    return { tokenizer, prompts: await tokenizePrompts(named, writer, config).finally(() => template?.close()) };
+  });
+  let loaded: LoadedModel | undefined;
+  try {
+    const demand = demandOf((await tokenizing).prompts, maxNewTokens, config, several);
+    if (fitsLeastCache(demand)) loaded = await early?.take();
+    if (loaded === undefined) {
+      await early?.close();
+      await compileWithCache(loading, asked, demand, ui);
+      loaded = await loading.finish({ first: firstSteps(demand, texts, asked) });
+    }
+  } finally {
+    await early?.close();
+  }
+  const { tokenizer, prompts } = await tokenizing;
+  try {
+    ui.phase('generate', prompts.length === 1 ? undefined : `${prompts.length} prompts`);
+    const continuer = new Continuer(loaded, tokenizer, own.eosTokenIds);
+    const first = new FirstAnswer(phases, ui);
+    const progress = new TextProgress(
+      prompts.map(() => several * maxNewTokens),
+      ui,
+      () => first.came(loaded.executor),
+    );
+    first.begin(request.beams === undefined ? 'first token' : 'first text');
+    const started = performance.now();
+    const results = await continueAll(continuer, prompts, request, {
+      onPiece: (index, piece, sample) => {
+        progress.add(index);
+        return listener.onPiece?.(index, piece, sample);
+      },
+      onResults: (index, results) => {
+        progress.end(index);
+        listener.onResults?.(index, results);
+      },
+    });
+    return {
+      results,
+      counts: continuer.generator.counts,
+      cacheBytes: cacheBytesOf(loaded.model),
+      seconds: (performance.now() - started) / 1000,
+    };
+  } finally {
+    await loaded.close();
+  }
+}
+
+/**
+ * Begins to load the model with the smallest cache, before prompts are tokenized: opening a large tokenizer takes as
+ * long as streaming weights. Undefined where something is in the way, which is said once prompts are known.
+ */
+async function beginEarly(
+  loading: ModelLoading,
+  asked: GenerateRequest,
+  likely: Demand,
+  texts: number,
+  ui: Ui,
+): Promise<EarlyModel | undefined> {
+  try {
+    await compileWithCache(loading, asked, likely, ui);
+  } catch (error) {
+    if (!(error instanceof UserError)) throw error;
+    return undefined;
+  }
+  return EarlyModel.begin(loading, { first: firstSteps(likely, texts, asked) });
+}
+
+/** The step that reads the prompts, and one that goes on with them. */
+function firstSteps({ prompt }: Demand, texts: number, { logits }: Pick<LoadRequest, 'logits'>): readonly FirstCall[] {
+  const filtered = logits === true ? { filtered: texts, entries: 1 } : {};
+  const step = (tokens: number, run: number): FirstCall => ({
+    function: STEP,
+    extents: stepExtents({ tokens, rows: texts, keys: prompt, ...filtered }),
+    run,
+  });
+  return [step(Math.max(prompt, texts), prompt), step(texts, 1)];
+}
+
+const SUGGESTED = ['temperature', 'topK', 'topP', 'minP', 'repetitionPenalty', 'beams'] as const;
+
+/** Says what the makers of the model suggest, to who chose nothing. */
+export function noteSuggestion({ suggested }: GenerationConfig, options: GenerateOptions, ui: Pick<Ui, 'note'>): void {
+  if (suggested !== undefined && SUGGESTED.every((field) => options[field] === undefined))
+    ui.note(`generation_config.json suggests ${suggested}; nothing of it is applied unless it is given`);
+}

@@ -1,0 +1,133 @@
+/**
+ * Questions as a model takes them: tokenized in threads, and packed into micro-batches once the model's limits are
+ * known.
+ */
+import {
+  cutWindows,
+  type Dataset,
+  type EvaluateOptions,
+  type LoadedQuestions,
+  type Overlong,
+  type PathLimit,
+  planQuestions,
+  type Question,
+  type QuestionPlan,
+  type Shard,
+  type Sharing,
+  tokenizeDataset,
+  type TokenizerSource,
+  TokenizerThreads,
+  truncateOverlong,
+} from '../evaluate/index.js';
+import { MAX_KEYS } from '../ir/stepping.js';
+import { loadAddon } from '../runtime/addon.js';
+import { inParts, type Parts } from '../system/parts.js';
+import type { ModelLoading } from './loadModel.js';
+import type { ModelLimits } from './modelLimits.js';
+import { threadsAtOnce, tokenizerThreads } from './tokenizerThreads.js';
+
+/** How questions share trees, which part of them is scored, and how long ones are treated. */
+export interface PackOptions {
+  readonly sharing: Sharing;
+  /** The part to score; absent: all questions. */
+  readonly shard?: Shard | undefined;
+  /** What happens to choices that are too long with their context; `truncate` by default. */
+  readonly overlong?: Overlong | undefined;
+}
+
+export interface PackedQuestions extends PackOptions {
+  readonly loaded: LoadedQuestions;
+  readonly plan: QuestionPlan;
+  /** Present: beginnings that trees have in common are computed once and kept, in a cache of this many tokens. */
+  readonly cacheTokens?: number;
+  /** Number of choices whose context was cut. */
+  readonly truncatedChoices: number;
+}
+
+const TRIM_MS = 200;
+
+type Tokenizing = Pick<ModelLoading, 'tokenizer' | 'target' | 'cores'>;
+
+const sourceOf = ({ tokenizer }: Tokenizing): TokenizerSource => ({
+  moduleUrl: new URL('../models/tokenizerThread.js', import.meta.url).href,
+  spec: tokenizer.spec,
+});
+
+/** Threads for one set after another; the questions of the first decide how many. `isFirst`: others follow. */
+export const openThreads = (loading: Tokenizing, questions: readonly Question[], isFirst = false): TokenizerThreads =>
+  new TokenizerThreads({
+    tokenizer: sourceOf(loading),
+    workers: tokenizerThreads(questions, loading.tokenizer.spec, loading.target, loading.cores, isFirst),
+  });
+
+/** Threads that open the tokenizer before there are questions; undefined where the questions are to decide. */
+export function openThreadsAtOnce(loading: Tokenizing): TokenizerThreads | undefined {
+  const workers = threadsAtOnce(loading.tokenizer.spec, loading.target, loading.cores);
+  return workers === 0 ? undefined : new TokenizerThreads({ tokenizer: sourceOf(loading), workers });
+}
+
+/**
+ * Tokenizes in the background. `prefixToken`: stands in for a context without tokens. On a CPU, memory that the threads
+ * have freed is regularly returned to the system.
+ */
+export async function tokenize(
+  dataset: Dataset,
+  loading: Tokenizing,
+  prefixToken?: number,
+  threads?: TokenizerThreads,
+): Promise<LoadedQuestions> {
+  const { tokenizer, target, cores } = loading;
+  const timer = target.isHost ? setInterval(() => loadAddon().trim(), TRIM_MS) : undefined;
+  try {
+    return await tokenizeDataset(dataset, {
+      tokenizer: sourceOf(loading),
+      prefixToken,
+      threads,
+      workers: threads === undefined ? tokenizerThreads(dataset.questions, tokenizer.spec, target, cores) : 0,
+    });
+  } finally {
+    clearInterval(timer);
+    if (target.isHost) loadAddon().trim();
+  }
+}
+
+/** The measure of a shard's work. It is the same on every machine, whatever was tuned there. */
+export const weighedShard = (shard: Shard | undefined, { work }: ModelLimits): EvaluateOptions['shard'] =>
+  shard === undefined
+    ? undefined
+    : { ...shard, workOf: ({ tokens, rows, longest }) => work.estimate(tokens, rows, longest) };
+
+/** Limit of a path that is cut into calls, by what ends first: the model's context or the list of its keys. */
+const cutLimit = ({ contextLength }: ModelLimits): PathLimit =>
+  contextLength > MAX_KEYS ? { kind: 'keys', tokens: MAX_KEYS } : { kind: 'context', tokens: contextLength };
+
+/**
+ * `mayCut`: paths that are longer than a micro-batch may be cut into calls, which keep keys and values. Throws
+ * UserError if a choice does not fit the model and must not, or cannot, be truncated.
+ */
+export function* packQuestions(
+  whole: LoadedQuestions,
+  { sharing, shard, overlong = 'truncate' }: PackOptions,
+  limits: ModelLimits,
+  mayCut = false,
+): Parts<PackedQuestions> {
+  const cut = whole.tokenized.map((question) => cutWindows(question, limits.contextLength, whole.addedTokens));
+  yield;
+  const { questions: tokenized, choices } =
+    overlong === 'truncate' ? truncateOverlong(cut, limits.contextLength) : { questions: cut, choices: 0 };
+  yield;
+  const plan = yield* planQuestions({
+    tokenized,
+    sharing,
+    scorer: limits,
+    shard: weighedShard(shard, limits),
+    cutLimit: mayCut ? cutLimit(limits) : undefined,
+  });
+  return { loaded: { ...whole, tokenized }, sharing, shard, overlong, plan, truncatedChoices: choices };
+}
+
+/** Makes ahead what the first call needs: micro-batches, or the order of the walk. */
+export async function prepareCalls({ plan, cacheTokens, sharing }: PackedQuestions): Promise<void> {
+  if (cacheTokens === undefined) await inParts(plan.packs());
+  else if (sharing !== 'kv') await inParts(plan.order());
+}

@@ -1,0 +1,189 @@
+/**
+ * `run --tasks`: documents are read, tokenized, scored and let go in windows, which windowTurns.ts computes. Results
+ * come in the public harness's layout, those of a task as soon as it is finished.
+ */
+import { clock, Phases } from '../driver/phases.js';
+import { Interrupted, MAX_TOKENS_NOTE, type RunResult, type TasksRequest, type Ui } from '../driver/requests.js';
+import { mayFeed } from '../driver/targets/index.js';
+import { UsageError, UserError } from '../errors.js';
+import type { RunTask } from '../evaluate/harness/documents.js';
+import type { Leaf, TaskWindow } from '../evaluate/harness/windows.js';
+import type { Checkpoint } from '../models/checkpoint.js';
+import { type FoundDefaults, readTextDefaults } from '../models/textDefaults.js';
+import { deferredTokenizer, type Tokenizer } from '../models/tokenizer.js';
+import { counted } from '../system/format.js';
+import { notesOn } from '../tasks/hooks/notes.js';
+import { unreadModules } from '../tasks/hooks/unread.js';
+import { type ModelDefaults, withDefaults } from '../tasks/requests/drawing.js';
+import { SEEDS } from '../tasks/requests/seeds.js';
+import type { Demand } from './cacheSize.js';
+import { beginLoading } from './loadModel.js';
+import { noteDefaults } from './noteDefaults.js';
+import { planRun } from './planRun.js';
+import { aboutTasks, type AboutTasks, findTasks, readTasks, type Writing } from './prepareTasks.js';
+import { openThreadsAtOnce } from './questionSet.js';
+import { TaskReporter } from './reportTasks.js';
+import { TaskChat } from './taskChat.js';
+import { TaskModel } from './taskModel.js';
+import { TasksRun } from './tasksRun.js';
+import { asksForLogits, asksForTexts, demandOfTexts, type TextWriting, tokenizeTexts } from './taskTexts.js';
+import { WindowsAhead } from './windowsAhead.js';
+import { computeWindows } from './windowTurns.js';
+
+export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult> {
+  const started = new Date(clock());
+  const begin = performance.now();
+  const phases = new Phases();
+  phases.begin('tasks');
+  const found = findTasks(request);
+  phases.begin('open');
+  const generates = asksForTexts(found.leaves);
+  if (request.saysMaxTokens === true) {
+    if (generates) throw ofTwoMeanings(request.batchTokens);
+    ui.note(MAX_TOKENS_NOTE);
+  }
+  // Whether the model gets memory for keys and values follows from the questions.
+  const { cacheTokens: _, ...scoring } = request;
+  const asked = generates ? { ...scoring, feeds: mayFeed(request) } : scoring;
+  let ofModel: FoundDefaults | undefined;
+  const logitsFor = (checkpoint: Checkpoint): boolean => {
+    ofModel = readTextDefaults(checkpoint);
+    return choosesFromLogits(found.leaves, ofModel.defaults);
+  };
+  const loading = beginLoading(asked, ui, phases, generates ? logitsFor : undefined);
+  const load = loading.request;
+  const about = aboutTasks(request, found, loading);
+  const tokenizer = deferredTokenizer(loading.tokenizer.spec);
+  const chat =
+    request.appliesChatTemplate === true
+      ? new TaskChat(
+          loading.checkpoint.path,
+          request.isMultiturn !== false,
+          request.templateName,
+          (line) => ui.warn(line),
+          request.templateVariables,
+        )
+      : undefined;
+  phases.begin('data');
+  const adds = chat?.begin !== undefined && (await tokenizer.encode('')).length > 0;
+  const written: Writing = { chat, begin: adds ? chat.begin : undefined };
+  const begins = (text: string): boolean => written.begin !== undefined && text.startsWith(written.begin);
+  // Ends the reading of what is not needed any more.
+  const over = new AbortController();
+  const signal = request.signal === undefined ? over.signal : AbortSignal.any([over.signal, request.signal]);
+  let readsFirst = true;
+  ui.phase('prompts', counted(found.leaves.length, 'task'));
+  const all = found.leaves.map(({ settings }) => settings);
+  for (const line of [...unreadModules(all), ...notesOn(all)]) ui.note(line);
+  if (ofModel !== undefined) noteDefaults(found.leaves, ofModel, ui);
+  const windows = readTasks(request, found.leaves, written, signal, (documents) => {
+    if (documents === 1) phases.begin('prompts');
+    if (readsFirst && documents % PROGRESS_STEP === 0) ui.step(0, counted(documents, 'document'));
+  });
+  const scores = !found.leaves.every((leaf) => asksForTexts([leaf]));
+  // They open the tokenizer while documents are read.
+  const threads = scores && request.isDryRun !== true ? openThreadsAtOnce(loading) : undefined;
+  try {
+    if (request.isDryRun === true && generates) ui.note('texts that tasks generate are not counted');
+    if (request.isDryRun === true) return await planRun(request, about, windows, loading, ui);
+    const first = await windows.next();
+    if (first.done === true) throw new Error('no window of documents');
+    readsFirst = false;
+    phases.end();
+    const { maxPositions } = loading.checkpoint.config;
+    const writing: TextWriting = {
+      maxPositions,
+      begins,
+      seed: (request.seeds ?? SEEDS).torch,
+      end: loading.tokenizer.eos?.text,
+      defaults: ofModel?.defaults ?? {},
+    };
+    const foreseen = async (): Promise<Demand | undefined> =>
+      generates && !first.value.isLast
+        ? await foresee(request, about, first.value, written, signal, { tokenizer, ...writing })
+        : undefined;
+    const model = new TaskModel({ request, load, loading, about, tokenizer, threads, writing, foreseen }, ui, phases);
+    const reporter = new TaskReporter({ request, nodes: found.nodes, started, template: chat?.source });
+    try {
+      const beginning = model.begin(first.value);
+      // A processor that computes itself has none to spare before, and computes a window for longer than it reads one.
+      if (loading.target.isHost) await beginning;
+      const ahead = new WindowsAhead(first.value, windows, async (window) => {
+        if (signal.aborted) throw new Interrupted(0);
+        return model.tokenize(window);
+      });
+      const begun = await beginning;
+      const loadSeconds = (performance.now() - begin) / 1000;
+      const run = new TasksRun({ request, about, model, reporter, loadSeconds, tokenizer, phases, signal }, ui);
+      try {
+        return await computeWindows(begun, { windows: ahead, model, run, over, signal });
+      } catch (error) {
+        throw request.output === undefined ? error : withDocuments(error, run.documents);
+      }
+    } finally {
+      over.abort();
+      reporter.close();
+      await model.close();
+    }
+  } finally {
+    over.abort();
+    await windows.return(undefined);
+    await chat?.close();
+    await threads?.close();
+  }
+}
+
+/** Whoever writes `--max-tokens` where texts are generated may mean their length. */
+const ofTwoMeanings = (tokens = 256): UsageError =>
+  new UsageError(
+    '--max-tokens: these tasks generate texts, and it is the size of a micro-batch, not the length of a text',
+    `the size of a micro-batch: --batch-tokens ${tokens}; the length of texts: --gen_kwargs max_gen_toks=${tokens}`,
+  );
+
+/** A later task's problem, and that the documents before it are not lost. */
+function withDocuments(error: unknown, documents: number): unknown {
+  if (!(error instanceof UserError) || documents === 0 || error.hint?.includes('--resume') === true) return error;
+  const kept = `${counted(documents, 'document is', 'documents are')} kept: then run the same command with --resume`;
+  return new UserError(error.message, error.hint === undefined ? kept : `${error.hint}; ${kept}`, { cause: error });
+}
+
+/** Whether tokens of some texts are chosen in a way for which the model has to keep logits. */
+const choosesFromLogits = (leaves: readonly Leaf[], defaults: ModelDefaults): boolean =>
+  leaves.some(
+    ({ scores: { generation } }) => generation !== undefined && asksForLogits(withDefaults(generation, defaults)),
+  );
+
+const PROGRESS_STEP = 100;
+/** Documents of a task by which the memory for its texts is estimated. */
+const PEEK = 16;
+/** Later prompts may be longer. */
+const MARGIN = 1.25;
+
+/**
+ * What texts of later windows will need, by the first documents of each task that asks for some; those of `window`, the
+ * first, are read already.
+ */
+async function foresee(
+  request: TasksRequest,
+  { leaves }: AboutTasks,
+  window: TaskWindow,
+  written: Writing,
+  signal: AbortSignal,
+  { tokenizer, ...limits }: { readonly tokenizer: Tokenizer } & TextWriting,
+): Promise<Demand | undefined> {
+  const few = { ...request, limit: Math.min(PEEK, request.limit ?? PEEK) };
+  const read = new Map(window.tasks.map((task) => [task.name, task]));
+  const tasks: RunTask[] = [];
+  for (const leaf of leaves) {
+    if (!asksForTexts([leaf])) continue;
+    const task = read.get(leaf.name);
+    if (task !== undefined) tasks.push({ ...task, documents: task.documents.slice(0, PEEK) });
+    else for await (const window of readTasks(few, [leaf], written, signal)) tasks.push(...window.tasks);
+  }
+  const { prompts } = await tokenizeTexts(tasks, tokenizer, limits);
+  if (prompts.length === 0) return undefined;
+  const { prompt, where, longest } = demandOfTexts(prompts);
+  const more = Math.ceil(prompt * (MARGIN - 1));
+  // Later prompts are checked when they are known.
+  return { prompt, where, least: 1, longest: Math.min(limits.maxPositions, longest + more), total: Infinity };
+}

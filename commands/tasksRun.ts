@@ -1,0 +1,264 @@
+/** Windows of a run of tasks: scored, generated, measured and written. */
+import type { Phases } from '../driver/phases.js';
+import { Interrupted, type RunProgress, type RunResult, type TasksRequest, type Ui } from '../driver/requests.js';
+import { VERSION } from '../driver/version.js';
+import type { Answers, TaskAnswers } from '../evaluate/harness/answers.js';
+import { printDocs, type RunIdentity, type Turn, Turns } from '../evaluate/index.js';
+import type { Tokenizer } from '../models/tokenizer.js';
+import { defined } from '../system/defined.js';
+import { counted } from '../system/format.js';
+import { SEEDS } from '../tasks/requests/seeds.js';
+import { type TextFacts, textFactsOf, textsIdentity } from './endTokens.js';
+import { FirstAnswer } from './firstAnswer.js';
+import type { AboutTasks } from './prepareTasks.js';
+import type { TaskReporter, TasksState } from './reportTasks.js';
+import { modelIdentity, type ScoredSet, scoreSet } from './scoreSet.js';
+import type { PackedWindow, TaskModel } from './taskModel.js';
+import { asksForTexts, textAnswers } from './taskTexts.js';
+import { isEmpty, TaskTotals } from './taskTotals.js';
+import { type GeneratedTexts, generateTexts } from './taskWriting.js';
+import { tokenSource } from './tokenSource.js';
+import { traceRun } from './trace.js';
+
+interface Running {
+  readonly request: TasksRequest;
+  readonly about: AboutTasks;
+  readonly model: TaskModel;
+  readonly reporter: TaskReporter;
+  readonly loadSeconds: number;
+  readonly tokenizer: Tokenizer;
+  readonly phases: Phases;
+  /** Stops after the calls that are being computed. */
+  readonly signal: AbortSignal;
+}
+
+/** A window whose answers are there, and the run as it stood then. */
+export interface ComputedWindow {
+  readonly packed: PackedWindow;
+  readonly scored: ScoredSet | undefined;
+  readonly texts: GeneratedTexts | undefined;
+  readonly state: TasksState;
+}
+
+/** Computes windows one behind another. */
+export class TasksRun {
+  readonly #of: Running;
+  readonly #ui: Ui;
+  readonly #totals: TaskTotals;
+  readonly #first: FirstAnswer;
+  readonly #turns = new Turns();
+  #hasScored = false;
+
+  constructor(of: Running, ui: Ui) {
+    this.#of = of;
+    this.#ui = ui;
+    this.#totals = new TaskTotals(of.request.overlong);
+    this.#first = new FirstAnswer(of.phases, ui);
+  }
+
+  /** Documents of windows that are measured. */
+  get documents(): number {
+    return this.#totals.documents;
+  }
+
+  /**
+   * Scores a window and generates its texts. `former`: the window before, which may still be computed: its calls come
+   * before those of this one, and it must have no texts.
+   */
+  async compute(packed: PackedWindow, former: Promise<unknown> = Promise.resolve()): Promise<ComputedWindow> {
+    const { about, model, loadSeconds } = this.#of;
+    const turn = this.#turns.next();
+    let scored: ScoredSet | undefined;
+    try {
+      if (!isEmpty(packed.window)) scored = await this.#score(packed, turn, former);
+    } finally {
+      turn.close();
+    }
+    await former;
+    const texts = packed.prompts === undefined ? undefined : await this.#generate(packed);
+    const written = asksForTexts(about.leaves) ? textFactsOf(model.model) : undefined;
+    const totals = this.#totals;
+    totals.add(packed, scored, texts);
+    return {
+      packed,
+      scored,
+      texts,
+      state: {
+        model: model.model,
+        modelName: model.name,
+        loadSeconds,
+        about: totals.about,
+        start: this.#first.start,
+        computed: totals.computed(model.computed),
+        generated: totals.generated,
+        ...defined({ written }),
+        identity: await this.#identity(written),
+      },
+    };
+  }
+
+  /** Measures and writes, while the next window is computed; the results of all tasks that are finished by then. */
+  async report({ packed, scored, texts, state }: ComputedWindow): Promise<RunResult> {
+    const { reporter, request } = this.#of;
+    const { window } = packed;
+    const answers: Answers = {
+      scores: new Map(scored?.scores.map((each) => [each.docId, each])),
+      tokens:
+        request.logsTokens === true && scored !== undefined
+          ? await tokenSource(this.#of.tokenizer, packed.questions.loaded)
+          : undefined,
+      texts: textAnswers(window.tasks, texts?.texts ?? new Map<number, readonly (readonly string[])[]>()),
+    };
+    if (window.isLast) this.#ui.phase('metrics');
+    const finished = await reporter.add(window, answers, state.modelName);
+    if (!window.isLast) for (const each of finished) this.#ui.note(shown(each));
+    for (const { task, missing, problems } of finished) {
+      if (missing > 0)
+        this.#ui.warn(
+          `${task.name}: ${counted(missing, 'document')} with a right answer that is none of the choices: ` +
+            'counted as wrong',
+        );
+      for (const [key, problem] of problems) this.#ui.warn(`${task.name}: no ${key}: ${problem}`);
+    }
+    const result = reporter.write(state);
+    if (window.isLast) await this.#trace(scored === undefined ? undefined : packed.questions);
+    return result;
+  }
+
+  async #identity(texts: TextFacts | undefined): Promise<RunIdentity> {
+    const { request, about, model } = this.#of;
+    const { sha256, docs } = this.#totals.about;
+    return {
+      ...(await modelIdentity(model.model)),
+      ...(texts === undefined ? {} : textsIdentity(texts)),
+      task: about.task.name,
+      taskVersion: about.task.version,
+      dataset: sha256,
+      docs: printDocs(docs),
+      sharing: request.sharing,
+      overlong: request.overlong ?? 'truncate',
+      version: VERSION,
+      seeds: JSON.stringify(request.seeds ?? SEEDS),
+    };
+  }
+
+  async #score({ window, questions }: PackedWindow, turn: Turn, former: Promise<unknown>): Promise<ScoredSet> {
+    const { request, about, model, signal } = this.#of;
+    const { output, resume, resumeCommand } = request;
+    const { ui, show } = this.#later();
+    const isLater = this.#hasScored;
+    this.#hasScored = true;
+    former.then(
+      () => {
+        if (signal.aborted) return;
+        const before = this.#totals.documents;
+        this.#ui.phase(
+          'score',
+          `${counted(window.documents, 'document')}${window.isLast && before === 0 ? '' : ` from ${before} on`}, ` +
+            `sharing ${request.sharing}`,
+        );
+        show();
+      },
+      // It is reported where the former window is awaited.
+      () => undefined,
+    );
+    const scored = await scoreSet(
+      model.model,
+      questions,
+      {
+        task: about.task,
+        modelName: model.name,
+        output,
+        resume,
+        resumeCommand,
+        signal,
+        turn,
+        isLater,
+        scorer: model.scorer,
+        keepsTokens: request.logsTokens,
+      },
+      ui,
+    );
+    if (scored.isInterrupted) {
+      await former;
+      await this.#trace(undefined);
+      throw new Interrupted(this.#totals.documents + scored.scores.length);
+    }
+    return scored;
+  }
+
+  /** Keeps progress back until it is shown. */
+  #later(): { readonly ui: Ui; readonly show: () => void } {
+    const ui = this.#ui;
+    let held: RunProgress | undefined;
+    let isShown = false;
+    const run = (progress: RunProgress): void => {
+      if (!isShown) {
+        held = progress;
+        return;
+      }
+      this.#first.onProgress(this.#of.model.model.executor);
+      ui.run(progress);
+    };
+    const show = (): void => {
+      isShown = true;
+      if (held !== undefined) run(held);
+    };
+    return {
+      ui: {
+        phase: (...of) => ui.phase(...of),
+        step: (...of) => ui.step(...of),
+        table: (lines) => ui.table(lines),
+        note: (line) => ui.note(line),
+        detail: (line) => ui.detail(line),
+        warn: (line) => ui.warn(line),
+        run,
+      },
+      show,
+    };
+  }
+
+  async #generate({ window, prompts }: PackedWindow): Promise<GeneratedTexts> {
+    const { request, about, model, tokenizer } = this.#of;
+    return generateTexts(
+      {
+        model: model.model,
+        modelName: model.name,
+        tokenizer,
+        request,
+        prompts: prompts!,
+        task: about.task,
+        sha256: window.dataset.sha256,
+        first: this.#first,
+      },
+      this.#ui,
+    );
+  }
+
+  /** `questions`: some of them are computed once more, launch by launch. */
+  async #trace(questions: PackedWindow['questions'] | undefined): Promise<void> {
+    const { request, model, phases } = this.#of;
+    if (request.trace === undefined) return;
+    const { scorer, name: modelName } = model;
+    await traceRun(request.trace, {
+      model: model.model,
+      modelPath: request.model,
+      modelName,
+      threads: request.threads,
+      phases,
+      start: this.#first.start,
+      scorer,
+      questions,
+    });
+  }
+}
+
+/** `mmlu_anatomy: acc 0.4296 ± 0.0428, …; 135 documents`. */
+function shown({ task, answered, figures }: TaskAnswers): string {
+  const all = [...figures].map(([key, { value, error }]) => {
+    const [metric = '', filter = 'none'] = key.split(',');
+    const of = filter === 'none' ? metric : `${metric} (${filter})`;
+    return `${of} ${value.toFixed(4)}${error === null ? '' : ` ± ${error.toFixed(4)}`}`;
+  });
+  return `${task.name}: ${all.join(', ')}; ${counted(answered, 'document')}`;
+}

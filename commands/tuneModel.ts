@@ -1,0 +1,169 @@
+/** `tune`: replaces an artifact's schedules with the best found within a budget. */
+import { isDeepStrictEqual } from 'node:util';
+import { gainOf, type TuneRow } from '../autotune/index.js';
+import { rebuildFor } from '../driver/artifact/manifest.js';
+import { keepCheckpoint, prepareArtifact, saveArtifact } from '../driver/artifact/save.js';
+import { openArtifact, type OpenedModel } from '../driver/compile/open.js';
+import { detectMachine, type Machine } from '../driver/machine.js';
+import { isArtifact } from '../driver/names.js';
+import { stepTo, type TuneRequest, type TuneResult, type Ui } from '../driver/requests.js';
+import { storedCode } from '../driver/targets/machineCode.js';
+import type { CompiledModel, MachineCode, MeasureOptions, Tuned } from '../driver/targets/target.js';
+import { UserError } from '../errors.js';
+import { SCORE } from '../ir/function.js';
+import { withSchedules } from '../ir/plan.js';
+import { tokensIn } from '../ir/scoring.js';
+import { defined } from '../system/defined.js';
+import { counted, duration } from '../system/format.js';
+import { quoteForShell } from '../system/shell.js';
+import { type TunedWithin, tuneWithin } from './tuneWithin.js';
+
+/** Milliseconds between progress reports when nothing else happens. */
+const TICK_MS = 500;
+
+export async function tuneModel(request: TuneRequest, ui: Ui): Promise<TuneResult> {
+  const begin = performance.now();
+  const { artifact, budgetSeconds, threads, database, signal } = request;
+  if (!isArtifact(artifact))
+    throw new UserError(
+      `${artifact}: is not an artifact`,
+      `tilewright compile ${quoteForShell(artifact)} -o model.tw && tilewright tune model.tw`,
+    );
+  prepareArtifact(artifact);
+  const machine = detectMachine();
+  ui.phase('open artifact', artifact);
+  const opened = await openArtifact(artifact, machine, ui, { checkpoint: request.checkpoint });
+  const { model, reference } = opened;
+  const tuning = performance.now();
+  const share = (): number => (budgetSeconds === 0 ? 1 : (performance.now() - tuning) / 1000 / budgetSeconds);
+  const tuned = await tuneWithin(
+    model,
+    { budgetSeconds, closingSeconds: model.target.compileSeconds?.(model.plan) ?? 0, signal },
+    {
+      isSame: hasSameSchedules,
+      compile: (each, stop) => {
+        ui.phase('compile kernels', each === model ? 'as they are' : 'tuned');
+        return model.target.compile(each, {
+          signal: stop,
+          onProgress: ({ done, total }) => stepTo(ui, { done, total, unit: 'kernels' }),
+        });
+      },
+      search: (seconds) => {
+        ui.phase('tune', `${duration(seconds)}, ${model.target.isHost ? counted(threads, 'thread') : model.isa}`);
+        const options = {
+          budgetSeconds: seconds,
+          threads,
+          rebuild: rebuildFor(artifact, reference, model),
+          ...defined({ database, signal }),
+        };
+        return tuneCompiled(model, machine, options, { ui, share });
+      },
+    },
+  );
+  const { found } = tuned;
+  const isSaved = await save(request, opened, tuned, ui);
+  const functions = found.functions.map(({ name, search: { trials, reused, rows } }) => ({
+    name,
+    trials,
+    reused,
+    gain: gainOfLargest(rows),
+  }));
+  return {
+    artifact,
+    trials: functions.reduce((sum, { trials }) => sum + trials, 0),
+    reused: functions.reduce((sum, { reused }) => sum + reused, 0),
+    gain: functions.find(({ name }) => name === SCORE)?.gain ?? 1,
+    functions,
+    isSaved,
+    table: found.table,
+    seconds: (performance.now() - begin) / 1000,
+  };
+}
+
+/**
+ * Writes the artifact, unless it stays as it is. An artifact that has machine code takes new schedules only with
+ * theirs. False if schedules were found that it did not take.
+ */
+async function save(
+  { artifact, checkpoint, budgetSeconds, signal }: TuneRequest,
+  { model: before, reference, isPacked, packed }: OpenedModel,
+  { model, code, isSame }: Pick<TunedWithin<CompiledModel, unknown, MachineCode>, 'model' | 'code' | 'isSame'>,
+  ui: Ui,
+): Promise<boolean> {
+  const pack = isPacked
+    ? { pack: (dir: string) => keepCheckpoint(artifact, dir).then(() => reference.contents) }
+    : undefined;
+  const hasCode = packed?.record !== undefined;
+  if (code === undefined && hasCode) {
+    if (!isSame && signal?.aborted !== true)
+      ui.note(
+        `the budget of ${duration(budgetSeconds)} is over before the machine code of new schedules is compiled: ` +
+          `the artifact keeps the old ones, which have theirs; what was measured is kept, so tune again`,
+      );
+    if (checkpoint !== undefined) {
+      const kernels = { sources: before.target.sources(before.plan) };
+      const stored = storedCode(packed);
+      await saveArtifact(artifact, { reference, model: before, kernels, stored, isTuned: true, ...pack });
+    }
+    return isSame;
+  }
+  const kernels = code ?? { sources: model.target.sources(model.plan) };
+  await saveArtifact(artifact, { reference, model, kernels, isTuned: true, ...pack });
+  return true;
+}
+
+export type TuneOptions = Omit<MeasureOptions, 'onProgress' | 'onActivity' | 'onNote' | 'onWarning'>;
+
+/** The model with the best schedules found, and the measured cost of its buckets. Progress is reported throughout. */
+export async function tuneCompiled<S, D>(
+  model: CompiledModel<S, D>,
+  machine: Machine,
+  options: TuneOptions,
+  { ui, share }: { readonly ui: Ui; /** Of the time that has passed. */ readonly share: () => number },
+): Promise<{ readonly model: CompiledModel<S, D>; readonly found: Tuned<S> }> {
+  let status = '';
+  let activity = '';
+  const tell = (): void => {
+    ui.step(Math.min(1, share()), [status, activity].filter((text) => text !== '').join(', '));
+  };
+  const timer = setInterval(tell, TICK_MS);
+  try {
+    const found = await model.target.measure(model, machine, {
+      ...options,
+      onProgress: (table, line) => {
+        status = line;
+        tell();
+        ui.table(table);
+      },
+      onActivity: (what) => {
+        activity = what;
+        tell();
+      },
+      onNote: (line) => ui.note(line),
+      onWarning: (line) => ui.warn(line),
+    });
+    const plan = found.functions.reduce((whole, { name, search: { schedules, bucketSeconds } }) => {
+      const costs = bucketSeconds.length > 0 ? { bucketSeconds } : {};
+      return withSchedules(whole, name, { schedules, ...costs });
+    }, model.plan);
+    return { model: { ...model, plan }, found };
+  } finally {
+    clearInterval(timer);
+  }
+}
+
+const hasSameSchedules = (a: CompiledModel, b: CompiledModel): boolean =>
+  a.plan.functions.every(({ schedules }, i) => isDeepStrictEqual(schedules, b.plan.functions[i]?.schedules));
+
+/** Time of a micro-batch of the largest measured bucket with default schedules ÷ with the tuned ones. */
+function gainOfLargest(
+  all: readonly Pick<TuneRow<unknown>, 'bucket' | 'count' | 'bestSeconds' | 'defaultSeconds'>[],
+): number {
+  const measured = all.filter((row) => gainOf(row) !== undefined);
+  const largest = Math.max(0, ...measured.map((row) => tokensIn(row.bucket)));
+  const rows = measured.filter((row) => tokensIn(row.bucket) === largest);
+  const total = (seconds: (row: (typeof rows)[number]) => number): number =>
+    rows.reduce((sum, row) => sum + row.count * seconds(row), 0);
+  const best = total((row) => row.bestSeconds ?? 0);
+  return best > 0 ? total((row) => row.defaultSeconds ?? 0) / best : 1;
+}

@@ -1,0 +1,164 @@
+/** `model.generate`: texts as they are made, as an async iterator. */
+import { type Continuation, Continuer } from '../commands/continuation.js';
+import { continueAll, type ContinueListener } from '../commands/continueAll.js';
+import type { LoadedModel } from '../commands/loadModel.js';
+import { checkBiases, tokenizePrompts } from '../commands/promptTokens.js';
+import { openTemplate } from '../commands/templates.js';
+import { cacheTokensOf } from '../driver/functions.js';
+import { UsageError } from '../errors.js';
+import type { EndReason } from '../generate/request.js';
+import type { ChatTemplate } from '../models/chatTemplate.js';
+import { readGenerationConfig } from '../models/generationConfig.js';
+import { createTokenizer, type Tokenizer } from '../models/tokenizer.js';
+import { defined } from '../system/defined.js';
+import { type GenerateOptions, present } from './options.js';
+
+/** `prompt` is the index of the prompt, `sample` that of its continuation, of several the best first if ranked. */
+export type GenerateEvent =
+  | {
+      readonly kind: 'token';
+      readonly prompt: number;
+      readonly sample: number;
+      readonly token: number;
+      /** Natural logarithm of the token's probability after all before it. */
+      readonly logProb: number;
+      /** What it adds to the text: nothing where it may be the start of a stop string. */
+      readonly text: string;
+    }
+  | {
+      readonly kind: 'end';
+      readonly prompt: number;
+      readonly sample: number;
+      /** The end of the text, which no token had: all of it with `beams` and `bestOf`, which have no tokens before. */
+      readonly text: string;
+      readonly tokens: readonly number[];
+      readonly logProbs: readonly number[];
+      /** The most likely tokens at each place, with `topLogProbs`. */
+      readonly top?: Continuation['top'];
+      /** What continuations are ranked by, with `beams` and `bestOf`. */
+      readonly score?: number;
+      readonly reason: EndReason;
+      readonly promptTokens: number;
+      /** Tokens of the prompt that had been computed for another one. */
+      readonly foundTokens: number;
+    }
+  /** The prompt cannot be computed; others go on. */
+  | { readonly kind: 'failed'; readonly prompt: number; readonly sample: number; readonly error: string };
+
+/** Generates with one loaded model. Prompts of several calls share pages. */
+export class ModelGenerator {
+  private readonly model: LoadedModel;
+  private readonly tokenizer: Tokenizer;
+  private readonly continuer: Continuer;
+  private template: ChatTemplate | undefined;
+
+  /** Throws UsageError where the model has no memory for keys and values. */
+  constructor(model: LoadedModel) {
+    if (cacheTokensOf(model.model) === undefined)
+      throw new UsageError(
+        'generate: the model has no memory for keys and values',
+        'open it with room for some: openModel({ …, cacheTokens: 8192 })',
+      );
+    this.model = model;
+    this.tokenizer = createTokenizer(model.tokenizer.spec);
+    this.continuer = new Continuer(
+      model,
+      this.tokenizer,
+      readGenerationConfig(model.checkpoint, model.tokenizer).eosTokenIds,
+    );
+  }
+
+  /** Tells of everything that happens to the prompts. Rejects with UserError for a prompt that cannot be taken. */
+  async run(asked: GenerateOptions, signal: AbortSignal, tell: Tell<GenerateEvent>): Promise<void> {
+    const { prompts, ...options } = present(asked);
+    const { config, path } = this.model.checkpoint;
+    checkBiases(options.logitBias, config);
+    const named = prompts.map((prompt, i) => ({
+      where: `prompts[${i}]`,
+      prompt: typeof prompt === 'string' ? { prompt } : prompt,
+    }));
+    if (this.template === undefined && named.some(({ prompt }) => 'messages' in prompt)) {
+      this.template = openTemplate(path);
+    }
+    const tokenized = await tokenizePrompts(named, { tokenizer: this.tokenizer, template: this.template }, config);
+    const isRanked = options.beams !== undefined || options.bestOf !== undefined;
+    await continueAll(this.continuer, tokenized, { ...options, signal }, listenerOf(tell, isRanked));
+  }
+
+  async close(): Promise<void> {
+    await this.template?.close();
+  }
+}
+
+const listenerOf = (tell: Tell<GenerateEvent>, isRanked: boolean): ContinueListener => ({
+  // Which texts are kept is known at the end.
+  ...(isRanked ? {} : { onPiece: (prompt, piece, sample) => tell({ kind: 'token', prompt, sample, ...piece }) }),
+  onResults: (prompt, results) => {
+    for (const result of results) {
+      const { sample } = result;
+      if ('error' in result) void tell({ kind: 'failed', prompt, sample, error: result.error });
+      else {
+        const { text, rest, tokens, logProbs, reason, promptTokens, foundTokens, top, score } = result;
+        void tell({
+          kind: 'end',
+          prompt,
+          sample,
+          text: isRanked ? text : rest,
+          tokens,
+          logProbs,
+          reason,
+          promptTokens,
+          foundTokens,
+          ...defined({ top, score }),
+        });
+      }
+    }
+  },
+});
+
+/** Events that wait for a reader before the work waits for it. */
+const MAX_HELD = 1024;
+
+/** Takes an event. The work is to wait for what it returns, if anything: the reader is behind. */
+export type Tell<T> = (event: T) => Promise<void> | undefined;
+
+/** What `work` tells, in order. Whoever reads slowly slows the work down, and whoever leaves stops it. */
+export async function* eventsOf<T>(
+  work: (tell: Tell<T>, signal: AbortSignal) => Promise<void>,
+): AsyncGenerator<T, void, undefined> {
+  const controller = new AbortController();
+  const held: T[] = [];
+  let wake = (): void => undefined;
+  let letGo = (): void => undefined;
+  let full: Promise<void> | undefined;
+  let isDone = false;
+  const tell: Tell<T> = (event) => {
+    held.push(event);
+    wake();
+    if (held.length < MAX_HELD || controller.signal.aborted) return undefined;
+    return (full ??= new Promise((resolve) => (letGo = resolve)));
+  };
+  const take = (): readonly T[] => {
+    full = undefined;
+    letGo();
+    return held.splice(0);
+  };
+  const ended = work(tell, controller.signal).finally(() => {
+    isDone = true;
+    wake();
+  });
+  // Awaited below; until then a failure is not unhandled.
+  ended.catch(() => undefined);
+  try {
+    for (;;) {
+      yield* take();
+      if (isDone && held.length === 0) break;
+      if (held.length === 0) await new Promise<void>((resolve) => (wake = resolve));
+    }
+    await ended;
+  } finally {
+    controller.abort();
+    take();
+    await ended.catch(() => undefined);
+  }
+}

@@ -1,0 +1,232 @@
+/** The library: models that stay open and score any number of question sets. See docs/library.md. */
+import { compile as compileModel, settleTarget, tune as tuneArtifact } from '../commands/index.js';
+import { beginLoading, type LoadedModel, type ModelLoading } from '../commands/loadModel.js';
+import type { QuantizeRequest, QuantizeResult } from '../commands/quantize.js';
+import { detectMachine } from '../driver/machine.js';
+import { parseInit, type WeightInit } from '../driver/names.js';
+import { Phases } from '../driver/phases.js';
+import { type CompileResult, Interrupted, type LoadRequest, type TuneResult, type Ui } from '../driver/requests.js';
+import type { Arithmetic } from '../driver/target.js';
+import { mayFeed } from '../driver/targets/index.js';
+import { UsageError } from '../errors.js';
+import { defined } from '../system/defined.js';
+import { packFor, readSet } from './askedSet.js';
+import { CacheUse } from './cacheUse.js';
+import { eventsOf, type GenerateEvent, ModelGenerator } from './generate.js';
+import {
+  checkOptions,
+  type CompileOptions,
+  type GenerateOptions,
+  type ModelOptions,
+  present,
+  type QuantizeOptions,
+  type RunOptions,
+  type ScoreOptions,
+  type TuneOptions,
+} from './options.js';
+import { uiOf } from './progress.js';
+import { scoreOnce, type ScoreResult, type UseCache } from './score.js';
+
+export type { Accuracy, QuestionAnswer, ScoreResult } from './score.js';
+
+/** A model loaded onto its devices. */
+export interface Model {
+  /** Instruction set or GPU architecture: `avx512`, `cuda:sm_90a`. */
+  readonly isa: string;
+  readonly arithmetic: Arithmetic;
+  /** Longest context, in tokens. */
+  readonly contextLength: number;
+  /** Scores a set of questions. Overlapping calls run one after another. */
+  score(options: ScoreOptions): Promise<ScoreResult>;
+  /**
+   * Continues prompts; needs `cacheTokens` of `openModel`, or an artifact with a cache. Calls that overlap are computed
+   * together. Leaving the loop ends the work.
+   */
+  generate(options: GenerateOptions): AsyncGenerator<GenerateEvent, void, undefined>;
+  /** Releases devices and memory when the current scoring is done. */
+  close(): Promise<void>;
+}
+
+const initOf = (text: string | undefined): WeightInit =>
+  text === undefined ? { kind: 'checkpoint' } : parseInit(text);
+
+/** The result of `work`, or Interrupted as soon as the signal is aborted. A late result is passed to `late`. */
+async function unlessAborted<T>(
+  signal: AbortSignal | undefined,
+  work: Promise<T>,
+  late: (value: T) => void,
+): Promise<T> {
+  if (signal === undefined) return work;
+  let stop = (): void => undefined;
+  const aborted = new Promise<never>((_, reject) => {
+    stop = () => {
+      work.then(late, () => undefined);
+      reject(new Interrupted(0));
+    };
+  });
+  if (signal.aborted) stop();
+  else signal.addEventListener('abort', stop, { once: true });
+  try {
+    return await Promise.race([work, aborted]);
+  } finally {
+    signal.removeEventListener('abort', stop);
+  }
+}
+
+/** A model on its devices, and what was found out before it was loaded. */
+interface Opened<T> {
+  readonly request: LoadRequest;
+  readonly loaded: LoadedModel;
+  /** Number of processors of this host. */
+  readonly cores: number;
+  readonly found: T;
+}
+
+/** Loads a model. `choose` may compile it with memory for keys and values before. */
+async function load<T>(
+  options: ModelOptions,
+  choose: (loading: ModelLoading, request: LoadRequest, ui: Ui) => Promise<T>,
+): Promise<Opened<T>> {
+  const { init, target, precision = 'auto', threads, onProgress, signal, ...rest } = present(options);
+  const ui = uiOf(onProgress);
+  const phases = new Phases();
+  const asked = { ...rest, init: initOf(init), precision, threads: threads ?? detectMachine().cpu.cores };
+  const begin = async (): Promise<Opened<T>> => {
+    const chosen = await settleTarget({ ...asked, ...defined({ target }) }, ui);
+    const request: LoadRequest = { ...asked, ...chosen, feeds: mayFeed(chosen) };
+    if (signal?.aborted === true) throw new Interrupted(0);
+    const loading = beginLoading(request, ui, phases);
+    const found = await choose(loading, request, ui);
+    return { request, loaded: await loading.finish(), cores: loading.cores, found };
+  };
+  return unlessAborted(signal, begin(), ({ loaded }) => void loaded.close());
+}
+
+/** Compiles a model, or reads an artifact, and loads it. Rejects with UserError if the user can fix the problem. */
+export async function openModel(options: ModelOptions): Promise<Model> {
+  checkOptions('openModel', options);
+  const { request, loaded, cores } = await load(options, () => Promise.resolve());
+  return modelOf(request, loaded, cores);
+}
+
+function modelOf(request: LoadRequest, loaded: LoadedModel, cores: number): Model {
+  let last: Promise<unknown> = Promise.resolve();
+  let closed: Promise<void> | undefined;
+  const { model } = loaded;
+  let generator: ModelGenerator | undefined;
+  const cache = new CacheUse();
+  const overwriteCache: UseCache = (work) =>
+    cache.alone(async () => {
+      // The scheduler of texts would believe that its pages are still there.
+      await generator?.close();
+      generator = undefined;
+      return work();
+    });
+  const requireOpen = (name: string): void => {
+    if (closed !== undefined)
+      throw new UsageError(`${name}: the model is closed`, 'open it again: await openModel({ … })');
+  };
+  return {
+    isa: model.isa,
+    arithmetic: model.arithmetic,
+    contextLength: loaded.limits.contextLength,
+    async score(options) {
+      checkOptions('score', options);
+      requireOpen('score');
+      const result = last.then(async () =>
+        scoreOnce(loaded, cores, await readSet(request, options), options, overwriteCache),
+      );
+      last = result.catch(() => undefined);
+      return result;
+    },
+    generate: (options) =>
+      eventsOf((tell, stopped) => {
+        checkOptions('generate', options);
+        requireOpen('generate');
+        const signals = [stopped, ...(options.signal === undefined ? [] : [options.signal])];
+        const work = cache.share(async () => {
+          generator ??= new ModelGenerator(loaded);
+          await generator.run(options, AbortSignal.any(signals), tell);
+        });
+        last = Promise.allSettled([last, work]);
+        return work;
+      }),
+    close: () =>
+      (closed ??= last.then(async () => {
+        await generator?.close();
+        await loaded.close();
+      })),
+  };
+}
+
+/**
+ * Opens a model, scores one set of questions and closes it. The model gets memory for keys and values if the questions
+ * are worth it.
+ */
+export async function run(options: RunOptions): Promise<ScoreResult> {
+  checkOptions('run', options);
+  const { task, data, sharing, prefixes, overlong, docs, limit, output, modelName: name, resume, ...model } = options;
+  const { cacheTokens, ...opening } = model;
+  const { signal, onProgress } = options;
+  const asked = {
+    task,
+    data,
+    sharing,
+    prefixes,
+    overlong,
+    docs,
+    limit,
+    output,
+    modelName: name,
+    resume,
+    signal,
+    onProgress,
+  };
+  const { loaded, cores, found } = await load(opening, async (loading, request, ui) => {
+    const withCache = cacheTokens === undefined ? request : { ...request, cacheTokens };
+    return packFor(loading, await readSet(withCache, asked), ui);
+  });
+  try {
+    return await scoreOnce(loaded, cores, found, options, (work) => work());
+  } finally {
+    await loaded.close();
+  }
+}
+
+/** Checkpoint to artifact. */
+export async function compile(options: CompileOptions): Promise<CompileResult> {
+  checkOptions('compile', options);
+  const { init, precision = 'auto', onProgress, ...rest } = present(options);
+  return compileModel({ ...rest, init: initOf(init), precision }, uiOf(onProgress));
+}
+
+/** Better schedules for an artifact, measured on this machine; five minutes unless told otherwise. */
+export async function tune(options: TuneOptions): Promise<TuneResult> {
+  checkOptions('tune', options);
+  const { budgetSeconds = 300, threads = detectMachine().cpu.cores, onProgress, ...rest } = present(options);
+  return tuneArtifact({ ...rest, budgetSeconds, threads }, uiOf(onProgress));
+}
+
+/**
+ * Writes a copy of a checkpoint with weights of 4 or 8 bits. Rejects with UserError if the user can fix the problem,
+ * with the signal's reason once it is aborted.
+ */
+export async function quantize(options: QuantizeOptions): Promise<QuantizeResult> {
+  checkOptions('quantize', options);
+  const { model, output, method = 'gptq', bits = 4, group = 128, symmetric = true, ...rest } = present(options);
+  const { actOrder = false, calibration: file, samples = 128, length, seed = 1, onProgress, ...others } = rest;
+  const text = { samples, seed, ...defined({ length }) };
+  const request: QuantizeRequest = {
+    model,
+    output,
+    method,
+    bits,
+    group,
+    isSymmetric: symmetric,
+    byActivation: actOrder,
+    ...others,
+    ...(file === undefined ? {} : { calibration: { file, ...text } }),
+  };
+  const { quantizeCheckpoint } = await import('../commands/quantize.js');
+  return quantizeCheckpoint(request, uiOf(onProgress));
+}

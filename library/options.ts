@@ -1,0 +1,169 @@
+/** Options of the library's functions, checked before anything is opened. */
+import { z } from 'zod';
+import { MAX_CACHE_TOKENS } from '../driver/names.js';
+import { PREFIXES } from '../driver/requests.js';
+import { KV_CACHES, PRECISIONS, TARGET_CHOICES } from '../driver/target.js';
+import { UsageError } from '../errors.js';
+import { OVERLONG, SHARING_MODES, TASKS } from '../evaluate/index.js';
+import { checkTogether, generateFields, type GenerateOptions as WrittenOptions } from '../generate/options.js';
+import { promptSchema } from '../generate/prompts.js';
+import { CPU_ISAS } from '../ir/plan.js';
+import { isRecord } from '../system/json.js';
+import type { ProgressListener } from './progress.js';
+
+const whole = (least: number, most: number) => z.number().int().min(least).max(most);
+const MAX_DEVICES = 64;
+
+const common = {
+  /** Aborts the work: the call rejects with Interrupted. */
+  signal: z.instanceof(AbortSignal).optional(),
+  /** Called with progress events. */
+  onProgress: z.custom<ProgressListener>((value) => typeof value === 'function', 'expected a function').optional(),
+};
+
+const modelFields = {
+  /** A checkpoint folder, a GGUF file, a config.json (with `init`), or an artifact. */
+  model: z.string().min(1),
+  /** `random:1`: made-up weights from a seed. */
+  init: z
+    .string()
+    .regex(/^random:\d{1,15}$/, 'expected random:SEED')
+    .optional(),
+  target: z.enum(TARGET_CHOICES).optional(),
+  precision: z.enum(PRECISIONS).optional(),
+  isa: z.enum(CPU_ISAS).optional(),
+  /** Largest micro-batch, tokens. */
+  batchTokens: whole(32, 1 << 16).optional(),
+  /** Tokens whose keys and values are kept: needed to generate. */
+  cacheTokens: whole(16, MAX_CACHE_TOKENS).optional(),
+  /** How keys and values are kept. Default: in the type that attention multiplies. */
+  kvCache: z.enum(KV_CACHES).optional(),
+  /** Steps can keep logits, which filters, penalties, biases, beams, `minNewTokens` and `topLogProbs` need. */
+  logits: z.boolean().optional(),
+};
+
+const loadFields = {
+  ...modelFields,
+  threads: whole(1, 1024).optional(),
+  devices: z.union([whole(1, MAX_DEVICES), z.literal('all')]).optional(),
+  parallel: z
+    .union([z.literal('auto'), z.strictObject({ replicas: whole(1, MAX_DEVICES), stages: whole(1, MAX_DEVICES) })])
+    .optional(),
+};
+
+const TASK_NAMES = TASKS.map(({ name }) => name);
+
+const scoreFields = {
+  task: z.string().refine((name) => TASK_NAMES.includes(name), `expected one of ${TASK_NAMES.join(', ')}`),
+  /** A file of JSON lines, or records in memory. */
+  data: z.union([z.string().min(1), z.array(z.record(z.string(), z.unknown())).readonly()]),
+  sharing: z.enum(SHARING_MODES).optional(),
+  /** Whether beginnings that questions have in common are kept in the memory that `cacheTokens` gave the model. */
+  prefixes: z.enum(PREFIXES).optional(),
+  overlong: z.enum(OVERLONG).optional(),
+  /** Half-open ranges of question numbers; without `end`, to the last question. */
+  docs: z
+    .array(
+      z
+        .strictObject({ first: whole(0, 1e12), end: whole(1, 1e12).optional() })
+        .refine(({ first, end = Infinity }) => end > first, 'expected an end after first'),
+    )
+    .min(1)
+    .readonly()
+    .optional(),
+  /** At most this many questions; below 1, this fraction of them. */
+  limit: z
+    .number()
+    .positive()
+    .refine((limit) => limit < 1 || Number.isInteger(limit), 'expected a count, or a share below 1')
+    .optional(),
+  /** Folder for results, samples and the journal. Nothing is written without it. */
+  output: z.string().min(1).optional(),
+  /** The model's name in results. */
+  modelName: z.string().min(1).optional(),
+  /** Continue with the journal in `output`. */
+  resume: z.boolean().optional(),
+};
+
+const generateOptions = {
+  /** Texts, or one of `prompt`, `tokens` and `messages` each. */
+  prompts: z
+    .array(z.union([z.string().min(1), promptSchema]))
+    .min(1)
+    .readonly(),
+  ...generateFields,
+  /** Ends every text with what there is: its reason is `aborted`. */
+  signal: common.signal,
+};
+
+const SCHEMAS = {
+  openModel: z.strictObject({ ...loadFields, ...common }),
+  score: z.strictObject({ ...scoreFields, ...common }),
+  generate: z.strictObject(generateOptions),
+  run: z.strictObject({ ...loadFields, ...scoreFields, ...common }),
+  compile: z.strictObject({ ...modelFields, output: z.string().min(1), ...common }),
+  tune: z.strictObject({
+    artifact: z.string().min(1),
+    budgetSeconds: z.number().positive().optional(),
+    threads: whole(1, 1024).optional(),
+    database: z.string().min(1).optional(),
+    ...common,
+  }),
+  quantize: z.strictObject({
+    model: z.string().min(1),
+    output: z.string().min(1),
+    method: z.enum(['gptq', 'round']).optional(),
+    /** A text file. */
+    calibration: z.string().min(1).optional(),
+    bits: z.union([z.literal(4), z.literal(8)]).optional(),
+    group: z.union([z.literal(128), z.literal(64), z.literal(32), z.literal(-1)]).optional(),
+    symmetric: z.boolean().optional(),
+    actOrder: z.boolean().optional(),
+    samples: whole(1, 1 << 16).optional(),
+    length: whole(1, 1 << 16).optional(),
+    seed: whole(0, 2 ** 32 - 1).optional(),
+    threads: whole(1, 1024).optional(),
+    ...common,
+  }),
+};
+
+export type ModelOptions = Readonly<z.infer<(typeof SCHEMAS)['openModel']>>;
+export type ScoreOptions = Readonly<z.infer<(typeof SCHEMAS)['score']>>;
+export type GenerateOptions = Readonly<z.infer<(typeof SCHEMAS)['generate']>>;
+export type RunOptions = ModelOptions & ScoreOptions;
+export type CompileOptions = Readonly<z.infer<(typeof SCHEMAS)['compile']>>;
+export type QuantizeOptions = Readonly<z.infer<(typeof SCHEMAS)['quantize']>>;
+export type TuneOptions = Readonly<z.infer<(typeof SCHEMAS)['tune']>>;
+
+/** An optional field given as undefined counts as absent. */
+export type Present<T> = { [K in keyof T]: Exclude<T[K], undefined> };
+
+export const present = <T extends object>(options: T): Present<T> =>
+  Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as Present<T>;
+
+/** Other engines call the length of a text so. Throws UsageError. */
+function refuseMaxTokens(name: keyof typeof SCHEMAS, options: unknown): void {
+  if (!isRecord(options) || options['maxTokens'] === undefined) return;
+  throw name === 'generate'
+    ? new UsageError('generate: maxTokens: there is no such field', 'the length of a text is maxNewTokens')
+    : new UsageError(
+        `${name}: maxTokens: there is no such field`,
+        'the size of a micro-batch is batchTokens; the length of a text, maxNewTokens, is for model.generate',
+      );
+}
+
+/** Throws UsageError that names the field. */
+export function checkOptions(name: keyof typeof SCHEMAS, options: unknown): void {
+  const checked = SCHEMAS[name].safeParse(options);
+  if (checked.success) {
+    if (name === 'generate') checkTogether(options as WrittenOptions, (field) => field);
+    return;
+  }
+  refuseMaxTokens(name, options);
+  const [issue] = checked.error.issues;
+  const path = issue?.path.map((part, i) =>
+    typeof part === 'number' ? `[${part}]` : `${i > 0 ? '.' : ''}${String(part)}`,
+  );
+  const field = path === undefined || path.length === 0 ? 'options' : path.join('');
+  throw new UsageError(`${name}: ${field}: ${issue?.message ?? 'not understood'}`, 'docs/library.md lists every field');
+}
