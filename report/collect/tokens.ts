@@ -1,6 +1,6 @@
 /**
- * Blocks of tokens from tokens_*.jsonl, the file beside a run's samples (evaluate/tokenLines.ts). The file is untrusted:
- * what is no line of tokens is left out, and noted.
+ * Blocks of tokens from tokens_*.jsonl, the file beside a run's samples (evaluate/tokenLines.ts). The file is
+ * untrusted: what is no line of tokens is left out, and noted.
  */
 import { closeSync, existsSync, openSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';

@@ -19,7 +19,7 @@ import { isThorough } from '../support/thorough.js';
 
 const SHARED = fileURLToPath(new URL('../../../shared', import.meta.url));
 const isAbsent = !existsSync(join(SHARED, 'golden/requests'));
-if (isAbsent) process.stderr.write(`SKIPPED test/eval/harnessResults: ${SHARED} is absent\n`);
+if (isAbsent) process.stderr.write(`SKIPPED test/evaluate/harnessResults: ${SHARED} is absent\n`);
 
 interface Run {
   readonly tasks: readonly string[];

@@ -21,7 +21,7 @@ import { casesHere } from '../support/thorough.js';
 
 const SHARED = fileURLToPath(new URL('../../../shared', import.meta.url));
 const isAbsent = !existsSync(join(SHARED, 'golden'));
-if (isAbsent) process.stderr.write(`SKIPPED test/eval/realData: ${SHARED} is absent\n`);
+if (isAbsent) process.stderr.write(`SKIPPED test/evaluate/realData: ${SHARED} is absent\n`);
 
 interface Golden {
   readonly doc_id: number;

@@ -217,7 +217,7 @@ it('another checkpoint of the same name gets a name of its own', () => {
 
 it('one of two checkpoints that race for a name gets a new one', async () => {
   const claimer = `
-    const { claimModelName } = require(${JSON.stringify(join(import.meta.dirname, '../../dist/eval/output.js'))});
+    const { claimModelName } = require(${JSON.stringify(join(import.meta.dirname, '../../dist/evaluate/output.js'))});
     process.stdin.once('data', () => {
       process.stdout.write(claimModelName(process.argv[1], 'm', process.argv[2]));
       process.exit();

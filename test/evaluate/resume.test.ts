@@ -18,10 +18,10 @@ import { compileEval } from './support/compiled.js';
 
 /** A whole run over the public functions, in a separate process: node run.mjs DATA OUT SHARING DELAY_MS [resume]. */
 const RUNNER = `
-import { loadDataset, taskByName, tokenizeDataset } from './eval/index.js';
-import { modelFolder, scoreQuestions, throughputOf, writeResults } from './eval/index.js';
+import { loadDataset, taskByName, tokenizeDataset } from './evaluate/index.js';
+import { modelFolder, scoreQuestions, throughputOf, writeResults } from './evaluate/index.js';
 import { prepareOutput } from './system/write.js';
-import { fakeScorer } from './test/eval/support/fakeScorer.js';
+import { fakeScorer } from './test/evaluate/support/fakeScorer.js';
 const [data, out, sharing, delay, resume] = process.argv.slice(2);
 const started = new Date(), task = taskByName('multiple_choice'), modelName = 'fake';
 const controller = new AbortController();

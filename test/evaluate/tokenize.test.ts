@@ -80,14 +80,14 @@ describe('tokenizeQuestions in this thread', () => {
   });
 });
 
-describe('tokenizeQuestions in worker threads (eval/ compiled to JavaScript)', () => {
+describe('tokenizeQuestions in worker threads (evaluate/ compiled to JavaScript)', () => {
   let folder = '';
   let compiled: typeof TokenizeModule;
   let tokenizer = FAKE_TOKENIZER;
   beforeAll(async () => {
     folder = compileEval();
     compiled = (await import(
-      /* @vite-ignore */ pathToFileURL(join(folder, 'eval', 'tokenize.js')).href
+      /* @vite-ignore */ pathToFileURL(join(folder, 'evaluate', 'tokenize.js')).href
     )) as typeof compiled;
     tokenizer = { moduleUrl: pathToFileURL(join(folder, 'fakeTokenizer.mjs')).href, spec: {} };
   });

@@ -1,4 +1,4 @@
-/** Compiles eval/ to JavaScript in a separate folder, for child processes and worker threads. */
+/** Compiles evaluate/ to JavaScript in a separate folder, for child processes and worker threads. */
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -9,17 +9,17 @@ import { SUPPORT } from './questions.js';
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
 
 /**
- * Returns the folder. It holds eval/, system/, python/, errors.js, fakeTokenizer.mjs and the packages. The caller
+ * Returns the folder. It holds evaluate/, system/, python/, errors.js, fakeTokenizer.mjs and the packages. The caller
  * removes it.
  */
 export function compileEval(): string {
   const folder = mkdtempSync(join(tmpdir(), 'tilewright-eval-'));
-  const sources = ['eval', 'system', 'python'].flatMap((part) =>
+  const sources = ['evaluate', 'system', 'python'].flatMap((part) =>
     readdirSync(join(ROOT, part), { recursive: true, encoding: 'utf8' })
       .filter((file) => file.endsWith('.ts'))
       .map((file) => join(part, file)),
   );
-  for (const file of [...sources, 'errors.ts', join('test', 'eval', 'support', 'fakeScorer.ts')]) {
+  for (const file of [...sources, 'errors.ts', join('test', 'evaluate', 'support', 'fakeScorer.ts')]) {
     const { outputText } = ts.transpileModule(readFileSync(join(ROOT, file), 'utf8'), {
       compilerOptions: { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2022, verbatimModuleSyntax: true },
     });

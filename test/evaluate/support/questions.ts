@@ -5,10 +5,10 @@ import type { Question } from '../../../evaluate/tasks/task.js';
 import type { TokenizedQuestion } from '../../../evaluate/tokenize.js';
 
 export const FAKE_TOKENIZER = {
-  moduleUrl: new URL('../../eval/support/fakeTokenizer.mjs', import.meta.url).href,
+  moduleUrl: new URL('./fakeTokenizer.mjs', import.meta.url).href,
   spec: {},
 };
-export const SUPPORT = fileURLToPath(new URL('../../eval/support', import.meta.url));
+export const SUPPORT = fileURLToPath(new URL('.', import.meta.url));
 
 /** A question whose text does not matter, because its tokens are given. */
 export function bareQuestion({ docId, continuations }: TokenizedQuestion): Question {
