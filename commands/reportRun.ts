@@ -13,6 +13,7 @@ import {
 } from '../evaluate/index.js';
 import type { TokenSource } from '../evaluate/tokenLines.js';
 import type { PreparedRun } from './prepareRun.js';
+import { recordOf } from './runRecord.js';
 import type { PackedQuestions } from './questionSet.js';
 import { computedBy, provenanceOf, questionFacts, ratesOf, type RunFacts, settingsOf } from './runFacts.js';
 import type { ScoredSet } from './scoreSet.js';
@@ -47,7 +48,10 @@ function resultsInput(report: RunReport): ResultsInput {
     modelName,
     config: settingsOf(report, 0),
     taskConfig: { dataset_path: request.data, dataset_sha256: loaded.sha256 },
-    provenance: provenanceOf(facts, request.data, questionsHash(loaded.questions)),
+    provenance: {
+      ...provenanceOf(facts, request.data, questionsHash(loaded.questions)),
+      record: recordOf(request, report.model),
+    },
     questionsInDataset: loaded.total,
     questions: loaded.questions.filter(({ docId }) => finished.has(docId)),
     scores: scored.scores,

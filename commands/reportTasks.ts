@@ -31,6 +31,7 @@ import { type Node, tasksBelow } from '../tasks/definition/nodes.js';
 import { SEEDS } from '../tasks/requests/seeds.js';
 import { BOOTSTRAP_DRAWS } from '../tasks/scores/aggregate.js';
 import type { TextFacts } from './endTokens.js';
+import { recordOf } from './runRecord.js';
 import { provenanceOf, ratesOf, type RunFacts, settingsOf } from './runFacts.js';
 import type { GenerationTotals } from './taskTotals.js';
 
@@ -119,6 +120,7 @@ export class TaskReporter {
               end_tokens: state.written.endTokens,
               text_defaults: { ...state.written.textDefaults },
             }),
+            record: recordOf(request, state.model),
           },
           throughput: ratesOf(facts),
           systemInstruction: request.systemInstruction ?? null,

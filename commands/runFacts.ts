@@ -42,7 +42,7 @@ export interface Computed {
 /** What both reports are made from. */
 export interface RunFacts {
   readonly request: ScoreRequest;
-  readonly model: Pick<LoadedModel, 'model' | 'devices' | 'reference' | 'tokenizer' | 'limits'>;
+  readonly model: Pick<LoadedModel, 'model' | 'id' | 'devices' | 'reference' | 'tokenizer' | 'limits'>;
   readonly about: QuestionFacts;
   readonly computed: Computed;
   /** Seconds from the command to the first micro-batch. */

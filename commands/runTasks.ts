@@ -17,10 +17,10 @@ import { unreadModules } from '../tasks/hooks/unread.js';
 import { type ModelDefaults, withDefaults } from '../tasks/requests/drawing.js';
 import { SEEDS } from '../tasks/requests/seeds.js';
 import type { Demand } from './cacheSize.js';
-import { beginLoading } from './loadModel.js';
+import { beginLoading, type ModelLoading } from './loadModel.js';
 import { noteDefaults } from './noteDefaults.js';
 import { planRun } from './planRun.js';
-import { aboutTasks, type AboutTasks, findTasks, readTasks, type Writing } from './prepareTasks.js';
+import { aboutTasks, type AboutTasks, findTasks, type FoundTasks, readTasks, type Writing } from './prepareTasks.js';
 import { openThreadsAtOnce } from './questionSet.js';
 import { TaskReporter } from './reportTasks.js';
 import { TaskChat } from './taskChat.js';
@@ -30,7 +30,22 @@ import { asksForLogits, asksForTexts, demandOfTexts, type TextWriting, tokenizeT
 import { WindowsAhead } from './windowsAhead.js';
 import { computeWindows } from './windowTurns.js';
 
-export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult> {
+/** A run of tasks before its first document is read. */
+export interface OpenedTasks {
+  readonly found: FoundTasks;
+  readonly loading: ModelLoading;
+  /** The chat template that prompts are written with. */
+  readonly template: string | undefined;
+}
+
+/** What becomes of a run. By default all documents are computed, and results are written. */
+export interface TasksUse {
+  /** The windows that are computed; without any, no model is loaded. */
+  readonly windows: (all: AsyncGenerator<TaskWindow>, opened: OpenedTasks) => AsyncGenerator<TaskWindow>;
+  readonly reporter: Pick<TaskReporter, 'add' | 'write' | 'close'>;
+}
+
+export async function runTasks(request: TasksRequest, ui: Ui, use?: TasksUse): Promise<RunResult> {
   const started = new Date(clock());
   const begin = performance.now();
   const phases = new Phases();
@@ -73,13 +88,14 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
   const signal = request.signal === undefined ? over.signal : AbortSignal.any([over.signal, request.signal]);
   let readsFirst = true;
   ui.phase('prompts', counted(found.leaves.length, 'task'));
-  const all = found.leaves.map(({ settings }) => settings);
-  for (const line of [...unreadModules(all), ...notesOn(all)]) ui.note(line);
+  const settings = found.leaves.map((leaf) => leaf.settings);
+  for (const line of [...unreadModules(settings), ...notesOn(settings)]) ui.note(line);
   if (ofModel !== undefined) noteDefaults(found.leaves, ofModel, ui);
-  const windows = readTasks(request, found.leaves, written, signal, (documents) => {
+  const all = readTasks(request, found.leaves, written, signal, (documents) => {
     if (documents === 1) phases.begin('prompts');
     if (readsFirst && documents % PROGRESS_STEP === 0) ui.step(0, counted(documents, 'document'));
   });
+  const windows = use === undefined ? all : use.windows(all, { found, loading, template: chat?.source });
   const scores = !found.leaves.every((leaf) => asksForTexts([leaf]));
   // They open the tokenizer while documents are read.
   const threads = scores && request.isDryRun !== true ? openThreadsAtOnce(loading) : undefined;
@@ -87,7 +103,7 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
     if (request.isDryRun === true && generates) ui.note('texts that tasks generate are not counted');
     if (request.isDryRun === true) return await planRun(request, about, windows, loading, ui);
     const first = await windows.next();
-    if (first.done === true) throw new Error('no window of documents');
+    if (first.done === true) return NOTHING;
     readsFirst = false;
     phases.end();
     const { maxPositions } = loading.checkpoint.config;
@@ -103,7 +119,8 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
         ? await foresee(request, about, first.value, written, signal, { tokenizer, ...writing })
         : undefined;
     const model = new TaskModel({ request, load, loading, about, tokenizer, threads, writing, foreseen }, ui, phases);
-    const reporter = new TaskReporter({ request, nodes: found.nodes, started, template: chat?.source });
+    const reporter =
+      use?.reporter ?? new TaskReporter({ request, nodes: found.nodes, started, template: chat?.source });
     try {
       const beginning = model.begin(first.value);
       // A processor that computes itself has none to spare before, and computes a window for longer than it reads one.
@@ -132,6 +149,9 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
     await threads?.close();
   }
 }
+
+/** Of a run of which no window is computed. */
+const NOTHING: RunResult = { results: {}, table: '', resultsPath: undefined, samplesPath: undefined };
 
 /** Whoever writes `--max-tokens` where texts are generated may mean their length. */
 const ofTwoMeanings = (tokens = 256): UsageError =>

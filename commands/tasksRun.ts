@@ -24,7 +24,7 @@ interface Running {
   readonly request: TasksRequest;
   readonly about: AboutTasks;
   readonly model: TaskModel;
-  readonly reporter: TaskReporter;
+  readonly reporter: Pick<TaskReporter, 'add' | 'write'>;
   readonly loadSeconds: number;
   readonly tokenizer: Tokenizer;
   readonly phases: Phases;

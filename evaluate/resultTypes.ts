@@ -2,6 +2,7 @@
 import type { RunIdentity } from './journalLines.js';
 import type { QuestionMetrics, Scores } from './metrics.js';
 import type { Overlong } from './pathLengths.js';
+import type { RunRecord } from './runRecord.js';
 import type { Shard } from './shard.js';
 import type { Question } from './tasks/task.js';
 import type { TokenSource } from './tokenLines.js';
@@ -92,6 +93,8 @@ export interface Provenance {
   /** Of a run that writes texts: the tokens that end one, and what the model's own files ask for. */
   readonly end_tokens?: readonly number[];
   readonly text_defaults?: Readonly<Record<string, number>>;
+  /** How to compute the run again; results of older versions have none. */
+  readonly record?: RunRecord;
 }
 
 /** The part of a run that the results cover, and what must agree for parts to be merged. */

@@ -8,6 +8,7 @@ import { parseJson } from '../system/json.js';
 import { isFolder, readJsonObject } from '../system/read.js';
 import { isJournalOf } from './journal.js';
 import { measure, type QuestionMetrics } from './metrics.js';
+import { RECORD } from './runRecord.js';
 import { OVERLONG } from './pathLengths.js';
 import { DELIMITER, resultsName, samplesName } from './results.js';
 import { MAX_SHARDS, shardName, shardOfFolder } from './shard.js';
@@ -34,6 +35,8 @@ const PROVENANCE = z.object({
   docs: z.string().max(1 << 20),
   questions: count,
   questions_sha256: z.string().max(200),
+  /** It is copied into the results of the whole, and read when those are verified. */
+  record: RECORD.exactOptional(),
 });
 
 const RESULTS = z.object({
