@@ -136,7 +136,7 @@ function readResults(folder: string, name: string): Omit<ShardResults, 'folder' 
   if (parsed.success) return parsed.data;
   const [issue] = parsed.error.issues;
   throw new UserError(
-    `${path} is not what a run with --shard writes (${issue?.path.join('../eval')}: ${issue?.message})`,
+    `${path} is not what a run with --shard writes (${issue?.path.join('.')}: ${issue?.message})`,
     fresh(folder),
     { cause: parsed.error },
   );

@@ -189,7 +189,7 @@ describe('selection', () => {
     expect(parseLimit('100')).toBe(100);
     expect(parseLimit('0.25')).toBe(0.25);
     expect(['1e3', '1_000', ' 2.', '.5', '25e-2'].map(parseLimit)).toEqual([1000, 1000, 2, 0.5, 0.25]);
-    for (const bad of ['0', '-3', '1.5', 'all', '', '1e', '1__0', 'NaN', '../eval'])
+    for (const bad of ['0', '-3', '1.5', 'all', '', '1e', '1__0', 'NaN', '.'])
       expect(() => parseLimit(bad), bad).toThrow(UserError);
   });
 

@@ -43,7 +43,7 @@ test.each([
     readdirSync(folder).find((name) => name.startsWith('results_'))!,
   );
   const results = JSON.parse(readFileSync(file, 'utf8')) as Value;
-  writeFileSync(file, JSON.stringify(replaced(results, path.split('../eval'), value)));
+  writeFileSync(file, JSON.stringify(replaced(results, path.split('.'), value)));
   const merge = () => mergeShards({ folders: [out], output: join(scratch, 'merged') });
   expect(merge).toThrow(UserError);
   expect(merge).toThrow(`not what a run with --shard writes (${path}: `);
@@ -87,7 +87,7 @@ test.each([
   const folder = join(scratch, `tasks-${path}`, 'shard-1-of-1');
   mkdirSync(folder, { recursive: true });
   const file = join(folder, 'results_2026-01-01T00-00-00.000000.json');
-  writeFileSync(file, JSON.stringify(replaced(TASKS, path.split('../eval'), value)));
+  writeFileSync(file, JSON.stringify(replaced(TASKS, path.split('.'), value)));
   const merge = () => mergeTasks([folder], join(scratch, 'merged'));
   expect(merge).toThrow(UserError);
   expect(merge).toThrow(message);

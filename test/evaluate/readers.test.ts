@@ -76,14 +76,14 @@ afterAll(() => {
 
 describe("readers of the public harness's files", () => {
   it.each(RESULTS)('%s: %s of the results is a %s', (_reader, path, kind) => {
-    const found = valuesAt(results, path.split('../eval'));
+    const found = valuesAt(results, path.split('.'));
     expect(found.length).toBeGreaterThan(0);
     for (const value of found) expect(kindOf(value)).toBe(kind);
   });
 
   it.each(SAMPLES)('%s: %s of a sample is a %s', (_reader, path, kind) => {
     for (const sample of samples) {
-      const found = valuesAt(sample, path.split('../eval'));
+      const found = valuesAt(sample, path.split('.'));
       expect(found.length).toBeGreaterThan(0);
       for (const value of found) expect(kindOf(value)).toBe(kind);
     }

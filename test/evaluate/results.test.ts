@@ -189,7 +189,7 @@ describe('the output folder', () => {
     ['/a/b', '__a__b'],
     ['a<>"|?*b', 'a__b'],
     ['..', '__..'],
-    ['../eval', '__.'],
+    ['.', '__.'],
     ['', '__'],
     ['a\\b\0c', 'a__b_c'],
   ])('of model %j is %j', (name, folder) => {
