@@ -81,7 +81,7 @@ function readPart(folder: string): Part {
   const parsed = RESULTS.safeParse(readJsonObject(found.path, MAX_RESULTS_BYTES, again).value);
   if (!parsed.success) {
     const [issue] = parsed.error.issues;
-    const what = `${issue?.path.join('../../eval/harness')}: ${issue?.message}`;
+    const what = `${issue?.path.join('.')}: ${issue?.message}`;
     throw new UserError(`${found.path} is not what a run of tasks with --shard writes (${what})`, again, {
       cause: parsed.error,
     });
