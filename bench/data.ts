@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { loadDataset, type Question, taskByName, tokenizeDataset, type TokenizedQuestion } from '../evaluate/index.js';
-import { openTokenizer } from '../models/tokenizer.js';
+import { openTokenizer } from '../models/tokenizer/tokenizer.js';
 
 export interface BenchData {
   readonly name: string;

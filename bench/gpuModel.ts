@@ -1,20 +1,20 @@
 /** The model whose layer is measured: a plan of a few layers, because all but the last are alike. */
-import { defined } from '../system/defined.js';
-import type { CudaSchedule } from '../ir/cuda.js';
-import { scoringBucket, tokensIn, withKeyRoom } from '../ir/scoring.js';
 import { join } from 'node:path';
 import { contractionOf } from '../autotune/cuda/rival.js';
-import { compileModel } from '../driver/compile/compile.js';
-import { cuda, cudaDevice, type CudaDevice } from '../driver/targets/cuda.js';
-import type { Precision } from '../driver/target.js';
 import type { CudaFacts } from '../codegen/cuda/index.js';
+import { compileModel } from '../driver/compile/compile.js';
+import type { Precision } from '../driver/target.js';
+import { cuda, cudaDevice, type CudaDevice } from '../driver/targets/cuda.js';
 import { UserError } from '../errors.js';
+import type { CudaSchedule } from '../ir/cuda.js';
 import type { Kernel } from '../ir/kernel.js';
-import { scoreOf, type Bucket, type LinkedFunction } from '../ir/plan.js';
-import { describeRandomCheckpoint } from '../models/randomCheckpoint.js';
+import { type Bucket, type LinkedFunction, scoreOf } from '../ir/plan.js';
+import { scoringBucket, tokensIn, withKeyRoom } from '../ir/scoring.js';
 import { describeModel } from '../models/config.js';
-import type { MaskKind } from '../models/family/mask.js';
+import type { MaskKind } from '../models/model/model.js';
+import { describeRandomCheckpoint } from '../models/randomCheckpoint.js';
 import type { Finishing } from '../passes/finishRows.js';
+import { defined } from '../system/defined.js';
 import { readJsonObject } from '../system/read.js';
 
 export interface BenchModel {

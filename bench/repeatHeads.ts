@@ -4,9 +4,8 @@ import { dirname, join } from 'node:path';
 import { CheckpointFolder, prepareFolder } from '../driver/quantize/folder.js';
 import { UserError } from '../errors.js';
 import type { Checkpoint } from '../models/checkpoint.js';
-import type { WeightEntry } from '../models/family/weightFile.js';
-import { readSafetensorsHeader } from '../models/safetensors.js';
-import { layOut } from '../models/safetensorsLayout.js';
+import type { WeightEntry } from '../models/model/tensors.js';
+import { layOut, readSafetensorsHeader } from '../models/weights/safetensors.js';
 import { isRecord } from '../system/json.js';
 import { readRange, withFile } from '../system/read.js';
 

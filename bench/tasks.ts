@@ -19,7 +19,7 @@ import { cpu } from '../driver/targets/cpu.js';
 import { type TaskWindow, taskWindows } from '../evaluate/harness/windows.js';
 import { evaluate, type LoadedQuestions, modelFolder, type PathScorer } from '../evaluate/index.js';
 import { MAX_KEYS } from '../ir/stepping.js';
-import { describeTokenizer } from '../models/tokenizerFiles.js';
+import { describeTokenizer } from '../models/tokenizer/files.js';
 import type { Dict, Value } from '../python/value.js';
 import { inParts } from '../system/parts.js';
 import { prepareOutput } from '../system/write.js';

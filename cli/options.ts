@@ -14,7 +14,7 @@ import { UsageError } from '../errors.js';
 import { type Sharing, SHARING_MODES } from '../evaluate/sharing.js';
 import type { Parallelism } from '../ir/placement.js';
 import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
-import type { MaskKind } from '../models/family/mask.js';
+import type { MaskKind } from '../models/model/model.js';
 import { defined } from '../system/defined.js';
 import { nearest } from '../system/spelling.js';
 

@@ -1,10 +1,10 @@
 /** What of a checkpoint is quantized, how, and what is not. */
-import { counted, percent } from '../system/format.js';
 import type { WeightDecl } from '../ir/kernel.js';
 import { isCodeFormat } from '../ir/storage.js';
 import type { Checkpoint } from '../models/checkpoint.js';
-import type { TensorLocation } from '../models/family/tensors.js';
-import { keptGroups } from '../models/quantized/keptGroups.js';
+import type { TensorLocation } from '../models/model/tensors.js';
+import { keptGroups } from '../models/quantized/compressedTensors.js';
+import { counted, percent } from '../system/format.js';
 
 /** Names of matrices that are shown. */
 const SHOWN = 4;

@@ -3,7 +3,7 @@ import type { Ui } from '../driver/requests.js';
 import { quoteForShell } from '../system/shell.js';
 import type { Commands } from './commands.js';
 import type { Io, StopSignal } from './io.js';
-import { makeUi, type Face } from './makeUi.js';
+import { type Face, makeUi } from './makeUi.js';
 import { listenForStop } from './stop.js';
 
 export interface Context {
@@ -122,7 +122,7 @@ export async function withUi<T>(
  * compiler is loaded before a command is called.
  */
 export const refuseHubName = async (model: string): Promise<void> => {
-  (await import('../models/checkpointPath.js')).refuseHubName(model);
+  (await import('../models/model/refusals.js')).refuseHubName(model);
 };
 
 export const printJson = (io: Io, value: unknown): void => {

@@ -13,7 +13,7 @@ import { TextStream } from '../generate/textStream.js';
 import { STEP } from '../ir/function.js';
 import { DRAWN_ROWS, nothingFed, stepSize, takesDrawn } from '../ir/stepping.js';
 import type { Checkpoint } from '../models/checkpoint.js';
-import type { Tokenizer } from '../models/tokenizer.js';
+import type { Tokenizer } from '../models/tokenizer/tokenizer.js';
 import type { CallResult } from '../runtime/call.js';
 import type { LoadedModel } from './loadModel.js';
 import { stepBudget } from './stepBudget.js';

@@ -5,7 +5,7 @@ import { mayFeed } from '../driver/targets/index.js';
 import { type GenerateOptions, wantsLogits } from '../generate/options.js';
 import type { Message } from '../generate/prompts.js';
 import { readGenerationConfig } from '../models/generationConfig.js';
-import { createTokenizer, type Tokenizer } from '../models/tokenizer.js';
+import { createTokenizer, type Tokenizer } from '../models/tokenizer/tokenizer.js';
 import type { Dict } from '../python/value.js';
 import { compileWithCache } from './cacheSize.js';
 import { type Continuation, Continuer, type Piece } from './continuation.js';

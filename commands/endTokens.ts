@@ -1,7 +1,6 @@
 /** Which tokens end a text. Everything that writes texts asks here, and so do the names of what it wrote. */
 import type { RunIdentity } from '../evaluate/index.js';
-import { readGenerationConfig } from '../models/generationConfig.js';
-import { readTextDefaults, type TextDefaults } from '../models/textDefaults.js';
+import { readGenerationConfig, readTextDefaults, type TextDefaults } from '../models/generationConfig.js';
 import type { LoadedModel } from './loadModel.js';
 
 type WritingModel = Pick<LoadedModel, 'checkpoint' | 'tokenizer'>;

@@ -11,7 +11,7 @@ import type { NamedPrompt } from '../generate/prompts.js';
 import { STEP } from '../ir/function.js';
 import { stepExtents } from '../ir/stepping.js';
 import { type GenerationConfig, readGenerationConfig } from '../models/generationConfig.js';
-import { createTokenizer } from '../models/tokenizer.js';
+import { createTokenizer } from '../models/tokenizer/tokenizer.js';
 import type { Dict } from '../python/value.js';
 import type { FirstCall } from '../runtime/stageRunner.js';
 import { cacheBytesOf, compileWithCache, type Demand, fitsLeastCache } from './cacheSize.js';

@@ -23,9 +23,9 @@ import {
 import type { Asked } from '../driver/target.js';
 import { mayFeed } from '../driver/targets/index.js';
 import { UsageError } from '../errors.js';
-import { requireModelAt } from '../models/checkpointPath.js';
 import { type ContentsOptions, copyCheckpoint, readContents } from '../models/contents.js';
-import { describeTokenizer } from '../models/tokenizerFiles.js';
+import { requireModelAt } from '../models/model/refusals.js';
+import { describeTokenizer } from '../models/tokenizer/files.js';
 import type { ContinueListener } from './continueAll.js';
 import type { Conversation, ConverseRequest } from './converse.js';
 import type { GenerateRequest, GenerateResult } from './generate.js';

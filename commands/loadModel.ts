@@ -12,7 +12,7 @@ import type { LoadRequest, Ui } from '../driver/requests.js';
 import { STEP } from '../ir/function.js';
 import type { Parallelism } from '../ir/placement.js';
 import type { Checkpoint } from '../models/checkpoint.js';
-import { describeTokenizer, type TokenizerDescription } from '../models/tokenizerFiles.js';
+import { describeTokenizer, type TokenizerDescription } from '../models/tokenizer/files.js';
 import { loadAddon } from '../runtime/addon.js';
 import type { FirstCall } from '../runtime/stageRunner.js';
 import { defined } from '../system/defined.js';

@@ -1,7 +1,7 @@
 /** Says what a model's own files ask of the texts of tasks: what counts, and what there is nothing for. */
 import type { Ui } from '../driver/requests.js';
 import type { Leaf } from '../evaluate/harness/windows.js';
-import type { FoundDefaults } from '../models/textDefaults.js';
+import type { FoundDefaults } from '../models/generationConfig.js';
 import { type Generation, type ModelDefaults, withDefaults } from '../tasks/requests/drawing.js';
 
 /** Names in the file. */

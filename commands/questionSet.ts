@@ -49,7 +49,7 @@ const TRIM_MS = 200;
 type Tokenizing = Pick<ModelLoading, 'tokenizer' | 'target' | 'cores'>;
 
 const sourceOf = ({ tokenizer }: Tokenizing): TokenizerSource => ({
-  moduleUrl: new URL('../models/tokenizerThread.js', import.meta.url).href,
+  moduleUrl: new URL('../models/tokenizer/thread.js', import.meta.url).href,
   spec: tokenizer.spec,
 });
 

@@ -2,7 +2,7 @@
 import { clock, Phases } from '../driver/phases.js';
 import { Interrupted, type RunRequest, type RunResult, type Ui } from '../driver/requests.js';
 import { shardName } from '../evaluate/index.js';
-import { createTokenizer } from '../models/tokenizer.js';
+import { createTokenizer } from '../models/tokenizer/tokenizer.js';
 import { counted } from '../system/format.js';
 import { FirstAnswer } from './firstAnswer.js';
 import { beginLoading } from './loadModel.js';

@@ -1,21 +1,22 @@
 /** A run's record of itself: written from its request, and read back as the request that computes it again. */
-import { parseDocs, printDocs } from '../evaluate/selection.js';
-import { RECORD_FORMAT, type RunRecord } from '../evaluate/runRecord.js';
-import { UserError } from '../errors.js';
-import { MASKS } from '../models/family/mask.js';
-import { parseJsonValue } from '../python/jsonValue.js';
-import { compactJson } from '../python/show.js';
-import { isDict, type Dict } from '../python/value.js';
-import { cudaAvailable } from '../runtime/cuda/addon.js';
-import { defined } from '../system/defined.js';
-import { quote } from '../system/json.js';
 import { cpuName } from '../driver/devices/chooseTarget.js';
 import { detectMachine } from '../driver/machine.js';
 import { parseInit } from '../driver/names.js';
 import type { RunRequest, TasksRequest } from '../driver/requests.js';
 import { KV_CACHES, PRECISIONS } from '../driver/target.js';
+import { UserError } from '../errors.js';
+import { RECORD_FORMAT, type RunRecord } from '../evaluate/runRecord.js';
+import { parseDocs, printDocs } from '../evaluate/selection.js';
+import { MASKS } from '../models/model/model.js';
+import { parseJsonValue } from '../python/jsonValue.js';
+import { compactJson } from '../python/show.js';
+import { type Dict, isDict } from '../python/value.js';
+import { cudaAvailable } from '../runtime/cuda/addon.js';
+import { defined } from '../system/defined.js';
+import { quote } from '../system/json.js';
 import type { LoadedModel } from './loadModel.js';
 import { scoringId } from './scoringId.js';
+
 
 /** `AMD EPYC 9654`, `NVIDIA H100 80GB HBM3`; empty where it is not known. */
 export function deviceName(isHost: boolean): string {

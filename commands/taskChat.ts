@@ -1,6 +1,6 @@
 /** Prompts of tasks as conversations, written by the model's own chat template. */
 import { UserError } from '../errors.js';
-import { ChatTemplate, findChatTemplate, TemplateRefusal } from '../models/chatTemplate.js';
+import { ChatTemplate, findChatTemplate, TemplateRefusal } from '../models/chat/template.js';
 import type { Dict } from '../python/value.js';
 import type { ChatMessage } from '../tasks/requests/messages.js';
 import type { Chat, DocumentRequests, Request } from '../tasks/requests/task.js';

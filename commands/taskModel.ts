@@ -8,7 +8,7 @@ import type { LoadRequest, TasksRequest, Ui } from '../driver/requests.js';
 import { UserError } from '../errors.js';
 import type { TaskWindow } from '../evaluate/harness/windows.js';
 import { isWorthKeepingWithin, type LoadedQuestions, type TokenizerThreads } from '../evaluate/index.js';
-import type { Tokenizer } from '../models/tokenizer.js';
+import type { Tokenizer } from '../models/tokenizer/tokenizer.js';
 import { counted } from '../system/format.js';
 import { inParts } from '../system/parts.js';
 import { packWithCache, withContexts } from './cachedContexts.js';

@@ -8,7 +8,7 @@ import type { TextJournal } from '../evaluate/harness/textJournal.js';
 import type { Shard } from '../evaluate/index.js';
 import { wantsLogits } from '../generate/options.js';
 import { GenerateError } from '../generate/request.js';
-import type { Tokenizer } from '../models/tokenizer.js';
+import type { Tokenizer } from '../models/tokenizer/tokenizer.js';
 import { defined } from '../system/defined.js';
 import { type Generation, generationOf, type ModelDefaults, withDefaults } from '../tasks/requests/drawing.js';
 import { type Demand, TOKEN_BYTES } from './cacheSize.js';

@@ -4,7 +4,7 @@ import { Interrupted, type TasksRequest, type Ui } from '../driver/requests.js';
 import { TextJournal } from '../evaluate/harness/textJournal.js';
 import { resultsFolder, type TaskName } from '../evaluate/index.js';
 import type { GeneratorCounts } from '../generate/generator.js';
-import type { Tokenizer } from '../models/tokenizer.js';
+import type { Tokenizer } from '../models/tokenizer/tokenizer.js';
 import { counted } from '../system/format.js';
 import { prepareOutput } from '../system/write.js';
 import { type Seeds, SEEDS } from '../tasks/requests/seeds.js';

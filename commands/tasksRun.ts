@@ -4,7 +4,7 @@ import { Interrupted, type RunProgress, type RunResult, type TasksRequest, type 
 import { VERSION } from '../driver/version.js';
 import type { Answers, TaskAnswers } from '../evaluate/harness/answers.js';
 import { printDocs, type RunIdentity, type Turn, Turns } from '../evaluate/index.js';
-import type { Tokenizer } from '../models/tokenizer.js';
+import type { Tokenizer } from '../models/tokenizer/tokenizer.js';
 import { defined } from '../system/defined.js';
 import { counted } from '../system/format.js';
 import { SEEDS } from '../tasks/requests/seeds.js';

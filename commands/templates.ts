@@ -1,5 +1,5 @@
 /** The chat template of a checkpoint. */
-import { ChatTemplate, findChatTemplate } from '../models/chatTemplate.js';
+import { ChatTemplate, findChatTemplate } from '../models/chat/template.js';
 
 /** Undefined if it has none. Throws UserError for a damaged file. */
 export function openTemplate(path: string): ChatTemplate | undefined {

@@ -2,7 +2,7 @@
 import { statSync } from 'node:fs';
 import type { AnyTarget } from '../driver/targets/target.js';
 import type { Question } from '../evaluate/index.js';
-import type { TokenizerSpec } from '../models/tokenizerFiles.js';
+import type { TokenizerSpec } from '../models/tokenizer/files.js';
 
 /**
  * Cores for each thread. The tokenizer library is multithreaded, but converting its results to JavaScript numbers is

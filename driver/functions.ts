@@ -1,17 +1,17 @@
 /** The functions of a model: which there are, and their text in an artifact. */
 import { createHash } from 'node:crypto';
 import { UsageError } from '../errors.js';
-import { SCORE, type FunctionInterface } from '../ir/function.js';
+import { type FunctionInterface, SCORE } from '../ir/function.js';
 import type { GraphModule } from '../ir/graph/graph.js';
 import { printGraph, printModule } from '../ir/graph/printer.js';
-import { DRAWN } from '../ir/stepping.js';
 import type { SharedData } from '../ir/plan.js';
+import { DRAWN } from '../ir/stepping.js';
 import type { Checkpoint } from '../models/checkpoint.js';
-import type { MaskKind } from '../models/family/mask.js';
-import { keptGroups } from '../models/quantized/keptGroups.js';
+import type { MaskKind } from '../models/model/model.js';
+import { keptGroups } from '../models/quantized/compressedTensors.js';
 import type { GroupsOf } from '../passes/groupWeights.js';
-import { optimize, type Observer } from '../passes/runPasses.js';
 import type { Numerics } from '../passes/numerics.js';
+import { type Observer, optimize } from '../passes/runPasses.js';
 import { buildGraph, buildStepGraph } from './model.js';
 
 export interface FunctionOptions {

@@ -1,10 +1,9 @@
 /** Opens a model: a checkpoint folder, a GGUF file, or a config.json with random weights. */
 import type { Graph } from '../ir/graph/graph.js';
-import { openCheckpoint, type Checkpoint } from '../models/checkpoint.js';
-import { describeRandomCheckpoint } from '../models/randomCheckpoint.js';
 import type { DType } from '../ir/types.js';
-import type { MaskKind } from '../models/family/mask.js';
-import type { StepOptions } from '../models/family/model.js';
+import { type Checkpoint, openCheckpoint } from '../models/checkpoint.js';
+import type { MaskKind, StepOptions } from '../models/model/model.js';
+import { describeRandomCheckpoint } from '../models/randomCheckpoint.js';
 import type { WeightInit } from './names.js';
 
 export const openModel = (path: string, init: WeightInit): Checkpoint =>

@@ -5,7 +5,7 @@ import type { DocRange } from '../evaluate/selection.js';
 import type { Sharing } from '../evaluate/sharing.js';
 import type { Parallelism } from '../ir/placement.js';
 import type { CpuIsa } from '../ir/plan.js';
-import type { MaskKind } from '../models/family/mask.js';
+import type { MaskKind } from '../models/model/model.js';
 import type { Dict } from '../python/value.js';
 import { counted } from '../system/format.js';
 import type { Seeds } from '../tasks/requests/seeds.js';

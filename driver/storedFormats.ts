@@ -1,6 +1,6 @@
 /** The matrices of a checkpoint that targets can multiply as they are stored. */
 import type { CodesEncoding } from '../ir/encoding.js';
-import { isCodeFormat, type BlockName, type CodeFormat } from '../ir/storage.js';
+import { type BlockName, type CodeFormat, isCodeFormat } from '../ir/storage.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import type { StoredFormats } from '../passes/multiplyBlocks.js';
 import type { Precision } from './target.js';

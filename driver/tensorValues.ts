@@ -3,9 +3,9 @@ import { UserError } from '../errors.js';
 import { decodeEncoded, EncodingError, PART_NAMES, type PerPart } from '../ir/encoding.js';
 import type { RawTensor } from '../ir/kernelInterpreter.js';
 import { FORMATS } from '../ir/storage.js';
-import type { TensorLocation } from '../models/family/tensors.js';
-import { encodedRow, fileRow, linesOf, tileSpan, type TensorSource } from '../runtime/tensorSource.js';
+import type { TensorLocation } from '../models/model/tensors.js';
 import { DAMAGED_ENCODING } from '../runtime/encodedMatrix.js';
+import { encodedRow, fileRow, linesOf, type TensorSource, tileSpan } from '../runtime/tensorSource.js';
 import { quote } from '../system/json.js';
 import { readRange, withFile } from '../system/read.js';
 

@@ -7,9 +7,9 @@ import { openTemplate } from '../commands/templates.js';
 import { cacheTokensOf } from '../driver/functions.js';
 import { UsageError } from '../errors.js';
 import type { EndReason } from '../generate/request.js';
-import type { ChatTemplate } from '../models/chatTemplate.js';
+import type { ChatTemplate } from '../models/chat/template.js';
 import { readGenerationConfig } from '../models/generationConfig.js';
-import { createTokenizer, type Tokenizer } from '../models/tokenizer.js';
+import { createTokenizer, type Tokenizer } from '../models/tokenizer/tokenizer.js';
 import { defined } from '../system/defined.js';
 import { type GenerateOptions, present } from './options.js';
 

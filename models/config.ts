@@ -1,20 +1,64 @@
-/** The model that config.json of a Hugging Face checkpoint describes, or params.json of one as Meta publishes it. */
+/**
+ * Multimodal models, whose config.json holds that of a language model as `text_config`. Only that part is read: texts
+ * without pictures or sound are those of the language model alone.
+ */
 import { dirname, join } from 'node:path';
-import { defined } from '../system/defined.js';
 import { UserError } from '../errors.js';
-import { isRecord, quote } from '../system/json.js';
-import { fileSize, readJsonObject } from '../system/read.js';
-import type { Json, Model, StoredWays } from './family/model.js';
-import { FAMILIES_HINT, refuseDraft, requireWholeModel } from './family/wholeModel.js';
-import { meta } from './meta/index.js';
-import { countParts, FIRST_PART } from './meta/partFiles.js';
-import { configOfParams, inParamsWords, isMetaParams } from './meta/params.js';
-import { besideSteps, refuseOtherFolder } from './otherFolders.js';
-import { otherKind } from './otherModels.js';
-import { classOf, findArchitecture, unsupported } from './registry.js';
-import { readTorchFile } from './torch/stateDict.js';
 import type { FormatName } from '../ir/storage.js';
-import { textConfig } from './wrapper.js';
+import { defined } from '../system/defined.js';
+import { isGiven, isRecord, quote } from '../system/json.js';
+import { fileSize, readInto, readJsonObject, withFile } from '../system/read.js';
+import { classOf, findArchitecture, unsupported } from './families/registry.js';
+import type { Json, Model, StoredWays } from './model/model.js';
+import {
+  besideSteps,
+  FAMILIES_HINT,
+  otherKind,
+  refuseDraft,
+  refuseOtherFolder,
+  requireWholeModel,
+} from './model/refusals.js';
+import { type StoredTensor, weightFormat, type WholeTensor } from './model/tensors.js';
+import { configOfParams, countParts, FIRST_PART, inParamsWords, isMetaParams, meta } from './weights/meta.js';
+import { readTorchFile } from './weights/stateDict.js';
+
+/** Keys that the outer file may have for both. */
+const SHARED_KEYS = [
+  'tie_word_embeddings',
+  'dtype',
+  'torch_dtype',
+  'bos_token_id',
+  'eos_token_id',
+  'quantization_config',
+] as const;
+
+/**
+ * The language model's own config.json inside that of a multimodal model; undefined if there is none. A key that only
+ * the outer file has, such as the element type, holds for both. Throws UserError.
+ */
+export function textConfig(json: Json, where: string): Json | undefined {
+  const text = json['text_config'];
+  if (!isGiven(text)) return undefined;
+  if (!isRecord(text)) throw new UserError(`${where}: text_config: expected an object, got ${quote(text)}`);
+  const outer = SHARED_KEYS.filter((key) => !isGiven(text[key]) && isGiven(json[key])).map((key) => [key, json[key]]);
+  return { ...text, ...(Object.fromEntries(outer) as Json) };
+}
+
+/** Modules beside the language model. */
+const OTHER_MODULES =
+  /^(?:model\.)?(?:vision_tower|vision_model|visual|multi_modal_projector|mm_projector|audio_tower|embed_vision)\./;
+
+/**
+ * The name of a tensor in the language model alone; undefined for one of another module. Older files put the whole
+ * model below `language_model`, newer ones what is below `model`.
+ */
+export function textTensor(name: string): string | undefined {
+  if (OTHER_MODULES.test(name)) return undefined;
+  if (name.startsWith('language_model.')) return name.slice('language_model.'.length);
+  return name.startsWith('model.language_model.') ? `model.${name.slice('model.language_model.'.length)}` : name;
+}
+
+// The model that config.json of a Hugging Face checkpoint describes, or params.json of one as Meta publishes it.
 
 const CONFIG_BYTES = 1 << 20;
 const WANTED = 'give the folder of a Hugging Face checkpoint: config.json and *.safetensors';
@@ -115,4 +159,77 @@ export function loadModel(dir: string, fallbackDType?: FormatName): Model {
   const path = configPathOf(dir);
   refuseOtherFolder(dir, path);
   return readModel(path, fallbackDType);
+}
+
+// Checkpoints of a model without its head, as `LlamaModel.save_pretrained` writes them: names lack the prefix that the
+// whole model has for it, such as `model.`.
+
+const moduleOf = (name: string): string => name.slice(0, name.indexOf('.') + 1);
+
+/** `found` by the names of the whole model, if no name has the prefix of its first tensor, the embeddings. */
+export function withPrefix<T>(
+  found: ReadonlyMap<string, T>,
+  { tensors, tied }: Pick<Model, 'tensors' | 'tied'>,
+): ReadonlyMap<string, T> {
+  const prefix = moduleOf(tensors[0]?.name ?? '');
+  const beside = new Set([...tensors.map(({ name }) => name), tied?.head ?? ''].map(moduleOf));
+  if ([...found.keys()].some((name) => name.startsWith(prefix))) return found;
+  return new Map([...found].map(([name, tensor]) => [beside.has(moduleOf(name)) ? name : prefix + name, tensor]));
+}
+
+// Models whose configuration says that the head is the embedding table, beside what the weights hold: as transformers
+// does, a head in the files that differs from the table is used, and a table that is missing is the head.
+
+/** Bytes of each tensor that are compared at once. */
+const CHUNK_BYTES = 1 << 20;
+
+export interface SettledHead {
+  /** The tensors of the files; the head under the name of the table where there is no table. */
+  readonly found: ReadonlyMap<string, StoredTensor>;
+  /** True if the model is tied by its configuration and has a head of its own in the files. */
+  readonly isOwn: boolean;
+}
+
+/** Compares bytes from the start on, and stops at the first chunk that differs. */
+function haveSameBytes(a: WholeTensor, b: WholeTensor): boolean {
+  if (a.byteLength !== b.byteLength) return false;
+  if (a.file === b.file && a.offset === b.offset) return true; // torch.save stores shared memory once.
+  return withFile(a.file, (left) =>
+    withFile(b.file, (right) => {
+      const [own, other] = [Buffer.alloc(CHUNK_BYTES), Buffer.alloc(CHUNK_BYTES)];
+      for (let at = 0; at < a.byteLength; at += CHUNK_BYTES) {
+        const size = Math.min(CHUNK_BYTES, a.byteLength - at);
+        const chunk = readInto(left, a.offset + at, own.subarray(0, size));
+        if (!chunk.equals(readInto(right, b.offset + at, other.subarray(0, size)))) return false;
+      }
+      return true;
+    }),
+  );
+}
+
+const isFloats = (stored: StoredTensor): stored is WholeTensor =>
+  'file' in stored && weightFormat(stored.dtype) !== undefined;
+
+/** Whether two tensors are the same floats, stored the same way. */
+const areEqual = (a: StoredTensor, b: StoredTensor): boolean =>
+  isFloats(a) && isFloats(b) && a.dtype === b.dtype && a.shape.join() === b.shape.join() && haveSameBytes(a, b);
+
+/**
+ * What the head of a model is among the tensors `found`. `isQuantized`: modules may be stored as other tensors than
+ * `weight`; a head that is stored so is not the table. Reads both tensors where the files hold both.
+ */
+export function settleHead(
+  { tied }: Pick<Model, 'tied'>,
+  found: ReadonlyMap<string, StoredTensor>,
+  isQuantized: boolean,
+): SettledHead {
+  if (tied === undefined) return { found, isOwn: false };
+  const table = found.get(tied.embedding);
+  const head = found.get(tied.head);
+  const module = tied.head.replace(/weight$/, '');
+  const isPart = (name: string): boolean => name.startsWith(module) && name !== tied.head && name !== `${module}bias`;
+  if (isQuantized && [...found.keys()].some(isPart)) return { found, isOwn: true };
+  if (head === undefined) return { found, isOwn: false };
+  if (table !== undefined) return { found, isOwn: !areEqual(table, head) };
+  return { found: new Map([...found, [tied.embedding, head]]), isOwn: false };
 }

@@ -1,12 +1,12 @@
 /** The files of a checkpoint as a whole: digests of their bytes, and copies of all that a model needs. */
 import { basename, join } from 'node:path';
-import { digestFile } from '../system/digest.js';
 import { UserError } from '../errors.js';
+import { digestFile } from '../system/digest.js';
 import { fileSize } from '../system/read.js';
 import type { Checkpoint } from './checkpoint.js';
 import { QUANTIZATION_FILES } from './quantized/index.js';
-import { tokenizerFileNames } from './tokenizers/files.js';
-import { INDEXES, isSingleFile } from './weightFiles.js';
+import { tokenizerFileNames } from './tokenizer/formats.js';
+import { INDEXES, isSingleFile } from './weights/weightFiles.js';
 
 /** SHA-256, hexadecimal, by name of each weight file. Empty for made-up weights. */
 export type Contents = Readonly<Record<string, string>>;

@@ -2,15 +2,15 @@
 import { createHash } from 'node:crypto';
 import { dirname, resolve } from 'node:path';
 import { UserError } from '../errors.js';
-import { checkFolder } from './checkpointPath.js';
-import { configPathOf, loadModel, readConfig, readModel } from './config.js';
 import { groupOf, type GroupSize } from '../ir/groups.js';
 import type { FormatName } from '../ir/storage.js';
-import { partShape, type ExpectedTensor, type TensorLocation } from './family/tensors.js';
 import { isFolder } from '../system/read.js';
-import { readQuantization, type QuantizationConfig } from './quantized/index.js';
-import { findTokenizer } from './tokenizers/files.js';
 import type { Checkpoint } from './checkpoint.js';
+import { configPathOf, loadModel, readConfig, readModel } from './config.js';
+import { checkFolder } from './model/refusals.js';
+import { type ExpectedTensor, partShape, type TensorLocation } from './model/tensors.js';
+import { type QuantizationConfig, readQuantization } from './quantized/index.js';
+import { findTokenizer } from './tokenizer/formats.js';
 
 /** Tensors of layers, whose names have a number: the head and embeddings of quantized models are floats. */
 const IN_LAYER = /\.\d+\./;

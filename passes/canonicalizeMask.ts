@@ -28,7 +28,7 @@ type MaskShape =
  *
  * - {k ≤ q, q < e[k]} is the column form itself.
  * - {k ≤ q} is causal: e[k] is past every query.
- * - {k ≤ q, pair[k] = pair[q], branch[k] = 0 ∨ branch[k] = branch[q]} is the meta-pair. models/family/mask.ts promises
+ * - {k ≤ q, pair[k] = pair[q], branch[k] = 0 ∨ branch[k] = branch[q]} is the meta-pair. models/model/model.ts promises
  *   that both inputs are constant on consecutive runs and that branch 0 comes first in its pair. Under k ≤ q the second
  *   conjunct holds exactly up to the end of k's pair. The third, if branch[k] ≠ 0, holds exactly up to the end of k's
  *   branch. So e[k] is the end of the pair for a question token and the end of the branch for an answer token, which is

@@ -19,8 +19,8 @@ const PROGRAMS = {
   'driver/devices/child': [],
   'runtime/cuda/nvrtcProcess': [],
   'evaluate/tokenizeWorker': [],
-  'models/chatTemplateWorker': [],
-  'models/tokenizerThread': ['createTokenizer'],
+  'models/chat/worker': [],
+  'models/tokenizer/thread': ['createTokenizer'],
 };
 /** Loaded by the loader itself. */
 const KEEP_CODE = 'system/keepCode';

@@ -6,8 +6,8 @@ type Defined<T extends object> = {
 };
 
 /**
- * The entries of `object` that have values, for spreading into a literal: `{ name, ...defined({ limit }) }` has no `limit`
- * where it is undefined. An optional property under exactOptionalPropertyTypes is either there or not.
+ * The entries of `object` that have values, for spreading into a literal: `{ name, ...defined({ limit }) }` has no
+ * `limit` where it is undefined. An optional property under exactOptionalPropertyTypes is either there or not.
  */
 export function defined<const T extends object>(object: T): Defined<T> {
   return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined)) as Defined<T>;

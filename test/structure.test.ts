@@ -3,13 +3,13 @@
  * the project readable. Lint checks most of them too; here they fail in `vitest run` alone.
  */
 import { spawnSync } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import ts from 'typescript';
 import { describe, expect, it } from 'vitest';
-import { ARCHITECTURES } from '../models/registry.js';
+import { ARCHITECTURES } from '../models/families/registry.js';
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
 const MAX_LINES = 500;

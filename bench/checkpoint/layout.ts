@@ -1,8 +1,8 @@
 /** The place of every byte of a made-up checkpoint. Pure: writes nothing. */
 import { UserError } from '../../errors.js';
 import { roundUp } from '../../ir/types.js';
-import type { Model } from '../../models/family/model.js';
-import type { ExpectedTensor } from '../../models/family/tensors.js';
+import type { Model } from '../../models/model/model.js';
+import type { ExpectedTensor } from '../../models/model/tensors.js';
 import { BLOCK_BYTES, ELEMENT_BYTES, type MadeDType } from './values.js';
 
 export interface MadeTensor {

@@ -1,11 +1,11 @@
 /** From the command line to files: configuration, layout, tokenizer, weights. */
 import { join } from 'node:path';
-import { defined } from '../../system/defined.js';
 import { UserError } from '../../errors.js';
-import { fileSize, readJsonObject } from '../../system/read.js';
 import { describeModel } from '../../models/config.js';
-import { describeTokenizer } from '../../models/tokenizerFiles.js';
-import { findTokenizer } from '../../models/tokenizers/files.js';
+import { describeTokenizer } from '../../models/tokenizer/files.js';
+import { findTokenizer } from '../../models/tokenizer/formats.js';
+import { defined } from '../../system/defined.js';
+import { fileSize, readJsonObject } from '../../system/read.js';
 import { packageRoot } from '../data.js';
 import { layOut, type MadeCheckpoint } from './layout.js';
 import type { CheckpointOptions } from './options.js';

@@ -2,19 +2,19 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { defined } from '../../system/defined.js';
+import type { Scheduling } from '../../codegen/scheduling.js';
+import { kernelSignature } from '../../codegen/signature.js';
 import { checkPlan } from '../../driver/checkPlan.js';
 import { compileModel, type CompileOptions } from '../../driver/compile/compile.js';
 import { detectMachine } from '../../driver/machine.js';
 import { openModel } from '../../driver/model.js';
 import { storedFormats } from '../../driver/storedFormats.js';
 import type { Precision } from '../../driver/target.js';
-import { targetOf, type CompiledModel } from '../../driver/targets/index.js';
-import { kernelSignature } from '../../codegen/signature.js';
-import type { Scheduling } from '../../codegen/scheduling.js';
+import { type CompiledModel, targetOf } from '../../driver/targets/index.js';
 import type { Kernel } from '../../ir/kernel.js';
 import { linkFunction } from '../../ir/plan.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
+import { defined } from '../../system/defined.js';
 import { parseJson } from '../../system/json.js';
 
 /** What to plan. */

@@ -6,7 +6,7 @@ import { kernelRows, typicalSize } from '../../commands/inspectKernels.js';
 import { taskByName } from '../../evaluate/tasks/index.js';
 import { tokenizeQuestions } from '../../evaluate/tokenize.js';
 import type { Path } from '../../evaluate/tree.js';
-import { describeTokenizer } from '../../models/tokenizerFiles.js';
+import { describeTokenizer } from '../../models/tokenizer/files.js';
 import { kernelPanel } from './kernelPanel.js';
 import { FADED, label, picture } from './svg.js';
 import { treePanel } from './treePanel.js';

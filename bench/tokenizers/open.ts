@@ -1,7 +1,7 @@
 /** Opens the tokenizer of a folder once, and prints what that took. A process for each opening: `main.ts` starts it. */
 import { join } from 'node:path';
 import { Tokenizer } from 'tokenizers';
-import { openTokenizer } from '../../models/tokenizer.js';
+import { openTokenizer } from '../../models/tokenizer/tokenizer.js';
 
 const [how, dir = ''] = process.argv.slice(2);
 const started = performance.now();

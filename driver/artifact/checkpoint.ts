@@ -7,7 +7,7 @@ import { pathInside } from '../../system/inside.js';
 import { openModel } from '../model.js';
 import { stepTo, type Ui } from '../requests.js';
 import type { Artifact } from './load.js';
-import { CHECKPOINT, rebuild, type Manifest } from './manifest.js';
+import { CHECKPOINT, type Manifest, rebuild } from './manifest.js';
 
 /** Folder of the checkpoint inside an artifact. Throws UserError if one of its files lies elsewhere. */
 function packedCheckpoint(dir: string, again: string): string {

@@ -11,27 +11,27 @@
 import { UserError } from '../../errors.js';
 import { SCORE, STEP } from '../../ir/function.js';
 import type { GraphModule } from '../../ir/graph/graph.js';
-import { scoreOf, type Plan, type SharedData } from '../../ir/plan.js';
+import { type Plan, scoreOf, type SharedData } from '../../ir/plan.js';
 import { tokensIn } from '../../ir/scoring.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { loadAddon } from '../../runtime/addon.js';
 import { requireTensor } from '../../runtime/tensorSource.js';
 import { pathInside } from '../../system/inside.js';
+import { clipped, isDeeperThan, MAX_JSON_DEPTH } from '../../system/json.js';
 import { readBounded } from '../../system/read.js';
 import { checkAgainstGraph, checkPlan } from '../checkPlan.js';
 import { cacheTokensOf, graphDigests, modelFunctions, printFunctions } from '../functions.js';
-import { withCache } from '../target.js';
 import type { Machine } from '../machine.js';
-import { keepModel, planKey, readModel } from '../plans/planCache.js';
-import { printData } from '../plans/packedModel.js';
 import { parsePlan } from '../planJson.js';
+import { printData } from '../plans/packedModel.js';
+import { keepModel, planKey, readModel } from '../plans/planCache.js';
 import { codeId, programId } from '../programId.js';
-import { packedCode, type PackedCode } from '../targets/machineCode.js';
-import { TARGET_RECORDS, type AnyTarget, type CompiledModel, type Target } from '../targets/index.js';
+import { withCache } from '../target.js';
+import { type AnyTarget, type CompiledModel, type Target, TARGET_RECORDS } from '../targets/index.js';
 import type { KernelFacts } from '../targets/kernelFacts.js';
+import { packedCode, type PackedCode } from '../targets/machineCode.js';
 import { checkFacts } from '../targets/printedKernels.js';
-import { clipped, isDeeperThan, MAX_JSON_DEPTH } from '../../system/json.js';
-import { KERNELS, kindOf, readManifest, readPart, rebuild, sha256, type Manifest } from './manifest.js';
+import { KERNELS, kindOf, type Manifest, readManifest, readPart, rebuild, sha256 } from './manifest.js';
 
 export interface Artifact {
   readonly manifest: Manifest;

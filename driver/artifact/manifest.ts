@@ -5,17 +5,17 @@
 import { createHash } from 'node:crypto';
 import { statSync } from 'node:fs';
 import { z } from 'zod';
-import { defined } from '../../system/defined.js';
 import { UserError } from '../../errors.js';
-import { MASKS } from '../../models/family/mask.js';
+import { MASKS } from '../../models/model/model.js';
+import { defined } from '../../system/defined.js';
 import { pathInside } from '../../system/inside.js';
+import { clipped } from '../../system/json.js';
 import { decodeUtf8, readBounded } from '../../system/read.js';
 import { quoteForShell } from '../../system/shell.js';
-import { MANIFEST, MAX_CACHE_TOKENS, type WeightInit } from '../names.js';
 import { MAX_CAPACITY } from '../checkPlan.js';
-import { ARITHMETICS, CODED_CACHES, isInteger, type Arithmetic, type CodedCache } from '../target.js';
-import { TARGET_RECORDS, type AnyTarget, type CompiledModel, type Rebuild } from '../targets/index.js';
-import { clipped } from '../../system/json.js';
+import { MANIFEST, MAX_CACHE_TOKENS, type WeightInit } from '../names.js';
+import { type Arithmetic, ARITHMETICS, CODED_CACHES, type CodedCache, isInteger } from '../target.js';
+import { type AnyTarget, type CompiledModel, type Rebuild, TARGET_RECORDS } from '../targets/index.js';
 
 /** Bump when the plan's meaning, the kernel ABI or the folder's layout changes. */
 export const ARTIFACT_VERSION = 4;

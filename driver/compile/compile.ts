@@ -1,16 +1,16 @@
 /** Model → plan: graph, passes, kernels, default schedules. No weights are read and nothing is compiled yet. */
-import { defined } from '../../system/defined.js';
 import { UsageError } from '../../errors.js';
-import { scoreOf, type Bucket, type Plan } from '../../ir/plan.js';
+import { type Bucket, type Plan, scoreOf } from '../../ir/plan.js';
 import { scoringBucket, tokensIn, withKeyRoom } from '../../ir/scoring.js';
 import { stepBuckets } from '../../ir/stepping.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { lowerModule } from '../../passes/lowerModule.js';
 import type { Observer } from '../../passes/runPasses.js';
+import { defined } from '../../system/defined.js';
 import { MAX_CAPACITY } from '../checkPlan.js';
 import { graphDigests, modelFunctions, printFunctions } from '../functions.js';
 import { planFunction } from '../planFunction.js';
-import { keepModel, planKey, readModel, type PlanOptions } from '../plans/planCache.js';
+import { keepModel, planKey, type PlanOptions, readModel } from '../plans/planCache.js';
 import { codedCache, withCache } from '../target.js';
 import type { CompiledModel, Target } from '../targets/target.js';
 

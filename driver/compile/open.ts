@@ -1,20 +1,20 @@
 /** Opens and compiles a model as the user names it: a checkpoint, a config.json or an artifact. */
 import { resolve } from 'node:path';
-import { defined } from '../../system/defined.js';
 import { UserError } from '../../errors.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
+import { defined } from '../../system/defined.js';
 import { checkpointOf, verifyWeights } from '../artifact/checkpoint.js';
 import { codeOf, loadArtifact } from '../artifact/load.js';
-import { artifactId, readManifest, rebuild, rebuildFor, type ModelReference } from '../artifact/manifest.js';
-import { isArtifact, type WeightInit } from '../names.js';
-import { compileModel, largestCall, MIN_CAPACITY, plannedModel } from './compile.js';
-import { Dump } from './dump.js';
+import { artifactId, type ModelReference, readManifest, rebuild, rebuildFor } from '../artifact/manifest.js';
 import type { Machine } from '../machine.js';
 import { openModel } from '../model.js';
+import { isArtifact, type WeightInit } from '../names.js';
 import type { ArtifactRequest, CompileRequest, Ui } from '../requests.js';
 import { storedFormats } from '../storedFormats.js';
+import { type AnyTarget, type CompiledModel, type Rebuild, TARGET_RECORDS, targetOf } from '../targets/index.js';
 import type { PackedCode } from '../targets/machineCode.js';
-import { TARGET_RECORDS, targetOf, type AnyTarget, type CompiledModel, type Rebuild } from '../targets/index.js';
+import { compileModel, largestCall, MIN_CAPACITY, plannedModel } from './compile.js';
+import { Dump } from './dump.js';
 
 export interface OpenedModel {
   readonly checkpoint: Checkpoint;

@@ -1,11 +1,11 @@
 /** Decides where a replica is opened: in a process of its own, or in this one. */
-import { defined } from '../../system/defined.js';
 import { UserError } from '../../errors.js';
 import type { Parallelism, Stage } from '../../ir/placement.js';
 import { scoreOf } from '../../ir/plan.js';
-import { followCuts } from '../../passes/followCuts.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
+import { followCuts } from '../../passes/followCuts.js';
 import { readSettings } from '../../settings.js';
+import { defined } from '../../system/defined.js';
 import type { Executor } from '../executor.js';
 import type { Ui } from '../requests.js';
 import type { AnyTarget, CompiledModel, OpenOptions, Rebuild } from '../targets/target.js';

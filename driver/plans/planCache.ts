@@ -5,8 +5,8 @@
  */
 import { createHash } from 'node:crypto';
 import type { Checkpoint } from '../../models/checkpoint.js';
-import type { MaskKind } from '../../models/family/mask.js';
-import type { TensorLocation } from '../../models/family/tensors.js';
+import type { MaskKind } from '../../models/model/model.js';
+import type { TensorLocation } from '../../models/model/tensors.js';
 import { keepCacheEntry, readCacheEntry } from '../cacheEntries.js';
 import { programId } from '../programId.js';
 import type { KvCache } from '../target.js';

@@ -13,8 +13,8 @@ import {
 } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { UsageError, UserError } from '../../errors.js';
-import type { WeightEntry } from '../../models/family/weightFile.js';
-import type { SafetensorsLayout } from '../../models/safetensorsLayout.js';
+import type { WeightEntry } from '../../models/model/tensors.js';
+import type { SafetensorsLayout } from '../../models/weights/safetensors.js';
 import { codeOf, diskProblem } from '../../system/errno.js';
 import { bytes } from '../../system/format.js';
 import { hasEnded, PROCESS_MARK, processMark } from '../../system/process.js';

@@ -1,7 +1,7 @@
 /** Which matrices of a model are quantized, what they multiply, and which stay as they are, and why. */
-import { loadTimeValues, uses, type Graph, type Node, type Value } from '../../ir/graph/graph.js';
-import type { ExpectedTensor } from '../../models/family/tensors.js';
-import { gptqShapeProblem, type GptqSettings } from '../../models/quantized/gptqTensors.js';
+import { type Graph, loadTimeValues, type Node, uses, type Value } from '../../ir/graph/graph.js';
+import type { ExpectedTensor } from '../../models/model/tensors.js';
+import { type GptqSettings, gptqShapeProblem } from '../../models/quantized/packed.js';
 
 /** A stored matrix that is quantized. */
 export interface ChosenMatrix {

@@ -2,11 +2,11 @@
 import { UserError } from '../../errors.js';
 import { FORMATS } from '../../ir/storage.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
-import type { TensorLocation } from '../../models/family/tensors.js';
-import type { GptqSettings } from '../../models/quantized/gptqTensors.js';
+import type { TensorLocation } from '../../models/model/tensors.js';
+import type { GptqSettings } from '../../models/quantized/packed.js';
+import { type CodeSettings, inOrder, type LayerHessian, roundRows } from '../../runtime/hessian.js';
 import type { CodedRows } from '../../runtime/nativeCoding.js';
 import type { NativePool } from '../../runtime/nativeObjects.js';
-import { inOrder, roundRows, type CodeSettings, type LayerHessian } from '../../runtime/hessian.js';
 import type { ChosenMatrix, SharedInputs } from './matrices.js';
 import type { QuantizedTensors } from './tensors.js';
 

@@ -1,10 +1,10 @@
 /** Texts that show a model the inputs that it is quantized for: pieces of one file, of the same length. */
-import { createTokenizer, type Tokenizer } from '../../models/tokenizer.js';
-import { describeTokenizer } from '../../models/tokenizerFiles.js';
 import { UserError } from '../../errors.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
-import { decodeUtf8, readBounded } from '../../system/read.js';
+import { describeTokenizer } from '../../models/tokenizer/files.js';
+import { createTokenizer, type Tokenizer } from '../../models/tokenizer/tokenizer.js';
 import { counted } from '../../system/format.js';
+import { decodeUtf8, readBounded } from '../../system/read.js';
 
 /** Largest file of calibration text: enough for the largest number of samples many times over. */
 const MAX_BYTES = 64 << 20;

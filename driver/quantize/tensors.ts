@@ -1,17 +1,19 @@
 /** The tensors of the checkpoint that is written: where each lies in its file, and where its bytes are from. */
-import { besideWeights } from '../../models/contents.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
-import type { StoredTensor } from '../../models/family/storedTensors.js';
-import { placesOf } from '../../models/family/storedTensors.js';
-import type { ExpectedTensor, TensorLocation } from '../../models/family/tensors.js';
-import type { Json } from '../../models/family/model.js';
-import type { WeightEntry } from '../../models/family/weightFile.js';
-import { gptqBytes, gptqTensors, type GptqCodes, type GptqSettings } from '../../models/quantized/gptqTensors.js';
-import { quantizedTensors } from '../../models/quantized/index.js';
-import { readMethod } from '../../models/quantized/registry.js';
-import { layOut } from '../../models/safetensorsLayout.js';
-import { readWeightFiles } from '../../models/weightFiles.js';
-import { textTensor } from '../../models/wrapper.js';
+import { textTensor } from '../../models/config.js';
+import { besideWeights } from '../../models/contents.js';
+import type { Json } from '../../models/model/model.js';
+import {
+  type ExpectedTensor,
+  placesOf,
+  type StoredTensor,
+  type TensorLocation,
+  type WeightEntry,
+} from '../../models/model/tensors.js';
+import { quantizedTensors, readMethod } from '../../models/quantized/index.js';
+import { gptqBytes, type GptqCodes, type GptqSettings, gptqTensors } from '../../models/quantized/packed.js';
+import { layOut } from '../../models/weights/safetensors.js';
+import { readWeightFiles } from '../../models/weights/weightFiles.js';
 import { printPythonJson } from '../../system/json.js';
 import { tensorValues } from '../tensorValues.js';
 import { CheckpointFolder } from './folder.js';

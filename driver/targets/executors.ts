@@ -1,26 +1,26 @@
 /** A compiled model on its device: kernels compiled (or found in the cache), weights loaded. */
-import { defined } from '../../system/defined.js';
 import { DRAWN } from '../../ir/stepping.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
-import { openCpuExecutor } from '../../runtime/cpu/openExecutor.js';
 import { memoryLine, printMemoryUse } from '../../runtime/cpu/memoryUse.js';
+import { openCpuExecutor } from '../../runtime/cpu/openExecutor.js';
 import { bucketSymbols, firstBuckets, kernelRanks } from '../../runtime/cuda/bucketLoader.js';
 import type { CubinSession } from '../../runtime/cuda/compiler.js';
-import { openCudaExecutor } from '../../runtime/cuda/openExecutor.js';
 import { cudaMemoryLine, printCudaMemoryUse } from '../../runtime/cuda/memoryUse.js';
+import { openCudaExecutor } from '../../runtime/cuda/openExecutor.js';
 import { PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
-import { printLoadTimes, type LoadTimes } from '../../runtime/cuda/weights.js';
+import { type LoadTimes, printLoadTimes } from '../../runtime/cuda/weights.js';
+import { defined } from '../../system/defined.js';
 import { counted, duration } from '../../system/format.js';
-import type { CpuModel } from './cpuModel.js';
-import type { CudaModel } from './cudaModel.js';
-import type { CompiledModel, OpenOptions } from './target.js';
-import { cudaKernelsOf, openCudaKernels } from './cudaKernels.js';
-import { devicesFor } from './gpu.js';
-import { cpuKernelsOf, kernelsAtNeed } from './cpuKernels.js';
-import { ownCodeNote } from './machineCode.js';
-import { stepTo, type Ui } from '../requests.js';
-import { clock, type Phases } from '../phases.js';
 import type { Executor } from '../executor.js';
+import { clock, type Phases } from '../phases.js';
+import { stepTo, type Ui } from '../requests.js';
+import { cpuKernelsOf, kernelsAtNeed } from './cpuKernels.js';
+import type { CpuModel } from './cpuModel.js';
+import { cudaKernelsOf, openCudaKernels } from './cudaKernels.js';
+import type { CudaModel } from './cudaModel.js';
+import { devicesFor } from './gpu.js';
+import { ownCodeNote } from './machineCode.js';
+import type { CompiledModel, OpenOptions } from './target.js';
 
 /** A pipeline feeds no drawn tokens: its last stage draws what the first one would need. */
 const forStages = <P extends CompiledModel['plan']>(plan: P) => ({ ...plan, perStage: [DRAWN] });

@@ -5,29 +5,29 @@
 import type { z } from 'zod';
 import type { Rates } from '../../autotune/bucketCost.js';
 import type { Peaks } from '../../autotune/peaks.js';
-import type { WorkSize } from '../../autotune/work.js';
 import type { TuneResult as SearchResult } from '../../autotune/search.js';
+import type { WorkSize } from '../../autotune/work.js';
 import type { MarkOf } from '../../codegen/marks.js';
 import type { Scheduling } from '../../codegen/scheduling.js';
 import type { LaunchShape } from '../../ir/cuda.js';
 import type { Kernel } from '../../ir/kernel.js';
 import type { Bucket, CpuIsa, LinkedFunction, Plan } from '../../ir/plan.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
-import type { MaskKind } from '../../models/family/mask.js';
+import type { MaskKind } from '../../models/model/model.js';
 import type { StoredFormats } from '../../passes/multiplyBlocks.js';
 import type { Numerics } from '../../passes/numerics.js';
 import type { KernelResources } from '../../runtime/cuda/ptxasLog.js';
+import type { WeightExchange } from '../../runtime/cuda/shareWeights.js';
 import type { PlanStages } from '../../runtime/stagePlan.js';
+import type { FirstCall } from '../../runtime/stageRunner.js';
+import type { Executor } from '../executor.js';
 import type { GraphDigests } from '../functions.js';
 import type { Machine } from '../machine.js';
 import type { Phases } from '../phases.js';
 import type { Ui } from '../requests.js';
-import type { Executor } from '../executor.js';
-import type { FirstCall } from '../../runtime/stageRunner.js';
-import type { WeightExchange } from '../../runtime/cuda/shareWeights.js';
 import type { Arithmetic, CodedCache, Precision } from '../target.js';
-import type { CompiledCode, PackedCode } from './machineCode.js';
 import type { KernelFacts, PrintedFacts } from './kernelFacts.js';
+import type { CompiledCode, PackedCode } from './machineCode.js';
 
 /**
  * A compiled model: everything but weights and machine code. `S`: schedules of its target. `D`: the machine that the

@@ -1,15 +1,13 @@
 /** config.json of LLaMA-like decoders: the keys that they share, checked and frozen. */
 import { z } from 'zod';
 import { UserError } from '../../errors.js';
-import { isGiven, quote } from '../../system/json.js';
-import type { Json, ModelConfig } from '../family/model.js';
-import type { FormatName } from '../../ir/storage.js';
 import type { RotaryOrder } from '../../ir/rotaryOrder.js';
-import type { Activation } from './activation.js';
-import type { ExpertsConfig } from './expertConfig.js';
-import type { RopeConfig } from './rope.js';
-import { parseRopes } from './ropeSettings.js';
-import { readActivation, readNumber, readRotated, rotaryOf } from './settings.js';
+import type { FormatName } from '../../ir/storage.js';
+import { isGiven, quote } from '../../system/json.js';
+import type { Json, ModelConfig } from '../model/model.js';
+import type { Activation, NormKind } from './ops.js';
+import { type ExpertsConfig, readActivation, readNumber, readRotated, rotaryOf } from './reader.js';
+import { parseRopes, type RopeConfig } from './rope.js';
 
 /** A matrix of a layer that may have a bias. A feed-forward block without a gate has `up` alone. */
 export type Projection = 'q' | 'k' | 'v' | 'o' | 'gate' | 'up' | 'down';
@@ -59,14 +57,6 @@ export interface DecoderConfig extends ModelConfig {
   readonly caps?: Caps;
   /** Literal factors. Default of each: that of LLaMA. */
   readonly factors?: Partial<Factors>;
-}
-
-/** What norms compute; models/decoder/norms.ts says how. */
-export interface NormKind {
-  readonly kind: 'rms' | 'layer';
-  /** Added to the weight. */
-  readonly offset: number;
-  readonly hasBias: boolean;
 }
 
 /** Bounds of attention scores and of logits. */

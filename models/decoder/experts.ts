@@ -1,8 +1,8 @@
 /** A mixture of experts in primitive ops, as the papers write it, and its tensors. */
 import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
-import type { ExpectedTensor, ShapeOf, TensorPart } from '../family/tensors.js';
-import { activate, type Activation } from './activation.js';
-import type { ExpertsConfig } from './expertConfig.js';
+import type { ExpectedTensor, ShapeOf, TensorPart } from '../model/tensors.js';
+import { activate, type Activation } from './ops.js';
+import type { ExpertsConfig } from './reader.js';
 
 /** Names of modules below a layer. `expert` is followed by a number and the name of a matrix. */
 export interface ExpertNames {

@@ -1,10 +1,9 @@
 /** The functions of a decoder: layers/ between what a function takes and what it returns. */
 import { SCORE, STEP } from '../../ir/function.js';
+import { type Graph, GraphBuilder, type Value } from '../../ir/graph/graph.js';
 import { MAX_TOP_TOKENS, SAMPLE_INPUT_NAMES, SAMPLE_INPUTS, type SampleInput } from '../../ir/sampleInputs.js';
 import { DRAWN, DRAWN_ROWS } from '../../ir/stepping.js';
-import { GraphBuilder, type Graph, type Value } from '../../ir/graph/graph.js';
-import { buildMask, ownPositions, pathMask, windowed } from '../family/mask.js';
-import type { GraphOptions, StepOptions } from '../family/model.js';
+import { buildMask, type GraphOptions, ownPositions, pathMask, type StepOptions, windowed } from '../model/model.js';
 import { buildLayers, type DecoderShape, type LayerOptions } from './layers.js';
 
 export type { DecoderShape } from './layers.js';
@@ -20,7 +19,7 @@ const ROWS = { name: 'R', counts: 'rows' } as const;
 const FILTERED = { name: 'F', counts: 'filtered', within: 'R' } as const;
 const ENTRIES = { name: 'E', counts: 'entries' } as const;
 
-/** The function `score` that models/family/model.ts describes. */
+/** The function `score` that models/model/model.ts describes. */
 export function buildDecoder(shape: DecoderShape, options: DecoderOptions): Graph {
   const { mask, window } = options;
   const b = new GraphBuilder(SCORE, mask === 'path' ? [TOKENS, KEYS, ROWS] : [TOKENS, ROWS]);
@@ -49,7 +48,7 @@ function pathBiases(b: GraphBuilder, position: Value): (width: number | undefine
   return (width) => (width === undefined ? bias : windowed(b, bias, position, keyPosition, width));
 }
 
-/** The function `step` that models/family/model.ts describes. */
+/** The function `step` that models/model/model.ts describes. */
 export function buildStep(shape: DecoderShape, options: StepOptions & LayerOptions): Graph {
   const b = new GraphBuilder(STEP, [TOKENS, KEYS, ROWS, ...(options.filters === true ? [FILTERED, ENTRIES] : [])]);
   const { layers, kvHeads, headDim } = shape;

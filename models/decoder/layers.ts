@@ -3,15 +3,14 @@
  * ops, as the papers write it. Nothing here knows about kernels: recognizing attention, folding norms and fusing are
  * the compiler's work.
  */
-import { defined } from '../../system/defined.js';
 import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
-import type { GraphOptions } from '../family/model.js';
+import { defined } from '../../system/defined.js';
+import type { GraphOptions } from '../model/model.js';
 import type { DecoderConfig, Differences, Projection } from './config.js';
-import type { RotaryTable } from './rope.js';
-import { activate } from './activation.js';
 import { buildExperts, hasExperts, QWEN_EXPERTS } from './experts.js';
-import { normOf } from './norms.js';
-import { LLAMA_NAMES, type BranchNorms, type TensorNames } from './tensors.js';
+import { activate, normOf } from './ops.js';
+import type { RotaryTable } from './rope.js';
+import { type BranchNorms, LLAMA_NAMES, type TensorNames } from './tensors.js';
 
 /** What the graph needs to know of a model. */
 export type DecoderShape = Pick<

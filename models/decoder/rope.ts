@@ -124,3 +124,228 @@ export function rotaryTables(config: {
   const tableOf = (own: RopeConfig): RotaryTable => rotaryTable(headDim, rotary?.rotated ?? headDim, own);
   return { rotary: tableOf(rope), ...(windowRope === undefined ? {} : { windowRotary: tableOf(windowRope) }) };
 }
+
+// Rotary settings of a config.json, in the spellings of transformers 4 and 5.
+
+import { UserError } from '../../errors.js';
+import { isGiven, isRecord, quote } from '../../system/json.js';
+import type { Json } from '../model/model.js';
+
+const SUPPORTED = 'default, linear, dynamic, llama3, yarn, longrope';
+const DEFAULT_THETA = 10_000;
+
+function number(source: Json, key: string, where: string, min: number, max: number): number {
+  const value = source[key];
+  if (typeof value === 'number' && value >= min && value <= max) return value;
+  throw new UserError(`${where}.${key}: expected a number from ${min} to ${max}, got ${quote(value)}`);
+}
+
+const numberOr = (source: Json, key: string, fallback: number, where: string, min: number, max: number): number =>
+  isGiven(source[key]) ? number(source, key, where, min, max) : fallback;
+
+/**
+ * The context before it was scaled: that at the top of the file or of the settings, which must not disagree; else the
+ * longest one. As in transformers, a family's own stands for one at the top. Throws UserError.
+ */
+function originalContext(source: Json, where: string, config: Json, { originalContext: own }: RopeDefaults): unknown {
+  const key = 'original_max_position_embeddings';
+  const [inner, outer] = [source[key], config[key]];
+  if (isGiven(inner) && isGiven(outer) && inner !== outer)
+    throw new UserError(`${where}.${key} ${quote(inner)} and that outside of it, ${quote(outer)}, disagree`);
+  return outer ?? own ?? inner ?? config['max_position_embeddings'];
+}
+
+/** Defaults and formulas are those of transformers' modeling_rope_utils. */
+function parseYarn(source: Json, where: string, originalMaxPositions: unknown): RopeScaling {
+  const factor = number(source, 'factor', where, 1, 1e6);
+  const truncate = source['truncate'] ?? true;
+  if (typeof truncate !== 'boolean')
+    throw new UserError(`${where}.truncate: expected true or false, got ${quote(truncate)}`);
+  const mscale = (weight: number): number => 0.1 * weight * Math.log(factor) + 1;
+  const [over, under] = [
+    numberOr(source, 'mscale', 0, where, 0, 100),
+    numberOr(source, 'mscale_all_dim', 0, where, 0, 100),
+  ];
+  const attentionFactor = over > 0 && under > 0 ? mscale(over) / mscale(under) : mscale(1);
+  const scaling = {
+    type: 'yarn',
+    factor,
+    originalMaxPositions: number(
+      { original_max_position_embeddings: originalMaxPositions },
+      'original_max_position_embeddings',
+      where,
+      1,
+      2 ** 24,
+    ),
+    betaFast: numberOr(source, 'beta_fast', 32, where, 1e-6, 1e6),
+    betaSlow: numberOr(source, 'beta_slow', 1, where, 1e-6, 1e6),
+    truncate,
+    attentionFactor: numberOr(source, 'attention_factor', attentionFactor, where, 1e-6, 1e6),
+  } as const;
+  if (scaling.betaFast < scaling.betaSlow)
+    throw new UserError(`${where}: beta_fast ${scaling.betaFast} must not be less than beta_slow ${scaling.betaSlow}`);
+  return scaling;
+}
+
+/** Defaults are those of transformers' modeling_rope_utils. */
+function parseLongRope(source: Json, where: string, originalMaxPositions: unknown, maxPositions: unknown): RopeScaling {
+  const key = 'original_max_position_embeddings';
+  const original = number({ [key]: originalMaxPositions }, key, where, 2, 2 ** 24);
+  const ratio = isGiven(source['factor'])
+    ? number(source, 'factor', where, 1e-6, 1e6)
+    : number({ max_position_embeddings: maxPositions }, 'max_position_embeddings', where, 1, 2 ** 24) / original;
+  const factors: unknown = source['short_factor'];
+  if (!Array.isArray(factors) || factors.length > 512 || !factors.every(isFactor))
+    throw new UserError(`${where}.short_factor: expected a list of numbers above 0, got ${quote(factors)}`);
+  const attentionFactor = ratio <= 1 ? 1 : Math.sqrt(1 + Math.log(ratio) / Math.log(original));
+  return {
+    type: 'longrope',
+    factors,
+    originalMaxPositions: original,
+    attentionFactor: numberOr(source, 'attention_factor', attentionFactor, where, 1e-6, 1e6),
+  };
+}
+
+const isFactor = (value: unknown): value is number => typeof value === 'number' && value >= 1e-6 && value <= 1e6;
+
+function parseScaling(source: Json, where: string, config: Json, defaults: RopeDefaults): RopeScaling {
+  const { types = {} } = defaults;
+  const stated = source['rope_type'] ?? source['type'] ?? 'default';
+  const named = (typeof stated === 'string' && Object.hasOwn(types, stated) ? types[stated] : undefined) ?? stated;
+  if (isGiven(source['rope_type']) && isGiven(source['type']) && source['rope_type'] !== source['type']) {
+    throw new UserError(`${where}: rope_type ${quote(source['rope_type'])} and type ${quote(source['type'])} disagree`);
+  }
+  switch (named) {
+    case 'default':
+    case 'none':
+      return { type: 'none' };
+    case 'linear':
+      return { type: 'linear', factor: number(source, 'factor', where, 1, 1e6) };
+    // Stretches texts that are longer than the model's context, which are cut or refused before they come here.
+    case 'dynamic':
+      number(source, 'factor', where, 1, 1e6);
+      return { type: 'none' };
+    case 'longrope':
+      return parseLongRope(
+        source,
+        where,
+        originalContext(source, where, config, defaults),
+        config['max_position_embeddings'],
+      );
+    case 'llama3': {
+      const filled = {
+        ...source,
+        original_max_position_embeddings: originalContext(source, where, config, defaults),
+      };
+      const scaling = {
+        type: 'llama3',
+        factor: number(filled, 'factor', where, 1, 1e6),
+        lowFreqFactor: number(filled, 'low_freq_factor', where, 1e-6, 1e6),
+        highFreqFactor: number(filled, 'high_freq_factor', where, 1e-6, 1e6),
+        originalMaxPositions: number(filled, 'original_max_position_embeddings', where, 1, 2 ** 24),
+      } as const;
+      if (scaling.highFreqFactor <= scaling.lowFreqFactor) {
+        throw new UserError(
+          `${where}: high_freq_factor ${scaling.highFreqFactor} must be greater than ` +
+            `low_freq_factor ${scaling.lowFreqFactor}`,
+        );
+      }
+      return scaling;
+    }
+    case 'yarn':
+      return parseYarn(source, where, originalContext(source, where, config, defaults));
+    default:
+      throw new UserError(`${where}: rope type ${quote(named)} is not supported; supported: ${SUPPORTED}`);
+  }
+}
+
+/** What a family says of rotary settings. */
+export interface RopeDefaults {
+  /** rope_theta if a file names none. Default: 10,000. */
+  readonly theta?: number | undefined;
+  /** Another key of theta. Default: none. */
+  readonly thetaKey?: string | undefined;
+  /** Scaling that is given once is that of layers without a window. Default: of all. */
+  readonly scalesFullLayersOnly?: boolean | undefined;
+  /** original_max_position_embeddings if a file names none. Default: none. */
+  readonly originalContext?: number | undefined;
+  /** Other names of types of scaling. Default: none. */
+  readonly types?: Readonly<Record<string, string>> | undefined;
+}
+
+/** Layers of a model whose layers differ, as `layer_types` names them. */
+const KINDS = ['full_attention', 'sliding_attention'] as const;
+
+/**
+ * Rotary settings of a config.json whose rope_parameters may hold them by the kind of a layer: `rope`, and `windowRope`
+ * where layers with a window have others. Throws UserError.
+ */
+export function parseRopes(
+  config: Json,
+  where: string,
+  defaults: RopeDefaults,
+): { readonly rope: RopeConfig; readonly windowRope?: RopeConfig } {
+  const nested = config['rope_parameters'];
+  if (!isRecord(nested) || !KINDS.some((kind) => kind in nested)) {
+    const rope = parseRope(config, where, defaults);
+    const isScaled = defaults.scalesFullLayersOnly === true && rope.scaling.type !== 'none';
+    return { rope, ...(isScaled ? { windowRope: { theta: rope.theta, scaling: { type: 'none' } } } : {}) };
+  }
+  if (isGiven(config['rope_scaling']))
+    throw new UserError(`${where}: rope_scaling is given beside rope_parameters of kinds of layers`);
+  const stray = Object.keys(nested).find((key) => !KINDS.some((kind) => kind === key));
+  if (stray !== undefined)
+    throw new UserError(
+      `${where}: rope_parameters: expected ${KINDS.join(' and ')} alone, got ${quote(stray)} as well`,
+    );
+  const [rope, windowRope] = KINDS.map((kind) => {
+    const place = `${where}: rope_parameters.${kind}`;
+    const own = nested[kind];
+    if (isGiven(own) && !isRecord(own)) throw new UserError(`${place}: expected an object, got ${quote(own)}`);
+    // A theta of its own goes before that of the file.
+    const theta = isGiven(own?.['rope_theta']) ? null : config['rope_theta'];
+    return parseRope({ ...config, rope_theta: theta, rope_scaling: null, rope_parameters: own ?? {} }, place, defaults);
+  });
+  const isSame = JSON.stringify(rope) === JSON.stringify(windowRope);
+  return { rope: rope!, ...(isSame ? {} : { windowRope: windowRope! }) };
+}
+
+/**
+ * Rotary settings of a config.json, from the old keys (`rope_theta`, `rope_scaling`) or the new one (`rope_parameters`,
+ * which holds both). If a file has both, they must agree. Throws UserError.
+ */
+function parseRope(config: Json, where: string, defaults: RopeDefaults): RopeConfig {
+  const { theta: defaultTheta = DEFAULT_THETA, thetaKey: otherKey = 'rope_theta' } = defaults;
+  const thetas = new Map<string, number>();
+  for (const key of new Set(['rope_theta', otherKey]))
+    if (isGiven(config[key])) thetas.set(`${where}: ${key}`, number(config, key, where, 1, 1e12));
+  const scalings: RopeScaling[] = [];
+  for (const key of ['rope_parameters', 'rope_scaling']) {
+    const source = config[key];
+    if (!isGiven(source)) continue;
+    const place = `${where}: ${key}`;
+    if (!isRecord(source)) throw new UserError(`${place}: expected an object, got ${quote(source)}`);
+    if (isGiven(source['rope_theta'])) thetas.set(`${place}.rope_theta`, number(source, 'rope_theta', place, 1, 1e12));
+    scalings.push(parseScaling(source, place, config, defaults));
+  }
+  // rope_scaling has the default of what it leaves out, whatever stands in rope_parameters.
+  const scaling = config['rope_scaling'];
+  const isScaled = isRecord(scaling) && Object.keys(scaling).length > 0;
+  if (isScaled && [...thetas.keys()].join() === `${where}: rope_parameters.rope_theta`)
+    thetas.set(`${where}: default of rope_scaling`, defaultTheta);
+  const [first, second] = scalings;
+  if (first !== undefined && second !== undefined && JSON.stringify(first) !== JSON.stringify(second)) {
+    throw new UserError(
+      `${where}: rope_parameters and rope_scaling disagree: ${quote(first, 120)} and ${quote(second, 120)}`,
+    );
+  }
+  const distinct = new Set(thetas.values());
+  if (distinct.size > 1) {
+    throw new UserError(
+      `${where}: values of rope_theta disagree: ` +
+        `${[...thetas].map(([key, value]) => `${key.slice(where.length + 2)} ${value}`).join(', ')}`,
+    );
+  }
+  const [theta = defaultTheta] = distinct;
+  return { theta, scaling: first ?? { type: 'none' } };
+}

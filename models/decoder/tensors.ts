@@ -1,7 +1,7 @@
 /** The tensors of a decoder's checkpoint. Families that say nothing else have LLaMA's names. */
-import type { ExpectedTensor, ShapeOf, TensorPart } from '../family/tensors.js';
+import type { ExpectedTensor, ShapeOf, TensorPart } from '../model/tensors.js';
 import type { DecoderConfig, Projection } from './config.js';
-import { expertTensors, hasExperts, QWEN_EXPERTS, type ExpertNames } from './experts.js';
+import { type ExpertNames, expertTensors, hasExperts, QWEN_EXPERTS } from './experts.js';
 
 /** Names of modules; those of projections and norms are below a layer. */
 export interface TensorNames {

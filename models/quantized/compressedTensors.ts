@@ -3,14 +3,31 @@
  * k, to which half their range was added, weight_scale [rows, groups], weight_zero_point i32 [⌈rows / n⌉, groups],
  * weight_shape, and weight_g_idx i32 [k] where columns were ordered. The other formats have a byte for each element.
  */
-import { defined } from '../../system/defined.js';
-import { wordCodes, byteCodes, type FilePart, type PerPart, type ZeroPoint } from '../../ir/encoding.js';
 import { UserError } from '../../errors.js';
+import {
+  byteCodes,
+  type CodesEncoding,
+  type FilePart,
+  type PerPart,
+  wordCodes,
+  type ZeroPoint,
+} from '../../ir/encoding.js';
+import { groupOf, type GroupSize } from '../../ir/groups.js';
+import { defined } from '../../system/defined.js';
 import { isRecord, quote } from '../../system/json.js';
-import type { Json } from '../family/model.js';
-import type { Quantization, QuantizationMethod, QuantizedMatrix, QuantizedModule } from './method.js';
-import { plainMatrix } from './plainCodes.js';
-import { OTHER_WEIGHTS, printGroups, Settings } from './settings.js';
+import { readRange, withFile } from '../../system/read.js';
+import type { Json } from '../model/model.js';
+import type { EncodedTensor, TensorLocation } from '../model/tensors.js';
+import {
+  OTHER_WEIGHTS,
+  printGroups,
+  type Quantization,
+  type QuantizationMethod,
+  type QuantizedMatrix,
+  type QuantizedModule,
+  Settings,
+} from './method.js';
+import { plainMatrix } from './packed.js';
 
 /** Formats, and the types of their codes. */
 const TYPES = {
@@ -185,4 +202,95 @@ function packedZeros(
   const zeros = module.part('weight_zero_point', ['I32'], [Math.ceil((rows * bits) / 32), groups]);
   const codes = wordCodes(bits === 4 ? 'u4' : 'u8', 'column', false);
   return zeros && { zero: { kind: 'stored', codes, added: 0 }, parts: { zeros } };
+}
+
+// FP8 (E4M3) as vLLM, transformers, FBGEMM and ModelOpt write it: `weight` [rows, k] with `weight_scale`, one for the
+// matrix or for each projection of a fused module, or one for each row; or with `weight_scale_inv`, a factor despite
+// its name, for each block of 128 × 128.
+
+export const fp8: QuantizationMethod = {
+  names: ['fp8', 'fbgemm_fp8'],
+  read: (config, where) => {
+    const settings = new Settings(config, where);
+    settings.oneOf(['activation_scheme'], ['dynamic', 'static'], 'dynamic');
+    settings.oneOf(['fmt'], ['e4m3'], 'e4m3');
+    const block = settings.isGiven('weight_block_size') ? settings.twoSizes('weight_block_size') : undefined;
+    return {
+      // Rows have scales of their own, which are nearer than a fixed one.
+      ...(block === undefined ? { activations: 'fp8' } : {}),
+      matrixOf: (module) =>
+        plainMatrix(module, block === undefined ? ['weight_scale'] : ['weight_scale_inv', 'weight_scale'], {
+          codes: 'F8_E4M3',
+          ...defined({ block }),
+        }),
+    };
+  },
+};
+
+/** FP8 among the algorithms of ModelOpt. */
+export const modelopt: QuantizationMethod = {
+  names: ['modelopt'],
+  read: (config, where) => {
+    new Settings(config, where).oneOf(['quant_algo'], ['FP8']);
+    return { activations: 'fp8', matrixOf: (module) => plainMatrix(module, ['weight_scale'], { codes: 'F8_E4M3' }) };
+  },
+};
+
+// Which matrices of a checkpoint targets may keep in 4 bits, and in groups of how many columns.
+
+/** Matrices of layers: their names have a number. The head and embeddings are read in other ways. */
+const OF_LAYER = /\.\d+\./;
+
+/** Whether column c is in group c / width, as a list that comes with nearly every file says. */
+function isInOrder({ parts, shape }: EncodedTensor, width: number): boolean {
+  const place = parts.groups;
+  if (place === undefined || place.byteLength !== 4 * shape[1]!) return false;
+  const bytes = withFile(place.file, (fd) => readRange(fd, place.offset, place.byteLength));
+  for (let column = 0; column < shape[1]!; column++)
+    if (bytes.readInt32LE(4 * column) !== Math.floor(column / width)) return false;
+  return true;
+}
+
+/** Why kernels cannot read these codes; undefined if they can. */
+function codesProblem({ codes, scales, zero }: CodesEncoding): string | undefined {
+  if (codes.type !== 'u4') return `codes of ${codes.type}`;
+  if (scales.blockRows !== 1) return 'scales for several rows';
+  if (scales.type !== 'f16' && scales.type !== 'bf16') return `scales of ${scales.type}`;
+  if (zero.kind === 'constant')
+    return Number.isInteger(zero.value) && zero.value >= 0 && zero.value <= 15 ? undefined : 'another zero point';
+  return zero.codes.type === 'u4' ? undefined : 'zero points of other than 4 bits';
+}
+
+/** The group of an encoded matrix, or why it has none. */
+function groupIn(tensor: EncodedTensor): GroupSize | string {
+  const { encoding, shape } = tensor;
+  if (encoding.kind !== 'codes') return `blocks of ${encoding.block}`;
+  const problem = codesProblem(encoding);
+  if (problem !== undefined) return problem;
+  const { blockColumns } = encoding.scales;
+  const group = groupOf(blockColumns, shape[1]!);
+  if (group === undefined) return `groups of ${blockColumns} columns of ${shape[1]}`;
+  return encoding.hasGroups && !isInOrder(tensor, blockColumns) ? 'columns ordered by activation' : group;
+}
+
+export interface KeptGroups {
+  /** By tensor. */
+  readonly groups: ReadonlyMap<string, GroupSize>;
+  /** Matrices of 4 bits that are decoded to 16, by the reason. */
+  readonly decoded: ReadonlyMap<string, number>;
+}
+
+/** Reads the order of columns where files say one. */
+export function keptGroups(tensors: ReadonlyMap<string, TensorLocation>): KeptGroups {
+  const groups = new Map<string, GroupSize>();
+  const decoded = new Map<string, number>();
+  for (const [name, tensor] of tensors) {
+    if (!OF_LAYER.test(name)) continue;
+    if (tensor.kind === 'random' && tensor.group !== undefined) groups.set(name, tensor.group);
+    if (tensor.kind !== 'encoded') continue;
+    const found = groupIn(tensor);
+    if (typeof found === 'number') groups.set(name, found);
+    else decoded.set(found, (decoded.get(found) ?? 0) + 1);
+  }
+  return { groups, decoded };
 }

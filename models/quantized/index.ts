@@ -1,20 +1,41 @@
-/**
- * Quantized checkpoints: their configuration, and the matrices of their modules as tensors that are encoded. What a
- * method calls its tensors stays in this folder.
- */
+/** The methods of quantization whose checkpoints can be read. A new one is a file beside these and a line here. */
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
-import { defined } from '../../system/defined.js';
-import type { FilePart } from '../../ir/encoding.js';
 import { UserError } from '../../errors.js';
+import type { FilePart } from '../../ir/encoding.js';
+import { defined } from '../../system/defined.js';
 import { isGiven, isRecord, quote } from '../../system/json.js';
 import { fileSize, readJsonObject, readRange, withFile } from '../../system/read.js';
-import type { Json } from '../family/model.js';
-import type { EncodedStored, StoredTensor } from '../family/storedTensors.js';
-import type { ExpectedTensor } from '../family/tensors.js';
-import { QuantizedModule, type Quantization, type TensorProblem } from './method.js';
-import { readMethod } from './registry.js';
-import { OTHER_WEIGHTS } from './settings.js';
+import type { Json } from '../model/model.js';
+import type { EncodedStored, ExpectedTensor, StoredTensor } from '../model/tensors.js';
+import { compressedTensors, fp8, modelopt } from './compressedTensors.js';
+import {
+  OTHER_WEIGHTS,
+  type Quantization,
+  type QuantizationMethod,
+  QuantizedModule,
+  type TensorProblem,
+} from './method.js';
+import { awq, gptq } from './packed.js';
+
+export const METHODS: readonly QuantizationMethod[] = [gptq, awq, compressedTensors, fp8, modelopt];
+
+const SUPPORTED = METHODS.map(({ names }) => names[0]).join(', ');
+
+/** What a configuration of quantized weights says. `fallback`: its method, where it names none. Throws UserError. */
+export function readMethod(config: Json, where: string, fallback?: string): Quantization {
+  const name = config['quant_method'] ?? fallback;
+  const method = METHODS.find(({ names }) => names.some((each) => each === name));
+  if (method === undefined)
+    throw new UserError(
+      `${where}: weights quantized by ${quote(name)} are not supported; supported: ${SUPPORTED}`,
+      OTHER_WEIGHTS,
+    );
+  return method.read(config, where);
+}
+
+// Quantized checkpoints: their configuration, and the matrices of their modules as tensors that are encoded. What a
+// method calls its tensors stays in this folder.
 
 const CONFIG_BYTES = 1 << 20;
 const DOWNLOAD = 'download the checkpoint again';

@@ -1,15 +1,15 @@
 /** A tiny LLaMA as kernels, and facts of an imaginary machine. */
-import { scoringBucket } from '../../ir/scoring.js';
-import type { KernelModule } from '../../ir/kernel.js';
-import type { Bucket } from '../../ir/plan.js';
-import { stepExtents } from '../../ir/stepping.js';
-import { buildDecoder, buildStep, type DecoderShape } from '../../models/decoder/graph.js';
-import type { MaskKind } from '../../models/family/mask.js';
-import { lower, optimize } from '../../passes/runPasses.js';
-import type { Numerics } from '../../passes/numerics.js';
 import { machineModel, type MachineModel } from '../../autotune/cpu/costModel.js';
 import type { CpuFacts } from '../../autotune/cpu/legality.js';
 import type { CpuTuningTarget } from '../../autotune/cpu/target.js';
+import type { KernelModule } from '../../ir/kernel.js';
+import type { Bucket } from '../../ir/plan.js';
+import { scoringBucket } from '../../ir/scoring.js';
+import { stepExtents } from '../../ir/stepping.js';
+import { buildDecoder, buildStep, type DecoderShape } from '../../models/decoder/graph.js';
+import type { MaskKind } from '../../models/model/model.js';
+import type { Numerics } from '../../passes/numerics.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 
 export const SHAPE: DecoderShape = {
   hiddenSize: 64,

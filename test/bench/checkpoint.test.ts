@@ -10,14 +10,14 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { blocksOf, layOut } from '../../bench/checkpoint/layout.js';
 import { makeCheckpoint } from '../../bench/checkpoint/make.js';
-import { parseCheckpointOptions, type CheckpointOptions } from '../../bench/checkpoint/options.js';
+import { type CheckpointOptions, parseCheckpointOptions } from '../../bench/checkpoint/options.js';
 import { BLOCK_BYTES, blockKey, fillBlock, valueTable } from '../../bench/checkpoint/values.js';
 import { UserError } from '../../errors.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
 import { describeModel } from '../../models/config.js';
-import { describeTokenizer } from '../../models/tokenizerFiles.js';
-import { toBf16, toF16 } from '../runtime/packReference.js';
+import { describeTokenizer } from '../../models/tokenizer/files.js';
 import { isBuilt, ROOT, runArguments, success, tilewright } from '../e2e/support.js';
+import { toBf16, toF16 } from '../runtime/packReference.js';
 
 const folders: string[] = [];
 afterAll(() => {

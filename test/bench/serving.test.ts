@@ -9,13 +9,13 @@ import { SERVING_ROWS } from '../../bench/servingRows.js';
 import { UserError } from '../../errors.js';
 import type { StepInputs } from '../../generate/stepArrays.js';
 import type { Stepper } from '../../generate/stepper.js';
-import { openCheckpoint } from '../../models/checkpoint.js';
 import { decodeEncoded } from '../../ir/encoding.js';
+import { openCheckpoint } from '../../models/checkpoint.js';
 import { readRange, withFile } from '../../system/read.js';
 import { CONFIG } from '../e2e/smallModel.js';
 import { temporaryFolder } from '../models/support.js';
-import { gptqWriter } from '../support/quantizeMatrix.js';
 import { quantizedTensors, safetensorsOf, writeQuantized } from '../support/quantizedCheckpoints.js';
+import { gptqWriter } from '../support/quantizeMatrix.js';
 
 describe('npm run bench:serving', () => {
   it('reads every option that its usage names', () => {

@@ -3,8 +3,8 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { SHAPES, tokenizerText } from '../../bench/tokenizers/make.js';
-import { openTokenizer } from '../../models/tokenizer.js';
-import { scanTokenizer } from '../../models/tokenizerScan.js';
+import { scanTokenizer } from '../../models/tokenizer/scan.js';
+import { openTokenizer } from '../../models/tokenizer/tokenizer.js';
 import { temporaryFolder } from '../models/support.js';
 
 it.each(SHAPES.map((shape) => [shape.name, shape] as const))('%s has its shape, and opens', async (_, shape) => {

@@ -1,16 +1,16 @@
 /** The pieces of a graph compute what the whole does, in float64 and to the bit. */
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { buildGraph } from '../../driver/model.js';
 import { cutGraph } from '../../driver/quantize/cutGraph.js';
 import { chooseMatrices } from '../../driver/quantize/matrices.js';
 import { storedTensors } from '../../driver/quantize/tensors.js';
-import { buildGraph } from '../../driver/model.js';
-import { expandExperts } from '../../passes/expandExperts.js';
 import { tensorValues } from '../../driver/tensorValues.js';
 import type { Value } from '../../ir/graph/graph.js';
 import { interpretGraph } from '../../ir/graph/interpreter.js';
 import { verifyGraph } from '../../ir/graph/verify.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
+import { expandExperts } from '../../passes/expandExperts.js';
 import { ROOT } from '../e2e/support.js';
 
 const TOKENS = 6;

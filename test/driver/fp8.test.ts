@@ -5,7 +5,7 @@ import { detectMachine } from '../../driver/machine.js';
 import type { Precision } from '../../driver/target.js';
 import { cuda, type CudaDevice } from '../../driver/targets/cuda.js';
 import type { WeightDecl } from '../../ir/kernel.js';
-import type { Json } from '../../models/family/model.js';
+import type { Json } from '../../models/model/model.js';
 import { CONFIG } from '../e2e/smallModel.js';
 import { environment } from '../e2e/support.js';
 import { temporaryFolder } from '../models/support.js';

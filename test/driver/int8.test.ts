@@ -16,7 +16,7 @@ import type { MicroBatch, ScoredRows } from '../../evaluate/scorer.js';
 import { interpretGraph } from '../../ir/graph/interpreter.js';
 import type { WeightDecl } from '../../ir/kernel.js';
 import type { CpuIsa } from '../../ir/plan.js';
-import type { Json } from '../../models/family/model.js';
+import type { Json } from '../../models/model/model.js';
 import { readSettings } from '../../settings.js';
 import { CONFIG } from '../e2e/smallModel.js';
 import { environment } from '../e2e/support.js';

@@ -3,6 +3,7 @@ import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { unitsOf } from '../../codegen/cpu/index.js';
 import { compileModel } from '../../driver/compile/compile.js';
 import { detectMachine } from '../../driver/machine.js';
 import { cpu } from '../../driver/targets/cpu.js';
@@ -10,7 +11,6 @@ import { emitPlan } from '../../driver/targets/cpuKernels.js';
 import { cpuDeviceFor } from '../../driver/targets/cpuModel.js';
 import type { CpuSchedule } from '../../ir/plan.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
-import { unitsOf } from '../../codegen/cpu/index.js';
 import { compileShared } from '../../runtime/cpu/compiler.js';
 import { readSettings } from '../../settings.js';
 

@@ -2,12 +2,12 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { compileModel, type CompiledModel, type CompileOptions } from '../../driver/compile/compile.js';
-import { packModel, unpackModel } from '../../driver/plans/packedModel.js';
+import { type CompiledModel, compileModel, type CompileOptions } from '../../driver/compile/compile.js';
 import { detectMachine } from '../../driver/machine.js';
 import { openModel } from '../../driver/model.js';
+import { packModel, unpackModel } from '../../driver/plans/packedModel.js';
 import { storedFormats } from '../../driver/storedFormats.js';
-import { TYPICAL_FACTS, type Precision } from '../../driver/target.js';
+import { type Precision, TYPICAL_FACTS } from '../../driver/target.js';
 import { cpu } from '../../driver/targets/cpu.js';
 import { cpuDevice } from '../../driver/targets/cpuModel.js';
 import { cuda } from '../../driver/targets/cuda.js';

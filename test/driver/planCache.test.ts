@@ -18,10 +18,10 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { compileModel, plannedModel, type CompileOptions } from '../../driver/compile/compile.js';
-import { planKey, type Planned } from '../../driver/plans/planCache.js';
+import { compileModel, type CompileOptions, plannedModel } from '../../driver/compile/compile.js';
 import { detectMachine } from '../../driver/machine.js';
 import { openModel } from '../../driver/model.js';
+import { planKey, type Planned } from '../../driver/plans/planCache.js';
 import { hashProgram, programId, STAMP } from '../../driver/programId.js';
 import { storedFormats } from '../../driver/storedFormats.js';
 import { TYPICAL_FACTS } from '../../driver/target.js';
@@ -31,7 +31,7 @@ import { cuda } from '../../driver/targets/cuda.js';
 import { cudaDevice } from '../../driver/targets/cudaModel.js';
 import type { CompiledModel, Target } from '../../driver/targets/target.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
-import type { TensorLocation } from '../../models/family/tensors.js';
+import type { TensorLocation } from '../../models/model/tensors.js';
 import { FAMILY_CHECKPOINTS } from '../support/families.js';
 
 const REPOSITORY = join(import.meta.dirname, '..', '..');

@@ -7,7 +7,7 @@ import { checkPlan } from '../../driver/checkPlan.js';
 import { compileModel, type CompileOptions } from '../../driver/compile/compile.js';
 import { detectMachine } from '../../driver/machine.js';
 import { parsePlan, printPlan } from '../../driver/planJson.js';
-import { TYPICAL_FACTS, type KvCache } from '../../driver/target.js';
+import { type KvCache, TYPICAL_FACTS } from '../../driver/target.js';
 import { cpu } from '../../driver/targets/cpu.js';
 import { cpuDevice } from '../../driver/targets/cpuModel.js';
 import { cuda } from '../../driver/targets/cuda.js';

@@ -13,7 +13,7 @@ import { buildGraph } from '../../driver/model.js';
 import type { MicroBatch, ScoredRows } from '../../evaluate/scorer.js';
 import { interpretGraph } from '../../ir/graph/interpreter.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
-import type { Json } from '../../models/family/model.js';
+import type { Json } from '../../models/model/model.js';
 import { CONFIG } from '../e2e/smallModel.js';
 import { environment } from '../e2e/support.js';
 import { temporaryFolder, writeJson } from '../models/support.js';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { type ErrorReport, type ErrorRequest, inspectError } from '../../commands/inspectError.js';
 import { tensorValues } from '../../driver/tensorValues.js';
-import type { TensorLocation } from '../../models/family/tensors.js';
+import type { TensorLocation } from '../../models/model/tensors.js';
 import { ENCODINGS, sampleSource } from '../support/encodedSamples.js';
 import { FORMATS, quantizedTensors, safetensorsOf, writeQuantized } from '../support/quantizedCheckpoints.js';
 import type { StoredBytes } from '../support/quantizeMatrix.js';

@@ -15,7 +15,7 @@ import { throughputOf, writeResults } from '../../evaluate/results.js';
 import { taskByName } from '../../evaluate/tasks/index.js';
 import { type TokenizedQuestion, tokenizeQuestions } from '../../evaluate/tokenize.js';
 import { planTrees } from '../../evaluate/treePlan.js';
-import { openTokenizer } from '../../models/tokenizer.js';
+import { openTokenizer } from '../../models/tokenizer/tokenizer.js';
 import { prepareOutput } from '../../system/write.js';
 import { casesHere } from '../support/thorough.js';
 

@@ -15,7 +15,7 @@ import {
   tokenizeDataset,
 } from '../../evaluate/index.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
-import { describeTokenizer } from '../../models/tokenizerFiles.js';
+import { describeTokenizer } from '../../models/tokenizer/files.js';
 import { isBuilt, ROOT, temporaryFolder } from '../e2e/support.js';
 import { compareGolden, EVERYDAY } from '../gpu/golden.js';
 import { SILENT } from '../support/silent.js';

@@ -1,12 +1,12 @@
 /** Hostile GGUF files: read, or refused in one clear line. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { openCheckpoint } from '../../models/checkpoint.js';
-import { parseGgufHeader } from '../../models/gguf/header.js';
-import { createTokenizer } from '../../models/tokenizer.js';
-import { describeTokenizer } from '../../models/tokenizerFiles.js';
-import { describeModel } from '../../models/config.js';
 import { UserError } from '../../errors.js';
+import { openCheckpoint } from '../../models/checkpoint.js';
+import { describeModel } from '../../models/config.js';
+import { parseGgufHeader } from '../../models/gguf/file.js';
+import { describeTokenizer } from '../../models/tokenizer/files.js';
+import { createTokenizer } from '../../models/tokenizer/tokenizer.js';
 import { ggufPairs, ggufTensors } from '../support/ggufModel.js';
 import { piecePairs } from '../support/ggufTokenizer.js';
 import { ggufFile, type GgufPairs, type GgufValue } from '../support/ggufWriter.js';

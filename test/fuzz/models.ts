@@ -1,10 +1,10 @@
 /** Hostile config.json, tokenizer.json and safetensors headers: read, or refused in one clear line. */
 import { describeModel } from '../../models/config.js';
-import { parseSafetensorsHeader } from '../../models/safetensors.js';
-import { createTokenizer } from '../../models/tokenizer.js';
-import { parseTokenizerJson } from '../../models/tokenizerJson.js';
+import { parseTokenizerJson } from '../../models/tokenizer/json.js';
+import { createTokenizer } from '../../models/tokenizer/tokenizer.js';
+import { parseSafetensorsHeader } from '../../models/weights/safetensors.js';
 import { charsmapParts, printCharsmap } from '../models/charsmapWriter.js';
-import { mutateBytes, pick, several, type Random } from './mutate.js';
+import { mutateBytes, pick, type Random, several } from './mutate.js';
 import { expectRefusal, refusedWell } from './refusals.js';
 
 const CONFIG = {

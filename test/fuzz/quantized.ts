@@ -1,16 +1,16 @@
 /** Hostile quantized checkpoints: refused, or every weight is loaded from where its tensors are. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { openCheckpoint, type Checkpoint } from '../../models/checkpoint.js';
-import type { Json } from '../../models/family/model.js';
+import { UserError } from '../../errors.js';
+import { type Checkpoint, openCheckpoint } from '../../models/checkpoint.js';
+import type { Json } from '../../models/model/model.js';
 import { loadAddon } from '../../runtime/addon.js';
 import { loadWeights } from '../../runtime/cpu/loadWeights.js';
 import { FileMappings } from '../../runtime/files.js';
 import { planWeights } from '../../runtime/weightPlan.js';
-import { UserError } from '../../errors.js';
 import { FORMATS, quantizedTensors, safetensorsOf, writeQuantized } from '../support/quantizedCheckpoints.js';
 import type { StoredBytes } from '../support/quantizeMatrix.js';
-import { pick, several, type Random } from './mutate.js';
+import { pick, type Random, several } from './mutate.js';
 import { scratch } from './scratch.js';
 
 const CONFIG: Json = {

@@ -1,14 +1,12 @@
 /** Hostile tiktoken files, tekken.json, vocab.json with merges.txt, and SentencePiece models. */
-import { convertSentencePiece } from '../../models/sentencepiece.js';
-import { createTokenizer } from '../../models/tokenizer.js';
-import { parseTokenizerJson } from '../../models/tokenizerJson.js';
-import { convertBpeFiles } from '../../models/tokenizers/bpeFiles.js';
-import { BYTE_LETTERS } from '../../models/tokenizers/byteLevel.js';
-import { convertTekken } from '../../models/tokenizers/tekken.js';
-import { convertTiktoken } from '../../models/tokenizers/tiktoken.js';
-import { base64, randomRanks, tiktokenLines } from '../models/tokenizers/byRank.js';
+import { convertTekken, convertTiktoken } from '../../models/tokenizer/byRank.js';
+import { BYTE_LETTERS, convertBpeFiles } from '../../models/tokenizer/byteLevel.js';
+import { parseTokenizerJson } from '../../models/tokenizer/json.js';
+import { convertSentencePiece } from '../../models/tokenizer/sentencepiece.js';
+import { createTokenizer } from '../../models/tokenizer/tokenizer.js';
 import { sentencePieceModel, toyPieces } from '../models/sentencepieceWriter.js';
-import { mutateBytes, mutateText, pick, randomOf, several, type Random } from './mutate.js';
+import { base64, randomRanks, tiktokenLines } from '../models/tokenizers/byRank.js';
+import { mutateBytes, mutateText, pick, type Random, randomOf, several } from './mutate.js';
 import { expectRefusal } from './refusals.js';
 
 const RANKS = randomRanks(randomOf(1), 30, 'ab .1é');

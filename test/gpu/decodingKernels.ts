@@ -1,10 +1,10 @@
 /** Which kernels the demo model decodes with on a device. */
+import type { CudaFacts } from '../../codegen/cuda/index.js';
 import { compileModel } from '../../driver/compile/compile.js';
 import { cuda, cudaDevice } from '../../driver/targets/cuda.js';
 import { STEP } from '../../ir/function.js';
 import { linkFunction } from '../../ir/plan.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
-import type { CudaFacts } from '../../codegen/cuda/index.js';
 import type { CudaAvailability } from '../../runtime/cuda/nativeDevice.js';
 import { DEMO } from './command.js';
 import { archOf } from './launcher.js';

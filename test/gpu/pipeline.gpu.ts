@@ -2,21 +2,21 @@
  * A plan in stages on real devices gives the same bits as in one piece, whatever the cuts and the way between stages.
  * With a single GPU, all stages are on it.
  */
-import { SCORE } from '../../ir/function.js';
-import { scoreOf } from '../../ir/plan.js';
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { compileModel } from '../../driver/compile/compile.js';
-import { compileCudaKernels, emitCudaPlan } from '../../driver/targets/cudaKernels.js';
 import { cuda, cudaDevice } from '../../driver/targets/cuda.js';
+import { compileCudaKernels, emitCudaPlan } from '../../driver/targets/cudaKernels.js';
+import { SCORE } from '../../ir/function.js';
 import type { Stage } from '../../ir/placement.js';
+import { scoreOf } from '../../ir/plan.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
 import { cudaAvailable, requireCuda } from '../../runtime/cuda/addon.js';
 import { PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
+import { type Batch, type CudaScoring, type CudaScoringOptions, openCuda } from '../support/scoring.js';
 import { DEMO } from './command.js';
 import { archOf } from './launcher.js';
 import { compilerOrReason } from './support.js';
-import { openCuda, type CudaScoring, type CudaScoringOptions, type Batch } from '../support/scoring.js';
 
 const available = cudaAvailable();
 const arch = archOf(available);

@@ -4,10 +4,10 @@
  * whole block lies between them in source, PTX and machine code, and vector clocks of every emulated thread
  * (`npm run test:slow -- races`) find no race; docs/log/decode.md has what was tried. Every other report counts.
  */
+import type { CudaFacts } from '../../codegen/cuda/index.js';
 import { compileModel } from '../../driver/compile/compile.js';
 import { cuda, cudaDevice } from '../../driver/targets/cuda.js';
 import { emitCudaPlan } from '../../driver/targets/cudaKernels.js';
-import type { CudaFacts } from '../../codegen/cuda/index.js';
 import { STEP } from '../../ir/function.js';
 import { linkFunction } from '../../ir/plan.js';
 import { openCheckpoint } from '../../models/checkpoint.js';

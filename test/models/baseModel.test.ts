@@ -1,7 +1,7 @@
 /** Checkpoints of a model without its head: names lack the prefix that the whole model has. */
 import { expect, test } from 'vitest';
-import { withPrefix } from '../../models/baseModel.js';
-import type { Model } from '../../models/family/model.js';
+import { withPrefix } from '../../models/config.js';
+import type { Model } from '../../models/model/model.js';
 
 const tensor = (name: string): Model['tensors'][number] => ({ name, shape: [1], role: 'matrix' });
 const WHOLE = {

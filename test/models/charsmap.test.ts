@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { checkCharsmap } from '../../models/charsmap.js';
-import { createTokenizer } from '../../models/tokenizer.js';
+import { createTokenizer } from '../../models/tokenizer/tokenizer.js';
+import { checkCharsmap } from '../../models/tokenizer/vocabulary.js';
 import { charsmapOf, charsmapParts, printCharsmap } from './charsmapWriter.js';
 
 const RULES = { '①': '1', ﬁ: 'fi', '\u00a0': ' ', x: '', é: 'E' };

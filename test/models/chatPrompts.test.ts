@@ -6,9 +6,9 @@ import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
-import { chatRenderer, variablesOf } from '../../models/renderChat.js';
+import { chatRenderer, variablesOf } from '../../models/chat/render.js';
 import { parseJsonValue } from '../../python/jsonValue.js';
-import { isDict, isList, type Dict, type Value } from '../../python/value.js';
+import { type Dict, isDict, isList, type Value } from '../../python/value.js';
 
 const FILE = fileURLToPath(new URL('../../../shared/golden/chat_templates/prompts.jsonl.gz', import.meta.url));
 const isAbsent = !existsSync(FILE);

@@ -4,10 +4,10 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { findChatTemplate } from '../../models/chatTemplate.js';
-import type * as Built from '../../models/chatTemplate.js';
+import type * as Built from '../../models/chat/template.js';
+import { findChatTemplate } from '../../models/chat/template.js';
 
-const MODULE = join(dirname(fileURLToPath(import.meta.url)), '..', '..', 'dist', 'models', 'chatTemplate.js');
+const MODULE = join(dirname(fileURLToPath(import.meta.url)), '..', '..', 'dist', 'models', 'chat', 'template.js');
 const isBuilt = existsSync(MODULE);
 
 let folder = '';

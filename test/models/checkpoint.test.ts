@@ -11,21 +11,20 @@ import {
 } from 'node:fs';
 import { basename, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { openCheckpoint } from '../../models/checkpoint.js';
-import { checkTensors } from '../../models/checkTensors.js';
+import { checkTensors, openCheckpoint } from '../../models/checkpoint.js';
 import { describeModel } from '../../models/config.js';
-import { readSafetensorsHeader } from '../../models/safetensors.js';
-import { torchFile } from './torch/writeTorchFile.js';
+import { readSafetensorsHeader } from '../../models/weights/safetensors.js';
 import {
   DEMO,
+  type HeaderEntry,
   layOut,
   safetensors,
   SMALL_CONFIG,
   temporaryFolder,
   userError,
   writeJson,
-  type HeaderEntry,
 } from './support.js';
+import { torchFile } from './torch/writeTorchFile.js';
 
 type Shapes = Map<string, readonly number[]>;
 const small = describeModel(SMALL_CONFIG, 'config.json');

@@ -1,8 +1,8 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { refuseHubName, requireModelAt } from '../../models/checkpointPath.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
+import { refuseHubName, requireModelAt } from '../../models/model/refusals.js';
 import { describeRandomCheckpoint } from '../../models/randomCheckpoint.js';
 import { DEMO, temporaryFolder, userError } from './support.js';
 

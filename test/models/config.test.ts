@@ -1,11 +1,11 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { describeRandomCheckpoint } from '../../models/randomCheckpoint.js';
 import { describeModel, loadModel } from '../../models/config.js';
 import type { DecoderConfig } from '../../models/decoder/config.js';
 import { ropeInverseFrequencies } from '../../models/decoder/rope.js';
-import { llama } from '../../models/llama/index.js';
+import { llama } from '../../models/families/llama.js';
+import { describeRandomCheckpoint } from '../../models/randomCheckpoint.js';
 import { DEMO, SMALL_CONFIG, temporaryFolder, userError, writeJson } from './support.js';
 
 const parse = (changes: Record<string, unknown>): DecoderConfig =>

@@ -1,10 +1,10 @@
-/** docs/families.md says what models/registry.ts does: every family and every setting in its tables is tried. */
+/** docs/families.md says what models/families/registry.ts does: its tables of families and settings are tried whole. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { UserError } from '../../errors.js';
-import type { Architecture, ModelConfig } from '../../models/family/model.js';
-import { ARCHITECTURES, findArchitecture } from '../../models/registry.js';
+import { ARCHITECTURES, findArchitecture } from '../../models/families/registry.js';
+import type { Architecture, ModelConfig } from '../../models/model/model.js';
 import { parseJson } from '../../system/json.js';
 
 const DOC = readFileSync(join(import.meta.dirname, '..', '..', 'docs', 'families.md'), 'utf8');

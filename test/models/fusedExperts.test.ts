@@ -2,9 +2,9 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { openCheckpoint, type Checkpoint } from '../../models/checkpoint.js';
+import { type Checkpoint, openCheckpoint } from '../../models/checkpoint.js';
 import { describeModel } from '../../models/config.js';
-import type { Json } from '../../models/family/model.js';
+import type { Json } from '../../models/model/model.js';
 import { fuseExperts } from '../support/fusedExperts.js';
 import { layOut, safetensors, SMALL_CONFIG, temporaryFolder, userError, writeJson } from './support.js';
 

@@ -3,8 +3,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { readGenerationConfig } from '../../models/generationConfig.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
+import { readGenerationConfig } from '../../models/generationConfig.js';
 
 let dir: string;
 beforeAll(() => {

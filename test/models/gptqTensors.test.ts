@@ -3,18 +3,16 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { decodeEncoded, PART_NAMES } from '../../ir/encoding.js';
 import { FORMATS } from '../../ir/storage.js';
-import type { StoredTensor } from '../../models/family/storedTensors.js';
+import type { StoredTensor } from '../../models/model/tensors.js';
+import { quantizedTensors, readMethod } from '../../models/quantized/index.js';
 import {
   gptqBytes,
   gptqConfig,
+  type GptqSettings,
   gptqShapeProblem,
   gptqTensors,
-  type GptqSettings,
-} from '../../models/quantized/gptqTensors.js';
-import { quantizedTensors } from '../../models/quantized/index.js';
-import { readMethod } from '../../models/quantized/registry.js';
-import { readSafetensorsHeader } from '../../models/safetensors.js';
-import { layOut } from '../../models/safetensorsLayout.js';
+} from '../../models/quantized/packed.js';
+import { layOut, readSafetensorsHeader } from '../../models/weights/safetensors.js';
 import { randomOf } from '../fuzz/mutate.js';
 import { temporaryFolder } from './support.js';
 

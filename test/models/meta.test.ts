@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { openCheckpoint } from '../../models/checkpoint.js';
 import { describeModel } from '../../models/config.js';
 import type { DecoderConfig } from '../../models/decoder/config.js';
-import { readTorchFile } from '../../models/torch/stateDict.js';
+import { readTorchFile } from '../../models/weights/stateDict.js';
 import { temporaryFolder, userError, writeJson } from './support.js';
 import { torchFile, type WrittenTensor } from './torch/writeTorchFile.js';
 

@@ -2,12 +2,12 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { UserError } from '../../errors.js';
-import { prefixToken, readNamedTokens } from '../../models/namedTokens.js';
-import { createTokenizer, openTokenizer, type OpenTokenizer } from '../../models/tokenizer.js';
-import { describeTokenizer } from '../../models/tokenizerFiles.js';
-import { userError } from './support.js';
+import { describeTokenizer } from '../../models/tokenizer/files.js';
+import { prefixToken, readNamedTokens } from '../../models/tokenizer/namedTokens.js';
+import { createTokenizer, openTokenizer, type OpenTokenizer } from '../../models/tokenizer/tokenizer.js';
 import { sentencePieceModel, toyPieces } from './sentencepieceWriter.js';
-import { TOY, tokenizerFolder } from './tokenizerFolder.js';
+import { userError } from './support.js';
+import { tokenizerFolder, TOY } from './tokenizerFolder.js';
 
 const LETTERS = ['<unk>', '<s>', '</s>', ...'abcdefghijklmnopqrstuvwxyz<>|_ ', '<|end|>'];
 const END = LETTERS.indexOf('<|end|>');

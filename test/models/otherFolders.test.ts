@@ -2,10 +2,10 @@
 import { cpSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { modelName } from '../../driver/names.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
 import { describeModel } from '../../models/config.js';
 import { describeRandomCheckpoint } from '../../models/randomCheckpoint.js';
-import { modelName } from '../../driver/names.js';
 import { DEMO, layOut, safetensors, SMALL_CONFIG, temporaryFolder, userError, writeJson } from './support.js';
 
 /** A checkpoint of the small model with `changes` to its configuration, and its tensors called by `rename`. */

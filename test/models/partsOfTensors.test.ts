@@ -3,9 +3,9 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { openCheckpoint } from '../../models/checkpoint.js';
-import { describeRandomCheckpoint } from '../../models/randomCheckpoint.js';
 import { describeModel } from '../../models/config.js';
-import type { Json } from '../../models/family/model.js';
+import type { Json } from '../../models/model/model.js';
+import { describeRandomCheckpoint } from '../../models/randomCheckpoint.js';
 import { layOut, safetensors, SMALL_CONFIG, temporaryFolder, userError, writeJson } from './support.js';
 
 const { architectures: _, ...PLAIN } = SMALL_CONFIG as Json;

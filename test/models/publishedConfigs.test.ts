@@ -6,7 +6,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { describeModel } from '../../models/config.js';
-import { ARCHITECTURES } from '../../models/registry.js';
+import { ARCHITECTURES } from '../../models/families/registry.js';
 import { SHARED, skipReason, userError } from './support.js';
 
 type Json = Readonly<Record<string, unknown>>;

@@ -2,15 +2,15 @@
 import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { findChatTemplate } from '../../models/chatTemplate.js';
+import { UserError } from '../../errors.js';
+import { findChatTemplate } from '../../models/chat/template.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
 import { describeModel } from '../../models/config.js';
-import type { Architecture } from '../../models/family/model.js';
+import { ARCHITECTURES } from '../../models/families/registry.js';
 import { readGenerationConfig } from '../../models/generationConfig.js';
+import type { Architecture } from '../../models/model/model.js';
 import { readQuantization } from '../../models/quantized/index.js';
-import { ARCHITECTURES } from '../../models/registry.js';
-import { describeTokenizer } from '../../models/tokenizerFiles.js';
-import { UserError } from '../../errors.js';
+import { describeTokenizer } from '../../models/tokenizer/files.js';
 import { DEMO, layOut, safetensors, SMALL_CONFIG, temporaryFolder, userError, writeJson } from './support.js';
 
 /** The object of a JSON file with more of it, as Python would write it. */

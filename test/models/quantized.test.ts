@@ -1,17 +1,17 @@
 /** Quantized checkpoints: the values of all that is supported, bit for bit, and what is refused. */
 import { describe, expect, it } from 'vitest';
+import { type Checkpoint, openCheckpoint } from '../../models/checkpoint.js';
+import type { Json } from '../../models/model/model.js';
 import { loadAddon } from '../../runtime/addon.js';
 import { loadWeights } from '../../runtime/cpu/loadWeights.js';
 import { FileMappings } from '../../runtime/files.js';
 import { planWeights } from '../../runtime/weightPlan.js';
-import { openCheckpoint, type Checkpoint } from '../../models/checkpoint.js';
-import type { Json } from '../../models/family/model.js';
 import {
   FORMATS,
+  type QuantizedFormat,
   quantizedTensors,
   safetensorsOf,
   writeQuantized,
-  type QuantizedFormat,
 } from '../support/quantizedCheckpoints.js';
 import { float, i32, plainWriter, type StoredBytes } from '../support/quantizeMatrix.js';
 import { temporaryFolder, userError, writeJson } from './support.js';

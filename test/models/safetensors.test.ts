@@ -3,9 +3,8 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import { UserError } from '../../errors.js';
-import { findDuplicateKey } from '../../models/jsonKeys.js';
-import { parseSafetensorsHeader, readSafetensorsHeader } from '../../models/safetensors.js';
-import { layOut, safetensors, temporaryFolder, userError, type HeaderEntry } from './support.js';
+import { findDuplicateKey, parseSafetensorsHeader, readSafetensorsHeader } from '../../models/weights/safetensors.js';
+import { type HeaderEntry, layOut, safetensors, temporaryFolder, userError } from './support.js';
 
 const GOOD = layOut([
   ['a', [2, 3]],

@@ -3,12 +3,16 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { UserError } from '../../errors.js';
-import { protoFields } from '../../models/protobuf.js';
-import { convertSentencePiece, parseSentencePiece, type SentencePieceModel } from '../../models/sentencepiece.js';
-import { createTokenizer, openTokenizer, type Tokenizer } from '../../models/tokenizer.js';
+import {
+  convertSentencePiece,
+  parseSentencePiece,
+  protoFields,
+  type SentencePieceModel,
+} from '../../models/tokenizer/sentencepiece.js';
+import { createTokenizer, openTokenizer, type Tokenizer } from '../../models/tokenizer/tokenizer.js';
+import { piece, sentencePieceModel, toyPieces, varint } from './sentencepieceWriter.js';
 import { hasShared, SHARED, skipReason, userError } from './support.js';
 import { tokenizerFolder } from './tokenizerFolder.js';
-import { piece, sentencePieceModel, toyPieces, varint } from './sentencepieceWriter.js';
 
 const BOS = { addBos: true, addEos: false };
 

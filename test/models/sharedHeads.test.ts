@@ -2,10 +2,10 @@
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { convertSentencePiece } from '../../models/sentencepiece.js';
-import { cuttableTexts, encodeSharing } from '../../models/sharedHeads.js';
-import { createTokenizer, type Tokenizer } from '../../models/tokenizer.js';
-import { describeTokenizer } from '../../models/tokenizerFiles.js';
+import { describeTokenizer } from '../../models/tokenizer/files.js';
+import { convertSentencePiece } from '../../models/tokenizer/sentencepiece.js';
+import { cuttableTexts, encodeSharing } from '../../models/tokenizer/shared.js';
+import { createTokenizer, type Tokenizer } from '../../models/tokenizer/tokenizer.js';
 import { sentencePieceModel, toyPieces } from './sentencepieceWriter.js';
 import { hasShared, SHARED, skipReason } from './support.js';
 

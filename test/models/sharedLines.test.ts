@@ -5,10 +5,10 @@ import { gunzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { Tokenizer as Native } from 'tokenizers';
 import { describe, expect, it } from 'vitest';
-import { convertSentencePiece } from '../../models/sentencepiece.js';
-import { mayCutLines, SharedLines } from '../../models/sharedLines.js';
-import { createTokenizer } from '../../models/tokenizer.js';
-import { parseTokenizerJson, writeTokenizerJson, type TokenizerJson } from '../../models/tokenizerJson.js';
+import { parseTokenizerJson, type TokenizerJson, writeTokenizerJson } from '../../models/tokenizer/json.js';
+import { convertSentencePiece } from '../../models/tokenizer/sentencepiece.js';
+import { mayCutLines, SharedLines } from '../../models/tokenizer/shared.js';
+import { createTokenizer } from '../../models/tokenizer/tokenizer.js';
 import { sentencePieceModel, toyPieces } from './sentencepieceWriter.js';
 import { hasShared, SHARED, skipReason } from './support.js';
 

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { readTextDefaults } from '../../models/textDefaults.js';
+import { readTextDefaults } from '../../models/generationConfig.js';
 
 let dir: string;
 beforeEach(() => {

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { buildGraph } from '../../driver/model.js';
 import { printGraph } from '../../ir/graph/printer.js';
-import { openCheckpoint, type Checkpoint } from '../../models/checkpoint.js';
+import { type Checkpoint, openCheckpoint } from '../../models/checkpoint.js';
 import { describeModel } from '../../models/config.js';
 import { layOut, safetensors, SMALL_CONFIG, temporaryFolder, userError, writeJson } from './support.js';
 import { torchFile } from './torch/writeTorchFile.js';

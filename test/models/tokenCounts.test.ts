@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
-import { openTokenizer } from '../../models/tokenizer.js';
+import { openTokenizer } from '../../models/tokenizer/tokenizer.js';
 import { hasShared, SHARED, skipReason } from './support.js';
 
 const QUESTIONS = 500;

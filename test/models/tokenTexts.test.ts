@@ -1,8 +1,7 @@
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { createTokenizer } from '../../models/tokenizer.js';
-import { describeTokenizer } from '../../models/tokenizerFiles.js';
-import { tokenTexts } from '../../models/tokenTexts.js';
+import { describeTokenizer } from '../../models/tokenizer/files.js';
+import { createTokenizer, tokenTexts } from '../../models/tokenizer/tokenizer.js';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 

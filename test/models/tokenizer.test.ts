@@ -2,10 +2,10 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { describe, expect, it } from 'vitest';
-import { createTokenizer, deferredTokenizer, openTokenizer } from '../../models/tokenizer.js';
-import { jsonOf } from '../../models/tokenizerFiles.js';
+import { jsonOf } from '../../models/tokenizer/files.js';
+import { createTokenizer, deferredTokenizer, openTokenizer } from '../../models/tokenizer/tokenizer.js';
 import { DEMO, temporaryFolder, userError } from './support.js';
-import { TOY, tokenizerFolder } from './tokenizerFolder.js';
+import { tokenizerFolder, TOY } from './tokenizerFolder.js';
 
 const demoJson = (): Record<string, unknown> =>
   JSON.parse(readFileSync(join(DEMO, 'tokenizer.json'), 'utf8')) as Record<string, unknown>;

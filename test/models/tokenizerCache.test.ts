@@ -2,11 +2,11 @@
 import { chmodSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { openTokenizer, type OpenTokenizer } from '../../models/tokenizer.js';
-import * as scanner from '../../models/tokenizerScan.js';
+import * as scanner from '../../models/tokenizer/scan.js';
+import { openTokenizer, type OpenTokenizer } from '../../models/tokenizer/tokenizer.js';
 import { temporaryFolder, userError, writeJson } from './support.js';
 
-vi.mock('../../models/tokenizerScan.js', async (original) => {
+vi.mock('../../models/tokenizer/scan.js', async (original) => {
   const module = await original<typeof scanner>();
   return { ...module, scanTokenizer: vi.fn(module.scanTokenizer) };
 });

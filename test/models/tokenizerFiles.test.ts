@@ -1,11 +1,11 @@
 import { appendFileSync, copyFileSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { createTokenizer, openTokenizer } from '../../models/tokenizer.js';
-import { describeTokenizer } from '../../models/tokenizerFiles.js';
-import { findTokenizer } from '../../models/tokenizers/files.js';
+import { describeTokenizer } from '../../models/tokenizer/files.js';
+import { findTokenizer } from '../../models/tokenizer/formats.js';
+import { createTokenizer, openTokenizer } from '../../models/tokenizer/tokenizer.js';
 import { DEMO, userError } from './support.js';
-import { TOY, tokenizerFolder } from './tokenizerFolder.js';
+import { tokenizerFolder, TOY } from './tokenizerFolder.js';
 
 describe('files of a tokenizer', () => {
   it('prefers tokenizer.json', () => {

@@ -1,8 +1,8 @@
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { createTokenizer, openTokenizer } from '../../models/tokenizer.js';
-import { describeTokenizer } from '../../models/tokenizerFiles.js';
-import { parseTokenizerJson } from '../../models/tokenizerJson.js';
+import { describeTokenizer } from '../../models/tokenizer/files.js';
+import { parseTokenizerJson } from '../../models/tokenizer/json.js';
+import { createTokenizer, openTokenizer } from '../../models/tokenizer/tokenizer.js';
 import { temporaryFolder, userError, writeJson } from './support.js';
 
 const BOS = { id: 0, content: '<s>', special: true };

@@ -1,8 +1,8 @@
 /** Vocabularies that are scanned are those that JSON.parse reads, to the entry; everything unusual is left to it. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { parseTokenizerJson, writeTokenizerJson, type TokenizerJson } from '../../models/tokenizerJson.js';
-import { scanTokenizer } from '../../models/tokenizerScan.js';
+import { parseTokenizerJson, type TokenizerJson, writeTokenizerJson } from '../../models/tokenizer/json.js';
+import { scanTokenizer } from '../../models/tokenizer/scan.js';
 import { userError } from './support.js';
 
 type Model = Readonly<Record<string, unknown>>;

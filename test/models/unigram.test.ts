@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { createTokenizer } from '../../models/tokenizer.js';
-import { parseTokenizerJson } from '../../models/tokenizerJson.js';
+import { parseTokenizerJson } from '../../models/tokenizer/json.js';
+import { createTokenizer } from '../../models/tokenizer/tokenizer.js';
 
 const open = (json: object): ReturnType<typeof createTokenizer> =>
   createTokenizer({ kind: 'json', text: JSON.stringify(json), where: 'tokenizer.json' });

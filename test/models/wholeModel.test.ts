@@ -1,7 +1,7 @@
 /** Settings that change what tokens see, and keys of draft models: refused in every family. */
 import { describe, expect, it } from 'vitest';
 import { describeModel } from '../../models/config.js';
-import { ARCHITECTURES } from '../../models/registry.js';
+import { ARCHITECTURES } from '../../models/families/registry.js';
 import { userError } from './support.js';
 
 type Json = Readonly<Record<string, unknown>>;

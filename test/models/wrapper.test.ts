@@ -3,8 +3,8 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { openCheckpoint } from '../../models/checkpoint.js';
-import { describeRandomCheckpoint } from '../../models/randomCheckpoint.js';
 import { describeModel } from '../../models/config.js';
+import { describeRandomCheckpoint } from '../../models/randomCheckpoint.js';
 import { layOut, safetensors, SMALL_CONFIG, temporaryFolder, userError, writeJson } from './support.js';
 
 const { architectures: _, torch_dtype, tie_word_embeddings, ...text } = SMALL_CONFIG;

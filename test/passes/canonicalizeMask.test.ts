@@ -1,13 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { GraphBuilder, type Graph, type Value } from '../../ir/graph/graph.js';
+import { type Graph, GraphBuilder, type Value } from '../../ir/graph/graph.js';
 import { interpretGraph } from '../../ir/graph/interpreter.js';
 import type { Tensor } from '../../ir/ops/opDef.js';
-import { buildMask, type MaskKind } from '../../models/family/mask.js';
+import { buildMask, type MaskKind } from '../../models/model/model.js';
 import { canonicalizeMask } from '../../passes/canonicalizeMask.js';
 import { eliminateDeadCode } from '../../passes/eliminateDeadCode.js';
-import { interpretLowered, lowerAsIs } from './lowered.js';
 import { randomNumbers } from '../support/randomNumbers.js';
+import { interpretLowered, lowerAsIs } from './lowered.js';
 import { check, checkUnchanged, distance, edit, environment, parse } from './support.js';
 
 /** The bias that the mask was made of is left to eliminateDeadCode. */

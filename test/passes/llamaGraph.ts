@@ -2,7 +2,7 @@
 import type { Graph } from '../../ir/graph/graph.js';
 import type { DType } from '../../ir/types.js';
 import { buildDecoder, type DecoderShape } from '../../models/decoder/graph.js';
-import type { MaskKind } from '../../models/family/mask.js';
+import type { MaskKind } from '../../models/model/model.js';
 
 export const SHAPE: DecoderShape = {
   hiddenSize: 48,

@@ -5,13 +5,13 @@
  */
 import { describe, expect, it } from 'vitest';
 import type { Graph } from '../../ir/graph/graph.js';
-import { interpretGraph, type GraphEnv } from '../../ir/graph/interpreter.js';
+import { type GraphEnv, interpretGraph } from '../../ir/graph/interpreter.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
 import { buildDecoder, type DecoderShape } from '../../models/decoder/graph.js';
-import type { MaskKind } from '../../models/family/mask.js';
-import { lower, optimize } from '../../passes/runPasses.js';
+import type { MaskKind } from '../../models/model/model.js';
 import type { Numerics } from '../../passes/numerics.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import { distance, environment, TREES } from './modelEnvironment.js';
 
 const SHAPE: DecoderShape = {

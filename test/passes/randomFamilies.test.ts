@@ -4,7 +4,7 @@
  * of them, and generated code.
  */
 import { expect, it } from 'vitest';
-import { ARCHITECTURES } from '../../models/registry.js';
+import { ARCHITECTURES } from '../../models/families/registry.js';
 import { familyDifference } from '../support/familyDifference.js';
 import { FAMILY_TYPES, randomFamily } from '../support/randomFamily.js';
 

@@ -1,17 +1,17 @@
-import { scoringBucket } from '../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
 import { deriveLaunches } from '../../driver/checkPlan.js';
 import { interpretModule, type RawTensor } from '../../ir/kernelInterpreter.js';
-import { lower, optimize } from '../../passes/runPasses.js';
-import { planMemory } from '../../passes/planMemory.js';
-import type { MaskKind } from '../../models/family/mask.js';
-import { boundaryOf, stageRanges, stageStates, stageWeights } from '../../runtime/stagePlan.js';
-import { planOf as runtimePlan } from '../support/scoring.js';
-import { llama } from '../passes/llamaGraph.js';
 import type { Stage } from '../../ir/placement.js';
 import type { Launch, LinkedFunction } from '../../ir/plan.js';
+import { scoringBucket } from '../../ir/scoring.js';
+import type { MaskKind } from '../../models/model/model.js';
+import { planMemory } from '../../passes/planMemory.js';
+import { lower, optimize } from '../../passes/runPasses.js';
+import { boundaryOf, stageRanges, stageStates, stageWeights } from '../../runtime/stagePlan.js';
+import { llama } from '../passes/llamaGraph.js';
 import { bufferName, F32 } from '../passes/lowered.js';
 import { environment } from '../passes/support.js';
+import { planOf as runtimePlan } from '../support/scoring.js';
 
 /** Nothing here is printed. */
 type OneFunction = Omit<LinkedFunction, 'schedules'>;

@@ -2,29 +2,29 @@
  * A model cut into stages gives the bits of the whole model: every cut of a small one, random cuts into two to four
  * stages.
  */
-import { SCORE } from '../../ir/function.js';
-import { scoreOf } from '../../ir/plan.js';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { compileModel } from '../../driver/compile/compile.js';
-import { cpu, cpuDevice, type CpuModel } from '../../driver/targets/cpu.js';
 import { unitsOf } from '../../codegen/cpu/index.js';
-import { emitPlan } from '../../driver/targets/cpuKernels.js';
+import { compileModel } from '../../driver/compile/compile.js';
 import { detectMachine } from '../../driver/machine.js';
+import { cpu, cpuDevice, type CpuModel } from '../../driver/targets/cpu.js';
+import { emitPlan } from '../../driver/targets/cpuKernels.js';
+import { SCORE } from '../../ir/function.js';
 import type { Stage } from '../../ir/placement.js';
+import { scoreOf } from '../../ir/plan.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
+import type { MaskKind } from '../../models/model/model.js';
 import { describeRandomCheckpoint } from '../../models/randomCheckpoint.js';
-import type { MaskKind } from '../../models/family/mask.js';
 import type { LaunchSymbol } from '../../runtime/cpu/bindPlan.js';
 import { compileShared } from '../../runtime/cpu/compiler.js';
 import type { MemoryUse } from '../../runtime/cpu/memoryUse.js';
 import type { TensorSource } from '../../runtime/tensorSource.js';
+import { below } from '../codegen/cuda/randomModel.js';
 import { randomSource } from '../codegen/harness.js';
 import { randomTrees } from '../codegen/modules.js';
-import { below } from '../codegen/cuda/randomModel.js';
+import { type Batch, type CpuScoring, type CpuScoringOptions, openCpu } from '../support/scoring.js';
 import { settingsIn, temporaryFolder } from './kernels.js';
-import { openCpu, type CpuScoring, type CpuScoringOptions, type Batch } from '../support/scoring.js';
 
 const folder = temporaryFolder();
 const VOCAB = 600;

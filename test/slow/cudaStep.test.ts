@@ -3,27 +3,27 @@
  * float64 and with itself to the bit, and compiled by nvcc if it is installed.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
-import { join } from 'node:path';
 import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { compileModel } from '../../driver/compile/compile.js';
+import { TYPICAL_FACTS } from '../../driver/target.js';
 import { cuda, cudaDevice } from '../../driver/targets/cuda.js';
 import { emitCudaPlan } from '../../driver/targets/cudaKernels.js';
-import { TYPICAL_FACTS } from '../../driver/target.js';
-import { CUDA_ARCHS, type CudaArch } from '../../ir/cuda.js';
-import { fitsIn, type Extents } from '../../ir/extents.js';
 import { filterInputs, type FilterRow } from '../../generate/filterRows.js';
+import { CUDA_ARCHS, type CudaArch } from '../../ir/cuda.js';
+import { type Extents, fitsIn } from '../../ir/extents.js';
 import { NO_FILTERS } from '../../ir/filters.js';
-import { noiseKey } from '../../ir/gumbel.js';
 import { STEP } from '../../ir/function.js';
+import { noiseKey } from '../../ir/gumbel.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
-import { linkFunction, type CudaPlan } from '../../ir/plan.js';
+import { type CudaPlan, linkFunction } from '../../ir/plan.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
-import { compileByNvcc, hasNvcc } from '../support/nvcc.js';
-import { expectSame } from '../support/sameValues.js';
-import { randomSource } from '../codegen/harness.js';
 import { emulateModule } from '../codegen/cuda/emulate.js';
 import { below, randomModel, type RandomModel } from '../codegen/cuda/randomModel.js';
+import { randomSource } from '../codegen/harness.js';
+import { compileByNvcc, hasNvcc } from '../support/nvcc.js';
+import { expectSame } from '../support/sameValues.js';
 
 const CACHE_TOKENS = 192;
 /** Of every row: its score, what the head draws, and what is chosen from its logits. */

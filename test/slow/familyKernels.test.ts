@@ -8,19 +8,19 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { emitCudaKernel } from '../../codegen/cuda/index.js';
 import { compileModel } from '../../driver/compile/compile.js';
-import { cuda, cudaDevice, type CudaModel } from '../../driver/targets/cuda.js';
 import { TYPICAL_FACTS } from '../../driver/target.js';
+import { cuda, cudaDevice, type CudaModel } from '../../driver/targets/cuda.js';
 import { CUDA_ARCHS, type CudaArch } from '../../ir/cuda.js';
-import { interpretKernel, type KernelEnv } from '../../ir/kernelInterpreter.js';
 import type { AttentionKernel } from '../../ir/kernel.js';
+import { interpretKernel, type KernelEnv } from '../../ir/kernelInterpreter.js';
 import { linkFunction, scoreOf } from '../../ir/plan.js';
 import { describeRandomCheckpoint } from '../../models/randomCheckpoint.js';
-import { compileByNvcc, hasNvcc } from '../support/nvcc.js';
-import { randomSource } from '../codegen/harness.js';
 import { besideCuts, partsOf, usual } from '../codegen/cuda/besideCuts.js';
 import { numbersOf } from '../codegen/cuda/checkKernels.js';
 import { emulateModule } from '../codegen/cuda/emulate.js';
 import { randomBatch, randomTensors } from '../codegen/cuda/randomModel.js';
+import { randomSource } from '../codegen/harness.js';
+import { compileByNvcc, hasNvcc } from '../support/nvcc.js';
 
 const VOCABULARY = 600;
 const FAMILIES = [

@@ -9,7 +9,7 @@ import { Phases } from '../../driver/phases.js';
 import type { Precision, TargetName } from '../../driver/target.js';
 import { loadDataset, taskByName, tokenizeDataset } from '../../evaluate/index.js';
 import { Generator } from '../../generate/generator.js';
-import { openTokenizer } from '../../models/tokenizer.js';
+import { openTokenizer } from '../../models/tokenizer/tokenizer.js';
 import { SILENT } from './silent.js';
 
 /** Log-likelihoods of the choices of each question, by its number. */
@@ -62,7 +62,7 @@ async function answersByStep({
   precision = 'auto',
 }: EveryAnswer): Promise<Answers> {
   const { spec } = openTokenizer(dir);
-  const moduleUrl = new URL('../../models/tokenizer.js', import.meta.url).href;
+  const moduleUrl = new URL('../../models/tokenizer/tokenizer.js', import.meta.url).href;
   const dataset = await loadDataset({ path: data, task: taskByName('hellaswag'), limit: stepQuestions });
   const { tokenized } = await tokenizeDataset(dataset, { tokenizer: { moduleUrl, spec }, workers: 0 });
   const request = { model: dir, init: { kind: 'checkpoint' }, precision, threads: 2, target } as const;

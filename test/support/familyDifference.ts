@@ -6,9 +6,9 @@ import type { CpuIsa } from '../../ir/plan.js';
 import { roundToDType } from '../../ir/round.js';
 import { scoringBucket } from '../../ir/scoring.js';
 import { describeModel } from '../../models/config.js';
-import type { Json } from '../../models/family/model.js';
-import { lower, optimize } from '../../passes/runPasses.js';
+import type { Json } from '../../models/model/model.js';
 import type { Numerics } from '../../passes/numerics.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import { runGenerated } from '../codegen/harness.js';
 import { Dice, randomTrees } from './randomFamily.js';
 

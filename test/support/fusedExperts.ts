@@ -1,8 +1,8 @@
 /** Copies of checkpoints whose experts lie in one tensor for each layer and kind, as transformers 5 has them. */
 import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { readSafetensorsHeader } from '../../models/safetensors.js';
-import type { WeightEntry } from '../../models/family/weightFile.js';
+import type { WeightEntry } from '../../models/model/tensors.js';
+import { readSafetensorsHeader } from '../../models/weights/safetensors.js';
 
 /** Rows and columns exchanged, of elements of `size` bytes. */
 function turned(bytes: Buffer, rows: number, columns: number, size: number): Buffer {

@@ -2,8 +2,8 @@
  * Converts small models to GGUF for tests, as the converters of llama.cpp do: their names, their order of rows, their
  * norm weights. Written from those converters' facts, apart from the reader.
  */
-import { FORMATS, type FormatName } from '../../ir/storage.js';
-import type { Json } from '../../models/family/model.js';
+import { type FormatName, FORMATS } from '../../ir/storage.js';
+import type { Json } from '../../models/model/model.js';
 import { GGUF_TYPES, type GgufPairs, type GgufTensor, type GgufType, type GgufValue } from './ggufWriter.js';
 
 /** A tensor of the Hugging Face checkpoint. */

@@ -1,6 +1,6 @@
 /** The metadata of tokenizers, as converters write it. */
+import type { SentencePieceModel } from '../../models/tokenizer/sentencepiece.js';
 import { isRecord } from '../../system/json.js';
-import type { SentencePieceModel } from '../../models/sentencepiece.js';
 import type { GgufPairs } from './ggufWriter.js';
 
 /** The parts of a byte-level tokenizer.json. */

@@ -2,8 +2,8 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describeModel } from '../../models/config.js';
-import type { Json } from '../../models/family/model.js';
-import type { TensorPart } from '../../models/family/tensors.js';
+import type { Json } from '../../models/model/model.js';
+import type { TensorPart } from '../../models/model/tensors.js';
 import {
   awqWriter,
   float,

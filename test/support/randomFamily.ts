@@ -1,5 +1,5 @@
 /** Random configurations of every family, as config.json has them, and random trees for their models. */
-import type { Json } from '../../models/family/model.js';
+import type { Json } from '../../models/model/model.js';
 
 /** Numbers of one seed, the same on every machine (Park–Miller). */
 export class Dice {

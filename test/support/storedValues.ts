@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { decodeEncoded } from '../../ir/encoding.js';
 import { FORMATS } from '../../ir/storage.js';
-import type { TensorLocation } from '../../models/family/tensors.js';
+import type { TensorLocation } from '../../models/model/tensors.js';
 import { encodedRow, fileRow } from '../../runtime/tensorSource.js';
 
 /** The elements of a tensor in files, row by row. */

@@ -2,18 +2,17 @@
  * The demo model as the passes lower it for GPUs: run over fibres and compared with float64, and compiled by nvcc if it
  * is installed.
  */
-import { scoreOf } from '../../../ir/plan.js';
 import { describe, expect, it } from 'vitest';
 import { emitCudaKernel, isLegalCuda } from '../../../codegen/cuda/index.js';
 import { compileModel } from '../../../driver/compile/compile.js';
-import { cuda, cudaDevice, type CudaModel } from '../../../driver/targets/cuda.js';
 import { TYPICAL_FACTS } from '../../../driver/target.js';
-import type { CudaArch, CudaSchedule } from '../../../ir/cuda.js';
-import { CUDA_ARCHS } from '../../../ir/cuda.js';
+import { cuda, cudaDevice, type CudaModel } from '../../../driver/targets/cuda.js';
+import { CUDA_ARCHS, type CudaArch, type CudaSchedule } from '../../../ir/cuda.js';
 import { interpretKernel } from '../../../ir/kernelInterpreter.js';
+import { scoreOf } from '../../../ir/plan.js';
 import { openCheckpoint } from '../../../models/checkpoint.js';
-import { randomSource } from '../harness.js';
 import { compileByNvcc, hasNvcc } from '../../support/nvcc.js';
+import { randomSource } from '../harness.js';
 import { besideCuts, usual } from './besideCuts.js';
 import { numbersOf } from './checkKernels.js';
 import { emulateModule } from './emulate.js';

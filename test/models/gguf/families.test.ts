@@ -2,19 +2,19 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { interpretGraph } from '../../../ir/graph/interpreter.js';
-import { openCheckpoint, type Checkpoint } from '../../../models/checkpoint.js';
-import { describeModel } from '../../../models/config.js';
-import type { Json } from '../../../models/family/model.js';
-import { casesHere } from '../../support/thorough.js';
 import { BLOCKS } from '../../../ir/blocks.js';
-import { BLOCK_TYPES, BlockWriter, randomBlock, type BlockType } from '../../support/ggufBlocks.js';
-import { ggufPairs, ggufTensors, type Encode, type PlainTensor } from '../../support/ggufModel.js';
-import { ggufFile, type GgufType } from '../../support/ggufWriter.js';
-import { expectSame } from '../../support/sameValues.js';
-import { randomTrees } from '../../support/randomFamily.js';
-import { storedValues } from '../../support/storedValues.js';
+import { interpretGraph } from '../../../ir/graph/interpreter.js';
+import { type Checkpoint, openCheckpoint } from '../../../models/checkpoint.js';
+import { describeModel } from '../../../models/config.js';
+import type { Json } from '../../../models/model/model.js';
 import { randomOf } from '../../fuzz/mutate.js';
+import { BLOCK_TYPES, type BlockType, BlockWriter, randomBlock } from '../../support/ggufBlocks.js';
+import { type Encode, ggufPairs, ggufTensors, type PlainTensor } from '../../support/ggufModel.js';
+import { ggufFile, type GgufType } from '../../support/ggufWriter.js';
+import { randomTrees } from '../../support/randomFamily.js';
+import { expectSame } from '../../support/sameValues.js';
+import { storedValues } from '../../support/storedValues.js';
+import { casesHere } from '../../support/thorough.js';
 import { safetensors, temporaryFolder, writeJson } from '../support.js';
 
 const SIZES = {

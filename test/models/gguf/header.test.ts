@@ -3,9 +3,9 @@ import { copyFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { openCheckpoint } from '../../../models/checkpoint.js';
-import { parseGgufHeader, type GgufHeader } from '../../../models/gguf/header.js';
+import { type GgufHeader, parseGgufHeader } from '../../../models/gguf/file.js';
 import { ggufPairs } from '../../support/ggufModel.js';
-import { GGUF_TYPES, ggufFile, text, u32, u64, type GgufFile, type GgufTensor } from '../../support/ggufWriter.js';
+import { GGUF_TYPES, ggufFile, type GgufFile, type GgufTensor, text, u32, u64 } from '../../support/ggufWriter.js';
 import { SMALL_CONFIG, temporaryFolder, userError } from '../support.js';
 
 const parse = (file: Buffer): GgufHeader =>

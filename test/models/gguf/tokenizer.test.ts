@@ -3,14 +3,17 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
-import { findChatTemplate } from '../../../models/chatTemplate.js';
-import { convertSentencePiece, parseSentencePiece, type SentencePieceModel } from '../../../models/sentencepiece.js';
-import { createTokenizer, type Tokenizer } from '../../../models/tokenizer.js';
-import { PRE_TOKENIZERS, preTokenizerOf } from '../../../models/gguf/preTokenizers.js';
-import { describeTokenizer } from '../../../models/tokenizerFiles.js';
-import { BYTE_LETTERS } from '../../../models/tokenizers/byteLevel.js';
-import type { ByteLevelRule } from '../../../models/tokenizers/rules.js';
-import { randomOf, type Random } from '../../fuzz/mutate.js';
+import { findChatTemplate } from '../../../models/chat/template.js';
+import { BYTE_LETTERS, type ByteLevelRule } from '../../../models/tokenizer/byteLevel.js';
+import { describeTokenizer } from '../../../models/tokenizer/files.js';
+import { PRE_TOKENIZERS, preTokenizerOf } from '../../../models/tokenizer/gguf.js';
+import {
+  convertSentencePiece,
+  parseSentencePiece,
+  type SentencePieceModel,
+} from '../../../models/tokenizer/sentencepiece.js';
+import { createTokenizer, type Tokenizer } from '../../../models/tokenizer/tokenizer.js';
+import { type Random, randomOf } from '../../fuzz/mutate.js';
 import { asByteLevel, byteLevelPairs, piecePairs } from '../../support/ggufTokenizer.js';
 import { ggufFile, type GgufPairs } from '../../support/ggufWriter.js';
 import { DEMO, hasShared, SHARED, skipReason, temporaryFolder, userError } from '../support.js';

@@ -1,7 +1,7 @@
 /** vocab.json and merges.txt give the tokens that the class of transformers gives which reads them. */
 import { describe, expect, it } from 'vitest';
-import { openTokenizer } from '../../../models/tokenizer.js';
-import { BYTE_LETTERS } from '../../../models/tokenizers/byteLevel.js';
+import { BYTE_LETTERS } from '../../../models/tokenizer/byteLevel.js';
+import { openTokenizer } from '../../../models/tokenizer/tokenizer.js';
 import { userError } from '../support.js';
 import { tokenizerFolder } from '../tokenizerFolder.js';
 

@@ -1,10 +1,10 @@
 /** Which file of a folder is its tokenizer, and what is said where none is read. */
 import { basename } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { openTokenizer } from '../../../models/tokenizer.js';
-import { findTokenizer, tokenizerFileNames } from '../../../models/tokenizers/files.js';
+import { findTokenizer, tokenizerFileNames } from '../../../models/tokenizer/formats.js';
+import { openTokenizer } from '../../../models/tokenizer/tokenizer.js';
 import { userError } from '../support.js';
-import { TOY, tokenizerFolder } from '../tokenizerFolder.js';
+import { tokenizerFolder, TOY } from '../tokenizerFolder.js';
 
 const bytes = Buffer.from('x');
 const found = (...names: string[]): string =>

@@ -1,7 +1,7 @@
 /** tekken.json gives the tokens that the merging by rank gives, behind its special tokens. */
 import { describe, expect, it } from 'vitest';
-import { openTokenizer } from '../../../models/tokenizer.js';
-import { convertTekken } from '../../../models/tokenizers/tekken.js';
+import { convertTekken } from '../../../models/tokenizer/byRank.js';
+import { openTokenizer } from '../../../models/tokenizer/tokenizer.js';
 import { randomOf } from '../../fuzz/mutate.js';
 import { userError } from '../support.js';
 import { tokenizerFolder } from '../tokenizerFolder.js';

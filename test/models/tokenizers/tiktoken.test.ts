@@ -1,10 +1,10 @@
 /** tiktoken files give the tokens that the merging by rank gives, with the special tokens of their release. */
 import { describe, expect, it } from 'vitest';
-import { openTokenizer } from '../../../models/tokenizer.js';
-import { convertTiktoken, isTiktoken, type TiktokenFacts } from '../../../models/tokenizers/tiktoken.js';
+import { convertTiktoken, isTiktoken, type TiktokenFacts } from '../../../models/tokenizer/byRank.js';
+import { openTokenizer } from '../../../models/tokenizer/tokenizer.js';
 import { randomOf } from '../../fuzz/mutate.js';
 import { userError } from '../support.js';
-import { TOY, tokenizerFolder } from '../tokenizerFolder.js';
+import { tokenizerFolder, TOY } from '../tokenizerFolder.js';
 import { base64, encodeByRank, randomRanks, tiktokenFile, tiktokenLines } from './byRank.js';
 
 const LETTERS = 'abcAB .\n1é字';

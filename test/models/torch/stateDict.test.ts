@@ -2,7 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { UserError } from '../../../errors.js';
-import { readTorchFile } from '../../../models/torch/stateDict.js';
+import { readTorchFile } from '../../../models/weights/stateDict.js';
 import { temporaryFolder, userError } from '../support.js';
 import {
   pickled,
@@ -10,8 +10,8 @@ import {
   pickledTensor,
   stateDict,
   torchFile,
-  zip,
   type WrittenTensor,
+  zip,
 } from './writeTorchFile.js';
 
 function write(content: Buffer): string {

@@ -2,22 +2,22 @@
  * The demo model's whole CUDA plan through the real addon on the fake driver, which accepts every range, grid and
  * tensor map.
  */
-import { extentNames, SCORE } from '../../../ir/function.js';
-import { scoreOf } from '../../../ir/plan.js';
-import { rowsIn, tokensIn, scoringSize } from '../../../ir/scoring.js';
 import { expect, it } from 'vitest';
 import { compileModel } from '../../../driver/compile/compile.js';
-import { emitCudaPlan } from '../../../driver/targets/cudaKernels.js';
-import { cuda, cudaDevice } from '../../../driver/targets/cuda.js';
 import { TYPICAL_FACTS } from '../../../driver/target.js';
+import { cuda, cudaDevice } from '../../../driver/targets/cuda.js';
+import { emitCudaPlan } from '../../../driver/targets/cudaKernels.js';
 import { CUDA_ARCHS } from '../../../ir/cuda.js';
+import { extentNames, SCORE } from '../../../ir/function.js';
+import { scoreOf } from '../../../ir/plan.js';
+import { rowsIn, scoringSize, tokensIn } from '../../../ir/scoring.js';
 import { openCheckpoint } from '../../../models/checkpoint.js';
 import { PACK_ENTRIES } from '../../../runtime/cuda/packKernels.js';
 import { describeFake } from '../../support/fakeCuda/fakeDriver.js';
+import { openCuda } from '../../support/scoring.js';
 import { temporaryFolder } from '../kernels.js';
 import { buildPackShim, PACK_PTX } from './packShim.js';
 import { entryText } from './ptxEntry.js';
-import { openCuda } from '../../support/scoring.js';
 
 describeFake('the demo model on the fake driver', (fake) => {
   fake.host(buildPackShim(temporaryFolder()).library);

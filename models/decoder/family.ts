@@ -1,0 +1,111 @@
+/** Decoders of LLaMA's kind. A family is a name, a few defaults, and the reading of its own keys in config.json. */
+import { defined } from '../../system/defined.js';
+import type { Architecture, Json, Model, StoredWays, TiedHead } from '../model/model.js';
+import { requireWholeModel } from '../model/refusals.js';
+import type { ShapeOf } from '../model/tensors.js';
+import { type DecoderConfig, type Differences, type FamilyConfig, parseDecoderConfig } from './config.js';
+import { buildDecoder, buildStep } from './graph.js';
+import type { ExpertsConfig } from './reader.js';
+import { rotaryTables } from './rope.js';
+import { decoderTensors, isIgnoredTensor, LLAMA_NAMES, type TensorNames } from './tensors.js';
+
+export interface DecoderFamily
+  extends
+    Pick<Architecture, 'name' | 'modelType' | 'covers' | 'textDefaults'>,
+    Omit<FamilyConfig, 'architecture' | 'differences'> {
+  /** Default: those of LLaMA. */
+  readonly names?: TensorNames;
+  /** What a file says, in the words that are common to decoders. Default: the file itself. */
+  readonly prepare?: (json: Json, where: string) => Json;
+  /** Reads the family's own keys. Throws UserError for what is not supported. */
+  readonly differences: (json: Json, where: string) => Differences;
+}
+
+export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig> {
+  const { name, modelType, covers, textDefaults, ...others } = family;
+  const { differences, prepare, names: published = LLAMA_NAMES, ...defaults } = others;
+  return {
+    name,
+    modelType,
+    covers,
+    ...defined({ textDefaults }),
+    describe: (file, where, fallbackDType, ways = {}) => {
+      requireWholeModel(file, where);
+      const json = prepare === undefined ? file : prepare(file, where);
+      const own = differences(json, where);
+      const config = parseDecoderConfig(json, where, fallbackDType, {
+        ...defaults,
+        ...(ways.hasInterleavedPairs === true ? { hasInterleavedPairs: true } : {}),
+        architecture: name,
+        differences: withWholeNorms(own, ways),
+      });
+      return decoderModel(config, ways.hasProjectionsInTurn === true ? inTurn(published) : published);
+    },
+  };
+}
+
+function decoderModel(config: DecoderConfig, names: TensorNames): Model<DecoderConfig> {
+  return {
+    config,
+    summary: summarize(config),
+    tensors: decoderTensors(config, names),
+    ...(config.experts === undefined ? {} : { stored: (shapeOf: ShapeOf) => decoderTensors(config, names, shapeOf) }),
+    ...(config.tieWordEmbeddings ? { tied: tiedHead(config, names) } : {}),
+    isIgnored: (tensor) => isIgnoredTensor(tensor, config, names),
+    graph: (options) => buildDecoder(config, { ...options, names, ...rotaryTables(config) }),
+    step: (options) => buildStep(config, { ...options, names, ...rotaryTables(config) }),
+  };
+}
+
+const tiedHead = (config: DecoderConfig, names: TensorNames): TiedHead<DecoderConfig> => ({
+  embedding: `${names.embedding}.weight`,
+  head: `${names.head}.weight`,
+  untied: () => decoderModel(Object.freeze({ ...config, tieWordEmbeddings: false }), names),
+});
+
+/** Norms whose weights are whole: nothing is added to them. */
+function withWholeNorms(own: Differences, { hasWholeNormWeights = false }: StoredWays): Differences {
+  return hasWholeNormWeights && own.norm !== undefined ? { ...own, norm: { ...own.norm, offset: 0 } } : own;
+}
+
+/** Names of modules that hold the rows of one projection after those of another. */
+function inTurn({ fused, ...names }: TensorNames): TensorNames {
+  return fused === undefined ? names : { ...names, fused: fused.map((each) => ({ ...each, isByHead: false })) };
+}
+
+function summarize({ hiddenSize, intermediateSize, layers, heads, headDim, kvHeads, ...rest }: DecoderConfig): string {
+  return [
+    `hidden ${hiddenSize}, feed-forward ${intermediateSize}, ${layers} layers`,
+    `${heads} heads of ${headDim}, ${kvHeads} key/value heads`,
+    ...(rest.biased.length === 0 ? [] : [`biases on ${rest.biased.join(', ')}`]),
+    ...(rest.norm?.kind === 'layer' ? ['LayerNorm'] : []),
+    ...(rest.norm?.offset === 1 ? ['norm weights around 1'] : []),
+    ...(rest.activation === undefined ? [] : [rest.activation === 'gelu' ? 'GELU' : 'GELU by tanh']),
+    ...(rest.experts === undefined ? [] : [printExperts(rest.experts)]),
+    ...(rest.isGated === false ? ['feed-forward without a gate'] : []),
+    ...(rest.parallel === undefined ? [] : ['attention and feed-forward side by side']),
+    ...(rest.rotary === undefined ? [] : [printRotary(rest.rotary)]),
+    ...(rest.qkNorm === undefined ? [] : [`norms of each ${rest.qkNorm} of q and k`]),
+    ...(rest.unrotated === undefined ? [] : [`layers without rotary embedding: ${rest.unrotated.length}`]),
+    ...(rest.windows === undefined ? [] : [printWindows(rest.windows)]),
+    ...(rest.caps === undefined || Object.keys(rest.caps).length === 0
+      ? []
+      : [`soft caps on ${Object.keys(rest.caps).join(', ')}`]),
+    ...(rest.factors === undefined ? [] : [`factors on ${Object.keys(rest.factors).join(', ')}`]),
+    ...(rest.tieWordEmbeddings ? ['head tied to the embedding'] : []),
+  ].join(', ');
+}
+
+function printWindows(windows: readonly (number | null)[]): string {
+  const widths = windows.filter((width) => width !== null);
+  return `windows of ${[...new Set(widths)].join(' and ')} tokens in ${widths.length} layers`;
+}
+const printExperts = ({ count, chosen, width, sharedWidth, dense = [] }: ExpertsConfig): string =>
+  [
+    `${chosen} of ${count} experts of ${width} for each token`,
+    ...(sharedWidth === undefined ? [] : [`a shared expert of ${sharedWidth}`]),
+    ...(dense.length === 0 ? [] : [`layers without experts: ${dense.length}`]),
+  ].join(', ');
+
+const printRotary = ({ rotated, interleaved }: NonNullable<DecoderConfig['rotary']>): string =>
+  `rotary embedding of ${rotated} elements of a head${interleaved ? ', pairs of neighbours' : ''}`;

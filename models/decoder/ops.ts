@@ -1,0 +1,117 @@
+/** Norms of a decoder, in primitive ops as the papers write them. */
+import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
+
+/** What a norm computes. */
+export interface NormKind {
+  readonly kind: 'rms' | 'layer';
+  /** Added to the weight. */
+  readonly offset: number;
+  readonly hasBias: boolean;
+}
+
+/** Puts the elements of a stored vector into another order. */
+type Rows = (stored: Value) => Value;
+
+/** What a norm reads of a checkpoint, as f32 vectors. */
+export type VectorOf = (tensor: string, width: number, hint: string, rows?: Rows) => Value;
+
+export interface NormOptions {
+  /** Multiplies the result. */
+  readonly factor?: number;
+  /** The order of the elements of x. */
+  readonly rows?: Rows;
+  /** True if each head of x [T, heads, width] has weights of its own, which follow one another, and no bias. */
+  readonly isOwn?: boolean;
+}
+
+/** Builds norms over the last dimension. */
+export type Norm = (x: Value, module: string, options?: NormOptions) => Value;
+
+const RMS: NormKind = { kind: 'rms', offset: 0, hasBias: false };
+
+/**
+ * RMSNorm: x/√(mean x² + ε) · w (arXiv:1910.07467). LayerNorm: (x − mean x)/√(mean (x − mean x)² + ε) · w + b
+ * (arXiv:1607.06450), where b may be absent. `offset` is added to w.
+ */
+export function normOf(
+  b: GraphBuilder,
+  { kind, offset, hasBias }: NormKind = RMS,
+  epsilon: number,
+  vector: VectorOf,
+): Norm {
+  const constant = (value: number, hint: string): Value => b.add('const', [], { value }, hint);
+  const inverseRoot = (x: Value, mean: string, root: string): Value => {
+    const square = b.add('mean', [b.add('mul', [x, x], {}, 'square')], {}, mean);
+    return b.add('rsqrt', [b.add('add', [square, constant(epsilon, 'eps')])], {}, root);
+  };
+  return (x, module, { factor = 1, rows, isOwn = false } = {}) =>
+    b.scope('norm', () => {
+      const [tokens, heads, last] = x.type.shape;
+      const width = isOwn ? (heads as number) * (last as number) : (x.type.shape.at(-1) as number);
+      const weighted = (unit: Value, name: string): Value => {
+        const weight = vector(`${module}.weight`, width, 'norm_weight', rows);
+        if (isOwn) {
+          const row = b.add('reshape', [unit], { shape: [tokens!, width] }, 'unit_row');
+          return b.add('reshape', [b.add('mul', [row, weight], {}, `${name}_row`)], { shape: x.type.shape }, name);
+        }
+        const by = offset === 0 ? weight : b.add('add', [weight, constant(offset, 'norm_offset')], {}, 'norm_factor');
+        return b.add('mul', [unit, by], {}, name);
+      };
+      const times = (scale: Value): Value =>
+        factor === 1 ? scale : b.add('mul', [scale, constant(factor, 'scaled_rms_factor')], {}, 'scaled_rms');
+      if (kind === 'rms') {
+        const scale = times(inverseRoot(x, 'mean_square', 'rms_scale'));
+        return weighted(b.add('mul', [x, scale], {}, 'unit'), 'normed');
+      }
+      const centred = b.add('sub', [x, b.add('mean', [x], {}, 'mean')], {}, 'centred');
+      const scale = times(inverseRoot(centred, 'variance', 'deviation_scale'));
+      const unit = b.add('mul', [centred, scale], {}, 'unit');
+      if (!hasBias || isOwn) return weighted(unit, 'normed');
+      const scaled = weighted(unit, 'weighted');
+      const bias = vector(`${module}.bias`, width, 'norm_bias', rows);
+      const added = factor === 1 ? bias : b.add('mul', [bias, constant(factor, 'bias_factor')], {}, 'scaled_bias');
+      return b.add('add', [scaled, added], {}, 'normed');
+    });
+}
+
+// Activations of feed-forward blocks, in primitive ops.
+
+/** `geluTanh`: the approximation of GELU by tanh. */
+export type Activation = 'silu' | 'gelu' | 'geluTanh';
+
+/** transformers' names of activations. */
+export const ACTIVATIONS: Readonly<Record<string, Activation>> = {
+  silu: 'silu',
+  swish: 'silu',
+  gelu: 'gelu',
+  gelu_new: 'geluTanh',
+  gelu_fast: 'geluTanh',
+  gelu_pytorch_tanh: 'geluTanh',
+};
+
+/**
+ * SiLU: x·σ(x) (arXiv:1702.03118). GELU: x·Φ(x) = x·(1 + erf(x/√2))/2 (arXiv:1606.08415). Its approximation
+ * x·(1 + tanh u)/2 with u = √(2/π)·(x + 0.044715·x³) is x·σ(2u), because (1 + tanh u)/2 = σ(2u).
+ */
+export function activate(b: GraphBuilder, kind: Activation, x: Value): Value {
+  const constant = (value: number, hint: string): Value => b.add('const', [], { value }, hint);
+  const one = constant(1, 'one');
+  /** x·σ(y), for −y. */
+  const gated = (negative: Value, name: string): Value =>
+    b.add('div', [x, b.add('add', [one, b.add('exp', [negative])])], {}, name);
+  switch (kind) {
+    case 'silu':
+      return gated(b.add('neg', [x]), 'silu');
+    case 'gelu': {
+      const erf = b.add('erf', [b.add('mul', [x, constant(Math.SQRT1_2, 'inverse_root')])]);
+      return b.add('mul', [b.add('mul', [x, constant(0.5, 'half')]), b.add('add', [one, erf])], {}, 'gelu');
+    }
+    case 'geluTanh': {
+      const cubic = b.add('add', [b.add('mul', [b.add('mul', [x, x]), constant(0.044715, 'cubic')]), one]);
+      const factor = constant(-2 * Math.sqrt(2 / Math.PI), 'slope');
+      return gated(b.add('mul', [b.add('mul', [x, cubic]), factor], {}, 'exponent'), 'gelu');
+    }
+    default:
+      return kind satisfies never;
+  }
+}

@@ -1,0 +1,114 @@
+/** The families of models that the compiler knows. A new one is a folder beside these and a line here. */
+import { UserError } from '../../errors.js';
+import { isGiven, isRecord, quote } from '../../system/json.js';
+import type { Architecture, Json } from '../model/model.js';
+import { FAMILIES_HINT, otherKind } from '../model/refusals.js';
+import { gemma, gemma2, gemma3 } from './gemma.js';
+import { cohere2, gptNeox, stablelm, starcoder2 } from './layerNorm.js';
+import { granite, llama, mistral, mixtral, olmo2, olmo3, phi3, smollm3 } from './llama.js';
+import { qwen2, qwen2Moe, qwen3, qwen3Moe } from './qwen.js';
+
+export const ARCHITECTURES: readonly Architecture[] = [
+  llama,
+  mistral,
+  qwen2,
+  qwen3,
+  olmo2,
+  olmo3,
+  phi3,
+  granite,
+  smollm3,
+  stablelm,
+  starcoder2,
+  gptNeox,
+  gemma,
+  gemma2,
+  gemma3,
+  cohere2,
+  mixtral,
+  qwen2Moe,
+  qwen3Moe,
+];
+
+/** The family that a config.json names, and what to tell users of it. */
+export interface NamedFamily {
+  readonly family: Architecture;
+  /** Why it is this one, where the file also names another; one line. */
+  readonly note?: string;
+  /** The class, where it is that of a model without a head: `LlamaModel`. */
+  readonly headless?: string;
+}
+
+/** The first entry of `architectures`. */
+export const classOf = ({ architectures }: Json): unknown =>
+  Array.isArray(architectures) ? (architectures as unknown[])[0] : architectures;
+
+/** What a model that is not read is, as far as its file tells. */
+export function unsupported(config: Json, where: string): UserError {
+  const [first, modelType] = [classOf(config), config['model_type']];
+  const kind = otherKind(modelType, first);
+  const named = isGiven(first) ? `architecture ${quote(first)}` : `model_type ${quote(modelType)}`;
+  const what = kind === undefined ? '' : `: it is ${kind.is}`;
+  return new UserError(`${where}: ${named} is not supported${what}`, FAMILIES_HINT);
+}
+
+/** For a file that names no family. Parts of diffusion pipelines name their class in another way. */
+function unnamed({ _class_name: part }: Json, where: string): UserError {
+  const what = typeof part === 'string' ? `: it is a part of a diffusion pipeline, ${quote(part)}` : '';
+  return new UserError(`${where}: neither architectures nor model_type is given${what}`, FAMILIES_HINT);
+}
+
+/** How classes of whole language models are called. */
+const WHOLE = /LM(?:Head(?:Model)?)?$/;
+/** The class of a family's model without its head. */
+const isBase = (name: string, family: Architecture): boolean =>
+  [family.name.replace(/ForCausalLM$/, 'Model'), family.name.replace(/ForCausalLM$/, 'TextModel')].includes(name);
+
+/** Whether the checkpoint brings the code of its class. */
+function bringsCode(config: Json, name: string): boolean {
+  const { auto_map: map } = config;
+  return isRecord(map) && Object.values(map).some((each) => typeof each === 'string' && each.endsWith(`.${name}`));
+}
+
+/**
+ * The family of a file whose class is none of those that are known. transformers goes by model_type alone; here the
+ * class must at least be that of a language model, and its code not be the checkpoint's own.
+ */
+function byType(family: Architecture, config: Json, where: string, isInside: boolean): NamedFamily {
+  const first = classOf(config);
+  const name = typeof first === 'string' ? first : '';
+  const isHeadless = isBase(name, family);
+  const kind = otherKind(undefined, name);
+  const isOther = kind !== undefined && !(isInside && kind.wrapsOne === true);
+  if (!isHeadless && (isOther || !WHOLE.test(name))) throw unsupported(config, where);
+  if (bringsCode(config, name))
+    throw new UserError(
+      `${where}: architecture ${quote(first)} is code that comes with the checkpoint (auto_map), which is never run ` +
+        `and may compute something else than ${family.name}`,
+      FAMILIES_HINT,
+    );
+  const note = `${where}: architecture ${quote(first)} is not known; read as ${family.name}, by its model_type`;
+  return { family, note, ...(isHeadless ? { headless: name } : {}) };
+}
+
+/**
+ * The family that a config.json names: by `architectures[0]`, or by `model_type` where that is no name of a family, as
+ * transformers does. `isInside`: it is the text_config of a multimodal model. Throws UserError.
+ */
+export function findArchitecture(config: Json, where: string, isInside = false): NamedFamily {
+  const { model_type: modelType } = config;
+  const first = classOf(config);
+  if (!isGiven(first) && !isGiven(modelType)) throw unnamed(config, where);
+  const named = ARCHITECTURES.find(({ name }) => name === first);
+  const typed = ARCHITECTURES.find((family) => family.modelType === modelType);
+  if (named !== undefined && isGiven(modelType) && named !== typed)
+    if (otherKind(modelType, undefined) !== undefined) throw unsupported(config, where);
+    else
+      throw new UserError(
+        `${where}: model_type ${quote(modelType)} does not belong to ${named.name}, ` +
+          `whose model_type is "${named.modelType}"`,
+      );
+  const family = named ?? typed;
+  if (family === undefined) throw unsupported(config, where);
+  return named !== undefined || !isGiven(first) ? { family } : byType(family, config, where, isInside);
+}

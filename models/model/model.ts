@@ -1,0 +1,229 @@
+/** What the rest of the compiler knows of a model: its tensors, its graph, and the few facts that every family has. */
+import type { Graph, GraphBuilder, Value } from '../../ir/graph/graph.js';
+import type { FormatName } from '../../ir/storage.js';
+import type { DType, ExtentName, FloatType } from '../../ir/types.js';
+import type { ExpectedTensor, ShapeOf } from './tensors.js';
+
+/** A parsed JSON object. */
+export type Json = Readonly<Record<string, unknown>>;
+
+/** The facts that every model has. A family's own configuration extends them with plain data. */
+export interface ModelConfig {
+  /** As `architectures` in config.json names it. */
+  readonly architecture: string;
+  readonly layers: number;
+  /** Columns of the residual stream. */
+  readonly hiddenSize: number;
+  readonly vocabSize: number;
+  /** Longest context the model was made for, in tokens. */
+  readonly maxPositions: number;
+  /** Element type that the checkpoint claims for its weights. */
+  readonly dtype: FormatName;
+  readonly bosTokenId?: number;
+  readonly eosTokenIds: readonly number[];
+}
+
+export interface GraphOptions {
+  readonly mask: MaskKind;
+  /** Stored element type of a checkpoint tensor. */
+  readonly dtypeOf: (tensor: string) => DType;
+}
+
+/** Memory for keys and values that outlives calls. */
+export interface CacheShape {
+  /** Tokens that there is room for. */
+  readonly rows: number;
+  readonly dtype: FloatType;
+}
+
+export interface StepOptions extends Pick<GraphOptions, 'dtypeOf'> {
+  readonly cache: CacheShape;
+  /** Chooses tokens of the first F rows from whole rows of logits. */
+  readonly filters?: boolean;
+  /** Takes tokens that the call before has drawn, which it keeps in a state. */
+  readonly feeds?: boolean;
+}
+
+/** A head that the configuration says to be the embedding table. */
+export interface TiedHead<Config extends ModelConfig = ModelConfig> {
+  /** Names of the tensors; files may hold the head as well. */
+  readonly embedding: string;
+  readonly head: string;
+  /** The same model with a head of its own. */
+  readonly untied: () => Model<Config>;
+}
+
+export interface Model<Config extends ModelConfig = ModelConfig> {
+  /** Frozen plain data: with the weights it identifies the model. */
+  readonly config: Config;
+  /** The family's own sizes in a few words, for users. */
+  readonly summary: string;
+  /** What its configuration leaves open, and how that was decided: one line, for users. */
+  readonly note?: string;
+  /** The class that the file names, where it is that of a model without a head: the embeddings are its head. */
+  readonly headless?: string;
+  /** Every tensor that the model reads, in the order of the computation. */
+  readonly tensors: readonly ExpectedTensor[];
+  /** `tensors` as a checkpoint stores them whose tensors have these shapes, where it may store them in more ways. */
+  readonly stored?: (shapeOf: ShapeOf) => readonly ExpectedTensor[];
+  /** Present if the configuration says that the head is the embedding table. */
+  readonly tied?: TiedHead<Config>;
+  /** True if checkpoints hold it inside a multimodal model, with names that models/config.ts reads. */
+  readonly isWrapped?: boolean;
+  /** Tensors that checkpoints of the family contain but the model does not read. */
+  readonly isIgnored: (tensor: string) => boolean;
+  /**
+   * score(tokens i32[T], position i32[T], mask inputs, row i32[R], target i32[R]) → (f32[R] log-probability of
+   * target[r] after token row[r], i32[R] 1 where the target is the most likely token), in primitive ops. The inputs of
+   * mask `path` are key i32[C], which lists tokens, and begin i32[T]: token t sees the tokens key[begin[t]] …
+   * key[begin[t] + position[t]], of which the last is t itself.
+   */
+  readonly graph: (options: GraphOptions) => Graph;
+  /**
+   * step(tokens i32[T], position i32[T], slot i32[T], begin i32[T], key i32[C], row i32[R], target i32[R],
+   * inverseTemperature f32[R], keyLow i32[R], keyHigh i32[R]; k_0, v_0, …) → (logProb f32[R], isArgmax i32[R], drawn
+   * i32[R], drawnLogProb f32[R]; k_0, v_0, …): tokens that continue paths, and the next one drawn for each row. The
+   * keys and values of token t go to row slot[t] of the states of their layer (nowhere if it is −1). Token t sees the
+   * rows key[begin[t]] … key[begin[t] + position[t]], of which the last is its own.
+   * With `feeds` it takes isFed i32[T], feed i32[T], keep i32[R] and the state `drawn` i32[N] too. Where isFed[t] is 1,
+   * token t is drawn[feed[t]] as the call finds it, and the token that row r draws goes to drawn[keep[r]].
+   * With `filters` it takes, for each of the first F ≤ R rows, what ir/sampleInputs lists and topCount i32[F], with
+   * lists of E entries in all. It returns sampled i32[F], sampledLogProb f32[F], topTokens i32[F, 32] and topLogProbs
+   * f32[F, 32], of which topCount[r] are set. With both, the token chosen for row r goes to drawn[keepSampled[r]].
+   */
+  readonly step: (options: StepOptions) => Graph;
+}
+
+/** How files hold the weights of a family in another way than Hugging Face checkpoints do. Default of each: false. */
+export interface StoredWays {
+  /** Rows of q and k lie so that rotary embedding turns pairs of neighbours. */
+  readonly hasInterleavedPairs?: boolean;
+  /** Norm weights are whole where the family keeps differences from 1. */
+  readonly hasWholeNormWeights?: boolean;
+  /** A tensor with q, k and v has all of q first, where the family has those of each head together. */
+  readonly hasProjectionsInTurn?: boolean;
+}
+
+/** A family of models: one folder of models/, listed in registry.ts. */
+export interface Architecture<Config extends ModelConfig = ModelConfig> {
+  /** `architectures[0]` of its config.json. */
+  readonly name: string;
+  /** `model_type` of its config.json, which selects the family if `architectures` is absent. */
+  readonly modelType: string;
+  /** Sizes that a text_config may leave out, because transformers has defaults for them. Default: none. */
+  readonly textDefaults?: Json;
+  /** The published models that belong to it, for users. */
+  readonly covers: string;
+  /**
+   * Reads a parsed config.json. `where` (its path) starts every message. `fallbackDType` is the element type of the
+   * weights if the file names none. Throws UserError, one line.
+   */
+  readonly describe: (json: Json, where: string, fallbackDType: FormatName, ways?: StoredWays) => Model<Config>;
+}
+
+// Attention masks as ordinary IR expressions: f32[T, T], 0 where query row q may look at key column k, −∞ elsewhere.
+// The compiler proves what it can about them (passes/canonicalizeMask); no mask has an op of its own.
+
+/**
+ * How tokens of a micro-batch see each other. `path` and `tree` describe the same trees. Under `path`, a list names the
+ * keys of every branch in order of position, so kernels group them by position; under `tree`, keys are grouped by their
+ * place in the micro-batch.
+ */
+export const MASKS = ['path', 'tree', 'metaPair', 'slidingWindow'] as const;
+export type MaskKind = (typeof MASKS)[number];
+
+/** bias[q, k] = predicate ? 0 : −∞ */
+const toBias = (b: GraphBuilder, visible: Value): Value =>
+  b.add(
+    'select',
+    [visible, b.add('const', [], { value: 0 }, 'zero'), b.add('const', [], { value: -Infinity }, 'hidden')],
+    {},
+    'bias',
+  );
+
+/** Row and column numbers as i32[T, 1] and i32[1, T]. */
+function indices(b: GraphBuilder): { query: Value; key: Value } {
+  const index = b.add('iota', [], { size: ['T'] }, 'index');
+  return { query: asQuery(b, index), key: asKey(b, index) };
+}
+const asQuery = (b: GraphBuilder, v: Value): Value => b.add('reshape', [v], { shape: ['T', 1] }, 'of_query');
+const asKey = (b: GraphBuilder, v: Value): Value => b.add('reshape', [v], { shape: [1, 'T'] }, 'of_key');
+
+/** Trees in depth-first order: k ≤ q and q < subtreeEnd[k]. */
+function treeMask(b: GraphBuilder): Value {
+  const { query, key } = indices(b);
+  const end = asKey(b, b.param('subtreeEnd', 'i32', ['T'], { kind: 'subtreeEnd' }));
+  return toBias(b, b.add('and', [b.add('le', [key, query]), b.add('lt', [query, end])], {}, 'visible'));
+}
+
+/**
+ * The meta-pair: a question (branch 0) followed by its answers (branches 1, 2, …); several such groups are packed, each
+ * with its own number in `pair`. Positions restart after the question for every answer. Key k is visible to query q
+ * when k ≤ q, both belong to one pair, and k is in the question or in q's own answer. Both inputs are constant on
+ * consecutive runs of tokens, and branch 0 comes first in its pair.
+ */
+function metaPairMask(b: GraphBuilder): Value {
+  const { query, key } = indices(b);
+  const branch = b.param('branch', 'i32', ['T']);
+  const pair = b.param('pair', 'i32', ['T']);
+  const [branchOfKey, branchOfQuery] = [asKey(b, branch), asQuery(b, branch)];
+  const zero = b.add('cast', [b.add('const', [], { value: 0 })], { dtype: 'i32' }, 'question');
+  const samePair = b.add('eq', [asKey(b, pair), asQuery(b, pair)], {}, 'same_pair');
+  const open = b.add('or', [b.add('eq', [branchOfKey, zero]), b.add('eq', [branchOfKey, branchOfQuery])], {}, 'open');
+  return toBias(b, b.add('and', [b.add('and', [b.add('le', [key, query]), samePair]), open], {}, 'visible'));
+}
+
+/** A window of `width` keys inside the tree. It has no column form, so it stays a materialized bias. */
+function slidingWindowMask(b: GraphBuilder, width: number): Value {
+  const { query, key } = indices(b);
+  const end = asKey(b, b.param('subtreeEnd', 'i32', ['T'], { kind: 'subtreeEnd' }));
+  const limit = b.add('cast', [b.add('const', [], { value: width })], { dtype: 'i32' }, 'width');
+  const near = b.add('lt', [b.add('sub', [query, key]), limit], {}, 'near');
+  const inTree = b.add('and', [b.add('le', [key, query]), b.add('lt', [query, end])], {}, 'in_tree');
+  return toBias(b, b.add('and', [inTree, near], {}, 'visible'));
+}
+
+/**
+ * Keys of a path: entry c of the list of keys (extent `keys`) is visible to query q when it is one of the position[q] +
+ * 1 entries from begin[q] on. The bias f32[T, C], and the position of each key on a query's path, i32[T, C].
+ */
+export function pathMask(
+  b: GraphBuilder,
+  position: Value,
+  keys: ExtentName,
+): { readonly bias: Value; readonly keyPosition: Value } {
+  const entry = b.add('reshape', [b.add('iota', [], { size: [keys] }, 'entry')], { shape: [1, keys] }, 'of_key');
+  const begin = asQuery(b, b.param('begin', 'i32', ['T'], { kind: 'row', of: keys }));
+  const isAfter = b.add('le', [begin, entry], {}, 'is_after');
+  const offset = b.add('sub', [entry, begin], {}, 'offset');
+  const isBefore = b.add('le', [offset, asQuery(b, position)], {}, 'is_before');
+  return { bias: toBias(b, b.add('and', [isAfter, isBefore], {}, 'visible')), keyPosition: offset };
+}
+
+/**
+ * `bias` within a window: −∞ where the key is `width` or more positions before the query. `position`: of the queries,
+ * i32[T]. `keyPosition`: of the keys on the query's path, i32[1, C] or i32[T, C].
+ */
+export function windowed(b: GraphBuilder, bias: Value, position: Value, keyPosition: Value, width: number): Value {
+  const limit = b.add('cast', [b.add('const', [], { value: width }, 'window')], { dtype: 'i32' }, 'window_width');
+  const distance = b.add('sub', [asQuery(b, position), keyPosition], {}, 'distance');
+  const near = b.add('lt', [distance, limit], {}, 'near');
+  return b.add('select', [near, bias, b.add('const', [], { value: -Infinity }, 'far')], {}, 'window_bias');
+}
+
+/** Positions of the keys of a tree or meta-pair, i32[1, T]. */
+export const ownPositions = (b: GraphBuilder, position: Value): Value => asKey(b, position);
+
+/** The f32[T, T] bias of `kind`; adds the parameters it reads. `window` is the width of a sliding window, tokens. */
+export function buildMask(b: GraphBuilder, kind: Exclude<MaskKind, 'path'>, window = 64): Value {
+  switch (kind) {
+    case 'tree':
+      return treeMask(b);
+    case 'metaPair':
+      return metaPairMask(b);
+    case 'slidingWindow':
+      return slidingWindowMask(b, window);
+    default:
+      return kind satisfies never;
+  }
+}
