@@ -104,7 +104,7 @@ function scalarsOf(kernel: Kernel): readonly Scalar[] {
     case 'logprobReduce':
     case 'sample':
     case 'route':
-    case 'arrange':
+    case 'sortByExpert':
       return [];
     default:
       return kernel satisfies never;
@@ -160,7 +160,7 @@ export function rolesOf(
   if (kernel.anchor === 'logprobReduce') positive.add(kernel.parts);
   if (kernel.anchor === 'gemm' && kernel.experts !== undefined)
     give(kernel.experts.starts, { kind: 'starts', of: kernel.rows });
-  if (kernel.anchor === 'arrange') give(kernel.experts, { kind: 'below', bound: kernel.count });
+  if (kernel.anchor === 'sortByExpert') give(kernel.experts, { kind: 'below', bound: kernel.count });
   if (kernel.anchor === 'sample') sampleRoles(kernel, { give, positive });
   const dtypes = new Map(module.buffers.map((b) => [b.name, b.dtype]));
   for (const output of outputsOf(kernel)) {

@@ -162,7 +162,7 @@ export function contractionFlops(kernel: Kernel): { readonly perRow: number; rea
     case 'logprobReduce':
     case 'sample':
     case 'route':
-    case 'arrange':
+    case 'sortByExpert':
       return { perRow: 0, perPair: 0 };
     default:
       return kernel satisfies never;
@@ -253,7 +253,7 @@ export function kernelWork(kernel: Kernel, module: KernelModule | Declarations, 
         scalarOps: rows * kernel.count * (SOFTMAX_OPS + kernel.chosen),
         bytes: written + declarations.bytes(kernel.logits, size),
       };
-    case 'arrange':
+    case 'sortByExpert':
       return { flops: 0, scalarOps: 0, bytes: written + 2 * declarations.bytes(kernel.experts, size) };
     case 'loop': {
       const perRow = loopDomains(kernel).reduce((all, { columns, outputs }) => {

@@ -13,7 +13,7 @@ import { scoringBucket, tokensIn, withKeyRoom } from '../ir/scoring.js';
 import { describeModel } from '../models/config.js';
 import type { MaskKind } from '../models/model/model.js';
 import { describeRandomCheckpoint } from '../models/randomCheckpoint.js';
-import type { Finishing } from '../passes/finishRows.js';
+import type { Finishing } from '../passes/fuseRowNorms.js';
 import { defined } from '../system/defined.js';
 import { readJsonObject } from '../system/read.js';
 

@@ -1,8 +1,8 @@
 /** The command line of the GPU benchmark. */
 import { parseArgs } from 'node:util';
-import { defined } from '../system/defined.js';
 import { defaultDatabasePath } from '../autotune/databaseFile.js';
-import type { Finishing } from '../passes/finishRows.js';
+import type { Finishing } from '../passes/fuseRowNorms.js';
+import { defined } from '../system/defined.js';
 import { parseTrial, type Trial } from './gpuSchedules.js';
 import { modelPath, OptionReader } from './optionReader.js';
 

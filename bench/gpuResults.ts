@@ -1,7 +1,7 @@
 /** The results of a GPU benchmark: ratios of medians over rounds, the table, the file. */
 import { ratioOverRounds, sumOverRounds } from '../autotune/cuda/interleave.js';
 import { median } from '../autotune/median.js';
-import type { Finishing } from '../passes/finishRows.js';
+import type { Finishing } from '../passes/fuseRowNorms.js';
 
 /** One schedule of one kernel at one size. */
 export interface KernelResult {

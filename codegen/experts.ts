@@ -1,5 +1,5 @@
 /** What the templates of kernels of experts need on any target. */
-import type { ArrangeKernel, RouteKernel } from '../ir/kernel.js';
+import type { SortByExpertKernel, RouteKernel } from '../ir/kernel.js';
 import type { KernelOperands } from './operands.js';
 
 export function routeValues(kernel: RouteKernel, operands: KernelOperands) {
@@ -17,7 +17,7 @@ export function routeValues(kernel: RouteKernel, operands: KernelOperands) {
   };
 }
 
-export function arrangeValues(kernel: ArrangeKernel, operands: KernelOperands) {
+export function sortByExpertValues(kernel: SortByExpertKernel, operands: KernelOperands) {
   const { count, chosen } = kernel;
   const experts = operands.get(kernel.experts);
   return {

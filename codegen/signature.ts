@@ -126,7 +126,7 @@ function visitNames(kernel: Kernel, rename: (name: string) => string, scalar: (s
         experts: rename(kernel.experts),
         weights: kernel.weights.map(rename),
       };
-    case 'arrange':
+    case 'sortByExpert':
       return {
         ...kernel,
         experts: rename(kernel.experts),

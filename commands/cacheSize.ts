@@ -9,7 +9,7 @@ import { UsageError, UserError } from '../errors.js';
 import { PAGE_TOKENS } from '../generate/pages.js';
 import type { Parallelism } from '../ir/placement.js';
 import { ROW_PAD, stateBytes } from '../ir/plan.js';
-import { DRAWN } from '../ir/stepping.js';
+import { LAST_TOKENS } from '../ir/stepping.js';
 import { roundUp } from '../ir/types.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import { planWeights } from '../runtime/weightPlan.js';
@@ -46,7 +46,7 @@ const MIN_TOKENS = 4096;
 const EXAMPLE_TOKENS = 32_768;
 
 export const cacheBytesOf = ({ plan }: Pick<CompiledModel, 'plan'>): number =>
-  plan.states.filter(({ name }) => name !== DRAWN).reduce((sum, state) => sum + stateBytes(state), 0);
+  plan.states.filter(({ name }) => name !== LAST_TOKENS).reduce((sum, state) => sum + stateBytes(state), 0);
 
 /** The memory of a cache grows in steps of so many tokens: whole pages, of rows that states are padded to. */
 const STEP_TOKENS = Math.max(PAGE_TOKENS, ROW_PAD);

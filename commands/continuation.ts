@@ -11,7 +11,7 @@ import { samplingOf } from '../generate/sampling.js';
 import { StateLost, type StepOutputs, type Stepper } from '../generate/stepper.js';
 import { TextStream } from '../generate/textStream.js';
 import { STEP } from '../ir/function.js';
-import { DRAWN_ROWS, nothingFed, stepSize, takesDrawn } from '../ir/stepping.js';
+import { LAST_TOKEN_ROWS, nothingFed, stepSize, takesLastTokens } from '../ir/stepping.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.js';
 import type { CallResult } from '../runtime/call.js';
@@ -71,7 +71,7 @@ export function stepperOf(
   if (capacity === undefined) throw new Error('The model has no function that generates.');
   const { devices: stages = 1 } = executor;
   // The last stage of a pipeline draws what the first one needs: its calls overlap with those of other sequences.
-  const overlap = stages > 1 ? { groups: stages } : feeds ? { keptRows: DRAWN_ROWS } : {};
+  const overlap = stages > 1 ? { groups: stages } : feeds ? { keptRows: LAST_TOKEN_ROWS } : {};
   const unfed = feeds && stages > 1;
   const size = stepSize(capacity);
   // The pages that the scheduler knows of are in the memory of this epoch, until it is told that they are lost.
@@ -106,7 +106,7 @@ function fleetOf({ executor, checkpoint, model }: LoadedModel): Fleet {
   const of = (replica: Executor): Stepper =>
     stepperOf({ executor: replica, checkpoint }, cacheTokensOf(model) ?? 0, {
       besideTokens: stepBudget(model.plan),
-      feeds: takesDrawn(model.plan),
+      feeds: takesLastTokens(model.plan),
     });
   const { members } = executor;
   if (members === undefined) return new Fleet([of(executor)]);
@@ -136,14 +136,14 @@ function stepOutputs({ outputs }: CallResult): StepOutputs {
   return {
     logProb: f32('logProb'),
     isArgmax: i32('isArgmax'),
-    drawn: i32('drawn'),
-    drawnLogProb: f32('drawnLogProb'),
-    ...(outputs['sampled'] === undefined
+    nextToken: i32('nextToken'),
+    nextTokenLogProb: f32('nextTokenLogProb'),
+    ...(outputs['filteredToken'] === undefined
       ? {}
       : {
           filtered: {
-            token: i32('sampled'),
-            logProb: f32('sampledLogProb'),
+            token: i32('filteredToken'),
+            logProb: f32('filteredTokenLogProb'),
             topTokens: i32('topTokens'),
             topLogProbs: f32('topLogProbs'),
           },

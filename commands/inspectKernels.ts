@@ -48,7 +48,7 @@ function shapeOf(kernel: Kernel): string {
     case 'sample':
       return `[${kernel.rows} × ${kernel.vocab}]`;
     case 'route':
-    case 'arrange':
+    case 'sortByExpert':
       return `[${kernel.rows} × ${kernel.chosen}] of ${kernel.count} experts`;
     case 'loop':
       return `[${kernel.rows} × ${loopDomains(kernel)

@@ -12,7 +12,7 @@ import {
 import { pathsOf } from '../evaluate/tokenCounts.js';
 import { walk, type WalkedBatch } from '../evaluate/walk.js';
 import { SCORE, STEP } from '../ir/function.js';
-import { takesDrawn } from '../ir/stepping.js';
+import { takesLastTokens } from '../ir/stepping.js';
 import type { CallArrays } from '../runtime/call.js';
 import { inParts } from '../system/parts.js';
 import type { LoadedModel } from './loadModel.js';
@@ -35,7 +35,7 @@ export async function profiledCalls(
   most: number,
 ): Promise<readonly ProfiledCall[]> {
   if (questions.cacheTokens === undefined) return scoredTrees(model, questions, scorer, most);
-  const feeds = takesDrawn(model.model.plan);
+  const feeds = takesLastTokens(model.model.plan);
   const limits = walkLimits(model.executor, questions.cacheTokens);
   const batches: Iterable<WalkedBatch> =
     questions.sharing === 'kv'

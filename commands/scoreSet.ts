@@ -11,7 +11,7 @@ import {
   type TaskName,
   type Turn,
 } from '../evaluate/index.js';
-import { takesDrawn } from '../ir/stepping.js';
+import { takesLastTokens } from '../ir/stepping.js';
 import { defined } from '../system/defined.js';
 import { counted } from '../system/format.js';
 import { quoteForShell } from '../system/shell.js';
@@ -88,7 +88,7 @@ export async function scoreSet(
     pathScorer:
       cacheTokens === undefined
         ? undefined
-        : planPathScorer(model.executor, { cacheTokens, feeds: takesDrawn(model.model.plan) }, scorer),
+        : planPathScorer(model.executor, { cacheTokens, feeds: takesLastTokens(model.model.plan) }, scorer),
     plan,
     sharing,
     turn: options.turn,

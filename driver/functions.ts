@@ -5,11 +5,11 @@ import { type FunctionInterface, SCORE } from '../ir/function.js';
 import type { GraphModule } from '../ir/graph/graph.js';
 import { printGraph, printModule } from '../ir/graph/printer.js';
 import type { SharedData } from '../ir/plan.js';
-import { DRAWN } from '../ir/stepping.js';
+import { LAST_TOKENS } from '../ir/stepping.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import type { MaskKind } from '../models/model/model.js';
 import { keptGroups } from '../models/quantized/compressedTensors.js';
-import type { GroupsOf } from '../passes/groupWeights.js';
+import type { GroupsOf } from '../passes/keepGroupedWeights.js';
 import type { Numerics } from '../passes/numerics.js';
 import { type Observer, optimize } from '../passes/runPasses.js';
 import { buildGraph, buildStepGraph } from './model.js';
@@ -75,7 +75,7 @@ export const cacheTokensOf = ({
 }: {
   readonly plan: Pick<SharedData, 'states'>;
 }): number | undefined => {
-  const kept = states.filter(({ name }) => name !== DRAWN);
+  const kept = states.filter(({ name }) => name !== LAST_TOKENS);
   return kept.length === 0 ? undefined : Math.min(...kept.map(({ rows }) => rows));
 };
 
@@ -84,4 +84,4 @@ export const choosesFromLogits = ({
   plan: { functions },
 }: {
   readonly plan: { readonly functions: readonly { readonly interface: Pick<FunctionInterface, 'outputs'> }[] };
-}): boolean => functions.some(({ interface: { outputs } }) => outputs.some(({ name }) => name === 'sampled'));
+}): boolean => functions.some(({ interface: { outputs } }) => outputs.some(({ name }) => name === 'filteredToken'));

@@ -158,7 +158,7 @@ export const kernel = z.discriminatedUnion('anchor', [
   }),
   z.strictObject({
     ...head,
-    anchor: z.literal('arrange'),
+    anchor: z.literal('sortByExpert'),
     count: expertCount,
     chosen: expertCount,
     experts: identifier,

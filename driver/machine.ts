@@ -1,10 +1,10 @@
 /** Describes this machine, and the numerics and micro-kernels that a plan for it uses. */
-import { defined } from '../system/defined.js';
-import { loadAddon, type CpuInfo } from '../runtime/addon.js';
-import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
-import type { StoredFormats } from '../passes/multiplyBlocks.js';
-import type { Numerics } from '../passes/numerics.js';
 import { UsageError, UserError } from '../errors.js';
+import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
+import type { StoredFormats } from '../passes/keepBlockWeights.js';
+import type { Numerics } from '../passes/numerics.js';
+import { type CpuInfo, loadAddon } from '../runtime/addon.js';
+import { defined } from '../system/defined.js';
 import type { CpuArithmetic, Precision } from './target.js';
 
 export interface Machine {

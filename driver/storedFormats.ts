@@ -2,7 +2,7 @@
 import type { CodesEncoding } from '../ir/encoding.js';
 import { type BlockName, type CodeFormat, isCodeFormat } from '../ir/storage.js';
 import type { Checkpoint } from '../models/checkpoint.js';
-import type { StoredFormats } from '../passes/multiplyBlocks.js';
+import type { StoredFormats } from '../passes/keepBlockWeights.js';
 import type { Precision } from './target.js';
 
 /** Matrices of layers: their names have a number. The head and embeddings are read in other ways. */

@@ -190,7 +190,10 @@ export class Generator {
   }
 
   /** What a call returned goes to the sequences that asked. */
-  private async use(step: Step, { logProb, isArgmax, drawn, drawnLogProb, filtered }: StepOutputs): Promise<void> {
+  private async use(
+    step: Step,
+    { logProb, isArgmax, nextToken, nextTokenLogProb, filtered }: StepOutputs,
+  ): Promise<void> {
     const taken: Promise<void>[] = [];
     step.asked.forEach(({ sequence, kind, at }, row) => {
       const task = this.tasks.get(sequence);
@@ -202,7 +205,7 @@ export class Generator {
       const token: GeneratedToken =
         filtered !== undefined && row < filtered.token.length
           ? chosenOf(filtered, row, sequence.topCount)
-          : { token: drawn[row]!, logProb: drawnLogProb[row]! };
+          : { token: nextToken[row]!, logProb: nextTokenLogProb[row]! };
       if (task.request.maxNewTokens > 0) sequence.read(at, token.token);
       taken.push(this.take(task, token));
     });

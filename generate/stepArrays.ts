@@ -21,7 +21,7 @@ export interface StepInputs extends Partial<FilterInputs> {
   readonly keyLow: Int32Array;
   readonly keyHigh: Int32Array;
   /** The same as `keep`, for tokens that are chosen from logits: those of the first rows. */
-  readonly keepSampled?: Int32Array;
+  readonly keepFiltered?: Int32Array;
 }
 
 /** The tokens [from, to) of a sequence. */
@@ -120,7 +120,7 @@ export function arraysOf(
     ...(maxFiltered === undefined ? {} : filterInputs(filtered.map(({ sequence }) => sequence.filterRow))),
     ...(maxFiltered === undefined || keptRows === 0
       ? {}
-      : { keepSampled: Int32Array.from(kept.slice(0, filtered.length)) }),
+      : { keepFiltered: Int32Array.from(kept.slice(0, filtered.length)) }),
   };
   return { inputs, asked };
 }

@@ -7,8 +7,8 @@ export interface StepOutputs {
   readonly logProb: Float32Array;
   readonly isArgmax: Int32Array;
   /** A token drawn from the row, and its log-probability at temperature 1. */
-  readonly drawn: Int32Array;
-  readonly drawnLogProb: Float32Array;
+  readonly nextToken: Int32Array;
+  readonly nextTokenLogProb: Float32Array;
   /** The tokens of the first rows, chosen from their logits, where the model does that. */
   readonly filtered?: FilteredOutputs;
 }

@@ -28,8 +28,8 @@ export interface RouteKernel extends KernelBase {
 /**
  * Puts pairs of a row and a chosen expert in order of experts, those of one expert in order of rows (ir/experts.ts).
  */
-export interface ArrangeKernel extends KernelBase {
-  readonly anchor: 'arrange';
+export interface SortByExpertKernel extends KernelBase {
+  readonly anchor: 'sortByExpert';
   readonly count: number;
   readonly chosen: number;
   /** i32[rows, chosen], as a route kernel leaves them. */

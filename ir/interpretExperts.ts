@@ -1,6 +1,6 @@
 /** The kernels of mixtures of experts in the interpreter of kernel IR. */
 import { expertOrder, largestOf } from './experts.js';
-import type { ArrangeKernel, ExpertRows, RouteKernel } from './kernel.js';
+import type { SortByExpertKernel, ExpertRows, RouteKernel } from './kernel.js';
 import type { KernelMemory } from './kernelMemory.js';
 
 export function route(memory: KernelMemory, kernel: RouteKernel): void {
@@ -22,7 +22,7 @@ export function route(memory: KernelMemory, kernel: RouteKernel): void {
   for (const name of [kernel.experts, ...kernel.weights]) memory.finish(name);
 }
 
-export function arrange(memory: KernelMemory, kernel: ArrangeKernel): void {
+export function sortByExpert(memory: KernelMemory, kernel: SortByExpertKernel): void {
   const experts = memory.read(kernel.experts);
   const order = memory.write(kernel.order);
   const starts = memory.write(kernel.starts);

@@ -11,13 +11,13 @@ import { defined } from '../system/defined.js';
 import type { FunctionInterface, StateDecl } from './function.js';
 import type { BufferDType, Dim } from './types.js';
 import type { AttentionKernel } from './attentionKernel.js';
-import type { ArrangeKernel, ExpertRows, RouteKernel } from './expertKernels.js';
+import type { SortByExpertKernel, ExpertRows, RouteKernel } from './expertKernels.js';
 import type { LogProbKernel, LogProbReduceKernel, SampleKernel } from './headKernels.js';
 import type { KernelBase, Output, Rounding } from './kernelBase.js';
 import type { Pairing, WeightDecl } from './weightDecl.js';
 
 export { renameMask, windowOfMask, type AttentionKernel, type Mask } from './attentionKernel.js';
-export type { ArrangeKernel, ExpertRows, RouteKernel } from './expertKernels.js';
+export type { SortByExpertKernel, ExpertRows, RouteKernel } from './expertKernels.js';
 export {
   drawBuffers,
   LOGPROB_BLOCK,
@@ -114,7 +114,7 @@ export type Kernel =
   | LogProbReduceKernel
   | SampleKernel
   | RouteKernel
-  | ArrangeKernel
+  | SortByExpertKernel
   | LoopKernel;
 
 /** A literal f32 vector of the graph (rotary frequencies). It comes with the program, not with the checkpoint. */

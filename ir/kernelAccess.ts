@@ -90,7 +90,7 @@ export const kernelReads: (kernel: Kernel) => ReadonlySet<string> = oncePer((ker
     case 'route':
       reads.add(kernel.logits);
       break;
-    case 'arrange':
+    case 'sortByExpert':
       reads.add(kernel.experts);
       break;
     case 'loop':
@@ -139,7 +139,7 @@ export const kernelWrites: (kernel: Kernel) => ReadonlySet<string> = oncePer((ke
       return new Set([kernel.saved, kernel.token, kernel.logProb, kernel.best.tokens, kernel.best.logProbs]);
     case 'route':
       return new Set([kernel.experts, ...kernel.weights]);
-    case 'arrange':
+    case 'sortByExpert':
       return new Set([kernel.order, ...kernel.places, kernel.starts]);
     case 'loop':
       return new Set(outputsOf(kernel).map((o) => o.buffer));

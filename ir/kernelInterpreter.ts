@@ -10,7 +10,7 @@ import type { ScalarContext } from './evaluateScalar.js';
 import { evaluateScalar } from './evaluateScalar.js';
 import type { KernelEnv, ModuleEnv } from './kernelMemory.js';
 import { attention } from './interpretAttention.js';
-import { arrange, route, rowExperts } from './interpretExperts.js';
+import { sortByExpert, route, rowExperts } from './interpretExperts.js';
 import { logProb, logProbReduce, sample } from './interpretHead.js';
 import { dots, leftOperand, programContext } from './interpretProducts.js';
 import { KernelMemory } from './kernelMemory.js';
@@ -67,8 +67,8 @@ function runKernel(memory: KernelMemory, kernel: Kernel): Map<string, Float64Arr
       case 'route':
         route(memory, kernel);
         break;
-      case 'arrange':
-        arrange(memory, kernel);
+      case 'sortByExpert':
+        sortByExpert(memory, kernel);
         break;
       case 'loop':
         loop(memory, kernel);

@@ -98,7 +98,7 @@ export function printKernel(kernel: Kernel): string {
       const shares = normalized ? ', as parts of their sum' : '';
       return `${head}, ${experts}, ${weights.join(', ')} = the ${chosen} largest of ${count} in ${logits}${shares}`;
     }
-    case 'arrange': {
+    case 'sortByExpert': {
       const { order, places, starts, experts } = kernel;
       return `${head}, ${order}, ${places.join(', ')}, ${starts} = the order of ${experts}`;
     }

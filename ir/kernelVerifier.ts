@@ -21,7 +21,7 @@ import { shape, verifyProgram, type Domain } from './verifyProgram.js';
 import { verifyAttention } from './verifyAttention.js';
 import { verifyContraction } from './verifyContraction.js';
 import type { ExtentDecl } from './extents.js';
-import { verifyArrange, verifyRoute } from './verifyExperts.js';
+import { verifySortByExpert, verifyRoute } from './verifyExperts.js';
 import { verifyLogProb, verifyLogProbReduce } from './verifyLogProb.js';
 import { verifySample } from './verifySample.js';
 import { isExtent, pairingProblem } from './verifyWeight.js';
@@ -80,8 +80,8 @@ export class KernelVerifier implements KernelCheck {
         return verifySample(kernel, this);
       case 'route':
         return verifyRoute(kernel, this);
-      case 'arrange':
-        return verifyArrange(kernel, this);
+      case 'sortByExpert':
+        return verifySortByExpert(kernel, this);
       case 'loop':
         for (const domain of loopDomains(kernel)) this.loop(kernel.rows, domain);
         if (kernel.finish !== undefined) this.finishLoop(kernel, kernel.finish);

@@ -41,19 +41,19 @@ export const stepSize = (extents: Extents): StepSize => ({
 });
 
 /** The state that keeps the tokens that the last call drew, and its rows. */
-export const DRAWN = 'drawn';
-export const DRAWN_ROWS = 1024;
+export const LAST_TOKENS = 'last_tokens';
+export const LAST_TOKEN_ROWS = 1024;
 
 /** Whether steps of a plan take tokens that the call before them has drawn. */
-export const takesDrawn = ({ states }: { readonly states: readonly { readonly name: string }[] }): boolean =>
-  states.some(({ name }) => name === DRAWN);
+export const takesLastTokens = ({ states }: { readonly states: readonly { readonly name: string }[] }): boolean =>
+  states.some(({ name }) => name === LAST_TOKENS);
 
 /** The inputs of such a step that is given all its tokens, and keeps none. `filtered`: as many rows are. */
 export const nothingFed = (tokens: number, rows: number, filtered?: number) => ({
   isFed: new Int32Array(tokens),
   feed: new Int32Array(tokens),
   keep: new Int32Array(rows).fill(-1),
-  ...(filtered === undefined ? {} : { keepSampled: new Int32Array(filtered).fill(-1) }),
+  ...(filtered === undefined ? {} : { keepFiltered: new Int32Array(filtered).fill(-1) }),
 });
 
 /** Most entries of the list of keys in one call: 512 sequences of 1,024 tokens. */

@@ -1,7 +1,7 @@
 /** Checks the kernels and weights of mixtures of experts. */
 import { MAX_CHOSEN, MAX_EXPERTS } from './experts.js';
 import { productName } from './extents.js';
-import type { ArrangeKernel, RouteKernel, WeightDecl } from './kernel.js';
+import type { SortByExpertKernel, RouteKernel, WeightDecl } from './kernel.js';
 import type { KernelCheck } from './kernelCheck.js';
 
 /** What is wrong with the matrices of a weight's experts; undefined if nothing is. */
@@ -32,7 +32,7 @@ export function verifyRoute(kernel: RouteKernel, check: KernelCheck): void {
   for (const name of kernel.weights) check.is(check.write(name), ['f32'], rows, 1, 'weights of experts');
 }
 
-export function verifyArrange(kernel: ArrangeKernel, check: KernelCheck): void {
+export function verifySortByExpert(kernel: SortByExpertKernel, check: KernelCheck): void {
   const { rows, count, chosen } = kernel;
   counts(kernel, check);
   check.is(check.read(kernel.experts), ['i32'], rows, chosen, 'chosen experts');

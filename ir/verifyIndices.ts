@@ -137,7 +137,7 @@ function lookups(kernel: Kernel, rows: ReadonlyMap<string, Dim>): readonly Looku
     }
     case 'gemm':
     case 'route':
-    case 'arrange':
+    case 'sortByExpert':
     case 'loop':
       break;
     default:
@@ -147,19 +147,19 @@ function lookups(kernel: Kernel, rows: ReadonlyMap<string, Dim>): readonly Looku
 }
 
 /**
- * What an arrange kernel leaves: rows of a pair, and places of pairs. Throws where its experts are not those that a
+ * What a sortByExpert kernel leaves: rows of a pair, and places of pairs. Throws where its experts are not those that a
  * route kernel chose among as many, or where rows of a product are not those that such a kernel arranged.
  */
 function expertIndices({ kernels }: KernelModule): readonly (readonly [string, Role])[] {
   const routed = new Map(kernels.flatMap((each) => (each.anchor === 'route' ? [[each.experts, each] as const] : [])));
   const arranged = new Map(
-    kernels.flatMap((each) => (each.anchor === 'arrange' ? [[each.starts, each] as const] : [])),
+    kernels.flatMap((each) => (each.anchor === 'sortByExpert' ? [[each.starts, each] as const] : [])),
   );
   for (const kernel of kernels) {
     const fail = (what: string): never => {
       throw new Error(`Kernel ${JSON.stringify(kernel.name)} (${kernel.path}): ${what}`);
     };
-    if (kernel.anchor === 'arrange') {
+    if (kernel.anchor === 'sortByExpert') {
       const from = routed.get(kernel.experts);
       if (from?.count !== kernel.count || from.chosen !== kernel.chosen || from.rows !== kernel.rows)
         fail(`'${kernel.experts}' are not experts that a kernel chose among ${kernel.count}.`);

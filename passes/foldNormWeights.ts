@@ -1,8 +1,8 @@
-import { loadTimeValues, rewrite, uses, type Graph, type Node, type Rewriter, type Value } from '../ir/graph/graph.js';
+import { type Graph, loadTimeValues, type Node, rewrite, type Rewriter, uses, type Value } from '../ir/graph/graph.js';
 import { FORMATS } from '../ir/storage.js';
 import { isFloat } from '../ir/types.js';
+import type { StoredFormats } from './keepBlockWeights.js';
 import type { WeightStorage } from './lowerWeights.js';
-import type { StoredFormats } from './multiplyBlocks.js';
 import { Matcher } from './match.js';
 
 /**

@@ -119,7 +119,7 @@ class Fuser extends GroupRules {
   private placeOpaque(node: Node): void {
     if (isSampleOp(node.op)) return this.placeBeside('sample', node);
     if (isRouteOp(node.op)) return this.placeBeside('route', node);
-    if (isGroupOp(node.op)) return this.placeBeside('arrange', node);
+    if (isGroupOp(node.op)) return this.placeBeside('sortByExpert', node);
     const isScore = isScoreOp(node.op);
     const shared = isScore
       ? this.groups.find((g) => g.kind === 'logprob' && g.anchors.every((anchor) => sharesPass(anchor, node)))
@@ -135,7 +135,7 @@ class Fuser extends GroupRules {
   }
 
   /** Ops of one kind that read the same value share a kernel. */
-  private placeBeside(kind: 'sample' | 'route' | 'arrange', node: Node): void {
+  private placeBeside(kind: 'sample' | 'route' | 'sortByExpert', node: Node): void {
     const [z] = node.operands;
     const shared = this.led(z!).find((g) => g.kind === kind);
     for (const v of node.operands)

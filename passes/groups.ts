@@ -7,14 +7,14 @@ import type { Dim, ExtentName } from '../ir/types.js';
  * - `gemm`: one or more `linear` nodes that read the same left operand (q, k and v; gate and up).
  * - `attention`, `logprob`: a recognized op. `logprob` holds every score (SCORE_OPS) of the same operands.
  * - `sample`: every op that chooses from the same logits (SAMPLE_OPS).
- * - `route`, `arrange`: every op that chooses experts from the same logits (ROUTE_OPS), or puts pairs of rows and
+ * - `route`, `sortByExpert`: every op that chooses experts from the same logits (ROUTE_OPS), or puts pairs of rows and
  *   the same experts in order (GROUP_OPS).
  * - `loop`: no anchor; elementwise ops, gathers and row reductions over one domain.
  * - `write`: `write_rows` of one or more states through the same slots, whose rows are in memory or cheap to compute.
  *   They have a kernel of their own, because the rows may be made of rows that are overwritten.
  */
 export interface Group {
-  readonly kind: 'gemm' | 'attention' | 'logprob' | 'sample' | 'route' | 'arrange' | 'loop' | 'write';
+  readonly kind: 'gemm' | 'attention' | 'logprob' | 'sample' | 'route' | 'sortByExpert' | 'loop' | 'write';
   readonly rows: ExtentName;
   /** Columns of the domain of a loop or a write. For other kinds the anchor determines them. */
   readonly columns: Dim | undefined;

@@ -1,6 +1,6 @@
 /** The kernels that choose experts and put rows in their order. */
 import type { Node } from '../ir/graph/graph.js';
-import type { ArrangeKernel, RouteKernel } from '../ir/kernel.js';
+import type { SortByExpertKernel, RouteKernel } from '../ir/kernel.js';
 import { CompileError } from './compileError.js';
 import type { Group } from './groups.js';
 import { lastExtent, type KernelHead, type Lowering } from './lowering.js';
@@ -44,7 +44,7 @@ export function lowerRoute(lowering: Lowering, group: Group, head: KernelHead): 
   };
 }
 
-export function lowerArrange(lowering: Lowering, group: Group, head: KernelHead): ArrangeKernel {
+export function lowerSortByExpert(lowering: Lowering, group: Group, head: KernelHead): SortByExpertKernel {
   const { buffers } = lowering;
   const order = only(group, 'expert_rows', head);
   const [experts] = order.operands;
@@ -52,7 +52,7 @@ export function lowerArrange(lowering: Lowering, group: Group, head: KernelHead)
   const count = Number(order.attributes['experts']);
   return {
     ...head,
-    anchor: 'arrange',
+    anchor: 'sortByExpert',
     rows: group.rows,
     count,
     chosen,

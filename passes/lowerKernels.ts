@@ -16,7 +16,7 @@ import type { FusedGraph } from './fuseGroups.js';
 import type { Group } from './groups.js';
 import { groupPath } from './kernelNames.js';
 import { lowerAttention } from './lowerAttention.js';
-import { lowerArrange, lowerRoute } from './lowerExperts.js';
+import { lowerSortByExpert, lowerRoute } from './lowerExperts.js';
 import { lowerGemm } from './lowerGemm.js';
 import { Lowering } from './lowering.js';
 import { lowerInterface } from './lowerInterface.js';
@@ -67,8 +67,8 @@ function lowerGroup(lowering: Lowering, group: Group): readonly Kernel[] {
       return [lowerSample(lowering, group, head)];
     case 'route':
       return [lowerRoute(lowering, group, head)];
-    case 'arrange':
-      return [lowerArrange(lowering, group, head)];
+    case 'sortByExpert':
+      return [lowerSortByExpert(lowering, group, head)];
     case 'loop':
       return [lowerLoop(lowering, group, head)];
     case 'write':

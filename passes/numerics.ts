@@ -1,11 +1,11 @@
 /** What a target computes in, which decides what passes make of a graph. */
 import type { CacheFormat } from '../ir/cacheFormat.js';
 import type { FloatType } from '../ir/types.js';
-import type { Finishing } from './finishRows.js';
-import type { GroupsOf } from './groupWeights.js';
+import type { Finishing } from './fuseRowNorms.js';
+import type { StoredFormats } from './keepBlockWeights.js';
+import type { GroupsOf } from './keepGroupedWeights.js';
 import type { WeightStorage } from './lowerWeights.js';
-import type { StoredFormats } from './multiplyBlocks.js';
-import type { Narrow } from './narrowContractions.js';
+import type { Narrow } from './quantizeContractions.js';
 
 /** The types in which a target computes, and which kernels compute what. A missing setting is its default. */
 export interface Numerics {

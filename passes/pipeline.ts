@@ -5,29 +5,29 @@
 import type { Graph } from '../ir/graph/graph.js';
 import { assignPrecision } from './assignPrecision.js';
 import { canonicalizeMask } from './canonicalizeMask.js';
+import { deduplicateTables } from './deduplicateTables.js';
 import { eliminateCommonSubexpressions } from './eliminateCommonSubexpressions.js';
 import { eliminateDeadCode } from './eliminateDeadCode.js';
 import { expandExperts } from './expandExperts.js';
-import { finishRows } from './finishRows.js';
 import { foldConstants } from './foldConstants.js';
 import { foldNormWeights } from './foldNormWeights.js';
 import { fuseLogProb } from './fuseLogProb.js';
-import { fuseWrites } from './fuseWrites.js';
-import { groupWeights } from './groupWeights.js';
+import { fuseLoops } from './fuseLoops.js';
+import { fuseRowNorms } from './fuseRowNorms.js';
+import { fuseStateWrites } from './fuseStateWrites.js';
+import { keepBlockWeights } from './keepBlockWeights.js';
+import { keepGroupedWeights } from './keepGroupedWeights.js';
 import type { LoweredModule } from './lowerKernels.js';
-import { mergeLoops } from './mergeLoops.js';
-import { multiplyBlocks } from './multiplyBlocks.js';
-import { narrowCache } from './narrowCache.js';
-import { narrowContractions } from './narrowContractions.js';
-import { narrowTables } from './narrowTables.js';
+import type { Numerics } from './numerics.js';
 import { packStates } from './packStates.js';
 import { pruneDeadRows } from './pruneDeadRows.js';
+import { quantizeContractions } from './quantizeContractions.js';
+import { quantizeKvCache } from './quantizeKvCache.js';
 import { recognizeAttention } from './recognizeAttention.js';
 import { recognizeExperts } from './recognizeExperts.js';
-import { roundProducts } from './roundProducts.js';
-import { splitStream } from './splitStream.js';
+import { roundAccumulators } from './roundAccumulators.js';
+import { splitResidualStream } from './splitResidualStream.js';
 import { splitVariance } from './splitVariance.js';
-import type { Numerics } from './numerics.js';
 
 /** One step of the compilation. It is pure, and returns the same object if nothing changed. */
 export interface Pass<Program> {
@@ -105,9 +105,9 @@ export const GRAPH_PASSES: readonly Pass<Graph>[] = [
     reason: 'what recognizeExperts left is computed by all experts for all rows',
   },
   {
-    name: 'groupWeights',
+    name: 'keepGroupedWeights',
     does: 'Keeps matrices that are stored in 4 bits in their groups.',
-    run: (graph, { groupsOf }) => groupWeights(graph, groupsOf),
+    run: (graph, { groupsOf }) => keepGroupedWeights(graph, groupsOf),
     reason: 'before norms are folded: columns of matrices in groups take no factors',
   },
   {
@@ -123,21 +123,21 @@ export const GRAPH_PASSES: readonly Pass<Graph>[] = [
     reason: 'needs the row scale that foldNormWeights put behind the head',
   },
   {
-    name: 'narrowContractions',
+    name: 'quantizeContractions',
     does: 'Rounds operands of contractions to 8 bits, with scales, where that is asked for.',
-    run: (graph, { narrow, activations }) => narrowContractions(graph, narrow, activations),
+    run: (graph, { narrow, activations }) => quantizeContractions(graph, narrow, activations),
     reason: 'after norms are folded, so that rows are scaled as contractions read them; the head is no contraction now',
   },
   {
-    name: 'multiplyBlocks',
+    name: 'keepBlockWeights',
     does: 'Multiplies matrices as the blocks in which they are stored.',
-    run: (graph, { stored }) => multiplyBlocks(graph, stored),
+    run: (graph, { stored }) => keepBlockWeights(graph, stored),
     reason: 'after norms stayed with rows, and with the head; before rows of another type are cast',
   },
   {
-    name: 'narrowCache',
+    name: 'quantizeKvCache',
     does: 'Keeps keys and values as codes of 8 bits with scales, where that is asked for.',
-    run: (graph, { cache }) => narrowCache(graph, cache),
+    run: (graph, { cache }) => quantizeKvCache(graph, cache),
     reason: 'needs the attention node, and the values behind the casts to the type that it would read',
   },
   {
@@ -170,44 +170,44 @@ export const BRIDGE = {
 /** Passes from kernels to kernels, in order. */
 export const KERNEL_PASSES: readonly Pass<LoweredModule>[] = [
   {
-    name: 'narrowTables',
+    name: 'deduplicateTables',
     does: 'Keeps once what repeats in a table, such as the rotary cosines of both halves of a head.',
-    run: narrowTables,
+    run: deduplicateTables,
     reason: 'needs to see every reader of a table; a table whose columns repeat is kept once',
   },
   {
-    name: 'fuseWrites',
+    name: 'fuseStateWrites',
     does: 'Stores rows of states, as keys and values of new tokens, where they are computed.',
     when: { writes: 'epilogues' },
-    run: fuseWrites,
+    run: fuseStateWrites,
     reason:
       'needs every reader of the copied rows; before the passes that rewrite epilogues, which then see all stores',
   },
   {
-    name: 'splitStream',
+    name: 'splitResidualStream',
     does: 'Keeps the residual stream in 24 bits: as bf16 numbers with a byte each.',
     when: { stream: 'f24' },
-    run: splitStream,
-    reason: 'matches stores and their roundings, which roundProducts would make look different',
+    run: splitResidualStream,
+    reason: 'matches stores and their roundings, which roundAccumulators would make look different',
   },
   {
-    name: 'roundProducts',
+    name: 'roundAccumulators',
     does: 'Writes down that epilogues read products of 20 bits.',
     when: { products: 'f20' },
-    run: roundProducts,
+    run: roundAccumulators,
     reason: 'rounds every product that an epilogue reads, once the passes that match epilogues have run',
   },
   {
-    name: 'finishRows',
+    name: 'fuseRowNorms',
     does: 'Lets a deep contraction or a loop go on with its own rows once they are whole.',
     when: { rows: 'contractions' },
-    run: (module, { finishing }) => finishRows(module, finishing),
+    run: (module, { finishing }) => fuseRowNorms(module, finishing),
     reason: 'late: the passes before it see stores of loops, and change nothing that a contraction finishes',
   },
   {
-    name: 'mergeLoops',
+    name: 'fuseLoops',
     does: 'Puts loops that go on with one contraction into one kernel.',
-    run: mergeLoops,
+    run: fuseLoops,
     reason: 'after the passes that give loops to contractions, or rewrite what they store',
   },
   {

@@ -38,8 +38,8 @@ function build({ x, inner, experts, down }: Mixture, routing: Routing, node: Nod
   const weights = slots.map((slot) =>
     add('expert_weight', [logits, chosen], { slot, normalized: isNormalized }, 'weight', `${path}.route`),
   );
-  const order = add('expert_rows', [chosen], { experts }, 'expert_rows', `${path}.arrange`);
-  const places = slots.map((slot) => add('expert_place', [chosen], { slot }, 'place', `${path}.arrange`));
+  const order = add('expert_rows', [chosen], { experts }, 'expert_rows', `${path}.sortByExpert`);
+  const places = slots.map((slot) => add('expert_place', [chosen], { slot }, 'place', `${path}.sortByExpert`));
   const gathered = add('gather_rows', [rewriter.map(x), order], {}, `${x.name}_by_expert`, `${path}.gather`);
   const grouped = copyOf(inner, gathered, chosen, experts, rewriter);
   const matrices = add('concat', down.operands.map(rewriter.map), { axis: 0 }, 'down_of_each');

@@ -1,8 +1,8 @@
 /** Reports patterns that no pass recognized. Generic kernels compute them, correctly but more slowly. */
-import { EVERY_EXPERT } from './expandExperts.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
-import { QUANTIZE } from './narrowContractions.js';
+import { EVERY_EXPERT } from './expandExperts.js';
+import { QUANTIZE } from './quantizeContractions.js';
 
 /** Buffers that depend on a product or an attention, directly or through other kernels. */
 function computedBuffers(kernels: readonly Kernel[]): ReadonlySet<string> {

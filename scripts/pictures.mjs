@@ -57,7 +57,7 @@ const PICTURES = [
   { name: 'results', page: 'single', hash: 'results', width: 1160, height: 1180 },
   { name: 'questions', page: 'report', hash: 'questions?order=closest', width: 1160, height: 760 },
   { name: 'tokens', page: 'single', hash: 'questions?order=closest', from: '.token-part', width: 1160, height: 520 },
-  { name: 'explore-pass', page: 'explore', hash: 'passes?pass=roundProducts', width: 1160, height: 940 },
+  { name: 'explore-pass', page: 'explore', hash: 'passes?pass=roundAccumulators', width: 1160, height: 940 },
   { name: 'explore-kernels', page: 'explore', hash: 'kernels', width: 1160, height: 1020, isDark: true },
   {
     name: 'explore-source',

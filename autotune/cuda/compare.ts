@@ -153,7 +153,7 @@ export function toleranceOf(kernel: Kernel, module: KernelModule, { dtype }: Pic
     case 'logprobReduce':
     case 'sample':
     case 'route':
-    case 'arrange':
+    case 'sortByExpert':
       return { relative: 4 * stored + REORDERED, absolute: 2 * stored + REORDERED };
     default:
       return kernel satisfies never;

@@ -49,7 +49,7 @@ export function defaultSchedule(kernel: Kernel, module: KernelModule, facts: Cpu
         keys: 512,
       };
     case 'sample':
-    case 'arrange':
+    case 'sortByExpert':
       return { kind: 'loop', isa: bestIsa(facts, (isa) => isa !== 'amx'), rows: 1 };
     case 'route':
     case 'loop':

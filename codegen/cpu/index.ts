@@ -7,7 +7,7 @@ import type { Emitted } from './gemmItems.js';
 import { emitGemm } from './gemm.js';
 import { emitLogProb } from './logprob.js';
 import { Operands } from './layout.js';
-import { arrangeValues, routeValues } from '../experts.js';
+import { sortByExpertValues, routeValues } from '../experts.js';
 import { sampleValues } from '../sample.js';
 import { logprobReduceValues } from '../logprobReduce.js';
 import { loopProgram } from './programLoops.js';
@@ -80,9 +80,9 @@ function emitAnchor(kernel: Kernel, operands: Operands, schedule: CpuSchedule, s
       return { source, helpers: [], scratchBytes: 0 };
     }
     case 'route':
-    case 'arrange': {
+    case 'sortByExpert': {
       if (schedule.kind !== 'loop') return mismatch();
-      const values = kernel.anchor === 'route' ? routeValues(kernel, operands) : arrangeValues(kernel, operands);
+      const values = kernel.anchor === 'route' ? routeValues(kernel, operands) : sortByExpertValues(kernel, operands);
       const rows = operands.extentIndex(kernel.rows);
       const source = render(kernel.anchor, { symbol, rows, step: schedule.rows, ...values });
       return { source, helpers: [], scratchBytes: 0 };

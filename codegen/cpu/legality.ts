@@ -140,7 +140,7 @@ export function isLegal(kernel: Kernel, module: KernelModule, schedule: CpuSched
     case 'logprobReduce':
     case 'sample':
     case 'route':
-    case 'arrange':
+    case 'sortByExpert':
       if (schedule.kind !== 'loop') return `a ${kernel.anchor} kernel has a loop schedule, not ${schedule.kind}`;
       return isCount(schedule.rows) ? true : 'rows must be positive';
     default:

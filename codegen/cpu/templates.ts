@@ -34,7 +34,7 @@ export type TemplateName =
   | 'logprobReduce'
   | 'sample'
   | 'route'
-  | 'arrange'
+  | 'sortByExpert'
   | 'loop';
 
 const templates = new Templates<TemplateName>(new URL('./templates/', import.meta.url), '.c.hbs', abiText);

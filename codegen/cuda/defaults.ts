@@ -40,7 +40,7 @@ export function defaultCudaSchedule(
     case 'route':
       return { kind: 'loop', threads: 128 };
     case 'sample':
-    case 'arrange':
+    case 'sortByExpert':
       return { kind: 'loop', threads: 1024 };
     default:
       return kernel satisfies never;

@@ -1,7 +1,7 @@
 /** The kernels that choose experts, and that put pairs of rows and experts in order. No count leaves the device. */
 import type { CudaLoopSchedule } from '../../ir/cuda.js';
-import type { ArrangeKernel, GemmKernel, LogProbKernel, RouteKernel } from '../../ir/kernel.js';
-import { arrangeValues, routeValues } from '../experts.js';
+import type { SortByExpertKernel, GemmKernel, LogProbKernel, RouteKernel } from '../../ir/kernel.js';
+import { sortByExpertValues, routeValues } from '../experts.js';
 import type { CudaOperands, EmittedCuda } from './text/operands.js';
 import { emittedPlain, kernelHead } from './text/operands.js';
 import { render } from './text/templates.js';
@@ -47,19 +47,19 @@ export function emitRoute(
 
 /** One block an expert: it counts the pairs of those before, and lists its own in their order. */
 export function emitArrange(
-  kernel: ArrangeKernel,
+  kernel: SortByExpertKernel,
   operands: CudaOperands,
   schedule: CudaLoopSchedule,
   symbol: string,
   parameters: number,
 ): EmittedCuda {
   const { threads } = schedule;
-  const source = render('arrange', {
+  const source = render('sortByExpert', {
     head: kernelHead({ symbol, extents: operands.extents, parameters, tensorMaps: [], threads }),
     threads,
     warps: threads / 32,
     rows: kernel.rows,
-    ...arrangeValues(kernel, operands),
+    ...sortByExpertValues(kernel, operands),
   });
   return emittedPlain(source, threads, { kind: 'constant', count: kernel.count });
 }

@@ -95,7 +95,7 @@ function emitAnchor(
       return schedule.kind === 'loop' ? emitSample(kernel, operands, schedule, symbol, parameters) : mismatch();
     case 'route':
       return schedule.kind === 'loop' ? emitRoute(kernel, operands, schedule, symbol, parameters) : mismatch();
-    case 'arrange':
+    case 'sortByExpert':
       return schedule.kind === 'loop' ? emitArrange(kernel, operands, schedule, symbol, parameters) : mismatch();
     case 'logprobReduce':
       return schedule.kind === 'loop' ? emitLogProbReduce(kernel, operands, schedule, symbol, parameters) : mismatch();

@@ -177,7 +177,7 @@ export function isLegalCuda(
     case 'logprobReduce':
     case 'sample':
     case 'route':
-    case 'arrange':
+    case 'sortByExpert':
       if (schedule.kind !== 'loop') return `a ${kernel.anchor} kernel has a loop schedule, not ${schedule.kind}`;
       return isCount(schedule.threads, 32) && schedule.threads <= MAX_THREADS
         ? true

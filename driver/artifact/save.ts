@@ -16,7 +16,7 @@ import { defined } from '../../system/defined.js';
 import { UserError } from '../../errors.js';
 import { scoreOf } from '../../ir/plan.js';
 import { tokensIn } from '../../ir/scoring.js';
-import { takesDrawn } from '../../ir/stepping.js';
+import { takesLastTokens } from '../../ir/stepping.js';
 import { loadAddon } from '../../runtime/addon.js';
 import { digestFile } from '../../system/digest.js';
 import { codeOf, diskProblem } from '../../system/errno.js';
@@ -142,7 +142,7 @@ export async function saveArtifact(
       maxTokens: tokensIn(scoreOf(model.plan).capacity),
       ...defined({ cacheTokens, kvCache: model.kvCache }),
       ...(choosesFromLogits(model) ? { logits: true } : {}),
-      ...(takesDrawn(model.plan) ? { feeds: true } : {}),
+      ...(takesLastTokens(model.plan) ? { feeds: true } : {}),
       model: {
         path: resolve(reference.path),
         isPacked: pack !== undefined,

@@ -2,8 +2,8 @@
 import type { CpuFacts } from '../../codegen/cpu/index.js';
 import type { CpuIsa, CpuSchedule } from '../../ir/plan.js';
 import { isBlockFormat } from '../../ir/storage.js';
-import type { StoredFormats } from '../../passes/multiplyBlocks.js';
-import { chooseIsa, FLOATS, scheduleFacts, upTo, type CpuContractions, type Machine } from '../machine.js';
+import type { StoredFormats } from '../../passes/keepBlockWeights.js';
+import { chooseIsa, type CpuContractions, FLOATS, type Machine, scheduleFacts, upTo } from '../machine.js';
 import type { Precision } from '../target.js';
 import type { CompiledModel } from './target.js';
 

@@ -1,7 +1,7 @@
 /** A model compiled for a GPU. */
 import type { CudaFacts } from '../../codegen/cuda/index.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
-import type { StoredFormats } from '../../passes/multiplyBlocks.js';
+import type { StoredFormats } from '../../passes/keepBlockWeights.js';
 import { cudaArithmetic, type CudaArithmetic, type Precision } from '../target.js';
 import type { CompiledModel } from './target.js';
 

@@ -14,7 +14,7 @@ import type { Kernel } from '../../ir/kernel.js';
 import type { Bucket, CpuIsa, LinkedFunction, Plan } from '../../ir/plan.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import type { MaskKind } from '../../models/model/model.js';
-import type { StoredFormats } from '../../passes/multiplyBlocks.js';
+import type { StoredFormats } from '../../passes/keepBlockWeights.js';
 import type { Numerics } from '../../passes/numerics.js';
 import type { KernelResources } from '../../runtime/cuda/ptxasLog.js';
 import type { WeightExchange } from '../../runtime/cuda/shareWeights.js';

@@ -2,7 +2,7 @@
 import { SCORE, STEP } from '../../ir/function.js';
 import { type Graph, GraphBuilder, type Value } from '../../ir/graph/graph.js';
 import { MAX_TOP_TOKENS, SAMPLE_INPUT_NAMES, SAMPLE_INPUTS, type SampleInput } from '../../ir/sampleInputs.js';
-import { DRAWN, DRAWN_ROWS } from '../../ir/stepping.js';
+import { LAST_TOKENS, LAST_TOKEN_ROWS } from '../../ir/stepping.js';
 import { buildMask, type GraphOptions, ownPositions, pathMask, type StepOptions, windowed } from '../model/model.js';
 import { buildLayers, type DecoderShape, type LayerOptions } from './layers.js';
 
@@ -56,8 +56,8 @@ export function buildStep(shape: DecoderShape, options: StepOptions & LayerOptio
   const states = Array.from({ length: layers }, (_, layer) => ({ k: `k_${layer}`, v: `v_${layer}` }));
   const state = states[0]!.k;
   const given = b.param('tokens', 'i32', ['T'], { kind: 'token', vocab: shape.vocabSize });
-  const lastDrawn = options.feeds === true ? b.state(DRAWN, 'i32', [DRAWN_ROWS]) : undefined;
-  const tokens = lastDrawn === undefined ? given : b.scope('feed', () => fedTokens(b, shape, given, lastDrawn));
+  const lastTokens = options.feeds === true ? b.state(LAST_TOKENS, 'i32', [LAST_TOKEN_ROWS]) : undefined;
+  const tokens = lastTokens === undefined ? given : b.scope('feed', () => fedTokens(b, shape, given, lastTokens));
   const position = b.param('position', 'i32', ['T'], { kind: 'depth' });
   const slot = b.param('slot', 'i32', ['T'], { kind: 'slot', state });
   const key = b.param('key', 'i32', ['C'], { kind: 'entry', state });
@@ -77,19 +77,19 @@ export function buildStep(shape: DecoderShape, options: StepOptions & LayerOptio
   });
   return b.scope('head', () => {
     const rows = scoreRows(b, shape, logits(h));
-    const { drawn, drawnLogProb, draw } = drawRows(b, shape, rows);
-    const sampled = options.filters === true ? sampleRows(b, rows, draw, tokens) : undefined;
-    if (lastDrawn !== undefined) {
-      const keep = b.param('keep', 'i32', ['R'], { kind: 'slot', state: DRAWN });
-      const now = b.add('write_rows', [lastDrawn, drawn, keep], {}, 'drawn_now');
-      if (sampled === undefined) written.push(now);
+    const { nextToken, nextTokenLogProb, draw } = sampleNextTokens(b, shape, rows);
+    const filtered = options.filters === true ? sampleFiltered(b, rows, draw, tokens) : undefined;
+    if (lastTokens !== undefined) {
+      const keep = b.param('keep', 'i32', ['R'], { kind: 'slot', state: LAST_TOKENS });
+      const now = b.add('write_rows', [lastTokens, nextToken, keep], {}, 'last_tokens_kept');
+      if (filtered === undefined) written.push(now);
       else {
-        const keepSampled = b.param('keepSampled', 'i32', ['F'], { kind: 'slot', state: DRAWN });
-        written.push(b.add('write_rows', [now, sampled.sampled, keepSampled], {}, 'sampled_now'));
+        const keepFiltered = b.param('keepFiltered', 'i32', ['F'], { kind: 'slot', state: LAST_TOKENS });
+        written.push(b.add('write_rows', [now, filtered.filteredToken, keepFiltered], {}, 'last_tokens_filtered'));
       }
     }
     const { logProb, isArgmax } = rows;
-    const results = { logProb, isArgmax, drawn, drawnLogProb, ...sampled };
+    const results = { logProb, isArgmax, nextToken, nextTokenLogProb, ...filtered };
     return b.finish(Object.values(results), Object.keys(results), written);
   });
 }
@@ -98,12 +98,12 @@ export function buildStep(shape: DecoderShape, options: StepOptions & LayerOptio
  * Tokens as they were given, or as the call before has drawn them. Whatever the state holds, the result is a token of
  * the vocabulary. Token ids are exact in f32, in which literals are written.
  */
-function fedTokens(b: GraphBuilder, { vocabSize }: DecoderShape, given: Value, lastDrawn: Value): Value {
+function fedTokens(b: GraphBuilder, { vocabSize }: DecoderShape, given: Value, lastTokens: Value): Value {
   const isFed = b.param('isFed', 'i32', ['T'], { kind: 'values' });
-  const feed = b.param('feed', 'i32', ['T'], { kind: 'entry', state: DRAWN });
+  const feed = b.param('feed', 'i32', ['T'], { kind: 'entry', state: LAST_TOKENS });
   const f32 = (v: Value, hint: string): Value => b.add('cast', [v], { dtype: 'f32' }, hint);
   const literal = (value: number, hint: string): Value => b.add('const', [], { value }, hint);
-  const last = f32(b.add('gather_rows', [lastDrawn, feed], {}, 'last_drawn'), 'last_drawn_f');
+  const last = f32(b.add('gather_rows', [lastTokens, feed], {}, 'last_token'), 'last_token_f');
   const bounded = b.add('min', [b.add('max', [last, literal(0, 'zero')]), literal(vocabSize - 1, 'last_token')]);
   const condition = b.add('eq', [f32(isFed, 'is_fed_f'), literal(1, 'one')], {}, 'is_fed');
   const token = b.add('select', [condition, bounded, f32(given, 'given_f')], {}, 'token_f');
@@ -147,11 +147,11 @@ function scoreRows(b: GraphBuilder, shape: DecoderShape, all: Value): RowScores 
  * A token drawn for every row from softmax(logits·inverseTemperature), by the noise of the row's key, and its
  * log-probability at temperature 1. An inverse temperature of 0 takes the most likely token.
  */
-function drawRows(
+function sampleNextTokens(
   b: GraphBuilder,
   { vocabSize }: DecoderShape,
   { logits, logProbs }: RowScores,
-): { readonly drawn: Value; readonly drawnLogProb: Value; readonly draw: readonly [Value, Value, Value] } {
+): { readonly nextToken: Value; readonly nextTokenLogProb: Value; readonly draw: readonly [Value, Value, Value] } {
   const inverse = b.param('inverseTemperature', 'f32', ['R'], { kind: 'values' });
   const [low, high] = ['keyLow', 'keyHigh'].map((name) => b.param(name, 'i32', ['R'], { kind: 'values' }));
   const byRow = b.add('reshape', [inverse], { shape: ['R', 1] }, 'inverse_temperature');
@@ -159,21 +159,21 @@ function drawRows(
   const noisy = b.add('add', [b.add('mul', [logits, byRow]), noise], {}, 'noisy');
   const isGreedy = b.add('eq', [byRow, b.add('const', [], { value: 0 }, 'zero')], {}, 'is_greedy');
   const scores = b.add('select', [isGreedy, logits, noisy], {}, 'draw_scores');
-  const drawn = b.add('reshape', [b.add('argmax', [scores])], { shape: ['R'] }, 'drawn');
-  const drawnLogProb = b.add('gather_last', [logProbs, drawn], {}, 'drawn_log_prob');
-  return { drawn, drawnLogProb, draw: [inverse, low!, high!] };
+  const nextToken = b.add('reshape', [b.add('argmax', [scores])], { shape: ['R'] }, 'next_token');
+  const nextTokenLogProb = b.add('gather_last', [logProbs, nextToken], {}, 'next_token_log_prob');
+  return { nextToken, nextTokenLogProb, draw: [inverse, low!, high!] };
 }
 
 /**
  * A token for each of the first rows, chosen from its logits as penalties, biases and filters leave them, and its most
  * likely tokens (ir/filters).
  */
-function sampleRows(
+function sampleFiltered(
   b: GraphBuilder,
   { logits, row }: RowScores,
   [inverseTemperature, low, high]: readonly [Value, Value, Value],
   tokens: Value,
-): Readonly<Record<'sampled' | 'sampledLogProb' | 'topTokens' | 'topLogProbs', Value>> {
+): Readonly<Record<'filteredToken' | 'filteredTokenLogProb' | 'topTokens' | 'topLogProbs', Value>> {
   const vocab = logits.type.shape[1] as number;
   const z = b.add('first_rows', [logits], { rows: ['F'] }, 'filtered_logits');
   const given = { inverseTemperature, low, high, pathToken: tokens, pathRow: row };
@@ -185,10 +185,10 @@ function sampleRows(
   });
   const count = b.param('topCount', 'i32', ['F'], { kind: 'values' });
   const most = { most: MAX_TOP_TOKENS };
-  const sampled = b.add('sample', [z, ...inputs], {}, 'sampled');
+  const filteredToken = b.add('sample', [z, ...inputs], {}, 'filtered_token');
   return {
-    sampled,
-    sampledLogProb: b.add('sample_logprob', [z, sampled], {}, 'sampled_log_prob'),
+    filteredToken,
+    filteredTokenLogProb: b.add('sample_logprob', [z, filteredToken], {}, 'filtered_token_log_prob'),
     topTokens: b.add('top_tokens', [z, count], most, 'top_tokens'),
     topLogProbs: b.add('top_logprobs', [z, count], most, 'top_log_probs'),
   };

@@ -47,7 +47,7 @@ describe('npm run bench:compile', () => {
     expect(large!.measured.launches).toBeGreaterThan(small!.measured.launches);
     expect(large!.measured.sources).toBe(small!.measured.sources);
     const detail = small!.detail();
-    expect(Object.keys(detail.passes)).toContain('fuseWrites');
+    expect(Object.keys(detail.passes)).toContain('fuseStateWrites');
     expect(Object.keys(detail.signatures)).toContain('gemm');
     expect(Object.keys(detail.schedules)).toContain('gemm grouped');
     expect(Object.keys(detail.emission)).toEqual(expect.arrayContaining(['gemm grouped', 'loop']));

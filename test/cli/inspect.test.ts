@@ -121,7 +121,7 @@ describe('passes', async () => {
 
   it('continue with kernels, which print as text', async () => {
     const kernels = inspection.stages.filter(({ level }) => level === 'kernels');
-    expect(kernels.map(({ name }) => name)).toEqual(['lowerKernels', 'narrowTables', 'mergeLoops']);
+    expect(kernels.map(({ name }) => name)).toEqual(['lowerKernels', 'deduplicateTables', 'fuseLoops']);
     expect(stageSize(kernels[0]!)).toBe(44);
     const { stdout } = await inspect('--pass', 'lowerKernels');
     expect(stdout).toContain('\nlayers_0_attention_qkv: gemm over T, ');

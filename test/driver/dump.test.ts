@@ -41,8 +41,8 @@ describe('--dump', () => {
         'utf8',
       );
     expect(parseGraph(read('eliminateDeadCode')).nodes).toHaveLength(graph.nodes.length);
-    expect(read('narrowTables')).not.toContain('roundF20');
-    expect(read('roundProducts')).toContain('roundF20(acc0)');
-    expect(read('roundProducts')).toContain('\nlayers_0_attention_qkv: gemm over T, ');
+    expect(read('deduplicateTables')).not.toContain('roundF20');
+    expect(read('roundAccumulators')).toContain('roundF20(acc0)');
+    expect(read('roundAccumulators')).toContain('\nlayers_0_attention_qkv: gemm over T, ');
   });
 });

@@ -77,8 +77,8 @@ describe('steps that choose from logits', () => {
       limits: { ...counted.limits, keptRows: 0 },
       step: (inputs) => {
         const none = new Int32Array(inputs.tokens.length);
-        const [keep, keepSampled] = [inputs.row, inputs.topK!].map(({ length }) => new Int32Array(length).fill(-1));
-        return counted.step({ ...inputs, isFed: none, feed: none, keep: keep!, keepSampled: keepSampled! });
+        const [keep, keepFiltered] = [inputs.row, inputs.topK!].map(({ length }) => new Int32Array(length).fill(-1));
+        return counted.step({ ...inputs, isFed: none, feed: none, keep: keep!, keepFiltered: keepFiltered! });
       },
     }));
     expect([fed.most, unfed.most]).toEqual([2, 1]);

@@ -30,8 +30,8 @@ const stepper: Stepper = {
     return Promise.resolve({
       logProb: Float32Array.from(row, (at, i) => logProbs(tokens[at]!, position[at]!)[target[i]!]!),
       isArgmax: row.map(() => 0),
-      drawn: row.map(() => 0),
-      drawnLogProb: new Float32Array(row.length),
+      nextToken: row.map(() => 0),
+      nextTokenLogProb: new Float32Array(row.length),
       filtered: filteredRows(inputs, logitsAfter),
     });
   },

@@ -29,9 +29,9 @@ function replica(): Replica {
           [back, lost] = [lost, undefined];
           throw new StateLost('gone');
         }
-        const drawn = row.map((at) => tokens[at]! + 1);
+        const nextToken = row.map((at) => tokens[at]! + 1);
         const zeros = new Float32Array(row.length);
-        return { logProb: zeros, drawnLogProb: zeros, isArgmax: drawn.map(() => 1), drawn };
+        return { logProb: zeros, nextTokenLogProb: zeros, isArgmax: nextToken.map(() => 1), nextToken };
       },
     },
   };

@@ -20,9 +20,9 @@ function counter(
       onStep?.();
       const rows = [...row].flatMap((at, i) => (fails.has(tokens[at]!) ? [i] : []));
       if (rows.length > 0) return Promise.reject(Object.assign(new Error('not finite'), { rows }));
-      const drawn = row.map((at) => tokens[at]! + 1);
+      const nextToken = row.map((at) => tokens[at]! + 1);
       const zeros = new Float32Array(row.length);
-      return Promise.resolve({ logProb: zeros, drawnLogProb: zeros, isArgmax: drawn.map(() => 1), drawn });
+      return Promise.resolve({ logProb: zeros, nextTokenLogProb: zeros, isArgmax: nextToken.map(() => 1), nextToken });
     },
   };
 }
@@ -155,9 +155,9 @@ function keeping(options: Parameters<typeof counter>[0] & { readonly lostAt?: Re
         if (options.lostAt?.has(call) === true) throw new StateLost('gone');
         const tokens = inputs.tokens.map((token, i) => (inputs.isFed![i] === 1 ? kept[inputs.feed![i]!]! : token));
         const outputs = await base.step({ ...inputs, tokens });
-        const drawn = kept.slice();
-        inputs.keep!.forEach((row, i) => (row < 0 ? undefined : (drawn[row] = outputs.drawn[i]!)));
-        kept = drawn;
+        const nextToken = kept.slice();
+        inputs.keep!.forEach((row, i) => (row < 0 ? undefined : (nextToken[row] = outputs.nextToken[i]!)));
+        kept = nextToken;
         return outputs;
       });
       last = answer.catch(() => undefined).then(() => running--);

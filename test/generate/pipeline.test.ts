@@ -25,9 +25,9 @@ function pipeline({ stages, groups = stages, cacheTokens = 1 << 14, fails, lostA
   const answer = ({ tokens, row }: StepInputs) => {
     const rows = [...row].flatMap((at, i) => (fails?.has(tokens[at]!) === true ? [i] : []));
     if (rows.length > 0) throw Object.assign(new Error('not finite'), { rows });
-    const drawn = row.map((at) => tokens[at]! + 1);
+    const nextToken = row.map((at) => tokens[at]! + 1);
     const zeros = new Float32Array(row.length);
-    return { logProb: zeros, drawnLogProb: zeros, isArgmax: drawn.map(() => 1), drawn };
+    return { logProb: zeros, nextTokenLogProb: zeros, isArgmax: nextToken.map(() => 1), nextToken };
   };
   const stepper: Stepper = {
     limits: { tokens: 4096, keys: 1 << 16, besideTokens: 2048, groups },

@@ -53,8 +53,8 @@ const unfed = (stepper: Stepper): Stepper => ({
   limits: { ...stepper.limits, keptRows: 0 },
   step: (inputs) => {
     const none = new Int32Array(inputs.tokens.length);
-    const [keep, keepSampled] = [inputs.row, inputs.topK!].map(({ length }) => new Int32Array(length).fill(-1));
-    return stepper.step({ ...inputs, isFed: none, feed: none, keep: keep!, keepSampled: keepSampled! });
+    const [keep, keepFiltered] = [inputs.row, inputs.topK!].map(({ length }) => new Int32Array(length).fill(-1));
+    return stepper.step({ ...inputs, isFed: none, feed: none, keep: keep!, keepFiltered: keepFiltered! });
   },
 });
 

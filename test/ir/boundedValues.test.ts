@@ -42,7 +42,11 @@ describe('tokens that are fed', () => {
     ['one more than the last', (a) => ({ op: 'max', a, b: { op: 'const', value: VOCAB } }), `${VOCAB} to ${VOCAB};`],
     ['less than the first', (a) => ({ op: 'min', a, b: { op: 'const', value: -1 } }), '-1 to -1;'],
     ['nothing that is known', (a) => ({ op: 'add', a, b: a }), '-Infinity to Infinity;'],
-    ['the state itself', () => ({ op: 'load', buffer: 'drawn', access: { kind: 'row', via: 'feed' } }), '-Infinity'],
+    [
+      'the state itself',
+      () => ({ op: 'load', buffer: 'last_tokens', access: { kind: 'row', via: 'feed' } }),
+      '-Infinity',
+    ],
   ])('may not be %s', (_title, change, message) => {
     expect(() => verifyIndices(withToken(module, change))).toThrow(message);
   });

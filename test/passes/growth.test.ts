@@ -2,14 +2,14 @@
 import { describe, it } from 'vitest';
 import { deriveLaunches } from '../../driver/checkPlan.js';
 import { cudaNumerics } from '../../driver/target.js';
+import type { Graph } from '../../ir/graph/graph.js';
+import { verifyKernels } from '../../ir/verifyKernel.js';
 import { buildStep } from '../../models/decoder/graph.js';
 import { fuseGroups } from '../../passes/fuseGroups.js';
-import { fuseWrites } from '../../passes/fuseWrites.js';
-import { lowerKernels, type LoweredModule } from '../../passes/lowerKernels.js';
+import { fuseStateWrites } from '../../passes/fuseStateWrites.js';
+import { type LoweredModule, lowerKernels } from '../../passes/lowerKernels.js';
 import type { Numerics } from '../../passes/numerics.js';
 import { lower, optimize } from '../../passes/runPasses.js';
-import { verifyKernels } from '../../ir/verifyKernel.js';
-import type { Graph } from '../../ir/graph/graph.js';
 import { expectLinear } from '../support/growth.js';
 import { llama, SHAPE } from './llamaGraph.js';
 
@@ -43,7 +43,7 @@ describe('with layers, time grows in proportion', () => {
   it('where stores to states move into the kernels before', () => {
     expectLinear((layers) => {
       const module = fused(layers);
-      return () => fuseWrites({ ...module, kernels: module.kernels.map((kernel) => ({ ...kernel })) });
+      return () => fuseStateWrites({ ...module, kernels: module.kernels.map((kernel) => ({ ...kernel })) });
     }, 12);
   });
 

@@ -18,12 +18,12 @@ const count = (graph: Graph): Record<string, number> => {
 };
 
 const ON_GPUS = [
-  'narrowTables',
-  'fuseWrites',
-  'splitStream',
-  'roundProducts',
-  'finishRows',
-  'mergeLoops',
+  'deduplicateTables',
+  'fuseStateWrites',
+  'splitResidualStream',
+  'roundAccumulators',
+  'fuseRowNorms',
+  'fuseLoops',
   'packStates',
 ];
 
@@ -40,12 +40,12 @@ describe('the pipeline', () => {
         "pruneDeadRows",
         "recognizeExperts",
         "expandExperts",
-        "groupWeights",
+        "keepGroupedWeights",
         "foldNormWeights",
         "fuseLogProb",
-        "narrowContractions",
-        "multiplyBlocks",
-        "narrowCache",
+        "quantizeContractions",
+        "keepBlockWeights",
+        "quantizeKvCache",
         "assignPrecision",
         "eliminateCommonSubexpressions",
         "eliminateDeadCode",
@@ -59,8 +59,8 @@ describe('the pipeline', () => {
     const needed = (numerics: Numerics): string[] =>
       KERNEL_PASSES.filter((pass) => isNeeded(pass, numerics)).map(({ name }) => name);
     expect(GRAPH_PASSES.every((pass) => isNeeded(pass, F32))).toBe(true);
-    expect(needed(F32)).toEqual(['narrowTables', 'mergeLoops']);
-    expect(needed(HALF)).toEqual(ON_GPUS.filter((name) => name !== 'splitStream'));
+    expect(needed(F32)).toEqual(['deduplicateTables', 'fuseLoops']);
+    expect(needed(HALF)).toEqual(ON_GPUS.filter((name) => name !== 'splitResidualStream'));
     expect(needed(TENSOR_CORES)).toEqual(ON_GPUS);
   });
 

@@ -102,8 +102,8 @@ const states = (graph: Graph): ReadonlyMap<string, Float64Array> =>
 interface Wanted {
   readonly logProb: Float64Array;
   /** The token that is drawn after each, and its log-probability. */
-  readonly drawn: Float64Array;
-  readonly drawnLogProb: Float64Array;
+  readonly nextToken: Float64Array;
+  readonly nextTokenLogProb: Float64Array;
 }
 
 /** score's log-probability of each token's successor, and what is drawn from its logits. */
@@ -118,8 +118,8 @@ function expected(): readonly Wanted[] {
       row: all,
       target: tokens.map((_, i) => tokens[i + 1] ?? 0),
     };
-    const drawn = new Float64Array(tokens.length);
-    const drawnLogProb = new Float64Array(tokens.length);
+    const nextToken = new Float64Array(tokens.length);
+    const nextTokenLogProb = new Float64Array(tokens.length);
     const env = environment(graph, inputs);
     const [logProb] = interpretGraph(graph, {
       ...env,
@@ -130,12 +130,12 @@ function expected(): readonly Wanted[] {
             const z = data.subarray(at * SHAPE.vocabSize, (at + 1) * SHAPE.vocabSize);
             const { inverseTemperature, ...key } = drawAt(s, at);
             const scores = z.map((value, token) => drawScore(value, inverseTemperature, key, token));
-            drawn[at] = scores.indexOf(Math.max(...scores));
-            drawnLogProb[at] = z[drawn[at]!]!;
+            nextToken[at] = scores.indexOf(Math.max(...scores));
+            nextTokenLogProb[at] = z[nextToken[at]!]!;
           });
       },
     });
-    return { logProb: logProb!.data, drawn, drawnLogProb };
+    return { logProb: logProb!.data, nextToken, nextTokenLogProb };
   });
 }
 
@@ -145,9 +145,9 @@ describe('step', () => {
   const { tensors, weights } = environment(graph, {});
   const check = (asked: Piece['asked'], found: (name: keyof Wanted) => Float64Array): void => {
     const all = (name: keyof Wanted): number[] => asked.map(([s, at]) => wanted[s]![name][at]!);
-    for (const name of ['logProb', 'drawnLogProb'] as const)
+    for (const name of ['logProb', 'nextTokenLogProb'] as const)
       expect(distance(found(name), all(name)), name).toBeLessThan(1e-9);
-    expect([...found('drawn')]).toEqual(all('drawn'));
+    expect([...found('nextToken')]).toEqual(all('nextToken'));
   };
 
   it.each([

@@ -326,7 +326,7 @@ describe('CpuExecutor', () => {
       name: 'step',
       extents: [],
       inputs: [
-        { name: 'feed', dtype: 'i32', shape: ['T'], role: { kind: 'entry', state: 'drawn' } },
+        { name: 'feed', dtype: 'i32', shape: ['T'], role: { kind: 'entry', state: 'last_tokens' } },
         { name: 'position', dtype: 'i32', shape: ['T'], role: { kind: 'depth' } },
         { name: 'row', dtype: 'i32', shape: ['R'], role: { kind: 'row', of: 'T' } },
         { name: 'begin', dtype: 'i32', shape: ['T'], role: { kind: 'row', of: 'C' } },

@@ -27,7 +27,7 @@ import { expectSame } from '../support/sameValues.js';
 
 const CACHE_TOKENS = 192;
 /** Of every row: its score, what the head draws, and what is chosen from its logits. */
-const OUTPUTS = ['logProb', 'drawn', 'drawnLogProb', 'sampled', 'sampledLogProb'] as const;
+const OUTPUTS = ['logProb', 'nextToken', 'nextTokenLogProb', 'filteredToken', 'filteredTokenLogProb'] as const;
 /** Tokens of each sequence. */
 const LENGTHS = [35, 1, 18];
 

@@ -3,14 +3,14 @@ import { describe, expect, it } from 'vitest';
 import { emitCudaKernel, isLegalCuda } from '../../../codegen/cuda/index.js';
 import { defaultWgmmaSchedule } from '../../../codegen/cuda/wgmma/index.js';
 import type { CudaArch, CudaGemmSchedule, CudaSchedule } from '../../../ir/cuda.js';
-import type { GemmKernel, Kernel } from '../../../ir/kernel.js';
 import { everyExtent } from '../../../ir/function.js';
-import { expectSame } from '../../support/sameValues.js';
-import { emulateModule } from './emulate.js';
-import { postNorm, postNormModule } from '../postNorm.js';
-import { finishRows } from '../../../passes/finishRows.js';
+import type { GemmKernel, Kernel } from '../../../ir/kernel.js';
+import { fuseRowNorms } from '../../../passes/fuseRowNorms.js';
 import { compileByNvcc, hasNvcc } from '../../support/nvcc.js';
+import { expectSame } from '../../support/sameValues.js';
 import { casesHere, thorough } from '../../support/thorough.js';
+import { postNorm, postNormModule } from '../postNorm.js';
+import { emulateModule } from './emulate.js';
 
 const FACTS = { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 132 } as const;
 
@@ -64,7 +64,7 @@ describe('rows that a contraction finishes', () => {
     // Each schedule twice: the second launch begins with the numbers that the first has left.
     const twice = schedules.flatMap((schedule) => [schedule, schedule]);
     const many = postNorm(rows, columns, 16, twice.length);
-    const module = finishRows(many.module);
+    const module = fuseRowNorms(many.module);
     expect(module.kernels.map(({ anchor }) => anchor)).toEqual(twice.map(() => 'gemm'));
     module.kernels.forEach((kernel, i) => expect(isLegalCuda(kernel, module, twice[i]!, FACTS)).toBe(true));
     const { values } = emulateModule(module, { ...many, schedules: twice });
@@ -88,7 +88,7 @@ describe('rows that a contraction finishes', () => {
       weights: module.weights.map((each) => (each.name === 'w' ? { ...each, k } : each)),
       kernels: module.kernels.map((each) => (each.anchor === 'gemm' ? { ...each, k } : each)),
     };
-    const finished = finishRows(deep);
+    const finished = fuseRowNorms(deep);
     const chosen = defaultWgmmaSchedule(finished.kernels[0] as GemmKernel, finished, FACTS, 8448);
     expect(chosen).toMatchObject({ mode: 'deferred', tm: 128, tn: 256, ...wanted });
     const plain = defaultWgmmaSchedule(deep.kernels[0] as GemmKernel, deep, FACTS, 8448);
@@ -100,14 +100,14 @@ describe('rows that a contraction finishes', () => {
     const plain = postNorm(20, 144, 16, 1, true);
     const want = emulateModule(plain.module, { ...plain, schedules: [HIGH[0]!, LOOP] }).values;
     const many = postNorm(20, 144, 16, schedules.length, true);
-    const { values } = emulateModule(finishRows(many.module), { ...many, schedules });
+    const { values } = emulateModule(fuseRowNorms(many.module), { ...many, schedules });
     for (const i of schedules.keys())
       for (const name of ['y', 'next', 'next_tail', 'next_parts'])
         expectSame(values.get(`${name}${i}`)!, want.get(`${name}0`)!, `${name}${i}`);
   });
 
   it('have no remainder tiles', () => {
-    const module = finishRows(postNormModule(512, 64, 1));
+    const module = fuseRowNorms(postNormModule(512, 64, 1));
     const narrow = { ...gemm('wgmma', 'deferred', [128, 256, 64, 2]), remainderTn: 64 };
     expect(isLegalCuda(module.kernels[0]!, module, narrow, FACTS)).toMatch(/counts whole tiles/);
   });
@@ -115,7 +115,7 @@ describe('rows that a contraction finishes', () => {
 
 describe.runIf(hasNvcc)('nvcc', () => {
   const module = postNormModule(3584, 4096, 1);
-  const [kernel] = finishRows(module).kernels as [Kernel];
+  const [kernel] = fuseRowNorms(module).kernels as [Kernel];
   const COMPILED: readonly (readonly [CudaArch, CudaGemmSchedule])[] = [
     ['sm_80', gemm('mma', 'cooperative', [128, 128, 32, 4])],
     ['sm_90a', gemm('wgmma', 'deferred', [128, 256, 64, 3], 2)],

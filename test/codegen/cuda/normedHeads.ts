@@ -1,8 +1,14 @@
 /** Queries and keys whose heads are normed in the epilogue of their product: what every skeleton has to sum alike. */
-import type { BufferDecl, GemmKernel, KernelModule, Pairing, Segment } from '../../../ir/kernel.js';
-import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
+import {
+  type BufferDecl,
+  type GemmKernel,
+  type KernelModule,
+  type Pairing,
+  ROW_SUM_BLOCK,
+  type Segment,
+} from '../../../ir/kernel.js';
 import type { Scalar } from '../../../ir/scalar.js';
-import { roundProducts } from '../../../passes/roundProducts.js';
+import { roundAccumulators } from '../../../passes/roundAccumulators.js';
 import { interfaceOf } from '../../support/interface.js';
 import { acc, add, constant, mul, store } from '../modules.js';
 import type { WgmmaCase } from './wgmmaKernels.js';
@@ -61,7 +67,7 @@ export function normedQkv(
     ...{ anchor: 'gemm', name: 'qkv', path: 'layers.0.qkv', rows: 'T', ops: [], k: hidden, a: 'x' },
     segments,
   };
-  const module: KernelModule = roundProducts({
+  const module: KernelModule = roundAccumulators({
     interface: interfaceOf([]),
     buffers: [
       buffer('x', 'bf16', hidden, 'input'),

@@ -1,18 +1,18 @@
 /** Contractions of a LLaMA layer as kernels for tensor cores: what the wgmma skeleton is tested on. */
-import { interfaceOf } from '../../support/interface.js';
-import type {
-  BufferDecl,
-  GemmKernel,
-  KernelModule,
-  LogProbKernel,
-  Output,
-  Pairing,
-  WeightDecl,
+import {
+  type BufferDecl,
+  type GemmKernel,
+  type KernelModule,
+  LOGPROB_BLOCK,
+  type LogProbKernel,
+  type Output,
+  type Pairing,
+  ROW_SUM_BLOCK,
+  type WeightDecl,
 } from '../../../ir/kernel.js';
-import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from '../../../ir/kernel.js';
-
 import { mapScalar, type Scalar } from '../../../ir/scalar.js';
-import { roundProducts } from '../../../passes/roundProducts.js';
+import { roundAccumulators } from '../../../passes/roundAccumulators.js';
+import { interfaceOf } from '../../support/interface.js';
 import { acc, add, constant, div, element, mul, rowSum, store } from '../modules.js';
 
 export type LayerGemm = 'qkv' | 'o' | 'gateUp' | 'down';
@@ -47,7 +47,7 @@ export function layerGemm(
   const [gate, up] = [mul(acc(0), rms), mul(acc(1), rms)];
   const rope = add(mul(q, periodic('cos', headDim)), mul({ op: 'rotateHalf', a: q }, periodic('sin', headDim)));
   const swiglu = mul(div(gate, add(constant(1), { op: 'exp', a: { op: 'neg', a: gate } })), up);
-  // The residual stream: 24 bits where halves are bf16 (splitStream), else f32.
+  // The residual stream: 24 bits where halves are bf16 (splitResidualStream), else f32.
   const isSplit = half === 'bf16';
   const sum = add(
     isSplit ? { op: 'joinF24', a: element('streamHalf'), b: element('streamTail') } : element('stream'),
@@ -99,7 +99,7 @@ export function layerGemm(
     a: 'x',
     segments: segments.map(([columns, pairing, outputs], i) => ({ weight: `w${i}`, columns, pairing, outputs })),
   };
-  const module: KernelModule = roundProducts({
+  const module: KernelModule = roundAccumulators({
     interface: interfaceOf([]),
     buffers: [
       buffer('x', half, k),

@@ -1,4 +1,4 @@
-import { loadTimeValues, rewrite, type Graph, type Value } from '../ir/graph/graph.js';
+import { type Graph, loadTimeValues, rewrite, type Value } from '../ir/graph/graph.js';
 import type { GroupSize } from '../ir/groups.js';
 import { Matcher } from './match.js';
 
@@ -9,7 +9,7 @@ export type GroupsOf = (tensor: string) => GroupSize | undefined;
  * linear(x, W) = linear(x, grouped(W)) for matrices that are stored in 4 bits with scales for groups of columns,
  * so that kernels read them so. `groupsOf` says which.
  */
-export function groupWeights(graph: Graph, groupsOf: GroupsOf | undefined): Graph {
+export function keepGroupedWeights(graph: Graph, groupsOf: GroupsOf | undefined): Graph {
   if (groupsOf === undefined) return graph;
   const m = new Matcher(graph);
   const loaded = loadTimeValues(graph);

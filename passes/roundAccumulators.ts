@@ -12,7 +12,7 @@ import { mapScalar, type Scalar } from '../ir/scalar.js';
 const rounded = (value: Scalar): Scalar => mapScalar(value, (s) => (s.op === 'acc' ? { op: 'roundF20', a: s } : s));
 
 /** Rounds the products of all weight contractions except the vocabulary's, whose logits are never handed over. */
-export function roundProducts<M extends { readonly kernels: readonly Kernel[] }>(module: M): M {
+export function roundAccumulators<M extends { readonly kernels: readonly Kernel[] }>(module: M): M {
   const outputs = (all: readonly Output[]): readonly Output[] =>
     all.map((output) => ({ ...output, value: rounded(output.value) }));
   const kernels = module.kernels.map((kernel) => (kernel.anchor === 'gemm' ? mapOutputs(kernel, outputs) : kernel));

@@ -95,7 +95,7 @@ function withMoves(kernel: Kernel, moves: readonly Move[], loop: LoopKernel): Ke
 }
 
 /** Moves the stores of every loop that only copies rows into states. */
-export function fuseWrites<M extends KernelModule>(module: M): M {
+export function fuseStateWrites<M extends KernelModule>(module: M): M {
   const places = new Places(module);
   const gone = new Set<string>();
   const moveAll = (): boolean => {

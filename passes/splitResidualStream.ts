@@ -7,10 +7,10 @@
  * codes, instead of 4 and 4, and the rows are read again to be rounded. The error of each addition is at most 2⁻¹⁶ of
  * the stream's value, 1/128 of the error of rounding a product's operands to bf16.
  */
-import { defined } from '../system/defined.js';
 import type { BufferDecl, Kernel, KernelModule, Output } from '../ir/kernel.js';
 import { kernelReads, mapOutputs, outputsOf } from '../ir/kernelAccess.js';
 import { mapScalar, operands, printScalar, readOf, type Scalar } from '../ir/scalar.js';
+import { defined } from '../system/defined.js';
 
 /** A buffer that shrinks. */
 interface Split {
@@ -102,7 +102,7 @@ function splitsOf({ buffers, kernels }: KernelModule): ReadonlyMap<string, Split
 }
 
 /** Splits every f32 buffer that can be split. */
-export function splitStream<M extends KernelModule>(module: M): M {
+export function splitResidualStream<M extends KernelModule>(module: M): M {
   const splits = splitsOf(module);
   if (splits.size === 0) return module;
   const uppers = new Set([...splits.values()].map(({ upper }) => upper));

@@ -13,8 +13,15 @@
  * The loop's programs stay as they are, and so do its sums: in parts of ROW_SUM_BLOCK columns, in order of the columns.
  */
 import { groupWidth } from '../ir/groupSums.js';
-import type { BufferDecl, GemmKernel, Kernel, KernelModule, LoopKernel, Output } from '../ir/kernel.js';
-import { ROW_SUM_BLOCK } from '../ir/kernel.js';
+import {
+  type BufferDecl,
+  type GemmKernel,
+  type Kernel,
+  type KernelModule,
+  type LoopKernel,
+  type Output,
+  ROW_SUM_BLOCK,
+} from '../ir/kernel.js';
 import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
 import { operands, readOf, type Scalar } from '../ir/scalar.js';
 import type { BufferDType } from '../ir/types.js';
@@ -110,7 +117,7 @@ const dtypesOf = ({ buffers }: { readonly buffers: readonly BufferDecl[] }): Rea
   new Map(buffers.map(({ name, dtype }) => [name, dtype]));
 
 /** Gives loops over whole rows to the kernels that make them, or reduce them. */
-export function finishRows<M extends KernelModule>(module: M, finishing: Finishing = 'deep'): M {
+export function fuseRowNorms<M extends KernelModule>(module: M, finishing: Finishing = 'deep'): M {
   const setting: Setting = { dtypes: dtypesOf(module), finishing };
   const taken = new Map<number, LoopKernel>();
   const gone = new Set<Kernel>();

@@ -3,14 +3,14 @@ import { describe, expect, it } from 'vitest';
 import { interpretGraph } from '../../ir/graph/interpreter.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
 import type { BlockName } from '../../ir/storage.js';
-import { lower, optimize } from '../../passes/runPasses.js';
 import type { Numerics } from '../../passes/numerics.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import { llama } from './llamaGraph.js';
 import { distance, environment, inputsOf, TREES } from './modelEnvironment.js';
 
 const F32: Numerics = { activations: 'f32', weights: { layout: 'panels', format: 'stored' } };
 
-describe('multiplyBlocks', () => {
+describe('keepBlockWeights', () => {
   const graph = llama({ hiddenSize: 64, intermediateSize: 128, headDim: 16 }, 'tree', 'f32');
   const withBlocks = (formatOf: (name: string) => BlockName | undefined): Numerics => ({
     ...F32,
@@ -24,7 +24,7 @@ describe('multiplyBlocks', () => {
   const formatsOf = (numerics: Numerics): readonly string[] =>
     lower(optimize(graph, numerics), numerics)
       .weights.filter(({ layout }) => layout !== 'rows')
-      .map(({ sources, format }) => `${sources[0]!.tensor.split('.').slice(-2, -1)[0]} ${format}`);
+      .map(({ sources, format }) => `${sources[0]!.tensor.split('./').slice(-2, -1)[0]} ${format}`);
 
   it('keeps the blocks of all products that share rows, and of none where one has no blocks', () => {
     const formats = formatsOf(

@@ -1,11 +1,11 @@
 import {
   definitions,
-  loadTimeValues,
-  rewrite,
-  uses,
   type Graph,
+  loadTimeValues,
   type Node,
+  rewrite,
   type Rewriter,
+  uses,
   type Value,
 } from '../ir/graph/graph.js';
 import { ROW_SUM_BLOCK } from '../ir/kernel.js';
@@ -70,7 +70,7 @@ const TINY = 1e-30;
  * A row in E4M3 is stored before its scale is known: in the type `stored` where only contractions read it, and as it is
  * where others do (the stream).
  */
-export function narrowContractions(graph: Graph, narrow: Narrow | undefined, stored: FloatType): Graph {
+export function quantizeContractions(graph: Graph, narrow: Narrow | undefined, stored: FloatType): Graph {
   if (narrow === undefined) return graph;
   const loaded = loadTimeValues(graph);
   const defs = definitions(graph);

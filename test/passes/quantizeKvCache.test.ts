@@ -1,13 +1,13 @@
 /** Keys and values as codes with scales: what the pass makes of scores and steps, and that kernels mean the same. */
 import { describe, expect, it } from 'vitest';
-import { interpretGraph } from '../../ir/graph/interpreter.js';
-import { interpretModule } from '../../ir/kernelInterpreter.js';
 import type { CacheFormat } from '../../ir/cacheFormat.js';
 import type { Graph } from '../../ir/graph/graph.js';
+import { interpretGraph } from '../../ir/graph/interpreter.js';
+import { interpretModule } from '../../ir/kernelInterpreter.js';
 import { buildStep } from '../../models/decoder/graph.js';
-import { narrowCache } from '../../passes/narrowCache.js';
-import { lower, optimize } from '../../passes/runPasses.js';
 import type { Numerics } from '../../passes/numerics.js';
+import { quantizeKvCache } from '../../passes/quantizeKvCache.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import { llama, SHAPE } from './llamaGraph.js';
 import { F32, TENSOR_CORES } from './lowered.js';
 import { distance, environment, TREES } from './modelEnvironment.js';
@@ -25,7 +25,7 @@ const step = (dtype: 'f32' | 'bf16'): Graph =>
     },
   );
 
-describe('narrowCache', () => {
+describe('quantizeKvCache', () => {
   it('changes nothing without a format', () => {
     const graph = llama(SIZES);
     expect(optimize(graph, F32)).toEqual(optimize(graph, { ...F32 }));
@@ -87,7 +87,9 @@ describe('narrowCache', () => {
   });
 
   it('refuses a model whose attention is not recognized', () => {
-    expect(() => narrowCache(step('f32'), 'e4m3')).toThrow(/no attention was recognized that reads keys and values/);
-    expect(() => narrowCache(llama(SIZES), 'e4m3')).toThrow(/@score: no attention was recognized/);
+    expect(() => quantizeKvCache(step('f32'), 'e4m3')).toThrow(
+      /no attention was recognized that reads keys and values/,
+    );
+    expect(() => quantizeKvCache(llama(SIZES), 'e4m3')).toThrow(/@score: no attention was recognized/);
   });
 });

@@ -88,7 +88,7 @@ function narrowingOf(kernel: Kernel, module: LoweredModule): Narrowing | undefin
 }
 
 /** The module with every such table narrowed; the same object if there is none. */
-export function narrowTables(module: LoweredModule): LoweredModule {
+export function deduplicateTables(module: LoweredModule): LoweredModule {
   return module.kernels.reduce((current, kernel) => {
     const narrowing = narrowingOf(kernel, current);
     return narrowing === undefined ? current : apply(current, narrowing);

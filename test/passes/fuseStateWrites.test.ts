@@ -6,10 +6,10 @@ import { outputsOf } from '../../ir/kernelAccess.js';
 import { verifyIndices } from '../../ir/verifyIndices.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
 import { buildStep } from '../../models/decoder/graph.js';
-import { fuseWrites } from '../../passes/fuseWrites.js';
+import { fuseStateWrites } from '../../passes/fuseStateWrites.js';
 import type { LoweredModule } from '../../passes/lowerKernels.js';
-import { lower, optimize } from '../../passes/runPasses.js';
 import type { Numerics } from '../../passes/numerics.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import { SHAPE } from './llamaGraph.js';
 
 const ROTARY = { inverseFrequencies: Float64Array.from({ length: 4 }, (_, i) => 1 / (i + 1)), factor: 1 };
@@ -28,9 +28,9 @@ const storesThrough = ({ kernels }: KernelModule): string[] =>
     ),
   );
 
-describe('fuseWrites', () => {
+describe('fuseStateWrites', () => {
   const before = step(LOOPS);
-  const after = fuseWrites(before);
+  const after = fuseStateWrites(before);
 
   it('stores keys and values of new tokens in the epilogues that compute them', () => {
     verifyKernels(after);
@@ -67,7 +67,7 @@ describe('fuseWrites', () => {
     kernels: before.kernels.flatMap((kernel) => change(kernel)),
   });
   const first = (module: LoweredModule): readonly string[] =>
-    storesThrough(fuseWrites(module)).filter((text) => text.startsWith('layers.0'));
+    storesThrough(fuseStateWrites(module)).filter((text) => text.startsWith('layers.0'));
   const stays = ['layers.0.attention.write: k_0[slot]', 'layers.0.attention.write: v_0[slot]'];
 
   it.each([

@@ -1,7 +1,7 @@
 /** Products of 20 bits: which are rounded, to what, and how it affects a module's values. */
 import { describe, expect, it } from 'vitest';
 import { printScalar, roundToF20 } from '../../ir/scalar.js';
-import { roundProducts } from '../../passes/roundProducts.js';
+import { roundAccumulators } from '../../passes/roundAccumulators.js';
 import { lower, optimize } from '../../passes/runPasses.js';
 import { llama } from './llamaGraph.js';
 import { TENSOR_CORES } from './lowered.js';
@@ -23,7 +23,7 @@ describe('roundToF20', () => {
   });
 });
 
-describe('roundProducts', () => {
+describe('roundAccumulators', () => {
   const { products: _, ...plain } = TENSOR_CORES;
   const module = lower(optimize(llama(), plain), plain);
 
@@ -33,7 +33,7 @@ describe('roundProducts', () => {
         ? kernel.segments.flatMap(({ outputs }) => outputs.map(({ value }) => printScalar(value)))
         : [],
     );
-    const rounded = roundProducts(module);
+    const rounded = roundAccumulators(module);
     const after = rounded.kernels.flatMap((kernel) =>
       kernel.anchor === 'gemm'
         ? kernel.segments.flatMap(({ outputs }) => outputs.map(({ value }) => printScalar(value)))
@@ -47,6 +47,6 @@ describe('roundProducts', () => {
   });
 
   it('is the last step of lowering for targets that ask for it', () => {
-    expect(lower(optimize(llama(), TENSOR_CORES), TENSOR_CORES)).toEqual(roundProducts(module));
+    expect(lower(optimize(llama(), TENSOR_CORES), TENSOR_CORES)).toEqual(roundAccumulators(module));
   });
 });

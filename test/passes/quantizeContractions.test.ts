@@ -1,16 +1,16 @@
 /** Contractions in 8 bits: what the pass makes of a model, and that kernels mean what the graph says. */
 import { describe, expect, it } from 'vitest';
+import type { Graph } from '../../ir/graph/graph.js';
 import { interpretGraph } from '../../ir/graph/interpreter.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
-import type { Graph } from '../../ir/graph/graph.js';
 import { roundToE4m3 } from '../../ir/round.js';
 import { rowScale } from '../../ir/rowScale.js';
 import { FORMATS } from '../../ir/storage.js';
 import type { LoweredModule } from '../../passes/lowerKernels.js';
-import { wideLayers } from '../../passes/narrowContractions.js';
-import { unrecognized } from '../../passes/unrecognized.js';
-import { lower, optimize } from '../../passes/runPasses.js';
 import type { Numerics } from '../../passes/numerics.js';
+import { wideLayers } from '../../passes/quantizeContractions.js';
+import { lower, optimize } from '../../passes/runPasses.js';
+import { unrecognized } from '../../passes/unrecognized.js';
 import { randomSource } from '../codegen/harness.js';
 import { llama } from './llamaGraph.js';
 import { TENSOR_CORES } from './lowered.js';
@@ -38,7 +38,7 @@ function logProbs(graph: Graph, module: LoweredModule, round: boolean): Float64A
   return out.get(output.name)!;
 }
 
-describe('narrowContractions', () => {
+describe('quantizeContractions', () => {
   const graph = model();
   const narrowed = optimize(graph, NARROW);
   const module = lower(narrowed, NARROW);
@@ -155,7 +155,7 @@ describe('layers that stay as they are', () => {
       const { kernels, buffers } = lower(optimize(llama({ layers }), numerics), numerics);
       const dtypes = new Map(buffers.map(({ name, dtype }) => [name, dtype]));
       const found = kernels.flatMap((kernel) =>
-        kernel.anchor === 'gemm' && dtypes.get(kernel.a) === 'e4m3' ? [Number(kernel.path.split('.')[1])] : [],
+        kernel.anchor === 'gemm' && dtypes.get(kernel.a) === 'e4m3' ? [Number(kernel.path.split('./')[1])] : [],
       );
       return [...new Set(found)];
     };

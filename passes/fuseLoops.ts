@@ -3,7 +3,7 @@
  * over their whole width, which no epilogue sees; codes and scales of keys and values. Their columns differ, so each
  * keeps a domain of its own. Kernels in, kernels out.
  */
-import { loopDomains, type Kernel, type KernelModule, type LoopKernel } from '../ir/kernel.js';
+import { type Kernel, type KernelModule, loopDomains, type LoopKernel } from '../ir/kernel.js';
 import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
 
 const meet = (a: ReadonlySet<string>, b: ReadonlySet<string>): boolean => [...a].some((name) => b.has(name));
@@ -29,12 +29,12 @@ const goOn = (maker: Kernel | undefined, a: Kernel, b: Kernel): boolean =>
 
 /** `layers.0.attention.qk.norm` for `….q.norm` and `….k.norm`; the first path if they differ otherwise. */
 function pathOf(a: string, b: string): string {
-  const [left, right] = [a.split('.'), b.split('.')];
+  const [left, right] = [a.split('./'), b.split('./')];
   const apart = left.flatMap((part, i) => (part === right[i] ? [] : [i]));
   const [at] = apart;
   if (left.length !== right.length || apart.length !== 1 || at === undefined) return a;
   const between = left[at]!.length === 1 && right[at]!.length === 1 ? '' : '_';
-  return left.with(at, `${left[at]!}${between}${right[at]!}`).join('.');
+  return left.with(at, `${left[at]!}${between}${right[at]!}`).join('./');
 }
 
 function merged(a: LoopKernel, b: LoopKernel, names: ReadonlySet<string>): LoopKernel {
@@ -55,7 +55,7 @@ function merged(a: LoopKernel, b: LoopKernel, names: ReadonlySet<string>): LoopK
 }
 
 /** The module with such loops merged; the same object if there are none. */
-export function mergeLoops<M extends KernelModule>(module: M): M {
+export function fuseLoops<M extends KernelModule>(module: M): M {
   const names = new Set(module.kernels.map(({ name }) => name));
   const kernels: Kernel[] = [];
   for (const kernel of module.kernels) {

@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { verifyKernels } from '../../ir/verifyKernel.js';
-import { mapScalar, operands, type Scalar } from '../../ir/scalar.js';
 import type { Kernel } from '../../ir/kernel.js';
+import { mapScalar, operands, type Scalar } from '../../ir/scalar.js';
+import { verifyKernels } from '../../ir/verifyKernel.js';
+import { deduplicateTables } from '../../passes/deduplicateTables.js';
 import { fuseGroups } from '../../passes/fuseGroups.js';
-import { lowerKernels, type LoweredModule } from '../../passes/lowerKernels.js';
-import { narrowTables } from '../../passes/narrowTables.js';
+import { type LoweredModule, lowerKernels } from '../../passes/lowerKernels.js';
 import { optimize } from '../../passes/runPasses.js';
 import { llama } from './llamaGraph.js';
 import { F32 } from './lowered.js';
@@ -28,10 +28,10 @@ const periods = ({ kernels }: LoweredModule): readonly number[] => [
   ),
 ];
 
-describe('narrowTables', () => {
+describe('deduplicateTables', () => {
   it('keeps only half a head of rotary tables', () => {
     const before = lowered(),
-      after = narrowTables(before);
+      after = deduplicateTables(before);
     expect(periods(before)).toEqual([HEAD]);
     expect(periods(after)).toEqual([HEAD / 2]);
     const [constant] = after.constants;
@@ -43,7 +43,7 @@ describe('narrowTables', () => {
       expect(after.buffers.find((buffer) => buffer.name === name)?.columns).toBe(isTable ? HEAD / 2 : columns);
     }
     verifyKernels(after);
-    expect(narrowTables(after)).toBe(after);
+    expect(deduplicateTables(after)).toBe(after);
   });
 
   it('leaves tables alone whose columns differ, or that are read otherwise', () => {
@@ -52,7 +52,7 @@ describe('narrowTables', () => {
       ...module,
       constants: module.constants.map((constant) => ({ ...constant, values: constant.values.map((_, i) => i) })),
     };
-    expect(narrowTables(different)).toBe(different);
+    expect(deduplicateTables(different)).toBe(different);
     const asElements = (s: Scalar): Scalar =>
       s.op === 'load' && s.access.kind === 'periodic' ? { ...s, access: { kind: 'element' } } : s;
     const readWhole = {
@@ -69,6 +69,6 @@ describe('narrowTables', () => {
             },
       ),
     };
-    expect(narrowTables(readWhole)).toBe(readWhole);
+    expect(deduplicateTables(readWhole)).toBe(readWhole);
   });
 });

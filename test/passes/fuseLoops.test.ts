@@ -4,7 +4,7 @@ import type { KernelModule, LoopKernel } from '../../ir/kernel.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
 import { printKernel } from '../../ir/kernelPrinter.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
-import { mergeLoops } from '../../passes/mergeLoops.js';
+import { fuseLoops } from '../../passes/fuseLoops.js';
 import { element, mul, store } from '../codegen/modules.js';
 import { postNorm } from '../codegen/postNorm.js';
 
@@ -19,24 +19,24 @@ const kernels = (...list: KernelModule['kernels']): KernelModule => ({
   buffers: [...module.buffers, { name: 'squares', dtype: 'f32', rows: 'T', columns: 2, space: 'arena' }],
   kernels: list,
 });
-const count = (of: KernelModule): number => mergeLoops(of).kernels.length;
+const count = (of: KernelModule): number => fuseLoops(of).kernels.length;
 
-describe('mergeLoops', () => {
+describe('fuseLoops', () => {
   it('makes one kernel of loops that go on with one contraction', () => {
     const before = kernels(o, norm, squares);
-    const after = mergeLoops(before);
+    const after = fuseLoops(before);
     verifyKernels(after);
     expect(after.kernels).toHaveLength(2);
     expect(printKernel(after.kernels[1]!)).toContain('  and × 2\n  squares = mul(parts0');
     const run = (of: KernelModule): Map<string, Float64Array> =>
       interpretModule(of, { sizes, buffers: inputs, tensors, round: true });
     expect(run(after)).toEqual(run(before));
-    expect(mergeLoops(after)).toBe(after);
+    expect(fuseLoops(after)).toBe(after);
   });
 
   it('names it for both', () => {
     const [q, k] = ['q', 'k'].map((name) => ({ path: `layers.0.${name}.norm` }));
-    expect(mergeLoops(kernels(o, { ...norm, ...q }, { ...squares, ...k })).kernels[1]).toMatchObject({
+    expect(fuseLoops(kernels(o, { ...norm, ...q }, { ...squares, ...k })).kernels[1]).toMatchObject({
       name: 'layers_0_qk_norm',
       path: 'layers.0.qk.norm',
     });

@@ -4,9 +4,9 @@ import type { BufferDecl, KernelModule } from '../../ir/kernel.js';
 import { outputsOf } from '../../ir/kernelAccess.js';
 import { joinF24, printScalar, roundToBf16, roundToF24, tailOfF24 } from '../../ir/scalar.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
-import { lower, optimize } from '../../passes/runPasses.js';
 import type { Numerics } from '../../passes/numerics.js';
-import { splitStream } from '../../passes/splitStream.js';
+import { lower, optimize } from '../../passes/runPasses.js';
+import { splitResidualStream } from '../../passes/splitResidualStream.js';
 import { llama } from './llamaGraph.js';
 import { HALF, TENSOR_CORES } from './lowered.js';
 
@@ -41,10 +41,10 @@ describe('numbers of 24 bits', () => {
   });
 });
 
-describe('splitStream', () => {
+describe('splitResidualStream', () => {
   const { stream: _, ...plain } = TENSOR_CORES;
   const module = lower(optimize(llama(), plain), plain);
-  const split = splitStream(module);
+  const split = splitResidualStream(module);
   const programs = ({ kernels }: KernelModule): string[] =>
     kernels.flatMap((kernel) =>
       outputsOf(kernel).map(({ buffer, value }) => `${kernel.path}: ${buffer} = ${printScalar(value)}`),
@@ -83,7 +83,7 @@ describe('splitStream', () => {
     expect(rounded.buffers).toEqual(split.buffers);
     expect(programs(rounded)).toEqual(programs(split));
     const half = lower(optimize(llama(), HALF), HALF);
-    expect(splitStream(half)).toBe(half);
+    expect(splitResidualStream(half)).toBe(half);
   });
 
   it('splits what only becomes codes of E4M3 into two buffers, which those who add to it and make codes read', () => {
@@ -112,7 +112,7 @@ describe('splitStream', () => {
         buffer.dtype === 'f32' && buffer.space === 'arena' ? { ...buffer, space: 'output' } : buffer,
       ),
     };
-    expect(splitStream(output)).toBe(output);
+    expect(splitResidualStream(output)).toBe(output);
     const summed: KernelModule = {
       ...module,
       kernels: [
@@ -129,6 +129,6 @@ describe('splitStream', () => {
       ],
       buffers: [...module.buffers, { name: 'sum_of', dtype: 'f32', rows: 'T', columns: 1, space: 'arena' }],
     };
-    expect(splitStream(summed).buffers).toContainEqual(expect.objectContaining({ name: 'h', dtype: 'f32' }));
+    expect(splitResidualStream(summed).buffers).toContainEqual(expect.objectContaining({ name: 'h', dtype: 'f32' }));
   });
 });

@@ -4,7 +4,7 @@ import type { GemmKernel, KernelModule, LoopKernel } from '../../ir/kernel.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
 import { printKernel } from '../../ir/kernelPrinter.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
-import { finishRows, type Finishing } from '../../passes/finishRows.js';
+import { type Finishing, fuseRowNorms } from '../../passes/fuseRowNorms.js';
 import { lower, optimize } from '../../passes/runPasses.js';
 import { randomSource } from '../codegen/harness.js';
 import { element, finishedLoop, store } from '../codegen/modules.js';
@@ -16,11 +16,11 @@ import { TENSOR_CORES } from './lowered.js';
 const { module, sizes, inputs, tensors } = postNorm(3, 32, 16, 2);
 const [o, norm] = module.kernels as readonly [GemmKernel, LoopKernel];
 const kernels = (...list: KernelModule['kernels']): KernelModule => ({ ...module, kernels: list });
-const anchors = (of: KernelModule): string[] => finishRows(of).kernels.map(({ anchor }) => anchor);
+const anchors = (of: KernelModule): string[] => fuseRowNorms(of).kernels.map(({ anchor }) => anchor);
 
-describe('finishRows', () => {
+describe('fuseRowNorms', () => {
   it('gives loops over whole rows of a product to the contraction', () => {
-    const finished = finishRows(module);
+    const finished = fuseRowNorms(module);
     verifyKernels(finished);
     expect(finished.kernels.map(({ anchor }) => anchor)).toEqual(['gemm', 'gemm']);
     expect(finished.kernels[0]).toMatchObject({ name: 'o0', finish: norm.outputs });
@@ -40,7 +40,7 @@ describe('finishRows', () => {
   it('leaves rows to the loop where a product of E4M3 is not deep', () => {
     const buffers = module.buffers.map((each) => (each.name === o.a ? { ...each, dtype: 'e4m3' as const } : each));
     const left = (k: number, finishing?: Finishing, of: KernelModule['buffers'] = buffers): string[] =>
-      finishRows({ ...module, buffers: of, kernels: [{ ...o, k }, norm] }, finishing).kernels.map(
+      fuseRowNorms({ ...module, buffers: of, kernels: [{ ...o, k }, norm] }, finishing).kernels.map(
         ({ anchor }) => anchor,
       );
     expect(left(6_656)).toEqual(['gemm', 'loop']);
@@ -55,14 +55,14 @@ describe('finishRows', () => {
     const reduce: LoopKernel = { ...shared, name: 'reduce', outputs };
     const use: LoopKernel = { ...shared, name: 'use', outputs: finish };
     const apart: KernelModule = { interface: interfaceOf(buffers), buffers, weights: [], kernels: [reduce, use] };
-    const finished = finishRows(apart);
+    const finished = fuseRowNorms(apart);
     verifyKernels(finished);
     expect(finished.kernels).toEqual([{ ...reduce, finish }]);
     const run = (of: KernelModule): Map<string, Float64Array> =>
       interpretModule(of, { sizes: { T, R: 0 }, buffers: given, round: true });
     expect(run(finished)).toEqual(run(apart));
     const loops = (...list: readonly LoopKernel[]): string[] =>
-      finishRows({ ...apart, kernels: list }).kernels.map(({ name }) => name);
+      fuseRowNorms({ ...apart, kernels: list }).kernels.map(({ name }) => name);
     expect(loops(reduce, { ...use, columns: 48 })).toEqual(['reduce', 'use']);
     expect(loops({ ...reduce, outputs: [store('twice', element('x'))] }, use)).toEqual(['reduce', 'use']);
     const more: LoopKernel = { ...use, name: 'more', outputs: [store('more', element('twice'))] };
@@ -82,13 +82,13 @@ describe('finishRows', () => {
   it('changes nothing of a model that norms before its products', () => {
     const { rows: _, ...before } = TENSOR_CORES;
     const lowered = lower(optimize(llama(), before), before);
-    expect(finishRows(lowered)).toBe(lowered);
+    expect(fuseRowNorms(lowered)).toBe(lowered);
   });
 });
 
 describe('the verifier', () => {
   const refused = (change: Partial<GemmKernel>): (() => void) => {
-    const finished = finishRows(module).kernels[0] as GemmKernel;
+    const finished = fuseRowNorms(module).kernels[0] as GemmKernel;
     return () => verifyKernels(kernels({ ...finished, ...change }));
   };
   it('refuses rows that may not be complete, and what a finish cannot see', () => {

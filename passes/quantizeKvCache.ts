@@ -1,8 +1,7 @@
-import { stateScales } from '../ir/cacheFormat.js';
-import { definitions, rewrite, type Graph, type Node, type Rewriter, type Value } from '../ir/graph/graph.js';
+import { type CacheFormat, stateScales } from '../ir/cacheFormat.js';
+import { definitions, type Graph, type Node, rewrite, type Rewriter, type Value } from '../ir/graph/graph.js';
 import { versionsOf } from '../ir/graph/versions.js';
 import { LARGEST } from '../ir/round.js';
-import type { CacheFormat } from '../ir/cacheFormat.js';
 import { CompileError } from './compileError.js';
 
 /** Keeps the scale of a head of zeros finite. Squares of what is larger than 1e-13 are far above it. */
@@ -28,7 +27,7 @@ interface Write {
  *
  * Throws CompileError where rows of a state reach attention in another way, or no attention was recognized.
  */
-export function narrowCache(graph: Graph, cache: CacheFormat | undefined): Graph {
+export function quantizeKvCache(graph: Graph, cache: CacheFormat | undefined): Graph {
   if (cache === undefined) return graph;
   const defs = definitions(graph);
   const wide = (v: Value): Value => {

@@ -1,7 +1,7 @@
-import { definitions, loadTimeValues, rewrite, uses, type Graph, type Node, type Value } from '../ir/graph/graph.js';
+import { definitions, type Graph, loadTimeValues, type Node, rewrite, uses, type Value } from '../ir/graph/graph.js';
 import { isScoreOp } from '../ir/ops/fused.js';
 import { GROUP } from '../ir/quads.js';
-import { isBlockFormat, type BlockName, type CodeFormat } from '../ir/storage.js';
+import { type BlockName, type CodeFormat, isBlockFormat } from '../ir/storage.js';
 import { checkpointTensor } from './lowerWeights.js';
 
 /** Formats of the checkpoint's tensors whose matrices stay as they are stored: blocks, or codes. By name. */
@@ -14,7 +14,7 @@ export type StoredFormats = ReadonlyMap<string, BlockName | CodeFormat>;
  * Behind a norm that no matrix takes, each has an x of its own. Two products of equal width may meet in one tile, and
  * have one format then.
  */
-export function multiplyBlocks(graph: Graph, stored: StoredFormats | undefined): Graph {
+export function keepBlockWeights(graph: Graph, stored: StoredFormats | undefined): Graph {
   if (stored === undefined || stored.size === 0) return graph;
   const loaded = loadTimeValues(graph);
   const defs = definitions(graph);
