@@ -53,7 +53,7 @@ const MAY_IMPORT = {
   // Generation sees any engine as a Stepper: pages and scheduling are tested with a fake one.
   generate: ['^ir/', '^python/'],
   // Results, traces and IR as pages: what is shown is read or handed in, and nothing here computes an answer.
-  report: ['^ir/', '^python/', '^tasks/', '^evaluate/', '^autotune/(recordSchemas|peaks|winner|median)[.]ts$'],
+  report: ['^ir/', '^python/', '^tasks/', '^evaluate/', '^autotune/(records|peaks)[.]ts$'],
   // Wiring: where a model lies, on which devices, for which target, in which artifact. It knows no command.
   driver: COMPOSED,
   // The story of each command: what it reads, opens, does and reports. It knows no flags and no terminal.

@@ -107,7 +107,7 @@ const LENGTHY = [
   'autotune/cpu/measureStep',
   'autotune/cuda/measure',
   'autotune/cuda/measureStep',
-  'autotune/cuda/rival',
+  'autotune/cuda/vendorBaseline',
   'autotune/cuda/tune',
   'bench/checkpoint',
   'bench/gpu',

@@ -1,6 +1,10 @@
+import type { Rates } from './peaks.js';
 /** Classes of micro-batch shapes that schedules are chosen for. */
-import { scoringBucket } from '../ir/scoring.js';
-import type { Bucket } from '../ir/plan.js';
+import type { Kernel, KernelModule } from '../ir/kernel.js';
+import type { Bucket, BucketSeconds } from '../ir/plan.js';
+import { scoringBucket, scoringSize, TOKENS, tokensIn } from '../ir/scoring.js';
+import type { Job } from './searchJob.js';
+import { Declarations, kernelWork, sizeOf, type WorkSize } from './work.js';
 
 /** Below this many tokens, launch overhead and reading weights dominate, so one bucket is enough. */
 const SMALLEST = 64;
@@ -57,4 +61,215 @@ export function cudaBuckets(capacityTokens: number): readonly Bucket[] {
     if (t === 1) break;
   }
   return steps.map((t) => scoringBucket({ tokens: t, rows: t, longest: Math.min(t, TYPICAL_LONGEST) }));
+}
+
+export type { BucketSeconds } from '../ir/plan.js';
+
+/** Seconds of a micro-batch; never decreases in any argument, never negative. */
+export type BucketCost = (tokens: number, rows: number, longest: number) => number;
+
+/**
+ * Points (x, y) made non-decreasing: neighbours that fall are pooled to their mean (isotonic regression), so that
+ * noise cannot make a larger micro-batch look cheaper. Equal x are averaged.
+ */
+function isotonic(points: readonly (readonly [x: number, y: number])[]): {
+  readonly x: readonly number[];
+  readonly y: readonly number[];
+} {
+  const sorted = [...points].sort((a, b) => a[0] - b[0]);
+  const pools: { xs: number[]; sum: number; count: number }[] = [];
+  for (const [x, y] of sorted) {
+    const last = pools.at(-1);
+    if (last !== undefined && last.xs.at(-1) === x) {
+      last.sum += y;
+      last.count++;
+    } else {
+      pools.push({ xs: [x], sum: y, count: 1 });
+    }
+    for (;;) {
+      const top = pools.at(-1),
+        below = pools.at(-2);
+      if (top === undefined || below === undefined || below.sum / below.count <= top.sum / top.count) break;
+      below.xs.push(...top.xs);
+      below.sum += top.sum;
+      below.count += top.count;
+      pools.pop();
+    }
+  }
+  return { x: pools.flatMap((p) => p.xs), y: pools.flatMap((p) => p.xs.map(() => p.sum / p.count)) };
+}
+
+/**
+ * Piecewise linear through the points, non-decreasing. Below the first point, the first segment is extended; its value
+ * at zero stays between 0 and the first point's. Beyond the last point, the last segment is extended, with at least the
+ * slope from the origin in case noise made it flat.
+ */
+function piecewise(points: readonly (readonly [x: number, y: number])[]): (x: number) => number {
+  const { x, y } = isotonic(points.filter((p) => p[0] > 0));
+  const x0 = x[0],
+    y0 = y[0];
+  if (x0 === undefined || y0 === undefined) return () => 0;
+  const slope = (i: number): number => (y[i + 1]! - y[i]!) / (x[i + 1]! - x[i]!);
+  const intercept = x.length < 2 ? 0 : Math.min(y0, Math.max(0, y0 - slope(0) * x0));
+  const xs = [0, ...x],
+    ys = [intercept, ...y];
+  const end = xs.length - 1;
+  const last = (ys[end]! - ys[end - 1]!) / (xs[end]! - xs[end - 1]!);
+  const outward = last > 0 ? last : ys[end]! / xs[end]!;
+  return (at) => {
+    if (!(at > 0)) return at === 0 ? ys[0]! : NaN;
+    if (at >= xs[end]!) return ys[end]! + outward * (at - xs[end]!);
+    let i = 0;
+    while (xs[i + 1]! < at) i++;
+    return ys[i]! + ((ys[i + 1]! - ys[i]!) * (at - xs[i]!)) / (xs[i + 1]! - xs[i]!);
+  };
+}
+
+/**
+ * Interpolates measured buckets. The cost is a sum of three parts, each piecewise linear and non-decreasing in its own
+ * measure: kernels over tokens in tokens, kernels over scored rows in rows, attention in tokens × longest path. Throws
+ * if no bucket is given or a value is not a finite number of seconds.
+ */
+export function bucketCostModel(measured: readonly BucketSeconds[]): BucketCost {
+  if (measured.length === 0) throw new Error('No bucket was measured: use analyticBucketCost.');
+  const parts = measured.map(({ extents, longest, seconds, rowSeconds = 0, attentionSeconds = 0 }) => {
+    const { tokens, rows } = scoringSize({ extents });
+    const values = [tokens, rows, longest, seconds, rowSeconds, attentionSeconds];
+    if (values.some((v) => !Number.isFinite(v) || v < 0))
+      throw new Error(`A bucket's cost must be finite and not negative: ${values.join(', ')}.`);
+    return {
+      tokens,
+      rows,
+      area: tokens * longest,
+      tokenSeconds: Math.max(0, seconds - rowSeconds - attentionSeconds),
+      rowSeconds,
+      attentionSeconds,
+    };
+  });
+  const byTokens = piecewise(parts.map((p) => [p.tokens, p.tokenSeconds]));
+  const byRows = piecewise(parts.map((p) => [p.rows, p.rowSeconds]));
+  const byArea = piecewise(parts.map((p) => [p.area, p.attentionSeconds]));
+  return (tokens, rows, longest) => byTokens(tokens) + byRows(rows) + byArea(tokens * longest);
+}
+
+/** Share of peak that a contraction is assumed to reach before it is measured. */
+const ASSUMED_SHARE = 0.5;
+/** Elementwise operations per byte of memory bandwidth, roughly: the rate of plain vector arithmetic. */
+const SCALAR_OPS_PER_BYTE = 4;
+/** Overhead of one launch, its barrier included. */
+const LAUNCH_SECONDS = 5e-6;
+
+/** Roofline seconds of one launch. */
+function rooflineSeconds(kernel: Kernel, declarations: Declarations, rates: Rates, size: WorkSize): number {
+  const { flops, scalarOps, bytes } = kernelWork(kernel, declarations, size);
+  const arithmetic =
+    flops / (ASSUMED_SHARE * rates.flopsPerSecond) + scalarOps / (SCALAR_OPS_PER_BYTE * rates.bytesPerSecond);
+  return Math.max(arithmetic, bytes / rates.bytesPerSecond) + LAUNCH_SECONDS;
+}
+
+/** The part of BucketSeconds that a kernel's time belongs to. */
+const partOf = ({ anchor, rows }: Kernel): 'attention' | 'rows' | 'tokens' =>
+  anchor === 'attention' ? 'attention' : rows === TOKENS ? 'tokens' : 'rows';
+
+/** Roofline seconds of each bucket, split into the parts that bucketCostModel expects. */
+export function estimateBuckets(
+  module: KernelModule,
+  rates: Rates,
+  sizes: readonly WorkSize[],
+): readonly BucketSeconds[] {
+  const declarations = new Declarations(module);
+  return sizes.map((size) => {
+    const sums = { attention: 0, rows: 0, tokens: 0 };
+    for (const kernel of module.kernels) sums[partOf(kernel)] += rooflineSeconds(kernel, declarations, rates, size);
+    const { attention, rows, tokens } = sums;
+    return {
+      extents: size.extents,
+      longest: size.longest,
+      seconds: tokens + rows + attention,
+      rowSeconds: rows,
+      attentionSeconds: attention,
+    };
+  });
+}
+
+/**
+ * Seconds of each kernel in a micro-batch of `size`. These are roofline estimates. Where buckets were measured, the
+ * estimates of attention, of kernels over scored rows and of the other kernels are each scaled to the total measured in
+ * the nearest bucket.
+ */
+export function kernelSeconds(
+  module: KernelModule,
+  rates: Rates,
+  size: WorkSize,
+  measured: readonly BucketSeconds[] = [],
+): readonly number[] {
+  const declarations = new Declarations(module);
+  const seconds = module.kernels.map((kernel) => rooflineSeconds(kernel, declarations, rates, size));
+  const distance = (bucket: BucketSeconds): number => Math.abs(tokensIn(bucket) - tokensIn(size));
+  const [nearest] = [...measured].sort((a, b) => distance(a) - distance(b));
+  if (nearest === undefined) return seconds;
+  const [estimated] = estimateBuckets(module, rates, [sizeOf(nearest)]);
+  const { seconds: all, rowSeconds, attentionSeconds } = nearest;
+  const guess = estimated!;
+  // Without the split, only the total is known.
+  if (rowSeconds === undefined || attentionSeconds === undefined)
+    return seconds.map((each) => each * (all / guess.seconds));
+  const was = {
+    rows: rowSeconds,
+    attention: attentionSeconds,
+    tokens: Math.max(0, all - rowSeconds - attentionSeconds),
+  };
+  const guessed = { rows: guess.rowSeconds ?? 0, attention: guess.attentionSeconds ?? 0, tokens: 0 };
+  guessed.tokens = guess.seconds - guessed.rows - guessed.attention;
+  return seconds.map((each, i) => {
+    const part = partOf(module.kernels[i]!);
+    return each * (was[part] / guessed[part]);
+  });
+}
+
+/** The cost before anything is measured: rooflines at half of peak, interpolated in the same way. */
+export function analyticBucketCost(module: KernelModule, rates: Rates, capacityTokens: number): BucketCost {
+  const sizes: WorkSize[] = [];
+  const add = (tokens: number): void => {
+    sizes.push(scoringBucket({ tokens, rows: tokens, longest: Math.min(tokens, 256) }));
+  };
+  for (let tokens = 16; tokens < capacityTokens; tokens *= 2) add(tokens);
+  add(capacityTokens);
+  return bucketCostModel(estimateBuckets(module, rates, sizes));
+}
+
+/** Share of a bucket's predicted time that must be measured before its cost can be trusted. */
+const ENOUGH = 0.5;
+
+/**
+ * Seconds of each bucket. Measured kernels count as measured; the others as estimated, with the estimates scaled by the
+ * ratio of measured to estimated time over all buckets. Empty if less than half of the largest bucket was measured.
+ */
+export function costOfBuckets<S>(jobs: readonly Job<S>[], buckets: readonly Bucket[]): readonly BucketSeconds[] {
+  const sum = (of: readonly Job<S>[], seconds: (job: Job<S>) => number): number =>
+    of.reduce((total, job) => total + job.count * seconds(job), 0);
+  const estimate = (job: Job<S>): number => job.candidates.cost(job.chosen);
+  const measured = jobs.filter((job) => job.standing !== undefined);
+  const largest = buckets.reduce((top, bucket, i) => (tokensIn(bucket) > tokensIn(buckets[top]!) ? i : top), 0);
+  const inLargest = (job: Job<S>): boolean => job.bucketIndex === largest;
+  if (
+    measured.length === 0 ||
+    sum(measured.filter(inLargest), estimate) < ENOUGH * sum(jobs.filter(inLargest), estimate)
+  )
+    return [];
+  const scale = sum(measured, (job) => job.standing!.seconds) / sum(measured, estimate);
+  const seconds = (job: Job<S>): number => job.standing?.seconds ?? scale * estimate(job);
+  const isAttention = (job: Job<S>): boolean => job.kernel.anchor === 'attention';
+  return buckets.map((bucket, i) => {
+    const own = jobs.filter((job) => job.bucketIndex === i);
+    return {
+      ...bucket,
+      seconds: sum(own, seconds),
+      attentionSeconds: sum(own.filter(isAttention), seconds),
+      rowSeconds: sum(
+        own.filter((job) => !isAttention(job) && job.kernel.rows !== TOKENS),
+        seconds,
+      ),
+    };
+  });
 }

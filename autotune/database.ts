@@ -3,29 +3,46 @@
  * line it was writing. Several processes may append at once. Contents are never trusted: a line that is cut off,
  * foreign or out of bounds is counted and skipped, and a caller must check that a schedule is legal.
  */
-import { closeSync, constants, existsSync, fsyncSync, mkdirSync, openSync, statSync, writeSync } from 'node:fs';
-import { dirname } from 'node:path';
-import { defined } from '../system/defined.js';
+import {
+  closeSync,
+  constants,
+  existsSync,
+  fstatSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  readSync,
+  statSync,
+  writeSync,
+} from 'node:fs';
+import { dirname, join } from 'node:path';
+import { UserError } from '../errors.js';
 import type { Bucket } from '../ir/plan.js';
-import { median } from './median.js';
+import { requireCacheDir } from '../runtime/cacheFolder.js';
+import { readSettings, type Settings } from '../settings.js';
+import { defined } from '../system/defined.js';
 import type { Peaks } from './peaks.js';
 import {
   DATABASE_VERSION,
-  finalSchema,
-  jobSchema,
-  peaksSchema,
-  rivalRecordSchema,
-  trialSchema,
   type Facts,
+  type Final,
   type FinalLine,
+  finalSchema,
+  type JobFacts,
+  jobSchema,
+  type Known,
+  type Measured,
+  median,
   type PeaksLine,
+  peaksSchema,
   type RecordFormat,
+  type Records,
   type RivalKey,
   type RivalRecord,
+  rivalRecordSchema,
   type TrialLine,
-} from './recordSchemas.js';
-import type { Final, JobFacts, Known, Measured, Records } from './records.js';
-import { databaseFailure, parseLine, readLines } from './databaseFile.js';
+  trialSchema,
+} from './records.js';
 
 const textOf = (value: Facts): string => JSON.stringify(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
 
@@ -260,4 +277,49 @@ export class TuningDatabase<S, T extends Facts> {
     this.machines.set(text, parsed.data);
     return placeOf({ key, bucket, target: parsed.data });
   }
+}
+
+/** Larger files are read from this many bytes before their end: the newest records count. */
+const MAX_FILE_BYTES = 64 << 20;
+const MAX_LINE_BYTES = 1 << 14;
+
+/** Default place of the measurements: beside the compiled kernels in the cache folder. */
+export const defaultDatabasePath = (settings: Settings = readSettings()): string =>
+  join(requireCacheDir(settings), 'tuning.jsonl');
+
+/** The error for a file that cannot be opened, read or written, with what to do about it. */
+export function databaseFailure(path: string, error: unknown): Error {
+  if (error instanceof UserError) return error;
+  const reason = error instanceof Error ? error.message : String(error);
+  return new UserError(
+    `The tuning database ${path} cannot be used: ${reason}`,
+    'Check free space and permissions there, or name another file: tilewright tune … --database FILE',
+    { cause: error },
+  );
+}
+
+/** A line's parsed value; undefined if it is not JSON or is longer than any record. */
+export function parseLine(line: string): unknown {
+  if (Buffer.byteLength(line) > MAX_LINE_BYTES) return undefined;
+  try {
+    return JSON.parse(line);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Non-empty lines of an open file. The last one may be incomplete. Throws where it is not a file. */
+export function readLines(file: number): { readonly lines: readonly string[]; readonly isCutOff: boolean } {
+  const status = fstatSync(file);
+  if (!status.isFile()) throw new Error('it is not a file');
+  const start = Math.max(0, status.size - MAX_FILE_BYTES);
+  const bytes = Buffer.alloc(status.size - start);
+  let length = 0;
+  while (length < bytes.length) {
+    const count = readSync(file, bytes, length, bytes.length - length, start + length);
+    if (count === 0) break;
+    length += count;
+  }
+  const lines = bytes.toString('utf8', 0, length).split('\n');
+  return { lines: lines.filter((line) => line.trim() !== ''), isCutOff: lines.at(-1) !== '' };
 }

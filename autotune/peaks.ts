@@ -1,6 +1,11 @@
 /** What a device reaches at most, and how long work takes there at least: the two lines of a roofline. */
-import type { Rates } from './bucketCost.js';
 import type { Work } from './work.js';
+
+/** The machine's rates that an estimate needs, for all threads together. */
+export interface Rates {
+  readonly flopsPerSecond: number;
+  readonly bytesPerSecond: number;
+}
 
 /** `measured`: by a loop on this machine. `nominal`: what its kind is known for. */
 export const PEAK_SOURCES = ['measured', 'nominal'] as const;

@@ -1,13 +1,13 @@
 /** Synthetic micro-batches for measuring: trees of a bucket's shape, and numbers that kernels can process. */
 import { extentIn } from '../ir/extents.js';
-import { listPaths, rowsIn, tokensIn, type PathLists } from '../ir/scoring.js';
-import type { Kernel, KernelModule, SampleKernel } from '../ir/kernel.js';
-import { SAMPLE_INPUT_NAMES, SAMPLE_INPUTS } from '../ir/sampleInputs.js';
-import { operands, readOf, type Scalar } from '../ir/scalar.js';
+import type { BufferDecl, Kernel, KernelModule, SampleKernel } from '../ir/kernel.js';
 import { hasOwnKeys, outputsOf, scaleBuffers } from '../ir/kernelAccess.js';
 import type { Bucket } from '../ir/plan.js';
+import { SAMPLE_INPUT_NAMES, SAMPLE_INPUTS } from '../ir/sampleInputs.js';
+import { operands, readOf, type Scalar } from '../ir/scalar.js';
+import { listPaths, type PathLists, rowsIn, tokensIn } from '../ir/scoring.js';
 import type { ExtentName } from '../ir/types.js';
-import { PAGE_ROWS, pathShape, pathTokens, type PathShape } from './pathShape.js';
+import { PAGE_ROWS, pathRows, pathShape, type PathShape, pathTokens } from './work.js';
 
 /** Marsaglia's xorshift32: the same numbers on every machine. `below(n)` is in [0, n). */
 export class Random {
@@ -253,3 +253,26 @@ export function biasFor(trees: TreeBatch, stride: number): Float32Array {
   for (let q = 0; q < tokens; q++) for (let k = 0; k <= q; k++) if (q < trees.subtreeEnd[k]!) bias[q * stride + k] = 0;
   return bias;
 }
+
+/**
+ * Rows of `buffer` that a launch on random inputs writes, from the first on. Slots count up from 0 (integersFor), so of
+ * a state those are as many as the kernel has rows.
+ */
+export function resultRows(kernel: Kernel, buffer: Pick<BufferDecl, 'name' | 'rows'>, { extents }: Bucket): number {
+  const rows = extentIn(buffer.rows, extents);
+  return isScattered(kernel, buffer.name) ? Math.min(rows, extentIn(kernel.rows, extents)) : rows;
+}
+
+/**
+ * Rows that a launch on random inputs needs of a buffer with `rows` rows in every call: of a state those that it writes
+ * or that its paths lie in.
+ */
+export function stateRows(kernel: Kernel, module: KernelModule, name: string, rows: number, bucket: Bucket): number {
+  const isRead = kernel.anchor === 'attention' && kernel.mask.kind === 'path' && !hasOwnKeys(kernel, module);
+  if (isRead && (name === kernel.k || name === kernel.v))
+    return Math.min(rows, Math.max(1, pathRows(pathShape(bucket))));
+  return isScattered(kernel, name) ? Math.min(rows, Math.max(1, extentIn(kernel.rows, bucket.extents))) : rows;
+}
+
+const isScattered = (kernel: Kernel, name: string): boolean =>
+  outputsOf(kernel).some((output) => output.kind === 'store' && output.via !== undefined && output.buffer === name);

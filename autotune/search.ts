@@ -2,21 +2,35 @@
  * Finds schedules within a time budget: ranks candidates by a cost model, measures the best few, and climbs from the
  * winner. Shared by all targets.
  */
-import { defined } from '../system/defined.js';
-import type { Extents } from '../ir/extents.js';
 import { computationHash, kernelSignature } from '../codegen/signature.js';
+import type { Extents } from '../ir/extents.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';
-import type { BucketSeconds } from './bucketCost.js';
-import { costOfBuckets } from './costOfBuckets.js';
-import type { JobFacts, Records } from './records.js';
-import { holdFinals, type HoldFinal } from './finals.js';
-import { measuredPlace } from './measuredPlace.js';
-import { knownOf, twinsOf, weightsOf } from './sharing.js';
-import type { Measure, MeasureRequest } from './measurement.js';
-import { median } from './median.js';
-import { deadline, realAlarm, unlessStopped, until, type Alarm } from './until.js';
-import { Job, ROUNDS, type Candidates, type Rival, type Rounds, type TuneRow } from './searchJob.js';
+import { defined } from '../system/defined.js';
+import { type BucketSeconds, costOfBuckets } from './buckets.js';
+import { type HoldFinal, holdFinals } from './finals.js';
+import {
+  type Alarm,
+  deadline,
+  type Measure,
+  measuredPlace,
+  type MeasureRequest,
+  realAlarm,
+  unlessStopped,
+  until,
+} from './measurement.js';
+import { type JobFacts, median, type Records } from './records.js';
+import {
+  type Candidates,
+  Job,
+  knownOf,
+  type Rival,
+  type Rounds,
+  ROUNDS,
+  type TuneRow,
+  twinsOf,
+  weightsOf,
+} from './searchJob.js';
 
 /** What to search for, for how long, and how to measure. `S`: the target's schedules. */
 export interface SearchRequest<S> {

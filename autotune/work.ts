@@ -2,19 +2,25 @@
  * The work of a kernel whatever its schedule: arithmetic and compulsory traffic. Rooflines, throughput figures and
  * `inspect` are based on it.
  */
-import { defined } from '../system/defined.js';
-import type { Dim } from '../ir/types.js';
 import { extentIn, type Extents } from '../ir/extents.js';
-import { tokensIn } from '../ir/scoring.js';
-import type { AttentionKernel, Kernel, KernelModule, Output } from '../ir/kernel.js';
-import type { Bucket } from '../ir/plan.js';
-import { LOGPROB_BLOCK, loopDomains, partWidth, windowOfMask } from '../ir/kernel.js';
+import {
+  type AttentionKernel,
+  type Kernel,
+  type KernelModule,
+  LOGPROB_BLOCK,
+  loopDomains,
+  type Output,
+  partWidth,
+  windowOfMask,
+} from '../ir/kernel.js';
 import { kernelWrites, outputsOf, scaleBuffers } from '../ir/kernelAccess.js';
+import type { Bucket } from '../ir/plan.js';
 import { operands, readOf, type Scalar } from '../ir/scalar.js';
+import { tokensIn } from '../ir/scoring.js';
+import { KEYS, NEW_TOKENS } from '../ir/stepping.js';
 import { FORMATS } from '../ir/storage.js';
-import { pathShape } from './pathShape.js';
-import { scalarCost } from './scalarCost.js';
-import { DTYPE_BYTES } from '../ir/types.js';
+import { type Dim, DTYPE_BYTES, roundUp } from '../ir/types.js';
+import { defined } from '../system/defined.js';
 
 /** The size of one call, and the shape of its trees. */
 export interface WorkSize {
@@ -282,4 +288,94 @@ export const addWork = (a: Work, b: Work): Work => ({
 export function moduleWork(module: KernelModule, size: WorkSize): Work {
   const declarations = new Declarations(module);
   return module.kernels.reduce((sum, kernel) => addWork(sum, kernelWork(kernel, declarations, size)), NOTHING);
+}
+
+/**
+ * Elementwise cost of an operator. Divisions and functions are short polynomials. Leaves cost nothing: what they read
+ * is counted in bytes. A sum over a segment also costs one addition per element, see scalarCost.
+ */
+const OP_COST: Readonly<Record<Scalar['op'], number>> = {
+  const: 0,
+  arg: 0,
+  acc: 0,
+  load: 0,
+  rowSum: 0,
+  segmentSum: 0,
+  rowIndex: 0,
+  columnIndex: 0,
+  rotateHalf: 1,
+  groupSum: 1,
+  select: 1,
+  neg: 1,
+  not: 1,
+  toF32: 1,
+  roundBf16: 1,
+  roundF20: 1,
+  roundF24: 1,
+  tailF24: 1,
+  joinF24: 1,
+  add: 1,
+  sub: 1,
+  mul: 1,
+  max: 1,
+  min: 1,
+  le: 1,
+  lt: 1,
+  eq: 1,
+  and: 1,
+  or: 1,
+  div: 4,
+  sqrt: 6,
+  rsqrt: 6,
+  exp: 12,
+  log: 12,
+  sin: 20,
+  cos: 20,
+  tanh: 20,
+  erf: 30,
+};
+
+/** Elementwise operations of one evaluation. Sums over a row's parts run once per row and are left out. */
+export function scalarCost(s: Scalar): number {
+  const inner = operands(s).reduce((sum, operand) => sum + scalarCost(operand), 0);
+  return inner + OP_COST[s.op] + (s.op === 'segmentSum' ? s.parts : 0);
+}
+
+export interface PathShape {
+  /** Keys of each path. */
+  readonly length: number;
+  /** New tokens at the end of each path, at least 1. */
+  readonly fresh: number;
+  readonly paths: number;
+}
+
+/**
+ * Fewer new tokens than a path is long continue a path each, as decoding does, and so do those of a class with a `run`.
+ * More of them are whole prompts. No tokens are no paths.
+ */
+export function pathShape({ extents, longest, run }: Bucket): PathShape {
+  const tokens = extentIn(NEW_TOKENS, extents);
+  if (tokens === 0) return { length: longest, fresh: 1, paths: 0 };
+  if (tokens >= longest && run === undefined)
+    return { length: longest, fresh: longest, paths: Math.ceil(tokens / longest) };
+  return {
+    length: Math.max(1, Math.min(longest, Math.floor(extentIn(KEYS, extents) / tokens))),
+    fresh: 1,
+    paths: tokens,
+  };
+}
+
+/** Rows of a cache that lie next to each other, because they belong to one page. */
+export const PAGE_ROWS = 16;
+
+/** Rows of a cache that hold the paths, each in pages of its own. */
+export const pathRows = ({ length, paths }: PathShape): number => paths * roundUp(length, PAGE_ROWS);
+
+/** Of each new token: where its path begins in the list of keys, and its position. */
+export function pathTokens(shape: PathShape, tokens: number): { begin: Int32Array; position: Int32Array } {
+  const { length, fresh } = shape;
+  return {
+    begin: Int32Array.from({ length: tokens }, (_, t) => Math.floor(t / fresh) * length),
+    position: Int32Array.from({ length: tokens }, (_, t) => length - fresh + (t % fresh)),
+  };
 }

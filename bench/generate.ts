@@ -1,8 +1,8 @@
 /** `npm run bench:generate`: decoding rates with random weights, against the bytes that a call must read. */
-import { median } from '../autotune/median.js';
+import { median } from '../autotune/records.js';
 import { stepperOf } from '../commands/continuation.js';
 import { BatchWork, packedWeightBytes } from '../commands/work.js';
-import type { Executor } from '../driver/executor.js';
+import type { Executor } from '../driver/devices/executor.js';
 import { UserError } from '../errors.js';
 import { Generator } from '../generate/generator.js';
 import { PAGE_TOKENS } from '../generate/pages.js';

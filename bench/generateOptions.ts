@@ -1,11 +1,10 @@
 /** The command line of the benchmark of generation. */
 import { parseArgs } from 'node:util';
+import { KV_CACHES, type KvCache, type Precision, QUANTIZED } from '../driver/targets/precision.js';
 import { PAGE_TOKENS } from '../generate/pages.js';
-import { QUANTIZED, type Precision } from '../driver/target.js';
-import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
-import { KV_CACHES, type KvCache } from '../driver/target.js';
 import type { SamplingOptions } from '../generate/sampling.js';
-import { BENCH_TARGETS, OptionReader, type BenchTarget } from './optionReader.js';
+import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
+import { BENCH_TARGETS, type BenchTarget, OptionReader } from './optionReader.js';
 import { SPREAD } from './requests.js';
 
 export const USAGE = `bench:generate [--model llama-110m] [--target cpu|cuda] [--batch 1,8,64] [--prompt 512] [--new 64]

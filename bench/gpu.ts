@@ -2,13 +2,13 @@
  * `npm run bench:gpu`: compares a layer's kernels on this machine's GPU with cuBLASLt, each ratio within one run. For
  * options see gpuOptions.ts. In a bundle this is `bench-gpu.sh`.
  */
-import { isDeviceHung } from '../autotune/cuda/patience.js';
+import { isDeviceHung } from '../autotune/cuda/timing.js';
 import { writeAtomically } from '../system/write.js';
-import { openLab, type GpuLab } from './gpuLab.js';
-import { measureReadRate } from './gpuReadRate.js';
+import { type GpuLab, openLab } from './gpuLab.js';
 import { openBenchModel } from './gpuModel.js';
-import { parseGpuOptions, USAGE, type GpuOptions } from './gpuOptions.js';
-import { renderGpuTable, type GpuResults } from './gpuResults.js';
+import { type GpuOptions, parseGpuOptions, USAGE } from './gpuOptions.js';
+import { measureReadRate } from './gpuReadRate.js';
+import { type GpuResults, renderGpuTable } from './gpuResults.js';
 import { runGpuBench } from './gpuRun.js';
 import { runProgram } from './program.js';
 

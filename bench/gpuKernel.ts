@@ -1,22 +1,21 @@
 /**
  * Measures one kernel of the layer, in one or several schedules, in turn with the vendor's library on the bare product.
  */
-import { defined } from '../system/defined.js';
-import { tokensIn } from '../ir/scoring.js';
-import { median } from '../autotune/median.js';
-import { cudaScheduling } from '../codegen/cuda/scheduling.js';
-import { interleave, warmUp, type Contender, type InterleaveOptions } from '../autotune/cuda/interleave.js';
-import { patiently } from '../autotune/cuda/patience.js';
-import { contractionOf, RivalBench, timeLaunches, type BareContraction } from '../autotune/cuda/rival.js';
+import { type Contender, interleave, type InterleaveOptions, patiently, warmUp } from '../autotune/cuda/timing.js';
+import { type BareContraction, contractionOf, RivalBench, timeLaunches } from '../autotune/cuda/vendorBaseline.js';
 import { CudaWorkbench } from '../autotune/cuda/workbench.js';
+import { median } from '../autotune/records.js';
 import { kernelWork, sizeOf } from '../autotune/work.js';
+import { cudaScheduling } from '../codegen/cuda/scheduling.js';
 import type { CudaKernelText } from '../ir/cuda.js';
 import type { Kernel } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';
+import { tokensIn } from '../ir/scoring.js';
 import { isCudaError } from '../runtime/cuda/addon.js';
 import type { CudaProgram } from '../runtime/cuda/nativeProgram.js';
-import { programContender, type GpuLab } from './gpuLab.js';
-import { roleOf, type BenchModel } from './gpuModel.js';
+import { defined } from '../system/defined.js';
+import { type GpuLab, programContender } from './gpuLab.js';
+import { type BenchModel, roleOf } from './gpuModel.js';
 import { compareRounds, type KernelResult } from './gpuResults.js';
 import type { Choice } from './gpuSchedules.js';
 

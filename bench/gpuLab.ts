@@ -1,16 +1,16 @@
 /** The device, the compiler and the vendor's library that a GPU benchmark needs, and what needs all of them. */
-import { launchTimes, type Contender } from '../autotune/cuda/interleave.js';
-import { makeRunUp } from '../autotune/cuda/rival.js';
-import { loadDeviceTools, type CompileKernels, type DeviceTools } from '../autotune/cuda/tools.js';
-import { archOf } from '../driver/targets/gpu.js';
+import { type CompileKernels, type DeviceTools, loadDeviceTools } from '../autotune/cuda/fill.js';
+import { type Contender, launchTimes } from '../autotune/cuda/timing.js';
+import { makeRunUp } from '../autotune/cuda/vendorBaseline.js';
 import type { CudaFacts } from '../codegen/cuda/index.js';
+import { archOf } from '../driver/targets/cudaDevice.js';
 import { UserError } from '../errors.js';
-import { cudaAvailable, loadCudaAddon, type CudaAddon } from '../runtime/cuda/addon.js';
-import type { CudaDevice, CudaMemory } from '../runtime/cuda/nativeDevice.js';
-import type { CudaProgram } from '../runtime/cuda/nativeProgram.js';
+import { type CudaAddon, cudaAvailable, loadCudaAddon } from '../runtime/cuda/addon.js';
 import { compileCubins } from '../runtime/cuda/compiler.js';
 import type { CublasLt } from '../runtime/cuda/cublasLt.js';
 import { findCublasLt } from '../runtime/cuda/findCublasLt.js';
+import type { CudaDevice, CudaMemory } from '../runtime/cuda/nativeDevice.js';
+import type { CudaProgram } from '../runtime/cuda/nativeProgram.js';
 import { readSettings, type Settings } from '../settings.js';
 
 export interface GpuLab {

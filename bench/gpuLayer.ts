@@ -1,19 +1,18 @@
 /**
  * Measures a whole layer as a run launches it, in turn with the vendor's products: each alone, and one after another.
  */
-import { tokensIn } from '../ir/scoring.js';
-import { interleave, warmUp, type Contender } from '../autotune/cuda/interleave.js';
-import { patiently } from '../autotune/cuda/patience.js';
-import { timeLaunches } from '../autotune/cuda/rival.js';
 import { SequenceBench, type SequencePart } from '../autotune/cuda/sequence.js';
-import { median } from '../autotune/median.js';
+import { type Contender, interleave, patiently, warmUp } from '../autotune/cuda/timing.js';
+import { timeLaunches } from '../autotune/cuda/vendorBaseline.js';
+import { median } from '../autotune/records.js';
 import { kernelWork, sizeOf } from '../autotune/work.js';
 import type { Bucket } from '../ir/plan.js';
+import { tokensIn } from '../ir/scoring.js';
 import type { CudaModule } from '../runtime/cuda/nativeDevice.js';
 import type { CudaProgram } from '../runtime/cuda/nativeProgram.js';
 import { flopsOf, type Product, type Timing, type Variant } from './gpuKernel.js';
-import { programContender, type GpuLab } from './gpuLab.js';
-import { roleOf, type BenchModel } from './gpuModel.js';
+import { type GpuLab, programContender } from './gpuLab.js';
+import { type BenchModel, roleOf } from './gpuModel.js';
 import { compareLayer, type LayerResult } from './gpuResults.js';
 
 /** Runs in which each launch of the layer is timed by itself. */

@@ -1,9 +1,9 @@
 /** The model whose layer is measured: a plan of a few layers, because all but the last are alike. */
 import { join } from 'node:path';
-import { contractionOf } from '../autotune/cuda/rival.js';
+import { contractionOf } from '../autotune/cuda/vendorBaseline.js';
 import type { CudaFacts } from '../codegen/cuda/index.js';
 import { compileModel } from '../driver/compile/compile.js';
-import type { Precision } from '../driver/target.js';
+import type { Precision } from '../driver/targets/precision.js';
 import { cuda, cudaDevice, type CudaDevice } from '../driver/targets/cuda.js';
 import { UserError } from '../errors.js';
 import type { CudaSchedule } from '../ir/cuda.js';

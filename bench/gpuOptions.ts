@@ -1,6 +1,6 @@
 /** The command line of the GPU benchmark. */
 import { parseArgs } from 'node:util';
-import { defaultDatabasePath } from '../autotune/databaseFile.js';
+import { defaultDatabasePath } from '../autotune/database.js';
 import type { Finishing } from '../passes/fuseRowNorms.js';
 import { defined } from '../system/defined.js';
 import { parseTrial, type Trial } from './gpuSchedules.js';

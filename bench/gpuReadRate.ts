@@ -1,6 +1,6 @@
 /** The rate at which a kernel that does nothing else reads device memory: the ceiling of decoding. */
-import { interleave, launchTimes, warmUp, type Contender } from '../autotune/cuda/interleave.js';
-import { median } from '../autotune/median.js';
+import { type Contender, interleave, launchTimes, warmUp } from '../autotune/cuda/timing.js';
+import { median } from '../autotune/records.js';
 import type { CudaMemory } from '../runtime/cuda/nativeDevice.js';
 import type { GpuLab } from './gpuLab.js';
 

@@ -1,6 +1,6 @@
 /** The results of a GPU benchmark: ratios of medians over rounds, the table, the file. */
-import { ratioOverRounds, sumOverRounds } from '../autotune/cuda/interleave.js';
-import { median } from '../autotune/median.js';
+import { ratioOverRounds, sumOverRounds } from '../autotune/cuda/timing.js';
+import { median } from '../autotune/records.js';
 import type { Finishing } from '../passes/fuseRowNorms.js';
 
 /** One schedule of one kernel at one size. */

@@ -1,23 +1,22 @@
 /** Runs a GPU benchmark, from the choice of schedules to the results. */
-import { defined } from '../system/defined.js';
-import { tokensIn } from '../ir/scoring.js';
-import { measureBandwidth } from '../autotune/cuda/bandwidth.js';
 import { referenceSchedule } from '../autotune/cuda/candidates.js';
-import { cudaMachine } from '../autotune/cuda/costModel.js';
-import { CUDA_RECORDS, cudaTarget } from '../autotune/cuda/target.js';
+import { cudaMachine, measureBandwidth } from '../autotune/cuda/costModel.js';
+import { CUDA_RECORDS, cudaTarget } from '../autotune/cuda/tune.js';
 import { TuningDatabase } from '../autotune/database.js';
-import { cudaScheduling } from '../codegen/cuda/scheduling.js';
 import { emitCudaKernel } from '../codegen/cuda/index.js';
+import { cudaScheduling } from '../codegen/cuda/scheduling.js';
 import { UserError } from '../errors.js';
 import type { Kernel } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';
-import { measureKernel, productOf, type Product, type Variant } from './gpuKernel.js';
-import { measureLayer } from './gpuLayer.js';
+import { tokensIn } from '../ir/scoring.js';
+import { defined } from '../system/defined.js';
+import { measureKernel, type Product, productOf, type Variant } from './gpuKernel.js';
 import type { GpuLab } from './gpuLab.js';
-import { benchBucket, roleOf, type BenchModel } from './gpuModel.js';
+import { measureLayer } from './gpuLayer.js';
+import { benchBucket, type BenchModel, roleOf } from './gpuModel.js';
 import type { GpuOptions } from './gpuOptions.js';
 import type { GpuResults, KernelResult, LayerResult } from './gpuResults.js';
-import { defaultChoice, isTrialOf, rankedChoices, trialSchedule, tunedChoice, type Choice } from './gpuSchedules.js';
+import { type Choice, defaultChoice, isTrialOf, rankedChoices, trialSchedule, tunedChoice } from './gpuSchedules.js';
 
 const FIRST_WARM_SECONDS = 1;
 const WARM_SECONDS = 0.15;

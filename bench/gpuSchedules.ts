@@ -2,20 +2,20 @@
  * Schedules of the kernels that are measured: the compiler's, the tuner's, those from the command line, and the cost
  * model's best.
  */
-import { scoringBucket, tokensIn, withKeyRoom } from '../ir/scoring.js';
 import { CudaSpace } from '../autotune/cuda/candidates.js';
 import { cudaCost, type CudaMachine } from '../autotune/cuda/costModel.js';
+import type { CudaTuningTarget } from '../autotune/cuda/tune.js';
 import type { TuningDatabase } from '../autotune/database.js';
-import type { CudaTuningTarget } from '../autotune/cuda/target.js';
-import { cudaScheduling } from '../codegen/cuda/scheduling.js';
-import { winnerOf } from '../autotune/winner.js';
+import { winnerOf } from '../autotune/records.js';
 import { sizeOf } from '../autotune/work.js';
 import { defaultCudaSchedule, isLegalCuda, kernelSignature } from '../codegen/cuda/index.js';
+import { cudaScheduling } from '../codegen/cuda/scheduling.js';
 import { UserError } from '../errors.js';
 import type { CudaSchedule } from '../ir/cuda.js';
 import type { Kernel } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';
-import { roleOf, type BenchModel } from './gpuModel.js';
+import { scoringBucket, tokensIn, withKeyRoom } from '../ir/scoring.js';
+import { type BenchModel, roleOf } from './gpuModel.js';
 
 /** A schedule and its origin. */
 export interface Choice {

@@ -2,10 +2,10 @@
  * `npm run bench`: scoring rates on real question trees, each as a share of the arithmetic peak measured in the same
  * run, where the time goes by kernel, and what each sharing mode gains over `none`. For options see options.ts.
  */
-import { arithmeticOf, chooseIsa, detectMachine } from '../driver/machine.js';
+import { arithmeticOf, chooseIsa, detectMachine } from '../driver/targets/cpuDevice.js';
 import { benchData } from './data.js';
-import { measureModel, peakOf, type Measured } from './measureModel.js';
-import { parseBenchOptions, USAGE, type BenchOptions } from './options.js';
+import { type Measured, measureModel, peakOf } from './measureModel.js';
+import { type BenchOptions, parseBenchOptions, USAGE } from './options.js';
 import { runProgram } from './program.js';
 import { printMeasured, printSharing } from './report.js';
 

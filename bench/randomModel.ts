@@ -1,14 +1,13 @@
 /** Models with made-up weights for benchmarks of whole calls: compiled and loaded in this process. */
-import { openOrCompile, type OpenedModel } from '../driver/compile/open.js';
-import { loadExecutor } from '../driver/devices/openReplica.js';
-import type { Executor } from '../driver/executor.js';
+import { type OpenedModel, openOrCompile } from '../driver/compile/open.js';
+import type { Executor } from '../driver/devices/executor.js';
+import { loadExecutor } from '../driver/devices/loadReplica.js';
 import type { WeightInit } from '../driver/names.js';
-import { detectMachine } from '../driver/machine.js';
 import type { Ui } from '../driver/requests.js';
-import type { KvCache } from '../driver/target.js';
-import type { Precision } from '../driver/target.js';
+import { detectMachine } from '../driver/targets/cpuDevice.js';
+import type { KvCache, Precision } from '../driver/targets/precision.js';
 import type { CpuIsa } from '../ir/plan.js';
-import { initOf, modelPath, type BenchTarget } from './optionReader.js';
+import { type BenchTarget, initOf, modelPath } from './optionReader.js';
 
 const ignore = (): void => undefined;
 const print = (line: string): void => {

@@ -1,7 +1,7 @@
 /** A checkpoint whose keys and values have a head for each head of queries: the same function, without grouping. */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { CheckpointFolder, prepareFolder } from '../driver/quantize/folder.js';
+import { CheckpointFolder, prepareFolder } from '../driver/quantize/tensors.js';
 import { UserError } from '../errors.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import type { WeightEntry } from '../models/model/tensors.js';

@@ -1,5 +1,5 @@
 /** The configurations that the ablation of serving compares. */
-import type { KvCache } from '../driver/target.js';
+import type { KvCache } from '../driver/targets/precision.js';
 
 export interface ServingRow {
   readonly name: string;

@@ -13,7 +13,7 @@ import { fileURLToPath } from 'node:url';
 import { openThreads, packQuestions, tokenize } from '../commands/questionSet.js';
 import { TaskReporter } from '../commands/reportTasks.js';
 import { BatchWork } from '../commands/work.js';
-import { detectMachine } from '../driver/machine.js';
+import { detectMachine } from '../driver/targets/cpuDevice.js';
 import type { TasksRequest } from '../driver/requests.js';
 import { cpu } from '../driver/targets/cpu.js';
 import { type TaskWindow, taskWindows } from '../evaluate/harness/windows.js';

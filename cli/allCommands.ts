@@ -3,8 +3,8 @@
  * needs none of it.
  */
 import type { TargetFacts } from '../driver/devices/chooseTarget.js';
-import { detectMachine } from '../driver/machine.js';
-import type { TargetChoice, TargetName } from '../driver/target.js';
+import { detectMachine } from '../driver/targets/cpuDevice.js';
+import type { TargetChoice, TargetName } from '../driver/targets/precision.js';
 import { defined } from '../system/defined.js';
 import type { Commands } from './commands.js';
 

@@ -20,7 +20,7 @@ import type {
   TuneResult,
   Ui,
 } from '../driver/requests.js';
-import type { Asked } from '../driver/target.js';
+import type { Asked } from '../driver/targets/precision.js';
 import type { Comparison } from '../evaluate/compare/compareRuns.js';
 import type { Merged, MergeRequest } from '../evaluate/index.js';
 

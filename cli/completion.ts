@@ -1,7 +1,7 @@
 /** `tilewright completion`: commands, flags, choices and files for shells, read off the commander program itself. */
 import type { Command, Option } from 'commander';
 import { PREFIXES } from '../driver/requests.js';
-import { KV_CACHES, PRECISIONS, QUANTIZED, TARGET_CHOICES } from '../driver/target.js';
+import { KV_CACHES, PRECISIONS, QUANTIZED, TARGET_CHOICES } from '../driver/targets/precision.js';
 import { SHARING_MODES } from '../evaluate/sharing.js';
 import { TASKS } from '../evaluate/tasks/index.js';
 import { CPU_ISAS } from '../ir/plan.js';

@@ -1,6 +1,6 @@
 /** What `inspect` prints, for people. */
-import { formatSeconds } from '../autotune/index.js';
 import type { Peaks } from '../autotune/peaks.js';
+import { formatSeconds } from '../autotune/table.js';
 import { type Inspection, type RecordedStage, stageSize } from '../commands/inspect.js';
 import { groupKernels, type KernelRow, type KernelSource, type TimedRow } from '../commands/inspectKernels.js';
 import type { ArenaSlot, MemoryReport } from '../commands/inspectMemory.js';

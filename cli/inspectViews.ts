@@ -2,9 +2,9 @@
 import { findStage, type Inspection, parameterCount, stageSize } from '../commands/inspect.js';
 import { bucketFor, kernelRows, kernelSource, timedRows, typicalSize } from '../commands/inspectKernels.js';
 import { memoryReport } from '../commands/inspectMemory.js';
-import { stageText } from '../driver/compile/dump.js';
+import { stageText } from '../driver/compile/compile.js';
 import { placeAnywhere } from '../driver/devices/placement.js';
-import { detectMachine } from '../driver/machine.js';
+import { detectMachine } from '../driver/targets/cpuDevice.js';
 import { isArtifact } from '../driver/names.js';
 import { UsageError } from '../errors.js';
 import { rowsIn, tokensIn } from '../ir/scoring.js';

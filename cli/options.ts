@@ -9,7 +9,7 @@ import {
   QUANTIZED,
   TARGET_CHOICES,
   type TargetChoice,
-} from '../driver/target.js';
+} from '../driver/targets/precision.js';
 import { UsageError } from '../errors.js';
 import { type Sharing, SHARING_MODES } from '../evaluate/sharing.js';
 import type { Parallelism } from '../ir/placement.js';

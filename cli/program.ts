@@ -1,7 +1,7 @@
 /** The command line as a whole: commands, help, and what every outcome prints and returns. */
 import { Command, CommanderError, Help, type Option } from 'commander';
+import { VERSION } from '../driver/program.js';
 import { UsageError, UserError } from '../errors.js';
-import { VERSION } from '../driver/version.js';
 import type { Commands } from './commands.js';
 import { addCompare } from './compare.js';
 import { addCompile } from './compile.js';
@@ -10,21 +10,21 @@ import { addDoctor } from './doctor.js';
 import { addExplore } from './explore.js';
 import { INSTEAD, withDashes } from './flagNames.js';
 import { addGenerate } from './generate.js';
-import { addSections, EXIT_STATUSES } from './help.js';
 import { joinLists } from './harnessFlags.js';
+import { addSections, EXIT_STATUSES } from './help.js';
 import { addInspect } from './inspect.js';
-import { styleFor, type Io } from './io.js';
+import { type Io, styleFor } from './io.js';
 import { addMerge } from './merge.js';
 import { choice } from './options.js';
-import { label, printError } from './report.js';
 import { addQuantize } from './quantize.js';
+import { label, printError } from './report.js';
 import { addReport } from './reportCommand.js';
 import { addRun } from './run.js';
 import { exitStatus } from './stop.js';
 import { styleOf, wantsColour } from './style.js';
 import { addTasks } from './tasks.js';
 import { addTune } from './tune.js';
-import { Stopped, type Context } from './work.js';
+import { type Context, Stopped } from './work.js';
 
 export interface Cli {
   /** Runs the arguments after the program's name; resolves to the exit status, never rejects. */

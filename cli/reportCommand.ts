@@ -1,13 +1,13 @@
 /** `tilewright report`: results as a page to look at. */
 import type { Command } from 'commander';
-import { defined } from '../system/defined.js';
+import { VERSION } from '../driver/program.js';
 import { UsageError } from '../errors.js';
-import { VERSION } from '../driver/version.js';
+import { defined } from '../system/defined.js';
 import { bytes } from '../system/format.js';
 import { addSections, EXIT_STATUSES } from './help.js';
-import { isSet, text, type Flags } from './options.js';
+import { type Flags, isSet, text } from './options.js';
 import { noteLine, printText } from './report.js';
-import { printJson, type Context } from './work.js';
+import { type Context, printJson } from './work.js';
 
 const DEFAULT_OUTPUT = 'report.html';
 

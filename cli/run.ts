@@ -1,7 +1,7 @@
 /** `tilewright run`: scores a data set and prints the results. */
 import { type Command, Option } from 'commander';
 import { BASELINES, Interrupted, MAX_TOKENS_NOTE, PREFIXES } from '../driver/requests.js';
-import { VERSION } from '../driver/version.js';
+import { VERSION } from '../driver/program.js';
 import { shardName } from '../evaluate/shard.js';
 import { SHARING_MODES } from '../evaluate/sharing.js';
 import { counted } from '../system/format.js';

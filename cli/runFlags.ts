@@ -10,7 +10,7 @@ import {
   type ScoreRequest,
   type TasksRequest,
 } from '../driver/requests.js';
-import type { Asked } from '../driver/target.js';
+import type { Asked } from '../driver/targets/precision.js';
 import { UsageError } from '../errors.js';
 import { modelFolder } from '../evaluate/output.js';
 import { OVERLONG } from '../evaluate/pathLengths.js';

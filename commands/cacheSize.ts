@@ -2,7 +2,7 @@
 import { availableMemory } from 'node:process';
 import { type OpenedModel, rebuildOpened } from '../driver/compile/open.js';
 import { deviceMemory, roomFor } from '../driver/devices/placement.js';
-import { cacheTokensOf, choosesFromLogits } from '../driver/functions.js';
+import { cacheTokensOf, choosesFromLogits } from '../driver/compile/functions.js';
 import type { LoadRequest, Ui } from '../driver/requests.js';
 import type { CompiledModel } from '../driver/targets/target.js';
 import { UsageError, UserError } from '../errors.js';

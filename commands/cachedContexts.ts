@@ -1,5 +1,5 @@
 /** `--sharing kv`: memory for the keys and values of contexts, on which choices are computed in later calls. */
-import { cacheTokensOf } from '../driver/functions.js';
+import { cacheTokensOf } from '../driver/compile/functions.js';
 import type { ScoreRequest } from '../driver/requests.js';
 import type { CompiledModel } from '../driver/targets/target.js';
 import { UsageError, UserError } from '../errors.js';

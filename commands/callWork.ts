@@ -1,6 +1,5 @@
 /** The work of calls as they were made: from a plan's cost at their extents. */
-import type { Rates } from '../autotune/bucketCost.js';
-import { rooflineSeconds } from '../autotune/peaks.js';
+import { type Rates, rooflineSeconds } from '../autotune/peaks.js';
 import { addWork, Declarations, kernelWork, type Work, type WorkSize } from '../autotune/work.js';
 import type { FunctionInterface } from '../ir/function.js';
 import type { Kernel } from '../ir/kernel.js';

@@ -1,6 +1,6 @@
 /** Reports what this machine has, what is missing, and the command that fixes it. */
-import type { Machine } from '../driver/machine.js';
-import { archOf } from '../driver/targets/gpu.js';
+import type { Machine } from '../driver/targets/cpuDevice.js';
+import { archOf } from '../driver/targets/cudaDevice.js';
 import type { CudaAvailability } from '../runtime/cuda/nativeDevice.js';
 import { bytes } from '../system/format.js';
 import { checkCache } from './doctorCache.js';

@@ -2,7 +2,7 @@
 import { accessSync, constants } from 'node:fs';
 import { totalmem } from 'node:os';
 import { delimiter, join } from 'node:path';
-import { detectMachine, type Machine } from '../driver/machine.js';
+import { detectMachine, type Machine } from '../driver/targets/cpuDevice.js';
 import { UserError } from '../errors.js';
 import type { CudaArch } from '../ir/cuda.js';
 import { glibcVersion } from '../runtime/cLibrary.js';

@@ -7,7 +7,7 @@ import type { ModelReference } from '../driver/artifact/manifest.js';
 import { prepareArtifact, saveArtifact } from '../driver/artifact/save.js';
 import { type OpenedModel, openOrCompile } from '../driver/compile/open.js';
 import { chooseTarget, type ChosenTarget } from '../driver/devices/chooseTarget.js';
-import { detectMachine } from '../driver/machine.js';
+import { detectMachine } from '../driver/targets/cpuDevice.js';
 import { isArtifact } from '../driver/names.js';
 import {
   type CompileRequest,
@@ -20,7 +20,7 @@ import {
   type TuneResult,
   type Ui,
 } from '../driver/requests.js';
-import type { Asked } from '../driver/target.js';
+import type { Asked } from '../driver/targets/precision.js';
 import { mayFeed } from '../driver/targets/index.js';
 import { UsageError } from '../errors.js';
 import { type ContentsOptions, copyCheckpoint, readContents } from '../models/contents.js';

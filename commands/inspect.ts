@@ -1,15 +1,15 @@
 /** A model opened for inspection: what every pass produced, what no pass recognized, and the plan. */
-import { checkpointOf, verifyWeights } from '../driver/artifact/checkpoint.js';
+import { checkpointOf, verifyWeights } from '../driver/artifact/load.js';
 import { type Artifact, codeOf, loadArtifact } from '../driver/artifact/load.js';
 import type { Manifest } from '../driver/artifact/manifest.js';
 import { type CompiledModel, compileModel } from '../driver/compile/compile.js';
-import { cacheTokensOf } from '../driver/functions.js';
-import { detectMachine, type Machine } from '../driver/machine.js';
-import { openModel } from '../driver/model.js';
+import { cacheTokensOf } from '../driver/compile/functions.js';
+import { detectMachine, type Machine } from '../driver/targets/cpuDevice.js';
+import { openModel } from '../driver/compile/functions.js';
 import { isArtifact, type WeightInit } from '../driver/names.js';
 import type { ArtifactRequest } from '../driver/requests.js';
-import { storedFormats } from '../driver/storedFormats.js';
-import { arithmeticName, type KvCache, type Precision, type TargetName } from '../driver/target.js';
+import { storedFormats } from '../driver/compile/functions.js';
+import { arithmeticName, type KvCache, type Precision, type TargetName } from '../driver/targets/precision.js';
 import { targetOf } from '../driver/targets/index.js';
 import { UsageError, UserError } from '../errors.js';
 import { SCORE } from '../ir/function.js';

@@ -3,11 +3,11 @@
  * interpreter of kernel IR: once with everything that is stored rounded as the target rounds it, once without any
  * rounding, in float64. No kernel is compiled, and no matrix unit is needed.
  */
-import { detectMachine, numericsOf } from '../driver/machine.js';
-import { buildGraph, openModel } from '../driver/model.js';
+import { detectMachine, numericsOf } from '../driver/targets/cpuDevice.js';
+import { buildGraph, openModel } from '../driver/compile/functions.js';
 import { isArtifact } from '../driver/names.js';
-import { storedFormats } from '../driver/storedFormats.js';
-import { arithmeticName, type Precision, withCache } from '../driver/target.js';
+import { storedFormats } from '../driver/compile/functions.js';
+import { arithmeticName, type Precision, withCache } from '../driver/targets/precision.js';
 import { targetOf } from '../driver/targets/index.js';
 import { tensorValues } from '../driver/tensorValues.js';
 import { UsageError, UserError } from '../errors.js';

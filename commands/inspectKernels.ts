@@ -1,7 +1,7 @@
 /** The kernels of a plan for display: what each does, what it costs, and its source. */
 import { type Peaks, ratesOf, rooflineSeconds } from '../autotune/peaks.js';
 import { Declarations, kernelWork, sizeOf, type Work, type WorkSize } from '../autotune/work.js';
-import type { Machine } from '../driver/machine.js';
+import type { Machine } from '../driver/targets/cpuDevice.js';
 import type { CompiledModel, ExaminedKernel, PrintedKernel, TimesOptions } from '../driver/targets/target.js';
 import { UsageError } from '../errors.js';
 import { type Kernel, loopDomains, type Mask, windowOfMask } from '../ir/kernel.js';

@@ -5,8 +5,8 @@
 import { createHash } from 'node:crypto';
 import { beginOpening, type OpenedModel, type Opening } from '../driver/compile/open.js';
 import { openDevices, prepareDevices } from '../driver/devices/openDevices.js';
-import type { Executor } from '../driver/executor.js';
-import { detectMachine } from '../driver/machine.js';
+import type { Executor } from '../driver/devices/executor.js';
+import { detectMachine } from '../driver/targets/cpuDevice.js';
 import type { Phases } from '../driver/phases.js';
 import type { LoadRequest, Ui } from '../driver/requests.js';
 import { STEP } from '../ir/function.js';

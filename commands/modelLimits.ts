@@ -1,5 +1,5 @@
 /** The limits of a compiled model and the cost of its micro-batches, known before its weights are loaded. */
-import { bucketCostModel } from '../autotune/bucketCost.js';
+import { bucketCostModel } from '../autotune/buckets.js';
 import { type CompiledModel, contextLimit } from '../driver/compile/compile.js';
 import type { ScorerLimits } from '../evaluate/index.js';
 import { scoreOf } from '../ir/plan.js';

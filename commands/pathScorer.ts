@@ -1,5 +1,5 @@
 /** The PathScorer that evaluate/ needs: a client of an executor that calls the function `step`. */
-import { type Executor, inFlightOf } from '../driver/executor.js';
+import { type Executor, inFlightOf } from '../driver/devices/executor.js';
 import type { PathLane, PathScorer } from '../evaluate/scorer.js';
 import type { PathBatch, WalkLimits } from '../evaluate/walk.js';
 import { filterInputs } from '../generate/filterRows.js';

@@ -3,7 +3,7 @@
  * in each tree. Fewer tokens win, if there is memory for the longest path and a call.
  */
 import type { OpenedModel } from '../driver/compile/open.js';
-import { cacheTokensOf } from '../driver/functions.js';
+import { cacheTokensOf } from '../driver/compile/functions.js';
 import type { ScoreRequest, Ui } from '../driver/requests.js';
 import { UsageError, UserError } from '../errors.js';
 import {

@@ -1,6 +1,6 @@
 /** `generate --print-prompts`: prompts as the model sees them. Nothing is compiled, and no weights are read. */
 import { dirname } from 'node:path';
-import { checkpointPath } from '../driver/artifact/checkpoint.js';
+import { checkpointPath } from '../driver/artifact/load.js';
 import { readManifest } from '../driver/artifact/manifest.js';
 import { isArtifact } from '../driver/names.js';
 import { readPrompts } from '../generate/promptFile.js';

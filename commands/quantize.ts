@@ -4,14 +4,12 @@
  * quantized. The files are in the format of AutoGPTQ and GPTQModel.
  */
 import { availableParallelism } from 'node:os';
-import { calibrate } from '../driver/quantize/calibrate.js';
-import { prepareFolder } from '../driver/quantize/folder.js';
+import { VERSION } from '../driver/program.js';
+import { calibrate, type MatrixReport, Quantizer } from '../driver/quantize/calibrate.js';
 import { chooseMatrices, type ChosenMatrix, HEAD, type InputGroup } from '../driver/quantize/matrices.js';
-import { type MatrixReport, Quantizer } from '../driver/quantize/quantizer.js';
 import { type CalibrationOptions, readSamples } from '../driver/quantize/samples.js';
-import { QuantizedTensors, storedTensors } from '../driver/quantize/tensors.js';
+import { prepareFolder, QuantizedTensors, storedTensors } from '../driver/quantize/tensors.js';
 import type { Ui } from '../driver/requests.js';
-import { VERSION } from '../driver/version.js';
 import { UsageError, UserError } from '../errors.js';
 import type { Graph } from '../ir/graph/graph.js';
 import { type Checkpoint, openCheckpoint } from '../models/checkpoint.js';
@@ -24,7 +22,7 @@ import { loadAddon } from '../runtime/addon.js';
 import { counted } from '../system/format.js';
 
 export type { CalibrationOptions } from '../driver/quantize/samples.js';
-export type { MatrixReport } from '../driver/quantize/quantizer.js';
+export type { MatrixReport } from '../driver/quantize/calibrate.js';
 
 export interface QuantizeRequest {
   /** Folder of a Hugging Face checkpoint. */

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { clock } from '../driver/phases.js';
 import type { RunRequest, RunResult } from '../driver/requests.js';
-import { VERSION } from '../driver/version.js';
+import { VERSION } from '../driver/program.js';
 import {
   formatTable,
   type Question,

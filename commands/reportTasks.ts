@@ -6,7 +6,7 @@ import { createHash, type Hash } from 'node:crypto';
 import { dirname, join } from 'node:path';
 import { clock } from '../driver/phases.js';
 import type { RunResult, TasksRequest } from '../driver/requests.js';
-import { VERSION } from '../driver/version.js';
+import { VERSION } from '../driver/program.js';
 import {
   type AnsweredDocument,
   type Answers,

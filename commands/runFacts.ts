@@ -1,6 +1,6 @@
 /** What results say of every run, of questions in a file and of tasks: its settings, where it comes from, its rates. */
 import type { ScoreRequest } from '../driver/requests.js';
-import { arithmeticName } from '../driver/target.js';
+import { arithmeticName } from '../driver/targets/precision.js';
 import {
   type DeviceUse,
   type Overlong,

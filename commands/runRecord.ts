@@ -1,9 +1,9 @@
 /** A run's record of itself: written from its request, and read back as the request that computes it again. */
 import { cpuName } from '../driver/devices/chooseTarget.js';
-import { detectMachine } from '../driver/machine.js';
+import { detectMachine } from '../driver/targets/cpuDevice.js';
 import { parseInit } from '../driver/names.js';
 import type { RunRequest, TasksRequest } from '../driver/requests.js';
-import { KV_CACHES, PRECISIONS } from '../driver/target.js';
+import { KV_CACHES, PRECISIONS } from '../driver/targets/precision.js';
 import { UserError } from '../errors.js';
 import { RECORD_FORMAT, type RunRecord } from '../evaluate/runRecord.js';
 import { parseDocs, printDocs } from '../evaluate/selection.js';

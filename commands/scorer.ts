@@ -1,5 +1,5 @@
 /** The Scorer that evaluate/ needs: a client of an executor that calls the scoring function. */
-import { type Executor, inFlightOf } from '../driver/executor.js';
+import { type Executor, inFlightOf } from '../driver/devices/executor.js';
 import type { Capacity } from '../evaluate/packing.js';
 import type { MicroBatch, ScoredRows, Scorer } from '../evaluate/scorer.js';
 import { SCORE } from '../ir/function.js';

@@ -1,7 +1,7 @@
 /** Windows of a run of tasks: scored, generated, measured and written. */
 import type { Phases } from '../driver/phases.js';
 import { Interrupted, type RunProgress, type RunResult, type TasksRequest, type Ui } from '../driver/requests.js';
-import { VERSION } from '../driver/version.js';
+import { VERSION } from '../driver/program.js';
 import type { Answers, TaskAnswers } from '../evaluate/harness/answers.js';
 import { printDocs, type RunIdentity, type Turn, Turns } from '../evaluate/index.js';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.js';

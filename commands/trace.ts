@@ -4,7 +4,7 @@
  */
 import { type Peaks, ratesOf } from '../autotune/peaks.js';
 import { rebuildOpened } from '../driver/compile/open.js';
-import { cutsOf } from '../driver/devices/openReplica.js';
+import { cutsOf } from '../driver/devices/loadReplica.js';
 import type { Phases } from '../driver/phases.js';
 import { withReplicas } from '../driver/startUp.js';
 import type { StartUp } from '../evaluate/resultTypes.js';

@@ -1,12 +1,13 @@
 /** `tune`: replaces an artifact's schedules with the best found within a budget. */
 import { isDeepStrictEqual } from 'node:util';
-import { gainOf, type TuneRow } from '../autotune/index.js';
+import { gainOf } from '../autotune/table.js';
+import type { TuneRow } from '../autotune/searchJob.js';
 import { rebuildFor } from '../driver/artifact/manifest.js';
 import { keepCheckpoint, prepareArtifact, saveArtifact } from '../driver/artifact/save.js';
 import { openArtifact, type OpenedModel } from '../driver/compile/open.js';
-import { detectMachine, type Machine } from '../driver/machine.js';
 import { isArtifact } from '../driver/names.js';
 import { stepTo, type TuneRequest, type TuneResult, type Ui } from '../driver/requests.js';
+import { detectMachine, type Machine } from '../driver/targets/cpuDevice.js';
 import { storedCode } from '../driver/targets/machineCode.js';
 import type { CompiledModel, MachineCode, MeasureOptions, Tuned } from '../driver/targets/target.js';
 import { UserError } from '../errors.js';

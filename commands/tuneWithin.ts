@@ -2,7 +2,7 @@
  * The time of `tune`: compile what the artifact holds, search, compile what was chosen, all within a budget. Machine
  * code for the chosen schedules is there at the end, or undefined is in its place; nobody is kept waiting for it.
  */
-import { type Alarm, deadline, realAlarm, unlessStopped } from '../autotune/until.js';
+import { type Alarm, deadline, realAlarm, unlessStopped } from '../autotune/measurement.js';
 
 /**
  * The part of the budget that is reserved for compiling the result: a share of it, of at most `seconds`, or what

@@ -10,7 +10,7 @@ import type { Dict } from '../python/value.js';
 import { counted } from '../system/format.js';
 import type { Seeds } from '../tasks/requests/seeds.js';
 import type { WeightInit } from './names.js';
-import type { Arithmetic, KvCache, Precision, TargetName } from './target.js';
+import type { Arithmetic, KvCache, Precision, TargetName } from './targets/precision.js';
 
 /** Progress of a scoring run. */
 export interface RunProgress {

@@ -2,11 +2,11 @@
 import { compile as compileModel, settleTarget, tune as tuneArtifact } from '../commands/index.js';
 import { beginLoading, type LoadedModel, type ModelLoading } from '../commands/loadModel.js';
 import type { QuantizeRequest, QuantizeResult } from '../commands/quantize.js';
-import { detectMachine } from '../driver/machine.js';
+import { detectMachine } from '../driver/targets/cpuDevice.js';
 import { parseInit, type WeightInit } from '../driver/names.js';
 import { Phases } from '../driver/phases.js';
 import { type CompileResult, Interrupted, type LoadRequest, type TuneResult, type Ui } from '../driver/requests.js';
-import type { Arithmetic } from '../driver/target.js';
+import type { Arithmetic } from '../driver/targets/precision.js';
 import { mayFeed } from '../driver/targets/index.js';
 import { UsageError } from '../errors.js';
 import { defined } from '../system/defined.js';

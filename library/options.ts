@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { MAX_CACHE_TOKENS } from '../driver/names.js';
 import { PREFIXES } from '../driver/requests.js';
-import { KV_CACHES, PRECISIONS, TARGET_CHOICES } from '../driver/target.js';
+import { KV_CACHES, PRECISIONS, TARGET_CHOICES } from '../driver/targets/precision.js';
 import { UsageError } from '../errors.js';
 import { OVERLONG, SHARING_MODES, TASKS } from '../evaluate/index.js';
 import { checkTogether, generateFields, type GenerateOptions as WrittenOptions } from '../generate/options.js';

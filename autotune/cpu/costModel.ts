@@ -2,16 +2,17 @@
  * Roofline estimates of a kernel under a schedule, to rank candidates before measuring. The model knows register tiles,
  * remainders, cache levels and how work items spread over threads. Its ranking is useful; its absolute times are rough.
  */
-import { tokensIn } from '../../ir/scoring.js';
-import type { AttentionKernel, Kernel, KernelModule, Segment } from '../../ir/kernel.js';
 import { VECTOR_ISAS } from '../../codegen/cpu/intrinsics.js';
 import { physicalColumns } from '../../codegen/cpu/layout.js';
+import type { AttentionKernel, Kernel, KernelModule, Segment } from '../../ir/kernel.js';
 import type { CpuAttentionSchedule, CpuGemmSchedule, CpuIsa, CpuSchedule } from '../../ir/plan.js';
+import { tokensIn } from '../../ir/scoring.js';
 import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
-import { pathShape } from '../pathShape.js';
-import { weightBytes } from './legality.js';
-import { scalarCost } from '../scalarCost.js';
-import { depthOf, kernelWork, rowsOf, type Work, type WorkSize } from '../work.js';
+import type { Addon } from '../../runtime/addon.js';
+import type { NativePool } from '../../runtime/nativeObjects.js';
+import type { Rates } from '../peaks.js';
+import { depthOf, kernelWork, pathShape, rowsOf, scalarCost, type Work, type WorkSize } from '../work.js';
+import { weightBytes } from './candidates.js';
 
 /** The machine's measured rates and its cache sizes. */
 export interface MachineModel {
@@ -251,3 +252,24 @@ export const estimateSeconds = (
  */
 export const shareOfPeak = ({ flops, bytes }: Work, machine: MachineModel, seconds: number): number =>
   (flops > 0 ? flops / machine.flopsPerSecond : bytes / machine.bytesPerSecond) / seconds;
+
+/**
+ * All threads of `pool` together: floating-point operations of `isa` and bytes read from memory, per second. The best
+ * of several tries each, because other programs and clocks that have not risen yet only make a try slower. On a machine
+ * so busy that tries take long, only one is made.
+ */
+export async function measurePeaks(
+  addon: Pick<Addon, 'peak'>,
+  pool: NativePool,
+  isa: CpuIsa,
+  { seconds = 0.1, tries = 3 }: { readonly seconds?: number; readonly tries?: number } = {},
+): Promise<Rates> {
+  const best = async (kind: Parameters<Addon['peak']>[1]): Promise<number> => {
+    let rate = 0;
+    const begin = performance.now();
+    for (let i = 0; i < tries && performance.now() - begin < 2000 * tries * seconds; i++)
+      rate = Math.max(rate, await addon.peak(pool, kind, seconds));
+    return rate;
+  };
+  return { flopsPerSecond: await best(isa), bytesPerSecond: await best('read') };
+}

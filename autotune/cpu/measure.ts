@@ -2,24 +2,25 @@
  * Measures candidates on this machine. Compiles them in parallel, checks that each result equals the default schedule's
  * bit for bit, then times launches on random data in trees of the bucket's shape.
  */
-import { emitKernel, kernelSignature, type EmittedKernel } from '../../codegen/cpu/index.js';
+import { availableParallelism } from 'node:os';
+import { emitKernel, type EmittedKernel, kernelSignature, unitOf } from '../../codegen/cpu/index.js';
 import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
 import { UserError } from '../../errors.js';
 import type { KernelModule } from '../../ir/kernel.js';
-import type { Bucket, CpuSchedule } from '../../ir/plan.js';
+import type { Bucket, CpuIsa, CpuSchedule } from '../../ir/plan.js';
 import { roundUp } from '../../ir/types.js';
-import { loadAddon, type Addon } from '../../runtime/addon.js';
+import { type Addon, loadAddon } from '../../runtime/addon.js';
+import { compileShared } from '../../runtime/cpu/compiler.js';
 import { programExtents, sizesOf } from '../../runtime/extents.js';
-import type { NativeMemory, NativePool } from '../../runtime/nativeObjects.js';
+import type { NativeLibrary, NativeMemory, NativePool } from '../../runtime/nativeObjects.js';
 import type { NativeProgram } from '../../runtime/nativeProgram.js';
-import type { Rates } from '../bucketCost.js';
+import type { Settings } from '../../settings.js';
+import { defined } from '../../system/defined.js';
+import type { Rates } from '../peaks.js';
 import type { Measure, Measurement, MeasureRequest } from '../measurement.js';
-import { median } from '../median.js';
-import { CompiledKernels, type Compiled, type CompilerOptions } from './compiledKernels.js';
-import { measurePeaks } from './peaks.js';
-import { sample } from './sample.js';
-import type { Workbench } from './workbench.js';
-import { Workbenches, type BenchOptions } from './workbenches.js';
+import { median } from '../records.js';
+import { measurePeaks } from './costModel.js';
+import { type BenchOptions, type Workbench, Workbenches } from './workbench.js';
 
 /** On what, and within what, candidates are measured. */
 export interface MeasurerOptions extends CompilerOptions, BenchOptions {
@@ -198,4 +199,129 @@ export class Measurer {
     await program.run({ extents: sizesOf(bench.interface, bucket.extents), inputs: [] });
     return bench.digest(bucket);
   }
+}
+
+/** How kernels are compiled. */
+export interface CompilerOptions {
+  /** Instruction set that translation units are compiled for: the strongest in the plan. */
+  readonly isa: CpuIsa;
+  readonly settings?: Settings;
+  /** Called as the candidates of a request are compiled. */
+  readonly onCompiled?: (done: number, total: number) => void;
+}
+
+/** A kernel in a library that is loaded. */
+export interface Compiled {
+  readonly library: NativeLibrary;
+  readonly emitted: EmittedKernel;
+}
+
+/** Compiles kernels when they are first asked for, and keeps them loaded. */
+export class CompiledKernels {
+  private readonly options: CompilerOptions;
+  private readonly addon: Addon;
+  private readonly libraries: NativeLibrary[] = [];
+  /** The compiled kernel by symbol, or why it does not compile. */
+  private readonly outcomes = new Map<string, Compiled | string>();
+
+  constructor(options: CompilerOptions, addon: Addon) {
+    this.options = options;
+    this.addon = addon;
+  }
+
+  release(): void {
+    for (const library of this.libraries) library.release();
+    this.libraries.length = 0;
+  }
+
+  /**
+   * The compiled kernel, or why there is none. Where `wanted` is new, those behind it in `kernels` are compiled with
+   * it. Throws UserError if no compiler works, and the reason of `signal` if it is aborted.
+   */
+  async get(
+    kernels: readonly EmittedKernel[],
+    wanted: EmittedKernel,
+    signal: AbortSignal | undefined,
+  ): Promise<Compiled | string> {
+    if (!this.outcomes.has(wanted.symbol)) await this.compileFrom(kernels, wanted, signal);
+    return this.outcomes.get(wanted.symbol) ?? 'it was not compiled';
+  }
+
+  /**
+   * Compiles `first` and the kernels after it in `kernels`, as many as there are processors. The next measurement does
+   * not wait for later candidates to compile, and nothing compiles during a measurement. Throws the reason of `signal`
+   * if it is aborted.
+   */
+  private async compileFrom(
+    kernels: readonly EmittedKernel[],
+    first: EmittedKernel,
+    signal: AbortSignal | undefined,
+  ): Promise<void> {
+    const missing = [...new Map(kernels.map((k) => [k.symbol, k])).values()].filter(
+      (k) => !this.outcomes.has(k.symbol),
+    );
+    const from = missing.findIndex(({ symbol }) => symbol === first.symbol);
+    const next = missing.slice(from, from + availableParallelism());
+    let done = 0;
+    const tell = (): void => this.options.onCompiled?.(done, next.length);
+    tell();
+    await Promise.all(
+      next.map(async (kernel) => {
+        this.outcomes.set(kernel.symbol, await this.compileOne(kernel, signal));
+        done++;
+        tell();
+      }),
+    );
+  }
+
+  /** The loaded function, or the compiler's message. Other failures (no compiler, no disk space) are thrown. */
+  private async compileOne(emitted: EmittedKernel, signal: AbortSignal | undefined): Promise<Compiled | string> {
+    try {
+      const { isa, settings } = this.options;
+      const { path } = await compileShared([unitOf(emitted)], {
+        isa,
+        ...defined({ settings, signal }),
+      });
+      const library = new this.addon.Library(path);
+      this.libraries.push(library);
+      return { library, emitted };
+    } catch (error) {
+      if (error instanceof UserError && error.message.includes('does not compile')) return error.message;
+      throw error;
+    }
+  }
+}
+
+/** Enough for a stable median, and long enough for clocks to settle. */
+const MIN_SAMPLES = 5;
+const MAX_SAMPLES = 60;
+const SAMPLE_SECONDS = 0.03;
+/** After this many samples, a candidate is abandoned if it is this many times slower than the best. */
+const EARLY_SAMPLES = 3;
+const HOPELESS = 1.3;
+
+/**
+ * Seconds of each launch, over all copies in turn. The checked run has already warmed the caches. `best`: the median of
+ * the best candidate so far. Fewer samples are taken where `signal` is aborted.
+ */
+export async function sample(
+  program: NativeProgram,
+  extents: readonly number[],
+  best: number,
+  signal: AbortSignal | undefined,
+): Promise<number[]> {
+  const seconds: number[] = [];
+  let total = 0;
+  while (seconds.length < MAX_SAMPLES && (seconds.length < MIN_SAMPLES || total < SAMPLE_SECONDS)) {
+    const { launchNs } = await program.run({ extents, inputs: [], isTimed: true });
+    for (const ns of launchNs ?? []) {
+      // If the clock did not advance, the sample still counts, with a small positive time.
+      seconds.push(Math.max(ns, 1) * 1e-9);
+      total += ns * 1e-9;
+    }
+    if (signal?.aborted === true) break;
+    if (seconds.length >= EARLY_SAMPLES && median(seconds) > HOPELESS * best) break;
+    if (launchNs === undefined || launchNs.length === 0) throw new Error('The runtime timed no launch.');
+  }
+  return seconds;
 }

@@ -6,9 +6,9 @@ import type { CudaAddon } from '../../runtime/cuda/addon.js';
 import type { CudaDevice } from '../../runtime/cuda/nativeDevice.js';
 import type { CudaProgram } from '../../runtime/cuda/nativeProgram.js';
 import type { MeasureRequest } from '../measurement.js';
-import type { Compiled } from './finals.js';
-import { Hung } from './patience.js';
-import type { CompileKernels } from './tools.js';
+import type { CompileKernels } from './fill.js';
+import type { Compiled } from './sequence.js';
+import { Hung } from './timing.js';
 import type { CudaWorkbench } from './workbench.js';
 
 export interface CompilerOptions {

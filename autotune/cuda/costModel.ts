@@ -2,11 +2,11 @@
  * Roofline estimates of a CUDA kernel under a schedule, in whole waves of blocks on the device's multiprocessors. They
  * rank candidates before measuring. The ranking is useful; absolute times are rough.
  */
-import { tokensIn } from '../../ir/scoring.js';
+import { tileOf } from '../../codegen/cuda/attentionTile.js';
 import { segmentsOf } from '../../codegen/cuda/text/contraction.js';
-import { waveCount } from '../../codegen/cuda/wgmma/remainderTiles.js';
 import { CONSUMER_WARPS, idleWarps } from '../../codegen/cuda/wgmma/instruction.js';
 import { columnTiles } from '../../codegen/cuda/wgmma/layout.js';
+import { waveCount } from '../../codegen/cuda/wgmma/remainderTiles.js';
 import type {
   CudaArch,
   CudaAttentionSchedule,
@@ -15,12 +15,13 @@ import type {
   CudaSchedule,
 } from '../../ir/cuda.js';
 import type { AttentionKernel, GemmKernel, Kernel, KernelModule, LogProbKernel } from '../../ir/kernel.js';
-import { tileOf } from '../../codegen/cuda/attentionTile.js';
-import { pathShape } from '../pathShape.js';
-import type { Rates } from '../bucketCost.js';
+import { tokensIn } from '../../ir/scoring.js';
+import type { CudaAddon } from '../../runtime/cuda/addon.js';
+import type { CudaDevice, CudaEvent, CudaMemory } from '../../runtime/cuda/nativeDevice.js';
+import type { Rates } from '../peaks.js';
 import { rooflineSeconds } from '../peaks.js';
-import { scalarCost } from '../scalarCost.js';
-import { depthOf, kernelWork, rowsOf, type Work, type WorkSize } from '../work.js';
+import { median } from '../records.js';
+import { depthOf, kernelWork, pathShape, rowsOf, scalarCost, type Work, type WorkSize } from '../work.js';
 
 export interface CudaMachine {
   readonly multiprocessors: number;
@@ -257,3 +258,37 @@ export function cudaCost(
 /** Share of the device's peak at `seconds`: of the tensor cores for contractions, of memory for other kernels. */
 export const cudaShareOfPeak = (work: Work, machine: CudaMachine, seconds: number): number =>
   rooflineSeconds(work, machine) / seconds;
+
+const BYTES = 512 << 20;
+const REPEATS = 5;
+
+/** Bytes per second of a copy within device memory, counting reads and writes. Throws CudaError if memory is short. */
+export function measureBandwidth(addon: CudaAddon, device: CudaDevice): number {
+  const bytes = Math.min(BYTES, Math.max(1 << 20, Math.floor(device.memory().freeBytes / 8 / 256) * 256));
+  const made: { release(): void }[] = [];
+  const own = <T extends { release(): void }>(resource: T): T => {
+    made.push(resource);
+    return resource;
+  };
+  try {
+    const [from, to] = [
+      own<CudaMemory>(new addon.Memory(device, bytes)),
+      own<CudaMemory>(new addon.Memory(device, bytes)),
+    ];
+    from.fill(1);
+    to.copyFrom(0, from, 0, bytes);
+    const marks = Array.from({ length: REPEATS }, () => ({
+      begin: own<CudaEvent>(new addon.Event(device)),
+      end: own<CudaEvent>(new addon.Event(device)),
+    }));
+    for (const { begin, end } of marks) {
+      begin.record();
+      to.copyFrom(0, from, 0, bytes);
+      end.record();
+    }
+    device.synchronize();
+    return (2 * bytes) / (Math.max(1e-6, median(marks.map(({ begin, end }) => end.millisecondsSince(begin)))) * 1e-3);
+  } finally {
+    for (const resource of made.reverse()) resource.release();
+  }
+}

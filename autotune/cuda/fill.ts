@@ -1,15 +1,19 @@
 /** Random weights and activations, generated on the device by the runtime's own code. */
-import { rowStride, type Bucket } from '../../ir/plan.js';
-import type { BufferDecl, WeightDecl } from '../../ir/kernel.js';
+import { extentIn } from '../../ir/extents.js';
+import type { BufferDecl, Kernel, WeightDecl } from '../../ir/kernel.js';
 import { packedBytes, physicalToLogical } from '../../ir/packing.js';
-import { isBlockFormat, isCodeFormat, type FormatName } from '../../ir/storage.js';
-import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
+import { type Bucket, rowStride } from '../../ir/plan.js';
+import { type FormatName, isBlockFormat, isCodeFormat } from '../../ir/storage.js';
+import { type Dim, DTYPE_BYTES, roundUp } from '../../ir/types.js';
 import type { CudaAddon } from '../../runtime/cuda/addon.js';
+import type { CudaUnit } from '../../runtime/cuda/compiler.js';
 import type { CudaDevice, CudaMemory, CudaModule } from '../../runtime/cuda/nativeDevice.js';
 import { groupJob } from '../../runtime/cuda/packGroups.js';
-import { JOB_BYTES, matrixColumns, packJob, type DeviceJob } from '../../runtime/cuda/packJob.js';
-import { PACK_ENTRIES } from '../../runtime/cuda/packKernels.js';
+import { type DeviceJob, JOB_BYTES, matrixColumns, packJob } from '../../runtime/cuda/packJob.js';
+import { PACK_ENTRIES, PACK_SOURCE } from '../../runtime/cuda/packKernels.js';
 import type { TensorSource } from '../../runtime/tensorSource.js';
+import { biasFor, bucketTrees, integersFor, type Roles } from '../randomInputs.js';
+import { COMPARE_SOURCE, COMPARE_SYMBOL } from './compare.js';
 
 type Fill =
   | { readonly kind: 'random'; readonly seed: number; readonly scale: number }
@@ -133,3 +137,116 @@ const tensorOf = (format: FormatName, rows: number, columns: number, fill: Fill)
 /** Elements between the starts of a buffer's rows, in a plan of this capacity. */
 export const strideOf = (buffer: BufferDecl, capacity: Bucket): number =>
   rowStride(buffer, capacity.extents, DTYPE_BYTES[buffer.dtype]);
+
+/** Rows or columns in a micro-batch of the bucket's size. */
+export const extentOf = (dim: Dim, bucket: Bucket): number => extentIn(dim, bucket.extents);
+
+export interface BufferContents {
+  readonly memory: CudaMemory;
+  /** Size of the buffer within `memory`. */
+  readonly bytes: number;
+  readonly buffer: BufferDecl;
+  /** The kernel that reads it, which gives its values their meaning. */
+  readonly kernel: Kernel;
+  readonly roles: Roles;
+  readonly bucket: Bucket;
+  /** Largest micro-batch of the plan. It fixes strides. */
+  readonly capacity: Bucket;
+  /** The value of every element where values must not be negative; undefined: random values. */
+  readonly constant: number | undefined;
+  readonly seed: number;
+}
+
+export async function fillBuffer(
+  fill: DeviceFill,
+  { memory, bytes, buffer, kernel, roles, bucket, capacity, constant, seed }: BufferContents,
+): Promise<void> {
+  const { name, dtype } = buffer;
+  const rows = extentOf(buffer.rows, bucket);
+  if (dtype === 'i32') {
+    memory.fill(0);
+    memory.write(
+      0,
+      integersFor(roles.integers.get(name) ?? { kind: 'position' }, bucket, Math.min(rows, bytes / 4), seed),
+    );
+    return;
+  }
+  if (dtype === 'i8') {
+    memory.fill(0x38);
+    return;
+  }
+  if (dtype === 'bool' || dtype === 'u8') {
+    // The bytes extend bf16 numbers, which may be zero, so they must be small. 128 and more are negative.
+    memory.fill(1);
+    return;
+  }
+  const stride = strideOf(buffer, capacity);
+  if (kernel.anchor === 'attention' && kernel.mask.kind === 'bias' && kernel.mask.buffer === name) {
+    memory.write(0, biasFor(bucketTrees(bucket), stride));
+    return;
+  }
+  // Rows beyond the micro-batch stay NaN: no kernel may let them affect its results.
+  memory.fill(0xff);
+  const filled = Math.min(Math.max(1, rows), Math.floor(bytes / (stride * DTYPE_BYTES[dtype])));
+  await fill.matrix(
+    memory,
+    dtype,
+    filled,
+    stride,
+    constant === undefined ? { kind: 'random', seed, scale: 1 } : { kind: 'constant', value: constant },
+  );
+}
+
+/**
+ * Machine code by symbol, and the kernels that did not compile: compileCubins with keepsGoing. Kernels not yet compiled
+ * when `signal` is aborted appear in neither.
+ */
+export type CompileKernels = (
+  units: readonly CudaUnit[],
+  signal?: AbortSignal,
+) => Promise<{
+  readonly cubins: ReadonlyMap<string, Uint8Array>;
+  readonly failures: ReadonlyMap<string, Error>;
+}>;
+
+export interface DeviceTools {
+  readonly fill: DeviceFill;
+  /** The compiled module of compare.ts. */
+  readonly compare: CudaModule;
+  release(): void;
+}
+
+/** Cache name of the runtime's own device code. */
+const PACK_UNIT = 'tw_pack';
+
+/** Throws UserError if there is no compiler, CudaError if the device fails. */
+export async function loadDeviceTools({
+  addon,
+  device,
+  compile,
+}: {
+  readonly addon: CudaAddon;
+  readonly device: CudaDevice;
+  readonly compile: CompileKernels;
+}): Promise<DeviceTools> {
+  const { cubins, failures } = await compile([
+    { symbol: PACK_UNIT, source: PACK_SOURCE },
+    { symbol: COMPARE_SYMBOL, source: COMPARE_SOURCE },
+  ]);
+  const module = (symbol: string): CudaModule => {
+    const cubin = cubins.get(symbol);
+    if (cubin === undefined) throw failures.get(symbol) ?? new Error(`${symbol} was not compiled.`);
+    return new addon.Module(device, cubin);
+  };
+  const pack = module(PACK_UNIT),
+    compare = module(COMPARE_SYMBOL);
+  const fill = new DeviceFill(addon, device, pack);
+  return {
+    fill,
+    compare,
+    release: () => {
+      pack.release();
+      compare.release();
+    },
+  };
+}

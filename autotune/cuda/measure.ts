@@ -10,19 +10,24 @@ import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { Bucket } from '../../ir/plan.js';
 import { isCudaError } from '../../runtime/cuda/addon.js';
 import type { CudaProgram } from '../../runtime/cuda/nativeProgram.js';
-import { median } from '../median.js';
 import type { FinalRequest, HoldFinal } from '../finals.js';
 import type { Measure, Measurement, MeasureRequest } from '../measurement.js';
-import type { DeviceFill } from './fill.js';
+import { median } from '../records.js';
 import { CompiledKernels, type CompilerOptions } from './compiledKernels.js';
-import { contend } from './finals.js';
-import { endsDevice, lostInFinal, lostToCandidate, shorten } from './lostDevice.js';
-import { paceOf, timedBetween } from './pace.js';
-import { Hung, patiently } from './patience.js';
-import { launchTimes } from './interleave.js';
-import { sample } from './sample.js';
-import { SequenceBench } from './sequence.js';
-import { loadDeviceTools, type DeviceTools } from './tools.js';
+import { type DeviceFill, type DeviceTools, loadDeviceTools } from './fill.js';
+import { contend, SequenceBench } from './sequence.js';
+import {
+  endsDevice,
+  Hung,
+  launchTimes,
+  lostInFinal,
+  lostToCandidate,
+  paceOf,
+  patiently,
+  sample,
+  shorten,
+  timedBetween,
+} from './timing.js';
 import { CudaWorkbench } from './workbench.js';
 import { Workbenches } from './workbenches.js';
 

@@ -11,14 +11,14 @@ import type { Bucket } from '../../ir/plan.js';
 import { isFloat, roundUp } from '../../ir/types.js';
 import { bufferBytes } from '../../passes/planMemory.js';
 import type { CudaAddon } from '../../runtime/cuda/addon.js';
+import { bindKernel } from '../../runtime/cuda/bindProgram.js';
 import type { CudaDevice, CudaMemory, CudaModule } from '../../runtime/cuda/nativeDevice.js';
 import type { CudaProgram } from '../../runtime/cuda/nativeProgram.js';
 import { programExtents, sizesOf } from '../../runtime/extents.js';
-import { bindKernel } from '../../runtime/cuda/bindProgram.js';
-import { rolesOf, type Roles } from '../randomInputs.js';
+import { type Roles, rolesOf } from '../randomInputs.js';
 import { scaleOf } from './compare.js';
-import { strideOf, type DeviceFill } from './fill.js';
-import { fillBuffer } from './fillBuffer.js';
+import { type DeviceFill, fillBuffer, strideOf } from './fill.js';
+import { Hung, launchTimes, patiently, sustain, type SustainOptions } from './timing.js';
 
 /** Bytes of the last kernel's results that are checked. */
 const SAMPLE_BYTES = 1 << 16;
@@ -176,5 +176,64 @@ export class SequenceBench {
       seed,
       constant: isParts ? reader.k / Number(buffer.columns) : undefined,
     });
+  }
+}
+
+/** A kernel compiled with one schedule. */
+export interface Compiled {
+  readonly text: CudaKernelText;
+  readonly cubin: Uint8Array;
+}
+
+export interface ContestRequest extends SustainOptions {
+  readonly addon: CudaAddon;
+  readonly device: CudaDevice;
+  /** Kernels of the sequence, one list per contender. */
+  readonly contenders: readonly (readonly Compiled[])[];
+  /** Seconds after which a launch counts as hung. */
+  readonly patienceSeconds: number | undefined;
+}
+
+/**
+ * seconds[contender][round] of the sequence; undefined if it was aborted. Throws Error if a contender's results are not
+ * numbers, Hung if the device does not answer, and CudaError.
+ */
+export async function contend(
+  { addon, device, contenders, patienceSeconds, ...options }: ContestRequest,
+  bench: SequenceBench,
+): Promise<readonly (readonly number[])[] | undefined> {
+  const made: { release(): void }[] = [];
+  const modules = new Map<string, CudaModule>();
+  const load = ({ text, cubin }: Compiled): CudaModule => {
+    const known = modules.get(text.symbol);
+    if (known !== undefined) return known;
+    const module = new addon.Module(device, cubin);
+    made.push(module);
+    modules.set(text.symbol, module);
+    return module;
+  };
+  try {
+    const programs: CudaProgram[] = [];
+    for (const parts of contenders) {
+      const program = bench.program(parts.map((part) => ({ text: part.text, module: load(part) })));
+      made.push(program);
+      programs.push(program);
+      await patiently(program.run({ extents: bench.sizes, inputs: [] }), patienceSeconds);
+      await bench.requireNumbers();
+    }
+    const launches = [...(contenders[0] ?? []).keys()];
+    return await sustain(
+      programs.map((program, i) => ({
+        name: String(i),
+        time: launchTimes(program, launches, bench.sizes, { turn: launches.length, patienceSeconds }),
+      })),
+      options,
+    );
+  } catch (error) {
+    // Memory that a hung kernel uses cannot be released. It is freed when the process exits.
+    if (error instanceof Hung) made.length = 0;
+    throw error;
+  } finally {
+    for (const resource of made.reverse()) resource.release();
   }
 }

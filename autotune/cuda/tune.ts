@@ -1,21 +1,21 @@
 /** Tuning on a GPU: the search in search.ts over CUDA schedules, compared with the vendor's library. */
-import { defined } from '../../system/defined.js';
-import type { CudaFacts } from '../../codegen/cuda/index.js';
+import { z } from 'zod';
+import { type CudaFacts, cudaTemplatesHash } from '../../codegen/cuda/index.js';
 import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
 import type { Kernel } from '../../ir/kernel.js';
 import type { Bucket } from '../../ir/plan.js';
+import type { CudaDeviceInfo } from '../../runtime/cuda/nativeDevice.js';
+import { defined } from '../../system/defined.js';
 import type { TuningDatabase } from '../database.js';
-import type { RivalKey } from '../recordSchemas.js';
 import type { MeasureRequest } from '../measurement.js';
-import { median } from '../median.js';
-import { searchSchedules, type Candidates, type Rival, type SearchRequest, type TuneResult } from '../search.js';
+import { median, recordDigest, type RecordFormat, recordText, recordVersion, type RivalKey } from '../records.js';
+import { type Candidates, type Rival, type SearchRequest, searchSchedules, type TuneResult } from '../search.js';
 import type { Rounds } from '../searchJob.js';
 import { kernelWork, sizeOf } from '../work.js';
 import { CudaSpace, referenceSchedule } from './candidates.js';
-import { cudaCost, cudaShareOfPeak, type CudaMachine } from './costModel.js';
-import { contractionOf, type BareContraction, type RivalTime } from './rival.js';
-import type { CudaTuningTarget } from './target.js';
+import { cudaCost, type CudaMachine, cudaShareOfPeak } from './costModel.js';
+import { type BareContraction, contractionOf, type RivalTime } from './vendorBaseline.js';
 
 /** More candidates per round than on a CPU: they compile in parallel and run in milliseconds. */
 const CUDA_ROUNDS: Rounds = { first: 10, step: 8, ideas: 6, finals: 0.3, telling: 0.05 };
@@ -116,3 +116,47 @@ export function tuneCuda(options: CudaTuneOptions): Promise<TuneResult<CudaSched
     ...(rival === undefined ? {} : { rival: askRival }),
   });
 }
+
+/** The device and the software that affects a schedule's time. */
+const schema = z.strictObject({
+  /** Name and number of multiprocessors: `NVIDIA H100 80GB HBM3/132`. */
+  gpu: recordText,
+  arch: z.string().regex(/^sm_\d+a?$/),
+  /** The number from cuDriverGetVersion. */
+  driver: recordVersion,
+  /** Kind, version and build of the compiler. */
+  compiler: recordText,
+  codegen: recordDigest,
+});
+export type CudaTuningTarget = z.infer<typeof schema>;
+
+export const CUDA_RECORDS: RecordFormat<CudaSchedule, CudaTuningTarget> = {
+  field: 'cuda',
+  target: schema,
+  scheduling: cudaScheduling,
+};
+
+const gpuName = ({ name, multiprocessors }: CudaDeviceInfo): string => `${name}/${multiprocessors}`.slice(0, 200);
+
+/** Whether records are of this device, its driver and this code generator, whatever compiled them. */
+export const isThisGpu = (
+  { gpu, arch, driver, codegen }: CudaTuningTarget,
+  facts: CudaFacts,
+  device: CudaDeviceInfo,
+  driverVersion: number,
+): boolean =>
+  gpu === gpuName(device) && arch === facts.arch && driver === driverVersion && codegen === cudaTemplatesHash();
+
+/** `compilerBuild`: as compileCubins reports it. */
+export const cudaTarget = (
+  facts: CudaFacts,
+  device: CudaDeviceInfo,
+  driverVersion: number,
+  compilerBuild: string,
+): CudaTuningTarget => ({
+  gpu: gpuName(device),
+  arch: facts.arch,
+  driver: driverVersion,
+  compiler: compilerBuild.slice(0, 200) || 'unknown',
+  codegen: cudaTemplatesHash(),
+});

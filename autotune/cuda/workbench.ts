@@ -1,7 +1,7 @@
 /** The device memory of one kernel in one bucket: random operands in rotating copies, and the reference's results. */
 import { parametersOf } from '../../codegen/signature.js';
 import type { CudaKernelText } from '../../ir/cuda.js';
-import { partWidth, type BufferDecl, type Kernel, type KernelModule, type WeightDecl } from '../../ir/kernel.js';
+import { type BufferDecl, type Kernel, type KernelModule, partWidth, type WeightDecl } from '../../ir/kernel.js';
 import { kernelReads, kernelWrites } from '../../ir/kernelAccess.js';
 import { packedBytes, physicalToLogical, sourceRows } from '../../ir/packing.js';
 import type { Bucket } from '../../ir/plan.js';
@@ -12,20 +12,18 @@ import type { CudaAddon } from '../../runtime/cuda/addon.js';
 import type { CudaDevice, CudaMemory, CudaModule } from '../../runtime/cuda/nativeDevice.js';
 import type { CudaProgram } from '../../runtime/cuda/nativeProgram.js';
 import { programExtents, sizesOf } from '../../runtime/extents.js';
-import { rolesOf, type Roles } from '../randomInputs.js';
-import { resultRows, stateRows } from '../resultRows.js';
+import { resultRows, type Roles, rolesOf, stateRows } from '../randomInputs.js';
 import {
   COMPARE_FOUND_BYTES,
   COMPARE_JOB_BYTES,
-  compareJob,
   COMPARE_SYMBOL,
+  compareJob,
   nothingFound,
   scaleOf,
   tiesAllowed,
   toleranceOf,
 } from './compare.js';
-import { strideOf, type DeviceFill } from './fill.js';
-import { extentOf, fillBuffer } from './fillBuffer.js';
+import { type DeviceFill, extentOf, fillBuffer, strideOf } from './fill.js';
 
 /** Tables longer than this are allocated only in part; gathers are kept inside the rows that exist. */
 const MAX_TABLE_BYTES = 64 << 20;

@@ -1,6 +1,6 @@
 /** The command line of the benchmark of planning. */
 import { parseArgs } from 'node:util';
-import { PRECISIONS, type Precision } from '../../driver/target.js';
+import { type Precision, PRECISIONS } from '../../driver/targets/precision.js';
 import { OptionReader } from '../optionReader.js';
 
 export const USAGE = `npm run bench:compile -- [--model NAME|PATH]… [--precision bf16]… [--function score|step]…

@@ -1,9 +1,9 @@
 /** `tilewright explore`: a compilation as a page. Reads no weights; compiles nothing unless asked. */
 import { statSync } from 'node:fs';
 import { type Peaks, ratesOf } from '../../autotune/peaks.js';
-import { detectMachine, type Machine } from '../../driver/machine.js';
+import { detectMachine, type Machine } from '../../driver/targets/cpuDevice.js';
 import { modelName } from '../../driver/names.js';
-import { VERSION } from '../../driver/version.js';
+import { VERSION } from '../../driver/program.js';
 import { UsageError } from '../../errors.js';
 import { linkFunction } from '../../ir/plan.js';
 import { tokensIn } from '../../ir/scoring.js';

@@ -8,30 +8,31 @@
  * verifier, and its machine code comes with it. What passed is kept in the cache of plans, so that files with the same
  * bytes need not be checked again.
  */
+import { existsSync, readdirSync } from 'node:fs';
 import { UserError } from '../../errors.js';
 import { SCORE, STEP } from '../../ir/function.js';
 import type { GraphModule } from '../../ir/graph/graph.js';
 import { type Plan, scoreOf, type SharedData } from '../../ir/plan.js';
 import { tokensIn } from '../../ir/scoring.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
+import { verifyContents } from '../../models/contents.js';
 import { loadAddon } from '../../runtime/addon.js';
 import { requireTensor } from '../../runtime/tensorSource.js';
 import { pathInside } from '../../system/inside.js';
 import { clipped, isDeeperThan, MAX_JSON_DEPTH } from '../../system/json.js';
 import { readBounded } from '../../system/read.js';
-import { checkAgainstGraph, checkPlan } from '../checkPlan.js';
-import { cacheTokensOf, graphDigests, modelFunctions, printFunctions } from '../functions.js';
-import type { Machine } from '../machine.js';
-import { parsePlan } from '../planJson.js';
-import { printData } from '../plans/packedModel.js';
-import { keepModel, planKey, readModel } from '../plans/planCache.js';
-import { codeId, programId } from '../programId.js';
-import { withCache } from '../target.js';
+import { cacheTokensOf, graphDigests, modelFunctions, openModel, printFunctions } from '../compile/functions.js';
+import { checkAgainstGraph, checkPlan } from '../compile/plan.js';
+import { keepModel, planKey, printData, readModel } from '../compile/planCache.js';
+import { codeId, programId } from '../program.js';
+import { stepTo, type Ui } from '../requests.js';
+import type { Machine } from '../targets/cpuDevice.js';
 import { type AnyTarget, type CompiledModel, type Target, TARGET_RECORDS } from '../targets/index.js';
-import type { KernelFacts } from '../targets/kernelFacts.js';
-import { packedCode, type PackedCode } from '../targets/machineCode.js';
+import { type KernelFacts, packedCode, type PackedCode } from '../targets/machineCode.js';
+import { withCache } from '../targets/precision.js';
 import { checkFacts } from '../targets/printedKernels.js';
-import { KERNELS, kindOf, type Manifest, readManifest, readPart, rebuild, sha256 } from './manifest.js';
+import { CHECKPOINT, KERNELS, kindOf, type Manifest, readManifest, readPart, rebuild, sha256 } from './manifest.js';
+import { parsePlan } from './planJson.js';
 
 export interface Artifact {
   readonly manifest: Manifest;
@@ -239,4 +240,56 @@ function checkedKey<S, D>(
   const model = checkpoint && planKey({ checkpoint, target, device, options: {} });
   const stated = { described, mask, maxTokens, cacheTokens, kvCache, logits, feeds, files, scoreGraph };
   return sha256(printData(['artifact', programId(), isDirect, target.name, device, model, stated]));
+}
+
+/** Folder of the checkpoint inside an artifact. Throws UserError if one of its files lies elsewhere. */
+function packedCheckpoint(dir: string, again: string): string {
+  const path = pathInside(dir, CHECKPOINT, again);
+  const names = existsSync(path) ? readdirSync(path).filter((name) => !name.startsWith('./')) : [];
+  for (const name of names) pathInside(dir, `${CHECKPOINT}/${name}`, again);
+  return path;
+}
+
+/** The checkpoint of an artifact: packed inside it, at the path in the manifest, or at the path that the user gives. */
+export const checkpointOf = (dir: string, manifest: Manifest, elsewhere: string | undefined): Checkpoint =>
+  openModel(checkpointPath(dir, manifest, elsewhere), manifest.model.init);
+
+/** The folder or file of that checkpoint. Throws UserError if it is not there. */
+export function checkpointPath(
+  dir: string,
+  { model, target, cacheTokens, kvCache, logits }: Manifest,
+  elsewhere: string | undefined,
+): string {
+  const { arithmetic, kind } = target;
+  const again = rebuild(dir, { model, arithmetic, target: kind, cacheTokens, kvCache, logits });
+  const path = elsewhere ?? (model.isPacked ? packedCheckpoint(dir, again) : model.path);
+  if (!existsSync(path))
+    throw new UserError(
+      `${dir}: its checkpoint ${path} is not there`,
+      model.isPacked ? again : 'say where it is now: --checkpoint DIR',
+    );
+  return path;
+}
+
+/**
+ * Compares all bytes of the weights with those that were compiled. Throws UserError if they differ or no hashes exist.
+ */
+export async function verifyWeights(
+  dir: string,
+  { manifest: { model }, again }: Artifact,
+  checkpoint: Checkpoint,
+  ui: Pick<Ui, 'phase' | 'step'>,
+  signal?: AbortSignal,
+): Promise<void> {
+  if (model.contents === undefined)
+    throw new UserError(
+      `${dir}: holds no hashes of all bytes of its weights to verify them by`,
+      `${again} --hash-weights`,
+    );
+  ui.phase('verify weights');
+  await verifyContents(checkpoint, model.contents, {
+    signal,
+    hint: again,
+    onProgress: (done, total) => stepTo(ui, { done, total, unit: 'bytes' }),
+  });
 }

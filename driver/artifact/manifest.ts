@@ -12,10 +12,10 @@ import { pathInside } from '../../system/inside.js';
 import { clipped } from '../../system/json.js';
 import { decodeUtf8, readBounded } from '../../system/read.js';
 import { quoteForShell } from '../../system/shell.js';
-import { MAX_CAPACITY } from '../checkPlan.js';
+import { MAX_CAPACITY } from '../compile/plan.js';
 import { MANIFEST, MAX_CACHE_TOKENS, type WeightInit } from '../names.js';
-import { type Arithmetic, ARITHMETICS, CODED_CACHES, type CodedCache, isInteger } from '../target.js';
 import { type AnyTarget, type CompiledModel, type Rebuild, TARGET_RECORDS } from '../targets/index.js';
+import { type Arithmetic, ARITHMETICS, CODED_CACHES, type CodedCache, isInteger } from '../targets/precision.js';
 
 /** Bump when the plan's meaning, the kernel ABI or the folder's layout changes. */
 export const ARTIFACT_VERSION = 4;

@@ -12,12 +12,12 @@ import {
   writeSync,
 } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
-import { defined } from '../../system/defined.js';
 import { UserError } from '../../errors.js';
 import { scoreOf } from '../../ir/plan.js';
 import { tokensIn } from '../../ir/scoring.js';
 import { takesLastTokens } from '../../ir/stepping.js';
 import { loadAddon } from '../../runtime/addon.js';
+import { defined } from '../../system/defined.js';
 import { digestFile } from '../../system/digest.js';
 import { codeOf, diskProblem } from '../../system/errno.js';
 import { pathInside } from '../../system/inside.js';
@@ -25,14 +25,14 @@ import { hasEnded, PROCESS_MARK, processMark } from '../../system/process.js';
 import { fileSize } from '../../system/read.js';
 import { quoteForShell } from '../../system/shell.js';
 import { makeFolder, prepareOutput, syncFolder } from '../../system/write.js';
-import { cacheTokensOf, choosesFromLogits } from '../functions.js';
+import { cacheTokensOf, choosesFromLogits } from '../compile/functions.js';
 import { isArtifact, MANIFEST } from '../names.js';
-import { printPlan } from '../planJson.js';
-import { codeId } from '../programId.js';
+import { codeId } from '../program.js';
 import { recordOf, type StoredCode } from '../targets/machineCode.js';
 import { factsToSave } from '../targets/printedKernels.js';
 import type { CompiledModel, MachineCode } from '../targets/target.js';
-import { ARTIFACT_VERSION, CHECKPOINT, KERNELS, sha256, type Manifest, type ModelReference } from './manifest.js';
+import { ARTIFACT_VERSION, CHECKPOINT, KERNELS, type Manifest, type ModelReference, sha256 } from './manifest.js';
+import { printPlan } from './planJson.js';
 
 export interface ArtifactParts {
   readonly reference: ModelReference;

@@ -1,18 +1,24 @@
 /** Model → plan: graph, passes, kernels, default schedules. No weights are read and nothing is compiled yet. */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { UsageError } from '../../errors.js';
+import { printGraph } from '../../ir/graph/printer.js';
+import { printKernels } from '../../ir/kernelPrinter.js';
 import { type Bucket, type Plan, scoreOf } from '../../ir/plan.js';
 import { scoringBucket, tokensIn, withKeyRoom } from '../../ir/scoring.js';
 import { stepBuckets } from '../../ir/stepping.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { lowerModule } from '../../passes/lowerModule.js';
-import type { Observer } from '../../passes/runPasses.js';
+import type { Observer, Stage } from '../../passes/runPasses.js';
 import { defined } from '../../system/defined.js';
-import { MAX_CAPACITY } from '../checkPlan.js';
-import { graphDigests, modelFunctions, printFunctions } from '../functions.js';
-import { planFunction } from '../planFunction.js';
-import { keepModel, planKey, type PlanOptions, readModel } from '../plans/planCache.js';
-import { codedCache, withCache } from '../target.js';
+import { codeOf, diskProblem } from '../../system/errno.js';
+import { makeFolder } from '../../system/write.js';
+import { printPlan } from '../artifact/planJson.js';
+import { codedCache, withCache } from '../targets/precision.js';
 import type { CompiledModel, Target } from '../targets/target.js';
+import { graphDigests, modelFunctions, printFunctions } from './functions.js';
+import { MAX_CAPACITY, planFunction } from './plan.js';
+import { keepModel, planKey, type PlanOptions, readModel } from './planCache.js';
 
 export type { CompiledModel } from '../targets/target.js';
 
@@ -103,4 +109,45 @@ export function plannedModel<S, D>(
 ): CompiledModel<S, D> {
   const key = planKey({ checkpoint, target, device, options });
   return readModel(key, target) ?? keepModel(key, compileModel(checkpoint, target, device, options));
+}
+
+/** A graph, or kernels, as text. */
+export const stageText = (stage: Stage): string =>
+  stage.level === 'graph' ? printGraph(stage.graph) : printKernels(stage.module);
+
+export class Dump {
+  private readonly dir: string;
+  private count = 0;
+
+  constructor(dir: string) {
+    this.dir = dir;
+    this.guarded(dir, () => makeFolder(dir));
+  }
+
+  private guarded(path: string, write: () => void): void {
+    try {
+      write();
+    } catch (error) {
+      if (codeOf(error) === '') throw error;
+      throw diskProblem(path, error, 'free some space, or give --dump a folder that can be written');
+    }
+  }
+
+  /** `03_canonicalizeMask.txt`: a graph, or kernels. */
+  stage(stage: Stage): void {
+    this.write(`${stage.name}.txt`, stageText(stage));
+  }
+
+  plan(model: CompiledModel): void {
+    const { plan } = model;
+    const kernels = plan.functions.flatMap((fn) => fn.kernels);
+    this.write('kernels.jsonl', kernels.map((kernel) => `${JSON.stringify(kernel)}\n`).join(''));
+    this.write('plan.json', printPlan(plan));
+    for (const source of model.target.sources(model.plan)) this.write(source.name, source.text);
+  }
+
+  private write(name: string, text: string): void {
+    const path = join(this.dir, `${String(this.count++).padStart(2, '0')}_${name}`);
+    this.guarded(path, () => writeFileSync(path, text));
+  }
 }

@@ -3,18 +3,15 @@ import { resolve } from 'node:path';
 import { UserError } from '../../errors.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { defined } from '../../system/defined.js';
-import { checkpointOf, verifyWeights } from '../artifact/checkpoint.js';
-import { codeOf, loadArtifact } from '../artifact/load.js';
+import { checkpointOf, codeOf, loadArtifact, verifyWeights } from '../artifact/load.js';
 import { artifactId, type ModelReference, readManifest, rebuild, rebuildFor } from '../artifact/manifest.js';
-import type { Machine } from '../machine.js';
-import { openModel } from '../model.js';
 import { isArtifact, type WeightInit } from '../names.js';
 import type { ArtifactRequest, CompileRequest, Ui } from '../requests.js';
-import { storedFormats } from '../storedFormats.js';
+import type { Machine } from '../targets/cpuDevice.js';
 import { type AnyTarget, type CompiledModel, type Rebuild, TARGET_RECORDS, targetOf } from '../targets/index.js';
 import type { PackedCode } from '../targets/machineCode.js';
-import { compileModel, largestCall, MIN_CAPACITY, plannedModel } from './compile.js';
-import { Dump } from './dump.js';
+import { compileModel, Dump, largestCall, MIN_CAPACITY, plannedModel } from './compile.js';
+import { openModel, storedFormats } from './functions.js';
 
 export interface OpenedModel {
   readonly checkpoint: Checkpoint;

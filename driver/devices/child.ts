@@ -2,15 +2,15 @@
  * The process that owns the devices of a replica. If a driver hangs or loses its context, only this process is lost:
  * the parent starts another and continues. Started by fork(); speaks protocol.ts.
  */
-import { defined } from '../../system/defined.js';
 import { isCudaError, loadCudaAddon } from '../../runtime/cuda/addon.js';
 import { readSettings } from '../../settings.js';
-import { packError, type DeviceRequest, type FromChild, type ToChild } from './protocol.js';
-import { PREPARE } from './deviceProcess.js';
+import { defined } from '../../system/defined.js';
 import { Phases } from '../phases.js';
 import type { Ui } from '../requests.js';
-import { inFlightOf, type Executor } from '../executor.js';
-import { Siblings, type Membership } from './siblings.js';
+import { PREPARE } from './deviceProcess.js';
+import { type Executor, inFlightOf } from './executor.js';
+import { type DeviceRequest, type FromChild, packError, type ToChild } from './protocol.js';
+import { type Membership, Siblings } from './siblings.js';
 
 /** If the parent is gone, nobody receives this; the 'disconnect' handler below ends the process. */
 const send = (message: FromChild): void => {
@@ -35,8 +35,8 @@ let isClosed = false;
 
 /** What opens a model, loaded while the device's context is made and the parent plans. */
 const opening = async () => ({
-  ...(await import('./openSent.js')),
-  ...(await import('./openReplica.js')),
+  ...(await import('./loadReplica.js')),
+  ...(await import('./loadReplica.js')),
 });
 
 async function open(request: DeviceRequest, bytes: Uint8Array, member: Membership | undefined): Promise<void> {

@@ -1,18 +1,18 @@
 /** Resolves `--target auto` on this machine: a GPU if one is present and can hold the model, otherwise the CPU. */
-import type { CudaArch } from '../../ir/cuda.js';
-import { bytes } from '../../system/format.js';
-import { cudaAvailable } from '../../runtime/cuda/addon.js';
-import type { CudaAvailability } from '../../runtime/cuda/nativeDevice.js';
-import { findCudaCompiler } from '../../runtime/cuda/compiler.js';
 import { UserError } from '../../errors.js';
+import type { CudaArch } from '../../ir/cuda.js';
+import { cudaAvailable } from '../../runtime/cuda/addon.js';
+import { findCudaCompiler } from '../../runtime/cuda/compiler.js';
+import type { CudaAvailability } from '../../runtime/cuda/nativeDevice.js';
+import { bytes } from '../../system/format.js';
 import { readManifest } from '../artifact/manifest.js';
-import { detectMachine } from '../machine.js';
-import { openModel } from '../model.js';
+import { openModel } from '../compile/functions.js';
 import { isArtifact } from '../names.js';
 import type { LoadRequest } from '../requests.js';
-import type { TargetChoice, TargetName } from '../target.js';
-import { archOf, runsOn } from '../targets/gpu.js';
+import { detectMachine } from '../targets/cpuDevice.js';
 import { gpuReserve } from '../targets/cuda.js';
+import { archOf, runsOn } from '../targets/cudaDevice.js';
+import type { TargetChoice, TargetName } from '../targets/precision.js';
 import { deviceMemory } from './placement.js';
 
 export interface ChosenTarget {

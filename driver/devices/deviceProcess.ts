@@ -1,6 +1,10 @@
 /** Processes that own devices: how one starts, is spoken to, and ends no later than this one. */
-import { fork, type ChildProcess } from 'node:child_process';
-import { childFlags } from './childFlags.js';
+import { type ChildProcess, fork } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { UserError } from '../../errors.js';
+import { loadCudaAddon } from '../../runtime/cuda/addon.js';
+import { readSettings } from '../../settings.js';
+import { isArtifact } from '../names.js';
 import type { ToChild } from './protocol.js';
 
 /** Time to release memory before the process is killed. */
@@ -90,4 +94,81 @@ export async function endProcess(child: ChildProcess, isIdle: boolean): Promise<
   else child.kill('SIGKILL');
   await ended;
   clearTimeout(timer);
+}
+
+/**
+ * Flags that mean the same for any program: memory, code generation, warnings, and what resolves and loads modules.
+ * Flags about the parent's program (`--input-type=module -e`), its debugger or its tests would break or stop a child.
+ */
+const ALONE = new Set([
+  '--max-old-space-size',
+  '--max-semi-space-size',
+  '--stack-size',
+  '--no-opt',
+  '--jitless',
+  '--expose-gc',
+  '--enable-source-maps',
+  '--no-warnings',
+  '--disable-warning',
+  '--trace-warnings',
+  '--trace-uncaught',
+  '--preserve-symlinks',
+]);
+const WITH_VALUE = new Set(['--import', '--require', '-r', '--loader', '--experimental-loader', '--conditions', '-C']);
+
+/** Those of a process's `execArgv` that its children may have. */
+export function childFlags(execArgv: readonly string[]): string[] {
+  const flags: string[] = [];
+  for (let i = 0; i < execArgv.length; i++) {
+    const flag = execArgv[i]!;
+    const name = flag.split('=', 1)[0]!;
+    const value = execArgv[i + 1];
+    if (WITH_VALUE.has(flag)) {
+      if (value !== undefined) flags.push(flag, value);
+      i++;
+    } else if (ALONE.has(name) || WITH_VALUE.has(name)) flags.push(flag);
+  }
+  return flags;
+}
+
+/** The program of a device process. */
+export const DEVICE_MODULE = new URL('./child.js', import.meta.url);
+
+/** Whether there is a module to start a process with. There is none if only TypeScript sources exist. */
+export const hasDeviceModule = (): boolean => existsSync(DEVICE_MODULE);
+
+/** Files of which a machine with a driver for NVIDIA's GPUs has one: of Linux, and of Linux under Windows. */
+const DRIVER_FILES = ['/dev/nvidiactl', '/dev/dxg'];
+
+const mayHaveGpu = (): boolean =>
+  readSettings().cudaDriver !== undefined || DRIVER_FILES.some((file) => existsSync(file));
+
+/** Whether a command keeps keys and values in what memory is free; an artifact has room for as many as it has. */
+export const willMeasure = ([command, ...rest]: readonly string[]): boolean =>
+  command === 'generate' && !rest.some((word) => isArtifact(word));
+
+/** Commands that load a model onto a device. */
+const LOADING = new Set(['run', 'generate']);
+/** Arguments of commands that load nothing, or not onto a GPU. */
+const NOT_LOADING = /^(-h|--help|--dry[-_]run|--print[-_]prompts|--isa(=.*)?|--target=cpu)$/;
+
+/** Whether a command line will probably load a model onto a GPU; a mistake costs a process that is ended unused. */
+export const willLoad = ([command, ...rest]: readonly string[]): boolean =>
+  command !== undefined &&
+  LOADING.has(command) &&
+  !rest.some((word, i) => NOT_LOADING.test(word) || (word === '--target' && rest[i + 1] === 'cpu'));
+
+/**
+ * Begins what the first `devices` devices need. Whoever needs none ends it with endSpares(). `measures`: this process
+ * will ask the first device how much of its memory is free, for which it needs a context too.
+ */
+export function startEarly(devices = 1, measures = false): void {
+  if (!mayHaveGpu() || !hasDeviceModule()) return;
+  for (let device = 0; device < devices; device++) startSpare(DEVICE_MODULE, device);
+  try {
+    loadCudaAddon().prepare(readSettings().cudaDriver, measures ? 0 : undefined);
+  } catch (error) {
+    // An addon that is missing is reported by whoever needs it.
+    if (!(error instanceof UserError)) throw error;
+  }
 }

@@ -2,26 +2,24 @@
  * Loads a compiled model onto the devices that a run requests: how many there are, how the model is placed on them, and
  * the processes that drive them.
  */
-import { defined } from '../../system/defined.js';
-import { scoreOf } from '../../ir/plan.js';
 import { setImmediate } from 'node:timers/promises';
 import { deviceOf, type Parallelism } from '../../ir/placement.js';
+import { scoreOf } from '../../ir/plan.js';
 import { printPlacement } from '../../passes/placeStages.js';
-import type { DeviceRequest } from './protocol.js';
+import type { FirstCall } from '../../runtime/stageRunner.js';
+import { defined } from '../../system/defined.js';
+import { type OpenedModel, type Opening, rebuildOpened } from '../compile/open.js';
+import { packModel } from '../compile/planCache.js';
+import type { Phases } from '../phases.js';
+import type { LoadRequest, Ui } from '../requests.js';
 import { distinct } from '../targets/executors.js';
-import { beginDevice, loadExecutor } from './openReplica.js';
-import { rebuildOpened, type OpenedModel, type Opening } from '../compile/open.js';
-import { packModel } from '../plans/packedModel.js';
-import { endSpares } from './deviceProcess.js';
+import { endSpares, hasDeviceModule, startEarly } from './deviceProcess.js';
+import type { Executor } from './executor.js';
+import { beginDevice, loadExecutor } from './loadReplica.js';
 import { placeModel } from './placement.js';
 import { DevicePool } from './pool.js';
-import type { Phases } from '../phases.js';
-import { nameOfReplica, replicaUis } from './replicaUi.js';
-import type { LoadRequest, Ui } from '../requests.js';
-import type { Executor } from '../executor.js';
-import type { FirstCall } from '../../runtime/stageRunner.js';
+import type { DeviceRequest } from './protocol.js';
 import { SiblingRelay } from './siblings.js';
-import { hasDeviceModule, startEarly } from './startEarly.js';
 
 export interface OpenedDevices {
   readonly opened: OpenedModel;
@@ -262,6 +260,67 @@ function begin(request: LoadRequest, target: Opening['target'], beginning: Begin
     opened: async () => {
       await executor.opened();
       uis.quieten();
+    },
+  };
+}
+
+/** `device 2`, `devices 2 and 3`, `devices 4 to 7`: the devices of a replica, counted from 0. */
+export function nameOfReplica(index: number, stages: number): string {
+  const [first, last] = [index * stages, index * stages + stages - 1];
+  if (stages === 1) return `device ${first}`;
+  return `devices ${first} ${stages === 2 ? 'and' : 'to'} ${last}`;
+}
+
+export interface ReplicaUis {
+  /** A face for each replica. What all say is shown once. */
+  readonly of: readonly Ui[];
+  /** From now on only warnings are handed on: who loads later does so beside something else. */
+  quieten(): void;
+}
+
+/** `shown`: phases that were shown already. */
+export function replicaUis(count: number, stages: number, ui: Ui, shown: readonly string[] = []): ReplicaUis {
+  let isQuiet = false;
+  const seen = new Set(shown);
+  /** Equal but for numbers is said once. */
+  const isNew = (line: string): boolean => {
+    const words = line.replace(/[\d.]+/g, '#');
+    return !seen.has(words) && seen.add(words).has(words);
+  };
+  let shownPhase: string | undefined;
+  /** What each replica is at. Progress of one that is behind, or at what was shown already, is not shown. */
+  const phases = new Map<number, string>();
+  const fractions = new Map<number, number>();
+  const of = Array.from({ length: count }, (_, index): Ui => ({
+    phase: (name, detail) => {
+      phases.set(index, name);
+      if (isQuiet || seen.has(name)) return;
+      seen.add(name);
+      shownPhase = name;
+      fractions.clear();
+      ui.phase(name, detail);
+    },
+    step: (fraction, detail) => {
+      if (isQuiet || phases.get(index) !== shownPhase) return;
+      fractions.set(index, fraction);
+      const mean = [...fractions.values()].reduce((a, b) => a + b, 0) / count;
+      // Each replica counts the same kernels, or weights of about the same size.
+      ui.step(mean, typeof detail === 'object' ? { ...detail, done: Math.round(mean * detail.total) } : detail);
+    },
+    run: () => undefined,
+    table: () => undefined,
+    note: (line) => {
+      if (!isQuiet && isNew(line)) ui.note(line);
+    },
+    detail: (line) => {
+      if (!isQuiet && isNew(line)) ui.detail(line);
+    },
+    warn: (line) => ui.warn(`${nameOfReplica(index, stages)}: ${line}`),
+  }));
+  return {
+    of,
+    quieten: () => {
+      isQuiet = true;
     },
   };
 }

@@ -1,17 +1,17 @@
 /**
  * Decides where the parts of a compiled model go, from the memory of the devices and the cost of its launches there.
  */
-import { defined } from '../../system/defined.js';
-import { scoringBucket, tokensIn } from '../../ir/scoring.js';
-import { scoreOf } from '../../ir/plan.js';
-import { kernelSeconds } from '../../autotune/index.js';
+import { kernelSeconds } from '../../autotune/buckets.js';
 import { UserError } from '../../errors.js';
 import { packedBytes, rowMaps } from '../../ir/packing.js';
 import type { Parallelism } from '../../ir/placement.js';
+import { scoreOf } from '../../ir/plan.js';
+import { scoringBucket, tokensIn } from '../../ir/scoring.js';
 import { halvesOf } from '../../passes/followCuts.js';
-import { placeStages, type PlacedStages, type PlacementFacts } from '../../passes/placeStages.js';
+import { type PlacedStages, type PlacementFacts, placeStages } from '../../passes/placeStages.js';
 import { sizeInBytes } from '../../runtime/kernelCache.js';
 import { readSettings } from '../../settings.js';
+import { defined } from '../../system/defined.js';
 import type { CompiledModel, Rebuild } from '../targets/target.js';
 
 export interface PlacementRequest {

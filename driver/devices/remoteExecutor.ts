@@ -4,22 +4,25 @@
 import type { ChildProcess } from 'node:child_process';
 import type { Extents } from '../../ir/extents.js';
 import type { CallArrays, CallResult } from '../../runtime/call.js';
-import {
-  profiledOf,
-  resultOf,
-  unpackError,
-  type Answer,
-  type DeviceRequest,
-  type FromChild,
-  type ProfiledLaunch,
-  type ToChild,
-} from './protocol.js';
 import type { PhaseSpan } from '../phases.js';
 import type { Ui } from '../requests.js';
-import type { Executor } from '../executor.js';
-import type { SiblingRelay } from './siblings.js';
-import { endedTooOften, endedWhileLoading, fatalCall, ProcessEnded } from './processEnded.js';
 import { endProcess, startProcess, tell } from './deviceProcess.js';
+import type { Executor } from './executor.js';
+import {
+  type Answer,
+  type DeviceRequest,
+  endedTooOften,
+  endedWhileLoading,
+  fatalCall,
+  type FromChild,
+  ProcessEnded,
+  type ProfiledLaunch,
+  profiledOf,
+  resultOf,
+  type ToChild,
+  unpackError,
+} from './protocol.js';
+import type { SiblingRelay } from './siblings.js';
 
 /** What an executor is started with. */
 export interface RemoteOptions {

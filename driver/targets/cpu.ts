@@ -1,21 +1,21 @@
 /** This host's processors: C, compiled by the system's compiler. */
 import { availableParallelism } from 'node:os';
 import { z } from 'zod';
-import type { Rates } from '../../autotune/bucketCost.js';
 import { defaultBuckets } from '../../autotune/buckets.js';
+import type { Rates } from '../../autotune/peaks.js';
 import { emitKernel } from '../../codegen/cpu/index.js';
 import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
-import { BLOCK_NAMES } from '../../ir/storage.js';
 import { CPU_ISAS, type CpuSchedule } from '../../ir/plan.js';
+import { BLOCK_NAMES } from '../../ir/storage.js';
 import { machineBytes } from '../../runtime/cpu/memoryUse.js';
+import { arithmeticOf, cpuDevice, type CpuDevice, cpuDeviceFor, numericsOf } from './cpuDevice.js';
 import { compileKernels, CPU_PRINTING, emitPlan } from './cpuKernels.js';
+import { CPU_ARITHMETICS, isInteger } from './precision.js';
 import { factsOf, factsSchema, kernelSymbol } from './printedKernels.js';
-import { arithmeticOf, numericsOf } from '../machine.js';
-import { CPU_ARITHMETICS, isInteger } from '../target.js';
-import { cpuDevice, cpuDeviceFor, type CpuDevice } from './cpuModel.js';
 import type { Target } from './target.js';
 
-export { cpuDevice, type CpuDevice, type CpuModel } from './cpuModel.js';
+export { cpuDevice, type CpuDevice } from './cpuDevice.js';
+export type { CpuModel } from './cpuKernels.js';
 
 const manifest = z.strictObject({
   kind: z.literal('cpu'),
@@ -102,9 +102,9 @@ export const cpu: Target<CpuSchedule, CpuDevice> = {
   requireDevices: () => undefined,
   room: (_device, devices) => machineBytes() / devices,
   rates: () => RATES,
-  peaks: async ({ isa }, { threads }) => (await import('./peaks.js')).cpuPeaks(isa, threads),
+  peaks: async ({ isa }, { threads }) => (await import('./kernelTimes.js')).cpuPeaks(isa, threads),
   times: async (model, machine, options) => (await import('./kernelTimes.js')).cpuTimes(model, machine, options, RATES),
   open: async (checkpoint, model, options, ui) =>
     (await import('./executors.js')).loadCpuExecutor(checkpoint, model, options, ui),
-  measure: async (model, machine, options) => (await import('./measureCpu.js')).measureCpu(model, machine, options),
+  measure: async (model, machine, options) => (await import('./tuning.js')).measureCpu(model, machine, options),
 };

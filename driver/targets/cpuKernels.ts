@@ -1,18 +1,21 @@
 /** A plan's kernels as C source and as libraries: one function for each pair of signature and schedule. */
 import { readFile } from 'node:fs/promises';
-import { defined } from '../../system/defined.js';
+import { emitKernel, type EmittedKernel, unitOf, unitsOf } from '../../codegen/cpu/index.js';
 import type { CpuIsa, CpuSchedule, Plan } from '../../ir/plan.js';
-import { emitKernel, unitOf, unitsOf, type EmittedKernel } from '../../codegen/cpu/index.js';
 import { loadAddon } from '../../runtime/addon.js';
-import { compileShared, installShared, type CompiledLibrary, type SourceText } from '../../runtime/cpu/compiler.js';
-import type { CpuModel } from './cpuModel.js';
-import { compileOrUnpack, type CompiledCode, type PackedCode } from './machineCode.js';
-import { distinctOf, kernelsOf, printKernels, type Printing } from './printedKernels.js';
-import type { CompileOptions } from './target.js';
-import { sharedObjectProblem } from '../../runtime/cpu/sharedObject.js';
 import type { LaunchSymbol, PlanSymbols } from '../../runtime/cpu/bindPlan.js';
+import { type CompiledLibrary, compileShared, installShared, type SourceText } from '../../runtime/cpu/compiler.js';
 import type { CompileLibrary } from '../../runtime/cpu/libraries.js';
+import { sharedObjectProblem } from '../../runtime/cpu/sharedObject.js';
 import { expectedCompiler } from '../../runtime/cpu/systemCompiler.js';
+import { defined } from '../../system/defined.js';
+import type { CpuDevice } from './cpuDevice.js';
+import { type CompiledCode, compileOrUnpack, type PackedCode } from './machineCode.js';
+import { distinctOf, kernelsOf, type Printing, printKernels } from './printedKernels.js';
+import type { CompiledModel, CompileOptions } from './target.js';
+
+/** A model compiled for a CPU. */
+export type CpuModel = CompiledModel<CpuSchedule, CpuDevice>;
 
 export interface EmittedPlan {
   /** A C file for each distinct kernel, written to the artifact's kernels/ folder. */

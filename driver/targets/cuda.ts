@@ -1,22 +1,22 @@
 /** NVIDIA GPUs: CUDA, compiled by NVRTC or nvcc. */
 import { z } from 'zod';
-import type { Rates } from '../../autotune/bucketCost.js';
 import { cudaBuckets, cudaCapacity } from '../../autotune/buckets.js';
+import type { Rates } from '../../autotune/peaks.js';
 import { emitCudaKernel } from '../../codegen/cuda/index.js';
 import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
 import { UsageError, UserError } from '../../errors.js';
 import { CUDA_ARCHS, type CudaArch, type CudaSchedule } from '../../ir/cuda.js';
 import { requireCuda } from '../../runtime/cuda/addon.js';
-import { freeDeviceBytes } from '../../runtime/cuda/freeMemory.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
+import { freeDeviceBytes } from '../../runtime/cuda/freeMemory.js';
+import { cudaDevice, type CudaDevice, cudaFactsOf, devicesFor, visibleGpus } from './cudaDevice.js';
 import { compileCudaKernels, CUDA_FACTS, CUDA_PRINTING, cudaSources, emitCudaPlan } from './cudaKernels.js';
-import { cudaFactsOf, devicesFor, visibleGpus } from './gpu.js';
-import { CUDA_ARITHMETICS, cudaNumerics } from '../target.js';
-import { cudaDevice, type CudaDevice } from './cudaModel.js';
+import { CUDA_ARITHMETICS, cudaNumerics } from './precision.js';
 import { factsOf } from './printedKernels.js';
 import type { Target } from './target.js';
 
-export { cudaDevice, type CudaDevice, type CudaModel } from './cudaModel.js';
+export { cudaDevice, type CudaDevice } from './cudaDevice.js';
+export type { CudaModel } from './cudaKernels.js';
 
 const count = (most: number) => z.number().int().min(1).max(most);
 const manifest = z.strictObject({
@@ -113,10 +113,10 @@ export const cuda: Target<CudaSchedule, CudaDevice> = {
         .map(({ ordinal }) => ordinal),
     ),
   rates: ({ arch }) => RATES[arch],
-  peaks: async ({ arch }, { rebuild }) => (await import('./peaks.js')).cudaPeaks(arch, rebuild, RATES[arch]),
+  peaks: async ({ arch }, { rebuild }) => (await import('./kernelTimes.js')).cudaPeaks(arch, rebuild, RATES[arch]),
   times: async (model, _machine, options) =>
     (await import('./kernelTimes.js')).cudaTimes(model, options, RATES[model.device.arch]),
   open: async (checkpoint, model, options, ui) =>
     (await import('./executors.js')).loadCudaExecutor(checkpoint, model, options, ui),
-  measure: async (model, _machine, options) => (await import('./measureCuda.js')).measureCuda(model, options),
+  measure: async (model, _machine, options) => (await import('./tuning.js')).measureCuda(model, options),
 };

@@ -1,26 +1,29 @@
 /** A CUDA plan's kernels as text, one translation unit each, and as cubins. */
 import { z } from 'zod';
-import { defined } from '../../system/defined.js';
 import { emitCudaKernel } from '../../codegen/cuda/index.js';
 import { CLUSTER_SIZES, type CudaArch, type CudaKernelText, type CudaSchedule } from '../../ir/cuda.js';
 import type { CudaPlan } from '../../ir/plan.js';
+import type { SourceText } from '../../runtime/cpu/compiler.js';
 import {
   compileCubins,
-  CubinSession,
   type CompileCubinsOptions,
   type CompiledCubins as CompiledUnits,
+  CubinSession,
   type CudaUnit,
 } from '../../runtime/cuda/compiler.js';
-import { knownCubins, type Cubins } from '../../runtime/cuda/cubins.js';
 import { isCubin } from '../../runtime/cuda/cubinCache.js';
+import { type Cubins, knownCubins } from '../../runtime/cuda/cubins.js';
 import { versionProblem } from '../../runtime/cuda/cudaVersion.js';
 import { PACK_SOURCE, PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
-import type { SourceText } from '../../runtime/cpu/compiler.js';
-import type { CudaModel } from './cudaModel.js';
-import { dim, extent, extentName } from '../planValues.js';
-import { compileOrUnpack, type CompiledCode, type PackedCode } from './machineCode.js';
-import { distinctOf, factsSchema, kernelsOf, kernelSymbol, printKernels, type Printing } from './printedKernels.js';
-import type { CompileOptions } from './target.js';
+import { defined } from '../../system/defined.js';
+import { dim, extent, extentName } from '../artifact/kernelSchema.js';
+import type { CudaDevice } from './cudaDevice.js';
+import { type CompiledCode, compileOrUnpack, type PackedCode } from './machineCode.js';
+import { distinctOf, factsSchema, kernelsOf, kernelSymbol, type Printing, printKernels } from './printedKernels.js';
+import type { CompiledModel, CompileOptions } from './target.js';
+
+/** A model compiled for a GPU. */
+export type CudaModel = CompiledModel<CudaSchedule, CudaDevice>;
 
 export interface EmittedCudaPlan {
   /** kernels[function][bucket][launch] */

@@ -11,14 +11,12 @@ import { PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
 import { type LoadTimes, printLoadTimes } from '../../runtime/cuda/weights.js';
 import { defined } from '../../system/defined.js';
 import { counted, duration } from '../../system/format.js';
-import type { Executor } from '../executor.js';
+import type { Executor } from '../devices/executor.js';
 import { clock, type Phases } from '../phases.js';
 import { stepTo, type Ui } from '../requests.js';
-import { cpuKernelsOf, kernelsAtNeed } from './cpuKernels.js';
-import type { CpuModel } from './cpuModel.js';
-import { cudaKernelsOf, openCudaKernels } from './cudaKernels.js';
-import type { CudaModel } from './cudaModel.js';
-import { devicesFor } from './gpu.js';
+import { type CpuModel, cpuKernelsOf, kernelsAtNeed } from './cpuKernels.js';
+import { devicesFor } from './cudaDevice.js';
+import { type CudaModel, cudaKernelsOf, openCudaKernels } from './cudaKernels.js';
 import { ownCodeNote } from './machineCode.js';
 import type { CompiledModel, OpenOptions } from './target.js';
 

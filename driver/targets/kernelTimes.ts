@@ -1,25 +1,25 @@
 /** What is known of the times of kernels on this machine, without measuring any: estimates, and the tuner's records. */
-import type { Rates } from '../../autotune/bucketCost.js';
-import { machineModel, scheduleCost } from '../../autotune/cpu/costModel.js';
-import { CPU_RECORDS, thisCpu } from '../../autotune/cpu/target.js';
-import { cudaCost, typicalMachine } from '../../autotune/cuda/costModel.js';
-import { CUDA_RECORDS, isThisGpu } from '../../autotune/cuda/target.js';
-import { TuningDatabase } from '../../autotune/database.js';
-import { defaultDatabasePath } from '../../autotune/databaseFile.js';
-import { measuredPlace } from '../../autotune/measuredPlace.js';
-import { peaksOf, ratesOf, type Peaks } from '../../autotune/peaks.js';
-import type { Facts, RecordFormat } from '../../autotune/recordSchemas.js';
+import type { Rates } from '../../autotune/peaks.js';
+import { machineModel, measurePeaks, scheduleCost } from '../../autotune/cpu/costModel.js';
+import { CPU_RECORDS, thisCpu } from '../../autotune/cpu/tune.js';
+import { cudaCost, cudaMachine, measureBandwidth, typicalMachine } from '../../autotune/cuda/costModel.js';
+import { CUDA_RECORDS, isThisGpu } from '../../autotune/cuda/tune.js';
+import { defaultDatabasePath, TuningDatabase } from '../../autotune/database.js';
+import { measuredPlace } from '../../autotune/measurement.js';
+import { type Peaks, peaksOf, ratesOf } from '../../autotune/peaks.js';
+import type { Facts, RecordFormat } from '../../autotune/records.js';
 import { computationHash } from '../../codegen/signature.js';
-import type { CudaSchedule } from '../../ir/cuda.js';
-import type { CpuSchedule } from '../../ir/plan.js';
-import { cudaAvailable } from '../../runtime/cuda/addon.js';
 import { UserError } from '../../errors.js';
+import type { CudaArch, CudaSchedule } from '../../ir/cuda.js';
+import type { CpuIsa, CpuSchedule } from '../../ir/plan.js';
+import { loadAddon } from '../../runtime/addon.js';
+import { cudaAvailable, requireCuda } from '../../runtime/cuda/addon.js';
 import { counted } from '../../system/format.js';
-import type { Machine } from '../machine.js';
-import type { CpuModel } from './cpuModel.js';
-import type { CudaModel } from './cudaModel.js';
-import { runsOn } from './gpu.js';
-import type { KernelTimes, TimesOptions } from './target.js';
+import type { Machine } from './cpuDevice.js';
+import type { CpuModel } from './cpuKernels.js';
+import { devicesFor, runsOn } from './cudaDevice.js';
+import type { CudaModel } from './cudaKernels.js';
+import type { KernelTimes, Rebuild, TimesOptions } from './target.js';
 
 /** The records of this machine: of several, as with other numbers of threads, the latest that `isHere` allows. */
 function recordsOf<S, T extends Facts>(
@@ -116,4 +116,34 @@ export function cudaTimes(
     predict: (fn, kernel, schedule, size) => cudaCost(kernel, fn, size, model)(schedule),
     measured,
   };
+}
+
+/** A quarter of a second in all. */
+const CPU_TRIES = { seconds: 0.04, tries: 3 };
+
+/** Measured on `threads`: those of one device. */
+export async function cpuPeaks(isa: CpuIsa, threads: number): Promise<Peaks> {
+  const addon = loadAddon();
+  return peaksOf(await measurePeaks(addon, new addon.Pool(threads), isa, CPU_TRIES), 'measured');
+}
+
+/**
+ * Memory as the first GPU copies it. Arithmetic is nominal, dense products of 16-bit numbers at the highest clock: no
+ * loop is written for it. Both are those of the architecture where the device has no memory to spare or no context.
+ */
+export function cudaPeaks(arch: CudaArch, rebuild: Rebuild, known: Rates): Promise<Peaks> {
+  try {
+    const info = devicesFor(arch, rebuild).devices[0]!;
+    const addon = requireCuda();
+    const device = new addon.Device(info.ordinal);
+    try {
+      const rates = cudaMachine(arch, info, measureBandwidth(addon, device));
+      const { arithmetic } = peaksOf(rates, 'nominal');
+      return Promise.resolve({ arithmetic, memory: { perSecond: rates.bytesPerSecond, source: 'measured' } });
+    } finally {
+      device.release();
+    }
+  } catch {
+    return Promise.resolve(peaksOf(known, 'nominal'));
+  }
 }

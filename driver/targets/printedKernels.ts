@@ -6,10 +6,10 @@ import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import type { Kernel } from '../../ir/kernel.js';
 import { byFunction, type FunctionPlan, type LinkedFunction, type Plan } from '../../ir/plan.js';
-import { keepCacheEntry, readCacheEntry } from '../cacheEntries.js';
-import { MAX_KERNELS } from '../planValues.js';
-import { programId } from '../programId.js';
-import type { FactsOf, KernelFacts, PrintedFacts, PrintedText } from './kernelFacts.js';
+import { MAX_KERNELS } from '../artifact/kernelSchema.js';
+import { keepCacheEntry, readCacheEntry } from '../compile/cacheEntries.js';
+import { programId } from '../program.js';
+import type { FactsOf, KernelFacts, PrintedFacts, PrintedText } from './machineCode.js';
 import type { CompiledModel } from './target.js';
 
 /** [function][bucket][launch] */

@@ -3,8 +3,7 @@
  * artifact, run it and tune it. targets/index.ts lists the records, and no other code distinguishes them.
  */
 import type { z } from 'zod';
-import type { Rates } from '../../autotune/bucketCost.js';
-import type { Peaks } from '../../autotune/peaks.js';
+import type { Peaks, Rates } from '../../autotune/peaks.js';
 import type { TuneResult as SearchResult } from '../../autotune/search.js';
 import type { WorkSize } from '../../autotune/work.js';
 import type { MarkOf } from '../../codegen/marks.js';
@@ -20,14 +19,13 @@ import type { KernelResources } from '../../runtime/cuda/ptxasLog.js';
 import type { WeightExchange } from '../../runtime/cuda/shareWeights.js';
 import type { PlanStages } from '../../runtime/stagePlan.js';
 import type { FirstCall } from '../../runtime/stageRunner.js';
-import type { Executor } from '../executor.js';
-import type { GraphDigests } from '../functions.js';
-import type { Machine } from '../machine.js';
+import type { GraphDigests } from '../compile/functions.js';
+import type { Executor } from '../devices/executor.js';
 import type { Phases } from '../phases.js';
 import type { Ui } from '../requests.js';
-import type { Arithmetic, CodedCache, Precision } from '../target.js';
-import type { KernelFacts, PrintedFacts } from './kernelFacts.js';
-import type { CompiledCode, PackedCode } from './machineCode.js';
+import type { Machine } from './cpuDevice.js';
+import type { CompiledCode, KernelFacts, PackedCode, PrintedFacts } from './machineCode.js';
+import type { Arithmetic, CodedCache, Precision } from './precision.js';
 
 /**
  * A compiled model: everything but weights and machine code. `S`: schedules of its target. `D`: the machine that the

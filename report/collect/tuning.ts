@@ -1,14 +1,13 @@
 /** Tuning records for the page: trials by machine, kernel and bucket, beside the default and the vendor's library. */
 import { resolve } from 'node:path';
-import { defined } from '../../system/defined.js';
 import { ratesOf, rooflineSeconds } from '../../autotune/peaks.js';
-import { median } from '../../autotune/median.js';
-import { winnerOf } from '../../autotune/winner.js';
-import { counted, count } from '../../system/format.js';
+import { median, winnerOf } from '../../autotune/records.js';
+import { defined } from '../../system/defined.js';
+import { count, counted } from '../../system/format.js';
 import type { Bench, Rival, TuningDocument, TuningJob, TuningMachine, TuningResult } from '../document/tuning.js';
 import { isBench, readBench } from './bench.js';
 import { shortNames } from './shortNames.js';
-import { readTuningFile, type MachineFacts, type TuningLine } from './tuningLines.js';
+import { type MachineFacts, readTuningFile, type TuningLine } from './tuningLines.js';
 
 type Line<K extends TuningLine['kind']> = Extract<TuningLine, { readonly kind: K }>;
 type Trial = Line<'trial'>;

@@ -4,17 +4,17 @@
  */
 import { z } from 'zod';
 import {
-  finalSchema,
-  jobSchema,
-  peaksSchema,
-  rivalRecordSchema,
-  trialSchema,
   type FinalLine,
+  finalSchema,
   type JobLine,
+  jobSchema,
   type PeaksLine,
+  peaksSchema,
   type RivalRecord,
+  rivalRecordSchema,
   type TrialLine,
-} from '../../autotune/recordSchemas.js';
+  trialSchema,
+} from '../../autotune/records.js';
 import { UserError } from '../../errors.js';
 import { isDeeperThan, isRecord, MAX_JSON_DEPTH } from '../../system/json.js';
 import { decodeUtf8, readBounded } from '../../system/read.js';

@@ -1,9 +1,16 @@
 /** The costs that packing uses: exact at measured buckets, monotone between them, plausible outside. */
-import { scoringBucket, tokensIn, scoringSize } from '../../ir/scoring.js';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { analyticBucketCost, bucketCostModel, estimateBuckets, kernelSeconds } from '../../autotune/bucketCost.js';
-import { cudaBuckets, cudaCapacity, defaultBuckets } from '../../autotune/buckets.js';
+import {
+  analyticBucketCost,
+  bucketCostModel,
+  cudaBuckets,
+  cudaCapacity,
+  defaultBuckets,
+  estimateBuckets,
+  kernelSeconds,
+} from '../../autotune/buckets.js';
+import { scoringBucket, scoringSize, tokensIn } from '../../ir/scoring.js';
 import { llamaModule } from './fixture.js';
 
 const point = (tokens: number, seconds: number, rowSeconds = 0, attentionSeconds = 0) => ({

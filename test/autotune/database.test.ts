@@ -1,5 +1,4 @@
 /** The tuning database: what it keeps, what it skips, and that hostile files do no harm. */
-import { scoringBucket } from '../../ir/scoring.js';
 import {
   appendFileSync,
   existsSync,
@@ -13,13 +12,13 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { CPU_RECORDS } from '../../autotune/cpu/target.js';
-import { CUDA_RECORDS } from '../../autotune/cuda/target.js';
+import { CPU_RECORDS } from '../../autotune/cpu/tune.js';
+import { CUDA_RECORDS } from '../../autotune/cuda/tune.js';
 import { TuningDatabase } from '../../autotune/database.js';
-import { DATABASE_VERSION } from '../../autotune/recordSchemas.js';
-import { median } from '../../autotune/median.js';
+import { DATABASE_VERSION, median } from '../../autotune/records.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
 import type { Bucket, CpuSchedule } from '../../ir/plan.js';
+import { scoringBucket } from '../../ir/scoring.js';
 import { TARGET } from './fixture.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'tilewright-tuning-'));

@@ -1,7 +1,7 @@
 /** A tiny LLaMA as kernels, and facts of an imaginary machine. */
 import { machineModel, type MachineModel } from '../../autotune/cpu/costModel.js';
-import type { CpuFacts } from '../../autotune/cpu/legality.js';
-import type { CpuTuningTarget } from '../../autotune/cpu/target.js';
+import type { CpuFacts } from '../../autotune/cpu/candidates.js';
+import type { CpuTuningTarget } from '../../autotune/cpu/tune.js';
 import type { KernelModule } from '../../ir/kernel.js';
 import type { Bucket } from '../../ir/plan.js';
 import { scoringBucket } from '../../ir/scoring.js';

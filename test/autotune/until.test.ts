@@ -1,6 +1,6 @@
 /** Stops at a deadline or on a signal, without waiting for work that may never end. */
 import { describe, expect, it } from 'vitest';
-import { deadline, unlessStopped, until } from '../../autotune/until.js';
+import { deadline, unlessStopped, until } from '../../autotune/measurement.js';
 
 const never = new Promise<never>(() => undefined);
 const stopped = (): AbortSignal => AbortSignal.abort();

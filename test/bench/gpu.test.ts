@@ -2,34 +2,34 @@
  * The GPU benchmark with a stand-in for the device and the library, both with a clock: turns, ratios, the layer, the
  * table.
  */
-import { scoringBucket, tokensIn } from '../../ir/scoring.js';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { loadKoffi } from '../../runtime/cuda/loadKoffi.js';
 import { describe, expect, it } from 'vitest';
+import { COMPARE_SYMBOL } from '../../autotune/cuda/compare.js';
 import { DeviceFill } from '../../autotune/cuda/fill.js';
-import { defaultCudaSchedule, kernelSignature } from '../../codegen/cuda/index.js';
-import { parseGpuOptions } from '../../bench/gpuOptions.js';
-import { openLab, type GpuLab } from '../../bench/gpuLab.js';
-import { roleOf, type BenchModel } from '../../bench/gpuModel.js';
-import { type GpuResults } from '../../bench/gpuResults.js';
-import { runGpuBench } from '../../bench/gpuRun.js';
-import { CUDA_RECORDS, cudaTarget } from '../../autotune/cuda/target.js';
+import { CUDA_RECORDS, cudaTarget } from '../../autotune/cuda/tune.js';
 import { TuningDatabase } from '../../autotune/database.js';
+import { type GpuLab, openLab } from '../../bench/gpuLab.js';
+import { type BenchModel, roleOf } from '../../bench/gpuModel.js';
+import { parseGpuOptions } from '../../bench/gpuOptions.js';
+import type { GpuResults } from '../../bench/gpuResults.js';
+import { runGpuBench } from '../../bench/gpuRun.js';
+import { defaultCudaSchedule, kernelSignature } from '../../codegen/cuda/index.js';
 import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
-import { cudaNumerics } from '../../driver/target.js';
+import { cudaNumerics } from '../../driver/targets/precision.js';
 import { UserError } from '../../errors.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
 import type { LinkedFunction } from '../../ir/plan.js';
-import { COMPARE_SYMBOL } from '../../autotune/cuda/compare.js';
-import { cudaAvailable, type CudaAddon } from '../../runtime/cuda/addon.js';
-import type { CudaProgramBinding, CudaTimeRequest } from '../../runtime/cuda/nativeProgram.js';
+import { scoringBucket, tokensIn } from '../../ir/scoring.js';
+import { type CudaAddon, cudaAvailable } from '../../runtime/cuda/addon.js';
 import type { CublasLt } from '../../runtime/cuda/cublasLt.js';
+import { loadKoffi } from '../../runtime/cuda/loadKoffi.js';
+import type { CudaProgramBinding, CudaTimeRequest } from '../../runtime/cuda/nativeProgram.js';
 import { PACK_ENTRIES } from '../../runtime/cuda/packKernels.js';
 import { readSettings } from '../../settings.js';
-import { fakeCuda, type FakeKernel } from '../runtime/cuda/fakeCudaAddon.js';
 import { CAPACITY, cudaModule, FACTS } from '../autotune/cuda/fixture.js';
+import { fakeCuda, type FakeKernel } from '../runtime/cuda/fakeCudaAddon.js';
 
 const koffi = loadKoffi();
 

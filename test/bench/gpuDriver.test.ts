@@ -1,18 +1,18 @@
 /** The GPU benchmark over the real addon and the fake driver, which checks everything that is bound and released. */
-import { defaultChoice, trialSchedule } from '../../bench/gpuSchedules.js';
-import { attentionSchedules } from '../../codegen/cuda/attentionSchedules.js';
-import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
-import type { AttentionKernel } from '../../ir/kernel.js';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { COMPARE_SYMBOL } from '../../autotune/cuda/compare.js';
-import { loadDeviceTools, type CompileKernels } from '../../autotune/cuda/tools.js';
-import { openLab, type GpuLab } from '../../bench/gpuLab.js';
+import { type CompileKernels, loadDeviceTools } from '../../autotune/cuda/fill.js';
+import { packageRoot } from '../../bench/data.js';
+import { type GpuLab, openLab } from '../../bench/gpuLab.js';
 import { openBenchModel, roleOf } from '../../bench/gpuModel.js';
 import { parseGpuOptions } from '../../bench/gpuOptions.js';
 import { runGpuBench } from '../../bench/gpuRun.js';
-import { packageRoot } from '../../bench/data.js';
-import { TYPICAL_FACTS } from '../../driver/target.js';
+import { defaultChoice, trialSchedule } from '../../bench/gpuSchedules.js';
+import { attentionSchedules } from '../../codegen/cuda/attentionSchedules.js';
+import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
+import { TYPICAL_FACTS } from '../../driver/targets/precision.js';
+import type { AttentionKernel } from '../../ir/kernel.js';
 import type { CublasLt } from '../../runtime/cuda/cublasLt.js';
 import { readSettings } from '../../settings.js';
 import { buildPackShim, PACK_PTX } from '../runtime/cuda/packShim.js';

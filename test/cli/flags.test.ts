@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { seconds, wholeNumber } from '../../cli/options.js';
 import type { CompileRequest, RunRequest, RunResult, TuneRequest } from '../../driver/requests.js';
-import type { Asked } from '../../driver/target.js';
+import type { Asked } from '../../driver/targets/precision.js';
 import { runCli } from './fakeIo.js';
 
 const RESULT: RunResult = {

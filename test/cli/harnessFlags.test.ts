@@ -1,9 +1,9 @@
 /** Flags of lm-evaluation-harness: each works, or one line says what to do instead. */
 import { describe, expect, it } from 'vitest';
-import { joinLists } from '../../cli/harnessFlags.js';
 import { parseGeneration, parseSamples, parseSeeds } from '../../cli/askedOfTasks.js';
+import { joinLists } from '../../cli/harnessFlags.js';
 import type { RunResult, TasksRequest } from '../../driver/requests.js';
-import type { Asked } from '../../driver/target.js';
+import type { Asked } from '../../driver/targets/precision.js';
 import { Float } from '../../python/value.js';
 import { runCli } from './fakeIo.js';
 

@@ -2,7 +2,7 @@ import { existsSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { CPU_RECORDS, thisCpu } from '../../autotune/cpu/target.js';
+import { CPU_RECORDS, thisCpu } from '../../autotune/cpu/tune.js';
 import { TuningDatabase } from '../../autotune/database.js';
 import type { Peaks } from '../../autotune/peaks.js';
 import { describeMemory } from '../../cli/inspectText.js';
@@ -19,7 +19,7 @@ import {
   typicalSize,
 } from '../../commands/inspectKernels.js';
 import { memoryReport } from '../../commands/inspectMemory.js';
-import type { Machine } from '../../driver/machine.js';
+import type { Machine } from '../../driver/targets/cpuDevice.js';
 import { parseGraph } from '../../ir/graph/parser.js';
 import type { WeightDecl } from '../../ir/kernel.js';
 import { type CpuSchedule, linkFunction } from '../../ir/plan.js';

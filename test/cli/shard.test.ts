@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { shard } from '../../cli/shard.js';
 import type { RunRequest } from '../../driver/requests.js';
+import type { Asked } from '../../driver/targets/precision.js';
 import { readSettings } from '../../settings.js';
-import type { Asked } from '../../driver/target.js';
 import { runCli } from './fakeIo.js';
 
 const of = (given: string | boolean, environment: Record<string, string> = {}): string => {

@@ -2,36 +2,36 @@
 import { describe, expect, it } from 'vitest';
 import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
 import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
-import { checkAgainstGraph, checkPlan } from '../../driver/checkPlan.js';
-import { parsePlan, printPlan } from '../../driver/planJson.js';
+import { parsePlan, printPlan } from '../../driver/artifact/planJson.js';
+import { checkAgainstGraph, checkPlan } from '../../driver/compile/plan.js';
 import { moduleOf } from '../../ir/graph/graph.js';
+import { parseGraph, parseModule } from '../../ir/graph/parser.js';
+import { printModule } from '../../ir/graph/printer.js';
 import type { Kernel, KernelModule, LoopKernel } from '../../ir/kernel.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
-import { linkFunction, type Plan } from '../../ir/plan.js';
-import { parseGraph, parseModule } from '../../ir/graph/parser.js';
 import { printKernel } from '../../ir/kernelPrinter.js';
-import { printModule } from '../../ir/graph/printer.js';
+import { linkFunction, type Plan } from '../../ir/plan.js';
 import { verifyIndices } from '../../ir/verifyIndices.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
 import { lowerModule } from '../../passes/lowerModule.js';
 import { lower } from '../../passes/runPasses.js';
+import { FACTS } from '../autotune/cuda/fixture.js';
 import {
   emptyMemory,
+  MEMORY,
+  MEMORY_CALLS,
+  type MemoryCall,
   memoryGraph,
   memoryInputs,
   memoryKernels,
   memoryPlan,
   memorySizes,
-  MEMORY,
-  MEMORY_CALLS,
   remember,
-  type MemoryCall,
 } from '../support/memoryFunction.js';
 import { NUMERICS } from '../support/planOf.js';
-import { FACTS } from '../autotune/cuda/fixture.js';
-import { emulateModule } from './cuda/emulate.js';
-import { RUNNABLE, runGenerated } from './harness.js';
 import { thorough } from '../support/thorough.js';
+import { emulateModule } from './cuda/emulate.js';
+import { runGenerated, RUNNABLE } from './harness.js';
 
 const MODULE = memoryKernels().functions[0]!;
 const ISAS = RUNNABLE.filter((isa) => isa !== 'amx');

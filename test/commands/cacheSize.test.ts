@@ -3,11 +3,11 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { compileWithCache, type Demand } from '../../commands/cacheSize.js';
 import { packedWeightBytes } from '../../commands/work.js';
+import { cacheTokensOf } from '../../driver/compile/functions.js';
 import { beginOpening, type OpenedModel } from '../../driver/compile/open.js';
-import { cacheTokensOf } from '../../driver/functions.js';
-import { detectMachine } from '../../driver/machine.js';
 import { cpu } from '../../driver/targets/cpu.js';
-import type { CpuModel } from '../../driver/targets/cpuModel.js';
+import { detectMachine } from '../../driver/targets/cpuDevice.js';
+import type { CpuModel } from '../../driver/targets/cpuKernels.js';
 import { SILENT } from '../support/silent.js';
 
 const MODEL = join(import.meta.dirname, '..', '..', 'models', 'demo');

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { baselineOf } from '../../commands/compareWith.js';
 import type { ScoreRequest } from '../../driver/requests.js';
-import type { Asked } from '../../driver/target.js';
+import type { Asked } from '../../driver/targets/precision.js';
 
 const asked: Asked<ScoreRequest> = {
   ...{ model: 'm', init: { kind: 'checkpoint' }, precision: 'bf16', sharing: 'tree', resume: false, threads: 2 },

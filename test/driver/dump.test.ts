@@ -1,7 +1,7 @@
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { Dump } from '../../driver/compile/dump.js';
+import { Dump } from '../../driver/compile/compile.js';
 import { parseGraph } from '../../ir/graph/parser.js';
 import { BRIDGE, GRAPH_PASSES, isNeeded, KERNEL_PASSES, type Pass } from '../../passes/pipeline.js';
 import { lower, optimize } from '../../passes/runPasses.js';

@@ -4,20 +4,20 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { emitTranslationUnit, unitOf } from '../../codegen/cpu/index.js';
-import { packKnown, unpackModel } from '../../driver/plans/packedModel.js';
 import { compileModel } from '../../driver/compile/compile.js';
-import { detectMachine } from '../../driver/machine.js';
-import { openModel } from '../../driver/model.js';
-import { TYPICAL_FACTS } from '../../driver/target.js';
+import { openModel } from '../../driver/compile/functions.js';
+import { packKnown, unpackModel } from '../../driver/compile/planCache.js';
 import { cpu } from '../../driver/targets/cpu.js';
+import { cpuDevice, detectMachine } from '../../driver/targets/cpuDevice.js';
 import { CPU_PRINTING } from '../../driver/targets/cpuKernels.js';
-import { cpuDevice } from '../../driver/targets/cpuModel.js';
 import { cuda } from '../../driver/targets/cuda.js';
+import { cudaDevice } from '../../driver/targets/cudaDevice.js';
 import { CUDA_PRINTING } from '../../driver/targets/cudaKernels.js';
-import { cudaDevice } from '../../driver/targets/cudaModel.js';
-import type { PrintedText } from '../../driver/targets/kernelFacts.js';
-import { factsOf, kernelsOf, printKernels, textsOf, type Printing } from '../../driver/targets/printedKernels.js';
+import type { PrintedText } from '../../driver/targets/machineCode.js';
+import { TYPICAL_FACTS } from '../../driver/targets/precision.js';
+import { factsOf, kernelsOf, type Printing, printKernels, textsOf } from '../../driver/targets/printedKernels.js';
 import type { CompiledModel, Target } from '../../driver/targets/target.js';
+
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-printed-'));
 afterAll(() => rmSync(root, { recursive: true }));

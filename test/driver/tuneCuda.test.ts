@@ -1,11 +1,11 @@
 /** `tune` of an artifact for a GPU on a machine without one. */
-import { mkdtempSync, existsSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { TYPICAL_FACTS } from '../../driver/target.js';
 import { cuda, cudaDevice, type CudaModel } from '../../driver/targets/cuda.js';
-import { measureCuda } from '../../driver/targets/measureCuda.js';
+import { TYPICAL_FACTS } from '../../driver/targets/precision.js';
+import { measureCuda } from '../../driver/targets/tuning.js';
 import { UserError } from '../../errors.js';
 import { cudaAvailable } from '../../runtime/cuda/addon.js';
 import { CAPACITY, cudaModule } from '../autotune/cuda/fixture.js';

@@ -1,7 +1,8 @@
 /** Tuning of several functions: order, shares of the budget, and names in the table. */
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import type { TuneResult, TuneRow } from '../../autotune/index.js';
-import { tuneFunctions } from '../../driver/targets/tuneFunctions.js';
+import type { TuneResult } from '../../autotune/search.js';
+import type { TuneRow } from '../../autotune/searchJob.js';
+import { tuneFunctions } from '../../driver/targets/tuning.js';
 import type { CpuSchedule, Plan } from '../../ir/plan.js';
 import { scoringBucket } from '../../ir/scoring.js';
 

@@ -4,7 +4,7 @@ import { cpSync, readFileSync, rmSync, symlinkSync, truncateSync, writeFileSync 
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { loadArtifact } from '../../driver/artifact/load.js';
-import { detectMachine } from '../../driver/machine.js';
+import { detectMachine } from '../../driver/targets/cpuDevice.js';
 import { UserError } from '../../errors.js';
 import type { CpuGemmSchedule, LinkedFunction, Plan } from '../../ir/plan.js';
 import { questions, writeCheckpoint, writeData } from './smallModel.js';

@@ -1,6 +1,4 @@
 /** What goes wrong with a GPU, through the real command: driver and NVRTC are stand-ins, everything else is real. */
-import { SCORE } from '../../ir/function.js';
-import { scoreOf } from '../../ir/plan.js';
 import { spawnSync } from 'node:child_process';
 import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -8,27 +6,29 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { readManifest } from '../../driver/artifact/manifest.js';
 import { compileModel } from '../../driver/compile/compile.js';
-import { emitCudaPlan } from '../../driver/targets/cudaKernels.js';
+import { openModel } from '../../driver/compile/functions.js';
 import { cuda, cudaDevice } from '../../driver/targets/cuda.js';
-import { openModel } from '../../driver/model.js';
+import { emitCudaPlan } from '../../driver/targets/cudaKernels.js';
+import { SCORE } from '../../ir/function.js';
+import { scoreOf } from '../../ir/plan.js';
 import { canFakeGpu, FakeGpu } from '../support/fakeCuda/fakeGpu.js';
 import { casesHere, thorough } from '../support/thorough.js';
 import { allGone, devicesOf } from './children.js';
 import { questions, writeCheckpoint, writeData } from './smallModel.js';
 import {
   CAPACITY,
-  GPU_CAPACITY,
   failure,
   filesOf,
+  GPU_CAPACITY,
   isBuilt,
   MAIN,
+  type Outcome,
   start,
   success,
   temporaryFolder,
   textOf,
   tilewright,
   tilewrightProcess,
-  type Outcome,
 } from './support.js';
 
 if (!canFakeGpu) process.stderr.write('SKIPPED: faults of GPUs through the command: no cc or g++ on PATH\n');

@@ -5,13 +5,13 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test, vi } from 'vitest';
-import { saveArtifact } from '../../driver/artifact/save.js';
 import { readManifest } from '../../driver/artifact/manifest.js';
+import { saveArtifact } from '../../driver/artifact/save.js';
 import { openOrCompile } from '../../driver/compile/open.js';
-import { detectMachine } from '../../driver/machine.js';
+import { detectMachine } from '../../driver/targets/cpuDevice.js';
+import { SILENT } from '../support/silent.js';
 import { questions, writeCheckpoint, writeData } from './smallModel.js';
 import { environment, failure, isBuilt, success, temporaryFolder, textOf, tilewright } from './support.js';
-import { SILENT } from '../support/silent.js';
 
 const MAX_TOKENS = 96;
 

@@ -3,17 +3,17 @@
  * divided is tested on a clock of its own in driver/tuneWithin.test.ts.
  */
 import { cpSync, readFileSync, writeFileSync } from 'node:fs';
-import { beforeAll, describe, expect, test } from 'vitest';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { CPU_RECORDS, currentTarget } from '../../autotune/cpu/target.js';
-import { TuningDatabase } from '../../autotune/index.js';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { CPU_RECORDS, currentTarget } from '../../autotune/cpu/tune.js';
+import { TuningDatabase } from '../../autotune/database.js';
 import { loadArtifact } from '../../driver/artifact/load.js';
-import { detectMachine } from '../../driver/machine.js';
 import type { CpuDevice } from '../../driver/targets/cpu.js';
-import { scoreOf, type CpuGemmSchedule, type CpuSchedule, type LinkedFunction } from '../../ir/plan.js';
-import { isBuilt, ROOT, start, success, temporaryFolder, tilewright, type Outcome } from './support.js';
+import { detectMachine } from '../../driver/targets/cpuDevice.js';
+import { type CpuGemmSchedule, type CpuSchedule, type LinkedFunction, scoreOf } from '../../ir/plan.js';
 import { thorough } from '../support/thorough.js';
+import { isBuilt, type Outcome, ROOT, start, success, temporaryFolder, tilewright } from './support.js';
 
 /** Writes a database in which the first product of an artifact has a better schedule than its default. */
 async function writeBetter(artifact: string, path: string): Promise<void> {

@@ -1,7 +1,7 @@
 /** Hostile questions, journals, results of shards, and records of tuning. */
 import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { CPU_RECORDS } from '../../autotune/cpu/target.js';
+import { CPU_RECORDS } from '../../autotune/cpu/tune.js';
 import { TuningDatabase } from '../../autotune/database.js';
 import { loadDataset } from '../../evaluate/dataset.js';
 import { Journal } from '../../evaluate/journal.js';

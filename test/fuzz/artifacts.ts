@@ -5,15 +5,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { loadArtifact } from '../../driver/artifact/load.js';
 import { saveArtifact } from '../../driver/artifact/save.js';
-import { detectMachine } from '../../driver/machine.js';
-import { openModel } from '../../driver/model.js';
+import { openModel } from '../../driver/compile/functions.js';
 import { openOrCompile, referenceTo } from '../../driver/compile/open.js';
 import type { Ui } from '../../driver/requests.js';
+import { detectMachine } from '../../driver/targets/cpuDevice.js';
 import { parseGraph } from '../../ir/graph/parser.js';
 import { printGraph } from '../../ir/graph/printer.js';
 import { verifyGraph } from '../../ir/graph/verify.js';
 import { llama } from '../passes/llamaGraph.js';
-import { mutateBytes, mutateText, pick, several, type Random } from './mutate.js';
+import { mutateBytes, mutateText, pick, type Random, several } from './mutate.js';
 import { expectForeseen, expectRefusal, refusedWell } from './refusals.js';
 
 const GRAPH = printGraph(llama({ layers: 1 }));

@@ -4,21 +4,21 @@
  */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { makeRunUp } from '../../autotune/cuda/rival.js';
+import { makeRunUp } from '../../autotune/cuda/vendorBaseline.js';
 import { measureReadRate } from '../../bench/gpuReadRate.js';
-import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
 import { attentionSchedules, defaultAttentionSchedule } from '../../codegen/cuda/attentionSchedules.js';
+import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
 import type { CudaAttentionSchedule } from '../../ir/cuda.js';
 import { extentIn } from '../../ir/extents.js';
-import type { CudaMemory } from '../../runtime/cuda/nativeDevice.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
+import type { CudaMemory } from '../../runtime/cuda/nativeDevice.js';
 import {
+  type AttentionData,
   attentionModule,
   generate,
   layOut,
-  sizesOf,
-  type AttentionData,
   type Shape,
+  sizesOf,
 } from '../codegen/cuda/attentionHarness.js';
 import { Bench, skip } from './attentionBench.js';
 

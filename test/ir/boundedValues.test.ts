@@ -1,9 +1,8 @@
 /** Indices that kernels compute: tokens that a call before has drawn choose rows of the embedding. */
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { modelFunctions } from '../../driver/functions.js';
-import { numericsOf } from '../../driver/machine.js';
-import { openModel } from '../../driver/model.js';
+import { modelFunctions, openModel } from '../../driver/compile/functions.js';
+import { numericsOf } from '../../driver/targets/cpuDevice.js';
 import { storedBounds } from '../../ir/boundedValues.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { Scalar } from '../../ir/scalar.js';

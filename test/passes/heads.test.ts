@@ -1,16 +1,16 @@
 /** Norms of heads with rotation behind them, as graphs write them: kernels compute what the graph computes. */
 import { describe, expect, it } from 'vitest';
-import { casesHere } from '../support/thorough.js';
-import { defaultCudaSchedule } from '../../codegen/cuda/index.js';
 import { defaultSchedule } from '../../codegen/cpu/index.js';
-import { TYPICAL_FACTS } from '../../driver/target.js';
+import { defaultCudaSchedule } from '../../codegen/cuda/index.js';
+import { TYPICAL_FACTS } from '../../driver/targets/precision.js';
 import type { Graph } from '../../ir/graph/graph.js';
-import { interpretGraph, type GraphEnv } from '../../ir/graph/interpreter.js';
+import { type GraphEnv, interpretGraph } from '../../ir/graph/interpreter.js';
 import { interpretModule, type RawTensor } from '../../ir/kernelInterpreter.js';
 import { scoringBucket } from '../../ir/scoring.js';
 import { lower, optimize } from '../../passes/runPasses.js';
-import { RUNNABLE, runGenerated } from '../codegen/harness.js';
 import { emulateModule } from '../codegen/cuda/emulate.js';
+import { runGenerated, RUNNABLE } from '../codegen/harness.js';
+import { casesHere } from '../support/thorough.js';
 import { bufferName, F32, interpretLowered, kernelsOf, lowerAsIs, printModule, TENSOR_CORES } from './lowered.js';
 import { distance, environment, parse, SIZES } from './support.js';
 

@@ -1,14 +1,14 @@
-import { scoringBucket } from '../../ir/scoring.js';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { deriveLaunches } from '../../driver/checkPlan.js';
+import { deriveLaunches } from '../../driver/compile/plan.js';
 import { UserError } from '../../errors.js';
 import { packedBytes, rowMaps } from '../../ir/packing.js';
+import { scoringBucket } from '../../ir/scoring.js';
 import { buildDecoder } from '../../models/decoder/graph.js';
 import { bestCuts, type CutRange } from '../../passes/bestCuts.js';
-import { lower, optimize } from '../../passes/runPasses.js';
-import { arenasOf, parallelText, placeStages, printPlacement, type PlacementFacts } from '../../passes/placeStages.js';
+import { arenasOf, parallelText, type PlacementFacts, placeStages, printPlacement } from '../../passes/placeStages.js';
 import { planMemory } from '../../passes/planMemory.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import { BF16 } from './lowered.js';
 
 /** Every way to cut `points` things into `parts`, tried one by one. */

@@ -3,16 +3,16 @@
  * the cache, gets the log-probabilities that score gives it in one piece. At every level of the pipeline.
  */
 import { describe, expect, it } from 'vitest';
+import { cudaNumerics } from '../../driver/targets/precision.js';
+import type { Draw } from '../../generate/sequence.js';
 import type { Graph } from '../../ir/graph/graph.js';
 import { interpretFunction, interpretGraph } from '../../ir/graph/interpreter.js';
 import { drawScore, noiseKey } from '../../ir/gumbel.js';
-import type { Draw } from '../../generate/sequence.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
-import { cudaNumerics } from '../../driver/target.js';
 import { verifyIndices } from '../../ir/verifyIndices.js';
 import { buildStep } from '../../models/decoder/graph.js';
-import { lower, optimize } from '../../passes/runPasses.js';
 import type { Numerics } from '../../passes/numerics.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import { llama, SHAPE } from './llamaGraph.js';
 import { distance, environment } from './modelEnvironment.js';
 

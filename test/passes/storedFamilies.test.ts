@@ -1,12 +1,12 @@
 /** Matrices that are multiplied as blocks or as codes, in models of every family: kernels mean what the graph says. */
 import { describe, expect, it } from 'vitest';
-import { numericsOf } from '../../driver/machine.js';
-import { interpretGraph } from '../../ir/graph/interpreter.js';
+import { numericsOf } from '../../driver/targets/cpuDevice.js';
 import type { Graph } from '../../ir/graph/graph.js';
+import { interpretGraph } from '../../ir/graph/interpreter.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
 import { describeModel } from '../../models/config.js';
-import { lower, optimize } from '../../passes/runPasses.js';
 import type { Numerics } from '../../passes/numerics.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import { FAMILY_TYPES, randomFamily } from '../support/randomFamily.js';
 import { distance, environment, inputsOf, TREES } from './modelEnvironment.js';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { deriveLaunches } from '../../driver/checkPlan.js';
+import { deriveLaunches } from '../../driver/compile/plan.js';
 import { interpretModule, type RawTensor } from '../../ir/kernelInterpreter.js';
 import type { Stage } from '../../ir/placement.js';
 import type { Launch, LinkedFunction } from '../../ir/plan.js';

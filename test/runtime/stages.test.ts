@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { unitsOf } from '../../codegen/cpu/index.js';
 import { compileModel } from '../../driver/compile/compile.js';
-import { detectMachine } from '../../driver/machine.js';
+import { detectMachine } from '../../driver/targets/cpuDevice.js';
 import { cpu, cpuDevice, type CpuModel } from '../../driver/targets/cpu.js';
 import { emitPlan } from '../../driver/targets/cpuKernels.js';
 import { SCORE } from '../../ir/function.js';

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { scoredRows, scoreInputs } from '../../commands/scorer.js';
-import { TYPICAL_FACTS } from '../../driver/target.js';
+import { TYPICAL_FACTS } from '../../driver/targets/precision.js';
 import { evaluate } from '../../evaluate/evaluate.js';
 import type { Scorer } from '../../evaluate/scorer.js';
 import type { Question } from '../../evaluate/tasks/task.js';

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { compileModel } from '../../driver/compile/compile.js';
-import { TYPICAL_FACTS } from '../../driver/target.js';
+import { TYPICAL_FACTS } from '../../driver/targets/precision.js';
 import { cuda, cudaDevice } from '../../driver/targets/cuda.js';
 import { emitCudaPlan } from '../../driver/targets/cudaKernels.js';
 import { filterInputs, type FilterRow } from '../../generate/filterRows.js';

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { emitCudaKernel } from '../../codegen/cuda/index.js';
 import { compileModel } from '../../driver/compile/compile.js';
-import { TYPICAL_FACTS } from '../../driver/target.js';
+import { TYPICAL_FACTS } from '../../driver/targets/precision.js';
 import { cuda, cudaDevice, type CudaModel } from '../../driver/targets/cuda.js';
 import { CUDA_ARCHS, type CudaArch } from '../../ir/cuda.js';
 import type { AttentionKernel } from '../../ir/kernel.js';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { stepBudget } from '../../commands/stepBudget.js';
 import { loadArtifact } from '../../driver/artifact/load.js';
-import { detectMachine } from '../../driver/machine.js';
+import { detectMachine } from '../../driver/targets/cpuDevice.js';
 import { readSettings } from '../../settings.js';
 import { isBuilt, ROOT, success, temporaryFolder, textOf, tilewright } from '../e2e/support.js';
 

@@ -3,15 +3,15 @@
  * agree.
  */
 import { defaultSchedule } from '../../codegen/cpu/index.js';
-import { deriveLaunches } from '../../driver/checkPlan.js';
-import { numericsOf } from '../../driver/machine.js';
+import { deriveLaunches } from '../../driver/compile/plan.js';
+import { numericsOf } from '../../driver/targets/cpuDevice.js';
 import type { Extents } from '../../ir/extents.js';
-import type { FunctionPlan, Plan } from '../../ir/plan.js';
 import { parseGraph } from '../../ir/graph/parser.js';
 import { verifyGraph } from '../../ir/graph/verify.js';
+import type { FunctionPlan, Plan } from '../../ir/plan.js';
 import { verifyIndices } from '../../ir/verifyIndices.js';
-import { lower, optimize } from '../../passes/runPasses.js';
 import { planMemory } from '../../passes/planMemory.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 
 export interface FunctionSource {
   readonly text: string;

@@ -6,7 +6,7 @@
 import { stepperOf } from '../../commands/continuation.js';
 import { beginLoading } from '../../commands/loadModel.js';
 import { Phases } from '../../driver/phases.js';
-import type { Precision, TargetName } from '../../driver/target.js';
+import type { Precision, TargetName } from '../../driver/targets/precision.js';
 import { loadDataset, taskByName, tokenizeDataset } from '../../evaluate/index.js';
 import { Generator } from '../../generate/generator.js';
 import { openTokenizer } from '../../models/tokenizer/tokenizer.js';

@@ -1,9 +1,13 @@
 /** The grid of schedules, and the cost model's estimates for it. */
-import { scoringBucket } from '../../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
-import { defaultSchedule, isLegal } from '../../../codegen/cpu/index.js';
-import type { CpuGemmSchedule, CpuSchedule } from '../../../ir/plan.js';
-import { enumerateSpace, neighbours, scheduleSpace, type Space } from '../../../autotune/cpu/candidates.js';
+import { defaultBuckets } from '../../../autotune/buckets.js';
+import {
+  enumerateSpace,
+  isCandidate,
+  neighbours,
+  scheduleSpace,
+  type Space,
+} from '../../../autotune/cpu/candidates.js';
 import {
   estimateSeconds,
   machineModel,
@@ -11,10 +15,11 @@ import {
   shareOfPeak,
   tileCycles,
 } from '../../../autotune/cpu/costModel.js';
-import { cpuScheduling } from '../../../codegen/cpu/scheduling.js';
-import { defaultBuckets } from '../../../autotune/buckets.js';
-import { isCandidate } from '../../../autotune/cpu/legality.js';
 import { kernelWork } from '../../../autotune/work.js';
+import { defaultSchedule, isLegal } from '../../../codegen/cpu/index.js';
+import { cpuScheduling } from '../../../codegen/cpu/scheduling.js';
+import type { CpuGemmSchedule, CpuSchedule } from '../../../ir/plan.js';
+import { scoringBucket } from '../../../ir/scoring.js';
 import { AMX_FACTS, AMX_MACHINE, FACTS, kernelAt, llamaModule, MACHINE } from '../fixture.js';
 
 const SMALL = llamaModule();

@@ -1,20 +1,18 @@
 /** Real measurements of generated code, with the system compiler and the runtime. */
-import { scoringBucket } from '../../../ir/scoring.js';
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, describe, expect, it } from 'vitest';
+import { machineModel } from '../../../autotune/cpu/costModel.js';
+import { Measurer } from '../../../autotune/cpu/measure.js';
+import { CPU_RECORDS, currentTarget, tuneCpu } from '../../../autotune/cpu/tune.js';
+import { TuningDatabase } from '../../../autotune/database.js';
+import type { Measurement } from '../../../autotune/measurement.js';
 import { defaultSchedule } from '../../../codegen/cpu/index.js';
 import type { CpuIsa, CpuSchedule } from '../../../ir/plan.js';
-import type { Measurement } from '../../../autotune/measurement.js';
-import { CPU_RECORDS } from '../../../autotune/cpu/target.js';
-import { Measurer } from '../../../autotune/cpu/measure.js';
-import { machineModel } from '../../../autotune/cpu/costModel.js';
-import { TuningDatabase } from '../../../autotune/database.js';
-import { tuneCpu } from '../../../autotune/cpu/tune.js';
-import { currentTarget } from '../../../autotune/cpu/target.js';
+import { scoringBucket } from '../../../ir/scoring.js';
 import { loadAddon } from '../../../runtime/addon.js';
 import { readSettings } from '../../../settings.js';
 import { quickCc } from '../../support/quickCc.js';

@@ -1,20 +1,19 @@
 /** The search on a simulated machine: how it spends its time, what it records, and what it finds. */
-import { scoringBucket, tokensIn } from '../../../ir/scoring.js';
-import { mkdtempSync, readFileSync, rmSync, appendFileSync } from 'node:fs';
+import { appendFileSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { defaultSchedule, isLegal, kernelSignature } from '../../../codegen/cpu/index.js';
-import { parseBudget } from '../../../autotune/budget.js';
 import { enumerateSpace, scheduleSpace } from '../../../autotune/cpu/candidates.js';
 import { estimateSeconds } from '../../../autotune/cpu/costModel.js';
+import { CPU_RECORDS, type CpuTuneOptions, type CpuTuningTarget, tuneCpu } from '../../../autotune/cpu/tune.js';
 import { TuningDatabase } from '../../../autotune/database.js';
 import type { Measure, MeasureRequest } from '../../../autotune/measurement.js';
-import { tuneCpu, type CpuTuneOptions } from '../../../autotune/cpu/tune.js';
-import { CPU_RECORDS, type CpuTuningTarget } from '../../../autotune/cpu/target.js';
 import type { TuneProgress } from '../../../autotune/search.js';
+import { parseBudget } from '../../../autotune/table.js';
+import { defaultSchedule, isLegal, kernelSignature } from '../../../codegen/cpu/index.js';
 import { cpuScheduling } from '../../../codegen/cpu/scheduling.js';
 import type { CpuSchedule } from '../../../ir/plan.js';
+import { scoringBucket, tokensIn } from '../../../ir/scoring.js';
 import { CAPACITY, FACTS, kernelAt, llamaModule, MACHINE, TARGET } from '../fixture.js';
 
 const module = llamaModule();

@@ -1,13 +1,13 @@
 /** A tiny LLaMA for a GPU, and facts of an imaginary GPU. */
-import { scoringBucket } from '../../../ir/scoring.js';
-import type { CudaFacts } from '../../../codegen/cuda/index.js';
 import { cudaMachine, type CudaMachine } from '../../../autotune/cuda/costModel.js';
-import type { CudaTuningTarget } from '../../../autotune/cuda/target.js';
-import type { Bucket } from '../../../ir/plan.js';
+import type { CudaTuningTarget } from '../../../autotune/cuda/tune.js';
+import type { CudaFacts } from '../../../codegen/cuda/index.js';
 import type { Kernel, KernelModule } from '../../../ir/kernel.js';
+import type { Bucket } from '../../../ir/plan.js';
+import { scoringBucket } from '../../../ir/scoring.js';
 import { buildDecoder, buildStep, type DecoderShape } from '../../../models/decoder/graph.js';
-import { lower, optimize } from '../../../passes/runPasses.js';
 import type { Numerics } from '../../../passes/numerics.js';
+import { lower, optimize } from '../../../passes/runPasses.js';
 import { CACHE_ROWS, SHAPE } from '../fixture.js';
 
 const NUMERICS: Numerics = {

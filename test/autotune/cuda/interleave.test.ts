@@ -2,12 +2,12 @@
 import { describe, expect, it } from 'vitest';
 import {
   blockShape,
+  type Contender,
   interleave,
   ratioOverRounds,
   sumOverRounds,
   sustain,
-  type Contender,
-} from '../../../autotune/cuda/interleave.js';
+} from '../../../autotune/cuda/timing.js';
 
 describe('interleave', () => {
   /** Takes `seconds` a launch, and logs what it is asked for. */

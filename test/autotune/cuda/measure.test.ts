@@ -1,29 +1,29 @@
 /** Measuring on a simulated GPU whose kernels are C functions: comparisons, records, and what ends the search. */
-import { scoringBucket } from '../../../ir/scoring.js';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, it, vi } from 'vitest';
 import { COMPARE_SYMBOL } from '../../../autotune/cuda/compare.js';
 import { CudaMeasurer, type CudaMeasurerOptions } from '../../../autotune/cuda/measure.js';
-import { isDeviceHung } from '../../../autotune/cuda/patience.js';
-import { median } from '../../../autotune/median.js';
+import { isDeviceHung } from '../../../autotune/cuda/timing.js';
 import type { FinalRequest } from '../../../autotune/finals.js';
-import type { MeasureRequest, Measurement } from '../../../autotune/measurement.js';
+import type { Measurement, MeasureRequest } from '../../../autotune/measurement.js';
+import { median } from '../../../autotune/records.js';
+import { parametersOf } from '../../../codegen/signature.js';
 import { UserError } from '../../../errors.js';
+import type { CudaSchedule, LaunchShape } from '../../../ir/cuda.js';
 import type { Kernel } from '../../../ir/kernel.js';
 import { kernelWrites } from '../../../ir/kernelAccess.js';
-import type { CudaSchedule, LaunchShape } from '../../../ir/cuda.js';
+import { scoringBucket } from '../../../ir/scoring.js';
 import type { CudaAddon } from '../../../runtime/cuda/addon.js';
 import type { CudaMemory } from '../../../runtime/cuda/nativeDevice.js';
 import type { CudaProgramBinding, CudaTimeRequest } from '../../../runtime/cuda/nativeProgram.js';
 import { PACK_ENTRIES } from '../../../runtime/cuda/packKernels.js';
-import { parametersOf } from '../../../codegen/signature.js';
 import { fakeCuda, type FakeKernel } from '../../runtime/cuda/fakeCudaAddon.js';
 import { buildPackShim, hasCxx } from '../../runtime/cuda/packShim.js';
 import { kernelAt } from '../fixture.js';
-import { CAPACITY, cudaModule } from './fixture.js';
 import { buildComparison } from './comparisonShim.js';
+import { CAPACITY, cudaModule } from './fixture.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'tilewright-cuda-measure-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

@@ -1,7 +1,7 @@
 /** Measuring the rival with a simulated library on a simulated device that has a clock. */
 import { describe, expect, it } from 'vitest';
 import { DeviceFill } from '../../../autotune/cuda/fill.js';
-import { contractionOf, timeRival } from '../../../autotune/cuda/rival.js';
+import { contractionOf, timeRival } from '../../../autotune/cuda/vendorBaseline.js';
 import type { CudaAddon } from '../../../runtime/cuda/addon.js';
 import type { CublasLt, CublasLtOperands, CublasLtShape } from '../../../runtime/cuda/cublasLt.js';
 import { PACK_ENTRIES } from '../../../runtime/cuda/packKernels.js';

@@ -1,14 +1,14 @@
 /** The schedules that the tuner tries for a kernel on a GPU, and the estimates that rank them. */
-import { scoringBucket } from '../../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
 import { CudaSpace, referenceSchedule } from '../../../autotune/cuda/candidates.js';
 import { cudaCost } from '../../../autotune/cuda/costModel.js';
-import { contractionOf } from '../../../autotune/cuda/rival.js';
-import { cudaScheduling } from '../../../codegen/cuda/scheduling.js';
+import { contractionOf } from '../../../autotune/cuda/vendorBaseline.js';
 import { defaultCudaSchedule, isLegalCuda } from '../../../codegen/cuda/index.js';
+import { cudaScheduling } from '../../../codegen/cuda/scheduling.js';
+import { cudaNumerics } from '../../../driver/targets/precision.js';
 import type { CudaGemmSchedule, CudaSchedule } from '../../../ir/cuda.js';
 import type { Bucket } from '../../../ir/plan.js';
-import { cudaNumerics } from '../../../driver/target.js';
+import { scoringBucket } from '../../../ir/scoring.js';
 import { kernelAt } from '../fixture.js';
 import { cudaModule, FACTS, MACHINE, WIDE } from './fixture.js';
 

@@ -1,5 +1,4 @@
 /** Tuning for a simulated GPU: spaces, estimates, the search, its records, and the table. */
-import { scoringBucket, tokensIn } from '../../../ir/scoring.js';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,16 +6,16 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { referenceSchedule } from '../../../autotune/cuda/candidates.js';
 import { cudaCost } from '../../../autotune/cuda/costModel.js';
 import { renderCudaTable } from '../../../autotune/cuda/table.js';
-import { tuneCuda, type CudaTuneOptions } from '../../../autotune/cuda/tune.js';
+import { CUDA_RECORDS, type CudaTuneOptions, type CudaTuningTarget, tuneCuda } from '../../../autotune/cuda/tune.js';
 import { TuningDatabase } from '../../../autotune/database.js';
-import { CUDA_RECORDS, type CudaTuningTarget } from '../../../autotune/cuda/target.js';
-import { cudaScheduling } from '../../../codegen/cuda/scheduling.js';
 import type { FinalRequest, HoldFinal } from '../../../autotune/finals.js';
-import type { TuneProgress } from '../../../autotune/search.js';
 import type { Measure, MeasureRequest } from '../../../autotune/measurement.js';
+import type { TuneProgress } from '../../../autotune/search.js';
 import type { TuneRow } from '../../../autotune/searchJob.js';
 import { defaultCudaSchedule, kernelSignature } from '../../../codegen/cuda/index.js';
+import { cudaScheduling } from '../../../codegen/cuda/scheduling.js';
 import type { CudaSchedule } from '../../../ir/cuda.js';
+import { scoringBucket, tokensIn } from '../../../ir/scoring.js';
 import { kernelAt, SHAPE } from '../fixture.js';
 import { CAPACITY, cudaModule, FACTS, MACHINE, once, TARGET } from './fixture.js';
 

@@ -5,7 +5,7 @@
 import { describe, expect, it } from 'vitest';
 import { emitCudaKernel, isLegalCuda } from '../../../codegen/cuda/index.js';
 import { compileModel } from '../../../driver/compile/compile.js';
-import { TYPICAL_FACTS } from '../../../driver/target.js';
+import { TYPICAL_FACTS } from '../../../driver/targets/precision.js';
 import { cuda, cudaDevice, type CudaModel } from '../../../driver/targets/cuda.js';
 import { CUDA_ARCHS, type CudaArch, type CudaSchedule } from '../../../ir/cuda.js';
 import { interpretKernel } from '../../../ir/kernelInterpreter.js';

@@ -1,12 +1,12 @@
 /** A layer whose contractions are in E4M3, over fibres: what rows are rounded to, finished and split into. */
 import { expect, it } from 'vitest';
 import { defaultCudaSchedule } from '../../../codegen/cuda/index.js';
-import { cudaNumerics } from '../../../driver/target.js';
+import { cudaNumerics } from '../../../driver/targets/precision.js';
 import type { CudaSchedule } from '../../../ir/cuda.js';
 import { interpretModule } from '../../../ir/kernelInterpreter.js';
 import { scoringBucket } from '../../../ir/scoring.js';
-import { lower, optimize } from '../../../passes/runPasses.js';
 import type { Numerics } from '../../../passes/numerics.js';
+import { lower, optimize } from '../../../passes/runPasses.js';
 import { llama } from '../../passes/llamaGraph.js';
 import { environment, TREES } from '../../passes/modelEnvironment.js';
 import { emulateModule } from './emulate.js';

@@ -4,15 +4,15 @@
  */
 import { describe, expect, it } from 'vitest';
 import { defaultCudaSchedule, emitCudaKernel, isLegalCuda } from '../../../codegen/cuda/index.js';
-import { TYPICAL_FACTS } from '../../../driver/target.js';
+import { TYPICAL_FACTS } from '../../../driver/targets/precision.js';
 import { CUDA_ARCHS, type CudaArch, type CudaGemmSchedule } from '../../../ir/cuda.js';
 import { interpretModule } from '../../../ir/kernelInterpreter.js';
 import { scoringBucket } from '../../../ir/scoring.js';
 import { verifyKernels } from '../../../ir/verifyKernel.js';
+import { distance } from '../../passes/support.js';
 import { compileByNvcc, hasNvcc } from '../../support/nvcc.js';
 import { expectSame } from '../../support/sameValues.js';
 import { casesHere, isThorough } from '../../support/thorough.js';
-import { distance } from '../../passes/support.js';
 import { emulateModule } from './emulate.js';
 import { normedQkv, type NormedShape } from './normedHeads.js';
 

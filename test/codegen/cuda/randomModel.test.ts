@@ -2,18 +2,18 @@
  * Kernels of random models under random schedules, run over fibres and compared with float64, as test/gpu does on a
  * device.
  */
-import { scoreOf } from '../../../ir/plan.js';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { isLegalCuda } from '../../../codegen/cuda/index.js';
-import { TYPICAL_FACTS } from '../../../driver/target.js';
+import { TYPICAL_FACTS } from '../../../driver/targets/precision.js';
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import { kernelWrites } from '../../../ir/kernelAccess.js';
+import { scoreOf } from '../../../ir/plan.js';
 import { casesHere } from '../../support/thorough.js';
 import { randomSource } from '../harness.js';
-import { checkKernels, kernelsToCheck, type Checked, type Launch } from './checkKernels.js';
+import { type Checked, checkKernels, kernelsToCheck, type Launch } from './checkKernels.js';
 import { loadEmulator } from './emulate.js';
 import { randomCases } from './randomCases.js';
 import { randomBatch, randomModel, type RandomModel } from './randomModel.js';

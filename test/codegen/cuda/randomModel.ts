@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CudaFacts } from '../../../codegen/cuda/index.js';
 import { compileModel } from '../../../driver/compile/compile.js';
-import type { KvCache } from '../../../driver/target.js';
+import type { KvCache } from '../../../driver/targets/precision.js';
 import { cuda, cudaDevice } from '../../../driver/targets/cuda.js';
 import type { RawTensor } from '../../../ir/kernelInterpreter.js';
 import type { CudaPlan } from '../../../ir/plan.js';

@@ -5,7 +5,7 @@ import { setImmediate } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { scoreInputs } from '../../../commands/scorer.js';
 import { startSpare } from '../../../driver/devices/deviceProcess.js';
-import { ProcessEnded } from '../../../driver/devices/processEnded.js';
+import { ProcessEnded } from '../../../driver/devices/protocol.js';
 import { RemoteExecutor, type RemoteOptions } from '../../../driver/devices/remoteExecutor.js';
 import type { Ui } from '../../../driver/requests.js';
 import { UserError } from '../../../errors.js';

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { nameOfReplica, replicaUis } from '../../../driver/devices/replicaUi.js';
+import { nameOfReplica, replicaUis } from '../../../driver/devices/openDevices.js';
 import { stepTo, type Ui } from '../../../driver/requests.js';
 
 function recorder(): { ui: Ui; said: string[] } {

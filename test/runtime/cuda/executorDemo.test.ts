@@ -4,7 +4,7 @@
  */
 import { expect, it } from 'vitest';
 import { compileModel } from '../../../driver/compile/compile.js';
-import { TYPICAL_FACTS } from '../../../driver/target.js';
+import { TYPICAL_FACTS } from '../../../driver/targets/precision.js';
 import { cuda, cudaDevice } from '../../../driver/targets/cuda.js';
 import { emitCudaPlan } from '../../../driver/targets/cudaKernels.js';
 import { CUDA_ARCHS } from '../../../ir/cuda.js';

@@ -1,0 +1,143 @@
+/** A checkpoint as graphs: its functions, their digests, and the matrices that can be multiplied as they are stored. */
+import { createHash } from 'node:crypto';
+import { UsageError } from '../../errors.js';
+import type { CodesEncoding } from '../../ir/encoding.js';
+import { type FunctionInterface, SCORE } from '../../ir/function.js';
+import type { Graph, GraphModule } from '../../ir/graph/graph.js';
+import { printGraph, printModule } from '../../ir/graph/printer.js';
+import type { SharedData } from '../../ir/plan.js';
+import { LAST_TOKENS } from '../../ir/stepping.js';
+import { type BlockName, type CodeFormat, isCodeFormat } from '../../ir/storage.js';
+import type { DType } from '../../ir/types.js';
+import { type Checkpoint, openCheckpoint } from '../../models/checkpoint.js';
+import type { MaskKind } from '../../models/model/model.js';
+import type { StepOptions } from '../../models/model/model.js';
+import { keptGroups } from '../../models/quantized/compressedTensors.js';
+import { describeRandomCheckpoint } from '../../models/randomCheckpoint.js';
+import type { GroupsOf } from '../../passes/keepGroupedWeights.js';
+import type { StoredFormats } from '../../passes/keepBlockWeights.js';
+import type { Numerics } from '../../passes/numerics.js';
+import { type Observer, optimize } from '../../passes/runPasses.js';
+import type { WeightInit } from '../names.js';
+import type { Precision } from '../targets/precision.js';
+
+export const openModel = (path: string, init: WeightInit): Checkpoint =>
+  init.kind === 'random' ? describeRandomCheckpoint(path, init.seed) : openCheckpoint(path);
+
+/** Stored element type of a tensor. */
+const dtypeIn =
+  ({ tensors, config }: Checkpoint) =>
+  (name: string): DType =>
+    tensors.get(name)?.format ?? config.dtype;
+
+/** The model's function `score` in primitive ops. */
+export const buildGraph = (checkpoint: Checkpoint, mask: MaskKind = 'tree'): Graph =>
+  checkpoint.model.graph({ mask, dtypeOf: dtypeIn(checkpoint) });
+
+/** The model's function `step` in primitive ops, over a cache of this shape. */
+export const buildStepGraph = (checkpoint: Checkpoint, options: Omit<StepOptions, 'dtypeOf'>): Graph =>
+  checkpoint.model.step({ ...options, dtypeOf: dtypeIn(checkpoint) });
+
+export interface FunctionOptions {
+  readonly mask?: MaskKind;
+  readonly cacheTokens?: number;
+  readonly logits?: boolean;
+  readonly feeds?: boolean;
+  readonly observe?: Observer;
+}
+
+/** The functions of a model after all passes: `score`, and `step` where there is a cache. */
+export function modelFunctions(
+  checkpoint: Checkpoint,
+  numerics: Numerics,
+  { mask, cacheTokens, logits = false, feeds = false, observe }: FunctionOptions,
+): GraphModule {
+  const own: Numerics = numerics.groups === 'kept' ? { ...numerics, groupsOf: groupsIn(checkpoint) } : numerics;
+  const graphs = [buildGraph(checkpoint, mask)];
+  if (cacheTokens !== undefined) {
+    const cache = { rows: cacheTokens, dtype: numerics.attention ?? 'f32' };
+    graphs.push(buildStepGraph(checkpoint, { cache, filters: logits, feeds }));
+  }
+  return { name: 'model', functions: graphs.map((graph) => optimize(graph, own, observe)) };
+}
+
+/** The groups of a checkpoint's matrices of 4 bits. Throws UsageError where it has none that kernels read so. */
+function groupsIn({ tensors }: Checkpoint): GroupsOf {
+  const { groups } = keptGroups(tensors);
+  if (groups.size === 0)
+    throw new UsageError(
+      '--quantize int4 keeps matrices that are stored in 4 bits, and this checkpoint has none that kernels read so',
+      'tilewright quantize makes such a checkpoint; without --quantize this one is computed as it is',
+    );
+  return (tensor) => groups.get(tensor);
+}
+
+/** The text of an artifact's graph.tw. */
+export const printFunctions = (module: GraphModule): string =>
+  module.functions.length === 1 ? printGraph(module.functions[0]!) : printModule(module);
+
+/** SHA-256, hexadecimal, of texts of a model's optimized graph. */
+export interface GraphDigests {
+  /** All of it. */
+  readonly all: string;
+  /** The function `score` alone. */
+  readonly score: string;
+}
+
+const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
+
+/** The digests of a module and its function `score`. `text`: that of the module. */
+export function graphDigests({ functions }: GraphModule, text: string): GraphDigests {
+  const score = functions.find(({ name }) => name === SCORE);
+  const all = sha256(text);
+  return { all, score: score === undefined || functions.length === 1 ? all : sha256(printGraph(score)) };
+}
+
+/** Tokens that a plan keeps keys and values of; undefined if it only scores. */
+export const cacheTokensOf = ({
+  plan: { states },
+}: {
+  readonly plan: Pick<SharedData, 'states'>;
+}): number | undefined => {
+  const kept = states.filter(({ name }) => name !== LAST_TOKENS);
+  return kept.length === 0 ? undefined : Math.min(...kept.map(({ rows }) => rows));
+};
+
+/** Whether steps of a plan choose tokens from whole rows of logits. */
+export const choosesFromLogits = ({
+  plan: { functions },
+}: {
+  readonly plan: { readonly functions: readonly { readonly interface: Pick<FunctionInterface, 'outputs'> }[] };
+}): boolean => functions.some(({ interface: { outputs } }) => outputs.some(({ name }) => name === 'filteredToken'));
+
+/** Matrices of layers: their names have a number. The head and embeddings are read in other ways. */
+const OF_LAYER = /\.\d+\./;
+
+/** The `--quantize` value that means these codes. */
+const PRECISIONS: Readonly<Record<CodeFormat, 'int8' | 'fp8'>> = { i8: 'int8', e4m3: 'fp8' };
+
+/** The format of codes of a byte that have one scale for each row, or for several rows; undefined for others. */
+function scaledByRows({ codes, scales, zero, hasGroups }: CodesEncoding, k: number): CodeFormat | undefined {
+  const isByRows = scales.blockColumns >= k && zero.kind === 'constant' && zero.value === 0 && !hasGroups;
+  return isByRows && isCodeFormat(codes.type) ? codes.type : undefined;
+}
+
+/**
+ * Blocks of GGUF files, and codes of int8 or E4M3: where the checkpoint says that rows of activations become such codes
+ * too, or `precision` does.
+ */
+export const storedFormats = (
+  { tensors, quantized }: Pick<Checkpoint, 'tensors' | 'quantized'>,
+  precision: Precision,
+): StoredFormats =>
+  new Map(
+    [...tensors.values()].flatMap((tensor): [string, BlockName | CodeFormat][] => {
+      if (tensor.kind !== 'encoded') return [];
+      const { name, encoding, shape } = tensor;
+      if (encoding.kind === 'blocks') return [[name, encoding.block]];
+      const format = OF_LAYER.test(name) ? scaledByRows(encoding, shape[1]!) : undefined;
+      if (format === undefined) return [];
+      const own = PRECISIONS[format];
+      return precision === own || quantized?.activations === own ? [[name, format]] : [];
+    }),
+  );

@@ -1,0 +1,52 @@
+/** Devices with a loaded model, wherever they are: in this process, in another, or several side by side. */
+import type { Extents } from '../../ir/extents.js';
+import type { CallArrays, CallResult } from '../../runtime/call.js';
+import type { PhaseSpan } from '../phases.js';
+
+export interface Executor {
+  /** The largest call of each function. */
+  readonly capacity: Readonly<Record<string, Extents>>;
+  /** Number of calls to have pending; 2 by default: one is computed while one waits. */
+  readonly inFlight?: number;
+  /** Devices, or pipelines of them, that compute side by side, and devices in total; 1 by default. */
+  readonly replicas?: number;
+  readonly devices?: number;
+  /** The replicas one by one, where there are several: keys and values are in the memory of one of them. */
+  readonly members?: readonly Replica[];
+  /**
+   * Settles when the model is loaded, also again after a call that rejected with ProcessEnded; rejects where it cannot
+   * be. Absent where no other process is concerned.
+   */
+  opened?(): Promise<void>;
+  /**
+   * Which memory functions keep their states in: another number as soon as what they kept is gone. Absent where the
+   * memory is this process's own.
+   */
+  readonly epoch?: number;
+  /** What its processes did while they loaded. */
+  readonly phases?: readonly PhaseSpan[];
+  /**
+   * Calls a function with named inputs and outputs. Rejects with NonFiniteError if an output is not finite. `epoch`:
+   * that of the states that a function with states is to find. Rejects with ProcessEnded where they are gone.
+   */
+  call(name: string, inputs: CallArrays, epoch?: number): Promise<CallResult>;
+  /** Calls a function once, measuring each launch. */
+  profile(
+    name: string,
+    inputs: CallArrays,
+  ): Promise<{ readonly launches: readonly { readonly path: string; readonly nanoseconds: number }[] }>;
+  /**
+   * Resolves when each call runs in the bucket that is best for it, for measurements. Absent where another process
+   * knows.
+   */
+  prepare?(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** An executor whose process may end and be replaced; what functions kept in its memory is then lost. */
+export interface Replica extends Executor {
+  readonly epoch: number;
+  opened(): Promise<void>;
+}
+
+export const inFlightOf = ({ inFlight = 2 }: Pick<Executor, 'inFlight'>): number => inFlight;

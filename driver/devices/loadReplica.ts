@@ -1,0 +1,115 @@
+/** Loads a replica: in a process of its own, or in this one. */
+import { UserError } from '../../errors.js';
+import type { Parallelism, Stage } from '../../ir/placement.js';
+import { scoreOf } from '../../ir/plan.js';
+import type { Checkpoint } from '../../models/checkpoint.js';
+import { followCuts } from '../../passes/followCuts.js';
+import { readSettings } from '../../settings.js';
+import { defined } from '../../system/defined.js';
+import { checkpointOf, codeOf } from '../artifact/load.js';
+import { readManifest, rebuild, rebuildFor } from '../artifact/manifest.js';
+import { openModel } from '../compile/functions.js';
+import { unpackModel } from '../compile/planCache.js';
+import { isArtifact } from '../names.js';
+import type { Ui } from '../requests.js';
+import type { PackedCode } from '../targets/machineCode.js';
+import type { AnyTarget, CompiledModel, OpenOptions, Rebuild } from '../targets/target.js';
+import { DEVICE_MODULE } from './deviceProcess.js';
+import type { Executor } from './executor.js';
+import { placeModel } from './placement.js';
+import type { DeviceRequest } from './protocol.js';
+import { RemoteExecutor, type RemoteOptions } from './remoteExecutor.js';
+
+export interface SentModel {
+  readonly checkpoint: Checkpoint;
+  readonly model: CompiledModel;
+  readonly rebuild: Rebuild;
+  /** Machine code of an artifact. */
+  readonly packed: PackedCode | undefined;
+}
+
+/** Throws UserError if files are missing or invalid. */
+export function openSent(
+  { model: path, init, checkpoint: elsewhere, trustsCode = false }: DeviceRequest,
+  bytes: Uint8Array,
+): SentModel {
+  const model = unpackModel(bytes);
+  if (!isArtifact(path)) {
+    const checkpoint = openModel(path, init);
+    return { checkpoint, model, rebuild: rebuildFor('model.tw', { path, init }, model), packed: undefined };
+  }
+  const manifest = readManifest(path);
+  const { model: named, target, cacheTokens, kvCache, logits } = manifest;
+  const again = rebuild(path, {
+    model: named,
+    arithmetic: target.arithmetic,
+    target: model.target.option(model.device),
+    cacheTokens,
+    kvCache,
+    logits,
+  });
+  return {
+    checkpoint: checkpointOf(path, manifest, elsewhere),
+    model,
+    rebuild: rebuildFor(path, named, model),
+    packed: codeOf(path, { manifest, model, again }, trustsCode),
+  };
+}
+
+/** Largest timeout, in seconds: a day. Node's timers overflow after a few weeks. */
+const MAX_TIMEOUT = 86_400;
+
+export interface BeginOptions extends Pick<RemoteOptions, 'model' | 'onEnd' | 'siblings'> {
+  readonly target: Pick<AnyTarget, 'timeoutSeconds'>;
+}
+
+/**
+ * Opens a replica in a process of its own, so that a device fault costs a micro-batch and not the run. The process
+ * starts at once, and loads the model as soon as it is sent.
+ */
+export function beginDevice(request: DeviceRequest, { target, ...options }: BeginOptions, ui: Ui): RemoteExecutor {
+  const timeoutSeconds = readSettings().deviceTimeout ?? target.timeoutSeconds;
+  if (!(timeoutSeconds > 0 && timeoutSeconds <= MAX_TIMEOUT))
+    throw new UserError(
+      `TILEWRIGHT_DEVICE_TIMEOUT: expected seconds, more than 0 and at most ${MAX_TIMEOUT}`,
+      'minutes more than the largest micro-batch takes will do: 180',
+    );
+  return RemoteExecutor.begin({ module: DEVICE_MODULE, request, timeoutSeconds, ...options }, ui);
+}
+
+export interface LoadOptions extends Omit<OpenOptions, 'devices' | 'stages'> {
+  /**
+   * One device per stage, counted from 0 among the devices of this machine that run the plan. Default: the first alone.
+   */
+  readonly devices?: readonly number[];
+  /** Number of such sets of devices in the run. Default: 1. */
+  readonly replicas?: number;
+}
+
+/**
+ * The launches of each function on each stage; undefined where one device runs all. They depend only on the plan and
+ * the devices, so every process computes the same ones.
+ */
+export function cutsOf(
+  model: CompiledModel,
+  { replicas, stages }: Parallelism,
+  rebuild: Rebuild,
+): Readonly<Record<string, readonly Stage[]>> | undefined {
+  if (stages === 1) return undefined;
+  const placed = placeModel(model, { devices: replicas * stages, rebuild, wanted: { replicas, stages } });
+  const cuts = placed.stages.map(({ first, end }): Stage => ({ first, end }));
+  return followCuts(model.plan.functions, scoreOf(model.plan), cuts);
+}
+
+/** The executor in this process: the whole plan on one device, or a pipeline over several. */
+export function loadExecutor(
+  checkpoint: Checkpoint,
+  model: CompiledModel,
+  options: LoadOptions,
+  ui: Ui,
+): Promise<Executor> {
+  const { devices = [0], replicas = 1, ...others } = options;
+  const stages = cutsOf(model, { replicas, stages: devices.length }, options.rebuild);
+  const open = { ...others, devices, ...defined({ stages }) };
+  return model.target.open(checkpoint, model, open, ui);
+}
