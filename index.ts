@@ -16,6 +16,6 @@ export type { MatrixReport, QuantizeResult } from './commands/quantize.js';
 export { Interrupted, type CompileResult, type RunProgress, type TuneResult } from './driver/requests.js';
 export { mergeShards as merge, type Merged, type MergeRequest } from './evaluate/merge.js';
 export { compareRuns as compare, type Comparison } from './evaluate/compare/compareRuns.js';
-export type { DatasetRecord } from './evaluate/records.js';
+export type { DatasetRecord } from './evaluate/dataset.js';
 export type { Results, Throughput } from './evaluate/resultTypes.js';
 export { UsageError, UserError } from './errors.js';

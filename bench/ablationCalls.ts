@@ -12,9 +12,8 @@ import {
   type TreeSharing,
 } from '../evaluate/index.js';
 import { fits } from '../evaluate/packing.js';
-import type { PathLane, PathScorer, Scorer } from '../evaluate/scorer.js';
+import type { PathBatch, PathLane, PathScorer, Scorer, WalkedBatch } from '../evaluate/scorer.js';
 import { measureTree, type ScoredToken } from '../evaluate/tree.js';
-import type { PathBatch, WalkedBatch } from '../evaluate/walk.js';
 
 /** A launch of a kernel and how long it took. */
 export interface TimedLaunch {

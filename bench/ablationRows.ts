@@ -1,7 +1,6 @@
 /** The techniques that the benchmark of techniques compares, each as the calls that score a set of questions. */
 import { type TokenizedQuestion, twoPhase, type TwoPhaseOptions } from '../evaluate/index.js';
-import { orderPaths } from '../evaluate/pathOrder.js';
-import { pathsOf } from '../evaluate/tokenCounts.js';
+import { orderPaths, pathsOf } from '../evaluate/pathOrder.js';
 import { walk } from '../evaluate/walk.js';
 import {
   allocatingCalls,

@@ -1,9 +1,8 @@
 /** A comparison of two runs as text. */
 import type { LikelihoodDifference } from '../evaluate/compare/compareAnswers.js';
 import type { MetricDifference } from '../evaluate/compare/compareMetrics.js';
-import type { Comparison } from '../evaluate/compare/compareRuns.js';
+import { type Comparison, shownP } from '../evaluate/compare/compareRuns.js';
 import type { TaskDifference } from '../evaluate/compare/compareTask.js';
-import { shownP } from '../evaluate/compare/verdict.js';
 import { letter } from '../report/document/letters.js';
 import { count, counted, percent, textTable } from '../system/format.js';
 import { printableLine } from './report.js';

@@ -2,7 +2,7 @@
 import type { Command, Option } from 'commander';
 import { PREFIXES } from '../driver/requests.js';
 import { KV_CACHES, PRECISIONS, QUANTIZED, TARGET_CHOICES } from '../driver/targets/precision.js';
-import { SHARING_MODES } from '../evaluate/sharing.js';
+import { SHARING_MODES } from '../evaluate/scorer.js';
 import { TASKS } from '../evaluate/tasks/index.js';
 import { CPU_ISAS } from '../ir/plan.js';
 import { bashScript } from './completionBash.js';

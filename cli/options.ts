@@ -11,7 +11,7 @@ import {
   type TargetChoice,
 } from '../driver/targets/precision.js';
 import { UsageError } from '../errors.js';
-import { type Sharing, SHARING_MODES } from '../evaluate/sharing.js';
+import { type Sharing, SHARING_MODES } from '../evaluate/scorer.js';
 import type { Parallelism } from '../ir/placement.js';
 import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
 import type { MaskKind } from '../models/model/model.js';

@@ -3,7 +3,7 @@ import { type Command, Option } from 'commander';
 import { BASELINES, Interrupted, MAX_TOKENS_NOTE, PREFIXES } from '../driver/requests.js';
 import { VERSION } from '../driver/program.js';
 import { shardName } from '../evaluate/shard.js';
-import { SHARING_MODES } from '../evaluate/sharing.js';
+import { SHARING_MODES } from '../evaluate/scorer.js';
 import { counted } from '../system/format.js';
 import { quoteForShell } from '../system/shell.js';
 import { withMaxTokens } from './flagNames.js';

@@ -1,6 +1,6 @@
 /** Says what a model's own files ask of the texts of tasks: what counts, and what there is nothing for. */
 import type { Ui } from '../driver/requests.js';
-import type { Leaf } from '../evaluate/harness/windows.js';
+import type { Leaf } from '../evaluate/windows.js';
 import type { FoundDefaults } from '../models/generationConfig.js';
 import { type Generation, type ModelDefaults, withDefaults } from '../tasks/requests/drawing.js';
 

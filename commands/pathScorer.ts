@@ -1,7 +1,6 @@
 /** The PathScorer that evaluate/ needs: a client of an executor that calls the function `step`. */
 import { type Executor, inFlightOf } from '../driver/devices/executor.js';
-import type { PathLane, PathScorer } from '../evaluate/scorer.js';
-import type { PathBatch, WalkLimits } from '../evaluate/walk.js';
+import type { PathBatch, PathLane, PathScorer, WalkLimits } from '../evaluate/scorer.js';
 import { filterInputs } from '../generate/filterRows.js';
 import { STEP } from '../ir/function.js';
 import { nothingFed, stepSize, type StepSize } from '../ir/stepping.js';

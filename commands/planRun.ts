@@ -15,7 +15,7 @@ import {
   type TokenizerThreads,
   twoPhase,
 } from '../evaluate/index.js';
-import type { WalkLimits } from '../evaluate/walk.js';
+import type { WalkLimits } from '../evaluate/scorer.js';
 import { scoreOf } from '../ir/plan.js';
 import { rowsIn, tokensIn } from '../ir/scoring.js';
 import { MAX_KEYS } from '../ir/stepping.js';

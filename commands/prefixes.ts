@@ -16,7 +16,7 @@ import {
   pathsOf,
   type Question,
 } from '../evaluate/index.js';
-import { questionName } from '../evaluate/naming.js';
+import { questionName } from '../evaluate/tokenize.js';
 import { PAGE_TOKENS } from '../generate/pages.js';
 import { scoreOf } from '../ir/plan.js';
 import { tokensIn } from '../ir/scoring.js';

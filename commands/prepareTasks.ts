@@ -2,7 +2,8 @@
 import { Interrupted, type TasksRequest } from '../driver/requests.js';
 import { UsageError, UserError } from '../errors.js';
 import { versionOf } from '../evaluate/harness/config.js';
-import { type Leaf, type TaskWindow, taskWindows, type WindowBounds, WINDOWS } from '../evaluate/harness/windows.js';
+import type { Leaf } from '../evaluate/windows.js';
+import { type TaskWindow, taskWindows, type WindowBounds, WINDOWS } from '../evaluate/windows.js';
 import { prefixToken } from '../models/tokenizer/namedTokens.js';
 import { readSettings } from '../settings.js';
 import { quote } from '../system/json.js';

@@ -9,8 +9,9 @@ import {
   type Scorer,
   treeSharing,
 } from '../evaluate/index.js';
-import { pathsOf } from '../evaluate/tokenCounts.js';
-import { walk, type WalkedBatch } from '../evaluate/walk.js';
+import { pathsOf } from '../evaluate/pathOrder.js';
+import type { WalkedBatch } from '../evaluate/scorer.js';
+import { walk } from '../evaluate/walk.js';
 import { SCORE, STEP } from '../ir/function.js';
 import { takesLastTokens } from '../ir/stepping.js';
 import type { CallArrays } from '../runtime/call.js';

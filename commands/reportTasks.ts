@@ -17,14 +17,13 @@ import {
   TaskTally,
 } from '../evaluate/harness/answers.js';
 import { jsonOf } from '../evaluate/harness/config.js';
-import { numberOf, type RunTask, type TaskFacts } from '../evaluate/harness/documents.js';
 import { buildTaskResults, type TasksHeader } from '../evaluate/harness/results.js';
 import { sampleLines } from '../evaluate/harness/samples.js';
 import { shardBlock } from '../evaluate/harness/shardBlock.js';
-import type { EndedTask, TaskWindow } from '../evaluate/harness/windows.js';
 import { formatTable, resultsFolder, type RunIdentity } from '../evaluate/index.js';
 import { fileDate, resultsName, samplesName, tokensName } from '../evaluate/results.js';
 import { tokenLine } from '../evaluate/tokenLines.js';
+import { type EndedTask, numberOf, type RunTask, type TaskFacts, type TaskWindow } from '../evaluate/windows.js';
 import { Pause } from '../system/parts.js';
 import { Scratch, writeAtomically } from '../system/write.js';
 import { type Node, tasksBelow } from '../tasks/definition/nodes.js';

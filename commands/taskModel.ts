@@ -2,11 +2,11 @@
  * The model of a run of tasks. It is opened for the first window of documents. Where a later one needs more memory for
  * keys and values than it has, it is opened again.
  */
+import type { TaskWindow } from '../evaluate/windows.js';
 import { cacheTokensOf } from '../driver/compile/functions.js';
 import type { Phases } from '../driver/phases.js';
 import type { LoadRequest, TasksRequest, Ui } from '../driver/requests.js';
 import { UserError } from '../errors.js';
-import type { TaskWindow } from '../evaluate/harness/windows.js';
 import { isWorthKeepingWithin, type LoadedQuestions, type TokenizerThreads } from '../evaluate/index.js';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.js';
 import { counted } from '../system/format.js';

@@ -1,7 +1,7 @@
 /** What the windows of a run of tasks come to together. */
 import { createHash } from 'node:crypto';
-import type { TaskWindow } from '../evaluate/harness/windows.js';
 import type { Overlong } from '../evaluate/index.js';
+import type { TaskWindow } from '../evaluate/windows.js';
 import type { GeneratorCounts } from '../generate/generator.js';
 import type { Computed, QuestionFacts } from './runFacts.js';
 import type { ScoredSet } from './scoreSet.js';

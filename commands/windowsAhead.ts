@@ -3,7 +3,7 @@
  * loaded for the first. Each is twice the one before, so a fast device would otherwise finish a window before the next
  * is ready.
  */
-import type { TaskWindow } from '../evaluate/harness/windows.js';
+import type { TaskWindow } from '../evaluate/windows.js';
 
 /**
  * What the windows that are ahead and the two that were taken last may hold, as a share of the largest, where one more

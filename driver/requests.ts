@@ -1,8 +1,8 @@
 /** Requests and results of the three commands, and the interface through which they report progress. */
 import type { Comparison } from '../evaluate/compare/compareRuns.js';
 import type { Overlong } from '../evaluate/pathLengths.js';
+import type { Sharing } from '../evaluate/scorer.js';
 import type { DocRange } from '../evaluate/selection.js';
-import type { Sharing } from '../evaluate/sharing.js';
 import type { Parallelism } from '../ir/placement.js';
 import type { CpuIsa } from '../ir/plan.js';
 import type { MaskKind } from '../models/model/model.js';

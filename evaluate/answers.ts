@@ -1,9 +1,9 @@
 /** Collects scores of single tokens, in any order, until questions are whole. */
 import { UserError } from '../errors.js';
 import type { Scores } from './metrics.js';
-import { questionName } from './naming.js';
 import type { ScoredRows } from './scorer.js';
-import type { TokenizedQuestion } from './tokenize.js';
+import type { Turn } from './turns.js';
+import { questionName, type TokenizedQuestion } from './tokenize.js';
 import type { Answer, ScoredToken } from './tree.js';
 
 /** Where the tokens of choices are scored that are whole in one call. */
@@ -133,4 +133,36 @@ export async function checkedRows(result: Promise<ScoredRows>, call: CheckedCall
   for (let i = 0; i < expected; i++) if (!Number.isFinite(found.logProb[i])) bad.push(i);
   if (bad.length > 0) throw nonFinite(bad);
   return found;
+}
+
+/** A call whose results are there. */
+export interface Landed {
+  readonly scored: readonly ScoredToken[];
+  readonly rows: ScoredRows;
+  /** Tokens that it computed. */
+  readonly tokens: number;
+  /** What it was estimated to take; 0 where nothing is known. */
+  readonly seconds: number;
+}
+
+/** Where a computation leaves its results. */
+export interface Sink {
+  readonly collector: AnswerCollector;
+  /** When it may make calls. */
+  readonly turn: Turn;
+  /** File that holds what was landed, for messages. */
+  readonly journal?: string | undefined;
+  readonly signal?: AbortSignal | undefined;
+  readonly onWarning?: ((line: string) => void) | undefined;
+  /** Keeps the results of a call. If it throws, the computation must end; later results are ignored then. */
+  land(landed: Landed): void;
+}
+
+export interface Computation {
+  /** Tokens that it will have computed at the end. */
+  readonly tokensTotal: number;
+  /** Estimated seconds of all calls; 0 where nothing is known. */
+  readonly estimateTotal: number;
+  /** Computes everything, or stops after the calls in flight once the signal is aborted. Call it once. */
+  compute(sink: Sink): Promise<void>;
 }

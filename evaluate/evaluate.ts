@@ -1,18 +1,14 @@
 /** Scores tokenized questions, and keeps every answer as soon as it is known. */
 import { inParts, type Parts } from '../system/parts.js';
-import { AnswerCollector } from './answers.js';
-import type { Computation, Landed } from './computation.js';
-import type { Scores } from './metrics.js';
-import { keepPaths } from './pathOrder.js';
-import { type Progress, Tally } from './progress.js';
+import { AnswerCollector, type Computation, type Landed } from './answers.js';
+import { measure, type Scores } from './metrics.js';
+import { countOrdered, keepPaths, type TokenCounts } from './pathOrder.js';
 import { planQuestions, type QuestionPlan } from './questionPlan.js';
 import { batchComputation } from './scoreBatches.js';
 import { twoPhaseComputation, walkComputation } from './scorePaths.js';
-import type { PathScorer, Scorer } from './scorer.js';
+import { type PathScorer, type Scorer, type Sharing, treeSharing } from './scorer.js';
 import type { Shard, WorkOf } from './shard.js';
-import { type Sharing, treeSharing } from './sharing.js';
 import type { Question } from './tasks/task.js';
-import { countOrdered, type TokenCounts } from './tokenCounts.js';
 import type { TokenizedQuestion } from './tokenize.js';
 import { type Turn, Turns } from './turns.js';
 
@@ -157,4 +153,78 @@ function* computationOf(
   if (plan.oversized.length > 0)
     throw new Error('paths that fit no micro-batch need a model that keeps keys and values');
   return yield* batchComputation({ plan, scorer, sharing: treeSharing(sharing) }, isLeft);
+}
+
+/** The progress of a run, as a terminal shows it. */
+
+export interface Progress {
+  /** Finished questions, including those taken over from a journal. */
+  readonly questionsDone: number;
+  readonly questionsTotal: number;
+  /** Finished questions that have a right choice. */
+  readonly questionsMeasured: number;
+  /** Tokens computed by this process, and how many it will have computed at the end. */
+  readonly tokensDone: number;
+  readonly tokensTotal: number;
+  /** Fractions of the finished questions with a right choice; 0 if there are none. */
+  readonly runningAcc: number;
+  readonly runningAccNorm: number;
+  /** null until the first micro-batch has finished. */
+  readonly secondsLeft: number | null;
+  readonly tokensPerSecond: number;
+}
+
+/** Work and wall time so far. The time left assumes that estimated costs are right up to a constant factor. */
+export interface Work {
+  readonly tokensDone: number;
+  readonly tokensTotal: number;
+  /** Estimated seconds of the finished micro-batches, and of all. */
+  readonly estimateDone: number;
+  readonly estimateTotal: number;
+  /** Measured seconds since scoring began. */
+  readonly elapsed: number;
+}
+
+/** Counts correct answers as questions finish. */
+export class Tally {
+  readonly #questionsTotal: number;
+  #questions = 0;
+  /** Those with a right choice. */
+  #measured = 0;
+  #acc = 0;
+  #accNorm = 0;
+
+  constructor(questionsTotal: number) {
+    this.#questionsTotal = questionsTotal;
+  }
+
+  add(question: Question, scores: Scores): void {
+    this.#questions++;
+    if (question.gold < 0) return;
+    const metrics = measure(question, scores);
+    this.#measured++;
+    this.#acc += metrics.acc;
+    this.#accNorm += metrics.accNorm;
+  }
+
+  progress({ tokensDone, tokensTotal, estimateDone, estimateTotal, elapsed }: Work): Progress {
+    const share = (count: number): number => (this.#measured > 0 ? count / this.#measured : 0);
+    const left =
+      estimateDone > 0
+        ? (elapsed / estimateDone) * (estimateTotal - estimateDone)
+        : tokensDone > 0
+          ? (elapsed / tokensDone) * (tokensTotal - tokensDone)
+          : null;
+    return {
+      questionsDone: this.#questions,
+      questionsTotal: this.#questionsTotal,
+      questionsMeasured: this.#measured,
+      tokensDone,
+      tokensTotal,
+      runningAcc: share(this.#acc),
+      runningAccNorm: share(this.#accNorm),
+      secondsLeft: left === null ? null : Math.max(0, left),
+      tokensPerSecond: elapsed > 0 ? tokensDone / elapsed : 0,
+    };
+  }
 }

@@ -14,20 +14,20 @@ export {
   MIN_GAIN,
   pathsOf,
   type TokenCounts,
-} from './tokenCounts.js';
+} from './pathOrder.js';
 export { planQuestions, type QuestionPlan, type ScorerLimits } from './questionPlan.js';
 export { evaluate, type EvaluateOptions, type Evaluation } from './evaluate.js';
-export { datasetOfRecords, type DatasetRecord } from './records.js';
+export { datasetOfRecords, type DatasetRecord } from './dataset.js';
 export { Journal, journalPath, type JournalOptions } from './journal.js';
 export type { RunIdentity } from './journalLines.js';
 export { mergeShards, type Merged, type MergeRequest } from './merge.js';
 export { argmax, meanAndError, measure, type QuestionMetrics, type Scores } from './metrics.js';
-export { layBatch, type LaidBatch } from './microBatch.js';
+export { layBatch, type LaidBatch } from './scoreBatches.js';
 export { claimModelName, modelFolder, sanitiseModelName } from './output.js';
-export { packTrees, shuffled } from './pack.js';
+export { packTrees, shuffled } from './packing.js';
 export { fits } from './packing.js';
 export type { BatchCost, Capacity, Pack, Packable } from './packing.js';
-export type { Progress } from './progress.js';
+export type { Progress } from './evaluate.js';
 export { summarizeResults, throughputOf, writeResults } from './results.js';
 export type {
   DeviceUse,
@@ -48,10 +48,10 @@ export {
 } from './run.js';
 export type { MicroBatch, NonFinite, PathScorer, ScoredRows, Scorer } from './scorer.js';
 export { chooseDocs, parseDocs, parseLimit, printDocs, type DocRange, type Selection } from './selection.js';
-export { cutWindows } from './rolling.js';
-export { SHARING_MODES, treeSharing, type Sharing } from './sharing.js';
+export { cutWindows } from './pathLengths.js';
+export { SHARING_MODES, treeSharing, type Sharing } from './scorer.js';
 export { MAX_SHARDS, resultsFolder, shardName, treesOfShard, type Shard } from './shard.js';
-export { planWalks, type WalkPlan } from './walkPlan.js';
+export { planWalks, type WalkPlan } from './walk.js';
 export { formatTable } from './table.js';
 export { taskByName, TASKS } from './tasks/index.js';
 export type { Doc, Question, Task, TaskName } from './tasks/task.js';

@@ -3,14 +3,11 @@
  * yet.
  */
 import { once, type Parts } from '../system/parts.js';
-import { packInParts, shuffled } from './pack.js';
-import { type Capacity, fits, type Pack } from './packing.js';
+import { type Capacity, fits, type Pack, packInParts, shuffled } from './packing.js';
 import { checkLengths, type PathLimit } from './pathLengths.js';
-import { type OrderedPaths, orderInParts } from './pathOrder.js';
-import type { Scorer } from './scorer.js';
+import { countOrdered, isWorthKeeping, type OrderedPaths, orderInParts, pathsOf } from './pathOrder.js';
+import { type Scorer, type Sharing, treeSharing } from './scorer.js';
 import { type Shard, treesOfShard, type WorkOf } from './shard.js';
-import { type Sharing, treeSharing } from './sharing.js';
-import { countOrdered, isWorthKeeping, pathsOf } from './tokenCounts.js';
 import type { TokenizedQuestion } from './tokenize.js';
 import { planTreesInParts, type TreePlan } from './treePlan.js';
 

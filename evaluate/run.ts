@@ -5,10 +5,9 @@ import type { Dataset } from './dataset.js';
 import { evaluate, type EvaluateOptions, type Evaluation } from './evaluate.js';
 import { checkJournal, Journal, journalPath } from './journal.js';
 import type { RunIdentity } from './journalLines.js';
-import type { Scorer } from './scorer.js';
+import type { Scorer, Sharing } from './scorer.js';
 import { printDocs } from './selection.js';
 import { checkResumedShard, resultsFolder, type Shard, shardName } from './shard.js';
-import type { Sharing } from './sharing.js';
 import type { TaskName } from './tasks/task.js';
 import { tokenizeAll, type TokenizedQuestion, type TokenizeOptions } from './tokenize.js';
 

@@ -1,5 +1,5 @@
-/** The interfaces that eval/ needs from a runtime. */
-import type { PathBatch, WalkLimits } from './walk.js';
+/** The interfaces that evaluate/ needs from a runtime. */
+import type { ScoredToken, TreeSharing } from './tree.js';
 
 /**
  * A micro-batch of token trees, all arrays in depth-first order, trees one after another.
@@ -50,6 +50,38 @@ export interface Scorer {
   score(batch: MicroBatch): Promise<ScoredRows>;
 }
 
+/** Inputs of a call that continues paths (the function `step`), by name. */
+export interface PathBatch {
+  /** i32[T] token ids. */
+  readonly tokens: Int32Array;
+  /** i32[T] depth of each token on its path. */
+  readonly position: Int32Array;
+  /** i32[T] row of the cache that a token's key and value go to. */
+  readonly slot: Int32Array;
+  /** i32[T] where the list of a token's path begins in `key`. */
+  readonly begin: Int32Array;
+  /** i32[C] rows of the cache: paths in order of position, one behind another. */
+  readonly key: Int32Array;
+  /** i32[R] token whose next-token distribution is scored. */
+  readonly row: Int32Array;
+  /** i32[R] the next token whose log-probability is computed. */
+  readonly target: Int32Array;
+}
+
+export interface WalkedBatch {
+  readonly batch: PathBatch;
+  readonly scored: readonly ScoredToken[];
+}
+
+export interface WalkLimits {
+  /** Most new tokens, keys and rows of a call. */
+  readonly tokens: number;
+  readonly keys: number;
+  readonly rows: number;
+  /** Rows of the cache: at least those of the longest path and one more. */
+  readonly cacheRows: number;
+}
+
 /** A model that keeps the keys and values of earlier calls. */
 export interface PathScorer {
   readonly limits: WalkLimits;
@@ -79,3 +111,17 @@ export interface NonFinite extends Error {
   /** Scored rows of the micro-batch that it reached, as indices into row and target; empty where unknown. */
   readonly rows: readonly number[];
 }
+
+/** How questions are computed: in micro-batches of trees, or by walks over kept keys and values. */
+
+/** What the choices of a run share, as users name it. */
+
+export const SHARING_MODES = ['none', 'context', 'kv', 'tree'] as const;
+/**
+ * What paths share: nothing, the context of their question, or every common beginning, even across questions. With `kv`
+ * they share the context too, but in two phases: contexts first, then choices on what is cached of them.
+ */
+export type Sharing = (typeof SHARING_MODES)[number];
+
+/** The trees that compute the same tokens. */
+export const treeSharing = (sharing: Sharing): TreeSharing => (sharing === 'kv' ? 'context' : sharing);

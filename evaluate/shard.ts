@@ -5,12 +5,12 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { UserError } from '../errors.js';
-import { Cutter } from './cutter.js';
 import { journalPath } from './journal.js';
 import { modelFolder } from './output.js';
 import { orderPaths } from './pathOrder.js';
 import { measureTree, type TreeSize } from './tree.js';
 import type { TreePlan } from './treePlan.js';
+import { Cutter } from './walk.js';
 
 /** One part of a run. */
 export interface Shard {

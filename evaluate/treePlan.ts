@@ -1,10 +1,9 @@
 /** Decides which choices go into one tree. Trees themselves are laid out when their micro-batch is due. */
 import { UserError } from '../errors.js';
 import { atOnce, type Parts } from '../system/parts.js';
-import { leaveOut, type Named, questionName } from './naming.js';
 import { type Capacity, fits } from './packing.js';
 import { orderInParts } from './pathOrder.js';
-import { contextOf, type TokenizedQuestion } from './tokenize.js';
+import { contextOf, leaveOut, type Named, questionName, type TokenizedQuestion } from './tokenize.js';
 import { inLayoutOrder, measureTree, type Path, pathLength, type TreeSharing, type TreeSize } from './tree.js';
 
 /** The choices of one tree, and its size. */

@@ -5,8 +5,8 @@
  * the cache.
  */
 import { UserError } from '../errors.js';
+import type { PathBatch, WalkedBatch, WalkLimits } from './scorer.js';
 import { type Path, pathLength, type ScoredToken } from './tree.js';
-import type { PathBatch, WalkedBatch, WalkLimits } from './walk.js';
 
 export interface TwoPhaseOptions {
   readonly limits: WalkLimits;

@@ -3,40 +3,10 @@
  * stands stay in a cache from call to call, so every common beginning is computed once, however many calls its
  * continuations take: the shots of a task, or a context with many choices. The cache holds one path and one call.
  */
-import { CacheRows } from './cacheRows.js';
+import { shuffled } from './packing.js';
+import type { OrderedPaths } from './pathOrder.js';
+import type { WalkedBatch, WalkLimits } from './scorer.js';
 import { commonInputs, type Path, pathLength, type ScoredToken, tokenAt } from './tree.js';
-
-/** Inputs of a call that continues paths (the function `step`), by name. */
-export interface PathBatch {
-  /** i32[T] token ids. */
-  readonly tokens: Int32Array;
-  /** i32[T] depth of each token on its path. */
-  readonly position: Int32Array;
-  /** i32[T] row of the cache that a token's key and value go to. */
-  readonly slot: Int32Array;
-  /** i32[T] where the list of a token's path begins in `key`. */
-  readonly begin: Int32Array;
-  /** i32[C] rows of the cache: paths in order of position, one behind another. */
-  readonly key: Int32Array;
-  /** i32[R] token whose next-token distribution is scored. */
-  readonly row: Int32Array;
-  /** i32[R] the next token whose log-probability is computed. */
-  readonly target: Int32Array;
-}
-
-export interface WalkedBatch {
-  readonly batch: PathBatch;
-  readonly scored: readonly ScoredToken[];
-}
-
-export interface WalkLimits {
-  /** Most new tokens, keys and rows of a call. */
-  readonly tokens: number;
-  readonly keys: number;
-  readonly rows: number;
-  /** Rows of the cache: at least those of the longest path and one more. */
-  readonly cacheRows: number;
-}
 
 /** A token on the walk's path: its row of the cache, and the call and place where it was computed. */
 interface Node {
@@ -171,4 +141,160 @@ export function* walk(paths: Iterable<Path>, limits: WalkLimits): Generator<Walk
   for (const path of paths) yield* current.take(path);
   const last = current.end();
   if (last !== undefined) yield last;
+}
+
+/** What walks over a question set would compute, without a model: exact for one device, and for equally fast ones. */
+
+export interface WalkPlan {
+  /** Tokens of each device, the shared beginnings that it computes for itself included. */
+  readonly tokens: readonly number[];
+  readonly calls: number;
+}
+
+/** Each subtree goes to the device that has computed the least so far. */
+export function planWalks(paths: OrderedPaths, limits: WalkLimits, lanes = 1): WalkPlan {
+  const walks = Array.from({ length: lanes }, () => new Walk(limits));
+  const tokens = walks.map(() => 0);
+  let calls = 0;
+  const count = (lane: number, walked: Iterable<WalkedBatch>): void => {
+    for (const { batch } of walked) {
+      tokens[lane]! += batch.tokens.length;
+      calls++;
+    }
+  };
+  const taken = walks.map(() => 0);
+  for (const subtree of cutSubtrees(paths, lanes)) {
+    const lane = taken.indexOf(Math.min(...taken));
+    taken[lane]! += subtree.tokens;
+    for (const path of subtree.paths) count(lane, walks[lane]!.take(path));
+  }
+  walks.forEach((walk, lane) => {
+    const last = walk.end();
+    if (last !== undefined) count(lane, [last]);
+  });
+  return { tokens, calls };
+}
+
+/** Cuts all paths, in lexicographic order, into subtrees that can be walked in any order and on any device. */
+
+/** Paths that are walked one after another. Its first one is computed from its first token. */
+export interface Subtree {
+  readonly paths: readonly Path[];
+  /** Tokens where every common beginning within is computed once. */
+  readonly tokens: number;
+}
+
+/** Devices that share the work take the largest subtree first, and finish together if there are a few for each. */
+const SUBTREES_PER_LANE = 4;
+
+/** Subtrees in the order in which devices take them: several take the largest first, one takes them shuffled. */
+export function cutSubtrees(ordered: OrderedPaths, lanes = 1): Subtree[] {
+  const cutter = new Cutter(ordered.paths.map(pathLength), ordered.shared);
+  const most = lanes === 1 ? Infinity : cutter.tokens / (lanes * SUBTREES_PER_LANE);
+  const subtrees = cutter
+    .cheapRuns()
+    .flatMap((run) => [...cutter.halved(run, most)])
+    .map((run): Subtree => ({ paths: ordered.paths.slice(run.from, run.to), tokens: cutter.tokensOf(run) }));
+  return lanes === 1 ? shuffled(subtrees) : subtrees.sort((a, b) => b.tokens - a.tokens);
+}
+
+/** Cuts an order of paths into runs, where neighbours have little in common. */
+
+/**
+ * Cuts between paths that have little in common cost at most this part of all tokens. They let questions be scored in
+ * shuffled order, so that running accuracy and time left describe all of them.
+ */
+const CHEAP_CUTS = 0.005;
+/** Entries [from, to) of an order. */
+export interface Run {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Cuts a list of paths, or of groups of them, each of which has a beginning in common with the one before. */
+export class Cutter {
+  /** i32[n] */
+  private readonly shared: Int32Array;
+  /** f64[n + 1] tokens of all entries before each, common beginnings once. */
+  private readonly before: Float64Array;
+
+  /** `sizes`: tokens of each entry; `shared`: those that it has in common with the one before, 0 for the first. */
+  constructor(sizes: readonly number[], shared: Int32Array) {
+    this.shared = shared;
+    this.before = new Float64Array(sizes.length + 1);
+    sizes.forEach((size, i) => (this.before[i + 1] = this.before[i]! + size - shared[i]!));
+  }
+
+  get tokens(): number {
+    return this.before.at(-1)!;
+  }
+
+  tokensOf({ from, to }: Run): number {
+    return this.before[to]! - this.before[from]! + (this.shared[from] ?? 0);
+  }
+
+  /** The order in runs, cut where neighbours have the least in common. */
+  cheapRuns(): Run[] {
+    const { shared } = this;
+    const gaps = Array.from({ length: Math.max(0, shared.length - 1) }, (_, i) => i + 1);
+    let left = CHEAP_CUTS * this.tokens;
+    const cuts = gaps
+      .sort((a, b) => shared[a]! - shared[b]!)
+      .filter((gap) => (left -= shared[gap]!) >= 0)
+      .sort((a, b) => a - b);
+    return [0, ...cuts].map((from, i) => ({ from, to: cuts[i] ?? shared.length })).filter(({ from, to }) => to > from);
+  }
+
+  /** Halves what is longer than `most`, each time where the least is lost in its middle half. */
+  *halved(run: Run, most: number): Generator<Run> {
+    const { shared } = this;
+    const tokens = this.tokensOf(run);
+    const start = this.before[run.from]!;
+    let cut: number | undefined;
+    for (let gap = run.from + 1; gap < run.to; gap++) {
+      const at = (this.before[gap]! - start) / tokens;
+      if (at < 0.25 || at > 0.75) continue;
+      if (cut === undefined || shared[gap]! < shared[cut]!) cut = gap;
+    }
+    // A cut that computes much again saves no time.
+    if (tokens <= most || cut === undefined || shared[cut]! * 4 > tokens) return yield run;
+    yield* this.halved({ from: run.from, to: cut }, most);
+    yield* this.halved({ from: cut, to: run.to }, most);
+  }
+}
+
+/**
+ * Rows of a cache of keys and values. They are handed out in order, round and round, past those that are in use: tokens
+ * that follow each other then lie behind each other, and a GPU loads them together.
+ */
+export class CacheRows {
+  readonly #isUsed: Uint8Array;
+  #next = 0;
+  #free: number;
+
+  constructor(count: number) {
+    this.#isUsed = new Uint8Array(count);
+    this.#free = count;
+  }
+
+  get free(): number {
+    return this.#free;
+  }
+
+  /** Undefined where all rows are in use. */
+  take(): number | undefined {
+    if (this.#free === 0) return undefined;
+    while (this.#isUsed[this.#next] === 1) this.#next = (this.#next + 1) % this.#isUsed.length;
+    const row = this.#next;
+    this.#isUsed[row] = 1;
+    this.#free--;
+    this.#next = (row + 1) % this.#isUsed.length;
+    return row;
+  }
+
+  /** Gives rows back, each of which is in use. */
+  giveBack(rows: readonly number[]): void {
+    for (const row of rows) this.#isUsed[row] = 0;
+    this.#free += rows.length;
+  }
 }

@@ -1,7 +1,6 @@
 /** What two runs answered to the same questions: log-likelihoods, choices, texts. */
 import { argmax } from '../metrics.js';
-import type { Pair } from './matchQuestions.js';
-import { type Answered, lineOf, type SampleSet, textsOf } from './readSamples.js';
+import { type Answered, lineOf, type Pair, type SampleSet, textsOf } from './readSamples.js';
 
 /** Least, middle and greatest. */
 export interface Spread {

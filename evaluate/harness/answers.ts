@@ -8,7 +8,7 @@ import { type Measured, TaskValues } from '../../tasks/scores/ofTask.js';
 import type { Response } from '../../tasks/scores/response.js';
 import type { Scores } from '../metrics.js';
 import type { TokenSource } from '../tokenLines.js';
-import { numberOf, type TaskFacts } from './documents.js';
+import { numberOf, type TaskFacts } from '../windows.js';
 import { hashesOf, type SampleHashes } from './hashes.js';
 
 /** Answers by the numbers of documents. */

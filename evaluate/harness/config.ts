@@ -3,7 +3,7 @@ import { type Dict, Float, isInt, Shown } from '../../python/value.js';
 import { Hook, type Yaml } from '../../tasks/definition/yaml.js';
 import { generation } from '../../tasks/requests/generation.js';
 import { Keys } from '../../tasks/requests/keys.js';
-import type { TaskFacts } from './documents.js';
+import type { TaskFacts } from '../windows.js';
 
 /** Plain JSON. */
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };

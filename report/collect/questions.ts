@@ -1,6 +1,5 @@
 /** The section of questions: all runs' answers in columns, and texts in blocks. */
-import { matchQuestions } from '../../evaluate/compare/matchQuestions.js';
-import { type Answered, lineOf, textsOf } from '../../evaluate/compare/readSamples.js';
+import { type Answered, lineOf, matchQuestions, textsOf } from '../../evaluate/compare/readSamples.js';
 import {
   likelihood,
   type QuestionsDocument,

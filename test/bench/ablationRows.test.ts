@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import { scoreAll } from '../../bench/ablationPass.js';
 import { techniquesOf } from '../../bench/ablationRows.js';
 import { withoutLabel } from '../../bench/data.js';
-import { countTokens, pathsOf } from '../../evaluate/tokenCounts.js';
+import { countTokens, pathsOf } from '../../evaluate/pathOrder.js';
 import type { TokenizedQuestion } from '../../evaluate/tokenize.js';
 import { measureTree } from '../../evaluate/tree.js';
 import { fakePathScorer } from '../evaluate/support/fakePathScorer.js';

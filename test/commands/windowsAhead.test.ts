@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { WindowsAhead } from '../../commands/windowsAhead.js';
-import type { TaskWindow } from '../../evaluate/harness/windows.js';
+import type { TaskWindow } from '../../evaluate/windows.js';
 
 const windowOf = (documents: number, fullness: number, isLast: boolean): TaskWindow => ({
   ...{ tasks: [], ended: [], documents, fullness, isLast },

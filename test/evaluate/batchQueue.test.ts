@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { BatchQueue } from '../../evaluate/batchQueue.js';
 import type { Pack, Packable } from '../../evaluate/packing.js';
+import { BatchQueue } from '../../evaluate/scoreBatches.js';
 import type { Scorer } from '../../evaluate/scorer.js';
 
 /** Devices that take `fixed` seconds for a micro-batch and one second for a thousand tokens. */

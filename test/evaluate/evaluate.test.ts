@@ -1,9 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { UserError } from '../../errors.js';
-import { evaluate, type EvaluateOptions, type Evaluation } from '../../evaluate/evaluate.js';
+import { evaluate, type EvaluateOptions, type Evaluation, type Progress } from '../../evaluate/evaluate.js';
 import type { Scores } from '../../evaluate/metrics.js';
-import type { Progress } from '../../evaluate/progress.js';
 import { planQuestions } from '../../evaluate/questionPlan.js';
 import type { TokenizedQuestion } from '../../evaluate/tokenize.js';
 import { TREE_SHARING } from '../../evaluate/tree.js';

@@ -1,8 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { fillBatches } from '../../evaluate/fillBatches.js';
-import { cutByLength, packTrees, shuffled } from '../../evaluate/pack.js';
-import type { BatchCost, Packable } from '../../evaluate/packing.js';
+import {
+  type BatchCost,
+  cutByLength,
+  fillBatches,
+  type Packable,
+  packTrees,
+  shuffled,
+} from '../../evaluate/packing.js';
 
 const MAX_KEYS = 50;
 const limits = (maxTokens: number, maxRows: number, cost: BatchCost['cost'], maxKeys?: number): BatchCost => ({

@@ -8,8 +8,8 @@ import {
   shareInterval,
   signFlips,
   swaps,
-} from '../../evaluate/compare/pairedTests.js';
-import { holm } from '../../evaluate/compare/verdict.js';
+} from '../../evaluate/compare/compareMetrics.js';
+import { holm } from '../../evaluate/compare/compareRuns.js';
 
 const stratum = (values: readonly number[], weight = 1) => ({ differences: Float64Array.from(values), weight });
 const mean = (items: readonly number[]): number => items.reduce((sum, each) => sum + each, 0) / items.length;

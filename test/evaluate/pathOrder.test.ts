@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { keepPaths, orderPaths } from '../../evaluate/pathOrder.js';
-import { pathsOf } from '../../evaluate/tokenCounts.js';
+import { keepPaths, orderPaths, pathsOf } from '../../evaluate/pathOrder.js';
 import { commonInputs, inLayoutOrder, type Path } from '../../evaluate/tree.js';
 import { randomQuestions } from './support/questions.js';
 

@@ -1,6 +1,6 @@
 /** Windows of texts that are scored as a whole, by the rule of the public harness. */
 import { describe, expect, it } from 'vitest';
-import { cutWindows } from '../../evaluate/rolling.js';
+import { cutWindows } from '../../evaluate/pathLengths.js';
 
 const windows = (tokens: readonly number[], length: number, added: readonly number[] = []): unknown => {
   const question = { docId: 0, context: Int32Array.of(99), continuations: [Int32Array.from(tokens)], isRolling: true };

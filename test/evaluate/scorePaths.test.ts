@@ -1,11 +1,10 @@
 /** Questions that are scored by walks over kept keys and values. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { evaluate, type EvaluateOptions, type Evaluation } from '../../evaluate/evaluate.js';
+import { evaluate, type EvaluateOptions, type Evaluation, type Progress } from '../../evaluate/evaluate.js';
 import type { Scores } from '../../evaluate/metrics.js';
-import type { Progress } from '../../evaluate/progress.js';
+import { countTokens, pathsOf } from '../../evaluate/pathOrder.js';
 import { planQuestions } from '../../evaluate/questionPlan.js';
-import { countTokens, pathsOf } from '../../evaluate/tokenCounts.js';
 import type { TokenizedQuestion } from '../../evaluate/tokenize.js';
 import { NonFiniteError } from '../../runtime/call.js';
 import { atOnce } from '../../system/parts.js';

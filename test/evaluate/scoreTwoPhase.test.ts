@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { UserError } from '../../errors.js';
 import { evaluate, type EvaluateOptions, type Evaluation } from '../../evaluate/evaluate.js';
 import type { Scores } from '../../evaluate/metrics.js';
-import { pathsOf } from '../../evaluate/tokenCounts.js';
+import { pathsOf } from '../../evaluate/pathOrder.js';
 import type { TokenizedQuestion } from '../../evaluate/tokenize.js';
 import { measureTree } from '../../evaluate/tree.js';
 import { fakePathScorer, type FakePathScorer, processEnded } from './support/fakePathScorer.js';

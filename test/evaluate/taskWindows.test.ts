@@ -1,7 +1,7 @@
 /** Documents of tasks in windows: all of them, in their order, and no more read than a window needs. */
 import { describe, expect, it } from 'vitest';
-import { type Leaf, type TaskWindow, taskWindows, type WindowBounds, WINDOWS } from '../../evaluate/harness/windows.js';
-import { countTokens, pathsOf } from '../../evaluate/tokenCounts.js';
+import { countTokens, pathsOf } from '../../evaluate/pathOrder.js';
+import { type Leaf, type TaskWindow, taskWindows, type WindowBounds, WINDOWS } from '../../evaluate/windows.js';
 import type { Dict, Value } from '../../python/value.js';
 import { openLibrary } from '../../tasks/builtin/index.js';
 import { tasksBelow } from '../../tasks/definition/nodes.js';

@@ -2,8 +2,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { orderPaths } from '../../evaluate/pathOrder.js';
+import type { WalkLimits } from '../../evaluate/scorer.js';
 import { measureTree, type Path, pathLength } from '../../evaluate/tree.js';
-import { walk, type WalkLimits } from '../../evaluate/walk.js';
+import { walk } from '../../evaluate/walk.js';
 import { checkCalls, someQuestions } from '../support/pathCalls.js';
 
 const check = (paths: readonly Path[], limits: WalkLimits): ReturnType<typeof checkCalls> =>

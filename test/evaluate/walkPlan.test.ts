@@ -1,11 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { evaluate } from '../../evaluate/evaluate.js';
-import { orderPaths } from '../../evaluate/pathOrder.js';
-import { countTokens, pathsOf } from '../../evaluate/tokenCounts.js';
+import { countTokens, orderPaths, pathsOf } from '../../evaluate/pathOrder.js';
 import type { TokenizedQuestion } from '../../evaluate/tokenize.js';
 import { pathLength } from '../../evaluate/tree.js';
-import { planWalks } from '../../evaluate/walkPlan.js';
+import { planWalks } from '../../evaluate/walk.js';
 import { fakePathScorer } from './support/fakePathScorer.js';
 import { fakeScorer } from './support/fakeScorer.js';
 import { bareQuestion, randomQuestions } from './support/questions.js';

@@ -1,7 +1,7 @@
 /** Checks calls of `step` that score paths: what each token sees, and that every token of every choice is scored. */
 import fc from 'fast-check';
+import type { WalkedBatch, WalkLimits } from '../../evaluate/scorer.js';
 import type { Path } from '../../evaluate/tree.js';
-import type { WalkedBatch, WalkLimits } from '../../evaluate/walk.js';
 
 /** Runs the calls over a cache that knows, for each row, the tokens up to the one written there. */
 export function checkCalls(

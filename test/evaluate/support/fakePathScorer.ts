@@ -1,6 +1,5 @@
 /** A PathScorer without a model: each row of a cache holds a hash of the path up to the token that it belongs to. */
-import type { PathScorer, ScoredRows } from '../../../evaluate/scorer.js';
-import type { PathBatch, WalkLimits } from '../../../evaluate/walk.js';
+import type { PathBatch, PathScorer, ScoredRows, WalkLimits } from '../../../evaluate/scorer.js';
 import { EMPTY, extend, isArgmaxOf, logProbOf } from './fakeScorer.js';
 
 export interface FakePathOptions extends Partial<WalkLimits> {
