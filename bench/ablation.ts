@@ -3,16 +3,22 @@ import { cacheBytesOf } from '../commands/cacheSize.js';
 import { limitsOf } from '../commands/modelLimits.js';
 import { planPathScorer, stepInputs } from '../commands/pathScorer.js';
 import { PlanScorer } from '../commands/scorer.js';
-import type { TokenizedQuestion } from '../evaluate/index.js';
+import { pathsOf, type TokenizedQuestion } from '../evaluate/index.js';
+import type { ScoredRows } from '../evaluate/scorer.js';
 import { STEP } from '../ir/function.js';
-import type { Engine } from './ablationCalls.js';
-import { type AblationOptions, parseAblationOptions, USAGE } from './ablationOptions.js';
-import { differences, type Pass, scoreAll } from './ablationPass.js';
-import { type Compared, type Technique, techniquesOf } from './ablationRows.js';
-import { benchData, withoutLabel } from './data.js';
-import { allocatorOf } from './deviceMemory.js';
-import { runProgram } from './program.js';
-import { openRandomModel } from './randomModel.js';
+import {
+  allocatorOf,
+  type Call,
+  type Compared,
+  describeRows,
+  type Engine,
+  type Technique,
+  type TechniqueOptions,
+  techniquesOf,
+} from './ablationTechniques.js';
+import type { Command } from 'commander';
+import { BENCH_TARGETS, type BenchTarget, benchCommand, oneOf, runProgram, whole } from './command.js';
+import { benchData, openRandomModel, withoutLabel } from './inputs.js';
 
 /** A model whose vocabulary is smaller than the tokenizer's still gets valid ids. */
 const folded = (questions: readonly TokenizedQuestion[], vocabSize: number): TokenizedQuestion[] => {
@@ -76,7 +82,7 @@ function bitsOf(wanted: Float32Array, found: Float32Array): string {
 }
 
 async function main(options: AblationOptions): Promise<void> {
-  const { model: name, target, threads, rounds, batchTokens } = options;
+  const { model: name, target, threads, rounds, batchTokens = CALL_TOKENS[target] } = options;
   // Room for two of the largest calls: contexts, and choices beside them.
   const cacheTokens = 2 * batchTokens;
   const { model, checkpoint, executor } = await openRandomModel({
@@ -119,4 +125,114 @@ async function main(options: AblationOptions): Promise<void> {
   }
 }
 
-await runProgram(USAGE, parseAblationOptions, main);
+/** Tokens of the largest call, as `run` has them where a model's context is that long. */
+const CALL_TOKENS: Readonly<Record<BenchTarget, number>> = { cpu: 4096, cuda: 8448 };
+const DEFAULTS: TechniqueOptions = { sequences: 32, prefill: 512 };
+
+export interface AblationOptions extends TechniqueOptions {
+  readonly model: string;
+  readonly target: BenchTarget;
+  readonly threads: number;
+  readonly questions: number;
+  readonly rounds: number;
+  readonly batchTokens?: number;
+  readonly data?: string;
+  readonly tokenizer?: string;
+}
+
+export const ablationCommand = (): Command =>
+  benchCommand(
+    'bench:ablation',
+    'What each technique of scoring gives, on the same kernels and weights. Prints for each the tokens that it computes, ' +
+      'its calls, the time of all questions in its fastest round, how many times as long that is as trees take, and ' +
+      'whether every log-probability is the same bits. On a CPU techniques are compared by the work of its processors ' +
+      '(CPU seconds, of all threads together), to which other programs add little.',
+  )
+    .option('--model <path>', 'folder of a config.json, or one below bench/models; weights are random', 'llama-110m')
+    .option('--target <name>', 'cpu or cuda', oneOf(BENCH_TARGETS), 'cpu')
+    .option('--threads <n>', 'threads that compute on a CPU', whole(1, 1024), 2)
+    .option('--questions <n>', 'questions to score: the first of the data set', whole(1, 1_000_000), 100)
+    .option('--rounds <n>', 'times that every technique scores them, in turn', whole(1, 1000), 3)
+    .option(
+      '--batch-tokens <n>',
+      `tokens of the largest call (default: ${CALL_TOKENS.cpu}, with --target cuda ${CALL_TOKENS.cuda})`,
+      whole(32, 32_768),
+    )
+    .option('--sequences <n>', 'sequences of a fixed batch', whole(1, 4096), DEFAULTS.sequences)
+    .option(
+      '--prefill <n>',
+      'tokens of a call of contexts, where contexts are computed in small calls',
+      whole(1, 32_768),
+      DEFAULTS.prefill,
+    )
+    .option(
+      '--data <file>',
+      'HellaSwag as JSON lines (default: the real one if it is there, else the bundled questions)',
+    )
+    .option('--tokenizer <folder>', 'folder of a tokenizer')
+    .addHelpText(
+      'after',
+      `\nThe techniques, each a row:\n\n${describeRows(DEFAULTS)}\n\nA row that begins with … is the one of filled calls ` +
+        'in two phases, with one change. No row has padding: a batch is as many tokens as its sequences have.',
+    );
+
+/** One pass of a technique over all questions. */
+
+export interface Pass {
+  readonly tokens: number;
+  readonly calls: number;
+  /** From the first call to the results of the last; all of them are laid out before. */
+  readonly seconds: number;
+  /** Seconds that the processors of this host worked for them, all threads together. */
+  readonly cpuSeconds: number;
+  /** f32: those of every token of every choice, in the order of the questions; NaN where none was computed. */
+  readonly logProbs: Float32Array;
+}
+
+/** Makes all calls of a technique, `inFlight` of them at a time. */
+export async function scoreAll(technique: Technique, inFlight: number): Promise<Pass> {
+  const placeOf = new Map<string, number>();
+  let length = 0;
+  for (const { question, choice, continuation } of pathsOf(technique.questions)) {
+    placeOf.set(`${question} ${choice}`, length);
+    length += continuation.length;
+  }
+  const logProbs = new Float32Array(length).fill(NaN);
+  const flights: { readonly call: Call; readonly rows: Promise<ScoredRows> }[] = [];
+  const land = async (): Promise<void> => {
+    const { call, rows } = flights.shift()!;
+    const { logProb } = await rows;
+    for (const { row, question, choice, index } of call.scored)
+      logProbs[placeOf.get(`${question} ${choice}`)! + index] = logProb[row]!;
+  };
+  const calls = [...technique.calls()];
+  const cpu = process.cpuUsage();
+  const started = performance.now();
+  try {
+    for (const call of calls) {
+      const rows = call.score();
+      // It is awaited when its turn comes; calls before it may fail first.
+      rows.catch(() => undefined);
+      flights.push({ call, rows });
+      if (flights.length >= inFlight) await land();
+    }
+    while (flights.length > 0) await land();
+  } finally {
+    // After an error the device may still be at work on memory that the caller is about to release.
+    await Promise.allSettled(flights.map(({ rows }) => rows));
+  }
+  const seconds = (performance.now() - started) / 1000;
+  const { user, system } = process.cpuUsage(cpu);
+  const tokens = calls.reduce((sum, call) => sum + call.tokens, 0);
+  return { tokens, calls: calls.length, seconds, cpuSeconds: (user + system) / 1e6, logProbs };
+}
+
+/** Log-probabilities whose bits differ. One that was not computed differs from every other. */
+export function differences(a: Float32Array, b: Float32Array): number {
+  const bitsOf = ({ buffer, byteOffset, length }: Float32Array): Uint32Array =>
+    new Uint32Array(buffer, byteOffset, length);
+  const [left, right] = [bitsOf(a), bitsOf(b)];
+  return left.reduce((count, bits, i) => count + (bits === right[i] && !Number.isNaN(a[i]) ? 0 : 1), 0);
+}
+
+await runProgram(import.meta.url, ablationCommand, main);

@@ -1,26 +1,26 @@
 /** `npm run bench:generate`: decoding rates with random weights, against the bytes that a call must read. */
+import type { Command } from 'commander';
 import { median } from '../autotune/records.js';
 import { stepperOf } from '../commands/continuation.js';
 import { BatchWork, packedWeightBytes } from '../commands/work.js';
 import type { Executor } from '../driver/devices/executor.js';
+import { KV_CACHES, type KvCache, type Precision, QUANTIZED } from '../driver/targets/precision.js';
 import { UserError } from '../errors.js';
 import { Generator } from '../generate/generator.js';
 import { PAGE_TOKENS } from '../generate/pages.js';
 import type { Generated } from '../generate/request.js';
+import type { SamplingOptions } from '../generate/sampling.js';
 import type { StepInputs } from '../generate/stepArrays.js';
 import type { Stepper } from '../generate/stepper.js';
 import { STEP } from '../ir/function.js';
-import { scoreOf } from '../ir/plan.js';
+import { CPU_ISAS, type CpuIsa, scoreOf } from '../ir/plan.js';
 import { DTYPE_BYTES } from '../ir/types.js';
 import { loadAddon } from '../runtime/addon.js';
 import type { NativePool } from '../runtime/nativeObjects.js';
 import { defined } from '../system/defined.js';
-import { type GenerateBenchOptions, parseGenerateOptions, USAGE } from './generateOptions.js';
-import { runProgram } from './program.js';
-import { promptOf } from './prompts.js';
-import { openRandomModel } from './randomModel.js';
-import { requestLengths } from './requests.js';
-import { serve } from './serve.js';
+import { BENCH_TARGETS, benchCommand, type BenchTarget, decimal, list, oneOf, runProgram, whole } from './command.js';
+import { openRandomModel } from './inputs.js';
+import { promptOf, requestLengths, serve, SPREAD } from './serve.js';
 
 interface Timed {
   readonly generated: readonly Generated[];
@@ -62,9 +62,9 @@ async function timed(
   const generated = await Promise.all(
     Array.from({ length: batch }, (_, i) =>
       generator.generate({
-        prompt: promptOf(i, options.promptTokens, vocabSize),
-        maxNewTokens: options.newTokens,
-        sampling: options.sampling ?? {},
+        prompt: promptOf(i, options.prompt, vocabSize),
+        maxNewTokens: options.new,
+        sampling: samplingOf(options) ?? {},
       }),
     ),
   );
@@ -131,24 +131,25 @@ const MIN_CALL = 1024;
 const pagesFor = (tokens: number): number => Math.ceil(tokens / PAGE_TOKENS);
 
 /** Pages that all sequences of the benchmark need at once. */
-function pagesOf({ batches, promptTokens, newTokens, requests, spread, cacheTokens }: GenerateBenchOptions): number {
+function pagesOf({ batch, prompt, new: added, requests, spread, cacheTokens }: GenerateBenchOptions): number {
   if (cacheTokens !== undefined) return Math.floor(cacheTokens / PAGE_TOKENS);
   return requests > 0
     ? requestLengths(requests, spread).reduce((sum, { prompt, answer }) => sum + pagesFor(prompt + answer), 0)
-    : pagesFor(promptTokens + newTokens) * Math.max(...batches);
+    : pagesFor(prompt + added) * Math.max(...batch);
 }
 
 async function main(options: GenerateBenchOptions): Promise<void> {
-  const { model: name, target, batches, promptTokens, newTokens, threads } = options;
+  const { model: name, target, batch: batches, prompt: promptTokens, new: newTokens, threads } = options;
+  const [feeds, sampling] = [options.wait !== true, samplingOf(options)];
   const cacheTokens = pagesOf(options) * PAGE_TOKENS;
   const { model, checkpoint, executor } = await openRandomModel({
     model: name,
     target,
     threads,
     cacheTokens,
-    feeds: options.feeds,
-    logits: options.sampling !== undefined,
-    ...defined({ isa: options.isa, precision: options.precision, kvCache: options.kvCache }),
+    feeds,
+    logits: sampling !== undefined,
+    ...defined({ isa: options.isa, precision: options.quantize, kvCache: options.kvCache }),
     script: 'bench:generate',
   });
   const busy: number[] = [];
@@ -162,14 +163,14 @@ async function main(options: GenerateBenchOptions): Promise<void> {
       return result;
     },
   };
-  const stepper = stepperOf({ executor: measured, checkpoint }, cacheTokens, { feeds: options.feeds });
+  const stepper = stepperOf({ executor: measured, checkpoint }, cacheTokens, { feeds });
   const weightBytes = packedWeightBytes(model.plan);
   const rowBytes = model.plan.states.reduce((sum, { columns, dtype }) => sum + columns * DTYPE_BYTES[dtype], 0);
   if (options.requests > 0) {
     const { vocabSize } = checkpoint.config;
     const { perToken: flopsPerToken, perRow: flopsPerRow } = new BatchWork(scoreOf(model.plan));
     const work = { weightBytes, keyBytes: rowBytes, flopsPerToken, flopsPerRow };
-    const service = { stepper, busy, vocabSize, work, spread: options.spread, sampling: options.sampling ?? {} };
+    const service = { stepper, busy, vocabSize, work, spread: options.spread, sampling: sampling ?? {} };
     await serve(service, Math.min(options.requests, 32));
     console.log(await serve(service, options.requests));
     await executor.close();
@@ -207,9 +208,90 @@ async function main(options: GenerateBenchOptions): Promise<void> {
         `${((batch * promptTokens) / promptSeconds).toFixed(0)} tokens/s; ` +
         `${differing(known, generated)} of ${batch} sequences differ from those of smaller batches`,
     );
-    if (options.profiles && last !== undefined) await printProfile(() => executor.profile(STEP, { ...last }));
+    if (options.profile === true && last !== undefined) await printProfile(() => executor.profile(STEP, { ...last }));
   }
   await executor.close();
 }
 
-await runProgram(USAGE, parseGenerateOptions, main);
+export interface GenerateBenchOptions {
+  readonly model: string;
+  readonly target: BenchTarget;
+  /** Ascending. */
+  readonly batch: readonly number[];
+  readonly prompt: number;
+  readonly new: number;
+  readonly threads: number;
+  readonly isa?: CpuIsa;
+  readonly quantize?: Precision;
+  readonly profile?: boolean;
+  readonly wait?: boolean;
+  /** Requests of different lengths, instead of batches; 0 for none. */
+  readonly requests: number;
+  readonly spread: number;
+  readonly cacheTokens?: number;
+  readonly kvCache?: KvCache;
+  readonly topP?: number;
+  readonly topK?: number;
+  readonly penalty?: number;
+}
+
+export const generateCommand = (): Command =>
+  benchCommand(
+    'bench:generate',
+    'Decoding with random weights: sequences of equal length side by side, as many as --batch says, one new token each ' +
+      'in a call. Prints the median time of a call, tokens per second, the bytes that a call must read (weights once, ' +
+      'keys and values of every sequence) per second, the same for the fastest call, and whether every sequence got the ' +
+      'same bits in every batch. On a CPU the rate is compared with that of threads that only read, measured before and ' +
+      'after each batch.',
+  )
+    .option(
+      '--model <path>',
+      'folder of a config.json, or one below bench/models, with random weights; or a GGUF file with its own',
+      'llama-110m',
+    )
+    .option('--target <name>', 'cpu or cuda', oneOf(BENCH_TARGETS), 'cpu')
+    .option('--batch <list>', 'sequences side by side', list(whole(1, 1024)), [1, 8, 64])
+    .option('--prompt <n>', 'tokens of each prompt', whole(1, 65_536), 512)
+    .option('--new <n>', 'tokens to generate after each', whole(2, 65_536), 64)
+    .option('--threads <n>', 'threads that compute on a CPU', whole(1, 1024), 2)
+    .option(
+      '--quantize <format>',
+      'fp8 (weights and activations), or int4 for a model whose config.json says that it is stored so',
+      oneOf(QUANTIZED),
+    )
+    .option('--isa <name>', `instruction set on a CPU: ${CPU_ISAS.join(', ')} (default: the best)`, oneOf(CPU_ISAS))
+    .option(
+      '--top-p <p>',
+      'sample at temperature 1 with this filter, by a model that chooses from logits; 1 leaves nothing out, so that the ' +
+        'head samples',
+      decimal(0.001, 1),
+    )
+    .option('--top-k <n>', 'the same, with this filter; 0 leaves nothing out', whole(0, 1 << 20))
+    .option('--penalty <x>', 'the same, with this repetition penalty', decimal(0.1, 10))
+    .option('--wait', 'begin a call only when the one before it has been read')
+    .option(
+      '--requests <n>',
+      'requests at once instead, with prompts and answers of different lengths (lognormal, means 215 and 198); prints ' +
+        "which calls the time goes to, and the share of an H100's roofline",
+      whole(0, 100_000),
+      0,
+    )
+    .option('--spread <x>', 'standard deviation of the logarithm of those lengths', decimal(0.1, 2), SPREAD)
+    .option(
+      '--cache-tokens <n>',
+      'room for keys and values of the requests (default: what all of them need together)',
+      whole(PAGE_TOKENS, 1 << 24),
+    )
+    .option('--kv-cache <format>', 'fp8: keys and values of half the size (default: 16bit)', oneOf(KV_CACHES))
+    .option(
+      '--profile',
+      'also the time of each kind of kernel, measured one launch at a time: the fastest of 12 for each launch',
+    );
+
+/** How tokens are chosen; undefined for the most likely ones, without logits. */
+export function samplingOf({ topP, topK, penalty }: GenerateBenchOptions): SamplingOptions | undefined {
+  const filters = defined({ topP, topK, repetitionPenalty: penalty });
+  return Object.keys(filters).length === 0 ? undefined : { temperature: 1, ...filters };
+}
+
+await runProgram(import.meta.url, generateCommand, main);

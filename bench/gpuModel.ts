@@ -1,10 +1,17 @@
 /** The model whose layer is measured: a plan of a few layers, because all but the last are alike. */
 import { join } from 'node:path';
+import { CudaSpace } from '../autotune/cuda/candidates.js';
+import { cudaCost, type CudaMachine } from '../autotune/cuda/costModel.js';
+import type { CudaTuningTarget } from '../autotune/cuda/tune.js';
 import { contractionOf } from '../autotune/cuda/vendorBaseline.js';
-import type { CudaFacts } from '../codegen/cuda/index.js';
+import type { TuningDatabase } from '../autotune/database.js';
+import { winnerOf } from '../autotune/records.js';
+import { sizeOf } from '../autotune/work.js';
+import { type CudaFacts, defaultCudaSchedule, isLegalCuda, kernelSignature } from '../codegen/cuda/index.js';
+import { cudaScheduling } from '../codegen/cuda/scheduling.js';
 import { compileModel } from '../driver/compile/compile.js';
-import type { Precision } from '../driver/targets/precision.js';
 import { cuda, cudaDevice, type CudaDevice } from '../driver/targets/cuda.js';
+import type { Precision } from '../driver/targets/precision.js';
 import { UserError } from '../errors.js';
 import type { CudaSchedule } from '../ir/cuda.js';
 import type { Kernel } from '../ir/kernel.js';
@@ -86,3 +93,178 @@ export function openBenchModel(
 /** Kernels with a product in 16 bits, which are compared with the vendor's library. */
 export const contractions = ({ plan, layer }: BenchModel, bucket: Bucket): readonly Kernel[] =>
   layer.filter((kernel) => contractionOf(kernel, plan, bucket) !== undefined);
+
+/**
+ * Schedules of the kernels that are measured: the compiler's, the tuner's, those from the command line, and the cost
+ * model's best.
+ */
+
+/** A schedule and its origin. */
+export interface Choice {
+  /** `default`, `tuned`, `tried`, `rank 3`. */
+  readonly origin: string;
+  readonly schedule: CudaSchedule;
+}
+
+/** `--try KERNEL[@TOKENS]:WHAT`. */
+export interface Trial {
+  readonly kernel: string;
+  readonly tokens?: number;
+  /** A schedule's key, or changes of the chosen schedule such as `tm=192,stages=5`. */
+  readonly what: string;
+}
+
+const TRIAL = /^([\w.]+)(?:@(\d{1,6}))?:(.+)$/;
+const EXAMPLE =
+  'for example: --try "ffn.down:wgmma 128×192×64 s5 c2 r16 pingpong" or --try "ffn.down@7680:tm=192,tn=128,raster=10"';
+
+export function parseTrial(text: string): Trial {
+  const [, kernel, tokens, what] = TRIAL.exec(text) ?? [];
+  if (kernel === undefined || what === undefined)
+    throw new UserError(`--try ${JSON.stringify(text)}: expected KERNEL:SCHEDULE or KERNEL@TOKENS:SCHEDULE`, EXAMPLE);
+  return { kernel, what, ...(tokens === undefined ? {} : { tokens: Number(tokens) }) };
+}
+
+export const isTrialOf = ({ kernel, tokens }: Trial, path: string, t: number): boolean =>
+  (roleOf(path) === kernel || path === kernel) && (tokens === undefined || tokens === t);
+
+const GEMM = new RegExp(
+  String.raw`^(wgmma|mma|simt|skinny|skinnyWgmma|grouped) (\d+)[×x](\d+)[×x](\d+) s(\d+) c([12]) r(\d+) ` +
+    String.raw`(cooperative|pingpong|deferred)(?: rem(\d+))?(?: e(1))?$`,
+);
+const ATTENTION = /^(mma|simt|wgmma) q(\d+) k(\d+)(?: c([248]))?(?: t([24]))?(?: lone([5-8]))?(?: m([23]))?( shared)?$/;
+
+/** The inverse of cudaScheduling.key; undefined if `key` is invalid. */
+function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
+  const gemm = GEMM.exec(key),
+    attention = ATTENTION.exec(key),
+    loop = /^t(\d+)$/.exec(key);
+  let found: CudaSchedule | undefined;
+  if (gemm !== null && start.kind === 'gemm') {
+    const [tm, tn, tk, stages, cluster, raster] = gemm.slice(2, 8).map(Number) as [
+      number,
+      number,
+      number,
+      number,
+      1 | 2,
+      number,
+    ];
+    const { remainderTn: _own, epilogueGroups: _groups, ...whole } = start;
+    found = {
+      ...whole,
+      skeleton: gemm[1] as 'wgmma',
+      tm,
+      tn,
+      tk,
+      stages,
+      cluster,
+      raster,
+      mode: gemm[8] as 'pingpong',
+      ...(gemm[9] === undefined ? {} : { remainderTn: Number(gemm[9]) }),
+      ...(gemm[10] === undefined ? {} : { epilogueGroups: 1 }),
+    };
+  } else if (attention !== null && start.kind === 'attention') {
+    const [, skeleton, queries, keys, cluster, teams, lone, resident, shared] = attention;
+    found = {
+      kind: 'attention',
+      skeleton: skeleton as 'mma',
+      queries: Number(queries),
+      keys: Number(keys),
+      ...(cluster === undefined ? {} : { cluster: Number(cluster) as 2 }),
+      ...(teams === undefined ? {} : { teams: Number(teams) }),
+      ...(lone === undefined ? {} : { lone: Number(lone) as 5 }),
+      ...(resident === undefined ? {} : { resident: Number(resident) as 2 }),
+      ...(shared === undefined ? {} : { sharesTiles: true }),
+    };
+  } else if (loop !== null && start.kind === 'loop') {
+    found = { ...start, threads: Number(loop[1]) };
+  }
+  return found !== undefined && cudaScheduling.key(found) === key.replace(/(?<=\d)x(?=\d)/g, '×') ? found : undefined;
+}
+
+/**
+ * `start` with the changes that a text such as `tm=192,mode=pingpong` lists; undefined if it lists none of its fields.
+ */
+function fromChanges(text: string, start: CudaSchedule): CudaSchedule | undefined {
+  // remainderTn=0 and epilogueGroups=0 remove the fields.
+  const changed: Record<string, string | number | boolean> =
+    start.kind === 'gemm' ? { remainderTn: 0, epilogueGroups: 0, ...start } : { ...start };
+  for (const part of text.split(',')) {
+    const [name = '', value = ''] = part.split('=', 2).map((each) => each.trim());
+    const old = changed[name];
+    if (old === undefined || name === 'kind' || value === '') return undefined;
+    if (typeof old === 'number' && !/^\d{1,6}$/.test(value)) return undefined;
+    changed[name] = typeof old === 'number' ? Number(value) : typeof old === 'boolean' ? value === 'true' : value;
+  }
+  if (changed.remainderTn === 0) delete changed.remainderTn;
+  if (changed.epilogueGroups === 0) delete changed.epilogueGroups;
+  return changed as unknown as CudaSchedule;
+}
+
+/** The schedule of a kernel that a trial describes. Throws UserError if it describes none, or one that is not legal. */
+export function trialSchedule(
+  { kernel: name, what }: Trial,
+  kernel: Kernel,
+  model: BenchModel,
+  start: CudaSchedule,
+): CudaSchedule {
+  const schedule = what.includes('=') ? fromChanges(what, start) : fromKey(what, start);
+  if (schedule === undefined)
+    throw new UserError(
+      `--try ${name}:${what}: this is no schedule of ${kernel.path}, ` +
+        `whose own is ${cudaScheduling.key(start)} (${JSON.stringify(start)})`,
+      EXAMPLE,
+    );
+  const isLegal = isLegalCuda(kernel, model.plan, schedule, model.facts);
+  if (isLegal !== true)
+    throw new UserError(`--try ${name}:${what}: ${kernel.path} cannot be compiled so: ${isLegal}`, EXAMPLE);
+  return schedule;
+}
+
+/** A bucket of a plan for exactly this many tokens. */
+const exactBucket = ({ plan }: Pick<BenchModel, 'plan'>, tokens: number): Bucket =>
+  withKeyRoom(plan.interface, scoringBucket({ tokens, rows: tokens, longest: Math.min(tokens, 256) }));
+
+/** The schedule that the compiler gives a kernel in such a bucket. */
+export function defaultChoice(kernel: Kernel, model: BenchModel, tokens: number): Choice {
+  const { plan, facts } = model;
+  return { origin: 'default', schedule: defaultCudaSchedule(kernel, plan, facts, exactBucket(model, tokens)) };
+}
+
+/** The winner of the tuner's final for these tokens, or for the next larger bucket that had a final. */
+export function tunedChoice(
+  kernel: Kernel,
+  { plan, facts }: BenchModel,
+  tokens: number,
+  database: TuningDatabase<CudaSchedule, CudaTuningTarget>,
+  target: CudaTuningTarget,
+): Choice | undefined {
+  const signature = kernelSignature(kernel, plan, plan.capacity.extents);
+  for (const bucket of [exactBucket({ plan }, tokens), ...plan.buckets.filter((each) => tokensIn(each) >= tokens)]) {
+    const final = database.final(signature, bucket, target);
+    if (final === undefined) continue;
+    const start = cudaScheduling.key(defaultCudaSchedule(kernel, plan, facts, bucket));
+    const entries = final.entries.filter(({ schedule }) => isLegalCuda(kernel, plan, schedule, facts) === true);
+    const winner = winnerOf({ ...final, entries }, (schedule) => cudaScheduling.key(schedule) === start);
+    if (winner !== undefined) return { origin: 'tuned', schedule: winner.schedule };
+  }
+  return undefined;
+}
+
+/** The `count` schedules that the cost model ranks first. */
+export function rankedChoices(
+  kernel: Kernel,
+  { plan, facts }: BenchModel,
+  bucket: Bucket,
+  machine: CudaMachine,
+  start: CudaSchedule,
+  count: number,
+): readonly Choice[] {
+  const cost = cudaCost(kernel, plan, sizeOf(bucket), machine);
+  return new CudaSpace(kernel, plan, facts)
+    .enumerate(start)
+    .map((schedule) => ({ schedule, seconds: cost(schedule) }))
+    .sort((a, b) => a.seconds - b.seconds)
+    .slice(0, count)
+    .map(({ schedule }, i) => ({ origin: `rank ${i + 1}`, schedule }));
+}

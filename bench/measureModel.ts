@@ -14,8 +14,7 @@ import { type CpuIsa, type CpuSchedule, scoreOf } from '../ir/plan.js';
 import { loadAddon } from '../runtime/addon.js';
 import { openCpuExecutor } from '../runtime/cpu/openExecutor.js';
 import type { Executor } from '../runtime/executor.js';
-import type { BenchData } from './data.js';
-import { initOf, modelPath } from './optionReader.js';
+import { type BenchData, initOf, modelPath } from './inputs.js';
 
 export interface MeasureRequest {
   readonly model: string;

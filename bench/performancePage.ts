@@ -1,6 +1,6 @@
 import { readFileSync, writeFileSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
+import { isProgram } from './command.js';
 
 /**
  * Makes docs/performance.md from docs/performance.json: `npm run docs:performance` writes the page, and a test says that
@@ -93,7 +93,7 @@ function wrap(paragraph: string): string {
   return lines.join('\n');
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) {
+if (isProgram(import.meta.url)) {
   const data: unknown = JSON.parse(readFileSync('docs/performance.json', 'utf8'));
   writeFileSync('docs/performance.md', performancePage(data));
 }

@@ -2,24 +2,21 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { Command } from 'commander';
 import { stepperOf } from '../commands/continuation.js';
 import type { Executor } from '../driver/devices/executor.js';
 import { openModel } from '../driver/compile/functions.js';
+import type { KvCache } from '../driver/targets/precision.js';
 import { Generator } from '../generate/generator.js';
 import { PAGE_TOKENS } from '../generate/pages.js';
 import type { Stepper } from '../generate/stepper.js';
 import { run } from '../library/index.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import { defined } from '../system/defined.js';
-import { initOf, modelPath } from './optionReader.js';
-import { paddedStepper } from './paddedStepper.js';
-import { runProgram } from './program.js';
-import { promptOf } from './prompts.js';
-import { openRandomModel } from './randomModel.js';
-import { writeRepeated } from './repeatHeads.js';
-import { requestLengths, type RequestLengths } from './requests.js';
-import { parseServingOptions, type ServingOptions, USAGE } from './servingOptions.js';
-import { SERVING_ROWS, type ServingRow } from './servingRows.js';
+import { BENCH_TARGETS, benchCommand, type BenchTarget, decimal, oneOf, runProgram, whole } from './command.js';
+import { initOf, modelPath, openRandomModel } from './inputs.js';
+import { promptOf, requestLengths, type RequestLengths } from './serve.js';
+import { paddedStepper, writeRepeated } from './servingInputs.js';
 
 /** A checkpoint as it is, and with its heads repeated. */
 interface Weights {
@@ -228,4 +225,94 @@ async function main(options: ServingOptions): Promise<void> {
   }
 }
 
-await runProgram(USAGE, parseServingOptions, main);
+export interface ServingOptions {
+  readonly model: string;
+  readonly gptq?: string;
+  readonly target: BenchTarget;
+  readonly threads: number;
+  readonly requests: number;
+  readonly rounds: number;
+  readonly spread: number;
+  readonly context: number;
+  readonly challenge?: string;
+  readonly easy?: string;
+  readonly limit?: number;
+}
+
+export const servingCommand = (): Command =>
+  benchCommand(
+    'bench:serving',
+    'What an FP8 cache with a slot filter, grouped queries, and attention over valid blocks give a service, each alone ' +
+      'and all together, with weights of 16 bits and of GPTQ. Kernels have no worse twins: what is off is off in the ' +
+      'input. All requests are made at once; their lengths are lognormal, with the means of conversations (215 tokens ' +
+      'of prompt, 198 of answer) and the same for every row. Prints the mean time of a request and its 95th percentile, ' +
+      "new tokens a second, how many times as many as the baseline's, and the accuracy with its standard error. Rows " +
+      "take turns; times are those of each one's fastest round. On a CPU a column counts tokens for a second of its " +
+      'processors, to which other programs add little.',
+  )
+    .requiredOption(
+      '--model <path>',
+      'folder of a checkpoint of 16 bits, or one below bench/models, whose weights are made up',
+    )
+    .option(
+      '--gptq <path>',
+      'the same, quantized (tilewright quantize); --target cuda keeps its 4 bits, cpu decodes them',
+    )
+    .option('--target <name>', 'cpu or cuda', oneOf(BENCH_TARGETS), 'cpu')
+    .option('--threads <n>', 'threads that compute on a CPU', whole(1, 1024), 2)
+    .option('--requests <n>', 'requests, all at once', whole(1, 10_000), 32)
+    .option('--rounds <n>', 'times that every row serves them', whole(1, 1000), 3)
+    .option('--spread <x>', 'standard deviation of the logarithm of a length', decimal(0, 3), 1.1)
+    .option(
+      '--context <n>',
+      "keys of a padded context, at most the model's context; longer requests are cut",
+      whole(64, 1 << 20),
+      2048,
+    )
+    .option('--challenge <file>', 'questions of ARC-Challenge, for the accuracy')
+    .option('--easy <file>', 'questions of ARC-Easy')
+    .option('--limit <n>', 'questions of each (default: all)', whole(1, 1_000_000))
+    .addHelpText('after', `\nThe rows:\n\n${describeServingRows()}`);
+
+/** The configurations that the ablation of serving compares. */
+
+export interface ServingRow {
+  readonly name: string;
+  /** For the help of the benchmark, and its documentation. */
+  readonly meaning: string;
+  /** Whether keys and values have a head for each head of queries: the same function, without grouping. */
+  readonly isRepeated: boolean;
+  readonly kvCache: KvCache;
+  /** Whether every query reads as many keys as the longest context may have. */
+  readonly isPadded: boolean;
+}
+
+const BASELINE = { isRepeated: true, kvCache: '16bit', isPadded: true } as const;
+
+export const SERVING_ROWS: readonly ServingRow[] = [
+  {
+    ...BASELINE,
+    name: 'baseline',
+    meaning: 'heads of keys and values repeated for each head of queries, contexts padded, a cache of 16 bits',
+  },
+  {
+    ...BASELINE,
+    kvCache: 'fp8',
+    name: '+ FP8 cache, slot filter',
+    meaning: 'the baseline with --kv-cache fp8; slots of −1 are not written, in any row',
+  },
+  { ...BASELINE, isRepeated: false, name: '+ grouped queries', meaning: 'the baseline with the heads as they are' },
+  {
+    ...BASELINE,
+    isPadded: false,
+    name: '+ valid blocks, two-step softmax',
+    meaning: 'the baseline without padding: queries list the keys that they see, and read them a chunk after another',
+  },
+  { isRepeated: false, kvCache: 'fp8', isPadded: false, name: 'all', meaning: 'the three of them together' },
+];
+
+/** A line for each row with what it is. */
+export const describeServingRows = (): string =>
+  SERVING_ROWS.map(({ name, meaning }) => `  ${name}\n      ${meaning}`).join('\n');
+
+await runProgram(import.meta.url, servingCommand, main);

@@ -5,6 +5,7 @@
  * says when the first call was made, when the last was answered, the time of all processors (which other work on the
  * machine does not change), and the most memory of the process.
  */
+import { type Command, Option } from 'commander';
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -27,6 +28,7 @@ import { openLibrary } from '../tasks/builtin/index.js';
 import { tasksBelow } from '../tasks/definition/nodes.js';
 import { openTask } from '../tasks/requests/task.js';
 import { TaskScores } from '../tasks/scores/ofTask.js';
+import { benchCommand, repeated, runProgram, whole } from './command.js';
 
 const COUNTS = [25_000, 50_000, 100_000, 200_000];
 const TASKS = ['mmlu_anatomy', 'hellaswag'];
@@ -150,24 +152,31 @@ async function measure(name: string, count: number, output: string): Promise<str
   ].join(', ');
 }
 
-const [flag, task, asked] = process.argv.slice(2);
-if (flag === '--one') {
-  const output = mkdtempSync(join(tmpdir(), 'tilewright-bench-'));
-  try {
-    process.stdout.write(`${await measure(task!, Number(asked), output)}\n`);
-  } finally {
-    rmSync(output, { recursive: true, force: true });
-  }
-} else {
-  const counts = process.argv.slice(2);
-  const wrong = counts.find((count) => !/^[1-9][0-9]{0,6}$/.test(count));
-  if (wrong !== undefined) {
-    process.stderr.write(`usage: npm run bench:tasks -- [DOCUMENTS …], for example 25000 200000, not '${wrong}'\n`);
-    process.exit(wrong === '--help' ? 0 : 2);
+const tasksCommand = (): Command =>
+  benchCommand(
+    'bench:tasks',
+    'How a run of tasks grows with its documents, without a model: when the first call was made, when the last was ' +
+      'answered, the time of all processors, and the most memory of the process. MMLU and HellaSwag with five shots.',
+  )
+    .argument('[documents...]', 'numbers of documents', repeated(whole(1, 9_999_999)), COUNTS)
+    .addOption(new Option('--one <task>').hideHelp());
+
+async function main({ one }: { readonly one?: string }, operands: readonly unknown[]): Promise<void> {
+  const [counts = []] = operands as readonly (readonly number[])[];
+  if (one !== undefined) {
+    const output = mkdtempSync(join(tmpdir(), 'tilewright-bench-'));
+    try {
+      process.stdout.write(`${await measure(one, counts[0]!, output)}\n`);
+    } finally {
+      rmSync(output, { recursive: true, force: true });
+    }
+    return;
   }
   for (const name of TASKS)
-    for (const count of counts.length > 0 ? counts : COUNTS)
+    for (const count of counts)
       execFileSync(process.execPath, [fileURLToPath(import.meta.url), '--one', name, String(count)], {
         stdio: 'inherit',
       });
 }
+
+await runProgram(import.meta.url, tasksCommand, main);

@@ -8,10 +8,10 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { blocksOf, layOut } from '../../bench/checkpoint/layout.js';
-import { makeCheckpoint } from '../../bench/checkpoint/make.js';
-import { type CheckpointOptions, parseCheckpointOptions } from '../../bench/checkpoint/options.js';
-import { BLOCK_BYTES, blockKey, fillBlock, valueTable } from '../../bench/checkpoint/values.js';
+import { checkpointCommand, type CheckpointOptions, makeCheckpoint } from '../../bench/checkpoint.js';
+import { blocksOf, layOut } from '../../bench/checkpointFiles.js';
+import { BLOCK_BYTES, blockKey, fillBlock, valueTable } from '../../bench/checkpointValues.js';
+import { parseOptions } from '../../bench/command.js';
 import { UserError } from '../../errors.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
 import { describeModel } from '../../models/config.js';
@@ -57,9 +57,7 @@ const options = (change: Partial<CheckpointOptions> = {}): CheckpointOptions => 
   out: join(folder(), 'made'),
   seed: 1,
   tokenizer: DEMO,
-  dtype: undefined,
-  layers: undefined,
-  fileBytes: 300_000,
+  shard: 300_000,
   threads: 1,
   ...change,
 });
@@ -173,12 +171,7 @@ describe('a made checkpoint', () => {
   });
 
   it('has the same bytes for the same seed only, and other layers and types on request', async () => {
-    const [a, b, c, d] = [
-      options(),
-      options(),
-      options({ seed: 2 }),
-      options({ dtype: 'f16', layers: 1, fileBytes: 1e9 }),
-    ];
+    const [a, b, c, d] = [options(), options(), options({ seed: 2 }), options({ dtype: 'f16', layers: 1, shard: 1e9 })];
     for (const each of [a, b, c, d]) await makeCheckpoint(each);
     expect(weightsOf(a.out)).toEqual(weightsOf(b.out));
     expect(weightsOf(a.out)).not.toEqual(weightsOf(c.out));
@@ -200,7 +193,7 @@ describe('a made checkpoint', () => {
     await refused(
       {
         model: modelFolder({ hidden_size: 65536, head_dim: 128, intermediate_size: 524288, num_hidden_layers: 1000 }),
-        fileBytes: 1e12,
+        shard: 1e12,
       },
       /the disk has/,
     );
@@ -208,7 +201,7 @@ describe('a made checkpoint', () => {
     await refused({ model: modelFolder({ vocab_size: 16 }) }, /16 embeddings/);
     await refused({ model: folder() }, /config\.json: no such file/);
     await refused({ tokenizer: folder() }, /neither tokenizer/);
-    await refused({ layers: 1000, fileBytes: 1 }, /files/);
+    await refused({ layers: 1000, shard: 1 }, /files/);
     expect(filesOf(taken)).toEqual(['kept']);
   });
 
@@ -227,42 +220,27 @@ describe('a made checkpoint', () => {
 });
 
 describe('arguments', () => {
-  it('are read', () => {
-    const read = parseCheckpointOptions(['--out', 'x', '--shard', '1.5GB', '--layers', '7', '--threads', '3']);
-    expect(read).toEqual({
-      out: 'x',
-      model: join(ROOT, 'bench', 'models', 'llama-33b'),
-      seed: 1,
-      tokenizer: undefined,
-      dtype: undefined,
-      layers: 7,
-      fileBytes: 1.5e9,
-      threads: 3,
-    });
-    expect(parseCheckpointOptions(['--help'])).toBeUndefined();
-  });
-
   it.each([
-    [],
-    ['--out', ''],
-    ['--out', 'x', '--seed', '-1'],
-    ['--out', 'x', '--seed', '1e3'],
-    ['--out', 'x', '--shard', '10'],
-    ['--out', 'x', '--shard', '0GB'],
-    ['--out', 'x', '--layers', '0'],
-    ['--out', 'x', '--threads', '0'],
-    ['--out', 'x', '--dtype', 'f32'],
-    ['--out', 'x', '--model', 'no/such/model'],
-    ['--out', 'x', '--tokenizer', '/no/such'],
-    ['--out', 'x', '--fast'],
-    ['x'],
-  ])('%j %j %j %j are refused', (...args) => {
-    expect(() => parseCheckpointOptions(args.filter((arg) => arg !== undefined))).toThrow(UserError);
+    [[]],
+    [['--out', '']],
+    [['--out', 'x', '--seed', '-1']],
+    [['--out', 'x', '--seed', '1e3']],
+    [['--out', 'x', '--shard', '10']],
+    [['--out', 'x', '--shard', '0GB']],
+    [['--out', 'x', '--layers', '0']],
+    [['--out', 'x', '--threads', '0']],
+    [['--out', 'x', '--dtype', 'f32']],
+    [['--out', 'x', '--model', 'no/such/model']],
+    [['--out', 'x', '--tokenizer', '/no/such']],
+    [['--out', 'x', '--fast']],
+    [['x']],
+  ])('%j are refused', (args) => {
+    expect(() => parseOptions(checkpointCommand(), args)).toThrow(UserError);
   });
 });
 
 describe.skipIf(!isBuilt)('the command', () => {
-  const MAKE = join(ROOT, 'dist', 'bench', 'checkpoint', 'main.js');
+  const MAKE = join(ROOT, 'dist', 'bench', 'checkpoint.js');
   const make = (
     args: readonly string[],
     onStart?: (pid: number) => void,
@@ -281,7 +259,7 @@ describe.skipIf(!isBuilt)('the command', () => {
     });
 
   it('writes the same bytes with several threads as with one, and the real command scores them', async () => {
-    const wanted = options({ model: modelFolder({ hidden_size: 128, intermediate_size: 512 }), fileBytes: 1e6 });
+    const wanted = options({ model: modelFolder({ hidden_size: 128, intermediate_size: 512 }), shard: 1e6 });
     await makeCheckpoint(wanted);
     const out = join(folder(), 'made');
     const made = await make([

@@ -1,46 +1,12 @@
 /** The benchmark of planning: its command line, what it measures of a small model, and what it prints. */
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { measureCompile } from '../../bench/compile/measure.js';
-import { parseCompileOptions, USAGE } from '../../bench/compile/options.js';
-import { detailLines, growthLine, HEADER, medianOf, rowLine } from '../../bench/compile/table.js';
-import { UserError } from '../../errors.js';
+import { detailLines, growthLine, HEADER, medianOf, rowLine } from '../../bench/compile.js';
+import { measureCompile } from '../../bench/compilePlan.js';
 
 const MODEL = join(import.meta.dirname, '..', '..', 'bench', 'models', 'llama-110m');
 
 describe('npm run bench:compile', () => {
-  it('has defaults, and reads every option that its usage names', () => {
-    expect(parseCompileOptions([])).toMatchObject({
-      models: ['llama-8b', 'llama-33b', 'qwen3-30b-a3b', 'gemma-2-9b'],
-      precisions: ['bf16', 'fp8', 'int4'],
-      functions: ['score', 'step'],
-      layers: [],
-      rounds: 3,
-    });
-    const given = {
-      ...{ model: 'mine', precision: 'fp8', function: 'step', target: 'cpu' },
-      ...{ 'cache-tokens': '128', layers: '60', rounds: '2' },
-    };
-    const named = [...USAGE.matchAll(/^ {2}--([a-z-]+) /gm)].map(([, name]) => name);
-    expect(named.toSorted()).toEqual(['detail', 'json', ...Object.keys(given)].toSorted());
-    const args = Object.entries(given).flatMap(([name, value]) => [`--${name}`, value]);
-    expect(parseCompileOptions([...args, '--detail', '--json'])).toEqual({
-      ...{ models: ['mine'], precisions: ['fp8'], functions: ['step'], target: 'cpu' },
-      ...{ cacheTokens: 128, layers: [60], rounds: 2, hasDetail: true, isJson: true },
-    });
-    expect(parseCompileOptions(['--help'])).toBeUndefined();
-  });
-
-  it.each([
-    ['--layers', '0'],
-    ['--rounds', 'x'],
-    ['--precision', 'fp3'],
-    ['--function', 'both'],
-    ['--target', 'tpu'],
-  ])('refuses %s %s', (...args) => {
-    expect(() => parseCompileOptions(args)).toThrow(UserError);
-  });
-
   it('measures plans of as many layers as it is asked for, also of matrices in 4 bits', () => {
     const each = { path: MODEL, precision: 'int4', target: 'cuda:sm_90a', cacheTokens: 256 } as const;
     const [small, large] = [2, 4].map((layers) => measureCompile({ ...each, layers }));

@@ -10,11 +10,11 @@ import { COMPARE_SYMBOL } from '../../autotune/cuda/compare.js';
 import { DeviceFill } from '../../autotune/cuda/fill.js';
 import { CUDA_RECORDS, cudaTarget } from '../../autotune/cuda/tune.js';
 import { TuningDatabase } from '../../autotune/database.js';
+import { parseOptions } from '../../bench/command.js';
+import { gpuCommand, type GpuOptions, runGpuBench } from '../../bench/gpu.js';
 import { type GpuLab, openLab } from '../../bench/gpuLab.js';
 import { type BenchModel, roleOf } from '../../bench/gpuModel.js';
-import { parseGpuOptions } from '../../bench/gpuOptions.js';
 import type { GpuResults } from '../../bench/gpuResults.js';
-import { runGpuBench } from '../../bench/gpuRun.js';
 import { defaultCudaSchedule, kernelSignature } from '../../codegen/cuda/index.js';
 import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
 import { cudaNumerics } from '../../driver/targets/precision.js';
@@ -204,8 +204,8 @@ function lab(options: { readonly refuses?: (source: string) => boolean; readonly
   return { lab: made, turns, state, open: () => open };
 }
 
-const options = (...args: readonly string[]): NonNullable<ReturnType<typeof parseGpuOptions>> =>
-  parseGpuOptions(['--no-check', '--rounds', '3', '--seconds', '0.03', ...args])!;
+const options = (...args: readonly string[]): GpuOptions =>
+  parseOptions<GpuOptions>(gpuCommand(), ['--no-check', '--rounds', '3', '--seconds', '0.03', ...args])!;
 
 describe('runGpuBench', () => {
   it(

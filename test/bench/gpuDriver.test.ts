@@ -3,12 +3,11 @@ import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { COMPARE_SYMBOL } from '../../autotune/cuda/compare.js';
 import { type CompileKernels, loadDeviceTools } from '../../autotune/cuda/fill.js';
-import { packageRoot } from '../../bench/data.js';
+import { parseOptions } from '../../bench/command.js';
+import { gpuCommand, type GpuOptions, runGpuBench } from '../../bench/gpu.js';
 import { type GpuLab, openLab } from '../../bench/gpuLab.js';
-import { openBenchModel, roleOf } from '../../bench/gpuModel.js';
-import { parseGpuOptions } from '../../bench/gpuOptions.js';
-import { runGpuBench } from '../../bench/gpuRun.js';
-import { defaultChoice, trialSchedule } from '../../bench/gpuSchedules.js';
+import { defaultChoice, openBenchModel, roleOf, trialSchedule } from '../../bench/gpuModel.js';
+import { modelPath, packageRoot } from '../../bench/inputs.js';
 import { attentionSchedules } from '../../codegen/cuda/attentionSchedules.js';
 import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
 import { TYPICAL_FACTS } from '../../driver/targets/precision.js';
@@ -97,7 +96,7 @@ describeFake('runGpuBench on the fake driver', (fake) => {
       };
     });
   }
-  const options = parseGpuOptions([
+  const options = parseOptions<GpuOptions>(gpuCommand(), [
     '--model',
     join(packageRoot(), 'models/demo'),
     '--tokens',
@@ -110,8 +109,13 @@ describeFake('runGpuBench on the fake driver', (fake) => {
   const model = openBenchModel(options.model, TYPICAL_FACTS.sm_90a, 48);
 
   it('opens a model whose weights stay in 4 bits, and reads the keys of its products', () => {
-    const { precision, model: path } = parseGpuOptions(['--model', 'llama-33b-gptq', '--precision', 'int4'])!;
-    const grouped = openBenchModel(path, TYPICAL_FACTS.sm_90a, 48, undefined, precision);
+    const { precision, model: path } = parseOptions<GpuOptions>(gpuCommand(), [
+      '--model',
+      'llama-33b-gptq',
+      '--precision',
+      'int4',
+    ])!;
+    const grouped = openBenchModel(modelPath(path), TYPICAL_FACTS.sm_90a, 48, undefined, precision);
     const products = grouped.layer.filter(({ anchor }) => anchor === 'gemm');
     expect(products).toHaveLength(4);
     for (const kernel of products) {
@@ -134,7 +138,7 @@ describeFake('runGpuBench on the fake driver', (fake) => {
 
   it('times no layer that writes no numbers', async () => {
     const lab = await openFake((symbol) => symbol.startsWith('k_gemm'));
-    await expect(runGpuBench(lab, model, { ...options, kernels: ['layer'] }, () => undefined)).rejects.toThrow(
+    await expect(runGpuBench(lab, model, { ...options, kernel: ['layer'] }, () => undefined)).rejects.toThrow(
       /leaves no numbers in \w+/,
     );
     lab.release();
@@ -165,7 +169,7 @@ describeFake('runGpuBench on the fake driver', (fake) => {
     const { kernels, layers } = await runGpuBench(
       lab,
       model,
-      { ...options, kernels: ['head', 'layer'] },
+      { ...options, kernel: ['head', 'layer'] },
       () => undefined,
     );
     expect(kernels.map(({ kernel, failure }) => ({ kernel, failure }))).toEqual([

@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { measureReadRate, READ_SYMBOL } from '../../bench/gpuReadRate.js';
+import { measureReadRate, READ_SYMBOL } from '../../bench/gpuLab.js';
 import type { CudaAddon } from '../../runtime/cuda/addon.js';
 import type { CudaTimeRequest } from '../../runtime/cuda/nativeProgram.js';
 import { fakeCuda } from '../runtime/cuda/fakeCudaAddon.js';

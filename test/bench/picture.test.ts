@@ -1,8 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { drawPicture } from '../../bench/picture/draw.js';
-import { label } from '../../bench/picture/svg.js';
+import { drawPicture, label } from '../../bench/picture.js';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 

@@ -2,11 +2,8 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { padded, paddedStepper } from '../../bench/paddedStepper.js';
-import { writeRepeated } from '../../bench/repeatHeads.js';
-import { parseServingOptions, USAGE } from '../../bench/servingOptions.js';
-import { SERVING_ROWS } from '../../bench/servingRows.js';
-import { UserError } from '../../errors.js';
+import { SERVING_ROWS } from '../../bench/serving.js';
+import { padded, paddedStepper, writeRepeated } from '../../bench/servingInputs.js';
 import type { StepInputs } from '../../generate/stepArrays.js';
 import type { Stepper } from '../../generate/stepper.js';
 import { decodeEncoded } from '../../ir/encoding.js';
@@ -18,30 +15,6 @@ import { quantizedTensors, safetensorsOf, writeQuantized } from '../support/quan
 import { gptqWriter } from '../support/quantizeMatrix.js';
 
 describe('npm run bench:serving', () => {
-  it('reads every option that its usage names', () => {
-    const given = {
-      model: 'mine',
-      gptq: 'mine4',
-      target: 'cuda',
-      threads: '3',
-      requests: '7',
-      rounds: '2',
-      spread: '0.5',
-      context: '256',
-      challenge: 'c.jsonl',
-      easy: 'e.jsonl',
-      limit: '9',
-    };
-    expect([...USAGE.matchAll(/^ {2}--([a-z-]+)/gm)].map(([, name]) => name)).toEqual(Object.keys(given));
-    expect(parseServingOptions(Object.entries(given).flatMap(([name, value]) => [`--${name}`, value]))).toEqual({
-      ...given,
-      ...{ threads: 3, requests: 7, rounds: 2, spread: 0.5, context: 256, limit: 9 },
-    });
-    expect(parseServingOptions(['--help'])).toBeUndefined();
-    expect(() => parseServingOptions([])).toThrow(UserError);
-    expect(() => parseServingOptions(['--model', 'm', '--context', '1'])).toThrow('--context "1"');
-  });
-
   it('changes one thing in each row but the last, which has all', () => {
     const [baseline, ...others] = SERVING_ROWS;
     const changed = others.map((row) =>

@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { SHAPES, tokenizerText } from '../../bench/tokenizers/make.js';
+import { SHAPES, tokenizerText } from '../../bench/tokenizers.js';
 import { scanTokenizer } from '../../models/tokenizer/scan.js';
 import { openTokenizer } from '../../models/tokenizer/tokenizer.js';
 import { temporaryFolder } from '../models/support.js';

@@ -3,15 +3,15 @@ import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
-import { describeRows } from '../../bench/ablationRows.js';
-import { canFakeGpu, FakeGpu } from '../support/fakeCuda/fakeGpu.js';
+import { describeRows } from '../../bench/ablationTechniques.js';
 import { readSettings } from '../../settings.js';
+import { canFakeGpu, FakeGpu } from '../support/fakeCuda/fakeGpu.js';
 import { writeCheckpoint } from './smallModel.js';
 import { isBuilt, ROOT, temporaryFolder } from './support.js';
 
 if (!canFakeGpu) process.stderr.write('SKIPPED: the benchmark of techniques: no cc or g++ on PATH\n');
 
-const OPTIONS = { sequences: 5, prefillTokens: 64 };
+const OPTIONS = { sequences: 5, prefill: 64 };
 
 describe.skipIf(!isBuilt || !canFakeGpu)('bench:ablation --target cuda', () => {
   test('prints a row for each technique', async () => {

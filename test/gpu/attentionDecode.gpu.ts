@@ -5,22 +5,16 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { makeRunUp } from '../../autotune/cuda/vendorBaseline.js';
-import { measureReadRate } from '../../bench/gpuReadRate.js';
+import { measureReadRate } from '../../bench/gpuLab.js';
 import { attentionSchedules, defaultAttentionSchedule } from '../../codegen/cuda/attentionSchedules.js';
 import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
 import type { CudaAttentionSchedule } from '../../ir/cuda.js';
 import { extentIn } from '../../ir/extents.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
 import type { CudaMemory } from '../../runtime/cuda/nativeDevice.js';
-import {
-  type AttentionData,
-  attentionModule,
-  generate,
-  layOut,
-  type Shape,
-  sizesOf,
-} from '../codegen/cuda/attentionHarness.js';
+import { type AttentionData, attentionModule, generate, layOut, type Shape, sizesOf } from '../codegen/cuda/attentionHarness.js';
 import { Bench, skip } from './attentionBench.js';
+
 
 /** Entries of the list of keys of one call. */
 const CAPACITY = 1 << 16;

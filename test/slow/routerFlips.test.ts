@@ -7,10 +7,10 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { benchData } from '../../bench/data.js';
+import { benchData } from '../../bench/inputs.js';
 import { numericsOf } from '../../driver/targets/cpuDevice.js';
-import { TYPICAL_FACTS } from '../../driver/targets/precision.js';
 import { cuda, cudaDevice } from '../../driver/targets/cuda.js';
+import { TYPICAL_FACTS } from '../../driver/targets/precision.js';
 import { contextOf, type TokenizedQuestion } from '../../evaluate/tokenize.js';
 import { buildTree, type Tree } from '../../evaluate/tree.js';
 import type { Value } from '../../ir/graph/graph.js';
@@ -21,6 +21,8 @@ import type { Numerics } from '../../passes/numerics.js';
 import { lower, optimize } from '../../passes/runPasses.js';
 import { ROOT } from '../e2e/support.js';
 import { EXPERT_CHECKPOINTS } from '../support/families.js';
+
+
 
 const SHARED = join(ROOT, '..', 'shared');
 const FAMILIES = join(SHARED, 'checkpoints', 'families');

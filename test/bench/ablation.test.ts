@@ -1,8 +1,8 @@
 /** The techniques of the benchmark: equal answers, and the tokens, calls and memory that each is meant to take. */
-import { expect, it } from 'vitest';
-import { scoreAll } from '../../bench/ablationPass.js';
-import { techniquesOf } from '../../bench/ablationRows.js';
-import { withoutLabel } from '../../bench/data.js';
+import { describe, expect, it } from 'vitest';
+import { differences, scoreAll } from '../../bench/ablation.js';
+import { techniquesOf } from '../../bench/ablationTechniques.js';
+import { withoutLabel } from '../../bench/inputs.js';
 import { countTokens, pathsOf } from '../../evaluate/pathOrder.js';
 import type { TokenizedQuestion } from '../../evaluate/tokenize.js';
 import { measureTree } from '../../evaluate/tree.js';
@@ -48,7 +48,7 @@ it('techniques give the same bits, and compute the tokens that they share no lon
     engine,
     questions,
     unlabelled,
-    options: { sequences: 4, prefillTokens: 20 },
+    options: { sequences: 4, prefill: 20 },
   });
   const passes = [];
   for (const technique of techniques) passes.push(await scoreAll(technique, 2));
@@ -96,4 +96,36 @@ it('leaves out labels, and nothing else', () => {
   expect(withoutLabel({ ...question, doc: { activity_label: 'Roof' } }).context).toBe('a man: sits');
   expect(withoutLabel({ ...question, doc: { activity_label: 'Roo' } }).context).toBe('Roof: a man: sits');
   expect(withoutLabel({ ...question, doc: {} }).context).toBe('Roof: a man: sits');
+});
+
+describe('a pass of a technique', () => {
+  const questions = [
+    { docId: 0, context: Int32Array.of(1), continuations: [Int32Array.of(2, 3), Int32Array.of(4)] },
+    { docId: 1, context: Int32Array.of(5), continuations: [Int32Array.of(6)] },
+  ];
+
+  it('puts log-probabilities in the order of the questions, whatever the order of calls', async () => {
+    const rows = [
+      [-4, 1, 0, 0],
+      [-2, 0, 0, 1],
+      [-3, 0, 1, 0],
+      [-1, 0, 0, 0],
+    ] as const;
+    const calls = rows.map(([logProb, question, choice, index]) => ({
+      tokens: 10,
+      scored: [{ row: 0, question, choice, index }],
+      score: () => Promise.resolve({ logProb: Float32Array.of(logProb), isArgmax: Int32Array.of(0) }),
+    }));
+    const pass = await scoreAll({ name: 'any', questions, calls: () => calls }, 2);
+    expect(pass).toMatchObject({ tokens: 40, calls: 4, logProbs: Float32Array.of(-1, -2, -3, -4) });
+    const missing = await scoreAll({ name: 'any', questions, calls: () => calls.slice(1) }, 2);
+    expect(differences(pass.logProbs, missing.logProbs)).toBe(1);
+  });
+
+  it('compares bits', () => {
+    const a = Float32Array.of(-1, -2, 0);
+    expect(differences(a, a.slice())).toBe(0);
+    expect(differences(a, Float32Array.of(-1, -2.0000002, -0))).toBe(2);
+    expect(differences(Float32Array.of(NaN), Float32Array.of(NaN))).toBe(1);
+  });
 });

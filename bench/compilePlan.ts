@@ -2,20 +2,21 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Scheduling } from '../../codegen/scheduling.js';
-import { kernelSignature } from '../../codegen/signature.js';
-import { checkPlan } from '../../driver/compile/plan.js';
-import { compileModel, type CompileOptions } from '../../driver/compile/compile.js';
-import { detectMachine } from '../../driver/targets/cpuDevice.js';
-import { openModel } from '../../driver/compile/functions.js';
-import { storedFormats } from '../../driver/compile/functions.js';
-import type { Precision } from '../../driver/targets/precision.js';
-import { type CompiledModel, targetOf } from '../../driver/targets/index.js';
-import type { Kernel } from '../../ir/kernel.js';
-import { linkFunction } from '../../ir/plan.js';
-import type { Checkpoint } from '../../models/checkpoint.js';
-import { defined } from '../../system/defined.js';
-import { parseJson } from '../../system/json.js';
+import type { Scheduling } from '../codegen/scheduling.js';
+import { kernelSignature } from '../codegen/signature.js';
+import { compileModel, type CompileOptions } from '../driver/compile/compile.js';
+import { storedFormats } from '../driver/compile/functions.js';
+import { checkPlan } from '../driver/compile/plan.js';
+import { openModel } from '../driver/compile/functions.js';
+import { detectMachine } from '../driver/targets/cpuDevice.js';
+import { type CompiledModel, targetOf } from '../driver/targets/index.js';
+import type { Precision } from '../driver/targets/precision.js';
+import type { Kernel } from '../ir/kernel.js';
+import { linkFunction } from '../ir/plan.js';
+import type { Checkpoint } from '../models/checkpoint.js';
+import { defined } from '../system/defined.js';
+import { parseJson } from '../system/json.js';
+import { isProgram } from './command.js';
 
 /** What to plan. */
 export interface Case {
@@ -185,4 +186,11 @@ function detailOf(
     schedules: schedules.parts,
     emission: emission.parts,
   };
+}
+
+/** As a program: makes one plan, and prints what it took as JSON: `compilePlan.js CASE [detail]`. */
+if (isProgram(import.meta.url)) {
+  const [text, wish] = process.argv.slice(2);
+  const { measured, detail } = measureCompile(JSON.parse(text!) as Case);
+  console.log(JSON.stringify(wish === 'detail' ? { measured, detail: detail() } : { measured }));
 }
