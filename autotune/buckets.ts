@@ -42,12 +42,9 @@ const LONG_CONTEXT = 16_384;
  * have few waves, and its experts few tokens each, so it gets twice as many tokens (decision 76). An H100: 8,448 and
  * 16,896 tokens.
  */
-export function cudaCapacity(
-  multiprocessors: number,
-  width: number,
-): { readonly least: number; readonly most: number } {
+export function cudaCapacity(multiprocessors: number, width: number): { readonly min: number; readonly max: number } {
   const waves = 64 * Math.max(FEWEST_MULTIPROCESSORS, multiprocessors);
-  return { least: width <= NARROW ? 2 * waves : waves, most: Math.max(2 * waves, LONG_CONTEXT) };
+  return { min: width <= NARROW ? 2 * waves : waves, max: Math.max(2 * waves, LONG_CONTEXT) };
 }
 
 /**

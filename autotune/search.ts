@@ -80,7 +80,7 @@ export interface TuneProgress<S> {
   readonly final?: Bucket;
 }
 
-export interface TuneResult<S> {
+export interface SearchResult<S> {
   /** schedules[bucket][signature], complete: the best known, or the default. */
   readonly schedules: readonly Readonly<Record<string, S>>[];
   readonly rows: readonly TuneRow<S>[];
@@ -120,7 +120,7 @@ function distinctKernels(
  * database at once, and existing ones are reused, so an interrupted search can continue. Work unfinished at the end of
  * the budget is abandoned. Deterministic for given measurements and clock. Errors from `measure` are passed on.
  */
-export async function searchSchedules<S>(options: SearchOptions<S>): Promise<TuneResult<S>> {
+export async function searchSchedules<S>(options: SearchOptions<S>): Promise<SearchResult<S>> {
   const { budgetSeconds, now } = options;
   const alarm = options.alarm ?? (now === undefined ? realAlarm : () => () => undefined);
   const stop = deadline(budgetSeconds, options.signal, alarm);
@@ -131,7 +131,7 @@ export async function searchSchedules<S>(options: SearchOptions<S>): Promise<Tun
   }
 }
 
-async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSignal }): Promise<TuneResult<S>> {
+async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSignal }): Promise<SearchResult<S>> {
   const { buckets, module, capacity, budgetSeconds, keyOf, records, signal, rounds = ROUNDS } = options;
   const now = options.now ?? ((): number => performance.now() / 1000);
   const started = now();
@@ -286,7 +286,7 @@ async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSig
   return summarize(jobs, buckets, isDecided);
 }
 
-function summarize<S>(jobs: readonly Job<S>[], buckets: readonly Bucket[], isDecided: boolean): TuneResult<S> {
+function summarize<S>(jobs: readonly Job<S>[], buckets: readonly Bucket[], isDecided: boolean): SearchResult<S> {
   const schedules = buckets.map((_, i) =>
     Object.fromEntries(jobs.filter((job) => job.bucketIndex === i).map((job) => [job.signature, job.chosen])),
   );

@@ -118,7 +118,7 @@ async function main(options: AblationOptions): Promise<void> {
     );
     const compared: Compared = { engine, questions, unlabelled: unlabelled.questions, options };
     const techniques = techniquesOf(compared);
-    print(techniques, await measure(techniques, lane.inFlight, options), model.target.isHost);
+    print(techniques, await measure(techniques, lane.inFlight, options), model.target.devices.isHost);
   } finally {
     memory.close();
     await executor.close();

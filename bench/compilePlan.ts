@@ -4,7 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Scheduling } from '../codegen/scheduling.js';
 import { kernelSignature } from '../codegen/signature.js';
-import { compileModel, type CompileOptions } from '../driver/compile/compile.js';
+import { compileModel } from '../driver/compile/compile.js';
+import type { PlanOptions } from '../driver/compile/planCache.js';
+import type { Observer } from '../passes/runPasses.js';
 import { storedFormats } from '../driver/compile/functions.js';
 import { checkPlan } from '../driver/compile/plan.js';
 import { openModel } from '../driver/compile/functions.js';
@@ -107,13 +109,13 @@ export function measureCompile(each: Case): { readonly measured: Measured; detai
     const checkpoint = openModel(folder, { kind: 'random', seed: 1 });
     const target = targetOf(each.target);
     const wanted = { target: each.target, precision: each.precision };
-    const device = target.choose(
+    const device = target.compiler.choose(
       wanted,
       detectMachine(),
       checkpoint.config.dtype,
       storedFormats(checkpoint, each.precision),
     );
-    const options: CompileOptions = each.cacheTokens === undefined ? {} : { cacheTokens: each.cacheTokens };
+    const options: PlanOptions = each.cacheTokens === undefined ? {} : { cacheTokens: each.cacheTokens };
     let model: CompiledModel | undefined;
     const before = process.cpuUsage();
     const planSeconds = seconds(() => {
@@ -123,12 +125,14 @@ export function measureCompile(each: Case): { readonly measured: Measured; detai
     const { plan } = model!;
     let sources = 0;
     const emitSeconds = seconds(() => {
-      sources = target.sources(plan).length;
+      sources = target.compiler.sources(plan).length;
     });
     // As it is read: other objects, of which nothing is known.
     const read = structuredClone(plan);
     const checkSeconds = seconds(() =>
-      checkPlan(read, (kernel, module, schedule) => target.scheduling.legality(kernel, module, schedule, device)),
+      checkPlan(read, (kernel, module, schedule) =>
+        target.compiler.scheduling.legality(kernel, module, schedule, device),
+      ),
     );
     const launches = plan.functions.reduce((sum, fn) => sum + fn.launches.length, 0);
     return {
@@ -142,24 +146,30 @@ function detailOf(
   checkpoint: Checkpoint,
   target: CompiledModel['target'],
   device: unknown,
-  options: CompileOptions,
+  options: PlanOptions,
 ): Detail {
   const [passes, signatures, schedules, emission] = [new Sums(), new Sums(), new Sums(), new Sums()];
   const scheduling: Scheduling<unknown, unknown> = {
-    ...target.scheduling,
+    ...target.compiler.scheduling,
     default: (kernel, module, facts, bucket) =>
       schedules.timed(
         (schedule) => kindOf(kernel, schedule),
-        () => target.scheduling.default(kernel, module, facts, bucket),
+        () => target.compiler.scheduling.default(kernel, module, facts, bucket),
       ),
   };
   let last = performance.now();
-  const observe: CompileOptions['observe'] = ({ name }) => {
+  const observe: Observer = ({ name }) => {
     const now = performance.now();
     passes.add(name, now - last);
     last = now;
   };
-  const { plan } = compileModel(checkpoint, { ...target, scheduling }, device, { ...options, observe });
+  const { plan } = compileModel(
+    checkpoint,
+    { ...target, compiler: { ...target.compiler, scheduling } },
+    device,
+    options,
+    observe,
+  );
   const { functions } = structuredClone(plan);
   for (const fn of functions) {
     const linked = linkFunction({ ...plan, functions }, fn.interface.name);
@@ -172,11 +182,11 @@ function detailOf(
     linked.schedules.forEach((chosen) => {
       linked.launches.forEach(({ signature }, i) => {
         const schedule = chosen[signature]!;
-        const key = `${signature} ${target.scheduling.key(schedule)}`;
+        const key = `${signature} ${target.compiler.scheduling.key(schedule)}`;
         if (known.has(key)) return;
         known.add(key);
         const kernel = linked.kernels[i]!;
-        emission.timed(kindOf(kernel, schedule), () => target.print(kernel, linked, schedule));
+        emission.timed(kindOf(kernel, schedule), () => target.compiler.print(kernel, linked, schedule));
       });
     });
   }

@@ -61,11 +61,12 @@ export function openBenchModel(
   path: string,
   facts: CudaFacts,
   maxTokens: number,
-  mask: MaskKind = cuda.mask,
+  mask: MaskKind = cuda.compiler.mask,
   precision: Precision = 'auto',
   finishing: Finishing = 'deep',
 ): BenchModel {
-  const target = { ...cuda, numerics: (device: CudaDevice) => ({ ...cuda.numerics(device), finishing }) };
+  const numerics = (device: CudaDevice) => ({ ...cuda.compiler.numerics(device), finishing });
+  const target = { ...cuda, compiler: { ...cuda.compiler, numerics } };
   const checkpoint = describeRandomCheckpoint(path, 1);
   const file = path.endsWith('.json') ? path : join(path, 'config.json');
   const { value } = readJsonObject(file, CONFIG_BYTES);

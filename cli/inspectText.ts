@@ -143,7 +143,7 @@ export function describePlan(
     const { signature } = members[0]!;
     const perBucket = plan.buckets.map((bucket, i) => ({
       tokens: tokensIn(bucket),
-      text: target.scheduling.describe(plan.schedules[i]![signature]),
+      text: target.compiler.scheduling.describe(plan.schedules[i]![signature]),
     }));
     const lines: string[] = [];
     for (let i = 0; i < perBucket.length;) {

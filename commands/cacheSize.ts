@@ -159,7 +159,10 @@ export function isCacheFor(
 
 const again = (path: string, opened: OpenedModel, tokens: number, logits = choosesFromLogits(opened.model)): string => {
   const { target, device } = opened.model;
-  return `${rebuildOpened(path, opened)(target.option(device))} --cache-tokens ${tokens}` + (logits ? ' --logits' : '');
+  return (
+    `${rebuildOpened(path, opened)(target.manifest.option(device))} --cache-tokens ${tokens}` +
+    (logits ? ' --logits' : '')
+  );
 };
 
 /**
@@ -224,17 +227,19 @@ function fittingTokens(opened: OpenedModel, { tensors }: Pick<Checkpoint, 'tenso
   const { packedBytes, mappedBytes } = planWeights(plan.weights, plan.constants, tensors);
   const arena = Math.max(...plan.functions.map(({ arenaBytes }) => arenaBytes));
   // A host reads mapped weights in place. A GPU holds a call's activations while the next one is prepared.
-  const weights = target.isHost ? packedBytes : packedBytes + mappedBytes;
-  const arenas = (stages: number): number => (target.isHost && stages === 1 ? 1 : 2) * stages * arena;
-  const devices = deviceCount(request, () => target.visibleDevices());
+  const weights = target.devices.isHost ? packedBytes : packedBytes + mappedBytes;
+  const arenas = (stages: number): number => (target.devices.isHost && stages === 1 ? 1 : 2) * stages * arena;
+  const devices = deviceCount(request, () => target.devices.visible());
   const room = Math.min(
     roomFor(model, 1, 1, rebuild),
-    deviceMemory() === undefined ? (target.free?.(model.device, devices, rebuild) ?? Infinity) : Infinity,
+    deviceMemory() === undefined ? (target.devices.freeBytes?.(model.device, devices, rebuild) ?? Infinity) : Infinity,
   );
   /** What a replica has for its cache. */
   const spare = ({ replicas, stages }: Parallelism): number => {
     const share = stages === 1 ? 1 : STAGE_SHARE;
-    const free = target.isHost ? Math.min(room, HOST_SHARE * availableMemory()) / replicas : share * stages * room;
+    const free = target.devices.isHost
+      ? Math.min(room, HOST_SHARE * availableMemory()) / replicas
+      : share * stages * room;
     return free - weights - arenas(stages);
   };
   const parallelism = parallelismOf(request, devices, (stages) => spare({ replicas: 1, stages }) > 0);

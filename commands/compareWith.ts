@@ -56,7 +56,7 @@ async function requireBaseline(asked: AskedScore, other: AskedScore, baseline: B
   const { config } = openModel(other.model, other.init);
   const { precision, isa } = other;
   try {
-    targetOf(target).choose({ target, precision, ...defined({ isa }) }, detectMachine(), config.dtype);
+    targetOf(target).compiler.choose({ target, precision, ...defined({ isa }) }, detectMachine(), config.dtype);
   } catch (error) {
     if (!(error instanceof UserError)) throw error;
     throw new UserError(`--compare-with ${baseline}: ${error.message}`, 'name another arithmetic, or a folder', {

@@ -49,7 +49,7 @@ export async function compile(asked: Asked<CompileRequest>, ui: Ui): Promise<Com
   const launches = functions.flatMap((fn) => fn.launches);
   const signatures = new Set(launches.map((launch) => launch.signature));
   ui.phase('compile kernels', `${signatures.size} different of ${launches.length}`);
-  const compiled = await model.target.compile(model, {
+  const compiled = await model.target.compiler.compile(model, {
     onProgress: ({ done, total }) => stepTo(ui, { done, total, unit: 'kernels' }),
   });
   const { output, packsWeights = false, signal } = request;

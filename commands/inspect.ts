@@ -110,22 +110,16 @@ export async function inspectModel(request: InspectRequest, machine: Machine = d
   const checkpoint = openModel(request.model, request.init);
   const { target: name = 'cpu', precision, isa } = request;
   const target = targetOf(name);
-  const device = target.choose(
+  const device = target.compiler.choose(
     { target: name, precision, ...defined({ isa }) },
     machine,
     checkpoint.config.dtype,
     storedFormats(checkpoint, precision),
   );
   const { stages, observe } = recordStages();
-  const compiled = compileModel(checkpoint, target, device, {
-    observe,
-    ...defined({
-      mask: request.mask,
-      batchTokens: request.batchTokens,
-      cacheTokens: request.cacheTokens,
-      kvCache: request.kvCache,
-    }),
-  });
+  const { mask, batchTokens, cacheTokens, kvCache } = request;
+  const options = defined({ mask, batchTokens, cacheTokens, kvCache });
+  const compiled = compileModel(checkpoint, target, device, options, observe);
   return {
     request,
     isArtifact: false,
@@ -244,13 +238,10 @@ function scoreIn({ functions }: GraphModule): Graph {
 /** Runs the passes again, if they still produce the artifact's graph. */
 function replay(checkpoint: Checkpoint, model: CompiledModel): readonly RecordedStage[] | undefined {
   const { stages, observe } = recordStages();
-  const cacheTokens = cacheTokensOf(model);
-  const again = compileModel(checkpoint, model.target, model.device, {
-    batchTokens: tokensIn(scoreOf(model.plan).capacity),
-    ...defined({ cacheTokens, kvCache: model.kvCache }),
-    observe,
-    mask: model.mask,
-  });
+  const { target, device, mask, kvCache } = model;
+  const batchTokens = tokensIn(scoreOf(model.plan).capacity);
+  const options = { batchTokens, mask, ...defined({ cacheTokens: cacheTokensOf(model), kvCache }) };
+  const again = compileModel(checkpoint, target, device, options, observe);
   return again.graphText === model.graphText ? stages : undefined;
 }
 

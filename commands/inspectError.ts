@@ -77,14 +77,14 @@ function arithmeticFor(request: ErrorRequest, checkpoint: Checkpoint): Arithmeti
   const target = targetOf(kind);
   const cache = kvCache === undefined ? {} : { kvCache };
   // Rounding needs no matrix units.
-  if (target.isHost && precision === 'bf16' && isa === undefined)
+  if (target.devices.isHost && precision === 'bf16' && isa === undefined)
     return { numerics: withCache(numericsOf('amx'), kvCache), name: arithmeticName({ arithmetic: 'bf16', ...cache }) };
   const wanted = { target: kind, precision, ...defined({ isa }) };
   const stored = storedFormats(checkpoint, precision);
-  const device = target.choose(wanted, detectMachine(), checkpoint.config.dtype, stored);
+  const device = target.compiler.choose(wanted, detectMachine(), checkpoint.config.dtype, stored);
   return {
-    numerics: withCache(target.numerics(device), kvCache),
-    name: arithmeticName({ arithmetic: target.arithmetic(device), ...cache }),
+    numerics: withCache(target.compiler.numerics(device), kvCache),
+    name: arithmeticName({ arithmetic: target.compiler.arithmetic(device), ...cache }),
   };
 }
 

@@ -101,7 +101,7 @@ export async function timedRows(
   options: TimesOptions,
 ): Promise<{ readonly rows: readonly TimedRow[]; readonly peaks: Peaks; readonly bucket: Bucket }> {
   const plan = scoreOf(model.plan);
-  const times = await model.target.times(model, machine, options);
+  const times = await model.target.tuner.times(model, machine, options);
   const { index, bucket } = bucketFor(plan, tokensIn(size));
   const declarations = new Declarations(plan);
   type Timed = Omit<TimedRow, keyof KernelRow>;
@@ -215,8 +215,8 @@ export async function kernelSource(model: CompiledModel, wanted: string, tokens:
   const { index, bucket } = bucketFor(plan, tokens);
   const schedule = plan.schedules[index]?.[signature];
   if (schedule === undefined) throw new Error(`bucket ${index} has no schedule for ${kernel.name}`);
-  const printed = model.target.print(kernel, plan, schedule);
-  const examined = await model.target.examine?.(printed, model.device);
-  const scheduleText = model.target.scheduling.describe(schedule);
+  const printed = model.target.compiler.print(kernel, plan, schedule);
+  const examined = await model.target.compiler.examine?.(printed, model.device);
+  const scheduleText = model.target.compiler.scheduling.describe(schedule);
   return { ...printed, ...examined, name: kernel.name, path: kernel.path, signature, bucket, schedule, scheduleText };
 }

@@ -95,7 +95,7 @@ export function beginLoading(
   const tokenizer = describeTokenizer(checkpoint.path, checkpoint.config.vocabSize);
   opening.requireTokenizer(tokenizer.hash);
   // A run on a CPU promises a bound on memory, which includes this process. Hosts of GPUs have memory to spare.
-  if (target.isHost) loadAddon().boundHeaps();
+  if (target.devices.isHost) loadAddon().boundHeaps();
   let compiled: { readonly opened: OpenedModel; readonly cacheTokens: number | undefined } | undefined;
   const compileFor: ModelLoading['compile'] = async (cacheTokens) => {
     if (compiled !== undefined && compiled.cacheTokens === cacheTokens) return compiled.opened;

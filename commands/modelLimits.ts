@@ -22,10 +22,10 @@ export function costOf(model: CompiledModel, work: BatchWork): BatchCost {
     bucketSeconds === undefined
       ? (tokens, rows, longest) => work.seconds(tokens, rows, longest)
       : bucketCostModel(bucketSeconds);
-  const { steps } = model.target;
-  if (steps === undefined) return smooth;
+  const { tokenStep } = model.target.devices;
+  if (tokenStep === undefined) return smooth;
   const most = tokensIn(capacity);
-  const step = Math.ceil(most / steps);
+  const step = Math.ceil(most / tokenStep);
   return (tokens, rows, longest) => smooth(Math.min(most, roundUp(tokens, step)), rows, longest);
 }
 

@@ -57,12 +57,12 @@ const sourceOf = ({ tokenizer }: Tokenizing): TokenizerSource => ({
 export const openThreads = (loading: Tokenizing, questions: readonly Question[], isFirst = false): TokenizerThreads =>
   new TokenizerThreads({
     tokenizer: sourceOf(loading),
-    workers: tokenizerThreads(questions, loading.tokenizer.spec, loading.target, loading.cores, isFirst),
+    workers: tokenizerThreads(questions, loading.tokenizer.spec, loading.target.devices, loading.cores, isFirst),
   });
 
 /** Threads that open the tokenizer before there are questions; undefined where the questions are to decide. */
 export function openThreadsAtOnce(loading: Tokenizing): TokenizerThreads | undefined {
-  const workers = threadsAtOnce(loading.tokenizer.spec, loading.target, loading.cores);
+  const workers = threadsAtOnce(loading.tokenizer.spec, loading.target.devices, loading.cores);
   return workers === 0 ? undefined : new TokenizerThreads({ tokenizer: sourceOf(loading), workers });
 }
 
@@ -77,17 +77,17 @@ export async function tokenize(
   threads?: TokenizerThreads,
 ): Promise<LoadedQuestions> {
   const { tokenizer, target, cores } = loading;
-  const timer = target.isHost ? setInterval(() => loadAddon().trim(), TRIM_MS) : undefined;
+  const timer = target.devices.isHost ? setInterval(() => loadAddon().trim(), TRIM_MS) : undefined;
   try {
     return await tokenizeDataset(dataset, {
       tokenizer: sourceOf(loading),
       prefixToken,
       threads,
-      workers: threads === undefined ? tokenizerThreads(dataset.questions, tokenizer.spec, target, cores) : 0,
+      workers: threads === undefined ? tokenizerThreads(dataset.questions, tokenizer.spec, target.devices, cores) : 0,
     });
   } finally {
     clearInterval(timer);
-    if (target.isHost) loadAddon().trim();
+    if (target.devices.isHost) loadAddon().trim();
   }
 }
 

@@ -17,7 +17,6 @@ import { quote } from '../system/json.js';
 import type { LoadedModel } from './loadModel.js';
 import { scoringId } from './scoringId.js';
 
-
 /** `AMD EPYC 9654`, `NVIDIA H100 80GB HBM3`; empty where it is not known. */
 export function deviceName(isHost: boolean): string {
   if (isHost) return cpuName(detectMachine().cpu.model);
@@ -38,7 +37,7 @@ export function recordOf(request: Asked, opened: Pick<LoadedModel, 'model' | 'id
     precision,
     ...defined({ kv_cache: kvCache, mask }),
     artifact: scoringId(opened),
-    device: { target: target.name, isa, name: deviceName(target.isHost) },
+    device: { target: target.name, isa, name: deviceName(target.devices.isHost) },
     ...defined({ limit }),
     ...('tasks' in request ? { tasks: tasksOf(request) } : { file: fileOf(request) }),
   };

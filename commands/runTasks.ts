@@ -123,7 +123,7 @@ export async function runTasks(request: TasksRequest, ui: Ui, use?: TasksUse): P
     try {
       const beginning = model.begin(first.value);
       // A processor that computes itself has none to spare before, and computes a window for longer than it reads one.
-      if (loading.target.isHost) await beginning;
+      if (loading.target.devices.isHost) await beginning;
       const ahead = new WindowsAhead(first.value, windows, async (window) => {
         if (signal.aborted) throw new Interrupted(0);
         return model.tokenize(window);

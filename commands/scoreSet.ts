@@ -72,7 +72,7 @@ export const scorerOf = ({ executor, limits, model }: LoadedModel): PlanScorer =
   new PlanScorer(executor, {
     ...limits,
     functions: model.plan.functions,
-    nonFiniteAdvice: nonFiniteAdvice(model.target.isHost, model.arithmetic),
+    nonFiniteAdvice: nonFiniteAdvice(model.target.devices.isHost, model.arithmetic),
   });
 
 /** Scores one set. The model stays open, so another set may follow. */

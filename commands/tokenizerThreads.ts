@@ -1,6 +1,6 @@
 /** How many threads tokenize a question set while the model is compiled and loaded. */
 import { statSync } from 'node:fs';
-import type { AnyTarget } from '../driver/targets/target.js';
+import type { TargetDevices } from '../driver/targets/target.js';
 import type { Question } from '../evaluate/index.js';
 import type { TokenizerSpec } from '../models/tokenizer/files.js';
 
@@ -27,15 +27,15 @@ function bytesOf(path: string): number {
 const isLarge = (spec: TokenizerSpec): boolean =>
   (spec.kind === 'json' ? spec.text.length : bytesOf(spec.path)) > SMALL_TOKENIZER_BYTES;
 
-const threadsOn = ({ isHost }: Pick<AnyTarget, 'isHost'>, cores: number): number =>
+const threadsOn = ({ isHost }: Pick<TargetDevices, 'isHost'>, cores: number): number =>
   isHost ? 1 : Math.min(MOST, Math.max(1, Math.floor(cores / CORES)));
 
 /**
  * Threads to open before there are questions, so that they open the tokenizer meanwhile. 0 on a host that computes
  * itself where the tokenizer is small: a small question set then needs no thread, and kernels need the processors.
  */
-export const threadsAtOnce = (spec: TokenizerSpec, target: Pick<AnyTarget, 'isHost'>, cores: number): number =>
-  target.isHost && !isLarge(spec) ? 0 : threadsOn(target, cores);
+export const threadsAtOnce = (spec: TokenizerSpec, devices: Pick<TargetDevices, 'isHost'>, cores: number): number =>
+  devices.isHost && !isLarge(spec) ? 0 : threadsOn(devices, cores);
 
 /**
  * 0, this thread, for a small question set behind which none follows. More than 1 only on a host of GPUs: each thread
@@ -44,7 +44,7 @@ export const threadsAtOnce = (spec: TokenizerSpec, target: Pick<AnyTarget, 'isHo
 export function tokenizerThreads(
   questions: readonly Pick<Question, 'context' | 'choices'>[],
   spec: TokenizerSpec,
-  target: Pick<AnyTarget, 'isHost'>,
+  devices: Pick<TargetDevices, 'isHost'>,
   cores: number,
   isFirst = false,
 ): number {
@@ -52,5 +52,5 @@ export function tokenizerThreads(
     (sum, { context, choices }) => choices.reduce((total, choice) => total + context.length + choice.length, sum),
     0,
   );
-  return !isFirst && characters <= SMALL_SET && !isLarge(spec) ? 0 : threadsOn(target, cores);
+  return !isFirst && characters <= SMALL_SET && !isLarge(spec) ? 0 : threadsOn(devices, cores);
 }

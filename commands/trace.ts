@@ -108,7 +108,7 @@ export async function traceRun(path: string, traced: Traced): Promise<void> {
   const origin = performance.timeOrigin;
   const end = timeline.window?.end ?? Math.max(...phases.spans.map((span) => span.end));
   const rebuild = rebuildOpened(modelPath, model);
-  const peaks = await target.peaks(device, { threads: Math.max(1, Math.floor(threads / devices)), rebuild });
+  const peaks = await target.devices.peaks(device, { threads: Math.max(1, Math.floor(threads / devices)), rebuild });
   const kernels = await profileEvents(traced, peaks, { from: (end - origin) * 1000, pid: devices + 1 });
   const spans = withReplicas(phases.spans, executor.phases ?? []);
   writeTrace(path, traceFacts(traced, peaks), [

@@ -9,7 +9,7 @@ import { isArtifact } from '../driver/names.js';
 import { stepTo, type TuneRequest, type TuneResult, type Ui } from '../driver/requests.js';
 import { detectMachine, type Machine } from '../driver/targets/cpuDevice.js';
 import { storedCode } from '../driver/targets/machineCode.js';
-import type { CompiledModel, MachineCode, MeasureOptions, Tuned } from '../driver/targets/target.js';
+import type { CompiledModel, MachineCode, TunerOptions, Tuned } from '../driver/targets/target.js';
 import { UserError } from '../errors.js';
 import { SCORE } from '../ir/function.js';
 import { withSchedules } from '../ir/plan.js';
@@ -39,18 +39,21 @@ export async function tuneModel(request: TuneRequest, ui: Ui): Promise<TuneResul
   const share = (): number => (budgetSeconds === 0 ? 1 : (performance.now() - tuning) / 1000 / budgetSeconds);
   const tuned = await tuneWithin(
     model,
-    { budgetSeconds, closingSeconds: model.target.compileSeconds?.(model.plan) ?? 0, signal },
+    { budgetSeconds, closingSeconds: model.target.tuner.compileSeconds?.(model.plan) ?? 0, signal },
     {
       isSame: hasSameSchedules,
       compile: (each, stop) => {
         ui.phase('compile kernels', each === model ? 'as they are' : 'tuned');
-        return model.target.compile(each, {
+        return model.target.compiler.compile(each, {
           signal: stop,
           onProgress: ({ done, total }) => stepTo(ui, { done, total, unit: 'kernels' }),
         });
       },
       search: (seconds) => {
-        ui.phase('tune', `${duration(seconds)}, ${model.target.isHost ? counted(threads, 'thread') : model.isa}`);
+        ui.phase(
+          'tune',
+          `${duration(seconds)}, ${model.target.devices.isHost ? counted(threads, 'thread') : model.isa}`,
+        );
         const options = {
           budgetSeconds: seconds,
           threads,
@@ -102,18 +105,18 @@ async function save(
           `the artifact keeps the old ones, which have theirs; what was measured is kept, so tune again`,
       );
     if (checkpoint !== undefined) {
-      const kernels = { sources: before.target.sources(before.plan) };
+      const kernels = { sources: before.target.compiler.sources(before.plan) };
       const stored = storedCode(packed);
       await saveArtifact(artifact, { reference, model: before, kernels, stored, isTuned: true, ...pack });
     }
     return isSame;
   }
-  const kernels = code ?? { sources: model.target.sources(model.plan) };
+  const kernels = code ?? { sources: model.target.compiler.sources(model.plan) };
   await saveArtifact(artifact, { reference, model, kernels, isTuned: true, ...pack });
   return true;
 }
 
-export type TuneOptions = Omit<MeasureOptions, 'onProgress' | 'onActivity' | 'onNote' | 'onWarning'>;
+export type TuneOptions = Omit<TunerOptions, 'onProgress' | 'onActivity' | 'onNote' | 'onWarning'>;
 
 /** The model with the best schedules found, and the measured cost of its buckets. Progress is reported throughout. */
 export async function tuneCompiled<S, D>(
@@ -129,7 +132,7 @@ export async function tuneCompiled<S, D>(
   };
   const timer = setInterval(tell, TICK_MS);
   try {
-    const found = await model.target.measure(model, machine, {
+    const found = await model.target.tuner.tune(model, machine, {
       ...options,
       onProgress: (table, line) => {
         status = line;

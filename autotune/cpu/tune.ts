@@ -10,7 +10,7 @@ import { findCompiler } from '../../runtime/cpu/systemCompiler.js';
 import { readSettings, type Settings } from '../../settings.js';
 import type { TuningDatabase } from '../database.js';
 import { recordDigest, type RecordFormat, recordText, recordVersion } from '../records.js';
-import { type Candidates, type SearchRequest, searchSchedules, type TuneResult } from '../search.js';
+import { type Candidates, type SearchRequest, searchSchedules, type SearchResult } from '../search.js';
 import { kernelWork, sizeOf } from '../work.js';
 import { enumerateSpace, neighbours, scheduleSpace } from './candidates.js';
 import { type MachineModel, scheduleCost, shareOfPeak } from './costModel.js';
@@ -52,7 +52,7 @@ export function tuneCpu({
   database,
   target,
   ...request
-}: CpuTuneOptions): Promise<TuneResult<CpuSchedule>> {
+}: CpuTuneOptions): Promise<SearchResult<CpuSchedule>> {
   const { module } = request;
   return searchSchedules<CpuSchedule>({
     ...request,

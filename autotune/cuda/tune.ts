@@ -10,7 +10,7 @@ import { defined } from '../../system/defined.js';
 import type { TuningDatabase } from '../database.js';
 import type { MeasureRequest } from '../measurement.js';
 import { median, recordDigest, type RecordFormat, recordText, recordVersion, type RivalKey } from '../records.js';
-import { type Candidates, type Rival, type SearchRequest, searchSchedules, type TuneResult } from '../search.js';
+import { type Candidates, type Rival, type SearchRequest, searchSchedules, type SearchResult } from '../search.js';
 import type { Rounds } from '../searchJob.js';
 import { kernelWork, sizeOf } from '../work.js';
 import { CudaSpace, referenceSchedule } from './candidates.js';
@@ -68,7 +68,7 @@ function candidatesOf(
 }
 
 /** searchSchedules on a GPU. Measurements, the rival's included, are stored in the database under the target's name. */
-export function tuneCuda(options: CudaTuneOptions): Promise<TuneResult<CudaSchedule>> {
+export function tuneCuda(options: CudaTuneOptions): Promise<SearchResult<CudaSchedule>> {
   const { facts: _facts, machine: _machine, database, target, rival, onRivalFailure, ...request } = options;
   const { module } = request;
   const spaces = new Map<Kernel, CudaSpace>();

@@ -76,12 +76,12 @@ export async function collectExplored(
 ): Promise<ExploreSections> {
   const inspection = await inspectModel(request, machine);
   const { model, stages, notes, plan: score } = inspection;
-  if (request.examines === true && model.target.examine === undefined)
+  if (request.examines === true && model.target.compiler.examine === undefined)
     throw new UsageError(
       `no compiler says what kernels for ${model.isa} take: their registers cannot be asked for`,
       'leave that out, or explore a GPU: --target cuda:sm_90a',
     );
-  const times = await model.target.times(model, machine, { database: request.database });
+  const times = await model.target.tuner.times(model, machine, { database: request.database });
   const roofline = rooflineOf(inspection, times.peaks);
   const most = tokensIn(score.capacity);
   const { tokens = most } = request;
@@ -131,7 +131,7 @@ export async function collectExplored(
       notes,
     },
     passes: { functions: passes, units: units.all },
-    kernels: { facts, language: model.target.isHost ? 'C' : 'CUDA', roofline, functions, texts: texts.all },
+    kernels: { facts, language: model.target.devices.isHost ? 'C' : 'CUDA', roofline, functions, texts: texts.all },
   };
 }
 

@@ -49,10 +49,10 @@ export async function functionKernels(
     const first = members[0]!;
     const kernel = known.get(first.name) ?? plan.kernels.find(({ name }) => name === first.name)!;
     const schedule = plan.schedules[index]![first.signature];
-    const marked = model.target.print(kernel, plan, schedule, originMarks);
+    const marked = model.target.compiler.print(kernel, plan, schedule, originMarks);
     const { text, origins } = unmarked(marked.source);
     const printed = { ...marked, source: text };
-    const examined = examines ? await model.target.examine?.(printed, model.device) : undefined;
+    const examined = examines ? await model.target.compiler.examine?.(printed, model.device) : undefined;
     const nodes = ops.get(kernel.name) ?? [];
     const measured = times.measured(plan, kernel, schedule, bucket);
     kernels.push({
@@ -73,7 +73,7 @@ export async function functionKernels(
       }),
       ir: printKernel(kernel),
       operands: operandsOf(kernel, plan),
-      schedule: model.target.scheduling.describe(schedule),
+      schedule: model.target.compiler.scheduling.describe(schedule),
       schedules: schedulesOf(plan, first.signature, model),
       symbol: printed.symbol,
       source: paragraphs(text).map((each) => texts.put(each, () => each)),
@@ -143,7 +143,7 @@ function schedulesOf(
 ): readonly (readonly [string, string])[] {
   const lines: { first: number; last: number; text: string }[] = [];
   buckets.forEach((bucket, i) => {
-    const text = target.scheduling.describe(schedules[i]![signature]);
+    const text = target.compiler.scheduling.describe(schedules[i]![signature]);
     const tokens = tokensIn(bucket);
     const last = lines.at(-1);
     if (last?.text === text) last.last = tokens;

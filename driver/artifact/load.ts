@@ -31,6 +31,7 @@ import { type AnyTarget, type CompiledModel, type Target, TARGET_RECORDS } from 
 import { type KernelFacts, packedCode, type PackedCode } from '../targets/machineCode.js';
 import { withCache } from '../targets/precision.js';
 import { checkFacts } from '../targets/printedKernels.js';
+import type { ManifestFormat, TargetCompiler } from '../targets/target.js';
 import { CHECKPOINT, KERNELS, kindOf, type Manifest, readManifest, readPart, rebuild, sha256 } from './manifest.js';
 import { parsePlan } from './planJson.js';
 
@@ -89,7 +90,7 @@ function requireSame(dir: string, { model }: Manifest, checkpoint: Checkpoint, a
 async function moduleIn<S, D>(
   text: string,
   { mask, cacheTokens, kvCache, logits, feeds }: Manifest,
-  target: Target<S, D>,
+  compiler: TargetCompiler<S, D>,
   device: D,
   checkpoint: Checkpoint | undefined,
 ): Promise<GraphModule> {
@@ -103,7 +104,7 @@ async function moduleIn<S, D>(
   }
   const options =
     cacheTokens === undefined ? { mask } : { mask, cacheTokens, logits: logits === true, feeds: feeds === true };
-  const module = modelFunctions(checkpoint, withCache(target.numerics(device), kvCache), options);
+  const module = modelFunctions(checkpoint, withCache(compiler.numerics(device), kvCache), options);
   if (printFunctions(module) !== text)
     throw new Error('this is not the graph that the config.json of the checkpoint compiles to');
   return module;
@@ -116,6 +117,7 @@ async function loadAs<S, D>(
   machine: Machine,
   { checkpoint, path, trusts }: Pick<Required<LoadArtifactOptions>, 'checkpoint' | 'path' | 'trusts'>,
 ): Promise<Artifact> {
+  const { compiler } = target;
   const { arithmetic } = manifest.target;
   const source = { ...manifest.model, path };
   const { cacheTokens, kvCache, logits } = manifest;
@@ -131,8 +133,8 @@ async function loadAs<S, D>(
       });
     }
   };
-  const device = await check('', () => target.restore(manifest.target, machine));
-  again = rebuild(dir, { ...known, target: target.option(device) });
+  const device = await check('', () => target.manifest.restore(manifest.target, machine));
+  again = rebuild(dir, { ...known, target: target.manifest.option(device) });
   if (checkpoint !== undefined) requireSame(dir, manifest, checkpoint, again);
   const read = (name: keyof Manifest['files']): string => {
     const text = readPart(dir, name, again);
@@ -162,7 +164,7 @@ async function loadAs<S, D>(
     await requireTensors(kept.plan);
     return { manifest, model: kept, again };
   }
-  const plan = parsePlan(texts.plan, `${dir}/plan.json`, again, target.scheduling.schema);
+  const plan = parsePlan(texts.plan, `${dir}/plan.json`, again, compiler.scheduling.schema);
   const requireStated = (): void => {
     if (cacheTokensOf({ plan }) !== cacheTokens)
       throw new Error(`it keeps keys and values of other than the ${cacheTokens ?? 0} tokens that the manifest says`);
@@ -171,11 +173,11 @@ async function loadAs<S, D>(
       throw new Error(`its largest micro-batch has ${most} tokens, not the ${manifest.maxTokens} of the manifest`);
   };
   const { mask } = manifest;
-  const isa = target.label(device);
+  const isa = compiler.label(device);
   const cache = kvCache === undefined ? {} : { kvCache };
   const facts = { target, device, isa, arithmetic, ...cache, mask, graphText: texts.graph, plan };
   if (texts.kernels !== undefined) {
-    const kernels = await check('kernels.json', () => parseFacts(texts.kernels!, target));
+    const kernels = await check('kernels.json', () => parseFacts(texts.kernels!, target.manifest));
     await check('plan.json', () => {
       checkPlan(plan);
       checkFacts(plan, kernels);
@@ -187,12 +189,12 @@ async function loadAs<S, D>(
     return { manifest, model: keepModel(key, { ...facts, graphs, known: { plan, digest, kernels } }), again };
   }
   await check('plan.json', () => {
-    checkPlan(plan, (kernel, module, schedule) => target.scheduling.legality(kernel, module, schedule, device));
+    checkPlan(plan, (kernel, module, schedule) => compiler.scheduling.legality(kernel, module, schedule, device));
   });
-  const module = await check('graph.tw', () => moduleIn(texts.graph, manifest, target, device, checkpoint));
+  const module = await check('graph.tw', () => moduleIn(texts.graph, manifest, compiler, device, checkpoint));
   await check('graph.tw and plan.json', () => {
     requireStated();
-    checkAgainstGraph(plan, module, withCache(target.numerics(device), kvCache));
+    checkAgainstGraph(plan, module, withCache(compiler.numerics(device), kvCache));
   });
   return { manifest, model: keepModel(key, { ...facts, graphs: graphDigests(module, texts.graph) }), again };
 }
@@ -219,9 +221,9 @@ function requireWeights({ weights, constants }: SharedData, { tensors }: Checkpo
 }
 
 /** Throws an Error where the text is not what an artifact says of its kernels. */
-function parseFacts<S, D>(text: string, target: Target<S, D>): KernelFacts {
+function parseFacts<D>(text: string, format: Pick<ManifestFormat<D>, 'kernels'>): KernelFacts {
   if (isDeeperThan(text, MAX_JSON_DEPTH)) throw new Error(`is nested more than ${MAX_JSON_DEPTH} deep`);
-  const parsed = target.kernelFacts.safeParse(JSON.parse(text));
+  const parsed = format.kernels.safeParse(JSON.parse(text));
   if (parsed.success) return parsed.data;
   const [issue] = parsed.error.issues;
   throw new Error(

@@ -208,7 +208,7 @@ function parseManifest(dir: string, text: string, targets: readonly AnyTarget[])
   const { target } = parsed.data;
   const record = kindOf(target.kind, targets);
   if (record === undefined) throw refuse(['target', 'kind'], `there is no target ${JSON.stringify(target.kind)}`);
-  const described = record.manifest.safeParse(target);
+  const described = record.manifest.schema.safeParse(target);
   if (!described.success) {
     const [issue] = described.error.issues;
     throw refuse(['target', ...(issue?.path ?? [])], issue?.message ?? `not a machine for ${record.name}`);

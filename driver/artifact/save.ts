@@ -137,7 +137,7 @@ export async function saveArtifact(
     const manifest: Manifest = {
       format: 'tilewright',
       version: ARTIFACT_VERSION,
-      target: { ...model.target.describe(model.device) },
+      target: { ...model.target.manifest.describe(model.device) },
       mask: model.mask,
       maxTokens: tokensIn(scoreOf(model.plan).capacity),
       ...defined({ cacheTokens, kvCache: model.kvCache }),

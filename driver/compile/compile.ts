@@ -15,17 +15,12 @@ import { codeOf, diskProblem } from '../../system/errno.js';
 import { makeFolder } from '../../system/write.js';
 import { printPlan } from '../artifact/planJson.js';
 import { codedCache, withCache } from '../targets/precision.js';
-import type { CompiledModel, Target } from '../targets/target.js';
+import type { CompiledModel, Target, TargetCompiler } from '../targets/target.js';
 import { graphDigests, modelFunctions, printFunctions } from './functions.js';
 import { MAX_CAPACITY, planFunction } from './plan.js';
 import { keepModel, planKey, type PlanOptions, readModel } from './planCache.js';
 
 export type { CompiledModel } from '../targets/target.js';
-
-export interface CompileOptions extends PlanOptions {
-  /** Called with the graph or the kernels after every pass, for dumps and `inspect`. */
-  readonly observe?: Observer;
-}
 
 /** Fewest tokens that the largest micro-batch of a model may have. */
 export const MIN_CAPACITY = 32;
@@ -37,33 +32,38 @@ export const contextLimit = (checkpoint: Pick<Checkpoint, 'config'>, plan: Plan<
 /** Tokens of the largest micro-batch that a checkpoint is compiled for. */
 export function largestCall<S, D>(
   { config }: Pick<Checkpoint, 'config'>,
-  target: Pick<Target<S, D>, 'capacity'>,
+  compiler: Pick<TargetCompiler<S, D>, 'capacity'>,
   device: D,
   asked: number | undefined,
 ): number {
-  const { least, most } = target.capacity(device, config.hiddenSize);
-  return asked ?? Math.min(Math.max(config.maxPositions, least), most);
+  const { min, max } = compiler.capacity(device, config.hiddenSize);
+  return asked ?? Math.min(Math.max(config.maxPositions, min), max);
 }
 
-/** Compiles a checkpoint with `target` for `device`. Throws UsageError if the options do not fit. */
+/**
+ * Compiles a checkpoint with `target` for `device`. `observe`: called with the graph or the kernels after every pass.
+ * Throws UsageError if the options do not fit.
+ */
 export function compileModel<S, D>(
   checkpoint: Checkpoint,
   target: Target<S, D>,
   device: D,
-  options: CompileOptions = {},
+  options: PlanOptions = {},
+  observe?: Observer,
 ): CompiledModel<S, D> {
+  const { compiler } = target;
   const coded = codedCache(options.kvCache);
-  const numerics = withCache(target.numerics(device), coded);
-  const tokens = largestCall(checkpoint, target, device, options.batchTokens);
+  const numerics = withCache(compiler.numerics(device), coded);
+  const tokens = largestCall(checkpoint, compiler, device, options.batchTokens);
   if (!Number.isInteger(tokens) || tokens < MIN_CAPACITY || tokens > MAX_CAPACITY)
     throw new UsageError(
       `a micro-batch of ${tokens} tokens: expected ${MIN_CAPACITY} to ${MAX_CAPACITY}`,
       'use --batch-tokens 1024',
     );
-  const { mask = target.mask, observe } = options;
-  const buckets = target.buckets(tokens);
-  const steps = stepBuckets(buckets, target.decodeSizes, options.logits === true);
-  const module = modelFunctions(checkpoint, numerics, { ...options, mask });
+  const { mask = compiler.mask } = options;
+  const buckets = compiler.buckets(tokens);
+  const steps = stepBuckets(buckets, compiler.decodeSizes, options.logits === true);
+  const module = modelFunctions(checkpoint, numerics, { ...options, mask, ...defined({ observe }) });
   const graphText = printFunctions(module);
   const lowered = lowerModule(module, numerics, observe);
   const scoring = (size: Bucket): Bucket => withKeyRoom(lowered.functions[0]!.interface, size);
@@ -74,8 +74,8 @@ export function compileModel<S, D>(
   return {
     target,
     device,
-    isa: target.label(device),
-    arithmetic: target.arithmetic(device),
+    isa: compiler.label(device),
+    arithmetic: compiler.arithmetic(device),
     ...defined({ kvCache: coded }),
     mask,
     graphText,
@@ -85,7 +85,7 @@ export function compileModel<S, D>(
       constants: lowered.constants,
       states: lowered.states,
       functions: lowered.functions.map((each, i) =>
-        planFunction(each, sizes[i]!.capacity, sizes[i]!.buckets, target.scheduling, device),
+        planFunction(each, sizes[i]!.capacity, sizes[i]!.buckets, compiler.scheduling, device),
       ),
     },
   };
@@ -143,7 +143,7 @@ export class Dump {
     const kernels = plan.functions.flatMap((fn) => fn.kernels);
     this.write('kernels.jsonl', kernels.map((kernel) => `${JSON.stringify(kernel)}\n`).join(''));
     this.write('plan.json', printPlan(plan));
-    for (const source of model.target.sources(model.plan)) this.write(source.name, source.text);
+    for (const source of model.target.compiler.sources(model.plan)) this.write(source.name, source.text);
   }
 
   private write(name: string, text: string): void {

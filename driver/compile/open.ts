@@ -60,7 +60,12 @@ export function beginOpening(
   let chosen: unknown;
   const choose = (): unknown => {
     const wanted = { target: name, precision, ...defined({ isa: request.isa }) };
-    return (chosen ??= target.choose(wanted, machine, checkpoint.config.dtype, storedFormats(checkpoint, precision)));
+    return (chosen ??= target.compiler.choose(
+      wanted,
+      machine,
+      checkpoint.config.dtype,
+      storedFormats(checkpoint, precision),
+    ));
   };
   const finish = async (cacheTokens = request.cacheTokens, logits = request.logits): Promise<OpenedModel> => {
     const device = choose();
@@ -79,12 +84,12 @@ export function beginOpening(
     const model =
       dump === undefined
         ? plannedModel(checkpoint, target, device, options)
-        : compileModel(checkpoint, target, device, { ...options, observe: (stage) => dump.stage(stage) });
+        : compileModel(checkpoint, target, device, options, (stage) => dump.stage(stage));
     dump?.plan(model);
     const own = reference();
     return { checkpoint, reference: own, model, id: artifactId(own, model), isArtifact: false, isPacked: false };
   };
-  const minCapacity = (): number => largestCall(checkpoint, target, choose(), request.batchTokens);
+  const minCapacity = (): number => largestCall(checkpoint, target.compiler, choose(), request.batchTokens);
   return { checkpoint, target, minCapacity, reference, finish, requireTokenizer: () => undefined };
 }
 

@@ -13,7 +13,7 @@ import { unpackModel } from '../compile/planCache.js';
 import { isArtifact } from '../names.js';
 import type { Ui } from '../requests.js';
 import type { PackedCode } from '../targets/machineCode.js';
-import type { AnyTarget, CompiledModel, OpenOptions, Rebuild } from '../targets/target.js';
+import type { CompiledModel, OpenOptions, Rebuild, TargetDevices } from '../targets/target.js';
 import { DEVICE_MODULE } from './deviceProcess.js';
 import type { Executor } from './executor.js';
 import { placeModel } from './placement.js';
@@ -43,7 +43,7 @@ export function openSent(
   const again = rebuild(path, {
     model: named,
     arithmetic: target.arithmetic,
-    target: model.target.option(model.device),
+    target: model.target.manifest.option(model.device),
     cacheTokens,
     kvCache,
     logits,
@@ -60,15 +60,15 @@ export function openSent(
 const MAX_TIMEOUT = 86_400;
 
 export interface BeginOptions extends Pick<RemoteOptions, 'model' | 'onEnd' | 'siblings'> {
-  readonly target: Pick<AnyTarget, 'timeoutSeconds'>;
+  readonly devices: Pick<TargetDevices, 'timeoutSeconds'>;
 }
 
 /**
  * Opens a replica in a process of its own, so that a device fault costs a micro-batch and not the run. The process
  * starts at once, and loads the model as soon as it is sent.
  */
-export function beginDevice(request: DeviceRequest, { target, ...options }: BeginOptions, ui: Ui): RemoteExecutor {
-  const timeoutSeconds = readSettings().deviceTimeout ?? target.timeoutSeconds;
+export function beginDevice(request: DeviceRequest, { devices, ...options }: BeginOptions, ui: Ui): RemoteExecutor {
+  const timeoutSeconds = readSettings().deviceTimeout ?? devices.timeoutSeconds;
   if (!(timeoutSeconds > 0 && timeoutSeconds <= MAX_TIMEOUT))
     throw new UserError(
       `TILEWRIGHT_DEVICE_TIMEOUT: expected seconds, more than 0 and at most ${MAX_TIMEOUT}`,
@@ -111,5 +111,5 @@ export function loadExecutor(
   const { devices = [0], replicas = 1, ...others } = options;
   const stages = cutsOf(model, { replicas, stages: devices.length }, options.rebuild);
   const open = { ...others, devices, ...defined({ stages }) };
-  return model.target.open(checkpoint, model, open, ui);
+  return model.target.devices.open(checkpoint, model, open, ui);
 }

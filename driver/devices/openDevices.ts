@@ -13,6 +13,7 @@ import { packModel } from '../compile/planCache.js';
 import type { Phases } from '../phases.js';
 import type { LoadRequest, Ui } from '../requests.js';
 import { distinct } from '../targets/executors.js';
+import type { TargetDevices } from '../targets/target.js';
 import { endSpares, hasDeviceModule, startEarly } from './deviceProcess.js';
 import type { Executor } from './executor.js';
 import { beginDevice, loadExecutor } from './loadReplica.js';
@@ -33,23 +34,26 @@ const isEqual = (a: Parallelism, b: Parallelism): boolean => a.replicas === b.re
 /** What --devices and --parallel specify without regard to the model. `exact` is set if they leave no choice. */
 function wantedOf(
   { devices, parallel }: Pick<LoadRequest, 'devices' | 'parallel'>,
-  target: Opening['target'],
+  targetDevices: Pick<TargetDevices, 'visible'>,
 ): { readonly devices: number; readonly exact?: Parallelism } {
   if (typeof parallel === 'object') return { devices: parallel.replicas * parallel.stages, exact: parallel };
   if (devices === undefined && parallel === undefined) return { devices: 1, exact: ONE };
-  const count = typeof devices === 'number' ? devices : target.visibleDevices();
+  const count = typeof devices === 'number' ? devices : targetDevices.visible();
   return count === 1 ? { devices: 1, exact: ONE } : { devices: count };
 }
 
 /** Begins what the devices of a request need and no model has a part in, while the model is opened and compiled. */
-export function prepareDevices(request: Pick<LoadRequest, 'devices' | 'parallel'>, target: Opening['target']): void {
-  if (target.compilesInProcess) startEarly(wantedOf(request, target).devices);
+export function prepareDevices(
+  request: Pick<LoadRequest, 'devices' | 'parallel'>,
+  { devices }: Opening['target'],
+): void {
+  if (devices.compilesInProcess) startEarly(wantedOf(request, devices).devices);
   else endSpares();
 }
 
 /** How a model will lie on the devices that a request names. Throws UserError if it does not fit. */
 export function parallelismFor(opened: OpenedModel, request: LoadRequest): Parallelism {
-  const { devices, exact } = wantedOf(request, opened.model.target);
+  const { devices, exact } = wantedOf(request, opened.model.target.devices);
   if (exact !== undefined) return exact;
   const { replicas, stages } = placeModel(opened.model, { devices, rebuild: rebuildOpened(request.model, opened) });
   return { replicas, stages: stages.length };
@@ -98,7 +102,7 @@ export const openDevices = (
   ui: Ui,
   options: DeviceOptions,
 ): Promise<OpenedDevices> =>
-  (opening.target.compilesInProcess ? openMeanwhile : openCompiled)(opening, request, ui, options);
+  (opening.target.devices.compilesInProcess ? openMeanwhile : openCompiled)(opening, request, ui, options);
 
 /** Loads the model after compiling: the processes then find its kernels in the cache. */
 async function openCompiled(
@@ -107,7 +111,7 @@ async function openCompiled(
   ui: Ui,
   options: DeviceOptions,
 ): Promise<OpenedDevices> {
-  const wanted = wantedOf(request, opening.target);
+  const wanted = wantedOf(request, opening.target.devices);
   const opened = await opening.finish();
   const { model } = opened;
   options.onCompiled?.(opened);
@@ -115,10 +119,10 @@ async function openCompiled(
   if (isEqual(parallelism, ONE))
     return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui, options) };
   ui.phase('compile kernels', distinct(model));
-  await options.phases.during('kernels', () => model.target.compile(model, { packed: opened.packed }));
+  await options.phases.during('kernels', () => model.target.compiler.compile(model, { packed: opened.packed }));
   const loading = begin(
     request,
-    opening.target,
+    opening.target.devices,
     { parallelism, model: Promise.resolve(packModel(model)), ...options },
     ui,
   );
@@ -139,21 +143,21 @@ async function openMeanwhile(
   ui: Ui,
   options: DeviceOptions,
 ): Promise<OpenedDevices> {
-  const wanted = wantedOf(request, opening.target);
+  const wanted = wantedOf(request, opening.target.devices);
   // The plan is not known yet. Most models fit one GPU.
   const guess = wanted.exact ?? { replicas: wanted.devices, stages: 1 };
   let send: (model: Uint8Array) => void = () => undefined;
   const compiled = new Promise<Uint8Array>((resolve) => {
     send = resolve;
   });
-  let loading = begin(request, opening.target, { parallelism: guess, model: compiled, ...options }, ui);
+  let loading = begin(request, opening.target.devices, { parallelism: guess, model: compiled, ...options }, ui);
   try {
     // Compiling blocks this thread, so pending work is started first.
     await setImmediate();
     const opened = await opening.finish();
     const { model } = opened;
     // Reports what is missing in the words of this command.
-    model.target.requireDevices(model.device, wanted.devices, rebuildOpened(request.model, opened));
+    model.target.devices.require(model.device, wanted.devices, rebuildOpened(request.model, opened));
     if (loading === undefined) {
       options.onCompiled?.(opened);
       return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui, options) };
@@ -161,7 +165,7 @@ async function openMeanwhile(
     const parallelism = place(opened, wanted, request, ui);
     if (!isEqual(parallelism, guess)) {
       await loading.executor.close();
-      loading = begin(request, opening.target, { parallelism, model: compiled, ...options }, ui) ?? loading;
+      loading = begin(request, opening.target.devices, { parallelism, model: compiled, ...options }, ui) ?? loading;
     }
     send(packModel(model));
     // What is to be sent leaves this process before anything else blocks it.
@@ -231,16 +235,16 @@ interface Loading {
 }
 
 /** Starts a process for each replica; undefined if there is no compiled module to start. */
-function begin(request: LoadRequest, target: Opening['target'], beginning: Beginning, ui: Ui): Loading | undefined {
+function begin(request: LoadRequest, devices: TargetDevices, beginning: Beginning, ui: Ui): Loading | undefined {
   const { model, parallelism } = beginning;
   const { replicas, stages } = parallelism;
   if (!hasDeviceModule()) return undefined;
   if (replicas === 1) {
-    const executor = beginDevice(deviceRequest(request, beginning, 0), { target, model }, ui);
+    const executor = beginDevice(deviceRequest(request, beginning, 0), { devices, model }, ui);
     return { executor, opened: () => executor.opened() };
   }
-  const uis = replicaUis(replicas, stages, ui, target.compilesInProcess ? [] : ['compile kernels']);
-  const relay = target.sharesWeights ? new SiblingRelay(replicas) : undefined;
+  const uis = replicaUis(replicas, stages, ui, devices.compilesInProcess ? [] : ['compile kernels']);
+  const relay = devices.sharesWeights ? new SiblingRelay(replicas) : undefined;
   const executor = DevicePool.begin(
     {
       count: replicas,
@@ -249,7 +253,7 @@ function begin(request: LoadRequest, target: Opening['target'], beginning: Begin
       begin: (index, onEnd) =>
         beginDevice(
           deviceRequest(request, beginning, index),
-          { target, model, onEnd, ...(relay === undefined ? {} : { siblings: { relay, index } }) },
+          { devices, model, onEnd, ...(relay === undefined ? {} : { siblings: { relay, index } }) },
           uis.of[index]!,
         ),
     },

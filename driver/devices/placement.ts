@@ -75,17 +75,17 @@ function factsOf(model: CompiledModel): Pick<PlacementFacts, 'plan' | 'costs' | 
   });
   return {
     plan: withAllStates(model),
-    costs: kernelSeconds(plan, model.target.rates(model.device), size, plan.bucketSeconds),
+    costs: kernelSeconds(plan, model.target.tuner.rates(model.device), size, plan.bucketSeconds),
     // A host reads tables in place, from the checkpoint.
     weightBytes: (weight) =>
-      model.target.isHost && weight.layout === 'rows' ? 0 : packedBytes(weight, rowMap(weight).length),
+      model.target.devices.isHost && weight.layout === 'rows' ? 0 : packedBytes(weight, rowMap(weight).length),
   };
 }
 
 /** Bytes available for weights and activations on each of `devices`, assuming that all are like the first `present`. */
 export function roomFor(model: CompiledModel, devices: number, present: number, rebuild: Rebuild): number {
   const limit = deviceMemory();
-  return limit ?? model.target.room(model.device, devices, present, rebuild);
+  return limit ?? model.target.devices.memoryBytes(model.device, devices, present, rebuild);
 }
 
 /** TILEWRIGHT_DEVICE_MEMORY; undefined if it is not set. */

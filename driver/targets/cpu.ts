@@ -12,12 +12,12 @@ import { arithmeticOf, cpuDevice, type CpuDevice, cpuDeviceFor, numericsOf } fro
 import { compileKernels, CPU_PRINTING, emitPlan } from './cpuKernels.js';
 import { CPU_ARITHMETICS, isInteger } from './precision.js';
 import { factsOf, factsSchema, kernelSymbol } from './printedKernels.js';
-import type { Target } from './target.js';
+import type { ManifestFormat, Target, TargetCompiler, TargetDevices, TargetTuner } from './target.js';
 
 export { cpuDevice, type CpuDevice } from './cpuDevice.js';
 export type { CpuModel } from './cpuKernels.js';
 
-const manifest = z.strictObject({
+const manifestSchema = z.strictObject({
   kind: z.literal('cpu'),
   isa: z.enum(CPU_ISAS),
   arithmetic: z.enum(CPU_ARITHMETICS),
@@ -34,30 +34,62 @@ const COMPILE_SECONDS = 0.2;
 
 const RATES: Rates = { flopsPerSecond: 4e11, bytesPerSecond: 2e10 };
 
-export const cpu: Target<CpuSchedule, CpuDevice> = {
-  name: 'cpu',
-  names: ['cpu'],
+const compiler: TargetCompiler<CpuSchedule, CpuDevice> = {
+  scheduling: cpuScheduling,
+  // A CPU adds one key after another, so that neighbours in a micro-batch do not matter.
+  mask: 'tree',
+  choose: ({ precision, isa }, machine, _stored, kept) => cpuDevice(machine, precision, isa, kept),
+  label: ({ isa }) => isa,
+  arithmetic: ({ isa, contractions }) => arithmeticOf(isa, contractions),
+  numerics: ({ isa, contractions }) => numericsOf(isa, contractions),
+  capacity: () => ({ min: 1024, max: 4096 }),
+  buckets: defaultBuckets,
+  // A query costs the same beside others of its path.
+  decodeSizes: [],
+  sources: (plan) => emitPlan(plan).sources,
+  print: (kernel, plan, schedule, markOf) => emitKernel(kernel, plan, schedule, plan.capacity.extents, markOf),
+  compile: async ({ plan, device }, options) => {
+    const emitted = emitPlan(plan);
+    const compiled = await compileKernels(emitted, device.isa, options);
+    const facts = factsOf(plan, emitted.kernels, CPU_PRINTING);
+    return { sources: emitted.sources, code: await compiled.code(), facts, isCached: compiled.isCached };
+  },
+};
+
+const devices: TargetDevices<CpuSchedule, CpuDevice> = {
   isHost: true,
   // A large model's micro-batch takes minutes on a few cores.
   timeoutSeconds: 1800,
   compilesInProcess: false,
   // Weights stay mapped, or are packed by the threads that will read them.
   sharesWeights: false,
-  scheduling: cpuScheduling,
-  // A CPU adds one key after another, so that neighbours in a micro-batch do not matter.
-  mask: 'tree',
+  // A CPU is one device unless the user asks for several.
+  visible: () => 1,
+  require: () => undefined,
+  memoryBytes: (_device, count) => machineBytes() / count,
+  peaks: async ({ isa }, { threads }) => (await import('./kernelTimes.js')).cpuPeaks(isa, threads),
+  open: async (checkpoint, model, options, ui) =>
+    (await import('./executors.js')).loadCpuExecutor(checkpoint, model, options, ui),
+};
 
-  choose: ({ precision, isa }, machine, _stored, kept) => cpuDevice(machine, precision, isa, kept),
-  label: ({ isa }) => isa,
-  option: () => 'cpu',
-  arithmetic: ({ isa, contractions }) => arithmeticOf(isa, contractions),
-  numerics: ({ isa, contractions }) => numericsOf(isa, contractions),
-  capacity: () => ({ least: 1024, most: 4096 }),
-  buckets: defaultBuckets,
-  // A query costs the same beside others of its path.
-  decodeSizes: [],
+const tuner: TargetTuner<CpuSchedule, CpuDevice> = {
+  rates: () => RATES,
+  times: async (model, machine, options) => (await import('./kernelTimes.js')).cpuTimes(model, machine, options, RATES),
+  tune: async (model, machine, options) => (await import('./tuning.js')).tuneOnCpu(model, machine, options),
+  compileSeconds: (plan) => (COMPILE_SECONDS * emitPlan(plan).sources.length) / availableParallelism(),
+};
 
-  manifest,
+const manifest: ManifestFormat<CpuDevice> = {
+  schema: manifestSchema,
+  kernels: factsSchema(
+    z.strictObject({
+      symbol: kernelSymbol,
+      scratchBytes: z
+        .int()
+        .min(0)
+        .max(2 ** 32),
+    }),
+  ),
   describe: ({ isa, cpu: model, contractions }) => ({
     kind: 'cpu',
     isa,
@@ -66,7 +98,7 @@ export const cpu: Target<CpuSchedule, CpuDevice> = {
     ...(contractions.stored.size === 0 ? {} : { blocks: Object.fromEntries(contractions.stored) }),
   }),
   restore: (described, machine) => {
-    const { isa, arithmetic, cpu: model, blocks = {} } = manifest.parse(described);
+    const { isa, arithmetic, cpu: model, blocks = {} } = manifestSchema.parse(described);
     const stored = new Map(Object.entries(blocks));
     const contractions = { stored, rounds: stored.size === 0 && isInteger(arithmetic) };
     if (!machine.isas.includes(isa))
@@ -77,34 +109,14 @@ export const cpu: Target<CpuSchedule, CpuDevice> = {
       throw new Error(`manifest.json: ${isa} does not compute in ${arithmetic}`);
     return cpuDeviceFor(machine, isa, contractions);
   },
+  option: () => 'cpu',
+};
 
-  kernelFacts: factsSchema(
-    z.strictObject({
-      symbol: kernelSymbol,
-      scratchBytes: z
-        .int()
-        .min(0)
-        .max(2 ** 32),
-    }),
-  ),
-  sources: (plan) => emitPlan(plan).sources,
-  print: (kernel, plan, schedule, markOf) => emitKernel(kernel, plan, schedule, plan.capacity.extents, markOf),
-  compile: async ({ plan, device }, options) => {
-    const emitted = emitPlan(plan);
-    const compiled = await compileKernels(emitted, device.isa, options);
-    const facts = factsOf(plan, emitted.kernels, CPU_PRINTING);
-    return { sources: emitted.sources, code: await compiled.code(), facts, isCached: compiled.isCached };
-  },
-  compileSeconds: (plan) => (COMPILE_SECONDS * emitPlan(plan).sources.length) / availableParallelism(),
-
-  // A CPU is one device unless the user asks for several.
-  visibleDevices: () => 1,
-  requireDevices: () => undefined,
-  room: (_device, devices) => machineBytes() / devices,
-  rates: () => RATES,
-  peaks: async ({ isa }, { threads }) => (await import('./kernelTimes.js')).cpuPeaks(isa, threads),
-  times: async (model, machine, options) => (await import('./kernelTimes.js')).cpuTimes(model, machine, options, RATES),
-  open: async (checkpoint, model, options, ui) =>
-    (await import('./executors.js')).loadCpuExecutor(checkpoint, model, options, ui),
-  measure: async (model, machine, options) => (await import('./tuning.js')).measureCpu(model, machine, options),
+export const cpu: Target<CpuSchedule, CpuDevice> = {
+  name: 'cpu',
+  names: ['cpu'],
+  compiler,
+  devices,
+  tuner,
+  manifest,
 };

@@ -12,7 +12,7 @@ import { defined } from '../../system/defined.js';
 import type { CpuDevice } from './cpuDevice.js';
 import { type CompiledCode, compileOrUnpack, type PackedCode } from './machineCode.js';
 import { distinctOf, kernelsOf, type Printing, printKernels } from './printedKernels.js';
-import type { CompiledModel, CompileOptions } from './target.js';
+import type { CompiledModel, MachineCodeOptions } from './target.js';
 
 /** A model compiled for a CPU. */
 export type CpuModel = CompiledModel<CpuSchedule, CpuDevice>;
@@ -106,7 +106,7 @@ function symbolsIn(emitted: EmittedPlan, libraryOf: (symbol: string) => string):
 export async function compileKernels(
   emitted: EmittedPlan,
   isa: CpuIsa,
-  { signal, onProgress, packed }: CompileOptions = {},
+  { signal, onProgress, packed }: MachineCodeOptions = {},
 ): Promise<CompiledKernels> {
   const units = unitsOf(emitted.kernels);
   const kernelsOf = new Map(units.map(({ name, symbols }) => [name, symbols.length]));
@@ -152,7 +152,7 @@ export interface KernelsAtNeed {
   readonly isUnpacked: boolean;
 }
 
-export interface NeedOptions extends Pick<CompileOptions, 'onProgress' | 'packed'> {
+export interface NeedOptions extends Pick<MachineCodeOptions, 'onProgress' | 'packed'> {
   /** Called when nobody waits any more, with the kernels that had to be compiled since somebody did. */
   readonly onCompiled?: (compiled: { readonly kernels: number; readonly seconds: number }) => void;
 }

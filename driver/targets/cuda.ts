@@ -9,17 +9,18 @@ import { CUDA_ARCHS, type CudaArch, type CudaSchedule } from '../../ir/cuda.js';
 import { requireCuda } from '../../runtime/cuda/addon.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
 import { freeDeviceBytes } from '../../runtime/cuda/freeMemory.js';
+import { defined } from '../../system/defined.js';
 import { cudaDevice, type CudaDevice, cudaFactsOf, devicesFor, visibleGpus } from './cudaDevice.js';
 import { compileCudaKernels, CUDA_FACTS, CUDA_PRINTING, cudaSources, emitCudaPlan } from './cudaKernels.js';
 import { CUDA_ARITHMETICS, cudaNumerics } from './precision.js';
 import { factsOf } from './printedKernels.js';
-import type { Target } from './target.js';
+import type { ManifestFormat, Target, TargetCompiler, TargetDevices, TargetTuner } from './target.js';
 
 export { cudaDevice, type CudaDevice } from './cudaDevice.js';
 export type { CudaModel } from './cudaKernels.js';
 
 const count = (most: number) => z.number().int().min(1).max(most);
-const manifest = z.strictObject({
+const manifestSchema = z.strictObject({
   kind: z.literal('cuda'),
   arch: z.enum(CUDA_ARCHS),
   arithmetic: z.enum(CUDA_ARITHMETICS),
@@ -37,19 +38,10 @@ const RATES: Readonly<Record<CudaArch, Rates>> = {
 /** Memory besides weights and activations: the context, machine code, and buffers through which weights are loaded. */
 export const gpuReserve = (totalBytes: number): number => Math.min(2 ** 30, totalBytes / 8);
 
-export const cuda: Target<CudaSchedule, CudaDevice> = {
-  name: 'cuda',
-  // Without an architecture: that of the GPU in this machine.
-  names: ['cuda', ...CUDA_ARCHS.map((arch) => `cuda:${arch}`)],
-  isHost: false,
-  timeoutSeconds: 180,
-  compilesInProcess: true,
-  sharesWeights: true,
-  steps: 32,
+const compiler: TargetCompiler<CudaSchedule, CudaDevice> = {
   scheduling: cudaScheduling,
   // Tensor cores add keys in groups. Grouped by position, they give the same bits in any company.
   mask: 'path',
-
   choose: ({ target, precision, isa }, _machine, stored, kept) => {
     const facts = cudaFactsOf(target);
     if (isa !== undefined)
@@ -57,22 +49,12 @@ export const cuda: Target<CudaSchedule, CudaDevice> = {
     return cudaDevice(facts, precision, stored, kept);
   },
   label: ({ arch }) => `cuda:${arch}`,
-  option: ({ arch }) => `cuda:${arch}`,
   arithmetic: ({ arithmetic }) => arithmetic,
   numerics: ({ arithmetic, codes }) => cudaNumerics(arithmetic, codes),
   capacity: ({ multiprocessors }, width) => cudaCapacity(multiprocessors, width),
   buckets: cudaBuckets,
   // Whole tiles of rows: half a tile more costs as much as a tile.
   decodeSizes: [128, 256, 384, 512, 768, 1024],
-
-  manifest,
-  describe: (device) => ({ kind: 'cuda', ...device }),
-  restore: (described) => {
-    const { kind: _kind, ...device } = manifest.parse(described);
-    return device;
-  },
-
-  kernelFacts: CUDA_FACTS,
   sources: (plan) => cudaSources(emitCudaPlan(plan)),
   print: (kernel, plan, schedule, markOf) => {
     const { extents } = plan.capacity;
@@ -82,8 +64,7 @@ export const cuda: Target<CudaSchedule, CudaDevice> = {
   examine: async ({ symbol, source }, { arch }) => {
     try {
       const { resources } = await compileCubins([{ symbol, source }], { arch });
-      const found = resources.get(symbol);
-      return found === undefined ? {} : { resources: found };
+      return { ...defined({ resources: resources.get(symbol) }) };
     } catch (error) {
       if (!(error instanceof UserError)) throw error;
       return { note: error.message };
@@ -96,27 +77,58 @@ export const cuda: Target<CudaSchedule, CudaDevice> = {
     const facts = factsOf(plan, emitted.kernels, CUDA_PRINTING);
     return { sources: cudaSources(emitted), code: code(), facts, isCached };
   },
+};
 
-  visibleDevices: visibleGpus,
-  requireDevices: ({ arch }, least, rebuild) => {
-    devicesFor(arch, rebuild, least);
+const devices: TargetDevices<CudaSchedule, CudaDevice> = {
+  isHost: false,
+  timeoutSeconds: 180,
+  compilesInProcess: true,
+  sharesWeights: true,
+  tokenStep: 32,
+  visible: visibleGpus,
+  require: ({ arch }, min, rebuild) => {
+    devicesFor(arch, rebuild, min);
   },
-  room: ({ arch }, _devices, present, rebuild) => {
+  memoryBytes: ({ arch }, _devices, present, rebuild) => {
     const infos = devicesFor(arch, rebuild, present).devices.slice(0, present);
     return Math.min(...infos.map(({ totalBytes }) => totalBytes - gpuReserve(totalBytes)));
   },
-  free: ({ arch }, count, rebuild) =>
+  freeBytes: ({ arch }, count, rebuild) =>
     freeDeviceBytes(
       requireCuda(),
       devicesFor(arch, rebuild, count)
         .devices.slice(0, count)
         .map(({ ordinal }) => ordinal),
     ),
-  rates: ({ arch }) => RATES[arch],
   peaks: async ({ arch }, { rebuild }) => (await import('./kernelTimes.js')).cudaPeaks(arch, rebuild, RATES[arch]),
-  times: async (model, _machine, options) =>
-    (await import('./kernelTimes.js')).cudaTimes(model, options, RATES[model.device.arch]),
   open: async (checkpoint, model, options, ui) =>
     (await import('./executors.js')).loadCudaExecutor(checkpoint, model, options, ui),
-  measure: async (model, _machine, options) => (await import('./tuning.js')).measureCuda(model, options),
+};
+
+const tuner: TargetTuner<CudaSchedule, CudaDevice> = {
+  rates: ({ arch }) => RATES[arch],
+  times: async (model, _machine, options) =>
+    (await import('./kernelTimes.js')).cudaTimes(model, options, RATES[model.device.arch]),
+  tune: async (model, _machine, options) => (await import('./tuning.js')).tuneOnCuda(model, options),
+};
+
+const manifest: ManifestFormat<CudaDevice> = {
+  schema: manifestSchema,
+  kernels: CUDA_FACTS,
+  describe: (device) => ({ kind: 'cuda', ...device }),
+  restore: (described) => {
+    const { kind: _kind, ...device } = manifestSchema.parse(described);
+    return device;
+  },
+  option: ({ arch }) => `cuda:${arch}`,
+};
+
+export const cuda: Target<CudaSchedule, CudaDevice> = {
+  name: 'cuda',
+  // Without an architecture: that of the GPU in this machine.
+  names: ['cuda', ...CUDA_ARCHS.map((arch) => `cuda:${arch}`)],
+  compiler,
+  devices,
+  tuner,
+  manifest,
 };

@@ -20,7 +20,7 @@ import { dim, extent, extentName } from '../artifact/kernelSchema.js';
 import type { CudaDevice } from './cudaDevice.js';
 import { type CompiledCode, compileOrUnpack, type PackedCode } from './machineCode.js';
 import { distinctOf, factsSchema, kernelsOf, kernelSymbol, type Printing, printKernels } from './printedKernels.js';
-import type { CompiledModel, CompileOptions } from './target.js';
+import type { CompiledModel, MachineCodeOptions } from './target.js';
 
 /** A model compiled for a GPU. */
 export type CudaModel = CompiledModel<CudaSchedule, CudaDevice>;
@@ -155,7 +155,7 @@ function unpack(
 export async function compileCudaKernels(
   emitted: Pick<EmittedCudaPlan, 'distinct'>,
   arch: CudaArch,
-  { driverVersion, signal, onProgress, packed }: CompileOptions & { readonly driverVersion?: number } = {},
+  { driverVersion, signal, onProgress, packed }: MachineCodeOptions & { readonly driverVersion?: number } = {},
 ): Promise<CompiledCubins> {
   const units = unitsOf(emitted);
   let isUnpacked = false;
@@ -200,7 +200,7 @@ export type OpenedCubins =
 /** As compileCudaKernels, but resolves when what is in the cache is known and the rest is being compiled. */
 export const openCudaKernels = (
   emitted: Pick<EmittedCudaPlan, 'distinct'>,
-  { packed, ...options }: CompileCubinsOptions & Pick<CompileOptions, 'packed'>,
+  { packed, ...options }: CompileCubinsOptions & Pick<MachineCodeOptions, 'packed'>,
 ): Promise<OpenedCubins> => {
   const units = unitsOf(emitted);
   return compileOrUnpack<OpenedCubins>(

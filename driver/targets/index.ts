@@ -23,4 +23,4 @@ export function targetOf(name: string, targets: readonly AnyTarget[] = TARGET_RE
  * Whether a call of `step` is to begin while another runs, where devices compute beside the host. On a CPU, planning
  * takes time from what is computed.
  */
-export const mayFeed = ({ target }: { readonly target?: string }): boolean => !targetOf(target ?? 'cpu').isHost;
+export const mayFeed = ({ target }: { readonly target?: string }): boolean => !targetOf(target ?? 'cpu').devices.isHost;

@@ -1,10 +1,11 @@
 /**
- * A target as a record: everything that the driver needs to compile a model for a kind of machine, store it in an
- * artifact, run it and tune it. targets/index.ts lists the records, and no other code distinguishes them.
+ * The interfaces that a target implements: to compile models for a kind of machine, to run them on its devices, to tune
+ * them there, and to describe the machine in an artifact. targets/index.ts lists the targets, and no other code
+ * distinguishes them.
  */
 import type { z } from 'zod';
 import type { Peaks, Rates } from '../../autotune/peaks.js';
-import type { TuneResult as SearchResult } from '../../autotune/search.js';
+import type { SearchResult } from '../../autotune/search.js';
 import type { WorkSize } from '../../autotune/work.js';
 import type { MarkOf } from '../../codegen/marks.js';
 import type { Scheduling } from '../../codegen/scheduling.js';
@@ -81,14 +82,10 @@ export interface SourceText {
   readonly text: string;
 }
 
-/** Progress of work that may be stopped. */
-export interface WorkOptions {
+export interface MachineCodeOptions {
   /** When aborted, the work ends at once. */
   readonly signal?: AbortSignal;
   readonly onProgress?: (progress: { readonly done: number; readonly total: number }) => void;
-}
-
-export interface CompileOptions extends WorkOptions {
   /** Machine code to use if there is no compiler. */
   readonly packed?: PackedCode | undefined;
 }
@@ -146,7 +143,7 @@ export interface OpenOptions {
   readonly siblings?: { exchange(stage: number): WeightExchange };
 }
 
-export interface MeasureOptions {
+export interface TunerOptions {
   readonly budgetSeconds: number;
   readonly threads: number;
   /** JSON-lines file of measurements. */
@@ -162,7 +159,7 @@ export interface MeasureOptions {
 }
 
 /** What a search has found for one function of a plan. */
-export interface TunedFunction<S> {
+export interface FunctionSearchResult<S> {
   /** The function's name. */
   readonly name: string;
   readonly search: SearchResult<S>;
@@ -170,7 +167,7 @@ export interface TunedFunction<S> {
 
 export interface Tuned<S> {
   /** `score` first. */
-  readonly functions: readonly TunedFunction<S>[];
+  readonly functions: readonly FunctionSearchResult<S>[];
   readonly table: readonly string[];
 }
 
@@ -187,17 +184,47 @@ export interface KernelTimes<S> {
 /** `database`: the file of records; by default where `tune` keeps them. */
 export type TimesOptions = { readonly database?: string | undefined };
 
-export interface Target<S, D> {
-  /** Its name in manifests and results. */
-  readonly name: string;
-  /** Values of `--target` that select it. */
-  readonly names: readonly string[];
+/**
+ * What a model is planned and compiled for: numerics, sizes of calls, schedules, sources and machine code. Users:
+ * driver/compile, driver/artifact, and the commands that show kernels.
+ */
+export interface TargetCompiler<S = unknown, D = unknown> {
+  readonly scheduling: Scheduling<S, D>;
+  /** How `score` is told what tokens see, unless the user says otherwise. */
+  readonly mask: MaskKind;
   /**
-   * Whether its kernels run on this host's processors and in its memory, so that tokenizing and loading must leave them
+   * The machine to compile for. `stored`: the checkpoint's element type; `kept`: its matrices that can be multiplied as
+   * they are stored. Throws UserError if there is none.
+   */
+  choose(request: TargetRequest, machine: Machine, stored: 'f32' | 'bf16' | 'f16', kept?: StoredFormats): D;
+  label(device: D): string;
+  arithmetic(device: D): Arithmetic;
+  numerics(device: D): Numerics;
+  /**
+   * Bounds of the default largest micro-batch, which is the model's context within them. `width`: columns of the
+   * residual stream.
+   */
+  capacity(device: D, width: number): { readonly min: number; readonly max: number };
+  buckets(tokens: number): readonly Bucket[];
+  /** Sizes in which calls that only continue paths have schedules of their own. */
+  readonly decodeSizes: readonly number[];
+  sources(plan: Plan<S>): readonly SourceText[];
+  /** The text of a kernel of `plan`. `markOf`: marks of statements (codegen/marks.ts). */
+  print(kernel: Kernel, plan: LinkedFunction<S>, schedule: S, markOf?: MarkOf): PrintedKernel;
+  /** Compiles a printed kernel for what the compiler says about it. Absent where compilers say nothing. */
+  examine?(printed: PrintedKernel, device: D): Promise<ExaminedKernel>;
+  /** Prints and compiles a model's kernels, or finds them in the cache. Rejects if it was stopped. */
+  compile(model: CompiledModel<S, D>, options?: MachineCodeOptions): Promise<MachineCode>;
+}
+
+/** The devices of a kind: how they are found, filled and opened. Users: driver/devices, and commands that run models. */
+export interface TargetDevices<S = unknown, D = unknown> {
+  /**
+   * Whether kernels run on this host's processors and in its memory, so that tokenizing and loading must leave them
    * free.
    */
   readonly isHost: boolean;
-  /** Seconds without an answer after which its process counts as hung. */
+  /** Seconds without an answer after which a device's process counts as hung. */
   readonly timeoutSeconds: number;
   /** Whether its processes compile for themselves while this one does, so that neither waits. */
   readonly compilesInProcess: boolean;
@@ -207,75 +234,65 @@ export interface Target<S, D> {
    * Sizes of micro-batch that differ in cost: if kernels run in whole waves of tiles, a size between two waves costs as
    * much as the larger one. Absent: all sizes.
    */
-  readonly steps?: number;
-  readonly scheduling: Scheduling<S, D>;
-  /** How `score` is told what tokens see, unless the user says otherwise. */
-  readonly mask: MaskKind;
-
+  readonly tokenStep?: number;
+  /** Number of devices of this machine in a run that asks for all of them. */
+  visible(): number;
+  /** Throws UserError if this machine has fewer than `min` devices for plans of `device`. */
+  require(device: D, min: number, rebuild: Rebuild): void;
   /**
-   * The machine to compile for. `stored`: the checkpoint's element type; `blocks`: its matrices that are stored in
-   * blocks. Throws UserError if there is none.
+   * Bytes available for weights and activations on each of `devices`, assuming that all are like the first `present`.
    */
-  choose(request: TargetRequest, machine: Machine, stored: 'f32' | 'bf16' | 'f16', kept?: StoredFormats): D;
-  label(device: D): string;
-  /** The `--target` value that selects such a machine. */
-  option(device: D): string;
-  arithmetic(device: D): Arithmetic;
-  numerics(device: D): Numerics;
-  /**
-   * Bounds of the default largest micro-batch, which is the model's context within them. `width`: columns of the
-   * residual stream.
-   */
-  capacity(device: D, width: number): { readonly least: number; readonly most: number };
-  buckets(tokens: number): readonly Bucket[];
-  /** Sizes in which calls that only continue paths have schedules of their own. */
-  readonly decodeSizes: readonly number[];
+  memoryBytes(device: D, devices: number, present: number, rebuild: Rebuild): number;
+  /** Bytes free now on the fullest of the first `count` devices. Absent where `memoryBytes` is all that is known. */
+  freeBytes?(device: D, count: number, rebuild: Rebuild): number;
+  /** What one device of a run reaches at most: measured where this machine can, else what its kind is known for. */
+  peaks(device: D, options: Pick<OpenOptions, 'threads' | 'rebuild'>): Promise<Peaks>;
+  /** Loads the model onto its devices in this process: kernels compiled, weights loaded. */
+  open(checkpoint: Checkpoint, model: CompiledModel<S, D>, options: OpenOptions, ui: Ui): Promise<Executor>;
+}
 
-  readonly manifest: z.ZodType<TargetManifest>;
+/** Times of kernels: nominal, estimated, recorded and measured. Users: tune, placement, and commands that show times. */
+export interface TargetTuner<S = unknown, D = unknown> {
+  /**
+   * The machine's rates. Only their ratio matters: it decides which launches wait for arithmetic and which for memory.
+   */
+  rates(device: D): Rates;
+  /** What is known of the times of this model's kernels here. */
+  times(model: CompiledModel<S, D>, machine: Machine, options: TimesOptions): Promise<KernelTimes<S>>;
+  /** Searches for the best schedules within a budget. */
+  tune(model: CompiledModel<S, D>, machine: Machine, options: TunerOptions): Promise<Tuned<S>>;
+  /**
+   * About how many seconds this host compiles a plan with as many kernels. Absent where kernels that were compiled for
+   * measurements are not compiled again for a plan.
+   */
+  compileSeconds?(plan: Plan<S>): number;
+}
+
+/** The target's part of an artifact's files. User: driver/artifact. */
+export interface ManifestFormat<D = unknown> {
+  readonly schema: z.ZodType<TargetManifest>;
+  /** What an artifact says of a plan's kernels. */
+  readonly kernels: z.ZodType<KernelFacts>;
   describe(device: D): TargetManifest;
   /**
    * Restores the machine of a manifest, with the facts that schedules depend on. Throws Error if this host cannot use
    * it.
    */
   restore(manifest: TargetManifest, machine: Machine): D;
+  /** The `--target` value that selects such a machine. */
+  option(device: D): string;
+}
 
-  /** What an artifact says of a plan's kernels. */
-  readonly kernelFacts: z.ZodType<KernelFacts>;
-  sources(plan: Plan<S>): readonly SourceText[];
-  /** The text of a kernel of `plan`. `markOf`: marks of statements (codegen/marks.ts). */
-  print(kernel: Kernel, plan: LinkedFunction<S>, schedule: S, markOf?: MarkOf): PrintedKernel;
-  /** Compiles a printed kernel for what the compiler says about it. Absent where compilers say nothing. */
-  examine?(printed: PrintedKernel, device: D): Promise<ExaminedKernel>;
-  /** Prints and compiles a model's kernels, or finds them in the cache. Rejects if it was stopped. */
-  compile(model: CompiledModel<S, D>, options?: CompileOptions): Promise<MachineCode>;
-  /**
-   * About how many seconds this host compiles a plan with as many kernels. Absent where kernels that were compiled for
-   * measurements are not compiled again for a plan.
-   */
-  compileSeconds?(plan: Plan<S>): number;
-
-  /** Number of devices of this machine in a run that asks for all of them. */
-  visibleDevices(): number;
-  /** Throws UserError if this machine has fewer than `least` devices for plans of `device`. */
-  requireDevices(device: D, least: number, rebuild: Rebuild): void;
-  /**
-   * Bytes available for weights and activations on each of `devices`, assuming that all are like the first `present`.
-   */
-  room(device: D, devices: number, present: number, rebuild: Rebuild): number;
-  /** Bytes that are free now on the fullest of the first `count` devices. Absent where `room` is all that is known. */
-  free?(device: D, count: number, rebuild: Rebuild): number;
-  /**
-   * The machine's rates. Only their ratio matters: it decides which launches wait for arithmetic and which for memory.
-   */
-  rates(device: D): Rates;
-  /** What one device of a run reaches at most: measured where this machine can, else what its kind is known for. */
-  peaks(device: D, options: Pick<OpenOptions, 'threads' | 'rebuild'>): Promise<Peaks>;
-  /** What is known of the times of this model's kernels here. */
-  times(model: CompiledModel<S, D>, machine: Machine, options: TimesOptions): Promise<KernelTimes<S>>;
-  /** Loads the model onto its devices in this process: kernels compiled, weights loaded. */
-  open(checkpoint: Checkpoint, model: CompiledModel<S, D>, options: OpenOptions, ui: Ui): Promise<Executor>;
-  /** Searches for the best schedules within a budget. */
-  measure(model: CompiledModel<S, D>, machine: Machine, options: MeasureOptions): Promise<Tuned<S>>;
+/** A kind of machine: four interfaces, of which each user takes the one that it needs. */
+export interface Target<S, D> {
+  /** Its name in manifests and results. */
+  readonly name: string;
+  /** Values of `--target` that select it. */
+  readonly names: readonly string[];
+  readonly compiler: TargetCompiler<S, D>;
+  readonly devices: TargetDevices<S, D>;
+  readonly tuner: TargetTuner<S, D>;
+  readonly manifest: ManifestFormat<D>;
 }
 
 /** Any target: what holds for each of them. */

@@ -13,7 +13,7 @@ import { timeRival } from '../../autotune/cuda/vendorBaseline.js';
 import { defaultDatabasePath, TuningDatabase } from '../../autotune/database.js';
 import { deadline, unlessStopped } from '../../autotune/measurement.js';
 import { peaksOf } from '../../autotune/peaks.js';
-import type { TuneProgress, TuneResult } from '../../autotune/search.js';
+import type { TuneProgress, SearchResult } from '../../autotune/search.js';
 import type { TuneRow } from '../../autotune/searchJob.js';
 import { renderTable, statusLine } from '../../autotune/table.js';
 import { defaultCudaSchedule } from '../../codegen/cuda/index.js';
@@ -29,7 +29,7 @@ import type { Machine } from './cpuDevice.js';
 import type { CpuModel } from './cpuKernels.js';
 import { devicesFor } from './cudaDevice.js';
 import type { CudaModel } from './cudaKernels.js';
-import type { MeasureOptions, Tuned, TunedFunction } from './target.js';
+import type { TunerOptions, Tuned, FunctionSearchResult } from './target.js';
 
 /** The part of what is left that `score` gets where another function follows. What it leaves is the other's. */
 const SHARE_OF_SCORE = 0.5;
@@ -49,13 +49,9 @@ export interface FunctionSearch<S> {
  */
 export async function tuneFunctions<S>(
   plan: Plan<S>,
-  {
-    budgetSeconds,
-    begin,
-    onProgress,
-  }: Pick<MeasureOptions, 'budgetSeconds' | 'onProgress'> & { readonly begin: number },
+  { budgetSeconds, begin, onProgress }: Pick<TunerOptions, 'budgetSeconds' | 'onProgress'> & { readonly begin: number },
   render: (rows: readonly TuneRow<S>[]) => readonly string[],
-  search: (fn: LinkedFunction<S>, part: FunctionSearch<S>) => Promise<TuneResult<S>>,
+  search: (fn: LinkedFunction<S>, part: FunctionSearch<S>) => Promise<SearchResult<S>>,
 ): Promise<Tuned<S>> {
   const elapsedSeconds = (): number => (performance.now() - begin) / 1000;
   const names = plan.functions.map((fn) => fn.interface.name);
@@ -63,7 +59,7 @@ export async function tuneFunctions<S>(
   const isNamed = names.length > 1;
   const label = (name: string, rows: readonly TuneRow<S>[]): readonly TuneRow<S>[] =>
     isNamed ? measuredRows(rows).map((row) => ({ ...row, kernel: `${name}: ${row.kernel}` })) : measuredRows(rows);
-  const done: TunedFunction<S>[] = [];
+  const done: FunctionSearchResult<S>[] = [];
   const before = (): readonly TuneRow<S>[] => done.flatMap((each) => label(each.name, each.search.rows));
   for (const [i, name] of names.entries()) {
     const left = Math.max(0, budgetSeconds - elapsedSeconds());
@@ -98,7 +94,7 @@ export async function isIdleSoon(measurer: { idle(): Promise<void> }): Promise<b
   return isIdle === true;
 }
 
-type Options = Omit<MeasureOptions, 'rebuild'>;
+type Options = Omit<TunerOptions, 'rebuild'>;
 
 /** The most of a function's time that compiling what the database knows may take. */
 const SHARE_OF_KNOWN = 0.6;
@@ -110,7 +106,7 @@ const SHARE_OF_KNOWN = 0.6;
 async function prepareKnown(
   measurer: Measurer,
   fn: LinkedFunction,
-  { rows }: TuneResult<CpuSchedule>,
+  { rows }: SearchResult<CpuSchedule>,
   seconds: number,
   signal: AbortSignal | undefined,
 ): Promise<void> {
@@ -123,7 +119,7 @@ async function prepareKnown(
   }
 }
 
-export async function measureCpu(
+export async function tuneOnCpu(
   { plan, device }: CpuModel,
   machine: Machine,
   { budgetSeconds, onProgress, ...options }: Options,
@@ -138,7 +134,7 @@ export async function measureCpu(
   const search = async (
     fn: LinkedFunction,
     { budgetSeconds: share, ...part }: FunctionSearch<CpuSchedule>,
-  ): Promise<TuneResult<CpuSchedule>> => {
+  ): Promise<SearchResult<CpuSchedule>> => {
     const from = performance.now();
     const measurer = new Measurer({
       isa,
@@ -180,9 +176,9 @@ export async function measureCpu(
 }
 
 /** Finds the best schedules on this machine's GPU. Throws UserError if there is none. */
-export async function measureCuda(
+export async function tuneOnCuda(
   { plan, device: facts }: CudaModel,
-  options: Omit<MeasureOptions, 'threads'>,
+  options: Omit<TunerOptions, 'threads'>,
 ): Promise<Tuned<CudaSchedule>> {
   const begin = performance.now();
   const { budgetSeconds: wholeBudget, onActivity, onProgress, onNote, onWarning, signal } = options;
@@ -238,7 +234,7 @@ export async function measureCuda(
     const search = async (
       fn: LinkedFunction<CudaSchedule>,
       { budgetSeconds, ...part }: FunctionSearch<CudaSchedule>,
-    ): Promise<TuneResult<CudaSchedule>> => {
+    ): Promise<SearchResult<CudaSchedule>> => {
       const from = performance.now();
       const measurer = await CudaMeasurer.create({
         addon,

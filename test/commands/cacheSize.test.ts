@@ -29,7 +29,8 @@ async function tokensOn(
   let last: OpenedModel | undefined;
   const compile = async (cacheTokens: number): Promise<OpenedModel> => {
     const opened = await opening.finish(cacheTokens);
-    const target = { ...cpu, isHost: false, room: () => room, free: () => free };
+    const devices = { ...cpu.devices, isHost: false, memoryBytes: () => room, freeBytes: () => free };
+    const target = { ...cpu, devices };
     return (last = { ...opened, model: { ...(opened.model as CpuModel), target } });
   };
   const demand = { prompt: 20, where: 'prompt 1', least: 21, longest: 20, total, ...other };

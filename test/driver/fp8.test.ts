@@ -54,7 +54,7 @@ describe('a checkpoint with codes of E4M3', () => {
     const scales = opened.model.plan.weights.filter(({ scalesOf }) => scalesOf !== undefined);
     expect(scales.every(({ from, columnScale }) => from === 'codes' && columnScale === undefined)).toBe(true);
     const device = opened.model.device as CudaDevice;
-    expect(cuda.restore(JSON.parse(JSON.stringify(cuda.describe(device))), MACHINE)).toEqual(device);
+    expect(cuda.manifest.restore(JSON.parse(JSON.stringify(cuda.manifest.describe(device))), MACHINE)).toEqual(device);
   });
 
   it.each([

@@ -51,7 +51,12 @@ const open = (model: string, precision: Precision, isa: CpuIsa = ISA, machine: M
 type Opened = Awaited<ReturnType<typeof open>>;
 
 async function score({ checkpoint, model }: Opened, scored: number, threads = 1): Promise<ScoredRows> {
-  const executor = await model.target.open(checkpoint, model, { threads, devices: [0], rebuild: String }, SILENT);
+  const executor = await model.target.devices.open(
+    checkpoint,
+    model,
+    { threads, devices: [0], rebuild: String },
+    SILENT,
+  );
   const rows = scoredRows(await executor.call('score', scoreInputs(batchOf(scored), executor)));
   await executor.close();
   return rows;
@@ -99,7 +104,7 @@ describe('a checkpoint with codes of int8', () => {
 
     const some = await score(opened, 5, 2);
     expectSame(Float64Array.from(some.logProb), Float64Array.from(all.logProb.slice(-5)));
-    expect(cpu.restore(JSON.parse(JSON.stringify(cpu.describe(device))), MACHINE)).toEqual(device);
+    expect(cpu.manifest.restore(JSON.parse(JSON.stringify(cpu.manifest.describe(device))), MACHINE)).toEqual(device);
   });
 
   it.each([
@@ -136,6 +141,6 @@ describe('a checkpoint with codes of int8', () => {
     const [own, same] = [await score(opened, 8), await score(await open(saying(rows), 'auto'), 8)];
     own.logProb.forEach((x, i) => expect(Math.abs(x - same.logProb[i]!)).toBeLessThan(0.02));
     const device = opened.model.device as CpuDevice;
-    expect(cpu.restore(JSON.parse(JSON.stringify(cpu.describe(device))), MACHINE)).toEqual(device);
+    expect(cpu.manifest.restore(JSON.parse(JSON.stringify(cpu.manifest.describe(device))), MACHINE)).toEqual(device);
   });
 });

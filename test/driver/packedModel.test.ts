@@ -2,7 +2,8 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { type CompiledModel, compileModel, type CompileOptions } from '../../driver/compile/compile.js';
+import { type CompiledModel, compileModel } from '../../driver/compile/compile.js';
+import type { PlanOptions } from '../../driver/compile/planCache.js';
 import { detectMachine } from '../../driver/targets/cpuDevice.js';
 import { openModel } from '../../driver/compile/functions.js';
 import { packModel, unpackModel } from '../../driver/compile/planCache.js';
@@ -19,7 +20,7 @@ const ROOT = join(import.meta.dirname, '..', '..');
 const FAMILIES = join(ROOT, '..', 'shared', 'checkpoints', 'families');
 const DEMO = join(ROOT, 'models', 'demo');
 
-const OPTIONS: CompileOptions = { batchTokens: 64, cacheTokens: 128, logits: true };
+const OPTIONS: PlanOptions = { batchTokens: 64, cacheTokens: 128, logits: true };
 
 const onCpu = (checkpoint: Checkpoint, precision: Precision, options = OPTIONS): CompiledModel => {
   const device = cpuDevice(detectMachine(), precision, undefined, storedFormats(checkpoint, precision));

@@ -18,7 +18,8 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { compileModel, type CompileOptions, plannedModel } from '../../driver/compile/compile.js';
+import { compileModel, plannedModel } from '../../driver/compile/compile.js';
+import type { PlanOptions } from '../../driver/compile/planCache.js';
 import { detectMachine } from '../../driver/targets/cpuDevice.js';
 import { openModel } from '../../driver/compile/functions.js';
 import { planKey, type Planned } from '../../driver/compile/planCache.js';
@@ -51,7 +52,7 @@ beforeEach(() => {
 
 const demo = openModel(join(REPOSITORY, 'models', 'demo'), { kind: 'checkpoint' });
 const host = cpuDevice(detectMachine(), 'f32');
-const OPTIONS: CompileOptions = { batchTokens: 64, cacheTokens: 64 };
+const OPTIONS: PlanOptions = { batchTokens: 64, cacheTokens: 64 };
 
 /** The checkpoint, and how often its model made a graph. */
 function counted(checkpoint: Checkpoint): { readonly checkpoint: Checkpoint; readonly graphs: () => number } {
@@ -171,7 +172,7 @@ const withTensor =
     return { ...rest, checkpoint: { ...checkpoint, tensors } };
   };
 const withOptions =
-  (change: CompileOptions): Change =>
+  (change: PlanOptions): Change =>
   ({ options, ...rest }) => ({ ...rest, options: { ...options, ...change } });
 const withDevice =
   (change: Partial<CpuDevice>): Change =>

@@ -4,7 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { checkPlan } from '../../driver/compile/plan.js';
-import { compileModel, type CompileOptions } from '../../driver/compile/compile.js';
+import { compileModel } from '../../driver/compile/compile.js';
+import type { PlanOptions } from '../../driver/compile/planCache.js';
 import { detectMachine } from '../../driver/targets/cpuDevice.js';
 import { parsePlan, printPlan } from '../../driver/artifact/planJson.js';
 import { type KvCache, TYPICAL_FACTS } from '../../driver/targets/precision.js';
@@ -29,11 +30,11 @@ function checkpointOf(type: string): Checkpoint {
   return describeRandomCheckpoint(path, 1);
 }
 
-function expectRead<S, D>(checkpoint: Checkpoint, target: Target<S, D>, device: D, options: CompileOptions): void {
+function expectRead<S, D>(checkpoint: Checkpoint, target: Target<S, D>, device: D, options: PlanOptions): void {
   const { plan } = compileModel(checkpoint, target, device, { batchTokens: 256, cacheTokens: 256, ...options });
-  const read = parsePlan(printPlan(plan), 'plan.json', 'compile again', target.scheduling.schema);
+  const read = parsePlan(printPlan(plan), 'plan.json', 'compile again', target.compiler.scheduling.schema);
   expect(JSON.parse(printPlan(read))).toEqual(JSON.parse(printPlan(plan)));
-  checkPlan(read, (kernel, module, schedule) => target.scheduling.legality(kernel, module, schedule, device));
+  checkPlan(read, (kernel, module, schedule) => target.compiler.scheduling.legality(kernel, module, schedule, device));
 }
 
 const CACHES: readonly { readonly kvCache?: KvCache }[] = [{}, { kvCache: 'fp8' }, { kvCache: 'int8' }];

@@ -38,7 +38,7 @@ async function score(model: string): Promise<{ readonly checkpoint: Checkpoint; 
   const request = { model, init: { kind: 'checkpoint' }, precision: 'f32', target: 'cpu', batchTokens: 96 } as const;
   const { checkpoint, model: compiled } = await openOrCompile(request, detectMachine(), SILENT);
   const options = { threads: 1, devices: [0], rebuild: String };
-  const executor = await compiled.target.open(checkpoint, compiled, options, SILENT);
+  const executor = await compiled.target.devices.open(checkpoint, compiled, options, SILENT);
   const rows = scoredRows(await executor.call('score', scoreInputs(batch, executor)));
   await executor.close();
   return { checkpoint, rows };
@@ -106,7 +106,7 @@ describe('a checkpoint of 4 bits on Hopper', () => {
       new Set(plan.weights.map((weight) => weight.format));
     expect(formatsOf(decoded).has('u4')).toBe(false);
     expect(formatsOf(kept).has('u4')).toBe(true);
-    expect(kept.model.target.arithmetic(kept.model.device)).toBe('int4');
+    expect(kept.model.target.compiler.arithmetic(kept.model.device)).toBe('int4');
     await expect(compiled(join(import.meta.dirname, '../../models/demo'), 'int4')).rejects.toThrow(
       /this checkpoint has none that kernels read so/,
     );

@@ -50,10 +50,10 @@ describe('the targets', () => {
 
   it('print the kernels of every function of a plan, each once', () => {
     const printed = <S, D>(target: Target<S, D>, device: D): readonly string[] => {
-      const plan = statePlan(target.scheduling, device);
+      const plan = statePlan(target.compiler.scheduling, device);
       const { functions } = plan;
       expect(functions.map((fn) => fn.interface.name)).toEqual(['append', 'recall']);
-      const sources = target.sources(plan);
+      const sources = target.compiler.sources(plan);
       const signatures = functions.flatMap((fn) => fn.launches.map(({ signature }) => signature));
       for (const signature of signatures)
         expect(sources.filter(({ name }) => name.includes(signature))).not.toEqual([]);
@@ -71,7 +71,7 @@ describe('a third target, which no product file names', () => {
   it('compiles a model, keeps it in an artifact, and computes what the model means', async () => {
     const { checkpoint, model } = await openOrCompile({ ...request, target: 'interpreter' }, machine, ui, targets);
     expect(model).toMatchObject({ isa: 'f64', arithmetic: 'f32' });
-    const kernels = await model.target.compile(model);
+    const kernels = await model.target.compiler.compile(model);
     const path = join(folder, 'model.tw');
     const reference = referenceTo(DEMO, checkpoint, request.init);
     await saveArtifact(path, { reference, model, kernels, isTuned: false });
@@ -84,7 +84,7 @@ describe('a third target, which no product file names', () => {
     expect((await kernelSource(again.model, 'layers.0.ffn.down', 32)).scheduleText).toBe('plain');
 
     const options = { threads: 1, devices: [0], rebuild };
-    const executor = await again.model.target.open(again.checkpoint, again.model, options, ui);
+    const executor = await again.model.target.devices.open(again.checkpoint, again.model, options, ui);
     const batch = {
       tokens: Int32Array.of(1, 5, 9, 7),
       position: Int32Array.of(0, 1, 2, 2),

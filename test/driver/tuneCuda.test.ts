@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { cuda, cudaDevice, type CudaModel } from '../../driver/targets/cuda.js';
 import { TYPICAL_FACTS } from '../../driver/targets/precision.js';
-import { measureCuda } from '../../driver/targets/tuning.js';
+import { tuneOnCuda } from '../../driver/targets/tuning.js';
 import { UserError } from '../../errors.js';
 import { cudaAvailable } from '../../runtime/cuda/addon.js';
 import { CAPACITY, cudaModule } from '../autotune/cuda/fixture.js';
@@ -13,7 +13,7 @@ import { CAPACITY, cudaModule } from '../autotune/cuda/fixture.js';
 const hasGpu = cudaAvailable().ok;
 if (hasGpu) console.warn('SKIPPED tuning without a GPU: there is one here.');
 
-describe.skipIf(hasGpu)('measureCuda', () => {
+describe.skipIf(hasGpu)('tuneOnCuda', () => {
   it('says that there is no GPU and what to type, and leaves no database behind', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'tilewright-no-gpu-'));
     const database = join(folder, 'tuning.jsonl');
@@ -42,7 +42,7 @@ describe.skipIf(hasGpu)('measureCuda', () => {
       plan,
     };
     const nothing = (): void => undefined;
-    const failure = await measureCuda(model, {
+    const failure = await tuneOnCuda(model, {
       budgetSeconds: 1,
       database,
       rebuild: (target) => `tilewright compile model for ${target}`,

@@ -1,6 +1,6 @@
 /** Tuning of several functions: order, shares of the budget, and names in the table. */
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import type { TuneResult } from '../../autotune/search.js';
+import type { SearchResult } from '../../autotune/search.js';
 import type { TuneRow } from '../../autotune/searchJob.js';
 import { tuneFunctions } from '../../driver/targets/tuning.js';
 import type { CpuSchedule, Plan } from '../../ir/plan.js';
@@ -38,7 +38,7 @@ const row: TuneRow<CpuSchedule> = {
 };
 const { bestSeconds: _best, defaultSeconds: _default, ...unknown } = row;
 const unmeasured: TuneRow<CpuSchedule> = { ...unknown, kernel: 'unmeasured', trials: 0 };
-const result: TuneResult<CpuSchedule> = {
+const result: SearchResult<CpuSchedule> = {
   schedules: [{}],
   rows: [row, unmeasured],
   bucketSeconds: [],

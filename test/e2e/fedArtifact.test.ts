@@ -27,7 +27,7 @@ async function compileTo(path: string, model: string, feeds: boolean): Promise<v
   await saveArtifact(path, {
     reference,
     model: compiled,
-    kernels: await compiled.target.compile(compiled),
+    kernels: await compiled.target.compiler.compile(compiled),
     isTuned: false,
   });
 }

@@ -31,7 +31,7 @@ const QUESTIONS = 24;
 const TARGETS: readonly (readonly [name: string, numerics: Numerics, most: number])[] = [
   ['f32', numericsOf('avx2'), 0],
   ['bf16 of a CPU', numericsOf('amx'), 0.05],
-  ['bf16 of a GPU', cuda.numerics(cudaDevice(TYPICAL_FACTS.sm_90a, 'bf16')), 0.05],
+  ['bf16 of a GPU', cuda.compiler.numerics(cudaDevice(TYPICAL_FACTS.sm_90a, 'bf16')), 0.05],
 ];
 
 const F32 = new Float32Array(1);

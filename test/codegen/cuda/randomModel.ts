@@ -81,7 +81,7 @@ interface RandomModelOptions {
   readonly cacheTokens?: number;
   readonly feeds?: boolean;
   readonly logits?: boolean;
-  readonly mask?: typeof cuda.mask;
+  readonly mask?: typeof cuda.compiler.mask;
   readonly kvCache?: KvCache;
 }
 
@@ -98,7 +98,7 @@ export function randomModel(
   options: RandomModelOptions = {},
 ): RandomModel {
   const { scale = 1, step = 2, hasBiases = false, cacheTokens = 0, feeds = false, logits = false } = options;
-  const { mask = cuda.mask, kvCache = '16bit' } = options;
+  const { mask = cuda.compiler.mask, kvCache = '16bit' } = options;
   const random = randomSource(seed);
   const pick = <T>(list: readonly T[]): T => list[below(random, list.length)]!;
   const headDim = pick(step > 2 ? [32, 64, 128] : [32, 48, 64, 80, 96, 128]);
