@@ -39,7 +39,7 @@ const LONG_CONTEXT = 16_384;
 /**
  * Bounds of a GPU's default largest micro-batch, in tokens. A row tile of 128 for every other multiprocessor: if the
  * number of column tiles is even, whole waves of tiles keep all multiprocessors busy. The products of a narrow model
- * have few waves, and its experts few tokens each, so it gets twice as many tokens (decision 76). An H100: 8,448 and
+ * have few waves, and its experts few tokens each, so it gets twice as many tokens (decision 12). An H100: 8,448 and
  * 16,896 tokens.
  */
 export function cudaCapacity(multiprocessors: number, width: number): { readonly min: number; readonly max: number } {

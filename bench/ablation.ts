@@ -143,10 +143,10 @@ export interface AblationOptions extends TechniqueOptions {
 export const ablationCommand = (): Command =>
   benchCommand(
     'bench:ablation',
-    'What each technique of scoring gives, on the same kernels and weights. Prints for each the tokens that it computes, ' +
-      'its calls, the time of all questions in its fastest round, how many times as long that is as trees take, and ' +
-      'whether every log-probability is the same bits. On a CPU techniques are compared by the work of its processors ' +
-      '(CPU seconds, of all threads together), to which other programs add little.',
+    'What each technique of scoring gives, on the same kernels and weights. Prints for each the tokens that it ' +
+      'computes, its calls, the time of all questions in its fastest round, how many times as long that is as ' +
+      'trees take, and whether every log-probability is the same bits. On a CPU techniques are compared by the ' +
+      'work of its processors (CPU seconds, of all threads together), to which other programs add little.',
   )
     .option('--model <path>', 'folder of a config.json, or one below bench/models; weights are random', 'llama-110m')
     .option('--target <name>', 'cpu or cuda', oneOf(BENCH_TARGETS), 'cpu')
@@ -172,8 +172,9 @@ export const ablationCommand = (): Command =>
     .option('--tokenizer <folder>', 'folder of a tokenizer')
     .addHelpText(
       'after',
-      `\nThe techniques, each a row:\n\n${describeRows(DEFAULTS)}\n\nA row that begins with … is the one of filled calls ` +
-        'in two phases, with one change. No row has padding: a batch is as many tokens as its sequences have.',
+      `\nThe techniques, each a row:\n\n${describeRows(DEFAULTS)}\n\nA row that begins with … is the one of ` +
+        'filled calls in two phases, with one change. No row has padding: a batch is as many tokens as its ' +
+        'sequences have.',
     );
 
 /** One pass of a technique over all questions. */

@@ -86,11 +86,11 @@ export interface CompileBenchOptions {
 export const compileCommand = (): Command =>
   benchCommand(
     'bench:compile',
-    'How long models take to plan: from a config.json to kernels, memory and schedules, and to the sources of all ' +
-      'kernels. Nothing is compiled or loaded, and no GPU is needed. Each plan is made in a process of its own, as a ' +
-      'command makes it; figures are medians. plan: seconds of compileModel; cpu: processor time of that, which other ' +
-      'programs disturb less; emit: seconds for the sources of all kernels; check: seconds in which a plan that was ' +
-      'read is checked against its own kernels.',
+    'How long models take to plan: from a config.json to kernels, memory and schedules, and to the sources of ' +
+      'all kernels. Nothing is compiled or loaded, and no GPU is needed. Each plan is made in a process of its ' +
+      'own, as a command makes it; figures are medians. plan: seconds of compileModel; cpu: processor time of ' +
+      'that, which other programs disturb less; emit: seconds for the sources of all kernels; check: seconds in ' +
+      'which a plan that was read is checked against its own kernels.',
   )
     .option('--model <path>', 'folder of a config.json, or one below bench/models; may be repeated', repeated(text), [
       'llama-8b',

@@ -238,11 +238,11 @@ export interface GenerateBenchOptions {
 export const generateCommand = (): Command =>
   benchCommand(
     'bench:generate',
-    'Decoding with random weights: sequences of equal length side by side, as many as --batch says, one new token each ' +
-      'in a call. Prints the median time of a call, tokens per second, the bytes that a call must read (weights once, ' +
-      'keys and values of every sequence) per second, the same for the fastest call, and whether every sequence got the ' +
-      'same bits in every batch. On a CPU the rate is compared with that of threads that only read, measured before and ' +
-      'after each batch.',
+    'Decoding with random weights: sequences of equal length side by side, as many as --batch says, one new ' +
+      'token each in a call. Prints the median time of a call, tokens per second, the bytes that a call must read ' +
+      '(weights once, keys and values of every sequence) per second, the same for the fastest call, and whether ' +
+      'every sequence got the same bits in every batch. On a CPU the rate is compared with that of threads that ' +
+      'only read, measured before and after each batch.',
   )
     .option(
       '--model <path>',
@@ -262,8 +262,8 @@ export const generateCommand = (): Command =>
     .option('--isa <name>', `instruction set on a CPU: ${CPU_ISAS.join(', ')} (default: the best)`, oneOf(CPU_ISAS))
     .option(
       '--top-p <p>',
-      'sample at temperature 1 with this filter, by a model that chooses from logits; 1 leaves nothing out, so that the ' +
-        'head samples',
+      'sample at temperature 1 with this filter, by a model that chooses from logits; 1 leaves nothing out, so ' +
+        'that the head samples',
       decimal(0.001, 1),
     )
     .option('--top-k <n>', 'the same, with this filter; 0 leaves nothing out', whole(0, 1 << 20))
@@ -271,8 +271,8 @@ export const generateCommand = (): Command =>
     .option('--wait', 'begin a call only when the one before it has been read')
     .option(
       '--requests <n>',
-      'requests at once instead, with prompts and answers of different lengths (lognormal, means 215 and 198); prints ' +
-        "which calls the time goes to, and the share of an H100's roofline",
+      'requests at once instead, with prompts and answers of different lengths (lognormal, means 215 and 198); ' +
+        "prints which calls the time goes to, and the share of an H100's roofline",
       whole(0, 100_000),
       0,
     )

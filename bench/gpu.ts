@@ -1,5 +1,6 @@
 /**
- * `npm run bench:gpu`: compares a layer's kernels on this machine's GPU with cuBLASLt, each ratio within one run. In a bundle this is `bench-gpu.sh`.
+ * `npm run bench:gpu`: compares a layer's kernels on this machine's GPU with cuBLASLt, each ratio within one run.
+ * In a bundle this is `bench-gpu.sh`.
  */
 import type { Command } from 'commander';
 import { referenceSchedule } from '../autotune/cuda/candidates.js';
@@ -109,10 +110,10 @@ const nameList = (): ((value: string) => readonly string[]) => {
 export const gpuCommand = (): Command =>
   benchCommand(
     'bench:gpu',
-    "Each contraction of a layer, epilogue included, against cuBLASLt's best bare product, its loops, and the layer " +
-      'against the sum of those products and against their sequence; all in one process, in turn. Few tokens (--tokens ' +
-      '1,8,32,64) are limited by memory: GB/s counts what a kernel must read and write, "of read" is its share of the ' +
-      'rate at which a kernel of this run only reads.',
+    "Each contraction of a layer, epilogue included, against cuBLASLt's best bare product, its loops, and the " +
+      'layer against the sum of those products and against their sequence; all in one process, in turn. Few tokens ' +
+      '(--tokens 1,8,32,64) are limited by memory: GB/s counts what a kernel must read and write, "of read" is its ' +
+      'share of the rate at which a kernel of this run only reads.',
   )
     .option('--model <path>', 'folder of a config.json, or one below bench/models; weights are random', 'llama-33b')
     .option(
@@ -131,8 +132,8 @@ export const gpuCommand = (): Command =>
     )
     .option(
       '--try <kernel[@tokens]:schedule>',
-      'another schedule of a kernel: its key, as the table prints it, or changes such as tm=192,stages=5; with --kernel ' +
-        'layer the layer runs with it; may be repeated',
+      'another schedule of a kernel: its key, as the table prints it, or changes such as tm=192,stages=5; with ' +
+        '--kernel layer the layer runs with it; may be repeated',
       repeated(parseTrial),
       [],
     )
@@ -146,15 +147,15 @@ export const gpuCommand = (): Command =>
     )
     .option(
       '--precision <name>',
-      "what is multiplied: auto (16 bits) or fp8, against the library's products of the same numbers; int4: weights of 4 " +
-        'bits in groups, of a model that stores them (llama-33b-gptq), against products of 16 bits',
+      "what is multiplied: auto (16 bits) or fp8, against the library's products of the same numbers; int4: " +
+        'weights of 4 bits in groups, of a model that stores them (llama-33b-gptq), against products of 16 bits',
       oneOf(['auto', 'fp8', 'int4']),
       'auto',
     )
     .option(
       '--finishing <list>',
-      "which products finish rows for the kernel behind them: deep (the compiler's choice), all, or deep,all: first one, " +
-        'then the other, a table each',
+      "which products finish rows for the kernel behind them: deep (the compiler's choice), all, or deep,all: " +
+        'first one, then the other, a table each',
       (value) => once(finishingList(value)),
       ['deep'],
     )

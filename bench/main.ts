@@ -62,8 +62,8 @@ export interface BenchOptions {
 export const cpuCommand = (): Command =>
   benchCommand(
     'bench',
-    'Scoring rates on real question trees, each as a share of the arithmetic peak measured in the same run, where the ' +
-      'time goes by kernel, and what each sharing mode gains over none.',
+    'Scoring rates on real question trees, each as a share of the arithmetic peak measured in the same run, ' +
+      'where the time goes by kernel, and what each sharing mode gains over none.',
   )
     .option(
       '--model <path>',

@@ -3,8 +3,8 @@ import { z } from 'zod';
 import { isProgram } from './command.js';
 
 /**
- * Makes docs/performance.md from docs/performance.json: `npm run docs:performance` writes the page, and a test says that
- * it is up to date. Ratios are computed here, from the figures.
+ * Makes docs/performance.md from docs/performance.json: `npm run docs:performance` writes the page, and a test says
+ * that it is up to date. Ratios are computed here, from the figures.
  */
 
 const text = z.string().min(1);

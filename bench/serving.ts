@@ -242,13 +242,13 @@ export interface ServingOptions {
 export const servingCommand = (): Command =>
   benchCommand(
     'bench:serving',
-    'What an FP8 cache with a slot filter, grouped queries, and attention over valid blocks give a service, each alone ' +
-      'and all together, with weights of 16 bits and of GPTQ. Kernels have no worse twins: what is off is off in the ' +
-      'input. All requests are made at once; their lengths are lognormal, with the means of conversations (215 tokens ' +
-      'of prompt, 198 of answer) and the same for every row. Prints the mean time of a request and its 95th percentile, ' +
-      "new tokens a second, how many times as many as the baseline's, and the accuracy with its standard error. Rows " +
-      "take turns; times are those of each one's fastest round. On a CPU a column counts tokens for a second of its " +
-      'processors, to which other programs add little.',
+    'What an FP8 cache with a slot filter, grouped queries, and attention over valid blocks give a service, each ' +
+      'alone and all together, with weights of 16 bits and of GPTQ. Kernels have no worse twins: what is off is ' +
+      'off in the input. All requests are made at once; their lengths are lognormal, with the means of ' +
+      'conversations (215 tokens of prompt, 198 of answer) and the same for every row. Prints the mean time of a ' +
+      "request and its 95th percentile, new tokens a second, how many times as many as the baseline's, and the " +
+      "accuracy with its standard error. Rows take turns; times are those of each one's fastest round. On a CPU a " +
+      'column counts tokens for a second of its processors, to which other programs add little.',
   )
     .requiredOption(
       '--model <path>',

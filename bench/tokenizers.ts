@@ -206,9 +206,9 @@ function openHere(how: string, dir: string): Measured {
 const tokenizersCommand = (): Command =>
   benchCommand(
     'bench:tokenizers',
-    `Opens the tokenizer.json of each folder, or made-up ones, ${ROUNDS} times with the native library alone, ${ROUNDS} ` +
-      `times for the first time (with an empty cache), and ${ROUNDS} times again. Prints medians of wall and processor ` +
-      "time in seconds, and processor time as a multiple of the library's.",
+    `Opens the tokenizer.json of each folder, or made-up ones, ${ROUNDS} times with the native library alone, ` +
+      `${ROUNDS} times for the first time (with an empty cache), and ${ROUNDS} times again. Prints medians of wall ` +
+      "and processor time in seconds, and processor time as a multiple of the library's.",
   )
     .argument('[folder...]', 'folders of tokenizers')
     .addOption(new Option('--open <how>').hideHelp());

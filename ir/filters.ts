@@ -2,7 +2,7 @@
  * How a token is chosen from a whole row of logits: what changes logits, what leaves tokens out, and the draw from what
  * is left. Order: bias and penalties, temperature, min-p, top-k, top-p, draw. Of equals the lower token comes first.
  * The functions here are the reference, in float64. Kernels compute in f32 and weigh tokens in whole numbers
- * (docs/decisions/0042-filters-on-the-device.md).
+ * (docs/decisions/0015-generation.md).
  */
 import { drawScore, type NoiseKey } from './gumbel.js';
 

@@ -21,8 +21,8 @@ interface Write {
  * `score`) are rounded in the same way, so that both functions give the same answers.
  *
  * The scale of a head of d numbers is r / c. For e4m3 r is their root mean square and c the largest power of two with
- * c·√d ≤ 448: no number exceeds r·√d, so nothing saturates, and a float rounds equally well at any scale (decision 61).
- * For i8 r is the largest magnitude and c = 127 (decision 69). The scale belongs to one row: one for a page would
+ * c·√d ≤ 448: no number exceeds r·√d, so nothing saturates, and a float rounds equally well at any scale (decision 19).
+ * For i8 r is the largest magnitude and c = 127 (decision 20). The scale belongs to one row: one for a page would
  * depend on which calls wrote the page.
  *
  * Throws CompileError where rows of a state reach attention in another way, or no attention was recognized.

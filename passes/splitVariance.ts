@@ -4,7 +4,7 @@ import { Matcher } from './match.js';
 /**
  * mean((x − mean x)²) = mean(x²) − (mean x)². The left side reads a row twice, one time after the other: it needs the
  * mean before it can begin. Sums of x and of x² are left by the kernel that computes x, so that one more kernel, which
- * writes the normed row, is all that a LayerNorm needs (docs/decisions/0044-layer-norm.md). What rounding makes less
+ * writes the normed row, is all that a LayerNorm needs (docs/decisions/0003-norms.md). What rounding makes less
  * than 0 is 0.
  */
 export function splitVariance(graph: Graph): Graph {

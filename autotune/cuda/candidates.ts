@@ -102,7 +102,7 @@ export class CudaSpace {
         return this.gemmTiles(start);
       case 'attention': {
         if (this.kernel.anchor !== 'attention') return [];
-        // Products of warps and of warpgroups have the same bits (decision 58).
+        // Products of warps and of warpgroups have the same bits (decision 14).
         const isSimt = start.skeleton === 'simt';
         return attentionSchedules(this.kernel, this.module, this.facts).filter(
           ({ skeleton }) => (skeleton === 'simt') === isSimt,

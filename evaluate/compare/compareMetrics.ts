@@ -142,7 +142,7 @@ const isJoinable = ([a, b]: readonly [Item, Item]): boolean =>
   isNumber(a) ? isNumber(b) : !isNumber(b) && a.length === b.length;
 
 /**
- * Tests and intervals for the difference between two runs on the same questions (decision 53). Every draw is seeded:
+ * Tests and intervals for the difference between two runs on the same questions (decision 8). Every draw is seeded:
  * the same files give the same figures.
  */
 

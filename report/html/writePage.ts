@@ -1,6 +1,6 @@
 /**
  * Writes a page: one HTML file with its script, its style and its data, which opens from a disk without a network
- * (decision 64). Data is deflated JSON in blocks that a browser never executes, read when they are first looked at.
+ * (decision 25). Data is deflated JSON in blocks that a browser never executes, read when they are first looked at.
  */
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';

@@ -32,8 +32,9 @@ const LINES: readonly (readonly [string, () => Command, string, object])[] = [
   [
     'bench:generate',
     generateCommand,
-    '--model mine --target cuda --batch 1,4 --prompt 32 --new 8 --threads 3 --isa avx2 --quantize int4 --kv-cache fp8 ' +
-      '--spread 0.7 --requests 5 --cache-tokens 4096 --top-p 0.9 --top-k 50 --penalty 1.1 --wait --profile',
+    '--model mine --target cuda --batch 1,4 --prompt 32 --new 8 --threads 3 --isa avx2 --quantize int4 ' +
+      '--kv-cache fp8 --spread 0.7 --requests 5 --cache-tokens 4096 --top-p 0.9 --top-k 50 --penalty 1.1 --wait ' +
+      '--profile',
     {
       ...{
         model: 'mine',
@@ -81,8 +82,9 @@ const LINES: readonly (readonly [string, () => Command, string, object])[] = [
   [
     'bench:gpu',
     gpuCommand,
-    '--model mine --tokens 64,8,64 --rounds 3 --seconds 0.1 --kernel ffn,head --kernel layer --try ffn.down@8:stages=5 ' +
-      '--all 2 --tuned --database d --mask tree --precision fp8 --finishing deep,all --no-check --json out.json',
+    '--model mine --tokens 64,8,64 --rounds 3 --seconds 0.1 --kernel ffn,head --kernel layer --try ' +
+      'ffn.down@8:stages=5 --all 2 --tuned --database d --mask tree --precision fp8 --finishing deep,all ' +
+      '--no-check --json out.json',
     {
       ...{ model: 'mine', tokens: [8, 64], rounds: 3, seconds: 0.1, kernel: ['ffn', 'head', 'layer'], all: 2 },
       ...{ try: [{ kernel: 'ffn.down', tokens: 8, what: 'stages=5' }], tuned: true, database: 'd', mask: 'tree' },
@@ -92,8 +94,8 @@ const LINES: readonly (readonly [string, () => Command, string, object])[] = [
   [
     'bench:compile',
     compileCommand,
-    '--model mine --precision fp8 --function step --target cpu --cache-tokens 128 --layers 60 --layers 120 --rounds 2 ' +
-      '--detail --json',
+    '--model mine --precision fp8 --function step --target cpu --cache-tokens 128 --layers 60 --layers 120 ' +
+      '--rounds 2 --detail --json',
     {
       ...{ model: ['mine'], precision: ['fp8'], function: ['step'], target: 'cpu', cacheTokens: 128 },
       ...{ layers: [60, 120], rounds: 2, detail: true, json: true },

@@ -22,8 +22,6 @@ import { lower, optimize } from '../../passes/runPasses.js';
 import { ROOT } from '../e2e/support.js';
 import { EXPERT_CHECKPOINTS } from '../support/families.js';
 
-
-
 const SHARED = join(ROOT, '..', 'shared');
 const FAMILIES = join(SHARED, 'checkpoints', 'families');
 const QUESTIONS = 24;
