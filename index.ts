@@ -13,9 +13,13 @@ export type {
 } from './library/options.js';
 export type { ProgressEvent, ProgressListener } from './library/progress.js';
 export type { MatrixReport, QuantizeResult } from './commands/quantize.js';
-export { Interrupted, type CompileResult, type RunProgress, type TuneResult } from './driver/requests.js';
+export { type RunProgress } from './driver/requests.js';
+export { Interrupted } from './commands/runRequest.js';
+export type { CompileResult } from './commands/compile.js';
+export type { TuneResult } from './commands/tune.js';
 export { mergeShards as merge, type Merged, type MergeRequest } from './evaluate/merge.js';
-export { compareRuns as compare, type Comparison } from './evaluate/compare/compareRuns.js';
+export { compare } from './commands/compare.js';
+export type { Comparison } from './evaluate/compare/compareRuns.js';
 export type { DatasetRecord } from './evaluate/dataset.js';
 export type { Results, Throughput } from './evaluate/resultTypes.js';
 export { UsageError, UserError } from './errors.js';

@@ -1,6 +1,6 @@
 /** Measures one model: made-up weights and real trees, through the ordinary compiler and runtime. */
 import { scoreInputs, scoringLimits } from '../commands/scorer.js';
-import { tuneCompiled } from '../commands/tuneModel.js';
+import { tuneCompiled } from '../commands/tune.js';
 import { BatchWork } from '../commands/work.js';
 import { compileModel } from '../driver/compile/compile.js';
 import type { Machine } from '../driver/targets/cpuDevice.js';

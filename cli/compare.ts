@@ -19,7 +19,8 @@ export function addCompare(program: Command, context: Context): void {
     .argument('<B>', 'the same of another run')
     .option('--json', 'print the comparison as JSON and nothing else, with every question that changed')
     .action(async (a: string, b: string, _options: unknown, self: Command) => {
-      const comparison = await context.commands.compare({ a, b });
+      const { compare } = await import('../commands/compare.js');
+      const comparison = compare(a, b);
       if (isSet(self.opts<Flags>(), 'json')) printJson(context.io, comparison);
       else printText(context.io, comparisonText(comparison));
     });

@@ -1,15 +1,15 @@
 /** `tilewright compile`: checkpoint to artifact. */
 import type { Command } from 'commander';
+import type { CompileResult } from '../commands/compile.js';
 import { isArtifact } from '../driver/names.js';
-import type { CompileResult } from '../driver/requests.js';
 import { UsageError } from '../errors.js';
 import { bytes, count, duration } from '../system/format.js';
 import { quoteForShell } from '../system/shell.js';
 import { addMaskFlag, addModelFlags, addSections, addVerboseFlag, CHECKPOINT_HELP, EXIT_STATUSES } from './help.js';
 import { faceOf } from './makeUi.js';
-import { isSet, modelFlags, required, type Flags } from './options.js';
+import { type Flags, isSet, modelFlags, required } from './options.js';
 import { printText } from './report.js';
-import { printJson, refuseHubName, sameCommand, withUi, type Context } from './work.js';
+import { type Context, printJson, refuseHubName, sameCommand, withUi } from './work.js';
 
 export function addCompile(program: Command, context: Context): void {
   const command = program
@@ -74,9 +74,10 @@ async function compile(context: Context, checkpoint: string, flags: Flags): Prom
     ...(isSet(flags, 'hashWeights') ? { hashesWeights: true } : {}),
   };
   const advice = (): string => `nothing was written; start again with\n  ${sameCommand(context)}`;
-  const { value: result } = await withUi(context, { ...face, advice }, (ui, signal) =>
-    context.commands.compile({ model: checkpoint, output, signal, ...kept, ...model }, ui),
-  );
+  const { value: result } = await withUi(context, { ...face, advice }, async (ui, signal) => {
+    const story = await import('../commands/compile.js');
+    return story.compile({ model: checkpoint, output, signal, ...kept, ...model }, ui);
+  });
   if (face.isJson) printJson(io, result);
   else printText(io, describe(result));
 }

@@ -1,6 +1,6 @@
 /** `tilewright completion`: commands, flags, choices and files for shells, read off the commander program itself. */
 import type { Command, Option } from 'commander';
-import { PREFIXES } from '../driver/requests.js';
+import { PREFIXES } from '../commands/runRequest.js';
 import { KV_CACHES, PRECISIONS, QUANTIZED, TARGET_CHOICES } from '../driver/targets/precision.js';
 import { SHARING_MODES } from '../evaluate/scorer.js';
 import { TASKS } from '../evaluate/tasks/index.js';
@@ -72,8 +72,9 @@ function commandModels(program: Command, tasks: readonly string[]): readonly Com
 }
 
 /** The built-in ones: those of task files are where a later --include-path says. */
-async function taskNames({ commands }: Context): Promise<readonly string[]> {
-  const { tasks, groups, tags } = await commands.listTasks([]);
+async function taskNames(): Promise<readonly string[]> {
+  const { listTasks } = await import('../commands/tasks.js');
+  const { tasks, groups, tags } = listTasks([]);
   return [...new Set([...groups, ...tags, ...tasks])].filter((name) => /^[\w.-]+$/.test(name)).sort();
 }
 
@@ -92,7 +93,7 @@ export function addCompletion(program: Command, context: Context): void {
     .argument('<shell>', SHELL_NAMES.join(', '))
     .action(async (given: string) => {
       const shell = choice('completion', given, SHELL_NAMES);
-      context.io.stdout.write(SHELLS[shell](commandModels(program, await taskNames(context))));
+      context.io.stdout.write(SHELLS[shell](commandModels(program, await taskNames())));
     });
   addSections(command, { 'To install it, once': INSTALL });
 }

@@ -21,11 +21,12 @@ export async function converse(
   request: Omit<Asked<ConverseRequest>, 'signal'>,
   face: Face,
 ): Promise<void> {
-  const { io, commands } = context;
+  const { io } = context;
   const advice = (): string => `nothing was generated yet; the same command starts again:\n  ${sameCommand(context)}`;
-  const { value: conversation } = await withUi(context, { ...face, isJson: false, advice }, (ui) =>
-    commands.converse(request, ui),
-  );
+  const { value: conversation } = await withUi(context, { ...face, isJson: false, advice }, async (ui) => {
+    const story = await import('../commands/converse.js');
+    return story.converse(request, ui);
+  });
   let answer: AbortController | undefined;
   let isPressed = false;
   let leave: () => void = () => undefined;

@@ -24,7 +24,8 @@ export function addDoctor(program: Command, context: Context): void {
 }
 
 async function doctor(context: Context, flags: Flags): Promise<void> {
-  const checks = await context.commands.doctor();
+  const story = await import('../commands/doctor.js');
+  const checks = await story.doctor();
   const isHealthy = checks.every(({ status }) => status !== 'missing');
   if (isSet(flags, 'json')) printJson(context.io, { isHealthy, checks });
   else context.io.stdout.write(describe(checks, styleFor(context.io, 'stdout')));

@@ -45,7 +45,8 @@ export function addExplore(program: Command, context: Context): void {
     if (isArtifact(model)) refuseCompileFlags(flags, model);
     const [tokens, database] = [text(flags, 'tokens'), text(flags, 'database')];
     const { dump: _, ...request } = { model, ...wanted, ...artifactFlags(flags, model) };
-    const explored = await context.commands.explore({
+    const { explore } = await import('../commands/explore/explore.js');
+    const explored = await explore({
       ...request,
       output: text(flags, 'output') ?? DEFAULT_OUTPUT,
       ...(tokens === undefined ? {} : { tokens: wholeNumber('--tokens', tokens, 1, MAX_TOKENS, '256') }),

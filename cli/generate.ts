@@ -161,13 +161,13 @@ async function parse(
     ...modelFlags(flags),
     ...artifactFlags(flags, model),
     ...templateFlags(flags),
-    threads: threads(flags, () => context.commands.cores()),
+    threads: threads(flags, context.io),
   };
 }
 
 /** Prompts as the model sees them. What the model would be is not looked at. */
 async function printAll(
-  { io, commands }: Context,
+  { io }: Context,
   request: Omit<Asked<GenerateRequest>, 'signal'>,
   isJson: boolean,
 ): Promise<void> {
@@ -175,7 +175,8 @@ async function printAll(
   const isOnly = promptFile === undefined && prompts.length === 1;
   const reader = readerOf(io);
   try {
-    await commands.printPrompts(
+    const { printPrompts } = await import('../commands/printPrompts.js');
+    await printPrompts(
       {
         model,
         prompts,
@@ -266,7 +267,7 @@ function printText(io: Io, result: PromptResult, count: number, isOnly: boolean)
 }
 
 async function generate(context: Context, model: string, prompts: readonly string[], flags: Flags): Promise<void> {
-  const { io, commands } = context;
+  const { io } = context;
   await refuseHubName(model);
   const face = faceOf(flags);
   const { isJson, isQuiet, isVerbose } = face;
@@ -303,7 +304,10 @@ async function generate(context: Context, model: string, prompts: readonly strin
     const { value, stoppedBy } = await withUi(
       context,
       { ...face, advice, resultsIn: 'generate', isStreamed },
-      (ui, signal) => commands.generate({ ...request, signal: AbortSignal.any([signal, reader.signal]) }, ui, listener),
+      async (ui, signal) => {
+        const story = await import('../commands/generate.js');
+        return story.generate({ ...request, signal: AbortSignal.any([signal, reader.signal]) }, ui, listener);
+      },
     );
     if (reader.signal.aborted) return;
     for (const result of value.results)

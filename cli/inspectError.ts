@@ -1,5 +1,5 @@
 /** `tilewright inspect --error`: what rounding costs, kernel by kernel and layer by layer. */
-import type { ErrorReport, ErrorRequest, KernelError } from '../commands/inspectError.js';
+import { type ErrorReport, type ErrorRequest, type KernelError, inspectError } from '../commands/inspectError.js';
 import { UsageError, UserError } from '../errors.js';
 import { defined } from '../system/defined.js';
 import { FileLines } from '../system/fileLines.js';
@@ -72,7 +72,7 @@ export async function showError(context: Context, model: string, flags: Flags): 
     prompts: data === undefined ? BUILT_IN.slice(0, most) : readPrompts(data, most),
     tokens: tokens === undefined ? TOKENS : wholeNumber('--tokens', tokens, 2, 4096, '64'),
   };
-  const report = await context.commands.inspectError(request);
+  const report = await inspectError(request);
   if (isSet(flags, 'json')) printJson(context.io, report);
   else printText(context.io, errorText(report));
 }

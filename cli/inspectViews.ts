@@ -1,5 +1,5 @@
 /** What `tilewright inspect` shows: each view of a compiled model as data and as text. */
-import { findStage, type Inspection, parameterCount, stageSize } from '../commands/inspect.js';
+import { findStage, inspect as inspectModel, type Inspection, parameterCount, stageSize } from '../commands/inspect.js';
 import { bucketFor, kernelRows, kernelSource, timedRows, typicalSize } from '../commands/inspectKernels.js';
 import { memoryReport } from '../commands/inspectMemory.js';
 import { stageText } from '../driver/compile/compile.js';
@@ -71,7 +71,7 @@ const repeated = (model: string, flags: Flags, { invocation }: Io): string =>
 
 /** Compiles the model, or reads the artifact, and prints the view that the flags ask for. */
 export async function inspect(context: Context, model: string, flags: Flags): Promise<void> {
-  const { io, commands } = context;
+  const { io } = context;
   const views = VIEWS.filter((view) => flags[view] !== undefined);
   if (views.length > 1)
     throw new UsageError(
@@ -81,7 +81,7 @@ export async function inspect(context: Context, model: string, flags: Flags): Pr
   const wanted = modelFlags(flags, INSPECT_MASKS);
   if (isArtifact(model)) refuseCompileFlags(flags, model);
   const { dump: _, ...request } = { model, ...wanted, ...artifactFlags(flags, model) };
-  const inspection = await commands.inspect(request);
+  const inspection = await inspectModel(request);
   const { plan } = inspection;
   const given = text(flags, 'tokens');
   const tokens =

@@ -1,10 +1,12 @@
 /** Everything the command line touches of its process: two streams, a clock, interruptions. Tests hand in a fake. */
 import { existsSync } from 'node:fs';
 import { basename, dirname, join, relative } from 'node:path';
+import type { Ui } from '../driver/requests.js';
+import { detectMachine } from '../driver/targets/cpuDevice.js';
 import { readSettings } from '../settings.js';
 import { reasonOf } from '../system/errno.js';
 import { quoteForShell } from '../system/shell.js';
-import { styleOf, wantsColour, type ColourSettings, type Style } from './style.js';
+import { type ColourSettings, type Style, styleOf, wantsColour } from './style.js';
 
 /** A stream that may be a terminal. */
 export type Output = NodeJS.WritableStream & {
@@ -36,6 +38,10 @@ export interface Io {
   readonly colour: ColourSettings;
   /** What the user types to start this program, for commands that we suggest. */
   readonly invocation: string;
+  /** Processors to use where --threads is absent. */
+  cores(): number;
+  /** Told of progress as well, before the work goes on. */
+  readonly observer?: Partial<Pick<Ui, 'step' | 'run'>>;
   /** Milliseconds, never going back. */
   now(): number;
   /** Calls `listener` for each request to stop; returns the function that ends it. */
@@ -94,6 +100,7 @@ export function processIo(): Io {
     isDebug: settings.isDebug,
     colour: settings,
     invocation: invocationOf(process.argv[1], process.cwd()),
+    cores: () => detectMachine().cpu.cores,
     now: () => performance.now(),
     onStop(listener) {
       for (const signal of STOP_SIGNALS) process.on(signal, listener);

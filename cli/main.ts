@@ -7,13 +7,9 @@ async function main(): Promise<never> {
   // Before anything else is loaded: a device takes as long to start as the command does to know what it will do with
   // it.
   if (willLoad(argv)) startEarly(1, willMeasure(argv));
-  const [{ ALL_COMMANDS }, { processIo }, { createCli }] = await Promise.all([
-    import('./allCommands.js'),
-    import('./io.js'),
-    import('./program.js'),
-  ]);
+  const [{ processIo }, { createCli }] = await Promise.all([import('./io.js'), import('./program.js')]);
   const io = processIo();
-  const status = await createCli(ALL_COMMANDS, io).run(argv);
+  const status = await createCli(io).run(argv);
   // Native threads and workers must not keep a finished process; what was written must still get out.
   await Promise.all(
     [io.stdout, io.stderr].map(

@@ -49,7 +49,7 @@ export function addMerge(program: Command, context: Context): void {
 }
 
 async function merge(context: Context, folders: readonly string[], flags: Flags): Promise<void> {
-  const { io, commands } = context;
+  const { io } = context;
   const output = required(flags, 'out', '--out', 'tilewright merge shards --out results');
   const task = text(flags, 'task');
   if (isArtifact(output))
@@ -70,7 +70,8 @@ async function merge(context: Context, folders: readonly string[], flags: Flags)
           ),
         }),
   };
-  const { results, resultsPath, samplesPath, shards, questions } = await commands.merge(request);
+  const story = await import('../commands/merge.js');
+  const { results, resultsPath, samplesPath, shards, questions } = story.merge(request);
   if (isSet(flags, 'json')) printJson(io, results);
   else
     printText(

@@ -1,4 +1,5 @@
 /** Flags as text → typed values. Every refusal says what was given, what is expected, and shows an example. */
+import type { Io } from './io.js';
 import { isArtifact, MAX_CACHE_TOKENS, parseInit, type WeightInit } from '../driver/names.js';
 import type { ArtifactRequest } from '../driver/requests.js';
 import {
@@ -88,7 +89,7 @@ export function seconds(flag: string, given: string): number {
 
 const MAX_THREADS = 1024;
 
-export const threads = (flags: Flags, cores: () => number): number => {
+export const threads = (flags: Flags, { cores }: Pick<Io, 'cores'>): number => {
   const given = text(flags, 'threads');
   return given === undefined ? cores() : wholeNumber('--threads', given, 1, MAX_THREADS, '2');
 };

@@ -2,7 +2,6 @@
 import { Command, CommanderError, Help, type Option } from 'commander';
 import { VERSION } from '../driver/program.js';
 import { UsageError, UserError } from '../errors.js';
-import type { Commands } from './commands.js';
 import { addCompare } from './compare.js';
 import { addCompile } from './compile.js';
 import { addCompletion } from './completion.js';
@@ -31,12 +30,11 @@ export interface Cli {
   run(argv: readonly string[]): Promise<number>;
 }
 
-export function createCli(commands: Commands, io: Io): Cli {
+export function createCli(io: Io): Cli {
   return {
     async run(argv) {
       let status = 0;
       const context: Context = {
-        commands,
         io,
         argv,
         fail: () => {

@@ -106,7 +106,7 @@ function requestOf(context: Context, model: string, flags: Flags): QuantizeReque
     group: Number(choice('--group', text(flags, 'group') ?? '128', GROUPS)) as QuantizeRequest['group'],
     isSymmetric: !isSet(flags, 'asym'),
     byActivation: isSet(flags, 'actOrder'),
-    threads: threads(flags, () => context.commands.cores()),
+    threads: threads(flags, context.io),
     ...(method === 'round'
       ? {}
       : {
@@ -125,9 +125,10 @@ async function quantize(context: Context, model: string, flags: Flags): Promise<
   const request = requestOf(context, model, flags);
   const face = faceOf(flags);
   const advice = (): string => `nothing was written; start again with\n  ${sameCommand(context)}`;
-  const { value: result } = await withUi(context, { ...face, advice, resultsIn: 'quantize' }, (ui, signal) =>
-    context.commands.quantize({ ...request, signal }, ui),
-  );
+  const { value: result } = await withUi(context, { ...face, advice, resultsIn: 'quantize' }, async (ui, signal) => {
+    const story = await import('../commands/quantize.js');
+    return story.quantize({ ...request, signal }, ui);
+  });
   if (face.isJson) printJson(context.io, result);
   else printText(context.io, describe(result));
 }

@@ -44,7 +44,8 @@ export function addReport(program: Command, context: Context): void {
       const [traces, tuning] = [listOf(flags, 'trace'), listOf(flags, 'tuning')];
       if (runs.length + traces.length + tuning.length === 0)
         throw new UsageError('there is nothing to report', 'name the folder of a run: tilewright report results');
-      const written = await context.commands.report({
+      const story = await import('../commands/report.js');
+      const written = story.report({
         runs,
         traces,
         tuning,

@@ -1,9 +1,9 @@
 /** `tilewright run`: scores a data set and prints the results. */
 import { type Command, Option } from 'commander';
-import { BASELINES, Interrupted, MAX_TOKENS_NOTE, PREFIXES } from '../driver/requests.js';
+import { BASELINES, Interrupted, MAX_TOKENS_NOTE, PREFIXES } from '../commands/runRequest.js';
 import { VERSION } from '../driver/program.js';
-import { shardName } from '../evaluate/shard.js';
 import { SHARING_MODES } from '../evaluate/scorer.js';
+import { shardName } from '../evaluate/shard.js';
 import { counted } from '../system/format.js';
 import { quoteForShell } from '../system/shell.js';
 import { withMaxTokens } from './flagNames.js';
@@ -162,7 +162,7 @@ export function addRun(program: Command, context: Context): void {
 }
 
 async function run(context: Context, model: string, flags: Flags): Promise<void> {
-  const { io, commands } = context;
+  const { io } = context;
   await refuseHubName(model);
   const parsed = parseRun(context, model, flags);
   const { kind: _, ...request } = parsed;
@@ -186,19 +186,20 @@ async function run(context: Context, model: string, flags: Flags): Promise<void>
         : 'finished questions are';
     return `${finished} in the journal; go on with\n  ${sameCommand(context, ['--resume'])}`;
   };
-  const { value: result } = await withUi(context, { ...face, advice }, (ui, signal) => {
+  const { value: result } = await withUi(context, { ...face, advice }, async (ui, signal) => {
+    const story = await import('../commands/run.js');
     if (parsed.kind === 'run') {
       const { kind: _kind, ...asked } = parsed;
-      return commands.run({ ...asked, signal }, ui);
+      return story.run({ ...asked, signal }, ui);
     }
     const { kind: _kind, ...asked } = parsed;
-    return commands.runTasks({ ...asked, signal }, ui);
+    return story.runTasks({ ...asked, signal }, ui);
   });
   const { comparison, resultsPath } = result;
   const page =
     pageOf === undefined || resultsPath === undefined
       ? undefined
-      : await commands.report({
+      : (await import('../commands/report.js')).report({
           runs: [...(comparison === undefined ? [] : [comparison.a.file]), resultsPath],
           ...(request.trace === undefined ? {} : { traces: [request.trace] }),
           output: pageOf(result),

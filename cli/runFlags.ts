@@ -1,15 +1,15 @@
 /** What the flags of `tilewright run` ask for. */
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { isArtifact, modelName } from '../driver/names.js';
 import {
   BASELINES,
   PREFIXES,
-  type RunRequest,
-  type RunResult,
   type ScoreRequest,
   type TasksRequest,
-} from '../driver/requests.js';
+  type RunRequest,
+  type RunResult,
+} from '../commands/runRequest.js';
+import { isArtifact, modelName } from '../driver/names.js';
 import type { Asked } from '../driver/targets/precision.js';
 import { UsageError } from '../errors.js';
 import { modelFolder } from '../evaluate/output.js';
@@ -128,7 +128,7 @@ export function parseRun(context: Context, model: string, flags: Flags): Parsed 
   };
   if (isArtifact(model)) refuseCompileFlags(flags, model);
   if (output !== undefined) refuseArtifactFolder(output, name ?? modelName(model));
-  return { ...asked, ...request, threads: threads(flags, () => context.commands.cores()) };
+  return { ...asked, ...request, threads: threads(flags, context.io) };
 }
 
 /** A page is made of the files of a run. */

@@ -1,5 +1,5 @@
 /** What `tilewright run` prints when it is done. */
-import type { RunResult } from '../driver/requests.js';
+import type { RunResult } from '../commands/runRequest.js';
 import { isRecord } from '../system/json.js';
 import { count, counted, duration, percent, si } from '../system/format.js';
 import { comparisonText } from './compareText.js';

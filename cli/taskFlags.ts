@@ -1,14 +1,14 @@
 /** The flags of `run --tasks`: those of lm-evaluation-harness, in its spelling or with dashes. */
-import type { Command } from 'commander';
 import { existsSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
-import { defined } from '../system/defined.js';
-import type { TasksRequest } from '../driver/requests.js';
+import type { Command } from 'commander';
+import type { TasksRequest } from '../commands/runRequest.js';
 import { UsageError } from '../errors.js';
+import { defined } from '../system/defined.js';
 import { parseGeneration, parseSamples, parseSeeds } from './askedOfTasks.js';
-import { addHarnessFlags } from './harnessFlags.js';
-import { isSet, text, wholeNumber, type Flags } from './options.js';
 import { templateFlags } from './generateFlags.js';
+import { addHarnessFlags } from './harnessFlags.js';
+import { type Flags, isSet, text, wholeNumber } from './options.js';
 
 const repeated = (value: string, before: readonly string[] | undefined): string[] => [...(before ?? []), value];
 

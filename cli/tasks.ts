@@ -27,8 +27,9 @@ export function addTasks(program: Command, context: Context): void {
   });
 }
 
-async function list({ commands, io }: Context, word: string, flags: Flags): Promise<void> {
-  const { tasks, groups, tags, unreadable } = await commands.listTasks(taskFolders(flags));
+async function list({ io }: Context, word: string, flags: Flags): Promise<void> {
+  const { listTasks } = await import('../commands/tasks.js');
+  const { tasks, groups, tags, unreadable } = listTasks(taskFolders(flags));
   const chosen = (names: readonly string[]): string[] => names.filter((name) => name.includes(word));
   const found = { groups: chosen(groups), tags: chosen(tags), tasks: chosen(tasks) };
   if (isSet(flags, 'json')) return printJson(io, { ...found, unreadable });

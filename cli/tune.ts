@@ -2,7 +2,7 @@
 import type { Command } from 'commander';
 import { defined } from '../system/defined.js';
 import { isArtifact } from '../driver/names.js';
-import type { TuneResult } from '../driver/requests.js';
+import type { TuneResult } from '../commands/tune.js';
 import { UsageError } from '../errors.js';
 import { count, counted, duration } from '../system/format.js';
 import { kindAt } from '../system/read.js';
@@ -65,7 +65,7 @@ export function addTune(program: Command, context: Context): void {
 }
 
 async function tune(context: Context, artifact: string, flags: Flags): Promise<void> {
-  const { io, commands } = context;
+  const { io } = context;
   await refuseHubName(artifact);
   const budgetSeconds = seconds('--budget', text(flags, 'budget') ?? '5m');
   if (kindAt(artifact) === undefined)
@@ -85,13 +85,14 @@ async function tune(context: Context, artifact: string, flags: Flags): Promise<v
     artifact,
     ...defined({ checkpoint }),
     budgetSeconds,
-    threads: threads(flags, () => commands.cores()),
+    threads: threads(flags, io),
     ...defined({ database }),
   };
   const advice = (): string => `finished trials are kept; go on with\n  ${sameCommand(context)}`;
-  const { value: result, stoppedBy } = await withUi(context, { ...face, advice }, (ui, signal) =>
-    commands.tune({ ...request, signal }, ui),
-  );
+  const { value: result, stoppedBy } = await withUi(context, { ...face, advice }, async (ui, signal) => {
+    const story = await import('../commands/tune.js');
+    return story.tune({ ...request, signal }, ui);
+  });
   if (face.isJson) printJson(io, result);
   else printText(io, describe(result));
   // What was found is in the artifact, but it is not what was asked for: a script must not go on as if it were.

@@ -1,13 +1,11 @@
 /** What every long command does around its call: a user interface, Ctrl-C, and a word on how to go on. */
 import type { Ui } from '../driver/requests.js';
 import { quoteForShell } from '../system/shell.js';
-import type { Commands } from './commands.js';
 import type { Io, StopSignal } from './io.js';
 import { type Face, makeUi } from './makeUi.js';
 import { listenForStop } from './stop.js';
 
 export interface Context {
-  readonly commands: Commands;
   readonly io: Io;
   /** The arguments after the program's name, as typed. */
   readonly argv: readonly string[];
@@ -74,10 +72,12 @@ export async function withUi<T>(
     },
     step: (fraction, detail) => {
       ui.step(fraction, detail);
+      io.observer?.step?.(fraction, detail);
     },
     run: (progress) => {
       hasResults = true;
       ui.run(progress);
+      io.observer?.run?.(progress);
     },
     table: (lines) => {
       hasResults = true;

@@ -1,6 +1,5 @@
 /** `--sharing kv`: memory for the keys and values of contexts, on which choices are computed in later calls. */
 import { cacheTokensOf } from '../driver/compile/functions.js';
-import type { ScoreRequest } from '../driver/requests.js';
 import type { CompiledModel } from '../driver/targets/target.js';
 import { UsageError, UserError } from '../errors.js';
 import { groupContexts, type LoadedQuestions, type Path, pathLength, pathsOf } from '../evaluate/index.js';
@@ -17,6 +16,7 @@ import type { ModelLoading } from './loadModel.js';
 import { limitsOf } from './modelLimits.js';
 import { mayCutPaths, MIN_CALL, type PackedWithCache, type PackingOptions, packWithPrefixes } from './prefixes.js';
 import { type PackedQuestions, packQuestions } from './questionSet.js';
+import type { ScoreRequest } from './runRequest.js';
 
 /** The largest call of a model that keeps keys and values, and its cache; undefined if it keeps none. */
 export function cacheLimits(model: CompiledModel): WalkLimits | undefined {

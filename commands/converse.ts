@@ -1,10 +1,13 @@
 /** A loaded model that is spoken to: each turn continues the whole conversation, whose beginning is in pages. */
+import { settleTarget } from '../driver/devices/chooseTarget.js';
 import { Phases } from '../driver/phases.js';
 import type { LoadRequest, Ui } from '../driver/requests.js';
+import type { Asked } from '../driver/targets/precision.js';
 import { mayFeed } from '../driver/targets/index.js';
 import { type GenerateOptions, wantsLogits } from '../generate/options.js';
 import type { Message } from '../generate/prompts.js';
 import { readGenerationConfig } from '../models/generationConfig.js';
+import { requireModelAt } from '../models/model/refusals.js';
 import { createTokenizer, type Tokenizer } from '../models/tokenizer/tokenizer.js';
 import type { Dict } from '../python/value.js';
 import { compileWithCache } from './cacheSize.js';
@@ -34,16 +37,19 @@ export interface Conversation {
   close(): Promise<void>;
 }
 
-export async function converse(request: ConverseRequest, ui: Ui): Promise<Conversation> {
-  const asked = { ...request, logits: wantsLogits(request), feeds: mayFeed(request) };
-  const opening = beginLoading(asked, ui, new Phases());
+/** Checkpoint or artifact → a model that is spoken to. */
+export async function converse(asked: Asked<ConverseRequest>, ui: Ui): Promise<Conversation> {
+  requireModelAt(asked.model);
+  const settled = await settleTarget(asked, ui);
+  const request = { ...settled, logits: wantsLogits(settled), feeds: mayFeed(settled) };
+  const opening = beginLoading(request, ui, new Phases());
   const { config, path } = opening.checkpoint;
   checkBiases(request.logitBias, config);
   const own = readGenerationConfig(opening.checkpoint, opening.tokenizer);
   noteSuggestion(own, request, ui);
   await compileWithCache(
     opening,
-    asked,
+    request,
     { prompt: 1, where: 'a prompt', least: 2, longest: 2, total: config.maxPositions },
     ui,
   );

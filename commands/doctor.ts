@@ -141,7 +141,7 @@ async function checkGpu(probes: Probes): Promise<Check[]> {
 }
 
 /** All checks, in order of importance. Never throws for something that is missing. */
-export async function examineMachine(probes: Probes = hereAndNow()): Promise<readonly Check[]> {
+export async function doctor(probes: Probes = hereAndNow()): Promise<readonly Check[]> {
   const compiler = await checkCompiler(probes);
   return [
     checkNode(probes),

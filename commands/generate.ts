@@ -1,6 +1,8 @@
 /** `generate`: reads, tokenizes and checks prompts, then compiles and loads the model, then continues them. */
+import { settleTarget } from '../driver/devices/chooseTarget.js';
 import { Phases } from '../driver/phases.js';
 import type { LoadRequest, Ui } from '../driver/requests.js';
+import type { Asked } from '../driver/targets/precision.js';
 import { mayFeed } from '../driver/targets/index.js';
 import { UserError } from '../errors.js';
 import type { GeneratorCounts } from '../generate/generator.js';
@@ -11,6 +13,7 @@ import type { NamedPrompt } from '../generate/prompts.js';
 import { STEP } from '../ir/function.js';
 import { stepExtents } from '../ir/stepping.js';
 import { type GenerationConfig, readGenerationConfig } from '../models/generationConfig.js';
+import { requireModelAt } from '../models/model/refusals.js';
 import { createTokenizer } from '../models/tokenizer/tokenizer.js';
 import type { Dict } from '../python/value.js';
 import type { FirstCall } from '../runtime/stageRunner.js';
@@ -43,17 +46,19 @@ export interface GenerateResult {
 
 /** Once its signal is aborted, everything ends with what was generated so far. */
 export async function generate(
-  request: GenerateRequest,
+  asked: Asked<GenerateRequest>,
   ui: Ui,
   listener: ContinueListener = {},
 ): Promise<GenerateResult> {
+  requireModelAt(asked.model);
+  const settled = await settleTarget(asked, ui);
+  const request = { ...settled, logits: wantsLogits(settled), feeds: mayFeed(settled) };
   const { promptFile, signal, maxNewTokens = DEFAULT_NEW_TOKENS } = request;
   const phases = new Phases();
   phases.begin('questions');
   const fromFile = promptFile === undefined ? [] : await readPrompts(promptFile, signal);
   phases.begin('open');
-  const asked = { ...request, logits: wantsLogits(request), feeds: mayFeed(request) };
-  const loading = beginLoading(asked, ui, phases);
+  const loading = beginLoading(request, ui, phases);
   const { config } = loading.checkpoint;
   checkBiases(request.logitBias, config);
   const own = readGenerationConfig(loading.checkpoint, loading.tokenizer);
@@ -65,7 +70,7 @@ export async function generate(
   phases.end();
   const early =
     likely !== undefined && request.cacheTokens === undefined && fitsLeastCache(likely)
-      ? await beginEarly(loading, asked, likely, texts, ui)
+      ? await beginEarly(loading, request, likely, texts, ui)
       : undefined;
   const tokenizing = phases.during('tokenize', async () => {
     const tokenizer = createTokenizer(loading.tokenizer.spec);
@@ -80,8 +85,8 @@ export async function generate(
     if (fitsLeastCache(demand)) loaded = await early?.take();
     if (loaded === undefined) {
       await early?.close();
-      await compileWithCache(loading, asked, demand, ui);
-      loaded = await loading.finish({ first: firstSteps(demand, texts, asked) });
+      await compileWithCache(loading, request, demand, ui);
+      loaded = await loading.finish({ first: firstSteps(demand, texts, request) });
     }
   } finally {
     await early?.close();

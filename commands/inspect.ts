@@ -1,44 +1,28 @@
 /** A model opened for inspection: what every pass produced, what no pass recognized, and the plan. */
-import { checkpointOf, verifyWeights } from '../driver/artifact/load.js';
-import { type Artifact, codeOf, loadArtifact } from '../driver/artifact/load.js';
+import { type Artifact, checkpointOf, codeOf, loadArtifact, verifyWeights } from '../driver/artifact/load.js';
 import type { Manifest } from '../driver/artifact/manifest.js';
 import { type CompiledModel, compileModel } from '../driver/compile/compile.js';
-import { cacheTokensOf } from '../driver/compile/functions.js';
+import { cacheTokensOf, storedFormats, openModel } from '../driver/compile/functions.js';
+import { settleTarget } from '../driver/devices/chooseTarget.js';
+import { isArtifact } from '../driver/names.js';
+import type { ArtifactRequest, ModelRequest } from '../driver/requests.js';
+import { type Asked, arithmeticName } from '../driver/targets/precision.js';
 import { detectMachine, type Machine } from '../driver/targets/cpuDevice.js';
-import { openModel } from '../driver/compile/functions.js';
-import { isArtifact, type WeightInit } from '../driver/names.js';
-import type { ArtifactRequest } from '../driver/requests.js';
-import { storedFormats } from '../driver/compile/functions.js';
-import { arithmeticName, type KvCache, type Precision, type TargetName } from '../driver/targets/precision.js';
 import { targetOf } from '../driver/targets/index.js';
 import { UsageError, UserError } from '../errors.js';
 import { SCORE } from '../ir/function.js';
 import type { Graph, GraphModule } from '../ir/graph/graph.js';
-import { type CpuIsa, type LinkedFunction, scoreOf } from '../ir/plan.js';
+import { type LinkedFunction, scoreOf } from '../ir/plan.js';
 import { tokensIn } from '../ir/scoring.js';
 import type { Checkpoint } from '../models/checkpoint.js';
-import type { MaskKind } from '../models/model/model.js';
 import type { ModelConfig } from '../models/model/model.js';
 import { describeTokenizer } from '../models/tokenizer/files.js';
 import type { Observer, Stage } from '../passes/runPasses.js';
 import { unrecognized } from '../passes/unrecognized.js';
 import { defined } from '../system/defined.js';
 
-export interface InspectRequest extends Omit<ArtifactRequest, 'trustsCode'> {
-  /** A checkpoint folder or GGUF file, a config.json (with `init` random), or an artifact. */
-  readonly model: string;
-  readonly init: WeightInit;
-  readonly precision: Precision;
-  /** Default: the CPU. */
-  readonly target?: TargetName;
-  readonly isa?: CpuIsa;
-  readonly mask?: MaskKind;
-  /** Largest micro-batch, tokens. */
-  readonly batchTokens?: number;
-  /** Tokens whose keys and values are kept between calls; the model then has the function `step`. */
-  readonly cacheTokens?: number;
-  readonly kvCache?: KvCache;
-}
+export interface InspectRequest
+  extends Omit<ModelRequest, 'logits' | 'feeds' | 'dump' | 'signal'>, Omit<ArtifactRequest, 'trustsCode'> {}
 
 /** The graph or the kernels after one pass. A second run of a pass is called `name.2`. */
 export type RecordedStage = Stage & { readonly changed: boolean };
@@ -103,6 +87,10 @@ function recordStages(): { stages: RecordedStage[]; observe: Observer } {
   };
   return { stages, observe };
 }
+
+/** What was made of a model for the kind of machine that is asked for, or that is here. */
+export const inspect = async (asked: Asked<InspectRequest>): Promise<Inspection> =>
+  inspectModel(await settleTarget(asked));
 
 /** Compiles (or loads) the model and keeps every stage. Reads no weights and runs no compiler. Throws UserError. */
 export async function inspectModel(request: InspectRequest, machine: Machine = detectMachine()): Promise<Inspection> {

@@ -1,6 +1,6 @@
 /** The second step of a run, beside its questions: they are tokenized while the model is compiled and loaded. */
 import type { Phases } from '../driver/phases.js';
-import type { ScoreRequest, Ui } from '../driver/requests.js';
+import type { Ui } from '../driver/requests.js';
 import { checkResumed, claimModelName, type LoadedQuestions, modelFolder } from '../evaluate/index.js';
 import { counted } from '../system/format.js';
 import { inParts } from '../system/parts.js';
@@ -11,6 +11,7 @@ import type { ModelLimits } from './modelLimits.js';
 import { compileAhead, mayKeepPrefixes, mayNeedCache, tellOfPacking } from './prefixes.js';
 import type { PreparedQuestions } from './prepareRun.js';
 import { type PackedQuestions, packQuestions, prepareCalls, tokenize } from './questionSet.js';
+import type { ScoreRequest } from './runRequest.js';
 
 /** The loaded model, and the questions packed for it. `begun`: their tokens, if tokenizing has begun. */
 export async function loadWithQuestions(

@@ -1,7 +1,8 @@
 /** `run --dry-run`: what each way of computing would take, counted without loading weights. */
 import type { OpenedModel } from '../driver/compile/open.js';
 import { parallelismFor } from '../driver/devices/openDevices.js';
-import type { RunResult, ScoreRequest, Ui } from '../driver/requests.js';
+import type { Ui } from '../driver/requests.js';
+import type { RunResult } from './runRequest.js';
 import {
   countOrdered,
   type Dataset,
@@ -27,6 +28,7 @@ import { limitsOf, type ModelLimits } from './modelLimits.js';
 import { mayCutPaths, type PackedWithCache } from './prefixes.js';
 import type { PreparedQuestions } from './prepareRun.js';
 import { openThreads, type PackedQuestions, packQuestions, tokenize } from './questionSet.js';
+import type { ScoreRequest } from './runRequest.js';
 
 /** Questions that are planned together. */
 export interface PlannedSet {

@@ -2,9 +2,9 @@
  * Chooses how beginnings that many questions have in common are computed: once, in memory for keys and values, or again
  * in each tree. Fewer tokens win, if there is memory for the longest path and a call.
  */
-import type { OpenedModel } from '../driver/compile/open.js';
 import { cacheTokensOf } from '../driver/compile/functions.js';
-import type { ScoreRequest, Ui } from '../driver/requests.js';
+import type { OpenedModel } from '../driver/compile/open.js';
+import type { Ui } from '../driver/requests.js';
 import { UsageError, UserError } from '../errors.js';
 import {
   countOrdered,
@@ -27,6 +27,7 @@ import { cacheBytesOf, compileWithRoom, TOKEN_BYTES } from './cacheSize.js';
 import type { LoadedModel, ModelLoading } from './loadModel.js';
 import { limitsOf, type ModelLimits } from './modelLimits.js';
 import { type PackedQuestions, packQuestions } from './questionSet.js';
+import type { ScoreRequest } from './runRequest.js';
 
 /** Calls of fewer tokens than this read the weights too often. */
 export const MIN_CALL = 1024;

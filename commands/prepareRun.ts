@@ -1,9 +1,10 @@
 /** The first step of a run: checks its inputs and reads its questions before anything is compiled or loaded. */
 import { modelName } from '../driver/names.js';
-import { Interrupted, type RunRequest, type ScoreRequest } from '../driver/requests.js';
+import type { RunRequest } from './runRequest.js';
 import { UsageError } from '../errors.js';
 import { type Dataset, loadDataset, modelFolder, type Task, taskByName, type TaskName } from '../evaluate/index.js';
 import { prepareFile, prepareOutput } from '../system/write.js';
+import { Interrupted, type ScoreRequest } from './runRequest.js';
 
 export interface PreparedQuestions {
   readonly task: TaskName;

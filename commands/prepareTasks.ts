@@ -1,5 +1,4 @@
 /** The first step of a run of tasks: their files, their data and their prompts. */
-import { Interrupted, type TasksRequest } from '../driver/requests.js';
 import { UsageError, UserError } from '../errors.js';
 import { versionOf } from '../evaluate/harness/config.js';
 import type { Leaf } from '../evaluate/windows.js';
@@ -18,6 +17,7 @@ import { openTask, type TaskOptions } from '../tasks/requests/task.js';
 import { TaskScores } from '../tasks/scores/ofTask.js';
 import type { ModelLoading } from './loadModel.js';
 import { type PreparedQuestions, prepareFolders } from './prepareRun.js';
+import { Interrupted, type TasksRequest } from './runRequest.js';
 import type { TaskChat } from './taskChat.js';
 import { asksForTexts } from './taskTexts.js';
 

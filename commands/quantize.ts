@@ -116,7 +116,7 @@ const graphOf = ({ model, tensors, config }: Checkpoint, quantized: ReadonlySet<
  * Writes a quantized copy of a checkpoint. Throws UserError, one line, for what cannot be quantized or written; rejects
  * with the signal's reason. Nothing is left behind then.
  */
-export async function quantizeCheckpoint(request: QuantizeRequest, ui: Ui): Promise<QuantizeResult> {
+export async function quantize(request: QuantizeRequest, ui: Ui): Promise<QuantizeResult> {
   const begin = performance.now();
   const { model: path, output, bits, group, method, isSymmetric, byActivation = false, signal } = request;
   const { calibration, threads = availableParallelism() } = request;

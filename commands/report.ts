@@ -20,7 +20,7 @@ export interface WrittenReport {
 }
 
 /** Throws UserError for what cannot be read or written. */
-export function writeReport({ output, ...request }: WriteReportRequest): WrittenReport {
+export function report({ output, ...request }: WriteReportRequest): WrittenReport {
   prepareFile(output);
   const { about, blocks, notes } = collectReport(request);
   const names: string[] = [];

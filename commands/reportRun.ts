@@ -1,7 +1,6 @@
 /** The last step of a run: its results, written to files if there is a folder. */
 import { createHash } from 'node:crypto';
 import { clock } from '../driver/phases.js';
-import type { RunRequest, RunResult } from '../driver/requests.js';
 import { VERSION } from '../driver/program.js';
 import {
   formatTable,
@@ -13,9 +12,10 @@ import {
 } from '../evaluate/index.js';
 import type { TokenSource } from '../evaluate/tokenLines.js';
 import type { PreparedRun } from './prepareRun.js';
-import { recordOf } from './runRecord.js';
 import type { PackedQuestions } from './questionSet.js';
 import { computedBy, provenanceOf, questionFacts, ratesOf, type RunFacts, settingsOf } from './runFacts.js';
+import { recordOf } from './runRecord.js';
+import type { RunRequest, RunResult } from './runRequest.js';
 import type { ScoredSet } from './scoreSet.js';
 
 export interface RunReport extends Pick<RunFacts, 'model' | 'loadSeconds' | 'start'> {

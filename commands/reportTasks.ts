@@ -5,7 +5,6 @@
 import { createHash, type Hash } from 'node:crypto';
 import { dirname, join } from 'node:path';
 import { clock } from '../driver/phases.js';
-import type { RunResult, TasksRequest } from '../driver/requests.js';
 import { VERSION } from '../driver/program.js';
 import {
   type AnsweredDocument,
@@ -30,8 +29,9 @@ import { type Node, tasksBelow } from '../tasks/definition/nodes.js';
 import { SEEDS } from '../tasks/requests/seeds.js';
 import { BOOTSTRAP_DRAWS } from '../tasks/scores/aggregate.js';
 import type { TextFacts } from './endTokens.js';
-import { recordOf } from './runRecord.js';
 import { provenanceOf, ratesOf, type RunFacts, settingsOf } from './runFacts.js';
+import { recordOf } from './runRecord.js';
+import type { RunResult, TasksRequest } from './runRequest.js';
 import type { GenerationTotals } from './taskTotals.js';
 
 export interface TasksReport {

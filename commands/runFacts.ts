@@ -1,5 +1,4 @@
 /** What results say of every run, of questions in a file and of tasks: its settings, where it comes from, its rates. */
-import type { ScoreRequest } from '../driver/requests.js';
 import { arithmeticName } from '../driver/targets/precision.js';
 import {
   type DeviceUse,
@@ -14,6 +13,7 @@ import {
 import type { ClosedRange } from '../evaluate/selection.js';
 import { checkpointId, type LoadedModel } from './loadModel.js';
 import type { PackedQuestions } from './questionSet.js';
+import type { ScoreRequest } from './runRequest.js';
 import type { ScoredSet } from './scoreSet.js';
 
 /** What results say of the questions. */

@@ -1,6 +1,7 @@
 /** `run`: prepare, load, score, report. Questions are tokenized and packed while the model is compiled and loaded. */
 import { clock, Phases } from '../driver/phases.js';
-import { Interrupted, type RunRequest, type RunResult, type Ui } from '../driver/requests.js';
+import type { Ui } from '../driver/requests.js';
+import type { RunRequest, RunResult } from './runRequest.js';
 import { shardName } from '../evaluate/index.js';
 import { createTokenizer } from '../models/tokenizer/tokenizer.js';
 import { counted } from '../system/format.js';
@@ -10,6 +11,7 @@ import { loadWithQuestions } from './loadQuestions.js';
 import { planRun } from './planRun.js';
 import { prepareRun } from './prepareRun.js';
 import { reportRun } from './reportRun.js';
+import { Interrupted } from './runRequest.js';
 import { scoreSet } from './scoreSet.js';
 import { tokenSource } from './tokenSource.js';
 import { traceRun } from './trace.js';

@@ -3,7 +3,8 @@
  * come in the public harness's layout, those of a task as soon as it is finished.
  */
 import { clock, Phases } from '../driver/phases.js';
-import { Interrupted, MAX_TOKENS_NOTE, type RunResult, type TasksRequest, type Ui } from '../driver/requests.js';
+import type { Ui } from '../driver/requests.js';
+import type { RunResult } from './runRequest.js';
 import { mayFeed } from '../driver/targets/index.js';
 import { UsageError, UserError } from '../errors.js';
 import type { Leaf, RunTask, TaskWindow } from '../evaluate/windows.js';
@@ -22,6 +23,7 @@ import { planRun } from './planRun.js';
 import { aboutTasks, type AboutTasks, findTasks, type FoundTasks, readTasks, type Writing } from './prepareTasks.js';
 import { openThreadsAtOnce } from './questionSet.js';
 import { TaskReporter } from './reportTasks.js';
+import { Interrupted, MAX_TOKENS_NOTE, type TasksRequest } from './runRequest.js';
 import { TaskChat } from './taskChat.js';
 import { TaskModel } from './taskModel.js';
 import { TasksRun } from './tasksRun.js';

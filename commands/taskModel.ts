@@ -5,7 +5,7 @@
 import type { TaskWindow } from '../evaluate/windows.js';
 import { cacheTokensOf } from '../driver/compile/functions.js';
 import type { Phases } from '../driver/phases.js';
-import type { LoadRequest, TasksRequest, Ui } from '../driver/requests.js';
+import type { LoadRequest, Ui } from '../driver/requests.js';
 import { UserError } from '../errors.js';
 import { isWorthKeepingWithin, type LoadedQuestions, type TokenizerThreads } from '../evaluate/index.js';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.js';
@@ -20,6 +20,7 @@ import { keepWithin, mayCutPaths, roomForQuestions, tellOfPacking } from './pref
 import type { AboutTasks } from './prepareTasks.js';
 import { openThreads, type PackedQuestions, packQuestions, prepareCalls, tokenize } from './questionSet.js';
 import type { Computed } from './runFacts.js';
+import type { TasksRequest } from './runRequest.js';
 import type { PlanScorer } from './scorer.js';
 import { scorerOf } from './scoreSet.js';
 import { scoringId } from './scoringId.js';

@@ -1,6 +1,6 @@
 /** The part of a run of tasks that generates: texts with their journal, and what it took. */
 import { join } from 'node:path';
-import { Interrupted, type TasksRequest, type Ui } from '../driver/requests.js';
+import type { Ui } from '../driver/requests.js';
 import { TextJournal } from '../evaluate/harness/textJournal.js';
 import { resultsFolder, type TaskName } from '../evaluate/index.js';
 import type { GeneratorCounts } from '../generate/generator.js';
@@ -12,6 +12,7 @@ import { Continuer } from './continuation.js';
 import { endTokensOf, textFactsOf, textsIdentity } from './endTokens.js';
 import type { FirstAnswer } from './firstAnswer.js';
 import type { LoadedModel } from './loadModel.js';
+import { Interrupted, type TasksRequest } from './runRequest.js';
 import { modelIdentity } from './scoreSet.js';
 import { type TextPrompts, writeTexts, type Written } from './taskTexts.js';
 

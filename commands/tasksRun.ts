@@ -1,7 +1,7 @@
 /** Windows of a run of tasks: scored, generated, measured and written. */
 import type { Phases } from '../driver/phases.js';
-import { Interrupted, type RunProgress, type RunResult, type TasksRequest, type Ui } from '../driver/requests.js';
 import { VERSION } from '../driver/program.js';
+import type { RunProgress, Ui } from '../driver/requests.js';
 import type { Answers, TaskAnswers } from '../evaluate/harness/answers.js';
 import { printDocs, type RunIdentity, type Turn, Turns } from '../evaluate/index.js';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.js';
@@ -12,6 +12,7 @@ import { type TextFacts, textFactsOf, textsIdentity } from './endTokens.js';
 import { FirstAnswer } from './firstAnswer.js';
 import type { AboutTasks } from './prepareTasks.js';
 import type { TaskReporter, TasksState } from './reportTasks.js';
+import { Interrupted, type RunResult, type TasksRequest } from './runRequest.js';
 import { modelIdentity, type ScoredSet, scoreSet } from './scoreSet.js';
 import type { PackedWindow, TaskModel } from './taskModel.js';
 import { asksForTexts, textAnswers } from './taskTexts.js';

@@ -3,7 +3,8 @@
  * yet), ordered and packed, and its calls follow those of the former without a gap. Answers are measured and written
  * while later windows are computed.
  */
-import { Interrupted, type RunResult } from '../driver/requests.js';
+import type { RunResult } from './runRequest.js';
+import { Interrupted } from './runRequest.js';
 import type { PackedWindow, TaskModel, TokenizedWindow } from './taskModel.js';
 import type { ComputedWindow, TasksRun } from './tasksRun.js';
 import type { WindowsAhead } from './windowsAhead.js';

@@ -1,12 +1,15 @@
 /** The library: models that stay open and score any number of question sets. See docs/library.md. */
-import { compile as compileModel, settleTarget, tune as tuneArtifact } from '../commands/index.js';
+import { compile as compileModel, type CompileResult } from '../commands/compile.js';
 import { beginLoading, type LoadedModel, type ModelLoading } from '../commands/loadModel.js';
 import type { QuantizeRequest, QuantizeResult } from '../commands/quantize.js';
-import { detectMachine } from '../driver/targets/cpuDevice.js';
+import { Interrupted } from '../commands/runRequest.js';
+import { tune as tuneArtifact, type TuneResult } from '../commands/tune.js';
+import { settleTarget } from '../driver/devices/chooseTarget.js';
 import { parseInit, type WeightInit } from '../driver/names.js';
 import { Phases } from '../driver/phases.js';
-import { type CompileResult, Interrupted, type LoadRequest, type TuneResult, type Ui } from '../driver/requests.js';
+import type { LoadRequest, Ui } from '../driver/requests.js';
 import type { Arithmetic } from '../driver/targets/precision.js';
+import { detectMachine } from '../driver/targets/cpuDevice.js';
 import { mayFeed } from '../driver/targets/index.js';
 import { UsageError } from '../errors.js';
 import { defined } from '../system/defined.js';
@@ -92,8 +95,8 @@ async function load<T>(
   const phases = new Phases();
   const asked = { ...rest, init: initOf(init), precision, threads: threads ?? detectMachine().cpu.cores };
   const begin = async (): Promise<Opened<T>> => {
-    const chosen = await settleTarget({ ...asked, ...defined({ target }) }, ui);
-    const request: LoadRequest = { ...asked, ...chosen, feeds: mayFeed(chosen) };
+    const settled = await settleTarget({ ...asked, ...defined({ target }) }, ui);
+    const request: LoadRequest = { ...settled, feeds: mayFeed(settled) };
     if (signal?.aborted === true) throw new Interrupted(0);
     const loading = beginLoading(request, ui, phases);
     const found = await choose(loading, request, ui);
@@ -227,6 +230,6 @@ export async function quantize(options: QuantizeOptions): Promise<QuantizeResult
     ...others,
     ...(file === undefined ? {} : { calibration: { file, ...text } }),
   };
-  const { quantizeCheckpoint } = await import('../commands/quantize.js');
-  return quantizeCheckpoint(request, uiOf(onProgress));
+  const { quantize: quantizeModel } = await import('../commands/quantize.js');
+  return quantizeModel(request, uiOf(onProgress));
 }

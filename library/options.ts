@@ -1,7 +1,7 @@
 /** Options of the library's functions, checked before anything is opened. */
 import { z } from 'zod';
+import { PREFIXES } from '../commands/runRequest.js';
 import { MAX_CACHE_TOKENS } from '../driver/names.js';
-import { PREFIXES } from '../driver/requests.js';
 import { KV_CACHES, PRECISIONS, TARGET_CHOICES } from '../driver/targets/precision.js';
 import { UsageError } from '../errors.js';
 import { OVERLONG, SHARING_MODES, TASKS } from '../evaluate/index.js';

@@ -1,8 +1,8 @@
 /** `model.score` and `run`: one set of questions, on a model that is open. */
 import type { LoadedModel } from '../commands/loadModel.js';
 import { reportRun } from '../commands/reportRun.js';
+import { Interrupted } from '../commands/runRequest.js';
 import { scoreSet } from '../commands/scoreSet.js';
-import { Interrupted } from '../driver/requests.js';
 import { argmax, meanAndError, measure, type Question, type Results, type Scores } from '../evaluate/index.js';
 import { counted } from '../system/format.js';
 import { type AskedSet, packWithin } from './askedSet.js';

@@ -1,15 +1,16 @@
 /** Resolves `--target auto` on this machine: a GPU if one is present and can hold the model, otherwise the CPU. */
+import { detectMachine } from '../targets/cpuDevice.js';
 import { UserError } from '../../errors.js';
 import type { CudaArch } from '../../ir/cuda.js';
 import { cudaAvailable } from '../../runtime/cuda/addon.js';
 import { findCudaCompiler } from '../../runtime/cuda/compiler.js';
 import type { CudaAvailability } from '../../runtime/cuda/nativeDevice.js';
+import { defined } from '../../system/defined.js';
 import { bytes } from '../../system/format.js';
 import { readManifest } from '../artifact/manifest.js';
 import { openModel } from '../compile/functions.js';
 import { isArtifact } from '../names.js';
-import type { LoadRequest } from '../requests.js';
-import { detectMachine } from '../targets/cpuDevice.js';
+import type { LoadRequest, Ui } from '../requests.js';
 import { gpuReserve } from '../targets/cuda.js';
 import { archOf, runsOn } from '../targets/cudaDevice.js';
 import type { TargetChoice, TargetName } from '../targets/precision.js';
@@ -76,6 +77,21 @@ export async function chooseTarget(
   if (isArtifact(model)) return { device: named(readManifest(model).target.kind) };
   if (target !== 'auto') return { target, device: named(target) };
   return chooseForMachine(request, found);
+}
+
+/**
+ * The request with the target that it asks for, or the choice of `auto`; an artifact has its own. The device is
+ * reported first.
+ */
+export async function settleTarget<R extends TargetFacts & { readonly target?: TargetChoice }>(
+  asked: R,
+  ui?: Pick<Ui, 'note' | 'detail'>,
+): Promise<Omit<R, 'target'> & Pick<ChosenTarget, 'target'>> {
+  const { target, device, detail } = await chooseTarget(asked);
+  ui?.note(`device: ${device}`);
+  if (detail !== undefined) ui?.detail(detail);
+  const { target: _, ...request } = asked;
+  return { ...request, ...defined({ target }) };
 }
 
 /** `CPU (AMD EPYC 9654)` */

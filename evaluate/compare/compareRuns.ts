@@ -11,7 +11,7 @@ import {
   type SampleReader,
   type TaskDifference,
 } from './compareTask.js';
-import { findRun, type RunFiles } from './findRuns.js';
+import type { RunFiles } from './findRuns.js';
 
 /** A run in a comparison. */
 export interface RunOf {
@@ -204,9 +204,6 @@ export function compareFiles(a: RunFiles, b: RunFiles, read?: SampleReader): Com
     summary: summaryOf(judged, verdicts, tasks),
   };
 }
-
-/** Each a folder of results, a results_*.json or a samples_*.jsonl. Throws UserError. */
-export const compareRuns = (a: string, b: string): Comparison => compareFiles(findRun(a), findRun(b));
 
 /** What a comparison comes to, in a line that a person understands. */
 

@@ -3,8 +3,8 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { writeReport } from '../../commands/report.js';
-import { compareRuns } from '../../evaluate/compare/compareRuns.js';
+import { report } from '../../commands/report.js';
+import { compare } from '../../commands/compare.js';
 import { CHROMIUM, useBrowser } from '../support/browser.js';
 import { DATE, type SampleOf, writeRun } from '../support/resultFolders.js';
 
@@ -22,7 +22,7 @@ beforeAll(() => {
     mine: answers(5, () => true),
   });
   writeRun(b, { one: answers(37, (i) => i % 3 > 0 && i > 8), two: answers(100, (i) => i % 7 > 2) });
-  writeReport({ runs: [a, b], output: page, writer: 'tilewright test', now: new Date(0) });
+  report({ runs: [a, b], output: page, writer: 'tilewright test', now: new Date(0) });
 });
 
 const percent = (share: number): string => `${(100 * share).toFixed(2)} %`;
@@ -52,7 +52,7 @@ describe.skipIf(CHROMIUM === undefined)('several runs', () => {
   });
 
   it('are compared as the command compares them', async () => {
-    const { tasks, summary } = compareRuns(a, b);
+    const { tasks, summary } = compare(a, b);
     const shown = await browser.open(page, { hash: 'comparison' });
     const text = (await shown.textContent('main')) ?? '';
     expect(text).toContain(summary.replace('B is', 'b (made) is'));

@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { collectExplored, type ExploreSections } from '../../commands/explore/exploreModel.js';
-import { writeReport } from '../../commands/report.js';
+import { collectExplored, type ExploreSections } from '../../commands/explore/explore.js';
+import { report } from '../../commands/report.js';
 import { writePage } from '../../report/html/writePage.js';
 import { CHROMIUM, useBrowser } from '../support/browser.js';
 import { type SampleOf, writeRun } from '../support/resultFolders.js';
@@ -14,7 +14,7 @@ import { jobLine, peaksLine, trialLine } from '../support/tuningLines.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-counts-'));
 afterAll(() => rmSync(root, { recursive: true }));
-const [report, explore] = [join(root, 'report.html'), join(root, 'explore.html')];
+const [reportPage, explorePage] = [join(root, 'report.html'), join(root, 'explore.html')];
 let sections: ExploreSections;
 
 /** More tasks than a chart draws, of 2 to 68 questions; in the second run others are right, and some are missing. */
@@ -61,9 +61,9 @@ function writeTuning(): string {
 }
 
 beforeAll(async () => {
-  writeReport({
+  report({
     ...{ runs: [runOf('a', false), runOf('b', true)], traces: [writeTrace()], tuning: [writeTuning()] },
-    ...{ output: report, writer: 'tilewright test', now: new Date(0) },
+    ...{ output: reportPage, writer: 'tilewright test', now: new Date(0) },
   });
   const explored = await collectExplored({
     model: join(process.cwd(), 'models', 'demo', 'config.json'),
@@ -77,7 +77,7 @@ beforeAll(async () => {
     ...explored,
     kernels: { ...explored.kernels, functions: [{ ...explored.kernels.functions[0]!, kernels }] },
   };
-  writePage(explore, {
+  writePage(explorePage, {
     ...{ app: 'explore', title: explored.about.title },
     blocks: Object.entries(sections).map(([name, content]) => ({ name, content })),
   });
@@ -104,13 +104,13 @@ describe.skipIf(CHROMIUM === undefined)('counts of a report', () => {
   const browser = useBrowser();
 
   it('are those of its tables of results', async () => {
-    const shown = await browser.open(report);
+    const shown = await browser.open(reportPage);
     const rows = await cellsOf(shown, 'All figures');
     const [tasks] = numbersIn(await shown.textContent('.title p'), /^([\d,]+) tasks, 2 runs$/);
     const both = await cellsOf(shown, 'Figures of all runs');
     expect(tasks).toBe(both.length);
     expect(rows.length).toBe(67);
-    const questions = await browser.open(report, { hash: 'questions' });
+    const questions = await browser.open(reportPage, { hash: 'questions' });
     const [of, all] = numbersIn(await questions.textContent('.count'), /^([\d,]+) of ([\d,]+) questions$/);
     // Those of the first run, and the task that the second alone has.
     expect([of, all]).toEqual([sumOf(rows, 5) + 5, sumOf(rows, 5) + 5]);
@@ -124,7 +124,7 @@ describe.skipIf(CHROMIUM === undefined)('counts of a report', () => {
   });
 
   it('are those of its comparison, and of the questions to which links lead', async () => {
-    const shown = await browser.open(report, { hash: 'comparison' });
+    const shown = await browser.open(reportPage, { hash: 'comparison' });
     const text = await shown.textContent('main');
     const metrics = await cellsOf(shown, 'Metrics on the common questions');
     const ends = metrics
@@ -154,7 +154,7 @@ describe.skipIf(CHROMIUM === undefined)('counts of a report', () => {
   });
 
   it('are those of its machine and of its notes', async () => {
-    const shown = await browser.open(report, { hash: 'machine?layer=3' });
+    const shown = await browser.open(reportPage, { hash: 'machine?layer=3' });
     const text = await shown.textContent('main');
     const kernels = await cellsOf(shown, 'Kernels, in order of their time');
     expect(numbersIn(text, /([\d,]+) launches, timed one by one/)).toEqual([sumOf(kernels, 2)]);
@@ -172,7 +172,7 @@ describe.skipIf(CHROMIUM === undefined)('counts of a report', () => {
   });
 
   it('are those of its tuning', async () => {
-    const shown = await browser.open(report, { hash: 'tuning' });
+    const shown = await browser.open(reportPage, { hash: 'tuning' });
     const text = await shown.textContent('main');
     const jobs = await cellsOf(shown, 'Kernels and buckets');
     expect(numbersIn(text, /([\d,]+) kernels and buckets, .*?; ([\d,]+) have a default/)).toEqual([40, 40]);
@@ -187,14 +187,14 @@ describe.skipIf(CHROMIUM === undefined)('counts of a report', () => {
   });
 
   it('shares above 100 % have a mark, and a note at its place', async () => {
-    const shown = await browser.open(report, { hash: 'machine' });
+    const shown = await browser.open(reportPage, { hash: 'machine' });
     const kernels = await cellsOf(shown, 'Kernels, in order of their time');
     expect(kernels.find(([name]) => name?.endsWith('attention.mix'))?.at(-1)).toBe('150 %*');
     const figure = shown.locator('figure:has-text("Share of time by kernel")');
     expect(await figure.locator('svg').textContent()).toContain('150 % of peak*');
     expect(await figure.locator('.note').textContent()).toMatch(/^\* Above the peak: data that caches/);
     expect(await shown.locator('figure:has-text("Roofline") .note').count()).toBe(0);
-    const tuning = await browser.open(report, { hash: 'tuning' });
+    const tuning = await browser.open(reportPage, { hash: 'tuning' });
     const jobs = await cellsOf(tuning, 'Kernels and buckets');
     expect(jobs.filter((row) => row[8] === '200 %*').length).toBe(14);
     expect(await tuning.locator('.note').count()).toBe(1);
@@ -205,7 +205,7 @@ describe.skipIf(CHROMIUM === undefined)('counts of the explorer', () => {
   const browser = useBrowser();
 
   it('are those of its kernels', async () => {
-    const shown = await browser.open(explore, { hash: 'kernels' });
+    const shown = await browser.open(explorePage, { hash: 'kernels' });
     const text = await shown.textContent('main');
     const rows = await cellsOf(shown, 'Kernels in order');
     expect(numbersIn(text, /kernels(\d+), (\d+) different texts/)).toEqual([sumOf(rows, 1), rows.length]);
@@ -215,7 +215,7 @@ describe.skipIf(CHROMIUM === undefined)('counts of the explorer', () => {
   });
 
   it('are those of the parts of a stage', async () => {
-    const shown = await browser.open(explore, { hash: 'passes?pass=recognizeAttention' });
+    const shown = await browser.open(explorePage, { hash: 'passes?pass=recognizeAttention' });
     const all = numbersIn(await shown.textContent('p.left'), /^([\d,]+) ops; ([\d,]+) added, ([\d,]+) removed/);
     const parts = await shown.$$eval('.part h3', (heads) =>
       heads.map((head) => [
@@ -232,7 +232,7 @@ describe.skipIf(CHROMIUM === undefined)('counts of the explorer', () => {
   });
 
   it('shares above 100 % have a mark, and a note at its place', async () => {
-    const shown = await browser.open(explore, { hash: 'kernels' });
+    const shown = await browser.open(explorePage, { hash: 'kernels' });
     const rows = await cellsOf(shown, 'Kernels in order');
     const shareOf = (name: string): string | undefined => rows.find(([each]) => each === name)?.at(-1);
     expect([shareOf('head'), shareOf('embed')]).toEqual(['150 %*', 'cached*']);
@@ -242,10 +242,10 @@ describe.skipIf(CHROMIUM === undefined)('counts of the explorer', () => {
       expect.stringMatching(/^\* Above the peak/),
       expect.stringMatching(/^\* Above the peak/),
     ]);
-    const panel = await browser.open(explore, { hash: 'kernels?kernel=head' });
+    const panel = await browser.open(explorePage, { hash: 'kernels?kernel=head' });
     expect(await panel.textContent('article.kernel .facts')).toContain('share of peak150 %*');
     expect(await panel.textContent('article.kernel .note')).toMatch(/^\* Above the peak/);
-    const below = await browser.open(explore, { hash: 'kernels?kernel=prepare' });
+    const below = await browser.open(explorePage, { hash: 'kernels?kernel=prepare' });
     expect(await below.locator('article.kernel .note').count()).toBe(0);
   });
 });

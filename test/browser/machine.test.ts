@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { writeReport } from '../../commands/report.js';
+import { report } from '../../commands/report.js';
 import { CHROMIUM, useBrowser } from '../support/browser.js';
 import { madeTrace } from '../support/traceFile.js';
 import { jobLine, peaksLine, rivalLine, trialLine } from '../support/tuningLines.js';
@@ -26,7 +26,7 @@ beforeAll(() => {
     ...[trialLine('bbbbbbbb', 1024, 64, [0.001], 4), trialLine('bbbbbbbb', 1024, 128, [], 5)],
   ];
   writeFileSync(tuning, lines.map((line) => JSON.stringify(line)).join('\n'));
-  writeReport({ runs: [], traces: [trace], tuning: [tuning], output: page, writer: 'test', now: new Date(0) });
+  report({ runs: [], traces: [trace], tuning: [tuning], output: page, writer: 'test', now: new Date(0) });
 });
 
 const cellsOf = (shown: Page, caption: string): Promise<readonly (readonly string[])[]> =>

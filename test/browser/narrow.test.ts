@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { collectExplored } from '../../commands/explore/exploreModel.js';
-import { writeReport } from '../../commands/report.js';
+import { collectExplored } from '../../commands/explore/explore.js';
+import { report } from '../../commands/report.js';
 import { writePage } from '../../report/html/writePage.js';
 import { CHROMIUM, useBrowser } from '../support/browser.js';
 import { clippedIn, tipsBeside } from '../support/clipped.js';
@@ -16,7 +16,7 @@ import { jobLine, peaksLine, trialLine } from '../support/tuningLines.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-narrow-'));
 afterAll(() => rmSync(root, { recursive: true }));
-const [report, explore] = [join(root, 'report.html'), join(root, 'explore.html')];
+const [reportPage, explorePage] = [join(root, 'report.html'), join(root, 'explore.html')];
 
 const TASKS = ['mmlu_high_school_government_and_politics', 'mmlu_professional_law', 'arc'];
 /** Without a space at which it could break. */
@@ -67,15 +67,15 @@ beforeAll(async () => {
   );
   // A file that was cut off: the page says so, by the file's name.
   appendFileSync(join(root, 'second', 'out', `samples_${TASKS[0]!}_${DATE}.jsonl`), '{"doc_id": 60, "doc": {');
-  writeReport({
+  report({
     ...{ runs, traces: [writeTrace('one', 'a process with a name'), writeTrace('two', LONG)] },
-    ...{ tuning: [writeTuning()], output: report, writer: 'tilewright test', now: new Date(0) },
+    ...{ tuning: [writeTuning()], output: reportPage, writer: 'tilewright test', now: new Date(0) },
   });
   const { about, ...sections } = await collectExplored({
     model: join(process.cwd(), 'models', 'demo', 'config.json'),
     ...{ init: { kind: 'random', seed: 1 }, precision: 'auto', isa: 'portable' },
   });
-  writePage(explore, {
+  writePage(explorePage, {
     ...{ app: 'explore', title: about.title },
     blocks: Object.entries({ about, ...sections }).map(([name, content]) => ({ name, content })),
   });
@@ -95,14 +95,14 @@ describe.skipIf(CHROMIUM === undefined)('on a telephone', () => {
     ...['results', 'results?run=1', 'comparison', 'questions', `questions?at=0+${TASKS[0]!}`, 'machine'],
     ...['machine?trace=1', 'machine?layer=2', 'tuning'],
   ])('nothing of the report is cut off: %s', async (hash) => {
-    expect(await clippedIn(await phone(report, hash))).toEqual([]);
+    expect(await clippedIn(await phone(reportPage, hash))).toEqual([]);
   });
 
   it.each([
     ...['passes', 'passes?pass=recognizeAttention&part=1', 'passes?pass=lowerKernels', 'kernels'],
     'kernels?kernel=layers.0.ffn.gate_up&op=silu',
   ])('nothing of the explorer is cut off: %s', async (hash) => {
-    const shown = await phone(explore, hash);
+    const shown = await phone(explorePage, hash);
     expect(await clippedIn(shown)).toEqual([]);
     await shown.fill('input[type=search]', 'e');
     await shown.waitForSelector('.hits');
@@ -110,11 +110,11 @@ describe.skipIf(CHROMIUM === undefined)('on a telephone', () => {
   });
 
   it.each(['comparison', 'machine?layer=2', 'tuning'])('what a pointer shows lies on the page: %s', async (hash) => {
-    expect(await tipsBeside(await phone(report, hash), 7)).toEqual([]);
+    expect(await tipsBeside(await phone(reportPage, hash), 7)).toEqual([]);
   });
 
   it('a table says that it scrolls, and where to', async () => {
-    const shown = await phone(report, 'comparison');
+    const shown = await phone(reportPage, 'comparison');
     const table = shown.locator('.scroll:has(table)').first();
     const sides = (): Promise<string | null> => table.getAttribute('data-more');
     await expect.poll(sides).toBe('right');
@@ -133,21 +133,21 @@ describe.skipIf(CHROMIUM === undefined)('titles', () => {
   const browser = useBrowser();
 
   it('are names, with as much of their paths as tells them apart', async () => {
-    const shown = await browser.open(report);
+    const shown = await browser.open(reportPage);
     const names = ['first/a-model-with-a-rather-long-name', 'second/a-model-with-a-rather-long-name'];
     expect(await shown.textContent('h1')).toBe(names.join(' · '));
     expect(await shown.title()).toBe(names.join(' · '));
     expect(await shown.getByLabel('Run', { exact: true }).locator('option').allTextContents()).toEqual(names);
-    const machine = await browser.open(report, { hash: 'machine' });
+    const machine = await browser.open(reportPage, { hash: 'machine' });
     expect(await machine.locator('label:has-text("Trace") option').allTextContents()).toEqual([
       'one/trace.json',
       'two/trace.json',
     ]);
-    const compared = await browser.open(report, { hash: 'comparison' });
+    const compared = await browser.open(reportPage, { hash: 'comparison' });
     const said = `${(await compared.textContent('ul.notes'))!}${(await compared.textContent('footer'))!}`;
     expect(said.match(/second\/out\/samples_[\w.-]+\.jsonl:61: the line was cut off/g)).toHaveLength(2);
     expect(said).not.toContain(root);
-    const explored = await browser.open(explore);
+    const explored = await browser.open(explorePage);
     expect([await explored.textContent('h1'), await explored.title()]).toEqual(['Compiling demo', 'Compiling demo']);
   });
 });

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { writeReport } from '../../commands/report.js';
+import { report } from '../../commands/report.js';
 import { CHROMIUM, useBrowser } from '../support/browser.js';
 import { type SampleOf, writeRun } from '../support/resultFolders.js';
 
@@ -23,7 +23,7 @@ const questions = (isSecond: boolean): SampleOf[] =>
 
 beforeAll(() => {
   const runs = [false, true].map((isSecond, i) => writeRun(join(root, String(i)), { t: questions(isSecond) }));
-  writeReport({ runs, output: page, writer: 'tilewright test', now: new Date(0) });
+  report({ runs, output: page, writer: 'tilewright test', now: new Date(0) });
 });
 
 describe.skipIf(CHROMIUM === undefined)('questions', () => {

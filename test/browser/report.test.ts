@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { writeReport } from '../../commands/report.js';
+import { report } from '../../commands/report.js';
 import { CHROMIUM, useBrowser } from '../support/browser.js';
 import { madeStart } from '../support/madeStart.js';
 import { writeRun } from '../support/resultFolders.js';
@@ -20,7 +20,7 @@ beforeAll(() => {
     { t: [{ lls: [-1, -2] }, { lls: [-3, -2] }, { lls: [-1, -2] }] },
     { throughput: { questions: 3, tokensComputed: 1200, tokensWithoutSharing: 3000, start: madeStart(HOSTILE) } },
   );
-  writeReport({ runs: [folder], output: page, writer: 'tilewright test', now: new Date(0), title: '<b>&\u202e' });
+  report({ runs: [folder], output: page, writer: 'tilewright test', now: new Date(0), title: '<b>&\u202e' });
 });
 
 describe.skipIf(CHROMIUM === undefined)('a report', () => {

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { writeReport } from '../../commands/report.js';
+import { report } from '../../commands/report.js';
 import { CHROMIUM, useBrowser } from '../support/browser.js';
 import { DATE, writeRun } from '../support/resultFolders.js';
 
@@ -29,7 +29,7 @@ beforeAll(() => {
     choices: [choice([' the', ' cat'], [-1.5, -3]), choice([' the', ' dog'], [-1.5, -2.254]), choice([HOSTILE], [-9])],
   };
   writeFileSync(join(folder, `tokens_t_${DATE}.jsonl`), `${JSON.stringify(line)}\n`);
-  writeReport({ runs: [folder], output: page, writer: 'tilewright test', now: new Date(0) });
+  report({ runs: [folder], output: page, writer: 'tilewright test', now: new Date(0) });
 });
 
 describe.skipIf(CHROMIUM === undefined)('tokens of a question', () => {

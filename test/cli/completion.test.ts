@@ -9,7 +9,7 @@ import { runCli } from './fakeIo.js';
 
 const NAMES = ['arc_easy', 'hellaswag', 'mmlu', 'mmlu_anatomy', 'piqa'];
 const script = async (shell: string): Promise<string> => {
-  const listTasks = () => Promise.resolve({ tasks: NAMES, groups: ['mmlu'], tags: [], unreadable: [] });
+  const listTasks = () => ({ tasks: NAMES, groups: ['mmlu'], tags: [], unreadable: [] });
   return (await runCli(['completion', shell], { listTasks })).stdout;
 };
 const COMMANDS = [

@@ -163,7 +163,7 @@ describe('a conversation on a terminal', () => {
 
   it('is left at SIGTERM', async () => {
     const { io, ended } = talk();
-    await settle();
+    await expect.poll(() => io.stdout.text).toContain('> ');
     io.send('SIGTERM');
     expect((await ended).status).toBe(0);
   });

@@ -11,7 +11,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { examineMachine, OLDEST_NODE } from '../../commands/doctor.js';
+import { doctor, OLDEST_NODE } from '../../commands/doctor.js';
 import { folderBytes } from '../../commands/doctorCache.js';
 import type { Check, Probes } from '../../commands/doctorProbes.js';
 import { UserError } from '../../errors.js';
@@ -64,7 +64,7 @@ const find = (checks: readonly Check[], name: string): Check => {
 
 describe('doctor', () => {
   it('finds nothing missing on a healthy machine', async () => {
-    const checks = await examineMachine(healthy());
+    const checks = await doctor(healthy());
     expect(checks.filter(({ status }) => status === 'missing')).toEqual([]);
     expect(find(checks, 'Node').detail).toBe('20.19.0 (linux-x64, glibc 2.36)');
     expect(find(checks, 'micro-kernels')).toEqual({
@@ -95,7 +95,7 @@ describe('doctor', () => {
     ['20.19.0', true],
     ['22.0.0', true],
   ])('Node %s', async (nodeVersion, isFine) => {
-    const check = find(await examineMachine({ ...healthy(), nodeVersion }), 'Node');
+    const check = find(await doctor({ ...healthy(), nodeVersion }), 'Node');
     expect(check.status).toBe(isFine ? 'ok' : 'missing');
     expect(check.fix === undefined).toBe(isFine);
   });
@@ -110,7 +110,7 @@ describe('doctor', () => {
   it('names what is missing and how to get it', async () => {
     const file = join(folder, 'file');
     writeFileSync(file, '');
-    const checks = await examineMachine({
+    const checks = await doctor({
       ...healthy(),
       machine: fail('not built', 'Run: npm run build:native'),
       compiler: fail('no compiler', 'apt install gcc'),
@@ -126,7 +126,7 @@ describe('doctor', () => {
   });
 
   it('says what is wrong with the limit of the cache', async () => {
-    const checks = await examineMachine({
+    const checks = await doctor({
       ...healthy(),
       cacheLimit: fail('TILEWRIGHT_CACHE_LIMIT is "2", which is no size.', 'export TILEWRIGHT_CACHE_LIMIT=2GiB'),
     });
@@ -138,7 +138,7 @@ describe('doctor', () => {
 
   it('says that a machine without AMX computes in f32', async () => {
     const { cpu } = healthy().machine();
-    const checks = await examineMachine({ ...healthy(), machine: () => ({ cpu, isas: ['portable', 'avx2'] }) });
+    const checks = await doctor({ ...healthy(), machine: () => ({ cpu, isas: ['portable', 'avx2'] }) });
     expect(find(checks, 'micro-kernels')).toMatchObject({
       status: 'note',
       detail: 'portable, avx2 (avx2 is used; no AMX: --precision auto computes in f32)',
@@ -224,7 +224,7 @@ describe('a machine with GPUs', () => {
 
   it('names them, and asks for the compiler of their architecture and driver', async () => {
     const asked: unknown[] = [];
-    const checks = await examineMachine({
+    const checks = await doctor({
       ...healthy(),
       gpu: () => gpu([9, 0]),
       cudaCompiler: (...request) => {
@@ -241,7 +241,7 @@ describe('a machine with GPUs', () => {
   });
 
   it('can still compile for others if its own GPU is too old', async () => {
-    const checks = await examineMachine({ ...healthy(), gpu: () => gpu([7, 0]) });
+    const checks = await doctor({ ...healthy(), gpu: () => gpu([7, 0]) });
     expect(find(checks, 'GPU 0')).toMatchObject({
       status: 'note',
       detail: expect.stringContaining('compute capability 7.0: older than 8.0') as string,
@@ -251,8 +251,8 @@ describe('a machine with GPUs', () => {
   it('needs a CUDA compiler, while one without GPUs does not', async () => {
     const cudaCompiler = fail('no NVRTC', 'pip install nvidia-cuda-nvrtc');
     const [withGpu, without] = [
-      await examineMachine({ ...healthy(), gpu: () => gpu([8, 6]), cudaCompiler }),
-      await examineMachine({ ...healthy(), cudaCompiler }),
+      await doctor({ ...healthy(), gpu: () => gpu([8, 6]), cudaCompiler }),
+      await doctor({ ...healthy(), cudaCompiler }),
     ];
     expect(find(withGpu, 'CUDA compiler')).toEqual({
       name: 'CUDA compiler',

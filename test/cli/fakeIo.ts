@@ -1,8 +1,23 @@
 /** A process for tests: streams that remember, a clock that tests set, signals that tests send. */
 import { Writable } from 'node:stream';
-import type { Commands } from '../../cli/commands.js';
 import type { Io, Output, StopSignal } from '../../cli/io.js';
 import { createCli } from '../../cli/program.js';
+import type * as Compare from '../../commands/compare.js';
+import type * as Compile from '../../commands/compile.js';
+import type * as Converse from '../../commands/converse.js';
+import type * as Doctor from '../../commands/doctor.js';
+import type * as Explore from '../../commands/explore/explore.js';
+import type * as Generate from '../../commands/generate.js';
+import type * as Inspect from '../../commands/inspect.js';
+import type * as InspectError from '../../commands/inspectError.js';
+import type * as Merge from '../../commands/merge.js';
+import type * as PrintPrompts from '../../commands/printPrompts.js';
+import type * as Quantize from '../../commands/quantize.js';
+import type * as Report from '../../commands/report.js';
+import type * as Run from '../../commands/run.js';
+import type * as Tasks from '../../commands/tasks.js';
+import type * as Tune from '../../commands/tune.js';
+import { vi } from 'vitest';
 
 export class Recorder extends Writable implements Output {
   text = '';
@@ -50,6 +65,7 @@ export function fakeIo(
     isDebug: options.isDebug ?? false,
     colour: options.colour ?? { noColour: true, forceColour: undefined, isDumb: false },
     invocation: 'tilewright',
+    cores: () => 2,
     time: 0,
     now() {
       return this.time;
@@ -71,31 +87,56 @@ export function fakeIo(
   };
 }
 
-const unexpected = (name: string) => (): never => {
-  throw new Error(`the test did not expect a call of ${name}`);
+/** What the verbs of the command line call, by name. */
+export interface Stories {
+  compile: typeof Compile.compile;
+  tune: typeof Tune.tune;
+  run: typeof Run.run;
+  runTasks: typeof Run.runTasks;
+  generate: typeof Generate.generate;
+  converse: typeof Converse.converse;
+  printPrompts: typeof PrintPrompts.printPrompts;
+  merge: typeof Merge.merge;
+  compare: typeof Compare.compare;
+  report: typeof Report.report;
+  quantize: typeof Quantize.quantize;
+  inspect: typeof Inspect.inspect;
+  explore: typeof Explore.explore;
+  inspectError: typeof InspectError.inspectError;
+  listTasks: typeof Tasks.listTasks;
+  doctor: typeof Doctor.doctor;
+}
+
+/** The modules that tell them. */
+const MODULES: Readonly<Record<string, readonly (keyof Stories)[]>> = {
+  '../../commands/compile.js': ['compile'],
+  '../../commands/tune.js': ['tune'],
+  '../../commands/run.js': ['run', 'runTasks'],
+  '../../commands/generate.js': ['generate'],
+  '../../commands/converse.js': ['converse'],
+  '../../commands/printPrompts.js': ['printPrompts'],
+  '../../commands/merge.js': ['merge'],
+  '../../commands/compare.js': ['compare'],
+  '../../commands/report.js': ['report'],
+  '../../commands/quantize.js': ['quantize'],
+  '../../commands/inspect.js': ['inspect'],
+  '../../commands/explore/explore.js': ['explore'],
+  '../../commands/inspectError.js': ['inspectError'],
+  '../../commands/tasks.js': ['listTasks'],
+  '../../commands/doctor.js': ['doctor'],
 };
 
-/** Commands, of which only those given may be called. */
-export const fakeCommands = (given: Partial<Commands>): Commands => ({
-  compile: unexpected('compile'),
-  tune: unexpected('tune'),
-  run: unexpected('run'),
-  runTasks: unexpected('runTasks'),
-  generate: unexpected('generate'),
-  converse: unexpected('converse'),
-  printPrompts: unexpected('printPrompts'),
-  merge: unexpected('merge'),
-  compare: unexpected('compare'),
-  report: unexpected('report'),
-  quantize: unexpected('quantize'),
-  inspect: unexpected('inspect'),
-  explore: unexpected('explore'),
-  inspectError: unexpected('inspectError'),
-  listTasks: unexpected('listTasks'),
-  doctor: unexpected('doctor'),
-  cores: () => 2,
-  ...given,
-});
+/** Those of the command line that runs. */
+let fakes: Partial<Stories> = {};
+
+const fake = (name: keyof Stories): [string, unknown] => [
+  name,
+  (...given: readonly unknown[]): unknown => {
+    const story = fakes[name] as ((...given: readonly unknown[]) => unknown) | undefined;
+    if (story === undefined) throw new Error(`the test did not expect a call of ${name}`);
+    return story(...given);
+  },
+];
 
 export interface Outcome {
   readonly status: number;
@@ -103,12 +144,23 @@ export interface Outcome {
   readonly stderr: string;
 }
 
-/** Runs a command line on fakes. */
+/** Runs a command line on fakes, of which only those given may be called. */
 export async function runCli(
   argv: readonly string[],
-  commands: Partial<Commands> = {},
+  given: Partial<Stories> = {},
   io: FakeIo = fakeIo(),
 ): Promise<Outcome> {
-  const status = await createCli(fakeCommands(commands), io).run(argv);
-  return { status, stdout: io.stdout.text, stderr: io.stderr.text };
+  fakes = given;
+  for (const [path, names] of Object.entries(MODULES))
+    vi.doMock(path, async () => ({
+      // The views of inspect have more from there than the story.
+      ...(names.includes('inspect') ? await vi.importActual(path) : {}),
+      ...Object.fromEntries(names.map(fake)),
+    }));
+  try {
+    const status = await createCli(io).run(argv);
+    return { status, stdout: io.stdout.text, stderr: io.stderr.text };
+  } finally {
+    for (const path of Object.keys(MODULES)) vi.doUnmock(path);
+  }
 }

@@ -2,8 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { withDashes } from '../../cli/flagNames.js';
 import { Command } from 'commander';
-import type { Commands } from '../../cli/commands.js';
-import { runCli } from './fakeIo.js';
+import { runCli, type Stories } from './fakeIo.js';
 
 /** What the command was asked for, and what it said. */
 async function asked(...argv: string[]): Promise<{
@@ -17,7 +16,7 @@ async function asked(...argv: string[]): Promise<{
     throw new Error('seen');
   };
   const names = ['run', 'runTasks', 'generate', 'compile', 'inspect', 'explore', 'quantize', 'tune', 'merge'] as const;
-  const commands: Partial<Commands> = Object.fromEntries(names.map((name) => [name, seen]));
+  const commands: Partial<Stories> = Object.fromEntries(names.map((name) => [name, seen]));
   const { status, stderr } = await runCli(argv, commands);
   return { request, status, stderr };
 }

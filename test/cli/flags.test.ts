@@ -3,7 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { seconds, wholeNumber } from '../../cli/options.js';
-import type { CompileRequest, RunRequest, RunResult, TuneRequest } from '../../driver/requests.js';
+import type { CompileRequest } from '../../commands/compile.js';
+import type { TuneRequest } from '../../commands/tune.js';
+import type { RunRequest, RunResult } from '../../commands/runRequest.js';
 import type { Asked } from '../../driver/targets/precision.js';
 import { runCli } from './fakeIo.js';
 

@@ -54,7 +54,7 @@ function run(
   return runCli(
     ['generate', ...argv],
     {
-      generate: (_, ui, listener) => {
+      generate: (_, ui, listener = {}) => {
         ui.phase('generate');
         before?.(listener, io);
         for (const index of new Set(results.map((result) => result.index)))

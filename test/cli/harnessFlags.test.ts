@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { parseGeneration, parseSamples, parseSeeds } from '../../cli/askedOfTasks.js';
 import { joinLists } from '../../cli/harnessFlags.js';
-import type { RunResult, TasksRequest } from '../../driver/requests.js';
+import type { TasksRequest, RunResult } from '../../commands/runRequest.js';
 import type { Asked } from '../../driver/targets/precision.js';
 import { Float } from '../../python/value.js';
 import { runCli } from './fakeIo.js';

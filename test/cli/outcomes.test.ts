@@ -2,14 +2,15 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { Commands } from '../../cli/commands.js';
 import { invocationOf } from '../../cli/io.js';
 import { errorLines } from '../../cli/report.js';
-import { type CompileResult, Interrupted, type RunRequest, type RunResult, type Ui } from '../../driver/requests.js';
+import type { CompileResult } from '../../commands/compile.js';
+import { Interrupted, type RunRequest, type RunResult } from '../../commands/runRequest.js';
+import type { Ui } from '../../driver/requests.js';
 import type { Asked } from '../../driver/targets/precision.js';
 import { UserError } from '../../errors.js';
 import { quoteForShell } from '../../system/shell.js';
-import { fakeIo, runCli } from './fakeIo.js';
+import { fakeIo, runCli, type Stories } from './fakeIo.js';
 
 const RUN = ['run', 'models/demo', '--task', 'hellaswag', '--data', 'my data.jsonl'];
 const PROGRESS = {
@@ -50,7 +51,7 @@ function noisy(ui: Ui): void {
   ui.run(PROGRESS);
 }
 
-const scored: Commands['run'] = (_request, ui) => {
+const scored: Stories['run'] = (_request, ui) => {
   noisy(ui);
   return Promise.resolve(RESULT);
 };
@@ -72,7 +73,7 @@ describe('a run that succeeds', () => {
   });
 
   it('prints what else was counted with --verbose, and details above the progress', async () => {
-    const run: Commands['run'] = (request, ui) => {
+    const run: Stories['run'] = (request, ui) => {
       ui.detail('why this device');
       return scored(request, ui);
     };
@@ -90,12 +91,16 @@ describe('a run that succeeds', () => {
   it('counts one of anything as one', async () => {
     const one = { questions: 1, scoreSeconds: 2, loadSeconds: 1, tokensPerSecond: 1, tokensComputed: 1 };
     const results = { throughput: one, generation: { texts: 1, seconds: 1, computedTokens: 1, foundTokens: 0 } };
-    const run: Commands['run'] = () => Promise.resolve({ ...RESULT, results });
+    const run: Stories['run'] = () => Promise.resolve({ ...RESULT, results });
     const { stdout } = await runCli([...RUN, '-v'], { run });
     expect(stdout).toContain('1 question in 2.00 s');
     expect(stdout).toContain('1 text generated in 1.00 s: 1 token computed, 0 tokens of prompts found in the cache');
-    const listTasks: Commands['listTasks'] = () =>
-      Promise.resolve({ tasks: ['hellaswag', 'piqa'], groups: [], tags: [], unreadable: [] });
+    const listTasks: Stories['listTasks'] = () => ({
+      tasks: ['hellaswag', 'piqa'],
+      groups: [],
+      tags: [],
+      unreadable: [],
+    });
     for (const [word, said] of [
       ['hella', '1 name\n'],
       ['', '2 names\n'],
@@ -123,7 +128,7 @@ describe('a run that succeeds', () => {
   });
 
   it('with --quiet prints results and errors only', async () => {
-    const run: Commands['run'] = (_, ui) => {
+    const run: Stories['run'] = (_, ui) => {
       noisy(ui);
       ui.warn('careful');
       return Promise.resolve(RESULT);
@@ -169,7 +174,7 @@ describe('compile', () => {
 
 describe('errors', () => {
   const failing =
-    (error: unknown): Commands['run'] =>
+    (error: unknown): Stories['run'] =>
     () =>
       Promise.reject(error);
 
@@ -228,7 +233,7 @@ function untilStopped(
   onStart: () => void,
   isScoring: boolean,
   error: (request: Asked<RunRequest>) => unknown,
-): Commands['run'] {
+): Stories['run'] {
   return (request, ui) =>
     new Promise((_, reject) => {
       ui.phase('score');
@@ -293,7 +298,7 @@ describe('Ctrl-C', () => {
 
   it('waits for nothing before the first result', async () => {
     const io = fakeIo();
-    const run: Commands['run'] = (_, ui) =>
+    const run: Stories['run'] = (_, ui) =>
       new Promise(() => {
         ui.phase('load weights');
         setImmediate(() => {
@@ -311,7 +316,7 @@ describe('Ctrl-C', () => {
   it('ends the process at once the second time, and restores the cursor', async () => {
     const io = fakeIo({ isTTY: true });
     let textAtDeath = '';
-    const run: Commands['run'] = (request, ui) =>
+    const run: Stories['run'] = (request, ui) =>
       new Promise((_, reject) => {
         ui.phase('score');
         ui.run(PROGRESS);
@@ -334,7 +339,7 @@ describe('Ctrl-C', () => {
     const folder = mkdtempSync(join(tmpdir(), 'tilewright-cli-'));
     try {
       writeFileSync(join(folder, 'manifest.json'), '{}');
-      const tune: Commands['tune'] = (request, ui) => {
+      const tune: Stories['tune'] = (request, ui) => {
         ui.table(['row']);
         io.send('SIGINT');
         expect(request.signal?.aborted).toBe(true);
@@ -394,7 +399,7 @@ describe('Ctrl-C', () => {
 
   it('does not fail a command that finishes all the same', async () => {
     const io = fakeIo();
-    const run: Commands['run'] = (_, ui) => {
+    const run: Stories['run'] = (_, ui) => {
       ui.run(PROGRESS);
       io.send('SIGINT');
       return Promise.resolve(RESULT);

@@ -1,19 +1,18 @@
 /** What tasks, files and models are called is shown and does not steer the terminal. */
 import { expect, test } from 'vitest';
-import type { Commands } from '../../cli/commands.js';
 import type { Results } from '../../evaluate/resultTypes.js';
-import { fakeIo, runCli } from './fakeIo.js';
+import { fakeIo, runCli, type Stories } from './fakeIo.js';
 
 const NAME = 'evil\x1b[31m\x9b2Jname';
 const SHOWN = 'evil·[31m·2Jname';
-const MERGED: Awaited<ReturnType<Commands['merge']>> = {
+const MERGED: Awaited<ReturnType<Stories['merge']>> = {
   results: {
     results: { [NAME]: { alias: NAME, 'acc,none': 0.5 } },
     ...{ versions: {}, 'n-shot': {}, higher_is_better: {}, throughput: {} },
   } as unknown as Results,
   ...{ resultsPath: NAME, samplesPath: NAME, shards: 2, questions: 10 },
 };
-const run: Commands['run'] = (_request, ui) => {
+const run: Stories['run'] = (_request, ui) => {
   ui.phase('open', NAME);
   ui.step(0.5, NAME);
   ui.note(NAME);
@@ -21,15 +20,14 @@ const run: Commands['run'] = (_request, ui) => {
   ui.table([NAME]);
   return Promise.resolve({ results: {}, table: `|${NAME}|`, resultsPath: NAME, samplesPath: NAME });
 };
-const listTasks: Commands['listTasks'] = () =>
-  Promise.resolve({ tasks: [NAME], groups: [NAME], tags: [NAME], unreadable: [NAME] });
+const listTasks: Stories['listTasks'] = () => ({ tasks: [NAME], groups: [NAME], tags: [NAME], unreadable: [NAME] });
 const RUN = ['run', 'm', '--task', 'hellaswag', '--data', 'd'];
 
 test.each([{ argv: RUN }, { argv: ['merge', 'shards', '--out', 'o'] }, { argv: ['tasks'] }])(
   'in lines of $argv.0',
   async ({ argv }) => {
     const io = fakeIo();
-    const { status, stdout, stderr } = await runCli(argv, { run, listTasks, merge: () => Promise.resolve(MERGED) }, io);
+    const { status, stdout, stderr } = await runCli(argv, { run, listTasks, merge: () => MERGED }, io);
     expect(status, stderr).toBe(0);
     expect(stdout).toContain(SHOWN);
     expect(stdout + stderr).not.toMatch(/[\x1b\x9b]/);
@@ -46,7 +44,7 @@ test('in what is redrawn on a terminal', async () => {
 
 test('line ends of a name begin no line of their own', async () => {
   const name = 'some task\nerror: spoofed';
-  const spoof: Commands['run'] = (request, ui) => {
+  const spoof: Stories['run'] = (request, ui) => {
     ui.phase('open', name);
     ui.step(0.5, name);
     ui.note(name);
@@ -59,7 +57,7 @@ test('line ends of a name begin no line of their own', async () => {
     expect(stderr).not.toMatch(/^error:/m);
   }
   const listed = await runCli(['tasks'], {
-    listTasks: () => Promise.resolve({ tasks: [], groups: [], tags: [], unreadable: [name] }),
+    listTasks: () => ({ tasks: [], groups: [], tags: [], unreadable: [name] }),
   });
   expect(listed.stderr).toContain('note: not readable: some task\n  error: spoofed\n');
 });

@@ -1,7 +1,7 @@
+import type { Asked } from '../../driver/targets/precision.js';
 import { describe, expect, it } from 'vitest';
 import { shard } from '../../cli/shard.js';
-import type { RunRequest } from '../../driver/requests.js';
-import type { Asked } from '../../driver/targets/precision.js';
+import type { RunRequest } from '../../commands/runRequest.js';
 import { readSettings } from '../../settings.js';
 import { runCli } from './fakeIo.js';
 

@@ -1,7 +1,7 @@
 /** The second pass of a run that is compared: the same request in another arithmetic. */
 import { describe, expect, it } from 'vitest';
 import { baselineOf } from '../../commands/compareWith.js';
-import type { ScoreRequest } from '../../driver/requests.js';
+import type { ScoreRequest } from '../../commands/runRequest.js';
 import type { Asked } from '../../driver/targets/precision.js';
 
 const asked: Asked<ScoreRequest> = {

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import type { ModelLoading } from '../../commands/loadModel.js';
 import { compileAhead, mayKeepPrefixes, mayNeedCache } from '../../commands/prefixes.js';
-import type { ScoreRequest } from '../../driver/requests.js';
+import type { ScoreRequest } from '../../commands/runRequest.js';
 import { isWorthKeeping } from '../../evaluate/index.js';
 
 const asking = (contexts: readonly string[]): { readonly context: string }[] =>

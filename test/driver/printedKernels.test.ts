@@ -18,7 +18,6 @@ import { TYPICAL_FACTS } from '../../driver/targets/precision.js';
 import { factsOf, kernelsOf, type Printing, printKernels, textsOf } from '../../driver/targets/printedKernels.js';
 import type { CompiledModel, Target } from '../../driver/targets/target.js';
 
-
 const root = mkdtempSync(join(tmpdir(), 'tilewright-printed-'));
 afterAll(() => rmSync(root, { recursive: true }));
 

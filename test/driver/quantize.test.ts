@@ -5,7 +5,7 @@
 import { chmodSync, cpSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
-import { quantizeCheckpoint, type QuantizeRequest } from '../../commands/quantize.js';
+import { quantize, type QuantizeRequest } from '../../commands/quantize.js';
 import { buildGraph } from '../../driver/compile/functions.js';
 import { chooseMatrices } from '../../driver/quantize/matrices.js';
 import { pieceEnd, readSamples } from '../../driver/quantize/samples.js';
@@ -81,7 +81,7 @@ describe('calibration text', () => {
 describe('quantizeCheckpoint', () => {
   it('writes the codes that GPTQ chooses, which are read back', async () => {
     const asked = request(join(FAMILIES, 'phi3'));
-    const result = await quantizeCheckpoint(asked, UI);
+    const result = await quantize(asked, UI);
     expect(notes).toEqual(['stays as stored (head and embeddings): model.embed_tokens.weight, lm_head.weight']);
     const [before, after] = [openCheckpoint(asked.model), openCheckpoint(asked.output)];
     expect([...after.quantized!.schemes]).toEqual([
@@ -144,7 +144,7 @@ describe('quantizeCheckpoint', () => {
 
   it('rounds to the nearest without a text', async () => {
     const { calibration: _, ...asked } = request(join(FAMILIES, 'qwen3'), { method: 'round', byActivation: false });
-    const { matrices, samples } = await quantizeCheckpoint({ ...asked, isSymmetric: true }, UI);
+    const { matrices, samples } = await quantize({ ...asked, isSymmetric: true }, UI);
     expect([matrices.length, samples]).toEqual([28, 0]);
     const [before, after] = [openCheckpoint(asked.model), openCheckpoint(asked.output)];
     for (const { tensor, k } of matrices) {
@@ -170,7 +170,7 @@ describe('quantizeCheckpoint', () => {
       byActivation: false,
       signal: stop,
     });
-    await expect(quantizeCheckpoint({ ...asked, output }, UI)).rejects.toThrow('stopped');
+    await expect(quantize({ ...asked, output }, UI)).rejects.toThrow('stopped');
     expect(readdirSync(join(output, '..'))).toEqual([]);
   });
 
@@ -183,7 +183,7 @@ describe('quantizeCheckpoint', () => {
     writeFileSync(config, readFileSync(config, 'utf8').replace('{', '{ "losses": [NaN, -Infinity],'));
     for (const name of readdirSync(model)) chmodSync(join(model, name), 0o444);
     const { calibration: _, ...asked } = request(model, { method: 'round', byActivation: false });
-    await quantizeCheckpoint(asked, UI);
+    await quantize(asked, UI);
     const copied = join(asked.output, 'tokenizer.json');
     expect(readFileSync(copied)).toEqual(readFileSync(join(model, 'tokenizer.json')));
     expect(readFileSync(join(asked.output, 'config.json'), 'utf8')).toMatch(/"losses": \[\s*NaN,\s*-Infinity\s*\]/);
@@ -199,7 +199,7 @@ describe('quantizeCheckpoint', () => {
       return join(folder, name);
     };
     const refused = async (more: Partial<QuantizeRequest>, model = 'phi3'): Promise<string> => {
-      const refusal = await quantizeCheckpoint(request(resolve(FAMILIES, model), more), UI).catch(asUserError);
+      const refusal = await quantize(request(resolve(FAMILIES, model), more), UI).catch(asUserError);
       if (!(refusal instanceof UserError)) throw new Error('it was not refused');
       expect(refusal.message).not.toContain('\n');
       return refusal.message;
@@ -219,7 +219,7 @@ describe('quantizeCheckpoint', () => {
     mkdirSync(join(folder, 'there'));
     expect(await refused({ output: join(folder, 'there') })).toMatch(/there: is there already$/);
     const done = request(join(FAMILIES, 'phi3'), { method: 'round', byActivation: false });
-    await quantizeCheckpoint(done, UI);
+    await quantize(done, UI);
     expect(await refused({}, done.output)).toMatch(/is quantized already \(GPTQ, 4 bits, groups of 32\)$/);
     if (process.getuid?.() === 0) return;
     chmodSync(folder, 0o500);

@@ -7,7 +7,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { beforeAll, describe, expect, test, vi } from 'vitest';
-import { run } from '../../commands/index.js';
+import { run } from '../../commands/run.js';
 import { DENSE_CHECKPOINTS } from '../support/families.js';
 import { fuseExperts } from '../support/fusedExperts.js';
 import { quickCc } from '../support/quickCc.js';

@@ -5,7 +5,7 @@
 import { copyFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
-import { run } from '../../commands/index.js';
+import { run } from '../../commands/run.js';
 import { readSafetensorsHeader } from '../../models/weights/safetensors.js';
 import { torchFile, type WrittenTensor } from '../models/torch/writeTorchFile.js';
 import { SILENT } from '../support/silent.js';

@@ -1,13 +1,12 @@
 /** End to end: small checkpoints and question sets made up here, and the real command as a process. */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { availableParallelism, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { Writable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { afterAll, expect, vi } from 'vitest';
-import type * as AllCommands from '../../cli/allCommands.js';
 import type { Io, StopSignal } from '../../cli/io.js';
 import type * as Program from '../../cli/program.js';
 import type { RunProgress } from '../../driver/requests.js';
@@ -146,16 +145,25 @@ const built = (path: string): Promise<unknown> =>
 
 async function runHere(args: readonly string[], { onProgress, onPiece }: Here): Promise<Outcome> {
   const { createCli } = (await built('cli/program.js')) as typeof Program;
-  const { ALL_COMMANDS } = (await built('cli/allCommands.js')) as typeof AllCommands;
   const [stdout, stderr] = [new Recorder(), new Recorder()];
   const listeners = new Set<(signal: StopSignal) => void>();
   let died: StopSignal | undefined;
+  const press = (): void => {
+    for (const listener of listeners) listener('SIGINT');
+  };
   const io: Io = {
     stdout,
     stderr,
     isDebug: false,
     colour: { noColour: true, forceColour: undefined, isDumb: false },
     invocation: 'tilewright',
+    cores: availableParallelism,
+    observer: {
+      run: (progress) => onProgress?.(progress, press),
+      step: (_, detail) => {
+        if (typeof detail === 'object' && detail.unit === 'tokens') onPiece?.(press);
+      },
+    },
     now: () => performance.now(),
     onStop: (listener) => {
       listeners.add(listener);
@@ -165,29 +173,7 @@ async function runHere(args: readonly string[], { onProgress, onPiece }: Here): 
       died = signal;
     },
   };
-  const press = (): void => {
-    for (const listener of listeners) listener('SIGINT');
-  };
-  const commands: typeof ALL_COMMANDS = {
-    ...ALL_COMMANDS,
-    run: (request, ui) =>
-      ALL_COMMANDS.run(request, {
-        ...ui,
-        run: (progress) => {
-          ui.run(progress);
-          onProgress?.(progress, press);
-        },
-      }),
-    generate: (request, ui, listener) =>
-      ALL_COMMANDS.generate(request, ui, {
-        ...listener,
-        onPiece: (...piece) => {
-          onPiece?.(press);
-          return listener.onPiece?.(...piece);
-        },
-      }),
-  };
-  const status = await createCli(commands, io).run(args);
+  const status = await createCli(io).run(args);
   expect(died).toBeUndefined();
   expect(listeners.size).toBe(0);
   return { status, signal: null, stdout: stdout.text, stderr: stderr.text };

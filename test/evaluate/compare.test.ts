@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { comparisonText } from '../../cli/compareText.js';
 import { UserError } from '../../errors.js';
-import { compareRuns, type Comparison } from '../../evaluate/compare/compareRuns.js';
+import { compare } from '../../commands/compare.js';
+import { type Comparison } from '../../evaluate/compare/compareRuns.js';
 import { letter } from '../../report/document/letters.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-compare-'));
@@ -62,7 +63,7 @@ describe('choices', () => {
   const b = write({ t: lines({ ll: [-1, -2] }, { ll: [-2.5, -1.5] }, { ll: [-1.75, -2] }, { ll: [-4, -9], gold: 1 }) });
 
   it('are counted with their leads, and log-likelihoods with the place of the worst', () => {
-    const { questions, metrics, likelihoods, choices } = task(compareRuns(a, b));
+    const { questions, metrics, likelihoods, choices } = task(compare(a, b));
     expect(questions.common).toBe(4);
     expect(metrics[0]).toMatchObject({ metric: 'acc', a: 0.5, b: 0.5, flips: { rightToWrong: 1, wrongToRight: 1 } });
     expect(metrics[0]!.test).toEqual({ name: 'exact McNemar', p: 1 });
@@ -78,14 +79,14 @@ describe('choices', () => {
   });
 
   it('are equal to the bit where the runs are', () => {
-    const same = compareRuns(a, a);
+    const same = compare(a, a);
     expect(task(same)).toMatchObject({ isEqual: true, choices: { changed: [] } });
     expect(same.summary).toBe('B and A answer the same, to the bit, in all 4 questions');
   });
 
   it('whose log-likelihoods are no numbers are left out and counted', () => {
     const odd = write({ t: lines({ ll: ['nan', -2] }, { ll: [-1, '-inf'] }, { ll: [-3, -2] }, { ll: [-4, -9] }) });
-    const { likelihoods, choices } = task(compareRuns(a, odd));
+    const { likelihoods, choices } = task(compare(a, odd));
     expect(likelihoods).toMatchObject({ count: 6, notFinite: 2, equal: 6 });
     expect(choices).toMatchObject({ questions: 3, changed: [] });
   });
@@ -94,7 +95,7 @@ describe('choices', () => {
     const [zero, nan] = ['-inf', 'nan'];
     const before = write({ t: lines({ ll: [-1, zero] }, { ll: [zero, zero] }, { ll: [zero, -2] }, { ll: [-1, nan] }) });
     const after = write({ t: lines({ ll: [zero, -1] }, { ll: [zero, -5] }, { ll: [zero, -2] }, { ll: [nan, -1] }) });
-    const comparison = compareRuns(before, after);
+    const comparison = compare(before, after);
     expect(task(comparison).choices).toEqual({
       questions: 3,
       changed: [
@@ -111,7 +112,7 @@ describe('choices', () => {
   });
 
   it('are named by letters, as in the report', () => {
-    expect(comparisonText(compareRuns(a, b))).toContain('worst |Δ| 1.50 (question 1, choice A)');
+    expect(comparisonText(compare(a, b))).toContain('worst |Δ| 1.50 (question 1, choice A)');
     expect([letter(0), letter(25), letter(26)]).toEqual(['A', 'Z', '27']);
   });
 });
@@ -127,7 +128,7 @@ describe('questions', () => {
         sample(2, { text: 'another', ll: [-1, -2] }),
       ],
     });
-    const { questions, likelihoods } = task(compareRuns(a, b));
+    const { questions, likelihoods } = task(compare(a, b));
     expect(questions).toEqual({
       ...{ common: 2, onlyA: 1, onlyB: 1, namesOfA: [2], namesOfB: [2] },
       ...{ renumbered: 1, otherContent: 1, otherPrompt: 0 },
@@ -140,7 +141,7 @@ describe('questions', () => {
       ...each,
       arguments: { gen_args_0: { arg_0: 'shots', arg_1: ' 0' } },
     }));
-    expect(task(compareRuns(a, write({ t: shots }))).questions).toMatchObject({ common: 3, otherPrompt: 3 });
+    expect(task(compare(a, write({ t: shots }))).questions).toMatchObject({ common: 3, otherPrompt: 3 });
   });
 
   it('of older harnesses have lists of requests and no filter', () => {
@@ -153,7 +154,7 @@ describe('questions', () => {
       ],
     }));
     const b = write({ t: old }, { results: { t: { 'acc,none': 1, 'acc_stderr,none': 0 } } });
-    const found = task(compareRuns(a, b));
+    const found = task(compare(a, b));
     expect(found).toMatchObject({ isEqual: true, questions: { common: 3, otherPrompt: 0 } });
     expect(found.metrics[0]).toMatchObject({ metric: 'acc', a: 1, b: 1 });
   });
@@ -168,7 +169,7 @@ it('texts are compared character by character', () => {
   });
   const a = write({ t: lines(line('four'), line('a 🙂 face'), line('12')) });
   const b = write({ t: lines(line('four'), line('a 🙂 fact'), line('123')) });
-  const { texts, likelihoods, choices, metrics } = task(compareRuns(a, b));
+  const { texts, likelihoods, choices, metrics } = task(compare(a, b));
   expect([likelihoods, choices]).toEqual([null, null]);
   expect(texts).toEqual({
     ...{ questions: 3, equal: 1, first: { least: 2, median: 4.5, greatest: 7 } },
@@ -195,12 +196,12 @@ it('groups are pooled as their files pool them', () => {
       },
     );
   const wrong = lines({ ll: [-3, -2] });
-  const group = (a: string, b: string) => compareRuns(a, b).groups[0]!.metrics[0]!;
+  const group = (a: string, b: string) => compare(a, b).groups[0]!.metrics[0]!;
   // The file has 0.75 and 0.5. They are pooled by number of questions, and with every task counted alike.
   expect(group(run(0.75, wrong), run(1, y))).toMatchObject({ a: 0.75, b: 1, difference: 0.25, questions: 4 });
   expect(group(run(0.75, wrong), run(1, y)).test!.name).toBe('exact McNemar');
   expect(group(run(0.5, wrong), run(1, y))).toMatchObject({ a: 0.5, b: 1, difference: 0.5 });
-  expect(compareRuns(run(0.75, wrong), run(1, y)).verdicts.map(({ name }) => name)).toEqual(['g']);
+  expect(compare(run(0.75, wrong), run(1, y)).verdicts.map(({ name }) => name)).toEqual(['g']);
   // A figure that Python writes as NaN is none.
   const odd = run(0.5, wrong);
   const path = join(odd, 'model', `results_${DATE}.json`);
@@ -213,7 +214,7 @@ it('groups that are in each other many times are looked into once', () => {
   const subtasks = { x: [], g: ['x', 'h', 'h'], h: ['g', 'g'] };
   const results = { x: { sample_len: 1, 'acc,none': 1 }, g: { 'acc,none': 1 }, h: { 'acc,none': 1 } };
   const folder = write({ x: lines({ ll: [-1, -2] }) }, { results, group_subtasks: subtasks });
-  expect(compareRuns(folder, folder).groups.map(({ group, tasks }) => [group, ...tasks])).toEqual([
+  expect(compare(folder, folder).groups.map(({ group, tasks }) => [group, ...tasks])).toEqual([
     ['g', 'x'],
     ['h', 'x'],
   ]);
@@ -250,21 +251,21 @@ describe('what is amiss', () => {
     ['a list', broken('[\n{"doc_id":0}]'), /wrote before 0\.4\.3/],
     ['nothing', broken(''), /holds no samples/],
   ])('%s is one line', (_, path, message) => {
-    const found = problem(() => compareRuns(good, path));
+    const found = problem(() => compare(good, path));
     expect(found).toMatch(message);
     expect(found).not.toContain('\n');
   });
 
   it('a last line that was cut off is left out', () => {
     const whole = jsonl(lines({ ll: [-1, -2] }, { ll: [-1, -2] }));
-    const { questions, notes } = task(compareRuns(good, broken(whole.slice(0, -40))));
+    const { questions, notes } = task(compare(good, broken(whole.slice(0, -40))));
     expect(questions).toMatchObject({ common: 1, onlyA: 1 });
     expect(notes).toEqual([expect.stringMatching(/jsonl:2: the line was cut off/)]);
   });
 
   it('metrics that are NaN, as Python writes it, or no numbers are left out', () => {
     const odd = jsonl(lines({ ll: [-1, -2] }, { ll: [-1, -2] })).replace('"acc":1', '"acc":NaN');
-    const { metrics, notes } = task(compareRuns(good, broken(odd)));
+    const { metrics, notes } = task(compare(good, broken(odd)));
     expect(metrics[0]).toMatchObject({ questions: 1, a: 1, b: 1 });
     expect(notes).toEqual(['acc,none: left out, for want of a finite number: 1 question of 2']);
   });

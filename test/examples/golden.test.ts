@@ -5,7 +5,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { run } from '../../commands/index.js';
+import { run } from '../../commands/run.js';
 import {
   evaluate,
   loadDataset,

@@ -2,7 +2,7 @@
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { comparisonText } from '../../cli/compareText.js';
-import { compareRuns } from '../../evaluate/compare/compareRuns.js';
+import { compare } from '../../commands/compare.js';
 import { collectReport } from '../../report/collect/collectReport.js';
 import { mutateBytes, pick, type Random, several } from './mutate.js';
 import { refusedWell } from './refusals.js';
@@ -64,7 +64,7 @@ function comparison(random: Random): void {
     [hostile, hostile],
   ]) as [string, string];
   refusedWell(() => {
-    const found = compareRuns(a, b);
+    const found = compare(a, b);
     JSON.parse(JSON.stringify(found));
     if (!comparisonText(found).endsWith(`${found.summary}\n`)) throw new Error('the last line is no summary');
     for (const { metrics } of found.tasks)

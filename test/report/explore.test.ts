@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, describe, expect, it } from 'vitest';
-import { collectExplored, exploreModel, type ExploreSections } from '../../commands/explore/exploreModel.js';
+import { collectExplored, explore, type ExploreSections } from '../../commands/explore/explore.js';
 import { functionOf, inspectModel, stageSize } from '../../commands/inspect.js';
 import { kernelRows, typicalSize } from '../../commands/inspectKernels.js';
 import { parseGraph } from '../../ir/graph/parser.js';
@@ -173,7 +173,7 @@ describe("a model's page", async () => {
 describe('a model of 60 layers', () => {
   thorough('is a page of less than 3 MB, each kind of layer once', async () => {
     const output = join(folder, 'large.html');
-    const { functions } = await exploreModel({ ...LARGE, output });
+    const { functions } = await explore({ ...LARGE, output });
     expect(functions).toMatchObject([{ name: 'score', kernels: 304 }]);
     expect(statSync(output).size).toBeLessThan(3e6);
   });

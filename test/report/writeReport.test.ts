@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { inflateRawSync } from 'node:zlib';
 import { afterAll, describe, expect, it } from 'vitest';
-import { writeReport } from '../../commands/report.js';
+import { report } from '../../commands/report.js';
 import { UserError } from '../../errors.js';
 import type { Sections } from '../../report/document/sections.js';
 import { madeStart } from '../support/madeStart.js';
@@ -17,7 +17,7 @@ afterAll(() => rmSync(root, { recursive: true }));
 const now = new Date('2026-02-03T04:05:06Z');
 const write = (runs: readonly string[], title?: string): string => {
   const output = join(root, 'page.html');
-  writeReport({ runs, output, writer: 'tilewright test', now, ...(title === undefined ? {} : { title }) });
+  report({ runs, output, writer: 'tilewright test', now, ...(title === undefined ? {} : { title }) });
   return readFileSync(output, 'utf8');
 };
 const blockOf = <K extends keyof Sections>(html: string, name: K): Sections[K] => {

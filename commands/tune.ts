@@ -1,4 +1,5 @@
 /** `tune`: replaces an artifact's schedules with the best found within a budget. */
+import { type Machine, detectMachine } from '../driver/targets/cpuDevice.js';
 import { isDeepStrictEqual } from 'node:util';
 import { gainOf } from '../autotune/table.js';
 import type { TuneRow } from '../autotune/searchJob.js';
@@ -6,8 +7,8 @@ import { rebuildFor } from '../driver/artifact/manifest.js';
 import { keepCheckpoint, prepareArtifact, saveArtifact } from '../driver/artifact/save.js';
 import { openArtifact, type OpenedModel } from '../driver/compile/open.js';
 import { isArtifact } from '../driver/names.js';
-import { stepTo, type TuneRequest, type TuneResult, type Ui } from '../driver/requests.js';
-import { detectMachine, type Machine } from '../driver/targets/cpuDevice.js';
+import { stepTo, type Ui } from '../driver/requests.js';
+import { settleTarget } from '../driver/devices/chooseTarget.js';
 import { storedCode } from '../driver/targets/machineCode.js';
 import type { CompiledModel, MachineCode, TunerOptions, Tuned } from '../driver/targets/target.js';
 import { UserError } from '../errors.js';
@@ -19,10 +20,46 @@ import { counted, duration } from '../system/format.js';
 import { quoteForShell } from '../system/shell.js';
 import { type TunedWithin, tuneWithin } from './tuneWithin.js';
 
+export interface TuneRequest {
+  /** Artifact folder; its schedules are replaced. */
+  readonly artifact: string;
+  /** Folder of its checkpoint, if it has moved; the artifact names it from then on. */
+  readonly checkpoint?: string;
+  readonly budgetSeconds: number;
+  readonly threads: number;
+  /** JSON-lines database; default: in the cache folder. */
+  readonly database?: string;
+  readonly signal?: AbortSignal;
+}
+
+/** What tuning has found for one function of a model: `score`, and `step` where it is compiled with a cache. */
+export interface TunedFunction {
+  readonly name: string;
+  readonly trials: number;
+  readonly reused: number;
+  /** Time of the measured kernels of the largest measured bucket, default ÷ tuned; 1 if nothing was gained. */
+  readonly gain: number;
+}
+
+export interface TuneResult {
+  readonly artifact: string;
+  /** Of all functions. */
+  readonly trials: number;
+  readonly reused: number;
+  /** That of `score`. */
+  readonly gain: number;
+  readonly functions: readonly TunedFunction[];
+  /** False if the budget ended before the machine code of new schedules was compiled: the artifact is as it was. */
+  readonly isSaved: boolean;
+  readonly table: readonly string[];
+  readonly seconds: number;
+}
+
 /** Milliseconds between progress reports when nothing else happens. */
 const TICK_MS = 500;
 
-export async function tuneModel(request: TuneRequest, ui: Ui): Promise<TuneResult> {
+/** Artifact → the same artifact with the best schedules found within a time budget. */
+export async function tune(request: TuneRequest, ui: Ui): Promise<TuneResult> {
   const begin = performance.now();
   const { artifact, budgetSeconds, threads, database, signal } = request;
   if (!isArtifact(artifact))
@@ -30,6 +67,7 @@ export async function tuneModel(request: TuneRequest, ui: Ui): Promise<TuneResul
       `${artifact}: is not an artifact`,
       `tilewright compile ${quoteForShell(artifact)} -o model.tw && tilewright tune model.tw`,
     );
+  await settleTarget({ model: artifact, init: { kind: 'checkpoint' } }, ui);
   prepareArtifact(artifact);
   const machine = detectMachine();
   ui.phase('open artifact', artifact);

@@ -1,35 +1,42 @@
-/**
- * The commands as functions: the public interface of tilewright. What `compile` does not need (tokenizers, the
- * evaluation) is loaded on demand.
- */
+/** `compile`: checkpoint → artifact, with its kernels compiled into this machine's cache. */
 import { resolve, sep } from 'node:path';
 import type { ModelReference } from '../driver/artifact/manifest.js';
 import { prepareArtifact, saveArtifact } from '../driver/artifact/save.js';
 import { type OpenedModel, openOrCompile } from '../driver/compile/open.js';
-import { chooseTarget, type ChosenTarget } from '../driver/devices/chooseTarget.js';
+import { settleTarget } from '../driver/devices/chooseTarget.js';
+import { type ModelRequest, stepTo, type Ui } from '../driver/requests.js';
+import type { Arithmetic, Asked } from '../driver/targets/precision.js';
 import { detectMachine } from '../driver/targets/cpuDevice.js';
-import { isArtifact } from '../driver/names.js';
-import {
-  type CompileRequest,
-  type CompileResult,
-  type RunRequest,
-  type RunResult,
-  stepTo,
-  type TasksRequest,
-  type TuneRequest,
-  type TuneResult,
-  type Ui,
-} from '../driver/requests.js';
-import type { Asked } from '../driver/targets/precision.js';
 import { mayFeed } from '../driver/targets/index.js';
 import { UsageError } from '../errors.js';
 import { type ContentsOptions, copyCheckpoint, readContents } from '../models/contents.js';
 import { requireModelAt } from '../models/model/refusals.js';
 import { describeTokenizer } from '../models/tokenizer/files.js';
-import type { ContinueListener } from './continueAll.js';
-import type { Conversation, ConverseRequest } from './converse.js';
-import type { GenerateRequest, GenerateResult } from './generate.js';
 import { packedWeightBytes } from './work.js';
+
+export interface CompileRequest extends ModelRequest {
+  /** Artifact folder to write. */
+  readonly output: string;
+  /** Copies the checkpoint into the artifact. */
+  readonly packsWeights?: boolean;
+  /** Reads all bytes of the weights, so that `verifies` can compare them later; packing does so as well. */
+  readonly hashesWeights?: boolean;
+}
+
+export interface CompileResult {
+  readonly artifact: string;
+  /** Instruction set, or `cuda:` and an architecture. */
+  readonly isa: string;
+  readonly arithmetic: Arithmetic;
+  readonly kernels: number;
+  /** Number of different kernels; equal kernels of several layers count once. */
+  readonly distinctKernels: number;
+  readonly arenaBytes: number;
+  readonly packedWeightBytes: number;
+  readonly seconds: number;
+  /** True if no compiler had to run. */
+  readonly cached: boolean;
+}
 
 /** Model → artifact, with its kernels compiled into this machine's cache. */
 export async function compile(asked: Asked<CompileRequest>, ui: Ui): Promise<CompileResult> {
@@ -37,9 +44,8 @@ export async function compile(asked: Asked<CompileRequest>, ui: Ui): Promise<Com
   requireModelAt(asked.model);
   prepareArtifact(asked.output);
   requireOutside(asked);
-  const { target: _, ...rest } = asked;
   const settled = await settleTarget(asked, ui);
-  const request = { ...rest, ...settled, feeds: mayFeed(settled) };
+  const request = { ...settled, feeds: mayFeed(settled) };
   const machine = detectMachine();
   ui.phase('open model', request.model);
   const opened = await openOrCompile(request, machine, ui);
@@ -105,66 +111,4 @@ async function identify(
   if (hashesWeights !== true || packsWeights === true) return { ...reference, ...tokenizer };
   ui.phase('hash weights');
   return { ...reference, ...tokenizer, contents: await readContents(checkpoint, options) };
-}
-
-/** Artifact → the same artifact with the best schedules found within a time budget. */
-export async function tune(request: TuneRequest, ui: Ui): Promise<TuneResult> {
-  const { artifact: model } = request;
-  if (isArtifact(model)) await settleTarget({ model, init: { kind: 'checkpoint' } }, ui);
-  return (await import('./tuneModel.js')).tuneModel(request, ui);
-}
-
-/** Checkpoint or artifact, and a question set → results. */
-export async function run(asked: Asked<RunRequest>, ui: Ui): Promise<RunResult> {
-  requireModelAt(asked.model);
-  if (asked.compareWith !== undefined) return (await import('./compareWith.js')).runCompared(asked, ui, run);
-  const { target: _, ...rest } = asked;
-  const request = { ...rest, ...(await settleTarget(asked, ui)) };
-  noteNothingIsWritten(request, ui);
-  return (await import('./runModel.js')).runModel(request, ui);
-}
-
-/** Checkpoint or artifact, and tasks of lm-evaluation-harness → results in its layout. */
-export async function runTasks(asked: Asked<TasksRequest>, ui: Ui): Promise<RunResult> {
-  requireModelAt(asked.model);
-  if (asked.compareWith !== undefined) return (await import('./compareWith.js')).runCompared(asked, ui, runTasks);
-  const { target: _, ...rest } = asked;
-  const request = { ...rest, ...(await settleTarget(asked, ui)) };
-  noteNothingIsWritten(request, ui);
-  return (await import('./runTasks.js')).runTasks(request, ui);
-}
-
-/** Checkpoint or artifact, and prompts → texts. */
-export async function generate(
-  asked: Asked<GenerateRequest>,
-  ui: Ui,
-  listener: ContinueListener = {},
-): Promise<GenerateResult> {
-  requireModelAt(asked.model);
-  const { target: _, ...rest } = asked;
-  const request = { ...rest, ...(await settleTarget(asked, ui)) };
-  return (await import('./generate.js')).generate(request, ui, listener);
-}
-
-/** Checkpoint or artifact → a model that is spoken to. */
-export async function converse(asked: Asked<ConverseRequest>, ui: Ui): Promise<Conversation> {
-  requireModelAt(asked.model);
-  const { target: _, ...rest } = asked;
-  const request = { ...rest, ...(await settleTarget(asked, ui)) };
-  return (await import('./converse.js')).converse(request, ui);
-}
-
-function noteNothingIsWritten({ output, isDryRun }: Pick<RunRequest, 'output' | 'isDryRun'>, ui: Ui): void {
-  if (output === undefined && isDryRun !== true) ui.note('no --out: results are printed, nothing is written');
-}
-
-/** The target that was requested, or the choice of `auto`. The device is reported first. */
-export async function settleTarget(
-  asked: Parameters<typeof chooseTarget>[0],
-  ui: Pick<Ui, 'note' | 'detail'>,
-): Promise<Pick<ChosenTarget, 'target'>> {
-  const { target, device, detail } = await chooseTarget(asked);
-  ui.note(`device: ${device}`);
-  if (detail !== undefined) ui.detail(detail);
-  return target === undefined ? {} : { target };
 }

@@ -4,7 +4,7 @@ import { type Merged, type MergeRequest, mergeShards } from '../evaluate/index.j
 import { findShardFolders } from '../evaluate/shardFiles.js';
 
 /** Throws UserError if a shard is missing, given twice, from another run, or modified. */
-export function mergeParts(request: MergeRequest): Merged {
+export function merge(request: MergeRequest): Merged {
   const folders = findShardFolders(request.folders);
   return folders.some(isOfTasks) ? mergeTasks(folders, request.output) : mergeShards(request);
 }

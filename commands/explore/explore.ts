@@ -1,9 +1,11 @@
 /** `tilewright explore`: a compilation as a page. Reads no weights; compiles nothing unless asked. */
 import { statSync } from 'node:fs';
 import { type Peaks, ratesOf } from '../../autotune/peaks.js';
-import { detectMachine, type Machine } from '../../driver/targets/cpuDevice.js';
+import { settleTarget } from '../../driver/devices/chooseTarget.js';
 import { modelName } from '../../driver/names.js';
 import { VERSION } from '../../driver/program.js';
+import type { Asked } from '../../driver/targets/precision.js';
+import { detectMachine, type Machine } from '../../driver/targets/cpuDevice.js';
 import { UsageError } from '../../errors.js';
 import { linkFunction } from '../../ir/plan.js';
 import { tokensIn } from '../../ir/scoring.js';
@@ -136,7 +138,8 @@ export async function collectExplored(
 }
 
 /** Throws UserError for what cannot be compiled or written. */
-export async function exploreModel({ output, ...request }: ExploreRequest): Promise<Explored> {
+export async function explore({ output, ...asked }: Asked<ExploreRequest>): Promise<Explored> {
+  const request = await settleTarget(asked);
   prepareFile(output);
   const { about, passes, kernels } = await collectExplored(request);
   writePage(output, {
