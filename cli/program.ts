@@ -133,7 +133,7 @@ function createProgram(context: Context): Command {
 const optionDescription = (option: Option): string =>
   new Help().optionDescription(option).replace(/ \(default: "([^"]*)"\)$/, ' (default: $1)');
 
-/** `help` of a command that is not there would print the general help and fail without a word. */
+/** `help` of a command that is not there would print the general help and fail silently. */
 function refuseHelpOfNothing(program: Command, argv: readonly string[]): void {
   const [first, wanted] = argv;
   if (first !== 'help' || wanted === undefined || wanted.startsWith('-')) return;

@@ -24,7 +24,7 @@ export interface TextPrompt {
   /** i32[n], cut on the left where it was too long. */
   readonly tokens: readonly number[];
   readonly generation: Generation;
-  /** How many texts are wanted: more than one only where they are drawn. */
+  /** How many texts to generate: more than one only where they are sampled. */
   readonly texts: number;
   /** What drawn texts follow from, with their number. */
   readonly seed: number;

@@ -9,7 +9,7 @@ export interface FilterRow {
   readonly entries: EntryLists;
   /** Whether its own token was generated, and is to be counted. */
   readonly isGenerated: boolean;
-  /** How many most likely tokens are wanted. */
+  /** How many of the most likely tokens to report. */
   readonly topCount: number;
 }
 

@@ -138,7 +138,7 @@ export class Generator {
     }
   }
 
-  /** Whoever waits for a sequence that no call ever takes would wait for ever. */
+  /** A sequence that no call ever takes would hang whoever waits for it. */
   private requireNothingLeft(): void {
     for (const task of [...this.tasks.values()])
       this.forget(task.sequence)?.fail(new Error('The scheduler has left a sequence behind.'));

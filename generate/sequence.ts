@@ -12,7 +12,7 @@ export interface SequenceOptions {
   readonly prompt: readonly number[];
   /** Length at which it ends by itself. Default: none. */
   readonly longest?: number;
-  /** The first token whose log-probability after those before it is wanted, at least 1; absent: none of the prompt. */
+  /** The first token whose log-probability is reported, at least 1; absent: none of the prompt. */
   readonly scoreFrom?: number;
   /** How tokens are drawn; absent: the most likely one. */
   readonly sampling?: Sampling;
@@ -122,7 +122,7 @@ export class Sequence {
     return this.entries !== undefined && (this.isFilteredAlways || this.isBanning);
   }
 
-  /** How many most likely tokens are wanted: no more than there are. */
+  /** How many of the most likely tokens to report, at most the vocabulary. */
   get topCount(): number {
     return Math.min(this.sampling?.topLogProbs ?? 0, this.filterVocab);
   }

@@ -1,4 +1,4 @@
-/** The door between the executor and a target: how a call that was checked goes through the target's devices. */
+/** The interface that a target implements: how a checked call goes through its devices. */
 import type { Extents } from '../ir/extents.js';
 import type { CallArrays, DeviceSpan } from './call.js';
 import type { RuntimeFunction } from './runtimePlan.js';

@@ -122,7 +122,7 @@ process.on('message', (message: ToChild) => {
 });
 // Ctrl-C reaches the whole process group, and so does a batch system's SIGTERM. The parent decides what to do.
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => undefined);
-// A parent that is gone without a word leaves nobody to end this process: exiting waits for threads, and one of them
+// If the parent dies, nobody ends this process: exiting waits for threads, and one of them
 // may be in a driver that hangs.
 process.on('disconnect', () => {
   if (!isClosed) process.kill(process.pid, 'SIGKILL');

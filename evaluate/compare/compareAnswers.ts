@@ -25,7 +25,7 @@ export interface LikelihoodDifference {
 
 /**
  * By how much the most likely choice exceeds the next, in nats; null: without end, since all others have no probability
- * at all (−inf). JSON has no word for it.
+ * at all (−inf). JSON cannot express it.
  */
 export type Lead = number | null;
 

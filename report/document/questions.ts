@@ -3,7 +3,7 @@
  * questions, which are read when they are looked at. A row is a question; rows of a task follow each other.
  */
 
-/** JSON has no word for numbers that are none. */
+/** JSON cannot express NaN and infinities. */
 export type Likelihood = number | 'nan' | 'inf' | '-inf';
 
 /** What a run answered, by row. */

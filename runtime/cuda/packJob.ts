@@ -168,7 +168,7 @@ export function packJob(weight: WeightDecl, range: PackRange): DeviceJob {
 
 /**
  * Job of tw_pack_codes: codes to which a matrix is rounded, the scales of its rows, or both in one reading. Where only
- * scales are wanted, `weight` is they. Throws UserError for other than whole rows.
+ * only scales are asked for, `weight` is the scales. Throws UserError for other than whole rows.
  */
 export function codesJob(weight: WeightDecl, range: PackRange, parts: readonly (keyof typeof PARTS)[]): DeviceJob {
   const k = matrixColumns(weight);

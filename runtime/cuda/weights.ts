@@ -92,7 +92,7 @@ export function printLoadTimes({ preparing, streaming, releasing, copiedBytes, s
 /** Between two looks at how far the copies are. */
 const PROGRESS_MS = 100;
 /**
- * Pinned memory costs time, a third of a second a GB: none for an upload that copies nothing, little for a short one.
+ * Pinning costs 0.3 s a GB: none for an upload that copies nothing, little for a short one.
  */
 const NO_COPIES = { threads: 1, buffers: 1, bufferBytes: 4096 };
 const SHORT_COPIES = { threads: 2, buffers: 2, bufferBytes: 1 << 20 };

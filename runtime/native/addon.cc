@@ -1,4 +1,4 @@
-// The door of the addon. runtime/addon.ts and runtime/cuda/addon.ts are its typed side.
+// The exports of the addon. runtime/addon.ts and runtime/cuda/addon.ts are its typed side.
 #include <cstdlib>  // defines __GLIBC__ where it is glibc
 #ifdef __GLIBC__
 #include <malloc.h>

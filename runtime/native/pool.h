@@ -14,7 +14,7 @@ namespace tw {
 
 /**
  * A barrier for a fixed number of threads. A waiter spins for some tens of microseconds, the usual imbalance of two
- * workers on one launch, then sleeps in the kernel, so that a core that is wanted elsewhere is given up.
+ * workers on one launch, then sleeps in the kernel, so that other programs get the core.
  */
 class Barrier {
  public:

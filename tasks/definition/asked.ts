@@ -6,7 +6,7 @@ import type { Yaml } from './yaml.js';
 export interface Asked {
   /** Keys of generation_kwargs, for tasks that generate. */
   readonly generation?: Dict | undefined;
-  /** No metrics: what the model answers is all that is wanted. */
+  /** No metrics: only the model's answers are written. */
   readonly predictsOnly?: boolean | undefined;
 }
 

@@ -164,7 +164,7 @@ export function valuesOf(
   }
 }
 
-/** The place of the first right choice, for figures while a run goes on; undefined where the type has no such thing. */
+/** The place of the first right choice, for figures while a run goes on; undefined for types without one. */
 export function placeOfGold(type: OutputType, { gold, choices }: Answerable): number | undefined {
   const [place = NONE] = type === 'multiple_choice' ? placesOf(gold, (choices ?? []).map(str)) : [];
   return place < 0 ? undefined : place;
