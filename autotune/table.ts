@@ -2,7 +2,7 @@
 import { UserError } from '../errors.js';
 import type { Bucket } from '../ir/plan.js';
 import { rowsIn, tokensIn } from '../ir/scoring.js';
-import { clock, count, counted } from '../system/format.js';
+import { clock, count, counted } from '../system/text.js';
 import type { TuneProgress, TuneRow } from './search.js';
 
 const HEADINGS = ['kernel', 'bucket', 'trials', 'best', 'share of peak', 'gain'] as const;

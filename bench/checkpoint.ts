@@ -11,13 +11,14 @@ import { describeModel } from '../models/config.js';
 import { describeTokenizer } from '../models/tokenizer/files.js';
 import { findTokenizer } from '../models/tokenizer/formats.js';
 import { defined } from '../system/defined.js';
-import { clock } from '../system/format.js';
+import { clock } from '../system/text.js';
+import { quoteForShell } from '../system/process.js';
 import { fileSize, readJsonObject } from '../system/read.js';
-import { quoteForShell } from '../system/shell.js';
 import { layOut, type MadeCheckpoint, writeCheckpoint } from './checkpointFiles.js';
 import type { MadeDType } from './checkpointValues.js';
 import { benchCommand, oneOf, runProgram, whole } from './command.js';
 import { packageRoot } from './inputs.js';
+
 
 /** Seconds between lines if a terminal does not overwrite them. */
 const LINE_SECONDS = 5;

@@ -20,7 +20,7 @@ import { UserError } from '../errors.js';
 import { roundUp } from '../ir/types.js';
 import type { Model } from '../models/model/model.js';
 import type { ExpectedTensor } from '../models/model/tensors.js';
-import { codeOf } from '../system/errno.js';
+import { codeOf } from '../system/process.js';
 import {
   BLOCK_BYTES,
   bytesWritten,

@@ -1,10 +1,10 @@
 /** Values of the flags of `run --tasks` that are more than a word: seeds, documents, settings of generation. */
 import { readFileSync } from 'node:fs';
 import { UsageError } from '../errors.js';
-import { isRecord } from '../system/json.js';
 import { literalEval } from '../python/literal.js';
-import { Float, type Dict, type Value } from '../python/value.js';
-import { SEEDS, type Seeds } from '../tasks/requests/seeds.js';
+import { type Dict, Float, type Value } from '../python/value.js';
+import { isRecord } from '../system/json.js';
+import { type Seeds, SEEDS } from '../tasks/requests/seeds.js';
 
 const MAX_FILE = 64 << 20;
 const MAX_SEED = 2 ** 32;

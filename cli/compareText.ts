@@ -4,7 +4,7 @@ import type { MetricDifference } from '../evaluate/compare/compareMetrics.js';
 import { type Comparison, shownP } from '../evaluate/compare/compareRuns.js';
 import type { TaskDifference } from '../evaluate/compare/compareTask.js';
 import { letter } from '../report/document/letters.js';
-import { count, counted, percent, textTable } from '../system/format.js';
+import { count, counted, percent, textTable } from '../system/text.js';
 import { printableLine } from './report.js';
 
 const decimal = (value: number): string => value.toFixed(4).replace('-', '−');

@@ -1,7 +1,7 @@
 /** `tilewright doctor`: what this machine has and lacks. */
 import type { Command } from 'commander';
 import type { Check } from '../commands/doctorProbes.js';
-import { textTable } from '../system/format.js';
+import { textTable } from '../system/text.js';
 import { addSections } from './help.js';
 import { styleFor } from './io.js';
 import { type Flags, isSet } from './options.js';

@@ -1,8 +1,8 @@
 /** `tilewright explore`: the compiler at work, as a page to look at. */
 import type { Command } from 'commander';
-import { defined } from '../system/defined.js';
 import { isArtifact } from '../driver/names.js';
-import { bytes, count, counted } from '../system/format.js';
+import { defined } from '../system/defined.js';
+import { bytes, count, counted } from '../system/text.js';
 import {
   addCheckpointFlag,
   addMaskFlag,
@@ -12,10 +12,18 @@ import {
   CHECKPOINT_HELP,
   EXIT_STATUSES,
 } from './help.js';
-import { artifactFlags, INSPECT_MASKS, isSet, modelFlags, refuseCompileFlags, text, wholeNumber } from './options.js';
-import type { Flags } from './options.js';
+import {
+  artifactFlags,
+  type Flags,
+  INSPECT_MASKS,
+  isSet,
+  modelFlags,
+  refuseCompileFlags,
+  text,
+  wholeNumber,
+} from './options.js';
 import { noteLine, printText } from './report.js';
-import { printJson, refuseHubName, type Context } from './work.js';
+import { type Context, printJson, refuseHubName } from './work.js';
 
 /** No plan takes more; a model's own says how many it takes. */
 const MAX_TOKENS = 1 << 16;

@@ -6,7 +6,7 @@ import { isArtifact } from '../driver/names.js';
 import type { Asked } from '../driver/targets/precision.js';
 import { UsageError, UserError } from '../errors.js';
 import { defined } from '../system/defined.js';
-import { codeOf } from '../system/errno.js';
+import { codeOf } from '../system/process.js';
 import { converse } from './conversation.js';
 import { withMaxTokens } from './flagNames.js';
 import { addGenerateFlags, generateFlags, templateFlags } from './generateFlags.js';

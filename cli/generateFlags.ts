@@ -1,5 +1,5 @@
 /** The flags that say how prompts are continued. */
-import { Option, type Command } from 'commander';
+import { type Command, Option } from 'commander';
 import { UsageError } from '../errors.js';
 import {
   DEFAULT_NEW_TOKENS,
@@ -10,9 +10,9 @@ import {
   ownVariable,
 } from '../generate/limits.js';
 import type { GenerateField, GenerateOptions } from '../generate/options.js';
-import { parseJsonValue } from '../python/jsonValue.js';
-import { isDict, type Dict, type Value } from '../python/value.js';
-import { isSet, text, texts, type Flags } from './options.js';
+import { parseJsonValue } from '../python/literal.js';
+import { type Dict, isDict, type Value } from '../python/value.js';
+import { type Flags, isSet, text, texts } from './options.js';
 
 const append = (value: string, before: readonly string[] = []): readonly string[] => [...before, value];
 

@@ -1,7 +1,7 @@
 /** What was generated, how fast and in how much memory, in one line. */
 import type { GeneratedText } from '../commands/continueAll.js';
 import type { GenerateResult } from '../commands/generate.js';
-import { bytes, count, counted, duration } from '../system/format.js';
+import { bytes, count, counted, duration } from '../system/text.js';
 
 /** Undefined for no values. */
 function median(values: readonly number[]): number | undefined {

@@ -1,7 +1,7 @@
 /** `tilewright inspect --diff`: what a pass changed, as a unified diff of the program's text. */
 import { findStage, type Inspection, type RecordedStage, stageBefore } from '../commands/inspect.js';
 import { stageText } from '../driver/compile/compile.js';
-import { counted } from '../system/format.js';
+import { counted } from '../system/text.js';
 import { type DiffLine, diffLines, type Hunk, hunkHead, hunksOf } from '../system/lineDiff.js';
 import type { Style } from './style.js';
 

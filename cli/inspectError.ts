@@ -2,9 +2,9 @@
 import { type ErrorReport, type ErrorRequest, type KernelError, inspectError } from '../commands/inspectError.js';
 import { UsageError, UserError } from '../errors.js';
 import { defined } from '../system/defined.js';
-import { FileLines } from '../system/fileLines.js';
-import { count, counted, textTable } from '../system/format.js';
 import { isRecord } from '../system/json.js';
+import { FileLines } from '../system/lines.js';
+import { count, counted, textTable } from '../system/text.js';
 import { choice, type Flags, isSet, modelFlags, text, wholeNumber } from './options.js';
 import { printText } from './report.js';
 import { type Context, printJson } from './work.js';

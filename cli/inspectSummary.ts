@@ -4,7 +4,7 @@ import type { KernelRow } from '../commands/inspectKernels.js';
 import type { MemoryReport } from '../commands/inspectMemory.js';
 import type { CompiledModel } from '../driver/targets/target.js';
 import { tokensIn } from '../ir/scoring.js';
-import { bytes, count, counted, textTable } from '../system/format.js';
+import { bytes, count, counted, textTable } from '../system/text.js';
 import { describeSize, describeUnrecognized, sum } from './inspectText.js';
 import { describeDecoded, describeNarrow, describeQuantized } from './quantizedText.js';
 import { noteLine } from './report.js';

@@ -7,7 +7,7 @@ import type { ArenaSlot, MemoryReport } from '../commands/inspectMemory.js';
 import type { CompiledModel } from '../driver/targets/target.js';
 import type { Bucket, LinkedFunction } from '../ir/plan.js';
 import { rowsIn, tokensIn } from '../ir/scoring.js';
-import { bytes, count, cut, percent, si, textTable } from '../system/format.js';
+import { bytes, count, cut, percent, si, textTable } from '../system/text.js';
 
 /** `12 matmul, 4 mul, …`: neighbours that repeat are counted. */
 function fusedOps(ops: readonly string[], width: number): string {

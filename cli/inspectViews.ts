@@ -9,7 +9,7 @@ import { isArtifact } from '../driver/names.js';
 import { UsageError } from '../errors.js';
 import { rowsIn, tokensIn } from '../ir/scoring.js';
 import { printPlacement } from '../passes/placeStages.js';
-import { quoteForShell } from '../system/shell.js';
+import { quoteForShell } from '../system/process.js';
 import { describeDiff, stageDiff } from './inspectDiff.js';
 import { describeSummary } from './inspectSummary.js';
 import {

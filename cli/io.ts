@@ -4,8 +4,8 @@ import { basename, dirname, join, relative } from 'node:path';
 import type { Ui } from '../driver/requests.js';
 import { detectMachine } from '../driver/targets/cpuDevice.js';
 import { readSettings } from '../settings.js';
-import { reasonOf } from '../system/errno.js';
-import { quoteForShell } from '../system/shell.js';
+import { reasonOf } from '../system/process.js';
+import { quoteForShell } from '../system/process.js';
 import { type ColourSettings, type Style, styleOf, wantsColour } from './style.js';
 
 /** A stream that may be a terminal. */

@@ -5,7 +5,7 @@ import { UsageError } from '../errors.js';
 import type { MergeRequest } from '../evaluate/index.js';
 import { formatTable } from '../evaluate/table.js';
 import { TASKS } from '../evaluate/tasks/index.js';
-import { counted } from '../system/format.js';
+import { counted } from '../system/text.js';
 import { addSections, EXIT_STATUSES } from './help.js';
 import { choice, type Flags, isSet, required, text } from './options.js';
 import { printText } from './report.js';

@@ -17,7 +17,7 @@ import type { Parallelism } from '../ir/placement.js';
 import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
 import type { MaskKind } from '../models/model/model.js';
 import { defined } from '../system/defined.js';
-import { nearest } from '../system/spelling.js';
+import { nearest } from '../system/text.js';
 
 /** What commander hands over: a string for a flag with a value, true for one without, a list where it may repeat. */
 export type Flags = Readonly<Record<string, string | boolean | readonly string[] | undefined>>;

@@ -1,7 +1,7 @@
 /** Progress as lines, for logs and pipes: each phase, and in a long one a line now and then. */
 import type { Amount, RunProgress } from '../driver/requests.js';
-import { duration, percent } from '../system/format.js';
-import { styleFor, type Io } from './io.js';
+import { duration, percent } from '../system/text.js';
+import { type Io, styleFor } from './io.js';
 import type { LiveUi } from './liveUi.js';
 import { describeRun, fractionOf, StepText } from './progressText.js';
 import { label } from './report.js';

@@ -1,6 +1,6 @@
 /** One line about a scoring run, for both user interfaces. */
 import type { Amount, RunProgress } from '../driver/requests.js';
-import { bytes, clock, count, percent, si } from '../system/format.js';
+import { bytes, clock, count, percent, si } from '../system/text.js';
 
 /** `4,321/10,042 questions · 18,300 tokens/s · acc 28.8 %, acc_norm 28.9 % · 0:41 left`; the short form names less. */
 export function describeRun(progress: RunProgress, isShort = false): string {

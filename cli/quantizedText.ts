@@ -4,7 +4,7 @@ import { isCodeFormat } from '../ir/storage.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import type { TensorLocation } from '../models/model/tensors.js';
 import { keptGroups } from '../models/quantized/compressedTensors.js';
-import { counted, percent } from '../system/format.js';
+import { counted, percent } from '../system/text.js';
 
 /** Names of matrices that are shown. */
 const SHOWN = 4;

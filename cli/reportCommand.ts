@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import { VERSION } from '../driver/program.js';
 import { UsageError } from '../errors.js';
 import { defined } from '../system/defined.js';
-import { bytes } from '../system/format.js';
+import { bytes } from '../system/text.js';
 import { addSections, EXIT_STATUSES } from './help.js';
 import { type Flags, isSet, text } from './options.js';
 import { noteLine, printText } from './report.js';

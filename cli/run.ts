@@ -4,8 +4,8 @@ import { BASELINES, Interrupted, MAX_TOKENS_NOTE, PREFIXES } from '../commands/r
 import { VERSION } from '../driver/program.js';
 import { SHARING_MODES } from '../evaluate/scorer.js';
 import { shardName } from '../evaluate/shard.js';
-import { counted } from '../system/format.js';
-import { quoteForShell } from '../system/shell.js';
+import { counted } from '../system/text.js';
+import { quoteForShell } from '../system/process.js';
 import { withMaxTokens } from './flagNames.js';
 import { HARNESS_HELP, harnessNotes, translated } from './harnessFlags.js';
 import {

@@ -18,7 +18,7 @@ import { parseDocs, parseLimit } from '../evaluate/selection.js';
 import { TASKS } from '../evaluate/tasks/index.js';
 import { readSettings } from '../settings.js';
 import { defined } from '../system/defined.js';
-import { nearest } from '../system/spelling.js';
+import { nearest } from '../system/text.js';
 import { prepareFile } from '../system/write.js';
 import {
   artifactFlags,

@@ -1,7 +1,7 @@
 /** What `tilewright run` prints when it is done. */
 import type { RunResult } from '../commands/runRequest.js';
 import { isRecord } from '../system/json.js';
-import { count, counted, duration, percent, si } from '../system/format.js';
+import { count, counted, duration, percent, si } from '../system/text.js';
 import { comparisonText } from './compareText.js';
 
 /** The table of results, what the run took, and the files that it wrote. `isVerbose`: with what else is counted. */

@@ -1,11 +1,11 @@
 /** `tilewright tasks`: names of tasks, groups and tags. */
 import type { Command } from 'commander';
-import { counted, textTable } from '../system/format.js';
+import { counted, textTable } from '../system/text.js';
 import { addSections, EXIT_STATUSES } from './help.js';
-import { isSet, type Flags } from './options.js';
+import { type Flags, isSet } from './options.js';
 import { noteLine, printText } from './report.js';
 import { addTaskSources, taskFolders } from './taskFlags.js';
-import { printJson, type Context } from './work.js';
+import { type Context, printJson } from './work.js';
 
 export function addTasks(program: Command, context: Context): void {
   const command = addTaskSources(

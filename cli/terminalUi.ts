@@ -2,8 +2,8 @@
 import { createRequire } from 'node:module';
 import type CliProgress from 'cli-progress';
 import type { Amount, RunProgress } from '../driver/requests.js';
-import { cut, duration, percent } from '../system/format.js';
-import { styleFor, type Io } from './io.js';
+import { cut, duration, percent } from '../system/text.js';
+import { type Io, styleFor } from './io.js';
 import type { LiveUi } from './liveUi.js';
 import { describeRun, fractionOf, StepText } from './progressText.js';
 import { label } from './report.js';

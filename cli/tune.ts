@@ -1,17 +1,17 @@
 /** `tilewright tune`: better schedules for this machine. */
 import type { Command } from 'commander';
-import { defined } from '../system/defined.js';
 import { isArtifact } from '../driver/names.js';
 import type { TuneResult } from '../commands/tune.js';
 import { UsageError } from '../errors.js';
-import { count, counted, duration } from '../system/format.js';
+import { defined } from '../system/defined.js';
+import { quoteForShell } from '../system/process.js';
 import { kindAt } from '../system/read.js';
-import { quoteForShell } from '../system/shell.js';
+import { count, counted, duration } from '../system/text.js';
 import { addSections, addVerboseFlag, EXIT_STATUSES } from './help.js';
 import { faceOf } from './makeUi.js';
-import { seconds, text, threads, type Flags } from './options.js';
+import { type Flags, seconds, text, threads } from './options.js';
 import { printText } from './report.js';
-import { printJson, refuseHubName, sameCommand, Stopped, withUi, type Context } from './work.js';
+import { type Context, printJson, refuseHubName, sameCommand, Stopped, withUi } from './work.js';
 
 export function addTune(program: Command, context: Context): void {
   const command = program

@@ -13,7 +13,7 @@ import { LAST_TOKENS } from '../ir/stepping.js';
 import { roundUp } from '../ir/types.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import { planWeights } from '../runtime/weightPlan.js';
-import { bytes, count, counted } from '../system/format.js';
+import { bytes, count, counted } from '../system/text.js';
 import type { ModelLoading } from './loadModel.js';
 
 /** What is to be generated, in tokens. */

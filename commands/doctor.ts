@@ -2,7 +2,7 @@
 import type { Machine } from '../driver/targets/cpuDevice.js';
 import { archOf } from '../driver/targets/cudaDevice.js';
 import type { CudaAvailability } from '../runtime/cuda/nativeDevice.js';
-import { bytes } from '../system/format.js';
+import { bytes } from '../system/text.js';
 import { checkCache } from './doctorCache.js';
 import { type Check, hereAndNow, missing, type Probes } from './doctorProbes.js';
 

@@ -2,8 +2,8 @@
 import { closeSync, lstatSync, mkdtempSync, openSync, readdirSync, rmSync, statSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { requireCacheDir } from '../runtime/cacheFolder.js';
-import { bytes, counted } from '../system/format.js';
-import { intruder } from '../system/intruder.js';
+import { intruder } from '../system/read.js';
+import { bytes, counted } from '../system/text.js';
 import { makeFolder } from '../system/write.js';
 import { type Check, missing, type Probes, reasonOf } from './doctorProbes.js';
 

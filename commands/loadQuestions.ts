@@ -2,8 +2,7 @@
 import type { Phases } from '../driver/phases.js';
 import type { Ui } from '../driver/requests.js';
 import { checkResumed, claimModelName, type LoadedQuestions, modelFolder } from '../evaluate/index.js';
-import { counted } from '../system/format.js';
-import { inParts } from '../system/parts.js';
+import { counted, inParts } from '../system/text.js';
 import { packWithCache } from './cachedContexts.js';
 import { EarlyModel } from './earlyModel.js';
 import { type FinishOptions, type LoadedModel, type ModelLoading, stepsFirst } from './loadModel.js';

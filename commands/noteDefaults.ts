@@ -2,7 +2,7 @@
 import type { Ui } from '../driver/requests.js';
 import type { Leaf } from '../evaluate/windows.js';
 import type { FoundDefaults } from '../models/generationConfig.js';
-import { type Generation, type ModelDefaults, withDefaults } from '../tasks/requests/drawing.js';
+import { type Generation, type ModelDefaults, withDefaults } from '../tasks/requests/generation.js';
 
 /** Names in the file. */
 const KEYS: Readonly<Record<keyof ModelDefaults, string>> = {

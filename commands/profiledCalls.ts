@@ -15,7 +15,7 @@ import { walk } from '../evaluate/walk.js';
 import { SCORE, STEP } from '../ir/function.js';
 import { takesLastTokens } from '../ir/stepping.js';
 import type { CallArrays } from '../runtime/call.js';
-import { inParts } from '../system/parts.js';
+import { inParts } from '../system/text.js';
 import type { LoadedModel } from './loadModel.js';
 import { stepInputs, walkLimits } from './pathScorer.js';
 import type { PackedQuestions } from './questionSet.js';

@@ -2,13 +2,13 @@
 import { UserError } from '../errors.js';
 import type { ConversationPrompt, NamedPrompt } from '../generate/prompts.js';
 import type { SamplingOptions } from '../generate/sampling.js';
-import type { ChatTemplate } from '../models/chat/template.js';
 import type { Conversation } from '../models/chat/render.js';
+import type { ChatTemplate } from '../models/chat/template.js';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.js';
-import { valueOf } from '../python/jsonValue.js';
+import { valueOf } from '../python/literal.js';
 import { type Dict, isDict, isList, type Value } from '../python/value.js';
 import { defined } from '../system/defined.js';
-import { count } from '../system/format.js';
+import { count } from '../system/text.js';
 import type { Demand } from './cacheSize.js';
 
 export interface TokenizedPrompt {

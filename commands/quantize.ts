@@ -19,7 +19,7 @@ import { gptqConfig, type GptqSettings } from '../models/quantized/packed.js';
 import { findGgufModel } from '../models/weights/weightFiles.js';
 import { expandExperts } from '../passes/expandExperts.js';
 import { loadAddon } from '../runtime/addon.js';
-import { counted } from '../system/format.js';
+import { counted } from '../system/text.js';
 
 export type { CalibrationOptions } from '../driver/quantize/samples.js';
 export type { MatrixReport } from '../driver/quantize/calibrate.js';

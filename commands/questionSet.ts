@@ -21,7 +21,7 @@ import {
 } from '../evaluate/index.js';
 import { MAX_KEYS } from '../ir/stepping.js';
 import { loadAddon } from '../runtime/addon.js';
-import { inParts, type Parts } from '../system/parts.js';
+import { inParts, type Parts } from '../system/text.js';
 import type { ModelLoading } from './loadModel.js';
 import type { ModelLimits } from './modelLimits.js';
 import { threadsAtOnce, tokenizerThreads } from './tokenizerThreads.js';

@@ -23,9 +23,9 @@ import { formatTable, resultsFolder, type RunIdentity } from '../evaluate/index.
 import { fileDate, resultsName, samplesName, tokensName } from '../evaluate/results.js';
 import { tokenLine } from '../evaluate/tokenLines.js';
 import { type EndedTask, numberOf, type RunTask, type TaskFacts, type TaskWindow } from '../evaluate/windows.js';
-import { Pause } from '../system/parts.js';
+import { Pause } from '../system/text.js';
 import { Scratch, writeAtomically } from '../system/write.js';
-import { type Node, tasksBelow } from '../tasks/definition/nodes.js';
+import { type Node, tasksBelow } from '../tasks/definition/settings.js';
 import { SEEDS } from '../tasks/requests/seeds.js';
 import { BOOTSTRAP_DRAWS } from '../tasks/scores/aggregate.js';
 import type { TextFacts } from './endTokens.js';

@@ -4,7 +4,7 @@ import type { Ui } from '../driver/requests.js';
 import type { RunRequest, RunResult } from './runRequest.js';
 import { shardName } from '../evaluate/index.js';
 import { createTokenizer } from '../models/tokenizer/tokenizer.js';
-import { counted } from '../system/format.js';
+import { counted } from '../system/text.js';
 import { FirstAnswer } from './firstAnswer.js';
 import { beginLoading } from './loadModel.js';
 import { loadWithQuestions } from './loadQuestions.js';

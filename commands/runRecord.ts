@@ -8,7 +8,7 @@ import { UserError } from '../errors.js';
 import { RECORD_FORMAT, type RunRecord } from '../evaluate/runRecord.js';
 import { parseDocs, printDocs } from '../evaluate/selection.js';
 import { MASKS } from '../models/model/model.js';
-import { parseJsonValue } from '../python/jsonValue.js';
+import { parseJsonValue } from '../python/literal.js';
 import { compactJson } from '../python/show.js';
 import { type Dict, isDict } from '../python/value.js';
 import { cudaAvailable } from '../runtime/cuda/addon.js';

@@ -5,7 +5,7 @@ import type { Overlong } from '../evaluate/pathLengths.js';
 import type { Sharing } from '../evaluate/scorer.js';
 import type { DocRange } from '../evaluate/selection.js';
 import type { Dict } from '../python/value.js';
-import { counted } from '../system/format.js';
+import { counted } from '../system/text.js';
 import type { Seeds } from '../tasks/requests/seeds.js';
 
 /** Beginnings that trees have in common: computed once and kept, computed for each tree, or what takes less. */

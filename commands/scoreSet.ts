@@ -13,8 +13,8 @@ import {
 } from '../evaluate/index.js';
 import { takesLastTokens } from '../ir/stepping.js';
 import { defined } from '../system/defined.js';
-import { counted } from '../system/format.js';
-import { quoteForShell } from '../system/shell.js';
+import { quoteForShell } from '../system/process.js';
+import { counted } from '../system/text.js';
 import { checkpointId, type LoadedModel } from './loadModel.js';
 import { planPathScorer } from './pathScorer.js';
 import { type PackedQuestions, weighedShard } from './questionSet.js';

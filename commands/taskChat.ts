@@ -2,7 +2,7 @@
 import { UserError } from '../errors.js';
 import { ChatTemplate, findChatTemplate, TemplateRefusal } from '../models/chat/template.js';
 import type { Dict } from '../python/value.js';
-import type { ChatMessage } from '../tasks/requests/messages.js';
+import type { ChatMessage } from '../tasks/requests/prompt.js';
 import type { Chat, DocumentRequests, Request } from '../tasks/requests/task.js';
 
 interface Asked {

@@ -10,7 +10,7 @@ import { wantsLogits } from '../generate/options.js';
 import { GenerateError } from '../generate/request.js';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.js';
 import { defined } from '../system/defined.js';
-import { type Generation, generationOf, type ModelDefaults, withDefaults } from '../tasks/requests/drawing.js';
+import { type Generation, generationOf, type ModelDefaults, withDefaults } from '../tasks/requests/generation.js';
 import { type Demand, TOKEN_BYTES } from './cacheSize.js';
 import type { ContinueOptions, Continuer } from './continuation.js';
 import { TextProgress } from './textProgress.js';

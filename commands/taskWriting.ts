@@ -5,7 +5,7 @@ import { TextJournal } from '../evaluate/harness/textJournal.js';
 import { resultsFolder, type TaskName } from '../evaluate/index.js';
 import type { GeneratorCounts } from '../generate/generator.js';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.js';
-import { counted } from '../system/format.js';
+import { counted } from '../system/text.js';
 import { prepareOutput } from '../system/write.js';
 import { type Seeds, SEEDS } from '../tasks/requests/seeds.js';
 import { Continuer } from './continuation.js';

@@ -6,7 +6,7 @@ import type { Answers, TaskAnswers } from '../evaluate/harness/answers.js';
 import { printDocs, type RunIdentity, type Turn, Turns } from '../evaluate/index.js';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.js';
 import { defined } from '../system/defined.js';
-import { counted } from '../system/format.js';
+import { counted } from '../system/text.js';
 import { SEEDS } from '../tasks/requests/seeds.js';
 import { type TextFacts, textFactsOf, textsIdentity } from './endTokens.js';
 import { FirstAnswer } from './firstAnswer.js';

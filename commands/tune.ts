@@ -16,8 +16,8 @@ import { SCORE } from '../ir/function.js';
 import { withSchedules } from '../ir/plan.js';
 import { tokensIn } from '../ir/scoring.js';
 import { defined } from '../system/defined.js';
-import { counted, duration } from '../system/format.js';
-import { quoteForShell } from '../system/shell.js';
+import { quoteForShell } from '../system/process.js';
+import { counted, duration } from '../system/text.js';
 import { type TunedWithin, tuneWithin } from './tuneWithin.js';
 
 export interface TuneRequest {

@@ -1,6 +1,6 @@
 /** The time from a command to its first answer: in a line for `--verbose`, and as results and traces keep it. */
 import type { StartPhase, StartStep, StartUp } from '../evaluate/resultTypes.js';
-import { bytes as bytesText } from '../system/format.js';
+import { bytes as bytesText } from '../system/text.js';
 import { ANSWERS, type PhaseName, StartGraph } from './criticalPath.js';
 import type { PhaseSpan } from './phases.js';
 

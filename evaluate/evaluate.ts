@@ -1,5 +1,5 @@
 /** Scores tokenized questions, and keeps every answer as soon as it is known. */
-import { inParts, type Parts } from '../system/parts.js';
+import { inParts, type Parts } from '../system/text.js';
 import { AnswerCollector, type Computation, type Landed } from './answers.js';
 import { measure, type Scores } from './metrics.js';
 import { countOrdered, keepPaths, type TokenCounts } from './pathOrder.js';

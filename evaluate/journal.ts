@@ -17,8 +17,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { UserError } from '../errors.js';
-import { codeOf, diskProblem } from '../system/errno.js';
-import { quoteForShell } from '../system/shell.js';
+import { codeOf, diskProblem, quoteForShell } from '../system/process.js';
 import {
   checkHeader,
   isIntact,

@@ -4,7 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import { UserError } from '../errors.js';
-import { quoteForShell } from '../system/shell.js';
+import { quoteForShell } from '../system/process.js';
 import { claimModelName } from './output.js';
 import { buildResults, throughputOf, writeFiles } from './results.js';
 import type { ResultsHeader, Throughput, WrittenResults } from './resultTypes.js';

@@ -1,5 +1,5 @@
 /** Accuracy as the public harness defines it. */
-import { codePointLength } from '../python/text.js';
+import { codePointLength } from '../python/value.js';
 import type { Question } from './tasks/task.js';
 
 /** Log-likelihoods of a question's choices. */

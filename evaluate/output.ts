@@ -2,8 +2,8 @@
 import { closeSync, openSync, readdirSync, readSync } from 'node:fs';
 import { join } from 'node:path';
 import { isRecord } from '../system/json.js';
+import { quoteForShell } from '../system/process.js';
 import { fileSize, readBounded } from '../system/read.js';
-import { quoteForShell } from '../system/shell.js';
 import { prepareOutput, writeIfAbsent } from '../system/write.js';
 
 /** A model's name as a folder name, by the public harness's rule; never '.', '..' or empty. */

@@ -1,7 +1,9 @@
 /** Sizes of trees and micro-batches: what fits together, and what packing takes and gives. */
-import { atOnce, type Parts } from '../system/parts.js';
+import type { Parts } from '../system/text.js';
+import { atOnce } from '../system/text.js';
 import type { Scorer } from './scorer.js';
 import type { TreeSize } from './tree.js';
+
 
 /** The largest micro-batch. */
 export type Capacity = Pick<Scorer, 'maxTokens' | 'maxRows' | 'maxKeys'>;

@@ -2,7 +2,7 @@
  * Paths in lexicographic order of their input tokens. The time is proportional to the tokens: hundreds of questions
  * with the same shots are read once, and not compared pair by pair.
  */
-import { atOnce, type Parts } from '../system/parts.js';
+import { atOnce, type Parts } from '../system/text.js';
 import { contextOf, type TokenizedQuestion } from './tokenize.js';
 import { type Path, pathLength, tokenAt } from './tree.js';
 

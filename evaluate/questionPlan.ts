@@ -2,7 +2,7 @@
  * Plans how questions are computed: their trees and micro-batches. Needs the model's limits and costs, but no device
  * yet.
  */
-import { once, type Parts } from '../system/parts.js';
+import { once, type Parts } from '../system/text.js';
 import { type Capacity, fits, type Pack, packInParts, shuffled } from './packing.js';
 import { checkLengths, type PathLimit } from './pathLengths.js';
 import { countOrdered, isWorthKeeping, type OrderedPaths, orderInParts, pathsOf } from './pathOrder.js';

@@ -1,7 +1,7 @@
 /** Scores trees in micro-batches, enough of them in flight to keep the scorer busy. */
 import { UserError } from '../errors.js';
-import { isAborted } from '../system/abort.js';
-import type { Parts } from '../system/parts.js';
+import { isAborted } from '../system/process.js';
+import type { Parts } from '../system/text.js';
 import { checkedRows, type Computation, scoredTokens, type Sink } from './answers.js';
 import { halvePack, type Pack, type Packable } from './packing.js';
 import { type PackedTree, planBatches, type QuestionPlan } from './questionPlan.js';

@@ -5,8 +5,8 @@
  */
 import { setImmediate } from 'node:timers/promises';
 import { UserError } from '../errors.js';
-import { isAborted } from '../system/abort.js';
-import type { Parts } from '../system/parts.js';
+import { isAborted } from '../system/process.js';
+import type { Parts } from '../system/text.js';
 import { checkedRows, type Computation, type Sink } from './answers.js';
 import { shuffled } from './packing.js';
 import { keepPaths, pathsOf } from './pathOrder.js';

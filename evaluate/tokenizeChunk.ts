@@ -1,5 +1,5 @@
 /** Tokenizes one chunk of questions, in a worker thread or, without workers, in the current one. */
-import { rightStrip } from '../python/text.js';
+import { rightStrip } from '../python/value.js';
 
 /**
  * The interface that eval/ needs from a tokenizer: the ids of a text, with special tokens (BOS) as at the start of a

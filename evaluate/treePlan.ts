@@ -1,6 +1,6 @@
 /** Decides which choices go into one tree. Trees themselves are laid out when their micro-batch is due. */
 import { UserError } from '../errors.js';
-import { atOnce, type Parts } from '../system/parts.js';
+import { atOnce, type Parts } from '../system/text.js';
 import { type Capacity, fits } from './packing.js';
 import { orderInParts } from './pathOrder.js';
 import { contextOf, leaveOut, type Named, questionName, type TokenizedQuestion } from './tokenize.js';

@@ -4,8 +4,8 @@
  * windows end follows from the documents alone, never from time, so a run that is resumed has the same ones.
  */
 import { createHash } from 'node:crypto';
-import { Pause } from '../system/parts.js';
-import type { TaskNode } from '../tasks/definition/nodes.js';
+import { Pause } from '../system/text.js';
+import type { TaskNode } from '../tasks/definition/settings.js';
 import type { Settings } from '../tasks/definition/settings.js';
 import type { DocumentRequests, OpenTask, Request } from '../tasks/requests/task.js';
 import { placeOfGold } from '../tasks/scores/ofDocument.js';

@@ -5,11 +5,11 @@
 import { basename } from 'node:path';
 import type { z } from 'zod';
 import { UserError } from '../errors.js';
-import { isRecord, parseJson, quote } from '../system/json.js';
-import { nameOf, readLines, type FileWords, type LineBounds } from '../system/lines.js';
-import { parseJsonValue } from '../python/jsonValue.js';
+import { parseJsonValue } from '../python/literal.js';
 import { isDict } from '../python/value.js';
-import { BESIDE_MESSAGES, promptSchema, type NamedPrompt, type Prompt } from './prompts.js';
+import { isRecord, parseJson, quote } from '../system/json.js';
+import { type FileWords, type LineBounds, nameOf, readLines } from '../system/lines.js';
+import { BESIDE_MESSAGES, type NamedPrompt, type Prompt, promptSchema } from './prompts.js';
 
 const WORDS: FileWords = { noun: 'prompt file', flag: '--prompts', item: 'prompt', command: 'generate MODEL' };
 const BOUNDS: LineBounds = { maxLineBytes: 4 << 20, maxTotalBytes: 256 << 20, maxRatio: 200 };

@@ -11,7 +11,7 @@ import type { LoadRequest, Ui } from '../driver/requests.js';
 import type { RunRequest } from '../commands/runRequest.js';
 import { UsageError } from '../errors.js';
 import { datasetOfRecords, taskByName } from '../evaluate/index.js';
-import { inParts } from '../system/parts.js';
+import { inParts } from '../system/text.js';
 import { present, type ScoreOptions } from './options.js';
 
 /** A set of questions that has been read. */

@@ -4,7 +4,7 @@ import { reportRun } from '../commands/reportRun.js';
 import { Interrupted } from '../commands/runRequest.js';
 import { scoreSet } from '../commands/scoreSet.js';
 import { argmax, meanAndError, measure, type Question, type Results, type Scores } from '../evaluate/index.js';
-import { counted } from '../system/format.js';
+import { counted } from '../system/text.js';
 import { type AskedSet, packWithin } from './askedSet.js';
 import type { ScoreOptions } from './options.js';
 import { uiOf } from './progress.js';

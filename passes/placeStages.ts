@@ -5,8 +5,8 @@ import { UserError } from '../errors.js';
 import type { Extents } from '../ir/extents.js';
 import type { WeightDecl } from '../ir/kernel.js';
 import type { DevicePlacement, Parallelism, Stage } from '../ir/placement.js';
-import { leadingExtent, stateBytes, type LinkedFunction } from '../ir/plan.js';
-import { bytes, percent } from '../system/format.js';
+import { leadingExtent, type LinkedFunction, stateBytes } from '../ir/plan.js';
+import { bytes, percent } from '../system/text.js';
 import { bestCuts, type CutRange } from './bestCuts.js';
 import { planMemory } from './planMemory.js';
 

@@ -6,9 +6,8 @@ import { lstat, mkdir, stat } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { UserError } from '../errors.js';
 import type { Settings } from '../settings.js';
-import { codeOf, reasonOf } from '../system/errno.js';
-import { intruder } from '../system/intruder.js';
-import { quoteForShell } from '../system/shell.js';
+import { codeOf, quoteForShell, reasonOf } from '../system/process.js';
+import { intruder } from '../system/read.js';
 
 /** The folder of the cache. Throws UserError where the environment names none. */
 export function requireCacheDir({ cacheDir }: Pick<Settings, 'cacheDir'>): string {

@@ -3,9 +3,9 @@ import { randomUUID } from 'node:crypto';
 import { lstat, readdir, rename, rm, utimes } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { UserError } from '../errors.js';
-import { requireCacheDir } from './cacheFolder.js';
 import { readSettings, type Settings } from '../settings.js';
-import { codeOf } from '../system/errno.js';
+import { codeOf } from '../system/process.js';
+import { requireCacheDir } from './cacheFolder.js';
 
 const DEFAULT_LIMIT = '2GiB';
 const UNITS: Readonly<Record<string, number>> = { KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40 };

@@ -15,7 +15,7 @@ import { compressors } from 'hyparquet-compressors';
 
 /** A module from the build. Its name is computed, so that a checkout that was not built yet can be linted as well. */
 const built = (path) => import(new URL(`../dist/${path}`, import.meta.url).href);
-const { strip } = await built('python/text.js');
+const { strip } = await built('python/value.js');
 const { writeAtomically } = await built('system/write.js');
 
 const LETTERS = ['A', 'B', 'C', 'D'];

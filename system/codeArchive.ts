@@ -8,7 +8,7 @@
 import { createHash } from 'node:crypto';
 import { closeSync, constants, fstatSync, openSync, readSync, statSync, utimesSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { intruder } from './intruder.js';
+import { intruder } from './read.js';
 
 const MAGIC = 'TWCODE1\n';
 const DIGEST_BYTES = 32;

@@ -1,8 +1,8 @@
 /** SHA-256 of files of any size, read in pieces, and copied on the way where that is asked for. */
 import { createHash, type Hash } from 'node:crypto';
-import { open, type FileHandle } from 'node:fs/promises';
+import { type FileHandle, open } from 'node:fs/promises';
 import { UserError } from '../errors.js';
-import { codeOf, diskProblem, reasonOf } from './errno.js';
+import { codeOf, diskProblem, reasonOf } from './process.js';
 
 const PIECE_BYTES = 4 << 20;
 

@@ -2,7 +2,7 @@
 import { chmodSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { CodeArchive, packArchive } from './codeArchive.js';
-import { intruder } from './intruder.js';
+import { intruder } from './read.js';
 import { makeFolder, writeAtomically } from './write.js';
 
 /** More commands and processes than there are: an archive that names more was not made by this program. */

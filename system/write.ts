@@ -21,8 +21,7 @@ import {
 import { basename, dirname, join, resolve } from 'node:path';
 import { StringDecoder } from 'node:string_decoder';
 import { UserError } from '../errors.js';
-import { codeOf, diskProblem } from './errno.js';
-import { hasEnded, PROCESS_MARK, processMark } from './process.js';
+import { codeOf, diskProblem, hasEnded, PROCESS_MARK, processMark } from './process.js';
 
 /**
  * Makes a folder and its parents. Node's own recursive mkdir never returns if a parent exists but cannot hold folders

@@ -14,7 +14,7 @@ import type { KernelsDocument, PassesDocument, Roofline, Unit } from '../../repo
 import { Pool } from '../../report/explore/fold.js';
 import { exploreStages } from '../../report/explore/stages.js';
 import { writePage } from '../../report/html/writePage.js';
-import { si } from '../../system/format.js';
+import { si } from '../../system/text.js';
 import { prepareFile } from '../../system/write.js';
 import { functionOf, type Inspection, inspectModel, type InspectRequest } from '../inspect.js';
 import { groupKernels, kernelRows, typicalSize } from '../inspectKernels.js';

@@ -1,5 +1,5 @@
 /** The model and its plan in a few lines, as the explorer's page begins. */
-import { bytes, count } from '../../system/format.js';
+import { bytes, count } from '../../system/text.js';
 import { type Inspection, parameterCount } from '../inspect.js';
 import { memoryReport } from '../inspectMemory.js';
 

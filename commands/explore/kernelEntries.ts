@@ -19,7 +19,7 @@ import type {
 } from '../../report/document/explore.js';
 import type { Pool } from '../../report/explore/fold.js';
 import { defined } from '../../system/defined.js';
-import { bytes, count } from '../../system/format.js';
+import { bytes, count } from '../../system/text.js';
 import { bucketFor, groupKernels, kernelRows, typicalSize } from '../inspectKernels.js';
 import type { KernelOps } from './kernelOps.js';
 

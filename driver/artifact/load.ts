@@ -18,7 +18,7 @@ import type { Checkpoint } from '../../models/checkpoint.js';
 import { verifyContents } from '../../models/contents.js';
 import { loadAddon } from '../../runtime/addon.js';
 import { requireTensor } from '../../runtime/tensorSource.js';
-import { pathInside } from '../../system/inside.js';
+import { pathInside } from '../../system/read.js';
 import { clipped, isDeeperThan, MAX_JSON_DEPTH } from '../../system/json.js';
 import { readBounded } from '../../system/read.js';
 import { cacheTokensOf, graphDigests, modelFunctions, openModel, printFunctions } from '../compile/functions.js';

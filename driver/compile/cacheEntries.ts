@@ -8,7 +8,7 @@ import { closeSync, constants, fstatSync, futimesSync, lstatSync, openSync, rmSy
 import { join, resolve } from 'node:path';
 import { pruneCaches } from '../../runtime/kernelCache.js';
 import { readSettings, type Settings } from '../../settings.js';
-import { intruder } from '../../system/intruder.js';
+import { intruder } from '../../system/read.js';
 import { readRange } from '../../system/read.js';
 import { makeFolder, removeLeftovers, writeAtomically } from '../../system/write.js';
 

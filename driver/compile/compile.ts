@@ -11,7 +11,8 @@ import type { Checkpoint } from '../../models/checkpoint.js';
 import { lowerModule } from '../../passes/lowerModule.js';
 import type { Observer, Stage } from '../../passes/runPasses.js';
 import { defined } from '../../system/defined.js';
-import { codeOf, diskProblem } from '../../system/errno.js';
+import { codeOf } from '../../system/process.js';
+import { diskProblem } from '../../system/process.js';
 import { makeFolder } from '../../system/write.js';
 import { printPlan } from '../artifact/planJson.js';
 import { codedCache, withCache } from '../targets/precision.js';
@@ -19,6 +20,7 @@ import type { CompiledModel, Target, TargetCompiler } from '../targets/target.js
 import { graphDigests, modelFunctions, printFunctions } from './functions.js';
 import { MAX_CAPACITY, planFunction } from './plan.js';
 import { keepModel, planKey, type PlanOptions, readModel } from './planCache.js';
+
 
 export type { CompiledModel } from '../targets/target.js';
 

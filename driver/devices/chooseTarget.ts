@@ -6,7 +6,7 @@ import { cudaAvailable } from '../../runtime/cuda/addon.js';
 import { findCudaCompiler } from '../../runtime/cuda/compiler.js';
 import type { CudaAvailability } from '../../runtime/cuda/nativeDevice.js';
 import { defined } from '../../system/defined.js';
-import { bytes } from '../../system/format.js';
+import { bytes } from '../../system/text.js';
 import { readManifest } from '../artifact/manifest.js';
 import { openModel } from '../compile/functions.js';
 import { isArtifact } from '../names.js';

@@ -10,7 +10,7 @@ import { machineBytes } from '../../runtime/cpu/memoryUse.js';
 import { type CodeSettings, hessianBytes, inOrder, LayerHessian, roundRows } from '../../runtime/hessian.js';
 import type { CodedRows } from '../../runtime/nativeCoding.js';
 import type { NativePool } from '../../runtime/nativeObjects.js';
-import { bytes } from '../../system/format.js';
+import { bytes } from '../../system/text.js';
 import type { Executor } from '../devices/executor.js';
 import type { Ui } from '../requests.js';
 import { compilePieces, cutGraph, type Piece } from './cutGraph.js';

@@ -3,8 +3,8 @@ import { UserError } from '../../errors.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { describeTokenizer } from '../../models/tokenizer/files.js';
 import { createTokenizer, type Tokenizer } from '../../models/tokenizer/tokenizer.js';
-import { counted } from '../../system/format.js';
 import { decodeUtf8, readBounded } from '../../system/read.js';
+import { counted } from '../../system/text.js';
 
 /** Largest file of calibration text: enough for the largest number of samples many times over. */
 const MAX_BYTES = 64 << 20;

@@ -1,37 +1,25 @@
 /** The tensors of the checkpoint that is written: where each lies in its file, and where its bytes are from. */
-import {
-  closeSync,
-  existsSync,
-  fsyncSync,
-  ftruncateSync,
-  openSync,
-  readdirSync,
-  renameSync,
-  rmSync,
-  statfsSync,
-  writeSync,
-} from 'node:fs';
+import { closeSync, existsSync, fsyncSync, ftruncateSync, openSync, readdirSync, renameSync, rmSync, statfsSync, writeSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { UsageError, UserError } from '../../errors.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { textTensor } from '../../models/config.js';
 import { besideWeights } from '../../models/contents.js';
 import type { Json } from '../../models/model/model.js';
-import type { StoredTensor } from '../../models/model/tensors.js';
-import { type ExpectedTensor, placesOf, type TensorLocation, type WeightEntry } from '../../models/model/tensors.js';
+import { type ExpectedTensor, placesOf, type StoredTensor, type TensorLocation, type WeightEntry } from '../../models/model/tensors.js';
 import { quantizedTensors, readMethod } from '../../models/quantized/index.js';
 import { gptqBytes, type GptqCodes, type GptqSettings, gptqTensors } from '../../models/quantized/packed.js';
-import { layOut } from '../../models/weights/safetensors.js';
-import type { SafetensorsLayout } from '../../models/weights/safetensors.js';
+import { layOut, type SafetensorsLayout } from '../../models/weights/safetensors.js';
 import { readWeightFiles } from '../../models/weights/weightFiles.js';
-import { codeOf, diskProblem } from '../../system/errno.js';
-import { bytes } from '../../system/format.js';
+import { codeOf } from '../../system/process.js';
+import { bytes } from '../../system/text.js';
 import { printPythonJson } from '../../system/json.js';
-import { hasEnded, PROCESS_MARK, processMark } from '../../system/process.js';
+import { diskProblem, hasEnded, PROCESS_MARK, processMark } from '../../system/process.js';
 import { readRange, withFile } from '../../system/read.js';
 import { makeFolder, prepareOutput, syncFolder } from '../../system/write.js';
 import { tensorValues } from '../tensorValues.js';
 import type { ChosenMatrix } from './matrices.js';
+
 
 const WEIGHT = /\.weight$/;
 

@@ -10,7 +10,7 @@ import { openCudaExecutor } from '../../runtime/cuda/openExecutor.js';
 import { PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
 import { type LoadTimes, printLoadTimes } from '../../runtime/cuda/weights.js';
 import { defined } from '../../system/defined.js';
-import { counted, duration } from '../../system/format.js';
+import { counted, duration } from '../../system/text.js';
 import type { Executor } from '../devices/executor.js';
 import { clock, type Phases } from '../phases.js';
 import { stepTo, type Ui } from '../requests.js';

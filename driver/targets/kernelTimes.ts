@@ -14,7 +14,7 @@ import type { CudaArch, CudaSchedule } from '../../ir/cuda.js';
 import type { CpuIsa, CpuSchedule } from '../../ir/plan.js';
 import { loadAddon } from '../../runtime/addon.js';
 import { cudaAvailable, requireCuda } from '../../runtime/cuda/addon.js';
-import { counted } from '../../system/format.js';
+import { counted } from '../../system/text.js';
 import type { Machine } from './cpuDevice.js';
 import type { CpuModel } from './cpuKernels.js';
 import { devicesFor, runsOn } from './cudaDevice.js';

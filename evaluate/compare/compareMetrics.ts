@@ -1,6 +1,6 @@
 /** A metric of two runs on the questions that both answered. */
 import { PythonRandom } from '../../python/random.js';
-import { counted } from '../../system/format.js';
+import { counted } from '../../system/text.js';
 import { isRecord } from '../../system/json.js';
 import { type AggregationName, AGGREGATIONS, isAggregation, type Item } from '../../tasks/scores/aggregate.js';
 import { aggregationOf } from '../../tasks/scores/metrics.js';

@@ -1,6 +1,6 @@
 /** Two runs: what they asked alike, how their answers differ, and whether that is more than chance. */
 import { UserError } from '../../errors.js';
-import { count } from '../../system/format.js';
+import { count } from '../../system/text.js';
 import type { LikelihoodDifference } from './compareAnswers.js';
 import { type MetricDifference, SEED } from './compareMetrics.js';
 import {

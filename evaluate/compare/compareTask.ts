@@ -1,6 +1,6 @@
 /** A task of two runs. */
-import { counted } from '../../system/format.js';
-import { type Figure, figuresOfGroup, type TaskFigures } from '../../tasks/scores/groups.js';
+import { counted } from '../../system/text.js';
+import { type Figure, figuresOfGroup, type TaskFigures } from '../../tasks/scores/aggregate.js';
 import {
   type ChoiceDifference,
   compareChoices,

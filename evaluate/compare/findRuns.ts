@@ -5,8 +5,8 @@
 import { type Dirent, existsSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { UserError } from '../../errors.js';
-import { codeOf, reasonOf } from '../../system/errno.js';
 import { isRecord, parsePythonJson, quote } from '../../system/json.js';
+import { codeOf, reasonOf } from '../../system/process.js';
 import { decodeUtf8, readBounded } from '../../system/read.js';
 
 const MAX_RESULTS_BYTES = 1 << 26;

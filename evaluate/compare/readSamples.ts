@@ -5,10 +5,10 @@
 import { createHash } from 'node:crypto';
 import { closeSync, openSync } from 'node:fs';
 import { UserError } from '../../errors.js';
-import { type FileLine, FileLines } from '../../system/fileLines.js';
-import { counted } from '../../system/format.js';
 import { isRecord, parsePythonJson } from '../../system/json.js';
+import { type FileLine, FileLines } from '../../system/lines.js';
 import { readRange } from '../../system/read.js';
+import { counted } from '../../system/text.js';
 import type { Item } from '../../tasks/scores/aggregate.js';
 import type { Block, TaskFiles } from './findRuns.js';
 

@@ -1,11 +1,11 @@
 /** Figures of tasks and groups, from what a model answered. */
 import { createHash } from 'node:crypto';
-import { type Node, tasksBelow } from '../../tasks/definition/nodes.js';
+import { type Node, tasksBelow } from '../../tasks/definition/settings.js';
 import type { DocumentRequests } from '../../tasks/requests/task.js';
-import { type Figure, figuresOfGroup, type GroupFigure, type TaskFigures } from '../../tasks/scores/groups.js';
+import { type Figure, figuresOfGroup, type GroupFigure, type TaskFigures } from '../../tasks/scores/aggregate.js';
+import type { Response } from '../../tasks/scores/metrics.js';
 import { isGoldMissing } from '../../tasks/scores/ofDocument.js';
 import { type Measured, TaskValues } from '../../tasks/scores/ofTask.js';
-import type { Response } from '../../tasks/scores/response.js';
 import type { Scores } from '../metrics.js';
 import type { TokenSource } from '../tokenLines.js';
 import { numberOf, type TaskFacts } from '../windows.js';

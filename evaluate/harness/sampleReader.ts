@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { z } from 'zod';
 import { UserError } from '../../errors.js';
-import { FileLines } from '../../system/fileLines.js';
+import { FileLines } from '../../system/lines.js';
 import type { Item } from '../../tasks/scores/aggregate.js';
 import type { Values } from '../../tasks/scores/ofDocument.js';
 

@@ -3,7 +3,7 @@ import { compactJson, str } from '../../python/show.js';
 import { type Dict, Float, type Value } from '../../python/value.js';
 import type { DocumentRequests } from '../../tasks/requests/task.js';
 import type { Item } from '../../tasks/scores/aggregate.js';
-import { isText, type Response } from '../../tasks/scores/response.js';
+import { isText, type Response } from '../../tasks/scores/metrics.js';
 import type { AnsweredDocument } from './answers.js';
 import { argumentsOf } from './hashes.js';
 

@@ -1,6 +1,6 @@
 /** What results of a part of a run of tasks hold beside their figures, so that parts can be merged. */
 import { z } from 'zod';
-import { tasksBelow } from '../../tasks/definition/nodes.js';
+import { tasksBelow } from '../../tasks/definition/settings.js';
 import { type AggregationName, isAggregation } from '../../tasks/scores/aggregate.js';
 import type { RunIdentity } from '../journalLines.js';
 import { MAX_SHARDS, type Shard } from '../shard.js';

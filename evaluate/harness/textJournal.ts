@@ -1,8 +1,8 @@
 /** The journal of generated texts: JSON lines, append-only, each with its checksum, beside that of scores. */
 import { appendFileSync, existsSync, readFileSync, truncateSync } from 'node:fs';
 import { UserError } from '../../errors.js';
-import { diskProblem } from '../../system/errno.js';
 import { isRecord } from '../../system/json.js';
+import { diskProblem } from '../../system/process.js';
 import { fileSize } from '../../system/read.js';
 import { keepAside } from '../journal.js';
 import { isIntact, printLine, type RunIdentity } from '../journalLines.js';

@@ -1,5 +1,5 @@
 /** HellaSwag, with the text preparation of the public harness's task hellaswag (version 1.0). */
-import { capitalize, strip } from '../../python/text.js';
+import { capitalize, strip } from '../../python/value.js';
 import { badRecord, checkChoices, isObject, isStringArray, type Question, shown, type Task } from './task.js';
 
 const task = {

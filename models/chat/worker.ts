@@ -1,6 +1,6 @@
 /** The thread that runs a chat template: workerData is a TemplateSource. Answers each conversation with its text. */
 import { parentPort, workerData } from 'node:worker_threads';
-import { parseJsonValue } from '../../python/jsonValue.js';
+import { parseJsonValue } from '../../python/literal.js';
 import { isDict } from '../../python/value.js';
 import { chatRenderer, problemOf, type TemplateSource } from './render.js';
 

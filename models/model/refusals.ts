@@ -5,8 +5,8 @@
 import { basename, dirname, join, resolve } from 'node:path';
 import { UserError } from '../../errors.js';
 import { isGiven, isRecord, quote } from '../../system/json.js';
+import { quoteForShell } from '../../system/process.js';
 import { fileSize, isFolder, kindAt } from '../../system/read.js';
-import { quoteForShell } from '../../system/shell.js';
 import type { Json, Model } from './model.js';
 
 /** What to do about a model that is not read. */

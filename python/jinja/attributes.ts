@@ -1,9 +1,9 @@
 /** Attributes of values, as Jinja's immutable sandbox allows them. Nothing of JavaScript is reachable from them. */
 import { asInt, Float, isList, Sequence, Thing, toInt, typeName, type Value } from '../value.js';
-import { typeError, valueError } from './failure.js';
 import { bind, clipIndex, itemAt, listOf, rangeParts } from './items.js';
 import {
   Callable,
+  type Dictionary,
   dictOf,
   entriesOf,
   entryOf,
@@ -12,17 +12,17 @@ import {
   isPlainList,
   isTuple,
   Markup,
+  type Named,
   Namespace,
   objectName,
   textOf,
   tupleOf,
   Undefined,
-  type Dictionary,
-  type Named,
 } from './objects.js';
 import { areSame } from './operators.js';
 import type { Access } from './percent.js';
 import { callTextMethod, isTextMethod } from './textMethods.js';
+import { typeError, valueError } from './work.js';
 
 const words = (text: string): ReadonlySet<string> => new Set(text.split(' '));
 const LIST_METHODS = words('copy count index');

@@ -1,17 +1,13 @@
 /** Evaluates expressions of a template. Nothing of JavaScript is reachable from them. */
 import { isTruthy, typeName, type Value } from '../value.js';
 import { attributeOf, itemOf } from './attributes.js';
-import { Failure, typeError } from './failure.js';
-import { runFilter } from './filters.js';
-import type { Context, Filter as FilterFunction } from './filter.js';
-import { slice, listOf } from './items.js';
-import { Callable, dictOf, entriesOf, isDictionary, textOf, tupleOf, Undefined, type Named } from './objects.js';
+import { isTest, runFilter, runTest } from './filters.js';
+import { listOf, slice } from './items.js';
+import type { Context, Filter as FilterFunction } from './listFilters.js';
+import { Callable, dictOf, entriesOf, isDictionary, type Named, textOf, tupleOf, Undefined } from './objects.js';
 import { arithmetic, compare, signed } from './operators.js';
-import { join } from './pieces.js';
-import type { Scope } from './scope.js';
-import type { Arguments, Expression, Filter } from './syntax.js';
-import { isTest, runTest } from './tests.js';
-import type { Work } from './work.js';
+import type { Arguments, Body, Expression, Filter } from './syntax.js';
+import { Failure, join, typeError, type Work } from './work.js';
 
 type Of<Kind extends Expression['kind']> = Extract<Expression, { kind: Kind }>;
 const NO_NAMED: Named = new Map();
@@ -221,5 +217,67 @@ export class Evaluator {
     const result = runTest(name, value, args, named, this.#context);
     if (result === undefined) throw new Failure('TemplateRuntimeError', `No test named '${name}' found.`);
     return result;
+  }
+}
+
+// The names of a template that is being rendered.
+
+/** What a template is given, what it has set outside of all blocks, and what its environment gives every template. */
+export class Names {
+  readonly given: ReadonlyMap<string, Value>;
+  readonly globals: ReadonlyMap<string, Value>;
+  readonly set: Map<string, Value>;
+
+  constructor(given: ReadonlyMap<string, Value>, globals: ReadonlyMap<string, Value>, set = new Map<string, Value>()) {
+    this.given = given;
+    this.globals = globals;
+    this.set = set;
+  }
+
+  get(name: string): Value | undefined {
+    for (const names of [this.set, this.given, this.globals]) {
+      const value = names.get(name);
+      if (value !== undefined) return value;
+    }
+    return undefined;
+  }
+}
+
+/** The names of one body while it runs. */
+export class Scope {
+  readonly #outer: Scope | undefined;
+  readonly #names: Names;
+  readonly #values = new Map<string, Value | undefined>();
+
+  /** Every name of the body begins as the body says. */
+  constructor(body: Body, names: Names, outer: Scope | undefined) {
+    this.#outer = outer;
+    this.#names = names;
+    for (const [name, origin] of body.origins)
+      this.#values.set(
+        name,
+        origin === 'context' ? names.get(name) : origin === 'outer' ? outer?.get(name) : undefined,
+      );
+  }
+
+  get(name: string): Value | undefined {
+    const value = this.#values.get(name);
+    if (value !== undefined || this.#values.has(name)) return value;
+    return this.#outer === undefined ? this.#names.get(name) : this.#outer.get(name);
+  }
+
+  set(name: string, value: Value | undefined): void {
+    this.#values.set(name, value);
+  }
+
+  /** All names that have a value, the inner ones first. */
+  all(): Map<string, Value> {
+    const all = this.#outer?.all() ?? new Map<string, Value>();
+    for (const [name, value] of this.#values) if (value !== undefined) all.set(name, value);
+    return all;
+  }
+
+  get names(): Names {
+    return this.#names;
   }
 }

@@ -1,8 +1,7 @@
 /** Parses expressions. */
 import { Float, toInt } from '../value.js';
-import { TemplateProblem } from './failure.js';
-import type { Token } from './lexer.js';
-import type { Arguments, Arithmetic, Comparison, Expression, Filter, Operation, Target } from './syntax.js';
+import type { Arguments, Arithmetic, Comparison, Expression, Filter, Operation, Target, Token } from './syntax.js';
+import { TemplateProblem } from './work.js';
 
 const MAX_DEPTH = 100;
 /** Attributes, calls and filters behind each other. */

@@ -2,18 +2,18 @@
  * Which names each body of a template has, and how each begins. Jinja decides this before anything is rendered: a name
  * that a scope sets starts as the one around it, or as nothing, even where it is read before it is set.
  */
-import { TemplateProblem } from './failure.js';
 import {
-  partsOf,
   type Body,
   type Expression,
   type Filter,
   type Origin,
   type Parameter,
+  partsOf,
   type Signature,
   type Statement,
   type Target,
 } from './syntax.js';
+import { TemplateProblem } from './work.js';
 
 type IsKnown = (kind: 'filter' | 'test', name: string) => boolean;
 type Special = 'caller' | 'kwargs' | 'varargs';

@@ -13,8 +13,7 @@ import {
   typeName,
   type Value,
 } from '../value.js';
-import { Failure, typeError, type FailureKind } from './failure.js';
-import type { Work } from './work.js';
+import { Failure, type FailureKind, typeError, type Work } from './work.js';
 
 /** What stands for something without a value: most uses of it fail. */
 export class Undefined extends Thing {

@@ -1,10 +1,20 @@
 /** Parses statements: what a template says between text and expressions. */
-import { TemplateProblem } from './failure.js';
 import { ExpressionParser } from './expressions.js';
-import { tokensOf, type LexerOptions, type Token } from './lexer.js';
 import { resolveNames } from './names.js';
 import { Callable, Native } from './objects.js';
-import type { Body, Branch, Expression, Parameter, Signature, Statement, Target } from './syntax.js';
+import {
+  type Body,
+  type Branch,
+  type Expression,
+  type LexerOptions,
+  type Parameter,
+  type Signature,
+  type Statement,
+  type Target,
+  type Token,
+  tokensOf,
+} from './syntax.js';
+import { TemplateProblem } from './work.js';
 
 const MAX_LENGTH = 1 << 20;
 

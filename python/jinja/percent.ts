@@ -1,12 +1,9 @@
 /** Python's "%" of texts, and str.format(). */
 import { repr } from '../show.js';
-import { codePointLength, codePoints } from '../text.js';
-import { asInt, isList, numeric, typeName, type Value } from '../value.js';
-import { Failure, typeError, valueError } from './failure.js';
-import { floatDigits, formatValue, letterOf, pad, wholeFor, type Spec } from './formatSpec.js';
-import { entryOf, escapeHtml, isDictionary, isTuple, Markup, textOf, Undefined, type Named } from './objects.js';
-import { join } from './pieces.js';
-import type { Work } from './work.js';
+import { asInt, codePointLength, codePoints, isList, numeric, typeName, type Value } from '../value.js';
+import { floatDigits, formatValue, letterOf, pad, type Spec, wholeFor } from './format.js';
+import { entryOf, escapeHtml, isDictionary, isTuple, Markup, type Named, textOf, Undefined } from './objects.js';
+import { Failure, join, typeError, valueError, type Work } from './work.js';
 
 /** A percent sign, key, flags, width, precision and type; what does not match is found by its missing type. */
 const DIRECTIVE = /%(?:\(([^()]*(?:\([^()]*\)[^()]*)*)\))?([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+)?)?[hlL]?([^])?/gu;

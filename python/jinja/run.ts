@@ -1,13 +1,10 @@
 /** Runs a template: its statements, scopes and output. */
 import { Thing, typeName, type Value } from '../value.js';
-import type { Evaluator } from './evaluate.js';
-import { Failure, TemplateProblem, typeError, valueError } from './failure.js';
-import { iterate, listOf } from './items.js';
-import { Loop } from './loops.js';
-import { Callable, Lazy, Namespace, Native, textOf, tupleOf, Undefined, type Named } from './objects.js';
-import { Names, Scope } from './scope.js';
+import { type Evaluator, Names, Scope } from './evaluate.js';
+import { iterate, listOf, Loop } from './items.js';
+import { Callable, Lazy, type Named, Namespace, Native, textOf, tupleOf, Undefined } from './objects.js';
 import type { Body, For, Signature, Statement, Target } from './syntax.js';
-import { MAX_TEXT } from './work.js';
+import { Failure, MAX_TEXT, TemplateProblem, typeError, valueError } from './work.js';
 
 /** How a list of statements ends before its end. */
 type Jump = 'break' | 'continue' | undefined;

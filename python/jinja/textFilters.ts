@@ -1,16 +1,14 @@
 /** Jinja's filters of texts. */
-import { codePointLength, codePoints, PYTHON_SPACE, strip } from '../text.js';
-import { asInt, isTruthy, typeName, type Value } from '../value.js';
+import { asInt, codePointLength, codePoints, isTruthy, PYTHON_SPACE, strip, typeName, type Value } from '../value.js';
 import { stripTags } from './attributes.js';
-import { fixedDigits } from './decimal.js';
-import { Failure, typeError, valueError } from './failure.js';
-import { filter, freeFilter, items, plainText, softText, type Context, type NamedFilter } from './filter.js';
+import { fixedDigits } from './format.js';
 import { lengthOf, wholeOf } from './items.js';
-import { floatNumber } from './numbers.js';
+import { type Context, filter, freeFilter, items, type NamedFilter, plainText, softText } from './listFilters.js';
 import { entriesOf, escapeHtml, isDictionary, Markup, textOf, tupleOf, Undefined } from './objects.js';
 import { percentFormat } from './percent.js';
-import { join, replaceText, splitFromRight, splitLines } from './pieces.js';
 import { callTextMethod } from './textMethods.js';
+import { floatNumber } from './valueFilters.js';
+import { Failure, join, replaceText, splitFromRight, splitLines, typeError, valueError } from './work.js';
 
 /** A filter that is a method of text. */
 const method = (name: string, parameters = '', methodName = name) =>

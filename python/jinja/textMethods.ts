@@ -1,32 +1,38 @@
 /** Python's methods of text. */
 import {
+  asInt,
   capitalize,
   codePointLength,
   codePoints,
+  isList,
   isSpace,
+  isTruthy,
   leftStrip,
   rightStrip,
   strip,
   stripCharacters,
   title,
-} from '../text.js';
-import { asInt, isList, isTruthy, typeName, type Value } from '../value.js';
-import { typeError, valueError } from './failure.js';
-import { bind, clipIndex, listOf, wholeOf, type Args } from './items.js';
-import { escapeHtml, entriesOf, isDictionary, isTuple, Markup, textOf, tupleOf, type Named } from './objects.js';
-import { strFormat, type Access } from './percent.js';
+  typeName,
+  type Value,
+} from '../value.js';
+import { type Args, bind, clipIndex, listOf, wholeOf } from './items.js';
+import { entriesOf, escapeHtml, isDictionary, isTuple, Markup, type Named, textOf, tupleOf } from './objects.js';
+import { type Access, strFormat } from './percent.js';
 import {
   countOf,
   join,
   replaceText,
+  searchBackFor,
+  searchFor,
   split,
   splitAtSpaces,
   splitAtSpacesFromRight,
   splitFromRight,
   splitLines,
-} from './pieces.js';
-import { searchBackFor, searchFor } from './search.js';
-import type { Work } from './work.js';
+  typeError,
+  valueError,
+  type Work,
+} from './work.js';
 
 interface Method {
   readonly parameters: readonly string[];

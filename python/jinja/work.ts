@@ -1,7 +1,61 @@
-/** The bounds within which one template is evaluated. Each value's size is checked before the value is made. */
+/** What goes wrong in a template. */
+
+/** Jinja's and Python's kinds of errors; `limit` for what would take too much. */
+export type FailureKind =
+  | 'TemplateSyntaxError'
+  | 'TemplateAssertionError'
+  | 'TemplateRuntimeError'
+  | 'TemplateError'
+  | 'UndefinedError'
+  | 'SecurityError'
+  | 'FilterArgumentError'
+  | 'AttributeError'
+  | 'IndexError'
+  | 'KeyError'
+  | 'OverflowError'
+  | 'TypeError'
+  | 'ValueError'
+  | 'ZeroDivisionError'
+  | 'limit';
+
+export class Failure extends Error {
+  readonly kind: FailureKind;
+
+  constructor(kind: FailureKind, message: string) {
+    super(message);
+    this.kind = kind;
+  }
+}
+
+/** What a template cannot be read or rendered for, and the line of the template. */
+export class TemplateProblem extends Error {
+  readonly kind: FailureKind;
+  readonly line: number;
+
+  constructor(kind: FailureKind, message: string, line: number) {
+    super(kind === 'limit' || kind === 'TemplateError' ? message : `${kind}: ${message}`);
+    this.kind = kind;
+    this.line = line;
+  }
+}
+
+export const typeError = (message: string): Failure => new Failure('TypeError', message);
+export const valueError = (message: string): Failure => new Failure('ValueError', message);
+
+// The bounds within which one template is evaluated. Each value's size is checked before the value is made.
+
 import { repr, str } from '../show.js';
-import { isDict, isList, Thing, type Value } from '../value.js';
-import { Failure } from './failure.js';
+import {
+  codePointLength,
+  codePoints,
+  isDict,
+  isList,
+  leftStrip,
+  PYTHON_SPACE,
+  rightStrip,
+  Thing,
+  type Value,
+} from '../value.js';
 
 /** Deepest nesting of values, so that walks through them fit on the stack. */
 const MAX_NESTING = 250;
@@ -104,4 +158,205 @@ export class Work {
     this.text(text.length);
     return text;
   }
+}
+
+// Where a text holds another one. The engine's own search takes as many steps as both lengths multiplied, and nothing
+// can stop it on the way: longer parts are looked for as Knuth, Morris and Pratt do, in time of both lengths added.
+
+/** Parts of up to so many letters are left to the engine. */
+const SHORT = 16;
+
+/** The first place of the part at `from` or behind it; -1 where there is none. */
+export type Search = (text: string, from?: number) => number;
+
+/** At each place of the part, the length of its longest beginning that ends there and is shorter. */
+function borders(length: number, unit: (at: number) => number): Int32Array {
+  const made = new Int32Array(length);
+  for (let at = 1, matched = 0; at < length; at++) {
+    while (matched > 0 && unit(at) !== unit(matched)) matched = made[matched - 1]!;
+    if (unit(at) === unit(matched)) matched++;
+    made[at] = matched;
+  }
+  return made;
+}
+
+/** What finds `part`, which is not empty. */
+export function searchFor(part: string, work: Work): Search {
+  if (part.length <= SHORT)
+    return (text, from = 0) => {
+      const at = text.indexOf(part, from);
+      work.spend(((at < 0 ? text.length : at) - from) / 64);
+      return at;
+    };
+  work.spend(part.length / 8);
+  const longest = borders(part.length, (at) => part.charCodeAt(at));
+  return (text, from = 0) => {
+    if (text.length - from < part.length) return -1;
+    work.spend((text.length - from) / 64);
+    // Most texts do not hold even the beginning.
+    const first = text.indexOf(part.slice(0, SHORT), from);
+    if (first < 0) return -1;
+    let matched = 0;
+    for (let at = first; at < text.length; at++) {
+      const unit = text.charCodeAt(at);
+      while (matched > 0 && unit !== part.charCodeAt(matched)) matched = longest[matched - 1]!;
+      if (unit === part.charCodeAt(matched)) matched++;
+      if (matched === part.length) {
+        work.spend((at - first) / 16);
+        return at + 1 - part.length;
+      }
+    }
+    work.spend((text.length - first) / 16);
+    return -1;
+  };
+}
+
+/** What finds the last place of `part`, which is not empty, that ends at `to` or before. */
+export function searchBackFor(part: string, work: Work): (text: string, to?: number) => number {
+  if (part.length <= SHORT)
+    return (text, to = text.length) => {
+      const at = to < part.length ? -1 : text.lastIndexOf(part, to - part.length);
+      work.spend((to - Math.max(0, at)) / 64);
+      return at;
+    };
+  work.spend(part.length / 8);
+  const last = part.length - 1;
+  const longest = borders(part.length, (at) => part.charCodeAt(last - at));
+  return (text, to = text.length) => {
+    let matched = 0;
+    for (let at = to - 1; at >= 0; at--) {
+      const unit = text.charCodeAt(at);
+      while (matched > 0 && unit !== part.charCodeAt(last - matched)) matched = longest[matched - 1]!;
+      if (unit === part.charCodeAt(last - matched)) matched++;
+      if (matched === part.length) {
+        work.spend((to - at) / 16);
+        return at;
+      }
+    }
+    work.spend(Math.max(0, to) / 16);
+    return -1;
+  };
+}
+
+// Cuts texts and puts them together. The size of each result is known before it is made.
+
+/** separator.join(texts) */
+export function join(texts: readonly string[], separator: string, work: Work): string {
+  let length = Math.max(0, texts.length - 1) * separator.length;
+  for (const text of texts) length += text.length;
+  work.items(texts.length);
+  work.text(length);
+  return texts.join(separator);
+}
+
+/** The number of places where `part` is, which do not overlap; at most `most`. */
+export function countOf(text: string, part: string, most: number, work: Work): number {
+  const search = searchFor(part, work);
+  let count = 0;
+  for (let at = search(text); at >= 0 && count < most; at = search(text, at + part.length)) {
+    work.spend(1 / 8);
+    count++;
+  }
+  return count;
+}
+
+/** str.split(separator, count), where `separator` is not empty and a negative count means all. */
+export function split(text: string, separator: string, count: number, work: Work): string[] {
+  work.items(1 + countOf(text, separator, count < 0 ? Infinity : count, work));
+  const search = searchFor(separator, work);
+  const pieces: string[] = [];
+  let from = 0;
+  while (count < 0 || pieces.length < count) {
+    const at = search(text, from);
+    if (at < 0) break;
+    pieces.push(text.slice(from, at));
+    from = at + separator.length;
+  }
+  pieces.push(text.slice(from));
+  return pieces;
+}
+
+/** str.rsplit(separator, count) */
+export function splitFromRight(text: string, separator: string, count: number, work: Work): string[] {
+  if (count < 0) return split(text, separator, count, work);
+  work.items(1 + countOf(text, separator, count, work));
+  const search = searchBackFor(separator, work);
+  const pieces: string[] = [];
+  let to = text.length;
+  while (pieces.length < count) {
+    const at = search(text, to);
+    if (at < 0) break;
+    pieces.push(text.slice(at + separator.length, to));
+    to = at;
+  }
+  pieces.push(text.slice(0, to));
+  return pieces.toReversed();
+}
+
+/** str.split(None, count): at runs of white space, without empty parts. */
+export function splitAtSpaces(text: string, count: number, work: Work): string[] {
+  const pieces: string[] = [];
+  const space = new RegExp(`[${PYTHON_SPACE}]+`, 'g');
+  const stripped = leftStrip(text);
+  work.spend(text.length / 64);
+  let from = 0;
+  while (count < 0 || pieces.length < count) {
+    const found = space.exec(stripped);
+    if (found === null) break;
+    if (found.index + found[0].length === stripped.length) break;
+    work.spend(1 / 8);
+    work.items(pieces.length % 1024 === 0 ? pieces.length : 0);
+    pieces.push(stripped.slice(from, found.index));
+    from = space.lastIndex;
+  }
+  // The last piece keeps its white space where the count ended the work.
+  const isEnded = count >= 0 && pieces.length === count;
+  const last = isEnded ? stripped.slice(from) : rightStrip(stripped.slice(from));
+  if (last !== '') pieces.push(last);
+  return pieces;
+}
+
+/** str.rsplit(None, count) */
+export function splitAtSpacesFromRight(text: string, count: number, work: Work): string[] {
+  const all = splitAtSpaces(text, -1, work);
+  if (count < 0 || all.length <= count) return all;
+  // Words are whole, so each of the last ones is where it was found last.
+  let rest = rightStrip(text);
+  const last = count === 0 ? [] : all.slice(-count);
+  for (const word of last.toReversed()) rest = rightStrip(rest.slice(0, rest.length - word.length));
+  work.spend((count * text.length) / 64);
+  return rest === '' ? last : [rest, ...last];
+}
+
+/** str.splitlines(keepends) */
+export function splitLines(text: string, keepsEnds: boolean, work: Work): string[] {
+  const lines: string[] = [];
+  const end = /\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]/g;
+  work.spend(text.length / 64);
+  let from = 0;
+  for (let found = end.exec(text); found !== null; found = end.exec(text)) {
+    work.items(lines.length % 1024 === 0 ? lines.length : 0);
+    work.spend(1 / 8);
+    lines.push(text.slice(from, keepsEnds ? end.lastIndex : found.index));
+    from = end.lastIndex;
+  }
+  if (from < text.length) lines.push(text.slice(from));
+  return lines;
+}
+
+/** str.replace(old, new, count); a negative count means all. */
+export function replaceText(text: string, old: string, by: string, count: number, work: Work): string {
+  const most = count < 0 ? Infinity : count;
+  if (old !== '') {
+    const places = countOf(text, old, most, work);
+    work.text(text.length + places * (by.length - old.length));
+    return split(text, old, places, work).join(by);
+  }
+  // Python puts the new text before every character and at the end.
+  const length = codePointLength(text);
+  const places = Math.min(most, length + 1);
+  work.items(length);
+  work.text(text.length + places * by.length);
+  const letters = codePoints(text).map((letter, i) => (i < places ? by + letter : letter));
+  return letters.join('') + (places > length ? by : '');
 }

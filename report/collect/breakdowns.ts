@@ -1,5 +1,5 @@
 /** The accuracy of a task by the length of its contexts and by categories of its documents. */
-import { count } from '../../system/format.js';
+import { count } from '../../system/text.js';
 import type { Breakdown, Slice } from '../document/results.js';
 import { binaryMetrics, metricName } from './answers.js';
 import { wilson } from './intervals.js';

@@ -1,7 +1,7 @@
 /** The blocks of a report, in the order in which they are shown. What is not there to read is left out. */
 import { findRun } from '../../evaluate/compare/findRuns.js';
-import { counted } from '../../system/format.js';
 import { isFolder } from '../../system/read.js';
+import { counted } from '../../system/text.js';
 import type { About } from '../document/about.js';
 import type { Block, SectionName, Sections } from '../document/sections.js';
 import { collectComparison } from './comparison.js';

@@ -1,7 +1,7 @@
 /** What a page shows of a sample: texts before its choices, the choices, the right one. The file is untrusted. */
 import type { Block } from '../../evaluate/compare/findRuns.js';
 import { type Answered, requestsOf } from '../../evaluate/compare/readSamples.js';
-import { codePointLength } from '../../python/text.js';
+import { codePointLength } from '../../python/value.js';
 import { isRecord } from '../../system/json.js';
 import type { QuestionText } from '../document/questions.js';
 

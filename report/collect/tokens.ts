@@ -6,7 +6,7 @@ import { closeSync, existsSync, openSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { z } from 'zod';
 import type { TokenLine } from '../../evaluate/tokenLines.js';
-import { FileLines } from '../../system/fileLines.js';
+import { FileLines } from '../../system/lines.js';
 import { readRange } from '../../system/read.js';
 import type { QuestionText } from '../document/questions.js';
 import type { Block } from '../document/sections.js';

@@ -3,16 +3,16 @@
  * Files are untrusted: sizes, depth and every field are checked; a slice that is none is left out and counted.
  */
 import { resolve } from 'node:path';
-import { defined } from '../../system/defined.js';
 import { UserError } from '../../errors.js';
-import { counted } from '../../system/format.js';
+import { defined } from '../../system/defined.js';
 import { isRecord, parseJson } from '../../system/json.js';
 import { decodeUtf8, readBounded } from '../../system/read.js';
+import { counted } from '../../system/text.js';
 import type { MachineDocument, TraceView } from '../document/machine.js';
 import { shortNames } from './shortNames.js';
 import { devicesOf, kernelUses, loadsOf, phasesOf } from './traceFigures.js';
-import { factsSchema, nameSchema, sliceSchema, type SliceEvent } from './traceSchema.js';
-import { tracksOf, type TrackNames } from './traceTracks.js';
+import { factsSchema, nameSchema, type SliceEvent, sliceSchema } from './traceSchema.js';
+import { type TrackNames, tracksOf } from './traceTracks.js';
 
 const MAX_TRACE_BYTES = 1 << 28;
 const MAX_SLICES = 400_000;

@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import { ratesOf, rooflineSeconds } from '../../autotune/peaks.js';
 import { median, winnerOf } from '../../autotune/records.js';
 import { defined } from '../../system/defined.js';
-import { count, counted } from '../../system/format.js';
+import { count, counted } from '../../system/text.js';
 import type { Bench, Rival, TuningDocument, TuningJob, TuningMachine, TuningResult } from '../document/tuning.js';
 import { isBench, readBench } from './bench.js';
 import { shortNames } from './shortNames.js';

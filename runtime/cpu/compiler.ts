@@ -3,17 +3,17 @@ import { createHash } from 'node:crypto';
 import { chmod, mkdtemp, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { UserError } from '../../errors.js';
-import { readSettings, type Settings } from '../../settings.js';
-import { codeOf } from '../../system/errno.js';
 import type { CpuIsa } from '../../ir/plan.js';
+import { readSettings, type Settings } from '../../settings.js';
+import { codeOf } from '../../system/process.js';
 import { loadAddon } from '../addon.js';
 import { isTrusted, requireCacheDir, trustedFolder, unusableCache } from '../cacheFolder.js';
 import { cacheLimitBytes, markUsed, pruneCaches } from '../kernelCache.js';
-import { ObjectCache } from './objectCache.js';
 import type { SourceText } from './compileError.js';
+import { ObjectCache } from './objectCache.js';
 import { runProcess } from './processes.js';
 import { expectedCompiler, findCompiler, type SystemCompiler } from './systemCompiler.js';
-import { compileUnits, writeSynced, type UnitBuild } from './units.js';
+import { compileUnits, type UnitBuild, writeSynced } from './units.js';
 
 export type { SourceText } from './compileError.js';
 

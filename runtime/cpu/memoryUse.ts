@@ -1,8 +1,8 @@
 /** The memory that a plan needs, known before any of it is allocated. */
-import { constrainedMemory } from 'node:process';
 import { totalmem } from 'node:os';
+import { constrainedMemory } from 'node:process';
 import { UserError } from '../../errors.js';
-import { bytes, partsLine } from '../../system/format.js';
+import { bytes, partsLine } from '../../system/text.js';
 
 export interface MemoryUse {
   /** Weights read in place from the checkpoint: pages of files, which the system may drop and read again. */

@@ -6,7 +6,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import { open, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Settings } from '../../settings.js';
-import { codeOf } from '../../system/errno.js';
+import { codeOf } from '../../system/process.js';
 import { isTrusted, trustedFolder } from '../cacheFolder.js';
 import { markUsed } from '../kernelCache.js';
 

@@ -6,8 +6,7 @@
 import { mkdir, open, readFile, rm, stat } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
-import { codeOf } from '../../system/errno.js';
-import { isRunning } from '../../system/process.js';
+import { codeOf, isRunning } from '../../system/process.js';
 
 /** A claim of this age has expired: no kernel takes that long to compile, and the process id may have been reused. */
 const STALE_MS = 5 * 60_000;

@@ -6,10 +6,10 @@ import type { Stats } from 'node:fs';
 import { lstat, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { requireCacheDir } from '../cacheFolder.js';
 import type { Settings } from '../../settings.js';
-import { intruder } from '../../system/intruder.js';
+import { intruder } from '../../system/read.js';
 import { writeAtomically } from '../../system/write.js';
+import { requireCacheDir } from '../cacheFolder.js';
 import type { CudaVersion } from './cudaVersion.js';
 
 const FILE = 'nvrtc.json';

@@ -1,7 +1,7 @@
 /** The device memory that a plan needs, known before any of it is allocated, and what to do if it is too much. */
 import { UserError } from '../../errors.js';
-import { printExtents, type Extents } from '../../ir/extents.js';
-import { bytes, partsLine } from '../../system/format.js';
+import { type Extents, printExtents } from '../../ir/extents.js';
+import { bytes, partsLine } from '../../system/text.js';
 
 export interface CudaMemoryUse {
   /** Weights in the layout of the kernels. */

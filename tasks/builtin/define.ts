@@ -1,9 +1,8 @@
 /** How built-in tasks and groups are written: keys and values of the public harness's task files. */
 import { readFileSync } from 'node:fs';
-import { addTags, type Entry } from '../definition/entries.js';
-import type { Settings } from '../definition/settings.js';
-import { Hook, type Yaml } from '../definition/yaml.js';
 import { Float } from '../../python/value.js';
+import { addTags, type Entry, type Settings } from '../definition/settings.js';
+import { Hook, type Yaml } from '../definition/yaml.js';
 
 /** A value as it is written here. Numbers are whole; `Float` is for those that Python shows with a point. */
 export type Written = null | boolean | number | string | Float | Hook | readonly Written[] | WrittenMap;
@@ -77,3 +76,37 @@ export const readText = (name: string): string => readFileSync(new URL(`./texts/
 
 /** The temperature of a greedy answer. */
 export const ZERO = new Float(0);
+
+// Tasks that score a text itself: LAMBADA's last word, and the pages of WikiText.
+
+const lastWord = (): WrittenMap => ({
+  output_type: 'loglikelihood',
+  test_split: 'test',
+  doc_to_text: "{{text.split(' ')[:-1]|join(' ')}}",
+  doc_to_target: "{{' '+text.split(' ')[-1]}}",
+  ...decontaminated('{{text}}'),
+  metric_list: [{ metric: 'perplexity', aggregation: 'perplexity', higher_is_better: false }, mean('acc')],
+  ...version(1),
+});
+
+export function texts(all: Definitions): void {
+  const tags = ['lambada'];
+  const openai = { dataset_path: 'EleutherAI/lambada_openai', dataset_name: 'default' };
+  all.task('lambada_openai', () => ({ ...lastWord(), ...openai }), tags);
+  const standard = { dataset_path: 'cimec/lambada', validation_split: 'validation' };
+  all.task('lambada_standard', () => ({ ...lastWord(), ...standard }), tags);
+  all.task('wikitext', () => ({
+    output_type: 'loglikelihood_rolling',
+    dataset_path: 'EleutherAI/wikitext_document_level',
+    dataset_name: 'wikitext-2-raw-v1',
+    training_split: 'train',
+    validation_split: 'validation',
+    test_split: 'test',
+    doc_to_text: '',
+    doc_to_target: hook('wikitext', 'preprocess_wikitext.wikitext_detokenizer'),
+    process_results: hook('wikitext', 'preprocess_wikitext.process_results'),
+    ...decontaminated('{{page}}'),
+    metric_list: ['word_perplexity', 'byte_perplexity', 'bits_per_byte'].map((metric) => ({ metric })),
+    ...version(2),
+  }));
+}

@@ -1,14 +1,10 @@
 /** Tasks, groups and tags that are built in: those of the public harness that are asked for most, by its names. */
 import { TaskLibrary } from '../definition/library.js';
-import type { Entry } from '../definition/entries.js';
-import { bigBenchHard } from './bigBenchHard.js';
-import { choices } from './choices.js';
-import { Definitions } from './define.js';
-import { gsm8k } from './gsm8k.js';
+import type { Entry } from '../definition/settings.js';
+import { choices, mmlu, mmluPro, truthfulQa } from './choices.js';
+import { Definitions, texts } from './define.js';
+import { bigBenchHard, gsm8k } from './generated.js';
 import { leaderboard } from './leaderboard.js';
-import { mmlu, mmluPro } from './mmlu.js';
-import { texts } from './texts.js';
-import { truthfulQa } from './truthfulQa.js';
 
 /** Name → task, group or tag. No text is read before one is resolved. */
 function builtinEntries(): ReadonlyMap<string, Entry> {

@@ -1,24 +1,217 @@
-/** Rows with the types of their columns, and from those to the types that the first rows of a split have. */
+/**
+ * Numbers, texts and times as the types of columns that a README declares, as Arrow casts them for `datasets`: what
+ * would be cut off or leave its range is refused. Values are never null here.
+ */
 import { UserError } from '../../errors.js';
-import { clipped, quote } from '../../system/json.js';
-import { dateTimeOf } from '../../python/shown.js';
-import { isoSeconds } from '../../python/isoTime.js';
-import { Float, isDict, isList, numeric, type Dict, type Value } from '../../python/value.js';
-import { str } from '../../python/show.js';
-import { hasJson, type ColumnType, type RecordType } from './columnTypes.js';
-import { mixedValue, rewrittenFloat } from './rewritten.js';
+import { dateOf, dateTimeOf, str, type TimeUnit } from '../../python/show.js';
 import {
-  same,
-  toBools,
-  toDates,
-  toFloats,
-  toInts,
-  toLabels,
-  toText,
-  toTimes,
-  type Cast,
-  type Fail,
-} from './scalarCasts.js';
+  type Dict,
+  Float,
+  isDict,
+  isInt,
+  isList,
+  isoSeconds,
+  numeric,
+  Shown,
+  toInt,
+  type Value,
+} from '../../python/value.js';
+import { clipped, quote } from '../../system/json.js';
+import { type ColumnType, hasJson, type IntType, type RecordType } from './columnTypes.js';
+import { mixedValue, rewrittenFloat } from './rewritten.js';
+
+/** Throws RangeError for a value that the type does not hold. */
+export type Cast = (value: Value) => Value;
+/** Throws RangeError: a type, or a value of it, is not cast. */
+export type Fail = (value?: Value) => never;
+
+export const same: Cast = (value) => value;
+
+const INTEGER = /^-?\d{1,20}$/;
+const DECIMAL = /^-?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?$/;
+const PLAIN_TIME = /^\d{4}-\d\d-\d\d(?:[ T]\d\d(?::\d\d(?::\d\d)?)?)?$/;
+/** Of singles, enough for any of them. */
+const SINGLE_DIGITS = 9;
+/** Decimal exponents from which on Arrow writes one, below and above. */
+const MIN_PLAIN = -5;
+const MAX_PLAIN = 15;
+
+/** A float as Arrow writes it: `5`, `0.1`, `1e+20`, `1e-7`, `-0`. */
+function floatText(value: number, isSingle: boolean): string {
+  if (!Number.isFinite(value)) return Number.isNaN(value) ? 'nan' : value > 0 ? 'inf' : '-inf';
+  if (value === 0) return Object.is(value, -0) ? '-0' : '0';
+  let shown = value;
+  for (let digits = 1; isSingle && digits <= SINGLE_DIGITS; digits++) {
+    shown = Number(value.toPrecision(digits));
+    if (Math.fround(shown) === value) break;
+  }
+  const scientific = shown.toExponential();
+  const exponent = Number(scientific.slice(scientific.indexOf('e') + 1));
+  return exponent >= MIN_PLAIN && exponent < MAX_PLAIN ? String(shown) : scientific;
+}
+
+export function toText(from: ColumnType, fail: Fail): Cast {
+  switch (from.kind) {
+    case 'text':
+      return same;
+    case 'int':
+    case 'date':
+      return str;
+    case 'bool':
+      return (value) => String(value as boolean);
+    case 'float':
+    case 'float32':
+      return (value) => floatText(numeric(value) ?? fail(value), from.kind === 'float32');
+    case 'time':
+      // It writes the fractions of finer units, also where they are zeros.
+      return from.unit === 's' ? str : fail();
+    default:
+      return fail();
+  }
+}
+
+/** A whole number within the type. */
+function within({ least, most }: IntType, fail: Fail): Cast {
+  return (value) => (isInt(value) && value >= least && value <= most ? value : fail(value));
+}
+
+export function toInts(from: ColumnType, to: IntType, fail: Fail): Cast {
+  const check = within(to, fail);
+  switch (from.kind) {
+    case 'int':
+      return from.least >= to.least && from.most <= to.most ? same : check;
+    case 'bool':
+      return (value) => Number(value);
+    case 'float':
+    case 'float32':
+      return (value) => {
+        const number = numeric(value);
+        return number !== undefined && Number.isInteger(number) ? check(toInt(BigInt(number))) : fail(value);
+      };
+    case 'text':
+      return (value) => {
+        const text = String(value as string);
+        return INTEGER.test(text) ? check(toInt(BigInt(text))) : fail(value);
+      };
+    default:
+      return fail();
+  }
+}
+
+const EXACT = 2n ** 53n;
+const EXACT_SINGLE = 2n ** 24n;
+
+export function toFloats(from: ColumnType, isSingle: boolean, fail: Fail): Cast {
+  const exact = isSingle ? EXACT_SINGLE : EXACT;
+  const floatOf = (number: number): Float => new Float(isSingle ? Math.fround(number) : number);
+  switch (from.kind) {
+    case 'int':
+      return (value) => (isInt(value) && value >= -exact && value <= exact ? floatOf(Number(value)) : fail(value));
+    case 'bool':
+    case 'float':
+    case 'float32':
+      return (value) => floatOf(numeric(value) ?? fail(value));
+    case 'text':
+      return (value) => {
+        const text = String(value as string);
+        return DECIMAL.test(text) ? floatOf(Number(text)) : fail(value);
+      };
+    default:
+      return fail();
+  }
+}
+
+const WORDS: ReadonlyMap<string, boolean> = new Map([
+  ['true', true],
+  ['1', true],
+  ['false', false],
+  ['0', false],
+]);
+
+export function toBools(from: ColumnType, fail: Fail): Cast {
+  switch (from.kind) {
+    case 'bool':
+      return same;
+    case 'int':
+    case 'float':
+    case 'float32':
+      return (value) => numeric(value) !== 0;
+    case 'text':
+      return (value) => WORDS.get(String(value as string).toLowerCase()) ?? fail(value);
+    default:
+      return fail();
+  }
+}
+
+const UNITS: readonly TimeUnit[] = ['s', 'ms', 'us', 'ns'];
+
+export function toTimes(from: ColumnType, unit: TimeUnit, fail: Fail): Cast {
+  const ofText: Cast = (value) => {
+    const text = String(value as string);
+    const seconds = PLAIN_TIME.test(text) ? isoSeconds(text) : undefined;
+    return seconds === undefined ? fail(value) : dateTimeOf(BigInt(seconds), 's');
+  };
+  // Python shows times of nanoseconds in another way.
+  if (unit === 'ns') return from.kind === 'time' && from.unit === 'ns' ? same : fail();
+  switch (from.kind) {
+    case 'time':
+      if (from.unit === 'ns') return fail();
+      if (UNITS.indexOf(from.unit) <= UNITS.indexOf(unit)) return same;
+      return (value) => (value instanceof Shown && !value.text.includes('.') ? value : fail(value));
+    case 'date':
+      return (value) => ofText(str(value));
+    case 'int':
+      return (value) => (isInt(value) ? dateTimeOf(BigInt(value), unit) : fail(value));
+    case 'text':
+      return ofText;
+    default:
+      return fail();
+  }
+}
+
+const SECONDS = 86_400;
+const DATE_LETTERS = 10;
+
+export function toDates(from: ColumnType, fail: Fail): Cast {
+  const ofText: Cast = (value) => {
+    const text = String(value as string);
+    const seconds = text.length === DATE_LETTERS ? isoSeconds(text) : undefined;
+    return seconds === undefined ? fail(value) : dateOf(BigInt(seconds / SECONDS));
+  };
+  switch (from.kind) {
+    case 'date':
+      return same;
+    case 'time':
+      return (value) => ofText(str(value).slice(0, DATE_LETTERS));
+    case 'text':
+      return ofText;
+    default:
+      return fail();
+  }
+}
+
+const MAX_LABEL = 2 ** 31;
+
+/** A class by its number, or by its name in a text. */
+export function toLabels(from: ColumnType, names: readonly string[], fail: Fail): Cast {
+  const check: Cast = (value) =>
+    isInt(value) && value >= -MAX_LABEL && (names.length === 0 || value < names.length) ? value : fail(value);
+  if (from.kind === 'json') return same;
+  // Where a name is there twice, the first counts.
+  const places = new Map([...names.entries()].reverse().map(([place, name]) => [name, place]));
+  if (from.kind !== 'text') {
+    const whole = toInts(from, { kind: 'int', least: BigInt(-MAX_LABEL), most: BigInt(MAX_LABEL) }, fail);
+    return (value) => check(whole(value));
+  }
+  return (value) => {
+    const text = String(value as string);
+    const place = places.get(text);
+    if (place !== undefined) return place;
+    return /^\s*[-+]?[0-9]{1,9}\s*$/.test(text) ? check(Number(text)) : fail(value);
+  };
+}
+
+// Rows with the types of their columns, and from those to the types that the first rows of a split have.
 
 const NAMES: Readonly<Record<ColumnType['kind'], string>> = {
   null: 'nothing but null',

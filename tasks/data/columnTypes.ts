@@ -1,7 +1,86 @@
-/** Types of columns of JSON as pyarrow finds them over many rows: numbers become floats where one of them is. */
-import { isoSeconds } from '../../python/isoTime.js';
-import type { TimeUnit } from '../../python/shown.js';
-import { Float, isDict, isInt, isList, type Dict, type Value } from '../../python/value.js';
+/** Class labels: columns of whole numbers with a name for each, as the features of a data set declare them. */
+import { UserError } from '../../errors.js';
+import type { TimeUnit } from '../../python/show.js';
+import { type Dict, Float, isDict, isInt, isList, isoSeconds, type Value } from '../../python/value.js';
+import { isRecord, parseJson, quote } from '../../system/json.js';
+import type { Yaml, YamlMap } from '../definition/yaml.js';
+import { CHECK } from './read.js';
+
+/** Names of the classes of each column that has them. */
+export type ClassLabels = ReadonlyMap<string, readonly string[]>;
+
+const MAX_CLASSES = 1_000_000;
+const NONE: ClassLabels = new Map();
+
+/** From the features that `datasets` writes into a Parquet file. Those that cannot be read say nothing. */
+export function labelsOfMetadata(pairs: readonly { readonly key: string; readonly value?: string }[]): ClassLabels {
+  const text = pairs.find(({ key }) => key === 'huggingface')?.value;
+  if (text === undefined) return NONE;
+  let parsed: unknown;
+  try {
+    parsed = parseJson(text, 'features');
+  } catch {
+    return NONE;
+  }
+  const features = isRecord(parsed) && isRecord(parsed['info']) ? parsed['info']['features'] : undefined;
+  const labels = new Map<string, readonly string[]>();
+  for (const [column, feature] of Object.entries(isRecord(features) ? features : {})) {
+    const names = isRecord(feature) && feature['_type'] === 'ClassLabel' ? feature['names'] : undefined;
+    if (Array.isArray(names) && names.every((name): name is string => typeof name === 'string'))
+      labels.set(column, names);
+  }
+  return labels;
+}
+
+const isMap = (value: Yaml | undefined): value is YamlMap => value instanceof Map;
+
+/** Names of classes, in a list or by their numbers; undefined where there are none. */
+export function namesOfClasses(given: Yaml): readonly string[] | undefined {
+  const names = isMap(given) ? given.get('names') : undefined;
+  const listed = names instanceof Map ? [...(names as YamlMap).values()] : names;
+  return Array.isArray(listed) && listed.length <= MAX_CLASSES ? listed.map(String) : undefined;
+}
+
+/** From `dataset_info` of a README: `{name, dtype: {class_label: {names: {'0': …}}}}` a feature. */
+export function labelsOfReadme(info: Yaml | undefined): ClassLabels {
+  const features = isMap(info) ? info.get('features') : undefined;
+  const labels = new Map<string, readonly string[]>();
+  for (const feature of Array.isArray(features) ? (features as readonly Yaml[]) : []) {
+    if (!isMap(feature)) continue;
+    const column = feature.get('name');
+    const type = feature.get('dtype');
+    const classes = isMap(type) ? type.get('class_label') : undefined;
+    const names = classes === undefined ? undefined : namesOfClasses(classes);
+    if (typeof column === 'string' && names !== undefined) labels.set(column, names);
+  }
+  return labels;
+}
+
+/**
+ * The row with its labels as numbers: files of text may name them. -1 stands for no label. Throws UserError for a label
+ * that its column does not have.
+ */
+export function withLabels(row: Dict, labels: ClassLabels, where: () => string): Dict {
+  let changed: Map<string, Value> | undefined;
+  for (const [column, names] of labels) {
+    const value = row.get(column);
+    if (value === undefined || value === null) continue;
+    const named = typeof value === 'string' ? names.indexOf(value) : -1;
+    const isNumber = isInt(value) || (typeof value === 'string' && /^-?[0-9]{1,9}$/.test(value));
+    const index = named >= 0 ? named : isNumber ? Number(value) : NaN;
+    const isThere = index >= -1 && index < names.length;
+    if (!isThere)
+      throw new UserError(
+        `${where()}: ${column}: no class ${quote(typeof value === 'object' ? column : value)}; ` +
+          `there are ${names.length}: ${names.slice(0, 8).join(', ')}`.slice(0, 200),
+        CHECK,
+      );
+    if (typeof value === 'string') (changed ??= new Map(row)).set(column, index);
+  }
+  return changed ?? row;
+}
+
+// Types of columns of JSON as pyarrow finds them over many rows: numbers become floats where one of them is.
 
 /**
  * `json`: values of several kinds, which stay as they are written. `any`: whatever is found, where the type is not
@@ -132,4 +211,76 @@ export function typeOfRows(rows: readonly Dict[], isStrict: boolean, known?: Rec
   });
   const plain = found(false);
   return hasJson(plain) ? found(true) : plain;
+}
+
+// Types of columns that the README of a data set declares, as `datasets` reads its front matter.
+
+const SIMPLE: ReadonlyMap<string, ColumnType> = new Map<string, ColumnType>([
+  ['null', { kind: 'null' }],
+  ['bool', { kind: 'bool' }],
+  ...[8, 16, 32, 64].flatMap((bits): [string, ColumnType][] => [
+    [`int${bits}`, intOf(bits, true)],
+    [`uint${bits}`, intOf(bits, false)],
+  ]),
+  ['float32', { kind: 'float32' }],
+  ['float', { kind: 'float32' }],
+  ['float64', { kind: 'float' }],
+  ['double', { kind: 'float' }],
+  ['string', { kind: 'text' }],
+  ['large_string', { kind: 'text' }],
+  ['string_view', { kind: 'text' }],
+  ['date32', { kind: 'date' }],
+  ...(['s', 'ms', 'us', 'ns'] satisfies TimeUnit[]).map((unit): [string, ColumnType] => [
+    `timestamp[${unit}]`,
+    { kind: 'time', unit },
+  ]),
+]);
+/** Types of Arrow that no value of JSON or CSV is made into here. */
+const UNREAD = /^(?:float16|halffloat|(?:large_)?binary|date64|(?:time|timestamp|duration|decimal)\S*[[(].*)$/;
+const ANY: ColumnType = { kind: 'any' };
+const LISTS = ['list', 'large_list', 'sequence'] as const;
+
+/** What follows `dtype:` or `list:`: a name, or a type spelled out. */
+function declaredType(given: Yaml | undefined): ColumnType {
+  if (given === null) return { kind: 'null' };
+  if (typeof given === 'string') return SIMPLE.get(given) ?? (UNREAD.test(given) ? { kind: 'unread' } : ANY);
+  if (Array.isArray(given)) return recordOf(given as readonly Yaml[]) ?? ANY;
+  return isMap(given) ? featureOf(given) : ANY;
+}
+
+/** A feature: `dtype`, `list`, `sequence`, `struct` or `class_label`; any other is taken as it comes. */
+function featureOf(feature: YamlMap): ColumnType {
+  const classes = feature.get('class_label');
+  if (classes !== undefined) return { kind: 'label', names: namesOfClasses(classes) ?? [] };
+  if (feature.has('dtype')) return declaredType(feature.get('dtype'));
+  if (feature.has('struct')) return declaredType(feature.get('struct'));
+  const key = LISTS.find((each) => feature.has(each));
+  if (key === undefined) return ANY;
+  const item = declaredType(feature.get(key));
+  const length = feature.get('length');
+  const sized = typeof length === 'number' && length >= 0 ? { length } : {};
+  // A sequence of named fields is a record of lists.
+  if (key !== 'sequence' || !Array.isArray(feature.get(key))) return { kind: 'list', item, ...sized };
+  if (item.kind !== 'record') return ANY;
+  const lists = [...item.fields].map(([name, of]): [string, ColumnType] => [
+    name,
+    { kind: 'list', item: of, ...sized },
+  ]);
+  return { kind: 'record', fields: new Map(lists) };
+}
+
+function recordOf(features: readonly Yaml[]): RecordType | undefined {
+  const fields = new Map<string, ColumnType>();
+  for (const feature of features) {
+    const name = isMap(feature) ? feature.get('name') : undefined;
+    if (!isMap(feature) || typeof name !== 'string') return undefined;
+    fields.set(name, featureOf(feature));
+  }
+  return { kind: 'record', fields };
+}
+
+/** From `dataset_info` of a README; undefined: it declares none, or some without a name. */
+export function declaredColumns(info: Yaml | undefined): RecordType | undefined {
+  const features = isMap(info) ? info.get('features') : undefined;
+  return Array.isArray(features) && features.length > 0 ? recordOf(features as readonly Yaml[]) : undefined;
 }

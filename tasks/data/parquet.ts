@@ -1,28 +1,201 @@
-/** Reads the rows of a Parquet file as Python's values, one row group after another. */
+/** Values of Parquet columns as pyarrow gives them to Python: dates, times, decimal numbers and bytes included. */
 import { closeSync, openSync } from 'node:fs';
 import {
-  parquetMetadataAsync,
-  parquetReadObjects,
-  parquetSchema,
   type AsyncBuffer,
   type Compressors,
   type FileMetaData,
+  parquetMetadataAsync,
+  type ParquetParsers,
+  parquetReadObjects,
+  parquetSchema,
   type RowGroup,
+  type SchemaElement,
   type SchemaTree,
 } from 'hyparquet';
 import { getTreePath } from 'hyparquet/src/schema.js';
 import { UserError } from '../../errors.js';
-import { CHECK } from './noRows.js';
+import { parseJsonValue } from '../../python/literal.js';
+import { bytesOf, dateOf, dateTimeOf, decimalOf, timeOf, type TimeUnit } from '../../python/show.js';
+import { type Dict, Float, type Shown, toInt, type Value } from '../../python/value.js';
 import { quote } from '../../system/json.js';
 import { fileSize, readRange } from '../../system/read.js';
-import type { Dict } from '../../python/value.js';
 import { castOfRecords, named } from './casts.js';
-import { labelsOfMetadata, withLabels, type ClassLabels } from './classLabels.js';
-import type { RecordType } from './columnTypes.js';
-import { bounded, keepingPages } from './inflate.js';
+import {
+  type ClassLabels,
+  type ColumnType,
+  INT64,
+  intOf,
+  labelsOfMetadata,
+  type RecordType,
+  withLabels,
+} from './columnTypes.js';
 import { checkColumn, Unsupported } from './parquetCheck.js';
-import { columnsOf } from './parquetColumns.js';
-import { checkZones, parsers, plainTypes, rowOf } from './parquetValues.js';
+import { bounded, CHECK, keepingPages } from './read.js';
+
+const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+/** How hyparquet makes texts and, of 12 bytes, nanoseconds; all else is converted here. */
+export const parsers: Partial<ParquetParsers> = {
+  stringFromBytes: (bytes: Uint8Array | undefined) => bytes && decoder.decode(bytes),
+  timestampFromNanoseconds: (nanoseconds: bigint) => nanoseconds,
+};
+
+const UNITS: Readonly<Record<string, TimeUnit>> = { MILLIS: 'ms', MICROS: 'us', NANOS: 'ns' };
+/** What hyparquet would round, or make of another type than Python has. */
+const LOGICAL: ReadonlySet<string> = new Set(
+  'DATE TIME TIMESTAMP DECIMAL UUID GEOMETRY GEOGRAPHY JSON BSON INTERVAL ENUM'.split(' '),
+);
+const CONVERTED = /^(?:DATE|TIME_.*|TIMESTAMP_.*|DECIMAL|JSON|BSON|INTERVAL|ENUM)$/;
+
+const isJson = ({ converted_type: converted, logical_type: logical }: SchemaElement): boolean =>
+  converted === 'JSON' || logical?.type === 'JSON';
+
+function plainElement(element: SchemaElement): SchemaElement {
+  const { converted_type: converted, logical_type: logical, ...plain } = element;
+  if (isJson(element)) return { ...plain, converted_type: 'UTF8' };
+  if (logical?.type === 'VARIANT') throw new Unsupported(`${element.name}: values of any type`);
+  return {
+    ...plain,
+    ...(converted === undefined || CONVERTED.test(converted) ? {} : { converted_type: converted }),
+    ...(logical === undefined || LOGICAL.has(logical.type) ? {} : { logical_type: logical }),
+  };
+}
+
+/** The metadata of the same file with the types that are stored, where `rowOf` converts them. */
+export const plainTypes = (metadata: FileMetaData): FileMetaData => ({
+  ...metadata,
+  schema: metadata.schema.map(plainElement),
+});
+
+/** Throws Unsupported where times have a zone other than UTC: only the schema of Arrow names it. */
+export function checkZones(metadata: FileMetaData): void {
+  const arrow = metadata.key_value_metadata?.find(({ key }) => key === 'ARROW:schema')?.value;
+  if (arrow === undefined || /UTC|\+00:00/.test(Buffer.from(arrow, 'base64').toString('latin1'))) return;
+  const zoned = metadata.schema.find(
+    ({ logical_type: logical }) => logical?.type === 'TIMESTAMP' && logical.isAdjustedToUTC,
+  );
+  if (zoned !== undefined) throw new Unsupported(`${zoned.name}: times of a zone other than UTC`);
+}
+
+/** Below the wrappers of a list: the type of its items. */
+export function itemOf(node: SchemaTree): SchemaTree {
+  const [group] = node.children;
+  if (node.element.repetition_type === 'REPEATED' || group === undefined) return node;
+  return group.children.length === 1 ? group.children[0]! : group;
+}
+
+function unscaled(value: unknown): bigint {
+  if (typeof value === 'bigint') return value;
+  if (typeof value === 'number') return BigInt(value);
+  if (!(value instanceof Uint8Array) || value.length > 64) throw new Error('a decimal number of no known type');
+  const hex = Buffer.from(value).toString('hex');
+  return hex === '' ? 0n : BigInt.asIntN(value.length * 8, BigInt(`0x${hex}`));
+}
+
+/** A date, a time or a decimal number; undefined: the column is of another type. */
+function special(value: unknown, element: SchemaElement): Shown | undefined {
+  const { converted_type: converted, logical_type: logical } = element;
+  const whole = (): bigint => {
+    if (typeof value === 'bigint' || typeof value === 'number') return BigInt(value);
+    throw new Error(`${element.name}: a time of no known type`);
+  };
+  if (logical?.type === 'DECIMAL' || converted === 'DECIMAL') {
+    const scale = (logical?.type === 'DECIMAL' ? logical.scale : undefined) ?? element.scale ?? 0;
+    if (!(scale >= 0 && scale <= 76)) throw new Error(`${element.name}: decimal numbers of ${scale} places`);
+    return decimalOf(unscaled(value), scale);
+  }
+  if (logical?.type === 'DATE' || converted === 'DATE') return dateOf(whole());
+  if (element.type === 'INT96') return dateTimeOf(BigInt.asIntN(64, whole()), 'ns');
+  if (logical?.type === 'TIMESTAMP' || logical?.type === 'TIME') {
+    const unit = UNITS[logical.unit];
+    if (unit === undefined) throw new Error(`${element.name}: times of no known unit`);
+    return logical.type === 'TIME' ? timeOf(whole(), unit) : dateTimeOf(whole(), unit, logical.isAdjustedToUTC);
+  }
+  const [, kind, unit] = /^(TIME|TIMESTAMP)_(MILLIS|MICROS)$/.exec(converted ?? '') ?? [];
+  if (unit === undefined) return undefined;
+  return kind === 'TIME' ? timeOf(whole(), UNITS[unit]!) : dateTimeOf(whole(), UNITS[unit]!);
+}
+
+const isFloat = ({ type, logical_type: logical }: SchemaElement): boolean =>
+  type === 'FLOAT' || type === 'DOUBLE' || logical?.type === 'FLOAT16';
+
+function convert(value: unknown, node: SchemaTree): Value {
+  if (value === null || value === undefined) return null;
+  if (Array.isArray(value)) {
+    const item = itemOf(node);
+    return value.map((each) => convert(each, item));
+  }
+  const { element } = node;
+  if (node.children.length === 0) {
+    const shown = special(value, element);
+    if (shown !== undefined) return shown;
+  }
+  if (typeof value === 'string') return isJson(element) ? parseJsonValue(value) : value;
+  if (typeof value === 'boolean') return value;
+  if (typeof value === 'bigint') return toInt(value);
+  if (typeof value === 'number') return isFloat(element) || !Number.isSafeInteger(value) ? new Float(value) : value;
+  if (value instanceof Uint8Array) return bytesOf(value);
+  if (typeof value !== 'object') throw new Error(`${element.name}: a value of no known type`);
+  return element.converted_type === 'MAP' ? mapOf(value, node) : rowOf(value, node);
+}
+
+function mapOf(record: object, node: SchemaTree): Dict {
+  const values = node.children[0]?.children[1];
+  if (values === undefined) throw new Error(`${node.element.name}: a map without values`);
+  return new Map(Object.entries(record).map(([key, value]) => [key, convert(value, values)]));
+}
+
+/**
+ * A row, or a record in one, with its fields in the order of the schema. `node` has the types that the file names.
+ * Throws Error for values that Python does not have, such as a date of the year 10000.
+ */
+export function rowOf(record: object, node: SchemaTree): Dict {
+  const fields = record as Readonly<Record<string, unknown>>;
+  const row = new Map<string, Value>();
+  for (const child of node.children) {
+    const { name } = child.element;
+    if (Object.hasOwn(fields, name)) row.set(name, convert(fields[name], child));
+  }
+  return row;
+}
+
+// Types of the columns of a Parquet file, for casts to those that a README declares.
+
+const ANY: ColumnType = { kind: 'any' };
+
+/** Of a column without parts. */
+function leafType({ type, converted_type: converted, logical_type: logical }: SchemaElement): ColumnType {
+  if (logical?.type === 'DATE' || converted === 'DATE') return { kind: 'date' };
+  if (logical?.type === 'TIMESTAMP') {
+    const unit = UNITS[logical.unit];
+    return unit === undefined || logical.isAdjustedToUTC ? ANY : { kind: 'time', unit };
+  }
+  if (logical?.type === 'STRING' || converted === 'UTF8') return { kind: 'text' };
+  if (logical?.type === 'INTEGER') return intOf(logical.bitWidth, logical.isSigned);
+  const [, sign, bits] = /^(U?)INT_(8|16|32|64)$/.exec(converted ?? '') ?? [];
+  if (bits !== undefined) return intOf(Number(bits), sign === '');
+  if (logical !== undefined || converted !== undefined) return ANY;
+  if (type === 'INT64') return INT64;
+  if (type === 'INT32') return intOf(32, true);
+  if (type === 'BOOLEAN') return { kind: 'bool' };
+  if (type === 'DOUBLE') return { kind: 'float' };
+  return type === 'FLOAT' ? { kind: 'float32' } : ANY;
+}
+
+function typeOf(node: SchemaTree): ColumnType {
+  const { element, children } = node;
+  const isList = element.converted_type === 'LIST' || element.logical_type?.type === 'LIST';
+  if (isList) return { kind: 'list', item: typeOf(itemOf(node)) };
+  if (element.repetition_type === 'REPEATED' || element.converted_type === 'MAP') return ANY;
+  return children.length > 0 ? columnsOf(node) : leafType(element);
+}
+
+/** The columns below a node. */
+export const columnsOf = ({ children }: SchemaTree): RecordType => ({
+  kind: 'record',
+  fields: new Map(children.map((child) => [child.element.name, typeOf(child)])),
+});
+
+// Reads the rows of a Parquet file as Python's values, one row group after another.
 
 const MAX_FILE = 2 ** 34;
 const MAX_GROUP = 2 ** 30;

@@ -2,12 +2,11 @@
  * Checks the pages of a Parquet column before they are decoded. A few bytes of a hostile file can ask for billions of
  * values: pages say how many they have, and so do runs inside of them.
  */
-import type { ColumnMetaData, SchemaTree } from 'hyparquet';
+import type { ColumnMetaData, Compressors, SchemaTree } from 'hyparquet';
 import { parquetHeader } from 'hyparquet/src/column.js';
 import { decompressPage } from 'hyparquet/src/datapage.js';
 import { getMaxDefinitionLevel, getMaxRepetitionLevel } from 'hyparquet/src/schema.js';
-import type { Compressors } from 'hyparquet';
-import { MAX_PAGE } from './inflate.js';
+import { MAX_PAGE } from './read.js';
 
 /** All pages of a column of one row group. */
 const MAX_COLUMN = 1 << 30;

@@ -5,9 +5,7 @@ import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
 import { decodeUtf8, readBounded } from '../../system/read.js';
 import { parseYaml, type Yaml, type YamlMap } from '../definition/yaml.js';
-import { labelsOfReadme, type ClassLabels } from './classLabels.js';
-import type { RecordType } from './columnTypes.js';
-import { declaredColumns } from './declaredTypes.js';
+import { type ClassLabels, declaredColumns, labelsOfReadme, type RecordType } from './columnTypes.js';
 
 export interface Configuration {
   readonly name: string;

@@ -2,8 +2,8 @@
  * Numbers and texts after `datasets` wrote them as JSON once more, which it does with rows of mixed types and with
  * arrays of rows: it keeps ten places after the point.
  */
+import { parseJsonValue } from '../../python/literal.js';
 import { Float, isDict, isList, toInt, type Value } from '../../python/value.js';
-import { parseJsonValue } from '../../python/jsonValue.js';
 
 /** From 1e16 on it keeps ten digits. */
 const LARGE = 1e16;

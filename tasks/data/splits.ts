@@ -1,20 +1,128 @@
-/** Rows of a split of a data set, found as the `datasets` library finds them. Nothing is downloaded. */
-import { existsSync, readdirSync } from 'node:fs';
-import { join, relative, resolve, sep } from 'node:path';
+/** Finds the folder of a data set: a clone of its hub repository, or a snapshot in the hub's cache. */
+import { existsSync, readdirSync, statSync } from 'node:fs';
+import { basename, join, relative, resolve, sep } from 'node:path';
 import { UserError } from '../../errors.js';
-import { matching } from '../../system/glob.js';
+import { type Dict, isDict, isList, type Value } from '../../python/value.js';
 import { quote } from '../../system/json.js';
-import { isFolder } from '../../system/read.js';
-import { isDict, isList, type Dict, type Value } from '../../python/value.js';
-import type { ClassLabels } from './classLabels.js';
+import { isFolder, isHidden, matching, readBounded } from '../../system/read.js';
+import type { ClassLabels, RecordType } from './columnTypes.js';
 import { csvRows } from './csv.js';
-import { datasetFolder, downloadCommand, type DataRoots } from './folders.js';
-import type { RecordType } from './columnTypes.js';
-import { firstColumns, jsonRows, type Columns } from './jsonLines.js';
-import { CHECK, DataSettingError, NoRows } from './noRows.js';
+import { type Columns, firstColumns, jsonRows } from './json.js';
 import { parquetRows } from './parquet.js';
-import { splitsByName } from './patterns.js';
+import { CHECK, DataSettingError, NoRows } from './read.js';
 import { configurationOf, frontMatter } from './readme.js';
+
+/** Where data sets are looked for. */
+export interface DataRoots {
+  /** --data-root: the only place then; a folder of clones (`owner/name`), a hub cache, or what holds one as `hub`. */
+  readonly root?: string | undefined;
+  /** Caches of the hub, as the environment names them. */
+  readonly hubCaches?: readonly string[] | undefined;
+  /** Where `datasets` keeps converted copies: only to say that they are not read. */
+  readonly datasetsCache?: string | undefined;
+}
+
+const NAME = /^[\w.-]{1,100}(\/[\w.-]{1,100})?$/;
+
+/** A name of the hub, `owner/name` or `name`. Throws UserError for anything else. */
+function checkDatasetName(dataset: string): void {
+  if (!NAME.test(dataset) || dataset.split('/').some((part) => /^\.+$/.test(part)))
+    throw new DataSettingError('dataset_path', `${quote(dataset)} is no name of a data set`);
+}
+
+/** The snapshot of a cached repository that a revision names, `main` unless another is asked for. */
+function snapshotOf(repository: string, revision: string): string | undefined {
+  const snapshots = join(repository, 'snapshots');
+  if (!isFolder(snapshots)) return undefined;
+  const reference = join(repository, 'refs', revision);
+  const commit = existsSync(reference) ? readBounded(reference, 1000).toString('latin1').trim() : revision;
+  if (/^[\w.-]+$/.test(commit) && isFolder(join(snapshots, commit))) return join(snapshots, commit);
+  if (revision !== 'main') return undefined;
+  // Without a reference, the latest.
+  const dated = readdirSync(snapshots).map((name) => ({ name, time: statSync(join(snapshots, name)).mtimeMs }));
+  const latest = dated.sort((a, b) => b.time - a.time)[0]?.name;
+  return latest === undefined ? undefined : join(snapshots, latest);
+}
+
+/** The command that downloads what is missing to where it is looked for. */
+export function downloadCommand(dataset: string, roots: DataRoots, include?: string): string {
+  const to = roots.root === undefined ? '' : ` --local-dir ${join(roots.root, dataset)}`;
+  const only = include === undefined ? '' : ` --include '${include}'`;
+  return `hf download --repo-type dataset ${dataset}${only}${to}`;
+}
+
+/** Throws UserError with the command that downloads it. */
+export function datasetFolder(dataset: string, roots: DataRoots, revision = 'main'): string {
+  checkDatasetName(dataset);
+  if (!/^[\w.-]{1,100}(\/[\w.-]{1,100}){0,3}$/.test(revision) || revision.includes('..'))
+    throw new UserError(`${quote(revision)} is no revision of a data set`);
+  const cached = `datasets--${dataset.replaceAll('/', '--')}`;
+  const places = roots.root === undefined ? (roots.hubCaches ?? []) : [roots.root, join(roots.root, 'hub')];
+  for (const place of places) {
+    const snapshot = snapshotOf(join(place, cached), revision);
+    if (snapshot !== undefined) return snapshot;
+    if (roots.root !== undefined && isFolder(join(place, dataset))) return join(place, dataset);
+  }
+  if (
+    roots.root !== undefined &&
+    basename(roots.root) === basename(dataset) &&
+    existsSync(join(roots.root, 'README.md'))
+  )
+    return roots.root;
+  const converted = join(roots.datasetsCache ?? '', dataset.replaceAll('/', '___'));
+  const isConverted = roots.root === undefined && roots.datasetsCache !== undefined && isFolder(converted);
+  throw new UserError(
+    `the data set ${dataset} is not in ${places[0] ?? 'any folder: there is no home folder'}` +
+      (isConverted ? `; ${converted} has a converted copy, which is not read` : ''),
+    downloadCommand(dataset, roots),
+  );
+}
+
+// Which files of a data set are of which split, where nobody wrote patterns: their names tell.
+
+const KEYWORDS: Readonly<Record<string, readonly string[]>> = {
+  train: ['train', 'training'],
+  validation: ['validation', 'valid', 'dev', 'val'],
+  test: ['test', 'testing', 'eval', 'evaluation'],
+};
+const SEPARATOR = '[-._ 0-9]';
+
+const nameHas = (name: string, split: string): boolean =>
+  KEYWORDS[split]!.some((word) => new RegExp(`^(?:.*${SEPARATOR})?${word}${SEPARATOR}`, 's').test(name));
+const folderHas = (name: string, split: string): boolean =>
+  KEYWORDS[split]!.some((word) => new RegExp(`^(?:.*${SEPARATOR})?${word}(?:${SEPARATOR}.*)?$`, 's').test(name));
+
+/**
+ * Files by split, as they are named: shards in data/, else a split's word in a folder's name, else in a file's, else
+ * all of them are `train`.
+ */
+export function splitsByName(files: readonly string[]): ReadonlyMap<string, readonly string[]> {
+  const visible = files.filter((file) => !isHidden(file));
+  const shards = new Map<string, string[]>();
+  for (const file of visible) {
+    const split = /^data\/([\w.]+)-\d{5}-of-\d{5}[^/]*\.[^/]*$/.exec(file)?.[1];
+    if (split !== undefined) shards.set(split, [...(shards.get(split) ?? []), file]);
+  }
+  if (shards.size > 0) return shards;
+  const ways: readonly ((file: string, split: string) => boolean)[] = [
+    (file, split) =>
+      file
+        .split('/')
+        .slice(0, -1)
+        .some((name) => folderHas(name, split)),
+    (file, split) => nameHas(file.split('/').at(-1) ?? '', split),
+  ];
+  for (const isOf of ways) {
+    const found = Object.keys(KEYWORDS).flatMap((split) => {
+      const own = visible.filter((file) => isOf(file, split));
+      return own.length > 0 ? [[split, own] as const] : [];
+    });
+    if (found.length > 0) return new Map(found);
+  }
+  return visible.length > 0 ? new Map([['train', visible]]) : new Map();
+}
+
+// Rows of a split of a data set, found as the `datasets` library finds them. Nothing is downloaded.
 
 const MAX_FILES = 200_000;
 const IS_JSON = /\.(?:jsonl|json|ndjson)(?:\.gz)?$/;

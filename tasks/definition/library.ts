@@ -1,25 +1,140 @@
-/** Tasks, groups and tags by name: those that are built in and those of folders of task files. */
+/** Finds the names in a task file without parsing all of it: folders of task files hold thousands. */
 import { readdirSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { UserError } from '../../errors.js';
-import { matching } from '../../system/glob.js';
 import { quote } from '../../system/json.js';
-import { isFolder } from '../../system/read.js';
-import { nearest } from '../../system/spelling.js';
-import { addTags, type Entry } from './entries.js';
-import { Scanner } from './scan.js';
+import { decodeUtf8, isFolder, kindAt, matching, readBounded } from '../../system/read.js';
+import { nearest } from '../../system/text.js';
 import {
+  addTags,
   aggregatesOf,
   canNameResults,
+  checkTaskKeys,
+  type Entry,
   GROUP_KEYS,
-  metadataOf,
   type GroupNode,
+  listOf,
+  MAX_NESTING,
+  metadataOf,
   type Node,
+  type Setting,
+  type Settings,
+  SettingsReader,
   type TaskNode,
-} from './nodes.js';
-import { filesNamed, isPattern } from './paths.js';
-import { checkTaskKeys, listOf, MAX_NESTING, SettingsReader, type Setting, type Settings } from './settings.js';
-import type { Yaml } from './yaml.js';
+} from './settings.js';
+import { MAX_YAML_BYTES, parseYaml, plainScalar, type Yaml, type YamlMap } from './yaml.js';
+
+/** The keys that say what a file defines. */
+export type Names = ReadonlyMap<string, Yaml>;
+
+const KEYS: ReadonlySet<string> = new Set(['task', 'group', 'tag', 'include', 'class']);
+/** A key of the file's top level, up to the next one. */
+const SEGMENT = /^(?:"([\w]+)"|'([\w]+)'|([\w]+))[ \t]*:(?=[ \t\r\n]|$)/gm;
+const SIMPLE = /^[ \t]*(?:"([\w./:-]+)"|'([\w./:-]+)'|([\w./-]+))[ \t]*(?:[ \t]#[^\n]*)?\s*$/;
+
+function valueOf(key: string, segment: string, path: string): Yaml {
+  const [, double, single, plain] = SIMPLE.exec(segment) ?? [];
+  if (plain !== undefined) return plainScalar(plain);
+  return double ?? single ?? parseYaml(`${key}:${segment}`, path).values.get(key) ?? null;
+}
+
+/** What the top level says by itself. */
+function scanText(text: string, path: string): Names {
+  const starts = [...text.matchAll(SEGMENT)];
+  const wanted = starts.map(([all, double, single, plain], i) => ({
+    key: double ?? single ?? plain ?? '',
+    from: starts[i]!.index + all.length,
+    to: starts[i + 1]?.index ?? text.length,
+  }));
+  const names = new Map<string, Yaml>();
+  try {
+    for (const { key, from, to } of wanted) if (KEYS.has(key)) names.set(key, valueOf(key, text.slice(from, to), path));
+  } catch (error) {
+    // An anchor elsewhere in the file, or a line of a long text that looks like a key: the whole file decides.
+    if (!(error instanceof UserError)) throw error;
+    return wholeFile(text, path);
+  }
+  return names.size === 0 ? wholeFile(text, path) : names;
+}
+
+function wholeFile(text: string, path: string): YamlMap {
+  return new Map([...parseYaml(text, path).values].filter(([key]) => KEYS.has(key)));
+}
+
+/** Scans the files of one folder; those that others include are scanned once. */
+export class Scanner {
+  readonly #reader: SettingsReader;
+  readonly #scanned = new Map<string, Names>();
+  readonly #active = new Set<string>();
+
+  constructor(reader: SettingsReader) {
+    this.#reader = reader;
+  }
+
+  /** Task, group and tags of a file, with those it includes. Throws UserError for a file that is no YAML. */
+  scan(path: string, depth = 0): Names {
+    const known = this.#scanned.get(path);
+    if (known !== undefined) return known;
+    const own = scanText(decodeUtf8(readBounded(path, MAX_YAML_BYTES), path), path);
+    if (!own.has('include')) return depth > 0 ? this.#keep(path, own) : own;
+    if (depth > MAX_NESTING || this.#active.has(path)) throw new UserError(`${path}: files include each other`);
+    this.#active.add(path);
+    const names = new Map<string, Yaml>();
+    try {
+      for (const each of listOf(own.get('include'))) {
+        const included = this.scan(this.#reader.included(each, path, `${path}: include`), depth + 1);
+        for (const [key, value] of included) names.set(key, value);
+      }
+    } finally {
+      this.#active.delete(path);
+    }
+    for (const [key, value] of own) names.set(key, value);
+    return depth > 0 ? this.#keep(path, names) : names;
+  }
+
+  #keep(path: string, names: Names): Names {
+    this.#scanned.set(path, names);
+    return names;
+  }
+}
+
+// Task files that are named by their path, where a name is expected.
+
+const IS_FILE = /\.ya?ml$/;
+const IS_PATTERN = /[*?[]/;
+
+export const isPattern = (name: string): boolean => IS_PATTERN.test(name);
+
+const filesIn = (folder: string, pattern: string): string[] =>
+  matching([pattern], readdirSync(folder).sort()).map((name) => join(folder, name));
+
+/**
+ * The files that a name stands for if it is a path: one `.yaml` file, those that a pattern in its last part matches, or
+ * all of a folder. Undefined for a name that is no path. Throws UserError if there is no such file or folder.
+ */
+export function filesNamed(name: string): readonly string[] | undefined {
+  const path = resolve(name);
+  const isPath = IS_FILE.test(name);
+  if (/[/\\]$/.test(name) && !isFolder(path))
+    throw new UserError(
+      `${path}: there is no such folder`,
+      'Give a folder of task files, or a name of `tilewright tasks`',
+    );
+  if (!isPath && !isFolder(path)) return undefined;
+  // Any folder may have the name of a task.
+  if (!isPath && !/[/\\]/.test(name) && filesIn(path, '*.yaml').length === 0) return undefined;
+  const folder = isPath ? dirname(path) : path;
+  const pattern = isPath ? basename(path) : '*.yaml';
+  const found = !isPath || isPattern(pattern) ? (isFolder(folder) ? filesIn(folder, pattern) : []) : [path];
+  if (found.length === 0 || !found.every((each) => kindAt(each) === 'file'))
+    throw new UserError(
+      `${name}: there is no such task file`,
+      'Give the path of a .yaml file, or a name of `tilewright tasks`',
+    );
+  return found;
+}
+
+// Tasks, groups and tags by name: those that are built in and those of folders of task files.
 
 const MAX_FILES = 50_000;
 const MAX_NODES = 100_000;

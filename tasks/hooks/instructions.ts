@@ -2,14 +2,23 @@
  * The instructions of IFEval (Zhou et al. 2023) and when a text follows them, with the quirks that the public harness's
  * scores have: which letters count as a bullet, a title or a word.
  */
-import { parseJsonValue } from '../../python/jsonValue.js';
-import { FileRegex } from '../../python/fileRegex.js';
-import { pythonRegex } from '../../python/regex.js';
-import { leftStrip, splitAtSpace, strip, stripCharacters } from '../../python/text.js';
-import type { HookProblem } from './hook.js';
-import { languageOf } from './ifeval/language.js';
-import type { Settings } from './instructionSettings.js';
-import { isLower, isUpper, sentenceCount, tokensOf, wordCount } from './ifeval/tokens.js';
+import { parseJsonValue } from '../../python/literal.js';
+import { FileRegex, pythonRegex } from '../../python/regex.js';
+import {
+  type Dict,
+  isDict,
+  isList,
+  leftStrip,
+  numeric,
+  splitAtSpace,
+  strip,
+  stripCharacters,
+  typeName,
+  type Value,
+} from '../../python/value.js';
+import { fieldOf, HookProblem, type Scored, textsOf } from './hook.js';
+import { languageOf } from './language.js';
+import { isLower, isUpper, sentenceCount, tokensOf, wordCount } from './sentences.js';
 
 export type Check = (text: string) => boolean;
 
@@ -207,3 +216,91 @@ export const INSTRUCTIONS: Readonly<Record<string, (settings: Settings) => Check
   'change_case:english_lowercase': () => (text) => isLower(text) && isLanguage(text, 'en'),
   'punctuation:no_comma': () => (text) => !text.includes(','),
 };
+
+// The settings of an instruction: its entry of a document's `kwargs`.
+
+export class Settings {
+  readonly #given: Dict;
+  readonly #instruction: string;
+
+  constructor(given: Dict, instruction: string) {
+    this.#given = given;
+    this.#instruction = instruction;
+  }
+
+  fail(problem: string): HookProblem {
+    return new HookProblem(`${this.#instruction}: ${problem}`);
+  }
+
+  #get(name: string): Value {
+    const value = this.#given.get(name) ?? null;
+    if (value === null) throw this.fail(`${name} is missing`);
+    return value;
+  }
+
+  text(name: string): string {
+    const value = this.#get(name);
+    if (typeof value !== 'string') throw this.fail(`${name}: expected text, found ${typeName(value)}`);
+    return value;
+  }
+
+  number(name: string): number {
+    const value = this.#get(name);
+    const number = typeof value === 'boolean' ? undefined : numeric(value);
+    if (number === undefined) throw this.fail(`${name}: expected a number, found ${typeName(value)}`);
+    return number;
+  }
+
+  texts(name: string): readonly string[] {
+    const value = this.#get(name);
+    if (isList(value) && value.every((each) => typeof each === 'string')) return value;
+    throw this.fail(`${name}: expected a list of texts`);
+  }
+
+  /** Compares a count with what the instruction says: `less than` or `at least` a number. */
+  compare(relation: string, number: string): (count: number) => boolean {
+    const asked = this.text(relation);
+    const limit = this.number(number);
+    if (asked === 'less than') return (count) => count < limit;
+    if (asked === 'at least') return (count) => count >= limit;
+    throw this.fail(`${relation}: expected "less than" or "at least"`);
+  }
+}
+
+// IFEval's figures of a document: whether its instructions are followed, to the letter and with some leniency.
+
+function checksOf(document: Dict): readonly Check[] {
+  const names = textsOf(fieldOf(document, 'instruction_id_list'), 'instruction_id_list');
+  const settings = fieldOf(document, 'kwargs');
+  if (!isList(settings) || settings.length !== names.length || !settings.every(isDict))
+    throw new HookProblem('kwargs: expected keys and values for each instruction');
+  return names.map((name, i) => {
+    const made = Object.hasOwn(INSTRUCTIONS, name) ? INSTRUCTIONS[name] : undefined;
+    if (made === undefined) throw new HookProblem(`instruction_id_list: no instruction ${JSON.stringify(name)}`);
+    return made(new Settings(settings[i] as Dict, name));
+  });
+}
+
+/** The text, and without its first line, its last one, both; each of them also without asterisks. */
+function lenientForms(text: string): readonly string[] {
+  const lines = text.split('\n');
+  const cut = [lines.slice(1), lines.slice(0, -1), lines.slice(1, -1)].map((rest) => strip(rest.join('\n')));
+  const all = [text, ...cut];
+  return [...all, ...all.map((each) => each.replaceAll('*', ''))].filter((each) => strip(each) !== '');
+}
+
+const flag = (holds: boolean): number => (holds ? 1 : 0);
+
+/** By prompt: all instructions are followed. By instruction: one value each, which are averaged over all prompts. */
+export function instructionResults(document: Dict, [text = '']: readonly string[]): ReadonlyMap<string, Scored> {
+  const checks = checksOf(document);
+  const forms = lenientForms(text);
+  const strict = checks.map((follows) => strip(text) !== '' && follows(text));
+  const loose = checks.map((follows) => forms.some(follows));
+  return new Map<string, Scored>([
+    ['prompt_level_strict_acc', flag(strict.every(Boolean))],
+    ['inst_level_strict_acc', strict.map(flag)],
+    ['prompt_level_loose_acc', flag(loose.every(Boolean))],
+    ['inst_level_loose_acc', loose.map(flag)],
+  ]);
+}

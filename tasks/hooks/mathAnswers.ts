@@ -1,10 +1,10 @@
 /** MATH (Hendrycks et al. 2021): its hard problems, and whether an answer is the one of the solution. */
+import { readFileSync } from 'node:fs';
+import { z } from 'zod';
 import { str } from '../../python/show.js';
 import type { Dict, Value } from '../../python/value.js';
-import { textOf, type Scored } from './hook.js';
-import { boxedAnswer, finalAnswer } from './math/boxed.js';
-import { answerIn } from './math/extract.js';
-import { isSameNormal, normalAnswer } from './math/minerva.js';
+import { type Scored, textOf } from './hook.js';
+import { answerIn, boxedAnswer, finalAnswer, isSameNormal, normalAnswer } from './math/extract.js';
 import { isSameAnswer } from './math/sameAnswer.js';
 
 /** Keeps problems of level 5. */
@@ -37,4 +37,13 @@ export function mathResults(document: Dict, [text = '']: readonly string[]): Rea
     ['exact_match', isRight(textOf(document, 'solution'), text) ? 1 : 0],
     ['exact_match_original', isSameNormal(normalAnswer(textOf(document, 'answer')), own) ? 1 : 0],
   ]);
+}
+
+// The four solved problems that MATH's tasks show.
+
+const PROBLEMS = z.array(z.record(z.string(), z.string()));
+
+export function mathExamples(): readonly Dict[] {
+  const text = readFileSync(new URL('../builtin/texts/math.json', import.meta.url), 'utf8');
+  return PROBLEMS.parse(JSON.parse(text)).map((problem) => new Map<string, Value>(Object.entries(problem)));
 }

@@ -1,8 +1,7 @@
 /** RACE, MuSR and WikiText. */
 import { literalEval } from '../../python/literal.js';
-import { codePoints } from '../../python/text.js';
-import { isDict, isList, type Dict, type Value } from '../../python/value.js';
-import { chosen, fieldOf, HookProblem, textOf, textsOf, type Scored } from './hook.js';
+import { codePoints, type Dict, isDict, isList, type Value } from '../../python/value.js';
+import { chosen, fieldOf, HookProblem, type Scored, textOf, textsOf } from './hook.js';
 
 const LETTERS = { A: 0, B: 1, C: 2, D: 3 };
 /** How a statement with a gap at its end ends. */

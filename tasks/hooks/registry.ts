@@ -5,15 +5,15 @@
  */
 import { basename, dirname } from 'node:path';
 import { UserError } from '../../errors.js';
-import type { Hook } from '../definition/yaml.js';
+import type { Settings } from '../definition/settings.js';
+import { Hook } from '../definition/yaml.js';
+import * as exams from './documents.js';
+import * as truthful from './documents.js';
+import * as questions from './documents.js';
+import { gpqaDocument, type GpqaForm } from './documents.js';
 import type { Ported, Ports } from './hook.js';
-import { gpqaDocument, type GpqaForm } from './gpqa.js';
-import * as exams from './exams.js';
-import { hardProblem, mathResults, problemText } from './mathAnswers.js';
-import { mathExamples } from './mathExamples.js';
-import { instructionResults } from './instructionResults.js';
-import * as truthful from './truthful.js';
-import * as questions from './questions.js';
+import { instructionResults } from './instructions.js';
+import { hardProblem, mathExamples, mathResults, problemText } from './mathAnswers.js';
 import * as reading from './reading.js';
 import * as sentences from './sentences.js';
 
@@ -194,4 +194,27 @@ export function portedHook<K extends keyof Ports>(hook: Hook, kind: K, task: Hoo
       ? `Python is not run. Written anew are ${there.slice(0, 4).join(', ')}, each for its own data set`
       : 'Python is not run. Write a template in place of the function, or choose another task',
   );
+}
+
+// Lines on tasks whose values may differ from the public harness's.
+
+/** How many names of tasks a line has. */
+const MAX_NAMES = 4;
+
+export function notesOn(tasks: readonly Settings[]): string[] {
+  const found = new Map<string, string[]>();
+  for (const settings of tasks) {
+    const text = (key: string): string | undefined => {
+      const value = settings.get(key)?.value;
+      return typeof value === 'string' ? value : undefined;
+    };
+    const hook = settings.get('process_results')?.value;
+    if (!(hook instanceof Hook)) continue;
+    const note = noteOf(hook, { dataset: text('dataset_path'), outputType: text('output_type') });
+    if (note !== undefined) found.set(note, [...(found.get(note) ?? []), text('task') ?? '?']);
+  }
+  return [...found].map(([note, names]) => {
+    const more = names.length > MAX_NAMES ? ` and ${names.length - MAX_NAMES} more` : '';
+    return `${names.slice(0, MAX_NAMES).join(', ')}${more}: ${note}`;
+  });
 }

@@ -1,6 +1,5 @@
 /** How alike two texts are: BLEU as in sacrebleu with its international tokenizer, and ROUGE as in rouge_score. */
-import { common, counted, grams } from '../../python/counts.js';
-import { rightStrip, splitAtSpace } from '../../python/text.js';
+import { common, counted, grams, rightStrip, splitAtSpace } from '../../python/value.js';
 
 /** Punctuation and symbols as tokens of their own, but within numbers. */
 function bleuTokens(text: string): readonly string[] {

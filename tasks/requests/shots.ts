@@ -1,12 +1,97 @@
-/** Which examples a task shows, and how many. */
+/** Few-shot examples as the public harness draws them with one rank. */
+import { deserialize, serialize } from 'node:v8';
 import { UserError } from '../../errors.js';
+import { PythonRandom } from '../../python/random.js';
 import { str } from '../../python/show.js';
-import { isDict, isInt, isList, type Dict } from '../../python/value.js';
+import { type Dict, Float, isDict, isEqual, isInt, isList, type Value } from '../../python/value.js';
 import type { Documents } from './documents.js';
-import type { Source } from './fields.js';
-import type { Keys } from './keys.js';
-import { Pool } from './pool.js';
-import { Sampler } from './sampler.js';
+import type { Keys, Source } from './keys.js';
+import { SEEDS } from './seeds.js';
+
+export type SamplerName = 'default' | 'first_n';
+
+export class Sampler {
+  readonly #name: SamplerName;
+  readonly #pool: Pool;
+  /** Places in the pool. */
+  readonly #places: readonly number[];
+  readonly #random: PythonRandom;
+
+  constructor(name: SamplerName, pool: Pool, seed: number = SEEDS.fewshot) {
+    this.#name = name;
+    this.#pool = pool;
+    this.#places = Array.from({ length: pool.length }, (_, place) => place);
+    this.#random = new PythonRandom(seed);
+  }
+
+  /**
+   * `count` examples for the next document, in order: the generator goes on from call to call. `excluded` is the
+   * document itself where it may be in the pool. Throws RangeError if there are fewer.
+   */
+  sample(count: number, excluded: Dict | undefined): readonly Dict[] {
+    if (count === 0) return [];
+    const others = (places: readonly number[]): Dict[] => {
+      const kept: Dict[] = [];
+      for (const place of places) {
+        if (kept.length === count) break;
+        const item = this.#pool.at(place);
+        if (excluded === undefined || !isEqual(item, excluded)) kept.push(item);
+      }
+      return kept;
+    };
+    const drawn = others(
+      this.#name === 'first_n'
+        ? this.#places
+        : this.#random.sample(this.#places, count + (excluded === undefined ? 0 : 1)),
+    );
+    if (drawn.length < count) throw new RangeError(`${count} shots asked, ${drawn.length} are there`);
+    return drawn;
+  }
+}
+
+// The documents that examples are drawn from, as bytes: as values a data set takes several times its size.
+
+/** Documents that are kept as values, because a sampler may give the same few again and again. */
+const MAX_RECENT = 128;
+
+export class Pool {
+  readonly #rows: Uint8Array[] = [];
+  readonly #recent = new Map<number, Dict>();
+
+  get length(): number {
+    return this.#rows.length;
+  }
+
+  add(document: Dict): void {
+    // A copy: what serialize returns may have room for more.
+    this.#rows.push(Uint8Array.from(serialize(document)));
+  }
+
+  /** Throws RangeError if there is no such document. */
+  at(place: number): Dict {
+    const known = this.#recent.get(place);
+    if (known !== undefined) return known;
+    const row = this.#rows[place];
+    if (row === undefined) throw new RangeError(`there is no document ${place} of ${this.length}`);
+    const document = revived(deserialize(row) as Stored) as Dict;
+    if (this.#recent.size >= MAX_RECENT) this.#recent.clear();
+    this.#recent.set(place, document);
+    return document;
+  }
+}
+
+/** A value as the serializer returns it: a Float is an object without a class. */
+type Stored = Exclude<Value, Float | Dict | readonly Value[]> | readonly Stored[] | StoredDict | { value: number };
+type StoredDict = ReadonlyMap<string, Stored>;
+
+function revived(value: Stored): Value {
+  if (value === null || typeof value !== 'object') return value;
+  if (isList(value)) return value.map((item) => revived(item as Stored));
+  if (isDict(value)) return new Map([...(value as StoredDict)].map(([key, item]) => [key, revived(item)]));
+  return new Float((value as { value: number }).value);
+}
+
+// Which examples a task shows, and how many.
 
 /** Draws the examples of one document after another. */
 export interface Shots {

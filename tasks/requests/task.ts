@@ -1,17 +1,23 @@
 /** A task's documents as requests: prompts and continuations, to the byte those of the public harness. */
 import { UserError } from '../../errors.js';
-import type { Settings } from '../definition/settings.js';
 import { str } from '../../python/show.js';
-import { isSpace } from '../../python/text.js';
-import { asInt, isDict, isList, type Dict, type Value } from '../../python/value.js';
+import { asInt, type Dict, isDict, isList, isSpace, type Value } from '../../python/value.js';
+import type { Settings } from '../definition/settings.js';
 import { Documents, portCall, type ReadSplit } from './documents.js';
-import { Field } from './fields.js';
 import { generation } from './generation.js';
-import { Keys } from './keys.js';
-import { chatMessages, delimit, joined, type ChatMessage, type Message } from './messages.js';
-import { question, sideOf, type Side } from './prompt.js';
-import { shotsOf, type Shots } from './shots.js';
-import { Shuffles } from './shuffles.js';
+import { Field, Keys } from './keys.js';
+import {
+  type ChatMessage,
+  chatMessages,
+  delimit,
+  joined,
+  type Message,
+  question,
+  type Side,
+  sideOf,
+} from './prompt.js';
+import { Shuffles } from './seeds.js';
+import { type Shots, shotsOf } from './shots.js';
 
 export type Request =
   | { readonly kind: 'loglikelihood'; readonly context: string; readonly continuation: string }

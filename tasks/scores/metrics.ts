@@ -1,8 +1,46 @@
-/** The metrics of a task, by its metric_list or by its output type. */
+/** exact_match of generated texts: what the harness takes from Hugging Face's evaluate library. */
 import { UserError } from '../../errors.js';
+import { FileRegex } from '../../python/regex.js';
+import { type Dict, isDict, isList, isTruthy, type Value } from '../../python/value.js';
 import { quote } from '../../system/json.js';
-import { isDict, isList, isTruthy, type Dict, type Value } from '../../python/value.js';
-import { AGGREGATIONS, isAggregation, type AggregationName } from './aggregate.js';
+import { type AggregationName, AGGREGATIONS, isAggregation } from './aggregate.js';
+
+const OPTIONS: ReadonlySet<string> = new Set([
+  'metric',
+  'aggregation',
+  'higher_is_better',
+  'ignore_case',
+  'ignore_punctuation',
+  'ignore_numbers',
+  'regexes_to_ignore',
+  // Says where the harness gets the same metric from.
+  'hf_evaluate',
+]);
+const PUNCTUATION = /[!-/:-@[-`{-~]/g;
+
+/** Makes texts comparable as a task's entry of metric_list says. Throws UserError. */
+export function comparable(entry: Dict, where: string): (text: string) => string {
+  for (const key of entry.keys())
+    if (!OPTIONS.has(key)) throw new UserError(`${where}: exact_match has no setting ${quote(key)}`);
+  const isOn = (key: string): boolean => isTruthy(entry.get(key) ?? null);
+  const given = entry.get('regexes_to_ignore') ?? [];
+  const fail = (problem: string): UserError => new UserError(`${where}: exact_match ${problem}`);
+  // Python's list of a text is its characters.
+  const ignored = typeof given === 'string' ? [...given] : given;
+  if (!isList(ignored) || !ignored.every((pattern) => typeof pattern === 'string'))
+    throw fail('needs texts for regexes_to_ignore');
+  const regexes = ignored.map((pattern) => new FileRegex(pattern, fail));
+  return (text) => {
+    let left = regexes.reduce((rest, regex) => regex.without(rest), text);
+    if (isOn('ignore_case')) left = left.toLowerCase();
+    if (isOn('ignore_punctuation')) left = left.replace(PUNCTUATION, '');
+    if (isOn('ignore_numbers')) left = left.replace(/[0-9]/g, '');
+    // NumPy's texts of fixed length lose NUL at their end.
+    return left.replace(/\0+$/, '');
+  };
+}
+
+// The metrics of a task, by its metric_list or by its output type.
 
 export const OUTPUT_TYPES = ['multiple_choice', 'loglikelihood', 'loglikelihood_rolling', 'generate_until'] as const;
 export type OutputType = (typeof OUTPUT_TYPES)[number];
@@ -116,3 +154,18 @@ export function readMetrics(list: Value, type: OutputType, isOwn: boolean, where
     return metricOf(entry, type, isOwn, where);
   });
 }
+
+// What a model answers to the requests of a document.
+
+/** The answer to a request for the likelihood of a text. */
+export interface LogLikelihood {
+  /** Natural log, a sum over the text's tokens. */
+  readonly ll: number;
+  /** Whether every token is the most likely one. */
+  readonly isGreedy: boolean;
+}
+
+/** A log-likelihood, or the text that was generated. */
+export type Response = LogLikelihood | string;
+
+export const isText = (response: Response): response is string => typeof response === 'string';

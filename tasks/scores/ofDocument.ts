@@ -1,15 +1,10 @@
 /** The metrics of one document, as the harness computes them of the model's answers. */
-import { codePointLength, splitAtSpace } from '../../python/text.js';
-import { str } from '../../python/show.js';
-import { asInt, isList, type Dict, type Value } from '../../python/value.js';
 import { UserError } from '../../errors.js';
-import { bleuCounts } from './corpus/bleu.js';
-import { chrfCounts } from './corpus/chrf.js';
-import { terCounts } from './corpus/ter.js';
+import { str } from '../../python/show.js';
+import { asInt, codePointLength, type Dict, isList, splitAtSpace, type Value } from '../../python/value.js';
 import type { Item } from './aggregate.js';
-import { comparable } from './exactMatch.js';
-import type { Metric, OutputType } from './metrics.js';
-import { isText, type LogLikelihood, type Response } from './response.js';
+import { bleuCounts, chrfCounts, terCounts } from './corpus.js';
+import { comparable, isText, type LogLikelihood, type Metric, type OutputType, type Response } from './metrics.js';
 
 /** What is known of a document besides the model's answers. */
 export interface Answerable {

@@ -1,17 +1,15 @@
 /** A task's figures: answers of all its documents, filtered, measured and joined. */
 import { UserError } from '../../errors.js';
+import { type Dict, isInt, type Value } from '../../python/value.js';
 import { clipped } from '../../system/json.js';
 import type { Settings } from '../definition/settings.js';
 import { HookProblem } from '../hooks/hook.js';
-import { isInt, type Dict, type Value } from '../../python/value.js';
-import { AGGREGATIONS, problemOf, standardError, type AggregationName, type Item } from './aggregate.js';
-import { readFilters, type Filter } from './filters.js';
-import type { Figure } from './groups.js';
-import { OUTPUT_TYPES, readMetrics, type Metric, type OutputType } from './metrics.js';
-import { valuesOf, type Answerable, type Values } from './ofDocument.js';
-import { generationOf, type Generation } from '../requests/drawing.js';
+import { type Generation, generationOf } from '../requests/generation.js';
 import { Keys } from '../requests/keys.js';
-import { isText, type Response } from './response.js';
+import { type AggregationName, AGGREGATIONS, type Figure, type Item, problemOf, standardError } from './aggregate.js';
+import { type Filter, readFilters } from './filters.js';
+import { isText, type Metric, OUTPUT_TYPES, type OutputType, readMetrics, type Response } from './metrics.js';
+import { type Answerable, type Values, valuesOf } from './ofDocument.js';
 
 /** What a document's answers came to after one filter. */
 export interface Measured {

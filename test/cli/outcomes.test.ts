@@ -9,7 +9,7 @@ import { Interrupted, type RunRequest, type RunResult } from '../../commands/run
 import type { Ui } from '../../driver/requests.js';
 import type { Asked } from '../../driver/targets/precision.js';
 import { UserError } from '../../errors.js';
-import { quoteForShell } from '../../system/shell.js';
+import { quoteForShell } from '../../system/process.js';
 import { fakeIo, runCli, type Stories } from './fakeIo.js';
 
 const RUN = ['run', 'models/demo', '--task', 'hellaswag', '--data', 'my data.jsonl'];

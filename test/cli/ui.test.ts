@@ -1,10 +1,10 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { bytes, clock, cut, duration, si, textTable } from '../../system/format.js';
-import { makeUi } from '../../cli/makeUi.js';
 import type { LiveUi } from '../../cli/liveUi.js';
+import { makeUi } from '../../cli/makeUi.js';
 import { describeRun, fractionOf, StepText } from '../../cli/progressText.js';
 import { progressLine } from '../../cli/terminalUi.js';
-import { stepTo, type RunProgress } from '../../driver/requests.js';
+import { type RunProgress, stepTo } from '../../driver/requests.js';
+import { bytes, clock, cut, duration, si, textTable } from '../../system/text.js';
 import { fakeIo } from './fakeIo.js';
 
 const progress = (done: number, more: Partial<RunProgress> = {}): RunProgress => ({

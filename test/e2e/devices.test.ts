@@ -6,23 +6,23 @@ import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { VOLATILE_FIELDS } from '../support/volatileFields.js';
 import type { TraceFacts } from '../../report/document/trace.js';
-import { counted } from '../../system/format.js';
+import { counted } from '../../system/text.js';
+import { casesHere, thorough } from '../support/thorough.js';
+import { VOLATILE_FIELDS } from '../support/volatileFields.js';
 import { allGone, devicesOf, midst, together } from './children.js';
 import { questions, safetensorsFile, tensorsOf, writeCheckpoint, writeData } from './smallModel.js';
 import {
   failure,
   filesOf,
   isBuilt,
+  type Running,
   start,
   success,
   temporaryFolder,
   textOf,
   tilewright,
-  type Running,
 } from './support.js';
-import { casesHere, thorough } from '../support/thorough.js';
 
 describe.skipIf(!isBuilt)('several devices', () => {
   const model = writeCheckpoint();

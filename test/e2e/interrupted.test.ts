@@ -4,9 +4,9 @@ import { cpSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'nod
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, test } from 'vitest';
+import { counted } from '../../system/text.js';
 import { casesHere, thorough } from '../support/thorough.js';
 import { VOLATILE_FIELDS } from '../support/volatileFields.js';
-import { counted } from '../../system/format.js';
 import { questions, random, safetensorsFile, tensorsOf, writeCheckpoint, writeData } from './smallModel.js';
 import {
   failure,
@@ -17,13 +17,13 @@ import {
   journalSize,
   killedAt,
   runArguments,
+  type Running,
   start,
   success,
   temporaryFolder,
   textOf,
   tilewright,
   tilewrightProcess,
-  type Running,
 } from './support.js';
 
 describe.skipIf(!isBuilt)('a run', () => {

@@ -7,7 +7,7 @@ import { planQuestions } from '../../evaluate/questionPlan.js';
 import type { TokenizedQuestion } from '../../evaluate/tokenize.js';
 import { TREE_SHARING } from '../../evaluate/tree.js';
 import { NonFiniteError } from '../../runtime/call.js';
-import { atOnce } from '../../system/parts.js';
+import { atOnce } from '../../system/text.js';
 import { fakeScorer, referenceScore } from './support/fakeScorer.js';
 import { bareQuestion, randomQuestions } from './support/questions.js';
 

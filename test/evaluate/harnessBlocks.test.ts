@@ -10,9 +10,8 @@ import { answersOfGroups, type TaskAnswers, TaskTally } from '../../evaluate/har
 import { taskResults } from '../../evaluate/harness/results.js';
 import { sampleLines } from '../../evaluate/harness/samples.js';
 import { formatTable } from '../../evaluate/table.js';
-import { withAsked } from '../../tasks/definition/asked.js';
 import { TaskLibrary } from '../../tasks/definition/library.js';
-import { tasksBelow } from '../../tasks/definition/nodes.js';
+import { tasksBelow, withAsked } from '../../tasks/definition/settings.js';
 import { buildRequests } from '../../tasks/requests/task.js';
 import { TaskScores } from '../../tasks/scores/ofTask.js';
 

@@ -11,9 +11,9 @@ import { formatTable } from '../../evaluate/table.js';
 import { datasetOfTasks, type RunTask } from '../../evaluate/windows.js';
 import { readSplit } from '../../tasks/data/splits.js';
 import { TaskLibrary } from '../../tasks/definition/library.js';
-import { type Node, tasksBelow } from '../../tasks/definition/nodes.js';
+import { type Node, tasksBelow } from '../../tasks/definition/settings.js';
 import { type DocumentRequests, openTask } from '../../tasks/requests/task.js';
-import type { TaskFigures } from '../../tasks/scores/groups.js';
+import type { TaskFigures } from '../../tasks/scores/aggregate.js';
 import { TaskScores } from '../../tasks/scores/ofTask.js';
 import { isThorough } from '../support/thorough.js';
 

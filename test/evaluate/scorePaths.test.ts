@@ -7,7 +7,7 @@ import { countTokens, pathsOf } from '../../evaluate/pathOrder.js';
 import { planQuestions } from '../../evaluate/questionPlan.js';
 import type { TokenizedQuestion } from '../../evaluate/tokenize.js';
 import { NonFiniteError } from '../../runtime/call.js';
-import { atOnce } from '../../system/parts.js';
+import { atOnce } from '../../system/text.js';
 import { fakePathScorer, type FakePathScorer, processEnded } from './support/fakePathScorer.js';
 import { fakeScorer, referenceScore } from './support/fakeScorer.js';
 import { bareQuestion, randomQuestions } from './support/questions.js';

@@ -8,7 +8,7 @@ import { treesOfShard, type WorkOf } from '../../evaluate/shard.js';
 import type { TokenizedQuestion } from '../../evaluate/tokenize.js';
 import { TREE_SHARING } from '../../evaluate/tree.js';
 import { planTrees } from '../../evaluate/treePlan.js';
-import { atOnce } from '../../system/parts.js';
+import { atOnce } from '../../system/text.js';
 import { fakeScorer } from './support/fakeScorer.js';
 import { bareQuestion, randomQuestions } from './support/questions.js';
 

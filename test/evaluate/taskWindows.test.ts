@@ -4,7 +4,7 @@ import { countTokens, pathsOf } from '../../evaluate/pathOrder.js';
 import { type Leaf, type TaskWindow, taskWindows, type WindowBounds, WINDOWS } from '../../evaluate/windows.js';
 import type { Dict, Value } from '../../python/value.js';
 import { openLibrary } from '../../tasks/builtin/index.js';
-import { tasksBelow } from '../../tasks/definition/nodes.js';
+import { tasksBelow } from '../../tasks/definition/settings.js';
 import { openTask } from '../../tasks/requests/task.js';
 import { TaskScores } from '../../tasks/scores/ofTask.js';
 

@@ -7,7 +7,7 @@ import { planQuestions } from '../../evaluate/questionPlan.js';
 import type { PathScorer } from '../../evaluate/scorer.js';
 import type { TokenizedQuestion } from '../../evaluate/tokenize.js';
 import { Turns } from '../../evaluate/turns.js';
-import { inParts } from '../../system/parts.js';
+import { inParts } from '../../system/text.js';
 import { fakePathScorer, type FakePathScorer, processEnded } from './support/fakePathScorer.js';
 import { fakeScorer, referenceScore } from './support/fakeScorer.js';
 import { bareQuestion } from './support/questions.js';

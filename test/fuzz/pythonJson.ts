@@ -1,6 +1,6 @@
 /** Hostile JSON as Python writes it: two readers that share no code read the same, or both refuse it. */
+import { parseJsonValue } from '../../python/literal.js';
 import { parsePythonJson } from '../../system/json.js';
-import { parseJsonValue } from '../../python/jsonValue.js';
 import { mutateBytes, mutateText, pick, type Random } from './mutate.js';
 import { expectRefusal } from './refusals.js';
 

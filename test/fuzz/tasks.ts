@@ -2,13 +2,13 @@
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { UserError } from '../../errors.js';
+import type { Dict } from '../../python/value.js';
 import { openSplit } from '../../tasks/data/splits.js';
 import { TaskLibrary } from '../../tasks/definition/library.js';
-import { tasksBelow } from '../../tasks/definition/nodes.js';
-import type { Dict } from '../../python/value.js';
+import { tasksBelow } from '../../tasks/definition/settings.js';
 import { openTask } from '../../tasks/requests/task.js';
-import { TaskScores, type Measured } from '../../tasks/scores/ofTask.js';
-import { mutateBytes, mutateText, pick, several, type Random } from './mutate.js';
+import { type Measured, TaskScores } from '../../tasks/scores/ofTask.js';
+import { mutateBytes, mutateText, pick, type Random, several } from './mutate.js';
 import { expectRefusal } from './refusals.js';
 import { scratch } from './scratch.js';
 

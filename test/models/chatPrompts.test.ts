@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { chatRenderer, variablesOf } from '../../models/chat/render.js';
-import { parseJsonValue } from '../../python/jsonValue.js';
+import { parseJsonValue } from '../../python/literal.js';
 import { type Dict, isDict, isList, type Value } from '../../python/value.js';
 
 const FILE = fileURLToPath(new URL('../../../shared/golden/chat_templates/prompts.jsonl.gz', import.meta.url));

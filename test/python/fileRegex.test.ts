@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { FileRegex } from '../../python/fileRegex.js';
+import { FileRegex } from '../../python/regex.js';
 import { expectLinear } from '../support/growth.js';
 
 const fail = (problem: string): Error => new Error(problem);

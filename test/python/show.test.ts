@@ -1,8 +1,7 @@
 /** How Python 3.11 shows values, and how ast.literal_eval reads them back. */
 import { describe, expect, it } from 'vitest';
-import { bytesOf } from '../../python/shown.js';
 import { literalEval } from '../../python/literal.js';
-import { dumpJson, repr, showFloat } from '../../python/show.js';
+import { bytesOf, dumpJson, repr, showFloat } from '../../python/show.js';
 import { Float, isEqual, type Value } from '../../python/value.js';
 
 describe('values as Python shows them', () => {

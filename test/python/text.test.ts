@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { capitalize, codePointLength, rightStrip, strip } from '../../python/text.js';
+import { capitalize, codePointLength, rightStrip, strip } from '../../python/value.js';
 import { expectLinear } from '../support/growth.js';
 
 /** What Python 3.11 prints for `text.capitalize()`. */

@@ -1,6 +1,6 @@
 /** Numbers as people write them. */
 import { expect, it } from 'vitest';
-import { counted } from '../../system/format.js';
+import { counted } from '../../system/text.js';
 
 it('one is singular', () => {
   expect([0, 1, 2, 10_042].map((n) => counted(n, 'question'))).toEqual([

@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { pathInside } from '../../system/inside.js';
+import { pathInside } from '../../system/read.js';
 
 describe('a path inside a folder', () => {
   const root = mkdtempSync(join(tmpdir(), 'tilewright-inside-'));

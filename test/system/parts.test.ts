@@ -1,6 +1,6 @@
 /** Long work in parts. */
 import { expect, it, vi } from 'vitest';
-import { atOnce, inParts, once, Pause, type Parts } from '../../system/parts.js';
+import { atOnce, inParts, once, type Parts, Pause } from '../../system/text.js';
 
 it('is left every few milliseconds, and comes to the same at once', async () => {
   let now = 100,

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { nearest } from '../../system/spelling.js';
+import { nearest } from '../../system/text.js';
 
 it.each([
   ['contxt', ['none', 'context'], 'context'],

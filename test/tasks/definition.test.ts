@@ -4,8 +4,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { TaskLibrary } from '../../tasks/definition/library.js';
-import { withAsked } from '../../tasks/definition/asked.js';
-import { tasksBelow, withoutRepeats, type GroupNode } from '../../tasks/definition/nodes.js';
+import { type GroupNode, tasksBelow, withAsked, withoutRepeats } from '../../tasks/definition/settings.js';
 import { parseYaml } from '../../tasks/definition/yaml.js';
 import { toPlain } from './values.js';
 

@@ -1,10 +1,128 @@
-/**
- * The answer in a text, as Math-Verify looks for it: what follows "final answer is", then a box, then what follows
- * "answer", then the last formula or number. Of several, the last one that can be read.
- */
-import { apply, whole, type Expression } from './expression.js';
-import { readLatex } from './latexParse.js';
-import { tidyFormula } from './tidy.js';
+/** What stands in boxes, and the answer that a text ends with: as the public harness takes them from solutions. */
+
+/** No answer was found. It is a text that equals itself, as in the public harness. */
+export const INVALID = '[invalidanswer]';
+
+/** Where the group that begins after `from` ends, behind its brace; undefined if it does not. */
+export function groupEnd(text: string, from: number): number | undefined {
+  let depth = 0;
+  for (let i = from; i < text.length; i++) {
+    if (text[i] === '{') depth++;
+    else if (text[i] === '}' && --depth === 0) return i + 1;
+  }
+  return undefined;
+}
+
+/** The content of the last box of a solution; INVALID where there is none. */
+export function boxedAnswer(solution: string): string {
+  const spaced = solution.split('\\boxed ');
+  if (spaced.length > 1) return spaced.at(-1)!.split('$')[0]!;
+  const [boxed, framed] = [solution.lastIndexOf('\\boxed'), solution.lastIndexOf('\\fbox')];
+  const start = boxed < 0 ? framed : boxed;
+  const end = start < 0 ? undefined : groupEnd(solution, start);
+  // A frame is found, and its content is not taken out of it.
+  if (end === undefined || boxed < 0 || !solution.startsWith('\\boxed{', start)) return INVALID;
+  return solution.slice(start + '\\boxed{'.length, end - 1);
+}
+
+const BEGIN = 'Final Answer: The final answer is';
+const END = ' I hope it is correct.';
+
+/** The last words of the model's answer, in the form that the examples show. */
+export function finalAnswer(text: string): string {
+  const whole = `${text}${END.trimStart()}`;
+  for (let from = whole.indexOf(BEGIN); from >= 0; from = whole.indexOf(BEGIN, from + 1)) {
+    const line = whole.slice(from + BEGIN.length).split('\n')[0]!;
+    // One letter, mostly a period, stands before the end.
+    const end = line.indexOf(END, 1);
+    if (end > 0) return line.slice(0, end - 1).trim();
+  }
+  return INVALID;
+}
+
+// A formula before it is read: boxes opened, units and words removed.
+
+import { readLatex } from './latex.js';
+import { isSameExpression } from './sameAnswer.js';
+import { apply, type Expression, whole } from './values.js';
+
+const UNITS =
+  'points? feet foot digits? pounds? meals? edges? students? multiples? degrees? mph kmph ft miles? gm lbs? tiles? ' +
+  'dm ways? inch inches cents? gal acres? coins? gallons? hr sq square cubic cc numbers? days? hours? minutes? min ' +
+  'seconds? sec cubes? hectares? units? kg g months? km m cm mm apples? liters? litres? yards? years? meters? ' +
+  'metres? dollars?';
+/** A unit behind a digit, a brace or a space. */
+const UNIT = new RegExp(`([\\d}\\s])\\s*(?:${UNITS.split(' ').join('|')})\\s*$`);
+const TEXT_AT_END = /(?:\\(?:text|mbox)\s*\{[^{}]*\})(?:\^\d|\^?\{\^?\d\})?$/;
+
+const REPLACED: readonly (readonly [pattern: RegExp, by: string])[] = [
+  [/\\math(?:rm|it|bf)\b|\\text(?:normal|bf|it|rm)\b/g, '\\text'],
+  [/\\!\s*/g, ''],
+  [/\\\$|\$/g, ''],
+  [/\s*\{\s*,\s*\}/g, ','],
+  [/,?\s*\\text\s*\{\s*(?:and|or)\s*\}/g, ','],
+  [/(?<![a-zA-Z\\])(?:,?\s*(?:and|or))(?![a-zA-Z])/g, ','],
+  [/,?\\ldots|,?\\dots/g, ' '],
+  [/\\text\s*\{\s*(?:percent|percentage|pct)\s*\}|\s*\b(?:percentage|percent|pct)\b/g, '\\%'],
+  [/(?<!\\)infinity/g, '\\infty'],
+  [/\\text\s*\{\s*\}/g, ''],
+  [/(?<!\\)\\\s/g, ' '],
+  [/\s+/g, ' '],
+];
+const MAX_LATEX_LETTERS = 4000;
+
+/** How far boxes may be from each other that are one answer; further with a separator between. */
+const NEAR = 10;
+const FAR = 70;
+const SEPARATOR = /\b(?:and|or)\b|,|;/;
+
+/** Contents of all boxes, or of the last ones that belong together; the text itself where there is none. */
+function boxesOf(text: string, isLast: boolean): string {
+  const found: { content: string; start: number }[] = [];
+  for (let from = text.length; ;) {
+    const start = Math.max(text.lastIndexOf('\\boxed', from), text.lastIndexOf('\\fbox', from));
+    if (start < 0) break;
+    const open = text.indexOf('{', start);
+    const end = open < 0 ? undefined : groupEnd(text, open);
+    if (end === undefined) {
+      if (found.length === 0) found.push({ content: text.slice(text.indexOf('x', start) + 1), start });
+    } else {
+      const content = text.slice(open + 1, end - 1).trim();
+      const next = found.at(-1);
+      const between = next === undefined ? '' : text.slice(end, next.start);
+      const belongs =
+        between.length < NEAR || (next?.content !== content && between.length < FAR && SEPARATOR.test(between));
+      if (isLast && !belongs) break;
+      if (next?.content !== content) found.push({ content, start });
+      else next.start = start;
+    }
+    if (start === 0 || found.length > 50) break;
+    from = start - 1;
+  }
+  return found.length === 0
+    ? text
+    : found
+        .reverse()
+        .map(({ content }) => content)
+        .join(',');
+}
+
+/** Undefined for a formula that is too long to be an answer. */
+export function tidyFormula(text: string, isLastBox: boolean): string | undefined {
+  let left = boxesOf(text, isLastBox);
+  if (left.length > MAX_LATEX_LETTERS) return undefined;
+  for (const [pattern, by] of REPLACED) left = left.replace(pattern, by);
+  const bare = left.trim().replace(TEXT_AT_END, '').trim();
+  if (bare !== '') left = bare;
+  for (let i = 0; i < 2; i++) {
+    const without = left.replace(UNIT, '$1');
+    if (without.trim() !== '') left = without;
+  }
+  return left.trim().replace(/^\./, '0.');
+}
+
+// The answer in a text, as Math-Verify looks for it: what follows "final answer is", then a box, then what follows
+// "answer", then the last formula or number. Of several, the last one that can be read.
 
 /** A formula or number in a text; `bodies` are several where "and" or commas join them. */
 interface Found {
@@ -161,4 +279,72 @@ export function answerIn(whole: string, takesNumbers: boolean): Answer {
       if (answer.expression !== undefined) return { ...answer, text: fallback ?? '' };
     }
   return { expression: undefined, text: fallback ?? '' };
+}
+
+// A final answer in the normal form of Lewkowycz et al. (2022), appendix D, and when two of them are equivalent: what
+// the public harness calls exact_match_original.
+
+/** Texts and what takes their places, in order. */
+const SUBSTITUTED: readonly (readonly [text: string, by: string])[] = [
+  ['an ', ''],
+  ['a ', ''],
+  ['.$', '$'],
+  ['\\$', ''],
+  ['\\ ', ''],
+  [' ', ''],
+  ['mbox', 'text'],
+  [',\\text{and}', ','],
+  ['\\text{and}', ','],
+  ['\\text{m}', '\\text{}'],
+];
+/** Units and the like, removed in this order. */
+const REMOVED = [
+  ...'square ways integers dollars mph inches ft hours km units \\ldots sue points feet minutes digits'.split(' '),
+  ...'cents degrees cm gm pounds meters meals edges students childrentickets multiples'.split(' '),
+  '\\text{s}',
+  '\\text{.}',
+  '\\text{\ns}',
+  '\\text{}^2',
+  '\\text{}^3',
+  '\\text{\n}',
+  '\\text{}',
+  '\\mathrm{th}',
+  '^\\circ',
+  '^{\\circ}',
+  '\\;',
+  ',\\!',
+  '{,}',
+  '"',
+  '\\dots',
+];
+/** Groups of these commands are left without them; of a box all up to the last brace. */
+const UNWRAPPED = [
+  /\\text\{([^\n]*?)\}/g,
+  /\\textbf\{([^\n]*?)\}/g,
+  /\\overline\{([^\n]*?)\}/g,
+  /\\boxed\{([^\n]*)\}/g,
+];
+/** Longer answers are not normalized: none of the data set is near. */
+const MAX_ANSWER_LETTERS = 2000;
+
+export function normalAnswer(text: string): string {
+  if (text.length > MAX_ANSWER_LETTERS) return text;
+  let left = text.split('=').at(-1)!;
+  for (const [each, by] of SUBSTITUTED) left = left.replaceAll(each, by);
+  for (const each of REMOVED) left = left.replaceAll(each, '');
+  // The first formula of a line is all that counts of it.
+  left = left.replace(/[^\n$]*\$([^\n$]*)\$[^\n]*/g, '$$$1$$');
+  for (const pattern of UNWRAPPED) left = left.replace(pattern, '$1');
+  left = left.replace(/frac([^{])([^\n])/g, 'frac{$1}{$2}').replace(/sqrt([^{])/g, 'sqrt{$1}');
+  left = left.replaceAll('$', '');
+  const digits = left.replaceAll(',', '');
+  return /^\p{Nd}+$/u.test(digits) ? digits : left;
+}
+
+/** Whether an answer is the reference after both are normalized. */
+export function isSameNormal(right: string, answer: string): boolean {
+  if (answer === INVALID) return false;
+  if (right.trim() === answer.trim()) return true;
+  const [a, b] = [right, answer].map((each) => readLatex(each, { isPlain: true }));
+  return a !== undefined && b !== undefined && isSameExpression(a, b);
 }

@@ -1,7 +1,7 @@
 /** Filters and methods of templates. Jinja2 3.1.6, set as the public harness sets it, rendered every expected text. */
 import { describe, expect, it } from 'vitest';
 import type { Value } from '../../../python/value.js';
-import { Template } from '../../../tasks/requests/template.js';
+import { Template } from '../../../tasks/requests/keys.js';
 
 const dict = (entries: Readonly<Record<string, Value>>): Map<string, Value> => new Map(Object.entries(entries));
 

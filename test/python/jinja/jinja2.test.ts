@@ -5,8 +5,8 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { CHAT_ENVIRONMENT, JinjaTemplate, TemplateProblem } from '../../../python/jinja/template.js';
-import { parseJsonValue } from '../../../python/jsonValue.js';
-import { isDict, type Dict } from '../../../python/value.js';
+import { parseJsonValue } from '../../../python/literal.js';
+import { type Dict, isDict } from '../../../python/value.js';
 
 const TEXT = readFileSync(new URL('jinja2.json', import.meta.url), 'utf8');
 const { templates } = JSON.parse(TEXT) as { templates: readonly (readonly [string, string?])[] };

@@ -1,7 +1,6 @@
 /** Every search gives what the engine's own one gives. */
 import { describe, expect, it } from 'vitest';
-import { searchBackFor, searchFor } from '../../../python/jinja/search.js';
-import { Work } from '../../../python/jinja/work.js';
+import { searchBackFor, searchFor, Work } from '../../../python/jinja/work.js';
 
 /** All texts of a length of two letters, as the bits of a number. */
 const word = (bits: number, length: number): string =>

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { UserError } from '../../../errors.js';
 import { Float, type Value } from '../../../python/value.js';
-import { Template } from '../../../tasks/requests/template.js';
+import { Template } from '../../../tasks/requests/keys.js';
 
 const dict = (entries: Readonly<Record<string, Value>>): Map<string, Value> => new Map(Object.entries(entries));
 

@@ -1,9 +1,9 @@
 /** What a template may take: each of these is refused before it takes memory, and soon. */
 import { describe, expect, it } from 'vitest';
 import { UserError } from '../../../errors.js';
-import { bytesOf } from '../../../python/shown.js';
+import { bytesOf } from '../../../python/show.js';
 import type { Value } from '../../../python/value.js';
-import { Template } from '../../../tasks/requests/template.js';
+import { Template } from '../../../tasks/requests/keys.js';
 
 const DOC = new Map<string, Value>([
   ['x', 5],

@@ -1,7 +1,7 @@
 /** Pages that are compressed: as many bytes as their headers say, and never more. */
 import { brotliCompressSync, gzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
-import { bounded, keepingPages } from '../../../tasks/data/inflate.js';
+import { bounded, keepingPages } from '../../../tasks/data/read.js';
 
 const MAGIC = [0x28, 0xb5, 0x2f, 0xfd];
 /** A frame of one segment whose content has this size, with blocks of a byte that repeats. */

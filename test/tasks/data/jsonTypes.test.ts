@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, describe, expect, it } from 'vitest';
 import { UserError } from '../../../errors.js';
-import { jsonRows, type Columns } from '../../../tasks/data/jsonLines.js';
-import { openSplit } from '../../../tasks/data/splits.js';
 import { repr } from '../../../python/show.js';
+import { type Columns, jsonRows } from '../../../tasks/data/json.js';
+import { openSplit } from '../../../tasks/data/splits.js';
 
 const python = JSON.parse(
   readFileSync(fileURLToPath(new URL('files/pythonJson.json', import.meta.url)), 'utf8'),

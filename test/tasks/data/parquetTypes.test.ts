@@ -5,10 +5,9 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, describe, expect, it } from 'vitest';
 import { UserError } from '../../../errors.js';
+import { decimalOf, dumpJson, repr, str } from '../../../python/show.js';
+import { type Dict, isEqual, isTruthy, typeName } from '../../../python/value.js';
 import { parquetRows } from '../../../tasks/data/parquet.js';
-import { decimalOf } from '../../../python/shown.js';
-import { dumpJson, repr, str } from '../../../python/show.js';
-import { isEqual, isTruthy, typeName, type Dict } from '../../../python/value.js';
 
 const FILES = fileURLToPath(new URL('files/', import.meta.url));
 /** Columns of a row. */

@@ -5,12 +5,10 @@ import { dirname, join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { afterAll, describe, expect, it } from 'vitest';
 import { UserError } from '../../../errors.js';
-import { readSettings } from '../../../settings.js';
-import type { DataRoots } from '../../../tasks/data/folders.js';
-import { matching } from '../../../system/glob.js';
-import { splitsByName } from '../../../tasks/data/patterns.js';
-import { openSplit, splitReader } from '../../../tasks/data/splits.js';
 import type { Dict } from '../../../python/value.js';
+import { readSettings } from '../../../settings.js';
+import { matching } from '../../../system/read.js';
+import { type DataRoots, openSplit, splitReader, splitsByName } from '../../../tasks/data/splits.js';
 import { toPlain, toValue } from '../values.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-data-'));

@@ -1,9 +1,9 @@
 /** GPQA: choices in the order that CPython's generator draws, as the harness's functions had them after seed 0. */
 import { describe, expect, it } from 'vitest';
-import { gpqaDocument } from '../../../tasks/hooks/gpqa.js';
-import { HookProblem } from '../../../tasks/hooks/hook.js';
 import type { Dict, Value } from '../../../python/value.js';
-import { Shuffles } from '../../../tasks/requests/shuffles.js';
+import { gpqaDocument } from '../../../tasks/hooks/documents.js';
+import { HookProblem } from '../../../tasks/hooks/hook.js';
+import { Shuffles } from '../../../tasks/requests/seeds.js';
 
 const DOCUMENTS: readonly Dict[] = ['right', '  7 [a]', 'x  y', 'z'].map(
   (right) =>

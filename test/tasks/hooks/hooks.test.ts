@@ -4,16 +4,16 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
+import type { Dict, Value } from '../../../python/value.js';
 import { readSplit } from '../../../tasks/data/splits.js';
 import { TaskLibrary } from '../../../tasks/definition/library.js';
-import { tasksBelow } from '../../../tasks/definition/nodes.js';
+import { tasksBelow } from '../../../tasks/definition/settings.js';
 import { Hook } from '../../../tasks/definition/yaml.js';
 import { HookProblem, type Ports } from '../../../tasks/hooks/hook.js';
 import { portedHook, portedHooks } from '../../../tasks/hooks/registry.js';
 import { buildRequests } from '../../../tasks/requests/task.js';
-import { toValue, toPlain } from '../values.js';
-import type { Dict, Value } from '../../../python/value.js';
 import { expectLinear } from '../../support/growth.js';
+import { toPlain, toValue } from '../values.js';
 
 type Row = readonly [
   module: string,

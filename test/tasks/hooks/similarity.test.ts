@@ -1,8 +1,8 @@
 /** BLEU and ROUGE beside what sacrebleu and rouge_score give, and TruthfulQA's scores of a text. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
+import { truthfulScores } from '../../../tasks/hooks/documents.js';
 import { bleu, rougeN, rougeSum } from '../../../tasks/hooks/similarity.js';
-import { truthfulScores } from '../../../tasks/hooks/truthful.js';
 
 type Row = readonly [text: string, reference: string, bleu: number, one: number, two: number, sum: number];
 const ROWS = JSON.parse(readFileSync(new URL('./similarity.json', import.meta.url), 'utf8')) as readonly Row[];

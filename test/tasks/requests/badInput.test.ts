@@ -3,13 +3,11 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
+import { type Dict, Float, type Value } from '../../../python/value.js';
 import { openSplit } from '../../../tasks/data/splits.js';
 import { TaskLibrary } from '../../../tasks/definition/library.js';
-import { tasksBelow } from '../../../tasks/definition/nodes.js';
-import type { Settings } from '../../../tasks/definition/settings.js';
-import { plainScalar } from '../../../tasks/definition/scalars.js';
-import { parseYaml } from '../../../tasks/definition/yaml.js';
-import { Float, type Dict, type Value } from '../../../python/value.js';
+import { type Settings, tasksBelow } from '../../../tasks/definition/settings.js';
+import { parseYaml, plainScalar } from '../../../tasks/definition/yaml.js';
 import { buildRequests, openTask } from '../../../tasks/requests/task.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-tasks-'));

@@ -1,7 +1,7 @@
 /** generation_kwargs as what a generator is asked for. */
 import { describe, expect, it } from 'vitest';
 import { Float, type Value } from '../../../python/value.js';
-import { generationOf, withDefaults } from '../../../tasks/requests/drawing.js';
+import { generationOf, withDefaults } from '../../../tasks/requests/generation.js';
 
 const read = (settings: Readonly<Record<string, Value>>) => generationOf(new Map(Object.entries(settings)), 'a.yaml:3');
 const half = new Float(0.5);

@@ -5,10 +5,10 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
+import { dumpJson, str } from '../../../python/show.js';
 import { readSplit } from '../../../tasks/data/splits.js';
 import { TaskLibrary } from '../../../tasks/definition/library.js';
-import { tasksBelow } from '../../../tasks/definition/nodes.js';
-import { dumpJson, str } from '../../../python/show.js';
+import { tasksBelow } from '../../../tasks/definition/settings.js';
 import { buildRequests, type Request } from '../../../tasks/requests/task.js';
 import { isThorough } from '../../support/thorough.js';
 

@@ -3,9 +3,9 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { TaskLibrary } from '../../../tasks/definition/library.js';
-import { tasksBelow } from '../../../tasks/definition/nodes.js';
 import type { Value } from '../../../python/value.js';
+import { TaskLibrary } from '../../../tasks/definition/library.js';
+import { tasksBelow } from '../../../tasks/definition/settings.js';
 import { buildRequests, type DocumentRequests } from '../../../tasks/requests/task.js';
 import { TaskScores } from '../../../tasks/scores/ofTask.js';
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { Float, type Dict, type Value } from '../../../python/value.js';
-import { Pool } from '../../../tasks/requests/pool.js';
+import { type Dict, Float, type Value } from '../../../python/value.js';
+import { Pool } from '../../../tasks/requests/shots.js';
 
 const document = (name: string): Dict =>
   new Map<string, Value>([

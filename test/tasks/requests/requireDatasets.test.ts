@@ -4,9 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { UserError } from '../../../errors.js';
-import { requireDatasets } from '../../../tasks/requests/requireDatasets.js';
 import type { Settings } from '../../../tasks/definition/settings.js';
 import type { Yaml } from '../../../tasks/definition/yaml.js';
+import { requireDatasets } from '../../../tasks/requests/documents.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-data-'));
 mkdirSync(join(root, 'owner', 'there'), { recursive: true });

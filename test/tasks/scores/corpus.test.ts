@@ -2,8 +2,8 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { UserError } from '../../../errors.js';
-import { AGGREGATIONS, standardError, type Item } from '../../../tasks/scores/aggregate.js';
-import { terCounts } from '../../../tasks/scores/corpus/ter.js';
+import { AGGREGATIONS, type Item, standardError } from '../../../tasks/scores/aggregate.js';
+import { terCounts } from '../../../tasks/scores/corpus.js';
 import { readMetrics } from '../../../tasks/scores/metrics.js';
 import { valuesOf } from '../../../tasks/scores/ofDocument.js';
 

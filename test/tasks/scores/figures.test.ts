@@ -2,10 +2,9 @@
 import { describe, expect, it } from 'vitest';
 import { findAll, pythonRegex } from '../../../python/regex.js';
 import type { Value } from '../../../python/value.js';
-import { comparable } from '../../../tasks/scores/exactMatch.js';
 import { AGGREGATIONS, standardError } from '../../../tasks/scores/aggregate.js';
 import { readFilters } from '../../../tasks/scores/filters.js';
-import { readMetrics } from '../../../tasks/scores/metrics.js';
+import { comparable, readMetrics } from '../../../tasks/scores/metrics.js';
 import { valuesOf } from '../../../tasks/scores/ofDocument.js';
 
 describe("Python's regular expressions", () => {

@@ -6,11 +6,11 @@ import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { readSplit } from '../../../tasks/data/splits.js';
 import { TaskLibrary } from '../../../tasks/definition/library.js';
-import { tasksBelow } from '../../../tasks/definition/nodes.js';
+import { tasksBelow } from '../../../tasks/definition/settings.js';
 import { buildRequests } from '../../../tasks/requests/task.js';
-import { figuresOfGroup, type TaskFigures } from '../../../tasks/scores/groups.js';
-import { TaskScores, type Measured } from '../../../tasks/scores/ofTask.js';
-import type { Response } from '../../../tasks/scores/response.js';
+import { figuresOfGroup, type TaskFigures } from '../../../tasks/scores/aggregate.js';
+import type { Response } from '../../../tasks/scores/metrics.js';
+import { type Measured, TaskScores } from '../../../tasks/scores/ofTask.js';
 import { isThorough } from '../../support/thorough.js';
 
 const SHARED = fileURLToPath(new URL('../../../../shared/', import.meta.url));

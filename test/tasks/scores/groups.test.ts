@@ -1,10 +1,9 @@
 /** Figures of groups, and figures by rules that the real task files do not show. */
 import { describe, expect, it } from 'vitest';
-import { AGGREGATIONS } from '../../../tasks/scores/aggregate.js';
-import { generationOf } from '../../../tasks/requests/drawing.js';
-import { readFilters } from '../../../tasks/scores/filters.js';
-import { figuresOfGroup } from '../../../tasks/scores/groups.js';
 import type { Value } from '../../../python/value.js';
+import { generationOf } from '../../../tasks/requests/generation.js';
+import { AGGREGATIONS, figuresOfGroup } from '../../../tasks/scores/aggregate.js';
+import { readFilters } from '../../../tasks/scores/filters.js';
 
 describe('a group', () => {
   const leaf = (names: readonly string[], value: number) => ({

@@ -1,11 +1,10 @@
 /** Filters of BIG-Bench-Hard without examples, beside what the public harness's classes make of the same texts. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
+import type { Dict } from '../../../python/value.js';
 import { Hook } from '../../../tasks/definition/yaml.js';
 import { Keys } from '../../../tasks/requests/keys.js';
-import { readFilters, type Filter } from '../../../tasks/scores/filters.js';
-import { numberInWords } from '../../../tasks/scores/hardFilters.js';
-import type { Dict } from '../../../python/value.js';
+import { type Filter, numberInWords, readFilters } from '../../../tasks/scores/filters.js';
 import { toValue } from '../values.js';
 
 type Row = readonly [

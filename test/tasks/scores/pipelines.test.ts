@@ -2,9 +2,8 @@
 import { describe, expect, it } from 'vitest';
 import { findAll, pythonRegex } from '../../../python/regex.js';
 import type { Dict, Value } from '../../../python/value.js';
-import { comparable } from '../../../tasks/scores/exactMatch.js';
 import { readFilters } from '../../../tasks/scores/filters.js';
-import { readMetrics } from '../../../tasks/scores/metrics.js';
+import { comparable, readMetrics } from '../../../tasks/scores/metrics.js';
 
 const dict = (of: Readonly<Record<string, Value>>): Dict => new Map(Object.entries(of));
 const named = (name: string, ...steps: Record<string, Value>[]): Value => dict({ name, filter: steps.map(dict) });

@@ -1,15 +1,14 @@
 /** IFEval: verdicts of lm-evaluation-harness's own checkers, languages and sentences, and figures of documents. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { openLibrary } from '../../../../tasks/builtin/index.js';
-import { tasksBelow } from '../../../../tasks/definition/nodes.js';
-import { HookProblem } from '../../../../tasks/hooks/hook.js';
-import { INSTRUCTIONS } from '../../../../tasks/hooks/instructions.js';
-import { languageOf } from '../../../../tasks/hooks/ifeval/language.js';
-import { instructionResults } from '../../../../tasks/hooks/instructionResults.js';
-import { sentenceCount } from '../../../../tasks/hooks/ifeval/tokens.js';
-import { notesOn } from '../../../../tasks/hooks/notes.js';
 import type { Dict, Value } from '../../../../python/value.js';
+import { openLibrary } from '../../../../tasks/builtin/index.js';
+import { tasksBelow } from '../../../../tasks/definition/settings.js';
+import { HookProblem } from '../../../../tasks/hooks/hook.js';
+import { instructionResults, INSTRUCTIONS } from '../../../../tasks/hooks/instructions.js';
+import { languageOf } from '../../../../tasks/hooks/language.js';
+import { notesOn } from '../../../../tasks/hooks/registry.js';
+import { sentenceCount } from '../../../../tasks/hooks/sentences.js';
 import { TaskScores } from '../../../../tasks/scores/ofTask.js';
 import { toValue } from '../../values.js';
 

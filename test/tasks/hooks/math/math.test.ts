@@ -1,14 +1,11 @@
 /** MATH: verdicts of lm-evaluation-harness with Math-Verify and sympy, and answers that are hostile. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { HookProblem } from '../../../../tasks/hooks/hook.js';
-import { boxedAnswer, finalAnswer, INVALID } from '../../../../tasks/hooks/math/boxed.js';
-import { answerIn } from '../../../../tasks/hooks/math/extract.js';
-import { readLatex } from '../../../../tasks/hooks/math/latexParse.js';
-import { normalAnswer } from '../../../../tasks/hooks/math/minerva.js';
-import { hardProblem, mathResults } from '../../../../tasks/hooks/mathAnswers.js';
-import { mathExamples } from '../../../../tasks/hooks/mathExamples.js';
 import type { Dict, Value } from '../../../../python/value.js';
+import { HookProblem } from '../../../../tasks/hooks/hook.js';
+import { answerIn, boxedAnswer, finalAnswer, INVALID, normalAnswer } from '../../../../tasks/hooks/math/extract.js';
+import { readLatex } from '../../../../tasks/hooks/math/latex.js';
+import { hardProblem, mathExamples, mathResults } from '../../../../tasks/hooks/mathAnswers.js';
 import { expectLinear } from '../../../support/growth.js';
 
 type Row = readonly [right: string, text: string, verified: number, original: number];

@@ -1,0 +1,374 @@
+/** What a factor in LaTeX begins with: numbers, symbols, groups and commands. */
+import { LatexCursor, MAX_ITEMS, type Reading, type Token, tokensOf, Unreadable } from './latexLexer.js';
+import { apply, call, type Expression, FUNCTIONS, minus, ofDigits, type Sign, whole } from './values.js';
+
+/** Commands that are symbols. */
+export const GREEK = new Set(
+  (
+    'alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau phi ' +
+    'varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell hbar triangle angle'
+  ).split(' '),
+);
+const BRACKETS: Readonly<Record<string, string>> = { '(': ')', '[': ']', '{': '}' };
+
+/** Reads atoms. What may stand inside them is read by the grammar that extends this. */
+export abstract class LatexAtoms extends LatexCursor {
+  protected abstract sum(): Expression;
+  protected abstract relation(): Expression;
+  /** One value or several, with commas between them. */
+  protected abstract items(read: () => Expression): Expression[];
+  /** A factor with its exponent. */
+  protected abstract power(): Expression;
+
+  /** What a command takes: a group, or one digit or letter. */
+  protected argument(takesBrackets = false): Expression {
+    if (this.take('{')) {
+      const found = this.within(() => this.sum());
+      this.expect('}');
+      return found;
+    }
+    const { kind, text } = this.next;
+    if (takesBrackets && kind === 'mark' && text === '(') return this.atom();
+    if (kind === 'number' && /^\d\d/.test(text)) {
+      // TeX takes only the first of several digits as the argument.
+      (this.tokens as Token[]).splice(
+        this.at,
+        1,
+        { kind, text: text[0]!, isApart: true },
+        { kind, text: text.slice(1), isApart: false },
+      );
+    }
+    return this.within(() => this.atom());
+  }
+
+  protected atom(): Expression {
+    const { kind, text } = this.next;
+    this.at++;
+    switch (kind) {
+      case 'number':
+        return this.number(text);
+      case 'letter':
+        return this.symbol(text);
+      case 'text':
+        if (this.isPlain) throw new Unreadable('a text');
+        if (/^\s*\d+(?:\.\d+)?\s*$/.test(text)) return this.number(text.trim());
+        return { kind: 'text', text: text.trim() };
+      case 'command':
+        return this.command(text);
+      case 'mark':
+        if (BRACKETS[text] !== undefined) return this.bracket(text);
+        if (text === '|') return this.bar('|', 'mark');
+        throw new Unreadable(`${text} begins nothing`);
+      case 'end':
+        throw new Unreadable('the end');
+      default:
+        return kind satisfies never;
+    }
+  }
+
+  /** Thousands may have commas; 0.5 is a decimal number; a subscript is the base of a numeral, which says nothing. */
+  private number(text: string): Expression {
+    let digits = text;
+    if (this.depth <= 4 && /^\d{1,3}$/.test(text))
+      while (this.is(',') && /^\d{3}(?:\.\d+)?$/.test(this.tokens[this.at + 1]?.text ?? '')) {
+        digits += this.tokens[this.at + 1]!.text;
+        this.at += 2;
+      }
+    if (!this.isPlain && this.take('_')) this.argument();
+    const value = ofDigits(digits);
+    if (value === undefined) throw new Unreadable('too many digits');
+    return { kind: 'number', value, isDecimal: digits.includes('.') };
+  }
+
+  private symbol(name: string): Expression {
+    if (this.take('_')) return { kind: 'symbol', name: `${name}_${this.subscript()}` };
+    if (!this.isPlain && (name === 'e' || name === 'i')) return { kind: 'constant', name };
+    return { kind: 'symbol', name };
+  }
+
+  /** A group, a point, an interval or a longer tuple. */
+  private bracket(open: string): Expression {
+    const bars = this.bars;
+    this.bars = 0;
+    if (open === '{') {
+      const found = this.within(() => (this.isPlain ? this.sum() : this.relation()));
+      this.expect('}');
+      this.bars = bars;
+      return found;
+    }
+    const items = this.isPlain ? [this.sum()] : this.items(() => this.relation());
+    const close = this.next.text;
+    if (!(this.take(')') || this.take(']'))) throw new Unreadable('an open bracket');
+    this.bars = bars;
+    const [first, second] = items;
+    if (items.length === 1 && close === BRACKETS[open]) return first!;
+    if (items.length === 2)
+      return { kind: 'interval', items: [first!, second!], isOpen: [open === '(', close === ')'] };
+    if (close !== BRACKETS[open]) throw new Unreadable('brackets that do not match');
+    return { kind: 'tuple', items };
+  }
+
+  private bar(text: string, kind: Token['kind']): Expression {
+    this.bars++;
+    const found = this.within(() => this.sum());
+    this.bars--;
+    if (!this.take(text, kind)) throw new Unreadable('an open bar');
+    return call('abs', found);
+  }
+
+  private command(name: string): Expression {
+    switch (name) {
+      case 'frac':
+        return apply('/', this.argument(), this.argument());
+      case 'binom':
+        return apply('binomial', this.argument(), this.argument());
+      case 'sqrt': {
+        const degree = this.take('[') ? this.sum() : undefined;
+        if (degree !== undefined) this.expect(']');
+        const of = this.argument(true);
+        return degree === undefined ? apply('root', of) : apply('root', of, degree);
+      }
+      case 'pi':
+        return this.isPlain ? { kind: 'symbol', name } : { kind: 'constant', name };
+      case 'infty':
+        return { kind: 'constant', name: 'infinity' };
+      case 'vert':
+        return this.bar('vert', 'command');
+      case 'lfloor':
+        return this.until('rfloor', 'floor');
+      case 'lceil':
+        return this.until('rceil', 'ceil');
+      case '{':
+        return this.braces();
+      case 'begin':
+        return this.matrix();
+      case 'overline':
+      case 'vec':
+      case 'hat':
+        return { kind: 'symbol', name: `${name} ${this.subscript()}` };
+      default:
+        if (FUNCTIONS[name] !== undefined) return this.function(name);
+        if (GREEK.has(name)) return this.symbol(name);
+        throw new Unreadable(`\\${name}`);
+    }
+  }
+
+  private until(end: string, name: string): Expression {
+    const found = this.within(() => this.sum());
+    if (!this.take(end, 'command')) throw new Unreadable(`no \\${end}`);
+    return call(name, found);
+  }
+
+  /** A set, which may be written with a condition: that is not read. */
+  private braces(): Expression {
+    if (this.isPlain) throw new Unreadable('a set');
+    const items = this.take('}', 'command') ? [] : this.items(() => this.relation());
+    if (items.length > 0 && !this.take('}', 'command')) throw new Unreadable('an open set');
+    return { kind: 'set', items };
+  }
+
+  private function(name: string): Expression {
+    const base = name === 'log' && this.take('_') ? this.argument() : undefined;
+    const exponent = this.take('^') ? this.argument(true) : undefined;
+    const isInverse = exponent?.kind === 'number' && exponent.value.top === -1n;
+    const of = this.is('(') || this.is('{') ? this.atom() : this.within(() => this.argumentOfFunction());
+    const named = isInverse && FUNCTIONS[`arc${name}`] !== undefined ? `arc${name}` : name;
+    const called = base === undefined ? call(named, of) : apply('logarithm', of, base);
+    return exponent === undefined || named !== name ? called : apply('^', called, exponent);
+  }
+
+  /** In sin 2x, all of 2x. */
+  private argumentOfFunction(): Expression {
+    let found = this.power();
+    while (['number', 'letter'].includes(this.next.kind) || GREEK.has(this.next.text) || this.is('pi', 'command'))
+      found = apply('*', found, this.power());
+    return found;
+  }
+
+  private matrix(): Expression {
+    const name = /^\{?([pbvB]?matrix|array)\}?$/.exec(this.environment())?.[1];
+    if (this.isPlain || name === undefined) throw new Unreadable('an environment');
+    if (name === 'array') this.environment();
+    const rows: Expression[][] = [[]];
+    for (;;) {
+      if (this.take('end', 'command')) break;
+      if (this.take('&')) continue;
+      if (this.take('\\', 'command')) {
+        rows.push([]);
+        continue;
+      }
+      rows.at(-1)!.push(this.within(() => this.sum()));
+      if (rows.flat().length > MAX_ITEMS || this.next.kind === 'end') throw new Unreadable('an open matrix');
+    }
+    this.environment();
+    return { kind: 'matrix', rows: rows.filter((row) => row.length > 0) };
+  }
+}
+
+// Reads an answer in LaTeX as an expression, by recursive descent.
+
+const SIGNS: Readonly<Record<string, Sign>> = {
+  '=': '=',
+  '<': '<',
+  '>': '>',
+  le: '<=',
+  ge: '>=',
+  lt: '<',
+  gt: '>',
+  ne: '!=',
+  in: 'in',
+  approx: '=',
+  equiv: '=',
+};
+/** What sympy's reader may leave at the end. */
+const LEAVABLE = /^[\w\s,;:.?()=<>|^+\-*/!{}[\]]*$/;
+
+/** What sympy's reader does not read at all. */
+const UNKNOWN = /\\math[a-z]+|\\bold|(?<!\d)\.\d/;
+
+class Parser extends LatexAtoms {
+  whole(): Expression {
+    if (this.isPlain) {
+      const found = this.sum();
+      const rest = this.tokens.slice(this.at);
+      const isRelation = rest[0] !== undefined && SIGNS[rest[0].text] !== undefined;
+      if (isRelation || !rest.every(({ kind, text }) => kind !== 'command' && kind !== 'text' && LEAVABLE.test(text)))
+        throw new Unreadable('more than an expression');
+      return found;
+    }
+    const found = this.list();
+    if (this.next.kind !== 'end') throw new Unreadable(`${this.next.text} is left`);
+    return found;
+  }
+
+  /** Values with commas between them are a set. */
+  private list(): Expression {
+    const items = this.items(() => this.relation());
+    return items.length === 1 ? items[0]! : { kind: 'set', items };
+  }
+
+  protected override items(read: () => Expression): Expression[] {
+    const items = [this.within(read)];
+    while (this.is(',') || this.is(';')) {
+      this.at++;
+      if (this.next.kind === 'end') break;
+      if (items.push(this.within(read)) > MAX_ITEMS) throw new Unreadable('too many values');
+    }
+    return items;
+  }
+
+  protected override relation(): Expression {
+    const sides = [this.union()];
+    const signs: Sign[] = [];
+    for (;;) {
+      const sign = this.next.kind === 'mark' || this.next.kind === 'command' ? SIGNS[this.next.text] : undefined;
+      if (sign === undefined) break;
+      this.at++;
+      signs.push(sign);
+      sides.push(this.union());
+      if (signs.length > MAX_ITEMS) throw new Unreadable('too many sides');
+    }
+    return signs.length === 0 ? sides[0]! : { kind: 'relation', sides, signs };
+  }
+
+  private union(): Expression {
+    const items = [this.sum()];
+    while (this.take('cup', 'command')) items.push(this.sum());
+    return items.length === 1 ? items[0]! : { kind: 'union', items };
+  }
+
+  protected override sum(): Expression {
+    return this.within(() => {
+      let isNegative = this.sign() === -1;
+      let total: Expression | undefined;
+      for (;;) {
+        const term = this.product();
+        const signed = isNegative ? minus(term) : term;
+        total = total === undefined ? signed : apply('+', total, signed);
+        if (!this.is('+') && !this.is('-')) return total;
+        isNegative = this.sign() === -1;
+      }
+    });
+  }
+
+  private product(): Expression {
+    let total = this.power();
+    for (let count = 0; ; count++) {
+      if (count > MAX_ITEMS) throw new Unreadable('too many factors');
+      if (this.take('*') || this.take('cdot', 'command') || this.take('times', 'command'))
+        total = apply('*', total, this.signed());
+      else if (this.take('/') || this.take(':') || this.take('div', 'command'))
+        total = apply('/', total, this.signed());
+      else if (this.beginsFactor()) {
+        const factor = this.power();
+        total = this.isMixed(total, factor) ? apply('+', total, factor) : apply('*', total, factor);
+      } else return total;
+    }
+  }
+
+  private signed(): Expression {
+    const sign = this.sign();
+    const factor = this.power();
+    return sign === -1 ? minus(factor) : factor;
+  }
+
+  /** One and a half: a whole number before a fraction of whole numbers. */
+  private isMixed(left: Expression, right: Expression): boolean {
+    const isWhole = (each: Expression | undefined): boolean =>
+      each?.kind === 'number' && !each.isDecimal && each.value.over === 1n;
+    return !this.isPlain && isWhole(left) && right.kind === 'apply' && right.op === '/' && right.of.every(isWhole);
+  }
+
+  private beginsFactor(): boolean {
+    const { kind, text } = this.next;
+    if (kind === 'letter' || kind === 'text') return true;
+    if (kind === 'number') return !this.isPlain || this.tokens[this.at - 1]?.kind !== 'number';
+    if (kind === 'mark') return text === '(' || text === '[' || text === '{' || (text === '|' && this.bars === 0);
+    if (kind !== 'command') return false;
+    const others = ['frac', 'sqrt', 'binom', 'pi', 'infty', '{', 'begin', 'lfloor', 'lceil', 'overline', 'vec', 'hat'];
+    return others.includes(text) || FUNCTIONS[text] !== undefined || GREEK.has(text) || text === 'vert';
+  }
+
+  /** A factor with its exponent, factorial, percent and degrees. */
+  protected override power(): Expression {
+    let base = this.atom();
+    for (;;) {
+      if (this.take('!')) base = apply('factorial', base);
+      else if (!this.isPlain && (this.take('%') || this.take('%', 'command'))) base = apply('/', base, whole(100n));
+      else if (!this.isPlain && (this.take('circ', 'command') || this.take('degree', 'command'))) continue;
+      else if (this.take('^')) {
+        if (!this.isPlain && this.isDegrees()) continue;
+        const exponent = this.within(() => (this.is('-') ? this.signed() : this.argument(true)));
+        base = apply('^', base, exponent);
+      } else if (this.is("'")) this.at++;
+      else return base;
+    }
+  }
+}
+
+/** Undefined for what this grammar does not read. */
+export function readLatex(latex: string, reading: Reading): Expression | undefined {
+  try {
+    if (reading.isPlain && UNKNOWN.test(latex)) return undefined;
+    const tokens = tokensOf(latex);
+    if (tokens === undefined || tokens.length === 0) return undefined;
+    const commands = tokens.filter(({ kind }) => kind === 'command').map(({ text }) => text);
+    if (reading.isPlain || !(commands.includes('pm') || commands.includes('mp')))
+      return new Parser(tokens, reading).whole();
+    // Both signs are two values.
+    const signed = (plus: string, minus: string): Expression =>
+      new Parser(
+        tokens.map((token) =>
+          token.kind === 'command' && /^(?:pm|mp)$/.test(token.text)
+            ? { ...token, kind: 'mark', text: token.text === 'pm' ? plus : minus }
+            : token,
+        ),
+        reading,
+      ).whole();
+    const items = [signed('+', '-'), signed('-', '+')];
+    return { kind: 'set', items: items.flatMap((item) => (item.kind === 'set' ? item.items : [item])) };
+  } catch (error) {
+    if (error instanceof Unreadable) return undefined;
+    throw error;
+  }
+}
