@@ -24,29 +24,30 @@ import { defined } from '../system/defined.js';
 import type { Peaks } from './peaks.js';
 import {
   DATABASE_VERSION,
-  type Facts,
+  type TuningFacts,
   type Final,
   type FinalLine,
   finalSchema,
   type JobFacts,
   jobSchema,
-  type Known,
-  type Measured,
+  type TimedSchedule,
+  type RecordPlace,
   median,
   type PeaksLine,
   peaksSchema,
   type RecordFormat,
   type Records,
-  type RivalKey,
-  type RivalRecord,
-  rivalRecordSchema,
+  type BaselineKey,
+  type BaselineRecord,
+  baselineRecordSchema,
   type TrialLine,
   trialSchema,
 } from './records.js';
 
-const textOf = (value: Facts): string => JSON.stringify(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
+const textOf = (value: TuningFacts): string =>
+  JSON.stringify(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
 
-const placeOf = <T extends Facts>({ key, bucket, target }: Measured<T>): string =>
+const placeOf = <T extends TuningFacts>({ key, bucket, target }: RecordPlace<T>): string =>
   JSON.stringify([
     key,
     textOf(bucket.extents),
@@ -56,17 +57,17 @@ const placeOf = <T extends Facts>({ key, bucket, target }: Measured<T>): string 
   ]);
 
 /** One file of measurements, read whole when opened: the records of one target, and the vendor's times. */
-export class TuningDatabase<S, T extends Facts> {
+export class TuningDatabase<S, T extends TuningFacts> {
   readonly path: string;
   /** Number of lines that could not be used: damaged, or of another target. */
   readonly skipped: number;
   private readonly format: RecordFormat<S, T>;
   private readonly file: number;
   /** By place, then by schedule: the newest record of each. */
-  private readonly trials = new Map<string, Map<string, Known<S>>>();
+  private readonly trials = new Map<string, Map<string, TimedSchedule<S>>>();
   /** By place: the newest final. */
   private readonly finals = new Map<string, Final<S>>();
-  private readonly rivals = new Map<string, RivalRecord>();
+  private readonly baselines = new Map<string, BaselineRecord>();
   /** By its text: machines with measurements, the latest last. */
   private readonly machines = new Map<string, T>();
   private readonly rates = new Map<string, Peaks>();
@@ -83,7 +84,7 @@ export class TuningDatabase<S, T extends Facts> {
   }
 
   /** Opens the database; creates it and its folder if missing. Throws UserError if it cannot be read or written. */
-  static open<S, T extends Facts>(path: string, format: RecordFormat<S, T>): TuningDatabase<S, T> {
+  static open<S, T extends TuningFacts>(path: string, format: RecordFormat<S, T>): TuningDatabase<S, T> {
     let file: number | undefined;
     try {
       mkdirSync(dirname(path), { recursive: true });
@@ -97,7 +98,10 @@ export class TuningDatabase<S, T extends Facts> {
   }
 
   /** Opens a database for reading; undefined if there is none, or none that can be read. */
-  static openExisting<S, T extends Facts>(path: string, format: RecordFormat<S, T>): TuningDatabase<S, T> | undefined {
+  static openExisting<S, T extends TuningFacts>(
+    path: string,
+    format: RecordFormat<S, T>,
+  ): TuningDatabase<S, T> | undefined {
     let file: number | undefined;
     try {
       file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
@@ -119,7 +123,7 @@ export class TuningDatabase<S, T extends Facts> {
   }
 
   /** All measurements of one kernel and bucket on one machine, by schedule: the newest record of each. */
-  known(key: string, bucket: Bucket, target: T): ReadonlyMap<string, Known<S>> {
+  known(key: string, bucket: Bucket, target: T): ReadonlyMap<string, TimedSchedule<S>> {
     return this.trials.get(placeOf({ key, bucket, target })) ?? new Map();
   }
 
@@ -129,14 +133,14 @@ export class TuningDatabase<S, T extends Facts> {
   }
 
   /** The vendor's time for a contraction, if it was measured. */
-  knownRival(rival: RivalKey): { readonly name: string; readonly seconds: number } | undefined {
-    const record = this.rivals.get(textOf(rival));
+  knownBaseline(key: BaselineKey): { readonly name: string; readonly seconds: number } | undefined {
+    const record = this.baselines.get(textOf(key));
     return record === undefined ? undefined : { name: record.name, seconds: median(record.seconds) };
   }
 
   /** The fastest known schedule by median; undefined if none worked. Ties go to the schedule with the least text. */
-  best(key: string, bucket: Bucket, target: T): Known<S> | undefined {
-    let best: Known<S> | undefined;
+  best(key: string, bucket: Bucket, target: T): TimedSchedule<S> | undefined {
+    let best: TimedSchedule<S> | undefined;
     for (const [, known] of [...this.known(key, bucket, target)].sort(([a], [b]) => (a < b ? -1 : 1))) {
       if (Number.isFinite(known.seconds) && (best === undefined || known.seconds < best.seconds)) best = known;
     }
@@ -162,19 +166,19 @@ export class TuningDatabase<S, T extends Facts> {
 
   /** Writes one record and flushes it to disk. Throws UserError if the disk is full, Error for an invalid record. */
   append(
-    trial: Measured<T> & { readonly schedule: S; readonly seconds: readonly number[]; readonly failure?: string },
+    trial: RecordPlace<T> & { readonly schedule: S; readonly seconds: readonly number[]; readonly failure?: string },
     now: Date = new Date(),
   ): void {
     this.writePlaced(trial, now);
   }
 
   /** What the trials that follow are of. */
-  describe(of: Measured<T> & { readonly job: JobFacts<S> }, now: Date = new Date()): void {
+  describe(of: RecordPlace<T> & { readonly job: JobFacts<S> }, now: Date = new Date()): void {
     this.writePlaced(of, now);
   }
 
   appendFinal(
-    final: Measured<T> & { readonly final: readonly Known<S>[]; readonly marginSeconds: number },
+    final: RecordPlace<T> & { readonly final: readonly TimedSchedule<S>[]; readonly marginSeconds: number },
     now: Date = new Date(),
   ): void {
     this.writePlaced(final, now);
@@ -185,7 +189,7 @@ export class TuningDatabase<S, T extends Facts> {
     this.write({ version: DATABASE_VERSION, peaks, [field]: target, timestamp: now.toISOString() });
   }
 
-  appendRival(record: Omit<RivalRecord, 'version' | 'timestamp'>, now: Date = new Date()): void {
+  appendBaseline(record: Omit<BaselineRecord, 'version' | 'timestamp'>, now: Date = new Date()): void {
     this.write({ version: DATABASE_VERSION, ...record, timestamp: now.toISOString() });
   }
 
@@ -194,7 +198,7 @@ export class TuningDatabase<S, T extends Facts> {
   }
 
   /** A record as written in a line: `target` is stored under the format's own field name. */
-  private writePlaced({ target, ...record }: Measured<T>, now: Date): void {
+  private writePlaced({ target, ...record }: RecordPlace<T>, now: Date): void {
     this.write({
       version: DATABASE_VERSION,
       ...record,
@@ -221,9 +225,9 @@ export class TuningDatabase<S, T extends Facts> {
   /** False if the record belongs to another target or is damaged. */
   private remember(record: unknown): boolean {
     if (typeof record !== 'object' || record === null) return false;
-    const rival = rivalRecordSchema.safeParse(record);
-    if (rival.success) {
-      this.rivals.set(textOf(rival.data.rival), rival.data);
+    const baseline = baselineRecordSchema.safeParse(record);
+    if (baseline.success) {
+      this.baselines.set(textOf(baseline.data.rival), baseline.data);
       return true;
     }
     const { field } = this.format;
@@ -249,7 +253,7 @@ export class TuningDatabase<S, T extends Facts> {
     const known = this.knownOf(schedule, seconds.length === 0 ? Infinity : median(seconds));
     const place = this.placeOf(key, bucket, target);
     if (known === undefined || place === undefined) return false;
-    const all = this.trials.get(place) ?? new Map<string, Known<S>>();
+    const all = this.trials.get(place) ?? new Map<string, TimedSchedule<S>>();
     all.set(this.format.scheduling.key(known.schedule), known);
     this.trials.set(place, all);
     return true;
@@ -263,7 +267,7 @@ export class TuningDatabase<S, T extends Facts> {
     return true;
   }
 
-  private knownOf(schedule: unknown, seconds: number): Known<S> | undefined {
+  private knownOf(schedule: unknown, seconds: number): TimedSchedule<S> | undefined {
     const parsed = this.format.scheduling.schema.safeParse(schedule);
     return parsed.success ? { schedule: parsed.data, seconds } : undefined;
   }

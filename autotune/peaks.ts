@@ -1,5 +1,5 @@
 /** What a device reaches at most, and how long work takes there at least: the two lines of a roofline. */
-import type { Work } from './work.js';
+import type { KernelWork } from './work.js';
 
 /** The machine's rates that an estimate needs, for all threads together. */
 export interface Rates {
@@ -34,6 +34,6 @@ export const ratesOf = ({ arithmetic, memory }: Peaks): Rates => ({
 
 /** The least time that the roofline allows. Divided by a time that was measured, it is the share of peak. */
 export const rooflineSeconds = (
-  { flops, bytes }: Pick<Work, 'flops' | 'bytes'>,
+  { flops, bytes }: Pick<KernelWork, 'flops' | 'bytes'>,
   { flopsPerSecond, bytesPerSecond }: Rates,
 ): number => Math.max(flops / flopsPerSecond, bytes / bytesPerSecond);

@@ -87,7 +87,7 @@ export type IntegerRole =
   /** Anything in [0, bound): token ids, targets. */
   | { readonly kind: 'below'; readonly bound: number };
 
-export interface Roles {
+export interface BufferRoles {
   readonly integers: ReadonlyMap<string, IntegerRole>;
   /** Buffers of partial sums of squares. A square root follows, so their values must be positive. */
   readonly positive: ReadonlySet<string>;
@@ -130,7 +130,7 @@ export function rolesOf(
   kernel: Kernel,
   module: KernelModule,
   tableRows: (buffer: string) => number | undefined,
-): Roles {
+): BufferRoles {
   const integers = new Map<string, IntegerRole>();
   const positive = new Set<string>();
   const give = (name: string, role: IntegerRole): void => {

@@ -7,7 +7,7 @@ import { scoringBucket } from '../ir/scoring.js';
 import { PEAK_SOURCES } from './peaks.js';
 
 /** A schedule and its time. */
-export interface Known<S> {
+export interface TimedSchedule<S> {
   readonly schedule: S;
   /** Median of its repeats; Infinity if it failed. */
   readonly seconds: number;
@@ -15,13 +15,13 @@ export interface Known<S> {
 
 /** Schedules compared under sustained load. */
 export interface Final<S> {
-  readonly entries: readonly Known<S>[];
+  readonly entries: readonly TimedSchedule<S>[];
   /** Smallest gain that counts as beating the default. */
   readonly marginSeconds: number;
 }
 
 /** What was measured and where: kernel signature, bucket, and what else the measurement depends on. */
-export interface Measured<T> {
+export interface RecordPlace<T> {
   readonly key: string;
   readonly bucket: Bucket;
   readonly target: T;
@@ -34,7 +34,7 @@ export type JobFacts<S> = Omit<JobLine['job'], 'schedule'> & { readonly schedule
 export interface Records<S> {
   /** Says once what the trials that follow are of. */
   describe(signature: string, bucket: Bucket, job: JobFacts<S>): void;
-  known(signature: string, bucket: Bucket): Iterable<Known<S>>;
+  known(signature: string, bucket: Bucket): Iterable<TimedSchedule<S>>;
   /** Writes one record at once. Empty `seconds` means that the schedule failed; `failure` says why. */
   append(signature: string, bucket: Bucket, schedule: S, seconds: readonly number[], failure?: string): void;
   /** Reads the newest final and writes a new one. */
@@ -66,10 +66,10 @@ const seconds = z.number().positive().max(3600);
 const timestamp = z.iso.datetime();
 
 /** What a measurement depends on besides the kernel: the machine, its tools, the text of generated code. */
-export type Facts = Readonly<Record<string, string | number>>;
+export type TuningFacts = Readonly<Record<string, string | number>>;
 
 /** How the records of one target are written. `S`: its schedules. `T`: what its measurements depend on. */
-export interface RecordFormat<S, T extends Facts> {
+export interface RecordFormat<S, T extends TuningFacts> {
   /** The field of a line that holds `T`. */
   readonly field: string;
   readonly target: z.ZodType<T>;
@@ -126,17 +126,17 @@ export const finalSchema = z.strictObject({
 });
 export type FinalLine = z.infer<typeof finalSchema>;
 
-const RIVAL_DTYPES = ['f16', 'bf16', 'e4m3'] as const;
+const BASELINE_DTYPES = ['f16', 'bf16', 'e4m3'] as const;
 
 /** A bare contraction C[m, n] = A[m, k]·W[n, k]ᵀ by the vendor's library. */
-export const rivalRecordSchema = z.strictObject({
+export const baselineRecordSchema = z.strictObject({
   version: z.literal(DATABASE_VERSION),
   rival: z.strictObject({
     /** Name and version, such as `cuBLASLt 13.0`. */
     library: recordText,
     gpu: recordText,
     driver: recordVersion,
-    dtype: z.enum(RIVAL_DTYPES),
+    dtype: z.enum(BASELINE_DTYPES),
     m: extent,
     n: extent,
     k: extent,
@@ -146,8 +146,8 @@ export const rivalRecordSchema = z.strictObject({
   seconds: z.array(seconds).min(1).max(1000),
   timestamp,
 });
-export type RivalRecord = z.infer<typeof rivalRecordSchema>;
-export type RivalKey = RivalRecord['rival'];
+export type BaselineRecord = z.infer<typeof baselineRecordSchema>;
+export type BaselineKey = BaselineRecord['rival'];
 
 /** A rate, and whether it was measured or is known of the machine's kind. */
 const peak = z.strictObject({ perSecond: z.number().min(1).max(1e20), source: z.enum(PEAK_SOURCES) });
@@ -183,7 +183,7 @@ export const jobSchema = z.strictObject({
     bytes: z.number().min(0).max(1e18),
     estimateSeconds: z.number().min(0).max(3600),
     /** The bare product that a vendor's library would compute. */
-    product: z.strictObject({ dtype: z.enum(RIVAL_DTYPES), m: extent, n: extent, k: extent }).exactOptional(),
+    product: z.strictObject({ dtype: z.enum(BASELINE_DTYPES), m: extent, n: extent, k: extent }).exactOptional(),
   }),
   timestamp,
 });
@@ -193,8 +193,8 @@ export type JobLine = z.infer<typeof jobSchema>;
 export function winnerOf<S>(
   { entries, marginSeconds }: Final<S>,
   isDefault: (schedule: S) => boolean,
-): Known<S> | undefined {
-  const first = entries.reduce<Known<S> | undefined>(
+): TimedSchedule<S> | undefined {
+  const first = entries.reduce<TimedSchedule<S> | undefined>(
     (top, each) => (top === undefined || each.seconds < top.seconds ? each : top),
     undefined,
   );

@@ -22,9 +22,9 @@ import {
 import { type JobFacts, median, type Records } from './records.js';
 import {
   type Candidates,
-  Job,
+  TuningJob,
   knownOf,
-  type Rival,
+  type VendorBaseline,
   type Rounds,
   ROUNDS,
   type TuneRow,
@@ -67,7 +67,7 @@ export interface SearchOptions<S> extends SearchRequest<S> {
   /** The bare product of a contraction that a vendor's library computes, if it has one. */
   readonly product?: (kernel: Kernel, bucket: Bucket) => JobFacts<S>['product'];
   /** The vendor's time for the kernel, asked once per job that is measured. */
-  readonly rival?: (request: MeasureRequest<S>) => Promise<Rival | undefined>;
+  readonly baseline?: (request: MeasureRequest<S>) => Promise<VendorBaseline | undefined>;
 }
 
 export interface TuneProgress<S> {
@@ -92,7 +92,7 @@ export interface SearchResult<S> {
   readonly isExhausted: boolean;
 }
 
-export type { Candidates, Rival, TuneRow } from './searchJob.js';
+export type { Candidates, VendorBaseline, TuneRow } from './searchJob.js';
 
 /** Compiled before measuring: this many jobs at a time, for at most this share of the budget. */
 const AHEAD = { jobs: 24, share: 0.15 };
@@ -146,7 +146,7 @@ async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSig
   const jobs = distinct.flatMap(({ kernel, signature, recordKey, count }) =>
     buckets.map(
       (bucket, bucketIndex) =>
-        new Job({
+        new TuningJob({
           kernel,
           signature,
           recordKey,
@@ -162,7 +162,7 @@ async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSig
         }),
     ),
   );
-  const report = (changed: Job<S>, final?: Bucket): void => {
+  const report = (changed: TuningJob<S>, final?: Bucket): void => {
     options.onProgress?.({
       rows: jobs.map((job) => job.row()),
       changed: jobs.indexOf(changed),
@@ -176,8 +176,9 @@ async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSig
   const twins = twinsOf(jobs, (job) => measuredPlace(job.kernel, module, job.bucket));
   const totalWeight = [...weights.values()].reduce((sum, weight) => sum + weight, 0);
   // Every job gets one round first.
-  const urgency = (job: Job<S>): number => ((job.isFresh ? 1e9 : 1) * weights.get(job)!) / (job.spentSeconds + 1e-3);
-  const requestOf = (job: Job<S>, schedules: readonly S[]): MeasureRequest<S> => {
+  const urgency = (job: TuningJob<S>): number =>
+    ((job.isFresh ? 1e9 : 1) * weights.get(job)!) / (job.spentSeconds + 1e-3);
+  const requestOf = (job: TuningJob<S>, schedules: readonly S[]): MeasureRequest<S> => {
     const { kernel, bucket, start, startSeconds = Infinity } = job;
     const known = {
       kernel,
@@ -191,8 +192,8 @@ async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSig
     // A pair under comparison is timed in full.
     return job.isConfirmed || job.best === undefined ? known : { ...known, bestSeconds: job.best.seconds };
   };
-  const described = new Set<Job<S>>();
-  const describe = (job: Job<S>, place: Bucket): void => {
+  const described = new Set<TuningJob<S>>();
+  const describe = (job: TuningJob<S>, place: Bucket): void => {
     if (described.has(job)) return;
     described.add(job);
     const { kernel, count, signature, start: schedule } = job;
@@ -209,7 +210,7 @@ async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSig
       ...defined({ product }),
     });
   };
-  const measure = async (job: Job<S>, schedules: readonly S[]): Promise<void> => {
+  const measure = async (job: TuningJob<S>, schedules: readonly S[]): Promise<void> => {
     for await (const measurement of until(options.measure(requestOf(job, schedules)), signal)) {
       const { schedule } = measurement;
       const failure = 'failure' in measurement ? measurement.failure : undefined;
@@ -244,7 +245,7 @@ async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSig
   while (!isOver() && secondsLeft() > secondsOfFinals) {
     const job = jobs
       .filter((each) => !each.isDone)
-      .reduce<Job<S> | undefined>(
+      .reduce<TuningJob<S> | undefined>(
         (top, each) => (top === undefined || urgency(each) > urgency(top) ? each : top),
         undefined,
       );
@@ -261,9 +262,9 @@ async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSig
     }
     const from = now();
     await measure(job, schedules);
-    if (options.rival !== undefined && job.rival === undefined && !isOver()) {
-      job.rival = await unlessStopped(options.rival(requestOf(job, [])), signal);
-      if (job.rival !== undefined) report(job);
+    if (options.baseline !== undefined && job.baseline === undefined && !isOver()) {
+      job.baseline = await unlessStopped(options.baseline(requestOf(job, [])), signal);
+      if (job.baseline !== undefined) report(job);
     }
     job.spentSeconds += now() - from;
   }
@@ -286,7 +287,7 @@ async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSig
   return summarize(jobs, buckets, isDecided);
 }
 
-function summarize<S>(jobs: readonly Job<S>[], buckets: readonly Bucket[], isDecided: boolean): SearchResult<S> {
+function summarize<S>(jobs: readonly TuningJob<S>[], buckets: readonly Bucket[], isDecided: boolean): SearchResult<S> {
   const schedules = buckets.map((_, i) =>
     Object.fromEntries(jobs.filter((job) => job.bucketIndex === i).map((job) => [job.signature, job.chosen])),
   );

@@ -2,8 +2,8 @@
 import type { Kernel } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';
 import { defined } from '../system/defined.js';
-import { type Final, type Known, type Records, winnerOf } from './records.js';
-import type { Work } from './work.js';
+import { type Final, type TimedSchedule, type Records, winnerOf } from './records.js';
+import type { KernelWork } from './work.js';
 
 /** What a target knows about one kernel in one bucket. */
 export interface Candidates<S> {
@@ -19,9 +19,9 @@ export interface Candidates<S> {
   enumerate(): readonly S[];
   /** Schedules one step from `from`, without it. */
   neighbours(from: S): readonly S[];
-  readonly work: Work;
-  /** The rival's time if it was measured before. */
-  readonly rival?: Rival;
+  readonly work: KernelWork;
+  /** The vendor library's time if it was measured before. */
+  readonly baseline?: VendorBaseline;
   /** Share of the machine's peak at this many seconds. */
   shareOfPeak(seconds: number): number;
 }
@@ -43,7 +43,7 @@ export interface Rounds {
 export const ROUNDS: Rounds = { first: 6, step: 4, ideas: 2 };
 
 /** The vendor library's time for the same contraction without its epilogue, and the algorithm's name. */
-export interface Rival {
+export interface VendorBaseline {
   readonly name: string;
   readonly seconds: number;
 }
@@ -70,7 +70,7 @@ export interface TuneRow<S> {
   /** Compulsory traffic of the best schedule, in bytes per second. */
   readonly bytesPerSecond?: number;
   /** The same contraction by the vendor's library. */
-  readonly rival?: Rival;
+  readonly baseline?: VendorBaseline;
   /** Number of candidates that failed: the result differs, or the compiler refuses. */
   readonly failures: number;
   readonly isDone: boolean;
@@ -92,7 +92,7 @@ export interface JobParts<S> {
   /** Which measurements decide: finals (the default is used until one is won), or the best of all bursts. */
   readonly decidedBy: 'final' | 'bursts';
   /** Records of the database. */
-  readonly known: Iterable<Known<S>>;
+  readonly known: Iterable<TimedSchedule<S>>;
   /** The newest final in the database. */
   readonly final?: Final<S> | undefined;
 }
@@ -101,7 +101,7 @@ export interface JobParts<S> {
 const IMPLAUSIBLE = 3;
 
 /** Search state of one (signature, bucket). */
-export class Job<S> {
+export class TuningJob<S> {
   readonly kernel: Kernel;
   readonly signature: string;
   readonly recordKey: string;
@@ -110,11 +110,11 @@ export class Job<S> {
   readonly bucket: Bucket;
   readonly candidates: Candidates<S>;
   /** By schedule key. */
-  readonly known = new Map<string, Known<S>>();
-  best: Known<S> | undefined;
+  readonly known = new Map<string, TimedSchedule<S>>();
+  best: TimedSchedule<S> | undefined;
   /** Winner of the newest final. */
-  private champion: Known<S> | undefined;
-  rival: Rival | undefined;
+  private champion: TimedSchedule<S> | undefined;
+  baseline: VendorBaseline | undefined;
   trials = 0;
   reused = 0;
   spentSeconds = 0;
@@ -138,7 +138,7 @@ export class Job<S> {
     this.keyOf = parts.keyOf;
     this.rounds = parts.rounds;
     this.isDecidedByFinal = parts.decidedBy === 'final';
-    this.rival = parts.candidates.rival;
+    this.baseline = parts.candidates.baseline;
     for (const known of parts.known) {
       // A file's entry is only a suggestion: it counts if it is legal and of the plan's instruction set.
       if (!this.candidates.mayUse(known.schedule)) continue;
@@ -153,7 +153,7 @@ export class Job<S> {
   }
 
   /** What is known of the schedule to use; undefined if nothing is known. */
-  get standing(): Known<S> | undefined {
+  get standing(): TimedSchedule<S> | undefined {
     const start = this.known.get(this.keyOf(this.start));
     if (start === undefined || !Number.isFinite(start.seconds)) return this.best;
     if (this.isDecidedByFinal) return this.champion ?? start;
@@ -204,20 +204,20 @@ export class Job<S> {
   }
 
   /** A later measurement of a schedule replaces the earlier one. Ties go to the schedule that was learnt first. */
-  learn(known: Known<S>): void {
+  learn(known: TimedSchedule<S>): void {
     this.seen.add(this.keyOf(known.schedule));
     this.take(known);
   }
 
   /** Learns what was measured for another bucket whose launch is the same. False if it may not be used here. */
-  share(known: Known<S>): boolean {
+  share(known: TimedSchedule<S>): boolean {
     if (!this.candidates.mayUse(known.schedule)) return false;
     this.learn(known);
     this.reused++;
     return true;
   }
 
-  private take(known: Known<S>): void {
+  private take(known: TimedSchedule<S>): void {
     const key = this.keyOf(known.schedule);
     this.known.set(key, known);
     if (!Number.isFinite(known.seconds) && this.champion !== undefined && this.keyOf(this.champion.schedule) === key)
@@ -241,7 +241,7 @@ export class Job<S> {
    * Schedules that compete with the default in a final: the last final's winner, and the fastest that took at most
    * `promising` times as long as the default.
    */
-  challengers(most: number, promising: number): readonly Known<S>[] {
+  challengers(most: number, promising: number): readonly TimedSchedule<S>[] {
     if (!this.hasDefault) return [];
     const start = this.keyOf(this.start),
       limit = promising * this.startSeconds!;
@@ -320,7 +320,7 @@ export class Job<S> {
       isDone: this.isDone,
       failures: [...this.known.values()].filter(({ seconds }) => !Number.isFinite(seconds)).length,
       ...(start === undefined || !Number.isFinite(start) ? {} : { defaultSeconds: start }),
-      ...defined({ rival: this.rival }),
+      ...defined({ baseline: this.baseline }),
       ...(best === undefined
         ? {}
         : {
@@ -334,11 +334,11 @@ export class Job<S> {
 }
 
 /** Records of all places of a launch, which other buckets and functions share. A bucket's own record counts more. */
-export const knownOf = <S>(records: Records<S>, key: string, places: readonly Bucket[]): readonly Known<S>[] =>
+export const knownOf = <S>(records: Records<S>, key: string, places: readonly Bucket[]): readonly TimedSchedule<S>[] =>
   [...new Set(places)].flatMap((place) => [...records.known(key, place)]);
 
 /** The share of time of each job. `isEven`: those of a bucket add up to 1. */
-export function weightsOf<S>(jobs: readonly Job<S>[], isEven: boolean): ReadonlyMap<Job<S>, number> {
+export function weightsOf<S>(jobs: readonly TuningJob<S>[], isEven: boolean): ReadonlyMap<TuningJob<S>, number> {
   const totals = new Map<number, number>();
   for (const { bucketIndex, weight } of jobs) totals.set(bucketIndex, (totals.get(bucketIndex) ?? 0) + weight);
   return new Map(jobs.map((job) => [job, isEven ? job.weight / totals.get(job.bucketIndex)! : job.weight]));
@@ -346,10 +346,10 @@ export function weightsOf<S>(jobs: readonly Job<S>[], isEven: boolean): Readonly
 
 /** The other jobs that measure the same launch: kernels over tokens in buckets that differ in their paths alone. */
 export function twinsOf<S>(
-  jobs: readonly Job<S>[],
-  placeOf: (job: Job<S>) => Bucket,
-): ReadonlyMap<Job<S>, readonly Job<S>[]> {
-  const groups = new Map<string, Job<S>[]>();
+  jobs: readonly TuningJob<S>[],
+  placeOf: (job: TuningJob<S>) => Bucket,
+): ReadonlyMap<TuningJob<S>, readonly TuningJob<S>[]> {
+  const groups = new Map<string, TuningJob<S>[]>();
   const groupOf = jobs.map((job) => {
     const key = JSON.stringify([job.recordKey, placeOf(job)]);
     const group = groups.get(key) ?? [];

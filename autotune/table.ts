@@ -19,14 +19,14 @@ export const gainOf = (row: Pick<TuneRow<unknown>, 'bestSeconds' | 'defaultSecon
   row.bestSeconds === undefined || row.defaultSeconds === undefined ? undefined : row.defaultSeconds / row.bestSeconds;
 
 /** The highest shares of peak among kernels that compute and among those that only move data; 1 if all are lower. */
-interface Peaks {
+interface HighestShares {
   readonly arithmetic: number;
   readonly memory: number;
 }
 
 const isArithmetic = ({ gflops = 0 }: TuneRow<unknown>): boolean => gflops > 0;
 
-function highestShares(rows: readonly TuneRow<unknown>[]): Peaks {
+function highestShares(rows: readonly TuneRow<unknown>[]): HighestShares {
   const highest = (of: readonly TuneRow<unknown>[]): number =>
     of.reduce((top, { shareOfPeak = 0 }) => Math.max(top, shareOfPeak), 1);
   return { arithmetic: highest(rows.filter(isArithmetic)), memory: highest(rows.filter((row) => !isArithmetic(row))) };
@@ -36,7 +36,7 @@ function highestShares(rows: readonly TuneRow<unknown>[]): Peaks {
  * `87 %`. A kernel may outrun the loop that measured peak arithmetic; the true peak is then higher, and that kernel
  * counts as 100 %. Data in caches arrive faster than memory bandwidth allows: `cached`.
  */
-function shareText(row: TuneRow<unknown>, peaks: Peaks): string {
+function shareText(row: TuneRow<unknown>, peaks: HighestShares): string {
   if (row.shareOfPeak === undefined) return '–';
   if (!isArithmetic(row) && row.shareOfPeak > 1) return 'cached';
   return `${((100 * row.shareOfPeak) / (isArithmetic(row) ? peaks.arithmetic : 1)).toFixed(0)} %`;
@@ -46,7 +46,7 @@ function shareText(row: TuneRow<unknown>, peaks: Peaks): string {
 export const bucketText = (bucket: Bucket): string =>
   `${tokensIn(bucket)}/${rowsIn(bucket)}${bucket.run === undefined ? '' : ` run ${bucket.run}`}`;
 
-function cells(row: TuneRow<unknown>, peaks: Peaks): readonly string[] {
+function cells(row: TuneRow<unknown>, peaks: HighestShares): readonly string[] {
   const gain = gainOf(row);
   return [
     row.count > 1 ? `${row.kernel} ×${row.count}` : row.kernel,

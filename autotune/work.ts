@@ -44,7 +44,7 @@ export const sizeOf = ({ extents, longest, run }: Bucket): WorkSize => ({
   ...defined({ run }),
 });
 
-export interface Work {
+export interface KernelWork {
   /** Operations of contractions, a multiply-add counted as two. A model's FLOP/s are counted in these. */
   readonly flops: number;
   /** Operations of scalar programs and of softmax. They are elementwise and not part of `flops`. */
@@ -53,7 +53,7 @@ export interface Work {
   readonly bytes: number;
 }
 
-const NOTHING: Work = { flops: 0, scalarOps: 0, bytes: 0 };
+const NOTHING: KernelWork = { flops: 0, scalarOps: 0, bytes: 0 };
 
 /** Scalar operations per element of softmax: scale, mask, subtract, exp, two running sums. */
 const SOFTMAX_OPS = 16;
@@ -202,7 +202,7 @@ function writtenBytes(kernel: Kernel, declarations: Declarations, size: WorkSize
  * Arithmetic and compulsory bytes of one launch. Attention counts pairs of a query and a key that it attends to. If the
  * depth of the batch's tokens is not given, trees are taken to be chains of `longest` tokens.
  */
-export function kernelWork(kernel: Kernel, module: KernelModule | Declarations, size: WorkSize): Work {
+export function kernelWork(kernel: Kernel, module: KernelModule | Declarations, size: WorkSize): KernelWork {
   const declarations = module instanceof Declarations ? module : new Declarations(module);
   const rows = rowsOf(kernel, size);
   const written = writtenBytes(kernel, declarations, size);
@@ -278,14 +278,14 @@ export function kernelWork(kernel: Kernel, module: KernelModule | Declarations, 
   }
 }
 
-export const addWork = (a: Work, b: Work): Work => ({
+export const addWork = (a: KernelWork, b: KernelWork): KernelWork => ({
   flops: a.flops + b.flops,
   scalarOps: a.scalarOps + b.scalarOps,
   bytes: a.bytes + b.bytes,
 });
 
 /** The total over all kernels of a micro-batch. `flops` is what throughput figures call the model's FLOPs. */
-export function moduleWork(module: KernelModule, size: WorkSize): Work {
+export function moduleWork(module: KernelModule, size: WorkSize): KernelWork {
   const declarations = new Declarations(module);
   return module.kernels.reduce((sum, kernel) => addWork(sum, kernelWork(kernel, declarations, size)), NOTHING);
 }

@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import { median } from '../autotune/records.js';
 import { stepperOf } from '../commands/continuation.js';
 import { BatchWork, packedWeightBytes } from '../commands/work.js';
-import type { Executor } from '../driver/devices/executor.js';
+import type { DeviceExecutor } from '../driver/devices/executor.js';
 import { KV_CACHES, type KvCache, type Precision, QUANTIZED } from '../driver/targets/precision.js';
 import { UserError } from '../errors.js';
 import { Generator } from '../generate/generator.js';
@@ -107,7 +107,7 @@ function differing(known: Map<number, string>, generated: readonly Generated[]):
 const PROFILED_CALLS = 12;
 
 /** Time of each kind of kernel, over all layers, measured one launch at a time. */
-async function printProfile(profile: () => ReturnType<Executor['profile']>): Promise<void> {
+async function printProfile(profile: () => ReturnType<DeviceExecutor['profile']>): Promise<void> {
   const { launches } = await profile();
   const least = launches.map(({ nanoseconds }) => nanoseconds);
   for (let call = 1; call < PROFILED_CALLS; call++) {
@@ -153,7 +153,7 @@ async function main(options: GenerateBenchOptions): Promise<void> {
     script: 'bench:generate',
   });
   const busy: number[] = [];
-  const measured: Executor = {
+  const measured: DeviceExecutor = {
     ...executor,
     capacity: executor.capacity,
     call: async (name, inputs, epoch) => {

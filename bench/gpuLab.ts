@@ -24,7 +24,7 @@ export interface GpuLab {
   readonly compiler: { name: string; build: string };
   readonly library: CublasLt;
   readonly tools: DeviceTools;
-  /** Filled before anything is timed: see makeRunUp of autotune/cuda/rival. */
+  /** Filled before anything is timed: see makeRunUp of autotune/cuda/vendorBaseline. */
   readonly runUp: CudaMemory;
   release(): void;
 }

@@ -3,7 +3,7 @@
  */
 import { SequenceBench, type SequencePart } from '../autotune/cuda/sequence.js';
 import { type Contender, interleave, type InterleaveOptions, patiently, warmUp } from '../autotune/cuda/timing.js';
-import { type BareContraction, contractionOf, RivalBench, timeLaunches } from '../autotune/cuda/vendorBaseline.js';
+import { type BareContraction, contractionOf, BaselineBench, timeLaunches } from '../autotune/cuda/vendorBaseline.js';
 import { CudaWorkbench } from '../autotune/cuda/workbench.js';
 import { median } from '../autotune/records.js';
 import { kernelWork, sizeOf } from '../autotune/work.js';
@@ -49,7 +49,7 @@ const reasonOf = (error: unknown): string => (error instanceof Error ? error.mes
 
 /** The fastest of the algorithms that the library names, found in a first round in turn. Throws if none works. */
 async function chooseProduct(lab: GpuLab, contraction: BareContraction): Promise<Product> {
-  const bench = await RivalBench.create(contraction, {
+  const bench = await BaselineBench.create(contraction, {
     addon: lab.addon,
     device: lab.device,
     library: lab.library,

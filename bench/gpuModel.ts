@@ -10,7 +10,7 @@ import { sizeOf } from '../autotune/work.js';
 import { type CudaFacts, defaultCudaSchedule, isLegalCuda, kernelSignature } from '../codegen/cuda/index.js';
 import { cudaScheduling } from '../codegen/cuda/scheduling.js';
 import { compileModel } from '../driver/compile/compile.js';
-import { cuda, cudaDevice, type CudaDevice } from '../driver/targets/cuda.js';
+import { cuda, cudaDevice, type GpuDevice } from '../driver/targets/cuda.js';
 import type { Precision } from '../driver/targets/precision.js';
 import { UserError } from '../errors.js';
 import type { CudaSchedule } from '../ir/cuda.js';
@@ -65,7 +65,7 @@ export function openBenchModel(
   precision: Precision = 'auto',
   finishing: Finishing = 'deep',
 ): BenchModel {
-  const numerics = (device: CudaDevice) => ({ ...cuda.compiler.numerics(device), finishing });
+  const numerics = (device: GpuDevice) => ({ ...cuda.compiler.numerics(device), finishing });
   const target = { ...cuda, compiler: { ...cuda.compiler, numerics } };
   const checkpoint = describeRandomCheckpoint(path, 1);
   const file = path.endsWith('.json') ? path : join(path, 'config.json');

@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type OpenedModel, openOrCompile } from '../driver/compile/open.js';
 import { loadExecutor } from '../driver/devices/loadReplica.js';
-import type { Executor } from '../driver/devices/executor.js';
+import type { DeviceExecutor } from '../driver/devices/executor.js';
 import type { WeightInit } from '../driver/names.js';
 import type { Ui } from '../driver/requests.js';
 import { detectMachine } from '../driver/targets/cpuDevice.js';
@@ -92,7 +92,7 @@ export interface RandomModelOptions {
 /** Throws UserError. The caller closes the executor. */
 export async function openRandomModel(
   options: RandomModelOptions,
-): Promise<Pick<OpenedModel, 'model' | 'checkpoint'> & { readonly executor: Executor }> {
+): Promise<Pick<OpenedModel, 'model' | 'checkpoint'> & { readonly executor: DeviceExecutor }> {
   const { model: name, threads, script, ...compiling } = options;
   const { model, checkpoint } = await openOrCompile(
     { model: modelPath(name), init: initOf(name), precision: 'auto', ...compiling },

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Command } from 'commander';
 import { stepperOf } from '../commands/continuation.js';
-import type { Executor } from '../driver/devices/executor.js';
+import type { DeviceExecutor } from '../driver/devices/executor.js';
 import { openModel } from '../driver/compile/functions.js';
 import type { KvCache } from '../driver/targets/precision.js';
 import { Generator } from '../generate/generator.js';
@@ -45,7 +45,7 @@ interface Questions {
 interface Ready {
   readonly stepper: Stepper;
   readonly vocabSize: number;
-  readonly executor: Executor;
+  readonly executor: DeviceExecutor;
 }
 
 const pagesFor = (tokens: number): number => Math.ceil(tokens / PAGE_TOKENS);

@@ -1,6 +1,6 @@
 /** `tilewright generate MODEL` on a terminal: each message is answered, and the answer appears as it is made. */
 import type { Conversation, ConverseRequest } from '../commands/converse.js';
-import type { Asked } from '../driver/targets/precision.js';
+import type { WithTargetChoice } from '../driver/targets/precision.js';
 import { UserError } from '../errors.js';
 import { GenerateError } from '../generate/request.js';
 import type { Input } from './io.js';
@@ -18,7 +18,7 @@ const ONCE_MORE = 'Ctrl-C again leaves, and so does Ctrl-D';
 export async function converse(
   context: Context,
   input: Input,
-  request: Omit<Asked<ConverseRequest>, 'signal'>,
+  request: Omit<WithTargetChoice<ConverseRequest>, 'signal'>,
   face: Face,
 ): Promise<void> {
   const { io } = context;

@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import type { ContinueListener, PromptResult } from '../commands/continueAll.js';
 import type { GenerateRequest } from '../commands/generate.js';
 import { isArtifact } from '../driver/names.js';
-import type { Asked } from '../driver/targets/precision.js';
+import type { WithTargetChoice } from '../driver/targets/precision.js';
 import { UsageError, UserError } from '../errors.js';
 import { defined } from '../system/defined.js';
 import { codeOf } from '../system/process.js';
@@ -142,7 +142,7 @@ async function parse(
   prompts: readonly string[],
   flags: Flags,
   isTyped: boolean,
-): Promise<Omit<Asked<GenerateRequest>, 'signal'>> {
+): Promise<Omit<WithTargetChoice<GenerateRequest>, 'signal'>> {
   const promptFile = text(flags, 'prompts');
   if (prompts.length === 0 && promptFile === undefined && !isTyped)
     throw new UsageError(
@@ -168,7 +168,7 @@ async function parse(
 /** Prompts as the model sees them. What the model would be is not looked at. */
 async function printAll(
   { io }: Context,
-  request: Omit<Asked<GenerateRequest>, 'signal'>,
+  request: Omit<WithTargetChoice<GenerateRequest>, 'signal'>,
   isJson: boolean,
 ): Promise<void> {
   const { model, checkpoint, prompts, promptFile, templateVariables } = request;

@@ -10,7 +10,7 @@ import {
   type RunResult,
 } from '../commands/runRequest.js';
 import { isArtifact, modelName } from '../driver/names.js';
-import type { Asked } from '../driver/targets/precision.js';
+import type { WithTargetChoice } from '../driver/targets/precision.js';
 import { UsageError } from '../errors.js';
 import { modelFolder } from '../evaluate/output.js';
 import { OVERLONG } from '../evaluate/pathLengths.js';
@@ -60,7 +60,7 @@ function refuseArtifactFolder(output: string, name: string): void {
     );
 }
 
-type Of<R extends ScoreRequest, K> = Omit<Asked<R>, 'signal'> & { readonly kind: K };
+type Of<R extends ScoreRequest, K> = Omit<WithTargetChoice<R>, 'signal'> & { readonly kind: K };
 type Parsed = Of<RunRequest, 'run'> | Of<TasksRequest, 'tasks'>;
 
 /** Everything that can be refused without looking at a file is refused before one is opened. */

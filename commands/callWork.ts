@@ -1,6 +1,6 @@
 /** The work of calls as they were made: from a plan's cost at their extents. */
 import { type Rates, rooflineSeconds } from '../autotune/peaks.js';
-import { addWork, Declarations, kernelWork, type Work, type WorkSize } from '../autotune/work.js';
+import { addWork, Declarations, kernelWork, type KernelWork, type WorkSize } from '../autotune/work.js';
 import type { FunctionInterface } from '../ir/function.js';
 import type { Kernel } from '../ir/kernel.js';
 import type { Stage } from '../ir/placement.js';
@@ -25,7 +25,7 @@ export function sizeOfCall(of: FunctionInterface, inputs: CallArrays, { position
 }
 
 /** What a part of a call does, and the least time that a device needs for it, launch by launch. */
-export interface CallWork extends Pick<Work, 'flops' | 'bytes'> {
+export interface CallWork extends Pick<KernelWork, 'flops' | 'bytes'> {
   readonly minSeconds: number;
 }
 
@@ -55,7 +55,7 @@ export class StageWork {
   }
 
   of(size: WorkSize): CallWork {
-    let all: Work = { flops: 0, scalarOps: 0, bytes: 0 };
+    let all: KernelWork = { flops: 0, scalarOps: 0, bytes: 0 };
     let minSeconds = 0;
     for (const { kernel, count } of this.groups) {
       const { flops, scalarOps, bytes } = kernelWork(kernel, this.declarations, size);

@@ -11,7 +11,7 @@ import { openModel } from '../driver/compile/functions.js';
 import { isArtifact } from '../driver/names.js';
 import type { Ui } from '../driver/requests.js';
 import type { RunRequest, RunResult, Baseline, ScoreRequest, TasksRequest } from './runRequest.js';
-import type { Asked } from '../driver/targets/precision.js';
+import type { WithTargetChoice } from '../driver/targets/precision.js';
 import { targetOf } from '../driver/targets/index.js';
 import { UsageError, UserError } from '../errors.js';
 import { compareFiles, type Comparison } from '../evaluate/compare/compareRuns.js';
@@ -20,7 +20,7 @@ import { defined } from '../system/defined.js';
 import { kindAt } from '../system/read.js';
 import { writeAtomically } from '../system/write.js';
 
-type AskedScore = Asked<ScoreRequest>;
+type AskedScore = WithTargetChoice<ScoreRequest>;
 
 /** Fields of a request that change its arithmetic: those in which a baseline may differ from its run. */
 const ARITHMETIC = ['precision', 'kvCache'] as const satisfies readonly (keyof ScoreRequest)[];

@@ -5,7 +5,7 @@ import { prepareArtifact, saveArtifact } from '../driver/artifact/save.js';
 import { type OpenedModel, openOrCompile } from '../driver/compile/open.js';
 import { settleTarget } from '../driver/devices/chooseTarget.js';
 import { type ModelRequest, stepTo, type Ui } from '../driver/requests.js';
-import type { Arithmetic, Asked } from '../driver/targets/precision.js';
+import type { Arithmetic, WithTargetChoice } from '../driver/targets/precision.js';
 import { detectMachine } from '../driver/targets/cpuDevice.js';
 import { mayFeed } from '../driver/targets/index.js';
 import { UsageError } from '../errors.js';
@@ -39,7 +39,7 @@ export interface CompileResult {
 }
 
 /** Model → artifact, with its kernels compiled into this machine's cache. */
-export async function compile(asked: Asked<CompileRequest>, ui: Ui): Promise<CompileResult> {
+export async function compile(asked: WithTargetChoice<CompileRequest>, ui: Ui): Promise<CompileResult> {
   const begin = performance.now();
   requireModelAt(asked.model);
   prepareArtifact(asked.output);

@@ -1,6 +1,6 @@
 /** A loaded model as a writer: prompts as tokens in, text out, a piece with every token. */
 import { ProcessEnded } from '../driver/devices/protocol.js';
-import type { Executor } from '../driver/devices/executor.js';
+import type { DeviceExecutor } from '../driver/devices/executor.js';
 import { cacheTokensOf } from '../driver/compile/functions.js';
 import { type Beam, searchBeams } from '../generate/beams.js';
 import { Fleet } from '../generate/fleet.js';
@@ -63,7 +63,7 @@ export interface StepperOptions {
 
 /** A model whose function `step` keeps keys and values for `cacheTokens`, on one replica. */
 export function stepperOf(
-  { executor, checkpoint }: { readonly executor: Executor; readonly checkpoint: Pick<Checkpoint, 'config'> },
+  { executor, checkpoint }: { readonly executor: DeviceExecutor; readonly checkpoint: Pick<Checkpoint, 'config'> },
   cacheTokens: number,
   { feeds = false, besideTokens = Infinity }: StepperOptions = {},
 ): Stepper {
@@ -103,14 +103,14 @@ export function stepperOf(
 
 /** Replicas of the model that write side by side; those that are still loading join when they are ready. */
 function fleetOf({ executor, checkpoint, model }: LoadedModel): Fleet {
-  const of = (replica: Executor): Stepper =>
+  const of = (replica: DeviceExecutor): Stepper =>
     stepperOf({ executor: replica, checkpoint }, cacheTokensOf(model) ?? 0, {
       besideTokens: stepBudget(model.plan),
       feeds: takesLastTokens(model.plan),
     });
   const { members } = executor;
   if (members === undefined) return new Fleet([of(executor)]);
-  const isLoaded = ({ capacity }: Executor): boolean => capacity[STEP] !== undefined;
+  const isLoaded = ({ capacity }: DeviceExecutor): boolean => capacity[STEP] !== undefined;
   const fleet = new Fleet(members.filter(isLoaded).map(of));
   for (const member of members)
     if (!isLoaded(member))

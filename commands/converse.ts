@@ -2,7 +2,7 @@
 import { settleTarget } from '../driver/devices/chooseTarget.js';
 import { Phases } from '../driver/phases.js';
 import type { LoadRequest, Ui } from '../driver/requests.js';
-import type { Asked } from '../driver/targets/precision.js';
+import type { WithTargetChoice } from '../driver/targets/precision.js';
 import { mayFeed } from '../driver/targets/index.js';
 import { type GenerateOptions, wantsLogits } from '../generate/options.js';
 import type { Message } from '../generate/prompts.js';
@@ -38,7 +38,7 @@ export interface Conversation {
 }
 
 /** Checkpoint or artifact → a model that is spoken to. */
-export async function converse(asked: Asked<ConverseRequest>, ui: Ui): Promise<Conversation> {
+export async function converse(asked: WithTargetChoice<ConverseRequest>, ui: Ui): Promise<Conversation> {
   requireModelAt(asked.model);
   const settled = await settleTarget(asked, ui);
   const request = { ...settled, logits: wantsLogits(settled), feeds: mayFeed(settled) };

@@ -1,6 +1,6 @@
 /** The first answer of a command: when it came, and what it waited for. */
 import type { PhaseName } from '../driver/criticalPath.js';
-import type { Executor } from '../driver/devices/executor.js';
+import type { DeviceExecutor } from '../driver/devices/executor.js';
 import { type Phases, printPhases } from '../driver/phases.js';
 import type { Ui } from '../driver/requests.js';
 import { printStartUp, startUpOf } from '../driver/startUp.js';
@@ -30,7 +30,7 @@ export class FirstAnswer {
   }
 
   /** It is here, and is told of. Only the first such call counts. Phases of an executor are of device processes. */
-  came({ phases: devices = [] }: Pick<Executor, 'phases'>): void {
+  came({ phases: devices = [] }: Pick<DeviceExecutor, 'phases'>): void {
     if (this.#state !== 'computing') return;
     this.#state = 'here';
     const phases = this.#phases;
@@ -41,7 +41,7 @@ export class FirstAnswer {
   }
 
   /** At each progress event of scoring: the first comes when everything is packed, the second with the first answer. */
-  onProgress(executor: Pick<Executor, 'phases'>): void {
+  onProgress(executor: Pick<DeviceExecutor, 'phases'>): void {
     if (this.#state === 'waiting') this.begin('first micro-batch');
     else this.came(executor);
   }

@@ -2,7 +2,7 @@
 import { settleTarget } from '../driver/devices/chooseTarget.js';
 import { Phases } from '../driver/phases.js';
 import type { LoadRequest, Ui } from '../driver/requests.js';
-import type { Asked } from '../driver/targets/precision.js';
+import type { WithTargetChoice } from '../driver/targets/precision.js';
 import { mayFeed } from '../driver/targets/index.js';
 import { UserError } from '../errors.js';
 import type { GeneratorCounts } from '../generate/generator.js';
@@ -46,7 +46,7 @@ export interface GenerateResult {
 
 /** Once its signal is aborted, everything ends with what was generated so far. */
 export async function generate(
-  asked: Asked<GenerateRequest>,
+  asked: WithTargetChoice<GenerateRequest>,
   ui: Ui,
   listener: ContinueListener = {},
 ): Promise<GenerateResult> {

@@ -6,7 +6,7 @@ import { cacheTokensOf, storedFormats, openModel } from '../driver/compile/funct
 import { settleTarget } from '../driver/devices/chooseTarget.js';
 import { isArtifact } from '../driver/names.js';
 import type { ArtifactRequest, ModelRequest } from '../driver/requests.js';
-import { type Asked, arithmeticName } from '../driver/targets/precision.js';
+import { type WithTargetChoice, arithmeticName } from '../driver/targets/precision.js';
 import { detectMachine, type Machine } from '../driver/targets/cpuDevice.js';
 import { targetOf } from '../driver/targets/index.js';
 import { UsageError, UserError } from '../errors.js';
@@ -89,7 +89,7 @@ function recordStages(): { stages: RecordedStage[]; observe: Observer } {
 }
 
 /** What was made of a model for the kind of machine that is asked for, or that is here. */
-export const inspect = async (asked: Asked<InspectRequest>): Promise<Inspection> =>
+export const inspect = async (asked: WithTargetChoice<InspectRequest>): Promise<Inspection> =>
   inspectModel(await settleTarget(asked));
 
 /** Compiles (or loads) the model and keeps every stage. Reads no weights and runs no compiler. Throws UserError. */

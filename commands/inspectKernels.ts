@@ -1,6 +1,6 @@
 /** The kernels of a plan for display: what each does, what it costs, and its source. */
 import { type Peaks, ratesOf, rooflineSeconds } from '../autotune/peaks.js';
-import { Declarations, kernelWork, sizeOf, type Work, type WorkSize } from '../autotune/work.js';
+import { Declarations, kernelWork, sizeOf, type KernelWork, type WorkSize } from '../autotune/work.js';
 import type { Machine } from '../driver/targets/cpuDevice.js';
 import type { CompiledModel, ExaminedKernel, PrintedKernel, TimesOptions } from '../driver/targets/target.js';
 import { UsageError } from '../errors.js';
@@ -69,7 +69,7 @@ export const typicalSize = (tokens: number): WorkSize => ({
 export function kernelRows(plan: LinkedFunction<unknown>, size: WorkSize): readonly KernelRow[] {
   const declarations = new Declarations(plan);
   return plan.kernels.map((kernel, i) => {
-    const work: Work = kernelWork(kernel, declarations, size);
+    const work: KernelWork = kernelWork(kernel, declarations, size);
     return {
       name: kernel.name,
       path: kernel.path,

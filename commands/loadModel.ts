@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto';
 import { beginOpening, type OpenedModel, type Opening } from '../driver/compile/open.js';
 import { openDevices, prepareDevices } from '../driver/devices/openDevices.js';
-import type { Executor } from '../driver/devices/executor.js';
+import type { DeviceExecutor } from '../driver/devices/executor.js';
 import { detectMachine } from '../driver/targets/cpuDevice.js';
 import type { Phases } from '../driver/phases.js';
 import type { LoadRequest, Ui } from '../driver/requests.js';
@@ -22,7 +22,7 @@ import { scoringLimits } from './scorer.js';
 export interface LoadedModel extends OpenedModel {
   readonly tokenizer: TokenizerDescription;
   readonly limits: ModelLimits;
-  readonly executor: Executor;
+  readonly executor: DeviceExecutor;
   readonly devices: number;
   readonly parallelism: Parallelism;
   close(): Promise<void>;

@@ -1,5 +1,5 @@
 /** The PathScorer that evaluate/ needs: a client of an executor that calls the function `step`. */
-import { type Executor, inFlightOf } from '../driver/devices/executor.js';
+import { type DeviceExecutor, inFlightOf } from '../driver/devices/executor.js';
 import type { PathBatch, PathLane, PathScorer, WalkLimits } from '../evaluate/scorer.js';
 import { filterInputs } from '../generate/filterRows.js';
 import { STEP } from '../ir/function.js';
@@ -21,7 +21,7 @@ export const stepInputs = (batch: PathBatch, feeds = false, filters = false): Ca
 });
 
 /** The largest call of `step`, and its cache. */
-export function walkLimits({ capacity }: Pick<Executor, 'capacity'>, cacheRows: number): WalkLimits & StepSize {
+export function walkLimits({ capacity }: Pick<DeviceExecutor, 'capacity'>, cacheRows: number): WalkLimits & StepSize {
   const extents = capacity[STEP];
   if (extents === undefined) throw new Error('The model has no function that continues paths.');
   return { ...stepSize(extents), cacheRows };
@@ -36,7 +36,7 @@ export interface StepMemory {
 
 /** Scores over kept keys and values, on every replica. `scorer` records what devices do. */
 export function planPathScorer(
-  executor: Executor,
+  executor: DeviceExecutor,
   { cacheTokens, feeds = false }: StepMemory,
   scorer: PlanScorer,
 ): PathScorer {
@@ -50,7 +50,7 @@ export function planPathScorer(
 }
 
 /** A replica once it has loaded the model. The lane ends with the process. */
-async function openLane(replica: Executor, index: number, scorer: PlanScorer, feeds: boolean): Promise<PathLane> {
+async function openLane(replica: DeviceExecutor, index: number, scorer: PlanScorer, feeds: boolean): Promise<PathLane> {
   await replica.opened?.();
   const { epoch } = replica;
   const { filtered } = walkLimits(replica, 0);

@@ -8,7 +8,7 @@ import { VERSION } from '../driver/program.js';
 import { calibrate, type MatrixReport, Quantizer } from '../driver/quantize/calibrate.js';
 import { chooseMatrices, type ChosenMatrix, HEAD, type InputGroup } from '../driver/quantize/matrices.js';
 import { type CalibrationOptions, readSamples } from '../driver/quantize/samples.js';
-import { prepareFolder, QuantizedTensors, storedTensors } from '../driver/quantize/tensors.js';
+import { prepareFolder, QuantizedCheckpoint, storedTensors } from '../driver/quantize/tensors.js';
 import type { Ui } from '../driver/requests.js';
 import { UsageError, UserError } from '../errors.js';
 import type { Graph } from '../ir/graph/graph.js';
@@ -150,7 +150,7 @@ export async function quantize(request: QuantizeRequest, ui: Ui): Promise<Quanti
     ...(isPartial ? { modules_in_block_to_quantize: modulesOf(matrices) } : {}),
   });
   const pool = new (loadAddon().Pool)(threads);
-  const out = new QuantizedTensors(output, checkpoint, matrices, settings, config);
+  const out = new QuantizedCheckpoint(output, checkpoint, matrices, settings, config);
   try {
     const work = new Quantizer(checkpoint, settings, out, pool);
     if (method === 'gptq') {

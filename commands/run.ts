@@ -1,13 +1,13 @@
 /** `run`: checkpoint or artifact, and questions → results. */
 import { settleTarget } from '../driver/devices/chooseTarget.js';
 import type { Ui } from '../driver/requests.js';
-import type { Asked } from '../driver/targets/precision.js';
+import type { WithTargetChoice } from '../driver/targets/precision.js';
 import { requireModelAt } from '../models/model/refusals.js';
 import { runCompared } from './compareWith.js';
 import type { RunRequest, RunResult, TasksRequest } from './runRequest.js';
 
 /** Questions of a file. */
-export async function run(asked: Asked<RunRequest>, ui: Ui): Promise<RunResult> {
+export async function run(asked: WithTargetChoice<RunRequest>, ui: Ui): Promise<RunResult> {
   requireModelAt(asked.model);
   if (asked.compareWith !== undefined) return runCompared(asked, ui, run);
   const request = await settleTarget(asked, ui);
@@ -16,7 +16,7 @@ export async function run(asked: Asked<RunRequest>, ui: Ui): Promise<RunResult> 
 }
 
 /** Tasks of lm-evaluation-harness, with results in its layout. */
-export async function runTasks(asked: Asked<TasksRequest>, ui: Ui): Promise<RunResult> {
+export async function runTasks(asked: WithTargetChoice<TasksRequest>, ui: Ui): Promise<RunResult> {
   requireModelAt(asked.model);
   if (asked.compareWith !== undefined) return runCompared(asked, ui, runTasks);
   const request = await settleTarget(asked, ui);

@@ -1,5 +1,5 @@
 /** The Scorer that evaluate/ needs: a client of an executor that calls the scoring function. */
-import { type Executor, inFlightOf } from '../driver/devices/executor.js';
+import { type DeviceExecutor, inFlightOf } from '../driver/devices/executor.js';
 import type { Capacity } from '../evaluate/packing.js';
 import type { MicroBatch, ScoredRows, Scorer } from '../evaluate/scorer.js';
 import { SCORE } from '../ir/function.js';
@@ -13,7 +13,7 @@ import type { BatchWork, ScoredTokens } from './work.js';
 /** A micro-batch as the named inputs of the `score` of an executor. */
 export function scoreInputs(
   { tokens, position, subtreeEnd, row, target }: MicroBatch,
-  { capacity }: Pick<Executor, 'capacity'>,
+  { capacity }: Pick<DeviceExecutor, 'capacity'>,
 ): CallArrays {
   const extents = capacity[SCORE] ?? {};
   const sees = keysIn({ extents }) === undefined ? { subtreeEnd } : listPaths(position);
@@ -28,7 +28,7 @@ export function scoredRows({ outputs: { logProb, isArgmax } }: CallResult): Scor
 }
 
 /** Largest micro-batch of an executor. */
-export function scoringLimits({ capacity }: Pick<Executor, 'capacity'>): Capacity {
+export function scoringLimits({ capacity }: Pick<DeviceExecutor, 'capacity'>): Capacity {
   const extents = capacity[SCORE];
   if (extents === undefined) throw new Error('The model has no function that scores.');
   return { maxTokens: tokensIn({ extents }), maxRows: rowsIn({ extents }), maxKeys: keysIn({ extents }) };
@@ -45,7 +45,7 @@ export class PlanScorer implements Scorer {
   readonly maxLength: number;
   readonly cost: BatchCost;
   readonly nonFiniteAdvice: string | undefined;
-  private readonly executor: Executor;
+  private readonly executor: DeviceExecutor;
   private readonly work: BatchWork;
   private readonly functions: readonly Pick<FunctionPlan<unknown>, 'interface'>[] | undefined;
   private flops = 0;
@@ -54,7 +54,7 @@ export class PlanScorer implements Scorer {
   readonly timeline = new Timeline();
 
   constructor(
-    executor: Executor,
+    executor: DeviceExecutor,
     options: {
       readonly maxLength: number;
       readonly cost: BatchCost;

@@ -106,7 +106,7 @@ const LAST: readonly PhaseName[] = ['kernels', 'weights', 'programs'];
 const LOADING: readonly string[] = LAST;
 
 /** A stretch of the critical path. Times are those of the spans. */
-export interface Step {
+export interface PathStep {
   /** What was waited for; undefined where nothing that was recorded explains the time. */
   readonly span: PhaseSpan | undefined;
   readonly begin: number;
@@ -263,8 +263,8 @@ export class StartGraph {
   }
 
   /** From `origin` to the answer: each step begins where the one before it ends. */
-  path(origin: number): readonly Step[] {
-    const steps: Step[] = [];
+  path(origin: number): readonly PathStep[] {
+    const steps: PathStep[] = [];
     if (this.answer === undefined) return steps;
     let [span, cursor] = [this.answer, this.answer.end];
     const add = (of: PhaseSpan | undefined, until: number): void => {
@@ -305,7 +305,7 @@ export class StartGraph {
  * The steps that led to the first answer, from the command on: they follow one another without gaps, so that their
  * times add up to the whole. `origin`: when the command began; by default when its first phase did.
  */
-export function criticalPath(spans: readonly PhaseSpan[], origin = originOf(spans)): readonly Step[] {
+export function criticalPath(spans: readonly PhaseSpan[], origin = originOf(spans)): readonly PathStep[] {
   return new StartGraph(spans).path(origin);
 }
 

@@ -9,11 +9,11 @@ import { encodedRow, fileRow, linesOf, type TensorSource, tileSpan } from '../ru
 import { quote } from '../system/json.js';
 import { readRange, withFile } from '../system/read.js';
 
-type Source<K> = Extract<TensorSource, { readonly kind: K }>;
+type SourceOfKind<K> = Extract<TensorSource, { readonly kind: K }>;
 
 const elementsOf = (shape: readonly number[]): number => shape.reduce((product, extent) => product * extent, 1);
 
-function fileValues(source: Source<'file'>): Float64Array {
+function fileValues(source: SourceOfKind<'file'>): Float64Array {
   const { shape, format, offset, file } = source;
   const [rows = 1] = shape;
   const columns = elementsOf(shape) / rows;
@@ -27,7 +27,7 @@ function fileValues(source: Source<'file'>): Float64Array {
   });
 }
 
-function assembledValues({ shape, format, tiles }: Source<'assembled'>): Float64Array {
+function assembledValues({ shape, format, tiles }: SourceOfKind<'assembled'>): Float64Array {
   const [rows = 1] = shape;
   const columns = elementsOf(shape) / rows;
   const { bytes, decode } = FORMATS[format];
@@ -45,7 +45,7 @@ function assembledValues({ shape, format, tiles }: Source<'assembled'>): Float64
 }
 
 /** What `decode` makes of an encoded tensor; what it finds wrong as UserError. */
-function decoded({ parts }: Source<'encoded'>, decode: () => Float64Array): Float64Array {
+function decoded({ parts }: SourceOfKind<'encoded'>, decode: () => Float64Array): Float64Array {
   try {
     return decode();
   } catch (error) {
@@ -56,7 +56,7 @@ function decoded({ parts }: Source<'encoded'>, decode: () => Float64Array): Floa
   }
 }
 
-function encodedValues(source: Source<'encoded'>): Float64Array {
+function encodedValues(source: SourceOfKind<'encoded'>): Float64Array {
   const { encoding, rows, shape, parts } = source;
   const [own = 0, k = 0] = shape;
   const read: PerPart<Uint8Array> = Object.fromEntries(

@@ -56,7 +56,7 @@ const LOOP_ROWS = [1, 2, 4, 8, 16, 32, 64, 128] as const;
 /** One axis of the grid: its values in ascending order of size. */
 type Axis = readonly number[];
 /** A point: an index on each axis. */
-type Point = readonly number[];
+type GridPoint = readonly number[];
 
 /** The grid of one (kernel, bucket). Each kernel has one fixed `isa`: its results must not depend on the bucket. */
 export interface Space {
@@ -145,7 +145,7 @@ export function scheduleSpace(
 }
 
 /** The distinct legal schedules among `points`, in order. */
-function schedulesAt(space: Space, points: Iterable<Point>): CpuSchedule[] {
+function schedulesAt(space: Space, points: Iterable<GridPoint>): CpuSchedule[] {
   const found = new Map<string, CpuSchedule>();
   for (const point of points) {
     const schedule = space.at(point.map((index, axis) => space.axes[axis]![index]!));
@@ -155,7 +155,7 @@ function schedulesAt(space: Space, points: Iterable<Point>): CpuSchedule[] {
   return [...found.values()];
 }
 
-function* everyPoint(axes: readonly Axis[]): Generator<Point> {
+function* everyPoint(axes: readonly Axis[]): Generator<GridPoint> {
   if (axes.length === 0) {
     yield [];
     return;
@@ -181,7 +181,7 @@ function nearest(axis: Axis, value: number): number {
 export function neighbours(space: Space, from: CpuSchedule): readonly CpuSchedule[] {
   const values = space.valuesOf(from);
   const centre = space.axes.map((axis, i) => nearest(axis, values[i] ?? 0));
-  const points: Point[] = [];
+  const points: GridPoint[] = [];
   space.axes.forEach((axis, i) => {
     const indices = from.kind === 'gemm' && i === 0 ? axis.keys() : [centre[i]! - 1, centre[i]! + 1];
     for (const index of indices)

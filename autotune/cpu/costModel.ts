@@ -11,7 +11,7 @@ import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
 import type { Addon } from '../../runtime/addon.js';
 import type { NativePool } from '../../runtime/nativeObjects.js';
 import type { Rates } from '../peaks.js';
-import { depthOf, kernelWork, pathShape, rowsOf, scalarCost, type Work, type WorkSize } from '../work.js';
+import { depthOf, kernelWork, pathShape, rowsOf, scalarCost, type KernelWork, type WorkSize } from '../work.js';
 import { weightBytes } from './candidates.js';
 
 /** The machine's measured rates and its cache sizes. */
@@ -250,7 +250,7 @@ export const estimateSeconds = (
 /**
  * Share of the machine's peak at `seconds`: of peak arithmetic for contractions, of memory bandwidth for other kernels.
  */
-export const shareOfPeak = ({ flops, bytes }: Work, machine: MachineModel, seconds: number): number =>
+export const shareOfPeak = ({ flops, bytes }: KernelWork, machine: MachineModel, seconds: number): number =>
   (flops > 0 ? flops / machine.flopsPerSecond : bytes / machine.bytesPerSecond) / seconds;
 
 /**

@@ -23,7 +23,7 @@ import { measurePeaks } from './costModel.js';
 import { type BenchOptions, type Workbench, Workbenches } from './workbench.js';
 
 /** On what, and within what, candidates are measured. */
-export interface MeasurerOptions extends CompilerOptions, BenchOptions {
+export interface MeasurerOptions extends LoadedKernelsOptions, BenchOptions {
   readonly threads: number;
 }
 
@@ -32,7 +32,7 @@ export class Measurer {
   private readonly addon: Addon;
   private readonly options: MeasurerOptions;
   private readonly pool: NativePool;
-  private readonly kernels: CompiledKernels;
+  private readonly kernels: LoadedKernels;
   private readonly benches: Workbenches;
   private readonly references = new Map<string, string>();
   private scratch: NativeMemory | undefined;
@@ -44,7 +44,7 @@ export class Measurer {
     this.options = options;
     this.addon = loadAddon();
     this.pool = new this.addon.Pool(options.threads);
-    this.kernels = new CompiledKernels(options, this.addon);
+    this.kernels = new LoadedKernels(options, this.addon);
     this.benches = new Workbenches(options, this.addon, this.pool);
   }
 
@@ -116,7 +116,7 @@ export class Measurer {
     const emit = (schedule: CpuSchedule): EmittedKernel =>
       emitKernel(kernel, module, schedule, this.options.capacity.extents);
     const known = new Map([reference, ...schedules].map((schedule) => [cpuScheduling.key(schedule), emit(schedule)]));
-    const compiled = (schedule: CpuSchedule): Promise<Compiled | string> =>
+    const compiled = (schedule: CpuSchedule): Promise<LoadedKernel | string> =>
       this.kernels.get([...known.values()], known.get(cpuScheduling.key(schedule))!, signal);
     const referenceCode = await compiled(reference);
     const bench = this.benches.get(kernel, module, signature);
@@ -155,7 +155,7 @@ export class Measurer {
   }
 
   private async withProgram<T>(
-    { library, emitted }: Compiled,
+    { library, emitted }: LoadedKernel,
     bench: Workbench,
     bucket: Bucket,
     use: (program: NativeProgram) => Promise<T>,
@@ -202,7 +202,7 @@ export class Measurer {
 }
 
 /** How kernels are compiled. */
-export interface CompilerOptions {
+export interface LoadedKernelsOptions {
   /** Instruction set that translation units are compiled for: the strongest in the plan. */
   readonly isa: CpuIsa;
   readonly settings?: Settings;
@@ -211,20 +211,20 @@ export interface CompilerOptions {
 }
 
 /** A kernel in a library that is loaded. */
-export interface Compiled {
+export interface LoadedKernel {
   readonly library: NativeLibrary;
   readonly emitted: EmittedKernel;
 }
 
 /** Compiles kernels when they are first asked for, and keeps them loaded. */
-export class CompiledKernels {
-  private readonly options: CompilerOptions;
+export class LoadedKernels {
+  private readonly options: LoadedKernelsOptions;
   private readonly addon: Addon;
   private readonly libraries: NativeLibrary[] = [];
   /** The compiled kernel by symbol, or why it does not compile. */
-  private readonly outcomes = new Map<string, Compiled | string>();
+  private readonly outcomes = new Map<string, LoadedKernel | string>();
 
-  constructor(options: CompilerOptions, addon: Addon) {
+  constructor(options: LoadedKernelsOptions, addon: Addon) {
     this.options = options;
     this.addon = addon;
   }
@@ -242,7 +242,7 @@ export class CompiledKernels {
     kernels: readonly EmittedKernel[],
     wanted: EmittedKernel,
     signal: AbortSignal | undefined,
-  ): Promise<Compiled | string> {
+  ): Promise<LoadedKernel | string> {
     if (!this.outcomes.has(wanted.symbol)) await this.compileFrom(kernels, wanted, signal);
     return this.outcomes.get(wanted.symbol) ?? 'it was not compiled';
   }
@@ -275,7 +275,7 @@ export class CompiledKernels {
   }
 
   /** The loaded function, or the compiler's message. Other failures (no compiler, no disk space) are thrown. */
-  private async compileOne(emitted: EmittedKernel, signal: AbortSignal | undefined): Promise<Compiled | string> {
+  private async compileOne(emitted: EmittedKernel, signal: AbortSignal | undefined): Promise<LoadedKernel | string> {
     try {
       const { isa, settings } = this.options;
       const { path } = await compileShared([unitOf(emitted)], {

@@ -13,7 +13,7 @@ import { bufferBytes } from '../../passes/planMemory.js';
 import type { Addon } from '../../runtime/addon.js';
 import type { NativeMemory, NativePool, Slot } from '../../runtime/nativeObjects.js';
 import type { PackSource } from '../../runtime/nativePacking.js';
-import { biasFor, bucketTrees, integersFor, resultRows, type Roles, rolesOf } from '../randomInputs.js';
+import { biasFor, bucketTrees, integersFor, resultRows, type BufferRoles, rolesOf } from '../randomInputs.js';
 import { kernelWork } from '../work.js';
 
 /**
@@ -46,7 +46,7 @@ export class Workbench {
   private readonly parameters: readonly string[];
   private readonly buffers: ReadonlyMap<string, BufferDecl>;
   private readonly weights: ReadonlyMap<string, WeightDecl>;
-  private readonly roles: Roles;
+  private readonly roles: BufferRoles;
   /** copies[i]: memory of every parameter for the i-th launch. All copies share the buffers. */
   private readonly copies: readonly (readonly Placed[])[];
   private filledFor = '';

@@ -172,7 +172,7 @@ export interface CompareJob {
   readonly launch: LaunchShape;
 }
 
-export interface Compared {
+export interface ComparedBuffer {
   readonly dtype: BufferDType;
   readonly rows: number;
   readonly columns: number;
@@ -196,7 +196,7 @@ export function compareJob({
   tolerance,
   scale,
   part,
-}: Compared): CompareJob {
+}: ComparedBuffer): CompareJob {
   if (dtype === 'bool') throw new Error('No kernel writes booleans.');
   const view = new DataView(new ArrayBuffer(COMPARE_JOB_BYTES));
   view.setBigInt64(0, BigInt(stride), true);

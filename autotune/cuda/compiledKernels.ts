@@ -7,11 +7,11 @@ import type { CudaDevice } from '../../runtime/cuda/nativeDevice.js';
 import type { CudaProgram } from '../../runtime/cuda/nativeProgram.js';
 import type { MeasureRequest } from '../measurement.js';
 import type { CompileKernels } from './fill.js';
-import type { Compiled } from './sequence.js';
+import type { KernelCubin } from './sequence.js';
 import { Hung } from './timing.js';
 import type { CudaWorkbench } from './workbench.js';
 
-export interface CompilerOptions {
+export interface KernelCubinsOptions {
   readonly addon: CudaAddon;
   readonly device: CudaDevice;
   /** Largest micro-batch of the plan. It fixes strides. */
@@ -23,12 +23,12 @@ export interface CompilerOptions {
 
 type OfKernel = Pick<MeasureRequest<CudaSchedule>, 'kernel' | 'module'>;
 
-export class CompiledKernels {
-  private readonly options: CompilerOptions;
+export class KernelCubins {
+  private readonly options: KernelCubinsOptions;
   /** Machine code by symbol, or why compilation failed. */
   private readonly outcomes = new Map<string, Uint8Array | string>();
 
-  constructor(options: CompilerOptions) {
+  constructor(options: KernelCubinsOptions) {
     this.options = options;
   }
 
@@ -68,14 +68,14 @@ export class CompiledKernels {
   }
 
   /** The compiled kernel, or why there is none. */
-  get(text: CudaKernelText): Compiled | string {
+  get(text: CudaKernelText): KernelCubin | string {
     const cubin = this.outcomes.get(text.symbol);
     if (cubin === undefined) return 'it was not compiled';
     return typeof cubin === 'string' ? cubin : { text, cubin };
   }
 
   /** Throws Error if it did not compile. */
-  require(text: CudaKernelText): Compiled {
+  require(text: CudaKernelText): KernelCubin {
     const compiled = this.get(text);
     if (typeof compiled === 'string') throw new Error(compiled);
     return compiled;
@@ -83,7 +83,7 @@ export class CompiledKernels {
 
   /** Calls back with the kernel's program on a workbench, and releases it. */
   async withProgram<T>(
-    { text, cubin }: Compiled,
+    { text, cubin }: KernelCubin,
     bench: CudaWorkbench,
     use: (program: CudaProgram) => Promise<T>,
   ): Promise<T> {

@@ -21,7 +21,7 @@ import type { CudaDevice, CudaEvent, CudaMemory } from '../../runtime/cuda/nativ
 import type { Rates } from '../peaks.js';
 import { rooflineSeconds } from '../peaks.js';
 import { median } from '../records.js';
-import { depthOf, kernelWork, pathShape, rowsOf, scalarCost, type Work, type WorkSize } from '../work.js';
+import { depthOf, kernelWork, pathShape, rowsOf, scalarCost, type KernelWork, type WorkSize } from '../work.js';
 
 export interface CudaMachine {
   readonly multiprocessors: number;
@@ -138,12 +138,12 @@ function skinnySeconds(
 }
 
 /** What is known of products of E4M3: bytes that an epilogue moves for each element of a tile. */
-interface Narrow {
+interface NarrowProducts {
   readonly epilogueBytes: number;
 }
 
 /** Undefined for products of other types. */
-function narrowOf(kernel: GemmKernel, module: KernelModule, size: WorkSize): Narrow | undefined {
+function narrowOf(kernel: GemmKernel, module: KernelModule, size: WorkSize): NarrowProducts | undefined {
   if (!module.buffers.some(({ name, dtype }) => name === kernel.a && dtype === 'e4m3')) return undefined;
   const rows = rowsOf(kernel, size);
   const columns = columnTiles(kernel.segments, 1).total;
@@ -156,7 +156,7 @@ function gemmSeconds(
   s: CudaGemmSchedule,
   rows: number,
   machine: CudaMachine,
-  narrow: Narrow | undefined,
+  narrow: NarrowProducts | undefined,
 ): number {
   const isNarrow = narrow !== undefined;
   if (s.skeleton === 'skinny' || s.skeleton === 'skinnyWgmma') return skinnySeconds(kernel, s, rows, machine);
@@ -256,7 +256,7 @@ export function cudaCost(
 }
 
 /** Share of the device's peak at `seconds`: of the tensor cores for contractions, of memory for other kernels. */
-export const cudaShareOfPeak = (work: Work, machine: CudaMachine, seconds: number): number =>
+export const cudaShareOfPeak = (work: KernelWork, machine: CudaMachine, seconds: number): number =>
   rooflineSeconds(work, machine) / seconds;
 
 const BYTES = 512 << 20;

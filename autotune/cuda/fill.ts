@@ -12,7 +12,7 @@ import { groupJob } from '../../runtime/cuda/packGroups.js';
 import { type DeviceJob, JOB_BYTES, matrixColumns, packJob } from '../../runtime/cuda/packJob.js';
 import { PACK_ENTRIES, PACK_SOURCE } from '../../runtime/cuda/packKernels.js';
 import type { TensorSource } from '../../runtime/tensorSource.js';
-import { biasFor, bucketTrees, integersFor, type Roles } from '../randomInputs.js';
+import { biasFor, bucketTrees, integersFor, type BufferRoles } from '../randomInputs.js';
 import { COMPARE_SOURCE, COMPARE_SYMBOL } from './compare.js';
 
 type Fill =
@@ -148,7 +148,7 @@ export interface BufferContents {
   readonly buffer: BufferDecl;
   /** The kernel that reads it, which gives its values their meaning. */
   readonly kernel: Kernel;
-  readonly roles: Roles;
+  readonly roles: BufferRoles;
   readonly bucket: Bucket;
   /** Largest micro-batch of the plan. It fixes strides. */
   readonly capacity: Bucket;

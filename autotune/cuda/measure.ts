@@ -13,7 +13,7 @@ import type { CudaProgram } from '../../runtime/cuda/nativeProgram.js';
 import type { FinalRequest, HoldFinal } from '../finals.js';
 import type { Measure, Measurement, MeasureRequest } from '../measurement.js';
 import { median } from '../records.js';
-import { CompiledKernels, type CompilerOptions } from './compiledKernels.js';
+import { KernelCubins, type KernelCubinsOptions } from './compiledKernels.js';
 import { type DeviceFill, type DeviceTools, loadDeviceTools } from './fill.js';
 import { contend, SequenceBench } from './sequence.js';
 import {
@@ -32,7 +32,7 @@ import { CudaWorkbench } from './workbench.js';
 import { Workbenches } from './workbenches.js';
 
 /** On what, and within what, candidates are measured. */
-export interface CudaMeasurerOptions extends CompilerOptions {
+export interface CudaMeasurerOptions extends KernelCubinsOptions {
   /** The schedule whose result is taken as correct: CUDA cores, no optimizations. */
   readonly reference: (kernel: Kernel, module: KernelModule, bucket: Bucket) => CudaSchedule;
   /** Limit on device memory for the operands of kernels that may be measured again. Default: 60 % of free memory. */
@@ -49,7 +49,7 @@ const FREE_SHARE = 0.6;
 export class CudaMeasurer {
   private readonly options: CudaMeasurerOptions;
   private readonly tools: DeviceTools;
-  private readonly kernels: CompiledKernels;
+  private readonly kernels: KernelCubins;
   /** By signature and bucket. */
   private readonly benches: Workbenches;
   private readonly underWay = new Set<Promise<unknown>>();
@@ -57,7 +57,7 @@ export class CudaMeasurer {
   private constructor(options: CudaMeasurerOptions, tools: DeviceTools) {
     this.options = options;
     this.tools = tools;
-    this.kernels = new CompiledKernels(options);
+    this.kernels = new KernelCubins(options);
     this.benches = new Workbenches(options.memoryBytes ?? FREE_SHARE * options.device.memory().freeBytes);
   }
 
@@ -253,7 +253,7 @@ export class CudaMeasurer {
     fail: (failure: string) => T,
     use: (program: CudaProgram) => Promise<T>,
   ): Promise<T> {
-    let compiled: ReturnType<CompiledKernels['get']>;
+    let compiled: ReturnType<KernelCubins['get']>;
     try {
       compiled = this.kernels.get(this.kernels.emit(request, schedule));
     } catch (error) {

@@ -15,7 +15,7 @@ import { bindKernel } from '../../runtime/cuda/bindProgram.js';
 import type { CudaDevice, CudaMemory, CudaModule } from '../../runtime/cuda/nativeDevice.js';
 import type { CudaProgram } from '../../runtime/cuda/nativeProgram.js';
 import { programExtents, sizesOf } from '../../runtime/extents.js';
-import { type Roles, rolesOf } from '../randomInputs.js';
+import { type BufferRoles, rolesOf } from '../randomInputs.js';
 import { scaleOf } from './compare.js';
 import { type DeviceFill, fillBuffer, strideOf } from './fill.js';
 import { Hung, launchTimes, patiently, sustain, type SustainOptions } from './timing.js';
@@ -161,7 +161,13 @@ export class SequenceBench {
     return bufferBytes(buffer, bucket.extents, capacity.extents);
   }
 
-  private fillInput(memory: CudaMemory, buffer: BufferDecl, reader: Kernel, roles: Roles, seed: number): Promise<void> {
+  private fillInput(
+    memory: CudaMemory,
+    buffer: BufferDecl,
+    reader: Kernel,
+    roles: BufferRoles,
+    seed: number,
+  ): Promise<void> {
     const { fill, capacity, bucket } = this.request;
     // Partial sums of the squares of k numbers of unit variance add up to k.
     const isParts = roles.positive.has(buffer.name) && reader.anchor === 'gemm' && typeof buffer.columns === 'number';
@@ -180,7 +186,7 @@ export class SequenceBench {
 }
 
 /** A kernel compiled with one schedule. */
-export interface Compiled {
+export interface KernelCubin {
   readonly text: CudaKernelText;
   readonly cubin: Uint8Array;
 }
@@ -189,7 +195,7 @@ export interface ContestRequest extends SustainOptions {
   readonly addon: CudaAddon;
   readonly device: CudaDevice;
   /** Kernels of the sequence, one list per contender. */
-  readonly contenders: readonly (readonly Compiled[])[];
+  readonly contenders: readonly (readonly KernelCubin[])[];
   /** Seconds after which a launch counts as hung. */
   readonly patienceSeconds: number | undefined;
 }
@@ -204,7 +210,7 @@ export async function contend(
 ): Promise<readonly (readonly number[])[] | undefined> {
   const made: { release(): void }[] = [];
   const modules = new Map<string, CudaModule>();
-  const load = ({ text, cubin }: Compiled): CudaModule => {
+  const load = ({ text, cubin }: KernelCubin): CudaModule => {
     const known = modules.get(text.symbol);
     if (known !== undefined) return known;
     const module = new addon.Module(device, cubin);

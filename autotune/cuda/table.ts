@@ -27,7 +27,7 @@ const milliseconds = (seconds: number): string => {
 
 /** A bare contraction's time divided by ours: above 1 where ours, epilogue included, is faster. */
 export const ratioOf = (row: Row): number | undefined =>
-  row.bestSeconds === undefined || row.rival === undefined ? undefined : row.rival.seconds / row.bestSeconds;
+  row.bestSeconds === undefined || row.baseline === undefined ? undefined : row.baseline.seconds / row.bestSeconds;
 
 /** Best floating-point operations and bytes per second over all rows, the vendor's times included. */
 export interface BestRates {
@@ -64,7 +64,7 @@ function cells(row: Row, best: BestRates): readonly string[] {
     bucketText(row.bucket),
     `${row.trials + row.reused}${row.failures > 0 ? ` (${row.failures} bad)` : ''}`,
     row.bestSeconds === undefined ? '–' : milliseconds(row.bestSeconds),
-    row.rival === undefined ? '–' : milliseconds(row.rival.seconds),
+    row.baseline === undefined ? '–' : milliseconds(row.baseline.seconds),
     ratio === undefined ? '–' : ratio.toFixed(3),
     share === undefined ? '–' : `${(100 * share).toFixed(0)} %`,
     gain === undefined ? '–' : `${gain.toFixed(2)}×`,
@@ -73,12 +73,12 @@ function cells(row: Row, best: BestRates): readonly string[] {
 }
 
 /**
- * Lines of the whole table: heading, one row per kernel and bucket, and what a ratio means. `rival`: the library's name
+ * Lines of the whole table: heading, one row per kernel and bucket, and what a ratio means. `library`: its name
  * and version, or why there is none.
  */
 export function renderCudaTable(
   rows: readonly Row[],
-  rival: { readonly name: string } | { readonly absence: string },
+  library: { readonly name: string } | { readonly absence: string },
 ): readonly string[] {
   const best = bestRates(rows);
   const table = [HEADINGS, ...rows.map((row) => cells(row, best))];
@@ -90,8 +90,8 @@ export function renderCudaTable(
       .trimEnd(),
   );
   const about =
-    'name' in rival
-      ? `cuBLASLt: ${rival.name}, its best bare contraction; ratio: its time ÷ ours with epilogue`
-      : `no comparison with cuBLASLt: ${rival.absence}`;
+    'name' in library
+      ? `cuBLASLt: ${library.name}, its best bare contraction; ratio: its time ÷ ours with epilogue`
+      : `no comparison with cuBLASLt: ${library.absence}`;
   return [...lines, about, ...(best.gflops > 0 ? [`best rate: ${(best.gflops / 1000).toFixed(0)} TFLOP/s`] : [])];
 }

@@ -9,22 +9,28 @@ import type { CudaDeviceInfo } from '../../runtime/cuda/nativeDevice.js';
 import { defined } from '../../system/defined.js';
 import type { TuningDatabase } from '../database.js';
 import type { MeasureRequest } from '../measurement.js';
-import { median, recordDigest, type RecordFormat, recordText, recordVersion, type RivalKey } from '../records.js';
-import { type Candidates, type Rival, type SearchRequest, searchSchedules, type SearchResult } from '../search.js';
+import { median, recordDigest, type RecordFormat, recordText, recordVersion, type BaselineKey } from '../records.js';
+import {
+  type Candidates,
+  type VendorBaseline,
+  type SearchRequest,
+  searchSchedules,
+  type SearchResult,
+} from '../search.js';
 import type { Rounds } from '../searchJob.js';
 import { kernelWork, sizeOf } from '../work.js';
 import { CudaSpace, referenceSchedule } from './candidates.js';
 import { cudaCost, type CudaMachine, cudaShareOfPeak } from './costModel.js';
-import { type BareContraction, contractionOf, type RivalTime } from './vendorBaseline.js';
+import { type BareContraction, contractionOf, type BaselineTime } from './vendorBaseline.js';
 
 /** More candidates per round than on a CPU: they compile in parallel and run in milliseconds. */
 const CUDA_ROUNDS: Rounds = { first: 10, step: 8, ideas: 6, finals: 0.3, telling: 0.05 };
 
-export interface CudaRival {
+export interface VendorLibrary {
   /** Name and version, such as `cuBLASLt 13.0.2`. */
-  readonly library: string;
+  readonly name: string;
   /** `beside`: the kernel it is compared with. The time may be scaled to that kernel's default. */
-  readonly time: (contraction: BareContraction, beside: MeasureRequest<CudaSchedule>) => Promise<RivalTime>;
+  readonly time: (contraction: BareContraction, beside: MeasureRequest<CudaSchedule>) => Promise<BaselineTime>;
 }
 
 export interface CudaTuneOptions extends SearchRequest<CudaSchedule> {
@@ -33,15 +39,15 @@ export interface CudaTuneOptions extends SearchRequest<CudaSchedule> {
   readonly database: TuningDatabase<CudaSchedule, CudaTuningTarget>;
   readonly target: CudaTuningTarget;
   /** Absent if the library is not installed. */
-  readonly rival?: CudaRival;
-  /** Called with the reason when the rival fails. It is left out from then on. */
-  readonly onRivalFailure?: (reason: string) => void;
+  readonly library?: VendorLibrary;
+  /** Called with the reason when the library fails. It is left out from then on. */
+  readonly onLibraryFailure?: (reason: string) => void;
 }
 
 function candidatesOf(
   options: CudaTuneOptions,
   spaces: Map<Kernel, CudaSpace>,
-  rival: Rival | undefined,
+  baseline: VendorBaseline | undefined,
   kernel: Kernel,
   bucket: Bucket,
 ): Candidates<CudaSchedule> {
@@ -63,37 +69,37 @@ function candidatesOf(
     enumerate: () => space.enumerate(start),
     neighbours: (from) => space.neighbours(from),
     shareOfPeak: (seconds) => cudaShareOfPeak(work, machine, seconds),
-    ...defined({ rival }),
+    ...defined({ baseline }),
   };
 }
 
-/** searchSchedules on a GPU. Measurements, the rival's included, are stored in the database under the target's name. */
+/** searchSchedules on a GPU. Measurements, the library's included, are stored in the database under the target's name. */
 export function tuneCuda(options: CudaTuneOptions): Promise<SearchResult<CudaSchedule>> {
-  const { facts: _facts, machine: _machine, database, target, rival, onRivalFailure, ...request } = options;
+  const { facts: _facts, machine: _machine, database, target, library, onLibraryFailure, ...request } = options;
   const { module } = request;
   const spaces = new Map<Kernel, CudaSpace>();
   const keyOf = (
     kernel: Kernel,
     bucket: Bucket,
-  ): { readonly contraction: BareContraction; readonly key: RivalKey } | undefined => {
-    const contraction = rival === undefined ? undefined : contractionOf(kernel, module, bucket);
-    return contraction === undefined || rival === undefined
+  ): { readonly contraction: BareContraction; readonly key: BaselineKey } | undefined => {
+    const contraction = library === undefined ? undefined : contractionOf(kernel, module, bucket);
+    return contraction === undefined || library === undefined
       ? undefined
-      : { contraction, key: { library: rival.library, gpu: target.gpu, driver: target.driver, ...contraction } };
+      : { contraction, key: { library: library.name, gpu: target.gpu, driver: target.driver, ...contraction } };
   };
-  let isRivalFit = true;
-  const askRival = async (request: MeasureRequest<CudaSchedule>): Promise<Rival | undefined> => {
+  let isLibraryFit = true;
+  const measureBaseline = async (request: MeasureRequest<CudaSchedule>): Promise<VendorBaseline | undefined> => {
     const asked = keyOf(request.kernel, request.bucket);
-    if (asked === undefined || rival === undefined || !isRivalFit) return undefined;
-    const known = database.knownRival(asked.key);
+    if (asked === undefined || library === undefined || !isLibraryFit) return undefined;
+    const known = database.knownBaseline(asked.key);
     if (known !== undefined) return known;
     try {
-      const { name, seconds } = await rival.time(asked.contraction, request);
-      database.appendRival({ rival: asked.key, name: name.slice(0, 200), seconds: [...seconds] });
+      const { name, seconds } = await library.time(asked.contraction, request);
+      database.appendBaseline({ rival: asked.key, name: name.slice(0, 200), seconds: [...seconds] });
       return { name, seconds: median(seconds) };
     } catch (error) {
-      isRivalFit = false;
-      onRivalFailure?.(error instanceof Error ? error.message : String(error));
+      isLibraryFit = false;
+      onLibraryFailure?.(error instanceof Error ? error.message : String(error));
       return undefined;
     }
   };
@@ -106,14 +112,14 @@ export function tuneCuda(options: CudaTuneOptions): Promise<SearchResult<CudaSch
       return candidatesOf(
         options,
         spaces,
-        asked === undefined ? undefined : database.knownRival(asked.key),
+        asked === undefined ? undefined : database.knownBaseline(asked.key),
         kernel,
         bucket,
       );
     },
     records: database.recordsFor(target),
     product: (kernel, bucket) => contractionOf(kernel, module, bucket),
-    ...(rival === undefined ? {} : { rival: askRival }),
+    ...(library === undefined ? {} : { baseline: measureBaseline }),
   });
 }
 

@@ -36,7 +36,7 @@ export function contractionOf(kernel: Kernel, module: KernelModule, bucket: Buck
   return Number.isFinite(n) && m > 0 ? { dtype, m, n, k: kernel.k } : undefined;
 }
 
-export interface RivalTime {
+export interface BaselineTime {
   /** Name of the algorithm. */
   readonly name: string;
   readonly seconds: readonly number[];
@@ -47,7 +47,7 @@ const WORKSPACE_BYTES = 64 << 20;
 const MAX_COPIES = 32;
 const RUN_UP_BYTES = 512 << 20;
 
-export interface RivalOptions {
+export interface BaselineOptions {
   readonly addon: CudaAddon;
   readonly device: CudaDevice;
   readonly library: CublasLt;
@@ -96,10 +96,10 @@ export function timeLaunches(
 }
 
 /** The library's algorithms for one contraction, on random operands in rotating copies that exceed the L2 cache. */
-export class RivalBench {
+export class BaselineBench {
   /** Names of the algorithms, as the heuristic ranks them. */
   readonly algorithms: readonly string[];
-  private readonly options: RivalOptions;
+  private readonly options: BaselineOptions;
   private readonly contraction: CublasLtContraction;
   private readonly operands: readonly CublasLtOperands[];
   private readonly room: { readonly address: bigint; readonly bytes: number };
@@ -107,7 +107,7 @@ export class RivalBench {
   private next = 0;
 
   private constructor(
-    options: RivalOptions,
+    options: BaselineOptions,
     contraction: CublasLtContraction,
     operands: readonly CublasLtOperands[],
     workspace: CudaMemory,
@@ -122,7 +122,7 @@ export class RivalBench {
   }
 
   /** Throws Error if the library has no algorithm, CudaError if memory is short. */
-  static async create({ dtype, m, n, k }: BareContraction, options: RivalOptions): Promise<RivalBench> {
+  static async create({ dtype, m, n, k }: BareContraction, options: BaselineOptions): Promise<BaselineBench> {
     const { addon, device, library, fill } = options;
     const made: { release(): void }[] = [];
     const own = <T extends { release(): void }>(resource: T): T => {
@@ -158,7 +158,7 @@ export class RivalBench {
           ALGORITHMS,
         ),
       );
-      return new RivalBench(options, contraction, operands, workspace, made);
+      return new BaselineBench(options, contraction, operands, workspace, made);
     } catch (error) {
       for (const resource of made.reverse()) resource.release();
       throw error;
@@ -184,13 +184,13 @@ export class RivalBench {
  * which scales the time as the caller's comparison needs it. Throws Error if no algorithm works, CudaError if memory is
  * short.
  */
-export async function timeRival(
+export async function timeBaseline(
   contraction: BareContraction,
-  options: RivalOptions,
+  options: BaselineOptions,
   tell: (time: () => Promise<readonly number[]>) => Promise<readonly number[]> = (time) => time(),
-): Promise<RivalTime> {
+): Promise<BaselineTime> {
   const { addon, device } = options;
-  const bench = await RivalBench.create(contraction, options);
+  const bench = await BaselineBench.create(contraction, options);
   let runUp: CudaMemory | undefined;
   try {
     runUp = makeRunUp(addon, device);

@@ -12,7 +12,7 @@ import type { CudaAddon } from '../../runtime/cuda/addon.js';
 import type { CudaDevice, CudaMemory, CudaModule } from '../../runtime/cuda/nativeDevice.js';
 import type { CudaProgram } from '../../runtime/cuda/nativeProgram.js';
 import { programExtents, sizesOf } from '../../runtime/extents.js';
-import { resultRows, type Roles, rolesOf, stateRows } from '../randomInputs.js';
+import { resultRows, type BufferRoles, rolesOf, stateRows } from '../randomInputs.js';
 import {
   COMPARE_FOUND_BYTES,
   COMPARE_JOB_BYTES,
@@ -38,7 +38,7 @@ interface Placed {
 }
 
 /** What the reference computed: copies of the buffers it wrote. */
-interface Expected {
+interface ReferenceResult {
   readonly memory: CudaMemory;
   readonly scale: number;
 }
@@ -61,10 +61,10 @@ export class CudaWorkbench {
   private readonly request: BenchRequest;
   private readonly buffers: ReadonlyMap<string, BufferDecl>;
   private readonly weights: ReadonlyMap<string, WeightDecl>;
-  private readonly roles: Roles;
+  private readonly roles: BufferRoles;
   /** copies[i]: memory of every parameter for the i-th launch. */
   private readonly copies: readonly (readonly Placed[])[];
-  private readonly expected = new Map<string, Expected>();
+  private readonly expected = new Map<string, ReferenceResult>();
   private readonly found: CudaMemory;
   private isFilled = false;
 
@@ -269,7 +269,7 @@ export class CudaWorkbench {
 
   /** The bf16 numbers that the kernel's tail bytes extend. */
   private upperOf(name: string): {
-    readonly expected: Expected;
+    readonly expected: ReferenceResult;
     readonly actual: CudaMemory;
     readonly bytes: number;
     readonly stride: number;

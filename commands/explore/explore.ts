@@ -4,7 +4,7 @@ import { type Peaks, ratesOf } from '../../autotune/peaks.js';
 import { settleTarget } from '../../driver/devices/chooseTarget.js';
 import { modelName } from '../../driver/names.js';
 import { VERSION } from '../../driver/program.js';
-import type { Asked } from '../../driver/targets/precision.js';
+import type { WithTargetChoice } from '../../driver/targets/precision.js';
 import { detectMachine, type Machine } from '../../driver/targets/cpuDevice.js';
 import { UsageError } from '../../errors.js';
 import { linkFunction } from '../../ir/plan.js';
@@ -138,7 +138,7 @@ export async function collectExplored(
 }
 
 /** Throws UserError for what cannot be compiled or written. */
-export async function explore({ output, ...asked }: Asked<ExploreRequest>): Promise<Explored> {
+export async function explore({ output, ...asked }: WithTargetChoice<ExploreRequest>): Promise<Explored> {
   const request = await settleTarget(asked);
   prepareFile(output);
   const { about, passes, kernels } = await collectExplored(request);

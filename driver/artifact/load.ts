@@ -149,7 +149,7 @@ async function loadAs<S, D>(
     return text;
   };
   const isDirect = trusts && manifest.program === codeId() && hasCode(manifest);
-  const texts: Texts = {
+  const texts: ArtifactTexts = {
     graph: read('graph.tw'),
     plan: read('plan.json'),
     ...(isDirect ? { kernels: read('kernels.json') } : {}),
@@ -200,7 +200,7 @@ async function loadAs<S, D>(
 }
 
 /** The files of an artifact that say what is computed. */
-interface Texts {
+interface ArtifactTexts {
   readonly graph: string;
   readonly plan: string;
   /** Only where its machine code is to be used as it is. */

@@ -127,7 +127,7 @@ export interface PlanOptions {
 }
 
 /** Everything that planning reads. Where the values of a tensor lie is no part of it, nor what they are. */
-export interface Planned<D> {
+export interface PlanInputs<D> {
   readonly checkpoint: Pick<Checkpoint, 'config' | 'model' | 'tensors'>;
   readonly target: Pick<Target<unknown, D>, 'name'>;
   readonly device: D;
@@ -151,7 +151,7 @@ function storageOf(tensor: TensorLocation): readonly unknown[] {
 }
 
 /** The key of a plan: SHA-256, hexadecimal. `program`: of the code that plans. */
-export function planKey<D>({ checkpoint, target, device, options }: Planned<D>, program = programId()): string {
+export function planKey<D>({ checkpoint, target, device, options }: PlanInputs<D>, program = programId()): string {
   const { config, model, tensors } = checkpoint;
   const hash = createHash('sha256');
   const add = (data: unknown): void => {

@@ -8,7 +8,7 @@ import { defined } from '../../system/defined.js';
 import { Phases } from '../phases.js';
 import type { Ui } from '../requests.js';
 import { PREPARE } from './deviceProcess.js';
-import { type Executor, inFlightOf } from './executor.js';
+import { type DeviceExecutor, inFlightOf } from './executor.js';
 import { type DeviceRequest, type FromChild, packError, type ToChild } from './protocol.js';
 import { type Membership, Siblings } from './siblings.js';
 
@@ -29,7 +29,7 @@ const ui: Ui = {
 
 const phases = new Phases();
 phases.end();
-let executor: Executor | undefined;
+let executor: DeviceExecutor | undefined;
 let siblings: Siblings | undefined;
 let isClosed = false;
 

@@ -3,7 +3,7 @@ import type { Extents } from '../../ir/extents.js';
 import type { CallArrays, CallResult } from '../../runtime/call.js';
 import type { PhaseSpan } from '../phases.js';
 
-export interface Executor {
+export interface DeviceExecutor {
   /** The largest call of each function. */
   readonly capacity: Readonly<Record<string, Extents>>;
   /** Number of calls to have pending; 2 by default: one is computed while one waits. */
@@ -44,9 +44,9 @@ export interface Executor {
 }
 
 /** An executor whose process may end and be replaced; what functions kept in its memory is then lost. */
-export interface Replica extends Executor {
+export interface Replica extends DeviceExecutor {
   readonly epoch: number;
   opened(): Promise<void>;
 }
 
-export const inFlightOf = ({ inFlight = 2 }: Pick<Executor, 'inFlight'>): number => inFlight;
+export const inFlightOf = ({ inFlight = 2 }: Pick<DeviceExecutor, 'inFlight'>): number => inFlight;

@@ -15,7 +15,7 @@ import type { Ui } from '../requests.js';
 import type { PackedCode } from '../targets/machineCode.js';
 import type { CompiledModel, OpenOptions, Rebuild, TargetDevices } from '../targets/target.js';
 import { DEVICE_MODULE } from './deviceProcess.js';
-import type { Executor } from './executor.js';
+import type { DeviceExecutor } from './executor.js';
 import { placeModel } from './placement.js';
 import type { DeviceRequest } from './protocol.js';
 import { RemoteExecutor, type RemoteOptions } from './remoteExecutor.js';
@@ -77,7 +77,7 @@ export function beginDevice(request: DeviceRequest, { devices, ...options }: Beg
   return RemoteExecutor.begin({ module: DEVICE_MODULE, request, timeoutSeconds, ...options }, ui);
 }
 
-export interface LoadOptions extends Omit<OpenOptions, 'devices' | 'stages'> {
+export interface LoadReplicaOptions extends Omit<OpenOptions, 'devices' | 'stages'> {
   /**
    * One device per stage, counted from 0 among the devices of this machine that run the plan. Default: the first alone.
    */
@@ -105,9 +105,9 @@ export function cutsOf(
 export function loadExecutor(
   checkpoint: Checkpoint,
   model: CompiledModel,
-  options: LoadOptions,
+  options: LoadReplicaOptions,
   ui: Ui,
-): Promise<Executor> {
+): Promise<DeviceExecutor> {
   const { devices = [0], replicas = 1, ...others } = options;
   const stages = cutsOf(model, { replicas, stages: devices.length }, options.rebuild);
   const open = { ...others, devices, ...defined({ stages }) };

@@ -15,7 +15,7 @@ import type { LoadRequest, Ui } from '../requests.js';
 import { distinct } from '../targets/executors.js';
 import type { TargetDevices } from '../targets/target.js';
 import { endSpares, hasDeviceModule, startEarly } from './deviceProcess.js';
-import type { Executor } from './executor.js';
+import type { DeviceExecutor } from './executor.js';
 import { beginDevice, loadExecutor } from './loadReplica.js';
 import { placeModel } from './placement.js';
 import { DevicePool } from './pool.js';
@@ -24,7 +24,7 @@ import { SiblingRelay } from './siblings.js';
 
 export interface OpenedDevices {
   readonly opened: OpenedModel;
-  readonly executor: Executor;
+  readonly executor: DeviceExecutor;
   readonly parallelism: Parallelism;
 }
 
@@ -184,7 +184,7 @@ const loadHere = (
   request: LoadRequest,
   ui: Ui,
   { phases, first }: DeviceOptions,
-): Promise<Executor> =>
+): Promise<DeviceExecutor> =>
   loadExecutor(
     opened.checkpoint,
     opened.model,
@@ -228,14 +228,14 @@ interface Beginning extends Pick<DeviceOptions, 'first'> {
 }
 
 /** The processes that load the model. */
-interface Loading {
-  readonly executor: Executor;
+interface LoadingDevices {
+  readonly executor: DeviceExecutor;
   /** Settles when one of them has loaded it. */
   opened(): Promise<void>;
 }
 
 /** Starts a process for each replica; undefined if there is no compiled module to start. */
-function begin(request: LoadRequest, devices: TargetDevices, beginning: Beginning, ui: Ui): Loading | undefined {
+function begin(request: LoadRequest, devices: TargetDevices, beginning: Beginning, ui: Ui): LoadingDevices | undefined {
   const { model, parallelism } = beginning;
   const { replicas, stages } = parallelism;
   if (!hasDeviceModule()) return undefined;

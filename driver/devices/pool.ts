@@ -6,9 +6,9 @@ import type { Extents } from '../../ir/extents.js';
 import type { CallArrays, CallResult, DeviceSpan } from '../../runtime/call.js';
 import type { PhaseSpan } from '../phases.js';
 import type { Ui } from '../requests.js';
-import { type Executor, inFlightOf, type Replica } from './executor.js';
+import { type DeviceExecutor, inFlightOf, type Replica } from './executor.js';
 import {
-  type Answer,
+  type DeviceAnswer,
   entriesOf,
   fatalCall,
   ProcessEnded,
@@ -43,12 +43,12 @@ const UNKNOWN = 12;
 const ATTEMPTS = 3;
 
 /** Replicas behind one queue of calls. */
-export class DevicePool implements Executor {
+export class DevicePool implements DeviceExecutor {
   private readonly options: PoolOptions;
   private readonly ui: Ui;
   private readonly all: readonly Member[];
   /** Calls not yet given to a replica; the next one first. */
-  private readonly waiting: Job[] = [];
+  private readonly waiting: PoolCall[] = [];
   private readonly first: Promise<void>;
   private markOpened: () => void = () => undefined;
   private markFailed: (error: unknown) => void = () => undefined;
@@ -140,7 +140,7 @@ export class DevicePool implements Executor {
     await Promise.all(this.all.map(({ replica }) => replica.close()));
   }
 
-  private ask(kind: Job['kind'], name: string, inputs: CallArrays): Promise<Answer> {
+  private ask(kind: PoolCall['kind'], name: string, inputs: CallArrays): Promise<DeviceAnswer> {
     if (this.isClosed) return Promise.reject(new Error('this executor was closed'));
     if (this.living().length === 0) return Promise.reject(this.failure());
     return new Promise((resolve, reject) => {
@@ -256,7 +256,7 @@ export class DevicePool implements Executor {
     }
   }
 
-  private async run(job: Job, member: Member): Promise<void> {
+  private async run(job: PoolCall, member: Member): Promise<void> {
     const begin = performance.now();
     member.jobs.add(job);
     if (job.runners++ === 0) job.since = begin;
@@ -279,7 +279,7 @@ export class DevicePool implements Executor {
   }
 
   /** A job whose process ended goes to the front of the queue, unless it ends one process after another. */
-  private again(job: Job, member: Member, how: string): void {
+  private again(job: PoolCall, member: Member, how: string): void {
     if (member.suspects.has(job)) {
       job.ended.add(member);
       job.attempts++;
@@ -311,17 +311,17 @@ export interface Member {
   readonly replica: Replica;
   state: 'opening' | 'ready' | 'gone';
   /** The calls that it is computing or has queued, in the order asked. */
-  readonly jobs: Set<Job>;
+  readonly jobs: Set<PoolCall>;
   /** The calls that its last process was computing when it ended. */
-  suspects: ReadonlySet<Job>;
+  suspects: ReadonlySet<PoolCall>;
 }
 
 /** A call on its way through the pool. */
-export interface Job {
+export interface PoolCall {
   readonly kind: 'call' | 'profile';
   readonly name: string;
   readonly inputs: CallArrays;
-  readonly resolve: (answer: Answer) => void;
+  readonly resolve: (answer: DeviceAnswer) => void;
   readonly reject: (error: unknown) => void;
   /** Replicas whose process ended while computing this. */
   readonly ended: Set<Member>;
@@ -339,7 +339,7 @@ export interface Job {
 const loadOf = ({ jobs }: Member): number => [...jobs].reduce((sum, { inputs }) => sum + entriesOf(inputs), 0);
 
 /** A call that no replica has yet. */
-export const newJob = (asked: Pick<Job, 'kind' | 'name' | 'inputs' | 'resolve' | 'reject'>): Job => ({
+export const newJob = (asked: Pick<PoolCall, 'kind' | 'name' | 'inputs' | 'resolve' | 'reject'>): PoolCall => ({
   ...asked,
   ended: new Set(),
   attempts: 0,
@@ -353,7 +353,7 @@ export const newJob = (asked: Pick<Job, 'kind' | 'name' | 'inputs' | 'resolve' |
  * The one of `living` that takes `job`: free, with the least work. A replica whose process ended while computing this
  * call is avoided, unless there is no other. Undefined if none is free.
  */
-export function freest(job: Job, living: readonly Member[]): Member | undefined {
+export function freest(job: PoolCall, living: readonly Member[]): Member | undefined {
   const fresh = living.filter((member) => !job.ended.has(member));
   const free = (fresh.length > 0 ? fresh : living).filter(
     ({ state, jobs, replica }) => state === 'ready' && jobs.size < inFlightOf(replica),
@@ -362,7 +362,7 @@ export function freest(job: Job, living: readonly Member[]): Member | undefined 
 }
 
 /** The calls that one replica each is computing or has queued, those that were asked longest ago first. */
-export const oldestFirst = (all: readonly Member[]): readonly { readonly job: Job; readonly member: Member }[] =>
+export const oldestFirst = (all: readonly Member[]): readonly { readonly job: PoolCall; readonly member: Member }[] =>
   all
     .flatMap((member) => [...member.jobs].map((job) => ({ job, member })))
     .filter(({ job }) => !job.isDone && !job.isCopied)

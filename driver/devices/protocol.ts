@@ -71,18 +71,18 @@ export type FromChild =
   | { readonly kind: 'lost'; readonly message: string };
 
 /** What was asked for: a function's outputs, or the times of its launches. */
-export type Answer = { readonly result: CallResult } | { readonly launches: readonly ProfiledLaunch[] };
+export type DeviceAnswer = { readonly result: CallResult } | { readonly launches: readonly ProfiledLaunch[] };
 
 const OTHER = 'the device process answered another question';
 
 /** The answer to `call`. Throws where it is none. */
-export function resultOf(answer: Answer): CallResult {
+export function resultOf(answer: DeviceAnswer): CallResult {
   if (!('result' in answer)) throw new Error(OTHER);
   return answer.result;
 }
 
 /** The answer to `profile`. Throws where it is none. */
-export function profiledOf(answer: Answer): Extract<Answer, { readonly launches: unknown }> {
+export function profiledOf(answer: DeviceAnswer): Extract<DeviceAnswer, { readonly launches: unknown }> {
   if (!('launches' in answer)) throw new Error(OTHER);
   return answer;
 }
@@ -124,13 +124,13 @@ export const entriesOf = (inputs: CallArrays): number =>
   Math.max(0, ...Object.values(inputs).map(({ length }) => length));
 
 /** A call, as far as messages name it. */
-interface Asked {
+interface DeviceCall {
   readonly name: string;
   readonly inputs: CallArrays;
 }
 
 /** The error for a call that ended its process every time it was tried. */
-export const fatalCall = ({ name, inputs }: Asked, times: number, how: string): UserError =>
+export const fatalCall = ({ name, inputs }: DeviceCall, times: number, how: string): UserError =>
   new UserError(
     `a call of ${name} with ${entriesOf(inputs)} tokens ended the device process ${times} times: ${how}`,
     'a smaller --batch-tokens, or --target cpu, may get past it; a run with --out goes on with --resume',

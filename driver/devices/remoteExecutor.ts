@@ -7,9 +7,9 @@ import type { CallArrays, CallResult } from '../../runtime/call.js';
 import type { PhaseSpan } from '../phases.js';
 import type { Ui } from '../requests.js';
 import { endProcess, startProcess, tell } from './deviceProcess.js';
-import type { Executor } from './executor.js';
+import type { DeviceExecutor } from './executor.js';
 import {
-  type Answer,
+  type DeviceAnswer,
   type DeviceRequest,
   endedTooOften,
   endedWhileLoading,
@@ -58,20 +58,20 @@ const MAX_RESTARTS = 5;
 /** Compiling kernels or starting a driver may keep a process silent for a minute or two. */
 const LOADING_SECONDS = 300;
 
-interface Job {
+interface PendingCall {
   readonly kind: 'call' | 'profile';
   readonly name: string;
   readonly inputs: CallArrays;
   /** The states that it is to find, if it is a call of a function with states. */
   readonly epoch: number | undefined;
-  readonly resolve: (answer: Answer) => void;
+  readonly resolve: (answer: DeviceAnswer) => void;
   readonly reject: (error: unknown) => void;
   attempts: number;
   isSent: boolean;
 }
 
 /** A replica whose process is started, watched and replaced here. */
-export class RemoteExecutor implements Executor {
+export class RemoteExecutor implements DeviceExecutor {
   capacity: Readonly<Record<string, Extents>> = {};
   inFlight = 2;
   phases: readonly PhaseSpan[] = [];
@@ -84,7 +84,7 @@ export class RemoteExecutor implements Executor {
   /** A process has loaded the model, this one or one before it. */
   private wasReady = false;
   private stateful: ReadonlySet<string> = new Set();
-  private readonly jobs = new Map<number, Job>();
+  private readonly jobs = new Map<number, PendingCall>();
   private nextId = 0;
   private restarts = 0;
   /** Ends of processes that had loaded the model, with the states in their memory. */
@@ -130,11 +130,11 @@ export class RemoteExecutor implements Executor {
     if (this.child !== undefined) await endProcess(this.child, this.isReady && this.jobs.size === 0);
   }
 
-  private ask(kind: Job['kind'], name: string, inputs: CallArrays, epoch?: number): Promise<Answer> {
+  private ask(kind: PendingCall['kind'], name: string, inputs: CallArrays, epoch?: number): Promise<DeviceAnswer> {
     if (this.isClosed) return Promise.reject(new Error('this executor was closed'));
     return new Promise((resolve, reject) => {
       const id = this.nextId++;
-      const job: Job = { kind, name, inputs, epoch, resolve, reject, attempts: 0, isSent: false };
+      const job: PendingCall = { kind, name, inputs, epoch, resolve, reject, attempts: 0, isSent: false };
       this.jobs.set(id, job);
       // It may have died while nobody waited for it.
       if (this.child === undefined) this.restart(this.lastEnd);
@@ -148,7 +148,7 @@ export class RemoteExecutor implements Executor {
     });
   }
 
-  private sendJob(id: number, job: Job): void {
+  private sendJob(id: number, job: PendingCall): void {
     if (this.jobs.get(id) !== job || job.isSent) return;
     if (job.kind === 'call' && job.epoch === undefined && this.stateful.has(job.name))
       return this.settle(id, () => job.reject(new Error(`a call of ${job.name} does not say which states it needs`)));
@@ -180,7 +180,7 @@ export class RemoteExecutor implements Executor {
     }, seconds * 1000);
   }
 
-  private settle(id: number, use: (job: Job) => void): void {
+  private settle(id: number, use: (job: PendingCall) => void): void {
     const job = this.jobs.get(id);
     if (job === undefined) return;
     this.jobs.delete(id);

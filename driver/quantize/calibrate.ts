@@ -11,11 +11,11 @@ import { type CodeSettings, hessianBytes, inOrder, LayerHessian, roundRows } fro
 import type { CodedRows } from '../../runtime/nativeCoding.js';
 import type { NativePool } from '../../runtime/nativeObjects.js';
 import { bytes } from '../../system/text.js';
-import type { Executor } from '../devices/executor.js';
+import type { DeviceExecutor } from '../devices/executor.js';
 import type { Ui } from '../requests.js';
-import { compilePieces, cutGraph, type Piece } from './cutGraph.js';
+import { compilePieces, cutGraph, type GraphPiece } from './cutGraph.js';
 import type { ChosenMatrix, InputGroup, SharedInputs } from './matrices.js';
-import type { QuantizedTensors } from './tensors.js';
+import type { QuantizedCheckpoint } from './tensors.js';
 
 /** Tokens of a call, where samples are shorter. */
 const CALL_TOKENS = 2048;
@@ -95,14 +95,14 @@ export async function calibrate(
 }
 
 /** Samples that go through a piece in one call, each a path of its own, and the values that pieces left for them. */
-interface Batch {
+interface SampleBatch {
   readonly tokens: Int32Array;
   readonly position: Int32Array;
   readonly subtreeEnd: Int32Array;
   readonly values: Map<Value, Float32Array>;
 }
 
-function batchOf(samples: readonly Int32Array[]): Batch {
+function batchOf(samples: readonly Int32Array[]): SampleBatch {
   const total = samples.reduce((sum, { length }) => sum + length, 0);
   const [tokens, position, subtreeEnd] = [0, 1, 2].map(() => new Int32Array(total)) as [
     Int32Array,
@@ -123,7 +123,7 @@ function batchOf(samples: readonly Int32Array[]): Batch {
 const bytesOf = (value: Value, tokens: number): number => 4 * tokens * rowElements(value.type, {});
 
 /** Most bytes that values of all samples take between two pieces. */
-export function valueBytes(pieces: readonly Piece[], tokens: number): number {
+export function valueBytes(pieces: readonly GraphPiece[], tokens: number): number {
   const live = new Set<Value>();
   let most = 0;
   for (const { gives, drops } of pieces) {
@@ -140,7 +140,7 @@ export function valueBytes(pieces: readonly Piece[], tokens: number): number {
 export class Activations {
   /** Tokens of all samples. */
   readonly tokens: number;
-  private readonly batches: readonly Batch[];
+  private readonly batches: readonly SampleBatch[];
 
   /** `perCall`: tokens that a call takes. */
   constructor(samples: readonly Int32Array[], perCall: number) {
@@ -160,8 +160,8 @@ export class Activations {
 
   /** Calls the piece for every batch; `onBatch` is called after each, with its tokens. */
   async run(
-    { graph, takes, gives, drops }: Piece,
-    executor: Executor,
+    { graph, takes, gives, drops }: GraphPiece,
+    executor: DeviceExecutor,
     onBatch: (tokens: number) => void,
   ): Promise<void> {
     for (const { tokens, position, subtreeEnd, values } of this.batches) {
@@ -215,13 +215,13 @@ export class Quantizer {
   /** Tensors as the model reads them now. */
   readonly tensors: Map<string, TensorLocation>;
   private readonly settings: GptqSettings;
-  private readonly out: QuantizedTensors;
+  private readonly out: QuantizedCheckpoint;
   private readonly pool: NativePool;
 
   constructor(
     { tensors }: Pick<Checkpoint, 'tensors'>,
     settings: GptqSettings,
-    out: QuantizedTensors,
+    out: QuantizedCheckpoint,
     pool: NativePool,
   ) {
     this.settings = settings;

@@ -10,13 +10,13 @@ import { optimize } from '../../passes/runPasses.js';
 import { openCpuExecutor } from '../../runtime/cpu/openExecutor.js';
 import type { TensorSource } from '../../runtime/tensorSource.js';
 import { planFunction } from '../compile/plan.js';
-import type { Executor } from '../devices/executor.js';
+import type { DeviceExecutor } from '../devices/executor.js';
 import { stepTo, type Ui } from '../requests.js';
 import { cpuDevice, detectMachine, numericsOf } from '../targets/cpuDevice.js';
 import { compileKernels, emitPlan, type EmittedPlan } from '../targets/cpuKernels.js';
 
 /** A function of the model's own parameters and of values that pieces before it computed. */
-export interface Piece {
+export interface GraphPiece {
   readonly graph: Graph;
   /** What it takes: values of the whole graph, by the names of its parameters. */
   readonly takes: ReadonlyMap<string, Value>;
@@ -58,7 +58,7 @@ function slice(graph: Graph, wanted: readonly Value[], given: ReadonlySet<Value>
  * The pieces of `graph` for these values, each of which some product reads, in order of their first products. Throws
  * where a value between pieces is no matrix of f32.
  */
-export function cutGraph(graph: Graph, values: readonly Value[]): readonly Piece[] {
+export function cutGraph(graph: Graph, values: readonly Value[]): readonly GraphPiece[] {
   const places = new Map(graph.nodes.map((node, i) => [node.result, i]));
   const readers = uses(graph);
   const indexOf = new Map(graph.nodes.map((node, i) => [node, i]));
@@ -71,7 +71,7 @@ export function cutGraph(graph: Graph, values: readonly Value[]): readonly Piece
         .map((node) => indexOf.get(node)!),
     ),
   );
-  const pieces: Piece[] = [];
+  const pieces: GraphPiece[] = [];
   let live = new Set<Value>();
   values.forEach((value, i) => {
     const cut = cuts[i]!;
@@ -102,7 +102,7 @@ function buildPiece(
   live: ReadonlySet<Value>,
   wanted: readonly Value[],
   drops: readonly Value[],
-): Piece {
+): GraphPiece {
   const nodes = slice(graph, wanted, live);
   const read = new Set(nodes.flatMap(({ operands }) => operands));
   const b = new GraphBuilder(
@@ -145,12 +145,12 @@ function buildPiece(
 
 export interface CompiledPieces {
   /** Opens piece `index` with weights as they are now. */
-  readonly open: (index: number, tensors: ReadonlyMap<string, TensorSource>) => Promise<Executor>;
+  readonly open: (index: number, tensors: ReadonlyMap<string, TensorSource>) => Promise<DeviceExecutor>;
 }
 
 /** Compiles pieces for calls of at most `tokens` tokens, in texts of at most `longest`. */
 export async function compilePieces(
-  pieces: readonly Piece[],
+  pieces: readonly GraphPiece[],
   { tokens, longest, threads }: { readonly tokens: number; readonly longest: number; readonly threads: number },
   ui: Pick<Ui, 'phase' | 'step'>,
 ): Promise<CompiledPieces> {

@@ -32,7 +32,7 @@ export interface MatrixChoice {
 }
 
 /** A product with a matrix of the checkpoint: columns from `first` on of the value `x`. */
-interface Use {
+interface MatrixUse {
   readonly x: Value;
   readonly first: number;
   readonly node: Node;
@@ -55,10 +55,10 @@ function weightsIn(
   });
 }
 
-function usesOf(graph: Graph): ReadonlyMap<string, readonly Use[]> {
+function usesOf(graph: Graph): ReadonlyMap<string, readonly MatrixUse[]> {
   const makers = new Map(graph.nodes.map((node) => [node.result, node]));
   const loaded = loadTimeValues(graph);
-  const found = new Map<string, Use[]>();
+  const found = new Map<string, MatrixUse[]>();
   for (const node of graph.nodes) {
     const [x, matrix] = node.operands;
     if (node.op !== 'linear' || x === undefined || matrix === undefined || !loaded.has(matrix)) continue;
@@ -77,9 +77,9 @@ const ROUTER = 'routers of experts';
 /** Why a matrix stays as it is, or the product that decides how it is quantized. */
 function decide(
   tensor: ExpectedTensor,
-  found: ReadonlyMap<string, readonly Use[]>,
+  found: ReadonlyMap<string, readonly MatrixUse[]>,
   settings: GptqSettings,
-): string | Use {
+): string | MatrixUse {
   const all = readAs(tensor).flatMap((name) => found.get(name) ?? []);
   const [use] = all;
   if (use === undefined || !all.every(({ node }) => node.path.startsWith('layers.'))) return HEAD;

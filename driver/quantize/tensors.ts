@@ -1,12 +1,29 @@
 /** The tensors of the checkpoint that is written: where each lies in its file, and where its bytes are from. */
-import { closeSync, existsSync, fsyncSync, ftruncateSync, openSync, readdirSync, renameSync, rmSync, statfsSync, writeSync } from 'node:fs';
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  ftruncateSync,
+  openSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statfsSync,
+  writeSync,
+} from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { UsageError, UserError } from '../../errors.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { textTensor } from '../../models/config.js';
 import { besideWeights } from '../../models/contents.js';
 import type { Json } from '../../models/model/model.js';
-import { type ExpectedTensor, placesOf, type StoredTensor, type TensorLocation, type WeightEntry } from '../../models/model/tensors.js';
+import {
+  type ExpectedTensor,
+  placesOf,
+  type StoredTensor,
+  type TensorLocation,
+  type WeightEntry,
+} from '../../models/model/tensors.js';
 import { quantizedTensors, readMethod } from '../../models/quantized/index.js';
 import { gptqBytes, type GptqCodes, type GptqSettings, gptqTensors } from '../../models/quantized/packed.js';
 import { layOut, type SafetensorsLayout } from '../../models/weights/safetensors.js';
@@ -19,7 +36,6 @@ import { readRange, withFile } from '../../system/read.js';
 import { makeFolder, prepareOutput, syncFolder } from '../../system/write.js';
 import { tensorValues } from '../tensorValues.js';
 import type { ChosenMatrix } from './matrices.js';
-
 
 const WEIGHT = /\.weight$/;
 
@@ -44,7 +60,7 @@ export function storedTensors(checkpoint: Checkpoint): readonly ExpectedTensor[]
 }
 
 /** A quantized checkpoint on its way to disk. What is written can be read at once. */
-export class QuantizedTensors {
+export class QuantizedCheckpoint {
   private readonly checkpoint: Checkpoint;
   private readonly settings: GptqSettings;
   private readonly config: Json;

@@ -62,7 +62,7 @@ const LIBRARY = 'kernels.so';
 /** The machines that a shared object runs on. */
 const machineOf = (isa: CpuIsa): string => `${isa} ${process.platform}-${process.arch}`;
 
-export interface CompiledKernels {
+export interface CompiledCpuPlan {
   readonly symbols: PlanSymbols;
   readonly isCached: boolean;
   readonly seconds: number;
@@ -107,7 +107,7 @@ export async function compileKernels(
   emitted: EmittedPlan,
   isa: CpuIsa,
   { signal, onProgress, packed }: MachineCodeOptions = {},
-): Promise<CompiledKernels> {
+): Promise<CompiledCpuPlan> {
   const units = unitsOf(emitted.kernels);
   const kernelsOf = new Map(units.map(({ name, symbols }) => [name, symbols.length]));
   const total = units.reduce((sum, { symbols }) => sum + symbols.length, 0);

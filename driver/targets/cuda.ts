@@ -10,13 +10,13 @@ import { requireCuda } from '../../runtime/cuda/addon.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
 import { freeDeviceBytes } from '../../runtime/cuda/freeMemory.js';
 import { defined } from '../../system/defined.js';
-import { cudaDevice, type CudaDevice, cudaFactsOf, devicesFor, visibleGpus } from './cudaDevice.js';
+import { cudaDevice, type GpuDevice, cudaFactsOf, devicesFor, visibleGpus } from './cudaDevice.js';
 import { compileCudaKernels, CUDA_FACTS, CUDA_PRINTING, cudaSources, emitCudaPlan } from './cudaKernels.js';
 import { CUDA_ARITHMETICS, cudaNumerics } from './precision.js';
 import { factsOf } from './printedKernels.js';
 import type { ManifestFormat, Target, TargetCompiler, TargetDevices, TargetTuner } from './target.js';
 
-export { cudaDevice, type CudaDevice } from './cudaDevice.js';
+export { cudaDevice, type GpuDevice } from './cudaDevice.js';
 export type { CudaModel } from './cudaKernels.js';
 
 const count = (most: number) => z.number().int().min(1).max(most);
@@ -38,7 +38,7 @@ const RATES: Readonly<Record<CudaArch, Rates>> = {
 /** Memory besides weights and activations: the context, machine code, and buffers through which weights are loaded. */
 export const gpuReserve = (totalBytes: number): number => Math.min(2 ** 30, totalBytes / 8);
 
-const compiler: TargetCompiler<CudaSchedule, CudaDevice> = {
+const compiler: TargetCompiler<CudaSchedule, GpuDevice> = {
   scheduling: cudaScheduling,
   // Tensor cores add keys in groups. Grouped by position, they give the same bits in any company.
   mask: 'path',
@@ -79,7 +79,7 @@ const compiler: TargetCompiler<CudaSchedule, CudaDevice> = {
   },
 };
 
-const devices: TargetDevices<CudaSchedule, CudaDevice> = {
+const devices: TargetDevices<CudaSchedule, GpuDevice> = {
   isHost: false,
   timeoutSeconds: 180,
   compilesInProcess: true,
@@ -105,14 +105,14 @@ const devices: TargetDevices<CudaSchedule, CudaDevice> = {
     (await import('./executors.js')).loadCudaExecutor(checkpoint, model, options, ui),
 };
 
-const tuner: TargetTuner<CudaSchedule, CudaDevice> = {
+const tuner: TargetTuner<CudaSchedule, GpuDevice> = {
   rates: ({ arch }) => RATES[arch],
   times: async (model, _machine, options) =>
     (await import('./kernelTimes.js')).cudaTimes(model, options, RATES[model.device.arch]),
   tune: async (model, _machine, options) => (await import('./tuning.js')).tuneOnCuda(model, options),
 };
 
-const manifest: ManifestFormat<CudaDevice> = {
+const manifest: ManifestFormat<GpuDevice> = {
   schema: manifestSchema,
   kernels: CUDA_FACTS,
   describe: (device) => ({ kind: 'cuda', ...device }),
@@ -123,7 +123,7 @@ const manifest: ManifestFormat<CudaDevice> = {
   option: ({ arch }) => `cuda:${arch}`,
 };
 
-export const cuda: Target<CudaSchedule, CudaDevice> = {
+export const cuda: Target<CudaSchedule, GpuDevice> = {
   name: 'cuda',
   // Without an architecture: that of the GPU in this machine.
   names: ['cuda', ...CUDA_ARCHS.map((arch) => `cuda:${arch}`)],

@@ -87,7 +87,7 @@ export function visibleGpus(): number {
 }
 
 /** A GPU, and the number format that its tensor cores multiply. */
-export interface CudaDevice extends CudaFacts {
+export interface GpuDevice extends CudaFacts {
   readonly arithmetic: CudaArithmetic;
   /** Matrices whose codes of E4M3 are multiplied as they are stored, by tensor. Absent: none. */
   readonly codes?: readonly string[];
@@ -102,7 +102,7 @@ export function cudaDevice(
   precision: Precision = 'auto',
   stored: 'f32' | 'bf16' | 'f16' = 'bf16',
   kept: StoredFormats = new Map(),
-): CudaDevice {
+): GpuDevice {
   const arithmetic = cudaArithmetic(precision, stored, facts.arch);
   const isKept = facts.arch === 'sm_90a' && (precision === 'auto' || precision === 'fp8');
   const codes = isKept ? [...kept].flatMap(([name, format]) => (format === 'e4m3' ? [name] : [])) : [];

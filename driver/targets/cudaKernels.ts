@@ -17,13 +17,13 @@ import { versionProblem } from '../../runtime/cuda/cudaVersion.js';
 import { PACK_SOURCE, PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
 import { defined } from '../../system/defined.js';
 import { dim, extent, extentName } from '../artifact/kernelSchema.js';
-import type { CudaDevice } from './cudaDevice.js';
+import type { GpuDevice } from './cudaDevice.js';
 import { type CompiledCode, compileOrUnpack, type PackedCode } from './machineCode.js';
 import { distinctOf, factsSchema, kernelsOf, kernelSymbol, type Printing, printKernels } from './printedKernels.js';
 import type { CompiledModel, MachineCodeOptions } from './target.js';
 
 /** A model compiled for a GPU. */
-export type CudaModel = CompiledModel<CudaSchedule, CudaDevice>;
+export type CudaModel = CompiledModel<CudaSchedule, GpuDevice>;
 
 export interface EmittedCudaPlan {
   /** kernels[function][bucket][launch] */
@@ -106,7 +106,7 @@ export const cudaKernelsOf = (model: CudaModel): EmittedCudaPlan => emitted(kern
 export const cudaSources = (emitted: EmittedCudaPlan): readonly SourceText[] =>
   [...emitted.distinct.values()].map(({ symbol, source }) => ({ name: `${symbol}.cu`, text: source }));
 
-export interface CompiledCubins {
+export interface CompiledCudaPlan {
   /** Keyed by symbol; includes the runtime's own PACK_SYMBOL. */
   readonly cubins: ReadonlyMap<string, Uint8Array>;
   readonly isCached: boolean;
@@ -156,7 +156,7 @@ export async function compileCudaKernels(
   emitted: Pick<EmittedCudaPlan, 'distinct'>,
   arch: CudaArch,
   { driverVersion, signal, onProgress, packed }: MachineCodeOptions & { readonly driverVersion?: number } = {},
-): Promise<CompiledCubins> {
+): Promise<CompiledCudaPlan> {
   const units = unitsOf(emitted);
   let isUnpacked = false;
   const compiled = await compileOrUnpack<

@@ -11,7 +11,7 @@ import { PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
 import { type LoadTimes, printLoadTimes } from '../../runtime/cuda/weights.js';
 import { defined } from '../../system/defined.js';
 import { counted, duration } from '../../system/text.js';
-import type { Executor } from '../devices/executor.js';
+import type { DeviceExecutor } from '../devices/executor.js';
 import { clock, type Phases } from '../phases.js';
 import { stepTo, type Ui } from '../requests.js';
 import { type CpuModel, cpuKernelsOf, kernelsAtNeed } from './cpuKernels.js';
@@ -40,7 +40,7 @@ export async function loadCpuExecutor(
   model: CpuModel,
   { phases, threads, stages, packed, first }: Pick<OpenOptions, 'threads' | 'stages' | 'phases' | 'packed' | 'first'>,
   ui: Ui,
-): Promise<Executor> {
+): Promise<DeviceExecutor> {
   let isLoaded = false;
   phases?.begin('kernels');
   const kernels = await kernelsAtNeed(cpuKernelsOf(model), model.device.isa, {
@@ -114,7 +114,7 @@ export async function loadCudaExecutor(
   model: CudaModel,
   { devices: indices, stages, rebuild, siblings, phases, packed, first: calls = [] }: OpenOptions,
   ui: Ui,
-): Promise<Executor> {
+): Promise<DeviceExecutor> {
   const plan = forStages(model.plan);
   const { arch } = model.device;
   const { devices, driverVersion } = devicesFor(arch, rebuild, Math.max(...indices) + 1);

@@ -7,7 +7,7 @@ import { CUDA_RECORDS, isThisGpu } from '../../autotune/cuda/tune.js';
 import { defaultDatabasePath, TuningDatabase } from '../../autotune/database.js';
 import { measuredPlace } from '../../autotune/measurement.js';
 import { type Peaks, peaksOf, ratesOf } from '../../autotune/peaks.js';
-import type { Facts, RecordFormat } from '../../autotune/records.js';
+import type { TuningFacts, RecordFormat } from '../../autotune/records.js';
 import { computationHash } from '../../codegen/signature.js';
 import { UserError } from '../../errors.js';
 import type { CudaArch, CudaSchedule } from '../../ir/cuda.js';
@@ -22,7 +22,7 @@ import type { CudaModel } from './cudaKernels.js';
 import type { KernelTimes, Rebuild, TimesOptions } from './target.js';
 
 /** The records of this machine: of several, as with other numbers of threads, the latest that `isHere` allows. */
-function recordsOf<S, T extends Facts>(
+function recordsOf<S, T extends TuningFacts>(
   { database: path }: TimesOptions,
   format: RecordFormat<S, T>,
   isHere: (target: T) => boolean,
@@ -47,7 +47,7 @@ function recordsOf<S, T extends Facts>(
   };
 }
 
-function openRecords<S, T extends Facts>(
+function openRecords<S, T extends TuningFacts>(
   path: string | undefined,
   format: RecordFormat<S, T>,
 ): TuningDatabase<S, T> | undefined {

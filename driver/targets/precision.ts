@@ -14,7 +14,9 @@ export const TARGET_CHOICES = ['auto', ...TARGETS] as const;
 export type TargetChoice = (typeof TARGET_CHOICES)[number];
 
 /** A request whose target may not be resolved yet. */
-export type Asked<R extends { readonly target?: TargetName }> = Omit<R, 'target'> & { readonly target?: TargetChoice };
+export type WithTargetChoice<R extends { readonly target?: TargetName }> = Omit<R, 'target'> & {
+  readonly target?: TargetChoice;
+};
 
 /**
  * Values of `--quantize`. `fp8`, `int8`: the matrices of a checkpoint are rounded to 8 bits while they load. `int4`:

@@ -21,7 +21,7 @@ import type { WeightExchange } from '../../runtime/cuda/shareWeights.js';
 import type { PlanStages } from '../../runtime/stagePlan.js';
 import type { FirstCall } from '../../runtime/stageRunner.js';
 import type { GraphDigests } from '../compile/functions.js';
-import type { Executor } from '../devices/executor.js';
+import type { DeviceExecutor } from '../devices/executor.js';
 import type { Phases } from '../phases.js';
 import type { Ui } from '../requests.js';
 import type { Machine } from './cpuDevice.js';
@@ -248,7 +248,7 @@ export interface TargetDevices<S = unknown, D = unknown> {
   /** What one device of a run reaches at most: measured where this machine can, else what its kind is known for. */
   peaks(device: D, options: Pick<OpenOptions, 'threads' | 'rebuild'>): Promise<Peaks>;
   /** Loads the model onto its devices in this process: kernels compiled, weights loaded. */
-  open(checkpoint: Checkpoint, model: CompiledModel<S, D>, options: OpenOptions, ui: Ui): Promise<Executor>;
+  open(checkpoint: Checkpoint, model: CompiledModel<S, D>, options: OpenOptions, ui: Ui): Promise<DeviceExecutor>;
 }
 
 /** Times of kernels: nominal, estimated, recorded and measured. Users: tune, placement, and commands that show times. */

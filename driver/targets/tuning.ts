@@ -8,8 +8,14 @@ import type { CompileKernels } from '../../autotune/cuda/fill.js';
 import { CudaMeasurer } from '../../autotune/cuda/measure.js';
 import { renderCudaTable } from '../../autotune/cuda/table.js';
 import { isDeviceHung } from '../../autotune/cuda/timing.js';
-import { CUDA_RECORDS, type CudaRival, cudaTarget, type CudaTuningTarget, tuneCuda } from '../../autotune/cuda/tune.js';
-import { timeRival } from '../../autotune/cuda/vendorBaseline.js';
+import {
+  CUDA_RECORDS,
+  type VendorLibrary,
+  cudaTarget,
+  type CudaTuningTarget,
+  tuneCuda,
+} from '../../autotune/cuda/tune.js';
+import { timeBaseline } from '../../autotune/cuda/vendorBaseline.js';
 import { defaultDatabasePath, TuningDatabase } from '../../autotune/database.js';
 import { deadline, unlessStopped } from '../../autotune/measurement.js';
 import { peaksOf } from '../../autotune/peaks.js';
@@ -219,13 +225,13 @@ export async function tuneOnCuda(
       typeof found === 'string' ? { absence: found } : { name: `${found.library.version} (${found.path})` };
     const library = typeof found === 'string' ? undefined : own(found.library);
     if (typeof found === 'string') onNote(`no comparison with cuBLASLt: ${found}`);
-    const rivalOf = (measuring: CudaMeasurer): CudaRival | undefined =>
+    const libraryFor = (measuring: CudaMeasurer): VendorLibrary | undefined =>
       library === undefined || !('name' in about)
         ? undefined
         : {
-            library: `cuBLASLt ${library.version}`,
+            name: `cuBLASLt ${library.version}`,
             time: (contraction, beside) =>
-              timeRival(contraction, { addon, device, library, fill: measuring.randomFill }, (time) =>
+              timeBaseline(contraction, { addon, device, library, fill: measuring.randomFill }, (time) =>
                 measuring.tellBeside(beside, time),
               ),
           };
@@ -247,7 +253,6 @@ export async function tuneOnCuda(
           onWarning(`default schedules stay where no final can be held: ${reason}`);
         },
       });
-      const rival = rivalOf(measurer);
       if (target === undefined) {
         target = cudaTarget(facts, info, driverVersion, compilerBuild);
         database.appendPeaks(target, {
@@ -268,8 +273,8 @@ export async function tuneOnCuda(
           measure: measurer.measure,
           hold: measurer.hold,
           prepare: measurer.prepare,
-          ...defined({ rival }),
-          onRivalFailure: (reason) => {
+          ...defined({ library: libraryFor(measurer) }),
+          onLibraryFailure: (reason) => {
             about = { absence: reason };
             onWarning(`cuBLASLt fails: ${reason}`);
           },

@@ -10,8 +10,8 @@ import {
   jobSchema,
   type PeaksLine,
   peaksSchema,
-  type RivalRecord,
-  rivalRecordSchema,
+  type BaselineRecord,
+  baselineRecordSchema,
   type TrialLine,
   trialSchema,
 } from '../../autotune/records.js';
@@ -39,7 +39,7 @@ export type TuningLine =
   | ({ readonly kind: 'final' } & Of<FinalLine>)
   | ({ readonly kind: 'job' } & Of<JobLine>)
   | ({ readonly kind: 'peaks' } & Of<PeaksLine>)
-  | { readonly kind: 'rival'; readonly record: RivalRecord };
+  | { readonly kind: 'rival'; readonly record: BaselineRecord };
 
 /** Fields of machines, by targets. */
 const FIELDS = ['target', 'cuda'] as const;
@@ -55,7 +55,7 @@ function tuningLine(text: string): TuningLine | undefined {
   }
   if (!isRecord(value)) return undefined;
   if ('rival' in value) {
-    const { data } = rivalRecordSchema.safeParse(value);
+    const { data } = baselineRecordSchema.safeParse(value);
     return data && { kind: 'rival', record: data };
   }
   const field = FIELDS.find((name) => name in value);

@@ -201,13 +201,13 @@ describe('defaultBuckets', () => {
 
 describe('cudaCapacity', () => {
   it('has whole waves of row tiles, twice as many for narrow models', () => {
-    expect(cudaCapacity(132, 4096)).toEqual({ least: 16_896, most: 16_896 });
-    expect(cudaCapacity(132, 5120)).toEqual({ least: 8448, most: 16_896 });
+    expect(cudaCapacity(132, 4096)).toEqual({ min: 16_896, max: 16_896 });
+    expect(cudaCapacity(132, 5120)).toEqual({ min: 8448, max: 16_896 });
     expect(cudaBuckets(16_896).map((b) => tokensIn(b))).toEqual([66, 132, 264, 528, 1056, 2112, 4224, 8448, 16_896]);
   });
 
   it('leaves room for long contexts on small GPUs', () => {
-    expect(cudaCapacity(8, 8192)).toEqual({ least: 1024, most: 16_384 });
-    expect(cudaCapacity(30, 2048)).toEqual({ least: 3840, most: 16_384 });
+    expect(cudaCapacity(8, 8192)).toEqual({ min: 1024, max: 16_384 });
+    expect(cudaCapacity(30, 2048)).toEqual({ min: 3840, max: 16_384 });
   });
 });

@@ -1,7 +1,7 @@
 /** Finals with simulated sequences: which schedules win, by how much, and what is recorded. */
 import { scoringBucket, tokensIn } from '../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
-import type { Final, Known } from '../../autotune/records.js';
+import type { Final, TimedSchedule } from '../../autotune/records.js';
 import {
   challengersOf,
   dueFinals,
@@ -10,7 +10,7 @@ import {
   type FinalRequest,
   type HoldFinal,
 } from '../../autotune/finals.js';
-import { Job, type Candidates, type JobParts } from '../../autotune/searchJob.js';
+import { TuningJob, type Candidates, type JobParts } from '../../autotune/searchJob.js';
 import { llamaModule } from './fixture.js';
 
 const module = llamaModule();
@@ -32,10 +32,10 @@ const candidates: Candidates<number> = {
   work: { flops: 1, scalarOps: 0, bytes: 1 },
   shareOfPeak: () => 1,
 };
-const knownOf = (...pairs: readonly (readonly [number, number])[]): readonly Known<number>[] =>
+const knownOf = (...pairs: readonly (readonly [number, number])[]): readonly TimedSchedule<number>[] =>
   pairs.map(([schedule, seconds]) => ({ schedule, seconds }));
-const jobOf = (known: readonly Known<number>[], change: Partial<JobParts<number>> = {}): Job<number> =>
-  new Job({
+const jobOf = (known: readonly TimedSchedule<number>[], change: Partial<JobParts<number>> = {}): TuningJob<number> =>
+  new TuningJob({
     kernel: FIRST,
     signature: 's',
     recordKey: 's',
@@ -56,7 +56,7 @@ interface Stage {
   /** Recorded finals, by kernel. */
   readonly finals: Final<number>[];
   readonly run: (
-    jobs: readonly Job<number>[],
+    jobs: readonly TuningJob<number>[],
     change?: Partial<Parameters<typeof holdFinal<number>>[2]>,
   ) => Promise<boolean>;
 }
@@ -344,7 +344,7 @@ describe('challengersOf', () => {
 describe('dueFinals', () => {
   const settled = { final: { entries: knownOf([10, 10], [9, 9]), marginSeconds: 0 } };
   const known = knownOf([10, 10], [9, 9]);
-  const weightOf = ({ bucket, bucketIndex }: Job<number>): number => tokensIn(bucket) * (bucketIndex + 1);
+  const weightOf = ({ bucket, bucketIndex }: TuningJob<number>): number => tokensIn(bucket) * (bucketIndex + 1);
 
   it('start with the heaviest bucket, with its kernels in order', () => {
     const jobs = [

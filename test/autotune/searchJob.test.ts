@@ -1,8 +1,8 @@
 /** One kernel's search: what it proposes, and what it chooses. */
 import { scoringBucket } from '../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
-import type { Final, Known } from '../../autotune/records.js';
-import { Job, type Candidates, type JobParts, type Rounds } from '../../autotune/searchJob.js';
+import type { Final, TimedSchedule } from '../../autotune/records.js';
+import { TuningJob, type Candidates, type JobParts, type Rounds } from '../../autotune/searchJob.js';
 import { kernelAt, llamaModule } from './fixture.js';
 
 /** Margin of a final, in seconds. */
@@ -20,8 +20,8 @@ const candidates: Candidates<number> = {
   shareOfPeak: () => 1,
 };
 const kernel = kernelAt(llamaModule(), 'layers.0.ffn.gate_up');
-const jobOf = (change: Partial<JobParts<number>> = {}): Job<number> =>
-  new Job({
+const jobOf = (change: Partial<JobParts<number>> = {}): TuningJob<number> =>
+  new TuningJob({
     kernel,
     signature: 's',
     recordKey: 's',
@@ -37,7 +37,7 @@ const jobOf = (change: Partial<JobParts<number>> = {}): Job<number> =>
   });
 
 /** From pairs of a schedule and its seconds. */
-const knownOf = (...pairs: readonly (readonly [number, number])[]): readonly Known<number>[] =>
+const knownOf = (...pairs: readonly (readonly [number, number])[]): readonly TimedSchedule<number>[] =>
   pairs.map(([schedule, seconds]) => ({ schedule, seconds }));
 const finalOf = (...pairs: readonly (readonly [number, number])[]): Final<number> => ({
   entries: knownOf(...pairs),
@@ -45,13 +45,13 @@ const finalOf = (...pairs: readonly (readonly [number, number])[]): Final<number
 });
 
 /** Measures what the job proposes: `seconds` of each schedule. */
-function measure(job: Job<number>, seconds: (s: number) => number): readonly number[] {
+function measure(job: TuningJob<number>, seconds: (s: number) => number): readonly number[] {
   const proposed = job.propose([]);
   for (const schedule of proposed) job.learn({ schedule, seconds: seconds(schedule) });
   job.trials += proposed.length;
   return proposed;
 }
-const challengersOf = (job: Job<number>, most = 2, promising = 1.05): readonly number[] =>
+const challengersOf = (job: TuningJob<number>, most = 2, promising = 1.05): readonly number[] =>
   job.challengers(most, promising).map(({ schedule }) => schedule);
 
 describe('a job decided by finals', () => {

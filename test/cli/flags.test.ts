@@ -6,7 +6,7 @@ import { seconds, wholeNumber } from '../../cli/options.js';
 import type { CompileRequest } from '../../commands/compile.js';
 import type { TuneRequest } from '../../commands/tune.js';
 import type { RunRequest, RunResult } from '../../commands/runRequest.js';
-import type { Asked } from '../../driver/targets/precision.js';
+import type { WithTargetChoice } from '../../driver/targets/precision.js';
 import { runCli } from './fakeIo.js';
 
 const RESULT: RunResult = {
@@ -30,8 +30,8 @@ afterAll(() => {
 });
 
 /** What `run` was asked for. */
-async function requestOf(...flags: string[]): Promise<Asked<RunRequest>> {
-  let seen: Asked<RunRequest> | undefined;
+async function requestOf(...flags: string[]): Promise<WithTargetChoice<RunRequest>> {
+  let seen: WithTargetChoice<RunRequest> | undefined;
   const { status, stderr } = await runCli([...RUN, ...flags], {
     run: (request) => {
       seen = request;
@@ -213,7 +213,7 @@ describe('results and artifacts', () => {
 
 describe('compile and tune', () => {
   it('hand over their flags', async () => {
-    let compiled: Asked<CompileRequest> | undefined, tuned: TuneRequest | undefined;
+    let compiled: WithTargetChoice<CompileRequest> | undefined, tuned: TuneRequest | undefined;
     const stop = (): never => {
       throw new Error('seen');
     };

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { ContinueListener, PromptResult } from '../../commands/continueAll.js';
 import type { GenerateRequest, GenerateResult } from '../../commands/generate.js';
 import type { PrintRequest } from '../../commands/printPrompts.js';
-import type { Asked } from '../../driver/targets/precision.js';
+import type { WithTargetChoice } from '../../driver/targets/precision.js';
 import { Float } from '../../python/value.js';
 import { fakeIo, type FakeIo, type Outcome, runCli } from './fakeIo.js';
 
@@ -69,8 +69,8 @@ function run(
   );
 }
 
-async function requestOf(...argv: string[]): Promise<Asked<GenerateRequest>> {
-  let seen: Asked<GenerateRequest> | undefined;
+async function requestOf(...argv: string[]): Promise<WithTargetChoice<GenerateRequest>> {
+  let seen: WithTargetChoice<GenerateRequest> | undefined;
   const { status, stderr } = await runCli(['generate', ...argv], {
     generate: (request) => {
       seen = request;

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { parseGeneration, parseSamples, parseSeeds } from '../../cli/askedOfTasks.js';
 import { joinLists } from '../../cli/harnessFlags.js';
 import type { TasksRequest, RunResult } from '../../commands/runRequest.js';
-import type { Asked } from '../../driver/targets/precision.js';
+import type { WithTargetChoice } from '../../driver/targets/precision.js';
 import { Float } from '../../python/value.js';
 import { runCli } from './fakeIo.js';
 
@@ -11,8 +11,12 @@ const RESULT: RunResult = { results: {}, table: '|table|', resultsPath: undefine
 
 async function outcomeOf(
   argv: readonly string[],
-): Promise<{ readonly request: Asked<TasksRequest> | undefined; readonly stderr: string; readonly status: number }> {
-  let request: Asked<TasksRequest> | undefined;
+): Promise<{
+  readonly request: WithTargetChoice<TasksRequest> | undefined;
+  readonly stderr: string;
+  readonly status: number;
+}> {
+  let request: WithTargetChoice<TasksRequest> | undefined;
   const { status, stderr } = await runCli(argv, {
     runTasks: (asked) => {
       request = asked;
@@ -23,7 +27,7 @@ async function outcomeOf(
 }
 
 /** What `run --tasks` was asked for with these flags. */
-async function requestOf(...flags: string[]): Promise<Partial<Asked<TasksRequest>>> {
+async function requestOf(...flags: string[]): Promise<Partial<WithTargetChoice<TasksRequest>>> {
   const { request, stderr } = await outcomeOf(['run', 'models/demo', '--tasks', 'mmlu', ...flags]);
   expect(request, stderr).toBeDefined();
   return request!;

@@ -7,7 +7,7 @@ import { errorLines } from '../../cli/report.js';
 import type { CompileResult } from '../../commands/compile.js';
 import { Interrupted, type RunRequest, type RunResult } from '../../commands/runRequest.js';
 import type { Ui } from '../../driver/requests.js';
-import type { Asked } from '../../driver/targets/precision.js';
+import type { WithTargetChoice } from '../../driver/targets/precision.js';
 import { UserError } from '../../errors.js';
 import { quoteForShell } from '../../system/process.js';
 import { fakeIo, runCli, type Stories } from './fakeIo.js';
@@ -232,7 +232,7 @@ describe('errors', () => {
 function untilStopped(
   onStart: () => void,
   isScoring: boolean,
-  error: (request: Asked<RunRequest>) => unknown,
+  error: (request: WithTargetChoice<RunRequest>) => unknown,
 ): Stories['run'] {
   return (request, ui) =>
     new Promise((_, reject) => {

@@ -1,4 +1,4 @@
-import type { Asked } from '../../driver/targets/precision.js';
+import type { WithTargetChoice } from '../../driver/targets/precision.js';
 import { describe, expect, it } from 'vitest';
 import { shard } from '../../cli/shard.js';
 import type { RunRequest } from '../../commands/runRequest.js';
@@ -85,7 +85,7 @@ describe('--shard', () => {
     expect((await runCli(line)).stderr).toBe(
       'error: --shard needs --out: merge joins what the shards write there\nhint: add --out shards, the same for all\n',
     );
-    let seen: Asked<RunRequest> | undefined;
+    let seen: WithTargetChoice<RunRequest> | undefined;
     const { stdout } = await runCli([...line, '--out', 'a b'], {
       run: (request) => {
         seen = request;

@@ -2,9 +2,9 @@
 import { describe, expect, it } from 'vitest';
 import { baselineOf } from '../../commands/compareWith.js';
 import type { ScoreRequest } from '../../commands/runRequest.js';
-import type { Asked } from '../../driver/targets/precision.js';
+import type { WithTargetChoice } from '../../driver/targets/precision.js';
 
-const asked: Asked<ScoreRequest> = {
+const asked: WithTargetChoice<ScoreRequest> = {
   ...{ model: 'm', init: { kind: 'checkpoint' }, precision: 'bf16', sharing: 'tree', resume: false, threads: 2 },
   ...{ trace: 'trace.json', dump: 'stages', limit: 10, compareWith: { kind: 'precision', precision: 'f32' } },
 };

@@ -2,7 +2,7 @@
 import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { openOrCompile } from '../../driver/compile/open.js';
 import { detectMachine } from '../../driver/targets/cpuDevice.js';
-import { cuda, type CudaDevice } from '../../driver/targets/cuda.js';
+import { cuda, type GpuDevice } from '../../driver/targets/cuda.js';
 import type { Precision } from '../../driver/targets/precision.js';
 import type { WeightDecl } from '../../ir/kernel.js';
 import type { Json } from '../../models/model/model.js';
@@ -53,7 +53,7 @@ describe('a checkpoint with codes of E4M3', () => {
     expect(tensors).toEqual(Array<string>(14).fill('codes'));
     const scales = opened.model.plan.weights.filter(({ scalesOf }) => scalesOf !== undefined);
     expect(scales.every(({ from, columnScale }) => from === 'codes' && columnScale === undefined)).toBe(true);
-    const device = opened.model.device as CudaDevice;
+    const device = opened.model.device as GpuDevice;
     expect(cuda.manifest.restore(JSON.parse(JSON.stringify(cuda.manifest.describe(device))), MACHINE)).toEqual(device);
   });
 

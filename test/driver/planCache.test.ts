@@ -22,7 +22,7 @@ import { compileModel, plannedModel } from '../../driver/compile/compile.js';
 import type { PlanOptions } from '../../driver/compile/planCache.js';
 import { detectMachine } from '../../driver/targets/cpuDevice.js';
 import { openModel } from '../../driver/compile/functions.js';
-import { planKey, type Planned } from '../../driver/compile/planCache.js';
+import { planKey, type PlanInputs } from '../../driver/compile/planCache.js';
 import { hashProgram, programId, STAMP } from '../../driver/program.js';
 import { storedFormats } from '../../driver/compile/functions.js';
 import { TYPICAL_FACTS } from '../../driver/targets/precision.js';
@@ -162,7 +162,7 @@ describe('an entry that is', () => {
 });
 
 /** What a key is made of, changed one by one. */
-type Change = (planned: Planned<CpuDevice>) => Planned<CpuDevice>;
+type Change = (planned: PlanInputs<CpuDevice>) => PlanInputs<CpuDevice>;
 const withTensor =
   (change: (tensor: TensorLocation) => TensorLocation): Change =>
   ({ checkpoint, ...rest }) => {
@@ -208,7 +208,7 @@ const CHANGES: Readonly<Record<string, Change>> = {
 };
 
 describe('the key of a plan', () => {
-  const planned: Planned<CpuDevice> = { checkpoint: demo, target: cpu, device: host, options: OPTIONS };
+  const planned: PlanInputs<CpuDevice> = { checkpoint: demo, target: cpu, device: host, options: OPTIONS };
   const key = planKey(planned);
 
   it.each(Object.keys(CHANGES))('depends on %s', (name) => {

@@ -1,6 +1,6 @@
 /** Executors of one function that scores tokens, in the terms of tests: micro-batches in, log-probabilities out. */
 import { scoredRows, scoreInputs, scoringLimits } from '../../commands/scorer.js';
-import type { Executor as AnyExecutor } from '../../driver/devices/executor.js';
+import type { DeviceExecutor } from '../../driver/devices/executor.js';
 import type { MicroBatch, ScoredRows } from '../../evaluate/scorer.js';
 import { SCORE } from '../../ir/function.js';
 import type { Stage } from '../../ir/placement.js';
@@ -55,7 +55,7 @@ export class Scoring<Memory> {
 
 /** A micro-batch through an executor of any kind. */
 export async function scoreWith(
-  executor: Pick<AnyExecutor, 'call' | 'capacity'>,
+  executor: Pick<DeviceExecutor, 'call' | 'capacity'>,
   batch: MicroBatch,
 ): Promise<ScoredRows & Pick<CallResult, 'spans'>> {
   const result = await executor.call(SCORE, scoreInputs(batch, executor));

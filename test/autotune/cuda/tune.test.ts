@@ -437,17 +437,17 @@ describe('tuneCuda', () => {
     let database = TuningDatabase.open(path, CUDA_RECORDS);
     const asked: string[] = [];
     const rival = {
-      library: 'cuBLASLt 13.0.2',
+      name: 'cuBLASLt 13.0.2',
       time: (c: object): Promise<{ name: string; seconds: number[] }> => {
         asked.push(JSON.stringify(c));
         return Promise.resolve({ name: 'algorithm 66', seconds: [1e-5, 2e-5, 3e-5] });
       },
     };
-    const { rows } = await tuneCuda(options(fake(), database, { rival }));
+    const { rows } = await tuneCuda(options(fake(), database, { library: rival }));
     database.close();
-    const contractions = rows.filter((row) => row.rival !== undefined);
+    const contractions = rows.filter((row) => row.baseline !== undefined);
     expect(contractions.length).toBeGreaterThan(4);
-    expect(contractions.every((row) => row.rival!.seconds === 2e-5)).toBe(true);
+    expect(contractions.every((row) => row.baseline!.seconds === 2e-5)).toBe(true);
     expect(new Set(asked).size).toBe(asked.length);
     const table = renderCudaTable(rows, { name: '13.0.2' });
     expect(table[0]).toMatch(/kernel +bucket +trials +ours +cuBLASLt +ratio +of best rate/);
@@ -458,19 +458,19 @@ describe('tuneCuda', () => {
     database = TuningDatabase.open(path, CUDA_RECORDS);
     const known = await tuneCuda(
       options(fake(), database, {
-        rival: { ...rival, time: () => Promise.reject(new Error('not again')) },
+        library: { ...rival, time: () => Promise.reject(new Error('not again')) },
         budgetSeconds: 0,
       }),
     );
-    expect(known.rows.filter((row) => row.rival !== undefined)).toHaveLength(contractions.length);
+    expect(known.rows.filter((row) => row.baseline !== undefined)).toHaveLength(contractions.length);
     database.close();
 
     database = TuningDatabase.open(databasePath(), CUDA_RECORDS);
     const reasons: string[] = [];
     const without = await tuneCuda(
       options(fake(), database, {
-        rival: { ...rival, time: () => Promise.reject(new Error('no handle')) },
-        onRivalFailure: (reason) => reasons.push(reason),
+        library: { ...rival, time: () => Promise.reject(new Error('no handle')) },
+        onLibraryFailure: (reason) => reasons.push(reason),
       }),
     );
     expect(reasons).toEqual(['no handle']);

@@ -1,7 +1,7 @@
 /** Measuring the rival with a simulated library on a simulated device that has a clock. */
 import { describe, expect, it } from 'vitest';
 import { DeviceFill } from '../../../autotune/cuda/fill.js';
-import { contractionOf, timeRival } from '../../../autotune/cuda/vendorBaseline.js';
+import { contractionOf, timeBaseline } from '../../../autotune/cuda/vendorBaseline.js';
 import type { CudaAddon } from '../../../runtime/cuda/addon.js';
 import type { CublasLt, CublasLtOperands, CublasLtShape } from '../../../runtime/cuda/cublasLt.js';
 import { PACK_ENTRIES } from '../../../runtime/cuda/packKernels.js';
@@ -75,7 +75,7 @@ describe('timeRival', () => {
   it('is the best of the algorithms, over random operands in copies that exceed the L2 cache', async () => {
     const { options, asked, operands, fills, state, wasReleased } = lab([0.4, NaN, 0.25, 3]);
     const before = state.live;
-    const { name, seconds } = await timeRival({ dtype: 'bf16', m: 300, n: 48, k: 60 }, options);
+    const { name, seconds } = await timeBaseline({ dtype: 'bf16', m: 300, n: 48, k: 60 }, options);
     expect(name).toBe('algorithm 2');
     expect(seconds.length).toBeGreaterThan(3);
     for (const each of seconds) expect(each).toBeCloseTo(2.5e-4, 12);
@@ -92,7 +92,7 @@ describe('timeRival', () => {
     const { options } = lab([0.4, 0.25]);
     const tell = async (time: () => Promise<readonly number[]>): Promise<readonly number[]> =>
       (await time()).map((each) => 2 * each);
-    const { name, seconds } = await timeRival({ dtype: 'bf16', m: 300, n: 48, k: 60 }, options, tell);
+    const { name, seconds } = await timeBaseline({ dtype: 'bf16', m: 300, n: 48, k: 60 }, options, tell);
     expect(name).toBe('algorithm 1');
     for (const each of seconds) expect(each).toBeCloseTo(5e-4, 12);
   });
@@ -100,7 +100,7 @@ describe('timeRival', () => {
   it('fails if no algorithm works, and then holds no memory', async () => {
     const { options, state } = lab([NaN]);
     const before = state.live;
-    await expect(timeRival({ dtype: 'f16', m: 8, n: 8, k: 8 }, options)).rejects.toThrow('cublasStatus 15');
+    await expect(timeBaseline({ dtype: 'f16', m: 8, n: 8, k: 8 }, options)).rejects.toThrow('cublasStatus 15');
     expect(state.live).toBe(before);
   });
 });
