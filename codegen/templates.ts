@@ -1,6 +1,6 @@
 /**
  * Templates of generated code: folders of Handlebars templates, found from the source and from dist. The build compiles
- * them and leaves the result beside their texts (scripts/copyAssets.mjs), so that a command need not compile them.
+ * them and leaves the result beside their texts (scripts/buildDist.mjs), so that a command need not compile them.
  */
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';

@@ -1,5 +1,5 @@
 /**
- * Starts a program of the bundle that the build makes (scripts/buildPrograms.mjs): CommonJS chunks in one folder, of
+ * Starts a program of the bundle that the build makes (scripts/buildDist.mjs): CommonJS chunks in one folder, of
  * which V8 need not compile what an earlier run has kept (codeArchive.ts). The build bundles this file by itself, and
  * the files that processes and threads are started by call it.
  */
