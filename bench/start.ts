@@ -7,7 +7,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Command } from 'commander';
-import { median } from '../autotune/median.js';
+import { median } from '../autotune/records.js';
 import { readSettings } from '../settings.js';
 import { defined } from '../system/defined.js';
 import { benchCommand, runProgram, whole } from './command.js';
