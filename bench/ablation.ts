@@ -8,10 +8,10 @@ import type { ScoredRows } from '../evaluate/scorer.js';
 import { STEP } from '../ir/function.js';
 import {
   allocatorOf,
-  type Call,
-  type Compared,
+  type TechniqueCall,
+  type TechniqueInputs,
   describeRows,
-  type Engine,
+  type AblationEngine,
   type Technique,
   type TechniqueOptions,
   techniquesOf,
@@ -30,8 +30,8 @@ const folded = (questions: readonly TokenizedQuestion[], vocabSize: number): Tok
   }));
 };
 
-interface Measured {
-  readonly pass: Pass;
+interface MeasuredTechnique {
+  readonly pass: TechniquePass;
   /** Of the fastest round: other programs on the machine only add to it. */
   readonly seconds: number;
   /** The same as work of this host's processors; other programs add little to it. */
@@ -42,8 +42,8 @@ async function measure(
   techniques: readonly Technique[],
   inFlight: number,
   { rounds, threads }: AblationOptions,
-): Promise<readonly Measured[]> {
-  const passes: Pass[][] = techniques.map(() => []);
+): Promise<readonly MeasuredTechnique[]> {
+  const passes: TechniquePass[][] = techniques.map(() => []);
   const added = techniques.map(() => 0);
   // The first round warms up: kernels are loaded, and clocks rise. Techniques take turns, so that all see the same.
   for (let round = 0; round <= rounds; round++)
@@ -60,9 +60,9 @@ async function measure(
 }
 
 /** `isHost`: the techniques are compared by the work of this host's processors. */
-function print(techniques: readonly Technique[], measured: readonly Measured[], isHost: boolean): void {
+function print(techniques: readonly Technique[], measured: readonly MeasuredTechnique[], isHost: boolean): void {
   const reference = measured[0]!;
-  const timeOf = ({ seconds, cpuSeconds }: Measured): number => (isHost ? cpuSeconds : seconds);
+  const timeOf = ({ seconds, cpuSeconds }: MeasuredTechnique): number => (isHost ? cpuSeconds : seconds);
   const columns = ['tokens', 'calls', 'seconds', ...(isHost ? ['CPU seconds'] : []), 'against trees'];
   console.log(`| technique | ${columns.join(' | ')} | log-probabilities |`);
   console.log(`|${'---|'.repeat(columns.length + 2)}`);
@@ -99,7 +99,7 @@ async function main(options: AblationOptions): Promise<void> {
     const scorer = new PlanScorer(executor, limitsOf(checkpoint, model));
     const paths = planPathScorer(executor, { cacheTokens }, scorer);
     const lane = await paths.open(0);
-    const engine: Engine = {
+    const engine: AblationEngine = {
       scorer,
       lane,
       limits: paths.limits,
@@ -116,7 +116,7 @@ async function main(options: AblationOptions): Promise<void> {
       `${name}, ${model.isa}, ${model.arithmetic}: ${questions.length} questions of ${labelled.name}, ` +
         `calls of up to ${scorer.maxTokens} tokens, the fastest of ${rounds} rounds\n`,
     );
-    const compared: Compared = { engine, questions, unlabelled: unlabelled.questions, options };
+    const compared: TechniqueInputs = { engine, questions, unlabelled: unlabelled.questions, options };
     const techniques = techniquesOf(compared);
     print(techniques, await measure(techniques, lane.inFlight, options), model.target.devices.isHost);
   } finally {
@@ -179,7 +179,7 @@ export const ablationCommand = (): Command =>
 
 /** One pass of a technique over all questions. */
 
-export interface Pass {
+export interface TechniquePass {
   readonly tokens: number;
   readonly calls: number;
   /** From the first call to the results of the last; all of them are laid out before. */
@@ -191,7 +191,7 @@ export interface Pass {
 }
 
 /** Makes all calls of a technique, `inFlight` of them at a time. */
-export async function scoreAll(technique: Technique, inFlight: number): Promise<Pass> {
+export async function scoreAll(technique: Technique, inFlight: number): Promise<TechniquePass> {
   const placeOf = new Map<string, number>();
   let length = 0;
   for (const { question, choice, continuation } of pathsOf(technique.questions)) {
@@ -199,7 +199,7 @@ export async function scoreAll(technique: Technique, inFlight: number): Promise<
     length += continuation.length;
   }
   const logProbs = new Float32Array(length).fill(NaN);
-  const flights: { readonly call: Call; readonly rows: Promise<ScoredRows> }[] = [];
+  const flights: { readonly call: TechniqueCall; readonly rows: Promise<ScoredRows> }[] = [];
   const land = async (): Promise<void> => {
     const { call, rows } = flights.shift()!;
     const { logProb } = await rows;

@@ -29,7 +29,7 @@ export interface TimedLaunch {
   readonly nanoseconds: number;
 }
 
-export interface Engine {
+export interface AblationEngine {
   /** Trees, in which keys and values last for a call. */
   readonly scorer: Scorer;
   /** Paths over cached keys and values. */
@@ -42,7 +42,7 @@ export interface Engine {
 }
 
 /** A call that waits to be made. */
-export interface Call {
+export interface TechniqueCall {
   readonly tokens: number;
   readonly scored: readonly ScoredToken[];
   score(): Promise<ScoredRows>;
@@ -52,10 +52,10 @@ export interface Call {
 
 /** Micro-batches as `run` packs them. */
 export function* packedCalls(
-  { scorer }: Engine,
+  { scorer }: AblationEngine,
   questions: readonly TokenizedQuestion[],
   sharing: TreeSharing,
-): Generator<Call> {
+): Generator<TechniqueCall> {
   const { trees } = planTrees(questions, sharing, scorer);
   for (const { items } of packTrees(trees, scorer))
     yield scoreCall(
@@ -66,7 +66,11 @@ export function* packedCalls(
 }
 
 /** Choices one after another, each a sequence of its own, as many as a batch has or as fit. */
-export function* fixedCalls({ scorer }: Engine, paths: readonly Path[], sequences: number): Generator<Call> {
+export function* fixedCalls(
+  { scorer }: AblationEngine,
+  paths: readonly Path[],
+  sequences: number,
+): Generator<TechniqueCall> {
   for (let from = 0; from < paths.length;) {
     let end = from + 1;
     while (
@@ -83,24 +87,24 @@ export function* fixedCalls({ scorer }: Engine, paths: readonly Path[], sequence
   }
 }
 
-function scoreCall(scorer: Scorer, groups: readonly (readonly Path[])[], sharing: TreeSharing): Call {
+function scoreCall(scorer: Scorer, groups: readonly (readonly Path[])[], sharing: TreeSharing): TechniqueCall {
   const { batch, answers } = layBatch(groups, sharing);
   return { tokens: batch.tokens.length, scored: scoredTokens(answers), score: () => scorer.score(batch) };
 }
 
-const stepCall = ({ lane, profile }: Engine, { batch, scored }: WalkedBatch): Call => ({
+const stepCall = ({ lane, profile }: AblationEngine, { batch, scored }: WalkedBatch): TechniqueCall => ({
   tokens: batch.tokens.length,
   scored,
   score: () => lane.score(batch),
   profile: () => profile(batch),
 });
 
-export function* stepCalls(engine: Engine, walked: Iterable<WalkedBatch>): Generator<Call> {
+export function* stepCalls(engine: AblationEngine, walked: Iterable<WalkedBatch>): Generator<TechniqueCall> {
   for (const each of walked) yield stepCall(engine, each);
 }
 
 /** Two phases whose groups allocate memory, each at its first call, and free that of the group before. */
-export function* allocatingCalls(engine: Engine, paths: readonly Path[]): Generator<Call> {
+export function* allocatingCalls(engine: AblationEngine, paths: readonly Path[]): Generator<TechniqueCall> {
   const { limits } = engine;
   const groups = groupContexts(paths, { limits });
   let held: { release(): void } | undefined;
@@ -132,7 +136,7 @@ export class UnprunedTime {
   private readonly least: number[][] = [];
 
   /** Makes the calls, the same ones each time. Seconds, by all measurements so far. */
-  async measure(calls: Iterable<Call>): Promise<number> {
+  async measure(calls: Iterable<TechniqueCall>): Promise<number> {
     let [nanoseconds, index] = [0, 0];
     for (const { profile } of calls) {
       const least = (this.least[index++] ??= []);
@@ -154,7 +158,7 @@ export class UnprunedTime {
 export interface Technique {
   readonly name: string;
   readonly questions: readonly TokenizedQuestion[];
-  calls(): Iterable<Call>;
+  calls(): Iterable<TechniqueCall>;
   /** What is added to the time of the calls, in seconds, by all measurements so far; makes them again. */
   added?(): Promise<number>;
 }
@@ -167,8 +171,8 @@ export interface TechniqueOptions {
 }
 
 /** What the techniques are applied to. */
-export interface Compared {
-  readonly engine: Engine;
+export interface TechniqueInputs {
+  readonly engine: AblationEngine;
   readonly questions: readonly TokenizedQuestion[];
   /** The same without their activity labels. */
   readonly unlabelled: readonly TokenizedQuestion[];
@@ -182,10 +186,10 @@ interface Row {
   readonly meaning: string;
   readonly isUnlabelled?: boolean;
   readonly calls: (
-    engine: Engine,
+    engine: AblationEngine,
     questions: readonly TokenizedQuestion[],
     options: TechniqueOptions,
-  ) => Iterable<Call>;
+  ) => Iterable<TechniqueCall>;
   readonly isUnpruned?: boolean;
 }
 
@@ -266,11 +270,11 @@ export const describeRows = (options: TechniqueOptions): string =>
   ROWS.map(({ name, meaning }) => `  ${name(options)}\n      ${meaning}`).join('\n');
 
 /** The first one is what the others are compared with. */
-export const techniquesOf = ({ engine, questions, unlabelled, options }: Compared): readonly Technique[] =>
+export const techniquesOf = ({ engine, questions, unlabelled, options }: TechniqueInputs): readonly Technique[] =>
   ROWS.map(({ name, isUnlabelled = false, isUnpruned = false, calls }) => {
     const own = isUnlabelled ? unlabelled : questions;
     const unpruned = isUnpruned ? new UnprunedTime() : undefined;
-    const make = (): Iterable<Call> => calls(engine, own, options);
+    const make = (): Iterable<TechniqueCall> => calls(engine, own, options);
     return {
       name: name(options),
       questions: own,

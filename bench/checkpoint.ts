@@ -19,7 +19,6 @@ import type { MadeDType } from './checkpointValues.js';
 import { benchCommand, oneOf, runProgram, whole } from './command.js';
 import { packageRoot } from './inputs.js';
 
-
 /** Seconds between lines if a terminal does not overwrite them. */
 const LINE_SECONDS = 5;
 const BLANK = ' '.repeat(8);

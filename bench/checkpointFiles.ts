@@ -62,9 +62,9 @@ const MAX_FILES = 4096;
 /** The JSON is padded so that tensors start at a multiple of this. */
 const ALIGNMENT = 8;
 
-type Sized = ExpectedTensor & { readonly bytes: number };
+type SizedTensor = ExpectedTensor & { readonly bytes: number };
 
-function layOutFile(name: string, tensors: readonly Sized[], dtype: MadeDType): MadeFile {
+function layOutFile(name: string, tensors: readonly SizedTensor[], dtype: MadeDType): MadeFile {
   const described: Record<string, object> = { __metadata__: { format: 'pt' } };
   let end = 0;
   const starts = tensors.map(({ name: tensor, shape, bytes }) => {
@@ -96,7 +96,7 @@ function layOutFile(name: string, tensors: readonly Sized[], dtype: MadeDType): 
  * (a larger tensor gets its own file). Throws UserError if the limit is so small that there would be too many files.
  */
 export function layOut(model: Model, dtype: MadeDType, fileBytes: number): MadeCheckpoint {
-  const groups: Sized[][] = [];
+  const groups: SizedTensor[][] = [];
   let room = 0;
   for (const tensor of model.tensors) {
     const bytes = tensor.shape.reduce((product, extent) => product * extent, ELEMENT_BYTES);
@@ -130,7 +130,7 @@ export function layOut(model: Model, dtype: MadeDType, fileBytes: number): MadeC
 }
 
 /** A part of a tensor that is filled and written at once. */
-export interface Block {
+export interface FillBlock {
   readonly file: number;
   readonly tensor: MadeTensor;
   /** Offset in the tensor. */
@@ -141,10 +141,10 @@ export interface Block {
 }
 
 /** All blocks. Neighbours are in different files, because one file takes one writer at a time. */
-export function blocksOf({ files }: MadeCheckpoint): Block[] {
+export function blocksOf({ files }: MadeCheckpoint): FillBlock[] {
   const byFile = files.map(({ tensors }, file) =>
     tensors.flatMap((tensor) =>
-      Array.from({ length: Math.ceil(tensor.bytes / BLOCK_BYTES) }, (_, number): Block => ({
+      Array.from({ length: Math.ceil(tensor.bytes / BLOCK_BYTES) }, (_, number): FillBlock => ({
         file,
         tensor,
         number,

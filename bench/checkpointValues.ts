@@ -7,7 +7,7 @@ import { workerData } from 'node:worker_threads';
 import { roundToF16 } from '../ir/round.js';
 import { roundToBf16 } from '../ir/scalar.js';
 import { fnv1a64 } from '../models/randomCheckpoint.js';
-import type { Block } from './checkpointFiles.js';
+import type { FillBlock } from './checkpointFiles.js';
 
 export type MadeDType = 'bf16' | 'f16';
 
@@ -73,7 +73,7 @@ export function fillBlock(words: Uint32Array, table: Uint16Array, { low, high }:
 export interface FillWork {
   readonly seed: number;
   readonly dtype: MadeDType;
-  readonly blocks: readonly Block[];
+  readonly blocks: readonly FillBlock[];
   /** File descriptors, open for writing, by the number of the file. */
   readonly descriptors: readonly number[];
   /** Int32: the next block, and 1 once no more blocks may be taken. */

@@ -6,29 +6,29 @@ import { type Precision, PRECISIONS } from '../driver/targets/precision.js';
 import { UserError } from '../errors.js';
 import { defined } from '../system/defined.js';
 import { benchCommand, oneOf, repeated, runProgram, text, whole } from './command.js';
-import type { Case, Detail, Measured, Parts } from './compilePlan.js';
+import type { PlanCase, Detail, PlanTimes, PartTimes } from './compilePlan.js';
 import { modelPath } from './inputs.js';
 
 const CHILD = fileURLToPath(new URL('./compilePlan.js', import.meta.url));
 
-interface Answer {
-  readonly measured: Measured;
+interface PlanAnswer {
+  readonly measured: PlanTimes;
   readonly detail?: Detail;
 }
 
 /** The answer of a process of its own; the text of its error where it has none. */
-function planOnce(each: Case, hasDetail: boolean): Answer | string {
+function planOnce(each: PlanCase, hasDetail: boolean): PlanAnswer | string {
   const { status, stdout, stderr } = spawnSync(
     process.execPath,
     [CHILD, JSON.stringify(each), ...(hasDetail ? ['detail'] : [])],
     { encoding: 'utf8', maxBuffer: 1 << 26 },
   );
-  if (status === 0) return JSON.parse(stdout) as Answer;
+  if (status === 0) return JSON.parse(stdout) as PlanAnswer;
   return /^\w*Error: (.*)$/m.exec(stderr)?.[1] ?? (stderr.trim() || 'the process ended');
 }
 
-function measureRow(each: Case, name: string, options: CompileBenchOptions): Row {
-  const rounds: Measured[] = [];
+function measureRow(each: PlanCase, name: string, options: CompileBenchOptions): PlanRow {
+  const rounds: PlanTimes[] = [];
   let detail: Detail | undefined;
   for (let round = 0; round < options.rounds; round++) {
     const answer = planOnce(each, options.detail === true && round === 0);
@@ -47,7 +47,7 @@ async function main(options: CompileBenchOptions): Promise<void> {
     for (const precision of options.precision)
       for (const fn of options.function) {
         const rows = layers.map((count) => {
-          const each: Case = {
+          const each: PlanCase = {
             path: modelPath(model),
             precision,
             target: options.target,
@@ -129,10 +129,10 @@ export const compileCommand = (): Command =>
 
 /** What the benchmark of planning prints. */
 
-export interface Row {
+export interface PlanRow {
   readonly name: string;
   /** Absent where the model could not be planned. */
-  readonly measured?: Measured;
+  readonly measured?: PlanTimes;
   readonly problem?: string;
   readonly detail?: Detail;
 }
@@ -146,8 +146,8 @@ export const HEADER = ''.padEnd(NAME_COLUMNS) + COLUMNS.map((name) => name.padSt
 const median = (values: readonly number[]): number => values.toSorted((a, b) => a - b)[values.length >> 1]!;
 
 /** The median of each figure. */
-export const medianOf = (rounds: readonly Measured[]): Measured => {
-  const of = (key: keyof Measured): number => median(rounds.map((round) => round[key]));
+export const medianOf = (rounds: readonly PlanTimes[]): PlanTimes => {
+  const of = (key: keyof PlanTimes): number => median(rounds.map((round) => round[key]));
   return {
     planSeconds: of('planSeconds'),
     planCpuSeconds: of('planCpuSeconds'),
@@ -158,7 +158,7 @@ export const medianOf = (rounds: readonly Measured[]): Measured => {
   };
 };
 
-export function rowLine({ name, measured, problem }: Row): string {
+export function rowLine({ name, measured, problem }: PlanRow): string {
   if (measured === undefined) return `${name.padEnd(NAME_COLUMNS)} ${problem ?? ''}`;
   const { planSeconds, planCpuSeconds, emitSeconds, checkSeconds, launches, sources } = measured;
   const times = [planSeconds, planCpuSeconds, emitSeconds, checkSeconds].map((value) => value.toFixed(2));
@@ -166,7 +166,7 @@ export function rowLine({ name, measured, problem }: Row): string {
 }
 
 /** How processor time grows between two rows of one model. */
-export function growthLine(first: Row, last: Row): string {
+export function growthLine(first: PlanRow, last: PlanRow): string {
   if (first.measured === undefined || last.measured === undefined) return '  growth: unknown';
   const [launches, cpu] = (['launches', 'planCpuSeconds'] as const).map(
     (key) => last.measured![key] / first.measured![key],
@@ -174,7 +174,7 @@ export function growthLine(first: Row, last: Row): string {
   return `  ${launches!.toFixed(2)} times as many launches: ${cpu!.toFixed(2)} times the processor time`;
 }
 
-const partLines = (title: string, parts: Parts): string[] => {
+const partLines = (title: string, parts: PartTimes): string[] => {
   const sorted = Object.entries(parts).toSorted(([, a], [, b]) => b - a);
   const total = sorted.reduce((sum, [, value]) => sum + value, 0);
   return [

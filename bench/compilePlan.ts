@@ -21,7 +21,7 @@ import { parseJson } from '../system/json.js';
 import { isProgram } from './command.js';
 
 /** What to plan. */
-export interface Case {
+export interface PlanCase {
   /** Folder of a config.json. */
   readonly path: string;
   readonly precision: Precision;
@@ -33,9 +33,9 @@ export interface Case {
 }
 
 /** Milliseconds by what they were spent on. */
-export type Parts = Readonly<Record<string, number>>;
+export type PartTimes = Readonly<Record<string, number>>;
 
-export interface Measured {
+export interface PlanTimes {
   readonly planSeconds: number;
   /** Processor time of all threads of this process meanwhile. */
   readonly planCpuSeconds: number;
@@ -47,17 +47,17 @@ export interface Measured {
 }
 
 export interface Detail {
-  readonly passes: Parts;
-  readonly signatures: Parts;
-  readonly schedules: Parts;
-  readonly emission: Parts;
+  readonly passes: PartTimes;
+  readonly signatures: PartTimes;
+  readonly schedules: PartTimes;
+  readonly emission: PartTimes;
 }
 
 /** Matrices of 4 bits as GPTQ stores them, for int4. */
 const FOUR_BITS = { quant_method: 'gptq', bits: 4, group_size: 128, sym: true, desc_act: false } as const;
 
 /** A folder with the config.json of `each`, changed as it says; `use` gets it, and it is deleted then. */
-function withConfig<T>({ path, precision, layers }: Case, use: (folder: string) => T): T {
+function withConfig<T>({ path, precision, layers }: PlanCase, use: (folder: string) => T): T {
   const file = join(path, 'config.json');
   const config = parseJson(readFileSync(file, 'utf8'), file) as Readonly<Record<string, unknown>>;
   const folder = mkdtempSync(join(tmpdir(), 'tilewright-compile-'));
@@ -81,7 +81,7 @@ const seconds = (work: () => void): number => {
 };
 
 /** Sums of milliseconds by name. */
-class Sums {
+class TimeSums {
   readonly parts: Record<string, number> = {};
 
   add(name: string, milliseconds: number): void {
@@ -104,7 +104,7 @@ const kindOf = ({ anchor }: Kernel, schedule: unknown): string => {
 };
 
 /** Plans `each`, and returns what it took and how to see more of it. Throws UserError. */
-export function measureCompile(each: Case): { readonly measured: Measured; detail(): Detail } {
+export function measureCompile(each: PlanCase): { readonly measured: PlanTimes; detail(): Detail } {
   return withConfig(each, (folder) => {
     const checkpoint = openModel(folder, { kind: 'random', seed: 1 });
     const target = targetOf(each.target);
@@ -148,7 +148,7 @@ function detailOf(
   device: unknown,
   options: PlanOptions,
 ): Detail {
-  const [passes, signatures, schedules, emission] = [new Sums(), new Sums(), new Sums(), new Sums()];
+  const [passes, signatures, schedules, emission] = [new TimeSums(), new TimeSums(), new TimeSums(), new TimeSums()];
   const scheduling: Scheduling<unknown, unknown> = {
     ...target.compiler.scheduling,
     default: (kernel, module, facts, bucket) =>
@@ -201,6 +201,6 @@ function detailOf(
 /** As a program: makes one plan, and prints what it took as JSON: `compilePlan.js CASE [detail]`. */
 if (isProgram(import.meta.url)) {
   const [text, wish] = process.argv.slice(2);
-  const { measured, detail } = measureCompile(JSON.parse(text!) as Case);
+  const { measured, detail } = measureCompile(JSON.parse(text!) as PlanCase);
   console.log(JSON.stringify(wish === 'detail' ? { measured, detail: detail() } : { measured }));
 }

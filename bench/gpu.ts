@@ -19,18 +19,18 @@ import { defined } from '../system/defined.js';
 import { writeAtomically } from '../system/write.js';
 import { benchCommand, decimal, list, oneOf, repeated, runProgram, whole } from './command.js';
 import { type GpuLab, measureReadRate, openLab } from './gpuLab.js';
-import { measureKernel, measureLayer, type Product, productOf, type Variant } from './gpuMeasure.js';
+import { measureKernel, measureLayer, type VendorProduct, productOf, type Variant } from './gpuMeasure.js';
 import {
   benchBucket,
   type BenchModel,
-  type Choice,
+  type ScheduleChoice,
   defaultChoice,
   isTrialOf,
   openBenchModel,
   parseTrial,
   rankedChoices,
   roleOf,
-  type Trial,
+  type ScheduleTrial,
   trialSchedule,
   tunedChoice,
 } from './gpuModel.js';
@@ -81,7 +81,7 @@ export interface GpuOptions {
   readonly rounds: number;
   readonly seconds: number;
   readonly kernel: readonly string[];
-  readonly try: readonly Trial[];
+  readonly try: readonly ScheduleTrial[];
   readonly all: number;
   readonly tuned?: boolean;
   readonly database?: string;
@@ -172,14 +172,19 @@ const FIRST_WARM_SECONDS = 1;
 const WARM_SECONDS = 0.15;
 
 /** A kernel at one size, and the choices to compare. The compiler's or tuner's comes first. */
-interface Case {
+interface KernelCase {
   readonly kernel: Kernel;
   readonly bucket: Bucket;
-  readonly choices: readonly Choice[];
-  readonly reference: Choice;
+  readonly choices: readonly ScheduleChoice[];
+  readonly reference: ScheduleChoice;
 }
 
-function casesOf(lab: GpuLab, model: BenchModel, options: GpuOptions, note: (line: string) => void): readonly Case[] {
+function casesOf(
+  lab: GpuLab,
+  model: BenchModel,
+  options: GpuOptions,
+  note: (line: string) => void,
+): readonly KernelCase[] {
   const { facts, plan } = model;
   const file = databaseOf(options);
   const database = file === undefined ? undefined : TuningDatabase.open(file, CUDA_RECORDS);
@@ -189,7 +194,7 @@ function casesOf(lab: GpuLab, model: BenchModel, options: GpuOptions, note: (lin
     const target = cudaTarget(facts, lab.device.info, lab.driverVersion, lab.compiler.build);
     const used = new Set<unknown>();
     const cases = options.tokens.flatMap((tokens) =>
-      kernelsOf(model, options).map((kernel): Case => {
+      kernelsOf(model, options).map((kernel): KernelCase => {
         const bucket = benchBucket(model, tokens);
         const plain = defaultChoice(kernel, model, tokens);
         const tuned = database === undefined ? undefined : tunedChoice(kernel, model, tokens, database, target);
@@ -198,7 +203,7 @@ function casesOf(lab: GpuLab, model: BenchModel, options: GpuOptions, note: (lin
         const chosen = tuned ?? plain;
         const tried = options.try
           .filter((trial) => isTrialOf(trial, kernel.path, tokens))
-          .map((trial): Choice => {
+          .map((trial): ScheduleChoice => {
             used.add(trial);
             return { origin: 'tried', schedule: trialSchedule(trial, kernel, model, chosen.schedule) };
           });
@@ -230,7 +235,7 @@ function casesOf(lab: GpuLab, model: BenchModel, options: GpuOptions, note: (lin
 }
 
 /** Each schedule once, at its first position. */
-function distinct(choices: readonly Choice[]): readonly Choice[] {
+function distinct(choices: readonly ScheduleChoice[]): readonly ScheduleChoice[] {
   const keys = choices.map(({ schedule }) => JSON.stringify(schedule, Object.keys(schedule).sort()));
   return choices.filter((_, i) => keys.indexOf(keys[i]!) === i);
 }
@@ -246,10 +251,10 @@ const wantsLayer = ({ kernel: names }: GpuOptions): boolean => names.length === 
 async function compileCases(
   lab: GpuLab,
   { plan }: BenchModel,
-  cases: readonly Case[],
+  cases: readonly KernelCase[],
   isChecked: boolean,
-): Promise<(kernel: Kernel, choice: Choice) => Variant> {
-  const emit = (kernel: Kernel, { schedule }: Choice): Variant['text'] =>
+): Promise<(kernel: Kernel, choice: ScheduleChoice) => Variant> {
+  const emit = (kernel: Kernel, { schedule }: ScheduleChoice): Variant['text'] =>
     emitCudaKernel(kernel, plan, schedule, plan.capacity.extents);
   const texts = cases.flatMap(({ kernel, choices, reference }) =>
     [...choices, ...(isChecked ? [reference] : [])].map((choice) => emit(kernel, choice)),
@@ -301,7 +306,7 @@ export async function runGpuBench(
   let warmSeconds = FIRST_WARM_SECONDS;
   for (const tokens of options.tokens) {
     const here = cases.filter(({ bucket }) => tokensIn(bucket) === tokens);
-    const products = new Map<Kernel, Product>();
+    const products = new Map<Kernel, VendorProduct>();
     try {
       const chosen: Variant[] = [];
       for (const { kernel, bucket, choices, reference } of here) {

@@ -17,11 +17,11 @@ import type { CudaModule } from '../runtime/cuda/nativeDevice.js';
 import type { CudaProgram } from '../runtime/cuda/nativeProgram.js';
 import { defined } from '../system/defined.js';
 import { type GpuLab, programContender } from './gpuLab.js';
-import { type BenchModel, type Choice, roleOf } from './gpuModel.js';
+import { type BenchModel, type ScheduleChoice, roleOf } from './gpuModel.js';
 import { compareLayer, compareRounds, type KernelResult, type LayerResult } from './gpuResults.js';
 
 /** A choice as machine code. */
-export interface Variant extends Choice {
+export interface Variant extends ScheduleChoice {
   readonly text: CudaKernelText;
   /** The reason why there is no machine code. */
   readonly cubin: Uint8Array | string;
@@ -33,7 +33,7 @@ export interface Timing extends InterleaveOptions {
 }
 
 /** The library's fastest algorithm for a product, and its operands. */
-export interface Product {
+export interface VendorProduct {
   readonly contraction: BareContraction;
   readonly algorithm: string;
   readonly contender: Contender;
@@ -48,7 +48,7 @@ const CHOOSING: InterleaveOptions = { rounds: 3, seconds: 0.015 };
 const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
 /** The fastest of the algorithms that the library names, found in a first round in turn. Throws if none works. */
-async function chooseProduct(lab: GpuLab, contraction: BareContraction): Promise<Product> {
+async function chooseProduct(lab: GpuLab, contraction: BareContraction): Promise<VendorProduct> {
   const bench = await BaselineBench.create(contraction, {
     addon: lab.addon,
     device: lab.device,
@@ -117,12 +117,12 @@ export interface KernelRequest {
   readonly variants: readonly Variant[];
   /** What results are compared with before they are timed; absent to skip the comparison. */
   readonly reference?: Variant;
-  readonly product?: Product;
+  readonly product?: VendorProduct;
   readonly timing: Timing;
 }
 
 /** A variant that computes correct results, ready to be timed. */
-interface Ready {
+interface ReadyVariant {
   readonly variant: Variant;
   readonly program: CudaProgram;
 }
@@ -157,7 +157,7 @@ export async function measureKernel(request: KernelRequest): Promise<readonly Ke
   try {
     await bench.fill();
     if (request.reference !== undefined) await patiently(bench.learnReference(programOf(request.reference)));
-    const ready: Ready[] = [];
+    const ready: ReadyVariant[] = [];
     for (const variant of variants) {
       try {
         const program = programOf(variant);
@@ -210,7 +210,7 @@ export async function productOf(
   { plan }: BenchModel,
   kernel: Kernel,
   bucket: Bucket,
-): Promise<Product | undefined> {
+): Promise<VendorProduct | undefined> {
   const contraction = contractionOf(kernel, plan, bucket);
   return contraction === undefined ? undefined : chooseProduct(lab, contraction);
 }
@@ -229,7 +229,7 @@ export interface LayerRequest {
   /** A variant for each kernel of the layer, in the layer's order. */
   readonly variants: readonly Variant[];
   /** The library's products of the layer's contractions. */
-  readonly products: readonly Product[];
+  readonly products: readonly VendorProduct[];
   readonly timing: Timing;
 }
 

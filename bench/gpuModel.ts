@@ -101,14 +101,14 @@ export const contractions = ({ plan, layer }: BenchModel, bucket: Bucket): reado
  */
 
 /** A schedule and its origin. */
-export interface Choice {
+export interface ScheduleChoice {
   /** `default`, `tuned`, `tried`, `rank 3`. */
   readonly origin: string;
   readonly schedule: CudaSchedule;
 }
 
 /** `--try KERNEL[@TOKENS]:WHAT`. */
-export interface Trial {
+export interface ScheduleTrial {
   readonly kernel: string;
   readonly tokens?: number;
   /** A schedule's key, or changes of the chosen schedule such as `tm=192,stages=5`. */
@@ -119,14 +119,14 @@ const TRIAL = /^([\w.]+)(?:@(\d{1,6}))?:(.+)$/;
 const EXAMPLE =
   'for example: --try "ffn.down:wgmma 128×192×64 s5 c2 r16 pingpong" or --try "ffn.down@7680:tm=192,tn=128,raster=10"';
 
-export function parseTrial(text: string): Trial {
+export function parseTrial(text: string): ScheduleTrial {
   const [, kernel, tokens, what] = TRIAL.exec(text) ?? [];
   if (kernel === undefined || what === undefined)
     throw new UserError(`--try ${JSON.stringify(text)}: expected KERNEL:SCHEDULE or KERNEL@TOKENS:SCHEDULE`, EXAMPLE);
   return { kernel, what, ...(tokens === undefined ? {} : { tokens: Number(tokens) }) };
 }
 
-export const isTrialOf = ({ kernel, tokens }: Trial, path: string, t: number): boolean =>
+export const isTrialOf = ({ kernel, tokens }: ScheduleTrial, path: string, t: number): boolean =>
   (roleOf(path) === kernel || path === kernel) && (tokens === undefined || tokens === t);
 
 const GEMM = new RegExp(
@@ -204,7 +204,7 @@ function fromChanges(text: string, start: CudaSchedule): CudaSchedule | undefine
 
 /** The schedule of a kernel that a trial describes. Throws UserError if it describes none, or one that is not legal. */
 export function trialSchedule(
-  { kernel: name, what }: Trial,
+  { kernel: name, what }: ScheduleTrial,
   kernel: Kernel,
   model: BenchModel,
   start: CudaSchedule,
@@ -227,7 +227,7 @@ const exactBucket = ({ plan }: Pick<BenchModel, 'plan'>, tokens: number): Bucket
   withKeyRoom(plan.interface, scoringBucket({ tokens, rows: tokens, longest: Math.min(tokens, 256) }));
 
 /** The schedule that the compiler gives a kernel in such a bucket. */
-export function defaultChoice(kernel: Kernel, model: BenchModel, tokens: number): Choice {
+export function defaultChoice(kernel: Kernel, model: BenchModel, tokens: number): ScheduleChoice {
   const { plan, facts } = model;
   return { origin: 'default', schedule: defaultCudaSchedule(kernel, plan, facts, exactBucket(model, tokens)) };
 }
@@ -239,7 +239,7 @@ export function tunedChoice(
   tokens: number,
   database: TuningDatabase<CudaSchedule, CudaTuningTarget>,
   target: CudaTuningTarget,
-): Choice | undefined {
+): ScheduleChoice | undefined {
   const signature = kernelSignature(kernel, plan, plan.capacity.extents);
   for (const bucket of [exactBucket({ plan }, tokens), ...plan.buckets.filter((each) => tokensIn(each) >= tokens)]) {
     const final = database.final(signature, bucket, target);
@@ -260,7 +260,7 @@ export function rankedChoices(
   machine: CudaMachine,
   start: CudaSchedule,
   count: number,
-): readonly Choice[] {
+): readonly ScheduleChoice[] {
   const cost = cudaCost(kernel, plan, sizeOf(bucket), machine);
   return new CudaSpace(kernel, plan, facts)
     .enumerate(start)

@@ -7,9 +7,9 @@ import { arithmeticOf, chooseIsa, detectMachine } from '../driver/targets/cpuDev
 import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
 import { benchCommand, decimal, oneOf, repeated, runProgram, text, whole } from './command.js';
 import { benchData, type BenchData } from './inputs.js';
-import { type Measured, measureModel, peakOf } from './measureModel.js';
+import { type MeasuredModel, measureModel, peakOf } from './measureModel.js';
 
-async function bench({ threads, isa: wanted, questions, ...options }: BenchOptions): Promise<void> {
+async function bench({ threads, isa: wanted, questions, ...options }: CpuBenchOptions): Promise<void> {
   const machine = detectMachine();
   const peaks: string[] = [];
   for (const isa of machine.isas) peaks.push(`${isa} ${((await peakOf(isa, threads)) / 1e9).toFixed(0)} GFLOP/s`);
@@ -17,7 +17,7 @@ async function bench({ threads, isa: wanted, questions, ...options }: BenchOptio
 
   const data = await benchData(options.data, options.tokenizer, questions);
   console.log(`${data.questions.length} questions of ${data.name}\n`);
-  const measured: Measured[] = [];
+  const measured: MeasuredModel[] = [];
   const done = new Set<string>();
   for (const model of options.model) {
     for (const precision of options.precision) {
@@ -46,7 +46,7 @@ async function bench({ threads, isa: wanted, questions, ...options }: BenchOptio
   if (first !== undefined) printSharing(first, data);
 }
 
-export interface BenchOptions {
+export interface CpuBenchOptions {
   readonly model: readonly string[];
   readonly precision: readonly ('auto' | 'f32')[];
   readonly isa?: CpuIsa;
@@ -87,7 +87,7 @@ export const cpuCommand = (): Command =>
 
 /** Tables of a benchmark for people to read. */
 
-export function printMeasured(m: Measured): void {
+export function printMeasured(m: MeasuredModel): void {
   console.log(
     `${m.model}, ${m.isa}: ${m.tokensPerSecond.toFixed(0)} tokens/s, ` +
       `${m.questionsPerSecond.toFixed(1)} questions/s, ` +
@@ -113,7 +113,7 @@ export function printMeasured(m: Measured): void {
   console.log('');
 }
 
-export function printSharing(m: Measured, data: BenchData): void {
+export function printSharing(m: MeasuredModel, data: BenchData): void {
   console.log(`sharing on ${m.model} (${m.isa}), ${data.questions.length} questions:`);
   for (const mode of ['none', 'context', 'tree'] as const) {
     const rate = m.sharing[mode].toFixed(1).padStart(8);

@@ -16,7 +16,7 @@ import { openCpuExecutor } from '../runtime/cpu/openExecutor.js';
 import type { Executor } from '../runtime/executor.js';
 import { type BenchData, initOf, modelPath } from './inputs.js';
 
-export interface MeasureRequest {
+export interface ModelMeasureRequest {
   readonly model: string;
   readonly machine: Machine;
   readonly isa: CpuIsa;
@@ -32,7 +32,7 @@ export interface MeasureRequest {
 }
 
 /** The results of one model. Rates are of the computed tokens, sharing `tree`. */
-export interface Measured {
+export interface MeasuredModel {
   readonly model: string;
   readonly isa: CpuIsa;
   readonly tokensPerSecond: number;
@@ -61,7 +61,7 @@ export interface Measured {
 /** Tunes schedules for this machine without showing progress. */
 function tune(
   compiled: CpuModel,
-  { machine, threads, tuneSeconds }: MeasureRequest,
+  { machine, threads, tuneSeconds }: ModelMeasureRequest,
 ): ReturnType<typeof tuneCompiled<CpuSchedule, CpuDevice>> {
   const nothing = (): void => undefined;
   const ui = {
@@ -83,7 +83,7 @@ function tune(
 
 const SHARINGS: readonly TreeSharing[] = ['none', 'context', 'tree'];
 
-export async function measureModel(request: MeasureRequest): Promise<Measured> {
+export async function measureModel(request: ModelMeasureRequest): Promise<MeasuredModel> {
   const { machine, isa, threads, data } = request;
   const checkpoint = openModel(modelPath(request.model), initOf(request.model));
   const t0 = performance.now();
@@ -217,8 +217,8 @@ async function inTurn(
   executor: Executor,
   batch: MicroBatch,
   work: BatchWork,
-  { isa, threads }: MeasureRequest,
-): Promise<Measured['inTurn']> {
+  { isa, threads }: ModelMeasureRequest,
+): Promise<MeasuredModel['inTurn']> {
   const least = new Least();
   let peakFlops = 0;
   for (let round = 0; round < ROUNDS; round++) {

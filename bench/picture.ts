@@ -68,18 +68,18 @@ import { describeTokenizer } from '../models/tokenizer/files.js';
 import { isProgram } from './command.js';
 
 /** Tokens [first, end) of a tree, of which only the last may have several children. */
-interface Run {
+interface TokenRun {
   readonly first: number;
   readonly end: number;
-  readonly children: readonly Run[];
+  readonly children: readonly TokenRun[];
 }
 
 /** The run that starts at token `first`. */
-function runFrom(tree: Tree, first: number): Run {
+function runFrom(tree: Tree, first: number): TokenRun {
   const end = tree.subtreeEnd[first]!;
   let last = first;
   while (last + 1 < end && tree.subtreeEnd[last + 1] === end) last++;
-  const children: Run[] = [];
+  const children: TokenRun[] = [];
   for (let child = last + 1; child < end; child = tree.subtreeEnd[child]!) children.push(runFrom(tree, child));
   return { first, end: last + 1, children };
 }
@@ -141,7 +141,7 @@ export function treePanel(question: Question, paths: readonly Path[], x: number,
 }
 
 /** The choice to which the tokens of a run without children belong. */
-function choiceOf(tree: Tree, paths: readonly Path[], run: Run): number | undefined {
+function choiceOf(tree: Tree, paths: readonly Path[], run: TokenRun): number | undefined {
   if (run.children.length > 0) return undefined;
   const depth = tree.position[run.first]!;
   const path = paths.find(

@@ -4,7 +4,7 @@ import type { SamplingOptions } from '../generate/sampling.js';
 import type { Stepper } from '../generate/stepper.js';
 
 /** A call, as the report groups calls. */
-interface Call {
+interface ServedCall {
   readonly tokens: number;
   readonly rows: number;
   readonly keys: number;
@@ -15,7 +15,7 @@ interface Call {
 const GROUPS = [1, 8, 16, 32, 64, 128, 256, 512, 1024, Infinity] as const;
 
 /** What a call must do at least, in terms of its size. */
-export interface CallWork {
+export interface ServiceWork {
   readonly weightBytes: number;
   /** Keys and values of a token. */
   readonly keyBytes: number;
@@ -28,7 +28,7 @@ export interface CallWork {
 const ROOFLINE = { flopsPerSecond: 7e14, bytesPerSecond: 3.08e12 } as const;
 
 /** Seconds of a call whose arithmetic and reading overlap, at those rates. */
-const minSeconds = ({ tokens, rows, keys }: Call, work: CallWork): number =>
+const minSeconds = ({ tokens, rows, keys }: ServedCall, work: ServiceWork): number =>
   Math.max(
     (tokens * work.flopsPerToken + rows * work.flopsPerRow) / ROOFLINE.flopsPerSecond,
     (work.weightBytes + keys * work.keyBytes) / ROOFLINE.bytesPerSecond,
@@ -41,7 +41,7 @@ export interface Service {
   /** Milliseconds on the device of each call that has ended. */
   readonly busy: readonly number[];
   readonly vocabSize: number;
-  readonly work: CallWork;
+  readonly work: ServiceWork;
   /** Standard deviation of the logarithm of a length. */
   readonly spread: number;
   /** How tokens are chosen. */
@@ -53,7 +53,7 @@ export async function serve(
   { stepper, busy, vocabSize, work, spread, sampling }: Service,
   count: number,
 ): Promise<string> {
-  const calls: Call[] = [];
+  const calls: ServedCall[] = [];
   let ended = performance.now();
   const generator = new Generator({
     ...stepper,
@@ -92,7 +92,7 @@ export async function serve(
 }
 
 /** One line for each group of calls. */
-function table(calls: readonly Call[], busy: readonly number[]): string {
+function table(calls: readonly ServedCall[], busy: readonly number[]): string {
   const measured = calls.map((call, i) => ({ ...call, onDevice: busy[i] ?? NaN }));
   const groups = [
     ...GROUPS.map((most, i) => ({

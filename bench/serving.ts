@@ -19,7 +19,7 @@ import { promptOf, requestLengths, type RequestLengths } from './serve.js';
 import { paddedStepper, writeRepeated } from './servingInputs.js';
 
 /** A checkpoint as it is, and with its heads repeated. */
-interface Weights {
+interface ServedWeights {
   readonly name: string;
   readonly own: string;
   readonly repeated: string;
@@ -36,13 +36,13 @@ interface Served {
 }
 
 /** A file of questions, and the task that reads it. */
-interface Questions {
+interface AccuracyQuestions {
   readonly task: string;
   readonly data: string;
 }
 
 /** A row that is ready to serve. */
-interface Ready {
+interface ReadyRow {
   readonly stepper: Stepper;
   readonly vocabSize: number;
   readonly executor: DeviceExecutor;
@@ -57,7 +57,12 @@ const lengthsOf = ({ requests, spread }: ServingOptions, context: number): reado
     answer: Math.min(answer, context >> 1),
   }));
 
-async function open(row: ServingRow, weights: Weights, options: ServingOptions, context: number): Promise<Ready> {
+async function open(
+  row: ServingRow,
+  weights: ServedWeights,
+  options: ServingOptions,
+  context: number,
+): Promise<ReadyRow> {
   const { target, threads } = options;
   const pages = lengthsOf(options, context).reduce((sum, { prompt, answer }) => sum + pagesFor(prompt + answer), 0);
   const cacheTokens = pages * PAGE_TOKENS;
@@ -77,7 +82,7 @@ async function open(row: ServingRow, weights: Weights, options: ServingOptions, 
 }
 
 /** Serves all requests at once. */
-async function serve({ stepper, vocabSize }: Ready, lengths: readonly RequestLengths[]): Promise<Served> {
+async function serve({ stepper, vocabSize }: ReadyRow, lengths: readonly RequestLengths[]): Promise<Served> {
   const generator = new Generator(stepper);
   const cpu = process.cpuUsage();
   const started = performance.now();
@@ -95,8 +100,8 @@ async function serve({ stepper, vocabSize }: Ready, lengths: readonly RequestLen
 /** `25.59 ± 0.44`, in percent, of the questions in a file. */
 async function accuracyOf(
   row: ServingRow,
-  weights: Weights,
-  { task, data }: Questions,
+  weights: ServedWeights,
+  { task, data }: AccuracyQuestions,
   options: ServingOptions,
 ): Promise<string> {
   const { target, threads, limit } = options;
@@ -117,12 +122,12 @@ async function accuracyOf(
 /** The fastest round of each of these rows, which take turns. */
 async function fastest(
   rows: readonly ServingRow[],
-  weights: Weights,
+  weights: ServedWeights,
   options: ServingOptions,
   context: number,
 ): Promise<readonly Served[]> {
   const lengths = lengthsOf(options, context);
-  const ready: Ready[] = [];
+  const ready: ReadyRow[] = [];
   const best: Served[] = [];
   try {
     for (const row of rows) ready.push(await open(row, weights, options, context));
@@ -140,7 +145,7 @@ async function fastest(
 
 const sum = (values: readonly number[]): number => values.reduce((all, each) => all + each, 0);
 
-async function measure(weights: Weights, options: ServingOptions, context: number): Promise<void> {
+async function measure(weights: ServedWeights, options: ServingOptions, context: number): Promise<void> {
   const lengths = lengthsOf(options, context);
   const isHost = options.target === 'cpu';
   // The memory of a device holds the weights once.
@@ -188,7 +193,7 @@ const repeatedFolder = (checkpoint: Checkpoint, folder: string, name: string): s
 async function main(options: ServingOptions): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), 'tilewright-serving-'));
   try {
-    const given: (Pick<Weights, 'name' | 'precision'> & { readonly model: string })[] = [
+    const given: (Pick<ServedWeights, 'name' | 'precision'> & { readonly model: string })[] = [
       { name: '16 bits', model: options.model, precision: 'auto' },
     ];
     const precision = options.target === 'cuda' ? 'int4' : 'auto';

@@ -11,32 +11,31 @@ import { fileURLToPath } from 'node:url';
 import { type Command, Option } from 'commander';
 import { Tokenizer } from 'tokenizers';
 import { openTokenizer } from '../models/tokenizer/tokenizer.js';
+import { median } from '../autotune/records.js';
 import { benchCommand, runProgram } from './command.js';
 
 const ROUNDS = 5;
 const SELF = fileURLToPath(import.meta.url);
 
-interface Measured {
+interface OpeningTime {
   readonly wall: number;
   readonly cpu: number;
 }
 
-const median = (values: readonly number[]): number => [...values].sort((a, b) => a - b)[values.length >> 1]!;
-
-function openOnce(dir: string, how: 'library' | 'ours', cache: string): Measured {
+function openOnce(dir: string, how: 'library' | 'ours', cache: string): OpeningTime {
   const options = { encoding: 'utf8', env: { TILEWRIGHT_CACHE: cache } } as const;
-  return JSON.parse(execFileSync(process.execPath, [SELF, '--open', how, dir], options)) as Measured;
+  return JSON.parse(execFileSync(process.execPath, [SELF, '--open', how, dir], options)) as OpeningTime;
 }
 
 function measure(dir: string, scratch: string): void {
-  const found = { library: [] as Measured[], first: [] as Measured[], again: [] as Measured[] };
+  const found = { library: [] as OpeningTime[], first: [] as OpeningTime[], again: [] as OpeningTime[] };
   for (let round = 0; round < ROUNDS; round++) {
     const cache = mkdtempSync(join(scratch, 'cache-'));
     found.library.push(openOnce(dir, 'library', cache));
     found.first.push(openOnce(dir, 'ours', cache));
     found.again.push(openOnce(dir, 'ours', cache));
   }
-  const shown = (runs: readonly Measured[]): string =>
+  const shown = (runs: readonly OpeningTime[]): string =>
     (['wall', 'cpu'] as const)
       .map((key) =>
         median(runs.map((run) => run[key]))
@@ -44,7 +43,7 @@ function measure(dir: string, scratch: string): void {
           .padStart(6),
       )
       .join(' ');
-  const ratio = (runs: readonly Measured[]): string =>
+  const ratio = (runs: readonly OpeningTime[]): string =>
     (median(runs.map(({ cpu }) => cpu)) / median(found.library.map(({ cpu }) => cpu))).toFixed(2).padStart(6);
   const megabytes = (statSync(join(dir, 'tokenizer.json')).size / 1e6).toFixed(1).padStart(6);
   console.log(
@@ -55,7 +54,7 @@ function measure(dir: string, scratch: string): void {
 
 /** Made-up tokenizers with the sizes and settings of published ones, to measure how fast they are opened. */
 
-export interface Shape {
+export interface TokenizerShape {
   readonly name: string;
   readonly pieces: number;
   /** About as many merges as this for each piece, or all that there are. */
@@ -68,7 +67,7 @@ export interface Shape {
 }
 
 /** Sizes of published tokenizer.json files. */
-export const SHAPES: readonly Shape[] = [
+export const SHAPES: readonly TokenizerShape[] = [
   { name: 'gemma-3', pieces: 262_144, mergesPerPiece: 1.96, added: 6_400, hasPairs: true, kind: 'words' },
   { name: 'gpt-oss', pieces: 199_998, mergesPerPiece: 2.23, added: 21, hasPairs: true, kind: 'bytes' },
   { name: 'llama-3.1', pieces: 128_000, mergesPerPiece: 2.19, added: 256, hasPairs: false, kind: 'bytes' },
@@ -93,7 +92,7 @@ function numbers(): (limit: number) => number {
 }
 
 /** The letters of byte-level pieces, or letters of several scripts. */
-function alphabet(kind: Shape['kind']): string[] {
+function alphabet(kind: TokenizerShape['kind']): string[] {
   const range = (from: number, to: number): string[] =>
     Array.from({ length: to - from }, (_, i) => String.fromCodePoint(from + i));
   return kind === 'bytes'
@@ -106,7 +105,10 @@ const PARTS = 6;
 const MAX_LETTERS = 20;
 
 /** Pieces that are made of words, and all ways to make each of two others. */
-function vocabularyOf({ pieces, mergesPerPiece, kind }: Shape): { vocab: string[]; merges: [string, string][] } {
+function vocabularyOf({ pieces, mergesPerPiece, kind }: TokenizerShape): {
+  vocab: string[];
+  merges: [string, string][];
+} {
   const next = numbers();
   const letters = alphabet(kind);
   const bytes = Array.from({ length: 256 }, (_, i) => `<0x${i.toString(16).toUpperCase().padStart(2, '0')}>`);
@@ -135,7 +137,7 @@ function vocabularyOf({ pieces, mergesPerPiece, kind }: Shape): { vocab: string[
 }
 
 /** The text of such a tokenizer.json, with line breaks as the library writes them. */
-export function tokenizerText(shape: Shape): string {
+export function tokenizerText(shape: TokenizerShape): string {
   const { kind, hasPairs, added, pieces } = shape;
   const { vocab, merges } = vocabularyOf(shape);
   const extra = Array.from({ length: added }, (_, i) => `<|reserved_${i}|>`);
@@ -190,11 +192,11 @@ export function tokenizerText(shape: Shape): string {
 }
 
 /** Writes the tokenizer.json of a shape into the folder `dir`. */
-export const writeTokenizer = (shape: Shape, dir: string): void =>
+export const writeTokenizer = (shape: TokenizerShape, dir: string): void =>
   writeFileSync(join(dir, 'tokenizer.json'), tokenizerText(shape));
 
 /** Opens the tokenizer of a folder once, and says what that took. */
-function openHere(how: string, dir: string): Measured {
+function openHere(how: string, dir: string): OpeningTime {
   const started = performance.now();
   const before = process.cpuUsage();
   if (how === 'library') Tokenizer.fromFile(join(dir, 'tokenizer.json'));
