@@ -48,7 +48,7 @@ export async function benchData(
     data ?? first([join(root, '../shared/data/hellaswag_val.jsonl.gz'), join(root, 'examples/everyday.jsonl')]);
   const folder = tokenizer ?? first([join(root, '../shared/checkpoints/gqa-4m'), join(root, 'models/demo')]);
   const { spec } = openTokenizer(folder);
-  const moduleUrl = new URL('../models/tokenizer.js', import.meta.url).href;
+  const moduleUrl = new URL('../models/tokenizer/tokenizer.js', import.meta.url).href;
   const dataset = await loadDataset({ path, task: taskByName('hellaswag'), limit: count });
   const changed = { ...dataset, questions: dataset.questions.map(change) };
   const loaded = await tokenizeDataset(changed, { tokenizer: { moduleUrl, spec }, workers: 0 });

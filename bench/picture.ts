@@ -187,7 +187,7 @@ export function kernelPanel(rows: readonly KernelRow[], layer: string, x: number
 
 /** The README's picture, made by the code that it shows: a question's token tree and the kernels of a layer. */
 
-const TOKENIZER_MODULE = new URL('../models/tokenizer.js', import.meta.url).href;
+const TOKENIZER_MODULE = new URL('../models/tokenizer/tokenizer.js', import.meta.url).href;
 
 const WIDTH = 980;
 const TREE_WIDTH = 520;
