@@ -1,6 +1,5 @@
 /** `tilewright compare`: how the answers of two runs differ. */
 import type { Command } from 'commander';
-import { comparisonText } from './compareText.js';
 import { addSections, EXIT_STATUSES } from './help.js';
 import { isSet, type Flags } from './options.js';
 import { printText } from './report.js';
@@ -22,7 +21,7 @@ export function addCompare(program: Command, context: Context): void {
       const { compare } = await import('../commands/compare.js');
       const comparison = compare(a, b);
       if (isSet(self.opts<Flags>(), 'json')) printJson(context.io, comparison);
-      else printText(context.io, comparisonText(comparison));
+      else printText(context.io, (await import('./compareText.js')).comparisonText(comparison));
     });
   addSections(command, {
     'Which questions': [

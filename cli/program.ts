@@ -23,6 +23,7 @@ import { exitStatus } from './stop.js';
 import { styleOf, wantsColour } from './style.js';
 import { addTasks } from './tasks.js';
 import { addTune } from './tune.js';
+import { addVerify } from './verify.js';
 import { type Context, Stopped } from './work.js';
 
 export interface Cli {
@@ -37,8 +38,8 @@ export function createCli(io: Io): Cli {
       const context: Context = {
         io,
         argv,
-        fail: () => {
-          status = FAILED;
+        fail: (found = FAILED) => {
+          status = found;
         },
       };
       const program = createProgram(context);
@@ -87,6 +88,7 @@ function createProgram(context: Context): Command {
   addTune(program, context);
   addMerge(program, context);
   addCompare(program, context);
+  addVerify(program, context);
   addReport(program, context);
   addQuantize(program, context);
   addInspect(program, context);
@@ -171,6 +173,7 @@ const EXAMPLES: Readonly<Record<string, string>> = {
   compile: 'tilewright compile models/demo -o demo.tw',
   compare: 'tilewright compare results-16bit results-fp8',
   merge: 'tilewright merge shards --out results',
+  verify: 'tilewright verify results',
   report: 'tilewright report results -o report.html',
   tune: 'tilewright tune demo.tw --budget 5m',
   inspect: 'tilewright inspect models/demo',

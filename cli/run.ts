@@ -23,7 +23,6 @@ import { faceOf } from './makeUi.js';
 import { type Flags, isSet } from './options.js';
 import { printText } from './report.js';
 import { EXAMPLE, parseRun, reportPath, TASK_NAMES } from './runFlags.js';
-import { runSummary } from './runSummary.js';
 import { addTaskFlags } from './taskFlags.js';
 import { type Context, printJson, refuseHubName, sameCommand, StoppedEarly, withUi } from './work.js';
 
@@ -207,7 +206,12 @@ async function run(context: Context, model: string, flags: Flags): Promise<void>
           now: new Date(),
         });
   if (isJson) printJson(io, comparison === undefined ? result.results : { ...result.results, comparison });
-  else printText(io, runSummary(result, isVerbose) + (page === undefined ? '' : `report: ${page.path}\n`));
+  else
+    printText(
+      io,
+      (await import('./runSummary.js')).runSummary(result, isVerbose) +
+        (page === undefined ? '' : `report: ${page.path}\n`),
+    );
   if (!isJson && request.shard !== undefined)
     printText(
       io,

@@ -9,8 +9,8 @@ export interface Context {
   readonly io: Io;
   /** The arguments after the program's name, as typed. */
   readonly argv: readonly string[];
-  /** Status of a command that did its work and found something amiss. */
-  fail(): void;
+  /** A command did its work and found something amiss; its status, by default 1. */
+  fail(status?: number): void;
 }
 
 /** The user stopped the command. */

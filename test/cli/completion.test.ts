@@ -19,6 +19,7 @@ const COMMANDS = [
   'tune',
   'merge',
   'compare',
+  'verify',
   'report',
   'quantize',
   'inspect',

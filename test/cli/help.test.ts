@@ -15,6 +15,7 @@ const COMMANDS = [
   'tune',
   'merge',
   'compare',
+  'verify',
   'report',
   'quantize',
   'inspect',

@@ -1,0 +1,32 @@
+/**
+ * `verify`: a random part of a finished run, computed again from the run's own record. Every document is made again
+ * from its data and compared with its sample; figures are computed again from all samples; and the answers to the
+ * chosen documents are computed by the model, to be equal to the bit.
+ */
+import type { Ui } from '../../driver/requests.js';
+import { UserError } from '../../errors.js';
+import { readFinishedRun } from '../../evaluate/verify/readRun.js';
+import type { Verification } from '../../evaluate/verify/verification.js';
+import { settleTarget } from '../index.js';
+import { runTasks } from '../runTasks.js';
+import { requestAgain, type VerifyRequest } from './again.js';
+import { RunCheck } from './runCheck.js';
+
+/** Rejects with UserError where the run cannot be computed again here: files are not there, or say too little. */
+export async function verifyRun(request: VerifyRequest, ui: Ui): Promise<Verification> {
+  const begin = performance.now();
+  ui.phase('read results', request.results);
+  const run = readFinishedRun(request.results);
+  const { again, opened } = await requestAgain(run, request);
+  for (const { what, path } of opened) ui.note(`${what}: ${path}`);
+  await settleTarget(again, ui);
+  if (again.kind === 'file')
+    throw new UserError(`${run.path}: results of run --task cannot be verified yet`, 'verify results of run --tasks');
+  const check = new RunCheck(run, request, ui);
+  try {
+    await runTasks(again, ui, check.use(again));
+    return check.verification(opened, (performance.now() - begin) / 1000);
+  } finally {
+    check.close();
+  }
+}
