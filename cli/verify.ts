@@ -44,7 +44,7 @@ export function addVerify(program: Command, context: Context): void {
   addVerboseFlag(command)
     .option('--json', 'print the verification as JSON and nothing else')
     .action(async (results: string, _options: unknown, self: Command) => {
-      await verify(context, results, self.opts<Flags>());
+      await verifyResults(context, results, self.opts<Flags>());
     });
   addSections(command, {
     'What is found': [
@@ -110,19 +110,19 @@ function requestOf(context: Context, results: string, flags: Flags): VerifyReque
     ...(folders.length === 0 ? {} : { includePaths: folders }),
     ...(wanted === 'auto' ? {} : { target: wanted }),
     ...deviceFlags(flags),
-    threads: threads(flags, () => context.commands.cores()),
+    threads: threads(flags, context.io),
   };
 }
 
-async function verify(context: Context, results: string, flags: Flags): Promise<void> {
-  const { io, commands } = context;
+async function verifyResults(context: Context, results: string, flags: Flags): Promise<void> {
+  const { io } = context;
   const face = faceOf(flags);
   const request = requestOf(context, results, flags);
   try {
     const { value } = await withUi(
       context,
       { ...face, advice: () => 'nothing was written, and nothing is to be put right' },
-      (ui, signal) => commands.verify({ ...request, signal }, ui),
+      async (ui, signal) => (await import('../commands/verify/verify.js')).verify({ ...request, signal }, ui),
     );
     if (face.isJson) printJson(io, value);
     else {

@@ -1,9 +1,9 @@
 /** A verification as text: what was checked, the first differences, the verdict and the next command. */
-import type { Check, CheckName, Difference } from '../evaluate/verify/findings.js';
-import { CHECKS } from '../evaluate/verify/findings.js';
+import { type Check, type CheckName, CHECKS, type Difference } from '../evaluate/verify/findings.js';
 import { kindName, type Verification } from '../evaluate/verify/verification.js';
-import { count, counted, duration, textTable } from '../system/format.js';
-import { quoteForShell } from '../system/shell.js';
+import { count, counted, duration } from '../system/text.js';
+import { quoteForShell } from '../system/process.js';
+import { textTable } from '../system/text.js';
 import { printableLine } from './report.js';
 
 /** What is counted in each check. */

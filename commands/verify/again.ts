@@ -1,20 +1,21 @@
 /** How a finished run is computed again here: its own request, with what lies elsewhere, on the device that suits. */
 import { existsSync } from 'node:fs';
-import { cudaAvailable } from '../../runtime/cuda/addon.js';
 import { chooseTarget } from '../../driver/devices/chooseTarget.js';
-import { detectMachine } from '../../driver/targets/cpuDevice.js';
 import { isArtifact } from '../../driver/names.js';
-import type { LoadRequest, RunRequest, TasksRequest } from '../../driver/requests.js';
-import type { TargetName } from '../../driver/targets/precision.js';
+import type { LoadRequest } from '../../driver/requests.js';
+import { detectMachine } from '../../driver/targets/cpuDevice.js';
 import { runsOn } from '../../driver/targets/cudaDevice.js';
+import type { TargetName } from '../../driver/targets/precision.js';
 import { UserError } from '../../errors.js';
 import { OVERLONG } from '../../evaluate/pathLengths.js';
-import { own, type FinishedRun } from '../../evaluate/verify/readRun.js';
+import { type FinishedRun, own } from '../../evaluate/verify/readRun.js';
 import { CUDA_ARCHS } from '../../ir/cuda.js';
 import { CPU_ISAS } from '../../ir/plan.js';
+import { cudaAvailable } from '../../runtime/cuda/addon.js';
 import { defined } from '../../system/defined.js';
 import { isRecord } from '../../system/json.js';
 import { requestOf } from '../runRecord.js';
+import type { RunRequest, TasksRequest } from '../runRequest.js';
 
 export interface VerifyRequest extends Pick<LoadRequest, 'threads' | 'devices' | 'parallel' | 'signal'> {
   /** A folder of results, or a results_*.json. */

@@ -1,15 +1,15 @@
 /** results_*.json beside what its run makes of the same data and answers: figures, settings, the model. */
-import type { TasksRequest } from '../../driver/requests.js';
 import { answersOfGroups, type TaskAnswers } from '../../evaluate/harness/answers.js';
 import { jsonOf } from '../../evaluate/harness/config.js';
 import { taskResults } from '../../evaluate/harness/results.js';
 import { compareFields } from '../../evaluate/verify/compareFields.js';
 import type { CheckName, Findings } from '../../evaluate/verify/findings.js';
-import { own, type FinishedRun } from '../../evaluate/verify/readRun.js';
+import { type FinishedRun, own } from '../../evaluate/verify/readRun.js';
 import { isRecord } from '../../system/json.js';
-import type { Node } from '../../tasks/definition/nodes.js';
+import type { Node } from '../../tasks/definition/settings.js';
 import { SEEDS } from '../../tasks/requests/seeds.js';
 import { BOOTSTRAP_DRAWS } from '../../tasks/scores/aggregate.js';
+import type { TasksRequest } from '../runRequest.js';
 
 type Fields = Readonly<Record<string, unknown>>;
 

@@ -14,7 +14,7 @@ import { own, type FinishedRun } from '../../evaluate/verify/readRun.js';
 import { RecordedSamples } from '../../evaluate/verify/recordedSamples.js';
 import { isSameKind, outcomeOf, verdictOf } from '../../evaluate/verify/verification.js';
 import type { DeviceKind, Verification } from '../../evaluate/verify/verification.js';
-import { counted } from '../../system/format.js';
+import { counted } from '../../system/text.js';
 import { isRecord } from '../../system/json.js';
 import { BOOTSTRAP_DRAWS } from '../../tasks/scores/aggregate.js';
 import { textFactsOf } from '../endTokens.js';

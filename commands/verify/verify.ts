@@ -3,17 +3,17 @@
  * from its data and compared with its sample; figures are computed again from all samples; and the answers to the
  * chosen documents are computed by the model, to be equal to the bit.
  */
+import { settleTarget } from '../../driver/devices/chooseTarget.js';
 import type { Ui } from '../../driver/requests.js';
 import { UserError } from '../../errors.js';
 import { readFinishedRun } from '../../evaluate/verify/readRun.js';
 import type { Verification } from '../../evaluate/verify/verification.js';
-import { settleTarget } from '../index.js';
 import { runTasks } from '../runTasks.js';
 import { requestAgain, type VerifyRequest } from './again.js';
 import { RunCheck } from './runCheck.js';
 
 /** Rejects with UserError where the run cannot be computed again here: files are not there, or say too little. */
-export async function verifyRun(request: VerifyRequest, ui: Ui): Promise<Verification> {
+export async function verify(request: VerifyRequest, ui: Ui): Promise<Verification> {
   const begin = performance.now();
   ui.phase('read results', request.results);
   const run = readFinishedRun(request.results);

@@ -2,18 +2,18 @@
  * Every document of a run of tasks, made again from its data, beside its recorded samples: what a line holds must be
  * what the document and the recorded answers make, to the byte. Figures are computed again from all of them.
  */
-import { parseJsonValue } from '../../python/jsonValue.js';
+import { parseJsonValue } from '../../python/literal.js';
 import { dumpJson, str } from '../../python/show.js';
 import { isDict, type Value } from '../../python/value.js';
 import type { DocumentRequests } from '../../tasks/requests/task.js';
-import { isText, type Response } from '../../tasks/scores/response.js';
-import { TaskTally, type Answers, type TaskAnswers } from '../harness/answers.js';
-import { numberOf, type TaskFacts } from '../windows.js';
+import { isText, type Response } from '../../tasks/scores/metrics.js';
+import { type Answers, type TaskAnswers, TaskTally } from '../harness/answers.js';
 import { sampleLines } from '../harness/samples.js';
 import { sha256 } from '../samples.js';
+import { numberOf, type TaskFacts } from '../windows.js';
 import { answersIn, compareLines, type HashesInLine } from './compareLines.js';
 import type { Findings } from './findings.js';
-import { sampleOf, type RecordedSamples } from './recordedSamples.js';
+import { type RecordedSamples, sampleOf } from './recordedSamples.js';
 
 export type RecordedAnswers = readonly (readonly Response[])[];
 

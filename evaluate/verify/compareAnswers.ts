@@ -1,6 +1,6 @@
 /** Answers that were computed again beside those that are recorded: to the bit, and by how much they differ. */
+import { isText, type Response } from '../../tasks/scores/metrics.js';
 import { argmax } from '../metrics.js';
-import { isText, type Response } from '../../tasks/scores/response.js';
 import type { Findings } from './findings.js';
 
 /** What the answers came to. */

@@ -1,7 +1,7 @@
 /** A recorded sample beside the one that its document and its answers make. */
 import { isRecord } from '../../system/json.js';
+import type { Response } from '../../tasks/scores/metrics.js';
 import type { CheckName } from './findings.js';
-import type { Response } from '../../tasks/scores/response.js';
 import { sampleOf } from './recordedSamples.js';
 
 export type Sample = Readonly<Record<string, unknown>>;

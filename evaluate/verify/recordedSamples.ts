@@ -5,8 +5,8 @@
 import { createHash } from 'node:crypto';
 import { closeSync, openSync } from 'node:fs';
 import { UserError } from '../../errors.js';
-import { FileLines } from '../../system/fileLines.js';
 import { isRecord, parsePythonJson } from '../../system/json.js';
+import { FileLines } from '../../system/lines.js';
 import { readRange } from '../../system/read.js';
 
 const MAX_LINE_BYTES = 64 << 20;

@@ -1,5 +1,5 @@
 /** What verifying a run came to: the content of `verify --json`, and the sentence that says it. */
-import { counted } from '../../system/format.js';
+import { counted } from '../../system/text.js';
 import type { AnswerCounts } from './compareAnswers.js';
 import { CHECKS, type Check, type CheckName, type Difference, type Findings } from './findings.js';
 

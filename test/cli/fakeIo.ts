@@ -17,6 +17,7 @@ import type * as Report from '../../commands/report.js';
 import type * as Run from '../../commands/run.js';
 import type * as Tasks from '../../commands/tasks.js';
 import type * as Tune from '../../commands/tune.js';
+import type * as Verify from '../../commands/verify/verify.js';
 import { vi } from 'vitest';
 
 export class Recorder extends Writable implements Output {
@@ -98,6 +99,7 @@ export interface Stories {
   printPrompts: typeof PrintPrompts.printPrompts;
   merge: typeof Merge.merge;
   compare: typeof Compare.compare;
+  verify: typeof Verify.verify;
   report: typeof Report.report;
   quantize: typeof Quantize.quantize;
   inspect: typeof Inspect.inspect;
@@ -117,6 +119,7 @@ const MODULES: Readonly<Record<string, readonly (keyof Stories)[]>> = {
   '../../commands/printPrompts.js': ['printPrompts'],
   '../../commands/merge.js': ['merge'],
   '../../commands/compare.js': ['compare'],
+  '../../commands/verify/verify.js': ['verify'],
   '../../commands/report.js': ['report'],
   '../../commands/quantize.js': ['quantize'],
   '../../commands/inspect.js': ['inspect'],
