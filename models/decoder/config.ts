@@ -6,11 +6,9 @@ import type { FormatName } from '../../ir/storage.js';
 import { isGiven, quote } from '../../system/json.js';
 import type { Json, ModelConfig } from '../model/model.js';
 import type { Activation, NormKind } from './ops.js';
-import { type ExpertsConfig, readActivation, readNumber, readRotated, rotaryOf } from './reader.js';
+import type { ExpertsConfig } from './experts.js';
+import type { ConfigReader, Projection, Windows } from './reader.js';
 import { parseRopes, type RopeConfig } from './rope.js';
-
-/** A matrix of a layer that may have a bias. A feed-forward block without a gate has `up` alone. */
-export type Projection = 'q' | 'k' | 'v' | 'o' | 'gate' | 'up' | 'down';
 
 /** The properties in which these models differ. */
 export interface DecoderConfig extends ModelConfig {
@@ -52,7 +50,7 @@ export interface DecoderConfig extends ModelConfig {
    * For each layer, how many keys a query sees: itself and those right before it on its path. null: all. Default: all
    * in every layer.
    */
-  readonly windows?: readonly (number | null)[];
+  readonly windows?: Windows;
   /** Soft caps: scores or logits x become cap·tanh(x / cap). Default: none. */
   readonly caps?: Caps;
   /** Literal factors. Default of each: that of LLaMA. */
@@ -158,19 +156,6 @@ function parseDType(config: Json, where: string, fallback: FormatName): FormatNa
   return dtype;
 }
 
-/** The flag `key`; false if it is absent. Throws UserError. */
-export function readFlag(json: Json, key: string, where: string): boolean {
-  const value = json[key] ?? false;
-  if (typeof value !== 'boolean') throw new UserError(`${where}: ${key}: expected true or false, got ${quote(value)}`);
-  return value;
-}
-
-/** Projections that have biases by `attention_bias` and `mlp_bias`. Throws UserError. */
-export const readBiases = (json: Json, where: string): readonly Projection[] => [
-  ...(readFlag(json, 'attention_bias', where) ? (['q', 'k', 'v', 'o'] as const) : []),
-  ...(readFlag(json, 'mlp_bias', where) ? (['gate', 'up', 'down'] as const) : []),
-];
-
 /** The file with the length of context that it leaves to its family. */
 const withContext = (json: Json, { maxPositions }: FamilyConfig): Json => ({
   ...json,
@@ -189,11 +174,11 @@ function frozen<T extends object>(value: T): T {
  * Defaults of absent keys are those of transformers. Throws UserError, one line.
  */
 export function parseDecoderConfig(
-  json: Json,
-  where: string,
+  reader: ConfigReader,
   fallbackDType: FormatName,
   family: FamilyConfig,
 ): DecoderConfig {
+  const { json, where } = reader;
   const parsed = schema.safeParse(json);
   if (!parsed.success) {
     const issue = parsed.error.issues[0];
@@ -217,8 +202,9 @@ export function parseDecoderConfig(
   if (headDim % 2 !== 0) throw new UserError(`${where}: head_dim ${headDim} is odd; rotary embedding turns pairs`);
   if (headDim > 1024)
     throw new UserError(`${where}: head_dim ${headDim} (hidden_size / num_attention_heads) is more than 1024`);
-  const rotated = readRotated(json, where, headDim, family.rotaryPart);
-  const activation = readActivation(json, where, family.activation ?? 'silu', family.activationKey);
+  const rotated = reader.rotated(headDim, family.rotaryPart);
+  const interleaved = family.hasInterleavedPairs === true;
+  const activation = reader.activation(family.activation ?? 'silu', family.activationKey);
   const { theta, thetaKey, scalesFullLayersOnly, ropeTypes } = family;
   const ropes = parseRopes(withContext(json, family), where, {
     theta,
@@ -250,12 +236,12 @@ export function parseDecoderConfig(
     headDim,
     vocabSize: raw.vocab_size,
     maxPositions,
-    rmsNormEps: readNumber(json, where, family.epsilonKey ?? 'rms_norm_eps', family.epsilon ?? 1e-6, [0, 0.1]),
+    rmsNormEps: reader.number(family.epsilonKey ?? 'rms_norm_eps', family.epsilon ?? 1e-6, [0, 0.1]),
     tieWordEmbeddings: raw.tie_word_embeddings ?? family.isTied ?? false,
     ...differences,
     ...(narrow.every((width) => width === null) ? {} : { windows: narrow }),
     ...(activation === 'silu' ? {} : { activation }),
-    ...rotaryOf(headDim, rotated, family.hasInterleavedPairs === true),
+    ...(rotated === headDim && !interleaved ? {} : { rotary: { rotated, interleaved } }),
     ...ropes,
     dtype: parseDType(json, where, fallbackDType),
     ...(isGiven(bos) && inVocabulary(bos) ? { bosTokenId: bos } : {}),

@@ -2,7 +2,21 @@
 import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
 import type { ExpectedTensor, ShapeOf, TensorPart } from '../model/tensors.js';
 import { activate, type Activation } from './ops.js';
-import type { ExpertsConfig } from './reader.js';
+
+/** Feed-forward blocks of which each token takes a few, chosen by a router (arXiv:1701.06538, arXiv:2401.04088). */
+export interface ExpertsConfig {
+  readonly count: number;
+  /** Experts that a token is sent to. */
+  readonly chosen: number;
+  /** Inner width of an expert. */
+  readonly width: number;
+  /** Whether the weights of the chosen experts add up to 1. If not, they are their probabilities among all. */
+  readonly isNormalized: boolean;
+  /** Inner width of an expert that every token takes, times a gate of its own. Default: there is none. */
+  readonly sharedWidth?: number;
+  /** Layers with one feed-forward block instead, in ascending order. Default: none. */
+  readonly dense?: readonly number[];
+}
 
 /** Names of modules below a layer. `expert` is followed by a number and the name of a matrix. */
 export interface ExpertNames {

@@ -5,7 +5,8 @@ import { requireWholeModel } from '../model/refusals.js';
 import type { ShapeOf } from '../model/tensors.js';
 import { type DecoderConfig, type Differences, type FamilyConfig, parseDecoderConfig } from './config.js';
 import { buildDecoder, buildStep } from './graph.js';
-import type { ExpertsConfig } from './reader.js';
+import type { ExpertsConfig } from './experts.js';
+import { ConfigReader } from './reader.js';
 import { rotaryTables } from './rope.js';
 import { decoderTensors, isIgnoredTensor, LLAMA_NAMES, type TensorNames } from './tensors.js';
 
@@ -16,9 +17,9 @@ export interface DecoderFamily
   /** Default: those of LLaMA. */
   readonly names?: TensorNames;
   /** What a file says, in the words that are common to decoders. Default: the file itself. */
-  readonly prepare?: (json: Json, where: string) => Json;
+  readonly prepare?: (read: ConfigReader) => Json;
   /** Reads the family's own keys. Throws UserError for what is not supported. */
-  readonly differences: (json: Json, where: string) => Differences;
+  readonly differences: (read: ConfigReader) => Differences;
 }
 
 export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig> {
@@ -31,9 +32,10 @@ export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig
     ...defined({ textDefaults }),
     describe: (file, where, fallbackDType, ways = {}) => {
       requireWholeModel(file, where);
-      const json = prepare === undefined ? file : prepare(file, where);
-      const own = differences(json, where);
-      const config = parseDecoderConfig(json, where, fallbackDType, {
+      const given = new ConfigReader(file, where);
+      const read = prepare === undefined ? given : new ConfigReader(prepare(given), where);
+      const own = differences(read);
+      const config = parseDecoderConfig(read, fallbackDType, {
         ...defaults,
         ...(ways.hasInterleavedPairs === true ? { hasInterleavedPairs: true } : {}),
         architecture: name,

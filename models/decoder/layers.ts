@@ -6,9 +6,10 @@
 import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
 import { defined } from '../../system/defined.js';
 import type { GraphOptions } from '../model/model.js';
-import type { DecoderConfig, Differences, Projection } from './config.js';
+import type { DecoderConfig, Differences } from './config.js';
 import { buildExperts, hasExperts, QWEN_EXPERTS } from './experts.js';
 import { activate, normOf } from './ops.js';
+import type { Projection } from './reader.js';
 import type { RotaryTable } from './rope.js';
 import { type BranchNorms, LLAMA_NAMES, type TensorNames } from './tensors.js';
 

@@ -1,7 +1,8 @@
 /** The tensors of a decoder's checkpoint. Families that say nothing else have LLaMA's names. */
 import type { ExpectedTensor, ShapeOf, TensorPart } from '../model/tensors.js';
-import type { DecoderConfig, Projection } from './config.js';
+import type { DecoderConfig } from './config.js';
 import { type ExpertNames, expertTensors, hasExperts, QWEN_EXPERTS } from './experts.js';
+import type { Projection } from './reader.js';
 
 /** Names of modules; those of projections and norms are below a layer. */
 export interface TensorNames {

@@ -1,33 +1,18 @@
-/** The families of models that the compiler knows. A new one is a folder beside these and a line here. */
+/** The families of models that are read, and which of them a config.json names. A new one is a record in a list. */
 import { UserError } from '../../errors.js';
 import { isGiven, isRecord, quote } from '../../system/json.js';
 import type { Architecture, Json } from '../model/model.js';
 import { FAMILIES_HINT, otherKind } from '../model/refusals.js';
-import { gemma, gemma2, gemma3 } from './gemma.js';
-import { cohere2, gptNeox, stablelm, starcoder2 } from './layerNorm.js';
-import { granite, llama, mistral, mixtral, olmo2, olmo3, phi3, smollm3 } from './llama.js';
-import { qwen2, qwen2Moe, qwen3, qwen3Moe } from './qwen.js';
+import { GEMMA_FAMILIES } from './gemma.js';
+import { LAYER_NORM_FAMILIES } from './layerNorm.js';
+import { LLAMA_FAMILIES } from './llama.js';
+import { QWEN_FAMILIES } from './qwen.js';
 
 export const ARCHITECTURES: readonly Architecture[] = [
-  llama,
-  mistral,
-  qwen2,
-  qwen3,
-  olmo2,
-  olmo3,
-  phi3,
-  granite,
-  smollm3,
-  stablelm,
-  starcoder2,
-  gptNeox,
-  gemma,
-  gemma2,
-  gemma3,
-  cohere2,
-  mixtral,
-  qwen2Moe,
-  qwen3Moe,
+  ...LLAMA_FAMILIES,
+  ...QWEN_FAMILIES,
+  ...LAYER_NORM_FAMILIES,
+  ...GEMMA_FAMILIES,
 ];
 
 /** The family that a config.json names, and what to tell users of it. */

@@ -4,12 +4,12 @@ import { describe, expect, it } from 'vitest';
 import { describeModel, loadModel } from '../../models/config.js';
 import type { DecoderConfig } from '../../models/decoder/config.js';
 import { ropeInverseFrequencies } from '../../models/decoder/rope.js';
-import { llama } from '../../models/families/llama.js';
+import { LLAMA_FAMILIES } from '../../models/families/llama.js';
 import { describeRandomCheckpoint } from '../../models/randomCheckpoint.js';
 import { DEMO, SMALL_CONFIG, temporaryFolder, userError, writeJson } from './support.js';
 
 const parse = (changes: Record<string, unknown>): DecoderConfig =>
-  llama.describe({ ...SMALL_CONFIG, ...changes }, 'config.json', 'f32').config;
+  LLAMA_FAMILIES[0].describe({ ...SMALL_CONFIG, ...changes }, 'config.json', 'f32').config;
 const refusal = (changes: Record<string, unknown>): string =>
   userError(() => describeModel({ ...SMALL_CONFIG, ...changes }, 'config.json')).message;
 

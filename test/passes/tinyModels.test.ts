@@ -4,12 +4,12 @@ import { describe, expect, it } from 'vitest';
 import { interpretGraph } from '../../ir/graph/interpreter.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
 import type { DType, FloatType } from '../../ir/types.js';
-import type { Projection } from '../../models/decoder/config.js';
 import { buildDecoder, type DecoderShape } from '../../models/decoder/graph.js';
-import { lower, optimize } from '../../passes/runPasses.js';
+import type { Projection } from '../../models/decoder/reader.js';
 import type { Numerics } from '../../passes/numerics.js';
-import { distance, environment, TREES } from './modelEnvironment.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import { isThorough } from '../support/thorough.js';
+import { distance, environment, TREES } from './modelEnvironment.js';
 
 const F32: Numerics = { activations: 'f32', weights: { layout: 'panels', format: 'f32' } };
 /** As for CPUs: weights stay as they are stored. */
