@@ -18,7 +18,7 @@ import {
 import { dirname, join } from 'node:path';
 import { UserError } from '../errors.js';
 import type { Bucket } from '../ir/plan.js';
-import { requireCacheDir } from '../runtime/cacheFolder.js';
+import { requireCacheDir } from '../runtime/kernelCache.js';
 import { readSettings, type Settings } from '../settings.js';
 import { defined } from '../system/defined.js';
 import type { Peaks } from './peaks.js';

@@ -16,7 +16,7 @@ import { STEP } from '../ir/function.js';
 import { CPU_ISAS, type CpuIsa, scoreOf } from '../ir/plan.js';
 import { DTYPE_BYTES } from '../ir/types.js';
 import { loadAddon } from '../runtime/addon.js';
-import type { NativePool } from '../runtime/nativeObjects.js';
+import type { NativePool } from '../runtime/native.js';
 import { defined } from '../system/defined.js';
 import { BENCH_TARGETS, benchCommand, type BenchTarget, decimal, list, oneOf, runProgram, whole } from './command.js';
 import { openRandomModel } from './inputs.js';

@@ -8,10 +8,9 @@ import { archOf } from '../driver/targets/cudaDevice.js';
 import { UserError } from '../errors.js';
 import { type CudaAddon, cudaAvailable, loadCudaAddon } from '../runtime/cuda/addon.js';
 import { compileCubins } from '../runtime/cuda/compiler.js';
-import type { CublasLt } from '../runtime/cuda/cublasLt.js';
-import { findCublasLt } from '../runtime/cuda/findCublasLt.js';
-import type { CudaDevice, CudaMemory } from '../runtime/cuda/nativeDevice.js';
-import type { CudaProgram } from '../runtime/cuda/nativeProgram.js';
+import { type CublasLt, findCublasLt } from '../runtime/cuda/cublasLt.js';
+import type { CudaMemory, CudaProgram } from '../runtime/cuda/native.js';
+import type { CudaDevice } from '../runtime/cuda/native.js';
 import { readSettings, type Settings } from '../settings.js';
 
 export interface GpuLab {

@@ -7,14 +7,13 @@ import { type BareContraction, contractionOf, BaselineBench, timeLaunches } from
 import { CudaWorkbench } from '../autotune/cuda/workbench.js';
 import { median } from '../autotune/records.js';
 import { kernelWork, sizeOf } from '../autotune/work.js';
-import { cudaScheduling } from '../codegen/cuda/scheduling.js';
+import { cudaScheduling } from '../codegen/cuda/schedules.js';
 import type { CudaKernelText } from '../ir/cuda.js';
 import type { Kernel } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';
 import { tokensIn } from '../ir/scoring.js';
 import { isCudaError } from '../runtime/cuda/addon.js';
-import type { CudaModule } from '../runtime/cuda/nativeDevice.js';
-import type { CudaProgram } from '../runtime/cuda/nativeProgram.js';
+import type { CudaModule, CudaProgram } from '../runtime/cuda/native.js';
 import { defined } from '../system/defined.js';
 import { type GpuLab, programContender } from './gpuLab.js';
 import { type BenchModel, type ScheduleChoice, roleOf } from './gpuModel.js';

@@ -2,14 +2,22 @@
 import { extentIn, type Extents } from '../ir/extents.js';
 import { extentNames } from '../ir/function.js';
 import { groupWidth } from '../ir/groupSums.js';
-import type { Draw, Kernel, KernelModule, LogProbKernel, Pairing, Segment, WeightDecl } from '../ir/kernel.js';
+import type {
+  BufferDecl,
+  Draw,
+  Kernel,
+  KernelModule,
+  LogProbKernel,
+  Pairing,
+  Segment,
+  WeightDecl,
+} from '../ir/kernel.js';
+import { oncePer } from '../ir/oncePer.js';
 import { PACKED_COLUMNS, packedDepth } from '../ir/packing.js';
 import { columnStride, rowStride } from '../ir/plan.js';
 import { FORMATS } from '../ir/storage.js';
-import type { BufferDType, Dim, ExtentName } from '../ir/types.js';
-import { DTYPE_BYTES, roundUp } from '../ir/types.js';
+import { type BufferDType, type Dim, DTYPE_BYTES, type ExtentName, roundUp } from '../ir/types.js';
 import type { MarkOf } from './marks.js';
-import { namesOf, type ModuleNames } from './names.js';
 
 /** A buffer or weight as generated code reads it. */
 export interface Operand {
@@ -165,3 +173,16 @@ export function storedLogits({ logits }: Pick<LogProbKernel, 'logits'>, operands
     extent: operands.rowsOf(logits).extent,
   };
 }
+
+// Lookup of a module's declarations by name.
+
+export interface ModuleNames {
+  readonly buffers: ReadonlyMap<string, BufferDecl>;
+  readonly weights: ReadonlyMap<string, WeightDecl>;
+}
+
+/** The names of a module. Found once, because they are looked up for each kernel and each candidate schedule. */
+export const namesOf: (module: KernelModule) => ModuleNames = oncePer((module: KernelModule) => ({
+  buffers: new Map(module.buffers.map((buffer) => [buffer.name, buffer])),
+  weights: new Map(module.weights.map((weight) => [weight.name, weight])),
+}));

@@ -1,18 +1,16 @@
 /** Signatures of kernels. Kernels that differ only in the names of what they read and write have the same text. */
-import { defined } from '../system/defined.js';
-import { renameMask } from '../ir/kernel.js';
 import { createHash } from 'node:crypto';
 import { extentIn, type Extents } from '../ir/extents.js';
 import { extentNames } from '../ir/function.js';
-import type { Kernel, KernelModule, Output, Totals } from '../ir/kernel.js';
+import { type Kernel, type KernelModule, type Output, renameMask, type Totals } from '../ir/kernel.js';
 import { oncePer } from '../ir/oncePer.js';
-import { SAMPLE_INPUT_NAMES, sampleInputsOf } from '../ir/sampleInputs.js';
 import { rowStride } from '../ir/plan.js';
-import type { Scalar } from '../ir/scalar.js';
-import { operands, printScalar, readOf } from '../ir/scalar.js';
+import { SAMPLE_INPUT_NAMES, sampleInputsOf } from '../ir/sampleInputs.js';
+import { operands, printScalar, readOf, type Scalar } from '../ir/scalar.js';
 import { SCORED_ROWS, TOKENS } from '../ir/scoring.js';
 import { DTYPE_BYTES } from '../ir/types.js';
-import { namesOf } from './names.js';
+import { defined } from '../system/defined.js';
+import { namesOf } from './operands.js';
 
 /** Increase this when the meaning of a signature or of a schedule changes. */
 const VERSION = 1;

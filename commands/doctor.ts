@@ -1,7 +1,7 @@
 /** Reports what this machine has, what is missing, and the command that fixes it. */
 import type { Machine } from '../driver/targets/cpuDevice.js';
 import { archOf } from '../driver/targets/cudaDevice.js';
-import type { CudaAvailability } from '../runtime/cuda/nativeDevice.js';
+import type { CudaAvailability } from '../runtime/cuda/native.js';
 import { bytes } from '../system/text.js';
 import { checkCache } from './doctorCache.js';
 import { type Check, hereAndNow, missing, type Probes } from './doctorProbes.js';

@@ -4,7 +4,7 @@ import { decodeEncoded, EncodingError, PART_NAMES, type PerPart } from '../ir/en
 import type { RawTensor } from '../ir/kernelInterpreter.js';
 import { FORMATS } from '../ir/storage.js';
 import type { TensorLocation } from '../models/model/tensors.js';
-import { DAMAGED_ENCODING } from '../runtime/encodedMatrix.js';
+import { DAMAGED_ENCODING } from '../runtime/files.js';
 import { encodedRow, fileRow, linesOf, type TensorSource, tileSpan } from '../runtime/tensorSource.js';
 import { quote } from '../system/json.js';
 import { readRange, withFile } from '../system/read.js';

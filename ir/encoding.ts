@@ -1,7 +1,7 @@
 /**
  * Encodings: how a matrix [rows, k] lies in files whose elements are no floats of their own, one record for each. The
  * reader of a checkpoint makes the record, runtime/native/encoded.cc and, on a GPU,
- * runtime/cuda/packEncodedKernel.ts decode what it says, and decode here is their reference.
+ * runtime/cuda/packCodeKernels.ts decode what it says, and decode here is their reference.
  *
  * The value of an element is one f32: the exact value of its formula, rounded once. So it is the same wherever it is
  * decoded.

@@ -1,16 +1,24 @@
 /**
  * The typed side of the native addon (runtime/native). Everything else in runtime/ reaches native code through here.
  */
-import { createRequire } from 'node:module';
 import { existsSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { UserError } from '../errors.js';
-import { tooOldSystem } from './cLibrary.js';
-import type { CodedRows, CodeJob, FactorJob, HessianJob } from './nativeCoding.js';
-import type { NativeLibrary, NativeMemory, NativePool } from './nativeObjects.js';
-import type { PackJob } from './nativePacking.js';
-import type { NativeProgram, ProgramBinding } from './nativeProgram.js';
+import { isRecord } from '../system/json.js';
+import type {
+  CodedRows,
+  CodeJob,
+  FactorJob,
+  HessianJob,
+  NativeLibrary,
+  NativeMemory,
+  NativePool,
+  NativeProgram,
+  PackJob,
+  ProgramBinding,
+} from './native.js';
 
 /** What can be measured: floating operations a second of a micro-kernel's instructions, or bytes read a second. */
 export type PeakKind = 'portable' | 'avx2' | 'avx512' | 'amx' | 'read';
@@ -112,4 +120,33 @@ let loaded: Addon | undefined;
 export function loadAddon(): Addon {
   loaded ??= loadAddonFrom(packageRoot());
   return loaded;
+}
+
+// The C library of this process, and the error for native code that was built for a newer one.
+
+/** Version of glibc, such as `2.36`; undefined if another C library is used. */
+export function glibcVersion(): string | undefined {
+  const report: unknown = process.report.getReport();
+  const header = isRecord(report) ? report['header'] : undefined;
+  const version = isRecord(header) ? header['glibcVersionRuntime'] : undefined;
+  return typeof version === 'string' ? version : undefined;
+}
+
+const LIBRARIES: Readonly<Record<string, string>> = {
+  GLIBC: 'glibc',
+  GLIBCXX: 'the C++ library GLIBCXX',
+  CXXABI: 'the C++ library CXXABI',
+};
+
+/** The loader's error about a system library that is too old, for users; undefined for any other error. */
+export function tooOldSystem(reason: string, has: string | undefined = glibcVersion()): UserError | undefined {
+  const [, name = '', version = ''] = /version [`'](GLIBC|GLIBCXX|CXXABI)_([\d.]+)' not found/.exec(reason) ?? [];
+  const library = LIBRARIES[name];
+  if (library === undefined) return undefined;
+  const here = has === undefined ? '' : `; here is glibc ${has}`;
+  return new UserError(
+    `This system is too old for the native addon, which needs ${library} ${version} or later${here}.`,
+    'Use a newer system, or build on this one or one as old: npm ci && npm run build:native, ' +
+      'npm run bundle for a bundle',
+  );
 }

@@ -1,8 +1,9 @@
 /** The target-independent parts of binding a function's launches to memory: slots by name, inputs and outputs. */
-import type { InputDecl, OutputDecl } from '../ir/function.js';
+import { extentIn, type Extents } from '../ir/extents.js';
+import type { FunctionInterface, InputDecl, OutputDecl } from '../ir/function.js';
 import type { Stage } from '../ir/placement.js';
 import { DTYPE_BYTES } from '../ir/types.js';
-import type { PortBinding } from './nativeProgram.js';
+import type { PortBinding, ProgramExtent } from './native.js';
 import { nameOf, rowBytes, type RuntimeFunction } from './runtimePlan.js';
 
 /** A range of a target's memory. */
@@ -82,3 +83,15 @@ export function portOf(
   const stride = rowBytes(fn, buffer) / DTYPE_BYTES[dtype];
   return { slot, dtype, rows: buffer.rows, columns: buffer.columns, stride };
 }
+
+// What native programs are told of a function's extents.
+
+type Declared = Pick<FunctionInterface, 'extents'>;
+
+/** The extents of programs that are bound for calls up to `most`, in the order in which kernels take them. */
+export const programExtents = ({ extents }: Declared, most: Extents): readonly ProgramExtent[] =>
+  extents.map(({ name }) => ({ name, most: extentIn(name, most) }));
+
+/** The sizes of a call in the order of its programs' extents. */
+export const sizesOf = ({ extents }: Declared, size: Extents): readonly number[] =>
+  extents.map(({ name }) => extentIn(name, size));

@@ -1,10 +1,10 @@
 /** Calls of a plan's functions: what is checked before native code reads their inputs, and which bucket fits. */
-import { extentIn, fitsIn, printExtents, type Extents } from '../ir/extents.js';
-import { sizeNames, type FunctionInterface, type InputDecl } from '../ir/function.js';
+import { extentIn, type Extents, fitsIn, printExtents } from '../ir/extents.js';
+import { type FunctionInterface, type InputDecl, sizeNames } from '../ir/function.js';
 import type { Bucket } from '../ir/plan.js';
-import { isDistinct, roleRange, type RoleLimits, type RoleRange } from '../ir/roles.js';
+import { isDistinct, type RoleLimits, roleRange, type RoleRange } from '../ir/roles.js';
 import type { Dim } from '../ir/types.js';
-import type { PortData } from './nativeProgram.js';
+import type { PortData } from './native.js';
 
 /** Arrays by the names of the function's inputs or outputs, dense and row-major. Those of 16-bit types hold bits. */
 export type CallArrays = Readonly<Record<string, PortData>>;

@@ -2,10 +2,9 @@
  * The inputs of a layer as GPTQ (arXiv:2210.17323) weighs errors by them: the sum H of their products, and what
  * follows from it. The same numbers on every machine, whatever the threads.
  */
-import { loadAddon } from './addon.js';
-import type { CodedRows } from './nativeCoding.js';
-import type { NativeMemory, NativePool } from './nativeObjects.js';
 import { roundUp } from '../ir/types.js';
+import { loadAddon } from './addon.js';
+import type { CodedRows, NativeMemory, NativePool } from './native.js';
 
 /** How codes are chosen. */
 export interface CodeSettings {

@@ -1,8 +1,9 @@
 /** The parts of a plan that a runtime reads, and small queries used by binding, searching and profiling. */
-import type { BufferDecl, Kernel } from '../ir/kernel.js';
-import { kernelWrites } from '../ir/kernelAccess.js';
-import { columnStride, rowStride, type FunctionPlan, type Plan } from '../ir/plan.js';
-import { DTYPE_BYTES, isFloat, type Dim } from '../ir/types.js';
+import type { BufferDecl, Kernel, WeightDecl } from '../ir/kernel.js';
+import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
+import type { Stage } from '../ir/placement.js';
+import { columnStride, type FunctionPlan, type Plan, rowStride, stateBytes } from '../ir/plan.js';
+import { type Dim, DTYPE_BYTES, isFloat } from '../ir/types.js';
 
 /** The runtime does not read schedules. */
 export type RuntimeFunction = Omit<FunctionPlan, 'schedules'>;
@@ -85,4 +86,108 @@ function masksOf(fn: RuntimeFunction): ReadonlySet<string> {
     if (kernel.anchor === 'attention' && kernel.mask.kind === 'bias') masks.add(kernel.mask.buffer);
   }
   return masks;
+}
+
+// The part of a plan that one stage of a pipeline executes, and what it hands to the next.
+
+/** The launches of each function that one device executes, by the function's name. */
+export type StageRanges = Readonly<Record<string, Stage>>;
+
+/** The cuts of each function, by its name: as many stages of every one. */
+export type PlanStages = Readonly<Record<string, readonly Stage[]>>;
+
+/**
+ * The ranges of each stage. Without `stages` there is one, with all launches.
+ * Throws RangeError where the stages of a function are not its launches in order, or of another number than another's.
+ */
+export function stageRanges(plan: RuntimePlan, stages: PlanStages = {}): readonly StageRanges[] {
+  const cuts = plan.functions.map((fn): readonly [string, readonly Stage[]] => {
+    const all = fn.launches.length;
+    const parts = stages[nameOf(fn)] ?? [{ first: 0, end: all }];
+    const isWhole =
+      parts.every(({ first, end }, i) => first === (i === 0 ? 0 : parts[i - 1]!.end) && first < end) &&
+      parts.at(-1)?.end === all;
+    if (!isWhole)
+      throw new RangeError(
+        `Stages ${parts.map(({ first, end }) => `${first}–${end - 1}`).join(', ')} ` +
+          `are not the ${all} launches of ${nameOf(fn)} in order.`,
+      );
+    return [nameOf(fn), parts];
+  });
+  const count = cuts[0]?.[1].length ?? 0;
+  for (const [name, parts] of cuts)
+    if (parts.length !== count)
+      throw new RangeError(`${name} has ${parts.length} stages, ${cuts[0]![0]} has ${count}.`);
+  return Array.from({ length: count }, (_, i) => Object.fromEntries(cuts.map(([name, parts]) => [name, parts[i]!])));
+}
+
+/** Names of the buffers, states and weights that a stage's launches take. */
+function namesOf(plan: RuntimePlan, ranges: StageRanges): ReadonlySet<string> {
+  return new Set(
+    plan.functions.flatMap((fn) => {
+      const { first, end } = ranges[nameOf(fn)]!;
+      return fn.launches.slice(first, end).flatMap(({ parameters }) => parameters);
+    }),
+  );
+}
+
+/** The weights that a stage's launches read. */
+export function stageWeights(plan: RuntimePlan, ranges: StageRanges): readonly WeightDecl[] {
+  const named = namesOf(plan, ranges);
+  return plan.weights.filter(({ name }) => named.has(name));
+}
+
+/** A state in the memory of the one stage that uses it. Functions have it as a buffer of its name. */
+export interface PlacedState {
+  readonly name: string;
+  readonly bytes: number;
+}
+
+/**
+ * The states that live on stage `index`: those that its launches use. Throws where another stage uses one too: memory
+ * of one device is not another's.
+ */
+export function stageStates(plan: RuntimePlan, stages: readonly StageRanges[], index: number): readonly PlacedState[] {
+  const users = stages.map((ranges) => namesOf(plan, ranges));
+  return plan.states.flatMap((state): PlacedState[] => {
+    const used = users.flatMap((named, stage) => (named.has(state.name) ? [stage] : []));
+    if (used.length > 1 && plan.perStage?.includes(state.name) !== true)
+      throw new RangeError(`State ${state.name} is used by stages ${used.join(' and ')}; it can live on one alone.`);
+    return used.includes(index) ? [{ name: state.name, bytes: stateBytes(state) }] : [];
+  });
+}
+
+/**
+ * What crosses a cut before launch `end`: the buffers that earlier launches write and later ones read, and outputs that
+ * earlier ones write. In the order of the function's buffers; inputs, which every stage is given, are not among them.
+ */
+export function boundaryOf(fn: RuntimeFunction, end: number): readonly BufferDecl[] {
+  const written = new Set<string>();
+  const read = new Set<string>();
+  fn.launches.forEach((_, i) => {
+    const kernel = kernelOf(fn, i);
+    for (const buffer of i < end ? kernelWrites(kernel) : kernelReads(kernel)) (i < end ? written : read).add(buffer);
+  });
+  return fn.buffers.filter(
+    ({ name, space }) =>
+      (space === 'arena' && written.has(name) && read.has(name)) || (space === 'output' && written.has(name)),
+  );
+}
+
+/** Rows of a buffer that the next stage reads, at the same place of its arena. */
+export interface Crossing {
+  readonly offset: number;
+  readonly rows: BufferDecl['rows'];
+  readonly rowBytes: number;
+}
+
+/** What crosses a cut before launch `end`, as ranges of the arena; nothing behind the last launch. */
+export function crossingsOf(fn: RuntimeFunction, end: number): readonly Crossing[] {
+  if (end === fn.launches.length) return [];
+  const offsets = new Map(fn.placements.map(({ buffer, offset }) => [buffer, offset]));
+  return boundaryOf(fn, end).map((buffer) => {
+    const offset = offsets.get(buffer.name);
+    if (offset === undefined) throw new Error(`Nothing places ${buffer.name}, which crosses a cut.`);
+    return { offset, rows: buffer.rows, rowBytes: rowBytes(fn, buffer) };
+  });
 }

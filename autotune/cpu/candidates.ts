@@ -1,7 +1,7 @@
 /** The schedules worth considering for one kernel and one bucket, as a grid that the search enumerates and climbs. */
 import { type CpuFacts, isLegal } from '../../codegen/cpu/index.js';
-import { columnStep, leastCommonMultiple } from '../../codegen/cpu/layout.js';
-import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
+import { cpuScheduling } from '../../codegen/cpu/schedules.js';
+import { columnStep, leastCommonMultiple } from '../../codegen/operands.js';
 import { extentIn } from '../../ir/extents.js';
 import { type Kernel, type KernelModule, LOGPROB_BLOCK } from '../../ir/kernel.js';
 import type { Bucket, CpuGemmSchedule, CpuIsa, CpuSchedule } from '../../ir/plan.js';

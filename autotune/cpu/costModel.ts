@@ -2,14 +2,14 @@
  * Roofline estimates of a kernel under a schedule, to rank candidates before measuring. The model knows register tiles,
  * remainders, cache levels and how work items spread over threads. Its ranking is useful; its absolute times are rough.
  */
-import { VECTOR_ISAS } from '../../codegen/cpu/intrinsics.js';
-import { physicalColumns } from '../../codegen/cpu/layout.js';
+import { VECTOR_ISAS } from '../../codegen/cpu/micro.js';
+import { physicalColumns } from '../../codegen/operands.js';
 import type { AttentionKernel, Kernel, KernelModule, Segment } from '../../ir/kernel.js';
 import type { CpuAttentionSchedule, CpuGemmSchedule, CpuIsa, CpuSchedule } from '../../ir/plan.js';
 import { tokensIn } from '../../ir/scoring.js';
 import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
 import type { Addon } from '../../runtime/addon.js';
-import type { NativePool } from '../../runtime/nativeObjects.js';
+import type { NativePool } from '../../runtime/native.js';
 import type { Rates } from '../peaks.js';
 import { depthOf, kernelWork, pathShape, rowsOf, scalarCost, type KernelWork, type WorkSize } from '../work.js';
 import { weightBytes } from './candidates.js';

@@ -4,20 +4,20 @@
  */
 import { availableParallelism } from 'node:os';
 import { emitKernel, type EmittedKernel, kernelSignature, unitOf } from '../../codegen/cpu/index.js';
-import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
+import { cpuScheduling } from '../../codegen/cpu/schedules.js';
 import { UserError } from '../../errors.js';
 import type { KernelModule } from '../../ir/kernel.js';
 import type { Bucket, CpuIsa, CpuSchedule } from '../../ir/plan.js';
 import { roundUp } from '../../ir/types.js';
 import { type Addon, loadAddon } from '../../runtime/addon.js';
+import { programExtents } from '../../runtime/bindPorts.js';
 import { compileShared } from '../../runtime/cpu/compiler.js';
-import { programExtents, sizesOf } from '../../runtime/extents.js';
-import type { NativeLibrary, NativeMemory, NativePool } from '../../runtime/nativeObjects.js';
-import type { NativeProgram } from '../../runtime/nativeProgram.js';
+import { sizesOf } from '../../runtime/bindPorts.js';
+import type { NativeLibrary, NativeMemory, NativePool, NativeProgram } from '../../runtime/native.js';
 import type { Settings } from '../../settings.js';
 import { defined } from '../../system/defined.js';
-import type { Rates } from '../peaks.js';
 import type { Measure, Measurement, MeasureRequest } from '../measurement.js';
+import type { Rates } from '../peaks.js';
 import { median } from '../records.js';
 import { measurePeaks } from './costModel.js';
 import { type BenchOptions, type Workbench, Workbenches } from './workbench.js';

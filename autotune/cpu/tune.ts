@@ -2,7 +2,7 @@
 import { arch } from 'node:os';
 import { z } from 'zod';
 import { type CpuFacts, templatesHash } from '../../codegen/cpu/index.js';
-import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
+import { cpuScheduling } from '../../codegen/cpu/schedules.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { Bucket, CpuIsa, CpuSchedule } from '../../ir/plan.js';
 import { loadAddon } from '../../runtime/addon.js';
@@ -10,7 +10,7 @@ import { findCompiler } from '../../runtime/cpu/systemCompiler.js';
 import { readSettings, type Settings } from '../../settings.js';
 import type { TuningDatabase } from '../database.js';
 import { recordDigest, type RecordFormat, recordText, recordVersion } from '../records.js';
-import { type Candidates, type SearchRequest, searchSchedules, type SearchResult } from '../search.js';
+import { type Candidates, type SearchRequest, type SearchResult, searchSchedules } from '../search.js';
 import { kernelWork, sizeOf } from '../work.js';
 import { enumerateSpace, neighbours, scheduleSpace } from './candidates.js';
 import { type MachineModel, scheduleCost, shareOfPeak } from './costModel.js';

@@ -11,10 +11,11 @@ import { FORMATS } from '../../ir/storage.js';
 import { type Dim, DTYPE_BYTES, type FloatType, isFloat, roundUp } from '../../ir/types.js';
 import { bufferBytes } from '../../passes/planMemory.js';
 import type { Addon } from '../../runtime/addon.js';
-import type { NativeMemory, NativePool, Slot } from '../../runtime/nativeObjects.js';
-import type { PackSource } from '../../runtime/nativePacking.js';
-import { biasFor, bucketTrees, integersFor, resultRows, type BufferRoles, rolesOf } from '../randomInputs.js';
+import type { NativeMemory, NativePool, PackSource, Slot } from '../../runtime/native.js';
+import { biasFor, bucketTrees, type BufferRoles, integersFor, resultRows, rolesOf } from '../randomInputs.js';
 import { kernelWork } from '../work.js';
+
+
 
 /**
  * Tables and states longer than this are allocated only in part; indices are kept inside the rows that exist. A state

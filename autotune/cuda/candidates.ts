@@ -4,7 +4,7 @@
  */
 import { ATTENTION_KEYS, attentionSchedules } from '../../codegen/cuda/attentionSchedules.js';
 import { type CudaFacts, isLegalCuda } from '../../codegen/cuda/index.js';
-import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
+import { cudaScheduling } from '../../codegen/cuda/schedules.js';
 import type { CudaGemmSchedule, CudaGemmSkeleton, CudaSchedule } from '../../ir/cuda.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 

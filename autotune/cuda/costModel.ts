@@ -5,8 +5,7 @@
 import { tileOf } from '../../codegen/cuda/attentionTile.js';
 import { segmentsOf } from '../../codegen/cuda/text/contraction.js';
 import { CONSUMER_WARPS, idleWarps } from '../../codegen/cuda/wgmma/instruction.js';
-import { columnTiles } from '../../codegen/cuda/wgmma/layout.js';
-import { waveCount } from '../../codegen/cuda/wgmma/remainderTiles.js';
+import { columnTiles, waveCount } from '../../codegen/cuda/wgmma/layout.js';
 import type {
   CudaArch,
   CudaAttentionSchedule,
@@ -17,9 +16,9 @@ import type {
 import type { AttentionKernel, GemmKernel, Kernel, KernelModule, LogProbKernel } from '../../ir/kernel.js';
 import { tokensIn } from '../../ir/scoring.js';
 import type { CudaAddon } from '../../runtime/cuda/addon.js';
-import type { CudaDevice, CudaEvent, CudaMemory } from '../../runtime/cuda/nativeDevice.js';
-import type { Rates } from '../peaks.js';
-import { rooflineSeconds } from '../peaks.js';
+import type { CudaEvent, CudaMemory } from '../../runtime/cuda/native.js';
+import type { CudaDevice } from '../../runtime/cuda/native.js';
+import { type Rates, rooflineSeconds } from '../peaks.js';
 import { median } from '../records.js';
 import { depthOf, kernelWork, pathShape, rowsOf, scalarCost, type KernelWork, type WorkSize } from '../work.js';
 

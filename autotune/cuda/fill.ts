@@ -7,9 +7,9 @@ import { type FormatName, isBlockFormat, isCodeFormat } from '../../ir/storage.j
 import { type Dim, DTYPE_BYTES, roundUp } from '../../ir/types.js';
 import type { CudaAddon } from '../../runtime/cuda/addon.js';
 import type { CudaUnit } from '../../runtime/cuda/compiler.js';
-import type { CudaDevice, CudaMemory, CudaModule } from '../../runtime/cuda/nativeDevice.js';
-import { groupJob } from '../../runtime/cuda/packGroups.js';
-import { type DeviceJob, JOB_BYTES, matrixColumns, packJob } from '../../runtime/cuda/packJob.js';
+import type { CudaMemory, CudaModule } from '../../runtime/cuda/native.js';
+import type { CudaDevice } from '../../runtime/cuda/native.js';
+import { type DeviceJob, groupJob, JOB_BYTES, matrixColumns, packJob } from '../../runtime/cuda/packJob.js';
 import { PACK_ENTRIES, PACK_SOURCE } from '../../runtime/cuda/packKernels.js';
 import type { TensorSource } from '../../runtime/tensorSource.js';
 import { biasFor, bucketTrees, integersFor, type BufferRoles } from '../randomInputs.js';

@@ -9,7 +9,7 @@ import type { CudaSchedule } from '../../ir/cuda.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { Bucket } from '../../ir/plan.js';
 import { isCudaError } from '../../runtime/cuda/addon.js';
-import type { CudaProgram } from '../../runtime/cuda/nativeProgram.js';
+import type { CudaProgram } from '../../runtime/cuda/native.js';
 import type { FinalRequest, HoldFinal } from '../finals.js';
 import type { Measure, Measurement, MeasureRequest } from '../measurement.js';
 import { median } from '../records.js';

@@ -10,15 +10,18 @@ import { packedBytes, physicalToLogical } from '../../ir/packing.js';
 import type { Bucket } from '../../ir/plan.js';
 import { isFloat, roundUp } from '../../ir/types.js';
 import { bufferBytes } from '../../passes/planMemory.js';
+import { programExtents } from '../../runtime/bindPorts.js';
 import type { CudaAddon } from '../../runtime/cuda/addon.js';
 import { bindKernel } from '../../runtime/cuda/bindProgram.js';
-import type { CudaDevice, CudaMemory, CudaModule } from '../../runtime/cuda/nativeDevice.js';
-import type { CudaProgram } from '../../runtime/cuda/nativeProgram.js';
-import { programExtents, sizesOf } from '../../runtime/extents.js';
+import type { CudaDevice, CudaMemory, CudaModule, CudaProgram } from '../../runtime/cuda/native.js';
+import { sizesOf } from '../../runtime/bindPorts.js';
 import { type BufferRoles, rolesOf } from '../randomInputs.js';
 import { scaleOf } from './compare.js';
 import { type DeviceFill, fillBuffer, strideOf } from './fill.js';
 import { Hung, launchTimes, patiently, sustain, type SustainOptions } from './timing.js';
+
+
+
 
 /** Bytes of the last kernel's results that are checked. */
 const SAMPLE_BYTES = 1 << 16;

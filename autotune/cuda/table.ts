@@ -1,8 +1,8 @@
 /** The tuner's table on a GPU: our kernels against the vendor's bare contraction and the best rate measured. */
+import { cudaScheduling } from '../../codegen/cuda/schedules.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
 import type { TuneRow } from '../searchJob.js';
 import { bucketText } from '../table.js';
-import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
 
 type Row = TuneRow<CudaSchedule>;
 

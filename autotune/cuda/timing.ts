@@ -3,14 +3,14 @@
  * on how long it may take to answer. A kernel that never ends cannot be stopped from here: whoever waits for it gives
  * up, and nothing that it uses is released.
  */
-import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
+import { cudaScheduling } from '../../codegen/cuda/schedules.js';
 import { UserError } from '../../errors.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
 import type { Kernel } from '../../ir/kernel.js';
 import type { Bucket } from '../../ir/plan.js';
 import { tokensIn } from '../../ir/scoring.js';
 import { isCudaError } from '../../runtime/cuda/addon.js';
-import type { CudaProgram } from '../../runtime/cuda/nativeProgram.js';
+import type { CudaProgram } from '../../runtime/cuda/native.js';
 import type { MeasureRequest } from '../measurement.js';
 import { median } from '../records.js';
 

@@ -1,27 +1,23 @@
 /** Tuning on a GPU: the search in search.ts over CUDA schedules, compared with the vendor's library. */
 import { z } from 'zod';
 import { type CudaFacts, cudaTemplatesHash } from '../../codegen/cuda/index.js';
-import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
+import { cudaScheduling } from '../../codegen/cuda/schedules.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
 import type { Kernel } from '../../ir/kernel.js';
 import type { Bucket } from '../../ir/plan.js';
-import type { CudaDeviceInfo } from '../../runtime/cuda/nativeDevice.js';
+import type { CudaDeviceInfo } from '../../runtime/cuda/native.js';
 import { defined } from '../../system/defined.js';
 import type { TuningDatabase } from '../database.js';
 import type { MeasureRequest } from '../measurement.js';
-import { median, recordDigest, type RecordFormat, recordText, recordVersion, type BaselineKey } from '../records.js';
-import {
-  type Candidates,
-  type VendorBaseline,
-  type SearchRequest,
-  searchSchedules,
-  type SearchResult,
-} from '../search.js';
+import { type BaselineKey, median, recordDigest, type RecordFormat, recordText, recordVersion } from '../records.js';
+import { type Candidates, type SearchRequest, type SearchResult, searchSchedules, type VendorBaseline } from '../search.js';
 import type { Rounds } from '../searchJob.js';
 import { kernelWork, sizeOf } from '../work.js';
 import { CudaSpace, referenceSchedule } from './candidates.js';
 import { cudaCost, type CudaMachine, cudaShareOfPeak } from './costModel.js';
-import { type BareContraction, contractionOf, type BaselineTime } from './vendorBaseline.js';
+import { type BareContraction, type BaselineTime, contractionOf } from './vendorBaseline.js';
+
+
 
 /** More candidates per round than on a CPU: they compile in parallel and run in milliseconds. */
 const CUDA_ROUNDS: Rounds = { first: 10, step: 8, ideas: 6, finals: 0.3, telling: 0.05 };

@@ -8,22 +8,16 @@ import type { Bucket } from '../../ir/plan.js';
 import { FORMATS } from '../../ir/storage.js';
 import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
 import { bufferBytes } from '../../passes/planMemory.js';
+import { programExtents } from '../../runtime/bindPorts.js';
 import type { CudaAddon } from '../../runtime/cuda/addon.js';
-import type { CudaDevice, CudaMemory, CudaModule } from '../../runtime/cuda/nativeDevice.js';
-import type { CudaProgram } from '../../runtime/cuda/nativeProgram.js';
-import { programExtents, sizesOf } from '../../runtime/extents.js';
-import { resultRows, type BufferRoles, rolesOf, stateRows } from '../randomInputs.js';
-import {
-  COMPARE_FOUND_BYTES,
-  COMPARE_JOB_BYTES,
-  COMPARE_SYMBOL,
-  compareJob,
-  nothingFound,
-  scaleOf,
-  tiesAllowed,
-  toleranceOf,
-} from './compare.js';
+import type { CudaDevice, CudaMemory, CudaModule, CudaProgram } from '../../runtime/cuda/native.js';
+import { sizesOf } from '../../runtime/bindPorts.js';
+import { type BufferRoles, resultRows, rolesOf, stateRows } from '../randomInputs.js';
+import { COMPARE_FOUND_BYTES, COMPARE_JOB_BYTES, COMPARE_SYMBOL, compareJob, nothingFound, scaleOf, tiesAllowed, toleranceOf } from './compare.js';
 import { type DeviceFill, extentOf, fillBuffer, strideOf } from './fill.js';
+
+
+
 
 /** Tables longer than this are allocated only in part; gathers are kept inside the rows that exist. */
 const MAX_TABLE_BYTES = 64 << 20;

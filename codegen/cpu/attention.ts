@@ -1,14 +1,12 @@
 /** Tree attention: each tile of queries against the list of keys that it may see. */
-import { windowOfMask, type AttentionKernel } from '../../ir/kernel.js';
+import { type AttentionKernel, windowOfMask } from '../../ir/kernel.js';
 import { maskBuffers, scaleBuffers } from '../../ir/kernelAccess.js';
 import type { CpuAttentionSchedule, CpuIsa } from '../../ir/plan.js';
 import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
-import type { Emitted } from './gemmItems.js';
-import type { Operand, Operands } from './layout.js';
-import { C_TYPES } from './layout.js';
 import { fmaTile } from './micro.js';
-import { capOf, floatLiteral } from './literals.js';
+import { C_TYPES, capOf, floatLiteral, type Operand, type Operands } from './operands.js';
 import { render } from './templates.js';
+import type { Emitted } from './workItems.js';
 
 /** Register tiles: keys × queries for the scores, queries × columns for the values. */
 const TILES: Readonly<

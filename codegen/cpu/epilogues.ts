@@ -1,12 +1,14 @@
 /** Epilogues of contractions: scalar programs over the rows and columns of a finished tile. */
+import { groupSumsOf, groupValuesOf, groupWidth } from '../../ir/groupSums.js';
 import type { Output, Pairing, Segment } from '../../ir/kernel.js';
-import type { Scalar } from '../../ir/scalar.js';
-import { operands as childrenOf, printScalar } from '../../ir/scalar.js';
-import { groupLines } from './groupLines.js';
-import type { Operands } from './layout.js';
-import { columnBlocks, indent, printOutputs, rowsLoop, type MakeSite } from './programLoops.js';
-import { RowScope, type Value } from './rowScope.js';
+import type { CpuGemmSchedule } from '../../ir/plan.js';
+import { operands as childrenOf, printScalar, type Scalar } from '../../ir/scalar.js';
+import { unmarked } from '../marks.js';
+import type { RowStatement } from '../scalarPrograms.js';
+import { matricesOf, type Operands, RowScope, type Value } from './operands.js';
+import { columnBlocks, indent, type MakeSite, printOutputs, rowsLoop } from './programLoops.js';
 import { Body, type Site } from './scalarPrinter.js';
+import { render } from './templates.js';
 
 export interface Epilogue {
   /** Body of a function (launch, tile, m0, mn, c0, cn, lines): logical columns [c0, c0 + cn) of rows [m0, m0 + mn). */
@@ -173,4 +175,171 @@ function rotated(outputs: readonly Output[]): Scalar[] {
     visit(output.value);
   });
   return [...found.values()];
+}
+
+// Values that a group of columns shares, such as 1/rms of a head: computed before the epilogue's programs run, and
+// kept in scratch lines as a vector for every 16 columns.
+
+export interface GroupLines {
+  /** Statements of a row, as lines. */
+  readonly text: readonly string[];
+  /** What a site at the column sees of them. */
+  readonly given: (column: string) => Pick<Site, 'given'>;
+  /** Number of scratch lines. */
+  readonly lines: number;
+}
+
+/**
+ * The group values of a segment over columns [c0, c0 + cn) of a row. `site`: 16 columns in logical order; `first`: the
+ * first free line; `ldc`: floats of a line. A sum adds vectors from the group's first to its last, then their lanes.
+ */
+export function groupLines(
+  { outputs, columns }: Segment,
+  row: RowScope,
+  site: (column: string) => Site,
+  first: number,
+  ldc: number,
+): GroupLines {
+  const width = groupWidth(outputs);
+  if (width === undefined) return { text: [], given: () => ({}), lines: 0 };
+  const sums = groupSumsOf(outputs);
+  const adding = new Body(row);
+  adding.lines.push(...sums.map(({ a }, i) => `g${i}_ = g${i}_ + ${adding.float(adding.value(a, site('column')))};`));
+  const totals = new Map(sums.map((s, i) => [printScalar(s), `tw_set1(tw_sum(g${i}_))`]));
+  const shared = new Body(row);
+  const values = groupValuesOf(outputs);
+  const codes = values.map((s) =>
+    shared.float(shared.value(s, { id: 'g', column: 'group', lanes: 16, given: totals })),
+  );
+  const line = (i: number): number => (first + i) * ldc;
+  const text = [
+    `const int64_t end_ = c0 + cn < ${columns} ? c0 + cn : ${columns};`,
+    `for (int64_t group = c0; group < end_; group += ${width}) {`,
+    ...sums.map((_, i) => `  tw_v g${i}_ = tw_set1(0.0f);`),
+    `  for (int64_t column = group; column < group + ${width}; column += 16) {`,
+    ...adding.lines.map((each) => `    ${each}`),
+    '  }',
+    ...shared.lines.map((each) => `  ${each}`),
+    `  for (int64_t at = group - c0; at < group - c0 + ${width}; at += 16) {`,
+    ...codes.map((code, i) => `    tw_store(lines + ${line(i)} + at, ${code});`),
+    '  }',
+    '}',
+  ];
+  const given = (column: string): Pick<Site, 'given'> => ({
+    given: new Map(values.map((s, i) => [printScalar(s), `tw_load(lines + ${line(i)} + ${column} - c0)`])),
+  });
+  return { text, given, lines: values.length };
+}
+
+// Epilogues beside products: AMX multiplies while vector units have nothing to do, so each step of a register tile
+// finishes a row of the tile before it. That hides arithmetic, not memory: short pieces of rows are stored and read
+// no faster, so only epilogues that compute much are run so (docs/log/cpu.md).
+
+/** An epilogue row by row of register tiles, and what it needs to know of rows. */
+export interface BesideProducts {
+  readonly symbol: string;
+  /** Floats for each row. */
+  readonly values: number;
+  /** Rows for each step of the last pass along k. */
+  readonly rowsOfStep: number;
+  /** Buffers of the launch, from the first on. */
+  readonly buffers: number;
+  /** Logical columns of a register tile. */
+  readonly columns: number;
+  /** C functions of them (besideProducts.c.hbs). */
+  readonly helper: { readonly name: string; readonly source: string };
+}
+
+/** Where an epilogue is run, and how many steps a tile has there. */
+export interface BesidePlace {
+  readonly symbol: string;
+  readonly schedule: CpuGemmSchedule;
+  readonly ldc: number;
+  /** Steps of a register tile in its last pass along k. */
+  readonly steps: number;
+  /** What codes of weights are above their numbers, if accumulators are sums of products of codes. */
+  readonly zero?: number | undefined;
+}
+
+/** Columns of a register tile of AMX. */
+const TILE_COLUMNS = 32;
+
+/** More rows for each step would take longer than its products. */
+const ROWS_OF_STEP = 4;
+
+const isCostly = (s: Scalar): boolean =>
+  s.op === 'exp' || s.op === 'tanh' || s.op === 'erf' || childrenOf(s).some(isCostly);
+
+/**
+ * The epilogue of a segment beside products; undefined where there are no tiles, where it computes little, and where it
+ * needs more than a tile: heads, groups of columns, or columns that do not fill the last tile.
+ */
+export function besideProducts(
+  segment: Segment,
+  operands: Operands,
+  { symbol, schedule, ldc, steps, zero }: BesidePlace,
+): BesideProducts | undefined {
+  const { pairing, outputs, columns } = segment;
+  const rowsOfStep = Math.ceil(schedule.mr / steps);
+  const isTiled = schedule.isa === 'amx' && schedule.nr === TILE_COLUMNS && rowsOfStep <= ROWS_OF_STEP;
+  const isPlain = pairing.kind === 'none' || (pairing.kind === 'interleave' && pairing.width === 16);
+  if (!isTiled || !isPlain || columns % TILE_COLUMNS !== 0 || groupWidth(outputs) !== undefined) return undefined;
+  if (!outputs.some(({ value }) => isCostly(value))) return undefined;
+  const row = new RowScope(operands, { fetches: true });
+  const body = new Body(row);
+  const own = TILE_COLUMNS / matricesOf(pairing);
+  for (let from = 0; from < own; from += 16) {
+    const at = (index: number): string => `c + ${from + 16 * index}`;
+    const site: Site = {
+      id: `x${from}`,
+      column: from === 0 ? 'column' : `(column + ${from})`,
+      lanes: 16,
+      acc: (index) =>
+        zero === undefined
+          ? `tw_load(${at(index)})`
+          : `tw_float(tw_loadi((const int32_t *)(${at(index)})) - excess) * scale`,
+    };
+    printOutputs(outputs, site, body);
+  }
+  const needed = usedBy(row, body.lines, true);
+  const first = zero === undefined ? 0 : 2;
+  const floats = needed.filter(({ type }) => type === 'float');
+  const place = new Map(floats.map(({ name }, i) => [name, first + i]));
+  const values = first + floats.length;
+  const stores = floats.map(({ name }, i) => `values[${first + i}] = ${name};`);
+  const kept = ({ name, line }: RowStatement): string =>
+    place.has(name) ? `float const ${name} = values[${place.get(name)}];` : line;
+  // Tiles keep the launch's buffers in registers, which they cannot know to stay the same otherwise.
+  const lines = [...needed.map(kept), ...body.lines].map((line) => line.replaceAll('launch->buffers[', 'buffers['));
+  const buffers = lines.flatMap((line) =>
+    [...line.matchAll(/buffers\[(\d+)\]/g)].map(([, index]) => Number(index) + 1),
+  );
+  const rowLines = [...usedBy(row, stores, false).map(({ line }) => line), ...stores];
+  const source = render('besideProducts', {
+    symbol,
+    ldc,
+    values,
+    isCodes: zero !== undefined,
+    zero,
+    rowLines,
+    rowExtents: row.extentLines(rowLines.map(textOf)),
+    lines: [...row.extentLines(lines.map(textOf)), ...lines],
+  });
+  const helper = { name: `${symbol}_beside`, source };
+  return { symbol, values, rowsOfStep, buffers: Math.max(0, ...buffers), columns: own, helper };
+}
+
+/** A statement without the marks that tell of it. */
+const textOf = (line: string): string => unmarked(line).text;
+
+/** Statements of a row that lines use, and those that these use; not those behind floats if they are kept. */
+function usedBy(row: RowScope, lines: readonly string[], keepsFloats: boolean): readonly RowStatement[] {
+  const used = new Set<string>();
+  const read = (line: string): void => {
+    for (const [name] of textOf(line).matchAll(/\br\d+\b/g)) used.add(name);
+  };
+  lines.forEach(read);
+  for (const { name, type, line } of [...row.statements].reverse())
+    if (used.has(name) && !(keepsFloats && type === 'float')) read(line.slice(line.indexOf('=')));
+  return row.statements.filter(({ name }) => used.has(name));
 }

@@ -1,28 +1,22 @@
 /** Kernel IR and a schedule to C: the entry point of codegen/cpu. */
+import { createHash } from 'node:crypto';
 import type { Extents } from '../../ir/extents.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { CpuSchedule } from '../../ir/plan.js';
-import { emitAttention } from './attention.js';
-import type { Emitted } from './gemmItems.js';
-import { emitGemm } from './gemm.js';
-import { emitLogProb } from './logprob.js';
-import { Operands } from './layout.js';
-import { sortByExpertValues, routeValues } from '../experts.js';
-import { sampleValues } from '../sample.js';
-import { logprobReduceValues } from '../logprobReduce.js';
-import { loopProgram } from './programLoops.js';
 import type { MarkOf } from '../marks.js';
 import { kernelSignature, parametersOf, scheduleHash } from '../signature.js';
-import { render } from './templates.js';
-import type { EmittedKernel } from './units.js';
+import { sortByExpertValues, logprobReduceValues, routeValues, sampleValues } from '../templateValues.js';
+import { emitAttention } from './attention.js';
+import { emitGemm, emitLogProb } from './contraction.js';
+import { Operands } from './operands.js';
+import { loopProgram } from './programLoops.js';
+import { abiText, preludeText, render } from './templates.js';
+import type { Emitted } from './workItems.js';
 
 export { kernelSignature, parametersOf } from '../signature.js';
-export { isLegal } from './legality.js';
-export type { CpuFacts } from './legality.js';
-export { defaultSchedule } from './defaults.js';
+export { defaultSchedule, isLegal, type CpuFacts } from './schedules.js';
 export { templatesHash } from './templates.js';
-export { compilerFlags } from './intrinsics.js';
-export { emitTranslationUnit, unitOf, unitsOf, type EmittedKernel, type KernelUnit, type Unit } from './units.js';
+export { compilerFlags } from './micro.js';
 
 /**
  * Prints `kernel` under `schedule`. `capacity` is the largest call: it fixes the strides of [T, T] buffers and the
@@ -100,4 +94,111 @@ function emitAnchor(kernel: Kernel, operands: Operands, schedule: CpuSchedule, s
     default:
       return kernel satisfies never;
   }
+}
+
+// Kernels as C files: which of them share one.
+
+/** One kernel as C text. */
+export interface EmittedKernel {
+  /** Name of the exported function: `k_<anchor>_<signature>_<schedule hash>`. */
+  readonly symbol: string;
+  /** The function and the functions that it calls, without the shared prelude. It may be printed when it is read. */
+  readonly source: string;
+  /** SHA-256 of the source, hexadecimal, where that is known. */
+  readonly digest?: string;
+  /** Bytes of scratch memory that each worker needs. */
+  readonly scratchBytes: number;
+  /** Buffer and weight names in the order of tw_launch.buffers. */
+  readonly parameters: readonly string[];
+}
+
+/** A C file. */
+export interface Unit {
+  readonly name: string;
+  /** Printed when it is read. */
+  readonly text: string;
+  /** SHA-256, hexadecimal, of the digests of what the text is made of. Prints those that are not known. */
+  readonly digest: string;
+}
+
+/** A C file of several kernels. */
+export interface KernelUnit extends Unit {
+  /** The functions that it defines. */
+  readonly symbols: readonly string[];
+}
+
+/** What every file begins with. */
+let head: string | undefined;
+
+/** A C file: the ABI, the shared prelude, and every kernel once. Compile it with the compilerFlags of its schedules. */
+export function emitTranslationUnit(emitted: readonly EmittedKernel[]): string {
+  head ??= [abiText(), preludeText()].join('\n');
+  const unique = new Map(emitted.map((kernel) => [kernel.symbol, kernel.source]));
+  return [head, ...unique.values()].join('\n');
+}
+
+const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
+
+/** Of what every file begins with. */
+let headDigest: string | undefined;
+
+/** A C file of several kernels, each of them once. */
+function unit(kernels: readonly EmittedKernel[]): KernelUnit {
+  return {
+    name: `${kernels[0]!.symbol}.c`,
+    symbols: kernels.map(({ symbol }) => symbol),
+    get digest() {
+      headDigest ??= sha256(emitTranslationUnit([]));
+      const digests = kernels.map((kernel) => kernel.digest ?? sha256(kernel.source));
+      return sha256(JSON.stringify([headDigest, ...digests]));
+    },
+    get text() {
+      return emitTranslationUnit(kernels);
+    },
+  };
+}
+
+/** One kernel as a C file of its own. */
+export const unitOf = (emitted: EmittedKernel): Unit => unit([emitted]);
+
+/**
+ * Kernels of one file. A compiler takes a fifth to a third of a second for the headers and the prelude, and a tenth for
+ * a usual kernel.
+ */
+const KERNELS_OF_UNIT = 12;
+
+/** Kernels of one kind and schedule lie side by side, since they call the same functions, which are compiled once. */
+function placeOf({ symbol }: EmittedKernel): string {
+  const [, anchor, signature, schedule] = symbol.split('_');
+  return `${anchor} ${schedule} ${signature}`;
+}
+
+/**
+ * Kernels as few C files, each of them once. Those that the same buckets run lie together, so that a bucket is ready
+ * when its own files are compiled. `kernels`: [function][bucket][launch].
+ */
+export function unitsOf(
+  kernels: Readonly<Record<string, readonly (readonly EmittedKernel[])[]>>,
+): readonly KernelUnit[] {
+  /** Of each kernel, the buckets that run it. */
+  const users = new Map<string, { readonly kernel: EmittedKernel; readonly buckets: Set<string> }>();
+  for (const [name, buckets] of Object.entries(kernels))
+    buckets.forEach((own, bucket) => {
+      for (const kernel of own) {
+        const place = placeOf(kernel);
+        const known = users.get(place) ?? { kernel, buckets: new Set() };
+        users.set(place, known);
+        known.buckets.add(`${name} ${bucket}`);
+      }
+    });
+  const groups = new Map<string, EmittedKernel[]>();
+  for (const [, { kernel, buckets }] of [...users].sort(([a], [b]) => (a < b ? -1 : 1))) {
+    const key = [...buckets].sort().join();
+    groups.set(key, [...(groups.get(key) ?? []), kernel]);
+  }
+  return [...groups.values()].flatMap((group) =>
+    Array.from({ length: Math.ceil(group.length / KERNELS_OF_UNIT) }, (_, i) =>
+      unit(group.slice(i * KERNELS_OF_UNIT, (i + 1) * KERNELS_OF_UNIT)),
+    ),
+  );
 }

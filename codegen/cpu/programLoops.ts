@@ -1,10 +1,15 @@
 /** Loops over rows and columns around scalar programs, and loop kernels, which are nothing else. */
-import { DTYPE_BYTES, type Dim } from '../../ir/types.js';
-import type { LoopDomain, LoopKernel, Output } from '../../ir/kernel.js';
-import { isRowMax, loopDomains, ROW_SUM_BLOCK } from '../../ir/kernel.js';
+import {
+  isRowMax,
+  type LoopDomain,
+  loopDomains,
+  type LoopKernel,
+  type Output,
+  ROW_SUM_BLOCK,
+} from '../../ir/kernel.js';
 import type { Scalar } from '../../ir/scalar.js';
-import type { Operand, Operands } from './layout.js';
-import { RowScope, type Value } from './rowScope.js';
+import { type Dim, DTYPE_BYTES } from '../../ir/types.js';
+import { type Operand, type Operands, RowScope, type Value } from './operands.js';
 import { Body, type Site } from './scalarPrinter.js';
 
 type RowSum = Extract<Output, { kind: 'rowSum' }>;

@@ -1,10 +1,10 @@
 /** The kernels that choose experts, and that put pairs of rows and experts in order. No count leaves the device. */
 import type { CudaLoopSchedule } from '../../ir/cuda.js';
-import type { SortByExpertKernel, GemmKernel, LogProbKernel, RouteKernel } from '../../ir/kernel.js';
-import { sortByExpertValues, routeValues } from '../experts.js';
-import type { CudaOperands, EmittedCuda } from './text/operands.js';
-import { emittedPlain, kernelHead } from './text/operands.js';
-import { render } from './text/templates.js';
+import type { SortByExpertKernel, GemmKernel, LogProbKernel, RouteKernel, SampleKernel } from '../../ir/kernel.js';
+import { sortByExpertValues, routeValues, sampleValues } from '../templateValues.js';
+import { gumbelText } from './text/logprob.js';
+import { type CudaOperands, type EmittedCuda, emittedPlain, kernelHead } from './text/operands.js';
+import { render } from './text/statements.js';
 
 /**
  * What a product of experts' matrices adds to one of a single matrix. Its row tiles begin where an expert's rows do.
@@ -62,4 +62,52 @@ export function emitArrange(
     ...sortByExpertValues(kernel, operands),
   });
   return emittedPlain(source, threads, { kind: 'constant', count: kernel.count });
+}
+
+// The kernel that chooses tokens from logits: a block for each row, which never leaves the device.
+
+/** Bins of a histogram, and entries of the list of those that share a bin. */
+const BINS = 1024;
+
+/** Bytes of tw_room: three parts of each bin, a sum for each thread, the list, the best of each warp, and the rest. */
+const roomBytes = (threads: number): number => BINS * (3 * 4 + 8) + threads * 8 + 16 + (threads / 32) * 12 + 32;
+
+export function emitSample(
+  kernel: SampleKernel,
+  operands: CudaOperands,
+  schedule: CudaLoopSchedule,
+  symbol: string,
+  parameters: number,
+): EmittedCuda {
+  const { threads } = schedule;
+  const source = render('sample', {
+    // Logits that a block has changed are read again.
+    head: kernelHead({
+      symbol,
+      extents: operands.extents,
+      parameters,
+      tensorMaps: [],
+      threads,
+      isRestrict: false,
+    }),
+    noise: gumbelText(),
+    rows: kernel.rows,
+    entries: operands.rowsOf(kernel.inputs.entryToken).extent,
+    threads,
+    warps: threads / 32,
+    perThread: Math.ceil(BINS / threads),
+    ...sampleValues(kernel, operands),
+  });
+  return {
+    source,
+    tensorMaps: [],
+    waitsForPredecessor: true,
+    launch: {
+      threads,
+      sharedBytes: roomBytes(threads),
+      cluster: 1,
+      gridX: { kind: 'tiles', extent: kernel.rows, per: 1, times: 1 },
+      gridY: { kind: 'constant', count: 1 },
+    },
+  };
 }

@@ -1,24 +1,24 @@
 /** Contractions on the tensor cores of every GPU from sm_80 on: cp.async into a ring of stages, ldmatrix, mma.sync. */
 import type { CudaGemmSchedule, LaunchShape } from '../../ir/cuda.js';
 import { groupWidth } from '../../ir/groupSums.js';
-import type { GemmKernel, LogProbKernel, Segment } from '../../ir/kernel.js';
-import { LOGPROB_BLOCK } from '../../ir/kernel.js';
-import { LOGPROB_PIECE, partsBytes } from './logprobParts.js';
-import { expertTiles } from './experts.js';
-import { drawValues } from './text/draw.js';
-import { finishesRows } from './text/contraction.js';
-import { finishOfTile } from './text/finish.js';
-import { capFunctions, capText } from './text/softCap.js';
+import { type GemmKernel, LOGPROB_BLOCK, type LogProbKernel, type Segment } from '../../ir/kernel.js';
 import { storedLogits } from '../operands.js';
-import type { CudaOperands, EmittedCuda } from './text/operands.js';
-import { kernelHead, leastCommonMultiple, matricesOf, physicalColumns } from './text/operands.js';
-import { segmentsProblem, tileStep, type Fragment } from './text/fragment.js';
-import { fragmentEpilogue } from './text/fragmentEpilogue.js';
-import { programsOf, rowPrologue, type RowPrologue } from './text/rowPrologue.js';
-import { RowScope } from './text/rowScope.js';
+import { expertTiles } from './experts.js';
+import { finishesRows, programsOf, rowPrologue, type RowPrologue } from './text/contraction.js';
+import { type Fragment, fragmentEpilogue, segmentsProblem, tileStep } from './text/fragment.js';
+import { finishOfTile } from './text/lanePrograms.js';
+import { drawValues, LOGPROB_PIECE, partsBytes } from './text/logprob.js';
+import {
+  type CudaOperands,
+  type EmittedCuda,
+  kernelHead,
+  leastCommonMultiple,
+  matricesOf,
+  physicalColumns,
+  RowScope,
+} from './text/operands.js';
 import { Body } from './text/scalarPrinter.js';
-import { indent } from './text/statements.js';
-import { render } from './text/templates.js';
+import { capFunctions, capText, indent, render } from './text/statements.js';
 
 /** How the warps of a block divide its tile. */
 export interface WarpTiles {

@@ -3,26 +3,34 @@
  * and run small heads.
  */
 import type { CudaGemmSchedule } from '../../ir/cuda.js';
-import { groupWidth } from '../../ir/groupSums.js';
 import { BLOCK_COLUMNS, blockWords, groupedBytes } from '../../ir/groups.js';
-import type { GemmKernel, LogProbKernel, Pairing, Segment, WeightDecl } from '../../ir/kernel.js';
-import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from '../../ir/kernel.js';
+import { groupWidth } from '../../ir/groupSums.js';
+import {
+  type GemmKernel,
+  LOGPROB_BLOCK,
+  type LogProbKernel,
+  type Pairing,
+  ROW_SUM_BLOCK,
+  type Segment,
+  type WeightDecl,
+} from '../../ir/kernel.js';
 import { columnStep, storedLogits } from '../operands.js';
-import { LOGPROB_PIECE, partsBytes } from './logprobParts.js';
 import { expertTiles } from './experts.js';
-import { drawValues } from './text/draw.js';
-import { finishesRows } from './text/contraction.js';
-import { finishOfTile } from './text/finish.js';
-import { capFunctions, capText } from './text/softCap.js';
-import type { CudaOperands, EmittedCuda } from './text/operands.js';
-import { CUDA_TYPES, kernelHead, leastCommonMultiple, matricesOf, physicalColumns } from './text/operands.js';
-import { programsOf, rowPrologue, type RowPrologue } from './text/rowPrologue.js';
-import { programValues, storeLine } from './text/stores.js';
-import { groupValues } from './text/groupValues.js';
-import { RowScope } from './text/rowScope.js';
-import { Body, type Site } from './text/scalarPrinter.js';
-import { indent } from './text/statements.js';
-import { render } from './text/templates.js';
+import { finishesRows, groupValues, programsOf, rowPrologue, type RowPrologue } from './text/contraction.js';
+import { finishOfTile } from './text/lanePrograms.js';
+import { drawValues, LOGPROB_PIECE, partsBytes } from './text/logprob.js';
+import {
+  CUDA_TYPES,
+  type CudaOperands,
+  type EmittedCuda,
+  kernelHead,
+  leastCommonMultiple,
+  matricesOf,
+  physicalColumns,
+  RowScope,
+} from './text/operands.js';
+import { Body, programValues, type Site, storeLine } from './text/scalarPrinter.js';
+import { capFunctions, capText, indent, render } from './text/statements.js';
 
 const SIMT_THREADS = 256;
 

@@ -1,28 +1,26 @@
 /** Kernel IR and a schedule to CUDA: the entry point of codegen/cuda. */
 import type { CudaKernelText, CudaSchedule } from '../../ir/cuda.js';
-import type { BufferDType } from '../../ir/types.js';
 import type { Extents } from '../../ir/extents.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
+import type { BufferDType } from '../../ir/types.js';
 import type { MarkOf } from '../marks.js';
 import { kernelSignature, parametersOf, scheduleHash } from '../signature.js';
 import { emitAttention } from './attention.js';
-import { emitArrange, emitRoute } from './experts.js';
+import { emitArrange, emitRoute, emitSample } from './experts.js';
 import { emitGemmMma, emitLogProbMma } from './gemmMma.js';
 import { emitGemmSimt, emitLogProbSimt } from './gemmSimt.js';
 import { emitGrouped } from './grouped/index.js';
 import { emitLogProbReduce, emitLoop } from './loop.js';
-import { emitSample } from './sample.js';
-import type { EmittedCuda } from './text/operands.js';
-import { CudaOperands } from './text/operands.js';
-import { render } from './text/templates.js';
-import { emitWgmma } from './wgmma/index.js';
 import { emitSkinny, emitSkinnyWgmma } from './skinny/index.js';
+import { CudaOperands, type EmittedCuda } from './text/operands.js';
+import { render } from './text/statements.js';
+import { emitWgmma } from './wgmma/index.js';
 
 export { kernelSignature, parametersOf } from '../signature.js';
-export { isLegalCuda } from './legality.js';
-export type { CudaFacts } from './legality.js';
-export { defaultCudaSchedule } from './defaults.js';
-export { cudaTemplatesHash } from './text/templates.js';
+export { isLegalCuda } from './schedules.js';
+export type { CudaFacts } from './schedules.js';
+export { defaultCudaSchedule } from './schedules.js';
+export { cudaTemplatesHash } from './text/statements.js';
 
 /**
  * Prints `kernel` under `schedule` as a whole translation unit. `capacity` is the largest call: it fixes the strides of

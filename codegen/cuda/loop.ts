@@ -1,16 +1,33 @@
 /** Kernels without a contraction: generated loops over rows and columns, and the end of the log-sum-exp. */
 import type { CudaLoopSchedule } from '../../ir/cuda.js';
-import type { LogProbReduceKernel, LoopKernel } from '../../ir/kernel.js';
-import { loopDomains } from '../../ir/kernel.js';
+import {
+  type LogProbReduceKernel,
+  type LoopDomain,
+  loopDomains,
+  type LoopKernel,
+  type Output,
+  ROW_SUM_BLOCK,
+} from '../../ir/kernel.js';
+import { printScalar } from '../../ir/scalar.js';
 import type { Dim } from '../../ir/types.js';
-import { logprobReduceValues } from '../logprobReduce.js';
-import { domainText } from './loopDomain.js';
-import { gumbelText } from './text/draw.js';
-import { blockFunctions } from './text/lanePrograms.js';
-import type { CudaOperands, EmittedCuda } from './text/operands.js';
-import { emittedPlain, kernelHead } from './text/operands.js';
-import { indent } from './text/statements.js';
-import { render } from './text/templates.js';
+import { logprobReduceValues } from '../templateValues.js';
+import {
+  blockFunctions,
+  COLUMNS_OF_LANE,
+  isRowMaxOf,
+  isWholeRow,
+  type LaneLoad,
+  laneLoads,
+  lanePrograms,
+  laneWords,
+  rowMaxName,
+  WARP_COLUMNS,
+  wordsOf,
+} from './text/lanePrograms.js';
+import { gumbelText } from './text/logprob.js';
+import { type CudaOperands, type EmittedCuda, emittedPlain, kernelHead, RowScope } from './text/operands.js';
+import { Body, programValues, type Site, storeLine } from './text/scalarPrinter.js';
+import { block, indent, render, unrolled } from './text/statements.js';
 
 /** Elements of a block at least, if its rows have few columns. */
 const ELEMENTS_OF_BLOCK = 1024;
@@ -70,4 +87,259 @@ export function emitLogProbReduce(
   });
   const gridX = { kind: 'tiles', extent: kernel.rows, per: warps, times: 1 } as const;
   return emittedPlain(source, schedule.threads, gridX);
+}
+
+// What warps compute of a loop's rows: lanes of one, two or eight columns each, and what finishes the rows.
+
+/** 32-bit words of operands that a wide lane has under way at once; a kernel then needs some 64 registers. */
+const MAX_WORDS = 16;
+/** The same where all of a row's are under way before what depends on the row, such as 1/rms: 80 registers suffice. */
+const MAX_ROW_WORDS = 24;
+/** The same where words stay in registers until the row is finished, so that memory gives them once. */
+const MAX_KEPT_WORDS = 36;
+/**
+ * Threads of wide lanes that share a multiprocessor: enough loads are then under way to occupy its memory. Compilers
+ * would keep what they have unpacked of eight columns, if registers were many. Fewer threads have room for more words.
+ */
+const RESIDENT = { few: 768, many: 512 } as const;
+
+/** Lines of the loop over a block's rows, which find `row`, `lane`, `warp` and `columns`. */
+export interface DomainText {
+  readonly lines: readonly string[];
+  /** Warps that share a row, columns that each takes at a time, and rows that a block's warps have at once. */
+  readonly side: number;
+  readonly step: number;
+  readonly rowsAtOnce: number;
+  readonly isWide: boolean;
+  /** Threads that must have room on a multiprocessor; 0 if that does not matter. */
+  readonly resident: number;
+}
+
+/** `finish`: programs over the same columns, once the outputs of a row are stored. */
+export function domainText(
+  { finish, ...domain }: LoopDomain & { readonly finish?: readonly Output[] },
+  operands: CudaOperands,
+  warps: number,
+): DomainText {
+  const stages = finish === undefined ? [domain] : [domain, { ...domain, outputs: finish }];
+  const isWide = stages.every((stage) => hasWideLanes(stage, operands));
+  return isWide ? wideText(stages, operands, warps) : narrowText(stages, operands, warps);
+}
+
+/** Whether lanes take eight columns each: a row has enough of them for all lanes of a warp. */
+function hasWideLanes({ columns, headDim, outputs }: LoopDomain, operands: CudaOperands): boolean {
+  if (typeof columns === 'string' || headDim !== undefined || columns < WARP_COLUMNS) return false;
+  return outputs.every((output) => {
+    if (output.kind === 'rowSum') return columns % ROW_SUM_BLOCK === 0;
+    const operand = operands.get(output.buffer);
+    return columns % COLUMNS_OF_LANE === 0 && operand.columns !== 1 && isWholeRow(operand);
+  });
+}
+
+/**
+ * How `warps` warps share rows of `columns` columns of which each takes `step` at a time. Rows that are finished, or
+ * reduced to one number, belong to one warp, or to all, which then wait for each other.
+ */
+function sharing(columns: Dim, step: number, warps: number, isWhole: boolean) {
+  const pieces = typeof columns === 'string' ? warps : Math.ceil(columns / step);
+  const least = pieces === 1 ? 1 : warps;
+  const side = isWhole ? least : (divisors(warps).find((count) => count >= pieces) ?? warps);
+  return { step, side, rowsAtOnce: warps / side, turns: Math.ceil(pieces / side) };
+}
+
+const divisors = (n: number): number[] => Array.from({ length: n }, (_, i) => i + 1).filter((d) => n % d === 0);
+
+/** Whether a warp, or a block, needs whole rows: another stage follows, or the largest of a row is found. */
+const needsRows = (stages: readonly LoopDomain[], operands: CudaOperands): boolean =>
+  stages.length > 1 || stages.some(({ outputs }) => outputs.some((output) => isRowMaxOf(output, operands)));
+
+/** What lies between two stages of a row. */
+const awaited = (side: number, { hasMet }: RowMaxima): string[] =>
+  hasMet ? [] : [side === 1 ? '__syncwarp();' : '__syncthreads();'];
+
+/**
+ * Lanes of eight columns. Loads of several turns are under way at once, before what depends on the row if all are. Then
+ * what finishes the row finds them in registers.
+ */
+function wideText(stages: readonly LoopDomain[], operands: CudaOperands, warps: number): DomainText {
+  const isFinished = stages.length > 1;
+  const { turns, ...shared } = sharing(stages[0]!.columns, WARP_COLUMNS, warps, needsRows(stages, operands));
+  const maxima = stages.map(({ outputs }) => rowMaxima(outputs, operands, shared.side));
+  const { given } = maxima[0]!;
+  const loads = laneLoads(
+    stages.flatMap(({ outputs }) => outputs),
+    operands,
+  );
+  const words = loads.reduce((sum, { operand }) => sum + wordsOf(operand), 0);
+  const most = isFinished ? MAX_KEPT_WORDS : MAX_ROW_WORDS;
+  const isHeld = turns * words <= most;
+  const passes = isHeld ? 1 : Math.ceil(turns / Math.max(1, Math.floor(MAX_WORDS / Math.max(1, words))));
+  const atOnce = Math.ceil(turns / passes);
+  const apart = shared.side * WARP_COLUMNS;
+  const each = (lines: readonly string[]): string[] =>
+    unrolled(`for (int i = 0; i < ${atOnce}; i++)`, [`const int first = turn + ${apart} * i + 8 * lane;`, ...lines]);
+  const texts = stages.map(({ outputs }, i) =>
+    lanePrograms({ outputs, loads, atOnce, ...(i > 0 ? { given } : {}) }, operands),
+  );
+  const own = new Set(stages[0]!.outputs.map(({ buffer }) => operands.get(buffer).name));
+  const loadsOf = (which: (load: LaneLoad) => boolean): string[] => {
+    const { declared, load } = laneWords(loads, atOnce, operands, which);
+    return load.length === 0 ? [] : [...declared, ...each(block('if (first < columns)', load))];
+  };
+  const programs = texts.map(({ words: kept, program, store }) =>
+    each(['const bool isStored = first < columns;', ...kept, ...program, ...store]),
+  );
+  const begin = `warp % ${shared.side} * ${WARP_COLUMNS}`;
+  const once = (): string[] => [
+    `const int turn = ${begin};`,
+    ...loadsOf(({ operand }) => !own.has(operand.name)),
+    ...texts.flatMap(({ row }, i) => {
+      const { begin: before, end } = maxima[i]!;
+      return [
+        ...(i > 0 ? [...awaited(shared.side, maxima[0]!), ...loadsOf(({ operand }) => own.has(operand.name))] : []),
+        ...before,
+        ...(isFinished ? block('', [...row, ...programs[i]!]) : [...row, ...programs[i]!]),
+        ...end,
+      ];
+    }),
+  ];
+  const repeated = (): string[] =>
+    texts.flatMap(({ row }, i) => {
+      const reads = laneLoads(stages[i]!.outputs, operands);
+      const isRead = ({ operand }: LaneLoad): boolean => reads.some((read) => read.operand.name === operand.name);
+      const turn = `for (int turn = ${begin}; turn < columns; turn += ${apart * atOnce})`;
+      const lines = [...row, ...block(turn, [...loadsOf(isRead), ...programs[i]!])];
+      const { begin: before, end } = maxima[i]!;
+      const text = [...before, ...(isFinished ? block('', lines) : lines), ...end];
+      return i === 0 ? text : [...awaited(shared.side, maxima[0]!), ...text];
+    });
+  const resident = atOnce * words <= MAX_ROW_WORDS ? RESIDENT.few : RESIDENT.many;
+  return { ...shared, isWide: true, resident, lines: isHeld ? once() : repeated() };
+}
+
+/** Lanes of one or two columns. */
+function narrowText(stages: readonly LoopDomain[], operands: CudaOperands, warps: number): DomainText {
+  const isFinished = stages.length > 1;
+  const { columns, headDim } = stages[0]!;
+  const isSummed = stages.some(({ outputs }) => outputs.some(({ kind }) => kind === 'rowSum'));
+  // Partners of two adjacent columns are adjacent if half a head is even.
+  const arePairs = headDim === undefined || headDim % 4 === 0;
+  const lanes = !isSummed && typeof columns === 'number' && columns % 2 === 0 && arePairs ? 2 : 1;
+  // A warp has whole rows alone.
+  const isWhole = needsRows(stages, operands);
+  const shared = sharing(columns, 32 * lanes, isWhole ? 1 : warps, isWhole);
+  const maxima = stages.map(({ outputs }) => rowMaxima(outputs, operands, shared.side));
+  const text = stages.flatMap((stage, i) => {
+    const lines = narrowStage(stage, operands, lanes, shared.side, i > 0 ? maxima[0]!.given : undefined);
+    const { begin, end } = maxima[i]!;
+    return [...(i > 0 ? awaited(1, maxima[0]!) : []), ...begin, ...(isFinished ? block('', lines) : lines), ...end];
+  });
+  return { ...shared, rowsAtOnce: warps / shared.side, isWide: false, resident: 0, lines: text };
+}
+
+function narrowStage(
+  { headDim, outputs }: LoopDomain,
+  operands: CudaOperands,
+  lanes: 1 | 2,
+  side: number,
+  given?: ReadonlyMap<string, string>,
+): string[] {
+  const row = new RowScope(operands, 'row', 'r', given);
+  const body = new Body(row);
+  const plain: Site = { id: 'x', column: 'column', lanes };
+  const site = headDim === undefined ? plain : withRotation(plain, headDim);
+  const values = outputs.map((output) => programValues(output, body, site));
+  const maxima = outputs.filter((output) => isRowMaxOf(output, operands));
+  const sums = outputs.filter((output) => output.kind === 'rowSum').filter((output) => !maxima.includes(output));
+  const stores = outputs.flatMap((output, i) =>
+    output.kind === 'store'
+      ? [
+          storeLine(operands.get(output.buffer), row, site, values[i]!, output.via) +
+            (operands.markOf?.(output.value) ?? ''),
+        ]
+      : [],
+  );
+  const adds = outputs.flatMap((output, i) => {
+    if (output.kind !== 'rowSum') return [];
+    const place = maxima.indexOf(output);
+    if (place < 0) return [`s${sums.indexOf(output)} = ${values[i]![0]!};`];
+    return [`${rowMaxName(place)} = tw_max(${rowMaxName(place)}, ${values[i]![0]!});`];
+  });
+  const closes = sums.flatMap(({ buffer, by }, i) => [
+    `s${i} = ${by === 'max' ? 'tw_block_max' : 'tw_block_sum'}(s${i}, ${ROW_SUM_BLOCK});`,
+    `if (lane % ${ROW_SUM_BLOCK} == 0 && column < columns) ` +
+      `${row.rowPointer(operands.get(buffer), undefined)}[column / ${ROW_SUM_BLOCK}] = s${i};`,
+  ]);
+  const step = 32 * lanes;
+  return [
+    ...row.lines,
+    ...block(`for (int turn = warp % ${side} * ${step}; turn < columns; turn += ${side * step})`, [
+      `const int column = turn + lane * ${lanes};`,
+      ...sums.map((_, i) => `float s${i} = 0.0f;`),
+      ...block('if (column < columns)', [...body.lines, ...adds, ...stores]),
+      ...closes,
+    ]),
+  ];
+}
+
+/** The site with rotateHalf. The partners of its columns are half a head away. */
+function withRotation(site: Site, headDim: number): Site {
+  const half = headDim / 2;
+  const isFirst = `${site.column} % ${headDim} < ${half}`;
+  const column = `(${isFirst} ? ${site.column} + ${half} : ${site.column} - ${half})`;
+  return {
+    ...site,
+    rotate: { partner: () => withRotation({ ...site, id: `${site.id}p`, column }, headDim), isNegated: `(${isFirst})` },
+  };
+}
+
+// The largest values of whole rows: each warp finds that of its columns, and the warps of a row then meet.
+
+/** Statements around the loop over a row's columns. They find `row`, `lane` and `warp`. */
+export interface RowMaxima {
+  /** Before the loop: what holds the largest values so far. */
+  readonly begin: readonly string[];
+  /** Behind it: every lane has them, and memory too. */
+  readonly end: readonly string[];
+  /** Whether all threads of the block have waited for each other in `end`. */
+  readonly hasMet: boolean;
+  /** C expressions of the values by printScalar of the programs that read them. */
+  readonly given: ReadonlyMap<string, string>;
+}
+
+/** `side`: warps that share a row, one or all of the block. */
+export function rowMaxima(outputs: readonly Output[], operands: CudaOperands, side: number): RowMaxima {
+  const maxima = outputs.filter((output) => isRowMaxOf(output, operands));
+  const texts = maxima.map(({ buffer, value }, i) => {
+    const most = rowMaxName(i);
+    const operand = operands.get(buffer);
+    const mark = operands.markOf?.(value) ?? '';
+    const stored = `${operands.base(operand)}[(long long)row * ${operand.stride}] = ${most};${mark}`;
+    const own = `${most} = tw_block_max(${most}, 32);`;
+    const begin = `float ${most} = -tw_inf();`;
+    if (side === 1) return { begin: [begin], own: [own], all: [`if (lane == 0) ${stored}`] };
+    // Rows take turns at two places, so that no warp writes what another still reads.
+    const shared = `${most}of_warps[row & 1]`;
+    return {
+      begin: [`__shared__ float ${most}of_warps[2][${side}];`, begin],
+      own: [own, `if (lane == 0) ${shared}[warp] = ${most};`],
+      all: [
+        `${most} = tw_block_max(lane < ${side} ? ${shared}[lane] : -tw_inf(), 32);`,
+        `if (threadIdx.x == 0) ${stored}`,
+      ],
+    };
+  });
+  const hasMet = side > 1 && maxima.length > 0;
+  return {
+    begin: texts.flatMap(({ begin }) => begin),
+    end: [
+      ...texts.flatMap(({ own }) => own),
+      ...(hasMet ? ['__syncthreads();'] : []),
+      ...texts.flatMap(({ all }) => all),
+    ],
+    hasMet,
+    given: new Map(
+      maxima.map(({ buffer }, i) => [printScalar({ op: 'rowSum', by: 'max', buffer }), rowMaxName(i)] as const),
+    ),
+  };
 }

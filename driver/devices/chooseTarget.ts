@@ -1,20 +1,21 @@
 /** Resolves `--target auto` on this machine: a GPU if one is present and can hold the model, otherwise the CPU. */
-import { detectMachine } from '../targets/cpuDevice.js';
 import { UserError } from '../../errors.js';
 import type { CudaArch } from '../../ir/cuda.js';
 import { cudaAvailable } from '../../runtime/cuda/addon.js';
 import { findCudaCompiler } from '../../runtime/cuda/compiler.js';
-import type { CudaAvailability } from '../../runtime/cuda/nativeDevice.js';
+import type { CudaAvailability } from '../../runtime/cuda/native.js';
 import { defined } from '../../system/defined.js';
 import { bytes } from '../../system/text.js';
 import { readManifest } from '../artifact/manifest.js';
 import { openModel } from '../compile/functions.js';
 import { isArtifact } from '../names.js';
 import type { LoadRequest, Ui } from '../requests.js';
+import { detectMachine } from '../targets/cpuDevice.js';
 import { gpuReserve } from '../targets/cuda.js';
 import { archOf, runsOn } from '../targets/cudaDevice.js';
 import type { TargetChoice, TargetName } from '../targets/precision.js';
 import { deviceMemory } from './placement.js';
+
 
 export interface ChosenTarget {
   /** Absent for an artifact, which has its own target. */

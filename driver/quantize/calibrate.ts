@@ -8,14 +8,15 @@ import type { GptqSettings } from '../../models/quantized/packed.js';
 import { rowElements } from '../../runtime/call.js';
 import { machineBytes } from '../../runtime/cpu/memoryUse.js';
 import { type CodeSettings, hessianBytes, inOrder, LayerHessian, roundRows } from '../../runtime/hessian.js';
-import type { CodedRows } from '../../runtime/nativeCoding.js';
-import type { NativePool } from '../../runtime/nativeObjects.js';
+import type { CodedRows, NativePool } from '../../runtime/native.js';
 import { bytes } from '../../system/text.js';
 import type { DeviceExecutor } from '../devices/executor.js';
 import type { Ui } from '../requests.js';
 import { compilePieces, cutGraph, type GraphPiece } from './cutGraph.js';
 import type { ChosenMatrix, InputGroup, SharedInputs } from './matrices.js';
 import type { QuantizedCheckpoint } from './tensors.js';
+
+
 
 /** Tokens of a call, where samples are shorter. */
 const CALL_TOKENS = 2048;

@@ -2,7 +2,7 @@
  * A model's function cut into pieces, each of which computes the inputs of one group of matrices from what the piece
  * before it left. So every op is computed once, with matrices of earlier groups as they were quantized.
  */
-import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
+import { cpuScheduling } from '../../codegen/cpu/schedules.js';
 import { type Graph, GraphBuilder, loadTimeValues, type Node, uses, type Value } from '../../ir/graph/graph.js';
 import type { Bucket, CpuSchedule, Plan } from '../../ir/plan.js';
 import { lowerModule } from '../../passes/lowerModule.js';

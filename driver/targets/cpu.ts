@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { defaultBuckets } from '../../autotune/buckets.js';
 import type { Rates } from '../../autotune/peaks.js';
 import { emitKernel } from '../../codegen/cpu/index.js';
-import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
+import { cpuScheduling } from '../../codegen/cpu/schedules.js';
 import { CPU_ISAS, type CpuSchedule } from '../../ir/plan.js';
 import { BLOCK_NAMES } from '../../ir/storage.js';
 import { machineBytes } from '../../runtime/cpu/memoryUse.js';

@@ -4,7 +4,7 @@ import { UserError } from '../../errors.js';
 import type { CudaArch } from '../../ir/cuda.js';
 import type { StoredFormats } from '../../passes/keepBlockWeights.js';
 import { cudaAvailable } from '../../runtime/cuda/addon.js';
-import type { CudaDeviceInfo } from '../../runtime/cuda/nativeDevice.js';
+import type { CudaDeviceInfo } from '../../runtime/cuda/native.js';
 import { cudaArithmetic, type CudaArithmetic, type Precision, TYPICAL_FACTS } from './precision.js';
 import type { Rebuild } from './target.js';
 

@@ -4,6 +4,7 @@ import { emitCudaKernel } from '../../codegen/cuda/index.js';
 import { CLUSTER_SIZES, type CudaArch, type CudaKernelText, type CudaSchedule } from '../../ir/cuda.js';
 import type { CudaPlan } from '../../ir/plan.js';
 import type { SourceText } from '../../runtime/cpu/compiler.js';
+import { type Cubins, knownCubins } from '../../runtime/cuda/compileQueue.js';
 import {
   compileCubins,
   type CompileCubinsOptions,
@@ -12,8 +13,7 @@ import {
   type CudaUnit,
 } from '../../runtime/cuda/compiler.js';
 import { isCubin } from '../../runtime/cuda/cubinCache.js';
-import { type Cubins, knownCubins } from '../../runtime/cuda/cubins.js';
-import { versionProblem } from '../../runtime/cuda/cudaVersion.js';
+import { versionProblem } from '../../runtime/cuda/nvrtc.js';
 import { PACK_SOURCE, PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
 import { defined } from '../../system/defined.js';
 import { dim, extent, extentName } from '../artifact/kernelSchema.js';

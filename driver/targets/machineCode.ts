@@ -5,7 +5,7 @@
  */
 import { createHash } from 'node:crypto';
 import { MissingCompiler, UserError } from '../../errors.js';
-import type { SourceText } from '../../runtime/cpu/compileError.js';
+import type { SourceText } from '../../runtime/compilers.js';
 
 /** Newly compiled machine code, in the form that an artifact may carry. */
 export interface CompiledCode {

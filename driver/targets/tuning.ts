@@ -19,7 +19,7 @@ import { timeBaseline } from '../../autotune/cuda/vendorBaseline.js';
 import { defaultDatabasePath, TuningDatabase } from '../../autotune/database.js';
 import { deadline, unlessStopped } from '../../autotune/measurement.js';
 import { peaksOf } from '../../autotune/peaks.js';
-import type { TuneProgress, SearchResult } from '../../autotune/search.js';
+import type { SearchResult, TuneProgress } from '../../autotune/search.js';
 import type { TuneRow } from '../../autotune/searchJob.js';
 import { renderTable, statusLine } from '../../autotune/table.js';
 import { defaultCudaSchedule } from '../../codegen/cuda/index.js';
@@ -28,14 +28,14 @@ import { SCORE } from '../../ir/function.js';
 import { type CpuSchedule, type LinkedFunction, linkFunction, type Plan } from '../../ir/plan.js';
 import { isCudaError, requireCuda } from '../../runtime/cuda/addon.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
-import { findCublasLt } from '../../runtime/cuda/findCublasLt.js';
+import { findCublasLt } from '../../runtime/cuda/cublasLt.js';
 import { readSettings } from '../../settings.js';
 import { defined } from '../../system/defined.js';
 import type { Machine } from './cpuDevice.js';
 import type { CpuModel } from './cpuKernels.js';
 import { devicesFor } from './cudaDevice.js';
 import type { CudaModel } from './cudaKernels.js';
-import type { TunerOptions, Tuned, FunctionSearchResult } from './target.js';
+import type { FunctionSearchResult, Tuned, TunerOptions } from './target.js';
 
 /** The part of what is left that `score` gets where another function follows. What it leaves is the other's. */
 const SHARE_OF_SCORE = 0.5;

@@ -7,15 +7,20 @@ import type { CpuIsa } from '../../ir/plan.js';
 import { readSettings, type Settings } from '../../settings.js';
 import { codeOf } from '../../system/process.js';
 import { loadAddon } from '../addon.js';
-import { isTrusted, requireCacheDir, trustedFolder, unusableCache } from '../cacheFolder.js';
-import { cacheLimitBytes, markUsed, pruneCaches } from '../kernelCache.js';
-import type { SourceText } from './compileError.js';
-import { ObjectCache } from './objectCache.js';
-import { runProcess } from './processes.js';
+import { runProcess, type SourceText } from '../compilers.js';
+import {
+  cacheLimitBytes,
+  isTrusted,
+  markUsed,
+  pruneCaches,
+  requireCacheDir,
+  trustedFolder,
+  unusableCache,
+} from '../kernelCache.js';
 import { expectedCompiler, findCompiler, type SystemCompiler } from './systemCompiler.js';
-import { compileUnits, type UnitBuild, writeSynced } from './units.js';
+import { compileUnits, ObjectCache, type UnitBuild, writeSynced } from './units.js';
 
-export type { SourceText } from './compileError.js';
+export type { SourceText } from '../compilers.js';
 
 /**
  * No -ffast-math and no contraction: sums and products round the same way in every kernel, NaN stays NaN. No errno and

@@ -1,15 +1,13 @@
 /** Maps and packs weights as planned by runtime/weightPlan.ts. */
-import { defined } from '../../system/defined.js';
 import type { WeightDecl } from '../../ir/kernel.js';
 import { physicalToLogical, sourceRows, tensorRow } from '../../ir/packing.js';
 import { FORMATS, isCodeFormat } from '../../ir/storage.js';
-import type { FileMappings, LoadProgress } from '../files.js';
-import { encodedMatrix, orDamaged } from '../encodedMatrix.js';
-import { encodedRow, fileRanges, fileRow, fileSpan, type TensorSource } from '../tensorSource.js';
-import { tensorFiles, type PackedWeight, type WeightPlan } from '../weightPlan.js';
+import { defined } from '../../system/defined.js';
 import { loadAddon } from '../addon.js';
-import type { NativeMemory, NativePool, Slot } from '../nativeObjects.js';
-import type { PackJob, PackSource } from '../nativePacking.js';
+import { encodedMatrix, type FileMappings, type LoadProgress, orDamaged } from '../files.js';
+import type { NativeMemory, NativePool, PackJob, PackSource, Slot } from '../native.js';
+import { encodedRow, fileRanges, fileRow, fileSpan, type TensorSource } from '../tensorSource.js';
+import { type PackedWeight, tensorFiles, type WeightPlan } from '../weightPlan.js';
 
 /** `rows`: those of the source; of a file, what lies between its blocks counts too. */
 function packSource(source: TensorSource, name: string, rows: number, files: FileMappings): PackSource {

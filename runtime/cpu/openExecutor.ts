@@ -1,17 +1,13 @@
 /** Opens an executor on the CPU: a plan, its kernels and its weights, on threads of this process. */
 import { Executor } from '../executor.js';
 import { FileMappings, type LoadProgress } from '../files.js';
-import { nameOf, type RuntimeFunction, type RuntimePlan } from '../runtimePlan.js';
-import { bucketsOfCalls, type BucketOf } from '../firstBuckets.js';
-import type { FirstCall } from '../stageRunner.js';
-import { stageRanges, type PlanStages } from '../stagePlan.js';
+import { nameOf, type PlanStages, type RuntimeFunction, type RuntimePlan, stageRanges } from '../runtimePlan.js';
+import { type BucketOf, bucketsOfCalls, type FirstCall } from '../stageRunner.js';
 import type { TensorSource } from '../tensorSource.js';
-import { scratchOf, type PlanSymbols } from './bindPlan.js';
-import { Libraries, type CompileLibrary } from './libraries.js';
+import { type CompileLibrary, CpuReadiness, Libraries, type PlanSymbols, scratchOf } from './buckets.js';
 import { bytesToPack } from './loadWeights.js';
-import { requireMemory, type MemoryUse } from './memoryUse.js';
-import { CpuReadiness } from './readiness.js';
-import { CpuStage, planCpuStage, type CpuStagePlan } from './stage.js';
+import { type MemoryUse, requireMemory } from './memoryUse.js';
+import { CpuStage, type CpuStagePlan, planCpuStage } from './stage.js';
 import { CpuStages } from './stageRunner.js';
 
 export interface CpuExecutorOptions {

@@ -1,24 +1,24 @@
 /** A part of a plan on its own threads: one device of the CPU target. */
 import { extentIn } from '../../ir/extents.js';
 import { loadAddon } from '../addon.js';
-import type { NativeLibrary, NativeMemory, NativePool, Slot } from '../nativeObjects.js';
-import type { NativeProgram, RunResult } from '../nativeProgram.js';
-import { stageInputs } from '../bindPorts.js';
+import { sizesOf, stageInputs } from '../bindPorts.js';
 import type { FileMappings, LoadProgress } from '../files.js';
-import { sizesOf } from '../extents.js';
-import { nameOf, type RuntimeFunction, type RuntimePlan } from '../runtimePlan.js';
+import type { NativeLibrary, NativeMemory, NativePool, NativeProgram, RunResult, Slot } from '../native.js';
 import {
+  type Crossing,
   crossingsOf,
+  nameOf,
+  type PlacedState,
+  type RuntimeFunction,
+  type RuntimePlan,
+  type StageRanges,
   stageStates,
   stageWeights,
-  type Crossing,
-  type PlacedState,
-  type StageRanges,
-} from '../stagePlan.js';
+} from '../runtimePlan.js';
 import type { StageCall } from '../stageRunner.js';
 import type { TensorSource } from '../tensorSource.js';
 import { planWeights, type WeightPlan } from '../weightPlan.js';
-import { bindBucket, type PlanSymbols } from './bindPlan.js';
+import { bindBucket, type PlanSymbols } from './buckets.js';
 import { loadWeights } from './loadWeights.js';
 import type { MemoryUse } from './memoryUse.js';
 

@@ -6,9 +6,8 @@ import { tmpdir } from 'node:os';
 import { basename, delimiter, isAbsolute, join } from 'node:path';
 import { MissingCompiler } from '../../errors.js';
 import { readSettings, type Settings } from '../../settings.js';
-import { isTrusted, trustedFolder } from '../cacheFolder.js';
-import { markUsed } from '../kernelCache.js';
-import { runProcess } from './processes.js';
+import { runProcess } from '../compilers.js';
+import { isTrusted, markUsed, trustedFolder } from '../kernelCache.js';
 
 export interface SystemCompiler {
   readonly path: string;

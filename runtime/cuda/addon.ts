@@ -13,10 +13,12 @@ import type {
   CudaEvent,
   CudaMemory,
   CudaModule,
-} from './nativeDevice.js';
-import type { CudaPipeline, CudaPipelineBinding } from './nativePipeline.js';
-import type { CudaProgram, CudaProgramBinding } from './nativeProgram.js';
-import type { CudaUpload } from './nativeUpload.js';
+  CudaPipeline,
+  CudaPipelineBinding,
+  CudaProgram,
+  CudaProgramBinding,
+  CudaUpload,
+} from './native.js';
 
 export interface CudaAddon {
   /**

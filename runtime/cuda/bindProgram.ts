@@ -1,11 +1,18 @@
 /** Binds the launches of a function to device memory: one program for each bucket. */
 import type { CudaKernelText, TensorMapDecl } from '../../ir/cuda.js';
 import type { Stage } from '../../ir/placement.js';
-import { portOf, Slots, stageInputs, stageOutputs } from '../bindPorts.js';
-import { programExtents } from '../extents.js';
+import { portOf, programExtents, Slots, stageInputs, stageOutputs } from '../bindPorts.js';
 import { kernelOf, nameOf, type RuntimeFunction } from '../runtimePlan.js';
-import type { CudaClock, CudaDevice, CudaMemory, CudaModule } from './nativeDevice.js';
-import type { CudaLaunchBinding, CudaProgramBinding, CudaSlot, CudaTensorMapBinding } from './nativeProgram.js';
+import type {
+  CudaClock,
+  CudaDevice,
+  CudaLaunchBinding,
+  CudaMemory,
+  CudaModule,
+  CudaProgramBinding,
+  CudaSlot,
+  CudaTensorMapBinding,
+} from './native.js';
 
 /** Buffers and weights start at multiples of this many bytes: tensor maps require 16, whole L2 lines 128. */
 export const DEVICE_ALIGNMENT = 256;

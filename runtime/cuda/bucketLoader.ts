@@ -1,10 +1,17 @@
 /** Buckets of a CUDA executor that become ready while it already works: in the background, or because a call waits. */
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
-import { bucketsOfCalls, distinctBuckets, keyOf, largestOf, type BucketOf } from '../firstBuckets.js';
 import { nameOf, type RuntimeFunction, type RuntimePlan } from '../runtimePlan.js';
-import type { FirstCall, Readiness } from '../stageRunner.js';
+import {
+  type BucketOf,
+  bucketsOfCalls,
+  distinctBuckets,
+  type FirstCall,
+  keyOf,
+  largestOf,
+  type Readiness,
+} from '../stageRunner.js';
 import type { PlanKernels } from './bindProgram.js';
-import type { Cubins } from './cubins.js';
+import type { Cubins } from './compileQueue.js';
 import type { CudaStage } from './stage.js';
 
 /**

@@ -3,18 +3,17 @@
  * and then the cubin; it appears whole by rename, and its digest is checked whenever it is read.
  */
 import { createHash, randomUUID } from 'node:crypto';
-import { open, readdir, rename, rm, stat } from 'node:fs/promises';
+import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
+import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { UserError } from '../../errors.js';
 import type { Settings } from '../../settings.js';
 import { defined } from '../../system/defined.js';
 import { codeOf } from '../../system/process.js';
+import { isRunning } from '../../system/process.js';
 import { intruder } from '../../system/read.js';
-import { requireCacheDir, trustedFolder, unusableCache } from '../cacheFolder.js';
-import { markUsed } from '../kernelCache.js';
-import { CLAIM, CompileClaims } from './compileClaims.js';
-import type { KernelResources } from './ptxasLog.js';
+import { markUsed, requireCacheDir, trustedFolder, unusableCache } from '../kernelCache.js';
 
 export interface CachedCubin {
   readonly cubin: Uint8Array;
@@ -172,4 +171,116 @@ export class CubinCache {
       if (age > STALE_MS) await rm(path, { force: true }).catch(() => undefined);
     }
   }
+}
+
+// The assembler's report about a kernel: `--ptxas-options=-v` of nvcc and NVRTC alike.
+
+/** What one kernel takes of a multiprocessor. Dynamic shared memory is not in it: the launch asks for that. */
+export interface KernelResources {
+  /** Per thread. */
+  readonly registers: number;
+  /** Statically declared bytes per block. */
+  readonly sharedBytes: number;
+  /** Bytes per thread: the stack frame holds arrays that are indexed at run time, and spilled registers. */
+  readonly stackBytes: number;
+  readonly spillStoreBytes: number;
+  readonly spillLoadBytes: number;
+}
+
+const number = (pattern: RegExp, text: string): number => Number(pattern.exec(text)?.[1] ?? 0);
+
+/** The resources of the entry function `symbol`; undefined where the log does not tell. */
+export function parsePtxasLog(log: string, symbol: string): KernelResources | undefined {
+  const lines = log.split('\n');
+  const start = lines.findIndex((line) => /Compiling entry function '([^']*)'/.exec(line)?.[1] === symbol);
+  if (start < 0) return undefined;
+  let registers: number | undefined;
+  let sharedBytes = 0,
+    stackBytes = 0,
+    spillStoreBytes = 0,
+    spillLoadBytes = 0;
+  for (let i = start + 1; i < lines.length; i++) {
+    const line = lines[i] ?? '';
+    if (line.includes('Compiling entry function')) break;
+    if (/Function properties for (\S+)/.exec(line)?.[1] === symbol) {
+      const properties = lines[i + 1] ?? '';
+      stackBytes = number(/(\d+) bytes stack frame/, properties);
+      spillStoreBytes = number(/(\d+) bytes spill stores/, properties);
+      spillLoadBytes = number(/(\d+) bytes spill loads/, properties);
+    }
+    const used = /Used (\d+) registers/.exec(line);
+    if (used !== null && registers === undefined) {
+      registers = Number(used[1]);
+      sharedBytes = number(/(\d+)(?:\+\d+)? bytes smem/, line);
+    }
+  }
+  return registers === undefined ? undefined : { registers, sharedBytes, stackBytes, spillStoreBytes, spillLoadBytes };
+}
+
+// Decides which process compiles which kernel, so that processes that start together share the work instead of
+// repeating it. A claim is a file beside the cache's entries that names its owner. Claims only save work: if two
+// processes take the same one, both compile, and both results are right.
+
+/** A claim of this age has expired: no kernel takes that long to compile, and the process id may have been reused. */
+const STALE_CLAIM_MS = 5 * 60_000;
+/** Longest claim that is read: a host's name and a process id. */
+const MAX_BYTES = 300;
+
+/** Prefix of claims' names. */
+export const CLAIM = '.claim-';
+
+const owner = (): string => `${hostname()} ${process.pid}`;
+
+export class CompileClaims {
+  readonly #folder: string;
+  readonly #held = new Set<string>();
+
+  /** `folder`: the folder of the cache's entries. */
+  constructor(folder: string) {
+    this.#folder = folder;
+  }
+
+  #path = (key: string): string => join(this.#folder, `${CLAIM}${key}`);
+
+  /**
+   * True if the caller is now to compile `key`, and must release the claim. False if another process is compiling it.
+   */
+  async acquire(key: string): Promise<boolean> {
+    const path = this.#path(key);
+    for (let attempt = 0; attempt < 2; attempt++) {
+      try {
+        await mkdir(this.#folder, { recursive: true, mode: 0o700 });
+        const file = await open(path, 'wx', 0o600);
+        try {
+          await file.writeFile(owner());
+        } finally {
+          await file.close();
+        }
+        this.#held.add(key);
+        return true;
+      } catch (error) {
+        // A cache that cannot be written reports this when an entry is written. Until then every process compiles.
+        if (codeOf(error) !== 'EEXIST') return true;
+      }
+      if (!(await isStale(path))) return false;
+      await rm(path, { recursive: true, force: true }).catch(() => undefined);
+    }
+    return true;
+  }
+
+  async release(key: string): Promise<void> {
+    if (this.#held.delete(key)) await rm(this.#path(key), { force: true }).catch(() => undefined);
+  }
+}
+
+/** Whether the owner of a claim is gone. A process on another host counts as present until the claim expires. */
+async function isStale(path: string): Promise<boolean> {
+  const status = await stat(path).catch(() => undefined);
+  if (status === undefined || !status.isFile() || status.size > MAX_BYTES) return true;
+  if (Math.abs(Date.now() - status.mtimeMs) > STALE_CLAIM_MS) return true;
+  const text = await readFile(path, 'utf8').catch(() => '');
+  const [, host, pid] = /^(\S+) (\d{1,10})$/.exec(text) ?? [];
+  // The owner may be between creating the file and writing its name.
+  if (host === undefined || pid === undefined) return false;
+  return host === hostname() && !isRunning(Number(pid));
 }

@@ -2,8 +2,13 @@
  * cuBLASLt through FFI: bare contractions, to measure generated kernels against. Numbers of enumerations and the layout
  * of the heuristic's answer are those of cublasLt.h, the same in CUDA 11 to 13.
  */
-import { bindCublasLt, type CublasLtFunctions, type Pointer, type Status } from './cublasLtFunctions.js';
-import type { CudaVersion } from './cudaVersion.js';
+import { isAbsolute, resolve } from 'node:path';
+import type { KoffiFunc } from 'koffi';
+import { UserError } from '../../errors.js';
+import type { Settings } from '../../settings.js';
+import { below, cudaLibraryFolders } from './findNvrtc.js';
+import { loadKoffi } from './loadKoffi.js';
+import { type CudaVersion, driverCudaVersion, versionText } from './nvrtc.js';
 
 /**
  * C[m, n] = A[m, k]·W[n, k]ᵀ, all row-major with rows `ld` elements apart. 16 bits are summed in f32; E4M3 as tensor
@@ -232,3 +237,149 @@ class Library implements CublasLt {
  * Loads cuBLASLt from a path or a name that the system's loader knows. Throws an Error that says what is wrong with it.
  */
 export const openCublasLt = (path: string): CublasLt => new Library(path);
+
+// cuBLASLt's functions as koffi calls them.
+
+/** An opaque pointer, as koffi hands it out. */
+export type Pointer = unknown;
+export type Status = number;
+
+/** The functions that contractions need. */
+export interface CublasLtFunctions {
+  readonly getVersion: KoffiFunc<() => number | bigint>;
+  readonly getCudartVersion: KoffiFunc<() => number | bigint>;
+  readonly create: KoffiFunc<(handle: Pointer[]) => Status>;
+  readonly destroy: KoffiFunc<(handle: Pointer) => Status>;
+  readonly descCreate: KoffiFunc<(desc: Pointer[], compute: number, scale: number) => Status>;
+  readonly descDestroy: KoffiFunc<(desc: Pointer) => Status>;
+  readonly descSet: KoffiFunc<(desc: Pointer, attribute: number, value: Int32Array, bytes: number) => Status>;
+  readonly layoutCreate: KoffiFunc<
+    (layout: Pointer[], type: number, rows: number, columns: number, ld: number) => Status
+  >;
+  readonly layoutDestroy: KoffiFunc<(layout: Pointer) => Status>;
+  readonly preferenceCreate: KoffiFunc<(preference: Pointer[]) => Status>;
+  readonly preferenceDestroy: KoffiFunc<(preference: Pointer) => Status>;
+  readonly preferenceSet: KoffiFunc<
+    (preference: Pointer, attribute: number, value: BigUint64Array, bytes: number) => Status
+  >;
+  readonly heuristic: KoffiFunc<
+    (
+      handle: Pointer,
+      desc: Pointer,
+      a: Pointer,
+      b: Pointer,
+      c: Pointer,
+      d: Pointer,
+      preference: Pointer,
+      most: number,
+      results: Uint8Array,
+      count: Int32Array,
+    ) => Status
+  >;
+  readonly configGet: KoffiFunc<
+    (algorithm: Uint8Array, attribute: number, value: Int32Array, bytes: number, written: BigUint64Array) => Status
+  >;
+  readonly matmul: KoffiFunc<
+    (
+      handle: Pointer,
+      desc: Pointer,
+      alpha: Float32Array,
+      a: bigint,
+      layoutA: Pointer,
+      b: bigint,
+      layoutB: Pointer,
+      beta: Float32Array,
+      c: bigint,
+      layoutC: Pointer,
+      d: bigint,
+      layoutD: Pointer,
+      algorithm: Uint8Array,
+      workspace: bigint,
+      bytes: number,
+      stream: bigint,
+    ) => Status
+  >;
+}
+
+/** Loads the library at `path`. Throws where it is none. */
+export function bindCublasLt(path: string): CublasLtFunctions {
+  const library = loadKoffi().load(path);
+  return {
+    getVersion: library.func('size_t cublasLtGetVersion(void)'),
+    getCudartVersion: library.func('size_t cublasLtGetCudartVersion(void)'),
+    create: library.func('int cublasLtCreate(_Out_ void **handle)'),
+    destroy: library.func('int cublasLtDestroy(void *handle)'),
+    descCreate: library.func('int cublasLtMatmulDescCreate(_Out_ void **desc, int computeType, int scaleType)'),
+    descDestroy: library.func('int cublasLtMatmulDescDestroy(void *desc)'),
+    descSet: library.func(
+      'int cublasLtMatmulDescSetAttribute(void *desc, int attr, const int32_t *value, size_t bytes)',
+    ),
+    layoutCreate: library.func(
+      'int cublasLtMatrixLayoutCreate(_Out_ void **layout, int type, uint64_t rows, uint64_t cols, int64_t ld)',
+    ),
+    layoutDestroy: library.func('int cublasLtMatrixLayoutDestroy(void *layout)'),
+    preferenceCreate: library.func('int cublasLtMatmulPreferenceCreate(_Out_ void **pref)'),
+    preferenceDestroy: library.func('int cublasLtMatmulPreferenceDestroy(void *pref)'),
+    preferenceSet: library.func(
+      'int cublasLtMatmulPreferenceSetAttribute(void *pref, int attr, const uint64_t *value, size_t bytes)',
+    ),
+    heuristic: library.func(
+      'int cublasLtMatmulAlgoGetHeuristic(void *handle, void *desc, void *a, void *b, void *c, void *d, ' +
+        'void *pref, int most, _Out_ uint8_t *results, _Out_ int *count)',
+    ),
+    configGet: library.func(
+      'int cublasLtMatmulAlgoConfigGetAttribute(const uint8_t *algo, int attr, ' +
+        '_Out_ int32_t *value, size_t bytes, _Out_ uint64_t *written)',
+    ),
+    matmul: library.func(
+      'int cublasLtMatmul(void *handle, void *desc, const float *alpha, ' +
+        'uintptr_t a, void *la, uintptr_t b, void *lb, const float *beta, ' +
+        'uintptr_t c, void *lc, uintptr_t d, void *ld, const uint8_t *algo, ' +
+        'uintptr_t workspace, size_t bytes, uintptr_t stream)',
+    ),
+  };
+}
+
+// Finds an installed cuBLASLt. It is optional: the tuner only compares its kernels with it.
+
+const LIBRARY = /^libcublasLt\.so((?:\.\d+)*)$/;
+/** Newest first; what ldconfig knows. */
+const DEFAULT_NAMES = ['libcublasLt.so.13', 'libcublasLt.so.12', 'libcublasLt.so.11', 'libcublasLt.so'] as const;
+const WHEELS = /^(cu\d+|cublas)$/;
+
+export interface FoundCublasLt {
+  readonly library: CublasLt;
+  readonly path: string;
+}
+
+const reasonOf = (error: unknown): string =>
+  (error instanceof Error ? error.message : String(error)).split('\n')[0] ?? '';
+
+/**
+ * The first cuBLASLt that loads and that the driver can run, or why there is none. Throws UserError where
+ * TILEWRIGHT_CUBLASLT names something unusable. `none` there turns it off.
+ */
+export async function findCublasLt(driverVersion: number, settings: Settings): Promise<FoundCublasLt | string> {
+  if (settings.cublasLt === 'none') return 'turned off by TILEWRIGHT_CUBLASLT';
+  const named = settings.cublasLt === undefined ? undefined : resolve(settings.cublasLt);
+  const folders = named === undefined ? await cudaLibraryFolders(settings, WHEELS) : [];
+  const inFolders = await Promise.all(folders.map(async (folder) => (await below(folder, LIBRARY)).slice(0, 1)));
+  const problems: string[] = [];
+  const driver = driverCudaVersion(driverVersion);
+  for (const path of named === undefined ? [...inFolders.flat(), ...DEFAULT_NAMES] : [named]) {
+    try {
+      const library = openCublasLt(path);
+      if (library.cuda.major <= driver.major) return { library, path };
+      problems.push(`${path} is for CUDA ${versionText(library.cuda)}, the driver for ${versionText(driver)}`);
+    } catch (error) {
+      if (isAbsolute(path)) problems.push(`${path}: ${reasonOf(error)}`);
+    }
+  }
+  const reason = problems.length === 0 ? 'there is no libcublasLt.so' : [...new Set(problems)].join('; ');
+  if (named !== undefined)
+    throw new UserError(
+      `TILEWRIGHT_CUBLASLT cannot be used: ${reason}.`,
+      'Name another, or none: TILEWRIGHT_CUBLASLT=none',
+    );
+  return reason;
+}

@@ -1,20 +1,29 @@
 /**
  * Divides the loading of weights into steps that fit the staging buffers. Pure: touches neither files nor the device.
  */
-import { defined } from '../../system/defined.js';
+import { UserError } from '../../errors.js';
 import type { GroupSize } from '../../ir/groups.js';
 import type { WeightDecl } from '../../ir/kernel.js';
 import { packedDepth, rowMaps } from '../../ir/packing.js';
 import { FORMATS, isCodeFormat } from '../../ir/storage.js';
 import { roundUp } from '../../ir/types.js';
-import { UserError } from '../../errors.js';
-import { encodedRow, type EncodedPart, type EncodedSource, type TensorSource } from '../tensorSource.js';
+import { defined } from '../../system/defined.js';
+import { type EncodedPart, encodedRow, type EncodedSource, type TensorSource } from '../tensorSource.js';
 import type { PackedWeight, WeightPlan } from '../weightPlan.js';
-import { groupColumns, groupJob, type GroupPart } from './packGroups.js';
-import { encodedJob, encodedStaging, isDecodable, stagedBytesOf, type StagedPart } from './encodedJob.js';
-import { codesJob, endOf, matrixColumns, packJob, wholeRows } from './packJob.js';
-import type { DeviceJob, PackColumns, PackRange } from './packJob.js';
-import { stretchesOf } from './stretches.js';
+import { encodedJob, encodedStaging, isDecodable, stagedBytesOf, type StagedPart, stretchesOf } from './encodedJob.js';
+import {
+  codesJob,
+  type DeviceJob,
+  endOf,
+  groupColumns,
+  groupJob,
+  type GroupPart,
+  matrixColumns,
+  type PackColumns,
+  packJob,
+  type PackRange,
+  wholeRows,
+} from './packJob.js';
 
 interface Place {
   readonly offset: number;

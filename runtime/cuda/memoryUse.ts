@@ -1,7 +1,9 @@
 /** The device memory that a plan needs, known before any of it is allocated, and what to do if it is too much. */
 import { UserError } from '../../errors.js';
 import { type Extents, printExtents } from '../../ir/extents.js';
-import { bytes, partsLine } from '../../system/text.js';
+import { bytes } from '../../system/text.js';
+import { partsLine } from '../../system/text.js';
+import type { CudaAddon } from './addon.js';
 
 export interface CudaMemoryUse {
   /** Weights in the layout of the kernels. */
@@ -97,4 +99,25 @@ export class OutOfDeviceMemory extends Error {
     super(`The device ran out of memory in a call of ${printExtents(size)}.`, options);
     this.name = 'OutOfDeviceMemory';
   }
+}
+
+// Device memory that is free now, whatever other processes hold.
+
+/**
+ * Kept free beside what a plan allocates: machine code, buffers through which weights are loaded, and the driver's own
+ * memory. The context that asks is one of the things that are not free.
+ */
+const BESIDE = 512 << 20;
+
+/** Bytes that a plan may take of the fullest of the devices. Opens each device for a moment. */
+export function freeDeviceBytes(addon: CudaAddon, ordinals: readonly number[]): number {
+  const free = ordinals.map((ordinal) => {
+    const device = new addon.Device(ordinal);
+    try {
+      return device.memory().freeBytes;
+    } finally {
+      device.release();
+    }
+  });
+  return Math.max(0, Math.min(...free) - BESIDE);
 }

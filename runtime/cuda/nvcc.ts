@@ -8,10 +8,9 @@ import { delimiter, isAbsolute, join } from 'node:path';
 import { UserError } from '../../errors.js';
 import type { CudaArch } from '../../ir/cuda.js';
 import type { Settings } from '../../settings.js';
-import { runProcess } from '../cpu/processes.js';
-import { versionProblem, type CudaVersion } from './cudaVersion.js';
+import { runProcess } from '../compilers.js';
 import { expand } from './findNvrtc.js';
-import type { Compilation } from './nvrtc.js';
+import { type Compilation, type CudaVersion, versionProblem } from './nvrtc.js';
 
 export interface FoundNvcc {
   readonly path: string;

@@ -1,6 +1,5 @@
 /** A compiler process: loads the NVRTC that argv names and answers each LaneRequest with a LaneReply, in order. */
-import { openNvrtc, type Nvrtc } from './nvrtc.js';
-import type { LaneReply, LaneRequest } from './nvrtcLanes.js';
+import { type LaneReply, type LaneRequest, type Nvrtc, openNvrtc } from './nvrtc.js';
 
 const [, , path = ''] = process.argv;
 let nvrtc: Nvrtc | undefined;

@@ -1,17 +1,16 @@
 /** The CUDA target's way to an executor: a plan on one device or on a pipeline of several. */
-import { defined } from '../../system/defined.js';
 import { readSettings } from '../../settings.js';
+import { defined } from '../../system/defined.js';
 import { Executor } from '../executor.js';
 import type { LoadProgress } from '../files.js';
-import type { FirstCall } from '../stageRunner.js';
-import { stageRanges, type PlanStages, type StageRanges } from '../stagePlan.js';
-import type { BucketOf } from '../firstBuckets.js';
-import { requireCuda, type CudaAddon } from './addon.js';
-import type { CudaPipeline } from './nativePipeline.js';
+import { type PlanStages, stageRanges, type StageRanges } from '../runtimePlan.js';
+import type { BucketOf, FirstCall } from '../stageRunner.js';
+import { type CudaAddon, requireCuda } from './addon.js';
+import { type Background, BucketLoader, bucketOrder, firstBuckets } from './bucketLoader.js';
+import { type Cubins, knownCubins } from './compileQueue.js';
 import type { CudaMemoryUse } from './memoryUse.js';
+import type { CudaPipeline } from './native.js';
 import type { WeightExchange } from './shareWeights.js';
-import { BucketLoader, type Background, bucketOrder, firstBuckets } from './bucketLoader.js';
-import { knownCubins, type Cubins } from './cubins.js';
 import { CudaStage, type CudaStageOptions } from './stage.js';
 import { OneDevice, Pipeline, PIPELINE_ARENAS } from './stageRunner.js';
 

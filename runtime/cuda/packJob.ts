@@ -1,14 +1,15 @@
 /** Jobs of the kernels in packKernels.ts: the bytes of their structs, and how many blocks they are worth. */
+import { UserError } from '../../errors.js';
 import type { LaunchShape } from '../../ir/cuda.js';
+import { BLOCK_COLUMNS, groupedBytes } from '../../ir/groups.js';
 import type { Pairing, WeightDecl } from '../../ir/kernel.js';
 import { packedDepth } from '../../ir/packing.js';
 import { FORMATS } from '../../ir/storage.js';
 import type { FloatType } from '../../ir/types.js';
-import type { Extent } from '../nativeProgram.js';
-import { UserError } from '../../errors.js';
+import type { Extent } from '../native.js';
 import type { TensorSource } from '../tensorSource.js';
-import { CODES_THREADS, MAX_KEPT, PACK_CODES } from './packCodesKernel.js';
-import { PACK_THREADS, PARTS } from './packKernels.js';
+import { CODES_THREADS, MAX_KEPT, PACK_CODES } from './packCodeKernels.js';
+import { PACK_GROUPS, PACK_THREADS, PARTS } from './packKernels.js';
 
 const PAIRINGS: Readonly<Record<Pairing['kind'], number>> = { none: 0, rotate: 1, interleave: 2 };
 const KINDS: Readonly<Record<TensorSource['kind'], number>> = {
@@ -202,4 +203,29 @@ export function findJob(range: FindRange, most: (extent: Extent) => number): Dev
     view.setInt32(8 + 4 * i, value, true),
   );
   return { bytes: new Uint8Array(view.buffer), launch: launchOf(most(range.columns), most(range.rows)) };
+}
+
+// Jobs of weights in groups (ir/groups.ts): codes and scales, each laid out by launches of its own.
+
+/** What a job lays out. */
+export type GroupPart = 'codes' | 'scales';
+
+/** Elements of a row that a job reads: codes, or words of scales and zero points, of four bytes each. */
+export const groupColumns = ({ k, group = BLOCK_COLUMNS }: WeightDecl, part: GroupPart): number =>
+  part === 'codes' ? k : k / group;
+
+/**
+ * Job of tw_pack_groups: that of tw_pack_rows, but its stride is the group, its end the rows of a weight of
+ * `weightBytes`. Throws for other than whole rows.
+ */
+export function groupJob(weight: WeightDecl, range: PackRange, part: GroupPart, weightBytes: number): DeviceJob {
+  const { group } = weight;
+  if (group === undefined || range.view !== undefined || !['encoded', 'random'].includes(range.tensor.kind))
+    throw new Error(`Weight ${weight.name} is in no groups: its source is ${range.tensor.kind}.`);
+  const { bytes, ints } = jobOf(weight, range);
+  ints[7] = group;
+  ints[15] = part === 'scales' ? 1 : 0;
+  ints[21] = weightBytes / groupedBytes(1, weight.k, group);
+  const columns = part === 'scales' ? weight.k / group : weight.k / 8;
+  return { bytes, launch: launchOf(columns, range.rows), symbol: PACK_GROUPS };
 }

@@ -1,11 +1,10 @@
 /** The search for values that are not finite: after each launch of a function, what it wrote. */
 import { extentIn, type Extents } from '../../ir/extents.js';
 import type { Stage } from '../../ir/placement.js';
-import { floatWrites, nameOf, type FloatWrite, type RuntimeFunction } from '../runtimePlan.js';
+import { type FloatWrite, floatWrites, nameOf, type RuntimeFunction } from '../runtimePlan.js';
 import type { NonFinitePlace } from '../stageRunner.js';
-import type { CudaMemory, CudaModule } from './nativeDevice.js';
-import type { CudaLaunchBinding, CudaProgramBinding } from './nativeProgram.js';
 import { DEVICE_ALIGNMENT } from './bindProgram.js';
+import type { CudaLaunchBinding, CudaMemory, CudaModule, CudaProgramBinding } from './native.js';
 import { findJob, JOB_BYTES } from './packJob.js';
 import { PACK_ENTRIES } from './packKernels.js';
 

@@ -1,30 +1,42 @@
 /**
  * One device of an executor: its part of a plan as machine code, its weights and activations in memory, its programs.
  */
-import { defined } from '../../system/defined.js';
-import type { BucketOf } from '../firstBuckets.js';
 import { leadingExtent } from '../../ir/plan.js';
 import { roundUp } from '../../ir/types.js';
-import type { PortData } from '../nativeProgram.js';
+import { defined } from '../../system/defined.js';
 import { stageInputs } from '../bindPorts.js';
 import type { CallArrays } from '../call.js';
 import type { LoadProgress } from '../files.js';
-import { nameOf, type RuntimeFunction, type RuntimePlan } from '../runtimePlan.js';
-import { stageStates, stageWeights, type PlacedState, type StageRanges } from '../stagePlan.js';
-import type { NonFinitePlace, StageCall } from '../stageRunner.js';
+import type { PortData } from '../native.js';
+import {
+  nameOf,
+  type PlacedState,
+  type RuntimeFunction,
+  type RuntimePlan,
+  type StageRanges,
+  stageStates,
+  stageWeights,
+} from '../runtimePlan.js';
+import type { BucketOf, NonFinitePlace, StageCall } from '../stageRunner.js';
 import type { TensorSource } from '../tensorSource.js';
 import { planWeights, type WeightPlan } from '../weightPlan.js';
-import { isOutOfDeviceMemory, type CudaAddon } from './addon.js';
-import type { CudaClock, CudaDevice, CudaMemory, CudaModule } from './nativeDevice.js';
-import type { CudaProgram, CudaProgramBinding, CudaSlot } from './nativeProgram.js';
+import { type CudaAddon, isOutOfDeviceMemory } from './addon.js';
 import { bindCudaBucket, type PlanKernels } from './bindProgram.js';
-import type { Cubins } from './cubins.js';
-import { planLoading, type LoadPlan } from './loadPlan.js';
-import { deviceMemoryError, requireDeviceMemory, type CudaMemoryUse, type DeviceRoom } from './memoryUse.js';
-import { readsFiles } from './partWeights.js';
+import type { Cubins } from './compileQueue.js';
+import { type LoadPlan, planLoading } from './loadPlan.js';
+import { type CudaMemoryUse, deviceMemoryError, type DeviceRoom, requireDeviceMemory } from './memoryUse.js';
+import type {
+  CudaClock,
+  CudaDevice,
+  CudaMemory,
+  CudaModule,
+  CudaProgram,
+  CudaProgramBinding,
+  CudaSlot,
+} from './native.js';
 import { Search, SearchPlan } from './search.js';
-import { isUnshared, loadSharedWeights, SHARED_GRANULARITY, type WeightExchange } from './shareWeights.js';
-import { loadDeviceWeights, loadingBytes, weightSlots, type LoadTimes } from './weights.js';
+import { isUnshared, loadSharedWeights, readsFiles, SHARED_GRANULARITY, type WeightExchange } from './shareWeights.js';
+import { loadDeviceWeights, loadingBytes, type LoadTimes, weightSlots } from './weights.js';
 
 export interface CudaStageOptions {
   readonly addon: CudaAddon;

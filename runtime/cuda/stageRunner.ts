@@ -1,15 +1,13 @@
 /** How a call goes through the devices of an executor: one device, or a pipeline of them. */
 import { extentIn } from '../../ir/extents.js';
+import { sizesOf } from '../bindPorts.js';
 import type { DeviceSpan } from '../call.js';
-import { sizesOf } from '../extents.js';
-import { nameOf, type RuntimePlan } from '../runtimePlan.js';
-import { crossingsOf, type Crossing } from '../stagePlan.js';
+import { type Crossing, crossingsOf, nameOf, type RuntimePlan } from '../runtimePlan.js';
 import type { StageAnswer, StageCall, StageRunner } from '../stageRunner.js';
-import { isOutOfDeviceMemory, type CudaAddon } from './addon.js';
-import type { CudaSpan } from './nativeDevice.js';
-import type { CudaPipeline } from './nativePipeline.js';
-import { OutOfDeviceMemory } from './memoryUse.js';
+import { type CudaAddon, isOutOfDeviceMemory } from './addon.js';
 import type { BucketLoader } from './bucketLoader.js';
+import { OutOfDeviceMemory } from './memoryUse.js';
+import type { CudaPipeline, CudaSpan } from './native.js';
 import type { CudaStage } from './stage.js';
 
 /** One micro-batch is executed while the inputs of the next wait in pinned memory. */

@@ -4,18 +4,24 @@
  * of them on the bus while the ones before are laid out, ordered by events and without waiting for any.
  */
 import { UserError } from '../../errors.js';
-import { FileMappings, type LoadProgress } from '../files.js';
+import { encodedMatrix, FileMappings, type LoadProgress, orDamaged } from '../files.js';
+import type { EncodedMatrix, NativeMemory } from '../native.js';
+import type { EncodedSource } from '../tensorSource.js';
 import type { WeightPlan } from '../weightPlan.js';
 import type { CudaAddon } from './addon.js';
-import type { CudaDevice, CudaMemory, CudaModule } from './nativeDevice.js';
-import type { CudaLaunchBinding, CudaProgram, CudaSlot } from './nativeProgram.js';
-import type { CudaUpload, CudaUploadStep, CudaUploadTimes } from './nativeUpload.js';
-import { encodedMatrix, orDamaged } from '../encodedMatrix.js';
-import type { EncodedMatrix } from '../nativePacking.js';
-import type { NativeMemory } from '../nativeObjects.js';
-import type { EncodedSource } from '../tensorSource.js';
 import { DAMAGED_AT, isInOrder } from './encodedJob.js';
-import { planLoading, type Copy, type LoadPlan, type Step } from './loadPlan.js';
+import { type Copy, type LoadPlan, planLoading, type Step } from './loadPlan.js';
+import type {
+  CudaDevice,
+  CudaLaunchBinding,
+  CudaMemory,
+  CudaModule,
+  CudaProgram,
+  CudaSlot,
+  CudaUpload,
+  CudaUploadStep,
+  CudaUploadTimes,
+} from './native.js';
 import { PACK_ENTRIES } from './packKernels.js';
 
 /** Device memory that loading needs besides the weights. */

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { measureReadRate, READ_SYMBOL } from '../../bench/gpuLab.js';
 import type { CudaAddon } from '../../runtime/cuda/addon.js';
-import type { CudaTimeRequest } from '../../runtime/cuda/nativeProgram.js';
+import type { CudaTimeRequest } from '../../runtime/cuda/native.js';
 import { fakeCuda } from '../runtime/cuda/fakeCudaAddon.js';
 import { hasNvcc } from '../support/nvcc.js';
 

@@ -7,7 +7,7 @@ import { TuningDatabase } from '../../autotune/database.js';
 import type { Peaks } from '../../autotune/peaks.js';
 import { describeMemory } from '../../cli/inspectText.js';
 import { describeNarrow } from '../../cli/quantizedText.js';
-import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
+import { cpuScheduling } from '../../codegen/cpu/schedules.js';
 import { computationHash } from '../../codegen/signature.js';
 import { findStage, type Inspection, inspectModel, stageSize } from '../../commands/inspect.js';
 import {

@@ -1,7 +1,7 @@
 /** States in kernels: a function with state, lowered, verified, interpreted, and as generated C and CUDA. */
 import { describe, expect, it } from 'vitest';
-import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
-import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
+import { cpuScheduling } from '../../codegen/cpu/schedules.js';
+import { cudaScheduling } from '../../codegen/cuda/schedules.js';
 import { parsePlan, printPlan } from '../../driver/artifact/planJson.js';
 import { checkAgainstGraph, checkPlan } from '../../driver/compile/plan.js';
 import { moduleOf } from '../../ir/graph/graph.js';

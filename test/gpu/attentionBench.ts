@@ -1,19 +1,18 @@
 /** Generated attention on a real device, one kernel at a time. */
-import { extentIn } from '../../ir/extents.js';
 import type { CudaArch, CudaAttentionSchedule } from '../../ir/cuda.js';
-import { cudaAvailable, loadCudaAddon, type CudaAddon } from '../../runtime/cuda/addon.js';
-import type { CudaDevice, CudaModule } from '../../runtime/cuda/nativeDevice.js';
-import type { CudaProgram } from '../../runtime/cuda/nativeProgram.js';
+import { extentIn } from '../../ir/extents.js';
+import { type CudaAddon, cudaAvailable, loadCudaAddon } from '../../runtime/cuda/addon.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
+import type { CudaDevice, CudaModule, CudaProgram } from '../../runtime/cuda/native.js';
 import { label } from '../codegen/cuda/attentionCases.js';
 import {
+  type AttentionData,
+  type Emulated,
   generate,
   layOut,
   readOut,
-  sizesOf,
-  type AttentionData,
-  type Emulated,
   type Shape,
+  sizesOf,
 } from '../codegen/cuda/attentionHarness.js';
 import { compilerOrReason } from './support.js';
 

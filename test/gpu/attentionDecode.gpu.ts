@@ -7,20 +7,15 @@ import { describe, it } from 'node:test';
 import { makeRunUp } from '../../autotune/cuda/vendorBaseline.js';
 import { measureReadRate } from '../../bench/gpuLab.js';
 import { attentionSchedules, defaultAttentionSchedule } from '../../codegen/cuda/attentionSchedules.js';
-import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
+import { cudaScheduling } from '../../codegen/cuda/schedules.js';
 import type { CudaAttentionSchedule } from '../../ir/cuda.js';
 import { extentIn } from '../../ir/extents.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
-import type { CudaMemory } from '../../runtime/cuda/nativeDevice.js';
-import {
-  type AttentionData,
-  attentionModule,
-  generate,
-  layOut,
-  type Shape,
-  sizesOf,
-} from '../codegen/cuda/attentionHarness.js';
+import type { CudaMemory } from '../../runtime/cuda/native.js';
+import { type AttentionData, attentionModule, generate, layOut, type Shape, sizesOf } from '../codegen/cuda/attentionHarness.js';
 import { Bench, skip } from './attentionBench.js';
+
+
 
 /** Entries of the list of keys of one call. */
 const CAPACITY = 1 << 16;

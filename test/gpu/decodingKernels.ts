@@ -5,7 +5,7 @@ import { cuda, cudaDevice } from '../../driver/targets/cuda.js';
 import { STEP } from '../../ir/function.js';
 import { linkFunction } from '../../ir/plan.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
-import type { CudaAvailability } from '../../runtime/cuda/nativeDevice.js';
+import type { CudaAvailability } from '../../runtime/cuda/native.js';
 import { DEMO } from './command.js';
 import { archOf } from './launcher.js';
 

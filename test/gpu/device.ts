@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CudaArch } from '../../ir/cuda.js';
 import { cudaAvailable } from '../../runtime/cuda/addon.js';
-import type { CudaAvailability } from '../../runtime/cuda/nativeDevice.js';
+import type { CudaAvailability } from '../../runtime/cuda/native.js';
 import { ROOT } from './command.js';
 import { archOf } from './launcher.js';
 import { compilerOrReason } from './support.js';

@@ -6,13 +6,19 @@ import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import type { GridExtent, LaunchShape } from '../../ir/cuda.js';
 import { loadAddon } from '../../runtime/addon.js';
-import { cudaAvailable, isOutOfDeviceMemory, loadCudaAddon, type CudaAddon } from '../../runtime/cuda/addon.js';
-import type { CudaDevice, CudaMemory, CudaModule } from '../../runtime/cuda/nativeDevice.js';
-import type { CudaLaunchBinding, CudaProgram, CudaProgramBinding } from '../../runtime/cuda/nativeProgram.js';
+import { type CudaAddon, cudaAvailable, isOutOfDeviceMemory, loadCudaAddon } from '../../runtime/cuda/addon.js';
+import type {
+  CudaDevice,
+  CudaLaunchBinding,
+  CudaMemory,
+  CudaModule,
+  CudaProgram,
+  CudaProgramBinding,
+} from '../../runtime/cuda/native.js';
 import { HOPPER_KERNELS, KERNELS } from '../support/cudaKernels.js';
+import { extentsTR, vector } from '../support/programs.js';
 import { temporaryFolder } from './support.js';
 import { trapScript } from './trap.js';
-import { extentsTR, vector } from '../support/programs.js';
 
 const available = cudaAvailable();
 const skip = available.ok ? false : available.reason;

@@ -4,9 +4,9 @@ import type { CudaArch, CudaKernelText } from '../../ir/cuda.js';
 import { extentIn, type Extents } from '../../ir/extents.js';
 import { KEYS_PER_TOKEN } from '../../ir/scoring.js';
 import { roundUp } from '../../ir/types.js';
-import { loadCudaAddon, type CudaAddon } from '../../runtime/cuda/addon.js';
-import type { CudaAvailability, CudaDevice, CudaMemory, CudaModule } from '../../runtime/cuda/nativeDevice.js';
+import { type CudaAddon, loadCudaAddon } from '../../runtime/cuda/addon.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
+import type { CudaAvailability, CudaDevice, CudaMemory, CudaModule } from '../../runtime/cuda/native.js';
 import { extentsOf } from '../codegen/cuda/emulate.js';
 
 /** Bytes between parameters that no kernel may write: as far as a tile reaches. */

@@ -1,9 +1,9 @@
 /** Weights onto a real device, as an executor loads them. */
 import type { CudaArch } from '../../ir/cuda.js';
-import { cudaAvailable, loadCudaAddon, type CudaAddon } from '../../runtime/cuda/addon.js';
+import { type CudaAddon, cudaAvailable, loadCudaAddon } from '../../runtime/cuda/addon.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
 import { planLoading } from '../../runtime/cuda/loadPlan.js';
-import type { CudaDevice, CudaMemory, CudaModule } from '../../runtime/cuda/nativeDevice.js';
+import type { CudaDevice, CudaMemory, CudaModule } from '../../runtime/cuda/native.js';
 import { PACK_SOURCE, PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
 import { loadDeviceWeights, type LoadTimes } from '../../runtime/cuda/weights.js';
 import type { WeightPlan } from '../../runtime/weightPlan.js';

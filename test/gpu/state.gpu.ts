@@ -1,12 +1,12 @@
 /** Functions with state on a real device, compiled from their graphs: they share a weight and memory between calls. */
 import { describe, it } from 'node:test';
-import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
+import { cudaScheduling } from '../../codegen/cuda/schedules.js';
 import { compileCudaKernels, emitCudaPlan } from '../../driver/targets/cudaKernels.js';
 import type { CudaPlan } from '../../ir/plan.js';
 import { cudaAvailable } from '../../runtime/cuda/addon.js';
-import type { Executor } from '../../runtime/executor.js';
 import { openCudaExecutor } from '../../runtime/cuda/openExecutor.js';
 import { PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
+import type { Executor } from '../../runtime/executor.js';
 import { checkMemoryCalls } from '../support/memoryCalls.js';
 import { memoryPlan } from '../support/memoryFunction.js';
 import { checkStateCalls } from '../support/stateCalls.js';

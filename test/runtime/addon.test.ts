@@ -5,9 +5,8 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { loadAddon, loadAddonFrom } from '../../runtime/addon.js';
-import { tooOldSystem } from '../../runtime/cLibrary.js';
 import { UserError } from '../../errors.js';
+import { loadAddon, loadAddonFrom, tooOldSystem } from '../../runtime/addon.js';
 import { ABI_TEXT, temporaryFolder } from './kernels.js';
 
 const folder = temporaryFolder();

@@ -1,22 +1,21 @@
 /** The executor on a plan of three hand-written kernels: loading, buckets, scoring, profiles, NaN, bad input. */
-import { scoringBucket, tokensIn } from '../../ir/scoring.js';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { UserError } from '../../errors.js';
+import type { FunctionInterface } from '../../ir/function.js';
+import { scoringBucket, tokensIn } from '../../ir/scoring.js';
+import { DECODE_RUN, stepBuckets } from '../../ir/stepping.js';
+import { bucketsFor, longestRun, longestTree, NonFiniteError } from '../../runtime/call.js';
+import type { LaunchSymbol } from '../../runtime/cpu/buckets.js';
 import { compileShared } from '../../runtime/cpu/compiler.js';
-import type { LaunchSymbol } from '../../runtime/cpu/bindPlan.js';
 import { memoryLine, printMemoryUse } from '../../runtime/cpu/memoryUse.js';
 import type { LoadProgress } from '../../runtime/files.js';
-import { NonFiniteError } from '../../runtime/call.js';
 import type { TensorSource } from '../../runtime/tensorSource.js';
+import { type Batch, type CpuScoring, type CpuScoringOptions, openCpu } from '../support/scoring.js';
 import { settingsIn, temporaryFolder } from './kernels.js';
 import { randomValue, roundTo, toBf16 } from './packReference.js';
 import { TINY_KERNELS, tinyPlan, VOCAB, WIDTH } from './tinyPlan.js';
-import { openCpu, type CpuScoring, type CpuScoringOptions, type Batch } from '../support/scoring.js';
-import type { FunctionInterface } from '../../ir/function.js';
-import { DECODE_RUN, stepBuckets } from '../../ir/stepping.js';
-import { bucketsFor, longestRun, longestTree } from '../../runtime/call.js';
 
 const folder = temporaryFolder();
 const plan = tinyPlan();

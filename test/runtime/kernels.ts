@@ -1,13 +1,12 @@
 /** Tiny kernels in C, with the code to run them, for the tests of the runtime. */
-import { mkdtempSync, rmSync } from 'node:fs';
-import { readFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll } from 'vitest';
 import { loadAddon } from '../../runtime/addon.js';
-import type { NativeLibrary } from '../../runtime/nativeObjects.js';
 import { compileShared } from '../../runtime/cpu/compiler.js';
+import type { NativeLibrary } from '../../runtime/native.js';
 import { readSettings, type Settings } from '../../settings.js';
 
 export const ABI_TEXT = readFileSync(fileURLToPath(new URL('../../runtime/native/abi.h', import.meta.url)), 'utf8');

@@ -5,10 +5,10 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { WeightDecl } from '../../ir/kernel.js';
 import { packedBytes, physicalToLogical } from '../../ir/packing.js';
+import { FORMAT_NAMES, type FormatName, FORMATS, isFormatIn, LAYOUTS } from '../../ir/storage.js';
 import { loadAddon } from '../../runtime/addon.js';
-import type { NativeMemory } from '../../runtime/nativeObjects.js';
-import type { PackJob, PackSource } from '../../runtime/nativePacking.js';
-import { FORMATS, FORMAT_NAMES, isFormatIn, LAYOUTS, type FormatName } from '../../ir/storage.js';
+import type { NativeMemory, PackJob, PackSource } from '../../runtime/native.js';
+import { temporaryFolder } from './kernels.js';
 import {
   bitsFloat,
   floatBits,
@@ -22,7 +22,6 @@ import {
   toF16,
 } from './packReference.js';
 import { randomShapes } from './randomShapes.js';
-import { temporaryFolder } from './kernels.js';
 
 const folder = temporaryFolder();
 const { Memory, Pool, pack } = loadAddon();

@@ -1,12 +1,12 @@
 /** Panels of quads equal their reference, and blocks with scales that are none are refused. */
 import { describe, expect, it } from 'vitest';
-import type { WeightDecl } from '../../ir/kernel.js';
-import { packedBytes, physicalToLogical } from '../../ir/packing.js';
-import { logicalWeight } from '../../ir/logicalWeight.js';
-import { BLOCK_NAMES, FORMATS } from '../../ir/storage.js';
 import { byteCodes, type Encoding } from '../../ir/encoding.js';
+import type { WeightDecl } from '../../ir/kernel.js';
+import { logicalWeight } from '../../ir/logicalWeight.js';
+import { packedBytes, physicalToLogical } from '../../ir/packing.js';
+import { BLOCK_NAMES, FORMATS } from '../../ir/storage.js';
 import { loadAddon } from '../../runtime/addon.js';
-import type { PackSource } from '../../runtime/nativePacking.js';
+import type { PackSource } from '../../runtime/native.js';
 import { ENCODINGS, sampleParts } from '../support/encodedSamples.js';
 import { codePanels, quadPanels } from '../support/quadPanels.js';
 

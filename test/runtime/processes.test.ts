@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, expect, it } from 'vitest';
-import { runProcess } from '../../runtime/cpu/processes.js';
+import { runProcess } from '../../runtime/compilers.js';
 import { isRunning } from '../../system/process.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'tilewright-processes-'));

@@ -3,14 +3,16 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { loadAddon } from '../../runtime/addon.js';
 import type {
   LaunchBinding,
+  NativeLibrary,
+  NativeMemory,
+  NativePool,
   NativeProgram,
   PortBinding,
   ProgramBinding,
   ProgramExtent,
-} from '../../runtime/nativeProgram.js';
-import type { NativeLibrary, NativeMemory, NativePool } from '../../runtime/nativeObjects.js';
-import { loadKernels, temporaryFolder } from './kernels.js';
+} from '../../runtime/native.js';
 import { extentsTR, vector } from '../support/programs.js';
+import { loadKernels, temporaryFolder } from './kernels.js';
 
 const CAPACITY = 1000;
 const cacheDir = temporaryFolder();

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { programExtents, sizesOf } from '../../runtime/extents.js';
+import { programExtents, sizesOf } from '../../runtime/bindPorts.js';
 
 const INTERFACE = { extents: [{ name: 'T' }, { name: 'R' }, { name: 'Tx8', counts: 'pairs' }] };
 

@@ -1,7 +1,7 @@
 /** The order of micro-batches through stages, with steps that end in every order that the rules allow. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { StageFlow } from '../../runtime/cpu/stageFlow.js';
+import { StageFlow } from '../../runtime/cpu/stageRunner.js';
 
 /** Stages whose arenas remember whose values they hold. Every broken rule is recorded. */
 class World {

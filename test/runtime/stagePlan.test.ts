@@ -7,7 +7,7 @@ import { scoringBucket } from '../../ir/scoring.js';
 import type { MaskKind } from '../../models/model/model.js';
 import { planMemory } from '../../passes/planMemory.js';
 import { lower, optimize } from '../../passes/runPasses.js';
-import { boundaryOf, stageRanges, stageStates, stageWeights } from '../../runtime/stagePlan.js';
+import { boundaryOf, stageRanges, stageStates, stageWeights } from '../../runtime/runtimePlan.js';
 import { llama } from '../passes/llamaGraph.js';
 import { bufferName, F32 } from '../passes/lowered.js';
 import { environment } from '../passes/support.js';

@@ -2,12 +2,12 @@
 import { mkdtempSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
-import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
+import { cpuScheduling } from '../../codegen/cpu/schedules.js';
+import { cudaScheduling } from '../../codegen/cuda/schedules.js';
 import { compileKernels, emitPlan } from '../../driver/targets/cpuKernels.js';
 import { emitCudaPlan } from '../../driver/targets/cudaKernels.js';
 import type { CudaPlan } from '../../ir/plan.js';
-import { openCpuExecutor, type CpuExecutorOptions } from '../../runtime/cpu/openExecutor.js';
+import { type CpuExecutorOptions, openCpuExecutor } from '../../runtime/cpu/openExecutor.js';
 import { openCudaExecutor } from '../../runtime/cuda/openExecutor.js';
 import { FACTS } from '../autotune/cuda/fixture.js';
 import { extentsOf, hostLibrary } from '../codegen/cuda/emulate.js';

@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { render } from '../../codegen/cuda/text/templates.js';
+import { render } from '../../codegen/cuda/text/statements.js';
 import type { CudaArch, CudaKernelText } from '../../ir/cuda.js';
 import { movesBeforeProducts } from './machineCode.js';
 

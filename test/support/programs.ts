@@ -1,5 +1,5 @@
 /** Parts of bindings of native programs, for tests. */
-import type { PortBinding, ProgramExtent } from '../../runtime/nativeProgram.js';
+import type { PortBinding, ProgramExtent } from '../../runtime/native.js';
 
 /** The extents T and R, with these sizes. */
 export const extentsTR = (T: number, R: number): readonly ProgramExtent[] => [

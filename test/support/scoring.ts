@@ -6,7 +6,7 @@ import { SCORE } from '../../ir/function.js';
 import type { Stage } from '../../ir/placement.js';
 import type { Bucket, LinkedFunction } from '../../ir/plan.js';
 import type { CallResult, Diagnosis, LaunchProfile } from '../../runtime/call.js';
-import type { PlanSymbols } from '../../runtime/cpu/bindPlan.js';
+import type { PlanSymbols } from '../../runtime/cpu/buckets.js';
 import type { MemoryUse } from '../../runtime/cpu/memoryUse.js';
 import { type CpuExecutorOptions, openCpuExecutor } from '../../runtime/cpu/openExecutor.js';
 import type { PlanKernels } from '../../runtime/cuda/bindProgram.js';

@@ -8,15 +8,14 @@
 import type { CudaGemmSchedule, TensorMapDecl } from '../../../ir/cuda.js';
 import { BLOCK_COLUMNS, BLOCK_ROWS, blockWords, type GroupSize, ZERO_BITS } from '../../../ir/groups.js';
 import type { GemmKernel, Pairing } from '../../../ir/kernel.js';
-import { finishesRows, rowProgramsOf, segmentsOf } from '../text/contraction.js';
-import { finishOfTile } from '../text/finish.js';
-import { kernelHead, physicalColumns, type CudaOperands, type EmittedCuda } from '../text/operands.js';
-import { rowPrologue } from '../text/rowPrologue.js';
-import { render } from '../text/templates.js';
 import { FUNCTIONS, launchOfTiles, ringOptions, unitPrograms } from '../skinny/ring.js';
+import { finishesRows, rowProgramsOf, rowPrologue, segmentsOf } from '../text/contraction.js';
+import { finishOfTile } from '../text/lanePrograms.js';
+import { type CudaOperands, type EmittedCuda, kernelHead, physicalColumns } from '../text/operands.js';
+import { render } from '../text/statements.js';
+import { contractionFunctions } from '../wgmma/instruction.js';
 import { columnTiles } from '../wgmma/layout.js';
-import { contractionFunctions } from '../wgmma/functions.js';
-import { groupedBlocks, groupedLayout, RANGES, SLAB, SLABS_OF_CHUNK, SLICE, type GroupedLayout } from './layout.js';
+import { groupedBlocks, groupedLayout, type GroupedLayout, RANGES, SLAB, SLABS_OF_CHUNK, SLICE } from './layout.js';
 
 /**
  * How codes become numbers. Bits 0 to 3 of each half of a word, under `magic`, are a float whose last bit weighs a

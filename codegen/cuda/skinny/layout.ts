@@ -1,10 +1,13 @@
 /** How a block of the skinny skeleton divides its tile among warps and lays out shared memory. */
-import type { CudaGemmSchedule } from '../../../ir/cuda.js';
+import { type CudaArch, type CudaGemmSchedule, RESERVED_BYTES } from '../../../ir/cuda.js';
 import { groupWidth } from '../../../ir/groupSums.js';
-import type { Segment } from '../../../ir/kernel.js';
-import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
+import { LOGPROB_BLOCK, type Segment } from '../../../ir/kernel.js';
+import { DTYPE_BYTES } from '../../../ir/types.js';
+import { type Contraction, segmentsOf } from '../text/contraction.js';
+import { fragmentStep, segmentsProblem, tileStep } from '../text/fragment.js';
 import { leastCommonMultiple } from '../text/operands.js';
-import { segmentsProblem, fragmentStep, tileStep } from '../text/fragment.js';
+import { SLAB_BYTES, slabOf, WARPS_OF_GROUP, WGMMA_ROWS, type WgmmaType } from '../wgmma/instruction.js';
+import { columnTiles, MAX_COLUMNS } from '../wgmma/layout.js';
 
 /** Rows of a tile. Tiles of 8 rows use half of each tensor-core instruction. */
 const TILE_ROWS: readonly number[] = [8, 16, 32, 64];
@@ -92,4 +95,206 @@ export function skinnyProblem(
   if (wm * wn > 2048) return `a warp's part of ${wm}×${wn} does not fit its registers`;
   if (isLogProb && tn !== LOGPROB_BLOCK) return `tn must be ${LOGPROB_BLOCK}: a block of the vocabulary`;
   return undefined;
+}
+
+// How a block of the skinnyWgmma skeleton divides its tile among warps and lays out shared memory.
+
+const ALIGNMENT = 1024;
+const BARRIER = 8;
+/** Slabs of a stage. */
+const SLAB_COUNTS: readonly number[] = [1, 2, 4];
+export const STAGES = { least: 2, most: 24 } as const;
+/** Columns of a tile from which on two warpgroups share it: each has half of the accumulators. */
+const SHARED_COLUMNS = 160;
+/**
+ * Rows whose values one warp computes while the ring is consumed. Wide tiles take longer, and have registers for few
+ * warps where two blocks share a multiprocessor.
+ */
+const rowsOfWarp = (tn: number): number => (tn < 128 ? 16 : 64);
+
+export interface SkinnyWgmmaLayout {
+  /** Warpgroups that multiply, side by side, and the columns of each. */
+  readonly groups: number;
+  readonly wn: number;
+  readonly consumerWarps: number;
+  /** Warps that compute row values. */
+  readonly valueWarps: number;
+  readonly warps: number;
+  readonly slabs: number;
+  readonly aBytes: number;
+  readonly stageBytes: number;
+  /** Floats from one row of the tile's products to the next: neighbouring rows lie in different banks. */
+  readonly pitch: number;
+  /** Offsets in bytes from the aligned base. */
+  readonly barrierOffset: number;
+  readonly valuesOffset: number;
+  readonly sharedBytes: number;
+}
+
+/** For operands of `dtype`. `rowValues` floats per row are kept for the epilogue. */
+export function skinnyWgmmaLayout(
+  { tm, tn, tk, stages }: CudaGemmSchedule,
+  dtype: WgmmaType,
+  rowValues: number,
+): SkinnyWgmmaLayout {
+  const groups = tn < SHARED_COLUMNS ? 1 : 2;
+  const consumerWarps = groups * WARPS_OF_GROUP;
+  const valueWarps = rowValues === 0 ? 0 : Math.ceil(tm / rowsOfWarp(tn));
+  const slabs = tk / slabOf(dtype);
+  const aBytes = tm * tk * DTYPE_BYTES[dtype];
+  const stageBytes = aBytes + tn * tk * DTYPE_BYTES[dtype];
+  const pitch = tn + 8;
+  // An instruction reads 64 rows from where a slab of tm rows begins, so memory must not end before.
+  const readPast = Math.max(0, (tm * (slabs - 1) + WGMMA_ROWS) * SLAB_BYTES - stageBytes);
+  const barrierOffset = Math.max(stages * stageBytes + readPast, tm * pitch * 4);
+  const valuesOffset = barrierOffset + 2 * BARRIER * stages;
+  return {
+    groups,
+    wn: tn / groups,
+    consumerWarps,
+    valueWarps,
+    warps: consumerWarps + 1 + valueWarps,
+    slabs,
+    aBytes,
+    stageBytes,
+    pitch,
+    barrierOffset,
+    valuesOffset,
+    sharedBytes: ALIGNMENT + valuesOffset + tm * rowValues * 4,
+  };
+}
+
+/** The reason why the skeleton cannot run the kernel with this schedule, apart from operands and shared memory. */
+export function skinnyWgmmaProblem(
+  segments: readonly Segment[],
+  { tm, tn, tk, stages, cluster }: CudaGemmSchedule,
+  isLogProb: boolean,
+  dtype: WgmmaType,
+): string | undefined {
+  const problem = isLogProb ? undefined : segmentsProblem(segments);
+  if (problem !== undefined) return problem;
+  if (!TILE_ROWS.includes(tm)) return `tiles of few rows have ${TILE_ROWS.join(', ')} rows`;
+  const depths = SLAB_COUNTS.map((slabs) => slabs * slabOf(dtype));
+  if (!depths.includes(tk)) return `tk must be ${depths.join(', ')}`;
+  if (stages < STAGES.least || stages > STAGES.most) return `stages must be ${STAGES.least} to ${STAGES.most}`;
+  const step = skinnyTileStep(segments);
+  if (tn % step !== 0 || tn > MAX_COLUMNS)
+    return `tn must be a multiple of ${step}, whole pairs, heads and blocks of row sums, and at most ${MAX_COLUMNS}`;
+  if (columnTiles(segments, tn).total % cluster !== 0) return 'a cluster is a whole number of column tiles';
+  if (tm % (8 * cluster) !== 0) return 'each block of a cluster loads at least eight rows';
+  if (isLogProb && tn !== LOGPROB_BLOCK) return `tn must be ${LOGPROB_BLOCK}: a block of the vocabulary`;
+  return undefined;
+}
+
+// What the two skeletons for few rows differ in: one record for defaults and for legality.
+
+export const FEW_ROWS = {
+  skinny: {
+    stages: SKINNY_STAGES,
+    problem: skinnyProblem,
+    sharedBytes: skinnySharedBytes,
+    archProblem: (arch: CudaArch, isLogProb: boolean) =>
+      isLogProb && arch !== 'sm_90a'
+        ? `a vocabulary block is summed as wgmma does it, which ${arch} has not`
+        : undefined,
+  },
+  skinnyWgmma: {
+    stages: STAGES,
+    problem: skinnyWgmmaProblem,
+    sharedBytes: (schedule: CudaGemmSchedule, rowValues: number, _isLogProb: boolean, dtype: WgmmaType) =>
+      skinnyWgmmaLayout(schedule, dtype, rowValues).sharedBytes,
+    archProblem: (arch: CudaArch) => (arch === 'sm_90a' ? undefined : `wgmma needs sm_90a, the target is ${arch}`),
+  },
+} as const;
+
+// The default schedule for few rows: of skinnyWgmma on Hopper, of skinny on other GPUs.
+
+/** Most rows for which the skeleton is the default. */
+export const SKINNY_ROWS = 64;
+/** A stage is twice as deep where it has at most this many bytes, because each stage costs a barrier. */
+const DEEP_STAGE = 18 << 10;
+
+/**
+ * Elements of a tile from which on its epilogue leaves memory idle, so that two narrower tiles share a multiprocessor:
+ * a layer of 8B took 205 µs with tiles of 64 × 224 and 190 µs with 64 × 112 on an H100, 178 and 153 µs on an H200.
+ */
+const LONG_EPILOGUE = 8192;
+
+export interface SkinnyDevice {
+  readonly arch: CudaArch;
+  readonly sharedBytesPerBlock: number;
+  readonly multiprocessors: number;
+}
+
+/**
+ * A good untuned schedule at `rows` rows; undefined if the skeleton cannot run the kernel. One tile for each
+ * multiprocessor, or two where one would be too wide or have a long epilogue.
+ *
+ * A block of skinnyWgmma takes all shared memory that its share of a multiprocessor has: the more bytes are under way,
+ * the nearer memory comes to its read rate. The next kernel's blocks come as these end. One of two on a multiprocessor,
+ * and a block of skinny, take less than half, so that the next kernel's blocks read their weights beside it.
+ */
+export function defaultSkinnySchedule(
+  kernel: Contraction,
+  { arch, sharedBytesPerBlock, multiprocessors }: SkinnyDevice,
+  rowValues: number,
+  rows: number,
+  dtype: WgmmaType = 'bf16',
+): CudaGemmSchedule | undefined {
+  const slab = slabOf(dtype);
+  const skeleton = arch === 'sm_90a' ? 'skinnyWgmma' : 'skinny';
+  const { stages, sharedBytes, problem } = FEW_ROWS[skeleton];
+  // Deepest first.
+  const depths = Array.from({ length: stages.most - stages.least + 1 }, (_, i) => stages.most - i);
+  const segments = segmentsOf(kernel);
+  const isLogProb = kernel.anchor === 'logprob';
+  const tm = [8, 16, 32].find((each) => rows <= each) ?? 64;
+  const tilesOf = (width: number): number => columnTiles(segments, width).total;
+  const isOnHopper = skeleton === 'skinnyWgmma';
+  const within = (most: number): readonly number[] => widths(skinnyTileStep(segments), tilesOf, most);
+  const one = isLogProb ? [LOGPROB_BLOCK] : within(multiprocessors);
+  const isLong = tm * one[0]! > LONG_EPILOGUE;
+  const isWholeMemory = isOnHopper && !isLong && tilesOf(one[0]!) <= multiprocessors;
+  // A pair loads its rows once, which pays where they are at least twice the bytes of a tile's weights.
+  const sharesRows = (tn: number): boolean => isWholeMemory && tm >= 2 * tn && tilesOf(tn) % 2 === 0;
+  const columns = isOnHopper && isLong && !isLogProb ? within(2 * multiprocessors) : one;
+  /** The first tile that fits, of widths and depths in their order. */
+  const fitting = (room: number): CudaGemmSchedule | undefined => {
+    for (const tn of columns)
+      for (const tk of (tm + tn) * 2 * SLAB_BYTES <= DEEP_STAGE ? [2 * slab, slab] : [slab])
+        for (const depth of depths) {
+          const tile: CudaGemmSchedule = {
+            kind: 'gemm',
+            skeleton,
+            tm,
+            tn,
+            tk,
+            stages: depth,
+            cluster: sharesRows(tn) ? 2 : 1,
+            raster: 1,
+            mode: 'cooperative',
+          };
+          const isFitting = sharedBytes(tile, rowValues, isLogProb, dtype) <= room;
+          if (isFitting && problem(segments, tile, isLogProb, dtype) === undefined) return tile;
+        }
+    return undefined;
+  };
+  for (const blocks of isWholeMemory ? [1] : [2, 1]) {
+    const found = fitting(Math.floor(sharedBytesPerBlock / blocks) - 2 * RESERVED_BYTES);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+/** Widths to try, best first: the narrowest with at most one tile for each multiprocessor, then narrower ones. */
+export function widths(
+  step: number,
+  tilesOf: (width: number) => number,
+  multiprocessors: number,
+  most: number = LOGPROB_BLOCK,
+): readonly number[] {
+  const all = Array.from({ length: Math.floor(most / step) }, (_, i) => (i + 1) * step);
+  const within = (blocks: number): number | undefined => all.find((width) => tilesOf(width) <= blocks);
+  const best = within(multiprocessors) ?? within(2 * multiprocessors) ?? all.at(-1) ?? step;
+  return [...all.filter((width) => width <= best).reverse(), step];
 }

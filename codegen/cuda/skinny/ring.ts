@@ -3,22 +3,20 @@
  * that their texts depend on, the programs of their epilogues, and their launch.
  */
 import {
-  MULTIPROCESSOR_BYTES,
-  RESERVED_BYTES,
   type ClusterSize,
   type CudaGemmSchedule,
   type LaunchShape,
+  MULTIPROCESSOR_BYTES,
+  RESERVED_BYTES,
 } from '../../../ir/cuda.js';
-import type { Contraction } from '../text/contraction.js';
-import { segmentsOf } from '../text/contraction.js';
-import { matricesOf, physicalColumns, type CudaOperands } from '../text/operands.js';
-import type { Fragment } from '../text/fragment.js';
-import { fragmentEpilogue } from '../text/fragmentEpilogue.js';
-import type { RowPrologue } from '../text/rowPrologue.js';
+import { groupWidth } from '../../../ir/groupSums.js';
+import type { Segment } from '../../../ir/kernel.js';
+import { type Contraction, groupValues, type RowPrologue, segmentsOf } from '../text/contraction.js';
+import { type Fragment, fragmentEpilogue } from '../text/fragment.js';
+import { type CudaOperands, matricesOf, physicalColumns, RowScope } from '../text/operands.js';
+import { block, indent } from '../text/statements.js';
 import type { columnTiles } from '../wgmma/layout.js';
 import { skinnyStep } from './layout.js';
-import { rowGroups } from './rowGroups.js';
-import { rowValuesText } from './rowValues.js';
 
 /** Rows whose values a warp computes at once. With memory this busy, each turn waits for microseconds. */
 const ROWS_AT_ONCE = 16;
@@ -144,4 +142,65 @@ function fragmentOf(kernel: Contraction, index: number, tn: number, pitch: numbe
     isWhole: physical === columns * matricesOf(pairing) && physical % tn === 0,
     given: prologue.given(`(values + i * ${prologue.scalars.length})`),
   };
+}
+
+// Values that groups of columns share, for epilogues on products in shared memory. A unit of eight rows is narrower
+// than a group; each adds up the whole group for itself, so that all warps end a tile together.
+
+/** `column0`: C expression of the tile's first column, a multiple of the group's width. */
+export function rowGroups(
+  segment: Segment,
+  operands: CudaOperands,
+  fragment: Fragment,
+  { column0, pitch, depth }: { readonly column0: string; readonly pitch: number; readonly depth: number },
+): { readonly text: string; readonly fragment: Fragment } {
+  const width = groupWidth(segment.outputs);
+  if (width === undefined) return { text: '', fragment };
+  const scope = new RowScope(operands, fragment.row, 'gr', fragment.given);
+  const values = groupValues(segment, scope, {
+    prefix: 'g',
+    count: 1,
+    column: `(${column0} + g0)`,
+    acc: (group, lane) => `products[i * ${pitch} + g0 + 8 * (${group}) + 2 * quad + ${lane}]`,
+    quad: fragment.quad,
+    isWhole: fragment.isWhole,
+  })!;
+  return {
+    text: indent([`const int g0 = j0 / ${width} * ${width};`, ...scope.lines, ...values.lines], depth),
+    fragment: { ...fragment, shared: () => values.given('0') },
+  };
+}
+
+// Values of the rows of a tile that its epilogue reads from shared memory.
+
+/** Rows whose values a warp computes at once: a single row would wait for memory. */
+export const COPY_ROWS_AT_ONCE = 4;
+
+/** A warp's share of the row values of a tile of `tm` rows that begins at row `first`, several rows at once. */
+export function rowValuesText(
+  prologue: RowPrologue,
+  tm: number,
+  warps: number,
+  rowsAtOnce: number,
+  first: string,
+): string {
+  const count = prologue.scalars.length;
+  const each = Array.from({ length: rowsAtOnce }, (_, i) => (i === 0 ? 'local' : `local + ${i * warps}`));
+  const texts = each.map(
+    (local, i) =>
+      indent(
+        [
+          `const int read${i} = ${first} + ${local} < rows ? ${first} + ${local} : rows - 1;`,
+          `float fold${i}[${count}];`,
+        ],
+        4,
+      ) + prologue.text(`read${i}`, `fold${i}`, 4),
+  );
+  const stores = each.flatMap((local, i) =>
+    Array.from(
+      { length: count },
+      (_, j) => `if (${local} < ${tm}) values[(${local}) * ${count} + ${j}] = fold${i}[${j}];`,
+    ),
+  );
+  return texts.join('') + indent(block('if (threadIdx.x % 32 == 0)', stores), 4);
 }

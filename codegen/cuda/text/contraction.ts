@@ -1,8 +1,12 @@
 /** The common parts of kernels with a contraction: a left operand, packed weights, and row programs. */
-import type { ExpertRows, GemmKernel, LogProbKernel, Segment } from '../../../ir/kernel.js';
+import { groupSumsOf, groupValuesOf, groupWidth } from '../../../ir/groupSums.js';
+import type { ExpertRows, GemmKernel, LogProbKernel, Pairing, Segment } from '../../../ir/kernel.js';
 import { oncePer } from '../../../ir/oncePer.js';
-import type { Scalar } from '../../../ir/scalar.js';
-import { programsOf } from './rowPrologue.js';
+import { isRowInvariant } from '../../../ir/rowInvariant.js';
+import { operands as childrenOf, printScalar, type Scalar } from '../../../ir/scalar.js';
+import { type CudaOperands, RowScope } from './operands.js';
+import { Body, type Site } from './scalarPrinter.js';
+import { block, Constants, guarded, indent, unrolled } from './statements.js';
 
 export type Contraction = GemmKernel | LogProbKernel;
 
@@ -24,3 +28,171 @@ export const rowProgramsOf = (kernel: Contraction): readonly Scalar[] =>
 /** The experts whose matrices its rows are multiplied by. */
 export const expertsOf = (kernel: Contraction): ExpertRows | undefined =>
   kernel.anchor === 'gemm' ? kernel.experts : undefined;
+
+// The row prologue of a contraction: what its programs compute from the row alone, once a row.
+
+/** The row values of all programs of a block, kept in shared memory as `values.length` floats per row. */
+export interface RowPrologue {
+  /** The programs, in the order of their floats. */
+  readonly scalars: readonly Scalar[];
+  /**
+   * Statements that a whole converged warp runs for one row. `row` is a C expression (int) of a readable row. The
+   * statements end with lane 0 writing to[0 … scalars.length); `to` is a C expression (float *). Empty if there are no
+   * scalars.
+   */
+  readonly text: (row: string, to: string, depth: number) => string;
+  /**
+   * The same for threads with a row each, which write for themselves. Undefined where a row's parts are added up or
+   * compared: that takes a warp.
+   */
+  readonly ofThread: RowPrologue['text'] | undefined;
+  /** The `given` of a Fragment or RowScope. `from` is a C expression (const float *) of the row's floats. */
+  readonly given: (from: string) => ReadonlyMap<string, string>;
+}
+
+/** The values that `programs` compute from the row alone and from memory: 1/rms from row sums, row scales. */
+export function rowPrologue(programs: readonly Scalar[], operands: CudaOperands): RowPrologue {
+  const scalars = rowScalars(programs, operands);
+  const textWhere =
+    (condition: string | undefined): RowPrologue['text'] =>
+    (row, to, depth) => {
+      if (scalars.length === 0) return '';
+      const scope = new RowScope(operands, row, 'y');
+      const body = new Body(scope, 'z');
+      const stores = scalars.map(
+        (s, i) => `(${to})[${i}] = ${body.floats(s, { id: 'row', column: '0', lanes: 1 })[0]!};`,
+      );
+      return indent(block('', [...scope.lines, ...body.lines, ...guarded(condition, stores)]), depth);
+    };
+  return {
+    scalars,
+    text: textWhere('threadIdx.x % 32 == 0'),
+    ofThread: scalars.some((s) => readsManyParts(s, operands)) ? undefined : textWhere(undefined),
+    given: (from) => new Map(scalars.map((s, i) => [printScalar(s), `(${from})[${i}]`])),
+  };
+}
+
+/** Whether a row value is made of more than one number of a buffer's row. */
+const readsManyParts = (s: Scalar, operands: CudaOperands): boolean =>
+  (s.op === 'rowSum' && operands.get(s.buffer).columns !== 1) ||
+  childrenOf(s).some((child) => readsManyParts(child, operands));
+
+/** The programs of all segments of a kernel: the argument of rowPrologue. */
+export const programsOf = (segments: readonly Pick<Segment, 'outputs'>[]): Scalar[] =>
+  segments.flatMap(({ outputs }) => outputs.map(({ value }) => value));
+
+// Which parts of programs are computed once a row.
+
+/** Leaves that make a row value expensive, so that it is worth computing once per row for all columns. */
+const isDear = (s: Scalar): boolean => s.op === 'rowSum' || s.op === 'load' || childrenOf(s).some(isDear);
+
+/** Also a vector's element: a column of its own. */
+const isRowOnly = (s: Scalar, operands: CudaOperands): boolean =>
+  isRowInvariant(
+    s,
+    (each) => each.op === 'load' && each.access.kind === 'element' && operands.get(each.buffer).columns === 1,
+  );
+
+/**
+ * The largest sub-programs of `programs` that depend on the row alone and read memory (1/rms of a row), each once. A
+ * block computes them once per row and passes them to RowScope as `given`.
+ */
+export function rowScalars(programs: readonly Scalar[], operands: CudaOperands): Scalar[] {
+  const found = new Map<string, Scalar>();
+  const visit = (s: Scalar): void => {
+    if (isRowOnly(s, operands)) {
+      if (isDear(s)) found.set(printScalar(s), s);
+    } else if (s.op !== 'sin' && s.op !== 'cos') childrenOf(s).forEach(visit);
+  };
+  programs.forEach(visit);
+  return [...found.values()];
+}
+
+// Values that a group of columns shares, such as 1/rms of a head, for the epilogues of all skeletons. A lane of a
+// quad adds its two columns of every eight from the first eight of the group to the last, then the quad adds its
+// lanes. No tile changes that order.
+
+/** Columns that each lane of a quad has two of. */
+const EIGHT = 8;
+
+/** Whole groups of columns of one row, of which a quad of lanes has the products. */
+export interface GroupedColumns {
+  /** Prefix of the variables. */
+  readonly prefix: string;
+  /** Number of groups. */
+  readonly count: number;
+  /** C expression (int): first column within the segment, a multiple of the groups' width. */
+  readonly column: string;
+  /** C expression of a product, as Fragment has them: `group` is a group of 8 physical columns, from the first on. */
+  readonly acc: (group: string, lane: number) => string;
+  /** C expression (int): the thread's position in its quad. */
+  readonly quad: string;
+  /** All columns lie inside the segment. */
+  readonly isWhole: boolean;
+}
+
+export interface GroupValues {
+  /** Statements for all 32 lanes of a warp. */
+  readonly lines: readonly string[];
+  /** What a site sees of them. `group`: C expression (int) of the number of the column's group. */
+  readonly given: (group: string) => ReadonlyMap<string, string>;
+}
+
+/** The group values of a segment, or undefined if its programs need none. `scope` gets what belongs to the row. */
+export function groupValues(segment: Segment, scope: RowScope, columns: GroupedColumns): GroupValues | undefined {
+  const { outputs, pairing } = segment;
+  const width = groupWidth(outputs);
+  if (width === undefined) return undefined;
+  const { prefix, count, acc, quad, isWhole } = columns;
+  const [sums, values] = [groupSumsOf(outputs), groupValuesOf(outputs)];
+  const constants = new Constants();
+  const lying = constants.add('lying_', () => lyingEight(pairing, 'eight_', width));
+  const column = constants.add(
+    'column',
+    () => `${columns.column} + ${width} * each_ + ${EIGHT} * eight_ + 2 * ${quad}`,
+  );
+  const adding = new Body(scope, `${prefix}v`);
+  const site: Site = {
+    id: 'x',
+    get column() {
+      return column();
+    },
+    lanes: 2,
+    acc: (_, lane) => acc(`${width / EIGHT} * each_ + ${lying()}`, lane),
+  };
+  const adds = sums.map(({ a }, i) => {
+    const [x, y] = adding.floats(a, site);
+    return `${prefix}g${i} = tw_add(${prefix}g${i}, tw_add(${x!}, ${y!}));`;
+  });
+  const program = [...adding.lines, ...adds];
+  const shared = new Body(scope, `${prefix}w`);
+  const totals = new Map(sums.map((s, i) => [printScalar(s), `${prefix}g${i}`]));
+  const group: Site = { id: 'g', column: '0', lanes: 1, given: totals };
+  const stores = values.map((s, i) => `${prefix}h${i}[each_] = ${shared.floats(s, group)[0]!};`);
+  const inside = isWhole ? undefined : `${columns.column} + ${width} * each_ < ${segment.columns}`;
+  const eights = unrolled(`for (int eight_ = 0; eight_ < ${width / EIGHT}; eight_++)`, [
+    ...constants.definitions(),
+    ...program,
+  ]);
+  const lines = [
+    ...values.map((_, i) => `float ${prefix}h${i}[${count}];`),
+    ...unrolled(`for (int each_ = 0; each_ < ${count}; each_++)`, [
+      ...sums.map((_, i) => `float ${prefix}g${i} = 0.0f;`),
+      ...guarded(inside, eights),
+      ...sums.map((_, i) => `${prefix}g${i} = tw_quad_sum(${prefix}g${i});`),
+      ...shared.lines,
+      ...stores,
+    ]),
+  ];
+  return { lines, given: (at) => new Map(values.map((s, i) => [printScalar(s), `${prefix}h${i}[${at}]`])) };
+}
+
+/** C expression: where the eight columns number `eight` of a group lie among its physical ones, in eights. */
+function lyingEight(pairing: Pairing, eight: string, width: number): string {
+  if (pairing.kind !== 'rotate') return eight;
+  const [half, across] = [width / 2 / EIGHT, pairing.width / EIGHT];
+  return (
+    `${eight} % ${half} / ${across} * ${2 * across} + ${eight} % ${half} % ${across} + ` +
+    `${eight} / ${half} * ${across}`
+  );
+}

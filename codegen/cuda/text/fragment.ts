@@ -3,11 +3,13 @@
  * tiles can have one.
  */
 import { groupWidth } from '../../../ir/groupSums.js';
-import type { Segment } from '../../../ir/kernel.js';
-import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
+import { type Output, ROW_SUM_BLOCK, type Segment } from '../../../ir/kernel.js';
 import type { Access } from '../../../ir/scalar.js';
-import type { Operand } from './operands.js';
-import { leastCommonMultiple } from './operands.js';
+import { defined } from '../../../system/defined.js';
+import { groupValues, type GroupValues } from './contraction.js';
+import { type CudaOperands, leastCommonMultiple, type Operand, RowScope } from './operands.js';
+import { Body, modulo, programValues, type Site, storeLine } from './scalarPrinter.js';
+import { block, Constants, guarded, indent, unrolled } from './statements.js';
 
 /** A pair of values to be stored, for callers that stage results themselves. */
 export interface StoreSite {
@@ -115,3 +117,200 @@ export function fragmentStep({ pairing, outputs }: Segment): number {
 /** The same for tiles, which also have whole groups of the columns that an epilogue sums. */
 export const tileStep = (segment: Segment): number =>
   leastCommonMultiple(fragmentStep(segment), groupWidth(segment.outputs) ?? 1);
+
+// Where a fragment's programs are evaluated: the columns of its groups, alone or in pairs.
+
+export interface Sites {
+  /** One site, or the two halves of a rotated pair. */
+  readonly list: readonly Site[];
+  /** C truth value: whether the columns exist. */
+  readonly guard: () => string;
+}
+
+/**
+ * The sites at which a fragment's programs are evaluated, in terms of `unit_`; adds the constants that they may use.
+ */
+export function fragmentSites({ pairing, columns }: Segment, fragment: Fragment, constants: Constants): Sites {
+  const { acc, column: base, quad, loaded, shared } = fragment;
+  const at = (
+    id: string,
+    column: () => string,
+    group: () => string,
+    second: () => string,
+    rotate?: Site['rotate'],
+  ): Site => ({
+    id,
+    get column() {
+      return column();
+    },
+    lanes: 2,
+    acc: (i, lane) => acc(i === 0 ? group() : second(), lane),
+    ...(loaded === undefined
+      ? {}
+      : { loaded: (buffer: string, access: Access, lane: number) => loaded(buffer, access, logical(group), lane) }),
+    ...defined({ rotate }),
+    ...(shared === undefined ? {} : { given: shared(pairing.kind === 'none' ? 'unit_' : '2 * unit_') }),
+  });
+  const logical = (group: () => string): (() => string) => (pairing.kind === 'interleave' ? () => 'unit_' : group);
+  switch (pairing.kind) {
+    case 'none': {
+      const group = constants.add('group_', () => 'unit_');
+      const column = constants.add('column', () => `${base} + 8 * ${group()} + 2 * ${quad}`);
+      return { list: [at('x', column, group, group)], guard: () => `${column()} < ${columns}` };
+    }
+    case 'interleave': {
+      const across = pairing.width / 8;
+      const group = constants.add('group_', () => firstGroup(across));
+      const column = constants.add('column', () => `(${base}) / 2 + 8 * unit_ + 2 * ${quad}`);
+      const site = at('x', column, group, () => `${group()} + ${across}`);
+      return { list: [site], guard: () => `${column()} < ${columns}` };
+    }
+    case 'rotate': {
+      const { headDim, width } = pairing;
+      const across = width / 8;
+      const group = constants.add('group_', () => firstGroup(across));
+      const lying = constants.add('lying_', () => `${base} + ${2 * width} * (unit_ / ${across})`);
+      const column = constants.add(
+        'column',
+        () => `${firstHalf(lying(), headDim, fragment.holdsWholeHeads === true)} + unit_ % ${across} * 8 + 2 * ${quad}`,
+      );
+      const partner = constants.add('partner', () => `${column()} + ${headDim / 2}`);
+      const partnerGroup = (): string => `${group()} + ${across}`;
+      const first: Site = at('a', column, group, group, { partner: () => second, isNegated: true });
+      const second: Site = at('b', partner, partnerGroup, partnerGroup, { partner: () => first, isNegated: false });
+      return { list: [first, second], guard: () => `${lying()} < ${columns}` };
+    }
+    default:
+      return pairing satisfies never;
+  }
+}
+
+/** C expression: group of physical columns of the first element of a pair, for pairs of `across` groups each. */
+const firstGroup = (across: number): string => `unit_ / ${across} * ${2 * across} + unit_ % ${across}`;
+
+/**
+ * Logical column, without the lane, of the first element of the pair at physical column `lying`, a multiple of 16, in
+ * heads of `headDim`. In tiles of whole heads, a mask tells the compiler the value before the tile is known. In other
+ * tiles a mask would only prolong the lifetime of intermediate values.
+ */
+export const firstHalf = (lying: string, headDim: number, holdsWholeHeads: boolean): string =>
+  `${lying} - ${holdsWholeHeads ? modulo(lying, headDim) : `${lying} % ${headDim}`} / 2`;
+
+// The epilogue that runs on the threads which hold an accumulator fragment of a tensor core (mma.sync, wgmma). All
+// skeletons with such fragments print theirs through this module.
+
+/** 8-column groups per block of row sums. */
+const SUM_GROUPS = ROW_SUM_BLOCK / 8;
+
+/**
+ * The epilogue of `segment` over one row of a fragment, as a block of statements. Requires that fragmentProblem reports
+ * no problem.
+ */
+export function fragmentEpilogue(segment: Segment, operands: CudaOperands, fragment: Fragment, depth: number): string {
+  const scope = new RowScope(operands, fragment.row, `${fragment.prefix}r`, fragment.given);
+  const body = new Body(scope, `${fragment.prefix}v`);
+  const { pairing, outputs } = segment;
+  const units = pairing.kind === 'none' ? fragment.groups : fragment.groups / 2;
+  const hasSums = outputs.some(({ kind }) => kind === 'rowSum');
+  const constants = new Constants();
+  const own = ownValues(segment, scope, fragment);
+  const shared = own?.shared ?? fragment.shared;
+  const sites = fragmentSites(segment, { ...fragment, ...defined({ shared }) }, constants);
+  const sums: string[] = [];
+  const printed = sites.list.map((site, i) => printOutputs(outputs, site, i === 1, body, fragment, sums));
+  const stores = printed.flatMap(({ stores: lines }) => lines);
+  const kept = printed.flatMap(({ kept: lines }) => lines);
+  const adds = printed.flatMap(({ adds: lines }) => lines);
+  const [always, ifStored] = fragment.guardsKept === true ? [[], [...kept, ...stores]] : [kept, stores];
+  const program = guarded(fragment.isWhole ? undefined : sites.guard(), [
+    ...body.lines,
+    ...adds,
+    ...always,
+    ...guarded(fragment.isStored, ifStored),
+  ]);
+  const unit = [...constants.definitions(), ...program];
+  const inner = hasSums
+    ? unrolled(`for (int block_ = 0; block_ < ${units / SUM_GROUPS}; block_++)`, [
+        ...sums.map((name) => `float ${name} = 0.0f;`),
+        ...unrolled(
+          `for (int unit_ = ${SUM_GROUPS} * block_; unit_ < ${SUM_GROUPS} * block_ + ${SUM_GROUPS}; unit_++)`,
+          unit,
+        ),
+        ...closeSums(segment, fragment, scope, sums),
+      ])
+    : unrolled(`for (int unit_ = 0; unit_ < ${units}; unit_++)`, unit);
+  return indent(block('', [...scope.lines, ...(own?.lines ?? []), ...inner]), depth);
+}
+
+/** The values of the groups of a fragment that has whole groups, unless the caller has computed them. */
+function ownValues(
+  segment: Segment,
+  scope: RowScope,
+  fragment: Fragment,
+): (Pick<GroupValues, 'lines'> & Pick<Fragment, 'shared'>) | undefined {
+  const width = groupWidth(segment.outputs);
+  if (width === undefined || fragment.shared !== undefined) return undefined;
+  const values = groupValues(segment, scope, { ...fragment, count: (8 * fragment.groups) / width });
+  return values === undefined
+    ? undefined
+    : {
+        lines: values.lines,
+        shared: (group) => values.given(`(${group}) / ${width / 8}`),
+      };
+}
+
+/**
+ * All outputs at a site are computed before any is stored, because an output may be stored over a buffer that another
+ * output reads.
+ */
+function printOutputs(
+  outputs: readonly Output[],
+  site: Site,
+  isPartner: boolean,
+  body: Body,
+  fragment: Fragment,
+  sums: string[],
+): Readonly<Record<'stores' | 'kept' | 'adds', string[]>> {
+  const stores: string[] = [];
+  const kept: string[] = [];
+  const adds: string[] = [];
+  const isFirst = sums.length === 0;
+  let sum = 0;
+  outputs.forEach((output) => {
+    const values = programValues(output, body, site);
+    const mark = body.row.operands.markOf?.(output.value) ?? '';
+    if (output.kind === 'rowSum') {
+      const name = `${fragment.prefix}s${sum++}`;
+      if (isFirst) sums.push(name);
+      adds.push(...values.map((value) => `${name} = tw_add(${name}, ${value});${mark}`));
+      return;
+    }
+    const operand = body.row.operands.get(output.buffer);
+    const own = fragment.store?.({ operand, values, isPartner, via: output.via });
+    if (own !== undefined) kept.push(...own.map((line) => line + mark));
+    else stores.push(storeLine(operand, body.row, site, values, output.via) + mark);
+  });
+  return { stores, kept, adds };
+}
+
+function closeSums(
+  { outputs, pairing, columns }: Segment,
+  fragment: Fragment,
+  scope: RowScope,
+  sums: readonly string[],
+): string[] {
+  const base = pairing.kind === 'interleave' ? `(${fragment.column}) / 2` : fragment.column;
+  const column = `${base} + ${ROW_SUM_BLOCK} * block_`;
+  const targets = outputs.filter(({ kind }) => kind === 'rowSum').map(({ buffer }) => scope.operands.get(buffer));
+  const { close } = fragment;
+  if (close !== undefined) return targets.flatMap((operand, i) => close({ operand, sum: sums[i]!, block: 'block_' }));
+  const stores = targets.map(
+    (operand, i) => `${scope.rowPointer(operand, undefined)}[(${column}) / ${ROW_SUM_BLOCK}] = ${sums[i]!};`,
+  );
+  const guard = [
+    `${fragment.quad} == 0`,
+    fragment.isStored,
+    ...(fragment.isWhole ? [] : [`${column} < ${columns}`]),
+  ].join(' && ');
+  return [...sums.map((name) => `${name} = tw_quad_sum(${name});`), ...guarded(guard, stores)];
+}

@@ -1,8 +1,9 @@
 /** How generated CUDA names memory: C types, base pointers of buffers, kernel heads; and what a generator returns. */
 import type { CudaKernelText, GridExtent, TensorMapDecl } from '../../../ir/cuda.js';
+import { printScalar, type Scalar } from '../../../ir/scalar.js';
 import type { BufferDType } from '../../../ir/types.js';
-import type { Operand } from '../../operands.js';
-import { KernelOperands } from '../../operands.js';
+import { KernelOperands, type Operand } from '../../operands.js';
+import { RowStatements } from '../../scalarPrograms.js';
 
 export type { Operand } from '../../operands.js';
 export { leastCommonMultiple, matricesOf, physicalColumns } from '../../operands.js';
@@ -69,4 +70,83 @@ export function kernelHead({
   const maps = tensorMaps.map((_, i) => `const __grid_constant__ tw_map m${i}`);
   const list = [...sizes, ...pointers, ...maps].join(', ');
   return `extern "C" __global__ void __launch_bounds__(${threads}, ${blocks}) ${symbol}(${list}) {\n`;
+}
+
+// Elements of 16 and 8 bits in 32-bit words: words of two adjacent elements, of one group or, for bytes, of two
+// groups.
+
+/** Whether a word holds four elements, of two pairs. */
+export const isByte = ({ dtype }: Pick<Operand, 'dtype'>): boolean =>
+  dtype === 'u8' || dtype === 'e4m3' || dtype === 'i8';
+
+const wordOf = (name: string, operand: Operand, group: string): string =>
+  isByte(operand) ? `${name}[(${group}) / 2]` : `${name}[${group}]`;
+
+/** C expression of two bytes, given the bytes themselves, or floats to be rounded to them. */
+const bytePair = ({ dtype }: Operand, x: string, y: string): string =>
+  dtype === 'u8' ? `(${x} | ${y} << 8)` : `tw_pack_${dtype}(${x}, ${y})`;
+
+/** C expression of an element of pair `pair` in such words: float, or unsigned for a byte. */
+export function unpackElement(operand: Operand, name: string, pair: string, lane: number): string {
+  const word = wordOf(name, operand, pair);
+  switch (operand.dtype) {
+    case 'bf16':
+      return `__uint_as_float(${lane === 0 ? `${word} << 16` : `${word} & 0xffff0000u`})`;
+    case 'f16':
+      return `tw_from_f16((unsigned short)(${word}${lane === 0 ? '' : ' >> 16'}))`;
+    case 'e4m3':
+      return `tw_from_e4m3((unsigned char)(${word} >> (16 * ((${pair}) % 2) + ${8 * lane})))`;
+    case 'i8':
+      return `(float)(signed char)(${word} >> (16 * ((${pair}) % 2) + ${8 * lane}))`;
+    default:
+      return `(${word} >> (16 * ((${pair}) % 2) + ${8 * lane}) & 255u)`;
+  }
+}
+
+/**
+ * Statement that keeps pair `pair`, given C expressions of the two values, in such words. Words of bytes start as
+ * zeros.
+ */
+export const packElement = (operand: Operand, name: string, pair: string, [x, y]: readonly string[]): string =>
+  isByte(operand)
+    ? `${wordOf(name, operand, pair)} |= ${bytePair(operand, x!, y!)} << 16 * ((${pair}) % 2);`
+    : `${name}[${pair}] = tw_pack_${operand.dtype}(${x!}, ${y!});`;
+
+// The statements of a row of generated CUDA: row numbers and pointers, and values that were computed before.
+
+/** Statements that run once per row. */
+export class RowScope extends RowStatements<CudaOperands> {
+  readonly row: string;
+  private readonly given: ReadonlyMap<string, string>;
+
+  /**
+   * `row`: C expression (int) of a readable row. `prefix`: see RowStatements. `given`: C expressions of row values
+   * computed earlier, by printScalar of their program.
+   */
+  constructor(operands: CudaOperands, row: string, prefix = 'r', given: ReadonlyMap<string, string> = new Map()) {
+    super(operands, prefix);
+    this.row = row;
+    this.given = given;
+  }
+
+  givenValue(s: Scalar): string | undefined {
+    return this.given.get(printScalar(s));
+  }
+
+  /** The row number of an access: the row itself, or the entry of a gather list. */
+  rowIndex(via: string | undefined): string {
+    if (via === undefined) return `(long long)(${this.row})`;
+    return this.define(`index ${via}`, 'long long', `${this.operands.base(this.operands.get(via))}[${this.row}]`);
+  }
+
+  /** Pointer to a buffer's row, whose columns lie one behind another. */
+  rowPointer(operand: Operand, via: string | undefined): string {
+    if (operand.columnStride !== 1) throw new Error(`'${operand.name}' lies by column: programs only store into it.`);
+    const stride = typeof operand.columns === 'string' ? `(long long)${operand.stride}` : operand.stride;
+    return this.define(
+      `row ${operand.name} ${via ?? ''}`,
+      `${CUDA_TYPES[operand.dtype]} *`,
+      `${this.operands.base(operand)} + ${this.rowIndex(via)} * ${stride}`,
+    );
+  }
 }

@@ -49,3 +49,40 @@ export class Constants {
     return lines;
   }
 }
+
+/** Templates of generated CUDA. */
+import { literalsOf } from '../../scalarPrograms.js';
+import { Templates } from '../../templates.js';
+
+const templates = new Templates(new URL('../templates/', import.meta.url), '.cu.hbs');
+
+/** Prints templates/<name>.cu.hbs. An unknown name in the template is an error. Nothing is escaped. */
+export function render(name: string, values: object): string {
+  return templates.render(name, values);
+}
+
+/** Hex digest of all templates. Tuning records made with other templates are not used. */
+export function cudaTemplatesHash(): string {
+  return templates.hash();
+}
+
+// Numbers as CUDA text.
+
+export const { float: floatLiteral, double: doubleLiteral } = literalsOf({ nan: 'tw_nan()', infinity: 'tw_inf()' });
+
+// Soft caps in CUDA: cap·tanh(x / cap), by one function that is printed where a kernel has a cap.
+
+/** The argument of tw_bounded for each unit of x / cap. */
+export const BOUNDED_UNIT = 2 * Math.LOG2E;
+
+/** The function that expressions of capText call; nothing without a cap. */
+export const capFunctions = (cap: number | undefined): string => (cap === undefined ? '' : render('softCap', {}));
+
+/** What stands before and after a C expression x, so that both make cap·tanh(x / cap) of it; nothing without a cap. */
+export const capText = (cap: number | undefined): { readonly capOpen: string; readonly capClose: string } =>
+  cap === undefined
+    ? { capOpen: '', capClose: '' }
+    : {
+        capOpen: `tw_mul(${floatLiteral(cap)}, tw_bounded(tw_mul(${floatLiteral(BOUNDED_UNIT / cap)}, `,
+        capClose: ')))',
+      };

@@ -3,15 +3,11 @@ import { isDeepStrictEqual } from 'node:util';
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { KernelModule } from '../../../ir/kernel.js';
 import { oncePer } from '../../../ir/oncePer.js';
-import type { Contraction } from '../text/contraction.js';
-import { expertsOf, segmentsOf } from '../text/contraction.js';
-import { remainderColumns, waveCount } from './remainderTiles.js';
-import { columnTiles, MAX_COLUMNS } from './layout.js';
-import { rasterOf, rasterRowsOf } from './raster.js';
-import { natureOf, rateOf, TILES } from './tileRates.js';
-import type { WgmmaFacts } from './legality.js';
-import { deepestStages, isLegalWgmma, typeOf } from './legality.js';
+import { type Contraction, expertsOf, segmentsOf } from '../text/contraction.js';
 import { slabOf } from './instruction.js';
+import { columnTiles, MAX_COLUMNS, remainderColumns, waveCount } from './layout.js';
+import { deepestStages, isLegalWgmma, typeOf, type WgmmaFacts } from './legality.js';
+import { natureOf, rasterOf, rasterRowsOf, rateOf, TILES } from './tileRates.js';
 
 export interface WgmmaDevice extends WgmmaFacts {
   readonly multiprocessors: number;

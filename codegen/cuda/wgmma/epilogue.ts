@@ -1,24 +1,26 @@
 /** The epilogue of a wgmma tile: one row of a consumer thread's accumulators, in batches of columns. */
 import { groupWidth } from '../../../ir/groupSums.js';
-import type { Segment } from '../../../ir/kernel.js';
-import type { Access } from '../../../ir/scalar.js';
+import { ROW_SUM_BLOCK, type Segment } from '../../../ir/kernel.js';
+import { type Access, operands as childrenOf, type Scalar } from '../../../ir/scalar.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
-import { groupValues, type GroupValues } from '../text/groupValues.js';
-import type { CudaOperands, Operand } from '../text/operands.js';
-import { physicalColumns } from '../text/operands.js';
-import { fragmentStep, type Fragment, type SumSite } from '../text/fragment.js';
-import { fragmentEpilogue } from '../text/fragmentEpilogue.js';
-import { RowScope } from '../text/rowScope.js';
-import { indent } from '../text/statements.js';
+import { groupValues, type GroupValues } from '../text/contraction.js';
+import { type Fragment, fragmentEpilogue, fragmentStep, type SumSite } from '../text/fragment.js';
+import { type CudaOperands, type Operand, physicalColumns, RowScope } from '../text/operands.js';
+import { indent, unrolled } from '../text/statements.js';
 import { columnValue } from './columnValues.js';
-import { elementLoads } from './elementLoads.js';
-import { AHEAD_GROUPS, firstLoads, loadsAhead, takeBatch, type Batch } from './loadsAhead.js';
-import { forgetProducts, handoffProduct } from './handoff.js';
-import type { WgmmaLayout } from './layout.js';
-import type { WgmmaContext } from './options.js';
-import { RowTables } from './rowTables.js';
-import { lastSums, SUM_GROUPS, takeSum, type SumContext } from './rowSums.js';
-import { VectorLoads, VectorStores, type VectorContext } from './vectorAccess.js';
+import {
+  AHEAD_GROUPS,
+  type Batch,
+  firstLoads,
+  loadsAhead,
+  QUAD,
+  takeBatch,
+  type VectorContext,
+  VectorLoads,
+  VectorStores,
+} from './epilogueAccess.js';
+import { forgetProducts, handoffProduct, type WgmmaLayout } from './layout.js';
+import { elementLoads, type WgmmaContext } from './options.js';
 
 /**
  * 8-column groups of an epilogue that are processed together, by the number of accumulators per thread. More groups
@@ -274,3 +276,122 @@ function sharedOf({ segment, groups }: Context, offset: readonly string[]): Pick
 /** Number of physical columns before padding. */
 const lyingColumns = ({ columns, pairing }: Segment): number =>
   pairing.kind === 'interleave' ? 2 * pairing.width * Math.ceil(columns / pairing.width) : columns;
+
+// Row sums of an epilogue: a quad stores those of four blocks of columns together.
+
+/** What stores of sums depend on. `sums`: buffers of row sums that quads store four blocks at a time. */
+export interface SumContext extends Pick<VectorContext, 'segment' | 'operands' | 'isWhole'> {
+  readonly sums: readonly Operand[];
+}
+
+/** 8-column groups per block of row sums. */
+export const SUM_GROUPS = ROW_SUM_BLOCK / 8;
+
+/**
+ * A thread's share of a block of row sums, with blocks counted from the tile's first. When the fourth of four blocks is
+ * complete, the quad stores them together.
+ */
+export function takeSum(
+  { segment, operands, sums, isWhole }: SumContext,
+  { operand, sum }: SumSite,
+  block: string,
+): string[] {
+  const name = `s${sums.findIndex((each) => each.name === operand.name)}_`;
+  const own = `column0 / ${ROW_SUM_BLOCK} + (${block}) - ${QUAD - 1} + quad`;
+  const isInside = isWhole ? '' : ` && (${own}) * ${ROW_SUM_BLOCK} < ${segment.columns}`;
+  return [
+    `tw_sums_take(${name}, ${block}, ${sum}, quad);`,
+    `if ((${block}) % ${QUAD} == ${QUAD - 1} && isStored${isInside}) ` +
+      `(${operands.base(operand)})[(long long)row * ${operand.stride} + ${own}] = ${name}.whole;`,
+  ];
+}
+
+/** Completes the last blocks of a row if they are fewer than four. */
+export function lastSums({ segment, operands, sums, isWhole }: SumContext, groups: number): string[] {
+  const blocks = groups / SUM_GROUPS;
+  const over = blocks % QUAD;
+  if (over === 0) return [];
+  return sums.flatMap((operand, i) => {
+    const own = `column0 / ${ROW_SUM_BLOCK} + ${blocks - over} + quad`;
+    const isInside = isWhole ? '' : ` && (${own}) * ${ROW_SUM_BLOCK} < ${segment.columns}`;
+    return [
+      ...Array.from({ length: QUAD - over }, (_, j) => `tw_sums_take(s${i}_, ${over + j}, 0.0f, quad);`),
+      `if (quad < ${over} && isStored${isInside}) ` +
+        `(${operands.base(operand)})[(long long)row * ${operand.stride} + ${own}] = s${i}_.whole;`,
+    ];
+  });
+}
+
+// Tables that rotated pairs read, such as cosines and sines of a row's position. All heads of a row read the same
+// entries: a thread loads its own once for a row of the tile, all at once, where it has registers for them. Only for
+// products of E4M3, whose epilogues have half the time.
+
+interface RowTable {
+  readonly operand: Operand;
+  readonly via: string | undefined;
+}
+
+/** A thread's entries of the tables of a row. */
+export class RowTables {
+  private readonly tables: readonly RowTable[];
+  private readonly segment: Segment;
+  private readonly operands: CudaOperands;
+  /** Entries of two columns that a thread has of each. */
+  private readonly entries: number;
+
+  /** For tiles of whole heads, whose pairs are 8 columns wide. */
+  constructor(segment: Segment, operands: CudaOperands) {
+    const { pairing } = segment;
+    this.segment = segment;
+    this.operands = operands;
+    this.entries = pairing.kind === 'rotate' && pairing.width === 8 ? pairing.headDim / 2 / 8 : 0;
+    this.tables = this.entries === 0 ? [] : this.find();
+  }
+
+  get isEmpty(): boolean {
+    return this.tables.length === 0;
+  }
+
+  /** Registers that the entries take. */
+  get words(): number {
+    return 2 * this.entries * this.tables.length;
+  }
+
+  /** Statements that load a row's entries. */
+  lines(): string[] {
+    const scope = new RowScope(this.operands, 'row', 'tr');
+    const loads = this.tables.flatMap(({ operand, via }, i) => {
+      const from = `${scope.rowPointer(operand, via)} + 8 * entry_ + 2 * quad`;
+      return [
+        `tw_f2 t${i}_[${this.entries}];`,
+        ...unrolled(`for (int entry_ = 0; entry_ < ${this.entries}; entry_++)`, [
+          `t${i}_[entry_] = tw_load2_${operand.dtype}(${from});`,
+        ]),
+      ];
+    });
+    return [...scope.lines, ...loads];
+  }
+
+  /** C expression (float) of a table's value at group `group` of 8 physical columns of the tile. */
+  value(buffer: string, access: Access, group: string, lane: number): string | undefined {
+    if (!this.isTable(access)) return undefined;
+    const at = this.tables.findIndex(({ operand, via }) => operand.name === buffer && via === access.via);
+    return at < 0 ? undefined : `t${at}_[(${group}) / 2 % ${this.entries}].${lane === 0 ? 'x' : 'y'}`;
+  }
+
+  /** Both halves of a head read the same entries. */
+  private isTable(access: Access): access is Access & { readonly kind: 'periodic' } {
+    return access.kind === 'periodic' && access.period === 8 * this.entries;
+  }
+
+  private find(): RowTable[] {
+    const found = new Map<string, RowTable>();
+    const visit = (s: Scalar): void => {
+      if (s.op === 'load' && this.isTable(s.access))
+        found.set(`${s.buffer} ${s.access.via ?? ''}`, { operand: this.operands.get(s.buffer), via: s.access.via });
+      childrenOf(s).forEach(visit);
+    };
+    this.segment.outputs.forEach(({ value }) => visit(value));
+    return [...found.values()];
+  }
+}

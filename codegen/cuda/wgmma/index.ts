@@ -1,26 +1,26 @@
 /** Contractions on Hopper's tensor cores: TMA and mbarriers feed warp-specialized wgmma in persistent blocks. */
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { Contraction } from '../text/contraction.js';
-import type { CudaOperands, EmittedCuda } from '../text/operands.js';
-import { kernelHead, physicalColumns } from '../text/operands.js';
-import { render } from '../text/templates.js';
-import type { SegmentText } from './deferredEpilogue.js';
-import { columnValueTexts, NO_COLUMN_VALUES, type ColumnValueTexts } from './columnValues.js';
-import { deferredTexts, NOT_DEFERRED } from './deferredEpilogue.js';
+import { logProbFunctions, logProbText } from '../text/logprob.js';
+import { type CudaOperands, type EmittedCuda, kernelHead, physicalColumns } from '../text/operands.js';
+import { render } from '../text/statements.js';
+import { columnValueTexts, type ColumnValueTexts, NO_COLUMN_VALUES } from './columnValues.js';
+import {
+  deferredTexts,
+  finalTileText,
+  finishTexts,
+  NO_REMAINDER,
+  NOT_DEFERRED,
+  remainderTexts,
+  rowTurns,
+  rowValueText,
+  type SegmentText,
+} from './deferredEpilogue.js';
 import { epilogueText } from './epilogue.js';
-import { finalTileText } from './finalTileText.js';
-import { finishTexts } from './finishTexts.js';
-import { DESCRIPTOR_BASE } from './instruction.js';
-import { loadTexts } from './loads.js';
-import { logProbFunctions, logProbText } from './logprob.js';
-import { loopText, productText, releaseText, waitText } from './mainLoop.js';
-import type { WgmmaContext } from './options.js';
-import { wgmmaContext } from './options.js';
-import { NO_REMAINDER, remainderTexts } from './remainderText.js';
-import { maxColumnTiles } from './remainderTiles.js';
-import { rowTurns, rowValueText } from './rowValues.js';
-import { tensorMapsOf } from './tensorMaps.js';
-import { contractionFunctions } from './functions.js';
+import { contractionFunctions, DESCRIPTOR_BASE } from './instruction.js';
+import { maxColumnTiles } from './layout.js';
+import { loadTexts, loopText, productText, releaseText, tensorMapsOf, waitText } from './mainLoop.js';
+import { wgmmaContext, type WgmmaContext } from './options.js';
 
 export { isLegalWgmma } from './legality.js';
 export type { WgmmaFacts } from './legality.js';

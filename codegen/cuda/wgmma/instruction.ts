@@ -1,5 +1,6 @@
 /** Hopper's warpgroup instructions and descriptors as text and numbers. */
 import { DTYPE_BYTES } from '../../../ir/types.js';
+import { render } from '../text/statements.js';
 
 /** Rows of one warpgroup instruction. */
 export const WGMMA_ROWS = 64;
@@ -82,3 +83,12 @@ export function wgmmaOperands(tn: number): Readonly<
     registerOperands: numbers.map((i) => `"+f"(d[${i}])`).join(', '),
   };
 }
+
+// What kernels on Hopper call: barriers in shared memory, boxes, clusters, and what epilogues exchange.
+
+/** Barriers, and copies of boxes that they count. */
+export const barrierFunctions = (): string => render('wgmmaBarriers', {}).trimEnd();
+
+/** All that contractions call. `values`: those of the template, but for its barriers. */
+export const contractionFunctions = (values: object): string =>
+  render('wgmmaFunctions', { ...values, barriers: barrierFunctions() });

@@ -3,8 +3,8 @@ import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { Segment } from '../../../ir/kernel.js';
 import { oncePer } from '../../../ir/oncePer.js';
 import { physicalColumns } from '../../operands.js';
-import { handoffWarpBytes } from './handoff.js';
-import { CONSUMERS, CONSUMER_WARPS, SLAB_BYTES, WGMMA_ROWS } from './instruction.js';
+import { indent } from '../text/statements.js';
+import { CONSUMER_WARPS, CONSUMERS, SLAB_BYTES, WGMMA_ROWS } from './instruction.js';
 
 const ALIGNMENT = 1024;
 const BARRIER = 8;
@@ -175,4 +175,176 @@ function countColumnTiles(segments: readonly Segment[], tn: number): ColumnTiles
     total += Math.ceil(physicalColumns(columns, pairing) / tn);
   }
   return { first, total };
+}
+
+// The handoff of rounded products from consumers to the warps that run deferred epilogues: 20 bits per product, in
+// shared memory, in the order of the accumulators. Neither side transposes anything. Every access is 16 bytes per
+// lane, adjacent to its neighbour's.
+//
+// Each consumer warp has its own area. For each chunk of four column groups the area holds 512 bytes for each row
+// half: per lane, one word for each group with the upper 16 bits of two products. After every four chunks, the same
+// number of bytes holds one word for each chunk: bits 12 to 15 of its eight products.
+
+/** Column groups of a chunk. */
+export const CHUNK_GROUPS = 4;
+export const CHUNK_BYTES = 1024;
+/** Chunks whose lower bits lie together. */
+export const CHUNKS_OF_PART = 4;
+/** Bytes from a row half's part of a chunk to that of the rows 8 further. */
+export const HALF_BYTES = CHUNK_BYTES / 2;
+
+const chunksOf = (tn: number): number => Math.ceil(tn / 8 / CHUNK_GROUPS);
+const lowChunksOf = (tn: number): number => Math.ceil(chunksOf(tn) / CHUNKS_OF_PART);
+/** Number of the first chunk of lower bits. */
+export const lowChunk = chunksOf;
+
+/** Bytes of a consumer warp's 16 rows of a tile. */
+export const handoffWarpBytes = (tn: number): number => (chunksOf(tn) + lowChunksOf(tn)) * CHUNK_BYTES;
+
+/**
+ * Statements that store the accumulators of a warp, in instructions of `wn` columns, from address `handoff` on, which
+ * includes the lane.
+ */
+export function storeHandoffText(tn: number, wn: number, depth: number): string {
+  const groups = tn / 8,
+    chunks = chunksOf(tn);
+  const product = (chunk: number, h: number, i: number): string => {
+    const group = CHUNK_GROUPS * chunk + (i >> 1);
+    const [block, own] = [Math.floor(group / (wn / 8)), group % (wn / 8)];
+    return group < groups ? `acc[${block}][${4 * own + 2 * h + (i & 1)}]` : '0.0f';
+  };
+  const eight = (chunk: number, h: number): string[] => Array.from({ length: 8 }, (_, i) => product(chunk, h, i));
+  const lines: string[] = [];
+  for (let first = 0; first < chunks; first += CHUNKS_OF_PART) {
+    const count = Math.min(CHUNKS_OF_PART, chunks - first);
+    for (const h of [0, 1]) {
+      const each = Array.from({ length: count }, (_, j) => eight(first + j, h));
+      each.forEach((p, j) => {
+        const words = [0, 2, 4, 6].map((i) => `tw_high(${p[i]!}, ${p[i + 1]!})`);
+        lines.push(`tw_put(handoff + ${(first + j) * CHUNK_BYTES + h * HALF_BYTES}, ${words.join(', ')});`);
+      });
+      const low = Array.from({ length: CHUNKS_OF_PART }, (_, j) =>
+        j < count ? `tw_low(${each[j]!.join(', ')})` : '0u',
+      );
+      lines.push(
+        `tw_put(handoff + ${(chunks + first / CHUNKS_OF_PART) * CHUNK_BYTES + h * HALF_BYTES}, ${low.join(', ')});`,
+      );
+    }
+  }
+  return indent(lines, depth);
+}
+
+/** Where a row half's words are loaded. */
+export const declareHandoff = (tn: number): string =>
+  `unsigned high_[${CHUNK_GROUPS * chunksOf(tn)}], low_[${CHUNK_GROUPS * lowChunksOf(tn)}];`;
+
+/** Statements that load a row half into `high_` and `low_` from address `handoff` on, which includes lane and half. */
+export function loadHandoffText(tn: number, depth: number): string {
+  const [chunks, lows] = [chunksOf(tn), lowChunksOf(tn)];
+  return indent(
+    [
+      declareHandoff(tn),
+      ...Array.from(
+        { length: chunks },
+        (_, j) => `tw_take(handoff + ${j * CHUNK_BYTES}, high_ + ${CHUNK_GROUPS * j});`,
+      ),
+      ...Array.from(
+        { length: lows },
+        (_, j) => `tw_take(handoff + ${(chunks + j) * CHUNK_BYTES}, low_ + ${CHUNK_GROUPS * j});`,
+      ),
+    ],
+    depth,
+  );
+}
+
+/** C expression (float): a product of column group `group`, a C expression that is constant once loops are unrolled. */
+export const handoffProduct = (group: string, lane: number): string =>
+  `tw_product_of(high_[${group}], low_[(${group}) / ${CHUNK_GROUPS}], (${group}) % ${CHUNK_GROUPS}, ${lane})`;
+
+/**
+ * Statements that let the compiler forget what it has made of the words of a row half. Products that are read twice
+ * would otherwise stay unpacked from the first time to the second, in more registers than there are.
+ */
+export const forgetProducts = (tn: number): readonly string[] =>
+  (
+    [
+      ['high_', chunksOf(tn)],
+      ['low_', lowChunksOf(tn)],
+    ] as const
+  ).flatMap(([name, chunks]) => [
+    '#pragma unroll',
+    `for (int i = 0; i < ${CHUNK_GROUPS * chunks}; i++) asm volatile("" : "+r"(${name}[i]) :: "memory");`,
+  ]);
+
+// Remainder tiles. Persistent blocks take whole tiles in waves. If the last wave has tiles for only some of the
+// blocks, the others wait: 4.7 tiles per block take as long as 5. A schedule may therefore divide the columns of the
+// last wave into narrower tiles, so that every cluster has at most one. How many column tiles stay whole depends on
+// the rows of a micro-batch: kernels compute it as `remainderColumns` does here (templates/wgmmaRemainderColumns).
+
+/** Column tiles of a launch: `whole` tiles of tn columns, followed by `narrow` tiles of remainderTn columns. */
+export interface ColumnTileCounts {
+  readonly whole: number;
+  readonly narrow: number;
+}
+
+/**
+ * How `clusters` at work divide the columns, given `rowTiles` row tiles (of a whole cluster's rows). Narrow tiles lie
+ * in the last segment. All tiles stay whole if the last wave would have more than one per cluster.
+ */
+export function remainderColumns(
+  segments: readonly Segment[],
+  { tn, remainderTn }: CudaGemmSchedule,
+  clusters: number,
+  rowTiles: number,
+): ColumnTileCounts {
+  const { first, total } = columnTiles(segments, tn);
+  if (remainderTn === undefined || rowTiles < 1) return { whole: total, narrow: 0 };
+  const whole = Math.floor((Math.floor((rowTiles * total) / clusters) * clusters) / rowTiles);
+  const { firstTile, columns } = lastSegment(segments, first);
+  const narrow = Math.ceil((columns - (whole - firstTile) * tn) / remainderTn);
+  return whole >= firstTile && narrow > 0 && narrow * rowTiles <= clusters
+    ? { whole, narrow }
+    : { whole: total, narrow: 0 };
+}
+
+/**
+ * Most column tiles of a launch. If even the first wave would leave clusters idle, all tiles of a single segment are
+ * narrow.
+ */
+export function maxColumnTiles(segments: readonly Segment[], { tn, remainderTn }: CudaGemmSchedule): number {
+  const { first, total } = columnTiles(segments, tn);
+  return remainderTn === undefined || segments.length > 1
+    ? total
+    : Math.ceil(lastSegment(segments, first).columns / remainderTn);
+}
+
+/**
+ * Time of a tile with `share` of a whole tile's columns, in units of a whole tile's time. Measured on an H100 at its
+ * power limit. Blocks that wait in a last wave leave their power to the others, so filling that wave gains less than
+ * the number of columns suggests.
+ */
+const narrowTime = (share: number): number => share + 0.6 * (1 - share);
+
+/** Tiles of the cluster that has the most, in units of a whole tile's time. */
+export function waveCount(
+  segments: readonly Segment[],
+  schedule: CudaGemmSchedule,
+  clusters: number,
+  rowTiles: number,
+): number {
+  const { whole, narrow } = remainderColumns(segments, schedule, clusters, rowTiles);
+  const most = Math.ceil((rowTiles * whole) / clusters);
+  // Narrow tiles continue where whole ones end: the clusters with one whole tile less get them first.
+  return rowTiles * (whole + narrow) <= most * clusters
+    ? most
+    : most + narrowTime((schedule.remainderTn ?? 0) / schedule.tn);
+}
+
+/** First column tile and physical columns of the last segment, the only one with remainder tiles. */
+export function lastSegment(
+  segments: readonly Segment[],
+  first: readonly number[],
+): { readonly firstTile: number; readonly columns: number } {
+  const { columns, pairing } = segments.at(-1)!;
+  return { firstTile: first.at(-1)!, columns: physicalColumns(columns, pairing) };
 }

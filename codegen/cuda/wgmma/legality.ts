@@ -1,23 +1,19 @@
 /** Which schedules of the wgmma skeleton are legal for a kernel. */
+import type { CudaArch, CudaGemmSchedule } from '../../../ir/cuda.js';
 import { everyExtent } from '../../../ir/function.js';
 import { groupWidth } from '../../../ir/groupSums.js';
+import { type KernelModule, LOGPROB_BLOCK, type Segment } from '../../../ir/kernel.js';
 import { oncePer } from '../../../ir/oncePer.js';
-import type { CudaArch, CudaGemmSchedule } from '../../../ir/cuda.js';
-import type { KernelModule, Segment } from '../../../ir/kernel.js';
-import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
-import type { Scalar } from '../../../ir/scalar.js';
-import { operands as childrenOf } from '../../../ir/scalar.js';
+import { operands as childrenOf, type Scalar } from '../../../ir/scalar.js';
 import { FORMATS } from '../../../ir/storage.js';
-import { parametersOf } from '../../signature.js';
-import type { Contraction } from '../text/contraction.js';
-import { expertsOf, rowProgramsOf, segmentsOf } from '../text/contraction.js';
-import { CudaOperands, leastCommonMultiple } from '../text/operands.js';
-import { fragmentProblem, tileStep } from '../text/fragment.js';
-import { rowPrologue } from '../text/rowPrologue.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
+import { parametersOf } from '../../signature.js';
+import { type Contraction, expertsOf, rowProgramsOf, rowPrologue, segmentsOf } from '../text/contraction.js';
+import { fragmentProblem, tileStep } from '../text/fragment.js';
+import { CudaOperands, leastCommonMultiple } from '../text/operands.js';
 import { CONSUMERS, slabOf, WGMMA_ROWS, WGMMA_TYPES, type WgmmaType } from './instruction.js';
-import { columnValuesOf } from './options.js';
 import { MAX_ACCUMULATORS, MAX_ACCUMULATORS_OF_HEADS, MAX_BOX_ROWS, MAX_COLUMNS, wgmmaLayout } from './layout.js';
+import { columnValuesOf } from './options.js';
 
 /** The facts about a GPU that this skeleton depends on. */
 export interface WgmmaFacts {

@@ -1,16 +1,23 @@
 /** The consumers' loop over k, and the instruction that it issues. */
-import { render } from '../text/templates.js';
+import type { TensorMapDecl } from '../../../ir/cuda.js';
+import type { Segment } from '../../../ir/kernel.js';
+import { expertsOf } from '../text/contraction.js';
+import { physicalColumns } from '../text/operands.js';
+import { render } from '../text/statements.js';
 import {
   descriptorUnits,
+  operandType,
   SLAB_BYTES,
-  STEPS_OF_SLAB,
+  SLAB_BYTES as ROW_BYTES,
+  slabOf,
   stepOf,
+  STEPS_OF_SLAB,
   WGMMA_ROWS,
   wgmmaOperands,
   type WgmmaType,
 } from './instruction.js';
 import type { WgmmaLayout } from './layout.js';
-import type { WgmmaOptions } from './options.js';
+import type { WgmmaContext, WgmmaOptions } from './options.js';
 
 /** Name of the C function that multiplies one step of a tile. */
 export const MULTIPLY = 'tw_wgmma';
@@ -81,4 +88,122 @@ function instructionOffsets({
   const bUnits = descriptorUnits(wn * SLAB_BYTES);
   if (columnBlocks === 1) return { aBlock: rowBlocks === 1 ? '' : ` + m * ${aUnits}`, bBlock: '' };
   return { aBlock: ` + m / ${columnBlocks} * ${aUnits}`, bBlock: ` + m % ${columnBlocks} * ${bUnits}` };
+}
+
+// How a stage of the ring is filled: copies by TMA, slab by slab.
+
+type LoadTexts = Readonly<Record<'loadA' | 'loadB' | 'loadPrefetchA' | 'loadPrefetchB' | 'expected', string>> &
+  Readonly<Record<'own' | 'remainderOwn' | 'bytesOfOwn', number>>;
+
+/** What the copies of a stage depend on. */
+export type LoadOptions = Pick<
+  WgmmaOptions,
+  | 'tm'
+  | 'tn'
+  | 'tk'
+  | 'cluster'
+  | 'isCluster'
+  | 'remainderTn'
+  | 'slabs'
+  | 'aBytes'
+  | 'stageBytes'
+  | 'boxes'
+  | 'boxRows'
+  | 'mmaType'
+> & {
+  /** Blocks of a cluster that have the same rows, of which each loads a part for all; absent: one. */
+  readonly sharers?: number;
+};
+
+/**
+ * Statements that fill a stage, and the bytes that it then waits for. In a cluster each block loads half of the weight
+ * tile for both. `own` is the number of rows of a weight that a block loads: the C variable of that name if there are
+ * narrower remainder tiles.
+ */
+export function loadTexts(options: LoadOptions): LoadTexts {
+  const { tm, tn, tk, cluster, isCluster, remainderTn, slabs, aBytes, stageBytes, boxes, boxRows, mmaType } = options;
+  const { sharers = 1 } = options;
+  const slabColumns = slabOf(mmaType);
+  const own = tn / cluster;
+  const ownBytes = remainderTn === 0 ? String(own * ROW_BYTES) : `own * ${ROW_BYTES}`;
+  const ownRows = remainderTn === 0 ? String(own) : 'own';
+  const rankBytes = isCluster ? ` + rank * ${ownBytes}` : '';
+  const rankRow = isCluster ? ` + (int)rank * ${ownRows}` : '';
+  const plus = (count: number): string => (count === 0 ? '' : ` + ${count}`);
+  const perSlab = (print: (slab: number) => string): string =>
+    Array.from({ length: slabs }, (_, slab) => print(slab)).join(' ');
+  const a = (stage: string, block: string): string =>
+    perSlab((slab) => {
+      const to = `shared + ${stage} * ${stageBytes}${plus(slab * tm * ROW_BYTES)}`;
+      const column = `${block} * ${tk}${plus(slab * slabColumns)}`;
+      if (sharers === 1) return `tw_load_box(${to}, &m0, ${column}, row0, full + 8 * ${stage});`;
+      const part = tm / sharers;
+      return (
+        `tw_load_box_all(${to} + rank * ${part * ROW_BYTES}, &m0, ${column}, row0 + (int)rank * ${part}, ` +
+        `full + 8 * ${stage}, ${(1 << sharers) - 1});`
+      );
+    });
+  const b = (stage: string, block: string): string =>
+    perSlab((slab) =>
+      Array.from({ length: boxes }, (_, box) => {
+        const offset = aBytes + (slab * tn + box * boxRows) * ROW_BYTES;
+        const to = `shared + ${stage} * ${stageBytes}${plus(offset)}${rankBytes}`;
+        const from = `weight, ${block} * ${tk}${plus(slab * slabColumns)}, column0${plus(box * boxRows)}${rankRow}`;
+        return isCluster
+          ? `tw_load_box_all(${to}, ${from}, full + 8 * ${stage}, 3);`
+          : `tw_load_box(${to}, ${from}, full + 8 * ${stage});`;
+      }).join(' '),
+    );
+  return {
+    loadA: a('stage', 'block'),
+    loadB: b('stage', 'block'),
+    loadPrefetchA: a('i', 'i'),
+    loadPrefetchB: b('i', 'i'),
+    expected: remainderTn === 0 ? String(stageBytes) : 'bytes',
+    own,
+    remainderOwn: remainderTn / cluster,
+    bytesOfOwn: cluster * slabs * ROW_BYTES,
+  };
+}
+
+// The tensor maps for the copies of a wgmma kernel.
+
+/**
+ * Map 0 is the left operand. Each segment's weight has one map, and the last weight has a second if there are remainder
+ * tiles. A box is one slab, with the rows of one copy.
+ */
+export function tensorMapsOf({
+  kernel,
+  segments,
+  operands,
+  options,
+}: Pick<WgmmaContext, 'kernel' | 'segments' | 'operands'> & {
+  readonly options: Pick<LoadOptions, 'tm' | 'cluster' | 'remainderTn' | 'boxRows' | 'sharers'>;
+}): TensorMapDecl[] {
+  const { tm, cluster, remainderTn, boxRows, sharers = 1 } = options;
+  const a = operands.get(kernel.a);
+  const own = operandType(a.dtype);
+  const dtype = own === 'e4m3' ? 'u8' : own;
+  const box = { dtype, columns: kernel.k, boxColumns: slabOf(own), swizzle: 128 } as const;
+  const weightMap = ({ weight, columns, pairing }: Segment, rows: number): TensorMapDecl => {
+    const w = operands.weight(weight);
+    return {
+      ...box,
+      parameter: w.index,
+      rows: physicalColumns(columns, pairing) * (expertsOf(kernel)?.count ?? 1),
+      stride: w.stride,
+      boxRows: rows,
+    };
+  };
+  return [
+    {
+      ...box,
+      parameter: a.index,
+      rows: kernel.rows,
+      stride: a.stride,
+      boxRows: tm / sharers,
+    },
+    ...segments.map((segment) => weightMap(segment, boxRows)),
+    ...(remainderTn === 0 ? [] : [weightMap(segments.at(-1)!, remainderTn / cluster)]),
+  ];
 }

@@ -3,32 +3,32 @@
  * The record is computed once; every part of the text and the templates are printed from it.
  */
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
-import type { Segment } from '../../../ir/kernel.js';
+import { ROW_SUM_BLOCK, type Segment } from '../../../ir/kernel.js';
 import { kernelReads, kernelWrites } from '../../../ir/kernelAccess.js';
-import type { Contraction } from '../text/contraction.js';
-import { expertsOf, rowProgramsOf, segmentsOf } from '../text/contraction.js';
-import type { CudaOperands } from '../text/operands.js';
-import type { FinishText } from '../text/finish.js';
-import { finishText } from '../text/finish.js';
-import { isByte } from '../text/packedWords.js';
-import { rowPrologue, type RowPrologue } from '../text/rowPrologue.js';
-import type { FinalTile } from './finalTile.js';
-import { columnFloats } from './columnValues.js';
-import { finalTileOf } from './finalTile.js';
-import { handoffWarpBytes } from './handoff.js';
+import { operands as childrenOf, readOf, type Scalar } from '../../../ir/scalar.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
 import {
-  CONSUMERS,
-  CONSUMER_WARPS,
-  operandType,
+  type Contraction,
+  expertsOf,
+  rowProgramsOf,
+  rowPrologue,
+  type RowPrologue,
+  segmentsOf,
+} from '../text/contraction.js';
+import { finishText, type FinishText, isWholeRow } from '../text/lanePrograms.js';
+import { type CudaOperands, isByte, type Operand } from '../text/operands.js';
+import { columnFloats } from './columnValues.js';
+import {
   blockThreads,
+  CONSUMER_WARPS,
+  CONSUMERS,
   idleWarps,
+  operandType,
   WARPS_OF_GROUP,
   WGMMA_ROWS,
   type WgmmaType,
 } from './instruction.js';
-import type { WgmmaLayout } from './layout.js';
-import { columnTiles, wgmmaLayout } from './layout.js';
+import { columnTiles, handoffWarpBytes, wgmmaLayout, type WgmmaLayout } from './layout.js';
 
 export interface WgmmaContext {
   readonly kernel: Contraction;
@@ -223,4 +223,79 @@ export function wgmmaContext(kernel: Contraction, operands: CudaOperands, schedu
     isDivided: false,
   });
   return { kernel, operands, schedule, segments, firstTiles: tiles.first, prologue, finalTile, finish, options };
+}
+
+// The epilogue of a block's final tile. No further product hides it, all blocks reach it at once, and the threads
+// that hold accumulators have few loads in flight and much code that runs once. So the products go to shared memory,
+// into the ring that is no longer filled, and all consumer warps process them row by row in a small loop with many
+// rows in flight.
+//
+// Only for epilogues that read and write whole rows (the residual stream); others are short.
+
+/** Rows of a warp whose loads are in flight at once. */
+export const FINAL_ROWS_AT_ONCE = 8;
+/**
+ * Floats of padding after a row of products in shared memory, so that the rows that a warp stores at once, of a
+ * multiple of 16 columns, begin in different banks.
+ */
+const PAD = 8;
+
+/** The only segment of a kernel whose final tiles are stored row by row. */
+export interface FinalTile {
+  readonly segment: Segment;
+  /** Buffers that its programs read at the element itself, and buffers that they store to. */
+  readonly loads: readonly Operand[];
+  readonly stores: readonly Operand[];
+  /** Floats from one row of products in shared memory to the next. */
+  readonly pitch: number;
+}
+
+/** How final tiles are stored; undefined if the epilogue is of another kind or the products do not fit. */
+export function finalTileOf(
+  segments: readonly Segment[],
+  operands: CudaOperands,
+  { columnBlocks, stageBytes }: WgmmaLayout,
+  { tm, tn, stages }: CudaGemmSchedule,
+): FinalTile | undefined {
+  const [segment, ...more] = segments;
+  if (
+    segment === undefined ||
+    more.length > 0 ||
+    segment.pairing.kind !== 'none' ||
+    segment.columns % ROW_SUM_BLOCK !== 0 ||
+    columnBlocks !== 1
+  )
+    return undefined;
+  const loads = elementLoads(segment, operands);
+  const stores = segment.outputs.filter(({ kind }) => kind === 'store').map(({ buffer }) => operands.get(buffer));
+  const pitch = tn + PAD;
+  const isSuited =
+    loads.length > 0 &&
+    segment.outputs.every((output) => readsOwnElements(output.value) && (output.kind !== 'store' || !output.via)) &&
+    [...loads, ...stores].every(isWholeRow) &&
+    tm * pitch * 4 <= stages * stageBytes &&
+    tm % (CONSUMER_WARPS * FINAL_ROWS_AT_ONCE) === 0;
+  return isSuited ? { segment, loads, stores, pitch } : undefined;
+}
+
+/** The programs read only the element itself, which is skipped for lanes and rows past the end. */
+const readsOwnElements = (s: Scalar): boolean =>
+  s.op === 'load'
+    ? s.access.kind === 'element' && s.access.via === undefined
+    : readOf(s) === undefined && childrenOf(s).every(readsOwnElements);
+
+// Finds the buffers that an epilogue reads at the position that it writes.
+
+/** Buffers that the segment's programs read at the element itself, each once. */
+export function elementLoads({ outputs }: Segment, operands: CudaOperands): Operand[] {
+  const found = new Map<string, Operand>();
+  const visit = (s: Scalar): void => {
+    if (s.op === 'load' && s.access.kind === 'element' && s.access.via === undefined) {
+      const operand = operands.get(s.buffer);
+      if (operand.columns !== 1) found.set(s.buffer, operand);
+    }
+    childrenOf(s).forEach(visit);
+  };
+  outputs.forEach(({ value }) => visit(value));
+  return [...found.values()];
 }

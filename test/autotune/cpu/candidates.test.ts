@@ -17,7 +17,7 @@ import {
 } from '../../../autotune/cpu/costModel.js';
 import { kernelWork } from '../../../autotune/work.js';
 import { defaultSchedule, isLegal } from '../../../codegen/cpu/index.js';
-import { cpuScheduling } from '../../../codegen/cpu/scheduling.js';
+import { cpuScheduling } from '../../../codegen/cpu/schedules.js';
 import type { CpuGemmSchedule, CpuSchedule } from '../../../ir/plan.js';
 import { scoringBucket } from '../../../ir/scoring.js';
 import { AMX_FACTS, AMX_MACHINE, FACTS, kernelAt, llamaModule, MACHINE } from '../fixture.js';

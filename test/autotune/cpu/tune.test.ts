@@ -11,7 +11,7 @@ import type { Measure, MeasureRequest } from '../../../autotune/measurement.js';
 import type { TuneProgress } from '../../../autotune/search.js';
 import { parseBudget } from '../../../autotune/table.js';
 import { defaultSchedule, isLegal, kernelSignature } from '../../../codegen/cpu/index.js';
-import { cpuScheduling } from '../../../codegen/cpu/scheduling.js';
+import { cpuScheduling } from '../../../codegen/cpu/schedules.js';
 import type { CpuSchedule } from '../../../ir/plan.js';
 import { scoringBucket, tokensIn } from '../../../ir/scoring.js';
 import { CAPACITY, FACTS, kernelAt, llamaModule, MACHINE, TARGET } from '../fixture.js';

@@ -1,5 +1,4 @@
 /** Measuring step's kernels on a simulated GPU: what they are given, and which rows of a state are compared. */
-import { loadKoffi } from '../../../runtime/cuda/loadKoffi.js';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -12,8 +11,8 @@ import type { CudaSchedule } from '../../../ir/cuda.js';
 import type { AttentionKernel, Kernel } from '../../../ir/kernel.js';
 import { kernelWrites, outputsOf } from '../../../ir/kernelAccess.js';
 import type { Bucket } from '../../../ir/plan.js';
-import type { CudaMemory } from '../../../runtime/cuda/nativeDevice.js';
-import type { CudaProgramBinding, CudaTimeRequest } from '../../../runtime/cuda/nativeProgram.js';
+import { loadKoffi } from '../../../runtime/cuda/loadKoffi.js';
+import type { CudaMemory, CudaProgramBinding, CudaTimeRequest } from '../../../runtime/cuda/native.js';
 import { PACK_ENTRIES } from '../../../runtime/cuda/packKernels.js';
 import { fakeCuda, type FakeKernel } from '../../runtime/cuda/fakeCudaAddon.js';
 import { buildPackShim, hasCxx } from '../../runtime/cuda/packShim.js';

@@ -4,7 +4,7 @@ import { CudaSpace, referenceSchedule } from '../../../autotune/cuda/candidates.
 import { cudaCost } from '../../../autotune/cuda/costModel.js';
 import { contractionOf } from '../../../autotune/cuda/vendorBaseline.js';
 import { defaultCudaSchedule, isLegalCuda } from '../../../codegen/cuda/index.js';
-import { cudaScheduling } from '../../../codegen/cuda/scheduling.js';
+import { cudaScheduling } from '../../../codegen/cuda/schedules.js';
 import { cudaNumerics } from '../../../driver/targets/precision.js';
 import type { CudaGemmSchedule, CudaSchedule } from '../../../ir/cuda.js';
 import type { Bucket } from '../../../ir/plan.js';

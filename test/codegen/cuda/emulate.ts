@@ -1,21 +1,20 @@
 /**
  * Runs generated CUDA without a GPU: each kernel's text as C++ over fibres (test/support/cudaWarp), block after block.
  */
-import { isBlockFormat } from '../../../ir/storage.js';
-import { extentIn, type Extents } from '../../../ir/extents.js';
-import { everyExtent } from '../../../ir/function.js';
-import { loadKoffi } from '../../../runtime/cuda/loadKoffi.js';
 import type { LibraryHandle } from 'koffi';
 import { emitCudaKernel } from '../../../codegen/cuda/index.js';
-import { render } from '../../../codegen/cuda/text/templates.js';
-import { packGroups, roundToGroups, type Grouped, type GroupSize } from '../../../ir/groups.js';
-import { physicalToLogical, packedBytes, packedDepth } from '../../../ir/packing.js';
+import { render } from '../../../codegen/cuda/text/statements.js';
 import type { CudaKernelText, CudaSchedule, GridExtent } from '../../../ir/cuda.js';
+import { extentIn, type Extents } from '../../../ir/extents.js';
+import { everyExtent } from '../../../ir/function.js';
+import { type Grouped, type GroupSize, packGroups, roundToGroups } from '../../../ir/groups.js';
 import type { BufferDecl, KernelModule, WeightDecl } from '../../../ir/kernel.js';
-import { logicalWeight } from '../../../ir/kernelInterpreter.js';
-import type { RawTensor } from '../../../ir/kernelInterpreter.js';
-import { ROW_PAD, columnStride, rowStride } from '../../../ir/plan.js';
+import { logicalWeight, type RawTensor } from '../../../ir/kernelInterpreter.js';
+import { packedBytes, packedDepth, physicalToLogical } from '../../../ir/packing.js';
+import { columnStride, ROW_PAD, rowStride } from '../../../ir/plan.js';
+import { isBlockFormat } from '../../../ir/storage.js';
 import { DTYPE_BYTES, roundUp } from '../../../ir/types.js';
+import { loadKoffi } from '../../../runtime/cuda/loadKoffi.js';
 import { compileOverFibres, loadOverFibres } from '../../support/cudaWarp/compile.js';
 import { aligned, packWeight, put, take } from '../harness.js';
 import { hopperSupport, hopperText, isHopper, mapArguments } from './emulateHopper.js';

@@ -2,12 +2,12 @@
  * A kernel that is launched before its predecessor has ended must wait for it. Each generator states whether its kernel
  * waits. These tests compare the statement with the text of every skeleton, without the prelude that all kernels share.
  */
-import { scoringBucket } from '../../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
 import { defaultCudaSchedule, emitCudaKernel, isLegalCuda } from '../../../codegen/cuda/index.js';
-import { render } from '../../../codegen/cuda/text/templates.js';
+import { render } from '../../../codegen/cuda/text/statements.js';
 import type { CudaGemmSchedule, CudaKernelText, CudaSchedule } from '../../../ir/cuda.js';
 import type { Kernel, KernelModule } from '../../../ir/kernel.js';
+import { scoringBucket } from '../../../ir/scoring.js';
 import { attentionModule } from './attentionHarness.js';
 import { cudaLayer } from './modules.js';
 import { headKernel, layerGemm } from './wgmmaKernels.js';

@@ -2,7 +2,6 @@
  * The Hopper contraction as text: goldens, tensor maps and launch, legality, choice of tiles, and what NVIDIA's
  * compiler makes of it.
  */
-import { scoringBucket } from '../../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
 import { defaultCudaSchedule } from '../../../codegen/cuda/index.js';
 import {
@@ -11,26 +10,26 @@ import {
   waveEfficiency,
   wgmmaCandidates,
 } from '../../../codegen/cuda/wgmma/index.js';
-import { remainderColumns, waveCount } from '../../../codegen/cuda/wgmma/remainderTiles.js';
-import { hasNvcc } from '../../support/nvcc.js';
+import { remainderColumns, waveCount } from '../../../codegen/cuda/wgmma/layout.js';
+import { rasterOf } from '../../../codegen/cuda/wgmma/tileRates.js';
 import { mapScalar, type Scalar } from '../../../ir/scalar.js';
-import { rasterOf } from '../../../codegen/cuda/wgmma/raster.js';
-import type { LayerGemm, WgmmaCase } from './wgmmaKernels.js';
-import { headKernel, inE4m3, layerGemm } from './wgmmaKernels.js';
+import { scoringBucket } from '../../../ir/scoring.js';
+import { hasNvcc } from '../../support/nvcc.js';
+import { headKernel, inE4m3, layerGemm, type LayerGemm, type WgmmaCase } from './wgmmaKernels.js';
 import {
+  ALL,
   COMPILED_FIRST,
-  testRegisters,
-  H100,
-  HIDDEN,
-  INTER,
-  PINGPONG,
   COOPERATIVE,
   DEFERRED,
-  ALL,
-  large,
-  HEAD,
   emit,
+  H100,
+  HEAD,
+  HIDDEN,
+  INTER,
+  large,
   legal,
+  PINGPONG,
+  testRegisters,
 } from './wgmmaRegisters.js';
 
 if (!hasNvcc) console.warn('SKIPPED: nvcc is not on PATH, so no wgmma kernel was compiled for a GPU.');

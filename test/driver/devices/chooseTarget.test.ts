@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { chooseForMachine, chooseTarget, cpuName, type TargetProbes } from '../../../driver/devices/chooseTarget.js';
 import { UserError } from '../../../errors.js';
-import type { CudaDeviceInfo } from '../../../runtime/cuda/nativeDevice.js';
+import type { CudaDeviceInfo } from '../../../runtime/cuda/native.js';
 
 const GIB = 2 ** 30;
 const gpu = (major: number, totalBytes = 80 * GIB): CudaDeviceInfo =>

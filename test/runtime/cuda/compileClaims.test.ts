@@ -4,8 +4,8 @@ import { mkdirSync, readdirSync, utimesSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { CompileClaims } from '../../../runtime/cuda/compileClaims.js';
 import { compileCubins, type CudaUnit } from '../../../runtime/cuda/compiler.js';
+import { CompileClaims } from '../../../runtime/cuda/cubinCache.js';
 import { temporaryFolder } from '../kernels.js';
 import { hasCc, isolated, makeNvrtc } from './fakeCompilers.js';
 

@@ -5,10 +5,9 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import koffi from 'koffi';
 import { afterAll, describe, expect, it } from 'vitest';
-import { openCublasLt } from '../../../runtime/cuda/cublasLt.js';
-import { findCublasLt } from '../../../runtime/cuda/findCublasLt.js';
-import { hasCc, isolated } from './fakeCompilers.js';
+import { findCublasLt, openCublasLt } from '../../../runtime/cuda/cublasLt.js';
 import { loadKoffi } from '../../../runtime/cuda/loadKoffi.js';
+import { hasCc, isolated } from './fakeCompilers.js';
 
 /** A library with three algorithms, the second of them unusable, that multiplies 16-bit integers. */
 const SOURCE = `

@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import { afterEach, expect, it } from 'vitest';
 import { isCudaError, isOutOfDeviceMemory } from '../../../runtime/cuda/addon.js';
-import type { CudaDevice } from '../../../runtime/cuda/nativeDevice.js';
+import type { CudaDevice } from '../../../runtime/cuda/native.js';
 import { HOPPER_KERNELS, KERNELS } from '../../support/cudaKernels.js';
 import { CODES, describeFake } from '../../support/fakeCuda/fakeDriver.js';
 

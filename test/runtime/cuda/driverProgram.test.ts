@@ -1,14 +1,16 @@
 /** Programs on the fake driver: what is launched, copied and measured, in which order, and what is refused. */
 import { afterAll, afterEach, beforeEach, expect, it } from 'vitest';
 import type { GridExtent, LaunchShape } from '../../../ir/cuda.js';
-import type { CudaDevice, CudaMemory, CudaModule } from '../../../runtime/cuda/nativeDevice.js';
 import type {
+  CudaDevice,
   CudaLaunchBinding,
+  CudaMemory,
+  CudaModule,
   CudaProgram,
   CudaProgramBinding,
   CudaTensorMapBinding,
-} from '../../../runtime/cuda/nativeProgram.js';
-import { KERNELS, HOPPER_KERNELS } from '../../support/cudaKernels.js';
+} from '../../../runtime/cuda/native.js';
+import { HOPPER_KERNELS, KERNELS } from '../../support/cudaKernels.js';
 import { CODES, describeFake } from '../../support/fakeCuda/fakeDriver.js';
 import { extentsTR, vector } from '../../support/programs.js';
 

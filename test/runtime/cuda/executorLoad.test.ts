@@ -7,16 +7,14 @@ import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 import { UserError } from '../../../errors.js';
 import type { CudaAddon } from '../../../runtime/cuda/addon.js';
-import type { CudaMemory } from '../../../runtime/cuda/nativeDevice.js';
-import type { CudaProgram } from '../../../runtime/cuda/nativeProgram.js';
-import type { CudaUploadStep, CudaUploadTimes } from '../../../runtime/cuda/nativeUpload.js';
-import { planLoading, type LoadPlan } from '../../../runtime/cuda/loadPlan.js';
+import { type LoadPlan, planLoading } from '../../../runtime/cuda/loadPlan.js';
+import type { CudaMemory, CudaProgram, CudaUploadStep, CudaUploadTimes } from '../../../runtime/cuda/native.js';
 import {
   loadDeviceWeights,
   loadingBytes,
+  type LoadTimes,
   printLoadTimes,
   weightSlots,
-  type LoadTimes,
 } from '../../../runtime/cuda/weights.js';
 import { planWeights } from '../../../runtime/weightPlan.js';
 import { CODES, describeFake } from '../../support/fakeCuda/fakeDriver.js';

@@ -9,12 +9,13 @@ import { describe, expect, it } from 'vitest';
 import type { WeightDecl } from '../../../ir/kernel.js';
 import { logicalWeight, type RawTensor } from '../../../ir/logicalWeight.js';
 import { packedBytes, packedDepth, physicalToLogical } from '../../../ir/packing.js';
+import { FORMAT_NAMES, type FormatName, FORMATS, isFormatIn } from '../../../ir/storage.js';
 import { loadAddon } from '../../../runtime/addon.js';
-import type { NativeMemory } from '../../../runtime/nativeObjects.js';
-import { codesJob, findJob, JOB_BYTES, packJob, type DeviceJob } from '../../../runtime/cuda/packJob.js';
+import { codesJob, type DeviceJob, findJob, JOB_BYTES, packJob } from '../../../runtime/cuda/packJob.js';
 import { PACK_ENTRIES, PACK_SOURCE } from '../../../runtime/cuda/packKernels.js';
-import { FORMATS, FORMAT_NAMES, isFormatIn, type FormatName } from '../../../ir/storage.js';
+import type { NativeMemory } from '../../../runtime/native.js';
 import type { TensorSource } from '../../../runtime/tensorSource.js';
+import { casesHere } from '../../support/thorough.js';
 import { temporaryFolder } from '../kernels.js';
 import {
   bitsFloat,
@@ -30,7 +31,6 @@ import {
 } from '../packReference.js';
 import { randomShapes } from '../randomShapes.js';
 import { buildPackShim, hasCxx } from './packShim.js';
-import { casesHere } from '../../support/thorough.js';
 
 const isPossible = hasCxx();
 if (!isPossible) process.stderr.write('SKIPPED: device packing as C++: no g++ on PATH\n');

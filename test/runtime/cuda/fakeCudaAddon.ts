@@ -6,12 +6,20 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { LaunchShape } from '../../../ir/cuda.js';
 import { loadAddon } from '../../../runtime/addon.js';
-import type { Extent, PortData } from '../../../runtime/nativeProgram.js';
-import type { NativeMemory } from '../../../runtime/nativeObjects.js';
 import type { CudaAddon } from '../../../runtime/cuda/addon.js';
-import type { CudaDevice, CudaError, CudaMemory, CudaModule } from '../../../runtime/cuda/nativeDevice.js';
-import type { CudaProgramBinding, CudaRunRequest, CudaRunResult } from '../../../runtime/cuda/nativeProgram.js';
-import type { CudaUploadPart, CudaUploadStep, CudaUploadTimes } from '../../../runtime/cuda/nativeUpload.js';
+import type {
+  CudaDevice,
+  CudaError,
+  CudaMemory,
+  CudaModule,
+  CudaProgramBinding,
+  CudaRunRequest,
+  CudaRunResult,
+  CudaUploadPart,
+  CudaUploadStep,
+  CudaUploadTimes,
+} from '../../../runtime/cuda/native.js';
+import type { Extent, NativeMemory, PortData } from '../../../runtime/native.js';
 
 /** `sizes`: the integer parameters of the kernel. */
 export type FakeKernel = (launch: LaunchShape, sizes: readonly number[], pointers: readonly bigint[]) => void;

@@ -1,6 +1,6 @@
 /** What is free on the fake GPU, while others hold a part of it. */
 import { expect, it } from 'vitest';
-import { freeDeviceBytes } from '../../../runtime/cuda/freeMemory.js';
+import { freeDeviceBytes } from '../../../runtime/cuda/memoryUse.js';
 import { describeFake } from '../../support/fakeCuda/fakeDriver.js';
 
 describeFake('the memory of a device that is free', (fake) => {

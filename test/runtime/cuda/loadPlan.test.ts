@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { WeightDecl } from '../../../ir/kernel.js';
 import { planLoading } from '../../../runtime/cuda/loadPlan.js';
 import { PACK_ENTRIES } from '../../../runtime/cuda/packKernels.js';
-import { partWeights } from '../../../runtime/cuda/partWeights.js';
+import { partWeights } from '../../../runtime/cuda/shareWeights.js';
 import { copiedBytesOf } from '../../../runtime/cuda/weights.js';
 import type { TensorSource } from '../../../runtime/tensorSource.js';
 import { planWeights } from '../../../runtime/weightPlan.js';

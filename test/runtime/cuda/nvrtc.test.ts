@@ -3,10 +3,9 @@ import { mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { UserError } from '../../../errors.js';
-import { versionProblem } from '../../../runtime/cuda/cudaVersion.js';
+import { parsePtxasLog } from '../../../runtime/cuda/cubinCache.js';
 import { findNvrtc, nvrtcFolders } from '../../../runtime/cuda/findNvrtc.js';
-import { openNvrtc } from '../../../runtime/cuda/nvrtc.js';
-import { parsePtxasLog } from '../../../runtime/cuda/ptxasLog.js';
+import { openNvrtc, versionProblem } from '../../../runtime/cuda/nvrtc.js';
 import { temporaryFolder } from '../kernels.js';
 import { hasCc, isolated, makeNvrtc } from './fakeCompilers.js';
 

@@ -7,13 +7,16 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import { SiblingRelay, Siblings } from '../../../driver/devices/siblings.js';
 import type { CudaAddon } from '../../../runtime/cuda/addon.js';
-import type { CudaMemory, CudaSharedHandle } from '../../../runtime/cuda/nativeDevice.js';
-import type { CudaProgram } from '../../../runtime/cuda/nativeProgram.js';
-import type { CudaUploadStep, CudaUploadTimes } from '../../../runtime/cuda/nativeUpload.js';
 import { planLoading } from '../../../runtime/cuda/loadPlan.js';
-import { partWeights, readsFiles } from '../../../runtime/cuda/partWeights.js';
-import { loadSharedWeights } from '../../../runtime/cuda/shareWeights.js';
-import { printLoadTimes, weightSlots, type LoadTimes } from '../../../runtime/cuda/weights.js';
+import type {
+  CudaMemory,
+  CudaProgram,
+  CudaSharedHandle,
+  CudaUploadStep,
+  CudaUploadTimes,
+} from '../../../runtime/cuda/native.js';
+import { loadSharedWeights, partWeights, readsFiles } from '../../../runtime/cuda/shareWeights.js';
+import { type LoadTimes, printLoadTimes, weightSlots } from '../../../runtime/cuda/weights.js';
 import { planWeights, tensorFiles, type WeightPlan } from '../../../runtime/weightPlan.js';
 import { describeFake } from '../../support/fakeCuda/fakeDriver.js';
 import { elements, weightWorld } from '../../support/weightWorld.js';

@@ -1,0 +1,120 @@
+/** The loop over the work items of a contraction, whatever multiplies: which segments they are of, and their memory. */
+import type { ExpertRows } from '../../ir/kernel.js';
+import type { CpuGemmSchedule, CpuIsa } from '../../ir/plan.js';
+import { type ExtentName, roundUp } from '../../ir/types.js';
+import type { BesideProducts } from './epilogues.js';
+import type { Helper } from './micro.js';
+import type { Operands } from './operands.js';
+
+/** A kernel's source, the functions that it calls, and the scratch memory that each worker needs. */
+export interface Emitted {
+  readonly source: string;
+  readonly helpers: readonly Helper[];
+  readonly scratchBytes: number;
+}
+
+/** A contraction as its loop over items sees it. */
+export interface GemmPlan {
+  readonly symbol: string;
+  readonly rows: ExtentName;
+  readonly k: number;
+  readonly a: string;
+  readonly schedule: CpuGemmSchedule;
+  /** Columns of the tile in memory. */
+  readonly ldc: number;
+  readonly segments: readonly {
+    weight: string;
+    physical: number;
+    nb: number;
+    matrices: number;
+    epilogue?: string;
+    usesLines: boolean;
+  }[];
+  readonly lines: number;
+  readonly experts?: ExpertRows;
+  /** The epilogue, where it is run beside products instead of behind an item's. */
+  readonly beside?: BesideProducts | undefined;
+}
+
+/** Columns of a work item: nb, evened out over the segment in whole steps. */
+export function evenBlocks(physical: number, nb: number, step: number): number {
+  const blocks = Math.ceil(physical / nb);
+  return Math.min(nb, roundUp(Math.ceil(physical / blocks), step));
+}
+
+/**
+ * Floats from one row of the tile to the next in memory. Never a multiple of 4 KiB, which would put all rows into the
+ * same L1 sets.
+ */
+export const tileStride = (columns: number): number => ((columns * 4) % 4096 === 0 ? columns + 16 : columns);
+
+/** Work items of all segments, one segment after another. */
+export function placeSegments(
+  plan: GemmPlan,
+  operands: Operands,
+  panel: number,
+  bp: (index: number) => number,
+): Placed {
+  let start = 0;
+  const segments = plan.segments.map((segment, i) => {
+    const blocks = Math.ceil(segment.physical / segment.nb);
+    const matrix = (segment.physical / panel) * bp(i);
+    const weight = operands.weight(segment.weight).index;
+    const placed = { ...segment, matrix, panel, start, end: start + blocks, weight };
+    start += blocks;
+    return placed;
+  });
+  return { segments, across: start };
+}
+
+interface Placed {
+  readonly segments: readonly object[];
+  readonly across: number;
+}
+
+/** What the loop over work items is, whatever multiplies. */
+export function itemValues(plan: GemmPlan, operands: Operands): object {
+  const { schedule, symbol, experts } = plan;
+  const takesRuns = schedule.isa !== 'amx' && schedule.mb <= STREAM_ROWS && experts === undefined;
+  return {
+    symbol,
+    rows: operands.extentIndex(plan.rows),
+    experts: experts === undefined ? undefined : { count: experts.count, starts: operands.get(experts.starts).index },
+    usesLines: plan.lines > 0,
+    mb: schedule.mb,
+    mr: schedule.mr,
+    takesRuns,
+    // Whether the loop over items stands in another one.
+    isNested: takesRuns,
+    beside: plan.beside,
+    rowValues: plan.beside?.values ?? 0,
+    a: operands.get(plan.a).index,
+    lda: operands.get(plan.a).stride,
+  };
+}
+
+/** Bytes of a worker's tile of sums, and of the lines that its epilogues need. */
+export const tileBytesOf = ({ schedule, ldc }: GemmPlan): number =>
+  roundUp(roundUp(schedule.mb, schedule.mr) * ldc * 4, 64);
+
+/**
+ * Where the lines of epilogues begin in a worker's memory, then what epilogues beside products need of the rows of an
+ * item, and what all takes. `from`: the end of what multiplies.
+ */
+export function lastOffsets(
+  { schedule, ldc, lines, beside }: GemmPlan,
+  from: number,
+): { readonly linesOffset: number; readonly valuesOffset: number; readonly scratchBytes: number } {
+  const valuesOffset = from + (lines > 0 ? roundUp((lines * ldc + 1024) * 4, 64) : 0);
+  const valuesBytes = roundUp(schedule.mb, schedule.mr) * (beside?.values ?? 0) * 4;
+  return { linesOffset: from, valuesOffset, scratchBytes: roundUp(valuesOffset + valuesBytes, 4096) };
+}
+
+/**
+ * Items of other workers' rows that have to be left before a worker makes codes of these rows as well. With AMX the
+ * codes of a block take as long as two items; elsewhere products take much longer.
+ */
+export const minItems = (isa: CpuIsa): number => (isa === 'amx' ? 2 : 0);
+
+/** Rows of a work item up to which a kernel mostly waits for weights, so that workers take neighbouring items. */
+const STREAM_ROWS = 8;

@@ -1,0 +1,392 @@
+/**
+ * Decides which schedules are legal for a kernel on a GPU: a pure function of the kernel, the schedule and facts about
+ * the device.
+ */
+import { z } from 'zod';
+import { UserError } from '../../errors.js';
+import {
+  CUDA_GEMM_MODES,
+  CUDA_GEMM_SKELETONS,
+  type CudaArch,
+  type CudaGemmSchedule,
+  type CudaGemmSkeleton,
+  type CudaSchedule,
+  LONE_BLOCKS,
+  RESIDENT_BLOCKS,
+} from '../../ir/cuda.js';
+import { extentIn } from '../../ir/extents.js';
+import { everyExtent } from '../../ir/function.js';
+import { type Kernel, type KernelModule, LOGPROB_BLOCK, type Segment } from '../../ir/kernel.js';
+import { oncePer } from '../../ir/oncePer.js';
+import type { Bucket } from '../../ir/plan.js';
+import { FORMATS, layoutProblem } from '../../ir/storage.js';
+import { type BufferDType, isFloat } from '../../ir/types.js';
+import { scheduleExtent as extent, type Scheduling } from '../scheduling.js';
+import { parametersOf } from '../signature.js';
+import { defaultAttentionSchedule, isLegalAttention } from './attentionSchedules.js';
+import { mmaProblem, mmaSharedBytes, mmaStep } from './gemmMma.js';
+import { simtSharedBytes, simtStep } from './gemmSimt.js';
+import { defaultGroupedSchedule, groupedScheduleProblem, groupOfKernel } from './grouped/layout.js';
+import { defaultSkinnySchedule, FEW_ROWS, SKINNY_ROWS } from './skinny/layout.js';
+import { type Contraction, expertsOf, rowProgramsOf, rowPrologue, segmentsOf } from './text/contraction.js';
+import { CudaOperands } from './text/operands.js';
+import { defaultWgmmaSchedule, isLegalWgmma } from './wgmma/index.js';
+import { WGMMA_TYPES } from './wgmma/instruction.js';
+
+/** What a GPU provides. */
+export interface CudaFacts {
+  readonly arch: CudaArch;
+  /** Bytes of shared memory available to a block. */
+  readonly sharedBytesPerBlock: number;
+  readonly multiprocessors: number;
+}
+
+/** Shared memory that a compiler adds to what a schedule asks for: a few words for every kernel. */
+const STATIC_SHARED = 1024;
+const MAX_THREADS = 1024;
+/** Products in FP8 are added up with fewer bits than f32 has, and mma.sync adds them in another order than wgmma. */
+const WARPGROUPS_ONLY = 'products of e4m3 have the same bits only where warpgroups make all of them';
+/** Largest tile on CUDA cores: a thread's accumulators take tm/16 × tn/16 registers. */
+const MAX_SIMT_ACCUMULATORS = 80;
+
+export const isCount = (value: number, step = 1): boolean =>
+  Number.isSafeInteger(value) && value > 0 && value % step === 0;
+
+/** Number of row values, in floats per row, that the kernel's epilogue keeps. */
+export const rowValuesOf = oncePer((kernel: Contraction, module: KernelModule): number => {
+  const operands = new CudaOperands(kernel, module, parametersOf(kernel, module), everyExtent(module.interface, 1));
+  return rowPrologue(rowProgramsOf(kernel), operands).scalars.length;
+});
+
+/** The dtypes of the operands. */
+interface ContractionTypes {
+  readonly a: BufferDType;
+  readonly w: BufferDType;
+}
+
+/** The dtypes of the operands, or the reason why no skeleton reads them. */
+export const contractionTypes = oncePer((kernel: Contraction, module: KernelModule): ContractionTypes | string => {
+  const a = module.buffers.find((buffer) => buffer.name === kernel.a)?.dtype;
+  if (a === undefined) return `the left operand ${kernel.a} is not declared`;
+  if (!isFloat(a) && a !== 'e4m3') return `the left operand ${kernel.a} is ${a}, not floats`;
+  let w: BufferDType | undefined;
+  const { group } = module.weights.find(({ name }) => name === segmentsOf(kernel)[0]?.weight) ?? {};
+  for (const segment of segmentsOf(kernel)) {
+    const weight = module.weights.find(({ name }) => name === segment.weight);
+    if (weight === undefined) return `the weight ${segment.weight} is not declared`;
+    if (weight.layout !== 'kmajor' && weight.layout !== 'groups')
+      return `GPUs cannot read weight ${weight.name} in layout ${weight.layout}`;
+    const problem = layoutProblem(weight.layout, weight.format);
+    if (problem !== undefined) return `GPUs cannot read weight ${weight.name}: ${problem}`;
+    const { element } = FORMATS[weight.format];
+    if (w !== undefined && w !== element) return 'the weights of one kernel differ in format';
+    w = element;
+    if (weight.group !== group) return 'the weights of one kernel differ in groups';
+  }
+  return w === undefined ? 'the kernel has no segment' : { a, w };
+});
+
+const FEW_ROWS_TILES: readonly CudaGemmSkeleton[] = ['skinny', 'skinnyWgmma', 'grouped'];
+
+function contractionProblem(
+  kernel: Contraction,
+  module: KernelModule,
+  s: CudaGemmSchedule,
+  facts: CudaFacts,
+): true | string {
+  const types = contractionTypes(kernel, module);
+  if (typeof types === 'string') return types;
+  if (!isCount(s.tm, FEW_ROWS_TILES.includes(s.skeleton) ? 8 : 16) || !isCount(s.tn, 16) || !isCount(s.tk, 16))
+    return 'tm, tn and tk must be positive multiples of 16';
+  if (!isCount(s.stages) || !isCount(s.raster)) return 'stages and raster must be positive';
+  if (expertsOf(kernel) !== undefined && FEW_ROWS_TILES.includes(s.skeleton))
+    return `${s.skeleton} has no row tiles of experts; simt, mma and wgmma have`;
+  switch (s.skeleton) {
+    case 'simt':
+      return simt(kernel, module, s, facts);
+    case 'mma':
+      return mma(kernel, module, s, facts, types);
+    case 'wgmma':
+      return isLegalWgmma(kernel, module, s, facts);
+    case 'skinny':
+    case 'skinnyWgmma':
+      return fewRows(kernel, module, s, facts, types, FEW_ROWS[s.skeleton]);
+    case 'grouped':
+      if (kernel.anchor !== 'gemm') return 'the vocabulary is in no groups';
+      return groupedScheduleProblem(kernel, module, s, facts, rowValuesOf(kernel, module)) ?? true;
+    default:
+      return s.skeleton satisfies never;
+  }
+}
+
+function simt(kernel: Contraction, module: KernelModule, s: CudaGemmSchedule, facts: CudaFacts): true | string {
+  if (s.cluster !== 1) return 'clusters are for wgmma';
+  const step = simtStep(segmentsOf(kernel));
+  if (s.tn % step !== 0) return `tn must be a multiple of ${step}: whole heads, pairs and blocks of 32`;
+  if (kernel.anchor === 'logprob' && LOGPROB_BLOCK % s.tn !== 0) return `tn must divide ${LOGPROB_BLOCK}`;
+  if ((s.tm / 16) * (s.tn / 16) > MAX_SIMT_ACCUMULATORS)
+    return `a thread has ${MAX_SIMT_ACCUMULATORS} accumulators at most`;
+  const bytes = simtSharedBytes(s, rowValuesOf(kernel, module), kernel);
+  return bytes + STATIC_SHARED <= facts.sharedBytesPerBlock
+    ? true
+    : `a block needs ${bytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;
+}
+
+function mma(
+  kernel: Contraction,
+  module: KernelModule,
+  s: CudaGemmSchedule,
+  facts: CudaFacts,
+  { a, w }: ContractionTypes,
+): true | string {
+  if (s.cluster !== 1) return 'clusters are for wgmma';
+  if (a !== w) return `tensor cores want both operands in one dtype: ${kernel.a} is ${a}, the weights are ${w}`;
+  if (a === 'e4m3') return WARPGROUPS_ONLY;
+  const problem = mmaProblem(segmentsOf(kernel), s, kernel.anchor === 'logprob');
+  if (problem !== undefined) return problem;
+  const bytes = mmaSharedBytes(s, rowValuesOf(kernel, module), kernel);
+  return bytes + STATIC_SHARED <= facts.sharedBytesPerBlock
+    ? true
+    : `a block needs ${bytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;
+}
+
+function fewRows(
+  kernel: Contraction,
+  module: KernelModule,
+  s: CudaGemmSchedule,
+  facts: CudaFacts,
+  { a, w }: ContractionTypes,
+  { problem, sharedBytes, archProblem }: (typeof FEW_ROWS)[keyof typeof FEW_ROWS],
+): true | string {
+  const isLogProb = kernel.anchor === 'logprob';
+  if (s.cluster !== 1 && s.skeleton !== 'skinnyWgmma') return 'clusters are for wgmma';
+  if (a !== w) return `tensor cores want both operands in one dtype: ${kernel.a} is ${a}, the weights are ${w}`;
+  const dtype = WGMMA_TYPES.find((each) => each === a);
+  if (dtype === undefined) return `tensor cores read operands of ${WGMMA_TYPES.join(', ')}, ${kernel.a} is ${a}`;
+  if (dtype === 'e4m3' && s.skeleton === 'skinny') return WARPGROUPS_ONLY;
+  if (kernel.k < 2) return 'tensor maps need rows of more than one element';
+  const reason = archProblem(facts.arch, isLogProb) ?? problem(segmentsOf(kernel), s, isLogProb, dtype);
+  if (reason !== undefined) return reason;
+  const bytes = sharedBytes(s, rowValuesOf(kernel, module), isLogProb, dtype);
+  return bytes + STATIC_SHARED <= facts.sharedBytesPerBlock
+    ? true
+    : `a block needs ${bytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;
+}
+
+/** `true`, or the reason why `schedule` cannot be used for `kernel` on a GPU with these facts. */
+export function isLegalCuda(
+  kernel: Kernel,
+  module: KernelModule,
+  schedule: CudaSchedule,
+  facts: CudaFacts,
+): true | string {
+  switch (kernel.anchor) {
+    case 'gemm':
+    case 'logprob':
+      return schedule.kind === 'gemm'
+        ? contractionProblem(kernel, module, schedule, facts)
+        : `a ${kernel.anchor} kernel has a gemm schedule, not ${schedule.kind}`;
+    case 'attention':
+      if (schedule.kind !== 'attention') return `an attention kernel has an attention schedule, not ${schedule.kind}`;
+      return isLegalAttention(kernel, module, schedule, facts);
+    case 'loop':
+    case 'logprobReduce':
+    case 'sample':
+    case 'route':
+    case 'sortByExpert':
+      if (schedule.kind !== 'loop') return `a ${kernel.anchor} kernel has a loop schedule, not ${schedule.kind}`;
+      return isCount(schedule.threads, 32) && schedule.threads <= MAX_THREADS
+        ? true
+        : `threads must be a multiple of 32, at most ${MAX_THREADS}`;
+    default:
+      return kernel satisfies never;
+  }
+}
+
+// Default schedules for a GPU that has not been tuned: good, but not optimal.
+
+/** A legal schedule of `kernel` for micro-batches of `bucket`. Throws if the kernel has none on a GPU. */
+export function defaultCudaSchedule(
+  kernel: Kernel,
+  module: KernelModule,
+  facts: CudaFacts,
+  bucket: Bucket,
+): CudaSchedule {
+  switch (kernel.anchor) {
+    case 'gemm':
+    case 'logprob':
+      return defaultContraction(kernel, module, facts, extentIn(kernel.rows, bucket.extents));
+    case 'attention':
+      return defaultAttentionSchedule(kernel, module, facts, {
+        rows: extentIn(kernel.rows, bucket.extents),
+        multiprocessors: facts.multiprocessors,
+        continuesPaths: bucket.run !== undefined,
+      });
+    case 'loop':
+      return { kind: 'loop', threads: 256 };
+    case 'logprobReduce':
+      return { kind: 'loop', threads: 128 };
+    case 'route':
+      return { kind: 'loop', threads: 128 };
+    case 'sample':
+    case 'sortByExpert':
+      return { kind: 'loop', threads: 1024 };
+    default:
+      return kernel satisfies never;
+  }
+}
+
+function defaultContraction(
+  kernel: Contraction,
+  module: KernelModule,
+  facts: CudaFacts,
+  rows: number,
+): CudaGemmSchedule {
+  // Rows of one column lie one behind another, without the zeros that tiles of k read.
+  if (kernel.k === 1)
+    throw new UserError(`${kernel.path}: its matrix has one column; on GPUs two are the least`, 'use --target cpu');
+  if (kernel.anchor === 'gemm' && groupOfKernel(kernel, module) !== undefined) {
+    const grouped = defaultGroupedSchedule(kernel, module, facts, rowValuesOf(kernel, module), rows);
+    if (grouped !== undefined) return grouped;
+  }
+  const skinny = rows <= SKINNY_ROWS ? skinnySchedule(kernel, module, facts, rows) : undefined;
+  if (skinny !== undefined) return skinny;
+  const wgmma = defaultWgmmaSchedule(kernel, module, facts, rows);
+  if (wgmma !== undefined) return wgmma;
+  let reason = '';
+  for (const schedule of candidates(kernel, rows)) {
+    const verdict = isLegalCuda(kernel, module, schedule, facts);
+    if (verdict === true) return schedule;
+    reason = verdict;
+  }
+  throw new Error(`Kernel ${kernel.name} (${kernel.path}) has no legal schedule on this GPU: ${reason}.`);
+}
+
+/** The schedule for a kernel of few rows, unless the device cannot run it. */
+function skinnySchedule(
+  kernel: Contraction,
+  module: KernelModule,
+  facts: CudaFacts,
+  rows: number,
+): CudaGemmSchedule | undefined {
+  const types = contractionTypes(kernel, module);
+  if (typeof types === 'string') return undefined;
+  const dtype = WGMMA_TYPES.find((each) => each === types.a);
+  const schedule = defaultSkinnySchedule(kernel, facts, rowValuesOf(kernel, module), rows, dtype);
+  return schedule !== undefined && isLegalCuda(kernel, module, schedule, facts) === true ? schedule : undefined;
+}
+
+/** Schedules to try, best first. */
+function candidates(kernel: Contraction, rows: number): CudaGemmSchedule[] {
+  const common = { kind: 'gemm', cluster: 1, raster: 8, mode: 'cooperative' } as const;
+  const step = simtStep(segmentsOf(kernel));
+  const tn = kernel.anchor === 'logprob' ? 64 : step * Math.max(1, Math.floor(64 / step));
+  const simt = (tm: number): CudaGemmSchedule => ({ ...common, skeleton: 'simt', tm, tn, tk: 32, stages: 1 });
+  const mma = (tm: number, columns: number): CudaGemmSchedule => ({
+    ...common,
+    skeleton: 'mma',
+    tm,
+    tn: columns,
+    tk: 32,
+    stages: 4,
+  });
+  return [
+    ...[128, 64, 32, 16]
+      .filter((tm) => tm === 16 || tm < 2 * rows)
+      .flatMap((tm) => mmaWidths(segmentsOf(kernel)).map((width) => mma(tm, width))),
+    ...simts(rows, simt),
+  ];
+}
+
+/** 128 columns and 64, or as many whole parts of warps as these hold; at least one. */
+function mmaWidths(segments: readonly Segment[]): readonly number[] {
+  const step = mmaStep(segments);
+  return [...new Set([128, 64].map((width) => step * Math.max(1, Math.floor(width / step))))];
+}
+
+const simts = (rows: number, simt: (tm: number) => CudaGemmSchedule): CudaGemmSchedule[] => [
+  ...(rows <= 32 ? [] : [simt(64)]),
+  simt(32),
+  simt(16),
+];
+
+// Schedules of the CUDA target: their encoding, and which ones are legal for a kernel.
+
+export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
+  schema: z.discriminatedUnion('kind', [
+    z.strictObject({
+      kind: z.literal('gemm'),
+      skeleton: z.enum(CUDA_GEMM_SKELETONS),
+      tm: extent,
+      tn: extent,
+      tk: extent,
+      stages: extent,
+      cluster: z.union([z.literal(1), z.literal(2)]),
+      raster: extent,
+      mode: z.enum(CUDA_GEMM_MODES),
+      remainderTn: extent.exactOptional(),
+      epilogueGroups: z.literal(1).exactOptional(),
+    }),
+    z.strictObject({
+      kind: z.literal('attention'),
+      skeleton: z.enum(['simt', 'mma', 'wgmma']),
+      queries: extent,
+      keys: extent,
+      cluster: z.union([z.literal(2), z.literal(4), z.literal(8)]).exactOptional(),
+      teams: extent.exactOptional(),
+      lone: z.literal(LONE_BLOCKS).exactOptional(),
+      resident: z.literal(RESIDENT_BLOCKS).exactOptional(),
+      sharesTiles: z.literal(true).exactOptional(),
+    }),
+    z.strictObject({ kind: z.literal('loop'), threads: extent }),
+  ]),
+  key: (s) => {
+    switch (s.kind) {
+      case 'gemm':
+        return [
+          `${s.skeleton} ${s.tm}×${s.tn}×${s.tk} s${s.stages} c${s.cluster} r${s.raster} ${s.mode}`,
+          ...(s.remainderTn === undefined ? [] : [`rem${s.remainderTn}`]),
+          ...(s.epilogueGroups === undefined ? [] : [`e${s.epilogueGroups}`]),
+        ].join(' ');
+      case 'attention':
+        return [
+          `${s.skeleton} q${s.queries} k${s.keys}`,
+          ...(s.cluster === undefined ? [] : [`c${s.cluster}`]),
+          ...(s.teams === undefined ? [] : [`t${s.teams}`]),
+          ...(s.lone === undefined ? [] : [`lone${s.lone}`]),
+          ...(s.resident === undefined ? [] : [`m${s.resident}`]),
+          ...(s.sharesTiles === undefined ? [] : ['shared']),
+        ].join(' ');
+      case 'loop':
+        return `t${s.threads}`;
+      default:
+        return s satisfies never;
+    }
+  },
+  describe: (s) => {
+    switch (s.kind) {
+      case 'gemm': {
+        const groups = s.epilogueGroups === undefined ? '' : ' by two warpgroups';
+        const clusters = s.cluster > 1 ? `, clusters of ${s.cluster}` : '';
+        const more = s.skeleton === 'wgmma' ? `, ${s.mode}${groups}${clusters}, raster ${s.raster}` : clusters;
+        const remainder = s.remainderTn === undefined ? '' : ` (remainder ×${s.remainderTn})`;
+        return `${s.skeleton}, tile ${s.tm}×${s.tn}${remainder}×${s.tk}, ${s.stages} stages${more}`;
+      }
+      case 'attention':
+        return [
+          `${s.skeleton}, ${s.queries} queries × ${s.keys} keys`,
+          ...(s.cluster === undefined ? [] : [`clusters of ${s.cluster}`]),
+          ...(s.teams === undefined ? [] : [`${s.teams} teams`]),
+          ...(s.lone === undefined ? [] : [`a lone warp, ${s.lone} a multiprocessor`]),
+          ...(s.resident === undefined ? [] : [`${s.resident} a multiprocessor`]),
+          ...(s.sharesTiles === undefined ? [] : ['shared tiles']),
+        ].join(', ');
+      case 'loop':
+        return `blocks of ${s.threads} threads`;
+      default:
+        return s satisfies never;
+    }
+  },
+  default: defaultCudaSchedule,
+  legality: isLegalCuda,
+};

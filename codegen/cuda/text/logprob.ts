@@ -1,0 +1,109 @@
+/**
+ * Parts of a vocabulary block. The contraction keeps their maxima and sums in shared memory and then combines them in
+ * order.
+ */
+import { LOGPROB_BLOCK, type LogProbKernel, partWidth } from '../../../ir/kernel.js';
+import { drawOperands, storedLogits } from '../../operands.js';
+import type { RowPrologue } from './contraction.js';
+import { type CudaOperands, RowScope } from './operands.js';
+import { Body } from './scalarPrinter.js';
+import { capFunctions, capText, indent, render } from './statements.js';
+
+/**
+ * Columns of a part: a warp's, one per lane, or a thread quad's. Every tile is a multiple of it, so results do not
+ * depend on the tile.
+ */
+export const LOGPROB_PIECE = 32;
+
+/**
+ * Bytes of shared memory for the parts of `tm` rows: maximum, sum and column of each, and the row's value at its
+ * target; with a draw also its score, column and logit.
+ */
+export const partsBytes = (tm: number, { draw }: Pick<LogProbKernel, 'draw'>): number =>
+  tm * ((LOGPROB_BLOCK / LOGPROB_PIECE) * (draw === undefined ? 12 : 24) + 4);
+
+// How templates of the vocabulary's kernels draw tokens.
+
+/** Functions that draw tokens. */
+export const gumbelText = (): string => render('gumbel', {});
+
+/** What a template needs of a kernel's draw, and the width of the parts. */
+export const drawValues = (
+  kernel: Pick<LogProbKernel, 'draw'>,
+  operands: CudaOperands,
+): { readonly draw: object | undefined; readonly width: number } => ({
+  width: partWidth(kernel),
+  draw: kernel.draw === undefined ? undefined : { noise: gumbelText(), ...drawOperands(kernel.draw, operands) },
+});
+
+// The vocabulary's epilogue. A tile is one block of the log-sum-exp, so a quad of lanes holds a row's whole part of
+// it.
+
+const DEPTH = 8;
+
+/** Functions that the statements of logProbText call. */
+export const logProbFunctions = ({ draw, cap }: LogProbKernel): string =>
+  render('logprobLargest', {}) + capFunctions(cap) + (draw === undefined ? '' : gumbelText());
+
+/**
+ * Statements for one row of the tile, with the variable names of epilogueText: the maximum, the sum, the position of
+ * the maximum, and the target's logit; with `keepsLogits` also the logits that the kernel keeps. `values`: C expression
+ * of the tile's row values. `acc`: the accumulator at element e of column group g, which the statements change.
+ */
+export function logProbText(
+  kernel: LogProbKernel,
+  operands: CudaOperands,
+  prologue: RowPrologue,
+  values = 'from',
+  acc = 'acc[m][4 * g + 2 * h + e]',
+  keepsLogits = true,
+): string {
+  const row = new RowScope(operands, 'row', 'r', prologue.given(`(${values} + local * ${prologue.scalars.length})`));
+  const scale = new Body(row).floats(kernel.rowScale, { id: 'x', column: '0', lanes: 1 })[0]!;
+  const parts = operands.get(kernel.parts);
+  return render('logprobWgmma', {
+    row: indent(row.lines, DEPTH),
+    scale,
+    ...capText(kernel.cap),
+    block: LOGPROB_BLOCK,
+    vocab: kernel.vocab,
+    isWhole: kernel.vocab % LOGPROB_BLOCK === 0,
+    acc,
+    target: operands.get(kernel.target).index,
+    parts: parts.index,
+    partsStride: parts.stride,
+    logits: keepsLogits ? storedLogits(kernel, operands) : undefined,
+    ...drawValues(kernel, operands),
+  });
+}
+
+/** Where a tile's products lie in shared memory, and the names of its first row and column. */
+export interface ProductTile {
+  readonly tm: number;
+  readonly pitch: number;
+  readonly warps: number;
+  readonly row0: string;
+  readonly column0: string;
+}
+
+/** Statements of all warps that store the logits of the rows that are kept, before logProbText changes products. */
+export function keepLogitsText(
+  kernel: LogProbKernel,
+  operands: CudaOperands,
+  prologue: RowPrologue,
+  tile: ProductTile,
+): string {
+  const logits = storedLogits(kernel, operands);
+  if (logits === undefined) return '';
+  const row = new RowScope(operands, 'row', 'r', prologue.given(`(values + local * ${prologue.scalars.length})`));
+  const scale = new Body(row).floats(kernel.rowScale, { id: 'x', column: '0', lanes: 1 })[0]!;
+  return render('logprobKeep', {
+    ...tile,
+    ...capText(kernel.cap),
+    logits,
+    scale,
+    row: indent(row.lines, 3),
+    block: LOGPROB_BLOCK,
+    vocab: kernel.vocab,
+  });
+}

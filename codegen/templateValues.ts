@@ -1,0 +1,93 @@
+/** What the templates of kernels of experts need on any target. */
+import {
+  type SortByExpertKernel,
+  LOGPROB_BLOCK,
+  type LogProbReduceKernel,
+  partWidth,
+  type RouteKernel,
+  type SampleKernel,
+} from '../ir/kernel.js';
+import { SAMPLE_INPUT_NAMES, type SampleInput } from '../ir/sampleInputs.js';
+import type { KernelOperands } from './operands.js';
+
+export function routeValues(kernel: RouteKernel, operands: KernelOperands) {
+  const { count, chosen, normalized } = kernel;
+  const [logits, experts] = [operands.get(kernel.logits), operands.get(kernel.experts)];
+  return {
+    count,
+    chosen,
+    normalized,
+    logits: logits.index,
+    logitsStride: logits.stride,
+    experts: experts.index,
+    expertsStride: experts.stride,
+    weights: kernel.weights.map((name, slot) => ({ slot, buffer: operands.get(name).index })),
+  };
+}
+
+export function sortByExpertValues(kernel: SortByExpertKernel, operands: KernelOperands) {
+  const { count, chosen } = kernel;
+  const experts = operands.get(kernel.experts);
+  return {
+    count,
+    chosen,
+    experts: experts.index,
+    expertsStride: experts.stride,
+    order: operands.get(kernel.order).index,
+    starts: operands.get(kernel.starts).index,
+    places: kernel.places.map((name, slot) => ({ slot, buffer: operands.get(name).index })),
+  };
+}
+
+// What the template of a logprobReduce kernel needs on any target.
+
+export function logprobReduceValues(kernel: LogProbReduceKernel, operands: KernelOperands) {
+  const parts = operands.get(kernel.parts);
+  return {
+    parts: parts.index,
+    partsStride: parts.stride,
+    target: operands.get(kernel.target).index,
+    logProb: operands.get(kernel.logProb).index,
+    isArgmax: operands.get(kernel.isArgmax).index,
+    draw:
+      kernel.draw === undefined
+        ? undefined
+        : { token: operands.get(kernel.draw.token).index, logProb: operands.get(kernel.draw.logProb).index },
+    totals:
+      kernel.totals === undefined
+        ? undefined
+        : { top: operands.get(kernel.totals.top).index, sum: operands.get(kernel.totals.sum).index },
+    width: partWidth(kernel),
+    vocab: kernel.vocab,
+    block: LOGPROB_BLOCK,
+    blocks: Math.ceil(kernel.vocab / LOGPROB_BLOCK),
+  };
+}
+
+// What the template of a sample kernel needs on any target.
+
+export function sampleValues(kernel: SampleKernel, operands: KernelOperands) {
+  const index = (name: string): number => operands.get(name).index;
+  const stride = (name: string): number => operands.get(name).stride;
+  const { best } = kernel;
+  const inputs = Object.fromEntries(SAMPLE_INPUT_NAMES.map((name) => [name, index(kernel.inputs[name])])) as Readonly<
+    Record<SampleInput, number>
+  >;
+  return {
+    ...inputs,
+    vocab: kernel.vocab,
+    logits: index(kernel.logits),
+    logitsStride: stride(kernel.logits),
+    top: index(kernel.totals.top),
+    sum: index(kernel.totals.sum),
+    saved: index(kernel.saved),
+    token: index(kernel.token),
+    logProb: index(kernel.logProb),
+    most: best.most,
+    bestCount: index(best.count),
+    bestTokens: index(best.tokens),
+    tokensStride: stride(best.tokens),
+    bestLogProbs: index(best.logProbs),
+    logProbsStride: stride(best.logProbs),
+  };
+}
