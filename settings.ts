@@ -169,7 +169,7 @@ function cacheDir(environment: Environment): string | undefined {
   return own === undefined ? undefined : join(own, '.cache', 'tilewright');
 }
 
-/** NaN where it is none. */
+/** NaN if it is not a number. */
 function number(environment: Environment, name: string): number | undefined {
   const value = text(environment, name);
   return value === undefined ? undefined : Number(value);

@@ -1,6 +1,6 @@
 /**
- * This program: its version, and the identity of the code that plans and prints. A plan or a kernel that other code made
- * is none of this program's. The identity is the digest of the code's own files, so that an edited pass is another
+ * This program: its version, and the identity of the code that plans and prints. A plan or a kernel that other code
+ * made is not this program's. The identity is the digest of the code's own files, so that an edited pass is another
  * program even where no version changed.
  */
 import { createHash } from 'node:crypto';

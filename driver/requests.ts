@@ -39,7 +39,7 @@ export interface Ui {
   /** The tuner's table, whole, each time it changed. */
   table(lines: readonly string[]): void;
   note(line: string): void;
-  /** What only concerns whoever asks for more: shown with --verbose. */
+  /** Details, shown with --verbose. */
   detail(line: string): void;
   warn(line: string): void;
 }

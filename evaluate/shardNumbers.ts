@@ -2,7 +2,7 @@
 import { z } from 'zod';
 
 const MOST = 1e30;
-/** Shorter times are none that a clock has measured. */
+/** Shorter times cannot have been measured. */
 const MIN_SECONDS = 1e-9;
 /** The end of the year 9999, whose dates are the last of four digits. */
 const LAST_SECOND = 253_402_300_799;

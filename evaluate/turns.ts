@@ -27,7 +27,7 @@ export class Turn {
     return (performance.now() - Math.max(this.#begin, this.#turns.ended)) / 1000;
   }
 
-  /** Waits until it may make calls there. Also for one who has left and has more to do. */
+  /** Waits until it may make calls there. Also after leaving, for more work. */
   async enter(place: Place): Promise<void> {
     this.#left.delete(place);
     await this.#turns.until(() => this.#turns.isFree(this, place));

@@ -132,7 +132,7 @@ async function* entriesOf(leaves: readonly Leaf[], options: WindowOptions): Asyn
     const task: TaskFacts = { name, settings, scores, shots: opened.shots, first };
     let count = 0;
     for await (const read of opened.documents()) {
-      // Before anything is given away: whoever has it may make and write documents, too.
+      // Before anything is handed out: the receiver may make and write documents, too.
       const document = write === undefined ? read : await write(read);
       count++;
       onDocument?.(first + count);

@@ -1,5 +1,5 @@
 /**
- * Who uses a model's memory for keys and values: texts together, whose scheduler knows what the memory holds, or
+ * What uses a model's KV cache: texts together, whose scheduler knows what the memory holds, or
  * scoring alone, which overwrites all of it.
  */
 export class CacheUse {

@@ -122,7 +122,7 @@ const MAX_HELD = 1024;
 /** Takes an event. The work is to wait for what it returns, if anything: the reader is behind. */
 export type Tell<T> = (event: T) => Promise<void> | undefined;
 
-/** What `work` tells, in order. Whoever reads slowly slows the work down, and whoever leaves stops it. */
+/** What `work` tells, in order. A slow reader slows the work down, and a reader that leaves stops it. */
 export async function* eventsOf<T>(
   work: (tell: Tell<T>, signal: AbortSignal) => Promise<void>,
 ): AsyncGenerator<T, void, undefined> {

@@ -1,6 +1,6 @@
 /** Python's regular expressions as JavaScript's: the parts of the syntax that task files use. */
 
-/** A pattern that JavaScript cannot express, or that is none. */
+/** A pattern that is invalid, or that JavaScript cannot express. */
 export class RegexError extends Error {
   constructor(message: string) {
     super(message);

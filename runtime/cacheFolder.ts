@@ -1,6 +1,6 @@
 /**
  * Whom the kernel cache trusts. What lies there is machine code that runs with the rights of this user, and its digests
- * lie beside it: whoever can write there can run code here. So nobody else may.
+ * lie beside it: writing there means running code here, so nobody else may write.
  */
 import { lstat, mkdir, stat } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';

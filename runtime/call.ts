@@ -90,7 +90,7 @@ export const rowElements = ({ shape }: { readonly shape: readonly Dim[] }, exten
   shape.slice(1).reduce<number>((product, dim) => product * extentIn(dim, extents), 1);
 
 /**
- * The extents of a call, from the lengths of its inputs. Throws RangeError where an input is missing, is none of the
+ * The extents of a call, from the lengths of its inputs. Throws RangeError where an input is missing, is not one of the
  * function's, is of another type, or has a length that the others contradict.
  */
 export function extentsOf({ name, extents, inputs: declared }: FunctionInterface, inputs: CallArrays): Extents {

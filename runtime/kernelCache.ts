@@ -97,8 +97,8 @@ async function entriesOf(cacheDir: string): Promise<Entry[]> {
 }
 
 /**
- * Moves the entry away at once, then takes it apart: no process sees half of it, and whoever has it loaded keeps it.
- * False where it stays: somebody used it meanwhile, or the cache is not ours to write.
+ * Moves the entry away at once, then takes it apart: no process sees half of it, and a process that has it loaded keeps
+ * it. False where it stays: somebody used it meanwhile, or the cache is not ours to write.
  */
 async function remove({ folder, name, usedMs }: Entry): Promise<boolean> {
   const aside = join(folder, `.tmp-${randomUUID()}`);

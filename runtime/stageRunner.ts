@@ -50,7 +50,7 @@ export interface Readiness {
   prepare(fn: RuntimeFunction, bucket: number): Promise<void>;
   /** Why a bucket that nobody waited for could not be made ready; undefined while all is well. */
   readonly failure: Error | undefined;
-  /** Nothing becomes ready any more, and whoever waits is rejected. */
+  /** Nothing becomes ready any more; pending waits are rejected. */
   stop(): void;
 }
 

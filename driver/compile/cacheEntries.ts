@@ -1,7 +1,7 @@
 /**
  * Entries of the cache that this program reads without checking what they mean: plans, and what is known of their
  * kernels. They are as trustworthy as the machine code beside them, which is run: only this user and root can write
- * there. An entry carries a digest, so that one that is damaged, cut off or renamed is none.
+ * there. An entry carries a digest, so that a damaged, truncated or renamed entry is ignored.
  */
 import { createHash } from 'node:crypto';
 import { closeSync, constants, fstatSync, futimesSync, lstatSync, openSync, rmSync, statSync } from 'node:fs';
@@ -36,7 +36,7 @@ const nameOf = (kind: EntryKind, key: string): string => {
   return `${key}${ENDINGS[kind]}`;
 };
 
-/** The name is part of it: an entry under another's name is none. */
+/** The name is part of it: a renamed entry is ignored. */
 const digestOf = (name: string, content: Uint8Array): Buffer =>
   createHash('sha256').update(`${name}\n`).update(content).digest();
 

@@ -106,7 +106,7 @@ async function answer(message: ToChild): Promise<void> {
 // It was started before anybody knew what it will load: the device's context is made meanwhile.
 if (process.argv[2] === PREPARE) loadCudaAddon().prepare(readSettings().cudaDriver, Number(process.argv[3]));
 const opened = opening();
-// A failure is told to whoever asks for a model.
+// A failure is reported to the first request for a model.
 opened.catch(() => undefined);
 process.on('message', (message: ToChild) => {
   answer(message).catch((error: unknown) => {

@@ -159,8 +159,8 @@ export const willLoad = ([command, ...rest]: readonly string[]): boolean =>
   !rest.some((word, i) => NOT_LOADING.test(word) || (word === '--target' && rest[i + 1] === 'cpu'));
 
 /**
- * Begins what the first `devices` devices need. Whoever needs none ends it with endSpares(). `measures`: this process
- * will ask the first device how much of its memory is free, for which it needs a context too.
+ * Begins what the first `devices` devices need. A command that needs none ends them with endSpares(). `measures`: this
+ * process will ask the first device how much of its memory is free, for which it needs a context too.
  */
 export function startEarly(devices = 1, measures = false): void {
   if (!mayHaveGpu() || !hasDeviceModule()) return;
@@ -168,7 +168,7 @@ export function startEarly(devices = 1, measures = false): void {
   try {
     loadCudaAddon().prepare(readSettings().cudaDriver, measures ? 0 : undefined);
   } catch (error) {
-    // An addon that is missing is reported by whoever needs it.
+    // A missing addon is reported where it is needed.
     if (!(error instanceof UserError)) throw error;
   }
 }

@@ -75,13 +75,13 @@ export type DeviceAnswer = { readonly result: CallResult } | { readonly launches
 
 const OTHER = 'the device process answered another question';
 
-/** The answer to `call`. Throws where it is none. */
+/** The answer to `call`. Throws if invalid. */
 export function resultOf(answer: DeviceAnswer): CallResult {
   if (!('result' in answer)) throw new Error(OTHER);
   return answer.result;
 }
 
-/** The answer to `profile`. Throws where it is none. */
+/** The answer to `profile`. Throws if invalid. */
 export function profiledOf(answer: DeviceAnswer): Extract<DeviceAnswer, { readonly launches: unknown }> {
   if (!('launches' in answer)) throw new Error(OTHER);
   return answer;

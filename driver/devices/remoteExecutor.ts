@@ -248,7 +248,7 @@ export class RemoteExecutor implements DeviceExecutor {
         if (this.child === child && !this.isClosed) this.replace(how);
       });
     });
-    // Awaited by whoever asks; a job may not have been asked yet.
+    // Awaited by the first caller, which may not be there yet.
     this.ready.catch(() => undefined);
     model.then(
       (bytes) => {

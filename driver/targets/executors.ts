@@ -29,7 +29,7 @@ export function distinct({ plan }: CompiledModel): string {
   return `${new Set(launches.map((l) => l.signature)).size} different of ${launches.length}`;
 }
 
-/** Memory in a line; a table for whoever asks for details. */
+/** Memory in a line, and a table with --verbose. */
 function tellMemory(ui: Ui, line: string, table: string): void {
   ui.note(line);
   ui.detail(table);

@@ -70,7 +70,7 @@ const differs = (what: string, a: unknown, b: unknown): readonly string[] =>
     ? []
     : [`${what}: ${JSON.stringify(a)} in A, ${JSON.stringify(b)} in B`];
 
-/** Reads the samples of a task; who has them already hands them over. */
+/** Reads the samples of a task, unless the caller has them already. */
 export type SampleReader = (task: TaskFiles, path: string) => SampleSet;
 
 /** Throws UserError for samples that cannot be read. */

@@ -46,7 +46,7 @@ export interface AnsweredDocument {
 
 /** What a task has come to. */
 export interface TaskAnswers extends TaskFigures {
-  /** Documents whose right answer is none of their choices: they count as wrong. */
+  /** Documents whose right answer is not among their choices: they count as wrong. */
   readonly missing: number;
   /** Why figures are left out, by `metric,filter`. */
   readonly problems: ReadonlyMap<string, string>;

@@ -32,7 +32,7 @@ export interface AttentionOperands<V> {
 
 const MASK_OPERANDS: Readonly<Record<MaskKind, number>> = { column: 1, path: 3, bias: 1 };
 
-/** The width of the window, in keys; undefined without one. Throws TypeMismatch if it is none. */
+/** The width of the window, in keys; undefined without one. Throws TypeMismatch if it is invalid. */
 export function windowOf({ mask, window }: Attributes): number | undefined {
   if (window === undefined) return undefined;
   if (typeof window === 'number' && Number.isSafeInteger(window) && window > 0 && mask !== 'bias') return window;

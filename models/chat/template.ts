@@ -171,7 +171,7 @@ export class ChatTemplate {
   private async ask(conversation: Conversation): Promise<string> {
     const file = new URL('./worker.js', import.meta.url);
     const hasThread = file.protocol === 'file:' && existsSync(fileURLToPath(file));
-    // Most conversations are none: prompts need no template, and no parser of templates.
+    // Most runs have no conversation and need no parser of templates.
     const jinja = await import('./render.js');
     const variables = jinja.variablesOf(conversation, this.source.special);
     const reply = hasThread ? await this.askThread(file, compactJson(variables)) : this.askHere(jinja, variables);

@@ -83,14 +83,13 @@ export interface Model<Config extends ModelConfig = ModelConfig> {
    * step(tokens i32[T], position i32[T], slot i32[T], begin i32[T], key i32[C], row i32[R], target i32[R],
    * inverseTemperature f32[R], keyLow i32[R], keyHigh i32[R]; k_0, v_0, …) → (logProb f32[R], isArgmax i32[R],
    * nextToken i32[R], nextTokenLogProb f32[R]; k_0, v_0, …): tokens that continue paths, and the next one drawn for
-   * each row. The keys and values of token t go to row slot[t] of the states of their layer (nowhere if it is −1). Token
-   * t sees the rows key[begin[t]] … key[begin[t] + position[t]], of which the last is its own.
-   * With `feeds` it takes isFed i32[T], feed i32[T], keep i32[R] and the state last_tokens i32[N] too. Where isFed[t] is
-   * 1, token t is last_tokens[feed[t]] as the call finds it, and nextToken[r] goes to last_tokens[keep[r]].
-   * With `filters` it takes, for each of the first F ≤ R rows, what ir/sampleInputs lists and topCount i32[F], with
-   * lists of E entries in all. It returns filteredToken i32[F], filteredTokenLogProb f32[F], topTokens i32[F, 32] and
-   * topLogProbs f32[F, 32], of which topCount[r] are set. With both, filteredToken[r] goes to
-   * last_tokens[keepFiltered[r]].
+   * each row. The keys and values of token t go to row slot[t] of the states of their layer (nowhere if it is −1).
+   * Token t sees the rows key[begin[t]] … key[begin[t] + position[t]], of which the last is its own. With `feeds` it
+   * takes isFed i32[T], feed i32[T], keep i32[R] and the state last_tokens i32[N] too. Where isFed[t] is 1, token t is
+   * last_tokens[feed[t]] as the call finds it, and nextToken[r] goes to last_tokens[keep[r]]. With `filters` it takes,
+   * for each of the first F ≤ R rows, what ir/sampleInputs lists and topCount i32[F], with lists of E entries in all.
+   * It returns filteredToken i32[F], filteredTokenLogProb f32[F], topTokens i32[F, 32] and topLogProbs f32[F, 32], of
+   * which topCount[r] are set. With both, filteredToken[r] goes to last_tokens[keepFiltered[r]].
    */
   readonly step: (options: StepOptions) => Graph;
 }

@@ -76,7 +76,7 @@ export function refuseDraft(json: Json, where: string): void {
   }
 }
 
-/** Throws UserError where `json` describes a model that is none by itself, or whose tokens see those behind them. */
+/** Throws UserError where `json` describes a part of a model, or a model whose tokens see later ones. */
 export function requireWholeModel(json: Json, where: string): void {
   refuseDraft(json, where);
   for (const { keys, harmless, means } of SWITCHES)

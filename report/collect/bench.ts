@@ -42,7 +42,7 @@ export const isBench = (path: string): boolean =>
     TUNING_HINT,
   );
 
-/** Throws UserError for a file that is none. */
+/** Throws UserError for any other file. */
 export function readBench(path: string): Bench {
   const value = parseJson(decodeUtf8(readBounded(path, MAX_BENCH_BYTES, TUNING_HINT), path), path, TUNING_HINT);
   const { data } = schema.safeParse(value);

@@ -28,7 +28,7 @@ function filesOf(folder: string, names: readonly RegExp[]): string[] {
       .sort()
       .map((name) => join(folder, name));
   } catch {
-    // Whoever reads the folder for its results says so.
+    // Reading the folder for its results reports it.
     return [];
   }
 }
@@ -59,7 +59,7 @@ export interface CollectedMeasurements {
 
 const block = <K extends SectionName>(name: K, content: Sections[K]): Block => ({ name, content });
 
-/** Throws UserError for a file that cannot be read or is none. */
+/** Throws UserError for a file that cannot be read or is of another format. */
 export function collectMeasurements(
   { traces = [], tuning = [] }: MeasurementPaths,
   runs: readonly string[],

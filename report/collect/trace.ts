@@ -1,6 +1,6 @@
 /**
  * Traces of runs for the page: the file of `run --trace`, and any other in Chrome's format as far as its slices go.
- * Files are untrusted: sizes, depth and every field are checked; a slice that is none is left out and counted.
+ * Files are untrusted: sizes, depth and every field are checked; an invalid slice is left out and counted.
  */
 import { resolve } from 'node:path';
 import { UserError } from '../../errors.js';

@@ -44,7 +44,7 @@ export type TuningLine =
 /** Fields of machines, by targets. */
 const FIELDS = ['target', 'cuda'] as const;
 
-/** Undefined for a line that is none of ours. */
+/** Undefined for a line of another format. */
 function tuningLine(text: string): TuningLine | undefined {
   if (text.length > MAX_LINE_BYTES || isDeeperThan(text, MAX_JSON_DEPTH)) return undefined;
   let value: unknown;
@@ -78,7 +78,7 @@ const withKind = <K extends string, L extends object>(
 
 export interface TuningFile {
   readonly lines: readonly TuningLine[];
-  /** Lines that are none of ours. */
+  /** Lines of other formats. */
   readonly skipped: number;
 }
 

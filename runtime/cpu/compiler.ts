@@ -223,7 +223,7 @@ const running = new Map<string, { readonly job: Promise<CompiledLibrary>; readon
  * Compiles C sources, in parallel, into one shared object, or finds it in the cache, for which no process is started.
  * The key covers the text, the flags, the compiler's version, the kernel ABI and the instruction set.
  * Throws UserError for a missing compiler, a text that does not compile (with its lines), a cache that cannot be
- * written or a limit of its size that is none.
+ * written or an invalid limit of its size.
  */
 export async function compileShared(sources: readonly SourceText[], options: CompileOptions): Promise<CompiledLibrary> {
   checkNames(sources);

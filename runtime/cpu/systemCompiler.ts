@@ -109,7 +109,7 @@ async function remembered(path: string, settings: Settings): Promise<SystemCompi
     await markUsed(memory);
     return { path, version };
   } catch {
-    // Whoever needs the compiler or the cache learns what is wrong with it.
+    // The caller that needs the compiler or the cache gets the error.
     return undefined;
   }
 }

@@ -240,7 +240,7 @@ export class CubinSession implements Cubins {
       onFound: (unit, entry) => take(unit.symbol, entry),
     });
     this.done = missing.length === 0 ? Promise.resolve() : this.run();
-    // Whoever needs a kernel is told by get().
+    // get() reports it to the caller that needs the kernel.
     this.done.catch(() => undefined);
   }
 

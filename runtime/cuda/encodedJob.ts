@@ -14,7 +14,7 @@ import {
 import { BLOCK_NUMBERS, CODE_NUMBERS, READ_NUMBERS, SCALE_NUMBERS } from './packCodeKernels.js';
 import { type DeviceJob, JOB_BYTES, type PackRange } from './packJob.js';
 
-/** Bytes of tw_encoded, which lies behind a job, and where in both the device says that a scale is none. */
+/** Bytes of tw_encoded, which lies behind a job, and the offset in both of the flag for invalid scales. */
 export const ENCODED_BYTES = 200;
 export const DAMAGED_AT = JOB_BYTES + ENCODED_BYTES - 4;
 /** `kind` of such a job. */

@@ -203,7 +203,7 @@ class Loading {
     return isInOrder(tensor, new Int32Array(this.files.get(file, offset, byteLength).read(offset, byteLength)));
   }
 
-  /** Whether the device found a scale that is none in what it decoded. */
+  /** Whether the device decoded an invalid scale. */
   private async isDamaged(): Promise<boolean> {
     const decoding = this.request.loadPlan.steps
       .flatMap(({ layings }) => layings)

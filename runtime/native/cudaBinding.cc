@@ -38,7 +38,7 @@ std::shared_ptr<const CudaApi> loadDriver(const std::string &path) {
 
 /**
  * The driver and the context of a device, made by a thread while JavaScript does something else: starting the driver
- * takes 0.1 to 0.2 s, and a context as much. Whoever needs one of them meanwhile waits for it.
+ * takes 0.1 to 0.2 s, and a context as much. Callers that need one of them meanwhile wait for it.
  */
 class Preparation {
  public:

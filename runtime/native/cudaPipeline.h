@@ -137,7 +137,7 @@ class CudaPipeline {
   void receive(CudaPipelineJob &job, size_t stage);
   void compute(CudaPipelineJob &job, size_t stage);
   void send(CudaPipelineJob &job, size_t stage);
-  /** Waits for every stream and forgets who waits for whom: after an error in the middle of a micro-batch. */
+  /** Waits for every stream and clears all dependencies: after an error in the middle of a micro-batch. */
   void settle() noexcept;
   void measure(CudaPipelineJob &job) const;
   /** Holds a stream of a stage back until an event of any device. */

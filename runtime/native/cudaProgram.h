@@ -112,12 +112,12 @@ class CudaProgram {
   /** Enqueues copies of what a call of this size has of each input, from a pinned area. */
   void copyInputs(const CudaApi &api, const PinnedMemory &from, const Counts &counts, CuStream stream) const;
   /**
-   * Enqueues one launch for the caller who has the turn. It waits for all that came before unless it may overlap it.
+   * Enqueues one launch for the caller that holds the turn. It waits for all earlier launches unless it may overlap.
    */
   void enqueueLaunch(const CudaApi &api, size_t index, const Counts &counts, bool mayOverlap) const {
     enqueue(api, launches[index], counts, mayOverlap);
   }
-  /** Enqueues launches first to end − 1, nothing else, for the caller who has the turn. */
+  /** Enqueues launches first to end − 1, nothing else, for the caller that holds the turn. */
   void enqueueLaunches(const CudaApi &api, size_t first, size_t end, const Counts &counts) const;
   /** Enqueues when the turn has come, lets the next in, and waits for the end. */
   CudaRunResult run(CudaArea &area, Turnstile::Place &place, const Counts &counts, const CudaRunOptions &options);

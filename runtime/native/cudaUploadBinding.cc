@@ -134,7 +134,7 @@ Napi::Value CudaUploadWrap::load(const Napi::CallbackInfo &info) {
     for (uint32_t i = 0; i < boundedLength(list, MAX_STEPS, "steps"); i++)
       steps->push_back(parseStep(*upload, *program, list.Get(i), i));
   });
-  // Copies wait for nobody's launches, so whoever has the first turn gets the second.
+  // Copies wait for no launch, so the holder of the first turn gets the second.
   auto place = upload->takePlace();
   auto devicePlace = upload->device()->takePlace();
   auto times = std::make_shared<CudaUploadTimes>();

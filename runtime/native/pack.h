@@ -108,7 +108,7 @@ bool holdsBlocks(const QuadFormat &format, const Encoded &matrix);
 bool hasWholeRows(const QuadFormat &format);
 /**
  * The scale of a row of codes of 8 bits: the stored one, or its largest magnitude / 127. The row's codes, −128 … 127,
- * go to `codes` unless it is null. Throws CodedError, WEIGHTS_DAMAGED, for a stored scale that is none.
+ * go to `codes` unless it is null. Throws CodedError, WEIGHTS_DAMAGED, for an invalid stored scale.
  */
 float codeRow(const PackJob &job, const RowRef &ref, int8_t *codes);
 /** Packs one panel of quads. Throws CodedError, WEIGHTS_DAMAGED, for a scale that is not finite. */

@@ -13,7 +13,7 @@ export const CHECK = 'Check the file; if it was downloaded, download it again';
 /** Files of a split without a row. The message names them, and not the task that asks for them. */
 export class NoRows extends UserError {}
 
-/** A setting of a task's file that no data can be read by. `key` is the setting's: whoever knows the file adds it. */
+/** A setting of a task's file by which no data can be read. `key` is the setting; callers that know the file add it. */
 export class DataSettingError extends UserError {
   readonly key: string;
   readonly problem: string;

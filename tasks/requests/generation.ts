@@ -34,7 +34,7 @@ export type ModelDefaults = Pick<Drawing, 'topK' | 'topP' | 'minP'> &
 /** What the harness generates where a task does not say. */
 const DEFAULT_TOKENS = 256;
 const MAX_TOKENS = 2 ** 31 - 1;
-/** Names of the most tokens to generate; of several the first one counts. */
+/** Names of the maximum number of tokens to generate; the first one given counts. */
 const LENGTHS = ['max_gen_toks', 'max_new_tokens', 'max_tokens', 'max_completion_tokens'];
 /** Of drawn texts: without a temperature they have no say, whatever they are. */
 const FILTERS = ['top_k', 'top_p', 'min_p'];

@@ -31,7 +31,7 @@ function weightedMean(items: readonly Item[]): number {
 const median = (items: readonly Item[]): number =>
   items.map((item) => at(item, 0)).sort((a, b) => a - b)[items.length >> 1]!;
 
-/** Of numbers that are none, the others' mean. */
+/** The mean of the numbers that are not NaN. */
 const meanOfNumbers = (items: readonly Item[]): number => mean(items.filter((item) => !Number.isNaN(at(item, 0))));
 
 /** Of (right, chosen) labels, of which 1 is the positive one. */

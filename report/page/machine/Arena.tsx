@@ -26,7 +26,7 @@ function lifeOf({ first, last }: TraceBuffer, launches: number): Life {
   return last - first < NEXT ? 'for the next kernels' : 'for longer';
 }
 
-/** The most bytes that are needed at a time. */
+/** The maximum number of bytes in use at a time. */
 function maxLive({ buffers, launches }: Memory): number {
   const change = new Map<number, number>();
   for (const { first, last, bytes } of buffers) {
