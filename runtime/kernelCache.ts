@@ -134,7 +134,7 @@ export async function pruneCaches(settings: Settings): Promise<void> {
 }
 
 // Whom the kernel cache trusts. What lies there is machine code that runs with the rights of this user, and its
-// digests lie beside it: whoever can write there can run code here. So nobody else may.
+// digests lie beside it: writing there means running code here, so nobody else may write.
 
 /** The folder of the cache. Throws UserError where the environment names none. */
 export function requireCacheDir({ cacheDir }: Pick<Settings, 'cacheDir'>): string {

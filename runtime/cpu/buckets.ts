@@ -127,7 +127,7 @@ export class Libraries {
     void this.load(fn, bucket, false).catch(() => undefined);
   }
 
-  /** Ends compilers and rejects whoever waits. */
+  /** Ends compilers and rejects pending waits. */
   stop(): void {
     this.end.abort(new Error('This executor was closed.'));
   }
@@ -202,7 +202,7 @@ export class CpuReadiness implements Readiness {
     }
   }
 
-  /** As prepare, for nobody who waits. */
+  /** As prepare, without a caller that waits. */
   begin(fn: RuntimeFunction, bucket: number): void {
     void this.prepare(fn, bucket).catch((error: unknown) => this.fail(error));
   }

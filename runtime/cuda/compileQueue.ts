@@ -165,7 +165,7 @@ export interface Cubins {
   get(symbol: string): Promise<Uint8Array>;
   /** These come before all others that are still on their way. */
   prefer(symbols: Iterable<string>): void;
-  /** From now on other work goes first: compilers take the processors that nobody else wants. */
+  /** Lowers the priority of compilers from now on. */
   lower(): void;
   /** Ends what is under way, compilers at once. Resolves when nothing is left of it. */
   stop(): Promise<void>;

@@ -168,7 +168,7 @@ export type LaneReply = { readonly compilation: Compilation } | { readonly error
 /** Compiles one text at a time. */
 export interface Lane {
   compile(request: LaneRequest): Promise<Compilation>;
-  /** From now on it takes the processors that nobody else wants. Absent where it has no process of its own. */
+  /** Lowers its priority from now on. Absent if it has no process of its own. */
   lower?(): void;
   /** Ends a compilation that is under way, too: it rejects. */
   close(): void;
