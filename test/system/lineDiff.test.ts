@@ -15,7 +15,7 @@ describe('lines of two texts', () => {
     expect(diff('ab', '')).toBe('-a -b');
   });
 
-  it('are matched by those that are unique before those that repeat', () => {
+  it('are matched where lines repeat', () => {
     expect(diff('}1}2}', '}2}')).toBe(' } -1 -}  2  }');
   });
 
