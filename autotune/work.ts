@@ -296,7 +296,6 @@ export function moduleWork(module: KernelModule, size: WorkSize): KernelWork {
  */
 const OP_COST: Readonly<Record<Scalar['op'], number>> = {
   const: 0,
-  arg: 0,
   acc: 0,
   load: 0,
   rowSum: 0,

@@ -76,7 +76,6 @@ export function printDouble(s: Scalar, leaves: DoubleLeaves): string {
     case 'load':
       return leaves.load?.(s) ?? leaves.widened(s);
     case 'acc':
-    case 'arg':
     case 'rowSum':
     case 'segmentSum':
     case 'rotateHalf':

@@ -5,7 +5,7 @@ import { extentNames } from '../ir/function.js';
 import { type Kernel, type KernelModule, type Output, renameMask, type Totals } from '../ir/kernel.js';
 import { oncePer } from '../ir/oncePer.js';
 import { rowStride } from '../ir/plan.js';
-import { SAMPLE_INPUT_NAMES, sampleInputsOf } from '../ir/sampleInputs.js';
+import { mapInputs } from '../ir/sampleInputs.js';
 import { operands, printScalar, readOf, type Scalar } from '../ir/scalar.js';
 import { SCORED_ROWS, TOKENS } from '../ir/scoring.js';
 import { DTYPE_BYTES } from '../ir/types.js';
@@ -105,7 +105,7 @@ function visitNames(kernel: Kernel, rename: (name: string) => string, scalar: (s
         ...kernel,
         logits: rename(logits),
         totals: totals(kernel.totals),
-        inputs: sampleInputsOf(SAMPLE_INPUT_NAMES.map((name) => rename(inputs[name]))),
+        inputs: mapInputs((name) => rename(inputs[name])),
         saved: rename(saved),
         token: rename(token),
         logProb: rename(logProb),

@@ -4,14 +4,13 @@ import { evaluateBinary, evaluateUnary, isBinary, isUnary, printScalar } from '.
 
 /**
  * Where an expression is evaluated. Each kind of leaf reads through one member. A leaf whose member is absent is an
- * error (an op definition has `arg` only, a loop kernel has no `acc`, and so on).
+ * error (a loop kernel has no `acc`, and so on).
  */
 export interface ScalarContext {
   row: number;
   column: number;
   /** Width of a head, an even number; `rotateHalf` needs it. */
   headDim?: number | undefined;
-  arg?(index: number): number;
   acc?(index: 0 | 1, row: number, column: number): number;
   load?(buffer: string, access: Access, row: number, column: number): number;
   rowSum?(buffer: string, via: string | undefined, row: number, by?: 'max'): number;
@@ -49,8 +48,6 @@ function makeEvaluator(s: Scalar): Evaluator {
   switch (s.op) {
     case 'const':
       return () => s.value;
-    case 'arg':
-      return (context) => (context.arg === undefined ? misplaced(s) : context.arg(s.index));
     case 'acc':
       return (context, column) =>
         context.acc === undefined ? misplaced(s) : context.acc(s.index, context.row, column);

@@ -6,7 +6,7 @@ import { adjustLogits, chooseToken, largestTokens } from './filters.js';
 import { drawScore, type NoiseKey } from './gumbel.js';
 import { dots, leftOperand, programContext } from './interpretProducts.js';
 import type { KernelMemory } from './kernelMemory.js';
-import { rowSampling, SAMPLE_INPUT_NAMES, sampleInputsOf } from './sampleInputs.js';
+import { rowSampling, mapInputs } from './sampleInputs.js';
 import { softCap } from './softCap.js';
 
 export function logProb(memory: KernelMemory, kernel: LogProbKernel): void {
@@ -105,7 +105,7 @@ export function sample(memory: KernelMemory, kernel: SampleKernel): void {
   const { vocab, logits, totals, inputs, saved, token, logProb, best } = kernel;
   const z = memory.read(logits);
   const [top, sum] = [memory.read(totals.top), memory.read(totals.sum)];
-  const numbers = sampleInputsOf(SAMPLE_INPUT_NAMES.map((name) => memory.read(inputs[name]).data));
+  const numbers = mapInputs((name) => memory.read(inputs[name]).data);
   const written = {
     token: memory.write(token),
     logProb: memory.write(logProb),

@@ -8,7 +8,6 @@ export function isRowInvariant(program: Scalar, also: (s: Scalar) => boolean = (
   if (isUnary(program) || isBinary(program)) return areOperands();
   switch (program.op) {
     case 'acc':
-    case 'arg':
     case 'columnIndex':
     case 'rotateHalf':
     case 'groupSum':

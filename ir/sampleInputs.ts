@@ -37,9 +37,9 @@ export const MAX_SAMPLE_VOCAB = 1 << 19;
 /** Most tokens that are found beside the chosen one. */
 export const MAX_TOP_TOKENS = 32;
 
-/** Inputs of `sample` by name, from a list in the order of SAMPLE_INPUT_NAMES. */
-export const sampleInputsOf = <T>(list: readonly T[]): Readonly<Record<SampleInput, T>> =>
-  Object.fromEntries(SAMPLE_INPUT_NAMES.map((name, i) => [name, list[i]!])) as Record<SampleInput, T>;
+/** Something for each input. */
+export const mapInputs = <T>(of: (name: SampleInput) => T): Readonly<Record<SampleInput, T>> =>
+  Object.fromEntries(SAMPLE_INPUT_NAMES.map((name) => [name, of(name)])) as Record<SampleInput, T>;
 
 /** The numbers behind the inputs. */
 export type SampleNumbers = Readonly<Record<SampleInput, ArrayLike<number>>>;

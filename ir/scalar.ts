@@ -43,13 +43,9 @@ export type Access =
   | { readonly kind: 'periodic'; readonly period: number; readonly via?: string }
   | { readonly kind: 'columnPeriodic'; readonly period: number };
 
-/**
- * Expressions without operands. `arg` appears only in op definitions. All others except `const` appear only in kernels.
- */
+/** Expressions without operands. */
 export type ScalarLeaf =
   | { readonly op: 'const'; readonly value: number }
-  /** The i-th operand of an elementwise op. */
-  | { readonly op: 'arg'; readonly index: number }
   /**
    * The contraction's accumulator at this element. `index` 1 is the second matrix of an interleaved pair (up next to
    * gate).
@@ -267,8 +263,6 @@ export function printScalar(s: Scalar, rename?: (name: string) => string): strin
   switch (s.op) {
     case 'const':
       return Object.is(s.value, -Infinity) ? '-inf' : String(s.value);
-    case 'arg':
-      return `$${s.index}`;
     case 'acc':
       return `acc${s.index}`;
     case 'rotateHalf':

@@ -36,9 +36,6 @@ export function verifyProgram(program: Scalar, domain: Domain, reader: Reader): 
     case 'const':
       if (Number.isNaN(program.value)) fail('a constant must be a number, or -inf.');
       break;
-    case 'arg':
-      fail('operands of ops appear in op definitions only; lowering must replace them by loads.');
-      break;
     case 'acc':
       if (program.index >= domain.accumulators) fail(`the program sees ${domain.accumulators} accumulators.`);
       break;

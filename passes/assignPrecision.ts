@@ -1,6 +1,14 @@
-import { isScaled } from '../ir/ops/attention.js';
-import { isScoreOp } from '../ir/ops/fused.js';
-import { definitions, loadTimeValues, rewrite, uses, type Graph, type Node, type Value } from '../ir/graph/graph.js';
+import {
+  definitions,
+  isOp,
+  loadTimeValues,
+  rewrite,
+  uses,
+  type Graph,
+  type NodeOf,
+  type Value,
+} from '../ir/graph/graph.js';
+import { PRODUCT_OPS, type ProductOp } from '../ir/ops/index.js';
 import { isCodeFormat } from '../ir/storage.js';
 import type { FloatType } from '../ir/types.js';
 
@@ -19,7 +27,7 @@ export function assignPrecision(graph: Graph, dtype: FloatType, attention: Float
   const loaded = loadTimeValues(graph);
   const readers = uses(graph);
   // Codes of groups are finer than those of whole rows, and what others read is in memory already.
-  const isRoundedAsIs = ({ attributes: { rounding } }: Node, x: Value): boolean =>
+  const isRoundedAsIs = ({ attributes: { rounding } }: NodeOf<ProductOp>, x: Value): boolean =>
     rounding !== undefined &&
     x.type.dtype === 'f32' &&
     (rounding !== x.type.shape[1] || (readers.get(x) ?? []).some(({ op }) => op !== 'linear'));
@@ -28,42 +36,35 @@ export function assignPrecision(graph: Graph, dtype: FloatType, attention: Float
     const narrowed = (v: Value, to: FloatType): Value => {
       const known = casts[to].get(v);
       if (known !== undefined) return known;
-      const narrow = rewriter.add('cast', [rewriter.map(v)], { dtype: to }, `${v.name}_${to}`);
+      const narrow = rewriter.add('cast', { x: rewriter.map(v) }, { dtype: to }, `${v.name}_${to}`);
       casts[to].set(v, narrow);
       return narrow;
     };
     if (node.op === 'attention') {
+      if (attention === 'f32') return undefined;
+      const read = (each: Value): Value =>
+        each.type.dtype === attention ? rewriter.map(each) : narrowed(each, attention);
+      const { q, k, v } = node.operands;
       // Codes of keys and values stay as they are.
-      const read = isScaled(node.attributes) ? 1 : 3;
-      if (attention === 'f32' || node.operands.slice(0, read).every((v) => v.type.dtype === attention))
-        return undefined;
-      const narrow = node.operands.map((v, i) =>
-        i < read && v.type.dtype !== attention ? narrowed(v, attention) : rewriter.map(v),
-      );
-      return rewriter.add('attention', narrow, node.attributes, node.result.name);
+      const isScaled = node.attributes.scaled === true;
+      if ((isScaled ? [q] : [q, k, v]).every(({ type }) => type.dtype === attention)) return undefined;
+      return rewriter.rebuild(node, isScaled ? { q: read(q) } : { q: read(q), k: read(k), v: read(v) });
     }
-    if (node.op === 'gather_rows' && dtype !== 'f32' && defs.get(node.operands[0]!)?.op === 'expert_linear') {
-      const rows = [narrowed(node.operands[0]!, dtype), rewriter.map(node.operands[1]!)];
-      const gathered = rewriter.add('gather_rows', rows, node.attributes, node.result.name);
-      return rewriter.add('cast', [gathered], { dtype: 'f32' }, `${node.result.name}_f32`);
+    if (node.op === 'gather_rows' && dtype !== 'f32' && defs.get(node.operands.x)?.op === 'expert_linear') {
+      const gathered = rewriter.rebuild(node, { x: narrowed(node.operands.x, dtype) });
+      return rewriter.add('cast', { x: gathered }, { dtype: 'f32' }, `${node.result.name}_f32`);
     }
-    const isContraction = node.op === 'linear' || node.op === 'expert_linear' || isScoreOp(node.op);
-    const x = node.operands[0];
-    if (!isContraction || x === undefined || !loaded.has(node.operands[1]!)) return undefined;
+    if (!isOp(node, ...PRODUCT_OPS) || !loaded.has(node.operands.w)) return undefined;
+    const { x } = node.operands;
     if (isCodeFormat(x.type.dtype)) return undefined;
     const to = isRoundedAsIs(node, x) ? 'f32' : dtype;
     const gather = defs.get(x);
     if (x.type.dtype === to && gather?.op !== 'gather_rows') return undefined;
     if (node.op === 'expert_linear' && gather?.op === 'gather_rows' && !casts[to].has(x)) {
-      const rows = [narrowed(gather.operands[0]!, to), rewriter.map(gather.operands[1]!)];
-      const gathered = rewriter.add('gather_rows', rows, gather.attributes, x.name, gather.path);
-      casts[to].set(x, rewriter.add('cast', [gathered], { dtype: to }, `${x.name}_${to}`));
+      const rows = { x: narrowed(gather.operands.x, to), index: rewriter.map(gather.operands.index) };
+      const gathered = rewriter.add('gather_rows', rows, {}, x.name, gather.path);
+      casts[to].set(x, rewriter.add('cast', { x: gathered }, { dtype: to }, `${x.name}_${to}`));
     }
-    return rewriter.add(
-      node.op,
-      [narrowed(x, to), ...node.operands.slice(1).map(rewriter.map)],
-      node.attributes,
-      node.result.name,
-    );
+    return rewriter.rebuild(node, { x: narrowed(x, to) });
   });
 }

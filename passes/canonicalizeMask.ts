@@ -1,5 +1,6 @@
-import { rewrite, type Graph, type Node, type Rewriter, type Value } from '../ir/graph/graph.js';
-import { isSymbol, type Dim, type FloatType } from '../ir/types.js';
+import { rewrite, type Graph, type NodeOf, type Rewriter, type Value } from '../ir/graph/graph.js';
+import { maskOf } from '../ir/ops/attention.js';
+import type { Dim, FloatType } from '../ir/types.js';
 import { Matcher } from './match.js';
 
 /** Only keys whose position is more than that of the query minus the width. */
@@ -43,18 +44,21 @@ type MaskShape =
 export function canonicalizeMask(graph: Graph, dtype: FloatType = 'f32'): Graph {
   const m = new Matcher(graph);
   return rewrite(graph, (node, rewriter) => {
-    if (node.op !== 'attention' || node.attributes['mask'] !== 'bias') return undefined;
-    const form = proveForm(m, node.operands[3]!);
+    if (node.op !== 'attention') return undefined;
+    const mask = maskOf(node.operands, node.attributes);
+    const form = mask.kind === 'bias' ? proveForm(m, mask.bias) : undefined;
     if (form === undefined) return undefined;
     if (form.from === 'path') return readPath(m, node, form, dtype, rewriter);
-    const [q, k, v, , ...rest] = node.operands.map(rewriter.map);
     const { window } = form;
-    const position = window === undefined ? [] : [rewriter.map(window.position)];
-    return rewriter.add(
-      'attention',
-      [q!, k!, v!, subtreeEnd(form, k!.type.shape[0]!, rewriter), ...position, ...rest],
-      { ...node.attributes, mask: 'column', ...(window === undefined ? {} : { window: window.width }) },
-      node.result.name,
+    const [keys = 0] = node.operands.k.type.shape;
+    return rewriter.rebuild(
+      node,
+      {
+        bias: undefined,
+        subtreeEnd: subtreeEnd(form, keys, rewriter),
+        position: window && rewriter.map(window.position),
+      },
+      { mask: 'column', window: window?.width },
     );
   });
 }
@@ -71,18 +75,27 @@ function stored(m: Matcher, v: Value | undefined, dtype: FloatType): Value | und
  */
 function readPath(
   m: Matcher,
-  { operands, attributes, result }: Node,
+  node: NodeOf<'attention'>,
   { begin, position, window }: Extract<MaskForm, { from: 'path' }>,
   dtype: FloatType,
   rewriter: Rewriter,
 ): Value | undefined {
-  const [q, k, v, , ...rest] = operands;
-  const keys = m.node(stored(m, k, dtype), 'gather_rows');
-  const values = m.node(stored(m, v, dtype), 'gather_rows');
-  if (keys === undefined || values === undefined || keys.operands[1] !== values.operands[1]) return undefined;
-  const read = [q!, keys.operands[0]!, values.operands[0]!, begin, position, keys.operands[1]!, ...rest];
-  const width = window === undefined ? {} : { window: window.width };
-  return rewriter.add('attention', read.map(rewriter.map), { ...attributes, mask: 'path', ...width }, result.name);
+  const keys = m.node(stored(m, node.operands.k, dtype), 'gather_rows')?.operands;
+  const values = m.node(stored(m, node.operands.v, dtype), 'gather_rows')?.operands;
+  if (keys === undefined || values === undefined || keys.index !== values.index) return undefined;
+  const { map } = rewriter;
+  return rewriter.rebuild(
+    node,
+    {
+      k: map(keys.x),
+      v: map(values.x),
+      begin: map(begin),
+      position: map(position),
+      key: map(keys.index),
+      bias: undefined,
+    },
+    { mask: 'path', window: window?.width },
+  );
 }
 
 function subtreeEnd(form: Exclude<MaskForm, { from: 'path' }>, keys: Dim, rewriter: Rewriter): Value {
@@ -94,11 +107,11 @@ function subtreeEnd(form: Exclude<MaskForm, { from: 'path' }>, keys: Dim, rewrit
     case 'causal': {
       const far = rewriter.add(
         'cast',
-        [rewriter.add('const', [], { value: 2 ** 30 }, 'far')],
+        { x: rewriter.add('const', {}, { value: 2 ** 30 }, 'far') },
         { dtype: 'i32' },
         'far_i32',
       );
-      return rewriter.add('add', [rewriter.add('iota', [], { size: [keys] }, 'index'), far], {}, 'never_ends');
+      return rewriter.add('add', { a: rewriter.add('iota', {}, { size: [keys] }, 'index'), b: far }, {}, 'never_ends');
     }
     default:
       return form satisfies never;
@@ -108,10 +121,10 @@ function subtreeEnd(form: Exclude<MaskForm, { from: 'path' }>, keys: Dim, rewrit
 /** p and more, if the bias is 0 where all of them hold, and −∞ elsewhere. */
 function predicatesOf(m: Matcher, bias: Value): readonly Value[] | undefined {
   if (m.literal(bias) === 0) return [];
-  const choice = m.node(bias, 'select');
-  if (choice === undefined || m.literal(choice.operands[2]) !== -Infinity) return undefined;
-  const more = predicatesOf(m, choice.operands[1]!);
-  return more === undefined ? undefined : [choice.operands[0]!, ...more];
+  const choice = m.node(bias, 'select')?.operands;
+  if (choice === undefined || m.literal(choice.b) !== -Infinity) return undefined;
+  const more = predicatesOf(m, choice.a);
+  return more === undefined ? undefined : [choice.condition, ...more];
 }
 
 function proveForm(m: Matcher, bias: Value): MaskForm | undefined {
@@ -157,26 +170,24 @@ class MaskFacts {
 
   conjuncts(predicate: Value): readonly Value[] {
     const node = this.m.node(predicate, 'and');
-    return node === undefined ? [predicate] : node.operands.flatMap((v) => this.conjuncts(v));
+    return node === undefined ? [predicate] : node.inputs.flatMap((v) => this.conjuncts(v));
   }
 
   /** k <= q */
   isKeyNotAfterQuery(v: Value): boolean {
-    const node = this.m.node(v, 'le');
-    return (
-      node !== undefined && this.isIndex(this.ofKey(node.operands[0]!)) && this.isIndex(this.ofQuery(node.operands[1]!))
-    );
+    const sides = this.m.node(v, 'le')?.operands;
+    return sides !== undefined && this.isIndex(this.ofKey(sides.a)) && this.isIndex(this.ofQuery(sides.b));
   }
 
   /** begin and position in {begin[q] <= k, k - begin[q] <= position[q]}, if the conjuncts are these two. */
   path(conjuncts: readonly Value[]): { readonly begin: Value; readonly position: Value } | undefined {
     const [low, high, ...more] = conjuncts.map((c) => this.m.node(c, 'le')?.operands);
     if (low === undefined || high === undefined || more.length > 0) return undefined;
-    const begin = this.isIndex(this.ofKey(low[1]!)) ? this.ofQuery(low[0]!) : undefined;
-    const offset = this.m.node(high[0], 'sub')?.operands;
-    const position = this.ofQuery(high[1]!);
+    const begin = this.isIndex(this.ofKey(low.b)) ? this.ofQuery(low.a) : undefined;
+    const offset = this.m.node(high.a, 'sub')?.operands;
+    const position = this.ofQuery(high.b);
     if (begin === undefined || offset === undefined || position === undefined) return undefined;
-    return this.isIndex(this.ofKey(offset[0]!)) && this.ofQuery(offset[1]!) === begin ? { begin, position } : undefined;
+    return this.isIndex(this.ofKey(offset.a)) && this.ofQuery(offset.b) === begin ? { begin, position } : undefined;
   }
 
   /**
@@ -184,24 +195,22 @@ class MaskFacts {
    * `begin` is given.
    */
   window(v: Value): { readonly position: Value; readonly width: number; readonly begin?: Value } | undefined {
-    const [distance, limit] = this.m.node(v, 'lt')?.operands ?? [];
-    const [query, key] = this.m.node(distance, 'sub')?.operands ?? [];
-    const width = this.m.literal(limit);
-    if (query === undefined || key === undefined || width === undefined) return undefined;
-    if (!Number.isSafeInteger(width) || width < 1) return undefined;
-    const position = this.ofQuery(query);
+    const limit = this.m.node(v, 'lt')?.operands;
+    const distance = this.m.node(limit?.a, 'sub')?.operands;
+    const width = this.m.literal(limit?.b);
+    if (distance === undefined || width === undefined || !Number.isSafeInteger(width) || width < 1) return undefined;
+    const position = this.ofQuery(distance.a);
     if (position?.kind !== 'param' || position.type.shape.length !== 1) return undefined;
-    if (this.ofKey(key) === position) return { position, width };
-    const offset = this.m.node(key, 'sub')?.operands;
-    const begin = offset === undefined ? undefined : this.ofQuery(offset[1]!);
-    return begin !== undefined && this.isIndex(this.ofKey(offset![0]!)) ? { position, width, begin } : undefined;
+    if (this.ofKey(distance.b) === position) return { position, width };
+    const offset = this.m.node(distance.b, 'sub')?.operands;
+    const begin = offset === undefined ? undefined : this.ofQuery(offset.b);
+    return begin !== undefined && this.isIndex(this.ofKey(offset?.a)) ? { position, width, begin } : undefined;
   }
 
   /** e in q < e[k] */
   endOfKey(v: Value): Value | undefined {
-    const node = this.m.node(v, 'lt');
-    const end =
-      node !== undefined && this.isIndex(this.ofQuery(node.operands[0]!)) ? this.ofKey(node.operands[1]!) : undefined;
+    const sides = this.m.node(v, 'lt')?.operands;
+    const end = this.isIndex(this.ofQuery(sides?.a)) ? this.ofKey(sides?.b) : undefined;
     return end?.type.shape.length === 1 ? end : undefined;
   }
 
@@ -227,15 +236,15 @@ class MaskFacts {
     return v?.kind === 'param' && v.name === name;
   }
 
-  private ofKey(v: Value): Value | undefined {
-    return v.type.shape.length === 2 && v.type.shape[0] === 1 && isSymbol(v.type.shape[1]!)
-      ? this.m.through(v, 'reshape')
-      : undefined;
+  private ofKey(v: Value | undefined): Value | undefined {
+    const [one, keys, ...more] = v?.type.shape ?? [];
+    const isRow = one === 1 && typeof keys === 'string' && more.length === 0;
+    return isRow ? this.m.through(v, 'reshape') : undefined;
   }
 
-  private ofQuery(v: Value): Value | undefined {
-    return v.type.shape.length === 2 && isSymbol(v.type.shape[0]!) && v.type.shape[1] === 1
-      ? this.m.through(v, 'reshape')
-      : undefined;
+  private ofQuery(v: Value | undefined): Value | undefined {
+    const [queries, one, ...more] = v?.type.shape ?? [];
+    const isColumn = typeof queries === 'string' && one === 1 && more.length === 0;
+    return isColumn ? this.m.through(v, 'reshape') : undefined;
   }
 }

@@ -15,16 +15,16 @@ export function eliminateCommonSubexpressions(graph: Graph): Graph {
   };
   const seen = new Map<string, Value>();
   return rewrite(graph, (node, rewriter) => {
-    const operands = node.operands.map(rewriter.map);
+    const inputs = node.inputs.map(rewriter.map);
     const attributes = Object.entries(node.attributes).sort(([a], [b]) => (a < b ? -1 : 1));
-    const key = `${node.op}(${operands.map(idOf).join(',')})${JSON.stringify(attributes, exactNumber)}`;
+    const key = `${node.op}(${inputs.map(idOf).join(',')})${JSON.stringify(attributes, exactNumber)}`;
     const first = seen.get(key);
     if (first !== undefined) return first;
-    if (operands.every((v, i) => v === node.operands[i])) {
+    if (inputs.every((v, i) => v === node.inputs[i])) {
       seen.set(key, node.result);
       return undefined;
     }
-    const result = rewriter.add(node.op, operands, node.attributes, node.result.name);
+    const result = rewriter.copy(node, rewriter.map);
     seen.set(key, result);
     return result;
   });

@@ -7,7 +7,7 @@ import type { Graph, Value } from '../ir/graph/graph.js';
 export function eliminateDeadCode(graph: Graph): Graph {
   const live = new Set<Value>([...graph.results, ...graph.gives]);
   for (const node of [...graph.nodes].reverse()) {
-    if (live.has(node.result)) node.operands.forEach((v) => live.add(v));
+    if (live.has(node.result)) node.inputs.forEach((v) => live.add(v));
   }
   const nodes = graph.nodes.filter((n) => live.has(n.result));
   const weights = graph.weights.filter((w) => live.has(w));

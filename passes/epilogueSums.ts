@@ -2,10 +2,13 @@
  * Which sums over heads a contraction's epilogue takes itself. Such a sum is one of the contraction's own columns, so
  * what depends on it (a head scaled by its 1/rms, then rotated) may join the same kernel.
  */
-import type { Node, Value } from '../ir/graph/graph.js';
+import type { Node, NodeOf, Value } from '../ir/graph/graph.js';
 import { groupProblem } from '../ir/groupSums.js';
 import { OPS } from '../ir/ops/index.js';
-import type { Group, Home } from './groups.js';
+import { anchorsOf, type Group, type Home } from './groups.js';
+
+/** A sum, mean or maximum of rows. */
+export type SumNode = NodeOf<'sum' | 'mean' | 'reduce_max'>;
 
 /** What fusion knows of values so far. */
 export interface Placed {
@@ -16,7 +19,7 @@ export interface Placed {
   isGathered(v: Value): boolean;
 }
 
-const isSum = (node: Node): boolean => OPS[node.op].fuse === 'sum';
+const isSum = (node: Node): node is SumNode => OPS[node.op].fuse === 'sum';
 const isRotation = (node: Node): boolean => OPS[node.op].fuse === 'rotation';
 
 export class EpilogueSums {
@@ -27,8 +30,8 @@ export class EpilogueSums {
   }
 
   /** Whether `sum`, a node of `group`, adds up heads that the group's epilogue has in one place. */
-  has(sum: Node, group: Group): boolean {
-    const read = sum.operands[0]!;
+  has(sum: SumNode, group: Group): boolean {
+    const read = sum.operands.x;
     const [, heads, width] = read.type.shape;
     if (group.kind !== 'gemm' || !group.members.includes(sum) || read.type.shape.length !== 3) return false;
     if (typeof heads !== 'number' || typeof width !== 'number') return false;
@@ -36,7 +39,7 @@ export class EpilogueSums {
     const parts = [...this.partsOf(read, group)];
     return (
       !parts.some((node) => isRotation(node) || (isSum(node) && group.members.includes(node))) &&
-      parts.filter((node) => group.anchors.includes(node)).length === 1
+      parts.filter((node) => anchorsOf(group).includes(node)).length === 1
     );
   }
 
@@ -46,15 +49,15 @@ export class EpilogueSums {
    */
   allow(node: Node, group: Group): boolean {
     const parts = new Set([node]);
-    for (const v of node.operands) this.partsOf(v, group, parts);
+    for (const v of node.inputs) this.partsOf(v, group, parts);
     const own = [...parts];
-    const sums = own.filter((part) => isSum(part) && this.has(part, group));
+    const sums = own.filter(isSum).filter((sum) => this.has(sum, group));
     if (sums.length === 0) return true;
     const widths = [
-      ...sums.map(({ operands }) => operands[0]!.type.shape.at(-1)),
+      ...sums.map(({ operands }) => operands.x.type.shape.at(-1)),
       ...own.filter(isRotation).map(({ result }) => result.type.shape.at(-1)),
     ];
-    return new Set(widths).size === 1 && own.filter((part) => group.anchors.includes(part)).length === 1;
+    return new Set(widths).size === 1 && own.filter((part) => anchorsOf(group).includes(part)).length === 1;
   }
 
   /** Whether the epilogue of `group` can compute `v` from such sums and from what `isReady` before it starts. */
@@ -63,28 +66,26 @@ export class EpilogueSums {
     const node = this.placed.defs.get(base);
     if (this.placed.isGathered(v) || node === undefined || this.placed.home(base).kind !== 'inline') return false;
     if (isSum(node)) return this.has(node, group);
-    return node.operands.every((operand) => isReady(operand) || this.computes(operand, group, isReady));
+    return node.inputs.every((operand) => isReady(operand) || this.computes(operand, group, isReady));
   }
 
   /** The sums that every reader takes in its own epilogue, so that nobody needs them in memory. */
   unread(groups: readonly Group[]): ReadonlySet<Node> {
-    const sums = new Set(
-      groups.flatMap((group) => group.members.filter((node) => isSum(node) && this.has(node, group))),
-    );
+    const sums = new Set(groups.flatMap((group) => group.members.filter(isSum).filter((sum) => this.has(sum, group))));
     for (const group of groups)
-      for (const { operands } of [...group.anchors, ...group.members])
-        for (const v of operands)
+      for (const { inputs } of [...group.anchors, ...group.members])
+        for (const v of inputs)
           for (const sum of this.sumsBehind(v))
             if (this.placed.isGathered(v) || !this.has(sum, group)) sums.delete(sum);
     return sums;
   }
 
   /** Sums that readers of `v` compute it from. */
-  private sumsBehind(v: Value): readonly Node[] {
+  private sumsBehind(v: Value): readonly SumNode[] {
     const base = this.placed.viewed(v);
     const node = this.placed.defs.get(base);
     if (node === undefined || this.placed.home(base).kind !== 'inline') return [];
-    return isSum(node) ? [node] : node.operands.flatMap((operand) => this.sumsBehind(operand));
+    return isSum(node) ? [node] : node.inputs.flatMap((operand) => this.sumsBehind(operand));
   }
 
   /** What the group computes `v` from: its products, its members, and values that readers recompute. */
@@ -95,7 +96,7 @@ export class EpilogueSums {
     const home = this.placed.home(base);
     if (home.kind === 'memory' || (home.kind === 'group' && home.group !== group)) return found;
     found.add(node);
-    if (!group.anchors.includes(node)) for (const operand of node.operands) this.partsOf(operand, group, found);
+    if (!anchorsOf(group).includes(node)) for (const operand of node.inputs) this.partsOf(operand, group, found);
     return found;
   }
 }

@@ -1,4 +1,13 @@
-import { definitions, rewrite, type Graph, type Node, type Rewriter, type Value } from '../ir/graph/graph.js';
+import {
+  definitions,
+  rewrite,
+  type Graph,
+  type Node,
+  type NodeOf,
+  type Rewriter,
+  type Value,
+} from '../ir/graph/graph.js';
+import { at } from '../system/at.js';
 import { MixtureSearch, type Mixture } from './matchExperts.js';
 
 /** In the paths of kernels that multiply every row by the matrices of every expert. */
@@ -39,56 +48,70 @@ function nodesBehind(graph: Graph, values: readonly Value[]): ReadonlySet<Node> 
     // Beyond a product lies what the router reads.
     if (node === undefined || seen.has(node) || node.op === 'linear') return;
     seen.add(node);
-    node.operands.forEach(visit);
+    node.inputs.forEach(visit);
   };
   values.forEach(visit);
-  return new Set([...seen].filter(({ operands }) => operands[0] !== undefined && isTable(operands[0])));
+  return new Set([...seen].filter(({ inputs: [first] }) => first !== undefined && isTable(first)));
 }
 
 const isTable = ({ type: { shape } }: Value): boolean => shape.length === 2 && typeof shape[1] === 'number';
 
-const columnsOf = (v: Value): number => v.type.shape[1] as number;
+const columnsOf = (v: Value): number => Number(v.type.shape[1]);
+
+const literal = (rewriter: Rewriter, value: number): Value => rewriter.add('const', {}, { value });
 
 /** A literal vector that is 1 at the columns that `isMarked` names, and 0 elsewhere. */
 function marks(rewriter: Rewriter, label: string, count: number, isMarked: (column: number) => boolean): Value {
   const values = Array.from({ length: count }, (_, column) => (isMarked(column) ? 1 : 0));
-  return rewriter.add('vector', [], { label, values }, label);
+  return rewriter.add('vector', {}, { label, values }, label);
 }
 
 /** Column `at` of x [rows, columns] as [rows, 1]: a sum of it and zeros, which is exact. */
 function column(rewriter: Rewriter, x: Value, at: number, path?: string): Value {
   const own = marks(rewriter, `column_${at}`, columnsOf(x), (each) => each === at);
-  const [one, zero] = [1, 0].map((value) => rewriter.add('const', [], { value }));
-  const isOwn = rewriter.add('eq', [own, one!], {}, 'is_own');
-  return rewriter.add('sum', [rewriter.add('select', [isOwn, x, zero!], {}, 'own', path)], {}, 'column', path);
+  const [one, zero] = [literal(rewriter, 1), literal(rewriter, 0)];
+  const isOwn = rewriter.add('eq', { a: own, b: one }, {}, 'is_own');
+  return rewriter.add(
+    'sum',
+    { x: rewriter.add('select', { condition: isOwn, a: x, b: zero }, {}, 'own', path) },
+    {},
+    'column',
+    path,
+  );
 }
 
-function maximumOf({ operands: [operand] }: Node, rewriter: Rewriter): Value {
-  const x = rewriter.map(operand!);
+function maximumOf({ operands }: NodeOf<'reduce_max'>, rewriter: Rewriter): Value {
+  const x = rewriter.map(operands.x);
   const columns = Array.from({ length: columnsOf(x) }, (_, at) => column(rewriter, x, at));
-  return columns.reduce((most, each) => rewriter.add('max', [most, each], {}, 'most'));
+  return columns.reduce((most, each) => rewriter.add('max', { a: most, b: each }, {}, 'most'));
 }
 
 /** What goes before a number is larger, or as large and further to the left. */
-function maskOf({ operands: [operand], attributes }: Node, rewriter: Rewriter): Value {
-  const x = rewriter.map(operand!);
+function maskOf({ operands, attributes }: NodeOf<'top_mask'>, rewriter: Rewriter): Value {
+  const x = rewriter.map(operands.x);
   const count = columnsOf(x);
-  const [zero, one] = [0, 1].map((value) => rewriter.add('const', [], { value }));
-  const flag = (condition: Value, hint: string): Value => rewriter.add('select', [condition, one!, zero!], {}, hint);
-  const least = rewriter.add('const', [], { value: Number(attributes['k']) - 0.5 });
+  const [zero, one] = [literal(rewriter, 0), literal(rewriter, 1)];
+  const flag = (condition: Value, hint: string): Value =>
+    rewriter.add('select', { condition, a: one, b: zero }, {}, hint);
+  const least = literal(rewriter, attributes.k - 0.5);
   const kept = Array.from({ length: count }, (_, at) => {
     const own = column(rewriter, x, at);
-    const isLarger = rewriter.add('sub', [
-      one!,
-      flag(rewriter.add('eq', [rewriter.add('max', [x, own]), own]), 'at_most'),
-    ]);
+    const isLarger = rewriter.add('sub', {
+      a: one,
+      b: flag(rewriter.add('eq', { a: rewriter.add('max', { a: x, b: own }), b: own }), 'at_most'),
+    });
     const isLeft = marks(rewriter, `left_of_${at}`, count, (each) => each < at);
-    const isEqual = rewriter.add('mul', [flag(rewriter.add('eq', [x, own]), 'is_equal'), isLeft]);
-    const before = rewriter.add('sum', [rewriter.add('add', [isLarger, isEqual], {}, 'goes_before')], {}, 'rank');
-    const isKept = flag(rewriter.add('eq', [rewriter.add('max', [before, least]), least]), 'is_kept');
-    return rewriter.add('mul', [marks(rewriter, `column_${at}`, count, (each) => each === at), isKept]);
+    const isEqual = rewriter.add('mul', { a: flag(rewriter.add('eq', { a: x, b: own }), 'is_equal'), b: isLeft });
+    const before = rewriter.add(
+      'sum',
+      { x: rewriter.add('add', { a: isLarger, b: isEqual }, {}, 'goes_before') },
+      {},
+      'rank',
+    );
+    const isKept = flag(rewriter.add('eq', { a: rewriter.add('max', { a: before, b: least }), b: least }), 'is_kept');
+    return rewriter.add('mul', { a: marks(rewriter, `column_${at}`, count, (each) => each === at), b: isKept });
   });
-  return kept.reduce((sum, each) => rewriter.add('add', [sum, each], {}, 'mask'));
+  return kept.reduce((sum, each) => rewriter.add('add', { a: sum, b: each }, {}, 'mask'));
 }
 
 /** Σ_e (inner_e ∘ w[:, e])·down_e */
@@ -97,10 +120,10 @@ function sumOf({ x, inner, weights, experts, down }: Mixture, node: Node, rewrit
   const [left, shares] = [rewriter.map(x), rewriter.map(weights)];
   const parts = Array.from({ length: experts }, (_, expert) => {
     const own = innerOf(inner, left, expert, path, rewriter);
-    const weighted = rewriter.add('mul', [own, column(rewriter, shares, expert, path)], {}, 'weighted', path);
-    return rewriter.add('linear', [weighted, rewriter.map(down.operands[expert]!)], {}, 'part', path);
+    const weighted = rewriter.add('mul', { a: own, b: column(rewriter, shares, expert, path) }, {}, 'weighted', path);
+    return rewriter.add('linear', { x: weighted, w: rewriter.map(at(down, expert)) }, {}, 'part', path);
   });
-  return parts.reduce((sum, part) => rewriter.add('add', [sum, part], {}, 'mixed', path));
+  return parts.reduce((sum, part) => rewriter.add('add', { a: sum, b: part }, {}, 'mixed', path));
 }
 
 /** `inner` of one expert, from its own matrices. */
@@ -115,14 +138,16 @@ function innerOf(v: Value, x: Value, expert: number, path: string, rewriter: Rew
       node === undefined || of.type.shape.length === 0
         ? now
         : node.op === 'linear'
-          ? rewriter.add('linear', [x, matrixOf(node, expert, rewriter)], {}, 'own_product', path)
-          : rewriter.add(node.op, node.operands.map(copy), node.attributes, 'own_inner', path);
+          ? rewriter.add('linear', { x, w: matrixOf(node, expert, rewriter) }, {}, 'own_product', path)
+          : rewriter.copy(node, copy, 'own_inner', path);
     known.set(of, made);
     return made;
   };
   return copy(v);
 }
 
-function matrixOf({ operands: [, matrices] }: Node, expert: number, rewriter: Rewriter): Value {
-  return rewriter.definition(matrices!)!.operands[expert]!;
+function matrixOf({ operands }: NodeOf<'linear'>, expert: number, rewriter: Rewriter): Value {
+  const all = rewriter.definition(operands.w);
+  if (all?.op !== 'concat') throw new Error(`%${operands.w.name} has no matrix of each expert.`);
+  return at(all.operands.matrices, expert);
 }

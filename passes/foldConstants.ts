@@ -1,6 +1,8 @@
 import { rewrite, type Graph, type Rewriter, type Value } from '../ir/graph/graph.js';
-import { evaluateOperands } from '../ir/ops/elementwise.js';
+import { evaluateScalar } from '../ir/evaluateScalar.js';
 import { OPS } from '../ir/ops/index.js';
+import { nameOperands } from '../ir/ops/opDef.js';
+import type { Scalar } from '../ir/scalar.js';
 import { sameShape, sameType } from '../ir/types.js';
 
 /**
@@ -9,55 +11,49 @@ import { sameShape, sameType } from '../ir/types.js';
  */
 export function foldConstants(graph: Graph): Graph {
   return rewrite(graph, (node, rewriter) => {
-    const operands = node.operands.map(rewriter.map);
-    const literals = operands.map((v) => literalOf(rewriter, v));
-    const scalar = OPS[node.op].scalar;
-    if (
-      scalar !== undefined &&
-      node.op !== 'const' &&
-      node.op !== 'cast' &&
-      node.result.type.shape.length === 0 &&
-      node.result.type.dtype === 'f32' &&
-      literals.every((l) => l !== undefined)
-    ) {
-      const expression = scalar(
-        operands.map((_, index) => ({ op: 'arg', index })),
-        node.attributes,
-      );
-      const value = evaluateOperands(expression, literals);
-      return Number.isNaN(value) ? undefined : rewriter.add('const', [], { value }, node.result.name);
-    }
-    const [first, second] = operands;
-    if (first === undefined) return undefined;
-    const inner = rewriter.definition(first);
-    if (node.op === 'cast' && sameType(first.type, node.result.type)) return first;
-    if (node.op === 'reshape') {
-      if (sameShape(first.type.shape, node.result.type.shape)) return first;
-      if (inner?.op === 'reshape') {
-        const source = inner.operands[0]!;
-        if (sameType(source.type, node.result.type)) return source;
-        return rewriter.add('reshape', [source], node.attributes, node.result.name);
+    const { scalar } = OPS[node.op];
+    const isLiteral = node.result.type.shape.length === 0 && node.result.type.dtype === 'f32';
+    if (scalar !== undefined && isLiteral && node.op !== 'const' && node.op !== 'cast') {
+      const literals = node.inputs.map((v) => literalOf(rewriter, rewriter.map(v)));
+      if (literals.every((literal) => literal !== undefined)) {
+        const constants = literals.map((value): Scalar => ({ op: 'const', value }));
+        const expression = scalar(nameOperands(OPS[node.op], constants, node.attributes), node.attributes);
+        const value = evaluateScalar(expression, { row: 0, column: 0 });
+        return Number.isNaN(value) ? undefined : rewriter.add('const', {}, { value }, node.result.name);
       }
     }
-    if (node.op === 'transpose' && inner?.op === 'transpose') {
-      const [outer, before] = [node.attributes['order'], inner.attributes['order']];
-      if (
-        Array.isArray(outer) &&
-        Array.isArray(before) &&
-        outer.every((axis: unknown, i) => before[Number(axis)] === i)
-      )
-        return inner.operands[0];
+    switch (node.op) {
+      case 'cast': {
+        const x = rewriter.map(node.operands.x);
+        return sameType(x.type, node.result.type) ? x : undefined;
+      }
+      case 'reshape': {
+        const x = rewriter.map(node.operands.x);
+        if (sameShape(x.type.shape, node.result.type.shape)) return x;
+        const inner = rewriter.definition(x);
+        if (inner?.op !== 'reshape') return undefined;
+        const source = inner.operands.x;
+        return sameType(source.type, node.result.type) ? source : rewriter.rebuild(node, { x: source });
+      }
+      case 'transpose': {
+        const inner = rewriter.definition(rewriter.map(node.operands.x));
+        if (inner?.op !== 'transpose') return undefined;
+        const { order: before } = inner.attributes;
+        return node.attributes.order.every((axis, i) => before[axis] === i) ? inner.operands.x : undefined;
+      }
+      case 'mul':
+      case 'add': {
+        const [a, b] = [rewriter.map(node.operands.a), rewriter.map(node.operands.b)];
+        const neutral = node.op === 'mul' ? 1 : 0;
+        return sameType(a.type, node.result.type) && literalOf(rewriter, b) === neutral ? a : undefined;
+      }
+      default:
+        return undefined;
     }
-    if (second !== undefined && sameType(first.type, node.result.type)) {
-      if (node.op === 'mul' && literals[1] === 1) return first;
-      if (node.op === 'add' && literals[1] === 0) return first;
-    }
-    return undefined;
   });
 }
 
 function literalOf(rewriter: Rewriter, v: Value): number | undefined {
   const node = rewriter.definition(v);
-  const value = node?.op === 'const' ? node.attributes['value'] : undefined;
-  return typeof value === 'number' ? value : undefined;
+  return node?.op === 'const' ? node.attributes.value : undefined;
 }

@@ -1,4 +1,13 @@
-import { type Graph, loadTimeValues, type Node, rewrite, type Rewriter, uses, type Value } from '../ir/graph/graph.js';
+import {
+  type Graph,
+  isOp,
+  loadTimeValues,
+  type NodeOf,
+  rewrite,
+  type Rewriter,
+  uses,
+  type Value,
+} from '../ir/graph/graph.js';
 import { FORMATS } from '../ir/storage.js';
 import { isFloat } from '../ir/types.js';
 import type { StoredFormats } from './keepBlockWeights.js';
@@ -22,14 +31,15 @@ export function foldNormWeights(
   const readers = uses(graph);
   const loaded = loadTimeValues(graph);
   return rewrite(graph, (node, rewriter) => {
-    if (node.op !== 'linear' || !loaded.has(node.operands[1]!)) return undefined;
-    const normed = node.operands[0]!;
+    if (node.op !== 'linear' || !loaded.has(node.operands.w)) return undefined;
+    const normed = node.operands.x;
     const users = readers.get(normed) ?? [];
+    const products = users.filter((reader) => isOp(reader, 'linear'));
     const isOnlyMultiplied =
-      users.every((reader) => reader.op === 'linear') && !graph.results.includes(normed) && normed.type.dtype === 'f32';
+      products.length === users.length && !graph.results.includes(normed) && normed.type.dtype === 'f32';
     const parts = isOnlyMultiplied ? matchNorm(m, normed, loaded) : undefined;
     if (parts === undefined) return undefined;
-    const takesScale = users.every((reader) => takesColumnScale(m, reader.operands[1]!, format, stored));
+    const takesScale = products.every(({ operands }) => takesColumnScale(m, operands.w, format, stored));
     return takesScale ? foldIntoMatrix(node, parts, rewriter) : foldIntoOperand(node, parts, rewriter);
   });
 }
@@ -61,34 +71,30 @@ function matchNorm(m: Matcher, normed: Value, loaded: ReadonlySet<Value>): NormP
   return undefined;
 }
 
-function foldIntoOperand(node: Node, parts: NormParts, rewriter: Rewriter): Value {
+function foldIntoOperand(node: NodeOf<'linear'>, parts: NormParts, rewriter: Rewriter): Value {
   const weighted = rewriter.add(
     'mul',
-    [rewriter.map(parts.x), rewriter.map(parts.weight)],
+    { a: rewriter.map(parts.x), b: rewriter.map(parts.weight) },
     {},
     `${parts.x.name}_weighted`,
   );
   const product = rewriter.add(
     'linear',
-    [weighted, rewriter.map(node.operands[1]!)],
+    { x: weighted, w: rewriter.map(node.operands.w) },
     {},
     `${node.result.name}_unscaled`,
   );
-  return rewriter.add('mul', [product, rewriter.map(parts.scale)], {}, node.result.name);
+  return rewriter.add('mul', { a: product, b: rewriter.map(parts.scale) }, {}, node.result.name);
 }
 
-function foldIntoMatrix(node: Node, parts: NormParts, rewriter: Rewriter): Value {
-  const [x, scale, weight, matrix] = [parts.x, parts.scale, parts.weight, node.operands[1]!].map(rewriter.map) as [
-    Value,
-    Value,
-    Value,
-    Value,
-  ];
+function foldIntoMatrix(node: NodeOf<'linear'>, parts: NormParts, rewriter: Rewriter): Value {
+  const [x, scale, weight] = [rewriter.map(parts.x), rewriter.map(parts.scale), rewriter.map(parts.weight)];
+  const matrix = rewriter.map(node.operands.w);
   const matrixF32 =
     matrix.type.dtype === 'f32'
       ? matrix
-      : rewriter.add('cast', [matrix], { dtype: 'f32' }, `${node.result.name}_matrix`);
-  const folded = rewriter.add('mul', [matrixF32, weight], {}, `${node.result.name}_folded`);
-  const product = rewriter.add('linear', [x, folded], {}, `${node.result.name}_unscaled`);
-  return rewriter.add('mul', [product, scale], {}, node.result.name);
+      : rewriter.add('cast', { x: matrix }, { dtype: 'f32' }, `${node.result.name}_matrix`);
+  const folded = rewriter.add('mul', { a: matrixF32, b: weight }, {}, `${node.result.name}_folded`);
+  const product = rewriter.add('linear', { x, w: folded }, {}, `${node.result.name}_unscaled`);
+  return rewriter.add('mul', { a: product, b: scale }, {}, node.result.name);
 }

@@ -2,19 +2,17 @@
  * Decides which ops share a kernel: places every node of a graph into a group, by its kind. groupRules.ts says which
  * groups a node may join.
  */
-import { loadTimeValues, type Graph, type Node, type Value } from '../ir/graph/graph.js';
+import { loadTimeValues, type Graph, type Node, type NodeOf, type Value } from '../ir/graph/graph.js';
 import type { Version } from '../ir/graph/versions.js';
-import { isScoreOp } from '../ir/ops/fused.js';
-import { isGroupOp, isRouteOp } from '../ir/ops/experts.js';
-import { isSampleOp } from '../ir/ops/sampling.js';
 import { OPS } from '../ir/ops/index.js';
+import { operandEntries } from '../ir/ops/opDef.js';
 import { ROW_SUM_BLOCK } from '../ir/kernel.js';
 import { isCodeFormat } from '../ir/storage.js';
 import { isFloat, printType, type Dim } from '../ir/types.js';
 import { CompileError } from './compileError.js';
-import type { EpilogueSums } from './epilogueSums.js';
+import type { EpilogueSums, SumNode } from './epilogueSums.js';
 import { GroupRules, isApart, rotatesAlike, sharesPass } from './groupRules.js';
-import type { Group, Home } from './groups.js';
+import type { AnchorOf, Group, GroupKind, GroupOf, Home } from './groups.js';
 import { columnsOf, readsState } from './placedValues.js';
 import { isWidening } from './widening.js';
 
@@ -44,52 +42,83 @@ export function fuseGroups(graph: Graph): FusedGraph {
   return { graph, groups, homes, versions, sums, unread: sums.unread(groups) };
 }
 
+/** The experts whose matrices a product takes. */
+const expertsOf = (node: AnchorOf<'gemm'>): Value | undefined =>
+  node.op === 'expert_linear' ? node.operands.experts : undefined;
+
 class Fuser extends GroupRules {
   place(node: Node): void {
-    const kind = isWidening(node, this.defs) ? 'view' : OPS[node.op].fuse;
-    switch (kind) {
-      case 'contraction':
+    if (isWidening(node, this.defs)) return this.placeView(node);
+    switch (node.op) {
+      case 'linear':
+      case 'expert_linear':
         return this.placeContraction(node);
-      case 'opaque':
-        return this.placeOpaque(node);
+      case 'attention':
+        return this.placeAttention(node);
+      case 'logprob':
+      case 'is_argmax':
+      case 'draw':
+      case 'draw_logprob':
+      case 'head_logits':
+        return this.placeScore(node);
+      case 'sample':
+      case 'sample_logprob':
+      case 'top_tokens':
+      case 'top_logprobs':
+        return this.placeBeside('sample', node, node.operands.z);
+      case 'top_experts':
+      case 'expert_weight':
+        return this.placeBeside('route', node, node.operands.logits);
+      case 'expert_rows':
+      case 'expert_place':
+        return this.placeBeside('sortByExpert', node, node.operands.experts);
       case 'sum':
+      case 'mean':
+      case 'reduce_max':
         return this.placeSum(node);
-      case 'view':
+      case 'reshape':
         return this.placeView(node);
-      case 'gather':
-        return readsState(node, this.versions) ? this.join(node, columnsOf(node.result)) : this.placeView(node);
-      case 'write':
+      case 'gather_rows':
+        return readsState(node, this.versions) ? this.join(node, columnsOf(node.result)) : this.placeGather(node);
+      case 'write_rows':
         return this.placeWrite(node);
-      case 'index':
+      case 'iota':
         this.homes.set(node.result, { kind: 'inline' });
         return;
-      case 'literal':
+      case 'vector':
         this.homes.set(node.result, { kind: 'memory' });
         return;
+      default:
+        return this.placeOther(node);
+    }
+  }
+
+  /** Elementwise ops and rotations join groups. Other ops have no kernel. */
+  private placeOther(node: Node): void {
+    const { fuse } = OPS[node.op];
+    switch (fuse) {
       case 'elementwise':
       case 'rotation':
         return this.placeElementwise(node);
+      case 'contraction':
+        throw new CompileError(
+          `no kernel for '${node.op}' (%${node.result.name}) outside attention: recognizeAttention did not match it`,
+        );
       case 'reduction':
         throw new CompileError(
           `no kernel for '${node.op}' (%${node.result.name}): only sums, means and maxima of rows can be fused; ` +
             'see docs/addAnOp.md',
         );
-      case 'movement':
+      default:
         throw new CompileError(
           `no kernel for '${node.op}' (%${node.result.name}) outside the patterns that passes recognize`,
         );
-      default:
-        return kind satisfies never;
     }
   }
 
-  private placeContraction(node: Node): void {
-    if (node.op !== 'linear' && node.op !== 'expert_linear')
-      throw new CompileError(
-        `no kernel for '${node.op}' (%${node.result.name}) outside attention: recognizeAttention did not match it`,
-      );
-    const left = this.materialized(node.operands[0]!);
-    const { type } = node.operands[0]!;
+  private placeContraction(node: AnchorOf<'gemm'>): void {
+    const left = this.materialized(node.operands.x);
+    const { type } = node.operands.x;
     const [rows, k] = type.shape;
     if (
       type.shape.length !== 2 ||
@@ -102,46 +131,40 @@ class Fuser extends GroupRules {
           'the left operand must be f32, bf16, f16, e4m3 or i8[rows, K]',
       );
     }
-    const [, , experts] = node.operands;
+    const experts = expertsOf(node);
     if (experts !== undefined) this.store(experts);
-    const sibling = this.led(left).find(
-      (g) =>
-        g.kind === 'gemm' &&
-        g.anchors[0]!.operands[2] === experts &&
-        g.anchors[0]!.attributes['rounding'] === node.attributes['rounding'] &&
-        g.rows === this.rows(node.result),
-    );
-    const group = sibling ?? this.open('gemm', this.rows(node.result), undefined, left);
-    group.anchors.push(node);
-    this.homes.set(node.result, { kind: 'group', group });
+    const isAlike = (anchor: AnchorOf<'gemm'>): boolean =>
+      expertsOf(anchor) === experts && anchor.attributes.rounding === node.attributes.rounding;
+    const extent = this.rows(node.result);
+    const sibling = this.led('gemm', left).find((g) => g.anchors.slice(0, 1).every(isAlike) && g.rows === extent);
+    this.anchor(sibling ?? this.open('gemm', extent, undefined, left), node);
   }
 
-  private placeOpaque(node: Node): void {
-    if (isSampleOp(node.op)) return this.placeBeside('sample', node);
-    if (isRouteOp(node.op)) return this.placeBeside('route', node);
-    if (isGroupOp(node.op)) return this.placeBeside('sortByExpert', node);
-    const isScore = isScoreOp(node.op);
-    const shared = isScore
-      ? this.groups.find((g) => g.kind === 'logprob' && g.anchors.every((anchor) => sharesPass(anchor, node)))
-      : undefined;
-    node.operands.forEach((v, i) => {
-      if (this.versions.has(v) || (isScore && i === 2 && this.groupOf(v) === undefined)) return;
-      this.materialized(v);
-    });
-    const rows = this.rows(isScore ? node.operands[0]! : node.result);
-    const group = shared ?? this.open(isScore ? 'logprob' : 'attention', rows, undefined);
-    group.anchors.push(node);
-    this.homes.set(node.result, { kind: 'group', group });
+  private placeAttention(node: AnchorOf<'attention'>): void {
+    for (const v of node.inputs) if (!this.versions.has(v)) this.materialized(v);
+    this.anchor(this.open('attention', this.rows(node.result)), node);
+  }
+
+  private placeScore(node: AnchorOf<'logprob'>): void {
+    const shared = this.groups.find(
+      (g): g is GroupOf<'logprob'> => g.kind === 'logprob' && g.anchors.every((anchor) => sharesPass(anchor, node)),
+    );
+    for (const [name, v] of operandEntries<Value>(node.operands))
+      if (!this.versions.has(v) && !(name === 'scale' && this.groupOf(v) === undefined)) this.materialized(v);
+    this.anchor(shared ?? this.open('logprob', this.rows(node.operands.x)), node);
   }
 
   /** Ops of one kind that read the same value share a kernel. */
-  private placeBeside(kind: 'sample' | 'route' | 'sortByExpert', node: Node): void {
-    const [z] = node.operands;
-    const shared = this.led(z!).find((g) => g.kind === kind);
-    for (const v of node.operands)
-      if (this.groupOf(v) === undefined || this.groupOf(v) !== shared) this.materialized(v);
-    const group = shared ?? this.open(kind, this.rows(z!), undefined, z);
-    group.anchors.push(node);
+  private placeBeside<K extends 'sample' | 'route' | 'sortByExpert'>(kind: K, node: AnchorOf<K>, from: Value): void {
+    const [shared] = this.led(kind, from);
+    for (const v of node.inputs) if (this.groupOf(v) === undefined || this.groupOf(v) !== shared) this.materialized(v);
+    this.anchor(shared ?? this.open(kind, this.rows(from), undefined, from), node);
+  }
+
+  private anchor<K extends GroupKind>(group: GroupOf<K>, node: AnchorOf<K>): void;
+  private anchor(group: Group, node: Node): void {
+    const anchors: Node[] = group.anchors;
+    anchors.push(node);
     this.homes.set(node.result, { kind: 'group', group });
   }
 
@@ -149,8 +172,8 @@ class Fuser extends GroupRules {
    * A sum over rows [rows, K], or over segments of rows [rows, n, K / n], which are heads. The group that computes the
    * operand writes partial sums if a segment is a whole number of them; otherwise readers add up the operand itself.
    */
-  private placeSum(node: Node): void {
-    const read = node.operands[0]!;
+  private placeSum(node: SumNode): void {
+    const read = node.operands.x;
     const operand = this.viewed(read);
     const { shape } = read.type;
     const width = shape.at(-1);
@@ -182,17 +205,20 @@ class Fuser extends GroupRules {
     this.summing.set(node, group);
   }
 
+  /** A reshape, or a widening cast. */
   private placeView(node: Node): void {
-    const base = this.home(this.viewed(node.result));
-    const isGather = OPS[node.op].fuse === 'gather';
-    this.homes.set(node.result, base.kind === 'group' || !isGather ? base : { kind: 'memory' });
-    if (!isGather) return;
-    this.store(this.viewed(node.operands[0]!));
-    this.store(node.operands[1]!);
+    this.homes.set(node.result, this.home(this.viewed(node.result)));
   }
 
-  private placeWrite(node: Node): void {
-    const [old, rows, slot] = node.operands as [Value, Value, Value];
+  private placeGather({ operands: { x, index }, result }: NodeOf<'gather_rows'>): void {
+    const base = this.home(this.viewed(result));
+    this.homes.set(result, base.kind === 'group' ? base : { kind: 'memory' });
+    this.store(this.viewed(x));
+    this.store(index);
+  }
+
+  private placeWrite(node: AnchorOf<'write'>): void {
+    const { x: old, rows, slot } = node.operands;
     if (!this.versions.has(old))
       throw new CompileError(`no kernel for '${node.op}' (%${node.result.name}): %${old.name} is no state`);
     const group = this.writeBeside(node) ?? this.open('write', this.rows(slot), columnsOf(rows));
@@ -200,13 +226,12 @@ class Fuser extends GroupRules {
       const home = this.home(this.viewed(v));
       if (home.kind === 'group') home.group.stored.add(this.viewed(v));
     }
-    group.anchors.push(node);
-    this.homes.set(node.result, { kind: 'group', group });
+    this.anchor(group, node);
   }
 
   private placeElementwise(node: Node): void {
     const columns = columnsOf(node.result);
-    const operands = node.operands.map((v) => this.viewed(v));
+    const operands = node.inputs.map((v) => this.viewed(v));
     const isPerRow = columns === undefined || columns === 1;
     // One element for each segment, computed only from sums over segments and literals: 1/rms of a head.
     const isPerSegment = node.result.type.shape.at(-1) === 1 && operands.every((v) => this.home(v).kind === 'inline');
@@ -225,7 +250,7 @@ class Fuser extends GroupRules {
           'the first extent must be a named one, the others fixed or one named',
       );
     const rows = this.rows(node.result);
-    const inside = node.operands
+    const inside = node.inputs
       .map((v) => this.home(this.viewed(v)))
       .flatMap((h) => (h.kind === 'group' ? [h.group] : []));
     const latest = inside.reduce<Group | undefined>(
@@ -246,11 +271,11 @@ class Fuser extends GroupRules {
         (g) =>
           this.isRounding(g, node) ||
           (isOpen(g) &&
-            this.mayJoin(g, rows, columns, node.operands) &&
+            this.mayJoin(g, rows, columns, node.inputs) &&
             rotatesAlike(g, node) &&
             this.sums.allow(node, g)),
       ) ?? this.open('loop', rows, columns);
-    for (const v of node.operands) {
+    for (const v of node.inputs) {
       const [base, home] = [this.viewed(v), this.home(this.viewed(v))];
       if (home.kind === 'group' && (home.group !== group || this.isGathered(v))) home.group.stored.add(base);
     }

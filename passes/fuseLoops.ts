@@ -29,12 +29,12 @@ const goOn = (maker: Kernel | undefined, a: Kernel, b: Kernel): boolean =>
 
 /** `layers.0.attention.qk.norm` for `….q.norm` and `….k.norm`; the first path if they differ otherwise. */
 function pathOf(a: string, b: string): string {
-  const [left, right] = [a.split('./'), b.split('./')];
+  const [left, right] = [a.split('.'), b.split('.')];
   const apart = left.flatMap((part, i) => (part === right[i] ? [] : [i]));
   const [at] = apart;
   if (left.length !== right.length || apart.length !== 1 || at === undefined) return a;
   const between = left[at]!.length === 1 && right[at]!.length === 1 ? '' : '_';
-  return left.with(at, `${left[at]!}${between}${right[at]!}`).join('./');
+  return left.with(at, `${left[at]!}${between}${right[at]!}`).join('.');
 }
 
 function merged(a: LoopKernel, b: LoopKernel, names: ReadonlySet<string>): LoopKernel {

@@ -1,9 +1,10 @@
 /** Which groups a node may join while ops are given to kernels. */
-import type { Node, Value } from '../ir/graph/graph.js';
+import { isOp, type Node, type NodeOf, type Value } from '../ir/graph/graph.js';
+import type { ScoreOp } from '../ir/ops/fused.js';
 import { OPS } from '../ir/ops/index.js';
 import type { Dim, ExtentName } from '../ir/types.js';
 import { EpilogueSums } from './epilogueSums.js';
-import type { Group } from './groups.js';
+import type { Group, GroupOf } from './groups.js';
 import { columnsOf, PlacedValues } from './placedValues.js';
 
 /** Whether loop `group`, with `node` added, still rotates heads of at most one width. */
@@ -14,14 +15,16 @@ export function rotatesAlike(group: Group, node: Node): boolean {
 }
 
 /** Whether one pass over the columns computes both scores: they have the same logits, and the same target or draw. */
-export function sharesPass(a: Node, b: Node): boolean {
-  if (a.attributes['cap'] !== b.attributes['cap']) return false;
-  const count = a.operands.length === b.operands.length ? a.operands.length : 3;
-  return a.operands.slice(0, count).every((v, i) => v === b.operands[i]);
+export function sharesPass(a: NodeOf<ScoreOp>, b: NodeOf<ScoreOp>): boolean {
+  const [one, other] = [a.operands, b.operands];
+  const isSame = one.x === other.x && one.w === other.w && one.scale === other.scale;
+  if (!isSame || a.attributes.cap !== b.attributes.cap) return false;
+  return a.inputs.length !== b.inputs.length || a.inputs.every((v, i) => v === b.inputs[i]);
 }
 
 /** Whether `node` is a sum, or a maximum, that the kernel of its operand does not take. */
-export const isApart = ({ op, attributes }: Node): boolean => attributes['apart'] === true || op === 'reduce_max';
+export const isApart = (node: Node): boolean =>
+  node.op === 'reduce_max' || (isOp(node, 'sum', 'mean') && node.attributes.apart === true);
 
 /** What is known of placed values, and the rules by which others join their groups. */
 export class GroupRules extends PlacedValues {
@@ -31,19 +34,19 @@ export class GroupRules extends PlacedValues {
    * A group that writes rows of another state through the same slots, where this write may run as well: its rows are
    * ready by then, and nobody reads the old version from there on.
    */
-  protected writeBeside(node: Node): Group | undefined {
-    const [old, rows, slot] = node.operands as [Value, Value, Value];
-    const state = this.versions.get(old)!.state;
-    const isAlike = (group: Group): boolean =>
-      group.kind === 'write' &&
+  protected writeBeside({ operands: { x: old, rows, slot } }: NodeOf<'write_rows'>): GroupOf<'write'> | undefined {
+    const state = this.versions.get(old)?.state;
+    const isAlike = (group: GroupOf<'write'>): boolean =>
       group.columns === columnsOf(rows) &&
-      group.anchors.every(({ operands }) => operands[2] === slot && this.versions.get(operands[0]!)!.state !== state);
+      group.anchors.every(({ operands: own }) => own.slot === slot && this.versions.get(own.x)?.state !== state);
     const touches = ({ anchors, members }: Group): boolean =>
-      [...anchors, ...members].some(({ operands }) => operands.some((v) => this.versions.get(v)?.state === state));
-    const ready = Math.max(...[rows, slot].map((v) => this.readyAt(v)));
-    let found: Group | undefined;
-    for (let at = this.groups.length - 1; at > ready && !touches(this.groups[at]!); at--)
-      if (isAlike(this.groups[at]!)) found = this.groups[at];
+      [...anchors, ...members].some(({ inputs }) => inputs.some((v) => this.versions.get(v)?.state === state));
+    const ready = Math.max(this.readyAt(rows), this.readyAt(slot));
+    let found: GroupOf<'write'> | undefined;
+    for (const group of this.groups.slice(ready + 1).reverse()) {
+      if (touches(group)) break;
+      if (group.kind === 'write' && isAlike(group)) found = group;
+    }
     return found;
   }
 
@@ -79,13 +82,11 @@ export class GroupRules extends PlacedValues {
     )
       return false;
     const isOnlyReader = (v: Value): boolean => {
-      const readers = this.readers.get(v) ?? [];
-      return (
-        readers.length === 1 &&
-        !this.results.has(v) &&
-        (readers[0] === node || (readers[0]!.op === 'reshape' && isOnlyReader(readers[0]!.result)))
-      );
+      const [reader, ...others] = this.readers.get(v) ?? [];
+      if (reader === undefined || others.length > 0 || this.results.has(v)) return false;
+      return reader === node || (reader.op === 'reshape' && isOnlyReader(reader.result));
     };
-    return isOnlyReader(group.anchors[0]!.result);
+    const [attention] = group.anchors;
+    return attention !== undefined && isOnlyReader(attention.result);
   }
 }

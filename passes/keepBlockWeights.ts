@@ -1,5 +1,16 @@
-import { definitions, type Graph, loadTimeValues, type Node, rewrite, uses, type Value } from '../ir/graph/graph.js';
-import { isScoreOp } from '../ir/ops/fused.js';
+import {
+  definitions,
+  isOp,
+  loadTimeValues,
+  rewrite,
+  uses,
+  type Graph,
+  type Node,
+  type NodeOf,
+  type Value,
+} from '../ir/graph/graph.js';
+import { SCORE_OPS } from '../ir/ops/fused.js';
+import { PRODUCT_OPS, type ProductOp } from '../ir/ops/index.js';
 import { GROUP } from '../ir/quads.js';
 import { type BlockName, type CodeFormat, isBlockFormat } from '../ir/storage.js';
 import { checkpointTensor } from './lowerWeights.js';
@@ -20,11 +31,10 @@ export function keepBlockWeights(graph: Graph, stored: StoredFormats | undefined
   const defs = definitions(graph);
   const readers = uses(graph);
   /** The format of all matrices of a contraction. */
-  const formatOf = (node: Node): BlockName | undefined => {
-    const matrix = node.operands[1]!;
+  const formatOf = ({ operands: { w: matrix } }: NodeOf<ProductOp>): BlockName | undefined => {
     if (!loaded.has(matrix)) return undefined;
     const own = defs.get(matrix);
-    const parts = own?.op === 'concat' ? own.operands : [matrix];
+    const parts = own?.op === 'concat' ? own.operands.matrices : [matrix];
     const formats = new Set(parts.map((part) => stored.get(checkpointTensor(defs, part)?.tensor.name ?? '')));
     const [first] = formats;
     return formats.size === 1 && first !== undefined && isBlockFormat(first) ? first : undefined;
@@ -33,32 +43,37 @@ export function keepBlockWeights(graph: Graph, stored: StoredFormats | undefined
   const isRounded = (x: Value): boolean => {
     const known = chosen.get(x);
     if (known !== undefined) return known;
-    const products = (readers.get(x) ?? []).filter((node) => isProduct(node) && node.operands[0] === x);
+    const products = (readers.get(x) ?? []).filter(isProduct).filter((node) => node.operands.x === x);
     const formats = products.map(formatOf);
     const [first, second, third] = products;
-    const mayMeet = second !== undefined && third === undefined && widthOf(first!) === widthOf(second);
-    const isOne = !products.some((node) => isScoreOp(node.op)) && mayMeet;
+    const mayMeet =
+      second !== undefined && third === undefined && first !== undefined && widthOf(first) === widthOf(second);
+    const isOne = !products.some((node) => isOp(node, ...SCORE_OPS)) && mayMeet;
     const answer = formats.every((format) => format !== undefined) && (!isOne || new Set(formats).size === 1);
     chosen.set(x, answer);
     return answer;
   };
   return rewrite(graph, (node, rewriter) => {
     if (!isProduct(node)) return undefined;
-    const [x, matrix] = node.operands as [Value, Value];
+    const { x, w: matrix } = node.operands;
     const format = formatOf(node);
     if (format === undefined || !isRounded(x)) return undefined;
     const own = defs.get(matrix);
     const keep = (v: Value): Value =>
-      rewriter.add('blocks', [rewriter.map(v)], { format }, `${node.result.name}_blocks`);
+      rewriter.add('blocks', { w: rewriter.map(v) }, { format }, `${node.result.name}_blocks`);
     const blocks =
       own?.op === 'concat'
-        ? rewriter.add('concat', own.operands.map(keep), own.attributes, `${node.result.name}_blocks`)
+        ? rewriter.add(
+            'concat',
+            { matrices: own.operands.matrices.map(keep) },
+            own.attributes,
+            `${node.result.name}_blocks`,
+          )
         : keep(matrix);
-    const operands = [rewriter.map(x), blocks, ...node.operands.slice(2).map(rewriter.map)];
-    return rewriter.add(node.op, operands, { ...node.attributes, rounding: GROUP }, node.result.name);
+    return rewriter.rebuild(node, { w: blocks }, { rounding: GROUP });
   });
 }
 
-const isProduct = ({ op }: Node): boolean => op === 'linear' || op === 'expert_linear' || isScoreOp(op);
+const isProduct = (node: Node): node is NodeOf<ProductOp> => isOp(node, ...PRODUCT_OPS);
 
 const widthOf = ({ result }: Node): unknown => result.type.shape.at(-1);

@@ -15,16 +15,17 @@ export function keepGroupedWeights(graph: Graph, groupsOf: GroupsOf | undefined)
   const loaded = loadTimeValues(graph);
   const tensor = (v: Value): Value => m.through(v, 'cast') ?? v;
   return rewrite(graph, (node, rewriter) => {
-    const [x, matrix] = node.operands;
-    if (node.op !== 'linear' || x?.type.shape.length !== 2 || matrix === undefined || !loaded.has(matrix))
-      return undefined;
+    if (node.op !== 'linear') return undefined;
+    const { x, w: matrix } = node.operands;
+    if (x.type.shape.length !== 2 || !loaded.has(matrix)) return undefined;
     const stored = tensor(matrix);
     const group = stored.kind === 'weight' ? groupsOf(stored.name) : undefined;
     if (group === undefined) return undefined;
     const { name } = node.result;
     const own = rewriter.map(matrix);
-    const values = own.type.dtype === 'f32' ? own : rewriter.add('cast', [own], { dtype: 'f32' }, `${name}_matrix`);
-    const kept = rewriter.add('grouped', [values], { group }, `${name}_grouped`);
-    return rewriter.add('linear', [rewriter.map(x), kept], node.attributes, name);
+    const values =
+      own.type.dtype === 'f32' ? own : rewriter.add('cast', { x: own }, { dtype: 'f32' }, `${name}_matrix`);
+    const kept = rewriter.add('grouped', { w: values }, { group }, `${name}_grouped`);
+    return rewriter.rebuild(node, { w: kept });
   });
 }

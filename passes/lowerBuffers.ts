@@ -1,9 +1,10 @@
 /** The buffers of a function's kernels: what each value, and each partial sum of a row, is stored in. */
-import type { Node, Value } from '../ir/graph/graph.js';
+import type { Node, NodeOf, Value } from '../ir/graph/graph.js';
 import { stateDecl } from '../ir/graph/versions.js';
 import { ROW_SUM_BLOCK, type BufferDecl } from '../ir/kernel.js';
 import { isFloat, isSymbol, printType } from '../ir/types.js';
 import { CompileError } from './compileError.js';
+import type { SumNode } from './epilogueSums.js';
 import type { FusedGraph } from './fuseGroups.js';
 import { columnsOf } from './placedValues.js';
 import type { Names } from './kernelNames.js';
@@ -52,10 +53,10 @@ export class Buffers {
    * The partial sums of the rows that `node` reduces: one for every ROW_SUM_BLOCK columns. The largest of a whole row
    * is one number, because loops, which find it, have whole rows.
    */
-  ofRowSum(node: Node): string {
+  ofRowSum(node: SumNode): string {
     const known = this.ofRowSums.get(node);
     if (known !== undefined) return known;
-    const operand = node.operands[0]!;
+    const operand = node.operands.x;
     const [rows] = operand.type.shape;
     const columns = columnsOf(operand);
     if (rows === undefined || !isSymbol(rows) || typeof columns !== 'number')
@@ -106,7 +107,7 @@ export class Buffers {
     return name;
   }
 
-  private declareScales(v: Value, node: Node): string {
+  private declareScales(v: Value, node: NodeOf<'row_scales'>): string {
     const name = this.names.unique(v.name);
     const rows = this.weights.declareScales(name, node);
     this.decls.set(name, { name, dtype: 'f32', rows, columns: 1, space: 'weight' });
@@ -114,10 +115,9 @@ export class Buffers {
     return name;
   }
 
-  private declareConstant(v: Value, { attributes }: Node): string {
-    const values = (attributes['values'] as readonly unknown[]).map(Number);
+  private declareConstant(v: Value, { attributes: { label, values } }: NodeOf<'vector'>): string {
     const decl = { dtype: 'f32', rows: values.length, columns: 1, space: 'weight' } as const;
-    const name = this.declare(String(attributes['label']), decl);
+    const name = this.declare(label, decl);
     this.ofValues.set(v, name);
     this.weights.declareConstant(name, values);
     return name;

@@ -13,7 +13,7 @@ import { stateDecl } from '../ir/graph/versions.js';
 import type { ConstantVector, Kernel, KernelModule } from '../ir/kernel.js';
 import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
 import type { FusedGraph } from './fuseGroups.js';
-import type { Group } from './groups.js';
+import { anchorsOf, type Group } from './groups.js';
 import { groupPath } from './kernelNames.js';
 import { lowerAttention } from './lowerAttention.js';
 import { lowerSortByExpert, lowerRoute } from './lowerExperts.js';
@@ -54,7 +54,7 @@ export function lowerKernels(fused: FusedGraph, storage: WeightStorage, states: 
 
 function lowerGroup(lowering: Lowering, group: Group): readonly Kernel[] {
   const path = groupPath(group);
-  const ops = [...group.anchors, ...group.members].map(({ op }) => op);
+  const ops = [...anchorsOf(group), ...group.members].map(({ op }) => op);
   const head = { name: lowering.names.unique(path), path, ops };
   switch (group.kind) {
     case 'gemm':
@@ -74,15 +74,15 @@ function lowerGroup(lowering: Lowering, group: Group): readonly Kernel[] {
     case 'write':
       return [lowerWrite(lowering, group, head)];
     default:
-      return group.kind satisfies never;
+      return group satisfies never;
   }
 }
 
 /** The kernel with the version of each state that the group's nodes mean it to find in memory. */
 function noteVersions(kernel: Kernel, { anchors, members }: Group, { versions }: FusedGraph): Kernel {
   const touched = new Set([...kernelReads(kernel), ...kernelWrites(kernel)]);
-  const meant = [...anchors, ...members].flatMap(({ operands }) =>
-    operands.flatMap((operand) => {
+  const meant = [...anchors, ...members].flatMap(({ inputs }) =>
+    inputs.flatMap((operand) => {
       const version = versions.get(operand);
       return version !== undefined && touched.has(version.state.name) ? [[version.state.name, version.writes]] : [];
     }),

@@ -3,24 +3,25 @@
  * stores no logit, and a reduction of those parts to scores.
  */
 import { defined } from '../system/defined.js';
-import type { Node } from '../ir/graph/graph.js';
+import { isOp, type NodeOf } from '../ir/graph/graph.js';
 import { LOGPROB_BLOCK, partWidth, type Draw, type LogProbKernel, type LogProbReduceKernel } from '../ir/kernel.js';
 import type { ScoreOp } from '../ir/ops/fused.js';
 import { CompileError } from './compileError.js';
-import type { Group } from './groups.js';
+import { at } from '../system/at.js';
+import type { GroupOf } from './groups.js';
 import { roundingOf } from './lowerGemm.js';
 import { lastExtent, NO_ACCUMULATORS, type KernelHead, type Lowering } from './lowering.js';
 
 export function lowerLogProb(
   lowering: Lowering,
-  group: Group,
+  group: GroupOf<'logprob'>,
   head: KernelHead,
 ): readonly [LogProbKernel, LogProbReduceKernel] {
   const { names, weights, buffers, scalars } = lowering;
   const { rows } = group;
-  const node = group.anchors[0]!;
-  const [x, , scale] = [node.operands[0]!, node.operands[1]!, node.operands[2]!];
-  const target = group.anchors.find(({ op }) => op === 'logprob' || op === 'is_argmax')?.operands[3];
+  const node = at(group.anchors, 0);
+  const { x, scale } = node.operands;
+  const target = group.anchors.find((anchor) => isOp(anchor, 'logprob', 'is_argmax'))?.operands.target;
   if (target === undefined)
     throw new CompileError(`${head.path}: the most likely token comes with the log-probability of a target`);
   const k = lastExtent(x);
@@ -28,7 +29,7 @@ export function lowerLogProb(
   const vocab = match.rows;
   const weight = names.unique(`${head.name}_w0`);
   weights.declareMatrix(weight, k, [match], weights.formatOf([match]), { kind: 'none' });
-  const drawn = group.anchors.find(({ op }) => op === 'draw' || op === 'draw_logprob');
+  const drawn = group.anchors.find((anchor) => isOp(anchor, 'draw', 'draw_logprob'));
   const columns = partWidth({ draw: drawn }) * Math.ceil(vocab / LOGPROB_BLOCK);
   const parts = buffers.declare(`${head.name}_parts`, { dtype: 'f32', rows, columns, space: 'arena' });
   const logits = group.anchors.find(({ op }) => op === 'head_logits')?.result;
@@ -45,7 +46,7 @@ export function lowerLogProb(
       ...roundingOf(node),
       weight,
       rowScale: scalars.lower(scale, undefined, NO_ACCUMULATORS),
-      ...(typeof node.attributes['cap'] === 'number' ? { cap: node.attributes['cap'] } : {}),
+      ...defined({ cap: node.attributes.cap }),
       ...(drawn === undefined ? {} : { draw: drawOf(lowering, drawn) }),
       ...(logits === undefined ? {} : { logits: buffers.of(logits) }),
     },
@@ -64,7 +65,12 @@ export function lowerLogProb(
 }
 
 /** The buffer of a score. A score that the graph does not ask for is stored all the same. */
-function resultOf({ buffers }: Lowering, { anchors, rows }: Group, { name }: KernelHead, op: ScoreOp): string {
+function resultOf(
+  { buffers }: Lowering,
+  { anchors, rows }: GroupOf<'logprob'>,
+  { name }: KernelHead,
+  op: ScoreOp,
+): string {
   const anchor = anchors.find((node) => node.op === op);
   if (anchor !== undefined) return buffers.of(anchor.result);
   const dtype = op === 'logprob' || op === 'draw_logprob' ? 'f32' : 'i32';
@@ -72,7 +78,8 @@ function resultOf({ buffers }: Lowering, { anchors, rows }: Group, { name }: Ker
 }
 
 /** Where the settings of a draw are found, by row. */
-function drawOf(lowering: Lowering, { operands }: Node): Draw {
-  const [inverseTemperature, low, high] = operands.slice(3).map((v) => lowering.bufferBehind(v));
-  return { inverseTemperature: inverseTemperature!, low: low!, high: high! };
-}
+const drawOf = (lowering: Lowering, { operands }: NodeOf<'draw' | 'draw_logprob'>): Draw => ({
+  inverseTemperature: lowering.bufferBehind(operands.inverseTemperature),
+  low: lowering.bufferBehind(operands.low),
+  high: lowering.bufferBehind(operands.high),
+});

@@ -1,12 +1,14 @@
 /** Lowers the elementwise ops of a group to scalar expressions over buffers. */
-import { definitions, type Graph, type Node, type Value } from '../ir/graph/graph.js';
+import { definitions, isOp, type Graph, type Node, type NodeOf, type Value } from '../ir/graph/graph.js';
 import { roundToDType } from '../ir/round.js';
 import { withOrigin } from '../ir/origin.js';
 import type { Access, Scalar } from '../ir/scalar.js';
 import { OPS } from '../ir/ops/index.js';
+import { mapOperands } from '../ir/ops/opDef.js';
 import { ROW_SUM_BLOCK } from '../ir/kernel.js';
 import { isSymbol, type BufferDType, type Dim } from '../ir/types.js';
 import { CompileError } from './compileError.js';
+import type { SumNode } from './epilogueSums.js';
 import type { FusedGraph } from './fuseGroups.js';
 import type { Group } from './groups.js';
 import { readsState } from './placedValues.js';
@@ -31,9 +33,9 @@ export class ScalarLowering {
   private readonly defs: ReadonlyMap<Value, Node>;
   private readonly fused: FusedGraph;
   private readonly bufferOf: BufferOf;
-  private readonly rowSumOf: (reduction: Node) => string;
+  private readonly rowSumOf: (reduction: SumNode) => string;
 
-  constructor(graph: Graph, fused: FusedGraph, bufferOf: BufferOf, rowSumOf: (reduction: Node) => string) {
+  constructor(graph: Graph, fused: FusedGraph, bufferOf: BufferOf, rowSumOf: (reduction: SumNode) => string) {
     this.defs = definitions(graph);
     this.fused = fused;
     this.bufferOf = bufferOf;
@@ -71,8 +73,8 @@ export class ScalarLowering {
     const isCopied = via !== undefined && this.fused.groups.some((group) => group.stored.has(base));
     if (node === undefined || !(isMember || isInline) || isCopied) return this.load(v, base, domain, via);
     if (node.op === 'iota') return this.index(v, domain, via);
-    if (readsState(node, this.fused.versions)) return this.read(node);
-    if (OPS[node.op].fuse === 'sum') return withOrigin(this.sum(v, node, domain, via, context), base.name);
+    if (node.op === 'gather_rows' && readsState(node, this.fused.versions)) return this.read(node);
+    if (isOp(node, 'sum', 'mean', 'reduce_max')) return withOrigin(this.sum(v, node, domain, via, context), base.name);
     if (via !== undefined)
       throw new CompileError(`%${v.name}: a gather of a value that readers recompute is not supported`);
     if (node.op === 'rotate_half' && !isMember)
@@ -81,7 +83,7 @@ export class ScalarLowering {
       );
     if (node.op === 'rotate_half')
       return withOrigin(
-        { op: 'rotateHalf', a: context.visit(node.operands[0]!, { shape: node.result.type.shape, along: 'grid' }) },
+        { op: 'rotateHalf', a: context.visit(node.operands.x, { shape: node.result.type.shape, along: 'grid' }) },
         base.name,
       );
     const scalar = OPS[node.op].scalar;
@@ -91,15 +93,19 @@ export class ScalarLowering {
       : v === base
         ? domain
         : unfold(v, base, domain);
-    const args = node.operands.map((operand) => context.visit(operand, inner));
+    const args = mapOperands<Value, Scalar>(node.operands, (operand) => context.visit(operand, inner));
     const value = scalar(args, node.attributes);
-    return withOrigin(node.op === 'cast' ? cast(node, args[0]!, value, base === context.root) : value, base.name);
+    const isRoot = base === context.root;
+    return withOrigin(
+      node.op === 'cast' ? cast(node, context.visit(node.operands.x, inner), value, isRoot) : value,
+      base.name,
+    );
   }
 
   /** A row of a state, which the kernel of `node` reads. */
-  private read({ operands: [version, index], result }: Node): Scalar {
-    const how = access(result, { shape: result.type.shape, along: 'grid' }, this.bufferOf(index!));
-    return { op: 'load', buffer: this.bufferOf(version!), access: how };
+  private read({ operands: { x: version, index }, result }: NodeOf<'gather_rows'>): Scalar {
+    const how = access(result, { shape: result.type.shape, along: 'grid' }, this.bufferOf(index));
+    return { op: 'load', buffer: this.bufferOf(version), access: how };
   }
 
   private load(v: Value, base: Value, domain: Domain, via: Value | undefined): Scalar {
@@ -120,8 +126,8 @@ export class ScalarLowering {
     throw unreadable(v, domain);
   }
 
-  private sum(v: Value, node: Node, domain: Domain, via: Value | undefined, context: Context): Scalar {
-    const { shape } = node.operands[0]!.type;
+  private sum(v: Value, node: SumNode, domain: Domain, via: Value | undefined, context: Context): Scalar {
+    const { shape } = node.operands.x.type;
     const { group, visit } = context;
     const isOwn = via === undefined && group !== undefined && this.fused.sums.has(node, group);
     const sum = isOwn
@@ -136,7 +142,7 @@ export class ScalarLowering {
     return { op: 'mul', a: sum, b: { op: 'const', value: 1 / count } };
   }
 
-  private rowSum(v: Value, node: Node, domain: Domain, via: Value | undefined): Scalar {
+  private rowSum(v: Value, node: SumNode, domain: Domain, via: Value | undefined): Scalar {
     if (access(v, domain, undefined).kind !== 'row') throw unreadable(v, domain);
     const list = via === undefined ? {} : { via: this.bufferOf(via) };
     return { op: 'rowSum', buffer: this.rowSumOf(node), ...list, ...combinedBy(node) };
@@ -146,8 +152,8 @@ export class ScalarLowering {
    * The sum over a head, for all its columns: of the partial sums that a kernel wrote, or of the operand's own
    * elements.
    */
-  private segmentSum(v: Value, node: Node, domain: Domain, via: Value | undefined): Scalar {
-    const operand = node.operands[0]!;
+  private segmentSum(v: Value, node: SumNode, domain: Domain, via: Value | undefined): Scalar {
+    const operand = node.operands.x;
     const count = operand.type.shape.at(-1);
     if (typeof count !== 'number') throw unreadable(v, domain);
     const width = segmentWidth(v, domain);
@@ -172,7 +178,7 @@ export class ScalarLowering {
   }
 }
 
-const combinedBy = ({ op }: Node): { readonly by?: 'max' } => (op === 'reduce_max' ? { by: 'max' } : {});
+const combinedBy = ({ op }: SumNode): { readonly by?: 'max' } => (op === 'reduce_max' ? { by: 'max' } : {});
 
 interface Context {
   readonly root: Value;
@@ -182,8 +188,8 @@ interface Context {
 }
 
 /** The sum over a head of what the same epilogue computes. */
-function groupSum(v: Value, { operands: [operand] }: Node, domain: Domain, visit: Visit): Scalar {
-  const a = visit(operand!, { shape: operand!.type.shape, along: 'grid' });
+function groupSum(v: Value, { operands: { x } }: SumNode, domain: Domain, visit: Visit): Scalar {
+  const a = visit(x, { shape: x.type.shape, along: 'grid' });
   return { op: 'groupSum', a, width: segmentWidth(v, domain) };
 }
 
@@ -191,8 +197,8 @@ function groupSum(v: Value, { operands: [operand] }: Node, domain: Domain, visit
 const ROUNDED_BY_STORES: ReadonlySet<BufferDType> = new Set(['i32', 'f16', 'e4m3', 'i8']);
 
 /** A cast inside an expression. */
-function cast(node: Node, x: Scalar, converted: Scalar, isRoot: boolean): Scalar {
-  const [from, to] = [node.operands[0]!.type.dtype, node.result.type.dtype];
+function cast(node: NodeOf<'cast'>, x: Scalar, converted: Scalar, isRoot: boolean): Scalar {
+  const [from, to] = [node.operands.x.type.dtype, node.result.type.dtype];
   const isExact = !ROUNDED_BY_STORES.has(to) || from === to || from === 'bool';
   if (!isExact && x.op === 'const') return { op: 'const', value: roundToDType(x.value, to) };
   if (!isExact && !isRoot)

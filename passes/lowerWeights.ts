@@ -1,16 +1,13 @@
 /** Turns load-time expressions over checkpoint tensors into packing instructions, and keeps what a function loads. */
 import { defined } from '../system/defined.js';
-import type { Node, Value } from '../ir/graph/graph.js';
+import type { Node, NodeOf, Value } from '../ir/graph/graph.js';
 import { GROUP_SIZES, type GroupSize } from '../ir/groups.js';
 import type { ConstantVector, Pairing, WeightDecl, WeightSource } from '../ir/kernel.js';
-import { rotaryOrderOf } from '../ir/ops/movement.js';
 import type { RotaryOrder } from '../ir/rotaryOrder.js';
 import {
   isBlockFormat,
   isCodeFormat,
   isFormatIn,
-  type BlockName,
-  type CodeFormat,
   type FormatName,
   type Layout,
   type WeightFormat,
@@ -49,14 +46,20 @@ export function matchWeight(defs: ReadonlyMap<Value, Node>, v: Value): WeightMat
   const direct = checkpointTensor(defs, v);
   if (direct !== undefined) return matrix(direct);
   const node = defs.get(v);
-  if (node?.op === 'blocks') return { ...matchWeight(defs, node.operands[0]!), format: blocksOf(node) };
-  if (node?.op === 'grouped')
-    return { ...matchWeight(defs, node.operands[0]!), format: 'u4', from: 'codes', group: groupIn(node) };
-  if (node?.op === 'codes') return { ...matchWeight(defs, node.operands[0]!), ...codesOf(node) };
-  if (node?.op === 'mul') {
-    const a = checkpointTensor(defs, node.operands[0]!);
-    const by = columnFactors(defs, node.operands[1]!);
-    if (a?.tensor.type.shape.length === 2 && by !== undefined) return { ...matrix(a), ...by, format: 'f32' };
+  switch (node?.op) {
+    case 'blocks':
+      return { ...matchWeight(defs, node.operands.w), format: node.attributes.format };
+    case 'grouped':
+      return { ...matchWeight(defs, node.operands.w), format: 'u4', from: 'codes', group: groupIn(node) };
+    case 'codes':
+      return { ...matchWeight(defs, node.operands.w), ...node.attributes };
+    case 'mul': {
+      const a = checkpointTensor(defs, node.operands.a);
+      const by = columnFactors(defs, node.operands.b);
+      if (a?.tensor.type.shape.length === 2 && by !== undefined) return { ...matrix(a), ...by, format: 'f32' };
+      break;
+    }
+    default:
   }
   throw new CompileError(
     `%${v.name}: the weight packer does not support this load-time expression; ` +
@@ -64,25 +67,10 @@ export function matchWeight(defs: ReadonlyMap<Value, Node>, v: Value): WeightMat
   );
 }
 
-function blocksOf({ attributes }: Node): BlockName {
-  const format = String(attributes['format']);
-  if (!isBlockFormat(format)) throw new CompileError(`there are no blocks of ${format}`);
-  return format;
-}
-
-function groupIn({ attributes }: Node): GroupSize {
-  const found = GROUP_SIZES.find((size) => size === attributes['group']);
-  if (found === undefined) throw new CompileError(`there are no groups of ${String(attributes['group'])} columns`);
+function groupIn({ attributes: { group } }: NodeOf<'grouped'>): GroupSize {
+  const found = GROUP_SIZES.find((size) => size === group);
+  if (found === undefined) throw new CompileError(`there are no groups of ${group} columns`);
   return found;
-}
-
-/** Format and origin of codes, or of scales of rows. */
-function codesOf({
-  attributes,
-}: Node): Required<Pick<WeightMatch, 'format' | 'from'>> & { readonly format: CodeFormat } {
-  const format = String(attributes['format']);
-  if (!isCodeFormat(format)) throw new CompileError(`there are no codes of ${format}`);
-  return { format, from: attributes['from'] === 'codes' ? 'codes' : 'values' };
 }
 
 /** A norm weight, to which a literal may be added. */
@@ -97,12 +85,15 @@ function columnFactors(
       : undefined;
   const sum = defs.get(v);
   if (sum?.op !== 'add') return undefined;
-  for (const [term, other] of [sum.operands, [...sum.operands].reverse()]) {
-    const literal = defs.get(other!);
-    const inner = checkpointTensor(defs, term!);
-    const offset = literal?.op === 'const' ? literal.attributes['value'] : undefined;
-    if (typeof offset === 'number' && inner?.tensor.type.shape.length === 1 && inner.order === undefined)
-      return { columnScale: inner.tensor.name, columnOffset: offset };
+  const { a, b } = sum.operands;
+  for (const [term, other] of [
+    [a, b],
+    [b, a],
+  ] as const) {
+    const literal = defs.get(other);
+    const inner = checkpointTensor(defs, term);
+    if (literal?.op === 'const' && inner?.tensor.type.shape.length === 1 && inner.order === undefined)
+      return { columnScale: inner.tensor.name, columnOffset: literal.attributes.value };
   }
   return undefined;
 }
@@ -117,12 +108,11 @@ export interface StoredTensor {
 export function checkpointTensor(defs: ReadonlyMap<Value, Node>, v: Value): StoredTensor | undefined {
   if (v.kind === 'weight') return { tensor: v };
   const node = defs.get(v);
-  const inner =
-    node?.op === 'pair_halves' || (node?.op === 'cast' && node.attributes['dtype'] === 'f32')
-      ? checkpointTensor(defs, node.operands[0]!)
-      : undefined;
-  if (inner === undefined || node?.op !== 'pair_halves') return inner;
-  return inner.order === undefined ? { ...inner, order: rotaryOrderOf(node.attributes) } : undefined;
+  if (node?.op === 'cast' && node.attributes.dtype === 'f32') return checkpointTensor(defs, node.operands.x);
+  const inner = node?.op === 'pair_halves' ? checkpointTensor(defs, node.operands.x) : undefined;
+  if (inner === undefined || inner.order !== undefined || node?.op !== 'pair_halves') return undefined;
+  const { headDim, rotated, interleaved } = node.attributes;
+  return { ...inner, order: { headDim, rotated, interleaved } };
 }
 
 const inOrder = (order: RotaryOrder | undefined): Pick<WeightSource, 'order'> => (order === undefined ? {} : { order });
@@ -212,11 +202,9 @@ export class Weights {
   }
 
   /** The scales of the rows of a matrix of codes over `k` columns. Returns their number. */
-  declareScales(name: string, scales: Node): number {
-    const [matrix] = scales.operands as [Value];
-    const { tensor, rows, order, columnScale, columnOffset } = matchWeight(this.defs, matrix);
-    const { format, from } = codesOf(scales);
-    const [, k] = matrix.type.shape;
+  declareScales(name: string, { operands: { w }, attributes: { format, from } }: NodeOf<'row_scales'>): number {
+    const { tensor, rows, order, columnScale, columnOffset } = matchWeight(this.defs, w);
+    const [, k] = w.type.shape;
     this.decls.set(name, {
       name,
       layout: 'rows',

@@ -1,5 +1,7 @@
 /** What the kernels of one function are lowered with: graph, groups, and the names, buffers and weights so far. */
-import { definitions, type Node, type Value } from '../ir/graph/graph.js';
+import { definitions, isOp, type Node, type NodeOf, type Value } from '../ir/graph/graph.js';
+import type { OpName, ProductOp } from '../ir/ops/index.js';
+import { extentsOf } from '../ir/types.js';
 import type { Kernel, Totals } from '../ir/kernel.js';
 import { CompileError } from './compileError.js';
 import type { FusedGraph } from './fuseGroups.js';
@@ -46,9 +48,12 @@ export class Lowering {
   totalsOf(logits: Value): Totals {
     const known = this.totals.get(logits);
     if (known !== undefined) return known;
-    const [rows] = this.defs.get(logits)!.operands[0]!.type.shape;
+    const head = this.defs.get(logits);
+    if (head?.op !== 'head_logits')
+      throw new CompileError(`totals of the rows of %${logits.name}, which no head computes`);
+    const [rows] = extentsOf(head.operands.x.type.shape, 2);
     const declare = (name: string): string =>
-      this.buffers.declare(`${logits.name}_${name}`, { dtype: 'f32', rows: rows!, columns: 1, space: 'arena' });
+      this.buffers.declare(`${logits.name}_${name}`, { dtype: 'f32', rows, columns: 1, space: 'arena' });
     const totals = { top: declare('top'), sum: declare('sum') };
     this.totals.set(logits, totals);
     return totals;
@@ -75,15 +80,15 @@ export class Lowering {
   }
 
   /** The tensor of the checkpoint behind the right operand of a contraction. */
-  weightOf(contraction: Node): WeightMatch {
-    return matchWeight(this.defs, contraction.operands[1]!);
+  weightOf({ operands: { w } }: NodeOf<ProductOp>): WeightMatch {
+    return matchWeight(this.defs, w);
   }
 
   /** The tensors of the checkpoint behind the right operand of a contraction: one, or one for each expert. */
-  weightsOf(contraction: Node): readonly WeightMatch[] {
-    const stacked = contraction.op === 'expert_linear' ? this.defs.get(contraction.operands[1]!) : undefined;
+  weightsOf(contraction: NodeOf<ProductOp>): readonly WeightMatch[] {
+    const stacked = contraction.op === 'expert_linear' ? this.defs.get(contraction.operands.w) : undefined;
     return stacked?.op === 'concat'
-      ? stacked.operands.map((v) => matchWeight(this.defs, v))
+      ? stacked.operands.matrices.map((v) => matchWeight(this.defs, v))
       : [this.weightOf(contraction)];
   }
 }
@@ -93,4 +98,12 @@ export function lastExtent(v: Value): number {
   const last = v.type.shape.at(-1);
   if (typeof last !== 'number') throw new CompileError(`%${v.name}: the last extent must be fixed`);
   return last;
+}
+
+/** The only anchor that is an `op`. */
+export function onlyAnchor<Op extends OpName>(anchors: readonly Node[], op: Op, { path }: KernelHead): NodeOf<Op> {
+  const [found, ...more] = anchors.filter((node) => isOp(node, op));
+  if (found !== undefined && more.length === 0) return found;
+  const count = found === undefined ? 0 : more.length + 1;
+  throw new CompileError(`${path}: '${op}' of the same value is wanted once, it is there ${count}×`);
 }

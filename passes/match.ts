@@ -1,6 +1,6 @@
 /** Small helpers for recognizing structure in a graph. */
-import { definitions, type Graph, type Node, type Value } from '../ir/graph/graph.js';
-import type { OpName } from '../ir/ops/index.js';
+import { definitions, isOp, type Graph, type Node, type NodeOf, type Value } from '../ir/graph/graph.js';
+import type { BinaryOpName, OpName, UnaryOpName } from '../ir/ops/index.js';
 import { roundToDType } from '../ir/round.js';
 
 export class Matcher {
@@ -11,21 +11,21 @@ export class Matcher {
   }
 
   /** The node that defines `v`, if it is an `op`. */
-  node(v: Value | undefined, op: OpName): Node | undefined {
+  node<Op extends OpName>(v: Value | undefined, op: Op): NodeOf<Op> | undefined {
     const node = v === undefined ? undefined : this.defs.get(v);
-    return node?.op === op ? node : undefined;
+    return isOp(node, op) ? node : undefined;
   }
 
   /** The operand of `v` if `v` is a one-operand `op`. */
-  through(v: Value | undefined, op: OpName): Value | undefined {
-    return this.node(v, op)?.operands[0];
+  through(v: Value | undefined, op: UnaryOpName): Value | undefined {
+    return this.node(v, op)?.operands.x;
   }
 
   /** Both orders of the operands of `v` if it is a commutative two-operand `op`. */
-  pairs(v: Value | undefined, op: OpName): readonly (readonly [Value, Value])[] {
+  pairs(v: Value | undefined, op: BinaryOpName): readonly (readonly [Value, Value])[] {
     const node = this.node(v, op);
     if (node === undefined) return [];
-    const [a, b] = [node.operands[0]!, node.operands[1]!];
+    const { a, b } = node.operands;
     return [
       [a, b],
       [b, a],
@@ -39,8 +39,7 @@ export class Matcher {
       const wide = this.literal(cast);
       return wide === undefined ? undefined : roundToDType(wide, v.type.dtype);
     }
-    const value = this.node(v, 'const')?.attributes['value'];
-    return typeof value === 'number' ? value : undefined;
+    return this.node(v, 'const')?.attributes.value;
   }
 
   /**
@@ -62,20 +61,18 @@ export class Matcher {
 
   /** The x for which softmax(x) = v, if `v` is exp(x − max x) / Σ exp(x − max x). */
   softmax(v: Value): Value | undefined {
-    const division = this.node(v, 'div');
-    const exp = division?.operands[0];
-    if (exp === undefined || this.through(division!.operands[1], 'sum') !== exp) return undefined;
-    const shifted = this.node(this.through(exp, 'exp'), 'sub');
-    const x = shifted?.operands[0];
-    return x !== undefined && this.through(shifted!.operands[1], 'reduce_max') === x ? x : undefined;
+    const division = this.node(v, 'div')?.operands;
+    const exp = division?.a;
+    if (exp === undefined || this.through(division?.b, 'sum') !== exp) return undefined;
+    const shifted = this.node(this.through(exp, 'exp'), 'sub')?.operands;
+    return shifted !== undefined && this.through(shifted.b, 'reduce_max') === shifted.a ? shifted.a : undefined;
   }
 
   /** The operand of `v` if `v` is a transpose with exactly this axis order. */
   transposed(v: Value | undefined, order: readonly number[]): Value | undefined {
     const node = this.node(v, 'transpose');
-    const actual = node?.attributes['order'];
-    return Array.isArray(actual) && actual.length === order.length && order.every((axis, i) => axis === actual[i])
-      ? node!.operands[0]
-      : undefined;
+    const actual = node?.attributes.order ?? [];
+    const isSame = actual.length === order.length && order.every((axis, i) => axis === actual[i]);
+    return isSame ? node?.operands.x : undefined;
   }
 }

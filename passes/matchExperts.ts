@@ -1,6 +1,6 @@
 /** Finds mixtures of experts as models write them: products with the matrices of all experts one behind another. */
 import { MAX_CHOSEN } from '../ir/experts.js';
-import { definitions, type Graph, type Node, type Value } from '../ir/graph/graph.js';
+import { definitions, type Graph, type Node, type NodeOf, type Value } from '../ir/graph/graph.js';
 import { OPS } from '../ir/ops/index.js';
 import { Matcher } from './match.js';
 
@@ -23,7 +23,8 @@ export interface Mixture {
   /** Undefined if the weights are not known to be 0 but for a few experts. */
   readonly routing: Routing | undefined;
   readonly experts: number;
-  readonly down: Node;
+  /** The matrices of the second products, by expert. */
+  readonly down: readonly Value[];
 }
 
 export class MixtureSearch {
@@ -36,31 +37,31 @@ export class MixtureSearch {
   }
 
   /** The mixture whose sum is the product `node`. */
-  match({ operands: [flat, matrix] }: Node): Mixture | undefined {
+  match({ operands: { x: flat, w: matrix } }: NodeOf<'linear'>): Mixture | undefined {
     const { m } = this;
     const down = this.concat(matrix, 1);
     const weighted = m.through(flat, 'reshape');
     if (down === undefined || weighted === undefined) return undefined;
-    const experts = down.operands.length;
+    const experts = down.length;
     for (const [left, right] of m.pairs(weighted, 'mul')) {
       const [inner, weights] = [m.through(left, 'reshape'), m.through(right, 'reshape')];
       if (inner === undefined || weights === undefined || !this.isPerExpert(left, right, experts)) continue;
       const lefts = new Set<Value>();
       if (weights.type.shape.length !== 2 || !this.isOfProducts(inner, experts, lefts) || lefts.size !== 1) continue;
-      const [x] = [...lefts];
+      const [x] = lefts;
       const routing = this.routing(weights, experts);
       const known = routing !== undefined && routing.chosen <= MAX_CHOSEN ? routing : undefined;
-      if (x!.type.shape.length === 2) return { x: x!, inner, weights, routing: known, experts, down };
+      if (x?.type.shape.length === 2) return { x, inner, weights, routing: known, experts, down };
     }
     return undefined;
   }
 
-  /** A node that puts matrices of one shape one behind another along `axis`. */
-  private concat(v: Value | undefined, axis: 0 | 1): Node | undefined {
+  /** The matrices of one shape that `v` has one behind another along `axis`. */
+  private concat(v: Value | undefined, axis: 0 | 1): readonly Value[] | undefined {
     const node = this.m.node(v, 'concat');
-    if (node?.attributes['axis'] !== axis) return undefined;
-    const shapes = new Set(node.operands.map(({ type }) => type.shape.join()));
-    return shapes.size === 1 ? node : undefined;
+    if (node?.attributes.axis !== axis) return undefined;
+    const { matrices } = node.operands;
+    return new Set(matrices.map(({ type }) => type.shape.join())).size === 1 ? matrices : undefined;
   }
 
   /** Whether elements [rows, experts, width] are multiplied by one number for each row and expert. */
@@ -75,23 +76,22 @@ export class MixtureSearch {
     const node = this.defs.get(v);
     if (v.type.shape.length === 0 && this.m.literal(v) !== undefined) return true;
     if (node?.op === 'linear') {
-      lefts.add(node.operands[0]!);
-      return this.concat(node.operands[1], 0)?.operands.length === experts;
+      lefts.add(node.operands.x);
+      return this.concat(node.operands.w, 0)?.length === experts;
     }
     return (
       node !== undefined &&
       OPS[node.op].fuse === 'elementwise' &&
-      node.operands.every((operand) => this.isOfProducts(operand, experts, lefts))
+      node.inputs.every((operand) => this.isOfProducts(operand, experts, lefts))
     );
   }
 
   /** The k largest probabilities of a softmax, or their parts of the sum. */
   private routing(weights: Value, experts: number): Routing | undefined {
     const { m } = this;
-    const division = m.node(weights, 'div');
-    const kept = division?.operands[0];
-    if (kept !== undefined && m.through(division!.operands[1], 'sum') === kept) {
-      const found = this.kept(kept, experts);
+    const division = m.node(weights, 'div')?.operands;
+    if (division !== undefined && m.through(division.b, 'sum') === division.a) {
+      const found = this.kept(division.a, experts);
       return found === undefined ? undefined : { ...found, isNormalized: true };
     }
     const found = this.kept(weights, experts);
@@ -102,10 +102,10 @@ export class MixtureSearch {
     const { m } = this;
     for (const [probabilities, mask] of m.pairs(v, 'mul')) {
       const top = m.node(mask, 'top_mask');
-      const logits = top?.operands[0] === probabilities ? m.softmax(probabilities) : undefined;
-      const chosen = top?.attributes['k'];
+      const logits = top?.operands.x === probabilities ? m.softmax(probabilities) : undefined;
+      const chosen = top?.attributes.k;
       const shape = logits?.type.shape ?? [];
-      if (logits !== undefined && typeof chosen === 'number' && shape.length === 2 && shape[1] === experts)
+      if (logits !== undefined && chosen !== undefined && shape.length === 2 && shape[1] === experts)
         return { logits, chosen };
     }
     return undefined;

@@ -8,18 +8,19 @@ import { OPS } from '../ir/ops/index.js';
 import { isSymbol, type Dim, type ExtentName } from '../ir/types.js';
 import { CompileError } from './compileError.js';
 import type { Placed } from './epilogueSums.js';
-import type { Group, Home } from './groups.js';
+import type { Group, GroupKind, GroupOf, Home } from './groups.js';
 import { isWidening } from './widening.js';
 
 /** Whether `node` reads rows of a state: at its own place in the order of groups, before a write replaces them. */
 export const readsState = (node: Node, versions: ReadonlyMap<Value, Version>): boolean =>
-  node.op === 'gather_rows' && versions.has(node.operands[0]!);
+  node.op === 'gather_rows' && versions.has(node.operands.x);
 
 /** Columns of a value seen as [rows, columns]; undefined if it has no symbolic rows. */
 export function columnsOf(v: Value): Dim | undefined {
   const [first, ...rest] = v.type.shape;
   if (first === undefined || !isSymbol(first)) return undefined;
-  if (rest.length === 1 && isSymbol(rest[0]!)) return rest[0];
+  const [columns] = rest;
+  if (rest.length === 1 && columns !== undefined && isSymbol(columns)) return columns;
   return rest.reduce<number | undefined>((n, dim) => (n === undefined || isSymbol(dim) ? undefined : n * dim), 1);
 }
 
@@ -50,12 +51,12 @@ export class PlacedValues implements Placed {
     const node = this.defs.get(v);
     if (node === undefined) return v;
     const isGather = node.op === 'gather_rows' && !readsState(node, this.versions);
-    return node.op === 'reshape' || isGather || isWidening(node, this.defs) ? this.viewed(node.operands[0]!) : v;
+    return node.op === 'reshape' || isGather || isWidening(node, this.defs) ? this.viewed(node.operands.x) : v;
   }
 
   isGathered(v: Value): boolean {
     const node = this.defs.get(v);
-    if (node?.op === 'reshape') return this.isGathered(node.operands[0]!);
+    if (node?.op === 'reshape') return this.isGathered(node.operands.x);
     return node?.op === 'gather_rows' && !readsState(node, this.versions);
   }
 
@@ -78,22 +79,24 @@ export class PlacedValues implements Placed {
   }
 
   /** `leader`: the value by which `led` finds the group. */
-  protected open(kind: Group['kind'], rows: ExtentName, columns: Dim | undefined, leader?: Value): Group {
+  protected open<K extends GroupKind>(kind: K, rows: ExtentName, columns?: Dim, leader?: Value): GroupOf<K>;
+  protected open(kind: GroupKind, rows: ExtentName, columns?: Dim, leader?: Value): Group {
     const group: Group = { kind, rows, columns, anchors: [], members: [], stored: new Set() };
     this.indices.set(group, this.groups.length);
     this.groups.push(group);
-    if (leader !== undefined) this.leaders.set(leader, [...this.led(leader), group]);
+    if (leader !== undefined) this.leaders.set(leader, [...(this.leaders.get(leader) ?? []), group]);
     return group;
   }
 
-  /** Groups whose anchors share `leader`, in order: the rows of products, or what is chosen from. */
-  protected led(leader: Value): readonly Group[] {
-    return this.leaders.get(leader) ?? [];
+  /** Groups of a kind whose anchors share `leader`, in order: the rows of products, or what is chosen from. */
+  protected led<K extends GroupKind>(kind: K, leader: Value): readonly GroupOf<K>[] {
+    const isOfKind = (group: Group): group is GroupOf<K> & Group => group.kind === kind;
+    return this.leaders.get(leader)?.filter(isOfKind) ?? [];
   }
 
   /** The place of a group in the order in which groups run. */
   protected indexOf(group: Group): number {
-    return this.indices.get(group)!;
+    return this.indices.get(group) ?? -1;
   }
 
   /** Makes sure that `v` is in memory once its group has run. */
@@ -152,8 +155,9 @@ export class PlacedValues implements Placed {
   /** The indices by which `v` is gathered. */
   private indicesOf(v: Value): readonly Value[] {
     const node = this.defs.get(v);
-    if (node?.op === 'reshape') return this.indicesOf(node.operands[0]!);
-    return node !== undefined && this.isGathered(v) ? [node.operands[1]!, ...this.indicesOf(node.operands[0]!)] : [];
+    if (node?.op === 'reshape') return this.indicesOf(node.operands.x);
+    if (node?.op !== 'gather_rows' || readsState(node, this.versions)) return [];
+    return [node.operands.index, ...this.indicesOf(node.operands.x)];
   }
 
   private contentAt(v: Value): number {
@@ -166,6 +170,6 @@ export class PlacedValues implements Placed {
     if (home.kind === 'memory' || node === undefined) return -1;
     const summing = this.summing.get(node);
     if (summing !== undefined) return this.indexOf(summing);
-    return Math.max(-1, ...node.operands.map((operand) => this.readyAt(operand)));
+    return Math.max(-1, ...node.inputs.map((operand) => this.readyAt(operand)));
   }
 }

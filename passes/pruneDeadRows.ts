@@ -1,6 +1,4 @@
 import { definitions, rewrite, type Graph, type Node, type Rewriter, type Value } from '../ir/graph/graph.js';
-import type { Attributes } from '../ir/graph/graph.js';
-import { attentionOperands } from '../ir/ops/attention.js';
 import { OPS } from '../ir/ops/index.js';
 import { isSymbol, type ExtentName } from '../ir/types.js';
 
@@ -15,9 +13,9 @@ export function pruneDeadRows(graph: Graph): Graph {
   const sunk = new Map<Value, Map<Value, Value>>();
   const wholes = new Map<ExtentName, ReadonlySet<Value>>();
   return rewrite(graph, (node, rewriter) => {
-    if (node.op !== 'gather_rows' || node.operands[1]!.kind !== 'param') return undefined;
-    const [x, row] = [node.operands[0]!, node.operands[1]!];
-    const [all, some] = [x.type.shape[0]!, row.type.shape[0]!];
+    if (node.op !== 'gather_rows' || node.operands.index.kind !== 'param') return undefined;
+    const { x, index: row } = node.operands;
+    const [[all = 0], [some = 0]] = [x.type.shape, row.type.shape];
     if (!isSymbol(all) || !isSymbol(some) || all === some) return undefined;
     const full = wholes.get(all) ?? neededInFull(graph, defs, all);
     wholes.set(all, full);
@@ -48,7 +46,13 @@ function sink(x: Value, row: Value, context: Context): Value {
   const result = node === undefined || context.full.has(x) ? undefined : sinkNode(node, row, context);
   const value =
     result ??
-    rewriter.add('gather_rows', [inMemory(x, node, rewriter), rewriter.map(row)], {}, `${x.name}_scored`, node?.path);
+    rewriter.add(
+      'gather_rows',
+      { x: inMemory(x, node, rewriter), index: rewriter.map(row) },
+      {},
+      `${x.name}_scored`,
+      node?.path,
+    );
   context.memo.set(x, value);
   return value;
 }
@@ -60,7 +64,7 @@ function sink(x: Value, row: Value, context: Context): Value {
 function inMemory(x: Value, node: Node | undefined, rewriter: Rewriter): Value {
   const rows = rewriter.map(x);
   return node?.op === 'gather_rows'
-    ? rewriter.add('cast', [rows], { dtype: x.type.dtype }, `${x.name}_rows`, node.path)
+    ? rewriter.add('cast', { x: rows }, { dtype: x.type.dtype }, `${x.name}_rows`, node.path)
     : rows;
 }
 
@@ -71,19 +75,19 @@ function commutes(node: Node, all: ExtentName): boolean {
   const { fuse } = OPS[node.op];
   switch (fuse) {
     case 'opaque':
-      return node.op === 'attention' && attentionOperands(node.operands, node.attributes).queryRow === undefined;
+      return node.op === 'attention' && node.operands.queryRow === undefined;
     case 'sum':
     case 'reduction':
       return rank > 1;
     case 'contraction':
-      return node.op === 'linear' && !isByRow(node.operands[1]!);
+      return node.op === 'linear' && !isByRow(node.operands.w);
     // A lower-rank operand would broadcast along another axis than rows.
     case 'elementwise':
-      return node.operands.every((v) => !isByRow(v) || v.type.shape.length === rank);
+      return node.inputs.every((v) => !isByRow(v) || v.type.shape.length === rank);
     case 'rotation':
       return true;
     case 'view':
-      return isByRow(node.operands[0]!);
+      return node.inputs.every(isByRow);
     case 'gather':
     case 'write':
     case 'index':
@@ -99,12 +103,11 @@ function sinkNode(node: Node, row: Value, context: Context): Value | undefined {
   if (!commutes(node, context.all)) return undefined;
   const { rewriter } = context;
   const gathered = (v: Value): Value => (v.type.shape[0] === context.all ? sink(v, row, context) : rewriter.map(v));
-  const again = (operands: readonly Value[], attributes: Attributes = node.attributes): Value =>
-    rewriter.add(node.op, operands, attributes, `${node.result.name}_scored`, node.path);
-  if (node.op === 'attention') return again([...node.operands.map(rewriter.map), rewriter.map(row)]);
-  if (node.op === 'reshape')
-    return again([gathered(node.operands[0]!)], { shape: [context.some, ...node.result.type.shape.slice(1)] });
-  return again(node.operands.map(gathered));
+  const hint = `${node.result.name}_scored`;
+  if (node.op === 'attention') return rewriter.rebuild(node, { queryRow: rewriter.map(row) }, {}, hint, node.path);
+  if (node.op !== 'reshape') return rewriter.copy(node, gathered, hint, node.path);
+  const shape = [context.some, ...node.result.type.shape.slice(1)];
+  return rewriter.rebuild(node, { x: gathered(node.operands.x) }, { shape }, hint, node.path);
 }
 
 /**
@@ -116,10 +119,11 @@ function neededInFull(graph: Graph, defs: ReadonlyMap<Value, Node>, all: ExtentN
   const visit = (v: Value): void => {
     if (full.has(v)) return;
     full.add(v);
-    defs.get(v)?.operands.forEach(visit);
+    defs.get(v)?.inputs.forEach(visit);
   };
-  for (const { op, operands } of graph.nodes)
-    if (op === 'attention' || (op === 'write_rows' && operands[1]!.type.shape[0] === all)) operands.forEach(visit);
+  for (const node of graph.nodes)
+    if (node.op === 'attention' || (node.op === 'write_rows' && node.operands.rows.type.shape[0] === all))
+      node.inputs.forEach(visit);
   graph.results.filter((v) => v.type.shape[0] === all).forEach(visit);
   return full;
 }

@@ -1,18 +1,20 @@
 import {
   definitions,
-  type Graph,
+  isOp,
   loadTimeValues,
-  type Node,
   rewrite,
-  type Rewriter,
   uses,
+  type Graph,
+  type Node,
+  type NodeOf,
+  type Rewriter,
   type Value,
 } from '../ir/graph/graph.js';
 import { ROW_SUM_BLOCK } from '../ir/kernel.js';
-import { isRouteOp } from '../ir/ops/experts.js';
-import { LARGEST } from '../ir/round.js';
+import { ROUTE_OPS } from '../ir/ops/experts.js';
 import type { CodeFormat } from '../ir/storage.js';
 import type { FloatType } from '../ir/types.js';
+import { factorByMean, RowScaler, TINY, type Scaled } from './rowScaler.js';
 
 /** Contractions in numbers of 8 bits. */
 export interface Narrow {
@@ -51,9 +53,6 @@ const layerOf = ({ path }: Node): number | undefined => {
 /** Last name in the path of what rounds rows. */
 export const QUANTIZE = 'quantize';
 
-/** Keeps the scale of a row of zeros finite. Squares of what is larger than 1e-13 are far above it. */
-const TINY = 1e-30;
-
 /**
  * linear(x, W) = linear(x8, codes)·scales·s with x8 = x / s in 8 bits, a scale s for each row of x, and scales for rows
  * of W. The head, routers of experts, tensors of `keep` and some layers stay as they are.
@@ -79,7 +78,7 @@ export function quantizeContractions(graph: Graph, narrow: Narrow | undefined, s
   const isKept = (matrix: Value): boolean => {
     const node = defs.get(matrix);
     const isNamed = kept.has(matrix.name) || narrow.only?.has(matrix.name) === false;
-    return (matrix.kind === 'weight' && isNamed) || (node?.operands.some(isKept) ?? false);
+    return (matrix.kind === 'weight' && isNamed) || (node?.inputs.some(isKept) ?? false);
   };
   const layers = Math.max(0, ...graph.nodes.map((node) => (layerOf(node) ?? -1) + 1));
   const { first, last } = wideLayers(layers, narrow.wide);
@@ -93,45 +92,43 @@ export function quantizeContractions(graph: Graph, narrow: Narrow | undefined, s
   const inMemory = (x: Value, rewriter: Rewriter): Value => {
     const own = rewriter.map(x);
     if (stored === 'f32' || own.type.dtype !== 'f32') return own;
-    const cast = rewriter.add('cast', [own], { dtype: stored }, `${x.name}_${stored}`);
-    return rewriter.add('cast', [cast], { dtype: 'f32' }, `${x.name}_wide`);
+    const cast = rewriter.add('cast', { x: own }, { dtype: stored }, `${x.name}_${stored}`);
+    return rewriter.add('cast', { x: cast }, { dtype: 'f32' }, `${x.name}_wide`);
   };
   const rows = new Map<Value, Scaled>();
   const products = new Map<Value, Product>();
   return rewrite(graph, (node, rewriter) => {
     if (node.op === 'mul') return rescaled(rewriter, node, products);
     if (node.op !== 'linear') return undefined;
-    const [x, matrix] = node.operands as [Value, Value];
+    const { x, w: matrix } = node.operands;
     if (!loaded.has(matrix) || isKept(matrix) || x.type.shape.length !== 2) return undefined;
     if (isWide(node)) return undefined;
-    if ((readers.get(node.result) ?? []).some(({ op }) => isRouteOp(op))) return undefined;
+    if ((readers.get(node.result) ?? []).some((reader) => isOp(reader, ...ROUTE_OPS))) return undefined;
     const { name } = node.result;
     const attributes = { format: narrow.format, from: narrow.from };
     const own = rewriter.map(matrix);
-    const values = own.type.dtype === 'f32' ? own : rewriter.add('cast', [own], { dtype: 'f32' }, `${name}_matrix`);
-    const codes = rewriter.add('codes', [values], attributes, `${name}_codes`);
-    const scales = rewriter.add('row_scales', [values], attributes, `${name}_scales`);
+    const values =
+      own.type.dtype === 'f32' ? own : rewriter.add('cast', { x: own }, { dtype: 'f32' }, `${name}_matrix`);
+    const codes = rewriter.add('codes', { w: values }, attributes, `${name}_codes`);
+    const scales = rewriter.add('row_scales', { w: values }, attributes, `${name}_scales`);
     if (narrow.format === 'i8') {
       const rounding = Number(x.type.shape[1]);
-      const product = rewriter.add('linear', [rewriter.map(x), codes], { rounding }, `${name}_narrow`);
-      return rewriter.add('mul', [product, scales], {}, name);
+      const product = rewriter.add('linear', { x: rewriter.map(x), w: codes }, { rounding }, `${name}_narrow`);
+      return rewriter.add('mul', { a: product, b: scales }, {}, name);
     }
     const path = `${node.path}.${QUANTIZE}`;
-    const scaled =
-      rows.get(x) ??
-      (isOwn(x) ? scaleByLargest(rewriter, inMemory(x, rewriter), path) : scaleByMean(rewriter, rewriter.map(x), path));
+    const scale = (): Scaled => {
+      const rowsOfX = isOwn(x) ? inMemory(x, rewriter) : rewriter.map(x);
+      const scaler = new RowScaler(rewriter, rowsOfX);
+      return rewriter.scope(path, () => (isOwn(x) ? scaleByLargest(scaler) : scaleByMean(scaler)));
+    };
+    const scaled = rows.get(x) ?? scale();
     rows.set(x, scaled);
-    const product = rewriter.add('linear', [scaled.codes, codes], {}, `${name}_narrow`);
-    const wide = rewriter.add('mul', [product, scales], {}, `${name}_unscaled`);
+    const product = rewriter.add('linear', { x: scaled.codes, w: codes }, {}, `${name}_narrow`);
+    const wide = rewriter.add('mul', { a: product, b: scales }, {}, `${name}_unscaled`);
     products.set(node.result, { wide, scale: scaled.scale });
-    return rewriter.add('mul', [wide, scaled.scale], {}, name);
+    return rewriter.add('mul', { a: wide, b: scaled.scale }, {}, name);
   });
-}
-
-/** Rows in 8 bits, and what each is to be multiplied by: [rows, 1]. */
-interface Scaled {
-  readonly codes: Value;
-  readonly scale: Value;
 }
 
 /** A product without the scale of its rows. */
@@ -143,64 +140,32 @@ interface Product {
 /** product · s for a factor s of each row, as 1/rms of a norm: both factors of a row become one. */
 function rescaled(
   rewriter: Rewriter,
-  { operands, result }: Node,
+  { operands: { a, b }, result }: NodeOf<'mul'>,
   products: ReadonlyMap<Value, Product>,
 ): Value | undefined {
-  const [left, right] = operands as [Value, Value];
-  const [product, factor] = products.has(left) ? [products.get(left)!, right] : [products.get(right), left];
+  const left = products.get(a);
+  const [product, factor] = left === undefined ? [products.get(b), a] : [left, b];
   if (product === undefined || factor.type.shape.length !== 2 || factor.type.shape[1] !== 1) return undefined;
-  const scale = rewriter.add('mul', [product.scale, rewriter.map(factor)], {}, `${result.name}_scale`);
-  return rewriter.add('mul', [product.wide, scale], {}, result.name);
+  const scale = rewriter.add('mul', { a: product.scale, b: rewriter.map(factor) }, {}, `${result.name}_scale`);
+  return rewriter.add('mul', { a: product.wide, b: scale }, {}, result.name);
 }
 
 /** What a row's largest magnitude becomes. */
 const LARGEST_CODE = 256;
 
-/** Makes nodes at one path for rows of `x`. */
-class RowScaler {
-  private readonly rewriter: Rewriter;
-  private readonly x: Value;
-  private readonly path: string;
-
-  constructor(rewriter: Rewriter, x: Value, path: string) {
-    this.rewriter = rewriter;
-    this.x = x;
-    this.path = path;
-  }
-
-  add(op: Parameters<Rewriter['add']>[0], operands: readonly Value[], what: string): Value {
-    return this.rewriter.add(op, operands, {}, `${this.x.name}_${what}`, this.path);
-  }
-
-  literal(value: number): Value {
-    return this.rewriter.add('const', [], { value }, `${this.x.name}_const`, this.path);
-  }
-
-  /** x · inverse in 8 bits. */
-  codes(inverse: Value): Value {
-    const scaled = this.add('mul', [this.x, inverse], 'scaled');
-    return this.rewriter.add('cast', [scaled], { dtype: 'e4m3' }, `${this.x.name}_e4m3`, this.path);
-  }
+function scaleByMean(rows: RowScaler): Scaled {
+  const { x } = rows;
+  const squares = rows.binary('mul', x, x, 'squares');
+  const mean = rows.binary('add', rows.unary('mean', squares, 'mean'), rows.literal(TINY), 'mean_square');
+  return rows.bySquare(mean, factorByMean(Number(x.type.shape.at(-1))), 'e4m3');
 }
 
-function scaleByMean(rewriter: Rewriter, x: Value, path: string): Scaled {
-  const rows = new RowScaler(rewriter, x, path);
-  const width = x.type.shape.at(-1);
-  const by = 2 ** Math.floor(Math.log2(LARGEST.e4m3 / Math.sqrt(Number(width))));
-  const squares = rows.add('mul', [x, x], 'squares');
-  const mean = rows.add('add', [rows.add('mean', [squares], 'mean'), rows.literal(TINY)], 'mean_square');
+function scaleByLargest(rows: RowScaler): Scaled {
+  const { x } = rows;
+  const magnitude = rows.binary('max', x, rows.unary('neg', x, 'negative'), 'magnitude');
+  const largest = rows.binary('max', rows.unary('reduce_max', magnitude, 'most'), rows.literal(TINY), 'largest');
   return {
-    codes: rows.codes(rows.add('mul', [rows.add('rsqrt', [mean], 'inverse_root'), rows.literal(by)], 'inverse')),
-    scale: rows.add('mul', [rows.add('sqrt', [mean], 'root'), rows.literal(1 / by)], 'scale'),
-  };
-}
-
-function scaleByLargest(rewriter: Rewriter, x: Value, path: string): Scaled {
-  const rows = new RowScaler(rewriter, x, path);
-  const magnitude = rows.add('max', [x, rows.add('neg', [x], 'negative')], 'magnitude');
-  const largest = rows.add('max', [rows.add('reduce_max', [magnitude], 'most'), rows.literal(TINY)], 'largest');
-  return {
-    codes: rows.codes(rows.add('div', [rows.literal(LARGEST_CODE), largest], 'inverse')),
-    scale: rows.add('mul', [largest, rows.literal(1 / LARGEST_CODE)], 'scale'),
+    codes: rows.codes(rows.binary('div', rows.literal(LARGEST_CODE), largest, 'inverse'), 'e4m3'),
+    scale: rows.binary('mul', largest, rows.literal(1 / LARGEST_CODE), 'scale'),
   };
 }

@@ -1,4 +1,3 @@
-import { defined } from '../system/defined.js';
 import { rewrite, type Graph, type Value } from '../ir/graph/graph.js';
 import { sameShape } from '../ir/types.js';
 import { Matcher } from './match.js';
@@ -23,13 +22,13 @@ export function recognizeAttention(graph: Graph): Graph {
   const m = new Matcher(graph);
   return rewrite(graph, (node, rewriter) => {
     if (node.op !== 'matmul') return undefined;
-    const parts = matchAttention(m, node.operands[0]!, node.operands[1]!);
+    const parts = matchAttention(m, node.operands.a, node.operands.b);
     if (parts === undefined) return undefined;
-    const operands = [parts.q, parts.k, parts.v, parts.bias].map(rewriter.map);
     const { scale, cap } = parts;
-    const attributes = { scale, mask: 'bias', ...defined({ cap }) };
-    const byToken = rewriter.add('attention', operands, attributes, 'attended');
-    return rewriter.add('transpose', [byToken], { order: [1, 0, 2] }, node.result.name);
+    const { map } = rewriter;
+    const operands = { q: map(parts.q), k: map(parts.k), v: map(parts.v), bias: map(parts.bias) };
+    const byToken = rewriter.add('attention', operands, { scale, mask: 'bias', cap }, 'attended');
+    return rewriter.add('transpose', { x: byToken }, { order: [1, 0, 2] }, node.result.name);
   });
 }
 
@@ -39,11 +38,12 @@ function matchAttention(m: Matcher, probabilities: Value, values: Value): Attent
   if (scores === undefined || v === undefined) return undefined;
   for (const [product, bias] of m.pairs(scores, 'add')) {
     for (const { matrix, scale, cap } of cappedScores(m, product)) {
-      const dot = m.node(matrix, 'matmul');
-      const q = m.transposed(dot?.operands[0], [1, 0, 2]);
-      const k = fromHeads(m, m.transposed(dot?.operands[1], [0, 2, 1]));
+      const dot = m.node(matrix, 'matmul')?.operands;
+      const q = m.transposed(dot?.a, [1, 0, 2]);
+      const k = fromHeads(m, m.transposed(dot?.b, [0, 2, 1]));
       if (q === undefined || k === undefined || k.type.shape[1] !== v.type.shape[1]) continue;
-      if (sameShape(bias.type.shape, [q.type.shape[0]!, k.type.shape[0]!])) return { q, k, v, bias, scale, cap };
+      const scored = [...q.type.shape.slice(0, 1), ...k.type.shape.slice(0, 1)];
+      if (sameShape(bias.type.shape, scored)) return { q, k, v, bias, scale, cap };
     }
   }
   return undefined;

@@ -1,6 +1,7 @@
 import { productName } from '../ir/extents.js';
 import { rewrite, type Graph, type Node, type Rewriter, type Value } from '../ir/graph/graph.js';
 import { isSymbol } from '../ir/types.js';
+import { at } from '../system/at.js';
 import { MixtureSearch, type Mixture, type Routing } from './matchExperts.js';
 
 /**
@@ -29,25 +30,32 @@ export function recognizeExperts(graph: Graph): Graph {
 
 function build({ x, inner, experts, down }: Mixture, routing: Routing, node: Node, rewriter: Rewriter): Value {
   const path = node.path.replace(/\.down$/, '');
-  const add: Rewriter['add'] = (op, operands, attributes, hint, at = path) =>
-    rewriter.add(op, operands, attributes, hint, at);
   const { logits: scores, chosen: k, isNormalized } = routing;
   const logits = rewriter.map(scores);
   const slots = Array.from({ length: k }, (_, slot) => slot);
-  const chosen = add('top_experts', [logits], { k }, 'experts', `${path}.route`);
-  const weights = slots.map((slot) =>
-    add('expert_weight', [logits, chosen], { slot, normalized: isNormalized }, 'weight', `${path}.route`),
-  );
-  const order = add('expert_rows', [chosen], { experts }, 'expert_rows', `${path}.sortByExpert`);
-  const places = slots.map((slot) => add('expert_place', [chosen], { slot }, 'place', `${path}.sortByExpert`));
-  const gathered = add('gather_rows', [rewriter.map(x), order], {}, `${x.name}_by_expert`, `${path}.gather`);
+  const { chosen, weights } = rewriter.scope(`${path}.route`, () => {
+    const own = rewriter.add('top_experts', { logits }, { k }, 'experts');
+    const weightOf = (slot: number): Value =>
+      rewriter.add('expert_weight', { logits, experts: own }, { slot, normalized: isNormalized }, 'weight');
+    return { chosen: own, weights: slots.map(weightOf) };
+  });
+  const { order, places } = rewriter.scope(`${path}.sortByExpert`, () => ({
+    order: rewriter.add('expert_rows', { experts: chosen }, { experts }, 'expert_rows'),
+    places: slots.map((slot) => rewriter.add('expert_place', { experts: chosen }, { slot }, 'place')),
+  }));
+  const rows = { x: rewriter.map(x), index: order };
+  const gathered = rewriter.add('gather_rows', rows, {}, `${x.name}_by_expert`, `${path}.gather`);
   const grouped = copyOf(inner, gathered, chosen, experts, rewriter);
-  const matrices = add('concat', down.operands.map(rewriter.map), { axis: 0 }, 'down_of_each');
-  const results = add('expert_linear', [grouped, matrices, chosen], { experts }, node.result.name, node.path);
-  const parts = slots.map((slot) =>
-    add('mul', [add('gather_rows', [results, places[slot]!], {}, 'part'), weights[slot]!], {}, 'weighted_part'),
-  );
-  return parts.reduce((sum, part) => add('add', [sum, part], {}, 'mixed'));
+  return rewriter.scope(path, () => {
+    const matrices = rewriter.add('concat', { matrices: down.map(rewriter.map) }, { axis: 0 }, 'down_of_each');
+    const product = { x: grouped, w: matrices, experts: chosen };
+    const results = rewriter.add('expert_linear', product, { experts }, node.result.name, node.path);
+    const parts = places.map((place, slot) => {
+      const part = rewriter.add('gather_rows', { x: results, index: place }, {}, 'part');
+      return rewriter.add('mul', { a: part, b: at(weights, slot) }, {}, 'weighted_part');
+    });
+    return parts.reduce((sum, part) => rewriter.add('add', { a: sum, b: part }, {}, 'mixed'));
+  });
 }
 
 /** `inner` over rows in order of experts, each multiplied by the matrices of its own expert. */
@@ -64,12 +72,12 @@ function copyOf(inner: Value, gathered: Value, chosen: Value, experts: number, r
         : node.op === 'linear'
           ? rewriter.add(
               'expert_linear',
-              [gathered, node.operands[1]!, chosen],
+              { x: gathered, w: node.operands.w, experts: chosen },
               { experts },
               `${now.name}_by_expert`,
               node.path,
             )
-          : rewriter.add(node.op, node.operands.map(copy), node.attributes, `${now.name}_by_expert`, node.path);
+          : rewriter.copy(node, copy, `${now.name}_by_expert`, node.path);
     known.set(v, made);
     return made;
   };

@@ -10,21 +10,27 @@ import { Matcher } from './match.js';
 export function splitVariance(graph: Graph): Graph {
   const m = new Matcher(graph);
   return rewrite(graph, (node, rewriter) => {
-    const [squared] = node.operands;
-    const row = node.op === 'mean' ? matchCentredSquare(m, squared!) : undefined;
+    const row = node.op === 'mean' ? matchCentredSquare(m, node.operands.x) : undefined;
     if (row === undefined) return undefined;
     const [x, mean] = [rewriter.map(row.x), rewriter.map(row.mean)];
-    const square = rewriter.add('mul', [x, x], {}, `${row.x.name}_square`);
-    const ofSquares = rewriter.add('mean', [square], {}, `${node.result.name}_of_squares`);
-    const ofMean = rewriter.add('mul', [mean, mean], {}, 'mean_square');
-    const difference = rewriter.add('sub', [ofSquares, ofMean], {}, `${node.result.name}_difference`);
-    return rewriter.add('max', [difference, rewriter.add('const', [], { value: 0 }, 'zero')], {}, node.result.name);
+    const square = rewriter.add('mul', { a: x, b: x }, {}, `${row.x.name}_square`);
+    const ofSquares = rewriter.add('mean', { x: square }, {}, `${node.result.name}_of_squares`);
+    const ofMean = rewriter.add('mul', { a: mean, b: mean }, {}, 'mean_square');
+    const difference = rewriter.add('sub', { a: ofSquares, b: ofMean }, {}, `${node.result.name}_difference`);
+    return rewriter.add(
+      'max',
+      { a: difference, b: rewriter.add('const', {}, { value: 0 }, 'zero') },
+      {},
+      node.result.name,
+    );
   });
 }
 
 /** x and its mean, if `v` is (x − mean x)². */
 function matchCentredSquare(m: Matcher, v: Value): { readonly x: Value; readonly mean: Value } | undefined {
-  const [a, b] = m.node(v, 'mul')?.operands ?? [];
-  const [x, mean] = a === b ? (m.node(a, 'sub')?.operands ?? []) : [];
-  return x !== undefined && mean !== undefined && m.through(mean, 'mean') === x ? { x, mean } : undefined;
+  const square = m.node(v, 'mul')?.operands;
+  const centred = square?.a === square?.b ? m.node(square?.a, 'sub')?.operands : undefined;
+  return centred !== undefined && m.through(centred.b, 'mean') === centred.a
+    ? { x: centred.a, mean: centred.b }
+    : undefined;
 }

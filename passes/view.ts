@@ -18,11 +18,11 @@ export interface View {
 export function viewOf(v: Value, defs: ReadonlyMap<Value, Node>, { versions }: Pick<FusedGraph, 'versions'>): View {
   const node = defs.get(v);
   if (node !== undefined && (node.op === 'reshape' || isWidening(node, defs)))
-    return viewOf(node.operands[0]!, defs, { versions });
+    return viewOf(node.operands.x, defs, { versions });
   if (node?.op === 'gather_rows' && !readsState(node, versions)) {
-    const inner = viewOf(node.operands[0]!, defs, { versions });
+    const inner = viewOf(node.operands.x, defs, { versions });
     if (inner.via !== undefined) throw new CompileError(`%${v.name}: a gather of a gather is not supported`);
-    return { base: inner.base, via: node.operands[1]! };
+    return { base: inner.base, via: node.operands.index };
   }
   return { base: v, via: undefined };
 }

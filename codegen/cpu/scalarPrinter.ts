@@ -138,8 +138,6 @@ export class Body {
       case 'columnIndex':
         if (site.at !== undefined) return this.gathered((l) => `(float)(${columnOf(site, l)})`, site, false);
         return this.columnValue('f', `tw_float(tw_lane + tw_seti((int32_t)(${site.column})))`);
-      case 'arg':
-        throw new Error(`${printScalar(s)} has no meaning in a kernel.`);
       case 'select':
         return this.select(this.value(s.condition, site), this.value(s.a, site), this.value(s.b, site));
       default:

@@ -4,7 +4,7 @@ import { MAX_CHOSEN, MAX_EXPERTS } from '../../ir/experts.js';
 import { EXTENT_NAME } from '../../ir/extents.js';
 import { STATE_NAME } from '../../ir/function.js';
 import { NAME } from '../../ir/graph/checkNode.js';
-import { SAMPLE_INPUT_NAMES, sampleInputsOf } from '../../ir/sampleInputs.js';
+import { mapInputs } from '../../ir/sampleInputs.js';
 import { BINARY, type BinaryOp, type Scalar, UNARY, type UnaryOp } from '../../ir/scalar.js';
 
 /** The largest extent of one dimension. */
@@ -51,8 +51,8 @@ const access = z.union([
 ]);
 /** The largest in place of the sum. */
 const by = z.literal('max').exactOptional();
-/** Every expression that a kernel may contain has an entry; `arg` occurs only in op definitions. */
-type KernelScalar = Exclude<Scalar['op'], UnaryOp | BinaryOp | 'arg'>;
+/** Every expression that a kernel may contain has an entry. */
+type KernelScalar = Exclude<Scalar['op'], UnaryOp | BinaryOp>;
 const scalar: z.ZodType<Scalar> = z.lazy(() => anyScalar) as z.ZodType<Scalar>;
 const scalars = {
   const: z.strictObject({ op: z.literal('const'), value: real }),
@@ -178,7 +178,7 @@ export const kernel = z.discriminatedUnion('anchor', [
     vocab: extent,
     logits: identifier,
     totals,
-    inputs: z.strictObject(sampleInputsOf(SAMPLE_INPUT_NAMES.map(() => identifier))),
+    inputs: z.strictObject(mapInputs(() => identifier)),
     saved: identifier,
     token: identifier,
     logProb: identifier,

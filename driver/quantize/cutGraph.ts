@@ -34,10 +34,10 @@ function computedValues(graph: Graph): ReadonlySet<Value> {
   const loaded = loadTimeValues(graph);
   const fromParams = new Set<Value>(graph.params);
   const fromWeights = new Set<Value>(graph.weights);
-  for (const { op, operands, result } of graph.nodes) {
-    if (op === 'gather_rows' && loaded.has(operands[0]!)) continue;
-    if (operands.some((v) => fromParams.has(v))) fromParams.add(result);
-    if (operands.some((v) => fromWeights.has(v))) fromWeights.add(result);
+  for (const node of graph.nodes) {
+    if (node.op === 'gather_rows' && loaded.has(node.operands.x)) continue;
+    if (node.inputs.some((v) => fromParams.has(v))) fromParams.add(node.result);
+    if (node.inputs.some((v) => fromWeights.has(v))) fromWeights.add(node.result);
   }
   return new Set([...fromParams].filter((v) => fromWeights.has(v)));
 }
@@ -49,7 +49,7 @@ function slice(graph: Graph, wanted: readonly Value[], given: ReadonlySet<Value>
   for (const node of [...graph.nodes].reverse()) {
     if (!needed.has(node.result)) continue;
     found.push(node);
-    for (const operand of node.operands) if (!given.has(operand)) needed.add(operand);
+    for (const operand of node.inputs) if (!given.has(operand)) needed.add(operand);
   }
   return found.reverse();
 }
@@ -78,7 +78,7 @@ export function cutGraph(graph: Graph, values: readonly Value[]): readonly Graph
     // What stands before the cut and is read behind it on the way to any of the values.
     const behind = slice(graph, values.slice(i), new Set()).filter((node) => indexOf.get(node)! >= cut);
     const crossing = behind
-      .flatMap(({ operands }) => operands)
+      .flatMap(({ inputs }) => inputs)
       .filter((v) => computed.has(v) && (places.get(v) ?? Infinity) < cut);
     const next = new Set([value, ...crossing]);
     const fresh = [...next].filter((v) => !live.has(v));
@@ -104,7 +104,7 @@ function buildPiece(
   drops: readonly Value[],
 ): GraphPiece {
   const nodes = slice(graph, wanted, live);
-  const read = new Set(nodes.flatMap(({ operands }) => operands));
+  const read = new Set(nodes.flatMap(({ inputs }) => inputs));
   const b = new GraphBuilder(
     name,
     graph.extents.filter(({ name: extent }) => extent === 'T'),
@@ -122,12 +122,12 @@ function buildPiece(
   }
   for (const weight of graph.weights)
     if (read.has(weight)) mapped.set(weight, b.weight(weight.name, weight.type.dtype, weight.type.shape));
-  for (const { op, operands, attributes, result, path } of nodes)
+  for (const { op, inputs, attributes, result, path } of nodes)
     mapped.set(
       result,
-      b.add(
+      b.append(
         op,
-        operands.map((v) => mapped.get(v)!),
+        inputs.map((v) => mapped.get(v)!),
         attributes,
         result.name,
         path,

@@ -46,11 +46,11 @@ function weightsIn(
   if (value.kind === 'weight') return [[value.name, 0]];
   const node = makers.get(value);
   if (node === undefined) return [];
-  const isBeside = node.op === 'concat' && node.attributes['axis'] === 1;
+  const isBeside = node.op === 'concat' && node.attributes.axis === 1;
   let first = 0;
-  return node.operands.flatMap((operand) => {
+  return node.inputs.flatMap((operand) => {
     const found = weightsIn(operand, makers).map(([name, at]) => [name, at + first] as const);
-    if (isBeside) first += operand.type.shape[1] as number;
+    if (isBeside) first += Number(operand.type.shape[1]);
     return found;
   });
 }
@@ -60,10 +60,9 @@ function usesOf(graph: Graph): ReadonlyMap<string, readonly MatrixUse[]> {
   const loaded = loadTimeValues(graph);
   const found = new Map<string, MatrixUse[]>();
   for (const node of graph.nodes) {
-    const [x, matrix] = node.operands;
-    if (node.op !== 'linear' || x === undefined || matrix === undefined || !loaded.has(matrix)) continue;
-    for (const [name, first] of weightsIn(matrix, makers))
-      found.set(name, [...(found.get(name) ?? []), { x, first, node }]);
+    if (node.op !== 'linear' || !loaded.has(node.operands.w)) continue;
+    const { x, w } = node.operands;
+    for (const [name, first] of weightsIn(w, makers)) found.set(name, [...(found.get(name) ?? []), { x, first, node }]);
   }
   return found;
 }

@@ -1,8 +1,14 @@
 /** Checks of one node that need only its op's definition. The verifier and the parser share them. */
 import { EXTENT_NAME } from '../extents.js';
-import type { Attribute, Attributes } from './graph.js';
-import type { AttributeKind, OpDef } from '../ops/opDef.js';
-import { TypeMismatch } from '../ops/opDef.js';
+import {
+  nameOperands,
+  TypeMismatch,
+  type Attribute,
+  type AttributeKind,
+  type AttributeKinds,
+  type Attributes,
+  type OpDef,
+} from '../ops/opDef.js';
 import type { TensorType } from '../types.js';
 
 /** Names of values, graphs, ops and attributes. */
@@ -16,7 +22,7 @@ export const MAX_RANK = 8;
 /** Largest fixed extent. The product of two such extents, at four bytes an element, is still exact in a double. */
 export const MAX_DIM = 2 ** 26;
 
-const KIND_TEXT: Readonly<Record<AttributeKind, string>> = {
+const KIND_TEXT: Readonly<Record<Extract<AttributeKind, string>, string>> = {
   number: 'a number',
   string: 'a string',
   boolean: 'true or false',
@@ -24,12 +30,16 @@ const KIND_TEXT: Readonly<Record<AttributeKind, string>> = {
   numbers: 'a list of numbers',
 };
 
+const kindText = (kind: AttributeKind): string =>
+  typeof kind === 'string' ? KIND_TEXT[kind] : `one of ${kind.map((word) => JSON.stringify(word)).join(', ')}`;
+
 const isNumber = (value: unknown): boolean => typeof value === 'number' && !Number.isNaN(value);
 const isDim = (value: unknown): boolean =>
   (typeof value === 'string' && EXTENT_NAME.test(value)) ||
   (typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= MAX_DIM);
 
-function isOfKind(value: Attribute, kind: AttributeKind): boolean {
+function isOfKind(value: Attribute | undefined, kind: AttributeKind): boolean {
+  if (typeof kind !== 'string') return kind.some((word) => word === value);
   switch (kind) {
     case 'number':
       return isNumber(value);
@@ -55,7 +65,7 @@ export interface AttributeProblem {
 /** The first attribute that `def` (the op called `op`) does not know, that is missing, or that has the wrong kind. */
 export function attributeProblem(op: string, def: OpDef, attributes: Attributes): AttributeProblem | undefined {
   const wanted = Object.entries(def.attributes);
-  const known: OpDef['attributes'] = { ...def.attributes, ...def.optional };
+  const known: AttributeKinds = { ...def.attributes, ...def.optional };
   for (const [name, value] of Object.entries(attributes)) {
     const kind = Object.hasOwn(known, name) ? known[name] : undefined;
     if (kind === undefined)
@@ -68,14 +78,14 @@ export function attributeProblem(op: string, def: OpDef, attributes: Attributes)
             : `those of '${op}': ${Object.keys(known).join(', ')}`,
       };
     if (!isOfKind(value, kind))
-      return { name, found: `attribute '${name}' = ${JSON.stringify(value)}`, expected: KIND_TEXT[kind] };
+      return { name, found: `attribute '${name}' = ${JSON.stringify(value)}`, expected: kindText(kind) };
   }
   const missing = wanted.find(([name]) => !Object.hasOwn(attributes, name));
   return (
     missing && {
       name: undefined,
       found: `'${op}' without attribute '${missing[0]}'`,
-      expected: `{${missing[0]} = …}, ${KIND_TEXT[missing[1]]}`,
+      expected: `{${missing[0]} = …}, ${kindText(missing[1])}`,
     }
   );
 }
@@ -90,16 +100,9 @@ export function typeProblem(type: TensorType): string | undefined {
 }
 
 /** The result type that the op infers, or the reason why there is none, in words. Attributes are already checked. */
-export function inferred(def: OpDef, operands: readonly TensorType[], attributes: Attributes): TensorType | string {
-  const [least, most] = def.arity;
-  if (operands.length < least || operands.length > most) {
-    return (
-      `it takes ${least === most ? least : `${least} to ${most}`} operand${most === 1 ? '' : 's'}, not ` +
-      `${operands.length}`
-    );
-  }
+export function inferred(def: OpDef, inputs: readonly TensorType[], attributes: Attributes): TensorType | string {
   try {
-    const type = def.infer(operands, attributes);
+    const type = def.infer(nameOperands(def, inputs, attributes), attributes);
     return typeProblem(type) ?? type;
   } catch (error) {
     if (error instanceof TypeMismatch) return error.message;

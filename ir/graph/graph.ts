@@ -2,14 +2,12 @@
  * Graph IR (level 1): SSA dataflow over typed tensors with symbolic dimensions. Everything here is immutable. A pass
  * builds a new graph with `GraphBuilder`, and returns the old one if nothing changed.
  */
+import { defined } from '../../system/defined.js';
 import type { ExtentDecl } from '../extents.js';
 import type { Role } from '../roles.js';
 import { isSymbol, type Dim, type DType, type TensorType } from '../types.js';
-import { OPS, type OpName } from '../ops/index.js';
-
-/** A static argument of an op: a number, a word, a flag, or a list of dimensions or numbers. */
-export type Attribute = number | string | boolean | readonly (number | string)[];
-export type Attributes = Readonly<Record<string, Attribute>>;
+import { OPS, type AttributesOf, type OpName, type OperandsOf } from '../ops/index.js';
+import { listOperands, mapOperands, nameOperands, type Attributes, type Operands } from '../ops/opDef.js';
 
 /**
  * A tensor. Identity is the object; `name` is unique within its graph.
@@ -25,14 +23,52 @@ export interface Value {
 }
 
 /** One operation with one result. */
-export interface Node {
-  readonly op: OpName;
-  readonly operands: readonly Value[];
-  readonly attributes: Attributes;
+interface Operation<Op extends OpName> {
+  readonly op: Op;
+  readonly operands: OperandsOf<Op, Value>;
+  /** The operands in the order of the text form. */
+  readonly inputs: readonly Value[];
+  readonly attributes: AttributesOf<Op>;
   readonly result: Value;
   /** The module of the model that it belongs to: `layers.3.attention.qkv`. Empty if there is no single one. */
   readonly path: string;
 }
+/** A node of one op, or of one of several. */
+export type NodeOf<Op extends OpName> = Op extends OpName ? Operation<Op> : never;
+export type Node = NodeOf<OpName>;
+
+/** Whether `node` is there and of one of `ops`. */
+export const isOp = <Op extends OpName>(node: Node | undefined, ...ops: readonly Op[]): node is NodeOf<Op> =>
+  node !== undefined && ops.some((op) => op === node.op);
+
+/** The arguments behind the operands of a node that is added: attributes may be left out where none is needed. */
+type NodeArguments<Op extends OpName> =
+  Readonly<Record<never, never>> extends AttributesOf<Op>
+    ? [attributes?: AttributesOf<Op>, hint?: string, path?: string]
+    : [attributes: AttributesOf<Op>, hint?: string, path?: string];
+
+/** The node with these operands, in the order of the text form. Throws TypeMismatch if the op does not accept them. */
+export function makeNode(op: OpName, inputs: readonly Value[], given: Attributes, name: string, path: string): Node {
+  const attributes = given === NO_ATTRIBUTES ? given : defined(given);
+  const types = inputs.map(({ type }) => type);
+  const type = OPS[op].infer(nameOperands(OPS[op], types, attributes), attributes);
+  return withOperands(op, inputs, attributes, { kind: 'result', name, type }, path);
+}
+
+/** A node whose operands, attributes and result are known to fit. */
+export function withOperands(
+  op: OpName,
+  inputs: readonly Value[],
+  attributes: Attributes,
+  result: Value,
+  path: string,
+): Node {
+  const operands = nameOperands(OPS[op], inputs, attributes);
+  // The table gives a node of this op these names.
+  return { op, operands, inputs, attributes, result, path } as Node;
+}
+
+const NO_ATTRIBUTES: Attributes = {};
 
 /** A function. Every operand is defined before the node that uses it. */
 export interface Graph {
@@ -107,16 +143,18 @@ export class GraphBuilder {
     return value;
   }
 
-  /** Adds a node and returns its result. Throws if the op does not accept the operands' types. */
-  add(op: OpName, operands: readonly Value[], attributes: Attributes = {}, hint: string = op, path = this.path): Value {
-    const type = OPS[op].infer(
-      operands.map((v) => v.type),
-      attributes,
-    );
-    this.declareExtents(type.shape);
-    const result: Value = { kind: 'result', name: this.unique(hint), type };
-    this.nodes.push({ op, operands, attributes, result, path });
-    return result;
+  /** Adds a node and returns its result. Throws TypeMismatch if the op does not accept the operands' types. */
+  add<Op extends OpName>(op: Op, operands: OperandsOf<Op, Value>, ...rest: NodeArguments<Op>): Value;
+  add(op: OpName, operands: Operands<Value>, attributes = NO_ATTRIBUTES, hint: string = op, path = this.path): Value {
+    return this.append(op, listOperands(OPS[op], operands), attributes, hint, path);
+  }
+
+  /** The same with operands in the order of the text form, for an op that is known only when the program runs. */
+  append(op: OpName, inputs: readonly Value[], attributes: Attributes, hint: string, path: string): Value {
+    const node = makeNode(op, inputs, attributes, this.unique(hint), path);
+    this.declareExtents(node.result.type.shape);
+    this.nodes.push(node);
+    return node.result;
   }
 
   /** Runs `body` with `segment` appended to the model path of every node it adds. */
@@ -171,7 +209,7 @@ export function definitions(graph: Graph): ReadonlyMap<Value, Node> {
 export function uses(graph: Graph): ReadonlyMap<Value, readonly Node[]> {
   const map = new Map<Value, Node[]>();
   for (const node of graph.nodes) {
-    for (const operand of new Set(node.operands)) {
+    for (const operand of new Set(node.inputs)) {
       const list = map.get(operand);
       if (list === undefined) map.set(operand, [node]);
       else list.push(node);
@@ -184,23 +222,112 @@ export function uses(graph: Graph): ReadonlyMap<Value, readonly Node[]> {
 export function loadTimeValues(graph: Graph): ReadonlySet<Value> {
   const set = new Set<Value>(graph.weights);
   const literals = new Set<Value>();
-  for (const { op, operands, result } of graph.nodes) {
+  for (const { op, inputs, result } of graph.nodes) {
     if (op === 'const') literals.add(result);
-    else if (operands.some((v) => set.has(v)) && operands.every((v) => set.has(v) || literals.has(v))) set.add(result);
+    else if (inputs.some((v) => set.has(v)) && inputs.every((v) => set.has(v) || literals.has(v))) set.add(result);
   }
   return set;
 }
 
 /** What a rewriting pass may ask while its graph is being rebuilt. */
-export interface Rewriter {
-  /** The new value that replaces `old`. */
-  map(old: Value): Value;
+export class Rewriter {
+  readonly nodes: Node[] = [];
+  readonly params: Value[];
+  /** The new value that replaces an old one. */
+  readonly map: (old: Value) => Value;
+  private readonly made = new Map<Value, Node>();
+  private readonly names: Set<string>;
+  /** The number from which on names of a base may be free: those below are taken, and stay so. */
+  private readonly tried = new Map<string, number>();
+  /** The model path of the node being rewritten, and its name until a new node has that. */
+  private path = '';
+  private ownName: string | undefined;
+
+  constructor(graph: Graph, map: (old: Value) => Value) {
+    this.map = map;
+    this.params = [...graph.params];
+    this.names = new Set([...graph.params, ...graph.states, ...graph.nodes.map((n) => n.result)].map((v) => v.name));
+  }
+
+  /** Goes on with `node`. */
+  visit({ path, result }: Node): void {
+    this.path = path;
+    this.ownName = result.name;
+  }
+
+  keep(node: Node): void {
+    this.nodes.push(node);
+    this.made.set(node.result, node);
+  }
+
   /** Adds a node to the new graph. Its model path is that of the node being rewritten unless another is given. */
-  add(op: OpName, operands: readonly Value[], attributes?: Attributes, hint?: string, path?: string): Value;
+  add<Op extends OpName>(op: Op, operands: OperandsOf<Op, Value>, ...rest: NodeArguments<Op>): Value;
+  add(op: OpName, operands: Operands<Value>, attributes = NO_ATTRIBUTES, hint: string = op, path = this.path): Value {
+    return this.append(op, listOperands(OPS[op], operands), attributes, hint, path);
+  }
+
+  /** Runs `body` with `path` as the model path of every node that it adds. */
+  scope<T>(path: string, body: () => T): T {
+    const outer = this.path;
+    this.path = path;
+    try {
+      return body();
+    } finally {
+      this.path = outer;
+    }
+  }
+
+  /** Adds a node like `node`. What `operands` and `attributes` leave out is as the node has it. */
+  rebuild<N extends Node>(
+    node: N,
+    operands: Partial<N['operands']>,
+    attributes: Partial<N['attributes']> = {},
+    hint = node.result.name,
+    path = this.path,
+  ): Value {
+    const all: Operands<Value> = { ...mapOperands<Value, Value>(node.operands, this.map), ...operands };
+    const known: Attributes = node.attributes;
+    return this.append(node.op, listOperands(OPS[node.op], all), { ...known, ...attributes }, hint, path);
+  }
+
+  /** Adds a node like `node` whose operands are those of `node`, each passed through `f`. */
+  copy(node: Node, f: (operand: Value) => Value, hint = node.result.name, path = this.path): Value {
+    return this.append(node.op, node.inputs.map(f), node.attributes, hint, path);
+  }
+
   /** The node of the new graph that computes `v`, if there is one. */
-  definition(v: Value): Node | undefined;
+  definition(v: Value): Node | undefined {
+    return this.made.get(v);
+  }
+
   /** A parameter of the new graph; it is added if it is missing. */
-  param(name: string, dtype: DType, shape: readonly Dim[], role: Role): Value;
+  param(name: string, dtype: DType, shape: readonly Dim[], role: Role): Value {
+    const known = this.params.find((p) => p.name === name);
+    if (known !== undefined) return known;
+    const value: Value = { kind: 'param', name: this.fresh(name), type: { dtype, shape }, role };
+    this.names.add(value.name);
+    this.params.push(value);
+    return value;
+  }
+
+  private append(op: OpName, inputs: readonly Value[], attributes: Attributes, hint: string, path: string): Value {
+    // The first new node that asks for a name gets that of the node being rewritten.
+    const name = hint === this.ownName ? hint : this.fresh(hint);
+    if (hint === this.ownName) this.ownName = undefined;
+    this.names.add(name);
+    const node = makeNode(op, inputs, attributes, name, path);
+    this.keep(node);
+    return node.result;
+  }
+
+  private fresh(hint: string): string {
+    if (!this.names.has(hint)) return hint;
+    const base = hint.replace(/_r[0-9]+$/, '');
+    let i = this.tried.get(base) ?? 1;
+    while (this.names.has(`${base}_r${i}`)) i++;
+    this.tried.set(base, i);
+    return `${base}_r${i}`;
+  }
 }
 
 /**
@@ -209,78 +336,27 @@ export interface Rewriter {
  */
 export function rewrite(graph: Graph, visit: (node: Node, rewriter: Rewriter) => Value | undefined): Graph {
   const replaced = new Map<Value, Value>();
-  const nodes: Node[] = [];
-  const made = new Map<Value, Node>();
-  const keep = (node: Node): void => {
-    nodes.push(node);
-    made.set(node.result, node);
-  };
-  const params = [...graph.params];
-  const names = new Set([...graph.params, ...graph.states, ...graph.nodes.map((n) => n.result)].map((v) => v.name));
-  let changed = false;
   const map = (old: Value): Value => replaced.get(old) ?? old;
-  /** The number from which on names of a base may be free: those below are taken, and stay so. */
-  const tried = new Map<string, number>();
-  const fresh = (hint: string): string => {
-    if (!names.has(hint)) return hint;
-    const base = hint.replace(/_r[0-9]+$/, '');
-    let i = tried.get(base) ?? 1;
-    while (names.has(`${base}_r${i}`)) i++;
-    tried.set(base, i);
-    return `${base}_r${i}`;
-  };
-  let current: Node | undefined;
-  let ownName: string | undefined;
-  const rewriter: Rewriter = {
-    map,
-    definition: (v) => made.get(v),
-    add(op, operands, attributes = {}, hint = op, path = current!.path) {
-      // The first new node that asks for a name gets that of the node being rewritten.
-      const name = hint === ownName ? hint : fresh(hint);
-      if (hint === ownName) ownName = undefined;
-      names.add(name);
-      const result: Value = {
-        kind: 'result',
-        name,
-        type: OPS[op].infer(
-          operands.map((v) => v.type),
-          attributes,
-        ),
-      };
-      keep({ op, operands, attributes, result, path });
-      return result;
-    },
-    param(name, dtype, shape, role) {
-      const known = params.find((p) => p.name === name);
-      if (known !== undefined) return known;
-      const value: Value = { kind: 'param', name: fresh(name), type: { dtype, shape }, role };
-      names.add(value.name);
-      params.push(value);
-      return value;
-    },
-  };
+  const rewriter = new Rewriter(graph, map);
+  let changed = false;
   for (const node of graph.nodes) {
-    current = node;
-    ownName = node.result.name;
+    rewriter.visit(node);
     const replacement = visit(node, rewriter);
     if (replacement !== undefined) {
       changed = true;
       replaced.set(node.result, replacement);
       continue;
     }
-    if (node.operands.every((v) => !replaced.has(v))) {
-      keep(node);
+    if (node.inputs.every((v) => !replaced.has(v))) {
+      rewriter.keep(node);
       continue;
     }
-    const operands = node.operands.map(map);
-    const type = OPS[node.op].infer(
-      operands.map((v) => v.type),
-      node.attributes,
-    );
-    const result: Value = { ...node.result, type };
-    replaced.set(node.result, result);
-    keep({ ...node, operands, result });
+    const { op, inputs, attributes, result, path } = node;
+    const next = makeNode(op, inputs.map(map), attributes, result.name, path);
+    replaced.set(result, next.result);
+    rewriter.keep(next);
   }
   if (!changed) return graph;
+  const { params, nodes } = rewriter;
   return { ...graph, params, nodes, results: graph.results.map(map), gives: graph.gives.map(map) };
 }

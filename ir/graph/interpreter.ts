@@ -2,7 +2,7 @@
 import { extentIn, type Extents } from '../extents.js';
 import type { Graph, Node, Value } from './graph.js';
 import { OPS } from '../ops/index.js';
-import { elementCount, type Tensor } from '../ops/opDef.js';
+import { elementCount, mapOperands, type Operands, type Tensor } from '../ops/opDef.js';
 import { printNode, printValue } from './printer.js';
 import { printType, type Dim } from '../types.js';
 import { versionsOf } from './versions.js';
@@ -47,7 +47,7 @@ export function interpretFunction(graph: Graph, env: GraphEnv): Outcome {
       throw new Error(`Extent ${symbol} is ${size}, which is not a whole number.`);
   }
   const lastUse = new Map<Value, number>();
-  graph.nodes.forEach((node, i) => node.operands.forEach((operand) => lastUse.set(operand, i)));
+  graph.nodes.forEach((node, i) => node.inputs.forEach((operand) => lastUse.set(operand, i)));
   for (const kept of [...graph.results, ...graph.gives]) lastUse.set(kept, Infinity);
 
   const live = new Map<Value, Tensor>();
@@ -63,10 +63,10 @@ export function interpretFunction(graph: Graph, env: GraphEnv): Outcome {
     return tensor;
   };
   graph.nodes.forEach((node, i) => {
-    const tensor = evaluateNode(node, node.operands.map(read), env);
+    const tensor = evaluateNode(node, mapOperands(node.operands, read), env);
     env.trace?.(node, tensor);
     live.set(node.result, tensor);
-    for (const value of [...node.operands, node.result]) if ((lastUse.get(value) ?? -1) <= i) live.delete(value);
+    for (const value of [...node.inputs, node.result]) if ((lastUse.get(value) ?? -1) <= i) live.delete(value);
   });
   const versions = versionsOf(graph);
   const states = new Map(graph.states.map(({ name }) => [name, env.states!.get(name)!]));
@@ -86,7 +86,7 @@ function input(value: Value, data: Float64Array | undefined, env: GraphEnv): Ten
   return { shape, data };
 }
 
-function evaluateNode(node: Node, operands: readonly Tensor[], env: GraphEnv): Tensor {
+function evaluateNode(node: Node, operands: Operands<Tensor>, env: GraphEnv): Tensor {
   const shape = concreteShape(node.result.type.shape, env.sizes);
   const count = elementCount(shape);
   const fail = (what: string): never => {

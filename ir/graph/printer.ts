@@ -1,6 +1,7 @@
 /** Deterministic text of a graph. `parse(print(g))` is g; see parser.ts for the grammar. */
 import type { ExtentDecl } from '../extents.js';
-import { defaultOutput, type Attribute, type Graph, type GraphModule, type Node, type Value } from './graph.js';
+import { defaultOutput, type Graph, type GraphModule, type Node, type Value } from './graph.js';
+import type { Attribute } from '../ops/opDef.js';
 import { printRole } from '../roles.js';
 import { isSymbol, printType } from '../types.js';
 
@@ -19,13 +20,13 @@ function printAttribute(a: Attribute): string {
 }
 
 export function printNode(node: Node): string {
-  const attributes = Object.entries(node.attributes)
+  const attributes = Object.entries<Attribute | undefined>(node.attributes)
     .sort(([a], [b]) => (a < b ? -1 : 1))
-    .map(([name, value]) => `${name} = ${printAttribute(value)}`);
+    .flatMap(([name, value]) => (value === undefined ? [] : [`${name} = ${printAttribute(value)}`]));
   const braces = attributes.length === 0 ? '' : ` {${attributes.join(', ')}}`;
   const at = node.path === '' ? '' : ` at ${JSON.stringify(node.path)}`;
   return (
-    `${printValue(node.result)} = ${node.op}(${node.operands.map(printValue).join(', ')})${braces} : ` +
+    `${printValue(node.result)} = ${node.op}(${node.inputs.map(printValue).join(', ')})${braces} : ` +
     `${printType(node.result.type)}${at}`
   );
 }

@@ -1,19 +1,11 @@
 /** Syntax tree → graph. Resolves names to values and words to ops and types, and checks everything where it stands. */
 import { STATE_NAME } from '../function.js';
-import {
-  defaultOutput,
-  moduleOf,
-  type Attribute,
-  type Attributes,
-  type Graph,
-  type GraphModule,
-  type Node,
-  type Value,
-} from './graph.js';
+import { defaultOutput, moduleOf, withOperands, type Graph, type GraphModule, type Node, type Value } from './graph.js';
 import { MAX_DIM, MAX_RANK, NAME, PATH, WEIGHT_NAME, attributeProblem, inferred } from './checkNode.js';
 import { EXTENT_NAME, type ExtentDecl } from '../extents.js';
 import { ROLE_KINDS, type Role } from '../roles.js';
 import { OPS, OP_NAMES, isOpName, type OpName } from '../ops/index.js';
+import type { Attribute, Attributes } from '../ops/opDef.js';
 import { DTYPES, isSymbol, printType, sameType, type Dim, type TensorType } from '../types.js';
 import {
   GraphSyntaxError,
@@ -153,14 +145,11 @@ class Resolver {
 
   private node(syntax: NodeSyntax): Node {
     const op = this.op(syntax.op);
-    const operands = syntax.operands.map((leaf) => this.use(leaf));
+    const inputs = syntax.operands.map((leaf) => this.use(leaf));
     const attributes = this.attributes(syntax, op);
-    const type = inferred(
-      OPS[op],
-      operands.map((v) => v.type),
-      attributes,
-    );
-    const call = `${op}(${operands.map((v) => printType(v.type)).join(', ')})`;
+    const types = inputs.map((v) => v.type);
+    const type = inferred(OPS[op], types, attributes);
+    const call = `${op}(${types.map(printType).join(', ')})`;
     if (typeof type === 'string') return this.fail(syntax.op.spot, call, `operands that the op accepts: ${type}`);
     const declared = this.type(syntax.type);
     if (!sameType(type, declared))
@@ -168,7 +157,7 @@ class Resolver {
     const path = syntax.path === undefined ? '' : this.string(syntax.path);
     if (syntax.path !== undefined && (path === '' || !PATH.test(path)))
       this.fail(syntax.path.spot, clip(syntax.path.text), 'a model path ("layers.3.attention")');
-    return { op, operands, attributes, result: this.define(syntax.result, 'result', type), path };
+    return withOperands(op, inputs, attributes, this.define(syntax.result, 'result', type), path);
   }
 
   private op(leaf: Leaf): OpName {

@@ -6,6 +6,7 @@ import type { GraphModule } from './graph.js';
 import { verifyVersions } from './versions.js';
 import { NAME, PATH, WEIGHT_NAME, attributeProblem, inferred, typeProblem } from './checkNode.js';
 import { OPS, isOpName } from '../ops/index.js';
+import { listOperands } from '../ops/opDef.js';
 import { printRole } from '../roles.js';
 import { oncePer } from '../oncePer.js';
 import { printNode, printValue } from './printer.js';
@@ -47,18 +48,18 @@ const checkValue = oncePer(({ kind, name, type }: Value) => ({
 }));
 
 /** The rule that a node breaks by itself, whatever graph it is in; undefined if it breaks none. */
-const nodeProblem = oncePer(({ op, path, operands, attributes, result }: Node): string | undefined => {
+const nodeProblem = oncePer(({ op, path, operands, inputs, attributes, result }: Node): string | undefined => {
   if (!isOpName(op)) return `${String(op)} is not an op`;
   if (!PATH.test(path)) return `${JSON.stringify(path)} is not a model path`;
   const def = OPS[op];
   const problem = attributeProblem(op, def, attributes);
   if (problem !== undefined) return `found ${problem.found}, expected ${problem.expected}`;
-  const type = inferred(
-    def,
-    operands.map((v) => v.type),
-    attributes,
-  );
+  const types = inputs.map((v) => v.type);
+  const type = inferred(def, types, attributes);
   if (typeof type === 'string') return `${op}: ${type}`;
+  const named = listOperands(def, operands);
+  if (named.length !== inputs.length || named.some((v, i) => v !== inputs[i]))
+    return `${op}: the operands by name are not those in order`;
   return sameType(type, result.type)
     ? undefined
     : `${op} gives ${printType(type)}, the node declares ${printType(result.type)}`;
@@ -127,7 +128,7 @@ export function verifyGraph(graph: Graph, after?: string): void {
   for (const node of graph.nodes) {
     const problem = nodeProblem(node);
     if (problem !== undefined) fail(problem, node);
-    for (const operand of node.operands) use(operand, node);
+    for (const operand of node.inputs) use(operand, node);
     define(node.result, 'result', node);
   }
   if (graph.results.length === 0 && graph.gives.length === 0) fail('it returns nothing and gives no state');

@@ -3,7 +3,7 @@
  * That is sound if nobody reads a version once the next is made, which verifyVersions proves.
  */
 import type { StateDecl } from '../function.js';
-import { isScaled } from '../ops/attention.js';
+import { operandEntries } from '../ops/opDef.js';
 import type { Graph, Node, Value } from './graph.js';
 
 /** Which state a value is a version of, and how many writes of this call came before it. */
@@ -12,18 +12,18 @@ export interface Version {
   readonly writes: number;
 }
 
-/** Whether operand `i` of the node may be a version of a state: rows of it are read by index, or written. */
-function takesState({ op, attributes }: Node, i: number): boolean {
-  if (op === 'attention') return attributes['mask'] === 'path' && i > 0 && i < (isScaled(attributes) ? 5 : 3);
-  return i === 0 && (op === 'gather_rows' || op === 'write_rows');
+/** Names of the operands that may be versions of states: rows of them are read by index, or written. */
+function takenStates({ op, attributes }: Node): readonly string[] {
+  if (op === 'gather_rows' || op === 'write_rows') return ['x'];
+  return op === 'attention' && attributes.mask === 'path' ? ['k', 'v', 'kScale', 'vScale'] : [];
 }
 
 /** The version that each value of `graph` is, where it is one: states themselves, and what writes make of them. */
 export function versionsOf({ states, nodes }: Graph): ReadonlyMap<Value, Version> {
   const versions = new Map<Value, Version>(states.map((state) => [state, { state, writes: 0 }]));
-  for (const { op, operands, result } of nodes) {
-    const old = op === 'write_rows' ? versions.get(operands[0]!) : undefined;
-    if (old !== undefined) versions.set(result, { state: old.state, writes: old.writes + 1 });
+  for (const node of nodes) {
+    const old = node.op === 'write_rows' ? versions.get(node.operands.x) : undefined;
+    if (old !== undefined) versions.set(node.result, { state: old.state, writes: old.writes + 1 });
   }
   return versions;
 }
@@ -36,15 +36,16 @@ export function verifyVersions(graph: Graph, fail: (what: string, node?: Node) =
   const versions = versionsOf(graph);
   const current = new Map<Value, Value>(graph.states.map((state) => [state, state]));
   for (const node of graph.nodes) {
-    node.operands.forEach((operand, i) => {
+    const taken = takenStates(node);
+    for (const [name, operand] of operandEntries<Value>(node.operands)) {
       const version = versions.get(operand);
-      if (version === undefined) return;
-      const { name } = version.state;
-      if (!takesState(node, i))
-        fail(`%${operand.name} is a version of state ${name}: only reads and writes of rows take it`, node);
+      if (version === undefined) continue;
+      const { name: state } = version.state;
+      if (!taken.includes(name))
+        fail(`%${operand.name} is a version of state ${state}: only reads and writes of rows take it`, node);
       if (current.get(version.state) !== operand)
-        fail(`%${operand.name} is an old version of state ${name}: a write before this has replaced it`, node);
-    });
+        fail(`%${operand.name} is an old version of state ${state}: a write before this has replaced it`, node);
+    }
     const version = versions.get(node.result);
     if (version !== undefined) current.set(version.state, node.result);
   }

@@ -1,19 +1,9 @@
 /** Elementwise ops with NumPy broadcasting. Each has the scalar expression that every backend prints. */
-import type { Dim, DType, TensorType } from '../types.js';
-import { DTYPES } from '../types.js';
 import { evaluateScalar } from '../evaluateScalar.js';
-import { mapScalar, type BinaryOp, type Scalar, type UnaryOp } from '../scalar.js';
 import { roundToDType } from '../round.js';
-import {
-  TypeMismatch,
-  elementCount,
-  forEachIndex,
-  numberAttribute,
-  stringAttribute,
-  strides,
-  type OpDef,
-  type Tensor,
-} from './opDef.js';
+import type { BinaryOp, Scalar, UnaryOp } from '../scalar.js';
+import { DTYPES, type Dim, type DType, type TensorType } from '../types.js';
+import { TypeMismatch, elementCount, forEachIndex, op, strides, type Tensor } from './opDef.js';
 
 /** The broadcast shape: axes are aligned at the last one, and extent 1 stretches. */
 function broadcastShapes(shapes: readonly (readonly Dim[])[]): Dim[] {
@@ -33,124 +23,114 @@ function broadcastShapes(shapes: readonly (readonly Dim[])[]): Dim[] {
   });
 }
 
-/** Evaluates a scalar expression of operands in float64. Leaves that belong to kernels throw. */
-export const evaluateOperands = (s: Scalar, operands: readonly number[]): number =>
-  evaluateScalar(s, { row: 0, column: 0, arg: (index) => operands[index]! });
+/** The operand `name` of a reference, as an element that an expression loads. */
+const operand = (name: string): Scalar => ({ op: 'load', buffer: name, access: { kind: 'element' } });
 
+/** An expression of operands in float64, for every element of `shape`. */
 function evaluateBroadcast(
-  operands: readonly Tensor[],
+  expression: Scalar,
+  operands: Readonly<Record<string, Tensor>>,
   shape: readonly number[],
-  f: (values: readonly number[]) => number,
 ): Tensor {
   const data = new Float64Array(elementCount(shape));
-  const steps = operands.map((t) => {
-    const own = strides(t.shape);
-    const pad = shape.length - t.shape.length;
-    return shape.map((_, axis) => (axis < pad || t.shape[axis - pad] === 1 ? 0 : own[axis - pad]!));
+  const readers = Object.entries(operands).map(([name, { data: elements, shape: from }]) => {
+    const own = strides(from);
+    const pad = shape.length - from.length;
+    const steps = shape.map((_, axis) => (axis < pad || from[axis - pad] === 1 ? 0 : (own[axis - pad] ?? 0)));
+    return { name, elements, steps };
   });
-  const values = new Array<number>(operands.length).fill(0);
+  const values: Record<string, number> = {};
+  const context = { row: 0, column: 0, load: (name: string): number => values[name] ?? NaN };
   forEachIndex(shape, (flat, index) => {
-    for (let i = 0; i < operands.length; i++) {
+    for (const { name, elements, steps } of readers) {
       let at = 0;
-      for (let axis = 0; axis < index.length; axis++) at += index[axis]! * steps[i]![axis]!;
-      values[i] = operands[i]!.data[at]!;
+      for (let axis = 0; axis < index.length; axis++) at += index[axis]! * steps[axis]!;
+      values[name] = elements[at]!;
     }
-    data[flat] = f(values);
+    data[flat] = evaluateScalar(expression, context);
   });
   return { shape, data };
 }
 
 type ResultDtype = 'same' | 'bool' | 'f32';
 
-function elementwise(summary: string, count: number, expression: Scalar, result: ResultDtype): OpDef {
-  const checkDtypes = (operands: readonly TensorType[]): DType => {
-    const first = operands[count === 3 ? 1 : 0]!.dtype;
-    if (operands.slice(count === 3 ? 1 : 0).some((t) => t.dtype !== first)) {
-      throw new TypeMismatch(
-        `operands have different element types: ${operands.map((t) => t.dtype).join(', ')}; insert a cast`,
-      );
-    }
-    if (count === 3 && operands[0]!.dtype !== 'bool') throw new TypeMismatch('the condition of select must be bool');
-    if (result === 'f32' && first !== 'f32') throw new TypeMismatch(`needs f32, got ${first}; insert a cast`);
-    return first;
-  };
-  const substitute = (args: readonly Scalar[]): Scalar => substituteArgs(expression, args);
-  return {
-    summary,
-    fuse: 'elementwise',
-    attributes: {},
-    arity: [count, count],
-    infer: (operands) => {
-      const dtype = checkDtypes(operands);
-      return { dtype: result === 'bool' ? 'bool' : dtype, shape: broadcastShapes(operands.map((t) => t.shape)) };
-    },
-    evaluate: (operands, _, shape) =>
-      evaluateBroadcast(operands, shape, (values) => evaluateOperands(expression, values)),
-    scalar: substitute,
-  };
+/** The element type of an op of operands of one type. */
+function dtypeOf(operands: readonly TensorType[], result: ResultDtype): DType {
+  const [first, ...rest] = new Set(operands.map(({ dtype }) => dtype));
+  if (first === undefined || rest.length > 0) {
+    const all = operands.map(({ dtype }) => dtype).join(', ');
+    throw new TypeMismatch(`operands have different element types: ${all}; insert a cast`);
+  }
+  if (result === 'f32' && first !== 'f32') throw new TypeMismatch(`needs f32, got ${first}; insert a cast`);
+  return result === 'bool' ? 'bool' : first;
 }
 
-/** Replaces `arg` leaves. */
-const substituteArgs = (s: Scalar, args: readonly Scalar[]): Scalar =>
-  mapScalar(s, (leaf) => (leaf.op === 'arg' ? args[leaf.index]! : leaf));
-
-const A: Scalar = { op: 'arg', index: 0 };
-const B: Scalar = { op: 'arg', index: 1 };
-const unary = (op: UnaryOp, summary: string, result: ResultDtype = 'f32'): OpDef =>
-  elementwise(summary, 1, { op, a: A }, result);
-const binary = (op: BinaryOp, summary: string, result: ResultDtype = 'same'): OpDef =>
-  elementwise(summary, 2, { op, a: A, b: B }, result);
-
-const dtypeAttribute = (value: string): DType => {
-  const dtype = DTYPES.find((d) => d === value);
-  if (dtype === undefined) throw new TypeMismatch(`'${value}' is not an element type (${DTYPES.join(', ')})`);
-  return dtype;
+const unary = (name: UnaryOp, summary: string, result: ResultDtype = 'f32') => {
+  const expression: Scalar = { op: name, a: operand('x') };
+  return op({
+    summary,
+    fuse: 'elementwise',
+    operands: { x: 'one' },
+    infer: ({ x }) => ({ dtype: dtypeOf([x], result), shape: x.shape }),
+    evaluate: ({ x }, _, shape) => evaluateBroadcast(expression, { x }, shape),
+    scalar: ({ x }) => ({ op: name, a: x }),
+  });
 };
 
-/**
- * `const` and `cast`, which are not in the table of arithmetic. A cast to f32 keeps the value; only a narrowing cast
- * rounds.
- */
+const binary = (name: BinaryOp, summary: string, result: ResultDtype = 'same') => {
+  const expression: Scalar = { op: name, a: operand('a'), b: operand('b') };
+  return op({
+    summary,
+    fuse: 'elementwise',
+    operands: { a: 'one', b: 'one' },
+    infer: ({ a, b }) => ({ dtype: dtypeOf([a, b], result), shape: broadcastShapes([a.shape, b.shape]) }),
+    evaluate: ({ a, b }, _, shape) => evaluateBroadcast(expression, { a, b }, shape),
+    scalar: ({ a, b }) => ({ op: name, a, b }),
+  });
+};
+
+const CHOICE: Scalar = { op: 'select', condition: operand('condition'), a: operand('a'), b: operand('b') };
+
+/** A cast to f32 keeps the value; only a narrowing cast rounds. */
 export const ELEMENTWISE = {
-  const: {
+  const: op({
     summary: 'const {value}: f32[] — a literal',
     fuse: 'elementwise',
+    operands: {},
     attributes: { value: 'number' },
-    arity: [0, 0],
     infer: () => ({ dtype: 'f32', shape: [] }),
-    evaluate: (_, attributes) => ({ shape: [], data: Float64Array.of(numberAttribute(attributes, 'value')) }),
-    scalar: (_, attributes) => ({ op: 'const', value: numberAttribute(attributes, 'value') }),
-  },
-  cast: {
+    evaluate: (_, { value }) => ({ shape: [], data: Float64Array.of(value) }),
+    scalar: (_, { value }) => ({ op: 'const', value }),
+  }),
+  cast: op({
     summary: 'cast(x) {dtype}: x in another element type',
     fuse: 'elementwise',
-    attributes: { dtype: 'string' },
-    arity: [1, 1],
-    infer: ([x], attributes) => ({ dtype: dtypeAttribute(stringAttribute(attributes, 'dtype')), shape: x!.shape }),
-    evaluate: ([x], attributes, shape) => {
-      const dtype = dtypeAttribute(stringAttribute(attributes, 'dtype'));
-      return { shape, data: dtype === 'f32' ? x!.data : x!.data.map((v) => roundToDType(v, dtype)) };
-    },
-    scalar: ([x], attributes) => {
-      const dtype = dtypeAttribute(stringAttribute(attributes, 'dtype'));
+    operands: { x: 'one' },
+    attributes: { dtype: DTYPES },
+    infer: ({ x }, { dtype }) => ({ dtype, shape: x.shape }),
+    evaluate: ({ x }, { dtype }, shape) => ({
+      shape,
+      data: dtype === 'f32' ? x.data : x.data.map((v) => roundToDType(v, dtype)),
+    }),
+    scalar: ({ x }, { dtype }) => {
       switch (dtype) {
         case 'bf16':
-          return { op: 'roundBf16', a: x! };
+          return { op: 'roundBf16', a: x };
         case 'bool':
-          return { op: 'not', a: { op: 'eq', a: x!, b: { op: 'const', value: 0 } } };
+          return { op: 'not', a: { op: 'eq', a: x, b: { op: 'const', value: 0 } } };
         case 'f32':
-          return { op: 'toF32', a: x! };
+          return { op: 'toF32', a: x };
         // The store rounds.
         case 'i32':
         case 'f16':
         case 'e4m3':
         case 'i8':
-          return { op: 'toF32', a: x! };
+          return { op: 'toF32', a: x };
         default:
           return dtype satisfies never;
       }
     },
-  },
+  }),
   add: binary('add', 'add(a, b) = a + b'),
   sub: binary('sub', 'sub(a, b) = a − b'),
   mul: binary('mul', 'mul(a, b) = a·b'),
@@ -162,20 +142,26 @@ export const ELEMENTWISE = {
   eq: binary('eq', 'eq(a, b) = (a == b)', 'bool'),
   and: binary('and', 'and(a, b)', 'bool'),
   or: binary('or', 'or(a, b)', 'bool'),
-  not: unary('not', 'not(a)', 'same'),
-  neg: unary('neg', 'neg(a) = −a', 'same'),
-  exp: unary('exp', 'exp(a)'),
-  log: unary('log', 'log(a), natural'),
-  sqrt: unary('sqrt', 'sqrt(a)'),
-  rsqrt: unary('rsqrt', 'rsqrt(a) = 1/√a'),
-  sin: unary('sin', 'sin(a), radians'),
-  cos: unary('cos', 'cos(a), radians'),
-  tanh: unary('tanh', 'tanh(a)'),
-  erf: unary('erf', 'erf(a) = 2/√π·∫₀ᵃ exp(−t²) dt'),
-  select: elementwise(
-    'select(c, a, b) = c ? a : b',
-    3,
-    { op: 'select', condition: A, a: B, b: { op: 'arg', index: 2 } },
-    'same',
-  ),
-} as const satisfies Record<string, OpDef>;
+  not: unary('not', 'not(x)', 'same'),
+  neg: unary('neg', 'neg(x) = −x', 'same'),
+  exp: unary('exp', 'exp(x)'),
+  log: unary('log', 'log(x), natural'),
+  sqrt: unary('sqrt', 'sqrt(x)'),
+  rsqrt: unary('rsqrt', 'rsqrt(x) = 1/√x'),
+  sin: unary('sin', 'sin(x), radians'),
+  cos: unary('cos', 'cos(x), radians'),
+  tanh: unary('tanh', 'tanh(x)'),
+  erf: unary('erf', 'erf(x) = 2/√π·∫₀ˣ exp(−t²) dt'),
+  select: op({
+    summary: 'select(condition, a, b) = condition ? a : b',
+    fuse: 'elementwise',
+    operands: { condition: 'one', a: 'one', b: 'one' },
+    infer: ({ condition, a, b }) => {
+      const dtype = dtypeOf([a, b], 'same');
+      if (condition.dtype !== 'bool') throw new TypeMismatch('the condition of select must be bool');
+      return { dtype, shape: broadcastShapes([condition.shape, a.shape, b.shape]) };
+    },
+    evaluate: ({ condition, a, b }, _, shape) => evaluateBroadcast(CHOICE, { condition, a, b }, shape),
+    scalar: ({ condition, a, b }) => ({ op: 'select', condition, a, b }),
+  }),
+};

@@ -5,182 +5,175 @@
  */
 import { expertOrder, largestOf } from '../experts.js';
 import { productName } from '../extents.js';
-import { isSymbol } from '../types.js';
-import { TypeMismatch, elementCount, numberAttribute, type OpDef } from './opDef.js';
+import { extentsOf, isSymbol, type TensorType } from '../types.js';
+import { TypeMismatch, elementCount, op } from './opDef.js';
 import { checkRounding, roundedRows, ROUNDING } from './rounding.js';
 
-type Attributes = Parameters<OpDef['infer']>[1];
-
-/** A whole number of at least 1. */
-function count(attributes: Attributes, name: string, most = Infinity): number {
-  const value = numberAttribute(attributes, name);
-  if (Number.isInteger(value) && value >= 1 && value <= most) return value;
-  throw new TypeMismatch(`attribute '${name}' must be a whole number from 1 to ${most}, got ${value}`);
+/** `value`, the attribute `name`, if it is a whole number of at least 1. */
+function count(name: string, value: number, max = Infinity): number {
+  if (Number.isInteger(value) && value >= 1 && value <= max) return value;
+  throw new TypeMismatch(`attribute '${name}' must be a whole number from 1 to ${max}, got ${value}`);
 }
 
-/** The k of `attributes`, and the place of one of k choices. */
-function slotOf(attributes: Attributes, k: number): number {
-  const slot = numberAttribute(attributes, 'slot');
-  if (Number.isInteger(slot) && slot >= 0 && slot < k) return slot;
-  throw new TypeMismatch(`attribute 'slot' must be a whole number below ${k}, got ${slot}`);
+/** Checks the place of one of k choices. */
+function checkSlot(slot: number, k: number): void {
+  if (!Number.isInteger(slot) || slot < 0 || slot >= k)
+    throw new TypeMismatch(`attribute 'slot' must be a whole number below ${k}, got ${slot}`);
 }
 
 /** Rows and columns of a matrix with fixed columns. */
-function matrix(op: string, type: Parameters<OpDef['infer']>[0][number]): readonly [string | number, number] {
-  const [rows, columns, ...rest] = type.shape;
+function matrix(name: string, { shape }: TensorType): readonly [string | number, number] {
+  const [rows, columns, ...rest] = shape;
   if (rows === undefined || typeof columns !== 'number' || rest.length > 0)
-    throw new TypeMismatch(`${op} needs a matrix with fixed columns, got [${type.shape.join(', ')}]`);
+    throw new TypeMismatch(`${name} needs a matrix with fixed columns, got [${shape.join(', ')}]`);
   return [rows, columns];
 }
 
-const MOST = 4096;
-
 export const EXPERTS = {
-  concat: {
+  concat: op({
     summary: 'concat(m₀[…], m₁[…], …): matrices of one type one behind another, along axis 0 (rows) or 1 (columns)',
     fuse: 'movement',
+    operands: { matrices: 'list' },
     attributes: { axis: 'number' },
-    arity: [1, MOST],
-    infer: (operands, attributes) => {
-      const axis = numberAttribute(attributes, 'axis');
-      const [first, ...rest] = operands;
-      const shape = [...first!.shape];
-      if ((axis !== 0 && axis !== 1) || shape.length !== 2 || shape.some(isSymbol))
+    infer: ({ matrices }, { axis }) => {
+      const [first, ...rest] = matrices;
+      if (first === undefined || (axis !== 0 && axis !== 1) || first.shape.length !== 2 || first.shape.some(isSymbol))
         throw new TypeMismatch('concat takes matrices with fixed extents, along axis 0 or 1');
-      for (const { dtype, shape: own } of rest)
-        if (dtype !== first!.dtype || own.length !== 2 || own[1 - axis] !== shape[1 - axis] || own.some(isSymbol))
-          throw new TypeMismatch(`concat along axis ${axis}: ${dtype}[${own.join(', ')}] beside [${shape.join(', ')}]`);
-      shape[axis] = operands.reduce((sum, { shape: own }) => sum + (own[axis] as number), 0);
-      return { dtype: first!.dtype, shape };
+      const { dtype, shape } = first;
+      const across = 1 - axis;
+      for (const { dtype: other, shape: own } of rest)
+        if (other !== dtype || own.length !== 2 || own[across] !== shape[across] || own.some(isSymbol))
+          throw new TypeMismatch(`concat along axis ${axis}: ${other}[${own.join(', ')}] beside [${shape.join(', ')}]`);
+      const along = matrices.reduce((sum, { shape: own }) => sum + Number(own[axis]), 0);
+      return { dtype, shape: shape.with(axis, along) };
     },
-    evaluate: (operands, attributes, shape) => {
+    evaluate: ({ matrices }, { axis }, shape) => {
+      const [, width] = extentsOf(shape, 2);
       const data = new Float64Array(elementCount(shape));
-      const axis = numberAttribute(attributes, 'axis');
       let first = 0;
-      for (const { shape: own, data: values } of operands) {
-        const [rows, columns] = [own[0]!, own[1]!];
+      for (const { shape: own, data: values } of matrices) {
+        const [rows, columns] = extentsOf(own, 2);
         for (let row = 0; row < rows; row++)
           data.set(
             values.subarray(row * columns, (row + 1) * columns),
-            axis === 0 ? (first + row) * columns : row * shape[1]! + first,
+            axis === 0 ? (first + row) * columns : row * width + first,
           );
-        first += own[axis]!;
+        first += axis === 0 ? rows : columns;
       }
       return { shape, data };
     },
-  },
-  top_mask: {
+  }),
+  top_mask: op({
     summary: 'top_mask(x[…, N]): f32[…, N], 1 at the k largest of a row, of equal ones the first, and 0 elsewhere',
     fuse: 'reduction',
+    operands: { x: 'one' },
     attributes: { k: 'number' },
-    arity: [1, 1],
-    infer: ([x], attributes) => {
-      const width = x!.shape.at(-1);
-      if (typeof width !== 'number' || x!.dtype !== 'f32') throw new TypeMismatch('top_mask needs f32[…, N]');
-      count(attributes, 'k', width);
-      return x!;
+    infer: ({ x }, { k }) => {
+      const width = x.shape.at(-1);
+      if (typeof width !== 'number' || x.dtype !== 'f32') throw new TypeMismatch('top_mask needs f32[…, N]');
+      count('k', k, width);
+      return x;
     },
-    evaluate: ([x], attributes, shape) => {
-      const width = shape.at(-1)!;
+    evaluate: ({ x }, { k }, shape) => {
+      const [width = 1] = shape.slice(-1);
       const data = new Float64Array(elementCount(shape));
       for (let at = 0; at < data.length; at += width)
-        for (const column of largestOf(x!.data.subarray(at, at + width), numberAttribute(attributes, 'k')))
-          data[at + column] = 1;
+        for (const column of largestOf(x.data.subarray(at, at + width), k)) data[at + column] = 1;
       return { shape, data };
     },
-  },
-  top_experts: {
+  }),
+  top_experts: op({
     summary:
       'top_experts(logits[T, E]): i32[T, k], the k largest of a row in descending order, of equal ones the first',
     fuse: 'opaque',
+    operands: { logits: 'one' },
     attributes: { k: 'number' },
-    arity: [1, 1],
-    infer: ([logits], attributes) => {
-      const [rows, experts] = matrix('top_experts', logits!);
-      return { dtype: 'i32', shape: [rows, count(attributes, 'k', experts)] };
+    infer: ({ logits }, { k }) => {
+      const [rows, experts] = matrix('top_experts', logits);
+      return { dtype: 'i32', shape: [rows, count('k', k, experts)] };
     },
-    evaluate: ([logits], _, shape) => {
-      const [rows, k] = [shape[0]!, shape[1]!];
-      const experts = logits!.shape[1]!;
+    evaluate: ({ logits }, _, shape) => {
+      const [rows, k] = extentsOf(shape, 2);
+      const [, experts] = extentsOf(logits.shape, 2);
       const data = new Float64Array(rows * k);
       for (let row = 0; row < rows; row++)
-        data.set(largestOf(logits!.data.subarray(row * experts, (row + 1) * experts), k), row * k);
+        data.set(largestOf(logits.data.subarray(row * experts, (row + 1) * experts), k), row * k);
       return { shape, data };
     },
-  },
-  expert_weight: {
+  }),
+  expert_weight: op({
     summary:
       'expert_weight(logits[T, E], experts[T, k]): f32[T, 1], softmax(logits) at expert `slot` of a row; ' +
       'with `normalized` divided by the sum over its k experts',
     fuse: 'opaque',
+    operands: { logits: 'one', experts: 'one' },
     attributes: { slot: 'number', normalized: 'boolean' },
-    arity: [2, 2],
-    infer: ([logits, experts], attributes) => {
-      const [rows] = matrix('expert_weight', logits!);
-      const [same, k] = matrix('expert_weight', experts!);
+    infer: ({ logits, experts }, { slot }) => {
+      const [rows] = matrix('expert_weight', logits);
+      const [same, k] = matrix('expert_weight', experts);
       if (rows !== same) throw new TypeMismatch(`expert_weight: ${rows} and ${same} rows`);
-      slotOf(attributes, k);
+      checkSlot(slot, k);
       return { dtype: 'f32', shape: [rows, 1] };
     },
-    evaluate: ([logits, experts], attributes, shape) => {
-      const [width, k] = [logits!.shape[1]!, experts!.shape[1]!];
-      const data = Float64Array.from({ length: shape[0]! }, (_, row) => {
-        const own = logits!.data.subarray(row * width, (row + 1) * width);
-        const chosen = Array.from({ length: k }, (__, i) => own[experts!.data[row * k + i]!]!);
+    evaluate: ({ logits, experts }, { slot, normalized }, shape) => {
+      const [rows, width] = extentsOf(logits.shape, 2);
+      const [, k] = extentsOf(experts.shape, 2);
+      const data = Float64Array.from({ length: rows }, (_, row) => {
+        const own = logits.data.subarray(row * width, (row + 1) * width);
+        const chosen = Array.from({ length: k }, (__, i) => own[experts.data[row * k + i]!]!);
         const top = own.reduce((a, b) => Math.max(a, b), -Infinity);
-        const among = attributes['normalized'] === true ? chosen : [...own];
+        const among = normalized ? chosen : [...own];
         const total = among.reduce((sum, z) => sum + Math.exp(z - top), 0);
-        return Math.exp(chosen[slotOf(attributes, k)]! - top) / total;
+        return Math.exp(chosen[slot]! - top) / total;
       });
       return { shape, data };
     },
-  },
-  expert_rows: {
+  }),
+  expert_rows: op({
     summary: 'expert_rows(experts[T, k]): i32[T·k], the row of each pair, in order of experts',
     fuse: 'opaque',
+    operands: { experts: 'one' },
     attributes: { experts: 'number' },
-    arity: [1, 1],
-    infer: ([experts], attributes) => {
-      const [rows, k] = matrix('expert_rows', experts!);
-      count(attributes, 'experts');
+    infer: ({ experts }, { experts: number }) => {
+      const [rows, k] = matrix('expert_rows', experts);
+      count('experts', number);
       return { dtype: 'i32', shape: [isSymbol(rows) ? productName(rows, k) : rows * k] };
     },
-    evaluate: ([experts], _, shape) => {
-      const k = experts!.shape[1]!;
-      return { shape, data: Float64Array.from(expertOrder(experts!.data).order, (pair) => Math.floor(pair / k)) };
+    evaluate: ({ experts }, _, shape) => {
+      const [, k] = extentsOf(experts.shape, 2);
+      return { shape, data: Float64Array.from(expertOrder(experts.data).order, (pair) => Math.floor(pair / k)) };
     },
-  },
-  expert_place: {
+  }),
+  expert_place: op({
     summary:
       'expert_place(experts[T, k]): i32[T], where the pair of a row and its expert `slot` is in order of experts',
     fuse: 'opaque',
+    operands: { experts: 'one' },
     attributes: { slot: 'number' },
-    arity: [1, 1],
-    infer: ([experts], attributes) => {
-      const [rows, k] = matrix('expert_place', experts!);
-      slotOf(attributes, k);
+    infer: ({ experts }, { slot }) => {
+      const [rows, k] = matrix('expert_place', experts);
+      checkSlot(slot, k);
       return { dtype: 'i32', shape: [rows] };
     },
-    evaluate: ([experts], attributes, shape) => {
-      const k = experts!.shape[1]!;
-      const { places } = expertOrder(experts!.data);
-      const slot = slotOf(attributes, k);
-      return { shape, data: Float64Array.from({ length: shape[0]! }, (_, row) => places[row * k + slot]!) };
+    evaluate: ({ experts }, { slot }, shape) => {
+      const [rows, k] = extentsOf(experts.shape, 2);
+      const { places } = expertOrder(experts.data);
+      return { shape, data: Float64Array.from({ length: rows }, (_, row) => places[row * k + slot]!) };
     },
-  },
-  expert_linear: {
+  }),
+  expert_linear: op({
     summary:
       'expert_linear(x[T·k, K], w[E·N, K], experts[T, k]): f32[T·k, N], rows in order of experts by their matrix',
     fuse: 'contraction',
+    operands: { x: 'one', w: 'one', experts: 'one' },
     attributes: { experts: 'number' },
     optional: ROUNDING,
-    arity: [3, 3],
-    infer: ([x, w, experts], attributes) => {
-      const [rows, depth] = matrix('expert_linear', x!);
-      const [all, k] = matrix('expert_linear', w!);
-      const [each, slots] = matrix('expert_linear', experts!);
-      const number = count(attributes, 'experts');
-      checkRounding(attributes, k);
+    infer: ({ x, w, experts }, { experts: given, rounding }) => {
+      const [rows, depth] = matrix('expert_linear', x);
+      const [all, k] = matrix('expert_linear', w);
+      const [each, slots] = matrix('expert_linear', experts);
+      const number = count('experts', given);
+      checkRounding(rounding, k);
       if (depth !== k) throw new TypeMismatch(`expert_linear: x has ${depth} columns, w has ${k}`);
       if (isSymbol(all) || all % number !== 0)
         throw new TypeMismatch(`expert_linear: ${all} rows are not those of ${number} matrices`);
@@ -188,27 +181,27 @@ export const EXPERTS = {
         throw new TypeMismatch(`expert_linear: ${rows} rows are not ${slots} for each of ${each}`);
       return { dtype: 'f32', shape: [rows, all / number] };
     },
-    evaluate: ([given, w, experts], attributes, shape) => {
-      const x = roundedRows(given!, attributes);
-      const [rows, n, k] = [shape[0]!, shape[1]!, x.shape[1]!];
-      const { order } = expertOrder(experts!.data);
+    evaluate: ({ x: given, w, experts }, { rounding }, shape) => {
+      const x = roundedRows(given, rounding);
+      const [rows, n] = extentsOf(shape, 2);
+      const [, k] = extentsOf(x.shape, 2);
+      const { order } = expertOrder(experts.data);
       const data = new Float64Array(rows * n);
       for (let row = 0; row < rows; row++) {
-        const first = experts!.data[order[row]!]! * n;
+        const first = experts.data[order[row]!]! * n;
         for (let j = 0; j < n; j++) {
           let acc = 0;
-          for (let i = 0; i < k; i++) acc += x.data[row * k + i]! * w!.data[(first + j) * k + i]!;
+          for (let i = 0; i < k; i++) acc += x.data[row * k + i]! * w.data[(first + j) * k + i]!;
           data[row * n + j] = acc;
         }
       }
       return { shape, data };
     },
-  },
-} as const satisfies Record<string, OpDef>;
+  }),
+};
 
 /** Ops of one kernel, which chooses the experts of rows, and of one that puts pairs in order. */
 export const ROUTE_OPS = ['top_experts', 'expert_weight'] as const;
-export const GROUP_OPS = ['expert_rows', 'expert_place'] as const;
-
-export const isRouteOp = (op: string): op is (typeof ROUTE_OPS)[number] => ROUTE_OPS.some((each) => each === op);
-export const isGroupOp = (op: string): op is (typeof GROUP_OPS)[number] => GROUP_OPS.some((each) => each === op);
+export const SORT_OPS = ['expert_rows', 'expert_place'] as const;
+export type RouteOp = (typeof ROUTE_OPS)[number];
+export type SortOp = (typeof SORT_OPS)[number];

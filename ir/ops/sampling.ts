@@ -3,125 +3,105 @@
  * and one kernel computes all that are asked of the same logits.
  */
 import { adjustLogits, chooseToken, largestTokens, logSumExp } from '../filters.js';
-import {
-  MAX_TOP_TOKENS,
-  rowSampling,
-  SAMPLE_INPUT_NAMES,
-  SAMPLE_INPUTS,
-  sampleInputsOf,
-  type SampleNumbers,
-} from '../sampleInputs.js';
+import { MAX_TOP_TOKENS, mapInputs, rowSampling, SAMPLE_INPUT_NAMES, SAMPLE_INPUTS } from '../sampleInputs.js';
 import type { TensorType } from '../types.js';
-import {
-  dimsAttribute,
-  elementCount,
-  indexAt,
-  numberAttribute,
-  TypeMismatch,
-  type OpDef,
-  type Tensor,
-} from './opDef.js';
+import { elementCount, indexAt, op, rowsOf, TypeMismatch } from './opDef.js';
 
 function isLogits({ dtype, shape }: TensorType): boolean {
   return dtype === 'f32' && shape.length === 2 && typeof shape[1] === 'number';
 }
 
-const rowsOf = ({ shape, data }: Tensor): readonly Float64Array[] =>
-  Array.from({ length: shape[0]! }, (_, row) => data.subarray(row * shape[1]!, (row + 1) * shape[1]!));
-
 /** Of the tokens in a row of `count[row]` most likely ones, what `of` says; 0 past them. */
-function top(summary: string, dtype: 'i32' | 'f32', of: (z: Float64Array, token: number) => number): OpDef {
-  return {
+const top = (summary: string, dtype: 'i32' | 'f32', of: (z: Float64Array, token: number) => number) =>
+  op({
     summary,
     fuse: 'opaque',
+    operands: { z: 'one', count: 'one' },
     attributes: { most: 'number' },
-    arity: [2, 2],
-    infer: ([z, count], attributes) => {
-      const most = numberAttribute(attributes, 'most');
+    infer: ({ z, count }, { most }) => {
       if (!Number.isInteger(most) || most < 1 || most > MAX_TOP_TOKENS)
         throw new TypeMismatch(`${most} most likely tokens is not a whole number from 1 to ${MAX_TOP_TOKENS}`);
-      if (!isLogits(z!) || count!.dtype !== 'i32' || count!.shape.length !== 1)
+      if (!isLogits(z) || count.dtype !== 'i32' || count.shape.length !== 1)
         throw new TypeMismatch('needs f32[F, V] logits and i32[F] counts');
-      return { dtype, shape: [z!.shape[0]!, most] };
+      return { dtype, shape: [...z.shape.slice(0, 1), most] };
     },
-    evaluate: ([z, count], _, shape) => ({
+    evaluate: ({ z, count }, { most }, shape) => ({
       shape,
       data: Float64Array.from(
-        rowsOf(z!).flatMap((row, i) => {
-          const tokens = largestTokens(row, Math.min(count!.data[i]!, shape[1]!));
-          return Array.from({ length: shape[1]! }, (_v, at) => (at < tokens.length ? of(row, tokens[at]!) : 0));
+        rowsOf(z).flatMap((row, i) => {
+          const tokens = largestTokens(row, Math.min(count.data[i] ?? 0, most));
+          return Array.from({ length: most }, (_, at) => {
+            const token = tokens[at];
+            return token === undefined ? 0 : of(row, token);
+          });
         }),
       ),
     }),
-  };
-}
+  });
+
+/** The operands of `sample` beside the logits. */
+const INPUTS = mapInputs(() => 'one' as const);
 
 export const SAMPLING = {
-  first_rows: {
+  first_rows: op({
     summary: 'first_rows(x[N, …]) {rows = [F]}: x[F, …], the first rows; F is within N',
     fuse: 'movement',
+    operands: { x: 'one' },
     attributes: { rows: 'dims' },
-    arity: [1, 1],
-    infer: ([x], attributes) => {
-      const rows = dimsAttribute(attributes, 'rows');
-      if (rows.length !== 1 || x!.shape.length === 0) throw new TypeMismatch('first_rows needs x[N, …] and one extent');
-      return { dtype: x!.dtype, shape: [rows[0]!, ...x!.shape.slice(1)] };
+    infer: ({ x }, { rows }) => {
+      if (rows.length !== 1 || x.shape.length === 0) throw new TypeMismatch('first_rows needs x[N, …] and one extent');
+      return { dtype: x.dtype, shape: [...rows, ...x.shape.slice(1)] };
     },
-    evaluate: ([x], _, shape) => {
+    evaluate: ({ x }, _, shape) => {
       const data = new Float64Array(elementCount(shape));
-      data.set(x!.data.subarray(0, data.length));
+      data.set(x.data.subarray(0, data.length));
       return { shape, data };
     },
-  },
-  sample: {
+  }),
+  sample: op({
     summary: `sample(z[F, V], ${SAMPLE_INPUT_NAMES.join(', ')}): i32[F], tokens chosen from logits (ir/filters)`,
     fuse: 'opaque',
-    attributes: {},
-    arity: [1 + SAMPLE_INPUT_NAMES.length, 1 + SAMPLE_INPUT_NAMES.length],
-    infer: ([z, ...inputs]) => {
-      if (!isLogits(z!)) throw new TypeMismatch('needs f32[F, V] logits');
-      SAMPLE_INPUT_NAMES.forEach((name, i) => {
-        const { dtype, shape } = inputs[i]!;
-        if (dtype !== SAMPLE_INPUTS[name].dtype || shape.length !== 1)
+    operands: { z: 'one', ...INPUTS },
+    infer: ({ z, ...inputs }) => {
+      if (!isLogits(z)) throw new TypeMismatch('needs f32[F, V] logits');
+      for (const name of SAMPLE_INPUT_NAMES)
+        if (inputs[name].dtype !== SAMPLE_INPUTS[name].dtype || inputs[name].shape.length !== 1)
           throw new TypeMismatch(`${name} must be a vector of ${SAMPLE_INPUTS[name].dtype}`);
-      });
-      return { dtype: 'i32', shape: [z!.shape[0]!] };
+      return { dtype: 'i32', shape: z.shape.slice(0, 1) };
     },
-    evaluate: ([z, ...inputs], _, shape) => {
-      const numbers: SampleNumbers = sampleInputsOf(inputs.map(({ data }) => data));
+    evaluate: ({ z, ...inputs }, _, shape) => {
+      const numbers = mapInputs((name) => inputs[name].data);
       return {
         shape,
-        data: Float64Array.from(rowsOf(z!), (row, i) => {
+        data: Float64Array.from(rowsOf(z), (row, i) => {
           const { filters, draw, entries } = rowSampling(numbers, i, row.length);
           return chooseToken(adjustLogits(row, filters, entries), filters, draw);
         }),
       };
     },
-  },
-  sample_logprob: {
+  }),
+  sample_logprob: op({
     summary: 'sample_logprob(z[F, V], token[F]): f32[F] = log_softmax(z) at token',
     fuse: 'opaque',
-    attributes: {},
-    arity: [2, 2],
-    infer: ([z, token]) => {
-      if (!isLogits(z!) || token!.dtype !== 'i32' || token!.shape.join() !== String(z!.shape[0]))
+    operands: { z: 'one', token: 'one' },
+    infer: ({ z, token }) => {
+      if (!isLogits(z) || token.dtype !== 'i32' || token.shape.join() !== String(z.shape[0]))
         throw new TypeMismatch('needs f32[F, V] logits and i32[F] tokens');
-      return { dtype: 'f32', shape: [z!.shape[0]!] };
+      return { dtype: 'f32', shape: token.shape };
     },
-    evaluate: ([z, token], _, shape) => ({
+    evaluate: ({ z, token }, _, shape) => ({
       shape,
-      data: Float64Array.from(rowsOf(z!), (row, i) => row[indexAt(token!, i, row.length)]! - logSumExp(row)),
+      data: Float64Array.from(rowsOf(z), (row, i) => row[indexAt(token, i, row.length)]! - logSumExp(row)),
     }),
-  },
+  }),
   top_tokens: top('top_tokens(z[F, V], count[F]) {most}: i32[F, most], the most likely tokens', 'i32', (_, at) => at),
   top_logprobs: top(
     'top_logprobs(z[F, V], count[F]) {most}: f32[F, most], their log-probabilities',
     'f32',
     (z, at) => z[at]! - logSumExp(z),
   ),
-} as const satisfies Record<string, OpDef>;
+};
 
 /** Ops that one kernel computes together. */
 export const SAMPLE_OPS = ['sample', 'sample_logprob', 'top_tokens', 'top_logprobs'] as const;
 export type SampleOp = (typeof SAMPLE_OPS)[number];
-export const isSampleOp = (op: string): op is SampleOp => SAMPLE_OPS.some((each) => each === op);

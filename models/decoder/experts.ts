@@ -169,19 +169,19 @@ export function buildExperts(context: ExpertContext, experts: ExpertsConfig, x: 
     );
     const isAlike = new Set(tensors.map(({ type }) => type.dtype)).size === 1;
     const matrices = isAlike ? tensors : tensors.map((v) => context.toF32(v, `${name}_wide`));
-    return b.add('concat', matrices, { axis: name === 'down' ? 1 : 0 }, `${name}_of_all`);
+    return b.add('concat', { matrices }, { axis: name === 'down' ? 1 : 0 }, `${name}_of_all`);
   };
   const linear = (from: Value, matrix: Value, name: string): Value =>
-    b.scope(name, () => b.add('linear', [from, matrix], {}, name));
+    b.scope(name, () => b.add('linear', { x: from, w: matrix }, {}, name));
   const weights = b.scope('router', () => routing(context, experts, x, layer));
   const mixed = b.scope('experts', () => {
     const gate = linear(x, all('gate', [width, hidden]), 'gate');
     const up = linear(x, all('up', [width, hidden]), 'up');
-    const activated = b.add('mul', [activate(b, activation, gate), up], {}, 'activated');
-    const byExpert = b.add('reshape', [activated], { shape: ['T', count, width] }, 'by_expert');
-    const perExpert = b.add('reshape', [weights], { shape: ['T', count, 1] }, 'weight_by_expert');
-    const weighted = b.add('mul', [byExpert, perExpert], {}, 'weighted');
-    const flat = b.add('reshape', [weighted], { shape: ['T', count * width] }, 'weighted');
+    const activated = b.add('mul', { a: activate(b, activation, gate), b: up }, {}, 'activated');
+    const byExpert = b.add('reshape', { x: activated }, { shape: ['T', count, width] }, 'by_expert');
+    const perExpert = b.add('reshape', { x: weights }, { shape: ['T', count, 1] }, 'weight_by_expert');
+    const weighted = b.add('mul', { a: byExpert, b: perExpert }, {}, 'weighted');
+    const flat = b.add('reshape', { x: weighted }, { shape: ['T', count * width] }, 'weighted');
     return linear(flat, all('down', [hidden, width]), 'down');
   });
   if (sharedWidth === undefined) return mixed;
@@ -190,13 +190,23 @@ export function buildExperts(context: ExpertContext, experts: ExpertsConfig, x: 
       linear(from, context.weight(`${layer}.${names.shared}.${name}_proj.weight`, [rows, columns]), name);
     const gate = own('gate', x, sharedWidth, hidden);
     const up = own('up', x, sharedWidth, hidden);
-    const out = own('down', b.add('mul', [activate(b, activation, gate), up], {}, 'activated'), hidden, sharedWidth);
+    const out = own(
+      'down',
+      b.add('mul', { a: activate(b, activation, gate), b: up }, {}, 'activated'),
+      hidden,
+      sharedWidth,
+    );
     const score = linear(x, context.weight(`${layer}.${names.sharedGate}.weight`, [1, hidden]), 'share');
-    const one = b.add('const', [], { value: 1 }, 'one');
-    const sigmoid = b.add('div', [one, b.add('add', [one, b.add('exp', [b.add('neg', [score])])])], {}, 'sigmoid');
-    return b.add('mul', [out, sigmoid], {}, 'shared');
+    const one = b.add('const', {}, { value: 1 }, 'one');
+    const sigmoid = b.add(
+      'div',
+      { a: one, b: b.add('add', { a: one, b: b.add('exp', { x: b.add('neg', { x: score }) }) }) },
+      {},
+      'sigmoid',
+    );
+    return b.add('mul', { a: out, b: sigmoid }, {}, 'shared');
   });
-  return b.add('add', [mixed, shared], {}, 'mixed');
+  return b.add('add', { a: mixed, b: shared }, {}, 'mixed');
 }
 
 /** f32[T, E]: the probabilities of the chosen experts, or their shares of the sum, and 0 for all others. */
@@ -206,10 +216,20 @@ function routing(
   x: Value,
   layer: string,
 ): Value {
-  const logits = b.add('linear', [x, weight(`${layer}.${names.router}.weight`, [count, hidden])], {}, 'router_logits');
-  const exp = b.add('exp', [b.add('sub', [logits, b.add('reduce_max', [logits], {}, 'top')])], {}, 'exp');
-  const probabilities = b.add('div', [exp, b.add('sum', [exp], {}, 'total')], {}, 'probabilities');
-  const mask = b.add('top_mask', [probabilities], { k: chosen }, 'is_chosen');
-  const kept = b.add('mul', [probabilities, mask], {}, 'chosen');
-  return isNormalized ? b.add('div', [kept, b.add('sum', [kept], {}, 'share')], {}, 'shares') : kept;
+  const logits = b.add(
+    'linear',
+    { x, w: weight(`${layer}.${names.router}.weight`, [count, hidden]) },
+    {},
+    'router_logits',
+  );
+  const exp = b.add(
+    'exp',
+    { x: b.add('sub', { a: logits, b: b.add('reduce_max', { x: logits }, {}, 'top') }) },
+    {},
+    'exp',
+  );
+  const probabilities = b.add('div', { a: exp, b: b.add('sum', { x: exp }, {}, 'total') }, {}, 'probabilities');
+  const mask = b.add('top_mask', { x: probabilities }, { k: chosen }, 'is_chosen');
+  const kept = b.add('mul', { a: probabilities, b: mask }, {}, 'chosen');
+  return isNormalized ? b.add('div', { a: kept, b: b.add('sum', { x: kept }, {}, 'share') }, {}, 'shares') : kept;
 }

@@ -1,7 +1,7 @@
 /** The functions of a decoder: layers/ between what a function takes and what it returns. */
 import { SCORE, STEP } from '../../ir/function.js';
 import { type Graph, GraphBuilder, type Value } from '../../ir/graph/graph.js';
-import { MAX_TOP_TOKENS, SAMPLE_INPUT_NAMES, SAMPLE_INPUTS, type SampleInput } from '../../ir/sampleInputs.js';
+import { MAX_TOP_TOKENS, mapInputs, SAMPLE_INPUTS, type SampleInput } from '../../ir/sampleInputs.js';
 import { LAST_TOKENS, LAST_TOKEN_ROWS } from '../../ir/stepping.js';
 import { buildMask, type GraphOptions, ownPositions, pathMask, type StepOptions, windowed } from '../model/model.js';
 import { buildLayers, type DecoderShape, type LayerOptions } from './layers.js';
@@ -34,7 +34,8 @@ export function buildDecoder(shape: DecoderShape, options: DecoderOptions): Grap
       const bias = buildMask(b, mask, window);
       return (width) => (width === undefined ? bias : windowed(b, bias, position, ownPositions(b, position), width));
     },
-    visible: (kind, own) => (key === undefined ? own : b.add('gather_rows', [own, key], {}, `${kind}_path`)),
+    visible: (kind, own) =>
+      key === undefined ? own : b.add('gather_rows', { x: own, index: key }, {}, `${kind}_path`),
   });
   return b.scope('head', () => {
     const { logProb, isArgmax } = scoreRows(b, shape, logits(h));
@@ -68,11 +69,13 @@ export function buildStep(shape: DecoderShape, options: StepOptions & LayerOptio
     biases: () => pathBiases(b, position),
     visible: (kind, own, layer) => {
       const before = b.state(states[layer]![kind], dtype, [rows, kvHeads, headDim]);
-      const rounded = dtype === 'f32' ? own : b.add('cast', [own], { dtype }, `${kind}_rounded`);
-      const after = b.scope('write', () => b.add('write_rows', [before, rounded, slot], {}, `${kind}_cache`));
+      const rounded = dtype === 'f32' ? own : b.add('cast', { x: own }, { dtype }, `${kind}_rounded`);
+      const after = b.scope('write', () =>
+        b.add('write_rows', { x: before, rows: rounded, slot }, {}, `${kind}_cache`),
+      );
       written.push(after);
-      const read = b.add('gather_rows', [after, key], {}, `${kind}_path`);
-      return dtype === 'f32' ? read : b.add('cast', [read], { dtype: 'f32' }, `${kind}_wide`);
+      const read = b.add('gather_rows', { x: after, index: key }, {}, `${kind}_path`);
+      return dtype === 'f32' ? read : b.add('cast', { x: read }, { dtype: 'f32' }, `${kind}_wide`);
     },
   });
   return b.scope('head', () => {
@@ -81,11 +84,13 @@ export function buildStep(shape: DecoderShape, options: StepOptions & LayerOptio
     const filtered = options.filters === true ? sampleFiltered(b, rows, draw, tokens) : undefined;
     if (lastTokens !== undefined) {
       const keep = b.param('keep', 'i32', ['R'], { kind: 'slot', state: LAST_TOKENS });
-      const now = b.add('write_rows', [lastTokens, nextToken, keep], {}, 'last_tokens_kept');
+      const now = b.add('write_rows', { x: lastTokens, rows: nextToken, slot: keep }, {}, 'last_tokens_kept');
       if (filtered === undefined) written.push(now);
       else {
         const keepFiltered = b.param('keepFiltered', 'i32', ['F'], { kind: 'slot', state: LAST_TOKENS });
-        written.push(b.add('write_rows', [now, filtered.filteredToken, keepFiltered], {}, 'last_tokens_filtered'));
+        written.push(
+          b.add('write_rows', { x: now, rows: filtered.filteredToken, slot: keepFiltered }, {}, 'last_tokens_filtered'),
+        );
       }
     }
     const { logProb, isArgmax } = rows;
@@ -101,13 +106,16 @@ export function buildStep(shape: DecoderShape, options: StepOptions & LayerOptio
 function fedTokens(b: GraphBuilder, { vocabSize }: DecoderShape, given: Value, lastTokens: Value): Value {
   const isFed = b.param('isFed', 'i32', ['T'], { kind: 'values' });
   const feed = b.param('feed', 'i32', ['T'], { kind: 'entry', state: LAST_TOKENS });
-  const f32 = (v: Value, hint: string): Value => b.add('cast', [v], { dtype: 'f32' }, hint);
-  const literal = (value: number, hint: string): Value => b.add('const', [], { value }, hint);
-  const last = f32(b.add('gather_rows', [lastTokens, feed], {}, 'last_token'), 'last_token_f');
-  const bounded = b.add('min', [b.add('max', [last, literal(0, 'zero')]), literal(vocabSize - 1, 'last_token')]);
-  const condition = b.add('eq', [f32(isFed, 'is_fed_f'), literal(1, 'one')], {}, 'is_fed');
-  const token = b.add('select', [condition, bounded, f32(given, 'given_f')], {}, 'token_f');
-  return b.add('cast', [token], { dtype: 'i32' }, 'token');
+  const f32 = (v: Value, hint: string): Value => b.add('cast', { x: v }, { dtype: 'f32' }, hint);
+  const literal = (value: number, hint: string): Value => b.add('const', {}, { value }, hint);
+  const last = f32(b.add('gather_rows', { x: lastTokens, index: feed }, {}, 'last_token'), 'last_token_f');
+  const bounded = b.add('min', {
+    a: b.add('max', { a: last, b: literal(0, 'zero') }),
+    b: literal(vocabSize - 1, 'last_token'),
+  });
+  const condition = b.add('eq', { a: f32(isFed, 'is_fed_f'), b: literal(1, 'one') }, {}, 'is_fed');
+  const token = b.add('select', { condition, a: bounded, b: f32(given, 'given_f') }, {}, 'token_f');
+  return b.add('cast', { x: token }, { dtype: 'i32' }, 'token');
 }
 
 interface RowScores {
@@ -124,24 +132,32 @@ interface RowScores {
 
 /** Scores of the rows of logits that the input `row` names. */
 function scoreRows(b: GraphBuilder, shape: DecoderShape, all: Value): RowScores {
-  const shifted = b.add('sub', [all, b.add('reduce_max', [all], {}, 'top')], {}, 'shifted');
-  const logProbs = b.add('sub', [shifted, b.add('log', [b.add('sum', [b.add('exp', [shifted])])])], {}, 'log_probs');
+  const shifted = b.add('sub', { a: all, b: b.add('reduce_max', { x: all }, {}, 'top') }, {}, 'shifted');
+  const logProbs = b.add(
+    'sub',
+    { a: shifted, b: b.add('log', { x: b.add('sum', { x: b.add('exp', { x: shifted }) }) }) },
+    {},
+    'log_probs',
+  );
   const row = b.param('row', 'i32', ['R'], { kind: 'row', of: 'T' });
   const target = b.param('target', 'i32', ['R'], { kind: 'token', vocab: shape.vocabSize });
-  const scored = b.add('gather_rows', [logProbs, row]);
-  const logProb = b.add('gather_last', [scored, target], {}, 'log_prob');
-  const best = b.add('gather_rows', [b.add('argmax', [all], {}, 'best'), row]);
-  const isBest = b.add('eq', [b.add('reshape', [best], { shape: ['R'] }, 'best'), target]);
+  const scored = b.add('gather_rows', { x: logProbs, index: row });
+  const logProb = b.add('gather_last', { x: scored, index: target }, {}, 'log_prob');
+  const best = b.add('gather_rows', { x: b.add('argmax', { x: all }, {}, 'best'), index: row });
+  const isBest = b.add('eq', { a: b.add('reshape', { x: best }, { shape: ['R'] }, 'best'), b: target });
   return {
     logProb,
-    isArgmax: b.add('cast', [isBest], { dtype: 'i32' }, 'is_argmax'),
+    isArgmax: b.add('cast', { x: isBest }, { dtype: 'i32' }, 'is_argmax'),
     get logits() {
-      return b.add('gather_rows', [all, row], {}, 'logits_of_rows');
+      return b.add('gather_rows', { x: all, index: row }, {}, 'logits_of_rows');
     },
     logProbs: scored,
     row,
   };
 }
+
+/** What tokens are drawn with, by row. */
+type DrawInputs = Readonly<Record<'inverseTemperature' | 'low' | 'high', Value>>;
 
 /**
  * A token drawn for every row from softmax(logits·inverseTemperature), by the noise of the row's key, and its
@@ -151,17 +167,18 @@ function sampleNextTokens(
   b: GraphBuilder,
   { vocabSize }: DecoderShape,
   { logits, logProbs }: RowScores,
-): { readonly nextToken: Value; readonly nextTokenLogProb: Value; readonly draw: readonly [Value, Value, Value] } {
+): { readonly nextToken: Value; readonly nextTokenLogProb: Value; readonly draw: DrawInputs } {
   const inverse = b.param('inverseTemperature', 'f32', ['R'], { kind: 'values' });
-  const [low, high] = ['keyLow', 'keyHigh'].map((name) => b.param(name, 'i32', ['R'], { kind: 'values' }));
-  const byRow = b.add('reshape', [inverse], { shape: ['R', 1] }, 'inverse_temperature');
-  const noise = b.add('gumbel', [low!, high!], { size: vocabSize }, 'noise');
-  const noisy = b.add('add', [b.add('mul', [logits, byRow]), noise], {}, 'noisy');
-  const isGreedy = b.add('eq', [byRow, b.add('const', [], { value: 0 }, 'zero')], {}, 'is_greedy');
-  const scores = b.add('select', [isGreedy, logits, noisy], {}, 'draw_scores');
-  const nextToken = b.add('reshape', [b.add('argmax', [scores])], { shape: ['R'] }, 'next_token');
-  const nextTokenLogProb = b.add('gather_last', [logProbs, nextToken], {}, 'next_token_log_prob');
-  return { nextToken, nextTokenLogProb, draw: [inverse, low!, high!] };
+  const low = b.param('keyLow', 'i32', ['R'], { kind: 'values' });
+  const high = b.param('keyHigh', 'i32', ['R'], { kind: 'values' });
+  const byRow = b.add('reshape', { x: inverse }, { shape: ['R', 1] }, 'inverse_temperature');
+  const noise = b.add('gumbel', { low, high }, { size: vocabSize }, 'noise');
+  const noisy = b.add('add', { a: b.add('mul', { a: logits, b: byRow }), b: noise }, {}, 'noisy');
+  const isGreedy = b.add('eq', { a: byRow, b: b.add('const', {}, { value: 0 }, 'zero') }, {}, 'is_greedy');
+  const scores = b.add('select', { condition: isGreedy, a: logits, b: noisy }, {}, 'draw_scores');
+  const nextToken = b.add('reshape', { x: b.add('argmax', { x: scores }) }, { shape: ['R'] }, 'next_token');
+  const nextTokenLogProb = b.add('gather_last', { x: logProbs, index: nextToken }, {}, 'next_token_log_prob');
+  return { nextToken, nextTokenLogProb, draw: { inverseTemperature: inverse, low, high } };
 }
 
 /**
@@ -171,25 +188,24 @@ function sampleNextTokens(
 function sampleFiltered(
   b: GraphBuilder,
   { logits, row }: RowScores,
-  [inverseTemperature, low, high]: readonly [Value, Value, Value],
+  draw: DrawInputs,
   tokens: Value,
 ): Readonly<Record<'filteredToken' | 'filteredTokenLogProb' | 'topTokens' | 'topLogProbs', Value>> {
   const vocab = logits.type.shape[1] as number;
-  const z = b.add('first_rows', [logits], { rows: ['F'] }, 'filtered_logits');
-  const given = { inverseTemperature, low, high, pathToken: tokens, pathRow: row };
-  const inputs = SAMPLE_INPUT_NAMES.map((name) => {
-    const known = (given as Partial<Record<SampleInput, Value>>)[name];
+  const z = b.add('first_rows', { x: logits }, { rows: ['F'] }, 'filtered_logits');
+  const given: Partial<Record<SampleInput, Value>> = { ...draw, pathToken: tokens, pathRow: row };
+  const inputs = mapInputs((name) => {
     const { dtype, per } = SAMPLE_INPUTS[name];
     const role = name === 'entryToken' ? ({ kind: 'token', vocab } as const) : ({ kind: 'values' } as const);
-    return known ?? b.param(name, dtype, [per === 'entry' ? 'E' : 'F'], role);
+    return given[name] ?? b.param(name, dtype, [per === 'entry' ? 'E' : 'F'], role);
   });
   const count = b.param('topCount', 'i32', ['F'], { kind: 'values' });
   const most = { most: MAX_TOP_TOKENS };
-  const filteredToken = b.add('sample', [z, ...inputs], {}, 'filtered_token');
+  const filteredToken = b.add('sample', { z, ...inputs }, {}, 'filtered_token');
   return {
     filteredToken,
-    filteredTokenLogProb: b.add('sample_logprob', [z, filteredToken], {}, 'filtered_token_log_prob'),
-    topTokens: b.add('top_tokens', [z, count], most, 'top_tokens'),
-    topLogProbs: b.add('top_logprobs', [z, count], most, 'top_log_probs'),
+    filteredTokenLogProb: b.add('sample_logprob', { z, token: filteredToken }, {}, 'filtered_token_log_prob'),
+    topTokens: b.add('top_tokens', { z, count }, most, 'top_tokens'),
+    topLogProbs: b.add('top_logprobs', { z, count }, most, 'top_log_probs'),
   };
 }

@@ -80,26 +80,26 @@ export function buildLayers(
   const { names = LLAMA_NAMES } = options;
   const factors = { embedding: 1, residual: 1, scores: 1 / Math.sqrt(headDim), logits: 1, ...shape.factors };
   const weight = (name: string, dims: readonly number[]): Value => b.weight(name, options.dtypeOf(name), dims);
-  const constant = (value: number, hint: string): Value => b.add('const', [], { value }, hint);
+  const constant = (value: number, hint: string): Value => b.add('const', {}, { value }, hint);
   const toF32 = (v: Value, hint: string): Value =>
-    v.type.dtype === 'f32' ? v : b.add('cast', [v], { dtype: 'f32' }, hint);
-  const linear: Linear = (x, matrix, hint) => b.add('linear', [x, matrix], {}, hint);
+    v.type.dtype === 'f32' ? v : b.add('cast', { x: v }, { dtype: 'f32' }, hint);
+  const linear: Linear = (x, matrix, hint) => b.add('linear', { x, w: matrix }, {}, hint);
   const project: Project = (x, layer, name, out, rows = (stored) => stored) => {
     const module = `${layer}.${names.projections[name]}`;
     const matrix = rows(weight(`${module}.weight`, [out, x.type.shape.at(-1) as number]));
     if (!shape.biased.includes(name)) return linear(x, matrix, name);
     const product = linear(x, matrix, `${name}_product`);
-    return b.add('add', [product, toF32(rows(weight(`${module}.bias`, [out])), `${name}_bias`)], {}, name);
+    return b.add('add', { a: product, b: toF32(rows(weight(`${module}.bias`, [out])), `${name}_bias`) }, {}, name);
   };
 
   const times = (x: Value, by: number, hint: string): Value =>
-    by === 1 ? x : b.add('mul', [x, constant(by, `${hint}_factor`)], {}, hint);
+    by === 1 ? x : b.add('mul', { a: x, b: constant(by, `${hint}_factor`) }, {}, hint);
 
   /** cap·tanh(x / cap) */
   const capped = (x: Value, cap: number | undefined): Value => {
     if (cap === undefined) return x;
-    const bounded = b.add('tanh', [b.add('mul', [x, constant(1 / cap, 'inverse_cap')])], {}, 'bounded');
-    return b.add('mul', [bounded, constant(cap, 'cap')], {}, 'capped');
+    const bounded = b.add('tanh', { x: b.add('mul', { a: x, b: constant(1 / cap, 'inverse_cap') }) }, {}, 'bounded');
+    return b.add('mul', { a: bounded, b: constant(cap, 'cap') }, {}, 'capped');
   };
 
   const norm = normOf(b, shape.norm, shape.rmsNormEps, (tensor, width, hint, rows = (stored) => stored) =>
@@ -111,13 +111,13 @@ export function buildLayers(
     const rotated = shape.rotary?.rotated ?? headDim;
     if (rotated === headDim) return constant(factor, 'rotary_factor');
     const half = Array.from({ length: headDim / 2 }, (_, pair) => (pair < rotated / 2 ? Math.fround(factor) : 1));
-    return b.add('vector', [], { label: 'rope_factors', values: [...half, ...half] }, 'rotary_factors');
+    return b.add('vector', {}, { label: 'rope_factors', values: [...half, ...half] }, 'rotary_factors');
   };
   const windowOf = (layer: number): number | undefined => shape.windows?.[layer] ?? undefined;
   const turnsBy = ({ inverseFrequencies, factor }: RotaryTable): Turns => {
     const frequencies = b.add(
       'vector',
-      [],
+      {},
       {
         label: 'rope_inverse_frequencies',
         values: [...inverseFrequencies, ...inverseFrequencies].map(Math.fround),
@@ -126,15 +126,15 @@ export function buildLayers(
     );
     const angle = b.add(
       'mul',
-      [b.add('reshape', [toF32(position, 'position_f')], { shape: ['T', 1] }), frequencies],
+      { a: b.add('reshape', { x: toF32(position, 'position_f') }, { shape: ['T', 1] }), b: frequencies },
       {},
       'angle',
     );
-    const perHead = (v: Value, hint: string): Value => b.add('reshape', [v], { shape: ['T', 1, headDim] }, hint);
-    const scaled = (v: Value): Value => (factor === 1 ? v : b.add('mul', [v, rotaryFactor(factor)]));
+    const perHead = (v: Value, hint: string): Value => b.add('reshape', { x: v }, { shape: ['T', 1, headDim] }, hint);
+    const scaled = (v: Value): Value => (factor === 1 ? v : b.add('mul', { a: v, b: rotaryFactor(factor) }));
     return {
-      cos: perHead(scaled(b.add('cos', [angle])), 'cos_table'),
-      sin: perHead(scaled(b.add('sin', [angle])), 'sin_table'),
+      cos: perHead(scaled(b.add('cos', { x: angle })), 'cos_table'),
+      sin: perHead(scaled(b.add('sin', { x: angle })), 'sin_table'),
     };
   };
   const { turns, windowTurns, biases } = b.scope('prepare', () => {
@@ -155,13 +155,18 @@ export function buildLayers(
       ? stored
       : b.add(
           'pair_halves',
-          [stored],
+          { x: stored },
           { headDim, ...shape.rotary },
           `${stored.kind === 'weight' ? 'rows' : 'elements'}_by_pairs`,
         );
   /** Rotary embedding of [T, h, d] (arXiv:2104.09864), whose pairs are half a head apart. */
   const rope = (x: Value, { cos, sin }: Turns): Value =>
-    b.add('add', [b.add('mul', [x, cos]), b.add('mul', [b.add('rotate_half', [x]), sin])], {}, 'rotated');
+    b.add(
+      'add',
+      { a: b.add('mul', { a: x, b: cos }), b: b.add('mul', { a: b.add('rotate_half', { x }), b: sin }) },
+      {},
+      'rotated',
+    );
 
   const attention = (x: Value, layer: string, index: number): Value => {
     const isTurned = shape.unrotated?.includes(index) !== true;
@@ -176,28 +181,42 @@ export function buildLayers(
                 isOwn: shape.qkNorm === 'own head',
               });
         const row = normed(project(x, layer, name, count * headDim, rows), 'row');
-        return normed(b.add('reshape', [row], { shape: ['T', count, headDim] }, `${name}_heads`), 'head', 'own head');
+        return normed(
+          b.add('reshape', { x: row }, { shape: ['T', count, headDim] }, `${name}_heads`),
+          'head',
+          'own head',
+        );
       });
     const turned = (name: 'q' | 'k', count: number): Value =>
       isTurned ? rope(inHeads(name, count, byPairs), window === undefined ? turns : windowTurns) : inHeads(name, count);
-    const headsFirst = (v: Value, hint: string): Value => b.add('transpose', [v], { order: [1, 0, 2] }, hint);
+    const headsFirst = (v: Value, hint: string): Value => b.add('transpose', { x: v }, { order: [1, 0, 2] }, hint);
     const shared = (v: Value): Value =>
-      heads === kvHeads ? v : b.add('repeat', [v], { times: heads / kvHeads }, 'shared');
+      heads === kvHeads ? v : b.add('repeat', { x: v }, { times: heads / kvHeads }, 'shared');
     const q = headsFirst(turned('q', heads), 'q_by_head');
     const k = shared(headsFirst(visible('k', turned('k', kvHeads), index), 'k_by_head'));
     const v = shared(headsFirst(visible('v', inHeads('v', kvHeads), index), 'v_by_head'));
-    const scores = b.add('matmul', [q, b.add('transpose', [k], { order: [0, 2, 1] }, 'k_transposed')], {}, 'scores');
-    const scaled = b.add('mul', [scores, constant(factors.scores, 'scale')]);
-    const biased = b.add('add', [capped(scaled, shape.caps?.scores), biases.get(window)!], {}, 'biased');
-    const exp = b.add('exp', [b.add('sub', [biased, b.add('reduce_max', [biased], {}, 'top')])], {}, 'exp');
-    const probabilities = b.add('div', [exp, b.add('sum', [exp], {}, 'total')], {}, 'probabilities');
+    const scores = b.add(
+      'matmul',
+      { a: q, b: b.add('transpose', { x: k }, { order: [0, 2, 1] }, 'k_transposed') },
+      {},
+      'scores',
+    );
+    const scaled = b.add('mul', { a: scores, b: constant(factors.scores, 'scale') });
+    const biased = b.add('add', { a: capped(scaled, shape.caps?.scores), b: biases.get(window)! }, {}, 'biased');
+    const exp = b.add(
+      'exp',
+      { x: b.add('sub', { a: biased, b: b.add('reduce_max', { x: biased }, {}, 'top') }) },
+      {},
+      'exp',
+    );
+    const probabilities = b.add('div', { a: exp, b: b.add('sum', { x: exp }, {}, 'total') }, {}, 'probabilities');
     const mixed = b.add(
       'transpose',
-      [b.add('matmul', [probabilities, v], {}, 'mixed')],
+      { x: b.add('matmul', { a: probabilities, b: v }, {}, 'mixed') },
       { order: [1, 0, 2] },
       'by_token',
     );
-    const flat = b.add('reshape', [mixed], { shape: ['T', heads * headDim] }, 'attended');
+    const flat = b.add('reshape', { x: mixed }, { shape: ['T', heads * headDim] }, 'attended');
     return b.scope('o', () => project(flat, layer, 'o', hidden));
   };
 
@@ -219,17 +238,19 @@ export function buildLayers(
     }
     const [gate, up] = [inner('gate'), inner('up')];
     const activated = active(gate);
-    return b.scope('down', () => project(b.add('mul', [activated, up], {}, 'activated'), layer, 'down', hidden));
+    return b.scope('down', () =>
+      project(b.add('mul', { a: activated, b: up }, {}, 'activated'), layer, 'down', hidden),
+    );
   };
 
   const embedding = weight(`${names.embedding}.weight`, [shape.vocabSize, hidden]);
   let h = b.scope('embed', () => {
-    const embedded = toF32(b.add('gather_rows', [embedding, tokens], {}, 'embedded'), 'h');
+    const embedded = toF32(b.add('gather_rows', { x: embedding, index: tokens }, {}, 'embedded'), 'h');
     return times(embedded, factors.embedding, 'h_scaled');
   });
   /** The residual stream `x` and what a branch adds to it. */
   const joined = (x: Value, branch: Value): Value =>
-    b.add('add', [x, times(branch, factors.residual, 'branch')], {}, 'h');
+    b.add('add', { a: x, b: times(branch, factors.residual, 'branch') }, {}, 'h');
   for (let i = 0; i < shape.layers; i++) {
     const layer = `${names.layers}.${i}`;
     const normed = (x: Value, module?: string): Value => (module === undefined ? x : norm(x, `${layer}.${module}`));

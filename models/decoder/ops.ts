@@ -39,10 +39,10 @@ export function normOf(
   epsilon: number,
   vector: VectorOf,
 ): Norm {
-  const constant = (value: number, hint: string): Value => b.add('const', [], { value }, hint);
+  const constant = (value: number, hint: string): Value => b.add('const', {}, { value }, hint);
   const inverseRoot = (x: Value, mean: string, root: string): Value => {
-    const square = b.add('mean', [b.add('mul', [x, x], {}, 'square')], {}, mean);
-    return b.add('rsqrt', [b.add('add', [square, constant(epsilon, 'eps')])], {}, root);
+    const square = b.add('mean', { x: b.add('mul', { a: x, b: x }, {}, 'square') }, {}, mean);
+    return b.add('rsqrt', { x: b.add('add', { a: square, b: constant(epsilon, 'eps') }) }, {}, root);
   };
   return (x, module, { factor = 1, rows, isOwn = false } = {}) =>
     b.scope('norm', () => {
@@ -51,26 +51,33 @@ export function normOf(
       const weighted = (unit: Value, name: string): Value => {
         const weight = vector(`${module}.weight`, width, 'norm_weight', rows);
         if (isOwn) {
-          const row = b.add('reshape', [unit], { shape: [tokens!, width] }, 'unit_row');
-          return b.add('reshape', [b.add('mul', [row, weight], {}, `${name}_row`)], { shape: x.type.shape }, name);
+          const row = b.add('reshape', { x: unit }, { shape: [tokens!, width] }, 'unit_row');
+          return b.add(
+            'reshape',
+            { x: b.add('mul', { a: row, b: weight }, {}, `${name}_row`) },
+            { shape: x.type.shape },
+            name,
+          );
         }
-        const by = offset === 0 ? weight : b.add('add', [weight, constant(offset, 'norm_offset')], {}, 'norm_factor');
-        return b.add('mul', [unit, by], {}, name);
+        const by =
+          offset === 0 ? weight : b.add('add', { a: weight, b: constant(offset, 'norm_offset') }, {}, 'norm_factor');
+        return b.add('mul', { a: unit, b: by }, {}, name);
       };
       const times = (scale: Value): Value =>
-        factor === 1 ? scale : b.add('mul', [scale, constant(factor, 'scaled_rms_factor')], {}, 'scaled_rms');
+        factor === 1 ? scale : b.add('mul', { a: scale, b: constant(factor, 'scaled_rms_factor') }, {}, 'scaled_rms');
       if (kind === 'rms') {
         const scale = times(inverseRoot(x, 'mean_square', 'rms_scale'));
-        return weighted(b.add('mul', [x, scale], {}, 'unit'), 'normed');
+        return weighted(b.add('mul', { a: x, b: scale }, {}, 'unit'), 'normed');
       }
-      const centred = b.add('sub', [x, b.add('mean', [x], {}, 'mean')], {}, 'centred');
+      const centred = b.add('sub', { a: x, b: b.add('mean', { x }, {}, 'mean') }, {}, 'centred');
       const scale = times(inverseRoot(centred, 'variance', 'deviation_scale'));
-      const unit = b.add('mul', [centred, scale], {}, 'unit');
+      const unit = b.add('mul', { a: centred, b: scale }, {}, 'unit');
       if (!hasBias || isOwn) return weighted(unit, 'normed');
       const scaled = weighted(unit, 'weighted');
       const bias = vector(`${module}.bias`, width, 'norm_bias', rows);
-      const added = factor === 1 ? bias : b.add('mul', [bias, constant(factor, 'bias_factor')], {}, 'scaled_bias');
-      return b.add('add', [scaled, added], {}, 'normed');
+      const added =
+        factor === 1 ? bias : b.add('mul', { a: bias, b: constant(factor, 'bias_factor') }, {}, 'scaled_bias');
+      return b.add('add', { a: scaled, b: added }, {}, 'normed');
     });
 }
 
@@ -94,22 +101,30 @@ export const ACTIVATIONS: Readonly<Record<string, Activation>> = {
  * x·(1 + tanh u)/2 with u = √(2/π)·(x + 0.044715·x³) is x·σ(2u), because (1 + tanh u)/2 = σ(2u).
  */
 export function activate(b: GraphBuilder, kind: Activation, x: Value): Value {
-  const constant = (value: number, hint: string): Value => b.add('const', [], { value }, hint);
+  const constant = (value: number, hint: string): Value => b.add('const', {}, { value }, hint);
   const one = constant(1, 'one');
   /** x·σ(y), for −y. */
   const gated = (negative: Value, name: string): Value =>
-    b.add('div', [x, b.add('add', [one, b.add('exp', [negative])])], {}, name);
+    b.add('div', { a: x, b: b.add('add', { a: one, b: b.add('exp', { x: negative }) }) }, {}, name);
   switch (kind) {
     case 'silu':
-      return gated(b.add('neg', [x]), 'silu');
+      return gated(b.add('neg', { x }), 'silu');
     case 'gelu': {
-      const erf = b.add('erf', [b.add('mul', [x, constant(Math.SQRT1_2, 'inverse_root')])]);
-      return b.add('mul', [b.add('mul', [x, constant(0.5, 'half')]), b.add('add', [one, erf])], {}, 'gelu');
+      const erf = b.add('erf', { x: b.add('mul', { a: x, b: constant(Math.SQRT1_2, 'inverse_root') }) });
+      return b.add(
+        'mul',
+        { a: b.add('mul', { a: x, b: constant(0.5, 'half') }), b: b.add('add', { a: one, b: erf }) },
+        {},
+        'gelu',
+      );
     }
     case 'geluTanh': {
-      const cubic = b.add('add', [b.add('mul', [b.add('mul', [x, x]), constant(0.044715, 'cubic')]), one]);
+      const cubic = b.add('add', {
+        a: b.add('mul', { a: b.add('mul', { a: x, b: x }), b: constant(0.044715, 'cubic') }),
+        b: one,
+      });
       const factor = constant(-2 * Math.sqrt(2 / Math.PI), 'slope');
-      return gated(b.add('mul', [b.add('mul', [x, cubic]), factor], {}, 'exponent'), 'gelu');
+      return gated(b.add('mul', { a: b.add('mul', { a: x, b: cubic }), b: factor }, {}, 'exponent'), 'gelu');
     }
     default:
       return kind satisfies never;

@@ -136,24 +136,31 @@ export type MaskKind = (typeof MASKS)[number];
 const toBias = (b: GraphBuilder, visible: Value): Value =>
   b.add(
     'select',
-    [visible, b.add('const', [], { value: 0 }, 'zero'), b.add('const', [], { value: -Infinity }, 'hidden')],
+    {
+      condition: visible,
+      a: b.add('const', {}, { value: 0 }, 'zero'),
+      b: b.add('const', {}, { value: -Infinity }, 'hidden'),
+    },
     {},
     'bias',
   );
 
 /** Row and column numbers as i32[T, 1] and i32[1, T]. */
 function indices(b: GraphBuilder): { query: Value; key: Value } {
-  const index = b.add('iota', [], { size: ['T'] }, 'index');
+  const index = b.add('iota', {}, { size: ['T'] }, 'index');
   return { query: asQuery(b, index), key: asKey(b, index) };
 }
-const asQuery = (b: GraphBuilder, v: Value): Value => b.add('reshape', [v], { shape: ['T', 1] }, 'of_query');
-const asKey = (b: GraphBuilder, v: Value): Value => b.add('reshape', [v], { shape: [1, 'T'] }, 'of_key');
+const asQuery = (b: GraphBuilder, v: Value): Value => b.add('reshape', { x: v }, { shape: ['T', 1] }, 'of_query');
+const asKey = (b: GraphBuilder, v: Value): Value => b.add('reshape', { x: v }, { shape: [1, 'T'] }, 'of_key');
 
 /** Trees in depth-first order: k ≤ q and q < subtreeEnd[k]. */
 function treeMask(b: GraphBuilder): Value {
   const { query, key } = indices(b);
   const end = asKey(b, b.param('subtreeEnd', 'i32', ['T'], { kind: 'subtreeEnd' }));
-  return toBias(b, b.add('and', [b.add('le', [key, query]), b.add('lt', [query, end])], {}, 'visible'));
+  return toBias(
+    b,
+    b.add('and', { a: b.add('le', { a: key, b: query }), b: b.add('lt', { a: query, b: end }) }, {}, 'visible'),
+  );
 }
 
 /**
@@ -167,20 +174,33 @@ function metaPairMask(b: GraphBuilder): Value {
   const branch = b.param('branch', 'i32', ['T']);
   const pair = b.param('pair', 'i32', ['T']);
   const [branchOfKey, branchOfQuery] = [asKey(b, branch), asQuery(b, branch)];
-  const zero = b.add('cast', [b.add('const', [], { value: 0 })], { dtype: 'i32' }, 'question');
-  const samePair = b.add('eq', [asKey(b, pair), asQuery(b, pair)], {}, 'same_pair');
-  const open = b.add('or', [b.add('eq', [branchOfKey, zero]), b.add('eq', [branchOfKey, branchOfQuery])], {}, 'open');
-  return toBias(b, b.add('and', [b.add('and', [b.add('le', [key, query]), samePair]), open], {}, 'visible'));
+  const zero = b.add('cast', { x: b.add('const', {}, { value: 0 }) }, { dtype: 'i32' }, 'question');
+  const samePair = b.add('eq', { a: asKey(b, pair), b: asQuery(b, pair) }, {}, 'same_pair');
+  const open = b.add(
+    'or',
+    { a: b.add('eq', { a: branchOfKey, b: zero }), b: b.add('eq', { a: branchOfKey, b: branchOfQuery }) },
+    {},
+    'open',
+  );
+  return toBias(
+    b,
+    b.add('and', { a: b.add('and', { a: b.add('le', { a: key, b: query }), b: samePair }), b: open }, {}, 'visible'),
+  );
 }
 
 /** A window of `width` keys inside the tree. It has no column form, so it stays a materialized bias. */
 function slidingWindowMask(b: GraphBuilder, width: number): Value {
   const { query, key } = indices(b);
   const end = asKey(b, b.param('subtreeEnd', 'i32', ['T'], { kind: 'subtreeEnd' }));
-  const limit = b.add('cast', [b.add('const', [], { value: width })], { dtype: 'i32' }, 'width');
-  const near = b.add('lt', [b.add('sub', [query, key]), limit], {}, 'near');
-  const inTree = b.add('and', [b.add('le', [key, query]), b.add('lt', [query, end])], {}, 'in_tree');
-  return toBias(b, b.add('and', [inTree, near], {}, 'visible'));
+  const limit = b.add('cast', { x: b.add('const', {}, { value: width }) }, { dtype: 'i32' }, 'width');
+  const near = b.add('lt', { a: b.add('sub', { a: query, b: key }), b: limit }, {}, 'near');
+  const inTree = b.add(
+    'and',
+    { a: b.add('le', { a: key, b: query }), b: b.add('lt', { a: query, b: end }) },
+    {},
+    'in_tree',
+  );
+  return toBias(b, b.add('and', { a: inTree, b: near }, {}, 'visible'));
 }
 
 /**
@@ -192,12 +212,12 @@ export function pathMask(
   position: Value,
   keys: ExtentName,
 ): { readonly bias: Value; readonly keyPosition: Value } {
-  const entry = b.add('reshape', [b.add('iota', [], { size: [keys] }, 'entry')], { shape: [1, keys] }, 'of_key');
+  const entry = b.add('reshape', { x: b.add('iota', {}, { size: [keys] }, 'entry') }, { shape: [1, keys] }, 'of_key');
   const begin = asQuery(b, b.param('begin', 'i32', ['T'], { kind: 'row', of: keys }));
-  const isAfter = b.add('le', [begin, entry], {}, 'is_after');
-  const offset = b.add('sub', [entry, begin], {}, 'offset');
-  const isBefore = b.add('le', [offset, asQuery(b, position)], {}, 'is_before');
-  return { bias: toBias(b, b.add('and', [isAfter, isBefore], {}, 'visible')), keyPosition: offset };
+  const isAfter = b.add('le', { a: begin, b: entry }, {}, 'is_after');
+  const offset = b.add('sub', { a: entry, b: begin }, {}, 'offset');
+  const isBefore = b.add('le', { a: offset, b: asQuery(b, position) }, {}, 'is_before');
+  return { bias: toBias(b, b.add('and', { a: isAfter, b: isBefore }, {}, 'visible')), keyPosition: offset };
 }
 
 /**
@@ -205,10 +225,15 @@ export function pathMask(
  * i32[T]. `keyPosition`: of the keys on the query's path, i32[1, C] or i32[T, C].
  */
 export function windowed(b: GraphBuilder, bias: Value, position: Value, keyPosition: Value, width: number): Value {
-  const limit = b.add('cast', [b.add('const', [], { value: width }, 'window')], { dtype: 'i32' }, 'window_width');
-  const distance = b.add('sub', [asQuery(b, position), keyPosition], {}, 'distance');
-  const near = b.add('lt', [distance, limit], {}, 'near');
-  return b.add('select', [near, bias, b.add('const', [], { value: -Infinity }, 'far')], {}, 'window_bias');
+  const limit = b.add('cast', { x: b.add('const', {}, { value: width }, 'window') }, { dtype: 'i32' }, 'window_width');
+  const distance = b.add('sub', { a: asQuery(b, position), b: keyPosition }, {}, 'distance');
+  const near = b.add('lt', { a: distance, b: limit }, {}, 'near');
+  return b.add(
+    'select',
+    { condition: near, a: bias, b: b.add('const', {}, { value: -Infinity }, 'far') },
+    {},
+    'window_bias',
+  );
 }
 
 /** Positions of the keys of a tree or meta-pair, i32[1, T]. */

@@ -55,7 +55,7 @@ export function programOfGraph(graph: Graph): Program {
     });
   const made = new Map(graph.nodes.map(({ result }, at) => [result, at]));
   const ops = graph.nodes.map((node): ProgramOp => {
-    const mentions = node.operands.map((value) => ({ name: printValue(value), from: made.get(value) }));
+    const mentions = node.inputs.map((value) => ({ name: printValue(value), from: made.get(value) }));
     const type = printType(node.result.type);
     return {
       id: node.result.name,

@@ -1,6 +1,6 @@
 /** A module of one kernel, which chooses tokens from logits. */
 import type { BufferDecl, KernelModule } from '../../ir/kernel.js';
-import { SAMPLE_INPUT_NAMES, SAMPLE_INPUTS, sampleInputsOf } from '../../ir/sampleInputs.js';
+import { SAMPLE_INPUT_NAMES, SAMPLE_INPUTS, mapInputs } from '../../ir/sampleInputs.js';
 
 /** The buffer of an input: `min_log_p` of minLogP. */
 export const bufferOf = (input: string): string => input.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
@@ -44,7 +44,7 @@ export function sampleModule(vocab: number, most = 32): KernelModule {
         ...{ name: 'sample', path: 'head.sample', ops: ['sample'], anchor: 'sample', rows: 'F', vocab },
         logits: 'logits',
         totals: { top: 'top', sum: 'sum' },
-        inputs: sampleInputsOf(SAMPLE_INPUT_NAMES.map(bufferOf)),
+        inputs: mapInputs(bufferOf),
         saved: 'saved',
         token: 'token',
         logProb: 'log_prob',

@@ -1,5 +1,5 @@
 /** Examples of the ops of mixtures of experts, computed by hand. */
-import type { Attributes } from '../../ir/graph/graph.js';
+import type { Attributes } from '../../ir/ops/opDef.js';
 import type { OpName } from '../../ir/ops/index.js';
 
 type Operands = readonly (readonly [type: string, data: readonly number[]])[];

@@ -1,5 +1,5 @@
 /** Examples of ops: operands, and the result that they have. Those of experts and of narrow numbers are beside this. */
-import type { Attributes } from '../../ir/graph/graph.js';
+import type { Attributes } from '../../ir/ops/opDef.js';
 import { gumbel, uniform } from '../../ir/gumbel.js';
 import type { OpName } from '../../ir/ops/index.js';
 import { EXPERT_EXAMPLES } from './expertExamples.js';

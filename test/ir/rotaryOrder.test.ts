@@ -29,7 +29,7 @@ describe('the order of rotated heads', () => {
   it('moves whole rows of a matrix', () => {
     const matrix = { shape: [4, 2], data: Float64Array.of(1, 10, 2, 20, 3, 30, 4, 40) };
     const attributes = { headDim: 4, rotated: 4, interleaved: true };
-    expect([...OPS.pair_halves.evaluate([matrix], attributes, [4, 2]).data]).toEqual([1, 10, 3, 30, 2, 20, 4, 40]);
+    expect([...OPS.pair_halves.evaluate({ x: matrix }, attributes, [4, 2]).data]).toEqual([1, 10, 3, 30, 2, 20, 4, 40]);
   });
 
   it.each([

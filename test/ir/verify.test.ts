@@ -14,7 +14,7 @@ const GOOD = parseGraph(`func @g(%x: f32[T, 4], %i: i32[R]) -> (f32[R, 8]) {
 const [neg, linear, gather] = GOOD.nodes as [Node, Node, Node];
 const w = GOOD.weights[0]!;
 
-const withNodes = (...nodes: Node[]): Graph => ({ ...GOOD, nodes });
+const withNodes = (...nodes: readonly unknown[]): Graph => ({ ...GOOD, nodes: nodes as readonly Node[] });
 const stale: Value = { ...neg.result };
 
 describe('verifyGraph', () => {
@@ -37,7 +37,7 @@ describe('verifyGraph', () => {
     ['a missing definition', withNodes(linear, gather), '%n is used before it is defined'],
     [
       'a value of an older graph',
-      withNodes(neg, { ...linear, operands: [stale, w] }, gather),
+      withNodes(neg, { ...linear, operands: { x: stale, w }, inputs: [stale, w] }, gather),
       '%n is not the %n of this graph, but an object with that name from an earlier graph',
     ],
     [
@@ -76,13 +76,18 @@ describe('verifyGraph', () => {
     ['an unknown op', withNodes({ ...neg, op: 'softmax' as OpName }), 'softmax is not an op'],
     [
       'too many operands',
-      withNodes({ ...neg, operands: [GOOD.params[0]!, GOOD.params[0]!] }),
+      withNodes({ ...neg, inputs: [GOOD.params[0]!, GOOD.params[0]!] }),
       'neg: it takes 1 operand, not 2',
     ],
     [
       'operands that do not fit',
-      withNodes(neg, { ...linear, operands: [GOOD.params[1]!, w] }, gather),
+      withNodes(neg, { ...linear, inputs: [GOOD.params[1]!, w] }, gather),
       'linear: linear: x has R columns, w has 4',
+    ],
+    [
+      'names of operands that are not those in order',
+      withNodes(neg, { ...linear, operands: { x: w, w } }, gather),
+      'linear: the operands by name are not those in order',
     ],
     [
       'an attribute the op does not know',
@@ -92,16 +97,16 @@ describe('verifyGraph', () => {
     [
       'a missing attribute',
       withNodes({ ...neg, op: 'cast' }),
-      "found 'cast' without attribute 'dtype', expected {dtype = …}, a string",
+      'found \'cast\' without attribute \'dtype\', expected {dtype = …}, one of "f32", "f16", "bf16"',
     ],
     [
       'an attribute of another kind',
       withNodes({ ...neg, op: 'cast', attributes: { dtype: 3 } }),
-      "found attribute 'dtype' = 3, expected a string",
+      'found attribute \'dtype\' = 3, expected one of "f32", "f16"',
     ],
     [
       'a NaN attribute',
-      withNodes({ ...neg, op: 'const', operands: [], attributes: { value: NaN } }),
+      withNodes({ ...neg, op: 'const', operands: {}, inputs: [], attributes: { value: NaN } }),
       "found attribute 'value' = null, expected a number",
     ],
     [

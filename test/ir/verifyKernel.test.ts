@@ -120,7 +120,6 @@ describe('verifyKernels', () => {
       valueOf({ op: 'add', a: { op: 'groupSum', a: acc, width: 16 }, b: { op: 'groupSum', a: acc, width: 32 } }),
       "the epilogue of 'wv' sums groups of more than one width.",
     ],
-    ['an op operand', valueOf({ op: 'arg', index: 0 }), '$0: operands of ops appear in op definitions only'],
     [
       'a load of another width',
       valueOf(load('h0')),

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Graph } from '../../ir/graph/graph.js';
+import { isOp, type Graph } from '../../ir/graph/graph.js';
 import { eliminateDeadCode } from '../../passes/eliminateDeadCode.js';
 import { assignPrecision } from '../../passes/assignPrecision.js';
 import { recognizeExperts } from '../../passes/recognizeExperts.js';
@@ -44,8 +44,8 @@ describe('assignPrecision', () => {
   it('moves rows to experts and back in 16 bits', () => {
     const experts = recognizeExperts(parse(EXPERTS));
     const narrow = eliminateDeadCode(bf16(experts));
-    const moved = narrow.nodes.filter(({ op }) => op === 'gather_rows');
-    expect(moved.map(({ operands: [rows] }) => rows?.type.dtype)).toEqual(['bf16', 'bf16', 'bf16']);
+    const moved = narrow.nodes.filter((node) => isOp(node, 'gather_rows'));
+    expect(moved.map(({ operands: { x } }) => x.type.dtype)).toEqual(['bf16', 'bf16', 'bf16']);
     expect(assignPrecision(experts, 'f32').nodes.every(({ result }) => result.type.dtype !== 'bf16')).toBe(true);
     sameMeaning(experts, narrow, ROUNDING);
   });
@@ -123,7 +123,7 @@ describe('assignPrecision', () => {
       }
     `);
     const read = (of: Graph): readonly (string | undefined)[] =>
-      of.nodes.filter(({ op }) => op === 'linear').map(({ operands: [rows] }) => rows?.type.dtype);
+      of.nodes.filter((node) => isOp(node, 'linear')).map(({ operands: { x } }) => x.type.dtype);
     expect(read(bf16(graph))).toEqual(['bf16', 'f32', 'f32']);
     expect(read(assignPrecision(graph, 'f32'))).toEqual(['f32', 'f32', 'f32']);
   });

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type Graph, GraphBuilder, type Value } from '../../ir/graph/graph.js';
+import { GraphBuilder, isOp, type Graph, type Value } from '../../ir/graph/graph.js';
 import { interpretGraph } from '../../ir/graph/interpreter.js';
 import type { Tensor } from '../../ir/ops/opDef.js';
 import { buildMask, type MaskKind } from '../../models/model/model.js';
@@ -167,7 +167,8 @@ describe('canonicalizeMask', () => {
         '    %later = max(%subtreeEnd, %index) : i32[T]\n    %end = reshape(%later)',
       ]),
     ];
-    for (const text of variants) expect(canonicalizeMask(parse(text)).nodes.at(-1)?.attributes['mask']).toBe('column');
+    for (const text of variants)
+      expect(canonicalizeMask(parse(text)).nodes.at(-1)?.attributes).toMatchObject({ mask: 'column' });
   });
 
   it.each<[string, ...(readonly [string, string])[]]>([
@@ -265,9 +266,10 @@ describe('canonicalizeMask', () => {
 /** Attention under one of the model's masks. The bias is a result too, so that both forms can be compared. */
 function attentionUnder(kind: Exclude<MaskKind, 'path'>): Graph {
   const b = new GraphBuilder('g');
-  const [q, k, v] = ['q', 'k', 'v'].map((name) => b.param(name, 'f32', ['T', 1, 2])) as [Value, Value, Value];
+  const heads = (name: string): Value => b.param(name, 'f32', ['T', 1, 2]);
+  const [q, k, v] = [heads('q'), heads('k'), heads('v')];
   const bias = buildMask(b, kind, 3);
-  return b.finish([b.add('attention', [q, k, v, bias], { scale: 1, mask: 'bias' }, 'out'), bias]);
+  return b.finish([b.add('attention', { q, k, v, bias }, { scale: 1, mask: 'bias' }, 'out'), bias]);
 }
 
 /**
@@ -309,11 +311,11 @@ function expectSameView(kind: Exclude<MaskKind, 'path'>, inputs: Readonly<Record
   };
   const [attended, bias] = interpretGraph(graph, env);
   const column = canonicalizeMask(graph);
-  const node = column.nodes.find((n) => n.op === 'attention')!;
-  const [canonical, { data: ends }] = interpretGraph(
-    { ...column, results: [column.results[0]!, node.operands[3]!] },
-    env,
-  ) as [Tensor, Tensor];
+  const end = column.nodes.find((n) => isOp(n, 'attention'))!.operands.subtreeEnd!;
+  const [canonical, { data: ends }] = interpretGraph({ ...column, results: [column.results[0]!, end] }, env) as [
+    Tensor,
+    Tensor,
+  ];
   for (let q = 0; q < tokens; q++) {
     for (let k = 0; k < tokens; k++) {
       expect(bias!.data[q * tokens + k], `query ${q}, key ${k}, ends ${[...ends].join()}`).toBe(
@@ -355,7 +357,7 @@ describe('the column form shows what the bias shows', () => {
 
   it('on every causal length, with ends past the last query', () => {
     const graph = canonicalizeMask(parse(CAUSAL));
-    const ends = graph.nodes.find((n) => n.op === 'attention')!.operands[3]!;
+    const ends = graph.nodes.find((n) => isOp(n, 'attention'))!.operands.subtreeEnd!;
     for (const tokens of [1, 2, 8, 100]) {
       const env = environment(graph);
       const [values] = interpretGraph(

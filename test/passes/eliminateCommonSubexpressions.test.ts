@@ -95,7 +95,7 @@ describe('eliminateCommonSubexpressions', () => {
         sameMeaning(graph, result, 0);
         if (result.nodes.length < graph.nodes.length) smaller++;
         const keys = result.nodes.map(
-          (n) => `${n.op} ${n.operands.map((v) => `${v.kind} ${v.name}`).join()} ${JSON.stringify(n.attributes)}`,
+          (n) => `${n.op} ${n.inputs.map((v) => `${v.kind} ${v.name}`).join()} ${JSON.stringify(n.attributes)}`,
         );
         expect(new Set(keys).size).toBe(keys.length);
         expect(eliminateCommonSubexpressions(result)).toBe(result);

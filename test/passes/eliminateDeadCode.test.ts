@@ -71,7 +71,7 @@ describe('eliminateDeadCode', () => {
         verifyGraph(result);
         sameMeaning(graph, result, 0);
         if (result.nodes.length < graph.nodes.length) smaller++;
-        const read = new Set([...result.results, ...result.nodes.flatMap((n) => n.operands)]);
+        const read = new Set([...result.results, ...result.nodes.flatMap((n) => n.inputs)]);
         expect([...result.nodes.map((n) => n.result), ...result.weights].filter((v) => !read.has(v))).toEqual([]);
         expect(eliminateDeadCode(result)).toBe(result);
       }),

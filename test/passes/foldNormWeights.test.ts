@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
-import { GraphBuilder, type Graph } from '../../ir/graph/graph.js';
+import { GraphBuilder, isOp, type Graph } from '../../ir/graph/graph.js';
 import { FORMATS } from '../../ir/storage.js';
 import { verifyGraph } from '../../ir/graph/verify.js';
 import { eliminateDeadCode } from '../../passes/eliminateDeadCode.js';
@@ -186,17 +186,17 @@ describe('foldNormWeights', () => {
             b.param('scale', 'f32', ['T', 1]),
             b.weight('norm', 'f32', [columns]),
           ];
-          const unit = b.add('mul', swapped ? [scale, x] : [x, scale]);
-          const normed = b.add('mul', swapped ? [weight, unit] : [unit, weight]);
+          const unit = b.add('mul', swapped ? { a: scale, b: x } : { a: x, b: scale });
+          const normed = b.add('mul', swapped ? { a: weight, b: unit } : { a: unit, b: weight });
           const graph = b.finish(
             Array.from({ length: readers }, (_, i) =>
-              b.add('linear', [normed, b.weight(`w${i}`, 'bf16', [i + 1, columns])]),
+              b.add('linear', { x: normed, w: b.weight(`w${i}`, 'bf16', [i + 1, columns]) }),
             ),
           );
           const result = fold(graph);
           verifyGraph(result);
           sameMeaning(graph, result);
-          expect(result.nodes.filter((n) => n.op === 'linear').every((n) => n.operands[0] === x)).toBe(true);
+          expect(result.nodes.filter((n) => isOp(n, 'linear')).every((n) => n.operands.x === x)).toBe(true);
         },
       ),
       { numRuns: 50, seed: 31 },

@@ -24,7 +24,7 @@ describe('keepBlockWeights', () => {
   const formatsOf = (numerics: Numerics): readonly string[] =>
     lower(optimize(graph, numerics), numerics)
       .weights.filter(({ layout }) => layout !== 'rows')
-      .map(({ sources, format }) => `${sources[0]!.tensor.split('./').slice(-2, -1)[0]} ${format}`);
+      .map(({ sources, format }) => `${sources[0]!.tensor.split('.').slice(-2, -1)[0]} ${format}`);
 
   it('keeps the blocks of all products that share rows, and of none where one has no blocks', () => {
     const formats = formatsOf(

@@ -16,7 +16,7 @@ function matched(lines: string): WeightMatch {
       ${lines}
       return %y
     }`);
-  return matchWeight(definitions(graph), graph.nodes.at(-1)!.operands[1]!);
+  return matchWeight(definitions(graph), graph.nodes.at(-1)!.inputs[1]!);
 }
 
 describe('matchWeight', () => {

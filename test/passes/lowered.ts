@@ -64,7 +64,7 @@ export function interpretLowered(graph: Graph, module: LoweredModule, env: Graph
   const buffers = new Map(graph.params.map((p) => [bufferName(p), env.params.get(p.name)!]));
   const out = interpretModule(module, { sizes: env.sizes, buffers, tensors, round });
   const defs = definitions(graph);
-  const behindViews = (v: Value): Value => (defs.get(v)?.op === 'reshape' ? behindViews(defs.get(v)!.operands[0]!) : v);
+  const behindViews = (v: Value): Value => (defs.get(v)?.op === 'reshape' ? behindViews(defs.get(v)!.inputs[0]!) : v);
   return graph.results.map((r) => out.get(bufferName(behindViews(r)))!);
 }
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Graph } from '../../ir/graph/graph.js';
+import type { Graph, Node } from '../../ir/graph/graph.js';
 import { interpretGraph } from '../../ir/graph/interpreter.js';
 import { verifyGraph } from '../../ir/graph/verify.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
@@ -203,23 +203,14 @@ describe('from the graph of a model to kernels', () => {
 
   it('says which pattern was missed if a model is written another way', () => {
     const graph = llama();
+    const isScore = ({ op, path, result: { type } }: Node): boolean =>
+      op === 'mul' && path === 'layers.0.attention' && type.shape.slice(1).join() === 'T,T';
+    const score = graph.nodes.find(isScore)!.result;
     const unusual: Graph = {
       ...graph,
       nodes: graph.nodes.map((n) =>
         n.op === 'reduce_max' && n.path === 'layers.0.attention'
-          ? {
-              ...n,
-              operands: [
-                graph.nodes.find(
-                  (m) =>
-                    m.op === 'mul' &&
-                    m.path === n.path &&
-                    m.result.type.shape.length === 3 &&
-                    m.result.type.shape[1] === 'T' &&
-                    m.result.type.shape[2] === 'T',
-                )!.result,
-              ],
-            }
+          ? { ...n, operands: { x: score }, inputs: [score] }
           : n,
       ),
     };

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Graph, Node } from '../../ir/graph/graph.js';
+import { makeNode, type Graph } from '../../ir/graph/graph.js';
 import { verifyGraph } from '../../ir/graph/verify.js';
 import { eliminateDeadCode } from '../../passes/eliminateDeadCode.js';
 import { pruneDeadRows } from '../../passes/pruneDeadRows.js';
@@ -280,17 +280,7 @@ describe('pruneDeadRows', () => {
       const row = graph.params.find((p) => p.name === 'row')!;
       const nodes = graph.results
         .filter((r) => r.type.shape[0] === 'T')
-        .map((r, i): Node => ({
-          op: 'gather_rows',
-          operands: [r, row],
-          attributes: {},
-          path: '',
-          result: {
-            kind: 'result',
-            name: `answer${i}`,
-            type: { dtype: r.type.dtype, shape: ['R', ...r.type.shape.slice(1)] },
-          },
-        }));
+        .map((r, i) => makeNode('gather_rows', [r, row], {}, `answer${i}`, ''));
       return {
         ...graph,
         nodes: [...graph.nodes, ...nodes],

@@ -155,7 +155,7 @@ describe('layers that stay as they are', () => {
       const { kernels, buffers } = lower(optimize(llama({ layers }), numerics), numerics);
       const dtypes = new Map(buffers.map(({ name, dtype }) => [name, dtype]));
       const found = kernels.flatMap((kernel) =>
-        kernel.anchor === 'gemm' && dtypes.get(kernel.a) === 'e4m3' ? [Number(kernel.path.split('./')[1])] : [],
+        kernel.anchor === 'gemm' && dtypes.get(kernel.a) === 'e4m3' ? [Number(kernel.path.split('.')[1])] : [],
       );
       return [...new Set(found)];
     };

@@ -5,7 +5,8 @@
 import { extentIn } from '../../ir/extents.js';
 import fc from 'fast-check';
 import { inferred } from '../../ir/graph/checkNode.js';
-import { GraphBuilder, type Attributes, type Graph, type Value } from '../../ir/graph/graph.js';
+import { GraphBuilder, type Graph, type Value } from '../../ir/graph/graph.js';
+import { arityOf, type Attributes } from '../../ir/ops/opDef.js';
 import { OPS, type OpName } from '../../ir/ops/index.js';
 import { printGraph } from '../../ir/graph/printer.js';
 import { isSymbol, type Dim } from '../../ir/types.js';
@@ -100,7 +101,8 @@ export const program: fc.Arbitrary<Graph> = fc
     } of steps) {
       if (values.length === inputs + 24) break;
       const pick = (back: number): Value => values[values.length - 1 - (back % values.length)]!;
-      const picked = op === 'gather_rows' ? [pick(operands[0]!), row] : operands.slice(0, OPS[op].arity[1]).map(pick);
+      const picked =
+        op === 'gather_rows' ? [pick(operands[0]!), row] : operands.slice(0, arityOf(OPS[op], attributes)[1]).map(pick);
       if (op === 'gather_rows' && picked[0]!.type.shape[0] !== 'T' && picked[0]!.type.shape[0] !== 8) continue;
       const type = inferred(
         OPS[op],
@@ -108,14 +110,14 @@ export const program: fc.Arbitrary<Graph> = fc
         attributes,
       );
       if (typeof type !== 'string' && type.shape.length <= 3 && elements(type.shape) <= 256)
-        values.push(b.add(op, picked, attributes, op === 'sum' || op === 'mean' ? 'total' : op));
+        values.push(b.append(op, picked, attributes, op === 'sum' || op === 'mean' ? 'total' : op, ''));
     }
     // What a kernel could return: elementwise results with rows.
     const computed = b
       .finish([])
       .nodes.filter(({ op, result }) => OPS[op].fuse === 'elementwise' && isSymbol(result.type.shape[0] ?? 0))
       .map((n) => n.result);
-    if (computed.length === 0) computed.push(b.add('neg', [values[inputs - 1]!]));
+    if (computed.length === 0) computed.push(b.add('neg', { x: values[inputs - 1]! }));
     const graph = b.finish([
       ...new Set(results.map((back) => computed[computed.length - 1 - (back % computed.length)]!)),
     ]);

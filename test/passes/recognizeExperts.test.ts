@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Graph } from '../../ir/graph/graph.js';
+import { isOp, type Graph } from '../../ir/graph/graph.js';
 import { eliminateDeadCode } from '../../passes/eliminateDeadCode.js';
 import { recognizeExperts } from '../../passes/recognizeExperts.js';
 import { EXPERTS } from './expertGraph.js';
@@ -26,8 +26,8 @@ describe('recognizeExperts', () => {
   it('keeps probabilities that are not divided by their sum', () => {
     const before = parse(edit(EXPERTS, ['reshape(%w)', 'reshape(%kept)']));
     const after = recognize(before);
-    const weights = after.nodes.filter(({ op }) => op === 'expert_weight');
-    expect(weights.map(({ attributes }) => attributes['normalized'])).toEqual([false, false]);
+    const weights = after.nodes.filter((node) => isOp(node, 'expert_weight'));
+    expect(weights.map(({ attributes }) => attributes.normalized)).toEqual([false, false]);
     sameMeaning(before, after);
   });
 

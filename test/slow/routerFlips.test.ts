@@ -92,10 +92,10 @@ describe.skipIf(!existsSync(FAMILIES))('experts that rounding changes', () => {
       const params = paramsOf(tree);
       interpretGraph(graph, {
         ...{ sizes: { T: tree.tokens.length, R: tree.row.length }, weights, params },
-        trace: ({ op, operands, result }, { data, shape }) => {
+        trace: ({ op, inputs, result }, { data, shape }) => {
           if (op === 'div') probabilities.set(result, data);
           if (op !== 'top_mask') return;
-          choices.push({ mask: data, scores: probabilities.get(operands[0]!)!, experts: shape.at(-1)! });
+          choices.push({ mask: data, scores: probabilities.get(inputs[0]!)!, experts: shape.at(-1)! });
           probabilities.clear();
         },
       });

@@ -1,6 +1,6 @@
 /** What `step` returns for filtered rows, by the reference, for models that are made up in tests. */
 import { adjustLogits, chooseToken, largestTokens, logSumExp } from '../../ir/filters.js';
-import { MAX_TOP_TOKENS, SAMPLE_INPUT_NAMES, rowSampling, sampleInputsOf } from '../../ir/sampleInputs.js';
+import { MAX_TOP_TOKENS, mapInputs, rowSampling } from '../../ir/sampleInputs.js';
 import type { StepInputs } from '../../generate/stepArrays.js';
 import type { FilteredOutputs } from '../../generate/stepper.js';
 
@@ -16,7 +16,7 @@ export function filteredRows(
     pathToken: inputs.tokens,
     pathRow: inputs.row,
   };
-  const numbers = sampleInputsOf(SAMPLE_INPUT_NAMES.map((name) => given[name]!));
+  const numbers = mapInputs((name) => given[name]!);
   const rows = Array.from(inputs.topK!, (_, row) => {
     const at = inputs.row[row]!;
     const z = logitsOf(inputs.tokens[at]!, inputs.position[at]!);

@@ -29,10 +29,10 @@ export function memoryGraph(): Graph {
   const entry = b.param('entry', 'i32', ['Q'], { kind: 'entry', state: MEMORY });
   const memory = b.state(MEMORY, 'f32', [MEMORY_ROWS, MEMORY_COLUMNS]);
   return b.scope('memory', () => {
-    const before = b.scope('read', () => b.add('gather_rows', [memory, old], {}, 'before'));
-    const sum = b.scope('read', () => b.add('add', [before, rows], {}, 'sum'));
-    const after = b.scope('write', () => b.add('write_rows', [memory, sum, slot], {}, 'after'));
-    const found = b.scope('find', () => b.add('gather_rows', [after, entry], {}, 'found'));
+    const before = b.scope('read', () => b.add('gather_rows', { x: memory, index: old }, {}, 'before'));
+    const sum = b.scope('read', () => b.add('add', { a: before, b: rows }, {}, 'sum'));
+    const after = b.scope('write', () => b.add('write_rows', { x: memory, rows: sum, slot }, {}, 'after'));
+    const found = b.scope('find', () => b.add('gather_rows', { x: after, index: entry }, {}, 'found'));
     return b.finish([found], ['found'], [after]);
   });
 }

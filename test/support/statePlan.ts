@@ -24,10 +24,10 @@ function appendGraph(): Graph {
   const kept = stateOf(b);
   return b.scope('memory', () => {
     const sum = b.scope('add', () => {
-      const scaled = b.add('mul', [rows, scaleOf(b)], {}, 'scaled');
-      return b.add('add', [b.add('gather_rows', [kept, old], {}, 'before'), scaled], {}, 'sum');
+      const scaled = b.add('mul', { a: rows, b: scaleOf(b) }, {}, 'scaled');
+      return b.add('add', { a: b.add('gather_rows', { x: kept, index: old }, {}, 'before'), b: scaled }, {}, 'sum');
     });
-    const after = b.scope('append', () => b.add('write_rows', [kept, sum, slot], {}, 'after'));
+    const after = b.scope('append', () => b.add('write_rows', { x: kept, rows: sum, slot }, {}, 'after'));
     return b.finish([], [], [after]);
   });
 }
@@ -39,8 +39,8 @@ function recallGraph(): Graph {
   const kept = stateOf(b);
   return b.scope('memory', () =>
     b.scope('recall', () => {
-      const rows = b.add('gather_rows', [kept, entry], {}, 'rows');
-      return b.finish([b.add('div', [rows, scaleOf(b)], {}, 'found')], ['found']);
+      const rows = b.add('gather_rows', { x: kept, index: entry }, {}, 'rows');
+      return b.finish([b.add('div', { a: rows, b: scaleOf(b) }, {}, 'found')], ['found']);
     }),
   );
 }

@@ -144,8 +144,6 @@ export class Body {
         return this.rowValue('f', `(float)(${this.row.row})`);
       case 'columnIndex':
         return this.each('f', site.lanes, [], (lane) => `(float)(${columnAt(site, lane)})`);
-      case 'arg':
-        throw new Error(`${printScalar(s)} has no meaning in a kernel.`);
       case 'select': {
         const [condition, a, b] = [this.value(s.condition, site), this.value(s.a, site), this.value(s.b, site)];
         return this.each(
