@@ -256,7 +256,7 @@ struct tw_encoded {
   int row;                     // of the matrix: the first of the range
   int reads;                   // 0 values, 1 codes, 2 words of scales and zero points, 3 scales of rows
   int group;                   // columns of such a word
-  int isDamaged;               // set if a scale is invalid
+  int isDamaged;               // set where a scale is none
 };
 
 static __device__ __forceinline__ tw_encoded *tw_encoded_of(const void *jobs) {
