@@ -21,7 +21,6 @@ import { graphDigests, modelFunctions, printFunctions } from './functions.js';
 import { MAX_CAPACITY, planFunction } from './plan.js';
 import { keepModel, planKey, type PlanOptions, readModel } from './planCache.js';
 
-
 export type { CompiledModel } from '../targets/target.js';
 
 /** Fewest tokens that the largest micro-batch of a model may have. */

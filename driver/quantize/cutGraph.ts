@@ -13,7 +13,8 @@ import { planFunction } from '../compile/plan.js';
 import type { DeviceExecutor } from '../devices/executor.js';
 import { stepTo, type Ui } from '../requests.js';
 import { cpuDevice, detectMachine, numericsOf } from '../targets/cpuDevice.js';
-import { compileKernels, emitPlan, type EmittedPlan } from '../targets/cpuKernels.js';
+import { compileKernels, CPU_PRINTING, type CpuPlanTexts, emitPlan } from '../targets/cpuKernels.js';
+import { printedPlan } from '../targets/printedKernels.js';
 
 /** A function of the model's own parameters and of values that pieces before it computed. */
 export interface GraphPiece {
@@ -162,12 +163,8 @@ export async function compilePieces(
     const [fn] = lowered.functions;
     return { ...lowered, functions: [planFunction(fn!, capacity, [capacity], cpuScheduling, device)] };
   });
-  const emitted = plans.map(emitPlan);
-  const sources = new Map(emitted.flatMap((each) => each.sources.map((source) => [source.name, source] as const)));
-  const all: EmittedPlan = {
-    sources: [...sources.values()],
-    kernels: Object.assign({}, ...emitted.map(({ kernels }) => kernels)) as EmittedPlan['kernels'],
-  };
+  const kernels = Object.assign({}, ...plans.map((plan) => emitPlan(plan).kernels)) as CpuPlanTexts['kernels'];
+  const all = printedPlan(kernels, CPU_PRINTING);
   ui.phase('compile kernels', `${all.sources.length} different`);
   const { symbols } = await compileKernels(all, device.isa, {
     onProgress: ({ done, total }) => stepTo(ui, { done, total, unit: 'kernels' }),

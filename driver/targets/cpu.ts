@@ -11,7 +11,7 @@ import { machineBytes } from '../../runtime/cpu/memoryUse.js';
 import { arithmeticOf, cpuDevice, type CpuDevice, cpuDeviceFor, numericsOf } from './cpuDevice.js';
 import { compileKernels, CPU_PRINTING, emitPlan } from './cpuKernels.js';
 import { CPU_ARITHMETICS, isInteger } from './precision.js';
-import { factsOf, factsSchema, kernelSymbol } from './printedKernels.js';
+import { factsSchema, kernelSymbol, machineCodeOf } from './printedKernels.js';
 import type { ManifestFormat, Target, TargetCompiler, TargetDevices, TargetTuner } from './target.js';
 
 export { cpuDevice, type CpuDevice } from './cpuDevice.js';
@@ -50,9 +50,7 @@ const compiler: TargetCompiler<CpuSchedule, CpuDevice> = {
   print: (kernel, plan, schedule, markOf) => emitKernel(kernel, plan, schedule, plan.capacity.extents, markOf),
   compile: async ({ plan, device }, options) => {
     const emitted = emitPlan(plan);
-    const compiled = await compileKernels(emitted, device.isa, options);
-    const facts = factsOf(plan, emitted.kernels, CPU_PRINTING);
-    return { sources: emitted.sources, code: await compiled.code(), facts, isCached: compiled.isCached };
+    return machineCodeOf(plan, emitted, await compileKernels(emitted, device.isa, options), CPU_PRINTING);
   },
 };
 

@@ -4,56 +4,31 @@ import { emitKernel, type EmittedKernel, unitOf, unitsOf } from '../../codegen/c
 import type { CpuIsa, CpuSchedule, Plan } from '../../ir/plan.js';
 import { loadAddon } from '../../runtime/addon.js';
 import type { CompileLibrary, LaunchSymbol, PlanSymbols } from '../../runtime/cpu/buckets.js';
-import { type CompiledLibrary, compileShared, installShared, type SourceText } from '../../runtime/cpu/compiler.js';
+import { type CompiledLibrary, compileShared, installShared } from '../../runtime/cpu/compiler.js';
 import { sharedObjectProblem } from '../../runtime/cpu/sharedObject.js';
 import { expectedCompiler } from '../../runtime/cpu/systemCompiler.js';
 import { defined } from '../../system/defined.js';
 import type { CpuDevice } from './cpuDevice.js';
-import { type CompiledCode, compileOrUnpack, type PackedCode } from './machineCode.js';
-import { distinctOf, kernelsOf, type Printing, printKernels } from './printedKernels.js';
+import { type CompiledPlan, compileOrUnpack, type PackedCode } from './machineCode.js';
+import { emitKernels, type PrintedPlan, type Printing } from './printedKernels.js';
 import type { CompiledModel, MachineCodeOptions } from './target.js';
 
 /** A model compiled for a CPU. */
 export type CpuModel = CompiledModel<CpuSchedule, CpuDevice>;
 
-export interface EmittedPlan {
-  /** A C file for each distinct kernel, written to the artifact's kernels/ folder. */
-  readonly sources: readonly SourceText[];
-  /** kernels[function][bucket][launch] */
-  readonly kernels: Readonly<Record<string, readonly (readonly EmittedKernel[])[]>>;
-}
+/** A plan's kernels as C. */
+export type CpuPlanTexts = PrintedPlan<EmittedKernel>;
 
 /** How a plan's kernels are printed, and what is kept of them. */
 export const CPU_PRINTING: Printing<CpuSchedule, EmittedKernel> = {
   name: 'cpu',
   print: (kernel, fn, schedule) => emitKernel(kernel, fn, schedule, fn.capacity.extents),
-  // A launch says itself what it reads and writes.
-  launched: (text) => text,
   factsOf: ({ symbol, scratchBytes }, digest) => ({ symbol, digest, scratchBytes }),
-  textOf: (facts, parameters, print) => ({
-    ...facts,
-    parameters,
-    get source() {
-      return print();
-    },
-  }),
+  fileOf: unitOf,
 };
 
-function emitted(kernels: EmittedPlan['kernels']): EmittedPlan {
-  let sources: readonly SourceText[] | undefined;
-  return {
-    kernels,
-    get sources() {
-      return (sources ??= [...distinctOf(kernels).values()].map(unitOf));
-    },
-  };
-}
-
 /** Prints every kernel of every function with every schedule that the plan gives it. */
-export const emitPlan = (plan: Plan): EmittedPlan => emitted(printKernels(plan, CPU_PRINTING));
-
-/** The kernels of a model, whose texts may be printed when they are read. */
-export const cpuKernelsOf = (model: CpuModel): EmittedPlan => emitted(kernelsOf(model, CPU_PRINTING));
+export const emitPlan = (plan: Plan): CpuPlanTexts => emitKernels(plan, CPU_PRINTING);
 
 /** Name of the shared object in an artifact. */
 const LIBRARY = 'kernels.so';
@@ -61,18 +36,12 @@ const LIBRARY = 'kernels.so';
 /** The machines that a shared object runs on. */
 const machineOf = (isa: CpuIsa): string => `${isa} ${process.platform}-${process.arch}`;
 
-export interface CompiledCpuPlan {
+export interface CompiledCpuPlan extends CompiledPlan {
   readonly symbols: PlanSymbols;
-  readonly isCached: boolean;
-  readonly seconds: number;
-  /** Whether the machine code came with the artifact. */
-  readonly isUnpacked: boolean;
-  /** The code in the form that an artifact carries. */
-  code(): Promise<CompiledCode>;
 }
 
 /** An artifact's shared object, after checking that it is whole and loads here. */
-async function unpack(emitted: EmittedPlan, isa: CpuIsa, packed: PackedCode): Promise<CompiledLibrary> {
+async function unpack(emitted: CpuPlanTexts, isa: CpuIsa, packed: PackedCode): Promise<CompiledLibrary> {
   packed.requireFit(machineOf(isa), () => emitted.sources);
   const bytes = packed.read(LIBRARY);
   const damage = sharedObjectProblem(bytes);
@@ -87,7 +56,7 @@ async function unpack(emitted: EmittedPlan, isa: CpuIsa, packed: PackedCode): Pr
 }
 
 /** The symbol of every launch, in the library of a name. */
-function symbolsIn(emitted: EmittedPlan, libraryOf: (symbol: string) => string): PlanSymbols {
+function symbolsIn(emitted: CpuPlanTexts, libraryOf: (symbol: string) => string): PlanSymbols {
   const symbolOf = ({ symbol, scratchBytes }: EmittedKernel): LaunchSymbol => ({
     library: libraryOf(symbol),
     symbol,
@@ -103,7 +72,7 @@ function symbolsIn(emitted: EmittedPlan, libraryOf: (symbol: string) => string):
  * artifact's code.
  */
 export async function compileKernels(
-  emitted: EmittedPlan,
+  emitted: CpuPlanTexts,
   isa: CpuIsa,
   { signal, onProgress, packed }: MachineCodeOptions = {},
 ): Promise<CompiledCpuPlan> {
@@ -190,7 +159,7 @@ class Wait {
 
 /** Finds out where the kernels of a plan come from: the compiler, or the artifact's code if there is none. */
 export async function kernelsAtNeed(
-  emitted: EmittedPlan,
+  emitted: CpuPlanTexts,
   isa: CpuIsa,
   options: NeedOptions = {},
 ): Promise<KernelsAtNeed> {

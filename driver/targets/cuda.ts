@@ -11,9 +11,9 @@ import { compileCubins } from '../../runtime/cuda/compiler.js';
 import { freeDeviceBytes } from '../../runtime/cuda/memoryUse.js';
 import { defined } from '../../system/defined.js';
 import { cudaDevice, type GpuDevice, cudaFactsOf, devicesFor, visibleGpus } from './cudaDevice.js';
-import { compileCudaKernels, CUDA_FACTS, CUDA_PRINTING, cudaSources, emitCudaPlan } from './cudaKernels.js';
+import { compileCudaKernels, CUDA_FACTS, CUDA_PRINTING, emitCudaPlan } from './cudaKernels.js';
 import { CUDA_ARITHMETICS, cudaNumerics } from './precision.js';
-import { factsOf } from './printedKernels.js';
+import { machineCodeOf } from './printedKernels.js';
 import type { ManifestFormat, Target, TargetCompiler, TargetDevices, TargetTuner } from './target.js';
 
 export { cudaDevice, type GpuDevice } from './cudaDevice.js';
@@ -55,7 +55,7 @@ const compiler: TargetCompiler<CudaSchedule, GpuDevice> = {
   buckets: cudaBuckets,
   // Whole tiles of rows: half a tile more costs as much as a tile.
   decodeSizes: [128, 256, 384, 512, 768, 1024],
-  sources: (plan) => cudaSources(emitCudaPlan(plan)),
+  sources: (plan) => emitCudaPlan(plan).sources,
   print: (kernel, plan, schedule, markOf) => {
     const { extents } = plan.capacity;
     const { symbol, source, launch, parameters } = emitCudaKernel(kernel, plan, schedule, extents, markOf);
@@ -72,10 +72,9 @@ const compiler: TargetCompiler<CudaSchedule, GpuDevice> = {
   },
   compile: async ({ plan, device }, options = {}) => {
     const emitted = emitCudaPlan(plan);
-    const { isCached, code } = await compileCudaKernels(emitted, device.arch, options);
+    const compiled = await compileCudaKernels(emitted, device.arch, options);
     options.signal?.throwIfAborted();
-    const facts = factsOf(plan, emitted.kernels, CUDA_PRINTING);
-    return { sources: cudaSources(emitted), code: code(), facts, isCached };
+    return machineCodeOf(plan, emitted, compiled, CUDA_PRINTING);
   },
 };
 

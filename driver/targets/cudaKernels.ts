@@ -18,25 +18,22 @@ import { PACK_SOURCE, PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
 import { defined } from '../../system/defined.js';
 import { dim, extent, extentName } from '../artifact/kernelSchema.js';
 import type { GpuDevice } from './cudaDevice.js';
-import { type CompiledCode, compileOrUnpack, type PackedCode } from './machineCode.js';
-import { distinctOf, factsSchema, kernelsOf, kernelSymbol, type Printing, printKernels } from './printedKernels.js';
+import { type CompiledPlan, compileOrUnpack, type PackedCode } from './machineCode.js';
+import { emitKernels, factsSchema, kernelSymbol, type PrintedPlan, type Printing } from './printedKernels.js';
 import type { CompiledModel, MachineCodeOptions } from './target.js';
 
 /** A model compiled for a GPU. */
 export type CudaModel = CompiledModel<CudaSchedule, GpuDevice>;
 
-export interface EmittedCudaPlan {
-  /** kernels[function][bucket][launch] */
-  readonly kernels: Readonly<Record<string, readonly (readonly CudaKernelText[])[]>>;
-  /** Every kernel with every schedule the plan gives it, once, by symbol. */
-  readonly distinct: ReadonlyMap<string, CudaKernelText>;
-}
+/** A plan's kernels as CUDA, one translation unit each. */
+export type CudaPlanTexts = PrintedPlan<CudaKernelText>;
+
+const textOf = ({ symbol, source }: CudaUnit): SourceText => ({ name: `${symbol}.cu`, text: source });
 
 /** How a plan's kernels are printed, and what is kept of them. */
 export const CUDA_PRINTING: Printing<CudaSchedule, CudaKernelText> = {
   name: 'cuda',
   print: (kernel, fn, schedule) => emitCudaKernel(kernel, fn, schedule, fn.capacity.extents),
-  launched: (text, parameters) => ({ ...text, parameters }),
   factsOf: ({ symbol, tensorMaps, launch, waitsForPredecessor }, digest) => ({
     symbol,
     digest,
@@ -44,14 +41,11 @@ export const CUDA_PRINTING: Printing<CudaSchedule, CudaKernelText> = {
     launch,
     waitsForPredecessor,
   }),
-  textOf: (facts, parameters, print) => ({
-    ...facts,
-    parameters,
-    get source() {
-      return print();
-    },
-  }),
+  fileOf: textOf,
 };
+
+/** Prints every kernel of every function with every schedule that the plan gives it. */
+export const emitCudaPlan = (plan: CudaPlan): CudaPlanTexts => emitKernels(plan, CUDA_PRINTING);
 
 const grid = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('constant'), count: extent }),
@@ -94,37 +88,18 @@ export const CUDA_FACTS = factsSchema(
   }),
 );
 
-const emitted = (kernels: EmittedCudaPlan['kernels']): EmittedCudaPlan => ({ kernels, distinct: distinctOf(kernels) });
-
-/** Prints every kernel of every function with every schedule that the plan gives it. */
-export const emitCudaPlan = (plan: CudaPlan): EmittedCudaPlan => emitted(printKernels(plan, CUDA_PRINTING));
-
-/** The kernels of a model, whose texts may be printed when they are read. */
-export const cudaKernelsOf = (model: CudaModel): EmittedCudaPlan => emitted(kernelsOf(model, CUDA_PRINTING));
-
-/** Files of an artifact's kernels/ folder. */
-export const cudaSources = (emitted: EmittedCudaPlan): readonly SourceText[] =>
-  [...emitted.distinct.values()].map(({ symbol, source }) => ({ name: `${symbol}.cu`, text: source }));
-
-export interface CompiledCudaPlan {
+export interface CompiledCudaPlan extends CompiledPlan {
   /** Keyed by symbol; includes the runtime's own PACK_SYMBOL. */
   readonly cubins: ReadonlyMap<string, Uint8Array>;
-  readonly isCached: boolean;
-  readonly seconds: number;
   /** `NVRTC 13.0 (/usr/local/cuda/lib64/libnvrtc.so.13)`. */
   readonly compiler: string;
-  /** Whether the machine code came with the artifact. */
-  readonly isUnpacked: boolean;
-  /** The code in the form that an artifact carries. */
-  code(): CompiledCode;
 }
 
 const PACK: CudaUnit = { symbol: PACK_SYMBOL, source: PACK_SOURCE };
 
 /** What is compiled of a plan: its kernels and the runtime's own. */
-const unitsOf = ({ distinct }: Pick<EmittedCudaPlan, 'distinct'>): readonly CudaUnit[] => [...distinct.values(), PACK];
+const unitsOf = ({ distinct }: Pick<CudaPlanTexts, 'distinct'>): readonly CudaUnit[] => [...distinct.values(), PACK];
 
-const textOf = ({ symbol, source }: CudaUnit): SourceText => ({ name: `${symbol}.cu`, text: source });
 const fileOf = (symbol: string): string => `${symbol}.cubin`;
 
 const compilerOf = ({ record }: PackedCode): string => record?.compiler ?? 'an unknown compiler';
@@ -153,7 +128,7 @@ function unpack(
 
 /** Machine code of every kernel: compiled, from the cache or, if there is no compiler, the artifact's own. */
 export async function compileCudaKernels(
-  emitted: Pick<EmittedCudaPlan, 'distinct'>,
+  emitted: Pick<CudaPlanTexts, 'distinct'>,
   arch: CudaArch,
   { driverVersion, signal, onProgress, packed }: MachineCodeOptions & { readonly driverVersion?: number } = {},
 ): Promise<CompiledCudaPlan> {
@@ -199,7 +174,7 @@ export type OpenedCubins =
 
 /** As compileCudaKernels, but resolves when what is in the cache is known and the rest is being compiled. */
 export const openCudaKernels = (
-  emitted: Pick<EmittedCudaPlan, 'distinct'>,
+  emitted: Pick<CudaPlanTexts, 'distinct'>,
   { packed, ...options }: CompileCubinsOptions & Pick<MachineCodeOptions, 'packed'>,
 ): Promise<OpenedCubins> => {
   const units = unitsOf(emitted);

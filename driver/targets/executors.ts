@@ -14,10 +14,11 @@ import { counted, duration } from '../../system/text.js';
 import type { DeviceExecutor } from '../devices/executor.js';
 import { clock, type Phases } from '../phases.js';
 import { stepTo, type Ui } from '../requests.js';
-import { type CpuModel, cpuKernelsOf, kernelsAtNeed } from './cpuKernels.js';
+import { CPU_PRINTING, type CpuModel, kernelsAtNeed } from './cpuKernels.js';
 import { devicesFor } from './cudaDevice.js';
-import { type CudaModel, cudaKernelsOf, openCudaKernels } from './cudaKernels.js';
+import { CUDA_PRINTING, type CudaModel, openCudaKernels } from './cudaKernels.js';
 import { ownCodeNote } from './machineCode.js';
+import { modelKernels } from './printedKernels.js';
 import type { CompiledModel, OpenOptions } from './target.js';
 
 /** A pipeline feeds no drawn tokens: its last stage draws what the first one would need. */
@@ -43,7 +44,7 @@ export async function loadCpuExecutor(
 ): Promise<DeviceExecutor> {
   let isLoaded = false;
   phases?.begin('kernels');
-  const kernels = await kernelsAtNeed(cpuKernelsOf(model), model.device.isa, {
+  const kernels = await kernelsAtNeed(modelKernels(model, CPU_PRINTING), model.device.isa, {
     packed,
     onProgress: ({ done, total }) => {
       if (isLoaded) stepTo(ui, { done, total, unit: 'kernels' });
@@ -121,7 +122,7 @@ export async function loadCudaExecutor(
   const own = indices.map((index) => devices[index]!);
   ui.phase('compile kernels', distinct(model));
   phases?.begin('kernels');
-  const emitted = cudaKernelsOf(model);
+  const emitted = modelKernels(model, CUDA_PRINTING);
   const { kernels } = emitted;
   const first = firstBuckets(plan, calls, own.length);
   const ranks = kernelRanks(plan, kernels, first);

@@ -18,6 +18,16 @@ export interface CompiledCode {
   readonly files: readonly { readonly name: string; readonly bytes: Uint8Array }[];
 }
 
+/** A plan's kernels in machine code. */
+export interface CompiledPlan {
+  readonly isCached: boolean;
+  readonly seconds: number;
+  /** Whether the machine code came with the artifact. */
+  readonly isUnpacked: boolean;
+  /** The code in the form that an artifact carries. */
+  code(): Promise<CompiledCode> | CompiledCode;
+}
+
 /** Machine code of an artifact. Each function throws UserError. */
 export interface PackedCode {
   /** Whether the user allows it to run. */

@@ -9,8 +9,9 @@ import { byFunction, type FunctionPlan, type LinkedFunction, type Plan } from '.
 import { MAX_KERNELS } from '../artifact/kernelSchema.js';
 import { keepCacheEntry, readCacheEntry } from '../compile/cacheEntries.js';
 import { programId } from '../program.js';
-import type { FactsOf, KernelFacts, PrintedFacts, PrintedText } from './machineCode.js';
-import type { CompiledModel } from './target.js';
+import type { SourceText } from '../../runtime/cpu/compileError.js';
+import type { CompiledPlan, FactsOf, KernelFacts, PrintedFacts, PrintedText } from './machineCode.js';
+import type { CompiledModel, MachineCode } from './target.js';
 
 /** [function][bucket][launch] */
 export type PlanTexts<T> = Readonly<Record<string, readonly (readonly T[])[]>>;
@@ -19,11 +20,36 @@ export type PlanTexts<T> = Readonly<Record<string, readonly (readonly T[])[]>>;
 export interface Printing<S, T extends PrintedText> {
   readonly name: string;
   print(kernel: Kernel, fn: LinkedFunction<S>, schedule: S): T;
-  /** A printed kernel with the parameters of another of its launches. */
-  launched(text: T, parameters: readonly string[]): T;
   factsOf(text: T, digest: string): FactsOf<T>;
-  /** The kernel whose source `print` returns. */
-  textOf(facts: FactsOf<T>, parameters: readonly string[], print: () => string): T;
+  /** The file in an artifact's kernels/ folder. */
+  fileOf(text: T): SourceText;
+}
+
+/** A plan's kernels, whose texts may be printed when they are read. */
+export interface PrintedPlan<T extends PrintedText> {
+  readonly kernels: PlanTexts<T>;
+  /** Every kernel with every schedule that the plan gives it, once, by symbol. */
+  readonly distinct: ReadonlyMap<string, T>;
+  /** A file for each of them. */
+  readonly sources: readonly SourceText[];
+}
+
+/** The plan that these kernels are of. */
+export function printedPlan<T extends PrintedText>(
+  kernels: PlanTexts<T>,
+  { fileOf }: Pick<Printing<never, T>, 'fileOf'>,
+): PrintedPlan<T> {
+  let distinct: ReadonlyMap<string, T> | undefined;
+  let sources: readonly SourceText[] | undefined;
+  return {
+    kernels,
+    get distinct() {
+      return (distinct ??= distinctOf(kernels));
+    },
+    get sources() {
+      return (sources ??= [...this.distinct.values()].map(fileOf));
+    },
+  };
 }
 
 /** SHA-256 of a kernel's text. */
@@ -67,10 +93,33 @@ export const printKernels = <S, T extends PrintedText>(plan: Plan<S>, printing: 
         const known = byKey.get(key) ?? printing.print(kernelOf.get(name)!, fn, schedule);
         byKey.set(key, known);
         // Equal kernels of different layers differ in the names of what they read and write.
-        return printing.launched(known, parameters);
+        return { ...known, parameters };
       }),
     );
   });
+
+/** A plan with all of its kernels printed. */
+export const emitKernels = <S, T extends PrintedText>(plan: Plan<S>, printing: Printing<S, T>): PrintedPlan<T> =>
+  printedPlan(printKernels(plan, printing), printing);
+
+/** A model's kernels, whose texts may be printed when they are read. */
+export const modelKernels = <S, D, T extends PrintedText>(
+  model: Pick<CompiledModel<S, D>, 'plan' | 'known'>,
+  printing: Printing<S, T>,
+): PrintedPlan<T> => printedPlan(kernelsOf(model, printing), printing);
+
+/** What a target's compile() returns of a plan that was printed and compiled. */
+export const machineCodeOf = async <S, T extends PrintedText>(
+  plan: Plan<S>,
+  { kernels, sources }: PrintedPlan<T>,
+  { code, isCached }: CompiledPlan,
+  printing: Printing<S, T>,
+): Promise<MachineCode> => ({
+  sources,
+  code: await code(),
+  facts: factsOf(plan, kernels, printing) as KernelFacts,
+  isCached,
+});
 
 /** What is to be kept of printed kernels. Hashes the texts. */
 export function factsOf<S, T extends PrintedText>(
@@ -116,6 +165,16 @@ export function checkFacts({ functions }: Plan<unknown>, { kernels, places }: Ke
     });
 }
 
+/** The kernel whose source `print` returns. */
+const lateText = <T extends PrintedText>(facts: FactsOf<T>, parameters: readonly string[], print: () => string): T =>
+  ({
+    ...facts,
+    parameters,
+    get source() {
+      return print();
+    },
+  }) as unknown as T;
+
 /** The kernels of a plan, of which `facts` are known. Throws an Error where they are those of another plan. */
 export const textsOf = <S, T extends PrintedText>(
   plan: Plan<S>,
@@ -139,13 +198,13 @@ export const textsOf = <S, T extends PrintedText>(
             ).source);
           printed.set(signature, print);
         }
-        return printing.textOf(facts, parameters, print);
+        return lateText<T>(facts, parameters, print);
       });
     });
   });
 
 /** Each kernel once, by its symbol. */
-export function distinctOf<T extends PrintedText>(texts: PlanTexts<T>): ReadonlyMap<string, T> {
+function distinctOf<T extends PrintedText>(texts: PlanTexts<T>): ReadonlyMap<string, T> {
   const found = new Map<string, T>();
   for (const text of Object.values(texts).flat(2)) if (!found.has(text.symbol)) found.set(text.symbol, text);
   return new Map([...found].sort(([a], [b]) => (a < b ? -1 : 1)));
