@@ -1,12 +1,12 @@
 /** The memory of one kernel being measured: its buffers filled with random numbers, its weights packed. */
 import { createHash } from 'node:crypto';
-import { kernelSignature, parametersOf } from '../../codegen/cpu/index.js';
+import { kernelSignature } from '../../codegen/cpu/index.js';
 import { extentIn } from '../../ir/extents.js';
 import { everyExtent, type FunctionInterface } from '../../ir/function.js';
-import type { BufferDecl, Kernel, KernelModule, WeightDecl } from '../../ir/kernel.js';
-import { kernelReads, kernelWrites } from '../../ir/kernelAccess.js';
-import { packedBytes, physicalToLogical } from '../../ir/packing.js';
-import { type Bucket, ROW_PAD, rowStride } from '../../ir/plan.js';
+import type { Kernel, KernelModule } from '../../ir/kernel.js';
+import { kernelReads } from '../../ir/kernelAccess.js';
+import { physicalToLogical, sourceRows } from '../../ir/packing.js';
+import { type Bucket, ROW_PAD } from '../../ir/plan.js';
 import { FORMATS } from '../../ir/storage.js';
 import { type Dim, DTYPE_BYTES, type FloatType, isFloat, roundUp } from '../../ir/types.js';
 import { bufferBytes } from '../../passes/planMemory.js';
@@ -14,23 +14,9 @@ import type { Addon } from '../../runtime/addon.js';
 import type { NativeMemory, NativePool, PackSource, Slot } from '../../runtime/native.js';
 import { biasFor, bucketTrees, type BufferRoles, integersFor, resultRows, rolesOf } from '../randomInputs.js';
 import { kernelWork } from '../work.js';
+import { KeptBenches, Operands, type PlacedOperand, rowsWithin, weightBytes } from '../workbench.js';
 
-
-
-/**
- * Tables and states longer than this are allocated only in part; indices are kept inside the rows that exist. A state
- * has at least as many rows as a call of the kernel writes.
- */
-const MAX_TABLE_BYTES = 64 << 20;
-
-const rowsWithin = (rows: number, rowBytes: number): number =>
-  Math.max(1, Math.min(rows, Math.floor(MAX_TABLE_BYTES / rowBytes)));
-
-interface Placed {
-  readonly name: string;
-  readonly memory: NativeMemory;
-  readonly bytes: number;
-}
+type Placed = PlacedOperand<NativeMemory>;
 
 /**
  * Buffers and weights of one kernel. Weights exist in several copies, because in a model the next layer's weights are
@@ -44,9 +30,7 @@ export class Workbench {
   private readonly capacity: Bucket;
   private readonly addon: Addon;
   private readonly pool: NativePool;
-  private readonly parameters: readonly string[];
-  private readonly buffers: ReadonlyMap<string, BufferDecl>;
-  private readonly weights: ReadonlyMap<string, WeightDecl>;
+  private readonly operands: Operands;
   private readonly roles: BufferRoles;
   /** copies[i]: memory of every parameter for the i-th launch. All copies share the buffers. */
   private readonly copies: readonly (readonly Placed[])[];
@@ -59,9 +43,7 @@ export class Workbench {
     this.capacity = capacity;
     this.addon = addon;
     this.pool = pool;
-    this.parameters = parametersOf(kernel, module);
-    this.buffers = new Map(module.buffers.map((b) => [b.name, b]));
-    this.weights = new Map(module.weights.map((w) => [w.name, w]));
+    this.operands = new Operands(kernel, module, capacity);
     this.roles = rolesOf(kernel, module, (name) => this.tableRows(name));
     let total = 0;
     const place = (name: string): Placed => {
@@ -69,8 +51,12 @@ export class Workbench {
       total += bytes;
       return { name, bytes, memory: new addon.Memory(bytes) };
     };
-    const shared = new Map(this.parameters.filter((name) => !this.isPacked(name)).map((name) => [name, place(name)]));
-    this.copies = Array.from({ length: copies }, () => this.parameters.map((name) => shared.get(name) ?? place(name)));
+    const shared = new Map(
+      this.operands.names.filter((name) => !this.isPacked(name)).map((name) => [name, place(name)]),
+    );
+    this.copies = Array.from({ length: copies }, () =>
+      this.operands.names.map((name) => shared.get(name) ?? place(name)),
+    );
     this.bytes = total;
   }
 
@@ -93,7 +79,7 @@ export class Workbench {
     for (const placed of this.copies.flat()) {
       if (seen.has(placed)) continue;
       seen.add(placed);
-      if (this.weights.has(placed.name)) {
+      if (this.operands.weights.has(placed.name)) {
         if (isFirst) await this.fillWeight(placed, seen.size);
       } else if (kernelReads(this.kernel).has(placed.name)) {
         await this.fillBuffer(placed, bucket, seen.size);
@@ -115,9 +101,9 @@ export class Workbench {
   digest(bucket: Bucket): string {
     const hash = createHash('sha256');
     for (const { name, memory } of this.written()) {
-      const buffer = this.bufferOf(name);
+      const buffer = this.operands.buffer(name);
       const width = DTYPE_BYTES[buffer.dtype];
-      const stride = this.strideOf(buffer) * width;
+      const stride = this.operands.stride(buffer) * width;
       const rows = resultRows(this.kernel, buffer, bucket),
         rowBytes = extentOf(buffer.columns, bucket) * width;
       if (rows === 0) continue;
@@ -130,55 +116,42 @@ export class Workbench {
 
   /** Bytes of a buffer up to the last row that `digest` reads. */
   private checkedBytes({ name, bytes }: Placed, bucket: Bucket): number {
-    const buffer = this.bufferOf(name);
+    const buffer = this.operands.buffer(name);
     const rows = Math.max(1, resultRows(this.kernel, buffer, bucket));
-    return Math.min(bytes, rows * this.strideOf(buffer) * DTYPE_BYTES[buffer.dtype]);
+    return Math.min(bytes, rows * this.operands.stride(buffer) * DTYPE_BYTES[buffer.dtype]);
   }
 
   private written(): readonly Placed[] {
-    const writes = kernelWrites(this.kernel);
-    return (this.copies[0] ?? []).filter(({ name }) => writes.has(name));
-  }
-
-  private bufferOf(name: string): BufferDecl {
-    const buffer = this.buffers.get(name);
-    if (buffer === undefined)
-      throw new Error(`Kernel ${this.kernel.name} uses '${name}', which the module does not declare.`);
-    return buffer;
-  }
-
-  private strideOf(buffer: BufferDecl): number {
-    return rowStride(buffer, this.capacity.extents, DTYPE_BYTES[buffer.dtype]);
+    return this.operands.written(this.copies[0]);
   }
 
   private isPacked(name: string): boolean {
-    const weight = this.weights.get(name);
+    const weight = this.operands.weights.get(name);
     return weight !== undefined && weight.layout !== 'rows';
   }
 
   /** Rows of a table that are allocated; undefined for buffers over tokens or scored rows. */
   private tableRows(name: string): number | undefined {
-    const rows = this.buffers.get(name)?.rows;
+    const rows = this.operands.buffers.get(name)?.rows;
     if (typeof rows !== 'number') return undefined;
-    const weight = this.weights.get(name);
+    const weight = this.operands.weights.get(name);
     if (weight !== undefined) return rowsWithin(rows, FORMATS[weight.format].bytes(1, weight.k));
-    const buffer = this.bufferOf(name);
-    const most = rowsWithin(rows, this.strideOf(buffer) * DTYPE_BYTES[buffer.dtype]);
+    const buffer = this.operands.buffer(name);
+    const most = rowsWithin(rows, this.operands.stride(buffer) * DTYPE_BYTES[buffer.dtype]);
     return Math.min(rows, Math.max(most, extentIn(this.kernel.rows, this.capacity.extents)));
   }
 
   private sizeOf(name: string): number {
-    const weight = this.weights.get(name);
+    const weight = this.operands.weights.get(name);
     if (weight === undefined) {
-      const buffer = this.bufferOf(name);
+      const buffer = this.operands.buffer(name);
       return bufferBytes({ ...buffer, rows: this.tableRows(name) ?? buffer.rows }, this.capacity.extents);
     }
-    if (weight.layout !== 'rows') return packedBytes(weight, physicalToLogical(weight).length);
-    return FORMATS[weight.format].bytes(this.tableRows(name) ?? sourceRows(weight), weight.k);
+    return weightBytes(weight, this.tableRows(name));
   }
 
   private async fillWeight({ name, memory, bytes }: Placed, seed: number): Promise<void> {
-    const weight = this.weights.get(name)!;
+    const weight = this.operands.weights.get(name)!;
     const { layout } = weight;
     if (layout === 'kmajor' || layout === 'groups')
       throw new Error(`Weight ${name} is packed for a GPU and cannot be measured on a CPU.`);
@@ -210,7 +183,7 @@ export class Workbench {
   }
 
   private async fillBuffer({ name, memory, bytes }: Placed, bucket: Bucket, seed: number): Promise<void> {
-    const buffer = this.bufferOf(name);
+    const buffer = this.operands.buffer(name);
     const { dtype } = buffer;
     const valid = extentOf(buffer.rows, bucket);
     const role = this.roles.integers.get(name);
@@ -222,7 +195,7 @@ export class Workbench {
       memory.write(0, new Uint8Array(bytes).fill(1));
       return;
     }
-    const stride = this.strideOf(buffer);
+    const stride = this.operands.stride(buffer);
     if (this.kernel.anchor === 'attention' && this.kernel.mask.kind === 'bias' && this.kernel.mask.buffer === name) {
       memory.write(0, biasFor(bucketTrees(bucket), stride));
       return;
@@ -246,8 +219,6 @@ const randomSource = (dtype: FloatType, rows: number, seed: number, isPositive: 
     : { kind: 'random', format, rows, seed: BigInt(seed), scale: 1 };
 };
 
-const sourceRows = (weight: WeightDecl): number => weight.sources.reduce((sum, source) => sum + source.rows, 0);
-
 const extentOf = (dim: Dim, bucket: Bucket): number => extentIn(dim, bucket.extents);
 
 /** How large workbenches are, and how many are kept. */
@@ -265,51 +236,40 @@ const MAX_COPY_BYTES = 160 << 20;
 const MAX_COPIES = 8;
 const KEPT_BYTES = 768 << 20;
 
-/** Workbenches that make room for each other, those used least recently first. */
+/** Benches by signature of their kernel. */
 export class Workbenches {
   private readonly options: BenchOptions;
   private readonly addon: Addon;
   private readonly pool: NativePool;
-  /** By signature, least recently used first. */
-  private readonly benches = new Map<string, Workbench>();
+  private readonly kept: KeptBenches<Workbench>;
   private readonly counts = new Map<KernelModule, ReadonlyMap<string, number>>();
 
   constructor(options: BenchOptions, addon: Addon, pool: NativePool) {
     this.options = options;
     this.addon = addon;
     this.pool = pool;
+    this.kept = new KeptBenches(options.memoryBytes ?? KEPT_BYTES);
   }
 
   release(): void {
-    for (const bench of this.benches.values()) bench.release();
-    this.benches.clear();
+    this.kept.release();
+  }
+
+  get(kernel: Kernel, module: KernelModule, signature: string): Workbench {
+    return this.kept.find(signature) ?? this.kept.keep(signature, this.make(kernel, module, signature));
   }
 
   /** One copy of the weights for each layer that shares the kernel, up to what exceeds the shared cache. */
-  get(kernel: Kernel, module: KernelModule, signature: string): Workbench {
-    const known = this.benches.get(signature);
-    if (known !== undefined) {
-      this.benches.delete(signature);
-      this.benches.set(signature, known);
-      return known;
-    }
+  private make(kernel: Kernel, module: KernelModule, signature: string): Workbench {
+    const { capacity, l3Bytes = 0 } = this.options;
     const layers = this.countOf(module, signature);
     const weights = Math.max(
       1,
       kernelWork(kernel, module, { extents: everyExtent(module.interface, 0), longest: 0 }).bytes,
     );
-    const outOfCache = Math.ceil((2 * (this.options.l3Bytes ?? 0)) / weights);
+    const outOfCache = Math.ceil((2 * l3Bytes) / weights);
     const copies = Math.max(1, Math.min(layers, outOfCache, Math.floor(MAX_COPY_BYTES / weights), MAX_COPIES));
-    const bench = new Workbench(kernel, module, this.options.capacity, copies, this.addon, this.pool);
-    this.benches.set(signature, bench);
-    let total = [...this.benches.values()].reduce((sum, b) => sum + b.bytes, 0);
-    for (const [key, old] of this.benches) {
-      if (total <= (this.options.memoryBytes ?? KEPT_BYTES) || old === bench) break;
-      total -= old.bytes;
-      old.release();
-      this.benches.delete(key);
-    }
-    return bench;
+    return new Workbench(kernel, module, capacity, copies, this.addon, this.pool);
   }
 
   private countOf(module: KernelModule, signature: string): number {

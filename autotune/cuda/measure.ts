@@ -28,8 +28,8 @@ import {
   shorten,
   timedBetween,
 } from './timing.js';
+import { KeptBenches } from '../workbench.js';
 import { CudaWorkbench } from './workbench.js';
-import { Workbenches } from './workbenches.js';
 
 /** On what, and within what, candidates are measured. */
 export interface CudaMeasurerOptions extends KernelCubinsOptions {
@@ -51,14 +51,16 @@ export class CudaMeasurer {
   private readonly tools: DeviceTools;
   private readonly kernels: KernelCubins;
   /** By signature and bucket. */
-  private readonly benches: Workbenches;
+  private readonly benches: KeptBenches<CudaWorkbench>;
+  /** The last sequence of a final. It takes the place of all benches: the search is then over, or nearly. */
+  private sequence: { readonly key: string; readonly bench: SequenceBench } | undefined;
   private readonly underWay = new Set<Promise<unknown>>();
 
   private constructor(options: CudaMeasurerOptions, tools: DeviceTools) {
     this.options = options;
     this.tools = tools;
     this.kernels = new KernelCubins(options);
-    this.benches = new Workbenches(options.memoryBytes ?? FREE_SHARE * options.device.memory().freeBytes);
+    this.benches = new KeptBenches(options.memoryBytes ?? FREE_SHARE * options.device.memory().freeBytes);
   }
 
   /** Compiles the tuner's own device code. Throws UserError if there is no compiler, CudaError if the device fails. */
@@ -73,6 +75,7 @@ export class CudaMeasurer {
 
   release(): void {
     this.benches.release();
+    this.releaseSequence();
     this.tools.release();
   }
 
@@ -214,14 +217,25 @@ export class CudaMeasurer {
     return median(await this.kernels.withProgram(compiled, bench, (program) => this.burst(program, bench, Infinity)));
   }
 
-  private sequenceBench(kernels: readonly Kernel[], module: KernelModule, bucket: Bucket): Promise<SequenceBench> {
+  private async sequenceBench(
+    kernels: readonly Kernel[],
+    module: KernelModule,
+    bucket: Bucket,
+  ): Promise<SequenceBench> {
     const { addon, device, capacity } = this.options;
     const key = JSON.stringify([kernels.map(({ name }) => name), bucket]);
-    return this.benches.getSequence(
-      key,
-      () => new SequenceBench({ addon, device, fill: this.tools.fill, module, kernels, bucket, capacity }),
-      (fresh) => fresh.fill(),
-    );
+    if (this.sequence?.key === key) return this.sequence.bench;
+    this.releaseSequence();
+    this.benches.release();
+    const fresh = new SequenceBench({ addon, device, fill: this.tools.fill, module, kernels, bucket, capacity });
+    const bench = await prepared(fresh, () => fresh.fill());
+    this.sequence = { key, bench };
+    return bench;
+  }
+
+  private releaseSequence(): void {
+    this.sequence?.bench.release();
+    this.sequence = undefined;
   }
 
   /** Checks and times one candidate. */
@@ -266,37 +280,39 @@ export class CudaMeasurer {
     });
   }
 
-  private benchWithReference(request: MeasureRequest<CudaSchedule>): Promise<CudaWorkbench> {
+  private async benchWithReference(request: MeasureRequest<CudaSchedule>): Promise<CudaWorkbench> {
     const { kernel, module, bucket } = request;
     const { capacity, addon, device } = this.options;
+    const { fill, compare } = this.tools;
     const key = JSON.stringify([kernelSignature(kernel, module, capacity.extents), bucket]);
-    return this.benches.get(
-      key,
-      () =>
-        new CudaWorkbench({
-          kernel,
-          module,
-          bucket,
-          capacity,
-          addon,
-          device,
-          fill: this.tools.fill,
-          compare: this.tools.compare,
-        }),
-      async (fresh) => {
-        const compiled = this.kernels.get(this.kernels.emit(request, this.referenceOf(request)));
-        if (typeof compiled === 'string')
-          throw new UserError(
-            `The reference of ${kernel.path} does not compile: ${compiled}`,
-            'See its source: tilewright inspect MODEL --kernel NAME',
-          );
-        await fresh.fill();
-        await this.kernels.withProgram(compiled, fresh, (program) => this.patiently(fresh.learnReference(program)));
-      },
-    );
+    const known = this.benches.find(key);
+    if (known !== undefined) return known;
+    const fresh = new CudaWorkbench({ kernel, module, bucket, capacity, addon, device, fill, compare });
+    const bench = await prepared(fresh, async () => {
+      const compiled = this.kernels.get(this.kernels.emit(request, this.referenceOf(request)));
+      if (typeof compiled === 'string')
+        throw new UserError(
+          `The reference of ${kernel.path} does not compile: ${compiled}`,
+          'See its source: tilewright inspect MODEL --kernel NAME',
+        );
+      await fresh.fill();
+      await this.kernels.withProgram(compiled, fresh, (program) => this.patiently(fresh.learnReference(program)));
+    });
+    return this.benches.keep(key, bench);
   }
 
   private patiently<T>(work: Promise<T>): Promise<T> {
     return patiently(work, this.options.patienceSeconds);
+  }
+}
+
+/** A bench that has been prepared; released where that fails. */
+async function prepared<B extends { release(): void }>(fresh: B, prepare: () => Promise<void>): Promise<B> {
+  try {
+    await prepare();
+    return fresh;
+  } catch (error) {
+    fresh.release();
+    throw error;
   }
 }

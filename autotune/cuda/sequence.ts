@@ -20,9 +20,6 @@ import { scaleOf } from './compare.js';
 import { type DeviceFill, fillBuffer, strideOf } from './fill.js';
 import { Hung, launchTimes, patiently, sustain, type SustainOptions } from './timing.js';
 
-
-
-
 /** Bytes of the last kernel's results that are checked. */
 const SAMPLE_BYTES = 1 << 16;
 

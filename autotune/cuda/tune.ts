@@ -10,14 +10,18 @@ import { defined } from '../../system/defined.js';
 import type { TuningDatabase } from '../database.js';
 import type { MeasureRequest } from '../measurement.js';
 import { type BaselineKey, median, recordDigest, type RecordFormat, recordText, recordVersion } from '../records.js';
-import { type Candidates, type SearchRequest, type SearchResult, searchSchedules, type VendorBaseline } from '../search.js';
+import {
+  type Candidates,
+  type SearchRequest,
+  type SearchResult,
+  searchSchedules,
+  type VendorBaseline,
+} from '../search.js';
 import type { Rounds } from '../searchJob.js';
 import { kernelWork, sizeOf } from '../work.js';
 import { CudaSpace, referenceSchedule } from './candidates.js';
 import { cudaCost, type CudaMachine, cudaShareOfPeak } from './costModel.js';
 import { type BareContraction, type BaselineTime, contractionOf } from './vendorBaseline.js';
-
-
 
 /** More candidates per round than on a CPU: they compile in parallel and run in milliseconds. */
 const CUDA_ROUNDS: Rounds = { first: 10, step: 8, ideas: 6, finals: 0.3, telling: 0.05 };

@@ -1,9 +1,8 @@
 /** The device memory of one kernel in one bucket: random operands in rotating copies, and the reference's results. */
-import { parametersOf } from '../../codegen/signature.js';
 import type { CudaKernelText } from '../../ir/cuda.js';
-import { type BufferDecl, type Kernel, type KernelModule, partWidth, type WeightDecl } from '../../ir/kernel.js';
-import { kernelReads, kernelWrites } from '../../ir/kernelAccess.js';
-import { packedBytes, physicalToLogical, sourceRows } from '../../ir/packing.js';
+import { type Kernel, type KernelModule, partWidth } from '../../ir/kernel.js';
+import { kernelReads } from '../../ir/kernelAccess.js';
+import { sourceRows } from '../../ir/packing.js';
 import type { Bucket } from '../../ir/plan.js';
 import { FORMATS } from '../../ir/storage.js';
 import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
@@ -11,25 +10,26 @@ import { bufferBytes } from '../../passes/planMemory.js';
 import { programExtents } from '../../runtime/bindPorts.js';
 import type { CudaAddon } from '../../runtime/cuda/addon.js';
 import type { CudaDevice, CudaMemory, CudaModule, CudaProgram } from '../../runtime/cuda/native.js';
-import { sizesOf } from '../../runtime/bindPorts.js';
+import { sizesOf } from '../../runtime/extents.js';
 import { type BufferRoles, resultRows, rolesOf, stateRows } from '../randomInputs.js';
-import { COMPARE_FOUND_BYTES, COMPARE_JOB_BYTES, COMPARE_SYMBOL, compareJob, nothingFound, scaleOf, tiesAllowed, toleranceOf } from './compare.js';
-import { type DeviceFill, extentOf, fillBuffer, strideOf } from './fill.js';
+import { Operands, type PlacedOperand, rowsWithin, weightBytes } from '../workbench.js';
+import {
+  COMPARE_FOUND_BYTES,
+  COMPARE_JOB_BYTES,
+  COMPARE_SYMBOL,
+  compareJob,
+  nothingFound,
+  scaleOf,
+  tiesAllowed,
+  toleranceOf,
+} from './compare.js';
+import { type DeviceFill, extentOf, fillBuffer } from './fill.js';
 
-
-
-
-/** Tables longer than this are allocated only in part; gathers are kept inside the rows that exist. */
-const MAX_TABLE_BYTES = 64 << 20;
 const MAX_COPIES = 32;
 /** Bytes of the reference's results that its scale is computed from. */
 const SAMPLE_BYTES = 1 << 20;
 
-interface Placed {
-  readonly name: string;
-  readonly memory: CudaMemory;
-  readonly bytes: number;
-}
+type Placed = PlacedOperand<CudaMemory>;
 
 /** What the reference computed: copies of the buffers it wrote. */
 interface ReferenceResult {
@@ -53,8 +53,7 @@ export interface BenchRequest {
 export class CudaWorkbench {
   readonly bytes: number;
   private readonly request: BenchRequest;
-  private readonly buffers: ReadonlyMap<string, BufferDecl>;
-  private readonly weights: ReadonlyMap<string, WeightDecl>;
+  private readonly operands: Operands;
   private readonly roles: BufferRoles;
   /** copies[i]: memory of every parameter for the i-th launch. */
   private readonly copies: readonly (readonly Placed[])[];
@@ -69,11 +68,10 @@ export class CudaWorkbench {
   constructor(request: BenchRequest) {
     this.request = request;
     const { kernel, module, addon, device } = request;
-    this.buffers = new Map(module.buffers.map((b) => [b.name, b]));
-    this.weights = new Map(module.weights.map((w) => [w.name, w]));
+    this.operands = new Operands(kernel, module, request.capacity);
     this.roles = rolesOf(kernel, module, (name) => this.tableRows(name));
-    const parameters = parametersOf(kernel, module);
-    const one = parameters.reduce((sum, name) => sum + this.sizeOf(name), 0);
+    const { names } = this.operands;
+    const one = names.reduce((sum, name) => sum + this.sizeOf(name), 0);
     const count = Math.max(1, Math.min(MAX_COPIES, Math.ceil((2 * device.info.l2Bytes) / one)));
     const made: CudaMemory[] = [];
     try {
@@ -83,7 +81,7 @@ export class CudaWorkbench {
         made.push(memory);
         return { name, bytes, memory };
       };
-      this.copies = Array.from({ length: count }, () => parameters.map(place));
+      this.copies = Array.from({ length: count }, () => names.map(place));
       this.found = new addon.Memory(device, COMPARE_JOB_BYTES * 8);
       made.push(this.found);
     } catch (error) {
@@ -109,7 +107,7 @@ export class CudaWorkbench {
     if (this.isFilled) return;
     let seed = 1;
     for (const placed of this.copies.flat()) {
-      const weight = this.weights.get(placed.name);
+      const weight = this.operands.weights.get(placed.name);
       // Scaled so that sums of k products of unit normals have variance near one.
       if (weight !== undefined)
         await this.request.fill.weight(
@@ -161,10 +159,10 @@ export class CudaWorkbench {
     await this.runChecked(program);
     const { addon, device, bucket, kernel } = this.request;
     for (const { name, memory, bytes } of this.written()) {
-      const buffer = this.bufferOf(name);
+      const buffer = this.operands.buffer(name);
       const copy = new addon.Memory(device, roundUp(bytes, 256));
       copy.copyFrom(0, memory, 0, bytes);
-      const stride = strideOf(buffer, this.request.capacity);
+      const stride = this.operands.stride(buffer);
       const rowBytes = stride * DTYPE_BYTES[buffer.dtype];
       const rows = Math.max(1, Math.min(resultRows(kernel, buffer, bucket), Math.floor(SAMPLE_BYTES / rowBytes)));
       const sample = await memory.readAsync(0, Math.min(rows * rowBytes, bytes));
@@ -197,10 +195,10 @@ export class CudaWorkbench {
   }
 
   private async compare({ name, memory, bytes }: Placed): Promise<string | undefined> {
-    const { kernel, module, bucket, addon, device, capacity, compare } = this.request;
+    const { kernel, module, bucket, addon, device, compare } = this.request;
     const expected = this.expected.get(name);
     if (expected === undefined) throw new Error(`The reference of ${kernel.path} has not been computed.`);
-    const buffer = this.bufferOf(name);
+    const buffer = this.operands.buffer(name);
     const rows = resultRows(kernel, buffer, bucket),
       columns = extentOf(buffer.columns, bucket);
     const part = kernel.anchor === 'logprob' ? partWidth(kernel) : 0;
@@ -209,7 +207,7 @@ export class CudaWorkbench {
       dtype: buffer.dtype,
       rows,
       columns,
-      stride: strideOf(buffer, capacity),
+      stride: this.operands.stride(buffer),
       tolerance: toleranceOf(kernel, module, buffer),
       scale: (upper?.expected ?? expected).scale,
       part,
@@ -276,45 +274,35 @@ export class CudaWorkbench {
       expected,
       actual: placed.memory,
       bytes: placed.bytes,
-      stride: strideOf(this.bufferOf(name), this.request.capacity),
+      stride: this.operands.stride(this.operands.buffer(name)),
     };
   }
 
   private written(): readonly Placed[] {
-    const writes = kernelWrites(this.request.kernel);
-    return (this.copies[0] ?? []).filter(({ name }) => writes.has(name));
-  }
-
-  private bufferOf(name: string): BufferDecl {
-    const buffer = this.buffers.get(name);
-    if (buffer === undefined)
-      throw new Error(`Kernel ${this.request.kernel.name} uses '${name}', which the module does not declare.`);
-    return buffer;
+    return this.operands.written(this.copies[0]);
   }
 
   /** Rows of a table that are allocated; undefined for buffers over tokens or scored rows, and for packed weights. */
   private tableRows(name: string): number | undefined {
-    const weight = this.weights.get(name);
+    const weight = this.operands.weights.get(name);
     if (weight !== undefined && weight.layout !== 'rows') return undefined;
-    const rows = weight === undefined ? this.buffers.get(name)?.rows : sourceRows(weight);
+    const rows = weight === undefined ? this.operands.buffers.get(name)?.rows : sourceRows(weight);
     if (typeof rows !== 'number') return undefined;
     const { kernel, module, bucket } = this.request;
     // So few of a state that copies of it exceed the L2 cache as those of a call's buffers do.
     if (weight === undefined) return stateRows(kernel, module, name, rows, bucket);
-    const rowBytes = FORMATS[weight.format].bytes(1, weight.k);
-    return Math.max(1, Math.min(rows, Math.floor(MAX_TABLE_BYTES / rowBytes)));
+    return rowsWithin(rows, FORMATS[weight.format].bytes(1, weight.k));
   }
 
   private sizeOf(name: string): number {
-    const weight = this.weights.get(name);
+    const weight = this.operands.weights.get(name);
     if (weight === undefined) {
-      const buffer = this.bufferOf(name);
+      const buffer = this.operands.buffer(name);
       const { bucket, capacity } = this.request;
       // A row of a materialized bias is as long as the plan's largest micro-batch.
       return bufferBytes({ ...buffer, rows: this.tableRows(name) ?? buffer.rows }, bucket.extents, capacity.extents);
     }
-    if (weight.layout !== 'rows') return packedBytes(weight, physicalToLogical(weight).length);
-    return FORMATS[weight.format].bytes(this.tableRows(name) ?? sourceRows(weight), weight.k);
+    return weightBytes(weight, this.tableRows(name));
   }
 
   private fillBuffer({ name, memory, bytes }: Placed, seed: number): Promise<void> {
@@ -322,7 +310,7 @@ export class CudaWorkbench {
     return fillBuffer(fill, {
       memory,
       bytes,
-      buffer: this.bufferOf(name),
+      buffer: this.operands.buffer(name),
       kernel,
       roles: this.roles,
       bucket,
