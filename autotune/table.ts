@@ -46,30 +46,41 @@ function shareText(row: TuneRow<unknown>, peaks: HighestShares): string {
 export const bucketText = (bucket: Bucket): string =>
   `${tokensIn(bucket)}/${rowsIn(bucket)}${bucket.run === undefined ? '' : ` run ${bucket.run}`}`;
 
-function cells(row: TuneRow<unknown>, peaks: HighestShares): readonly string[] {
+/** Kernel, bucket and trials: the first cells of a row in every table. */
+const firstCells = ({ kernel, count: kernels, bucket, trials, reused, failures }: TuneRow<unknown>): string[] => [
+  kernels > 1 ? `${kernel} ×${kernels}` : kernel,
+  bucketText(bucket),
+  `${trials + reused}${failures > 0 ? ` (${failures} bad)` : ''}`,
+];
+
+function gainText(row: TuneRow<unknown>): string {
   const gain = gainOf(row);
-  return [
-    row.count > 1 ? `${row.kernel} ×${row.count}` : row.kernel,
-    bucketText(row.bucket),
-    `${row.trials + row.reused}${row.failures > 0 ? ` (${row.failures} bad)` : ''}`,
-    row.bestSeconds === undefined ? '–' : formatSeconds(row.bestSeconds),
-    shareText(row, peaks),
-    gain === undefined ? '–' : `${gain.toFixed(2)}×`,
-  ];
+  return gain === undefined ? '–' : `${gain.toFixed(2)}×`;
 }
 
-/** Aligned columns: names to the left, numbers to the right. Long names are shortened in the middle. */
-function align(table: readonly (readonly string[])[], width: number): string[] {
-  const widths = HEADINGS.map((_, i) => Math.max(...table.map((line) => (line[i] ?? '').length)));
-  const others = widths.slice(1).reduce((sum, w) => sum + w + 2, 0);
-  widths[0] = Math.max(8, Math.min(widths[0]!, width - others));
-  const fit = (text: string, room: number): string =>
-    text.length <= room
+function cells(row: TuneRow<unknown>, peaks: HighestShares): readonly string[] {
+  const best = row.bestSeconds === undefined ? '–' : formatSeconds(row.bestSeconds);
+  return [...firstCells(row), best, shareText(row, peaks), gainText(row)];
+}
+
+/** The columns that stand to the left: names, and texts at the end. */
+type LeftColumns = ReadonlySet<number>;
+const NAMES: LeftColumns = new Set([0]);
+
+/** Aligned columns, most to the right. Long names in the first one are shortened in the middle. */
+function align(table: readonly (readonly string[])[], left: LeftColumns, width?: number): string[] {
+  const [heading = []] = table;
+  const [names = 0, ...others] = heading.map((_, i) => Math.max(...table.map((line) => (line[i] ?? '').length)));
+  const sumOfOthers = others.reduce((sum, own) => sum + own + 2, 0);
+  const first = width === undefined ? names : Math.max(8, Math.min(names, width - sumOfOthers));
+  const widths = [first, ...others];
+  const fit = (text: string): string =>
+    text.length <= first
       ? text
-      : `${text.slice(0, Math.ceil((room - 1) / 2))}…${text.slice(text.length - Math.floor((room - 1) / 2))}`;
-  return table.map((line) =>
-    line
-      .map((cell, i) => (i === 0 ? fit(cell, widths[0]!).padEnd(widths[0]!) : cell.padStart(widths[i]!)))
+      : `${text.slice(0, Math.ceil((first - 1) / 2))}…${text.slice(text.length - Math.floor((first - 1) / 2))}`;
+  return table.map(([name = '', ...rest]) =>
+    [fit(name), ...rest]
+      .map((cell, i) => (left.has(i) ? cell.padEnd(widths[i] ?? 0) : cell.padStart(widths[i] ?? 0)))
       .join('  ')
       .trimEnd(),
   );
@@ -82,7 +93,7 @@ export function renderTable(rows: readonly TuneRow<unknown>[], width = 100): rea
     ...(peaks.arithmetic > 1 ? ['100 %: the fastest kernel, which outran the loop that measured the peak'] : []),
     ...(peaks.memory > 1 ? ['cached: data stayed in caches, which are faster than memory'] : []),
   ];
-  return [...align([HEADINGS, ...rows.map((row) => cells(row, peaks))], width), ...notes];
+  return [...align([HEADINGS, ...rows.map((row) => cells(row, peaks))], NAMES, width), ...notes];
 }
 
 /** `measured 12 of 48, 310 trials, 0:41 of 1:00` */
@@ -103,6 +114,84 @@ export const changeLine = (progress: TuneProgress<unknown>): string => {
         .map((cell, i) => (i === 0 ? cell : `${HEADINGS[i]!} ${cell}`))
         .join(', ')}`;
 };
+
+const BASELINE_HEADINGS = [
+  'kernel',
+  'bucket',
+  'trials',
+  'ours',
+  'cuBLASLt',
+  'ratio',
+  'of best rate',
+  'gain',
+  'schedule',
+] as const;
+const NAMES_AND_SCHEDULES: LeftColumns = new Set([0, BASELINE_HEADINGS.length - 1]);
+
+/** `0.0431`, `3.02`, `125.0` */
+const milliseconds = (seconds: number): string => {
+  const ms = seconds * 1000;
+  return `${ms < 1 ? ms.toFixed(4) : ms < 100 ? ms.toFixed(2) : ms.toFixed(1)} ms`;
+};
+
+/** A bare contraction's time divided by ours: above 1 where ours, epilogue included, is faster. */
+export const ratioOf = (row: TuneRow<unknown>): number | undefined =>
+  row.bestSeconds === undefined || row.baseline === undefined ? undefined : row.baseline.seconds / row.bestSeconds;
+
+/** Best floating-point operations and bytes per second over all rows, the vendor's times included. */
+export interface BestRates {
+  readonly gflops: number;
+  readonly bytesPerSecond: number;
+}
+
+function bestRates(rows: readonly TuneRow<unknown>[]): BestRates {
+  let gflops = 0,
+    bytesPerSecond = 0;
+  for (const row of rows) {
+    gflops = Math.max(gflops, (row.gflops ?? 0) * Math.max(1, ratioOf(row) === undefined ? 1 : 1 / ratioOf(row)!));
+    if ((row.gflops ?? 0) === 0) bytesPerSecond = Math.max(bytesPerSecond, row.bytesPerSecond ?? 0);
+  }
+  return { gflops, bytesPerSecond };
+}
+
+function shareOfBest(row: TuneRow<unknown>, best: BestRates): number | undefined {
+  if (row.bestSeconds === undefined) return undefined;
+  const gflops = row.gflops ?? 0;
+  if (gflops > 0) return gflops / best.gflops;
+  return best.bytesPerSecond > 0 ? (row.bytesPerSecond ?? 0) / best.bytesPerSecond : undefined;
+}
+
+function baselineCells<S>(row: TuneRow<S>, best: BestRates, keyOf: (schedule: S) => string): readonly string[] {
+  const ratio = ratioOf(row);
+  const share = shareOfBest(row, best);
+  return [
+    ...firstCells(row),
+    row.bestSeconds === undefined ? '–' : milliseconds(row.bestSeconds),
+    row.baseline === undefined ? '–' : milliseconds(row.baseline.seconds),
+    ratio === undefined ? '–' : ratio.toFixed(3),
+    share === undefined ? '–' : `${(100 * share).toFixed(0)} %`,
+    gainText(row),
+    row.bestSeconds === undefined ? '–' : keyOf(row.schedule),
+  ];
+}
+
+/**
+ * Lines of the whole table: heading, one row per kernel and bucket, and what a ratio means. `library`: its name
+ * and version, or why there is none. `keyOf`: a schedule as text.
+ */
+export function renderBaselineTable<S>(
+  rows: readonly TuneRow<S>[],
+  library: { readonly name: string } | { readonly absence: string },
+  keyOf: (schedule: S) => string,
+): readonly string[] {
+  const best = bestRates(rows);
+  const lines = align([BASELINE_HEADINGS, ...rows.map((row) => baselineCells(row, best, keyOf))], NAMES_AND_SCHEDULES);
+  const about =
+    'name' in library
+      ? `cuBLASLt: ${library.name}, its best bare contraction; ratio: its time ÷ ours with epilogue`
+      : `no comparison with cuBLASLt: ${library.absence}`;
+  return [...lines, about, ...(best.gflops > 0 ? [`best rate: ${(best.gflops / 1000).toFixed(0)} TFLOP/s`] : [])];
+}
 
 export interface TableOptions {
   readonly write: (text: string) => void;

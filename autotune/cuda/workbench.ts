@@ -10,7 +10,7 @@ import { bufferBytes } from '../../passes/planMemory.js';
 import { programExtents } from '../../runtime/bindPorts.js';
 import type { CudaAddon } from '../../runtime/cuda/addon.js';
 import type { CudaDevice, CudaMemory, CudaModule, CudaProgram } from '../../runtime/cuda/native.js';
-import { sizesOf } from '../../runtime/extents.js';
+import { sizesOf } from '../../runtime/bindPorts.js';
 import { type BufferRoles, resultRows, rolesOf, stateRows } from '../randomInputs.js';
 import { Operands, type PlacedOperand, rowsWithin, weightBytes } from '../workbench.js';
 import {

@@ -9,7 +9,7 @@ import { byFunction, type FunctionPlan, type LinkedFunction, type Plan } from '.
 import { MAX_KERNELS } from '../artifact/kernelSchema.js';
 import { keepCacheEntry, readCacheEntry } from '../compile/cacheEntries.js';
 import { programId } from '../program.js';
-import type { SourceText } from '../../runtime/cpu/compileError.js';
+import type { SourceText } from '../../runtime/compilers.js';
 import type { CompiledPlan, FactsOf, KernelFacts, PrintedFacts, PrintedText } from './machineCode.js';
 import type { CompiledModel, MachineCode } from './target.js';
 

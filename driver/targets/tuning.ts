@@ -6,7 +6,6 @@ import { referenceSchedule } from '../../autotune/cuda/candidates.js';
 import { cudaMachine, measureBandwidth } from '../../autotune/cuda/costModel.js';
 import type { CompileKernels } from '../../autotune/cuda/fill.js';
 import { CudaMeasurer } from '../../autotune/cuda/measure.js';
-import { renderCudaTable } from '../../autotune/cuda/table.js';
 import { isDeviceHung } from '../../autotune/cuda/timing.js';
 import {
   CUDA_RECORDS,
@@ -21,8 +20,9 @@ import { deadline, unlessStopped } from '../../autotune/measurement.js';
 import { peaksOf } from '../../autotune/peaks.js';
 import type { SearchResult, TuneProgress } from '../../autotune/search.js';
 import type { TuneRow } from '../../autotune/searchJob.js';
-import { renderTable, statusLine } from '../../autotune/table.js';
+import { renderBaselineTable, renderTable, statusLine } from '../../autotune/table.js';
 import { defaultCudaSchedule } from '../../codegen/cuda/index.js';
+import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
 import { SCORE } from '../../ir/function.js';
 import { type CpuSchedule, type LinkedFunction, linkFunction, type Plan } from '../../ir/plan.js';
@@ -221,7 +221,7 @@ export async function tuneOnCuda(
       return compiled;
     };
     const found = await findCublasLt(driverVersion, settings);
-    let about: Parameters<typeof renderCudaTable>[1] =
+    let about: Parameters<typeof renderBaselineTable>[1] =
       typeof found === 'string' ? { absence: found } : { name: `${found.library.version} (${found.path})` };
     const library = typeof found === 'string' ? undefined : own(found.library);
     if (typeof found === 'string') onNote(`no comparison with cuBLASLt: ${found}`);
@@ -289,7 +289,8 @@ export async function tuneOnCuda(
         else release(measurer);
       }
     };
-    const render = (rows: readonly TuneRow<CudaSchedule>[]): readonly string[] => renderCudaTable(rows, about);
+    const render = (rows: readonly TuneRow<CudaSchedule>[]): readonly string[] =>
+      renderBaselineTable(rows, about, cudaScheduling.key);
     return await tuneFunctions(plan, { budgetSeconds: wholeBudget, begin, onProgress }, render, search);
   } finally {
     // Memory that the device still uses cannot be released, but the database can be closed.

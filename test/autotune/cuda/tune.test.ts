@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { referenceSchedule } from '../../../autotune/cuda/candidates.js';
 import { cudaCost } from '../../../autotune/cuda/costModel.js';
-import { renderCudaTable } from '../../../autotune/cuda/table.js';
+import { renderBaselineTable } from '../../../autotune/table.js';
 import { CUDA_RECORDS, type CudaTuneOptions, type CudaTuningTarget, tuneCuda } from '../../../autotune/cuda/tune.js';
 import { TuningDatabase } from '../../../autotune/database.js';
 import type { FinalRequest, HoldFinal } from '../../../autotune/finals.js';
@@ -449,7 +449,7 @@ describe('tuneCuda', () => {
     expect(contractions.length).toBeGreaterThan(4);
     expect(contractions.every((row) => row.baseline!.seconds === 2e-5)).toBe(true);
     expect(new Set(asked).size).toBe(asked.length);
-    const table = renderCudaTable(rows, { name: '13.0.2' });
+    const table = renderBaselineTable(rows, { name: '13.0.2' }, cudaScheduling.key);
     expect(table[0]).toMatch(/kernel +bucket +trials +ours +cuBLASLt +ratio +of best rate/);
     const line = table.find((each) => each.includes('ffn.down') && each.includes('256/256'))!;
     const down = rows.find((row) => row.kernel.endsWith('ffn.down') && tokensIn(row.bucket) === 256)!;
@@ -475,9 +475,9 @@ describe('tuneCuda', () => {
     );
     expect(reasons).toEqual(['no handle']);
     expect(without.isExhausted).toBe(true);
-    expect(renderCudaTable(without.rows, { absence: 'there is no libcublasLt.so' }).join('\n')).toContain(
-      'no comparison with cuBLASLt: there is no libcublasLt.so',
-    );
+    expect(
+      renderBaselineTable(without.rows, { absence: 'there is no libcublasLt.so' }, cudaScheduling.key).join('\n'),
+    ).toContain('no comparison with cuBLASLt: there is no libcublasLt.so');
     database.close();
   });
 
