@@ -16,7 +16,6 @@ import { archOf, runsOn } from '../targets/cudaDevice.js';
 import type { TargetChoice, TargetName } from '../targets/precision.js';
 import { deviceMemory } from './placement.js';
 
-
 export interface ChosenTarget {
   /** Absent for an artifact, which has its own target. */
   readonly target?: TargetName;

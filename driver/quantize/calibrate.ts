@@ -16,8 +16,6 @@ import { compilePieces, cutGraph, type GraphPiece } from './cutGraph.js';
 import type { ChosenMatrix, InputGroup, SharedInputs } from './matrices.js';
 import type { QuantizedCheckpoint } from './tensors.js';
 
-
-
 /** Tokens of a call, where samples are shorter. */
 const CALL_TOKENS = 2048;
 /** Share of the memory that activations and sums of products may take; the rest is for kernels and weights. */

@@ -7,13 +7,7 @@ import { cudaMachine, measureBandwidth } from '../../autotune/cuda/costModel.js'
 import type { CompileKernels } from '../../autotune/cuda/fill.js';
 import { CudaMeasurer } from '../../autotune/cuda/measure.js';
 import { isDeviceHung } from '../../autotune/cuda/timing.js';
-import {
-  CUDA_RECORDS,
-  type VendorLibrary,
-  cudaTarget,
-  type CudaTuningTarget,
-  tuneCuda,
-} from '../../autotune/cuda/tune.js';
+import { CUDA_RECORDS, cudaTarget, type CudaTuningTarget, tuneCuda, type VendorLibrary } from '../../autotune/cuda/tune.js';
 import { timeBaseline } from '../../autotune/cuda/vendorBaseline.js';
 import { defaultDatabasePath, TuningDatabase } from '../../autotune/database.js';
 import { deadline, unlessStopped } from '../../autotune/measurement.js';
@@ -22,7 +16,7 @@ import type { SearchResult, TuneProgress } from '../../autotune/search.js';
 import type { TuneRow } from '../../autotune/searchJob.js';
 import { renderBaselineTable, renderTable, statusLine } from '../../autotune/table.js';
 import { defaultCudaSchedule } from '../../codegen/cuda/index.js';
-import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
+import { cudaScheduling } from '../../codegen/cuda/schedules.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
 import { SCORE } from '../../ir/function.js';
 import { type CpuSchedule, type LinkedFunction, linkFunction, type Plan } from '../../ir/plan.js';
@@ -36,6 +30,7 @@ import type { CpuModel } from './cpuKernels.js';
 import { devicesFor } from './cudaDevice.js';
 import type { CudaModel } from './cudaKernels.js';
 import type { FunctionSearchResult, Tuned, TunerOptions } from './target.js';
+
 
 /** The part of what is left that `score` gets where another function follows. What it leaves is the other's. */
 const SHARE_OF_SCORE = 0.5;
