@@ -87,7 +87,10 @@ function dictOf(field: string, written: string | undefined): Dict | undefined {
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
   }
-  throw new UserError(`the record of the run: ${field} is no JSON object`);
+  throw new UserError(
+    `the record of the run: ${field} is no JSON object`,
+    'give the results as the run wrote them: provenance.record in results_*.json was edited',
+  );
 }
 
 /** A request but for how many threads compute it. */
