@@ -19,7 +19,7 @@ import type { LoadedModel } from './loadModel.js';
 import { stepBudget } from './stepBudget.js';
 
 /** A generated token, and the text that it adds: none where it may be the start of a stop string. */
-export interface Piece {
+export interface TextPiece {
   readonly token: number;
   /** Natural logarithm of its probability after the tokens before it. */
   readonly logProb: number;
@@ -47,7 +47,7 @@ export interface Continuation {
 
 export interface ContinueOptions extends GenerateOptions {
   /** Told of every token that is drawn; a search has none before it ends. `sample`: of which continuation it is. */
-  readonly onPiece?: (piece: Piece, sample: number) => Promise<void> | undefined | void;
+  readonly onPiece?: (piece: TextPiece, sample: number) => Promise<void> | undefined | void;
   /** No token that ends a text comes before there are so many; a stop text does. Default 0. */
   readonly minBeforeEos?: number;
   /** Ends the continuation with what there is. */
@@ -159,7 +159,7 @@ const isText = (outcome: Outcome): outcome is Continuation => !(outcome instance
 const meanOf = ({ logProbs }: Pick<Continuation, 'logProbs'>): number =>
   logProbs.length === 0 ? 0 : logProbs.reduce((sum, each) => sum + each, 0) / logProbs.length;
 
-export class Continuer {
+export class TextGenerator {
   readonly generator: Fleet;
   private readonly tokenizer: Tokenizer;
   private readonly eos: ReadonlySet<number>;

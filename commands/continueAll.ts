@@ -1,7 +1,7 @@
 /** Continues prompts side by side. One that cannot be computed does not end the others. */
 import type { GenerateOptions } from '../generate/options.js';
 import { GenerateError } from '../generate/request.js';
-import type { Continuation, ContinueOptions, Continuer, Piece } from './continuation.js';
+import type { Continuation, ContinueOptions, TextGenerator, TextPiece } from './continuation.js';
 import type { TokenizedPrompt } from './promptTokens.js';
 
 interface OfPrompt {
@@ -21,7 +21,7 @@ export type PromptResult = GeneratedText | FailedPrompt;
 /** Told of everything as it is made. */
 export interface ContinueListener {
   /** No further step begins before what it returns has settled. */
-  onPiece?(index: number, piece: Piece, sample: number): Promise<void> | undefined | void;
+  onPiece?(index: number, piece: TextPiece, sample: number): Promise<void> | undefined | void;
   /** All continuations of a prompt are done, best first where they are ranked; prompts need not be done in order. */
   onResults?(index: number, results: readonly PromptResult[]): void;
 }
@@ -31,7 +31,7 @@ const MAX_AT_ONCE = 512;
 
 /** Results in the order of the prompts. Once the signal is aborted, all end with what was generated so far. */
 export async function continueAll(
-  continuer: Continuer,
+  continuer: TextGenerator,
   prompts: readonly TokenizedPrompt[],
   options: Omit<ContinueOptions, 'onPiece'>,
   { onPiece, onResults }: ContinueListener,

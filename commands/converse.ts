@@ -11,7 +11,7 @@ import { requireModelAt } from '../models/model/refusals.js';
 import { createTokenizer, type Tokenizer } from '../models/tokenizer/tokenizer.js';
 import type { Dict } from '../python/value.js';
 import { compileWithCache } from './cacheSize.js';
-import { type Continuation, Continuer, type Piece } from './continuation.js';
+import { type Continuation, TextGenerator, type TextPiece } from './continuation.js';
 import { EarlyModel } from './earlyModel.js';
 import { noteSuggestion } from './generate.js';
 import { beginLoading } from './loadModel.js';
@@ -24,7 +24,7 @@ export interface ConverseRequest extends LoadRequest, GenerateOptions {
 }
 
 export interface Turn {
-  readonly onPiece: (piece: Piece) => void;
+  readonly onPiece: (piece: TextPiece) => void;
   /** Ends the answer; what there is of it belongs to the conversation. */
   readonly signal: AbortSignal;
 }
@@ -64,7 +64,7 @@ export async function converse(asked: WithTargetChoice<ConverseRequest>, ui: Ui)
   }
   const loaded = (await early.take())!;
   const template = openTemplate(path);
-  const continuer = new Continuer(loaded, tokenizer, own.eosTokenIds);
+  const continuer = new TextGenerator(loaded, tokenizer, own.eosTokenIds);
   let messages: readonly Message[] = [];
   return {
     isChat: template !== undefined,

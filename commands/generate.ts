@@ -18,7 +18,7 @@ import { createTokenizer } from '../models/tokenizer/tokenizer.js';
 import type { Dict } from '../python/value.js';
 import type { FirstCall } from '../runtime/stageRunner.js';
 import { cacheBytesOf, compileWithCache, type Demand, fitsLeastCache } from './cacheSize.js';
-import { Continuer } from './continuation.js';
+import { TextGenerator } from './continuation.js';
 import { continuationsOf, continueAll, type ContinueListener, type PromptResult } from './continueAll.js';
 import { EarlyModel } from './earlyModel.js';
 import { FirstAnswer } from './firstAnswer.js';
@@ -94,7 +94,7 @@ export async function generate(
   const { tokenizer, prompts } = await tokenizing;
   try {
     ui.phase('generate', prompts.length === 1 ? undefined : `${prompts.length} prompts`);
-    const continuer = new Continuer(loaded, tokenizer, own.eosTokenIds);
+    const continuer = new TextGenerator(loaded, tokenizer, own.eosTokenIds);
     const first = new FirstAnswer(phases, ui);
     const progress = new TextProgress(
       prompts.map(() => several * maxNewTokens),

@@ -12,7 +12,7 @@ import type { Tokenizer } from '../models/tokenizer/tokenizer.js';
 import { defined } from '../system/defined.js';
 import { type Generation, generationOf, type ModelDefaults, withDefaults } from '../tasks/requests/generation.js';
 import { type Demand, TOKEN_BYTES } from './cacheSize.js';
-import type { ContinueOptions, Continuer } from './continuation.js';
+import type { ContinueOptions, TextGenerator } from './continuation.js';
 import { TextProgress } from './textProgress.js';
 
 /** A prompt that is to be continued. */
@@ -198,7 +198,7 @@ export const asksForLogits = (generation: Generation): boolean => {
 
 /** Continues prompts that the journal does not have yet. Throws UserError where one cannot be computed. */
 export async function writeTexts(
-  continuer: Continuer,
+  continuer: TextGenerator,
   prompts: readonly TextPrompt[],
   {
     journal,

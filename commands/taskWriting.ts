@@ -8,7 +8,7 @@ import type { Tokenizer } from '../models/tokenizer/tokenizer.js';
 import { counted } from '../system/text.js';
 import { prepareOutput } from '../system/write.js';
 import { type Seeds, SEEDS } from '../tasks/requests/seeds.js';
-import { Continuer } from './continuation.js';
+import { TextGenerator } from './continuation.js';
 import { endTokensOf, textFactsOf, textsIdentity } from './endTokens.js';
 import type { FirstAnswer } from './firstAnswer.js';
 import type { LoadedModel } from './loadModel.js';
@@ -67,7 +67,7 @@ export async function generateTexts(writing: Writing, ui: Ui): Promise<Generated
   ui.phase('generate', counted(prompts.prompts.length, 'prompt'));
   if (journal !== undefined && journal.size > 0)
     ui.note(`${counted(journal.size, 'text')} taken over from ${journal.path}`);
-  const continuer = new Continuer(model, tokenizer, endTokensOf(model));
+  const continuer = new TextGenerator(model, tokenizer, endTokensOf(model));
   const started = performance.now();
   first.begin('first token');
   const { texts, isInterrupted } = await writeTexts(

@@ -5,7 +5,7 @@
  */
 import { PAGE_TOKENS, type PagePool } from './pages.js';
 import type { Sequence } from './sequence.js';
-import { arraysOf, rowsOf, type Piece, type Step } from './stepArrays.js';
+import { arraysOf, rowsOf, type SequenceChunk, type Step } from './stepArrays.js';
 
 export interface StepLimits {
   /** Most new tokens of a call. */
@@ -57,7 +57,7 @@ export class Scheduler {
 
   /** The next call; undefined where nothing is left to do. */
   next(): Step | undefined {
-    const pieces: Piece[] = [];
+    const pieces: SequenceChunk[] = [];
     const isWriting = this.running.some(
       ({ computed, promptLength, pending }) => computed >= promptLength && pending > 0,
     );
@@ -185,7 +185,7 @@ export class Scheduler {
   }
 
   /** Pages for the first `length` tokens, taken from the sequence that came last where none is left. */
-  private reserve(sequence: Sequence, length: number, pieces: readonly Piece[]): boolean {
+  private reserve(sequence: Sequence, length: number, pieces: readonly SequenceChunk[]): boolean {
     while (!sequence.reserve(length, this.pool)) {
       const victim = this.running.at(-1);
       if (victim === undefined || victim === sequence || pieces.some((piece) => piece.sequence === victim))

@@ -25,7 +25,7 @@ export interface StepInputs extends Partial<FilterInputs> {
 }
 
 /** The tokens [from, to) of a sequence. */
-export interface Piece {
+export interface SequenceChunk {
   readonly sequence: Sequence;
   readonly from: number;
   readonly to: number;
@@ -40,7 +40,7 @@ export interface AskedRow {
 }
 
 export interface Step {
-  readonly pieces: readonly Piece[];
+  readonly pieces: readonly SequenceChunk[];
   readonly inputs: StepInputs;
   readonly asked: readonly AskedRow[];
 }
@@ -59,7 +59,7 @@ const GREEDY: Draw = { inverseTemperature: 0, low: 0, high: 0 };
 
 /** A call's arrays. The paths of its sequences stand one behind another in the list of keys. */
 export function arraysOf(
-  pieces: readonly Piece[],
+  pieces: readonly SequenceChunk[],
   { keptRows = 0, filtered: maxFiltered }: { readonly keptRows?: number; readonly filtered?: number },
 ): Pick<Step, 'inputs' | 'asked'> {
   const count = pieces.reduce((sum, { from, to }) => sum + to - from, 0);

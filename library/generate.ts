@@ -1,5 +1,5 @@
 /** `model.generate`: texts as they are made, as an async iterator. */
-import { type Continuation, Continuer } from '../commands/continuation.js';
+import { type Continuation, TextGenerator } from '../commands/continuation.js';
 import { continueAll, type ContinueListener } from '../commands/continueAll.js';
 import type { LoadedModel } from '../commands/loadModel.js';
 import { checkBiases, tokenizePrompts } from '../commands/promptTokens.js';
@@ -49,7 +49,7 @@ export type GenerateEvent =
 export class ModelGenerator {
   private readonly model: LoadedModel;
   private readonly tokenizer: Tokenizer;
-  private readonly continuer: Continuer;
+  private readonly continuer: TextGenerator;
   private template: ChatTemplate | undefined;
 
   /** Throws UsageError where the model has no memory for keys and values. */
@@ -61,7 +61,7 @@ export class ModelGenerator {
       );
     this.model = model;
     this.tokenizer = createTokenizer(model.tokenizer.spec);
-    this.continuer = new Continuer(
+    this.continuer = new TextGenerator(
       model,
       this.tokenizer,
       readGenerationConfig(model.checkpoint, model.tokenizer).eosTokenIds,

@@ -4,7 +4,14 @@ import { ratesOf, rooflineSeconds } from '../../autotune/peaks.js';
 import { median, winnerOf } from '../../autotune/records.js';
 import { defined } from '../../system/defined.js';
 import { count, counted } from '../../system/text.js';
-import type { Bench, Rival, TuningDocument, TuningJob, TuningMachine, TuningResult } from '../document/tuning.js';
+import type {
+  Bench,
+  VendorBaseline,
+  TuningDocument,
+  TuningJob,
+  TuningMachine,
+  TuningResult,
+} from '../document/tuning.js';
 import { isBench, readBench } from './bench.js';
 import { shortNames } from './shortNames.js';
 import { type MachineFacts, readTuningFile, type TuningLine } from './tuningLines.js';
@@ -129,14 +136,14 @@ const nameOf = (facts: MachineFacts): string =>
 function rivalOf(
   about: Line<'job'> | undefined,
   facts: MachineFacts,
-  rivals: ReadonlyMap<string, Rival>,
-): Rival | undefined {
+  rivals: ReadonlyMap<string, VendorBaseline>,
+): VendorBaseline | undefined {
   const product = about?.job.product;
   return product && rivals.get(textOf({ ...product, gpu: facts['gpu'], driver: facts['driver'] }));
 }
 
-function rivalsOf(lines: readonly TuningLine[]): ReadonlyMap<string, Rival> {
-  const rivals = new Map<string, Rival>();
+function rivalsOf(lines: readonly TuningLine[]): ReadonlyMap<string, VendorBaseline> {
+  const rivals = new Map<string, VendorBaseline>();
   for (const line of lines) {
     if (line.kind !== 'rival') continue;
     const { rival, name, seconds } = line.record;
@@ -161,7 +168,7 @@ function finalOf({ about, bucket }: JobRecords, finals: readonly Line<'final'>[]
   return won && { schedule: scheduleText(won.schedule), seconds: won.seconds, isDefault: isDefault(won.schedule) };
 }
 
-function jobOf(records: JobRecords, machine: MachineRecords, rivals: ReadonlyMap<string, Rival>): TuningJob {
+function jobOf(records: JobRecords, machine: MachineRecords, rivals: ReadonlyMap<string, VendorBaseline>): TuningJob {
   const { about, bucket, key, best, standard, trials, failures } = records;
   const { kernel, count: number = 1, flops, bytes } = about?.job ?? {};
   const peaks = machine.peaks?.peaks;
@@ -184,7 +191,7 @@ function jobOf(records: JobRecords, machine: MachineRecords, rivals: ReadonlyMap
 
 const MAX_REASONS = 20;
 
-function machineOf(machine: MachineRecords, rivals: ReadonlyMap<string, Rival>): TuningMachine {
+function machineOf(machine: MachineRecords, rivals: ReadonlyMap<string, VendorBaseline>): TuningMachine {
   const { facts, peaks } = machine;
   const jobs = [...machine.jobs.values()].filter(({ trials }) => trials > 0);
   const numbers = new Map(jobs.map((job, i) => [job, i]));

@@ -2,7 +2,7 @@
 import type { TracePeak } from './trace.js';
 
 /** A time of the vendor's library for the bare product of a kernel. */
-export interface Rival {
+export interface VendorBaseline {
   /** `cuBLASLt 13.0.2`. */
   readonly library: string;
   readonly algorithm: string;
@@ -37,7 +37,7 @@ export interface TuningJob {
   readonly best?: TuningResult;
   /** What a final under load chose, where one was held. */
   readonly final?: TuningResult & { readonly isDefault: boolean };
-  readonly rival?: Rival;
+  readonly rival?: VendorBaseline;
   /** Least time that the roofline allows, divided by the best; where peaks and work are known. */
   readonly shareOfPeak?: number;
   readonly trials: number;
