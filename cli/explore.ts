@@ -7,22 +7,14 @@ import {
   addCheckpointFlag,
   addMaskFlag,
   addModelFlags,
-  addSections,
   addVerifyFlag,
-  CHECKPOINT_HELP,
-  EXIT_STATUSES,
-} from './help.js';
-import {
   artifactFlags,
-  type Flags,
   INSPECT_MASKS,
-  isSet,
   modelFlags,
   refuseCompileFlags,
-  text,
-  wholeNumber,
-} from './options.js';
-import { noteLine, printText } from './report.js';
+} from './modelFlags.js';
+import { addSections, CHECKPOINT_HELP, EXIT_STATUSES, type Flags, isSet, text, wholeNumber } from './options.js';
+import { noteLine, printText } from './print.js';
 import { type Context, printJson, refuseHubName } from './work.js';
 
 /** No plan takes more; a model's own says how many it takes. */

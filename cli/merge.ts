@@ -6,9 +6,8 @@ import type { MergeRequest } from '../evaluate/index.js';
 import { formatTable } from '../evaluate/table.js';
 import { TASKS } from '../evaluate/tasks/index.js';
 import { counted } from '../system/text.js';
-import { addSections, EXIT_STATUSES } from './help.js';
-import { choice, type Flags, isSet, required, text } from './options.js';
-import { printText } from './report.js';
+import { addSections, choice, EXIT_STATUSES, type Flags, isSet, required, text } from './options.js';
+import { printText } from './print.js';
 import { type Context, printJson } from './work.js';
 
 export function addMerge(program: Command, context: Context): void {

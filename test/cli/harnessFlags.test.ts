@@ -9,9 +9,7 @@ import { runCli } from './fakeIo.js';
 
 const RESULT: RunResult = { results: {}, table: '|table|', resultsPath: undefined, samplesPath: undefined };
 
-async function outcomeOf(
-  argv: readonly string[],
-): Promise<{
+async function outcomeOf(argv: readonly string[]): Promise<{
   readonly request: WithTargetChoice<TasksRequest> | undefined;
   readonly stderr: string;
   readonly status: number;
