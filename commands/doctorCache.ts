@@ -1,7 +1,7 @@
 /** The check of the cache folder: whether it can be written and is the user's own, and how full it is. */
 import { closeSync, lstatSync, mkdtempSync, openSync, readdirSync, rmSync, statSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import { requireCacheDir } from '../runtime/cacheFolder.js';
+import { requireCacheDir } from '../runtime/kernelCache.js';
 import { intruder } from '../system/read.js';
 import { bytes, counted } from '../system/text.js';
 import { makeFolder } from '../system/write.js';
