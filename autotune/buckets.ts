@@ -1,5 +1,6 @@
+/** Classes of micro-batch shapes that schedules are chosen for, and what a micro-batch of each class costs. */
+import { at } from '../system/at.js';
 import type { Rates } from './peaks.js';
-/** Classes of micro-batch shapes that schedules are chosen for. */
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 import type { Bucket, BucketSeconds } from '../ir/plan.js';
 import { scoringBucket, scoringSize, TOKENS, tokensIn } from '../ir/scoring.js';
@@ -103,22 +104,23 @@ function isotonic(points: readonly (readonly [x: number, y: number])[]): {
  */
 function piecewise(points: readonly (readonly [x: number, y: number])[]): (x: number) => number {
   const { x, y } = isotonic(points.filter((p) => p[0] > 0));
-  const x0 = x[0],
-    y0 = y[0];
+  const [x0, x1] = x;
+  const [y0, y1] = y;
   if (x0 === undefined || y0 === undefined) return () => 0;
-  const slope = (i: number): number => (y[i + 1]! - y[i]!) / (x[i + 1]! - x[i]!);
-  const intercept = x.length < 2 ? 0 : Math.min(y0, Math.max(0, y0 - slope(0) * x0));
-  const xs = [0, ...x],
-    ys = [intercept, ...y];
+  const intercept =
+    x1 === undefined || y1 === undefined ? 0 : Math.min(y0, Math.max(0, y0 - ((y1 - y0) / (x1 - x0)) * x0));
+  const xs = [0, ...x];
+  const ys = [intercept, ...y];
   const end = xs.length - 1;
-  const last = (ys[end]! - ys[end - 1]!) / (xs[end]! - xs[end - 1]!);
-  const outward = last > 0 ? last : ys[end]! / xs[end]!;
-  return (at) => {
-    if (!(at > 0)) return at === 0 ? ys[0]! : NaN;
-    if (at >= xs[end]!) return ys[end]! + outward * (at - xs[end]!);
-    let i = 0;
-    while (xs[i + 1]! < at) i++;
-    return ys[i]! + ((ys[i + 1]! - ys[i]!) * (at - xs[i]!)) / (xs[i + 1]! - xs[i]!);
+  const [endX, endY] = [at(xs, end), at(ys, end)];
+  const last = (endY - at(ys, end - 1)) / (endX - at(xs, end - 1));
+  const outward = last > 0 ? last : endY / endX;
+  return (wanted) => {
+    if (!(wanted > 0)) return wanted === 0 ? intercept : NaN;
+    if (wanted >= endX) return endY + outward * (wanted - endX);
+    const upper = xs.findIndex((each) => each >= wanted);
+    const [fromX, fromY] = [at(xs, upper - 1), at(ys, upper - 1)];
+    return fromY + ((at(ys, upper) - fromY) * (wanted - fromX)) / (at(xs, upper) - fromX);
   };
 }
 
@@ -219,7 +221,7 @@ export function kernelSeconds(
   const guessed = { rows: guess.rowSeconds ?? 0, attention: guess.attentionSeconds ?? 0, tokens: 0 };
   guessed.tokens = guess.seconds - guessed.rows - guessed.attention;
   return seconds.map((each, i) => {
-    const part = partOf(module.kernels[i]!);
+    const part = partOf(at(module.kernels, i));
     return each * (was[part] / guessed[part]);
   });
 }

@@ -8,6 +8,7 @@ import { defined } from '../system/defined.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';
 import type { Final, TimedSchedule } from './records.js';
+import { at } from '../system/at.js';
 import type { TuningJob } from './searchJob.js';
 
 export interface FinalRequest<S> {
@@ -65,7 +66,7 @@ const MIN_SHARE = 0.1;
 export function judge(rounds: readonly (readonly number[])[]): readonly Judgement[] {
   const [first = []] = rounds;
   return rounds.map((own) => {
-    const shares = own.map((seconds, i) => seconds / first[i]! - 1);
+    const shares = own.map((seconds, i) => seconds / at(first, i) - 1);
     const mean = shares.reduce((sum, share) => sum + share, 0) / shares.length;
     const variance = shares.reduce((sum, share) => sum + (share - mean) ** 2, 0) / Math.max(1, shares.length - 1);
     return { difference: mean, error: Math.sqrt(variance / shares.length) };
@@ -94,9 +95,13 @@ export function dueFinals<S>(
 }
 
 interface Challenge<S> {
-  readonly at: number;
+  /** In the sequence. */
+  readonly place: number;
   readonly known: TimedSchedule<S>;
 }
+
+/** A challenge, and how its sequence compared with that of the defaults. */
+type Contest<S> = Challenge<S> & Judgement;
 
 /**
  * Holds the final of one bucket and tells each job its outcome; `record` stores it. `jobs`: the sequence, in order.
@@ -115,11 +120,13 @@ export async function holdFinal<S>(
   },
 ): Promise<boolean> {
   const defaults = jobs.map((job) => job.incumbent);
-  const challenges = jobs.flatMap((job, at): Challenge<S>[] => challengersOf(job).map((known) => ({ at, known })));
+  const challenges = jobs.flatMap((job, place): Challenge<S>[] =>
+    challengersOf(job).map((known) => ({ place, known })),
+  );
   const meet = (contenders: readonly (readonly S[])[], share: number, settling: number): ReturnType<HoldFinal<S>> =>
     hold({
       module,
-      bucket: jobs[0]!.bucket,
+      bucket: at(jobs, 0).bucket,
       kernels: jobs.map(({ kernel }) => kernel),
       contenders: [defaults, ...contenders],
       seconds: share * seconds,
@@ -127,52 +134,50 @@ export async function holdFinal<S>(
       ...others,
     });
   const replaced = (changes: ReadonlyMap<number, S>): readonly S[] =>
-    defaults.map((schedule, at) => changes.get(at) ?? schedule);
-  let judged: readonly Judgement[] = [];
+    defaults.map((schedule, place) => changes.get(place) ?? schedule);
+  let contests: readonly Contest<S>[] = [];
   if (challenges.length > 0) {
     const rounds = await meet(
-      challenges.map(({ at, known }) => replaced(new Map([[at, known.schedule]]))),
+      challenges.map(({ place, known }) => replaced(new Map([[place, known.schedule]]))),
       1,
       SETTLING,
     );
     if (rounds === undefined) return false;
-    judged = judge(rounds).slice(1);
+    const [, ...judgements] = judge(rounds);
+    contests = challenges.map((challenge, i) => ({ ...challenge, ...at(judgements, i) }));
   }
-  // Position in the sequence → the challenge that gains most.
-  const winners = new Map<number, number>();
-  for (const [i, { at }] of challenges.entries()) {
-    const top = winners.get(at);
-    if (isGain(judged[i]!) && (top === undefined || judged[i]!.difference < judged[top]!.difference))
-      winners.set(at, i);
+  // Place in the sequence → the challenge that gains most.
+  const winners = new Map<number, Contest<S>>();
+  for (const contest of contests) {
+    const top = winners.get(contest.place);
+    if (isGain(contest) && (top === undefined || contest.difference < top.difference))
+      winners.set(contest.place, contest);
   }
   let isConfirmed = true;
   if (winners.size > 0) {
     const again = await meet(
-      [replaced(new Map([...winners].map(([at, i]) => [at, challenges[i]!.known.schedule])))],
+      [replaced(new Map([...winners].map(([place, { known }]) => [place, known.schedule])))],
       AGAIN.seconds,
       AGAIN.settling,
     );
     if (again === undefined) return false;
-    isConfirmed = isGain(judge(again)[1]!);
+    isConfirmed = isGain(at(judge(again), 1));
   }
   const total = jobs.reduce((sum, job) => sum + job.incumbentSeconds, 0);
-  for (const [at, job] of jobs.entries()) {
+  for (const [place, job] of jobs.entries()) {
     // Unchecked results, or a stand-in for a failed default, do not count.
     if (!job.hasDefault) continue;
-    const winner = isConfirmed ? winners.get(at) : undefined;
+    const winner = isConfirmed ? winners.get(place) : undefined;
     // Leaves out entries that only noise put before the winner, and those whose win did not hold.
-    const own = [...challenges.keys()].filter(
-      (i) =>
-        challenges[i]!.at === at &&
-        (winner === undefined ? !isGain(judged[i]!) : judged[i]!.difference >= judged[winner]!.difference),
+    const own = contests.filter(
+      (contest) =>
+        contest.place === place && (winner === undefined ? !isGain(contest) : contest.difference >= winner.difference),
     );
-    const entries = own.map((i) => ({
-      schedule: challenges[i]!.known.schedule,
-      seconds: Math.max(MIN_SHARE * job.incumbentSeconds, job.incumbentSeconds + judged[i]!.difference * total),
+    const entries = own.map(({ known: { schedule }, difference }) => ({
+      schedule,
+      seconds: Math.max(MIN_SHARE * job.incumbentSeconds, job.incumbentSeconds + difference * total),
     }));
-    const marginSeconds =
-      total *
-      (winner === undefined ? Math.max(TELLING, ...own.map((i) => marginOf(judged[i]!))) : marginOf(judged[winner]!));
+    const marginSeconds = total * (winner === undefined ? Math.max(TELLING, ...own.map(marginOf)) : marginOf(winner));
     const final: Final<S> = {
       entries: [{ schedule: job.incumbent, seconds: job.incumbentSeconds }, ...entries],
       marginSeconds,

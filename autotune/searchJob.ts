@@ -350,11 +350,13 @@ export function twinsOf<S>(
   placeOf: (job: TuningJob<S>) => Bucket,
 ): ReadonlyMap<TuningJob<S>, readonly TuningJob<S>[]> {
   const groups = new Map<string, TuningJob<S>[]>();
-  const groupOf = jobs.map((job) => {
+  for (const job of jobs) {
     const key = JSON.stringify([job.recordKey, placeOf(job)]);
     const group = groups.get(key) ?? [];
-    groups.set(key, [...group, job]);
-    return key;
-  });
-  return new Map(jobs.map((job, i) => [job, groups.get(groupOf[i]!)!.filter((other) => other !== job)]));
+    group.push(job);
+    groups.set(key, group);
+  }
+  return new Map(
+    [...groups.values()].flatMap((group) => group.map((job) => [job, group.filter((other) => other !== job)] as const)),
+  );
 }

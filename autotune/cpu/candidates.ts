@@ -1,4 +1,5 @@
 /** The schedules worth considering for one kernel and one bucket, as a grid that the search enumerates and climbs. */
+import { at } from '../../system/at.js';
 import { type CpuFacts, isLegal } from '../../codegen/cpu/index.js';
 import { cpuScheduling } from '../../codegen/cpu/schedules.js';
 import { columnStep, leastCommonMultiple } from '../../codegen/operands.js';
@@ -95,7 +96,7 @@ function gemmSpace(
       ascending(COLUMNS.map((columns) => roundUp(columns, step))),
     ],
     at: ([tile, kc, mb, nb]) => {
-      const [mr, nr] = tiles[tile!]!;
+      const [mr, nr] = at(tiles, tile!);
       return { kind: 'gemm', isa: start.isa, mr, nr, kc: kc!, mb: roundUp(mb!, mr), nb: nb! };
     },
     valuesOf: (s) => (s.kind === 'gemm' ? [tileIndex(s), s.kc, s.mb, s.nb] : []),
@@ -148,7 +149,7 @@ export function scheduleSpace(
 function schedulesAt(space: Space, points: Iterable<GridPoint>): CpuSchedule[] {
   const found = new Map<string, CpuSchedule>();
   for (const point of points) {
-    const schedule = space.at(point.map((index, axis) => space.axes[axis]![index]!));
+    const schedule = space.at(point.map((index, axis) => at(at(space.axes, axis), index)));
     const key = cpuScheduling.key(schedule);
     if (!found.has(key) && space.isLegal(schedule)) found.set(key, schedule);
   }
@@ -169,9 +170,8 @@ export const enumerateSpace = (space: Space): readonly CpuSchedule[] => schedule
 
 /** Index of the value nearest to `value`: schedules from other sources may lie off the grid. */
 function nearest(axis: Axis, value: number): number {
-  let best = 0;
-  for (let i = 1; i < axis.length; i++) if (Math.abs(axis[i]! - value) < Math.abs(axis[best]! - value)) best = i;
-  return best;
+  const distances = axis.map((each) => Math.abs(each - value));
+  return distances.indexOf(Math.min(...distances));
 }
 
 /**
@@ -183,7 +183,8 @@ export function neighbours(space: Space, from: CpuSchedule): readonly CpuSchedul
   const centre = space.axes.map((axis, i) => nearest(axis, values[i] ?? 0));
   const points: GridPoint[] = [];
   space.axes.forEach((axis, i) => {
-    const indices = from.kind === 'gemm' && i === 0 ? axis.keys() : [centre[i]! - 1, centre[i]! + 1];
+    const own = at(centre, i);
+    const indices = from.kind === 'gemm' && i === 0 ? axis.keys() : [own - 1, own + 1];
     for (const index of indices)
       if (index >= 0 && index < axis.length) points.push(centre.map((c, j) => (j === i ? index : c)));
   });

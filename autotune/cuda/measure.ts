@@ -3,6 +3,7 @@
  * then times launches on random data that is not in the L2 cache. Clocks vary by more than candidates differ, so each
  * candidate is timed next to the default and its time is scaled to the default's first measurement.
  */
+import { at } from '../../system/at.js';
 import { kernelSignature } from '../../codegen/cuda/index.js';
 import { UserError } from '../../errors.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
@@ -129,7 +130,7 @@ export class CudaMeasurer {
     const { addon, device, patienceSeconds } = this.options;
     try {
       const texts = contenders.map((schedules) =>
-        kernels.map((kernel, i) => this.kernels.emit({ kernel, module }, schedules[i]!)),
+        kernels.map((kernel, i) => this.kernels.emit({ kernel, module }, at(schedules, i))),
       );
       await this.kernels.compile(texts.flat(), signal);
       if (signal?.aborted === true) return undefined;

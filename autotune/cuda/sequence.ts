@@ -2,6 +2,7 @@
  * Kernels launched in sequence as in a run, on random data. Each finds what the one before left in memory and in the
  * caches.
  */
+import { at } from '../../system/at.js';
 import { parametersOf } from '../../codegen/signature.js';
 import type { CudaKernelText } from '../../ir/cuda.js';
 import type { BufferDecl, Kernel, KernelModule, WeightDecl } from '../../ir/kernel.js';
@@ -86,7 +87,7 @@ export class SequenceBench {
       for (const name of kernelWrites(kernel)) written.add(name);
     }
     for (const [i, name] of this.names.entries()) {
-      const memory = this.memories[i]!,
+      const memory = at(this.memories, i),
         weight = this.weights.get(name),
         reader = readers.get(name);
       if (weight !== undefined) await fill.weight(memory, weight, 1 + 31 * i, 1 / Math.sqrt(Math.max(1, weight.k)));
@@ -115,21 +116,25 @@ export class SequenceBench {
       extents: programExtents(this.request.module.interface, bucket.extents),
       inputs: [],
       outputs: [],
-      slots: this.names.map((name, i) => ({ memory: this.memories[i]!, offset: 0, bytes: this.bytesOf(name) })),
-      launches: kernels.map((kernel, i) =>
-        bindKernel(kernel.path, parts[i]!.text, parts[i]!.module, (name) => this.indexOf(name)),
-      ),
+      slots: this.names.map((name, i) => ({ memory: at(this.memories, i), offset: 0, bytes: this.bytesOf(name) })),
+      launches: kernels.map((kernel, i) => {
+        const { text, module } = at(parts, i);
+        return bindKernel(kernel.path, text, module, (name) => this.indexOf(name));
+      }),
     });
   }
 
   /** Throws if the last kernel's results are not numbers: then the measured time is meaningless. */
   async requireNumbers(): Promise<void> {
     const { kernels, capacity } = this.request;
-    for (const name of kernelWrites(kernels.at(-1)!)) {
+    for (const name of kernelWrites(at(kernels, -1))) {
       const buffer = this.bufferOf(name);
       if (!isFloat(buffer.dtype)) continue;
       const stride = strideOf(buffer, capacity);
-      const sample = await this.memories[this.indexOf(name)]!.readAsync(0, Math.min(SAMPLE_BYTES, this.bytesOf(name)));
+      const sample = await at(this.memories, this.indexOf(name)).readAsync(
+        0,
+        Math.min(SAMPLE_BYTES, this.bytesOf(name)),
+      );
       if (scaleOf(sample, buffer.dtype, typeof buffer.columns === 'number' ? buffer.columns : stride, stride) === 0)
         throw new Error(`The last kernel leaves no numbers in ${name}: the sequence's time would be meaningless.`);
     }

@@ -3,6 +3,7 @@
  * on how long it may take to answer. A kernel that never ends cannot be stopped from here: whoever waits for it gives
  * up, and nothing that it uses is released.
  */
+import { at } from '../../system/at.js';
 import { cudaScheduling } from '../../codegen/cuda/schedules.js';
 import { UserError } from '../../errors.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
@@ -93,7 +94,7 @@ export async function interleave(
   for (const contender of contenders) shapes.push(blockShape(seconds / rounds, median(await contender.time(FIRST))));
   const found = contenders.map((): number[] => []);
   for (let round = 0; round < rounds; round++) {
-    for (const [i, contender] of contenders.entries()) found[i]!.push(mean(await contender.time(shapes[i]!)));
+    for (const [i, contender] of contenders.entries()) at(found, i).push(mean(await contender.time(at(shapes, i))));
   }
   return found;
 }
@@ -136,7 +137,7 @@ export async function sustain(
   for (let round = 0; round < rounds; round++) {
     for (const i of round % 2 === 0 ? order : [...order].reverse()) {
       if (isAborted()) return undefined;
-      found[i]!.push(mean(await contenders[i]!.time(shapes[i]!)));
+      at(found, i).push(mean(await at(contenders, i).time(at(shapes, i))));
     }
     onRound?.();
   }

@@ -1,4 +1,5 @@
 /** Times the vendor's library for comparison: its best time for a kernel's bare contraction, without the epilogue. */
+import { at } from '../../system/at.js';
 import { extentIn } from '../../ir/extents.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import { physicalToLogical } from '../../ir/packing.js';
@@ -168,8 +169,8 @@ export class BaselineBench {
 
   /** Enqueues one product on the next copy. The device's context must be current. Throws if the library refuses. */
   launch(algorithm: number): void {
-    this.contraction.algorithms[algorithm]!.launch(
-      this.operands[this.next++ % this.operands.length]!,
+    at(this.contraction.algorithms, algorithm).launch(
+      at(this.operands, this.next++ % this.operands.length),
       this.room,
       this.options.device.stream,
     );
@@ -222,7 +223,7 @@ export async function timeBaseline(
     }
     if (best === undefined) throw new Error(`no algorithm of the library works: ${problems[0] ?? 'none'}`);
     const { index } = best;
-    return { name: bench.algorithms[index]!, seconds: await tell(() => burst(index, Infinity)) };
+    return { name: at(bench.algorithms, index), seconds: await tell(() => burst(index, Infinity)) };
   } finally {
     runUp?.release();
     bench.release();

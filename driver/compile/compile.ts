@@ -1,4 +1,5 @@
 /** Model → plan: graph, passes, kernels, default schedules. No weights are read and nothing is compiled yet. */
+import { at } from '../../system/at.js';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { UsageError } from '../../errors.js';
@@ -67,7 +68,7 @@ export function compileModel<S, D>(
   const module = modelFunctions(checkpoint, numerics, { ...options, mask, ...defined({ observe }) });
   const graphText = printFunctions(module);
   const lowered = lowerModule(module, numerics, observe);
-  const scoring = (size: Bucket): Bucket => withKeyRoom(lowered.functions[0]!.interface, size);
+  const scoring = (size: Bucket): Bucket => withKeyRoom(at(lowered.functions, 0).interface, size);
   const sizes: readonly FunctionSize[] = [
     { capacity: scoring(scoringBucket({ tokens, rows: tokens, longest: tokens })), buckets: buckets.map(scoring) },
     { capacity: steps.at(-1)!, buckets: steps },
@@ -85,9 +86,10 @@ export function compileModel<S, D>(
       weights: lowered.weights,
       constants: lowered.constants,
       states: lowered.states,
-      functions: lowered.functions.map((each, i) =>
-        planFunction(each, sizes[i]!.capacity, sizes[i]!.buckets, compiler.scheduling, device),
-      ),
+      functions: lowered.functions.map((each, i) => {
+        const { capacity, buckets: own } = at(sizes, i);
+        return planFunction(each, capacity, own, compiler.scheduling, device);
+      }),
     },
   };
 }

@@ -1,4 +1,5 @@
 /** A checkpoint as graphs: its functions, their digests, and the matrices that can be multiplied as they are stored. */
+import { at } from '../../system/at.js';
 import { createHash } from 'node:crypto';
 import { UsageError } from '../../errors.js';
 import type { CodesEncoding } from '../../ir/encoding.js';
@@ -73,8 +74,10 @@ function groupsIn({ tensors }: Checkpoint): GroupsOf {
 }
 
 /** The text of an artifact's graph.tw. */
-export const printFunctions = (module: GraphModule): string =>
-  module.functions.length === 1 ? printGraph(module.functions[0]!) : printModule(module);
+export function printFunctions(module: GraphModule): string {
+  const [only, ...others] = module.functions;
+  return only !== undefined && others.length === 0 ? printGraph(only) : printModule(module);
+}
 
 /** SHA-256, hexadecimal, of texts of a model's optimized graph. */
 export interface GraphDigests {
@@ -135,7 +138,7 @@ export const storedFormats = (
       if (tensor.kind !== 'encoded') return [];
       const { name, encoding, shape } = tensor;
       if (encoding.kind === 'blocks') return [[name, encoding.block]];
-      const format = OF_LAYER.test(name) ? scaledByRows(encoding, shape[1]!) : undefined;
+      const format = OF_LAYER.test(name) ? scaledByRows(encoding, at(shape, 1)) : undefined;
       if (format === undefined) return [];
       const own = PRECISIONS[format];
       return precision === own || quantized?.activations === own ? [[name, format]] : [];

@@ -1,4 +1,5 @@
 /** Plans: made of lowered functions, and checked against their own graph when they are read from a file. */
+import { at } from '../../system/at.js';
 import { isDeepStrictEqual } from 'node:util';
 import type { Scheduling } from '../../codegen/scheduling.js';
 import { kernelSignature, parametersOf } from '../../codegen/signature.js';
@@ -37,7 +38,7 @@ export function planFunction<S, F>(
   const schedules = buckets.map((bucket) => {
     const chosen: Record<string, S> = {};
     module.kernels.forEach((kernel, i) => {
-      chosen[launches[i]!.signature] ??= scheduling.default(kernel, module, facts, bucket);
+      chosen[at(launches, i).signature] ??= scheduling.default(kernel, module, facts, bucket);
     });
     return chosen;
   });
@@ -71,7 +72,7 @@ export function checkAgainstGraph(plan: Plan<unknown>, module: GraphModule, nume
   if (plan.functions.length !== lowered.functions.length) differ('functions');
   for (const part of SHARED) if (!isDeepStrictEqual(plan[part], lowered[part])) differ(part);
   lowered.functions.forEach((own, i) => {
-    for (const part of OWN) if (!isDeepStrictEqual(plan.functions[i]![part], own[part])) differ(part);
+    for (const part of OWN) if (!isDeepStrictEqual(at(plan.functions, i)[part], own[part])) differ(part);
   });
 }
 
@@ -129,7 +130,7 @@ function checkSchedules<S>(plan: LinkedFunction<S>, isLegal: Legality<S>): void 
     plan.launches.forEach((launch, i) => {
       const schedule = schedules[launch.signature];
       if (schedule === undefined) throw new Error(`bucket ${bucket} has no schedule for kernel ${launch.kernel}`);
-      const legal = isLegal(plan.kernels[i]!, plan, schedule);
+      const legal = isLegal(at(plan.kernels, i), plan, schedule);
       if (legal !== true)
         throw new Error(`bucket ${bucket}, kernel ${launch.kernel}: the schedule is not legal: ${legal}`);
     });

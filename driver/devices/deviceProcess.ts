@@ -1,4 +1,5 @@
 /** Processes that own devices: how one starts, is spoken to, and ends no later than this one. */
+import { at } from '../../system/at.js';
 import { type ChildProcess, fork } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { UserError } from '../../errors.js';
@@ -120,8 +121,8 @@ const WITH_VALUE = new Set(['--import', '--require', '-r', '--loader', '--experi
 export function childFlags(execArgv: readonly string[]): string[] {
   const flags: string[] = [];
   for (let i = 0; i < execArgv.length; i++) {
-    const flag = execArgv[i]!;
-    const name = flag.split('=', 1)[0]!;
+    const flag = at(execArgv, i);
+    const [name = flag] = flag.split('=', 1);
     const value = execArgv[i + 1];
     if (WITH_VALUE.has(flag)) {
       if (value !== undefined) flags.push(flag, value);

@@ -2,6 +2,7 @@
  * Loads a compiled model onto the devices that a run requests: how many there are, how the model is placed on them, and
  * the processes that drive them.
  */
+import { at } from '../../system/at.js';
 import { setImmediate } from 'node:timers/promises';
 import { deviceOf, type Parallelism } from '../../ir/placement.js';
 import { scoreOf } from '../../ir/plan.js';
@@ -254,7 +255,7 @@ function begin(request: LoadRequest, devices: TargetDevices, beginning: Beginnin
         beginDevice(
           deviceRequest(request, beginning, index),
           { devices, model, onEnd, ...(relay === undefined ? {} : { siblings: { relay, index } }) },
-          uis.of[index]!,
+          at(uis.of, index),
         ),
     },
     ui,

@@ -2,6 +2,7 @@
  * Replicas of a model side by side: each call goes to a free one. Answers do not depend on which replica computes them.
  * A lost replica costs only time: its calls go to the others.
  */
+import { at } from '../../system/at.js';
 import type { Extents } from '../../ir/extents.js';
 import type { CallArrays, CallResult, DeviceSpan } from '../../runtime/call.js';
 import type { PhaseSpan } from '../phases.js';
@@ -74,7 +75,7 @@ export class DevicePool implements DeviceExecutor {
       state: 'opening',
       jobs: new Set(),
       suspects: new Set(),
-      replica: options.begin(index, () => this.end(this.all[index]!)),
+      replica: options.begin(index, () => this.end(at(this.all, index))),
     }));
     for (const member of this.all) this.await(member);
   }
@@ -215,14 +216,14 @@ export class DevicePool implements DeviceExecutor {
 
   /** Hands out waiting calls, each to the free replica with the least work. */
   private dispatch(): void {
-    for (let at = 0; at < this.waiting.length;) {
-      const job = this.waiting[at]!;
+    for (let next = 0; next < this.waiting.length;) {
+      const job = at(this.waiting, next);
       const best = freest(job, this.living());
       if (best === undefined) {
-        at++;
+        next++;
         continue;
       }
-      this.waiting.splice(at, 1);
+      this.waiting.splice(next, 1);
       void this.run(job, best);
     }
     this.hurry();

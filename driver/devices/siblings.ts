@@ -2,6 +2,7 @@
  * Replicas that start together communicate through their parent, which forwards every message and reports lost
  * replicas. A replica that is started later as a replacement has no siblings and loads by itself.
  */
+import { at } from '../../system/at.js';
 import type { WeightExchange, WeightOffer } from '../../runtime/cuda/shareWeights.js';
 
 /** The index of a process among those that start together. */
@@ -115,7 +116,7 @@ export class Siblings {
         isShared = 'shared' in offer;
         this.send({ kind: 'offer', stage, offer });
       },
-      offerOf: (index) => siblings[index]!.offer,
+      offerOf: (index) => at(siblings, index).offer,
       finish: () => this.send({ kind: 'finished', stage }),
       siblingsFinished: async () => {
         if (isShared) await Promise.all(others.map(({ finished }) => finished));

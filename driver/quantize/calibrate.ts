@@ -1,4 +1,5 @@
 /** GPTQ's order of work: samples go through the model group by group, and every group is quantized as they pass. */
+import { at } from '../../system/at.js';
 import { UserError } from '../../errors.js';
 import type { Graph, Value } from '../../ir/graph/graph.js';
 import { FORMATS } from '../../ir/storage.js';
@@ -51,7 +52,7 @@ export async function calibrate(
   { threads, pool, signal }: CalibrationWork,
   ui: Ui,
 ): Promise<void> {
-  const length = samples[0]!.length;
+  const { length } = at(samples, 0);
   const perCall = Math.max(1, Math.floor(CALL_TOKENS / length)) * length;
   const pieces = cutGraph(
     graph,
@@ -68,7 +69,7 @@ export async function calibrate(
     const executor = await compiled.open(i, work.tensors);
     let done = 0;
     try {
-      await activations.run(pieces[i]!, executor, (tokens) => {
+      await activations.run(at(pieces, i), executor, (tokens) => {
         signal?.throwIfAborted();
         done += tokens;
         show((CALLS_SHARE * done) / activations.tokens);
@@ -259,7 +260,7 @@ export class Quantizer {
       }
       await factored.invert();
       for (const [i, matrix] of matrices.entries()) {
-        const { weights, all, rounding } = measured[i]!;
+        const { weights, all, rounding } = at(measured, i);
         const coded = await factored.code(weights, settings);
         const share = (norm: number): number => (all === 0 ? 0 : Math.sqrt(norm / all));
         this.take(matrix, coded, factored.order, { error: share(coded.loss), roundingError: share(rounding) });

@@ -2,6 +2,7 @@
  * A model's function cut into pieces, each of which computes the inputs of one group of matrices from what the piece
  * before it left. So every op is computed once, with matrices of earlier groups as they were quantized.
  */
+import { at } from '../../system/at.js';
 import { cpuScheduling } from '../../codegen/cpu/schedules.js';
 import { type Graph, GraphBuilder, loadTimeValues, type Node, uses, type Value } from '../../ir/graph/graph.js';
 import type { Bucket, CpuSchedule, Plan } from '../../ir/plan.js';
@@ -75,7 +76,7 @@ export function cutGraph(graph: Graph, values: readonly Value[]): readonly Graph
   const pieces: GraphPiece[] = [];
   let live = new Set<Value>();
   values.forEach((value, i) => {
-    const cut = cuts[i]!;
+    const cut = at(cuts, i);
     // What stands before the cut and is read behind it on the way to any of the values.
     const behind = slice(graph, values.slice(i), new Set()).filter((node) => indexOf.get(node)! >= cut);
     const crossing = behind
@@ -171,9 +172,9 @@ export async function compilePieces(
   });
   return {
     open: (index, tensors) => {
-      const { name } = pieces[index]!.graph;
+      const { name } = at(pieces, index).graph;
       return openCpuExecutor({
-        plan: plans[index]!,
+        plan: at(plans, index),
         symbols: { [name]: symbols[name]! },
         tensors,
         threads,

@@ -1,4 +1,5 @@
 /** Which matrices of a model are quantized, what they multiply, and which stay as they are, and why. */
+import { at } from '../../system/at.js';
 import { type Graph, loadTimeValues, type Node, uses, type Value } from '../../ir/graph/graph.js';
 import type { ExpectedTensor } from '../../models/model/tensors.js';
 import { type GptqSettings, gptqShapeProblem } from '../../models/quantized/packed.js';
@@ -119,7 +120,7 @@ export function chooseMatrices(graph: Graph, tensors: readonly ExpectedTensor[],
     );
   const groups = [...byValue].map(([value, inputs]): InputGroup => ({
     value,
-    inputs: [...inputs].map(([first, matrices]) => ({ first, k: matrices[0]!.k, matrices })),
+    inputs: [...inputs].map(([first, matrices]) => ({ first, k: at(matrices, 0).k, matrices })),
   }));
   return { groups: groups.sort((a, b) => place(a) - place(b)), kept };
 }

@@ -1,4 +1,5 @@
 /** GPUs as a target: those of this machine, and the facts that schedules for them depend on. */
+import { at } from '../../system/at.js';
 import type { CudaFacts } from '../../codegen/cuda/index.js';
 import { UserError } from '../../errors.js';
 import type { CudaArch } from '../../ir/cuda.js';
@@ -33,7 +34,7 @@ export function cudaFactsOf(target: string): CudaFacts {
         `--target cuda: ${available.reason}`,
         'compute on this machine: --target cpu; or compile for a GPU elsewhere: --target cuda:sm_90a',
       );
-    const device = available.devices[0]!;
+    const device = at(available.devices, 0);
     const arch = archOf(device);
     if (arch === undefined)
       throw new UserError(
@@ -64,7 +65,7 @@ export function devicesFor(
     );
   const devices = available.devices.filter((each) => runsOn(arch, each));
   if (devices.length === 0) {
-    const here = available.devices[0]!;
+    const here = at(available.devices, 0);
     throw new UserError(
       `compiled for cuda:${arch}; ${here.name} has compute capability ${here.capability.join('./')}`,
       rebuild(archOf(here) === undefined ? 'cpu' : `cuda:${archOf(here)!}`),

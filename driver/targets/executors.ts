@@ -1,4 +1,5 @@
 /** A compiled model on its device: kernels compiled (or found in the cache), weights loaded. */
+import { at } from '../../system/at.js';
 import { LAST_TOKENS } from '../../ir/stepping.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { memoryLine, printMemoryUse } from '../../runtime/cpu/memoryUse.js';
@@ -119,7 +120,7 @@ export async function loadCudaExecutor(
   const plan = forStages(model.plan);
   const { arch } = model.device;
   const { devices, driverVersion } = devicesFor(arch, rebuild, Math.max(...indices) + 1);
-  const own = indices.map((index) => devices[index]!);
+  const own = indices.map((index) => at(devices, index));
   ui.phase('compile kernels', distinct(model));
   phases?.begin('kernels');
   const emitted = modelKernels(model, CUDA_PRINTING);

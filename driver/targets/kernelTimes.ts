@@ -1,4 +1,5 @@
 /** What is known of the times of kernels on this machine, without measuring any: estimates, and the tuner's records. */
+import { at } from '../../system/at.js';
 import type { Rates } from '../../autotune/peaks.js';
 import { machineModel, measurePeaks, scheduleCost } from '../../autotune/cpu/costModel.js';
 import { CPU_RECORDS, thisCpu } from '../../autotune/cpu/tune.js';
@@ -133,7 +134,7 @@ export async function cpuPeaks(isa: CpuIsa, threads: number): Promise<Peaks> {
  */
 export function cudaPeaks(arch: CudaArch, rebuild: Rebuild, known: Rates): Promise<Peaks> {
   try {
-    const info = devicesFor(arch, rebuild).devices[0]!;
+    const info = at(devicesFor(arch, rebuild).devices, 0);
     const addon = requireCuda();
     const device = new addon.Device(info.ordinal);
     try {

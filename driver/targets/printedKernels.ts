@@ -2,6 +2,7 @@
  * The kernels of a plan, each printed once for every schedule that it has, and what of them is kept beside the plan:
  * everything but their texts. A text is printed when somebody reads it, which is only to compile it.
  */
+import { at } from '../../system/at.js';
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import type { Kernel } from '../../ir/kernel.js';
@@ -137,7 +138,7 @@ export function factsOf<S, T extends PrintedText>(
   };
   const places = functions.map(({ interface: { name }, launches }) => [
     name,
-    texts[name]!.map((own) => Object.fromEntries(launches.map(({ signature }, i) => [signature, indexOf(own[i]!)]))),
+    texts[name]!.map((own) => Object.fromEntries(launches.map(({ signature }, i) => [signature, indexOf(at(own, i))]))),
   ]);
   return { kernels, places: Object.fromEntries(places) as KernelFacts['places'] };
 }

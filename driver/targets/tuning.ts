@@ -1,4 +1,5 @@
 /** Tuning: searches for each function of a plan in turn, within one budget, on this host or its GPU. */
+import { at } from '../../system/at.js';
 import { machineModel } from '../../autotune/cpu/costModel.js';
 import { Measurer } from '../../autotune/cpu/measure.js';
 import { CPU_RECORDS, currentTarget, tuneCpu } from '../../autotune/cpu/tune.js';
@@ -7,7 +8,13 @@ import { cudaMachine, measureBandwidth } from '../../autotune/cuda/costModel.js'
 import type { CompileKernels } from '../../autotune/cuda/fill.js';
 import { CudaMeasurer } from '../../autotune/cuda/measure.js';
 import { isDeviceHung } from '../../autotune/cuda/timing.js';
-import { CUDA_RECORDS, cudaTarget, type CudaTuningTarget, tuneCuda, type VendorLibrary } from '../../autotune/cuda/tune.js';
+import {
+  CUDA_RECORDS,
+  cudaTarget,
+  type CudaTuningTarget,
+  tuneCuda,
+  type VendorLibrary,
+} from '../../autotune/cuda/tune.js';
 import { timeBaseline } from '../../autotune/cuda/vendorBaseline.js';
 import { defaultDatabasePath, TuningDatabase } from '../../autotune/database.js';
 import { deadline, unlessStopped } from '../../autotune/measurement.js';
@@ -30,7 +37,6 @@ import type { CpuModel } from './cpuKernels.js';
 import { devicesFor } from './cudaDevice.js';
 import type { CudaModel } from './cudaKernels.js';
 import type { FunctionSearchResult, Tuned, TunerOptions } from './target.js';
-
 
 /** The part of what is left that `score` gets where another function follows. What it leaves is the other's. */
 const SHARE_OF_SCORE = 0.5;
@@ -184,7 +190,7 @@ export async function tuneOnCuda(
   const begin = performance.now();
   const { budgetSeconds: wholeBudget, onActivity, onProgress, onNote, onWarning, signal } = options;
   const { devices, driverVersion } = devicesFor(facts.arch, options.rebuild);
-  const info = devices[0]!;
+  const info = at(devices, 0);
   const settings = readSettings();
   const addon = requireCuda();
   const database = TuningDatabase.open(options.database ?? defaultDatabasePath(), CUDA_RECORDS);
