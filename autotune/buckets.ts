@@ -4,7 +4,7 @@ import type { Rates } from './peaks.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 import type { Bucket, BucketSeconds } from '../ir/plan.js';
 import { scoringBucket, scoringSize, TOKENS, tokensIn } from '../ir/scoring.js';
-import type { TuningJob } from './searchJob.js';
+import type { SearchJob } from './searchJob.js';
 import { Declarations, kernelWork, sizeOf, type WorkSize } from './work.js';
 
 /** Below this many tokens, launch overhead and reading weights dominate, so one bucket is enough. */
@@ -244,21 +244,21 @@ const ENOUGH = 0.5;
  * Seconds of each bucket. Measured kernels count as measured; the others as estimated, with the estimates scaled by the
  * ratio of measured to estimated time over all buckets. Empty if less than half of the largest bucket was measured.
  */
-export function costOfBuckets<S>(jobs: readonly TuningJob<S>[], buckets: readonly Bucket[]): readonly BucketSeconds[] {
-  const sum = (of: readonly TuningJob<S>[], seconds: (job: TuningJob<S>) => number): number =>
+export function costOfBuckets<S>(jobs: readonly SearchJob<S>[], buckets: readonly Bucket[]): readonly BucketSeconds[] {
+  const sum = (of: readonly SearchJob<S>[], seconds: (job: SearchJob<S>) => number): number =>
     of.reduce((total, job) => total + job.count * seconds(job), 0);
-  const estimate = (job: TuningJob<S>): number => job.candidates.cost(job.chosen);
+  const estimate = (job: SearchJob<S>): number => job.candidates.cost(job.chosen);
   const measured = jobs.filter((job) => job.standing !== undefined);
   const largest = buckets.reduce((top, bucket, i) => (tokensIn(bucket) > tokensIn(buckets[top]!) ? i : top), 0);
-  const inLargest = (job: TuningJob<S>): boolean => job.bucketIndex === largest;
+  const inLargest = (job: SearchJob<S>): boolean => job.bucketIndex === largest;
   if (
     measured.length === 0 ||
     sum(measured.filter(inLargest), estimate) < ENOUGH * sum(jobs.filter(inLargest), estimate)
   )
     return [];
   const scale = sum(measured, (job) => job.standing!.seconds) / sum(measured, estimate);
-  const seconds = (job: TuningJob<S>): number => job.standing?.seconds ?? scale * estimate(job);
-  const isAttention = (job: TuningJob<S>): boolean => job.kernel.anchor === 'attention';
+  const seconds = (job: SearchJob<S>): number => job.standing?.seconds ?? scale * estimate(job);
+  const isAttention = (job: SearchJob<S>): boolean => job.kernel.anchor === 'attention';
   return buckets.map((bucket, i) => {
     const own = jobs.filter((job) => job.bucketIndex === i);
     return {

@@ -9,7 +9,7 @@ import type { Kernel, KernelModule } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';
 import type { Final, TimedSchedule } from './records.js';
 import { at } from '../system/at.js';
-import type { TuningJob } from './searchJob.js';
+import type { SearchJob } from './searchJob.js';
 
 export interface FinalRequest<S> {
   readonly module: KernelModule;
@@ -78,14 +78,14 @@ const marginOf = ({ error }: Judgement): number => Math.max(TELLING, SIGMAS * er
 const isGain = (judgement: Judgement): boolean => judgement.difference < -marginOf(judgement);
 
 /** The schedules that compete with a job's default; none if there is no default to beat. */
-export const challengersOf = <S>(job: TuningJob<S>): readonly TimedSchedule<S>[] =>
+export const challengersOf = <S>(job: SearchJob<S>): readonly TimedSchedule<S>[] =>
   job.challengers(CHALLENGERS, PROMISING);
 
 /** Finals still to hold, heaviest bucket first: those of buckets with measurements newer than their last final. */
 export function dueFinals<S>(
-  jobs: readonly TuningJob<S>[],
-  weightOf: (job: TuningJob<S>) => number,
-): readonly { readonly contestants: readonly TuningJob<S>[]; readonly weight: number }[] {
+  jobs: readonly SearchJob<S>[],
+  weightOf: (job: SearchJob<S>) => number,
+): readonly { readonly contestants: readonly SearchJob<S>[]; readonly weight: number }[] {
   const buckets = [...new Set(jobs.map(({ bucketIndex }) => bucketIndex))];
   return buckets
     .map((bucketIndex) => jobs.filter((job) => job.bucketIndex === bucketIndex))
@@ -108,7 +108,7 @@ type Contest<S> = Challenge<S> & Judgement;
  * Jobs without a promising challenger are settled without the device. False if a final could not be held.
  */
 export async function holdFinal<S>(
-  jobs: readonly TuningJob<S>[],
+  jobs: readonly SearchJob<S>[],
   hold: HoldFinal<S>,
   {
     module,
@@ -116,7 +116,7 @@ export async function holdFinal<S>(
     record,
     ...others
   }: Pick<FinalRequest<S>, 'module' | 'seconds' | 'onRound' | 'signal'> & {
-    readonly record: (job: TuningJob<S>, final: Final<S>) => void;
+    readonly record: (job: SearchJob<S>, final: Final<S>) => void;
   },
 ): Promise<boolean> {
   const defaults = jobs.map((job) => job.incumbent);
@@ -192,22 +192,22 @@ export async function holdFinal<S>(
 export interface FinalsOptions<S> extends Pick<FinalRequest<S>, 'module' | 'signal'> {
   readonly hold: HoldFinal<S>;
   /** Measures a job's recorded schedules whose results have not been compared in this search. */
-  readonly check: (job: TuningJob<S>, schedules: readonly S[]) => Promise<void>;
+  readonly check: (job: SearchJob<S>, schedules: readonly S[]) => Promise<void>;
   /** Share of a whole run's time. */
-  readonly weightOf: (job: TuningJob<S>) => number;
+  readonly weightOf: (job: SearchJob<S>) => number;
   /** Seconds for all finals together. */
   readonly seconds: number;
   readonly secondsLeft: () => number;
   /** Whether the time is used up, so that nothing new is started. */
   readonly isOver: () => boolean;
-  readonly record: (job: TuningJob<S>, final: Final<S>) => void;
+  readonly record: (job: SearchJob<S>, final: Final<S>) => void;
   /** Called before a final and after each of its rounds with its bucket; after the final, without. */
-  readonly onProgress: (job: TuningJob<S>, final?: Bucket) => void;
+  readonly onProgress: (job: SearchJob<S>, final?: Bucket) => void;
 }
 
 /** Holds all due finals, as far as time allows. True if none is left. */
 export async function holdFinals<S>(
-  jobs: readonly TuningJob<S>[],
+  jobs: readonly SearchJob<S>[],
   { module, hold, check, weightOf, seconds, secondsLeft, isOver, record, onProgress, signal }: FinalsOptions<S>,
 ): Promise<boolean> {
   const finals = dueFinals(jobs, weightOf);

@@ -22,7 +22,7 @@ import {
 import { type JobFacts, median, type Records } from './records.js';
 import {
   type Candidates,
-  TuningJob,
+  SearchJob,
   knownOf,
   type VendorBaseline,
   type Rounds,
@@ -146,7 +146,7 @@ async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSig
   const jobs = distinct.flatMap(({ kernel, signature, recordKey, count }) =>
     buckets.map(
       (bucket, bucketIndex) =>
-        new TuningJob({
+        new SearchJob({
           kernel,
           signature,
           recordKey,
@@ -162,7 +162,7 @@ async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSig
         }),
     ),
   );
-  const report = (changed: TuningJob<S>, final?: Bucket): void => {
+  const report = (changed: SearchJob<S>, final?: Bucket): void => {
     options.onProgress?.({
       rows: jobs.map((job) => job.row()),
       changed: jobs.indexOf(changed),
@@ -176,9 +176,9 @@ async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSig
   const twins = twinsOf(jobs, (job) => measuredPlace(job.kernel, module, job.bucket));
   const totalWeight = [...weights.values()].reduce((sum, weight) => sum + weight, 0);
   // Every job gets one round first.
-  const urgency = (job: TuningJob<S>): number =>
+  const urgency = (job: SearchJob<S>): number =>
     ((job.isFresh ? 1e9 : 1) * weights.get(job)!) / (job.spentSeconds + 1e-3);
-  const requestOf = (job: TuningJob<S>, schedules: readonly S[]): MeasureRequest<S> => {
+  const requestOf = (job: SearchJob<S>, schedules: readonly S[]): MeasureRequest<S> => {
     const { kernel, bucket, start, startSeconds = Infinity } = job;
     const known = {
       kernel,
@@ -192,8 +192,8 @@ async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSig
     // A pair under comparison is timed in full.
     return job.isConfirmed || job.best === undefined ? known : { ...known, bestSeconds: job.best.seconds };
   };
-  const described = new Set<TuningJob<S>>();
-  const describe = (job: TuningJob<S>, place: Bucket): void => {
+  const described = new Set<SearchJob<S>>();
+  const describe = (job: SearchJob<S>, place: Bucket): void => {
     if (described.has(job)) return;
     described.add(job);
     const { kernel, count, signature, start: schedule } = job;
@@ -210,7 +210,7 @@ async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSig
       ...defined({ product }),
     });
   };
-  const measure = async (job: TuningJob<S>, schedules: readonly S[]): Promise<void> => {
+  const measure = async (job: SearchJob<S>, schedules: readonly S[]): Promise<void> => {
     for await (const measurement of until(options.measure(requestOf(job, schedules)), signal)) {
       const { schedule } = measurement;
       const failure = 'failure' in measurement ? measurement.failure : undefined;
@@ -245,7 +245,7 @@ async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSig
   while (!isOver() && secondsLeft() > secondsOfFinals) {
     const job = jobs
       .filter((each) => !each.isDone)
-      .reduce<TuningJob<S> | undefined>(
+      .reduce<SearchJob<S> | undefined>(
         (top, each) => (top === undefined || urgency(each) > urgency(top) ? each : top),
         undefined,
       );
@@ -287,7 +287,7 @@ async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSig
   return summarize(jobs, buckets, isDecided);
 }
 
-function summarize<S>(jobs: readonly TuningJob<S>[], buckets: readonly Bucket[], isDecided: boolean): SearchResult<S> {
+function summarize<S>(jobs: readonly SearchJob<S>[], buckets: readonly Bucket[], isDecided: boolean): SearchResult<S> {
   const schedules = buckets.map((_, i) =>
     Object.fromEntries(jobs.filter((job) => job.bucketIndex === i).map((job) => [job.signature, job.chosen])),
   );

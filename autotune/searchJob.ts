@@ -101,7 +101,7 @@ export interface JobParts<S> {
 const IMPLAUSIBLE = 3;
 
 /** Search state of one (signature, bucket). */
-export class TuningJob<S> {
+export class SearchJob<S> {
   readonly kernel: Kernel;
   readonly signature: string;
   readonly recordKey: string;
@@ -338,7 +338,7 @@ export const knownOf = <S>(records: Records<S>, key: string, places: readonly Bu
   [...new Set(places)].flatMap((place) => [...records.known(key, place)]);
 
 /** The share of time of each job. `isEven`: those of a bucket add up to 1. */
-export function weightsOf<S>(jobs: readonly TuningJob<S>[], isEven: boolean): ReadonlyMap<TuningJob<S>, number> {
+export function weightsOf<S>(jobs: readonly SearchJob<S>[], isEven: boolean): ReadonlyMap<SearchJob<S>, number> {
   const totals = new Map<number, number>();
   for (const { bucketIndex, weight } of jobs) totals.set(bucketIndex, (totals.get(bucketIndex) ?? 0) + weight);
   return new Map(jobs.map((job) => [job, isEven ? job.weight / totals.get(job.bucketIndex)! : job.weight]));
@@ -346,10 +346,10 @@ export function weightsOf<S>(jobs: readonly TuningJob<S>[], isEven: boolean): Re
 
 /** The other jobs that measure the same launch: kernels over tokens in buckets that differ in their paths alone. */
 export function twinsOf<S>(
-  jobs: readonly TuningJob<S>[],
-  placeOf: (job: TuningJob<S>) => Bucket,
-): ReadonlyMap<TuningJob<S>, readonly TuningJob<S>[]> {
-  const groups = new Map<string, TuningJob<S>[]>();
+  jobs: readonly SearchJob<S>[],
+  placeOf: (job: SearchJob<S>) => Bucket,
+): ReadonlyMap<SearchJob<S>, readonly SearchJob<S>[]> {
+  const groups = new Map<string, SearchJob<S>[]>();
   for (const job of jobs) {
     const key = JSON.stringify([job.recordKey, placeOf(job)]);
     const group = groups.get(key) ?? [];

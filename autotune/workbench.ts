@@ -22,7 +22,7 @@ export interface PlacedOperand<M> {
 }
 
 /** The declarations of a kernel's operands. */
-export class Operands {
+export class KernelOperands {
   /** Names, in the order of the kernel's parameters. */
   readonly names: readonly string[];
   readonly weights: ReadonlyMap<string, WeightDecl>;

@@ -4,7 +4,7 @@ import { type CpuFacts, isLegal } from '../../codegen/cpu/index.js';
 import { cpuScheduling } from '../../codegen/cpu/schedules.js';
 import { columnStep, leastCommonMultiple } from '../../codegen/operands.js';
 import { extentIn } from '../../ir/extents.js';
-import { type Kernel, type KernelModule, LOGPROB_BLOCK } from '../../ir/kernel.js';
+import { type GemmKernel, type Kernel, type KernelModule, LOGPROB_BLOCK, type LogProbKernel } from '../../ir/kernel.js';
 import type { Bucket, CpuGemmSchedule, CpuIsa, CpuSchedule } from '../../ir/plan.js';
 import { tokensIn } from '../../ir/scoring.js';
 import { FORMATS } from '../../ir/storage.js';
@@ -78,7 +78,7 @@ function upTo(values: readonly number[], extent: number): number[] {
 }
 
 function gemmSpace(
-  kernel: Extract<Kernel, { anchor: 'gemm' | 'logprob' }>,
+  kernel: GemmKernel | LogProbKernel,
   module: KernelModule,
   start: CpuGemmSchedule,
   rows: number,
@@ -194,17 +194,15 @@ export function neighbours(space: Space, from: CpuSchedule): readonly CpuSchedul
 
 export type { CpuFacts } from '../../codegen/cpu/index.js';
 
-type Contraction = Extract<Kernel, { anchor: 'gemm' | 'logprob' }>;
-
 /** Bytes of one element of the packed weights that a contraction reads. */
-export function weightBytes(kernel: Contraction, module: KernelModule): number {
+export function weightBytes(kernel: GemmKernel | LogProbKernel, module: KernelModule): number {
   const name = kernel.anchor === 'gemm' ? kernel.segments[0]?.weight : kernel.weight;
   const weight = module.weights.find((w) => w.name === name);
   return FORMATS[weight?.format ?? 'f32'].elementBits / 8;
 }
 
 /** Bytes of weights that one pass over k reads again for each register tile of rows. */
-const weightBlockBytes = (kernel: Contraction, module: KernelModule, s: CpuGemmSchedule): number =>
+const weightBlockBytes = (kernel: GemmKernel | LogProbKernel, module: KernelModule, s: CpuGemmSchedule): number =>
   s.nb * Math.min(s.kc, kernel.k) * weightBytes(kernel, module);
 
 /** Bytes of a work item's accumulator tile. */

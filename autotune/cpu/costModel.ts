@@ -94,12 +94,12 @@ function rowCycles(isa: CpuIsa, mr: number, nr: number, rows: number): number {
 }
 
 /** Columns as they lie in the packed weight, and the epilogue's scalar operations for one row of them. */
-interface Columns {
+interface PackedColumns {
   readonly physical: number;
   readonly perRow: number;
 }
 
-const columnsOf = (segment: Segment): Columns => ({
+const columnsOf = (segment: Segment): PackedColumns => ({
   physical: physicalColumns(segment.columns, segment.pairing),
   perRow: segment.columns * segment.outputs.reduce((sum, o) => sum + 1 + scalarCost(o.value), 0),
 });
@@ -111,7 +111,7 @@ function gemmSeconds(
   rows: number,
   machine: MachineModel,
 ): number {
-  const segments: readonly Columns[] =
+  const segments: readonly PackedColumns[] =
     kernel.anchor === 'gemm'
       ? kernel.segments.map(columnsOf)
       : [{ physical: physicalColumns(kernel.vocab, { kind: 'none' }), perRow: 16 * kernel.vocab }];
@@ -130,7 +130,7 @@ function gemmSeconds(
     for (const { physical, perRow } of segments) {
       const across = Math.ceil(physical / s.nb);
       const nb = physical / across;
-      // Columns are covered in whole register tiles. Narrower tiles, each at its own rate, cover the remainder.
+      // PackedColumns are covered in whole register tiles. Narrower tiles, each at its own rate, cover the remainder.
       const wholeTiles = Math.floor(nb / s.nr),
         restColumns = nb - wholeTiles * s.nr;
       const steps =

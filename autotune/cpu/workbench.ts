@@ -14,9 +14,9 @@ import type { Addon } from '../../runtime/addon.js';
 import type { NativeMemory, NativePool, PackSource, Slot } from '../../runtime/native.js';
 import { biasFor, bucketTrees, type BufferRoles, integersFor, resultRows, rolesOf } from '../randomInputs.js';
 import { kernelWork } from '../work.js';
-import { KeptBenches, Operands, type PlacedOperand, rowsWithin, weightBytes } from '../workbench.js';
+import { KeptBenches, KernelOperands, type PlacedOperand, rowsWithin, weightBytes } from '../workbench.js';
 
-type Placed = PlacedOperand<NativeMemory>;
+type HostOperand = PlacedOperand<NativeMemory>;
 
 /**
  * Buffers and weights of one kernel. Weights exist in several copies, because in a model the next layer's weights are
@@ -30,10 +30,10 @@ export class Workbench {
   private readonly capacity: Bucket;
   private readonly addon: Addon;
   private readonly pool: NativePool;
-  private readonly operands: Operands;
+  private readonly operands: KernelOperands;
   private readonly roles: BufferRoles;
   /** copies[i]: memory of every parameter for the i-th launch. All copies share the buffers. */
-  private readonly copies: readonly (readonly Placed[])[];
+  private readonly copies: readonly (readonly HostOperand[])[];
   private filledFor = '';
 
   /** Allocates `copies` sets of weights; pages are committed when touched. Call `fill` before use. */
@@ -43,10 +43,10 @@ export class Workbench {
     this.capacity = capacity;
     this.addon = addon;
     this.pool = pool;
-    this.operands = new Operands(kernel, module, capacity);
+    this.operands = new KernelOperands(kernel, module, capacity);
     this.roles = rolesOf(kernel, module, (name) => this.tableRows(name));
     let total = 0;
-    const place = (name: string): Placed => {
+    const place = (name: string): HostOperand => {
       const bytes = this.sizeOf(name);
       total += bytes;
       return { name, bytes, memory: new addon.Memory(bytes) };
@@ -75,7 +75,7 @@ export class Workbench {
     if (this.filledFor === wanted) return;
     const isFirst = this.filledFor === '';
     this.filledFor = '';
-    const seen = new Set<Placed>();
+    const seen = new Set<HostOperand>();
     for (const placed of this.copies.flat()) {
       if (seen.has(placed)) continue;
       seen.add(placed);
@@ -115,13 +115,13 @@ export class Workbench {
   }
 
   /** Bytes of a buffer up to the last row that `digest` reads. */
-  private checkedBytes({ name, bytes }: Placed, bucket: Bucket): number {
+  private checkedBytes({ name, bytes }: HostOperand, bucket: Bucket): number {
     const buffer = this.operands.buffer(name);
     const rows = Math.max(1, resultRows(this.kernel, buffer, bucket));
     return Math.min(bytes, rows * this.operands.stride(buffer) * DTYPE_BYTES[buffer.dtype]);
   }
 
-  private written(): readonly Placed[] {
+  private written(): readonly HostOperand[] {
     return this.operands.written(this.copies[0]);
   }
 
@@ -150,7 +150,7 @@ export class Workbench {
     return weightBytes(weight, this.tableRows(name));
   }
 
-  private async fillWeight({ name, memory, bytes }: Placed, seed: number): Promise<void> {
+  private async fillWeight({ name, memory, bytes }: HostOperand, seed: number): Promise<void> {
     const weight = this.operands.weights.get(name)!;
     const { layout } = weight;
     if (layout === 'kmajor' || layout === 'groups')
@@ -182,7 +182,7 @@ export class Workbench {
     });
   }
 
-  private async fillBuffer({ name, memory, bytes }: Placed, bucket: Bucket, seed: number): Promise<void> {
+  private async fillBuffer({ name, memory, bytes }: HostOperand, bucket: Bucket, seed: number): Promise<void> {
     const buffer = this.operands.buffer(name);
     const { dtype } = buffer;
     const valid = extentOf(buffer.rows, bucket);

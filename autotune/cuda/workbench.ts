@@ -12,7 +12,7 @@ import type { CudaAddon } from '../../runtime/cuda/addon.js';
 import type { CudaDevice, CudaMemory, CudaModule, CudaProgram } from '../../runtime/cuda/native.js';
 import { sizesOf } from '../../runtime/bindPorts.js';
 import { type BufferRoles, resultRows, rolesOf, stateRows } from '../randomInputs.js';
-import { Operands, type PlacedOperand, rowsWithin, weightBytes } from '../workbench.js';
+import { KernelOperands, type PlacedOperand, rowsWithin, weightBytes } from '../workbench.js';
 import {
   COMPARE_FOUND_BYTES,
   COMPARE_JOB_BYTES,
@@ -29,7 +29,7 @@ const MAX_COPIES = 32;
 /** Bytes of the reference's results that its scale is computed from. */
 const SAMPLE_BYTES = 1 << 20;
 
-type Placed = PlacedOperand<CudaMemory>;
+type DeviceOperand = PlacedOperand<CudaMemory>;
 
 /** What the reference computed: copies of the buffers it wrote. */
 interface ReferenceResult {
@@ -53,10 +53,10 @@ export interface BenchRequest {
 export class CudaWorkbench {
   readonly bytes: number;
   private readonly request: BenchRequest;
-  private readonly operands: Operands;
+  private readonly operands: KernelOperands;
   private readonly roles: BufferRoles;
   /** copies[i]: memory of every parameter for the i-th launch. */
-  private readonly copies: readonly (readonly Placed[])[];
+  private readonly copies: readonly (readonly DeviceOperand[])[];
   private readonly expected = new Map<string, ReferenceResult>();
   private readonly found: CudaMemory;
   private isFilled = false;
@@ -68,14 +68,14 @@ export class CudaWorkbench {
   constructor(request: BenchRequest) {
     this.request = request;
     const { kernel, module, addon, device } = request;
-    this.operands = new Operands(kernel, module, request.capacity);
+    this.operands = new KernelOperands(kernel, module, request.capacity);
     this.roles = rolesOf(kernel, module, (name) => this.tableRows(name));
     const { names } = this.operands;
     const one = names.reduce((sum, name) => sum + this.sizeOf(name), 0);
     const count = Math.max(1, Math.min(MAX_COPIES, Math.ceil((2 * device.info.l2Bytes) / one)));
     const made: CudaMemory[] = [];
     try {
-      const place = (name: string): Placed => {
+      const place = (name: string): DeviceOperand => {
         const bytes = this.sizeOf(name);
         const memory = new addon.Memory(device, roundUp(bytes, 256));
         made.push(memory);
@@ -194,7 +194,7 @@ export class CudaWorkbench {
     await program.run({ extents: this.sizes, inputs: [], launches: { first: 0, end: 1 } });
   }
 
-  private async compare({ name, memory, bytes }: Placed): Promise<string | undefined> {
+  private async compare({ name, memory, bytes }: DeviceOperand): Promise<string | undefined> {
     const { kernel, module, bucket, addon, device, compare } = this.request;
     const expected = this.expected.get(name);
     if (expected === undefined) throw new Error(`The reference of ${kernel.path} has not been computed.`);
@@ -278,7 +278,7 @@ export class CudaWorkbench {
     };
   }
 
-  private written(): readonly Placed[] {
+  private written(): readonly DeviceOperand[] {
     return this.operands.written(this.copies[0]);
   }
 
@@ -305,7 +305,7 @@ export class CudaWorkbench {
     return weightBytes(weight, this.tableRows(name));
   }
 
-  private fillBuffer({ name, memory, bytes }: Placed, seed: number): Promise<void> {
+  private fillBuffer({ name, memory, bytes }: DeviceOperand, seed: number): Promise<void> {
     const { kernel, bucket, capacity, fill } = this.request;
     return fillBuffer(fill, {
       memory,

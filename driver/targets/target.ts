@@ -16,6 +16,7 @@ import type { Checkpoint } from '../../models/checkpoint.js';
 import type { MaskKind } from '../../models/model/model.js';
 import type { StoredFormats } from '../../passes/keepBlockWeights.js';
 import type { Numerics } from '../../passes/numerics.js';
+import type { SourceText } from '../../runtime/compilers.js';
 import type { KernelResources } from '../../runtime/cuda/cubinCache.js';
 import type { WeightExchange } from '../../runtime/cuda/shareWeights.js';
 import type { PlanStages } from '../../runtime/runtimePlan.js';
@@ -75,11 +76,6 @@ export interface TargetRequest {
 export interface TargetManifest {
   readonly kind: string;
   readonly arithmetic: Arithmetic;
-}
-
-export interface SourceText {
-  readonly name: string;
-  readonly text: string;
 }
 
 export interface MachineCodeOptions {

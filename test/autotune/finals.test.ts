@@ -10,7 +10,7 @@ import {
   type FinalRequest,
   type HoldFinal,
 } from '../../autotune/finals.js';
-import { TuningJob, type Candidates, type JobParts } from '../../autotune/searchJob.js';
+import { SearchJob, type Candidates, type JobParts } from '../../autotune/searchJob.js';
 import { llamaModule } from './fixture.js';
 
 const module = llamaModule();
@@ -34,8 +34,8 @@ const candidates: Candidates<number> = {
 };
 const knownOf = (...pairs: readonly (readonly [number, number])[]): readonly TimedSchedule<number>[] =>
   pairs.map(([schedule, seconds]) => ({ schedule, seconds }));
-const jobOf = (known: readonly TimedSchedule<number>[], change: Partial<JobParts<number>> = {}): TuningJob<number> =>
-  new TuningJob({
+const jobOf = (known: readonly TimedSchedule<number>[], change: Partial<JobParts<number>> = {}): SearchJob<number> =>
+  new SearchJob({
     kernel: FIRST,
     signature: 's',
     recordKey: 's',
@@ -56,7 +56,7 @@ interface Stage {
   /** Recorded finals, by kernel. */
   readonly finals: Final<number>[];
   readonly run: (
-    jobs: readonly TuningJob<number>[],
+    jobs: readonly SearchJob<number>[],
     change?: Partial<Parameters<typeof holdFinal<number>>[2]>,
   ) => Promise<boolean>;
 }
@@ -344,7 +344,7 @@ describe('challengersOf', () => {
 describe('dueFinals', () => {
   const settled = { final: { entries: knownOf([10, 10], [9, 9]), marginSeconds: 0 } };
   const known = knownOf([10, 10], [9, 9]);
-  const weightOf = ({ bucket, bucketIndex }: TuningJob<number>): number => tokensIn(bucket) * (bucketIndex + 1);
+  const weightOf = ({ bucket, bucketIndex }: SearchJob<number>): number => tokensIn(bucket) * (bucketIndex + 1);
 
   it('start with the heaviest bucket, with its kernels in order', () => {
     const jobs = [

@@ -2,7 +2,7 @@
 import { scoringBucket } from '../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
 import type { Final, TimedSchedule } from '../../autotune/records.js';
-import { TuningJob, type Candidates, type JobParts, type Rounds } from '../../autotune/searchJob.js';
+import { SearchJob, type Candidates, type JobParts, type Rounds } from '../../autotune/searchJob.js';
 import { kernelAt, llamaModule } from './fixture.js';
 
 /** Margin of a final, in seconds. */
@@ -20,8 +20,8 @@ const candidates: Candidates<number> = {
   shareOfPeak: () => 1,
 };
 const kernel = kernelAt(llamaModule(), 'layers.0.ffn.gate_up');
-const jobOf = (change: Partial<JobParts<number>> = {}): TuningJob<number> =>
-  new TuningJob({
+const jobOf = (change: Partial<JobParts<number>> = {}): SearchJob<number> =>
+  new SearchJob({
     kernel,
     signature: 's',
     recordKey: 's',
@@ -45,13 +45,13 @@ const finalOf = (...pairs: readonly (readonly [number, number])[]): Final<number
 });
 
 /** Measures what the job proposes: `seconds` of each schedule. */
-function measure(job: TuningJob<number>, seconds: (s: number) => number): readonly number[] {
+function measure(job: SearchJob<number>, seconds: (s: number) => number): readonly number[] {
   const proposed = job.propose([]);
   for (const schedule of proposed) job.learn({ schedule, seconds: seconds(schedule) });
   job.trials += proposed.length;
   return proposed;
 }
-const challengersOf = (job: TuningJob<number>, most = 2, promising = 1.05): readonly number[] =>
+const challengersOf = (job: SearchJob<number>, most = 2, promising = 1.05): readonly number[] =>
   job.challengers(most, promising).map(({ schedule }) => schedule);
 
 describe('a job decided by finals', () => {
