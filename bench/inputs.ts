@@ -9,7 +9,13 @@ import type { WeightInit } from '../driver/names.js';
 import type { Ui } from '../driver/requests.js';
 import { detectMachine } from '../driver/targets/cpuDevice.js';
 import type { KvCache, Precision } from '../driver/targets/precision.js';
-import { loadDataset, type Question, taskByName, tokenizeDataset, type TokenizedQuestion } from '../evaluate/index.js';
+import {
+  loadDataset,
+  type Question,
+  fileTaskByName,
+  tokenizeDataset,
+  type TokenizedQuestion,
+} from '../evaluate/index.js';
 import type { CpuIsa } from '../ir/plan.js';
 import { openTokenizer } from '../models/tokenizer/tokenizer.js';
 import type { BenchTarget } from './command.js';
@@ -49,7 +55,7 @@ export async function benchData(
   const folder = tokenizer ?? first([join(root, '../shared/checkpoints/gqa-4m'), join(root, 'models/demo')]);
   const { spec } = openTokenizer(folder);
   const moduleUrl = new URL('../models/tokenizer/tokenizer.js', import.meta.url).href;
-  const dataset = await loadDataset({ path, task: taskByName('hellaswag'), limit: count });
+  const dataset = await loadDataset({ path, task: fileTaskByName('hellaswag'), limit: count });
   const changed = { ...dataset, questions: dataset.questions.map(change) };
   const loaded = await tokenizeDataset(changed, { tokenizer: { moduleUrl, spec }, workers: 0 });
   return { name: path.split('/').at(-1)!, questions: loaded.tokenized };

@@ -60,8 +60,8 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { inspectModel } from '../commands/inspect.js';
 import { type KernelRow, kernelRows, typicalSize } from '../commands/inspectKernels.js';
-import { taskByName } from '../evaluate/tasks/index.js';
-import type { Question } from '../evaluate/tasks/task.js';
+import { fileTaskByName } from '../evaluate/fileTasks.js';
+import type { Question } from '../evaluate/question.js';
 import { tokenizeQuestions } from '../evaluate/tokenize.js';
 import { buildTree, type Path, pathLength, type Tree } from '../evaluate/tree.js';
 import { describeTokenizer } from '../models/tokenizer/files.js';
@@ -196,7 +196,7 @@ const TREE_WIDTH = 520;
 export async function drawPicture(root: string): Promise<string> {
   const model = join(root, 'models', 'demo');
   const [line = ''] = readFileSync(join(root, 'examples', 'everyday.jsonl'), 'utf8').split('\n');
-  const question = taskByName('hellaswag').read(JSON.parse(line), 0, 'examples/everyday.jsonl:1');
+  const question = fileTaskByName('hellaswag').read(JSON.parse(line), 0, 'examples/everyday.jsonl:1');
   const { spec } = describeTokenizer(model);
   const [tokenized] = await tokenizeQuestions([question], {
     tokenizer: { moduleUrl: TOKENIZER_MODULE, spec },

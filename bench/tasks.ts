@@ -12,8 +12,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { openThreads, packQuestions, tokenize } from '../commands/questionSet.js';
-import { TaskReporter } from '../commands/reportTasks.js';
-import type { TasksRequest } from '../commands/runRequest.js';
+import { HARNESS_LAYOUT } from '../evaluate/layout.js';
+import { Reporter } from '../evaluate/reporter.js';
 import { BatchWork } from '../commands/work.js';
 import { cpu } from '../driver/targets/cpu.js';
 import { detectMachine } from '../driver/targets/cpuDevice.js';
@@ -105,19 +105,8 @@ async function measure(name: string, count: number, output: string): Promise<str
     score: () => Promise.reject(new Error('prefixes are kept')),
   };
   const limits = { ...scorer, contextLength: CALL.tokens, work: new BatchWork({ kernels: [] }) };
-  const request: TasksRequest = {
-    model: DEMO,
-    init: { kind: 'checkpoint' },
-    precision: 'auto',
-    threads: 1,
-    sharing: 'tree',
-    resume: false,
-    tasks: [name],
-    includePaths: [],
-    output,
-  };
   prepareOutput(modelFolder(output, 'x'));
-  const reporter = new TaskReporter({ request, nodes: [leaf!], started: new Date(), template: undefined });
+  const reporter = new Reporter({ layout: HARNESS_LAYOUT, nodes: [leaf!], output, now: () => new Date() });
   let threads: ReturnType<typeof openThreads> | undefined;
   const prepare = async (window: TaskWindow): Promise<Prepared> => {
     threads ??= openThreads(loading, window.dataset.questions);

@@ -2,8 +2,10 @@
 import type { Command } from 'commander';
 import type { Check } from '../commands/doctorProbes.js';
 import { textTable } from '../system/text.js';
-import { type Style, styleFor } from './io.js';
-import { addSections, type Flags, isSet } from './options.js';
+import { addSections } from './help.js';
+import { styleFor } from './io.js';
+import { type Flags, isSet } from './options.js';
+import type { Style } from './style.js';
 import { type Context, printJson } from './work.js';
 
 export function addDoctor(program: Command, context: Context): void {

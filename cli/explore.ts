@@ -7,14 +7,22 @@ import {
   addCheckpointFlag,
   addMaskFlag,
   addModelFlags,
+  addSections,
   addVerifyFlag,
+  CHECKPOINT_HELP,
+  EXIT_STATUSES,
+} from './help.js';
+import {
   artifactFlags,
+  type Flags,
   INSPECT_MASKS,
+  isSet,
   modelFlags,
   refuseCompileFlags,
-} from './modelFlags.js';
-import { addSections, CHECKPOINT_HELP, EXIT_STATUSES, type Flags, isSet, text, wholeNumber } from './options.js';
-import { noteLine, printText } from './print.js';
+  text,
+  wholeNumber,
+} from './options.js';
+import { noteLine, printText } from './report.js';
 import { type Context, printJson, refuseHubName } from './work.js';
 
 /** No plan takes more; a model's own says how many it takes. */

@@ -4,10 +4,11 @@ import { isArtifact } from '../driver/names.js';
 import { UsageError } from '../errors.js';
 import type { MergeRequest } from '../evaluate/index.js';
 import { formatTable } from '../evaluate/table.js';
-import { TASKS } from '../evaluate/tasks/index.js';
+import { FILE_TASKS } from '../evaluate/fileTasks.js';
 import { counted } from '../system/text.js';
-import { addSections, choice, EXIT_STATUSES, type Flags, isSet, required, text } from './options.js';
-import { printText } from './print.js';
+import { addSections, EXIT_STATUSES } from './help.js';
+import { choice, type Flags, isSet, required, text } from './options.js';
+import { printText } from './report.js';
 import { type Context, printJson } from './work.js';
 
 export function addMerge(program: Command, context: Context): void {
@@ -65,12 +66,12 @@ async function merge(context: Context, folders: readonly string[], flags: Flags)
           task: choice(
             '--task',
             task,
-            TASKS.map(({ name }) => name),
+            FILE_TASKS.map(({ name }) => name),
           ),
         }),
   };
-  const story = await import('../commands/merge.js');
-  const { results, resultsPath, samplesPath, shards, questions } = story.merge(request);
+  const { mergeShards } = await import('../evaluate/merge.js');
+  const { results, resultsPath, samplesPath, shards, questions } = mergeShards(request);
   if (isSet(flags, 'json')) printJson(io, results);
   else
     printText(

@@ -6,20 +6,24 @@ import { SHARING_MODES } from '../evaluate/scorer.js';
 import { shardName } from '../evaluate/shard.js';
 import { counted } from '../system/text.js';
 import { quoteForShell } from '../system/process.js';
+import { withMaxTokens } from './flagNames.js';
 import { HARNESS_HELP, harnessNotes, translated } from './harnessFlags.js';
 import {
   addCheckpointFlag,
   addDeviceFlags,
   addMaskFlag,
   addModelFlags,
+  addSections,
   addVerboseFlag,
   addVerifyFlag,
-} from './modelFlags.js';
-import { addSections, CHECKPOINT_HELP, EXIT_STATUSES, type Flags, isSet, withMaxTokens } from './options.js';
-import { printText } from './print.js';
+  CHECKPOINT_HELP,
+  EXIT_STATUSES,
+} from './help.js';
+import { faceOf } from './makeUi.js';
+import { type Flags, isSet } from './options.js';
+import { printText } from './report.js';
 import { EXAMPLE, parseRun, reportPath, TASK_NAMES } from './runFlags.js';
 import { addTaskFlags } from './taskFlags.js';
-import { faceOf } from './ui.js';
 import { type Context, printJson, refuseHubName, sameCommand, StoppedEarly, withUi } from './work.js';
 
 export function addRun(program: Command, context: Context): void {
@@ -160,8 +164,7 @@ async function run(context: Context, model: string, flags: Flags): Promise<void>
   const { io } = context;
   await refuseHubName(model);
   const parsed = parseRun(context, model, flags);
-  const { kind: _, ...request } = parsed;
-  const isMaxTokens = parsed.kind === 'run' && flags['maxTokens'] !== undefined;
+  const isMaxTokens = !('tasks' in parsed) && flags['maxTokens'] !== undefined;
   const notes = [...harnessNotes(flags), ...(isMaxTokens ? [`note: ${MAX_TOKENS_NOTE}`] : [])];
   if (!isSet(flags, 'quiet')) for (const note of notes) io.stderr.write(`${note}\n`);
   const face = faceOf(flags);
@@ -170,7 +173,7 @@ async function run(context: Context, model: string, flags: Flags): Promise<void>
   const advice = (error: unknown): string => {
     if (error instanceof StoppedEarly)
       return `no question was scored yet; the same command starts again:\n  ${sameCommand(context)}`;
-    if (request.output === undefined)
+    if (parsed.output === undefined)
       return (
         'nothing was kept, since there was no --out; give one to be able to go on next time:\n' +
         `  ${sameCommand(context, ['--out', 'results'])}`
@@ -183,12 +186,7 @@ async function run(context: Context, model: string, flags: Flags): Promise<void>
   };
   const { value: result } = await withUi(context, { ...face, advice }, async (ui, signal) => {
     const story = await import('../commands/run.js');
-    if (parsed.kind === 'run') {
-      const { kind: _kind, ...asked } = parsed;
-      return story.run({ ...asked, signal }, ui);
-    }
-    const { kind: _kind, ...asked } = parsed;
-    return story.runTasks({ ...asked, signal }, ui);
+    return story.run({ ...parsed, signal }, ui);
   });
   const { comparison, resultsPath } = result;
   const page =
@@ -196,7 +194,7 @@ async function run(context: Context, model: string, flags: Flags): Promise<void>
       ? undefined
       : (await import('../commands/report.js')).report({
           runs: [...(comparison === undefined ? [] : [comparison.a.file]), resultsPath],
-          ...(request.trace === undefined ? {} : { traces: [request.trace] }),
+          ...(parsed.trace === undefined ? {} : { traces: [parsed.trace] }),
           output: pageOf(result),
           writer: `tilewright ${VERSION}`,
           now: new Date(),
@@ -208,10 +206,10 @@ async function run(context: Context, model: string, flags: Flags): Promise<void>
       (await import('./runSummary.js')).runSummary(result, isVerbose) +
         (page === undefined ? '' : `report: ${page.path}\n`),
     );
-  if (!isJson && request.shard !== undefined)
+  if (!isJson && parsed.shard !== undefined)
     printText(
       io,
-      `shard ${shardName(request.shard)}; when all are done: ` +
-        `${io.invocation} merge ${quoteForShell(request.output ?? '')} --out results\n`,
+      `shard ${shardName(parsed.shard)}; when all are done: ` +
+        `${io.invocation} merge ${quoteForShell(parsed.output ?? '')} --out results\n`,
     );
 }

@@ -15,18 +15,29 @@ import { UsageError } from '../errors.js';
 import { modelFolder } from '../evaluate/output.js';
 import { OVERLONG } from '../evaluate/pathLengths.js';
 import { parseDocs, parseLimit } from '../evaluate/selection.js';
-import { TASKS } from '../evaluate/tasks/index.js';
+import { FILE_TASKS } from '../evaluate/fileTasks.js';
 import { readSettings } from '../settings.js';
 import { defined } from '../system/defined.js';
 import { nearest } from '../system/text.js';
 import { prepareFile } from '../system/write.js';
-import { choice, type Flags, isSet, required, sharing, text, threads } from './options.js';
-import { artifactFlags, deviceFlags, modelFlags, refuseCompileFlags } from './modelFlags.js';
+import {
+  artifactFlags,
+  choice,
+  deviceFlags,
+  type Flags,
+  isSet,
+  modelFlags,
+  refuseCompileFlags,
+  required,
+  sharing,
+  text,
+  threads,
+} from './options.js';
 import { shard } from './shard.js';
 import { refuseMixed, resultsFolderOf, taskRequest } from './taskFlags.js';
 import { type Context, sameCommand } from './work.js';
 
-export const TASK_NAMES = TASKS.map(({ name }) => name);
+export const TASK_NAMES = FILE_TASKS.map(({ name }) => name);
 export const EXAMPLE = 'tilewright run models/demo --task hellaswag --data examples/everyday.jsonl';
 
 /** Other tasks are asked for with another flag. */
@@ -49,8 +60,7 @@ function refuseArtifactFolder(output: string, name: string): void {
     );
 }
 
-type Of<R extends ScoreRequest, K> = Omit<WithTargetChoice<R>, 'signal'> & { readonly kind: K };
-type Parsed = Of<RunRequest, 'run'> | Of<TasksRequest, 'tasks'>;
+type Parsed = Omit<WithTargetChoice<RunRequest>, 'signal'> | Omit<WithTargetChoice<TasksRequest>, 'signal'>;
 
 /** Everything that can be refused without looking at a file is refused before one is opened. */
 export function parseRun(context: Context, model: string, flags: Flags): Parsed {
@@ -60,7 +70,6 @@ export function parseRun(context: Context, model: string, flags: Flags): Parsed 
   const asked =
     flags['tasks'] === undefined
       ? {
-          kind: 'run' as const,
           task: knownTask(
             required(flags, 'task', '--task', `${EXAMPLE}\nor: --tasks NAMES, which tilewright tasks lists`),
           ),
@@ -68,7 +77,6 @@ export function parseRun(context: Context, model: string, flags: Flags): Parsed 
           ...(docs === undefined ? {} : { docs: parseDocs(docs) }),
         }
       : {
-          kind: 'tasks' as const,
           ...taskRequest(flags),
           ...(flags['maxTokens'] === undefined ? {} : { saysMaxTokens: true }),
         };

@@ -5,10 +5,10 @@ import type { VerifyRequest } from '../commands/verify/again.js';
 import { TARGET_CHOICES } from '../driver/targets/precision.js';
 import { UsageError, UserError } from '../errors.js';
 import { defined } from '../system/defined.js';
-import { addDeviceFlags, addVerboseFlag, deviceFlags } from './modelFlags.js';
-import { addSections, choice, text, threads, wholeNumber, type Flags } from './options.js';
-import { faceOf } from './ui.js';
-import { printError, printText } from './print.js';
+import { addDeviceFlags, addSections, addVerboseFlag } from './help.js';
+import { faceOf } from './makeUi.js';
+import { choice, deviceFlags, text, threads, wholeNumber, type Flags } from './options.js';
+import { printError, printText } from './report.js';
 import { taskFolders } from './taskFlags.js';
 import { printJson, withUi, type Context } from './work.js';
 

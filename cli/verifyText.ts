@@ -1,9 +1,10 @@
 /** A verification as text: what was checked, the first differences, the verdict and the next command. */
 import { type Check, type CheckName, CHECKS, type Difference } from '../evaluate/verify/findings.js';
 import { kindName, type Verification } from '../evaluate/verify/verification.js';
-import { count, counted, duration, textTable } from '../system/text.js';
+import { count, counted, duration } from '../system/text.js';
 import { quoteForShell } from '../system/process.js';
-import { printableLine } from './print.js';
+import { textTable } from '../system/text.js';
+import { printableLine } from './report.js';
 
 /** What is counted in each check. */
 const WHAT: Readonly<Record<CheckName, readonly [one: string, many: string]>> = {

@@ -1,16 +1,24 @@
 /** The second step of a run, beside its questions: they are tokenized while the model is compiled and loaded. */
 import type { Phases } from '../driver/phases.js';
 import type { Ui } from '../driver/requests.js';
-import { checkResumed, claimModelName, type LoadedQuestions, modelFolder } from '../evaluate/index.js';
+import { checkResumed, claimModelName, type Dataset, type LoadedQuestions, modelFolder } from '../evaluate/index.js';
 import { counted, inParts } from '../system/text.js';
 import { packWithCache } from './cachedContexts.js';
 import { EarlyModel } from './earlyModel.js';
 import { type FinishOptions, type LoadedModel, type ModelLoading, stepsFirst } from './loadModel.js';
 import type { ModelLimits } from './modelLimits.js';
 import { compileAhead, mayKeepPrefixes, mayNeedCache, tellOfPacking } from './prefixes.js';
-import type { PreparedQuestions } from './prepareRun.js';
+import type { TaskSource } from './sources.js';
 import { type PackedQuestions, packQuestions, prepareCalls, tokenize } from './questionSet.js';
 import type { ScoreRequest } from './runRequest.js';
+
+export interface PreparedQuestions extends Pick<TaskSource, 'task' | 'title' | 'modelName'> {
+  readonly dataset: Dataset;
+  /** Stands in for a context without tokens; without it, such a context is refused. */
+  readonly prefixToken?: number | undefined;
+  /** More sets follow, which the model is to be ready for. */
+  readonly isFirst?: boolean | undefined;
+}
 
 /** The loaded model, and the questions packed for it. `begun`: their tokens, if tokenizing has begun. */
 export async function loadWithQuestions(
@@ -21,7 +29,7 @@ export async function loadWithQuestions(
   phases: Phases,
   begun?: Promise<LoadedQuestions>,
 ): Promise<{ readonly model: LoadedModel; readonly questions: PackedQuestions; readonly modelName: string }> {
-  const { dataset, source, prefixToken } = prepared;
+  const { dataset, title, prefixToken } = prepared;
   // What is kept is a matter of tokens, which must be counted before the model is compiled.
   const isFirst = prepared.isFirst === true;
   const maySave = isFirst || mayKeepPrefixes(request, dataset.questions) || request.sharing === 'kv';
@@ -49,7 +57,7 @@ export async function loadWithQuestions(
   const isChosenByTokens = maySave || (await mayNeedCache(loading, request, dataset.questions));
   if (isChosenByTokens) {
     const compiled = await compileAhead(loading, request, dataset.questions, isFirst);
-    ui.phase('tokenize', source);
+    ui.phase('tokenize', title);
     let early: EarlyModel | undefined;
     const release = async (): Promise<void> => early?.close();
     const ahead = { ...compiled, release };
@@ -75,7 +83,7 @@ export async function loadWithQuestions(
   }
   const model = loaded ?? (await loading.finish({ onCompiled: whenCompiled, ...first }));
   try {
-    if (!isChosenByTokens) ui.phase('tokenize', source);
+    if (!isChosenByTokens) ui.phase('tokenize', title);
     const questions = (await packing) ?? (await inParts(packQuestions(await tokens, request, model.limits)));
     warnOfTruncated(questions, model, ui);
     return { model, questions, modelName: modelName ?? prepared.modelName };

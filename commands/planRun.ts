@@ -25,7 +25,7 @@ import { cacheLimits, packWithCache } from './cachedContexts.js';
 import type { ModelLoading } from './loadModel.js';
 import { limitsOf, type ModelLimits } from './modelLimits.js';
 import { mayCutPaths, type PackedWithCache } from './prefixes.js';
-import type { PreparedQuestions } from './prepareRun.js';
+import type { PreparedQuestions } from './loadQuestions.js';
 import { openThreads, type PackedQuestions, packQuestions, tokenize } from './questionSet.js';
 import type { ScoreRequest } from './runRequest.js';
 
@@ -39,7 +39,7 @@ export interface PlannedSet {
 /** Throws UserError where the run would be refused. `sets`: the windows of the run, or all there is. */
 export async function planRun(
   request: ScoreRequest,
-  { source, prefixToken }: Pick<PreparedQuestions, 'source' | 'prefixToken'>,
+  { title, prefixToken }: Pick<PreparedQuestions, 'title' | 'prefixToken'>,
   sets: AsyncIterable<PlannedSet> | Iterable<PlannedSet>,
   loading: ModelLoading,
   ui: Ui,
@@ -50,7 +50,7 @@ export async function planRun(
     for await (const { dataset, isLast } of sets) {
       // What only generates texts has nothing to plan.
       if (dataset.questions.length === 0) continue;
-      if (planned === undefined) ui.phase('tokenize', source);
+      if (planned === undefined) ui.phase('tokenize', title);
       threads ??= openThreads(loading, dataset.questions, !isLast);
       const tokens = await tokenize(dataset, loading, prefixToken, threads);
       planned ??= await Planning.open(loading, request, tokens, !isLast);
@@ -60,7 +60,7 @@ export async function planRun(
     await threads?.close();
   }
   if (planned === undefined) {
-    const table = `${source}: texts are generated, which a dry run does not count; no likelihood is asked for`;
+    const table = `${title}: texts are generated, which a dry run does not count; no likelihood is asked for`;
     return { results: { questions: 0 }, table, resultsPath: undefined, samplesPath: undefined };
   }
   const { results } = planned;

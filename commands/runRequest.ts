@@ -96,6 +96,9 @@ export interface TasksRequest extends ScoreRequest {
   readonly resultsStem?: string;
 }
 
+/** A run of either, as what treats both alike sees it. */
+export type EvaluationRequest = ScoreRequest & Partial<Omit<TasksRequest, keyof ScoreRequest>>;
+
 export interface RunResult {
   /** The contents of results_*.json. */
   readonly results: Readonly<Record<string, unknown>>;

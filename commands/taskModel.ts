@@ -16,10 +16,10 @@ import { EarlyModel } from './earlyModel.js';
 import { beginLoading, type LoadedModel, type ModelLoading, stepsFirst } from './loadModel.js';
 import { loadWithQuestions, settleName, warnOfTruncated } from './loadQuestions.js';
 import { keepWithin, mayCutPaths, roomForQuestions, tellOfPacking } from './prefixes.js';
-import type { AboutTasks } from './prepareTasks.js';
+import type { TaskSource } from './sources.js';
 import { openThreads, type PackedQuestions, packQuestions, prepareCalls, tokenize } from './questionSet.js';
-import type { Computed } from './runFacts.js';
-import type { TasksRequest } from './runRequest.js';
+import type { Computed } from './runReporter.js';
+import type { EvaluationRequest } from './runRequest.js';
 import type { PlanScorer } from './scorer.js';
 import { scorerOf } from './scoreSet.js';
 import { scoringId } from './scoringId.js';
@@ -53,11 +53,13 @@ export interface WaitingWindow extends TokenizedWindow {
 }
 
 export interface TaskModelOptions {
-  readonly request: TasksRequest;
+  readonly request: EvaluationRequest;
   /** How the model is opened. */
   readonly load: LoadRequest;
   readonly loading: ModelLoading;
-  readonly about: AboutTasks;
+  readonly source: TaskSource;
+  /** Stands in for a context without tokens. */
+  readonly prefixToken: number | undefined;
   readonly tokenizer: Tokenizer;
   /** Threads that are open already, and are closed elsewhere. */
   readonly threads: TokenizerThreads | undefined;
@@ -157,11 +159,11 @@ export class TaskModel {
     tokens: Promise<LoadedQuestions>,
     ahead: OpenedAhead | undefined,
   ): Promise<PackedWindow> {
-    const { request, about } = this.#options;
+    const { request, source, prefixToken } = this.#options;
     const prompts = await this.#prompts(window, '');
     this.#foreseen = await this.#options.foreseen();
     const demand = withForeseen(prompts && demandOfTexts(prompts.prompts), this.#foreseen);
-    const prepared = { ...about, dataset: window.dataset, isFirst: !window.isLast };
+    const prepared = { ...source, prefixToken, dataset: window.dataset, isFirst: !window.isLast };
     if (demand === undefined) {
       await ahead?.early.close();
       const found = await loadWithQuestions(this.#loading, prepared, request, this.#ui, this.#phases, tokens);
@@ -204,7 +206,7 @@ export class TaskModel {
 
   /** The threads take one window at a time. Nobody has to await the tokens. `when`: behind the name of the phase. */
   #tokens({ dataset }: TaskWindow, when: string): Promise<LoadedQuestions> {
-    const { prefixToken } = this.#options.about;
+    const { prefixToken } = this.#options;
     const threads = this.#options.threads ?? this.#threads;
     const tokens = this.#tokenizing.then(() =>
       this.#phases.during(`tokenize${when}`, () => tokenize(dataset, this.#loading, prefixToken, threads)),
@@ -271,7 +273,7 @@ export class TaskModel {
   }
 
   /** How memory for texts is asked for. */
-  get #asked(): TasksRequest & { readonly logits: boolean } {
+  get #asked(): EvaluationRequest & { readonly logits: boolean } {
     const { request, load } = this.#options;
     return { ...request, logits: load.logits ?? false };
   }

@@ -2,9 +2,9 @@
 import { createHash } from 'node:crypto';
 import type { Ui } from '../driver/requests.js';
 import { UserError } from '../errors.js';
-import type { Answers } from '../evaluate/harness/answers.js';
 import type { TextJournal } from '../evaluate/harness/textJournal.js';
 import type { Shard } from '../evaluate/index.js';
+import type { Answers } from '../evaluate/taskAnswers.js';
 import { numberOf, type RunTask, type TaskFacts } from '../evaluate/windows.js';
 import { wantsLogits } from '../generate/options.js';
 import { GenerateError } from '../generate/request.js';

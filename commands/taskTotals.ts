@@ -2,20 +2,16 @@
 import { createHash } from 'node:crypto';
 import type { Overlong } from '../evaluate/index.js';
 import type { TaskWindow } from '../evaluate/windows.js';
-import type { GeneratorCounts } from '../generate/generator.js';
-import type { Computed, QuestionFacts } from './runFacts.js';
+import type { ClosedRange } from '../evaluate/selection.js';
+import type { Computed, QuestionFacts, GenerationTotals } from './runReporter.js';
 import type { ScoredSet } from './scoreSet.js';
 import type { PackedWindow } from './taskModel.js';
 import type { GeneratedTexts } from './taskWriting.js';
 
-export interface GenerationTotals extends GeneratorCounts {
-  readonly texts: number;
-  readonly seconds: number;
-}
-
 export class TaskTotals {
   readonly #overlong: Overlong;
   readonly #hashes: string[] = [];
+  #docs: readonly ClosedRange[] = [];
   #added: readonly number[] = [];
   #documents = 0;
   #questions = 0;
@@ -43,6 +39,7 @@ export class TaskTotals {
 
   add({ window, questions, prompts }: PackedWindow, scored: ScoredSet | undefined, texts?: GeneratedTexts): void {
     this.#hashes.push(window.dataset.sha256);
+    this.#docs = window.dataset.docs;
     this.#added = questions.loaded.addedTokens;
     this.#documents += window.documents;
     this.#questions += window.dataset.questions.length;
@@ -59,7 +56,7 @@ export class TaskTotals {
       overlong: this.#overlong,
       truncated: this.#truncated,
       sha256: others.length === 0 ? only : createHash('sha256').update(this.#hashes.join('\n')).digest('hex'),
-      docs: [{ first: 0, end: this.#documents }],
+      docs: this.#hashes.length === 1 ? this.#docs : [{ first: 0, end: this.#documents }],
       questions: this.#questions,
     };
   }

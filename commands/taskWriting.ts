@@ -12,7 +12,7 @@ import { TextGenerator } from './continuation.js';
 import { endTokensOf, textFactsOf, textsIdentity } from './endTokens.js';
 import type { FirstAnswer } from './firstAnswer.js';
 import type { LoadedModel } from './loadModel.js';
-import { Interrupted, type TasksRequest } from './runRequest.js';
+import { Interrupted, type EvaluationRequest } from './runRequest.js';
 import { modelIdentity } from './scoreSet.js';
 import { type TextPrompts, writeTexts, type Written } from './taskTexts.js';
 
@@ -25,7 +25,7 @@ export interface Writing {
   readonly model: LoadedModel;
   readonly tokenizer: Tokenizer;
   readonly prompts: TextPrompts;
-  readonly request: TasksRequest;
+  readonly request: EvaluationRequest;
   readonly task: TaskName;
   /** Names the requests. */
   readonly sha256: string;
@@ -34,7 +34,7 @@ export interface Writing {
   readonly first: FirstAnswer;
 }
 
-const seedsOf = ({ seeds = SEEDS }: TasksRequest): Seeds => seeds;
+const seedsOf = ({ seeds = SEEDS }: EvaluationRequest): Seeds => seeds;
 
 async function openJournal({
   model,

@@ -2,17 +2,18 @@
 import type { Phases } from '../driver/phases.js';
 import { VERSION } from '../driver/program.js';
 import type { RunProgress, Ui } from '../driver/requests.js';
-import type { Answers, TaskAnswers } from '../evaluate/harness/answers.js';
-import { printDocs, type RunIdentity, type Turn, Turns } from '../evaluate/index.js';
+import type { Answers } from '../evaluate/taskAnswers.js';
+import { printDocs, shardName, type RunIdentity, type Turn, Turns } from '../evaluate/index.js';
+import type { TaskAnswers } from '../evaluate/taskAnswers.js';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.js';
 import { defined } from '../system/defined.js';
 import { counted } from '../system/text.js';
 import { SEEDS } from '../tasks/requests/seeds.js';
 import { type TextFacts, textFactsOf, textsIdentity } from './endTokens.js';
 import { FirstAnswer } from './firstAnswer.js';
-import type { AboutTasks } from './prepareTasks.js';
-import type { TaskReporter, TasksState } from './reportTasks.js';
-import { Interrupted, type RunResult, type TasksRequest } from './runRequest.js';
+import type { TaskSource } from './sources.js';
+import type { RunReporter, RunState } from './runReporter.js';
+import { Interrupted, type RunResult, type EvaluationRequest } from './runRequest.js';
 import { modelIdentity, type ScoredSet, scoreSet } from './scoreSet.js';
 import type { PackedWindow, TaskModel } from './taskModel.js';
 import { asksForTexts, textAnswers } from './taskTexts.js';
@@ -22,10 +23,10 @@ import { tokenSource } from './tokenSource.js';
 import { traceRun } from './trace.js';
 
 interface Running {
-  readonly request: TasksRequest;
-  readonly about: AboutTasks;
+  readonly request: EvaluationRequest;
+  readonly source: TaskSource;
   readonly model: TaskModel;
-  readonly reporter: Pick<TaskReporter, 'add' | 'write'>;
+  readonly reporter: Pick<RunReporter, 'add'> & { write(state: RunState): RunResult };
   readonly loadSeconds: number;
   readonly tokenizer: Tokenizer;
   readonly phases: Phases;
@@ -38,7 +39,7 @@ export interface ComputedWindow {
   readonly packed: PackedWindow;
   readonly scored: ScoredSet | undefined;
   readonly texts: GeneratedTexts | undefined;
-  readonly state: TasksState;
+  readonly state: RunState;
 }
 
 /** Computes windows one behind another. */
@@ -67,7 +68,7 @@ export class TasksRun {
    * before those of this one, and it must have no texts.
    */
   async compute(packed: PackedWindow, former: Promise<unknown> = Promise.resolve()): Promise<ComputedWindow> {
-    const { about, model, loadSeconds } = this.#of;
+    const { source, model, loadSeconds } = this.#of;
     const turn = this.#turns.next();
     let scored: ScoredSet | undefined;
     try {
@@ -77,7 +78,7 @@ export class TasksRun {
     }
     await former;
     const texts = packed.prompts === undefined ? undefined : await this.#generate(packed);
-    const written = asksForTexts(about.leaves) ? textFactsOf(model.model) : undefined;
+    const written = asksForTexts(source.leaves) ? textFactsOf(model.model) : undefined;
     const totals = this.#totals;
     totals.add(packed, scored, texts);
     return {
@@ -93,14 +94,15 @@ export class TasksRun {
         computed: totals.computed(model.computed),
         generated: totals.generated,
         ...defined({ written }),
-        identity: await this.#identity(written),
+        identity:
+          scored !== undefined && source.file !== undefined ? (scored.identity ?? {}) : await this.#identity(written),
       },
     };
   }
 
   /** Measures and writes, while the next window is computed; the results of all tasks that are finished by then. */
   async report({ packed, scored, texts, state }: ComputedWindow): Promise<RunResult> {
-    const { reporter, request } = this.#of;
+    const { reporter, request, source } = this.#of;
     const { window } = packed;
     const answers: Answers = {
       scores: new Map(scored?.scores.map((each) => [each.docId, each])),
@@ -110,7 +112,7 @@ export class TasksRun {
           : undefined,
       texts: textAnswers(window.tasks, texts?.texts ?? new Map<number, readonly (readonly string[])[]>()),
     };
-    if (window.isLast) this.#ui.phase('metrics');
+    if (window.isLast && source.file === undefined) this.#ui.phase('metrics');
     const finished = await reporter.add(window, answers, state.modelName);
     if (!window.isLast) for (const each of finished) this.#ui.note(shown(each));
     for (const { task, missing, problems } of finished) {
@@ -127,13 +129,13 @@ export class TasksRun {
   }
 
   async #identity(texts: TextFacts | undefined): Promise<RunIdentity> {
-    const { request, about, model } = this.#of;
+    const { request, source, model } = this.#of;
     const { sha256, docs } = this.#totals.about;
     return {
       ...(await modelIdentity(model.model)),
       ...(texts === undefined ? {} : textsIdentity(texts)),
-      task: about.task.name,
-      taskVersion: about.task.version,
+      task: source.task.name,
+      taskVersion: source.task.version,
       dataset: sha256,
       docs: printDocs(docs),
       sharing: request.sharing,
@@ -144,7 +146,7 @@ export class TasksRun {
   }
 
   async #score({ window, questions }: PackedWindow, turn: Turn, former: Promise<unknown>): Promise<ScoredSet> {
-    const { request, about, model, signal } = this.#of;
+    const { request, source, model, signal } = this.#of;
     const { output, resume, resumeCommand } = request;
     const { ui, show } = this.#later();
     const isLater = this.#hasScored;
@@ -153,11 +155,10 @@ export class TasksRun {
       () => {
         if (signal.aborted) return;
         const before = this.#totals.documents;
-        this.#ui.phase(
-          'score',
-          `${counted(window.documents, 'document')}${window.isLast && before === 0 ? '' : ` from ${before} on`}, ` +
-            `sharing ${request.sharing}`,
-        );
+        const { layout, file } = source;
+        const part = file !== undefined && request.shard !== undefined ? `shard ${shardName(request.shard)} of ` : '';
+        const from = window.isLast && before === 0 ? '' : ` from ${before} on`;
+        this.#ui.phase('score', `${part}${counted(window.documents, layout.noun)}${from}, sharing ${request.sharing}`);
         show();
       },
       // It is reported where the former window is awaited.
@@ -167,7 +168,7 @@ export class TasksRun {
       model.model,
       questions,
       {
-        task: about.task,
+        task: source.task,
         modelName: model.name,
         output,
         resume,
@@ -220,7 +221,7 @@ export class TasksRun {
   }
 
   async #generate({ window, prompts }: PackedWindow): Promise<GeneratedTexts> {
-    const { request, about, model, tokenizer } = this.#of;
+    const { request, source, model, tokenizer } = this.#of;
     return generateTexts(
       {
         model: model.model,
@@ -228,7 +229,7 @@ export class TasksRun {
         tokenizer,
         request,
         prompts: prompts!,
-        task: about.task,
+        task: source.task,
         sha256: window.dataset.sha256,
         first: this.#first,
       },

@@ -3,8 +3,9 @@ import { createHash } from 'node:crypto';
 import { UserError } from '../errors.js';
 import { isDeeperThan, MAX_JSON_DEPTH, parsePythonJson } from '../system/json.js';
 import { type Line, type LineBounds, nameOf, readLines } from '../system/lines.js';
+import { badRecord, type FileTask } from './fileTasks.js';
+import type { Question } from './question.js';
 import { chooseDocs, type ClosedRange, needsTotal, printDocs, type Selection } from './selection.js';
-import { badRecord, type Question, type Task } from './tasks/task.js';
 
 const WORDS = { noun: 'dataset', flag: '--data', item: 'question', command: 'run' } as const;
 
@@ -22,7 +23,7 @@ export interface Dataset {
 export interface DatasetOptions extends Selection {
   /** A file, a pipe, or `-` for the standard input. */
   readonly path: string;
-  readonly task: Task;
+  readonly task: FileTask;
   readonly bounds?: LineBounds;
   readonly signal?: AbortSignal | undefined;
 }
@@ -38,7 +39,7 @@ function pythonJson(text: string): unknown {
   }
 }
 
-function parse(task: Task, line: Line, where: string): unknown {
+function parse(task: FileTask, line: Line, where: string): unknown {
   // Checked here, because a value that can be parsed may still be too deep to print into the samples.
   if (isDeeperThan(line.text, MAX_JSON_DEPTH))
     throw badRecord(task, where, `the line is nested more than ${MAX_JSON_DEPTH} deep`);
@@ -101,7 +102,7 @@ export async function loadDataset(options: DatasetOptions): Promise<Dataset> {
 export type DatasetRecord = Readonly<Record<string, unknown>>;
 
 /** The record as the line of a file would hold it; so that a file and its records give one dataset. */
-function lineOf(task: Task, record: DatasetRecord, where: string): string {
+function lineOf(task: FileTask, record: DatasetRecord, where: string): string {
   let line: string | undefined;
   try {
     line = JSON.stringify(record) as string | undefined;
@@ -117,7 +118,7 @@ function lineOf(task: Task, record: DatasetRecord, where: string): string {
 /** The chosen questions. Throws UserError that names the record as `data[3]`. */
 export function datasetOfRecords(
   records: readonly DatasetRecord[],
-  { task, ...selection }: Selection & { readonly task: Task },
+  { task, ...selection }: Selection & { readonly task: FileTask },
 ): Dataset {
   if (records.length === 0)
     throw new UserError('data: there are no questions', `Each record of ${task.name} is ${task.schema}`);

@@ -3,12 +3,12 @@ import { inParts, type Parts } from '../system/text.js';
 import { AnswerCollector, type Computation, type Landed } from './answers.js';
 import { measure, type Scores } from './metrics.js';
 import { countOrdered, keepPaths, type TokenCounts } from './pathOrder.js';
+import type { Question } from './question.js';
 import { planQuestions, type QuestionPlan } from './questionPlan.js';
 import { batchComputation } from './scoreBatches.js';
 import { twoPhaseComputation, walkComputation } from './scorePaths.js';
 import { type PathScorer, type Scorer, type Sharing, treeSharing } from './scorer.js';
 import type { Shard, WorkOf } from './shard.js';
-import type { Question } from './tasks/task.js';
 import type { TokenizedQuestion } from './tokenize.js';
 import { type Turn, Turns } from './turns.js';
 

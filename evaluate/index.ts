@@ -28,16 +28,8 @@ export { packTrees, shuffled } from './packing.js';
 export { fits } from './packing.js';
 export type { BatchCost, Capacity, Pack, Packable } from './packing.js';
 export type { Progress } from './evaluate.js';
-export { summarizeResults, throughputOf, writeResults } from './results.js';
-export type {
-  DeviceUse,
-  Provenance,
-  Results,
-  ResultsInput,
-  StartUp,
-  Throughput,
-  WrittenResults,
-} from './resultTypes.js';
+export { throughputOf } from './results.js';
+export type { DeviceUse, Provenance, Results, StartUp, Throughput, WrittenResults } from './resultTypes.js';
 export {
   checkResumed,
   scoreQuestions,
@@ -53,8 +45,9 @@ export { SHARING_MODES, treeSharing, type Sharing } from './scorer.js';
 export { MAX_SHARDS, resultsFolder, shardName, treesOfShard, type Shard } from './shard.js';
 export { planWalks, type WalkPlan } from './walk.js';
 export { formatTable } from './table.js';
-export { taskByName, TASKS } from './tasks/index.js';
-export type { Doc, Question, Task, TaskName } from './tasks/task.js';
+export { fileTaskByName, FILE_TASKS } from './fileTasks.js';
+export type { Doc, Question, TaskName } from './question.js';
+export type { FileTask } from './fileTasks.js';
 export { checkLengths, OVERLONG, truncateOverlong, type Overlong, type PathLimit } from './pathLengths.js';
 export {
   QuestionTokenizer,

@@ -1,6 +1,6 @@
 /** Accuracy as the public harness defines it. */
 import { codePointLength } from '../python/value.js';
-import type { Question } from './tasks/task.js';
+import type { Question } from './question.js';
 
 /** Log-likelihoods of a question's choices. */
 export interface Scores {

@@ -4,7 +4,6 @@ import { atOnce } from '../system/text.js';
 import type { Scorer } from './scorer.js';
 import type { TreeSize } from './tree.js';
 
-
 /** The largest micro-batch. */
 export type Capacity = Pick<Scorer, 'maxTokens' | 'maxRows' | 'maxKeys'>;
 export type BatchCost = Capacity & Pick<Scorer, 'cost'>;

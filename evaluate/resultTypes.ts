@@ -2,9 +2,9 @@
 import type { RunIdentity } from './journalLines.js';
 import type { QuestionMetrics, Scores } from './metrics.js';
 import type { Overlong } from './pathLengths.js';
+import type { Question } from './question.js';
 import type { RunRecord } from './runRecord.js';
 import type { Shard } from './shard.js';
-import type { Question } from './tasks/task.js';
 import type { TokenSource } from './tokenLines.js';
 
 /** What this process did and how fast. A resumed run counts only its own part. */

@@ -5,10 +5,10 @@ import type { Dataset } from './dataset.js';
 import { evaluate, type EvaluateOptions, type Evaluation } from './evaluate.js';
 import { checkJournal, Journal, journalPath } from './journal.js';
 import type { RunIdentity } from './journalLines.js';
+import type { TaskName } from './question.js';
 import type { Scorer, Sharing } from './scorer.js';
 import { printDocs } from './selection.js';
 import { checkResumedShard, resultsFolder, type Shard, shardName } from './shard.js';
-import type { TaskName } from './tasks/task.js';
 import { tokenizeAll, type TokenizedQuestion, type TokenizeOptions } from './tokenize.js';
 
 export interface LoadedQuestions extends Dataset {

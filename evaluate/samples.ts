@@ -1,72 +1,70 @@
 /**
- * One line of samples_*.jsonl for each question, in the layout of the public harness's files. There `arguments` is an
- * object of objects (gen_args_0.arg_0), which Zeno's script reads. Its logger for Weights & Biases takes lists
- * (arguments[0][0]) from memory, before they are written, so no file can serve both.
+ * The lines of samples_<task>_<date>.jsonl: a document and what was answered to it, once for each filter. In the public
+ * harness's files `arguments` is an object of objects (gen_args_0.arg_0), which Zeno's script reads. Its logger for
+ * Weights & Biases takes lists (arguments[0][0]) from memory, before they are written, so no file can serve both.
  */
-import { createHash } from 'node:crypto';
-import { measure, type QuestionMetrics, type Scores } from './metrics.js';
-import type { Question } from './tasks/task.js';
+import { str } from '../python/show.js';
+import { type Dict, Float, type Value } from '../python/value.js';
+import type { DocumentRequests } from '../tasks/requests/task.js';
+import type { Item } from '../tasks/scores/aggregate.js';
+import { isText, type Response } from '../tasks/scores/metrics.js';
+import { HARNESS_LAYOUT, type ResultsLayout } from './layout.js';
+import { type AnsweredDocument, argumentsOf } from './taskAnswers.js';
 
-export interface Sample {
-  readonly line: string;
-  readonly metrics: QuestionMetrics;
-  /** Hashes of document, prompt and target, joined. Task hashes are made from these. */
-  readonly hashes: string;
+/** Every part of a response is text in the harness's files; of a whole text it has the likelihood alone. */
+function shown(response: Response, isRolling: boolean, { logLikelihood }: ResultsLayout): Value {
+  if (isText(response)) return response;
+  const ll = logLikelihood(response.ll);
+  return isRolling ? ll : [ll, response.isGreedy ? 'True' : 'False'];
 }
 
-export const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
-
-/** JSON that refuses NaN and infinities, for which JSON.stringify would write null. */
-export function toJson(value: unknown, indent?: number): string {
-  return JSON.stringify(
-    value,
-    (key, field: unknown) => {
-      if (typeof field === 'number' && !Number.isFinite(field))
-        throw new Error(`"${key}" is ${field}: results hold finite numbers only`);
-      return field;
-    },
-    indent,
-  );
+/** Whether a value of a metric is a whole number in the harness: labels, counts of words and bytes, and some flags. */
+function isWhole({ choices, requests: [first] }: DocumentRequests, metric: string, place: number): boolean {
+  if (first?.kind === 'loglikelihood_rolling') return place === 1;
+  if (first?.kind !== 'loglikelihood') return false;
+  if (choices === undefined) return metric === 'acc';
+  return ['exact_match', 'f1', 'mcc'].includes(metric) || (metric === 'brier_score' && place === 0);
 }
 
-/** Python's str() of a boolean. */
-const pythonBool = (value: boolean): string => (value ? 'True' : 'False');
+function numbers(document: DocumentRequests, metric: string, item: Item): Value {
+  const number = (value: number, place: number): Value => (isWhole(document, metric, place) ? value : new Float(value));
+  return typeof item === 'number' ? number(item, 0) : item.map(number);
+}
 
-/** Contains nothing that depends on when or how fast the question was scored. */
-export function makeSample(question: Question, scores: Scores): Sample {
-  const { docId, doc, context, choices, gold, delimiter } = question;
-  const metrics = measure(question, scores);
-  // The harness writes every leaf of a response as text.
-  const responses = scores.ll.map((ll, i) => [numberText(ll, docId), pythonBool(scores.greedy[i] ?? false)]);
-  const target = String(gold);
-  // The harness hashes the document as json.dumps(doc, indent=2, ensure_ascii=False) prints it.
-  const docHash = sha256(JSON.stringify(doc, null, 2)),
-    promptHash = sha256(context),
-    targetHash = sha256(target);
-  // All computed numbers are finite here. Those of a document are as JSON.parse returned them.
-  const line = JSON.stringify({
-    doc_id: docId,
-    doc,
-    target,
-    arguments: Object.fromEntries(
-      choices.map((choice, i) => [`gen_args_${i}`, { arg_0: context, arg_1: delimiter + choice }]),
-    ),
-    resps: responses.map((response) => [response]),
-    filtered_resps: responses,
-    filter: 'none',
-    metrics: ['acc', 'acc_norm'],
-    doc_hash: docHash,
-    prompt_hash: promptHash,
-    target_hash: targetHash,
-    acc: metrics.acc,
-    acc_norm: metrics.accNorm,
-    is_greedy: scores.greedy,
+const record = (entries: readonly (readonly [string, Value])[]): Dict => new Map(entries);
+
+/** One line for each filter. The harness writes all documents for one filter, then for the next. */
+export function sampleLines(
+  { document: of, responses, measured, hashes }: AnsweredDocument,
+  layout: ResultsLayout = HARNESS_LAYOUT,
+): string[] {
+  const { docId, index = docId, document, target, requests } = of;
+  const show = (response: Response): Value => shown(response, requests[0]?.kind === 'loglikelihood_rolling', layout);
+  const greedy = responses.map(([answer = '']) => !isText(answer) && answer.isGreedy);
+  return measured.map(({ filter: name, filtered, areLists, values }) => {
+    const line = record([
+      ['doc_id', index],
+      ['doc', document],
+      ['target', str(target)],
+      [
+        'arguments',
+        record(
+          requests.map((request, r) => [
+            `gen_args_${r}`,
+            record(argumentsOf(request).map((argument, a) => [`arg_${a}`, argument])),
+          ]),
+        ),
+      ],
+      ['resps', responses.map((all) => all.map(show))],
+      ['filtered_resps', filtered.map((each) => (areLists === true ? [show(each)] : show(each)))],
+      ['filter', name],
+      ['metrics', [...values.keys()]],
+      ['doc_hash', hashes.document],
+      ['prompt_hash', hashes.prompt],
+      ['target_hash', hashes.target],
+      ...[...values].map(([metric, item]) => [metric, metric === 'bypass' ? null : numbers(of, metric, item)] as const),
+      ...(layout.kind === 'file' ? [['is_greedy', greedy] as const] : []),
+    ]);
+    return `${layout.line(line)}\n`;
   });
-  return { line: `${line}\n`, metrics, hashes: docHash + promptHash + targetHash };
-}
-
-/** The shortest digits that read back as the same double. */
-function numberText(value: number, docId: number): string {
-  if (!Number.isFinite(value)) throw new Error(`question ${docId} has the log-likelihood ${value}`);
-  return String(value);
 }

@@ -1,98 +1,79 @@
-/** Finds and reads what shards have written. Files are untrusted: sizes, names and fields are checked. */
+/**
+ * Finds and reads what shards have written: their results, and their samples line by line, however large. Files come
+ * from other machines and are untrusted: sizes, names and fields are checked, and samples are hashed.
+ */
 import { createHash } from 'node:crypto';
-import { existsSync, readdirSync, readFileSync, realpathSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, realpathSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { z } from 'zod';
 import { UserError } from '../errors.js';
-import { parseJson } from '../system/json.js';
+import { isRecord } from '../system/json.js';
+import { FileLines } from '../system/lines.js';
 import { isFolder, readJsonObject } from '../system/read.js';
+import { canNameResults } from '../tasks/definition/settings.js';
+import type { Item } from '../tasks/scores/aggregate.js';
+import type { Values } from '../tasks/scores/ofDocument.js';
 import { isJournalOf } from './journal.js';
-import { measure, type QuestionMetrics } from './metrics.js';
-import { RECORD } from './runRecord.js';
-import { OVERLONG } from './pathLengths.js';
-import { DELIMITER, resultsName, samplesName } from './results.js';
-import { MAX_SHARDS, shardName, shardOfFolder } from './shard.js';
-import { count, duration, time } from './shardNumbers.js';
+import { FILE_LAYOUT, HARNESS_LAYOUT, type ResultsLayout } from './layout.js';
+import { measure } from './metrics.js';
+import { resultsName, SHARD_BLOCK, type ShardBlock } from './results.js';
+import { shardName, shardOfFolder } from './shard.js';
 
-const MAX_RESULTS_BYTES = 1 << 24;
-const MAX_SAMPLES_BYTES = 2 ** 30;
+const MAX_RESULTS_BYTES = 1 << 26;
+const MAX_NUMBER = 1e30;
+/** Shorter times are none that a clock has measured. */
+const MIN_SECONDS = 1e-9;
+/** The end of the year 9999, whose dates are the last of four digits. */
+const LAST_SECOND = 253_402_300_799;
 
-const scalar = z.union([z.string(), z.number(), z.boolean(), z.null()]);
-/** A task's name is part of file names. */
-const taskName = z.string().regex(/^\w{1,100}$/);
-const byTask = <T extends z.ZodType>(value: T): z.ZodRecord<typeof taskName, T> => z.record(taskName, value);
+const count = z.number().min(0).max(MAX_NUMBER);
+const duration = z.union([z.literal(0), z.number().min(MIN_SECONDS).max(MAX_NUMBER)]);
+/** Seconds since 1970. */
+const time = z.number().min(0).max(LAST_SECOND);
+const hash = z.string().regex(/^[0-9a-f]{64}$/);
+const block = z.looseObject({ name: z.string(), alias: z.string() });
+/** Part of a file's name. */
+const taskName = z.string().refine(canNameResults);
 
-const PROVENANCE = z.object({
-  checkpoint: z.string().max(200),
-  checkpoint_path: z.string().max(4096),
-  tokenizer_sha256: z.string().max(200),
-  bos_tokens: z.array(z.int()).max(100),
-  context_length: count,
-  overlong: z.enum(OVERLONG),
-  truncated_choices: count,
-  dataset_path: z.string().max(4096),
-  dataset_sha256: z.string().max(200),
-  docs: z.string().max(1 << 20),
-  questions: count,
-  questions_sha256: z.string().max(200),
-  /** It is copied into the results of the whole, and read when those are verified. */
-  record: RECORD.exactOptional(),
-});
-
-const RESULTS = z.object({
-  results: byTask(z.unknown()),
-  configs: byTask(z.looseObject({ dataset_path: scalar, dataset_sha256: scalar })),
-  versions: byTask(z.number()),
-  'n-samples': byTask(z.object({ original: count, effective: count })),
-  config: z.record(z.string(), scalar),
-  git_hash: z.string(),
-  task_hashes: byTask(z.string()),
-  samples_sha256: byTask(z.string()),
-  provenance: PROVENANCE,
+const RESULTS = z.looseObject({
+  results: z.record(z.string(), block),
+  groups: z.record(z.string(), block).optional(),
+  'n-samples': z.record(taskName, z.object({ original: count, effective: count })),
+  'n-shot': z.record(z.string(), z.unknown()),
+  versions: z.record(z.string(), z.unknown()),
+  higher_is_better: z.record(z.string(), z.record(z.string(), z.unknown())),
+  config: z.record(z.string(), z.unknown()).optional(),
+  git_hash: z.string().max(200).optional(),
+  samples_sha256: z.record(taskName, hash).optional(),
+  provenance: z.looseObject({
+    checkpoint: z.string().max(200),
+    docs: z.string().max(1 << 20),
+    overlong: z.string().max(100).optional(),
+    dataset_path: z.string().max(4096).optional(),
+  }),
   model_name: z.string().max(4096),
   start_time: time,
   end_time: time,
-  throughput: z.object({
-    questions: count,
-    tokensComputed: count,
-    tokensWithoutSharing: count,
-    tokensGrouped: count,
-    tokensShared: count,
-    loadSeconds: duration,
-    scoreSeconds: duration,
-    modelFlops: count,
+  throughput: z.looseObject({
+    ...{ questions: count, tokensComputed: count, tokensWithoutSharing: count, tokensGrouped: count },
+    ...{ tokensShared: count, loadSeconds: duration, scoreSeconds: duration, modelFlops: count },
   }),
-  shard: z.object({ index: z.int().min(1), count: z.int().min(1).max(MAX_SHARDS), run: z.record(z.string(), scalar) }),
+  generation: z.record(z.string(), count).optional(),
+  unfinished: z.array(z.string()).optional(),
+  shard: SHARD_BLOCK,
 });
 
 /** The results of one shard. */
 export interface ShardResults extends z.infer<typeof RESULTS> {
   readonly folder: string;
-  readonly task: string;
-  readonly samplesPath: string;
-}
-
-const bit = z.union([z.literal(0), z.literal(1)]);
-const hash = z.string().regex(/^[0-9a-f]{64}$/);
-const SAMPLE = z.object({
-  doc_id: z.int().min(0),
-  doc_hash: hash,
-  prompt_hash: hash,
-  target_hash: hash,
-  target: z.string().regex(/^\d{1,6}$/),
-  arguments: z.record(z.string(), z.object({ arg_0: z.string(), arg_1: z.string() })),
-  filtered_resps: z.array(z.tuple([z.string(), z.string()])),
-  acc: bit,
-  acc_norm: bit,
-});
-
-/** One line of samples_*.jsonl. */
-export interface SampleLine {
-  readonly docId: number;
-  /** With its line end. */
-  readonly line: string;
-  readonly metrics: QuestionMetrics;
-  readonly hashes: string;
+  /** Of its files. */
+  readonly date: string;
+  readonly layout: ResultsLayout;
+  /** The task of the questions of a file; of a run of tasks, all their names. */
+  readonly title: string;
+  readonly tasks: NonNullable<ShardBlock['tasks']>;
+  /** As they are in the file. */
+  readonly content: Readonly<Record<string, unknown>>;
 }
 
 const foldersIn = (path: string): string[] =>
@@ -129,106 +110,179 @@ const fresh = (folder: string): string => {
   );
 };
 
-function readResults(folder: string, name: string): Omit<ShardResults, 'folder' | 'task' | 'samplesPath'> {
-  const path = join(folder, name);
-  const { value } = readJsonObject(path, MAX_RESULTS_BYTES, fresh(folder));
-  const parsed = RESULTS.safeParse(value);
-  if (parsed.success) return parsed.data;
-  const [issue] = parsed.error.issues;
-  throw new UserError(
-    `${path} is not what a run with --shard writes (${issue?.path.join('.')}: ${issue?.message})`,
-    fresh(folder),
-    { cause: parsed.error },
+const METRICS_OF_FILES = ['acc', 'acc_norm'].map((name) => ({ name, aggregation: 'mean' as const }));
+
+function parsedResults(folder: string, date: string, content: Readonly<Record<string, unknown>>): ShardResults {
+  const path = join(folder, resultsName(date));
+  const parsed = RESULTS.safeParse(content);
+  if (!parsed.success) {
+    const [issue] = parsed.error.issues;
+    throw new UserError(
+      `${path} is not what a run with --shard writes (${issue?.path.join('.')}: ${issue?.message})`,
+      fresh(folder),
+      { cause: parsed.error },
+    );
+  }
+  const { unfinished = [], samples_sha256: hashes = {}, shard } = parsed.data;
+  if (unfinished.length > 0)
+    throw new UserError(
+      `${path}: the shard is not finished: it lacks ${unfinished.slice(0, 4).join(', ')}`,
+      `Wait for the shard, or ${fresh(folder)}`,
+    );
+  const names = Object.keys(parsed.data['n-samples']);
+  const ofFile = Object.fromEntries(
+    names.map((name) => [name, { samples: hashes[name], filters: ['none'], metrics: METRICS_OF_FILES }]),
   );
+  return {
+    ...parsed.data,
+    ...{ folder, date, content, title: names.join(', '), tasks: shard.tasks ?? ofFile },
+    layout: isOfTasks(content) ? HARNESS_LAYOUT : FILE_LAYOUT,
+  };
 }
 
+const isOfTasks = (content: Readonly<Record<string, unknown>>): boolean => 'emulates' in content;
+
 /**
- * The newest results of each task in a shard's folder; a journal without results means that the shard has not finished.
- * Throws UserError.
+ * The newest results of tasks in a shard's folder, and those of each file's task; a journal without results means that
+ * the shard has not finished. Throws UserError.
  */
 export function readShardResults(folder: string): ShardResults[] {
   const newest = new Map<string, ShardResults>();
-  for (const date of readdirSync(folder)
-    .flatMap((file) => /^results_(.*)\.json$/.exec(file)?.[1] ?? [])
-    .sort()) {
-    const read = readResults(folder, resultsName(date));
-    const [task = ''] = Object.keys(read.results);
-    newest.set(task, { ...read, folder, task, samplesPath: join(folder, samplesName(task, date)) });
+  const dates = readdirSync(folder).flatMap((file) => /^results_(.*)\.json$/.exec(file)?.[1] ?? []);
+  for (const date of dates.sort().reverse()) {
+    const { value } = readJsonObject(join(folder, resultsName(date)), MAX_RESULTS_BYTES, fresh(folder));
+    const results = value['results'];
+    const key = isOfTasks(value) || !isRecord(results) ? '' : Object.keys(results).join();
+    if (!newest.has(key)) newest.set(key, parsedResults(folder, date, value));
   }
   return [...newest.values()];
 }
 
-/** Whether a shard has begun with a task. */
-export const hasJournal = (folder: string, task: string): boolean =>
-  readdirSync(folder).some((name) => isJournalOf(task, name));
+/** Whether a shard has begun with what another has finished. */
+export const hasJournal = (folder: string, { layout, title }: ShardResults): boolean =>
+  readdirSync(folder).some((name) =>
+    layout.kind === 'file' ? isJournalOf(title, name) : /^(journal|texts)_.*\.jsonl$/.test(name),
+  );
 
 /** The folder that was given to a shard with --out. */
 export const outOf = (folder: string): string => dirname(dirname(folder));
 
-/** Accuracies computed again from a sample's own log-likelihoods and choices. */
-function measureSample({
-  target,
-  arguments: asked,
-  filtered_resps: responses,
-}: z.infer<typeof SAMPLE>): QuestionMetrics {
-  const choices = responses.map((_, i) => asked[`gen_args_${i}`]?.arg_1.slice(DELIMITER.length) ?? '');
-  return measure({ choices, gold: Number(target) }, { ll: responses.map(([ll]) => Number(ll)) });
+const MAX_LINE = 256 << 20;
+const LINE = z.looseObject({
+  ...{ doc_id: z.int().min(0), filter: z.string().max(300), doc_hash: hash, prompt_hash: hash, target_hash: hash },
+});
+const ITEM = z.union([z.number(), z.array(z.number()).max(10_000)]);
+/** What accuracies of a file's question are computed from. */
+const QUESTION = z.looseObject({
+  target: z.string().regex(/^\d{1,6}$/),
+  arguments: z.record(z.string(), z.object({ arg_0: z.string(), arg_1: z.string() })),
+  filtered_resps: z.array(z.tuple([z.string(), z.string()])),
+  acc: z.number(),
+  acc_norm: z.number(),
+});
+
+/** Whether accuracies are those of a sample's own log-likelihoods and choices; undefined for what is no question. */
+function isMeasured(sample: unknown): boolean | undefined {
+  const parsed = QUESTION.safeParse(sample);
+  if (!parsed.success) return undefined;
+  const { target, arguments: asked, filtered_resps: responses, acc, acc_norm: accNorm } = parsed.data;
+  // One space is between a context and a choice.
+  const choices = responses.map((_, i) => asked[`gen_args_${i}`]?.arg_1.slice(1) ?? '');
+  const metrics = measure({ choices, gold: Number(target) }, { ll: responses.map(([ll]) => Number(ll)) });
+  return metrics.acc === acc && metrics.accNorm === accNorm;
 }
 
-function parseSample(path: string, number: number, text: string, folder: string): SampleLine {
-  const where = `${path}:${number}`;
-  const parsed = SAMPLE.safeParse(parseJson(text, `${where}: not a sample`, fresh(folder)));
-  if (!parsed.success) {
-    throw new UserError(`${where}: not a sample (a field is missing or has the wrong type)`, fresh(folder), {
-      cause: parsed.error,
+export interface SampleLine {
+  readonly docId: number;
+  readonly filter: string;
+  /** With its line end. */
+  readonly line: string;
+  /** Of document, prompt and target. */
+  readonly hashes: string;
+  readonly values: Values;
+}
+
+/** The samples of one task in a shard. */
+export class SampleReader {
+  readonly path: string;
+  readonly shard: ShardResults['shard'];
+  /** The line that is to be taken; undefined at the end. */
+  next: SampleLine | undefined;
+  readonly #lines: FileLines;
+  readonly #of: ShardResults;
+  readonly #expected: string;
+  readonly #metrics: readonly string[];
+  readonly #again: string;
+  readonly #hash = createHash('sha256');
+
+  /** Throws UserError. */
+  constructor(of: ShardResults, task: string, path: string) {
+    const { samples, metrics } = of.tasks[task] ?? {};
+    if (samples === undefined || metrics === undefined)
+      throw new UserError(`${of.folder} has no samples of ${task}`, 'Run the shards without --log_samples false');
+    this.#again = fresh(of.folder);
+    if (!existsSync(path)) throw new UserError(`${path} is missing beside its results`, this.#again);
+    this.path = path;
+    this.shard = of.shard;
+    this.#of = of;
+    this.#expected = samples;
+    this.#metrics = metrics.map(({ name }) => name);
+    this.#lines = new FileLines(path, {
+      maxLineBytes: MAX_LINE,
+      hint: this.#again,
+      onBytes: (part) => this.#hash.update(part),
     });
+    this.advance();
   }
-  const sample = parsed.data;
-  const metrics = measureSample(sample);
-  if (metrics.acc !== sample.acc || metrics.accNorm !== sample.acc_norm) {
-    throw new UserError(
-      `${where}: acc and acc_norm do not match the log-likelihoods: the line was edited`,
-      fresh(folder),
-    );
-  }
-  return {
-    docId: sample.doc_id,
-    line: `${text}\n`,
-    metrics,
-    hashes: sample.doc_hash + sample.prompt_hash + sample.target_hash,
-  };
-}
 
-/**
- * The samples that belong to the results. Their number and the hash of the whole file are checked. Throws UserError.
- */
-export function readSamples({ folder, task, samplesPath, ...results }: ShardResults): SampleLine[] {
-  if (!existsSync(samplesPath)) throw new UserError(`${samplesPath} is missing beside its results`, fresh(folder));
-  if (statSync(samplesPath).size > MAX_SAMPLES_BYTES)
-    throw new UserError(`${samplesPath} is larger than 1 GiB`, 'Use more shards: each holds a part of the samples');
-  const bytes = readFileSync(samplesPath);
-  const samples: SampleLine[] = [];
-  const digest = createHash('sha256');
-  for (let start = 0; start < bytes.length;) {
-    const end = bytes.indexOf(10, start);
-    const sample = parseSample(
-      samplesPath,
-      samples.length + 1,
-      bytes.toString('utf8', start, end < 0 ? bytes.length : end),
-      folder,
-    );
-    samples.push(sample);
-    digest.update(sample.line);
-    start = end < 0 ? bytes.length : end + 1;
+  advance(): void {
+    const found = this.#lines.next();
+    if (found === undefined) {
+      this.next = undefined;
+      return;
+    }
+    const where = `${this.path}:${found.number}`;
+    if (!found.isEnded) throw new UserError(`${where}: not a sample: the line was cut off`, this.#again);
+    const line = `${found.bytes.toString('utf8')}\n`;
+    const sample = this.#parsed(line);
+    const parsed = LINE.safeParse(sample);
+    const isRight = this.#of.layout.kind === 'harness' || isMeasured(sample);
+    if (!parsed.success || isRight === undefined)
+      throw new UserError(`${where}: not a sample (a field is missing or has the wrong type)`, this.#again);
+    if (!isRight)
+      throw new UserError(
+        `${where}: acc and acc_norm do not match the log-likelihoods: the line was edited`,
+        this.#again,
+      );
+    const { doc_id: docId, filter, doc_hash, prompt_hash, target_hash, ...rest } = parsed.data;
+    const values = new Map<string, Item>();
+    for (const name of this.#metrics) {
+      // Where nothing is measured, nothing is what the line says.
+      const value = ITEM.safeParse(name === 'bypass' && rest[name] === null ? 0 : rest[name]);
+      if (value.success) values.set(name, value.data);
+      else if (rest[name] !== undefined) throw new UserError(`${where}: ${name} is no number`, this.#again);
+    }
+    this.next = { docId, filter, line, hashes: doc_hash + prompt_hash + target_hash, values };
   }
-  if (
-    samples.length !== results['n-samples'][task]?.effective ||
-    digest.digest('hex') !== results.samples_sha256[task]
-  ) {
+
+  /** Call at the end. Throws UserError where the file is not the one that the results were made from. */
+  check(): void {
+    if (this.#hash.digest('hex') === this.#expected) return;
     throw new UserError(
-      `${samplesPath} does not hold the samples that the results of ${basename(folder)} were computed from`,
-      fresh(folder),
+      `${this.path} does not hold the samples that the results of ${basename(this.#of.folder)} were computed from`,
+      this.#again,
     );
   }
-  return samples;
+
+  close(): void {
+    this.#lines.close();
+  }
+
+  #parsed(line: string): unknown {
+    try {
+      return JSON.parse(line);
+    } catch {
+      return undefined;
+    }
+  }
 }

@@ -8,8 +8,8 @@ import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
 import { UserError } from '../errors.js';
 import { defined } from '../system/defined.js';
+import type { Question } from './question.js';
 import { allBut } from './selection.js';
-import type { Question } from './tasks/task.js';
 import {
   type ChunkReply,
   type ChunkRequest,

@@ -4,14 +4,16 @@
  * windows end follows from the documents alone, never from time, so a run that is resumed has the same ones.
  */
 import { createHash } from 'node:crypto';
+import { valueOf } from '../python/literal.js';
+import type { Dict } from '../python/value.js';
 import { Pause } from '../system/text.js';
-import type { TaskNode } from '../tasks/definition/settings.js';
-import type { Settings } from '../tasks/definition/settings.js';
+import type { Settings, TaskNode } from '../tasks/definition/settings.js';
 import type { DocumentRequests, OpenTask, Request } from '../tasks/requests/task.js';
 import { placeOfGold } from '../tasks/scores/ofDocument.js';
-import type { TaskScores } from '../tasks/scores/ofTask.js';
+import { TaskScores } from '../tasks/scores/ofTask.js';
 import type { Dataset } from './dataset.js';
-import type { Question } from './tasks/task.js';
+import { type FileTask, settingsOfFileTask } from './fileTasks.js';
+import type { Question } from './question.js';
 
 /** A task whose last document was read. */
 export interface EndedTask {
@@ -201,8 +203,6 @@ export async function* taskWindows(leaves: readonly Leaf[], options: WindowOptio
   }
 }
 
-/** Documents of tasks as one set of questions: those of a window are planned and scored together. */
-
 /** A task that is being run. */
 export interface TaskFacts {
   readonly name: string;
@@ -279,4 +279,37 @@ export async function datasetOfTasks(tasks: readonly RunTask[], begin?: string):
   }
   const from = first ?? 0;
   return { questions, docs: [{ first: from, end: from + total }], total, sha256: hash.digest('hex') };
+}
+
+/** A question of a file as a document of its task. */
+const documentOf = ({ docId, doc, context, choices, gold, delimiter }: Question): DocumentRequests => ({
+  docId,
+  // Made when it is asked for: all questions of a file are held at once.
+  get document() {
+    return valueOf(doc) as Dict;
+  },
+  ...{ target: gold, gold, choices, hasManyTargets: false },
+  get requests() {
+    return choices.map((choice): Request => ({ kind: 'loglikelihood', context, continuation: delimiter + choice }));
+  },
+});
+
+/** The questions of a file, which are one window. */
+export function windowOfFile(task: Omit<TaskFacts, 'shots' | 'first'>, dataset: Dataset): TaskWindow {
+  const { name, settings, scores } = task;
+  const facts: TaskFacts = { name, settings, scores, shots: 0, first: 0 };
+  return {
+    tasks: [{ ...facts, documents: dataset.questions.map(documentOf) }],
+    ended: [{ task: facts, total: async () => dataset.total }],
+    dataset,
+    documents: dataset.questions.length,
+    fullness: 1,
+    isLast: true,
+  };
+}
+
+/** A task of a file's questions, as tasks of the public harness are. */
+export function leafOfFile(task: FileTask): Leaf {
+  const settings = settingsOfFileTask(task);
+  return { kind: 'task', name: task.name, settings, scores: new TaskScores(settings) };
 }

@@ -13,7 +13,6 @@ import { detectMachine } from '../driver/targets/cpuDevice.js';
 import { mayFeed } from '../driver/targets/index.js';
 import { UsageError } from '../errors.js';
 import { defined } from '../system/defined.js';
-import { packFor, readSet } from './askedSet.js';
 import { CacheUse } from './cacheUse.js';
 import { eventsOf, type GenerateEvent, ModelGenerator } from './generate.js';
 import {
@@ -28,7 +27,7 @@ import {
   type TuneOptions,
 } from './options.js';
 import { uiOf } from './progress.js';
-import { scoreOnce, type ScoreResult, type UseCache } from './score.js';
+import { packFor, readSet, scoreOnce, type ScoreResult, type UseCache } from './score.js';
 
 export type { Accuracy, QuestionAnswer, ScoreResult } from './score.js';
 

@@ -4,7 +4,7 @@ import { PREFIXES } from '../commands/runRequest.js';
 import { MAX_CACHE_TOKENS } from '../driver/names.js';
 import { KV_CACHES, PRECISIONS, TARGET_CHOICES } from '../driver/targets/precision.js';
 import { UsageError } from '../errors.js';
-import { OVERLONG, SHARING_MODES, TASKS } from '../evaluate/index.js';
+import { OVERLONG, SHARING_MODES, FILE_TASKS } from '../evaluate/index.js';
 import { checkTogether, generateFields, type GenerateOptions as WrittenOptions } from '../generate/options.js';
 import { promptSchema } from '../generate/prompts.js';
 import { CPU_ISAS } from '../ir/plan.js';
@@ -51,7 +51,7 @@ const loadFields = {
     .optional(),
 };
 
-const TASK_NAMES = TASKS.map(({ name }) => name);
+const TASK_NAMES = FILE_TASKS.map(({ name }) => name);
 
 const scoreFields = {
   task: z.string().refine((name) => TASK_NAMES.includes(name), `expected one of ${TASK_NAMES.join(', ')}`),

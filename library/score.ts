@@ -1,13 +1,88 @@
-/** `model.score` and `run`: one set of questions, on a model that is open. */
-import type { LoadedModel } from '../commands/loadModel.js';
-import { reportRun } from '../commands/reportRun.js';
-import { Interrupted } from '../commands/runRequest.js';
+/** `model.score` and `run`: one set of questions, read, packed for a model, and scored on one that is open. */
+import { packWithCache, withContexts } from '../commands/cachedContexts.js';
+import type { LoadedModel, ModelLoading } from '../commands/loadModel.js';
+import { keepWithin, mayCutPaths, mayKeepPrefixes, mayNeedCache, tellOfPacking } from '../commands/prefixes.js';
+import { type PackedQuestions, packQuestions, tokenize } from '../commands/questionSet.js';
+import { RunReporter } from '../commands/runReporter.js';
+import { Interrupted, type RunRequest } from '../commands/runRequest.js';
 import { scoreSet } from '../commands/scoreSet.js';
+import { openFile, sourceOfQuestions, type TaskSource } from '../commands/sources.js';
+import { TaskTotals } from '../commands/taskTotals.js';
+import { modelName } from '../driver/names.js';
+import { clock } from '../driver/phases.js';
+import type { LoadRequest, Ui } from '../driver/requests.js';
+import { UsageError } from '../errors.js';
+import { datasetOfRecords } from '../evaluate/dataset.js';
+import { fileTaskByName } from '../evaluate/fileTasks.js';
 import { argmax, meanAndError, measure, type Question, type Results, type Scores } from '../evaluate/index.js';
-import { counted } from '../system/text.js';
-import { type AskedSet, packWithin } from './askedSet.js';
-import type { ScoreOptions } from './options.js';
+import type { TaskWindow } from '../evaluate/windows.js';
+import { counted, inParts } from '../system/text.js';
+import { present, type ScoreOptions } from './options.js';
 import { uiOf } from './progress.js';
+
+/** A set of questions that has been read. */
+export interface AskedSet {
+  readonly request: RunRequest;
+  readonly source: TaskSource;
+  /** All its questions. */
+  readonly window: TaskWindow;
+  /** Present where the model was compiled for these questions. */
+  readonly packed?: PackedQuestions;
+  readonly started: Date;
+  /** The same moment on the clock of `performance.now()`, milliseconds. */
+  readonly begin: number;
+}
+
+/** Reads a set. Rejects with UserError where it cannot be read, and with Interrupted. */
+export async function readSet(load: LoadRequest, options: ScoreOptions): Promise<AskedSet> {
+  const { data, docs, sharing = 'tree', resume = false, onProgress: _, ...rest } = present(options);
+  const started = new Date(clock());
+  const begin = performance.now();
+  const request: RunRequest = {
+    ...load,
+    ...rest,
+    sharing,
+    resume,
+    data: typeof data === 'string' ? data : '(memory)',
+    ...(docs === undefined ? {} : { docs: docs.map(present) }),
+  };
+  const { signal } = request;
+  if (signal?.aborted === true) throw new Interrupted(0);
+  const source = typeof data === 'string' ? await openFile(request) : sourceOfRecords(request, data);
+  return { request, source, window: source.file!, started, begin };
+}
+
+/** Decides, as the command does, what is kept between calls, and compiles the model for it. */
+export async function packFor(loading: ModelLoading, set: AskedSet, ui: Ui): Promise<AskedSet> {
+  const { request } = set;
+  const { questions } = set.window.dataset;
+  const isChosenByTokens =
+    mayKeepPrefixes(request, questions) ||
+    request.sharing === 'kv' ||
+    (await mayNeedCache(loading, request, questions));
+  if (!isChosenByTokens) return set;
+  ui.phase('tokenize');
+  const packed = await packWithCache(loading, request, await tokenize(set.window.dataset, loading));
+  tellOfPacking(packed, ui);
+  return { ...set, packed };
+}
+
+/** A set as the model that is open can take it. */
+async function packWithin(model: LoadedModel, cores: number, { request, window }: AskedSet): Promise<PackedQuestions> {
+  const { target } = model.model;
+  const tokens = await tokenize(window.dataset, { tokenizer: model.tokenizer, target, cores });
+  const packed = await inParts(packQuestions(tokens, request, model.limits, mayCutPaths(request)));
+  return request.sharing === 'kv' ? withContexts(packed, model.model) : keepWithin(model, packed, request);
+}
+
+function sourceOfRecords(request: RunRequest, records: Exclude<ScoreOptions['data'], string>): TaskSource {
+  const task = fileTaskByName(request.task);
+  const { docs, limit } = request;
+  if (request.resume && request.output === undefined)
+    throw new UsageError('score: resume needs output, the folder of the run that it continues', 'give output');
+  const dataset = datasetOfRecords(records, { task, docs, limit });
+  return sourceOfQuestions(task, request.data, request.modelName ?? modelName(request.model), dataset);
+}
 
 /** A share of the questions. */
 export interface Accuracy {
@@ -54,22 +129,37 @@ export async function scoreOnce(
   { onProgress }: Pick<ScoreOptions, 'onProgress'>,
   useCache: UseCache,
 ): Promise<ScoreResult> {
-  const { request, prepared, started, begin } = set;
+  const { request, source, window, started, begin } = set;
   const { signal, resume } = request;
   const ui = uiOf(onProgress);
   const questions = set.packed ?? (await packWithin(model, cores, set));
   const loadSeconds = (performance.now() - begin) / 1000;
-  const { modelName: name } = prepared;
-  ui.phase('score', counted(prepared.dataset.questions.length, 'question'));
+  const { task, modelName: name } = source;
+  ui.phase('score', counted(window.dataset.questions.length, 'question'));
   const { output } = request;
-  const to = { task: prepared.task, modelName: name, output, resume, signal };
+  const to = { task, modelName: name, output, resume, signal };
   const score = () => scoreSet(model, questions, to, ui);
   const scored = await (questions.cacheTokens === undefined ? score() : useCache(score));
   if (scored.isInterrupted) throw new Interrupted(scored.scores.length);
-  const report = { request, prepared, modelName: name, model, questions, scored, started, loadSeconds };
-  const { results, resultsPath, samplesPath } = reportRun(report);
+  const reporter = new RunReporter({ request, source, started });
+  await reporter.add(
+    window,
+    { scores: new Map(scored.scores.map((each) => [each.docId, each])), texts: new Map() },
+    name,
+  );
+  const totals = new TaskTotals(request.overlong);
+  totals.add({ window, questions, prompts: undefined }, scored);
+  const { modelFlops, timeline } = scored.scorer;
+  const { results, resultsPath, samplesPath } = reporter.write({
+    model,
+    modelName: name,
+    loadSeconds,
+    about: totals.about,
+    computed: totals.computed({ modelFlops, devices: timeline.use(model.devices) }),
+    identity: scored.identity ?? {},
+  });
   return {
-    ...answersOf(prepared.dataset.questions, scored.scores),
+    ...answersOf(window.dataset.questions, scored.scores),
     results,
     files:
       resultsPath === undefined || samplesPath === undefined

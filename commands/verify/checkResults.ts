@@ -1,7 +1,7 @@
 /** results_*.json beside what its run makes of the same data and answers: figures, settings, the model. */
-import { answersOfGroups, type TaskAnswers } from '../../evaluate/harness/answers.js';
-import { jsonOf } from '../../evaluate/harness/config.js';
-import { taskResults } from '../../evaluate/harness/results.js';
+import { answersOfGroups, type TaskAnswers } from '../../evaluate/taskAnswers.js';
+import { jsonOf } from '../../evaluate/taskConfig.js';
+import { taskResults } from '../../evaluate/results.js';
 import { compareFields } from '../../evaluate/verify/compareFields.js';
 import type { CheckName, Findings } from '../../evaluate/verify/findings.js';
 import { type FinishedRun, own } from '../../evaluate/verify/readRun.js';

@@ -3,7 +3,7 @@ import type { Ui } from '../../driver/requests.js';
 import { arithmeticName } from '../../driver/targets/precision.js';
 import { VERSION } from '../../driver/program.js';
 import type { DocumentRequests } from '../../tasks/requests/task.js';
-import { responsesOf, type Answers } from '../../evaluate/harness/answers.js';
+import { responsesOf, type Answers } from '../../evaluate/taskAnswers.js';
 import type { RunTask, TaskFacts } from '../../evaluate/windows.js';
 import { DocumentCheck, docIdOf, type RecordedAnswers } from '../../evaluate/verify/checkDocuments.js';
 import { chooseDocuments } from '../../evaluate/verify/chooseDocuments.js';
@@ -18,9 +18,9 @@ import { counted } from '../../system/text.js';
 import { isRecord } from '../../system/json.js';
 import { BOOTSTRAP_DRAWS } from '../../tasks/scores/aggregate.js';
 import { textFactsOf } from '../endTokens.js';
-import type { TasksState } from '../reportTasks.js';
+import type { RunState } from '../runReporter.js';
 import { deviceName } from '../runRecord.js';
-import type { OpenedTasks, TasksUse } from '../runTasks.js';
+import type { OpenedEvaluation, EvaluationUse } from '../runEvaluation.js';
 import { scoringId } from '../scoringId.js';
 import { asksForTexts } from '../taskTexts.js';
 import type { AgainOfTasks, Opened, VerifyRequest } from './again.js';
@@ -57,9 +57,9 @@ export class RunCheck {
   /** Of the chosen documents that are being computed. */
   readonly #recorded = new Map<string, RecordedAnswers>();
   #again: AgainOfTasks | undefined;
-  #opened: OpenedTasks | undefined;
+  #opened: OpenedEvaluation | undefined;
   /** The model that answers were computed with. */
-  #state: TasksState | undefined;
+  #state: RunState | undefined;
 
   constructor(run: FinishedRun, request: VerifyRequest, ui: Ui) {
     this.#run = run;
@@ -79,7 +79,7 @@ export class RunCheck {
   }
 
   /** How the run of tasks is used: all documents are compared, and answers to the chosen ones computed. */
-  use(again: AgainOfTasks): TasksUse {
+  use(again: AgainOfTasks): EvaluationUse {
     this.#again = again;
     return {
       windows: (all, opened) => {
@@ -165,7 +165,7 @@ export class RunCheck {
     const [findings, run, opened, again] = [this.#findings, this.#run, this.#opened, this.#again];
     if (opened === undefined || again === undefined) return;
     const { finished } = this.#documents;
-    if (finished !== undefined) checkTasks(findings, run, opened.found.nodes, finished);
+    if (finished !== undefined) checkTasks(findings, run, opened.source.nodes, finished);
     // A record that is made of these fields says nothing about them.
     if (!run.isRecordGuessed) checkAsked(findings, run, again);
     else
@@ -178,9 +178,9 @@ export class RunCheck {
   #checkModel(isOfKind: boolean): void {
     const [findings, { content, record }, opened, state] = [this.#findings, this.#run, this.#opened, this.#state];
     if (opened === undefined) return;
-    const { loading, found, template } = opened;
+    const { loading, source, template } = opened;
     const { tokenizer, checkpoint } = loading;
-    const texts = asksForTexts(found.leaves) ? textFactsOf({ tokenizer, checkpoint }) : undefined;
+    const texts = asksForTexts(source.leaves) ? textFactsOf({ tokenizer, checkpoint }) : undefined;
     compareAll(
       findings,
       'model',

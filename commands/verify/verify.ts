@@ -8,7 +8,7 @@ import type { Ui } from '../../driver/requests.js';
 import { UserError } from '../../errors.js';
 import { readFinishedRun } from '../../evaluate/verify/readRun.js';
 import type { Verification } from '../../evaluate/verify/verification.js';
-import { runTasks } from '../runTasks.js';
+import { runEvaluation } from '../runEvaluation.js';
 import { requestAgain, type VerifyRequest } from './again.js';
 import { RunCheck } from './runCheck.js';
 
@@ -24,7 +24,7 @@ export async function verify(request: VerifyRequest, ui: Ui): Promise<Verificati
     throw new UserError(`${run.path}: results of run --task cannot be verified yet`, 'verify results of run --tasks');
   const check = new RunCheck(run, request, ui);
   try {
-    await runTasks(again, ui, check.use(again));
+    await runEvaluation(again, ui, check.use(again));
     return check.verification(opened, (performance.now() - begin) / 1000);
   } finally {
     check.close();

@@ -1,6 +1,6 @@
 /** Of all documents of a run those that are computed again, in as few windows as hold them. */
 import type { DocumentRequests } from '../../tasks/requests/task.js';
-import type { Question } from '../tasks/task.js';
+import type { Question } from '../question.js';
 import { numberOf, type RunTask, type TaskFacts } from '../windows.js';
 import type { EndedTask, TaskWindow } from '../windows.js';
 

@@ -2,7 +2,7 @@
 import type { PythonRandom } from '../../python/random.js';
 import { type Dict, isInt, isList, strip, type Value } from '../../python/value.js';
 import { chosen, dictOf, fieldOf, HookProblem, intOf, type Scored, textOf, textsOf } from './hook.js';
-import { withoutNotes } from './sentences.js';
+import { withoutNotes } from './markup.js';
 import { bleu, rougeN, rougeSum } from './similarity.js';
 
 const EXAM_LETTERS = 'ABCD';

@@ -5,6 +5,7 @@
 import { literalEval } from '../../python/literal.js';
 import { pythonRegex } from '../../python/regex.js';
 import { capitalize, codePoints, type Dict, isInt, splitAtSpace, strip, type Value } from '../../python/value.js';
+import { withoutMarkup } from './markup.js';
 import { chosen, fieldOf, HookProblem, intOf, textOf, textsOf } from './hook.js';
 
 const WORD = pythonRegex('\\w+');
@@ -89,28 +90,6 @@ export function sentenceCount(text: string): number {
 
 // HellaSwag, WinoGrande and COPA.
 
-/** Removes what the WikiHow pages left: titles and notes in brackets. Python's `.` is anything but a newline. */
-const cleaned = (text: string): string => withoutNotes(strip(text).replaceAll(' [title]', '. ')).replaceAll('  ', ' ');
-
-/** Without `[…]` on one line. Linear in the text, also where brackets do not close. */
-export function withoutNotes(text: string): string {
-  let result = '';
-  let at = 0;
-  for (;;) {
-    const from = text.indexOf('[', at);
-    const to = from < 0 ? -1 : text.indexOf(']', from);
-    if (to < 0) return result + text.slice(at);
-    const newline = text.lastIndexOf('\n', to);
-    if (newline > from) {
-      result += text.slice(at, newline);
-      at = newline;
-    } else {
-      result += text.slice(at, from);
-      at = to + 1;
-    }
-  }
-}
-
 function wholeNumber(value: Value, name: string): Value {
   if (isInt(value)) return value;
   const text = typeof value === 'string' ? strip(value) : '';
@@ -122,8 +101,8 @@ export function hellaswagDocument(document: Dict): Dict {
   const context = `${textOf(document, 'ctx_a')} ${capitalize(textOf(document, 'ctx_b'))}`;
   return new Map<string, Value>([
     ...document,
-    ['query', cleaned(`${textOf(document, 'activity_label')}: ${context}`)],
-    ['choices', textsOf(fieldOf(document, 'endings'), 'endings').map(cleaned)],
+    ['query', withoutMarkup(`${textOf(document, 'activity_label')}: ${context}`)],
+    ['choices', textsOf(fieldOf(document, 'endings'), 'endings').map(withoutMarkup)],
     ['gold', wholeNumber(fieldOf(document, 'label'), 'label')],
   ]);
 }

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { FLAG_CHOICES } from '../../cli/completion.js';
-import { TASKS } from '../../evaluate/tasks/index.js';
+import { FILE_TASKS } from '../../evaluate/fileTasks.js';
 import { runCli } from './fakeIo.js';
 
 const NAMES = ['arc_easy', 'hellaswag', 'mmlu', 'mmlu_anatomy', 'piqa'];
@@ -128,7 +128,7 @@ describe.each(['bash', 'zsh', 'fish'] as const)('completion in %s', (shell) => {
   });
 
   test('proposes the values of a flag', () => {
-    expect(proposed('tilewright run m --task ')).toEqual(TASKS.map(({ name }) => name).sort());
+    expect(proposed('tilewright run m --task ')).toEqual(FILE_TASKS.map(({ name }) => name).sort());
     expect(proposed('tilewright compile m --isa avx')).toEqual(['avx2', 'avx512']);
     expect(proposed('tilewright completion ')).toEqual(['bash', 'fish', 'zsh']);
     expect(proposed('tilewright help in')).toEqual(['inspect']);

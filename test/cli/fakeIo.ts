@@ -10,7 +10,7 @@ import type * as Explore from '../../commands/explore/explore.js';
 import type * as Generate from '../../commands/generate.js';
 import type * as Inspect from '../../commands/inspect.js';
 import type * as InspectError from '../../commands/inspectError.js';
-import type * as Merge from '../../commands/merge.js';
+import type * as Merge from '../../evaluate/merge.js';
 import type * as PrintPrompts from '../../commands/printPrompts.js';
 import type * as Quantize from '../../commands/quantize.js';
 import type * as Report from '../../commands/report.js';
@@ -93,11 +93,10 @@ export interface Stories {
   compile: typeof Compile.compile;
   tune: typeof Tune.tune;
   run: typeof Run.run;
-  runTasks: typeof Run.runTasks;
   generate: typeof Generate.generate;
   converse: typeof Converse.converse;
   printPrompts: typeof PrintPrompts.printPrompts;
-  merge: typeof Merge.merge;
+  mergeShards: typeof Merge.mergeShards;
   compare: typeof Compare.compare;
   verify: typeof Verify.verify;
   report: typeof Report.report;
@@ -113,11 +112,11 @@ export interface Stories {
 const MODULES: Readonly<Record<string, readonly (keyof Stories)[]>> = {
   '../../commands/compile.js': ['compile'],
   '../../commands/tune.js': ['tune'],
-  '../../commands/run.js': ['run', 'runTasks'],
+  '../../commands/run.js': ['run'],
   '../../commands/generate.js': ['generate'],
   '../../commands/converse.js': ['converse'],
   '../../commands/printPrompts.js': ['printPrompts'],
-  '../../commands/merge.js': ['merge'],
+  '../../evaluate/merge.js': ['mergeShards'],
   '../../commands/compare.js': ['compare'],
   '../../commands/verify/verify.js': ['verify'],
   '../../commands/report.js': ['report'],

@@ -1,6 +1,6 @@
 /** Spellings of flags: underscores, and what --max-tokens means in each command. */
 import { describe, expect, it } from 'vitest';
-import { withDashes } from '../../cli/options.js';
+import { withDashes } from '../../cli/flagNames.js';
 import { Command } from 'commander';
 import { runCli, type Stories } from './fakeIo.js';
 
@@ -15,7 +15,7 @@ async function asked(...argv: string[]): Promise<{
     request = { ...given };
     throw new Error('seen');
   };
-  const names = ['run', 'runTasks', 'generate', 'compile', 'inspect', 'explore', 'quantize', 'tune', 'merge'] as const;
+  const names = ['run', 'generate', 'compile', 'inspect', 'explore', 'quantize', 'tune', 'mergeShards'] as const;
   const commands: Partial<Stories> = Object.fromEntries(names.map((name) => [name, seen]));
   const { status, stderr } = await runCli(argv, commands);
   return { request, status, stderr };

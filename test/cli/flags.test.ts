@@ -34,7 +34,7 @@ async function requestOf(...flags: string[]): Promise<WithTargetChoice<RunReques
   let seen: WithTargetChoice<RunRequest> | undefined;
   const { status, stderr } = await runCli([...RUN, ...flags], {
     run: (request) => {
-      seen = request;
+      seen = request as WithTargetChoice<RunRequest>;
       return Promise.resolve(RESULT);
     },
   });

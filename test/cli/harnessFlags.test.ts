@@ -16,8 +16,8 @@ async function outcomeOf(argv: readonly string[]): Promise<{
 }> {
   let request: WithTargetChoice<TasksRequest> | undefined;
   const { status, stderr } = await runCli(argv, {
-    runTasks: (asked) => {
-      request = asked;
+    run: (asked) => {
+      request = asked as WithTargetChoice<TasksRequest>;
       return Promise.resolve(RESULT);
     },
   });

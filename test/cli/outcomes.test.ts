@@ -3,11 +3,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { invocationOf } from '../../cli/io.js';
-import { errorLines } from '../../cli/print.js';
+import { errorLines } from '../../cli/report.js';
 import type { CompileResult } from '../../commands/compile.js';
-import { Interrupted, type RunRequest, type RunResult } from '../../commands/runRequest.js';
+import { Interrupted, type RunResult } from '../../commands/runRequest.js';
 import type { Ui } from '../../driver/requests.js';
-import type { WithTargetChoice } from '../../driver/targets/precision.js';
 import { UserError } from '../../errors.js';
 import { quoteForShell } from '../../system/process.js';
 import { fakeIo, runCli, type Stories } from './fakeIo.js';
@@ -232,7 +231,7 @@ describe('errors', () => {
 function untilStopped(
   onStart: () => void,
   isScoring: boolean,
-  error: (request: WithTargetChoice<RunRequest>) => unknown,
+  error: (request: Parameters<Stories['run']>[0]) => unknown,
 ): Stories['run'] {
   return (request, ui) =>
     new Promise((_, reject) => {

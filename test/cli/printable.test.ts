@@ -5,7 +5,7 @@ import { fakeIo, runCli, type Stories } from './fakeIo.js';
 
 const NAME = 'evil\x1b[31m\x9b2Jname';
 const SHOWN = 'evil·[31m·2Jname';
-const MERGED: Awaited<ReturnType<Stories['merge']>> = {
+const MERGED: Awaited<ReturnType<Stories['mergeShards']>> = {
   results: {
     results: { [NAME]: { alias: NAME, 'acc,none': 0.5 } },
     ...{ versions: {}, 'n-shot': {}, higher_is_better: {}, throughput: {} },
@@ -27,7 +27,7 @@ test.each([{ argv: RUN }, { argv: ['merge', 'shards', '--out', 'o'] }, { argv: [
   'in lines of $argv.0',
   async ({ argv }) => {
     const io = fakeIo();
-    const { status, stdout, stderr } = await runCli(argv, { run, listTasks, merge: () => MERGED }, io);
+    const { status, stdout, stderr } = await runCli(argv, { run, listTasks, mergeShards: () => MERGED }, io);
     expect(status, stderr).toBe(0);
     expect(stdout).toContain(SHOWN);
     expect(stdout + stderr).not.toMatch(/[\x1b\x9b]/);

@@ -88,7 +88,7 @@ describe('--shard', () => {
     let seen: WithTargetChoice<RunRequest> | undefined;
     const { stdout } = await runCli([...line, '--out', 'a b'], {
       run: (request) => {
-        seen = request;
+        seen = request as WithTargetChoice<RunRequest>;
         return Promise.resolve({ results: {}, table: '|table|', resultsPath: undefined, samplesPath: undefined });
       },
     });

@@ -5,11 +5,11 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
-import { describeDecoded, describeQuantized } from '../../cli/inspectText.js';
+import { describeDecoded, describeQuantized } from '../../cli/quantizedText.js';
 import { scoredRows, scoreInputs } from '../../commands/scorer.js';
-import { buildGraph } from '../../driver/compile/functions.js';
 import { openOrCompile } from '../../driver/compile/open.js';
 import { detectMachine } from '../../driver/targets/cpuDevice.js';
+import { buildGraph } from '../../driver/compile/functions.js';
 import type { MicroBatch, ScoredRows } from '../../evaluate/scorer.js';
 import { interpretGraph } from '../../ir/graph/interpreter.js';
 import type { Checkpoint } from '../../models/checkpoint.js';

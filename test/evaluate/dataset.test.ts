@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { UserError } from '../../errors.js';
 import { type DatasetOptions, loadDataset } from '../../evaluate/dataset.js';
 import { chooseDocs, parseDocs, parseLimit, printDocs } from '../../evaluate/selection.js';
-import { multipleChoice } from '../../evaluate/tasks/multipleChoice.js';
+import { multipleChoice } from '../../evaluate/fileTasks.js';
 import { DEFAULT_BOUNDS, type LineBounds, readLines } from '../../system/lines.js';
 
 let folder = '';

@@ -4,7 +4,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
 import { UserError } from '../../errors.js';
-import { mergeTasks } from '../../evaluate/harness/merge.js';
 import { mergeShards } from '../../evaluate/merge.js';
 import { formatTable } from '../../evaluate/table.js';
 import { writeShards } from '../support/shardFolders.js';
@@ -35,9 +34,9 @@ test.each([
   ['throughput.modelFlops', 1e308],
   ['throughput.questions', 1e308],
   ['throughput.scoreSeconds', 1e-320],
-])('questions of a file: %s of %d', (path, value) => {
+])('questions of a file: %s of %d', async (path, value) => {
   const out = join(scratch, path);
-  const folder = writeShards(out);
+  const folder = await writeShards(out);
   const file = join(
     folder,
     readdirSync(folder).find((name) => name.startsWith('results_'))!,
@@ -49,9 +48,9 @@ test.each([
   expect(merge).toThrow(`not what a run with --shard writes (${path}: `);
 });
 
-test('a merge that cannot be written speaks of merging again', () => {
+test('a merge that cannot be written speaks of merging again', async () => {
   const [out, output] = [join(scratch, 'sound'), join(scratch, 'full')];
-  writeShards(out);
+  await writeShards(out);
   const { samplesPath } = mergeShards({ folders: [out], output });
   rmSync(samplesPath);
   mkdirSync(samplesPath);
@@ -88,7 +87,7 @@ test.each([
   mkdirSync(folder, { recursive: true });
   const file = join(folder, 'results_2026-01-01T00-00-00.000000.json');
   writeFileSync(file, JSON.stringify(replaced(TASKS, path.split('.'), value)));
-  const merge = () => mergeTasks([folder], join(scratch, 'merged'));
+  const merge = () => mergeShards({ folders: [folder], output: join(scratch, 'merged') });
   expect(merge).toThrow(UserError);
   expect(merge).toThrow(message);
 });

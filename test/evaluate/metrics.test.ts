@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { argmax, meanAndError, measure } from '../../evaluate/metrics.js';
-import type { Question } from '../../evaluate/tasks/task.js';
+import type { Question } from '../../evaluate/question.js';
 
 const question = (choices: string[], gold: number): Question => ({
   docId: 0,

@@ -7,8 +7,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { modelFolder } from '../../evaluate/output.js';
-import { writeResults } from '../../evaluate/results.js';
 import { prepareOutput } from '../../system/write.js';
+import { writeFileRun } from '../support/fileRun.js';
 import { resultsInput } from './support/resultsInput.js';
 
 type Kind = 'text' | 'number' | 'list' | 'object';
@@ -61,11 +61,11 @@ interface Line {
 let out = '';
 let results: unknown;
 let samples: readonly Line[] = [];
-beforeAll(() => {
+beforeAll(async () => {
   out = mkdtempSync(join(tmpdir(), 'tilewright-readers-'));
   const input = resultsInput();
   prepareOutput(modelFolder(out, input.modelName));
-  const { resultsPath, samplesPath } = writeResults(out, input);
+  const { resultsPath, samplesPath } = await writeFileRun(out, input);
   results = JSON.parse(readFileSync(resultsPath, 'utf8'));
   const lines = readFileSync(samplesPath, 'utf8').trimEnd().split('\n');
   samples = lines.map((line) => JSON.parse(line) as Line);

@@ -11,12 +11,13 @@ import { describe, expect, it } from 'vitest';
 import { loadDataset } from '../../evaluate/dataset.js';
 import type { Scores } from '../../evaluate/metrics.js';
 import { modelFolder } from '../../evaluate/output.js';
-import { throughputOf, writeResults } from '../../evaluate/results.js';
-import { taskByName } from '../../evaluate/tasks/index.js';
+import { throughputOf } from '../../evaluate/results.js';
+import { fileTaskByName } from '../../evaluate/fileTasks.js';
 import { type TokenizedQuestion, tokenizeQuestions } from '../../evaluate/tokenize.js';
 import { planTrees } from '../../evaluate/treePlan.js';
 import { openTokenizer } from '../../models/tokenizer/tokenizer.js';
 import { prepareOutput } from '../../system/write.js';
+import { writeFileRun } from '../support/fileRun.js';
 import { casesHere } from '../support/thorough.js';
 
 const SHARED = fileURLToPath(new URL('../../../shared', import.meta.url));
@@ -50,7 +51,7 @@ function golden(name: string): { summary: Summary | undefined; questions: Golden
 
 const DATA = { hellaswag: 'hellaswag_val.jsonl.gz', arc_challenge: 'arc_challenge_test.jsonl.gz' } as const;
 const load = (task: keyof typeof DATA, limit?: number): ReturnType<typeof loadDataset> =>
-  loadDataset({ path: join(SHARED, 'data', DATA[task]), task: taskByName(task), limit });
+  loadDataset({ path: join(SHARED, 'data', DATA[task]), task: fileTaskByName(task), limit });
 
 const CAPACITY = { maxTokens: 4096, maxRows: 4096 };
 const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
@@ -73,7 +74,7 @@ describe.skipIf(isAbsent)('real question sets', () => {
       const count = 400;
       const { questions } = await load(task, count);
       const tokenizer = {
-        moduleUrl: new URL('../../models/tokenizer.ts', import.meta.url).href,
+        moduleUrl: new URL('../../models/tokenizer/thread.ts', import.meta.url).href,
         spec: openTokenizer(join(SHARED, 'checkpoints', checkpoint)).spec,
       };
       const tokenized = await tokenizeQuestions(questions, { tokenizer });
@@ -120,19 +121,17 @@ describe.skipIf(isAbsent)('real question sets', () => {
   it.each(casesHere<(typeof SUMMED)[number]>(SUMMED, 2))(
     'reproduce the golden summary from golden scores on %s (%s), in samples that the comparison accepts',
     async (task, goldenName) => {
-      const { questions, total, sha256 } = await load(task);
+      const { questions, total } = await load(task);
       const { summary, questions: expected } = golden(goldenName);
       const scores = expected.map(({ doc_id, ll }): Scores => ({ docId: doc_id, ll, greedy: ll.map(() => false) }));
       const out = mkdtempSync(join(tmpdir(), 'tilewright-golden-'));
       try {
         prepareOutput(modelFolder(out, 'golden'));
         const date = new Date();
-        const { results, samplesPath } = writeResults(out, {
+        const { results, samplesPath } = await writeFileRun(out, {
           taskName: task,
-          taskVersion: 1,
           modelName: 'golden',
           config: {},
-          taskConfig: { sha256 },
           provenance: {
             checkpoint: 'c0ffee00c0ffee00',
             checkpoint_path: 'some/model',

@@ -7,10 +7,10 @@ import { basename, join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { claimModelName, modelFolder, sanitiseModelName } from '../../evaluate/output.js';
-import { summarizeResults, throughputOf, writeResults } from '../../evaluate/results.js';
-import { toJson } from '../../evaluate/samples.js';
+import { throughputOf, toJson } from '../../evaluate/results.js';
 import { formatTable } from '../../evaluate/table.js';
 import { prepareOutput } from '../../system/write.js';
+import { reportFileRun, writeFileRun } from '../support/fileRun.js';
 import { VOLATILE_FIELDS } from '../support/volatileFields.js';
 import { questions, record, resultsInput, throughput } from './support/resultsInput.js';
 
@@ -23,16 +23,16 @@ afterEach(() => rmSync(out, { recursive: true }));
 const sha = (text: string): string => createHash('sha256').update(text).digest('hex');
 const input = resultsInput();
 
-describe('writeResults', () => {
-  it('writes the two files of the public harness', () => {
-    const { resultsPath, samplesPath, results } = writeResults(prepared(), input);
+describe('results of a file', () => {
+  it('writes the two files of the public harness', async () => {
+    const { resultsPath, samplesPath, results } = await writeFileRun(prepared(), input);
     expect(readdirSync(join(out, 'some__model__7b')).sort()).toEqual([
       'results_2026-01-31T10-20-34.623000.json',
       'samples_hellaswag_2026-01-31T10-20-34.623000.jsonl',
     ]);
     const written = JSON.parse(readFileSync(resultsPath, 'utf8')) as typeof results;
     expect(written).toEqual(results);
-    expect(summarizeResults(input)).toEqual(results);
+    expect((await reportFileRun(input)).results).toEqual(results);
     expect(written).toMatchObject({
       // By likelihood only question 7 is right; per character (14 and 6) question 0 is right too.
       results: {
@@ -76,8 +76,8 @@ describe('writeResults', () => {
     expect(basename(samplesPath)).toContain('samples_hellaswag_');
   });
 
-  it('writes samples by doc_id, in the layout of the public harness', () => {
-    const { samplesPath } = writeResults(prepared(), input);
+  it('writes samples by doc_id, in the layout of the public harness', async () => {
+    const { samplesPath } = await writeFileRun(prepared(), input);
     const lines = readFileSync(samplesPath, 'utf8')
       .trimEnd()
       .split('\n')
@@ -109,9 +109,9 @@ describe('writeResults', () => {
     });
   });
 
-  it('differs between equal runs only in the volatile fields', () => {
-    const first = writeResults(prepared(), input);
-    const later = writeResults(prepared(), {
+  it('differs between equal runs only in the volatile fields', async () => {
+    const first = await writeFileRun(prepared(), input);
+    const later = await writeFileRun(prepared(), {
       ...input,
       scores: input.scores.slice().reverse(),
       started: new Date('2027-02-01T00:00:00Z'),
@@ -131,32 +131,32 @@ describe('writeResults', () => {
     expect(readFileSync(later.resultsPath, 'utf8')).not.toBe(readFileSync(first.resultsPath, 'utf8'));
   });
 
-  it('reports a standard error only if there is one', () => {
-    const one = writeResults(prepared(), { ...input, questions: questions.slice(0, 1) });
+  it('reports a standard error only if there is one', async () => {
+    const one = await writeFileRun(prepared(), { ...input, questions: questions.slice(0, 1) });
     expect(one.results.results['hellaswag']).toMatchObject({
       'acc_stderr,none': 'N/A',
       'acc_norm_stderr,none': 'N/A',
     });
   });
 
-  it('writes a question whose own fields overflow a double', () => {
+  it('writes a question whose own fields overflow a double', async () => {
     const odd = {
       ...questions[0],
       doc: JSON.parse('{"id": 1e999}') as Record<string, unknown>,
     } as (typeof questions)[0];
-    const { samplesPath } = writeResults(prepared(), { ...input, questions: [odd] });
+    const { samplesPath } = await writeFileRun(prepared(), { ...input, questions: [odd] });
     expect(readFileSync(samplesPath, 'utf8')).toContain('"doc":{"id":null}');
   });
 
-  it('never writes NaN, and leaves nothing behind when it fails', () => {
+  it('never writes NaN, and leaves nothing behind when it fails', async () => {
     const folder = prepared();
     const bad = { ...input, scores: [{ docId: 0, ll: [NaN, -1], greedy: [true, true] }, ...input.scores.slice(0, 1)] };
-    expect(() => writeResults(folder, bad)).toThrow(/question 0 has the log-likelihood NaN/);
-    expect(() => writeResults(folder, { ...input, throughput: { ...throughput, modelFlops: Infinity } })).toThrow(
-      /"modelFlops" is Infinity/,
-    );
-    expect(() => writeResults(folder, { ...input, scores: input.scores.slice(0, 1) })).toThrow(
-      /question 0 has not been scored/,
+    await expect(writeFileRun(folder, bad)).rejects.toThrow(/has the log-likelihood NaN/);
+    await expect(
+      writeFileRun(folder, { ...input, throughput: { ...throughput, modelFlops: Infinity } }),
+    ).rejects.toThrow(/"modelFlops" is Infinity/);
+    await expect(writeFileRun(folder, { ...input, scores: input.scores.slice(0, 1) })).rejects.toThrow(
+      /document 0 has no answer/,
     );
     expect(readdirSync(join(out, 'some__model__7b')).filter((name) => !name.startsWith('samples_'))).toEqual([]);
     expect(() => toJson({ a: [1, -Infinity] })).toThrow(/-Infinity/);
@@ -198,18 +198,18 @@ describe('the output folder', () => {
   });
 });
 
-it('results name the questions, tokenizer, context and checkpoint of their answers', () => {
+it('results name the questions, tokenizer, context and checkpoint of their answers', async () => {
   prepareOutput(modelFolder(out, input.modelName));
-  const { results, samplesPath } = writeResults(out, input);
+  const { results, samplesPath } = await writeFileRun(out, input);
   expect(results['provenance']).toEqual(input.provenance);
   expect(results['max_length']).toBe(2048);
   expect(results['samples_sha256']).toEqual({ hellaswag: sha(readFileSync(samplesPath, 'utf8')) });
 });
 
-it('another checkpoint of the same name gets a name of its own', () => {
+it('another checkpoint of the same name gets a name of its own', async () => {
   const { checkpoint } = input.provenance;
   prepareOutput(modelFolder(out, input.modelName));
-  writeResults(out, input);
+  await writeFileRun(out, input);
   expect(claimModelName(out, input.modelName, checkpoint)).toBe(input.modelName);
   expect(claimModelName(out, input.modelName, 'deadbeef99')).toBe(`${input.modelName}-deadbeef`);
   expect(existsSync(modelFolder(out, `${input.modelName}-deadbeef`))).toBe(true);
@@ -237,9 +237,9 @@ it('one of two checkpoints that race for a name gets a new one', async () => {
   for (const [checkpoint, name] of names) expect(claimModelName(out, 'm', checkpoint)).toBe(name);
 });
 
-it('formatTable prints the table of the public harness', () => {
+it('formatTable prints the table of the public harness', async () => {
   prepareOutput(modelFolder(out, input.modelName));
-  const { results } = writeResults(out, input);
+  const { results } = await writeFileRun(out, input);
   expect(`\n${formatTable(results)}\n`).toBe(`
 |Tasks    |Version|Filter|n-shot|Metric  |   | Value|   |Stderr|
 |---------|------:|------|-----:|--------|---|-----:|---|-----:|

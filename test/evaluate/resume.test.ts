@@ -18,12 +18,13 @@ import { compileEval } from './support/compiled.js';
 
 /** A whole run over the public functions, in a separate process: node run.mjs DATA OUT SHARING DELAY_MS [resume]. */
 const RUNNER = `
-import { loadDataset, taskByName, tokenizeDataset } from './evaluate/index.js';
-import { modelFolder, scoreQuestions, throughputOf, writeResults } from './evaluate/index.js';
+import { loadDataset, fileTaskByName, tokenizeDataset } from './evaluate/index.js';
+import { modelFolder, scoreQuestions, throughputOf } from './evaluate/index.js';
 import { prepareOutput } from './system/write.js';
+import { writeFileRun } from './test/support/fileRun.js';
 import { fakeScorer } from './test/evaluate/support/fakeScorer.js';
 const [data, out, sharing, delay, resume] = process.argv.slice(2);
-const started = new Date(), task = taskByName('multiple_choice'), modelName = 'fake';
+const started = new Date(), task = fileTaskByName('multiple_choice'), modelName = 'fake';
 const controller = new AbortController();
 process.once('SIGINT', () => controller.abort());
 prepareOutput(modelFolder(out, modelName));
@@ -41,11 +42,10 @@ const scored = await scoreQuestions({
 if (scored.isInterrupted) process.exit(130);
 const { scores, questionsScored: questions, tokensComputed, tokenCounts, scoreSeconds } = scored;
 const times = { loadSeconds: 0, scoreSeconds, modelFlops: 0 };
-writeResults(out, {
-  taskName: task.name, taskVersion: task.version, modelName,
+await writeFileRun(out, {
+  taskName: task.name, modelName,
   config: { model: 'tilewright', sharing },
-  taskConfig: { dataset_sha256: loaded.sha256 },
-  provenance: { checkpoint: 'fake', context_length: 256 },
+  provenance: { checkpoint: 'fake', context_length: 256, dataset_path: 'data', dataset_sha256: loaded.sha256 },
   questionsInDataset: loaded.total, questions: loaded.questions, scores, started, finished: new Date(), version: '0',
   throughput: throughputOf({
     questions,

@@ -1,12 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { UserError } from '../../errors.js';
-import { preprocess } from '../../evaluate/tasks/hellaswag.js';
-import { taskByName, TASKS } from '../../evaluate/tasks/index.js';
-import type { Question } from '../../evaluate/tasks/task.js';
+import { FILE_TASKS, fileTaskByName } from '../../evaluate/fileTasks.js';
+import type { Question } from '../../evaluate/question.js';
+import { withoutMarkup as preprocess } from '../../tasks/hooks/markup.js';
 import { expectLinear } from '../support/growth.js';
 
-const read = (task: string, record: unknown): Question => taskByName(task).read(record, 5, 'file.jsonl:6');
+const read = (task: string, record: unknown): Question => fileTaskByName(task).read(record, 5, 'file.jsonl:6');
 
 describe('hellaswag', () => {
   const record = {
@@ -184,9 +184,9 @@ describe('multiple_choice', () => {
 });
 
 it('an unknown task lists the known ones', () => {
-  expect(TASKS.map(({ name }) => name)).toEqual(['hellaswag', 'arc_easy', 'arc_challenge', 'multiple_choice']);
+  expect(FILE_TASKS.map(({ name }) => name)).toEqual(['hellaswag', 'arc_easy', 'arc_challenge', 'multiple_choice']);
   try {
-    taskByName('hellaswga');
+    fileTaskByName('hellaswga');
     expect.unreachable();
   } catch (error) {
     expect(error).toBeInstanceOf(UserError);

@@ -2,11 +2,11 @@ import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Question } from '../../evaluate/tasks/task.js';
+import type { Question } from '../../evaluate/question.js';
 import type * as TokenizeModule from '../../evaluate/tokenize.js';
 import { tokenizeAll, type TokenizeOptions, tokenizeQuestions } from '../../evaluate/tokenize.js';
-import { createTokenizer } from './support/fakeTokenizer.mjs';
 import { compileEval } from './support/compiled.js';
+import { createTokenizer } from './support/fakeTokenizer.mjs';
 import { FAKE_TOKENIZER } from './support/questions.js';
 
 const question = (docId: number, context: string, ...choices: string[]): Question => ({

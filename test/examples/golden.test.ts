@@ -11,7 +11,7 @@ import {
   loadDataset,
   type Scores,
   type Selection,
-  taskByName,
+  fileTaskByName,
   tokenizeDataset,
 } from '../../evaluate/index.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
@@ -31,7 +31,7 @@ async function float64(docs?: Selection['docs']): Promise<readonly Scores[]> {
   const checkpoint = openCheckpoint(MODEL);
   const tokenizer = describeTokenizer(checkpoint.path);
   const loaded = await tokenizeDataset(
-    await loadDataset({ path: DATA, task: taskByName('hellaswag'), ...(docs === undefined ? {} : { docs }) }),
+    await loadDataset({ path: DATA, task: fileTaskByName('hellaswag'), ...(docs === undefined ? {} : { docs }) }),
     {
       tokenizer: { moduleUrl: new URL('../../dist/models/tokenizer.js', import.meta.url).href, spec: tokenizer.spec },
       workers: 1,

@@ -6,8 +6,9 @@ import { TuningDatabase } from '../../autotune/database.js';
 import { loadDataset } from '../../evaluate/dataset.js';
 import { Journal } from '../../evaluate/journal.js';
 import { mergeShards } from '../../evaluate/merge.js';
-import { makeSample } from '../../evaluate/samples.js';
-import { TASKS } from '../../evaluate/tasks/index.js';
+import { resultsInput } from '../evaluate/support/resultsInput.js';
+import { reportFileRun } from '../support/fileRun.js';
+import { FILE_TASKS } from '../../evaluate/fileTasks.js';
 import { scoringBucket } from '../../ir/scoring.js';
 import { TARGET } from '../autotune/fixture.js';
 import { writeShards } from '../support/shardFolders.js';
@@ -38,15 +39,14 @@ async function dataset(random: Random): Promise<void> {
     ),
   );
   try {
-    const { questions } = await loadDataset({ path, task: pick(random, TASKS) });
-    for (const question of questions) {
-      const scores = {
-        docId: question.docId,
-        ll: question.choices.map(() => -1),
-        greedy: question.choices.map(() => true),
-      };
-      JSON.parse(makeSample(question, scores).line);
-    }
+    const task = pick(random, FILE_TASKS);
+    const { questions } = await loadDataset({ path, task });
+    const scores = questions.map(({ docId, choices: { length } }) => ({
+      docId,
+      ll: Array.from({ length }, () => -1),
+      greedy: Array.from({ length }, () => true),
+    }));
+    await reportFileRun({ ...resultsInput(), taskName: task.name, questions, scores });
   } catch (error) {
     expectRefusal(error);
   }
@@ -95,9 +95,9 @@ function journal(random: Random): void {
 }
 export const journals = { about: 'lines of journals', rounds: 200, round: journal };
 
-function shards(random: Random): void {
+async function shards(random: Random): Promise<void> {
   const out = join(scratch(), 'shards');
-  const folder = writeShards(out);
+  const folder = await writeShards(out);
   const file = join(folder, pick(random, readdirSync(folder)));
   const text = readFileSync(file, 'utf8');
   const changed =

@@ -7,7 +7,7 @@ import { stepperOf } from '../../commands/continuation.js';
 import { beginLoading } from '../../commands/loadModel.js';
 import { Phases } from '../../driver/phases.js';
 import type { Precision, TargetName } from '../../driver/targets/precision.js';
-import { loadDataset, taskByName, tokenizeDataset } from '../../evaluate/index.js';
+import { loadDataset, fileTaskByName, tokenizeDataset } from '../../evaluate/index.js';
 import { Generator } from '../../generate/generator.js';
 import { openTokenizer } from '../../models/tokenizer/tokenizer.js';
 import { SILENT } from './silent.js';
@@ -63,7 +63,7 @@ async function answersByStep({
 }: EveryAnswer): Promise<Answers> {
   const { spec } = openTokenizer(dir);
   const moduleUrl = new URL('../../models/tokenizer/tokenizer.js', import.meta.url).href;
-  const dataset = await loadDataset({ path: data, task: taskByName('hellaswag'), limit: stepQuestions });
+  const dataset = await loadDataset({ path: data, task: fileTaskByName('hellaswag'), limit: stepQuestions });
   const { tokenized } = await tokenizeDataset(dataset, { tokenizer: { moduleUrl, spec }, workers: 0 });
   const request = { model: dir, init: { kind: 'checkpoint' }, precision, threads: 2, target } as const;
   const model = await beginLoading({ ...request, cacheTokens: CACHE_TOKENS }, SILENT, new Phases()).finish();

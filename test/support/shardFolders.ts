@@ -1,15 +1,16 @@
 /** Folders of shards, as runs with --shard leave them. */
 import { mkdirSync, rmSync } from 'node:fs';
-import { throughputOf, writeResults } from '../../evaluate/results.js';
+import { throughputOf } from '../../evaluate/results.js';
 import { resultsFolder } from '../../evaluate/shard.js';
-import { multipleChoice } from '../../evaluate/tasks/multipleChoice.js';
+import { multipleChoice } from '../../evaluate/fileTasks.js';
+import { writeFileRun } from './fileRun.js';
 
 const questions = [0, 1].map((docId) =>
   multipleChoice.read({ question: 'Why?', choices: ['a', 'b'], label: 1 }, docId, `x:${docId + 1}`),
 );
 
 /** Two shards of one question each, written as a run writes them. Returns the folder of the first. */
-export function writeShards(out: string): string {
+export async function writeShards(out: string): Promise<string> {
   rmSync(out, { recursive: true, force: true });
   const run = { checkpoint: 'c0ffee', task: 'multiple_choice', dataset: 'ab', questions: 2 };
   const throughput = throughputOf({
@@ -25,12 +26,10 @@ export function writeShards(out: string): string {
   for (const index of [1, 2]) {
     const shard = { index, count: 2, run };
     mkdirSync(resultsFolder(out, 'm', shard), { recursive: true });
-    writeResults(out, {
+    await writeFileRun(out, {
       taskName: 'multiple_choice',
-      taskVersion: 1,
       modelName: 'm',
       config: { model: 'tilewright', sharing: 'tree' },
-      taskConfig: { dataset_path: 'x', dataset_sha256: 'ab' },
       provenance: {
         checkpoint: 'c0ffee',
         checkpoint_path: 'm',

@@ -9,17 +9,22 @@ import { SUPPORT } from './questions.js';
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
 
 /**
- * Returns the folder. It holds evaluate/, system/, python/, errors.js, fakeTokenizer.mjs and the packages. The caller
+ * Returns the folder. It holds evaluate/, system/, python/, tasks/, errors.js, fakeTokenizer.mjs and the packages. The caller
  * removes it.
  */
 export function compileEval(): string {
   const folder = mkdtempSync(join(tmpdir(), 'tilewright-eval-'));
-  const sources = ['evaluate', 'system', 'python'].flatMap((part) =>
+  const sources = ['evaluate', 'system', 'python', 'tasks'].flatMap((part) =>
     readdirSync(join(ROOT, part), { recursive: true, encoding: 'utf8' })
       .filter((file) => file.endsWith('.ts'))
       .map((file) => join(part, file)),
   );
-  for (const file of [...sources, 'errors.ts', join('test', 'evaluate', 'support', 'fakeScorer.ts')]) {
+  for (const file of [
+    ...sources,
+    'errors.ts',
+    join('test', 'evaluate', 'support', 'fakeScorer.ts'),
+    join('test', 'support', 'fileRun.ts'),
+  ]) {
     const { outputText } = ts.transpileModule(readFileSync(join(ROOT, file), 'utf8'), {
       compilerOptions: { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2022, verbatimModuleSyntax: true },
     });

@@ -1,7 +1,7 @@
 /** Questions for tests: random ones that share prefixes, and the tokenizer module that goes with them. */
 import { fileURLToPath } from 'node:url';
 import fc from 'fast-check';
-import type { Question } from '../../../evaluate/tasks/task.js';
+import type { Question } from '../../../evaluate/question.js';
 import type { TokenizedQuestion } from '../../../evaluate/tokenize.js';
 
 export const FAKE_TOKENIZER = {

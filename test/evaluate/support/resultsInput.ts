@@ -1,7 +1,7 @@
 /** A run over two questions, as results are written from it. */
 import { throughputOf } from '../../../evaluate/results.js';
-import type { ResultsInput } from '../../../evaluate/resultTypes.js';
-import { hellaswag } from '../../../evaluate/tasks/hellaswag.js';
+import type { FileRun } from '../../support/fileRun.js';
+import { hellaswag } from '../../../evaluate/fileTasks.js';
 
 export const record = {
   activity_label: 'Tea',
@@ -21,9 +21,8 @@ export const throughput = throughputOf({
   scoreSeconds: 2,
   modelFlops: 1e9,
 });
-export const resultsInput = (): ResultsInput => ({
+export const resultsInput = (): FileRun => ({
   taskName: 'hellaswag',
-  taskVersion: 1,
   modelName: 'some/model:7b',
   config: {
     model: 'tilewright',
@@ -34,7 +33,6 @@ export const resultsInput = (): ResultsInput => ({
     precision: 'f32',
     sharing: 'tree',
   },
-  taskConfig: { dataset_path: 'val.jsonl', dataset_sha256: 'ab' },
   provenance: {
     checkpoint: 'c0ffee00c0ffee00',
     checkpoint_path: 'some/model',

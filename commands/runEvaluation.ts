@@ -1,6 +1,6 @@
 /**
- * `run --tasks`: documents are read, tokenized, scored and let go in windows, which windowTurns.ts computes. Results
- * come in the public harness's layout, those of a task as soon as it is finished.
+ * `run`: documents are read, tokenized, scored and let go in windows, which windowTurns.ts computes; the questions of a
+ * file are one window. Results come in the layout of their source, those of a task as soon as it is finished.
  */
 import { clock, Phases } from '../driver/phases.js';
 import type { Ui } from '../driver/requests.js';
@@ -9,6 +9,7 @@ import { mayFeed } from '../driver/targets/index.js';
 import { UsageError, UserError } from '../errors.js';
 import type { Leaf, RunTask, TaskWindow } from '../evaluate/windows.js';
 import type { Checkpoint } from '../models/checkpoint.js';
+import { prefixToken } from '../models/tokenizer/namedTokens.js';
 import { type FoundDefaults, readTextDefaults } from '../models/generationConfig.js';
 import { deferredTokenizer, type Tokenizer } from '../models/tokenizer/tokenizer.js';
 import { counted } from '../system/text.js';
@@ -20,10 +21,16 @@ import type { Demand } from './cacheSize.js';
 import { beginLoading, type ModelLoading } from './loadModel.js';
 import { noteDefaults } from './noteDefaults.js';
 import { planRun } from './planRun.js';
-import { aboutTasks, type AboutTasks, findTasks, type FoundTasks, readTasks, type Writing } from './prepareTasks.js';
 import { openThreadsAtOnce } from './questionSet.js';
-import { TaskReporter } from './reportTasks.js';
-import { Interrupted, MAX_TOKENS_NOTE, type TasksRequest } from './runRequest.js';
+import { RunReporter, type RunState } from './runReporter.js';
+import {
+  type EvaluationRequest,
+  Interrupted,
+  MAX_TOKENS_NOTE,
+  type RunRequest,
+  type TasksRequest,
+} from './runRequest.js';
+import { findTasks, openFile, readTasks, type TaskSource, type Writing } from './sources.js';
 import { TaskChat } from './taskChat.js';
 import { TaskModel } from './taskModel.js';
 import { TasksRun } from './tasksRun.js';
@@ -31,29 +38,36 @@ import { asksForLogits, asksForTexts, demandOfTexts, type TextWriting, tokenizeT
 import { WindowsAhead } from './windowsAhead.js';
 import { computeWindows } from './windowTurns.js';
 
-/** A run of tasks before its first document is read. */
-export interface OpenedTasks {
-  readonly found: FoundTasks;
+/** A run before the first document of its tasks is read. */
+export interface OpenedEvaluation {
+  readonly source: TaskSource;
   readonly loading: ModelLoading;
   /** The chat template that prompts are written with. */
   readonly template: string | undefined;
 }
 
-/** What becomes of a run. By default all documents are computed, and results are written. */
-export interface TasksUse {
-  /** The windows that are computed; without any, no model is loaded. */
-  readonly windows: (all: AsyncGenerator<TaskWindow>, opened: OpenedTasks) => AsyncGenerator<TaskWindow>;
-  readonly reporter: Pick<TaskReporter, 'add' | 'write' | 'close'>;
+/** Where answers go. */
+export interface AnswerSink extends Pick<RunReporter, 'add' | 'close'> {
+  write(state: RunState): RunResult;
 }
 
-export async function runTasks(request: TasksRequest, ui: Ui, use?: TasksUse): Promise<RunResult> {
+/** What becomes of a run. By default all documents are computed, and results are written. */
+export interface EvaluationUse {
+  /** The windows that are computed; without any, no model is loaded. */
+  readonly windows: (all: AsyncGenerator<TaskWindow>, opened: OpenedEvaluation) => AsyncGenerator<TaskWindow>;
+  readonly reporter: AnswerSink;
+}
+
+export async function runEvaluation(given: RunRequest | TasksRequest, ui: Ui, use?: EvaluationUse): Promise<RunResult> {
   const started = new Date(clock());
   const begin = performance.now();
   const phases = new Phases();
-  phases.begin('tasks');
-  const found = findTasks(request);
+  phases.begin('tasks' in given ? 'tasks' : 'questions');
+  const source = 'tasks' in given ? findTasks(given) : await openFile(given);
+  const { leaves, file } = source;
+  const request: EvaluationRequest = given;
   phases.begin('open');
-  const generates = asksForTexts(found.leaves);
+  const generates = asksForTexts(leaves);
   if (request.saysMaxTokens === true) {
     if (generates) throw ofTwoMeanings(request.batchTokens);
     ui.note(MAX_TOKENS_NOTE);
@@ -64,11 +78,11 @@ export async function runTasks(request: TasksRequest, ui: Ui, use?: TasksUse): P
   let ofModel: FoundDefaults | undefined;
   const logitsFor = (checkpoint: Checkpoint): boolean => {
     ofModel = readTextDefaults(checkpoint);
-    return choosesFromLogits(found.leaves, ofModel.defaults);
+    return choosesFromLogits(leaves, ofModel.defaults);
   };
   const loading = beginLoading(asked, ui, phases, generates ? logitsFor : undefined);
   const load = loading.request;
-  const about = aboutTasks(request, found, loading);
+  const prefix = file === undefined ? prefixToken(loading.tokenizer, loading.checkpoint.config) : undefined;
   const tokenizer = deferredTokenizer(loading.tokenizer.spec);
   const chat =
     request.appliesChatTemplate === true
@@ -80,7 +94,7 @@ export async function runTasks(request: TasksRequest, ui: Ui, use?: TasksUse): P
           request.templateVariables,
         )
       : undefined;
-  phases.begin('data');
+  if (file === undefined) phases.begin('data');
   const adds = chat?.begin !== undefined && (await tokenizer.encode('')).length > 0;
   const written: Writing = { chat, begin: adds ? chat.begin : undefined };
   const begins = (text: string): boolean => written.begin !== undefined && text.startsWith(written.begin);
@@ -88,21 +102,29 @@ export async function runTasks(request: TasksRequest, ui: Ui, use?: TasksUse): P
   const over = new AbortController();
   const signal = request.signal === undefined ? over.signal : AbortSignal.any([over.signal, request.signal]);
   let readsFirst = true;
-  ui.phase('prompts', counted(found.leaves.length, 'task'));
-  const settings = found.leaves.map((leaf) => leaf.settings);
-  for (const line of [...unreadModules(settings), ...notesOn(settings)]) ui.note(line);
-  if (ofModel !== undefined) noteDefaults(found.leaves, ofModel, ui);
-  const all = readTasks(request, found.leaves, written, signal, (documents) => {
-    if (documents === 1) phases.begin('prompts');
-    if (readsFirst && documents % PROGRESS_STEP === 0) ui.step(0, counted(documents, 'document'));
-  });
-  const windows = use === undefined ? all : use.windows(all, { found, loading, template: chat?.source });
-  const scores = !found.leaves.every((leaf) => asksForTexts([leaf]));
+  if (file === undefined) {
+    ui.phase('prompts', counted(leaves.length, 'task'));
+    const settings = leaves.map((leaf) => leaf.settings);
+    for (const line of [...unreadModules(settings), ...notesOn(settings)]) ui.note(line);
+  }
+  if (ofModel !== undefined) noteDefaults(leaves, ofModel, ui);
+  const all =
+    file === undefined
+      ? readTasks(request, leaves, written, signal, (documents) => {
+          if (documents === 1) phases.begin('prompts');
+          if (readsFirst && documents % PROGRESS_STEP === 0) ui.step(0, counted(documents, 'document'));
+        })
+      : windowsOf(file);
+  const windows = use === undefined ? all : use.windows(all, { source, loading, template: chat?.source });
+  const scores = !leaves.every((leaf) => asksForTexts([leaf]));
   // They open the tokenizer while documents are read.
-  const threads = scores && request.isDryRun !== true ? openThreadsAtOnce(loading) : undefined;
+  const readsAhead = scores && file === undefined && request.isDryRun !== true;
+  const threads = readsAhead ? openThreadsAtOnce(loading) : undefined;
   try {
     if (request.isDryRun === true && generates) ui.note('texts that tasks generate are not counted');
-    if (request.isDryRun === true) return await planRun(request, about, windows, loading, ui);
+    if (request.isDryRun === true) {
+      return await planRun(request, { title: source.title, prefixToken: prefix }, windows, loading, ui);
+    }
     const first = await windows.next();
     if (first.done === true) return NOTHING;
     readsFirst = false;
@@ -117,11 +139,14 @@ export async function runTasks(request: TasksRequest, ui: Ui, use?: TasksUse): P
     };
     const foreseen = async (): Promise<Demand | undefined> =>
       generates && !first.value.isLast
-        ? await foresee(request, about, first.value, written, signal, { tokenizer, ...writing })
+        ? await foresee(request, leaves, first.value, written, signal, { tokenizer, ...writing })
         : undefined;
-    const model = new TaskModel({ request, load, loading, about, tokenizer, threads, writing, foreseen }, ui, phases);
-    const reporter =
-      use?.reporter ?? new TaskReporter({ request, nodes: found.nodes, started, template: chat?.source });
+    const model = new TaskModel(
+      { request, load, loading, source, prefixToken: prefix, tokenizer, threads, writing, foreseen },
+      ui,
+      phases,
+    );
+    const reporter = use?.reporter ?? new RunReporter({ request: given, source, started, template: chat?.source });
     try {
       const beginning = model.begin(first.value);
       // A processor that computes itself has none to spare before, and computes a window for longer than it reads one.
@@ -132,7 +157,7 @@ export async function runTasks(request: TasksRequest, ui: Ui, use?: TasksUse): P
       });
       const begun = await beginning;
       const loadSeconds = (performance.now() - begin) / 1000;
-      const run = new TasksRun({ request, about, model, reporter, loadSeconds, tokenizer, phases, signal }, ui);
+      const run = new TasksRun({ request, source, model, reporter, loadSeconds, tokenizer, phases, signal }, ui);
       try {
         return await computeWindows(begun, { windows: ahead, model, run, over, signal });
       } catch (error) {
@@ -149,6 +174,10 @@ export async function runTasks(request: TasksRequest, ui: Ui, use?: TasksUse): P
     await chat?.close();
     await threads?.close();
   }
+}
+
+async function* windowsOf(window: TaskWindow): AsyncGenerator<TaskWindow> {
+  yield Promise.resolve(window);
 }
 
 /** Of a run of which no window is computed. */
@@ -185,8 +214,8 @@ const MARGIN = 1.25;
  * first, are read already.
  */
 async function foresee(
-  request: TasksRequest,
-  { leaves }: AboutTasks,
+  request: EvaluationRequest,
+  leaves: readonly Leaf[],
   window: TaskWindow,
   written: Writing,
   signal: AbortSignal,

@@ -1,15 +1,19 @@
 /** Figures of tasks and groups, from what a model answered. */
 import { createHash } from 'node:crypto';
-import { type Node, tasksBelow } from '../../tasks/definition/settings.js';
-import type { DocumentRequests } from '../../tasks/requests/task.js';
-import { type Figure, figuresOfGroup, type GroupFigure, type TaskFigures } from '../../tasks/scores/aggregate.js';
-import type { Response } from '../../tasks/scores/metrics.js';
-import { isGoldMissing } from '../../tasks/scores/ofDocument.js';
-import { type Measured, TaskValues } from '../../tasks/scores/ofTask.js';
-import type { Scores } from '../metrics.js';
-import type { TokenSource } from '../tokenLines.js';
-import { numberOf, type TaskFacts } from '../windows.js';
-import { hashesOf, type SampleHashes } from './hashes.js';
+import { str } from '../python/show.js';
+import type { Value } from '../python/value.js';
+import type { Node } from '../tasks/definition/settings.js';
+import { tasksBelow } from '../tasks/definition/settings.js';
+import type { DocumentRequests, Request } from '../tasks/requests/task.js';
+import { figuresOfGroup, type GroupFigure, type TaskFigures } from '../tasks/scores/aggregate.js';
+import type { Figure } from '../tasks/scores/aggregate.js';
+import type { Response } from '../tasks/scores/metrics.js';
+import { isGoldMissing } from '../tasks/scores/ofDocument.js';
+import { type Measured, TaskValues } from '../tasks/scores/ofTask.js';
+import { HARNESS_LAYOUT, type ResultsLayout } from './layout.js';
+import type { Scores } from './metrics.js';
+import type { TokenSource } from './tokenLines.js';
+import { numberOf, type TaskFacts } from './windows.js';
 
 /** Answers by the numbers of documents. */
 export interface Answers {
@@ -62,6 +66,7 @@ export interface TaskAnswers extends TaskFigures {
 /** Joins a task's answers as they come, its documents in their order. It keeps values, and no document. */
 export class TaskTally {
   readonly task: TaskFacts;
+  readonly #layout: ResultsLayout;
   readonly #values: TaskValues;
   readonly #hash = createHash('sha256');
   /** Of every document, where samples of further filters repeat them. */
@@ -69,8 +74,9 @@ export class TaskTally {
   #documents = 0;
   #missing = 0;
 
-  constructor(task: TaskFacts) {
+  constructor(task: TaskFacts, layout = HARNESS_LAYOUT) {
     this.task = task;
+    this.#layout = layout;
     this.#values = new TaskValues(task.scores);
   }
 
@@ -86,7 +92,7 @@ export class TaskTally {
     if (responses === undefined) throw new Error(`${task.name}: document ${document.docId} has no answer`);
     const measured = task.scores.measure(document, responses);
     this.#values.add(measured);
-    const hashes = hashesOf(document);
+    const hashes = hashesOf(document, this.#layout);
     const all = hashes.document + hashes.prompt + hashes.target;
     this.#hash.update(all);
     if (task.scores.filters.length > 1) this.#repeated.push(Buffer.from(all, 'hex'));
@@ -140,4 +146,36 @@ export function answersOfGroups(
     };
     return [...answersOfGroups(group.members, tasks, depth + 1), own];
   });
+}
+
+/** What a request asks, as the harness's files list it. */
+export const argumentsOf = (request: Request): readonly Value[] => {
+  switch (request.kind) {
+    case 'loglikelihood':
+      return [request.context, request.continuation];
+    case 'loglikelihood_rolling':
+      return [request.text];
+    case 'generate_until':
+      return [request.context, request.settings];
+    default:
+      return request satisfies never;
+  }
+};
+
+/** By which the harness tells whether two runs asked the same. */
+export interface SampleHashes {
+  readonly document: string;
+  readonly prompt: string;
+  readonly target: string;
+}
+
+export const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
+
+function hashesOf({ document, target, requests }: DocumentRequests, layout: ResultsLayout): SampleHashes {
+  const [first] = requests;
+  return {
+    document: sha256(layout.hashed(document)),
+    prompt: sha256(first === undefined ? '' : String(argumentsOf(first)[0])),
+    target: sha256(str(target)),
+  };
 }

@@ -1,9 +1,9 @@
 /** The settings of a task as results_*.json records them: those of its file with the harness's defaults. */
-import { type Dict, Float, isInt, Shown } from '../../python/value.js';
-import { Hook, type Yaml } from '../../tasks/definition/yaml.js';
-import { generation } from '../../tasks/requests/generation.js';
-import { Keys } from '../../tasks/requests/keys.js';
-import type { TaskFacts } from '../windows.js';
+import { type Dict, Float, isInt, Shown } from '../python/value.js';
+import { Hook, type Yaml } from '../tasks/definition/yaml.js';
+import { generation } from '../tasks/requests/generation.js';
+import { Keys } from '../tasks/requests/keys.js';
+import type { TaskFacts } from './windows.js';
 
 /** Plain JSON. */
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import type { Io } from '../../cli/io.js';
-import { UserError } from '../../errors.js';
 import { readSettings } from '../../settings.js';
-import { fakeIo, type FakeIo, runCli } from './fakeIo.js';
+import { UserError } from '../../errors.js';
+import { fakeIo, runCli, type FakeIo } from './fakeIo.js';
 
 const ESCAPE = '\x1b[';
 

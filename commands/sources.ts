@@ -1,11 +1,24 @@
-/** The first step of a run of tasks: their files, their data and their prompts. */
+/** What a run evaluates: tasks of the public harness with their documents, or the questions of a file. */
+import { modelName } from '../driver/names.js';
 import { UsageError, UserError } from '../errors.js';
-import { versionOf } from '../evaluate/harness/config.js';
-import type { Leaf } from '../evaluate/windows.js';
-import { type TaskWindow, taskWindows, type WindowBounds, WINDOWS } from '../evaluate/windows.js';
-import { prefixToken } from '../models/tokenizer/namedTokens.js';
+import { type Dataset, loadDataset } from '../evaluate/dataset.js';
+import { type FileTask, fileTaskByName } from '../evaluate/fileTasks.js';
+import { FILE_LAYOUT, HARNESS_LAYOUT, type ResultsLayout } from '../evaluate/layout.js';
+import { modelFolder } from '../evaluate/output.js';
+import type { TaskName } from '../evaluate/question.js';
+import { versionOf } from '../evaluate/taskConfig.js';
+import {
+  type Leaf,
+  leafOfFile,
+  type TaskWindow,
+  taskWindows,
+  type WindowBounds,
+  windowOfFile,
+  WINDOWS,
+} from '../evaluate/windows.js';
 import { readSettings } from '../settings.js';
 import { quote } from '../system/json.js';
+import { prepareFile, prepareOutput } from '../system/write.js';
 import { openLibrary } from '../tasks/builtin/index.js';
 import { type DataRoots, splitReader } from '../tasks/data/splits.js';
 import { type Node, type TaskNode, tasksBelow, withAsked, withoutRepeats } from '../tasks/definition/settings.js';
@@ -13,9 +26,13 @@ import { requireDatasets } from '../tasks/requests/documents.js';
 import { Shuffles } from '../tasks/requests/seeds.js';
 import { openTask, type TaskOptions } from '../tasks/requests/task.js';
 import { TaskScores } from '../tasks/scores/ofTask.js';
-import type { ModelLoading } from './loadModel.js';
-import { type PreparedQuestions, prepareFolders } from './prepareRun.js';
-import { Interrupted, type TasksRequest } from './runRequest.js';
+import {
+  type EvaluationRequest,
+  Interrupted,
+  type RunRequest,
+  type ScoreRequest,
+  type TasksRequest,
+} from './runRequest.js';
 import type { TaskChat } from './taskChat.js';
 import { asksForTexts } from './taskTexts.js';
 
@@ -36,25 +53,75 @@ function distinct(nodes: readonly Node[]): readonly TaskNode[] {
   return [...byName.values()];
 }
 
-/** Tasks that were asked for, before their data are read. */
-export interface FoundTasks {
+/** What is known of a run before its model is opened. */
+export interface TaskSource {
+  /** Names journals. */
+  readonly task: TaskName;
+  /** Where documents are from, for messages. */
+  readonly title: string;
+  /** The model's name in results, unless that name belongs to another checkpoint. */
   readonly modelName: string;
   /** What was asked for, with groups. */
   readonly nodes: readonly Node[];
   readonly leaves: readonly Leaf[];
+  readonly layout: ResultsLayout;
+  /** The questions of a file: they are read already. */
+  readonly file?: TaskWindow;
+}
+
+/** Checks the folders of a run, and names the model. Throws UserError. */
+function prepareFolders(request: ScoreRequest): string {
+  const { output, shard } = request;
+  if (request.resume && output === undefined)
+    throw new UsageError('--resume needs the folder of the run that it continues', 'add --out DIR');
+  if (shard !== undefined && output === undefined)
+    throw new UsageError('--shard needs a folder: merge joins what the shards write there', 'add --out DIR');
+  const name = request.modelName ?? modelName(request.model);
+  if (output !== undefined) {
+    prepareOutput(modelFolder(output, name));
+  }
+  if (request.trace !== undefined) prepareFile(request.trace);
+  return name;
+}
+
+/** A source of questions that were read. */
+export function sourceOfQuestions(task: FileTask, title: string, modelName: string, dataset: Dataset): TaskSource {
+  const leaf = leafOfFile(task);
+  return {
+    task,
+    title,
+    modelName,
+    nodes: [leaf],
+    leaves: [leaf],
+    layout: FILE_LAYOUT,
+    file: windowOfFile(leaf, dataset),
+  };
+}
+
+/** Reads the questions of a file. Throws UserError if the request, its folders or its questions are invalid. */
+export async function openFile(request: RunRequest): Promise<TaskSource> {
+  const task = fileTaskByName(request.task);
+  const name = prepareFolders(request);
+  const { data: path, docs, limit, signal } = request;
+  try {
+    return sourceOfQuestions(task, path, name, await loadDataset({ path, task, docs, limit, signal }));
+  } catch (error) {
+    if (signal?.aborted === true) throw new Interrupted(0);
+    throw error;
+  }
 }
 
 /**
  * Throws UserError for names and data that are not there, and for what task files ask that this version lacks: before
  * hours of other tasks.
  */
-export function findTasks(request: TasksRequest): FoundTasks {
+export function findTasks(request: TasksRequest): TaskSource {
   if (request.shard !== undefined && (request.logsSamples === false || request.resultsStem !== undefined))
     throw new UsageError(
       'a shard writes its samples into a folder of its own, which are what merge joins',
       request.logsSamples === false ? 'leave out --log_samples false' : '--output_path shards, a folder',
     );
-  const modelName = prepareFolders(request);
+  const name = prepareFolders(request);
   const library = openLibrary(request.includePaths);
   const nodes = withoutRepeats(request.tasks.flatMap((name) => library.resolve(name)));
   const leaves = distinct(nodes).map((node) => {
@@ -64,41 +131,21 @@ export function findTasks(request: TasksRequest): FoundTasks {
   if (leaves.length === 0)
     throw new UserError(`there is no task in ${request.tasks.join(', ')}`, 'List the names: tilewright tasks');
   const names = new Set(leaves.map(({ name }) => name));
-  for (const name of request.samples?.keys() ?? [])
-    if (!names.has(name))
+  for (const given of request.samples?.keys() ?? [])
+    if (!names.has(given))
       throw new UserError(
-        `documents of ${quote(name)} are asked for, which is no task of this run`,
+        `documents of ${quote(given)} are asked for, which is no task of this run`,
         `There are ${[...names].slice(0, 8).join(', ')}`,
       );
   const all = leaves.map(({ settings }) => settings);
   requireDatasets(all, rootsOf(request));
-  return { modelName, nodes, leaves };
+  const task = { name: nameOf(request.tasks), version: leaves.length === 1 ? versionOf(leaves[0]!) : leaves.length };
+  return { task, title: request.tasks.join(', '), modelName: name, nodes, leaves, layout: HARNESS_LAYOUT };
 }
 
-function rootsOf({ dataRoot }: TasksRequest): DataRoots {
+function rootsOf({ dataRoot }: EvaluationRequest): DataRoots {
   const { hubCaches, datasetsCache } = readSettings();
   return { root: dataRoot, hubCaches, datasetsCache };
-}
-
-/** What is known of a run before its documents are read. */
-export type AboutTasks = Omit<PreparedQuestions, 'dataset' | 'isFirst'> & Pick<FoundTasks, 'nodes' | 'leaves'>;
-
-export function aboutTasks(
-  request: TasksRequest,
-  { modelName, nodes, leaves }: FoundTasks,
-  { checkpoint: { config }, tokenizer }: Pick<ModelLoading, 'checkpoint' | 'tokenizer'>,
-): AboutTasks {
-  return {
-    nodes,
-    leaves,
-    task: {
-      name: nameOf(request.tasks),
-      version: leaves.length === 1 ? versionOf(leaves[0]!) : leaves.length,
-    },
-    source: request.tasks.join(', '),
-    modelName,
-    prefixToken: prefixToken(tokenizer, config),
-  };
 }
 
 /** How prompts are written. */
@@ -127,8 +174,8 @@ function windowBounds(most: number | undefined): WindowBounds {
  * aborted.
  */
 export function readTasks(
-  request: TasksRequest,
-  leaves: FoundTasks['leaves'],
+  request: EvaluationRequest,
+  leaves: readonly Leaf[],
   { chat, begin }: Writing,
   signal: AbortSignal,
   onDocument?: (documents: number) => void,
