@@ -273,12 +273,13 @@ export function findAll(regex: RegExp, text: string): (string | string[])[] {
 export function foundIn(match: RegExpMatchArray): string | string[] {
   if (match.length === 1) return match[0];
   const groups = match.slice(1).map((group) => (group as string | undefined) ?? '');
-  return groups.length === 1 ? groups[0]! : groups;
+  return groups.length === 1 ? elementAt(groups, 0) : groups;
 }
 
 // Regular expressions of task files. Whoever writes the file decides how long a match takes: `(a+)+$` never ends on a
 // text of 40 letters. So a match that may take long runs with a limit of time, and a run ends with a line about it.
 
+import { elementAt } from '../system/items.js';
 import { createContext, Script } from 'node:vm';
 import { regexCost, type RegexCost } from '../system/boundedRegex.js';
 import { isRecord, quote } from '../system/json.js';

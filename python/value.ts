@@ -3,6 +3,7 @@
  * where a `number` would round it. A float is a Float, because Python shows 1.0 and 1 differently. A dictionary is a
  * Map: keys come from files, and no name of a key means anything to JavaScript.
  */
+import { elementAt } from '../system/items.js';
 export type Value = null | boolean | number | bigint | string | Float | Thing | readonly Value[] | Dict;
 export type Dict = ReadonlyMap<string, Value>;
 
@@ -169,7 +170,7 @@ export function isEqual(left: Value, right: Value): boolean {
       const all = new Set(right);
       return left.every((item) => all.has(item) || right.some((other) => isEqual(item, other)));
     }
-    return left.every((item, i) => item === right[i] || isEqual(item, right[i]!));
+    return left.every((item, i) => item === right[i] || isEqual(item, elementAt(right, i)));
   }
   if (!isDict(left) || !isDict(right) || left.size !== right.size) return false;
   for (const [key, item] of left) {
@@ -323,7 +324,7 @@ export function stripCharacters(text: string, characters: string, sides: { left:
   }
   for (; sides.right && to > from;) {
     const pair = text.slice(Math.max(from, to - 2), to);
-    const letter = /^[\ud800-\udbff][\udc00-\udfff]$/.test(pair) ? pair : text[to - 1]!;
+    const letter = /^[\ud800-\udbff][\udc00-\udfff]$/.test(pair) ? pair : elementAt(text, to - 1);
     if (!removed.has(letter)) break;
     to -= letter.length;
   }

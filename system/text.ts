@@ -22,7 +22,7 @@ export function bytes(value: number): string {
     unit++;
   }
   if (unit === 0) return value === 1 ? '1 byte' : `${count(value)} bytes`;
-  return `${threeDigits(scaled)} ${BYTES[unit]!}`;
+  return `${threeDigits(scaled)} ${elementAt(BYTES, unit)}`;
 }
 
 const POWERS = ['', 'k', 'M', 'G', 'T', 'P'] as const;
@@ -35,7 +35,7 @@ export function si(value: number, unit: string): string {
     scaled /= 1000;
     power++;
   }
-  return `${threeDigits(scaled)} ${POWERS[power]!}${unit}`;
+  return `${threeDigits(scaled)} ${elementAt(POWERS, power)}${unit}`;
 }
 
 const two = (value: number): string => String(value).padStart(2, '0');
@@ -72,7 +72,11 @@ export function textTable(rows: readonly (readonly string[])[], right: ReadonlyS
   return rows.map((row) =>
     row
       .map((cell, i) =>
-        right.has(i) ? cell.padStart(widths[i]!) : i === row.length - 1 ? cell : cell.padEnd(widths[i]!),
+        right.has(i)
+          ? cell.padStart(elementAt(widths, i))
+          : i === row.length - 1
+            ? cell
+            : cell.padEnd(elementAt(widths, i)),
       )
       .join('  ')
       .trimEnd(),
@@ -94,19 +98,21 @@ const MAX_LETTERS = 100;
 
 /** Edits (insert, delete, replace, swap neighbours) that lead from `a` to `b`. */
 function distance(a: string, b: string): number {
-  const rows = Array.from({ length: a.length + 1 }, (_, i) =>
-    Array.from({ length: b.length + 1 }, (_unused, j) => (i === 0 ? j : j === 0 ? i : 0)),
-  );
-  for (let i = 1; i <= a.length; i++) {
-    for (let j = 1; j <= b.length; j++) {
-      const replaced = rows[i - 1]![j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1);
-      let best = Math.min(replaced, rows[i - 1]![j]! + 1, rows[i]![j - 1]! + 1);
-      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1])
-        best = Math.min(best, rows[i - 2]![j - 2]! + 1);
-      rows[i]![j] = best;
+  const width = b.length + 1;
+  const edits: number[] = [];
+  const after = (i: number, j: number): number => elementAt(edits, i * width + j);
+  for (let i = 0; i <= a.length; i++)
+    for (let j = 0; j <= b.length; j++) {
+      if (i === 0 || j === 0) {
+        edits.push(i + j);
+        continue;
+      }
+      const replaced = after(i - 1, j - 1) + (a[i - 1] === b[j - 1] ? 0 : 1);
+      const best = Math.min(replaced, after(i - 1, j) + 1, after(i, j - 1) + 1);
+      const areSwapped = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1];
+      edits.push(areSwapped ? Math.min(best, after(i - 2, j - 2) + 1) : best);
     }
-  }
-  return rows[a.length]![b.length]!;
+  return after(a.length, b.length);
 }
 
 /** Edits by which a word may be missed. A difference in length takes as many. */
@@ -131,6 +137,7 @@ export function nearest(given: string, known: readonly string[]): string | undef
 // Long work on a thread that also makes calls to devices, done in parts: between them the event loop turns, so that the
 // next call is made in time.
 
+import { elementAt } from './items.js';
 import { setImmediate } from 'node:timers/promises';
 
 /** Work that may be left for a while wherever it yields. */

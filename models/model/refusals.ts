@@ -2,6 +2,7 @@
  * What any config.json may say that makes it no language model by itself, or none that reads from left to right. Such
  * settings stand beside the `model_type` of a family that is read, and nothing else in the file tells.
  */
+import { elementAt } from '../../system/items.js';
 import { basename, dirname, join, resolve } from 'node:path';
 import { UserError } from '../../errors.js';
 import { isGiven, isRecord, quote } from '../../system/json.js';
@@ -312,7 +313,7 @@ function readPage(text: string): HubModel | undefined {
   const parts = (PAGE.exec(text)?.[1] ?? '').split('/').filter((part) => part !== '');
   const at = parts.findIndex((part) => /^(?:tree|blob|resolve|raw)$/.test(part));
   const name = readName(parts.slice(0, at < 1 ? 2 : at).join('/'));
-  if (name === undefined || /^(?:datasets|spaces|collections)$/.test(parts[0]!)) return undefined;
+  if (name === undefined || /^(?:datasets|spaces|collections)$/.test(elementAt(parts, 0))) return undefined;
   const [revision, ...file] = at < 1 ? [] : parts.slice(at + 1);
   return {
     ...name,

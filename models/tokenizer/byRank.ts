@@ -41,6 +41,7 @@ export function findMerges(
 
 // A vocabulary of byte strings with ranks, as tiktoken has them: neighbours merge whose union has the lowest rank.
 
+import { elementAt } from '../../system/items.js';
 import { z } from 'zod';
 import { UserError } from '../../errors.js';
 import { isGiven, isRecord, parseJson, quote } from '../../system/json.js';
@@ -120,7 +121,7 @@ export class Ranks {
     tokens.forEach((bytes, rank) => (vocab[pieceOf(bytes)] = rank + shift));
     const taken = special.find((name) => name in vocab);
     if (taken !== undefined)
-      this.#fail(`the special token ${quote(taken)} is the token of rank ${vocab[taken]! - shift} too`);
+      this.#fail(`the special token ${quote(taken)} is the token of rank ${(vocab[taken] ?? shift) - shift} too`);
     const merges = findMerges(tokens, this.#ids, (what) => this.#fail(what));
     return { vocab, merges: merges.map(([left, right]) => [pieceOf(left), pieceOf(right)]) };
   }
@@ -359,7 +360,7 @@ function readRanks(bytes: Buffer, where: string): Ranks {
     const parts = /^(\S+) (\d{1,9})$/.exec(content);
     if (parts === null) return fail('expected a token in base64, a space and its rank');
     if (ranks.size >= MAX_RANKS) fail(`more than ${MAX_RANKS} tokens`);
-    ranks.add(parts[1]!, Number(parts[2]), `line ${line}`);
+    ranks.add(elementAt(parts, 1), Number(parts[2]), `line ${line}`);
   }
   return ranks;
 }

@@ -2,6 +2,7 @@
  * The rules by which byte-level tokenizers of GGUF files cut texts: tokenizer.ggml.pre names the tokenizer that a file
  * was made from, and many cut alike. Source of the names: llama.cpp's llama-vocab.cpp.
  */
+import { zip } from '../../system/items.js';
 import { UserError } from '../../errors.js';
 import { defined } from '../../system/defined.js';
 import { quote } from '../../system/json.js';
@@ -116,7 +117,7 @@ export function readVocabulary(metadata: Metadata): GgufVocabulary {
   const known: readonly number[] = Object.values(TOKEN_TYPES);
   const stray = types.findIndex((type) => !known.includes(type));
   if (stray !== -1) refuse(`${PREFIX}token_type: token ${stray} is of unknown type ${types[stray]}`);
-  const tokens = texts.map((piece, id) => ({ piece, type: types[id]! }));
+  const tokens = zip(texts, types).map(([piece, type]) => ({ piece, type }));
   const id = (name: string): number | undefined => {
     const stated = metadata.whole(`${PREFIX}${name}_token_id`, 0, MAX_IDS);
     return stated !== undefined && stated >= tokens.length
@@ -135,7 +136,7 @@ export function readVocabulary(metadata: Metadata): GgufVocabulary {
   switch (model) {
     case 'llama': {
       const scores = ofEach('scores') ?? refuse(`${PREFIX}scores is missing`);
-      const pieces = tokens.map((token, i) => ({ ...token, score: scores[i]! }));
+      const pieces = zip(tokens, scores).map(([token, score]) => ({ ...token, score }));
       const addsSpace = metadata.flag(`${PREFIX}add_space_prefix`) ?? true;
       const { bosId = control(1), eosId = control(2), ...adds } = around(true);
       return { kind: 'scored', pieces, addsSpace, ...adds, bosId, eosId };

@@ -174,7 +174,7 @@ export function readNamedTokens(dir: string, usualClass = ''): NamedTokens {
     .map((each) => each['tokenizer_class'])
     .find((each) => typeof each === 'string');
   const ofClass = className?.replace(/Fast$/, '') ?? usualClass;
-  const defaults = Object.hasOwn(USUAL, ofClass) ? USUAL[ofClass]! : {};
+  const defaults = (Object.hasOwn(USUAL, ofClass) ? USUAL[ofClass] : undefined) ?? {};
   for (const role of ROLES) {
     const found = stated(role);
     if (found === undefined) {

@@ -85,7 +85,12 @@ export async function encodeSharing(
     places.push({ head: headAt, tail: parts.push(headAt < 0 ? text : text.slice(head.length + 1)) - 1 });
   }
   const found = await encode(parts);
-  const pieces = places.map(({ head: first, tail }) => [before, first < 0 ? [] : found[first]!, found[tail]!, after]);
+  const pieces = places.map(({ head: first, tail }) => [
+    before,
+    first < 0 ? [] : elementAt(found, first),
+    elementAt(found, tail),
+    after,
+  ]);
   const ids = new Int32Array(pieces.flat().reduce((sum, { length }) => sum + length, 0));
   let at = 0;
   return pieces.map((each) => {
@@ -106,6 +111,7 @@ export async function encodeSharing(
 // Each part is encoded with a line's end before it and a letter after it, whose tokens are left out: it sees the same
 // kinds of characters on both sides as in its text.
 
+import { elementAt, zip } from '../../system/items.js';
 import type { AddedToken, TokenizerJson } from './json.js';
 import { CROSSES } from './vocabulary.js';
 
@@ -224,7 +230,7 @@ class Jobs {
 
   async run(encode: EncodeEach): Promise<ArrayLike<number>[]> {
     const encoded = this.texts.length === 0 ? [] : await encode(this.texts);
-    return this.#finish.map((finish, i) => finish(encoded[i]!));
+    return zip(this.#finish, encoded).map(([finish, each]) => finish(each));
   }
 }
 
@@ -250,7 +256,9 @@ export class SharedLines {
     const lines = new SharedLines(encode, bare!.length, sided!.length - bare!.length);
     const probes = LEFT_PROBES.flatMap((left) => RIGHT_PROBES.map((right) => left + right));
     const [whole, cut] = [await encode(probes), await lines.encodeBatch(probes, { before: [], after: [] })];
-    const areSame = whole.every((ids, i) => Buffer.from(Int32Array.from(ids).buffer).equals(bytesOf(cut[i]!)));
+    const areSame = zip(whole, cut).every(([ids, own]) =>
+      Buffer.from(Int32Array.from(ids).buffer).equals(bytesOf(own)),
+    );
     return areSame && lines.#right > 0 ? lines : undefined;
   }
 
@@ -270,7 +278,7 @@ export class SharedLines {
       ];
     });
     const made = await jobs.run(this.#encode);
-    const tokensOf = (found: Found): ArrayLike<number> => (typeof found === 'number' ? made[found]! : found);
+    const tokensOf = (found: Found): ArrayLike<number> => (typeof found === 'number' ? elementAt(made, found) : found);
     const size = (parts: readonly Found[]): number =>
       parts.reduce<number>((sum, each) => sum + tokensOf(each).length, before.length + after.length);
     const ids = new Int32Array(partsOf.reduce((sum, parts) => sum + size(parts), 0));

@@ -1,4 +1,5 @@
 /** The tokenizer of the native library for a tokenizer.json. */
+import { elementAt } from '../../system/items.js';
 import { AddedToken, BPE, Tokenizer as NativeTokenizer } from 'tokenizers';
 import { UserError } from '../../errors.js';
 import { defined } from '../../system/defined.js';
@@ -201,12 +202,12 @@ function wrap(
       return mayCut === undefined ? encoded.map((ids) => [...before, ...Array.from(ids), ...after]) : encoded;
     });
     all.forEach((ids, i) => {
-      checkIds(ids, texts[i]!, where, embeddings);
+      checkIds(ids, elementAt(texts, i), where, embeddings);
     });
     return all;
   };
   return {
-    encode: async (text) => Array.from((await encodeBatch([text]))[0]!),
+    encode: async (text) => (await encodeBatch([text])).flatMap((ids) => Array.from(ids)),
     encodeBatch,
     encodeWritten: async (text) => {
       const [ids = []] = await guarded(() => encodeEach([text]));

@@ -3,6 +3,7 @@
  * (https://docs.python.org/3/library/pickletools.html names the opcodes). A pickle is a program for a stack machine;
  * this machine knows the opcodes that build data, and calls only functions on its list. The bytes are hostile.
  */
+import { elementAt } from '../../system/items.js';
 import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
 
@@ -104,7 +105,7 @@ class Unpickler {
   run(): PickleValue {
     for (let operations = 0; operations < MAX_OPERATIONS; operations++) {
       const place = this.at;
-      const opcode = this.take(1)[0]!;
+      const opcode = this.byte();
       if (opcode === 0x2e) return this.pop(); // STOP
       const operation = OPERATIONS.get(opcode);
       if (operation === undefined)
@@ -123,6 +124,10 @@ class Unpickler {
     if (this.at + count > this.bytes.length) this.refuse(`truncated at byte ${this.bytes.length}`);
     this.at += count;
     return this.bytes.subarray(this.at - count, this.at);
+  }
+
+  byte(): number {
+    return this.take(1).readUInt8();
   }
 
   /** Text up to a line feed, as old opcodes have it. */
@@ -183,7 +188,7 @@ class Unpickler {
   setItems(items: readonly PickleValue[]): void {
     const target = this.stack.at(-1);
     if (!isKind(target, 'dict') || items.length % 2 !== 0) this.refuse('it sets items of what is no dictionary');
-    for (let i = 0; i < items.length; i += 2) target.entries.set(items[i]!, items[i + 1]!);
+    for (let i = 0; i < items.length; i += 2) target.entries.set(elementAt(items, i), elementAt(items, i + 1));
   }
 
   append(items: readonly PickleValue[]): void {
@@ -261,13 +266,13 @@ const OPERATIONS: ReadonlyMap<number, (machine: Unpickler) => void> = new Map([
   [0x88, (m) => m.push(true)], // NEWTRUE
   [0x89, (m) => m.push(false)], // NEWFALSE
   [0x4a, (m) => m.push(m.take(4).readInt32LE(0))], // BININT
-  [0x4b, (m) => m.push(m.take(1)[0]!)], // BININT1
+  [0x4b, (m) => m.push(m.byte())], // BININT1
   [0x4d, (m) => m.push(m.take(2).readUInt16LE(0))], // BININT2
-  [0x8a, (m) => m.long(m.take(1)[0]!)], // LONG1
+  [0x8a, (m) => m.long(m.byte())], // LONG1
   [0x47, (m) => m.push(m.take(8).readDoubleBE(0))], // BINFLOAT
   [0x58, (m) => m.text(m.take(4).readUInt32LE(0))], // BINUNICODE
-  [0x8c, (m) => m.text(m.take(1)[0]!)], // SHORT_BINUNICODE
-  [0x55, (m) => m.text(m.take(1)[0]!, 'latin1')], // SHORT_BINSTRING
+  [0x8c, (m) => m.text(m.byte())], // SHORT_BINUNICODE
+  [0x55, (m) => m.text(m.byte(), 'latin1')], // SHORT_BINSTRING
   [0x29, (m) => tuple(m, 0)], // EMPTY_TUPLE
   [0x85, (m) => tuple(m, 1)], // TUPLE1
   [0x86, (m) => tuple(m, 2)], // TUPLE2
@@ -279,10 +284,10 @@ const OPERATIONS: ReadonlyMap<number, (machine: Unpickler) => void> = new Map([
   [0x7d, (m) => m.make({ kind: 'dict', entries: new Map() })], // EMPTY_DICT
   [0x73, (m) => m.setItems([m.pop(), m.pop()].reverse())], // SETITEM
   [0x75, (m) => m.setItems(m.closeList())], // SETITEMS
-  [0x71, (m) => m.remember(m.take(1)[0]!)], // BINPUT
+  [0x71, (m) => m.remember(m.byte())], // BINPUT
   [0x72, (m) => m.remember(m.take(4).readUInt32LE(0))], // LONG_BINPUT
   [0x94, (m) => m.rememberNext()], // MEMOIZE
-  [0x68, (m) => m.recall(m.take(1)[0]!)], // BINGET
+  [0x68, (m) => m.recall(m.byte())], // BINGET
   [0x6a, (m) => m.recall(m.take(4).readUInt32LE(0))], // LONG_BINGET
   [0x63, (m) => m.global(m.line(), m.line())], // GLOBAL
   [

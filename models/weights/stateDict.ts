@@ -3,6 +3,7 @@
  * (https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT, with the 64-bit records of 4.3.14 and 4.3.15). The file
  * is hostile until every rule has been checked.
  */
+import { elementAt } from '../../system/items.js';
 import { createHash } from 'node:crypto';
 import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
@@ -191,7 +192,7 @@ function isContiguous({ shape, strides }: StoredTensor): boolean {
   let wanted = 1;
   for (let i = shape.length - 1; i >= 0; i--) {
     if (shape[i] !== 1 && strides[i] !== wanted) return false;
-    wanted *= shape[i]!;
+    wanted *= elementAt(shape, i);
   }
   return shape.length === strides.length;
 }

@@ -280,7 +280,7 @@ const unescapeHtml = (text: string): string =>
   text.replace(
     /&(?:#(\d{1,7})|#[xX]([0-9a-fA-F]{1,6})|(\w+));/g,
     (whole, decimal?: string, hex?: string, name?: string) => {
-      if (name !== undefined) return Object.hasOwn(ENTITIES, name) ? ENTITIES[name]! : whole;
+      if (name !== undefined) return (Object.hasOwn(ENTITIES, name) ? ENTITIES[name] : undefined) ?? whole;
       const code = decimal === undefined ? Number.parseInt(hex ?? '', 16) : Number(decimal);
       return code > 0x10ffff ? whole : String.fromCodePoint(code);
     },

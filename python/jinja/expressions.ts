@@ -1,4 +1,5 @@
 /** Parses expressions. */
+import { elementAt } from '../../system/items.js';
 import { Float, toInt } from '../value.js';
 import type { Arguments, Arithmetic, Comparison, Expression, Filter, Operation, Target, Token } from './syntax.js';
 import { TemplateProblem } from './work.js';
@@ -31,11 +32,11 @@ export class ExpressionParser {
   }
 
   protected get next(): Token {
-    return this.#tokens[Math.min(this.#at, this.#tokens.length - 1)]!;
+    return elementAt(this.#tokens, Math.min(this.#at, this.#tokens.length - 1));
   }
 
   protected get second(): Token {
-    return this.#tokens[Math.min(this.#at + 1, this.#tokens.length - 1)]!;
+    return elementAt(this.#tokens, Math.min(this.#at + 1, this.#tokens.length - 1));
   }
 
   protected take(): Token {
@@ -150,7 +151,7 @@ export class ExpressionParser {
     const { line } = this.next;
     const items = [part()];
     while (this.takeIf(word)) items.push(part());
-    return items.length === 1 ? items[0]! : { kind, items, line };
+    return items.length === 1 ? elementAt(items, 0) : { kind, items, line };
   }
 
   #not(): Expression {
@@ -305,7 +306,12 @@ export class ExpressionParser {
       this.expect(']');
       return { kind: 'slice', of, from, to, step, line };
     }
-    return { kind: 'item', of, key: keys.length === 1 ? keys[0]! : { kind: 'tuple', items: keys, line }, line };
+    return {
+      kind: 'item',
+      of,
+      key: keys.length === 1 ? elementAt(keys, 0) : { kind: 'tuple', items: keys, line },
+      line,
+    };
   }
 
   #filtered(start: Expression): Expression {

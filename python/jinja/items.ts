@@ -1,4 +1,5 @@
 /** Items of lists, texts and dictionaries. */
+import { elementAt } from '../../system/items.js';
 import {
   asInt,
   codePointLength,
@@ -133,7 +134,7 @@ export function slice(of: Value, from: Value, to: Value, step: Value, work: Work
   if (by === 1 && typeof items === 'string') return made(items.slice(start, Math.max(start, end)));
   work.items(Math.max(0, Math.ceil((end - start) / by)));
   const taken: Value[] = [];
-  for (let i = start; by > 0 ? i < end : i > end; i += by) taken.push(items[i]!);
+  for (let i = start; by > 0 ? i < end : i > end; i += by) taken.push(elementAt(items, i));
   if (text !== undefined) return made(taken.join(''));
   if (!(of instanceof Sequence)) return taken;
   if (of.type === 'tuple') return new Sequence('tuple', taken);

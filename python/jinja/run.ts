@@ -1,4 +1,5 @@
 /** Runs a template: its statements, scopes and output. */
+import { zip } from '../../system/items.js';
 import { Thing, typeName, type Value } from '../value.js';
 import { type Evaluator, Names, Scope } from './evaluate.js';
 import { iterate, listOf, Loop } from './items.js';
@@ -354,6 +355,6 @@ export class Runner {
           ? `too many values to unpack (expected ${target.items.length})`
           : `not enough values to unpack (expected ${target.items.length}, got ${items.length})`,
       );
-    for (const [i, part] of target.items.entries()) this.#give(part, items[i]!, scope, isTop);
+    for (const [part, item] of zip(target.items, items)) this.#give(part, item, scope, isTop);
   }
 }

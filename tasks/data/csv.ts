@@ -186,10 +186,8 @@ export function csvRows(path: string, labels: ClassLabels = new Map(), declared?
       );
     const columns = names.map((name, column) => {
       try {
-        return columnOf(
-          lines.map(({ fields }) => fields[column]),
-          declared?.fields.get(name),
-        );
+        const texts = lines.map(({ fields }) => fields[column]);
+        return { name, ...columnOf(texts, declared?.fields.get(name)) };
       } catch (error) {
         if (!(error instanceof RangeError)) throw error;
         throw new UserError(`${path}: ${quote(name)}: ${error.message} has no type`, 'Write it as text', {
@@ -197,13 +195,13 @@ export function csvRows(path: string, labels: ClassLabels = new Map(), declared?
         });
       }
     });
-    const found = new Map(names.map((name, i) => [name, columns[i]!.type]));
+    const found = new Map(columns.map(({ name, type }) => [name, type]));
     const cast = declared && named(() => castOfRecords({ kind: 'record', fields: found }, declared), path);
     return lines.map(({ number, fields }) => {
       const row = new Map(
-        names.map((name, column): [string, Value] => {
+        columns.map(({ name, read }, column): [string, Value] => {
           const text = fields[column];
-          return [name, text === undefined || MISSING.has(text) ? null : columns[column]!.read(text)];
+          return [name, text === undefined || MISSING.has(text) ? null : read(text)];
         }),
       );
       const where = `${path}:${number}`;

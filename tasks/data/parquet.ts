@@ -1,4 +1,5 @@
 /** Values of Parquet columns as pyarrow gives them to Python: dates, times, decimal numbers and bytes included. */
+import { elementAt } from '../../system/items.js';
 import { closeSync, openSync } from 'node:fs';
 import {
   type AsyncBuffer,
@@ -80,7 +81,7 @@ export function checkZones(metadata: FileMetaData): void {
 export function itemOf(node: SchemaTree): SchemaTree {
   const [group] = node.children;
   if (node.element.repetition_type === 'REPEATED' || group === undefined) return node;
-  return group.children.length === 1 ? group.children[0]! : group;
+  return group.children.length === 1 ? elementAt(group.children, 0) : group;
 }
 
 function unscaled(value: unknown): bigint {
@@ -111,8 +112,9 @@ function special(value: unknown, element: SchemaElement): Shown | undefined {
     return logical.type === 'TIME' ? timeOf(whole(), unit) : dateTimeOf(whole(), unit, logical.isAdjustedToUTC);
   }
   const [, kind, unit] = /^(TIME|TIMESTAMP)_(MILLIS|MICROS)$/.exec(converted ?? '') ?? [];
-  if (unit === undefined) return undefined;
-  return kind === 'TIME' ? timeOf(whole(), UNITS[unit]!) : dateTimeOf(whole(), UNITS[unit]!);
+  const scale = unit === undefined ? undefined : UNITS[unit];
+  if (scale === undefined) return undefined;
+  return kind === 'TIME' ? timeOf(whole(), scale) : dateTimeOf(whole(), scale);
 }
 
 const isFloat = ({ type, logical_type: logical }: SchemaElement): boolean =>

@@ -2,6 +2,7 @@
  * Checks the pages of a Parquet column before they are decoded. A few bytes of a hostile file can ask for billions of
  * values: pages say how many they have, and so do runs inside of them.
  */
+import { elementAt } from '../../system/items.js';
 import type { ColumnMetaData, Compressors, SchemaTree } from 'hyparquet';
 import { parquetHeader } from 'hyparquet/src/column.js';
 import { decompressPage } from 'hyparquet/src/datapage.js';
@@ -170,7 +171,7 @@ export function checkColumn(
         at += size;
       }
       if (second.num_nulls < 0 || second.num_nulls > count) throw new Error(`a page with ${second.num_nulls} nulls`);
-      if (levels[1]! > 0 && sizes[1]! > 0 && present !== count - second.num_nulls)
+      if (elementAt(levels, 1) > 0 && elementAt(sizes, 1) > 0 && present !== count - second.num_nulls)
         throw new Unsupported(`${column.path_in_schema.join('.')}: pages of version 2 that do not count empty lists`);
       if (!isIndexed(second.encoding)) continue;
       const rest = body.subarray(at);

@@ -1,3 +1,4 @@
+import { elementAt } from '../../system/items.js';
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import type { Readable } from 'node:stream';
@@ -36,8 +37,8 @@ function zstd(input: Uint8Array, size: number): Uint8Array {
   if (input.length < 6 || view.getUint32(0, true) !== 0xfd2fb528) throw new Error('a page is no Zstandard frame');
   const flags = view.getUint8(4);
   const isSingle = (flags & 0x20) !== 0;
-  const at = (isSingle ? 5 : 6) + [0, 1, 2, 4][flags & 3]!;
-  const width = [isSingle ? 1 : 0, 2, 4, 8][flags >> 6]!;
+  const at = (isSingle ? 5 : 6) + elementAt([0, 1, 2, 4], flags & 3);
+  const width = elementAt([isSingle ? 1 : 0, 2, 4, 8], flags >> 6);
   if (input.length < at + width) throw new Error('a page ends within the header of its frame');
   const sizes: readonly (() => number)[] = [
     () => view.getUint8(at),
@@ -45,7 +46,7 @@ function zstd(input: Uint8Array, size: number): Uint8Array {
     () => view.getUint32(at, true),
     () => Number(view.getBigUint64(at, true)),
   ];
-  const said = width === 0 ? size : sizes[Math.log2(width)]!();
+  const said = width === 0 ? size : elementAt(sizes, Math.log2(width))();
   if (said !== size) throw new Error(`a page of ${said} bytes, where its header says ${size}`);
   return unpackZstd(input, new Uint8Array(size));
 }

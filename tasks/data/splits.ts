@@ -80,17 +80,17 @@ export function datasetFolder(dataset: string, roots: DataRoots, revision = 'mai
 
 // Which files of a data set are of which split, where nobody wrote patterns: their names tell.
 
-const KEYWORDS: Readonly<Record<string, readonly string[]>> = {
+const KEYWORDS = {
   train: ['train', 'training'],
   validation: ['validation', 'valid', 'dev', 'val'],
   test: ['test', 'testing', 'eval', 'evaluation'],
-};
+} as const;
 const SEPARATOR = '[-._ 0-9]';
 
-const nameHas = (name: string, split: string): boolean =>
-  KEYWORDS[split]!.some((word) => new RegExp(`^(?:.*${SEPARATOR})?${word}${SEPARATOR}`, 's').test(name));
-const folderHas = (name: string, split: string): boolean =>
-  KEYWORDS[split]!.some((word) => new RegExp(`^(?:.*${SEPARATOR})?${word}(?:${SEPARATOR}.*)?$`, 's').test(name));
+const nameHas = (name: string, words: readonly string[]): boolean =>
+  words.some((word) => new RegExp(`^(?:.*${SEPARATOR})?${word}${SEPARATOR}`, 's').test(name));
+const folderHas = (name: string, words: readonly string[]): boolean =>
+  words.some((word) => new RegExp(`^(?:.*${SEPARATOR})?${word}(?:${SEPARATOR}.*)?$`, 's').test(name));
 
 /**
  * Files by split, as they are named: shards in data/, else a split's word in a folder's name, else in a file's, else
@@ -104,17 +104,17 @@ export function splitsByName(files: readonly string[]): ReadonlyMap<string, read
     if (split !== undefined) shards.set(split, [...(shards.get(split) ?? []), file]);
   }
   if (shards.size > 0) return shards;
-  const ways: readonly ((file: string, split: string) => boolean)[] = [
-    (file, split) =>
+  const ways: readonly ((file: string, words: readonly string[]) => boolean)[] = [
+    (file, words) =>
       file
         .split('/')
         .slice(0, -1)
-        .some((name) => folderHas(name, split)),
-    (file, split) => nameHas(file.split('/').at(-1) ?? '', split),
+        .some((name) => folderHas(name, words)),
+    (file, words) => nameHas(file.split('/').at(-1) ?? '', words),
   ];
   for (const isOf of ways) {
-    const found = Object.keys(KEYWORDS).flatMap((split) => {
-      const own = visible.filter((file) => isOf(file, split));
+    const found = Object.entries(KEYWORDS).flatMap(([split, words]) => {
+      const own = visible.filter((file) => isOf(file, words));
       return own.length > 0 ? [[split, own] as const] : [];
     });
     if (found.length > 0) return new Map(found);

@@ -2,6 +2,7 @@
  * The instructions of IFEval (Zhou et al. 2023) and when a text follows them, with the quirks that the public harness's
  * scores have: which letters count as a bullet, a title or a word.
  */
+import { elementAt } from '../../system/items.js';
 import { parseJsonValue } from '../../python/literal.js';
 import { FileRegex, pythonRegex } from '../../python/regex.js';
 import {
@@ -42,14 +43,14 @@ function bullets(text: string): number {
   const lines = text.split('\n').map(leftStrip);
   let count = 0;
   for (let i = 0; i < lines.length; i++) {
-    const line = lines[i]!;
+    const line = elementAt(lines, i);
     if (line.startsWith('-')) count++;
     if (!line.startsWith('*') || line[1] === '*') continue;
     if (line.length > 1) count++;
     // An asterisk alone takes the next line with it; a dash there counts by itself.
     else if (i + 1 < lines.length) {
       count++;
-      if (lines[i + 1]!.startsWith('-')) count++;
+      if (elementAt(lines, i + 1).startsWith('-')) count++;
       i++;
     }
   }
@@ -173,7 +174,7 @@ export const INSTRUCTIONS: Readonly<Record<string, (settings: Settings) => Check
   },
   'detectable_content:postscript': (settings) => {
     const marker = strip(settings.text('postscript_marker'));
-    const known = Object.hasOwn(POSTSCRIPTS, marker) ? POSTSCRIPTS[marker]! : marker.toLowerCase();
+    const known = (Object.hasOwn(POSTSCRIPTS, marker) ? POSTSCRIPTS[marker] : undefined) ?? marker.toLowerCase();
     const pattern = patternOf(known, settings);
     return (text) => pattern.first(text.toLowerCase()) !== undefined;
   },

@@ -1,4 +1,5 @@
 /** How alike two texts are: BLEU as in sacrebleu with its international tokenizer, and ROUGE as in rouge_score. */
+import { elementAt } from '../../system/items.js';
 import { common, counted, grams, rightStrip, splitAtSpace } from '../../python/value.js';
 
 /** Punctuation and symbols as tokens of their own, but within numbers. */
@@ -81,7 +82,7 @@ export function rougeSum(text: string, reference: string): number {
   for (const sentence of other) {
     const places = new Set(own.flatMap((each) => subsequence(sentence, each)));
     for (const place of [...places].sort((a, b) => a - b)) {
-      const token = sentence[place]!;
+      const token = elementAt(sentence, place);
       if ((left.get(token) ?? 0) === 0 || (right.get(token) ?? 0) === 0) continue;
       hits++;
       left.set(token, left.get(token)! - 1);

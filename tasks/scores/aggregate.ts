@@ -1,4 +1,5 @@
 /** What becomes of the values of a metric: their mean or another figure, and its standard error, as the harness has. */
+import { elementAt, zip } from '../../system/items.js';
 import { PythonRandom } from '../../python/random.js';
 import type { Aggregate } from '../definition/settings.js';
 import { bleuOf, chrfOf, terOf } from './corpus.js';
@@ -7,7 +8,7 @@ import { bleuOf, chrfOf, terOf } from './corpus.js';
 export type Item = number | readonly number[];
 
 const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
-const at = (item: Item, place: number): number => (typeof item === 'number' ? item : item[place]!);
+const at = (item: Item, place: number): number => (typeof item === 'number' ? item : elementAt(item, place));
 const columnsOf = (items: readonly Item[]): readonly [number[], number[]] => [
   items.map((item) => at(item, 0)),
   items.map((item) => at(item, 1)),
@@ -29,7 +30,10 @@ function weightedMean(items: readonly Item[]): number {
 
 /** The upper one of the two in the middle. */
 const median = (items: readonly Item[]): number =>
-  items.map((item) => at(item, 0)).sort((a, b) => a - b)[items.length >> 1]!;
+  elementAt(
+    items.map((item) => at(item, 0)).sort((a, b) => a - b),
+    items.length >> 1,
+  );
 
 /** The mean of the numbers that are not NaN. */
 const meanOfNumbers = (items: readonly Item[]): number => mean(items.filter((item) => !Number.isNaN(at(item, 0))));
@@ -105,7 +109,7 @@ function brier(items: readonly Item[]): number {
 /** NumPy adds up documents that have equally many choices, the right one among them. */
 function problemOfBrier(items: readonly Item[]): string | undefined {
   const choices = (item: Item): number => (typeof item === 'number' ? 0 : item.length - 1);
-  const count = choices(items[0]!);
+  const count = choices(elementAt(items, 0));
   if (items.some((item) => choices(item) !== count)) return 'documents have different numbers of choices';
   const isOutside = (item: Item): boolean => at(item, 0) >= count || at(item, 0) < -count;
   return items.some(isOutside) ? 'the right answer of a document is none of its choices' : undefined;
@@ -207,7 +211,7 @@ export interface TaskFigures {
 /** Of samples with these errors and sizes, taken as one. */
 function pooledError(errors: readonly number[], sizes: readonly number[]): number {
   const variance =
-    sum(errors.map((error, i) => (sizes[i]! - 1) * error ** 2 * sizes[i]!)) / (sum(sizes) - sizes.length);
+    sum(zip(errors, sizes).map(([error, size]) => (size - 1) * error ** 2 * size)) / (sum(sizes) - sizes.length);
   return Math.sqrt(variance / sum(sizes));
 }
 
@@ -241,7 +245,7 @@ export function figuresOfGroup(
       const weights = weightBySize ? sizes : having.map(() => 1);
       const errors = having.flatMap(({ error }) => error ?? []);
       found.set(key, {
-        value: sum(having.map(({ value }, i) => value * weights[i]!)) / sum(weights),
+        value: sum(zip(having, weights).map(([{ value }, weight]) => value * weight)) / sum(weights),
         error: errors.length < having.length ? null : pooledError(errors, sizes),
         documents: sum(sizes),
       });

@@ -1,4 +1,5 @@
 /** The metrics of one document, as the harness computes them of the model's answers. */
+import { elementAt, zip } from '../../system/items.js';
 import { UserError } from '../../errors.js';
 import { str } from '../../python/show.js';
 import { asInt, codePointLength, type Dict, isList, splitAtSpace, type Value } from '../../python/value.js';
@@ -24,10 +25,8 @@ export type Values = ReadonlyMap<string, Item>;
 
 /** Index of the first maximum, as NumPy has it: NaN is the largest. */
 function argmax(values: readonly number[]): number {
-  let best = 0;
-  for (let i = 1; i < values.length && !Number.isNaN(values[best]!); i++)
-    if (Number.isNaN(values[i]!) || values[i]! > values[best]!) best = i;
-  return best;
+  const nan = values.findIndex((value) => Number.isNaN(value));
+  return nan < 0 ? Math.max(0, values.indexOf(Math.max(...values))) : nan;
 }
 
 function softmax(values: readonly number[]): number[] {
@@ -71,11 +70,11 @@ function ofChoices(
     acc: () => isRight(lls),
     f1: () => [place, argmax(lls)],
     mcc: () => [place, argmax(lls)],
-    acc_norm: () => isRight(lls.map((ll, i) => ll / codePointLength(choices[i]!))),
-    acc_bytes: () => isRight(lls.map((ll, i) => ll / Buffer.byteLength(choices[i]!))),
+    acc_norm: () => isRight(zip(lls, choices).map(([ll, choice]) => ll / codePointLength(choice))),
+    acc_bytes: () => isRight(zip(lls, choices).map(([ll, choice]) => ll / Buffer.byteLength(choice))),
     exact_match: () => (places.some((one) => one !== NONE && greedyAt(one)) ? 1 : 0),
     brier_score: () => [place, ...softmax(lls)],
-    acc_mutual_info: () => isRight(lls.map((ll, i) => ll - unconditional[i]!)),
+    acc_mutual_info: () => isRight(zip(lls, unconditional).map(([ll, alone]) => ll - alone)),
   };
   return pick(computed, names);
 }
@@ -127,7 +126,7 @@ function ofText(of: Answerable, text: string, metrics: readonly Metric[]): Value
       const counts = Object.hasOwn(CORPUS, name) ? CORPUS[name] : undefined;
       if (counts !== undefined) {
         if (golds.length !== 1) throw new UserError(`${where}: ${name} takes one reference, not ${golds.length}`);
-        return [name, counts(text, golds[0]!)];
+        return [name, counts(text, elementAt(golds, 0))];
       }
       const clean = comparable(entry, where);
       const cleaned = clean(text);
@@ -151,9 +150,12 @@ export function valuesOf(
     case 'multiple_choice':
       return ofChoices(of, answers, names);
     case 'loglikelihood':
-      return pick({ perplexity: () => answers[0]!.ll, acc: () => (answers[0]!.isGreedy ? 1 : 0) }, names);
+      return pick(
+        { perplexity: () => elementAt(answers, 0).ll, acc: () => (elementAt(answers, 0).isGreedy ? 1 : 0) },
+        names,
+      );
     case 'loglikelihood_rolling':
-      return ofRolling(of, answers[0]!.ll, names);
+      return ofRolling(of, elementAt(answers, 0).ll, names);
     default:
       return type satisfies never;
   }

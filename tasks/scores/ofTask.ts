@@ -1,4 +1,5 @@
 /** A task's figures: answers of all its documents, filtered, measured and joined. */
+import { elementAt } from '../../system/items.js';
 import { UserError } from '../../errors.js';
 import { type Dict, isInt, type Value } from '../../python/value.js';
 import { clipped } from '../../system/json.js';
@@ -72,7 +73,7 @@ export class TaskScores {
   /** `responses`: for each request, one answer for each repeat. */
   measure(of: Answerable, responses: readonly (readonly Response[])[]): readonly Measured[] {
     return this.filters.map(({ name, leavesList, apply }) => {
-      const filtered = responses.map((all) => (all.every(isText) ? apply(all, of.document) : all[0]!));
+      const filtered = responses.map((all) => (all.every(isText) ? apply(all, of.document) : elementAt(all, 0)));
       const values = this.#ownValues(of, filtered) ?? valuesOf(this.type, of, filtered, this.metrics);
       return { filter: name, filtered, values, areLists: leavesList && this.type === 'generate_until' };
     });
@@ -126,7 +127,7 @@ export class TaskValues {
   put(filter: number, values: Values): void {
     for (const [m, { name }] of this.#scores.metrics.entries()) {
       const value = values.get(name);
-      if (value !== undefined) this.#items[filter]?.[m]!.push(value);
+      if (value !== undefined) this.#items[filter]?.[m]?.push(value);
     }
   }
 
@@ -155,7 +156,11 @@ export class TaskValues {
   #measured(): { key: string; aggregation: AggregationName; items: readonly Item[] }[] {
     return this.#scores.filters.flatMap(({ name: filter }, i) =>
       this.#scores.metrics
-        .map(({ name, aggregation }, m) => ({ key: `${name},${filter}`, aggregation, items: this.#items[i]![m]! }))
+        .map(({ name, aggregation }, m) => ({
+          key: `${name},${filter}`,
+          aggregation,
+          items: elementAt(elementAt(this.#items, i), m),
+        }))
         .filter(({ items }) => items.length > 0),
     );
   }

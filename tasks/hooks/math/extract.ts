@@ -13,10 +13,16 @@ export function groupEnd(text: string, from: number): number | undefined {
   return undefined;
 }
 
+/** What stands before the first `mark`; all if there is none. */
+function before(text: string, mark: string): string {
+  const end = text.indexOf(mark);
+  return end < 0 ? text : text.slice(0, end);
+}
+
 /** The content of the last box of a solution; INVALID where there is none. */
 export function boxedAnswer(solution: string): string {
   const spaced = solution.split('\\boxed ');
-  if (spaced.length > 1) return spaced.at(-1)!.split('$')[0]!;
+  if (spaced.length > 1) return before(elementAt(spaced, -1), '$');
   const [boxed, framed] = [solution.lastIndexOf('\\boxed'), solution.lastIndexOf('\\fbox')];
   const start = boxed < 0 ? framed : boxed;
   const end = start < 0 ? undefined : groupEnd(solution, start);
@@ -32,7 +38,7 @@ const END = ' I hope it is correct.';
 export function finalAnswer(text: string): string {
   const whole = `${text}${END.trimStart()}`;
   for (let from = whole.indexOf(BEGIN); from >= 0; from = whole.indexOf(BEGIN, from + 1)) {
-    const line = whole.slice(from + BEGIN.length).split('\n')[0]!;
+    const line = before(whole.slice(from + BEGIN.length), '\n');
     // One letter, mostly a period, stands before the end.
     const end = line.indexOf(END, 1);
     if (end > 0) return line.slice(0, end - 1).trim();
@@ -42,6 +48,7 @@ export function finalAnswer(text: string): string {
 
 // A formula before it is read: boxes opened, units and words removed.
 
+import { elementAt } from '../../../system/items.js';
 import { readLatex } from './latex.js';
 import { isSameExpression } from './sameAnswer.js';
 import { apply, type Expression, whole } from './values.js';

@@ -3,6 +3,7 @@
  * points, which are the same each time: expressions that differ agree there with probability 0 (Schwartz, Zippel), and
  * those that are equal differ by rounding alone.
  */
+import { elementAt, zip } from '../../../system/items.js';
 import {
   add,
   type Complex,
@@ -88,7 +89,7 @@ export function isMultiple(a: Expression, b: Expression, needsPositive: boolean)
 /** A real number with a point in it, or a percentage: it is compared after rounding to six decimals. */
 function decimalOf(expression: Expression): boolean {
   if (expression.kind === 'number') return expression.isDecimal;
-  return expression.kind === 'apply' && expression.op === '/' && decimalOf(expression.of[0]!);
+  return expression.kind === 'apply' && expression.op === '/' && decimalOf(elementAt(expression.of, 0));
 }
 
 const DECIMALS = 1e6;
@@ -128,7 +129,7 @@ const last = (of: Relation): Expression => of.sides.at(-1)!;
 const isSymbols = (of: Expression): boolean =>
   of.kind === 'symbol' || of.kind === 'text' || (of.kind === 'apply' && of.op === '*' && of.of.every(isSymbols));
 /** A name and its value. */
-const isAssignment = (of: Expression): of is Relation => isEquation(of) && isSymbols(of.sides[0]!);
+const isAssignment = (of: Expression): of is Relation => isEquation(of) && isSymbols(elementAt(of.sides, 0));
 
 /** A word, or letters one after another; undefined for anything else. */
 function wordOf(of: Expression): string | undefined {
@@ -158,7 +159,7 @@ function isSameSet(a: readonly Expression[], b: readonly Expression[]): boolean 
 }
 
 const isSameList = (a: readonly Expression[], b: readonly Expression[]): boolean =>
-  a.length === b.length && a.every((item, i) => isSameAnswer(item, b[i]!));
+  a.length === b.length && zip(a, b).every(([left, right]) => isSameAnswer(left, right));
 
 const isOpen = ({ isOpen: [left, right] }: Interval): boolean => left && right;
 
@@ -207,8 +208,8 @@ function intervalOf({ sides, signs }: Relation): Interval | undefined {
 
 /** Both are equivalent: their sides differ by a factor alone. */
 function isSameStep(a: Relation, b: Relation, at: number): boolean {
-  const of = ({ sides }: Relation): Expression => difference(sides[at]!, sides[at + 1]!);
-  const [left, right] = [a.signs[at]!, b.signs[at]!];
+  const of = ({ sides }: Relation): Expression => difference(elementAt(sides, at), elementAt(sides, at + 1));
+  const [left, right] = [elementAt(a.signs, at), elementAt(b.signs, at)];
   if (left === '=' || left === '!=') return left === right && isMultiple(of(a), of(b), false);
   if (left === right) return isMultiple(of(a), of(b), true);
   return FLIPPED[left] === right && isMultiple(of(a), minus(of(b)), true);
@@ -226,7 +227,7 @@ function isSameRelation(a: Relation, b: Relation): boolean {
 }
 
 function isSameMatrix(a: readonly (readonly Expression[])[], b: readonly (readonly Expression[])[]): boolean {
-  return a.length === b.length && a.every((row, i) => isSameList(row, b[i]!));
+  return a.length === b.length && zip(a, b).every(([left, right]) => isSameList(left, right));
 }
 
 /** Infinities have no difference. */
@@ -242,10 +243,12 @@ const infinite = (of: Expression): number => {
 export function isSameAnswer(right: Expression, answer: Expression): boolean {
   if (isRelation(right) && isRelation(answer)) {
     const ends = (of: Relation): Relation =>
-      isAssignment(of) ? { kind: 'relation', sides: [of.sides[0]!, last(of)], signs: [of.signs.at(-1)!] } : of;
+      isAssignment(of)
+        ? { kind: 'relation', sides: [elementAt(of.sides, 0), last(of)], signs: [of.signs.at(-1)!] }
+        : of;
     const [a, b] = [ends(right), ends(answer)];
     if (isEquation(a) && isEquation(b) && a.signs.length === 1 && b.signs.length === 1) {
-      const isNamed = isAssignment(a) && isAssignment(b) && isSameAnswer(a.sides[0]!, b.sides[0]!);
+      const isNamed = isAssignment(a) && isAssignment(b) && isSameAnswer(elementAt(a.sides, 0), elementAt(b.sides, 0));
       if (isNamed && isSameAnswer(last(a), last(b))) return true;
     }
     if (isEquation(b) && !isEquation(a)) return isSameAnswer(a, last(b));
