@@ -117,8 +117,7 @@ module.exports = {
     {
       name: 'pages-are-bundled',
       severity: 'error',
-      comment:
-        'Documents must not depend on how they are shown. Only the bundler reads pages (scripts/buildDist.mjs).',
+      comment: 'Documents must not depend on how they are shown. Only the bundler reads pages (scripts/buildDist.mjs).',
       from: { pathNot: '^report/page/' },
       to: { path: '^report/page/' },
     },

@@ -19,6 +19,7 @@ import {
 import type { Command } from 'commander';
 import { BENCH_TARGETS, type BenchTarget, benchCommand, oneOf, runProgram, whole } from './command.js';
 import { benchData, openRandomModel, withoutLabel } from './inputs.js';
+import { at } from '../system/at.js';
 
 /** A model whose vocabulary is smaller than the tokenizer's still gets valid ids. */
 const folded = (questions: readonly TokenizedQuestion[], vocabSize: number): TokenizedQuestion[] => {
@@ -31,6 +32,7 @@ const folded = (questions: readonly TokenizedQuestion[], vocabSize: number): Tok
 };
 
 interface MeasuredTechnique {
+  readonly technique: Technique;
   readonly pass: TechniquePass;
   /** Of the fastest round: other programs on the machine only add to it. */
   readonly seconds: number;
@@ -43,37 +45,38 @@ async function measure(
   inFlight: number,
   { rounds, threads }: AblationOptions,
 ): Promise<readonly MeasuredTechnique[]> {
-  const passes: TechniquePass[][] = techniques.map(() => []);
-  const added = techniques.map(() => 0);
+  const found = techniques.map((technique) => ({ technique, passes: [] as TechniquePass[], added: 0 }));
   // The first round warms up: kernels are loaded, and clocks rise. Techniques take turns, so that all see the same.
   for (let round = 0; round <= rounds; round++)
-    for (const [i, technique] of techniques.entries()) {
-      const pass = await scoreAll(technique, inFlight);
-      added[i] = (await technique.added?.()) ?? 0;
-      if (round > 0) passes[i]!.push(pass);
+    for (const one of found) {
+      const pass = await scoreAll(one.technique, inFlight);
+      one.added = (await one.technique.added?.()) ?? 0;
+      if (round > 0) one.passes.push(pass);
     }
-  return passes.map((own, i) => ({
-    pass: own[0]!,
-    seconds: Math.min(...own.map(({ seconds }) => seconds)) + added[i]!,
-    cpuSeconds: Math.min(...own.map(({ cpuSeconds }) => cpuSeconds)) + threads * added[i]!,
+  return found.map(({ technique, passes, added }) => ({
+    technique,
+    pass: at(passes, 0),
+    seconds: Math.min(...passes.map(({ seconds }) => seconds)) + added,
+    cpuSeconds: Math.min(...passes.map(({ cpuSeconds }) => cpuSeconds)) + threads * added,
   }));
 }
 
 /** `isHost`: the techniques are compared by the work of this host's processors. */
-function print(techniques: readonly Technique[], measured: readonly MeasuredTechnique[], isHost: boolean): void {
-  const reference = measured[0]!;
+function print(measured: readonly MeasuredTechnique[], isHost: boolean): void {
+  const reference = at(measured, 0);
   const timeOf = ({ seconds, cpuSeconds }: MeasuredTechnique): number => (isHost ? cpuSeconds : seconds);
   const columns = ['tokens', 'calls', 'seconds', ...(isHost ? ['CPU seconds'] : []), 'against trees'];
   console.log(`| technique | ${columns.join(' | ')} | log-probabilities |`);
   console.log(`|${'---|'.repeat(columns.length + 2)}`);
-  techniques.forEach(({ name, questions }, i) => {
-    const own = measured[i]!;
+  for (const own of measured) {
+    const { name, questions } = own.technique;
     const { tokens, calls, logProbs } = own.pass;
     const times = [own.seconds, ...(isHost ? [own.cpuSeconds] : [])].map((seconds) => seconds.toFixed(3));
     const ratio = (timeOf(own) / timeOf(reference)).toFixed(2);
-    const bits = questions === techniques[0]!.questions ? bitsOf(reference.pass.logProbs, logProbs) : 'other prompts';
+    const bits =
+      questions === reference.technique.questions ? bitsOf(reference.pass.logProbs, logProbs) : 'other prompts';
     console.log(`| ${[name, tokens, calls, ...times, ratio, bits].join(' | ')} |`);
-  });
+  }
 }
 
 function bitsOf(wanted: Float32Array, found: Float32Array): string {
@@ -118,7 +121,7 @@ async function main(options: AblationOptions): Promise<void> {
     );
     const compared: TechniqueInputs = { engine, questions, unlabelled: unlabelled.questions, options };
     const techniques = techniquesOf(compared);
-    print(techniques, await measure(techniques, lane.inFlight, options), model.target.devices.isHost);
+    print(await measure(techniques, lane.inFlight, options), model.target.devices.isHost);
   } finally {
     memory.close();
     await executor.close();

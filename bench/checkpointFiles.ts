@@ -31,6 +31,7 @@ import {
   makeFillWork,
   stopFilling,
 } from './checkpointValues.js';
+import { at } from '../system/at.js';
 
 export interface MadeTensor {
   readonly name: string;
@@ -86,7 +87,7 @@ function layOutFile(name: string, tensors: readonly SizedTensor[], dtype: MadeDT
       name: tensor,
       role,
       bytes,
-      offset: header.length + starts[i]!,
+      offset: header.length + at(starts, i),
     })),
   };
 }

@@ -8,6 +8,7 @@ import { roundToF16 } from '../ir/round.js';
 import { roundToBf16 } from '../ir/scalar.js';
 import { fnv1a64 } from '../models/randomCheckpoint.js';
 import type { FillBlock } from './checkpointFiles.js';
+import { at } from '../system/at.js';
 
 export type MadeDType = 'bf16' | 'f16';
 
@@ -122,7 +123,7 @@ export function* fillBlocks({ seed, dtype, blocks, descriptors, next, written }:
       tables[block.tensor.role],
       blockKey(seed, block.tensor.name, block.number),
     );
-    writeAll(descriptors[block.file]!, new Uint8Array(words.buffer, 0, block.bytes), block.offset);
+    writeAll(at(descriptors, block.file), new Uint8Array(words.buffer, 0, block.bytes), block.offset);
     Atomics.add(total, 0, BigInt(block.bytes));
     yield;
   }

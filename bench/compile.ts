@@ -5,6 +5,7 @@ import type { Command } from 'commander';
 import { type Precision, PRECISIONS } from '../driver/targets/precision.js';
 import { UserError } from '../errors.js';
 import { defined } from '../system/defined.js';
+import { median } from '../autotune/records.js';
 import { benchCommand, oneOf, repeated, runProgram, text, whole } from './command.js';
 import type { PlanCase, Detail, PlanTimes, PartTimes } from './compilePlan.js';
 import { modelPath } from './inputs.js';
@@ -142,8 +143,6 @@ const COLUMNS = ['plan', 'cpu', 'emit', 'check', 'launches', 'sources'] as const
 const WIDTH = 9;
 
 export const HEADER = ''.padEnd(NAME_COLUMNS) + COLUMNS.map((name) => name.padStart(WIDTH)).join('');
-
-const median = (values: readonly number[]): number => values.toSorted((a, b) => a - b)[values.length >> 1]!;
 
 /** The median of each figure. */
 export const medianOf = (rounds: readonly PlanTimes[]): PlanTimes => {

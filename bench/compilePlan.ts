@@ -19,6 +19,7 @@ import type { Checkpoint } from '../models/checkpoint.js';
 import { defined } from '../system/defined.js';
 import { parseJson } from '../system/json.js';
 import { isProgram } from './command.js';
+import { at } from '../system/at.js';
 
 /** What to plan. */
 export interface PlanCase {
@@ -185,7 +186,7 @@ function detailOf(
         const key = `${signature} ${target.compiler.scheduling.key(schedule)}`;
         if (known.has(key)) return;
         known.add(key);
-        const kernel = linked.kernels[i]!;
+        const kernel = at(linked.kernels, i);
         emission.timed(kindOf(kernel, schedule), () => target.compiler.print(kernel, linked, schedule));
       });
     });

@@ -18,6 +18,7 @@ import { FORMATS } from '../ir/storage.js';
 import { DTYPE_BYTES, roundUp } from '../ir/types.js';
 import { type Command, InvalidArgumentError } from 'commander';
 import { benchCommand, list, oneOf, repeated, runProgram, whole } from './command.js';
+import { at } from '../system/at.js';
 
 const SHAPES: readonly (readonly [number, number, number])[] = [
   [256, 2560, 2048],
@@ -125,7 +126,7 @@ function main({ shape: shapes, schedule, isa, dtype: formats, threads, reps, pla
       dtype,
     } of runs) {
       const module = plainGemm(n, k, isa, dtype);
-      const kernel = module.kernels[0]!;
+      const kernel = at(module.kernels, 0);
       const schedules: CpuGemmSchedule[] = schedule?.map((tile) => {
         const [mr = 0, nr = 0, kc = 0, mb = 0, nb = 0] = tile;
         return { kind: 'gemm', isa, mr, nr, kc, mb, nb };
@@ -151,13 +152,14 @@ function main({ shape: shapes, schedule, isa, dtype: formats, threads, reps, pla
           'int32_t buffers, int64_t T, int64_t scratch, int32_t workers, int32_t reps)',
       );
       const peak = library.func('double bench_peak(void)');
-      const bytes = emitted[0]!.parameters.map((name) => {
+      const { parameters } = at(emitted, 0);
+      const bytes = parameters.map((name) => {
         const buffer = module.buffers.find((b) => b.name === name);
         if (buffer !== undefined)
           return (
             roundUp(m, 32) * rowStride(buffer, { T: m, R: m }, DTYPE_BYTES[buffer.dtype]) * DTYPE_BYTES[buffer.dtype]
           );
-        return packedBytes(module.weights[0]!, roundUp(n, PACKED_COLUMNS));
+        return packedBytes(at(module.weights, 0), roundUp(n, PACKED_COLUMNS));
       });
       const dtypes = new Map([
         ...module.buffers.map(({ name, dtype }) => [name, dtype] as const),
@@ -168,8 +170,8 @@ function main({ shape: shapes, schedule, isa, dtype: formats, threads, reps, pla
         ['u8', 2],
         ['i8', 2],
       ]);
-      const halves = emitted[0]!.parameters.map((name) => kinds.get(dtypes.get(name)) ?? 0);
-      const weight = emitted[0]!.parameters.indexOf('w');
+      const halves = parameters.map((name) => kinds.get(dtypes.get(name)) ?? 0);
+      const weight = parameters.indexOf('w');
       const measure = (kernel: unknown, extent: number, scratch: number): number =>
         Number(run(kernel, bytes, halves, bytes.length, extent, scratch, threads, reps));
       legal.forEach((s, i) => {
@@ -177,12 +179,12 @@ function main({ shape: shapes, schedule, isa, dtype: formats, threads, reps, pla
         for (let round = 0; round < ROUNDS; round++) {
           kernelSeconds = Math.min(
             kernelSeconds,
-            measure(library.symbol(emitted[i]!.symbol), m, emitted[i]!.scratchBytes),
+            measure(library.symbol(at(emitted, i).symbol), m, at(emitted, i).scratchBytes),
           );
           readSeconds = Math.min(readSeconds, measure(null, weight, 0));
         }
-        const readRate = bytes[weight]! / readSeconds / 1e9;
-        const weightRate = bytes[weight]! / kernelSeconds / 1e9;
+        const readRate = at(bytes, weight) / readSeconds / 1e9;
+        const weightRate = at(bytes, weight) / kernelSeconds / 1e9;
         const rate = (2 * m * n * k) / kernelSeconds / 1e9;
         const best = 32 / Number(peak()) / 1e9;
         console.log(

@@ -21,6 +21,7 @@ import { defined } from '../system/defined.js';
 import { BENCH_TARGETS, benchCommand, type BenchTarget, decimal, list, oneOf, runProgram, whole } from './command.js';
 import { openRandomModel } from './inputs.js';
 import { promptOf, requestLengths, serve, SPREAD } from './serve.js';
+import { at } from '../system/at.js';
 
 interface Timed {
   readonly generated: readonly Generated[];
@@ -112,13 +113,13 @@ async function printProfile(profile: () => ReturnType<DeviceExecutor['profile']>
   const least = launches.map(({ nanoseconds }) => nanoseconds);
   for (let call = 1; call < PROFILED_CALLS; call++) {
     const again = await profile();
-    again.launches.forEach(({ nanoseconds }, i) => (least[i] = Math.min(least[i]!, nanoseconds)));
+    again.launches.forEach(({ nanoseconds }, i) => (least[i] = Math.min(at(least, i), nanoseconds)));
   }
   const kinds = new Map<string, { count: number; microseconds: number }>();
   launches.forEach(({ path }, i) => {
     const kind = path.replace(/^layers\.\d+\./, '');
     const { count, microseconds } = kinds.get(kind) ?? { count: 0, microseconds: 0 };
-    kinds.set(kind, { count: count + 1, microseconds: microseconds + least[i]! / 1000 });
+    kinds.set(kind, { count: count + 1, microseconds: microseconds + at(least, i) / 1000 });
   });
   for (const [kind, { count, microseconds }] of kinds)
     console.log(`  ${kind.padEnd(24)} ${String(count).padStart(3)} × ${(microseconds / count).toFixed(1)} µs`);

@@ -18,6 +18,7 @@ import { defined } from '../system/defined.js';
 import { type GpuLab, programContender } from './gpuLab.js';
 import { type BenchModel, type ScheduleChoice, roleOf } from './gpuModel.js';
 import { compareLayer, compareRounds, type KernelResult, type LayerResult } from './gpuResults.js';
+import { at } from '../system/at.js';
 
 /** A choice as machine code. */
 export interface Variant extends ScheduleChoice {
@@ -179,22 +180,22 @@ export async function measureKernel(request: KernelRequest): Promise<readonly Ke
     const rival =
       product === undefined || ours.length === 0
         ? undefined
-        : { algorithm: product.algorithm, seconds: rounds[ours.length]! };
+        : { algorithm: product.algorithm, seconds: at(rounds, ours.length) };
     const work = kernelWork(kernel, model.plan, sizeOf(bucket));
     const flops = product === undefined ? work.flops : flopsOf(product.contraction);
-    const medians = ours.map((_, i) => median(rounds[i]!));
+    const medians = ours.map((_, i) => median(at(rounds, i)));
     const best = medians.indexOf(Math.min(...medians));
     return variants.map((variant): KernelResult => {
-      const at = ready.findIndex((each) => each.variant === variant);
+      const place = ready.findIndex((each) => each.variant === variant);
       const failure = failures.get(variant);
       return {
         kernel: roleOf(kernel.path),
         tokens: tokensIn(bucket),
         origin: variant.origin,
         schedule: cudaScheduling.key(variant.schedule),
-        isBest: at >= 0 && at === best,
+        isBest: place >= 0 && place === best,
         bytes: work.bytes,
-        ...(at < 0 ? {} : compareRounds(rounds[at]!, flops, rival)),
+        ...(place < 0 ? {} : compareRounds(at(rounds, place), flops, rival)),
         ...defined({ failure }),
       };
     });

@@ -2,6 +2,7 @@
 import { ratioOverRounds, sumOverRounds } from '../autotune/cuda/timing.js';
 import { median } from '../autotune/records.js';
 import type { Finishing } from '../passes/fuseRowNorms.js';
+import { at } from '../system/at.js';
 
 /** One schedule of one kernel at one size. */
 export interface KernelResult {
@@ -67,7 +68,7 @@ export function compareRounds(
   const own = { seconds, ...(flops > 0 ? { teraflops: teraflopsOf(flops, seconds) } : {}) };
   if (rival === undefined) return own;
   const theirs = median(rival.seconds);
-  const quotients = ours.map((each, i) => rival.seconds[i]! / each);
+  const quotients = ours.map((each, i) => at(rival.seconds, i) / each);
   return {
     ...own,
     rival: { algorithm: rival.algorithm, seconds: theirs, teraflops: teraflopsOf(flops, theirs) },
@@ -224,14 +225,14 @@ export function renderGpuTable(results: GpuResults): readonly string[] {
   ];
   const isLeft = (column: number): boolean => column === 0 || column === headings.length - 1;
   const table = [headings, ...rows];
-  const widths = headings.map((_, i) => Math.max(...table.map((line) => line[i]!.length)));
+  const widths = headings.map((_, i) => Math.max(...table.map((line) => at(line, i).length)));
   const best = kernels.flatMap(({ isBest, ratio, kernel, tokens: t }) =>
     isBest && ratio !== undefined ? [{ ratio, where: `${kernel}, ${t} tokens` }] : [],
   );
   return [
     ...table.map((line) =>
       line
-        .map((cell, i) => (isLeft(i) ? cell.padEnd(widths[i]!) : cell.padStart(widths[i]!)))
+        .map((cell, i) => (isLeft(i) ? cell.padEnd(at(widths, i)) : cell.padStart(at(widths, i))))
         .join('  ')
         .trimEnd(),
     ),

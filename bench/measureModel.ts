@@ -15,6 +15,7 @@ import { loadAddon } from '../runtime/addon.js';
 import { openCpuExecutor } from '../runtime/cpu/openExecutor.js';
 import type { Executor } from '../runtime/executor.js';
 import { type BenchData, initOf, modelPath } from './inputs.js';
+import { at } from '../system/at.js';
 
 export interface ModelMeasureRequest {
   readonly model: string;
@@ -185,11 +186,11 @@ async function timed(
   batches: readonly MicroBatch[],
   seconds: number,
 ): Promise<{ tokensPerSecond: number }> {
-  await executor.call(SCORE, scoreInputs(batches[0]!, executor));
+  await executor.call(SCORE, scoreInputs(at(batches, 0), executor));
   let tokens = 0;
   const begin = performance.now();
   for (let i = 0; performance.now() - begin < seconds * 1000; i++) {
-    const batch = batches[i % batches.length]!;
+    const batch = at(batches, i % batches.length);
     await executor.call(SCORE, scoreInputs(batch, executor));
     tokens += batch.tokens.length;
   }

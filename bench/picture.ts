@@ -66,6 +66,7 @@ import { tokenizeQuestions } from '../evaluate/tokenize.js';
 import { buildTree, type Path, pathLength, type Tree } from '../evaluate/tree.js';
 import { describeTokenizer } from '../models/tokenizer/files.js';
 import { isProgram } from './command.js';
+import { at } from '../system/at.js';
 
 /** Tokens [first, end) of a tree, of which only the last may have several children. */
 interface TokenRun {
@@ -130,7 +131,7 @@ export function treePanel(question: Question, paths: readonly Path[], x: number,
     const branchX = x + left + 46;
     // A leaf's tokens belong to one choice: the one whose path ends there.
     const choice = choiceOf(tree, paths, branch);
-    const text = wrapped(choice === undefined ? 'several choices' : question.choices[choice]!, 38);
+    const text = wrapped(choice === undefined ? 'several choices' : at(question.choices, choice), 38);
     parts.push(curve(x + left, y + height / 2, branchX, branchY + 26));
     parts.push(box(branchX, branchY, width - left - 46, 52, GREEN.fill, GREEN.stroke));
     text.slice(0, 2).forEach((line, j) => parts.push(label(branchX + 10, branchY + 18 + 15 * j, line, { size: 12 })));

@@ -17,6 +17,7 @@ import { BENCH_TARGETS, benchCommand, type BenchTarget, decimal, oneOf, runProgr
 import { initOf, modelPath, openRandomModel } from './inputs.js';
 import { promptOf, requestLengths, type RequestLengths } from './serve.js';
 import { paddedStepper, writeRepeated } from './servingInputs.js';
+import { at } from '../system/at.js';
 
 /** A checkpoint as it is, and with its heads repeated. */
 interface ServedWeights {
@@ -160,7 +161,7 @@ async function measure(weights: ServedWeights, options: ServingOptions, context:
   // Padding is no part of what a checkpoint means.
   const known = new Map<string, string>();
   for (const [i, row] of SERVING_ROWS.entries()) {
-    const { latencies, seconds, cpuSeconds } = best[i]!;
+    const { latencies, seconds, cpuSeconds } = at(best, i);
     const ratioOf = ({ seconds: wall, cpuSeconds: work }: Served): number => (isHost ? work : wall);
     const accuracies: string[] = [];
     for (const { task, data } of asked) {
@@ -174,10 +175,10 @@ async function measure(weights: ServedWeights, options: ServingOptions, context:
       weights.name,
       row.name,
       (sum(latencies) / latencies.length).toFixed(2),
-      latencies[Math.ceil(0.95 * latencies.length) - 1]!.toFixed(2),
+      at(latencies, Math.ceil(0.95 * latencies.length) - 1).toFixed(2),
       (tokens / seconds).toFixed(0),
       ...(isHost ? [(tokens / cpuSeconds).toFixed(0)] : []),
-      (ratioOf(best[0]!) / ratioOf(best[i]!)).toFixed(2),
+      (ratioOf(at(best, 0)) / ratioOf(at(best, i))).toFixed(2),
       ...accuracies,
     ];
     console.log(`| ${cells.join(' | ')} |`);
@@ -204,7 +205,7 @@ async function main(options: ServingOptions): Promise<void> {
       const isTrained = own === model;
       return { ...rest, own, repeated: repeatedFolder(known, folder, `repeated${i}`), isTrained, known };
     });
-    const { maxPositions } = opened[0]!.known.config;
+    const { maxPositions } = at(opened, 0).known.config;
     const context = Math.min(options.context, maxPositions);
     const lengths = lengthsOf(options, context);
     console.log(

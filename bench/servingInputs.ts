@@ -10,6 +10,7 @@ import type { WeightEntry } from '../models/model/tensors.js';
 import { layOut, readSafetensorsHeader } from '../models/weights/safetensors.js';
 import { isRecord } from '../system/json.js';
 import { readRange, withFile } from '../system/read.js';
+import { at } from '../system/at.js';
 
 /** Tensors of projections to keys and values, and what of them they are. */
 const PROJECTION = /\.[kv]_proj\.(weight|bias|qweight|qzeros|scales|weight_scale)$/;
@@ -25,9 +26,9 @@ interface Heads {
 function headsOf({ name, shape, byteLength }: WeightEntry, heads: number): Heads | undefined {
   const [, kind] = PROJECTION.exec(name) ?? [];
   if (kind === undefined) return undefined;
-  const lines = BY_COLUMNS.has(kind) ? shape[0]! : 1;
+  const lines = BY_COLUMNS.has(kind) ? at(shape, 0) : 1;
   const headBytes = byteLength / lines / heads;
-  if (!Number.isInteger(headBytes) || (BY_COLUMNS.has(kind) && shape[1]! % heads !== 0))
+  if (!Number.isInteger(headBytes) || (BY_COLUMNS.has(kind) && at(shape, 1) % heads !== 0))
     throw new UserError(`${name}: [${shape.join(', ')}] does not consist of ${heads} heads`, 'use another checkpoint');
   return { lines, headBytes };
 }
@@ -112,12 +113,12 @@ export function padded(inputs: StepInputs, length: number, others: readonly numb
   const places = new Map<number, { readonly begin: number; readonly added: number }>();
   const keys = new Int32Array(last.size * length);
   let filled = 0;
-  for (const [at, most] of last) {
-    const added = Math.max(0, length - most - 1);
-    places.set(at, { begin: filled, added });
-    for (let i = 0; i < added; i++) keys[filled + i] = others[(filled + i) % others.length]!;
-    keys.set(key.subarray(at, at + most + 1), filled + added);
-    filled += added + most + 1;
+  for (const [start, longest] of last) {
+    const added = Math.max(0, length - longest - 1);
+    places.set(start, { begin: filled, added });
+    for (let i = 0; i < added; i++) keys[filled + i] = at(others, (filled + i) % others.length);
+    keys.set(key.subarray(start, start + longest + 1), filled + added);
+    filled += added + longest + 1;
   }
   return {
     ...inputs,

@@ -29,6 +29,7 @@ import { tasksBelow } from '../tasks/definition/settings.js';
 import { openTask } from '../tasks/requests/task.js';
 import { TaskScores } from '../tasks/scores/ofTask.js';
 import { benchCommand, repeated, runProgram, whole } from './command.js';
+import { at } from '../system/at.js';
 
 const COUNTS = [25_000, 50_000, 100_000, 200_000];
 const TASKS = ['mmlu_anatomy', 'hellaswag'];
@@ -155,7 +156,7 @@ async function main({ one }: { readonly one?: string }, operands: readonly unkno
   if (one !== undefined) {
     const output = mkdtempSync(join(tmpdir(), 'tilewright-bench-'));
     try {
-      process.stdout.write(`${await measure(one, counts[0]!, output)}\n`);
+      process.stdout.write(`${await measure(one, at(counts, 0), output)}\n`);
     } finally {
       rmSync(output, { recursive: true, force: true });
     }

@@ -3,7 +3,7 @@
  * programs that users start, and writes the digest of the built code beside it.
  */
 import { createHash } from 'node:crypto';
-import { chmodSync, cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join, relative } from 'node:path';
 import Handlebars from 'handlebars';
 import { rolldown } from 'rolldown';

@@ -12,10 +12,15 @@ import type { CudaAttentionSchedule } from '../../ir/cuda.js';
 import { extentIn } from '../../ir/extents.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
 import type { CudaMemory } from '../../runtime/cuda/native.js';
-import { type AttentionData, attentionModule, generate, layOut, type Shape, sizesOf } from '../codegen/cuda/attentionHarness.js';
+import {
+  type AttentionData,
+  attentionModule,
+  generate,
+  layOut,
+  type Shape,
+  sizesOf,
+} from '../codegen/cuda/attentionHarness.js';
 import { Bench, skip } from './attentionBench.js';
-
-
 
 /** Entries of the list of keys of one call. */
 const CAPACITY = 1 << 16;
