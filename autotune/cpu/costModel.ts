@@ -130,7 +130,7 @@ function gemmSeconds(
     for (const { physical, perRow } of segments) {
       const across = Math.ceil(physical / s.nb);
       const nb = physical / across;
-      // PackedColumns are covered in whole register tiles. Narrower tiles, each at its own rate, cover the remainder.
+      // Columns are covered in whole register tiles. Narrower tiles, each at its own rate, cover the remainder.
       const wholeTiles = Math.floor(nb / s.nr),
         restColumns = nb - wholeTiles * s.nr;
       const steps =
