@@ -14,9 +14,6 @@ import { CPU_ARITHMETICS, isInteger } from './precision.js';
 import { factsSchema, kernelSymbol, machineCodeOf } from './printedKernels.js';
 import type { ManifestFormat, Target, TargetCompiler, TargetDevices, TargetTuner } from './target.js';
 
-export { cpuDevice, type CpuDevice } from './cpuDevice.js';
-export type { CpuModel } from './cpuKernels.js';
-
 const manifestSchema = z.strictObject({
   kind: z.literal('cpu'),
   isa: z.enum(CPU_ISAS),

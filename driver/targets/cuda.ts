@@ -10,14 +10,11 @@ import { requireCuda } from '../../runtime/cuda/addon.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
 import { freeDeviceBytes } from '../../runtime/cuda/memoryUse.js';
 import { defined } from '../../system/defined.js';
-import { cudaDevice, type GpuDevice, cudaFactsOf, devicesFor, visibleGpus } from './cudaDevice.js';
+import { cudaDevice, cudaFactsOf, cudaNumerics, devicesFor, type GpuDevice, visibleGpus } from './cudaDevice.js';
 import { compileCudaKernels, CUDA_FACTS, CUDA_PRINTING, emitCudaPlan } from './cudaKernels.js';
-import { CUDA_ARITHMETICS, cudaNumerics } from './precision.js';
+import { CUDA_ARITHMETICS } from './precision.js';
 import { machineCodeOf } from './printedKernels.js';
 import type { ManifestFormat, Target, TargetCompiler, TargetDevices, TargetTuner } from './target.js';
-
-export { cudaDevice, type GpuDevice } from './cudaDevice.js';
-export type { CudaModel } from './cudaKernels.js';
 
 const count = (most: number) => z.number().int().min(1).max(most);
 const manifestSchema = z.strictObject({

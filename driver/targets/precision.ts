@@ -1,8 +1,5 @@
-/** What a model is compiled for, and its arithmetic. */
-import type { CudaFacts } from '../../codegen/cuda/index.js';
-import { UsageError } from '../../errors.js';
-import { CUDA_ARCHS, type CudaArch } from '../../ir/cuda.js';
-import type { FormatName } from '../../ir/storage.js';
+/** Targets, precisions and caches as users name them, and the arithmetic that results name. Loads next to nothing. */
+import { CUDA_ARCHS } from '../../ir/cuda.js';
 import type { Numerics } from '../../passes/numerics.js';
 
 /** Values of `--target`: the names of all target records, repeated so that the command line need not load them. */
@@ -80,64 +77,6 @@ export function arithmeticName({
   return coded === undefined ? arithmetic : `${arithmetic}, ${CACHES[coded].name}`;
 }
 
-/** The largest chip of each architecture, for compiling without one: A100, H100 SXM. */
-export const TYPICAL_FACTS: Readonly<Record<CudaArch, CudaFacts>> = {
-  sm_80: { arch: 'sm_80', sharedBytesPerBlock: 166_912, multiprocessors: 108 },
-  sm_90a: { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 132 },
-};
-
 /** What tensor cores multiply. */
 export const CUDA_ARITHMETICS = ['bf16', 'f16', 'fp8', 'int4'] as const;
 export type CudaArithmetic = (typeof CUDA_ARITHMETICS)[number];
-
-/** Matrices of a checkpoint's floats are rounded to E4M3, besides those of its first layers; codes stay. */
-const e4m3Of = (codes?: readonly string[]): Pick<Numerics, 'narrow' | 'stored'> =>
-  codes === undefined
-    ? { narrow: { format: 'e4m3', from: 'values', keep: [], wide: 'first' } }
-    : {
-        narrow: { format: 'e4m3', from: 'codes', keep: [], only: new Set(codes) },
-        stored: new Map(codes.map((name) => [name, 'e4m3'])),
-      };
-
-/**
- * Tensor cores multiply operands of 16 or 8 bits, products are rounded to 20 bits, and pairs are grouped by 8 columns
- * to match the fragment layout. `codes`: tensors that the checkpoint stores in E4M3.
- */
-export function cudaNumerics(arithmetic: CudaArithmetic, codes?: readonly string[]): Numerics {
-  const dtype = arithmetic === 'f16' ? 'f16' : 'bf16';
-  return {
-    activations: dtype,
-    attention: dtype,
-    products: 'f20',
-    stream: 'f24',
-    writes: 'epilogues',
-    rows: 'contractions',
-    states: 'byColumn',
-    ...(arithmetic === 'int4' ? { groups: 'kept' } : {}),
-    weights: { layout: 'kmajor', format: dtype, pairingWidth: 8 },
-    ...(arithmetic === 'fp8' ? e4m3Of(codes) : {}),
-  };
-}
-
-/**
- * What a GPU's contractions multiply for a checkpoint stored in `stored`. Throws UsageError where the GPU cannot.
- */
-export function cudaArithmetic(precision: Precision, stored: FormatName, arch: CudaArch): CudaArithmetic {
-  if ((precision === 'fp8' || precision === 'int4') && arch !== 'sm_90a')
-    throw new UsageError(
-      `--quantize ${precision} needs Hopper (sm_90a), not ${arch}`,
-      'leave --quantize out, or use --target cuda:sm_90a',
-    );
-  if (precision === 'f32')
-    throw new UsageError(
-      '--precision f32 is for the CPU: GPUs multiply 16-bit numbers here',
-      'use --target cpu, or leave --precision out',
-    );
-  if (precision === 'int8')
-    throw new UsageError(
-      '--quantize int8 is for the CPU: GPUs multiply 8 bits as FP8 here',
-      'use --quantize fp8, or --target cpu',
-    );
-  if (precision !== 'auto') return precision;
-  return stored === 'f16' ? 'f16' : 'bf16';
-}

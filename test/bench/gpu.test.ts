@@ -17,7 +17,7 @@ import { type BenchModel, roleOf } from '../../bench/gpuModel.js';
 import type { GpuResults } from '../../bench/gpuResults.js';
 import { defaultCudaSchedule, kernelSignature } from '../../codegen/cuda/index.js';
 import { cudaScheduling } from '../../codegen/cuda/schedules.js';
-import { cudaNumerics } from '../../driver/targets/precision.js';
+import { cudaNumerics } from '../../driver/targets/cudaDevice.js';
 import { UserError } from '../../errors.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
 import type { LinkedFunction } from '../../ir/plan.js';

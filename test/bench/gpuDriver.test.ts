@@ -10,7 +10,7 @@ import { defaultChoice, openBenchModel, roleOf, trialSchedule } from '../../benc
 import { modelPath, packageRoot } from '../../bench/inputs.js';
 import { attentionSchedules } from '../../codegen/cuda/attentionSchedules.js';
 import { cudaScheduling } from '../../codegen/cuda/schedules.js';
-import { TYPICAL_FACTS } from '../../driver/targets/precision.js';
+import { TYPICAL_FACTS } from '../../driver/targets/cudaDevice.js';
 import type { AttentionKernel } from '../../ir/kernel.js';
 import type { CublasLt } from '../../runtime/cuda/cublasLt.js';
 import { readSettings } from '../../settings.js';

@@ -3,10 +3,10 @@ import { describe, expect, it } from 'vitest';
 import { costOf } from '../../commands/modelLimits.js';
 import { BatchWork } from '../../commands/work.js';
 import { compileModel } from '../../driver/compile/compile.js';
-import { detectMachine } from '../../driver/targets/cpuDevice.js';
-import { TYPICAL_FACTS } from '../../driver/targets/precision.js';
-import { cpu, cpuDevice } from '../../driver/targets/cpu.js';
-import { cuda, cudaDevice } from '../../driver/targets/cuda.js';
+import { cpu } from '../../driver/targets/cpu.js';
+import { cpuDevice, detectMachine } from '../../driver/targets/cpuDevice.js';
+import { cuda } from '../../driver/targets/cuda.js';
+import { cudaDevice, TYPICAL_FACTS } from '../../driver/targets/cudaDevice.js';
 import { scoreOf } from '../../ir/plan.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
 

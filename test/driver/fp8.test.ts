@@ -2,7 +2,8 @@
 import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { openOrCompile } from '../../driver/compile/open.js';
 import { detectMachine } from '../../driver/targets/cpuDevice.js';
-import { cuda, type GpuDevice } from '../../driver/targets/cuda.js';
+import { cuda } from '../../driver/targets/cuda.js';
+import type { GpuDevice } from '../../driver/targets/cudaDevice.js';
 import type { Precision } from '../../driver/targets/precision.js';
 import type { WeightDecl } from '../../ir/kernel.js';
 import type { Json } from '../../models/model/model.js';

@@ -11,10 +11,9 @@ import { cpu } from '../../driver/targets/cpu.js';
 import { cpuDevice, detectMachine } from '../../driver/targets/cpuDevice.js';
 import { CPU_PRINTING } from '../../driver/targets/cpuKernels.js';
 import { cuda } from '../../driver/targets/cuda.js';
-import { cudaDevice } from '../../driver/targets/cudaDevice.js';
+import { cudaDevice, TYPICAL_FACTS } from '../../driver/targets/cudaDevice.js';
 import { CUDA_PRINTING } from '../../driver/targets/cudaKernels.js';
 import type { PrintedText } from '../../driver/targets/machineCode.js';
-import { TYPICAL_FACTS } from '../../driver/targets/precision.js';
 import { factsOf, kernelsOf, type Printing, printKernels, textsOf } from '../../driver/targets/printedKernels.js';
 import type { CompiledModel, Target } from '../../driver/targets/target.js';
 

@@ -1,7 +1,8 @@
 /** Which kernels the demo model decodes with on a device. */
 import type { CudaFacts } from '../../codegen/cuda/index.js';
 import { compileModel } from '../../driver/compile/compile.js';
-import { cuda, cudaDevice } from '../../driver/targets/cuda.js';
+import { cuda } from '../../driver/targets/cuda.js';
+import { cudaDevice } from '../../driver/targets/cudaDevice.js';
 import { STEP } from '../../ir/function.js';
 import { linkFunction } from '../../ir/plan.js';
 import { openCheckpoint } from '../../models/checkpoint.js';

@@ -5,7 +5,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { compileModel } from '../../driver/compile/compile.js';
-import { cuda, cudaDevice } from '../../driver/targets/cuda.js';
+import { cuda } from '../../driver/targets/cuda.js';
+import { cudaDevice } from '../../driver/targets/cudaDevice.js';
 import { compileCudaKernels, emitCudaPlan } from '../../driver/targets/cudaKernels.js';
 import { SCORE } from '../../ir/function.js';
 import type { Stage } from '../../ir/placement.js';

@@ -6,7 +6,8 @@
  */
 import type { CudaFacts } from '../../codegen/cuda/index.js';
 import { compileModel } from '../../driver/compile/compile.js';
-import { cuda, cudaDevice } from '../../driver/targets/cuda.js';
+import { cuda } from '../../driver/targets/cuda.js';
+import { cudaDevice } from '../../driver/targets/cudaDevice.js';
 import { emitCudaPlan } from '../../driver/targets/cudaKernels.js';
 import { STEP } from '../../ir/function.js';
 import { linkFunction } from '../../ir/plan.js';

@@ -1,6 +1,6 @@
 /** Rows of states that are stored where they are computed: which loops vanish, which stay, and what it means. */
 import { describe, expect, it } from 'vitest';
-import { cudaNumerics } from '../../driver/targets/precision.js';
+import { cudaNumerics } from '../../driver/targets/cudaDevice.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import { outputsOf } from '../../ir/kernelAccess.js';
 import { verifyIndices } from '../../ir/verifyIndices.js';

@@ -1,7 +1,7 @@
 /** How passes grow with layers: eight times as many take about eight times as long, from graph to kernels. */
 import { describe, it } from 'vitest';
 import { deriveLaunches } from '../../driver/compile/plan.js';
-import { cudaNumerics } from '../../driver/targets/precision.js';
+import { cudaNumerics } from '../../driver/targets/cudaDevice.js';
 import type { Graph } from '../../ir/graph/graph.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
 import { buildStep } from '../../models/decoder/graph.js';

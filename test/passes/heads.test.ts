@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { defaultSchedule } from '../../codegen/cpu/index.js';
 import { defaultCudaSchedule } from '../../codegen/cuda/index.js';
-import { TYPICAL_FACTS } from '../../driver/targets/precision.js';
+import { TYPICAL_FACTS } from '../../driver/targets/cudaDevice.js';
 import type { Graph } from '../../ir/graph/graph.js';
 import { type GraphEnv, interpretGraph } from '../../ir/graph/interpreter.js';
 import { interpretModule, type RawTensor } from '../../ir/kernelInterpreter.js';

@@ -3,7 +3,7 @@
  * the cache, gets the log-probabilities that score gives it in one piece. At every level of the pipeline.
  */
 import { describe, expect, it } from 'vitest';
-import { cudaNumerics } from '../../driver/targets/precision.js';
+import { cudaNumerics } from '../../driver/targets/cudaDevice.js';
 import type { Draw } from '../../generate/sequence.js';
 import type { Graph } from '../../ir/graph/graph.js';
 import { interpretFunction, interpretGraph } from '../../ir/graph/interpreter.js';

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { scoredRows, scoreInputs } from '../../commands/scorer.js';
-import { TYPICAL_FACTS } from '../../driver/targets/precision.js';
+import { TYPICAL_FACTS } from '../../driver/targets/cudaDevice.js';
 import { evaluate } from '../../evaluate/evaluate.js';
 import type { Question } from '../../evaluate/question.js';
 import type { Scorer } from '../../evaluate/scorer.js';

@@ -5,7 +5,7 @@ import { cudaCost } from '../../../autotune/cuda/costModel.js';
 import { contractionOf } from '../../../autotune/cuda/vendorBaseline.js';
 import { defaultCudaSchedule, isLegalCuda } from '../../../codegen/cuda/index.js';
 import { cudaScheduling } from '../../../codegen/cuda/schedules.js';
-import { cudaNumerics } from '../../../driver/targets/precision.js';
+import { cudaNumerics } from '../../../driver/targets/cudaDevice.js';
 import type { CudaGemmSchedule, CudaSchedule } from '../../../ir/cuda.js';
 import type { Bucket } from '../../../ir/plan.js';
 import { scoringBucket } from '../../../ir/scoring.js';

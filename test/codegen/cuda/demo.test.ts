@@ -5,8 +5,9 @@
 import { describe, expect, it } from 'vitest';
 import { emitCudaKernel, isLegalCuda } from '../../../codegen/cuda/index.js';
 import { compileModel } from '../../../driver/compile/compile.js';
-import { TYPICAL_FACTS } from '../../../driver/targets/precision.js';
-import { cuda, cudaDevice, type CudaModel } from '../../../driver/targets/cuda.js';
+import { cuda } from '../../../driver/targets/cuda.js';
+import { cudaDevice, TYPICAL_FACTS } from '../../../driver/targets/cudaDevice.js';
+import type { CudaModel } from '../../../driver/targets/cudaKernels.js';
 import { CUDA_ARCHS, type CudaArch, type CudaSchedule } from '../../../ir/cuda.js';
 import { interpretKernel } from '../../../ir/kernelInterpreter.js';
 import { scoreOf } from '../../../ir/plan.js';

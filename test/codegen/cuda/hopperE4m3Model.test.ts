@@ -1,7 +1,7 @@
 /** A layer whose contractions are in E4M3, over fibres: what rows are rounded to, finished and split into. */
 import { expect, it } from 'vitest';
 import { defaultCudaSchedule } from '../../../codegen/cuda/index.js';
-import { cudaNumerics } from '../../../driver/targets/precision.js';
+import { cudaNumerics } from '../../../driver/targets/cudaDevice.js';
 import type { CudaSchedule } from '../../../ir/cuda.js';
 import { interpretModule } from '../../../ir/kernelInterpreter.js';
 import { scoringBucket } from '../../../ir/scoring.js';

@@ -4,7 +4,7 @@
  */
 import { describe, expect, it } from 'vitest';
 import { defaultCudaSchedule, emitCudaKernel, isLegalCuda } from '../../../codegen/cuda/index.js';
-import { TYPICAL_FACTS } from '../../../driver/targets/precision.js';
+import { TYPICAL_FACTS } from '../../../driver/targets/cudaDevice.js';
 import { CUDA_ARCHS, type CudaArch, type CudaGemmSchedule } from '../../../ir/cuda.js';
 import { interpretModule } from '../../../ir/kernelInterpreter.js';
 import { scoringBucket } from '../../../ir/scoring.js';

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { isLegalCuda } from '../../../codegen/cuda/index.js';
-import { TYPICAL_FACTS } from '../../../driver/targets/precision.js';
+import { TYPICAL_FACTS } from '../../../driver/targets/cudaDevice.js';
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import { kernelWrites } from '../../../ir/kernelAccess.js';
 import { scoreOf } from '../../../ir/plan.js';

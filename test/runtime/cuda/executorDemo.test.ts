@@ -4,8 +4,8 @@
  */
 import { expect, it } from 'vitest';
 import { compileModel } from '../../../driver/compile/compile.js';
-import { TYPICAL_FACTS } from '../../../driver/targets/precision.js';
-import { cuda, cudaDevice } from '../../../driver/targets/cuda.js';
+import { cuda } from '../../../driver/targets/cuda.js';
+import { cudaDevice, TYPICAL_FACTS } from '../../../driver/targets/cudaDevice.js';
 import { emitCudaPlan } from '../../../driver/targets/cudaKernels.js';
 import { CUDA_ARCHS } from '../../../ir/cuda.js';
 import { extentNames, SCORE } from '../../../ir/function.js';

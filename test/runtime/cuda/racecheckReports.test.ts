@@ -1,6 +1,6 @@
 /** Which of racecheck's reports the test of sanitizers on a GPU takes for false, and that it takes no other. */
 import { describe, expect, it } from 'vitest';
-import { TYPICAL_FACTS } from '../../../driver/targets/precision.js';
+import { TYPICAL_FACTS } from '../../../driver/targets/cudaDevice.js';
 import { knownKernels, unknownReports } from '../../gpu/racecheckReports.js';
 
 const KNOWN = new Set(['k_gemm_01_02', 'k_gemm_03_02']);
