@@ -1,4 +1,4 @@
-/** `npm run bench:ablation`: what each technique of scoring gives beside one forward over trees. */
+/** `npm run bench:ablation`: each technique of scoring compared with one forward pass over trees. */
 import { cacheBytesOf } from '../commands/cacheSize.js';
 import { limitsOf } from '../commands/modelLimits.js';
 import { planPathScorer, stepInputs } from '../commands/pathScorer.js';
@@ -146,7 +146,7 @@ export interface AblationOptions extends TechniqueOptions {
 export const ablationCommand = (): Command =>
   benchCommand(
     'bench:ablation',
-    'What each technique of scoring gives, on the same kernels and weights. Prints for each the tokens that it ' +
+    'Compares techniques of scoring on the same kernels and weights. Prints for each the tokens that it ' +
       'computes, its calls, the time of all questions in its fastest round, how many times as long that is as ' +
       'trees take, and whether every log-probability is the same bits. On a CPU techniques are compared by the ' +
       'work of its processors (CPU seconds, of all threads together), to which other programs add little.',

@@ -1,4 +1,4 @@
-/** `npm run bench:serving`: what each technique of serving gives, in time and in answers. */
+/** `npm run bench:serving`: what each technique of serving gains in time, and costs in answers. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

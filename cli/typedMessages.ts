@@ -128,7 +128,7 @@ class EditedLines implements TypedMessages {
     }
   }
 
-  /** A paste that is whole, as one piece of a line: it is not sent before somebody says so. */
+  /** A paste that is whole, as one piece of a line: it is not sent before Enter. */
   #insert(): void {
     const text = (this.#paste ?? []).join('').replace(/[\r\n]+$/, '');
     this.#paste = undefined;

@@ -1,4 +1,4 @@
-/** What a run is asked for, and what it gives. */
+/** The request of a run, and its result. */
 import type { LoadRequest } from '../driver/requests.js';
 import type { Comparison } from '../evaluate/compare/compareRuns.js';
 import type { Overlong } from '../evaluate/pathLengths.js';

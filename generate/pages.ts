@@ -39,7 +39,7 @@ export class PagePool {
     return this.blank.length + this.idle.size;
   }
 
-  /** Pages that somebody holds. */
+  /** Pages that are held. */
   get held(): number {
     return this.total - this.available;
   }

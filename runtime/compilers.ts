@@ -26,7 +26,7 @@ const MAX_OUTPUT_BYTES = 16 * 2 ** 20;
 /** Programs that run beside others' work at a time. */
 export const BACKGROUND_PROCESSES = Math.max(1, Math.floor(availableParallelism() / 2));
 
-/** A program that somebody waits for does not queue behind one that nobody waits for. */
+/** A foreground program does not queue behind a background one. */
 const WANTED = new Gate(availableParallelism());
 const BACKGROUND = new Gate(BACKGROUND_PROCESSES);
 

@@ -98,7 +98,7 @@ async function entriesOf(cacheDir: string): Promise<Entry[]> {
 
 /**
  * Moves the entry away at once, then takes it apart: no process sees half of it, and a process that has it loaded keeps
- * it. False where it stays: somebody used it meanwhile, or the cache is not ours to write.
+ * it. False where it stays: another process used it meanwhile, or the cache is not writable.
  */
 async function remove({ folder, name, usedMs }: Entry): Promise<boolean> {
   const aside = join(folder, `.tmp-${randomUUID()}`);
@@ -191,8 +191,8 @@ async function makeFolders(folder: string): Promise<void> {
 }
 
 /**
- * Makes a folder of the cache where it is not yet, for this user alone. Throws UserError where somebody else could put
- * code there.
+ * Makes a folder of the cache where it is not yet, for this user alone. Throws UserError if others could put code
+ * there.
  */
 export async function trustedFolder(
   settings: Pick<Settings, 'cacheDir'>,

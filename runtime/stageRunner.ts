@@ -22,7 +22,7 @@ export interface NonFinitePlace {
 }
 
 export interface StageAnswer {
-  /** In the order of the interface; what a search gives is of no use. */
+  /** In the order of the interface; the outputs of a search are not used. */
   readonly outputs: readonly ArrayBuffer[];
   readonly spans: readonly DeviceSpan[];
   /** Of every launch of the function, where profiled. */

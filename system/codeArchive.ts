@@ -148,6 +148,6 @@ export function markArchive(path: string): void {
   try {
     utimesSync(path, now, now);
   } catch {
-    // It is somebody else's, or on a disk that is read-only.
+    // It belongs to another user, or the disk is read-only.
   }
 }

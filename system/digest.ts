@@ -7,7 +7,7 @@ import { codeOf, diskProblem, reasonOf } from './process.js';
 const PIECE_BYTES = 4 << 20;
 
 export interface DigestOptions {
-  /** The file must be as long as it was when somebody looked at it. */
+  /** The file must still have the size that was read before. */
   readonly sizeBytes: number;
   /** A copy to write, forced to disk. There must be no file of this name yet. */
   readonly copyTo?: string;

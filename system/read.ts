@@ -101,7 +101,7 @@ export function readJsonObject(
   return { value, text };
 }
 
-// Names of files inside a folder that somebody else made: none may lead out of it.
+// Names of files inside an untrusted folder: none may lead out of it.
 
 /** Plain names, below each other: no `..`, nothing hidden, nothing absolute. */
 const NAME = /^(?!\.)[\w.-]{1,200}(\/(?!\.)[\w.-]{1,200}){0,3}$/;

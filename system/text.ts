@@ -92,7 +92,7 @@ export const partsLine = (name: string, parts: readonly (readonly [name: string,
   `${name}: ${bytes(parts.reduce((sum, [, size]) => sum + size, 0))} (` +
   `${parts.flatMap(([part, size]) => (size === 0 ? [] : [`${part} ${bytes(size)}`])).join(', ')})`;
 
-// The word that somebody most likely meant.
+// The word that was most likely meant.
 
 const MAX_LETTERS = 100;
 

@@ -22,7 +22,7 @@ const MAX_BYTES = 64 << 20;
 const KEY = /^[0-9a-f]{64}$/;
 const DIGEST_BYTES = 32;
 
-/** The folder of the entries; undefined where there is no cache, or somebody else can write to it. */
+/** The folder of the entries; undefined if there is no cache, or others can write to it. */
 function trustedFolder({ cacheDir, usesPlanCache }: CacheSettings, makes: boolean): string | undefined {
   if (cacheDir === undefined || !usesPlanCache) return undefined;
   const root = resolve(cacheDir);

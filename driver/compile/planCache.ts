@@ -86,7 +86,7 @@ const packed = new WeakMap<CompiledModel, Uint8Array>();
 /** The bytes of a compiled model. One that came of bytes has them still. */
 export const packModel = (model: CompiledModel): Uint8Array => packed.get(model) ?? packKnown(model).bytes;
 
-/** The model of the bytes that packModel made. The text of its graph is decoded when somebody reads it. */
+/** The model of the bytes that packModel made. The text of its graph is decoded when it is read. */
 export function unpackModel(bytes: Uint8Array, targets: readonly AnyTarget[] = TARGET_RECORDS): CompiledModel {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
   const begin = buffer.indexOf(END) + 1;

@@ -39,7 +39,7 @@ const UNKNOWN = 12;
 
 /**
  * A micro-batch is at fault itself if it ends this many processes, including one of every remaining replica. With a
- * single replica the limit is one higher, so that somebody who kills several processes is not mistaken for it.
+ * single replica the limit is one higher, so that several killed processes are not mistaken for it.
  */
 const ATTEMPTS = 3;
 

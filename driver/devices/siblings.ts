@@ -133,7 +133,7 @@ export class Siblings {
     return siblings;
   }
 
-  /** An existing offer stays valid: the memory that it names outlives its process as long as somebody has it open. */
+  /** An existing offer stays valid: the memory that it names outlives its process while another has it open. */
   private lose(sibling: Sibling | undefined, reason: string): void {
     sibling?.hasOffered({ refused: reason });
     sibling?.hasFinished();

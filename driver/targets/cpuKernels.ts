@@ -121,11 +121,11 @@ export interface KernelsAtNeed {
 }
 
 export interface NeedOptions extends Pick<MachineCodeOptions, 'onProgress' | 'packed'> {
-  /** Called when nobody waits any more, with the kernels that had to be compiled since somebody did. */
+  /** Called when no call waits any more, with the kernels that were compiled meanwhile. */
   readonly onCompiled?: (compiled: { readonly kernels: number; readonly seconds: number }) => void;
 }
 
-/** Tells of kernels that somebody waits for. */
+/** Reports kernels that a call waits for. */
 class Wait {
   private readonly options: NeedOptions;
   private begin = 0;

@@ -1,6 +1,6 @@
 /**
  * The kernels of a plan, each printed once for every schedule that it has, and what of them is kept beside the plan:
- * everything but their texts. A text is printed when somebody reads it, which is only to compile it.
+ * everything but their texts. A text is printed when it is read, which is only to compile it.
  */
 import { at } from '../../system/at.js';
 import { createHash } from 'node:crypto';

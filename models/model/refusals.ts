@@ -290,7 +290,7 @@ const NAME = /^\w[\w.-]{0,95}$/;
 /** Files and folders of one's own; a hub's name may end in anything else. */
 const OWN = /\.(?:tw|json|gguf|safetensors|bin|pth)$/;
 
-/** A model of the hub, as somebody names it. */
+/** A model of the hub, by the name that a user gives. */
 interface HubModel {
   /** `owner/name`, or the name alone of the oldest ones. */
   readonly repository: string;

@@ -174,7 +174,7 @@ export class Evaluator {
     return true;
   }
 
-  /** What a call gives. `caller`: what a call block hands over. */
+  /** The result of a call. `caller`: the body of a call block. */
   call(expression: Of<'call'>, scope: Scope, caller?: Value): Value {
     const of = this.evaluate(expression.of, scope);
     const { args, named } = this.arguments(expression, scope);

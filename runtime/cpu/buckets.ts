@@ -114,7 +114,7 @@ export class Libraries {
     return new Set(this.symbols[nameOf(fn)]![bucket]!.map(({ library }) => library));
   }
 
-  /** Loads those of a bucket, side by side where somebody waits for them. Rejects with the reason of stop(). */
+  /** Loads those of a bucket, in parallel if a call waits for them. Rejects with the reason of stop(). */
   async load(fn: RuntimeFunction, bucket: number, isBackground: boolean): Promise<void> {
     const names = [...this.of(fn, bucket)];
     if (isBackground) for (const name of names) await this.get(name, true);
@@ -219,7 +219,7 @@ export class CpuReadiness implements Readiness {
     this.ready.add(keyOf(fn, bucket));
   }
 
-  /** Starts the background where nobody waits for a bucket; it ends when somebody does, or nothing is left. */
+  /** Starts background loading if no call waits for a bucket; it ends when one does, or when nothing is left. */
   private goOn(): void {
     while (this.workers < BACKGROUND_PROCESSES && this.next() !== undefined) {
       this.workers++;

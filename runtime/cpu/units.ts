@@ -94,7 +94,7 @@ export class ObjectCache {
     this.folder = folder;
   }
 
-  /** Throws UserError where somebody else could put code there. */
+  /** Throws UserError if others could put code there. */
   static async open(settings: Pick<Settings, 'cacheDir'>): Promise<ObjectCache> {
     return new ObjectCache(await trustedFolder(settings, 'objects'));
   }

@@ -67,7 +67,7 @@ export function kernelRanks(plan: RuntimePlan, kernels: PlanKernels, first: read
   return ranks;
 }
 
-/** How work that nobody waits for leaves room for work that somebody does wait for. */
+/** How background work leaves room for work that callers wait for. */
 export interface Background {
   /** Milliseconds between two buckets. */
   readonly pauseMs: number;

@@ -111,7 +111,7 @@ export class CubinCache {
     return entries;
   }
 
-  /** The entry of a key; undefined where it is absent, damaged, not a file, or somebody else's to change. */
+  /** The entry of a key; undefined if it is absent, damaged, not a file, or writable by others. */
   async read(key: string): Promise<CachedCubin | undefined> {
     try {
       const file = await open(this.#path(key), 'r');

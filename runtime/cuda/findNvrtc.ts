@@ -222,7 +222,7 @@ const ENTRIES = z.array(ENTRY).max(MOST);
 const isOf = (entry: Entry, status: Stats): boolean =>
   entry.bytes === status.size && entry.modifiedMs === status.mtimeMs && entry.changedMs === status.ctimeMs;
 
-/** What the file holds; nothing where it is missing, damaged, or somebody else's to change. */
+/** The contents of the file; nothing if it is missing, damaged, or writable by others. */
 async function readEntries(path: string): Promise<readonly Entry[]> {
   try {
     const status = await lstat(path);

@@ -174,7 +174,7 @@ export interface Lane {
   close(): void;
 }
 
-/** Of 19: work that somebody waits for comes first, and idle processors are still used. */
+/** Of 19: foreground work comes first, and idle processors are still used. */
 const LOW_PRIORITY = 10;
 /** Standard error that is kept to explain a crash. */
 const MAX_STDERR = 4000;

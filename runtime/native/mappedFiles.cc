@@ -62,7 +62,7 @@ void onBusError(int, siginfo_t *info, void *) {
     say(" is there no more, or its disk failed. Download the file again, then start again with --resume.\n");
   }
   ::sigaction(SIGBUS, &before, nullptr);
-  // One that somebody sent comes from no instruction that would raise it again.
+  // A signal that was sent is not raised again by an instruction.
   if (info->si_code <= 0) (void)::raise(SIGBUS);
 }
 

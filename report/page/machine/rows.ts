@@ -82,7 +82,7 @@ const WORDS: Readonly<Record<Exclude<Figure, 'busySeconds' | 'batches'>, (value:
   batch: (value) => `call ${value}`,
 };
 
-/** What somebody reads who points at a rectangle. */
+/** The tooltip of a rectangle. */
 export function wordsOf(track: Track, names: readonly string[], { first, slices, busy }: Drawn): string {
   const name = visible(names[track.label[first]!] ?? '');
   if (slices > 1) return `${name} and ${count(slices - 1)} more\n${percent(busy, 0)} of the time`;

@@ -24,7 +24,7 @@ export const ORDERS = [
 ] as const;
 export type Order = (typeof ORDERS)[number]['value'];
 
-/** Closer than this many nats either way, unless somebody says otherwise. */
+/** Closer than this many nats either way, by default. */
 export const CLOSE = 0.5;
 
 export interface Selection {

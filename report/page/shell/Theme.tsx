@@ -1,4 +1,4 @@
-/** Light or dark: as the system says, until somebody chooses. */
+/** Light or dark: the system's setting, until the user chooses. */
 import { useEffect, useState } from 'preact/hooks';
 
 const THEMES = ['auto', 'light', 'dark'] as const;

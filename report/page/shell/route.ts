@@ -1,4 +1,4 @@
-/** Where in the page somebody is: in the address, behind `#`, so that a link leads there. `#questions?filter=wrong` */
+/** The current place in the page, in the address behind `#`, so that a link leads there. `#questions?filter=wrong` */
 import { useEffect, useState } from 'preact/hooks';
 
 export interface Route {
