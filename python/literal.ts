@@ -1,5 +1,5 @@
 /** ast.literal_eval for the literals that task files and data sets hold: text, numbers, lists, tuples, dictionaries. */
-import { elementAt } from '../system/items.js';
+import { at } from '../system/at.js';
 import { isDeeperThan, MAX_JSON_DEPTH } from '../system/json.js';
 import { Float, toInt, type Value } from './value.js';
 
@@ -91,7 +91,7 @@ class LiteralReader {
     if (mark === '[') return this.#items(']', depth).values;
     if (mark === '(') {
       const { values, hasComma } = this.#items(')', depth);
-      return values.length === 1 && !hasComma ? elementAt(values, 0) : values;
+      return values.length === 1 && !hasComma ? at(values, 0) : values;
     }
     if (mark === '{') return this.#dict(depth);
     if (number !== undefined && number !== '') return readNumber(number);

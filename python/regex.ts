@@ -279,7 +279,7 @@ export function foundIn(match: RegExpMatchArray): string | string[] {
 // Regular expressions of task files. Whoever writes the file decides how long a match takes: `(a+)+$` never ends on a
 // text of 40 letters. So a match that may take long runs with a limit of time, and a run ends with a line about it.
 
-import { elementAt } from '../system/items.js';
+import { at as elementAt } from '../system/at.js';
 import { createContext, Script } from 'node:vm';
 import { regexCost, type RegexCost } from '../system/boundedRegex.js';
 import { isRecord, quote } from '../system/json.js';

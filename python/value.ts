@@ -3,7 +3,7 @@
  * where a `number` would round it. A float is a Float, because Python shows 1.0 and 1 differently. A dictionary is a
  * Map: keys come from files, and no name of a key means anything to JavaScript.
  */
-import { elementAt } from '../system/items.js';
+import { at as elementAt } from '../system/at.js';
 export type Value = null | boolean | number | bigint | string | Float | Thing | readonly Value[] | Dict;
 export type Dict = ReadonlyMap<string, Value>;
 

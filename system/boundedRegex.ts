@@ -5,7 +5,7 @@
  * A match that fails tries all ways of matching what stands before the place of failure. So the ways of parts that
  * follow one another are multiplied, and the steps of a part are taken once for each way of the parts before it.
  */
-import { elementAt } from './items.js';
+import { at } from './at.js';
 
 const MAX_LENGTH = 4096;
 const MAX_DEPTH = 16;
@@ -108,7 +108,7 @@ class Parser {
       hasTail: found.some(({ hasTail }) => hasTail),
       isOptional: found.some(({ isOptional }) => isOptional),
       takes: found.every(({ takes }) => takes),
-      isFixed: found.length === 1 && elementAt(found, 0).isFixed,
+      isFixed: found.length === 1 && at(found, 0).isFixed,
       ways: sum(({ ways }) => ways),
       steps: sum(({ steps }) => steps),
     });

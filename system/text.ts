@@ -22,7 +22,7 @@ export function bytes(value: number): string {
     unit++;
   }
   if (unit === 0) return value === 1 ? '1 byte' : `${count(value)} bytes`;
-  return `${threeDigits(scaled)} ${elementAt(BYTES, unit)}`;
+  return `${threeDigits(scaled)} ${at(BYTES, unit)}`;
 }
 
 const POWERS = ['', 'k', 'M', 'G', 'T', 'P'] as const;
@@ -35,7 +35,7 @@ export function si(value: number, unit: string): string {
     scaled /= 1000;
     power++;
   }
-  return `${threeDigits(scaled)} ${elementAt(POWERS, power)}${unit}`;
+  return `${threeDigits(scaled)} ${at(POWERS, power)}${unit}`;
 }
 
 const two = (value: number): string => String(value).padStart(2, '0');
@@ -72,11 +72,7 @@ export function textTable(rows: readonly (readonly string[])[], right: ReadonlyS
   return rows.map((row) =>
     row
       .map((cell, i) =>
-        right.has(i)
-          ? cell.padStart(elementAt(widths, i))
-          : i === row.length - 1
-            ? cell
-            : cell.padEnd(elementAt(widths, i)),
+        right.has(i) ? cell.padStart(at(widths, i)) : i === row.length - 1 ? cell : cell.padEnd(at(widths, i)),
       )
       .join('  ')
       .trimEnd(),
@@ -100,7 +96,7 @@ const MAX_LETTERS = 100;
 function distance(a: string, b: string): number {
   const width = b.length + 1;
   const edits: number[] = [];
-  const after = (i: number, j: number): number => elementAt(edits, i * width + j);
+  const after = (i: number, j: number): number => at(edits, i * width + j);
   for (let i = 0; i <= a.length; i++)
     for (let j = 0; j <= b.length; j++) {
       if (i === 0 || j === 0) {
@@ -137,7 +133,7 @@ export function nearest(given: string, known: readonly string[]): string | undef
 // Long work on a thread that also makes calls to devices, done in parts: between them the event loop turns, so that the
 // next call is made in time.
 
-import { elementAt } from './items.js';
+import { at } from './at.js';
 import { setImmediate } from 'node:timers/promises';
 
 /** Work that may be left for a while wherever it yields. */

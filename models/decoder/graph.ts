@@ -1,5 +1,5 @@
 /** The functions of a decoder: layers/ between what a function takes and what it returns. */
-import { elementAt } from '../../system/items.js';
+import { at } from '../../system/at.js';
 import { SCORE, STEP } from '../../ir/function.js';
 import { type Graph, GraphBuilder, type Value } from '../../ir/graph/graph.js';
 import { MAX_TOP_TOKENS, mapInputs, SAMPLE_INPUTS, type SampleInput } from '../../ir/sampleInputs.js';
@@ -56,7 +56,7 @@ export function buildStep(shape: DecoderShape, options: StepOptions & LayerOptio
   const { layers, kvHeads, headDim } = shape;
   const { rows, dtype } = options.cache;
   const states = Array.from({ length: layers }, (_, layer) => ({ k: `k_${layer}`, v: `v_${layer}` }));
-  const state = elementAt(states, 0).k;
+  const state = at(states, 0).k;
   const given = b.param('tokens', 'i32', ['T'], { kind: 'token', vocab: shape.vocabSize });
   const lastTokens = options.feeds === true ? b.state(LAST_TOKENS, 'i32', [LAST_TOKEN_ROWS]) : undefined;
   const tokens = lastTokens === undefined ? given : b.scope('feed', () => fedTokens(b, shape, given, lastTokens));
@@ -69,7 +69,7 @@ export function buildStep(shape: DecoderShape, options: StepOptions & LayerOptio
     position,
     biases: () => pathBiases(b, position),
     visible: (kind, own, layer) => {
-      const before = b.state(elementAt(states, layer)[kind], dtype, [rows, kvHeads, headDim]);
+      const before = b.state(at(states, layer)[kind], dtype, [rows, kvHeads, headDim]);
       const rounded = dtype === 'f32' ? own : b.add('cast', { x: own }, { dtype }, `${kind}_rounded`);
       const after = b.scope('write', () =>
         b.add('write_rows', { x: before, rows: rounded, slot }, {}, `${kind}_cache`),

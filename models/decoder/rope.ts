@@ -92,7 +92,7 @@ export function ropeInverseFrequencies(config: { readonly headDim: number; reado
       });
     }
     case 'longrope':
-      return plain.map((frequency, i) => frequency / elementAt(scaling.factors, i));
+      return plain.map((frequency, i) => frequency / at(scaling.factors, i));
     default:
       return scaling satisfies never;
   }
@@ -127,7 +127,7 @@ export function rotaryTables(config: {
 
 // Rotary settings of a config.json, in the spellings of transformers 4 and 5.
 
-import { elementAt } from '../../system/items.js';
+import { at } from '../../system/at.js';
 import { UserError } from '../../errors.js';
 import { isGiven, isRecord, quote } from '../../system/json.js';
 import type { Json } from '../model/model.js';

@@ -1,5 +1,5 @@
 /** The tensors of a decoder's checkpoint. Families that say nothing else have LLaMA's names. */
-import { elementAt } from '../../system/items.js';
+import { at } from '../../system/at.js';
 import type { ExpectedTensor, ShapeOf, TensorPart } from '../model/tensors.js';
 import type { DecoderConfig } from './config.js';
 import { type ExpertNames, expertTensors, hasExperts, QWEN_EXPERTS } from './experts.js';
@@ -111,7 +111,7 @@ export function decoderTensors(
       return list.flatMap((name) => [...projection(layer, name, rows[name], hidden), ...follow(name)]);
     const all = list.reduce((sum, name) => sum + rows[name], 0);
     return [
-      ...linear(`${layer}.${fused.module}`, all, hidden, config.biased.includes(elementAt(list, 0))).map((tensor) => ({
+      ...linear(`${layer}.${fused.module}`, all, hidden, config.biased.includes(at(list, 0))).map((tensor) => ({
         ...tensor,
         parts: partsOf(
           tensor.name,
@@ -170,7 +170,7 @@ function partsOf(
   return of.map((each, i) => ({
     name: tensor.replace(`.${module}.`, `.${projections[each]}.`),
     first: rows.slice(0, i).reduce((sum, count) => sum + count, 0) / blocks,
-    rows: elementAt(rows, i) / blocks,
+    rows: at(rows, i) / blocks,
     stride,
     count: blocks,
   }));

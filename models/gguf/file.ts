@@ -1,5 +1,5 @@
 /** Element types of GGUF tensors: names by number, and sizes of those that are read. Facts: ggml's type table. */
-import { elementAt } from '../../system/items.js';
+import { at } from '../../system/at.js';
 import { createHash } from 'node:crypto';
 import { readdirSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
@@ -161,7 +161,7 @@ function readTensor(cursor: Cursor, index: number): Described {
   const type = elementType(code);
   if (type === undefined)
     throw new UserError(`${cursor.where}: ${shown} is ${otherType(code)}, which is not read`, OTHER_FILE);
-  if (elementAt(extents, 0) % type.blockElements !== 0)
+  if (at(extents, 0) % type.blockElements !== 0)
     cursor.fail(`${shown} is ${type.name} with rows of ${extents[0]}: expected multiples of ${type.blockElements}`);
   const begin = cursor.size(`the offset of ${shown}`, Number.MAX_SAFE_INTEGER);
   const byteLength = (elements / type.blockElements) * type.blockBytes;

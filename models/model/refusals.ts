@@ -2,7 +2,7 @@
  * What any config.json may say that makes it no language model by itself, or none that reads from left to right. Such
  * settings stand beside the `model_type` of a family that is read, and nothing else in the file tells.
  */
-import { elementAt } from '../../system/items.js';
+import { at as elementAt } from '../../system/at.js';
 import { basename, dirname, join, resolve } from 'node:path';
 import { UserError } from '../../errors.js';
 import { isGiven, isRecord, quote } from '../../system/json.js';

@@ -1,5 +1,5 @@
 /** The tensors of a checkpoint: which ones it must have, and where each is stored. */
-import { elementAt } from '../../system/items.js';
+import { at } from '../../system/at.js';
 import { UserError } from '../../errors.js';
 import type { Encoding, FilePart, PerPart } from '../../ir/encoding.js';
 import type { GroupSize } from '../../ir/groups.js';
@@ -218,7 +218,7 @@ export function joinedVectors(
         `${entry.file}: tensor ${stored} has elements of ${format}, others of its layer of ${known.format}`,
         'download the checkpoint again from one revision',
       );
-    const place = { row: first, rows: elementAt(shape, 0), column: 0, columns: 1, isTransposed: false, stride: 1 };
+    const place = { row: first, rows: at(shape, 0), column: 0, columns: 1, isTransposed: false, stride: 1 };
     const tile: FileTile = { file: entry.file, offset: entry.offset, ...place };
     joined.set(name, { ...known, tiles: [...known.tiles, tile] });
   }

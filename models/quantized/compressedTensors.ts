@@ -3,7 +3,7 @@
  * k, to which half their range was added, weight_scale [rows, groups], weight_zero_point i32 [⌈rows / n⌉, groups],
  * weight_shape, and weight_g_idx i32 [k] where columns were ordered. The other formats have a byte for each element.
  */
-import { elementAt } from '../../system/items.js';
+import { at } from '../../system/at.js';
 import { UserError } from '../../errors.js';
 import {
   byteCodes,
@@ -245,9 +245,9 @@ const OF_LAYER = /\.\d+\./;
 /** Whether column c is in group c / width, as a list that comes with nearly every file says. */
 function isInOrder({ parts, shape }: EncodedTensor, width: number): boolean {
   const place = parts.groups;
-  if (place === undefined || place.byteLength !== 4 * elementAt(shape, 1)) return false;
+  if (place === undefined || place.byteLength !== 4 * at(shape, 1)) return false;
   const bytes = withFile(place.file, (fd) => readRange(fd, place.offset, place.byteLength));
-  for (let column = 0; column < elementAt(shape, 1); column++)
+  for (let column = 0; column < at(shape, 1); column++)
     if (bytes.readInt32LE(4 * column) !== Math.floor(column / width)) return false;
   return true;
 }
@@ -269,7 +269,7 @@ function groupIn(tensor: EncodedTensor): GroupSize | string {
   const problem = codesProblem(encoding);
   if (problem !== undefined) return problem;
   const { blockColumns } = encoding.scales;
-  const group = groupOf(blockColumns, elementAt(shape, 1));
+  const group = groupOf(blockColumns, at(shape, 1));
   if (group === undefined) return `groups of ${blockColumns} columns of ${shape[1]}`;
   return encoding.hasGroups && !isInOrder(tensor, blockColumns) ? 'columns ordered by activation' : group;
 }

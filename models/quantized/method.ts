@@ -1,5 +1,5 @@
 /** Methods of quantization: how a checkpoint stores the matrix of a module that it does not store as floats. */
-import { elementAt } from '../../system/items.js';
+import { at } from '../../system/at.js';
 import { UserError } from '../../errors.js';
 import type { Encoding, FilePart, PerPart, ScaleType } from '../../ir/encoding.js';
 import { isGiven, isRecord, quote } from '../../system/json.js';
@@ -99,7 +99,7 @@ export class QuantizedModule {
     if (!shapes.some((shape) => sameShape(shape, entry.shape)))
       return this.refuse(
         tensor,
-        `shape [${entry.shape.slice(0, 8).join(', ')}], but its configuration requires [${elementAt(shapes, 0).join(', ')}]`,
+        `shape [${entry.shape.slice(0, 8).join(', ')}], but its configuration requires [${at(shapes, 0).join(', ')}]`,
       );
     this.read.add(`${this.name}.${tensor}`);
     const { file, offset, byteLength, name } = entry;
@@ -170,7 +170,7 @@ export class Settings {
 
   /** The first of these keys, which mean the same, that is given. Throws UserError where others contradict it. */
   private first(keys: readonly string[]): string {
-    const [key = elementAt(keys, 0), ...others] = keys.filter((each) => this.isGiven(each));
+    const [key = at(keys, 0), ...others] = keys.filter((each) => this.isGiven(each));
     const other = others.find((each) => plainOf(this.json[each]) !== plainOf(this.json[key]));
     if (other !== undefined)
       throw new UserError(

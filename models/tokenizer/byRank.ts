@@ -41,7 +41,7 @@ export function findMerges(
 
 // A vocabulary of byte strings with ranks, as tiktoken has them: neighbours merge whose union has the lowest rank.
 
-import { elementAt } from '../../system/items.js';
+import { at as elementAt } from '../../system/at.js';
 import { z } from 'zod';
 import { UserError } from '../../errors.js';
 import { isGiven, isRecord, parseJson, quote } from '../../system/json.js';

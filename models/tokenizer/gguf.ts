@@ -2,7 +2,7 @@
  * The rules by which byte-level tokenizers of GGUF files cut texts: tokenizer.ggml.pre names the tokenizer that a file
  * was made from, and many cut alike. Source of the names: llama.cpp's llama-vocab.cpp.
  */
-import { zip } from '../../system/items.js';
+import { zip } from '../../system/at.js';
 import { UserError } from '../../errors.js';
 import { defined } from '../../system/defined.js';
 import { quote } from '../../system/json.js';

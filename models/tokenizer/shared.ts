@@ -111,7 +111,7 @@ export async function encodeSharing(
 // Each part is encoded with a line's end before it and a letter after it, whose tokens are left out: it sees the same
 // kinds of characters on both sides as in its text.
 
-import { elementAt, zip } from '../../system/items.js';
+import { at as elementAt, zip } from '../../system/at.js';
 import type { AddedToken, TokenizerJson } from './json.js';
 import { CROSSES } from './vocabulary.js';
 

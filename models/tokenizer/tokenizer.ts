@@ -1,5 +1,5 @@
 /** The tokenizer of the native library for a tokenizer.json. */
-import { elementAt } from '../../system/items.js';
+import { at as elementAt } from '../../system/at.js';
 import { AddedToken, BPE, Tokenizer as NativeTokenizer } from 'tokenizers';
 import { UserError } from '../../errors.js';
 import { defined } from '../../system/defined.js';

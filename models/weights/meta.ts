@@ -2,7 +2,7 @@
  * LLaMA as Meta publishes it: params.json and consolidated.00.pth, or several parts. It differs from the Hugging Face
  * copies in names, and in the order of the rows of q and k, whose rotary pairs are neighbours.
  */
-import { elementAt } from '../../system/items.js';
+import { at } from '../../system/at.js';
 import { readdirSync } from 'node:fs';
 import { z } from 'zod';
 import { UserError } from '../../errors.js';
@@ -139,7 +139,7 @@ export function configOfParams(params: Json, where: string, rows: number | undef
   const parsed = schema.safeParse(params);
   if (!parsed.success) {
     const issue = parsed.error.issues[0];
-    const key = issue?.code === 'unrecognized_keys' ? elementAt(issue.keys, 0) : String(issue?.path[0] ?? '');
+    const key = issue?.code === 'unrecognized_keys' ? at(issue.keys, 0) : String(issue?.path[0] ?? '');
     const problem = issue?.code === 'unrecognized_keys' ? 'unknown setting' : issue?.message;
     throw new UserError(
       `${where}: ${key}: ${problem}, got ${key in params ? quote(params[key]) : 'nothing'}`,

@@ -3,7 +3,7 @@
  * (https://docs.python.org/3/library/pickletools.html names the opcodes). A pickle is a program for a stack machine;
  * this machine knows the opcodes that build data, and calls only functions on its list. The bytes are hostile.
  */
-import { elementAt } from '../../system/items.js';
+import { at } from '../../system/at.js';
 import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
 
@@ -188,7 +188,7 @@ class Unpickler {
   setItems(items: readonly PickleValue[]): void {
     const target = this.stack.at(-1);
     if (!isKind(target, 'dict') || items.length % 2 !== 0) this.refuse('it sets items of what is no dictionary');
-    for (let i = 0; i < items.length; i += 2) target.entries.set(elementAt(items, i), elementAt(items, i + 1));
+    for (let i = 0; i < items.length; i += 2) target.entries.set(at(items, i), at(items, i + 1));
   }
 
   append(items: readonly PickleValue[]): void {

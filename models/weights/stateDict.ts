@@ -3,7 +3,7 @@
  * (https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT, with the 64-bit records of 4.3.14 and 4.3.15). The file
  * is hostile until every rule has been checked.
  */
-import { elementAt } from '../../system/items.js';
+import { at as elementAt } from '../../system/at.js';
 import { createHash } from 'node:crypto';
 import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';

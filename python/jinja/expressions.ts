@@ -1,5 +1,5 @@
 /** Parses expressions. */
-import { elementAt } from '../../system/items.js';
+import { at } from '../../system/at.js';
 import { Float, toInt } from '../value.js';
 import type { Arguments, Arithmetic, Comparison, Expression, Filter, Operation, Target, Token } from './syntax.js';
 import { TemplateProblem } from './work.js';
@@ -32,11 +32,11 @@ export class ExpressionParser {
   }
 
   protected get next(): Token {
-    return elementAt(this.#tokens, Math.min(this.#at, this.#tokens.length - 1));
+    return at(this.#tokens, Math.min(this.#at, this.#tokens.length - 1));
   }
 
   protected get second(): Token {
-    return elementAt(this.#tokens, Math.min(this.#at + 1, this.#tokens.length - 1));
+    return at(this.#tokens, Math.min(this.#at + 1, this.#tokens.length - 1));
   }
 
   protected take(): Token {
@@ -151,7 +151,7 @@ export class ExpressionParser {
     const { line } = this.next;
     const items = [part()];
     while (this.takeIf(word)) items.push(part());
-    return items.length === 1 ? elementAt(items, 0) : { kind, items, line };
+    return items.length === 1 ? at(items, 0) : { kind, items, line };
   }
 
   #not(): Expression {
@@ -309,7 +309,7 @@ export class ExpressionParser {
     return {
       kind: 'item',
       of,
-      key: keys.length === 1 ? elementAt(keys, 0) : { kind: 'tuple', items: keys, line },
+      key: keys.length === 1 ? at(keys, 0) : { kind: 'tuple', items: keys, line },
       line,
     };
   }

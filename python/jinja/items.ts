@@ -1,5 +1,5 @@
 /** Items of lists, texts and dictionaries. */
-import { elementAt } from '../../system/items.js';
+import { at as elementAt } from '../../system/at.js';
 import {
   asInt,
   codePointLength,

@@ -1,5 +1,5 @@
 /** What a filter is: a function of a value, with arguments that have names. */
-import { elementAt } from '../../system/items.js';
+import { at } from '../../system/at.js';
 import { isList, isTruthy, typeName, type Value } from '../value.js';
 import { itemOf } from './attributes.js';
 import { type Args, iterate, lengthOf, listOf, slice, wholeOf } from './items.js';
@@ -112,10 +112,10 @@ const extreme = (name: string, op: '<' | '>') =>
     for (const [i, key] of keys.entries()) {
       context.work.walk(key);
       if (i === 0) continue;
-      const found = order(op, key, elementAt(keys, best));
+      const found = order(op, key, at(keys, best));
       if (op === '<' ? found < 0 : found > 0) best = i;
     }
-    return elementAt(all, best);
+    return at(all, best);
   });
 
 /** map: a part of each item, or what a filter makes of each. */
@@ -178,7 +178,7 @@ function grouped(value: Value, by: (item: Value) => Value, real: (item: Value) =
     if (last !== undefined && areSame(last.key, key, context.work)) last.list.push(item);
     else groups.push({ key, list: [item] });
   }
-  return groups.map(({ list }) => new Group(real(elementAt(list, 0)), list));
+  return groups.map(({ list }) => new Group(real(at(list, 0)), list));
 }
 
 function sliced(value: Value, count: number, fill: Value | undefined, context: Context): Value {

@@ -1,5 +1,5 @@
 /** Runs a template: its statements, scopes and output. */
-import { zip } from '../../system/items.js';
+import { zip } from '../../system/at.js';
 import { Thing, typeName, type Value } from '../value.js';
 import { type Evaluator, Names, Scope } from './evaluate.js';
 import { iterate, listOf, Loop } from './items.js';

@@ -1,5 +1,5 @@
 /** Class labels: columns of whole numbers with a name for each, as the features of a data set declare them. */
-import { elementAt } from '../../system/items.js';
+import { at } from '../../system/at.js';
 import { UserError } from '../../errors.js';
 import type { TimeUnit } from '../../python/show.js';
 import { type Dict, Float, isDict, isInt, isList, isoSeconds, type Value } from '../../python/value.js';
@@ -160,7 +160,7 @@ function fieldsOf(records: readonly Dict[], search: Search, known: RecordType | 
   if (columns.size > MAX_FIELDS || columns.size * records.length > MAX_CELLS)
     throw new RangeError(`${records.length} records with ${columns.size} keys are too many`);
   for (const [name, values] of columns) found.set(name, typeOf(values, search, known?.fields.get(name)));
-  const isFirst = (name: string): boolean => elementAt(records, 0).has(name);
+  const isFirst = (name: string): boolean => at(records, 0).has(name);
   const rank = ([name, type]: readonly [string, ColumnType]): number => (isFirst(name) ? 0 : hasJson(type) ? 1 : 2);
   return new Map([...found].sort((a, b) => rank(a) - rank(b)));
 }

@@ -1,5 +1,5 @@
 /** Values of Parquet columns as pyarrow gives them to Python: dates, times, decimal numbers and bytes included. */
-import { elementAt } from '../../system/items.js';
+import { at } from '../../system/at.js';
 import { closeSync, openSync } from 'node:fs';
 import {
   type AsyncBuffer,
@@ -81,7 +81,7 @@ export function checkZones(metadata: FileMetaData): void {
 export function itemOf(node: SchemaTree): SchemaTree {
   const [group] = node.children;
   if (node.element.repetition_type === 'REPEATED' || group === undefined) return node;
-  return group.children.length === 1 ? elementAt(group.children, 0) : group;
+  return group.children.length === 1 ? at(group.children, 0) : group;
 }
 
 function unscaled(value: unknown): bigint {

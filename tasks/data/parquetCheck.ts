@@ -2,7 +2,7 @@
  * Checks the pages of a Parquet column before they are decoded. A few bytes of a hostile file can ask for billions of
  * values: pages say how many they have, and so do runs inside of them.
  */
-import { elementAt } from '../../system/items.js';
+import { at as elementAt } from '../../system/at.js';
 import type { ColumnMetaData, Compressors, SchemaTree } from 'hyparquet';
 import { parquetHeader } from 'hyparquet/src/column.js';
 import { decompressPage } from 'hyparquet/src/datapage.js';

@@ -1,4 +1,4 @@
-import { elementAt } from '../../system/items.js';
+import { at as elementAt } from '../../system/at.js';
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import type { Readable } from 'node:stream';

@@ -1,5 +1,5 @@
 /** Finds the names in a task file without parsing all of it: folders of task files hold thousands. */
-import { elementAt } from '../../system/items.js';
+import { at } from '../../system/at.js';
 import { readdirSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { UserError } from '../../errors.js';
@@ -44,7 +44,7 @@ function scanText(text: string, path: string): Names {
   const starts = [...text.matchAll(SEGMENT)];
   const wanted = starts.map(([all, double, single, plain], i) => ({
     key: double ?? single ?? plain ?? '',
-    from: elementAt(starts, i).index + all.length,
+    from: at(starts, i).index + all.length,
     to: starts[i + 1]?.index ?? text.length,
   }));
   const names = new Map<string, Yaml>();

@@ -2,7 +2,7 @@
  * The instructions of IFEval (Zhou et al. 2023) and when a text follows them, with the quirks that the public harness's
  * scores have: which letters count as a bullet, a title or a word.
  */
-import { elementAt } from '../../system/items.js';
+import { at } from '../../system/at.js';
 import { parseJsonValue } from '../../python/literal.js';
 import { FileRegex, pythonRegex } from '../../python/regex.js';
 import {
@@ -43,14 +43,14 @@ function bullets(text: string): number {
   const lines = text.split('\n').map(leftStrip);
   let count = 0;
   for (let i = 0; i < lines.length; i++) {
-    const line = elementAt(lines, i);
+    const line = at(lines, i);
     if (line.startsWith('-')) count++;
     if (!line.startsWith('*') || line[1] === '*') continue;
     if (line.length > 1) count++;
     // An asterisk alone takes the next line with it; a dash there counts by itself.
     else if (i + 1 < lines.length) {
       count++;
-      if (elementAt(lines, i + 1).startsWith('-')) count++;
+      if (at(lines, i + 1).startsWith('-')) count++;
       i++;
     }
   }

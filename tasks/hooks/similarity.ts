@@ -1,5 +1,5 @@
 /** How alike two texts are: BLEU as in sacrebleu with its international tokenizer, and ROUGE as in rouge_score. */
-import { elementAt } from '../../system/items.js';
+import { at as elementAt } from '../../system/at.js';
 import { common, counted, grams, rightStrip, splitAtSpace } from '../../python/value.js';
 
 /** Punctuation and symbols as tokens of their own, but within numbers. */

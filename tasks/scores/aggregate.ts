@@ -1,5 +1,5 @@
 /** What becomes of the values of a metric: their mean or another figure, and its standard error, as the harness has. */
-import { elementAt, zip } from '../../system/items.js';
+import { at as elementAt, zip } from '../../system/at.js';
 import { PythonRandom } from '../../python/random.js';
 import type { Aggregate } from '../definition/settings.js';
 import { bleuOf, chrfOf, terOf } from './corpus.js';

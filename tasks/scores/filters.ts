@@ -1,5 +1,5 @@
 /** The filter multi_choice_regex: a letter in brackets, or the text of a choice, or a letter after a colon. */
-import { elementAt } from '../../system/items.js';
+import { at } from '../../system/at.js';
 import { UserError } from '../../errors.js';
 import { FileRegex, findAll, pythonRegex } from '../../python/regex.js';
 import { type Dict, isDict, isInt, isList, isTruthy, splitAtSpace, strip, type Value } from '../../python/value.js';
@@ -57,7 +57,7 @@ export function choiceIn(options: ChoiceRegex, document: Dict, fail: (problem: s
   const texts = choices.map((choice) => cleaned(strip(choice)));
   const letters = [...LETTERS.slice(0, texts.length)];
   const inBrackets = (names: readonly string[]): Map<string, string> =>
-    new Map(names.map((name, i) => [name, `(${elementAt(letters, i)})`]));
+    new Map(names.map((name, i) => [name, `(${at(letters, i)})`]));
   const ofTexts = inBrackets(texts);
   const ofLetters = inBrackets(letters);
   const anyText = new RegExp(texts.map(escaped).join('|'), 'gu');
@@ -357,7 +357,7 @@ function stepOf(value: Value, where: string): Step {
 
 /** The filters that a task lists; without a list, one named `none`. Throws UserError. */
 export function readFilters(list: Value, where: string): readonly Filter[] {
-  if (list === null) return [{ name: 'none', leavesList: false, apply: (texts) => elementAt(texts, 0) }];
+  if (list === null) return [{ name: 'none', leavesList: false, apply: (texts) => at(texts, 0) }];
   if (!isList(list) || list.length === 0) throw new UserError(`${where}: expected a list of filters`);
   const filters = list.map((each): Filter => {
     const name = isDict(each) ? each.get('name') : undefined;
@@ -369,7 +369,7 @@ export function readFilters(list: Value, where: string): readonly Filter[] {
       const left = made.reduce((current, step) => step(current, document), texts);
       if (left.length !== 1)
         throw new UserError(`${where}: ${name} leaves ${left.length} texts`, 'end it with take_first');
-      return elementAt(left, 0);
+      return at(left, 0);
     };
     const leavesList = !(steps as readonly Value[]).some(
       (step) => isDict(step) && step.get('function') === 'take_first',

@@ -1,5 +1,5 @@
 /** The metrics of one document, as the harness computes them of the model's answers. */
-import { elementAt, zip } from '../../system/items.js';
+import { at, zip } from '../../system/at.js';
 import { UserError } from '../../errors.js';
 import { str } from '../../python/show.js';
 import { asInt, codePointLength, type Dict, isList, splitAtSpace, type Value } from '../../python/value.js';
@@ -126,7 +126,7 @@ function ofText(of: Answerable, text: string, metrics: readonly Metric[]): Value
       const counts = Object.hasOwn(CORPUS, name) ? CORPUS[name] : undefined;
       if (counts !== undefined) {
         if (golds.length !== 1) throw new UserError(`${where}: ${name} takes one reference, not ${golds.length}`);
-        return [name, counts(text, elementAt(golds, 0))];
+        return [name, counts(text, at(golds, 0))];
       }
       const clean = comparable(entry, where);
       const cleaned = clean(text);
@@ -150,12 +150,9 @@ export function valuesOf(
     case 'multiple_choice':
       return ofChoices(of, answers, names);
     case 'loglikelihood':
-      return pick(
-        { perplexity: () => elementAt(answers, 0).ll, acc: () => (elementAt(answers, 0).isGreedy ? 1 : 0) },
-        names,
-      );
+      return pick({ perplexity: () => at(answers, 0).ll, acc: () => (at(answers, 0).isGreedy ? 1 : 0) }, names);
     case 'loglikelihood_rolling':
-      return ofRolling(of, elementAt(answers, 0).ll, names);
+      return ofRolling(of, at(answers, 0).ll, names);
     default:
       return type satisfies never;
   }

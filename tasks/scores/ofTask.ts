@@ -1,5 +1,5 @@
 /** A task's figures: answers of all its documents, filtered, measured and joined. */
-import { elementAt } from '../../system/items.js';
+import { at } from '../../system/at.js';
 import { UserError } from '../../errors.js';
 import { type Dict, isInt, type Value } from '../../python/value.js';
 import { clipped } from '../../system/json.js';
@@ -73,7 +73,7 @@ export class TaskScores {
   /** `responses`: for each request, one answer for each repeat. */
   measure(of: Answerable, responses: readonly (readonly Response[])[]): readonly Measured[] {
     return this.filters.map(({ name, leavesList, apply }) => {
-      const filtered = responses.map((all) => (all.every(isText) ? apply(all, of.document) : elementAt(all, 0)));
+      const filtered = responses.map((all) => (all.every(isText) ? apply(all, of.document) : at(all, 0)));
       const values = this.#ownValues(of, filtered) ?? valuesOf(this.type, of, filtered, this.metrics);
       return { filter: name, filtered, values, areLists: leavesList && this.type === 'generate_until' };
     });
@@ -159,7 +159,7 @@ export class TaskValues {
         .map(({ name, aggregation }, m) => ({
           key: `${name},${filter}`,
           aggregation,
-          items: elementAt(elementAt(this.#items, i), m),
+          items: at(at(this.#items, i), m),
         }))
         .filter(({ items }) => items.length > 0),
     );

@@ -48,7 +48,7 @@ export function finalAnswer(text: string): string {
 
 // A formula before it is read: boxes opened, units and words removed.
 
-import { elementAt } from '../../../system/items.js';
+import { at as elementAt } from '../../../system/at.js';
 import { readLatex } from './latex.js';
 import { isSameExpression } from './sameAnswer.js';
 import { apply, type Expression, whole } from './values.js';

@@ -1,5 +1,5 @@
 /** What a factor in LaTeX begins with: numbers, symbols, groups and commands. */
-import { elementAt } from '../../../system/items.js';
+import { at } from '../../../system/at.js';
 import { LatexCursor, MAX_ITEMS, type Reading, type Token, tokensOf, Unreadable } from './latexLexer.js';
 import { apply, call, type Expression, FUNCTIONS, minus, ofDigits, type Sign, whole } from './values.js';
 
@@ -35,7 +35,7 @@ export abstract class LatexAtoms extends LatexCursor {
       (this.tokens as Token[]).splice(
         this.at,
         1,
-        { kind, text: elementAt(text, 0), isApart: true },
+        { kind, text: at(text, 0), isApart: true },
         { kind, text: text.slice(1), isApart: false },
       );
     }
@@ -72,7 +72,7 @@ export abstract class LatexAtoms extends LatexCursor {
     let digits = text;
     if (this.depth <= 4 && /^\d{1,3}$/.test(text))
       while (this.is(',') && /^\d{3}(?:\.\d+)?$/.test(this.tokens[this.at + 1]?.text ?? '')) {
-        digits += elementAt(this.tokens, this.at + 1).text;
+        digits += at(this.tokens, this.at + 1).text;
         this.at += 2;
       }
     if (!this.isPlain && this.take('_')) this.argument();
@@ -245,7 +245,7 @@ class Parser extends LatexAtoms {
   /** Values with commas between them are a set. */
   private list(): Expression {
     const items = this.items(() => this.relation());
-    return items.length === 1 ? elementAt(items, 0) : { kind: 'set', items };
+    return items.length === 1 ? at(items, 0) : { kind: 'set', items };
   }
 
   protected override items(read: () => Expression): Expression[] {
@@ -269,13 +269,13 @@ class Parser extends LatexAtoms {
       sides.push(this.union());
       if (signs.length > MAX_ITEMS) throw new Unreadable('too many sides');
     }
-    return signs.length === 0 ? elementAt(sides, 0) : { kind: 'relation', sides, signs };
+    return signs.length === 0 ? at(sides, 0) : { kind: 'relation', sides, signs };
   }
 
   private union(): Expression {
     const items = [this.sum()];
     while (this.take('cup', 'command')) items.push(this.sum());
-    return items.length === 1 ? elementAt(items, 0) : { kind: 'union', items };
+    return items.length === 1 ? at(items, 0) : { kind: 'union', items };
   }
 
   protected override sum(): Expression {

@@ -1,5 +1,5 @@
 /** A place in the tokens of an answer in LaTeX, and how reading goes on from there. */
-import { elementAt } from '../../../system/items.js';
+import { at } from '../../../system/at.js';
 
 /** How an answer is read. */
 export interface Reading {
@@ -64,7 +64,7 @@ export class LatexCursor {
   /** The sign that any number of + and − come to. */
   protected sign(): 1 | -1 {
     let sign: 1 | -1 = 1;
-    while (this.is('+') || this.is('-')) if (elementAt(this.tokens, this.at++).text === '-') sign = sign === 1 ? -1 : 1;
+    while (this.is('+') || this.is('-')) if (at(this.tokens, this.at++).text === '-') sign = sign === 1 ? -1 : 1;
     return sign;
   }
 
@@ -80,7 +80,7 @@ export class LatexCursor {
   protected subscript(): string {
     if (!this.take('{')) return this.tokens[this.at++]?.text ?? '';
     let text = '';
-    while (!this.is('}') && this.next.kind !== 'end') text += elementAt(this.tokens, this.at++).text;
+    while (!this.is('}') && this.next.kind !== 'end') text += at(this.tokens, this.at++).text;
     this.expect('}');
     return text;
   }
@@ -91,7 +91,7 @@ export class LatexCursor {
     let text = '';
     while (!this.take('}')) {
       if (this.next.kind === 'end') throw new Unreadable('an open group');
-      text += elementAt(this.tokens, this.at++).text;
+      text += at(this.tokens, this.at++).text;
     }
     return text;
   }

@@ -3,7 +3,7 @@
  * points, which are the same each time: expressions that differ agree there with probability 0 (Schwartz, Zippel), and
  * those that are equal differ by rounding alone.
  */
-import { elementAt, zip } from '../../../system/items.js';
+import { at as elementAt, zip } from '../../../system/at.js';
 import {
   add,
   type Complex,
