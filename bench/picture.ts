@@ -166,7 +166,7 @@ function opsText(ops: readonly string[]): string {
   return runs.map(({ op, count }) => (count === 1 ? op : `${count}× ${op}`)).join(', ');
 }
 
-const shortened = (text: string, most: number): string => (text.length <= most ? text : `${text.slice(0, most - 1)}…`);
+const shortened = (text: string, max: number): string => (text.length <= max ? text : `${text.slice(0, max - 1)}…`);
 
 /** Draws the kernels whose path starts with `layer` from (x, y), `width` wide, one below the other. */
 export function kernelPanel(rows: readonly KernelRow[], layer: string, x: number, y: number, width: number): string[] {

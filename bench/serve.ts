@@ -95,9 +95,9 @@ export async function serve(
 function table(calls: readonly ServedCall[], busy: readonly number[]): string {
   const measured = calls.map((call, i) => ({ ...call, onDevice: busy[i] ?? NaN }));
   const groups = [
-    ...GROUPS.map((most, i) => ({
-      name: `up to ${most} sequences`,
-      calls: measured.filter(({ tokens, rows }) => tokens === rows && tokens <= most && tokens > (GROUPS[i - 1] ?? 0)),
+    ...GROUPS.map((max, i) => ({
+      name: `up to ${max} sequences`,
+      calls: measured.filter(({ tokens, rows }) => tokens === rows && tokens <= max && tokens > (GROUPS[i - 1] ?? 0)),
     })),
     { name: 'with prompts', calls: measured.filter(({ tokens, rows }) => tokens !== rows) },
   ];

@@ -3,7 +3,7 @@
  * invented as they are taken become prompts, tokens, walks and calls, which a stand-in answers at once, and samples on
  * disk. MMLU and HellaSwag with five shots, the tokenizer of models/demo. Each count is a process of its own. One line
  * says when the first call was made, when the last was answered, the time of all processors (which other work on the
- * machine does not change), and the most memory of the process.
+ * machine does not change), and the peak memory of the process.
  */
 import { type Command, Option } from 'commander';
 import { execFileSync } from 'node:child_process';
@@ -146,7 +146,7 @@ const tasksCommand = (): Command =>
   benchCommand(
     'bench:tasks',
     'How a run of tasks grows with its documents, without a model: when the first call was made, when the last was ' +
-      'answered, the time of all processors, and the most memory of the process. MMLU and HellaSwag with five shots.',
+      'answered, the time of all processors, and the peak memory of the process. MMLU and HellaSwag with five shots.',
   )
     .argument('[documents...]', 'numbers of documents', repeated(whole(1, 9_999_999)), COUNTS)
     .addOption(new Option('--one <task>').hideHelp());
