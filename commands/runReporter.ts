@@ -14,7 +14,7 @@ import {
   throughputOf,
   type TokenCounts,
 } from '../evaluate/index.js';
-import type { RunIdentity } from '../evaluate/journalLines.js';
+import type { RunIdentity } from '../evaluate/journal.js';
 import { Reporter } from '../evaluate/reporter.js';
 import type { ResultsHeader } from '../evaluate/results.js';
 import type { ClosedRange } from '../evaluate/selection.js';

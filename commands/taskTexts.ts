@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import type { Ui } from '../driver/requests.js';
 import { UserError } from '../errors.js';
-import type { TextJournal } from '../evaluate/harness/textJournal.js';
+import type { TextJournal } from '../evaluate/journal.js';
 import type { Shard } from '../evaluate/index.js';
 import type { Answers } from '../evaluate/taskAnswers.js';
 import { numberOf, type RunTask, type TaskFacts } from '../evaluate/windows.js';
@@ -252,7 +252,7 @@ export async function writeTexts(
         found.push(outcome.text);
       }
       keep(number, request, found);
-      for (const [sample, text] of found.entries()) journal?.append({ number, request, sample, text });
+      journal?.append(found.map((text, sample) => ({ number, request, sample, text })));
       progress.end(prompt);
       done++;
     }

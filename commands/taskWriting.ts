@@ -1,7 +1,7 @@
 /** The part of a run of tasks that generates: texts with their journal, and what it took. */
 import { join } from 'node:path';
 import type { Ui } from '../driver/requests.js';
-import { TextJournal } from '../evaluate/harness/textJournal.js';
+import { TextJournal } from '../evaluate/journal.js';
 import { resultsFolder, type TaskName } from '../evaluate/index.js';
 import type { GeneratorCounts } from '../generate/generator.js';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.js';
@@ -70,12 +70,16 @@ export async function generateTexts(writing: Writing, ui: Ui): Promise<Generated
   const continuer = new TextGenerator(model, tokenizer, endTokensOf(model));
   const started = performance.now();
   first.begin('first token');
-  const { texts, isInterrupted } = await writeTexts(
-    continuer,
-    prompts.prompts,
-    { journal, signal: request.signal, onFirst: () => first.came(model.executor) },
-    ui,
-  );
-  if (isInterrupted) throw new Interrupted(texts.size);
-  return { texts, counts: continuer.generator.counts, seconds: (performance.now() - started) / 1000 };
+  try {
+    const { texts, isInterrupted } = await writeTexts(
+      continuer,
+      prompts.prompts,
+      { journal, signal: request.signal, onFirst: () => first.came(model.executor) },
+      ui,
+    );
+    if (isInterrupted) throw new Interrupted(texts.size);
+    return { texts, counts: continuer.generator.counts, seconds: (performance.now() - started) / 1000 };
+  } finally {
+    journal?.close();
+  }
 }

@@ -19,7 +19,7 @@ export { planQuestions, type QuestionPlan, type ScorerLimits } from './questionP
 export { evaluate, type EvaluateOptions, type Evaluation } from './evaluate.js';
 export { datasetOfRecords, type DatasetRecord } from './dataset.js';
 export { Journal, journalPath, type JournalOptions } from './journal.js';
-export type { RunIdentity } from './journalLines.js';
+export type { RunIdentity } from './journal.js';
 export { mergeShards, type Merged, type MergeRequest } from './merge.js';
 export { argmax, meanAndError, measure, type QuestionMetrics, type Scores } from './metrics.js';
 export { layBatch, type LaidBatch } from './scoreBatches.js';

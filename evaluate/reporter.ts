@@ -6,7 +6,7 @@ import { Scratch, writeAtomically } from '../system/write.js';
 import type { Node } from '../tasks/definition/settings.js';
 import { tasksBelow } from '../tasks/definition/settings.js';
 import { BOOTSTRAP_DRAWS } from '../tasks/scores/aggregate.js';
-import type { RunIdentity } from './journalLines.js';
+import type { RunIdentity } from './journal.js';
 import type { ResultsLayout } from './layout.js';
 import { buildResults, fileDate, type ResultsHeader, resultsName, samplesName, toJson, tokensName } from './results.js';
 import type { Results } from './resultTypes.js';

@@ -1,5 +1,5 @@
 /** The types of the results of a run: what they are made from, and the content of results_*.json. */
-import type { RunIdentity } from './journalLines.js';
+import type { RunIdentity } from './journal.js';
 import type { QuestionMetrics, Scores } from './metrics.js';
 import type { Overlong } from './pathLengths.js';
 import type { Question } from './question.js';

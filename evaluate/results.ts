@@ -9,7 +9,7 @@ import { type GroupNode, tasksBelow } from '../tasks/definition/settings.js';
 import { notesOn } from '../tasks/hooks/registry.js';
 import { type AggregationName, type GroupFigure, isAggregation } from '../tasks/scores/aggregate.js';
 import type { Figure } from '../tasks/scores/aggregate.js';
-import type { RunIdentity } from './journalLines.js';
+import type { RunIdentity } from './journal.js';
 import type { ResultsLayout } from './layout.js';
 import { sanitiseModelName } from './output.js';
 import type { Provenance, Results, Throughput } from './resultTypes.js';

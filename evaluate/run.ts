@@ -4,7 +4,7 @@ import { prepareOutput } from '../system/write.js';
 import type { Dataset } from './dataset.js';
 import { evaluate, type EvaluateOptions, type Evaluation } from './evaluate.js';
 import { checkJournal, Journal, journalPath } from './journal.js';
-import type { RunIdentity } from './journalLines.js';
+import type { RunIdentity } from './journal.js';
 import type { TaskName } from './question.js';
 import type { Scorer, Sharing } from './scorer.js';
 import { printDocs } from './selection.js';

@@ -1,6 +1,6 @@
 /** Results of a file's questions, written as a run writes them. */
 import { fileTaskByName } from '../../evaluate/fileTasks.js';
-import type { RunIdentity } from '../../evaluate/journalLines.js';
+import type { RunIdentity } from '../../evaluate/journal.js';
 import { FILE_LAYOUT } from '../../evaluate/layout.js';
 import type { Scores } from '../../evaluate/metrics.js';
 import type { Question } from '../../evaluate/question.js';
