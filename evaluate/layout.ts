@@ -1,6 +1,6 @@
 /**
- * How the files of a run are laid out. A source of tasks says which layout is its own: that of the public harness, whose
- * values are Python's, or that of a file of questions, whose records are written as JSON.parse returns them.
+ * How the files of a run are laid out. A source of tasks says which layout is its own: that of the public harness,
+ * whose values are Python's, or that of a file of questions, whose records are written as JSON.parse returns them.
  */
 import { compactJson, dumpJson, str } from '../python/show.js';
 import { Float, isDict, isList, type Value } from '../python/value.js';

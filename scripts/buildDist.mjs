@@ -24,7 +24,7 @@ function copyAssets() {
     mkdirSync(dirname(join(DIST, file)), { recursive: true });
     cpSync(join(ROOT, file), join(DIST, file));
   }
-  // Each folder gets one module of compiled templates, which codegen/templates.ts finds: file name → Handlebars' result.
+  // Each folder gets one module of compiled templates, by file name, which codegen/templates.ts finds.
   for (const folder of new Set(templates.map((file) => dirname(file)))) {
     const entries = templates
       .filter((file) => dirname(file) === folder)
@@ -64,8 +64,8 @@ async function buildPage(page) {
 }
 
 /**
- * The pages of report/page, each a script, with one style sheet. Pages that the program writes hold these files whole, so
- * that they work from a disk.
+ * The pages of report/page, each a script, with one style sheet. Pages that the program writes hold these files whole,
+ * so that they work from a disk.
  */
 async function buildPages() {
   mkdirSync(TO, { recursive: true });

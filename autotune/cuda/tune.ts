@@ -73,7 +73,7 @@ function candidatesOf(
   };
 }
 
-/** searchSchedules on a GPU. Measurements, the library's included, are stored in the database under the target's name. */
+/** searchSchedules on a GPU. Measurements, the library's too, go into the database under the target's name. */
 export function tuneCuda(options: CudaTuneOptions): Promise<SearchResult<CudaSchedule>> {
   const { facts: _facts, machine: _machine, database, target, library, onLibraryFailure, ...request } = options;
   const { module } = request;

@@ -213,7 +213,7 @@ export interface TargetCompiler<S = unknown, D = unknown> {
   compile(model: CompiledModel<S, D>, options?: MachineCodeOptions): Promise<MachineCode>;
 }
 
-/** The devices of a kind: how they are found, filled and opened. Users: driver/devices, and commands that run models. */
+/** The devices of a kind: how they are found, filled and opened. For driver/devices and commands that run models. */
 export interface TargetDevices<S = unknown, D = unknown> {
   /**
    * Whether kernels run on this host's processors and in its memory, so that tokenizing and loading must leave them
@@ -247,7 +247,7 @@ export interface TargetDevices<S = unknown, D = unknown> {
   open(checkpoint: Checkpoint, model: CompiledModel<S, D>, options: OpenOptions, ui: Ui): Promise<DeviceExecutor>;
 }
 
-/** Times of kernels: nominal, estimated, recorded and measured. Users: tune, placement, and commands that show times. */
+/** Times of kernels: nominal, estimated, recorded, measured. For tune, placement and commands that show times. */
 export interface TargetTuner<S = unknown, D = unknown> {
   /**
    * The machine's rates. Only their ratio matters: it decides which launches wait for arithmetic and which for memory.

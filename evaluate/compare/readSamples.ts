@@ -1,6 +1,6 @@
 /**
  * Reads samples_*.jsonl of this program and of versions of lm-evaluation-harness. Of each question numbers and hashes
- * are kept, and no text; callers that need texts get each sample, or read it again at its offset. The file is untrusted.
+ * are kept, and no text; callers that need texts get each sample, or read it at its offset. The file is untrusted.
  */
 import { createHash } from 'node:crypto';
 import { closeSync, openSync } from 'node:fs';

@@ -11,7 +11,7 @@ function codesType({ dtype, shape }: TensorType, format: CodeFormat): TensorType
   return { dtype: format, shape };
 }
 
-/** `from`: whether values are rounded to codes, or the matrix is stored as codes, whose values are exact as they are. */
+/** `from`: whether values are rounded to codes, or the matrix is stored as codes, whose values are exact. */
 const ATTRIBUTES = { format: CODE_FORMATS, from: ['values', 'codes'] } as const;
 
 export const NARROW = {

@@ -52,7 +52,7 @@ export interface Laying {
   readonly target: Place & { readonly memory: 'weights' | 'scales' };
   /** f32[k] in the memory of scales. */
   readonly scale?: Place;
-  /** Of tw_pack_codes: where in the memory of weights the scales of rows lie; the target where only scales are asked for. */
+  /** Of tw_pack_codes: where in the memory of weights the scales of rows lie; the target if only scales are made. */
   readonly rowScales?: Place;
 }
 

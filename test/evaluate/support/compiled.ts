@@ -9,8 +9,8 @@ import { SUPPORT } from './questions.js';
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
 
 /**
- * Returns the folder. It holds evaluate/, system/, python/, tasks/, errors.js, fakeTokenizer.mjs and the packages. The caller
- * removes it.
+ * Returns the folder. It holds evaluate/, system/, python/, tasks/, errors.js, fakeTokenizer.mjs and the packages. The
+ * caller removes it.
  */
 export function compileEval(): string {
   const folder = mkdtempSync(join(tmpdir(), 'tilewright-eval-'));
