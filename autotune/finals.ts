@@ -104,7 +104,7 @@ interface Challenge<S> {
 type Contest<S> = Challenge<S> & Judgement;
 
 /**
- * Holds the final of one bucket and tells each job its outcome; `record` stores it. `jobs`: the sequence, in order.
+ * Holds the final of one bucket and gives each job its outcome; `record` stores it. `jobs`: the sequence, in order.
  * Jobs without a promising challenger are settled without the device. False if a final could not be held.
  */
 export async function holdFinal<S>(

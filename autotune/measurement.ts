@@ -1,4 +1,4 @@
-/** The interface between the search and whoever measures, for every target. `S`: the target's schedules. */
+/** The interface between the search and a target's measurer. `S`: the target's schedules. */
 import type { Extents } from '../ir/extents.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
@@ -96,7 +96,7 @@ export const realAlarm: Alarm = (seconds, ring) => {
   };
 };
 
-/** A signal aborted with `signal` or after this many seconds. Call `end` when nobody listens any more. */
+/** A signal aborted with `signal` or after this many seconds. Call `end` when it is no longer needed. */
 export function deadline(
   seconds: number,
   signal: AbortSignal | undefined,

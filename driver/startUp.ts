@@ -84,7 +84,7 @@ export const withReplicas = (own: readonly PhaseSpan[], devices: readonly PhaseS
   ...devices.map((span): PhaseSpan => ({ replica: 0, ...span })),
 ];
 
-/** Shorter times are not worth a word. */
+/** Shorter times are not reported. */
 const MIN_SECONDS = 0.005;
 
 /**

@@ -182,14 +182,14 @@ export class BaselineBench {
 }
 
 /**
- * Best time over the algorithms that the library's heuristic names. The best one is timed once more through `tell`,
+ * Best time over the algorithms that the library's heuristic names. The best one is timed once more through `measure`,
  * which scales the time as the caller's comparison needs it. Throws Error if no algorithm works, CudaError if memory is
  * short.
  */
 export async function timeBaseline(
   contraction: BareContraction,
   options: BaselineOptions,
-  tell: (time: () => Promise<readonly number[]>) => Promise<readonly number[]> = (time) => time(),
+  measure: (time: () => Promise<readonly number[]>) => Promise<readonly number[]> = (time) => time(),
 ): Promise<BaselineTime> {
   const { addon, device } = options;
   const bench = await BaselineBench.create(contraction, options);
@@ -223,7 +223,7 @@ export async function timeBaseline(
     }
     if (best === undefined) throw new Error(`no algorithm of the library works: ${problems[0] ?? 'none'}`);
     const { index } = best;
-    return { name: at(bench.algorithms, index), seconds: await tell(() => burst(index, Infinity)) };
+    return { name: at(bench.algorithms, index), seconds: await measure(() => burst(index, Infinity)) };
   } finally {
     runUp?.release();
     bench.release();

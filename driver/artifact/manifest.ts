@@ -40,7 +40,7 @@ const manifestSchema = z.strictObject({
   version: z.number().int(),
   target: z.looseObject({ kind: z.string().max(40), arithmetic: z.enum(ARITHMETICS) }),
   mask: z.enum(MASKS),
-  /** Tokens of the largest micro-batch; artifacts of before do not say it. */
+  /** Tokens of the largest micro-batch; absent in artifacts of earlier versions. */
   maxTokens: z.number().int().min(1).max(MAX_CAPACITY).optional(),
   /** Tokens whose keys and values the function `step` keeps; absent if the artifact only scores. */
   cacheTokens: z.number().int().min(1).max(MAX_CACHE_TOKENS).optional(),

@@ -91,7 +91,7 @@ export function keepCacheEntry(
     if (folder === undefined) return;
     removeLeftovers(folder);
     const path = join(folder, name);
-    // What is there and is no entry is replaced, not written to.
+    // Anything that is not a regular file is replaced, never written to.
     if (lstatSync(path, { throwIfNoEntry: false })?.isFile() === false) rmSync(path, { recursive: true, force: true });
     writeAtomically(path, [digestOf(name, content), content], undefined, 0o600);
     pruneCaches(settings).catch(() => undefined);

@@ -12,7 +12,7 @@ import { type DeviceExecutor, inFlightOf } from './executor.js';
 import { type DeviceRequest, type FromChild, packError, type ToChild } from './protocol.js';
 import { type Membership, Siblings } from './siblings.js';
 
-/** If the parent is gone, nobody receives this; the 'disconnect' handler below ends the process. */
+/** If the parent has ended, this is lost; the 'disconnect' handler below ends the process. */
 const send = (message: FromChild): void => {
   process.send?.(message, () => undefined);
 };

@@ -21,7 +21,7 @@ export interface ChosenTarget {
   readonly target?: TargetName;
   /** In words: `GPU (NVIDIA H100, 79 GiB; the weights take 2.05 GiB)`, `CPU (AMD EPYC 9654)`. */
   readonly device: string;
-  /** What only concerns whoever wonders: why nothing is known of a GPU. */
+  /** For `--verbose`: why no GPU is used. */
   readonly detail?: string;
 }
 

@@ -69,13 +69,13 @@ export function startProcess(module: URL, device = 0): ChildProcess {
   return spare;
 }
 
-/** Ends the processes that nobody took over. */
+/** Ends the processes that were not taken over. */
 export function endSpares(): void {
   for (const child of spares.values()) child.kill('SIGKILL');
   spares.clear();
 }
 
-/** Tells a process something. What one that is gone cannot be told needs no word: its exit says so. */
+/** Sends a message. Errors are ignored: the exit of a process that has ended is reported elsewhere. */
 export function tell(child: ChildProcess, message: ToChild): void {
   child.send(message, () => undefined);
 }

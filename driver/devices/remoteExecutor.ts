@@ -136,7 +136,7 @@ export class RemoteExecutor implements DeviceExecutor {
       const id = this.nextId++;
       const job: PendingCall = { kind, name, inputs, epoch, resolve, reject, attempts: 0, isSent: false };
       this.jobs.set(id, job);
-      // It may have died while nobody waited for it.
+      // It may have died while no call was pending.
       if (this.child === undefined) this.restart(this.lastEnd);
       // The next one answers too, without what the one before it kept.
       if (epoch !== undefined && epoch !== this.epoch)

@@ -114,7 +114,7 @@ export async function compileKernels(
 /** Kernels that are compiled as they are needed: a library for each unit of unitsOf. */
 export interface KernelsAtNeed {
   readonly symbols: PlanSymbols;
-  /** Absent where all are there. */
+  /** Absent if all are compiled. */
   readonly compile?: CompileLibrary;
   /** Whether the machine code came with the artifact. */
   readonly isUnpacked: boolean;

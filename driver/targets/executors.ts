@@ -178,7 +178,7 @@ export async function loadCudaExecutor(
           stages,
           onRoutes: (routes) => {
             const line = `stages hand on ${[...new Set(routes)].map((route) => ROUTES[route]).join(', ')}`;
-            // A way that is slow concerns whoever chose a pipeline.
+            // Users who chose a pipeline should know that its route is slow.
             if (routes.includes('host')) ui.note(line);
             else ui.detail(line);
           },

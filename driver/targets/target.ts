@@ -110,7 +110,7 @@ export interface PrintedKernel {
   readonly launch?: LaunchShape;
 }
 
-/** What compiling a kernel tells. */
+/** What the compiler reports about a kernel. */
 export interface ExaminedKernel {
   /** What the compiler reports about it, if there is a compiler. */
   readonly resources?: KernelResources;
@@ -186,7 +186,7 @@ export type TimesOptions = { readonly database?: string | undefined };
  */
 export interface TargetCompiler<S = unknown, D = unknown> {
   readonly scheduling: Scheduling<S, D>;
-  /** How `score` is told what tokens see, unless the user says otherwise. */
+  /** Default form of the mask of `score`. */
   readonly mask: MaskKind;
   /**
    * The machine to compile for. `stored`: the checkpoint's element type; `kept`: its matrices that can be multiplied as

@@ -41,7 +41,7 @@ import type { FunctionSearchResult, Tuned, TunerOptions } from './target.js';
 /** The part of what is left that `score` gets where another function follows. What it leaves is the other's. */
 const SHARE_OF_SCORE = 0.5;
 
-/** What the search for one function is told beside the function itself. */
+/** Options of the search for one function. */
 export interface FunctionSearch<S> {
   readonly budgetSeconds: number;
   /** See SearchRequest. Calls of `step` are of every size: a few tokens in most of them, prompts in others. */
@@ -84,14 +84,14 @@ export async function tuneFunctions<S>(
 }
 
 /** The rows of measured (kernel, bucket) pairs. A short budget reaches only some of them. */
-export const measuredRows = <S>(rows: readonly TuneRow<S>[]): readonly TuneRow<S>[] =>
+const measuredRows = <S>(rows: readonly TuneRow<S>[]): readonly TuneRow<S>[] =>
   rows.filter((row) => row.bestSeconds !== undefined);
 
 /** Seconds to wait for outstanding device work after tuning has stopped. */
 const LEAVE_SECONDS = 1;
 
 /** Whether all work of the measurer has ended, or ends soon. Only then can the measurer be released. */
-export async function isIdleSoon(measurer: { idle(): Promise<void> }): Promise<boolean> {
+async function isIdleSoon(measurer: { idle(): Promise<void> }): Promise<boolean> {
   const patience = deadline(LEAVE_SECONDS, undefined);
   const isIdle = await unlessStopped(
     measurer.idle().then(() => true),
