@@ -6,7 +6,7 @@ import { compileModel } from '../driver/compile/compile.js';
 import { openModel, storedFormats } from '../driver/compile/functions.js';
 import { cpu } from '../driver/targets/cpu.js';
 import { cpuDevice, type CpuDevice, type Machine } from '../driver/targets/cpuDevice.js';
-import { compileKernels, type CpuModel, emitPlan } from '../driver/targets/cpuKernels.js';
+import { compileCpuKernels, type CpuModel, emitCpuPlan } from '../driver/targets/cpuKernels.js';
 import { layBatch, type MicroBatch, packTrees, planTrees, type TreeSharing } from '../evaluate/index.js';
 import { SCORE } from '../ir/function.js';
 import { type CpuIsa, type CpuSchedule, scoreOf } from '../ir/plan.js';
@@ -93,7 +93,7 @@ export async function measureModel(request: ModelMeasureRequest): Promise<Measur
   });
   const t1 = performance.now();
   const model = request.tuneSeconds > 0 ? (await tune(compiled, request)).model : compiled;
-  const { symbols, seconds: kernelsCompileSeconds } = await compileKernels(emitPlan(model.plan), isa);
+  const { symbols, seconds: kernelsCompileSeconds } = await compileCpuKernels(emitCpuPlan(model.plan), isa);
   const t2 = performance.now();
   const executor = await openCpuExecutor({
     plan: model.plan,

@@ -15,7 +15,7 @@ import { depthOf, kernelWork, pathShape, rowsOf, scalarCost, type KernelWork, ty
 import { weightBytes } from './candidates.js';
 
 /** The machine's measured rates and its cache sizes. */
-export interface MachineModel {
+export interface CpuMachine {
   readonly threads: number;
   /** Floating-point operations per second of the contractions' micro-kernel, all threads. */
   readonly flopsPerSecond: number;
@@ -33,7 +33,7 @@ export interface MachineModel {
 const FLOPS_PER_CYCLE: Readonly<Record<CpuIsa, number>> = { portable: 8, avx2: 32, avx512: 64, amx: 1024 };
 
 /** A model from peak rates (the runtime's `peak`). The clock is derived from the rate of `isa`. */
-export function machineModel(
+export function cpuMachine(
   facts: { readonly l1: number; readonly l2: number; readonly l3?: number },
   rates: {
     readonly isa: CpuIsa;
@@ -41,7 +41,7 @@ export function machineModel(
     readonly flopsPerSecond: number;
     readonly bytesPerSecond: number;
   },
-): MachineModel {
+): CpuMachine {
   const cycles = rates.flopsPerSecond / rates.threads / FLOPS_PER_CYCLE[rates.isa];
   return {
     threads: rates.threads,
@@ -109,7 +109,7 @@ function gemmSeconds(
   module: KernelModule,
   s: CpuGemmSchedule,
   rows: number,
-  machine: MachineModel,
+  machine: CpuMachine,
 ): number {
   const segments: readonly PackedColumns[] =
     kernel.anchor === 'gemm'
@@ -183,7 +183,7 @@ function attentionSeconds(
   kernel: AttentionKernel,
   s: CpuAttentionSchedule,
   size: WorkSize,
-  machine: MachineModel,
+  machine: CpuMachine,
 ): number {
   const rows = rowsOf(kernel, size);
   const tokens = tokensIn(size);
@@ -214,11 +214,11 @@ function attentionSeconds(
  * divided by memory bandwidth. It does not decrease when the extents of the micro-batch grow by whole tiles, and does
  * not increase with faster rates. The function throws if kernel and schedule are of different kinds.
  */
-export function scheduleCost(
+export function cpuCost(
   kernel: Kernel,
   module: KernelModule,
   size: WorkSize,
-  machine: MachineModel,
+  machine: CpuMachine,
 ): (schedule: CpuSchedule) => number {
   const rows = rowsOf(kernel, size);
   const work = kernelWork(kernel, module, size);
@@ -244,13 +244,13 @@ export const estimateSeconds = (
   module: KernelModule,
   schedule: CpuSchedule,
   size: WorkSize,
-  machine: MachineModel,
-): number => scheduleCost(kernel, module, size, machine)(schedule);
+  machine: CpuMachine,
+): number => cpuCost(kernel, module, size, machine)(schedule);
 
 /**
  * Share of the machine's peak at `seconds`: of peak arithmetic for contractions, of memory bandwidth for other kernels.
  */
-export const shareOfPeak = ({ flops, bytes }: KernelWork, machine: MachineModel, seconds: number): number =>
+export const cpuShareOfPeak = ({ flops, bytes }: KernelWork, machine: CpuMachine, seconds: number): number =>
   (flops > 0 ? flops / machine.flopsPerSecond : bytes / machine.bytesPerSecond) / seconds;
 
 /**

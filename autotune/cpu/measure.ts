@@ -20,32 +20,32 @@ import type { Measure, Measurement, MeasureRequest } from '../measurement.js';
 import type { Rates } from '../peaks.js';
 import { median } from '../records.js';
 import { measurePeaks } from './costModel.js';
-import { type BenchOptions, type Workbench, Workbenches } from './workbench.js';
+import { type BenchOptions, type CpuWorkbench, CpuWorkbenches } from './workbench.js';
 
 /** On what, and within what, candidates are measured. */
-export interface MeasurerOptions extends LoadedKernelsOptions, BenchOptions {
+export interface CpuMeasurerOptions extends LoadedKernelsOptions, BenchOptions {
   readonly threads: number;
 }
 
 /** Measures one request after another, on a pool of threads of its own. */
-export class Measurer {
+export class CpuMeasurer {
   private readonly addon: Addon;
-  private readonly options: MeasurerOptions;
+  private readonly options: CpuMeasurerOptions;
   private readonly pool: NativePool;
   private readonly kernels: LoadedKernels;
-  private readonly benches: Workbenches;
+  private readonly benches: CpuWorkbenches;
   private readonly references = new Map<string, string>();
   private scratch: NativeMemory | undefined;
   /** The last request that was started. */
   private underWay: Promise<void> = Promise.resolve();
 
   /** Throws UserError if the addon is not built. */
-  constructor(options: MeasurerOptions) {
+  constructor(options: CpuMeasurerOptions) {
     this.options = options;
     this.addon = loadAddon();
     this.pool = new this.addon.Pool(options.threads);
     this.kernels = new LoadedKernels(options, this.addon);
-    this.benches = new Workbenches(options, this.addon, this.pool);
+    this.benches = new CpuWorkbenches(options, this.addon, this.pool);
   }
 
   /** Peak rates for the cost model and for shares of peak, all threads. */
@@ -156,7 +156,7 @@ export class Measurer {
 
   private async withProgram<T>(
     { library, emitted }: LoadedKernel,
-    bench: Workbench,
+    bench: CpuWorkbench,
     bucket: Bucket,
     use: (program: NativeProgram) => Promise<T>,
   ): Promise<T> {
@@ -194,7 +194,7 @@ export class Measurer {
   }
 
   /** Runs once and hashes the results. Always uses the last copy of the weights, whatever the schedule. */
-  private async resultOf(program: NativeProgram, bench: Workbench, bucket: Bucket): Promise<string> {
+  private async resultOf(program: NativeProgram, bench: CpuWorkbench, bucket: Bucket): Promise<string> {
     await bench.prepareCheck(bucket);
     await program.run({ extents: sizesOf(bench.interface, bucket.extents), inputs: [] });
     return bench.digest(bucket);

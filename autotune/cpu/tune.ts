@@ -13,18 +13,18 @@ import { recordDigest, type RecordFormat, recordText, recordVersion } from '../r
 import { type Candidates, type SearchRequest, type SearchResult, searchSchedules } from '../search.js';
 import { kernelWork, sizeOf } from '../work.js';
 import { enumerateSpace, neighbours, scheduleSpace } from './candidates.js';
-import { type MachineModel, scheduleCost, shareOfPeak } from './costModel.js';
+import { type CpuMachine, cpuCost, cpuShareOfPeak } from './costModel.js';
 
 export interface CpuTuneOptions extends SearchRequest<CpuSchedule> {
   /** What default schedules and legality are derived from. */
   readonly facts: CpuFacts;
-  readonly machine: MachineModel;
+  readonly machine: CpuMachine;
   readonly database: TuningDatabase<CpuSchedule, CpuTuningTarget>;
   readonly target: CpuTuningTarget;
 }
 
 function candidatesOf(
-  { module, facts, machine }: { module: KernelModule; facts: CpuFacts; machine: MachineModel },
+  { module, facts, machine }: { module: KernelModule; facts: CpuFacts; machine: CpuMachine },
   kernel: Kernel,
   bucket: Bucket,
 ): Candidates<CpuSchedule> {
@@ -35,13 +35,13 @@ function candidatesOf(
   return {
     start,
     work,
-    cost: scheduleCost(kernel, module, sizeOf(bucket), machine),
+    cost: cpuCost(kernel, module, sizeOf(bucket), machine),
     mayUse: (schedule) =>
       key(schedule) === key(start) ||
       (schedule.isa === start.isa && cpuScheduling.legality(kernel, module, schedule, facts) === true),
     enumerate: () => enumerateSpace(space),
     neighbours: (from) => neighbours(space, from),
-    shareOfPeak: (seconds) => shareOfPeak(work, machine, seconds),
+    shareOfPeak: (seconds) => cpuShareOfPeak(work, machine, seconds),
   };
 }
 
@@ -91,7 +91,7 @@ export function thisCpu(isa: CpuIsa): Pick<CpuTuningTarget, 'isa' | 'cpu' | 'abi
 }
 
 /** This machine, its compiler and the kernel ABI. Throws UserError if the addon or a compiler is missing. */
-export async function currentTarget(
+export async function cpuTarget(
   isa: CpuIsa,
   threads: number,
   settings: Settings = readSettings(),

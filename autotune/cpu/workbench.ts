@@ -22,7 +22,7 @@ type HostOperand = PlacedOperand<NativeMemory>;
  * Buffers and weights of one kernel. Weights exist in several copies, because in a model the next layer's weights are
  * elsewhere: a kernel that finds its own still in the cache would be measured too fast.
  */
-export class Workbench {
+export class CpuWorkbench {
   readonly bytes: number;
   private readonly kernel: Kernel;
   /** The extents that kernels take. */
@@ -237,11 +237,11 @@ const MAX_COPIES = 8;
 const KEPT_BYTES = 768 << 20;
 
 /** Benches by signature of their kernel. */
-export class Workbenches {
+export class CpuWorkbenches {
   private readonly options: BenchOptions;
   private readonly addon: Addon;
   private readonly pool: NativePool;
-  private readonly kept: KeptBenches<Workbench>;
+  private readonly kept: KeptBenches<CpuWorkbench>;
   private readonly counts = new Map<KernelModule, ReadonlyMap<string, number>>();
 
   constructor(options: BenchOptions, addon: Addon, pool: NativePool) {
@@ -255,12 +255,12 @@ export class Workbenches {
     this.kept.release();
   }
 
-  get(kernel: Kernel, module: KernelModule, signature: string): Workbench {
+  get(kernel: Kernel, module: KernelModule, signature: string): CpuWorkbench {
     return this.kept.find(signature) ?? this.kept.keep(signature, this.make(kernel, module, signature));
   }
 
   /** One copy of the weights for each layer that shares the kernel, up to what exceeds the shared cache. */
-  private make(kernel: Kernel, module: KernelModule, signature: string): Workbench {
+  private make(kernel: Kernel, module: KernelModule, signature: string): CpuWorkbench {
     const { capacity, l3Bytes = 0 } = this.options;
     const layers = this.countOf(module, signature);
     const weights = Math.max(
@@ -269,7 +269,7 @@ export class Workbenches {
     );
     const outOfCache = Math.ceil((2 * l3Bytes) / weights);
     const copies = Math.max(1, Math.min(layers, outOfCache, Math.floor(MAX_COPY_BYTES / weights), MAX_COPIES));
-    return new Workbench(kernel, module, capacity, copies, this.addon, this.pool);
+    return new CpuWorkbench(kernel, module, capacity, copies, this.addon, this.pool);
   }
 
   private countOf(module: KernelModule, signature: string): number {

@@ -14,7 +14,7 @@ import { planFunction } from '../compile/plan.js';
 import type { DeviceExecutor } from '../devices/executor.js';
 import { stepTo, type Ui } from '../requests.js';
 import { cpuDevice, detectMachine, numericsOf } from '../targets/cpuDevice.js';
-import { compileKernels, CPU_PRINTING, type CpuPlanTexts, emitPlan } from '../targets/cpuKernels.js';
+import { compileCpuKernels, CPU_PRINTING, type CpuPlanTexts, emitCpuPlan } from '../targets/cpuKernels.js';
 import { printedPlan } from '../targets/printedKernels.js';
 
 /** A function of the model's own parameters and of values that pieces before it computed. */
@@ -164,10 +164,10 @@ export async function compilePieces(
     const [fn] = lowered.functions;
     return { ...lowered, functions: [planFunction(fn!, capacity, [capacity], cpuScheduling, device)] };
   });
-  const kernels = Object.assign({}, ...plans.map((plan) => emitPlan(plan).kernels)) as CpuPlanTexts['kernels'];
+  const kernels = Object.assign({}, ...plans.map((plan) => emitCpuPlan(plan).kernels)) as CpuPlanTexts['kernels'];
   const all = printedPlan(kernels, CPU_PRINTING);
   ui.phase('compile kernels', `${all.sources.length} different`);
-  const { symbols } = await compileKernels(all, device.isa, {
+  const { symbols } = await compileCpuKernels(all, device.isa, {
     onProgress: ({ done, total }) => stepTo(ui, { done, total, unit: 'kernels' }),
   });
   return {

@@ -9,7 +9,7 @@ import { CPU_ISAS, type CpuSchedule } from '../../ir/plan.js';
 import { BLOCK_NAMES } from '../../ir/storage.js';
 import { machineBytes } from '../../runtime/cpu/memoryUse.js';
 import { arithmeticOf, cpuDevice, type CpuDevice, cpuDeviceFor, numericsOf } from './cpuDevice.js';
-import { compileKernels, CPU_PRINTING, emitPlan } from './cpuKernels.js';
+import { compileCpuKernels, CPU_PRINTING, emitCpuPlan } from './cpuKernels.js';
 import { CPU_ARITHMETICS, isInteger } from './precision.js';
 import { factsSchema, kernelSymbol, machineCodeOf } from './printedKernels.js';
 import type { ManifestFormat, Target, TargetCompiler, TargetDevices, TargetTuner } from './target.js';
@@ -43,11 +43,11 @@ const compiler: TargetCompiler<CpuSchedule, CpuDevice> = {
   buckets: defaultBuckets,
   // A query costs the same beside others of its path.
   decodeSizes: [],
-  sources: (plan) => emitPlan(plan).sources,
+  sources: (plan) => emitCpuPlan(plan).sources,
   print: (kernel, plan, schedule, markOf) => emitKernel(kernel, plan, schedule, plan.capacity.extents, markOf),
   compile: async ({ plan, device }, options) => {
-    const emitted = emitPlan(plan);
-    return machineCodeOf(plan, emitted, await compileKernels(emitted, device.isa, options), CPU_PRINTING);
+    const emitted = emitCpuPlan(plan);
+    return machineCodeOf(plan, emitted, await compileCpuKernels(emitted, device.isa, options), CPU_PRINTING);
   },
 };
 
@@ -71,7 +71,7 @@ const tuner: TargetTuner<CpuSchedule, CpuDevice> = {
   rates: () => RATES,
   times: async (model, machine, options) => (await import('./kernelTimes.js')).cpuTimes(model, machine, options, RATES),
   tune: async (model, machine, options) => (await import('./tuning.js')).tuneOnCpu(model, machine, options),
-  compileSeconds: (plan) => (COMPILE_SECONDS * emitPlan(plan).sources.length) / availableParallelism(),
+  compileSeconds: (plan) => (COMPILE_SECONDS * emitCpuPlan(plan).sources.length) / availableParallelism(),
 };
 
 const manifest: ManifestFormat<CpuDevice> = {

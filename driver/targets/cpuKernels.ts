@@ -28,7 +28,7 @@ export const CPU_PRINTING: Printing<CpuSchedule, EmittedKernel> = {
 };
 
 /** Prints every kernel of every function with every schedule that the plan gives it. */
-export const emitPlan = (plan: Plan): CpuPlanTexts => emitKernels(plan, CPU_PRINTING);
+export const emitCpuPlan = (plan: Plan): CpuPlanTexts => emitKernels(plan, CPU_PRINTING);
 
 /** Name of the shared object in an artifact. */
 const LIBRARY = 'kernels.so';
@@ -71,7 +71,7 @@ function symbolsIn(emitted: CpuPlanTexts, libraryOf: (symbol: string) => string)
  * Compiles what emitPlan printed, all of it into one library. Uses the cache, or, if there is no compiler, the
  * artifact's code.
  */
-export async function compileKernels(
+export async function compileCpuKernels(
   emitted: CpuPlanTexts,
   isa: CpuIsa,
   { signal, onProgress, packed }: MachineCodeOptions = {},

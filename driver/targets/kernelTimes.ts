@@ -1,7 +1,7 @@
 /** What is known of the times of kernels on this machine, without measuring any: estimates, and the tuner's records. */
 import { at } from '../../system/at.js';
 import type { Rates } from '../../autotune/peaks.js';
-import { machineModel, measurePeaks, scheduleCost } from '../../autotune/cpu/costModel.js';
+import { cpuMachine, measurePeaks, cpuCost } from '../../autotune/cpu/costModel.js';
 import { CPU_RECORDS, thisCpu } from '../../autotune/cpu/tune.js';
 import { cudaCost, cudaMachine, measureBandwidth, typicalMachine } from '../../autotune/cuda/costModel.js';
 import { CUDA_RECORDS, isThisGpu } from '../../autotune/cuda/tune.js';
@@ -91,10 +91,10 @@ export function cpuTimes(
     Object.entries(here).every(([name, value]) => each[name as keyof typeof here] === value),
   );
   const rates = { isa, threads: target?.threads ?? cores, ...ratesOf(peaks) };
-  const model = machineModel({ ...device, l3: l3Bytes }, rates);
+  const model = cpuMachine({ ...device, l3: l3Bytes }, rates);
   return {
     peaks,
-    predict: (fn, kernel, schedule, size) => scheduleCost(kernel, fn, size, model)(schedule),
+    predict: (fn, kernel, schedule, size) => cpuCost(kernel, fn, size, model)(schedule),
     measured,
   };
 }

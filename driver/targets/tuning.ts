@@ -1,8 +1,8 @@
 /** Tuning: searches for each function of a plan in turn, within one budget, on this host or its GPU. */
 import { at } from '../../system/at.js';
-import { machineModel } from '../../autotune/cpu/costModel.js';
-import { Measurer } from '../../autotune/cpu/measure.js';
-import { CPU_RECORDS, currentTarget, tuneCpu } from '../../autotune/cpu/tune.js';
+import { cpuMachine } from '../../autotune/cpu/costModel.js';
+import { CpuMeasurer } from '../../autotune/cpu/measure.js';
+import { CPU_RECORDS, cpuTarget, tuneCpu } from '../../autotune/cpu/tune.js';
 import { referenceSchedule } from '../../autotune/cuda/candidates.js';
 import { cudaMachine, measureBandwidth } from '../../autotune/cuda/costModel.js';
 import type { CompileKernels } from '../../autotune/cuda/fill.js';
@@ -111,7 +111,7 @@ const SHARE_OF_KNOWN = 0.6;
  * code here, which the end of the budget has no time for.
  */
 async function prepareKnown(
-  measurer: Measurer,
+  measurer: CpuMeasurer,
   fn: LinkedFunction,
   { rows }: SearchResult<CpuSchedule>,
   seconds: number,
@@ -135,15 +135,15 @@ export async function tuneOnCpu(
   const { isa } = device;
   const { l3Bytes } = machine.cpu;
   const { threads, onActivity, signal } = options;
-  const target = await currentTarget(isa, threads);
+  const target = await cpuTarget(isa, threads);
   const database = TuningDatabase.open(options.database ?? defaultDatabasePath(), CPU_RECORDS);
-  let peaks: Awaited<ReturnType<Measurer['peaks']>> | undefined;
+  let peaks: Awaited<ReturnType<CpuMeasurer['peaks']>> | undefined;
   const search = async (
     fn: LinkedFunction,
     { budgetSeconds: share, ...part }: FunctionSearch<CpuSchedule>,
   ): Promise<SearchResult<CpuSchedule>> => {
     const from = performance.now();
-    const measurer = new Measurer({
+    const measurer = new CpuMeasurer({
       isa,
       threads,
       capacity: fn.capacity,
@@ -160,7 +160,7 @@ export async function tuneOnCpu(
         module: fn,
         buckets: fn.buckets,
         facts: device,
-        machine: machineModel({ ...device, l3: l3Bytes }, { isa, threads, ...peaks }),
+        machine: cpuMachine({ ...device, l3: l3Bytes }, { isa, threads, ...peaks }),
         capacity: fn.capacity.extents,
         database,
         target,

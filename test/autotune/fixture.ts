@@ -1,5 +1,5 @@
 /** A tiny LLaMA as kernels, and facts of an imaginary machine. */
-import { machineModel, type MachineModel } from '../../autotune/cpu/costModel.js';
+import { cpuMachine, type CpuMachine } from '../../autotune/cpu/costModel.js';
 import type { CpuFacts } from '../../autotune/cpu/candidates.js';
 import type { CpuTuningTarget } from '../../autotune/cpu/tune.js';
 import type { KernelModule } from '../../ir/kernel.js';
@@ -72,11 +72,11 @@ export const CAPACITY: Bucket = scoringBucket({ tokens: 256, rows: 256, longest:
 export const FACTS: CpuFacts = { isas: ['portable', 'avx2', 'avx512'], l1: 32 << 10, l2: 1 << 20 };
 export const AMX_FACTS: CpuFacts = { isas: ['portable', 'avx2', 'avx512', 'amx'], l1: 48 << 10, l2: 2 << 20 };
 
-export const MACHINE: MachineModel = machineModel(
+export const MACHINE: CpuMachine = cpuMachine(
   { ...FACTS, l3: 32 << 20 },
   { isa: 'avx512', threads: 2, flopsPerSecond: 400e9, bytesPerSecond: 30e9 },
 );
-export const AMX_MACHINE: MachineModel = machineModel(
+export const AMX_MACHINE: CpuMachine = cpuMachine(
   { ...AMX_FACTS, l3: 100 << 20 },
   { isa: 'amx', threads: 2, flopsPerSecond: 6300e9, bytesPerSecond: 31e9 },
 );

@@ -7,7 +7,7 @@ import { unitsOf } from '../../codegen/cpu/index.js';
 import { compileModel } from '../../driver/compile/compile.js';
 import { cpu } from '../../driver/targets/cpu.js';
 import { cpuDeviceFor, detectMachine } from '../../driver/targets/cpuDevice.js';
-import { emitPlan } from '../../driver/targets/cpuKernels.js';
+import { emitCpuPlan } from '../../driver/targets/cpuKernels.js';
 import type { CpuSchedule } from '../../ir/plan.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
 import { compileShared } from '../../runtime/cpu/compiler.js';
@@ -17,7 +17,7 @@ const DEMO = join(import.meta.dirname, '..', '..', 'models', 'demo');
 const machine = detectMachine();
 
 /** Weights of 16 bits, read by tiles of `isa`. */
-function kernelsWith(isa: 'avx2' | 'portable'): ReturnType<typeof emitPlan> {
+function kernelsWith(isa: 'avx2' | 'portable'): ReturnType<typeof emitCpuPlan> {
   const device = cpuDeviceFor({ ...machine, isas: ['portable', 'avx2', 'avx512'] }, 'avx512');
   const { plan } = compileModel(openCheckpoint(DEMO), cpu, device, { batchTokens: 64 });
   const lower = (schedule: CpuSchedule): CpuSchedule =>
@@ -28,7 +28,7 @@ function kernelsWith(isa: 'avx2' | 'portable'): ReturnType<typeof emitPlan> {
       Object.fromEntries(Object.entries(own).map(([key, schedule]) => [key, lower(schedule)])),
     ),
   }));
-  return emitPlan({ ...plan, functions });
+  return emitCpuPlan({ ...plan, functions });
 }
 
 describe.each(['avx2', 'portable'] as const)('tiles of %s in a plan for avx512', (isa) => {

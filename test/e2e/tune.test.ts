@@ -6,7 +6,7 @@ import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { CPU_RECORDS, currentTarget } from '../../autotune/cpu/tune.js';
+import { CPU_RECORDS, cpuTarget } from '../../autotune/cpu/tune.js';
 import { TuningDatabase } from '../../autotune/database.js';
 import { loadArtifact } from '../../driver/artifact/load.js';
 import { type CpuDevice, detectMachine } from '../../driver/targets/cpuDevice.js';
@@ -22,7 +22,7 @@ async function writeBetter(artifact: string, path: string): Promise<void> {
   const plan = scoreOf(model.plan) as LinkedFunction<CpuSchedule>;
   const { signature } = plan.launches.find(({ kernel }) => kernel.endsWith('qkv'))!;
   const database = TuningDatabase.open(path, CPU_RECORDS);
-  const records = database.recordsFor(await currentTarget(isa, 2));
+  const records = database.recordsFor(await cpuTarget(isa, 2));
   for (const [i, bucket] of plan.buckets.entries()) {
     const start = plan.schedules[i]![signature] as CpuGemmSchedule;
     records.append(signature, bucket, start, [2]);

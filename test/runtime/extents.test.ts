@@ -1,6 +1,6 @@
 /** Functions of one plan with different extents: each kernel finds its own by their order in its function. */
 import { expect, it } from 'vitest';
-import { compileKernels, emitPlan } from '../../driver/targets/cpuKernels.js';
+import { compileCpuKernels, emitCpuPlan } from '../../driver/targets/cpuKernels.js';
 import { openCpuExecutor } from '../../runtime/cpu/openExecutor.js';
 import { compileFunctions } from '../support/compileFunctions.js';
 
@@ -23,7 +23,7 @@ it('functions with different extents work in one plan', async () => {
     { text: BOTH, most: { Outer: 64, Inner: 40 } },
     { text: SQUARES, most: { Inner: 40 } },
   ]);
-  const { symbols } = await compileKernels(emitPlan(plan), 'portable');
+  const { symbols } = await compileCpuKernels(emitCpuPlan(plan), 'portable');
   const [, second] = symbols.both![0]!;
   expect(second!.symbol).not.toBe(symbols.squares![0]![0]!.symbol);
 

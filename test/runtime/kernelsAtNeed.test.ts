@@ -8,7 +8,7 @@ import { unitsOf } from '../../codegen/cpu/index.js';
 import { compileModel } from '../../driver/compile/compile.js';
 import { cpu } from '../../driver/targets/cpu.js';
 import { cpuDevice, detectMachine } from '../../driver/targets/cpuDevice.js';
-import { type CpuModel, emitPlan, kernelsAtNeed } from '../../driver/targets/cpuKernels.js';
+import { type CpuModel, emitCpuPlan, kernelsAtNeed } from '../../driver/targets/cpuKernels.js';
 import { SCORE } from '../../ir/function.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { describeRandomCheckpoint } from '../../models/randomCheckpoint.js';
@@ -83,7 +83,7 @@ interface Request extends CompileHow {
 async function open(
   allowed: (request: Request) => Promise<unknown> = () => Promise.resolve(),
 ): Promise<{ readonly executor: Executor; readonly requests: Request[] }> {
-  const emitted = emitPlan(model.plan);
+  const emitted = emitCpuPlan(model.plan);
   const units = new Map(unitsOf(emitted.kernels).map((unit) => [unit.name, unit]));
   const requests: Request[] = [];
   const compile: CompileLibrary = async (name, how) => {
@@ -152,7 +152,7 @@ describe('an executor whose kernels are compiled as they are needed', () => {
   });
 
   it('another one goes on with a library that the first gave up', async () => {
-    const emitted = emitPlan(model.plan);
+    const emitted = emitCpuPlan(model.plan);
     const [unit] = unitsOf(emitted.kernels);
     const own = settingsIn(join(folder, 'shared'));
     const stop = new AbortController();

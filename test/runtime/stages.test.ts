@@ -9,7 +9,7 @@ import { unitsOf } from '../../codegen/cpu/index.js';
 import { compileModel } from '../../driver/compile/compile.js';
 import { cpu } from '../../driver/targets/cpu.js';
 import { cpuDevice, detectMachine } from '../../driver/targets/cpuDevice.js';
-import { type CpuModel, emitPlan } from '../../driver/targets/cpuKernels.js';
+import { type CpuModel, emitCpuPlan } from '../../driver/targets/cpuKernels.js';
 import { SCORE } from '../../ir/function.js';
 import type { Stage } from '../../ir/placement.js';
 import { scoreOf } from '../../ir/plan.js';
@@ -57,7 +57,7 @@ async function compile(mask: MaskKind): Promise<Compiled> {
   );
   const checkpoint = describeRandomCheckpoint(folder, 3);
   const model = compileModel(checkpoint, cpu, cpuDevice(detectMachine(), 'auto'), { mask, batchTokens: TOKENS });
-  const emitted = emitPlan(model.plan);
+  const emitted = emitCpuPlan(model.plan);
   const { path: library } = await compileShared(unitsOf(emitted.kernels), {
     isa: model.device.isa,
     settings: settingsIn(folder),

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { cpuScheduling } from '../../codegen/cpu/schedules.js';
 import { cudaScheduling } from '../../codegen/cuda/schedules.js';
-import { compileKernels, emitPlan } from '../../driver/targets/cpuKernels.js';
+import { compileCpuKernels, emitCpuPlan } from '../../driver/targets/cpuKernels.js';
 import { emitCudaPlan } from '../../driver/targets/cudaKernels.js';
 import type { CudaPlan } from '../../ir/plan.js';
 import { type CpuExecutorOptions, openCpuExecutor } from '../../runtime/cpu/openExecutor.js';
@@ -30,7 +30,7 @@ describe('functions with state on a CPU', () => {
   const plan = statePlan(cpuScheduling, facts);
   let symbols: CpuExecutorOptions['symbols'];
   beforeAll(async () => {
-    ({ symbols } = await compileKernels(emitPlan(plan), 'portable'));
+    ({ symbols } = await compileCpuKernels(emitCpuPlan(plan), 'portable'));
   });
   const open = (change: Partial<CpuExecutorOptions> = {}) =>
     openCpuExecutor({ plan, symbols, tensors: scaleTensor(4), threads: 2, ...change });
@@ -44,7 +44,7 @@ describe('functions with state on a CPU', () => {
 
   it('read and write in one call', async () => {
     const memory = memoryPlan(cpuScheduling, facts);
-    const compiled = await compileKernels(emitPlan(memory), 'portable');
+    const compiled = await compileCpuKernels(emitCpuPlan(memory), 'portable');
     const executor = await open({ plan: memory, symbols: compiled.symbols, tensors: new Map() });
     expect(executor.capacity).toEqual({ remember: { N: 40, Q: 40 } });
     expect(executor.memory).toMatchObject({ stateBytes: MEMORY_BYTES });

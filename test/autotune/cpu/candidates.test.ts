@@ -8,13 +8,7 @@ import {
   scheduleSpace,
   type Space,
 } from '../../../autotune/cpu/candidates.js';
-import {
-  estimateSeconds,
-  machineModel,
-  scheduleCost,
-  shareOfPeak,
-  tileCycles,
-} from '../../../autotune/cpu/costModel.js';
+import { estimateSeconds, cpuMachine, cpuCost, cpuShareOfPeak, tileCycles } from '../../../autotune/cpu/costModel.js';
 import { kernelWork } from '../../../autotune/work.js';
 import { defaultSchedule, isLegal } from '../../../codegen/cpu/index.js';
 import { cpuScheduling } from '../../../codegen/cpu/schedules.js';
@@ -157,21 +151,21 @@ describe('the cost model', () => {
       for (const kernel of module.kernels) {
         const work = kernelWork(kernel, module, SIZE);
         const start = defaultSchedule(kernel, module, facts, BUCKET);
-        const cost = scheduleCost(kernel, module, SIZE, machine);
+        const cost = cpuCost(kernel, module, SIZE, machine);
         const bound = Math.max(work.flops / machine.flopsPerSecond, work.bytes / machine.bytesPerSecond);
         const schedules = enumerateSpace(scheduleSpace(kernel, module, start, facts, BUCKET));
         expect(schedules.filter((schedule) => !(cost(schedule) > bound))).toEqual([]);
-        expect(schedules.filter((schedule) => !(shareOfPeak(work, machine, cost(schedule)) < 1))).toEqual([]);
+        expect(schedules.filter((schedule) => !(cpuShareOfPeak(work, machine, cost(schedule)) < 1))).toEqual([]);
       }
     }
   });
 
   it('puts a good contraction between half and all of the peak', () => {
-    expect(shareOfPeak(kernelWork(gateUp, LARGE, SIZE), MACHINE, seconds(base))).toBeGreaterThan(0.5);
+    expect(cpuShareOfPeak(kernelWork(gateUp, LARGE, SIZE), MACHINE, seconds(base))).toBeGreaterThan(0.5);
     const amx: CpuGemmSchedule = { kind: 'gemm', isa: 'amx', mr: 32, nr: 32, kc: 768, mb: 256, nb: 256 };
     const kernel = kernelAt(LARGE_BF16, '0.ffn.gate_up');
     expect(
-      shareOfPeak(
+      cpuShareOfPeak(
         kernelWork(kernel, LARGE_BF16, SIZE),
         AMX_MACHINE,
         estimateSeconds(kernel, LARGE_BF16, amx, SIZE, AMX_MACHINE),
@@ -252,11 +246,10 @@ describe('the cost model', () => {
 
   it('derives the clock from the peak rate', () => {
     expect(
-      machineModel(FACTS, { isa: 'avx512', threads: 2, flopsPerSecond: 2 * 64 * 3e9, bytesPerSecond: 1 })
-        .cyclesPerSecond,
+      cpuMachine(FACTS, { isa: 'avx512', threads: 2, flopsPerSecond: 2 * 64 * 3e9, bytesPerSecond: 1 }).cyclesPerSecond,
     ).toBe(3e9);
     expect(
-      machineModel(FACTS, { isa: 'amx', threads: 1, flopsPerSecond: 1024 * 2e9, bytesPerSecond: 1 }).cyclesPerSecond,
+      cpuMachine(FACTS, { isa: 'amx', threads: 1, flopsPerSecond: 1024 * 2e9, bytesPerSecond: 1 }).cyclesPerSecond,
     ).toBe(2e9);
   });
 

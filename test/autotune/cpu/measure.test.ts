@@ -5,9 +5,9 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, describe, expect, it } from 'vitest';
-import { machineModel } from '../../../autotune/cpu/costModel.js';
-import { Measurer } from '../../../autotune/cpu/measure.js';
-import { CPU_RECORDS, currentTarget, tuneCpu } from '../../../autotune/cpu/tune.js';
+import { cpuMachine } from '../../../autotune/cpu/costModel.js';
+import { CpuMeasurer } from '../../../autotune/cpu/measure.js';
+import { CPU_RECORDS, cpuTarget, tuneCpu } from '../../../autotune/cpu/tune.js';
 import { TuningDatabase } from '../../../autotune/database.js';
 import type { Measurement } from '../../../autotune/measurement.js';
 import { defaultSchedule } from '../../../codegen/cpu/index.js';
@@ -31,7 +31,7 @@ if (missing.length > 0)
 describe.skipIf(missing.length > 0)('measuring', () => {
   const folder = mkdtempSync(join(tmpdir(), 'tilewright-measure-'));
   const settings = { ...readSettings(), cacheDir: folder, cc: quickCc() };
-  const measurers: Measurer[] = [];
+  const measurers: CpuMeasurer[] = [];
   afterAll(async () => {
     for (const measurer of measurers) {
       await measurer.idle();
@@ -43,9 +43,15 @@ describe.skipIf(missing.length > 0)('measuring', () => {
     const cpu = loadAddon().cpuInfo();
     return cpu.isas.avx512 ? ['avx512'] : cpu.isas.avx2 ? ['avx2'] : ['portable'];
   };
-  const make = (): { measurer: Measurer; facts: { isas: readonly CpuIsa[]; l1: number; l2: number } } => {
+  const make = (): { measurer: CpuMeasurer; facts: { isas: readonly CpuIsa[]; l1: number; l2: number } } => {
     const facts = { isas: isas(), l1: 32 << 10, l2: 1 << 20 };
-    const measurer = new Measurer({ isa: facts.isas[0]!, threads: 2, capacity: CAPACITY, l3Bytes: 8 << 20, settings });
+    const measurer = new CpuMeasurer({
+      isa: facts.isas[0]!,
+      threads: 2,
+      capacity: CAPACITY,
+      l3Bytes: 8 << 20,
+      settings,
+    });
     measurers.push(measurer);
     return { measurer, facts };
   };
@@ -133,8 +139,8 @@ describe.skipIf(missing.length > 0)('measuring', () => {
       facts,
       capacity: CAPACITY.extents,
       measure: measurer.measure,
-      machine: machineModel({ ...facts, l3: 8 << 20 }, { isa, threads: 2, ...(await measurer.peaks()) }),
-      target: await currentTarget(isa, 2, settings),
+      machine: cpuMachine({ ...facts, l3: 8 << 20 }, { isa, threads: 2, ...(await measurer.peaks()) }),
+      target: await cpuTarget(isa, 2, settings),
     };
     const database = TuningDatabase.open(path, CPU_RECORDS);
     // Three measurements, however long the compiler takes for them.

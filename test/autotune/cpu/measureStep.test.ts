@@ -3,7 +3,7 @@ import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { Measurer } from '../../../autotune/cpu/measure.js';
+import { CpuMeasurer } from '../../../autotune/cpu/measure.js';
 import type { Measurement } from '../../../autotune/measurement.js';
 import { defaultSchedule, emitKernel, kernelSignature } from '../../../codegen/cpu/index.js';
 import type { Bucket, CpuIsa, CpuSchedule } from '../../../ir/plan.js';
@@ -18,7 +18,7 @@ if (cc === undefined) process.stderr.write('SKIPPED: measurements of step: no na
 
 describe.skipIf(cc === undefined)('measuring step', () => {
   const folder = mkdtempSync(join(tmpdir(), 'tilewright-measure-step-'));
-  const measurers: Measurer[] = [];
+  const measurers: CpuMeasurer[] = [];
   afterAll(async () => {
     for (const measurer of measurers) {
       await measurer.idle();
@@ -32,14 +32,14 @@ describe.skipIf(cc === undefined)('measuring step', () => {
   const defaultOf = (end: string, bucket: Bucket): CpuSchedule =>
     defaultSchedule(kernelAt(module, end), module, { isas: [isa()], l1: 32 << 10, l2: 1 << 20 }, bucket);
   let folders = 0;
-  const make = (compiler: string): Measurer => {
+  const make = (compiler: string): CpuMeasurer => {
     const settings = { ...readSettings(), cacheDir: join(folder, `cache${folders++}`), cc: compiler };
-    const measurer = new Measurer({ isa: isa(), threads: 2, capacity, settings });
+    const measurer = new CpuMeasurer({ isa: isa(), threads: 2, capacity, settings });
     measurers.push(measurer);
     return measurer;
   };
   const measure = async (
-    measurer: Measurer,
+    measurer: CpuMeasurer,
     end: string,
     bucket: Bucket,
     others: readonly CpuSchedule[],
