@@ -238,7 +238,7 @@ export function cpuCost(
   return (schedule) => LAUNCH_SECONDS + (rows === 0 ? 0 : overlap(arithmetic(schedule), memory));
 }
 
-/** scheduleCost for one schedule. */
+/** cpuCost of one schedule. */
 export const estimateSeconds = (
   kernel: Kernel,
   module: KernelModule,

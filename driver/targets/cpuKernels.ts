@@ -68,7 +68,7 @@ function symbolsIn(emitted: CpuPlanTexts, libraryOf: (symbol: string) => string)
 }
 
 /**
- * Compiles what emitPlan printed, all of it into one library. Uses the cache, or, if there is no compiler, the
+ * Compiles what emitCpuPlan printed, all of it into one library. Uses the cache, or, if there is no compiler, the
  * artifact's code.
  */
 export async function compileCpuKernels(
