@@ -1,4 +1,7 @@
-/** Reads a folder or a GGUF file: the model that it describes, and the tensors that it holds. */
+/**
+ * A checkpoint as the compiler sees it: its configuration, the location of every tensor, the tokenizer and a
+ * fingerprint.
+ */
 import { createHash } from 'node:crypto';
 import { basename, resolve } from 'node:path';
 import { UserError } from '../errors.js';
@@ -38,6 +41,8 @@ import {
 import { findTokenizer } from './tokenizer/formats.js';
 import { mergeParts, partName } from './weights/meta.js';
 import { findGgufModel, readWeightFiles } from './weights/weightFiles.js';
+
+// Reads a folder or a GGUF file: the model that it describes, and the tensors that it holds.
 
 /** How quantized matrices are stored. */
 export type QuantizedStorage = Pick<QuantizedTensors, 'schemes' | 'scales' | 'activations'>;

@@ -1,6 +1,6 @@
 /**
- * Multimodal models, whose config.json holds that of a language model as `text_config`. Only that part is read: texts
- * without pictures or sound are those of the language model alone.
+ * The model that a config.json describes: its family, the text_config of a multimodal model, and a head that is tied to
+ * the embeddings.
  */
 import { dirname, join } from 'node:path';
 import { UserError } from '../errors.js';
@@ -21,6 +21,9 @@ import {
 import { type StoredTensor, weightFormat, type WholeTensor } from './model/tensors.js';
 import { configOfParams, countParts, FIRST_PART, inParamsWords, isMetaParams, meta } from './weights/meta.js';
 import { readTorchFile } from './weights/stateDict.js';
+
+// Multimodal models, whose config.json holds that of a language model as `text_config`. Only that part is read: texts
+// without pictures or sound are those of the language model alone.
 
 /** Keys that the outer file may have for both. */
 const SHARED_KEYS = [

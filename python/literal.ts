@@ -1,7 +1,9 @@
-/** ast.literal_eval for the literals that task files and data sets hold: text, numbers, lists, tuples, dictionaries. */
+/** Values written as Python's literals or as JSON. */
 import { at } from '../system/at.js';
 import { isDeeperThan, MAX_JSON_DEPTH } from '../system/json.js';
 import { Float, toInt, type Value } from './value.js';
+
+// ast.literal_eval for the literals that task files and data sets hold: text, numbers, lists, tuples, dictionaries.
 
 const MAX_DEPTH = 50;
 /** Escapes that literals and the new texts of re.sub() share. */

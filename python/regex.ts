@@ -1,4 +1,8 @@
 /** Python's regular expressions as JavaScript's: the parts of the syntax that task files use. */
+import { at as elementAt } from '../system/at.js';
+import { createContext, Script } from 'node:vm';
+import { regexCost, type RegexCost } from '../system/boundedRegex.js';
+import { isRecord, quote } from '../system/json.js';
 
 /** A pattern that is invalid, or that JavaScript cannot express. */
 export class RegexError extends Error {
@@ -278,11 +282,6 @@ export function foundIn(match: RegExpMatchArray): string | string[] {
 
 // Regular expressions of task files. Whoever writes the file decides how long a match takes: `(a+)+$` never ends on a
 // text of 40 letters. So a match that may take long runs with a limit of time, and a run ends with a line about it.
-
-import { at as elementAt } from '../system/at.js';
-import { createContext, Script } from 'node:vm';
-import { regexCost, type RegexCost } from '../system/boundedRegex.js';
-import { isRecord, quote } from '../system/json.js';
 
 /** Milliseconds that all matches in one text may take. */
 const LIMIT_MS = 1000;

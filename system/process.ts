@@ -1,7 +1,9 @@
-/** Errors of the operating system in words. */
+/** Processes, the shell, and errors of the operating system in words. */
 import { createHash } from 'node:crypto';
 import { hostname } from 'node:os';
 import { UserError } from '../errors.js';
+
+// Errors of the operating system in words.
 
 /** `ENOENT`, `ENOSPC` …; empty if the error did not come from the system. */
 export const codeOf = (error: unknown): string => (error instanceof Error && 'code' in error ? String(error.code) : '');

@@ -1,4 +1,6 @@
 /** Formats numbers, times and tables for people. All output uses these functions. */
+import { at } from './at.js';
+import { setImmediate } from 'node:timers/promises';
 
 /** `1,757,173` */
 export const count = (value: number): string => Math.round(value).toLocaleString('en-US');
@@ -132,9 +134,6 @@ export function nearest(given: string, known: readonly string[]): string | undef
 
 // Long work on a thread that also makes calls to devices, done in parts: between them the event loop turns, so that the
 // next call is made in time.
-
-import { at } from './at.js';
-import { setImmediate } from 'node:timers/promises';
 
 /** Work that may be left for a while wherever it yields. */
 export type Parts<T> = Generator<undefined, T, undefined>;

@@ -1,5 +1,7 @@
-/** Norms of a decoder, in primitive ops as the papers write them. */
+/** Norms and activations of a decoder, in primitive ops as the papers write them. */
 import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
+
+// Norms of a decoder, in primitive ops as the papers write them.
 
 /** What a norm computes. */
 export interface NormKind {

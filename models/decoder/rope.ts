@@ -1,4 +1,8 @@
 /** Rotary position embedding: what a model says of it, and the frequencies that follow. */
+import { at } from '../../system/at.js';
+import { UserError } from '../../errors.js';
+import { isGiven, isRecord, quote } from '../../system/json.js';
+import type { Json } from '../model/model.js';
 
 export type RopeScaling =
   | { readonly type: 'none' }
@@ -126,11 +130,6 @@ export function rotaryTables(config: {
 }
 
 // Rotary settings of a config.json, in the spellings of transformers 4 and 5.
-
-import { at } from '../../system/at.js';
-import { UserError } from '../../errors.js';
-import { isGiven, isRecord, quote } from '../../system/json.js';
-import type { Json } from '../model/model.js';
 
 const SUPPORTED = 'default, linear, dynamic, llama3, yarn, longrope';
 const DEFAULT_THETA = 10_000;

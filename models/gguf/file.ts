@@ -1,4 +1,4 @@
-/** Element types of GGUF tensors: names by number, and sizes of those that are read. Facts: ggml's type table. */
+/** GGUF files: element types, headers, and models in several files. */
 import { at } from '../../system/at.js';
 import { createHash } from 'node:crypto';
 import { readdirSync } from 'node:fs';
@@ -9,6 +9,8 @@ import { quote } from '../../system/json.js';
 import { fileSize, isFolder, readRange, withFile } from '../../system/read.js';
 import type { WeightEntry, WeightFile } from '../model/tensors.js';
 import { Cursor, type Metadata, type ReadBytes, readMetadata, REFETCH } from './metadata.js';
+
+// Element types of GGUF tensors: names by number, and sizes of those that are read. Facts: ggml's type table.
 
 /** How the elements of a row are stored: blocks of `blockElements` elements in `blockBytes` bytes. */
 export interface ElementType {

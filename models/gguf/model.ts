@@ -1,4 +1,4 @@
-/** Rotary settings of a GGUF file in the words of config.json. */
+/** The model in a GGUF file: settings and tensors in the words of Hugging Face checkpoints. */
 import { UserError } from '../../errors.js';
 import { defined } from '../../system/defined.js';
 import { quote } from '../../system/json.js';
@@ -7,6 +7,8 @@ import type { StoredTensor, WholeTensor } from '../model/tensors.js';
 import { Facts, GGUF_ARCHITECTURES, type GgufArchitecture, type Shape } from './architectures.js';
 import { blockOf, type GgufHeader } from './file.js';
 import { EACH, type ModuleNames } from './modules.js';
+
+// Rotary settings of a GGUF file in the words of config.json.
 
 const FACTOR: readonly [number, number] = [1e-6, 1e6];
 

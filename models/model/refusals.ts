@@ -1,6 +1,6 @@
 /**
- * What any config.json may say that makes it no language model by itself, or none that reads from left to right. Such
- * settings stand beside the `model_type` of a family that is read, and nothing else in the file tells.
+ * What is refused before weights are read: models that are no language model of a family, folders of other tools, and
+ * paths that are no checkpoint.
  */
 import { at as elementAt } from '../../system/at.js';
 import { basename, dirname, join, resolve } from 'node:path';
@@ -9,6 +9,9 @@ import { isGiven, isRecord, quote } from '../../system/json.js';
 import { quoteForShell } from '../../system/process.js';
 import { fileSize, isFolder, kindAt } from '../../system/read.js';
 import type { Json, Model } from './model.js';
+
+// What any config.json may say that makes it no language model by itself, or none that reads from left to right. Such
+// settings stand beside the `model_type` of a family that is read, and nothing else in the file tells.
 
 /** What to do about a model that is not read. */
 export const FAMILIES_HINT = 'docs/families.md lists the supported models and settings';

@@ -1,8 +1,4 @@
-/**
- * compressed-tensors, as LLM Compressor writes it. `pack-quantized`: weight_packed i32 [rows, ⌈k / n⌉] of n codes along
- * k, to which half their range was added, weight_scale [rows, groups], weight_zero_point i32 [⌈rows / n⌉, groups],
- * weight_shape, and weight_g_idx i32 [k] where columns were ordered. The other formats have a byte for each element.
- */
+/** Checkpoints with scales beside their matrices: compressed-tensors and FP8. */
 import { at } from '../../system/at.js';
 import { UserError } from '../../errors.js';
 import {
@@ -29,6 +25,10 @@ import {
   Settings,
 } from './method.js';
 import { plainMatrix } from './packed.js';
+
+// compressed-tensors, as LLM Compressor writes it. `pack-quantized`: weight_packed i32 [rows, ⌈k / n⌉] of n codes along
+// k, to which half their range was added, weight_scale [rows, groups], weight_zero_point i32 [⌈rows / n⌉, groups],
+// weight_shape, and weight_g_idx i32 [k] where columns were ordered. The other formats have a byte for each element.
 
 /** Formats, and the types of their codes. */
 const TYPES = {

@@ -1,7 +1,4 @@
-/**
- * AWQ (arXiv:2306.00978) as AutoAWQ writes it for its GEMM kernels: qweight i32 [k, rows / 8], qzeros i32
- * [groups, rows / 8], scales [groups, rows]. A word holds 4-bit codes of 8 rows, even ones before odd ones.
- */
+/** Codes packed in words or bytes: AWQ, GPTQ, and matrices of one code a byte. */
 import {
   byteCodes,
   type FilePart,
@@ -20,6 +17,9 @@ import {
   type QuantizedModule,
   Settings,
 } from './method.js';
+
+// AWQ (arXiv:2306.00978) as AutoAWQ writes it for its GEMM kernels: qweight i32 [k, rows / 8], qzeros i32
+// [groups, rows / 8], scales [groups, rows]. A word holds 4-bit codes of 8 rows, even ones before odd ones.
 
 const IN_WORD = 8;
 /** Place of each of 8 rows in its word. */

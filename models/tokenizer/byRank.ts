@@ -1,4 +1,20 @@
-/** Merges of a byte-pair encoding that has a rank for each piece and no list of merges. */
+/** Tokenizers that merge by rank: tiktoken's files and Mistral's tekken.json. */
+import { at as elementAt } from '../../system/at.js';
+import { z } from 'zod';
+import { UserError } from '../../errors.js';
+import { isGiven, isRecord, parseJson, quote } from '../../system/json.js';
+import {
+  type ByteLevelRule,
+  type ByteLevelTokenizer,
+  LLAMA_3,
+  LLAMA_4,
+  pieceOf,
+  QWEN,
+  ruleOfPattern,
+  writeByteLevel,
+} from './byteLevel.js';
+
+// Merges of a byte-pair encoding that has a rank for each piece and no list of merges.
 
 /** Twice those of the largest published vocabularies. */
 const MAX_MERGES = 1 << 20;
@@ -40,21 +56,6 @@ export function findMerges(
 }
 
 // A vocabulary of byte strings with ranks, as tiktoken has them: neighbours merge whose union has the lowest rank.
-
-import { at as elementAt } from '../../system/at.js';
-import { z } from 'zod';
-import { UserError } from '../../errors.js';
-import { isGiven, isRecord, parseJson, quote } from '../../system/json.js';
-import {
-  type ByteLevelRule,
-  type ByteLevelTokenizer,
-  LLAMA_3,
-  LLAMA_4,
-  pieceOf,
-  QWEN,
-  ruleOfPattern,
-  writeByteLevel,
-} from './byteLevel.js';
 
 /** The longest token of published files has 256 bytes. */
 const MAX_TOKEN_BYTES = 512;

@@ -1,6 +1,8 @@
-/** Writes the tokenizer.json of a byte-level tokenizer: its pieces are bytes, each as a letter, and merge by a list. */
+/** Byte-level tokenizers of vocab.json and merges.txt, and the tokenizer.json that they become. */
 import { UserError } from '../../errors.js';
 import { isRecord, parseJson, quote } from '../../system/json.js';
+
+// Writes the tokenizer.json of a byte-level tokenizer: its pieces are bytes, each as a letter, and merge by a list.
 
 /** The letter that stands for each byte: itself where it can be seen, else one from U+0100 on (GPT-2). */
 export const BYTE_LETTERS: readonly string[] = (() => {

@@ -1,7 +1,4 @@
-/**
- * The rules by which byte-level tokenizers of GGUF files cut texts: tokenizer.ggml.pre names the tokenizer that a file
- * was made from, and many cut alike. Source of the names: llama.cpp's llama-vocab.cpp.
- */
+/** The tokenizer of a GGUF file, as a tokenizer.json that gives the same tokens. */
 import { zip } from '../../system/at.js';
 import { UserError } from '../../errors.js';
 import { defined } from '../../system/defined.js';
@@ -12,6 +9,9 @@ import * as rules from './byteLevel.js';
 import { type ByteLevelRule, writeByteLevel } from './byteLevel.js';
 import type { TextBounds, TokenOf } from './namedTokens.js';
 import { writePieces } from './sentencepiece.js';
+
+// The rules by which byte-level tokenizers of GGUF files cut texts: tokenizer.ggml.pre names the tokenizer that a file
+// was made from, and many cut alike. Source of the names: llama.cpp's llama-vocab.cpp.
 
 const NAMES: readonly (readonly [ByteLevelRule, string])[] = [
   [rules.LLAMA_3, 'llama-bpe llama3 llama-v3 falcon3 falcon-h1 lfm2 midm-2.0 pixtral'],

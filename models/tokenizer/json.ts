@@ -1,4 +1,4 @@
-/** The `post_processor` of a tokenizer.json: the tokens that it adds around every text. */
+/** A tokenizer.json, checked before the tokenizer library sees it. */
 import { z } from 'zod';
 import { UserError } from '../../errors.js';
 import { regexCost, regexProblem } from '../../system/boundedRegex.js';
@@ -21,6 +21,8 @@ import {
   short,
   type WholeVocabulary,
 } from './vocabulary.js';
+
+// The `post_processor` of a tokenizer.json: the tokens that it adds around every text.
 
 const flag = z.boolean().optional();
 

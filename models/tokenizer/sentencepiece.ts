@@ -1,6 +1,4 @@
-/**
- * Reads protobuf messages field by field; every length is checked against its message.
- */
+/** SentencePiece's tokenizer.model, converted to a tokenizer.json that gives the same tokens. */
 import { UserError } from '../../errors.js';
 import { defined } from '../../system/defined.js';
 import { quote } from '../../system/json.js';
@@ -8,6 +6,8 @@ import { decodeUtf8 } from '../../system/read.js';
 import { findMerges } from './byRank.js';
 import type { AddedToken } from './json.js';
 import type { TextBounds, TokenOf, Vocabulary } from './namedTokens.js';
+
+// Reads protobuf messages field by field; every length is checked against its message.
 
 /** A field as encoded: a number (varint, fixed32 bits, fixed64 bits as bigint) or a length-delimited slice. */
 export type ProtoField =

@@ -1,8 +1,11 @@
-/**
- * Encodes the common beginning of similar texts once, for example of the choices of a question. This is exact if no
- * piece of the vocabulary crosses the beginning of a word: then no merge does, and the tokens of a text are the tokens
- * of its parts.
- */
+/** Encodes once what many texts have in common: the beginning of a question's choices, and the lines of shots. */
+import { at as elementAt, zip } from '../../system/at.js';
+import type { AddedToken, TokenizerJson } from './json.js';
+import { CROSSES } from './vocabulary.js';
+
+// Encodes the common beginning of similar texts once, for example of the choices of a question. This is exact if no
+// piece of the vocabulary crosses the beginning of a word: then no merge does, and the tokens of a text are the tokens
+// of its parts.
 
 /** SentencePiece's mark for a space, which it puts before every word. */
 export const SPACE = '▁';
@@ -110,10 +113,6 @@ export async function encodeSharing(
 // the merges goes on from there as from any other beginning of a line, which probes show when a tokenizer is opened.
 // Each part is encoded with a line's end before it and a letter after it, whose tokens are left out: it sees the same
 // kinds of characters on both sides as in its text.
-
-import { at as elementAt, zip } from '../../system/at.js';
-import type { AddedToken, TokenizerJson } from './json.js';
-import { CROSSES } from './vocabulary.js';
 
 /** Encodes each text of a list separately, without special tokens. */
 export type EncodeEach = (texts: string[]) => Promise<readonly ArrayLike<number>[]>;

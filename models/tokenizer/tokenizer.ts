@@ -1,4 +1,4 @@
-/** The tokenizer of the native library for a tokenizer.json. */
+/** Tokenizers of checkpoints, opened and called through the native library. */
 import { at as elementAt } from '../../system/at.js';
 import { AddedToken, BPE, Tokenizer as NativeTokenizer } from 'tokenizers';
 import { UserError } from '../../errors.js';
@@ -9,6 +9,8 @@ import { describeTokenizer, jsonOf, REPLACE_HINTS, type TokenizerDescription, ty
 import { mergesWholeTexts, parseTokenizerJson, type TokenizerJson, writeTokenizerJson } from './json.js';
 import { type TokenFlags, withTokens } from './namedTokens.js';
 import { type Around, cutsOf, cuttableTexts, encodeSharing, mayCutAtTokens, SharedLines, SPACE } from './shared.js';
+
+// The tokenizer of the native library for a tokenizer.json.
 
 /** A tokenizer of the library, and what it may be spared. */
 export interface Native {

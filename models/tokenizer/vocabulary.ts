@@ -1,4 +1,8 @@
-/** The pieces of a vocabulary, by their texts: as objects, or where they lie in the bytes of a file. */
+/** The vocabulary of a tokenizer: its pieces, the settings of its model, and the characters of its normalizer. */
+import { z } from 'zod';
+import { isRecord, quote } from '../../system/json.js';
+
+// The pieces of a vocabulary, by their texts: as objects, or where they lie in the bytes of a file.
 
 export const MAX_ID = 1 << 22;
 /** Characters. */
@@ -182,9 +186,6 @@ export function piecesOfList(vocab: readonly (readonly [piece: string, score: nu
 }
 
 // The `model` of a tokenizer.json: schemas of the types that are read, with bounds on every size.
-
-import { z } from 'zod';
-import { isRecord, quote } from '../../system/json.js';
 
 /** Twice those of the largest published vocabularies. */
 export const MAX_MERGES = 1 << 20;

@@ -1,7 +1,12 @@
-/**
- * JSON.parse silently keeps the last of two equal keys. A file with contradictory entries for one tensor must be
- * refused.
- */
+/** Safetensors files: headers that are read and checked, and the layout of files that are written. */
+import { createHash } from 'node:crypto';
+import { UserError } from '../../errors.js';
+import { isRecord, parseJson, quote } from '../../system/json.js';
+import { decodeUtf8, readRange, withFile } from '../../system/read.js';
+import type { WeightEntry, WeightFile } from '../model/tensors.js';
+
+// JSON.parse silently keeps the last of two equal keys. A file with contradictory entries for one tensor must be
+// refused.
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
@@ -60,12 +65,6 @@ export function findDuplicateKey(text: string): string | undefined {
 
 // Headers of safetensors files: 8 bytes of length, that many bytes of JSON, then the tensors back to back.
 // https://github.com/huggingface/safetensors#format. The file is hostile until every rule has been checked.
-
-import { createHash } from 'node:crypto';
-import { UserError } from '../../errors.js';
-import { isRecord, parseJson, quote } from '../../system/json.js';
-import { decodeUtf8, readRange, withFile } from '../../system/read.js';
-import type { WeightEntry, WeightFile } from '../model/tensors.js';
 
 /**
  * Bounds on one file, far above real ones: a model of 70 billion weights has headers of 0.1 MB in all, the largest

@@ -1,8 +1,4 @@
-/**
- * The directory of a zip archive whose entries are stored without compression, as torch.save writes it
- * (https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT, with the 64-bit records of 4.3.14 and 4.3.15). The file
- * is hostile until every rule has been checked.
- */
+/** Checkpoints of torch.save: a zip archive of tensors, and the dictionary that names them. */
 import { at as elementAt } from '../../system/at.js';
 import { createHash } from 'node:crypto';
 import { UserError } from '../../errors.js';
@@ -10,6 +6,10 @@ import { quote } from '../../system/json.js';
 import { readRange, withFile } from '../../system/read.js';
 import type { WeightEntry, WeightFile } from '../model/tensors.js';
 import { type PickleValue, type StoredTensor, unpickle } from './pickle.js';
+
+// The directory of a zip archive whose entries are stored without compression, as torch.save writes it
+// (https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT, with the 64-bit records of 4.3.14 and 4.3.15). The file
+// is hostile until every rule has been checked.
 
 export interface ZipEntry {
   /** Bytes from the start of the file to the entry's content. */

@@ -1,4 +1,4 @@
-/** Jinja's filters by name. */
+/** Jinja's filters and tests by name. */
 import { repr } from '../show.js';
 import { Float, isDict, isEqual, isInt, isList, isTruthy, numeric, Sequence, Shown, type Value } from '../value.js';
 import { attributeOnly } from './attributes.js';
@@ -11,6 +11,8 @@ import { TEXT_FILTERS } from './textFilters.js';
 import { callTextMethod } from './textMethods.js';
 import { absolute, floatNumber, htmlJson, plainJson, regexReplace, round, wholeNumber } from './valueFilters.js';
 import { Failure, type Work } from './work.js';
+
+// Jinja's filters by name.
 
 /** pprint writes longer values on several lines. */
 const LINE = 80;

@@ -1,4 +1,10 @@
-/** Decimal digits of floats, rounded once from the exact value, halves to the even digit: as Python writes them. */
+/** Python's format specifications, and the exact decimal digits of floats. */
+import { repr, showFloat } from '../show.js';
+import { asInt, codePointLength, codePoints, Float, numeric, typeName, type Value } from '../value.js';
+import { textOf, Undefined } from './objects.js';
+import { Failure, typeError, valueError, type Work } from './work.js';
+
+// Decimal digits of floats, rounded once from the exact value, halves to the even digit: as Python writes them.
 
 /** A finite float that is not negative, as numerator / denominator. */
 function fraction(value: number): { numerator: bigint; denominator: bigint } {
@@ -60,11 +66,6 @@ export function roundInteger(value: bigint, places: number): bigint {
 }
 
 // Python's format(value, spec): how numbers and texts are written into a width.
-
-import { repr, showFloat } from '../show.js';
-import { asInt, codePointLength, codePoints, Float, numeric, typeName, type Value } from '../value.js';
-import { textOf, Undefined } from './objects.js';
-import { Failure, typeError, valueError, type Work } from './work.js';
 
 /** Most digits behind the point, and the widest field that is not refused before it is made. */
 const MAX_PRECISION = 5000;

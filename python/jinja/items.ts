@@ -1,4 +1,4 @@
-/** Items of lists, texts and dictionaries. */
+/** Items and slices of values, and the loops over them. */
 import { at as elementAt } from '../../system/at.js';
 import {
   asInt,
@@ -28,6 +28,8 @@ import {
 } from './objects.js';
 import { areSame } from './operators.js';
 import { Failure, typeError, valueError, type Work } from './work.js';
+
+// Items of lists, texts and dictionaries.
 
 /** As the sandbox of Jinja has it. */
 const MAX_RANGE = 100_000;

@@ -1,4 +1,4 @@
-/** What a filter is: a function of a value, with arguments that have names. */
+/** What a filter is, and Jinja's filters of lists. */
 import { at } from '../../system/at.js';
 import { isList, isTruthy, typeName, type Value } from '../value.js';
 import { itemOf } from './attributes.js';
@@ -18,6 +18,8 @@ import {
 import { areSame, arithmetic, order } from './operators.js';
 import type { Access } from './percent.js';
 import { Failure, join, typeError, valueError } from './work.js';
+
+// What a filter is: a function of a value, with arguments that have names.
 
 /** What filters and tests see of the template that uses them. */
 export interface Context extends Access {

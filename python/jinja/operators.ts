@@ -1,9 +1,11 @@
-/** Python's "**". Floats are rounded once: the engine's own power is off in the last digit at times. */
+/** Operators of expressions, as Python has them. */
 import { asInt, Float, isEqual, isInt, isList, numeric, Sequence, toInt, typeName, type Value } from '../value.js';
 import { entryOf, escapeHtml, isDictionary, Lazy, Markup, textOf, Undefined } from './objects.js';
 import { percentFormat } from './percent.js';
 import type { Arithmetic, Comparison } from './syntax.js';
 import { Failure, searchFor, typeError, type Work } from './work.js';
+
+// Python's "**". Floats are rounded once: the engine's own power is off in the last digit at times.
 
 /** Digits of whole numbers, as bits. */
 const MAX_BITS = 1 << 14;

@@ -1,4 +1,17 @@
-/** Python's datetime.strftime() in English, for the local time zone. */
+/** A template from its text to rendered text, and the clock that it may ask. */
+import type { Dict, Value } from '../value.js';
+import { makeDict } from './attributes.js';
+import { Evaluator, Names } from './evaluate.js';
+import { CHAT_FILTERS, isTest, TASK_FILTERS } from './filters.js';
+import { bind, Cycler, Joiner, range } from './items.js';
+import type { Filter } from './listFilters.js';
+import { entriesOf, isDictionary, type Named, Namespace, Native, textOf } from './objects.js';
+import { parseTemplate, type TagOptions } from './parse.js';
+import { Runner } from './run.js';
+import type { Body, LexerOptions } from './syntax.js';
+import { Failure, TemplateProblem, typeError, Work } from './work.js';
+
+// Python's datetime.strftime() in English, for the local time zone.
 
 const DAYS = ['Sunday', 'Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday'];
 const MONTHS = [
@@ -132,18 +145,6 @@ export function strftime(format: string, now: Date): string {
 // Jinja2's templates, in the two environments that prompts are made in: that of chat templates in transformers, and
 // that of task files in the public harness. A template is a program of unknown origin: it cannot reach anything but
 // what it is given, and everything that it does is bounded.
-
-import type { Dict, Value } from '../value.js';
-import { makeDict } from './attributes.js';
-import { Evaluator, Names } from './evaluate.js';
-import { CHAT_FILTERS, isTest, TASK_FILTERS } from './filters.js';
-import { bind, Cycler, Joiner, range } from './items.js';
-import type { Filter } from './listFilters.js';
-import { entriesOf, isDictionary, type Named, Namespace, Native, textOf } from './objects.js';
-import { parseTemplate, type TagOptions } from './parse.js';
-import { Runner } from './run.js';
-import type { Body, LexerOptions } from './syntax.js';
-import { Failure, TemplateProblem, typeError, Work } from './work.js';
 
 export { TemplateProblem };
 

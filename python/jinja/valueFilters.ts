@@ -1,4 +1,4 @@
-/** Jinja's filters of numbers. */
+/** Jinja's filters of numbers, of JSON, and by regular expressions. */
 import { SHARED_ESCAPES } from '../literal.js';
 import { FileRegex } from '../regex.js';
 import { jsonFloat, jsonText } from '../show.js';
@@ -19,6 +19,8 @@ import { roundFloat, roundInteger } from './format.js';
 import { entriesOf, isDictionary, Markup, textOf, Undefined } from './objects.js';
 import { arithmetic, compareText, order } from './operators.js';
 import { Failure, MAX_TEXT, typeError, valueError, type Work } from './work.js';
+
+// Jinja's filters of numbers.
 
 const MAX_DIGITS = 4300;
 const PREFIXES: ReadonlyMap<string, number> = new Map([

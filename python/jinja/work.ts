@@ -1,4 +1,18 @@
-/** What goes wrong in a template. */
+/** Bounds on the work of a template: its errors, what it may still do, and searches that keep to that. */
+import { repr, str } from '../show.js';
+import {
+  codePointLength,
+  codePoints,
+  isDict,
+  isList,
+  leftStrip,
+  PYTHON_SPACE,
+  rightStrip,
+  Thing,
+  type Value,
+} from '../value.js';
+
+// What goes wrong in a template.
 
 /** Jinja's and Python's kinds of errors; `limit` for what would take too much. */
 export type FailureKind =
@@ -43,19 +57,6 @@ export const typeError = (message: string): Failure => new Failure('TypeError', 
 export const valueError = (message: string): Failure => new Failure('ValueError', message);
 
 // The bounds within which one template is evaluated. Each value's size is checked before the value is made.
-
-import { repr, str } from '../show.js';
-import {
-  codePointLength,
-  codePoints,
-  isDict,
-  isList,
-  leftStrip,
-  PYTHON_SPACE,
-  rightStrip,
-  Thing,
-  type Value,
-} from '../value.js';
 
 /** Deepest nesting of values, so that walks through them fit on the stack. */
 const MAX_NESTING = 250;

@@ -1,7 +1,9 @@
-/** BIG-Bench-Hard in its three forms: with reasoning, with answers alone, and as choices (leaderboard_bbh). */
+/** Tasks that generate text: BIG-Bench-Hard and GSM8K. */
 import { z } from 'zod';
 import { Float } from '../../python/value.js';
 import { type Definitions, mean, overall, readText, version, type Written, type WrittenMap, ZERO } from './define.js';
+
+// BIG-Bench-Hard in its three forms: with reasoning, with answers alone, and as choices (leaderboard_bbh).
 
 const NAMES = (
   'boolean_expressions causal_judgement date_understanding disambiguation_qa dyck_languages formal_fallacies ' +

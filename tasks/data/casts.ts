@@ -1,7 +1,4 @@
-/**
- * Numbers, texts and times as the types of columns that a README declares, as Arrow casts them for `datasets`: what
- * would be cut off or leave its range is refused. Values are never null here.
- */
+/** Rows cast to the types that a README declares, as Arrow casts them for `datasets`. */
 import { UserError } from '../../errors.js';
 import { dateOf, dateTimeOf, str, type TimeUnit } from '../../python/show.js';
 import {
@@ -19,6 +16,9 @@ import {
 import { clipped, quote } from '../../system/json.js';
 import { type ColumnType, hasJson, type IntType, type RecordType } from './columnTypes.js';
 import { mixedValue, rewrittenFloat } from './rewritten.js';
+
+// Numbers, texts and times as the types of columns that a README declares, as Arrow casts them for `datasets`: what
+// would be cut off or leave its range is refused. Values are never null here.
 
 /** Throws RangeError for a value that the type does not hold. */
 export type Cast = (value: Value) => Value;

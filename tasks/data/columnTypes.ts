@@ -1,4 +1,4 @@
-/** Class labels: columns of whole numbers with a name for each, as the features of a data set declare them. */
+/** Types of columns: those that a README declares, class labels included, and those that rows have. */
 import { at } from '../../system/at.js';
 import { UserError } from '../../errors.js';
 import type { TimeUnit } from '../../python/show.js';
@@ -6,6 +6,8 @@ import { type Dict, Float, isDict, isInt, isList, isoSeconds, type Value } from 
 import { isRecord, parseJson, quote } from '../../system/json.js';
 import type { Yaml, YamlMap } from '../definition/yaml.js';
 import { CHECK } from './read.js';
+
+// Class labels: columns of whole numbers with a name for each, as the features of a data set declare them.
 
 /** Names of the classes of each column that has them. */
 export type ClassLabels = ReadonlyMap<string, readonly string[]>;

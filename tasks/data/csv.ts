@@ -1,4 +1,4 @@
-/** Numbers in texts as pandas reads them: whole ones of 64 bits, and floats of 17 digits. */
+/** Rows of comma- or tab-separated values, with types found as pandas finds them for `datasets`. */
 import { gunzipSync } from 'node:zlib';
 import { UserError } from '../../errors.js';
 import { type Dict, Float, toInt, type Value } from '../../python/value.js';
@@ -7,6 +7,8 @@ import { decodeUtf8, readBounded } from '../../system/read.js';
 import { castOfRecords, named } from './casts.js';
 import { type ClassLabels, type ColumnType, INT64, intOf, type RecordType, withLabels } from './columnTypes.js';
 import { CHECK } from './read.js';
+
+// Numbers in texts as pandas reads them: whole ones of 64 bits, and floats of 17 digits.
 
 const WHOLE = /^\s*([-+]?)([0-9]+)\s*$/;
 const NUMBER_PARTS = /^\s*([-+]?)(?:inf(?:inity)?|([0-9]*)(?:\.([0-9]*))?(?:[eE]([-+]?[0-9]+))?)\s*$/i;

@@ -1,4 +1,4 @@
-/** Rows of a file of JSON in the batches in which `datasets` reads them, before their columns have types. */
+/** Rows of JSON files, with types as `datasets` finds them. */
 import { UserError } from '../../errors.js';
 import { parseJsonValue, parseJsonValues } from '../../python/literal.js';
 import { type Dict, isDict, isList, typeName, type Value } from '../../python/value.js';
@@ -7,6 +7,8 @@ import { fileSize } from '../../system/read.js';
 import { named, rowCast } from './casts.js';
 import { type ClassLabels, type RecordType, typeOfRows, withLabels } from './columnTypes.js';
 import { CHECK, linesOf } from './read.js';
+
+// Rows of a file of JSON in the batches in which `datasets` reads them, before their columns have types.
 
 /** A batch ends with the line that goes past so many bytes. */
 const BATCH = 10 << 20;

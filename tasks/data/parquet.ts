@@ -1,4 +1,4 @@
-/** Values of Parquet columns as pyarrow gives them to Python: dates, times, decimal numbers and bytes included. */
+/** Rows of Parquet files, with values as pyarrow gives them to Python. */
 import { at } from '../../system/at.js';
 import { closeSync, openSync } from 'node:fs';
 import {
@@ -32,6 +32,8 @@ import {
 } from './columnTypes.js';
 import { checkColumn, Unsupported } from './parquetCheck.js';
 import { bounded, CHECK, keepingPages } from './read.js';
+
+// Values of Parquet columns as pyarrow gives them to Python: dates, times, decimal numbers and bytes included.
 
 const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
 /** How hyparquet makes texts and, of 12 bytes, nanoseconds; all else is converted here. */

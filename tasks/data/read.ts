@@ -1,3 +1,4 @@
+/** How files of data are read: hints for what is wrong, decompression within bounds, lines. */
 import { at as elementAt } from '../../system/at.js';
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';

@@ -1,4 +1,4 @@
-/** Finds the folder of a data set: a clone of its hub repository, or a snapshot in the hub's cache. */
+/** Rows of a split: the folder of a data set, the files of the split, and their readers. Nothing is downloaded. */
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { basename, join, relative, resolve, sep } from 'node:path';
 import { UserError } from '../../errors.js';
@@ -11,6 +11,8 @@ import { type Columns, firstColumns, jsonRows } from './json.js';
 import { parquetRows } from './parquet.js';
 import { CHECK, DataSettingError, NoRows } from './read.js';
 import { configurationOf, frontMatter } from './readme.js';
+
+// Finds the folder of a data set: a clone of its hub repository, or a snapshot in the hub's cache.
 
 /** Where data sets are looked for. */
 export interface DataRoots {

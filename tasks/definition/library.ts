@@ -1,4 +1,4 @@
-/** Finds the names in a task file without parsing all of it: folders of task files hold thousands. */
+/** Task files in folders, found by the names of their tasks, groups and tags. */
 import { at } from '../../system/at.js';
 import { readdirSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
@@ -24,6 +24,8 @@ import {
   type TaskNode,
 } from './settings.js';
 import { MAX_YAML_BYTES, parseYaml, plainScalar, type Yaml, type YamlMap } from './yaml.js';
+
+// Finds the names in a task file without parsing all of it: folders of task files hold thousands.
 
 /** The keys that say what a file defines. */
 export type Names = ReadonlyMap<string, Yaml>;

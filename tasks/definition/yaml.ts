@@ -1,7 +1,4 @@
-/**
- * Quoted scalars of several lines. YAML demands that the further lines are indented; PyYAML does not look, and task
- * files rely on that. Spaces at the beginning of such a line have no meaning, so they may be added.
- */
+/** YAML of task files, as PyYAML reads it. */
 import {
   type Document,
   isAlias,
@@ -20,6 +17,9 @@ import { dateOf, dateTimeOf } from '../../python/show.js';
 import { Float, isoSeconds, Shown, toInt } from '../../python/value.js';
 import { quote } from '../../system/json.js';
 import { decodeUtf8, readBounded } from '../../system/read.js';
+
+// Quoted scalars of several lines. YAML demands that the further lines are indented; PyYAML does not look, and task
+// files rely on that. Spaces at the beginning of such a line have no meaning, so they may be added.
 
 /** Columns by which a line may be moved. */
 const MAX_COLUMNS = 200;

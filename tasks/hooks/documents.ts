@@ -1,9 +1,11 @@
-/** Exams and other questions with lettered or listed choices: MedQA, LogiQA, MathQA, arithmetic, Winograd's schema. */
+/** Functions of documents with questions: exams, GPQA, lettered choices, TruthfulQA. */
 import type { PythonRandom } from '../../python/random.js';
 import { type Dict, isInt, isList, strip, type Value } from '../../python/value.js';
 import { chosen, dictOf, fieldOf, HookProblem, intOf, type Scored, textOf, textsOf } from './hook.js';
 import { withoutNotes } from './markup.js';
 import { bleu, rougeN, rougeSum } from './similarity.js';
+
+// Exams and other questions with lettered or listed choices: MedQA, LogiQA, MathQA, arithmetic, Winograd's schema.
 
 const EXAM_LETTERS = 'ABCD';
 const lettered = (options: readonly string[]): string =>

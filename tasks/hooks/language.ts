@@ -1,7 +1,7 @@
-/**
- * Short words that are frequent in a language and rare in its neighbours, by ISO 639-1 codes. They tell languages of
- * one script apart, with letters that only some of them use.
- */
+/** The language of a text, where the public harness asks langdetect. */
+
+// Short words that are frequent in a language and rare in its neighbours, by ISO 639-1 codes. They tell languages of
+// one script apart, with letters that only some of them use.
 
 interface Language {
   readonly words: string;

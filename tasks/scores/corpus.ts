@@ -1,5 +1,7 @@
-/** BLEU of a corpus, as sacrebleu has it by default: mteval-13a tokens, exponential smoothing, orders up to four. */
+/** Scores of a corpus as sacrebleu has them: BLEU, chrF and TER. */
 import { codePoints, common, counted, grams, rightStrip, splitAtSpace } from '../../python/value.js';
+
+// BLEU of a corpus, as sacrebleu has it by default: mteval-13a tokens, exponential smoothing, orders up to four.
 
 const ORDERS = [1, 2, 3, 4];
 const MARKS = /([{-~[-` -&(-+:-@/])/g;

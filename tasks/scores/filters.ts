@@ -1,10 +1,12 @@
-/** The filter multi_choice_regex: a letter in brackets, or the text of a choice, or a letter after a colon. */
+/** The filters of a task: what is taken from generated texts before they are compared. */
 import { at } from '../../system/at.js';
 import { UserError } from '../../errors.js';
 import { FileRegex, findAll, pythonRegex } from '../../python/regex.js';
 import { type Dict, isDict, isInt, isList, isTruthy, splitAtSpace, strip, type Value } from '../../python/value.js';
 import { defined } from '../../system/defined.js';
 import { quote } from '../../system/json.js';
+
+// The filter multi_choice_regex: a letter in brackets, or the text of a choice, or a letter after a colon.
 
 export interface ChoiceRegex {
   readonly pattern: FileRegex;
@@ -237,8 +239,6 @@ export function sortStep(given: Arguments): Step {
     });
   };
 }
-
-// The filters of a task: what is taken from generated texts before they are compared.
 
 export interface Filter {
   readonly name: string;

@@ -1,9 +1,11 @@
-/** exact_match of generated texts: what the harness takes from Hugging Face's evaluate library. */
+/** Metrics by name, and exact_match, which compares generated texts. */
 import { UserError } from '../../errors.js';
 import { FileRegex } from '../../python/regex.js';
 import { type Dict, isDict, isList, isTruthy, type Value } from '../../python/value.js';
 import { quote } from '../../system/json.js';
 import { type AggregationName, AGGREGATIONS, isAggregation } from './aggregate.js';
+
+// exact_match of generated texts: what the harness takes from Hugging Face's evaluate library.
 
 const OPTIONS: ReadonlySet<string> = new Set([
   'metric',

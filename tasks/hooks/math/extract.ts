@@ -1,4 +1,10 @@
-/** What stands in boxes, and the answer that a text ends with: as the public harness takes them from solutions. */
+/** The answer in a text: boxes, final sentences, and LaTeX that is tidied for comparison. */
+import { at as elementAt } from '../../../system/at.js';
+import { readLatex } from './latex.js';
+import { isSameExpression } from './sameAnswer.js';
+import { apply, type Expression, whole } from './values.js';
+
+// What stands in boxes, and the answer that a text ends with: as the public harness takes them from solutions.
 
 /** No answer was found. It is a text that equals itself, as in the public harness. */
 export const INVALID = '[invalidanswer]';
@@ -47,11 +53,6 @@ export function finalAnswer(text: string): string {
 }
 
 // A formula before it is read: boxes opened, units and words removed.
-
-import { at as elementAt } from '../../../system/at.js';
-import { readLatex } from './latex.js';
-import { isSameExpression } from './sameAnswer.js';
-import { apply, type Expression, whole } from './values.js';
 
 const UNITS =
   'points? feet foot digits? pounds? meals? edges? students? multiples? degrees? mph kmph ft miles? gm lbs? tiles? ' +

@@ -1,7 +1,9 @@
-/** What a factor in LaTeX begins with: numbers, symbols, groups and commands. */
+/** Answers in LaTeX as expressions. */
 import { at } from '../../../system/at.js';
 import { LatexCursor, MAX_ITEMS, type Reading, type Token, tokensOf, Unreadable } from './latexLexer.js';
 import { apply, call, type Expression, FUNCTIONS, minus, ofDigits, type Sign, whole } from './values.js';
+
+// What a factor in LaTeX begins with: numbers, symbols, groups and commands.
 
 /** Commands that are symbols. */
 export const GREEK = new Set(

@@ -1,5 +1,7 @@
-/** A place in the tokens of an answer in LaTeX, and how reading goes on from there. */
+/** Tokens of LaTeX, and a cursor over them. */
 import { at } from '../../../system/at.js';
+
+// A place in the tokens of an answer in LaTeX, and how reading goes on from there.
 
 /** How an answer is read. */
 export interface Reading {

@@ -1,8 +1,4 @@
-/**
- * Whether two expressions have the same value. Rational numbers are compared exactly. Others are evaluated at random
- * points, which are the same each time: expressions that differ agree there with probability 0 (Schwartz, Zippel), and
- * those that are equal differ by rounding alone.
- */
+/** Whether two answers are the same: by their form, else by their value. */
 import { at as elementAt, zip } from '../../../system/at.js';
 import {
   add,
@@ -20,6 +16,10 @@ import {
   toNumber,
   valueOf,
 } from './values.js';
+
+// Whether two expressions have the same value. Rational numbers are compared exactly. Others are evaluated at random
+// points, which are the same each time: expressions that differ agree there with probability 0 (Schwartz, Zippel), and
+// those that are equal differ by rounding alone.
 
 const POINTS = 12;
 /** Points at which both sides need a value. */

@@ -1,4 +1,6 @@
-/** Fractions of whole numbers of any size, within a limit of digits. */
+/** Expressions and their values, in exact fractions and in complex numbers. */
+
+// Fractions of whole numbers of any size, within a limit of digits.
 
 /** `over` is positive; the fraction is in lowest terms. */
 export interface Rational {
