@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import { str } from '../python/show.js';
 import type { Value } from '../python/value.js';
+import { at } from '../system/at.js';
 import { defined } from '../system/defined.js';
 import type { Node } from '../tasks/definition/settings.js';
 import { type GroupNode, tasksBelow } from '../tasks/definition/settings.js';
@@ -164,8 +165,10 @@ const FILE_CONFIG = (
   'output_type repeats should_decontaminate metadata'
 ).split(' ');
 
+type DataFacts = Pick<Provenance, 'dataset_path' | 'dataset_sha256'>;
+
 /** The same for the questions of a file. */
-function fileResults(answers: TaskAnswers, { dataset_path, dataset_sha256 }: Provenance): Record<string, Json> {
+function fileResults(answers: TaskAnswers, { dataset_path, dataset_sha256 }: DataFacts): Record<string, Json> {
   const { name } = answers.task;
   const config: Record<string, Json> = { ...configOf(answers.task), dataset_path, dataset_sha256 };
   return {
@@ -174,6 +177,13 @@ function fileResults(answers: TaskAnswers, { dataset_path, dataset_sha256 }: Pro
     configs: { [name]: Object.fromEntries(FILE_CONFIG.map((key) => [key, config[key] ?? null])) },
   };
 }
+
+/** What follows from documents and answers: figures, and the settings of tasks. */
+export const answeredResults = (
+  { kind }: Pick<ResultsLayout, 'kind'>,
+  { tasks, groups }: Pick<RunAnswers, 'tasks' | 'groups'>,
+  data: DataFacts,
+): Record<string, Json> => (kind === 'file' ? fileResults(at(tasks, 0), data) : taskResults(tasks, groups));
 
 /** What the answers of a run come to. */
 export interface RunAnswers {
@@ -194,7 +204,7 @@ export function buildResults(layout: ResultsLayout, header: ResultsHeader, answe
   const [begin, end] = [started.getTime() / 1000, finished.getTime() / 1000];
   const isFile = layout.kind === 'file';
   const results = {
-    ...(isFile ? fileResults(tasks[0]!, provenance) : taskResults(tasks, groups)),
+    ...answeredResults(layout, answers, provenance),
     config: header.config,
     git_hash: header.version,
     date: begin,

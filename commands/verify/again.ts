@@ -78,14 +78,13 @@ function requireThere(what: string, path: string, flag: string): void {
   );
 }
 
-export type AgainOfFile = RunRequest & { readonly kind: 'file' };
-export type AgainOfTasks = TasksRequest & { readonly kind: 'tasks' };
+export type Again = RunRequest | TasksRequest;
 
 /** Throws UserError for what is not there, before anything is read. */
 export async function requestAgain(
   run: FinishedRun,
   request: VerifyRequest,
-): Promise<{ readonly again: AgainOfFile | AgainOfTasks; readonly opened: readonly Opened[] }> {
+): Promise<{ readonly again: Again; readonly opened: readonly Opened[] }> {
   const asked = requestOf(run.record);
   const { threads, devices, parallel, signal } = request;
   const model = request.model ?? asked.model;

@@ -6,6 +6,7 @@ import type { DocumentRequests } from '../../tasks/requests/task.js';
 import { responsesOf, type Answers } from '../../evaluate/taskAnswers.js';
 import type { RunTask, TaskFacts } from '../../evaluate/windows.js';
 import { DocumentCheck, docIdOf, type RecordedAnswers } from '../../evaluate/verify/checkDocuments.js';
+import { FILE_LAYOUT, HARNESS_LAYOUT } from '../../evaluate/layout.js';
 import { chooseDocuments } from '../../evaluate/verify/chooseDocuments.js';
 import { chosenWindows } from '../../evaluate/verify/chosenWindows.js';
 import { AnswerComparison } from '../../evaluate/verify/compareAnswers.js';
@@ -23,8 +24,8 @@ import { deviceName } from '../runRecord.js';
 import type { OpenedEvaluation, EvaluationUse } from '../runEvaluation.js';
 import { scoringId } from '../scoringId.js';
 import { asksForTexts } from '../taskTexts.js';
-import type { AgainOfTasks, Opened, VerifyRequest } from './again.js';
-import { checkAsked, checkTasks, compareAll } from './checkResults.js';
+import type { Again, Opened, VerifyRequest } from './again.js';
+import { checkAsked, checkFile, checkTasks, compareAll } from './checkResults.js';
 
 const textIn = (value: unknown, name: string): string => {
   const found = isRecord(value) ? own(value, name) : undefined;
@@ -56,7 +57,7 @@ export class RunCheck {
   readonly #notes: string[] = [];
   /** Of the chosen documents that are being computed. */
   readonly #recorded = new Map<string, RecordedAnswers>();
-  #again: AgainOfTasks | undefined;
+  #again: Again | undefined;
   #opened: OpenedEvaluation | undefined;
   /** The model that answers were computed with. */
   #state: RunState | undefined;
@@ -67,7 +68,11 @@ export class RunCheck {
     this.#answers = new AnswerComparison(this.#findings);
     ui.phase('read samples', counted(run.samples.size, 'task'));
     this.#samples = openSamples(run);
-    this.#documents = new DocumentCheck(this.#findings, this.#samples);
+    this.#documents = new DocumentCheck(
+      this.#findings,
+      this.#samples,
+      run.record.file === undefined ? HARNESS_LAYOUT : FILE_LAYOUT,
+    );
     this.#chosen = chooseDocuments(
       new Map([...this.#samples].map(([task, samples]) => [task, samples?.documents ?? []])),
       { documents: request.sample, seed: request.seed },
@@ -78,8 +83,8 @@ export class RunCheck {
     for (const samples of this.#samples.values()) samples?.close();
   }
 
-  /** How the run of tasks is used: all documents are compared, and answers to the chosen ones computed. */
-  use(again: AgainOfTasks): EvaluationUse {
+  /** How the run is used: all documents are compared, and answers to the chosen ones computed. */
+  use(again: Again): EvaluationUse {
     this.#again = again;
     return {
       windows: (all, opened) => {
@@ -165,14 +170,26 @@ export class RunCheck {
     const [findings, run, opened, again] = [this.#findings, this.#run, this.#opened, this.#again];
     if (opened === undefined || again === undefined) return;
     const { finished } = this.#documents;
-    if (finished !== undefined) checkTasks(findings, run, opened.source.nodes, finished);
+    if (finished !== undefined) checkTasks(findings, run, opened.source, finished);
+    if (opened.source.file !== undefined) checkFile(findings, run, opened.source.file);
+    this.#checkDigests();
     // A record that is made of these fields says nothing about them.
-    if (!run.isRecordGuessed) checkAsked(findings, run, again);
+    if (!run.isRecordGuessed) checkAsked(findings, run, again, opened.source);
     else
       this.#notes.push(
         'these results have no record of what was asked, as older versions wrote them: it is taken from other ' +
           'fields, which do not know chosen documents, variables of templates and folders of task files',
       );
+  }
+
+  /** Of whole files of samples, where results state them. */
+  #checkDigests(): void {
+    const stated = own(this.#run.content, 'samples_sha256');
+    for (const [task, samples] of this.#samples) {
+      if (!isRecord(stated) || samples === undefined || own(stated, task) === samples.sha256) continue;
+      const values = { recorded: own(stated, task), computed: samples.sha256 };
+      this.#findings.differ('samples', 'samples_sha256', { task, ...values });
+    }
   }
 
   #checkModel(isOfKind: boolean): void {
@@ -195,7 +212,7 @@ export class RunCheck {
       },
       'provenance',
     );
-    compareAll(findings, 'model', content, { chat_template: template ?? null });
+    if (source.file === undefined) compareAll(findings, 'model', content, { chat_template: template ?? null });
     if (state === undefined) return;
     const { target, isa } = state.model.model;
     const asArithmetic = arithmeticName(state.model.model);

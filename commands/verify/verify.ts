@@ -5,7 +5,6 @@
  */
 import { settleTarget } from '../../driver/devices/chooseTarget.js';
 import type { Ui } from '../../driver/requests.js';
-import { UserError } from '../../errors.js';
 import { readFinishedRun } from '../../evaluate/verify/readRun.js';
 import type { Verification } from '../../evaluate/verify/verification.js';
 import { runEvaluation } from '../runEvaluation.js';
@@ -20,8 +19,6 @@ export async function verify(request: VerifyRequest, ui: Ui): Promise<Verificati
   const { again, opened } = await requestAgain(run, request);
   for (const { what, path } of opened) ui.note(`${what}: ${path}`);
   await settleTarget(again, ui);
-  if (again.kind === 'file')
-    throw new UserError(`${run.path}: results of run --task cannot be verified yet`, 'verify results of run --tasks');
   const check = new RunCheck(run, request, ui);
   try {
     await runEvaluation(again, ui, check.use(again));

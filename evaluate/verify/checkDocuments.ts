@@ -1,13 +1,14 @@
 /**
- * Every document of a run of tasks, made again from its data, beside its recorded samples: what a line holds must be
+ * Every document of a run, made again from its data, beside its recorded samples: what a line holds must be
  * what the document and the recorded answers make, to the byte. Figures are computed again from all of them.
  */
 import { parseJsonValue } from '../../python/literal.js';
-import { dumpJson, str } from '../../python/show.js';
+import { str } from '../../python/show.js';
 import { isDict, type Value } from '../../python/value.js';
 import type { DocumentRequests } from '../../tasks/requests/task.js';
 import { isText, type Response } from '../../tasks/scores/metrics.js';
 import { type Answers, type TaskAnswers, TaskTally, sha256 } from '../taskAnswers.js';
+import type { ResultsLayout } from '../layout.js';
 import { sampleLines } from '../samples.js';
 import { numberOf, type TaskFacts } from '../windows.js';
 import { answersIn, compareLines, type HashesInLine } from './compareLines.js';
@@ -19,8 +20,8 @@ export type RecordedAnswers = readonly (readonly Response[])[];
 /** `doc_id` in the samples. */
 export const docIdOf = ({ index, docId }: DocumentRequests): number => index ?? docId;
 
-/** The hashes of what a line holds, as a run of tasks makes them. */
-function hashesInLine(line: string): HashesInLine | undefined {
+/** The hashes of what a line holds, as a run makes them. */
+function hashesInLine(line: string, { hashed }: ResultsLayout): HashesInLine | undefined {
   let sample: Value;
   try {
     sample = parseJsonValue(line);
@@ -33,7 +34,7 @@ function hashesInLine(line: string): HashesInLine | undefined {
   const prompt = inside(inside(inside(sample, 'arguments'), 'gen_args_0'), 'arg_0');
   const [document, target] = [inside(sample, 'doc'), inside(sample, 'target')];
   if (document === undefined || prompt === undefined || target === undefined) return undefined;
-  return { document: sha256(dumpJson(document)), prompt: sha256(String(prompt)), target: sha256(str(target)) };
+  return { document: sha256(hashed(document)), prompt: sha256(String(prompt)), target: sha256(str(target)) };
 }
 
 /** Recorded answers in the form in which computed ones come. */
@@ -57,13 +58,15 @@ interface OfTask {
 export class DocumentCheck {
   readonly #findings: Findings;
   readonly #samples: ReadonlyMap<string, RecordedSamples | undefined>;
+  readonly #layout: ResultsLayout;
   readonly #tasks = new Map<string, OfTask>();
   readonly #finished: TaskAnswers[] = [];
   #isWhole = true;
 
-  constructor(findings: Findings, samples: ReadonlyMap<string, RecordedSamples | undefined>) {
+  constructor(findings: Findings, samples: ReadonlyMap<string, RecordedSamples | undefined>, layout: ResultsLayout) {
     this.#findings = findings;
     this.#samples = samples;
+    this.#layout = layout;
   }
 
   /** What the tasks have come to; undefined where a document has no answers. */
@@ -76,7 +79,12 @@ export class DocumentCheck {
     if (known !== undefined) return known;
     const samples = this.#samples.get(task.name);
     if (samples === undefined) this.#findings.leaveOut('samples', `${task.name} has no samples beside the results`);
-    const made: OfTask = { tally: new TaskTally(task), samples, isWhole: samples !== undefined, seen: new Set() };
+    const made: OfTask = {
+      tally: new TaskTally(task, this.#layout),
+      samples,
+      isWhole: samples !== undefined,
+      seen: new Set(),
+    };
     this.#tasks.set(task.name, made);
     return made;
   }
@@ -95,14 +103,15 @@ export class DocumentCheck {
       of.isWhole = false;
       return undefined;
     }
+    const hashed = (line: string): HashesInLine | undefined => hashesInLine(line, this.#layout);
     const made = of.tally.add(document, answersOf(numberOf(task, document), recorded));
-    for (const [i, computed] of sampleLines(made).entries()) {
+    for (const [i, computed] of sampleLines(made, this.#layout).entries()) {
       const line = samples.line(task.scores.filters[i]?.name ?? '', place.doc);
       this.#findings.compared('samples');
       this.#findings.compared('metrics', made.measured[i]?.values.size ?? 0);
       if (line === undefined) this.#missing(place);
       else
-        for (const { check, field, ...values } of compareLines(line.text, computed.trimEnd(), hashesInLine))
+        for (const { check, field, ...values } of compareLines(line.text, computed.trimEnd(), hashed))
           this.#findings.differ(check, field, { ...place, ...values });
     }
     return recorded;
