@@ -41,8 +41,8 @@ const MAY_IMPORT = {
   codegen: ['^ir/'],
   // A runtime executes a plan made elsewhere, perhaps long ago. Seeing only plan data, it cannot lean on the compiler.
   runtime: [
-    '^ir/(plan|function|extents|roles|scoring|placement|cuda|kernel|kernelAccess)[.]ts$',
-    '^ir/(types|packing|storage|blocks|groups|encoding|rowScale)[.]ts$',
+    '^ir/(plan|function|extents|scoring|cuda|kernel|kernelAccess)[.]ts$',
+    '^ir/(types|packing|storage|blocks|groups|encoding|rounding)[.]ts$',
   ],
   // The tuner drives the compiler and the runtime, and nothing of theirs depends on being tuned.
   autotune: ['^ir/', '^passes/', '^codegen/', '^runtime/'],

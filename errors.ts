@@ -24,3 +24,6 @@ export class UsageError extends UserError {
 
 /** No compiler for the kernels of a target is here. */
 export class MissingCompiler extends UserError {}
+
+/** Thrown for a graph that the compiler has no lowering for. */
+export class CompileError extends Error {}

@@ -1,5 +1,4 @@
 /** Flags as text → typed values. Every refusal says what was given, what is expected, and shows an example. */
-import type { Io } from './io.js';
 import { isArtifact, MAX_CACHE_TOKENS, parseInit, type WeightInit } from '../driver/names.js';
 import type { ArtifactRequest } from '../driver/requests.js';
 import {
@@ -13,11 +12,11 @@ import {
 } from '../driver/targets/precision.js';
 import { UsageError } from '../errors.js';
 import { type Sharing, SHARING_MODES } from '../evaluate/scorer.js';
-import type { Parallelism } from '../ir/placement.js';
-import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
+import { CPU_ISAS, type CpuIsa, type Parallelism } from '../ir/plan.js';
 import type { MaskKind } from '../models/model/model.js';
 import { defined } from '../system/defined.js';
 import { nearest } from '../system/text.js';
+import type { Io } from './io.js';
 
 /** What commander hands over: a string for a flag with a value, true for one without, a list where it may repeat. */
 export type Flags = Readonly<Record<string, string | boolean | readonly string[] | undefined>>;

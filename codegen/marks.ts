@@ -3,8 +3,7 @@
  * statements of scalar programs; `unmarked` takes them out again and says what they told. Without marks, and once they
  * are out, the text is the same.
  */
-import { originOf } from '../ir/origin.js';
-import type { Scalar } from '../ir/scalar.js';
+import { originOf, type Scalar } from '../ir/scalar.js';
 
 /** Text to append to a statement that computes `s`; undefined where it belongs to what is computed around it. */
 export type MarkOf = (s: Scalar) => string | undefined;

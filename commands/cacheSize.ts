@@ -1,14 +1,13 @@
 /** Memory for keys and values: as many tokens as are asked for, and never more than there is room for. */
 import { availableMemory } from 'node:process';
+import { cacheTokensOf, choosesFromLogits } from '../driver/compile/functions.js';
 import { type OpenedModel, rebuildOpened } from '../driver/compile/open.js';
 import { deviceMemory, roomFor } from '../driver/devices/placement.js';
-import { cacheTokensOf, choosesFromLogits } from '../driver/compile/functions.js';
 import type { LoadRequest, Ui } from '../driver/requests.js';
 import type { CompiledModel } from '../driver/targets/target.js';
 import { UsageError, UserError } from '../errors.js';
 import { PAGE_TOKENS } from '../generate/pages.js';
-import type { Parallelism } from '../ir/placement.js';
-import { ROW_PAD, stateBytes } from '../ir/plan.js';
+import { type Parallelism, ROW_PAD, stateBytes } from '../ir/plan.js';
 import { LAST_TOKENS } from '../ir/stepping.js';
 import { roundUp } from '../ir/types.js';
 import type { Checkpoint } from '../models/checkpoint.js';

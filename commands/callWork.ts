@@ -3,8 +3,7 @@ import { type Rates, rooflineSeconds } from '../autotune/peaks.js';
 import { addWork, Declarations, kernelWork, type KernelWork, type WorkSize } from '../autotune/work.js';
 import type { FunctionInterface } from '../ir/function.js';
 import type { Kernel } from '../ir/kernel.js';
-import type { Stage } from '../ir/placement.js';
-import type { LinkedFunction } from '../ir/plan.js';
+import type { LinkedFunction, Stage } from '../ir/plan.js';
 import { type CallArrays, extentsOf } from '../runtime/call.js';
 import type { ScoredTokens } from './work.js';
 

@@ -4,13 +4,13 @@
  */
 import { createHash } from 'node:crypto';
 import { beginOpening, type OpenedModel, type Opening } from '../driver/compile/open.js';
-import { openDevices, prepareDevices } from '../driver/devices/openDevices.js';
 import type { DeviceExecutor } from '../driver/devices/executor.js';
-import { detectMachine } from '../driver/targets/cpuDevice.js';
+import { openDevices, prepareDevices } from '../driver/devices/openDevices.js';
 import type { Phases } from '../driver/phases.js';
 import type { LoadRequest, Ui } from '../driver/requests.js';
+import { detectMachine } from '../driver/targets/cpuDevice.js';
 import { STEP } from '../ir/function.js';
-import type { Parallelism } from '../ir/placement.js';
+import type { Parallelism } from '../ir/plan.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import { describeTokenizer, type TokenizerDescription } from '../models/tokenizer/files.js';
 import { loadAddon } from '../runtime/addon.js';

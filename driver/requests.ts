@@ -1,9 +1,8 @@
 /** What is asked of a model that is compiled and loaded, and the interface through which work reports progress. */
-import type { Parallelism } from '../ir/placement.js';
-import type { CpuIsa } from '../ir/plan.js';
+import type { CpuIsa, Parallelism } from '../ir/plan.js';
 import type { MaskKind } from '../models/model/model.js';
 import type { WeightInit } from './names.js';
-import type { Precision, KvCache, TargetName } from './targets/precision.js';
+import type { KvCache, Precision, TargetName } from './targets/precision.js';
 
 /** Progress of a scoring run. */
 export interface RunProgress {

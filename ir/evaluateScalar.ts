@@ -1,6 +1,5 @@
 /** Evaluates scalar expressions in float64. This is the meaning that every generated program is tested against. */
-import type { Access, Scalar } from './scalar.js';
-import { evaluateBinary, evaluateUnary, isBinary, isUnary, printScalar } from './scalar.js';
+import { type Access, evaluateBinary, evaluateUnary, isBinary, isUnary, printScalar, type Scalar } from './scalar.js';
 
 /**
  * Where an expression is evaluated. Each kind of leaf reads through one member. A leaf whose member is absent is an
@@ -95,3 +94,9 @@ function makeEvaluator(s: Scalar): Evaluator {
 function misplaced(s: Scalar): never {
   throw new Error(`${printScalar(s)} has no meaning here: the program around it gives no value for '${s.op}'.`);
 }
+
+// Soft caps of attention scores and of logits.
+
+/** cap·tanh(x / cap): nearly x near 0, and never past ±cap. Without a cap, x. */
+export const softCap = (x: number, cap: number | undefined): number =>
+  cap === undefined ? x : cap * Math.tanh(x / cap);

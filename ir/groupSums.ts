@@ -2,10 +2,9 @@
  * Sums over groups of columns that an epilogue takes of its own product (`groupSum`, ir/scalar.ts): the norm of a head,
  * where the head lies in one tile.
  */
+import { type Output, ROW_SUM_BLOCK } from './kernel.js';
 import { oncePer } from './oncePer.js';
-import { isRowInvariant } from './rowInvariant.js';
-import { ROW_SUM_BLOCK, type Output } from './kernel.js';
-import { operands, type Scalar } from './scalar.js';
+import { isRowInvariant, operands, type Scalar } from './scalar.js';
 import { ScalarKeys } from './scalarKeys.js';
 import type { Dim } from './types.js';
 

@@ -3,33 +3,15 @@
  * micro-kernel) is separate data: one kernel has many legal schedules, and all of them compute the same result.
  *
  * Buffers are row-major with a padded row stride (see `BufferDecl`). A kernel reads and writes buffers by name.
- *
- * Kernels of attention, of the head and of experts, and declarations of weights, have files of their own. Importers
- * have all of them from here.
  */
 import { defined } from '../system/defined.js';
 import type { FunctionInterface, StateDecl } from './function.js';
-import type { BufferDType, Dim } from './types.js';
-import type { AttentionKernel } from './attentionKernel.js';
-import type { SortByExpertKernel, ExpertRows, RouteKernel } from './expertKernels.js';
-import type { LogProbKernel, LogProbReduceKernel, SampleKernel } from './headKernels.js';
-import type { KernelBase, Output, Rounding } from './kernelBase.js';
-import type { Pairing, WeightDecl } from './weightDecl.js';
-
-export { renameMask, windowOfMask, type AttentionKernel, type Mask } from './attentionKernel.js';
-export type { SortByExpertKernel, ExpertRows, RouteKernel } from './expertKernels.js';
-export {
-  drawBuffers,
-  LOGPROB_BLOCK,
-  partWidth,
-  type Draw,
-  type LogProbKernel,
-  type LogProbReduceKernel,
-  type SampleKernel,
-  type Totals,
-} from './headKernels.js';
-export { isRowMax, ROW_SUM_BLOCK, type Output, type Rounding } from './kernelBase.js';
-export type { Pairing, WeightDecl, WeightSource } from './weightDecl.js';
+import type { GroupSize } from './groups.js';
+import type { RotaryOrder } from './rotaryOrder.js';
+import type { SampleInput } from './sampleInputs.js';
+import type { Scalar } from './scalar.js';
+import type { CodeFormat, Layout, WeightFormat } from './storage.js';
+import type { BufferDType, Dim, ExtentName } from './types.js';
 
 /** A two-dimensional buffer `dtype[rows, columns]`. A vector has one column. Inputs and outputs are buffers too. */
 export interface BufferDecl {
@@ -48,6 +30,52 @@ export interface BufferDecl {
   readonly isByColumn?: true;
   /** For a `u8` buffer: the bf16 buffer of the same shape whose numbers it extends (joinF24). */
   readonly upper?: string;
+}
+
+/**
+ * One result that a program writes for each element of its domain.
+ * - `store`: buffer[row, column] = value, rounded to the buffer's dtype. With `via`, an i32 vector, it is
+ *   buffer[via[row], column], and nothing where via[row] is −1. Only loops and contractions store so, and only into
+ *   states. No two rows have the same target.
+ * - `rowSum`: buffer[row, floor(column / ROW_SUM_BLOCK)] = Σ of value over the block's columns. The fixed block makes
+ *   the order of additions, and so the result, independent of tiles and of the number of threads. With `by` it is the
+ *   largest of the values instead, of whole blocks, or of the row where the buffer has one column (`isRowMax`). Only
+ *   loops write so: they have whole rows.
+ */
+export type Output =
+  | { readonly kind: 'store'; readonly buffer: string; readonly via?: string; readonly value: Scalar }
+  | { readonly kind: 'rowSum'; readonly by?: 'max'; readonly buffer: string; readonly value: Scalar };
+
+/** Columns that are summed into one part of a row sum. Every column tile is a multiple of it. */
+export const ROW_SUM_BLOCK = 16;
+
+/** Whether `output`, which writes a buffer of `columns` columns, is the largest value of a whole row. */
+export const isRowMax = (output: Output, columns: Dim): boolean =>
+  output.kind === 'rowSum' && output.by === 'max' && columns === 1;
+
+/** What every kernel has. */
+export interface KernelBase {
+  /** Unique identifier, [a-z][a-z0-9_]*. */
+  readonly name: string;
+  /** Model path, `layers.3.attention.qkv`, for traces and error messages. */
+  readonly path: string;
+  /** Rows of the iteration domain. */
+  readonly rows: ExtentName;
+  /** Graph ops that are fused into the kernel, in order, for `inspect`. */
+  readonly ops: readonly string[];
+  /**
+   * For each state that it reads or writes, the version that it finds: how many kernels have written the state before
+   * it in this call. Lowering states it, and the verifier checks it against the order of launches.
+   */
+  readonly versions?: Readonly<Record<string, number>>;
+}
+
+/**
+ * Elements become codes of 8 bits, −127 … 127, times a scale: the largest magnitude / 127 of `columns` neighbours in a
+ * row, or of all of them (ir/rounding.ts).
+ */
+export interface Rounding {
+  readonly columns: number;
 }
 
 /** A range of columns of a contraction with its own matrix, epilogue and results (q, k and v of one QKV kernel). */
@@ -131,4 +159,269 @@ export interface KernelModule {
   readonly kernels: readonly Kernel[];
   readonly constants?: readonly ConstantVector[];
   readonly states?: readonly StateDecl[];
+}
+
+// The kernel of attention, and which keys its queries see.
+
+/**
+ * Which keys a query sees.
+ * - `column`: key k is visible to query q exactly when k <= q and q < subtreeEnd[k] (tokens in depth-first order).
+ * - `path`: the keys of a path are listed in order of position. Query q sees the rows key[begin[q] + i] of keys and
+ *   values for i from 0 to position[q].
+ * - `bias`: a materialized f32[keys, keys] bias is added to the scores.
+ * With a window, a query sees only the last `window` keys of its path, itself among them: those whose position is more
+ * than its own minus the window. Trees say positions by an input.
+ */
+export type Mask =
+  | { readonly kind: 'column'; readonly subtreeEnd: string; readonly window?: number; readonly position?: string }
+  | {
+      readonly kind: 'path';
+      readonly begin: string;
+      readonly position: string;
+      readonly key: string;
+      readonly window?: number;
+    }
+  | { readonly kind: 'bias'; readonly buffer: string };
+
+/** `mask` with every name of a buffer passed through `rename`, in a fixed order. */
+export function renameMask(mask: Mask, rename: (name: string) => string): Mask {
+  switch (mask.kind) {
+    case 'column':
+      return {
+        ...mask,
+        subtreeEnd: rename(mask.subtreeEnd),
+        ...(mask.position === undefined ? {} : { position: rename(mask.position) }),
+      };
+    case 'path':
+      return { ...mask, begin: rename(mask.begin), position: rename(mask.position), key: rename(mask.key) };
+    case 'bias':
+      return { ...mask, buffer: rename(mask.buffer) };
+    default:
+      return mask satisfies never;
+  }
+}
+
+/** The window of a mask, in keys; undefined if it has none, or has it in its bias. */
+export const windowOfMask = (mask: Mask): number | undefined => (mask.kind === 'bias' ? undefined : mask.window);
+
+/**
+ * out[row, h·d + i] = Σ_k softmax_k(s + mask)·v[k, h', i] with s = scale·q[row, h]·k[k, h'] and h' = ⌊h·kvHeads/heads⌋.
+ * With a cap, s is cap·tanh(s / cap). Queries are rows of `q`, read through `queryRow` if there is one. The row is also
+ * the query's position in token order. With scales, keys and values are codes: row k of head h' is to be multiplied by
+ * scales.k[k, h'] and scales.v[k, h'].
+ */
+export interface AttentionKernel extends KernelBase {
+  readonly anchor: 'attention';
+  readonly q: string;
+  readonly k: string;
+  readonly v: string;
+  /** f32[rows of keys, kvHeads] each. */
+  readonly scales?: { readonly k: string; readonly v: string };
+  readonly out: string;
+  readonly heads: number;
+  readonly kvHeads: number;
+  readonly headDim: number;
+  readonly scale: number;
+  readonly cap?: number;
+  readonly mask: Mask;
+  /** i32[rows]: the row of each query among the keys. Absent if every key's row is a query. */
+  readonly queryRow?: string;
+}
+
+// Kernels that send rows to experts.
+
+/** Rows in order of experts: those of expert e are starts[e] … starts[e + 1] − 1. `starts` is i32[count + 1]. */
+export interface ExpertRows {
+  readonly count: number;
+  readonly starts: string;
+}
+
+/**
+ * Chooses experts for each row: the `chosen` largest of its logits, in descending order, of equal ones the first. The
+ * weight of a chosen expert is its part of softmax(logits), divided by the sum over those that are chosen if
+ * `normalized`. Whatever the logits are, a row's experts are different numbers below `count`.
+ */
+export interface RouteKernel extends KernelBase {
+  readonly anchor: 'route';
+  readonly count: number;
+  readonly chosen: number;
+  readonly normalized: boolean;
+  /** f32[rows, count] */
+  readonly logits: string;
+  /** i32[rows, chosen] */
+  readonly experts: string;
+  /** f32[rows] for each chosen expert of a row. */
+  readonly weights: readonly string[];
+}
+
+/**
+ * Puts pairs of a row and a chosen expert in order of experts, those of one expert in order of rows (ir/experts.ts).
+ */
+export interface SortByExpertKernel extends KernelBase {
+  readonly anchor: 'sortByExpert';
+  readonly count: number;
+  readonly chosen: number;
+  /** i32[rows, chosen], as a route kernel leaves them. */
+  readonly experts: string;
+  /** i32[rows × chosen]: the row of each pair. */
+  readonly order: string;
+  /** i32[rows] for each chosen expert of a row: where the pair is. */
+  readonly places: readonly string[];
+  /** i32[count + 1]: where the pairs of each expert begin, and their number. */
+  readonly starts: string;
+}
+
+// Kernels behind the last layer: log-probabilities of targets, and the choice of tokens.
+
+/**
+ * Vocabulary columns covered by one part of the online log-sum-exp. This is the width of one tensor-core instruction.
+ */
+export const LOGPROB_BLOCK = 256;
+
+/** What a token of each row is drawn with (ir/gumbel): f32[rows], and the two halves of keys, i32[rows] each. */
+export interface Draw {
+  readonly inverseTemperature: string;
+  readonly low: string;
+  readonly high: string;
+}
+
+/** The names of a draw's buffers. */
+export const drawBuffers = (draw: Draw | undefined): readonly string[] =>
+  draw === undefined ? [] : [draw.inverseTemperature, draw.low, draw.high];
+
+/**
+ * Let z = rowScale·(a·Wᵀ), or with a cap, cap·tanh(rowScale·(a·Wᵀ) / cap). For each block of LOGPROB_BLOCK vocabulary
+ * columns, the kernel writes max z, Σ exp(z − max), the first column of the max, and z at the target column (−inf
+ * outside the block) to parts[row, 4·block …]. The logits themselves are never stored. With a draw, 8 numbers are
+ * written for a block: those, the largest score of the draw (drawScore), its first column, z there, and 0. With
+ * `logits`, the z of the first rows are stored as well.
+ */
+export interface LogProbKernel extends KernelBase {
+  readonly anchor: 'logprob';
+  readonly k: number;
+  readonly a: string;
+  readonly rounding?: Rounding;
+  readonly weight: string;
+  readonly vocab: number;
+  /**
+   * Scale of a row before the softmax (the final norm's 1/rms). The expression is the same for all columns of a row.
+   */
+  readonly rowScale: Scalar;
+  readonly cap?: number;
+  /** i32[rows] */
+  readonly target: string;
+  readonly draw?: Draw;
+  /** f32[F, vocab], where F is within the rows. */
+  readonly logits?: string;
+  /** f32[rows, partWidth·⌈vocab/LOGPROB_BLOCK⌉] */
+  readonly parts: string;
+}
+
+/** Numbers that a block's part has. */
+export const partWidth = ({ draw }: { readonly draw?: unknown }): 4 | 8 => (draw === undefined ? 4 : 8);
+
+/** Combines the parts in block order: logProb[row] = zTarget − logSumExp, isArgmax[row] = (argmax == target). */
+export interface LogProbReduceKernel extends KernelBase {
+  readonly anchor: 'logprobReduce';
+  readonly vocab: number;
+  readonly parts: string;
+  readonly target: string;
+  /** f32[rows] */
+  readonly logProb: string;
+  /** i32[rows], 0 or 1 */
+  readonly isArgmax: string;
+  /** Where parts have a draw: i32[rows], the token, and f32[rows], its log-probability at temperature 1. */
+  readonly draw?: { readonly token: string; readonly logProb: string };
+  /** f32[rows] each: the largest z and Σ exp(z − largest), for kernels that compute more of a row. */
+  readonly totals?: Totals;
+}
+
+/** The sums of rows' softmax, for other kernels. */
+export interface Totals {
+  readonly top: string;
+  readonly sum: string;
+}
+
+/**
+ * Chooses a token for each row of logits (ir/filters), and finds the most likely ones. Log-probabilities are those of
+ * the logits as they are: z − (top + ln sum), by the totals of their rows. The kernel overwrites the logits, which
+ * nobody reads afterwards.
+ */
+export interface SampleKernel extends KernelBase {
+  readonly anchor: 'sample';
+  readonly vocab: number;
+  /** f32[rows, vocab] */
+  readonly logits: string;
+  readonly totals: Totals;
+  readonly inputs: Readonly<Record<SampleInput, string>>;
+  /** f32[E]: where the kernel keeps the logits that its entries change. */
+  readonly saved: string;
+  /** i32[rows], f32[rows] */
+  readonly token: string;
+  readonly logProb: string;
+  /** The `count` most likely tokens, at most `most`: i32[rows]; i32[rows, most] and f32[rows, most], 0 past them. */
+  readonly best: { readonly most: number; readonly count: string; readonly tokens: string; readonly logProbs: string };
+}
+
+// Weights as kernels read them: from which tensors they are packed, and in what layout.
+
+/**
+ * How the logical columns of the result are arranged in the packed weight, so that an epilogue finds both elements that
+ * it combines in one tile. `width` lanes of the first element are followed by `width` lanes of the second.
+ * - `none`: the physical column is the logical column.
+ * - `rotate`: columns i and i + headDim/2 of each head (rotary embedding). `width` divides headDim/2.
+ * - `interleave`: column i of two matrices (gate and up). `width` may be any number; columns are padded to a multiple
+ *   of it.
+ */
+export type Pairing =
+  | { readonly kind: 'none' }
+  | { readonly kind: 'rotate'; readonly headDim: number; readonly width: number }
+  | { readonly kind: 'interleave'; readonly width: number };
+
+/** The stored matrix that a weight is packed from. Names are those of checkpoint tensors, [out, in] as in Linear. */
+export interface WeightSource {
+  readonly tensor: string;
+  /** Rows (outputs) of the tensor. */
+  readonly rows: number;
+  /** Default: the rows as they are stored. A source in another order is the only one of its weight. */
+  readonly order?: RotaryOrder;
+}
+
+/**
+ * A weight as kernels read it. `sources` are stacked by rows in order; pairing `interleave` has exactly two. With
+ * `experts`, there are that many lists of sources of equal shape, one per expert, and a matrix for each. Column c
+ * of every row is multiplied by columnScale[c] (a folded norm weight), to which columnOffset is added first, before it
+ * is rounded to the format.
+ * - `panels`: [⌈n/p⌉][k][p], panels of p adjacent output columns: 16 of f32, 32 of a 16-bit format (panelColumns).
+ * - `vnni`: [⌈n/16⌉][⌈k/32⌉·16][16][2], pairs of adjacent k, as AMX requires.
+ * - `quads`: panels of 32 columns of codes, with or without their scales (ir/quads.ts).
+ * - `kmajor`: [n, roundUp(k, 8)], row-major with rows in physical order, as tensor cores read it from shared memory.
+ * - `groups`: codes of 4 bits with their scales and zero points, in blocks of 8 rows × 128 columns (ir/groups.ts).
+ * - `rows`: the checkpoint's own [n, k] in its own format, mapped and never copied (embedding tables); no scale.
+ * ir/storage.ts says which formats each layout supports.
+ */
+export interface WeightDecl {
+  readonly name: string;
+  readonly layout: Layout;
+  readonly format: WeightFormat;
+  readonly sources: readonly WeightSource[];
+  /** Default: one matrix. */
+  readonly experts?: number;
+  readonly k: number;
+  readonly pairing: Pairing;
+  readonly columnScale?: string;
+  /** Default 0. */
+  readonly columnOffset?: number;
+  /**
+   * The weight holds the scales of rows of a matrix of codes [rows, scalesOf.k]: f32[rows] in layout `rows`, k is 1.
+   * Sources and columns' factors are those of the codes.
+   */
+  readonly scalesOf?: { readonly format: CodeFormat; readonly k: number };
+  /**
+   * Codes: `values` (the default) if the sources' values are rounded while they are packed; `codes` if the sources are
+   * encoded with these codes and scales for whole rows, which are kept.
+   */
+  readonly from?: 'values' | 'codes';
+  /** Of format `u4`: adjacent columns that share a scale and a zero point. */
+  readonly group?: GroupSize;
 }

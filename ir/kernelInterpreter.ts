@@ -4,16 +4,30 @@
  *
  * Buffers are dense row-major Float64Arrays of rows × columns, without padding. Weights are logical [n, k] matrices.
  */
-import type { GemmKernel, Kernel, KernelModule, LoopKernel, Output } from './kernel.js';
-import { isRowMax, loopDomains, ROW_SUM_BLOCK } from './kernel.js';
-import type { ScalarContext } from './evaluateScalar.js';
-import { evaluateScalar } from './evaluateScalar.js';
-import type { KernelEnv, ModuleEnv } from './kernelMemory.js';
-import { attention } from './interpretAttention.js';
-import { sortByExpert, route, rowExperts } from './interpretExperts.js';
-import { logProb, logProbReduce, sample } from './interpretHead.js';
-import { dots, leftOperand, programContext } from './interpretProducts.js';
-import { KernelMemory } from './kernelMemory.js';
+import { evaluateScalar, type ScalarContext } from './evaluateScalar.js';
+import {
+  attention,
+  dots,
+  leftOperand,
+  logProb,
+  logProbReduce,
+  programContext,
+  route,
+  rowExperts,
+  sample,
+  sortByExpert,
+} from './interpretAnchors.js';
+import {
+  type GemmKernel,
+  isRowMax,
+  type Kernel,
+  type KernelModule,
+  loopDomains,
+  type LoopKernel,
+  type Output,
+  ROW_SUM_BLOCK,
+} from './kernel.js';
+import { type KernelEnv, KernelMemory, type ModuleEnv } from './kernelMemory.js';
 export { evaluateScalar } from './evaluateScalar.js';
 export type { ScalarContext } from './evaluateScalar.js';
 export { logicalWeight } from './logicalWeight.js';

@@ -1,9 +1,9 @@
 /** The logical matrix that a WeightDecl stands for, before any packing. */
+import { roundToGroups, valuesOfGroups } from './groups.js';
 import type { WeightDecl } from './kernel.js';
 import { sourceRows, tensorRow } from './packing.js';
-import { roundToGroups, valuesOfGroups } from './groups.js';
-import { rowScale } from './rowScale.js';
-import { FORMATS, isBlockFormat, isCodeFormat, type CodeFormat } from './storage.js';
+import { rowScale } from './rounding.js';
+import { type CodeFormat, FORMATS, isBlockFormat, isCodeFormat } from './storage.js';
 
 /** A checkpoint tensor, row-major [rows, columns]; a vector (a norm weight) has rows 1. */
 export interface RawTensor {

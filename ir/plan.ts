@@ -5,9 +5,9 @@
  */
 import type { CudaSchedule } from './cuda.js';
 import { extentIn, type Extents } from './extents.js';
-import { SCORE, type FunctionInterface, type StateDecl } from './function.js';
-import { DTYPE_BYTES, roundUp, type ExtentName } from './types.js';
+import { type FunctionInterface, SCORE, type StateDecl } from './function.js';
 import type { BufferDecl, ConstantVector, Kernel, WeightDecl } from './kernel.js';
+import { DTYPE_BYTES, type ExtentName, roundUp } from './types.js';
 
 /** Micro-kernels of the CPU target, weakest first. */
 export const CPU_ISAS = ['portable', 'avx2', 'avx512', 'amx'] as const;
@@ -189,3 +189,27 @@ export function stateBytes(state: StateDecl): number {
     ? columnStride(buffer, {}) * state.columns * elementBytes
     : roundUp(state.rows, ROW_PAD) * rowStride(buffer, {}, elementBytes) * elementBytes;
 }
+
+// Assigns parts of a plan to devices: replicas of the whole model, each a pipeline of stages. passes/placeStages makes
+// placements; runtime/ and driver/ execute them.
+
+/** Launches `first` to `end` − 1 of a plan, executed for every micro-batch by one device. */
+export interface Stage {
+  readonly first: number;
+  readonly end: number;
+}
+
+/** `replicas × stages.length` devices. Together the stages cover all launches, in order and without a gap. */
+export interface DevicePlacement {
+  readonly replicas: number;
+  readonly stages: readonly Stage[];
+}
+
+/** The number of replicas and of stages, as `--parallel` gives them. */
+export interface Parallelism {
+  readonly replicas: number;
+  readonly stages: number;
+}
+
+/** The device, counted from 0, that runs a stage of a replica. The stages of a replica are on neighbouring devices. */
+export const deviceOf = (replica: number, stage: number, stages: number): number => replica * stages + stage;

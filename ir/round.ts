@@ -1,6 +1,6 @@
 /** Rounds doubles to storage types, as a store to memory does. */
-import type { BufferDType } from './types.js';
 import { roundToBf16 } from './scalar.js';
+import type { BufferDType } from './types.js';
 
 const SCRATCH_F64 = new Float64Array(1);
 const SCRATCH_U32 = new Uint32Array(SCRATCH_F64.buffer);

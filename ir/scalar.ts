@@ -6,8 +6,6 @@
  * compile.
  */
 
-import { originOf, withOrigin } from './origin.js';
-
 export const UNARY = [
   'neg',
   'exp',
@@ -302,5 +300,47 @@ export function printScalar(s: Scalar, rename?: (name: string) => string): strin
       return `select(${print(s.condition)}, ${print(s.a)}, ${print(s.b)})`;
     default:
       return s satisfies never;
+  }
+}
+
+/**
+ * Which op of a graph a scalar expression computes, for people who look at kernels. A table beside the expressions, no
+ * part of them: equal kernels stay equal, whatever they were made of, and expressions read from a file have no origin.
+ */
+const ORIGINS = new WeakMap<object, string>();
+
+/** The name of the result of the op that `scalar` computes; undefined where nothing is known. */
+export const originOf = (scalar: object): string | undefined => ORIGINS.get(scalar);
+
+/** `scalar`, noted to compute the op whose result is called `name`, unless it is known as that of another. */
+export function withOrigin<S extends object>(scalar: S, name: string | undefined): S {
+  if (name !== undefined && !ORIGINS.has(scalar)) ORIGINS.set(scalar, name);
+  return scalar;
+}
+
+// Which programs have the same value in every column of a row.
+
+/** `also`: other expressions that count as the same in all columns that are asked about. */
+export function isRowInvariant(program: Scalar, also: (s: Scalar) => boolean = () => false): boolean {
+  if (also(program)) return true;
+  const areOperands = (): boolean => operands(program).every((operand) => isRowInvariant(operand, also));
+  if (isUnary(program) || isBinary(program)) return areOperands();
+  switch (program.op) {
+    case 'acc':
+    case 'columnIndex':
+    case 'rotateHalf':
+    case 'groupSum':
+    case 'segmentSum':
+      return false;
+    case 'load':
+      return program.access.kind === 'row';
+    case 'const':
+    case 'rowIndex':
+    case 'rowSum':
+      return true;
+    case 'select':
+      return areOperands();
+    default:
+      return program satisfies never;
   }
 }

@@ -1,14 +1,14 @@
 import {
   definitions,
-  rewrite,
   type Graph,
   type Node,
   type NodeOf,
+  rewrite,
   type Rewriter,
   type Value,
 } from '../ir/graph/graph.js';
 import { at } from '../system/at.js';
-import { MixtureSearch, type Mixture } from './matchExperts.js';
+import { type Mixture, MixtureSearch } from './recognizeExperts.js';
 
 /** In the paths of kernels that multiply every row by the matrices of every expert. */
 export const EVERY_EXPERT = 'every_expert';

@@ -2,19 +2,25 @@
  * Decides which ops share a kernel: places every node of a graph into a group, by its kind. groupRules.ts says which
  * groups a node may join.
  */
-import { loadTimeValues, type Graph, type Node, type NodeOf, type Value } from '../ir/graph/graph.js';
+import { CompileError } from '../errors.js';
+import { type Graph, loadTimeValues, type Node, type NodeOf, type Value } from '../ir/graph/graph.js';
 import type { Version } from '../ir/graph/versions.js';
+import { ROW_SUM_BLOCK } from '../ir/kernel.js';
 import { OPS } from '../ir/ops/index.js';
 import { operandEntries } from '../ir/ops/opDef.js';
-import { ROW_SUM_BLOCK } from '../ir/kernel.js';
 import { isCodeFormat } from '../ir/storage.js';
-import { isFloat, printType, type Dim } from '../ir/types.js';
-import { CompileError } from './compileError.js';
-import type { EpilogueSums, SumNode } from './epilogueSums.js';
-import { GroupRules, isApart, rotatesAlike, sharesPass } from './groupRules.js';
-import type { AnchorOf, Group, GroupKind, GroupOf, Home } from './groups.js';
-import { columnsOf, readsState } from './placedValues.js';
-import { isWidening } from './widening.js';
+import { type Dim, isFloat, printType } from '../ir/types.js';
+import { type EpilogueSums, GroupRules, isApart, rotatesAlike, sharesPass, type SumNode } from './groupRules.js';
+import {
+  type AnchorOf,
+  columnsOf,
+  type Group,
+  type GroupKind,
+  type GroupOf,
+  type Home,
+  isWidening,
+  readsState,
+} from './placedValues.js';
 
 /** A graph whose nodes have kernels, and where each value is found. */
 export interface FusedGraph {

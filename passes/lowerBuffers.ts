@@ -1,15 +1,41 @@
 /** The buffers of a function's kernels: what each value, and each partial sum of a row, is stored in. */
+import { CompileError } from '../errors.js';
 import type { Node, NodeOf, Value } from '../ir/graph/graph.js';
 import { stateDecl } from '../ir/graph/versions.js';
-import { ROW_SUM_BLOCK, type BufferDecl } from '../ir/kernel.js';
+import { type BufferDecl, ROW_SUM_BLOCK } from '../ir/kernel.js';
 import { isFloat, isSymbol, printType } from '../ir/types.js';
-import { CompileError } from './compileError.js';
-import type { SumNode } from './epilogueSums.js';
 import type { FusedGraph } from './fuseGroups.js';
-import { columnsOf } from './placedValues.js';
-import type { Names } from './kernelNames.js';
+import type { SumNode } from './groupRules.js';
 import { checkpointTensor, type StoredTensor, type Weights } from './lowerWeights.js';
-import { viewOf } from './view.js';
+import { columnsOf, viewOf } from './placedValues.js';
+
+/** Names of kernels and buffers, [a-z][a-z0-9_]*: each is given once, and repeated ones get a suffix. */
+export class Names {
+  private readonly taken = new Set<string>();
+  /** The suffix from which on names of a base may be free. */
+  private readonly tried = new Map<string, number>();
+
+  /** Keeps `name` for whoever asks for it by other means. */
+  reserve(name: string): void {
+    this.taken.add(name);
+  }
+
+  unique(hint: string): string {
+    const cleaned = hint
+      .replace(/([a-z0-9])([A-Z])/g, '$1_$2')
+      .toLowerCase()
+      .replace(/[^a-z0-9]+/g, '_')
+      .replace(/^_+|_+$/g, '');
+    const base = /^[a-z]/.test(cleaned) ? cleaned : `v_${cleaned}`;
+    for (let i = this.tried.get(base) ?? 0; ; i++) {
+      const name = i === 0 ? base : `${base}_${i}`;
+      if (this.taken.has(name)) continue;
+      this.taken.add(name);
+      this.tried.set(base, i + 1);
+      return name;
+    }
+  }
+}
 
 /** Declares buffers at their first use. Tables and constants that kernels read are declared as weights too. */
 export class Buffers {

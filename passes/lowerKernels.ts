@@ -8,22 +8,17 @@
  * All of them share a Lowering: names, buffers (lowerBuffers), weights (lowerWeights), and scalar programs
  * (lowerScalars).
  */
-import type { StateDecl } from '../ir/function.js';
-import { stateDecl } from '../ir/graph/versions.js';
+import type { FunctionInterface, StateDecl } from '../ir/function.js';
+import type { Graph, Value } from '../ir/graph/graph.js';
+import { stateDecl, versionsOf } from '../ir/graph/versions.js';
 import type { ConstantVector, Kernel, KernelModule } from '../ir/kernel.js';
 import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
 import type { FusedGraph } from './fuseGroups.js';
-import { anchorsOf, type Group } from './groups.js';
-import { groupPath } from './kernelNames.js';
-import { lowerAttention } from './lowerAttention.js';
-import { lowerSortByExpert, lowerRoute } from './lowerExperts.js';
-import { lowerGemm } from './lowerGemm.js';
-import { Lowering } from './lowering.js';
-import { lowerInterface } from './lowerInterface.js';
-import { lowerLogProb } from './lowerLogProb.js';
-import { lowerSample } from './lowerSample.js';
-import { lowerLoop, lowerWrite } from './lowerPrograms.js';
+import { lowerAttention, lowerLogProb, lowerRoute, lowerSample, lowerSortByExpert } from './lowerAnchors.js';
+import { lowerGemm, lowerLoop, lowerWrite } from './lowerGemm.js';
+import { groupPath, Lowering } from './lowering.js';
 import type { WeightStorage } from './lowerWeights.js';
+import { anchorsOf, type Group } from './placedValues.js';
 
 export interface LoweredModule extends KernelModule {
   readonly constants: readonly ConstantVector[];
@@ -88,4 +83,23 @@ function noteVersions(kernel: Kernel, { anchors, members }: Group, { versions }:
     }),
   );
   return meant.length === 0 ? kernel : { ...kernel, versions: Object.fromEntries(meant) as Record<string, number> };
+}
+
+// The calling convention of a lowered function: the graph's parameters, results and states, with their buffers.
+
+export function lowerInterface(graph: Graph, bufferOf: (v: Value) => string): FunctionInterface {
+  const versions = versionsOf(graph);
+  return {
+    name: graph.name,
+    extents: graph.extents,
+    inputs: graph.params.map((v) => ({
+      name: v.name,
+      buffer: bufferOf(v),
+      ...v.type,
+      role: v.role ?? { kind: 'values' },
+    })),
+    outputs: graph.results.map((v, i) => ({ name: graph.outputs[i]!, buffer: bufferOf(v), ...v.type })),
+    takes: graph.states.map(({ name }) => name),
+    gives: graph.gives.map((last) => versions.get(last)!.state.name),
+  };
 }

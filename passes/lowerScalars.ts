@@ -1,18 +1,15 @@
 /** Lowers the elementwise ops of a group to scalar expressions over buffers. */
-import { definitions, isOp, type Graph, type Node, type NodeOf, type Value } from '../ir/graph/graph.js';
-import { roundToDType } from '../ir/round.js';
-import { withOrigin } from '../ir/origin.js';
-import type { Access, Scalar } from '../ir/scalar.js';
+import { CompileError } from '../errors.js';
+import { definitions, type Graph, isOp, type Node, type NodeOf, type Value } from '../ir/graph/graph.js';
+import { ROW_SUM_BLOCK } from '../ir/kernel.js';
 import { OPS } from '../ir/ops/index.js';
 import { mapOperands } from '../ir/ops/opDef.js';
-import { ROW_SUM_BLOCK } from '../ir/kernel.js';
-import { isSymbol, type BufferDType, type Dim } from '../ir/types.js';
-import { CompileError } from './compileError.js';
-import type { SumNode } from './epilogueSums.js';
+import { roundToDType } from '../ir/round.js';
+import { type Access, type Scalar, withOrigin } from '../ir/scalar.js';
+import { type BufferDType, type Dim, isSymbol } from '../ir/types.js';
 import type { FusedGraph } from './fuseGroups.js';
-import type { Group } from './groups.js';
-import { readsState } from './placedValues.js';
-import { viewOf, type View } from './view.js';
+import type { SumNode } from './groupRules.js';
+import { type Group, readsState, type View, viewOf } from './placedValues.js';
 
 /** The name of the buffer that holds a stored value, parameter or weight table. */
 export type BufferOf = (v: Value) => string;

@@ -1,20 +1,20 @@
 /** Turns load-time expressions over checkpoint tensors into packing instructions, and keeps what a function loads. */
-import { defined } from '../system/defined.js';
+import { CompileError } from '../errors.js';
 import type { Node, NodeOf, Value } from '../ir/graph/graph.js';
 import { GROUP_SIZES, type GroupSize } from '../ir/groups.js';
 import type { ConstantVector, Pairing, WeightDecl, WeightSource } from '../ir/kernel.js';
+import { isQuads } from '../ir/quads.js';
 import type { RotaryOrder } from '../ir/rotaryOrder.js';
 import {
+  type FormatName,
   isBlockFormat,
   isCodeFormat,
   isFormatIn,
-  type FormatName,
   type Layout,
   type WeightFormat,
 } from '../ir/storage.js';
-import { isQuads } from '../ir/quads.js';
 import { isFloat } from '../ir/types.js';
-import { CompileError } from './compileError.js';
+import { defined } from '../system/defined.js';
 
 /** How contraction weights are stored for the target's micro-kernels. */
 export interface WeightStorage {

@@ -1,14 +1,14 @@
 /** What the kernels of one function are lowered with: graph, groups, and the names, buffers and weights so far. */
+import { CompileError } from '../errors.js';
 import { definitions, isOp, type Node, type NodeOf, type Value } from '../ir/graph/graph.js';
+import type { Kernel, Totals } from '../ir/kernel.js';
 import type { OpName, ProductOp } from '../ir/ops/index.js';
 import { extentsOf } from '../ir/types.js';
-import type { Kernel, Totals } from '../ir/kernel.js';
-import { CompileError } from './compileError.js';
 import type { FusedGraph } from './fuseGroups.js';
-import { Names } from './kernelNames.js';
-import { Buffers } from './lowerBuffers.js';
+import { Buffers, Names } from './lowerBuffers.js';
 import { ScalarLowering } from './lowerScalars.js';
-import { matchWeight, Weights, type WeightMatch, type WeightStorage } from './lowerWeights.js';
+import { matchWeight, type WeightMatch, Weights, type WeightStorage } from './lowerWeights.js';
+import type { Group } from './placedValues.js';
 
 /** What a kernel of any anchor has. */
 export type KernelHead = Pick<Kernel, 'name' | 'path' | 'ops'>;
@@ -106,4 +106,20 @@ export function onlyAnchor<Op extends OpName>(anchors: readonly Node[], op: Op, 
   if (found !== undefined && more.length === 0) return found;
   const count = found === undefined ? 0 : more.length + 1;
   throw new CompileError(`${path}: '${op}' of the same value is wanted once, it is there ${count}×`);
+}
+
+/** `layers.0.attention.qkv` for contractions at …q, …k and …v; attention itself is `….attention.mix`. */
+export function groupPath(group: Group): string {
+  const nodes = group.anchors.length > 0 ? group.anchors : group.members;
+  const paths = [...new Set(nodes.map((n) => n.path))];
+  // A loop is named for where it begins: its last ops may belong to the scopes around it, or to the next layer.
+  if (group.anchors.length === 0) return paths.find((p) => paths.every((q) => !q.startsWith(`${p}.`))) ?? paths[0]!;
+  if (group.kind === 'attention') return `${paths[0]!}.mix`;
+  if (group.kind === 'logprob' || paths.length === 1) return paths[0]!;
+  const split = paths.map((p) => p.split('.'));
+  let common = 0;
+  while (split.every((s) => s.length > common + 1 && s[common] === split[0]![common])) common++;
+  const tails = split.map((s) => s.slice(common).join('_'));
+  const tail = tails.join(tails.every((t) => t.length === 1) ? '' : '_');
+  return [...split[0]!.slice(0, common), tail].join('.');
 }

@@ -1,5 +1,5 @@
 /** What a target computes in, which decides what passes make of a graph. */
-import type { CacheFormat } from '../ir/cacheFormat.js';
+import type { CacheFormat } from '../ir/function.js';
 import type { FloatType } from '../ir/types.js';
 import type { Finishing } from './fuseRowNorms.js';
 import type { StoredFormats } from './keepBlockWeights.js';

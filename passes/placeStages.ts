@@ -4,10 +4,16 @@
 import { UserError } from '../errors.js';
 import type { Extents } from '../ir/extents.js';
 import type { WeightDecl } from '../ir/kernel.js';
-import type { DevicePlacement, Parallelism, Stage } from '../ir/placement.js';
-import { leadingExtent, type LinkedFunction, stateBytes } from '../ir/plan.js';
+import {
+  type DevicePlacement,
+  type FunctionPlan,
+  leadingExtent,
+  type LinkedFunction,
+  type Parallelism,
+  type Stage,
+  stateBytes,
+} from '../ir/plan.js';
 import { bytes, percent } from '../system/text.js';
-import { bestCuts, type CutRange } from './bestCuts.js';
 import { planMemory } from './planMemory.js';
 
 export interface PlacementFacts {
@@ -293,4 +299,105 @@ export function printPlacement(
         `${bytes(stage.weightBytes)} of weights${stateText(stage)}, ${bytes(stage.arenaBytes)} of activations`,
     ),
   ];
+}
+
+// Cuts a sequence into parts so that the most expensive part is as cheap as possible.
+
+/** Elements from one point to another: their total cost and their total bytes. */
+export interface CutRange {
+  readonly cost: number;
+  readonly bytes: number;
+}
+
+/** Points `first` to `end` − 1. */
+export interface CutPart extends CutRange {
+  readonly first: number;
+  readonly end: number;
+}
+
+interface State {
+  readonly most: number;
+  /** Sum of squared costs. Among cuts whose most expensive parts cost the same, the most even cut wins. */
+  readonly squares: number;
+  readonly part: CutPart;
+  readonly before: State | undefined;
+}
+
+const isBetter = (a: Pick<State, 'most' | 'squares'>, b: State | undefined): boolean =>
+  b === undefined || a.most < b.most || (a.most === b.most && a.squares < b.squares);
+
+/**
+ * Dynamic programming over (parts, end). `rangesFrom(first)[i]` is the range of elements from `first` to `first` + i.
+ * Costs and bytes are not negative. Each of `parts` has at least one element and at most `maxBytes` bytes; undefined
+ * if that is impossible. Takes time parts × points².
+ */
+export function bestCuts(
+  points: number,
+  parts: number,
+  rangesFrom: (first: number) => readonly CutRange[],
+  maxBytes: number,
+): readonly CutPart[] | undefined {
+  const ranges = Array.from({ length: points }, (_, first) => rangesFrom(first));
+  let row: (State | undefined)[] = [];
+  for (let count = 1; count <= parts; count++) {
+    const next: (State | undefined)[] = new Array<State | undefined>(points + 1).fill(undefined);
+    for (let first = count - 1; first < points; first++) {
+      const before = row[first];
+      if (count > 1 && before === undefined) continue;
+      if (count === 1 && first > 0) break;
+      ranges[first]!.forEach(({ cost, bytes }, i) => {
+        if (bytes > maxBytes) return;
+        const end = first + i + 1;
+        const candidate = { most: Math.max(before?.most ?? 0, cost), squares: (before?.squares ?? 0) + cost * cost };
+        if (isBetter(candidate, next[end])) next[end] = { ...candidate, part: { first, end, cost, bytes }, before };
+      });
+    }
+    row = next;
+  }
+  const result: CutPart[] = [];
+  for (let state = row[points]; state !== undefined; state = state.before) result.unshift(state.part);
+  return result.length === 0 ? undefined : result;
+}
+
+// Functions of one plan in one pipeline: they are cut at the same halves of layers, so that the weights of a layer,
+// and the keys and values that one function keeps there, are in the memory of one device.
+
+type Launches = Pick<FunctionPlan<unknown>, 'interface' | 'kernels' | 'launches'>;
+
+/** The half of a layer that each launch belongs to. */
+export function halvesOf({ kernels, launches }: Pick<Launches, 'kernels' | 'launches'>): readonly string[] {
+  const paths = new Map(kernels.map((kernel) => [kernel.name, kernel.path]));
+  return launches.map(({ kernel }) => halfOf(paths.get(kernel) ?? kernel));
+}
+
+/**
+ * The stages of each function, where those of `placed` are given. Throws UserError where there are more stages than
+ * halves: another function has no such cut.
+ */
+export function followCuts(
+  functions: readonly Launches[],
+  placed: Launches,
+  stages: readonly Stage[],
+): Readonly<Record<string, readonly Stage[]>> {
+  const halves = halvesOf(placed);
+  return Object.fromEntries(
+    functions.map((fn) => {
+      if (fn.interface.name === placed.interface.name) return [fn.interface.name, stages];
+      const own = halvesOf(fn);
+      const starts = stages.map(({ first }, i) => {
+        if (i === 0) return 0;
+        const start = halves[first] === halves[first - 1] ? -1 : own.indexOf(halves[first]!);
+        if (start < 0)
+          throw new UserError(
+            `${stages.length} stages of a model that generates: a cut lies inside half a layer`,
+            `use at most --parallel pp=${new Set(own).size}`,
+          );
+        return start;
+      });
+      return [
+        fn.interface.name,
+        starts.map((first, i): Stage => ({ first, end: starts[i + 1] ?? fn.launches.length })),
+      ];
+    }),
+  );
 }

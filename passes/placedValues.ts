@@ -2,14 +2,76 @@
  * Where each value is found while groups are made: in a group, in memory, or inline. PlacedValues knows what is behind
  * a value's reshapes and gathers and when it is ready, and sees to it that what others read is stored.
  */
-import { definitions, loadTimeValues, uses, type Graph, type Node, type Value } from '../ir/graph/graph.js';
-import { versionsOf, type Version } from '../ir/graph/versions.js';
+import { CompileError } from '../errors.js';
+import {
+  definitions,
+  type Graph,
+  loadTimeValues,
+  type Node,
+  type NodeOf,
+  uses,
+  type Value,
+} from '../ir/graph/graph.js';
+import { type Version, versionsOf } from '../ir/graph/versions.js';
+import type { RouteOp, SortOp } from '../ir/ops/experts.js';
+import type { ScoreOp } from '../ir/ops/fused.js';
 import { OPS } from '../ir/ops/index.js';
-import { isSymbol, type Dim, type ExtentName } from '../ir/types.js';
-import { CompileError } from './compileError.js';
-import type { Placed } from './epilogueSums.js';
-import type { Group, GroupKind, GroupOf, Home } from './groups.js';
-import { isWidening } from './widening.js';
+import type { SampleOp } from '../ir/ops/sampling.js';
+import { type Dim, type ExtentName, isSymbol } from '../ir/types.js';
+
+/**
+ * A group becomes one kernel: an anchor, and the elementwise ops before and after it.
+ * - `gemm`: one or more `linear` nodes that read the same left operand (q, k and v; gate and up).
+ * - `attention`, `logprob`: a recognized op. `logprob` holds every score (SCORE_OPS) of the same operands.
+ * - `sample`: every op that chooses from the same logits (SAMPLE_OPS).
+ * - `route`, `sortByExpert`: every op that chooses experts from the same logits (ROUTE_OPS), or puts pairs of rows and
+ *   the same experts in order (SORT_OPS).
+ * - `loop`: no anchor; elementwise ops, gathers and row reductions over one domain.
+ * - `write`: `write_rows` of one or more states through the same slots, whose rows are in memory or cheap to compute.
+ *   They have a kernel of their own, because the rows may be made of rows that are overwritten.
+ */
+export interface GroupOf<K extends GroupKind> {
+  readonly kind: K;
+  readonly rows: ExtentName;
+  /** Columns of the domain of a loop or a write. For other kinds the anchor determines them. */
+  readonly columns: Dim | undefined;
+  readonly anchors: NodeOf<AnchorOps[K]>[];
+  /** Elementwise nodes and reductions that the group computes, in order. */
+  readonly members: Node[];
+  /** Values that other groups, or the caller, read from memory. */
+  readonly stored: Set<Value>;
+}
+export type Group = { readonly [K in GroupKind]: GroupOf<K> }[GroupKind];
+
+/** The ops of each kind's anchors. */
+interface AnchorOps {
+  readonly gemm: 'linear' | 'expert_linear';
+  readonly attention: 'attention';
+  readonly logprob: ScoreOp;
+  readonly sample: SampleOp;
+  readonly route: RouteOp;
+  readonly sortByExpert: SortOp;
+  readonly loop: never;
+  readonly write: 'write_rows';
+}
+export type GroupKind = keyof AnchorOps;
+
+/** The anchors, whatever the kind. */
+export const anchorsOf = ({ anchors }: Group): readonly Node[] => anchors;
+
+/** Nodes whose ops make an anchor of this kind. */
+export type AnchorOf<K extends GroupKind> = NodeOf<AnchorOps[K]>;
+
+/**
+ * Where a value is found.
+ * - `group`: computed in that group, and stored only if listed in `stored`
+ * - `inline`: cheap with one element for each row, or a literal; recomputed by every reader
+ * - `memory`: a parameter, state or weight
+ */
+export type Home =
+  | { readonly kind: 'group'; readonly group: Group }
+  | { readonly kind: 'inline' }
+  | { readonly kind: 'memory' };
 
 /** Whether `node` reads rows of a state: at its own place in the order of groups, before a write replaces them. */
 export const readsState = (node: Node, versions: ReadonlyMap<Value, Version>): boolean =>
@@ -24,7 +86,7 @@ export function columnsOf(v: Value): Dim | undefined {
   return rest.reduce<number | undefined>((n, dim) => (n === undefined || isSymbol(dim) ? undefined : n * dim), 1);
 }
 
-export class PlacedValues implements Placed {
+export class PlacedValues {
   readonly groups: Group[] = [];
   readonly homes = new Map<Value, Home>();
   readonly versions: ReadonlyMap<Value, Version>;
@@ -172,4 +234,40 @@ export class PlacedValues implements Placed {
     if (summing !== undefined) return this.indexOf(summing);
     return Math.max(-1, ...node.inputs.map((operand) => this.readyAt(operand)));
   }
+}
+
+// Values of 16 bits that readers widen.
+
+/**
+ * Whether `node` widens a value that was rounded to 16 bits. Readers widen what they load, so 16 bits are stored.
+ * Values of other origin (tables) are no part of it: their own readers widen them.
+ */
+export function isWidening(node: Node, defs: ReadonlyMap<Value, Node>): node is NodeOf<'cast'> {
+  if (node.op !== 'cast' || node.result.type.dtype !== 'f32') return false;
+  const { x } = node.operands;
+  return (x.type.dtype === 'bf16' || x.type.dtype === 'f16') && defs.get(x)?.op === 'cast';
+}
+
+// Values that are no data of their own: reshapes of stored values, what widens them, and gathers of their rows.
+
+/** A stored value as it is read: `via` lists the rows that a gather reads of it. */
+export interface View {
+  readonly base: Value;
+  readonly via: Value | undefined;
+}
+
+/**
+ * The stored value behind reshapes, widening casts and at most one gather of rows. Rows that are read of a state are
+ * stored.
+ */
+export function viewOf(v: Value, defs: ReadonlyMap<Value, Node>, { versions }: Pick<PlacedValues, 'versions'>): View {
+  const node = defs.get(v);
+  if (node !== undefined && (node.op === 'reshape' || isWidening(node, defs)))
+    return viewOf(node.operands.x, defs, { versions });
+  if (node?.op === 'gather_rows' && !readsState(node, versions)) {
+    const inner = viewOf(node.operands.x, defs, { versions });
+    if (inner.via !== undefined) throw new CompileError(`%${v.name}: a gather of a gather is not supported`);
+    return { base: inner.base, via: node.operands.index };
+  }
+  return { base: v, via: undefined };
 }

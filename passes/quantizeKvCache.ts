@@ -1,11 +1,11 @@
-import { type CacheFormat, stateScales } from '../ir/cacheFormat.js';
+import { CompileError } from '../errors.js';
+import { type CacheFormat, stateScales } from '../ir/function.js';
 import { definitions, type Graph, type NodeOf, rewrite, type Rewriter, type Value } from '../ir/graph/graph.js';
 import { versionsOf } from '../ir/graph/versions.js';
 import { LARGEST } from '../ir/round.js';
 import { extentsOf } from '../ir/types.js';
 import { at } from '../system/at.js';
-import { CompileError } from './compileError.js';
-import { factorByMean, RowScaler, TINY, type Scaled } from './rowScaler.js';
+import { factorByMean, RowScaler, type Scaled, TINY } from './rowScaler.js';
 
 /** One node that writes rows of a state, which are to be codes: keys or values of one layer. */
 interface Write {

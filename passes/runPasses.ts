@@ -2,16 +2,19 @@
  * Runs the passes of pipeline.ts in their order, from a graph to kernels. Every stage is verified and shown to an
  * observer.
  */
-import { defined } from '../system/defined.js';
-import type { Graph } from '../ir/graph/graph.js';
+import { isDeepStrictEqual } from 'node:util';
+import { CompileError } from '../errors.js';
+import type { Graph, GraphModule } from '../ir/graph/graph.js';
 import { verifyGraph } from '../ir/graph/verify.js';
+import type { SharedData } from '../ir/plan.js';
 import { verifyKernels } from '../ir/verifyKernel.js';
 import { readSettings } from '../settings.js';
+import { defined } from '../system/defined.js';
 import { fuseGroups } from './fuseGroups.js';
-import type { Group } from './groups.js';
-import { lowerKernels, type LoweredModule } from './lowerKernels.js';
+import { type LoweredModule, lowerKernels } from './lowerKernels.js';
 import type { Numerics } from './numerics.js';
 import { BRIDGE, GRAPH_PASSES, isNeeded, KERNEL_PASSES, MODEL, type Pass } from './pipeline.js';
+import type { Group } from './placedValues.js';
 
 /** What a stage says of itself: the pass that made it, what that does, and the reason for its place. */
 export type StageFacts = Pick<Pass<never>, 'name' | 'does' | 'reason'>;
@@ -116,4 +119,37 @@ function runPasses<Program>(
   }
   if (!verifiesAll) verify(current, needed.at(-1) ?? BRIDGE);
   return current;
+}
+
+// A module of several functions as kernels: each function by itself, and what they share once.
+
+export interface LoweredFunctions extends SharedData {
+  readonly functions: readonly LoweredModule[];
+}
+
+/** Optimized graphs → kernels. Throws where a function cannot be lowered, or two mean different things by one name. */
+export function lowerModule(module: GraphModule, numerics: Numerics, observe?: Observer): LoweredFunctions {
+  const states = [...new Set(module.functions.flatMap((graph) => graph.states.map(({ name }) => name)))];
+  const functions = module.functions.map((graph) => lower(graph, numerics, observe, states));
+  return {
+    functions,
+    weights: shared('weight', functions, ({ weights }) => weights),
+    constants: shared('constant', functions, ({ constants }) => constants),
+    states: shared('state', functions, (lowered) => lowered.states),
+  };
+}
+
+/** What the functions have of one kind, each name once. */
+function shared<D extends { readonly name: string }>(
+  kind: string,
+  functions: readonly LoweredModule[],
+  of: (lowered: LoweredModule) => readonly D[],
+): readonly D[] {
+  const known = new Map<string, D>();
+  for (const each of functions.flatMap(of)) {
+    const first = known.get(each.name) ?? each;
+    if (!isDeepStrictEqual(first, each)) throw new CompileError(`two functions have different ${kind}s ${each.name}`);
+    known.set(each.name, first);
+  }
+  return [...known.values()];
 }

@@ -1,7 +1,7 @@
 /** The target-independent parts of binding a function's launches to memory: slots by name, inputs and outputs. */
 import { extentIn, type Extents } from '../ir/extents.js';
 import type { FunctionInterface, InputDecl, OutputDecl } from '../ir/function.js';
-import type { Stage } from '../ir/placement.js';
+import type { Stage } from '../ir/plan.js';
 import { DTYPE_BYTES } from '../ir/types.js';
 import type { PortBinding, ProgramExtent } from './native.js';
 import { nameOf, rowBytes, type RuntimeFunction } from './runtimePlan.js';

@@ -1,8 +1,15 @@
 /** Calls of a plan's functions: what is checked before native code reads their inputs, and which bucket fits. */
 import { extentIn, type Extents, fitsIn, printExtents } from '../ir/extents.js';
-import { type FunctionInterface, type InputDecl, sizeNames } from '../ir/function.js';
+import {
+  type FunctionInterface,
+  type InputDecl,
+  isDistinct,
+  type RoleLimits,
+  roleRange,
+  type RoleRange,
+  sizeNames,
+} from '../ir/function.js';
 import type { Bucket } from '../ir/plan.js';
-import { isDistinct, type RoleLimits, roleRange, type RoleRange } from '../ir/roles.js';
 import type { Dim } from '../ir/types.js';
 import type { PortData } from './native.js';
 

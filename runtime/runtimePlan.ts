@@ -1,8 +1,7 @@
 /** The parts of a plan that a runtime reads, and small queries used by binding, searching and profiling. */
 import type { BufferDecl, Kernel, WeightDecl } from '../ir/kernel.js';
 import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
-import type { Stage } from '../ir/placement.js';
-import { columnStride, type FunctionPlan, type Plan, rowStride, stateBytes } from '../ir/plan.js';
+import { columnStride, type FunctionPlan, type Plan, rowStride, type Stage, stateBytes } from '../ir/plan.js';
 import { type Dim, DTYPE_BYTES, isFloat } from '../ir/types.js';
 
 /** The runtime does not read schedules. */

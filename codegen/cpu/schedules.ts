@@ -3,8 +3,8 @@
  * target.
  */
 import { z } from 'zod';
-import { CACHE_FORMATS } from '../../ir/cacheFormat.js';
 import { extentIn } from '../../ir/extents.js';
+import { CACHE_FORMATS } from '../../ir/function.js';
 import {
   type AttentionKernel,
   type BufferDecl,

@@ -1,18 +1,18 @@
 /** Which schedules attention has on a GPU: legality, the default, and all of them in a promising order. */
-import { CACHE_FORMATS } from '../../ir/cacheFormat.js';
 import {
   CLUSTER_SIZES,
-  LONE_BLOCKS,
-  RESIDENT_BLOCKS,
   type ClusterSize,
   type CudaArch,
   type CudaAttentionSchedule,
+  LONE_BLOCKS,
+  RESIDENT_BLOCKS,
 } from '../../ir/cuda.js';
+import { CACHE_FORMATS } from '../../ir/function.js';
 import type { AttentionKernel, KernelModule } from '../../ir/kernel.js';
-import { oncePer } from '../../ir/oncePer.js';
-import { isFloat, type BufferDType } from '../../ir/types.js';
 import { hasOwnKeys } from '../../ir/kernelAccess.js';
-import { MMA_ROWS, MAX_ROWS, maxResident, tileOf } from './attentionTile.js';
+import { oncePer } from '../../ir/oncePer.js';
+import { type BufferDType, isFloat } from '../../ir/types.js';
+import { MAX_ROWS, maxResident, MMA_ROWS, tileOf } from './attentionTile.js';
 import { WGMMA_ROWS } from './wgmma/instruction.js';
 
 /**

@@ -2,8 +2,8 @@
 import type { Node } from '../../ir/graph/graph.js';
 import type { KernelModule } from '../../ir/kernel.js';
 import { kernelWrites } from '../../ir/kernelAccess.js';
-import type { Group } from '../../passes/groups.js';
-import { groupPath } from '../../passes/kernelNames.js';
+import { groupPath } from '../../passes/lowering.js';
+import type { Group } from '../../passes/placedValues.js';
 
 /** The ops of kernels by the kernels' names. */
 export type KernelOps = ReadonlyMap<string, readonly Node[]>;

@@ -20,9 +20,9 @@ import { KEYS_PER_TOKEN, LISTED_KEYS } from '../../ir/scoring.js';
 import { ENTRIES } from '../../ir/stepping.js';
 import { verifyIndices } from '../../ir/verifyIndices.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
-import { lowerModule } from '../../passes/lowerModule.js';
 import type { Numerics } from '../../passes/numerics.js';
 import { planMemory } from '../../passes/planMemory.js';
+import { lowerModule } from '../../passes/runPasses.js';
 
 /** `capacity`: the largest call. Throws if an index of the function could be out of range. */
 export function planFunction<S, F>(

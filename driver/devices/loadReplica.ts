@@ -1,9 +1,8 @@
 /** Loads a replica: in a process of its own, or in this one. */
 import { UserError } from '../../errors.js';
-import type { Parallelism, Stage } from '../../ir/placement.js';
-import { scoreOf } from '../../ir/plan.js';
+import { type Parallelism, scoreOf, type Stage } from '../../ir/plan.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
-import { followCuts } from '../../passes/followCuts.js';
+import { followCuts } from '../../passes/placeStages.js';
 import { readSettings } from '../../settings.js';
 import { defined } from '../../system/defined.js';
 import { checkpointOf, codeOf } from '../artifact/load.js';

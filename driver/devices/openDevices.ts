@@ -4,8 +4,7 @@
  */
 import { at } from '../../system/at.js';
 import { setImmediate } from 'node:timers/promises';
-import { deviceOf, type Parallelism } from '../../ir/placement.js';
-import { scoreOf } from '../../ir/plan.js';
+import { deviceOf, type Parallelism, scoreOf } from '../../ir/plan.js';
 import { printPlacement } from '../../passes/placeStages.js';
 import type { FirstCall } from '../../runtime/stageRunner.js';
 import { defined } from '../../system/defined.js';

@@ -4,11 +4,9 @@
 import { kernelSeconds } from '../../autotune/buckets.js';
 import { UserError } from '../../errors.js';
 import { packedBytes, rowMaps } from '../../ir/packing.js';
-import type { Parallelism } from '../../ir/placement.js';
-import { scoreOf } from '../../ir/plan.js';
+import { type Parallelism, scoreOf } from '../../ir/plan.js';
 import { scoringBucket, tokensIn } from '../../ir/scoring.js';
-import { halvesOf } from '../../passes/followCuts.js';
-import { type PlacedStages, type PlacementFacts, placeStages } from '../../passes/placeStages.js';
+import { halvesOf, type PlacedStages, type PlacementFacts, placeStages } from '../../passes/placeStages.js';
 import { sizeInBytes } from '../../runtime/kernelCache.js';
 import { readSettings } from '../../settings.js';
 import { defined } from '../../system/defined.js';

@@ -4,10 +4,10 @@
  */
 import { defined } from '../../system/defined.js';
 import type { ExtentDecl } from '../extents.js';
-import type { Role } from '../roles.js';
-import { isSymbol, type Dim, type DType, type TensorType } from '../types.js';
-import { OPS, type AttributesOf, type OpName, type OperandsOf } from '../ops/index.js';
-import { listOperands, mapOperands, nameOperands, type Attributes, type Operands } from '../ops/opDef.js';
+import type { Role } from '../function.js';
+import { type AttributesOf, type OperandsOf, type OpName, OPS } from '../ops/index.js';
+import { type Attributes, listOperands, mapOperands, nameOperands, type Operands } from '../ops/opDef.js';
+import { type Dim, type DType, isSymbol, type TensorType } from '../types.js';
 
 /**
  * A tensor. Identity is the object; `name` is unique within its graph.

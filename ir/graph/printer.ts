@@ -1,9 +1,9 @@
 /** Deterministic text of a graph. `parse(print(g))` is g; see parser.ts for the grammar. */
 import type { ExtentDecl } from '../extents.js';
-import { defaultOutput, type Graph, type GraphModule, type Node, type Value } from './graph.js';
+import { printRole } from '../function.js';
 import type { Attribute } from '../ops/opDef.js';
-import { printRole } from '../roles.js';
 import { isSymbol, printType } from '../types.js';
+import { defaultOutput, type Graph, type GraphModule, type Node, type Value } from './graph.js';
 
 /** `%name`, or `@name` for a weight. */
 export const printValue = (v: Value): string => (v.kind === 'weight' ? `@${v.name}` : `%${v.name}`);

@@ -1,17 +1,16 @@
 /** Syntax tree → graph. Resolves names to values and words to ops and types, and checks everything where it stands. */
-import { STATE_NAME } from '../function.js';
-import { defaultOutput, moduleOf, withOperands, type Graph, type GraphModule, type Node, type Value } from './graph.js';
-import { MAX_DIM, MAX_RANK, NAME, PATH, WEIGHT_NAME, attributeProblem, inferred } from './checkNode.js';
 import { EXTENT_NAME, type ExtentDecl } from '../extents.js';
-import { ROLE_KINDS, type Role } from '../roles.js';
-import { OPS, OP_NAMES, isOpName, type OpName } from '../ops/index.js';
+import { type Role, ROLE_KINDS, STATE_NAME } from '../function.js';
+import { isOpName, OP_NAMES, type OpName, OPS } from '../ops/index.js';
 import type { Attribute, Attributes } from '../ops/opDef.js';
-import { DTYPES, isSymbol, printType, sameType, type Dim, type TensorType } from '../types.js';
+import { type Dim, DTYPES, isSymbol, printType, sameType, type TensorType } from '../types.js';
+import { attributeProblem, inferred, MAX_DIM, MAX_RANK, NAME, PATH, WEIGHT_NAME } from './checkNode.js';
+import { defaultOutput, type Graph, type GraphModule, moduleOf, type Node, type Value, withOperands } from './graph.js';
 import {
-  GraphSyntaxError,
   type AttributeSyntax,
   type DeclarationSyntax,
   type GraphSyntax,
+  GraphSyntaxError,
   type Leaf,
   type ModuleSyntax,
   type NodeSyntax,

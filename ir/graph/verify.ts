@@ -1,16 +1,14 @@
 /** Verifier of the graph IR. It runs after every pass, so that a fault is reported at the pass that made it. */
-import type { Graph, Node, Value } from './graph.js';
 import { EXTENT_COUNTS, EXTENT_NAME, productOf } from '../extents.js';
-import { STATE_NAME } from '../function.js';
-import type { GraphModule } from './graph.js';
-import { verifyVersions } from './versions.js';
-import { NAME, PATH, WEIGHT_NAME, attributeProblem, inferred, typeProblem } from './checkNode.js';
-import { OPS, isOpName } from '../ops/index.js';
-import { listOperands } from '../ops/opDef.js';
-import { printRole } from '../roles.js';
+import { printRole, STATE_NAME } from '../function.js';
 import { oncePer } from '../oncePer.js';
-import { printNode, printValue } from './printer.js';
+import { isOpName, OPS } from '../ops/index.js';
+import { listOperands } from '../ops/opDef.js';
 import { isSymbol, printType, sameType } from '../types.js';
+import { attributeProblem, inferred, NAME, PATH, typeProblem, WEIGHT_NAME } from './checkNode.js';
+import type { Graph, GraphModule, Node, Value } from './graph.js';
+import { printNode, printValue } from './printer.js';
+import { verifyVersions } from './versions.js';
 
 const NAMES: Readonly<Record<Value['kind'], RegExp>> = {
   param: NAME,

@@ -1,16 +1,16 @@
 /** softmax(cap(scale·q·kᵀ) + mask)·v as one op. */
-import { softCap } from '../softCap.js';
-import { extentsOf, type Dim, type TensorType } from '../types.js';
+import { softCap } from '../evaluateScalar.js';
+import { type Dim, extentsOf, type TensorType } from '../types.js';
 import {
-  TypeMismatch,
+  type Attributes,
   checkPositive,
   elementCount,
   indexAt,
   op,
-  type Attributes,
   type Tensor,
   type TypedAttributes,
   type TypedOperands,
+  TypeMismatch,
 } from './opDef.js';
 
 const ATTRIBUTES = { scale: 'number', mask: ['column', 'path', 'bias'] } as const;

@@ -1,7 +1,21 @@
 /** Matrix products. */
+import { roundToCodes } from '../rounding.js';
 import { extentsOf } from '../types.js';
-import { TypeMismatch, elementCount, op } from './opDef.js';
-import { checkRounding, roundedRows, ROUNDING } from './rounding.js';
+import { checkPositive, elementCount, op, type Tensor, TypeMismatch } from './opDef.js';
+
+/** That many neighbours of a row of x become codes of 8 bits with a scale. */
+export const ROUNDING = { rounding: 'number' } as const;
+
+/** Throws TypeMismatch unless the attribute is absent, or columns that divide those of x. */
+export function checkRounding(columns: number | undefined, k: string | number | undefined): void {
+  checkPositive('rounding', columns);
+  if (columns !== undefined && (typeof k !== 'number' || !Number.isInteger(columns) || k % columns !== 0))
+    throw new TypeMismatch(`rounding ${columns} does not divide ${String(k)} columns`);
+}
+
+/** x as it is multiplied. */
+export const roundedRows = (x: Tensor, columns: number | undefined): Tensor =>
+  columns === undefined ? x : { ...x, data: roundToCodes(x.data, columns) };
 
 export const CONTRACTIONS = {
   linear: op({

@@ -6,8 +6,8 @@
 import { expertOrder, largestOf } from '../experts.js';
 import { productName } from '../extents.js';
 import { extentsOf, isSymbol, type TensorType } from '../types.js';
-import { TypeMismatch, elementCount, op } from './opDef.js';
-import { checkRounding, roundedRows, ROUNDING } from './rounding.js';
+import { checkRounding, roundedRows, ROUNDING } from './contraction.js';
+import { elementCount, op, TypeMismatch } from './opDef.js';
 
 /** `value`, the attribute `name`, if it is a whole number of at least 1. */
 function count(name: string, value: number, max = Infinity): number {

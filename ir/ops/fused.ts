@@ -2,12 +2,12 @@
  * Ops that passes recognize in graphs of primitive ops. Each has a kernel of its own. Models never contain them. Logits
  * may have a cap: z is cap·tanh(z / cap) then.
  */
+import { softCap } from '../evaluateScalar.js';
 import { drawScore } from '../gumbel.js';
-import { softCap } from '../softCap.js';
-import { extentsOf, type Dim, type TensorType } from '../types.js';
+import { type Dim, extentsOf, type TensorType } from '../types.js';
 import { attention } from './attention.js';
-import { TypeMismatch, checkPositive, indexAt, op, type Tensor } from './opDef.js';
-import { checkRounding, roundedRows, ROUNDING } from './rounding.js';
+import { checkRounding, roundedRows, ROUNDING } from './contraction.js';
+import { checkPositive, indexAt, op, type Tensor, TypeMismatch } from './opDef.js';
 
 /** A head: logits are scale·x·wᵀ for rows of x and the vocabulary's rows of w. */
 const HEAD = { x: 'one', w: 'one', scale: 'one' } as const;

@@ -3,12 +3,11 @@ import { CONTRACTIONS } from './contraction.js';
 import { ELEMENTWISE } from './elementwise.js';
 import { EXPERTS } from './experts.js';
 import { FUSED, SCORE_OPS } from './fused.js';
-import { GROUPED } from './grouped.js';
 import { MOVEMENTS } from './movement.js';
-import { NARROW } from './narrow.js';
+import { GROUPED, NARROW } from './narrow.js';
+import type { AttributeKinds, OpDef, OperandKinds, TypedAttributes, TypedOperands } from './opDef.js';
 import { REDUCTIONS } from './reduction.js';
 import { SAMPLING } from './sampling.js';
-import type { AttributeKinds, OpDef, OperandKinds, TypedAttributes, TypedOperands } from './opDef.js';
 
 const TABLE = {
   ...ELEMENTWISE,

@@ -1,9 +1,10 @@
 /** Matrices as codes of 8 bits, while weights load: W[n, k] ≈ codes[n, k] · scales[n]. */
+import { GROUP_SIZES } from '../groups.js';
 import { roundToDType } from '../round.js';
-import { rowScale } from '../rowScale.js';
+import { rowScale } from '../rounding.js';
 import { BLOCK_NAMES, CODE_FORMATS, type CodeFormat } from '../storage.js';
 import { extentsOf, type TensorType } from '../types.js';
-import { TypeMismatch, op, rowsOf } from './opDef.js';
+import { op, rowsOf, TypeMismatch } from './opDef.js';
 
 /** Checks that `w` is a matrix, and gives the type of its codes. */
 function codesType({ dtype, shape }: TensorType, format: CodeFormat): TensorType {
@@ -45,7 +46,7 @@ export const NARROW = {
     },
   }),
   row_scales: op({
-    summary: 'row_scales(w[N, K]) {format, from}: f32[N], the scale of each row (ir/rowScale.ts)',
+    summary: 'row_scales(w[N, K]) {format, from}: f32[N], the scale of each row (ir/rounding.ts)',
     fuse: 'movement',
     operands: { w: 'one' },
     attributes: ATTRIBUTES,
@@ -54,5 +55,23 @@ export const NARROW = {
       const scales = rowsOf(w).map((row) => (from === 'values' ? rowScale(row, format) : 1));
       return { shape, data: Float64Array.from(scales) };
     },
+  }),
+};
+
+// Matrices that stay in 4 bits, with scales for groups of columns.
+
+export const GROUPED = {
+  grouped: op({
+    summary: 'grouped(w[N, K]) {group}: w, which is stored as codes of 4 bits with a scale for each `group` columns',
+    fuse: 'movement',
+    operands: { w: 'one' },
+    attributes: { group: 'number' },
+    infer: ({ w }, { group }) => {
+      if (w.dtype !== 'f32' || w.shape.length !== 2) throw new TypeMismatch('needs w: f32[N, K]');
+      if (!GROUP_SIZES.some((size) => size === group))
+        throw new TypeMismatch(`there are no groups of ${group} columns`);
+      return w;
+    },
+    evaluate: ({ w }, _attributes, shape) => ({ shape, data: w.data }),
   }),
 };

@@ -1,5 +1,5 @@
 /** Binds the launches of a function to memory: one program for each bucket. */
-import type { Stage } from '../../ir/placement.js';
+import type { Stage } from '../../ir/plan.js';
 import { defined } from '../../system/defined.js';
 import { loadAddon } from '../addon.js';
 import { portOf, programExtents, Slots, stageInputs, stageOutputs } from '../bindPorts.js';

@@ -1,6 +1,6 @@
 /** Binds the launches of a function to device memory: one program for each bucket. */
 import type { CudaKernelText, TensorMapDecl } from '../../ir/cuda.js';
-import type { Stage } from '../../ir/placement.js';
+import type { Stage } from '../../ir/plan.js';
 import { portOf, programExtents, Slots, stageInputs, stageOutputs } from '../bindPorts.js';
 import { kernelOf, nameOf, type RuntimeFunction } from '../runtimePlan.js';
 import type {

@@ -1,5 +1,5 @@
 /** Device code that rounds matrices to codes of E4M3, with a scale for each row, in one reading of their elements. */
-import { ERROR_STEPS, SCALE_STEPS } from '../../ir/rowScale.js';
+import { ERROR_STEPS, SCALE_STEPS } from '../../ir/rounding.js';
 import { LARGEST } from '../../ir/storage.js';
 
 export const PACK_CODES = 'tw_pack_codes';
@@ -124,7 +124,7 @@ static __device__ __forceinline__ void tw_add_errors(const tw_pack_job &job, con
 }
 
 /**
- * Codes and scales of the rows of a range (ir/rowScale.ts); job.part says which of them are written. Elements are read
+ * Codes and scales of the rows of a range (ir/rounding.ts); job.part says which of them are written. Elements are read
  * once: a block keeps its row. source, scale: those of tw_pack_rows. scales: f32, by rows of the source in the order of
  * ir/rotaryOrder.
  */

@@ -1,6 +1,6 @@
 /** The search for values that are not finite: after each launch of a function, what it wrote. */
 import { extentIn, type Extents } from '../../ir/extents.js';
-import type { Stage } from '../../ir/placement.js';
+import type { Stage } from '../../ir/plan.js';
 import { type FloatWrite, floatWrites, nameOf, type RuntimeFunction } from '../runtimePlan.js';
 import type { NonFinitePlace } from '../stageRunner.js';
 import { DEVICE_ALIGNMENT } from './bindProgram.js';

@@ -1,10 +1,10 @@
 /** Keys and values as codes on a CPU: stores to the bit, attention near float64, in every instruction set. */
 import { expect, it } from 'vitest';
-import { interfaceOf } from '../support/interface.js';
-import { CACHE_FORMATS } from '../../ir/cacheFormat.js';
+import { CACHE_FORMATS } from '../../ir/function.js';
 import type { BufferDecl, KernelModule } from '../../ir/kernel.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
 import { roundToDType } from '../../ir/round.js';
+import { interfaceOf } from '../support/interface.js';
 import { randomArray, randomSource, runGenerated, RUNNABLE } from './harness.js';
 it.each(CACHE_FORMATS)('agree with float64 as %s', (format) => {
   const round = (x: number): number => roundToDType(x, format);

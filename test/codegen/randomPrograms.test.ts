@@ -2,18 +2,18 @@
  * Random graphs, lowered by passes/ and run by generated code: the same numbers as the float64 interpreter of kernel IR
  * gives.
  */
-import { scoringBucket } from '../../ir/scoring.js';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { defaultSchedule } from '../../codegen/cpu/index.js';
+import { CompileError } from '../../errors.js';
 import type { Graph } from '../../ir/graph/graph.js';
 import { interpretModule, type RawTensor } from '../../ir/kernelInterpreter.js';
-import { CompileError } from '../../passes/compileError.js';
+import { scoringBucket } from '../../ir/scoring.js';
 import type { LoweredModule } from '../../passes/lowerKernels.js';
 import { bufferName, lowerAsIs, printModule } from '../passes/lowered.js';
 import { program } from '../passes/randomProgram.js';
 import { distance, environment } from '../passes/support.js';
-import { RUNNABLE, runGenerated } from './harness.js';
+import { runGenerated, RUNNABLE } from './harness.js';
 
 const FACTS = { isas: RUNNABLE.filter((isa) => isa !== 'amx'), l1: 32768, l2: 1 << 20 };
 

@@ -13,8 +13,7 @@ import { printKernel } from '../../ir/kernelPrinter.js';
 import { linkFunction, type Plan } from '../../ir/plan.js';
 import { verifyIndices } from '../../ir/verifyIndices.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
-import { lowerModule } from '../../passes/lowerModule.js';
-import { lower } from '../../passes/runPasses.js';
+import { lower, lowerModule } from '../../passes/runPasses.js';
 import { FACTS } from '../autotune/cuda/fixture.js';
 import {
   emptyMemory,

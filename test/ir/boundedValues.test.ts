@@ -3,11 +3,10 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { modelFunctions, openModel } from '../../driver/compile/functions.js';
 import { numericsOf } from '../../driver/targets/cpuDevice.js';
-import { storedBounds } from '../../ir/boundedValues.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { Scalar } from '../../ir/scalar.js';
-import { verifyIndices } from '../../ir/verifyIndices.js';
-import { lowerModule } from '../../passes/lowerModule.js';
+import { storedBounds, verifyIndices } from '../../ir/verifyIndices.js';
+import { lowerModule } from '../../passes/runPasses.js';
 
 const VOCAB = 4096;
 

@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import { type Role, roleRange } from '../../ir/function.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
-import type { Role } from '../../ir/roles.js';
-import { roleRange } from '../../ir/roles.js';
 import { verifyIndices } from '../../ir/verifyIndices.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
 import { lower, optimize } from '../../passes/runPasses.js';

@@ -1,12 +1,13 @@
 import { describe, expect, it } from 'vitest';
+import { CompileError } from '../../errors.js';
 import type { Graph } from '../../ir/graph/graph.js';
-import { CompileError } from '../../passes/compileError.js';
 import { fuseGroups } from '../../passes/fuseGroups.js';
-import { groupPath, Names } from '../../passes/kernelNames.js';
+import { Names } from '../../passes/lowerBuffers.js';
+import { groupPath } from '../../passes/lowering.js';
 import { lower, optimize } from '../../passes/runPasses.js';
+import { llama } from './llamaGraph.js';
 import { BF16, F32 } from './lowered.js';
 import { edit, parse } from './support.js';
-import { llama } from './llamaGraph.js';
 
 /** Each group in one line: what it is, over which rows, its ops, and what it leaves in memory. */
 const print = (graph: Graph): string =>

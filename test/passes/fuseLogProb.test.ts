@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import { CompileError } from '../../errors.js';
 import type { Graph } from '../../ir/graph/graph.js';
-import { CompileError } from '../../passes/compileError.js';
 import { eliminateDeadCode } from '../../passes/eliminateDeadCode.js';
 import { fuseLogProb } from '../../passes/fuseLogProb.js';
 import { lowerAsIs } from './lowered.js';

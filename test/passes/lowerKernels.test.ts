@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
+import { CompileError } from '../../errors.js';
 import type { Graph } from '../../ir/graph/graph.js';
 import type { Kernel } from '../../ir/kernel.js';
-import { CompileError } from '../../passes/compileError.js';
-import type { LoweredModule } from '../../passes/lowerKernels.js';
-import { lower, optimize } from '../../passes/runPasses.js';
-import type { Numerics } from '../../passes/numerics.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
+import type { LoweredModule } from '../../passes/lowerKernels.js';
+import type { Numerics } from '../../passes/numerics.js';
+import { lower, optimize } from '../../passes/runPasses.js';
 import { llama } from './llamaGraph.js';
 import { BF16, F32, folded, kernelsOf, lowerAsIs, printModule, printPart } from './lowered.js';
 import { parse } from './support.js';

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { CompileError } from '../../errors.js';
 import type { Graph } from '../../ir/graph/graph.js';
 import { interpretGraph } from '../../ir/graph/interpreter.js';
 import { printGraph } from '../../ir/graph/printer.js';
-import { CompileError } from '../../passes/compileError.js';
 import type { LoweredModule } from '../../passes/lowerKernels.js';
 import { interpretLowered, kernelsOf, lowerAsIs, printModule } from './lowered.js';
 import { program } from './randomProgram.js';

@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest';
+import { CompileError } from '../../errors.js';
 import type { Graph, Node } from '../../ir/graph/graph.js';
 import { interpretGraph } from '../../ir/graph/interpreter.js';
 import { verifyGraph } from '../../ir/graph/verify.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
-import { CompileError } from '../../passes/compileError.js';
+import type { Numerics } from '../../passes/numerics.js';
 import { GRAPH_PASSES, isNeeded, KERNEL_PASSES } from '../../passes/pipeline.js';
 import { lower, optimize } from '../../passes/runPasses.js';
-import type { Numerics } from '../../passes/numerics.js';
 import { llama } from './llamaGraph.js';
 import { BF16, F32, HALF, interpretLowered, TENSOR_CORES } from './lowered.js';
 import { distance, environment, parse } from './support.js';

@@ -5,8 +5,15 @@ import { UserError } from '../../errors.js';
 import { packedBytes, rowMaps } from '../../ir/packing.js';
 import { scoringBucket } from '../../ir/scoring.js';
 import { buildDecoder } from '../../models/decoder/graph.js';
-import { bestCuts, type CutRange } from '../../passes/bestCuts.js';
-import { arenasOf, parallelText, type PlacementFacts, placeStages, printPlacement } from '../../passes/placeStages.js';
+import {
+  arenasOf,
+  bestCuts,
+  type CutRange,
+  parallelText,
+  type PlacementFacts,
+  placeStages,
+  printPlacement,
+} from '../../passes/placeStages.js';
 import { planMemory } from '../../passes/planMemory.js';
 import { lower, optimize } from '../../passes/runPasses.js';
 import { BF16 } from './lowered.js';

@@ -4,7 +4,7 @@ import type { Graph } from '../../ir/graph/graph.js';
 import { interpretGraph } from '../../ir/graph/interpreter.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
 import { roundToE4m3 } from '../../ir/round.js';
-import { rowScale } from '../../ir/rowScale.js';
+import { rowScale } from '../../ir/rounding.js';
 import { FORMATS } from '../../ir/storage.js';
 import type { LoweredModule } from '../../passes/lowerKernels.js';
 import type { Numerics } from '../../passes/numerics.js';

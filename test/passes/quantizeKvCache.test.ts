@@ -1,7 +1,7 @@
 /** Keys and values as codes with scales: what the pass makes of scores and steps, and that kernels mean the same. */
 import { describe, expect, it } from 'vitest';
-import type { CacheFormat } from '../../ir/cacheFormat.js';
-import { isOp, type Graph } from '../../ir/graph/graph.js';
+import type { CacheFormat } from '../../ir/function.js';
+import { type Graph, isOp } from '../../ir/graph/graph.js';
 import { interpretGraph } from '../../ir/graph/interpreter.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
 import { buildStep } from '../../models/decoder/graph.js';

@@ -1,8 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { deriveLaunches } from '../../driver/compile/plan.js';
 import { interpretModule, type RawTensor } from '../../ir/kernelInterpreter.js';
-import type { Stage } from '../../ir/placement.js';
-import type { Launch, LinkedFunction } from '../../ir/plan.js';
+import type { Launch, LinkedFunction, Stage } from '../../ir/plan.js';
 import { scoringBucket } from '../../ir/scoring.js';
 import type { MaskKind } from '../../models/model/model.js';
 import { planMemory } from '../../passes/planMemory.js';

@@ -1,8 +1,7 @@
 /** Calling conventions of functions that tests write by hand as buffers and kernels. */
-import type { FunctionInterface } from '../../ir/function.js';
+import type { FunctionInterface, Role } from '../../ir/function.js';
 import type { BufferDecl } from '../../ir/kernel.js';
-import type { Role } from '../../ir/roles.js';
-import { isFloat, type DType, type Dim } from '../../ir/types.js';
+import { type Dim, type DType, isFloat } from '../../ir/types.js';
 
 const shapeOf = ({ rows, columns }: BufferDecl): readonly Dim[] => (columns === 1 ? [rows] : [rows, columns]);
 

@@ -4,10 +4,9 @@
  */
 import type { Scheduling } from '../../codegen/scheduling.js';
 import type { Extents } from '../../ir/extents.js';
-import { GraphBuilder, moduleOf, type Graph } from '../../ir/graph/graph.js';
+import { type Graph, GraphBuilder, moduleOf } from '../../ir/graph/graph.js';
 import type { Bucket, Plan } from '../../ir/plan.js';
-import { lowerModule, type LoweredFunctions } from '../../passes/lowerModule.js';
-import { optimize } from '../../passes/runPasses.js';
+import { type LoweredFunctions, lowerModule, optimize } from '../../passes/runPasses.js';
 import { NUMERICS, planOf } from './planOf.js';
 
 export const MEMORY = 'memory';

@@ -3,9 +3,8 @@ import type { Scheduling } from '../../codegen/scheduling.js';
 import { planFunction } from '../../driver/compile/plan.js';
 import type { Graph } from '../../ir/graph/graph.js';
 import type { Bucket, Plan } from '../../ir/plan.js';
-import { lowerModule } from '../../passes/lowerModule.js';
 import type { Numerics } from '../../passes/numerics.js';
-import { optimize } from '../../passes/runPasses.js';
+import { lowerModule, optimize } from '../../passes/runPasses.js';
 
 export const NUMERICS: Numerics = { activations: 'f32', weights: { layout: 'panels', format: 'f32' } };
 

@@ -3,8 +3,7 @@ import { scoredRows, scoreInputs, scoringLimits } from '../../commands/scorer.js
 import type { DeviceExecutor } from '../../driver/devices/executor.js';
 import type { MicroBatch, ScoredRows } from '../../evaluate/scorer.js';
 import { SCORE } from '../../ir/function.js';
-import type { Stage } from '../../ir/placement.js';
-import type { Bucket, LinkedFunction } from '../../ir/plan.js';
+import type { Bucket, LinkedFunction, Stage } from '../../ir/plan.js';
 import type { CallResult, Diagnosis, LaunchProfile } from '../../runtime/call.js';
 import type { PlanSymbols } from '../../runtime/cpu/buckets.js';
 import type { MemoryUse } from '../../runtime/cpu/memoryUse.js';

@@ -2,8 +2,7 @@
 import { groupSumsOf, groupValuesOf, groupWidth } from '../../../ir/groupSums.js';
 import type { ExpertRows, GemmKernel, LogProbKernel, Pairing, Segment } from '../../../ir/kernel.js';
 import { oncePer } from '../../../ir/oncePer.js';
-import { isRowInvariant } from '../../../ir/rowInvariant.js';
-import { operands as childrenOf, printScalar, type Scalar } from '../../../ir/scalar.js';
+import { isRowInvariant, operands as childrenOf, printScalar, type Scalar } from '../../../ir/scalar.js';
 import { type CudaOperands, RowScope } from './operands.js';
 import { Body, type Site } from './scalarPrinter.js';
 import { block, Constants, guarded, indent, unrolled } from './statements.js';

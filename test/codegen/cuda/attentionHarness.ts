@@ -1,18 +1,17 @@
 /** Runs generated attention without a GPU: its text as C++ over fibres (test/support/cudaWarp), a block at a time. */
-import type { CacheFormat } from '../../../ir/cacheFormat.js';
-import { extentIn, type Extents } from '../../../ir/extents.js';
-import { everyExtent, extentNames } from '../../../ir/function.js';
-import { interfaceOf } from '../../support/interface.js';
-import { loadKoffi } from '../../../runtime/cuda/loadKoffi.js';
 import { emitAttention } from '../../../codegen/cuda/attention.js';
 import { preludeOf } from '../../../codegen/cuda/index.js';
 import { CudaOperands } from '../../../codegen/cuda/text/operands.js';
 import { parametersOf } from '../../../codegen/signature.js';
 import type { CudaAttentionSchedule, CudaKernelText } from '../../../ir/cuda.js';
+import { extentIn, type Extents } from '../../../ir/extents.js';
+import { type CacheFormat, everyExtent, extentNames } from '../../../ir/function.js';
 import type { AttentionKernel, BufferDecl, KernelModule, Mask } from '../../../ir/kernel.js';
-import { ROW_PAD, columnStride, rowStride } from '../../../ir/plan.js';
+import { columnStride, ROW_PAD, rowStride } from '../../../ir/plan.js';
 import { DTYPE_BYTES, roundUp } from '../../../ir/types.js';
+import { loadKoffi } from '../../../runtime/cuda/loadKoffi.js';
 import { loadOverFibres } from '../../support/cudaWarp/compile.js';
+import { interfaceOf } from '../../support/interface.js';
 import { aligned, put, take } from '../harness.js';
 import { blocksOf } from './emulate.js';
 import { hopperSupport, mapArguments } from './emulateHopper.js';

@@ -5,7 +5,7 @@
 import { beforeEach, expect, it } from 'vitest';
 import { UserError } from '../../../errors.js';
 import { SCORE } from '../../../ir/function.js';
-import type { Stage } from '../../../ir/placement.js';
+import type { Stage } from '../../../ir/plan.js';
 import { type Cubins, Expected } from '../../../runtime/cuda/compileQueue.js';
 import { type CudaMemoryUse, peakBytes } from '../../../runtime/cuda/memoryUse.js';
 import { describeFake } from '../../support/fakeCuda/fakeDriver.js';

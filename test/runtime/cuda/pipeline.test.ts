@@ -4,10 +4,11 @@
  */
 import { expect, it } from 'vitest';
 import { UserError } from '../../../errors.js';
-import type { Stage } from '../../../ir/placement.js';
+import type { Stage } from '../../../ir/plan.js';
 import { isCudaError } from '../../../runtime/cuda/addon.js';
-import { OutOfDeviceMemory, type CudaMemoryUse } from '../../../runtime/cuda/memoryUse.js';
+import { type CudaMemoryUse, OutOfDeviceMemory } from '../../../runtime/cuda/memoryUse.js';
 import { CODES, describeFake } from '../../support/fakeCuda/fakeDriver.js';
+import { type CudaScoring, type CudaScoringOptions, openCuda } from '../../support/scoring.js';
 import { temporaryFolder } from '../kernels.js';
 import { buildPackShim, hasCxx, PACK_PTX } from './packShim.js';
 import { entryText } from './ptxEntry.js';
@@ -21,7 +22,6 @@ import {
   tinyKernels,
   writeTensors,
 } from './tinyCuda.js';
-import { openCuda, type CudaScoring, type CudaScoringOptions } from '../../support/scoring.js';
 
 const stagesOf = (...ends: readonly number[]): readonly Stage[] =>
   ends.map((end, i) => ({ first: ends[i - 1] ?? 0, end }));

@@ -1,0 +1,364 @@
+/** What interpreters of several kernels compute: operands, dot products, and what scalar programs read. */
+import { evaluateScalar, type ScalarContext, softCap } from './evaluateScalar.js';
+import { expertOrder, largestOf } from './experts.js';
+import { adjustLogits, chooseToken, largestTokens } from './filters.js';
+import { drawScore, type NoiseKey } from './gumbel.js';
+import {
+  type AttentionKernel,
+  type Draw,
+  type ExpertRows,
+  type GemmKernel,
+  LOGPROB_BLOCK,
+  type LogProbKernel,
+  type LogProbReduceKernel,
+  type Mask,
+  partWidth,
+  type RouteKernel,
+  type SampleKernel,
+  type SortByExpertKernel,
+} from './kernel.js';
+import { scaleBuffers } from './kernelAccess.js';
+import type { KernelMemory, View } from './kernelMemory.js';
+import { roundToCodes } from './rounding.js';
+import { mapInputs, rowSampling } from './sampleInputs.js';
+
+/** The left operand of a contraction [rows, k], rounded to codes where the kernel says so. */
+export function leftOperand(memory: KernelMemory, kernel: GemmKernel | LogProbKernel, rows: number): View {
+  const a = memory.read(kernel.a);
+  if (a.rows !== rows || a.columns !== kernel.k) {
+    throw new Error(`'${kernel.a}' is [${a.rows}, ${a.columns}], the contraction needs [${rows}, ${kernel.k}].`);
+  }
+  if (kernel.rounding === undefined) return a;
+  const rounded = new Float64Array(a.data.length);
+  for (let row = 0; row < a.rows; row++) {
+    const at = row * a.columns;
+    rounded.set(roundToCodes(a.data.subarray(at, at + a.columns), kernel.rounding.columns), at);
+  }
+  return { ...a, data: rounded };
+}
+
+/** The leaves of a program: loads and row sums read memory; `acc` and `headDim` come from the anchor. */
+export function programContext(memory: KernelMemory, leaves: Pick<ScalarContext, 'acc' | 'headDim'>): ScalarContext {
+  return {
+    row: 0,
+    column: 0,
+    ...leaves,
+    load: (buffer, access, row, column) => memory.load(memory.read(buffer), access, row, column),
+    rowSum: (buffer, via, row, by) => partSum(memory, buffer, via, row, 0, memory.read(buffer).columns, by),
+    partSum: (...of) => partSum(memory, ...of),
+  };
+}
+
+function partSum(
+  memory: KernelMemory,
+  buffer: string,
+  via: string | undefined,
+  row: number,
+  first: number,
+  count: number,
+  by: 'max' | undefined,
+): number {
+  const view = memory.read(buffer);
+  if (first + count > view.columns)
+    throw new Error(`sums ${buffer}[…, ${first}…${first + count}), which has only ${view.columns} columns.`);
+  const at = (via === undefined ? row : memory.index(via, row, view.rows)) * view.columns + first;
+  if (by === 'max') return view.data.subarray(at, at + count).reduce((a, b) => Math.max(a, b), -Infinity);
+  let sum = 0;
+  for (let i = at; i < at + count; i++) sum += view.data[i]!;
+  return sum;
+}
+
+/**
+ * Dot products of one row of `a` with consecutive rows of `b`, one for each element of `out`. Four are computed at a
+ * time, each in order of k.
+ */
+export function dots(
+  a: Float64Array,
+  aStart: number,
+  b: Float64Array,
+  bStart: number,
+  length: number,
+  out: Float64Array,
+): void {
+  const whole = out.length - (out.length % 4);
+  for (let j = 0; j < whole; j += 4) {
+    const [b0, b1, b2, b3] = [
+      bStart + j * length,
+      bStart + (j + 1) * length,
+      bStart + (j + 2) * length,
+      bStart + (j + 3) * length,
+    ];
+    let [s0, s1, s2, s3] = [0, 0, 0, 0];
+    for (let i = 0; i < length; i++) {
+      const x = a[aStart + i]!;
+      s0 += x * b[b0 + i]!;
+      s1 += x * b[b1 + i]!;
+      s2 += x * b[b2 + i]!;
+      s3 += x * b[b3 + i]!;
+    }
+    out[j] = s0;
+    out[j + 1] = s1;
+    out[j + 2] = s2;
+    out[j + 3] = s3;
+  }
+  for (let j = whole; j < out.length; j++) out[j] = dot(a, aStart, b, bStart + j * length, length);
+}
+
+export function dot(a: Float64Array, aStart: number, b: Float64Array, bStart: number, length: number): number {
+  let sum = 0;
+  for (let i = 0; i < length; i++) sum += a[aStart + i]! * b[bStart + i]!;
+  return sum;
+}
+
+// Attention of kernel IR in float64: keys that a query sees, their softmax, and the mean of their values.
+
+export function attention(memory: KernelMemory, kernel: AttentionKernel): void {
+  const { heads, kvHeads, headDim, scale, mask } = kernel;
+  const rows = memory.extent(kernel.rows);
+  const q = memory.read(kernel.q);
+  const k = memory.read(kernel.k);
+  const tokens = k.rows;
+  const v = memory.read(kernel.v);
+  const [kScale, vScale] = scaleBuffers(kernel).map((name) => memory.read(name));
+  const out = memory.write(kernel.out);
+  const visible = visibleKeys(memory, mask, tokens);
+  for (let row = 0; row < rows; row++) {
+    const query = kernel.queryRow === undefined ? row : memory.index(kernel.queryRow, row, q.rows);
+    const keys = visible(query);
+    if (keys.length === 0) throw new Error(`query ${query} sees no key, so its softmax has no value.`);
+    const scores = new Float64Array(keys.length);
+    for (let h = 0; h < heads; h++) {
+      const kv = Math.floor((h * kvHeads) / heads);
+      let max = -Infinity;
+      keys.forEach(({ row: key, bias }, i) => {
+        const product =
+          scale * dot(q.data, query * q.columns + h * headDim, k.data, key * k.columns + kv * headDim, headDim);
+        const scaled = product * (kScale?.data[key * kScale.columns + kv] ?? 1);
+        scores[i] = softCap(scaled, kernel.cap) + bias;
+        max = Math.max(max, scores[i]!);
+      });
+      let sum = 0;
+      for (let i = 0; i < keys.length; i++) sum += scores[i] = Math.exp(scores[i]! - max);
+      keys.forEach(({ row: key }, at) => {
+        const p = scores[at]! / sum;
+        if (p === 0) return;
+        const weight = p * (vScale?.data[key * vScale.columns + kv] ?? 1);
+        for (let i = 0; i < headDim; i++) {
+          out.data[row * out.columns + h * headDim + i]! += weight * v.data[key * v.columns + kv * headDim + i]!;
+        }
+      });
+    }
+  }
+  memory.finish(kernel.out);
+}
+
+/** A key that a query sees: its row among keys and values, and what is added to its score. */
+interface VisibleKey {
+  readonly row: number;
+  readonly bias: number;
+}
+
+/** The keys that a query sees, in order. `rows`: rows of keys and values. */
+function visibleKeys(memory: KernelMemory, mask: Mask, rows: number): (query: number) => readonly VisibleKey[] {
+  const all = Array.from({ length: rows }, (_, row) => row);
+  switch (mask.kind) {
+    case 'column': {
+      const end = memory.read(mask.subtreeEnd);
+      const { window = Infinity } = mask;
+      const position = mask.position === undefined ? undefined : memory.read(mask.position).data;
+      const isNear = (query: number, key: number): boolean =>
+        position === undefined || position[query]! - position[key]! < window;
+      return (query) =>
+        all
+          .filter((key) => key <= query && query < end.data[key]! && isNear(query, key))
+          .map((row) => ({ row, bias: 0 }));
+    }
+    case 'path': {
+      const [position, key] = [memory.read(mask.position), memory.read(mask.key)];
+      return (query) => {
+        const first = memory.index(mask.begin, query, key.rows);
+        const last = position.data[query]!;
+        const begin = mask.window === undefined ? 0 : Math.max(0, last + 1 - mask.window);
+        const count = Math.max(0, Math.min(last + 1, key.rows - first) - begin);
+        return Array.from({ length: count }, (_, i) => ({
+          row: memory.index(mask.key, first + begin + i, rows),
+          bias: 0,
+        }));
+      };
+    }
+    case 'bias': {
+      const bias = memory.read(mask.buffer);
+      return (query) =>
+        all.map((row) => ({ row, bias: bias.data[query * rows + row]! })).filter((key) => key.bias !== -Infinity);
+    }
+    default:
+      return mask satisfies never;
+  }
+}
+
+// What kernel IR does with logits, in float64: log-probabilities by blocks, their sum, and the choice of a token.
+
+export function logProb(memory: KernelMemory, kernel: LogProbKernel): void {
+  const rows = memory.extent(kernel.rows);
+  const a = leftOperand(memory, kernel, rows);
+  const weight = memory.weight(kernel.weight, kernel.k);
+  if (weight.rows !== kernel.vocab)
+    throw new Error(`weight '${kernel.weight}' has ${weight.rows} rows, vocab is ${kernel.vocab}.`);
+  const parts = memory.write(kernel.parts);
+  const logits = kernel.logits === undefined ? undefined : memory.write(kernel.logits);
+  const context = programContext(memory, {});
+  for (let row = 0; row < rows; row++) {
+    context.row = row;
+    const scale = evaluateScalar(kernel.rowScale, context);
+    const target = memory.index(kernel.target, row, kernel.vocab);
+    const key = kernel.draw === undefined ? undefined : drawKey(memory, kernel.draw, row);
+    for (let start = 0; start < kernel.vocab; start += LOGPROB_BLOCK) {
+      const z = new Float64Array(Math.min(LOGPROB_BLOCK, kernel.vocab - start));
+      dots(a.data, row * a.columns, weight.data, start * kernel.k, kernel.k, z);
+      z.forEach((product, j) => {
+        z[j] = softCap(scale * product, kernel.cap);
+      });
+      if (logits !== undefined && row < logits.rows) logits.data.set(z, row * kernel.vocab + start);
+      const max = z.reduce((most, value) => Math.max(most, value), -Infinity);
+      const part = [
+        max,
+        z.reduce((sum, value) => sum + Math.exp(value - max), 0),
+        start + z.indexOf(max),
+        z[target - start] ?? -Infinity,
+      ];
+      if (key !== undefined) {
+        const scores = z.map((value, j) => drawScore(value, key.inverseTemperature, key, start + j));
+        const most = scores.reduce((a, b) => Math.max(a, b), -Infinity);
+        const drawn = Math.max(0, scores.indexOf(most));
+        part.push(most, start + drawn, z[drawn]!, 0);
+      }
+      parts.data.set(part, row * parts.columns + (partWidth(kernel) * start) / LOGPROB_BLOCK);
+    }
+  }
+  memory.finish(kernel.parts);
+  if (kernel.logits !== undefined) memory.finish(kernel.logits);
+}
+
+const drawKey = (
+  memory: KernelMemory,
+  draw: Draw,
+  row: number,
+): NoiseKey & { readonly inverseTemperature: number } => ({
+  inverseTemperature: memory.read(draw.inverseTemperature).data[row]!,
+  low: memory.read(draw.low).data[row]!,
+  high: memory.read(draw.high).data[row]!,
+});
+
+export function logProbReduce(memory: KernelMemory, kernel: LogProbReduceKernel): void {
+  const parts = memory.read(kernel.parts);
+  const logProb = memory.write(kernel.logProb);
+  const isArgmax = memory.write(kernel.isArgmax);
+  const drawn =
+    kernel.draw === undefined
+      ? undefined
+      : { token: memory.write(kernel.draw.token), logProb: memory.write(kernel.draw.logProb) };
+  const totals =
+    kernel.totals === undefined
+      ? undefined
+      : { top: memory.write(kernel.totals.top), sum: memory.write(kernel.totals.sum) };
+  for (let row = 0; row < parts.rows; row++) {
+    let max = -Infinity;
+    let sum = 0;
+    let argmax = -1;
+    let z = -Infinity;
+    let [score, token, zDrawn] = [-Infinity, 0, NaN];
+    for (let at = row * parts.columns; at < (row + 1) * parts.columns; at += partWidth(kernel)) {
+      const blockMax = parts.data[at]!;
+      if (blockMax > max) argmax = parts.data[at + 2]!;
+      const next = Math.max(max, blockMax);
+      sum = (max === -Infinity ? 0 : sum * Math.exp(max - next)) + parts.data[at + 1]! * Math.exp(blockMax - next);
+      max = next;
+      z = Math.max(z, parts.data[at + 3]!);
+      if (drawn !== undefined && parts.data[at + 4]! > score)
+        [score, token, zDrawn] = [parts.data[at + 4]!, parts.data[at + 5]!, parts.data[at + 6]!];
+    }
+    if (drawn !== undefined) {
+      drawn.token.data[row] = token;
+      drawn.logProb.data[row] = zDrawn - (max + Math.log(sum));
+    }
+    if (totals !== undefined) [totals.top.data[row], totals.sum.data[row]] = [max, sum];
+    logProb.data[row] = z - (max + Math.log(sum));
+    isArgmax.data[row] = argmax === memory.index(kernel.target, row, kernel.vocab) ? 1 : 0;
+  }
+  for (const name of Object.values<string>({ ...kernel.draw, ...kernel.totals })) memory.finish(name);
+  memory.finish(kernel.logProb);
+  memory.finish(kernel.isArgmax);
+}
+
+export function sample(memory: KernelMemory, kernel: SampleKernel): void {
+  const { vocab, logits, totals, inputs, saved, token, logProb, best } = kernel;
+  const z = memory.read(logits);
+  const [top, sum] = [memory.read(totals.top), memory.read(totals.sum)];
+  const numbers = mapInputs((name) => memory.read(inputs[name]).data);
+  const written = {
+    token: memory.write(token),
+    logProb: memory.write(logProb),
+    tokens: memory.write(best.tokens),
+    logProbs: memory.write(best.logProbs),
+  };
+  for (let row = 0; row < z.rows; row++) {
+    const own = z.data.subarray(row * vocab, (row + 1) * vocab);
+    const logProbOf = (at: number): number => own[at]! - (top.data[row]! + Math.log(sum.data[row]!));
+    const { filters, draw, entries } = rowSampling(numbers, row, vocab);
+    const chosen = chooseToken(adjustLogits(own, filters, entries), filters, draw);
+    written.token.data[row] = chosen;
+    written.logProb.data[row] = logProbOf(chosen);
+    const most = largestTokens(own, Math.min(best.most, memory.read(best.count).data[row]!));
+    written.tokens.data.set(most, row * best.most);
+    written.logProbs.data.set(most.map(logProbOf), row * best.most);
+  }
+  memory.write(saved);
+  for (const name of [token, logProb, best.tokens, best.logProbs]) memory.finish(name);
+}
+
+// The kernels of mixtures of experts in the interpreter of kernel IR.
+
+export function route(memory: KernelMemory, kernel: RouteKernel): void {
+  const { count, chosen, normalized } = kernel;
+  const logits = memory.read(kernel.logits);
+  const experts = memory.write(kernel.experts);
+  const weights = kernel.weights.map((name) => memory.write(name));
+  for (let row = 0; row < logits.rows; row++) {
+    const own = logits.data.subarray(row * count, (row + 1) * count);
+    const most = largestOf(own, chosen);
+    experts.data.set(most, row * chosen);
+    const exp = own.map((z) => Math.exp(z - own[most[0]!]!));
+    const among = normalized ? most.map((expert) => exp[expert]!) : [...exp];
+    const total = among.reduce((sum, each) => sum + each, 0);
+    most.forEach((expert, slot) => {
+      weights[slot]!.data[row] = exp[expert]! / total;
+    });
+  }
+  for (const name of [kernel.experts, ...kernel.weights]) memory.finish(name);
+}
+
+export function sortByExpert(memory: KernelMemory, kernel: SortByExpertKernel): void {
+  const experts = memory.read(kernel.experts);
+  const order = memory.write(kernel.order);
+  const starts = memory.write(kernel.starts);
+  const found = expertOrder(experts.data);
+  found.order.forEach((pair, at) => {
+    order.data[at] = Math.floor(pair / kernel.chosen);
+  });
+  kernel.places.forEach((name, slot) => {
+    const places = memory.write(name);
+    for (let row = 0; row < experts.rows; row++) places.data[row] = found.places[row * kernel.chosen + slot]!;
+  });
+  for (const expert of experts.data) {
+    if (!(Number.isInteger(expert) && expert >= 0 && expert < kernel.count))
+      throw new Error(`${kernel.experts} holds ${expert}, which is not an expert below ${kernel.count}.`);
+    for (let after = expert + 1; after <= kernel.count; after++) starts.data[after]!++;
+  }
+}
+
+/** The expert of each row. */
+export function rowExperts(memory: KernelMemory, { starts, count }: ExpertRows, rows: number): (row: number) => number {
+  const { data } = memory.read(starts);
+  if (data[0] !== 0 || data[count] !== rows) throw new Error(`${starts} lists ${data[count]} rows of ${rows}.`);
+  return (row) => data.findLastIndex((start, expert) => expert < count && start <= row);
+}

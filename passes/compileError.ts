@@ -1,2 +1,0 @@
-/** Thrown for a graph that the compiler has no lowering for. */
-export class CompileError extends Error {}
