@@ -149,7 +149,7 @@ export class EpilogueSums {
     return node.inputs.every((operand) => isReady(operand) || this.computes(operand, group, isReady));
   }
 
-  /** The sums that every reader takes in its own epilogue, so that nobody needs them in memory. */
+  /** The sums that every reader takes in its own epilogue, so that they are not stored. */
   unread(groups: readonly Group[]): ReadonlySet<Node> {
     const sums = new Set(groups.flatMap((group) => group.members.filter(isSum).filter((sum) => this.has(sum, group))));
     for (const group of groups)
