@@ -1,25 +1,24 @@
 /** `npm run bench:ablation`: each technique of scoring compared with one forward pass over trees. */
+import type { Command } from 'commander';
 import { cacheBytesOf } from '../commands/cacheSize.js';
 import { limitsOf } from '../commands/modelLimits.js';
-import { planPathScorer, stepInputs } from '../commands/pathScorer.js';
-import { PlanScorer } from '../commands/scorer.js';
+import { planPathScorer, PlanScorer, stepInputs } from '../commands/scorer.js';
 import { pathsOf, type TokenizedQuestion } from '../evaluate/index.js';
 import type { ScoredRows } from '../evaluate/scorer.js';
 import { STEP } from '../ir/function.js';
+import { at } from '../system/at.js';
 import {
+  type AblationEngine,
   allocatorOf,
+  describeRows,
+  type Technique,
   type TechniqueCall,
   type TechniqueInputs,
-  describeRows,
-  type AblationEngine,
-  type Technique,
   type TechniqueOptions,
   techniquesOf,
 } from './ablationTechniques.js';
-import type { Command } from 'commander';
-import { BENCH_TARGETS, type BenchTarget, benchCommand, oneOf, runProgram, whole } from './command.js';
+import { BENCH_TARGETS, benchCommand, type BenchTarget, oneOf, runProgram, whole } from './command.js';
 import { benchData, openRandomModel, withoutLabel } from './inputs.js';
-import { at } from '../system/at.js';
 
 /** A model whose vocabulary is smaller than the tokenizer's still gets valid ids. */
 const folded = (questions: readonly TokenizedQuestion[], vocabSize: number): TokenizedQuestion[] => {

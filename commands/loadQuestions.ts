@@ -3,14 +3,13 @@ import type { Phases } from '../driver/phases.js';
 import type { Ui } from '../driver/requests.js';
 import { checkResumed, claimModelName, type Dataset, type LoadedQuestions, modelFolder } from '../evaluate/index.js';
 import { counted, inParts } from '../system/text.js';
-import { packWithCache } from './cachedContexts.js';
 import { EarlyModel } from './earlyModel.js';
 import { type FinishOptions, type LoadedModel, type ModelLoading, stepsFirst } from './loadModel.js';
 import type { ModelLimits } from './modelLimits.js';
-import { compileAhead, mayKeepPrefixes, mayNeedCache, tellOfPacking } from './prefixes.js';
-import type { TaskSource } from './sources.js';
+import { compileAhead, mayKeepPrefixes, mayNeedCache, packWithCache, tellOfPacking } from './prefixes.js';
 import { type PackedQuestions, packQuestions, prepareCalls, tokenize } from './questionSet.js';
 import type { ScoreRequest } from './runRequest.js';
+import type { TaskSource } from './sources.js';
 
 export interface PreparedQuestions extends Pick<TaskSource, 'task' | 'title' | 'modelName'> {
   readonly dataset: Dataset;

@@ -2,7 +2,6 @@
 import type { OpenedModel } from '../driver/compile/open.js';
 import { parallelismFor } from '../driver/devices/openDevices.js';
 import type { Ui } from '../driver/requests.js';
-import type { RunResult } from './runRequest.js';
 import {
   countOrdered,
   type Dataset,
@@ -21,13 +20,12 @@ import { scoreOf } from '../ir/plan.js';
 import { rowsIn, tokensIn } from '../ir/scoring.js';
 import { MAX_KEYS } from '../ir/stepping.js';
 import { atOnce, count, counted, inParts } from '../system/text.js';
-import { cacheLimits, packWithCache } from './cachedContexts.js';
 import type { ModelLoading } from './loadModel.js';
-import { limitsOf, type ModelLimits } from './modelLimits.js';
-import { mayCutPaths, type PackedWithCache } from './prefixes.js';
 import type { PreparedQuestions } from './loadQuestions.js';
+import { limitsOf, type ModelLimits } from './modelLimits.js';
+import { cacheLimits, mayCutPaths, type PackedWithCache, packWithCache } from './prefixes.js';
 import { openThreads, type PackedQuestions, packQuestions, tokenize } from './questionSet.js';
-import type { ScoreRequest } from './runRequest.js';
+import type { RunResult, ScoreRequest } from './runRequest.js';
 
 /** Questions that are planned together. */
 export interface PlannedSet {

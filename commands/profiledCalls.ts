@@ -17,9 +17,8 @@ import { takesLastTokens } from '../ir/stepping.js';
 import type { CallArrays } from '../runtime/call.js';
 import { inParts } from '../system/text.js';
 import type { LoadedModel } from './loadModel.js';
-import { stepInputs, walkLimits } from './pathScorer.js';
 import type { PackedQuestions } from './questionSet.js';
-import { scoreInputs } from './scorer.js';
+import { scoreInputs, stepInputs, walkLimits } from './scorer.js';
 import type { ScoredTokens } from './work.js';
 
 export interface ProfiledCall {

@@ -4,13 +4,12 @@
  */
 import { clock, Phases } from '../driver/phases.js';
 import type { Ui } from '../driver/requests.js';
-import type { RunResult } from './runRequest.js';
 import { mayFeed } from '../driver/targets/index.js';
 import { UsageError, UserError } from '../errors.js';
 import type { Leaf, RunTask, TaskWindow } from '../evaluate/windows.js';
 import type { Checkpoint } from '../models/checkpoint.js';
-import { prefixToken } from '../models/tokenizer/namedTokens.js';
 import { type FoundDefaults, readTextDefaults } from '../models/generationConfig.js';
+import { prefixToken } from '../models/tokenizer/namedTokens.js';
 import { deferredTokenizer, type Tokenizer } from '../models/tokenizer/tokenizer.js';
 import { counted } from '../system/text.js';
 import { notesOn } from '../tasks/hooks/registry.js';
@@ -28,15 +27,14 @@ import {
   Interrupted,
   MAX_TOKENS_NOTE,
   type RunRequest,
+  type RunResult,
   type TasksRequest,
 } from './runRequest.js';
 import { findTasks, openFile, readTasks, type TaskSource, type Writing } from './sources.js';
 import { TaskChat } from './taskChat.js';
 import { TaskModel } from './taskModel.js';
-import { TasksRun } from './tasksRun.js';
+import { computeWindows, TasksRun, WindowsAhead } from './tasksRun.js';
 import { asksForLogits, asksForTexts, demandOfTexts, type TextWriting, tokenizeTexts } from './taskTexts.js';
-import { WindowsAhead } from './windowsAhead.js';
-import { computeWindows } from './windowTurns.js';
 
 /** A run before the first document of its tasks is read. */
 export interface OpenedEvaluation {

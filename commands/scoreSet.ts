@@ -16,9 +16,8 @@ import { defined } from '../system/defined.js';
 import { quoteForShell } from '../system/process.js';
 import { counted } from '../system/text.js';
 import { checkpointId, type LoadedModel } from './loadModel.js';
-import { planPathScorer } from './pathScorer.js';
 import { type PackedQuestions, weighedShard } from './questionSet.js';
-import { PlanScorer } from './scorer.js';
+import { planPathScorer, PlanScorer } from './scorer.js';
 import { scoringId } from './scoringId.js';
 
 export interface ScoreSetOptions {

@@ -2,27 +2,26 @@
  * The model of a run of tasks. It is opened for the first window of documents. Where a later one needs more memory for
  * keys and values than it has, it is opened again.
  */
-import type { TaskWindow } from '../evaluate/windows.js';
 import { cacheTokensOf } from '../driver/compile/functions.js';
 import type { Phases } from '../driver/phases.js';
 import type { LoadRequest, Ui } from '../driver/requests.js';
 import { UserError } from '../errors.js';
 import { isWorthKeepingWithin, type LoadedQuestions, type TokenizerThreads } from '../evaluate/index.js';
+import type { TaskWindow } from '../evaluate/windows.js';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.js';
 import { counted, inParts } from '../system/text.js';
-import { packWithCache, withContexts } from './cachedContexts.js';
 import { type CacheAhead, compileWithCache, compileWithCacheAhead, type Demand, isCacheFor } from './cacheSize.js';
 import { EarlyModel } from './earlyModel.js';
 import { beginLoading, type LoadedModel, type ModelLoading, stepsFirst } from './loadModel.js';
 import { loadWithQuestions, settleName, warnOfTruncated } from './loadQuestions.js';
-import { keepWithin, mayCutPaths, roomForQuestions, tellOfPacking } from './prefixes.js';
-import type { TaskSource } from './sources.js';
+import { keepWithin, mayCutPaths, packWithCache, roomForQuestions, tellOfPacking, withContexts } from './prefixes.js';
 import { openThreads, type PackedQuestions, packQuestions, prepareCalls, tokenize } from './questionSet.js';
 import type { Computed } from './runReporter.js';
 import type { EvaluationRequest } from './runRequest.js';
 import type { PlanScorer } from './scorer.js';
 import { scorerOf } from './scoreSet.js';
 import { scoringId } from './scoringId.js';
+import type { TaskSource } from './sources.js';
 import {
   asksForTexts,
   demandOfTexts,

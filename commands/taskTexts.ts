@@ -1,18 +1,28 @@
 /** Texts that tasks ask for: greedy continuations of their prompts, kept as soon as they are there. */
 import { createHash } from 'node:crypto';
+import { join } from 'node:path';
 import type { Ui } from '../driver/requests.js';
 import { UserError } from '../errors.js';
-import type { TextJournal } from '../evaluate/journal.js';
-import type { Shard } from '../evaluate/index.js';
+import { resultsFolder, type Shard, type TaskName } from '../evaluate/index.js';
+import { TextJournal } from '../evaluate/journal.js';
 import type { Answers } from '../evaluate/taskAnswers.js';
 import { numberOf, type RunTask, type TaskFacts } from '../evaluate/windows.js';
+import type { GeneratorCounts } from '../generate/generator.js';
 import { wantsLogits } from '../generate/options.js';
 import { GenerateError } from '../generate/request.js';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.js';
 import { defined } from '../system/defined.js';
+import { counted } from '../system/text.js';
+import { prepareOutput } from '../system/write.js';
 import { type Generation, generationOf, type ModelDefaults, withDefaults } from '../tasks/requests/generation.js';
+import { type Seeds, SEEDS } from '../tasks/requests/seeds.js';
 import { type Demand, TOKEN_BYTES } from './cacheSize.js';
-import type { ContinueOptions, TextGenerator } from './continuation.js';
+import { type ContinueOptions, TextGenerator } from './continuation.js';
+import { endTokensOf, textFactsOf, textsIdentity } from './endTokens.js';
+import type { FirstAnswer } from './firstAnswer.js';
+import type { LoadedModel } from './loadModel.js';
+import { type EvaluationRequest, Interrupted } from './runRequest.js';
+import { modelIdentity } from './scoreSet.js';
 import { TextProgress } from './textProgress.js';
 
 /** A prompt that is to be continued. */
@@ -274,4 +284,74 @@ export function textAnswers(tasks: readonly RunTask[], texts: Written['texts']):
       );
     }
   return answers;
+}
+
+/** The part of a run of tasks that generates: texts with their journal, and what it took. */
+
+export interface GeneratedTexts extends Pick<Written, 'texts'> {
+  readonly counts: GeneratorCounts;
+  readonly seconds: number;
+}
+
+export interface Writing {
+  readonly model: LoadedModel;
+  readonly tokenizer: Tokenizer;
+  readonly prompts: TextPrompts;
+  readonly request: EvaluationRequest;
+  readonly task: TaskName;
+  /** Names the requests. */
+  readonly sha256: string;
+  readonly modelName: string;
+  /** Told of the first token, if nothing was answered before. */
+  readonly first: FirstAnswer;
+}
+
+const seedsOf = ({ seeds = SEEDS }: EvaluationRequest): Seeds => seeds;
+
+async function openJournal({
+  model,
+  request,
+  task,
+  sha256,
+  modelName,
+  prompts,
+}: Writing): Promise<TextJournal | undefined> {
+  const { output, resume } = request;
+  if (output === undefined) return undefined;
+  const draws = prompts.prompts.some(({ generation }) => generation.drawing !== undefined);
+  const identity = {
+    ...(await modelIdentity(model)),
+    task: task.name,
+    dataset: sha256,
+    ...textsIdentity(textFactsOf(model)),
+    ...(draws ? { seed: seedsOf(request).torch } : {}),
+  };
+  const name = `texts_${task.name}_${sha256.slice(0, 8)}.jsonl`;
+  const folder = resultsFolder(output, modelName, request.shard);
+  prepareOutput(folder);
+  return new TextJournal(join(folder, name), identity, resume);
+}
+
+/** Throws Interrupted once the signal is aborted; what is written by then is in the journal. */
+export async function generateTexts(writing: Writing, ui: Ui): Promise<GeneratedTexts> {
+  const { model, tokenizer, prompts, request, first } = writing;
+  const journal = await openJournal(writing);
+  ui.phase('generate', counted(prompts.prompts.length, 'prompt'));
+  if (journal !== undefined && journal.size > 0)
+    ui.note(`${counted(journal.size, 'text')} taken over from ${journal.path}`);
+  const continuer = new TextGenerator(model, tokenizer, endTokensOf(model));
+  const started = performance.now();
+  first.begin('first token');
+  try {
+    const { texts, isInterrupted } = await writeTexts(
+      continuer,
+      prompts.prompts,
+      { journal, signal: request.signal, onFirst: () => first.came(model.executor) },
+      ui,
+    );
+    if (isInterrupted) throw new Interrupted(texts.size);
+    return { texts, counts: continuer.generator.counts, seconds: (performance.now() - started) / 1000 };
+  } finally {
+    journal?.close();
+  }
 }

@@ -1,12 +1,12 @@
 /** What the windows of a run of tasks come to together. */
 import { createHash } from 'node:crypto';
 import type { Overlong } from '../evaluate/index.js';
-import type { TaskWindow } from '../evaluate/windows.js';
 import type { ClosedRange } from '../evaluate/selection.js';
-import type { Computed, QuestionFacts, GenerationTotals } from './runReporter.js';
+import type { TaskWindow } from '../evaluate/windows.js';
+import type { Computed, GenerationTotals, QuestionFacts } from './runReporter.js';
 import type { ScoredSet } from './scoreSet.js';
 import type { PackedWindow } from './taskModel.js';
-import type { GeneratedTexts } from './taskWriting.js';
+import type { GeneratedTexts } from './taskTexts.js';
 
 export class TaskTotals {
   readonly #overlong: Overlong;

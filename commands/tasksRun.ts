@@ -2,23 +2,22 @@
 import type { Phases } from '../driver/phases.js';
 import { VERSION } from '../driver/program.js';
 import type { RunProgress, Ui } from '../driver/requests.js';
-import type { Answers } from '../evaluate/taskAnswers.js';
-import { printDocs, shardName, type RunIdentity, type Turn, Turns } from '../evaluate/index.js';
-import type { TaskAnswers } from '../evaluate/taskAnswers.js';
+import { printDocs, type RunIdentity, shardName, type Turn, Turns } from '../evaluate/index.js';
+import type { Answers, TaskAnswers } from '../evaluate/taskAnswers.js';
+import type { TaskWindow } from '../evaluate/windows.js';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.js';
 import { defined } from '../system/defined.js';
 import { counted } from '../system/text.js';
 import { SEEDS } from '../tasks/requests/seeds.js';
 import { type TextFacts, textFactsOf, textsIdentity } from './endTokens.js';
 import { FirstAnswer } from './firstAnswer.js';
-import type { TaskSource } from './sources.js';
 import type { RunReporter, RunState } from './runReporter.js';
-import { Interrupted, type RunResult, type EvaluationRequest } from './runRequest.js';
+import { type EvaluationRequest, Interrupted, type RunResult } from './runRequest.js';
 import { modelIdentity, type ScoredSet, scoreSet } from './scoreSet.js';
-import type { PackedWindow, TaskModel } from './taskModel.js';
-import { asksForTexts, textAnswers } from './taskTexts.js';
+import type { TaskSource } from './sources.js';
+import type { PackedWindow, TaskModel, TokenizedWindow } from './taskModel.js';
+import { asksForTexts, type GeneratedTexts, generateTexts, textAnswers } from './taskTexts.js';
 import { isEmpty, TaskTotals } from './taskTotals.js';
-import { type GeneratedTexts, generateTexts } from './taskWriting.js';
 import { tokenSource } from './tokenSource.js';
 import { traceRun } from './trace.js';
 
@@ -263,4 +262,141 @@ function shown({ task, answered, figures }: TaskAnswers): string {
     return `${of} ${value.toFixed(4)}${error === null ? '' : ` ± ${error.toFixed(4)}`}`;
   });
   return `${task.name}: ${all.join(', ')}; ${counted(answered, 'document')}`;
+}
+
+/**
+ * Windows of documents one behind another: while one is computed, the next is taken (read and tokenized, if it is not
+ * yet), ordered and packed, and its calls follow those of the former without a gap. Answers are measured and written
+ * while later windows are computed.
+ */
+
+export interface WindowTurns {
+  /** Those after the first. */
+  readonly windows: Pick<WindowsAhead<TokenizedWindow>, 'take'>;
+  readonly model: Pick<TaskModel, 'prepare' | 'take'>;
+  readonly run: Pick<TasksRun, 'compute' | 'report'>;
+  /** Ends the reading and the calls; aborted by computeWindows when it ends. */
+  readonly over: AbortController;
+  /** That of `over`, and of the user. */
+  readonly signal: AbortSignal;
+}
+
+/** A window whose calls are made, or will be as soon as those of the one before are. */
+interface RunningWindow {
+  readonly window: PackedWindow;
+  readonly computed: Promise<ComputedWindow>;
+  /** Settles with it, holds nothing of it, and never rejects. */
+  readonly done: Promise<void>;
+}
+
+/** The result of all windows. No call is in flight when it settles. */
+export async function computeWindows(
+  first: PackedWindow,
+  { windows, model, run, over, signal }: WindowTurns,
+): Promise<RunResult> {
+  /** At most two. */
+  const running = new Set<Promise<ComputedWindow>>();
+  const start = (window: PackedWindow, former?: Promise<void>): RunningWindow => {
+    const computed = run.compute(window, former);
+    running.add(computed);
+    const done = computed.then(
+      () => void running.delete(computed),
+      // It is thrown where the window is awaited.
+      () => undefined,
+    );
+    return { window, computed, done };
+  };
+  const follow = async ({ window, computed, done }: RunningWindow): Promise<RunningWindow> => {
+    const waiting = await model.prepare(await windows.take());
+    // A model that is opened again, or that generates texts, is at work for one window alone.
+    if (waiting.questions === undefined || window.prompts !== undefined) await computed;
+    if (signal.aborted) throw new Interrupted(0);
+    return start(await model.take(waiting), done);
+  };
+  let reported: Promise<RunResult> | undefined;
+  try {
+    for (let current = start(first); ;) {
+      const next = current.window.window.isLast ? undefined : follow(current);
+      // It is awaited below; this window is finished first.
+      next?.catch(() => undefined);
+      const computed = await current.computed;
+      await reported;
+      reported = run.report(computed);
+      if (next === undefined) return await reported;
+      // It is awaited above, once the next window is computed, or below.
+      reported.catch(() => undefined);
+      current = await next;
+    }
+  } finally {
+    over.abort();
+    await reported?.catch(() => undefined);
+    await Promise.allSettled(running);
+  }
+}
+
+/**
+ * Windows of documents, read and tokenized ahead while they are small: for a GPU from the second on while the model is
+ * loaded for the first. Each is twice the one before, so a fast device would otherwise finish a window before the next
+ * is ready.
+ */
+
+/**
+ * What the windows that are ahead and the two that were taken last may hold, as a share of the largest, where one more
+ * is begun: with it they then hold no more than two of the largest.
+ */
+const ROOM = 1;
+
+export class WindowsAhead<T extends { readonly window: TaskWindow }> {
+  readonly #windows: AsyncIterator<TaskWindow>;
+  readonly #tokenize: (window: TaskWindow) => Promise<T>;
+  /** In order: those that are tokenized, or will be. */
+  readonly #ahead: { readonly window: TaskWindow; readonly tokenized: Promise<T> }[] = [];
+  /** Fullness of the two windows that were taken last. */
+  #taken: readonly number[];
+  /** The window that was read last. */
+  #last: TaskWindow;
+  /** Settles when the window that is being read is ahead. Where that fails, it rejects and nothing more is read. */
+  #reading: Promise<void> | undefined;
+
+  /** Begins with the second window. `windows`: those after the first. What fails is thrown where it is taken. */
+  constructor(first: TaskWindow, windows: AsyncIterator<TaskWindow>, tokenize: (window: TaskWindow) => Promise<T>) {
+    this.#windows = windows;
+    this.#tokenize = tokenize;
+    this.#last = first;
+    this.#taken = [first.fullness];
+    this.#fill();
+  }
+
+  /** The next window; it must not be asked for behind the last one. */
+  async take(): Promise<T> {
+    if (this.#ahead.length === 0) await (this.#reading ?? this.#read());
+    const { window, tokenized } = this.#ahead.shift()!;
+    const next = await tokenized;
+    this.#taken = [this.#taken.at(-1)!, window.fullness];
+    this.#fill();
+    return next;
+  }
+
+  /** Begins to read where there is room. */
+  #fill(): void {
+    const held = [...this.#taken, ...this.#ahead.map(({ window }) => window.fullness)];
+    const isFull = held.reduce((sum, each) => sum + each, 0) > ROOM;
+    if (this.#reading === undefined && !this.#last.isLast && !isFull) void this.#read();
+  }
+
+  #read(): Promise<void> {
+    const read = async (): Promise<void> => {
+      const { done, value } = await this.#windows.next();
+      if (done === true) throw new Error('no window is left');
+      const tokenized = this.#tokenize(value);
+      tokenized.catch(() => undefined);
+      this.#last = value;
+      this.#ahead.push({ window: value, tokenized });
+      this.#reading = undefined;
+      this.#fill();
+    };
+    this.#reading = read();
+    this.#reading.catch(() => undefined);
+    return this.#reading;
+  }
 }

@@ -37,7 +37,7 @@ export {
   type LoadedQuestions,
   type Scored,
   type ScoreOptions,
-} from './run.js';
+} from './evaluate.js';
 export type { MicroBatch, NonFinite, PathScorer, ScoredRows, Scorer } from './scorer.js';
 export { chooseDocs, parseDocs, parseLimit, printDocs, type DocRange, type Selection } from './selection.js';
 export { cutWindows } from './pathLengths.js';

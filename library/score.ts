@@ -1,7 +1,14 @@
 /** `model.score` and `run`: one set of questions, read, packed for a model, and scored on one that is open. */
-import { packWithCache, withContexts } from '../commands/cachedContexts.js';
 import type { LoadedModel, ModelLoading } from '../commands/loadModel.js';
-import { keepWithin, mayCutPaths, mayKeepPrefixes, mayNeedCache, tellOfPacking } from '../commands/prefixes.js';
+import {
+  keepWithin,
+  mayCutPaths,
+  mayKeepPrefixes,
+  mayNeedCache,
+  packWithCache,
+  tellOfPacking,
+  withContexts,
+} from '../commands/prefixes.js';
 import { type PackedQuestions, packQuestions, tokenize } from '../commands/questionSet.js';
 import { RunReporter } from '../commands/runReporter.js';
 import { Interrupted, type RunRequest } from '../commands/runRequest.js';

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { threadsAtOnce, tokenizerThreads } from '../../commands/tokenizerThreads.js';
+import { threadsAtOnce, tokenizerThreads } from '../../commands/questionSet.js';
 
 let folder = '';
 beforeAll(() => {

@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { WindowsAhead } from '../../commands/windowsAhead.js';
+import { WindowsAhead } from '../../commands/tasksRun.js';
 import type { TaskWindow } from '../../evaluate/windows.js';
 
 const windowOf = (documents: number, fullness: number, isLast: boolean): TaskWindow => ({
