@@ -4,7 +4,7 @@ import { extentNames } from '../ir/function.js';
 import { groupWidth } from '../ir/groupSums.js';
 import type {
   BufferDecl,
-  Draw,
+  DrawBuffers,
   Kernel,
   KernelModule,
   LogProbKernel,
@@ -154,7 +154,7 @@ export function columnStep({ pairing, outputs }: Pick<Segment, 'pairing' | 'outp
 
 /** Parameters of what tokens are drawn with. */
 export const drawOperands = (
-  { inverseTemperature, low, high }: Draw,
+  { inverseTemperature, low, high }: DrawBuffers,
   operands: KernelOperands,
 ): { readonly inverseTemperature: number; readonly low: number; readonly high: number } => ({
   inverseTemperature: operands.get(inverseTemperature).index,

@@ -17,7 +17,7 @@ import { tokensIn } from '../ir/scoring.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import type { ModelConfig } from '../models/model/model.js';
 import { describeTokenizer } from '../models/tokenizer/files.js';
-import type { Observer, Stage } from '../passes/runPasses.js';
+import type { Observer, CompilerStage } from '../passes/runPasses.js';
 import { unrecognized } from '../passes/unrecognized.js';
 import { defined } from '../system/defined.js';
 
@@ -25,7 +25,7 @@ export interface InspectRequest
   extends Omit<ModelRequest, 'logits' | 'feeds' | 'dump' | 'signal'>, Omit<ArtifactRequest, 'trustsCode'> {}
 
 /** The graph or the kernels after one pass. A second run of a pass is called `name.2`. */
-export type RecordedStage = Stage & { readonly changed: boolean };
+export type RecordedStage = CompilerStage & { readonly changed: boolean };
 
 /** What an artifact contains besides its plan. */
 export interface ArtifactContents {
@@ -251,7 +251,7 @@ export function findStage(inspection: Inspection, wanted: string): RecordedStage
 }
 
 /** The function of a model that a stage is of: `score`, `step`. */
-export const functionOf = (stage: Stage): string =>
+export const functionOf = (stage: CompilerStage): string =>
   stage.level === 'graph' ? stage.graph.name : stage.module.interface.name;
 
 /** What the pass of `stage` was given: the stage before it of the same function. Throws UsageError if it has none. */
@@ -269,7 +269,7 @@ export function stageBefore({ stages }: Pick<Inspection, 'stages'>, stage: Recor
 }
 
 /** Number of ops in a graph, or of kernels. */
-export const stageSize = (stage: Stage): number =>
+export const stageSize = (stage: CompilerStage): number =>
   stage.level === 'graph' ? stage.graph.nodes.length : stage.module.kernels.length;
 
 /** Number of elements in all tensors of the checkpoint. */

@@ -5,7 +5,7 @@ import { adjustLogits, chooseToken, largestTokens } from './filters.js';
 import { drawScore, type NoiseKey } from './gumbel.js';
 import {
   type AttentionKernel,
-  type Draw,
+  type DrawBuffers,
   type ExpertRows,
   type GemmKernel,
   LOGPROB_BLOCK,
@@ -18,12 +18,12 @@ import {
   type SortByExpertKernel,
 } from './kernel.js';
 import { scaleBuffers } from './kernelAccess.js';
-import type { KernelMemory, View } from './kernelMemory.js';
+import type { KernelMemory, BufferView } from './kernelMemory.js';
 import { roundToCodes } from './rounding.js';
 import { mapInputs, rowSampling } from './sampleInputs.js';
 
 /** The left operand of a contraction [rows, k], rounded to codes where the kernel says so. */
-export function leftOperand(memory: KernelMemory, kernel: GemmKernel | LogProbKernel, rows: number): View {
+export function leftOperand(memory: KernelMemory, kernel: GemmKernel | LogProbKernel, rows: number): BufferView {
   const a = memory.read(kernel.a);
   if (a.rows !== rows || a.columns !== kernel.k) {
     throw new Error(`'${kernel.a}' is [${a.rows}, ${a.columns}], the contraction needs [${rows}, ${kernel.k}].`);
@@ -241,7 +241,7 @@ export function logProb(memory: KernelMemory, kernel: LogProbKernel): void {
 
 const drawKey = (
   memory: KernelMemory,
-  draw: Draw,
+  draw: DrawBuffers,
   row: number,
 ): NoiseKey & { readonly inverseTemperature: number } => ({
   inverseTemperature: memory.read(draw.inverseTemperature).data[row]!,

@@ -279,14 +279,14 @@ export interface SortByExpertKernel extends KernelBase {
 export const LOGPROB_BLOCK = 256;
 
 /** What a token of each row is drawn with (ir/gumbel): f32[rows], and the two halves of keys, i32[rows] each. */
-export interface Draw {
+export interface DrawBuffers {
   readonly inverseTemperature: string;
   readonly low: string;
   readonly high: string;
 }
 
 /** The names of a draw's buffers. */
-export const drawBuffers = (draw: Draw | undefined): readonly string[] =>
+export const drawBuffers = (draw: DrawBuffers | undefined): readonly string[] =>
   draw === undefined ? [] : [draw.inverseTemperature, draw.low, draw.high];
 
 /**
@@ -310,7 +310,7 @@ export interface LogProbKernel extends KernelBase {
   readonly cap?: number;
   /** i32[rows] */
   readonly target: string;
-  readonly draw?: Draw;
+  readonly draw?: DrawBuffers;
   /** f32[F, vocab], where F is within the rows. */
   readonly logits?: string;
   /** f32[rows, partWidth·⌈vocab/LOGPROB_BLOCK⌉] */

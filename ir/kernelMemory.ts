@@ -29,7 +29,7 @@ export interface KernelEnv extends ModuleEnv {
 }
 
 /** A buffer or weight whose extents are resolved. */
-export interface View {
+export interface BufferView {
   readonly name: string;
   readonly rows: number;
   readonly columns: number;
@@ -45,7 +45,7 @@ export class KernelMemory {
   private readonly decls: ReadonlyMap<string, BufferDecl>;
   private readonly weightDecls: ReadonlyMap<string, WeightDecl>;
   private readonly built = new Map<string, Float64Array>();
-  private views = new Map<string, View>();
+  private views = new Map<string, BufferView>();
   private written = new Map<string, Float64Array>();
 
   constructor(env: KernelEnv) {
@@ -71,7 +71,7 @@ export class KernelMemory {
     return this.written;
   }
 
-  load(view: View, access: Access, row: number, column: number): number {
+  load(view: BufferView, access: Access, row: number, column: number): number {
     if (access.kind === 'column') return element(view, column, 0, view.rows === 1);
     if (access.kind === 'columnPeriodic') return element(view, column % access.period, 0, view.rows === 1);
     const from = access.via === undefined ? row : this.index(access.via, row, view.rows);
@@ -98,7 +98,7 @@ export class KernelMemory {
   }
 
   /** A buffer to read; a weight in layout `rows` reads like a buffer. */
-  read(name: string): View {
+  read(name: string): BufferView {
     const known = this.views.get(name);
     if (known !== undefined) return known;
     const decl = this.decls.get(name);
@@ -118,7 +118,7 @@ export class KernelMemory {
   }
 
   /** A new buffer for the kernel to fill: zero, or a copy of the state. Reads see it only once the kernel has ended. */
-  write(name: string): View {
+  write(name: string): BufferView {
     const decl = this.decls.get(name);
     if (decl === undefined) throw new Error(`writes '${name}', which is not declared.`);
     if (this.written.has(name)) throw new Error(`writes '${name}' twice.`);
@@ -136,7 +136,7 @@ export class KernelMemory {
     for (let i = 0; i < data.length; i++) data[i] = roundToDType(data[i]!, dtype);
   }
 
-  weight(name: string, k: number): View {
+  weight(name: string, k: number): BufferView {
     const decl = this.weightDecls.get(name);
     if (decl === undefined) throw new Error(`weight '${name}' is not declared.`);
     if (decl.k !== k) throw new Error(`weight '${name}' has k ${decl.k}, the kernel has ${k}.`);
@@ -154,7 +154,7 @@ export class KernelMemory {
   }
 }
 
-function element(view: View, row: number, column: number, transposed: boolean): number {
+function element(view: BufferView, row: number, column: number, transposed: boolean): number {
   const [i, j] = transposed ? [column, row] : [row, column];
   if (i >= view.rows || j >= view.columns) {
     throw new Error(`reads ${view.name}[${i}, ${j}], outside its [${view.rows}, ${view.columns}].`);

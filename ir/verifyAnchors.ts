@@ -25,9 +25,9 @@ import { MAX_SAMPLE_VOCAB, MAX_TOP_TOKENS, SAMPLE_INPUT_NAMES, SAMPLE_INPUTS } f
 import { isRowInvariant } from './scalar.js';
 import { FORMATS, isCodeFormat, layoutProblem } from './storage.js';
 import type { BufferDType, Dim } from './types.js';
-import { type Reader, shape, verifyProgram } from './verifyProgram.js';
+import { type BufferReader, shape, verifyProgram } from './verifyProgram.js';
 
-export interface KernelCheck extends Reader {
+export interface KernelCheck extends BufferReader {
   readonly extents: readonly ExtentDecl[];
   /** Declaration of a buffer that the kernel may write, which it does now. Throws if it may not. */
   write(name: string): BufferDecl;

@@ -37,7 +37,7 @@ import {
   verifyWeight,
 } from './verifyAnchors.js';
 import { StateVersions, verifyBuffers, verifyConstants, verifyExtents, verifyStates } from './verifyBuffers.js';
-import { type Domain, shape, verifyProgram } from './verifyProgram.js';
+import { type ProgramDomain, shape, verifyProgram } from './verifyProgram.js';
 
 /** Paths and op names appear in comments of generated source: they must be printable and must not end a comment. */
 const REMARK = /^(?!.*\*\/)[\x20-\x5b\x5d-\x7e]{0,256}$/;
@@ -210,7 +210,7 @@ export class KernelVerifier implements KernelCheck {
     }
   }
 
-  private outputs(outputs: readonly Output[], domain: Domain): void {
+  private outputs(outputs: readonly Output[], domain: ProgramDomain): void {
     if (outputs.length === 0) this.fail('it computes columns but stores none of them.');
     for (const output of outputs) verifyProgram(output.value, domain, this);
     for (const output of outputs) {
@@ -234,7 +234,7 @@ export class KernelVerifier implements KernelCheck {
   }
 
   /** Rows of a state through an index. Other buffers are written whole. */
-  private storeVia(name: string, via: string, { rows, columns }: Domain): void {
+  private storeVia(name: string, via: string, { rows, columns }: ProgramDomain): void {
     const state = this.buffers.get(name);
     if (state?.space !== 'state') return this.fail(`it writes '${name}' through an index, but '${name}' is no state.`);
     if (this.written.has(name)) this.fail(`it writes '${name}' twice.`);

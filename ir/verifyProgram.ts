@@ -9,14 +9,14 @@ import { isBinary, isUnary, operands, printScalar, viaOf } from './scalar.js';
 import type { Dim, ExtentName } from './types.js';
 
 /** Looks up what a kernel reads, and checks that it may be read. */
-export interface Reader {
+export interface BufferReader {
   /** Declaration of a buffer that the kernel may read here. Throws if it may not. */
   read(name: string): BufferDecl;
   fail(what: string): never;
 }
 
 /** The iteration domain of a program. */
-export interface Domain {
+export interface ProgramDomain {
   readonly rows: ExtentName;
   readonly columns: Dim;
   /**
@@ -28,7 +28,7 @@ export interface Domain {
 }
 
 /** Throws through `reader` at the first leaf of `program` that has no meaning in `domain`. */
-export function verifyProgram(program: Scalar, domain: Domain, reader: Reader): void {
+export function verifyProgram(program: Scalar, domain: ProgramDomain, reader: BufferReader): void {
   for (const operand of operands(program)) verifyProgram(operand, domain, reader);
   const fail = (what: string): never => reader.fail(`${printScalar(program)}: ${what}`);
   if (isUnary(program) || isBinary(program)) return;
@@ -98,8 +98,8 @@ export function verifyProgram(program: Scalar, domain: Domain, reader: Reader): 
 function verifyRow(
   buffer: BufferDecl,
   via: string | undefined,
-  domain: Domain,
-  reader: Reader,
+  domain: ProgramDomain,
+  reader: BufferReader,
   fail: (what: string) => never,
 ): void {
   if (via === undefined) {

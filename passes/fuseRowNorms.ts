@@ -58,17 +58,17 @@ export type Finishing = 'deep' | 'all';
 type Finisher = GemmKernel | LoopKernel;
 
 /** What is asked for each loop: the types of buffers, and which products finish rows. */
-interface Setting {
+interface FinishRules {
   readonly dtypes: ReadonlyMap<string, BufferDType>;
   readonly finishing: Finishing;
 }
 
 /** Whether `kernel` may finish rows of `columns` columns: it has all of them in one segment, in their natural order. */
-const hasRows = (kernel: Kernel, loop: LoopKernel, setting: Setting): kernel is Finisher =>
+const hasRows = (kernel: Kernel, loop: LoopKernel, setting: FinishRules): kernel is Finisher =>
   kernel.anchor === 'loop' ? isAlike(kernel, loop) : isProduct(kernel, loop) && isDeep(kernel, setting);
 
 /** Whether multiplying takes at least as long as what the warps beside do with the rows. */
-const isDeep = ({ a, k }: GemmKernel, { dtypes, finishing }: Setting): boolean =>
+const isDeep = ({ a, k }: GemmKernel, { dtypes, finishing }: FinishRules): boolean =>
   finishing === 'all' || k >= (MIN_DEPTH[dtypes.get(a) ?? 'f32'] ?? 0);
 
 const isPlain = ({ beside, headDim, versions, finish }: LoopKernel): boolean =>
@@ -101,7 +101,7 @@ function finisherOf(
   { kernels }: KernelModule,
   loop: Kernel,
   writers: ReadonlyMap<string, number>,
-  setting: Setting,
+  setting: FinishRules,
 ): number | undefined {
   if (loop.anchor !== 'loop' || !isPlain(loop)) return undefined;
   if (typeof loop.columns !== 'number' || loop.columns % ROW_SUM_BLOCK !== 0) return undefined;
@@ -118,7 +118,7 @@ const dtypesOf = ({ buffers }: { readonly buffers: readonly BufferDecl[] }): Rea
 
 /** Gives loops over whole rows to the kernels that make them, or reduce them. */
 export function fuseRowNorms<M extends KernelModule>(module: M, finishing: Finishing = 'deep'): M {
-  const setting: Setting = { dtypes: dtypesOf(module), finishing };
+  const setting: FinishRules = { dtypes: dtypesOf(module), finishing };
   const taken = new Map<number, LoopKernel>();
   const gone = new Set<Kernel>();
   const writers = new Map<string, number>();

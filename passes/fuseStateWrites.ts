@@ -26,7 +26,7 @@ function copyOf(output: Output): Omit<Move, 'from'> | undefined {
 }
 
 /** Kernels at their places while loops go, and the places of those that read and write each buffer. */
-class Places {
+class KernelPlaces {
   readonly kernels: (Kernel | undefined)[] = [];
   private readonly readers = new Map<string, Set<number>>();
   private readonly writers = new Map<string, Set<number>>();
@@ -96,7 +96,7 @@ function withMoves(kernel: Kernel, moves: readonly Move[], loop: LoopKernel): Ke
 
 /** Moves the stores of every loop that only copies rows into states. */
 export function fuseStateWrites<M extends KernelModule>(module: M): M {
-  const places = new Places(module);
+  const places = new KernelPlaces(module);
   const gone = new Set<string>();
   const moveAll = (): boolean => {
     const before = gone.size;

@@ -3,7 +3,7 @@ import { CompileError } from '../errors.js';
 import { isOp, type Node, type NodeOf, type Value } from '../ir/graph/graph.js';
 import {
   type AttentionKernel,
-  type Draw,
+  type DrawBuffers,
   LOGPROB_BLOCK,
   type LogProbKernel,
   type LogProbReduceKernel,
@@ -20,13 +20,13 @@ import { extentsOf } from '../ir/types.js';
 import { at } from '../system/at.js';
 import { defined } from '../system/defined.js';
 import { roundingOf } from './lowerGemm.js';
-import { type KernelHead, lastExtent, type Lowering, NO_ACCUMULATORS, onlyAnchor } from './lowering.js';
+import { type LoweredHead, lastExtent, type Lowering, NO_ACCUMULATORS, onlyAnchor } from './lowering.js';
 import type { GroupOf } from './placedValues.js';
 
 export function lowerAttention(
   lowering: Lowering,
   { anchors, rows, stored }: GroupOf<'attention'>,
-  head: KernelHead,
+  head: LoweredHead,
 ): AttentionKernel {
   const node = at(anchors, 0);
   const [result, ...more] = stored;
@@ -91,7 +91,7 @@ function lowerMask({ operands, attributes }: NodeOf<'attention'>, buffer: (opera
 export function lowerLogProb(
   lowering: Lowering,
   group: GroupOf<'logprob'>,
-  head: KernelHead,
+  head: LoweredHead,
 ): readonly [LogProbKernel, LogProbReduceKernel] {
   const { names, weights, buffers, scalars } = lowering;
   const { rows } = group;
@@ -144,7 +144,7 @@ export function lowerLogProb(
 function resultOf(
   { buffers }: Lowering,
   { anchors, rows }: GroupOf<'logprob'>,
-  { name }: KernelHead,
+  { name }: LoweredHead,
   op: ScoreOp,
 ): string {
   const anchor = anchors.find((node) => node.op === op);
@@ -154,7 +154,7 @@ function resultOf(
 }
 
 /** Where the settings of a draw are found, by row. */
-const drawOf = (lowering: Lowering, { operands }: NodeOf<'draw' | 'draw_logprob'>): Draw => ({
+const drawOf = (lowering: Lowering, { operands }: NodeOf<'draw' | 'draw_logprob'>): DrawBuffers => ({
   inverseTemperature: lowering.bufferBehind(operands.inverseTemperature),
   low: lowering.bufferBehind(operands.low),
   high: lowering.bufferBehind(operands.high),
@@ -162,7 +162,7 @@ const drawOf = (lowering: Lowering, { operands }: NodeOf<'draw' | 'draw_logprob'
 
 // Ops that choose from the same logits become one kernel.
 
-export function lowerSample(lowering: Lowering, { anchors, rows }: GroupOf<'sample'>, head: KernelHead): SampleKernel {
+export function lowerSample(lowering: Lowering, { anchors, rows }: GroupOf<'sample'>, head: LoweredHead): SampleKernel {
   const { buffers } = lowering;
   const sample = onlyAnchor(anchors, 'sample', head);
   const [tokens, logProbs] = [onlyAnchor(anchors, 'top_tokens', head), onlyAnchor(anchors, 'top_logprobs', head)];
@@ -210,7 +210,7 @@ function bySlot<Op extends 'expert_weight' | 'expert_place'>(
   anchors: readonly Node[],
   op: Op,
   count: number,
-  head: KernelHead,
+  head: LoweredHead,
 ): readonly NodeOf<Op>[] {
   const nodes = anchors.filter((node) => isOp(node, op));
   return Array.from({ length: count }, (_, slot) =>
@@ -222,7 +222,7 @@ function bySlot<Op extends 'expert_weight' | 'expert_place'>(
   );
 }
 
-export function lowerRoute(lowering: Lowering, { anchors, rows }: GroupOf<'route'>, head: KernelHead): RouteKernel {
+export function lowerRoute(lowering: Lowering, { anchors, rows }: GroupOf<'route'>, head: LoweredHead): RouteKernel {
   const { buffers } = lowering;
   const top = onlyAnchor(anchors, 'top_experts', head);
   const { logits } = top.operands;
@@ -249,7 +249,7 @@ export function lowerRoute(lowering: Lowering, { anchors, rows }: GroupOf<'route
 export function lowerSortByExpert(
   lowering: Lowering,
   { anchors, rows }: GroupOf<'sortByExpert'>,
-  head: KernelHead,
+  head: LoweredHead,
 ): SortByExpertKernel {
   const { buffers } = lowering;
   const order = onlyAnchor(anchors, 'expert_rows', head);

@@ -6,11 +6,11 @@ import { type BufferDecl, ROW_SUM_BLOCK } from '../ir/kernel.js';
 import { isFloat, isSymbol, printType } from '../ir/types.js';
 import type { FusedGraph } from './fuseGroups.js';
 import type { SumNode } from './groupRules.js';
-import { checkpointTensor, type StoredTensor, type Weights } from './lowerWeights.js';
+import { checkpointTensor, type OrderedTensor, type PackedWeights } from './lowerWeights.js';
 import { columnsOf, viewOf } from './placedValues.js';
 
 /** Names of kernels and buffers, [a-z][a-z0-9_]*: each is given once, and repeated ones get a suffix. */
-export class Names {
+export class KernelNames {
   private readonly taken = new Set<string>();
   /** The suffix from which on names of a base may be free. */
   private readonly tried = new Map<string, number>();
@@ -40,15 +40,15 @@ export class Names {
 /** Declares buffers at their first use. Tables and constants that kernels read are declared as weights too. */
 export class Buffers {
   private readonly defs: ReadonlyMap<Value, Node>;
-  private readonly names: Names;
-  private readonly weights: Weights;
+  private readonly names: KernelNames;
+  private readonly weights: PackedWeights;
   /** The values that the caller reads, behind views. */
   private readonly returned: ReadonlySet<Value>;
   private readonly decls = new Map<string, BufferDecl>();
   private readonly ofValues = new Map<Value, string>();
   private readonly ofRowSums = new Map<Node, string>();
 
-  constructor(fused: FusedGraph, defs: ReadonlyMap<Value, Node>, names: Names, weights: Weights) {
+  constructor(fused: FusedGraph, defs: ReadonlyMap<Value, Node>, names: KernelNames, weights: PackedWeights) {
     this.defs = defs;
     this.names = names;
     this.weights = weights;
@@ -121,7 +121,7 @@ export class Buffers {
     return name;
   }
 
-  private declareTable(v: Value, { tensor, order }: StoredTensor): string {
+  private declareTable(v: Value, { tensor, order }: OrderedTensor): string {
     const { dtype } = tensor.type;
     const [rows, columns = 1] = v.type.shape;
     if (typeof rows !== 'number' || typeof columns !== 'number')

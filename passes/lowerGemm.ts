@@ -14,14 +14,14 @@ import { defined } from '../system/defined.js';
 import {
   type Accumulators,
   groupPath,
-  type KernelHead,
+  type LoweredHead,
   lastExtent,
   type Lowering,
   NO_ACCUMULATORS,
 } from './lowering.js';
 import type { AnchorOf, Group, GroupOf } from './placedValues.js';
 
-export function lowerGemm(lowering: Lowering, group: GroupOf<'gemm'>, head: KernelHead): GemmKernel {
+export function lowerGemm(lowering: Lowering, group: GroupOf<'gemm'>, head: LoweredHead): GemmKernel {
   const { names, weights } = lowering;
   const first = at(group.anchors, 0);
   const left = first.operands.x;
@@ -183,7 +183,7 @@ export const rotates = (outputs: readonly Output[]): boolean => outputs.some(({ 
 const mentionsRotation = (s: Scalar): boolean => s.op === 'rotateHalf' || operandsOf(s).some(mentionsRotation);
 
 /** A group without an anchor: elementwise ops, gathers and row sums over one domain. */
-export function lowerLoop(lowering: Lowering, group: GroupOf<'loop'>, head: KernelHead): LoopKernel {
+export function lowerLoop(lowering: Lowering, group: GroupOf<'loop'>, head: LoweredHead): LoopKernel {
   const columns = columnsOfDomain(group, head, 'a loop');
   const outputs = lowerOutputs(lowering, group, NO_ACCUMULATORS, () => true);
   const rotation = group.members.find((node) => OPS[node.op].fuse === 'rotation');
@@ -192,7 +192,7 @@ export function lowerLoop(lowering: Lowering, group: GroupOf<'loop'>, head: Kern
 }
 
 /** Rows go to where the slots say, in the memory that all versions of the state share. */
-export function lowerWrite(lowering: Lowering, group: GroupOf<'write'>, head: KernelHead): LoopKernel {
+export function lowerWrite(lowering: Lowering, group: GroupOf<'write'>, head: LoweredHead): LoopKernel {
   const columns = columnsOfDomain(group, head, 'a write');
   const outputs = group.anchors.map((write) => storeOfWrite(lowering, group, write));
   return { ...head, anchor: 'loop', rows: group.rows, columns, outputs };
@@ -209,7 +209,7 @@ function storeOfWrite(
   return { kind: 'store', buffer: buffers.of(old), via: buffers.of(index), value };
 }
 
-function columnsOfDomain({ columns }: Group, { path }: KernelHead, what: string): Dim {
+function columnsOfDomain({ columns }: Group, { path }: LoweredHead, what: string): Dim {
   if (columns === undefined) throw new CompileError(`${path}: ${what} needs columns`);
   return columns;
 }

@@ -56,7 +56,7 @@ export class ScalarLowering {
     return visit(root, { shape: root.type.shape, along: 'grid' });
   }
 
-  private element(v: Value, domain: Domain, context: Context): Scalar {
+  private element(v: Value, domain: Domain, context: ElementContext): Scalar {
     const { base, via } = this.view(v);
     const index = context.accumulators.get(base);
     if (index !== undefined && via === undefined) return withOrigin({ op: 'acc', index }, base.name);
@@ -123,7 +123,7 @@ export class ScalarLowering {
     throw unreadable(v, domain);
   }
 
-  private sum(v: Value, node: SumNode, domain: Domain, via: Value | undefined, context: Context): Scalar {
+  private sum(v: Value, node: SumNode, domain: Domain, via: Value | undefined, context: ElementContext): Scalar {
     const { shape } = node.operands.x.type;
     const { group, visit } = context;
     const isOwn = via === undefined && group !== undefined && this.fused.sums.has(node, group);
@@ -177,7 +177,7 @@ export class ScalarLowering {
 
 const combinedBy = ({ op }: SumNode): { readonly by?: 'max' } => (op === 'reduce_max' ? { by: 'max' } : {});
 
-interface Context {
+interface ElementContext {
   readonly root: Value;
   readonly group: Group | undefined;
   readonly accumulators: ReadonlyMap<Value, 0 | 1>;

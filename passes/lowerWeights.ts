@@ -99,13 +99,13 @@ function columnFactors(
 }
 
 /** A tensor, and the order in which its rows are read if it is not their own. */
-export interface StoredTensor {
+export interface OrderedTensor {
   readonly tensor: Value;
   readonly order?: RotaryOrder;
 }
 
 /** The tensor behind casts to f32 and one change of the order of its rows; undefined if `v` is something else. */
-export function checkpointTensor(defs: ReadonlyMap<Value, Node>, v: Value): StoredTensor | undefined {
+export function checkpointTensor(defs: ReadonlyMap<Value, Node>, v: Value): OrderedTensor | undefined {
   if (v.kind === 'weight') return { tensor: v };
   const node = defs.get(v);
   if (node?.op === 'cast' && node.attributes.dtype === 'f32') return checkpointTensor(defs, node.operands.x);
@@ -117,7 +117,7 @@ export function checkpointTensor(defs: ReadonlyMap<Value, Node>, v: Value): Stor
 
 const inOrder = (order: RotaryOrder | undefined): Pick<WeightSource, 'order'> => (order === undefined ? {} : { order });
 
-function matrix({ tensor: v, order }: StoredTensor): WeightMatch {
+function matrix({ tensor: v, order }: OrderedTensor): WeightMatch {
   const [rows] = v.type.shape;
   if (typeof rows !== 'number') throw new CompileError(`@${v.name}: a matrix needs fixed extents`);
   const { dtype } = v.type;
@@ -133,7 +133,7 @@ export function pairingWidth(half: number, most = 16): number {
 }
 
 /** What the kernels of a function read of weights, in order of first use. */
-export class Weights {
+export class PackedWeights {
   private readonly storage: WeightStorage;
   private readonly defs: ReadonlyMap<Value, Node>;
   private readonly decls = new Map<string, WeightDecl>();

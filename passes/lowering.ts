@@ -5,13 +5,13 @@ import type { Kernel, Totals } from '../ir/kernel.js';
 import type { OpName, ProductOp } from '../ir/ops/index.js';
 import { extentsOf } from '../ir/types.js';
 import type { FusedGraph } from './fuseGroups.js';
-import { Buffers, Names } from './lowerBuffers.js';
+import { Buffers, KernelNames } from './lowerBuffers.js';
 import { ScalarLowering } from './lowerScalars.js';
-import { matchWeight, type WeightMatch, Weights, type WeightStorage } from './lowerWeights.js';
+import { matchWeight, type WeightMatch, PackedWeights, type WeightStorage } from './lowerWeights.js';
 import type { Group } from './placedValues.js';
 
 /** What a kernel of any anchor has. */
-export type KernelHead = Pick<Kernel, 'name' | 'path' | 'ops'>;
+export type LoweredHead = Pick<Kernel, 'name' | 'path' | 'ops'>;
 
 /** Which product of its segment an anchor's result is. */
 export type Accumulators = ReadonlyMap<Value, 0 | 1>;
@@ -22,8 +22,8 @@ export const NO_ACCUMULATORS: Accumulators = new Map();
 export class Lowering {
   readonly fused: FusedGraph;
   readonly defs: ReadonlyMap<Value, Node>;
-  readonly names = new Names();
-  readonly weights: Weights;
+  readonly names = new KernelNames();
+  readonly weights: PackedWeights;
   readonly buffers: Buffers;
   readonly scalars: ScalarLowering;
   private readonly starts = new Map<Value, string>();
@@ -34,7 +34,7 @@ export class Lowering {
     this.fused = fused;
     this.defs = definitions(fused.graph);
     for (const name of states) this.names.reserve(name);
-    this.weights = new Weights(storage, this.defs);
+    this.weights = new PackedWeights(storage, this.defs);
     this.buffers = new Buffers(fused, this.defs, this.names, this.weights);
     this.scalars = new ScalarLowering(
       fused.graph,
@@ -101,7 +101,7 @@ export function lastExtent(v: Value): number {
 }
 
 /** The only anchor that is an `op`. */
-export function onlyAnchor<Op extends OpName>(anchors: readonly Node[], op: Op, { path }: KernelHead): NodeOf<Op> {
+export function onlyAnchor<Op extends OpName>(anchors: readonly Node[], op: Op, { path }: LoweredHead): NodeOf<Op> {
   const [found, ...more] = anchors.filter((node) => isOp(node, op));
   if (found !== undefined && more.length === 0) return found;
   const count = found === undefined ? 0 : more.length + 1;

@@ -27,7 +27,7 @@ export function pruneDeadRows(graph: Graph): Graph {
   });
 }
 
-interface Context {
+interface PrunedRows {
   /** The extent of all rows, and that of the gathered ones. */
   readonly all: ExtentName;
   readonly some: ExtentName;
@@ -38,7 +38,7 @@ interface Context {
 }
 
 /** The value of gather_rows(x, row), computed from as few rows as possible. x has all rows. */
-function sink(x: Value, row: Value, context: Context): Value {
+function sink(x: Value, row: Value, context: PrunedRows): Value {
   const known = context.memo.get(x);
   if (known !== undefined) return known;
   const node = context.defs.get(x);
@@ -99,7 +99,7 @@ function commutes(node: Node, all: ExtentName): boolean {
   }
 }
 
-function sinkNode(node: Node, row: Value, context: Context): Value | undefined {
+function sinkNode(node: Node, row: Value, context: PrunedRows): Value | undefined {
   if (!commutes(node, context.all)) return undefined;
   const { rewriter } = context;
   const gathered = (v: Value): Value => (v.type.shape[0] === context.all ? sink(v, row, context) : rewriter.map(v));

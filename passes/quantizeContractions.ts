@@ -17,7 +17,7 @@ import type { FloatType } from '../ir/types.js';
 import { factorByMean, RowScaler, TINY, type Scaled } from './rowScaler.js';
 
 /** Contractions in numbers of 8 bits. */
-export interface Narrow {
+export interface Quantization {
   /** Both operands. */
   readonly format: CodeFormat;
   /** `values`: matrices are rounded while they load. `codes`: the checkpoint stores them in this format. */
@@ -38,7 +38,10 @@ const LARGE_MODEL = 17;
  * answers in E4M3 depend most on the first (docs/quantized.md): four, at most half of all, and five of 8 to 16. In i8,
  * where answers need no more, two at each end, at most a quarter of all.
  */
-export function wideLayers(layers: number, where: Narrow['wide']): { readonly first: number; readonly last: number } {
+export function wideLayers(
+  layers: number,
+  where: Quantization['wide'],
+): { readonly first: number; readonly last: number } {
   if (where === undefined) return { first: 0, last: 0 };
   const each = Math.min(2, Math.floor(layers / 4));
   if (where === 'ends') return { first: each, last: each };
@@ -69,7 +72,7 @@ export const QUANTIZE = 'quantize';
  * A row in E4M3 is stored before its scale is known: in the type `stored` where only contractions read it, and as it is
  * where others do (the stream).
  */
-export function quantizeContractions(graph: Graph, narrow: Narrow | undefined, stored: FloatType): Graph {
+export function quantizeContractions(graph: Graph, narrow: Quantization | undefined, stored: FloatType): Graph {
   if (narrow === undefined) return graph;
   const loaded = loadTimeValues(graph);
   const defs = definitions(graph);
@@ -96,7 +99,7 @@ export function quantizeContractions(graph: Graph, narrow: Narrow | undefined, s
     return rewriter.add('cast', { x: cast }, { dtype: 'f32' }, `${x.name}_wide`);
   };
   const rows = new Map<Value, Scaled>();
-  const products = new Map<Value, Product>();
+  const products = new Map<Value, UnscaledProduct>();
   return rewrite(graph, (node, rewriter) => {
     if (node.op === 'mul') return rescaled(rewriter, node, products);
     if (node.op !== 'linear') return undefined;
@@ -132,7 +135,7 @@ export function quantizeContractions(graph: Graph, narrow: Narrow | undefined, s
 }
 
 /** A product without the scale of its rows. */
-interface Product {
+interface UnscaledProduct {
   readonly wide: Value;
   readonly scale: Value;
 }
@@ -141,7 +144,7 @@ interface Product {
 function rescaled(
   rewriter: Rewriter,
   { operands: { a, b }, result }: NodeOf<'mul'>,
-  products: ReadonlyMap<Value, Product>,
+  products: ReadonlyMap<Value, UnscaledProduct>,
 ): Value | undefined {
   const left = products.get(a);
   const [product, factor] = left === undefined ? [products.get(b), a] : [left, b];

@@ -20,7 +20,7 @@ import type { Group } from './placedValues.js';
 export type StageFacts = Pick<Pass<never>, 'name' | 'does' | 'reason'>;
 
 /** The program after one stage. */
-export type Stage = StageFacts &
+export type CompilerStage = StageFacts &
   (
     | { readonly level: 'graph'; readonly graph: Graph }
     | {
@@ -32,7 +32,7 @@ export type Stage = StageFacts &
   );
 
 /** Called with every stage once it is verified, for dumps and `inspect`. */
-export type Observer = (stage: Stage) => void;
+export type Observer = (stage: CompilerStage) => void;
 
 /** What is done with the program after every stage. */
 interface Watch<Program> {

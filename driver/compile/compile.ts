@@ -9,7 +9,7 @@ import { type Bucket, type Plan, scoreOf } from '../../ir/plan.js';
 import { scoringBucket, tokensIn, withKeyRoom } from '../../ir/scoring.js';
 import { stepBuckets } from '../../ir/stepping.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
-import { lowerModule, type Observer, type Stage } from '../../passes/runPasses.js';
+import { lowerModule, type Observer, type CompilerStage } from '../../passes/runPasses.js';
 import { defined } from '../../system/defined.js';
 import { codeOf, diskProblem } from '../../system/process.js';
 import { makeFolder } from '../../system/write.js';
@@ -113,7 +113,7 @@ export function plannedModel<S, D>(
 }
 
 /** A graph, or kernels, as text. */
-export const stageText = (stage: Stage): string =>
+export const stageText = (stage: CompilerStage): string =>
   stage.level === 'graph' ? printGraph(stage.graph) : printKernels(stage.module);
 
 export class Dump {
@@ -135,7 +135,7 @@ export class Dump {
   }
 
   /** `03_canonicalizeMask.txt`: a graph, or kernels. */
-  stage(stage: Stage): void {
+  stage(stage: CompilerStage): void {
     this.write(`${stage.name}.txt`, stageText(stage));
   }
 

@@ -31,7 +31,7 @@ export const concreteShape = (shape: readonly Dim[], sizes: GraphEnv['sizes']): 
 export const interpretGraph = (graph: Graph, env: GraphEnv): readonly Tensor[] => interpretFunction(graph, env).results;
 
 /** What a call leaves. */
-export interface Outcome {
+export interface FunctionOutcome {
   readonly results: readonly Tensor[];
   /** Every state that the function takes, as the next call finds it. */
   readonly states: ReadonlyMap<string, Float64Array>;
@@ -41,7 +41,7 @@ export interface Outcome {
  * Results of `graph`, in order, and its states after the call. Intermediate tensors are dropped after their last use.
  * Throws, naming the value, if an input is missing or has the wrong size, or an index is out of range.
  */
-export function interpretFunction(graph: Graph, env: GraphEnv): Outcome {
+export function interpretFunction(graph: Graph, env: GraphEnv): FunctionOutcome {
   for (const [symbol, size] of Object.entries(env.sizes)) {
     if (!Number.isInteger(size) || size < 0)
       throw new Error(`Extent ${symbol} is ${size}, which is not a whole number.`);

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { CompileError } from '../../errors.js';
 import type { Graph } from '../../ir/graph/graph.js';
 import { fuseGroups } from '../../passes/fuseGroups.js';
-import { Names } from '../../passes/lowerBuffers.js';
+import { KernelNames } from '../../passes/lowerBuffers.js';
 import { groupPath } from '../../passes/lowering.js';
 import { lower, optimize } from '../../passes/runPasses.js';
 import { llama } from './llamaGraph.js';
@@ -223,7 +223,7 @@ describe('a LLaMA layer', () => {
 
 describe('names of kernels', () => {
   it('consist of lower case, digits and _, and each is given once', () => {
-    const names = new Names();
+    const names = new KernelNames();
     expect(
       [
         'layers.0.attention.qkv',

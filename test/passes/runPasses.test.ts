@@ -1,13 +1,13 @@
 import { describe, expect, it, vi } from 'vitest';
 import { GRAPH_PASSES, isNeeded, KERNEL_PASSES } from '../../passes/pipeline.js';
-import { lower, optimize, type Stage } from '../../passes/runPasses.js';
+import { lower, optimize, type CompilerStage } from '../../passes/runPasses.js';
 import { llama } from './llamaGraph.js';
 import { F32, HALF, TENSOR_CORES } from './lowered.js';
 
 describe('optimize and lower', () => {
   it.each([F32, HALF, TENSOR_CORES])('show every stage to an observer, the model first', (numerics) => {
-    const stages: Stage[] = [];
-    const observe = (stage: Stage): void => {
+    const stages: CompilerStage[] = [];
+    const observe = (stage: CompilerStage): void => {
       stages.push(stage);
     };
     const graph = optimize(llama(), numerics, observe);
