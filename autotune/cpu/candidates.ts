@@ -209,7 +209,7 @@ const weightBlockBytes = (kernel: GemmKernel | LogProbKernel, module: KernelModu
 const tileBytes = (s: CpuGemmSchedule): number => s.mb * s.nb * 4;
 
 /**
- * `true`, or why the tuner leaves `schedule` out. Code generation decides what is correct (codegen/cpu/legality.ts).
+ * `true`, or why the tuner leaves `schedule` out. Code generation decides what is correct (codegen/cpu/schedules.ts).
  * Here, only sizes that cannot be fast are refused: weight blocks larger than twice the L2 cache would be read from
  * memory for every register tile, and so would accumulator tiles larger than four times the L2 cache. Pure: depends on
  * its arguments only.

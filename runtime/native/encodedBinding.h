@@ -1,4 +1,4 @@
-// Encoded matrices as JavaScript describes them (runtime/nativePacking.ts, EncodedMatrix).
+// Encoded matrices as JavaScript describes them (runtime/native.ts, EncodedMatrix).
 #ifndef TILEWRIGHT_ENCODED_BINDING_H
 #define TILEWRIGHT_ENCODED_BINDING_H
 #include "encoded.h"
