@@ -2,12 +2,12 @@
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import type { Command } from 'commander';
-import { type Precision, PRECISIONS } from '../driver/targets/precision.js';
+import { median } from '../autotune/records.js';
+import { type Precision, PRECISIONS } from '../driver/precision.js';
 import { UserError } from '../errors.js';
 import { defined } from '../system/defined.js';
-import { median } from '../autotune/records.js';
 import { benchCommand, oneOf, repeated, runProgram, text, whole } from './command.js';
-import type { PlanCase, Detail, PlanTimes, PartTimes } from './compilePlan.js';
+import type { Detail, PartTimes, PlanCase, PlanTimes } from './compilePlan.js';
 import { modelPath } from './inputs.js';
 
 const CHILD = fileURLToPath(new URL('./compilePlan.js', import.meta.url));

@@ -4,22 +4,21 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Scheduling } from '../codegen/scheduling.js';
 import { kernelSignature } from '../codegen/signature.js';
+import type { PlanOptions } from '../driver/artifact/planCache.js';
 import { compileModel } from '../driver/compile/compile.js';
-import type { PlanOptions } from '../driver/compile/planCache.js';
-import type { Observer } from '../passes/runPasses.js';
-import { storedFormats } from '../driver/compile/functions.js';
-import { checkPlan } from '../driver/compile/plan.js';
-import { openModel } from '../driver/compile/functions.js';
+import { openModel, storedFormats } from '../driver/functions.js';
+import { checkPlan } from '../driver/plan.js';
+import type { Precision } from '../driver/precision.js';
 import { detectMachine } from '../driver/targets/cpuDevice.js';
 import { type CompiledModel, targetOf } from '../driver/targets/index.js';
-import type { Precision } from '../driver/targets/precision.js';
 import type { Kernel } from '../ir/kernel.js';
 import { linkFunction } from '../ir/plan.js';
 import type { Checkpoint } from '../models/checkpoint.js';
+import type { Observer } from '../passes/runPasses.js';
+import { at } from '../system/at.js';
 import { defined } from '../system/defined.js';
 import { parseJson } from '../system/json.js';
 import { isProgram } from './command.js';
-import { at } from '../system/at.js';
 
 /** What to plan. */
 export interface PlanCase {

@@ -3,8 +3,8 @@ import type { Command } from 'commander';
 import { median } from '../autotune/records.js';
 import { stepperOf } from '../commands/continuation.js';
 import { BatchWork, packedWeightBytes } from '../commands/work.js';
-import type { DeviceExecutor } from '../driver/devices/executor.js';
-import { KV_CACHES, type KvCache, type Precision, QUANTIZED } from '../driver/targets/precision.js';
+import type { DeviceExecutor } from '../driver/executor.js';
+import { KV_CACHES, type KvCache, type Precision, QUANTIZED } from '../driver/precision.js';
 import { UserError } from '../errors.js';
 import { Generator } from '../generate/generator.js';
 import { PAGE_TOKENS } from '../generate/pages.js';
@@ -17,11 +17,11 @@ import { CPU_ISAS, type CpuIsa, scoreOf } from '../ir/plan.js';
 import { DTYPE_BYTES } from '../ir/types.js';
 import { loadAddon } from '../runtime/addon.js';
 import type { NativePool } from '../runtime/native.js';
+import { at } from '../system/at.js';
 import { defined } from '../system/defined.js';
 import { BENCH_TARGETS, benchCommand, type BenchTarget, decimal, list, oneOf, runProgram, whole } from './command.js';
 import { openRandomModel } from './inputs.js';
 import { promptOf, requestLengths, serve, SPREAD } from './serve.js';
-import { at } from '../system/at.js';
 
 interface Timed {
   readonly generated: readonly Generated[];

@@ -4,15 +4,15 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type OpenedModel, openOrCompile } from '../driver/compile/open.js';
 import { loadExecutor } from '../driver/devices/loadReplica.js';
-import type { DeviceExecutor } from '../driver/devices/executor.js';
+import type { DeviceExecutor } from '../driver/executor.js';
 import type { WeightInit } from '../driver/names.js';
+import type { KvCache, Precision } from '../driver/precision.js';
 import type { Ui } from '../driver/requests.js';
 import { detectMachine } from '../driver/targets/cpuDevice.js';
-import type { KvCache, Precision } from '../driver/targets/precision.js';
 import {
+  fileTaskByName,
   loadDataset,
   type Question,
-  fileTaskByName,
   tokenizeDataset,
   type TokenizedQuestion,
 } from '../evaluate/index.js';

@@ -3,7 +3,7 @@ import { scoreInputs, scoringLimits } from '../commands/scorer.js';
 import { tuneCompiled } from '../commands/tune.js';
 import { BatchWork } from '../commands/work.js';
 import { compileModel } from '../driver/compile/compile.js';
-import { openModel, storedFormats } from '../driver/compile/functions.js';
+import { openModel, storedFormats } from '../driver/functions.js';
 import { cpu } from '../driver/targets/cpu.js';
 import { cpuDevice, type CpuDevice, type Machine } from '../driver/targets/cpuDevice.js';
 import { compileCpuKernels, type CpuModel, emitCpuPlan } from '../driver/targets/cpuKernels.js';
@@ -13,8 +13,8 @@ import { type CpuIsa, type CpuSchedule, scoreOf } from '../ir/plan.js';
 import { loadAddon } from '../runtime/addon.js';
 import { openCpuExecutor } from '../runtime/cpu/openExecutor.js';
 import type { Executor } from '../runtime/executor.js';
-import { type BenchData, initOf, modelPath } from './inputs.js';
 import { at } from '../system/at.js';
+import { type BenchData, initOf, modelPath } from './inputs.js';
 
 export interface ModelMeasureRequest {
   readonly model: string;

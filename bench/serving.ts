@@ -4,20 +4,20 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Command } from 'commander';
 import { stepperOf } from '../commands/continuation.js';
-import type { DeviceExecutor } from '../driver/devices/executor.js';
-import { openModel } from '../driver/compile/functions.js';
-import type { KvCache } from '../driver/targets/precision.js';
+import type { DeviceExecutor } from '../driver/executor.js';
+import { openModel } from '../driver/functions.js';
+import type { KvCache } from '../driver/precision.js';
 import { Generator } from '../generate/generator.js';
 import { PAGE_TOKENS } from '../generate/pages.js';
 import type { Stepper } from '../generate/stepper.js';
 import { run } from '../library/index.js';
 import type { Checkpoint } from '../models/checkpoint.js';
+import { at } from '../system/at.js';
 import { defined } from '../system/defined.js';
 import { BENCH_TARGETS, benchCommand, type BenchTarget, decimal, oneOf, runProgram, whole } from './command.js';
 import { initOf, modelPath, openRandomModel } from './inputs.js';
 import { promptOf, requestLengths, type RequestLengths } from './serve.js';
 import { paddedStepper, writeRepeated } from './servingInputs.js';
-import { at } from '../system/at.js';
 
 /** A checkpoint as it is, and with its heads repeated. */
 interface ServedWeights {

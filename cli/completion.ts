@@ -1,9 +1,9 @@
 /** `tilewright completion`: commands, flags, choices and files for shells, read off the commander program itself. */
 import type { Command, Option } from 'commander';
 import { PREFIXES } from '../commands/runRequest.js';
-import { KV_CACHES, PRECISIONS, QUANTIZED, TARGET_CHOICES } from '../driver/targets/precision.js';
-import { SHARING_MODES } from '../evaluate/scorer.js';
+import { KV_CACHES, PRECISIONS, QUANTIZED, TARGET_CHOICES } from '../driver/precision.js';
 import { FILE_TASKS } from '../evaluate/fileTasks.js';
+import { SHARING_MODES } from '../evaluate/scorer.js';
 import { CPU_ISAS } from '../ir/plan.js';
 import { bashScript } from './completionBash.js';
 import type { CommandModel, Value } from './completionModel.js';

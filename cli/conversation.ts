@@ -1,6 +1,6 @@
 /** `tilewright generate MODEL` on a terminal: each message is answered, and the answer appears as it is made. */
 import type { Conversation, ConverseRequest } from '../commands/converse.js';
-import type { WithTargetChoice } from '../driver/targets/precision.js';
+import type { WithTargetChoice } from '../driver/precision.js';
 import { UserError } from '../errors.js';
 import { GenerateError } from '../generate/request.js';
 import type { Input } from './io.js';

@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import type { ContinueListener, PromptResult } from '../commands/continueAll.js';
 import type { GenerateRequest } from '../commands/generate.js';
 import { isArtifact } from '../driver/names.js';
-import type { WithTargetChoice } from '../driver/targets/precision.js';
+import type { WithTargetChoice } from '../driver/precision.js';
 import { UsageError, UserError } from '../errors.js';
 import { defined } from '../system/defined.js';
 import { codeOf } from '../system/process.js';

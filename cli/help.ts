@@ -1,6 +1,6 @@
 /** Texts that several commands' help share. */
 import { type Command, Option } from 'commander';
-import { KV_CACHES } from '../driver/targets/precision.js';
+import { KV_CACHES } from '../driver/precision.js';
 import { styleOf } from './style.js';
 
 /** Lines after the list of flags: what was not obvious from it. */

@@ -1,6 +1,5 @@
 /** Flags as text → typed values. Every refusal says what was given, what is expected, and shows an example. */
 import { isArtifact, MAX_CACHE_TOKENS, parseInit, type WeightInit } from '../driver/names.js';
-import type { ArtifactRequest } from '../driver/requests.js';
 import {
   KV_CACHES,
   type KvCache,
@@ -9,7 +8,8 @@ import {
   QUANTIZED,
   TARGET_CHOICES,
   type TargetChoice,
-} from '../driver/targets/precision.js';
+} from '../driver/precision.js';
+import type { ArtifactRequest } from '../driver/requests.js';
 import { UsageError } from '../errors.js';
 import { type Sharing, SHARING_MODES } from '../evaluate/scorer.js';
 import { CPU_ISAS, type CpuIsa, type Parallelism } from '../ir/plan.js';

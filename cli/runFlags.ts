@@ -4,18 +4,18 @@ import { dirname, join } from 'node:path';
 import {
   BASELINES,
   PREFIXES,
-  type ScoreRequest,
-  type TasksRequest,
   type RunRequest,
   type RunResult,
+  type ScoreRequest,
+  type TasksRequest,
 } from '../commands/runRequest.js';
 import { isArtifact, modelName } from '../driver/names.js';
-import type { WithTargetChoice } from '../driver/targets/precision.js';
+import type { WithTargetChoice } from '../driver/precision.js';
 import { UsageError } from '../errors.js';
+import { FILE_TASKS } from '../evaluate/fileTasks.js';
 import { modelFolder } from '../evaluate/output.js';
 import { OVERLONG } from '../evaluate/pathLengths.js';
 import { parseDocs, parseLimit } from '../evaluate/selection.js';
-import { FILE_TASKS } from '../evaluate/fileTasks.js';
 import { readSettings } from '../settings.js';
 import { defined } from '../system/defined.js';
 import { nearest } from '../system/text.js';

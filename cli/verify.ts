@@ -2,15 +2,15 @@
 import { randomInt } from 'node:crypto';
 import type { Command } from 'commander';
 import type { VerifyRequest } from '../commands/verify/again.js';
-import { TARGET_CHOICES } from '../driver/targets/precision.js';
+import { TARGET_CHOICES } from '../driver/precision.js';
 import { UsageError, UserError } from '../errors.js';
 import { defined } from '../system/defined.js';
 import { addDeviceFlags, addSections, addVerboseFlag } from './help.js';
 import { faceOf } from './makeUi.js';
-import { choice, deviceFlags, text, threads, wholeNumber, type Flags } from './options.js';
+import { choice, deviceFlags, type Flags, text, threads, wholeNumber } from './options.js';
 import { printError, printText } from './report.js';
 import { taskFolders } from './taskFlags.js';
-import { printJson, withUi, type Context } from './work.js';
+import { type Context, printJson, withUi } from './work.js';
 
 /** Statuses of a verification. A run that cannot be computed again here was neither confirmed nor refuted. */
 const STATUS = { agrees: 0, differs: 3, unchecked: 4 } as const;

@@ -1,6 +1,6 @@
 /** Memory for keys and values: as many tokens as are asked for, and never more than there is room for. */
 import { availableMemory } from 'node:process';
-import { cacheTokensOf, choosesFromLogits } from '../driver/compile/functions.js';
+import { cacheTokensOf, choosesFromLogits } from '../driver/functions.js';
 import { type OpenedModel, rebuildOpened } from '../driver/compile/open.js';
 import { deviceMemory, roomFor } from '../driver/devices/placement.js';
 import type { LoadRequest, Ui } from '../driver/requests.js';

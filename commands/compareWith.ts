@@ -6,12 +6,11 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { chooseTarget } from '../driver/devices/chooseTarget.js';
-import { detectMachine } from '../driver/targets/cpuDevice.js';
-import { openModel } from '../driver/compile/functions.js';
+import { openModel } from '../driver/functions.js';
 import { isArtifact } from '../driver/names.js';
+import type { WithTargetChoice } from '../driver/precision.js';
 import type { Ui } from '../driver/requests.js';
-import type { RunRequest, RunResult, Baseline, ScoreRequest, TasksRequest } from './runRequest.js';
-import type { WithTargetChoice } from '../driver/targets/precision.js';
+import { detectMachine } from '../driver/targets/cpuDevice.js';
 import { targetOf } from '../driver/targets/index.js';
 import { UsageError, UserError } from '../errors.js';
 import { compareFiles, type Comparison } from '../evaluate/compare/compareRuns.js';
@@ -19,6 +18,7 @@ import { findRun, type RunFiles } from '../evaluate/compare/findRuns.js';
 import { defined } from '../system/defined.js';
 import { kindAt } from '../system/read.js';
 import { writeAtomically } from '../system/write.js';
+import type { Baseline, RunRequest, RunResult, ScoreRequest, TasksRequest } from './runRequest.js';
 
 type AskedScore = WithTargetChoice<ScoreRequest>;
 

@@ -1,7 +1,7 @@
 /** A loaded model as a writer: prompts as tokens in, text out, a piece with every token. */
 import { ProcessEnded } from '../driver/devices/protocol.js';
-import type { DeviceExecutor } from '../driver/devices/executor.js';
-import { cacheTokensOf } from '../driver/compile/functions.js';
+import type { DeviceExecutor } from '../driver/executor.js';
+import { cacheTokensOf } from '../driver/functions.js';
 import { type Beam, searchBeams } from '../generate/beams.js';
 import { Fleet } from '../generate/fleet.js';
 import { DEFAULT_NEW_TOKENS } from '../generate/limits.js';

@@ -1,8 +1,8 @@
 /** A loaded model that is spoken to: each turn continues the whole conversation, whose beginning is in pages. */
 import { settleTarget } from '../driver/devices/chooseTarget.js';
 import { Phases } from '../driver/phases.js';
+import type { WithTargetChoice } from '../driver/precision.js';
 import type { LoadRequest, Ui } from '../driver/requests.js';
-import type { WithTargetChoice } from '../driver/targets/precision.js';
 import { mayFeed } from '../driver/targets/index.js';
 import { type GenerateOptions, wantsLogits } from '../generate/options.js';
 import type { Message } from '../generate/prompts.js';

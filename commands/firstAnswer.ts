@@ -1,6 +1,6 @@
 /** The first answer of a command: when it came, and what it waited for. */
 import type { PhaseName } from '../driver/criticalPath.js';
-import type { DeviceExecutor } from '../driver/devices/executor.js';
+import type { DeviceExecutor } from '../driver/executor.js';
 import { type Phases, printPhases } from '../driver/phases.js';
 import type { Ui } from '../driver/requests.js';
 import { printStartUp, startUpOf } from '../driver/startUp.js';

@@ -1,8 +1,8 @@
 /** `generate`: reads, tokenizes and checks prompts, then compiles and loads the model, then continues them. */
 import { settleTarget } from '../driver/devices/chooseTarget.js';
 import { Phases } from '../driver/phases.js';
+import type { WithTargetChoice } from '../driver/precision.js';
 import type { LoadRequest, Ui } from '../driver/requests.js';
-import type { WithTargetChoice } from '../driver/targets/precision.js';
 import { mayFeed } from '../driver/targets/index.js';
 import { UserError } from '../errors.js';
 import type { GeneratorCounts } from '../generate/generator.js';

@@ -2,11 +2,11 @@
 import { type Artifact, checkpointOf, codeOf, loadArtifact, verifyWeights } from '../driver/artifact/load.js';
 import type { Manifest } from '../driver/artifact/manifest.js';
 import { type CompiledModel, compileModel } from '../driver/compile/compile.js';
-import { cacheTokensOf, storedFormats, openModel } from '../driver/compile/functions.js';
 import { settleTarget } from '../driver/devices/chooseTarget.js';
+import { cacheTokensOf, openModel, storedFormats } from '../driver/functions.js';
 import { isArtifact } from '../driver/names.js';
+import { arithmeticName, type WithTargetChoice } from '../driver/precision.js';
 import type { ArtifactRequest, ModelRequest } from '../driver/requests.js';
-import { type WithTargetChoice, arithmeticName } from '../driver/targets/precision.js';
 import { detectMachine, type Machine } from '../driver/targets/cpuDevice.js';
 import { targetOf } from '../driver/targets/index.js';
 import { UsageError, UserError } from '../errors.js';

@@ -3,11 +3,10 @@
  * interpreter of kernel IR: once with everything that is stored rounded as the target rounds it, once without any
  * rounding, in float64. No kernel is compiled, and no matrix unit is needed.
  */
-import { detectMachine, numericsOf } from '../driver/targets/cpuDevice.js';
-import { buildGraph, openModel } from '../driver/compile/functions.js';
+import { buildGraph, openModel, storedFormats } from '../driver/functions.js';
 import { isArtifact } from '../driver/names.js';
-import { storedFormats } from '../driver/compile/functions.js';
-import { arithmeticName, type Precision, withCache } from '../driver/targets/precision.js';
+import { arithmeticName, type Precision, withCache } from '../driver/precision.js';
+import { detectMachine, numericsOf } from '../driver/targets/cpuDevice.js';
 import { targetOf } from '../driver/targets/index.js';
 import { tensorValues } from '../driver/tensorValues.js';
 import { UsageError, UserError } from '../errors.js';

@@ -4,7 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import { beginOpening, type OpenedModel, type Opening } from '../driver/compile/open.js';
-import type { DeviceExecutor } from '../driver/devices/executor.js';
+import type { DeviceExecutor } from '../driver/executor.js';
 import { openDevices, prepareDevices } from '../driver/devices/openDevices.js';
 import type { Phases } from '../driver/phases.js';
 import type { LoadRequest, Ui } from '../driver/requests.js';

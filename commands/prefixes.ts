@@ -2,8 +2,8 @@
  * Chooses how beginnings that many questions have in common are computed: once, in memory for keys and values, or again
  * in each tree. Fewer tokens win, if there is memory for the longest path and a call.
  */
-import { cacheTokensOf } from '../driver/compile/functions.js';
 import type { OpenedModel } from '../driver/compile/open.js';
+import { cacheTokensOf } from '../driver/functions.js';
 import type { Ui } from '../driver/requests.js';
 import type { CompiledModel } from '../driver/targets/target.js';
 import { UsageError, UserError } from '../errors.js';

@@ -1,7 +1,7 @@
 /** `run`: checkpoint or artifact, and tasks of lm-evaluation-harness or questions of a file → results. */
 import { settleTarget } from '../driver/devices/chooseTarget.js';
+import type { WithTargetChoice } from '../driver/precision.js';
 import type { Ui } from '../driver/requests.js';
-import type { WithTargetChoice } from '../driver/targets/precision.js';
 import { requireModelAt } from '../models/model/refusals.js';
 import { runCompared } from './compareWith.js';
 import type { RunRequest, RunResult, TasksRequest } from './runRequest.js';

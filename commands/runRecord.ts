@@ -1,9 +1,8 @@
 /** A run's record of itself: written from its request, and read back as the request that computes it again. */
 import { cpuName } from '../driver/devices/chooseTarget.js';
 import { parseInit } from '../driver/names.js';
-import type { RunRequest } from './runRequest.js';
+import { KV_CACHES, PRECISIONS } from '../driver/precision.js';
 import { detectMachine } from '../driver/targets/cpuDevice.js';
-import { KV_CACHES, PRECISIONS } from '../driver/targets/precision.js';
 import { UserError } from '../errors.js';
 import { RECORD_FORMAT, type RunRecord } from '../evaluate/runRecord.js';
 import { parseDocs, printDocs } from '../evaluate/selection.js';
@@ -15,7 +14,7 @@ import { cudaAvailable } from '../runtime/cuda/addon.js';
 import { defined } from '../system/defined.js';
 import { quote } from '../system/json.js';
 import type { LoadedModel } from './loadModel.js';
-import type { TasksRequest } from './runRequest.js';
+import type { RunRequest, TasksRequest } from './runRequest.js';
 import { scoringId } from './scoringId.js';
 
 /** `AMD EPYC 9654`, `NVIDIA H100 80GB HBM3`; empty where it is not known. */

@@ -1,8 +1,8 @@
 /** What results say of a run besides its figures: its settings, where answers come from, its rates. */
 import { createHash } from 'node:crypto';
 import { clock } from '../driver/phases.js';
+import { arithmeticName } from '../driver/precision.js';
 import { VERSION } from '../driver/program.js';
-import { arithmeticName } from '../driver/targets/precision.js';
 import {
   type DeviceUse,
   type Overlong,

@@ -1,7 +1,7 @@
 /** The third step of a run: a loaded model scores a set of questions, with a journal if there is a folder. */
 import { dirname } from 'node:path';
+import { type Arithmetic, arithmeticName } from '../driver/precision.js';
 import type { RunProgress, Ui } from '../driver/requests.js';
-import { type Arithmetic, arithmeticName } from '../driver/targets/precision.js';
 import {
   evaluate,
   type Evaluation,

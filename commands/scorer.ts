@@ -1,5 +1,5 @@
 /** The Scorer that evaluate/ needs: a client of an executor that calls the scoring function. */
-import { type DeviceExecutor, inFlightOf } from '../driver/devices/executor.js';
+import { type DeviceExecutor, inFlightOf } from '../driver/executor.js';
 import type { Capacity } from '../evaluate/packing.js';
 import type {
   MicroBatch,

@@ -1,7 +1,7 @@
 /** What names the answers of a model in journals and shards. */
 import { artifactId } from '../driver/artifact/manifest.js';
 import type { OpenedModel } from '../driver/compile/open.js';
-import { cacheTokensOf } from '../driver/compile/functions.js';
+import { cacheTokensOf } from '../driver/functions.js';
 
 /**
  * Identity of what scores are computed with. Memory for keys and values is no part of it, because answers are the same

@@ -1,6 +1,6 @@
 /** What a trace says beside its events (report/document/trace.ts): peaks, kernels, memory, versions. */
 import type { Peaks } from '../autotune/peaks.js';
-import { arithmeticName } from '../driver/targets/precision.js';
+import { arithmeticName } from '../driver/precision.js';
 import { VERSION } from '../driver/program.js';
 import type { StartUp } from '../evaluate/resultTypes.js';
 import { scoreOf, stateBytes } from '../ir/plan.js';

@@ -2,7 +2,7 @@
 import type { CpuIsa, Parallelism } from '../ir/plan.js';
 import type { MaskKind } from '../models/model/model.js';
 import type { WeightInit } from './names.js';
-import type { KvCache, Precision, TargetName } from './targets/precision.js';
+import type { KvCache, Precision, TargetName } from './precision.js';
 
 /** Progress of a scoring run. */
 export interface RunProgress {

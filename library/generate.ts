@@ -4,7 +4,7 @@ import { continueAll, type ContinueListener } from '../commands/continueAll.js';
 import type { LoadedModel } from '../commands/loadModel.js';
 import { checkBiases, tokenizePrompts } from '../commands/promptTokens.js';
 import { openTemplate } from '../commands/templates.js';
-import { cacheTokensOf } from '../driver/compile/functions.js';
+import { cacheTokensOf } from '../driver/functions.js';
 import { UsageError } from '../errors.js';
 import type { EndReason } from '../generate/request.js';
 import type { ChatTemplate } from '../models/chat/template.js';

@@ -2,9 +2,9 @@
 import { z } from 'zod';
 import { PREFIXES } from '../commands/runRequest.js';
 import { MAX_CACHE_TOKENS } from '../driver/names.js';
-import { KV_CACHES, PRECISIONS, TARGET_CHOICES } from '../driver/targets/precision.js';
+import { KV_CACHES, PRECISIONS, TARGET_CHOICES } from '../driver/precision.js';
 import { UsageError } from '../errors.js';
-import { OVERLONG, SHARING_MODES, FILE_TASKS } from '../evaluate/index.js';
+import { FILE_TASKS, OVERLONG, SHARING_MODES } from '../evaluate/index.js';
 import { checkTogether, generateFields, type GenerateOptions as WrittenOptions } from '../generate/options.js';
 import { promptSchema } from '../generate/prompts.js';
 import { CPU_ISAS } from '../ir/plan.js';

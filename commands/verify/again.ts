@@ -2,10 +2,10 @@
 import { existsSync } from 'node:fs';
 import { chooseTarget } from '../../driver/devices/chooseTarget.js';
 import { isArtifact } from '../../driver/names.js';
+import type { TargetName } from '../../driver/precision.js';
 import type { LoadRequest } from '../../driver/requests.js';
 import { detectMachine } from '../../driver/targets/cpuDevice.js';
 import { runsOn } from '../../driver/targets/cudaDevice.js';
-import type { TargetName } from '../../driver/targets/precision.js';
 import { UserError } from '../../errors.js';
 import { OVERLONG } from '../../evaluate/pathLengths.js';
 import { type FinishedRun, own } from '../../evaluate/verify/readRun.js';

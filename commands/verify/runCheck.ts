@@ -1,6 +1,6 @@
 /** What is compared while documents and answers of a run come again, and what that comes to. */
 import type { Ui } from '../../driver/requests.js';
-import { arithmeticName } from '../../driver/targets/precision.js';
+import { arithmeticName } from '../../driver/precision.js';
 import { VERSION } from '../../driver/program.js';
 import type { DocumentRequests } from '../../tasks/requests/task.js';
 import { responsesOf, type Answers } from '../../evaluate/taskAnswers.js';

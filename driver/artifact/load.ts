@@ -18,21 +18,20 @@ import type { Checkpoint } from '../../models/checkpoint.js';
 import { verifyContents } from '../../models/contents.js';
 import { loadAddon } from '../../runtime/addon.js';
 import { requireTensor } from '../../runtime/tensorSource.js';
-import { pathInside } from '../../system/read.js';
 import { clipped, isDeeperThan, MAX_JSON_DEPTH } from '../../system/json.js';
-import { readBounded } from '../../system/read.js';
-import { cacheTokensOf, graphDigests, modelFunctions, openModel, printFunctions } from '../compile/functions.js';
-import { checkAgainstGraph, checkPlan } from '../compile/plan.js';
-import { keepModel, planKey, printData, readModel } from '../compile/planCache.js';
+import { pathInside, readBounded } from '../../system/read.js';
+import { cacheTokensOf, graphDigests, modelFunctions, openModel, printFunctions } from '../functions.js';
+import { checkAgainstGraph, checkPlan } from '../plan.js';
+import { withCache } from '../precision.js';
 import { codeId, programId } from '../program.js';
 import { stepTo, type Ui } from '../requests.js';
 import type { Machine } from '../targets/cpuDevice.js';
 import { type AnyTarget, type CompiledModel, type Target, TARGET_RECORDS } from '../targets/index.js';
 import { type KernelFacts, packedCode, type PackedCode } from '../targets/machineCode.js';
-import { withCache } from '../targets/precision.js';
 import { checkFacts } from '../targets/printedKernels.js';
 import type { ManifestFormat, TargetCompiler } from '../targets/target.js';
 import { CHECKPOINT, KERNELS, kindOf, type Manifest, readManifest, readPart, rebuild, sha256 } from './manifest.js';
+import { keepModel, planKey, printData, readModel } from './planCache.js';
 import { parsePlan } from './planJson.js';
 
 export interface Artifact {

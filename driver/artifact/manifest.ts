@@ -8,14 +8,13 @@ import { z } from 'zod';
 import { UserError } from '../../errors.js';
 import { MASKS } from '../../models/model/model.js';
 import { defined } from '../../system/defined.js';
-import { pathInside } from '../../system/read.js';
 import { clipped } from '../../system/json.js';
-import { decodeUtf8, readBounded } from '../../system/read.js';
 import { quoteForShell } from '../../system/process.js';
-import { MAX_CAPACITY } from '../compile/plan.js';
+import { decodeUtf8, pathInside, readBounded } from '../../system/read.js';
 import { MANIFEST, MAX_CACHE_TOKENS, type WeightInit } from '../names.js';
+import { MAX_CAPACITY } from '../plan.js';
+import { type Arithmetic, ARITHMETICS, CODED_CACHES, type CodedCache, isInteger } from '../precision.js';
 import { type AnyTarget, type CompiledModel, type Rebuild, TARGET_RECORDS } from '../targets/index.js';
-import { type Arithmetic, ARITHMETICS, CODED_CACHES, type CodedCache, isInteger } from '../targets/precision.js';
 
 /** Bump when the plan's meaning, the kernel ABI or the folder's layout changes. */
 export const ARTIFACT_VERSION = 4;

@@ -23,7 +23,7 @@ import {
   pairing,
   stateName,
   tensorName,
-} from './kernelSchema.js';
+} from '../kernelSchema.js';
 
 /** JSON has no infinities, so a mask's −∞ is written as a string. */
 export function printPlan(plan: Plan<unknown>): string {

@@ -1,5 +1,4 @@
 /** Model → plan: graph, passes, kernels, default schedules. No weights are read and nothing is compiled yet. */
-import { at } from '../../system/at.js';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { UsageError } from '../../errors.js';
@@ -10,15 +9,16 @@ import { scoringBucket, tokensIn, withKeyRoom } from '../../ir/scoring.js';
 import { stepBuckets } from '../../ir/stepping.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { lowerModule, type Observer, type CompilerStage } from '../../passes/runPasses.js';
+import { at } from '../../system/at.js';
 import { defined } from '../../system/defined.js';
 import { codeOf, diskProblem } from '../../system/process.js';
 import { makeFolder } from '../../system/write.js';
+import { keepModel, planKey, type PlanOptions, readModel } from '../artifact/planCache.js';
 import { printPlan } from '../artifact/planJson.js';
-import { codedCache, withCache } from '../targets/precision.js';
+import { graphDigests, modelFunctions, printFunctions } from '../functions.js';
+import { MAX_CAPACITY, planFunction } from '../plan.js';
+import { codedCache, withCache } from '../precision.js';
 import type { CompiledModel, Target, TargetCompiler } from '../targets/target.js';
-import { graphDigests, modelFunctions, printFunctions } from './functions.js';
-import { MAX_CAPACITY, planFunction } from './plan.js';
-import { keepModel, planKey, type PlanOptions, readModel } from './planCache.js';
 
 export type { CompiledModel } from '../targets/target.js';
 

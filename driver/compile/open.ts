@@ -1,15 +1,15 @@
 /** Opens and compiles a model as the user names it: a checkpoint, a config.json or an artifact. */
-import { type Rebuild, targetOf, TARGET_RECORDS, type AnyTarget, type CompiledModel } from '../targets/index.js';
 import { resolve } from 'node:path';
 import { UserError } from '../../errors.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { defined } from '../../system/defined.js';
 import { checkpointOf, codeOf, loadArtifact, verifyWeights } from '../artifact/load.js';
 import { artifactId, type ModelReference, readManifest, rebuild, rebuildFor } from '../artifact/manifest.js';
-import { openModel, storedFormats } from './functions.js';
+import { openModel, storedFormats } from '../functions.js';
 import { isArtifact, type WeightInit } from '../names.js';
 import type { ArtifactRequest, ModelRequest, Ui } from '../requests.js';
 import type { Machine } from '../targets/cpuDevice.js';
+import { type AnyTarget, type CompiledModel, type Rebuild, TARGET_RECORDS, targetOf } from '../targets/index.js';
 import type { PackedCode } from '../targets/machineCode.js';
 import { compileModel, Dump, largestCall, MIN_CAPACITY, plannedModel } from './compile.js';
 

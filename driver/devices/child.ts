@@ -5,10 +5,10 @@
 import { isCudaError, loadCudaAddon } from '../../runtime/cuda/addon.js';
 import { readSettings } from '../../settings.js';
 import { defined } from '../../system/defined.js';
+import { type DeviceExecutor, inFlightOf } from '../executor.js';
 import { Phases } from '../phases.js';
 import type { Ui } from '../requests.js';
 import { PREPARE } from './deviceProcess.js';
-import { type DeviceExecutor, inFlightOf } from './executor.js';
 import { type DeviceRequest, type FromChild, packError, type ToChild } from './protocol.js';
 import { type Membership, Siblings } from './siblings.js';
 

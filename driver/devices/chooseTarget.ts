@@ -7,13 +7,13 @@ import type { CudaAvailability } from '../../runtime/cuda/native.js';
 import { defined } from '../../system/defined.js';
 import { bytes } from '../../system/text.js';
 import { readManifest } from '../artifact/manifest.js';
-import { openModel } from '../compile/functions.js';
+import { openModel } from '../functions.js';
 import { isArtifact } from '../names.js';
+import type { TargetChoice, TargetName } from '../precision.js';
 import type { LoadRequest, Ui } from '../requests.js';
 import { detectMachine } from '../targets/cpuDevice.js';
 import { gpuReserve } from '../targets/cuda.js';
 import { archOf, runsOn } from '../targets/cudaDevice.js';
-import type { TargetChoice, TargetName } from '../targets/precision.js';
 import { deviceMemory } from './placement.js';
 
 export interface ChosenTarget {

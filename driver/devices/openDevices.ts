@@ -2,20 +2,20 @@
  * Loads a compiled model onto the devices that a run requests: how many there are, how the model is placed on them, and
  * the processes that drive them.
  */
-import { at } from '../../system/at.js';
 import { setImmediate } from 'node:timers/promises';
 import { deviceOf, type Parallelism, scoreOf } from '../../ir/plan.js';
 import { printPlacement } from '../../passes/placeStages.js';
 import type { FirstCall } from '../../runtime/stageRunner.js';
+import { at } from '../../system/at.js';
 import { defined } from '../../system/defined.js';
+import { packModel } from '../artifact/planCache.js';
 import { type OpenedModel, type Opening, rebuildOpened } from '../compile/open.js';
-import { packModel } from '../compile/planCache.js';
+import type { DeviceExecutor } from '../executor.js';
 import type { Phases } from '../phases.js';
 import type { LoadRequest, Ui } from '../requests.js';
 import { distinct } from '../targets/executors.js';
 import type { TargetDevices } from '../targets/target.js';
 import { endSpares, hasDeviceModule, startEarly } from './deviceProcess.js';
-import type { DeviceExecutor } from './executor.js';
 import { beginDevice, loadExecutor } from './loadReplica.js';
 import { placeModel } from './placement.js';
 import { DevicePool } from './pool.js';

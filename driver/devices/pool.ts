@@ -2,12 +2,12 @@
  * Replicas of a model side by side: each call goes to a free one. Answers do not depend on which replica computes them.
  * A lost replica costs only time: its calls go to the others.
  */
-import { at } from '../../system/at.js';
 import type { Extents } from '../../ir/extents.js';
 import type { CallArrays, CallResult, DeviceSpan } from '../../runtime/call.js';
+import { at } from '../../system/at.js';
+import { type DeviceExecutor, inFlightOf, type Replica } from '../executor.js';
 import type { PhaseSpan } from '../phases.js';
 import type { Ui } from '../requests.js';
-import { type DeviceExecutor, inFlightOf, type Replica } from './executor.js';
 import {
   type DeviceAnswer,
   entriesOf,

@@ -4,10 +4,10 @@
 import type { ChildProcess } from 'node:child_process';
 import type { Extents } from '../../ir/extents.js';
 import type { CallArrays, CallResult } from '../../runtime/call.js';
+import type { DeviceExecutor } from '../executor.js';
 import type { PhaseSpan } from '../phases.js';
 import type { Ui } from '../requests.js';
 import { endProcess, startProcess, tell } from './deviceProcess.js';
-import type { DeviceExecutor } from './executor.js';
 import {
   type DeviceAnswer,
   type DeviceRequest,

@@ -1,5 +1,4 @@
 /** GPTQ's order of work: samples go through the model group by group, and every group is quantized as they pass. */
-import { at } from '../../system/at.js';
 import { UserError } from '../../errors.js';
 import type { Graph, Value } from '../../ir/graph/graph.js';
 import { FORMATS } from '../../ir/storage.js';
@@ -10,8 +9,9 @@ import { rowElements } from '../../runtime/call.js';
 import { machineBytes } from '../../runtime/cpu/memoryUse.js';
 import { type CodeSettings, hessianBytes, inOrder, LayerHessian, roundRows } from '../../runtime/hessian.js';
 import type { CodedRows, NativePool } from '../../runtime/native.js';
+import { at } from '../../system/at.js';
 import { bytes } from '../../system/text.js';
-import type { DeviceExecutor } from '../devices/executor.js';
+import type { DeviceExecutor } from '../executor.js';
 import type { Ui } from '../requests.js';
 import { compilePieces, cutGraph, type GraphPiece } from './cutGraph.js';
 import type { ChosenMatrix, InputGroup, SharedInputs } from './matrices.js';

@@ -2,15 +2,15 @@
  * A model's function cut into pieces, each of which computes the inputs of one group of matrices from what the piece
  * before it left. So every op is computed once, with matrices of earlier groups as they were quantized.
  */
-import { at } from '../../system/at.js';
 import { cpuScheduling } from '../../codegen/cpu/schedules.js';
 import { type Graph, GraphBuilder, loadTimeValues, type Node, uses, type Value } from '../../ir/graph/graph.js';
 import type { Bucket, CpuSchedule, Plan } from '../../ir/plan.js';
 import { lowerModule, optimize } from '../../passes/runPasses.js';
 import { openCpuExecutor } from '../../runtime/cpu/openExecutor.js';
 import type { TensorSource } from '../../runtime/tensorSource.js';
-import { planFunction } from '../compile/plan.js';
-import type { DeviceExecutor } from '../devices/executor.js';
+import { at } from '../../system/at.js';
+import type { DeviceExecutor } from '../executor.js';
+import { planFunction } from '../plan.js';
 import { stepTo, type Ui } from '../requests.js';
 import { cpuDevice, detectMachine, numericsOf } from '../targets/cpuDevice.js';
 import { compileCpuKernels, CPU_PRINTING, type CpuPlanTexts, emitCpuPlan } from '../targets/cpuKernels.js';

@@ -8,9 +8,9 @@ import { cpuScheduling } from '../../codegen/cpu/schedules.js';
 import { CPU_ISAS, type CpuSchedule } from '../../ir/plan.js';
 import { BLOCK_NAMES } from '../../ir/storage.js';
 import { machineBytes } from '../../runtime/cpu/memoryUse.js';
+import { CPU_ARITHMETICS, isInteger } from '../precision.js';
 import { arithmeticOf, cpuDevice, type CpuDevice, cpuDeviceFor, numericsOf } from './cpuDevice.js';
 import { compileCpuKernels, CPU_PRINTING, emitCpuPlan } from './cpuKernels.js';
-import { CPU_ARITHMETICS, isInteger } from './precision.js';
 import { factsSchema, kernelSymbol, machineCodeOf } from './printedKernels.js';
 import type { ManifestFormat, Target, TargetCompiler, TargetDevices, TargetTuner } from './target.js';
 

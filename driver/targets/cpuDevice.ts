@@ -7,7 +7,7 @@ import type { StoredFormats } from '../../passes/keepBlockWeights.js';
 import type { Numerics } from '../../passes/numerics.js';
 import { type CpuInfo, loadAddon } from '../../runtime/addon.js';
 import { defined } from '../../system/defined.js';
-import type { CpuArithmetic, Precision } from './precision.js';
+import type { CpuArithmetic, Precision } from '../precision.js';
 
 export interface Machine {
   readonly cpu: CpuInfo;

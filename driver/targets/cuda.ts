@@ -10,9 +10,9 @@ import { requireCuda } from '../../runtime/cuda/addon.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
 import { freeDeviceBytes } from '../../runtime/cuda/memoryUse.js';
 import { defined } from '../../system/defined.js';
+import { CUDA_ARITHMETICS } from '../precision.js';
 import { cudaDevice, cudaFactsOf, cudaNumerics, devicesFor, type GpuDevice, visibleGpus } from './cudaDevice.js';
 import { compileCudaKernels, CUDA_FACTS, CUDA_PRINTING, emitCudaPlan } from './cudaKernels.js';
-import { CUDA_ARITHMETICS } from './precision.js';
 import { machineCodeOf } from './printedKernels.js';
 import type { ManifestFormat, Target, TargetCompiler, TargetDevices, TargetTuner } from './target.js';
 

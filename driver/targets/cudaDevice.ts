@@ -1,14 +1,14 @@
 /** GPUs as a target: those of this machine, and the facts that schedules for them depend on. */
-import { at } from '../../system/at.js';
 import type { CudaFacts } from '../../codegen/cuda/index.js';
 import { UsageError, UserError } from '../../errors.js';
-import type { FormatName } from '../../ir/storage.js';
-import type { Numerics } from '../../passes/numerics.js';
 import type { CudaArch } from '../../ir/cuda.js';
+import type { FormatName } from '../../ir/storage.js';
 import type { StoredFormats } from '../../passes/keepBlockWeights.js';
+import type { Numerics } from '../../passes/numerics.js';
 import { cudaAvailable } from '../../runtime/cuda/addon.js';
 import type { CudaDeviceInfo } from '../../runtime/cuda/native.js';
-import type { CudaArithmetic, Precision } from './precision.js';
+import { at } from '../../system/at.js';
+import type { CudaArithmetic, Precision } from '../precision.js';
 import type { Rebuild } from './target.js';
 
 /** The largest chip of each architecture, for compiling without one: A100, H100 SXM. */

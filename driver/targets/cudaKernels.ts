@@ -16,7 +16,7 @@ import { isCubin } from '../../runtime/cuda/cubinCache.js';
 import { versionProblem } from '../../runtime/cuda/nvrtc.js';
 import { PACK_SOURCE, PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
 import { defined } from '../../system/defined.js';
-import { dim, extent, extentName } from '../artifact/kernelSchema.js';
+import { dim, extent, extentName } from '../kernelSchema.js';
 import type { GpuDevice } from './cudaDevice.js';
 import { type CompiledPlan, compileOrUnpack, type PackedCode } from './machineCode.js';
 import { emitKernels, factsSchema, kernelSymbol, type PrintedPlan, type Printing } from './printedKernels.js';

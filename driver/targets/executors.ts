@@ -1,5 +1,4 @@
 /** A compiled model on its device: kernels compiled (or found in the cache), weights loaded. */
-import { at } from '../../system/at.js';
 import { LAST_TOKENS } from '../../ir/stepping.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { memoryLine, printMemoryUse } from '../../runtime/cpu/memoryUse.js';
@@ -10,9 +9,10 @@ import { cudaMemoryLine, printCudaMemoryUse } from '../../runtime/cuda/memoryUse
 import { openCudaExecutor } from '../../runtime/cuda/openExecutor.js';
 import { PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
 import { type LoadTimes, printLoadTimes } from '../../runtime/cuda/weights.js';
+import { at } from '../../system/at.js';
 import { defined } from '../../system/defined.js';
 import { counted, duration } from '../../system/text.js';
-import type { DeviceExecutor } from '../devices/executor.js';
+import type { DeviceExecutor } from '../executor.js';
 import { clock, type Phases } from '../phases.js';
 import { stepTo, type Ui } from '../requests.js';
 import { CPU_PRINTING, type CpuModel, kernelsAtNeed } from './cpuKernels.js';

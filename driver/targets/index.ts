@@ -1,4 +1,4 @@
-/** All targets. To add one, add its record here and its names to driver/targets/precision.ts for the command line. */
+/** All targets. To add one, add its record here and its names to driver/precision.ts for the command line. */
 import { UsageError } from '../../errors.js';
 import { cpu } from './cpu.js';
 import { cuda } from './cuda.js';

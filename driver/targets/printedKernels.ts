@@ -2,15 +2,15 @@
  * The kernels of a plan, each printed once for every schedule that it has, and what of them is kept beside the plan:
  * everything but their texts. A text is printed when it is read, which is only to compile it.
  */
-import { at } from '../../system/at.js';
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import type { Kernel } from '../../ir/kernel.js';
 import { byFunction, type FunctionPlan, type LinkedFunction, type Plan } from '../../ir/plan.js';
-import { MAX_KERNELS } from '../artifact/kernelSchema.js';
-import { keepCacheEntry, readCacheEntry } from '../compile/cacheEntries.js';
-import { programId } from '../program.js';
 import type { SourceText } from '../../runtime/compilers.js';
+import { at } from '../../system/at.js';
+import { keepCacheEntry, readCacheEntry } from '../cacheEntries.js';
+import { MAX_KERNELS } from '../kernelSchema.js';
+import { programId } from '../program.js';
 import type { CompiledPlan, FactsOf, KernelFacts, PrintedFacts, PrintedText } from './machineCode.js';
 import type { CompiledModel, MachineCode } from './target.js';
 

@@ -21,13 +21,13 @@ import type { KernelResources } from '../../runtime/cuda/cubinCache.js';
 import type { WeightExchange } from '../../runtime/cuda/shareWeights.js';
 import type { PlanStages } from '../../runtime/runtimePlan.js';
 import type { FirstCall } from '../../runtime/stageRunner.js';
-import type { GraphDigests } from '../compile/functions.js';
-import type { DeviceExecutor } from '../devices/executor.js';
+import type { DeviceExecutor } from '../executor.js';
+import type { GraphDigests } from '../functions.js';
 import type { Phases } from '../phases.js';
+import type { Arithmetic, CodedCache, Precision } from '../precision.js';
 import type { Ui } from '../requests.js';
 import type { Machine } from './cpuDevice.js';
 import type { CompiledCode, KernelFacts, PackedCode, PrintedFacts } from './machineCode.js';
-import type { Arithmetic, CodedCache, Precision } from './precision.js';
 
 /**
  * A compiled model: everything but weights and machine code. `S`: schedules of its target. `D`: the machine that the

@@ -4,9 +4,9 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { seconds, wholeNumber } from '../../cli/options.js';
 import type { CompileRequest } from '../../commands/compile.js';
-import type { TuneRequest } from '../../commands/tune.js';
 import type { RunRequest, RunResult } from '../../commands/runRequest.js';
-import type { WithTargetChoice } from '../../driver/targets/precision.js';
+import type { TuneRequest } from '../../commands/tune.js';
+import type { WithTargetChoice } from '../../driver/precision.js';
 import { runCli } from './fakeIo.js';
 
 const RESULT: RunResult = {

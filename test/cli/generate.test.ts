@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { ContinueListener, PromptResult } from '../../commands/continueAll.js';
 import type { GenerateRequest, GenerateResult } from '../../commands/generate.js';
 import type { PrintRequest } from '../../commands/printPrompts.js';
-import type { WithTargetChoice } from '../../driver/targets/precision.js';
+import type { WithTargetChoice } from '../../driver/precision.js';
 import { Float } from '../../python/value.js';
 import { fakeIo, type FakeIo, type Outcome, runCli } from './fakeIo.js';
 

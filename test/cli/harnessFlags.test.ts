@@ -2,8 +2,8 @@
 import { describe, expect, it } from 'vitest';
 import { parseGeneration, parseSamples, parseSeeds } from '../../cli/askedOfTasks.js';
 import { joinLists } from '../../cli/harnessFlags.js';
-import type { TasksRequest, RunResult } from '../../commands/runRequest.js';
-import type { WithTargetChoice } from '../../driver/targets/precision.js';
+import type { RunResult, TasksRequest } from '../../commands/runRequest.js';
+import type { WithTargetChoice } from '../../driver/precision.js';
 import { Float } from '../../python/value.js';
 import { runCli } from './fakeIo.js';
 

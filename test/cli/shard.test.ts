@@ -1,7 +1,7 @@
-import type { WithTargetChoice } from '../../driver/targets/precision.js';
 import { describe, expect, it } from 'vitest';
 import { shard } from '../../cli/shard.js';
 import type { RunRequest } from '../../commands/runRequest.js';
+import type { WithTargetChoice } from '../../driver/precision.js';
 import { readSettings } from '../../settings.js';
 import { runCli } from './fakeIo.js';
 

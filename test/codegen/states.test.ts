@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { cpuScheduling } from '../../codegen/cpu/schedules.js';
 import { cudaScheduling } from '../../codegen/cuda/schedules.js';
 import { parsePlan, printPlan } from '../../driver/artifact/planJson.js';
-import { checkAgainstGraph, checkPlan } from '../../driver/compile/plan.js';
+import { checkAgainstGraph, checkPlan } from '../../driver/plan.js';
 import { moduleOf } from '../../ir/graph/graph.js';
 import { parseGraph, parseModule } from '../../ir/graph/parser.js';
 import { printModule } from '../../ir/graph/printer.js';

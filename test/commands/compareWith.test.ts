@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { baselineOf } from '../../commands/compareWith.js';
 import type { ScoreRequest } from '../../commands/runRequest.js';
-import type { WithTargetChoice } from '../../driver/targets/precision.js';
+import type { WithTargetChoice } from '../../driver/precision.js';
 
 const asked: WithTargetChoice<ScoreRequest> = {
   ...{ model: 'm', init: { kind: 'checkpoint' }, precision: 'bf16', sharing: 'tree', resume: false, threads: 2 },

@@ -1,7 +1,7 @@
 /** The pieces of a graph compute what the whole does, in float64 and to the bit. */
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { buildGraph } from '../../driver/compile/functions.js';
+import { buildGraph } from '../../driver/functions.js';
 import { cutGraph } from '../../driver/quantize/cutGraph.js';
 import { chooseMatrices } from '../../driver/quantize/matrices.js';
 import { storedTensors } from '../../driver/quantize/tensors.js';

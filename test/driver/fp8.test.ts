@@ -1,10 +1,10 @@
 /** Checkpoints that store FP8, on Hopper: their codes are multiplied as they are, with the scales of their rows. */
 import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { openOrCompile } from '../../driver/compile/open.js';
+import type { Precision } from '../../driver/precision.js';
 import { detectMachine } from '../../driver/targets/cpuDevice.js';
 import { cuda } from '../../driver/targets/cuda.js';
 import type { GpuDevice } from '../../driver/targets/cudaDevice.js';
-import type { Precision } from '../../driver/targets/precision.js';
 import type { WeightDecl } from '../../ir/kernel.js';
 import type { Json } from '../../models/model/model.js';
 import { CONFIG } from '../e2e/smallModel.js';

@@ -2,14 +2,14 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { packModel, type PlanOptions, unpackModel } from '../../driver/artifact/planCache.js';
 import { type CompiledModel, compileModel } from '../../driver/compile/compile.js';
-import { openModel, storedFormats } from '../../driver/compile/functions.js';
-import { packModel, type PlanOptions, unpackModel } from '../../driver/compile/planCache.js';
+import { openModel, storedFormats } from '../../driver/functions.js';
+import type { Precision } from '../../driver/precision.js';
 import { cpu } from '../../driver/targets/cpu.js';
 import { cpuDevice, detectMachine } from '../../driver/targets/cpuDevice.js';
 import { cuda } from '../../driver/targets/cuda.js';
 import { cudaDevice, TYPICAL_FACTS } from '../../driver/targets/cudaDevice.js';
-import type { Precision } from '../../driver/targets/precision.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { FAMILY_CHECKPOINTS } from '../support/families.js';
 

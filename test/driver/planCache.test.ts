@@ -18,9 +18,9 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { type PlanInputs, planKey, type PlanOptions } from '../../driver/artifact/planCache.js';
 import { compileModel, plannedModel } from '../../driver/compile/compile.js';
-import { openModel, storedFormats } from '../../driver/compile/functions.js';
-import { type PlanInputs, planKey, type PlanOptions } from '../../driver/compile/planCache.js';
+import { openModel, storedFormats } from '../../driver/functions.js';
 import { hashProgram, programId, STAMP } from '../../driver/program.js';
 import { cpu } from '../../driver/targets/cpu.js';
 import { cpuDevice, type CpuDevice, detectMachine } from '../../driver/targets/cpuDevice.js';

@@ -6,7 +6,7 @@ import { chmodSync, cpSync, existsSync, mkdirSync, readdirSync, readFileSync, st
 import { join, resolve } from 'node:path';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { quantize, type QuantizeRequest } from '../../commands/quantize.js';
-import { buildGraph } from '../../driver/compile/functions.js';
+import { buildGraph } from '../../driver/functions.js';
 import { chooseMatrices } from '../../driver/quantize/matrices.js';
 import { pieceEnd, readSamples } from '../../driver/quantize/samples.js';
 import { storedTensors } from '../../driver/quantize/tensors.js';

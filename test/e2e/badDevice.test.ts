@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { readManifest } from '../../driver/artifact/manifest.js';
 import { compileModel } from '../../driver/compile/compile.js';
-import { openModel } from '../../driver/compile/functions.js';
+import { openModel } from '../../driver/functions.js';
 import { cuda } from '../../driver/targets/cuda.js';
 import { cudaDevice } from '../../driver/targets/cudaDevice.js';
 import { emitCudaPlan } from '../../driver/targets/cudaKernels.js';

@@ -8,7 +8,7 @@ import { cacheBytesOf } from '../../commands/cacheSize.js';
 import { stepperOf } from '../../commands/continuation.js';
 import { beginLoading, type LoadedModel } from '../../commands/loadModel.js';
 import { Phases } from '../../driver/phases.js';
-import { arithmeticName, CODED_CACHES, type KvCache } from '../../driver/targets/precision.js';
+import { arithmeticName, CODED_CACHES, type KvCache } from '../../driver/precision.js';
 import { searchBeams } from '../../generate/beams.js';
 import { Generator } from '../../generate/generator.js';
 import { randomTokens } from '../support/randomNumbers.js';

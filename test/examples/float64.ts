@@ -1,6 +1,6 @@
 /** The demo model in float64: kernels without the rounding of any fusion, run by the interpreter of kernel IR. Slow. */
 import { closeSync, openSync, readSync } from 'node:fs';
-import { buildGraph } from '../../driver/compile/functions.js';
+import { buildGraph } from '../../driver/functions.js';
 import type { MicroBatch, ScoredRows, Scorer } from '../../evaluate/scorer.js';
 import type { KernelModule } from '../../ir/kernel.js';
 import { interpretModule, logicalWeight, type RawTensor } from '../../ir/kernelInterpreter.js';

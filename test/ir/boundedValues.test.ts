@@ -1,7 +1,7 @@
 /** Indices that kernels compute: tokens that a call before has drawn choose rows of the embedding. */
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { modelFunctions, openModel } from '../../driver/compile/functions.js';
+import { modelFunctions, openModel } from '../../driver/functions.js';
 import { numericsOf } from '../../driver/targets/cpuDevice.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { Scalar } from '../../ir/scalar.js';

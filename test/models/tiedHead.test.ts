@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { buildGraph } from '../../driver/compile/functions.js';
+import { buildGraph } from '../../driver/functions.js';
 import { printGraph } from '../../ir/graph/printer.js';
 import { type Checkpoint, openCheckpoint } from '../../models/checkpoint.js';
 import { describeModel } from '../../models/config.js';

@@ -1,6 +1,6 @@
 /** How passes grow with layers: eight times as many take about eight times as long, from graph to kernels. */
 import { describe, it } from 'vitest';
-import { deriveLaunches } from '../../driver/compile/plan.js';
+import { deriveLaunches } from '../../driver/plan.js';
 import { cudaNumerics } from '../../driver/targets/cudaDevice.js';
 import type { Graph } from '../../ir/graph/graph.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';

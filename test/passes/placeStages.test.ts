@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { deriveLaunches } from '../../driver/compile/plan.js';
+import { deriveLaunches } from '../../driver/plan.js';
 import { UserError } from '../../errors.js';
 import { packedBytes, rowMaps } from '../../ir/packing.js';
 import { scoringBucket } from '../../ir/scoring.js';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { deriveLaunches } from '../../driver/compile/plan.js';
+import { deriveLaunches } from '../../driver/plan.js';
 import { interpretModule, type RawTensor } from '../../ir/kernelInterpreter.js';
 import type { Launch, LinkedFunction, Stage } from '../../ir/plan.js';
 import { scoringBucket } from '../../ir/scoring.js';

@@ -3,7 +3,7 @@
  * agree.
  */
 import { defaultSchedule } from '../../codegen/cpu/index.js';
-import { deriveLaunches } from '../../driver/compile/plan.js';
+import { deriveLaunches } from '../../driver/plan.js';
 import { numericsOf } from '../../driver/targets/cpuDevice.js';
 import type { Extents } from '../../ir/extents.js';
 import { parseGraph } from '../../ir/graph/parser.js';

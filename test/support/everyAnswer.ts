@@ -6,8 +6,8 @@
 import { stepperOf } from '../../commands/continuation.js';
 import { beginLoading } from '../../commands/loadModel.js';
 import { Phases } from '../../driver/phases.js';
-import type { Precision, TargetName } from '../../driver/targets/precision.js';
-import { loadDataset, fileTaskByName, tokenizeDataset } from '../../evaluate/index.js';
+import type { Precision, TargetName } from '../../driver/precision.js';
+import { fileTaskByName, loadDataset, tokenizeDataset } from '../../evaluate/index.js';
 import { Generator } from '../../generate/generator.js';
 import { openTokenizer } from '../../models/tokenizer/tokenizer.js';
 import { SILENT } from './silent.js';

@@ -1,6 +1,6 @@
 /** Plans of several functions, compiled from graphs by the product's own passes. */
 import type { Scheduling } from '../../codegen/scheduling.js';
-import { planFunction } from '../../driver/compile/plan.js';
+import { planFunction } from '../../driver/plan.js';
 import type { Graph } from '../../ir/graph/graph.js';
 import type { Bucket, Plan } from '../../ir/plan.js';
 import type { Numerics } from '../../passes/numerics.js';

@@ -1,6 +1,6 @@
 /** Executors of one function that scores tokens, in the terms of tests: micro-batches in, log-probabilities out. */
 import { scoredRows, scoreInputs, scoringLimits } from '../../commands/scorer.js';
-import type { DeviceExecutor } from '../../driver/devices/executor.js';
+import type { DeviceExecutor } from '../../driver/executor.js';
 import type { MicroBatch, ScoredRows } from '../../evaluate/scorer.js';
 import { SCORE } from '../../ir/function.js';
 import type { Bucket, LinkedFunction, Stage } from '../../ir/plan.js';

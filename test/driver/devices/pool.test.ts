@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { DevicePool } from '../../../driver/devices/pool.js';
 import { ProcessEnded } from '../../../driver/devices/protocol.js';
-import type { Replica } from '../../../driver/devices/executor.js';
+import type { Replica } from '../../../driver/executor.js';
 import type { Ui } from '../../../driver/requests.js';
 import { UserError } from '../../../errors.js';
 import { evaluate } from '../../../evaluate/evaluate.js';

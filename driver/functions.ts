@@ -1,26 +1,25 @@
 /** A checkpoint as graphs: its functions, their digests, and the matrices that can be multiplied as they are stored. */
-import { at } from '../../system/at.js';
 import { createHash } from 'node:crypto';
-import { UsageError } from '../../errors.js';
-import type { CodesEncoding } from '../../ir/encoding.js';
-import { type FunctionInterface, SCORE } from '../../ir/function.js';
-import type { Graph, GraphModule } from '../../ir/graph/graph.js';
-import { printGraph, printModule } from '../../ir/graph/printer.js';
-import type { SharedData } from '../../ir/plan.js';
-import { LAST_TOKENS } from '../../ir/stepping.js';
-import { type BlockName, type CodeFormat, isCodeFormat } from '../../ir/storage.js';
-import type { DType } from '../../ir/types.js';
-import { type Checkpoint, openCheckpoint } from '../../models/checkpoint.js';
-import type { MaskKind } from '../../models/model/model.js';
-import type { StepOptions } from '../../models/model/model.js';
-import { keptGroups } from '../../models/quantized/compressedTensors.js';
-import { describeRandomCheckpoint } from '../../models/randomCheckpoint.js';
-import type { GroupsOf } from '../../passes/keepGroupedWeights.js';
-import type { StoredFormats } from '../../passes/keepBlockWeights.js';
-import type { Numerics } from '../../passes/numerics.js';
-import { type Observer, optimize } from '../../passes/runPasses.js';
-import type { WeightInit } from '../names.js';
-import type { Precision } from '../targets/precision.js';
+import { UsageError } from '../errors.js';
+import type { CodesEncoding } from '../ir/encoding.js';
+import { type FunctionInterface, SCORE } from '../ir/function.js';
+import type { Graph, GraphModule } from '../ir/graph/graph.js';
+import { printGraph, printModule } from '../ir/graph/printer.js';
+import type { SharedData } from '../ir/plan.js';
+import { LAST_TOKENS } from '../ir/stepping.js';
+import { type BlockName, type CodeFormat, isCodeFormat } from '../ir/storage.js';
+import type { DType } from '../ir/types.js';
+import { type Checkpoint, openCheckpoint } from '../models/checkpoint.js';
+import type { MaskKind, StepOptions } from '../models/model/model.js';
+import { keptGroups } from '../models/quantized/compressedTensors.js';
+import { describeRandomCheckpoint } from '../models/randomCheckpoint.js';
+import type { StoredFormats } from '../passes/keepBlockWeights.js';
+import type { GroupsOf } from '../passes/keepGroupedWeights.js';
+import type { Numerics } from '../passes/numerics.js';
+import { type Observer, optimize } from '../passes/runPasses.js';
+import { at } from '../system/at.js';
+import type { WeightInit } from './names.js';
+import type { Precision } from './precision.js';
 
 export const openModel = (path: string, init: WeightInit): Checkpoint =>
   init.kind === 'random' ? describeRandomCheckpoint(path, init.seed) : openCheckpoint(path);

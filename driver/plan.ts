@@ -1,13 +1,12 @@
 /** Plans: made of lowered functions, and checked against their own graph when they are read from a file. */
-import { at } from '../../system/at.js';
 import { isDeepStrictEqual } from 'node:util';
-import type { Scheduling } from '../../codegen/scheduling.js';
-import { kernelSignature, parametersOf } from '../../codegen/signature.js';
-import { extentIn, type Extents, printExtents } from '../../ir/extents.js';
-import { sizeNames } from '../../ir/function.js';
-import type { GraphModule } from '../../ir/graph/graph.js';
-import { verifyModule } from '../../ir/graph/verify.js';
-import type { Kernel, KernelModule } from '../../ir/kernel.js';
+import type { Scheduling } from '../codegen/scheduling.js';
+import { kernelSignature, parametersOf } from '../codegen/signature.js';
+import { extentIn, type Extents, printExtents } from '../ir/extents.js';
+import { sizeNames } from '../ir/function.js';
+import type { GraphModule } from '../ir/graph/graph.js';
+import { verifyModule } from '../ir/graph/verify.js';
+import type { Kernel, KernelModule } from '../ir/kernel.js';
 import {
   type Bucket,
   type FunctionPlan,
@@ -15,14 +14,15 @@ import {
   type LinkedFunction,
   linkFunction,
   type Plan,
-} from '../../ir/plan.js';
-import { KEYS_PER_TOKEN, LISTED_KEYS } from '../../ir/scoring.js';
-import { ENTRIES } from '../../ir/stepping.js';
-import { verifyIndices } from '../../ir/verifyIndices.js';
-import { verifyKernels } from '../../ir/verifyKernel.js';
-import type { Numerics } from '../../passes/numerics.js';
-import { planMemory } from '../../passes/planMemory.js';
-import { lowerModule } from '../../passes/runPasses.js';
+} from '../ir/plan.js';
+import { KEYS_PER_TOKEN, LISTED_KEYS } from '../ir/scoring.js';
+import { ENTRIES } from '../ir/stepping.js';
+import { verifyIndices } from '../ir/verifyIndices.js';
+import { verifyKernels } from '../ir/verifyKernel.js';
+import type { Numerics } from '../passes/numerics.js';
+import { planMemory } from '../passes/planMemory.js';
+import { lowerModule } from '../passes/runPasses.js';
+import { at } from '../system/at.js';
 
 /** `capacity`: the largest call. Throws if an index of the function could be out of range. */
 export function planFunction<S, F>(

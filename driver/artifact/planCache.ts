@@ -11,12 +11,12 @@ import type { Plan } from '../../ir/plan.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import type { MaskKind } from '../../models/model/model.js';
 import type { TensorLocation } from '../../models/model/tensors.js';
+import { keepCacheEntry, readCacheEntry } from '../cacheEntries.js';
+import type { KvCache } from '../precision.js';
 import { programId } from '../program.js';
 import { TARGET_RECORDS } from '../targets/index.js';
 import type { KernelFacts } from '../targets/machineCode.js';
-import type { KvCache } from '../targets/precision.js';
 import type { AnyTarget, CompiledModel, KnownPlan, Target } from '../targets/target.js';
-import { keepCacheEntry, readCacheEntry } from './cacheEntries.js';
 
 /** Ends the header. JSON has no line breaks of its own. The plan, its kernels and the graph follow. */
 const END = 10;

@@ -1,11 +1,11 @@
 /** Schemas of the kernels in a plan's file, and the names and numbers of plans, each with its bounds. */
 import { z } from 'zod';
-import { MAX_CHOSEN, MAX_EXPERTS } from '../../ir/experts.js';
-import { EXTENT_NAME } from '../../ir/extents.js';
-import { STATE_NAME } from '../../ir/function.js';
-import { NAME } from '../../ir/graph/checkNode.js';
-import { mapInputs } from '../../ir/sampleInputs.js';
-import { BINARY, type BinaryOp, type Scalar, UNARY, type UnaryOp } from '../../ir/scalar.js';
+import { MAX_CHOSEN, MAX_EXPERTS } from '../ir/experts.js';
+import { EXTENT_NAME } from '../ir/extents.js';
+import { STATE_NAME } from '../ir/function.js';
+import { NAME } from '../ir/graph/checkNode.js';
+import { mapInputs } from '../ir/sampleInputs.js';
+import { BINARY, type BinaryOp, type Scalar, UNARY, type UnaryOp } from '../ir/scalar.js';
 
 /** The largest extent of one dimension. */
 export const MAX_EXTENT = 1 << 27;

@@ -6,11 +6,10 @@
 import { createHash } from 'node:crypto';
 import { closeSync, constants, fstatSync, futimesSync, lstatSync, openSync, rmSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { pruneCaches } from '../../runtime/kernelCache.js';
-import { readSettings, type Settings } from '../../settings.js';
-import { intruder } from '../../system/read.js';
-import { readRange } from '../../system/read.js';
-import { makeFolder, removeLeftovers, writeAtomically } from '../../system/write.js';
+import { pruneCaches } from '../runtime/kernelCache.js';
+import { readSettings, type Settings } from '../settings.js';
+import { intruder, readRange } from '../system/read.js';
+import { makeFolder, removeLeftovers, writeAtomically } from '../system/write.js';
 
 type CacheSettings = Pick<Settings, 'cacheDir' | 'usesPlanCache'>;
 

@@ -1,6 +1,6 @@
 /** Targets, precisions and caches as users name them, and the arithmetic that results name. Loads next to nothing. */
-import { CUDA_ARCHS } from '../../ir/cuda.js';
-import type { Numerics } from '../../passes/numerics.js';
+import { CUDA_ARCHS } from '../ir/cuda.js';
+import type { Numerics } from '../passes/numerics.js';
 
 /** Values of `--target`: the names of all target records, repeated so that the command line need not load them. */
 export const TARGETS = ['cpu', 'cuda', ...CUDA_ARCHS.map((arch) => `cuda:${arch}` as const)] as const;
