@@ -71,10 +71,11 @@ function differenceLines({ differences, checks }: Verification): string[] {
 function nextOf(of: Verification, invocation: string): string {
   const path = quoteForShell(of.results);
   const { checks, sample, answers } = of;
-  if (of.outcome === 'agrees')
-    return sample.documents < sample.of
-      ? `${invocation} verify ${path} --sample all   (computes the other ${counted(sample.of - sample.documents, 'document')}, too)`
-      : 'nothing is left to compute';
+  if (of.outcome === 'agrees') {
+    const left = sample.of - sample.documents;
+    if (left === 0) return 'nothing is left to compute';
+    return `${invocation} verify ${path} --sample all   (computes the other ${counted(left, 'document')}, too)`;
+  }
   if (checks.model.differing > 0) return `name the model of the results: ${invocation} verify ${path} --model DIR`;
   if (checks.data.differing > 0)
     return `name the data of the results: ${invocation} verify ${path} --data-root DIR (or --data FILE)`;
@@ -99,7 +100,8 @@ export function verificationText(
   const lines = [
     of.results,
     devicesLine(of),
-    `${count(documents)} of ${counted(all, 'document')} computed again, drawn by seed ${seed}, in ${duration(of.seconds)}`,
+    `${count(documents)} of ${counted(all, 'document')} computed again, drawn by seed ${seed}, in ` +
+      duration(of.seconds),
     '',
     ...textTable(
       CHECKS.map((check) => row(check, of.checks[check])),

@@ -221,7 +221,8 @@ export class RunCheck {
       compareAll(findings, 'settings', own(content, 'config'), { arithmetic: asArithmetic }, 'config');
     if (isOfKind && record.artifact !== undefined && record.artifact !== scoringId(state.model))
       this.#notes.push(
-        `another graph is computed than for the results (version ${textIn(content, 'git_hash')} there, ${VERSION} here)`,
+        'another graph is computed than for the results ' +
+          `(version ${textIn(content, 'git_hash')} there, ${VERSION} here)`,
       );
   }
 }

@@ -102,8 +102,8 @@ export function verdictOf(
     return `DIFFERS: ${[...causes, ...(differing > 0 || causes.length === 0 ? [again] : [])].join('; ')}`;
   if (differing > 0)
     return (
-      `CANNOT BE CHECKED to the bit: made on ${kindName(recorded)}, computed on ${here === null ? '?' : kindName(here)}, ` +
-      `and bits cannot be expected of another kind of device. ${again}`
+      `CANNOT BE CHECKED to the bit: made on ${kindName(recorded)}, ` +
+      `computed on ${here === null ? '?' : kindName(here)}, and bits cannot be expected of another kind of device. ${again}`
     );
   const why = CHECKS.flatMap((check) => findings.of(check).unchecked ?? []);
   return `CANNOT BE CHECKED in full: ${why[0] ?? ''}; ${again}`;

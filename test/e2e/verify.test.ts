@@ -1,13 +1,23 @@
-/** Runs verified: those that are as they were written agree to the bit, and each kind of tampering is found. */
+/** Runs of tasks verified: those that are as they were written agree to the bit, and each kind of tampering is found. */
 import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { CheckName } from '../../evaluate/verify/findings.js';
-import type { Verification } from '../../evaluate/verify/verification.js';
-import { failure, filesOf, type Outcome, isBuilt, ROOT, success, temporaryFolder, tilewright } from './support.js';
+import { filesOf, isBuilt, success, temporaryFolder, tilewright } from './support.js';
+import {
+  DEMO,
+  edited,
+  failureOf,
+  found,
+  type Json,
+  oneUlp,
+  otherChoice,
+  PLACE,
+  Results,
+  verified,
+  verify,
+} from './tampered.js';
 
-const DEMO = join(ROOT, 'models', 'demo');
-const PLACE = ['--target', 'cpu', '--precision', 'f32', '--threads', '2'];
 const NOUNS = ['river', 'train', 'teacher', 'garden', 'kettle', 'window', 'violin', 'harbour', 'forest', 'letter'];
 
 const jsonLines = (all: readonly object[]): string => all.map((each) => `${JSON.stringify(each)}\n`).join('');
@@ -58,72 +68,6 @@ function writeTasks(folder: string): void {
     }),
   );
 }
-
-const verify = async (out: string, ...more: string[]) =>
-  tilewright(['verify', out, '--threads', '2', '--seed', '1', ...more]);
-
-/** What it says, and the status. */
-async function verified(out: string, ...more: string[]): Promise<Verification & { readonly status: number | null }> {
-  const { status, stdout, stderr } = await verify(out, '--json', ...more);
-  expect(stderr, stderr).toBe('');
-  return { ...(JSON.parse(stdout) as Verification), status };
-}
-
-/** What a verification that cannot be done says. */
-function failureOf(outcome: Outcome): ReturnType<typeof failure> {
-  expect(outcome.status, outcome.stderr).toBe(4);
-  return failure({ ...outcome, status: 1, stderr: outcome.stderr.replace(/^\[.*\n/gm, '') });
-}
-
-type Json = Record<string, unknown>;
-
-/** Copies of results, of which something is changed. */
-class Results {
-  readonly out: string;
-
-  constructor(original: string) {
-    this.out = join(temporaryFolder(), 'results');
-    cpSync(original, this.out, { recursive: true });
-  }
-
-  results(change: (results: Json) => void): this {
-    const [path = ''] = filesOf(this.out, 'results');
-    const content = JSON.parse(readFileSync(path, 'utf8')) as Json;
-    change(content);
-    writeFileSync(path, `${JSON.stringify(content, null, 2)}\n`);
-    return this;
-  }
-
-  /** `change`: gets the lines of a task's samples, and gives those that take their places. */
-  lines(task: string, change: (lines: readonly string[]) => readonly string[]): this {
-    const path = filesOf(this.out, 'samples').find((name) => name.includes(`samples_${task}_`)) ?? '';
-    const lines = readFileSync(path, 'utf8').trimEnd().split('\n');
-    writeFileSync(
-      path,
-      change(lines)
-        .map((line) => `${line}\n`)
-        .join(''),
-    );
-    return this;
-  }
-
-  /** One line as text. */
-  line(task: string, at: number, change: (line: string) => string): this {
-    return this.lines(task, (all) => all.map((line, i) => (i === at ? change(line) : line)));
-  }
-}
-
-/** The next double. */
-function oneUlp(text: string): string {
-  const bytes = new DataView(new ArrayBuffer(8));
-  bytes.setFloat64(0, Number(text));
-  bytes.setBigUint64(0, bytes.getBigUint64(0) + 1n);
-  return String(bytes.getFloat64(0));
-}
-
-/** What is amiss by the names of checks, and in which words. */
-const found = ({ differences }: Verification, check: CheckName): readonly string[] =>
-  differences.filter((each) => each.check === check).map(({ what }) => what);
 
 describe.skipIf(!isBuilt)('a run of tasks', () => {
   const folder = temporaryFolder();
@@ -510,145 +454,3 @@ describe.skipIf(!isBuilt)('a run of tasks', () => {
     expect(failureOf(await verify(of.out)).error).toContain('another program');
   });
 });
-
-describe.skipIf(!isBuilt)('a run of the questions of a file', () => {
-  const folder = temporaryFolder();
-  const [out, data] = [join(folder, 'results'), join(folder, 'questions.jsonl')];
-  const run = (name: string, ...more: string[]) =>
-    tilewright(['run', DEMO, '--task', 'hellaswag', '--data', data, ...PLACE, '--out', join(folder, name), ...more]);
-  const TASK = 'hellaswag';
-
-  beforeAll(async () => {
-    const lines = readFileSync(join(ROOT, 'examples', 'everyday.jsonl'), 'utf8')
-      .split('\n')
-      .slice(0, 9);
-    writeFileSync(data, lines.map((line) => `${line}\n`).join(''));
-    success(await run('results', '--limit', '8'));
-  });
-
-  it('agrees to the bit, in all, in a part, and in files alone', async () => {
-    const all = await verified(out, '--sample', 'all');
-    expect(all).toMatchObject({ status: 0, outcome: 'agrees', differences: [], sample: { documents: 8, of: 8 } });
-    expect(all.answers.logLikelihoods).toMatchObject({ compared: 32, equal: 32 });
-    expect(await verified(out, '--sample', '3')).toMatchObject({ status: 0, sample: { documents: 3 } });
-    expect(await verified(out, '--sample', '0')).toMatchObject({ status: 0, checks: { data: { compared: 8 } } });
-  });
-
-  it('agrees in the results of shards, of a run that was resumed, of some documents, of an older version', async () => {
-    for (const shard of ['1/2', '2/2']) success(await run('parts', '--shard', shard));
-    success(await tilewright(['merge', join(folder, 'parts'), '--out', join(folder, 'merged')]));
-    expect(await verified(join(folder, 'merged'), '--sample', 'all')).toMatchObject({ status: 0, sample: { of: 9 } });
-    success(await run('some', '--docs', '1:3,7', '--overlong', 'refuse', '--model-name', 'other'));
-    expect(await verified(join(folder, 'some'), '--sample', 'all')).toMatchObject({ status: 0, sample: { of: 3 } });
-    const older = new Results(out).results((all) => delete (all['provenance'] as Json)['record']);
-    expect(await verified(older.out, '--sample', 'all')).toMatchObject({ status: 0, outcome: 'agrees' });
-    for (const kind of ['results', 'samples'] as const)
-      for (const path of filesOf(join(folder, 'some'), kind)) rmSync(path);
-    success(await run('some', '--docs', '1:3,7', '--overlong', 'refuse', '--model-name', 'other', '--resume'));
-    expect(await verified(join(folder, 'some'), '--sample', 'all')).toMatchObject({ status: 0 });
-  });
-
-  it.each<[string, (of: Results) => void, CheckName, string | RegExp, ...string[]]>([
-    [
-      'a log-likelihood by its last bit, in the sample',
-      (of) => of.line(TASK, 3, (line) => edited(line, oneUlp)),
-      'answers',
-      /^log-likelihood of choice A$/,
-      'all',
-    ],
-    [
-      'a log-likelihood by its last bit, outside of the sample',
-      (of) => of.line(TASK, 3, (line) => edited(line, oneUlp)),
-      'samples',
-      'samples_sha256',
-      '0',
-    ],
-    ['a choice', (of) => of.line(TASK, 2, otherChoice), 'metrics', /^acc/, '0'],
-    [
-      'whether it is greedy',
-      (of) => of.line(TASK, 2, (line) => line.replace('[false', '[true')),
-      'metrics',
-      'is_greedy',
-    ],
-    [
-      'a figure',
-      (of) => of.results((all) => (((all['results'] as Json)[TASK] as Json)['acc_norm,none'] = 1)),
-      'metrics',
-      'results.hellaswag.acc_norm,none',
-    ],
-    ['a line that is gone', (of) => of.lines(TASK, ([, ...rest]) => rest), 'samples', 'line'],
-    [
-      'two lines in each other’s places',
-      (of) => of.lines(TASK, ([a = '', b = '', ...rest]) => [b, a, ...rest]),
-      'samples',
-      /not in its place/,
-    ],
-    [
-      'a hash',
-      (of) => of.line(TASK, 0, (line) => line.replace(/"doc_hash":"./, '"doc_hash":"_')),
-      'samples',
-      'doc_hash',
-    ],
-    ['a document', (of) => of.line(TASK, 0, (line) => line.replace('"label":1', '"label":2')), 'samples', 'doc'],
-    ['the limit', (of) => of.results((all) => ((all['config'] as Json)['limit'] = null)), 'settings', 'config.limit'],
-    [
-      'the data',
-      (of) => of.results((all) => ((all['provenance'] as Json)['dataset_sha256'] = 'ab')),
-      'data',
-      'provenance.dataset_sha256',
-    ],
-  ])('in which was changed: %s', async (_, change, check, what, sample = '0') => {
-    const of = new Results(out);
-    change(of);
-    const result = await verified(of.out, '--sample', sample);
-    expect(result).toMatchObject({ status: 3, outcome: 'differs' });
-    expect(found(result, check)).toContainEqual(typeof what === 'string' ? what : expect.stringMatching(what));
-  });
-
-  it.each([
-    ['that was asked', 0, [0, undefined]],
-    ['behind those that were asked', 8, [undefined]],
-  ])('differs where the file has another question %s', async (_, at, documents) => {
-    const before = readFileSync(data, 'utf8');
-    const lines = before.split('\n');
-    try {
-      writeFileSync(
-        data,
-        lines.map((line, i) => (i === at ? line.replace('"label"', '"more": 1, "label"') : line)).join('\n'),
-      );
-      const result = await verified(out, '--sample', '0');
-      expect(result).toMatchObject({ status: 3, outcome: 'differs' });
-      const where = new Set(result.differences.filter(({ check }) => check === 'data').map(({ doc }) => doc));
-      expect([...where]).toEqual(documents);
-    } finally {
-      writeFileSync(data, before);
-    }
-  });
-
-  it('is found elsewhere by flags', async () => {
-    const moved = join(temporaryFolder(), 'moved.jsonl');
-    cpSync(data, moved);
-    const of = new Results(out).results((all) => {
-      const record = (all['provenance'] as Json)['record'] as Json;
-      const places = [record['file'], (all['configs'] as Json)[TASK]] as readonly Json[];
-      Object.assign(places[0]!, { data: '/no/such/file' });
-      Object.assign(places[1]!, { dataset_path: '/no/such/file' });
-    });
-    expect(failureOf(await verify(of.out)).hint).toContain('--data FILE');
-    const result = await verified(of.out, '--data', moved, '--sample', '1');
-    expect(result).toMatchObject({ status: 0, outcome: 'agrees' });
-    expect(result.opened).toContainEqual({ what: 'data', path: moved });
-  });
-});
-
-/** A line with other log-likelihoods in both places. */
-function edited(line: string, change: (ll: string, request: number) => string): string {
-  const sample = JSON.parse(line) as { readonly filtered_resps: readonly [string, string][] };
-  return sample.filtered_resps.reduce((text, [ll], i) => text.replaceAll(`"${ll}"`, `"${change(ll, i)}"`), line);
-}
-
-/** A line by which the right choice is the most likely one where it was not, and is not where it was. */
-function otherChoice(line: string): string {
-  const { target, acc } = JSON.parse(line) as { readonly target: string; readonly acc: number };
-  return edited(line, (_, i) => ((String(i) === target) === (acc === 0) ? '-1.5' : '-90.5'));
-}
