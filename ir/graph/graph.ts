@@ -49,11 +49,14 @@ type NodeArguments<Op extends OpName> =
 
 /** The node with these operands, in the order of the text form. Throws TypeMismatch if the op does not accept them. */
 export function makeNode(op: OpName, inputs: readonly Value[], given: Attributes, name: string, path: string): Node {
-  const attributes = given === NO_ATTRIBUTES ? given : defined(given);
-  const types = inputs.map(({ type }) => type);
-  const type = OPS[op].infer(nameOperands(OPS[op], types, attributes), attributes);
-  return withOperands(op, inputs, attributes, { kind: 'result', name, type }, path);
+  const attributes = Object.values(given).includes(undefined) ? defined(given) : given;
+  const operands = nameOperands(OPS[op], inputs, attributes);
+  const type = OPS[op].infer(mapOperands(operands, typeOf), attributes);
+  // The table gives a node of this op these names.
+  return { op, operands, inputs, attributes, result: { kind: 'result', name, type }, path } as Node;
 }
+
+const typeOf = ({ type }: Value): TensorType => type;
 
 /** A node whose operands, attributes and result are known to fit. */
 export function withOperands(
