@@ -21,7 +21,7 @@ import { evaluate, type LoadedQuestions, modelFolder, type PathScorer } from '..
 import { type TaskWindow, taskWindows } from '../evaluate/windows.js';
 import { MAX_KEYS } from '../ir/stepping.js';
 import { describeTokenizer } from '../models/tokenizer/files.js';
-import type { Dict, Value } from '../python/value.js';
+import type { Dict, PyValue } from '../python/value.js';
 import { inParts } from '../system/text.js';
 import { prepareOutput } from '../system/write.js';
 import { openLibrary } from '../tasks/builtin/index.js';
@@ -42,7 +42,7 @@ const CALL = { tokens: 8192, rows: 8192, keys: MAX_KEYS, cacheRows: 16_384 };
 function row(i: number): Dict {
   const words = (count: number, seed: number): string =>
     Array.from({ length: count }, (_, k) => `w${(i * 31 + k * 17 + seed) % 9973}`).join(' ');
-  return new Map<string, Value>([
+  return new Map<string, PyValue>([
     ['question', words(40, i)],
     ['choices', [0, 1, 2, 3].map((k) => words(8, k))],
     ['answer', i % 4],

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { UsageError } from '../errors.js';
 import { literalEval } from '../python/literal.js';
-import { type Dict, Float, type Value } from '../python/value.js';
+import { type Dict, Float, type PyValue } from '../python/value.js';
 import { isRecord } from '../system/json.js';
 import { type Seeds, SEEDS } from '../tasks/requests/seeds.js';
 
@@ -53,14 +53,14 @@ export function parseSamples(given: string): ReadonlyMap<string, ReadonlySet<num
   );
 }
 
-const fromJson = (value: unknown): Value => {
+const fromJson = (value: unknown): PyValue => {
   if (Array.isArray(value)) return value.map(fromJson);
   if (isRecord(value)) return new Map(Object.entries(value).map(([key, item]) => [key, fromJson(item)]));
-  return typeof value === 'number' && !Number.isInteger(value) ? new Float(value) : (value as Value);
+  return typeof value === 'number' && !Number.isInteger(value) ? new Float(value) : (value as PyValue);
 };
 
 /** A value as the harness reads it: true, false, a number, a Python literal, else text. */
-function valueOf(written: string): Value {
+function valueOf(written: string): PyValue {
   if (/^(true|false)$/i.test(written)) return written.toLowerCase() === 'true';
   if (/^none$/i.test(written)) return null;
   if (/^[-+]?\d{1,15}$/.test(written)) return Number(written) + 0;

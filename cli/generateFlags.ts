@@ -11,7 +11,7 @@ import {
 } from '../generate/limits.js';
 import type { GenerateField, GenerateOptions } from '../generate/options.js';
 import { parseJsonValue } from '../python/literal.js';
-import { type Dict, isDict, type Value } from '../python/value.js';
+import { type Dict, isDict, type PyValue } from '../python/value.js';
 import { type Flags, isSet, text, texts } from './options.js';
 
 const append = (value: string, before: readonly string[] = []): readonly string[] => [...before, value];
@@ -82,7 +82,7 @@ const KWARGS_HINT = `for example: ${KWARGS} '{"enable_thinking": false}'`;
 export function templateFlags(flags: Flags): { readonly templateVariables?: Dict } {
   const given = text(flags, 'chatTemplateKwargs');
   if (given === undefined) return {};
-  let value: Value;
+  let value: PyValue;
   try {
     value = parseJsonValue(given);
   } catch (error) {

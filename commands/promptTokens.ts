@@ -6,7 +6,7 @@ import type { Conversation } from '../models/chat/render.js';
 import type { ChatTemplate } from '../models/chat/template.js';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.js';
 import { valueOf } from '../python/literal.js';
-import { type Dict, isDict, isList, type Value } from '../python/value.js';
+import { type Dict, isDict, isList, type PyValue } from '../python/value.js';
 import { defined } from '../system/defined.js';
 import { count } from '../system/text.js';
 import type { Demand } from './cacheSize.js';
@@ -69,7 +69,7 @@ function conversationOf(
   { variables }: PromptWriter,
 ): Conversation {
   const given = exact ?? valueOf(prompt);
-  const field = (name: string): Value | undefined => (isDict(given) ? given.get(name) : undefined);
+  const field = (name: string): PyValue | undefined => (isDict(given) ? given.get(name) : undefined);
   const messages = field('messages') ?? null;
   const own = field('chat_template_kwargs') ?? null;
   return {

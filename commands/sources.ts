@@ -21,7 +21,7 @@ import { quote } from '../system/json.js';
 import { prepareFile, prepareOutput } from '../system/write.js';
 import { openLibrary } from '../tasks/builtin/index.js';
 import { type DataRoots, splitReader } from '../tasks/data/splits.js';
-import { type Node, type TaskNode, tasksBelow, withAsked, withoutRepeats } from '../tasks/definition/settings.js';
+import { type TaskTree, type TaskNode, tasksBelow, withAsked, withoutRepeats } from '../tasks/definition/settings.js';
 import { requireDatasets } from '../tasks/requests/documents.js';
 import { Shuffles } from '../tasks/requests/seeds.js';
 import { openTask, type TaskOptions } from '../tasks/requests/task.js';
@@ -47,7 +47,7 @@ function nameOf(asked: readonly string[]): string {
 }
 
 /** Every task once, in the order in which they are asked for. Of one that several groups change, the last counts. */
-function distinct(nodes: readonly Node[]): readonly TaskNode[] {
+function distinct(nodes: readonly TaskTree[]): readonly TaskNode[] {
   const byName = new Map<string, TaskNode>();
   for (const node of tasksBelow(nodes)) byName.set(node.name, node);
   return [...byName.values()];
@@ -62,7 +62,7 @@ export interface TaskSource {
   /** The model's name in results, unless that name belongs to another checkpoint. */
   readonly modelName: string;
   /** What was asked for, with groups. */
-  readonly nodes: readonly Node[];
+  readonly nodes: readonly TaskTree[];
   readonly leaves: readonly Leaf[];
   readonly layout: ResultsLayout;
   /** The questions of a file: they are read already. */

@@ -4,7 +4,7 @@
  */
 import { UsageError, UserError } from '../errors.js';
 import { capitalize, strip } from '../python/value.js';
-import type { Settings } from '../tasks/definition/settings.js';
+import type { TaskSettings } from '../tasks/definition/settings.js';
 import { withoutMarkup } from '../tasks/hooks/markup.js';
 import type { Doc, Question, TaskName } from './question.js';
 
@@ -220,7 +220,7 @@ const METRICS = ['acc', 'acc_norm'].map(
 );
 
 /** The keys that a task file would have. Prompts are those of the reader. */
-export const settingsOfFileTask = ({ name, version }: FileTask): Settings =>
+export const settingsOfFileTask = ({ name, version }: FileTask): TaskSettings =>
   new Map(
     Object.entries({
       ...{ task: name, output_type: 'multiple_choice', metric_list: METRICS },

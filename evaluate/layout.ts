@@ -3,16 +3,16 @@
  * whose values are Python's, or that of a file of questions, whose records are written as JSON.parse returns them.
  */
 import { compactJson, dumpJson, str } from '../python/show.js';
-import { Float, isDict, isList, type Value } from '../python/value.js';
+import { Float, isDict, isList, type PyValue } from '../python/value.js';
 
 export interface ResultsLayout {
   readonly kind: 'harness' | 'file';
   /** What messages call a document. */
   readonly noun: 'document' | 'question';
   /** A value on one line. */
-  readonly line: (value: Value) => string;
+  readonly line: (value: PyValue) => string;
   /** A document as its hash takes it. */
-  readonly hashed: (document: Value) => string;
+  readonly hashed: (document: PyValue) => string;
   /** A log-likelihood in a response: every leaf of one is text. */
   readonly logLikelihood: (ll: number) => string;
 }
@@ -37,7 +37,7 @@ export const FILE_LAYOUT: ResultsLayout = {
 };
 
 /** A value of JSON as JSON.parse returned it. */
-function plainOf(value: Value): unknown {
+function plainOf(value: PyValue): unknown {
   if (value instanceof Float) return value.value;
   if (isList(value)) return value.map(plainOf);
   return isDict(value) ? Object.fromEntries([...value].map(([key, item]) => [key, plainOf(item)])) : value;

@@ -3,7 +3,7 @@ import { createHash, type Hash } from 'node:crypto';
 import { dirname, join } from 'node:path';
 import { Pause } from '../system/text.js';
 import { Scratch, writeAtomically } from '../system/write.js';
-import type { Node } from '../tasks/definition/settings.js';
+import type { TaskTree } from '../tasks/definition/settings.js';
 import { tasksBelow } from '../tasks/definition/settings.js';
 import { BOOTSTRAP_DRAWS } from '../tasks/scores/aggregate.js';
 import type { RunIdentity } from './journal.js';
@@ -28,7 +28,7 @@ import { type EndedTask, numberOf, type RunTask, type TaskFacts, type TaskWindow
 export interface ReporterOptions {
   readonly layout: ResultsLayout;
   /** What was asked for, with groups. */
-  readonly nodes: readonly Node[];
+  readonly nodes: readonly TaskTree[];
   /** Folder of results. Nothing is written if absent. */
   readonly output?: string | undefined;
   /** results_*.json is named after this, and lies in `output` itself. */
@@ -118,8 +118,8 @@ export class Reporter {
   /** Groups of which all tasks are finished. */
   #groups(): readonly GroupAnswers[] {
     const byName = new Map(this.#finished.map((each) => [each.task.name, each]));
-    const whole = (nodes: readonly Node[]): readonly Node[] =>
-      nodes.flatMap((node): readonly Node[] =>
+    const whole = (nodes: readonly TaskTree[]): readonly TaskTree[] =>
+      nodes.flatMap((node): readonly TaskTree[] =>
         tasksBelow([node]).every(({ name }) => byName.has(name))
           ? [node]
           : node.kind === 'group'

@@ -2,14 +2,14 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import { str } from '../python/show.js';
-import type { Value } from '../python/value.js';
+import type { PyValue } from '../python/value.js';
 import { at } from '../system/at.js';
 import { defined } from '../system/defined.js';
-import type { Node } from '../tasks/definition/settings.js';
+import type { TaskTree } from '../tasks/definition/settings.js';
 import { type GroupNode, tasksBelow } from '../tasks/definition/settings.js';
 import { notesOn } from '../tasks/hooks/registry.js';
 import { type AggregationName, type GroupFigure, isAggregation } from '../tasks/scores/aggregate.js';
-import type { Figure } from '../tasks/scores/aggregate.js';
+import type { MetricFigure } from '../tasks/scores/aggregate.js';
 import type { RunIdentity } from './journal.js';
 import type { ResultsLayout } from './layout.js';
 import { sanitiseModelName } from './output.js';
@@ -56,7 +56,7 @@ export interface ResultsHeader {
 export type Block = Record<string, Json>;
 
 /** Figures with their errors, as a block of a task or group lists them. */
-export const figures = (found: ReadonlyMap<string, Figure>): Block => {
+export const figures = (found: ReadonlyMap<string, MetricFigure>): Block => {
   const block: Block = {};
   for (const [key, { value, error }] of found) {
     // JSON has no infinity: a perplexity may be that large.
@@ -125,7 +125,7 @@ function commonBetter(members: readonly TaskAnswers[]): Block {
 }
 
 /** Groups before those within them. */
-const groupsFrom = (nodes: readonly Node[]): readonly GroupNode[] =>
+const groupsFrom = (nodes: readonly TaskTree[]): readonly GroupNode[] =>
   nodes.flatMap((node) => (node.kind === 'group' ? [node, ...groupsFrom(node.members)] : []));
 
 /** The content of results_*.json, less what is measured of the run itself. */
@@ -135,7 +135,7 @@ export function taskResults(tasks: readonly TaskAnswers[], groups: readonly Grou
   const outermost = groups.flatMap(({ group, depth }) => (depth === 0 ? [group] : []));
   const groupVersions = groups.map(({ group }) => {
     const version = group.metadata.get('version');
-    return [group.name, version === undefined ? 'N/A' : str(version as Value)] as const;
+    return [group.name, version === undefined ? 'N/A' : str(version as PyValue)] as const;
   });
   return {
     results: Object.fromEntries([...tasks.map((each) => [each.task.name, taskBlock(each)] as const), ...blocks]),

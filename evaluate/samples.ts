@@ -4,7 +4,7 @@
  * Weights & Biases takes lists (arguments[0][0]) from memory, before they are written, so no file can serve both.
  */
 import { str } from '../python/show.js';
-import { type Dict, Float, type Value } from '../python/value.js';
+import { type Dict, Float, type PyValue } from '../python/value.js';
 import type { DocumentRequests } from '../tasks/requests/task.js';
 import type { Item } from '../tasks/scores/aggregate.js';
 import { isText, type Response } from '../tasks/scores/metrics.js';
@@ -12,7 +12,7 @@ import { HARNESS_LAYOUT, type ResultsLayout } from './layout.js';
 import { type AnsweredDocument, argumentsOf } from './taskAnswers.js';
 
 /** Every part of a response is text in the harness's files; of a whole text it has the likelihood alone. */
-function shown(response: Response, isRolling: boolean, { logLikelihood }: ResultsLayout): Value {
+function shown(response: Response, isRolling: boolean, { logLikelihood }: ResultsLayout): PyValue {
   if (isText(response)) return response;
   const ll = logLikelihood(response.ll);
   return isRolling ? ll : [ll, response.isGreedy ? 'True' : 'False'];
@@ -26,12 +26,13 @@ function isWhole({ choices, requests: [first] }: DocumentRequests, metric: strin
   return ['exact_match', 'f1', 'mcc'].includes(metric) || (metric === 'brier_score' && place === 0);
 }
 
-function numbers(document: DocumentRequests, metric: string, item: Item): Value {
-  const number = (value: number, place: number): Value => (isWhole(document, metric, place) ? value : new Float(value));
+function numbers(document: DocumentRequests, metric: string, item: Item): PyValue {
+  const number = (value: number, place: number): PyValue =>
+    isWhole(document, metric, place) ? value : new Float(value);
   return typeof item === 'number' ? number(item, 0) : item.map(number);
 }
 
-const record = (entries: readonly (readonly [string, Value])[]): Dict => new Map(entries);
+const record = (entries: readonly (readonly [string, PyValue])[]): Dict => new Map(entries);
 
 /** One line for each filter. The harness writes all documents for one filter, then for the next. */
 export function sampleLines(
@@ -39,7 +40,7 @@ export function sampleLines(
   layout: ResultsLayout = HARNESS_LAYOUT,
 ): string[] {
   const { docId, index = docId, document, target, requests } = of;
-  const show = (response: Response): Value => shown(response, requests[0]?.kind === 'loglikelihood_rolling', layout);
+  const show = (response: Response): PyValue => shown(response, requests[0]?.kind === 'loglikelihood_rolling', layout);
   const greedy = responses.map(([answer = '']) => !isText(answer) && answer.isGreedy);
   return measured.map(({ filter: name, filtered, areLists, values }) => {
     const line = record([

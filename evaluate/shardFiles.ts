@@ -12,7 +12,7 @@ import { FileLines } from '../system/lines.js';
 import { isFolder, readJsonObject } from '../system/read.js';
 import { canNameResults } from '../tasks/definition/settings.js';
 import type { Item } from '../tasks/scores/aggregate.js';
-import type { Values } from '../tasks/scores/ofDocument.js';
+import type { MetricValues } from '../tasks/scores/ofDocument.js';
 import { isJournalOf } from './journal.js';
 import { FILE_LAYOUT, HARNESS_LAYOUT, type ResultsLayout } from './layout.js';
 import { measure } from './metrics.js';
@@ -199,7 +199,7 @@ export interface SampleLine {
   readonly line: string;
   /** Of document, prompt and target. */
   readonly hashes: string;
-  readonly values: Values;
+  readonly values: MetricValues;
 }
 
 /** The samples of one task in a shard. */

@@ -1,12 +1,12 @@
 /** Figures of tasks and groups, from what a model answered. */
 import { createHash } from 'node:crypto';
 import { str } from '../python/show.js';
-import type { Value } from '../python/value.js';
-import type { Node } from '../tasks/definition/settings.js';
+import type { PyValue } from '../python/value.js';
+import type { TaskTree } from '../tasks/definition/settings.js';
 import { tasksBelow } from '../tasks/definition/settings.js';
 import type { DocumentRequests, Request } from '../tasks/requests/task.js';
 import { figuresOfGroup, type GroupFigure, type TaskFigures } from '../tasks/scores/aggregate.js';
-import type { Figure } from '../tasks/scores/aggregate.js';
+import type { MetricFigure } from '../tasks/scores/aggregate.js';
 import type { Response } from '../tasks/scores/metrics.js';
 import { isGoldMissing } from '../tasks/scores/ofDocument.js';
 import { type Measured, TaskValues } from '../tasks/scores/ofTask.js';
@@ -103,7 +103,7 @@ export class TaskTally {
 
   /** Call once, after all documents. `draws`: samples of bootstrapped errors. */
   finish(total: number, draws?: number): TaskAnswers {
-    const figures: ReadonlyMap<string, Figure> = this.#values.figures(draws);
+    const figures: ReadonlyMap<string, MetricFigure> = this.#values.figures(draws);
     for (let filter = 1; filter < this.task.scores.filters.length; filter++)
       for (const each of this.#repeated) this.#hash.update(each.toString('hex'));
     return {
@@ -121,7 +121,7 @@ export class TaskTally {
 
 /** A group and what its tasks come to. */
 export interface GroupAnswers {
-  readonly group: Extract<Node, { readonly kind: 'group' }>;
+  readonly group: Extract<TaskTree, { readonly kind: 'group' }>;
   readonly depth: number;
   /** Measured documents of all tasks in it. */
   readonly documents: number;
@@ -130,7 +130,7 @@ export interface GroupAnswers {
 
 /** All groups, inner ones before those around them, as the harness computes them. */
 export function answersOfGroups(
-  nodes: readonly Node[],
+  nodes: readonly TaskTree[],
   tasks: ReadonlyMap<string, TaskFigures>,
   depth = 0,
 ): readonly GroupAnswers[] {
@@ -149,7 +149,7 @@ export function answersOfGroups(
 }
 
 /** What a request asks, as the harness's files list it. */
-export const argumentsOf = (request: Request): readonly Value[] => {
+export const argumentsOf = (request: Request): readonly PyValue[] => {
   switch (request.kind) {
     case 'loglikelihood':
       return [request.context, request.continuation];

@@ -7,7 +7,7 @@ import { createHash } from 'node:crypto';
 import { valueOf } from '../python/literal.js';
 import type { Dict } from '../python/value.js';
 import { Pause } from '../system/text.js';
-import type { Settings, TaskNode } from '../tasks/definition/settings.js';
+import type { TaskSettings, TaskNode } from '../tasks/definition/settings.js';
 import type { DocumentRequests, OpenTask, Request } from '../tasks/requests/task.js';
 import { placeOfGold } from '../tasks/scores/ofDocument.js';
 import { TaskScores } from '../tasks/scores/ofTask.js';
@@ -206,7 +206,7 @@ export async function* taskWindows(leaves: readonly Leaf[], options: WindowOptio
 /** A task that is being run. */
 export interface TaskFacts {
   readonly name: string;
-  readonly settings: Settings;
+  readonly settings: TaskSettings;
   readonly scores: TaskScores;
   /** Shots in force. */
   readonly shots: number;

@@ -52,21 +52,21 @@ export const besideWeights = ({ path: dir }: Pick<Checkpoint, 'path'>): readonly
     .map((name) => join(dir, name))
     .filter((path) => fileSize(path) !== undefined);
 
-interface Part {
+interface ContentPart {
   readonly name: string;
   readonly path: string;
   readonly sizeBytes: number;
 }
 
-function part(name: string, path: string): Part {
+function part(name: string, path: string): ContentPart {
   const sizeBytes = fileSize(path);
   if (sizeBytes === undefined) throw new UserError(`${path}: no such file`, 'download the checkpoint again');
   return { name, path, sizeBytes };
 }
 
-const weightParts = ({ files }: Files): readonly Part[] => files.map((path) => part(basename(path), path));
+const weightParts = ({ files }: Files): readonly ContentPart[] => files.map((path) => part(basename(path), path));
 
-function otherParts({ path: dir, configPath, files }: Files): readonly Part[] {
+function otherParts({ path: dir, configPath, files }: Files): readonly ContentPart[] {
   if (files.includes(configPath)) return []; // A GGUF file describes its model itself.
   const isIndexed = files.some((path) => !isSingleFile(path));
   const names = BESIDE.filter((name) => isIndexed || !INDEXES.includes(name));
@@ -78,7 +78,7 @@ function otherParts({ path: dir, configPath, files }: Files): readonly Part[] {
 }
 
 async function readParts(
-  parts: readonly Part[],
+  parts: readonly ContentPart[],
   { onProgress, signal }: ContentsOptions,
   copyTo?: string,
 ): Promise<ReadonlyMap<string, string>> {

@@ -1,7 +1,7 @@
 /** Values written as Python's literals or as JSON. */
 import { at } from '../system/at.js';
 import { isDeeperThan, MAX_JSON_DEPTH } from '../system/json.js';
-import { Float, toInt, type Value } from './value.js';
+import { Float, toInt, type PyValue } from './value.js';
 
 // ast.literal_eval for the literals that task files and data sets hold: text, numbers, lists, tuples, dictionaries.
 
@@ -78,14 +78,14 @@ class LiteralReader {
     return true;
   }
 
-  whole(): Value {
+  whole(): PyValue {
     const value = this.#value(0);
     if (this.#at < this.#text.length)
       throw new SyntaxError(`${JSON.stringify(this.#text.slice(this.#at, this.#at + 20))} follows the literal`);
     return value;
   }
 
-  #value(depth: number): Value {
+  #value(depth: number): PyValue {
     if (depth > MAX_DEPTH) throw new SyntaxError(`the literal nests more than ${MAX_DEPTH} deep`);
     const [, mark, , quoted, number, word] = this.#peek() ?? [];
     if (quoted !== undefined) return this.#string();
@@ -113,8 +113,8 @@ class LiteralReader {
     return text;
   }
 
-  #items(close: string, depth: number): { values: Value[]; hasComma: boolean } {
-    const values: Value[] = [];
+  #items(close: string, depth: number): { values: PyValue[]; hasComma: boolean } {
+    const values: PyValue[] = [];
     let hasComma = false;
     while (!this.#takeIf(close)) {
       values.push(this.#value(depth + 1));
@@ -124,8 +124,8 @@ class LiteralReader {
     return { values, hasComma };
   }
 
-  #dict(depth: number): Value {
-    const entries = new Map<string, Value>();
+  #dict(depth: number): PyValue {
+    const entries = new Map<string, PyValue>();
     while (!this.#takeIf('}')) {
       const key = this.#value(depth + 1);
       if (typeof key !== 'string') throw new SyntaxError('a key of a dictionary is not text');
@@ -137,7 +137,7 @@ class LiteralReader {
   }
 }
 
-function readNumber(text: string): Value {
+function readNumber(text: string): PyValue {
   if (!/\d/.test(text)) throw new SyntaxError(`${JSON.stringify(text)} is no number`);
   const plain = text.replaceAll('_', '');
   if (!/^[-+]?\d+$/.test(plain)) return new Float(Number(plain));
@@ -147,7 +147,7 @@ function readNumber(text: string): Value {
 }
 
 /** Throws SyntaxError that says what is wrong. */
-export const literalEval = (text: string): Value => new LiteralReader(text).whole();
+export const literalEval = (text: string): PyValue => new LiteralReader(text).whole();
 
 // JSON as Python's json module reads it: 1.0 is a float and 1 is not, and whole numbers have any size.
 
@@ -156,7 +156,7 @@ const MAX_DIGITS = 4300;
 /** A number that JavaScript would not tell from a whole one, or would round. It may be inside of a text. */
 const SPECIAL = /(?:^|[:[,])\s*-?(?:\d+[.eE]|\d{16})|NaN|Infinity/;
 const JSON_NUMBER = /-?(?:0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?/y;
-const WORDS: readonly (readonly [string, Value])[] = [
+const WORDS: readonly (readonly [string, PyValue])[] = [
   ['true', true],
   ['false', false],
   ['null', null],
@@ -166,7 +166,7 @@ const WORDS: readonly (readonly [string, Value])[] = [
 ];
 
 /** A plain value of JavaScript as Python's: a whole number is an int. Functions and the like are left out. */
-export function valueOf(value: unknown): Value {
+export function valueOf(value: unknown): PyValue {
   if (typeof value === 'number') return Number.isSafeInteger(value) ? value : new Float(value);
   if (typeof value === 'string' || typeof value === 'boolean' || typeof value === 'bigint') return value;
   if (Array.isArray(value)) return value.map(valueOf);
@@ -175,14 +175,14 @@ export function valueOf(value: unknown): Value {
   return new Map(entries.map(([key, item]) => [key, valueOf(item)]));
 }
 
-function fromPlain(value: unknown): Value {
+function fromPlain(value: unknown): PyValue {
   if (Array.isArray(value)) return value.map(fromPlain);
-  if (typeof value !== 'object' || value === null) return value as Value;
+  if (typeof value !== 'object' || value === null) return value as PyValue;
   return new Map(Object.entries(value).map(([key, item]) => [key, fromPlain(item)]));
 }
 
 /** Throws SyntaxError for text that is no JSON, or nests too deep. */
-export function parseJsonValue(text: string): Value {
+export function parseJsonValue(text: string): PyValue {
   if (isDeeperThan(text, MAX_JSON_DEPTH)) throw new SyntaxError(`nested more than ${MAX_JSON_DEPTH} deep`);
   // A record with a key "__proto__", or keys that look like numbers and would change places, takes the slow way too.
   if (!SPECIAL.test(text) && !/"(?:__proto__|\d+)"\s*:/.test(text)) return fromPlain(JSON.parse(text));
@@ -193,10 +193,10 @@ export function parseJsonValue(text: string): Value {
 }
 
 /** Values that follow each other, with spaces or ends of lines between them. Throws SyntaxError as parseJsonValue. */
-export function parseJsonValues(text: string): Value[] {
+export function parseJsonValues(text: string): PyValue[] {
   if (isDeeperThan(text, MAX_JSON_DEPTH)) throw new SyntaxError(`nested more than ${MAX_JSON_DEPTH} deep`);
   const reader = new JsonReader(text);
-  const values: Value[] = [];
+  const values: PyValue[] = [];
   while (!reader.isAtEnd()) values.push(reader.value());
   return values;
 }
@@ -231,7 +231,7 @@ class JsonReader {
     if (!this.isAtEnd()) this.#fail();
   }
 
-  value(): Value {
+  value(): PyValue {
     const mark = this.#skip();
     if (mark === '"') return this.#string();
     if (mark === '[') return this.#list();
@@ -260,8 +260,8 @@ class JsonReader {
     return JSON.parse(this.#text.slice(from, this.#at)) as string;
   }
 
-  #list(): Value {
-    const items: Value[] = [];
+  #list(): PyValue {
+    const items: PyValue[] = [];
     this.#at++;
     if (this.#skip() === ']') {
       this.#at++;
@@ -276,8 +276,8 @@ class JsonReader {
     return items;
   }
 
-  #dict(): Value {
-    const entries = new Map<string, Value>();
+  #dict(): PyValue {
+    const entries = new Map<string, PyValue>();
     this.#at++;
     if (this.#skip() === '}') {
       this.#at++;

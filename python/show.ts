@@ -1,5 +1,5 @@
 /** How Python shows a value: str(), repr() and json.dumps(). Prompts and the hashes of documents depend on it. */
-import { Float, isDict, isInt, isList, Sequence, Shown, Thing, type Value } from './value.js';
+import { Float, isDict, isInt, isList, Sequence, Shown, Thing, type PyValue } from './value.js';
 
 /** repr(float): the shortest digits, with an exponent below 1e-4 and from 1e16 on. */
 export function showFloat(value: number): string {
@@ -50,7 +50,7 @@ function reprSequence(value: Sequence): string {
 }
 
 /** repr(value). Values come from bounded readers, so that they do not nest deeply. */
-export function repr(value: Value): string {
+export function repr(value: PyValue): string {
   if (value === null) return 'None';
   if (typeof value === 'boolean') return value ? 'True' : 'False';
   if (isInt(value)) return String(value);
@@ -63,11 +63,11 @@ export function repr(value: Value): string {
 }
 
 /** repr(dict) of keys and items. */
-export const reprDict = (entries: Iterable<readonly [Value, Value]>): string =>
+export const reprDict = (entries: Iterable<readonly [PyValue, PyValue]>): string =>
   `{${Array.from(entries, ([key, item]) => `${repr(key)}: ${repr(item)}`).join(', ')}}`;
 
 /** str(value) */
-export const str = (value: Value): string =>
+export const str = (value: PyValue): string =>
   typeof value === 'string' ? value : value instanceof Thing ? value.text : repr(value);
 
 const JSON_SHORT: ReadonlyMap<string, string> = new Map([
@@ -92,7 +92,7 @@ export function jsonFloat(value: number): string {
 /**
  * json.dumps(value, indent=2, ensure_ascii=False, default=str), from which the harness takes the hash of a document.
  */
-export function dumpJson(value: Value, indent = ''): string {
+export function dumpJson(value: PyValue, indent = ''): string {
   if (value === null) return 'null';
   if (typeof value === 'boolean' || isInt(value)) return String(value);
   if (typeof value === 'string') return jsonText(value);
@@ -108,7 +108,7 @@ export function dumpJson(value: Value, indent = ''): string {
 }
 
 /** json.dumps(value, ensure_ascii=False): on one line. */
-export function compactJson(value: Value): string {
+export function compactJson(value: PyValue): string {
   if (isDict(value)) return `{${[...value].map(([key, item]) => `${jsonText(key)}: ${compactJson(item)}`).join(', ')}}`;
   return isList(value) ? `[${value.map(compactJson).join(', ')}]` : dumpJson(value);
 }

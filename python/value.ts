@@ -4,8 +4,8 @@
  * Map: keys come from files, and no name of a key means anything to JavaScript.
  */
 import { at as elementAt } from '../system/at.js';
-export type Value = null | boolean | number | bigint | string | Float | Thing | readonly Value[] | Dict;
-export type Dict = ReadonlyMap<string, Value>;
+export type PyValue = null | boolean | number | bigint | string | Float | Thing | readonly PyValue[] | Dict;
+export type Dict = ReadonlyMap<string, PyValue>;
 
 /** Python's float. */
 export class Float {
@@ -32,11 +32,11 @@ export abstract class Thing {
   }
 
   /** The values that it holds and shows. */
-  get parts(): readonly Value[] {
+  get parts(): readonly PyValue[] {
     return [];
   }
 
-  equals(other: Value): boolean {
+  equals(other: PyValue): boolean {
     return this === other;
   }
 }
@@ -76,7 +76,7 @@ export class Shown extends Thing {
     return this.#letters;
   }
 
-  override equals(other: Value): boolean {
+  override equals(other: PyValue): boolean {
     return other instanceof Shown && this.type === other.type && this.text === other.text;
   }
 }
@@ -85,12 +85,12 @@ export class Shown extends Thing {
 export type SequenceType = 'tuple' | 'range' | 'dict_keys' | 'dict_values' | 'dict_items';
 
 /** A sequence that is no list. It is an array, so that whatever reads lists reads it too. */
-export class Sequence extends Array<Value> {
+export class Sequence extends Array<PyValue> {
   readonly type: SequenceType;
   /** repr() of a range, whose items do not tell where it ends. */
   readonly shown: string;
 
-  constructor(type: SequenceType, items: readonly Value[], shown = '') {
+  constructor(type: SequenceType, items: readonly PyValue[], shown = '') {
     super();
     for (const item of items) this.push(item);
     this.type = type;
@@ -103,7 +103,7 @@ export class Sequence extends Array<Value> {
   }
 }
 
-export const isList = (value: unknown): value is readonly Value[] => Array.isArray(value);
+export const isList = (value: unknown): value is readonly PyValue[] => Array.isArray(value);
 export const isDict = (value: unknown): value is Dict => value instanceof Map;
 /** Python's isinstance(value, int) without bool. */
 export const isInt = (value: unknown): value is number | bigint =>
@@ -122,7 +122,7 @@ export function toInt(value: bigint): number | bigint {
 }
 
 /** type(value).__name__ */
-export function typeName(value: Value): string {
+export function typeName(value: PyValue): string {
   if (value === null) return 'NoneType';
   if (typeof value === 'boolean') return 'bool';
   if (isInt(value)) return 'int';
@@ -134,7 +134,7 @@ export function typeName(value: Value): string {
 }
 
 /** bool(value) */
-export function isTruthy(value: Value): boolean {
+export function isTruthy(value: PyValue): boolean {
   if (value === null) return false;
   if (typeof value === 'boolean') return value;
   if (isInt(value)) return value !== 0 && value !== 0n;
@@ -145,17 +145,17 @@ export function isTruthy(value: Value): boolean {
 }
 
 /** A bool, int or float as a JavaScript number; undefined for other types. */
-export function numeric(value: Value): number | undefined {
+export function numeric(value: PyValue): number | undefined {
   if (typeof value === 'boolean') return value ? 1 : 0;
   if (isInt(value)) return Number(value);
   return value instanceof Float ? value.value : undefined;
 }
 
 /** Tuples equal no lists; what lists the values of a dictionary equals only itself. */
-const comparesAs = (value: readonly Value[]): string => (value instanceof Sequence ? value.type : 'list');
+const comparesAs = (value: readonly PyValue[]): string => (value instanceof Sequence ? value.type : 'list');
 
 /** left == right: 1 == 1.0 == True, lists by item, dictionaries without regard to order. */
-export function isEqual(left: Value, right: Value): boolean {
+export function isEqual(left: PyValue, right: PyValue): boolean {
   if (left instanceof Thing) return left.equals(right);
   if (right instanceof Thing) return right.equals(left);
   if (left === right) return true;
@@ -181,9 +181,9 @@ export function isEqual(left: Value, right: Value): boolean {
 }
 
 /** Whole numbers that a float would round are compared as they are. */
-function areEqual(left: Value, right: Value, a: number, b: number): boolean {
+function areEqual(left: PyValue, right: PyValue, a: number, b: number): boolean {
   if (typeof left !== 'bigint' && typeof right !== 'bigint') return a === b;
-  const whole = (value: Value, number: number): bigint | undefined =>
+  const whole = (value: PyValue, number: number): bigint | undefined =>
     typeof value === 'bigint' ? value : Number.isInteger(number) ? BigInt(number) : undefined;
   return whole(left, a) === whole(right, b);
 }

@@ -25,7 +25,7 @@ const POSIX = /^\[:\^?(?:alnum|alpha|ascii|blank|cntrl|digit|graph|lower|print|p
 const QUANTIFIER = /^(?:[*+?]|\{(\d{1,4})(,(\d{1,4})?)?\}|\{,(\d{1,4})\})[?+]?/;
 
 /** A part of an expression, described by what a failing match costs. */
-interface Part {
+interface RegexPart {
   /** Repetitions without an upper bound that can follow one another. */
   readonly loops: number;
   /**
@@ -43,13 +43,13 @@ interface Part {
   readonly steps: number;
 }
 
-const EMPTY: Part = { loops: 0, hasTail: false, isOptional: true, takes: false, isFixed: true, ways: 1, steps: 1 };
-const SINGLE: Part = { ...EMPTY, isOptional: false, takes: true };
+const EMPTY: RegexPart = { loops: 0, hasTail: false, isOptional: true, takes: false, isFixed: true, ways: 1, steps: 1 };
+const SINGLE: RegexPart = { ...EMPTY, isOptional: false, takes: true };
 /** A place between characters. */
-const PLACE: Part = { ...SINGLE, takes: false };
+const PLACE: RegexPart = { ...SINGLE, takes: false };
 const PLACES = /^(?:\\[bBAzZGyYK]|[\^$])/;
 
-class Refusal extends Error {}
+class RegexRefusal extends Error {}
 
 /** How classes of characters are written: in a tokenizer.json one may contain others, in Python "[" is a character. */
 export type RegexClasses = 'nested' | 'flat';
@@ -71,13 +71,13 @@ export function regexCost(pattern: string, classes: RegexClasses): RegexCost {
   if (pattern.length > MAX_LENGTH)
     return { problem: `it has ${pattern.length} characters; the limit is ${MAX_LENGTH}` };
   try {
-    const parser = new Parser(pattern, classes);
+    const parser = new RegexParser(pattern, classes);
     const { steps, loops, takes } = parser.alternatives(0);
     return parser.isAtEnd
       ? { problem: undefined, steps, hasLoops: loops > 0, mayBeEmpty: !takes }
       : { problem: 'its parentheses do not match' };
   } catch (error) {
-    if (error instanceof Refusal) return { problem: error.message };
+    if (error instanceof RegexRefusal) return { problem: error.message };
     throw error;
   }
 }
@@ -85,7 +85,7 @@ export function regexCost(pattern: string, classes: RegexClasses): RegexCost {
 /** Why a tokenizer's `pattern` may take more than linear time or is not supported; undefined if it is safe. */
 export const regexProblem = (pattern: string): string | undefined => regexCost(pattern, 'nested').problem;
 
-class Parser {
+class RegexParser {
   private rest: string;
   private readonly classes: RegexClasses;
 
@@ -98,11 +98,11 @@ class Parser {
     return this.rest === '';
   }
 
-  alternatives(depth: number): Part {
-    if (depth > MAX_DEPTH) throw new Refusal(`its groups nest more than ${MAX_DEPTH} deep`);
+  alternatives(depth: number): RegexPart {
+    if (depth > MAX_DEPTH) throw new RegexRefusal(`its groups nest more than ${MAX_DEPTH} deep`);
     const found = [this.sequence(depth)];
     while (this.take(/^\|/) !== undefined) found.push(this.sequence(depth));
-    const sum = (of: (part: Part) => number): number => found.reduce((total, part) => total + of(part), 0);
+    const sum = (of: (part: RegexPart) => number): number => found.reduce((total, part) => total + of(part), 0);
     return bounded({
       loops: Math.max(...found.map(({ loops }) => loops)),
       hasTail: found.some(({ hasTail }) => hasTail),
@@ -114,7 +114,7 @@ class Parser {
     });
   }
 
-  private sequence(depth: number): Part {
+  private sequence(depth: number): RegexPart {
     let all = EMPTY;
     while (this.rest !== '' && !/^[|)]/.test(this.rest)) {
       const part = this.quantified(this.atom(depth));
@@ -129,32 +129,32 @@ class Parser {
       });
     }
     if (all.loops - (all.hasTail ? 0 : 1) > 1)
-      throw new Refusal('several repetitions follow one another, which can take more than linear time');
+      throw new RegexRefusal('several repetitions follow one another, which can take more than linear time');
     return all;
   }
 
-  private atom(depth: number): Part {
+  private atom(depth: number): RegexPart {
     // Flags hold to the end of the group around them, the alternatives behind them included.
     if (this.take(FLAGS) !== undefined) return this.alternatives(depth + 1);
     const mayFail = NEVER_OPTIONAL.test(this.rest);
     const looksAround = LOOKS_AROUND.test(this.rest);
     if (this.take(GROUPS) !== undefined) {
       const inner = this.alternatives(depth + 1);
-      if (this.take(/^\)/) === undefined) throw new Refusal('its parentheses do not match');
+      if (this.take(/^\)/) === undefined) throw new RegexRefusal('its parentheses do not match');
       return { ...inner, isOptional: inner.isOptional && !mayFail, takes: inner.takes && !looksAround };
     }
     const single = PLACES.test(this.rest) ? PLACE : SINGLE;
     if (this.rest.startsWith('[')) return (this.characterClass(), SINGLE);
     if (this.rest.startsWith('\\')) return (this.escape(), single);
     if (this.take(/^[^()[\]{}*+?|\\]/u) === undefined)
-      throw new Refusal(`it has ${JSON.stringify(this.rest.slice(0, 12))}, which is not supported`);
+      throw new RegexRefusal(`it has ${JSON.stringify(this.rest.slice(0, 12))}, which is not supported`);
     return single;
   }
 
   private escape(): void {
     this.rest = this.rest.slice(1);
     if (this.take(ESCAPES) === undefined)
-      throw new Refusal(`it has ${JSON.stringify(`\\${this.rest.slice(0, 12)}`)}, which is not supported`);
+      throw new RegexRefusal(`it has ${JSON.stringify(`\\${this.rest.slice(0, 12)}`)}, which is not supported`);
   }
 
   /** Nested: [a-z&&[^q]]. */
@@ -164,24 +164,24 @@ class Parser {
     do {
       if (this.rest.startsWith('\\')) this.escape();
       else if (isNested && depth > 0 && this.rest.startsWith('[:')) {
-        if (this.take(POSIX) === undefined) throw new Refusal('"[:" in a class names no kind of characters');
+        if (this.take(POSIX) === undefined) throw new RegexRefusal('"[:" in a class names no kind of characters');
       } else if ((isNested || depth === 0) && this.take(/^\[\^?\]?/) !== undefined) depth++;
       else if (this.take(/^\]/) !== undefined) depth--;
-      else if (this.take(/^[^\\]/u) === undefined) throw new Refusal('a class of characters does not end');
-      if (depth > MAX_DEPTH) throw new Refusal(`its classes nest more than ${MAX_DEPTH} deep`);
+      else if (this.take(/^[^\\]/u) === undefined) throw new RegexRefusal('a class of characters does not end');
+      if (depth > MAX_DEPTH) throw new RegexRefusal(`its classes nest more than ${MAX_DEPTH} deep`);
     } while (depth > 0);
   }
 
-  private quantified(part: Part): Part {
+  private quantified(part: RegexPart): RegexPart {
     const found = this.take(QUANTIFIER);
     if (found === undefined) return part;
-    if (this.take(QUANTIFIER) !== undefined) throw new Refusal('a repetition is repeated');
+    if (this.take(QUANTIFIER) !== undefined) throw new RegexRefusal('a repetition is repeated');
     const [text, least, range, most, upTo] = found;
     const { steps } = part;
     if (text.startsWith('?')) return { ...part, isOptional: true, takes: false, isFixed: false, ways: part.ways + 1 };
     const count = Math.max(1, ...[least, most, upTo].map((number) => Number(number ?? 0)));
-    if (count > MAX_COUNT) throw new Refusal(`it repeats ${count} times; the limit is ${MAX_COUNT}`);
-    if (!part.isFixed) throw new Refusal('a group of varying length is repeated, which can take exponential time');
+    if (count > MAX_COUNT) throw new RegexRefusal(`it repeats ${count} times; the limit is ${MAX_COUNT}`);
+    if (!part.isFixed) throw new RegexRefusal('a group of varying length is repeated, which can take exponential time');
     const isExact = least !== undefined && range === undefined;
     const isFixed = isExact && text.endsWith('}');
     const isOptional = text.startsWith('*') || upTo !== undefined || Number(least) === 0;
@@ -208,7 +208,7 @@ class Parser {
 }
 
 /** `part`, if the work that it stands for is small enough. */
-function bounded(part: Part): Part {
+function bounded(part: RegexPart): RegexPart {
   if (part.steps <= MAX_STEPS && part.ways <= MAX_STEPS) return part;
-  throw new Refusal(`its choices multiply: it may take more than ${MAX_STEPS} steps for each character`);
+  throw new RegexRefusal(`its choices multiply: it may take more than ${MAX_STEPS} steps for each character`);
 }

@@ -17,14 +17,14 @@ const MAX_BYTES = 64 << 20;
 const MAX_INDEX_BYTES = 1 << 20;
 
 /** Where the code of a chunk lies behind the index, and its SHA-256, hexadecimal. */
-type Place = readonly [offset: number, bytes: number, digest: string];
+type CodePlace = readonly [offset: number, bytes: number, digest: string];
 
 const sha256 = (content: string | Uint8Array): Buffer => createHash('sha256').update(content).digest();
 
 interface Index {
   /** Commands and processes whose code is here: what another one needs of the same chunks may be missing. */
   readonly uses: readonly string[];
-  readonly chunks: Readonly<Record<string, Place>>;
+  readonly chunks: Readonly<Record<string, CodePlace>>;
 }
 
 /** The archive of a build for this version of Node, its processor and its flags, those of NODE_OPTIONS included. */
@@ -35,7 +35,7 @@ export function archivePath(cacheDir: string, build: string, nodeOptions = ''): 
 
 const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
 
-const isPlace = (value: unknown, room: number): value is Place => {
+const isPlace = (value: unknown, room: number): value is CodePlace => {
   if (!Array.isArray(value) || value.length !== 3) return false;
   const [offset, bytes, digest] = value as readonly unknown[];
   return isCount(offset) && isCount(bytes) && offset + bytes <= room && typeof digest === 'string';
@@ -63,7 +63,7 @@ function readAt(fd: number, bytes: number, at: number): Buffer | undefined {
 /** An archive that is open for reading. */
 export class CodeArchive {
   readonly uses: ReadonlySet<string>;
-  readonly #chunks: ReadonlyMap<string, Place>;
+  readonly #chunks: ReadonlyMap<string, CodePlace>;
   readonly #fd: number;
   readonly #begin: number;
 
@@ -128,7 +128,7 @@ export function packArchive(
   chunks: ReadonlyMap<string, Uint8Array>,
 ): readonly Uint8Array[] | undefined {
   let offset = 0;
-  const places = new Map<string, Place>();
+  const places = new Map<string, CodePlace>();
   for (const [name, code] of chunks) {
     places.set(name, [offset, code.length, sha256(code).toString('hex')]);
     offset += code.length;

@@ -8,7 +8,7 @@ import { makeFolder, writeAtomically } from './write.js';
 /** More commands and processes than there are: an archive that names more was not made by this program. */
 const MAX_USES = 64;
 
-export interface Compiled {
+export interface CodeToKeep {
   /** A command or process, whose code is all of `chunks`. */
   readonly use: string;
   readonly chunks: ReadonlyMap<string, Uint8Array>;
@@ -18,7 +18,7 @@ export interface Compiled {
  * Writes what this process compiled, and what was in the archive besides, to `path` in a folder of the cache. A folder
  * that is missing is made, for this user alone; where it cannot be, or others may write to it, nothing is kept.
  */
-export function keepCode(path: string, { use, chunks }: Compiled): void {
+export function keepCode(path: string, { use, chunks }: CodeToKeep): void {
   try {
     const folder = dirname(path);
     makeFolder(folder, 0o700);

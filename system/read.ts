@@ -127,12 +127,12 @@ export function pathInside(folder: string, name: string, hint?: string): string 
 // Names that match patterns with `*`, `?`, `[…]` and `**`, as fsspec and Python's fnmatch have them.
 
 /** A step of a pattern: a character, `?` or `[…]`, or a way on over any number of characters. */
-type Step = { readonly one: (character: string) => boolean } | 'star' | 'globstar' | 'folders';
+type GlobStep = { readonly one: (character: string) => boolean } | 'star' | 'globstar' | 'folders';
 
 const MAX_PATTERN = 500;
 
-function stepsOf(pattern: string): Step[] {
-  const steps: Step[] = [];
+function stepsOf(pattern: string): GlobStep[] {
+  const steps: GlobStep[] = [];
   for (let i = 0; i < pattern.length;) {
     const set = /^\[(!?)([^\]/]+)\]/.exec(pattern.slice(i));
     if (pattern.startsWith('**/', i)) {
@@ -154,7 +154,7 @@ function stepsOf(pattern: string): Step[] {
 }
 
 /** Takes time in proportion to the steps times the length of the name, whatever the pattern is. */
-function isMatch(steps: readonly Step[], name: string): boolean {
+function isMatch(steps: readonly GlobStep[], name: string): boolean {
   let ends = new Set([0]);
   for (const step of steps) {
     const next = new Set<number>();

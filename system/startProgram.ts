@@ -17,7 +17,7 @@ type Chunk = { exports: unknown };
 type Require = (id: string) => unknown;
 /** Modules that are named by an expression are imported by this file: V8 does not allow it where code was kept. */
 type ChunkRequire = Require & { import(name: string): Promise<unknown> };
-type Body = (exports: unknown, require: ChunkRequire, module: Chunk, file: string, folder: string) => void;
+type ModuleBody = (exports: unknown, require: ChunkRequire, module: Chunk, file: string, folder: string) => void;
 
 /** Behind these the chunk stands on its first line, so that lines of a stack are those of the file. */
 const [BEFORE, BEHIND] = ['(function (exports, require, module, __filename, __dirname) { ', '\n})'];
@@ -53,7 +53,7 @@ class Loader {
     const chunk: Chunk = { exports: {} };
     this.#loaded.set(name, chunk);
     const file = name.startsWith('/') ? name : join(this.#folder, name);
-    const body = this.#compile(name, file).runInThisContext() as Body;
+    const body = this.#compile(name, file).runInThisContext() as ModuleBody;
     body(chunk.exports, this.require, chunk, file, this.#folder);
     return chunk.exports;
   }

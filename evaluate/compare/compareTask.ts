@@ -1,6 +1,6 @@
 /** A task of two runs. */
 import { counted } from '../../system/text.js';
-import { type Figure, figuresOfGroup, type TaskFigures } from '../../tasks/scores/aggregate.js';
+import { type MetricFigure, figuresOfGroup, type TaskFigures } from '../../tasks/scores/aggregate.js';
 import {
   type ChoiceDifference,
   compareChoices,
@@ -162,7 +162,7 @@ function weighsBySize({ tasks }: RunFiles, group: GroupFiles, leaves: readonly s
     const { figures = {} } = tasks.get(name) ?? {};
     const [value, documents] = [figureIn(figures, key), figureIn(figures, 'sample_len')];
     if (value === undefined || documents === undefined) return [];
-    return [{ documents, figures: new Map<string, Figure>([[key, { value, error: null }]]) }];
+    return [{ documents, figures: new Map<string, MetricFigure>([[key, { value, error: null }]]) }];
   });
   const [metric = '', filter = ''] = key.split(/,(.*)/s);
   const pooled = (weightBySize: boolean): number =>
@@ -186,7 +186,7 @@ function compareMetric(
   const pooled = (side: 'a' | 'b'): number => {
     const all = having.map((each) => ({
       documents: each.questions,
-      figures: new Map<string, Figure>([[key, { value: each[side], error: null }]]),
+      figures: new Map<string, MetricFigure>([[key, { value: each[side], error: null }]]),
     }));
     return figuresOfGroup(all, [{ metric, filters: [filter], weightBySize }]).get(key)!.value;
   };

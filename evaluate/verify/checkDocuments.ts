@@ -4,7 +4,7 @@
  */
 import { parseJsonValue } from '../../python/literal.js';
 import { str } from '../../python/show.js';
-import { isDict, type Value } from '../../python/value.js';
+import { isDict, type PyValue } from '../../python/value.js';
 import type { DocumentRequests } from '../../tasks/requests/task.js';
 import { isText, type Response } from '../../tasks/scores/metrics.js';
 import { type Answers, type TaskAnswers, TaskTally, sha256 } from '../taskAnswers.js';
@@ -22,14 +22,14 @@ export const docIdOf = ({ index, docId }: DocumentRequests): number => index ?? 
 
 /** The hashes of what a line holds, as a run makes them. */
 function hashesInLine(line: string, { hashed }: ResultsLayout): HashesInLine | undefined {
-  let sample: Value;
+  let sample: PyValue;
   try {
     sample = parseJsonValue(line);
   } catch (error) {
     if (error instanceof SyntaxError) return undefined;
     throw error;
   }
-  const inside = (value: Value | undefined, name: string): Value | undefined =>
+  const inside = (value: PyValue | undefined, name: string): PyValue | undefined =>
     value !== undefined && isDict(value) ? value.get(name) : undefined;
   const prompt = inside(inside(inside(sample, 'arguments'), 'gen_args_0'), 'arg_0');
   const [document, target] = [inside(sample, 'doc'), inside(sample, 'target')];

@@ -1,6 +1,6 @@
 /** Renders a conversation with a checkpoint's own chat template, as transformers does. */
 import { CHAT_ENVIRONMENT, JinjaTemplate, TemplateProblem } from '../../python/jinja/template.js';
-import type { Dict, Value } from '../../python/value.js';
+import type { Dict, PyValue } from '../../python/value.js';
 
 /** What postMessage can copy to the thread that renders. */
 export interface TemplateSource {
@@ -14,12 +14,12 @@ export interface TemplateSource {
 /** A conversation, and what else its template is given. */
 export interface Conversation {
   /** A dictionary each, of `role`, `content` and whatever else there is. */
-  readonly messages: readonly Value[];
+  readonly messages: readonly PyValue[];
   /** Whether the text ends with the beginning of an answer. Default: true. */
   readonly opensAnswer?: boolean;
   /** Functions that may be called. */
-  readonly tools?: Value;
-  readonly documents?: Value;
+  readonly tools?: PyValue;
+  readonly documents?: PyValue;
   /** Further variables of the template. */
   readonly variables?: Dict;
 }
@@ -31,7 +31,7 @@ export const variablesOf = (
   { messages, opensAnswer = true, tools = null, documents = null, variables }: Conversation,
   special: TemplateSource['special'],
 ): Dict =>
-  new Map<string, Value>([
+  new Map<string, PyValue>([
     ...Object.entries(special),
     ...(variables ?? []),
     ['messages', messages],

@@ -50,7 +50,7 @@ export interface LayerInputs {
 }
 
 /** Cosines and sines of the angles of each token, f32[T, 1, d]. */
-interface Turns {
+interface RotaryTurns {
   readonly cos: Value;
   readonly sin: Value;
 }
@@ -114,7 +114,7 @@ export function buildLayers(
     return b.add('vector', {}, { label: 'rope_factors', values: [...half, ...half] }, 'rotary_factors');
   };
   const windowOf = (layer: number): number | undefined => shape.windows?.[layer] ?? undefined;
-  const turnsBy = ({ inverseFrequencies, factor }: RotaryTable): Turns => {
+  const turnsBy = ({ inverseFrequencies, factor }: RotaryTable): RotaryTurns => {
     const frequencies = b.add(
       'vector',
       {},
@@ -160,7 +160,7 @@ export function buildLayers(
           `${stored.kind === 'weight' ? 'rows' : 'elements'}_by_pairs`,
         );
   /** Rotary embedding of [T, h, d] (arXiv:2104.09864), whose pairs are half a head apart. */
-  const rope = (x: Value, { cos, sin }: Turns): Value =>
+  const rope = (x: Value, { cos, sin }: RotaryTurns): Value =>
     b.add(
       'add',
       { a: b.add('mul', { a: x, b: cos }), b: b.add('mul', { a: b.add('rotate_half', { x }), b: sin }) },

@@ -12,16 +12,16 @@ export interface NormKind {
 }
 
 /** Puts the elements of a stored vector into another order. */
-type Rows = (stored: Value) => Value;
+type RowOrder = (stored: Value) => Value;
 
 /** What a norm reads of a checkpoint, as f32 vectors. */
-export type VectorOf = (tensor: string, width: number, hint: string, rows?: Rows) => Value;
+export type VectorOf = (tensor: string, width: number, hint: string, rows?: RowOrder) => Value;
 
 export interface NormOptions {
   /** Multiplies the result. */
   readonly factor?: number;
   /** The order of the elements of x. */
-  readonly rows?: Rows;
+  readonly rows?: RowOrder;
   /** True if each head of x [T, heads, width] has weights of its own, which follow one another, and no bias. */
   readonly isOwn?: boolean;
 }

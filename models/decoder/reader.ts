@@ -24,7 +24,7 @@ export interface ExpertKeys {
   readonly hasDenseLayers?: boolean;
 }
 
-type Bounds = readonly [min: number, max: number];
+type NumberRange = readonly [min: number, max: number];
 
 const MAX_LAYERS = 1024;
 const MAX_KEYS = 1 << 24;
@@ -66,14 +66,14 @@ export class ConfigReader {
     return typeof value === 'boolean' ? value : this.fail(`${key}: expected true or false, got ${quote(value)}`);
   }
 
-  number<F extends number | undefined>(key: string, fallback: F, [min, max]: Bounds = [1e-6, 1e6]): number | F {
+  number<F extends number | undefined>(key: string, fallback: F, [min, max]: NumberRange = [1e-6, 1e6]): number | F {
     const value = this.json[key];
     if (!isGiven(value)) return fallback;
     if (typeof value === 'number' && value >= min && value <= max) return value;
     return this.fail(`${key}: expected a number from ${min} to ${max}, got ${quote(value)}`);
   }
 
-  whole(key: string, fallback: number, [min, max]: Bounds): number {
+  whole(key: string, fallback: number, [min, max]: NumberRange): number {
     const value = this.json[key];
     if (!isGiven(value)) return fallback;
     if (typeof value === 'number' && Number.isInteger(value) && value >= min && value <= max) return value;

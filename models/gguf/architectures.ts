@@ -14,7 +14,7 @@ import {
   HEAD_NORMS,
   LLAMA_MODULES,
   MIXTRAL_MODULES,
-  type ModuleNames,
+  type GgufModuleNames,
   NEOX_MODULES,
   OLMO_MODULES,
   PHI_MODULES,
@@ -26,8 +26,8 @@ export interface GgufArchitecture {
   /** general.architecture */
   readonly name: string;
   /** Settings of its own. `model_type` names the family. Throws UserError for what is not known. */
-  readonly settings: (facts: Facts, shape: Shape) => Json;
-  readonly modules: (facts: Facts) => ModuleNames;
+  readonly settings: (facts: GgufFacts, shape: Shape) => Json;
+  readonly modules: (facts: GgufFacts) => GgufModuleNames;
   /** How its files hold weights in another way than Hugging Face checkpoints do. */
   readonly ways: StoredWays;
   /** The key of config.json for the part of a head that is turned. Default: whole heads are turned. */
@@ -50,13 +50,13 @@ const INTERLEAVED: StoredWays = { hasInterleavedPairs: true };
 /** Norm weights are stored with the 1 that these models add; published checkpoints are in bf16. */
 const GEMMA: StoredWays = { hasWholeNormWeights: true };
 
-const biases = (facts: Facts): Json => ({
+const biases = (facts: GgufFacts): Json => ({
   attention_bias: facts.has('blk.0.attn_q.bias'),
   mlp_bias: facts.has('blk.0.ffn_up.bias'),
 });
 
 /** layer_types: of a list of flags, or of an interval of which each last layer sees all keys. */
-function layerTypes(facts: Facts, layers: number, interval: number): readonly string[] {
+function layerTypes(facts: GgufFacts, layers: number, interval: number): readonly string[] {
   const key = facts.key('attention.sliding_window_pattern');
   const stated = facts.metadata.isList(key) ? facts.metadata.flags(key) : undefined;
   if (stated !== undefined && stated.length !== layers) facts.refuse(`${key} is not a list of ${layers} layers`);
@@ -67,7 +67,7 @@ function layerTypes(facts: Facts, layers: number, interval: number): readonly st
 }
 
 /** Settings of experts. Routers whose probabilities are no softmax, or that scale them, are refused. */
-function experts(facts: Facts, isNormalized: boolean): { readonly count: number; readonly settings: Json } {
+function experts(facts: GgufFacts, isNormalized: boolean): { readonly count: number; readonly settings: Json } {
   const count = facts.whole('expert_count', 0, MOST) ?? 0;
   const chosen = facts.whole('expert_used_count', 0, MOST);
   const gating = facts.whole('expert_gating_func', 0, 255) ?? 0;
@@ -80,7 +80,7 @@ function experts(facts: Facts, isNormalized: boolean): { readonly count: number;
 }
 
 /** The inner width of an expert by its key, or by the shape of its tensors. */
-const widthOf = (facts: Facts, key: string, tensor: string): number | undefined => {
+const widthOf = (facts: GgufFacts, key: string, tensor: string): number | undefined => {
   const stated = facts.whole(key, 1, MOST);
   if (stated !== undefined) return stated;
   const layer = Array.from({ length: facts.layers }, (_, i) => i).find((i) => facts.has(`blk.${i}.${tensor}.weight`));
@@ -88,7 +88,7 @@ const widthOf = (facts: Facts, key: string, tensor: string): number | undefined 
 };
 
 /** Qwen's settings of experts. Layers without a router have one feed-forward block. */
-function qwenExperts(facts: Facts, isNormalized: boolean, layers: number): Json {
+function qwenExperts(facts: GgufFacts, isNormalized: boolean, layers: number): Json {
   const { settings } = experts(facts, isNormalized);
   const dense = Array.from({ length: layers }, (_, i) => i).filter((i) => !facts.has(`blk.${i}.ffn_gate_inp.weight`));
   return {
@@ -100,7 +100,7 @@ function qwenExperts(facts: Facts, isNormalized: boolean, layers: number): Json 
 }
 
 /** The window in every layer; null if there is none. */
-const window = (facts: Facts): number | null => {
+const window = (facts: GgufFacts): number | null => {
   const width = facts.whole('attention.sliding_window', 0, MOST) ?? 0;
   return width === 0 ? null : width;
 };
@@ -109,9 +109,9 @@ const window = (facts: Facts): number | null => {
 const gemmaScalar = ({ hidden, heads, headDim, layers }: Shape, largest: number): number =>
   layers === largest ? Math.trunc(hidden / heads) : headDim;
 
-const isOlmo3 = (facts: Facts): boolean => window(facts) !== null;
+const isOlmo3 = (facts: GgufFacts): boolean => window(facts) !== null;
 
-function llamaSettings(facts: Facts): Json {
+function llamaSettings(facts: GgufFacts): Json {
   const { count, settings } = experts(facts, true);
   const width = window(facts);
   const layout = facts.metadata.text(facts.key('tensor_data_layout')) ?? 'Meta AI original pth';
@@ -286,7 +286,7 @@ export const GGUF_ARCHITECTURES: readonly GgufArchitecture[] = [
 const MAX_VALUES = 1024;
 const MAX_LAYERS = 1024;
 
-export class Facts {
+export class GgufFacts {
   /** Of the first file, which holds all keys. */
   readonly metadata: Metadata;
   readonly where: string;

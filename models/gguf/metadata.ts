@@ -123,35 +123,35 @@ function shortest(single: number): number {
 }
 
 /** A list, and where its elements begin in the header. */
-interface List {
+interface MetadataList {
   readonly code: number;
   readonly count: number;
   readonly start: number;
 }
 
-type Value = number | boolean | string | List;
+type MetadataValue = number | boolean | string | MetadataList;
 
 /** A value, and where it lies in the header with its key and its type. */
-interface Pair {
-  readonly value: Value;
+interface MetadataPair {
+  readonly value: MetadataValue;
   readonly from: number;
   readonly to: number;
 }
 
-const isList = (value: Value | undefined): value is List => typeof value === 'object';
+const isList = (value: MetadataValue | undefined): value is MetadataList => typeof value === 'object';
 
 /** What kind of value it is, for messages. */
-function kindOf(value: Value): string {
+function kindOf(value: MetadataValue): string {
   return isList(value) ? `a list of ${value.count}` : quote(value);
 }
 
 export class Metadata {
   readonly where: string;
-  private readonly pairs: ReadonlyMap<string, Pair>;
+  private readonly pairs: ReadonlyMap<string, MetadataPair>;
   private readonly bytes: Buffer;
   private readonly asked = new Set<string>();
 
-  constructor(where: string, pairs: ReadonlyMap<string, Pair>, bytes: Buffer) {
+  constructor(where: string, pairs: ReadonlyMap<string, MetadataPair>, bytes: Buffer) {
     this.where = where;
     this.pairs = pairs;
     this.bytes = bytes;
@@ -246,12 +246,12 @@ export class Metadata {
     return hash.digest('hex');
   }
 
-  private ask(key: string): Value | undefined {
+  private ask(key: string): MetadataValue | undefined {
     this.asked.add(key);
     return this.pairs.get(key)?.value;
   }
 
-  private refuse(key: string, wanted: string, value: Value): never {
+  private refuse(key: string, wanted: string, value: MetadataValue): never {
     throw new UserError(`${this.where}: ${key}: expected ${wanted}, got ${kindOf(value)}`, REFETCH);
   }
 }
@@ -265,7 +265,7 @@ function textOf(bytes: Buffer, place: () => string): string {
 /** Reads `count` pairs of a key and a value. Throws UserError. */
 export function readMetadata(cursor: Cursor, count: number): Metadata {
   if (count > MAX_PAIRS) cursor.fail(`${count} keys; the limit is ${MAX_PAIRS}`);
-  const pairs = new Map<string, Pair>();
+  const pairs = new Map<string, MetadataPair>();
   for (let i = 0; i < count; i++) {
     const place = `key ${i}`;
     const from = cursor.offset;
@@ -279,7 +279,7 @@ export function readMetadata(cursor: Cursor, count: number): Metadata {
   return new Metadata(cursor.where, pairs, cursor.passed());
 }
 
-function readValue(cursor: Cursor, code: number, key: string): Value {
+function readValue(cursor: Cursor, code: number, key: string): MetadataValue {
   if (code === TEXT) {
     const bytes = cursor.text(key, MAX_TEXT_BYTES);
     return textOf(bytes, () => `${cursor.where}: ${key}`);
@@ -297,7 +297,7 @@ function readFlag(cursor: Cursor, key: string): boolean {
 }
 
 /** Passes over a list. Its elements are numbers, flags or texts: lists of lists have no use here. */
-function passList(cursor: Cursor, key: string): List {
+function passList(cursor: Cursor, key: string): MetadataList {
   const code = cursor.u32(`the type of the elements of ${key}`);
   const count = cursor.size(`the number of elements of ${key}`, MAX_ELEMENTS);
   const start = cursor.offset;

@@ -4,9 +4,9 @@ import { defined } from '../../system/defined.js';
 import { quote } from '../../system/json.js';
 import type { Json, StoredWays } from '../model/model.js';
 import type { StoredTensor, WholeTensor } from '../model/tensors.js';
-import { Facts, GGUF_ARCHITECTURES, type GgufArchitecture, type Shape } from './architectures.js';
+import { GgufFacts, GGUF_ARCHITECTURES, type GgufArchitecture, type Shape } from './architectures.js';
 import { blockOf, type GgufHeader } from './file.js';
-import { EACH, type ModuleNames } from './modules.js';
+import { EACH, type GgufModuleNames } from './modules.js';
 
 // Rotary settings of a GGUF file in the words of config.json.
 
@@ -19,13 +19,13 @@ const FACTORS = { all: 'rope_freqs.weight', short: 'rope_factors_short.weight', 
 export const SETTING_TENSORS: readonly string[] = Object.values(FACTORS);
 
 /** The factor by which positions are divided, or frequencies blended. */
-function factorOf(facts: Facts, type: string): number {
+function factorOf(facts: GgufFacts, type: string): number {
   const factor = facts.number('rope.scaling.factor', 1, 1e6) ?? facts.number('rope.scale_linear', 1, 1e6);
   return factor ?? facts.refuse(`${facts.key('rope.scaling.type')} is ${type}, and no factor is given`);
 }
 
 /** The factors in a tensor, one for each frequency; undefined if there is no such tensor. */
-function factorsIn(facts: Facts, tensor: string, frequencies: number): readonly number[] | undefined {
+function factorsIn(facts: GgufFacts, tensor: string, frequencies: number): readonly number[] | undefined {
   const factors = facts.values(tensor);
   if (factors === undefined) return undefined;
   if (factors.length !== frequencies)
@@ -44,7 +44,7 @@ const divided = (factors: readonly number[], positions: number, attention: numbe
   attention_factor: attention,
 });
 
-function readYarn(facts: Facts): Json {
+function readYarn(facts: GgufFacts): Json {
   const extrapolation = facts.number('rope.scaling.yarn_ext_factor', 0, 1e6) ?? 1;
   const logMultiplier = facts.number('rope.scaling.yarn_log_multiplier', 0, 1e6) ?? 0;
   const attention = facts.number('rope.scaling.yarn_attn_factor', ...FACTOR) ?? 1;
@@ -65,7 +65,7 @@ function readYarn(facts: Facts): Json {
 }
 
 /** rope_scaling of config.json; undefined if positions are not stretched. Throws UserError for what is not known. */
-function readScaling(facts: Facts, frequencies: number): Json | undefined {
+function readScaling(facts: GgufFacts, frequencies: number): Json | undefined {
   const { metadata } = facts;
   const type = metadata.text(facts.key('rope.scaling.type')) ?? 'none';
   const positions = facts.required('context_length', 1, MAX_POSITIONS);
@@ -102,7 +102,7 @@ function readScaling(facts: Facts, frequencies: number): Json | undefined {
  * Rotary settings: the same for all layers, or others for those with a window. `frequencies`: pairs of dimensions that
  * are turned.
  */
-export function readRotary(facts: Facts, hasWindowTheta: boolean, frequencies: number): Json {
+export function readRotary(facts: GgufFacts, hasWindowTheta: boolean, frequencies: number): Json {
   const theta = facts.number('rope.freq_base', 1, 1e12) ?? 10_000;
   const scaling = readScaling(facts, frequencies);
   // Families may have a value of their own for files that do not say it outside of the scaling.
@@ -130,7 +130,7 @@ const MAX_IDS = 1 << 22;
 export interface GgufDescription {
   /** As config.json would have it. */
   readonly json: Json;
-  readonly modules: ModuleNames;
+  readonly modules: GgufModuleNames;
   readonly ways: StoredWays;
 }
 
@@ -156,7 +156,7 @@ export function describeGguf(headers: readonly [GgufHeader, ...GgufHeader[]]): G
       'use the Hugging Face checkpoint of the model, if its family is supported: see docs/families.md',
     );
   }
-  const facts = new Facts(headers, architecture.name);
+  const facts = new GgufFacts(headers, architecture.name);
   const json = readSettings(facts, architecture);
   const modules = architecture.modules(facts);
   const [unknown] = metadata.unasked(facts.key(''));
@@ -165,7 +165,7 @@ export function describeGguf(headers: readonly [GgufHeader, ...GgufHeader[]]): G
 }
 
 /** Sizes, rotary settings, ends of texts, and what the architecture has of its own. */
-function readSettings(facts: Facts, { settings, partKey, hasWindowTheta = false }: GgufArchitecture): Json {
+function readSettings(facts: GgufFacts, { settings, partKey, hasWindowTheta = false }: GgufArchitecture): Json {
   const { metadata, layers } = facts;
   const hidden = facts.required('embedding_length', 1, 1 << 16);
   const heads = facts.alike('attention.head_count', 1, 1024) ?? facts.refuse('attention.head_count is missing');
@@ -203,14 +203,14 @@ function readSettings(facts: Facts, { settings, partKey, hasWindowTheta = false 
 }
 
 /** The part of each head that is turned. */
-function turnedPart(facts: Facts, headDim: number, turned: number, partKey: GgufArchitecture['partKey']): Json {
+function turnedPart(facts: GgufFacts, headDim: number, turned: number, partKey: GgufArchitecture['partKey']): Json {
   if (partKey !== undefined && turned <= headDim) return { [partKey]: turned / headDim };
   if (turned !== headDim) facts.refuse(`${facts.key('rope.dimension_count')} is ${turned}, and heads have ${headDim}`);
   return {};
 }
 
 /** Tokens that begin and end texts. */
-function endsOfTexts({ metadata }: Facts): Json {
+function endsOfTexts({ metadata }: GgufFacts): Json {
   const id = (name: string): number | undefined => metadata.whole(`tokenizer.ggml.${name}_token_id`, 0, 2 ** 32);
   const ends = [...new Set(['eos', 'eot', 'eom'].flatMap((name) => id(name) ?? []))];
   return { bos_token_id: id('bos'), ...(ends.length === 0 ? {} : { eos_token_id: ends }) };
@@ -229,7 +229,7 @@ const TOP = /^(\w+)\.(weight|bias)$/;
 const MAX_EACH = 1024;
 
 /** The name of a tensor in Hugging Face checkpoints, with EACH in it where it holds several; undefined if unknown. */
-function foreignName(name: string, { model, layers, layer }: ModuleNames): string | undefined {
+function foreignName(name: string, { model, layers, layer }: GgufModuleNames): string | undefined {
   const [, at, matrix, expert] = EXPERT.exec(name) ?? [];
   const all = layer[`${matrix}_exps`];
   if (expert !== undefined && all !== undefined) return `${layers}.${at}.${all.replace(EACH, expert)}.weight`;
@@ -244,7 +244,10 @@ function foreignName(name: string, { model, layers, layer }: ModuleNames): strin
  * The tensors of `headers` by the names of a family; those that it does not know keep their own. A tensor with several
  * matrices becomes one for each.
  */
-export function namedTensors(headers: readonly GgufHeader[], names: ModuleNames): ReadonlyMap<string, StoredTensor> {
+export function namedTensors(
+  headers: readonly GgufHeader[],
+  names: GgufModuleNames,
+): ReadonlyMap<string, StoredTensor> {
   const found = new Map<string, StoredTensor>();
   for (const { file, entries } of headers)
     for (const entry of entries) {
@@ -298,7 +301,7 @@ const rowOf = (name: string, shape: readonly number[]): readonly number[] =>
   name.endsWith('.shared_expert_gate.weight') && shape.length === 1 ? [1, ...shape] : shape;
 
 /** The name that a GGUF file has for a family's tensor, for messages. */
-export function ggufName(name: string, { model, layers, layer }: ModuleNames): string {
+export function ggufName(name: string, { model, layers, layer }: GgufModuleNames): string {
   const inLayer = name.startsWith(`${layers}.`)
     ? /^(\d+)\.(.+)\.(weight|bias)$/.exec(name.slice(layers.length + 1))
     : null;

@@ -7,7 +7,7 @@ export type Modules = Readonly<Record<string, string>>;
 export const EACH = '{each}';
 
 /** Names of the modules of a family. */
-export interface ModuleNames {
+export interface GgufModuleNames {
   /** Outside of layers. */
   readonly model: Modules;
   /** What stands before the number of a layer. */
@@ -21,7 +21,7 @@ const FEED_FORWARD: Modules = {
   ffn_down: 'mlp.down_proj',
 };
 
-export const LLAMA_MODULES: ModuleNames = {
+export const LLAMA_MODULES: GgufModuleNames = {
   model: { token_embd: 'model.embed_tokens', output: 'lm_head', output_norm: 'model.norm' },
   layers: 'model.layers',
   layer: {
@@ -36,7 +36,7 @@ export const LLAMA_MODULES: ModuleNames = {
 };
 
 /** The names of LLaMA with some of its layers' own. */
-export const withModules = (layer: Modules): ModuleNames => ({
+export const withModules = (layer: Modules): GgufModuleNames => ({
   ...LLAMA_MODULES,
   layer: { ...LLAMA_MODULES.layer, ...layer },
 });
@@ -68,7 +68,7 @@ export const FOUR_NORMS: Modules = {
   post_ffw_norm: 'post_feedforward_layernorm',
 };
 
-export const OLMO_MODULES: ModuleNames = {
+export const OLMO_MODULES: GgufModuleNames = {
   ...LLAMA_MODULES,
   layer: {
     attn_q: 'self_attn.q_proj',
@@ -82,7 +82,7 @@ export const OLMO_MODULES: ModuleNames = {
   },
 };
 
-export const PHI_MODULES: ModuleNames = {
+export const PHI_MODULES: GgufModuleNames = {
   ...LLAMA_MODULES,
   layer: {
     attn_norm: 'input_layernorm',
@@ -94,7 +94,7 @@ export const PHI_MODULES: ModuleNames = {
   },
 };
 
-export const NEOX_MODULES: ModuleNames = {
+export const NEOX_MODULES: GgufModuleNames = {
   model: { token_embd: 'gpt_neox.embed_in', output: 'embed_out', output_norm: 'gpt_neox.final_layer_norm' },
   layers: 'gpt_neox.layers',
   layer: {

@@ -93,7 +93,7 @@ export function requireWholeModel(json: Json, where: string): void {
 // the name of its class tells. It is said in a refusal: nothing is read because of it.
 
 /** Words, with spaces between them. */
-export interface Kind {
+export interface OtherModel {
   /** For sentences that begin with "it is". */
   readonly is: string;
   /** Each a `model_type` in lower case, with underscores; `*` stands for any letters. */
@@ -108,7 +108,7 @@ const CLASSIFIER = 'a classifier or a reward model: its head gives classes or sc
 const PICTURES_AND_TEXTS = 'a model of pictures or sounds beside texts, without a text_config of a family that is read';
 
 /** Of those that know a `model_type`, or a class, the first one counts. */
-const KINDS: readonly Kind[] = [
+const KINDS: readonly OtherModel[] = [
   {
     is: 'a model of speech or sound',
     types:
@@ -212,7 +212,7 @@ function isType(word: string, type: string): boolean {
 }
 
 /** What a model is; undefined where neither its `model_type` nor the name of its class tells. */
-export function otherKind(modelType: unknown, className: unknown): Kind | undefined {
+export function otherKind(modelType: unknown, className: unknown): OtherModel | undefined {
   const type = textOf(modelType).toLowerCase().replaceAll('-', '_');
   const name = textOf(className);
   const byType = KINDS.find(({ types }) => wordsOf(types).some((word) => isType(word, type)));

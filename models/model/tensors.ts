@@ -5,7 +5,7 @@ import type { Encoding, FilePart, PerPart } from '../../ir/encoding.js';
 import type { GroupSize } from '../../ir/groups.js';
 import type { FileTile, FormatName } from '../../ir/storage.js';
 
-interface Described {
+interface NamedTensor {
   readonly name: string;
   readonly format: FormatName;
   /** Linear weights are [out, in]. */
@@ -13,7 +13,7 @@ interface Described {
 }
 
 /** Bytes of a file. The offset is aligned to the element size only if the file's writer did so. */
-export interface FileTensor extends Described {
+export interface FileTensor extends NamedTensor {
   readonly kind: 'file';
   /** Absolute path. */
   readonly file: string;
@@ -28,13 +28,13 @@ export interface FileTensor extends Described {
 }
 
 /** A tensor in rectangles, which cover it and do not overlap. */
-export interface AssembledTensor extends Described {
+export interface AssembledTensor extends NamedTensor {
   readonly kind: 'assembled';
   readonly tiles: readonly FileTile[];
 }
 
 /** Rows of a matrix whose elements are encoded. They are decoded as f32. */
-export interface EncodedTensor extends Described {
+export interface EncodedTensor extends NamedTensor {
   readonly kind: 'encoded';
   readonly format: 'f32';
   readonly encoding: Encoding;
@@ -46,7 +46,7 @@ export interface EncodedTensor extends Described {
 }
 
 /** Made-up values: mean 0, standard deviation `scale`, a pure function of `seed` and the element's index. */
-export interface RandomTensor extends Described {
+export interface RandomTensor extends NamedTensor {
   readonly kind: 'random';
   /** 64 bits, unsigned. */
   readonly seed: bigint;
@@ -56,7 +56,7 @@ export interface RandomTensor extends Described {
 }
 
 /** Every element is `value`. */
-export interface ConstantTensor extends Described {
+export interface ConstantTensor extends NamedTensor {
   readonly kind: 'constant';
   readonly value: number;
 }

@@ -22,7 +22,7 @@ import {
   type QuantizationMethod,
   type QuantizedMatrix,
   type QuantizedModule,
-  Settings,
+  MethodSettings,
 } from './method.js';
 import { plainMatrix } from './packed.js';
 
@@ -37,8 +37,8 @@ const TYPES = {
   'float-quantized': ['float'],
   'naive-quantized': ['int', 'float'],
 } as const;
-type Format = keyof typeof TYPES;
-const FORMATS = Object.keys(TYPES) as readonly Format[];
+type PackFormat = keyof typeof TYPES;
+const FORMATS = Object.keys(TYPES) as readonly PackFormat[];
 const STRATEGIES = ['tensor', 'channel', 'group', 'block'] as const;
 
 interface Scheme {
@@ -56,12 +56,12 @@ interface Scheme {
 export const compressedTensors: QuantizationMethod = {
   names: ['compressed-tensors', 'compressed_tensors'],
   read: (config, where) => {
-    const settings = new Settings(config, where);
+    const settings = new MethodSettings(config, where);
     settings.oneOf(['quantization_status'], ['compressed', 'frozen'], 'compressed');
     settings.forbid('transform_config');
     const sparsity = settings.record('sparsity_config');
     if (sparsity !== undefined && Object.keys(sparsity).length > 0)
-      new Settings(sparsity, `${where}: sparsity_config`).oneOf(['format'], ['dense'], 'dense');
+      new MethodSettings(sparsity, `${where}: sparsity_config`).oneOf(['format'], ['dense'], 'dense');
     const format = settings.oneOf(['format'], FORMATS);
     const scheme = onlyScheme(settings, where, format);
     return format === 'pack-quantized' ? packed(scheme) : plain(scheme);
@@ -69,14 +69,14 @@ export const compressedTensors: QuantizationMethod = {
 };
 
 /** The scheme of all groups of modules. Those that are in no group are stored as floats. */
-function onlyScheme(settings: Settings, where: string, format: Format): Scheme {
+function onlyScheme(settings: MethodSettings, where: string, format: PackFormat): Scheme {
   const groups = Object.entries(settings.record('config_groups') ?? {});
   const schemes = groups.map(([name, group]) => {
     const place = `${where}: config_groups: ${/^[\w.-]{1,80}$/.test(name) ? name : quote(name, 80)}`;
     const weights = isRecord(group) ? group['weights'] : undefined;
     if (!isRecord(group) || !isRecord(weights))
       throw new UserError(`${place}: weights: expected an object, got ${quote(weights)}`, OTHER_WEIGHTS);
-    new Settings(group, place).oneOf(['format'], [format], format);
+    new MethodSettings(group, place).oneOf(['format'], [format], format);
     const activations = roundedRows(group['input_activations']);
     return {
       ...readScheme(weights, format, `${place}: weights`),
@@ -102,8 +102,8 @@ function roundedRows(activations: unknown): Quantization['activations'] {
   return type === 'int' && strategy === 'token' && dynamic === true ? 'int8' : undefined;
 }
 
-function readScheme(weights: Json, format: Format, where: string): Omit<Scheme, 'activations'> {
-  const settings = new Settings(weights, where);
+function readScheme(weights: Json, format: PackFormat, where: string): Omit<Scheme, 'activations'> {
+  const settings = new MethodSettings(weights, where);
   const type = settings.oneOf<'int' | 'float'>(
     ['type'],
     TYPES[format],
@@ -212,7 +212,7 @@ function packedZeros(
 export const fp8: QuantizationMethod = {
   names: ['fp8', 'fbgemm_fp8'],
   read: (config, where) => {
-    const settings = new Settings(config, where);
+    const settings = new MethodSettings(config, where);
     settings.oneOf(['activation_scheme'], ['dynamic', 'static'], 'dynamic');
     settings.oneOf(['fmt'], ['e4m3'], 'e4m3');
     const block = settings.isGiven('weight_block_size') ? settings.twoSizes('weight_block_size') : undefined;
@@ -232,7 +232,7 @@ export const fp8: QuantizationMethod = {
 export const modelopt: QuantizationMethod = {
   names: ['modelopt'],
   read: (config, where) => {
-    new Settings(config, where).oneOf(['quant_algo'], ['FP8']);
+    new MethodSettings(config, where).oneOf(['quant_algo'], ['FP8']);
     return { activations: 'fp8', matrixOf: (module) => plainMatrix(module, ['weight_scale'], { codes: 'F8_E4M3' }) };
   },
 };

@@ -149,7 +149,7 @@ const MAX_COLUMNS = 1 << 20;
 const plainOf = (value: unknown): string => JSON.stringify(value).toLowerCase();
 
 /** An object of settings, with the place that starts its messages. */
-export class Settings {
+export class MethodSettings {
   private readonly json: Json;
   private readonly where: string;
 

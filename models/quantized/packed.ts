@@ -15,7 +15,7 @@ import {
   type QuantizationMethod,
   type QuantizedMatrix,
   type QuantizedModule,
-  Settings,
+  MethodSettings,
 } from './method.js';
 
 // AWQ (arXiv:2306.00978) as AutoAWQ writes it for its GEMM kernels: qweight i32 [k, rows / 8], qzeros i32
@@ -28,7 +28,7 @@ const PLACES = [0, 4, 1, 5, 2, 6, 3, 7];
 export const awq: QuantizationMethod = {
   names: ['awq'],
   read: (config, where) => {
-    const settings = new Settings(config, where);
+    const settings = new MethodSettings(config, where);
     settings.oneOf(['bits', 'w_bit'], [4]);
     settings.oneOf(['version', 'checkpoint_format', 'format'], ['gemm'], 'gemm');
     settings.oneOf(['backend'], ['autoawq', 'auto'], 'autoawq');
@@ -74,7 +74,7 @@ const CODES = { 2: 'u2', 4: 'u4', 8: 'u8' } as const;
 export const gptq: QuantizationMethod = {
   names: ['gptq'],
   read: (config, where) => {
-    const settings = new Settings(config, where);
+    const settings = new MethodSettings(config, where);
     const bits = settings.oneOf(['bits', 'w_bit'], [2, 4, 8]);
     const size = settings.groupSize(['group_size', 'q_group_size']);
     const format = settings.oneOf(['checkpoint_format', 'format'], ['gptq', 'gptq_v2'], 'gptq');

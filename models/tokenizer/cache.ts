@@ -11,7 +11,7 @@ import { UserError } from '../../errors.js';
 import { readSettings } from '../../settings.js';
 import { decodeUtf8, intruder, readBounded } from '../../system/read.js';
 import { makeFolder, writeAtomically } from '../../system/write.js';
-import { type Beside, MAX_ADDED, type TokenizerJson, writeTokenizerJson } from './json.js';
+import { type TokensAround, MAX_ADDED, type TokenizerJson, writeTokenizerJson } from './json.js';
 import type { TextBounds, TokenFlags } from './namedTokens.js';
 import type { SpecialTokens } from './sentencepiece.js';
 import { mayCutLines } from './shared.js';
@@ -29,7 +29,7 @@ export interface TokenizerFacts {
   readonly bounds: TextBounds;
   /** What other files change of the tokenizer. */
   readonly changes: {
-    readonly beside?: Partial<Beside>;
+    readonly beside?: Partial<TokensAround>;
     readonly tokens?: readonly TokenFlags[];
     readonly spaceUnless?: readonly string[];
   };
@@ -169,7 +169,7 @@ export function tokenizerFacts(
 /** What the checked text of a tokenizer does not say by itself. */
 export interface AboutTokenizer {
   /** The tokens that the file puts around a text. */
-  readonly beside: Beside;
+  readonly beside: TokensAround;
   readonly canDecode: boolean;
   /** Whether texts may be cut where a line begins. */
   readonly cutsLines: boolean;

@@ -20,16 +20,16 @@ import {
 } from './cache.js';
 import {
   convertFile,
-  type Facts,
+  type FolderFacts,
   factsBeside,
   findTokenizer,
-  type Format,
+  type TokenizerFormat,
   formatOf,
   MODEL_BYTES,
   noTokenizer,
 } from './formats.js';
 import { convertGgufTokenizer, describeGgufTokenizer } from './gguf.js';
-import { type Beside, mergesWholeTexts, parseTokenizerJson, type TokenizerJson } from './json.js';
+import { type TokensAround, mergesWholeTexts, parseTokenizerJson, type TokenizerJson } from './json.js';
 import {
   missingTokens,
   type NamedTokens,
@@ -59,7 +59,7 @@ export type TokenizerSpec = {
   /** SHA-256 of what was described, hexadecimal: the file's bytes, or the tokenizer.json that they are converted to. */
   readonly digest?: string;
   /** Special tokens before and after a text, where tokenizer_config.json overrides the tokenizer itself. */
-  readonly beside?: Partial<Beside>;
+  readonly beside?: Partial<TokensAround>;
   /** Tokens that only other files name, or that have other flags there. */
   readonly tokens?: readonly TokenFlags[];
   /** A space is put before each text that begins with none of these: see needsSpaceBefore. */
@@ -68,9 +68,9 @@ export type TokenizerSpec = {
   | { readonly kind: 'file'; readonly path: string }
   | {
       readonly kind: 'converted';
-      readonly format: Exclude<Format, 'json' | 'sentencepiece'>;
+      readonly format: Exclude<TokenizerFormat, 'json' | 'sentencepiece'>;
       readonly path: string;
-      readonly facts: Facts;
+      readonly facts: FolderFacts;
     }
   | {
       readonly kind: 'json';
@@ -127,7 +127,7 @@ function aroundJson(
   { addBos, addEos, roles }: NamedTokens,
   bounds: TextBounds,
   embeddings = Infinity,
-): Partial<Beside> {
+): Partial<TokensAround> {
   const ids = (side: Side): readonly number[] => {
     const token = bounds[side];
     const name = roles[`${side}_token`];
@@ -151,7 +151,7 @@ function aroundPieces(
   { addBos = true, addEos = false, roles }: NamedTokens,
   bounds: TextBounds,
   own: TextBounds,
-): { readonly special: SpecialTokens; readonly beside: Partial<Beside> } {
+): { readonly special: SpecialTokens; readonly beside: Partial<TokensAround> } {
   // The model's own tokens are put there by its conversion.
   const isOwn = (adds: boolean, side: Side): boolean =>
     adds && roles[`${side}_token`] !== null && (bounds[side]?.id ?? own[side]?.id) === own[side]?.id;
@@ -213,7 +213,9 @@ export function describeTokenizer(dir: string, embeddings?: number): TokenizerDe
 const NO_TOKENS: SpecialTokens = { addBos: false, addEos: false };
 
 /** What formats call the tokens that begin and end texts where no file beside them does: the first that is there. */
-const OWN_BOUNDS: Readonly<Record<Exclude<Format, 'sentencepiece'>, Readonly<Record<Side, readonly string[]>>>> = {
+const OWN_BOUNDS: Readonly<
+  Record<Exclude<TokenizerFormat, 'sentencepiece'>, Readonly<Record<Side, readonly string[]>>>
+> = {
   json: { bos: [], eos: [] },
   bpe: { bos: [], eos: [] },
   tekken: { bos: ['<s>'], eos: ['</s>'] },

@@ -1,4 +1,5 @@
 /** Which file of a checkpoint folder is its tokenizer, and its format, which is told by name and content. */
+import type { Json } from '../model/model.js';
 import { readdirSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { UserError } from '../../errors.js';
@@ -11,10 +12,10 @@ export const MODEL_BYTES = 64 << 20;
 const CONFIG_BYTES = 8 << 20;
 const BEGINNING_BYTES = 1024;
 
-export type Format = 'json' | 'sentencepiece' | 'tiktoken' | 'tekken' | 'bpe';
+export type TokenizerFormat = 'json' | 'sentencepiece' | 'tiktoken' | 'tekken' | 'bpe';
 
 /** What a checkpoint says beside a tokenizer that does not say all: plain data. */
-export type Facts = TiktokenFacts & BpeFacts;
+export type FolderFacts = TiktokenFacts & BpeFacts;
 
 /** Names of tokenizers, in the order of preference. A RegExp: of several files that which sorts last. */
 const NAMES: readonly (string | RegExp)[] = [
@@ -74,7 +75,7 @@ export function noTokenizer(dir: string): UserError {
 }
 
 /** The format of a tokenizer file. Throws UserError if it is no tokenizer but a pointer to one. */
-export function formatOf(path: string): Format {
+export function formatOf(path: string): TokenizerFormat {
   const begin = withFile(path, (fd, size) => readRange(fd, 0, Math.min(size, BEGINNING_BYTES)));
   if (begin.toString('latin1').startsWith('version https://git-lfs'))
     throw new UserError(`${path}: not the file itself but a pointer of Git LFS to it`, 'fetch it: git lfs pull');
@@ -90,15 +91,13 @@ export function formatOf(path: string): Format {
   }
 }
 
-type Json = Readonly<Record<string, unknown>>;
-
 function jsonBeside(dir: string, name: string): Json {
   const path = join(dir, name);
   return fileSize(path) === undefined ? {} : readJsonObject(path, CONFIG_BYTES, `download ${name} again`).value;
 }
 
 /** What config.json, params.json and tokenizer_config.json say that the converters of such formats need. */
-export function factsBeside(path: string, embeddings?: number): Facts {
+export function factsBeside(path: string, embeddings?: number): FolderFacts {
   const dir = dirname(path);
   const [config, params] = [jsonBeside(dir, 'config.json'), jsonBeside(dir, 'params.json')];
   const tokenizer = jsonBeside(dir, 'tokenizer_config.json');
@@ -120,7 +119,7 @@ const read = (path: string): Buffer => readBounded(path, MODEL_BYTES, 'download 
 const readText = (path: string): string => decodeUtf8(read(path), path, 'download the file again');
 
 /** The tokenizer.json (its text) that gives the tokens of a file in such a format. Throws UserError. */
-export function convertFile(format: 'tiktoken' | 'tekken' | 'bpe', path: string, facts: Facts): string {
+export function convertFile(format: 'tiktoken' | 'tekken' | 'bpe', path: string, facts: FolderFacts): string {
   switch (format) {
     case 'tiktoken':
       return convertTiktoken(read(path), path, facts);

@@ -64,7 +64,7 @@ export interface GgufToken {
   readonly type: number;
 }
 
-interface Around {
+interface AddedTokens {
   readonly addBos: boolean;
   readonly addEos: boolean;
   readonly bosId: number | undefined;
@@ -72,7 +72,7 @@ interface Around {
 }
 
 /** SentencePiece: of two neighbours, those merge first whose piece has the best score. */
-export interface ScoredVocabulary extends Around {
+export interface ScoredVocabulary extends AddedTokens {
   readonly kind: 'scored';
   readonly pieces: readonly (GgufToken & { readonly score: number })[];
   /** Whether a space is put before a text. */
@@ -80,7 +80,7 @@ export interface ScoredVocabulary extends Around {
 }
 
 /** Byte-level pieces, which merge by a list. */
-export interface MergedVocabulary extends Around {
+export interface MergedVocabulary extends AddedTokens {
   readonly kind: 'merged';
   readonly tokens: readonly GgufToken[];
   readonly merges: readonly string[];
@@ -127,7 +127,7 @@ export function readVocabulary(metadata: Metadata): GgufVocabulary {
   /** SentencePiece's usual ids, which files of such models need not state. */
   const control = (usual: number): number | undefined =>
     tokens[usual]?.type === TOKEN_TYPES.control ? usual : undefined;
-  const around = (addsBos: boolean): Around => ({
+  const around = (addsBos: boolean): AddedTokens => ({
     addBos: metadata.flag(`${PREFIX}add_bos_token`) ?? addsBos,
     addEos: metadata.flag(`${PREFIX}add_eos_token`) ?? false,
     bosId: id('bos'),

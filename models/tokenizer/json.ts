@@ -1,4 +1,5 @@
 /** A tokenizer.json, checked before the tokenizer library sees it. */
+import type { Json } from '../model/model.js';
 import { z } from 'zod';
 import { UserError } from '../../errors.js';
 import { regexCost, regexProblem } from '../../system/boundedRegex.js';
@@ -42,14 +43,17 @@ export const postProcessor = z.discriminatedUnion('type', [
 ]);
 
 /** Special tokens around a text, each with the ids that it stands for. */
-export interface Beside {
+export interface TokensAround {
   readonly before: readonly number[];
   readonly after: readonly number[];
 }
 
 /** The tokens that post-processors add before and after every text. */
-export function besideOf(processors: readonly z.infer<typeof postProcessor>[], fail: (what: string) => never): Beside {
-  const besides = processors.flatMap((processor): Beside[] => {
+export function besideOf(
+  processors: readonly z.infer<typeof postProcessor>[],
+  fail: (what: string) => never,
+): TokensAround {
+  const besides = processors.flatMap((processor): TokensAround[] => {
     switch (processor.type) {
       case 'ByteLevel':
         return []; // It changes offsets only.
@@ -246,20 +250,20 @@ export interface TokenizerJson {
   readonly written: () => readonly Uint8Array[];
   readonly normalizers: readonly z.infer<typeof normalizer>[];
   readonly preTokenizers: readonly z.infer<typeof preTokenizer>[];
-  readonly beside: Beside;
+  readonly beside: TokensAround;
   /** Undefined where the file's decoder is not supported: texts cannot be made of tokens. */
   readonly decoders: readonly Decoder[] | undefined;
   /** One more than the largest token id. */
   readonly vocabSize: number;
 }
 
-type Vocabulary = Pick<TokenizerJson, 'pieces' | 'vocabulary' | 'written'>;
+type JsonVocabulary = Pick<TokenizerJson, 'pieces' | 'vocabulary' | 'written'>;
 
 /** A vocabulary that was scanned, and is as the type of the model wants it; undefined where it is not. */
 function scannedVocabulary(
   { pieces, hasMerges, written }: ScannedTokenizer,
   { type }: ModelSettings,
-): Vocabulary | undefined {
+): JsonVocabulary | undefined {
   if (type === 'Unigram' || (type === 'BPE') !== hasMerges) return undefined;
   const text = (): string => Buffer.concat(written).toString();
   return { pieces, written: () => written, vocabulary: () => JSON.parse(`{${text()}}`) as WholeVocabulary };
@@ -283,7 +287,7 @@ export function parseTokenizerJson(file: Buffer | string, where: string): Tokeni
     );
     if (json !== undefined) return json;
   }
-  const read = (settings: ModelSettings, model: Json, fail: Fail): Vocabulary => {
+  const read = (settings: ModelSettings, model: Json, fail: Fail): JsonVocabulary => {
     const { pieces, ...vocabulary } = checkVocabulary(settings, model, fail);
     return {
       pieces,
@@ -294,13 +298,11 @@ export function parseTokenizerJson(file: Buffer | string, where: string): Tokeni
   return checkTokenizer(parseJson(decodeUtf8(bytes, where, REFETCH), where, REFETCH), where, read)!;
 }
 
-type Json = Readonly<Record<string, unknown>>;
-
 /** Undefined where `vocabularyOf` gives none. */
 function checkTokenizer(
   json: unknown,
   where: string,
-  vocabularyOf: (settings: ModelSettings, model: Json, fail: Fail) => Vocabulary | undefined,
+  vocabularyOf: (settings: ModelSettings, model: Json, fail: Fail) => JsonVocabulary | undefined,
 ): TokenizerJson | undefined {
   const stated = isRecord(json) ? json['model'] : undefined;
   if (!isRecord(json) || !isRecord(stated)) throw new UserError(`${where}: no "model": not a tokenizer.json`, REFETCH);

@@ -7,7 +7,7 @@ import { UserError } from '../../errors.js';
 import { defined } from '../../system/defined.js';
 import { isGiven, isRecord, parsePythonJson, quote } from '../../system/json.js';
 import { decodeUtf8, fileSize, readBounded } from '../../system/read.js';
-import type { ModelConfig } from '../model/model.js';
+import type { ModelConfig, Json } from '../model/model.js';
 import { type AddedToken, idsOfAdded, MAX_ADDED, type TokenizerJson } from './json.js';
 import { MAX_ID, MAX_PIECE } from './vocabulary.js';
 
@@ -23,9 +23,9 @@ export const ROLES = [
   'cls_token',
   'mask_token',
 ] as const;
-export type Role = (typeof ROLES)[number];
+export type TokenRole = (typeof ROLES)[number];
 /** The text of the token for each role; null where a file says that nobody has it. */
-type Roles = Readonly<Partial<Record<Role, string | null>>>;
+type Roles = Readonly<Partial<Record<TokenRole, string | null>>>;
 
 /** How a token is searched for in texts. */
 export type TokenFlags = Omit<AddedToken, 'id'>;
@@ -45,7 +45,7 @@ export interface NamedTokens {
   readonly addEos: boolean | undefined;
 }
 
-const same = (token: string, ...roles: readonly Role[]): Roles =>
+const same = (token: string, ...roles: readonly TokenRole[]): Roles =>
   Object.fromEntries(roles.map((role) => [role, token]));
 const END = '<|endoftext|>';
 const SENTENCE_PIECE = { bos_token: '<s>', eos_token: '</s>', unk_token: '<unk>' };
@@ -68,8 +68,6 @@ const USUAL: Readonly<Record<string, Roles>> = {
     pad_token: '<PAD>',
   },
 };
-
-type Json = Readonly<Record<string, unknown>>;
 
 /** Half of a character, which no UTF-8 has. */
 const LONE_HALF = /\p{Surrogate}/u;
@@ -167,8 +165,8 @@ export function readNamedTokens(dir: string, usualClass = ''): NamedTokens {
     const file = [map, config].find((each) => each !== undefined && Object.hasOwn(each.value, key));
     return file && { file, value: file.value[key] };
   };
-  const roles: { -readonly [role in Role]?: string | null } = {};
-  const usual: { -readonly [role in Role]?: string | null } = {};
+  const roles: { -readonly [role in TokenRole]?: string | null } = {};
+  const usual: { -readonly [role in TokenRole]?: string | null } = {};
   const special: TokenFlags[] = [];
   const className = [config.value, new Beside(dir, 'config.json').value]
     .map((each) => each['tokenizer_class'])
@@ -310,7 +308,7 @@ export function textBounds(
   own: TextBounds = {},
 ): TextBounds {
   const ids = new Map(newTokens(vocabulary, tokens).map(({ content, id }) => [content, id]));
-  const find = (role: Role, ofOwn: TokenOf | undefined): TokenOf | undefined => {
+  const find = (role: TokenRole, ofOwn: TokenOf | undefined): TokenOf | undefined => {
     const stated = named.roles[role];
     if (stated === null) return undefined;
     const text = stated ?? (ofOwn === undefined ? named.usual[role] : undefined);

@@ -40,19 +40,19 @@ const unusual = (): never => {
 export function scanTokenizer(bytes: Buffer): ScannedTokenizer | undefined {
   if (!isUtf8(bytes)) return undefined;
   try {
-    return new Scanner(bytes).file();
+    return new VocabularyScanner(bytes).file();
   } catch (error) {
     if (error instanceof Unusual) return undefined;
     throw error;
   }
 }
 
-interface Range {
+interface ByteRange {
   readonly from: number;
   readonly to: number;
 }
 
-class Scanner {
+class VocabularyScanner {
   private readonly bytes: Buffer;
   private at = 0;
   /** What is written anew; never longer than what it is made of. */
@@ -69,13 +69,13 @@ class Scanner {
   }
 
   file(): ScannedTokenizer {
-    let model: { readonly vocab: Range; readonly merges: Range | undefined } | undefined;
+    let model: { readonly vocab: ByteRange; readonly merges: ByteRange | undefined } | undefined;
     let found: Omit<ScannedTokenizer, 'rest'> | undefined;
     this.members((key) => {
       if (key !== 'model') return this.skip();
       if (found !== undefined) unusual();
-      let vocab: { readonly range: Range; readonly pieces: ScannedPieces; readonly written: Range } | undefined;
-      let merges: { readonly range: Range; readonly written: Range } | undefined;
+      let vocab: { readonly range: ByteRange; readonly pieces: ScannedPieces; readonly written: ByteRange } | undefined;
+      let merges: { readonly range: ByteRange; readonly written: ByteRange } | undefined;
       this.members((name) => {
         const [from, start] = [this.at, this.end];
         if (name === 'vocab') {
@@ -106,7 +106,7 @@ class Scanner {
     return { rest: this.without(model.vocab, model.merges), ...found };
   }
 
-  private without(vocab: Range, merges: Range | undefined): string {
+  private without(vocab: ByteRange, merges: ByteRange | undefined): string {
     const holes = [{ ...vocab, empty: '{}' }, ...(merges === undefined ? [] : [{ ...merges, empty: '[]' }])];
     const parts: string[] = [];
     let from = 0;
@@ -117,7 +117,7 @@ class Scanner {
     return parts.join('') + this.bytes.toString('utf8', from);
   }
 
-  private writtenIn({ from, to }: Range): Uint8Array {
+  private writtenIn({ from, to }: ByteRange): Uint8Array {
     return this.out.subarray(from, to);
   }
 

@@ -215,7 +215,7 @@ export function cutsOf(text: string): number[] {
 }
 
 /** Tokens that are known, or the number of a part that is being encoded. */
-type Found = ArrayLike<number> | number;
+type FoundTokens = ArrayLike<number> | number;
 
 /** The parts of a batch that have to be encoded. */
 class Jobs {
@@ -265,7 +265,7 @@ export class SharedLines {
   async encodeBatch(texts: readonly string[], { before, after }: Around): Promise<Int32Array[]> {
     const jobs = new Jobs();
     const begun = new Map<string, number>();
-    const partsOf = texts.map((text): readonly Found[] => {
+    const partsOf = texts.map((text): readonly FoundTokens[] => {
       const cuts = cutsOf(text);
       const last = cuts.at(-1);
       if (last === undefined) return [jobs.add(text, (ids) => ids)];
@@ -277,8 +277,9 @@ export class SharedLines {
       ];
     });
     const made = await jobs.run(this.#encode);
-    const tokensOf = (found: Found): ArrayLike<number> => (typeof found === 'number' ? elementAt(made, found) : found);
-    const size = (parts: readonly Found[]): number =>
+    const tokensOf = (found: FoundTokens): ArrayLike<number> =>
+      typeof found === 'number' ? elementAt(made, found) : found;
+    const size = (parts: readonly FoundTokens[]): number =>
       parts.reduce<number>((sum, each) => sum + tokensOf(each).length, before.length + after.length);
     const ids = new Int32Array(partsOf.reduce((sum, parts) => sum + size(parts), 0));
     let at = 0;
@@ -292,11 +293,11 @@ export class SharedLines {
     });
   }
 
-  #first(line: string, jobs: Jobs, begun: Map<string, number>): Found {
+  #first(line: string, jobs: Jobs, begun: Map<string, number>): FoundTokens {
     return this.#known(this.#firsts, line, begun, line + RIGHT, jobs, (ids) => part(ids, 0, ids.length - this.#right));
   }
 
-  #middle(line: string, jobs: Jobs, begun: Map<string, number>): Found {
+  #middle(line: string, jobs: Jobs, begun: Map<string, number>): FoundTokens {
     return this.#known(this.#middles, line, begun, LEFT + line + RIGHT, jobs, (ids) =>
       part(ids, this.#left, ids.length - this.#right),
     );
@@ -310,7 +311,7 @@ export class SharedLines {
     text: string,
     jobs: Jobs,
     cut: (ids: ArrayLike<number>) => ArrayLike<number>,
-  ): Found {
+  ): FoundTokens {
     const found = memo.get(line) ?? begun.get(text);
     if (found !== undefined) return found;
     const job = jobs.add(text, (ids) => {

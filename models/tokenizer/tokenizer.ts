@@ -13,7 +13,7 @@ import { type Around, cutsOf, cuttableTexts, encodeSharing, mayCutAtTokens, Shar
 // The tokenizer of the native library for a tokenizer.json.
 
 /** A tokenizer of the library, and what it may be spared. */
-export interface Native {
+export interface OpenedNative {
   readonly tokenizer: NativeTokenizer;
   /** Decides which texts may be cut at words; see sharedHeads.ts. */
   readonly mayCut?: (text: string) => boolean;
@@ -47,7 +47,7 @@ function withTokensOf(tokenizer: NativeTokenizer, tokens: readonly TokenFlags[])
  * A tokenizer that merges whole texts, without the library's cache. The package takes its capacity only with a bare
  * model, so the rest is built around a vocabulary of the added tokens.
  */
-function createWhole(json: TokenizerJson): Native {
+function createWhole(json: TokenizerJson): OpenedNative {
   const { model, added, later, pieces, normalizers } = json;
   const unknown = model.type === 'BPE' ? (model.unk_token ?? '') : '';
   const { vocab: stated, merges: pairs = [] } = json.vocabulary();
@@ -74,7 +74,7 @@ function createWhole(json: TokenizerJson): Native {
 }
 
 /** A tokenizer of the library with what was found when its file was checked. */
-export interface CheckedNative extends Native {
+export interface CheckedNative extends OpenedNative {
   readonly about: AboutTokenizer;
 }
 

@@ -242,11 +242,11 @@ export type ModelSettings = z.infer<typeof modelSettings>;
 
 type Vocab = Readonly<Record<string, number>>;
 export type Merge = string | readonly [string, string];
-type Scores = readonly (readonly [piece: string, score: number])[];
+type PieceScores = readonly (readonly [piece: string, score: number])[];
 
 /** The vocabulary of a model as objects. */
 export interface WholeVocabulary {
-  readonly vocab: Vocab | Scores;
+  readonly vocab: Vocab | PieceScores;
   readonly merges?: readonly Merge[];
 }
 
@@ -282,7 +282,7 @@ function checkMerges(value: unknown, fail: Fail): readonly Merge[] {
   return value as readonly Merge[];
 }
 
-function checkScores(value: unknown, fail: Fail): Scores {
+function checkScores(value: unknown, fail: Fail): PieceScores {
   const isEntry = (entry: unknown): boolean =>
     Array.isArray(entry) && entry.length === 2 && isPiece(entry[0]) && entry[0] !== '' && isScore(entry[1]);
   if (!Array.isArray(value) || value.length === 0 || value.length > MAX_ID || !value.every(isEntry))
@@ -290,7 +290,7 @@ function checkScores(value: unknown, fail: Fail): Scores {
       'vocab',
       `expected 1 to ${MAX_ID} pairs of a piece of 1 to ${MAX_PIECE} characters and a score within ±${MAX_SCORE}`,
     );
-  return value as Scores;
+  return value as PieceScores;
 }
 
 /** The vocabulary of a model that JSON.parse has read. */

@@ -19,7 +19,7 @@ export interface Storage {
 }
 
 /** A view of a storage. Offset and strides count elements. */
-export interface StoredTensor {
+export interface PickledTensor {
   readonly kind: 'tensor';
   readonly storage: Storage;
   readonly offset: number;
@@ -35,11 +35,11 @@ interface Tuple {
   readonly kind: 'tuple';
   readonly items: readonly PickleValue[];
 }
-interface List {
+interface PickledList {
   readonly kind: 'list';
   readonly items: PickleValue[];
 }
-export interface Dictionary {
+export interface PickledDictionary {
   readonly kind: 'dict';
   readonly entries: Map<PickleValue, PickleValue>;
 }
@@ -49,11 +49,11 @@ export type PickleValue =
   | boolean
   | null
   | Storage
-  | StoredTensor
+  | PickledTensor
   | Global
   | Tuple
-  | List
-  | Dictionary;
+  | PickledList
+  | PickledDictionary;
 
 /**
  * Bounds on what a pickle may do, make and remember. A tensor takes some 45 operations, 12 texts and containers, and 10
@@ -219,7 +219,7 @@ class Unpickler {
     else this.refuse(`it calls ${quote(callee.name.replace(' ', '.'))} with other values than torch.save does`);
   }
 
-  tensor([storage, offset, shape, strides]: readonly PickleValue[]): StoredTensor {
+  tensor([storage, offset, shape, strides]: readonly PickleValue[]): PickledTensor {
     const sizes = (value: PickleValue | undefined): readonly number[] => {
       const items = isKind(value, 'tuple') ? value.items : [];
       return isKind(value, 'tuple') && items.length <= MAX_DIMENSIONS && items.every(isCount)

@@ -5,7 +5,7 @@ import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
 import { readRange, withFile } from '../../system/read.js';
 import type { WeightEntry, WeightFile } from '../model/tensors.js';
-import { type PickleValue, type StoredTensor, unpickle } from './pickle.js';
+import { type PickleValue, type PickledTensor, unpickle } from './pickle.js';
 
 // The directory of a zip archive whose entries are stored without compression, as torch.save writes it
 // (https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT, with the 64-bit records of 4.3.14 and 4.3.15). The file
@@ -188,7 +188,7 @@ const ELEMENTS: Readonly<Record<string, Element>> = {
 const REFETCH = 'the file is damaged or hostile: get it from its publisher again, or use the safetensors copy';
 
 /** True if rows follow each other without gaps; the stride of a dimension of one element says nothing. */
-function isContiguous({ shape, strides }: StoredTensor): boolean {
+function isContiguous({ shape, strides }: PickledTensor): boolean {
   let wanted = 1;
   for (let i = shape.length - 1; i >= 0; i--) {
     if (shape[i] !== 1 && strides[i] !== wanted) return false;
@@ -198,7 +198,7 @@ function isContiguous({ shape, strides }: StoredTensor): boolean {
 }
 
 /** Where the tensor's bytes lie. Throws UserError if a part of them would not be its own storage. */
-function place(tensor: StoredTensor, data: ReadonlyMap<string, ZipEntry>, where: string): Omit<WeightEntry, 'name'> {
+function place(tensor: PickledTensor, data: ReadonlyMap<string, ZipEntry>, where: string): Omit<WeightEntry, 'name'> {
   const { storage, offset, shape } = tensor;
   const element = Object.hasOwn(ELEMENTS, storage.type) ? ELEMENTS[storage.type] : undefined;
   if (element === undefined) throw new UserError(`${where}: ${storage.type} is not supported`, REFETCH);

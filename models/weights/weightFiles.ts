@@ -11,7 +11,7 @@ import { findDuplicateKey, readSafetensorsHeader } from './safetensors.js';
 import { readTorchFile } from './stateDict.js';
 
 /** How a checkpoint may store its weights. */
-interface Layout {
+interface WeightLayout {
   /** Name of the file if there is but one. */
   readonly single: string;
   readonly suffix: string;
@@ -19,7 +19,7 @@ interface Layout {
 }
 
 /** A layout that may have shards. */
-interface ShardedLayout extends Layout {
+interface ShardedLayout extends WeightLayout {
   /** Name of the file that says which tensor is in which shard. */
   readonly index: string;
   /** Names of shards. They contain no path, so none points outside the folder. */
@@ -27,7 +27,7 @@ interface ShardedLayout extends Layout {
 }
 
 /** In the order in which a folder is searched: a repository may hold a model twice. */
-const LAYOUTS: readonly (Layout | ShardedLayout)[] = [
+const LAYOUTS: readonly (WeightLayout | ShardedLayout)[] = [
   {
     single: 'model.safetensors',
     index: 'model.safetensors.index.json',
@@ -45,7 +45,7 @@ const LAYOUTS: readonly (Layout | ShardedLayout)[] = [
   { single: FIRST_PART, suffix: '.pth', read: readTorchFile },
 ];
 
-const isSharded = (layout: Layout): layout is ShardedLayout => 'index' in layout;
+const isSharded = (layout: WeightLayout): layout is ShardedLayout => 'index' in layout;
 
 /** Names of index files. */
 export const INDEXES: readonly string[] = LAYOUTS.filter(isSharded).map(({ index }) => index);
@@ -165,7 +165,7 @@ function strayShards(dir: string, { index, suffix }: ShardedLayout, headers: rea
 }
 
 /** How the weights in `dir` are stored; undefined if there are none. */
-function layoutIn(dir: string): Layout | ShardedLayout | undefined {
+function layoutIn(dir: string): WeightLayout | ShardedLayout | undefined {
   const exists = (name: string): boolean => fileSize(join(dir, name)) !== undefined;
   return LAYOUTS.find((each) => exists(each.single) || (isSharded(each) && exists(each.index)));
 }

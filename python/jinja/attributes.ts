@@ -1,5 +1,5 @@
 /** Attributes of values, as Jinja's immutable sandbox allows them. Nothing of JavaScript is reachable from them. */
-import { asInt, Float, isList, Sequence, Thing, toInt, typeName, type Value } from '../value.js';
+import { asInt, Float, isList, Sequence, Thing, toInt, typeName, type PyValue } from '../value.js';
 import { bind, clipIndex, itemAt, listOf, rangeParts } from './items.js';
 import {
   Callable,
@@ -7,7 +7,7 @@ import {
   dictOf,
   entriesOf,
   entryOf,
-  Group,
+  GroupOfItems,
   isDictionary,
   isPlainList,
   isTuple,
@@ -20,7 +20,7 @@ import {
   Undefined,
 } from './objects.js';
 import { areSame } from './operators.js';
-import type { Access } from './percent.js';
+import type { FieldAccess } from './percent.js';
 import { callTextMethod, isTextMethod } from './textMethods.js';
 import { typeError, valueError } from './work.js';
 
@@ -48,9 +48,9 @@ const CHANGES_DICT = words('clear pop popitem setdefault update');
 class BoundMethod extends Callable {
   readonly type = 'builtin_function_or_method';
   readonly #name: string;
-  readonly #run: (args: readonly Value[], named: Named) => Value;
+  readonly #run: (args: readonly PyValue[], named: Named) => PyValue;
 
-  constructor(name: string, run: (args: readonly Value[], named: Named) => Value) {
+  constructor(name: string, run: (args: readonly PyValue[], named: Named) => PyValue) {
     super();
     this.#name = name;
     this.#run = run;
@@ -60,27 +60,27 @@ class BoundMethod extends Callable {
     throw typeError(`.${this.#name} is a method; call it: .${this.#name}(…)`);
   }
 
-  call(args: readonly Value[], named: Named): Value {
+  call(args: readonly PyValue[], named: Named): PyValue {
     return this.#run(args, named);
   }
 }
 
 /** What has attributes of its own. */
 export interface HasAttributes {
-  attribute(name: string): Value | undefined;
+  attribute(name: string): PyValue | undefined;
 }
 const hasAttributes = (value: Thing): value is Thing & HasAttributes =>
   'attribute' in value && typeof value.attribute === 'function';
 
 /** getattr(of, name); undefined where Python raises AttributeError. */
-function attributeThere(of: Value, name: string, access: Access): Value | undefined {
+function attributeThere(of: PyValue, name: string, access: FieldAccess): PyValue | undefined {
   if (HIDDEN.has(name) || (isPlainList(of) && CHANGES_LIST.has(name)) || (isDictionary(of) && CHANGES_DICT.has(name)))
     return new Undefined(
       `access to attribute '${name}' of '${objectName(of).replace(/ object$/, '')}' object is unsafe.`,
       access.isStrict,
       'SecurityError',
     );
-  const method = (run: (args: readonly Value[], named: Named) => Value): Value => new BoundMethod(name, run);
+  const method = (run: (args: readonly PyValue[], named: Named) => PyValue): PyValue => new BoundMethod(name, run);
   const text = textOf(of);
   if (text !== undefined) {
     if (of instanceof Markup && MARKUP_METHODS.has(name))
@@ -112,12 +112,12 @@ function attributeThere(of: Value, name: string, access: Access): Value | undefi
 }
 
 function attributeOfList(
-  of: readonly Value[],
+  of: readonly PyValue[],
   name: string,
-  method: (run: (args: readonly Value[], named: Named) => Value) => Value,
-  access: Access,
-): Value | undefined {
-  if (of instanceof Group) {
+  method: (run: (args: readonly PyValue[], named: Named) => PyValue) => PyValue,
+  access: FieldAccess,
+): PyValue | undefined {
+  if (of instanceof GroupOfItems) {
     if (name === 'grouper') return of[0];
     if (name === 'list') return of[1];
   }
@@ -138,12 +138,12 @@ const refuseNamed = (what: string, named: Named): void => {
 };
 
 function callListMethod(
-  of: readonly Value[],
+  of: readonly PyValue[],
   name: string,
-  args: readonly Value[],
+  args: readonly PyValue[],
   named: Named,
-  { work }: Access,
-): Value {
+  { work }: FieldAccess,
+): PyValue {
   refuseNamed(`${name}()`, named);
   if (name === 'copy') {
     bind('copy()', [], args, named);
@@ -163,7 +163,13 @@ function callListMethod(
   return at;
 }
 
-function callDictMethod(of: Dictionary, name: string, args: readonly Value[], named: Named, { work }: Access): Value {
+function callDictMethod(
+  of: Dictionary,
+  name: string,
+  args: readonly PyValue[],
+  named: Named,
+  { work }: FieldAccess,
+): PyValue {
   refuseNamed(`${name}()`, named);
   if (name === 'get') {
     const [key = null, otherwise = null] = bind('get()', ['key', 'default?'], args, named);
@@ -195,7 +201,7 @@ function callDictMethod(of: Dictionary, name: string, args: readonly Value[], na
   return new Sequence('dict_items', entries.map(tupleOf));
 }
 
-function callIntMethod(of: number | bigint, name: string, args: readonly Value[]): Value {
+function callIntMethod(of: number | bigint, name: string, args: readonly PyValue[]): PyValue {
   if (args.length > 0) throw typeError(`${name}() takes no arguments`);
   const size = BigInt(of) < 0n ? -BigInt(of) : BigInt(of);
   if (name === 'as_integer_ratio') return tupleOf([of, 1]);
@@ -204,7 +210,7 @@ function callIntMethod(of: number | bigint, name: string, args: readonly Value[]
   return of;
 }
 
-function callFloatMethod(of: Float, name: string, args: readonly Value[]): Value {
+function callFloatMethod(of: Float, name: string, args: readonly PyValue[]): PyValue {
   if (args.length > 0) throw typeError(`${name}() takes no arguments`);
   const { value } = of;
   if (name === 'is_integer') return Number.isInteger(value);
@@ -217,7 +223,7 @@ function callFloatMethod(of: Float, name: string, args: readonly Value[]): Value
 }
 
 /** of.name: an attribute, else an item, else what says that there is none. Throws Failure. */
-export function attributeOf(of: Value, name: string, access: Access): Value {
+export function attributeOf(of: PyValue, name: string, access: FieldAccess): PyValue {
   if (of instanceof Undefined) return of.fail();
   const attribute = attributeThere(of, name, access);
   if (attribute !== undefined) return attribute;
@@ -226,7 +232,7 @@ export function attributeOf(of: Value, name: string, access: Access): Value {
 }
 
 /** of[key]: an item, else an attribute. Throws Failure. */
-export function itemOf(of: Value, key: Value, access: Access): Value {
+export function itemOf(of: PyValue, key: PyValue, access: FieldAccess): PyValue {
   const length = textOf(of)?.length;
   if (length === undefined) access.work.walk(key);
   else access.work.spend(length / 128);
@@ -238,13 +244,13 @@ export function itemOf(of: Value, key: Value, access: Access): Value {
 }
 
 /** The filter attr: an attribute only. */
-export function attributeOnly(of: Value, name: string, access: Access): Value {
+export function attributeOnly(of: PyValue, name: string, access: FieldAccess): PyValue {
   if (of instanceof Undefined) return of.fail();
   const attribute = attributeThere(of, name, access);
   return attribute === undefined ? missing(of, name, access) : attribute;
 }
 
-function missing(of: Value, key: Value, { isStrict, work }: Access): Undefined {
+function missing(of: PyValue, key: PyValue, { isStrict, work }: FieldAccess): Undefined {
   const name = textOf(key);
   const isPlain = asInt(key) !== undefined || key instanceof Float;
   const reason =
@@ -255,11 +261,11 @@ function missing(of: Value, key: Value, { isStrict, work }: Access): Undefined {
 }
 
 /** dict(…) */
-export function makeDict(args: readonly Value[], named: Named, access: Access): Value {
+export function makeDict(args: readonly PyValue[], named: Named, access: FieldAccess): PyValue {
   const { work } = access;
   if (args.length > 1) throw typeError(`dict expected at most 1 argument, got ${args.length}`);
   const [source] = args;
-  const entries: (readonly [Value, Value])[] = [];
+  const entries: (readonly [PyValue, PyValue])[] = [];
   if (source !== undefined && isDictionary(source)) entries.push(...entriesOf(source));
   else if (source instanceof Namespace) throw typeError("'Namespace' object is not iterable");
   else if (source !== undefined)

@@ -1,30 +1,30 @@
 /** Evaluates expressions of a template. Nothing of JavaScript is reachable from them. */
-import { isTruthy, typeName, type Value } from '../value.js';
+import { isTruthy, typeName, type PyValue } from '../value.js';
 import { attributeOf, itemOf } from './attributes.js';
 import { isTest, runFilter, runTest } from './filters.js';
 import { listOf, slice } from './items.js';
-import type { Context, Filter as FilterFunction } from './listFilters.js';
+import type { FilterContext, JinjaFilter } from './listFilters.js';
 import { Callable, dictOf, entriesOf, isDictionary, type Named, textOf, tupleOf, Undefined } from './objects.js';
 import { arithmetic, compare, signed } from './operators.js';
-import type { Arguments, Body, Expression, Filter } from './syntax.js';
-import { Failure, join, typeError, type Work } from './work.js';
+import type { Arguments, TemplateBody, Expression, FilterCall } from './syntax.js';
+import { Failure, join, typeError, type TemplateWork } from './work.js';
 
 type Of<Kind extends Expression['kind']> = Extract<Expression, { kind: Kind }>;
 const NO_NAMED: Named = new Map();
 
-export class Evaluator {
-  readonly work: Work;
+export class ExpressionEvaluator {
+  readonly work: TemplateWork;
   readonly isStrict: boolean;
-  readonly #filters: ReadonlyMap<string, FilterFunction>;
-  readonly #context: Context;
+  readonly #filters: ReadonlyMap<string, JinjaFilter>;
+  readonly #context: FilterContext;
   /** Of what is being evaluated, for messages. */
   line = 1;
 
-  constructor(filters: ReadonlyMap<string, FilterFunction>, isStrict: boolean, work: Work) {
+  constructor(filters: ReadonlyMap<string, JinjaFilter>, isStrict: boolean, work: TemplateWork) {
     this.work = work;
     this.isStrict = isStrict;
     this.#filters = filters;
-    const context: Context = {
+    const context: FilterContext = {
       isStrict,
       work,
       attribute: (of, name) => attributeOf(of, name, context),
@@ -36,7 +36,7 @@ export class Evaluator {
     this.#context = context;
   }
 
-  get context(): Context {
+  get context(): FilterContext {
     return this.#context;
   }
 
@@ -45,7 +45,7 @@ export class Evaluator {
   }
 
   /** Throws Failure. */
-  evaluate(expression: Expression, scope: Scope): Value {
+  evaluate(expression: Expression, scope: Scope): PyValue {
     this.work.spend();
     return this.work.nested(() => this.#evaluate(expression, scope));
   }
@@ -55,7 +55,7 @@ export class Evaluator {
   }
 
   /** The text that a filter of a block makes of the block's. */
-  filterText(filter: Filter, text: string, scope: Scope): Value {
+  filterText(filter: FilterCall, text: string, scope: Scope): PyValue {
     const of = filter.of;
     const value = of === undefined ? text : of.kind === 'filter' ? this.filterText(of, text, scope) : text;
     const { args, named } = this.arguments(filter, scope);
@@ -63,9 +63,9 @@ export class Evaluator {
     return this.#runFilter(filter.name, value, args, named);
   }
 
-  #evaluate(expression: Expression, scope: Scope): Value {
-    const value = (part: Expression): Value => this.evaluate(part, scope);
-    const optional = (part: Expression | undefined): Value => (part === undefined ? null : value(part));
+  #evaluate(expression: Expression, scope: Scope): PyValue {
+    const value = (part: Expression): PyValue => this.evaluate(part, scope);
+    const optional = (part: Expression | undefined): PyValue => (part === undefined ? null : value(part));
     this.line = expression.line;
     switch (expression.kind) {
       case 'constant':
@@ -119,7 +119,7 @@ export class Evaluator {
         return signed('+', value(expression.of));
       case 'and':
       case 'or': {
-        let last: Value = null;
+        let last: PyValue = null;
         for (const item of expression.items) {
           last = value(item);
           if (item !== expression.items.at(-1) && isTruthy(last) === (expression.kind === 'or')) return last;
@@ -158,7 +158,7 @@ export class Evaluator {
     }
   }
 
-  #name(name: string, scope: Scope): Value {
+  #name(name: string, scope: Scope): PyValue {
     const value = scope.get(name);
     return value === undefined ? this.undefined(`'${name}' is undefined`) : value;
   }
@@ -175,7 +175,7 @@ export class Evaluator {
   }
 
   /** The result of a call. `caller`: the body of a call block. */
-  call(expression: Of<'call'>, scope: Scope, caller?: Value): Value {
+  call(expression: Of<'call'>, scope: Scope, caller?: PyValue): PyValue {
     const of = this.evaluate(expression.of, scope);
     const { args, named } = this.arguments(expression, scope);
     this.line = expression.line;
@@ -185,7 +185,7 @@ export class Evaluator {
     throw typeError(`'${typeName(of)}' object is not callable`);
   }
 
-  arguments(given: Arguments, scope: Scope): { args: readonly Value[]; named: Named } {
+  arguments(given: Arguments, scope: Scope): { args: readonly PyValue[]; named: Named } {
     const args = given.args.map((arg) => this.evaluate(arg, scope));
     const hasNamed = given.named.length > 0 || given.restNamed !== undefined;
     const named = hasNamed ? new Map(given.named.map(([name, arg]) => [name, this.evaluate(arg, scope)])) : NO_NAMED;
@@ -207,13 +207,13 @@ export class Evaluator {
     return { args, named: all };
   }
 
-  #runFilter(name: string, value: Value, args: readonly Value[], named: Named): Value {
+  #runFilter(name: string, value: PyValue, args: readonly PyValue[], named: Named): PyValue {
     const result = runFilter(this.#filters, name, value, args, named, this.#context);
     if (result === undefined) throw new Failure('TemplateRuntimeError', `No filter named '${name}' found.`);
     return result;
   }
 
-  #runTest(name: string, value: Value, args: readonly Value[], named: Named): boolean {
+  #runTest(name: string, value: PyValue, args: readonly PyValue[], named: Named): boolean {
     const result = runTest(name, value, args, named, this.#context);
     if (result === undefined) throw new Failure('TemplateRuntimeError', `No test named '${name}' found.`);
     return result;
@@ -224,17 +224,21 @@ export class Evaluator {
 
 /** What a template is given, what it has set outside of all blocks, and what its environment gives every template. */
 export class Names {
-  readonly given: ReadonlyMap<string, Value>;
-  readonly globals: ReadonlyMap<string, Value>;
-  readonly set: Map<string, Value>;
+  readonly given: ReadonlyMap<string, PyValue>;
+  readonly globals: ReadonlyMap<string, PyValue>;
+  readonly set: Map<string, PyValue>;
 
-  constructor(given: ReadonlyMap<string, Value>, globals: ReadonlyMap<string, Value>, set = new Map<string, Value>()) {
+  constructor(
+    given: ReadonlyMap<string, PyValue>,
+    globals: ReadonlyMap<string, PyValue>,
+    set = new Map<string, PyValue>(),
+  ) {
     this.given = given;
     this.globals = globals;
     this.set = set;
   }
 
-  get(name: string): Value | undefined {
+  get(name: string): PyValue | undefined {
     for (const names of [this.set, this.given, this.globals]) {
       const value = names.get(name);
       if (value !== undefined) return value;
@@ -247,10 +251,10 @@ export class Names {
 export class Scope {
   readonly #outer: Scope | undefined;
   readonly #names: Names;
-  readonly #values = new Map<string, Value | undefined>();
+  readonly #values = new Map<string, PyValue | undefined>();
 
   /** Every name of the body begins as the body says. */
-  constructor(body: Body, names: Names, outer: Scope | undefined) {
+  constructor(body: TemplateBody, names: Names, outer: Scope | undefined) {
     this.#outer = outer;
     this.#names = names;
     for (const [name, origin] of body.origins)
@@ -260,19 +264,19 @@ export class Scope {
       );
   }
 
-  get(name: string): Value | undefined {
+  get(name: string): PyValue | undefined {
     const value = this.#values.get(name);
     if (value !== undefined || this.#values.has(name)) return value;
     return this.#outer === undefined ? this.#names.get(name) : this.#outer.get(name);
   }
 
-  set(name: string, value: Value | undefined): void {
+  set(name: string, value: PyValue | undefined): void {
     this.#values.set(name, value);
   }
 
   /** All names that have a value, the inner ones first. */
-  all(): Map<string, Value> {
-    const all = this.#outer?.all() ?? new Map<string, Value>();
+  all(): Map<string, PyValue> {
+    const all = this.#outer?.all() ?? new Map<string, PyValue>();
     for (const [name, value] of this.#values) if (value !== undefined) all.set(name, value);
     return all;
   }

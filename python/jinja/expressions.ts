@@ -1,7 +1,16 @@
 /** Parses expressions. */
 import { at } from '../../system/at.js';
 import { Float, toInt } from '../value.js';
-import type { Arguments, Arithmetic, Comparison, Expression, Filter, Operation, Target, Token } from './syntax.js';
+import type {
+  Arguments,
+  Arithmetic,
+  Comparison,
+  Expression,
+  FilterCall,
+  OperatorNode,
+  AssignmentTarget,
+  TemplateToken,
+} from './syntax.js';
 import { TemplateProblem } from './work.js';
 
 const MAX_DEPTH = 100;
@@ -22,24 +31,24 @@ const BEHIND_TEST: ReadonlySet<string> = new Set(['else', 'or', 'and']);
 const NO_ARGUMENTS: Arguments = { args: [], named: [] };
 
 export class ExpressionParser {
-  readonly #tokens: readonly Token[];
+  readonly #tokens: readonly TemplateToken[];
   #at = 0;
   #depth = 0;
 
   /** `tokens` ends with `eof`. */
-  constructor(tokens: readonly Token[]) {
+  constructor(tokens: readonly TemplateToken[]) {
     this.#tokens = tokens;
   }
 
-  protected get next(): Token {
+  protected get next(): TemplateToken {
     return at(this.#tokens, Math.min(this.#at, this.#tokens.length - 1));
   }
 
-  protected get second(): Token {
+  protected get second(): TemplateToken {
     return at(this.#tokens, Math.min(this.#at + 1, this.#tokens.length - 1));
   }
 
-  protected take(): Token {
+  protected take(): TemplateToken {
     const token = this.next;
     this.#at++;
     return token;
@@ -66,7 +75,7 @@ export class ExpressionParser {
     return this.take().text;
   }
 
-  protected shown({ kind, text }: Token): string {
+  protected shown({ kind, text }: TemplateToken): string {
     if (kind === 'end')
       return kind === 'end' && text === '}}' ? "'end of print statement'" : "'end of statement block'";
     return kind === 'eof' ? "'end of template'" : JSON.stringify(text.slice(0, 40));
@@ -101,9 +110,9 @@ export class ExpressionParser {
   }
 
   /** What a value is given to. `end`: the keyword that ends it. */
-  protected target(end = '', takesFields = false): Target {
+  protected target(end = '', takesFields = false): AssignmentTarget {
     const { line } = this.next;
-    const items: Target[] = [];
+    const items: AssignmentTarget[] = [];
     let isTuple = false;
     for (;;) {
       if (this.next.kind === 'end' || this.isNext(')') || (end !== '' && this.isNext(end))) break;
@@ -116,7 +125,7 @@ export class ExpressionParser {
     return { kind: 'targets', items, line };
   }
 
-  #oneTarget(takesFields: boolean): Target {
+  #oneTarget(takesFields: boolean): AssignmentTarget {
     const token = this.take();
     const { text: name, line } = token;
     if (token.kind === 'mark' && name === '(') {
@@ -163,7 +172,7 @@ export class ExpressionParser {
   #compare(): Expression {
     const { line } = this.next;
     const first = this.#sum();
-    const rest: Operation<Comparison>[] = [];
+    const rest: OperatorNode<Comparison>[] = [];
     for (;;) {
       const { kind, text } = this.next;
       if (kind === 'mark' && COMPARISONS.has(text)) {
@@ -189,7 +198,7 @@ export class ExpressionParser {
   #arithmetic(ops: readonly Arithmetic[], part: () => Expression): Expression {
     const { line } = this.next;
     const first = part();
-    const rest: Operation<Arithmetic>[] = [];
+    const rest: OperatorNode<Arithmetic>[] = [];
     for (;;) {
       const op = this.next.kind === 'mark' ? ops.find((each) => each === this.next.text) : undefined;
       if (op === undefined) return rest.length === 0 ? first : { kind: 'arithmetic', first, rest, line };
@@ -240,7 +249,7 @@ export class ExpressionParser {
     }
   }
 
-  #bracket({ text, line }: Token): Expression {
+  #bracket({ text, line }: TemplateToken): Expression {
     if (text === '(') {
       const value = this.tuple({ isInBrackets: true });
       this.expect(')');
@@ -334,8 +343,8 @@ export class ExpressionParser {
   }
 
   /** Filters in a row; without a value, those of a block. `isBegun`: the first one has no bar before it. */
-  protected filter(of: Expression | undefined, isBegun: boolean): Filter | undefined {
-    let value: Filter | undefined;
+  protected filter(of: Expression | undefined, isBegun: boolean): FilterCall | undefined {
+    let value: FilterCall | undefined;
     let length = 0;
     for (let isFirst = isBegun; isFirst || this.isNext('|'); isFirst = false) {
       this.#checkChain(length++);

@@ -1,24 +1,31 @@
 /** Jinja's filters and tests by name. */
 import { repr } from '../show.js';
-import { Float, isDict, isEqual, isInt, isList, isTruthy, numeric, Sequence, Shown, type Value } from '../value.js';
+import { Float, isDict, isEqual, isInt, isList, isTruthy, numeric, Sequence, Shown, type PyValue } from '../value.js';
 import { attributeOnly } from './attributes.js';
 import { type Args, bind, lengthOf, wholeOf } from './items.js';
-import { type Context, filter, type Filter, LIST_FILTERS, type NamedFilter, plainText } from './listFilters.js';
+import {
+  type FilterContext,
+  filter,
+  type JinjaFilter,
+  LIST_FILTERS,
+  type NamedFilter,
+  plainText,
+} from './listFilters.js';
 import { Callable, isDictionary, isPlainList, keyOf, Lazy, Markup, type Named, textOf, Undefined } from './objects.js';
 import { arithmetic, compare, compareText } from './operators.js';
 import type { Comparison } from './syntax.js';
 import { TEXT_FILTERS } from './textFilters.js';
 import { callTextMethod } from './textMethods.js';
 import { absolute, floatNumber, htmlJson, plainJson, regexReplace, round, wholeNumber } from './valueFilters.js';
-import { Failure, type Work } from './work.js';
+import { Failure, type TemplateWork } from './work.js';
 
 // Jinja's filters by name.
 
 /** pprint writes longer values on several lines. */
 const LINE = 80;
 
-function printed(value: Value, { work }: Context): string {
-  const sorted = (part: Value): Value => {
+function printed(value: PyValue, { work }: FilterContext): string {
+  const sorted = (part: PyValue): PyValue => {
     if (isPlainList(part)) return part.map(sorted);
     if (!isDict(part)) return part;
     return new Map([...part].toSorted(([a], [b]) => compareText(a, b)).map(([key, item]) => [key, sorted(item)]));
@@ -51,7 +58,7 @@ const OWN: readonly NamedFilter[] = [
 ];
 
 /** Of transformers' environment. */
-export const CHAT_FILTERS: ReadonlyMap<string, Filter> = new Map([
+export const CHAT_FILTERS: ReadonlyMap<string, JinjaFilter> = new Map([
   ...OWN,
   ...filter('tojson', 'ensure_ascii? indent? separators? sort_keys?', (value, args, { work }) =>
     plainJson(value, args, work),
@@ -59,7 +66,7 @@ export const CHAT_FILTERS: ReadonlyMap<string, Filter> = new Map([
 ]);
 
 /** Of the public harness' environment. */
-export const TASK_FILTERS: ReadonlyMap<string, Filter> = new Map([
+export const TASK_FILTERS: ReadonlyMap<string, JinjaFilter> = new Map([
   ...OWN,
   ...filter('tojson', 'indent?', (value, [indent], { work }) => htmlJson(value, indent, work)),
   ...filter('regex_replace', 'pattern repl count?', (value, [pattern = null, by = null, count], { work }) =>
@@ -69,13 +76,13 @@ export const TASK_FILTERS: ReadonlyMap<string, Filter> = new Map([
 
 /** value|name(args); undefined if there is no such filter. Throws Failure. */
 export function runFilter(
-  filters: ReadonlyMap<string, Filter>,
+  filters: ReadonlyMap<string, JinjaFilter>,
   name: string,
-  value: Value,
-  args: readonly Value[],
+  value: PyValue,
+  args: readonly PyValue[],
   named: Named,
-  context: Context,
-): Value | undefined {
+  context: FilterContext,
+): PyValue | undefined {
   const found = filters.get(name);
   if (found === undefined) return undefined;
   context.work.spend();
@@ -85,21 +92,21 @@ export function runFilter(
 
 // Jinja's tests: what stands behind "is".
 
-interface Test {
+interface JinjaTest {
   readonly parameters: readonly string[];
-  readonly run: (value: Value, args: Args, context: Context) => boolean;
+  readonly run: (value: PyValue, args: Args, context: FilterContext) => boolean;
 }
 
-const test = (names: string, parameters: string, run: Test['run']): [string, Test][] =>
+const test = (names: string, parameters: string, run: JinjaTest['run']): [string, JinjaTest][] =>
   names.split(' ').map((name) => [name, { parameters: parameters === '' ? [] : [parameters], run }]);
 
 const comparison = (names: string, op: Comparison) =>
   test(names, 'other', (value, [other = null], { work }) => compare(op, value, other, work));
 
-const remainderIs = (value: Value, by: Value, rest: number, { work }: Context): boolean =>
+const remainderIs = (value: PyValue, by: PyValue, rest: number, { work }: FilterContext): boolean =>
   isEqual(arithmetic('%', value, by, work), rest);
 
-const hasPlaces = (value: Value): boolean =>
+const hasPlaces = (value: PyValue): boolean =>
   textOf(value) !== undefined ||
   isDictionary(value) ||
   (isList(value) && (!(value instanceof Sequence) || value.type === 'tuple' || value.type === 'range'));
@@ -112,9 +119,10 @@ const isCase = (name: 'islower' | 'isupper') =>
   );
 
 /** Whether Python's "is" holds: one object, or equal ones of which there is one each. */
-const isSame = (value: Value, other: Value): boolean => value === other || (value instanceof Float && value === other);
+const isSame = (value: PyValue, other: PyValue): boolean =>
+  value === other || (value instanceof Float && value === other);
 
-const TESTS: ReadonlyMap<string, Test> = new Map<string, Test>([
+const TESTS: ReadonlyMap<string, JinjaTest> = new Map<string, JinjaTest>([
   ...test('defined', '', (value) => !(value instanceof Undefined)),
   ...test('undefined', '', (value) => value instanceof Undefined),
   ...test('none', '', (value) => value === null),
@@ -154,7 +162,7 @@ const TESTS: ReadonlyMap<string, Test> = new Map<string, Test>([
   ...comparison('>= ge', '>='),
 ]);
 
-function isNamed(value: Value, isKnown: (name: string) => boolean, work: Work): boolean {
+function isNamed(value: PyValue, isKnown: (name: string) => boolean, work: TemplateWork): boolean {
   const name = textOf(value);
   if (name === undefined) {
     work.walk(value);
@@ -168,10 +176,10 @@ export const isTest = (name: string): boolean => TESTS.has(name);
 /** Whether the test `name` holds; undefined if there is none. Throws Failure. */
 export function runTest(
   name: string,
-  value: Value,
-  args: readonly Value[],
+  value: PyValue,
+  args: readonly PyValue[],
   named: Named,
-  context: Context,
+  context: FilterContext,
 ): boolean | undefined {
   const found = TESTS.get(name);
   if (found === undefined) return undefined;

@@ -1,8 +1,8 @@
 /** Python's format specifications, and the exact decimal digits of floats. */
 import { repr, showFloat } from '../show.js';
-import { asInt, codePointLength, codePoints, Float, numeric, typeName, type Value } from '../value.js';
+import { asInt, codePointLength, codePoints, Float, numeric, typeName, type PyValue } from '../value.js';
 import { textOf, Undefined } from './objects.js';
-import { Failure, typeError, valueError, type Work } from './work.js';
+import { Failure, typeError, valueError, type TemplateWork } from './work.js';
 
 // Decimal digits of floats, rounded once from the exact value, halves to the even digit: as Python writes them.
 
@@ -103,7 +103,7 @@ function readSpec(text: string): Spec {
 }
 
 /** format(value, spec). Throws Failure. */
-export function formatValue(value: Value, spec: string, work: Work): string {
+export function formatValue(value: PyValue, spec: string, work: TemplateWork): string {
   if (spec === '') return work.str(value);
   const text = textOf(value);
   const whole = asInt(value);
@@ -117,7 +117,7 @@ export function formatValue(value: Value, spec: string, work: Work): string {
 }
 
 /** float(value) of a number. */
-function asFloat(value: Value): number {
+function asFloat(value: PyValue): number {
   const number = numeric(value) ?? NaN;
   if (typeof value === 'bigint' && !Number.isFinite(number))
     throw new Failure('OverflowError', 'int too large to convert to float');
@@ -127,7 +127,7 @@ function asFloat(value: Value): number {
 const unknownType = (type: string, of: string): Failure =>
   valueError(`Unknown format code '${type}' for object of type '${of}'`);
 
-function formatText(text: string, spec: Spec, work: Work, isEquals: boolean): string {
+function formatText(text: string, spec: Spec, work: TemplateWork, isEquals: boolean): string {
   if (spec.type !== '' && spec.type !== 's') throw unknownType(spec.type, 'str');
   if (spec.sign !== '') throw valueError('Sign not allowed in string format specifier');
   if (spec.isAlternate) throw valueError('Alternate form (#) not allowed in string format specifier');
@@ -138,7 +138,7 @@ function formatText(text: string, spec: Spec, work: Work, isEquals: boolean): st
 }
 
 /** `prefix` and `digits` in the width; with "=", what fills it stands between them. */
-export function pad(prefix: string, digits: string, spec: Spec, otherwise: '<' | '>', work: Work): string {
+export function pad(prefix: string, digits: string, spec: Spec, otherwise: '<' | '>', work: TemplateWork): string {
   const missing = spec.width - codePointLength(prefix) - codePointLength(digits);
   work.text(prefix.length + digits.length + Math.max(0, missing) * spec.fill.length);
   if (missing <= 0) return prefix + digits;
@@ -152,7 +152,7 @@ const signOf = (isNegative: boolean, { sign }: Pick<Spec, 'sign'>): string =>
   isNegative ? '-' : sign === '-' ? '' : sign;
 
 /** Digits with marks between groups; zeros that fill the width are grouped as well. */
-function grouped(digits: string, size: number, spec: Spec, taken: number, work: Work): string {
+function grouped(digits: string, size: number, spec: Spec, taken: number, work: TemplateWork): string {
   if (spec.grouping === '') return digits;
   work.text(digits.length * 2);
   const mark = spec.grouping;
@@ -175,7 +175,7 @@ const RADIX: Readonly<Record<string, readonly [number, string]>> = {
   X: [16, '0X'],
 };
 
-function formatInteger(value: bigint, spec: Spec, work: Work): string {
+function formatInteger(value: bigint, spec: Spec, work: TemplateWork): string {
   const { type } = spec;
   if (spec.precision !== undefined) throw valueError('Precision not allowed in integer format specifier');
   if (type === 'c') {
@@ -197,7 +197,7 @@ export function letterOf(value: bigint): string {
   return String.fromCodePoint(Number(value));
 }
 
-function formatFloat(value: number, spec: Spec, work: Work): string {
+function formatFloat(value: number, spec: Spec, work: TemplateWork): string {
   const { type } = spec;
   if (type !== '' && !'eEfFgGn%'.includes(type)) throw unknownType(type, 'float');
   const isNegative = value < 0 || Object.is(value, -0);
@@ -251,7 +251,7 @@ function withExponent(digits: string, exponent: number, isAlternate: boolean): s
 }
 
 /** A whole number for "%d" and the like. Throws Failure. */
-export function wholeFor(type: string, value: Value): bigint {
+export function wholeFor(type: string, value: PyValue): bigint {
   const whole = asInt(value);
   if (whole !== undefined) return BigInt(whole);
   if (value instanceof Undefined) value.fail();

@@ -10,7 +10,7 @@ import {
   Thing,
   toInt,
   typeName,
-  type Value,
+  type PyValue,
 } from '../value.js';
 import {
   Callable,
@@ -20,14 +20,14 @@ import {
   Lazy,
   Markup,
   type Named,
-  Native,
+  NativeCallable,
   sizeOf,
   textOf,
   tupleOf,
   Undefined,
 } from './objects.js';
 import { areSame } from './operators.js';
-import { Failure, typeError, valueError, type Work } from './work.js';
+import { Failure, typeError, valueError, type TemplateWork } from './work.js';
 
 // Items of lists, texts and dictionaries.
 
@@ -35,13 +35,13 @@ import { Failure, typeError, valueError, type Work } from './work.js';
 const MAX_RANGE = 100_000;
 
 /** What a loop over a value visits. Throws Failure. */
-export function iterate(value: Value, work: Work): Iterator<Value> {
+export function iterate(value: PyValue, work: TemplateWork): Iterator<PyValue> {
   if (value instanceof Lazy) return value.items;
   return listOf(value, work)[Symbol.iterator]();
 }
 
 /** list(value), without a copy of what is a list. Throws Failure. */
-export function listOf(value: Value, work: Work): readonly Value[] {
+export function listOf(value: PyValue, work: TemplateWork): readonly PyValue[] {
   if (isList(value)) return value;
   const text = textOf(value);
   if (text !== undefined) {
@@ -53,7 +53,7 @@ export function listOf(value: Value, work: Work): readonly Value[] {
     return isDict(value) ? [...value.keys()] : Array.from(entriesOf(value), ([key]) => key);
   }
   if (value instanceof Lazy) {
-    const items: Value[] = [];
+    const items: PyValue[] = [];
     for (let next = value.items.next(); next.done !== true; next = value.items.next()) {
       work.spend(1 / 8);
       if (items.length % 1024 === 1023) work.items(items.length);
@@ -69,7 +69,7 @@ export function listOf(value: Value, work: Work): readonly Value[] {
 }
 
 /** len(value). Throws Failure. */
-export function lengthOf(value: Value): number {
+export function lengthOf(value: PyValue): number {
   const text = textOf(value);
   if (text !== undefined) return codePointLength(text);
   if (isList(value)) return value.length;
@@ -83,11 +83,11 @@ export function lengthOf(value: Value): number {
 }
 
 /** Views of dictionaries have no places. */
-const hasPlaces = (value: Value): value is readonly Value[] =>
+const hasPlaces = (value: PyValue): value is readonly PyValue[] =>
   isList(value) && (!(value instanceof Sequence) || value.type === 'tuple' || value.type === 'range');
 
 /** value[key]; undefined where there is no such item, whatever the reason. */
-export function itemAt(of: Value, key: Value): Value | undefined {
+export function itemAt(of: PyValue, key: PyValue): PyValue | undefined {
   if (of instanceof Undefined) return of.fail();
   if (isDictionary(of)) {
     try {
@@ -109,12 +109,12 @@ export function itemAt(of: Value, key: Value): Value | undefined {
 }
 
 /** value[from:to:step]. Throws Failure. */
-export function slice(of: Value, from: Value, to: Value, step: Value, work: Work): Value {
+export function slice(of: PyValue, from: PyValue, to: PyValue, step: PyValue, work: TemplateWork): PyValue {
   if (of instanceof Undefined) return of.fail();
   const text = textOf(of);
   if (text === undefined && !hasPlaces(of))
     throw typeError(isDictionary(of) ? "unhashable type: 'slice'" : `'${typeName(of)}' object is not subscriptable`);
-  const whole = (value: Value): number | undefined => {
+  const whole = (value: PyValue): number | undefined => {
     if (value === null) return undefined;
     const number = asInt(value);
     if (number === undefined) throw typeError('slice indices must be integers or None or have an __index__ method');
@@ -123,8 +123,8 @@ export function slice(of: Value, from: Value, to: Value, step: Value, work: Work
   const by = whole(step) ?? 1;
   if (by === 0) throw valueError('slice step cannot be zero');
   work.spend((text?.length ?? 0) / 128);
-  const items: string | readonly Value[] =
-    text === undefined ? (of as readonly Value[]) : /[\ud800-\udfff]/.test(text) ? listOf(text, work) : text;
+  const items: string | readonly PyValue[] =
+    text === undefined ? (of as readonly PyValue[]) : /[\ud800-\udfff]/.test(text) ? listOf(text, work) : text;
   const clip = (place: number | undefined, otherwise: number): number => {
     if (place === undefined) return otherwise;
     const counted = place < 0 ? place + items.length : place;
@@ -132,10 +132,10 @@ export function slice(of: Value, from: Value, to: Value, step: Value, work: Work
   };
   const start = clip(whole(from), by > 0 ? 0 : items.length - 1);
   const end = clip(whole(to), by > 0 ? items.length : -1);
-  const made = (part: string): Value => (of instanceof Markup ? new Markup(part) : part);
+  const made = (part: string): PyValue => (of instanceof Markup ? new Markup(part) : part);
   if (by === 1 && typeof items === 'string') return made(items.slice(start, Math.max(start, end)));
   work.items(Math.max(0, Math.ceil((end - start) / by)));
-  const taken: Value[] = [];
+  const taken: PyValue[] = [];
   for (let i = start; by > 0 ? i < end : i > end; i += by) taken.push(elementAt(items, i));
   if (text !== undefined) return made(taken.join(''));
   if (!(of instanceof Sequence)) return taken;
@@ -157,7 +157,7 @@ function rangeOf(from: number, to: number, step: number): Sequence {
 }
 
 /** range(…). Throws Failure. */
-export function range(args: readonly Value[]): Value {
+export function range(args: readonly PyValue[]): PyValue {
   if (args.length < 1 || args.length > 3)
     throw typeError(
       `range expected ${args.length < 1 ? 'at least 1 argument' : 'at most 3 arguments'}, got ${args.length}`,
@@ -178,7 +178,7 @@ export function range(args: readonly Value[]): Value {
 }
 
 /** The place of an index among `length` items, as slices and the methods of texts and lists clip it. */
-export function clipIndex(value: Value | undefined, otherwise: number, length: number): number {
+export function clipIndex(value: PyValue | undefined, otherwise: number, length: number): number {
   if (value === undefined || value === null) return otherwise;
   const whole = asInt(value);
   if (whole === undefined) throw typeError('slice indices must be integers or None or have an __index__ method');
@@ -187,18 +187,18 @@ export function clipIndex(value: Value | undefined, otherwise: number, length: n
 }
 
 /** Arguments in the order of their parameters; undefined for those that are not given. */
-export type Args = readonly (Value | undefined)[];
+export type Args = readonly (PyValue | undefined)[];
 
 /** Binds arguments to parameters; those whose name ends in "?" may be left out. Throws Failure. */
 export function bind(
   what: string,
   parameters: readonly string[],
-  args: readonly Value[],
-  named: ReadonlyMap<string, Value>,
+  args: readonly PyValue[],
+  named: ReadonlyMap<string, PyValue>,
 ): Args {
   if (args.length > parameters.length)
     throw typeError(`${what} takes at most ${parameters.length} arguments (${args.length} given)`);
-  const values: (Value | undefined)[] = [...args];
+  const values: (PyValue | undefined)[] = [...args];
   for (const [name, value] of named) {
     const at = parameters.findIndex((parameter) => parameter.replace('?', '') === name);
     if (at < 0) throw typeError(`${what} got an unexpected keyword argument '${name}'`);
@@ -212,7 +212,7 @@ export function bind(
 }
 
 /** An argument as a whole number. Throws Failure. */
-export function wholeOf(value: Value | undefined, otherwise: number): number {
+export function wholeOf(value: PyValue | undefined, otherwise: number): number {
   if (value === undefined) return otherwise;
   if (value instanceof Undefined) return value.fail();
   const whole = asInt(value);
@@ -225,27 +225,27 @@ export function wholeOf(value: Value | undefined, otherwise: number): number {
 /** The variable "loop". It reads one item ahead, and all of them where its length is asked for. */
 export class Loop extends Callable {
   readonly type = 'LoopContext';
-  readonly #source: Value;
-  readonly #work: Work;
+  readonly #source: PyValue;
+  readonly #work: TemplateWork;
   readonly #isStrict: boolean;
   readonly #depth: number;
-  readonly #recurse: ((items: Value, depth: number) => Value) | undefined;
-  #items: Iterator<Value>;
+  readonly #recurse: ((items: PyValue, depth: number) => PyValue) | undefined;
+  #items: Iterator<PyValue>;
   /** What is known of the items behind this one. */
-  #ahead: Value[] = [];
+  #ahead: PyValue[] = [];
   #isEnded = false;
   #index = -1;
-  #before: Value | undefined;
-  #current: Value | undefined;
-  #changedFrom: readonly Value[] | undefined;
+  #before: PyValue | undefined;
+  #current: PyValue | undefined;
+  #changedFrom: readonly PyValue[] | undefined;
 
   constructor(
-    source: Value,
-    items: Iterator<Value>,
-    work: Work,
+    source: PyValue,
+    items: Iterator<PyValue>,
+    work: TemplateWork,
     isStrict: boolean,
     depth: number,
-    recurse: ((items: Value, depth: number) => Value) | undefined,
+    recurse: ((items: PyValue, depth: number) => PyValue) | undefined,
   ) {
     super();
     this.#source = source;
@@ -261,7 +261,7 @@ export class Loop extends Callable {
   }
 
   /** Goes to the next item; undefined behind the last. */
-  next(): Value | undefined {
+  next(): PyValue | undefined {
     if (!this.#has(1)) return undefined;
     this.#before = this.#current;
     this.#current = this.#ahead.shift();
@@ -289,7 +289,7 @@ export class Loop extends Callable {
     return new Undefined(reason, this.#isStrict);
   }
 
-  override attribute(name: string): Value | undefined {
+  override attribute(name: string): PyValue | undefined {
     switch (name) {
       case 'index':
         return this.#index + 1;
@@ -314,18 +314,18 @@ export class Loop extends Callable {
       case 'nextitem':
         return this.#has(1) ? this.#ahead[0] : this.#missing('there is no next item');
       case 'cycle':
-        return new Native((args) => {
+        return new NativeCallable((args) => {
           if (args.length === 0) throw typeError('no items for cycling given');
           return args[this.#index % args.length] ?? null;
         });
       case 'changed':
-        return new Native((args) => this.#isChanged(args));
+        return new NativeCallable((args) => this.#isChanged(args));
       default:
         return undefined;
     }
   }
 
-  #isChanged(values: readonly Value[]): boolean {
+  #isChanged(values: readonly PyValue[]): boolean {
     const last = this.#changedFrom;
     const isSame = last !== undefined && areSame(tupleOf(last), tupleOf(values), this.#work);
     if (!isSame) this.#changedFrom = values;
@@ -333,7 +333,7 @@ export class Loop extends Callable {
   }
 
   /** loop(items), in a loop that is recursive. */
-  call(args: readonly Value[], named: Named): Value {
+  call(args: readonly PyValue[], named: Named): PyValue {
     if (this.#recurse === undefined)
       throw typeError("The loop must have the 'recursive' marker to be called recursively.");
     const [items = named.get('iterable')] = args;
@@ -346,10 +346,10 @@ export class Loop extends Callable {
 export class Cycler extends Thing {
   readonly type = 'Cycler';
   readonly isTruthy = true;
-  readonly #items: readonly Value[];
+  readonly #items: readonly PyValue[];
   #at = 0;
 
-  constructor(items: readonly Value[]) {
+  constructor(items: readonly PyValue[]) {
     super();
     if (items.length === 0) throw new Failure('TemplateRuntimeError', 'at least one item has to be provided');
     this.#items = items;
@@ -363,17 +363,17 @@ export class Cycler extends Thing {
     throw typeError('a Cycler is shown by its place in memory');
   }
 
-  attribute(name: string): Value | undefined {
+  attribute(name: string): PyValue | undefined {
     if (name === 'current') return this.#items[this.#at];
     if (name === 'pos') return this.#at;
     if (name === 'items') return tupleOf(this.#items);
     if (name === 'reset')
-      return new Native(() => {
+      return new NativeCallable(() => {
         this.#at = 0;
         return null;
       });
     if (name !== 'next') return undefined;
-    return new Native(() => {
+    return new NativeCallable(() => {
       const current = this.#items[this.#at] ?? null;
       this.#at = (this.#at + 1) % this.#items.length;
       return current;
@@ -384,19 +384,19 @@ export class Cycler extends Thing {
 /** joiner(…): nothing when it is called first, and the separator from then on. */
 export class Joiner extends Callable {
   readonly type = 'Joiner';
-  readonly #separator: Value;
+  readonly #separator: PyValue;
   #isUsed = false;
 
-  constructor(separator: Value) {
+  constructor(separator: PyValue) {
     super();
     this.#separator = separator;
   }
 
-  override attribute(name: string): Value | undefined {
+  override attribute(name: string): PyValue | undefined {
     return name === 'sep' ? this.#separator : name === 'used' ? this.#isUsed : undefined;
   }
 
-  call(): Value {
+  call(): PyValue {
     if (this.#isUsed) return this.#separator;
     this.#isUsed = true;
     return '';

@@ -1,11 +1,11 @@
 /** What a filter is, and Jinja's filters of lists. */
 import { at } from '../../system/at.js';
-import { isList, isTruthy, typeName, type Value } from '../value.js';
+import { isList, isTruthy, typeName, type PyValue } from '../value.js';
 import { itemOf } from './attributes.js';
 import { type Args, iterate, lengthOf, listOf, slice, wholeOf } from './items.js';
 import {
   entriesOf,
-  Group,
+  GroupOfItems,
   isDictionary,
   keyOf,
   Lazy,
@@ -16,50 +16,56 @@ import {
   Undefined,
 } from './objects.js';
 import { areSame, arithmetic, order } from './operators.js';
-import type { Access } from './percent.js';
+import type { FieldAccess } from './percent.js';
 import { Failure, join, typeError, valueError } from './work.js';
 
 // What a filter is: a function of a value, with arguments that have names.
 
 /** What filters and tests see of the template that uses them. */
-export interface Context extends Access {
-  readonly filter: (name: string, value: Value, args: readonly Value[], named: Named) => Value;
-  readonly test: (name: string, value: Value, args: readonly Value[], named: Named) => boolean;
+export interface FilterContext extends FieldAccess {
+  readonly filter: (name: string, value: PyValue, args: readonly PyValue[], named: Named) => PyValue;
+  readonly test: (name: string, value: PyValue, args: readonly PyValue[], named: Named) => boolean;
   readonly isKnown: (kind: 'filter' | 'test', name: string) => boolean;
 }
 
-export interface Filter {
+export interface JinjaFilter {
   /** Undefined for a filter that binds its arguments itself. Names that end in "?" may be left out. */
   readonly parameters: readonly string[] | undefined;
-  readonly run: (value: Value, args: Args, context: Context, named: Named) => Value;
+  readonly run: (value: PyValue, args: Args, context: FilterContext, named: Named) => PyValue;
 }
 
-export type NamedFilter = readonly [string, Filter];
+export type NamedFilter = readonly [string, JinjaFilter];
 
-export const filter = (names: string, parameters: string, run: Filter['run']): NamedFilter[] =>
+export const filter = (names: string, parameters: string, run: JinjaFilter['run']): NamedFilter[] =>
   names.split(' ').map((name) => [name, { parameters: parameters === '' ? [] : parameters.split(' '), run }] as const);
 
 /** A filter that takes any arguments. */
-export const freeFilter = (name: string, run: Filter['run']): NamedFilter[] => [[name, { parameters: undefined, run }]];
+export const freeFilter = (name: string, run: JinjaFilter['run']): NamedFilter[] => [
+  [name, { parameters: undefined, run }],
+];
 
 /** A value as text: Markup stays what it is. */
-export const softText = (value: Value, { work }: Context): string | Markup =>
+export const softText = (value: PyValue, { work }: FilterContext): string | Markup =>
   value instanceof Markup ? value : work.str(value);
 
 /** str(value) */
-export const plainText = (value: Value, { work }: Context): string => textOf(value) ?? work.str(value);
+export const plainText = (value: PyValue, { work }: FilterContext): string => textOf(value) ?? work.str(value);
 
-export const items = (value: Value, { work }: Context): readonly Value[] => listOf(value, work);
+export const items = (value: PyValue, { work }: FilterContext): readonly PyValue[] => listOf(value, work);
 
 /** Parts of the longest path. */
 const MAX_PATH = 256;
 
 /** What takes the part of an item that `attribute="a.b.0"` names; all of it without a path. */
-export function partsBy(path: Value | undefined, context: Context, otherwise?: Value): (item: Value) => Value {
+export function partsBy(
+  path: PyValue | undefined,
+  context: FilterContext,
+  otherwise?: PyValue,
+): (item: PyValue) => PyValue {
   if (path === undefined || path === null) return (item) => item;
   const text = textOf(path);
   if (text !== undefined && text.length > MAX_PATH) throw valueError(`a path of more than ${MAX_PATH} letters`);
-  const parts: readonly Value[] =
+  const parts: readonly PyValue[] =
     text === undefined ? [path] : text.split('.').map((part) => (/^\p{Nd}+$/u.test(part) ? Number(part) : part));
   return (item) => {
     let value = item;
@@ -74,12 +80,12 @@ export function partsBy(path: Value | undefined, context: Context, otherwise?: V
 
 // Jinja's filters of lists and dictionaries. What Python makes of them piece by piece can be visited once.
 
-const isSet = (value: Value | undefined): boolean => value !== undefined && isTruthy(value);
+const isSet = (value: PyValue | undefined): boolean => value !== undefined && isTruthy(value);
 
 /** Texts without regard to case, unless that is asked for. */
 const folded =
-  (isCased: Value | undefined, part: (item: Value) => Value, { work }: Context) =>
-  (item: Value): Value => {
+  (isCased: PyValue | undefined, part: (item: PyValue) => PyValue, { work }: FilterContext) =>
+  (item: PyValue): PyValue => {
     const key = part(item);
     const text = isSet(isCased) ? undefined : textOf(key);
     if (text !== undefined) work.text(text.length);
@@ -88,11 +94,11 @@ const folded =
 
 /** Items in the order of their keys. Equal ones stay as they are. */
 function sortedBy(
-  all: readonly Value[],
-  keys: (item: Value) => Value,
-  isReversed: Value | undefined,
-  { work }: Context,
-): Value[] {
+  all: readonly PyValue[],
+  keys: (item: PyValue) => PyValue,
+  isReversed: PyValue | undefined,
+  { work }: FilterContext,
+): PyValue[] {
   work.items(all.length);
   const keyed = all.map((item) => [item, keys(item)] as const);
   const letters = keyed.reduce((sum, [, key]) => sum + work.walk(key), 0);
@@ -102,7 +108,7 @@ function sortedBy(
   return keyed.toSorted(([, left], [, right]) => sign * order('<', left, right)).map(([item]) => item);
 }
 
-const lazily = (items: () => Generator<Value>): Lazy => new Lazy(items());
+const lazily = (items: () => Generator<PyValue>): Lazy => new Lazy(items());
 
 /** max and min: the first of the items that no other is beyond. */
 const extreme = (name: string, op: '<' | '>') =>
@@ -121,7 +127,7 @@ const extreme = (name: string, op: '<' | '>') =>
   });
 
 /** map: a part of each item, or what a filter makes of each. */
-function mapped(args: readonly Value[], named: Named, context: Context): (item: Value) => Value {
+function mapped(args: readonly PyValue[], named: Named, context: FilterContext): (item: PyValue) => PyValue {
   if (args.length === 0 && named.has('attribute')) {
     for (const name of named.keys())
       if (name !== 'attribute' && name !== 'default')
@@ -134,7 +140,7 @@ function mapped(args: readonly Value[], named: Named, context: Context): (item: 
   return (item) => context.filter(text, item, rest, named);
 }
 
-function nameOf(name: Value): string {
+function nameOf(name: PyValue): string {
   const text = textOf(name);
   if (text === undefined)
     throw new Failure('TemplateRuntimeError', `No filter or test named '${typeName(name)}' found.`);
@@ -148,7 +154,7 @@ const selecting = (name: string, isKept: boolean, byPart: boolean) =>
       if (!isTruthy(value)) return;
       const args = given.map((arg) => arg ?? null);
       if (byPart && args.length === 0) throw new Failure('FilterArgumentError', 'Missing parameter for attribute name');
-      const part = byPart ? partsBy(args[0], context) : (item: Value): Value => item;
+      const part = byPart ? partsBy(args[0], context) : (item: PyValue): PyValue => item;
       const [test, ...rest] = byPart ? args.slice(1) : args;
       const text = test === undefined ? undefined : nameOf(test);
       const all = iterate(value, context.work);
@@ -161,7 +167,7 @@ const selecting = (name: string, isKept: boolean, byPart: boolean) =>
     }),
   );
 
-function reversed(value: Value, context: Context): Value {
+function reversed(value: PyValue, context: FilterContext): PyValue {
   if (textOf(value) !== undefined) return slice(value, null, null, -1, context.work);
   if (value instanceof Lazy) return items(value, context).toReversed();
   if (isList(value) || isDictionary(value) || value instanceof Undefined) {
@@ -172,18 +178,23 @@ function reversed(value: Value, context: Context): Value {
   throw new Failure('FilterArgumentError', 'argument must be iterable');
 }
 
-function grouped(value: Value, by: (item: Value) => Value, real: (item: Value) => Value, context: Context): Value {
-  const groups: { key: Value; list: Value[] }[] = [];
+function grouped(
+  value: PyValue,
+  by: (item: PyValue) => PyValue,
+  real: (item: PyValue) => PyValue,
+  context: FilterContext,
+): PyValue {
+  const groups: { key: PyValue; list: PyValue[] }[] = [];
   for (const item of sortedBy(items(value, context), by, undefined, context)) {
     const key = by(item);
     const last = groups.at(-1);
     if (last !== undefined && areSame(last.key, key, context.work)) last.list.push(item);
     else groups.push({ key, list: [item] });
   }
-  return groups.map(({ list }) => new Group(real(at(list, 0)), list));
+  return groups.map(({ list }) => new GroupOfItems(real(at(list, 0)), list));
 }
 
-function sliced(value: Value, count: number, fill: Value | undefined, context: Context): Value {
+function sliced(value: PyValue, count: number, fill: PyValue | undefined, context: FilterContext): PyValue {
   return lazily(function* () {
     const all = items(value, context);
     if (count === 0) throw new Failure('ZeroDivisionError', 'integer division or modulo by zero');
@@ -200,9 +211,9 @@ function sliced(value: Value, count: number, fill: Value | undefined, context: C
   });
 }
 
-function batched(value: Value, count: number, fill: Value | undefined, context: Context): Value {
+function batched(value: PyValue, count: number, fill: PyValue | undefined, context: FilterContext): PyValue {
   return lazily(function* () {
-    let batch: Value[] = [];
+    let batch: PyValue[] = [];
     for (const item of items(value, context)) {
       if (batch.length === count) {
         yield batch;
@@ -217,7 +228,7 @@ function batched(value: Value, count: number, fill: Value | undefined, context: 
   });
 }
 
-function entriesIn(value: Value): readonly (readonly [Value, Value])[] {
+function entriesIn(value: PyValue): readonly (readonly [PyValue, PyValue])[] {
   if (value instanceof Undefined) return value.fail();
   if (!isDictionary(value)) throw new Failure('AttributeError', `'${typeName(value)}' object has no attribute 'items'`);
   return [...entriesOf(value)];

@@ -3,15 +3,15 @@
  * that a scope sets starts as the one around it, or as nothing, even where it is read before it is set.
  */
 import {
-  type Body,
+  type TemplateBody,
   type Expression,
-  type Filter,
+  type FilterCall,
   type Origin,
   type Parameter,
   partsOf,
   type Signature,
   type Statement,
-  type Target,
+  type AssignmentTarget,
 } from './syntax.js';
 import { TemplateProblem } from './work.js';
 
@@ -64,7 +64,7 @@ class Names {
   }
 }
 
-class Resolver {
+class NameResolver {
   readonly #isKnown: IsKnown;
   #names: Names;
   /** The names of the body that is visited; #names is a copy of them within a branch. */
@@ -82,7 +82,7 @@ class Resolver {
   }
 
   /** `before` gives the scope its names, and visits what belongs to it beside the body; `after` visits more. */
-  scope(body: Body, outer: Names | undefined, before?: () => void, after?: () => void): void {
+  scope(body: TemplateBody, outer: Names | undefined, before?: () => void, after?: () => void): void {
     const saved = { names: this.#names, frame: this.#frame, later: this.#later, isConditional: this.#isConditional };
     this.#names = new Names(outer);
     this.#frame = this.#names;
@@ -249,7 +249,7 @@ class Resolver {
     });
   }
 
-  #target(target: Target, isGiven: boolean): void {
+  #target(target: AssignmentTarget, isGiven: boolean): void {
     if (target.kind === 'targets') for (const item of target.items) this.#target(item, isGiven);
     else if (target.kind === 'field') this.#names.load(target.of);
     else if (isGiven) this.#names.give(target.name);
@@ -264,7 +264,7 @@ class Resolver {
     }
   }
 
-  #filter(filter: Filter): void {
+  #filter(filter: FilterCall): void {
     if (filter.of !== undefined) this.#expression(filter.of);
     this.#check('filter', filter.name, filter.line);
     this.#arguments(filter);
@@ -275,7 +275,7 @@ class Resolver {
       throw new TemplateProblem('TemplateAssertionError', `No ${kind} named '${name}'.`, line);
   }
 
-  #arguments({ args, named, rest, restNamed }: Filter | Extract<Expression, { kind: 'call' | 'test' }>): void {
+  #arguments({ args, named, rest, restNamed }: FilterCall | Extract<Expression, { kind: 'call' | 'test' }>): void {
     for (const arg of args) this.#expression(arg);
     for (const [, arg] of named) this.#expression(arg);
     if (rest !== undefined) this.#expression(rest);
@@ -319,11 +319,11 @@ function findSpecial(statements: readonly Statement[], left: Set<string>, found:
     if (expression.kind === 'name' && left.has(expression.name)) found.add(expression.name as Special);
     for (const part of partsOf(expression)) load(part);
   };
-  const store = (target: Target): void => {
+  const store = (target: AssignmentTarget): void => {
     if (target.kind === 'targets') for (const item of target.items) store(item);
     else if (target.kind === 'name') left.delete(target.name);
   };
-  const inside = (signature: { parameters: readonly Parameter[]; body: Body }): void => {
+  const inside = (signature: { parameters: readonly Parameter[]; body: TemplateBody }): void => {
     for (const { name } of signature.parameters) left.delete(name);
     for (const { otherwise } of signature.parameters) load(otherwise);
     findSpecial(signature.body.statements, left, found);
@@ -390,7 +390,7 @@ function findSpecial(statements: readonly Statement[], left: Set<string>, found:
 }
 
 /** Fills `origins` and `special` of all bodies. Throws TemplateProblem. */
-export function resolveNames(root: Body, isKnown: IsKnown): void {
-  const resolver = new Resolver(isKnown);
+export function resolveNames(root: TemplateBody, isKnown: IsKnown): void {
+  const resolver = new NameResolver(isKnown);
   resolver.scope(root, undefined, () => resolver.give('self'));
 }

@@ -11,9 +11,9 @@ import {
   Thing,
   toInt,
   typeName,
-  type Value,
+  type PyValue,
 } from '../value.js';
-import { Failure, type FailureKind, typeError, type Work } from './work.js';
+import { Failure, type FailureKind, typeError, type TemplateWork } from './work.js';
 
 /** What stands for something without a value: most uses of it fail. */
 export class Undefined extends Thing {
@@ -54,7 +54,7 @@ export class Undefined extends Thing {
     return 'Undefined';
   }
 
-  override equals(other: Value): boolean {
+  override equals(other: PyValue): boolean {
     this.look();
     if (other instanceof Undefined) other.look();
     return other instanceof Undefined && other.isStrict === this.isStrict;
@@ -62,7 +62,7 @@ export class Undefined extends Thing {
 }
 
 /** How Jinja names the type of a value in messages. */
-export const objectName = (value: Value): string => (value === null ? 'None' : `${typeName(value)} object`);
+export const objectName = (value: PyValue): string => (value === null ? 'None' : `${typeName(value)} object`);
 
 const HTML: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', "'": '&#39;', '"': '&#34;' };
 export const escapeHtml = (text: string): string => text.replace(/[&<>'"]/g, (letter) => HTML[letter] ?? letter);
@@ -89,22 +89,22 @@ export class Markup extends Thing {
     return this.text.length + 8;
   }
 
-  override equals(other: Value): boolean {
+  override equals(other: PyValue): boolean {
     return textOf(other) === this.text;
   }
 }
 
 /** isinstance(value, str): its letters. */
-export const textOf = (value: Value | undefined): string | undefined =>
+export const textOf = (value: PyValue | undefined): string | undefined =>
   typeof value === 'string' ? value : value instanceof Markup ? value.text : undefined;
 
 /** What filters make piece by piece: it can be visited once. */
 export class Lazy extends Thing {
   readonly type: string;
   readonly isTruthy = true;
-  readonly items: Iterator<Value>;
+  readonly items: Iterator<PyValue>;
 
-  constructor(items: Iterator<Value>, type = 'generator') {
+  constructor(items: Iterator<PyValue>, type = 'generator') {
     super();
     this.items = items;
     this.type = type;
@@ -120,7 +120,7 @@ export class Lazy extends Thing {
 }
 
 /** A value that keys of dictionaries are told apart by: equal keys have the same. Throws Failure for no key. */
-export function keyOf(value: Value): string | number | bigint | null | object {
+export function keyOf(value: PyValue): string | number | bigint | null | object {
   if (typeof value === 'string') return `s${value}`;
   if (value === null) return null;
   if (value instanceof Markup) return `s${value.text}`;
@@ -151,10 +151,10 @@ type Key = ReturnType<typeof keyOf>;
 /** A dictionary whose keys are not all text. */
 class KeyedDict extends Thing {
   readonly type = 'dict';
-  readonly #entries = new Map<Key, readonly [Value, Value]>();
+  readonly #entries = new Map<Key, readonly [PyValue, PyValue]>();
 
   /** The first of equal keys and the last of their values stay, as in Python. */
-  constructor(entries: Iterable<readonly [Value, Value]>) {
+  constructor(entries: Iterable<readonly [PyValue, PyValue]>) {
     super();
     for (const [key, value] of entries) {
       const found = keyOf(key);
@@ -166,11 +166,11 @@ class KeyedDict extends Thing {
     return this.#entries.size;
   }
 
-  get(key: Value): Value | undefined {
+  get(key: PyValue): PyValue | undefined {
     return this.#entries.get(keyOf(key))?.[1];
   }
 
-  entries(): Iterable<readonly [Value, Value]> {
+  entries(): Iterable<readonly [PyValue, PyValue]> {
     return this.#entries.values();
   }
 
@@ -186,11 +186,11 @@ class KeyedDict extends Thing {
     return reprDict(this.entries());
   }
 
-  override get parts(): readonly Value[] {
+  override get parts(): readonly PyValue[] {
     return [...this.entries()].flat();
   }
 
-  override equals(other: Value): boolean {
+  override equals(other: PyValue): boolean {
     if (this === other) return true;
     if (!isDictionary(other) || sizeOf(other) !== this.size) return false;
     for (const [key, value] of this.entries()) {
@@ -202,13 +202,13 @@ class KeyedDict extends Thing {
 }
 
 /** Either kind of dictionary. */
-export type Dictionary = ReadonlyMap<string, Value> | KeyedDict;
-export const isDictionary = (value: Value): value is Dictionary => isDict(value) || value instanceof KeyedDict;
+export type Dictionary = ReadonlyMap<string, PyValue> | KeyedDict;
+export const isDictionary = (value: PyValue): value is Dictionary => isDict(value) || value instanceof KeyedDict;
 export const sizeOf = (dict: Dictionary): number => dict.size;
-export const entriesOf = (dict: Dictionary): Iterable<readonly [Value, Value]> => dict.entries();
+export const entriesOf = (dict: Dictionary): Iterable<readonly [PyValue, PyValue]> => dict.entries();
 
 /** The value of a key; undefined where there is none. Throws Failure for what cannot be a key. */
-export function entryOf(dict: Dictionary, key: Value): Value | undefined {
+export function entryOf(dict: Dictionary, key: PyValue): PyValue | undefined {
   if (dict instanceof KeyedDict) return dict.get(key);
   const text = textOf(key);
   if (text !== undefined) return dict.get(text);
@@ -217,8 +217,8 @@ export function entryOf(dict: Dictionary, key: Value): Value | undefined {
 }
 
 /** A dictionary of these entries. */
-export function dictOf(entries: readonly (readonly [Value, Value])[], work: Work): Dictionary {
-  const texts = new Map<string, Value>();
+export function dictOf(entries: readonly (readonly [PyValue, PyValue])[], work: TemplateWork): Dictionary {
+  const texts = new Map<string, PyValue>();
   for (const [key] of entries) work.walk(key);
   for (const [key, value] of entries) {
     if (typeof key !== 'string') return new KeyedDict(entries);
@@ -228,13 +228,13 @@ export function dictOf(entries: readonly (readonly [Value, Value])[], work: Work
 }
 
 /** Arguments by name. */
-export type Named = ReadonlyMap<string, Value>;
+export type Named = ReadonlyMap<string, PyValue>;
 
 /** Something that can be called. */
 export abstract class Callable extends Thing {
   readonly isTruthy = true;
 
-  abstract call(args: readonly Value[], named: Named): Value;
+  abstract call(args: readonly PyValue[], named: Named): PyValue;
 
   get text(): string {
     return this.code;
@@ -245,19 +245,19 @@ export abstract class Callable extends Thing {
   }
 
   /** The value of one of its attributes; undefined where it has none. */
-  attribute(_name: string): Value | undefined {
+  attribute(_name: string): PyValue | undefined {
     return undefined;
   }
 }
 
 /** A function or a type of the environment. */
-export class Native extends Callable {
+export class NativeCallable extends Callable {
   readonly type: string;
   readonly #shown: string | undefined;
-  readonly #run: (args: readonly Value[], named: Named) => Value;
+  readonly #run: (args: readonly PyValue[], named: Named) => PyValue;
 
   /** `shown`: its repr(), where that holds no address. */
-  constructor(run: (args: readonly Value[], named: Named) => Value, shown?: string) {
+  constructor(run: (args: readonly PyValue[], named: Named) => PyValue, shown?: string) {
     super();
     this.#run = run;
     this.#shown = shown;
@@ -268,7 +268,7 @@ export class Native extends Callable {
     return this.#shown ?? super.code;
   }
 
-  call(args: readonly Value[], named: Named): Value {
+  call(args: readonly PyValue[], named: Named): PyValue {
     return this.#run(args, named);
   }
 }
@@ -277,9 +277,9 @@ export class Native extends Callable {
 export class Namespace extends Thing {
   readonly type = 'Namespace';
   readonly isTruthy = true;
-  readonly fields: Map<string, Value>;
+  readonly fields: Map<string, PyValue>;
 
-  constructor(fields: Iterable<readonly [string, Value]>) {
+  constructor(fields: Iterable<readonly [string, PyValue]>) {
     super();
     this.fields = new Map(fields);
   }
@@ -292,7 +292,7 @@ export class Namespace extends Thing {
     return `<Namespace ${repr(this.fields)}>`;
   }
 
-  override get parts(): readonly Value[] {
+  override get parts(): readonly PyValue[] {
     return [...this.fields.values()];
   }
 
@@ -304,14 +304,15 @@ export class Namespace extends Thing {
 }
 
 /** A group of groupby: a tuple whose parts have names as well. */
-export class Group extends Sequence {
-  constructor(grouper: Value, list: readonly Value[]) {
+export class GroupOfItems extends Sequence {
+  constructor(grouper: PyValue, list: readonly PyValue[]) {
     super('tuple', [grouper, list]);
   }
 }
 
-export const isTuple = (value: Value): value is Sequence => value instanceof Sequence && value.type === 'tuple';
-export const isPlainList = (value: Value): value is readonly Value[] => isList(value) && !(value instanceof Sequence);
+export const isTuple = (value: PyValue): value is Sequence => value instanceof Sequence && value.type === 'tuple';
+export const isPlainList = (value: PyValue): value is readonly PyValue[] =>
+  isList(value) && !(value instanceof Sequence);
 
 /** A tuple of these items. */
-export const tupleOf = (items: readonly Value[]): Sequence => new Sequence('tuple', items);
+export const tupleOf = (items: readonly PyValue[]): Sequence => new Sequence('tuple', items);

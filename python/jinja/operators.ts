@@ -1,9 +1,9 @@
 /** Operators of expressions, as Python has them. */
-import { asInt, Float, isEqual, isInt, isList, numeric, Sequence, toInt, typeName, type Value } from '../value.js';
+import { asInt, Float, isEqual, isInt, isList, numeric, Sequence, toInt, typeName, type PyValue } from '../value.js';
 import { entryOf, escapeHtml, isDictionary, Lazy, Markup, textOf, Undefined } from './objects.js';
 import { percentFormat } from './percent.js';
 import type { Arithmetic, Comparison } from './syntax.js';
-import { Failure, searchFor, typeError, type Work } from './work.js';
+import { Failure, searchFor, typeError, type TemplateWork } from './work.js';
 
 // Python's "**". Floats are rounded once: the engine's own power is off in the last digit at times.
 
@@ -13,7 +13,7 @@ const MAX_BITS = 1 << 14;
 const MAX_EXPONENT = 64n;
 
 /** A whole number, as which Python also takes a bool. */
-export const asBig = (value: Value): bigint | undefined =>
+export const asBig = (value: PyValue): bigint | undefined =>
   typeof value === 'boolean' ? BigInt(value) : isInt(value) ? BigInt(value) : undefined;
 
 /** Digits of a whole number, as bits. */
@@ -24,7 +24,7 @@ export function checkBits(bits: number): void {
   if (bits > MAX_BITS) throw new Failure('limit', 'a number is too large');
 }
 
-function ofIntegers(base: bigint, exponent: bigint): Value {
+function ofIntegers(base: bigint, exponent: bigint): PyValue {
   // A power of -1, 0 or 1 has one digit, whatever the exponent.
   if (base === 1n || base === 0n) return exponent === 0n ? 1 : Number(base);
   if (base === -1n) return exponent % 2n === 0n ? 1 : -1;
@@ -64,7 +64,7 @@ function ofFloats(base: number, exponent: bigint): number {
 }
 
 /** left ** right; undefined where Python has no such power. Throws Failure. */
-export function power(left: Value, right: Value): Value | undefined {
+export function power(left: PyValue, right: PyValue): PyValue | undefined {
   const a = asBig(left),
     b = asBig(right);
   if (a !== undefined && b !== undefined && b >= 0n) return ofIntegers(a, b);
@@ -88,7 +88,7 @@ export function power(left: Value, right: Value): Value | undefined {
 
 // Python's operators on values.
 
-function refuse(op: string, left: Value, right: Value): never {
+function refuse(op: string, left: PyValue, right: PyValue): never {
   if (left instanceof Undefined) left.fail();
   if (right instanceof Undefined) right.fail();
   const [a, b] = [typeName(left), typeName(right)];
@@ -98,13 +98,13 @@ function refuse(op: string, left: Value, right: Value): never {
 }
 
 /** As a Python type: lists and tuples are not joined with each other. */
-const like = (left: readonly Value[], items: readonly Value[]): readonly Value[] =>
+const like = (left: readonly PyValue[], items: readonly PyValue[]): readonly PyValue[] =>
   left instanceof Sequence ? new Sequence('tuple', items) : items;
 
-const isAdded = (value: Value): value is readonly Value[] =>
+const isAdded = (value: PyValue): value is readonly PyValue[] =>
   isList(value) && (!(value instanceof Sequence) || value.type === 'tuple');
 
-function repeat(of: string | readonly Value[], count: bigint, work: Work): Value {
+function repeat(of: string | readonly PyValue[], count: bigint, work: TemplateWork): PyValue {
   if (count >= 1n << 63n || count < -1n << 63n)
     throw new Failure('OverflowError', "cannot fit 'int' into an index-sized integer");
   const times = count < 0n ? 0 : Number(count);
@@ -116,7 +116,7 @@ function repeat(of: string | readonly Value[], count: bigint, work: Work): Value
   return like(of, of.length === 0 ? [] : Array.from({ length: times }, () => of).flatMap((items) => [...items]));
 }
 
-function onIntegers(op: Exclude<Arithmetic, '/' | '**'>, a: bigint, b: bigint): Value {
+function onIntegers(op: Exclude<Arithmetic, '/' | '**'>, a: bigint, b: bigint): PyValue {
   switch (op) {
     case '+':
       return toInt(a + b);
@@ -156,7 +156,7 @@ function onFloats(op: Exclude<Arithmetic, '**'>, a: number, b: number): Float {
 }
 
 /** left + right of texts; what is no Markup is escaped where the other is. */
-function joinTexts(left: Value, right: Value, work: Work): Value | undefined {
+function joinTexts(left: PyValue, right: PyValue, work: TemplateWork): PyValue | undefined {
   const a = textOf(left),
     b = textOf(right);
   if (a === undefined || b === undefined) return undefined;
@@ -165,7 +165,7 @@ function joinTexts(left: Value, right: Value, work: Work): Value | undefined {
   return new Markup((left instanceof Markup ? a : escapeHtml(a)) + (right instanceof Markup ? b : escapeHtml(b)));
 }
 
-export function arithmetic(op: Arithmetic, left: Value, right: Value, work: Work): Value {
+export function arithmetic(op: Arithmetic, left: PyValue, right: PyValue, work: TemplateWork): PyValue {
   if (typeof left === 'number' && typeof right === 'number' && (op === '+' || op === '-')) {
     const result = op === '+' ? left + right : left - right;
     if (Number.isSafeInteger(result)) return result;
@@ -187,7 +187,7 @@ export function arithmetic(op: Arithmetic, left: Value, right: Value, work: Work
   const a = asBig(left),
     b = asBig(right);
   if (op === '*') {
-    const repeated = (of: Value, count: bigint | undefined): Value | undefined => {
+    const repeated = (of: PyValue, count: bigint | undefined): PyValue | undefined => {
       if (count === undefined) return undefined;
       if (of instanceof Markup) return new Markup(String(repeat(of.text, count, work)));
       return typeof of === 'string' || isAdded(of) ? repeat(of, count, work) : undefined;
@@ -220,14 +220,14 @@ function divideLong(a: bigint, b: bigint): Float {
   return new Float(sign * result);
 }
 
-function floatOf(value: Value): number | undefined {
+function floatOf(value: PyValue): number | undefined {
   const number = numeric(value);
   if (typeof value === 'bigint' && !Number.isFinite(number))
     throw new Failure('OverflowError', 'int too large to convert to float');
   return number;
 }
 
-export function signed(op: '-' | '+', value: Value): Value {
+export function signed(op: '-' | '+', value: PyValue): PyValue {
   if (value instanceof Undefined) value.fail();
   const whole = asInt(value);
   if (whole !== undefined) return op === '+' ? whole : toInt(-BigInt(whole));
@@ -236,7 +236,7 @@ export function signed(op: '-' | '+', value: Value): Value {
 }
 
 /** Whether `left` is in `right`: a part of a text, an item of a list, a key of a dictionary. */
-function contains(right: Value, left: Value, work: Work): boolean {
+function contains(right: PyValue, left: PyValue, work: TemplateWork): boolean {
   const text = textOf(right);
   if (text !== undefined) {
     const part = textOf(left);
@@ -268,7 +268,7 @@ export function compareText(left: string, right: string): number {
 }
 
 /** Negative, zero or positive, or NaN. Texts are ordered by code points, lists by items. */
-export function order(op: string, left: Value, right: Value): number {
+export function order(op: string, left: PyValue, right: PyValue): number {
   const texts = [textOf(left), textOf(right)] as const;
   if (texts[0] !== undefined && texts[1] !== undefined) return compareText(texts[0], texts[1]);
   if (left instanceof Undefined) left.fail();
@@ -292,7 +292,7 @@ export function order(op: string, left: Value, right: Value): number {
 }
 
 /** A whole number that a float would round is compared with floats as it is. */
-function exactOrder(left: Value, right: Value, x: number, y: number): number {
+function exactOrder(left: PyValue, right: PyValue, x: number, y: number): number {
   if (!Number.isFinite(isInt(left) ? y : x) || (typeof left !== 'bigint' && typeof right !== 'bigint'))
     return x === y ? 0 : x < y ? -1 : x > y ? 1 : NaN;
   const a = typeof left === 'bigint' ? left : BigInt(Math.floor(x)),
@@ -302,7 +302,7 @@ function exactOrder(left: Value, right: Value, x: number, y: number): number {
 }
 
 /** Whether an item is a value that is looked for: the same one or an equal one. */
-export function areSame(item: Value, value: Value, work: Work): boolean {
+export function areSame(item: PyValue, value: PyValue, work: TemplateWork): boolean {
   if (typeof item === 'string' && typeof value === 'string') {
     if (item.length !== value.length) return false;
     work.spend(item.length / 256);
@@ -314,8 +314,8 @@ export function areSame(item: Value, value: Value, work: Work): boolean {
 }
 
 /** Values that are compared part by part may share parts: small ones take as long as huge ones. */
-function spendOnComparing(left: Value, right: Value, work: Work): void {
-  const isObject = (value: Value): boolean => typeof value === 'object' && value !== null;
+function spendOnComparing(left: PyValue, right: PyValue, work: TemplateWork): void {
+  const isObject = (value: PyValue): boolean => typeof value === 'object' && value !== null;
   if (typeof left === 'string') work.spend(left.length / 64);
   if (typeof right === 'string') work.spend(right.length / 64);
   if (isList(right)) work.spend(right.length / 8);
@@ -324,7 +324,7 @@ function spendOnComparing(left: Value, right: Value, work: Work): void {
   work.walk(right);
 }
 
-export function compare(op: Comparison, left: Value, right: Value, work: Work): boolean {
+export function compare(op: Comparison, left: PyValue, right: PyValue, work: TemplateWork): boolean {
   spendOnComparing(left, right, work);
   switch (op) {
     case '==':

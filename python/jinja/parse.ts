@@ -1,17 +1,17 @@
 /** Parses statements: what a template says between text and expressions. */
 import { ExpressionParser } from './expressions.js';
 import { resolveNames } from './names.js';
-import { Callable, Native } from './objects.js';
+import { Callable, NativeCallable } from './objects.js';
 import {
-  type Body,
-  type Branch,
+  type TemplateBody,
+  type IfBranch,
   type Expression,
   type LexerOptions,
   type Parameter,
   type Signature,
   type Statement,
-  type Target,
-  type Token,
+  type AssignmentTarget,
+  type TemplateToken,
   tokensOf,
 } from './syntax.js';
 import { TemplateProblem } from './work.js';
@@ -27,13 +27,13 @@ export interface TagOptions {
 }
 
 const quoted = (tags: readonly string[]): string => tags.map((tag) => `'${tag}'`).join(' or ');
-const body = (statements: readonly Statement[]): Body => ({ statements, origins: [] });
+const body = (statements: readonly Statement[]): TemplateBody => ({ statements, origins: [] });
 /** What transformers calls with the block of {% generation %}: it writes the block. */
-const WRITES_BLOCK = new Native((_args, named) => {
+const WRITES_BLOCK = new NativeCallable((_args, named) => {
   const caller = named.get('caller') ?? null;
   return caller instanceof Callable ? caller.call([], new Map()) : null;
 });
-const callOf = (value: Native, line: number): Expression => ({
+const callOf = (value: NativeCallable, line: number): Expression => ({
   kind: 'call',
   of: { kind: 'constant', value, line },
   args: [],
@@ -48,7 +48,7 @@ class Parser extends ExpressionParser {
   /** Whether a loop is around, without a macro or a call between. */
   #isInLoop = false;
 
-  constructor(tokens: readonly Token[], options: TagOptions) {
+  constructor(tokens: readonly TemplateToken[], options: TagOptions) {
     super(tokens);
     this.#options = options;
   }
@@ -179,7 +179,7 @@ class Parser extends ExpressionParser {
   }
 
   #if(line: number): Statement {
-    const branches: Branch[] = [];
+    const branches: IfBranch[] = [];
     for (;;) {
       const condition = this.tuple({ hasChoice: false });
       branches.push({ condition, body: this.#until('elif', 'else', 'endif') });
@@ -222,7 +222,7 @@ class Parser extends ExpressionParser {
   }
 
   #with(line: number): Statement {
-    const entries: [Target, Expression][] = [];
+    const entries: [AssignmentTarget, Expression][] = [];
     while (this.next.kind !== 'end') {
       if (entries.length > 0) this.expect(',');
       const target = this.target('');
@@ -265,7 +265,7 @@ class Parser extends ExpressionParser {
   }
 
   /** A body that a loop around cannot be left from. */
-  #closure(inside: () => Statement[]): Body {
+  #closure(inside: () => Statement[]): TemplateBody {
     const isAround = this.#isInLoop;
     this.#isInLoop = false;
     const statements = inside();
@@ -275,7 +275,7 @@ class Parser extends ExpressionParser {
 }
 
 /** Throws TemplateProblem for a loop that gives a value to "loop". */
-function refuseLoop(target: Target): void {
+function refuseLoop(target: AssignmentTarget): void {
   if (target.kind === 'targets') target.items.forEach(refuseLoop);
   if (target.kind === 'name' && target.name === 'loop')
     throw new TemplateProblem(
@@ -290,7 +290,7 @@ export function parseTemplate(
   source: string,
   options: LexerOptions & TagOptions,
   isKnown: (kind: 'filter' | 'test', name: string) => boolean,
-): Body {
+): TemplateBody {
   if (source.length > MAX_LENGTH) throw new TemplateProblem('limit', `longer than ${MAX_LENGTH} characters`, 1);
   const root = body(new Parser(tokensOf(source, options), options).template());
   resolveNames(root, isKnown);

@@ -1,9 +1,9 @@
 /** Python's "%" of texts, and str.format(). */
 import { repr } from '../show.js';
-import { asInt, codePointLength, codePoints, isList, numeric, typeName, type Value } from '../value.js';
+import { asInt, codePointLength, codePoints, isList, numeric, typeName, type PyValue } from '../value.js';
 import { floatDigits, formatValue, letterOf, pad, type Spec, wholeFor } from './format.js';
 import { entryOf, escapeHtml, isDictionary, isTuple, Markup, type Named, textOf, Undefined } from './objects.js';
-import { Failure, join, typeError, valueError, type Work } from './work.js';
+import { Failure, join, typeError, valueError, type TemplateWork } from './work.js';
 
 /** A percent sign, key, flags, width, precision and type; what does not match is found by its missing type. */
 const DIRECTIVE = /%(?:\(([^()]*(?:\([^()]*\)[^()]*)*)\))?([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+)?)?[hlL]?([^])?/gu;
@@ -11,12 +11,12 @@ const HAS_POINT = /^%(?:\([^]*\))?[-+ #0]*(?:\*|\d+)?\./u;
 const MAX_PRECISION = 5000;
 
 /** left % right, where `left` is text. Throws Failure. */
-export function percentFormat(left: Value, right: Value, work: Work): Value {
+export function percentFormat(left: PyValue, right: PyValue, work: TemplateWork): PyValue {
   const text = textOf(left) ?? '';
   const isMarkup = left instanceof Markup;
   const values = isTuple(right) ? right : [right];
   let next = 0;
-  const take = (): Value => {
+  const take = (): PyValue => {
     if (next >= values.length) throw typeError('not enough arguments for format string');
     return values[next++] ?? null;
   };
@@ -50,7 +50,7 @@ export function percentFormat(left: Value, right: Value, work: Work): Value {
       continue;
     }
     if (!'diouxXeEfFgGcrsa'.includes(type)) throw valueError(`unsupported format character '${type}'`);
-    let value: Value;
+    let value: PyValue;
     if (key === undefined) value = take();
     else {
       if (!isDictionary(right)) throw typeError('format requires a mapping');
@@ -80,7 +80,7 @@ export function percentFormat(left: Value, right: Value, work: Work): Value {
   return isMarkup ? new Markup(made) : made;
 }
 
-function percentText(value: Value, spec: Spec, shown: (text: string) => string, work: Work): string {
+function percentText(value: PyValue, spec: Spec, shown: (text: string) => string, work: TemplateWork): string {
   let text: string;
   if (spec.type === 's') text = value instanceof Markup ? value.text : shown(work.str(value));
   else if (spec.type === 'c') {
@@ -98,7 +98,7 @@ function percentText(value: Value, spec: Spec, shown: (text: string) => string, 
   return pad('', cut, spec, '>', work);
 }
 
-function percentNumber(value: Value, spec: Spec, work: Work): string {
+function percentNumber(value: PyValue, spec: Spec, work: TemplateWork): string {
   const { type, precision, isAlternate } = spec;
   if ('diouxX'.includes(type)) {
     const whole = wholeFor(type, value);
@@ -129,20 +129,20 @@ const ascii = (text: string): string =>
   });
 
 /** How values are read by a template that is being rendered. */
-export interface Access {
+export interface FieldAccess {
   /** Whether what is not defined fails wherever it is used. */
   readonly isStrict: boolean;
-  readonly attribute: (of: Value, name: string) => Value;
-  readonly item: (of: Value, key: Value) => Value;
-  readonly work: Work;
+  readonly attribute: (of: PyValue, name: string) => PyValue;
+  readonly item: (of: PyValue, key: PyValue) => PyValue;
+  readonly work: TemplateWork;
 }
 
 /** text.format(*args, **named). Throws Failure. */
 export function strFormat(
   text: string,
-  args: readonly Value[],
+  args: readonly PyValue[],
   named: Named,
-  access: Access,
+  access: FieldAccess,
   isMarkup = false,
 ): string {
   let next = 0,
@@ -157,9 +157,9 @@ export function strFormat(
       );
     isNumbered = isDigits;
   };
-  const field = (name: string): Value => {
+  const field = (name: string): PyValue => {
     const [first = ''] = /^[^.[]*/.exec(name) ?? [];
-    let value: Value | undefined;
+    let value: PyValue | undefined;
     if (first === '' || /^\d+$/.test(first)) {
       use(first !== '');
       const at = first === '' ? next++ : Number(first);
@@ -224,7 +224,7 @@ export function strFormat(
   return render(text, 2);
 }
 
-function convert(value: Value, conversion: string, work: Work): Value {
+function convert(value: PyValue, conversion: string, work: TemplateWork): PyValue {
   if (conversion === 's') return work.str(value);
   if (conversion !== 'r' && conversion !== 'a') throw valueError(`Unknown conversion specifier ${repr(conversion)}`);
   work.text(work.walk(value));

@@ -1,10 +1,10 @@
 /** Runs a template: its statements, scopes and output. */
 import { zip } from '../../system/at.js';
-import { Thing, typeName, type Value } from '../value.js';
-import { type Evaluator, Names, Scope } from './evaluate.js';
+import { Thing, typeName, type PyValue } from '../value.js';
+import { type ExpressionEvaluator, Names, Scope } from './evaluate.js';
 import { iterate, listOf, Loop } from './items.js';
-import { Callable, Lazy, type Named, Namespace, Native, textOf, tupleOf, Undefined } from './objects.js';
-import type { Body, For, Signature, Statement, Target } from './syntax.js';
+import { Callable, Lazy, type Named, Namespace, NativeCallable, textOf, tupleOf, Undefined } from './objects.js';
+import type { TemplateBody, For, Signature, Statement, AssignmentTarget } from './syntax.js';
 import { Failure, MAX_TEXT, TemplateProblem, typeError, valueError } from './work.js';
 
 /** How a list of statements ends before its end. */
@@ -21,14 +21,14 @@ class Macro extends Callable {
   readonly type = 'Macro';
   readonly #name: string | undefined;
   readonly #signature: Signature;
-  readonly #run: (values: ReadonlyMap<string, Value | undefined>) => string;
+  readonly #run: (values: ReadonlyMap<string, PyValue | undefined>) => string;
   readonly #isStrict: boolean;
 
   constructor(
     name: string | undefined,
     signature: Signature,
     isStrict: boolean,
-    run: (values: ReadonlyMap<string, Value | undefined>) => string,
+    run: (values: ReadonlyMap<string, PyValue | undefined>) => string,
   ) {
     super();
     this.#name = name;
@@ -41,7 +41,7 @@ class Macro extends Callable {
     return this.#name === undefined ? '<Macro anonymous>' : `<Macro '${this.#name}'>`;
   }
 
-  override attribute(name: string): Value | undefined {
+  override attribute(name: string): PyValue | undefined {
     const { parameters, special } = this.#signature;
     if (name === 'name') return this.#name ?? null;
     if (name === 'catch_kwargs') return special.has('kwargs');
@@ -50,11 +50,11 @@ class Macro extends Callable {
     return name === 'arguments' ? tupleOf(parameters.map((parameter) => parameter.name)) : undefined;
   }
 
-  call(args: readonly Value[], named: Named): Value {
+  call(args: readonly PyValue[], named: Named): PyValue {
     const { parameters, special } = this.#signature;
     const shown = this.#name === undefined ? 'None' : `'${this.#name}'`;
     const left = new Map(named);
-    const values = new Map<string, Value | undefined>();
+    const values = new Map<string, PyValue | undefined>();
     for (const [i, { name }] of parameters.entries()) {
       values.set(name, i < args.length ? args[i] : left.get(name));
       if (i >= args.length) left.delete(name);
@@ -86,28 +86,28 @@ class Blocks extends Thing {
   readonly isTruthy = true;
   readonly text = '<TemplateReference None>';
   readonly code = '<TemplateReference None>';
-  readonly #block: (name: string) => Value | undefined;
+  readonly #block: (name: string) => PyValue | undefined;
 
-  constructor(block: (name: string) => Value | undefined) {
+  constructor(block: (name: string) => PyValue | undefined) {
     super();
     this.#block = block;
   }
 
-  attribute(name: string): Value | undefined {
+  attribute(name: string): PyValue | undefined {
     return this.#block(name);
   }
 }
 
 export class Runner {
-  readonly #evaluator: Evaluator;
-  readonly #blocks = new Map<string, Body>();
+  readonly #evaluator: ExpressionEvaluator;
+  readonly #blocks = new Map<string, TemplateBody>();
 
-  constructor(evaluator: Evaluator) {
+  constructor(evaluator: ExpressionEvaluator) {
     this.#evaluator = evaluator;
   }
 
   /** The text that the template makes. Throws TemplateProblem. */
-  render(root: Body, names: Names): string {
+  render(root: TemplateBody, names: Names): string {
     try {
       this.#findBlocks(root.statements);
       const scope = new Scope(root, names, undefined);
@@ -125,7 +125,7 @@ export class Runner {
   #self(names: Names): Thing {
     return new Blocks((name) => {
       const block = this.#blocks.get(name);
-      return block === undefined ? undefined : new Native(() => this.#block(block, names));
+      return block === undefined ? undefined : new NativeCallable(() => this.#block(block, names));
     });
   }
 
@@ -140,7 +140,7 @@ export class Runner {
     }
   }
 
-  #block(block: Body, names: Names): string {
+  #block(block: TemplateBody, names: Names): string {
     const scope = new Scope(block, names, undefined);
     scope.set('self', this.#self(names));
     scope.set('super', new Undefined('there is no parent block called', this.#evaluator.isStrict));
@@ -148,7 +148,7 @@ export class Runner {
   }
 
   /** `isTop`: what it sets is seen by all of the template. */
-  #text(body: Body, scope: Scope, isTop = false): string {
+  #text(body: TemplateBody, scope: Scope, isTop = false): string {
     const output: Output = { pieces: [], length: 0 };
     this.#run(body.statements, scope, output, isTop);
     return output.pieces.join('');
@@ -170,7 +170,7 @@ export class Runner {
     return undefined;
   }
 
-  #inner(body: Body, outer: Scope): Scope {
+  #inner(body: TemplateBody, outer: Scope): Scope {
     return new Scope(body, outer.names, outer);
   }
 
@@ -286,12 +286,12 @@ export class Runner {
     return undefined;
   }
 
-  #loop(statement: For, scope: Scope, output: Output, visited: Value, depth: number): void {
+  #loop(statement: For, scope: Scope, output: Output, visited: PyValue, depth: number): void {
     const { work } = this.#evaluator;
     const items = iterate(visited, work);
     const { condition } = statement;
     const chosen = condition === undefined ? items : this.#chosen(statement, items, scope);
-    const recurse = (inner: Value, deeper: number): Value => {
+    const recurse = (inner: PyValue, deeper: number): PyValue => {
       const made: Output = { pieces: [], length: 0 };
       work.nested(() => this.#loop(statement, scope, made, inner, deeper));
       return made.pieces.join('');
@@ -321,7 +321,7 @@ export class Runner {
       this.#run(otherwise.statements, this.#inner(otherwise, scope), output, false);
   }
 
-  *#chosen(statement: For, items: Iterator<Value>, scope: Scope): Generator<Value> {
+  *#chosen(statement: For, items: Iterator<PyValue>, scope: Scope): Generator<PyValue> {
     const { condition, conditionScope, target } = statement;
     for (let next = items.next(); next.done !== true; next = items.next()) {
       this.#evaluator.work.spend();
@@ -331,12 +331,12 @@ export class Runner {
     }
   }
 
-  #set(name: string, value: Value, scope: Scope, isTop: boolean): void {
+  #set(name: string, value: PyValue, scope: Scope, isTop: boolean): void {
     scope.set(name, value);
     if (isTop) scope.names.set.set(name, value);
   }
 
-  #give(target: Target, value: Value, scope: Scope, isTop: boolean): void {
+  #give(target: AssignmentTarget, value: PyValue, scope: Scope, isTop: boolean): void {
     if (target.kind === 'name') {
       this.#set(target.name, value, scope, isTop);
       return;

@@ -1,6 +1,6 @@
 /** The syntax tree of a template. Lines count from 1. */
 import { unescapeText } from '../literal.js';
-import { isSpace, PYTHON_SPACE, rightStrip, type Value } from '../value.js';
+import { isSpace, PYTHON_SPACE, rightStrip, type PyValue } from '../value.js';
 import { TemplateProblem } from './work.js';
 
 export type Comparison = '==' | '!=' | '<' | '<=' | '>' | '>=' | 'in' | 'not in';
@@ -16,7 +16,7 @@ export interface Arguments {
 }
 
 export type Expression = { readonly line: number } & (
-  | { readonly kind: 'constant'; readonly value: Value }
+  | { readonly kind: 'constant'; readonly value: PyValue }
   | { readonly kind: 'name'; readonly name: string }
   | { readonly kind: 'list' | 'tuple'; readonly items: readonly Expression[] }
   | { readonly kind: 'dict'; readonly entries: readonly (readonly [Expression, Expression])[] }
@@ -30,12 +30,12 @@ export type Expression = { readonly line: number } & (
       readonly step: Expression | undefined;
     }
   | ({ readonly kind: 'call'; readonly of: Expression } & Arguments)
-  | Filter
+  | FilterCall
   | ({ readonly kind: 'test'; readonly of: Expression; readonly name: string } & Arguments)
   | { readonly kind: 'not' | 'negative' | 'positive'; readonly of: Expression }
   | { readonly kind: 'and' | 'or' | 'concat'; readonly items: readonly Expression[] }
-  | { readonly kind: 'compare'; readonly first: Expression; readonly rest: readonly Operation<Comparison>[] }
-  | { readonly kind: 'arithmetic'; readonly first: Expression; readonly rest: readonly Operation<Arithmetic>[] }
+  | { readonly kind: 'compare'; readonly first: Expression; readonly rest: readonly OperatorNode<Comparison>[] }
+  | { readonly kind: 'arithmetic'; readonly first: Expression; readonly rest: readonly OperatorNode<Arithmetic>[] }
   | {
       readonly kind: 'choose';
       readonly condition: Expression;
@@ -44,13 +44,13 @@ export type Expression = { readonly line: number } & (
     }
 );
 
-export interface Operation<Op> {
+export interface OperatorNode<Op> {
   readonly op: Op;
   readonly right: Expression;
 }
 
 /** Without `of`, it filters the text of a block. */
-export type Filter = {
+export type FilterCall = {
   readonly kind: 'filter';
   readonly of: Expression | undefined;
   readonly name: string;
@@ -58,16 +58,16 @@ export type Filter = {
 } & Arguments;
 
 /** What a value is given to: a name, a field of a namespace, or several of them for its items. */
-export type Target =
+export type AssignmentTarget =
   | { readonly kind: 'name'; readonly name: string; readonly line: number }
   | { readonly kind: 'field'; readonly of: string; readonly name: string; readonly line: number }
-  | { readonly kind: 'targets'; readonly items: readonly Target[]; readonly line: number };
+  | { readonly kind: 'targets'; readonly items: readonly AssignmentTarget[]; readonly line: number };
 
 /** How a name of a scope begins: from the context, from the scope around, or without a value. */
 export type Origin = 'context' | 'outer' | 'missing';
 
 /** A body with a scope of its own. `origins` is filled by resolveNames(). */
-export interface Body {
+export interface TemplateBody {
   readonly statements: readonly Statement[];
   origins: readonly (readonly [string, Origin])[];
 }
@@ -80,50 +80,50 @@ export interface Parameter {
 /** What a macro and a call block share. */
 export interface Signature {
   readonly parameters: readonly Parameter[];
-  readonly body: Body;
+  readonly body: TemplateBody;
   /** Names that the body uses without being given them. */
   special: ReadonlySet<'caller' | 'kwargs' | 'varargs'>;
 }
 
-export interface Branch {
+export interface IfBranch {
   readonly condition: Expression;
   readonly body: readonly Statement[];
 }
 
 export interface For {
   readonly kind: 'for';
-  readonly target: Target;
+  readonly target: AssignmentTarget;
   readonly of: Expression;
   readonly condition: Expression | undefined;
-  readonly conditionScope: Body;
+  readonly conditionScope: TemplateBody;
   readonly isRecursive: boolean;
-  readonly body: Body;
-  readonly otherwise: Body | undefined;
+  readonly body: TemplateBody;
+  readonly otherwise: TemplateBody | undefined;
   readonly line: number;
 }
 
 export type Statement = { readonly line: number } & (
   | { readonly kind: 'text'; readonly text: string }
   | { readonly kind: 'print'; readonly value: Expression }
-  | { readonly kind: 'set'; readonly target: Target; readonly value: Expression }
+  | { readonly kind: 'set'; readonly target: AssignmentTarget; readonly value: Expression }
   | {
       readonly kind: 'capture';
-      readonly target: Target;
-      readonly filter: Filter | undefined;
-      readonly body: Body;
+      readonly target: AssignmentTarget;
+      readonly filter: FilterCall | undefined;
+      readonly body: TemplateBody;
     }
-  | { readonly kind: 'if'; readonly branches: readonly Branch[]; readonly otherwise: readonly Statement[] }
+  | { readonly kind: 'if'; readonly branches: readonly IfBranch[]; readonly otherwise: readonly Statement[] }
   | For
   | ({ readonly kind: 'macro'; readonly name: string } & Signature)
   | ({ readonly kind: 'call'; readonly call: Expression } & Signature)
-  | { readonly kind: 'filtered'; readonly filter: Filter; readonly body: Body }
+  | { readonly kind: 'filtered'; readonly filter: FilterCall; readonly body: TemplateBody }
   | {
       readonly kind: 'with';
-      readonly entries: readonly (readonly [Target, Expression])[];
-      readonly body: Body;
+      readonly entries: readonly (readonly [AssignmentTarget, Expression])[];
+      readonly body: TemplateBody;
     }
-  | { readonly kind: 'scope'; readonly body: Body; readonly escapes: Expression | undefined }
-  | { readonly kind: 'block'; readonly name: string; readonly isScoped: boolean; readonly body: Body }
+  | { readonly kind: 'scope'; readonly body: TemplateBody; readonly escapes: Expression | undefined }
+  | { readonly kind: 'block'; readonly name: string; readonly isScoped: boolean; readonly body: TemplateBody }
   | { readonly kind: 'loader'; readonly tag: string }
   | { readonly kind: 'break' | 'continue' }
 );
@@ -179,7 +179,7 @@ export interface LexerOptions {
   readonly keepsLastNewline: boolean;
 }
 
-export interface Token {
+export interface TemplateToken {
   /** `print` and `block` open a tag, `end` closes it. */
   readonly kind: 'data' | 'print' | 'block' | 'name' | 'text' | 'int' | 'float' | 'mark' | 'end' | 'eof';
   /** The name, mark or number as written; the value of a text. */
@@ -208,7 +208,7 @@ const linesIn = (text: string): number => text.split('\n').length - 1;
 class Lexer {
   readonly #source: string;
   readonly #options: LexerOptions;
-  readonly #tokens: Token[] = [];
+  readonly #tokens: TemplateToken[] = [];
   #at = 0;
   #line = 1;
   /** Whether what was read last ends a line. */
@@ -220,7 +220,7 @@ class Lexer {
     this.#options = options;
   }
 
-  read(): Token[] {
+  read(): TemplateToken[] {
     const opening = /\{[{%#]/g;
     for (;;) {
       opening.lastIndex = this.#at;
@@ -249,7 +249,7 @@ class Lexer {
     }
   }
 
-  #push(kind: Token['kind'], text: string): void {
+  #push(kind: TemplateToken['kind'], text: string): void {
     this.#tokens.push({ kind, text, line: this.#line });
   }
 
@@ -359,4 +359,4 @@ class Lexer {
 }
 
 /** Throws TemplateProblem. */
-export const tokensOf = (source: string, options: LexerOptions): Token[] => new Lexer(source, options).read();
+export const tokensOf = (source: string, options: LexerOptions): TemplateToken[] => new Lexer(source, options).read();

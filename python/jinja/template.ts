@@ -1,15 +1,15 @@
 /** A template from its text to rendered text, and the clock that it may ask. */
-import type { Dict, Value } from '../value.js';
+import type { Dict, PyValue } from '../value.js';
 import { makeDict } from './attributes.js';
-import { Evaluator, Names } from './evaluate.js';
+import { ExpressionEvaluator, Names } from './evaluate.js';
 import { CHAT_FILTERS, isTest, TASK_FILTERS } from './filters.js';
 import { bind, Cycler, Joiner, range } from './items.js';
-import type { Filter } from './listFilters.js';
-import { entriesOf, isDictionary, type Named, Namespace, Native, textOf } from './objects.js';
+import type { JinjaFilter } from './listFilters.js';
+import { entriesOf, isDictionary, type Named, Namespace, NativeCallable, textOf } from './objects.js';
 import { parseTemplate, type TagOptions } from './parse.js';
 import { Runner } from './run.js';
-import type { Body, LexerOptions } from './syntax.js';
-import { Failure, TemplateProblem, typeError, Work } from './work.js';
+import type { TemplateBody, LexerOptions } from './syntax.js';
+import { Failure, TemplateProblem, typeError, TemplateWork } from './work.js';
 
 // Python's datetime.strftime() in English, for the local time zone.
 
@@ -148,17 +148,17 @@ export function strftime(format: string, now: Date): string {
 
 export { TemplateProblem };
 
-export interface Environment extends LexerOptions, TagOptions {
+export interface JinjaEnvironment extends LexerOptions, TagOptions {
   /** Whether using what is not defined is an error in every way, even printing it. */
   readonly isStrict: boolean;
-  readonly filters: ReadonlyMap<string, Filter>;
+  readonly filters: ReadonlyMap<string, JinjaFilter>;
   /** Whether there are raise_exception() and strftime_now(). */
   readonly isForChats: boolean;
   readonly maxSteps: number;
 }
 
 /** transformers' environment of chat templates. */
-export const CHAT_ENVIRONMENT: Environment = {
+export const CHAT_ENVIRONMENT: JinjaEnvironment = {
   trimsBlocks: true,
   stripsBlocks: true,
   keepsLastNewline: false,
@@ -171,7 +171,7 @@ export const CHAT_ENVIRONMENT: Environment = {
 };
 
 /** The public harness' environment of task files. */
-export const TASK_ENVIRONMENT: Environment = {
+export const TASK_ENVIRONMENT: JinjaEnvironment = {
   trimsBlocks: false,
   stripsBlocks: false,
   keepsLastNewline: true,
@@ -184,11 +184,11 @@ export const TASK_ENVIRONMENT: Environment = {
 };
 
 export class JinjaTemplate {
-  readonly #root: Body;
-  readonly #environment: Environment;
+  readonly #root: TemplateBody;
+  readonly #environment: JinjaEnvironment;
 
   /** Throws TemplateProblem. */
-  constructor(source: string, environment: Environment) {
+  constructor(source: string, environment: JinjaEnvironment) {
     this.#environment = environment;
     try {
       this.#root = parseTemplate(source, environment, (kind, name) =>
@@ -203,7 +203,7 @@ export class JinjaTemplate {
   /** The text that it makes of variables. `now`: for strftime_now(). Throws TemplateProblem. */
   render(variables: Dict, now: () => Date = () => new Date()): string {
     const { filters, isStrict, maxSteps } = this.#environment;
-    const evaluator = new Evaluator(filters, isStrict, new Work(maxSteps));
+    const evaluator = new ExpressionEvaluator(filters, isStrict, new TemplateWork(maxSteps));
     const names = new Names(variables, globalsOf(evaluator, this.#environment, now));
     return new Runner(evaluator).render(this.#root, names);
   }
@@ -214,11 +214,15 @@ const refuseNamed = (what: string, named: Named): void => {
 };
 
 /** What every template of an environment has. */
-function globalsOf({ context }: Evaluator, { isForChats }: Environment, now: () => Date): Map<string, Value> {
-  const globals = new Map<string, Value>([
+function globalsOf(
+  { context }: ExpressionEvaluator,
+  { isForChats }: JinjaEnvironment,
+  now: () => Date,
+): Map<string, PyValue> {
+  const globals = new Map<string, PyValue>([
     [
       'range',
-      new Native((args, named) => {
+      new NativeCallable((args, named) => {
         refuseNamed('range()', named);
         context.work.spend(args.length);
         const made = range(args);
@@ -226,30 +230,30 @@ function globalsOf({ context }: Evaluator, { isForChats }: Environment, now: () 
         return made;
       }),
     ],
-    ['dict', new Native((args, named) => makeDict(args, named, context), "<class 'dict'>")],
+    ['dict', new NativeCallable((args, named) => makeDict(args, named, context), "<class 'dict'>")],
     [
       'lipsum',
-      new Native(() => {
+      new NativeCallable(() => {
         throw new Failure('TemplateRuntimeError', 'lipsum() writes another text each time: it is not supported');
       }),
     ],
     [
       'cycler',
-      new Native((args, named) => {
+      new NativeCallable((args, named) => {
         refuseNamed('cycler()', named);
         return new Cycler(args);
       }, "<class 'jinja2.utils.Cycler'>"),
     ],
     [
       'joiner',
-      new Native((args, named) => {
+      new NativeCallable((args, named) => {
         const [separator = ', '] = bind('joiner()', ['sep?'], args, named);
         return new Joiner(separator);
       }, "<class 'jinja2.utils.Joiner'>"),
     ],
     [
       'namespace',
-      new Native((args, named) => {
+      new NativeCallable((args, named) => {
         const fields = makeDict(args, named, context);
         if (!isDictionary(fields)) return fields;
         return new Namespace(Array.from(entriesOf(fields), ([key, value]) => [textOf(key) ?? '', value] as const));
@@ -259,14 +263,14 @@ function globalsOf({ context }: Evaluator, { isForChats }: Environment, now: () 
   if (!isForChats) return globals;
   globals.set(
     'raise_exception',
-    new Native((args, named) => {
+    new NativeCallable((args, named) => {
       const [message = ''] = bind('raise_exception()', ['message'], args, named);
       throw new Failure('TemplateError', context.work.str(message));
     }),
   );
   globals.set(
     'strftime_now',
-    new Native((args, named) => {
+    new NativeCallable((args, named) => {
       const [format = null] = bind('strftime_now()', ['format'], args, named);
       const text = textOf(format);
       if (text === undefined) throw typeError('strftime() argument 1 must be str');

@@ -1,9 +1,9 @@
 /** Jinja's filters of texts. */
-import { asInt, codePointLength, codePoints, isTruthy, PYTHON_SPACE, strip, typeName, type Value } from '../value.js';
+import { asInt, codePointLength, codePoints, isTruthy, PYTHON_SPACE, strip, typeName, type PyValue } from '../value.js';
 import { stripTags } from './attributes.js';
 import { fixedDigits } from './format.js';
 import { lengthOf, wholeOf } from './items.js';
-import { type Context, filter, freeFilter, items, type NamedFilter, plainText, softText } from './listFilters.js';
+import { type FilterContext, filter, freeFilter, items, type NamedFilter, plainText, softText } from './listFilters.js';
 import { entriesOf, escapeHtml, isDictionary, Markup, textOf, tupleOf, Undefined } from './objects.js';
 import { percentFormat } from './percent.js';
 import { callTextMethod } from './textMethods.js';
@@ -34,7 +34,7 @@ const titled = (text: string): string =>
     })
     .join('');
 
-const html = (value: Value, context: Context): Markup => {
+const html = (value: PyValue, context: FilterContext): Markup => {
   if (value instanceof Markup) return value;
   const text = context.work.str(value);
   context.work.text(6 * text.length);
@@ -42,14 +42,14 @@ const html = (value: Value, context: Context): Markup => {
 };
 
 /** A value that must be text already. */
-function textIn(value: Value): string {
+function textIn(value: PyValue): string {
   if (value instanceof Undefined) return value.fail();
   const text = textOf(value);
   if (text === undefined) throw typeError(`'${typeName(value)}' is no text`);
   return text;
 }
 
-function indented(value: Value, width: Value, isFirst: boolean, isBlank: boolean, context: Context): Value {
+function indented(value: PyValue, width: PyValue, isFirst: boolean, isBlank: boolean, context: FilterContext): PyValue {
   const { work } = context;
   const text = textIn(value);
   const spaces = wholeIfNumber(width);
@@ -62,12 +62,19 @@ function indented(value: Value, width: Value, isFirst: boolean, isBlank: boolean
   return value instanceof Markup ? new Markup(result) : result;
 }
 
-const wholeIfNumber = (value: Value): number | undefined => {
+const wholeIfNumber = (value: PyValue): number | undefined => {
   const whole = asInt(value);
   return whole === undefined ? undefined : Number(whole);
 };
 
-function truncate(value: Value, length: number, kills: boolean, end: string, leeway: number, context: Context): Value {
+function truncate(
+  value: PyValue,
+  length: number,
+  kills: boolean,
+  end: string,
+  leeway: number,
+  context: FilterContext,
+): PyValue {
   if (length < codePointLength(end)) throw valueError(`expected length >= ${codePointLength(end)}, got ${length}`);
   if (leeway < 0) throw valueError(`expected leeway >= 0, got ${leeway}`);
   if (lengthOf(value) <= length + leeway) return value;
@@ -87,7 +94,13 @@ const CHUNK = new RegExp(
 );
 
 /** Lines of at most `width` letters, as Python's textwrap.wrap() breaks them. */
-function wrapped(line: string, width: number, breaksLong: boolean, breaksHyphens: boolean, context: Context): string[] {
+function wrapped(
+  line: string,
+  width: number,
+  breaksLong: boolean,
+  breaksHyphens: boolean,
+  context: FilterContext,
+): string[] {
   const { work } = context;
   const parts = line.split(breaksHyphens ? CHUNK : new RegExp(`(${SPACE}+)`)).filter((part) => part !== '');
   const chunks = parts.map((part) => codePoints(part)).toReversed();
@@ -121,7 +134,7 @@ function wrapped(line: string, width: number, breaksLong: boolean, breaksHyphens
   return lines;
 }
 
-function wordCount(text: string, { work }: Context): number {
+function wordCount(text: string, { work }: FilterContext): number {
   work.spend(text.length / 8);
   let count = 0;
   for (const _word of text.matchAll(/[\p{L}\p{N}_]+/gu)) count++;
@@ -137,9 +150,9 @@ const quoted = (text: string, isQuery: boolean): string => {
   return isQuery ? made.replaceAll('%20', '+') : made;
 };
 
-function urlEncoded(value: Value, context: Context): Value {
+function urlEncoded(value: PyValue, context: FilterContext): PyValue {
   const isPairs = isDictionary(value) || (textOf(value) === undefined && isIterable(value));
-  const encoded = (part: Value, isQuery: boolean): string => {
+  const encoded = (part: PyValue, isQuery: boolean): string => {
     const text = plainText(part, context);
     context.work.text(12 * text.length);
     context.work.spend(text.length);
@@ -156,9 +169,9 @@ function urlEncoded(value: Value, context: Context): Value {
     .join('&');
 }
 
-const isIterable = (value: Value): boolean => typeof value === 'object' && value !== null && !('value' in value);
+const isIterable = (value: PyValue): boolean => typeof value === 'object' && value !== null && !('value' in value);
 
-function fileSize(value: Value, isBinary: boolean): string {
+function fileSize(value: PyValue, isBinary: boolean): string {
   const bytes = floatNumber(value)?.value;
   if (bytes === undefined) throw valueError('could not convert to float');
   const base = isBinary ? 1024 : 1000;
@@ -172,7 +185,7 @@ function fileSize(value: Value, isBinary: boolean): string {
   return `${fixedDigits((base * bytes) / base ** power, 1)} ${unit}`;
 }
 
-function xmlAttributes(value: Value, hasSpace: boolean, context: Context): string {
+function xmlAttributes(value: PyValue, hasSpace: boolean, context: FilterContext): string {
   if (!isDictionary(value)) throw typeError(`'${typeName(value)}' object has no attribute 'items'`);
   const made = [...entriesOf(value)].flatMap(([key, item]) => {
     if (item === null || item instanceof Undefined) return [];

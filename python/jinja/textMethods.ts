@@ -13,11 +13,11 @@ import {
   stripCharacters,
   title,
   typeName,
-  type Value,
+  type PyValue,
 } from '../value.js';
 import { type Args, bind, clipIndex, listOf, wholeOf } from './items.js';
 import { entriesOf, escapeHtml, isDictionary, isTuple, Markup, type Named, textOf, tupleOf } from './objects.js';
-import { type Access, strFormat } from './percent.js';
+import { type FieldAccess, strFormat } from './percent.js';
 import {
   countOf,
   join,
@@ -31,7 +31,7 @@ import {
   splitLines,
   typeError,
   valueError,
-  type Work,
+  type TemplateWork,
 } from './work.js';
 
 interface Method {
@@ -40,7 +40,7 @@ interface Method {
   readonly isKeyword: boolean;
   /** What it makes of Markup is none. */
   readonly isPlain: boolean;
-  readonly run: (text: string, args: Args, work: Work) => Value;
+  readonly run: (text: string, args: Args, work: TemplateWork) => PyValue;
 }
 
 const entry = (names: string, parameters: string, run: Method['run'], { isKeyword = false, isPlain = false } = {}) =>
@@ -51,7 +51,7 @@ const entry = (names: string, parameters: string, run: Method['run'], { isKeywor
       { parameters: parameters === '' ? [] : parameters.split(' '), isKeyword, isPlain, run },
     ]);
 
-function text(value: Value | undefined, what = 'argument'): string {
+function text(value: PyValue | undefined, what = 'argument'): string {
   const found = textOf(value);
   if (found === undefined) throw typeError(`${what} must be str, not ${typeName(value ?? null)}`);
   return found;
@@ -81,7 +81,7 @@ const stripping = (name: string, spaces: (text: string) => string, sides: { left
   });
 
 /** The part from `start` to `end`, which count code points; undefined where it starts behind the text. */
-function within(of: string, start: Value | undefined, end: Value | undefined, work: Work) {
+function within(of: string, start: PyValue | undefined, end: PyValue | undefined, work: TemplateWork) {
   if (start === undefined && end === undefined) return { part: of, before: 0 };
   const letters = listOf(of, work).map(String);
   const from = clipIndex(start, 0, letters.length);
@@ -91,7 +91,7 @@ function within(of: string, start: Value | undefined, end: Value | undefined, wo
 }
 
 /** Where `of` holds `wanted` first or last; -1 where it does not. */
-function placeOf(of: string, wanted: string, isLast: boolean, work: Work): number {
+function placeOf(of: string, wanted: string, isLast: boolean, work: TemplateWork): number {
   if (wanted === '') return isLast ? of.length : 0;
   return isLast ? searchBackFor(wanted, work)(of) : searchFor(wanted, work)(of);
 }
@@ -133,8 +133,8 @@ const edge = (name: 'startswith' | 'endswith') =>
 
 const splitting = (
   name: string,
-  at: (of: string, separator: string, count: number, work: Work) => string[],
-  atSpaces: (of: string, count: number, work: Work) => string[],
+  at: (of: string, separator: string, count: number, work: TemplateWork) => string[],
+  atSpaces: (of: string, count: number, work: TemplateWork) => string[],
 ) =>
   entry(
     name,
@@ -171,7 +171,7 @@ const padding = (name: string, left: (missing: number, width: number) => number)
     return letter.repeat(before) + of + letter.repeat(missing - before);
   });
 
-function zeroFilled(of: string, [width]: Args, work: Work): string {
+function zeroFilled(of: string, [width]: Args, work: TemplateWork): string {
   const missing = wholeOf(width, 0) - codePointLength(of);
   if (missing <= 0) return of;
   work.text(of.length + missing);
@@ -179,7 +179,7 @@ function zeroFilled(of: string, [width]: Args, work: Work): string {
   return sign + '0'.repeat(missing) + of.slice(sign.length);
 }
 
-function expandTabs(of: string, [size]: Args, work: Work): string {
+function expandTabs(of: string, [size]: Args, work: TemplateWork): string {
   const width = wholeOf(size, 8);
   let column = 0;
   const pieces: string[] = [];
@@ -328,10 +328,10 @@ export const isTextMethod = (name: string): boolean =>
 export function callTextMethod(
   of: string | Markup,
   name: string,
-  args: readonly Value[],
+  args: readonly PyValue[],
   named: Named,
-  access: Access,
-): Value {
+  access: FieldAccess,
+): PyValue {
   const own = typeof of === 'string' ? of : of.text;
   const isMarkup = of instanceof Markup;
   if (name === 'format' || name === 'format_map') {
@@ -365,7 +365,7 @@ export function callTextMethod(
 }
 
 /** Texts of a result as Markup. */
-function marked(made: Value): Value {
+function marked(made: PyValue): PyValue {
   if (typeof made === 'string') return new Markup(made);
   if (isTuple(made)) return tupleOf(made.map(marked));
   return isList(made) ? made.map(marked) : made;

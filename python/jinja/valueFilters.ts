@@ -13,12 +13,12 @@ import {
   strip,
   toInt,
   typeName,
-  type Value,
+  type PyValue,
 } from '../value.js';
 import { roundFloat, roundInteger } from './format.js';
 import { entriesOf, isDictionary, Markup, textOf, Undefined } from './objects.js';
 import { arithmetic, compareText, order } from './operators.js';
-import { Failure, MAX_TEXT, typeError, valueError, type Work } from './work.js';
+import { Failure, MAX_TEXT, typeError, valueError, type TemplateWork } from './work.js';
 
 // Jinja's filters of numbers.
 
@@ -80,7 +80,7 @@ export function truncated(value: number): number | bigint {
 }
 
 /** The filter int: text in `base`, then as a float; undefined for what is no number. */
-export function wholeNumber(value: Value, base: number): number | bigint | undefined {
+export function wholeNumber(value: PyValue, base: number): number | bigint | undefined {
   if (value instanceof Undefined) value.fail();
   const whole = asInt(value);
   if (whole !== undefined) return whole;
@@ -94,7 +94,7 @@ export function wholeNumber(value: Value, base: number): number | bigint | undef
 }
 
 /** float(value); undefined for what is no number. */
-export function floatNumber(value: Value): Float | undefined {
+export function floatNumber(value: PyValue): Float | undefined {
   if (value instanceof Undefined) value.fail();
   const text = textOf(value);
   const number = text === undefined ? toFloat(value) : readFloat(text);
@@ -102,7 +102,7 @@ export function floatNumber(value: Value): Float | undefined {
 }
 
 /** A number as a float. Throws Failure for a whole number that is too large. */
-export function toFloat(value: Value): number | undefined {
+export function toFloat(value: PyValue): number | undefined {
   const number = numeric(value);
   if (typeof value === 'bigint' && !Number.isFinite(number))
     throw new Failure('OverflowError', 'int too large to convert to float');
@@ -110,7 +110,7 @@ export function toFloat(value: Value): number | undefined {
 }
 
 /** The filter round. */
-export function round(value: Value, precision: Value, method: Value, work: Work): Value {
+export function round(value: PyValue, precision: PyValue, method: PyValue, work: TemplateWork): PyValue {
   if (method !== 'common' && method !== 'ceil' && method !== 'floor')
     throw new Failure('FilterArgumentError', 'method must be common, ceil or floor');
   if (value instanceof Undefined) value.fail();
@@ -140,7 +140,7 @@ function towards(value: number, method: 'ceil' | 'floor'): number | bigint {
 }
 
 /** The filter abs. */
-export function absolute(value: Value): Value {
+export function absolute(value: PyValue): PyValue {
   if (value instanceof Undefined) value.fail();
   if (value instanceof Float) return new Float(Math.abs(value.value));
   const whole = asInt(value);
@@ -163,14 +163,14 @@ const escape = (letter: string): string => `\\u${letter.charCodeAt(0).toString(1
 
 class Writer {
   readonly #style: JsonStyle;
-  readonly #work: Work;
+  readonly #work: TemplateWork;
 
-  constructor(style: JsonStyle, work: Work) {
+  constructor(style: JsonStyle, work: TemplateWork) {
     this.#style = style;
     this.#work = work;
   }
 
-  value(value: Value, depth: number): string {
+  value(value: PyValue, depth: number): string {
     this.#work.spend(0.25);
     if (value === null) return 'null';
     if (typeof value === 'boolean' || isInt(value)) return String(value);
@@ -193,7 +193,7 @@ class Writer {
     return this.#style.isAscii ? written.replace(/[\u007f-\uffff]/g, escape) : written;
   }
 
-  #dict(entries: readonly (readonly [Value, Value])[], depth: number): string {
+  #dict(entries: readonly (readonly [PyValue, PyValue])[], depth: number): string {
     const sorted = this.#style.isSorted ? entries.toSorted(([a], [b]) => keyOrder(a, b)) : entries;
     const written = sorted.map(
       ([key, item]) => `${this.#text(keyText(key))}${this.#style.behindKeys}${this.value(item, depth + 1)}`,
@@ -211,10 +211,10 @@ class Writer {
   }
 }
 
-const keyOrder = (a: Value, b: Value): number =>
+const keyOrder = (a: PyValue, b: PyValue): number =>
   typeof a === 'string' && typeof b === 'string' ? compareText(a, b) : order('<', a, b);
 
-function keyText(key: Value): string {
+function keyText(key: PyValue): string {
   const text = textOf(key);
   if (text !== undefined) return text;
   if (key === null) return 'null';
@@ -223,13 +223,13 @@ function keyText(key: Value): string {
   throw typeError(`keys must be str, int, float, bool or None, not ${typeName(key)}`);
 }
 
-export function dumps(value: Value, style: JsonStyle, work: Work): string {
+export function dumps(value: PyValue, style: JsonStyle, work: TemplateWork): string {
   work.walk(value, 1);
   return new Writer(style, work).value(value, 0);
 }
 
 /** `indent` of json.dumps(): a number of spaces, or a text. */
-function indentOf(value: Value | undefined, work: Work): string | undefined {
+function indentOf(value: PyValue | undefined, work: TemplateWork): string | undefined {
   if (value === undefined || value === null) return undefined;
   const text = textOf(value);
   if (text !== undefined) return text;
@@ -241,9 +241,9 @@ function indentOf(value: Value | undefined, work: Work): string | undefined {
 
 /** The filter of transformers. */
 export function plainJson(
-  value: Value,
-  [ascii = false, indent, separators, sorted = false]: readonly (Value | undefined)[],
-  work: Work,
+  value: PyValue,
+  [ascii = false, indent, separators, sorted = false]: readonly (PyValue | undefined)[],
+  work: TemplateWork,
 ): string {
   const spaces = indentOf(indent, work);
   const [betweenItems, behindKeys] = separatorsOf(separators) ?? [spaces === undefined ? ', ' : ',', ': '];
@@ -251,7 +251,7 @@ export function plainJson(
   return dumps(value, style, work);
 }
 
-function separatorsOf(value: Value | undefined): readonly [string, string] | undefined {
+function separatorsOf(value: PyValue | undefined): readonly [string, string] | undefined {
   if (value === undefined || value === null) return undefined;
   if (value instanceof Undefined) return value.fail();
   const [items, keys, ...rest] = isList(value) ? value.map((item) => textOf(item)) : [];
@@ -260,7 +260,7 @@ function separatorsOf(value: Value | undefined): readonly [string, string] | und
 }
 
 /** Jinja's own filter: keys are sorted, and it can stand in HTML. */
-export function htmlJson(value: Value, indent: Value | undefined, work: Work): Markup {
+export function htmlJson(value: PyValue, indent: PyValue | undefined, work: TemplateWork): Markup {
   const spaces = indentOf(indent, work);
   const style = {
     isAscii: true,
@@ -282,12 +282,12 @@ const MAX_TAKEN = 1 << 22;
 const PIECE = /\\(?:g<(\w+)>|(0[0-7]{0,2}|[1-3][0-7]{2})|([1-9]\d?)|([^]?))|[^\\]+/gu;
 
 /** What stands for a match: texts, and groups by number or name. */
-type Part = string | { readonly group: number | string };
+type ReplacementPart = string | { readonly group: number | string };
 
 /** Parts of the text that replaces matches, with Python's escapes. */
-function partsOf(by: string, regex: FileRegex): Part[] {
+function partsOf(by: string, regex: FileRegex): ReplacementPart[] {
   const { count, names } = regex.groups();
-  const group = (reference: string): Part => {
+  const group = (reference: string): ReplacementPart => {
     const isNumber = /^\d+$/.test(reference);
     if (isNumber ? Number(reference) > count : !names.has(reference))
       throw valueError(`regex_replace has no group ${reference}`);
@@ -306,8 +306,8 @@ function partsOf(by: string, regex: FileRegex): Part[] {
 }
 
 /** The parts, with texts next to each other in one. */
-function joined(parts: readonly Part[]): Part[] {
-  const all: Part[] = [];
+function joined(parts: readonly ReplacementPart[]): ReplacementPart[] {
+  const all: ReplacementPart[] = [];
   for (const part of parts) {
     const last = all.at(-1);
     if (typeof part === 'string' && typeof last === 'string') all[all.length - 1] = last + part;
@@ -317,7 +317,13 @@ function joined(parts: readonly Part[]): Part[] {
 }
 
 /** re.sub(pattern, by, text, count) */
-export function regexReplace(value: Value, patternGiven: Value, byGiven: Value, count: number, work: Work): string {
+export function regexReplace(
+  value: PyValue,
+  patternGiven: PyValue,
+  byGiven: PyValue,
+  count: number,
+  work: TemplateWork,
+): string {
   const [text, pattern, by] = [value, patternGiven, byGiven].map((given) => {
     if (given instanceof Undefined) given.fail();
     const found = textOf(given);

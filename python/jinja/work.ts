@@ -9,7 +9,7 @@ import {
   PYTHON_SPACE,
   rightStrip,
   Thing,
-  type Value,
+  type PyValue,
 } from '../value.js';
 
 // What goes wrong in a template.
@@ -69,7 +69,7 @@ const MAX_ITEMS = 1 << 20;
 /** Deepest nesting of expressions, calls and blocks that are being evaluated. */
 const MAX_DEPTH = 400;
 
-export class Work {
+export class TemplateWork {
   readonly #maxSteps: number;
   #steps = 0;
   #matching = 0;
@@ -120,7 +120,7 @@ export class Work {
    * Before something visits all parts of a value, each as often as it occurs: values can share parts, so that small
    * ones are seen as huge. Returns about the number of letters that str() makes of it, escapes left out.
    */
-  walk(value: Value, depth = 0): number {
+  walk(value: PyValue, depth = 0): number {
     this.spend(0.25);
     if (typeof value === 'string') {
       // Within other values, letters are looked at one by one.
@@ -144,7 +144,7 @@ export class Work {
   }
 
   /** str(value) */
-  str(value: Value): string {
+  str(value: PyValue): string {
     if (typeof value === 'string') return value;
     this.text(this.walk(value));
     const text = str(value);
@@ -153,7 +153,7 @@ export class Work {
   }
 
   /** repr(value) */
-  repr(value: Value): string {
+  repr(value: PyValue): string {
     this.text(this.walk(value));
     const text = repr(value);
     this.text(text.length);
@@ -168,7 +168,7 @@ export class Work {
 const SHORT = 16;
 
 /** The first place of the part at `from` or behind it; -1 where there is none. */
-export type Search = (text: string, from?: number) => number;
+export type TextSearch = (text: string, from?: number) => number;
 
 /** At each place of the part, the length of its longest beginning that ends there and is shorter. */
 function borders(length: number, unit: (at: number) => number): Int32Array {
@@ -182,7 +182,7 @@ function borders(length: number, unit: (at: number) => number): Int32Array {
 }
 
 /** What finds `part`, which is not empty. */
-export function searchFor(part: string, work: Work): Search {
+export function searchFor(part: string, work: TemplateWork): TextSearch {
   if (part.length <= SHORT)
     return (text, from = 0) => {
       const at = text.indexOf(part, from);
@@ -213,7 +213,7 @@ export function searchFor(part: string, work: Work): Search {
 }
 
 /** What finds the last place of `part`, which is not empty, that ends at `to` or before. */
-export function searchBackFor(part: string, work: Work): (text: string, to?: number) => number {
+export function searchBackFor(part: string, work: TemplateWork): (text: string, to?: number) => number {
   if (part.length <= SHORT)
     return (text, to = text.length) => {
       const at = to < part.length ? -1 : text.lastIndexOf(part, to - part.length);
@@ -242,7 +242,7 @@ export function searchBackFor(part: string, work: Work): (text: string, to?: num
 // Cuts texts and puts them together. The size of each result is known before it is made.
 
 /** separator.join(texts) */
-export function join(texts: readonly string[], separator: string, work: Work): string {
+export function join(texts: readonly string[], separator: string, work: TemplateWork): string {
   let length = Math.max(0, texts.length - 1) * separator.length;
   for (const text of texts) length += text.length;
   work.items(texts.length);
@@ -251,7 +251,7 @@ export function join(texts: readonly string[], separator: string, work: Work): s
 }
 
 /** The number of places where `part` is, which do not overlap; at most `most`. */
-export function countOf(text: string, part: string, most: number, work: Work): number {
+export function countOf(text: string, part: string, most: number, work: TemplateWork): number {
   const search = searchFor(part, work);
   let count = 0;
   for (let at = search(text); at >= 0 && count < most; at = search(text, at + part.length)) {
@@ -262,7 +262,7 @@ export function countOf(text: string, part: string, most: number, work: Work): n
 }
 
 /** str.split(separator, count), where `separator` is not empty and a negative count means all. */
-export function split(text: string, separator: string, count: number, work: Work): string[] {
+export function split(text: string, separator: string, count: number, work: TemplateWork): string[] {
   work.items(1 + countOf(text, separator, count < 0 ? Infinity : count, work));
   const search = searchFor(separator, work);
   const pieces: string[] = [];
@@ -278,7 +278,7 @@ export function split(text: string, separator: string, count: number, work: Work
 }
 
 /** str.rsplit(separator, count) */
-export function splitFromRight(text: string, separator: string, count: number, work: Work): string[] {
+export function splitFromRight(text: string, separator: string, count: number, work: TemplateWork): string[] {
   if (count < 0) return split(text, separator, count, work);
   work.items(1 + countOf(text, separator, count, work));
   const search = searchBackFor(separator, work);
@@ -295,7 +295,7 @@ export function splitFromRight(text: string, separator: string, count: number, w
 }
 
 /** str.split(None, count): at runs of white space, without empty parts. */
-export function splitAtSpaces(text: string, count: number, work: Work): string[] {
+export function splitAtSpaces(text: string, count: number, work: TemplateWork): string[] {
   const pieces: string[] = [];
   const space = new RegExp(`[${PYTHON_SPACE}]+`, 'g');
   const stripped = leftStrip(text);
@@ -318,7 +318,7 @@ export function splitAtSpaces(text: string, count: number, work: Work): string[]
 }
 
 /** str.rsplit(None, count) */
-export function splitAtSpacesFromRight(text: string, count: number, work: Work): string[] {
+export function splitAtSpacesFromRight(text: string, count: number, work: TemplateWork): string[] {
   const all = splitAtSpaces(text, -1, work);
   if (count < 0 || all.length <= count) return all;
   // Words are whole, so each of the last ones is where it was found last.
@@ -330,7 +330,7 @@ export function splitAtSpacesFromRight(text: string, count: number, work: Work):
 }
 
 /** str.splitlines(keepends) */
-export function splitLines(text: string, keepsEnds: boolean, work: Work): string[] {
+export function splitLines(text: string, keepsEnds: boolean, work: TemplateWork): string[] {
   const lines: string[] = [];
   const end = /\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]/g;
   work.spend(text.length / 64);
@@ -346,7 +346,7 @@ export function splitLines(text: string, keepsEnds: boolean, work: Work): string
 }
 
 /** str.replace(old, new, count); a negative count means all. */
-export function replaceText(text: string, old: string, by: string, count: number, work: Work): string {
+export function replaceText(text: string, old: string, by: string, count: number, work: TemplateWork): string {
   const most = count < 0 ? Infinity : count;
   if (old !== '') {
     const places = countOf(text, old, most, work);

@@ -1,7 +1,7 @@
 /** How built-in tasks and groups are written: keys and values of the public harness's task files. */
 import { readFileSync } from 'node:fs';
 import { Float } from '../../python/value.js';
-import { addTags, type Entry, type Settings } from '../definition/settings.js';
+import { addTags, type Entry, type TaskSettings } from '../definition/settings.js';
 import { Hook, type Yaml } from '../definition/yaml.js';
 
 /** A value as it is written here. Numbers are whole; `Float` is for those that Python shows with a point. */
@@ -17,7 +17,7 @@ function toYaml(value: Written): Yaml {
   return new Map(Object.entries(value).map(([key, item]) => [key, toYaml(item)]));
 }
 
-const settingsOf = (kind: 'task' | 'group', name: string, keys: WrittenMap): Settings =>
+const settingsOf = (kind: 'task' | 'group', name: string, keys: WrittenMap): TaskSettings =>
   new Map(
     Object.entries(keys).map(([key, value]) => [
       key,
@@ -30,7 +30,7 @@ export class Definitions {
   readonly entries = new Map<string, Entry>();
 
   task(name: string, keys: () => WrittenMap, tags: readonly string[] = []): void {
-    const settings = (): Settings =>
+    const settings = (): TaskSettings =>
       settingsOf('task', name, { task: name, ...(tags.length > 0 ? { tag: tags } : {}), ...keys() });
     this.entries.set(name, { kind: 'task', tags, settings });
     addTags(this.entries, name, tags);
@@ -38,7 +38,7 @@ export class Definitions {
 
   /** `members`: names of tasks, groups or tags, or names with keys that are passed down. */
   group(name: string, members: readonly Written[], keys: WrittenMap = {}): void {
-    const settings = (): Settings => settingsOf('group', name, { group: name, task: members, ...keys });
+    const settings = (): TaskSettings => settingsOf('group', name, { group: name, task: members, ...keys });
     this.entries.set(name, { kind: 'group', tags: [], settings });
   }
 }

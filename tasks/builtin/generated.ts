@@ -24,18 +24,18 @@ const TEXTS = z.record(
     shots: z.array(z.object({ question: z.string(), answer: z.string(), reasoning: z.string() })),
   }),
 );
-type Texts = z.infer<typeof TEXTS>[string];
+type BigBenchTexts = z.infer<typeof TEXTS>[string];
 
 let texts: z.infer<typeof TEXTS> | undefined;
 /** Read when the first of these tasks is asked for. */
-function textsOf(name: string): Texts {
+function textsOf(name: string): BigBenchTexts {
   texts ??= TEXTS.parse(JSON.parse(readText('bigBenchHard.json')));
   const found = texts[name];
   if (found === undefined) throw new Error(`there are no texts of ${name}`);
   return found;
 }
 
-const commonBigBenchHard = (name: string, target: (shot: Texts['shots'][number]) => string): WrittenMap => ({
+const commonBigBenchHard = (name: string, target: (shot: BigBenchTexts['shots'][number]) => string): WrittenMap => ({
   dataset_path: 'SaylorTwift/bbh',
   dataset_name: name,
   test_split: 'test',

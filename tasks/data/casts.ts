@@ -11,7 +11,7 @@ import {
   numeric,
   Shown,
   toInt,
-  type Value,
+  type PyValue,
 } from '../../python/value.js';
 import { clipped, quote } from '../../system/json.js';
 import { type ColumnType, hasJson, type IntType, type RecordType } from './columnTypes.js';
@@ -21,9 +21,9 @@ import { mixedValue, rewrittenFloat } from './rewritten.js';
 // would be cut off or leave its range is refused. Values are never null here.
 
 /** Throws RangeError for a value that the type does not hold. */
-export type Cast = (value: Value) => Value;
+export type Cast = (value: PyValue) => PyValue;
 /** Throws RangeError: a type, or a value of it, is not cast. */
-export type Fail = (value?: Value) => never;
+export type CastRefusal = (value?: PyValue) => never;
 
 export const same: Cast = (value) => value;
 
@@ -50,7 +50,7 @@ function floatText(value: number, isSingle: boolean): string {
   return exponent >= MIN_PLAIN && exponent < MAX_PLAIN ? String(shown) : scientific;
 }
 
-export function toText(from: ColumnType, fail: Fail): Cast {
+export function toText(from: ColumnType, fail: CastRefusal): Cast {
   switch (from.kind) {
     case 'text':
       return same;
@@ -71,11 +71,11 @@ export function toText(from: ColumnType, fail: Fail): Cast {
 }
 
 /** A whole number within the type. */
-function within({ least, most }: IntType, fail: Fail): Cast {
+function within({ least, most }: IntType, fail: CastRefusal): Cast {
   return (value) => (isInt(value) && value >= least && value <= most ? value : fail(value));
 }
 
-export function toInts(from: ColumnType, to: IntType, fail: Fail): Cast {
+export function toInts(from: ColumnType, to: IntType, fail: CastRefusal): Cast {
   const check = within(to, fail);
   switch (from.kind) {
     case 'int':
@@ -101,7 +101,7 @@ export function toInts(from: ColumnType, to: IntType, fail: Fail): Cast {
 const EXACT = 2n ** 53n;
 const EXACT_SINGLE = 2n ** 24n;
 
-export function toFloats(from: ColumnType, isSingle: boolean, fail: Fail): Cast {
+export function toFloats(from: ColumnType, isSingle: boolean, fail: CastRefusal): Cast {
   const exact = isSingle ? EXACT_SINGLE : EXACT;
   const floatOf = (number: number): Float => new Float(isSingle ? Math.fround(number) : number);
   switch (from.kind) {
@@ -128,7 +128,7 @@ const WORDS: ReadonlyMap<string, boolean> = new Map([
   ['0', false],
 ]);
 
-export function toBools(from: ColumnType, fail: Fail): Cast {
+export function toBools(from: ColumnType, fail: CastRefusal): Cast {
   switch (from.kind) {
     case 'bool':
       return same;
@@ -145,7 +145,7 @@ export function toBools(from: ColumnType, fail: Fail): Cast {
 
 const UNITS: readonly TimeUnit[] = ['s', 'ms', 'us', 'ns'];
 
-export function toTimes(from: ColumnType, unit: TimeUnit, fail: Fail): Cast {
+export function toTimes(from: ColumnType, unit: TimeUnit, fail: CastRefusal): Cast {
   const ofText: Cast = (value) => {
     const text = String(value as string);
     const seconds = PLAIN_TIME.test(text) ? isoSeconds(text) : undefined;
@@ -172,7 +172,7 @@ export function toTimes(from: ColumnType, unit: TimeUnit, fail: Fail): Cast {
 const SECONDS = 86_400;
 const DATE_LETTERS = 10;
 
-export function toDates(from: ColumnType, fail: Fail): Cast {
+export function toDates(from: ColumnType, fail: CastRefusal): Cast {
   const ofText: Cast = (value) => {
     const text = String(value as string);
     const seconds = text.length === DATE_LETTERS ? isoSeconds(text) : undefined;
@@ -193,7 +193,7 @@ export function toDates(from: ColumnType, fail: Fail): Cast {
 const MAX_LABEL = 2 ** 31;
 
 /** A class by its number, or by its name in a text. */
-export function toLabels(from: ColumnType, names: readonly string[], fail: Fail): Cast {
+export function toLabels(from: ColumnType, names: readonly string[], fail: CastRefusal): Cast {
   const check: Cast = (value) =>
     isInt(value) && value >= -MAX_LABEL && (names.length === 0 || value < names.length) ? value : fail(value);
   if (from.kind === 'json') return same;
@@ -280,7 +280,7 @@ const recordCast =
 
 /** `place`: the column, for messages. Throws RangeError, at once or for a value. */
 function castBetween(from: ColumnType, to: ColumnType, place: string): Cast {
-  const fail: Fail = (value) => {
+  const fail: CastRefusal = (value) => {
     const found = value === undefined ? NAMES[from.kind] : str(value);
     throw new RangeError(`${place}: ${found}, where the type of the column is ${nameOf(to)}`);
   };
@@ -290,14 +290,14 @@ function castBetween(from: ColumnType, to: ColumnType, place: string): Cast {
   return cast === same ? same : (value) => (value === null ? null : cast(value));
 }
 
-function failClass(value: Value, names: readonly string[], place: string): never {
+function failClass(value: PyValue, names: readonly string[], place: string): never {
   const shown = names.slice(0, MAX_SHOWN).join(', ');
   throw new RangeError(
     `${place}: no class ${typeof value === 'string' ? quote(value) : str(value)}; there are ${names.length}: ${shown}`,
   );
 }
 
-function castOf(from: ColumnType, to: ColumnType, place: string, fail: Fail): Cast {
+function castOf(from: ColumnType, to: ColumnType, place: string, fail: CastRefusal): Cast {
   switch (to.kind) {
     case 'any':
       return same;
@@ -330,7 +330,7 @@ function castOf(from: ColumnType, to: ColumnType, place: string, fail: Fail): Ca
   }
 }
 
-function listCast(item: Cast, length: number | undefined, fail: Fail): Cast {
+function listCast(item: Cast, length: number | undefined, fail: CastRefusal): Cast {
   if (item === same && length === undefined) return same;
   return (value) => {
     if (!isList(value) || (length !== undefined && value.length !== length)) return fail(value);

@@ -2,7 +2,7 @@
 import { at } from '../../system/at.js';
 import { UserError } from '../../errors.js';
 import type { TimeUnit } from '../../python/show.js';
-import { type Dict, Float, isDict, isInt, isList, isoSeconds, type Value } from '../../python/value.js';
+import { type Dict, Float, isDict, isInt, isList, isoSeconds, type PyValue } from '../../python/value.js';
 import { isRecord, parseJson, quote } from '../../system/json.js';
 import type { Yaml, YamlMap } from '../definition/yaml.js';
 import { CHECK } from './read.js';
@@ -64,7 +64,7 @@ export function labelsOfReadme(info: Yaml | undefined): ClassLabels {
  * that its column does not have.
  */
 export function withLabels(row: Dict, labels: ClassLabels, where: () => string): Dict {
-  let changed: Map<string, Value> | undefined;
+  let changed: Map<string, PyValue> | undefined;
   for (const [column, names] of labels) {
     const value = row.get(column);
     if (value === undefined || value === null) continue;
@@ -121,11 +121,11 @@ export interface RecordType {
 const MAX_FIELDS = 10_000;
 /** Of all rows that are read together. */
 const MAX_CELLS = 100_000_000;
-const isInt64 = (value: Value): boolean =>
+const isInt64 = (value: PyValue): boolean =>
   typeof value === 'number' || (typeof value === 'bigint' && value >= INT64.least && value <= INT64.most);
 
-type Kind = 'bool' | 'number' | 'text' | 'list' | 'record';
-function kindOf(value: Value): Kind {
+type ColumnKind = 'bool' | 'number' | 'text' | 'list' | 'record';
+function kindOf(value: PyValue): ColumnKind {
   if (typeof value === 'boolean') return 'bool';
   if (isInt(value) || value instanceof Float) return 'number';
   if (typeof value === 'string') return 'text';
@@ -139,7 +139,7 @@ export function hasJson(type: ColumnType): boolean {
 }
 
 /** How a type is found. */
-interface Search {
+interface TypeSearch {
   /** Records with other keys than the first one's are `json`; else all have the fields of all. */
   readonly isStrict: boolean;
   /** NaN counts as nothing: so it is where values are written once more. */
@@ -150,9 +150,13 @@ interface Search {
  * Fields in the order in which they appear. A field of several kinds is added to the first record, if it is not there,
  * ahead of what other records add.
  */
-function fieldsOf(records: readonly Dict[], search: Search, known: RecordType | undefined): Map<string, ColumnType> {
+function fieldsOf(
+  records: readonly Dict[],
+  search: TypeSearch,
+  known: RecordType | undefined,
+): Map<string, ColumnType> {
   const found = new Map<string, ColumnType>();
-  const columns = new Map<string, Value[]>();
+  const columns = new Map<string, PyValue[]>();
   for (const record of records)
     for (const [name, value] of record) {
       const column = columns.get(name);
@@ -173,13 +177,13 @@ const haveSameKeys = ([first, ...rest]: readonly Dict[]): boolean =>
   rest.every((record) => record.size === first.size && [...record.keys()].every((key) => first.has(key)));
 
 /** Flattens lists without a limit on how many there are. */
-function itemsOf(lists: readonly (readonly Value[])[]): Value[] {
-  const items: Value[] = [];
+function itemsOf(lists: readonly (readonly PyValue[])[]): PyValue[] {
+  const items: PyValue[] = [];
   for (const list of lists) for (const item of list) items.push(item);
   return items;
 }
 
-function typeOf(values: readonly Value[], search: Search, known: ColumnType | undefined): ColumnType {
+function typeOf(values: readonly PyValue[], search: TypeSearch, known: ColumnType | undefined): ColumnType {
   if (known?.kind === 'json') return known;
   const there = values.filter(
     (value) => value !== null && !(search.skipsNaN && value instanceof Float && Number.isNaN(value.value)),

@@ -1,7 +1,7 @@
 /** Rows of comma- or tab-separated values, with types found as pandas finds them for `datasets`. */
 import { gunzipSync } from 'node:zlib';
 import { UserError } from '../../errors.js';
-import { type Dict, Float, toInt, type Value } from '../../python/value.js';
+import { type Dict, Float, toInt, type PyValue } from '../../python/value.js';
 import { quote } from '../../system/json.js';
 import { decodeUtf8, readBounded } from '../../system/read.js';
 import { castOfRecords, named } from './casts.js';
@@ -47,18 +47,18 @@ function pandasFloat(text: string): Float {
 }
 
 /** How texts of a column are read, and what comes of it. */
-export interface Column {
+export interface CsvColumn {
   readonly type: ColumnType;
-  readonly read: (text: string) => Value;
+  readonly read: (text: string) => PyValue;
 }
 
-const FLOATS: Column = { type: { kind: 'float' }, read: pandasFloat };
+const FLOATS: CsvColumn = { type: { kind: 'float' }, read: pandasFloat };
 
 /**
  * How a column whose texts are all numbers is read; undefined: as texts. `hasGaps`: some are missing. Throws RangeError
  * for whole numbers that `datasets` has no type for.
  */
-export function numberColumn(texts: readonly string[], hasGaps: boolean): Column | undefined {
+export function numberColumn(texts: readonly string[], hasGaps: boolean): CsvColumn | undefined {
   const areWhole = texts.map((text) => WHOLE.test(text));
   const wholes = texts.filter((_, i) => areWhole[i]).map(wholeOf);
   const isBeyond = (value: bigint | undefined): boolean =>
@@ -86,7 +86,7 @@ const MISSING: ReadonlySet<string> = new Set([
 const NUMBER = /^\s*[-+]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|inf|infinity)\s*$/i;
 const BOOLEAN = /^(?:true|True|TRUE|false|False|FALSE)$/;
 
-interface Line {
+interface CsvLine {
   readonly number: number;
   readonly fields: readonly string[];
 }
@@ -100,7 +100,7 @@ function quoted(text: string, from: number): { readonly inner: string; readonly 
 }
 
 /** Throws SyntaxError that says on which line. Empty lines are left out. */
-function* linesOf(text: string, separator: ',' | '\t'): Generator<Line> {
+function* linesOf(text: string, separator: ',' | '\t'): Generator<CsvLine> {
   const plain = separator === ',' ? /[^,\r\n]*/y : /[^\t\r\n]*/y;
   let at = 0,
     number = 1,
@@ -139,10 +139,10 @@ function* linesOf(text: string, separator: ',' | '\t'): Generator<Line> {
   }
 }
 
-const TEXT: Column = { type: { kind: 'text' }, read: (text) => text };
+const TEXT: CsvColumn = { type: { kind: 'text' }, read: (text) => text };
 
 /** How a column's texts become values. Throws RangeError for numbers that have no type. */
-function columnOf(texts: readonly (string | undefined)[], declared: ColumnType | undefined): Column {
+function columnOf(texts: readonly (string | undefined)[], declared: ColumnType | undefined): CsvColumn {
   // A text stays as it is written: no number is made of it and back.
   if (declared?.kind === 'text') return TEXT;
   const there = texts.filter((text): text is string => text !== undefined && !MISSING.has(text));
@@ -201,7 +201,7 @@ export function csvRows(path: string, labels: ClassLabels = new Map(), declared?
     const cast = declared && named(() => castOfRecords({ kind: 'record', fields: found }, declared), path);
     return lines.map(({ number, fields }) => {
       const row = new Map(
-        columns.map(({ name, read }, column): [string, Value] => {
+        columns.map(({ name, read }, column): [string, PyValue] => {
           const text = fields[column];
           return [name, text === undefined || MISSING.has(text) ? null : read(text)];
         }),

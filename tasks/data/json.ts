@@ -1,7 +1,7 @@
 /** Rows of JSON files, with types as `datasets` finds them. */
 import { UserError } from '../../errors.js';
 import { parseJsonValue, parseJsonValues } from '../../python/literal.js';
-import { type Dict, isDict, isList, typeName, type Value } from '../../python/value.js';
+import { type Dict, isDict, isList, typeName, type PyValue } from '../../python/value.js';
 import { quote } from '../../system/json.js';
 import { fileSize } from '../../system/read.js';
 import { named, rowCast } from './casts.js';
@@ -14,7 +14,7 @@ import { CHECK, linesOf } from './read.js';
 const BATCH = 10 << 20;
 const MAX_ROWS = 5_000_000;
 
-export interface Batch {
+export interface RecordBatch {
   readonly rows: readonly Dict[];
   /** File and line of a row, or its place in an array. */
   readonly where: (index: number) => string;
@@ -26,14 +26,14 @@ export interface Batch {
 
 interface Pending {
   readonly texts: string[];
-  readonly values: Value[];
+  readonly values: PyValue[];
   readonly numbers: number[];
   start: number;
   hasBlank: boolean;
 }
 const nothing = (start = 0): Pending => ({ texts: [], values: [], numbers: [], start, hasBlank: false });
 
-function parsed(line: string, where: string): Value {
+function parsed(line: string, where: string): PyValue {
   try {
     return parseJsonValue(line);
   } catch (error) {
@@ -43,7 +43,7 @@ function parsed(line: string, where: string): Value {
 }
 
 /** Values that take several lines, or share one; undefined if they are no JSON either. */
-function together(texts: readonly string[]): Value[] | undefined {
+function together(texts: readonly string[]): PyValue[] | undefined {
   try {
     return parseJsonValues(texts.join('\n'));
   } catch (error) {
@@ -52,7 +52,7 @@ function together(texts: readonly string[]): Value[] | undefined {
   }
 }
 
-function recordsOf(values: readonly Value[], where: (index: number) => string): Dict[] {
+function recordsOf(values: readonly PyValue[], where: (index: number) => string): Dict[] {
   return values.map((value, index) => {
     if (isDict(value)) return value;
     throw new UserError(`${where(index)}: expected an object, found ${typeName(value)}`, CHECK);
@@ -60,13 +60,13 @@ function recordsOf(values: readonly Value[], where: (index: number) => string): 
 }
 
 /** Items that are no objects are rows with one column. */
-function ofArray(items: readonly Value[], path: string): Batch {
+function ofArray(items: readonly PyValue[], path: string): RecordBatch {
   const where = (index: number): string => `${path}, item ${index}`;
   const rows = isDict(items[0] ?? null) ? recordsOf(items, where) : items.map((item) => new Map([['text', item]]));
   return { rows, where, isLines: true, isArray: true };
 }
 
-function ofLines(path: string, { values, numbers, hasBlank }: Pending): Batch {
+function ofLines(path: string, { values, numbers, hasBlank }: Pending): RecordBatch {
   const where = (index: number): string => `${path}:${numbers[index]}`;
   return { rows: recordsOf(values, where), where, isLines: !hasBlank, isArray: false };
 }
@@ -80,7 +80,7 @@ async function ofObjects(
   lines: AsyncIterator<{ readonly text: string }>,
   { texts }: Pending,
   problem: UserError,
-): Promise<Batch> {
+): Promise<RecordBatch> {
   let length = texts.reduce((sum, text) => sum + text.length, 0);
   for (let next = await lines.next(); next.done !== true; next = await lines.next()) {
     length += next.value.text.length;
@@ -94,11 +94,11 @@ async function ofObjects(
 }
 
 /** Throws UserError with file and line. */
-export async function* batchesOf(path: string): AsyncGenerator<Batch> {
+export async function* batchesOf(path: string): AsyncGenerator<RecordBatch> {
   let number = 0,
     rows = 0;
   let pending = nothing();
-  const counted = (batch: Batch): Batch => {
+  const counted = (batch: RecordBatch): RecordBatch => {
     rows += batch.rows.length;
     if (rows > MAX_ROWS) throw new UserError(`${path}: more than ${MAX_ROWS} rows`);
     return batch;
@@ -116,7 +116,7 @@ export async function* batchesOf(path: string): AsyncGenerator<Batch> {
         pending.hasBlank = true;
         continue;
       }
-      let value: Value;
+      let value: PyValue;
       try {
         value = parsed(text, `${path}:${number}`);
       } catch (error) {
@@ -146,10 +146,10 @@ export interface Columns {
   type: RecordType | undefined;
 }
 
-const typeOf = ({ rows, where, isLines }: Batch, known: RecordType | undefined): RecordType =>
+const typeOf = ({ rows, where, isLines }: RecordBatch, known: RecordType | undefined): RecordType =>
   named(() => typeOfRows(rows, known === undefined && isLines, known), where(0));
 
-function* rowsOf(batch: Batch, columns: Columns, labels: ClassLabels): Generator<Dict> {
+function* rowsOf(batch: RecordBatch, columns: Columns, labels: ClassLabels): Generator<Dict> {
   const { rows, where } = batch;
   const found = typeOf(batch, columns.type);
   const cast = named(() => rowCast(found, columns.type, batch.isArray), where(0));

@@ -17,7 +17,7 @@ import { getTreePath } from 'hyparquet/src/schema.js';
 import { UserError } from '../../errors.js';
 import { parseJsonValue } from '../../python/literal.js';
 import { bytesOf, dateOf, dateTimeOf, decimalOf, timeOf, type TimeUnit } from '../../python/show.js';
-import { type Dict, Float, type Shown, toInt, type Value } from '../../python/value.js';
+import { type Dict, Float, type Shown, toInt, type PyValue } from '../../python/value.js';
 import { quote } from '../../system/json.js';
 import { fileSize, readRange } from '../../system/read.js';
 import { castOfRecords, named } from './casts.js';
@@ -122,7 +122,7 @@ function special(value: unknown, element: SchemaElement): Shown | undefined {
 const isFloat = ({ type, logical_type: logical }: SchemaElement): boolean =>
   type === 'FLOAT' || type === 'DOUBLE' || logical?.type === 'FLOAT16';
 
-function convert(value: unknown, node: SchemaTree): Value {
+function convert(value: unknown, node: SchemaTree): PyValue {
   if (value === null || value === undefined) return null;
   if (Array.isArray(value)) {
     const item = itemOf(node);
@@ -154,7 +154,7 @@ function mapOf(record: object, node: SchemaTree): Dict {
  */
 export function rowOf(record: object, node: SchemaTree): Dict {
   const fields = record as Readonly<Record<string, unknown>>;
-  const row = new Map<string, Value>();
+  const row = new Map<string, PyValue>();
   for (const child of node.children) {
     const { name } = child.element;
     if (Object.hasOwn(fields, name)) row.set(name, convert(fields[name], child));

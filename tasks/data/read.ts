@@ -106,7 +106,7 @@ const MAX_LINE = 256 << 20;
 const MAX_TEXT = 2 ** 36;
 const NEWLINE = 0x0a;
 
-export interface Line {
+export interface DataLine {
   readonly text: string;
   /** Where it starts, in bytes of the text. */
   readonly start: number;
@@ -116,7 +116,7 @@ export interface Line {
  * Lines without their ends; an array of objects, which starts with a bracket, is one line. Throws Error for a file
  * that cannot be read, and for a line that is too long.
  */
-export async function* linesOf(path: string): AsyncGenerator<Line> {
+export async function* linesOf(path: string): AsyncGenerator<DataLine> {
   const file = createReadStream(path, { highWaterMark: 1 << 18 });
   const gunzip = path.endsWith('.gz') ? createGunzip() : undefined;
   const stream: Readable = gunzip ?? file;
@@ -128,7 +128,7 @@ export async function* linesOf(path: string): AsyncGenerator<Line> {
     total = 0,
     start = 0;
   let isArray: boolean | undefined;
-  const line = (next: number): Line => {
+  const line = (next: number): DataLine => {
     const found = { text: decoder.decode(pending.length === 1 ? pending[0] : Buffer.concat(pending)), start };
     pending = [];
     held = 0;

@@ -3,7 +3,7 @@
  * arrays of rows: it keeps ten places after the point.
  */
 import { parseJsonValue } from '../../python/literal.js';
-import { Float, isDict, isList, toInt, type Value } from '../../python/value.js';
+import { Float, isDict, isList, toInt, type PyValue } from '../../python/value.js';
 
 /** From 1e16 on it keeps ten digits. */
 const LARGE = 1e16;
@@ -27,14 +27,14 @@ function looseFloat(value: number): Float | null {
   return new Float(Math.sign(careful.value) * size * Number(`1e${exponent}`));
 }
 
-function loose(value: Value): Value {
+function loose(value: PyValue): PyValue {
   if (value instanceof Float) return looseFloat(value.value);
   if (isList(value)) return value.map(loose);
   return isDict(value) ? new Map([...value].map(([key, item]) => [key, loose(item)])) : value;
 }
 
 /** A value in a column of several kinds. A text that is JSON stands for the value that it describes. */
-export function mixedValue(value: Value): Value {
+export function mixedValue(value: PyValue): PyValue {
   if (typeof value !== 'string') return loose(value);
   const text = value.trim();
   if (text === '') return value;

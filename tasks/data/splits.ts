@@ -2,7 +2,7 @@
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { basename, join, relative, resolve, sep } from 'node:path';
 import { UserError } from '../../errors.js';
-import { type Dict, isDict, isList, type Value } from '../../python/value.js';
+import { type Dict, isDict, isList, type PyValue } from '../../python/value.js';
 import { quote } from '../../system/json.js';
 import { isFolder, isHidden, matching, readBounded } from '../../system/read.js';
 import type { ClassLabels, RecordType } from './columnTypes.js';
@@ -178,7 +178,7 @@ export class Folders {
   }
 }
 
-interface Source {
+interface SplitSource {
   readonly split: string;
   readonly paths: readonly string[];
   /** The first file of the first split: columns of JSON have its types in all splits, unless some are declared. */
@@ -187,7 +187,7 @@ interface Source {
   readonly columns: RecordType | undefined;
 }
 
-async function* rowsOf({ split, paths, first, labels, columns: declared }: Source): AsyncGenerator<Dict> {
+async function* rowsOf({ split, paths, first, labels, columns: declared }: SplitSource): AsyncGenerator<Dict> {
   const columns: Columns = { type: declared };
   const hasJson = paths.some((path) => IS_JSON.test(path));
   if (declared === undefined && hasJson && first !== undefined && first !== paths[0] && IS_JSON.test(first))
@@ -208,7 +208,7 @@ async function* rowsOf({ split, paths, first, labels, columns: declared }: Sourc
 }
 
 /** `data_files` of a task: paths of each split, or of all. Throws UserError if there are none, or of no known kind. */
-function ownFiles(given: Value | undefined, split: string, dataset: string): string[] {
+function ownFiles(given: PyValue | undefined, split: string, dataset: string): string[] {
   const paths = isDict(given) ? (given.get(split) ?? null) : (given ?? null);
   const listed = isList(paths) ? paths : paths === null ? [] : [paths];
   const found = listed.filter((path) => typeof path === 'string').map((path) => resolve(path));
@@ -222,7 +222,7 @@ function ownFiles(given: Value | undefined, split: string, dataset: string): str
   return found;
 }
 
-function ownSource(given: Value | undefined, split: string, dataset: string): Source {
+function ownSource(given: PyValue | undefined, split: string, dataset: string): SplitSource {
   const paths = ownFiles(given, split, dataset);
   const [leading] = isDict(given) ? [...given.values()] : [];
   const first = isList(leading) ? leading[0] : leading;

@@ -17,9 +17,9 @@ import {
   listOf,
   MAX_NESTING,
   metadataOf,
-  type Node,
+  type TaskTree,
   type Setting,
-  type Settings,
+  type TaskSettings,
   SettingsReader,
   type TaskNode,
 } from './settings.js';
@@ -28,7 +28,7 @@ import { MAX_YAML_BYTES, parseYaml, plainScalar, type Yaml, type YamlMap } from 
 // Finds the names in a task file without parsing all of it: folders of task files hold thousands.
 
 /** The keys that say what a file defines. */
-export type Names = ReadonlyMap<string, Yaml>;
+export type NamesInFile = ReadonlyMap<string, Yaml>;
 
 const KEYS: ReadonlySet<string> = new Set(['task', 'group', 'tag', 'include', 'class']);
 /** A key of the file's top level, up to the next one. */
@@ -42,7 +42,7 @@ function valueOf(key: string, segment: string, path: string): Yaml {
 }
 
 /** What the top level says by itself. */
-function scanText(text: string, path: string): Names {
+function scanText(text: string, path: string): NamesInFile {
   const starts = [...text.matchAll(SEGMENT)];
   const wanted = starts.map(([all, double, single, plain], i) => ({
     key: double ?? single ?? plain ?? '',
@@ -65,9 +65,9 @@ function wholeFile(text: string, path: string): YamlMap {
 }
 
 /** Scans the files of one folder; those that others include are scanned once. */
-export class Scanner {
+export class TaskScanner {
   readonly #reader: SettingsReader;
-  readonly #scanned = new Map<string, Names>();
+  readonly #scanned = new Map<string, NamesInFile>();
   readonly #active = new Set<string>();
 
   constructor(reader: SettingsReader) {
@@ -75,7 +75,7 @@ export class Scanner {
   }
 
   /** Task, group and tags of a file, with those it includes. Throws UserError for a file that is no YAML. */
-  scan(path: string, depth = 0): Names {
+  scan(path: string, depth = 0): NamesInFile {
     const known = this.#scanned.get(path);
     if (known !== undefined) return known;
     const own = scanText(decodeUtf8(readBounded(path, MAX_YAML_BYTES), path), path);
@@ -95,7 +95,7 @@ export class Scanner {
     return depth > 0 ? this.#keep(path, names) : names;
   }
 
-  #keep(path: string, names: Names): Names {
+  #keep(path: string, names: NamesInFile): NamesInFile {
     this.#scanned.set(path, names);
     return names;
   }
@@ -174,7 +174,7 @@ export class TaskLibrary {
 
   #scan(folder: string): Map<string, Entry> {
     const reader = new SettingsReader(folder);
-    const scanner = new Scanner(reader);
+    const scanner = new TaskScanner(reader);
     const entries = new Map<string, Entry>();
     for (const path of yamlFiles(folder)) {
       try {
@@ -226,7 +226,7 @@ export class TaskLibrary {
    * What a name stands for: one task or group, the tasks of a tag in order of their names, everything whose name
    * matches a pattern, or what a task file defines. Throws UserError.
    */
-  resolve(name: string): readonly Node[] {
+  resolve(name: string): readonly TaskTree[] {
     this.#nodes = 0;
     if (this.#entries.has(name)) return this.#build(name, new Map(), 0);
     const files = filesNamed(name);
@@ -244,7 +244,7 @@ export class TaskLibrary {
   }
 
   /** What one file defines. It may include files of its folder and of the one around it. */
-  #ofFile(path: string): Node {
+  #ofFile(path: string): TaskTree {
     const settings = new SettingsReader(dirname(dirname(path))).read(path);
     const [group, task] = ['group', 'task'].map((key) => settings.get(key)?.value);
     if (typeof group === 'string') return this.#group(group, settings, new Map(), 0);
@@ -255,7 +255,7 @@ export class TaskLibrary {
     );
   }
 
-  #build(name: string, overrides: Overrides, depth: number): Node[] {
+  #build(name: string, overrides: Overrides, depth: number): TaskTree[] {
     if (depth > MAX_NESTING) throw new UserError(`the group ${quote(name)} contains itself`);
     if (++this.#nodes > MAX_NODES) throw new UserError(`more than ${MAX_NODES} tasks in one group`);
     const entry = this.#entry(name);
@@ -266,7 +266,7 @@ export class TaskLibrary {
     ];
   }
 
-  #group(name: string, settings: Settings, overrides: Overrides, depth: number): GroupNode {
+  #group(name: string, settings: TaskSettings, overrides: Overrides, depth: number): GroupNode {
     const own = [...settings].filter(([key]) => !GROUP_KEYS.has(key));
     const passed: Overrides = new Map([...own, ...overrides]);
     const alias = settings.get('group_alias')?.value;
@@ -286,7 +286,7 @@ export class TaskLibrary {
   }
 
   /** A member is a name, or a name with keys of its own, or a group or task that is written there. */
-  #member(group: string, member: Yaml, where: string, overrides: Overrides, depth: number): Node[] {
+  #member(group: string, member: Yaml, where: string, overrides: Overrides, depth: number): TaskTree[] {
     if (typeof member === 'string') return this.#build(member, overrides, depth);
     if (!(member instanceof Map)) throw new UserError(`${where}: expected names, or keys and values`);
     const own = new Map(
@@ -311,7 +311,7 @@ export class TaskLibrary {
   }
 }
 
-function taskNode(name: string, settings: Settings, overrides: Overrides): TaskNode {
+function taskNode(name: string, settings: TaskSettings, overrides: Overrides): TaskNode {
   const all = new Map([...settings, ...overrides]);
   checkTaskKeys(all);
   if (!canNameResults(name))

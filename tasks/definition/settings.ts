@@ -1,7 +1,7 @@
 /** The settings of a task or group: its file's keys and those of the files it includes. */
 import { dirname, resolve, sep } from 'node:path';
 import { UserError } from '../../errors.js';
-import { type Dict, Float, type Value } from '../../python/value.js';
+import { type Dict, Float, type PyValue } from '../../python/value.js';
 import { quote } from '../../system/json.js';
 import { nearest } from '../../system/text.js';
 import { readYaml, type Yaml, type YamlFile } from './yaml.js';
@@ -11,7 +11,7 @@ export interface Setting {
   readonly value: Yaml;
   readonly where: string;
 }
-export type Settings = ReadonlyMap<string, Setting>;
+export type TaskSettings = ReadonlyMap<string, Setting>;
 
 /** How deep includes and groups may nest. */
 export const MAX_NESTING = 20;
@@ -32,7 +32,7 @@ export const listOf = (value: Yaml | undefined): readonly Yaml[] =>
 /** Reads task files of one folder. Files that many others include are read once. */
 export class SettingsReader {
   readonly #root: string;
-  readonly #read = new Map<string, Settings>();
+  readonly #read = new Map<string, TaskSettings>();
   readonly #active = new Set<string>();
 
   /** No file outside of `root` is included. */
@@ -50,7 +50,7 @@ export class SettingsReader {
   }
 
   /** Keys of a file win over those of the files it includes; of these, later ones win. Throws UserError. */
-  read(path: string, depth = 0): Settings {
+  read(path: string, depth = 0): TaskSettings {
     const known = this.#read.get(path);
     if (known !== undefined) return known;
     const file = readYaml(path);
@@ -65,7 +65,7 @@ export class SettingsReader {
     }
   }
 
-  #merged(path: string, file: YamlFile, where: (key: string) => string, depth: number): Settings {
+  #merged(path: string, file: YamlFile, where: (key: string) => string, depth: number): TaskSettings {
     const settings = new Map<string, Setting>();
     for (const name of listOf(file.values.get('include'))) {
       for (const [key, setting] of this.read(this.included(name, path, where('include')), depth + 1))
@@ -79,7 +79,7 @@ export class SettingsReader {
 }
 
 /** Throws UserError for a key that no task has. */
-export function checkTaskKeys(settings: Settings): void {
+export function checkTaskKeys(settings: TaskSettings): void {
   const python = settings.get('class');
   if (python !== undefined)
     throw new UserError(`${python.where}: a task that is written in Python is not supported`, 'Choose another task');
@@ -99,7 +99,7 @@ export interface TaskNode {
   readonly kind: 'task';
   readonly name: string;
   /** The task's own keys, with those that groups around it override. */
-  readonly settings: Settings;
+  readonly settings: TaskSettings;
 }
 
 export interface GroupNode {
@@ -107,14 +107,14 @@ export interface GroupNode {
   /** A group that is written inside of another is `outer::inner`. */
   readonly name: string;
   readonly alias: string | undefined;
-  readonly members: readonly Node[];
+  readonly members: readonly TaskTree[];
   /** Empty: the group shows its members and has no score of its own. */
   readonly aggregates: readonly Aggregate[];
   /** `metadata` of the file, such as its version. */
   readonly metadata: ReadonlyMap<string, Yaml>;
 }
 
-export type Node = TaskNode | GroupNode;
+export type TaskTree = TaskNode | GroupNode;
 
 /** A score of a group: the mean of its tasks' scores. */
 export interface Aggregate {
@@ -133,7 +133,7 @@ export const GROUP_KEYS: ReadonlySet<string> = new Set(
 const isMap = (value: Yaml | undefined): value is ReadonlyMap<string, Yaml> => value instanceof Map;
 
 /** `aggregate_metric_list` of a group. Throws UserError. */
-export function aggregatesOf(settings: Settings): Aggregate[] {
+export function aggregatesOf(settings: TaskSettings): Aggregate[] {
   const setting = settings.get('aggregate_metric_list');
   return listOf(setting?.value).map((item) => {
     const where = setting?.where ?? '';
@@ -161,14 +161,14 @@ export const canNameResults = (name: string): boolean =>
   /^[^/\\\p{Cc}\u2028\u2029]+$/u.test(name) && Buffer.byteLength(name) <= 200 && !(name in {});
 
 /** All tasks below, in order. A task that several groups name is there several times. */
-export function tasksBelow(nodes: readonly Node[]): TaskNode[] {
+export function tasksBelow(nodes: readonly TaskTree[]): TaskNode[] {
   return nodes.flatMap((node) => (node.kind === 'task' ? [node] : tasksBelow(node.members)));
 }
 
 /** Without what was named before, by itself or within a group: `mmlu,mmlu_stem` is `mmlu`. */
-export function withoutRepeats(nodes: readonly Node[]): Node[] {
+export function withoutRepeats(nodes: readonly TaskTree[]): TaskTree[] {
   const within = new Set<string>();
-  const enter = (node: Node): void => {
+  const enter = (node: TaskTree): void => {
     if (node.kind === 'group')
       for (const member of node.members) {
         within.add(member.name);
@@ -184,7 +184,7 @@ export function withoutRepeats(nodes: readonly Node[]): Node[] {
   });
 }
 
-export const metadataOf = (settings: Settings): ReadonlyMap<string, Yaml> => {
+export const metadataOf = (settings: TaskSettings): ReadonlyMap<string, Yaml> => {
   const value = settings.get('metadata')?.value;
   return isMap(value) ? value : new Map<string, Yaml>();
 };
@@ -193,7 +193,7 @@ export const metadataOf = (settings: Settings): ReadonlyMap<string, Yaml> => {
 
 /** One name: a task or a group with the way to its settings, or the tasks of a tag. */
 export type Entry =
-  | { readonly kind: 'task' | 'group'; readonly tags: readonly string[]; readonly settings: () => Settings }
+  | { readonly kind: 'task' | 'group'; readonly tags: readonly string[]; readonly settings: () => TaskSettings }
   | { readonly kind: 'tag'; readonly tasks: string[] };
 
 /** Gives a task the tags it names. */
@@ -207,7 +207,7 @@ export function addTags(entries: Map<string, Entry>, task: string, tags: readonl
 
 // What the caller of a run asks of every task, in the place of what its file says.
 
-export interface Asked {
+export interface TaskOverrides {
   /** Keys of generation_kwargs, for tasks that generate. */
   readonly generation?: Dict | undefined;
   /** No metrics: only the model's answers are written. */
@@ -222,13 +222,13 @@ const GREEDY: ReadonlyMap<string, Yaml> = new Map<string, Yaml>([
 ]);
 
 /** The settings of a task with these in force. */
-export function withAsked(settings: Settings, { generation, predictsOnly }: Asked): Settings {
+export function withAsked(settings: TaskSettings, { generation, predictsOnly }: TaskOverrides): TaskSettings {
   const changed = new Map<string, Setting>(settings);
   const generates = (settings.get('output_type')?.value ?? 'generate_until') === 'generate_until';
   if (generation !== undefined && generation.size > 0 && generates) {
     const own = settings.get('generation_kwargs')?.value;
     const kept: ReadonlyMap<string, Yaml> = own instanceof Map ? (own as ReadonlyMap<string, Yaml>) : GREEDY;
-    const value = new Map<string, Yaml | Value>([...kept, ...generation]) as ReadonlyMap<string, Yaml>;
+    const value = new Map<string, Yaml | PyValue>([...kept, ...generation]) as ReadonlyMap<string, Yaml>;
     changed.set('generation_kwargs', { value, where: 'generation_kwargs of the command' });
   }
   if (predictsOnly === true) {

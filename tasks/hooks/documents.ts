@@ -1,6 +1,6 @@
 /** Functions of documents with questions: exams, GPQA, lettered choices, TruthfulQA. */
 import type { PythonRandom } from '../../python/random.js';
-import { type Dict, isInt, isList, strip, type Value } from '../../python/value.js';
+import { type Dict, isInt, isList, strip, type PyValue } from '../../python/value.js';
 import { chosen, dictOf, fieldOf, HookProblem, intOf, type Scored, textOf, textsOf } from './hook.js';
 import { withoutNotes } from './markup.js';
 import { bleu, rougeN, rougeSum } from './similarity.js';
@@ -15,44 +15,44 @@ const lettered = (options: readonly string[]): string =>
 const examOptions = (document: Dict): readonly string[] =>
   textsOf(fieldOf(document, 'options'), 'options').slice(0, EXAM_LETTERS.length);
 
-export const logiqaText = (document: Dict): Value =>
+export const logiqaText = (document: Dict): PyValue =>
   `Passage: ${textOf(document, 'context')}\nQuestion: ${textOf(document, 'question')}\nChoices:\n` +
   `${lettered(examOptions(document))}Answer:`;
-export const logiqaTarget = (document: Dict): Value =>
+export const logiqaTarget = (document: Dict): PyValue =>
   chosen({ a: 0, b: 1, c: 2, d: 3 }, strip(textOf(document, 'label')), 'label');
 
-export const logiqa2Text = (document: Dict): Value =>
+export const logiqa2Text = (document: Dict): PyValue =>
   `Passage: ${textOf(document, 'text')}\nQuestion: ${textOf(document, 'question')}\n` +
   `${lettered(examOptions(document))}Answer:`;
 
 const columns = (document: Dict, names: string): string[] => names.split(' ').map((name) => textOf(document, name));
 
-export const medqaText = (document: Dict): Value =>
+export const medqaText = (document: Dict): PyValue =>
   `Question: ${textOf(document, 'sent1')}\n${lettered(columns(document, 'ending0 ending1 ending2 ending3'))}Answer:`;
-export const medqaTarget = (document: Dict): Value => intOf(document, 'label');
+export const medqaTarget = (document: Dict): PyValue => intOf(document, 'label');
 
-export const medmcqaText = (document: Dict): Value =>
+export const medmcqaText = (document: Dict): PyValue =>
   `Question: ${textOf(document, 'question')}\nChoices:\n${lettered(columns(document, 'opa opb opc opd'))}Answer:`;
 
-export const pubmedqaText = (document: Dict): Value =>
+export const pubmedqaText = (document: Dict): PyValue =>
   `Abstract: ${textsOf(fieldOf(document, 'CONTEXTS'), 'CONTEXTS').join('\n')}\n` +
   `Question: ${textOf(document, 'QUESTION')}\nAnswer:`;
 
 /** Choices stand in one text: `a ) 38 , b ) 27.675 , … , e ) none`. A choice but the last ends before a comma. */
-export function mathqaChoices(document: Dict): Value {
+export function mathqaChoices(document: Dict): PyValue {
   const found = textOf(document, 'options').match(/[abcd] \) [^\n]*?, |e \) [^\n]*?(?=\n?$)/g) ?? [];
   return found.map((choice) => choice.slice(4).replace(/[ ,]+$/, ''));
 }
 
 /** The hypothesis ends with a period. */
-export function mnliText(document: Dict): Value {
+export function mnliText(document: Dict): PyValue {
   const hypothesis = strip(textOf(document, 'hypothesis'));
   const end = hypothesis.endsWith('.') ? '' : '.';
   return `${textOf(document, 'premise')}\nQuestion: ${hypothesis}${end} True, False or Neither?\nAnswer:`;
 }
 
 export const arithmeticDocument = (document: Dict): Dict =>
-  new Map<string, Value>([
+  new Map<string, PyValue>([
     ...document,
     [
       'context',
@@ -80,7 +80,7 @@ export function schemaDocument(document: Dict): Dict {
     const [first = ''] = strip(option).split(/\s+/);
     return before !== '.' && CAPITALISED.has(first) ? option.replaceAll(first, first.toLowerCase()) : option;
   });
-  return new Map<string, Value>([...document, ['text', text], ['options', options]]);
+  return new Map<string, PyValue>([...document, ['text', text], ['options', options]]);
 }
 
 /** ARC for instructed models: questions with four choices, whose labels are letters. */
@@ -96,9 +96,9 @@ export function fourChoices(document: Dict): Dict | undefined {
       ? EXAM_LETTERS.charAt(Number(key) - 1)
       : undefined;
   if (place === undefined) throw new HookProblem(`answerKey: expected a letter or a number from 1 to 4, found ${key}`);
-  return new Map<string, Value>([
+  return new Map<string, PyValue>([
     ...document,
-    ['choices', new Map<string, Value>([...choices, ['label', [...EXAM_LETTERS]]])],
+    ['choices', new Map<string, PyValue>([...choices, ['label', [...EXAM_LETTERS]]])],
     ['answerKey', place],
   ]);
 }
@@ -126,9 +126,9 @@ export const gpqaDocument =
     const choices = ANSWERS.map(read);
     random.shuffle(choices);
     const right = choices.indexOf(read(RIGHT));
-    return new Map<string, Value>([
+    return new Map<string, PyValue>([
       ...document,
-      ...choices.map((choice, i): [string, Value] => [`choice${i + 1}`, choice]),
+      ...choices.map((choice, i): [string, PyValue] => [`choice${i + 1}`, choice]),
       ...(hasList ? ([['choices', choices]] as const) : []),
       ['answer', `(${'ABCD'.charAt(right)})`],
     ]);
@@ -147,19 +147,19 @@ const optionsOf = (document: Dict): readonly string[] => {
 };
 
 /** The leaderboard's form: letters are the choices. */
-export const lettersText = (document: Dict): Value =>
+export const lettersText = (document: Dict): PyValue =>
   `${textOf(document, 'question')}\n${optionsOf(document)
     .map((option, i) => `${LETTERS.charAt(i)}. ${option}\n`)
     .join('')}Answer:`;
-export const lettersChoices = (document: Dict): Value => optionsOf(document).map((_, i) => LETTERS.charAt(i));
+export const lettersChoices = (document: Dict): PyValue => optionsOf(document).map((_, i) => LETTERS.charAt(i));
 
 /** The form that asks for reasoning, of questions and of shots. */
-export const reasoningText = (document: Dict): Value =>
+export const reasoningText = (document: Dict): PyValue =>
   `Question:\n${textOf(document, 'question')}\nOptions:\n${optionsOf(document)
     .slice(0, MAX_OPTIONS)
     .map((option, i) => `${LETTERS.charAt(i)}. ${strip(option)}\n`)
     .join('')}Answer: Let's think step by step.`;
-export const reasoningTarget = (document: Dict): Value =>
+export const reasoningTarget = (document: Dict): PyValue =>
   textOf(document, 'cot_content').replaceAll("A: Let's think step by step. ", '');
 
 /** Keeps the questions of one category. */
@@ -224,7 +224,7 @@ const sentences = (document: Dict, name: string): string[] =>
 
 export function truthfulDocument(document: Dict): Dict {
   const right = sentences(document, 'correct_answers');
-  return new Map<string, Value>([
+  return new Map<string, PyValue>([
     ...document,
     ['question', strip(textOf(document, 'question'))],
     ['correct_answers', right.includes(NO_COMMENT) ? right : [...right, NO_COMMENT]],

@@ -1,6 +1,6 @@
 /** Python functions of task files, written anew: what kinds there are, and how they read documents. */
 import type { PythonRandom } from '../../python/random.js';
-import { isDict, isInt, isList, typeName, type Dict, type Value } from '../../python/value.js';
+import { isDict, isInt, isList, typeName, type Dict, type PyValue } from '../../python/value.js';
 
 /** A metric's value for one document, or several that only the aggregation over documents joins. */
 export type Scored = number | readonly number[];
@@ -12,7 +12,7 @@ export interface Ports {
   /** process_docs that draws from Python's own generator. */
   readonly shuffled: (document: Dict, random: PythonRandom) => Dict;
   /** doc_to_text, doc_to_target, doc_to_choice. */
-  readonly field: (document: Dict) => Value;
+  readonly field: (document: Dict) => PyValue;
   /** process_results: metrics of a document by the log-likelihoods of its requests, in their order. */
   readonly results: (document: Dict, logLikelihoods: readonly number[]) => ReadonlyMap<string, Scored>;
   /** process_results of a task that generates: metrics of a document by its texts. */
@@ -35,7 +35,7 @@ export type Ported = Partial<Ports> & {
 export class HookProblem extends Error {}
 
 /** The field of a document. Throws HookProblem if it has none. */
-export function fieldOf(document: Dict, name: string): Value {
+export function fieldOf(document: Dict, name: string): PyValue {
   const value = document.get(name);
   if (value !== undefined) return value;
   throw new HookProblem(`there is no column ${JSON.stringify(name)}; there are ${[...document.keys()].join(', ')}`);
@@ -53,12 +53,12 @@ export function intOf(document: Dict, name: string): number {
   throw new HookProblem(`${name}: expected a whole number, found ${typeName(value)}`);
 }
 
-export function textsOf(value: Value, name: string): readonly string[] {
+export function textsOf(value: PyValue, name: string): readonly string[] {
   if (isList(value) && value.every((item) => typeof item === 'string')) return value;
   throw new HookProblem(`${name}: expected a list of texts, found ${typeName(value)}`);
 }
 
-export function dictOf(value: Value, name: string): Dict {
+export function dictOf(value: PyValue, name: string): Dict {
   if (isDict(value)) return value;
   throw new HookProblem(`${name}: expected keys and values, found ${typeName(value)}`);
 }

@@ -15,18 +15,18 @@ import {
   strip,
   stripCharacters,
   typeName,
-  type Value,
+  type PyValue,
 } from '../../python/value.js';
 import { fieldOf, HookProblem, type Scored, textsOf } from './hook.js';
 import { languageOf } from './language.js';
 import { isLower, isUpper, sentenceCount, tokensOf, wordCount } from './sentences.js';
 
-export type Check = (text: string) => boolean;
+export type InstructionCheck = (text: string) => boolean;
 
 const escaped = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
 
 /** A pattern of a document, without regard to case. What is no pattern is a plain text. */
-function patternOf(text: string, settings: Settings, around = ''): FileRegex {
+function patternOf(text: string, settings: InstructionSettings, around = ''): FileRegex {
   const fail = (problem: string): HookProblem => settings.fail(problem);
   const flagged = (pattern: string): string => `(?i)${around}${pattern}${around}`;
   try {
@@ -123,7 +123,7 @@ const isLanguage = (text: string, code: string): boolean => (languageOf(text) ??
 const ANSWERS = ['My answer is yes.', 'My answer is no.', 'My answer is maybe.'];
 
 /** By their names: what makes a check of an instruction's settings. */
-export const INSTRUCTIONS: Readonly<Record<string, (settings: Settings) => Check>> = {
+export const INSTRUCTIONS: Readonly<Record<string, (settings: InstructionSettings) => InstructionCheck>> = {
   'keywords:existence': (settings) => {
     const all = settings.texts('keywords').map((word) => patternOf(word, settings));
     return (text) => all.every((pattern) => pattern.first(text) !== undefined);
@@ -220,7 +220,7 @@ export const INSTRUCTIONS: Readonly<Record<string, (settings: Settings) => Check
 
 // The settings of an instruction: its entry of a document's `kwargs`.
 
-export class Settings {
+export class InstructionSettings {
   readonly #given: Dict;
   readonly #instruction: string;
 
@@ -233,7 +233,7 @@ export class Settings {
     return new HookProblem(`${this.#instruction}: ${problem}`);
   }
 
-  #get(name: string): Value {
+  #get(name: string): PyValue {
     const value = this.#given.get(name) ?? null;
     if (value === null) throw this.fail(`${name} is missing`);
     return value;
@@ -270,7 +270,7 @@ export class Settings {
 
 // IFEval's figures of a document: whether its instructions are followed, to the letter and with some leniency.
 
-function checksOf(document: Dict): readonly Check[] {
+function checksOf(document: Dict): readonly InstructionCheck[] {
   const names = textsOf(fieldOf(document, 'instruction_id_list'), 'instruction_id_list');
   const settings = fieldOf(document, 'kwargs');
   if (!isList(settings) || settings.length !== names.length || !settings.every(isDict))
@@ -278,7 +278,7 @@ function checksOf(document: Dict): readonly Check[] {
   return names.map((name, i) => {
     const made = Object.hasOwn(INSTRUCTIONS, name) ? INSTRUCTIONS[name] : undefined;
     if (made === undefined) throw new HookProblem(`instruction_id_list: no instruction ${JSON.stringify(name)}`);
-    return made(new Settings(settings[i] as Dict, name));
+    return made(new InstructionSettings(settings[i] as Dict, name));
   });
 }
 

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 import { str } from '../../python/show.js';
-import type { Dict, Value } from '../../python/value.js';
+import type { Dict, PyValue } from '../../python/value.js';
 import { type Scored, textOf } from './hook.js';
 import { answerIn, boxedAnswer, finalAnswer, isSameNormal, normalAnswer } from './math/extract.js';
 import { isSameAnswer } from './math/sameAnswer.js';
@@ -11,14 +11,14 @@ import { isSameAnswer } from './math/sameAnswer.js';
 export function hardProblem(document: Dict): Dict | undefined {
   if (str(document.get('level') ?? null) !== 'Level 5') return undefined;
   const solution = textOf(document, 'solution');
-  return new Map<string, Value>([
+  return new Map<string, PyValue>([
     ['problem', textOf(document, 'problem')],
     ['solution', solution],
     ['answer', boxedAnswer(solution)],
   ]);
 }
 
-export const problemText = (document: Dict): Value => `Problem:\n${textOf(document, 'problem')}\n\nSolution:`;
+export const problemText = (document: Dict): PyValue => `Problem:\n${textOf(document, 'problem')}\n\nSolution:`;
 
 /** The answers are the same after they are read, or as texts. */
 function isRight(solution: string, text: string): boolean {
@@ -45,5 +45,5 @@ const PROBLEMS = z.array(z.record(z.string(), z.string()));
 
 export function mathExamples(): readonly Dict[] {
   const text = readFileSync(new URL('../builtin/texts/math.json', import.meta.url), 'utf8');
-  return PROBLEMS.parse(JSON.parse(text)).map((problem) => new Map<string, Value>(Object.entries(problem)));
+  return PROBLEMS.parse(JSON.parse(text)).map((problem) => new Map<string, PyValue>(Object.entries(problem)));
 }

@@ -1,13 +1,13 @@
 /** RACE, MuSR and WikiText. */
 import { literalEval } from '../../python/literal.js';
-import { codePoints, type Dict, isDict, isList, type Value } from '../../python/value.js';
+import { codePoints, type Dict, isDict, isList, type PyValue } from '../../python/value.js';
 import { chosen, fieldOf, HookProblem, type Scored, textOf, textsOf } from './hook.js';
 
 const LETTERS = { A: 0, B: 1, C: 2, D: 3 };
 /** How a statement with a gap at its end ends. */
 const GAP = '  _  .';
 
-function literal(document: Dict, name: string): Value {
+function literal(document: Dict, name: string): PyValue {
   try {
     return literalEval(textOf(document, name));
   } catch (error) {
@@ -33,14 +33,14 @@ function optionOf(problem: Dict, index: number): string {
   return option;
 }
 
-export const raceTarget = (document: Dict): Value => answerOf(problemsOf(document).last);
+export const raceTarget = (document: Dict): PyValue => answerOf(problemsOf(document).last);
 
-export function raceChoices(document: Dict): Value {
+export function raceChoices(document: Dict): PyValue {
   const { last } = problemsOf(document);
   return [0, 1, 2, 3].map((index) => optionOf(last, index));
 }
 
-export function raceText(document: Dict): Value {
+export function raceText(document: Dict): PyValue {
   const { shown, last } = problemsOf(document);
   const solved = shown.map((problem) => {
     const question = textOf(problem, 'question');
@@ -53,9 +53,9 @@ export function raceText(document: Dict): Value {
   return `Article: ${textOf(document, 'article')}\n\n${solved.join('')}${textOf(last, 'question')}`;
 }
 
-export const musrChoices = (document: Dict): Value => textsOf(literal(document, 'choices'), 'choices');
+export const musrChoices = (document: Dict): PyValue => textsOf(literal(document, 'choices'), 'choices');
 
-export function musrText(document: Dict): Value {
+export function musrText(document: Dict): PyValue {
   const choices = textsOf(literal(document, 'choices'), 'choices').map((choice, i) => `${i + 1} - ${choice}\n`);
   return `${textOf(document, 'narrative')}\n\n${textOf(document, 'question')}\n\n${choices.join('')}\nAnswer:`;
 }
@@ -97,7 +97,7 @@ const AFTER: readonly (readonly [string, string])[] = [
 ];
 
 /** Undoes WikiText's tokenization: " @-@ " was a hyphen, and white space was put around marks and inside brackets. */
-export function wikitextTarget(document: Dict): Value {
+export function wikitextTarget(document: Dict): PyValue {
   // The public harness replaces a slash, an apostrophe, a space, a digit and a slash by these very characters.
   let text = textOf(document, 'page')
     .replaceAll("s '", "s'")

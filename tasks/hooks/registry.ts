@@ -5,7 +5,7 @@
  */
 import { basename, dirname } from 'node:path';
 import { UserError } from '../../errors.js';
-import type { Settings } from '../definition/settings.js';
+import type { TaskSettings } from '../definition/settings.js';
 import { Hook } from '../definition/yaml.js';
 import * as exams from './documents.js';
 import * as truthful from './documents.js';
@@ -201,7 +201,7 @@ export function portedHook<K extends keyof Ports>(hook: Hook, kind: K, task: Hoo
 /** How many names of tasks a line has. */
 const MAX_NAMES = 4;
 
-export function notesOn(tasks: readonly Settings[]): string[] {
+export function notesOn(tasks: readonly TaskSettings[]): string[] {
   const found = new Map<string, string[]>();
   for (const settings of tasks) {
     const text = (key: string): string | undefined => {

@@ -4,7 +4,7 @@
  */
 import { literalEval } from '../../python/literal.js';
 import { pythonRegex } from '../../python/regex.js';
-import { capitalize, codePoints, type Dict, isInt, splitAtSpace, strip, type Value } from '../../python/value.js';
+import { capitalize, codePoints, type Dict, isInt, splitAtSpace, strip, type PyValue } from '../../python/value.js';
 import { withoutMarkup } from './markup.js';
 import { chosen, fieldOf, HookProblem, intOf, textOf, textsOf } from './hook.js';
 
@@ -90,7 +90,7 @@ export function sentenceCount(text: string): number {
 
 // HellaSwag, WinoGrande and COPA.
 
-function wholeNumber(value: Value, name: string): Value {
+function wholeNumber(value: PyValue, name: string): PyValue {
   if (isInt(value)) return value;
   const text = typeof value === 'string' ? strip(value) : '';
   if (!/^[-+]?[0-9]{1,15}$/.test(text)) throw new HookProblem(`${name}: expected a whole number`);
@@ -99,7 +99,7 @@ function wholeNumber(value: Value, name: string): Value {
 
 export function hellaswagDocument(document: Dict): Dict {
   const context = `${textOf(document, 'ctx_a')} ${capitalize(textOf(document, 'ctx_b'))}`;
-  return new Map<string, Value>([
+  return new Map<string, PyValue>([
     ...document,
     ['query', withoutMarkup(`${textOf(document, 'activity_label')}: ${context}`)],
     ['choices', textsOf(fieldOf(document, 'endings'), 'endings').map(withoutMarkup)],
@@ -115,16 +115,16 @@ function gapOf(document: Dict): readonly [before: string, after: string] {
 }
 
 /** The contexts are the choices here: this is the index of the right one. */
-export const winograndeText = (document: Dict): Value =>
+export const winograndeText = (document: Dict): PyValue =>
   chosen({ '1': 0, '2': 1 }, textOf(document, 'answer'), 'answer');
-export const winograndeTarget = (document: Dict): Value => strip(gapOf(document)[1]);
-export const winograndeChoices = (document: Dict): Value =>
+export const winograndeTarget = (document: Dict): PyValue => strip(gapOf(document)[1]);
+export const winograndeChoices = (document: Dict): PyValue =>
   ['option1', 'option2'].map((option) => gapOf(document)[0] + textOf(document, option));
 
 const CONNECTORS = { cause: 'because', effect: 'therefore' };
 
 /** The premise without its last character, which is a period. */
-export function copaText(document: Dict): Value {
+export function copaText(document: Dict): PyValue {
   const premise = codePoints(strip(textOf(document, 'premise'))).slice(0, -1);
   return `${premise.join('')} ${chosen(CONNECTORS, textOf(document, 'question'), 'question')}`;
 }
@@ -135,6 +135,7 @@ function copaChoice(document: Dict, name: string): string {
   return ` ${first.toLowerCase()}${rest.join('')}`;
 }
 
-export const copaTarget = (document: Dict): Value =>
+export const copaTarget = (document: Dict): PyValue =>
   copaChoice(document, intOf(document, 'label') === 0 ? 'choice1' : 'choice2');
-export const copaChoices = (document: Dict): Value => ['choice1', 'choice2'].map((name) => copaChoice(document, name));
+export const copaChoices = (document: Dict): PyValue =>
+  ['choice1', 'choice2'].map((name) => copaChoice(document, name));

@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto';
 import { dirname, join } from 'node:path';
 import { fileSize, readBounded } from '../../system/read.js';
-import type { Settings } from '../definition/settings.js';
+import type { TaskSettings } from '../definition/settings.js';
 import { Hook, type Yaml } from '../definition/yaml.js';
 
 const MAX_BYTES = 4 << 20;
@@ -69,7 +69,7 @@ function isKnown(path: string): boolean {
 }
 
 /** A line for each Python file that is there and may do something else than what takes its place. */
-export function unreadModules(tasks: readonly Settings[]): string[] {
+export function unreadModules(tasks: readonly TaskSettings[]): string[] {
   const names = new Map<string, Set<string>>();
   for (const settings of tasks)
     for (const hook of [...settings.values()].flatMap(({ value }) => hooksIn(value)))

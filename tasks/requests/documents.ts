@@ -3,12 +3,12 @@ import type { Shuffles } from './seeds.js';
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { UserError } from '../../errors.js';
-import { type Dict, isDict, isList, type Value } from '../../python/value.js';
+import { type Dict, isDict, isList, type PyValue } from '../../python/value.js';
 import { clipped } from '../../system/json.js';
 import { isFolder } from '../../system/read.js';
 import { DataSettingError, NoRows } from '../data/read.js';
 import { BUILDERS, type DataRoots, datasetFolder, isPathOfData } from '../data/splits.js';
-import type { Settings } from '../definition/settings.js';
+import type { TaskSettings } from '../definition/settings.js';
 import { HookProblem } from '../hooks/hook.js';
 import { Keys } from './keys.js';
 
@@ -87,7 +87,7 @@ export class Documents {
 
   async #rows(split: string): Promise<Rows> {
     const keys = this.#keys;
-    const options = new Map<string, Value>(keys.dict('dataset_kwargs'));
+    const options = new Map<string, PyValue>(keys.dict('dataset_kwargs'));
     try {
       return await this.#read(this.#dataset, keys.text('dataset_name'), split, options);
     } catch (error) {
@@ -109,7 +109,7 @@ export class Documents {
  * Throws one UserError that names every data set, folder and file that is missing, with the commands that download
  * them. Configurations, splits and what files hold are looked at when a task begins.
  */
-export function requireDatasets(tasks: readonly Settings[], roots: DataRoots): void {
+export function requireDatasets(tasks: readonly TaskSettings[], roots: DataRoots): void {
   const problems = new Map<string, UserError>();
   for (const task of tasks)
     for (const problem of problemsOf(new Keys(task), roots))
@@ -153,5 +153,5 @@ function problemsOf(keys: Keys, roots: DataRoots): readonly UserError[] {
   }
 }
 
-const ownPaths = (given: Value): readonly string[] =>
+const ownPaths = (given: PyValue): readonly string[] =>
   (isList(given) ? given : [given]).filter((path) => typeof path === 'string').map((path) => resolve(path));

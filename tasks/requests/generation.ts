@@ -1,7 +1,7 @@
 /** generation_kwargs of a task as what a generator is asked for. */
 import { UserError } from '../../errors.js';
 import { repr } from '../../python/show.js';
-import { type Dict, Float, isEqual, isInt, isList, isTruthy, numeric, type Value } from '../../python/value.js';
+import { type Dict, Float, isEqual, isInt, isList, isTruthy, numeric, type PyValue } from '../../python/value.js';
 import { quote } from '../../system/json.js';
 import type { Keys } from './keys.js';
 
@@ -10,7 +10,7 @@ export interface Generation {
   /** Texts that end an answer. */
   readonly stop: readonly string[];
   /** Absent: the most likely token is taken each time. */
-  readonly drawing?: Drawing;
+  readonly drawing?: SamplingSettings;
   /** Changes which token is the most likely one, too. */
   readonly repetitionPenalty?: number;
   /** No token that ends a text comes before it has so many; texts of `stop` do. */
@@ -20,7 +20,7 @@ export interface Generation {
 }
 
 /** How tokens are drawn. */
-export interface Drawing {
+export interface SamplingSettings {
   readonly temperature: number;
   readonly topK?: number;
   readonly topP?: number;
@@ -28,7 +28,7 @@ export interface Drawing {
 }
 
 /** What a model's own files ask where a task does not say. */
-export type ModelDefaults = Pick<Drawing, 'topK' | 'topP' | 'minP'> &
+export type ModelDefaults = Pick<SamplingSettings, 'topK' | 'topP' | 'minP'> &
   Pick<Generation, 'repetitionPenalty' | 'minNewTokens' | 'minLength'>;
 
 /** What the harness generates where a task does not say. */
@@ -40,7 +40,7 @@ const LENGTHS = ['max_gen_toks', 'max_new_tokens', 'max_tokens', 'max_completion
 const FILTERS = ['top_k', 'top_p', 'min_p'];
 const OTHERS = ['until', 'do_sample', 'temperature', 'repetition_penalty', 'min_new_tokens', 'min_length', 'num_beams'];
 /** Settings of transformers and vLLM that there is nothing for, and the values at which they do nothing. */
-const OFF: ReadonlyMap<string, Value> = new Map<string, Value>([
+const OFF: ReadonlyMap<string, PyValue> = new Map<string, PyValue>([
   ['length_penalty', 1],
   ['no_repeat_ngram_size', 0],
   ['encoder_no_repeat_ngram_size', 0],
@@ -82,7 +82,7 @@ export function generationOf(settings: Dict, where: string): Generation {
       );
   }
   const fail = (key: string, expected: string): UserError => new UserError(`${where}: ${key}: expected ${expected}`);
-  const given = (key: string): Value => settings.get(key) ?? null;
+  const given = (key: string): PyValue => settings.get(key) ?? null;
   const number = (key: string, least: number, most: number): number | undefined => {
     if (given(key) === null) return undefined;
     const value = typeof given(key) === 'boolean' ? undefined : numeric(given(key));
@@ -141,7 +141,7 @@ export function withDefaults(generation: Generation, defaults: ModelDefaults): G
 /** What generate_until takes: the task's settings with the harness's defaults. */
 export function generation(keys: Keys, delimiter: string): Dict {
   if (keys.get('generation_kwargs') === null) {
-    return new Map<string, Value>([
+    return new Map<string, PyValue>([
       ['temperature', new Float(0)],
       ['do_sample', false],
       ['max_gen_toks', 256],

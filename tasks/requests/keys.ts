@@ -3,12 +3,16 @@ import { UserError } from '../../errors.js';
 import { JinjaTemplate, TASK_ENVIRONMENT, TemplateProblem } from '../../python/jinja/template.js';
 import { literalEval } from '../../python/literal.js';
 import { str } from '../../python/show.js';
-import { type Dict, isDict, isInt, isList, typeName, type Value } from '../../python/value.js';
+import { type Dict, isDict, isInt, isList, typeName, type PyValue } from '../../python/value.js';
 import { clipped } from '../../system/json.js';
-import type { Setting, Settings } from '../definition/settings.js';
+import type { Setting, TaskSettings } from '../definition/settings.js';
 import { Hook, type Yaml } from '../definition/yaml.js';
 import type { Ports } from '../hooks/hook.js';
 import { hasPort, type HookedTask, portedHook } from '../hooks/registry.js';
+
+/** What a task asks a model for, as its `output_type` names it. */
+export const OUTPUT_TYPES = ['multiple_choice', 'loglikelihood', 'loglikelihood_rolling', 'generate_until'] as const;
+export type OutputType = (typeof OUTPUT_TYPES)[number];
 
 /** Keys of fewshot_config that mean something here; fewshot_indices has no effect in the public harness either. */
 const SHOT_KEYS: ReadonlySet<string> = new Set(
@@ -19,19 +23,19 @@ const SHOT_KEYS: ReadonlySet<string> = new Set(
 );
 
 /** A setting without Python functions in it. Throws UserError for one. */
-function plain(value: Yaml, where: string): Value {
+function plain(value: Yaml, where: string): PyValue {
   if (value instanceof Hook) throw new UserError(`${where}: the Python function ${value.name} is not supported here`);
   if (Array.isArray(value)) return (value as readonly Yaml[]).map((item) => plain(item, where));
   if (value instanceof Map)
     return new Map([...(value as ReadonlyMap<string, Yaml>)].map(([key, item]) => [key, plain(item, where)]));
-  return value as Value;
+  return value as PyValue;
 }
 
 export class Keys {
-  readonly #settings: Settings;
+  readonly #settings: TaskSettings;
   readonly #task: HookedTask;
 
-  constructor(settings: Settings) {
+  constructor(settings: TaskSettings) {
     this.#settings = settings;
     const name = (key: string): string | undefined => {
       const value = settings.get(key)?.value;
@@ -50,7 +54,7 @@ export class Keys {
     return this.where(this.#settings.has('task') ? 'task' : 'dataset_path');
   }
 
-  get(key: string): Value {
+  get(key: string): PyValue {
     const setting = this.#settings.get(key);
     return setting === undefined ? null : plain(setting.value, setting.where);
   }
@@ -90,7 +94,7 @@ export class Keys {
   }
 
   /** metric_list; functions in it that join values have become names of aggregations. Throws UserError. */
-  metrics(): Value {
+  metrics(): PyValue {
     const setting = this.#settings.get('metric_list');
     if (setting === undefined || !Array.isArray(setting.value)) return this.get('metric_list');
     const { where } = setting;
@@ -104,7 +108,7 @@ export class Keys {
   }
 
   /** filter_list; classes in it have become names of filters. Throws UserError. */
-  filters(): Value {
+  filters(): PyValue {
     const setting = this.#settings.get('filter_list');
     if (setting === undefined || setting.value === null) return null;
     const { where } = setting;
@@ -143,8 +147,8 @@ export class Keys {
   }
 
   /** A key whose value is a dictionary; empty where the task has none. Throws UserError. */
-  dict(key: string): ReadonlyMap<string, Value> {
-    const value = this.get(key) ?? new Map<string, Value>();
+  dict(key: string): ReadonlyMap<string, PyValue> {
+    const value = this.get(key) ?? new Map<string, PyValue>();
     if (isDict(value)) return value;
     throw new UserError(`${this.where(key)}: expected keys and values`);
   }
@@ -183,10 +187,10 @@ export class Template {
 // doc_to_text, doc_to_target, doc_to_choice and the like: what a document's fields make of a task's keys.
 
 /** A key's value: literal, template or column, or a function in the place of a Python hook. */
-export type Source = Value | ((document: Dict) => Value);
+export type Source = PyValue | ((document: Dict) => PyValue);
 
 /** How one key is read from documents that have these columns. */
-export class Field {
+export class KeyField {
   readonly #source: Source;
   readonly #where: string;
   readonly #template: Template | undefined;
@@ -204,7 +208,7 @@ export class Field {
     return new UserError(`${this.#where}, ${document}: ${clipped(problem)}`);
   }
 
-  #literal(text: string, document: string): Value {
+  #literal(text: string, document: string): PyValue {
     try {
       return literalEval(text);
     } catch (error) {
@@ -214,7 +218,7 @@ export class Field {
   }
 
   /** The column's or the function's value; undefined for a template or a literal. */
-  #given(fields: Dict, document: string): Value | undefined {
+  #given(fields: Dict, document: string): PyValue | undefined {
     if (typeof this.#source === 'function') return this.#source(fields);
     if (this.#column === undefined) return undefined;
     const value = fields.get(this.#column);
@@ -223,7 +227,7 @@ export class Field {
   }
 
   /** As doc_to_text. Digits alone are a number where the task has choices. */
-  text(fields: Dict, document: string, hasChoices: boolean): Value {
+  text(fields: Dict, document: string, hasChoices: boolean): PyValue {
     const given = this.#given(fields, document);
     if (given !== undefined) return given;
     if (this.#template === undefined) {
@@ -235,7 +239,7 @@ export class Field {
   }
 
   /** As doc_to_target: a text in brackets is a list where it is a literal. */
-  target(fields: Dict, document: string, hasChoices: boolean): Value {
+  target(fields: Dict, document: string, hasChoices: boolean): PyValue {
     if (typeof this.#source !== 'function' && isList(this.#source)) return this.#source;
     const value = this.text(fields, document, hasChoices);
     if (this.#template === undefined || typeof value !== 'string' || !/^\[[^]*\]$/.test(value)) return value;
@@ -246,7 +250,7 @@ export class Field {
     }
   }
 
-  choices(fields: Dict, document: string): readonly Value[] {
+  choices(fields: Dict, document: string): readonly PyValue[] {
     const source = this.#source;
     const value =
       this.#given(fields, document) ??

@@ -1,10 +1,10 @@
 /** A prompt as messages, and how the public harness joins their texts. */
 import { UserError } from '../../errors.js';
 import { str } from '../../python/show.js';
-import { asInt, isList, isSpace, typeName, type Value } from '../../python/value.js';
-import { Field, type Keys, type Source } from './keys.js';
+import { asInt, isList, isSpace, typeName, type PyValue } from '../../python/value.js';
+import { KeyField, type Keys, type Source } from './keys.js';
 
-export interface Message {
+export interface PromptMessage {
   readonly role: 'system' | 'user' | 'assistant';
   readonly content: string;
   /** Follows the content where there is no chat template. */
@@ -26,13 +26,13 @@ export function delimit(before: string, after: string, delimiter: string): strin
 
 export const needsDelimiter = (before: string, after: string): boolean => before !== '' && !meetsSpace(before, after);
 
-export const joined = (messages: readonly Message[]): string =>
+export const joined = (messages: readonly PromptMessage[]): string =>
   messages.map(({ content, delimiter }) => content + delimiter).join('');
 
-const bare = ({ role, content }: Message): ChatMessage => ({ role, content });
+const bare = ({ role, content }: PromptMessage): ChatMessage => ({ role, content });
 
 /** Each message by itself, or all before the answer's prefix as one of the user. */
-export function chatMessages(messages: readonly Message[], isMultiturn: boolean): ChatMessage[] {
+export function chatMessages(messages: readonly PromptMessage[], isMultiturn: boolean): ChatMessage[] {
   if (isMultiturn) return messages.map(bare);
   const system = messages[0]?.role === 'system' ? [bare(messages[0])] : [];
   const rest = messages.slice(system.length);
@@ -47,10 +47,10 @@ export function chatMessages(messages: readonly Message[], isMultiturn: boolean)
 export interface Side {
   /** The task's file, for messages. */
   readonly file: string;
-  readonly text: Field;
-  readonly target: Field;
-  readonly choices: Field | undefined;
-  readonly prefix: Field | undefined;
+  readonly text: KeyField;
+  readonly target: KeyField;
+  readonly choices: KeyField | undefined;
+  readonly prefix: KeyField | undefined;
   readonly targetDelimiter: string;
   readonly fewshotDelimiter: string;
 }
@@ -61,7 +61,7 @@ const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 /** `overrides`: keys of fewshot_config. Throws UserError for what is missing or outside the subset. */
 export function sideOf(keys: Keys, overrides: ReadonlyMap<string, Source>, columns: ReadonlySet<string>): Side {
   const read = (key: string): Source => overrides.get(key) ?? keys.source(key);
-  const field = (key: string): Field | undefined => {
+  const field = (key: string): KeyField | undefined => {
     const value = read(key);
     if (value === null) return undefined;
     const where = keys.where(overrides.has(key) ? 'fewshot_config' : key);
@@ -70,7 +70,7 @@ export function sideOf(keys: Keys, overrides: ReadonlyMap<string, Source>, colum
         `${where}: there is no column "${value}"; there are ${[...columns].join(', ').slice(0, 300)}`,
         `For the text itself, write: {{"${value}"}}`,
       );
-    return new Field(value, columns, where);
+    return new KeyField(value, columns, where);
   };
   const text = field('doc_to_text'),
     target = field('doc_to_target');
@@ -94,17 +94,17 @@ export function sideOf(keys: Keys, overrides: ReadonlyMap<string, Source>, colum
 
 /** The messages of a question, with its answer where it is a shot. `at` names the document. */
 export function question(
-  text: Value,
-  answer: Value | undefined,
+  text: PyValue,
+  answer: PyValue | undefined,
   prefix: string,
   side: Side,
-  choices: readonly Value[] | undefined,
+  choices: readonly PyValue[] | undefined,
   at: string,
-): Message[] {
+): PromptMessage[] {
   if (typeof text !== 'string') throw new UserError(`${side.file}, ${at}: doc_to_text is ${typeName(text)}, no text`);
   const hasAnswer = answer !== undefined && answer !== null && answer !== '';
   const isDelimited = prefix === '' ? hasAnswer : needsDelimiter(text, prefix);
-  const asked: Message = { role: 'user', content: text, delimiter: isDelimited ? side.targetDelimiter : '' };
+  const asked: PromptMessage = { role: 'user', content: text, delimiter: isDelimited ? side.targetDelimiter : '' };
   if (!hasAnswer) return prefix === '' ? [asked] : [asked, { role: 'assistant', content: prefix, delimiter: '' }];
   const place = choices === undefined ? undefined : asInt(answer);
   const shown = place !== undefined ? choices?.at(Number(place)) : isList(answer) ? answer[0] : answer;

@@ -3,7 +3,7 @@ import { deserialize, serialize } from 'node:v8';
 import { UserError } from '../../errors.js';
 import { PythonRandom } from '../../python/random.js';
 import { str } from '../../python/show.js';
-import { type Dict, Float, isDict, isEqual, isInt, isList, type Value } from '../../python/value.js';
+import { type Dict, Float, isDict, isEqual, isInt, isList, type PyValue } from '../../python/value.js';
 import type { Documents } from './documents.js';
 import type { Keys, Source } from './keys.js';
 import { SEEDS } from './seeds.js';
@@ -12,12 +12,12 @@ export type SamplerName = 'default' | 'first_n';
 
 export class Sampler {
   readonly #name: SamplerName;
-  readonly #pool: Pool;
+  readonly #pool: ShotPool;
   /** Places in the pool. */
   readonly #places: readonly number[];
   readonly #random: PythonRandom;
 
-  constructor(name: SamplerName, pool: Pool, seed: number = SEEDS.fewshot) {
+  constructor(name: SamplerName, pool: ShotPool, seed: number = SEEDS.fewshot) {
     this.#name = name;
     this.#pool = pool;
     this.#places = Array.from({ length: pool.length }, (_, place) => place);
@@ -54,7 +54,7 @@ export class Sampler {
 /** Documents that are kept as values, because a sampler may give the same few again and again. */
 const MAX_RECENT = 128;
 
-export class Pool {
+export class ShotPool {
   readonly #rows: Uint8Array[] = [];
   readonly #recent = new Map<number, Dict>();
 
@@ -73,7 +73,7 @@ export class Pool {
     if (known !== undefined) return known;
     const row = this.#rows[place];
     if (row === undefined) throw new RangeError(`there is no document ${place} of ${this.length}`);
-    const document = revived(deserialize(row) as Stored) as Dict;
+    const document = revived(deserialize(row) as StoredDocument) as Dict;
     if (this.#recent.size >= MAX_RECENT) this.#recent.clear();
     this.#recent.set(place, document);
     return document;
@@ -81,12 +81,16 @@ export class Pool {
 }
 
 /** A value as the serializer returns it: a Float is an object without a class. */
-type Stored = Exclude<Value, Float | Dict | readonly Value[]> | readonly Stored[] | StoredDict | { value: number };
-type StoredDict = ReadonlyMap<string, Stored>;
+type StoredDocument =
+  | Exclude<PyValue, Float | Dict | readonly PyValue[]>
+  | readonly StoredDocument[]
+  | StoredDict
+  | { value: number };
+type StoredDict = ReadonlyMap<string, StoredDocument>;
 
-function revived(value: Stored): Value {
+function revived(value: StoredDocument): PyValue {
   if (value === null || typeof value !== 'object') return value;
-  if (isList(value)) return value.map((item) => revived(item as Stored));
+  if (isList(value)) return value.map((item) => revived(item as StoredDocument));
   if (isDict(value)) return new Map([...(value as StoredDict)].map(([key, item]) => [key, revived(item)]));
   return new Float((value as { value: number }).value);
 }
@@ -126,7 +130,7 @@ export async function shotsOf(
   const split = textOrNull(config.get('split') ?? keys.get('fewshot_split'), where);
   const excludesItself = str(split) === str(keys.get('test_split'));
   const samples = config.get('samples') ?? null;
-  const pool = new Pool();
+  const pool = new ShotPool();
   if (split === null && samples !== null) {
     if (!isList(samples as never)) throw new UserError(`${where}: samples: expected a list`);
     for (const sample of samples as readonly unknown[]) if (isDict(sample)) pool.add(sample);

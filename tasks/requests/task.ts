@@ -1,17 +1,17 @@
 /** A task's documents as requests: prompts and continuations, to the byte those of the public harness. */
 import { UserError } from '../../errors.js';
 import { str } from '../../python/show.js';
-import { asInt, type Dict, isDict, isList, isSpace, type Value } from '../../python/value.js';
-import type { Settings } from '../definition/settings.js';
+import { asInt, type Dict, isDict, isList, isSpace, type PyValue } from '../../python/value.js';
+import type { TaskSettings } from '../definition/settings.js';
 import { Documents, portCall, type ReadSplit } from './documents.js';
 import { generation } from './generation.js';
-import { Field, Keys } from './keys.js';
+import { KeyField, Keys, OUTPUT_TYPES, type OutputType } from './keys.js';
 import {
   type ChatMessage,
   chatMessages,
   delimit,
   joined,
-  type Message,
+  type PromptMessage,
   question,
   type Side,
   sideOf,
@@ -29,11 +29,11 @@ export interface DocumentRequests {
   /** Its number in the split, where only some documents are asked for: docId counts those. */
   readonly index?: number;
   readonly document: Dict;
-  readonly target: Value;
+  readonly target: PyValue;
   /** What is right: the target, or the index of the right context where the choices are contexts. */
-  readonly gold: Value;
+  readonly gold: PyValue;
   /** The choices as they are, before a delimiter; undefined for a task without any. */
-  readonly choices: readonly Value[] | undefined;
+  readonly choices: readonly PyValue[] | undefined;
   /** Whether the task's targets are lists of right answers, as the harness finds by its first document. */
   readonly hasManyTargets: boolean;
   readonly requests: readonly Request[];
@@ -62,9 +62,6 @@ export interface Chat {
   readonly isMultiturn: boolean;
 }
 
-const OUTPUT_TYPES = ['multiple_choice', 'loglikelihood', 'loglikelihood_rolling', 'generate_until'] as const;
-export type OutputType = (typeof OUTPUT_TYPES)[number];
-
 /** A task whose file is understood and whose shots are read. */
 export interface OpenTask {
   readonly outputType: OutputType;
@@ -89,7 +86,11 @@ function outputTypeOf(keys: Keys): OutputType {
 }
 
 /** Throws UserError for what the task's file, its data or this version lacks. */
-export async function openTask(settings: Settings, readSplit: ReadSplit, options: TaskOptions = {}): Promise<OpenTask> {
+export async function openTask(
+  settings: TaskSettings,
+  readSplit: ReadSplit,
+  options: TaskOptions = {},
+): Promise<OpenTask> {
   const keys = new Keys(settings);
   const documents = new Documents(keys, readSplit, options.shuffles ?? new Shuffles());
   const outputType = outputTypeOf(keys);
@@ -121,7 +122,7 @@ export async function openTask(settings: Settings, readSplit: ReadSplit, options
 
 /** All documents of a task at once. Throws UserError as openTask and its documents do. */
 export async function buildRequests(
-  settings: Settings,
+  settings: TaskSettings,
   readSplit: ReadSplit,
   options: TaskOptions = {},
 ): Promise<DocumentRequests[]> {
@@ -138,7 +139,7 @@ class Maker {
   readonly #options: TaskOptions;
   readonly #side: Side;
   readonly #shotSide: Side;
-  readonly #description: Field | undefined;
+  readonly #description: KeyField | undefined;
   readonly #continued: string;
   readonly #generation: Dict;
   readonly #needsAlone: boolean;
@@ -154,7 +155,8 @@ class Maker {
     this.#side = sideOf(keys, new Map(), columns);
     this.#shotSide = shots.count === 0 ? this.#side : sideOf(keys, keys.shots(), columns);
     const description = keys.get('description');
-    this.#description = description === null ? undefined : new Field(description, columns, keys.where('description'));
+    this.#description =
+      description === null ? undefined : new KeyField(description, columns, keys.where('description'));
     const prefix = keys.text('gen_prefix') ?? '';
     const isContinued = options.chat === undefined || (prefix !== '' && !isSpace(prefix.slice(-1)));
     this.#continued = isContinued ? this.#side.targetDelimiter : '';
@@ -174,7 +176,7 @@ class Maker {
     return portCall(() => this.#made(document, docId, at), this.#keys.at, at);
   }
 
-  #targetOf(document: Dict, at: string): Value {
+  #targetOf(document: Dict, at: string): PyValue {
     return this.#side.target.target(document, at, this.#side.choices !== undefined);
   }
 
@@ -187,7 +189,7 @@ class Maker {
     const isMultipleInput = asInt(text) !== undefined && choices !== undefined;
     const messages = this.#before(document, at, isMultipleInput);
     const prefix = side.prefix?.plain(document, at) ?? '';
-    const contextOf = (asked: Value, one: Side): string => {
+    const contextOf = (asked: PyValue, one: Side): string => {
       const all = [...messages, ...question(asked, undefined, prefix, one, choices, at)];
       const { chat } = this.#options;
       return chat === undefined ? joined(all) : chat.render(chatMessages(all, chat.isMultiturn), prefix === '');
@@ -198,8 +200,8 @@ class Maker {
   }
 
   /** System message and shots. */
-  #before(document: Dict, at: string, isMultipleInput: boolean): Message[] {
-    const messages: Message[] = [];
+  #before(document: Dict, at: string, isMultipleInput: boolean): PromptMessage[] {
+    const messages: PromptMessage[] = [];
     const shotSide = this.#shotSide;
     const hasChoices = this.#side.choices !== undefined;
     const system = delimit(
@@ -222,11 +224,11 @@ class Maker {
   }
 
   #requests(
-    text: Value,
-    target: Value,
-    choices: readonly Value[] | undefined,
+    text: PyValue,
+    target: PyValue,
+    choices: readonly PyValue[] | undefined,
     isMultipleInput: boolean,
-    contextOf: (asked: Value, side: Side) => string,
+    contextOf: (asked: PyValue, side: Side) => string,
   ): Request[] {
     const side = this.#side;
     switch (this.#outputType) {

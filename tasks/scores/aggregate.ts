@@ -196,7 +196,7 @@ export function standardError(
 // Figures of groups of tasks, from those of the tasks in them.
 
 /** What a task or group has come to. */
-export interface Figure {
+export interface MetricFigure {
   readonly value: number;
   /** Null where there is none. */
   readonly error: number | null;
@@ -205,7 +205,7 @@ export interface Figure {
 /** How many documents of a task were measured, and its figures, by `metric,filter`. */
 export interface TaskFigures {
   readonly documents: number;
-  readonly figures: ReadonlyMap<string, Figure>;
+  readonly figures: ReadonlyMap<string, MetricFigure>;
 }
 
 /** Of samples with these errors and sizes, taken as one. */
@@ -215,7 +215,7 @@ function pooledError(errors: readonly number[], sizes: readonly number[]): numbe
   return Math.sqrt(variance / sum(sizes));
 }
 
-export interface GroupFigure extends Figure {
+export interface GroupFigure extends MetricFigure {
   /** Documents of the tasks that have the metric. */
   readonly documents: number;
 }

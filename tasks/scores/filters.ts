@@ -2,7 +2,7 @@
 import { at } from '../../system/at.js';
 import { UserError } from '../../errors.js';
 import { FileRegex, findAll, pythonRegex } from '../../python/regex.js';
-import { type Dict, isDict, isInt, isList, isTruthy, splitAtSpace, strip, type Value } from '../../python/value.js';
+import { type Dict, isDict, isInt, isList, isTruthy, splitAtSpace, strip, type PyValue } from '../../python/value.js';
 import { defined } from '../../system/defined.js';
 import { quote } from '../../system/json.js';
 
@@ -26,7 +26,7 @@ const escaped = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|/]/g, '
 /** Texts of the choices, or the problem with them. */
 function choicesOf(document: Dict): readonly string[] | string {
   const given = document.get('choices') ?? null;
-  const items: readonly Value[] = isDict(given) ? [...given.keys()] : isList(given) ? given : [];
+  const items: readonly PyValue[] = isDict(given) ? [...given.keys()] : isList(given) ? given : [];
   if (items.length === 0 || !items.every((item) => typeof item === 'string'))
     return 'needs documents with a list of texts in a column "choices"';
   return items.length > LETTERS.length ? `has letters for ${LETTERS.length} choices, not ${items.length}` : items;
@@ -86,7 +86,7 @@ export const INVALID = '[invalid]';
 export const PATTERN = '#### (\\-?[0-9\\.\\,]+)';
 
 /** A filter's own keys. Throws UserError for one that is not there. */
-export class Arguments {
+export class FilterArguments {
   readonly #given: Dict;
   readonly #where: string;
   constructor(given: Dict, where: string) {
@@ -100,7 +100,7 @@ export class Arguments {
   fail(problem: string): UserError {
     return new UserError(`${this.#where}: the filter ${quote(this.#given.get('function') ?? null)} ${problem}`);
   }
-  get(name: string): Value {
+  get(name: string): PyValue {
     return this.#given.get(name) ?? null;
   }
   text(name: string, otherwise: string): string {
@@ -125,12 +125,12 @@ export class Arguments {
   }
 }
 
-export const compiled = (given: Arguments, pattern: string): FileRegex =>
+export const compiled = (given: FilterArguments, pattern: string): FileRegex =>
   new FileRegex(pattern, (problem) => given.fail(problem));
 
 /** One of the matches of a pattern, without space around it; undefined where there is none. */
 export function selected(
-  given: Arguments,
+  given: FilterArguments,
   found: readonly (string | readonly string[])[],
   select: number,
 ): string | undefined {
@@ -144,10 +144,10 @@ export function selected(
 
 /** Texts of one request, in the order in which they were generated. */
 type Texts = readonly string[];
-type Step = (texts: Texts, document: Dict) => Texts;
+type FilterStep = (texts: Texts, document: Dict) => Texts;
 
 /** Patterns and the values that they stand for: the first that matches what all of them together select. */
-export function mapStep(given: Arguments): Step {
+export function mapStep(given: FilterArguments): FilterStep {
   given.only(
     ...'regex_pattern_to_value group_select fallback ignore_case ignore_punctuation regexes_to_ignore'.split(' '),
   );
@@ -212,7 +212,7 @@ export function numberInWords(text: string): number | undefined {
 }
 
 /** A pattern, or else a number in English words. */
-export function numberStep(given: Arguments): Step {
+export function numberStep(given: FilterArguments): FilterStep {
   given.only('regex_pattern', 'group_select', 'fallback');
   const regex = compiled(given, given.text('regex_pattern', PATTERN));
   const select = given.whole('group_select', 0);
@@ -225,7 +225,7 @@ export function numberStep(given: Arguments): Step {
 }
 
 /** The words of the question's list, in the order in which the text has them last. */
-export function sortStep(given: Arguments): Step {
+export function sortStep(given: FilterArguments): FilterStep {
   given.only();
   return (texts, document) => {
     const input = document.get('input');
@@ -240,7 +240,7 @@ export function sortStep(given: Arguments): Step {
   };
 }
 
-export interface Filter {
+export interface TextFilter {
   readonly name: string;
   /** Whether it leaves a list, if of one text: nothing takes the first of it. Files of samples show that. */
   readonly leavesList: boolean;
@@ -248,7 +248,7 @@ export interface Filter {
   apply(texts: Texts, document: Dict): string;
 }
 
-function choiceStep(given: Arguments, choices?: ChoiceRegex['choices']): Step {
+function choiceStep(given: FilterArguments, choices?: ChoiceRegex['choices']): FilterStep {
   const settings = 'regex_pattern group_select fallback ignore_case ignore_punctuation regexes_to_ignore';
   given.only(...settings.split(' '));
   const options = {
@@ -263,7 +263,7 @@ function choiceStep(given: Arguments, choices?: ChoiceRegex['choices']): Step {
   return (texts, document) => texts.map(choiceIn(options, document, (problem) => given.fail(problem)));
 }
 
-function regexStep(given: Arguments): Step {
+function regexStep(given: FilterArguments): FilterStep {
   given.only('regex_pattern', 'group_select', 'fallback');
   const select = given.whole('group_select', 0);
   const fallback = given.text('fallback', INVALID);
@@ -279,9 +279,9 @@ function regexStep(given: Arguments): Step {
 }
 
 /** Texts that a table has, in the place of others. */
-function tableStep(given: Arguments): Step {
+function tableStep(given: FilterArguments): FilterStep {
   given.only('mapping_dict', 'default_value');
-  const table = given.get('mapping_dict') ?? new Map<string, Value>();
+  const table = given.get('mapping_dict') ?? new Map<string, PyValue>();
   const otherwise = given.get('default_value');
   if (!isDict(table) || ![...table.values(), otherwise ?? ''].every((value) => typeof value === 'string'))
     throw given.fail('needs texts by texts for mapping_dict, and a text for default_value');
@@ -302,7 +302,7 @@ function majority(texts: Texts): Texts {
 }
 
 /** Steps by their names in task files; those that take the places of Python classes have names with a mark. */
-const STEPS: Readonly<Record<string, (given: Arguments) => Step>> = {
+const STEPS: Readonly<Record<string, (given: FilterArguments) => FilterStep>> = {
   regex: regexStep,
   map: tableStep,
   multi_choice_regex: (given) => choiceStep(given),
@@ -341,7 +341,7 @@ const STEPS: Readonly<Record<string, (given: Arguments) => Step>> = {
   },
 };
 
-function stepOf(value: Value, where: string): Step {
+function stepOf(value: PyValue, where: string): FilterStep {
   const name = isDict(value) ? value.get('function') : undefined;
   if (!isDict(value) || typeof name !== 'string') throw new UserError(`${where}: a filter without a function`);
   const step = Object.hasOwn(STEPS, name) ? STEPS[name] : undefined;
@@ -352,26 +352,26 @@ function stepOf(value: Value, where: string): Step {
         .filter((each) => !each.startsWith('!'))
         .join(', ')}`,
     );
-  return step(new Arguments(value, where));
+  return step(new FilterArguments(value, where));
 }
 
 /** The filters that a task lists; without a list, one named `none`. Throws UserError. */
-export function readFilters(list: Value, where: string): readonly Filter[] {
+export function readFilters(list: PyValue, where: string): readonly TextFilter[] {
   if (list === null) return [{ name: 'none', leavesList: false, apply: (texts) => at(texts, 0) }];
   if (!isList(list) || list.length === 0) throw new UserError(`${where}: expected a list of filters`);
-  const filters = list.map((each): Filter => {
+  const filters = list.map((each): TextFilter => {
     const name = isDict(each) ? each.get('name') : undefined;
     const steps = isDict(each) ? each.get('filter') : undefined;
     if (typeof name !== 'string' || !isList(steps ?? null))
       throw new UserError(`${where}: expected a name and a list of functions for each filter`);
-    const made = (steps as readonly Value[]).map((step) => stepOf(step, where));
+    const made = (steps as readonly PyValue[]).map((step) => stepOf(step, where));
     const apply = (texts: Texts, document: Dict): string => {
       const left = made.reduce((current, step) => step(current, document), texts);
       if (left.length !== 1)
         throw new UserError(`${where}: ${name} leaves ${left.length} texts`, 'end it with take_first');
       return at(left, 0);
     };
-    const leavesList = !(steps as readonly Value[]).some(
+    const leavesList = !(steps as readonly PyValue[]).some(
       (step) => isDict(step) && step.get('function') === 'take_first',
     );
     return { name, leavesList, apply };

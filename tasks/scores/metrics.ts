@@ -1,7 +1,8 @@
 /** Metrics by name, and exact_match, which compares generated texts. */
+import { OUTPUT_TYPES, type OutputType } from '../requests/keys.js';
 import { UserError } from '../../errors.js';
 import { FileRegex } from '../../python/regex.js';
-import { type Dict, isDict, isList, isTruthy, type Value } from '../../python/value.js';
+import { type Dict, isDict, isList, isTruthy, type PyValue } from '../../python/value.js';
 import { quote } from '../../system/json.js';
 import { type AggregationName, AGGREGATIONS, isAggregation } from './aggregate.js';
 
@@ -44,27 +45,24 @@ export function comparable(entry: Dict, where: string): (text: string) => string
 
 // The metrics of a task, by its metric_list or by its output type.
 
-export const OUTPUT_TYPES = ['multiple_choice', 'loglikelihood', 'loglikelihood_rolling', 'generate_until'] as const;
-export type OutputType = (typeof OUTPUT_TYPES)[number];
-
-interface Known {
+interface KnownMetric {
   readonly aggregation: AggregationName;
   readonly isHigherBetter: boolean;
   readonly types: readonly OutputType[];
 }
 
-const choice = (aggregation: AggregationName = 'mean', isHigherBetter = true): Known => ({
+const choice = (aggregation: AggregationName = 'mean', isHigherBetter = true): KnownMetric => ({
   aggregation,
   isHigherBetter,
   types: ['multiple_choice'],
 });
-const rolling = (aggregation: AggregationName): Known => ({
+const rolling = (aggregation: AggregationName): KnownMetric => ({
   aggregation,
   isHigherBetter: false,
   types: ['loglikelihood_rolling'],
 });
 
-const corpus = (aggregation: AggregationName): Known => ({
+const corpus = (aggregation: AggregationName): KnownMetric => ({
   aggregation,
   isHigherBetter: true,
   types: ['generate_until'],
@@ -90,7 +88,7 @@ const METRICS = {
   ter: corpus('ter'),
   /** Nothing is measured; the harness gives it for texts alone. */
   bypass: { aggregation: 'bypass', isHigherBetter: true, types: OUTPUT_TYPES },
-} as const satisfies Readonly<Record<string, Known>>;
+} as const satisfies Readonly<Record<string, KnownMetric>>;
 
 export type MetricName = keyof typeof METRICS;
 
@@ -111,7 +109,7 @@ export interface Metric {
   readonly where: string;
 }
 
-const knownOf = (name: string): Known | undefined =>
+const knownOf = (name: string): KnownMetric | undefined =>
   Object.hasOwn(METRICS, name) ? METRICS[name as MetricName] : undefined;
 
 /** How the harness joins a metric unless a task says otherwise; undefined for a metric that it does not know. */
@@ -128,7 +126,9 @@ function metricOf(entry: Dict, type: OutputType, isOwn: boolean, where: string):
   if (typeof name !== 'string') throw new UserError(`${where}: expected the name of a metric`);
   const known = knownOf(name);
   if (!isOwn && known?.types.includes(type) !== true) {
-    const there = Object.entries(METRICS).filter(([, each]: readonly [string, Known]) => each.types.includes(type));
+    const there = Object.entries(METRICS).filter(([, each]: readonly [string, KnownMetric]) =>
+      each.types.includes(type),
+    );
     throw new UserError(
       `${where}: no metric ${quote(name)} for ${type}`,
       `There are ${there.map(([each]) => each).join(', ')}`,
@@ -147,9 +147,13 @@ function metricOf(entry: Dict, type: OutputType, isOwn: boolean, where: string):
 }
 
 /** Throws UserError for a metric that is not there, or not for this type. */
-export function readMetrics(list: Value, type: OutputType, isOwn: boolean, where: string): readonly Metric[] {
-  const entries: readonly Value[] =
-    list === null ? DEFAULTS[type].map((name) => new Map<string, Value>([['metric', name]])) : isList(list) ? list : [];
+export function readMetrics(list: PyValue, type: OutputType, isOwn: boolean, where: string): readonly Metric[] {
+  const entries: readonly PyValue[] =
+    list === null
+      ? DEFAULTS[type].map((name) => new Map<string, PyValue>([['metric', name]]))
+      : isList(list)
+        ? list
+        : [];
   if (entries.length === 0) throw new UserError(`${where}: expected a list of metrics`);
   return entries.map((entry) => {
     if (!isDict(entry)) throw new UserError(`${where}: expected keys and values for each metric`);

@@ -1,27 +1,28 @@
 /** The metrics of one document, as the harness computes them of the model's answers. */
-import { at, zip } from '../../system/at.js';
 import { UserError } from '../../errors.js';
 import { str } from '../../python/show.js';
-import { asInt, codePointLength, type Dict, isList, splitAtSpace, type Value } from '../../python/value.js';
+import { asInt, codePointLength, type Dict, isList, type PyValue, splitAtSpace } from '../../python/value.js';
+import { at, zip } from '../../system/at.js';
+import type { OutputType } from '../requests/keys.js';
 import type { Item } from './aggregate.js';
 import { bleuCounts, chrfCounts, terCounts } from './corpus.js';
-import { comparable, isText, type LogLikelihood, type Metric, type OutputType, type Response } from './metrics.js';
+import { comparable, isText, type LogLikelihood, type Metric, type Response } from './metrics.js';
 
 /** What is known of a document besides the model's answers. */
 export interface Answerable {
   readonly document: Dict;
   /** The right answer: of choices its place, its text or a list of places; else any value, or a list of answers. */
-  readonly gold: Value;
+  readonly gold: PyValue;
   /** Whether lists are lists of right answers. */
   readonly hasManyTargets: boolean;
   /** Absent where the task has none. */
-  readonly choices: readonly Value[] | undefined;
+  readonly choices: readonly PyValue[] | undefined;
   /** Its text is what is counted where a text is scored as a whole. */
-  readonly target: Value;
+  readonly target: PyValue;
 }
 
 /** Values by the names of metrics. */
-export type Values = ReadonlyMap<string, Item>;
+export type MetricValues = ReadonlyMap<string, Item>;
 
 /** Index of the first maximum, as NumPy has it: NaN is the largest. */
 function argmax(values: readonly number[]): number {
@@ -40,8 +41,8 @@ function softmax(values: readonly number[]): number[] {
 const NONE = -100;
 
 /** Places of right choices; NONE for what names no choice. */
-function placesOf(gold: Value, choices: readonly string[]): readonly number[] {
-  const placeOf = (one: Value): number => {
+function placesOf(gold: PyValue, choices: readonly string[]): readonly number[] {
+  const placeOf = (one: PyValue): number => {
     if (typeof one === 'string') return choices.includes(one) ? choices.indexOf(one) : NONE;
     const place = asInt(one);
     // Python counts negative places from the end.
@@ -79,10 +80,10 @@ function ofChoices(
   return pick(computed, names);
 }
 
-const pick = (computed: Readonly<Record<string, () => Item>>, names: ReadonlySet<string>): Values =>
+const pick = (computed: Readonly<Record<string, () => Item>>, names: ReadonlySet<string>): MetricValues =>
   new Map(Object.entries(computed).flatMap(([name, of]) => (names.has(name) ? [[name, of()] as const] : [])));
 
-function ofRolling({ target }: Answerable, ll: number, names: ReadonlySet<string>): Values {
+function ofRolling({ target }: Answerable, ll: number, names: ReadonlySet<string>): MetricValues {
   const text = str(target);
   // Python's re.split(r"\s+", text) has an empty part where space begins or ends the text.
   const parts = splitAtSpace(`x${text}x`).length;
@@ -118,7 +119,7 @@ function textsOf({ gold, choices, hasManyTargets }: Answerable): readonly string
   return answers.some((each) => typeof each === 'string') ? answers.map(str) : [];
 }
 
-function ofText(of: Answerable, text: string, metrics: readonly Metric[]): Values {
+function ofText(of: Answerable, text: string, metrics: readonly Metric[]): MetricValues {
   const golds = textsOf(of);
   return new Map(
     metrics.map(({ name, entry, where }): [string, Item] => {
@@ -141,7 +142,7 @@ export function valuesOf(
   of: Answerable,
   responses: readonly Response[],
   metrics: readonly Metric[],
-): Values {
+): MetricValues {
   const names = new Set(metrics.map(({ name }) => name));
   const [first] = responses;
   if (type === 'generate_until') return ofText(of, String(first), metrics);

@@ -1,16 +1,23 @@
 /** A task's figures: answers of all its documents, filtered, measured and joined. */
-import { at } from '../../system/at.js';
 import { UserError } from '../../errors.js';
-import { type Dict, isInt, type Value } from '../../python/value.js';
+import { type Dict, isInt, type PyValue } from '../../python/value.js';
+import { at } from '../../system/at.js';
 import { clipped } from '../../system/json.js';
-import type { Settings } from '../definition/settings.js';
+import type { TaskSettings } from '../definition/settings.js';
 import { HookProblem } from '../hooks/hook.js';
 import { type Generation, generationOf } from '../requests/generation.js';
-import { Keys } from '../requests/keys.js';
-import { type AggregationName, AGGREGATIONS, type Figure, type Item, problemOf, standardError } from './aggregate.js';
-import { type Filter, readFilters } from './filters.js';
-import { isText, type Metric, OUTPUT_TYPES, type OutputType, readMetrics, type Response } from './metrics.js';
-import { type Answerable, type Values, valuesOf } from './ofDocument.js';
+import { Keys, OUTPUT_TYPES, type OutputType } from '../requests/keys.js';
+import {
+  type AggregationName,
+  AGGREGATIONS,
+  type Item,
+  type MetricFigure,
+  problemOf,
+  standardError,
+} from './aggregate.js';
+import { readFilters, type TextFilter } from './filters.js';
+import { isText, type Metric, readMetrics, type Response } from './metrics.js';
+import { type Answerable, type MetricValues, valuesOf } from './ofDocument.js';
 
 /** What a document's answers came to after one filter. */
 export interface Measured {
@@ -19,14 +26,14 @@ export interface Measured {
   readonly filtered: readonly Response[];
   /** Whether each is a list of one; see Filter. */
   readonly areLists?: boolean | undefined;
-  readonly values: Values;
+  readonly values: MetricValues;
 }
 
 /** The function that takes the place of process_results. Throws UserError. */
 function ownResults(
   keys: Keys,
   type: OutputType,
-): ((document: Dict, responses: readonly Response[]) => Values) | undefined {
+): ((document: Dict, responses: readonly Response[]) => MetricValues) | undefined {
   if (type === 'generate_until') {
     const ofTexts = keys.port('process_results', 'texts');
     return ofTexts && ((document, responses) => ofTexts(document, responses.filter(isText)));
@@ -40,20 +47,20 @@ function ownResults(
 export class TaskScores {
   readonly type: OutputType;
   readonly metrics: readonly Metric[];
-  readonly filters: readonly Filter[];
+  readonly filters: readonly TextFilter[];
   /** Of a task whose answers are texts. */
   readonly generation: Generation | undefined;
   /** How often each request is asked. */
   readonly repeats: number;
   /** What a function of the task's own measures; undefined where it has none. */
-  readonly #own: ((document: Dict, responses: readonly Response[]) => Values) | undefined;
+  readonly #own: ((document: Dict, responses: readonly Response[]) => MetricValues) | undefined;
   readonly #where: string;
 
   /** Throws UserError for what is not supported, with file, line and key. */
-  constructor(settings: Settings) {
+  constructor(settings: TaskSettings) {
     const keys = new Keys(settings);
     const where = (key: string): string => keys.where(key);
-    const get = (key: string): Value => keys.get(key);
+    const get = (key: string): PyValue => keys.get(key);
     const type = OUTPUT_TYPES.find((each) => each === (get('output_type') ?? 'generate_until'));
     if (type === undefined)
       throw new UserError(`${where('output_type')}: no such type`, `There are ${OUTPUT_TYPES.join(', ')}`);
@@ -79,7 +86,7 @@ export class TaskScores {
     });
   }
 
-  #ownValues({ document }: Answerable, responses: readonly Response[]): Values | undefined {
+  #ownValues({ document }: Answerable, responses: readonly Response[]): MetricValues | undefined {
     try {
       return this.#own?.(document, responses);
     } catch (error) {
@@ -90,7 +97,7 @@ export class TaskScores {
   }
 
   /** Figures of documents that are all there. */
-  figures(documents: readonly (readonly Measured[])[], draws?: number): ReadonlyMap<string, Figure> {
+  figures(documents: readonly (readonly Measured[])[], draws?: number): ReadonlyMap<string, MetricFigure> {
     const values = new TaskValues(this);
     for (const each of documents) values.add(each);
     return values.figures(draws);
@@ -99,7 +106,7 @@ export class TaskScores {
 
 /** What values are filed by. */
 export interface ValueNames {
-  readonly filters: readonly Pick<Filter, 'name'>[];
+  readonly filters: readonly Pick<TextFilter, 'name'>[];
   readonly metrics: readonly Pick<Metric, 'name' | 'aggregation'>[];
 }
 
@@ -124,7 +131,7 @@ export class TaskValues {
   }
 
   /** The values of one document by one filter. */
-  put(filter: number, values: Values): void {
+  put(filter: number, values: MetricValues): void {
     for (const [m, { name }] of this.#scores.metrics.entries()) {
       const value = values.get(name);
       if (value !== undefined) this.#items[filter]?.[m]?.push(value);
@@ -132,8 +139,8 @@ export class TaskValues {
   }
 
   /** By `metric,filter`, in the order of the harness's results. Figures with a problem are left out. */
-  figures(draws?: number): ReadonlyMap<string, Figure> {
-    const figures = new Map<string, Figure>();
+  figures(draws?: number): ReadonlyMap<string, MetricFigure> {
+    const figures = new Map<string, MetricFigure>();
     for (const { key, aggregation, items } of this.#measured())
       if (problemOf(aggregation, items) === undefined)
         figures.set(key, {

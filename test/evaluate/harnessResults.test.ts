@@ -11,7 +11,7 @@ import { type Answers, answersOfGroups, TaskTally } from '../../evaluate/taskAns
 import { datasetOfTasks, type RunTask } from '../../evaluate/windows.js';
 import { readSplit } from '../../tasks/data/splits.js';
 import { TaskLibrary } from '../../tasks/definition/library.js';
-import { type Node, tasksBelow } from '../../tasks/definition/settings.js';
+import { type TaskTree, tasksBelow } from '../../tasks/definition/settings.js';
 import { type DocumentRequests, openTask } from '../../tasks/requests/task.js';
 import type { TaskFigures } from '../../tasks/scores/aggregate.js';
 import { TaskScores } from '../../tasks/scores/ofTask.js';
@@ -131,8 +131,8 @@ it('writes null where nothing is measured, as the public harness does', () => {
 });
 
 it('counts a task twice in a group of two groups that have it', () => {
-  const leaf = (name: string): Node => ({ kind: 'task', name, settings: new Map() });
-  const group = (name: string, members: readonly Node[]): Node => ({
+  const leaf = (name: string): TaskTree => ({ kind: 'task', name, settings: new Map() });
+  const group = (name: string, members: readonly TaskTree[]): TaskTree => ({
     ...{ kind: 'group', name, alias: undefined, members, metadata: new Map<string, never>() },
     aggregates: [{ metric: 'acc', weightBySize: true }],
   });

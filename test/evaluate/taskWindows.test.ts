@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { countTokens, pathsOf } from '../../evaluate/pathOrder.js';
 import { type Leaf, type TaskWindow, taskWindows, type WindowBounds, WINDOWS } from '../../evaluate/windows.js';
-import type { Dict, Value } from '../../python/value.js';
+import type { Dict, PyValue } from '../../python/value.js';
 import { openLibrary } from '../../tasks/builtin/index.js';
 import { tasksBelow } from '../../tasks/definition/settings.js';
 import { openTask } from '../../tasks/requests/task.js';
@@ -16,7 +16,7 @@ const LEAVES = ['mmlu_anatomy', 'mmlu_virology', 'mmlu_marketing'].map(leaf);
 
 function* questions(count: number, about = 'Which is'): Generator<Dict> {
   for (let i = 0; i < count; i++)
-    yield new Map<string, Value>([
+    yield new Map<string, PyValue>([
       ['question', `${about} number ${i}?`],
       ['choices', ['one', 'two', 'three', 'four']],
       ['answer', i % 4],

@@ -8,7 +8,7 @@ import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { chatRenderer, variablesOf } from '../../models/chat/render.js';
 import { parseJsonValue } from '../../python/literal.js';
-import { type Dict, isDict, isList, type Value } from '../../python/value.js';
+import { type Dict, isDict, isList, type PyValue } from '../../python/value.js';
 
 const FILE = fileURLToPath(new URL('../../../shared/golden/chat_templates/prompts.jsonl.gz', import.meta.url));
 const isAbsent = !existsSync(FILE);
@@ -29,7 +29,7 @@ const dictIn = (of: Dict, name: string): Dict => {
 /** What render() is given of a conversation: all but what has a name of its own are variables of the template. */
 function renderAs(render: (variables: Dict) => string, conversation: Dict, special: Record<string, string>): string {
   const { messages = null, tools = null, add_generation_prompt: opens, ...others } = Object.fromEntries(conversation);
-  const variables = new Map<string, Value>(Object.entries(others));
+  const variables = new Map<string, PyValue>(Object.entries(others));
   const all = { messages: isList(messages) ? messages : [], tools, variables, opensAnswer: opens === true };
   return render(variablesOf(all, special));
 }
@@ -37,7 +37,7 @@ function renderAs(render: (variables: Dict) => string, conversation: Dict, speci
 describe.skipIf(isAbsent)('published chat templates', () => {
   const [first = '{}', ...lines] = isAbsent ? [] : gunzipSync(readFileSync(FILE)).toString().trim().split('\n');
   const given = parseJsonValue(first);
-  const conversations = isDict(given) && !isAbsent ? dictIn(given, 'conversations') : new Map<string, Value>();
+  const conversations = isDict(given) && !isAbsent ? dictIn(given, 'conversations') : new Map<string, PyValue>();
   const special = isAbsent ? {} : (JSON.parse(first) as { special: Record<string, string> }).special;
 
   it('write what Jinja2 writes, or are refused where it refuses them', () => {

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { literalEval } from '../../python/literal.js';
 import { bytesOf, dumpJson, repr, showFloat } from '../../python/show.js';
-import { Float, isEqual, type Value } from '../../python/value.js';
+import { Float, isEqual, type PyValue } from '../../python/value.js';
 
 describe('values as Python shows them', () => {
   it.each([
@@ -21,11 +21,11 @@ describe('values as Python shows them', () => {
     expect(showFloat(value)).toBe(expected);
   });
 
-  const values: readonly (readonly [Value, string])[] = [
+  const values: readonly (readonly [PyValue, string])[] = [
     [['a', "it's", 'say "x"', `both ' and "`], `['a', "it's", 'say "x"', 'both \\' and "']`],
     ['\n\t\\\x00\x7f\u00a0é\u200b\u2028😀', `'\\n\\t\\\\\\x00\\x7f\\xa0é\\u200b\\u2028😀'`],
     [
-      new Map<string, Value>([
+      new Map<string, PyValue>([
         ['k', null],
         ['l', [true, 1, new Float(1)]],
       ]),
@@ -39,7 +39,7 @@ describe('values as Python shows them', () => {
   });
 
   it('dumps JSON with two spaces', () => {
-    expect(dumpJson(new Map<string, Value>([['a', ['é"\u0001', []]]]))).toBe(
+    expect(dumpJson(new Map<string, PyValue>([['a', ['é"\u0001', []]]]))).toBe(
       '{\n  "a": [\n    "é\\"\\u0001",\n    []\n  ]\n}',
     );
   });

@@ -5,13 +5,13 @@ import { describe, expect, it } from 'vitest';
 import { UserError } from '../../errors.js';
 import { parseYaml } from '../../tasks/definition/yaml.js';
 import { repr } from '../../python/show.js';
-import type { Value } from '../../python/value.js';
+import type { PyValue } from '../../python/value.js';
 
 const table = JSON.parse(
   readFileSync(fileURLToPath(new URL('pyyamlScalars.json', import.meta.url)), 'utf8'),
 ) as readonly (readonly [text: string, shown: string | null])[];
 
-const read = (text: string): string => repr(parseYaml(`k: ${text}\n`, 'x.yaml').values.get('k') as Value);
+const read = (text: string): string => repr(parseYaml(`k: ${text}\n`, 'x.yaml').values.get('k') as PyValue);
 
 describe('a scalar without quotes', () => {
   it.each(table)('%s is %s', (text, shown) => {

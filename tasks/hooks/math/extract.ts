@@ -2,7 +2,7 @@
 import { at as elementAt } from '../../../system/at.js';
 import { readLatex } from './latex.js';
 import { isSameExpression } from './sameAnswer.js';
-import { apply, type Expression, whole } from './values.js';
+import { apply, type MathExpression, whole } from './values.js';
 
 // What stands in boxes, and the answer that a text ends with: as the public harness takes them from solutions.
 
@@ -142,8 +142,8 @@ interface Found {
   readonly isLastBox?: boolean;
 }
 
-export interface Answer {
-  readonly expression: Expression | undefined;
+export interface ExtractedAnswer {
+  readonly expression: MathExpression | undefined;
   readonly text: string;
 }
 
@@ -240,7 +240,7 @@ function after(text: string, word: RegExp, all: readonly Found[], reach: number)
   });
 }
 
-function read(found: Found): Answer {
+function read(found: Found): ExtractedAnswer {
   if (!found.isFormula) {
     const body = (found.bodies[0] ?? '').trim().replace(/\.$/, '');
     const isGrouped = /^-?\d{1,3}(?:[ ,]\d{3})+(?:\.\d+)?$/.test(body);
@@ -265,7 +265,7 @@ function read(found: Found): Answer {
 const lastSide = (text: string): string => (/[,;]/.test(text) ? text : (text.split(/(?<![\\<!>])=/).at(-1) ?? text));
 
 /** `takesNumbers`: numbers outside of formulas count too. */
-export function answerIn(whole: string, takesNumbers: boolean): Answer {
+export function answerIn(whole: string, takesNumbers: boolean): ExtractedAnswer {
   const text = whole.slice(-MAX_LETTERS);
   const formulas = formulasOf(text);
   const all = [...formulas, ...(takesNumbers ? numbersOf(text) : [])].sort(

@@ -1,7 +1,7 @@
 /** Answers in LaTeX as expressions. */
 import { at } from '../../../system/at.js';
-import { LatexCursor, MAX_ITEMS, type Reading, type Token, tokensOf, Unreadable } from './latexLexer.js';
-import { apply, call, type Expression, FUNCTIONS, minus, ofDigits, type Sign, whole } from './values.js';
+import { LatexCursor, MAX_ITEMS, type LatexReading, type LatexToken, tokensOf, Unreadable } from './latexLexer.js';
+import { apply, call, type MathExpression, FUNCTIONS, minus, ofDigits, type RelationSign, whole } from './values.js';
 
 // What a factor in LaTeX begins with: numbers, symbols, groups and commands.
 
@@ -16,15 +16,15 @@ const BRACKETS: Readonly<Record<string, string>> = { '(': ')', '[': ']', '{': '}
 
 /** Reads atoms. What may stand inside them is read by the grammar that extends this. */
 export abstract class LatexAtoms extends LatexCursor {
-  protected abstract sum(): Expression;
-  protected abstract relation(): Expression;
+  protected abstract sum(): MathExpression;
+  protected abstract relation(): MathExpression;
   /** One value or several, with commas between them. */
-  protected abstract items(read: () => Expression): Expression[];
+  protected abstract items(read: () => MathExpression): MathExpression[];
   /** A factor with its exponent. */
-  protected abstract power(): Expression;
+  protected abstract power(): MathExpression;
 
   /** What a command takes: a group, or one digit or letter. */
-  protected argument(takesBrackets = false): Expression {
+  protected argument(takesBrackets = false): MathExpression {
     if (this.take('{')) {
       const found = this.within(() => this.sum());
       this.expect('}');
@@ -34,7 +34,7 @@ export abstract class LatexAtoms extends LatexCursor {
     if (takesBrackets && kind === 'mark' && text === '(') return this.atom();
     if (kind === 'number' && /^\d\d/.test(text)) {
       // TeX takes only the first of several digits as the argument.
-      (this.tokens as Token[]).splice(
+      (this.tokens as LatexToken[]).splice(
         this.at,
         1,
         { kind, text: at(text, 0), isApart: true },
@@ -44,7 +44,7 @@ export abstract class LatexAtoms extends LatexCursor {
     return this.within(() => this.atom());
   }
 
-  protected atom(): Expression {
+  protected atom(): MathExpression {
     const { kind, text } = this.next;
     this.at++;
     switch (kind) {
@@ -70,7 +70,7 @@ export abstract class LatexAtoms extends LatexCursor {
   }
 
   /** Thousands may have commas; 0.5 is a decimal number; a subscript is the base of a numeral, which says nothing. */
-  private number(text: string): Expression {
+  private number(text: string): MathExpression {
     let digits = text;
     if (this.depth <= 4 && /^\d{1,3}$/.test(text))
       while (this.is(',') && /^\d{3}(?:\.\d+)?$/.test(this.tokens[this.at + 1]?.text ?? '')) {
@@ -83,14 +83,14 @@ export abstract class LatexAtoms extends LatexCursor {
     return { kind: 'number', value, isDecimal: digits.includes('.') };
   }
 
-  private symbol(name: string): Expression {
+  private symbol(name: string): MathExpression {
     if (this.take('_')) return { kind: 'symbol', name: `${name}_${this.subscript()}` };
     if (!this.isPlain && (name === 'e' || name === 'i')) return { kind: 'constant', name };
     return { kind: 'symbol', name };
   }
 
   /** A group, a point, an interval or a longer tuple. */
-  private bracket(open: string): Expression {
+  private bracket(open: string): MathExpression {
     const bars = this.bars;
     this.bars = 0;
     if (open === '{') {
@@ -111,7 +111,7 @@ export abstract class LatexAtoms extends LatexCursor {
     return { kind: 'tuple', items };
   }
 
-  private bar(text: string, kind: Token['kind']): Expression {
+  private bar(text: string, kind: LatexToken['kind']): MathExpression {
     this.bars++;
     const found = this.within(() => this.sum());
     this.bars--;
@@ -119,7 +119,7 @@ export abstract class LatexAtoms extends LatexCursor {
     return call('abs', found);
   }
 
-  private command(name: string): Expression {
+  private command(name: string): MathExpression {
     switch (name) {
       case 'frac':
         return apply('/', this.argument(), this.argument());
@@ -156,21 +156,21 @@ export abstract class LatexAtoms extends LatexCursor {
     }
   }
 
-  private until(end: string, name: string): Expression {
+  private until(end: string, name: string): MathExpression {
     const found = this.within(() => this.sum());
     if (!this.take(end, 'command')) throw new Unreadable(`no \\${end}`);
     return call(name, found);
   }
 
   /** A set, which may be written with a condition: that is not read. */
-  private braces(): Expression {
+  private braces(): MathExpression {
     if (this.isPlain) throw new Unreadable('a set');
     const items = this.take('}', 'command') ? [] : this.items(() => this.relation());
     if (items.length > 0 && !this.take('}', 'command')) throw new Unreadable('an open set');
     return { kind: 'set', items };
   }
 
-  private function(name: string): Expression {
+  private function(name: string): MathExpression {
     const base = name === 'log' && this.take('_') ? this.argument() : undefined;
     const exponent = this.take('^') ? this.argument(true) : undefined;
     const isInverse = exponent?.kind === 'number' && exponent.value.top === -1n;
@@ -181,18 +181,18 @@ export abstract class LatexAtoms extends LatexCursor {
   }
 
   /** In sin 2x, all of 2x. */
-  private argumentOfFunction(): Expression {
+  private argumentOfFunction(): MathExpression {
     let found = this.power();
     while (['number', 'letter'].includes(this.next.kind) || GREEK.has(this.next.text) || this.is('pi', 'command'))
       found = apply('*', found, this.power());
     return found;
   }
 
-  private matrix(): Expression {
+  private matrix(): MathExpression {
     const name = /^\{?([pbvB]?matrix|array)\}?$/.exec(this.environment())?.[1];
     if (this.isPlain || name === undefined) throw new Unreadable('an environment');
     if (name === 'array') this.environment();
-    const rows: Expression[][] = [[]];
+    const rows: MathExpression[][] = [[]];
     for (;;) {
       if (this.take('end', 'command')) break;
       if (this.take('&')) continue;
@@ -210,7 +210,7 @@ export abstract class LatexAtoms extends LatexCursor {
 
 // Reads an answer in LaTeX as an expression, by recursive descent.
 
-const SIGNS: Readonly<Record<string, Sign>> = {
+const SIGNS: Readonly<Record<string, RelationSign>> = {
   '=': '=',
   '<': '<',
   '>': '>',
@@ -229,8 +229,8 @@ const LEAVABLE = /^[\w\s,;:.?()=<>|^+\-*/!{}[\]]*$/;
 /** What sympy's reader does not read at all. */
 const UNKNOWN = /\\math[a-z]+|\\bold|(?<!\d)\.\d/;
 
-class Parser extends LatexAtoms {
-  whole(): Expression {
+class LatexParser extends LatexAtoms {
+  whole(): MathExpression {
     if (this.isPlain) {
       const found = this.sum();
       const rest = this.tokens.slice(this.at);
@@ -245,12 +245,12 @@ class Parser extends LatexAtoms {
   }
 
   /** Values with commas between them are a set. */
-  private list(): Expression {
+  private list(): MathExpression {
     const items = this.items(() => this.relation());
     return items.length === 1 ? at(items, 0) : { kind: 'set', items };
   }
 
-  protected override items(read: () => Expression): Expression[] {
+  protected override items(read: () => MathExpression): MathExpression[] {
     const items = [this.within(read)];
     while (this.is(',') || this.is(';')) {
       this.at++;
@@ -260,9 +260,9 @@ class Parser extends LatexAtoms {
     return items;
   }
 
-  protected override relation(): Expression {
+  protected override relation(): MathExpression {
     const sides = [this.union()];
-    const signs: Sign[] = [];
+    const signs: RelationSign[] = [];
     for (;;) {
       const sign = this.next.kind === 'mark' || this.next.kind === 'command' ? SIGNS[this.next.text] : undefined;
       if (sign === undefined) break;
@@ -274,16 +274,16 @@ class Parser extends LatexAtoms {
     return signs.length === 0 ? at(sides, 0) : { kind: 'relation', sides, signs };
   }
 
-  private union(): Expression {
+  private union(): MathExpression {
     const items = [this.sum()];
     while (this.take('cup', 'command')) items.push(this.sum());
     return items.length === 1 ? at(items, 0) : { kind: 'union', items };
   }
 
-  protected override sum(): Expression {
+  protected override sum(): MathExpression {
     return this.within(() => {
       let isNegative = this.sign() === -1;
-      let total: Expression | undefined;
+      let total: MathExpression | undefined;
       for (;;) {
         const term = this.product();
         const signed = isNegative ? minus(term) : term;
@@ -294,7 +294,7 @@ class Parser extends LatexAtoms {
     });
   }
 
-  private product(): Expression {
+  private product(): MathExpression {
     let total = this.power();
     for (let count = 0; ; count++) {
       if (count > MAX_ITEMS) throw new Unreadable('too many factors');
@@ -309,15 +309,15 @@ class Parser extends LatexAtoms {
     }
   }
 
-  private signed(): Expression {
+  private signed(): MathExpression {
     const sign = this.sign();
     const factor = this.power();
     return sign === -1 ? minus(factor) : factor;
   }
 
   /** One and a half: a whole number before a fraction of whole numbers. */
-  private isMixed(left: Expression, right: Expression): boolean {
-    const isWhole = (each: Expression | undefined): boolean =>
+  private isMixed(left: MathExpression, right: MathExpression): boolean {
+    const isWhole = (each: MathExpression | undefined): boolean =>
       each?.kind === 'number' && !each.isDecimal && each.value.over === 1n;
     return !this.isPlain && isWhole(left) && right.kind === 'apply' && right.op === '/' && right.of.every(isWhole);
   }
@@ -333,7 +333,7 @@ class Parser extends LatexAtoms {
   }
 
   /** A factor with its exponent, factorial, percent and degrees. */
-  protected override power(): Expression {
+  protected override power(): MathExpression {
     let base = this.atom();
     for (;;) {
       if (this.take('!')) base = apply('factorial', base);
@@ -350,17 +350,17 @@ class Parser extends LatexAtoms {
 }
 
 /** Undefined for what this grammar does not read. */
-export function readLatex(latex: string, reading: Reading): Expression | undefined {
+export function readLatex(latex: string, reading: LatexReading): MathExpression | undefined {
   try {
     if (reading.isPlain && UNKNOWN.test(latex)) return undefined;
     const tokens = tokensOf(latex);
     if (tokens === undefined || tokens.length === 0) return undefined;
     const commands = tokens.filter(({ kind }) => kind === 'command').map(({ text }) => text);
     if (reading.isPlain || !(commands.includes('pm') || commands.includes('mp')))
-      return new Parser(tokens, reading).whole();
+      return new LatexParser(tokens, reading).whole();
     // Both signs are two values.
-    const signed = (plus: string, minus: string): Expression =>
-      new Parser(
+    const signed = (plus: string, minus: string): MathExpression =>
+      new LatexParser(
         tokens.map((token) =>
           token.kind === 'command' && /^(?:pm|mp)$/.test(token.text)
             ? { ...token, kind: 'mark', text: token.text === 'pm' ? plus : minus }

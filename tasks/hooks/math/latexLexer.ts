@@ -4,7 +4,7 @@ import { at } from '../../../system/at.js';
 // A place in the tokens of an answer in LaTeX, and how reading goes on from there.
 
 /** How an answer is read. */
-export interface Reading {
+export interface LatexReading {
   /**
    * As sympy's own reader of LaTeX does: one expression, of which the rest is left alone; pi, e and i are symbols; no
    * mixed numbers, texts, sets or matrices.
@@ -18,11 +18,11 @@ export class Unreadable extends Error {}
 const MAX_DEPTH = 60;
 /** The largest number of values, factors or sides. */
 export const MAX_ITEMS = 200;
-const END: Token = { kind: 'end', text: '', isApart: false };
+const END: LatexToken = { kind: 'end', text: '', isApart: false };
 
 /** Reads tokens one after another. Its methods throw Unreadable at what this grammar does not read. */
 export class LatexCursor {
-  protected readonly tokens: readonly Token[];
+  protected readonly tokens: readonly LatexToken[];
   /** See Reading. */
   protected readonly isPlain: boolean;
   /** The place of the next token. */
@@ -32,20 +32,20 @@ export class LatexCursor {
   /** Bars that are open: another one closes the last. */
   protected bars = 0;
 
-  constructor(tokens: readonly Token[], { isPlain }: Reading) {
+  constructor(tokens: readonly LatexToken[], { isPlain }: LatexReading) {
     this.tokens = tokens;
     this.isPlain = isPlain;
   }
 
-  protected get next(): Token {
+  protected get next(): LatexToken {
     return this.tokens[this.at] ?? END;
   }
 
-  protected is(text: string, kind: Token['kind'] = 'mark'): boolean {
+  protected is(text: string, kind: LatexToken['kind'] = 'mark'): boolean {
     return this.next.kind === kind && this.next.text === text;
   }
 
-  protected take(text: string, kind: Token['kind'] = 'mark'): boolean {
+  protected take(text: string, kind: LatexToken['kind'] = 'mark'): boolean {
     if (!this.is(text, kind)) return false;
     this.at++;
     return true;
@@ -102,7 +102,7 @@ export class LatexCursor {
 // The tokens of an answer in LaTeX.
 
 /** A command without its backslash, a number, a text in braces of \text, or one letter or mark. */
-export interface Token {
+export interface LatexToken {
   readonly kind: 'command' | 'number' | 'text' | 'mark' | 'letter' | 'end';
   readonly text: string;
   /** Whether a space stands before it. */
@@ -156,12 +156,12 @@ const MARKS: Readonly<Record<string, string>> = {
 };
 
 /** Undefined for a text that is too long. */
-export function tokensOf(latex: string): Token[] | undefined {
+export function tokensOf(latex: string): LatexToken[] | undefined {
   if (latex.length > MAX_LETTERS) return undefined;
-  const tokens: Token[] = [];
+  const tokens: LatexToken[] = [];
   let isApart = false;
   for (const [, space, text, command, number, letter, mark] of latex.matchAll(TOKEN)) {
-    const add = (kind: Token['kind'], value: string): unknown => tokens.push({ kind, text: value, isApart });
+    const add = (kind: LatexToken['kind'], value: string): unknown => tokens.push({ kind, text: value, isApart });
     if (space !== undefined || command === ' ' || mark === '~') {
       isApart = true;
       continue;

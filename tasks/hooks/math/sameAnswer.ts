@@ -5,12 +5,12 @@ import {
   type Complex,
   difference,
   exactly,
-  type Expression,
+  type MathExpression,
   isSame,
   minus,
   negative,
   real,
-  type Sign,
+  type RelationSign,
   size,
   symbolsIn,
   toNumber,
@@ -49,8 +49,8 @@ const isValue = ({ re, im }: Complex): boolean => Number.isFinite(re) && Number.
 
 /** Values of both sides where both have some; undefined where there are too few of such points. */
 export function valuesOf(
-  a: Expression,
-  b: Expression,
+  a: MathExpression,
+  b: MathExpression,
   isReal = true,
 ): readonly (readonly [Complex, Complex])[] | undefined {
   const symbols = symbolsIn(b, symbolsIn(a));
@@ -67,14 +67,14 @@ const isNear = (a: Complex, b: Complex): boolean =>
   size(add(a, negative(b))) <= TOLERANCE * Math.max(1e-3, size(a), size(b));
 
 /** `isReal`: symbols stand for real numbers. */
-export function hasSameValue(a: Expression, b: Expression, isReal = true): boolean {
+export function hasSameValue(a: MathExpression, b: MathExpression, isReal = true): boolean {
   const [left, right] = [exactly(a), exactly(b)];
   if (left !== undefined && right !== undefined) return isSame(left, right);
   return valuesOf(a, b, isReal)?.every(([x, y]) => isNear(x, y)) ?? false;
 }
 
 /** Whether one is a multiple of the other by a constant, as both sides of equivalent equations are. */
-export function isMultiple(a: Expression, b: Expression, needsPositive: boolean): boolean {
+export function isMultiple(a: MathExpression, b: MathExpression, needsPositive: boolean): boolean {
   const values = valuesOf(a, b);
   if (values === undefined) return false;
   const ratios = values
@@ -87,7 +87,7 @@ export function isMultiple(a: Expression, b: Expression, needsPositive: boolean)
 }
 
 /** A real number with a point in it, or a percentage: it is compared after rounding to six decimals. */
-function decimalOf(expression: Expression): boolean {
+function decimalOf(expression: MathExpression): boolean {
   if (expression.kind === 'number') return expression.isDecimal;
   return expression.kind === 'apply' && expression.op === '/' && decimalOf(elementAt(expression.of, 0));
 }
@@ -95,9 +95,9 @@ function decimalOf(expression: Expression): boolean {
 const DECIMALS = 1e6;
 
 /** The same value, where a decimal number may stand for one with more digits. */
-export function isNumberLike(a: Expression, b: Expression): boolean {
+export function isNumberLike(a: MathExpression, b: MathExpression): boolean {
   if (!(decimalOf(a) || decimalOf(b)) || symbolsIn(b, symbolsIn(a)).size > 0) return hasSameValue(a, b);
-  const rounded = (each: Expression): number => {
+  const rounded = (each: MathExpression): number => {
     const exact = exactly(each);
     const value = exact === undefined ? valueOf(each, at(0)) : real(toNumber(exact));
     return value.im === 0 ? Math.round(value.re * DECIMALS) : NaN;
@@ -108,10 +108,10 @@ export function isNumberLike(a: Expression, b: Expression): boolean {
 // Whether an answer is the right one, as Math-Verify decides it: what is compared with what follows from the kinds of
 // both. The right answer decides how much must be said: to x = 5 the answer 5 is enough.
 
-type Relation = Extract<Expression, { readonly kind: 'relation' }>;
-type Interval = Extract<Expression, { readonly kind: 'interval' }>;
+type Relation = Extract<MathExpression, { readonly kind: 'relation' }>;
+type RealInterval = Extract<MathExpression, { readonly kind: 'interval' }>;
 
-const FLIPPED: Readonly<Record<Sign, Sign>> = {
+const FLIPPED: Readonly<Record<RelationSign, RelationSign>> = {
   '=': '=',
   '!=': '!=',
   in: 'in',
@@ -121,18 +121,18 @@ const FLIPPED: Readonly<Record<Sign, Sign>> = {
   '>=': '<=',
 };
 
-const isRelation = (of: Expression): of is Relation => of.kind === 'relation';
-const isEquation = (of: Expression): of is Relation =>
+const isRelation = (of: MathExpression): of is Relation => of.kind === 'relation';
+const isEquation = (of: MathExpression): of is Relation =>
   isRelation(of) && of.signs.every((sign) => sign === '=' || sign === 'in');
-const last = (of: Relation): Expression => of.sides.at(-1)!;
+const last = (of: Relation): MathExpression => of.sides.at(-1)!;
 
-const isSymbols = (of: Expression): boolean =>
+const isSymbols = (of: MathExpression): boolean =>
   of.kind === 'symbol' || of.kind === 'text' || (of.kind === 'apply' && of.op === '*' && of.of.every(isSymbols));
 /** A name and its value. */
-const isAssignment = (of: Expression): of is Relation => isEquation(of) && isSymbols(elementAt(of.sides, 0));
+const isAssignment = (of: MathExpression): of is Relation => isEquation(of) && isSymbols(elementAt(of.sides, 0));
 
 /** A word, or letters one after another; undefined for anything else. */
-function wordOf(of: Expression): string | undefined {
+function wordOf(of: MathExpression): string | undefined {
   if (of.kind === 'text') return of.text.replace(/[()\s.]/g, '').toLowerCase();
   if (of.kind === 'symbol' || (of.kind === 'constant' && of.name.length === 1)) return of.name;
   if (of.kind !== 'apply' || of.op !== '*') return undefined;
@@ -140,7 +140,7 @@ function wordOf(of: Expression): string | undefined {
   return parts.includes(undefined) ? undefined : parts.join('').toLowerCase();
 }
 
-function isSameWord(a: Expression, b: Expression): boolean {
+function isSameWord(a: MathExpression, b: MathExpression): boolean {
   const [left, right] = [wordOf(a), wordOf(b)];
   if (left === undefined || right === undefined) return false;
   const isOne = left.length === 1 && right.length === 1 && a.kind !== 'text' && b.kind !== 'text';
@@ -148,7 +148,7 @@ function isSameWord(a: Expression, b: Expression): boolean {
 }
 
 /** Each of the one is among the other, as often. */
-function isSameSet(a: readonly Expression[], b: readonly Expression[]): boolean {
+function isSameSet(a: readonly MathExpression[], b: readonly MathExpression[]): boolean {
   const left = [...b];
   if (a.length !== b.length) return false;
   return a.every((item) => {
@@ -158,14 +158,14 @@ function isSameSet(a: readonly Expression[], b: readonly Expression[]): boolean 
   });
 }
 
-const isSameList = (a: readonly Expression[], b: readonly Expression[]): boolean =>
+const isSameList = (a: readonly MathExpression[], b: readonly MathExpression[]): boolean =>
   a.length === b.length && zip(a, b).every(([left, right]) => isSameAnswer(left, right));
 
-const isOpen = ({ isOpen: [left, right] }: Interval): boolean => left && right;
+const isOpen = ({ isOpen: [left, right] }: RealInterval): boolean => left && right;
 
-const LISTS: ReadonlySet<Expression['kind']> = new Set(['set', 'tuple', 'interval', 'union']);
+const LISTS: ReadonlySet<MathExpression['kind']> = new Set(['set', 'tuple', 'interval', 'union']);
 
-function isSameCollection(right: Expression, answer: Expression): boolean {
+function isSameCollection(right: MathExpression, answer: MathExpression): boolean {
   if (right.kind === 'interval' && answer.kind === 'interval')
     return right.isOpen.every((open, i) => open === answer.isOpen[i]) && isSameList(right.items, answer.items);
   if (right.kind === 'union' && answer.kind === 'union') return isSameSet(right.items, answer.items);
@@ -177,18 +177,19 @@ function isSameCollection(right: Expression, answer: Expression): boolean {
     return isOpen(answer) && isSameList(right.items, answer.items);
   if (right.kind === 'tuple' && (answer.kind === 'tuple' || answer.kind === 'set'))
     return isSameList(right.items, answer.items);
-  const items = (of: Expression): readonly Expression[] => (of.kind === 'set' || of.kind === 'tuple' ? of.items : [of]);
+  const items = (of: MathExpression): readonly MathExpression[] =>
+    of.kind === 'set' || of.kind === 'tuple' ? of.items : [of];
   if (right.kind === 'interval' || answer.kind === 'interval') return false;
   return isSameSet(items(right), items(answer));
 }
 
 /** The values between the sides of x < b, a <= x < b and the like. */
-function intervalOf({ sides, signs }: Relation): Interval | undefined {
-  const infinity: Expression = { kind: 'constant', name: 'infinity' };
-  const isLess = (sign: Sign | undefined): boolean => sign === '<' || sign === '<=';
-  const isMore = (sign: Sign | undefined): boolean => sign === '>' || sign === '>=';
-  const open = (sign: Sign | undefined): boolean => sign === '<' || sign === '>';
-  const made = (a: Expression, b: Expression, left: boolean, right: boolean): Interval => ({
+function intervalOf({ sides, signs }: Relation): RealInterval | undefined {
+  const infinity: MathExpression = { kind: 'constant', name: 'infinity' };
+  const isLess = (sign: RelationSign | undefined): boolean => sign === '<' || sign === '<=';
+  const isMore = (sign: RelationSign | undefined): boolean => sign === '>' || sign === '>=';
+  const open = (sign: RelationSign | undefined): boolean => sign === '<' || sign === '>';
+  const made = (a: MathExpression, b: MathExpression, left: boolean, right: boolean): RealInterval => ({
     kind: 'interval',
     items: [a, b],
     isOpen: [left, right],
@@ -208,7 +209,7 @@ function intervalOf({ sides, signs }: Relation): Interval | undefined {
 
 /** Both are equivalent: their sides differ by a factor alone. */
 function isSameStep(a: Relation, b: Relation, at: number): boolean {
-  const of = ({ sides }: Relation): Expression => difference(elementAt(sides, at), elementAt(sides, at + 1));
+  const of = ({ sides }: Relation): MathExpression => difference(elementAt(sides, at), elementAt(sides, at + 1));
   const [left, right] = [elementAt(a.signs, at), elementAt(b.signs, at)];
   if (left === '=' || left === '!=') return left === right && isMultiple(of(a), of(b), false);
   if (left === right) return isMultiple(of(a), of(b), true);
@@ -226,12 +227,12 @@ function isSameRelation(a: Relation, b: Relation): boolean {
   );
 }
 
-function isSameMatrix(a: readonly (readonly Expression[])[], b: readonly (readonly Expression[])[]): boolean {
+function isSameMatrix(a: readonly (readonly MathExpression[])[], b: readonly (readonly MathExpression[])[]): boolean {
   return a.length === b.length && zip(a, b).every(([left, right]) => isSameList(left, right));
 }
 
 /** Infinities have no difference. */
-const infinite = (of: Expression): number => {
+const infinite = (of: MathExpression): number => {
   if (of.kind === 'constant' && of.name === 'infinity') return 1;
   const [factor, infinity] = of.kind === 'apply' && of.op === '*' ? of.of : [];
   return factor?.kind === 'number' && infinity?.kind === 'constant' && infinity.name === 'infinity'
@@ -240,7 +241,7 @@ const infinite = (of: Expression): number => {
 };
 
 /** `right`: the reference. */
-export function isSameAnswer(right: Expression, answer: Expression): boolean {
+export function isSameAnswer(right: MathExpression, answer: MathExpression): boolean {
   if (isRelation(right) && isRelation(answer)) {
     const ends = (of: Relation): Relation =>
       isAssignment(of)
@@ -269,6 +270,6 @@ export function isSameAnswer(right: Expression, answer: Expression): boolean {
 }
 
 /** Whether sympy's simplify() would find no difference between two expressions. */
-export const isSameExpression = (a: Expression, b: Expression): boolean =>
+export const isSameExpression = (a: MathExpression, b: MathExpression): boolean =>
   [a, b].every((each) => each.kind === 'number' || each.kind === 'symbol' || each.kind === 'apply') &&
   hasSameValue(a, b, false);

@@ -141,7 +141,7 @@ export const FUNCTIONS: Readonly<Record<string, (z: Complex) => Complex>> = {
 // The value of an expression: exactly where it is rational, else as a complex number for values of its symbols.
 
 /** A value that is exact; undefined where the expression has symbols or is not rational. */
-export function exactly(expression: Expression): Rational | undefined {
+export function exactly(expression: MathExpression): Rational | undefined {
   if (expression.kind === 'number') return expression.value;
   if (expression.kind !== 'apply') return undefined;
   const [a, b] = expression.of.map(exactly);
@@ -180,7 +180,7 @@ export type Values = (symbol: string) => Complex;
 const NOTHING = real(NaN);
 
 /** NaN where there is no value: division by zero, sets, texts. */
-export function valueOf(expression: Expression, values: Values): Complex {
+export function valueOf(expression: MathExpression, values: Values): Complex {
   switch (expression.kind) {
     case 'number':
       return real(toNumber(expression.value));
@@ -200,7 +200,7 @@ export function valueOf(expression: Expression, values: Values): Complex {
   }
 }
 
-function applied(expression: Extract<Expression, { readonly kind: 'apply' }>, values: Values): Complex {
+function applied(expression: Extract<MathExpression, { readonly kind: 'apply' }>, values: Values): Complex {
   const exact = exactly(expression);
   if (exact !== undefined) return real(toNumber(exact));
   const [a = NOTHING, b] = expression.of.map((each) => valueOf(each, values));
@@ -237,7 +237,7 @@ function root(of: Complex, degree: Complex): Complex {
 }
 
 /** Names of symbols in an expression. */
-export function symbolsIn(expression: Expression, found = new Set<string>()): Set<string> {
+export function symbolsIn(expression: MathExpression, found = new Set<string>()): Set<string> {
   if (expression.kind === 'symbol') found.add(expression.name);
   if (expression.kind === 'apply') for (const each of expression.of) symbolsIn(each, found);
   return found;
@@ -246,36 +246,50 @@ export function symbolsIn(expression: Expression, found = new Set<string>()): Se
 // What an answer is made of, once it is read: numbers, symbols, operations, and sets of them.
 
 /** Operations with two operands, and functions. */
-export type Operation = '+' | '*' | '/' | '^' | 'root' | 'binomial' | 'factorial' | 'logarithm' | 'call';
+export type MathOperation = '+' | '*' | '/' | '^' | 'root' | 'binomial' | 'factorial' | 'logarithm' | 'call';
 
-export type Sign = '=' | '<' | '>' | '<=' | '>=' | '!=' | 'in';
+export type RelationSign = '=' | '<' | '>' | '<=' | '>=' | '!=' | 'in';
 
-export type Expression =
+export type MathExpression =
   | { readonly kind: 'number'; readonly value: Rational; readonly isDecimal: boolean }
   | { readonly kind: 'symbol'; readonly name: string }
   | { readonly kind: 'constant'; readonly name: 'pi' | 'e' | 'i' | 'infinity' }
-  | { readonly kind: 'apply'; readonly op: Operation; readonly name?: string; readonly of: readonly Expression[] }
+  | {
+      readonly kind: 'apply';
+      readonly op: MathOperation;
+      readonly name?: string;
+      readonly of: readonly MathExpression[];
+    }
   /** `signs` has one entry less than `sides`. */
-  | { readonly kind: 'relation'; readonly sides: readonly Expression[]; readonly signs: readonly Sign[] }
-  | { readonly kind: 'set'; readonly items: readonly Expression[] }
-  | { readonly kind: 'tuple'; readonly items: readonly Expression[] }
+  | { readonly kind: 'relation'; readonly sides: readonly MathExpression[]; readonly signs: readonly RelationSign[] }
+  | { readonly kind: 'set'; readonly items: readonly MathExpression[] }
+  | { readonly kind: 'tuple'; readonly items: readonly MathExpression[] }
   /** Two values with brackets around them: an interval, or, where both are open, a point. */
   | {
       readonly kind: 'interval';
-      readonly items: readonly [Expression, Expression];
+      readonly items: readonly [MathExpression, MathExpression];
       readonly isOpen: readonly [boolean, boolean];
     }
-  | { readonly kind: 'union'; readonly items: readonly Expression[] }
-  | { readonly kind: 'matrix'; readonly rows: readonly (readonly Expression[])[] }
+  | { readonly kind: 'union'; readonly items: readonly MathExpression[] }
+  | { readonly kind: 'matrix'; readonly rows: readonly (readonly MathExpression[])[] }
   | { readonly kind: 'text'; readonly text: string };
 
-export const apply = (op: Operation, ...of: readonly Expression[]): Expression => ({ kind: 'apply', op, of });
-export const call = (name: string, of: Expression): Expression => ({ kind: 'apply', op: 'call', name, of: [of] });
-export const whole = (value: bigint): Expression => ({
+export const apply = (op: MathOperation, ...of: readonly MathExpression[]): MathExpression => ({
+  kind: 'apply',
+  op,
+  of,
+});
+export const call = (name: string, of: MathExpression): MathExpression => ({
+  kind: 'apply',
+  op: 'call',
+  name,
+  of: [of],
+});
+export const whole = (value: bigint): MathExpression => ({
   kind: 'number',
   value: { top: value, over: 1n },
   isDecimal: false,
 });
-export const minus = (of: Expression): Expression =>
+export const minus = (of: MathExpression): MathExpression =>
   of.kind === 'number' ? { ...of, value: { top: -of.value.top, over: of.value.over } } : apply('*', whole(-1n), of);
-export const difference = (a: Expression, b: Expression): Expression => apply('+', a, minus(b));
+export const difference = (a: MathExpression, b: MathExpression): MathExpression => apply('+', a, minus(b));

@@ -1,9 +1,9 @@
 /** Filters and methods of templates. Jinja2 3.1.6, set as the public harness sets it, rendered every expected text. */
 import { describe, expect, it } from 'vitest';
-import type { Value } from '../../../python/value.js';
+import type { PyValue } from '../../../python/value.js';
 import { Template } from '../../../tasks/requests/keys.js';
 
-const dict = (entries: Readonly<Record<string, Value>>): Map<string, Value> => new Map(Object.entries(entries));
+const dict = (entries: Readonly<Record<string, PyValue>>): Map<string, PyValue> => new Map(Object.entries(entries));
 
 const DOC = dict({
   ch: ['a', "b's", 'c"d'],

@@ -1,6 +1,6 @@
 /** Every search gives what the engine's own one gives. */
 import { describe, expect, it } from 'vitest';
-import { searchBackFor, searchFor, Work } from '../../../python/jinja/work.js';
+import { searchBackFor, searchFor, TemplateWork } from '../../../python/jinja/work.js';
 
 /** All texts of a length of two letters, as the bits of a number. */
 const word = (bits: number, length: number): string =>
@@ -8,7 +8,7 @@ const word = (bits: number, length: number): string =>
 
 describe('searchFor and searchBackFor', () => {
   it('find what String does, in both directions and from every place', () => {
-    const work = new Work(1e9);
+    const work = new TemplateWork(1e9);
     for (const length of [1, 2, 3, 5, 17, 18, 20])
       for (let bits = 0; bits < 40; bits++) {
         const part = word(bits * 7919, length);

@@ -2,10 +2,10 @@
 import { describe, expect, it } from 'vitest';
 import { UserError } from '../../../errors.js';
 import { bytesOf } from '../../../python/show.js';
-import type { Value } from '../../../python/value.js';
+import type { PyValue } from '../../../python/value.js';
 import { Template } from '../../../tasks/requests/keys.js';
 
-const DOC = new Map<string, Value>([
+const DOC = new Map<string, PyValue>([
   ['x', 5],
   ['bytes', bytesOf(Buffer.alloc(100_000))],
 ]);

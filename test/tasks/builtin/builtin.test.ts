@@ -6,7 +6,7 @@ import { describe, expect, it } from 'vitest';
 import { openLibrary } from '../../../tasks/builtin/index.js';
 import { readSplit } from '../../../tasks/data/splits.js';
 import { TaskLibrary } from '../../../tasks/definition/library.js';
-import { listOf, type Node, tasksBelow } from '../../../tasks/definition/settings.js';
+import { listOf, type TaskTree, tasksBelow } from '../../../tasks/definition/settings.js';
 import { Hook, type Yaml } from '../../../tasks/definition/yaml.js';
 import { Keys } from '../../../tasks/requests/keys.js';
 import { buildRequests } from '../../../tasks/requests/task.js';
@@ -29,7 +29,7 @@ function shown(value: Yaml): unknown {
 }
 
 /** What a node says; keys without a value say nothing, and a tag may stand without a list. */
-function said(node: Node): unknown {
+function said(node: TaskTree): unknown {
   if (node.kind === 'group') return { ...node, members: node.members.map(({ name }) => name) };
   const keys = [...node.settings].filter(([, { value }]) => value !== null);
   return Object.fromEntries(keys.map(([key, { value }]) => [key, shown(key === 'tag' ? listOf(value) : value)]));

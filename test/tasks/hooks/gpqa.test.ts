@@ -1,13 +1,13 @@
 /** GPQA: choices in the order that CPython's generator draws, as the harness's functions had them after seed 0. */
 import { describe, expect, it } from 'vitest';
-import type { Dict, Value } from '../../../python/value.js';
+import type { Dict, PyValue } from '../../../python/value.js';
 import { gpqaDocument } from '../../../tasks/hooks/documents.js';
 import { HookProblem } from '../../../tasks/hooks/hook.js';
 import { Shuffles } from '../../../tasks/requests/seeds.js';
 
 const DOCUMENTS: readonly Dict[] = ['right', '  7 [a]', 'x  y', 'z'].map(
   (right) =>
-    new Map<string, Value>([
+    new Map<string, PyValue>([
       ['Correct Answer', right],
       ['Incorrect Answer 1', 'x [note] y'],
       ['Incorrect Answer 2', null],

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
-import type { Dict, Value } from '../../../python/value.js';
+import type { Dict, PyValue } from '../../../python/value.js';
 import { readSplit } from '../../../tasks/data/splits.js';
 import { TaskLibrary } from '../../../tasks/definition/library.js';
 import { tasksBelow } from '../../../tasks/definition/settings.js';
@@ -45,8 +45,8 @@ describe('a function in the place of Python’s', () => {
 
   it('keeps one category of MMLU-Pro', () => {
     const keep = hook('x/mmlu_pro/utils.process_computer_science', 'document', 'TIGER-Lab/MMLU-Pro', 'generate_until');
-    const law = new Map<string, Value>([['category', 'law']]);
-    const science = new Map<string, Value>([['category', 'computer science']]);
+    const law = new Map<string, PyValue>([['category', 'law']]);
+    const science = new Map<string, PyValue>([['category', 'computer science']]);
     expect([keep(law), keep(science)]).toEqual([undefined, science]);
   });
 
@@ -72,7 +72,7 @@ describe('a function in the place of Python’s', () => {
 
   it('says which column is missing or strange', () => {
     const run = hook('hellaswag/utils.process_docs', 'document', 'Rowan/hellaswag', 'multiple_choice');
-    const row = new Map<string, Value>([
+    const row = new Map<string, PyValue>([
       ['ctx_a', 'a'],
       ['ctx_b', 3],
     ]);
@@ -96,14 +96,14 @@ describe('a function in the place of Python’s', () => {
   it('takes time in proportion to the text, whatever it is', () => {
     const run = hook('hellaswag/utils.process_docs', 'document', 'Rowan/hellaswag', 'multiple_choice');
     const row = (text: string): Dict =>
-      new Map<string, Value>([
+      new Map<string, PyValue>([
         ['ctx_a', text],
         ['ctx_b', ''],
         ['activity_label', ''],
         ['endings', []],
         ['label', '0'],
       ]);
-    const page = (text: string): Dict => new Map<string, Value>([['page', text]]);
+    const page = (text: string): Dict => new Map<string, PyValue>([['page', text]]);
     const detokenize = hook(
       'wikitext/preprocess_wikitext.wikitext_detokenizer',
       'field',

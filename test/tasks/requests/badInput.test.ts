@@ -3,10 +3,10 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { type Dict, Float, type Value } from '../../../python/value.js';
+import { type Dict, Float, type PyValue } from '../../../python/value.js';
 import { openSplit } from '../../../tasks/data/splits.js';
 import { TaskLibrary } from '../../../tasks/definition/library.js';
-import { type Settings, tasksBelow } from '../../../tasks/definition/settings.js';
+import { type TaskSettings, tasksBelow } from '../../../tasks/definition/settings.js';
 import { parseYaml, plainScalar } from '../../../tasks/definition/yaml.js';
 import { buildRequests, openTask } from '../../../tasks/requests/task.js';
 
@@ -23,13 +23,13 @@ function write(path: string, text: string): void {
 const BASE = 'dataset_path: d\ntest_split: test\noutput_type: multiple_choice\ndoc_to_choice: [x, y]\n';
 const ROWS: readonly Dict[] = ['a', 'b'].map(
   (q, i) =>
-    new Map<string, Value>([
+    new Map<string, PyValue>([
       ['q', q],
       ['label', i],
     ]),
 );
 
-function settingsOf(folder: string, task: string): Settings {
+function settingsOf(folder: string, task: string): TaskSettings {
   return tasksBelow(new TaskLibrary([join(root, folder)]).resolve(task))[0]!.settings;
 }
 
@@ -130,7 +130,7 @@ describe('a task file', () => {
 });
 
 describe('documents that are asked for by number', () => {
-  const settings = (): Settings => {
+  const settings = (): TaskSettings => {
     write('only/t.yaml', `task: t\n${BASE}doc_to_text: q\ndoc_to_target: label\n`);
     return settingsOf('only', 't');
   };

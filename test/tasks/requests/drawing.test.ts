@@ -1,9 +1,10 @@
 /** generation_kwargs as what a generator is asked for. */
 import { describe, expect, it } from 'vitest';
-import { Float, type Value } from '../../../python/value.js';
+import { Float, type PyValue } from '../../../python/value.js';
 import { generationOf, withDefaults } from '../../../tasks/requests/generation.js';
 
-const read = (settings: Readonly<Record<string, Value>>) => generationOf(new Map(Object.entries(settings)), 'a.yaml:3');
+const read = (settings: Readonly<Record<string, PyValue>>) =>
+  generationOf(new Map(Object.entries(settings)), 'a.yaml:3');
 const half = new Float(0.5);
 
 describe('settings of generation', () => {
@@ -67,7 +68,7 @@ describe('settings of generation', () => {
     [{ max_gen_toks: 0 }, 'max_gen_toks: expected a whole number from 1'],
     [{ until: [3] }, 'until: expected a text, or a list of texts'],
   ])('%j is refused', (settings, message) => {
-    expect(() => read(settings as Record<string, Value>)).toThrow(`a.yaml:3: ${message}`);
+    expect(() => read(settings as Record<string, PyValue>)).toThrow(`a.yaml:3: ${message}`);
   });
 });
 

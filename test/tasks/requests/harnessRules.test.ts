@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import type { Value } from '../../../python/value.js';
+import type { PyValue } from '../../../python/value.js';
 import { TaskLibrary } from '../../../tasks/definition/library.js';
 import { tasksBelow } from '../../../tasks/definition/settings.js';
 import { buildRequests, type DocumentRequests } from '../../../tasks/requests/task.js';
@@ -14,7 +14,7 @@ afterAll(() => {
   rmSync(root, { recursive: true, force: true });
 });
 
-type Row = Readonly<Record<string, Value>>;
+type Row = Readonly<Record<string, PyValue>>;
 
 /** A task's requests and scores. */
 async function open(lines: string, rows: readonly Row[], shots = 0, only?: ReadonlySet<number>) {

@@ -1,21 +1,21 @@
 import { describe, expect, it } from 'vitest';
-import { type Dict, Float, type Value } from '../../../python/value.js';
-import { Pool } from '../../../tasks/requests/shots.js';
+import { type Dict, Float, type PyValue } from '../../../python/value.js';
+import { ShotPool } from '../../../tasks/requests/shots.js';
 
 const document = (name: string): Dict =>
-  new Map<string, Value>([
+  new Map<string, PyValue>([
     ['text', `${name}: é, 語, \ud800 and \0`],
     ['label', 3],
     ['large', 2n ** 70n],
     ['score', new Float(1)],
     ['none', null],
     ['flags', [true, false, new Float(Number.NaN)]],
-    ['inner', new Map<string, Value>([['__proto__', ['x', new Float(-0)]]])],
+    ['inner', new Map<string, PyValue>([['__proto__', ['x', new Float(-0)]]])],
   ]);
 
 describe('Pool', () => {
   it('gives documents as they were added, floats and numbers apart', () => {
-    const pool = new Pool();
+    const pool = new ShotPool();
     for (let i = 0; i < 300; i++) pool.add(document(`d${i}`));
     expect(pool.length).toBe(300);
     for (const place of [0, 299, 7, 0]) {

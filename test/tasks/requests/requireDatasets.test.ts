@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { UserError } from '../../../errors.js';
-import type { Settings } from '../../../tasks/definition/settings.js';
+import type { TaskSettings } from '../../../tasks/definition/settings.js';
 import type { Yaml } from '../../../tasks/definition/yaml.js';
 import { requireDatasets } from '../../../tasks/requests/documents.js';
 
@@ -12,7 +12,7 @@ const root = mkdtempSync(join(tmpdir(), 'tilewright-data-'));
 mkdirSync(join(root, 'owner', 'there'), { recursive: true });
 writeFileSync(join(root, 'own.jsonl'), '{}\n');
 
-const task = (dataset: string, kwargs?: Yaml): Settings =>
+const task = (dataset: string, kwargs?: Yaml): TaskSettings =>
   new Map(
     Object.entries({
       task: 't',
@@ -21,7 +21,7 @@ const task = (dataset: string, kwargs?: Yaml): Settings =>
       ...(kwargs === undefined ? {} : { dataset_kwargs: kwargs }),
     }).map(([key, value]) => [key, { value, where: `t.yaml:1: ${key}` }]),
   );
-const problem = (...tasks: readonly Settings[]): UserError | undefined => {
+const problem = (...tasks: readonly TaskSettings[]): UserError | undefined => {
   try {
     requireDatasets(tasks, { root });
     return undefined;

@@ -1,7 +1,7 @@
 /** Filters, regular expressions and figures, against what CPython and lm-evaluation-harness give. */
 import { describe, expect, it } from 'vitest';
 import { findAll, pythonRegex } from '../../../python/regex.js';
-import type { Value } from '../../../python/value.js';
+import type { PyValue } from '../../../python/value.js';
 import { AGGREGATIONS, standardError } from '../../../tasks/scores/aggregate.js';
 import { readFilters } from '../../../tasks/scores/filters.js';
 import { comparable, readMetrics } from '../../../tasks/scores/metrics.js';
@@ -38,15 +38,15 @@ describe("Python's regular expressions", () => {
   });
 });
 
-const steps = (...each: Record<string, Value>[]): Value => [
-  new Map<string, Value>([
+const steps = (...each: Record<string, PyValue>[]): PyValue => [
+  new Map<string, PyValue>([
     ['name', 'f'],
     ['filter', each.map((step) => new Map(Object.entries(step)))],
   ]),
 ];
 
 /** What lm-evaluation-harness's own filter makes of these texts. */
-const CHOICES = new Map<string, Value>([['choices', ['The cat.', ' a dog', 'cat', '(x+y)*2']]]);
+const CHOICES = new Map<string, PyValue>([['choices', ['The cat.', ' a dog', 'cat', '(x+y)*2']]]);
 const CHOICE_TEXTS = [
   'I say (B).',
   '(A) no (C)',
@@ -61,7 +61,7 @@ const CHOICE_TEXTS = [
   '',
   'dog (Z) : A',
 ];
-const CHOICE_REGEX: readonly (readonly [Record<string, Value>, readonly string[]])[] = [
+const CHOICE_REGEX: readonly (readonly [Record<string, PyValue>, readonly string[]])[] = [
   [
     { regex_pattern: '(\\([A-Z]\\))', group_select: -1, ignore_case: true, ignore_punctuation: true },
     ['(B)', '(C)', '(A)', '(B)', '(C)', '(D)', '[invalid]', '(C)', '[invalid]', '(D)', '[invalid]', '(Z)'],
@@ -76,7 +76,7 @@ const CHOICE_REGEX: readonly (readonly [Record<string, Value>, readonly string[]
   ],
 ];
 
-const NO_DOCUMENT = new Map<string, Value>();
+const NO_DOCUMENT = new Map<string, PyValue>();
 
 describe('filters', () => {
   it('take, vote and strip', () => {
@@ -105,7 +105,7 @@ describe('filters', () => {
     expect(() => filter!.apply([`${'a'.repeat(60)}!`], NO_DOCUMENT)).toThrow(
       'a.yaml:7: filter_list: the filter "regex" takes more than 1 s to match "(a+)+$" in a text of 61 letters',
     );
-    const entry = new Map<string, Value>([['regexes_to_ignore', ['a*a*a*b']]]);
+    const entry = new Map<string, PyValue>([['regexes_to_ignore', ['a*a*a*b']]]);
     expect(() => comparable(entry, 'b.yaml:3: metric_list')('a'.repeat(100_000))).toThrow(
       'b.yaml:3: metric_list: exact_match takes more than 1 s to match "a*a*a*b" in a text of 100000 letters',
     );
@@ -179,7 +179,7 @@ describe('figures', () => {
 
   it('of one document', () => {
     const names = ['acc', 'acc_norm', 'acc_bytes', 'acc_mutual_info', 'exact_match', 'brier_score'];
-    const list = names.map((name) => new Map<string, Value>([['metric', name]]));
+    const list = names.map((name) => new Map<string, PyValue>([['metric', name]]));
     const metrics = readMetrics(list, 'multiple_choice', false, 'x');
     const of = { document: new Map(), target: 1, gold: 1, choices: ['a', 'ééé'], hasManyTargets: false };
     const answers = [-2, -3, -1, -5].map((ll, i) => ({ ll, isGreedy: i === 1 }));

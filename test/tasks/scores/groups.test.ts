@@ -1,6 +1,6 @@
 /** Figures of groups, and figures by rules that the real task files do not show. */
 import { describe, expect, it } from 'vitest';
-import type { Value } from '../../../python/value.js';
+import type { PyValue } from '../../../python/value.js';
 import { generationOf } from '../../../tasks/requests/generation.js';
 import { AGGREGATIONS, figuresOfGroup } from '../../../tasks/scores/aggregate.js';
 import { readFilters } from '../../../tasks/scores/filters.js';
@@ -37,13 +37,13 @@ describe('figures', () => {
 it('a choice without text is no answer', () => {
   const step = { function: 'multi_choice_regex', regex_pattern: '(\\([A-Z]\\))' };
   const list = [
-    new Map<string, Value>([
+    new Map<string, PyValue>([
       ['name', 'f'],
       ['filter', [new Map(Object.entries(step)), new Map([['function', 'take_first']])]],
     ]),
   ];
   const [filter] = readFilters(list, 'x');
-  const document = new Map<string, Value>([['choices', ['', 'z']]]);
+  const document = new Map<string, PyValue>([['choices', ['', 'z']]]);
   expect(['answer: B', 'nothing'].map((text) => filter!.apply([text], document))).toEqual(['(B)', '[invalid]']);
 });
 

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import type { Dict } from '../../../python/value.js';
 import { Hook } from '../../../tasks/definition/yaml.js';
 import { Keys } from '../../../tasks/requests/keys.js';
-import { type Filter, numberInWords, readFilters } from '../../../tasks/scores/filters.js';
+import { type TextFilter, numberInWords, readFilters } from '../../../tasks/scores/filters.js';
 import { toValue } from '../values.js';
 
 type Row = readonly [
@@ -16,7 +16,7 @@ type Row = readonly [
 ];
 const ROWS = JSON.parse(readFileSync(new URL('./hardFilters.json', import.meta.url), 'utf8')) as readonly Row[];
 
-function filterOf(name: string, settings: object): Filter {
+function filterOf(name: string, settings: object): TextFilter {
   const step = new Map([['function', new Hook(`utils.${name}`, '/tasks/cot_zeroshot/a.yaml')]]);
   for (const [key, value] of toValue(settings) as Dict) step.set(key, value as never);
   const keys = new Keys(

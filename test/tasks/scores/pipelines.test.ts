@@ -1,15 +1,15 @@
 /** Filters and metrics with odd settings: what the public harness's own code gives for the same settings and texts. */
 import { describe, expect, it } from 'vitest';
 import { findAll, pythonRegex } from '../../../python/regex.js';
-import type { Dict, Value } from '../../../python/value.js';
+import type { Dict, PyValue } from '../../../python/value.js';
 import { readFilters } from '../../../tasks/scores/filters.js';
 import { comparable, readMetrics } from '../../../tasks/scores/metrics.js';
 
-const dict = (of: Readonly<Record<string, Value>>): Dict => new Map(Object.entries(of));
-const named = (name: string, ...steps: Record<string, Value>[]): Value => dict({ name, filter: steps.map(dict) });
+const dict = (of: Readonly<Record<string, PyValue>>): Dict => new Map(Object.entries(of));
+const named = (name: string, ...steps: Record<string, PyValue>[]): PyValue => dict({ name, filter: steps.map(dict) });
 const FIRST = { function: 'take_first' };
 const TEXTS = ['The answer is #### 4 ok #### 5', 'Paris', ' x  y ', 'He said "quoted".', '', 'z', '0'];
-const filtered = (...steps: Record<string, Value>[]): string[] => {
+const filtered = (...steps: Record<string, PyValue>[]): string[] => {
   const [filter] = readFilters([named('f', ...steps, FIRST)], 'a.yaml:1');
   return TEXTS.map((text) => filter!.apply([text], new Map()));
 };
@@ -58,7 +58,7 @@ it.each([
 });
 
 describe('exact_match', () => {
-  const clean = (settings: Readonly<Record<string, Value>>) =>
+  const clean = (settings: Readonly<Record<string, PyValue>>) =>
     comparable(dict({ metric: 'exact_match', ...settings }), 'a.yaml:1');
 
   it('ignores the characters of a text where a list of expressions is meant', () => {

@@ -1,7 +1,7 @@
 /** IFEval: verdicts of lm-evaluation-harness's own checkers, languages and sentences, and figures of documents. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import type { Dict, Value } from '../../../../python/value.js';
+import type { Dict, PyValue } from '../../../../python/value.js';
 import { openLibrary } from '../../../../tasks/builtin/index.js';
 import { tasksBelow } from '../../../../tasks/definition/settings.js';
 import { HookProblem } from '../../../../tasks/hooks/hook.js';
@@ -18,7 +18,7 @@ const ROWS = read('./instructions.json') as readonly Row[];
 const LANGUAGES = Object.entries(read('./languages.json') as Readonly<Record<string, readonly string[]>>);
 
 const documentOf = (...asked: readonly (readonly [name: string, settings: object])[]): Dict =>
-  new Map<string, Value>([
+  new Map<string, PyValue>([
     ['instruction_id_list', asked.map(([name]) => name)],
     ['kwargs', asked.map(([, settings]) => toValue(settings))],
   ]);

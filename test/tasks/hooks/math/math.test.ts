@@ -1,7 +1,7 @@
 /** MATH: verdicts of lm-evaluation-harness with Math-Verify and sympy, and answers that are hostile. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import type { Dict, Value } from '../../../../python/value.js';
+import type { Dict, PyValue } from '../../../../python/value.js';
 import { HookProblem } from '../../../../tasks/hooks/hook.js';
 import { answerIn, boxedAnswer, finalAnswer, INVALID, normalAnswer } from '../../../../tasks/hooks/math/extract.js';
 import { readLatex } from '../../../../tasks/hooks/math/latex.js';
@@ -14,7 +14,7 @@ const ROWS = JSON.parse(readFileSync(new URL('./answers.json', import.meta.url),
 const problemOf = (right: string): Dict => {
   const solution = `We compute this, since $5+4=9$, to get $\\boxed{${right}}.$`;
   const made = hardProblem(
-    new Map<string, Value>([
+    new Map<string, PyValue>([
       ['level', 'Level 5'],
       ['problem', 'p'],
       ['solution', solution],
