@@ -1,7 +1,7 @@
 /**
- * Journals: JSON lines, append-only, so that a run that was killed can continue. The first line identifies the run; each
- * further one is a finished question with the log-likelihoods of its choices, or a generated text. A line ends with its
- * checksum, so that an edited or damaged answer is never used.
+ * Journals: JSON lines, append-only, so that a run that was killed can continue. The first line identifies the run;
+ * each further one is a finished question with the log-likelihoods of its choices, or a generated text. A line ends
+ * with its checksum, so that an edited or damaged answer is never used.
  */
 import {
   closeSync,
@@ -113,8 +113,8 @@ function checkHeader(
 }
 
 /**
- * Refuses a journal of scores of another run by what is known before the model is compiled; the rest is compared when it
- * is opened. Throws UserError.
+ * Refuses a journal of scores of another run by what is known before the model is compiled; the rest is compared when
+ * it is opened. Throws UserError.
  */
 export function checkJournal(path: string, known: RunIdentity): void {
   if (!existsSync(path)) return;

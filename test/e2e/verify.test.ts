@@ -1,4 +1,4 @@
-/** Runs of tasks verified: those that are as they were written agree to the bit, and each kind of tampering is found. */
+/** Runs of tasks verified: those left as written agree to the bit, and each kind of tampering is found. */
 import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
