@@ -5,8 +5,9 @@
  * the cache.
  */
 import { UserError } from '../errors.js';
-import type { PathBatch, WalkedBatch, WalkLimits } from './scorer.js';
+import type { WalkedBatch, WalkLimits } from './scorer.js';
 import { type Path, pathLength, type ScoredToken } from './tree.js';
+import { CacheRows, PathCall } from './walk.js';
 
 export interface TwoPhaseOptions {
   readonly limits: WalkLimits;
@@ -37,6 +38,8 @@ interface Scoring extends Omit<ScoredToken, 'row'> {
 interface Run {
   /** Rows of the cache. */
   readonly before: readonly number[];
+  /** Those that its own tokens take; absent where they are taken for one call. */
+  readonly slots?: readonly number[];
   readonly tokens: Int32Array;
   readonly scored: readonly Scoring[];
 }
@@ -81,22 +84,20 @@ export function* groupCalls(
   const prefill = { ...limits, tokens: Math.min(prefillTokens, limits.tokens), runs: sequences };
   const contexts: Run[] = [];
   const choices: Run[] = [];
-  let cached = 0;
+  const rows = new CacheRows(limits.cacheRows);
   for (const family of familiesOf(paths)) {
     const run = contextRun(family);
-    const firstSlot = cached;
-    const slots = Array.from(run.tokens, (_, i) => firstSlot + i);
+    const slots = rows.takeAll(run.tokens.length);
     contexts.push(...pieces(run, slots, limits.tokens));
     choices.push(...choiceRuns(family, slots));
-    cached += run.tokens.length;
   }
-  let at = 0;
-  for (const runs of cut(contexts, prefill)) {
-    yield layCall(runs, at);
-    at += runs.reduce((sum, { tokens }) => sum + tokens.length, 0);
+  for (const runs of cut(contexts, prefill)) yield layCall(runs, ({ slots = [] }) => slots);
+  for (const runs of cut(choices, { ...limits, tokens: room.call, runs: sequences })) {
+    const taken = new Map(runs.map((run) => [run, rows.takeAll(run.tokens.length)]));
+    yield layCall(runs, (run) => taken.get(run)!);
+    // Nothing reads them after this call.
+    for (const slots of taken.values()) rows.giveBack(slots);
   }
-  // Nothing reads the rows of choices after their call, so every call takes the same ones.
-  for (const runs of cut(choices, { ...limits, tokens: room.call, runs: sequences })) yield layCall(runs, cached);
 }
 
 interface Room {
@@ -159,6 +160,7 @@ function* pieces({ tokens, scored }: Run, slots: readonly number[], most: number
     const to = Math.min(from + most, tokens.length);
     yield {
       before: slots.slice(0, from),
+      slots: slots.slice(from, to),
       tokens: tokens.subarray(from, to),
       scored: scored.filter(({ at }) => at >= from && at < to).map((each) => ({ ...each, at: each.at - from })),
     };
@@ -206,38 +208,22 @@ function* cut(runs: readonly Run[], limits: CutLimits): Generator<readonly Run[]
   if (taken.length > 0) yield taken;
 }
 
-/** Runs side by side. New tokens take the rows of the cache from `firstSlot` on. */
-function layCall(runs: readonly Run[], firstSlot: number): WalkedBatch {
-  const tokens: number[] = [];
-  const position: number[] = [];
-  const begin: number[] = [];
-  const key: number[] = [];
-  const row: number[] = [];
-  const target: number[] = [];
-  const scored: ScoredToken[] = [];
+/** Runs side by side. `slotsOf`: the rows of the cache that the new tokens of a run take. */
+function layCall(runs: readonly Run[], slotsOf: (run: Run) => readonly number[]): WalkedBatch {
+  const call = new PathCall();
   for (const run of runs) {
-    const firstToken = tokens.length;
-    const own = Array.from(run.tokens, (_, i) => firstSlot + firstToken + i);
+    const firstToken = call.tokens.length;
+    const own = slotsOf(run);
     run.tokens.forEach((token, i) => {
-      tokens.push(token);
-      position.push(run.before.length + i);
-      begin.push(key.length);
+      call.add(token, run.before.length + i, own[i]!);
+      call.begin.push(call.key.length);
     });
-    key.push(...run.before, ...own);
-    for (const { at, target: wanted, ...of } of run.scored) {
-      scored.push({ row: row.length, ...of });
-      row.push(firstToken + at);
-      target.push(wanted);
+    call.key.push(...run.before, ...own);
+    for (const { at, target, ...of } of run.scored) {
+      call.scored.push({ row: call.row.length, ...of });
+      call.row.push(firstToken + at);
+      call.target.push(target);
     }
   }
-  const batch: PathBatch = {
-    tokens: Int32Array.from(tokens),
-    position: Int32Array.from(position),
-    slot: Int32Array.from(tokens, (_, i) => firstSlot + i),
-    begin: Int32Array.from(begin),
-    key: Int32Array.from(key),
-    row: Int32Array.from(row),
-    target: Int32Array.from(target),
-  };
-  return { batch, scored };
+  return call.batch();
 }

@@ -15,6 +15,38 @@ interface Node {
   readonly place: number;
 }
 
+/** A call that is being put together. */
+export class PathCall {
+  readonly tokens: number[] = [];
+  readonly begin: number[] = [];
+  readonly key: number[] = [];
+  readonly row: number[] = [];
+  readonly target: number[] = [];
+  readonly scored: ScoredToken[] = [];
+  private readonly position: number[] = [];
+  private readonly slot: number[] = [];
+
+  /** A token, its depth on its path, and the row of the cache that its key and value go to. */
+  add(token: number, position: number, slot: number): void {
+    this.tokens.push(token);
+    this.position.push(position);
+    this.slot.push(slot);
+  }
+
+  batch(): WalkedBatch {
+    const batch = {
+      tokens: Int32Array.from(this.tokens),
+      position: Int32Array.from(this.position),
+      slot: Int32Array.from(this.slot),
+      begin: Int32Array.from(this.begin),
+      key: Int32Array.from(this.key),
+      row: Int32Array.from(this.row),
+      target: Int32Array.from(this.target),
+    };
+    return { batch, scored: this.scored };
+  }
+}
+
 export class Walk {
   private readonly limits: WalkLimits;
   private previous: Path | undefined;
@@ -23,14 +55,7 @@ export class Walk {
   /** Rows of nodes that the walk has left. The call in progress may still read them. */
   private left: number[] = [];
   private call = 0;
-  private tokens: number[] = [];
-  private position: number[] = [];
-  private slot: number[] = [];
-  private begin: number[] = [];
-  private key: number[] = [];
-  private row: number[] = [];
-  private target: number[] = [];
-  private scored: ScoredToken[] = [];
+  private current = new PathCall();
   private readonly rowOf = new Map<string, number>();
   /** First token of the run that is growing: tokens that continue each other. */
   private runStart = 0;
@@ -52,12 +77,13 @@ export class Walk {
       this.score(this.path[depth]!.place, continuation[index]!, { question, choice, index });
     };
     let depth = Math.min(shared, firstScored);
-    while (depth < shared && this.path[depth]!.call === this.call && this.row.length < this.limits.rows) score(depth++);
+    while (depth < shared && this.path[depth]!.call === this.call && this.current.row.length < this.limits.rows)
+      score(depth++);
     // A token that an earlier call computed is computed again, with those after it: its distribution is gone.
     if (depth < shared && depth >= firstScored) this.leave(depth);
     for (depth = this.path.length; depth < pathLength(path); depth++) {
       const isScored = depth >= firstScored;
-      if (isScored && this.row.length >= this.limits.rows) yield this.finish();
+      if (isScored && this.current.row.length >= this.limits.rows) yield this.finish();
       yield* this.visit(depth, tokenAt(path, depth));
       if (isScored) score(depth);
     }
@@ -66,7 +92,7 @@ export class Walk {
   /** The last call; undefined where nothing is left. */
   end(): WalkedBatch | undefined {
     this.leave(0);
-    return this.tokens.length === 0 ? undefined : this.finish();
+    return this.current.tokens.length === 0 ? undefined : this.finish();
   }
 
   /** Goes back to the first `depth` tokens of the path. */
@@ -74,64 +100,53 @@ export class Walk {
     if (depth >= this.path.length) return;
     this.endRun();
     for (const node of this.path.splice(depth)) this.left.push(node.slot);
-    this.runStart = this.tokens.length;
+    this.runStart = this.current.tokens.length;
   }
 
   /** Computes the token at `depth`, all before which are on the path. */
   private *visit(depth: number, token: number): Generator<WalkedBatch> {
-    const isNewRun = this.runStart === this.tokens.length;
-    const keys = this.key.length + (isNewRun ? 0 : this.path.length) + 1 + (isNewRun ? depth : 0);
-    if (this.tokens.length >= this.limits.tokens || keys > this.limits.keys || this.rows.free === 0)
+    const isNewRun = this.runStart === this.current.tokens.length;
+    const keys = this.current.key.length + (isNewRun ? 0 : this.path.length) + 1 + (isNewRun ? depth : 0);
+    if (this.current.tokens.length >= this.limits.tokens || keys > this.limits.keys || this.rows.free === 0)
       yield this.finish();
     const slot = this.rows.take();
     if (slot === undefined)
       throw new RangeError(`a path of ${depth + 1} tokens needs more than ${this.limits.cacheRows} rows of cache`);
-    this.path.push({ slot, call: this.call, place: this.tokens.length });
-    this.tokens.push(token);
-    this.position.push(depth);
-    this.slot.push(slot);
+    this.path.push({ slot, call: this.call, place: this.current.tokens.length });
+    this.current.add(token, depth, slot);
   }
 
   private score(place: number, target: number, of: Omit<ScoredToken, 'row'>): void {
     const pair = `${place} ${target}`;
     let row = this.rowOf.get(pair);
     if (row === undefined) {
-      row = this.row.length;
+      row = this.current.row.length;
       this.rowOf.set(pair, row);
-      this.row.push(place);
-      this.target.push(target);
+      this.current.row.push(place);
+      this.current.target.push(target);
     }
-    this.scored.push({ row, ...of });
+    this.current.scored.push({ row, ...of });
   }
 
   /** The tokens since `runStart` see the path as it is now. */
   private endRun(): void {
-    if (this.runStart === this.tokens.length) return;
-    const begin = this.key.length;
-    for (const { slot } of this.path) this.key.push(slot);
-    while (this.begin.length < this.tokens.length) this.begin.push(begin);
-    this.runStart = this.tokens.length;
+    if (this.runStart === this.current.tokens.length) return;
+    const begin = this.current.key.length;
+    for (const { slot } of this.path) this.current.key.push(slot);
+    while (this.current.begin.length < this.current.tokens.length) this.current.begin.push(begin);
+    this.runStart = this.current.tokens.length;
   }
 
   private finish(): WalkedBatch {
     this.endRun();
-    const batch = {
-      tokens: Int32Array.from(this.tokens),
-      position: Int32Array.from(this.position),
-      slot: Int32Array.from(this.slot),
-      begin: Int32Array.from(this.begin),
-      key: Int32Array.from(this.key),
-      row: Int32Array.from(this.row),
-      target: Int32Array.from(this.target),
-    };
-    const { scored } = this;
+    const walked = this.current.batch();
     this.rows.giveBack(this.left);
-    [this.left, this.tokens, this.position, this.slot] = [[], [], [], []];
-    [this.begin, this.key, this.row, this.target, this.scored] = [[], [], [], [], []];
+    this.left = [];
+    this.current = new PathCall();
     this.rowOf.clear();
     this.runStart = 0;
     this.call++;
-    return { batch, scored };
+    return walked;
   }
 }
 
@@ -290,6 +305,15 @@ export class CacheRows {
     this.#free--;
     this.#next = (row + 1) % this.#isUsed.length;
     return row;
+  }
+
+  /** Throws RangeError where there are not so many. */
+  takeAll(count: number): number[] {
+    return Array.from({ length: count }, () => {
+      const row = this.take();
+      if (row === undefined) throw new RangeError(`${count} rows of a cache are asked for, and fewer are free`);
+      return row;
+    });
   }
 
   /** Gives rows back, each of which is in use. */
