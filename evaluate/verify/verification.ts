@@ -103,7 +103,8 @@ export function verdictOf(
   if (differing > 0)
     return (
       `CANNOT BE CHECKED to the bit: made on ${kindName(recorded)}, ` +
-      `computed on ${here === null ? '?' : kindName(here)}, and bits cannot be expected of another kind of device. ${again}`
+      `computed on ${here === null ? '?' : kindName(here)}, ` +
+      `and bits cannot be expected of another kind of device. ${again}`
     );
   const why = CHECKS.flatMap((check) => findings.of(check).unchecked ?? []);
   return `CANNOT BE CHECKED in full: ${why[0] ?? ''}; ${again}`;

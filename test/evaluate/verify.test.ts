@@ -198,7 +198,8 @@ describe('a verdict', () => {
     const [findings, { counts }] = compared([-1, -2], [-1, -2.0000000000000004]);
     expect(outcomeOf(findings, true)).toBe('differs');
     expect(verdictOf(findings, 'differs', counts, { recorded: device, here: device })).toContain(
-      '1 of 2 log-likelihoods equal to the bit; mean |Δ| 2.2e-16, worst 4.4e-16 nats; another choice in 0 of 1 document',
+      '1 of 2 log-likelihoods equal to the bit; mean |Δ| 2.2e-16, worst 4.4e-16 nats; ' +
+        'another choice in 0 of 1 document',
     );
   });
 
