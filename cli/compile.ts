@@ -5,10 +5,10 @@ import { isArtifact } from '../driver/names.js';
 import { UsageError } from '../errors.js';
 import { quoteForShell } from '../system/process.js';
 import { bytes, count, duration } from '../system/text.js';
-import { addMaskFlag, addModelFlags, addSections, addVerboseFlag, CHECKPOINT_HELP, EXIT_STATUSES } from './help.js';
-import { faceOf } from './makeUi.js';
-import { type Flags, isSet, modelFlags, required } from './options.js';
-import { printText } from './report.js';
+import { addMaskFlag, addModelFlags, addVerboseFlag, modelFlags } from './modelFlags.js';
+import { addSections, CHECKPOINT_HELP, EXIT_STATUSES, type Flags, isSet, required } from './options.js';
+import { printText } from './print.js';
+import { faceOf } from './ui.js';
 import { type Context, printJson, refuseHubName, sameCommand, withUi } from './work.js';
 
 export function addCompile(program: Command, context: Context): void {

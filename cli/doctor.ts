@@ -1,11 +1,9 @@
 /** `tilewright doctor`: what this machine has and lacks. */
 import type { Command } from 'commander';
-import type { Check } from '../commands/doctorProbes.js';
+import type { Check } from '../commands/doctor.js';
 import { textTable } from '../system/text.js';
-import { addSections } from './help.js';
-import { styleFor } from './io.js';
-import { type Flags, isSet } from './options.js';
-import type { Style } from './style.js';
+import { type Style, styleFor } from './io.js';
+import { addSections, type Flags, isSet } from './options.js';
 import { type Context, printJson } from './work.js';
 
 export function addDoctor(program: Command, context: Context): void {

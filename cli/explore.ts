@@ -7,22 +7,14 @@ import {
   addCheckpointFlag,
   addMaskFlag,
   addModelFlags,
-  addSections,
   addVerifyFlag,
-  CHECKPOINT_HELP,
-  EXIT_STATUSES,
-} from './help.js';
-import {
   artifactFlags,
-  type Flags,
   INSPECT_MASKS,
-  isSet,
   modelFlags,
   refuseCompileFlags,
-  text,
-  wholeNumber,
-} from './options.js';
-import { noteLine, printText } from './report.js';
+} from './modelFlags.js';
+import { addSections, CHECKPOINT_HELP, EXIT_STATUSES, type Flags, isSet, text, wholeNumber } from './options.js';
+import { noteLine, printText } from './print.js';
 import { type Context, printJson, refuseHubName } from './work.js';
 
 /** No plan takes more; a model's own says how many it takes. */
@@ -53,7 +45,7 @@ export function addExplore(program: Command, context: Context): void {
     if (isArtifact(model)) refuseCompileFlags(flags, model);
     const [tokens, database] = [text(flags, 'tokens'), text(flags, 'database')];
     const { dump: _, ...request } = { model, ...wanted, ...artifactFlags(flags, model) };
-    const { explore } = await import('../commands/explore/explore.js');
+    const { explore } = await import('../commands/explore.js');
     const explored = await explore({
       ...request,
       output: text(flags, 'output') ?? DEFAULT_OUTPUT,

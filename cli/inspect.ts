@@ -1,17 +1,9 @@
 /** `tilewright inspect`: what the compiler made of a model. */
 import type { Command } from 'commander';
-import {
-  addCheckpointFlag,
-  addMaskFlag,
-  addModelFlags,
-  addSections,
-  addVerifyFlag,
-  CHECKPOINT_HELP,
-  EXIT_STATUSES,
-} from './help.js';
 import { UsageError } from '../errors.js';
-import { isSet, type Flags } from './options.js';
-import { refuseHubName, type Context } from './work.js';
+import { addCheckpointFlag, addMaskFlag, addModelFlags, addVerifyFlag } from './modelFlags.js';
+import { addSections, CHECKPOINT_HELP, EXIT_STATUSES, type Flags, isSet } from './options.js';
+import { type Context, refuseHubName } from './work.js';
 
 /** What decides about calls, devices and files, of which --error has none. */
 const WITHOUT_EFFECT: Readonly<Record<string, string>> = {

@@ -1,12 +1,13 @@
 /** `tilewright inspect --error`: what rounding costs, kernel by kernel and layer by layer. */
-import { type ErrorReport, type ErrorRequest, type KernelError, inspectError } from '../commands/inspectError.js';
+import { type ErrorReport, type ErrorRequest, inspectError, type KernelError } from '../commands/inspectError.js';
 import { UsageError, UserError } from '../errors.js';
 import { defined } from '../system/defined.js';
 import { isRecord } from '../system/json.js';
 import { FileLines } from '../system/lines.js';
 import { count, counted, textTable } from '../system/text.js';
-import { choice, type Flags, isSet, modelFlags, text, wholeNumber } from './options.js';
-import { printText } from './report.js';
+import { choice, type Flags, isSet, text, wholeNumber } from './options.js';
+import { modelFlags } from './modelFlags.js';
+import { printText } from './print.js';
 import { type Context, printJson } from './work.js';
 
 const MAX_LINE_BYTES = 1 << 20;

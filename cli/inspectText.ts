@@ -1,13 +1,27 @@
 /** What `inspect` prints, for people. */
 import type { Peaks } from '../autotune/peaks.js';
 import { formatSeconds } from '../autotune/table.js';
-import { type Inspection, type RecordedStage, stageSize } from '../commands/inspect.js';
-import { groupKernels, type KernelRow, type KernelSource, type TimedRow } from '../commands/inspectKernels.js';
-import type { ArenaSlot, MemoryReport } from '../commands/inspectMemory.js';
+import { findStage, type Inspection, type RecordedStage, stageBefore, stageSize } from '../commands/inspect.js';
+import {
+  type ArenaSlot,
+  groupKernels,
+  type KernelRow,
+  type KernelSource,
+  type MemoryReport,
+  type TimedRow,
+} from '../commands/inspectKernels.js';
+import { stageText } from '../driver/compile/compile.js';
 import type { CompiledModel } from '../driver/targets/target.js';
+import type { WeightDecl } from '../ir/kernel.js';
 import type { Bucket, LinkedFunction } from '../ir/plan.js';
 import { rowsIn, tokensIn } from '../ir/scoring.js';
-import { bytes, count, cut, percent, si, textTable } from '../system/text.js';
+import { isCodeFormat } from '../ir/storage.js';
+import type { Checkpoint } from '../models/checkpoint.js';
+import type { TensorLocation } from '../models/model/tensors.js';
+import { keptGroups } from '../models/quantized/compressedTensors.js';
+import { type DiffLine, diffLines, type Hunk, hunkHead, hunksOf } from '../system/lineDiff.js';
+import { bytes, count, counted, cut, percent, si, textTable } from '../system/text.js';
+import type { Style } from './io.js';
 
 /** `12 matmul, 4 mul, …`: neighbours that repeat are counted. */
 function fusedOps(ops: readonly string[], width: number): string {
@@ -250,4 +264,136 @@ export function describeUnrecognized({ unrecognized }: Pick<Inspection, 'unrecog
   }
   const lines = [...layers].map(([line, times]) => `not recognized: ${line}${times === 1 ? '' : ` (${times} layers)`}`);
   return lines.length === 0 ? ['every pattern was recognized'] : lines;
+}
+
+export interface StageDiff {
+  readonly pass: string;
+  readonly reason: string;
+  /** The stage that the pass was given. */
+  readonly before: string;
+  readonly added: number;
+  readonly removed: number;
+  readonly hunks: readonly Hunk[];
+}
+
+const linesOf = (stage: RecordedStage): string[] => stageText(stage).trimEnd().split('\n');
+
+/** Throws UsageError where there is no such pass, or nothing before it to compare with. */
+export function stageDiff(inspection: Inspection, wanted: string): StageDiff {
+  const stage = findStage(inspection, wanted);
+  const before = stageBefore(inspection, stage);
+  const lines = diffLines(linesOf(before), linesOf(stage));
+  const marked = (sign: DiffLine['sign']): number => lines.filter((each) => each.sign === sign).length;
+  return {
+    pass: stage.name,
+    reason: stage.reason,
+    before: before.name,
+    added: marked('+'),
+    removed: marked('-'),
+    hunks: hunksOf(lines),
+  };
+}
+
+/** As `diff -u` writes it, below a line that says what was changed. */
+export function describeDiff({ pass, reason, before, added, removed, hunks }: StageDiff, style: Style): string {
+  const head = style.dim(`# ${pass}: ${reason}`);
+  if (hunks.length === 0) return `${head}\n# no line differs from ${before}\n`;
+  const painted = ({ sign, line }: DiffLine): string =>
+    sign === '+' ? style.green(`+${line}`) : sign === '-' ? style.red(`-${line}`) : ` ${line}`;
+  return `${[
+    head,
+    style.dim(`# ${counted(removed, 'line')} removed, ${counted(added, 'line')} added`),
+    style.bold(`--- ${before}`),
+    style.bold(`+++ ${pass}`),
+    ...hunks.flatMap((hunk) => [style.cyan(hunkHead(hunk)), ...hunk.lines.map(painted)]),
+  ].join('\n')}\n`;
+}
+
+/** Names of matrices that are shown. */
+const SHOWN = 4;
+
+const elementsOf = ({ shape }: TensorLocation): number => shape.reduce((product, extent) => product * extent, 1);
+
+/** Rows of a table, with their first column; none for a checkpoint of floats alone. */
+export function describeQuantized({ quantized, tensors }: Checkpoint): readonly (readonly [string, string])[] {
+  if (quantized === undefined) return [];
+  const all = [...tensors.values()];
+  const total = all.reduce((sum, tensor) => sum + elementsOf(tensor), 0);
+  const floats = all.filter((tensor) => tensor.kind !== 'encoded' && tensor.shape.length > 1);
+  const names = [...new Set(floats.map(({ name }) => name.replace(/\.weight$/, '').replace(/\.\d+\./g, '.{i}.')))];
+  const more = names.length > SHOWN ? `, and ${names.length - SHOWN} more` : '';
+  const lines = [
+    ...[...quantized.schemes].map(
+      ([scheme, { matrices, elements }]) =>
+        `${counted(matrices, 'matrix', 'matrices')}: ${scheme} (${percent(elements / total)} of the parameters)`,
+    ),
+    ...(quantized.schemes.size === 0 ? ['no matrix, though config.json says so'] : []),
+    `matrices of floats: ${names.length === 0 ? 'none' : `${names.slice(0, SHOWN).join(', ')}${more}`}`,
+    ...(quantized.scales.size === 0
+      ? []
+      : [`not used: ${counted(quantized.scales.size, 'scale')} of activations or caches`]),
+  ];
+  return lines.map((line, i) => [i === 0 ? 'quantized' : '', line]);
+}
+
+const LAYER = /(?:^|\.)(?:layers|h|blocks)\.(\d+)\./;
+
+/** `0–1, 6–7`. */
+function ranges(numbers: readonly number[]): string {
+  const sorted = [...new Set(numbers)].sort((a, b) => a - b);
+  const starts = sorted.filter((n) => !sorted.includes(n - 1));
+  const ends = sorted.filter((n) => !sorted.includes(n + 1));
+  return starts.map((first, i) => (first === ends[i] ? `${first}` : `${first}–${ends[i]!}`)).join(', ');
+}
+
+/** Which layers' matrices are multiplied as codes of 8 bits, and which matrices are not; none where all are floats. */
+export function describeNarrow(weights: readonly WeightDecl[]): readonly (readonly [string, string])[] {
+  const matrices = weights.filter(({ layout }) => layout !== 'rows');
+  const tensorsOf = (isCodes: boolean): readonly string[] =>
+    matrices
+      .filter(({ format }) => isCodeFormat(format) === isCodes)
+      .flatMap(({ sources }) => sources.map(({ tensor }) => tensor));
+  const layersOf = (tensors: readonly string[]): readonly number[] =>
+    tensors.flatMap((tensor) => {
+      const [, layer] = LAYER.exec(tensor) ?? [];
+      return layer === undefined ? [] : [Number(layer)];
+    });
+  const codes = tensorsOf(true);
+  if (codes.length === 0) return [];
+  const floats = tensorsOf(false);
+  const [narrow, wide] = [layersOf(codes), layersOf(floats)];
+  const others = floats.filter((tensor) => !LAYER.test(tensor)).map((tensor) => tensor.replace(/\.weight$/, ''));
+  const kept = [...(wide.length === 0 ? [] : [`of layers ${ranges(wide)}`]), ...new Set(others)];
+  return [
+    ['8 bits', `${counted(codes.length, 'matrix', 'matrices')}, of layers ${ranges(narrow)}`],
+    [
+      matrices.some(({ layout }) => layout === 'kmajor') ? '16 bits' : 'floats',
+      kept.length === 0 ? 'none' : kept.join(', '),
+    ],
+  ];
+}
+
+/** Why matrices that are stored in 4 bits are not multiplied so; none where all are, or there are no such. */
+export function describeDecoded(
+  { tensors }: Pick<Checkpoint, 'tensors'>,
+  arithmetic: string,
+): readonly (readonly [string, string])[] {
+  const isStored = (tensor: TensorLocation): boolean =>
+    tensor.kind === 'encoded' && tensor.encoding.kind === 'codes' && tensor.encoding.codes.type === 'u4';
+  const stored = new Map([...tensors].filter(([, tensor]) => isStored(tensor)));
+  const { groups, decoded } = keptGroups(stored);
+  const others = stored.size - groups.size - [...decoded.values()].reduce((sum, each) => sum + each, 0);
+  const reasons: (readonly [number, string])[] = [
+    ...(arithmetic.startsWith('int4')
+      ? []
+      : [[groups.size, 'only --quantize int4 on Hopper (sm_90a) multiplies 4 bits'] as const]),
+    ...[...decoded].map(([reason, matrices]) => [matrices, reason] as const),
+    [others, 'outside of layers'],
+  ];
+  return reasons
+    .filter(([matrices]) => matrices > 0)
+    .map(([matrices, reason], i) => [
+      i === 0 ? 'decoded' : '',
+      `${counted(matrices, 'matrix', 'matrices')} of 4 bits: ${reason}`,
+    ]);
 }

@@ -1,12 +1,11 @@
 /** Everything the command line touches of its process: two streams, a clock, interruptions. Tests hand in a fake. */
 import { existsSync } from 'node:fs';
+import { constants } from 'node:os';
 import { basename, dirname, join, relative } from 'node:path';
 import type { Ui } from '../driver/requests.js';
 import { detectMachine } from '../driver/targets/cpuDevice.js';
 import { readSettings } from '../settings.js';
-import { reasonOf } from '../system/process.js';
-import { quoteForShell } from '../system/process.js';
-import { type ColourSettings, type Style, styleOf, wantsColour } from './style.js';
+import { quoteForShell, reasonOf } from '../system/process.js';
 
 /** A stream that may be a terminal. */
 export type Output = NodeJS.WritableStream & {
@@ -113,5 +112,73 @@ export function processIo(): Io {
       process.removeAllListeners(signal);
       process.kill(process.pid, signal);
     },
+  };
+}
+
+export interface Stop {
+  readonly signal: AbortSignal;
+  /** What stopped it, if anything did. */
+  received(): StopSignal | undefined;
+  /** No longer listen. */
+  end(): void;
+}
+
+/** As shells count: 130 for SIGINT. */
+export const exitStatus = (signal: StopSignal): number => 128 + constants.signals[signal];
+
+/** `beforeDeath` puts the terminal right before the process goes. */
+export function listenForStop(io: Io, onFirst: () => void, beforeDeath: () => void): Stop {
+  const controller = new AbortController();
+  let received: StopSignal | undefined;
+  const end = io.onStop((signal) => {
+    if (received !== undefined) {
+      beforeDeath();
+      io.die(signal);
+      return;
+    }
+    received = signal;
+    onFirst();
+    controller.abort();
+  });
+  return { signal: controller.signal, received: () => received, end };
+}
+
+/** What of the environment decides about colours; settings.ts reads it. */
+export interface ColourSettings {
+  /** NO_COLOR is set to something. */
+  readonly noColour: boolean;
+  /** FORCE_COLOR: asked for (true), refused (false), or not mentioned. It wins over everything else. */
+  readonly forceColour: boolean | undefined;
+  /** TERM is `dumb`: a terminal that understands no escape sequence. */
+  readonly isDumb: boolean;
+}
+
+export const wantsColour = (
+  stream: { readonly isTTY?: boolean },
+  { noColour, forceColour, isDumb }: ColourSettings,
+): boolean => forceColour ?? (stream.isTTY === true && !noColour && !isDumb);
+
+/** Select Graphic Rendition codes: on, and off again. */
+const CODES = {
+  bold: [1, 22],
+  dim: [2, 22],
+  red: [31, 39],
+  green: [32, 39],
+  yellow: [33, 39],
+  cyan: [36, 39],
+} as const;
+
+export type Style = Readonly<Record<keyof typeof CODES, (text: string) => string>>;
+
+export function styleOf(isOn: boolean): Style {
+  const paint = (name: keyof typeof CODES) => (text: string) =>
+    isOn ? `\x1b[${CODES[name][0]}m${text}\x1b[${CODES[name][1]}m` : text;
+  return {
+    bold: paint('bold'),
+    dim: paint('dim'),
+    red: paint('red'),
+    green: paint('green'),
+    yellow: paint('yellow'),
+    cyan: paint('cyan'),
   };
 }

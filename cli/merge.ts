@@ -2,13 +2,12 @@
 import type { Command } from 'commander';
 import { isArtifact } from '../driver/names.js';
 import { UsageError } from '../errors.js';
+import { FILE_TASKS } from '../evaluate/fileTasks.js';
 import type { MergeRequest } from '../evaluate/index.js';
 import { formatTable } from '../evaluate/table.js';
-import { FILE_TASKS } from '../evaluate/fileTasks.js';
 import { counted } from '../system/text.js';
-import { addSections, EXIT_STATUSES } from './help.js';
-import { choice, type Flags, isSet, required, text } from './options.js';
-import { printText } from './report.js';
+import { addSections, choice, EXIT_STATUSES, type Flags, isSet, required, text } from './options.js';
+import { printText } from './print.js';
 import { type Context, printJson } from './work.js';
 
 export function addMerge(program: Command, context: Context): void {

@@ -5,10 +5,20 @@ import { isArtifact } from '../driver/names.js';
 import { UsageError } from '../errors.js';
 import { quoteForShell } from '../system/process.js';
 import { count, counted, duration, percent, textTable } from '../system/text.js';
-import { addSections, addVerboseFlag, EXIT_STATUSES } from './help.js';
-import { faceOf } from './makeUi.js';
-import { choice, type Flags, isSet, required, text, threads, wholeNumber } from './options.js';
-import { printText } from './report.js';
+import { addVerboseFlag } from './modelFlags.js';
+import {
+  addSections,
+  choice,
+  EXIT_STATUSES,
+  type Flags,
+  isSet,
+  required,
+  text,
+  threads,
+  wholeNumber,
+} from './options.js';
+import { printText } from './print.js';
+import { faceOf } from './ui.js';
 import { type Context, printJson, refuseHubName, sameCommand, withUi } from './work.js';
 
 const GROUPS = ['128', '64', '32', '-1'] as const;

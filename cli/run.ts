@@ -4,26 +4,22 @@ import { BASELINES, Interrupted, MAX_TOKENS_NOTE, PREFIXES } from '../commands/r
 import { VERSION } from '../driver/program.js';
 import { SHARING_MODES } from '../evaluate/scorer.js';
 import { shardName } from '../evaluate/shard.js';
-import { counted } from '../system/text.js';
 import { quoteForShell } from '../system/process.js';
-import { withMaxTokens } from './flagNames.js';
+import { counted } from '../system/text.js';
 import { HARNESS_HELP, harnessNotes, translated } from './harnessFlags.js';
 import {
   addCheckpointFlag,
   addDeviceFlags,
   addMaskFlag,
   addModelFlags,
-  addSections,
   addVerboseFlag,
   addVerifyFlag,
-  CHECKPOINT_HELP,
-  EXIT_STATUSES,
-} from './help.js';
-import { faceOf } from './makeUi.js';
-import { type Flags, isSet } from './options.js';
-import { printText } from './report.js';
+} from './modelFlags.js';
+import { addSections, CHECKPOINT_HELP, EXIT_STATUSES, type Flags, isSet, withMaxTokens } from './options.js';
+import { printText } from './print.js';
 import { EXAMPLE, parseRun, reportPath, TASK_NAMES } from './runFlags.js';
 import { addTaskFlags } from './taskFlags.js';
+import { faceOf } from './ui.js';
 import { type Context, printJson, refuseHubName, sameCommand, StoppedEarly, withUi } from './work.js';
 
 export function addRun(program: Command, context: Context): void {

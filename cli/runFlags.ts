@@ -20,19 +20,8 @@ import { readSettings } from '../settings.js';
 import { defined } from '../system/defined.js';
 import { nearest } from '../system/text.js';
 import { prepareFile } from '../system/write.js';
-import {
-  artifactFlags,
-  choice,
-  deviceFlags,
-  type Flags,
-  isSet,
-  modelFlags,
-  refuseCompileFlags,
-  required,
-  sharing,
-  text,
-  threads,
-} from './options.js';
+import { choice, type Flags, isSet, required, sharing, text, threads } from './options.js';
+import { artifactFlags, deviceFlags, modelFlags, refuseCompileFlags } from './modelFlags.js';
 import { shard } from './shard.js';
 import { refuseMixed, resultsFolderOf, taskRequest } from './taskFlags.js';
 import { type Context, sameCommand } from './work.js';

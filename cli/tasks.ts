@@ -1,9 +1,8 @@
 /** `tilewright tasks`: names of tasks, groups and tags. */
 import type { Command } from 'commander';
 import { counted, textTable } from '../system/text.js';
-import { addSections, EXIT_STATUSES } from './help.js';
-import { type Flags, isSet } from './options.js';
-import { noteLine, printText } from './report.js';
+import { addSections, EXIT_STATUSES, type Flags, isSet } from './options.js';
+import { noteLine, printText } from './print.js';
 import { addTaskSources, taskFolders } from './taskFlags.js';
 import { type Context, printJson } from './work.js';
 

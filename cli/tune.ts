@@ -1,16 +1,16 @@
 /** `tilewright tune`: better schedules for this machine. */
 import type { Command } from 'commander';
-import { isArtifact } from '../driver/names.js';
 import type { TuneResult } from '../commands/tune.js';
+import { isArtifact } from '../driver/names.js';
 import { UsageError } from '../errors.js';
 import { defined } from '../system/defined.js';
 import { quoteForShell } from '../system/process.js';
 import { kindAt } from '../system/read.js';
 import { count, counted, duration } from '../system/text.js';
-import { addSections, addVerboseFlag, EXIT_STATUSES } from './help.js';
-import { faceOf } from './makeUi.js';
-import { type Flags, seconds, text, threads } from './options.js';
-import { printText } from './report.js';
+import { addVerboseFlag } from './modelFlags.js';
+import { addSections, EXIT_STATUSES, type Flags, seconds, text, threads } from './options.js';
+import { printText } from './print.js';
+import { faceOf } from './ui.js';
 import { type Context, printJson, refuseHubName, sameCommand, Stopped, withUi } from './work.js';
 
 export function addTune(program: Command, context: Context): void {

@@ -1,9 +1,8 @@
 /** What every long command does around its call: a user interface, Ctrl-C, and a word on how to go on. */
 import type { Ui } from '../driver/requests.js';
 import { quoteForShell } from '../system/process.js';
-import type { Io, StopSignal } from './io.js';
-import { type Face, makeUi } from './makeUi.js';
-import { listenForStop } from './stop.js';
+import { type Io, listenForStop, type StopSignal } from './io.js';
+import { type Face, makeUi } from './ui.js';
 
 export interface Context {
   readonly io: Io;

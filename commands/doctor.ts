@@ -1,10 +1,33 @@
 /** Reports what this machine has, what is missing, and the command that fixes it. */
-import type { Machine } from '../driver/targets/cpuDevice.js';
+import {
+  accessSync,
+  closeSync,
+  constants,
+  lstatSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  writeSync,
+} from 'node:fs';
+import { totalmem } from 'node:os';
+import { delimiter, join } from 'node:path';
+import { detectMachine, type Machine } from '../driver/targets/cpuDevice.js';
 import { archOf } from '../driver/targets/cudaDevice.js';
+import { UserError } from '../errors.js';
+import type { CudaArch } from '../ir/cuda.js';
+import { glibcVersion } from '../runtime/addon.js';
+import { findCompiler, type SystemCompiler } from '../runtime/cpu/systemCompiler.js';
+import { cudaAvailable } from '../runtime/cuda/addon.js';
+import { compilerName, findCudaCompiler } from '../runtime/cuda/compiler.js';
 import type { CudaAvailability } from '../runtime/cuda/native.js';
-import { bytes } from '../system/text.js';
-import { checkCache } from './doctorCache.js';
-import { type Check, hereAndNow, missing, type Probes } from './doctorProbes.js';
+import { cacheLimitBytes, requireCacheDir } from '../runtime/kernelCache.js';
+import { readSettings } from '../settings.js';
+import { defined } from '../system/defined.js';
+import { intruder } from '../system/read.js';
+import { bytes, counted } from '../system/text.js';
+import { makeFolder } from '../system/write.js';
 
 /** Oldest supported version of Node, as package.json states it. */
 export const OLDEST_NODE = [20, 19] as const;
@@ -151,4 +174,157 @@ export async function doctor(probes: Probes = hereAndNow()): Promise<readonly Ch
     checkMemory(probes),
     ...(await checkGpu(probes)),
   ];
+}
+
+/** `missing`: something cannot work without it. `note`: information only. */
+export interface Check {
+  readonly name: string;
+  readonly status: 'ok' | 'missing' | 'note';
+  readonly detail: string;
+  /** A command, or another remedy. */
+  readonly fix?: string;
+}
+
+/** The sources of the answers; tests provide their own. */
+export interface Probes {
+  readonly nodeVersion: string;
+  readonly platform: string;
+  /** Undefined if the C library is not glibc. */
+  readonly glibcVersion: string | undefined;
+  machine(): Machine;
+  /** Whether a program of that name is on PATH. */
+  hasProgram(name: string): boolean;
+  compiler(): Promise<SystemCompiler>;
+  /** Undefined if there is no home folder. */
+  readonly cacheDir: string | undefined;
+  /** Limit on the bytes of compiled kernels there. Throws UserError if the setting is wrong. */
+  cacheLimit(): number;
+  /** Bytes of memory this process may use, and how many of them are free. */
+  memory(): { readonly totalBytes: number; readonly freeBytes: number };
+  gpu(): CudaAvailability;
+  /** For the GPU's architecture and its driver, if there is one. */
+  cudaCompiler(arch: CudaArch, driverVersion: number | undefined): Promise<string>;
+}
+
+/** The limit of a control group takes precedence. */
+function memory(): { totalBytes: number; freeBytes: number } {
+  const limit = process.constrainedMemory();
+  return { totalBytes: limit > 0 && limit < totalmem() ? limit : totalmem(), freeBytes: process.availableMemory() };
+}
+
+const hasProgram = (name: string): boolean =>
+  readSettings()
+    .path.split(delimiter)
+    .some((folder) => {
+      try {
+        accessSync(join(folder, name), constants.X_OK);
+        return folder !== '';
+      } catch {
+        return false;
+      }
+    });
+
+/** The answers of this machine. */
+export const hereAndNow = (): Probes => ({
+  nodeVersion: process.versions.node,
+  hasProgram,
+  platform: `${process.platform}-${process.arch}`,
+  glibcVersion: glibcVersion(),
+  machine: detectMachine,
+  compiler: () => findCompiler(),
+  cacheDir: readSettings().cacheDir,
+  cacheLimit: () => cacheLimitBytes(),
+  memory,
+  gpu: () => cudaAvailable(),
+  cudaCompiler: async (arch, driverVersion) => compilerName(await findCudaCompiler(arch, driverVersion)),
+});
+
+/** The message of what was thrown. */
+export const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
+/** A failed probe as a check: the message, and its hint as the fix. */
+export function missing(name: string, error: unknown): Check {
+  const fix = error instanceof UserError ? error.hint : undefined;
+  return { name, status: 'missing', detail: reasonOf(error), ...defined({ fix }) };
+}
+
+const MAX_ENTRIES = 100_000;
+
+/** Bytes of all files below a folder. Stops counting at MAX_ENTRIES. Links are not followed. */
+export function folderBytes(folder: string): { bytes: number; files: number } {
+  let total = 0,
+    files = 0,
+    seen = 0;
+  const queue = [folder];
+  for (let at = queue.pop(); at !== undefined && seen < MAX_ENTRIES; at = queue.pop()) {
+    let entries;
+    try {
+      entries = readdirSync(at, { withFileTypes: true });
+    } catch {
+      continue; // It was removed meanwhile, or cannot be read.
+    }
+    for (const entry of entries) {
+      seen++;
+      const path = join(at, entry.name);
+      if (entry.isDirectory()) queue.push(path);
+      else if (entry.isFile()) {
+        try {
+          total += lstatSync(path).size;
+          files++;
+        } catch {
+          // It was removed meanwhile.
+        }
+      }
+    }
+  }
+  return { bytes: total, files };
+}
+
+/** Makes the cache folder where there is none, writes into it, and counts what it holds. */
+export function checkCache({ cacheLimit, ...probes }: Probes): Check {
+  let limit: number;
+  let cacheDir: string;
+  try {
+    limit = cacheLimit();
+    cacheDir = requireCacheDir(probes);
+  } catch (error) {
+    return missing('cache folder', error);
+  }
+  try {
+    makeFolder(cacheDir, 0o700);
+    const trial = mkdtempSync(join(cacheDir, '.doctor-'));
+    try {
+      const file = openSync(join(trial, 'probe'), 'wx');
+      try {
+        writeSync(file, 'probe');
+      } finally {
+        closeSync(file);
+      }
+    } finally {
+      rmSync(trial, { recursive: true, force: true });
+    }
+  } catch (error) {
+    return {
+      name: 'cache folder',
+      status: 'missing',
+      detail: `${cacheDir}: ${reasonOf(error)}`,
+      fix: 'make it writable, or choose another: export TILEWRIGHT_CACHE=/path',
+    };
+  }
+  const problem = intruder(statSync(cacheDir));
+  if (problem !== undefined)
+    return {
+      name: 'cache folder',
+      status: 'missing',
+      detail: `${cacheDir}: ${problem}, and what lies there is run`,
+      fix: 'choose a folder of your own: export TILEWRIGHT_CACHE=/path',
+    };
+  const { bytes: used, files } = folderBytes(cacheDir);
+  return {
+    name: 'cache folder',
+    status: 'ok',
+    detail:
+      `${cacheDir}: writable, ${bytes(used)} in ${counted(files, 'file')} (safe to delete; ` +
+      `compiled kernels: ${limit === Infinity ? 'no limit' : `at most ${bytes(limit)}, TILEWRIGHT_CACHE_LIMIT`})`,
+  };
 }

@@ -1,5 +1,9 @@
 /** `generate`: reads, tokenizes and checks prompts, then compiles and loads the model, then continues them. */
+import { dirname } from 'node:path';
+import { checkpointPath } from '../driver/artifact/load.js';
+import { readManifest } from '../driver/artifact/manifest.js';
 import { settleTarget } from '../driver/devices/chooseTarget.js';
+import { isArtifact } from '../driver/names.js';
 import { Phases } from '../driver/phases.js';
 import type { WithTargetChoice } from '../driver/precision.js';
 import type { LoadRequest, Ui } from '../driver/requests.js';
@@ -9,22 +13,29 @@ import type { GeneratorCounts } from '../generate/generator.js';
 import { DEFAULT_NEW_TOKENS } from '../generate/limits.js';
 import { type GenerateOptions, wantsLogits } from '../generate/options.js';
 import { readPrompts } from '../generate/promptFile.js';
-import type { NamedPrompt } from '../generate/prompts.js';
+import type { Message, NamedPrompt } from '../generate/prompts.js';
 import { STEP } from '../ir/function.js';
 import { stepExtents } from '../ir/stepping.js';
 import { type GenerationConfig, readGenerationConfig } from '../models/generationConfig.js';
 import { requireModelAt } from '../models/model/refusals.js';
-import { createTokenizer } from '../models/tokenizer/tokenizer.js';
+import { createTokenizer, openTokenizer, type Tokenizer } from '../models/tokenizer/tokenizer.js';
 import type { Dict } from '../python/value.js';
 import type { FirstCall } from '../runtime/stageRunner.js';
+import { isFolder } from '../system/read.js';
 import { cacheBytesOf, compileWithCache, type Demand, fitsLeastCache } from './cacheSize.js';
-import { TextGenerator } from './continuation.js';
-import { continuationsOf, continueAll, type ContinueListener, type PromptResult } from './continueAll.js';
-import { EarlyModel } from './earlyModel.js';
 import { FirstAnswer } from './firstAnswer.js';
-import { beginLoading, type LoadedModel, type ModelLoading } from './loadModel.js';
+import { beginLoading, EarlyModel, type LoadedModel, type ModelLoading } from './loadModel.js';
 import { checkBiases, demandOf, likelyDemand, tokenizePrompts } from './promptTokens.js';
 import { openTemplate } from './templates.js';
+import {
+  type Continuation,
+  continuationsOf,
+  continueAll,
+  type ContinueListener,
+  type PromptResult,
+  TextGenerator,
+  type TextPiece,
+} from './textGenerator.js';
 import { TextProgress } from './textProgress.js';
 
 export interface GenerateRequest extends LoadRequest, GenerateOptions {
@@ -161,4 +172,121 @@ const SUGGESTED = ['temperature', 'topK', 'topP', 'minP', 'repetitionPenalty', '
 export function noteSuggestion({ suggested }: GenerationConfig, options: GenerateOptions, ui: Pick<Ui, 'note'>): void {
   if (suggested !== undefined && SUGGESTED.every((field) => options[field] === undefined))
     ui.note(`generation_config.json suggests ${suggested}; nothing of it is applied unless it is given`);
+}
+
+export interface ConverseRequest extends LoadRequest, GenerateOptions {
+  /** Variables of the chat template. */
+  readonly templateVariables?: Dict;
+}
+
+export interface Turn {
+  readonly onPiece: (piece: TextPiece) => void;
+  /** Ends the answer; what there is of it belongs to the conversation. */
+  readonly signal: AbortSignal;
+}
+
+export interface Conversation {
+  /** Whether turns are written by the checkpoint's chat template; if not, each text is continued by itself. */
+  readonly isChat: boolean;
+  /** Rejects with UserError or GenerateError where the text cannot be taken; it is then no part of the conversation. */
+  say(text: string, turn: Turn): Promise<Continuation>;
+  close(): Promise<void>;
+}
+
+/** Checkpoint or artifact → a model that is spoken to. */
+export async function converse(asked: WithTargetChoice<ConverseRequest>, ui: Ui): Promise<Conversation> {
+  requireModelAt(asked.model);
+  const settled = await settleTarget(asked, ui);
+  const request = { ...settled, logits: wantsLogits(settled), feeds: mayFeed(settled) };
+  const opening = beginLoading(request, ui, new Phases());
+  const { config, path } = opening.checkpoint;
+  checkBiases(request.logitBias, config);
+  const own = readGenerationConfig(opening.checkpoint, opening.tokenizer);
+  noteSuggestion(own, request, ui);
+  await compileWithCache(
+    opening,
+    request,
+    { prompt: 1, where: 'a prompt', least: 2, longest: 2, total: config.maxPositions },
+    ui,
+  );
+  const early = await EarlyModel.begin(opening);
+  let tokenizer: Tokenizer;
+  try {
+    // Opened while weights stream.
+    tokenizer = createTokenizer(opening.tokenizer.spec);
+  } catch (error) {
+    await early.close();
+    throw error;
+  }
+  const loaded = (await early.take())!;
+  const template = openTemplate(path);
+  const continuer = new TextGenerator(loaded, tokenizer, own.eosTokenIds);
+  let messages: readonly Message[] = [];
+  return {
+    isChat: template !== undefined,
+    async say(text, turn) {
+      const said = [...messages, { role: 'user', content: text }];
+      const prompt = template === undefined ? { prompt: text } : { messages: said };
+      const [tokenized] = await tokenizePrompts(
+        [{ where: 'this turn', prompt }],
+        { tokenizer, template, variables: request.templateVariables },
+        config,
+      );
+      const [answer] = await continuer.continue(tokenized!.tokens, { ...request, ...turn });
+      if (answer === undefined || answer instanceof Error) throw answer ?? new Error('The model gave no answer.');
+      messages = [...said, { role: 'assistant', content: answer.text }];
+      return answer;
+    },
+    async close() {
+      await template?.close();
+      await loaded.close();
+    },
+  };
+}
+
+export type PrintRequest = Pick<
+  GenerateRequest,
+  'model' | 'checkpoint' | 'prompts' | 'promptFile' | 'templateVariables' | 'signal'
+>;
+
+/** A prompt as text, special tokens that a chat template writes included, and as tokens. */
+export interface PrintedPrompt {
+  readonly where: string;
+  readonly text: string;
+  readonly tokens: readonly number[];
+}
+
+/** Prompts that are written at a time. */
+const BATCH = 256;
+/** What the model takes is not asked: there may be no more of it than a tokenizer. */
+const NO_LIMITS = { vocabSize: Infinity, maxPositions: Infinity };
+
+/** Tells of each prompt in order. Rejects with UserError that names the first prompt that cannot be written. */
+export async function printPrompts(request: PrintRequest, tell: (prompt: PrintedPrompt) => void): Promise<void> {
+  const { promptFile, signal, templateVariables: variables } = request;
+  const named = [...request.prompts, ...(promptFile === undefined ? [] : await readPrompts(promptFile, signal))];
+  const path = pathOf(request);
+  requireModelAt(path);
+  const tokenizer = openTokenizer(path);
+  const template = named.some(({ prompt }) => 'messages' in prompt) ? openTemplate(path) : undefined;
+  try {
+    for (let from = 0; from < named.length; from += BATCH) {
+      signal?.throwIfAborted();
+      const batch = named.slice(from, from + BATCH);
+      const tokenized = await tokenizePrompts(batch, { tokenizer, template, variables }, NO_LIMITS);
+      for (const [i, { where, tokens, written }] of tokenized.entries()) {
+        const prompt = batch[i]?.prompt ?? { prompt: '' };
+        const text = written ?? ('prompt' in prompt ? prompt.prompt : await tokenizer.decode(tokens));
+        tell({ where, text, tokens });
+      }
+    }
+  } finally {
+    await template?.close();
+  }
+}
+
+/** The folder of the checkpoint, or the GGUF file. */
+function pathOf({ model, checkpoint }: PrintRequest): string {
+  if (isArtifact(model)) return checkpointPath(model, readManifest(model), checkpoint);
+  return model.endsWith('.json') && !isFolder(model) ? dirname(model) : model;
 }

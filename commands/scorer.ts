@@ -17,7 +17,7 @@ import { keysIn, listPaths, rowsIn, tokensIn } from '../ir/scoring.js';
 import { nothingFed, stepSize, type StepSize } from '../ir/stepping.js';
 import type { CallArrays, CallResult } from '../runtime/call.js';
 import { sizeOfCall } from './callWork.js';
-import { Timeline } from './timeline.js';
+import { Timeline } from './traceEvents.js';
 import type { BatchWork, ScoredTokens } from './work.js';
 
 /** A micro-batch as the named inputs of the `score` of an executor. */

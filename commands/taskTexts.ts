@@ -17,7 +17,7 @@ import { prepareOutput } from '../system/write.js';
 import { type Generation, generationOf, type ModelDefaults, withDefaults } from '../tasks/requests/generation.js';
 import { type Seeds, SEEDS } from '../tasks/requests/seeds.js';
 import { type Demand, TOKEN_BYTES } from './cacheSize.js';
-import { type ContinueOptions, TextGenerator } from './continuation.js';
+import { type ContinueOptions, TextGenerator } from './textGenerator.js';
 import { endTokensOf, textFactsOf, textsIdentity } from './endTokens.js';
 import type { FirstAnswer } from './firstAnswer.js';
 import type { LoadedModel } from './loadModel.js';

@@ -6,19 +6,29 @@ import { type Peaks, ratesOf } from '../autotune/peaks.js';
 import { rebuildOpened } from '../driver/compile/open.js';
 import { cutsOf } from '../driver/devices/loadReplica.js';
 import type { Phases } from '../driver/phases.js';
+import { VERSION } from '../driver/program.js';
 import { withReplicas } from '../driver/startUp.js';
+import { arithmeticName } from '../driver/precision.js';
 import type { StartUp } from '../evaluate/resultTypes.js';
-import { linkFunction } from '../ir/plan.js';
-import type { TraceFacts } from '../report/document/trace.js';
+import { linkFunction, scoreOf, stateBytes } from '../ir/plan.js';
+import { TRACE_FORMAT, type TraceFacts } from '../report/document/trace.js';
+import { defined } from '../system/defined.js';
 import { writeAtomically } from '../system/write.js';
 import { type CallWork, launchWorks, sizeOfCall, StageWork } from './callWork.js';
+import { arenaBuffers, weightBytes } from './inspectKernels.js';
 import type { LoadedModel } from './loadModel.js';
 import { profiledCalls } from './profiledCalls.js';
 import type { PackedQuestions } from './questionSet.js';
 import type { PlanScorer } from './scorer.js';
-import type { BatchSpan } from './timeline.js';
-import { namesOf, type Slice, startupEvents, timelineEvents, type TraceEvent, workArgs } from './traceEvents.js';
-import { traceFacts } from './traceFacts.js';
+import {
+  type BatchSpan,
+  namesOf,
+  type Slice,
+  startupEvents,
+  timelineEvents,
+  type TraceEvent,
+  workArgs,
+} from './traceEvents.js';
 
 /** Number of micro-batches that are profiled: enough to see past the first, cold one. */
 const TRACED_BATCHES = 3;
@@ -126,3 +136,39 @@ function* traceText(facts: TraceFacts, events: readonly TraceEvent[]): Generator
 
 const writeTrace = (path: string, facts: TraceFacts, events: readonly TraceEvent[]): void =>
   writeAtomically(path, traceText(facts, events));
+
+/** Kernels and buffers of the largest plans, several times. */
+const MAX_ENTRIES = 20_000;
+
+export function traceFacts(
+  {
+    model: loaded,
+    modelName,
+    start,
+  }: { readonly model: LoadedModel; readonly modelName: string; readonly start: StartUp | undefined },
+  peaks: Peaks,
+): TraceFacts {
+  const { model, checkpoint, parallelism } = loaded;
+  const score = scoreOf(model.plan);
+  const weights = weightBytes(score, checkpoint);
+  return {
+    format: TRACE_FORMAT,
+    version: VERSION,
+    model: modelName,
+    isa: model.isa,
+    arithmetic: arithmeticName(model),
+    replicas: parallelism.replicas,
+    stages: parallelism.stages,
+    peaks,
+    ...defined({ start }),
+    kernels: score.kernels
+      .slice(0, MAX_ENTRIES)
+      .map(({ path, anchor }, i) => ({ path, anchor, signature: score.launches[i]!.signature })),
+    memory: {
+      arenaBytes: score.arenaBytes,
+      buffers: arenaBuffers(score).slice(0, MAX_ENTRIES),
+      states: model.plan.states.map((state) => ({ name: state.name, bytes: stateBytes(state) })),
+      ...defined({ weights }),
+    },
+  };
+}

@@ -1,9 +1,8 @@
 /** `model.generate`: texts as they are made, as an async iterator. */
-import { type Continuation, TextGenerator } from '../commands/continuation.js';
-import { continueAll, type ContinueListener } from '../commands/continueAll.js';
 import type { LoadedModel } from '../commands/loadModel.js';
 import { checkBiases, tokenizePrompts } from '../commands/promptTokens.js';
 import { openTemplate } from '../commands/templates.js';
+import { type Continuation, continueAll, type ContinueListener, TextGenerator } from '../commands/textGenerator.js';
 import { cacheTokensOf } from '../driver/functions.js';
 import { UsageError } from '../errors.js';
 import type { EndReason } from '../generate/request.js';
@@ -160,5 +159,29 @@ export async function* eventsOf<T>(
     controller.abort();
     take();
     await ended.catch(() => undefined);
+  }
+}
+
+/**
+ * What uses a model's KV cache: texts together, whose scheduler knows what the memory holds, or
+ * scoring alone, which overwrites all of it.
+ */
+export class CacheUse {
+  private readonly texts = new Set<Promise<unknown>>();
+  private scoring: Promise<unknown> = Promise.resolve();
+
+  /** Begins when nothing scores. */
+  share<T>(work: () => Promise<T>): Promise<T> {
+    const job = this.scoring.then(work);
+    const settled: Promise<unknown> = job.catch(() => undefined).finally(() => this.texts.delete(settled));
+    this.texts.add(settled);
+    return job;
+  }
+
+  /** Begins when all that came before it is done. What comes later waits. */
+  alone<T>(work: () => Promise<T>): Promise<T> {
+    const job = Promise.all([this.scoring, ...this.texts]).then(work);
+    this.scoring = job.catch(() => undefined);
+    return job;
   }
 }

@@ -13,8 +13,7 @@ import { detectMachine } from '../driver/targets/cpuDevice.js';
 import { mayFeed } from '../driver/targets/index.js';
 import { UsageError } from '../errors.js';
 import { defined } from '../system/defined.js';
-import { CacheUse } from './cacheUse.js';
-import { eventsOf, type GenerateEvent, ModelGenerator } from './generate.js';
+import { CacheUse, eventsOf, type GenerateEvent, ModelGenerator } from './generate.js';
 import {
   checkOptions,
   type CompileOptions,

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { collectExplored, type ExploreSections } from '../../commands/explore/explore.js';
+import { collectExplored, type ExploreSections } from '../../commands/explore.js';
 import { report } from '../../commands/report.js';
 import { writePage } from '../../report/html/writePage.js';
 import { CHROMIUM, useBrowser } from '../support/browser.js';

@@ -1,8 +1,8 @@
 /** `tilewright generate MODEL` on a terminal: keys in, messages and answers out. */
 import { PassThrough } from 'node:stream';
 import { describe, expect, it } from 'vitest';
-import type { Continuation } from '../../commands/continuation.js';
-import type { Conversation } from '../../commands/converse.js';
+import type { Conversation } from '../../commands/generate.js';
+import type { Continuation } from '../../commands/textGenerator.js';
 import { GenerateError } from '../../generate/request.js';
 import { fakeIo, type FakeIo, type Outcome, runCli } from './fakeIo.js';
 

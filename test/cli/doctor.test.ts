@@ -11,9 +11,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { doctor, OLDEST_NODE } from '../../commands/doctor.js';
-import { folderBytes } from '../../commands/doctorCache.js';
-import type { Check, Probes } from '../../commands/doctorProbes.js';
+import { type Check, doctor, folderBytes, OLDEST_NODE, type Probes } from '../../commands/doctor.js';
 import { UserError } from '../../errors.js';
 import { makeFolder } from '../../system/write.js';
 import { runCli } from './fakeIo.js';

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import type { ExploreRequest } from '../../commands/explore/explore.js';
+import type { ExploreRequest } from '../../commands/explore.js';
 import { runCli } from './fakeIo.js';
 
 const explore = async (...flags: string[]) => {

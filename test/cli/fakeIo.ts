@@ -1,24 +1,22 @@
 /** A process for tests: streams that remember, a clock that tests set, signals that tests send. */
 import { Writable } from 'node:stream';
+import { vi } from 'vitest';
 import type { Io, Output, StopSignal } from '../../cli/io.js';
 import { createCli } from '../../cli/program.js';
 import type * as Compare from '../../commands/compare.js';
 import type * as Compile from '../../commands/compile.js';
-import type * as Converse from '../../commands/converse.js';
 import type * as Doctor from '../../commands/doctor.js';
-import type * as Explore from '../../commands/explore/explore.js';
+import type * as Explore from '../../commands/explore.js';
 import type * as Generate from '../../commands/generate.js';
 import type * as Inspect from '../../commands/inspect.js';
 import type * as InspectError from '../../commands/inspectError.js';
-import type * as Merge from '../../evaluate/merge.js';
-import type * as PrintPrompts from '../../commands/printPrompts.js';
 import type * as Quantize from '../../commands/quantize.js';
 import type * as Report from '../../commands/report.js';
 import type * as Run from '../../commands/run.js';
 import type * as Tasks from '../../commands/tasks.js';
 import type * as Tune from '../../commands/tune.js';
 import type * as Verify from '../../commands/verify/verify.js';
-import { vi } from 'vitest';
+import type * as Merge from '../../evaluate/merge.js';
 
 export class Recorder extends Writable implements Output {
   text = '';
@@ -94,8 +92,8 @@ export interface Stories {
   tune: typeof Tune.tune;
   run: typeof Run.run;
   generate: typeof Generate.generate;
-  converse: typeof Converse.converse;
-  printPrompts: typeof PrintPrompts.printPrompts;
+  converse: typeof Generate.converse;
+  printPrompts: typeof Generate.printPrompts;
   mergeShards: typeof Merge.mergeShards;
   compare: typeof Compare.compare;
   verify: typeof Verify.verify;
@@ -113,16 +111,14 @@ const MODULES: Readonly<Record<string, readonly (keyof Stories)[]>> = {
   '../../commands/compile.js': ['compile'],
   '../../commands/tune.js': ['tune'],
   '../../commands/run.js': ['run'],
-  '../../commands/generate.js': ['generate'],
-  '../../commands/converse.js': ['converse'],
-  '../../commands/printPrompts.js': ['printPrompts'],
+  '../../commands/generate.js': ['generate', 'converse', 'printPrompts'],
   '../../evaluate/merge.js': ['mergeShards'],
   '../../commands/compare.js': ['compare'],
   '../../commands/verify/verify.js': ['verify'],
   '../../commands/report.js': ['report'],
   '../../commands/quantize.js': ['quantize'],
   '../../commands/inspect.js': ['inspect'],
-  '../../commands/explore/explore.js': ['explore'],
+  '../../commands/explore.js': ['explore'],
   '../../commands/inspectError.js': ['inspectError'],
   '../../commands/tasks.js': ['listTasks'],
   '../../commands/doctor.js': ['doctor'],

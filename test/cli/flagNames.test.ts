@@ -1,6 +1,6 @@
 /** Spellings of flags: underscores, and what --max-tokens means in each command. */
 import { describe, expect, it } from 'vitest';
-import { withDashes } from '../../cli/flagNames.js';
+import { withDashes } from '../../cli/options.js';
 import { Command } from 'commander';
 import { runCli, type Stories } from './fakeIo.js';
 

@@ -1,8 +1,7 @@
 /** `tilewright generate` on fakes: flags in, texts out. */
 import { describe, expect, it } from 'vitest';
-import type { ContinueListener, PromptResult } from '../../commands/continueAll.js';
-import type { GenerateRequest, GenerateResult } from '../../commands/generate.js';
-import type { PrintRequest } from '../../commands/printPrompts.js';
+import type { GenerateRequest, GenerateResult, PrintRequest } from '../../commands/generate.js';
+import type { ContinueListener, PromptResult } from '../../commands/textGenerator.js';
 import type { WithTargetChoice } from '../../driver/precision.js';
 import { Float } from '../../python/value.js';
 import { fakeIo, type FakeIo, type Outcome, runCli } from './fakeIo.js';

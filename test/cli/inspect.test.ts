@@ -5,8 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { CPU_RECORDS, thisCpu } from '../../autotune/cpu/tune.js';
 import { TuningDatabase } from '../../autotune/database.js';
 import type { Peaks } from '../../autotune/peaks.js';
-import { describeMemory } from '../../cli/inspectText.js';
-import { describeNarrow } from '../../cli/quantizedText.js';
+import { describeMemory, describeNarrow } from '../../cli/inspectText.js';
 import { cpuScheduling } from '../../codegen/cpu/schedules.js';
 import { computationHash } from '../../codegen/signature.js';
 import { findStage, type Inspection, inspectModel, stageSize } from '../../commands/inspect.js';
@@ -15,10 +14,10 @@ import {
   groupKernels,
   kernelRows,
   kernelSource,
+  memoryReport,
   type TimedRow,
   typicalSize,
 } from '../../commands/inspectKernels.js';
-import { memoryReport } from '../../commands/inspectMemory.js';
 import type { Machine } from '../../driver/targets/cpuDevice.js';
 import { parseGraph } from '../../ir/graph/parser.js';
 import type { WeightDecl } from '../../ir/kernel.js';

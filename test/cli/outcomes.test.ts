@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { invocationOf } from '../../cli/io.js';
-import { errorLines } from '../../cli/report.js';
+import { errorLines } from '../../cli/print.js';
 import type { CompileResult } from '../../commands/compile.js';
 import { Interrupted, type RunResult } from '../../commands/runRequest.js';
 import type { Ui } from '../../driver/requests.js';

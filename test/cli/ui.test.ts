@@ -1,8 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import type { LiveUi } from '../../cli/liveUi.js';
-import { makeUi } from '../../cli/makeUi.js';
-import { describeRun, fractionOf, StepText } from '../../cli/progressText.js';
-import { progressLine } from '../../cli/terminalUi.js';
+import { describeRun, fractionOf, type LiveUi, StepText } from '../../cli/plainUi.js';
+import { makeUi, progressLine } from '../../cli/ui.js';
 import { type RunProgress, stepTo } from '../../driver/requests.js';
 import { bytes, clock, cut, duration, si, textTable } from '../../system/text.js';
 import { fakeIo } from './fakeIo.js';

@@ -1,7 +1,6 @@
 /** A model that is loaded before it is known to be the one: taken once, or closed. */
 import { expect, it } from 'vitest';
-import { EarlyModel } from '../../commands/earlyModel.js';
-import type { LoadedModel } from '../../commands/loadModel.js';
+import { EarlyModel, type LoadedModel } from '../../commands/loadModel.js';
 
 function loaded(): { readonly model: LoadedModel; readonly closed: () => number } {
   let closed = 0;

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type PrintedPrompt, printPrompts } from '../../commands/printPrompts.js';
+import { type PrintedPrompt, printPrompts } from '../../commands/generate.js';
 import type { Prompt } from '../../generate/prompts.js';
 
 const DEMO = join(dirname(fileURLToPath(import.meta.url)), '..', '..', 'models', 'demo');

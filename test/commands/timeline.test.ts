@@ -1,8 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { CallWork } from '../../commands/callWork.js';
-import { type BatchSpan, Timeline, united } from '../../commands/timeline.js';
-import { startupEvents, timelineEvents } from '../../commands/traceEvents.js';
+import { type BatchSpan, startupEvents, Timeline, timelineEvents, united } from '../../commands/traceEvents.js';
 import type { PhaseSpan } from '../../driver/phases.js';
 import type { DeviceSpan } from '../../runtime/call.js';
 

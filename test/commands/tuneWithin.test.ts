@@ -1,6 +1,6 @@
 /** The time that tuning takes, on a clock of the test's own: no busy machine can make it fail. */
 import { describe, expect, it } from 'vitest';
-import { GRACE_SECONDS, type Steps, type Time, tuneWithin } from '../../commands/tuneWithin.js';
+import { GRACE_SECONDS, type Steps, type Time, tuneWithin } from '../../commands/tune.js';
 
 /** A clock that goes on only when everybody waits for an alarm. */
 class VirtualTime implements Time {

@@ -5,10 +5,10 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
-import { describeDecoded, describeQuantized } from '../../cli/quantizedText.js';
+import { describeDecoded, describeQuantized } from '../../cli/inspectText.js';
 import { scoredRows, scoreInputs } from '../../commands/scorer.js';
-import { openOrCompile } from '../../driver/compile/open.js';
 import { buildGraph } from '../../driver/functions.js';
+import { openOrCompile } from '../../driver/compile/open.js';
 import { detectMachine } from '../../driver/targets/cpuDevice.js';
 import type { MicroBatch, ScoredRows } from '../../evaluate/scorer.js';
 import { interpretGraph } from '../../ir/graph/interpreter.js';

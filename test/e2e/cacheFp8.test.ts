@@ -5,8 +5,8 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { cacheBytesOf } from '../../commands/cacheSize.js';
-import { stepperOf } from '../../commands/continuation.js';
 import { beginLoading, type LoadedModel } from '../../commands/loadModel.js';
+import { stepperOf } from '../../commands/textGenerator.js';
 import { Phases } from '../../driver/phases.js';
 import { arithmeticName, CODED_CACHES, type KvCache } from '../../driver/precision.js';
 import { searchBeams } from '../../generate/beams.js';

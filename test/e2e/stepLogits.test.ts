@@ -1,8 +1,8 @@
 /** Tokens that are chosen from rows of logits: the same in any company, and beams scored afterwards to the bit. */
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { stepperOf } from '../../commands/continuation.js';
 import { beginLoading, type LoadedModel } from '../../commands/loadModel.js';
+import { stepperOf } from '../../commands/textGenerator.js';
 import { Phases } from '../../driver/phases.js';
 import { searchBeams } from '../../generate/beams.js';
 import { Generator } from '../../generate/generator.js';

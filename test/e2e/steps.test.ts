@@ -6,8 +6,8 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { stepperOf } from '../../commands/continuation.js';
 import { beginLoading, type LoadedModel } from '../../commands/loadModel.js';
+import { stepperOf } from '../../commands/textGenerator.js';
 import { Phases } from '../../driver/phases.js';
 import { Generator } from '../../generate/generator.js';
 import type { Generated, GenerateRequest } from '../../generate/request.js';

@@ -3,10 +3,10 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { comparisonText } from '../../cli/compareText.js';
-import { UserError } from '../../errors.js';
+import { comparisonText } from '../../cli/compare.js';
 import { compare } from '../../commands/compare.js';
-import { type Comparison } from '../../evaluate/compare/compareRuns.js';
+import { UserError } from '../../errors.js';
+import type { Comparison } from '../../evaluate/compare/compareRuns.js';
 import { letter } from '../../report/document/letters.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-compare-'));

@@ -1,8 +1,8 @@
 /** What tests of the function step on a device share: models that are loaded once, and ways to run sequences. */
 import { copyFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { stepperOf } from '../../commands/continuation.js';
 import { beginLoading, type LoadedModel } from '../../commands/loadModel.js';
+import { stepperOf } from '../../commands/textGenerator.js';
 import { Phases } from '../../driver/phases.js';
 import type { LoadRequest } from '../../driver/requests.js';
 import type { Generator } from '../../generate/generator.js';

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, describe, expect, it } from 'vitest';
-import { collectExplored, explore, type ExploreSections } from '../../commands/explore/explore.js';
+import { collectExplored, explore, type ExploreSections } from '../../commands/explore.js';
 import { functionOf, inspectModel, stageSize } from '../../commands/inspect.js';
 import { kernelRows, typicalSize } from '../../commands/inspectKernels.js';
 import { parseGraph } from '../../ir/graph/parser.js';

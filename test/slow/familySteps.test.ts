@@ -5,8 +5,8 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
-import { stepperOf } from '../../commands/continuation.js';
 import { beginLoading } from '../../commands/loadModel.js';
+import { stepperOf } from '../../commands/textGenerator.js';
 import { Phases } from '../../driver/phases.js';
 import { Generator } from '../../generate/generator.js';
 import { SCORE } from '../../ir/function.js';

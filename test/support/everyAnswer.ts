@@ -3,8 +3,8 @@
  * grouped by position, parts of the set, and the function step. Without a test framework, so that tests on a GPU use it
  * from the bundle.
  */
-import { stepperOf } from '../../commands/continuation.js';
 import { beginLoading } from '../../commands/loadModel.js';
+import { stepperOf } from '../../commands/textGenerator.js';
 import { Phases } from '../../driver/phases.js';
 import type { Precision, TargetName } from '../../driver/precision.js';
 import { fileTaskByName, loadDataset, tokenizeDataset } from '../../evaluate/index.js';

@@ -1,26 +1,24 @@
 /** `tilewright explore`: a compilation as a page. Reads no weights; compiles nothing unless asked. */
 import { statSync } from 'node:fs';
-import { type Peaks, ratesOf } from '../../autotune/peaks.js';
-import { settleTarget } from '../../driver/devices/chooseTarget.js';
-import { modelName } from '../../driver/names.js';
-import type { WithTargetChoice } from '../../driver/precision.js';
-import { VERSION } from '../../driver/program.js';
-import { detectMachine, type Machine } from '../../driver/targets/cpuDevice.js';
-import { UsageError } from '../../errors.js';
-import { linkFunction } from '../../ir/plan.js';
-import { tokensIn } from '../../ir/scoring.js';
-import type { About } from '../../report/document/about.js';
-import type { KernelsDocument, PassesDocument, Roofline, Unit } from '../../report/document/explore.js';
-import { Pool } from '../../report/explore/fold.js';
-import { exploreStages } from '../../report/explore/stages.js';
-import { writePage } from '../../report/html/writePage.js';
-import { si } from '../../system/text.js';
-import { prepareFile } from '../../system/write.js';
-import { functionOf, type Inspection, inspectModel, type InspectRequest } from '../inspect.js';
-import { groupKernels, kernelRows, typicalSize } from '../inspectKernels.js';
-import { factsOf } from './facts.js';
-import { functionKernels } from './kernelEntries.js';
-import { followOps, type KernelOps, opsOfGroups } from './kernelOps.js';
+import { type Peaks, ratesOf } from '../autotune/peaks.js';
+import { settleTarget } from '../driver/devices/chooseTarget.js';
+import { modelName } from '../driver/names.js';
+import { VERSION } from '../driver/program.js';
+import { detectMachine, type Machine } from '../driver/targets/cpuDevice.js';
+import type { WithTargetChoice } from '../driver/precision.js';
+import { UsageError } from '../errors.js';
+import { linkFunction } from '../ir/plan.js';
+import { tokensIn } from '../ir/scoring.js';
+import type { About } from '../report/document/about.js';
+import type { KernelsDocument, PassesDocument, Roofline, Unit } from '../report/document/explore.js';
+import { Pool } from '../report/explore/fold.js';
+import { exploreStages } from '../report/explore/stages.js';
+import { writePage } from '../report/html/writePage.js';
+import { bytes, count, si } from '../system/text.js';
+import { prepareFile } from '../system/write.js';
+import { followOps, functionKernels, type KernelOps, opsOfGroups } from './exploreKernels.js';
+import { functionOf, type Inspection, inspectModel, type InspectRequest, parameterCount } from './inspect.js';
+import { groupKernels, kernelRows, memoryReport, typicalSize } from './inspectKernels.js';
 
 export interface ExploreRequest extends InspectRequest {
   readonly output: string;
@@ -162,4 +160,36 @@ export async function explore({ output, ...asked }: WithTargetChoice<ExploreRequ
     })),
     notes: about.notes,
   };
+}
+
+export function factsOf(inspection: Inspection): readonly (readonly [string, string])[] {
+  const { checkpoint, config, plan, model, isa, arithmetic, isArtifact, isTuned, request, unrecognized } = inspection;
+  const { capacity, arenaBytes, states, weights } = memoryReport(plan, checkpoint);
+  const kind = isArtifact
+    ? `artifact, ${isTuned ? 'tuned' : 'not tuned'}`
+    : request.init.kind === 'random'
+      ? 'made-up weights'
+      : 'checkpoint';
+  const distinct = new Set(plan.launches.map(({ signature }) => signature)).size;
+  const kept = states.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
+  return [
+    ['model', kind],
+    ...(checkpoint === undefined
+      ? []
+      : ([
+          ['parameters', count(parameterCount(checkpoint))],
+          ['shape', checkpoint.model.summary],
+        ] as const)),
+    ...(config === undefined
+      ? []
+      : ([['vocabulary', `${count(config.vocabSize)}, context ${count(config.maxPositions)}`]] as const)),
+    ['target', `${isa.startsWith(model.target.name) ? '' : `${model.target.name}, `}${isa}, ${arithmetic} inputs`],
+    ['kernels', `${plan.kernels.length}, ${distinct} different texts`],
+    ['arena', `${bytes(arenaBytes)} for up to ${count(capacity.most)} ${capacity.counts}`],
+    ...(states.length === 0 ? [] : ([['states', `${bytes(kept)}, kept from call to call`]] as const)),
+    ...(weights === undefined
+      ? []
+      : ([['weights', `${bytes(weights.packedBytes)} packed, ${bytes(weights.mappedBytes)} mapped`]] as const)),
+    ['recognized', unrecognized.length === 0 ? 'every pattern' : `all but ${count(unrecognized.length)} patterns`],
+  ];
 }

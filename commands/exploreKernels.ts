@@ -1,27 +1,23 @@
 /** The kernels of a function for the explorer: kernels of one text once, with their source, schedule and cost. */
-import { ratesOf, rooflineSeconds } from '../../autotune/peaks.js';
-import { sizeOf, type WorkSize } from '../../autotune/work.js';
-import { originMarks, unmarked } from '../../codegen/marks.js';
-import type { CompiledModel, ExaminedKernel, KernelTimes, PrintedKernel } from '../../driver/targets/target.js';
-import { SCORE } from '../../ir/function.js';
-import { printNode } from '../../ir/graph/printer.js';
-import type { Kernel, KernelModule } from '../../ir/kernel.js';
-import { kernelReads, kernelWrites } from '../../ir/kernelAccess.js';
-import { printKernel } from '../../ir/kernelPrinter.js';
-import type { Bucket, LinkedFunction } from '../../ir/plan.js';
-import { tokensIn } from '../../ir/scoring.js';
-import type {
-  FunctionKernels,
-  KernelEntry,
-  KernelOp,
-  KernelOperand,
-  SourceSpan,
-} from '../../report/document/explore.js';
-import type { Pool } from '../../report/explore/fold.js';
-import { defined } from '../../system/defined.js';
-import { bytes, count } from '../../system/text.js';
-import { bucketFor, groupKernels, kernelRows, typicalSize } from '../inspectKernels.js';
-import type { KernelOps } from './kernelOps.js';
+import { ratesOf, rooflineSeconds } from '../autotune/peaks.js';
+import { sizeOf, type WorkSize } from '../autotune/work.js';
+import { originMarks, unmarked } from '../codegen/marks.js';
+import type { CompiledModel, ExaminedKernel, KernelTimes, PrintedKernel } from '../driver/targets/target.js';
+import { SCORE } from '../ir/function.js';
+import type { Node } from '../ir/graph/graph.js';
+import { printNode } from '../ir/graph/printer.js';
+import type { Kernel, KernelModule } from '../ir/kernel.js';
+import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
+import { printKernel } from '../ir/kernelPrinter.js';
+import type { Bucket, LinkedFunction } from '../ir/plan.js';
+import { tokensIn } from '../ir/scoring.js';
+import type { Group } from '../passes/placedValues.js';
+import { groupPath } from '../passes/lowering.js';
+import type { FunctionKernels, KernelEntry, KernelOp, KernelOperand, SourceSpan } from '../report/document/explore.js';
+import type { Pool } from '../report/explore/fold.js';
+import { defined } from '../system/defined.js';
+import { bytes, count } from '../system/text.js';
+import { bucketFor, groupKernels, kernelRows, typicalSize } from './inspectKernels.js';
 
 export interface EntryOptions {
   readonly model: CompiledModel;
@@ -177,5 +173,33 @@ function resourcesOf(
     );
   }
   if (note !== undefined) found.push(['not compiled', note]);
+  return found;
+}
+
+/** The ops of kernels by the kernels' names. */
+export type KernelOps = ReadonlyMap<string, readonly Node[]>;
+
+/** Kernels of a module that was just lowered: a group makes one kernel, or several of them one behind another. */
+export function opsOfGroups({ kernels }: KernelModule, groups: readonly Group[]): KernelOps {
+  const found = new Map<string, readonly Node[]>();
+  let at = -1;
+  for (const { name, path } of kernels) {
+    const next = groups[at + 1];
+    if (next !== undefined && groupPath(next) === path) at++;
+    const group = groups[at];
+    if (group !== undefined) found.set(name, [...group.anchors, ...group.members]);
+  }
+  return found;
+}
+
+/** After a pass: the ops of a kernel that is gone are with the kernel that writes what it wrote. */
+export function followOps(ops: KernelOps, last: KernelModule, next: KernelModule): KernelOps {
+  const found = new Map(next.kernels.map(({ name }) => [name, ops.get(name) ?? []]));
+  const writerOf = new Map(next.kernels.flatMap((kernel) => [...kernelWrites(kernel)].map((b) => [b, kernel.name])));
+  for (const kernel of last.kernels) {
+    if (found.has(kernel.name)) continue;
+    const heir = [...kernelWrites(kernel)].map((buffer) => writerOf.get(buffer)).find((name) => name !== undefined);
+    if (heir !== undefined) found.set(heir, [...found.get(heir)!, ...(ops.get(kernel.name) ?? [])]);
+  }
   return found;
 }

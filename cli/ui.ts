@@ -2,12 +2,12 @@
 import { createRequire } from 'node:module';
 import type CliProgress from 'cli-progress';
 import type { Amount, RunProgress } from '../driver/requests.js';
+import { UsageError } from '../errors.js';
 import { cut, duration, percent } from '../system/text.js';
-import { type Io, styleFor } from './io.js';
-import type { LiveUi } from './liveUi.js';
-import { describeRun, fractionOf, StepText } from './progressText.js';
-import { label } from './report.js';
-import type { Style } from './style.js';
+import { type Io, type Style, styleFor } from './io.js';
+import { type Flags, isSet } from './options.js';
+import { describeRun, fractionOf, type LiveUi, PlainUi, StepText } from './plainUi.js';
+import { label, printableLine } from './print.js';
 
 const require = createRequire(import.meta.url);
 
@@ -198,4 +198,63 @@ export class TerminalUi implements LiveUi {
     this.#phase = undefined;
     this.#lastRun = undefined;
   }
+}
+
+/** For --json, where stderr is for warnings and errors; and for --quiet, where it is for errors alone. */
+class SilentUi implements LiveUi {
+  readonly #io: Io;
+  readonly #hasWarnings: boolean;
+
+  constructor(io: Io, hasWarnings: boolean) {
+    this.#io = io;
+    this.#hasWarnings = hasWarnings;
+  }
+
+  phase(): void {}
+  step(): void {}
+  run(): void {}
+  table(): void {}
+  note(): void {}
+  detail(): void {}
+  warn(line: string): void {
+    if (this.#hasWarnings) this.#io.stderr.write(`warning: ${line}\n`);
+  }
+  close(): void {}
+}
+
+export interface Face {
+  readonly isJson: boolean;
+  readonly isQuiet: boolean;
+  /** Details are shown. */
+  readonly isVerbose?: boolean;
+}
+
+/** The face that flags ask for. Throws UsageError for flags that exclude one another. */
+export function faceOf(flags: Flags): Required<Face> {
+  const [isJson, isQuiet, isVerbose] = [isSet(flags, 'json'), isSet(flags, 'quiet'), isSet(flags, 'verbose')];
+  if (isQuiet && isVerbose) throw new UsageError('--quiet and --verbose exclude each other', 'drop one of them');
+  return { isJson, isQuiet, isVerbose };
+}
+
+/** Names of files, tasks and models are in what is shown. `isVerbose`: details are notes. */
+const printing = (ui: LiveUi, isVerbose = false): LiveUi => {
+  const shown = <T>(text: T): T | string => (typeof text === 'string' ? printableLine(text) : text);
+  return {
+    phase: (name, detail) => ui.phase(shown(name), shown(detail)),
+    step: (fraction, detail) => ui.step(fraction, shown(detail)),
+    run: (progress) => ui.run(progress),
+    table: (lines) => ui.table(lines.map(printableLine)),
+    note: (line) => ui.note(printableLine(line)),
+    detail: (line) => {
+      if (isVerbose) ui.detail(printableLine(line));
+    },
+    warn: (line) => ui.warn(printableLine(line)),
+    close: () => ui.close(),
+  };
+};
+
+/** --json and --quiet: silent. On a terminal that can redraw lines: drawn in place. Otherwise: lines. */
+export function makeUi(io: Io, { isJson, isQuiet, isVerbose }: Face): LiveUi {
+  if (isJson || isQuiet) return printing(new SilentUi(io, !isQuiet));
+  return printing(io.stderr.isTTY === true && !io.colour.isDumb ? new TerminalUi(io) : new PlainUi(io), isVerbose);
 }
