@@ -42,20 +42,25 @@ export interface TensorType {
 
 export const isSymbol = (dim: Dim): dim is ExtentName => typeof dim === 'string';
 
-interface Extents<D> {
+interface ExtentTuple<D> {
   readonly 1: readonly [D];
   readonly 2: readonly [D, D];
   readonly 3: readonly [D, D, D];
 }
 
 /** The extents of a shape of this rank. Throws if it has another. */
-export function extentsOf<D extends Dim, R extends keyof Extents<D>>(shape: readonly D[], rank: R): Extents<D>[R] {
+export function extentsOf<D extends Dim, R extends keyof ExtentTuple<D>>(
+  shape: readonly D[],
+  rank: R,
+): ExtentTuple<D>[R] {
   if (!hasRank(shape, rank)) throw new Error(`[${shape.join(', ')}] is of rank ${shape.length}, not ${rank}.`);
   return shape;
 }
 
-const hasRank = <D, R extends keyof Extents<D>>(shape: readonly D[], rank: R): shape is readonly D[] & Extents<D>[R] =>
-  shape.length === rank;
+const hasRank = <D, R extends keyof ExtentTuple<D>>(
+  shape: readonly D[],
+  rank: R,
+): shape is readonly D[] & ExtentTuple<D>[R] => shape.length === rank;
 
 export function sameShape(a: readonly Dim[], b: readonly Dim[]): boolean {
   return a.length === b.length && a.every((dim, i) => dim === b[i]);

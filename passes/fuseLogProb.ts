@@ -88,13 +88,13 @@ function matchLogSoftmax(m: Matcher, v: Value): Value | undefined {
 }
 
 /** What every op of a head takes. */
-interface Head {
+interface MatchedHead {
   readonly operands: { readonly x: Value; readonly w: Value; readonly scale: Value };
   readonly attributes: { readonly cap?: number };
 }
 
 /** The head for logits = linear(x, w)·scale[rows, 1], or without the scale, or with a cap around both. */
-function matchHead(m: Matcher, rewriter: Rewriter, logits: Value): Head | undefined {
+function matchHead(m: Matcher, rewriter: Rewriter, logits: Value): MatchedHead | undefined {
   const capped = m.softCap(logits);
   // A factor other than 1 would belong to the scale; nobody writes one.
   if (capped !== undefined && capped.factor !== 1) return undefined;

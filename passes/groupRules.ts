@@ -97,15 +97,15 @@ export class GroupRules extends PlacedValues {
 export type SumNode = NodeOf<'sum' | 'mean' | 'reduce_max'>;
 
 /** What fusion knows of values so far. */
-type Placed = Pick<PlacedValues, 'defs' | 'viewed' | 'home' | 'isGathered'>;
+type FusionFacts = Pick<PlacedValues, 'defs' | 'viewed' | 'home' | 'isGathered'>;
 
 const isSum = (node: Node): node is SumNode => OPS[node.op].fuse === 'sum';
 const isRotation = (node: Node): boolean => OPS[node.op].fuse === 'rotation';
 
 export class EpilogueSums {
-  private readonly placed: Placed;
+  private readonly placed: FusionFacts;
 
-  constructor(placed: Placed) {
+  constructor(placed: FusionFacts) {
     this.placed = placed;
   }
 

@@ -5,7 +5,7 @@ import type { Finishing } from './fuseRowNorms.js';
 import type { StoredFormats } from './keepBlockWeights.js';
 import type { GroupsOf } from './keepGroupedWeights.js';
 import type { WeightStorage } from './lowerWeights.js';
-import type { Quantization } from './quantizeContractions.js';
+import type { ContractionQuantization } from './quantizeContractions.js';
 
 /** The types in which a target computes, and which kernels compute what. A missing setting is its default. */
 export interface Numerics {
@@ -17,7 +17,7 @@ export interface Numerics {
   readonly cache?: CacheFormat;
   readonly weights: WeightStorage;
   /** Contractions whose operands have 8 bits. Default: none. */
-  readonly narrow?: Quantization;
+  readonly narrow?: ContractionQuantization;
   /** Matrices that are multiplied as they are stored: in blocks, or codes. Default: none. */
   readonly stored?: StoredFormats;
   /** Whether matrices that are stored in 4 bits stay so. Default: they are decoded while they load. */

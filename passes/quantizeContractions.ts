@@ -17,7 +17,7 @@ import type { FloatType } from '../ir/types.js';
 import { factorByMean, RowScaler, TINY, type Scaled } from './rowScaler.js';
 
 /** Contractions in numbers of 8 bits. */
-export interface Quantization {
+export interface ContractionQuantization {
   /** Both operands. */
   readonly format: CodeFormat;
   /** `values`: matrices are rounded while they load. `codes`: the checkpoint stores them in this format. */
@@ -40,7 +40,7 @@ const LARGE_MODEL = 17;
  */
 export function wideLayers(
   layers: number,
-  where: Quantization['wide'],
+  where: ContractionQuantization['wide'],
 ): { readonly first: number; readonly last: number } {
   if (where === undefined) return { first: 0, last: 0 };
   const each = Math.min(2, Math.floor(layers / 4));
@@ -72,7 +72,11 @@ export const QUANTIZE = 'quantize';
  * A row in E4M3 is stored before its scale is known: in the type `stored` where only contractions read it, and as it is
  * where others do (the stream).
  */
-export function quantizeContractions(graph: Graph, narrow: Quantization | undefined, stored: FloatType): Graph {
+export function quantizeContractions(
+  graph: Graph,
+  narrow: ContractionQuantization | undefined,
+  stored: FloatType,
+): Graph {
   if (narrow === undefined) return graph;
   const loaded = loadTimeValues(graph);
   const defs = definitions(graph);

@@ -6,7 +6,7 @@ import { defined } from '../../system/defined.js';
 import type { ExtentDecl } from '../extents.js';
 import type { Role } from '../function.js';
 import { type AttributesOf, type OperandsOf, type OpName, OPS } from '../ops/index.js';
-import { type Attributes, listOperands, mapOperands, nameOperands, type Operands } from '../ops/opDef.js';
+import { type Attributes, listOperands, mapOperands, nameOperands, type NamedOperands } from '../ops/opDef.js';
 import { type Dim, type DType, isSymbol, type TensorType } from '../types.js';
 
 /**
@@ -23,7 +23,7 @@ export interface Value {
 }
 
 /** One operation with one result. */
-interface Operation<Op extends OpName> {
+interface OpNode<Op extends OpName> {
   readonly op: Op;
   readonly operands: OperandsOf<Op, Value>;
   /** The operands in the order of the text form. */
@@ -34,7 +34,7 @@ interface Operation<Op extends OpName> {
   readonly path: string;
 }
 /** A node of one op, or of one of several. */
-export type NodeOf<Op extends OpName> = Op extends OpName ? Operation<Op> : never;
+export type NodeOf<Op extends OpName> = Op extends OpName ? OpNode<Op> : never;
 export type Node = NodeOf<OpName>;
 
 /** Whether `node` is there and of one of `ops`. */
@@ -148,7 +148,13 @@ export class GraphBuilder {
 
   /** Adds a node and returns its result. Throws TypeMismatch if the op does not accept the operands' types. */
   add<Op extends OpName>(op: Op, operands: OperandsOf<Op, Value>, ...rest: NodeArguments<Op>): Value;
-  add(op: OpName, operands: Operands<Value>, attributes = NO_ATTRIBUTES, hint: string = op, path = this.path): Value {
+  add(
+    op: OpName,
+    operands: NamedOperands<Value>,
+    attributes = NO_ATTRIBUTES,
+    hint: string = op,
+    path = this.path,
+  ): Value {
     return this.append(op, listOperands(OPS[op], operands), attributes, hint, path);
   }
 
@@ -265,7 +271,13 @@ export class Rewriter {
 
   /** Adds a node to the new graph. Its model path is that of the node being rewritten unless another is given. */
   add<Op extends OpName>(op: Op, operands: OperandsOf<Op, Value>, ...rest: NodeArguments<Op>): Value;
-  add(op: OpName, operands: Operands<Value>, attributes = NO_ATTRIBUTES, hint: string = op, path = this.path): Value {
+  add(
+    op: OpName,
+    operands: NamedOperands<Value>,
+    attributes = NO_ATTRIBUTES,
+    hint: string = op,
+    path = this.path,
+  ): Value {
     return this.append(op, listOperands(OPS[op], operands), attributes, hint, path);
   }
 
@@ -288,7 +300,7 @@ export class Rewriter {
     hint = node.result.name,
     path = this.path,
   ): Value {
-    const all: Operands<Value> = { ...mapOperands<Value, Value>(node.operands, this.map), ...operands };
+    const all: NamedOperands<Value> = { ...mapOperands<Value, Value>(node.operands, this.map), ...operands };
     const known: Attributes = node.attributes;
     return this.append(node.op, listOperands(OPS[node.op], all), { ...known, ...attributes }, hint, path);
   }

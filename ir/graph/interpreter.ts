@@ -2,7 +2,7 @@
 import { extentIn, type Extents } from '../extents.js';
 import type { Graph, Node, Value } from './graph.js';
 import { OPS } from '../ops/index.js';
-import { elementCount, mapOperands, type Operands, type Tensor } from '../ops/opDef.js';
+import { elementCount, mapOperands, type NamedOperands, type Tensor } from '../ops/opDef.js';
 import { printNode, printValue } from './printer.js';
 import { printType, type Dim } from '../types.js';
 import { versionsOf } from './versions.js';
@@ -86,7 +86,7 @@ function input(value: Value, data: Float64Array | undefined, env: GraphEnv): Ten
   return { shape, data };
 }
 
-function evaluateNode(node: Node, operands: Operands<Tensor>, env: GraphEnv): Tensor {
+function evaluateNode(node: Node, operands: NamedOperands<Tensor>, env: GraphEnv): Tensor {
   const shape = concreteShape(node.result.type.shape, env.sizes);
   const count = elementCount(shape);
   const fail = (what: string): never => {

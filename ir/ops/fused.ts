@@ -15,7 +15,7 @@ const HEAD = { x: 'one', w: 'one', scale: 'one' } as const;
 const DRAW = { inverseTemperature: 'one', low: 'one', high: 'one' } as const;
 const OPTIONAL = { cap: 'number', ...ROUNDING } as const;
 
-interface Head<V> {
+interface HeadOperands<V> {
   readonly x: V;
   readonly w: V;
   readonly scale: V;
@@ -27,7 +27,7 @@ interface HeadAttributes {
 }
 
 /** Checks the operands of a head, and gives the extents of its logits. */
-function headShape({ x, w, scale }: Head<TensorType>, { cap, rounding }: HeadAttributes): readonly [Dim, Dim] {
+function headShape({ x, w, scale }: HeadOperands<TensorType>, { cap, rounding }: HeadAttributes): readonly [Dim, Dim] {
   checkPositive('cap', cap);
   checkRounding(rounding, x.shape[1]);
   if (x.shape.length !== 2 || w.shape.length !== 2 || x.shape[1] !== w.shape[1])
@@ -43,7 +43,7 @@ function headShape({ x, w, scale }: Head<TensorType>, { cap, rounding }: HeadAtt
  * of every row.
  */
 function perRow<T>(
-  { x, w, scale }: Head<Tensor>,
+  { x, w, scale }: HeadOperands<Tensor>,
   { cap, rounding }: HeadAttributes,
   rows: number,
   of: (z: Float64Array, row: number) => T,

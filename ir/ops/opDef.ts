@@ -69,10 +69,10 @@ export type TypedOperands<K, V> = {
   readonly [N in keyof K as K[N] extends 'one' | 'list' ? N : never]: K[N] extends 'list' ? readonly V[] : V;
 } & { readonly [N in keyof K as K[N] extends 'one' | 'list' ? never : N]?: V | undefined };
 /** The operands of any op. */
-export type Operands<V> = Readonly<Record<string, V | readonly V[] | undefined>>;
+export type NamedOperands<V> = Readonly<Record<string, V | readonly V[] | undefined>>;
 
 /** Every fact about an op whose operands are `V` and whose attributes are `A`. Functions take operands by name. */
-interface Facts<Types, Tensors, A> {
+interface OpFacts<Types, Tensors, A> {
   /** The meaning in one line, with shapes. */
   readonly summary: string;
   /** The result type. Throws `TypeMismatch` if there is none. */
@@ -87,7 +87,7 @@ type Fusion<Scalars, A> =
   | { readonly fuse: Exclude<FuseKind, 'elementwise'>; readonly scalar?: undefined };
 
 /** What is written down of an op. Operands are declared in the order of the text form. */
-export type OpSpec<K extends OperandKinds, A extends AttributeKinds, O extends AttributeKinds> = Facts<
+export type OpSpec<K extends OperandKinds, A extends AttributeKinds, O extends AttributeKinds> = OpFacts<
   TypedOperands<K, TensorType>,
   TypedOperands<K, Tensor>,
   TypedAttributes<A, O>
@@ -108,8 +108,8 @@ export type TypedOp<K extends OperandKinds, A extends AttributeKinds, O extends 
 };
 
 /** Any op. */
-export type OpDef = Facts<Operands<TensorType>, Operands<Tensor>, Attributes> &
-  Fusion<Operands<Scalar>, Attributes> & {
+export type OpDef = OpFacts<NamedOperands<TensorType>, NamedOperands<Tensor>, Attributes> &
+  Fusion<NamedOperands<Scalar>, Attributes> & {
     readonly attributes: AttributeKinds;
     readonly optional: AttributeKinds;
     readonly slots: readonly (readonly [name: string, kind: OperandKind])[];
@@ -142,7 +142,7 @@ export function arityOf({ slots }: Pick<OpDef, 'slots'>, attributes: Attributes)
 const isList = <V>(value: V | readonly V[] | undefined): value is readonly V[] => Array.isArray(value);
 
 /** Operands by name in the order of the text form. */
-export function listOperands<V>({ slots }: Pick<OpDef, 'slots'>, operands: Operands<V>): readonly V[] {
+export function listOperands<V>({ slots }: Pick<OpDef, 'slots'>, operands: NamedOperands<V>): readonly V[] {
   const list: V[] = [];
   for (const [name] of slots) {
     const value = operands[name];
@@ -153,7 +153,11 @@ export function listOperands<V>({ slots }: Pick<OpDef, 'slots'>, operands: Opera
 }
 
 /** Operands in the order of the text form by name. Throws TypeMismatch where the op takes another number of them. */
-export function nameOperands<V>(def: Pick<OpDef, 'slots'>, list: readonly V[], attributes: Attributes): Operands<V> {
+export function nameOperands<V>(
+  def: Pick<OpDef, 'slots'>,
+  list: readonly V[],
+  attributes: Attributes,
+): NamedOperands<V> {
   const operands: Record<string, V | readonly V[] | undefined> = {};
   let at = 0;
   for (const [name, kind] of def.slots) {
@@ -170,13 +174,13 @@ export function nameOperands<V>(def: Pick<OpDef, 'slots'>, list: readonly V[], a
 }
 
 /** Operands with their names, in order. */
-export const operandEntries = <V>(operands: Operands<V>): readonly (readonly [name: string, value: V])[] =>
+export const operandEntries = <V>(operands: NamedOperands<V>): readonly (readonly [name: string, value: V])[] =>
   Object.entries(operands).flatMap(([name, value]) =>
     isList(value) ? value.map((each) => [name, each] as const) : value === undefined ? [] : [[name, value] as const],
   );
 
 /** The same operands, each passed through `f`. */
-export function mapOperands<V, W>(operands: Operands<V>, f: (value: V, name: string) => W): Operands<W> {
+export function mapOperands<V, W>(operands: NamedOperands<V>, f: (value: V, name: string) => W): NamedOperands<W> {
   const mapped: Record<string, W | readonly W[] | undefined> = {};
   for (const name in operands) {
     const value = operands[name];

@@ -9,12 +9,12 @@ import { TypeMismatch, elementCount, op, type Tensor } from './opDef.js';
 const reduction = (summary: string, fold: (row: Float64Array) => number, dtype: 'f32' | 'i32' = 'f32') => ({
   summary,
   operands: OPERANDS,
-  infer: ({ x }: Operand<TensorType>): TensorType => {
+  infer: ({ x }: Reduced<TensorType>): TensorType => {
     if (x.shape.length === 0) throw new TypeMismatch('cannot reduce a scalar');
     if (x.dtype !== 'f32') throw new TypeMismatch(`needs f32, got ${x.dtype}; insert a cast`);
     return { dtype, shape: [...x.shape.slice(0, -1), 1] };
   },
-  evaluate: ({ x }: Operand<Tensor>, _: unknown, shape: readonly number[]): Tensor => {
+  evaluate: ({ x }: Reduced<Tensor>, _: unknown, shape: readonly number[]): Tensor => {
     const [width = 0] = x.shape.slice(-1);
     const data = new Float64Array(elementCount(shape));
     for (let row = 0; row < data.length; row++) data[row] = fold(x.data.subarray(row * width, (row + 1) * width));
@@ -22,7 +22,7 @@ const reduction = (summary: string, fold: (row: Float64Array) => number, dtype: 
   },
 });
 
-interface Operand<V> {
+interface Reduced<V> {
   readonly x: V;
 }
 
