@@ -45,7 +45,7 @@ export function hashProgram(folder: string): string {
   const rooms = readdirSync(folder, { withFileTypes: true });
   const names = rooms.flatMap((entry): string[] => {
     if (entry.isFile()) return [entry.name];
-    if (!entry.isDirectory() || OTHERS.has(entry.name) || entry.name.startsWith('./')) return [];
+    if (!entry.isDirectory() || OTHERS.has(entry.name) || entry.name.startsWith('.')) return [];
     return readdirSync(join(folder, entry.name), { recursive: true, encoding: 'utf8' }).map((name) =>
       join(entry.name, name),
     );

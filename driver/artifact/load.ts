@@ -246,7 +246,7 @@ function checkedKey<S, D>(
 /** Folder of the checkpoint inside an artifact. Throws UserError if one of its files lies elsewhere. */
 function packedCheckpoint(dir: string, again: string): string {
   const path = pathInside(dir, CHECKPOINT, again);
-  const names = existsSync(path) ? readdirSync(path).filter((name) => !name.startsWith('./')) : [];
+  const names = existsSync(path) ? readdirSync(path).filter((name) => !name.startsWith('.')) : [];
   for (const name of names) pathInside(dir, `${CHECKPOINT}/${name}`, again);
   return path;
 }

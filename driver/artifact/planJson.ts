@@ -165,7 +165,7 @@ export function parsePlan<S>(text: string, where: string, rebuild: string, sched
   if (!parsed.success) {
     const issue = parsed.error.issues[0];
     throw new UserError(
-      `${where}: ${issue === undefined ? 'not a plan' : clipped(`${issue.path.join('..')}: ${issue.message}`)}`,
+      `${where}: ${issue === undefined ? 'not a plan' : clipped(`${issue.path.join('.')}: ${issue.message}`)}`,
       rebuild,
     );
   }

@@ -46,7 +46,7 @@ export function cudaFactsOf(target: string): CudaFacts {
     const arch = archOf(device);
     if (arch === undefined)
       throw new UserError(
-        `${device.name}: compute capability ${device.capability.join('./')} is older than 8.0`,
+        `${device.name}: compute capability ${device.capability.join('.')} is older than 8.0`,
         'use --target cpu',
       );
     return factsOf(device, arch);
@@ -75,7 +75,7 @@ export function devicesFor(
   if (devices.length === 0) {
     const here = at(available.devices, 0);
     throw new UserError(
-      `compiled for cuda:${arch}; ${here.name} has compute capability ${here.capability.join('./')}`,
+      `compiled for cuda:${arch}; ${here.name} has compute capability ${here.capability.join('.')}`,
       rebuild(archOf(here) === undefined ? 'cpu' : `cuda:${archOf(here)!}`),
     );
   }
