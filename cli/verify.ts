@@ -130,7 +130,6 @@ async function verifyResults(context: Context, results: string, flags: Flags): P
     );
     if (face.isJson) printJson(io, value);
     else {
-      const { verificationText } = await import('./verify.js');
       printText(io, verificationText(value, { isQuiet: face.isQuiet, invocation: io.invocation }));
     }
     if (value.outcome !== 'agrees') context.fail(STATUS[value.outcome]);
