@@ -3,10 +3,10 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { report } from '../../commands/report.js';
 import { compare } from '../../commands/compare.js';
+import { report } from '../../commands/report.js';
 import { CHROMIUM, useBrowser } from '../support/browser.js';
-import { DATE, type SampleOf, writeRun } from '../support/resultFolders.js';
+import { DATE, type SampleOf, writeRun } from '../support/results.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-browser-'));
 afterAll(() => rmSync(root, { recursive: true }));

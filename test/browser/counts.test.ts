@@ -8,9 +8,8 @@ import { collectExplored, type ExploreSections } from '../../commands/explore.js
 import { report } from '../../commands/report.js';
 import { writePage } from '../../report/html/writePage.js';
 import { CHROMIUM, useBrowser } from '../support/browser.js';
-import { type SampleOf, writeRun } from '../support/resultFolders.js';
-import { madeTrace } from '../support/traceFile.js';
-import { jobLine, peaksLine, trialLine } from '../support/tuningLines.js';
+import { type SampleOf, writeRun } from '../support/results.js';
+import { jobLine, madeTrace, peaksLine, trialLine } from '../support/traces.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-counts-'));
 afterAll(() => rmSync(root, { recursive: true }));

@@ -6,8 +6,7 @@ import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { report } from '../../commands/report.js';
 import { CHROMIUM, useBrowser } from '../support/browser.js';
-import { madeTrace } from '../support/traceFile.js';
-import { jobLine, peaksLine, rivalLine, trialLine } from '../support/tuningLines.js';
+import { jobLine, madeTrace, peaksLine, rivalLine, trialLine } from '../support/traces.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-machine-'));
 afterAll(() => rmSync(root, { recursive: true }));

@@ -7,12 +7,9 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { collectExplored } from '../../commands/explore.js';
 import { report } from '../../commands/report.js';
 import { writePage } from '../../report/html/writePage.js';
-import { CHROMIUM, useBrowser } from '../support/browser.js';
-import { clippedIn, tipsBeside } from '../support/clipped.js';
-import { madeStart } from '../support/madeStart.js';
-import { DATE, type SampleOf, writeRun } from '../support/resultFolders.js';
-import { madeTrace } from '../support/traceFile.js';
-import { jobLine, peaksLine, trialLine } from '../support/tuningLines.js';
+import { CHROMIUM, clippedIn, tipsBeside, useBrowser } from '../support/browser.js';
+import { DATE, type SampleOf, writeRun } from '../support/results.js';
+import { jobLine, madeStart, madeTrace, peaksLine, trialLine } from '../support/traces.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-narrow-'));
 afterAll(() => rmSync(root, { recursive: true }));

@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { report } from '../../commands/report.js';
 import { CHROMIUM, useBrowser } from '../support/browser.js';
-import { madeStart } from '../support/madeStart.js';
-import { writeRun } from '../support/resultFolders.js';
+import { writeRun } from '../support/results.js';
+import { madeStart } from '../support/traces.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-browser-'));
 afterAll(() => rmSync(root, { recursive: true }));

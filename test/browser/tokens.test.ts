@@ -6,7 +6,7 @@ import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { report } from '../../commands/report.js';
 import { CHROMIUM, useBrowser } from '../support/browser.js';
-import { DATE, writeRun } from '../support/resultFolders.js';
+import { DATE, writeRun } from '../support/results.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-tokens-'));
 afterAll(() => rmSync(root, { recursive: true }));

@@ -2,17 +2,17 @@
  * Tree attention: compared with float64, the same answer whatever the tile or the neighbours, and no leak from other
  * trees.
  */
-import { interfaceOf } from '../support/interface.js';
 import { describe, expect, it } from 'vitest';
 import { isLegal } from '../../codegen/cpu/index.js';
 import type { AttentionKernel, KernelModule } from '../../ir/kernel.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
 import type { CpuAttentionSchedule, CpuIsa } from '../../ir/plan.js';
-import { randomArray, randomSource, runGenerated } from './harness.js';
-import { TESTED } from './tested.js';
-import { randomTrees } from './modules.js';
-import { expectSame } from '../support/sameValues.js';
+import { interfaceOf } from '../support/interface.js';
+import { expectSame } from '../support/numbers.js';
 import { casesHere } from '../support/thorough.js';
+import { randomArray, randomSource, runGenerated } from './harness.js';
+import { randomTrees } from './modules.js';
+import { TESTED } from './tested.js';
 
 interface Shape {
   readonly heads: number;

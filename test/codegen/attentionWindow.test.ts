@@ -4,11 +4,11 @@ import { isLegal } from '../../codegen/cpu/index.js';
 import type { KernelModule } from '../../ir/kernel.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
 import type { CpuAttentionSchedule } from '../../ir/plan.js';
-import { expectSame } from '../support/sameValues.js';
 import { interfaceOf } from '../support/interface.js';
-import { RUNNABLE, randomArray, randomSource, runGenerated } from './harness.js';
-import { randomTrees } from './modules.js';
+import { expectSame } from '../support/numbers.js';
 import { casesHere } from '../support/thorough.js';
+import { randomArray, randomSource, runGenerated, RUNNABLE } from './harness.js';
+import { randomTrees } from './modules.js';
 
 const TILES = [
   [32, 256],

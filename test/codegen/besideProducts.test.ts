@@ -10,11 +10,10 @@ import { interpretModule } from '../../ir/kernelInterpreter.js';
 import { physicalToLogical } from '../../ir/packing.js';
 import type { CpuGemmSchedule } from '../../ir/plan.js';
 import type { Scalar } from '../../ir/scalar.js';
-import { seeded } from '../support/encodedSamples.js';
+import { codePanels, seeded } from '../support/encodedSamples.js';
 import { interfaceOf } from '../support/interface.js';
-import { codePanels } from '../support/quadPanels.js';
-import { expectSame } from '../support/sameValues.js';
-import { RUNNABLE, randomArray, randomSource, runGenerated } from './harness.js';
+import { expectSame } from '../support/numbers.js';
+import { randomArray, randomSource, runGenerated, RUNNABLE } from './harness.js';
 import { acc, add, constant, div, element, mul, rowSum, store } from './modules.js';
 
 const FACTS = { isas: ['portable', 'avx2', 'avx512', 'amx'] as const, l1: 32768, l2: 1 << 20 };

@@ -2,21 +2,21 @@
  * The head with a draw from both code generators: the tokens that float64 draws, and the same bits under any schedule
  * and with any other rows.
  */
-import { interfaceOf } from '../support/interface.js';
 import { describe, expect, it } from 'vitest';
+import { emitCudaKernel } from '../../codegen/cuda/index.js';
 import type { CudaGemmSchedule } from '../../ir/cuda.js';
 import { noiseKey } from '../../ir/gumbel.js';
-import { LOGPROB_BLOCK, type BufferDecl, type Kernel, type KernelModule } from '../../ir/kernel.js';
+import { type BufferDecl, type Kernel, type KernelModule, LOGPROB_BLOCK } from '../../ir/kernel.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
 import type { CpuGemmSchedule, CpuIsa } from '../../ir/plan.js';
 import { roundToBf16 } from '../../ir/scalar.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
-import { emitCudaKernel } from '../../codegen/cuda/index.js';
+import { interfaceOf } from '../support/interface.js';
+import { expectSame } from '../support/numbers.js';
 import { compileByNvcc, hasNvcc } from '../support/nvcc.js';
-import { expectSame } from '../support/sameValues.js';
 import { casesHere } from '../support/thorough.js';
 import { emulateModule } from './cuda/emulate.js';
-import { randomArray, randomSource, RUNNABLE, runGenerated } from './harness.js';
+import { randomArray, randomSource, runGenerated, RUNNABLE } from './harness.js';
 
 const [K, VOCAB, ROWS] = [64, 700, 37];
 const DRAW = { inverseTemperature: 'heat', low: 'low', high: 'high' };

@@ -2,19 +2,18 @@
  * Contractions: every pairing compared with float64, and the same answer, bit for bit, whatever the schedule, T,
  * threads or row.
  */
-import { interfaceOf } from '../support/interface.js';
 import { describe, expect, it } from 'vitest';
 import { isLegal } from '../../codegen/cpu/index.js';
-import type { BufferDecl, KernelModule, Output, Pairing } from '../../ir/kernel.js';
-import { ROW_SUM_BLOCK } from '../../ir/kernel.js';
+import { type BufferDecl, type KernelModule, type Output, type Pairing, ROW_SUM_BLOCK } from '../../ir/kernel.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
 import type { CpuGemmSchedule, CpuIsa } from '../../ir/plan.js';
 import type { Scalar } from '../../ir/scalar.js';
-import { RUNNABLE, randomArray, randomSource, runGenerated } from './harness.js';
+import { interfaceOf } from '../support/interface.js';
+import { expectSame } from '../support/numbers.js';
 import { isThorough } from '../support/thorough.js';
-import { TESTED } from './tested.js';
+import { randomArray, randomSource, runGenerated, RUNNABLE } from './harness.js';
 import { acc, add, constant, element, mul, rowSum, store } from './modules.js';
-import { expectSame } from '../support/sameValues.js';
+import { TESTED } from './tested.js';
 
 const FACTS = { isas: ['portable', 'avx2', 'avx512', 'amx'] as const, l1: 32768, l2: 1 << 20 };
 

@@ -1,27 +1,22 @@
 /** Compiles generated kernels with the system compiler and runs them beside the float64 interpreter. */
-import { extentIn, type Extents } from '../../ir/extents.js';
-import { everyExtent, extentNames } from '../../ir/function.js';
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { loadKoffi } from '../../runtime/cuda/loadKoffi.js';
 import type { LibraryHandle } from 'koffi';
-import type { EmittedKernel } from '../../codegen/cpu/index.js';
-import { compilerFlags, emitKernel, emitTranslationUnit } from '../../codegen/cpu/index.js';
+import { compilerFlags, emitKernel, type EmittedKernel, emitTranslationUnit } from '../../codegen/cpu/index.js';
+import { extentIn, type Extents } from '../../ir/extents.js';
+import { everyExtent, extentNames } from '../../ir/function.js';
 import type { BufferDecl, KernelModule, WeightDecl } from '../../ir/kernel.js';
-import { logicalWeight } from '../../ir/kernelInterpreter.js';
-import type { RawTensor } from '../../ir/kernelInterpreter.js';
+import { logicalWeight, type RawTensor } from '../../ir/kernelInterpreter.js';
 import { packedBytes, physicalToLogical } from '../../ir/packing.js';
-import type { CpuIsa, CpuSchedule } from '../../ir/plan.js';
-import { ROW_PAD, rowStride } from '../../ir/plan.js';
+import { type CpuIsa, type CpuSchedule, ROW_PAD, rowStride } from '../../ir/plan.js';
 import { roundToF16, roundToI8 } from '../../ir/round.js';
 import { roundToBf16 } from '../../ir/scalar.js';
 import { FORMATS, isBlockFormat } from '../../ir/storage.js';
-import type { BufferDType } from '../../ir/types.js';
-import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
-import { quickCc } from '../support/quickCc.js';
-import { runFolder } from '../support/runFolder.js';
+import { type BufferDType, DTYPE_BYTES, roundUp } from '../../ir/types.js';
+import { loadKoffi } from '../../runtime/cuda/loadKoffi.js';
+import { quickCc, runFolder } from '../support/runFolder.js';
 
 const koffi = loadKoffi();
 

@@ -3,15 +3,15 @@
  * whether a panel is widened in registers or once for a work item, for few rows and for many.
  */
 import { describe, expect, it } from 'vitest';
-import { casesHere, isThorough } from '../support/thorough.js';
 import { isLegal } from '../../codegen/cpu/index.js';
 import type { BufferDecl, KernelModule, WeightDecl } from '../../ir/kernel.js';
 import { packedBytes, physicalToLogical } from '../../ir/packing.js';
-import { FORMATS } from '../../ir/storage.js';
 import type { CpuGemmSchedule, CpuIsa } from '../../ir/plan.js';
+import { FORMATS } from '../../ir/storage.js';
 import { interfaceOf } from '../support/interface.js';
-import { expectSame } from '../support/sameValues.js';
-import { RUNNABLE, randomArray, randomSource, runGenerated } from './harness.js';
+import { expectSame } from '../support/numbers.js';
+import { casesHere, isThorough } from '../support/thorough.js';
+import { randomArray, randomSource, runGenerated, RUNNABLE } from './harness.js';
 import { acc, store } from './modules.js';
 
 const K = 70;

@@ -9,14 +9,13 @@ import { interpretModule } from '../../ir/kernelInterpreter.js';
 import { physicalToLogical } from '../../ir/packing.js';
 import type { CpuGemmSchedule, CpuIsa } from '../../ir/plan.js';
 import { BLOCK_NAMES, type BlockName } from '../../ir/storage.js';
-import { ENCODINGS, sampleParts, seeded } from '../support/encodedSamples.js';
+import { ENCODINGS, quadPanels, sampleParts, seeded } from '../support/encodedSamples.js';
 import { interfaceOf } from '../support/interface.js';
-import { quadPanels } from '../support/quadPanels.js';
-import { expectSame } from '../support/sameValues.js';
+import { expectSame } from '../support/numbers.js';
 import { isThorough } from '../support/thorough.js';
 import { runGenerated } from './harness.js';
+import { acc, add, element, store } from './modules.js';
 import { TESTED } from './tested.js';
-import { acc, element, add, store } from './modules.js';
 
 const FACTS = { isas: ['portable', 'avx2', 'avx512'] as const, l1: 32768, l2: 1 << 20 };
 

@@ -7,14 +7,15 @@ import { describe, expect, it } from 'vitest';
 import { emitCudaKernel } from '../../codegen/cuda/index.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
 import { mapInputs, SAMPLE_INPUT_NAMES } from '../../ir/sampleInputs.js';
+import { expectSame } from '../support/numbers.js';
 import { compileByNvcc, hasNvcc } from '../support/nvcc.js';
-import { expectSame } from '../support/sameValues.js';
+import { casesHere, isThorough } from '../support/thorough.js';
 import { emulateModule } from './cuda/emulate.js';
 import { runGenerated } from './harness.js';
-import { TESTED } from './tested.js';
-import { oracleToken, sampleCases, sampleInputs, sampleSizes, type SampleCase, type Values } from './sampleCases.js';
+import { oracleToken, type SampleCase, sampleCases, sampleInputs, sampleSizes, type Values } from './sampleCases.js';
 import { sampleModule } from './sampleModule.js';
-import { casesHere, isThorough } from '../support/thorough.js';
+import { TESTED } from './tested.js';
+
 
 const VOCAB = 2999;
 const ROWS = 96;

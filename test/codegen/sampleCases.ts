@@ -1,10 +1,10 @@
 /** Random rows of logits and options for the kernel that chooses tokens, its inputs, and what an oracle chooses. */
-import { noiseKey } from '../../ir/gumbel.js';
-import { filterInputs, filtersOf, type FilterRow } from '../../generate/filterRows.js';
+import { filterInputs, type FilterRow, filtersOf } from '../../generate/filterRows.js';
 import { isGreedy, resolveSampling, type Sampling, type SamplingOptions } from '../../generate/sampling.js';
 import { TokenEntries } from '../../generate/tokenEntries.js';
 import type { Extents } from '../../ir/extents.js';
-import { chooseToken, type Before } from '../support/chooseToken.js';
+import { noiseKey } from '../../ir/gumbel.js';
+import { type Before, oracleChoice } from '../support/sampling.js';
 import { randomSource } from './harness.js';
 import { bufferOf } from './sampleModule.js';
 
@@ -100,4 +100,4 @@ export function sampleSizes(inputs: Values): Extents {
 
 /** What the oracle chooses, which knows tokens and options but no lists. */
 export const oracleToken = ({ z, sampling, before }: SampleCase): number =>
-  chooseToken(z, sampling, before, noiseKey(sampling.seed, before.tokens.length - 1)).token;
+  oracleChoice(z, sampling, before, noiseKey(sampling.seed, before.tokens.length - 1)).token;

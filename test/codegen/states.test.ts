@@ -27,7 +27,7 @@ import {
   memorySizes,
   remember,
 } from '../support/memoryFunction.js';
-import { NUMERICS } from '../support/planOf.js';
+import { NUMERICS } from '../support/plans.js';
 import { thorough } from '../support/thorough.js';
 import { emulateModule } from './cuda/emulate.js';
 import { runGenerated, RUNNABLE } from './harness.js';

@@ -8,12 +8,11 @@ import type { BufferDecl, KernelModule } from '../../ir/kernel.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
 import { physicalToLogical } from '../../ir/packing.js';
 import type { CpuGemmSchedule, CpuIsa } from '../../ir/plan.js';
-import { seeded } from '../support/encodedSamples.js';
+import { codePanels, seeded } from '../support/encodedSamples.js';
 import { interfaceOf } from '../support/interface.js';
-import { codePanels } from '../support/quadPanels.js';
-import { expectSame } from '../support/sameValues.js';
+import { expectSame } from '../support/numbers.js';
 import { isThorough } from '../support/thorough.js';
-import { compile, RUNNABLE, runGenerated } from './harness.js';
+import { compile, runGenerated, RUNNABLE } from './harness.js';
 import { acc, add, element, store } from './modules.js';
 
 const FACTS = { isas: ['portable', 'avx2', 'avx512', 'amx'] as const, l1: 32768, l2: 1 << 20 };

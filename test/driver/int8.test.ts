@@ -20,11 +20,12 @@ import { readSettings } from '../../settings.js';
 import { CONFIG } from '../e2e/smallModel.js';
 import { environment } from '../e2e/support.js';
 import { temporaryFolder, writeJson } from '../models/support.js';
+import { expectSame } from '../support/numbers.js';
 import { FORMATS, quantizedTensors, safetensorsOf, writeQuantized } from '../support/quantizedCheckpoints.js';
 import { float } from '../support/quantizeMatrix.js';
 import { randomTrees } from '../support/randomFamily.js';
-import { expectSame } from '../support/sameValues.js';
 import { SILENT } from '../support/silent.js';
+
 
 const SMALL: Json = { ...CONFIG, tie_word_embeddings: false };
 const MACHINE = detectMachine();

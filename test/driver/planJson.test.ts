@@ -15,8 +15,9 @@ import { cudaDevice, TYPICAL_FACTS } from '../../driver/targets/cudaDevice.js';
 import type { Target } from '../../driver/targets/target.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { describeRandomCheckpoint } from '../../models/randomCheckpoint.js';
-import { randomFamily } from '../support/randomFamily.js';
+import { randomFamily } from '../support/families.js';
 import { casesHere } from '../support/thorough.js';
+
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-plans-'));
 afterAll(() => rmSync(root, { recursive: true }));

@@ -11,8 +11,8 @@ import { Phases } from '../../driver/phases.js';
 import { arithmeticName, CODED_CACHES, type KvCache } from '../../driver/precision.js';
 import { searchBeams } from '../../generate/beams.js';
 import { Generator } from '../../generate/generator.js';
-import { randomTokens } from '../support/randomNumbers.js';
-import { scoreSequence } from '../support/scoreSequences.js';
+import { randomTokens } from '../support/numbers.js';
+import { scoreSequence } from '../support/scoring.js';
 import { SILENT } from '../support/silent.js';
 import { environment, ROOT } from './support.js';
 

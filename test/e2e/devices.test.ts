@@ -8,8 +8,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, test } from 'vitest';
 import type { TraceFacts } from '../../report/document/trace.js';
 import { counted } from '../../system/text.js';
+import { VOLATILE_FIELDS } from '../support/results.js';
 import { casesHere, thorough } from '../support/thorough.js';
-import { VOLATILE_FIELDS } from '../support/volatileFields.js';
 import { allGone, devicesOf, midst, together } from './children.js';
 import { questions, safetensorsFile, tensorsOf, writeCheckpoint, writeData } from './smallModel.js';
 import {

@@ -6,10 +6,16 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { randomOf } from '../fuzz/mutate.js';
+import {
+  asByteLevel,
+  byteLevelPairs,
+  type Encode,
+  ggufFile,
+  ggufPairs,
+  ggufTensors,
+  type GgufType,
+} from '../support/gguf.js';
 import { BlockWriter } from '../support/ggufBlocks.js';
-import { ggufPairs, ggufTensors, type Encode } from '../support/ggufModel.js';
-import { asByteLevel, byteLevelPairs } from '../support/ggufTokenizer.js';
-import { ggufFile, type GgufType } from '../support/ggufWriter.js';
 import { CONFIG, questions, safetensorsFile, tensorsOf, writeCheckpoint, writeData } from './smallModel.js';
 import { CAPACITY, isBuilt, success, temporaryFolder, textOf, tilewright } from './support.js';
 

@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { counted } from '../../system/text.js';
+import { VOLATILE_FIELDS } from '../support/results.js';
 import { casesHere, thorough } from '../support/thorough.js';
-import { VOLATILE_FIELDS } from '../support/volatileFields.js';
 import { questions, random, safetensorsFile, tensorsOf, writeCheckpoint, writeData } from './smallModel.js';
 import {
   failure,

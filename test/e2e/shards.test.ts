@@ -2,7 +2,8 @@
 import { copyFileSync, cpSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { VOLATILE_FIELDS } from '../support/volatileFields.js';
+import { VOLATILE_FIELDS } from '../support/results.js';
+import { thorough } from '../support/thorough.js';
 import { questions, writeCheckpoint, writeData } from './smallModel.js';
 import {
   answersOf,
@@ -10,15 +11,14 @@ import {
   filesOf,
   isBuilt,
   killedAt,
+  type Outcome,
   ROOT,
   success,
   temporaryFolder,
   textOf,
   tilewright,
   tilewrightProcess,
-  type Outcome,
 } from './support.js';
-import { thorough } from '../support/thorough.js';
 
 const MODEL = join(ROOT, 'models', 'demo');
 const DATA = join(ROOT, 'examples', 'everyday.jsonl');

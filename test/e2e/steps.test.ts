@@ -13,8 +13,8 @@ import { Generator } from '../../generate/generator.js';
 import type { Generated, GenerateRequest } from '../../generate/request.js';
 import type { SamplingOptions } from '../../generate/sampling.js';
 import type { Stepper } from '../../generate/stepper.js';
-import { randomTokens } from '../support/randomNumbers.js';
-import { scoreSequences } from '../support/scoreSequences.js';
+import { randomTokens } from '../support/numbers.js';
+import { scoreSequences } from '../support/scoring.js';
 import { SILENT } from '../support/silent.js';
 import { environment, ROOT } from './support.js';
 

@@ -1,5 +1,5 @@
 /** End to end: small checkpoints and question sets made up here, and the real command as a process. */
-import { spawn, type ChildProcess } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -11,8 +11,7 @@ import type { Io, StopSignal } from '../../cli/io.js';
 import type * as Program from '../../cli/program.js';
 import type { RunProgress } from '../../driver/requests.js';
 import { readSettings } from '../../settings.js';
-import { quickCc } from '../support/quickCc.js';
-import { runFolder } from '../support/runFolder.js';
+import { quickCc, runFolder } from '../support/runFolder.js';
 
 export const ROOT = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 export const MAIN = join(ROOT, 'dist', 'cli', 'main.js');

@@ -11,8 +11,9 @@ import { throughputOf, toJson } from '../../evaluate/results.js';
 import { formatTable } from '../../evaluate/table.js';
 import { prepareOutput } from '../../system/write.js';
 import { reportFileRun, writeFileRun } from '../support/fileRun.js';
-import { VOLATILE_FIELDS } from '../support/volatileFields.js';
+import { VOLATILE_FIELDS } from '../support/results.js';
 import { questions, record, resultsInput, throughput } from './support/resultsInput.js';
+
 
 let out = '';
 beforeEach(() => {

@@ -13,7 +13,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { VOLATILE_FIELDS } from '../support/volatileFields.js';
+import { VOLATILE_FIELDS } from '../support/results.js';
 import { compileEval } from './support/compiled.js';
 
 /** A whole run over the public functions, in a separate process: node run.mjs DATA OUT SHARING DELAY_MS [resume]. */

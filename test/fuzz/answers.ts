@@ -4,17 +4,18 @@ import { join } from 'node:path';
 import { CPU_RECORDS } from '../../autotune/cpu/tune.js';
 import { TuningDatabase } from '../../autotune/database.js';
 import { loadDataset } from '../../evaluate/dataset.js';
+import { FILE_TASKS } from '../../evaluate/fileTasks.js';
 import { Journal } from '../../evaluate/journal.js';
 import { mergeShards } from '../../evaluate/merge.js';
-import { resultsInput } from '../evaluate/support/resultsInput.js';
-import { reportFileRun } from '../support/fileRun.js';
-import { FILE_TASKS } from '../../evaluate/fileTasks.js';
 import { scoringBucket } from '../../ir/scoring.js';
 import { TARGET } from '../autotune/fixture.js';
+import { resultsInput } from '../evaluate/support/resultsInput.js';
+import { reportFileRun } from '../support/fileRun.js';
 import { writeShards } from '../support/shardFolders.js';
 import { mutateBytes, pick, type Random, several } from './mutate.js';
 import { expectRefusal, refusedWell } from './refusals.js';
 import { scratch } from './scratch.js';
+
 
 /** JSON lines, some of them changed as values or byte by byte. */
 function mutateLines(lines: readonly unknown[], random: Random): Buffer {

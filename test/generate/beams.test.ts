@@ -1,10 +1,10 @@
 /** Beam search against an exhaustive search, on a made-up model whose next token depends on the last and its place. */
 import { describe, expect, it } from 'vitest';
-import { searchBeams, type Beam } from '../../generate/beams.js';
+import { type Beam, searchBeams } from '../../generate/beams.js';
 import { Generator } from '../../generate/generator.js';
 import type { Stepper } from '../../generate/stepper.js';
-import { filteredRows } from '../support/filteredRows.js';
 import { hash32 } from '../../ir/gumbel.js';
+import { filteredRows } from '../support/sampling.js';
 
 const VOCAB = 4;
 

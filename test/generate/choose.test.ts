@@ -1,17 +1,17 @@
 /** Tokens chosen from logits: each option alone against probabilities computed by hand, then all in order. */
 import { describe, expect, it } from 'vitest';
-import { chooseToken } from '../support/chooseToken.js';
 import { needsLogits, resolveSampling, type SamplingOptions } from '../../generate/sampling.js';
 import { keptTokens } from '../../ir/filters.js';
 import { noiseKey } from '../../ir/gumbel.js';
-import { chiSquare } from '../support/chiSquare.js';
+import { chiSquare } from '../support/numbers.js';
+import { oracleChoice } from '../support/sampling.js';
 
 const P = [0.02, 0.3, 0.08, 0.3, 0.15, 0.1, 0.05];
 const LOGITS = Float32Array.from(P, (p) => Math.log(p) + 3);
 const DRAWS = 8000;
 
 const choose = (options: SamplingOptions, position = 0, tokens: readonly number[] = [5, 1, 1, 4], logits = LOGITS) =>
-  chooseToken(logits, resolveSampling(options), { tokens, promptLength: 1 }, noiseKey(21n, position));
+  oracleChoice(logits, resolveSampling(options), { tokens, promptLength: 1 }, noiseKey(21n, position));
 
 /** How far draws with these options depart from the weights of tokens: a χ². */
 function departure(options: SamplingOptions, weights: readonly number[]): number {

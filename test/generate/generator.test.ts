@@ -2,8 +2,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { Generator } from '../../generate/generator.js';
-import { filteredRows } from '../support/filteredRows.js';
 import { StateLost, type Stepper } from '../../generate/stepper.js';
+import { filteredRows } from '../support/sampling.js';
 
 const MAX_LENGTH = 64;
 

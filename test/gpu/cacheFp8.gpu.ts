@@ -11,7 +11,7 @@ import { Generator } from '../../generate/generator.js';
 import { label, reference, tolerance } from '../codegen/cuda/attentionCases.js';
 import { attentionModule, type Shape } from '../codegen/cuda/attentionHarness.js';
 import { PathWorld, type Piece, treeCall } from '../codegen/cuda/pathCases.js';
-import { scoreSequences } from '../support/scoreSequences.js';
+import { scoreSequences } from '../support/scoring.js';
 import { Bench, skip } from './attentionBench.js';
 import {
   demo,

@@ -16,7 +16,7 @@ import type {
   CudaProgramBinding,
 } from '../../runtime/cuda/native.js';
 import { HOPPER_KERNELS, KERNELS } from '../support/cudaKernels.js';
-import { extentsTR, vector } from '../support/programs.js';
+import { extentsTR, vector } from '../support/interface.js';
 import { temporaryFolder } from './support.js';
 import { trapScript } from './trap.js';
 

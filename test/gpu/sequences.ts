@@ -8,7 +8,7 @@ import type { LoadRequest } from '../../driver/requests.js';
 import type { Generator } from '../../generate/generator.js';
 import type { GenerateRequest } from '../../generate/request.js';
 import type { Stepper } from '../../generate/stepper.js';
-import { randomTokens } from '../support/randomNumbers.js';
+import { randomTokens } from '../support/numbers.js';
 import { SILENT } from '../support/silent.js';
 import { DEMO } from './command.js';
 import { temporaryFolder } from './support.js';

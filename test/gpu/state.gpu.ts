@@ -7,10 +7,8 @@ import { cudaAvailable } from '../../runtime/cuda/addon.js';
 import { openCudaExecutor } from '../../runtime/cuda/openExecutor.js';
 import { PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
 import type { Executor } from '../../runtime/executor.js';
-import { checkMemoryCalls } from '../support/memoryCalls.js';
-import { memoryPlan } from '../support/memoryFunction.js';
-import { checkStateCalls } from '../support/stateCalls.js';
-import { scaleTensor, statePlan } from '../support/statePlan.js';
+import { checkMemoryCalls, memoryPlan } from '../support/memoryFunction.js';
+import { checkStateCalls, scaleTensor, statePlan } from '../support/statePlan.js';
 import { archOf } from './launcher.js';
 import { compilerOrReason } from './support.js';
 

@@ -10,7 +10,7 @@ import { searchBeams } from '../../generate/beams.js';
 import { Generator } from '../../generate/generator.js';
 import type { GenerateRequest } from '../../generate/request.js';
 import type { Stepper } from '../../generate/stepper.js';
-import { scoreSequences } from '../support/scoreSequences.js';
+import { scoreSequences } from '../support/scoring.js';
 import { deviceHere } from './device.js';
 import {
   demo,

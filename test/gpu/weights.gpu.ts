@@ -11,10 +11,10 @@ import { PACK_ENTRIES } from '../../runtime/cuda/packKernels.js';
 import { printLoadTimes, weightSlots } from '../../runtime/cuda/weights.js';
 import type { TensorSource } from '../../runtime/tensorSource.js';
 import { planWeights } from '../../runtime/weightPlan.js';
+import { extentsTR } from '../support/interface.js';
 import { elements, weightWorld } from '../support/weightWorld.js';
 import { load, open, skip } from './loading.js';
 import { temporaryFolder } from './support.js';
-import { extentsTR } from '../support/programs.js';
 
 describe('weights on the device', { skip }, () => {
   it("have the reference's bits, in one step or in many", async () => {

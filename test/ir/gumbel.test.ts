@@ -1,7 +1,7 @@
 /** The noise that tokens are drawn with: its bits, its distribution, and the frequencies of what it draws. */
 import { describe, expect, it } from 'vitest';
-import { drawScore, gumbel, hash32, noiseKey, uniform, type NoiseKey } from '../../ir/gumbel.js';
-import { chiSquare } from '../support/chiSquare.js';
+import { drawScore, gumbel, hash32, noiseKey, type NoiseKey, uniform } from '../../ir/gumbel.js';
+import { chiSquare } from '../support/numbers.js';
 
 describe('noise', () => {
   it('has the bits that generated code has', () => {

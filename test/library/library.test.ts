@@ -7,8 +7,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type * as Library from '../../index.js';
 import { readSettings } from '../../settings.js';
-import { quickCc } from '../support/quickCc.js';
-import { runFolder } from '../support/runFolder.js';
+import { quickCc, runFolder } from '../support/runFolder.js';
 import { thorough } from '../support/thorough.js';
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), '..', '..');

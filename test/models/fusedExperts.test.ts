@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { type Checkpoint, openCheckpoint } from '../../models/checkpoint.js';
 import { describeModel } from '../../models/config.js';
 import type { Json } from '../../models/model/model.js';
-import { fuseExperts } from '../support/fusedExperts.js';
+import { fuseExperts } from '../support/checkpoints.js';
 import { layOut, safetensors, SMALL_CONFIG, temporaryFolder, userError, writeJson } from './support.js';
 
 const { architectures: _, ...PLAIN } = SMALL_CONFIG as Json;

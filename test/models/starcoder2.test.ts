@@ -5,7 +5,7 @@
 import { expect, it } from 'vitest';
 import { interpretGraph } from '../../ir/graph/interpreter.js';
 import { describeModel } from '../../models/config.js';
-import { Dice } from '../support/randomFamily.js';
+import { Dice } from '../support/families.js';
 
 const [HIDDEN, INNER, LAYERS, HEADS, KV_HEADS, VOCAB] = [16, 20, 2, 4, 2, 13];
 const WIDTH = HIDDEN / HEADS;

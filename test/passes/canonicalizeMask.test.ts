@@ -6,7 +6,7 @@ import type { Tensor } from '../../ir/ops/opDef.js';
 import { buildMask, type MaskKind } from '../../models/model/model.js';
 import { canonicalizeMask } from '../../passes/canonicalizeMask.js';
 import { eliminateDeadCode } from '../../passes/eliminateDeadCode.js';
-import { randomNumbers } from '../support/randomNumbers.js';
+import { randomNumbers } from '../support/numbers.js';
 import { interpretLowered, lowerAsIs } from './lowered.js';
 import { check, checkUnchanged, distance, edit, environment, parse } from './support.js';
 

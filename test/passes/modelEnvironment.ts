@@ -4,7 +4,7 @@ import type { GraphEnv } from '../../ir/graph/interpreter.js';
 import type { KernelModule } from '../../ir/kernel.js';
 import type { RawTensor } from '../../ir/kernelInterpreter.js';
 import { roundToDType } from '../../ir/round.js';
-import { randomNumbers } from '../support/randomNumbers.js';
+import { randomNumbers } from '../support/numbers.js';
 
 /** Two trees in depth-first order: 0 → {1 → 2, 3 → {4, 5}} and 6 → 7. */
 export const TREES = {

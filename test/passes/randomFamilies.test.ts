@@ -5,8 +5,8 @@
  */
 import { expect, it } from 'vitest';
 import { ARCHITECTURES } from '../../models/families/registry.js';
+import { FAMILY_TYPES, randomFamily } from '../support/families.js';
 import { familyDifference } from '../support/familyDifference.js';
-import { FAMILY_TYPES, randomFamily } from '../support/randomFamily.js';
 
 // Each of these has what others lack: windows, norms of own heads, experts with a shared one, norms before and behind.
 const TYPES = ['qwen2', 'stablelm', 'gemma3_text', 'qwen2_moe', 'qwen3_moe'];

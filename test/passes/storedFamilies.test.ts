@@ -7,7 +7,7 @@ import { interpretModule } from '../../ir/kernelInterpreter.js';
 import { describeModel } from '../../models/config.js';
 import type { Numerics } from '../../passes/numerics.js';
 import { lower, optimize } from '../../passes/runPasses.js';
-import { FAMILY_TYPES, randomFamily } from '../support/randomFamily.js';
+import { FAMILY_TYPES, randomFamily } from '../support/families.js';
 import { distance, environment, inputsOf, TREES } from './modelEnvironment.js';
 
 const MASKS = ['tree', 'path'] as const;

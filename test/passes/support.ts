@@ -1,13 +1,13 @@
 /** Tests of a pass read: text in → pass → text out. Whatever the text, its meaning in float64 must stay. */
 import { expect } from 'vitest';
 import type { Graph, Value } from '../../ir/graph/graph.js';
-import { concreteShape, interpretGraph, type GraphEnv } from '../../ir/graph/interpreter.js';
-import { elementCount } from '../../ir/ops/opDef.js';
+import { concreteShape, type GraphEnv, interpretGraph } from '../../ir/graph/interpreter.js';
 import { parseGraph } from '../../ir/graph/parser.js';
 import { printGraph } from '../../ir/graph/printer.js';
 import { verifyGraph } from '../../ir/graph/verify.js';
+import { elementCount } from '../../ir/ops/opDef.js';
 import { isSymbol } from '../../ir/types.js';
-import { randomNumbers } from '../support/randomNumbers.js';
+import { randomNumbers } from '../support/numbers.js';
 
 export type Pass = (graph: Graph) => Graph;
 

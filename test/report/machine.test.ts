@@ -6,8 +6,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { UserError } from '../../errors.js';
 import { collectTraces } from '../../report/collect/trace.js';
 import { drawnOf, moved, secondsIn, zoomed } from '../../report/document/timelineBins.js';
-import { madeStart } from '../support/madeStart.js';
-import { madeTrace } from '../support/traceFile.js';
+import { madeStart, madeTrace } from '../support/traces.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-traces-'));
 afterAll(() => rmSync(root, { recursive: true }));

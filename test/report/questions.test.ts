@@ -10,7 +10,7 @@ import { collectComparison } from '../../report/collect/comparison.js';
 import { wilson } from '../../report/collect/intervals.js';
 import { loadRuns } from '../../report/collect/loadRuns.js';
 import type { QuestionsDocument, QuestionTexts } from '../../report/document/questions.js';
-import { writeRun, type SampleOf } from '../support/resultFolders.js';
+import { type SampleOf, writeRun } from '../support/results.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-questions-'));
 afterAll(() => rmSync(root, { recursive: true }));

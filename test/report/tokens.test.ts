@@ -6,8 +6,8 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { collectReport } from '../../report/collect/collectReport.js';
 import type { About } from '../../report/document/about.js';
 import type { TokenBlock } from '../../report/document/tokens.js';
-import { countOf, tokensOf, tokenTree, type Token } from '../../report/document/tokenTree.js';
-import { DATE, writeRun } from '../support/resultFolders.js';
+import { countOf, type Token, tokensOf, tokenTree } from '../../report/document/tokenTree.js';
+import { DATE, writeRun } from '../support/results.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-tokens-'));
 afterAll(() => rmSync(root, { recursive: true }));

@@ -8,8 +8,8 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { report } from '../../commands/report.js';
 import { UserError } from '../../errors.js';
 import type { Sections } from '../../report/document/sections.js';
-import { madeStart } from '../support/madeStart.js';
-import { writeRun } from '../support/resultFolders.js';
+import { writeRun } from '../support/results.js';
+import { madeStart } from '../support/traces.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-report-'));
 afterAll(() => rmSync(root, { recursive: true }));

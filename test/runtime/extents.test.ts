@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest';
 import { compileCpuKernels, emitCpuPlan } from '../../driver/targets/cpuKernels.js';
 import { openCpuExecutor } from '../../runtime/cpu/openExecutor.js';
-import { compileFunctions } from '../support/compileFunctions.js';
+import { compileFunctions } from '../support/plans.js';
 
 /** `squares` is what the second kernel of `both` computes; only the position of its extent differs. */
 const SQUARES = `

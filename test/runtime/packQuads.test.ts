@@ -7,8 +7,7 @@ import { packedBytes, physicalToLogical } from '../../ir/packing.js';
 import { BLOCK_NAMES, FORMATS } from '../../ir/storage.js';
 import { loadAddon } from '../../runtime/addon.js';
 import type { PackSource } from '../../runtime/native.js';
-import { ENCODINGS, sampleParts } from '../support/encodedSamples.js';
-import { codePanels, quadPanels } from '../support/quadPanels.js';
+import { codePanels, ENCODINGS, quadPanels, sampleParts } from '../support/encodedSamples.js';
 
 const { Memory, Pool, pack } = loadAddon();
 const [ROWS, K] = [45, 512];

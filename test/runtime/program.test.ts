@@ -11,7 +11,7 @@ import type {
   ProgramBinding,
   ProgramExtent,
 } from '../../runtime/native.js';
-import { extentsTR, vector } from '../support/programs.js';
+import { extentsTR, vector } from '../support/interface.js';
 import { loadKernels, temporaryFolder } from './kernels.js';
 
 const CAPACITY = 1000;

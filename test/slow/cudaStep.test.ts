@@ -22,8 +22,9 @@ import { openCheckpoint } from '../../models/checkpoint.js';
 import { emulateModule } from '../codegen/cuda/emulate.js';
 import { below, randomModel, type RandomModel } from '../codegen/cuda/randomModel.js';
 import { randomSource } from '../codegen/harness.js';
+import { expectSame } from '../support/numbers.js';
 import { compileByNvcc, hasNvcc } from '../support/nvcc.js';
-import { expectSame } from '../support/sameValues.js';
+
 
 const CACHE_TOKENS = 192;
 /** Of every row: its score, what the head draws, and what is chosen from its logits. */

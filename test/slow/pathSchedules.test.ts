@@ -4,7 +4,7 @@ import { rowsOf } from '../codegen/cuda/attentionCases.js';
 import { emulate, prepare } from '../codegen/cuda/attentionHarness.js';
 import { PathWorld } from '../codegen/cuda/pathCases.js';
 import { BITS, LONG, schedulesOf } from '../codegen/cuda/pathSchedules.js';
-import { expectSame } from '../support/sameValues.js';
+import { expectSame } from '../support/numbers.js';
 
 const CAPACITY = 2048;
 const OPTIONS = { tokensCapacity: CAPACITY };

@@ -4,8 +4,8 @@
  */
 import { describe, expect, it } from 'vitest';
 import { RUNNABLE } from '../codegen/harness.js';
+import { FAMILY_TYPES, randomFamily } from '../support/families.js';
 import { familyDifference } from '../support/familyDifference.js';
-import { FAMILY_TYPES, randomFamily } from '../support/randomFamily.js';
 
 const SEEDS = Array.from({ length: 12 }, (_, seed) => seed);
 const BEST = RUNNABLE.filter((isa) => isa !== 'amx').at(-1)!;

@@ -27,3 +27,223 @@ export const DENSE_CHECKPOINTS = [
 export const FAMILY_CHECKPOINTS = [...EXPERT_CHECKPOINTS, ...DENSE_CHECKPOINTS] as const;
 
 export type FamilyCheckpoint = (typeof FAMILY_CHECKPOINTS)[number];
+
+/** Random configurations of every family, as config.json has them, and random trees for their models. */
+import type { Json } from '../../models/model/model.js';
+
+/** Numbers of one seed, the same on every machine (Park–Miller). */
+export class Dice {
+  private state: number;
+
+  constructor(seed: number) {
+    // Neighbouring seeds begin far from each other.
+    let mixed = Math.imul(seed + 1, 0x9e3779b1);
+    mixed = Math.imul(mixed ^ (mixed >>> 15), 0x85ebca6b);
+    mixed ^= mixed >>> 13;
+    this.state = ((mixed >>> 0) % 2147483646) + 1;
+  }
+
+  /** In [0, 1). */
+  next(): number {
+    this.state = (this.state * 48271) % 2147483647;
+    return (this.state - 1) / 2147483646;
+  }
+
+  whole(least: number, most: number): number {
+    return least + Math.floor(this.next() * (most - least + 1));
+  }
+
+  pick<T>(from: readonly T[]): T {
+    return from[this.whole(0, from.length - 1)]!;
+  }
+
+  chance(part: number): boolean {
+    return this.next() < part;
+  }
+}
+
+interface Sizes {
+  readonly layers: number;
+  readonly heads: number;
+  readonly headDim: number;
+}
+
+/** What a family adds to the sizes that all have. */
+type Own = (dice: Dice, sizes: Sizes) => Json;
+
+const kinds = (dice: Dice, layers: number): readonly string[] =>
+  Array.from({ length: layers }, () => (dice.chance(0.5) ? 'sliding_attention' : 'full_attention'));
+
+const some = (dice: Dice, key: string, value: unknown, part = 0.5): Json => (dice.chance(part) ? { [key]: value } : {});
+
+/** A number of experts and of those that a token takes: from 1 of 1 to 8 of 64. */
+function expertCounts(dice: Dice): { readonly count: number; readonly chosen: number } {
+  const count = dice.pick([1, 2, 3, 4, 5, 8, 13, 16, 40, 64]);
+  return { count, chosen: Math.min(count, dice.pick([1, 2, 3, 4, 8])) };
+}
+
+const qwenExperts: Own = (dice, { layers }) => {
+  const { count, chosen } = expertCounts(dice);
+  return {
+    [dice.pick(['num_experts', 'num_local_experts'])]: count,
+    num_experts_per_tok: chosen,
+    moe_intermediate_size: dice.pick([8, 20, 33, 48]),
+    norm_topk_prob: dice.chance(0.5),
+    decoder_sparse_step: dice.pick([1, 1, 2]),
+    mlp_only_layers: dice.chance(0.3) ? [dice.whole(0, layers - 1)] : [],
+  };
+};
+
+const qwenWindow: Own = (dice, { layers }) =>
+  dice.chance(0.5)
+    ? {
+        use_sliding_window: true,
+        sliding_window: dice.whole(1, 9),
+        max_window_layers: dice.whole(0, layers),
+        ...some(dice, 'layer_types', kinds(dice, layers), 0.3),
+      }
+    : {};
+
+/** A part of heads of this width that leaves whole pairs to be turned. */
+const part = (dice: Dice, headDim: number): number =>
+  dice.pick([0.25, 0.5, 0.75, 1].filter((each) => headDim * each >= 2 && (headDim * each) % 2 === 0));
+
+const FAMILIES: Readonly<Record<string, Own>> = {
+  llama: (dice) => ({
+    attention_bias: dice.chance(0.4),
+    mlp_bias: dice.chance(0.4),
+    tie_word_embeddings: dice.chance(0.4),
+  }),
+  mistral: (dice) => ({ sliding_window: dice.chance(0.7) ? dice.whole(1, 9) : null }),
+  qwen2: (dice, sizes) => ({ tie_word_embeddings: dice.chance(0.5), ...qwenWindow(dice, sizes) }),
+  qwen3: (dice, sizes) => ({
+    tie_word_embeddings: dice.chance(0.5),
+    attention_bias: dice.chance(0.3),
+    ...qwenWindow(dice, sizes),
+  }),
+  olmo2: (dice) => ({ tie_word_embeddings: dice.chance(0.3) }),
+  olmo3: (dice, { layers }) => ({ sliding_window: dice.whole(1, 9), layer_types: kinds(dice, layers) }),
+  phi3: (dice, { headDim }) => ({
+    partial_rotary_factor: part(dice, headDim),
+    sliding_window: dice.chance(0.5) ? dice.whole(1, 9) : null,
+    head_dim: null,
+  }),
+  granite: (dice) => ({
+    embedding_multiplier: dice.pick([1, 12]),
+    residual_multiplier: dice.pick([1, 0.22]),
+    attention_multiplier: dice.pick([0.1, 0.25]),
+    logits_scaling: dice.pick([1, 8]),
+    tie_word_embeddings: dice.chance(0.5),
+  }),
+  smollm3: (dice, { layers }) => ({
+    no_rope_layers: Array.from({ length: layers }, () => dice.whole(0, 1)),
+    tie_word_embeddings: dice.chance(0.5),
+  }),
+  stablelm: (dice, { headDim }) => ({
+    partial_rotary_factor: part(dice, headDim),
+    use_qkv_bias: dice.chance(0.5),
+    use_parallel_residual: dice.chance(0.3),
+    qk_layernorm: dice.chance(0.5),
+    head_dim: null,
+  }),
+  starcoder2: (dice) => ({
+    tie_word_embeddings: dice.chance(0.5),
+    sliding_window: dice.chance(0.5) ? dice.whole(1, 9) : null,
+    use_bias: dice.chance(0.7),
+  }),
+  gpt_neox: (dice, { headDim, heads }) => ({
+    rotary_pct: part(dice, headDim),
+    use_parallel_residual: dice.chance(0.7),
+    attention_bias: dice.chance(0.7),
+    head_dim: null,
+    num_key_value_heads: heads,
+    hidden_act: dice.pick(['gelu', 'gelu_new', 'gelu_fast']),
+  }),
+  gemma: () => ({ tie_word_embeddings: true }),
+  gemma2: (dice) => ({
+    tie_word_embeddings: true,
+    sliding_window: dice.whole(1, 9),
+    query_pre_attn_scalar: dice.pick([16, 24]),
+    attn_logit_softcapping: dice.pick([null, 5, 50]),
+    final_logit_softcapping: dice.pick([null, 5, 30]),
+  }),
+  gemma3_text: (dice) => ({
+    tie_word_embeddings: true,
+    sliding_window: dice.whole(1, 9),
+    sliding_window_pattern: dice.pick([2, 3, 6]),
+    query_pre_attn_scalar: dice.pick([16, 24]),
+    rope_local_base_freq: dice.pick([5000, 10_000]),
+  }),
+  cohere2: (dice) => ({
+    tie_word_embeddings: true,
+    sliding_window: dice.whole(1, 9),
+    sliding_window_pattern: dice.pick([2, 4]),
+    logit_scale: dice.pick([0.25, 1]),
+  }),
+  mixtral: (dice) => {
+    const { count, chosen } = expertCounts(dice);
+    const window = some(dice, 'sliding_window', dice.whole(1, 9), 0.3);
+    return { num_local_experts: count, num_experts_per_tok: chosen, ...window };
+  },
+  qwen2_moe: (dice, sizes) => ({
+    ...qwenExperts(dice, sizes),
+    ...qwenWindow(dice, sizes),
+    shared_expert_intermediate_size: dice.pick([12, 40, 64]),
+    qkv_bias: dice.chance(0.7),
+    head_dim: null,
+  }),
+  qwen3_moe: (dice, sizes) => ({ ...qwenExperts(dice, sizes), ...qwenWindow(dice, sizes) }),
+};
+
+export const FAMILY_TYPES: readonly string[] = Object.keys(FAMILIES);
+
+/** A small model of the family `type`: head widths, ratios, vocabularies and depths that a large one may have. */
+export function randomFamily(type: string, seed: number): Json {
+  const dice = new Dice(seed * 7919 + FAMILY_TYPES.indexOf(type) + 1);
+  const kvHeads = dice.pick([1, 1, 2, 3]);
+  const heads = kvHeads * dice.pick([1, 2, 3, 7]);
+  const headDim = dice.pick([8, 12, 16, 24, 32, 40]);
+  const own = FAMILIES[type]!(dice, { layers: 0, heads, headDim });
+  const isWhole = own['head_dim'] === null;
+  const layers = dice.whole(1, 3);
+  const theta = dice.pick([500, 10_000, 1_000_000]);
+  return {
+    model_type: type,
+    dtype: 'bfloat16',
+    hidden_size: isWhole ? heads * headDim : dice.pick([16, 24, 40, 48, 72, 100]),
+    intermediate_size: dice.pick([17, 32, 56, 96]),
+    num_hidden_layers: layers,
+    num_attention_heads: heads,
+    num_key_value_heads: kvHeads,
+    head_dim: headDim,
+    vocab_size: dice.pick([97, 150, 257, 600, 1001]),
+    max_position_embeddings: 64,
+    ...(dice.chance(0.5) || type === 'gemma3_text'
+      ? { rope_theta: theta }
+      : { rope_parameters: { rope_theta: theta, rope_type: 'default' } }),
+    ...FAMILIES[type]!(dice, { layers, heads, headDim }),
+  };
+}
+
+/** Trees of `count` tokens in depth-first order, and rows of them that are scored. */
+export function randomTrees(
+  seed: number,
+  count: number,
+  vocab: number,
+): Readonly<Record<'tokens' | 'position' | 'subtreeEnd' | 'row' | 'target', readonly number[]>> {
+  const dice = new Dice(seed);
+  const position: number[] = [];
+  for (let token = 0; token < count; token++) {
+    const before = position.at(-1);
+    // Mostly the next token of a path; else a branch of one of its tokens, or a new tree.
+    position.push(before === undefined ? 0 : dice.chance(0.8) ? before + 1 : dice.whole(0, before));
+  }
+  const subtreeEnd = position.map((depth, token) => {
+    const next = position.findIndex((other, at) => at > token && other <= depth);
+    return next < 0 ? count : next;
+  });
+  const row = Array.from({ length: count }, (_, token) => token).filter(() => dice.chance(0.6));
+  if (row.length === 0) row.push(count - 1);
+  const token = (): number => dice.whole(0, vocab - 1);
+  return { tokens: position.map(token), position, subtreeEnd, row, target: row.map(token) };
+}

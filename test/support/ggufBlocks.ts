@@ -4,8 +4,7 @@
  */
 import { FORMATS } from '../../ir/storage.js';
 import type { Random } from '../fuzz/mutate.js';
-import type { Encode } from './ggufModel.js';
-import type { GgufType } from './ggufWriter.js';
+import type { Encode, GgufType } from './gguf.js';
 
 interface Row {
   readonly bytes: Buffer;

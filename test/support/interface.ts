@@ -1,7 +1,9 @@
 /** Calling conventions of functions that tests write by hand as buffers and kernels. */
-import type { FunctionInterface, Role } from '../../ir/function.js';
+import type { FunctionInterface } from '../../ir/function.js';
 import type { BufferDecl } from '../../ir/kernel.js';
+import type { Role } from '../../ir/function.js';
 import { type Dim, type DType, isFloat } from '../../ir/types.js';
+import type { PortBinding, ProgramExtent } from '../../runtime/native.js';
 
 const shapeOf = ({ rows, columns }: BufferDecl): readonly Dim[] => (columns === 1 ? [rows] : [rows, columns]);
 
@@ -54,3 +56,20 @@ export function interfaceOf(
     gives: [],
   };
 }
+
+// Parts of bindings of native programs, for tests.
+
+/** The extents T and R, with these sizes. */
+export const extentsTR = (T: number, R: number): readonly ProgramExtent[] => [
+  { name: 'T', most: T },
+  { name: 'R', most: R },
+];
+
+/** A vector of an extent that a call copies in or out. */
+export const vector = (slot: number, rows: string | number, dtype: PortBinding['dtype'] = 'i32'): PortBinding => ({
+  slot,
+  dtype,
+  rows,
+  columns: 1,
+  stride: 1,
+});

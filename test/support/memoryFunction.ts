@@ -2,12 +2,15 @@
  * A function with state, as a graph and as a compiled plan: it adds its rows to rows of a memory that outlives calls,
  * and reads rows of the memory back. Its extents are neither called T nor R.
  */
+import assert from 'node:assert/strict';
 import type { Scheduling } from '../../codegen/scheduling.js';
 import type { Extents } from '../../ir/extents.js';
 import { type Graph, GraphBuilder, moduleOf } from '../../ir/graph/graph.js';
 import type { Bucket, Plan } from '../../ir/plan.js';
 import { type LoweredFunctions, lowerModule, optimize } from '../../passes/runPasses.js';
-import { NUMERICS, planOf } from './planOf.js';
+import type { Executor } from '../../runtime/executor.js';
+import { NUMERICS, planOf } from './plans.js';
+
 
 export const MEMORY = 'memory';
 export const MEMORY_ROWS = 64;
@@ -85,3 +88,18 @@ export const MEMORY_CALLS: readonly MemoryCall[] = [
   { rows: rowsFrom(10, 4), slot: [3, 0, -1, 63], old: [0, 3, 5, 63], entry: [0, 3, 3, 63, 17, 1] },
   { rows: rowsFrom(-7, 1), slot: [-1], old: [17], entry: [17] },
 ];
+
+// What any target must do with the compiled plan of memoryFunction.ts: every call sees what earlier ones left.
+
+export async function checkMemoryCalls(executor: Executor): Promise<void> {
+  const memory = emptyMemory();
+  for (const call of MEMORY_CALLS) {
+    const { outputs } = await executor.call('remember', {
+      rows: Float32Array.from(call.rows.flat()),
+      slot: Int32Array.from(call.slot),
+      old: Int32Array.from(call.old),
+      entry: Int32Array.from(call.entry),
+    });
+    assert.deepEqual(outputs, { found: Float32Array.from(remember(memory, call).flat()) });
+  }
+}

@@ -1,4 +1,5 @@
 /** Executors of one function that scores tokens, in the terms of tests: micro-batches in, log-probabilities out. */
+import type { LoadedModel } from '../../commands/loadModel.js';
 import { scoredRows, scoreInputs, scoringLimits } from '../../commands/scorer.js';
 import type { DeviceExecutor } from '../../driver/executor.js';
 import type { MicroBatch, ScoredRows } from '../../evaluate/scorer.js';
@@ -97,3 +98,21 @@ export const openCuda = async ({ plan, kernels, stages, ...rest }: CudaScoringOp
   new Scoring(
     await openCudaExecutor({ plan: planOf(plan), kernels: { [SCORE]: kernels }, ...stagesOf(stages), ...rest }),
   );
+
+// Sequences by the function score, one call each.
+
+/** Log-probabilities of every token but the first. */
+export async function scoreSequence({ executor }: LoadedModel, tokens: readonly number[]): Promise<number[]> {
+  const all = Int32Array.from(tokens, (_, i) => i);
+  const batch = {
+    tokens: Int32Array.from(tokens),
+    position: all,
+    subtreeEnd: all.map(() => tokens.length),
+    row: all.slice(0, -1),
+    target: Int32Array.from(tokens.slice(1)),
+  };
+  return Array.from(scoredRows(await executor.call(SCORE, scoreInputs(batch, executor))).logProb);
+}
+
+export const scoreSequences = (model: LoadedModel, sequences: readonly (readonly number[])[]): Promise<number[][]> =>
+  Promise.all(sequences.map((tokens) => scoreSequence(model, tokens)));

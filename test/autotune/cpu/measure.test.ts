@@ -15,7 +15,7 @@ import type { CpuIsa, CpuSchedule } from '../../../ir/plan.js';
 import { scoringBucket } from '../../../ir/scoring.js';
 import { loadAddon } from '../../../runtime/addon.js';
 import { readSettings } from '../../../settings.js';
-import { quickCc } from '../../support/quickCc.js';
+import { quickCc } from '../../support/runFolder.js';
 import { CAPACITY, kernelAt, llamaModule } from '../fixture.js';
 
 const ROOT = dirname(dirname(dirname(dirname(fileURLToPath(import.meta.url)))));

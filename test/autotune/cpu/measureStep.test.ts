@@ -10,7 +10,7 @@ import type { Bucket, CpuIsa, CpuSchedule } from '../../../ir/plan.js';
 import { loadAddon } from '../../../runtime/addon.js';
 import { readSettings } from '../../../settings.js';
 import { isBuilt } from '../../e2e/support.js';
-import { quickCc } from '../../support/quickCc.js';
+import { quickCc } from '../../support/runFolder.js';
 import { kernelAt, stepBucket, stepModule } from '../fixture.js';
 
 const cc = isBuilt ? quickCc() : undefined;

@@ -5,34 +5,40 @@
 import { describe, expect, it } from 'vitest';
 import { attentionSchedules, isLegalAttention } from '../../../codegen/cuda/attentionSchedules.js';
 import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
+import { expectSame } from '../../support/numbers.js';
+import { casesHere, isThorough } from '../../support/thorough.js';
 import { randomSource } from '../harness.js';
 import { randomTrees } from '../modules.js';
-import type { Tree } from './attentionCases.js';
 import {
-  ADVERSARIES,
   adversarialData,
-  CASES,
-  EDGES,
-  MMA,
-  SIMT,
-  ZOO,
+  ADVERSARIES,
   branches,
+  CASES,
   chain,
   cut,
   dataOf,
   deep,
+  EDGES,
   ends,
   label,
+  MMA,
   reference,
   rowsOf,
   schedule,
+  SIMT,
   single,
   tolerance,
+  type Tree,
+  ZOO,
 } from './attentionCases.js';
-import type { AttentionData, EmulationOptions, Shape } from './attentionHarness.js';
-import { attentionModule, emulate, prepare } from './attentionHarness.js';
-import { expectSame } from '../../support/sameValues.js';
-import { casesHere, isThorough } from '../../support/thorough.js';
+import {
+  type AttentionData,
+  attentionModule,
+  emulate,
+  type EmulationOptions,
+  prepare,
+  type Shape,
+} from './attentionHarness.js';
 
 const ADVERSARIAL = [
   [MMA, 'bf16'],

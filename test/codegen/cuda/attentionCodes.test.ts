@@ -5,12 +5,12 @@
 import { describe, expect, it } from 'vitest';
 import { attentionSchedules, isLegalAttention } from '../../../codegen/cuda/attentionSchedules.js';
 import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
+import { expectSame } from '../../support/numbers.js';
 import { hasNvcc } from '../../support/nvcc.js';
-import { expectSame } from '../../support/sameValues.js';
 import { label, reference, rowsOf, tolerance } from './attentionCases.js';
 import { attentionModule, emulate, prepare, type Shape } from './attentionHarness.js';
 import { HOPPER, schedule, SHAPE, testRegisters } from './attentionRegisters.js';
-import { gather, pathSchedule, PathWorld, treeCall, type Piece } from './pathCases.js';
+import { gather, pathSchedule, PathWorld, type Piece, treeCall } from './pathCases.js';
 import { pathShape } from './pathSchedules.js';
 
 const CAPACITY = 2048;

@@ -4,10 +4,10 @@
  */
 import { describe, expect, it } from 'vitest';
 import type { ClusterSize, CudaAttentionSchedule } from '../../../ir/cuda.js';
-import { expectSame } from '../../support/sameValues.js';
+import { expectSame } from '../../support/numbers.js';
 import { casesHere } from '../../support/thorough.js';
 import { label, reference, rowsOf, tolerance } from './attentionCases.js';
-import { emulate, prepare, type AttentionData, type Shape } from './attentionHarness.js';
+import { type AttentionData, emulate, prepare, type Shape } from './attentionHarness.js';
 import { gather, pathSchedule, PathWorld, type Piece } from './pathCases.js';
 import { BITS, LONG, pathShape, sampleOf, schedulesOf } from './pathSchedules.js';
 

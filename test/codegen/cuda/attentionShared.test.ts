@@ -4,11 +4,11 @@
  */
 import { describe, expect, it } from 'vitest';
 import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
-import { expectSame } from '../../support/sameValues.js';
-import { label, reference, rowsOf, tolerance } from './attentionCases.js';
-import { emulate, prepare, type AttentionData, type Shape } from './attentionHarness.js';
-import { pathSchedule, treeCall } from './pathCases.js';
+import { expectSame } from '../../support/numbers.js';
 import { casesHere } from '../../support/thorough.js';
+import { label, reference, rowsOf, tolerance } from './attentionCases.js';
+import { type AttentionData, emulate, prepare, type Shape } from './attentionHarness.js';
+import { pathSchedule, treeCall } from './pathCases.js';
 
 const OPTIONS = { tokensCapacity: 4096 };
 

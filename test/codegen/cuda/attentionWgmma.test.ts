@@ -3,13 +3,13 @@
  * copies arrive and in whatever order threads run.
  */
 import { describe, expect, it } from 'vitest';
-import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
 import { isLegalAttention } from '../../../codegen/cuda/attentionSchedules.js';
-import { expectSame } from '../../support/sameValues.js';
+import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
+import { expectSame } from '../../support/numbers.js';
 import { casesHere } from '../../support/thorough.js';
 import { label, reference, rowsOf, tolerance } from './attentionCases.js';
-import { attentionModule, emulate, prepare, type AttentionData, type Shape } from './attentionHarness.js';
-import { PathWorld, pathSchedule, tangledCall, treeCall } from './pathCases.js';
+import { type AttentionData, attentionModule, emulate, prepare, type Shape } from './attentionHarness.js';
+import { pathSchedule, PathWorld, tangledCall, treeCall } from './pathCases.js';
 
 const OPTIONS = { tokensCapacity: 4096 };
 const HOPPER = { arch: 'sm_90a', sharedBytesPerBlock: 232_448 } as const;

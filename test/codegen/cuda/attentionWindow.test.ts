@@ -4,12 +4,12 @@
  */
 import { describe, expect, it } from 'vitest';
 import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
+import { expectSame } from '../../support/numbers.js';
 import { randomArray, randomSource } from '../harness.js';
 import { randomTrees } from '../modules.js';
-import { expectSame } from '../../support/sameValues.js';
 import { reference, rowsOf, tolerance } from './attentionCases.js';
-import { emulate, prepare, type AttentionData, type Shape } from './attentionHarness.js';
-import { gather, pathSchedule, PathWorld, treeCall, type Piece } from './pathCases.js';
+import { type AttentionData, emulate, prepare, type Shape } from './attentionHarness.js';
+import { gather, pathSchedule, PathWorld, type Piece, treeCall } from './pathCases.js';
 import { pathShape } from './pathSchedules.js';
 
 const OPTIONS = { tokensCapacity: 2048 };

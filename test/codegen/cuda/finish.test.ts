@@ -6,8 +6,8 @@ import type { CudaArch, CudaGemmSchedule, CudaSchedule } from '../../../ir/cuda.
 import { everyExtent } from '../../../ir/function.js';
 import type { GemmKernel, Kernel } from '../../../ir/kernel.js';
 import { fuseRowNorms } from '../../../passes/fuseRowNorms.js';
+import { expectSame } from '../../support/numbers.js';
 import { compileByNvcc, hasNvcc } from '../../support/nvcc.js';
-import { expectSame } from '../../support/sameValues.js';
 import { casesHere, thorough } from '../../support/thorough.js';
 import { postNorm, postNormModule } from '../postNorm.js';
 import { emulateModule } from './emulate.js';

@@ -5,10 +5,10 @@
 import { beforeAll, describe, expect, it } from 'vitest';
 import { defaultCudaSchedule, emitCudaKernel, isLegalCuda } from '../../../codegen/cuda/index.js';
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
-import { type GroupSize } from '../../../ir/groups.js';
+import type { GroupSize } from '../../../ir/groups.js';
 import { scoringBucket } from '../../../ir/scoring.js';
+import { expectSame } from '../../support/numbers.js';
 import { compileByNvcc, hasNvcc, type NvccReport } from '../../support/nvcc.js';
-import { expectSame } from '../../support/sameValues.js';
 import { casesHere } from '../../support/thorough.js';
 import { emulateLayerGemm } from './emulateLayerGemm.js';
 import { layerGemm, type LayerGemm, type WgmmaCase } from './wgmmaKernels.js';

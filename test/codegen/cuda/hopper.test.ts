@@ -2,17 +2,16 @@
  * Hopper contractions run over fibres, with boxes, barriers and warpgroup products, compared with the float64
  * interpreter.
  */
-import { scoringBucket } from '../../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
 import { defaultCudaSchedule, isLegalCuda } from '../../../codegen/cuda/index.js';
 import type { CudaGemmSchedule, CudaSchedule } from '../../../ir/cuda.js';
-import type { Kernel, KernelModule } from '../../../ir/kernel.js';
-import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
+import { type Kernel, type KernelModule, LOGPROB_BLOCK } from '../../../ir/kernel.js';
 import { interpretModule } from '../../../ir/kernelInterpreter.js';
+import { scoringBucket } from '../../../ir/scoring.js';
+import { expectSame } from '../../support/numbers.js';
+import { casesHere, thorough } from '../../support/thorough.js';
 import { emulateModule } from './emulate.js';
 import { cudaLayer } from './modules.js';
-import { expectSame } from '../../support/sameValues.js';
-import { casesHere, thorough } from '../../support/thorough.js';
 
 const FACTS = { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 132 } as const;
 const SHAPE = { hidden: 144, heads: 3, kvHeads: 3, headDim: 48, inter: 200, vocab: 600, width: 8 } as const;

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { isLegalCuda } from '../../../codegen/cuda/index.js';
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
-import { expectSame } from '../../support/sameValues.js';
+import { expectSame } from '../../support/numbers.js';
 import { casesHere, isThorough } from '../../support/thorough.js';
 import { emulateLayerGemm, interpretLayerGemm } from './emulateLayerGemm.js';
 import { inE4m3, layerGemm, type LayerGemm, type WgmmaCase } from './wgmmaKernels.js';

@@ -1,16 +1,15 @@
 /** Whole layers of generated CUDA text, run over fibres and compared with the float64 interpreter. */
-import { scoringBucket } from '../../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
 import { defaultCudaSchedule, isLegalCuda } from '../../../codegen/cuda/index.js';
 import type { CudaSchedule } from '../../../ir/cuda.js';
-import type { Kernel, KernelModule } from '../../../ir/kernel.js';
-import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
+import { type Kernel, type KernelModule, LOGPROB_BLOCK } from '../../../ir/kernel.js';
 import { interpretModule } from '../../../ir/kernelInterpreter.js';
+import { scoringBucket } from '../../../ir/scoring.js';
+import { expectSame } from '../../support/numbers.js';
+import { casesHere, thorough } from '../../support/thorough.js';
 import type { LayerShape } from '../modules.js';
 import { emulateModule } from './emulate.js';
 import { cudaLayer } from './modules.js';
-import { expectSame } from '../../support/sameValues.js';
-import { casesHere, thorough } from '../../support/thorough.js';
 
 const FACTS = { arch: 'sm_80', sharedBytesPerBlock: 166_912, multiprocessors: 108 } as const;
 

@@ -4,18 +4,18 @@
  */
 import { beforeAll, describe, expect, it } from 'vitest';
 import { defaultCudaSchedule, emitCudaKernel, isLegalCuda } from '../../../codegen/cuda/index.js';
-import { columnTiles } from '../../../codegen/cuda/wgmma/layout.js';
 import { segmentsOf } from '../../../codegen/cuda/text/contraction.js';
+import { columnTiles } from '../../../codegen/cuda/wgmma/layout.js';
 import type { CudaGemmSchedule, CudaKernelText, CudaSchedule } from '../../../ir/cuda.js';
 import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
 import { scoringBucket } from '../../../ir/scoring.js';
+import { expectSame } from '../../support/numbers.js';
 import { compileByNvcc, hasNvcc, type NvccReport } from '../../support/nvcc.js';
-import { expectSame } from '../../support/sameValues.js';
 import { casesHere, thorough } from '../../support/thorough.js';
 import { emulateModule } from './emulate.js';
 import { emulateLayerGemm } from './emulateLayerGemm.js';
 import { cudaLayer } from './modules.js';
-import { headKernel, layerGemm, type HeadCase, type WgmmaCase, type LayerGemm } from './wgmmaKernels.js';
+import { type HeadCase, headKernel, layerGemm, type LayerGemm, type WgmmaCase } from './wgmmaKernels.js';
 
 if (!hasNvcc) console.warn('SKIPPED: nvcc is not on PATH, so no skinny kernel was compiled for a GPU.');
 

@@ -5,7 +5,7 @@ import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { BufferDecl, KernelModule, Pairing } from '../../../ir/kernel.js';
 import type { Scalar } from '../../../ir/scalar.js';
 import { interfaceOf } from '../../support/interface.js';
-import { expectSame } from '../../support/sameValues.js';
+import { expectSame } from '../../support/numbers.js';
 import { acc, add, constant, mul, store } from '../modules.js';
 import { emulateModule } from './emulate.js';
 

@@ -8,12 +8,11 @@ import { type Checkpoint, openCheckpoint } from '../../../models/checkpoint.js';
 import { describeModel } from '../../../models/config.js';
 import type { Json } from '../../../models/model/model.js';
 import { randomOf } from '../../fuzz/mutate.js';
+import { storedValues } from '../../support/checkpoints.js';
+import { randomTrees } from '../../support/families.js';
+import { type Encode, ggufFile, ggufPairs, ggufTensors, type GgufType, type PlainTensor } from '../../support/gguf.js';
 import { BLOCK_TYPES, type BlockType, BlockWriter, randomBlock } from '../../support/ggufBlocks.js';
-import { type Encode, ggufPairs, ggufTensors, type PlainTensor } from '../../support/ggufModel.js';
-import { ggufFile, type GgufType } from '../../support/ggufWriter.js';
-import { randomTrees } from '../../support/randomFamily.js';
-import { expectSame } from '../../support/sameValues.js';
-import { storedValues } from '../../support/storedValues.js';
+import { expectSame } from '../../support/numbers.js';
 import { casesHere } from '../../support/thorough.js';
 import { safetensors, temporaryFolder, writeJson } from '../support.js';
 

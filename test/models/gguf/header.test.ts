@@ -4,8 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { openCheckpoint } from '../../../models/checkpoint.js';
 import { type GgufHeader, parseGgufHeader } from '../../../models/gguf/file.js';
-import { ggufPairs } from '../../support/ggufModel.js';
-import { GGUF_TYPES, ggufFile, type GgufFile, type GgufTensor, text, u32, u64 } from '../../support/ggufWriter.js';
+import { GGUF_TYPES, ggufFile, type GgufFile, ggufPairs, type GgufTensor, text, u32, u64 } from '../../support/gguf.js';
 import { SMALL_CONFIG, temporaryFolder, userError } from '../support.js';
 
 const parse = (file: Buffer): GgufHeader =>

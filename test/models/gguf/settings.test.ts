@@ -7,8 +7,7 @@ import { describeModel } from '../../../models/config.js';
 import type { DecoderConfig } from '../../../models/decoder/config.js';
 import { rotaryTables } from '../../../models/decoder/rope.js';
 import type { Json } from '../../../models/model/model.js';
-import { ggufPairs, ggufTensors } from '../../support/ggufModel.js';
-import { ggufFile, type GgufPairs, type GgufTensor } from '../../support/ggufWriter.js';
+import { ggufFile, ggufPairs, type GgufPairs, type GgufTensor, ggufTensors } from '../../support/gguf.js';
 import { SMALL_CONFIG, temporaryFolder, userError } from '../support.js';
 
 const { architectures: _, torch_dtype: __, ...SMALL } = SMALL_CONFIG as Json;

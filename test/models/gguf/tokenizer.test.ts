@@ -14,8 +14,7 @@ import {
 } from '../../../models/tokenizer/sentencepiece.js';
 import { createTokenizer, type Tokenizer } from '../../../models/tokenizer/tokenizer.js';
 import { type Random, randomOf } from '../../fuzz/mutate.js';
-import { asByteLevel, byteLevelPairs, piecePairs } from '../../support/ggufTokenizer.js';
-import { ggufFile, type GgufPairs } from '../../support/ggufWriter.js';
+import { asByteLevel, byteLevelPairs, ggufFile, type GgufPairs, piecePairs } from '../../support/gguf.js';
 import { DEMO, hasShared, SHARED, skipReason, temporaryFolder, userError } from '../support.js';
 
 const path = (pairs: GgufPairs): string => {

@@ -12,7 +12,7 @@ import type {
 } from '../../../runtime/cuda/native.js';
 import { HOPPER_KERNELS, KERNELS } from '../../support/cudaKernels.js';
 import { CODES, describeFake } from '../../support/fakeCuda/fakeDriver.js';
-import { extentsTR, vector } from '../../support/programs.js';
+import { extentsTR, vector } from '../../support/interface.js';
 
 const tiles = (extent: 'T' | 'R', per: number, times = 1): GridExtent => ({ kind: 'tiles', extent, per, times });
 const one: GridExtent = { kind: 'constant', count: 1 };

@@ -6,7 +6,7 @@ import { afterAll, afterEach, expect, it } from 'vitest';
 import { loadAddon } from '../../../runtime/addon.js';
 import { KERNELS } from '../../support/cudaKernels.js';
 import { CODES, describeFake } from '../../support/fakeCuda/fakeDriver.js';
-import { extentsTR } from '../../support/programs.js';
+import { extentsTR } from '../../support/interface.js';
 
 describeFake('uploads', (fake) => {
   const cuda = fake.addon;

@@ -1,37 +1,37 @@
 /** The CUDA executor over a fake of the addon: loading, buckets, two micro-batches at once, NaN, memory, bad input. */
-import { tokensIn } from '../../../ir/scoring.js';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { UserError } from '../../../errors.js';
+import { tokensIn } from '../../../ir/scoring.js';
+import { NonFiniteError } from '../../../runtime/call.js';
 import {
+  type CudaMemoryUse,
   OutOfDeviceMemory,
   peakBytes,
   printCudaMemoryUse,
   requireDeviceMemory,
-  type CudaMemoryUse,
 } from '../../../runtime/cuda/memoryUse.js';
 import { JOB_BYTES } from '../../../runtime/cuda/packJob.js';
 import type { LoadProgress } from '../../../runtime/files.js';
-import { NonFiniteError } from '../../../runtime/call.js';
 import type { TensorSource } from '../../../runtime/tensorSource.js';
-import { extentsTR } from '../../support/programs.js';
+import { extentsTR } from '../../support/interface.js';
+import { type Batch, type CudaScoring, type CudaScoringOptions, openCuda } from '../../support/scoring.js';
 import { temporaryFolder } from '../kernels.js';
 import { randomValue, roundTo } from '../packReference.js';
-import { fakeCuda, outOfMemory, type FakeKernel, type FakeOptions, type FakeState } from './fakeCudaAddon.js';
+import { fakeCuda, type FakeKernel, type FakeOptions, type FakeState, outOfMemory } from './fakeCudaAddon.js';
 import { buildPackShim, hasCxx } from './packShim.js';
 import {
   batchOf,
   buildTinyKernels,
   expectedScores,
   tableValue,
+  type TensorChange,
   tinyCudaPlan,
   tinyKernels,
   VOCAB,
   WIDTH,
   writeTensors,
-  type TensorChange,
 } from './tinyCuda.js';
-import { openCuda, type CudaScoring, type CudaScoringOptions, type Batch } from '../../support/scoring.js';
 
 const isPossible = hasCxx();
 if (!isPossible) process.stderr.write('SKIPPED: the CUDA executor over a fake device: no g++ on PATH\n');

@@ -1,8 +1,11 @@
 /** Copies of checkpoints whose experts lie in one tensor for each layer and kind, as transformers 5 has them. */
 import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { WeightEntry } from '../../models/model/tensors.js';
+import { decodeEncoded } from '../../ir/encoding.js';
+import { FORMATS } from '../../ir/storage.js';
+import type { TensorLocation, WeightEntry } from '../../models/model/tensors.js';
 import { readSafetensorsHeader } from '../../models/weights/safetensors.js';
+import { encodedRow, fileRow } from '../../runtime/tensorSource.js';
 
 /** Rows and columns exchanged, of elements of `size` bytes. */
 function turned(bytes: Buffer, rows: number, columns: number, size: number): Buffer {
@@ -87,4 +90,46 @@ export function fuseExperts(source: string, dir: string, { isTurned, rename = (n
   const bodies = [...written.values()].map(({ bytes }) => bytes);
   writeFileSync(join(dir, 'model.safetensors'), Buffer.concat([length, json, ...bodies]));
   for (const name of ['config.json', 'tokenizer.json']) copyFileSync(join(source, name), join(dir, name));
+}
+
+// Values of tensors where checkpoints say they are.
+
+/** The elements of a tensor in files, row by row. */
+export function storedValues(place: TensorLocation): Float64Array {
+  const { shape, format } = place;
+  const [rows = 1] = shape;
+  const elements = shape.reduce((product, extent) => product * extent, 1);
+  const { bytes, decode } = FORMATS[format];
+  const values = new Float64Array(elements);
+  if (place.kind === 'file') {
+    const file = readFileSync(place.file);
+    const length = bytes(1, elements / rows);
+    for (let row = 0; row < rows; row++) {
+      const start = place.offset + fileRow(place, row) * length;
+      values.set(decode(file.subarray(start, start + length)), (row * elements) / rows);
+    }
+    return values;
+  }
+  if (place.kind === 'encoded') {
+    const { file, offset, byteLength } = place.parts.blocks!;
+    const blocks = readFileSync(file).subarray(offset, offset + byteLength);
+    const columns = elements / rows;
+    const whole = decodeEncoded(place.encoding, place.rows, columns, { blocks });
+    for (let row = 0; row < rows; row++) {
+      const from = encodedRow(place, row) * columns;
+      values.set(whole.subarray(from, from + columns), row * columns);
+    }
+    return values;
+  }
+  if (place.kind !== 'assembled') throw new Error(`${place.name} is in no file`);
+  const columns = elements / rows;
+  for (const { file, offset, row, rows: count, column, columns: width, isTransposed, stride } of place.tiles) {
+    const source = readFileSync(file);
+    for (let i = 0; i < count; i++)
+      for (let j = 0; j < width; j++) {
+        const at = offset + bytes(1, isTransposed ? j * stride + i : i * stride + j);
+        values.set(decode(source.subarray(at, at + bytes(1, 1))), (row + i) * columns + column + j);
+      }
+  }
+  return values;
 }

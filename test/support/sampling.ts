@@ -2,10 +2,13 @@
  * Chooses a token from a row of logits in float64, from options and the tokens before it: an oracle for the lists that
  * calls take in their place. Filters are those of the reference (ir/filters).
  */
-import { keptTokens, largestTokens, logSumExp } from '../../ir/filters.js';
-import { gumbel, type NoiseKey } from '../../ir/gumbel.js';
 import type { TokenLogProb } from '../../generate/request.js';
 import { isGreedy, type Sampling } from '../../generate/sampling.js';
+import type { StepInputs } from '../../generate/stepArrays.js';
+import type { FilteredOutputs } from '../../generate/stepper.js';
+import { adjustLogits, chooseToken, keptTokens, largestTokens, logSumExp } from '../../ir/filters.js';
+import { gumbel, type NoiseKey } from '../../ir/gumbel.js';
+import { MAX_TOP_TOKENS, mapInputs, rowSampling } from '../../ir/sampleInputs.js';
 
 export interface Chosen extends TokenLogProb {
   /** The most likely tokens, as many as were asked for; of equals the lower first. */
@@ -20,7 +23,7 @@ export interface Before {
   readonly banned?: ReadonlySet<number> | undefined;
 }
 
-export function chooseToken(logits: Float32Array, sampling: Sampling, before: Before, key: NoiseKey): Chosen {
+export function oracleChoice(logits: Float32Array, sampling: Sampling, before: Before, key: NoiseKey): Chosen {
   const total = logSumExp(logits);
   const withLogProb = (token: number): TokenLogProb => ({ token, logProb: logits[token]! - total });
   const z = penalised(logits, sampling, before);
@@ -57,4 +60,46 @@ function draw(z: Float64Array, sampling: Sampling, key: NoiseKey): number {
     if (score > best || (score === best && token < drawn)) [drawn, best] = [token, score];
   }
   return drawn;
+}
+
+// What `step` returns for filtered rows, by the reference, for models that are made up in tests.
+
+/** `logitsOf`: the logits after a token at a position. */
+export function filteredRows(
+  inputs: StepInputs,
+  logitsOf: (token: number, position: number) => ArrayLike<number>,
+): FilteredOutputs {
+  const given: Readonly<Record<string, ArrayLike<number> | undefined>> = {
+    ...inputs,
+    low: inputs.keyLow,
+    high: inputs.keyHigh,
+    pathToken: inputs.tokens,
+    pathRow: inputs.row,
+  };
+  const numbers = mapInputs((name) => given[name]!);
+  const rows = Array.from(inputs.topK!, (_, row) => {
+    const at = inputs.row[row]!;
+    const z = logitsOf(inputs.tokens[at]!, inputs.position[at]!);
+    const { filters, draw, entries } = rowSampling(numbers, row, z.length);
+    const total = logSumExp(z);
+    const token = chooseToken(adjustLogits(z, filters, entries), filters, draw);
+    const top = largestTokens(z, inputs.topCount![row]!);
+    const padded = <T>(values: readonly T[], by: T): T[] => [
+      ...values,
+      ...new Array<T>(MAX_TOP_TOKENS - values.length).fill(by),
+    ];
+    return {
+      ...{ token, logProb: z[token]! - total, tokens: padded(top, 0) },
+      logProbs: padded(
+        top.map((each) => z[each]! - total),
+        0,
+      ),
+    };
+  });
+  return {
+    token: Int32Array.from(rows, ({ token }) => token),
+    logProb: Float32Array.from(rows, ({ logProb }) => logProb),
+    topTokens: Int32Array.from(rows.flatMap(({ tokens }) => tokens)),
+    topLogProbs: Float32Array.from(rows.flatMap(({ logProbs }) => logProbs)),
+  };
 }

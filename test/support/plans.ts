@@ -1,17 +1,40 @@
-/**
- * Compiles functions given as text, through the whole pipeline, to one plan for a CPU. Their weights and states must
- * agree.
- */
+/** Plans of several functions, compiled from graphs by the product's own passes. */
 import { defaultSchedule } from '../../codegen/cpu/index.js';
-import { deriveLaunches } from '../../driver/plan.js';
+import type { Scheduling } from '../../codegen/scheduling.js';
+import { deriveLaunches, planFunction } from '../../driver/plan.js';
 import { numericsOf } from '../../driver/targets/cpuDevice.js';
 import type { Extents } from '../../ir/extents.js';
+import type { Graph } from '../../ir/graph/graph.js';
 import { parseGraph } from '../../ir/graph/parser.js';
 import { verifyGraph } from '../../ir/graph/verify.js';
-import type { FunctionPlan, Plan } from '../../ir/plan.js';
+import type { Bucket, FunctionPlan, Plan } from '../../ir/plan.js';
 import { verifyIndices } from '../../ir/verifyIndices.js';
+import type { Numerics } from '../../passes/numerics.js';
 import { planMemory } from '../../passes/planMemory.js';
-import { lower, optimize } from '../../passes/runPasses.js';
+import { lower, lowerModule, optimize } from '../../passes/runPasses.js';
+
+export const NUMERICS: Numerics = { activations: 'f32', weights: { layout: 'panels', format: 'f32' } };
+
+/** The plan of several functions. `buckets`: those of each, the largest last. */
+export function planOf<S, F>(
+  graphs: readonly Graph[],
+  buckets: Readonly<Record<string, readonly Bucket[]>>,
+  scheduling: Pick<Scheduling<S, F>, 'default'>,
+  facts: F,
+): Plan<S> {
+  const optimized = graphs.map((graph) => optimize(graph, NUMERICS));
+  const { functions, ...shared } = lowerModule({ name: 'functions', functions: optimized }, NUMERICS);
+  return {
+    ...shared,
+    functions: functions.map((module) => {
+      const own = buckets[module.interface.name]!;
+      return planFunction({ ...module, ...shared }, own.at(-1)!, own, scheduling, facts);
+    }),
+  };
+}
+
+// Compiles functions given as text, through the whole pipeline, to one plan for a CPU. Their weights and states must
+// agree.
 
 export interface FunctionSource {
   readonly text: string;

@@ -1,10 +1,106 @@
+/** Writes GGUF files for tests, field by field, sound or not. Facts: ggml's docs/gguf.md. */
+
+/** Values of metadata by their type in the file. */
+export type GgufValue =
+  | { readonly u32: number }
+  | { readonly u64: bigint }
+  | { readonly f32: number }
+  | { readonly flag: boolean }
+  | { readonly text: string }
+  | { readonly texts: readonly string[] }
+  | { readonly i32s: readonly number[] }
+  | { readonly f32s: readonly number[] }
+  | { readonly flags: readonly boolean[] };
+
+export type GgufPairs = Readonly<Record<string, GgufValue>>;
+
+export interface GgufTensor {
+  readonly name: string;
+  /** Slowest extent first. */
+  readonly shape: readonly number[];
+  /** The number of its element type. */
+  readonly type: number;
+  readonly bytes: Buffer;
+}
+
+export interface GgufFile {
+  readonly version?: number;
+  readonly alignment?: number;
+  readonly pairs: GgufPairs | readonly (readonly [key: string, value: GgufValue])[];
+  readonly tensors: readonly GgufTensor[];
+  /** Another place of a tensor, from the beginning of the data. */
+  readonly offsetOf?: (tensor: GgufTensor, offset: number) => number;
+}
+
+export const GGUF_TYPES = { F32: 0, F16: 1, Q4_0: 2, Q8_0: 8, Q4_K: 12, Q5_K: 13, Q6_K: 14, BF16: 30 } as const;
+export type GgufType = keyof typeof GGUF_TYPES;
+
+export const u32 = (value: number): Buffer => {
+  const bytes = Buffer.alloc(4);
+  bytes.writeUInt32LE(value);
+  return bytes;
+};
+export const u64 = (value: bigint | number): Buffer => {
+  const bytes = Buffer.alloc(8);
+  bytes.writeBigUInt64LE(BigInt(value));
+  return bytes;
+};
+export const text = (value: string): Buffer => Buffer.concat([u64(Buffer.byteLength(value)), Buffer.from(value)]);
+const bytesOf = (view: ArrayBufferView): Buffer => Buffer.from(view.buffer, view.byteOffset, view.byteLength);
+const list = (type: number, count: number, elements: Buffer): Buffer =>
+  Buffer.concat([u32(9), u32(type), u64(count), elements]);
+
+/** The type of a value and its bytes. */
+export function ggufValue(value: GgufValue): Buffer {
+  if ('u32' in value) return Buffer.concat([u32(4), u32(value.u32)]);
+  if ('u64' in value) return Buffer.concat([u32(10), u64(value.u64)]);
+  if ('f32' in value) return Buffer.concat([u32(6), bytesOf(Float32Array.of(value.f32))]);
+  if ('flag' in value) return Buffer.concat([u32(7), Buffer.of(value.flag ? 1 : 0)]);
+  if ('text' in value) return Buffer.concat([u32(8), text(value.text)]);
+  if ('texts' in value) return list(8, value.texts.length, Buffer.concat(value.texts.map(text)));
+  if ('i32s' in value) return list(5, value.i32s.length, bytesOf(Int32Array.from(value.i32s)));
+  if ('f32s' in value) return list(6, value.f32s.length, bytesOf(Float32Array.from(value.f32s)));
+  return list(7, value.flags.length, Buffer.from(value.flags.map(Number)));
+}
+
+/** The bytes of a file. */
+export function ggufFile({
+  version = 3,
+  alignment = 32,
+  pairs: given,
+  tensors,
+  offsetOf = (_, at) => at,
+}: GgufFile): Buffer {
+  const pairs = Array.isArray(given) ? (given as readonly (readonly [string, GgufValue])[]) : Object.entries(given);
+  const padded = (bytes: Buffer): Buffer =>
+    Buffer.concat([bytes, Buffer.alloc((alignment - (bytes.length % alignment)) % alignment)]);
+  let at = 0;
+  const described = tensors.map((tensor) => {
+    const { name, shape, type, bytes } = tensor;
+    const extents = [...shape].reverse().map(u64);
+    const entry = Buffer.concat([text(name), u32(shape.length), ...extents, u32(type), u64(offsetOf(tensor, at))]);
+    at += padded(bytes).length;
+    return entry;
+  });
+  const header = Buffer.concat([
+    Buffer.from('GGUF'),
+    u32(version),
+    u64(tensors.length),
+    u64(pairs.length),
+    ...pairs.map(([key, value]) => Buffer.concat([text(key), ggufValue(value)])),
+    ...described,
+  ]);
+  return Buffer.concat([padded(header), ...tensors.map(({ bytes }) => padded(bytes))]);
+}
+
 /**
  * Converts small models to GGUF for tests, as the converters of llama.cpp do: their names, their order of rows, their
  * norm weights. Written from those converters' facts, apart from the reader.
  */
 import { type FormatName, FORMATS } from '../../ir/storage.js';
 import type { Json } from '../../models/model/model.js';
-import { GGUF_TYPES, type GgufPairs, type GgufTensor, type GgufType, type GgufValue } from './ggufWriter.js';
+import type { SentencePieceModel } from '../../models/tokenizer/sentencepiece.js';
+import { isRecord } from '../../system/json.js';
 
 /** A tensor of the Hugging Face checkpoint. */
 export interface PlainTensor {
@@ -45,7 +141,7 @@ const PERMUTED: readonly unknown[] = ['llama', 'mistral', 'mixtral', 'granite', 
 const nameOf = (name: string, modelType: unknown): string =>
   [...NAMES, [/post_attention_layernorm/, HAS_NORMS_BEHIND.includes(modelType) ? 'post_attention_norm' : 'ffn_norm']]
     .reduce((text, [from, to]) => text.replace(from as RegExp, to as string), name)
-    .replaceAll('..', '.');
+    .replaceAll('..', './');
 
 /** Rows in another order: row i of the result is row `from(i)`. */
 function rows(values: Float64Array, count: number, from: (row: number) => number): Float64Array {
@@ -184,4 +280,52 @@ export function ggufPairs(json: Json): GgufPairs {
     if (original !== undefined) set('rope.scaling.original_context_length', { u32: original as number });
   }
   return pairs;
+}
+
+// The metadata of tokenizers, as converters write it.
+
+/** The parts of a byte-level tokenizer.json. */
+export interface ByteLevelJson {
+  readonly added_tokens: readonly { readonly id: number; readonly content: string; readonly special?: boolean }[];
+  readonly model: {
+    readonly vocab: Readonly<Record<string, number>>;
+    readonly merges: readonly (string | readonly string[])[];
+  };
+}
+
+const [NORMAL, CONTROL, USER_DEFINED] = [1, 3, 4];
+
+/** Of a byte-level tokenizer.json that is cut as `pre` says, with BOS token `bos`. */
+export function byteLevelPairs({ added_tokens: added, model }: ByteLevelJson, pre: string, bos: string): GgufPairs {
+  const ids = new Map(Object.entries(model.vocab));
+  for (const { id, content } of added) ids.set(content, id);
+  const tokens = [...ids].sort(([, a], [, b]) => a - b).map(([piece]) => piece);
+  const types = new Map(added.map(({ content, special }) => [content, special === true ? CONTROL : USER_DEFINED]));
+  return {
+    'tokenizer.ggml.model': { text: 'gpt2' },
+    'tokenizer.ggml.pre': { text: pre },
+    'tokenizer.ggml.tokens': { texts: tokens },
+    'tokenizer.ggml.token_type': { i32s: tokens.map((piece) => types.get(piece) ?? NORMAL) },
+    'tokenizer.ggml.merges': { texts: model.merges.map((pair) => (typeof pair === 'string' ? pair : pair.join(' '))) },
+    'tokenizer.ggml.bos_token_id': { u32: ids.get(bos)! },
+    'tokenizer.ggml.add_bos_token': { flag: true },
+  };
+}
+
+/** Of a SentencePiece model. */
+export const piecePairs = ({ pieces, addDummyPrefix, bosId, eosId }: SentencePieceModel): GgufPairs => ({
+  'tokenizer.ggml.model': { text: 'llama' },
+  'tokenizer.ggml.pre': { text: 'default' },
+  'tokenizer.ggml.tokens': { texts: pieces.map(({ piece }) => piece) },
+  'tokenizer.ggml.scores': { f32s: pieces.map(({ score }) => score) },
+  'tokenizer.ggml.token_type': { i32s: pieces.map(({ type }) => type) },
+  'tokenizer.ggml.bos_token_id': { u32: bosId },
+  'tokenizer.ggml.eos_token_id': { u32: eosId },
+  'tokenizer.ggml.add_space_prefix': { flag: addDummyPrefix },
+});
+
+/** A parsed tokenizer.json that is byte-level. */
+export function asByteLevel(json: unknown): ByteLevelJson {
+  if (!isRecord(json) || !isRecord(json['model'])) throw new Error('not a tokenizer.json');
+  return json as unknown as ByteLevelJson;
 }
