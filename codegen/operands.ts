@@ -39,7 +39,7 @@ export interface Operand {
 }
 
 export class KernelOperands {
-  private readonly names: ModuleNames;
+  private readonly names: DeclarationsByName;
   private readonly order: ReadonlyMap<string, number>;
   private readonly kernel: Kernel;
   private readonly capacity: Extents;
@@ -176,13 +176,13 @@ export function storedLogits({ logits }: Pick<LogProbKernel, 'logits'>, operands
 
 // Lookup of a module's declarations by name.
 
-export interface ModuleNames {
+export interface DeclarationsByName {
   readonly buffers: ReadonlyMap<string, BufferDecl>;
   readonly weights: ReadonlyMap<string, WeightDecl>;
 }
 
 /** The names of a module. Found once, because they are looked up for each kernel and each candidate schedule. */
-export const namesOf: (module: KernelModule) => ModuleNames = oncePer((module: KernelModule) => ({
+export const namesOf: (module: KernelModule) => DeclarationsByName = oncePer((module: KernelModule) => ({
   buffers: new Map(module.buffers.map((buffer) => [buffer.name, buffer])),
   weights: new Map(module.weights.map((weight) => [weight.name, weight])),
 }));

@@ -11,8 +11,8 @@ import type Handlebars from 'handlebars';
 /** Generated code is not HTML. A name that a template misspells is an error. */
 export const TEMPLATE_OPTIONS = { noEscape: true, strict: true, assumeObjects: true };
 
-type Engine = typeof Handlebars;
-type Compiled = Parameters<Engine['template']>[0];
+type HandlebarsModule = typeof Handlebars;
+type CompiledTemplate = Parameters<HandlebarsModule['template']>[0];
 
 const require = createRequire(import.meta.url);
 
@@ -64,15 +64,15 @@ export class Templates<Name extends string> {
   #builder(): (name: Name) => Handlebars.TemplateDelegate<object> {
     const file = fileURLToPath(new URL('compiled.cjs', this.#folder));
     if (existsSync(file)) {
-      const { template } = require('handlebars/runtime') as Engine;
-      const compiled = require(file) as Readonly<Record<string, Compiled>>;
+      const { template } = require('handlebars/runtime') as HandlebarsModule;
+      const compiled = require(file) as Readonly<Record<string, CompiledTemplate>>;
       return (name) => {
         const found = compiled[`${name}${this.#suffix}`];
         if (found === undefined) throw new Error(`${file} has no template ${name}; npm run build makes it anew`);
         return template(found);
       };
     }
-    const { compile } = require('handlebars') as Engine;
+    const { compile } = require('handlebars') as HandlebarsModule;
     return (name) => compile(this.#text(`${name}${this.#suffix}`), TEMPLATE_OPTIONS);
   }
 

@@ -145,6 +145,9 @@ export type Kernel =
   | SortByExpertKernel
   | LoopKernel;
 
+/** A kernel that multiplies rows by packed weights. */
+export type ContractionKernel = GemmKernel | LogProbKernel;
+
 /** A literal f32 vector of the graph (rotary frequencies). It comes with the program, not with the checkpoint. */
 export interface ConstantVector {
   readonly name: string;

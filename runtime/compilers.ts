@@ -130,10 +130,12 @@ export interface SourceText {
   readonly digest?: string;
 }
 
-const MAX_SHOWN = 3;
+/** Errors of a compiler that are shown. */
+export const MAX_SHOWN_ERRORS = 3;
 const CONTEXT = 2;
 
-interface Diagnostic {
+/** An error of a compiler, and its line in the generated text. */
+export interface Diagnostic {
   readonly line: number;
   readonly message: string;
 }
@@ -162,12 +164,12 @@ export function excerpt(text: string, line: number): string {
 export function compileError(compiler: string, source: SourceText, stderr: string): UserError {
   const diagnostics = diagnosticsOf(source, stderr);
   const shown = diagnostics
-    .slice(0, MAX_SHOWN)
+    .slice(0, MAX_SHOWN_ERRORS)
     .map(
       (diagnostic) =>
         `${source.name}:${diagnostic.line}: ${diagnostic.message}\n${excerpt(source.text, diagnostic.line)}`,
     );
-  const rest = diagnostics.length > MAX_SHOWN ? `\n… and ${diagnostics.length - MAX_SHOWN} more` : '';
+  const rest = diagnostics.length > MAX_SHOWN_ERRORS ? `\n… and ${diagnostics.length - MAX_SHOWN_ERRORS} more` : '';
   const details = shown.length > 0 ? shown.join('\n') + rest : stderr.trim().slice(0, 2000);
   return new UserError(
     `${compiler} does not compile the generated ${source.name}:\n${details}`,

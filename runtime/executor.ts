@@ -29,7 +29,7 @@ export interface ExecutorOptions<Memory> {
 }
 
 /** A call that was checked, and the buckets that hold it, best first. */
-interface CheckedCall extends Omit<StageCall, 'bucket'> {
+interface BucketedCall extends Omit<StageCall, 'bucket'> {
   readonly buckets: readonly number[];
 }
 
@@ -144,7 +144,7 @@ export class Executor<Memory = unknown> {
     );
   }
 
-  private checked(name: string, inputs: CallArrays, kind: StageCall['kind']): CheckedCall {
+  private checked(name: string, inputs: CallArrays, kind: StageCall['kind']): BucketedCall {
     if (this.isClosed) throw new Error('This executor was closed.');
     const fn = functionOf(this.plan, name);
     const extents = extentsOf(fn.interface, inputs);
@@ -159,12 +159,12 @@ export class Executor<Memory = unknown> {
   }
 
   /** Starts as soon as the devices have room and a bucket is ready. */
-  private pass(call: CheckedCall): Promise<Passed> {
+  private pass(call: BucketedCall): Promise<Passed> {
     return this.gate.pass(() => this.start(call));
   }
 
   /** The best bucket that is ready. What is measured or searched runs in the best one alone. */
-  private readyBucket({ fn, buckets, kind }: CheckedCall): number | undefined {
+  private readyBucket({ fn, buckets, kind }: BucketedCall): number | undefined {
     const { readiness } = this.runner;
     if (readiness === undefined) return buckets[0]!;
     if (readiness.failure !== undefined) throw readiness.failure;
@@ -172,7 +172,7 @@ export class Executor<Memory = unknown> {
   }
 
   /** In this turn, where nothing has to be waited for. Where a call waits for its bucket, later ones wait behind it. */
-  private async start(checked: CheckedCall): Promise<Passed> {
+  private async start(checked: BucketedCall): Promise<Passed> {
     if (this.starting === undefined) {
       const bucket = this.readyBucket(checked);
       if (bucket !== undefined) return this.run(checked, bucket);
@@ -198,7 +198,7 @@ export class Executor<Memory = unknown> {
     return (await started).passed;
   }
 
-  private async run({ buckets: _, ...checked }: CheckedCall, bucket: number): Promise<Passed> {
+  private async run({ buckets: _, ...checked }: BucketedCall, bucket: number): Promise<Passed> {
     const call: StageCall = { ...checked, bucket };
     this.lastCall = call;
     return { call, answer: await this.runner.run(call) };

@@ -40,7 +40,7 @@ export function cacheLimitBytes({ cacheLimit }: Pick<Settings, 'cacheLimit'> = r
   return bytes;
 }
 
-interface Entry {
+interface CacheEntry {
   readonly folder: string;
   readonly name: string;
   readonly bytes: number;
@@ -72,7 +72,7 @@ export async function markUsed(path: string, usedMs = 0): Promise<void> {
   await utimes(path, now, now).catch(() => undefined);
 }
 
-async function entryAt(folder: string, name: string): Promise<Entry | undefined> {
+async function entryAt(folder: string, name: string): Promise<CacheEntry | undefined> {
   const path = join(folder, name);
   const status = await lstat(path).catch(() => undefined);
   if (status === undefined) return undefined; // Another process removed it.
@@ -84,8 +84,8 @@ async function entryAt(folder: string, name: string): Promise<Entry | undefined>
   return { folder, name, bytes, usedMs: status.mtimeMs };
 }
 
-async function entriesOf(cacheDir: string): Promise<Entry[]> {
-  const found: Entry[] = [];
+async function entriesOf(cacheDir: string): Promise<CacheEntry[]> {
+  const found: CacheEntry[] = [];
   for (const [kind, pattern] of Object.entries(ENTRIES)) {
     const folder = join(cacheDir, kind);
     for (const name of await readdir(folder).catch(() => [])) {
@@ -100,7 +100,7 @@ async function entriesOf(cacheDir: string): Promise<Entry[]> {
  * Moves the entry away at once, then takes it apart: no process sees half of it, and a process that has it loaded keeps
  * it. False where it stays: another process used it meanwhile, or the cache is not writable.
  */
-async function remove({ folder, name, usedMs }: Entry): Promise<boolean> {
+async function remove({ folder, name, usedMs }: CacheEntry): Promise<boolean> {
   const aside = join(folder, `.tmp-${randomUUID()}`);
   try {
     if ((await lstat(join(folder, name))).mtimeMs !== usedMs) return false;

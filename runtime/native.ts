@@ -218,7 +218,7 @@ export interface ProgramBinding {
 }
 
 /** One run of a program. */
-export interface RunRequest {
+export interface ProgramRun {
   /** A size for each of the program's extents, in their order. */
   readonly extents: readonly number[];
   readonly inputs: readonly PortData[];
@@ -229,7 +229,7 @@ export interface RunRequest {
 }
 
 /** What a run leaves. */
-export interface RunResult {
+export interface ProgramResult {
   readonly outputs: readonly ArrayBuffer[];
   /** Nanoseconds of each launch, when timed. */
   readonly launchNs?: Float64Array;
@@ -244,7 +244,7 @@ export interface RunResult {
 
 /** Launches bound to memory. Keeps its pool, libraries and memories alive. */
 export interface NativeProgram {
-  run(request: RunRequest): Promise<RunResult>;
+  run(request: ProgramRun): Promise<ProgramResult>;
   /**
    * Seconds of each of `repeats` runs of one launch, after one that is not counted. If inputs are absent, those of the
    * last run are used.

@@ -6,21 +6,21 @@ import { roundUp } from '../ir/types.js';
 import { fileRanges, requireTensor, type FileRange, type TensorSource } from './tensorSource.js';
 
 /** A weight's tensors, checked to have its shape. */
-interface Stored {
+interface StoredWeight {
   readonly names: readonly string[];
   readonly weight: WeightDecl;
   readonly bytes: number;
 }
 
 /** Read in place from the checkpoint. */
-export interface MappedWeight extends Stored {
+export interface MappedWeight extends StoredWeight {
   readonly kind: 'mapped';
   readonly file: string;
   readonly offset: number;
 }
 
 /** Copied into the packed memory at `offset`, in the weight's layout. */
-export interface PackedWeight extends Stored {
+export interface PackedWeight extends StoredWeight {
   readonly kind: 'packed';
   readonly offset: number;
   readonly sources: readonly TensorSource[];
@@ -32,7 +32,7 @@ export const tensorFiles = (weight: PackedWeight): FileRange[] =>
   [...weight.sources, ...(weight.columnScale === undefined ? [] : [weight.columnScale])].flatMap(fileRanges);
 
 /** Values from the plan, written into the packed memory at `offset`. */
-export interface LiteralWeight extends Stored {
+export interface LiteralWeight extends StoredWeight {
   readonly kind: 'literal';
   readonly offset: number;
   readonly values: Float32Array;

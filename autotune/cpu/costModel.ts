@@ -4,7 +4,7 @@
  */
 import { VECTOR_ISAS } from '../../codegen/cpu/micro.js';
 import { physicalColumns } from '../../codegen/operands.js';
-import type { AttentionKernel, Kernel, KernelModule, Segment } from '../../ir/kernel.js';
+import type { AttentionKernel, ContractionKernel, Kernel, KernelModule, Segment } from '../../ir/kernel.js';
 import type { CpuAttentionSchedule, CpuGemmSchedule, CpuIsa, CpuSchedule } from '../../ir/plan.js';
 import { tokensIn } from '../../ir/scoring.js';
 import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
@@ -105,7 +105,7 @@ const columnsOf = (segment: Segment): PackedColumns => ({
 });
 
 function gemmSeconds(
-  kernel: Extract<Kernel, { anchor: 'gemm' | 'logprob' }>,
+  kernel: ContractionKernel,
   module: KernelModule,
   s: CpuGemmSchedule,
   rows: number,

@@ -4,7 +4,7 @@ import { maskBuffers, scaleBuffers } from '../../ir/kernelAccess.js';
 import type { CpuAttentionSchedule, CpuIsa } from '../../ir/plan.js';
 import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
 import { fmaTile } from './micro.js';
-import { C_TYPES, capOf, floatLiteral, type Operand, type Operands } from './operands.js';
+import { C_TYPES, capOf, floatLiteral, type Operand, type COperands } from './operands.js';
 import { render } from './templates.js';
 import type { Emitted } from './workItems.js';
 
@@ -24,7 +24,7 @@ export const KEY_STEP = 8;
 /** Prints an attention kernel as C. The schedule must be legal for it (isLegal). */
 export function emitAttention(
   kernel: AttentionKernel,
-  operands: Operands,
+  operands: COperands,
   schedule: CpuAttentionSchedule,
   symbol: string,
 ): Emitted {

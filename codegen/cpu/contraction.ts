@@ -13,14 +13,14 @@ import {
   capOf,
   columnStep,
   matricesOf,
-  type Operands,
+  type COperands,
   panelElements,
   panelFormat,
   physicalColumns,
-  RowScope,
+  CRowScope,
 } from './operands.js';
 import { passUnits, quadBlocks } from './quadBlocks.js';
-import { Body } from './scalarPrinter.js';
+import { VectorBody } from './scalarPrinter.js';
 import { render } from './templates.js';
 import {
   type Emitted,
@@ -38,7 +38,7 @@ const staticFunction = (name: string, parameters: string, text: string): string 
   `static void ${name}(\n    const tw_launch *launch, ${parameters}) {\n  (void)launch;\n${text}}\n`;
 
 /** Prints a gemm kernel as C. The schedule must be legal for it (isLegal). */
-export function emitGemm(kernel: GemmKernel, operands: Operands, schedule: CpuGemmSchedule, symbol: string): Emitted {
+export function emitGemm(kernel: GemmKernel, operands: COperands, schedule: CpuGemmSchedule, symbol: string): Emitted {
   const blocks = kernel.segments.map((segment) => {
     const physical = physicalColumns(segment.columns, segment.pairing);
     return { physical, nb: evenBlocks(physical, schedule.nb, columnStep(segment)) };
@@ -86,7 +86,7 @@ export function emitGemm(kernel: GemmKernel, operands: Operands, schedule: CpuGe
 /** The epilogue of a kernel of one segment beside its products. */
 function besideOf(
   { segments, k }: GemmKernel,
-  operands: Operands,
+  operands: COperands,
   schedule: CpuGemmSchedule,
   symbol: string,
   ldc: number,
@@ -125,7 +125,7 @@ function tailColumns(nr: number): number[] {
 }
 
 /** A contraction of codes. */
-function emitQuadDriver(plan: GemmPlan, operands: Operands): Emitted {
+function emitQuadDriver(plan: GemmPlan, operands: COperands): Emitted {
   const { schedule, symbol } = plan;
   const a = operands.get(plan.a);
   const weights = plan.segments.map((segment) => operands.weight(segment.weight).weight);
@@ -155,7 +155,7 @@ function emitQuadDriver(plan: GemmPlan, operands: Operands): Emitted {
 }
 
 /** Prints the function of the kernel, and those that multiply. */
-export function emitDriver(plan: GemmPlan, operands: Operands): Emitted {
+export function emitDriver(plan: GemmPlan, operands: COperands): Emitted {
   const { schedule, symbol, ldc } = plan;
   const a = operands.get(plan.a);
   const weights = plan.segments.map((segment) => operands.weight(segment.weight));
@@ -303,15 +303,15 @@ const AHEAD_B = 4;
 /** The vocabulary contraction: a gemm whose epilogue is an online log-sum-exp over each LOGPROB_BLOCK columns. */
 export function emitLogProb(
   kernel: LogProbKernel,
-  operands: Operands,
+  operands: COperands,
   schedule: CpuGemmSchedule,
   symbol: string,
 ): Emitted {
   const physical = physicalColumns(kernel.vocab, { kind: 'none' });
   const nb = evenBlocks(physical, schedule.nb, LOGPROB_BLOCK);
   const ldc = tileStride(nb);
-  const row = new RowScope(operands);
-  const scale = new Body(row).value(kernel.rowScale, { id: 'x', column: '0', lanes: 16 });
+  const row = new CRowScope(operands);
+  const scale = new VectorBody(row).value(kernel.rowScale, { id: 'x', column: '0', lanes: 16 });
   if (!scale.isRow) throw new Error(`Kernel ${kernel.name} (${kernel.path}): its row scale differs between columns.`);
   const parts = operands.get(kernel.parts);
   const name = `${symbol}_epilogue`;

@@ -5,9 +5,9 @@ import type { CpuGemmSchedule } from '../../ir/plan.js';
 import { operands as childrenOf, printScalar, type Scalar } from '../../ir/scalar.js';
 import { unmarked } from '../marks.js';
 import type { RowStatement } from '../scalarPrograms.js';
-import { matricesOf, type Operands, RowScope, type Value } from './operands.js';
+import { matricesOf, type COperands, CRowScope, type VectorValue } from './operands.js';
 import { columnBlocks, indent, type MakeSite, printOutputs, rowsLoop } from './programLoops.js';
-import { Body, type Site } from './scalarPrinter.js';
+import { VectorBody, type VectorSite } from './scalarPrinter.js';
 import { render } from './templates.js';
 
 export interface Epilogue {
@@ -34,13 +34,13 @@ function tileColumn(pairing: Pairing, c: string, index: 0 | 1): string {
 }
 
 /** The epilogue of a segment over a tile with `ldc` floats per row. `fetches`: RowScope's. */
-export function epilogueProgram(segment: Segment, operands: Operands, ldc: number, fetches = false): Epilogue {
+export function epilogueProgram(segment: Segment, operands: COperands, ldc: number, fetches = false): Epilogue {
   const { pairing, outputs } = segment;
   const isWhole = pairing.kind === 'none' || pairing.width % 16 === 0;
   if (pairing.kind === 'rotate' && isWhole && outputs.every((output) => output.kind === 'store')) {
     return rotatePairs(segment, pairing, operands, { ldc, fetches });
   }
-  const row = new RowScope(operands, { fetches });
+  const row = new CRowScope(operands, { fetches });
   const acc = row.define('tile', 'float *', `tile + i * ${ldc}`);
   if (isWhole && pairing.kind !== 'rotate') {
     const plain: MakeSite = (column, lanes) => ({
@@ -61,26 +61,26 @@ export function epilogueProgram(segment: Segment, operands: Operands, ldc: numbe
 function rotatePairs(
   segment: Segment,
   pairing: Extract<Pairing, { kind: 'rotate' }>,
-  operands: Operands,
+  operands: COperands,
   { ldc, fetches }: { readonly ldc: number; readonly fetches: boolean },
 ): Epilogue {
   const { headDim, width } = pairing;
   const half = headDim / 2;
-  const row = new RowScope(operands, { fetches });
+  const row = new CRowScope(operands, { fetches });
   const acc = row.define('tile', 'float *', `tile + i * ${ldc}`);
-  const body = new Body(row);
+  const body = new VectorBody(row);
   const at = `(head - c0 + ${width === 16 ? '2 * j' : `j / ${width} * ${2 * width} + j % ${width}`})`;
   const lying = (c: string): string =>
     `${c} / ${headDim} * ${headDim} + ${c} % ${half} / ${width} * ${2 * width} + ${c} % ${width} + ` +
     `${c} % ${headDim} / ${half} * ${width}`;
-  const inOrder = (column: string): Site => ({
+  const inOrder = (column: string): VectorSite => ({
     id: 'x',
     column,
     lanes: 16,
     acc: () => `tw_load(${acc} + ${lying(`(${column} - c0)`)})`,
   });
   const groups = groupLines(segment, row, inOrder, 0, ldc);
-  const first: Site = {
+  const first: VectorSite = {
     id: 'a',
     column: '(head + j)',
     lanes: 16,
@@ -88,7 +88,7 @@ function rotatePairs(
     acc: () => `tw_load(${acc} + ${at})`,
     rotate: (a, b) => ({ code: b.define('tw_v', `-${b.float(b.value(a, second))}`), kind: 'f', isRow: false }),
   };
-  const second: Site = {
+  const second: VectorSite = {
     id: 'b',
     column: `(head + j + ${half})`,
     lanes: 16,
@@ -106,7 +106,7 @@ function rotatePairs(
 }
 
 /** Pairs that do not fill whole vectors: each row is first copied in logical order to lines of its own. */
-function throughLines(segment: Segment, row: RowScope, acc: string, ldc: number): Epilogue {
+function throughLines(segment: Segment, row: CRowScope, acc: string, ldc: number): Epilogue {
   const { pairing, outputs, columns } = segment;
   if (pairing.kind === 'none') throw new Error('Columns that are not paired need no lines.');
   const { width } = pairing;
@@ -126,7 +126,7 @@ function throughLines(segment: Segment, row: RowScope, acc: string, ldc: number)
   const base = matrixLines(pairing);
   const arguments_ = pairing.kind === 'rotate' ? rotated(outputs) : [];
   const lineOf = new Map(arguments_.map((a, i) => [printScalar(a), (base + i) * ldc]));
-  const partner = (line: number, column: string, body: Body): Value => {
+  const partner = (line: number, column: string, body: VectorBody): VectorValue => {
     const { headDim } = pairing as Extract<Pairing, { kind: 'rotate' }>;
     const name = `t${lineOf.size}_${body.lines.length}`;
     body.lines.push(
@@ -152,7 +152,7 @@ function throughLines(segment: Segment, row: RowScope, acc: string, ldc: number)
   // Arguments of rotateHalf, innermost first, each into a line of its own. Columns past the end read the tile's
   // padding.
   arguments_.forEach((a) => {
-    const body = new Body(row);
+    const body = new VectorBody(row);
     const vector = body.float(body.value(a, site('column', 16)));
     body.lines.push(`tw_store(lines + ${lineOf.get(printScalar(a))!} + column - c0, ${vector});`);
     const end = `(c0 + cn < ${columns} ? c0 + cn : ${columns})`;
@@ -184,7 +184,7 @@ export interface GroupLines {
   /** Statements of a row, as lines. */
   readonly text: readonly string[];
   /** What a site at the column sees of them. */
-  readonly given: (column: string) => Pick<Site, 'given'>;
+  readonly given: (column: string) => Pick<VectorSite, 'given'>;
   /** Number of scratch lines. */
   readonly lines: number;
 }
@@ -195,18 +195,18 @@ export interface GroupLines {
  */
 export function groupLines(
   { outputs, columns }: Segment,
-  row: RowScope,
-  site: (column: string) => Site,
+  row: CRowScope,
+  site: (column: string) => VectorSite,
   first: number,
   ldc: number,
 ): GroupLines {
   const width = groupWidth(outputs);
   if (width === undefined) return { text: [], given: () => ({}), lines: 0 };
   const sums = groupSumsOf(outputs);
-  const adding = new Body(row);
+  const adding = new VectorBody(row);
   adding.lines.push(...sums.map(({ a }, i) => `g${i}_ = g${i}_ + ${adding.float(adding.value(a, site('column')))};`));
   const totals = new Map(sums.map((s, i) => [printScalar(s), `tw_set1(tw_sum(g${i}_))`]));
-  const shared = new Body(row);
+  const shared = new VectorBody(row);
   const values = groupValuesOf(outputs);
   const codes = values.map((s) =>
     shared.float(shared.value(s, { id: 'g', column: 'group', lanes: 16, given: totals })),
@@ -225,7 +225,7 @@ export function groupLines(
     '  }',
     '}',
   ];
-  const given = (column: string): Pick<Site, 'given'> => ({
+  const given = (column: string): Pick<VectorSite, 'given'> => ({
     given: new Map(values.map((s, i) => [printScalar(s), `tw_load(lines + ${line(i)} + ${column} - c0)`])),
   });
   return { text, given, lines: values.length };
@@ -276,7 +276,7 @@ const isCostly = (s: Scalar): boolean =>
  */
 export function besideProducts(
   segment: Segment,
-  operands: Operands,
+  operands: COperands,
   { symbol, schedule, ldc, steps, zero }: BesidePlace,
 ): BesideProducts | undefined {
   const { pairing, outputs, columns } = segment;
@@ -285,12 +285,12 @@ export function besideProducts(
   const isPlain = pairing.kind === 'none' || (pairing.kind === 'interleave' && pairing.width === 16);
   if (!isTiled || !isPlain || columns % TILE_COLUMNS !== 0 || groupWidth(outputs) !== undefined) return undefined;
   if (!outputs.some(({ value }) => isCostly(value))) return undefined;
-  const row = new RowScope(operands, { fetches: true });
-  const body = new Body(row);
+  const row = new CRowScope(operands, { fetches: true });
+  const body = new VectorBody(row);
   const own = TILE_COLUMNS / matricesOf(pairing);
   for (let from = 0; from < own; from += 16) {
     const at = (index: number): string => `c + ${from + 16 * index}`;
-    const site: Site = {
+    const site: VectorSite = {
       id: `x${from}`,
       column: from === 0 ? 'column' : `(column + ${from})`,
       lanes: 16,
@@ -333,7 +333,7 @@ export function besideProducts(
 const textOf = (line: string): string => unmarked(line).text;
 
 /** Statements of a row that lines use, and those that these use; not those behind floats if they are kept. */
-function usedBy(row: RowScope, lines: readonly string[], keepsFloats: boolean): readonly RowStatement[] {
+function usedBy(row: CRowScope, lines: readonly string[], keepsFloats: boolean): readonly RowStatement[] {
   const used = new Set<string>();
   const read = (line: string): void => {
     for (const [name] of textOf(line).matchAll(/\br\d+\b/g)) used.add(name);

@@ -8,7 +8,7 @@ import { kernelSignature, parametersOf, scheduleHash } from '../signature.js';
 import { sortByExpertValues, logprobReduceValues, routeValues, sampleValues } from '../templateValues.js';
 import { emitAttention } from './attention.js';
 import { emitGemm, emitLogProb } from './contraction.js';
-import { Operands } from './operands.js';
+import { COperands } from './operands.js';
 import { loopProgram } from './programLoops.js';
 import { abiText, preludeText, render } from './templates.js';
 import type { Emitted } from './workItems.js';
@@ -33,13 +33,13 @@ export function emitKernel(
   const parameters = parametersOf(kernel, module);
   const signature = kernelSignature(kernel, module, capacity);
   const symbol = `k_${kernel.anchor.toLowerCase()}_${signature}_${scheduleHash(schedule)}`;
-  const operands = new Operands(kernel, module, parameters, capacity, markOf);
+  const operands = new COperands(kernel, module, parameters, capacity, markOf);
   const { source, helpers, scratchBytes } = emitAnchor(kernel, operands, schedule, symbol);
   const unique = new Map(helpers.map((helper) => [helper.name, helper.source]));
   return { symbol, source: [...unique.values(), source].join('\n'), scratchBytes, parameters };
 }
 
-function emitAnchor(kernel: Kernel, operands: Operands, schedule: CpuSchedule, symbol: string): Emitted {
+function emitAnchor(kernel: Kernel, operands: COperands, schedule: CpuSchedule, symbol: string): Emitted {
   const mismatch = (): never => {
     throw new Error(
       `Kernel ${kernel.name} (${kernel.path}) is a ${kernel.anchor}, but its schedule is for ${schedule.kind}.`,
@@ -113,7 +113,7 @@ export interface EmittedKernel {
 }
 
 /** A C file. */
-export interface Unit {
+export interface TranslationUnit {
   readonly name: string;
   /** Printed when it is read. */
   readonly text: string;
@@ -122,7 +122,7 @@ export interface Unit {
 }
 
 /** A C file of several kernels. */
-export interface KernelUnit extends Unit {
+export interface KernelUnit extends TranslationUnit {
   /** The functions that it defines. */
   readonly symbols: readonly string[];
 }
@@ -159,7 +159,7 @@ function unit(kernels: readonly EmittedKernel[]): KernelUnit {
 }
 
 /** One kernel as a C file of its own. */
-export const unitOf = (emitted: EmittedKernel): Unit => unit([emitted]);
+export const unitOf = (emitted: EmittedKernel): TranslationUnit => unit([emitted]);
 
 /**
  * Kernels of one file. A compiler takes a fifth to a third of a second for the headers and the prelude, and a tenth for

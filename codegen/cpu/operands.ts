@@ -21,7 +21,7 @@ export const C_TYPES: Readonly<Record<BufferDType, string>> = {
 };
 
 /** The names of a module as operands of one kernel. An operand's index is its position in tw_launch.buffers. */
-export class Operands extends KernelOperands {
+export class COperands extends KernelOperands {
   /** C expression of a buffer's base pointer. */
   base(operand: Operand): string {
     return `((${C_TYPES[operand.dtype]} *)launch->buffers[${operand.index}])`;
@@ -62,14 +62,14 @@ export const capOf = (cap: number): { readonly value: string; readonly inverse: 
 /**
  * A printed value: `f` for float, `m` for a truth value. Row values are C scalars; column values are vectors or masks.
  */
-export interface Value {
+export interface VectorValue {
   readonly code: string;
   readonly kind: 'f' | 'm';
   readonly isRow: boolean;
 }
 
 /** Statements that run once per row. `row` is the row's C variable. */
-export class RowScope extends RowStatements<Operands> {
+export class CRowScope extends RowStatements<COperands> {
   private readonly extents = new Set<ExtentName>();
   /**
    * Whether the lines of the next row are fetched while a row is stored. Blocks of columns are too short for the
@@ -77,7 +77,7 @@ export class RowScope extends RowStatements<Operands> {
    */
   readonly fetches: boolean;
 
-  constructor(operands: Operands, { fetches = false } = {}) {
+  constructor(operands: COperands, { fetches = false } = {}) {
     super(operands, 'r');
     this.fetches = fetches;
   }
@@ -115,7 +115,7 @@ export class RowScope extends RowStatements<Operands> {
     );
   }
 
-  broadcast(value: Value): string {
+  broadcast(value: VectorValue): string {
     return value.kind === 'f'
       ? this.define(`set ${value.code}`, 'tw_v', `tw_set1(${value.code})`)
       : this.define(`set ${value.code}`, 'tw_m', `tw_setm(${value.code})`);

@@ -9,8 +9,8 @@ import {
 } from '../../ir/kernel.js';
 import type { Scalar } from '../../ir/scalar.js';
 import { type Dim, DTYPE_BYTES } from '../../ir/types.js';
-import { type Operand, type Operands, RowScope, type Value } from './operands.js';
-import { Body, type Site } from './scalarPrinter.js';
+import { type Operand, type COperands, CRowScope, type VectorValue } from './operands.js';
+import { VectorBody, type VectorSite } from './scalarPrinter.js';
 
 type RowSum = Extract<Output, { kind: 'rowSum' }>;
 
@@ -21,7 +21,7 @@ export const indent = (lines: readonly string[], depth: number): string =>
 /** The destination of an output: the pointer to its row, and the test before a store if an index of −1 means no row. */
 function targetOf(
   output: Output,
-  row: RowScope,
+  row: CRowScope,
 ): { readonly operand: Operand; readonly pointer: string; readonly guard: string } {
   const operand = row.operands.get(output.buffer);
   if (output.kind === 'rowSum' || output.via === undefined)
@@ -35,7 +35,7 @@ function targetOf(
 }
 
 /** Makes one number of a block's lanes: a part of its own, or one that goes into the largest of the row. */
-function reduced(output: RowSum, { columns }: Operand, pointer: string, { column }: Site, value: string): string {
+function reduced(output: RowSum, { columns }: Operand, pointer: string, { column }: VectorSite, value: string): string {
   const part = `${output.by === 'max' ? 'tw_most' : 'tw_sum'}(${value})`;
   return isRowMax(output, columns)
     ? `*${pointer} = (${column}) == 0 ? ${part} : tw_s_most(*${pointer}, ${part});`
@@ -43,7 +43,7 @@ function reduced(output: RowSum, { columns }: Operand, pointer: string, { column
 }
 
 /** Prints the outputs at one site into `body`. A block of a row sum is one vector, whose lanes are added here. */
-export function printOutputs(outputs: readonly Output[], site: Site, body: Body): void {
+export function printOutputs(outputs: readonly Output[], site: VectorSite, body: VectorBody): void {
   // All values are computed before the first store, because an output may be stored over a buffer that another output
   // reads.
   const values = outputs.map((output) => body.masked(output.value, site));
@@ -66,7 +66,7 @@ export function printOutputs(outputs: readonly Output[], site: Site, body: Body)
 }
 
 /** Zeroes the padding after the last column. */
-function printZeros(outputs: readonly Output[], column: string, body: Body): void {
+function printZeros(outputs: readonly Output[], column: string, body: VectorBody): void {
   for (const output of outputs) {
     if (output.kind === 'rowSum') continue;
     const { operand, pointer, guard } = targetOf(output, body.row);
@@ -76,18 +76,18 @@ function printZeros(outputs: readonly Output[], column: string, body: Body): voi
 }
 
 /** Makes the site of the columns from `column` on. */
-export type MakeSite = (column: string, lanes: number | string) => Site;
+export type MakeSite = (column: string, lanes: number | string) => VectorSite;
 
 /** Loops over blocks of 32 columns [from, to) of one row; `columns` is the domain's extent, `from` a multiple of 32. */
 export function columnBlocks(
   outputs: readonly Output[],
-  row: RowScope,
+  row: CRowScope,
   columns: Dim,
   from: string,
   to: string,
   site: MakeSite,
 ): string {
-  const full = new Body(row);
+  const full = new VectorBody(row);
   printOutputs(outputs, site('column', 16), full);
   const total = row.extent(columns);
   let text = `    const int64_t whole = ${to} < ${total} / 32 * 32 ? ${to} : ${total} / 32 * 32;\n`;
@@ -100,7 +100,7 @@ export function columnBlocks(
   if (typeof columns === 'number' && columns % 32 === 0) return text;
   const tail: string[] = [];
   for (const half of [0, 16]) {
-    const body = new Body(row);
+    const body = new VectorBody(row);
     const lanes =
       typeof columns === 'string' ? `(int32_t)(${total} - block - ${half})` : Math.min(16, (columns % 32) - half);
     if (typeof lanes === 'number' && lanes <= 0) printZeros(outputs, `block + ${half}`, body);
@@ -114,7 +114,7 @@ export function columnBlocks(
 }
 
 /** A loop over the rows of an item: what runs once for each row, and `text`. */
-export const rowsLoop = (row: RowScope, text: string): string =>
+export const rowsLoop = (row: CRowScope, text: string): string =>
   indent(row.extentLines(), 1) +
   `  for (int64_t i = 0; i < mn; i++) {\n    const int64_t row = m0 + i;\n${indent(row.lines, 2)}${text}  }\n`;
 
@@ -122,11 +122,11 @@ export const rowsLoop = (row: RowScope, text: string): string =>
  * The site with rotateHalf. The partners of its columns are half a head away. They are read as whole vectors if half a
  * head is a whole number of vectors, otherwise lane by lane.
  */
-function withRotation(site: Site, headDim: number): Site {
+function withRotation(site: VectorSite, headDim: number): VectorSite {
   const half = headDim / 2;
   const partnerOf = (column: string): string =>
     `((${column}) % ${headDim} < ${half} ? ${column} + ${half} : ${column} - ${half})`;
-  const rotate = (a: Scalar, body: Body): Value => {
+  const rotate = (a: Scalar, body: VectorBody): VectorValue => {
     if (half % 16 === 0 && site.at === undefined) {
       const partner = withRotation({ ...site, id: `${site.id}p`, column: partnerOf(site.column) }, headDim);
       const value = body.float(body.value(a, partner));
@@ -134,7 +134,7 @@ function withRotation(site: Site, headDim: number): Site {
       return { code: body.define('tw_v', `${isFirst} ? -${value} : ${value}`), kind: 'f', isRow: false };
     }
     const columnAt = site.at ?? ((lane: string): string => `(${site.column} + ${lane})`);
-    const partner: Site = { ...site, id: `${site.id}p`, at: (lane) => partnerOf(columnAt(lane)) };
+    const partner: VectorSite = { ...site, id: `${site.id}p`, at: (lane) => partnerOf(columnAt(lane)) };
     const value = body.float(body.value(a, withRotation(partner, headDim)));
     const signs = body.lanes((lane) => `${columnAt(lane)} % ${headDim} < ${half} ? -1.0f : 1.0f`);
     return { code: body.define('tw_v', `${signs} * ${value}`), kind: 'f', isRow: false };
@@ -143,7 +143,7 @@ function withRotation(site: Site, headDim: number): Site {
 }
 
 /** Body of a function (launch, m0, mn): rows [m0, m0 + mn) of a loop kernel. */
-export function loopProgram(kernel: LoopKernel, operands: Operands): string {
+export function loopProgram(kernel: LoopKernel, operands: COperands): string {
   const { columns, finish } = kernel;
   // A worker has whole rows: what finishes them comes behind the others.
   const domains = [...loopDomains(kernel), ...(finish === undefined ? [] : [{ columns, outputs: finish }])];
@@ -151,8 +151,8 @@ export function loopProgram(kernel: LoopKernel, operands: Operands): string {
   return domains.map((domain) => `  {\n${domainProgram(domain, operands)}  }\n`).join('');
 }
 
-function domainProgram({ outputs, columns, headDim }: LoopDomain, operands: Operands): string {
-  const row = new RowScope(operands);
+function domainProgram({ outputs, columns, headDim }: LoopDomain, operands: COperands): string {
+  const row = new CRowScope(operands);
   const site: MakeSite = (column, lanes) =>
     headDim === undefined ? { id: 'x', column, lanes } : withRotation({ id: 'x', column, lanes }, headDim);
   const text = columnBlocks(outputs, row, columns, '0', row.extent(columns), site);

@@ -14,10 +14,10 @@ import {
   viaOf,
 } from '../../ir/scalar.js';
 import { C_ARITHMETIC, C_COMPARE, C_LOGIC, printDouble } from '../scalarPrograms.js';
-import { doubleLiteral, floatLiteral, type Operand, type RowScope, type Value } from './operands.js';
+import { doubleLiteral, floatLiteral, type Operand, type CRowScope, type VectorValue } from './operands.js';
 
 /** The 16 columns for which a program is evaluated: adjacent ones, unless `at` gives others. */
-export interface Site {
+export interface VectorSite {
   /** Distinguishes sites of one body. */
   readonly id: string;
   /** C expression of the first logical column. */
@@ -31,25 +31,25 @@ export interface Site {
   /** C expressions (vectors) of values that a group of columns shares, by printScalar of their program. */
   readonly given?: ReadonlyMap<string, string>;
   /** rotateHalf(a) at this site: from a value printed at another site and its sign, or from a vector expression. */
-  readonly rotate?: (a: Scalar, body: Body) => Value;
+  readonly rotate?: (a: Scalar, body: VectorBody) => VectorValue;
 }
 
 /** C expression of the logical column of a lane. */
-const columnOf = (site: Site, lane: string): string => site.at?.(lane) ?? `${site.column} + ${lane}`;
+const columnOf = (site: VectorSite, lane: string): string => site.at?.(lane) ?? `${site.column} + ${lane}`;
 
 /** The statements of one chunk of columns: one site, or two that need each other's values. */
-export class Body {
+export class VectorBody {
   readonly lines: string[] = [];
-  readonly row: RowScope;
-  private readonly values = new Map<string, Value>();
+  readonly row: CRowScope;
+  private readonly values = new Map<string, VectorValue>();
   private counter = 0;
 
-  constructor(row: RowScope) {
+  constructor(row: CRowScope) {
     this.row = row;
   }
 
   /** Prints `s` at `site`; the same expression at the same site is printed once. */
-  value(s: Scalar, site: Site): Value {
+  value(s: Scalar, site: VectorSite): VectorValue {
     const key = `${site.id} ${printScalar(s)}`;
     const known = this.values.get(key);
     if (known !== undefined) return known;
@@ -60,7 +60,7 @@ export class Body {
   }
 
   /** `s` as a vector of floats. Lanes past the last column are zero. */
-  masked(s: Scalar, site: Site): string {
+  masked(s: Scalar, site: VectorSite): string {
     const vector = this.float(this.value(s, site));
     if (site.lanes === 16) return vector;
     return this.define('tw_v', `tw_select(tw_first(${site.lanes}), ${vector}, tw_set1(0.0f))`);
@@ -78,33 +78,33 @@ export class Body {
   }
 
   /** A vector of floats. */
-  float(value: Value): string {
+  float(value: VectorValue): string {
     if (value.isRow) return this.row.broadcast(this.rowFloat(value));
     return value.kind === 'f' ? value.code : this.define('tw_v', `tw_mask_float(${value.code})`);
   }
 
-  private rowFloat(value: Value): Value {
+  private rowFloat(value: VectorValue): VectorValue {
     return value.kind === 'f' ? value : { code: `(float)${value.code}`, kind: 'f', isRow: true };
   }
 
-  private mask(value: Value): string {
+  private mask(value: VectorValue): string {
     if (value.isRow) return this.row.broadcast(this.rowTruth(value));
     return value.kind === 'm' ? value.code : this.define('tw_m', `tw_nonzero(${value.code})`);
   }
 
-  private rowTruth(value: Value): Value {
+  private rowTruth(value: VectorValue): VectorValue {
     return value.kind === 'm' ? value : { code: `(${value.code} != 0.0f)`, kind: 'm', isRow: true };
   }
 
-  private rowValue(kind: 'f' | 'm', code: string): Value {
+  private rowValue(kind: 'f' | 'm', code: string): VectorValue {
     return { code: this.row.define(`value ${code}`, kind === 'f' ? 'float' : 'int', code), kind, isRow: true };
   }
 
-  private columnValue(kind: 'f' | 'm', code: string): Value {
+  private columnValue(kind: 'f' | 'm', code: string): VectorValue {
     return { code: this.define(kind === 'f' ? 'tw_v' : 'tw_m', code), kind, isRow: false };
   }
 
-  private print(s: Scalar, site: Site): Value {
+  private print(s: Scalar, site: VectorSite): VectorValue {
     if (isUnary(s)) return this.unary(s, site);
     if (isBinary(s)) return this.binary(s, this.value(s.a, site), this.value(s.b, site));
     switch (s.op) {
@@ -145,7 +145,7 @@ export class Body {
     }
   }
 
-  private unary(s: UnaryScalar, site: Site): Value {
+  private unary(s: UnaryScalar, site: VectorSite): VectorValue {
     const { op } = s;
     // sin and cos evaluate their operand themselves, in double.
     if (op === 'sin' || op === 'cos') return this.angle(op, s.a, site);
@@ -169,7 +169,7 @@ export class Body {
     }
   }
 
-  private binary({ op }: BinaryScalar, a: Value, b: Value): Value {
+  private binary({ op }: BinaryScalar, a: VectorValue, b: VectorValue): VectorValue {
     const isRow = a.isRow && b.isRow;
     if (isIn(FLOAT_PAIRS, op)) {
       const { kind, row, lanes } = FLOAT_PAIRS[op];
@@ -193,7 +193,7 @@ export class Body {
     }
   }
 
-  private select(condition: Value, a: Value, b: Value): Value {
+  private select(condition: VectorValue, a: VectorValue, b: VectorValue): VectorValue {
     if (condition.isRow && a.isRow && b.isRow) {
       return this.rowValue(
         'f',
@@ -203,7 +203,7 @@ export class Body {
     return this.columnValue('f', `tw_select(${this.mask(condition)}, ${this.float(a)}, ${this.float(b)})`);
   }
 
-  private load(name: string, access: Access, site: Site): Value {
+  private load(name: string, access: Access, site: VectorSite): VectorValue {
     const operand = this.row.operands.get(name);
     const { dtype } = operand;
     if (access.kind === 'row' || (access.kind === 'element' && operand.columns === 1)) {
@@ -230,7 +230,7 @@ export class Body {
   }
 
   /** Parts are combined one by one. A vector that lies within one segment combines them once for all lanes. */
-  private segmentSum(pointer: string, { width, parts, by }: SegmentSum, site: Site): Value {
+  private segmentSum(pointer: string, { width, parts, by }: SegmentSum, site: VectorSite): VectorValue {
     const begin = by === 'max' ? '-__builtin_inff()' : '0.0f';
     const take = (into: string, x: string): string =>
       by === 'max' ? `${into} = tw_s_most(${into}, ${x})` : `${into} += ${x}`;
@@ -263,7 +263,7 @@ export class Body {
   }
 
   /** A vector computed lane by lane. Lanes past the last column are zero, unless computing them is safe. */
-  private gathered(lane: (l: string) => string, site: Pick<Site, 'lanes'>, isSafePastEnd: boolean): Value {
+  private gathered(lane: (l: string) => string, site: Pick<VectorSite, 'lanes'>, isSafePastEnd: boolean): VectorValue {
     const name = `v${this.counter++}`;
     const bound = isSafePastEnd || site.lanes === 16 ? '' : ` && l_ < (${site.lanes})`;
     this.put(
@@ -274,11 +274,11 @@ export class Body {
     return { code: name, kind: 'f', isRow: false };
   }
 
-  private angle(op: 'sin' | 'cos', a: Scalar, site: Site): Value {
+  private angle(op: 'sin' | 'cos', a: Scalar, site: VectorSite): VectorValue {
     return this.gathered((l) => `(float)tw_${op}(${this.double(a, site, l)})`, site, false);
   }
 
-  private double(s: Scalar, site: Site, lane: string): string {
+  private double(s: Scalar, site: VectorSite, lane: string): string {
     const column = `(${columnOf(site, lane)})`;
     return printDouble(s, {
       literal: doubleLiteral,

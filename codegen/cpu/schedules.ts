@@ -12,6 +12,7 @@ import {
   type KernelModule,
   LOGPROB_BLOCK,
   type WeightDecl,
+  type ContractionKernel,
 } from '../../ir/kernel.js';
 import { panelColumns } from '../../ir/packing.js';
 import { type Bucket, CPU_ISAS, type CpuGemmSchedule, type CpuIsa, type CpuSchedule } from '../../ir/plan.js';
@@ -33,13 +34,11 @@ export interface CpuFacts {
   readonly l2: number;
 }
 
-export type Contraction = Extract<Kernel, { anchor: 'gemm' | 'logprob' }>;
-
-export const weightNames = (kernel: Contraction): string[] =>
+export const weightNames = (kernel: ContractionKernel): string[] =>
   kernel.anchor === 'gemm' ? kernel.segments.map((s) => s.weight) : [kernel.weight];
 
 /** The number of columns of a work item of `kernel` must be a multiple of this. */
-export function itemStep(kernel: Contraction): number[] {
+export function itemStep(kernel: ContractionKernel): number[] {
   return kernel.anchor === 'gemm' ? kernel.segments.map(columnStep) : [LOGPROB_BLOCK];
 }
 
@@ -56,7 +55,7 @@ const MAX_TILE_BYTES = 64 << 20;
 const QUAD_ROWS: Readonly<Record<CpuIsa, number>> = { portable: 4, avx2: 6, avx512: 14, amx: 32 };
 
 function quadProblem(
-  kernel: Contraction,
+  kernel: ContractionKernel,
   a: BufferDecl,
   weights: readonly WeightDecl[],
   s: CpuGemmSchedule,
@@ -83,7 +82,7 @@ function quadProblem(
   return s.nr === nr && s.mr <= most ? true : `tiles of codes on ${s.isa} are up to ${most} rows by ${nr} columns`;
 }
 
-function contractionProblem(kernel: Contraction, module: KernelModule, s: CpuGemmSchedule): true | string {
+function contractionProblem(kernel: ContractionKernel, module: KernelModule, s: CpuGemmSchedule): true | string {
   const a = module.buffers.find((buffer) => buffer.name === kernel.a);
   if (a === undefined) return `the left operand ${kernel.a} is not declared`;
   const weights: WeightDecl[] = [];
@@ -213,7 +212,7 @@ const quadIsa = (facts: CpuFacts, { format }: WeightDecl, rows: number): CpuIsa 
   bestIsa(facts, (isa) => isa !== 'amx' || (format === 'i8' && rows > FEW_ROWS));
 
 /** Codes: one tile has all of few rows. More rows share the columns that a tile widens. */
-function defaultQuads(kernel: Contraction, isa: CpuIsa, facts: CpuFacts, rows: number): CpuGemmSchedule {
+function defaultQuads(kernel: ContractionKernel, isa: CpuIsa, facts: CpuFacts, rows: number): CpuGemmSchedule {
   const step = itemStep(kernel).reduce(leastCommonMultiple, 32);
   const shape = { kind: 'gemm', isa, kc: QUAD_CHUNK } as const;
   if (rows <= FEW_ROWS) {
@@ -233,12 +232,12 @@ function defaultQuads(kernel: Contraction, isa: CpuIsa, facts: CpuFacts, rows: n
 }
 
 /** Columns of the widest segment, in memory. */
-const columnsOf = (kernel: Contraction): number =>
+const columnsOf = (kernel: ContractionKernel): number =>
   kernel.anchor === 'gemm'
     ? Math.max(...kernel.segments.map((s) => physicalColumns(s.columns, s.pairing)))
     : physicalColumns(kernel.vocab, { kind: 'none' });
 
-function defaultContraction(kernel: Contraction, isa: CpuIsa, facts: CpuFacts, rows: number): CpuGemmSchedule {
+function defaultContraction(kernel: ContractionKernel, isa: CpuIsa, facts: CpuFacts, rows: number): CpuGemmSchedule {
   const { nr } = REGISTER_TILES[isa];
   const mr = isa === 'avx512' ? tileRows(rows) : REGISTER_TILES[isa].mr;
   const step = itemStep(kernel).reduce(leastCommonMultiple, 32);
@@ -272,7 +271,7 @@ const FEW_PATHS = 32;
  * the registers hold it; otherwise two have half of the rows each, or the columns of half a panel, and read a block of
  * a panel again from the cache.
  */
-function stream(kernel: Contraction, isa: CpuIsa, rows: number, panel: number): CpuGemmSchedule | undefined {
+function stream(kernel: ContractionKernel, isa: CpuIsa, rows: number, panel: number): CpuGemmSchedule | undefined {
   if (rows > STREAM_ROWS) return undefined;
   const { lanes, registers } = VECTOR_ISAS[isa];
   const nb = itemStep(kernel).reduce(leastCommonMultiple, 32);

@@ -4,7 +4,7 @@ import type { CpuGemmSchedule, CpuIsa } from '../../ir/plan.js';
 import { type ExtentName, roundUp } from '../../ir/types.js';
 import type { BesideProducts } from './epilogues.js';
 import type { Helper } from './micro.js';
-import type { Operands } from './operands.js';
+import type { COperands } from './operands.js';
 
 /** A kernel's source, the functions that it calls, and the scratch memory that each worker needs. */
 export interface Emitted {
@@ -51,10 +51,10 @@ export const tileStride = (columns: number): number => ((columns * 4) % 4096 ===
 /** Work items of all segments, one segment after another. */
 export function placeSegments(
   plan: GemmPlan,
-  operands: Operands,
+  operands: COperands,
   panel: number,
   bp: (index: number) => number,
-): Placed {
+): PlacedSegments {
   let start = 0;
   const segments = plan.segments.map((segment, i) => {
     const blocks = Math.ceil(segment.physical / segment.nb);
@@ -67,13 +67,13 @@ export function placeSegments(
   return { segments, across: start };
 }
 
-interface Placed {
+interface PlacedSegments {
   readonly segments: readonly object[];
   readonly across: number;
 }
 
 /** What the loop over work items is, whatever multiplies. */
-export function itemValues(plan: GemmPlan, operands: Operands): object {
+export function itemValues(plan: GemmPlan, operands: COperands): object {
   const { schedule, symbol, experts } = plan;
   const takesRuns = schedule.isa !== 'amx' && schedule.mb <= STREAM_ROWS && experts === undefined;
   return {

@@ -15,9 +15,9 @@ import {
   leastCommonMultiple,
   matricesOf,
   physicalColumns,
-  RowScope,
+  CudaRowScope,
 } from './text/operands.js';
-import { Body } from './text/scalarPrinter.js';
+import { LaneBody } from './text/scalarPrinter.js';
 import { capFunctions, capText, indent, render } from './text/statements.js';
 
 /** How the warps of a block divide its tile. */
@@ -257,8 +257,8 @@ export function emitLogProbMma(
     prologue,
     across,
   );
-  const row = new RowScope(operands, 'row', 'r', prologue.given(`values + i * ${prologue.scalars.length}`));
-  const scale = new Body(row).floats(kernel.rowScale, { id: 'x', column: '0', lanes: 1 })[0]!;
+  const row = new CudaRowScope(operands, 'row', 'r', prologue.given(`values + i * ${prologue.scalars.length}`));
+  const scale = new LaneBody(row).floats(kernel.rowScale, { id: 'x', column: '0', lanes: 1 })[0]!;
   const parts = operands.get(kernel.parts);
   const draw = drawValues(kernel, operands);
   const text =

@@ -27,9 +27,9 @@ import {
   leastCommonMultiple,
   matricesOf,
   physicalColumns,
-  RowScope,
+  CudaRowScope,
 } from './text/operands.js';
-import { Body, programValues, type Site, storeLine } from './text/scalarPrinter.js';
+import { LaneBody, programValues, type LaneSite, storeLine } from './text/scalarPrinter.js';
 import { capFunctions, capText, indent, render } from './text/statements.js';
 
 const SIMT_THREADS = 256;
@@ -201,21 +201,21 @@ function epilogue(
   ldt: number,
 ): { row: string; program: string; close: string; sums: string[] } {
   const { pairing, outputs } = segment;
-  const row = new RowScope(operands, 'row', 'r', prologue.given(`values + i * ${prologue.scalars.length}`));
-  const body = new Body(row);
-  const at = (id: string, column: string): Site => ({
+  const row = new CudaRowScope(operands, 'row', 'r', prologue.given(`values + i * ${prologue.scalars.length}`));
+  const body = new LaneBody(row);
+  const at = (id: string, column: string): LaneSite => ({
     id,
     column,
     lanes: 1,
     acc: (index) => `tile[i * ${ldt} + ${lying(pairing, `${column} - c0`, index)}]`,
   });
   const groups = laneGroups(segment, row, ldt);
-  let site: Site = { ...at('x', 'column'), ...groups.given };
+  let site: LaneSite = { ...at('x', 'column'), ...groups.given };
   if (pairing.kind === 'rotate') {
     const half = pairing.headDim / 2;
     const isFirst = `column % ${pairing.headDim} < ${half}`;
-    const own: Site = { ...site, rotate: { partner: () => other, isNegated: `(${isFirst})` } };
-    const other: Site = {
+    const own: LaneSite = { ...site, rotate: { partner: () => other, isNegated: `(${isFirst})` } };
+    const other: LaneSite = {
       ...at('y', 'partner'),
       ...groups.given,
       rotate: { partner: () => own, isNegated: `!(${isFirst})` },
@@ -246,9 +246,9 @@ function epilogue(
 /** What the group of a lane's column shares. Each quad of lanes lies in one group, whose products are in the tile. */
 function laneGroups(
   segment: Segment,
-  row: RowScope,
+  row: CudaRowScope,
   ldt: number,
-): { readonly lines: readonly string[]; readonly given: Pick<Site, 'given'> } {
+): { readonly lines: readonly string[]; readonly given: Pick<LaneSite, 'given'> } {
   const { pairing, outputs, columns } = segment;
   const width = groupWidth(outputs);
   if (width === undefined) return { lines: [], given: {} };
@@ -280,8 +280,8 @@ export function emitLogProbSimt(
   const { tm, tn } = schedule;
   const tile = tileText(kernel, kernel.weight, operands, schedule);
   const prologue = rowPrologue([kernel.rowScale], operands);
-  const row = new RowScope(operands, 'row', 'r', prologue.given(`values + i * ${prologue.scalars.length}`));
-  const scale = new Body(row).floats(kernel.rowScale, { id: 'x', column: '0', lanes: 1 })[0]!;
+  const row = new CudaRowScope(operands, 'row', 'r', prologue.given(`values + i * ${prologue.scalars.length}`));
+  const scale = new LaneBody(row).floats(kernel.rowScale, { id: 'x', column: '0', lanes: 1 })[0]!;
   const parts = operands.get(kernel.parts);
   const draw = drawValues(kernel, operands);
   const valueBytes = tm * prologue.scalars.length * 4;

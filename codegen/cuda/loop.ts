@@ -25,8 +25,8 @@ import {
   wordsOf,
 } from './text/lanePrograms.js';
 import { gumbelText } from './text/logprob.js';
-import { type CudaOperands, type EmittedCuda, emittedPlain, kernelHead, RowScope } from './text/operands.js';
-import { Body, programValues, type Site, storeLine } from './text/scalarPrinter.js';
+import { type CudaOperands, type EmittedCuda, emittedPlain, kernelHead, CudaRowScope } from './text/operands.js';
+import { LaneBody, programValues, type LaneSite, storeLine } from './text/scalarPrinter.js';
 import { block, indent, render, unrolled } from './text/statements.js';
 
 /** Elements of a block at least, if its rows have few columns. */
@@ -244,9 +244,9 @@ function narrowStage(
   side: number,
   given?: ReadonlyMap<string, string>,
 ): string[] {
-  const row = new RowScope(operands, 'row', 'r', given);
-  const body = new Body(row);
-  const plain: Site = { id: 'x', column: 'column', lanes };
+  const row = new CudaRowScope(operands, 'row', 'r', given);
+  const body = new LaneBody(row);
+  const plain: LaneSite = { id: 'x', column: 'column', lanes };
   const site = headDim === undefined ? plain : withRotation(plain, headDim);
   const values = outputs.map((output) => programValues(output, body, site));
   const maxima = outputs.filter((output) => isRowMaxOf(output, operands));
@@ -283,7 +283,7 @@ function narrowStage(
 }
 
 /** The site with rotateHalf. The partners of its columns are half a head away. */
-function withRotation(site: Site, headDim: number): Site {
+function withRotation(site: LaneSite, headDim: number): LaneSite {
   const half = headDim / 2;
   const isFirst = `${site.column} % ${headDim} < ${half}`;
   const column = `(${isFirst} ? ${site.column} + ${half} : ${site.column} - ${half})`;

@@ -16,7 +16,13 @@ import {
 } from '../../ir/cuda.js';
 import { extentIn } from '../../ir/extents.js';
 import { everyExtent } from '../../ir/function.js';
-import { type Kernel, type KernelModule, LOGPROB_BLOCK, type Segment } from '../../ir/kernel.js';
+import {
+  type ContractionKernel,
+  type Kernel,
+  type KernelModule,
+  LOGPROB_BLOCK,
+  type Segment,
+} from '../../ir/kernel.js';
 import { oncePer } from '../../ir/oncePer.js';
 import type { Bucket } from '../../ir/plan.js';
 import { FORMATS, layoutProblem } from '../../ir/storage.js';
@@ -28,7 +34,7 @@ import { mmaProblem, mmaSharedBytes, mmaStep } from './gemmMma.js';
 import { simtSharedBytes, simtStep } from './gemmSimt.js';
 import { defaultGroupedSchedule, groupedScheduleProblem, groupOfKernel } from './grouped/layout.js';
 import { defaultSkinnySchedule, FEW_ROWS, SKINNY_ROWS } from './skinny/layout.js';
-import { type Contraction, expertsOf, rowProgramsOf, rowPrologue, segmentsOf } from './text/contraction.js';
+import { expertsOf, rowProgramsOf, rowPrologue, segmentsOf } from './text/contraction.js';
 import { CudaOperands } from './text/operands.js';
 import { defaultWgmmaSchedule, isLegalWgmma } from './wgmma/index.js';
 import { WGMMA_TYPES } from './wgmma/instruction.js';
@@ -53,7 +59,7 @@ export const isCount = (value: number, step = 1): boolean =>
   Number.isSafeInteger(value) && value > 0 && value % step === 0;
 
 /** Number of row values, in floats per row, that the kernel's epilogue keeps. */
-export const rowValuesOf = oncePer((kernel: Contraction, module: KernelModule): number => {
+export const rowValuesOf = oncePer((kernel: ContractionKernel, module: KernelModule): number => {
   const operands = new CudaOperands(kernel, module, parametersOf(kernel, module), everyExtent(module.interface, 1));
   return rowPrologue(rowProgramsOf(kernel), operands).scalars.length;
 });
@@ -65,31 +71,33 @@ interface ContractionTypes {
 }
 
 /** The dtypes of the operands, or the reason why no skeleton reads them. */
-export const contractionTypes = oncePer((kernel: Contraction, module: KernelModule): ContractionTypes | string => {
-  const a = module.buffers.find((buffer) => buffer.name === kernel.a)?.dtype;
-  if (a === undefined) return `the left operand ${kernel.a} is not declared`;
-  if (!isFloat(a) && a !== 'e4m3') return `the left operand ${kernel.a} is ${a}, not floats`;
-  let w: BufferDType | undefined;
-  const { group } = module.weights.find(({ name }) => name === segmentsOf(kernel)[0]?.weight) ?? {};
-  for (const segment of segmentsOf(kernel)) {
-    const weight = module.weights.find(({ name }) => name === segment.weight);
-    if (weight === undefined) return `the weight ${segment.weight} is not declared`;
-    if (weight.layout !== 'kmajor' && weight.layout !== 'groups')
-      return `GPUs cannot read weight ${weight.name} in layout ${weight.layout}`;
-    const problem = layoutProblem(weight.layout, weight.format);
-    if (problem !== undefined) return `GPUs cannot read weight ${weight.name}: ${problem}`;
-    const { element } = FORMATS[weight.format];
-    if (w !== undefined && w !== element) return 'the weights of one kernel differ in format';
-    w = element;
-    if (weight.group !== group) return 'the weights of one kernel differ in groups';
-  }
-  return w === undefined ? 'the kernel has no segment' : { a, w };
-});
+export const contractionTypes = oncePer(
+  (kernel: ContractionKernel, module: KernelModule): ContractionTypes | string => {
+    const a = module.buffers.find((buffer) => buffer.name === kernel.a)?.dtype;
+    if (a === undefined) return `the left operand ${kernel.a} is not declared`;
+    if (!isFloat(a) && a !== 'e4m3') return `the left operand ${kernel.a} is ${a}, not floats`;
+    let w: BufferDType | undefined;
+    const { group } = module.weights.find(({ name }) => name === segmentsOf(kernel)[0]?.weight) ?? {};
+    for (const segment of segmentsOf(kernel)) {
+      const weight = module.weights.find(({ name }) => name === segment.weight);
+      if (weight === undefined) return `the weight ${segment.weight} is not declared`;
+      if (weight.layout !== 'kmajor' && weight.layout !== 'groups')
+        return `GPUs cannot read weight ${weight.name} in layout ${weight.layout}`;
+      const problem = layoutProblem(weight.layout, weight.format);
+      if (problem !== undefined) return `GPUs cannot read weight ${weight.name}: ${problem}`;
+      const { element } = FORMATS[weight.format];
+      if (w !== undefined && w !== element) return 'the weights of one kernel differ in format';
+      w = element;
+      if (weight.group !== group) return 'the weights of one kernel differ in groups';
+    }
+    return w === undefined ? 'the kernel has no segment' : { a, w };
+  },
+);
 
 const FEW_ROWS_TILES: readonly CudaGemmSkeleton[] = ['skinny', 'skinnyWgmma', 'grouped'];
 
 function contractionProblem(
-  kernel: Contraction,
+  kernel: ContractionKernel,
   module: KernelModule,
   s: CudaGemmSchedule,
   facts: CudaFacts,
@@ -119,7 +127,7 @@ function contractionProblem(
   }
 }
 
-function simt(kernel: Contraction, module: KernelModule, s: CudaGemmSchedule, facts: CudaFacts): true | string {
+function simt(kernel: ContractionKernel, module: KernelModule, s: CudaGemmSchedule, facts: CudaFacts): true | string {
   if (s.cluster !== 1) return 'clusters are for wgmma';
   const step = simtStep(segmentsOf(kernel));
   if (s.tn % step !== 0) return `tn must be a multiple of ${step}: whole heads, pairs and blocks of 32`;
@@ -133,7 +141,7 @@ function simt(kernel: Contraction, module: KernelModule, s: CudaGemmSchedule, fa
 }
 
 function mma(
-  kernel: Contraction,
+  kernel: ContractionKernel,
   module: KernelModule,
   s: CudaGemmSchedule,
   facts: CudaFacts,
@@ -151,7 +159,7 @@ function mma(
 }
 
 function fewRows(
-  kernel: Contraction,
+  kernel: ContractionKernel,
   module: KernelModule,
   s: CudaGemmSchedule,
   facts: CudaFacts,
@@ -237,7 +245,7 @@ export function defaultCudaSchedule(
 }
 
 function defaultContraction(
-  kernel: Contraction,
+  kernel: ContractionKernel,
   module: KernelModule,
   facts: CudaFacts,
   rows: number,
@@ -264,7 +272,7 @@ function defaultContraction(
 
 /** The schedule for a kernel of few rows, unless the device cannot run it. */
 function skinnySchedule(
-  kernel: Contraction,
+  kernel: ContractionKernel,
   module: KernelModule,
   facts: CudaFacts,
   rows: number,
@@ -277,7 +285,7 @@ function skinnySchedule(
 }
 
 /** Schedules to try, best first. */
-function candidates(kernel: Contraction, rows: number): CudaGemmSchedule[] {
+function candidates(kernel: ContractionKernel, rows: number): CudaGemmSchedule[] {
   const common = { kind: 'gemm', cluster: 1, raster: 8, mode: 'cooperative' } as const;
   const step = simtStep(segmentsOf(kernel));
   const tn = kernel.anchor === 'logprob' ? 64 : step * Math.max(1, Math.floor(64 / step));

@@ -8,7 +8,7 @@ import { type Cubins, knownCubins } from '../../runtime/cuda/compileQueue.js';
 import {
   compileCubins,
   type CompileCubinsOptions,
-  type CompiledCubins as CompiledUnits,
+  type CubinResult as CompiledUnits,
   CubinSession,
   type CudaUnit,
 } from '../../runtime/cuda/compiler.js';

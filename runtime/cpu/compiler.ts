@@ -57,7 +57,7 @@ const STALE_MS = 24 * 3600 * 1000;
 const SHARED_OBJECT = 'kernels.so';
 const DIGEST = 'kernels.sha256';
 
-export interface CompileOptions {
+export interface CcOptions {
   readonly isa: CpuIsa;
   readonly extraFlags?: readonly string[];
   readonly settings?: Settings;
@@ -225,7 +225,7 @@ const running = new Map<string, { readonly job: Promise<CompiledLibrary>; readon
  * Throws UserError for a missing compiler, a text that does not compile (with its lines), a cache that cannot be
  * written or an invalid limit of its size.
  */
-export async function compileShared(sources: readonly SourceText[], options: CompileOptions): Promise<CompiledLibrary> {
+export async function compileShared(sources: readonly SourceText[], options: CcOptions): Promise<CompiledLibrary> {
   checkNames(sources);
   const settings = options.settings ?? readSettings();
   cacheLimitBytes(settings);

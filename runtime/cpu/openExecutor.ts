@@ -41,13 +41,13 @@ export interface CpuExecutorOptions {
 }
 
 /** Native objects of an executor, released together. */
-interface Resources {
+interface ExecutorResources {
   readonly files: FileMappings;
   readonly libraries: Libraries;
   readonly stages: CpuStage[];
 }
 
-async function release({ stages, libraries, files }: Resources): Promise<void> {
+async function release({ stages, libraries, files }: ExecutorResources): Promise<void> {
   await libraries.release();
   for (const stage of stages) stage.release();
   files.release();
@@ -109,7 +109,7 @@ export async function openCpuExecutor(options: CpuExecutorOptions): Promise<Exec
   options.onMemory?.(use);
   requireMemory(use);
   const libraries = new Libraries(symbols, options.compile);
-  const resources: Resources = { files: new FileMappings(), libraries, stages: [] };
+  const resources: ExecutorResources = { files: new FileMappings(), libraries, stages: [] };
   const totalBytes = planned.reduce((total, { weightPlan }) => total + bytesToPack(weightPlan), 0);
   const done = planned.map(() => 0);
   try {

@@ -25,7 +25,7 @@ const DYNAMIC = { end: 0, strings: 5, symbols: 6 } as const;
  */
 const ADDRESSES = new Set([3, 4, 5, 6, 7, 12, 13, 17, 23, 25, 26, 0x6fff_fef5, 0x6fff_fff0, 0x6fff_fffc, 0x6fff_fffe]);
 
-interface Segment {
+interface ElfSegment {
   readonly type: number;
   readonly offset: number;
   readonly address: number;
@@ -35,7 +35,7 @@ interface Segment {
 }
 
 /** Reads fields of headers. Numbers above 2⁵³ lose digits and are out of every bound all the same. */
-class Fields {
+class ElfFields {
   private readonly view: DataView;
 
   constructor(bytes: Uint8Array) {
@@ -53,7 +53,7 @@ export function sharedObjectProblem(bytes: Uint8Array, arch: string = process.ar
   if (size < HEADER_BYTES) return `${size} bytes are too few for an ELF file`;
   if (!Buffer.from(bytes.subarray(0, 4)).equals(Buffer.from('\x7fELF', 'latin1'))) return 'it is no ELF file';
   if (bytes[4] !== 2 || bytes[5] !== 1) return 'it is no 64-bit little-endian ELF file';
-  const { half, word, long } = new Fields(bytes);
+  const { half, word, long } = new ElfFields(bytes);
   if (half(16) !== SHARED_OBJECT) return `its ELF type is ${half(16)}, not a shared object`;
   if (half(18) !== MACHINES[arch]) return `its ELF machine is ${half(18)}, which is not ${arch}`;
   if (half(52) !== HEADER_BYTES) return `its ELF header says that it has ${half(52)} bytes`;
@@ -82,7 +82,7 @@ export function sharedObjectProblem(bytes: Uint8Array, arch: string = process.ar
     if (word(at + 4) !== SECTION_WITHOUT_BYTES && !isInside(long(at + 24), long(at + 32)))
       return `section ${i} is not inside the file`;
   }
-  const segments = Array.from({ length: programCount }, (_, i): Segment => {
+  const segments = Array.from({ length: programCount }, (_, i): ElfSegment => {
     const at = programs + i * PROGRAM_HEADER_BYTES;
     return {
       type: word(at),
@@ -100,7 +100,7 @@ export function sharedObjectProblem(bytes: Uint8Array, arch: string = process.ar
 }
 
 /** Segments that are mapped lie one behind the other, and their place in memory fits their place in the file. */
-function loadProblem(loaded: readonly Segment[]): string | undefined {
+function loadProblem(loaded: readonly ElfSegment[]): string | undefined {
   if (loaded.length === 0) return 'no segment of it is loaded';
   let end = 0;
   for (const { offset, address, fileBytes, memoryBytes, alignment } of loaded) {
@@ -115,9 +115,9 @@ function loadProblem(loaded: readonly Segment[]): string | undefined {
 
 /** The tables that the loader reads through the dynamic section are in memory. */
 function dynamicProblem(
-  long: Fields['long'],
-  segments: readonly Segment[],
-  loaded: readonly Segment[],
+  long: ElfFields['long'],
+  segments: readonly ElfSegment[],
+  loaded: readonly ElfSegment[],
 ): string | undefined {
   const dynamic = segments.filter(({ type }) => type === PROGRAM_HEADER.dynamic);
   const [table] = dynamic;

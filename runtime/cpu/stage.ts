@@ -3,7 +3,7 @@ import { extentIn } from '../../ir/extents.js';
 import { loadAddon } from '../addon.js';
 import { sizesOf, stageInputs } from '../bindPorts.js';
 import type { FileMappings, LoadProgress } from '../files.js';
-import type { NativeLibrary, NativeMemory, NativePool, NativeProgram, RunResult, Slot } from '../native.js';
+import type { NativeLibrary, NativeMemory, NativePool, NativeProgram, ProgramResult, Slot } from '../native.js';
 import {
   type Crossing,
   crossingsOf,
@@ -75,7 +75,7 @@ export interface CpuStageOptions {
 }
 
 /** A function on the stage. */
-interface Bound {
+interface CpuFunction {
   readonly inputs: readonly string[];
   /** The ranges that the next stage reads. */
   readonly crossings: readonly Crossing[];
@@ -88,7 +88,7 @@ export class CpuStage {
   private readonly pool: NativePool;
   private readonly memories: NativeMemory[] = [];
   private readonly arenas: readonly NativeMemory[];
-  private readonly bound = new Map<string, Bound>();
+  private readonly bound = new Map<string, CpuFunction>();
   private readonly options: CpuStageOptions;
   /** Weights and states. */
   private shared: readonly ReadonlyMap<string, Slot>[] = [];
@@ -150,7 +150,7 @@ export class CpuStage {
   }
 
   /** In a bucket that is bound; one at a time. */
-  run(arena: number, { fn, bucket, extents, inputs, kind }: StageCall): Promise<RunResult> {
+  run(arena: number, { fn, bucket, extents, inputs, kind }: StageCall): Promise<ProgramResult> {
     const bound = this.bound.get(nameOf(fn))!;
     return bound.programs[arena]!.get(bucket)!.run({
       extents: sizesOf(fn.interface, extents),

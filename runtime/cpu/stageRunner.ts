@@ -1,7 +1,7 @@
 /** Calls through the stages of a CPU: threads that work at once, in the order that StageFlow keeps. */
 import { defined } from '../../system/defined.js';
 import type { DeviceSpan } from '../call.js';
-import type { RunResult } from '../native.js';
+import type { ProgramResult } from '../native.js';
 import { floatWrites, nameOf } from '../runtimePlan.js';
 import type { NonFinitePlace, Readiness, StageAnswer, StageCall, StageRunner } from '../stageRunner.js';
 import type { CpuStage } from './stage.js';
@@ -31,7 +31,7 @@ export class CpuStages implements StageRunner {
   }
 
   async run(call: StageCall): Promise<StageAnswer> {
-    const results: RunResult[] = [];
+    const results: ProgramResult[] = [];
     const spans: DeviceSpan[] = [];
     await this.flow.run({
       compute: async (device, arena) => {
@@ -63,7 +63,7 @@ export class CpuStages implements StageRunner {
     await this.releaseAll();
   }
 
-  private firstNonFinite({ fn }: StageCall, results: readonly RunResult[]): NonFinitePlace | undefined {
+  private firstNonFinite({ fn }: StageCall, results: readonly ProgramResult[]): NonFinitePlace | undefined {
     const stage = results.findIndex(({ nonFinite }) => nonFinite !== undefined);
     const found = results[stage]?.nonFinite;
     if (found === undefined) return undefined;

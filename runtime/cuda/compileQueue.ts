@@ -3,7 +3,7 @@ import { availableParallelism } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { UserError } from '../../errors.js';
 import type { CachedCubin, CompileClaims } from './cubinCache.js';
-import type { Lane } from './nvrtc.js';
+import type { CompilerLane } from './nvrtc.js';
 
 /** More processes than this would only compete for memory. */
 const MAX_LANES = 16;
@@ -24,8 +24,8 @@ export interface CompileQueueOptions {
   readonly claims: CompileClaims;
   /** The cache entry, which another process may have made meanwhile. */
   readonly read: (unit: MissingUnit) => Promise<CachedCubin | undefined>;
-  readonly openLane: () => Lane;
-  readonly compile: (lane: Lane, unit: MissingUnit) => Promise<CachedCubin>;
+  readonly openLane: () => CompilerLane;
+  readonly compile: (lane: CompilerLane, unit: MissingUnit) => Promise<CachedCubin>;
   /** If true, a unit that does not compile is reported as its error. Otherwise the first one ends the queue. */
   readonly keepsGoing: boolean;
   readonly onCompiled: (unit: MissingUnit, made: CachedCubin | UserError) => Promise<void>;
@@ -40,7 +40,7 @@ export interface CompileQueueOptions {
 export class CompileQueue {
   private waiting: MissingUnit[];
   private readonly options: CompileQueueOptions;
-  private readonly lanes = new Set<Lane>();
+  private readonly lanes = new Set<CompilerLane>();
   private lowest = 0;
   private hasFailed = false;
   private isStopped = false;
@@ -114,14 +114,14 @@ export class CompileQueue {
     }
   }
 
-  private open(): Lane {
+  private open(): CompilerLane {
     const lane = this.options.openLane();
     this.lanes.add(lane);
     if (this.isLow) lane.lower?.();
     return lane;
   }
 
-  private close(lane: Lane | undefined): void {
+  private close(lane: CompilerLane | undefined): void {
     if (lane === undefined) return;
     this.lanes.delete(lane);
     lane.close();
@@ -129,7 +129,7 @@ export class CompileQueue {
 
   private async work(): Promise<void> {
     const { claims, compile, onCompiled, keepsGoing } = this.options;
-    let lane: Lane | undefined;
+    let lane: CompilerLane | undefined;
     try {
       for (let unit = await this.next(); unit !== undefined; unit = await this.next()) {
         try {
@@ -186,7 +186,7 @@ export const knownCubins = (cubins: ReadonlyMap<string, Uint8Array>): Cubins => 
 });
 
 /** Kernels whose code will come, each waited for by any number. */
-export class Expected {
+export class ExpectedCubins {
   private readonly known = new Map<string, Uint8Array>();
   private readonly waiting = new Map<string, { resolve(cubin: Uint8Array): void; reject(error: unknown): void }>();
   private readonly promises = new Map<string, Promise<Uint8Array>>();

@@ -2,13 +2,13 @@
 import { MissingCompiler, UserError } from '../../errors.js';
 import type { CudaArch } from '../../ir/cuda.js';
 import { readSettings, type Settings } from '../../settings.js';
-import { excerpt } from '../compilers.js';
+import { type Diagnostic, excerpt, MAX_SHOWN_ERRORS } from '../compilers.js';
 import { cacheLimitBytes, pruneCaches } from '../kernelCache.js';
-import { CompileQueue, type Cubins, Expected, type MissingUnit } from './compileQueue.js';
+import { CompileQueue, type Cubins, ExpectedCubins, type MissingUnit } from './compileQueue.js';
 import { type CachedCubin, CubinCache, isCubin, type KernelResources, parsePtxasLog, sha256 } from './cubinCache.js';
 import { findNvrtc, type FoundNvrtc, NVRTC_INSTALL } from './findNvrtc.js';
 import { compileWithNvcc, findNvcc, type FoundNvcc } from './nvcc.js';
-import { type Lane, openLane, versionText } from './nvrtc.js';
+import { type CompilerLane, openLane, versionText } from './nvrtc.js';
 
 export type { KernelResources } from './cubinCache.js';
 
@@ -40,7 +40,7 @@ export interface CompileCubinsOptions {
   readonly signal?: AbortSignal;
 }
 
-export interface CompiledCubins {
+export interface CubinResult {
   /** By symbol. */
   readonly cubins: ReadonlyMap<string, Uint8Array>;
   /** By symbol, if the compiler reports them. */
@@ -142,7 +142,7 @@ function checkUnits(units: readonly CudaUnit[]): void {
   }
 }
 
-function nvccLane(path: string, arch: CudaArch): Lane {
+function nvccLane(path: string, arch: CudaArch): CompilerLane {
   const stop = new AbortController();
   return {
     compile: ({ name, source }) => compileWithNvcc(path, name, source, arch, stop.signal),
@@ -153,11 +153,11 @@ function nvccLane(path: string, arch: CudaArch): Lane {
 }
 
 /** Opens lanes one by one. If no process can be started, they share this one. */
-const laneOpener = (compiler: CudaCompiler, arch: CudaArch) => (): Lane =>
+const laneOpener = (compiler: CudaCompiler, arch: CudaArch) => (): CompilerLane =>
   compiler.kind === 'nvrtc' ? openLane(compiler.path) : nvccLane(compiler.path, arch);
 
 async function compileUnit(
-  lane: Lane,
+  lane: CompilerLane,
   { symbol, source }: CudaUnit,
   compiler: CudaCompiler,
   arch: CudaArch,
@@ -181,7 +181,7 @@ export class CubinSession implements Cubins {
   readonly failures = new Map<string, UserError>();
   /** How many were compiled here. */
   compiled = 0;
-  private readonly expected: Expected;
+  private readonly expected: ExpectedCubins;
   private readonly queue: CompileQueue;
   private readonly cache: CubinCache;
   private readonly settings: Settings;
@@ -197,7 +197,7 @@ export class CubinSession implements Cubins {
     this.compiler = compiler;
     this.cache = cache;
     this.settings = settings;
-    this.expected = new Expected(units.map(({ symbol }) => symbol));
+    this.expected = new ExpectedCubins(units.map(({ symbol }) => symbol));
     const report = (symbol: string): void =>
       onProgress?.({ done: this.made.size + this.failures.size, total: units.length, symbol });
     const take = (symbol: string, entry: CachedCubin): void => {
@@ -305,10 +305,7 @@ export class CubinSession implements Cubins {
  * A cubin for each kernel, from the cache or compiled now. Throws UserError as CubinSession.open does, and for a text
  * that does not compile, with its lines.
  */
-export async function compileCubins(
-  units: readonly CudaUnit[],
-  options: CompileCubinsOptions,
-): Promise<CompiledCubins> {
+export async function compileCubins(units: readonly CudaUnit[], options: CompileCubinsOptions): Promise<CubinResult> {
   const started = performance.now();
   const { signal } = options;
   const session = await CubinSession.open(units, options);
@@ -333,13 +330,7 @@ export async function compileCubins(
 
 // Turns a CUDA compiler's error about a generated kernel into one error that shows the lines in question.
 
-const MAX_SHOWN = 3;
 const MAX_LOG = 2000;
-
-interface Diagnostic {
-  readonly line: number;
-  readonly message: string;
-}
 
 /** `name.cu(12): error: words`, as NVRTC and nvcc write it. */
 function diagnosticsOf(name: string, log: string): Diagnostic[] {
@@ -359,11 +350,11 @@ export function kernelCompileError(compiler: string, name: string, source: strin
   const assembler = assemblerErrors(log);
   const shown = [
     ...diagnostics
-      .slice(0, MAX_SHOWN)
+      .slice(0, MAX_SHOWN_ERRORS)
       .map(({ line, message }) => `${name}:${line}: ${message}\n${excerpt(source, line)}`),
-    ...assembler.slice(0, MAX_SHOWN),
+    ...assembler.slice(0, MAX_SHOWN_ERRORS),
   ];
-  const hidden = Math.max(0, diagnostics.length - MAX_SHOWN) + Math.max(0, assembler.length - MAX_SHOWN);
+  const hidden = Math.max(0, diagnostics.length - MAX_SHOWN_ERRORS) + Math.max(0, assembler.length - MAX_SHOWN_ERRORS);
   const details =
     shown.length > 0 ? shown.join('\n') + (hidden > 0 ? `\n… and ${hidden} more` : '') : log.trim().slice(0, MAX_LOG);
   return new UserError(

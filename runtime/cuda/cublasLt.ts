@@ -82,17 +82,17 @@ const RESULT_BYTES = 96;
 const ALGORITHM_BYTES = 64;
 const STATE_OFFSET = 72;
 
-function check(call: string, status: Status): void {
+function check(call: string, status: CublasLtStatus): void {
   if (status !== 0) throw new Error(`${call} fails with cublasStatus ${status}`);
 }
 
-const created = (call: string, create: (out: Pointer[]) => Status): Pointer => {
+const created = (call: string, create: (out: Pointer[]) => CublasLtStatus): Pointer => {
   const out: Pointer[] = [null];
   check(call, create(out));
   return out[0];
 };
 
-class Contraction implements CublasLtContraction {
+class LoadedContraction implements CublasLtContraction {
   readonly algorithms: readonly CublasLtAlgorithm[];
   readonly #functions: CublasLtFunctions;
   readonly #made: (() => void)[] = [];
@@ -107,7 +107,7 @@ class Contraction implements CublasLtContraction {
     this.#functions = functions;
     try {
       const f = functions;
-      const own = (pointer: Pointer, destroy: (pointer: Pointer) => Status): Pointer => {
+      const own = (pointer: Pointer, destroy: (pointer: Pointer) => CublasLtStatus): Pointer => {
         this.#made.push(() => void destroy(pointer));
         return pointer;
       };
@@ -207,7 +207,7 @@ class Contraction implements CublasLtContraction {
   }
 }
 
-class Library implements CublasLt {
+class LoadedCublasLt implements CublasLt {
   readonly version: string;
   readonly cuda: CudaVersion;
   readonly #functions: CublasLtFunctions;
@@ -224,7 +224,7 @@ class Library implements CublasLt {
 
   contraction(shape: CublasLtShape, workspaceBytes: number, most: number): CublasLtContraction {
     this.#handle ??= created('cublasLtCreate', (out) => this.#functions.create(out));
-    return new Contraction(this.#functions, this.#handle, shape, workspaceBytes, most);
+    return new LoadedContraction(this.#functions, this.#handle, shape, workspaceBytes, most);
   }
 
   release(): void {
@@ -236,31 +236,31 @@ class Library implements CublasLt {
 /**
  * Loads cuBLASLt from a path or a name that the system's loader knows. Throws an Error that says what is wrong with it.
  */
-export const openCublasLt = (path: string): CublasLt => new Library(path);
+export const openCublasLt = (path: string): CublasLt => new LoadedCublasLt(path);
 
 // cuBLASLt's functions as koffi calls them.
 
 /** An opaque pointer, as koffi hands it out. */
 export type Pointer = unknown;
-export type Status = number;
+export type CublasLtStatus = number;
 
 /** The functions that contractions need. */
 export interface CublasLtFunctions {
   readonly getVersion: KoffiFunc<() => number | bigint>;
   readonly getCudartVersion: KoffiFunc<() => number | bigint>;
-  readonly create: KoffiFunc<(handle: Pointer[]) => Status>;
-  readonly destroy: KoffiFunc<(handle: Pointer) => Status>;
-  readonly descCreate: KoffiFunc<(desc: Pointer[], compute: number, scale: number) => Status>;
-  readonly descDestroy: KoffiFunc<(desc: Pointer) => Status>;
-  readonly descSet: KoffiFunc<(desc: Pointer, attribute: number, value: Int32Array, bytes: number) => Status>;
+  readonly create: KoffiFunc<(handle: Pointer[]) => CublasLtStatus>;
+  readonly destroy: KoffiFunc<(handle: Pointer) => CublasLtStatus>;
+  readonly descCreate: KoffiFunc<(desc: Pointer[], compute: number, scale: number) => CublasLtStatus>;
+  readonly descDestroy: KoffiFunc<(desc: Pointer) => CublasLtStatus>;
+  readonly descSet: KoffiFunc<(desc: Pointer, attribute: number, value: Int32Array, bytes: number) => CublasLtStatus>;
   readonly layoutCreate: KoffiFunc<
-    (layout: Pointer[], type: number, rows: number, columns: number, ld: number) => Status
+    (layout: Pointer[], type: number, rows: number, columns: number, ld: number) => CublasLtStatus
   >;
-  readonly layoutDestroy: KoffiFunc<(layout: Pointer) => Status>;
-  readonly preferenceCreate: KoffiFunc<(preference: Pointer[]) => Status>;
-  readonly preferenceDestroy: KoffiFunc<(preference: Pointer) => Status>;
+  readonly layoutDestroy: KoffiFunc<(layout: Pointer) => CublasLtStatus>;
+  readonly preferenceCreate: KoffiFunc<(preference: Pointer[]) => CublasLtStatus>;
+  readonly preferenceDestroy: KoffiFunc<(preference: Pointer) => CublasLtStatus>;
   readonly preferenceSet: KoffiFunc<
-    (preference: Pointer, attribute: number, value: BigUint64Array, bytes: number) => Status
+    (preference: Pointer, attribute: number, value: BigUint64Array, bytes: number) => CublasLtStatus
   >;
   readonly heuristic: KoffiFunc<
     (
@@ -274,10 +274,16 @@ export interface CublasLtFunctions {
       most: number,
       results: Uint8Array,
       count: Int32Array,
-    ) => Status
+    ) => CublasLtStatus
   >;
   readonly configGet: KoffiFunc<
-    (algorithm: Uint8Array, attribute: number, value: Int32Array, bytes: number, written: BigUint64Array) => Status
+    (
+      algorithm: Uint8Array,
+      attribute: number,
+      value: Int32Array,
+      bytes: number,
+      written: BigUint64Array,
+    ) => CublasLtStatus
   >;
   readonly matmul: KoffiFunc<
     (
@@ -297,7 +303,7 @@ export interface CublasLtFunctions {
       workspace: bigint,
       bytes: number,
       stream: bigint,
-    ) => Status
+    ) => CublasLtStatus
   >;
 }
 

@@ -216,14 +216,14 @@ const ENTRY = z.strictObject({
   major: part,
   minor: part,
 });
-type Entry = z.infer<typeof ENTRY>;
+type KnownVersion = z.infer<typeof ENTRY>;
 const ENTRIES = z.array(ENTRY).max(MOST);
 
-const isOf = (entry: Entry, status: Stats): boolean =>
+const isOf = (entry: KnownVersion, status: Stats): boolean =>
   entry.bytes === status.size && entry.modifiedMs === status.mtimeMs && entry.changedMs === status.ctimeMs;
 
 /** The contents of the file; nothing if it is missing, damaged, or writable by others. */
-async function readEntries(path: string): Promise<readonly Entry[]> {
+async function readEntries(path: string): Promise<readonly KnownVersion[]> {
   try {
     const status = await lstat(path);
     if (!status.isFile() || status.size > MAX_BYTES || intruder(status) !== undefined) return [];
@@ -235,9 +235,9 @@ async function readEntries(path: string): Promise<readonly Entry[]> {
 
 export class KnownVersions {
   private readonly path: string;
-  private entries: readonly Entry[];
+  private entries: readonly KnownVersion[];
 
-  private constructor(path: string, entries: readonly Entry[]) {
+  private constructor(path: string, entries: readonly KnownVersion[]) {
     this.path = path;
     this.entries = entries;
   }

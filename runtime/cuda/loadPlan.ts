@@ -25,7 +25,7 @@ import {
   wholeRows,
 } from './packJob.js';
 
-interface Place {
+interface StagedRange {
   readonly offset: number;
   readonly bytes: number;
 }
@@ -47,17 +47,17 @@ export interface Laying {
   /** Byte offset of the job in the memory of all jobs. */
   readonly jobOffset: number;
   /** What it reads of the staging buffer; absent if values are made up. */
-  readonly staged?: Place;
+  readonly staged?: StagedRange;
   /** What it writes: a weight, or the f32 factors of columns. */
-  readonly target: Place & { readonly memory: 'weights' | 'scales' };
+  readonly target: StagedRange & { readonly memory: 'weights' | 'scales' };
   /** f32[k] in the memory of scales. */
-  readonly scale?: Place;
+  readonly scale?: StagedRange;
   /** Of tw_pack_codes: where in the memory of weights the scales of rows lie; the target if only scales are made. */
-  readonly rowScales?: Place;
+  readonly rowScales?: StagedRange;
 }
 
 /** Copies to one staging buffer, and what is made of them. Bytes that several weights are made of are copied once. */
-export interface Step {
+export interface LoadStep {
   readonly copies: readonly Copy[];
   readonly layings: readonly Laying[];
   readonly stagedBytes: number;
@@ -72,7 +72,7 @@ export interface Step {
 }
 
 export interface LoadPlan {
-  readonly steps: readonly Step[];
+  readonly steps: readonly LoadStep[];
   /** Size of a staging buffer: that of the largest step; 0 if nothing is read from files. */
   readonly stagingBytes: number;
   /** How many there are. */
@@ -82,7 +82,7 @@ export interface LoadPlan {
   /** Tensors that the device decodes if their columns are in the order of their groups, which their files say. */
   readonly ordered: readonly EncodedSource[];
   /** Ranges of the weights' memory that are zero: rows that pad a weight. Set before any step. */
-  readonly zeros: readonly Place[];
+  readonly zeros: readonly StagedRange[];
 }
 
 /** Bytes of a staging buffer: what is copied in may be laid out while it is still in the L2 of the device. */
@@ -101,7 +101,7 @@ const MAX_LAYINGS = 64;
 const MAX_ROWS = 2 ** 31 - 1;
 
 /** One weight that is made of a tensor, or a part of it. */
-interface Use extends Pick<Laying, 'target' | 'scale' | 'rowScales'> {
+interface TensorUse extends Pick<Laying, 'target' | 'scale' | 'rowScales'> {
   readonly weight: WeightDecl;
   /** The tensor's first row among the stacked sources. */
   readonly sourceRow: number;
@@ -113,21 +113,21 @@ interface Use extends Pick<Laying, 'target' | 'scale' | 'rowScales'> {
 }
 
 /** A tensor that is read once, and all that is made of it. */
-interface Reading {
+interface TensorReading {
   readonly tensor: TensorSource;
   readonly name: string;
   readonly rows: number;
   readonly columns: number;
   /** An encoded tensor is staged as its files have it, and the device decodes it. Else the host does. */
   readonly isRaw: boolean;
-  readonly uses: readonly Use[];
+  readonly uses: readonly TensorUse[];
 }
 
 /** Whether values are rounded to codes while they are laid out, or their scales found. */
 const isRounded = ({ format, from, scalesOf }: WeightDecl): boolean =>
   from !== 'codes' && (scalesOf !== undefined || isCodeFormat(format));
 
-function jobOf(use: Use, tensor: TensorSource, range: Pick<PackRange, 'firstRow' | 'rows' | 'view'>): DeviceJob {
+function jobOf(use: TensorUse, tensor: TensorSource, range: Pick<PackRange, 'firstRow' | 'rows' | 'view'>): DeviceJob {
   const { weight, sourceRow, part, scale, rowScales, added = 0, target } = use;
   const whole = { tensor, ...range, sourceRow, isScaled: scale !== undefined, added };
   if (part !== undefined) return groupJob(weight, whole, part, target.bytes);
@@ -141,7 +141,11 @@ function jobOf(use: Use, tensor: TensorSource, range: Pick<PackRange, 'firstRow'
 }
 
 /** Bytes of weights that a job writes, for progress reports: words of scales in groups count with the codes. */
-function writtenBytes({ weight, part, target, rowScales }: Use, rows: number, view: PackColumns | undefined): number {
+function writtenBytes(
+  { weight, part, target, rowScales }: TensorUse,
+  rows: number,
+  view: PackColumns | undefined,
+): number {
   if (target.memory !== 'weights' || part === 'scales') return 0;
   const { bytes } = FORMATS[weight.format];
   if (weight.scalesOf !== undefined) return bytes(rows, 1);
@@ -149,7 +153,7 @@ function writtenBytes({ weight, part, target, rowScales }: Use, rows: number, vi
 }
 
 class StepBuilder {
-  readonly steps: Step[] = [];
+  readonly steps: LoadStep[] = [];
   jobBytes = 0;
   private copies: Copy[] = [];
   private layings: Laying[] = [];
@@ -171,7 +175,7 @@ class StepBuilder {
   }
 
   /** Cuts the lines of a tensor into pieces that fit a staging buffer. */
-  add(reading: Reading): void {
+  add(reading: TensorReading): void {
     const { tensor, name, rows, columns, uses } = reading;
     if (tensor.kind === 'encoded' && reading.isRaw) return this.addEncoded(tensor, reading);
     for (const { lines, stored, range } of stretchesOf(tensor, rows, columns)) {
@@ -201,7 +205,7 @@ class StepBuilder {
   }
 
   /** Rows of an encoded matrix as its files have them. */
-  private addEncoded(tensor: EncodedSource, { name, rows, uses }: Reading): void {
+  private addEncoded(tensor: EncodedSource, { name, rows, uses }: TensorReading): void {
     const { isWhole, of } = encodedStaging(tensor);
     const block = tensor.view?.rows ?? rows;
     let staged = isWhole ? this.stage(of(0, tensor.rows), name, uses.length) : undefined;
@@ -241,7 +245,7 @@ class StepBuilder {
     parts: readonly StagedPart[],
     name: string,
     uses: number,
-  ): Place & { readonly parts: readonly StagedPart[] } {
+  ): StagedRange & { readonly parts: readonly StagedPart[] } {
     const bytes = stagedBytesOf(parts);
     if (this.layings.length + uses > MAX_LAYINGS || this.room() < bytes) this.flush();
     const offset = roundUp(this.stagedBytes, ALIGNMENT);
@@ -252,10 +256,10 @@ class StepBuilder {
   }
 
   private lay(
-    uses: readonly Use[],
+    uses: readonly TensorUse[],
     { rows, view }: Pick<PackRange, 'rows' | 'view'>,
-    staged: Place | undefined,
-    jobFor: (use: Use) => DeviceJob,
+    staged: StagedRange | undefined,
+    jobFor: (use: TensorUse) => DeviceJob,
   ): void {
     for (const use of uses) {
       const { target, scale, rowScales } = use;
@@ -322,7 +326,7 @@ function addScales(
   weights: readonly PackedWeight[],
   builder: StepBuilder,
 ): { readonly places: ReadonlyMap<string, { offset: number; bytes: number }>; readonly bytes: number } {
-  const places = new Map<string, Place>();
+  const places = new Map<string, StagedRange>();
   let end = 0;
   for (const weight of weights) {
     const key = scaleKey(weight);
@@ -354,16 +358,22 @@ const readKey = (columns: number, stored: EncodedPart | undefined): string =>
 /** The tensors of weights in order of first use, each once. `placeOf`: the factors of a weight's columns. */
 function readingsOf(
   weights: readonly PackedWeight[],
-  placeOf: (weight: PackedWeight) => Place | undefined,
+  placeOf: (weight: PackedWeight) => StagedRange | undefined,
   isRawHere: (tensor: EncodedSource, reads: EncodedPart | undefined) => boolean,
-): readonly Reading[] {
-  const readings: (Reading & { readonly uses: Use[] })[] = [];
-  const known = new Map<TensorSource, Map<string, Use[]>>();
-  const add = (tensor: TensorSource, name: string, rows: number, use: Use, stored: EncodedPart | undefined): void => {
+): readonly TensorReading[] {
+  const readings: (TensorReading & { readonly uses: TensorUse[] })[] = [];
+  const known = new Map<TensorSource, Map<string, TensorUse[]>>();
+  const add = (
+    tensor: TensorSource,
+    name: string,
+    rows: number,
+    use: TensorUse,
+    stored: EncodedPart | undefined,
+  ): void => {
     const columns = use.part === undefined ? matrixColumns(use.weight) : groupColumns(use.weight, use.part);
     const isRaw = tensor.kind === 'encoded' && isRawHere(tensor, stored);
     const key = isRaw ? 'raw' : readKey(columns, stored);
-    const ofTensor = known.get(tensor) ?? new Map<string, Use[]>();
+    const ofTensor = known.get(tensor) ?? new Map<string, TensorUse[]>();
     known.set(tensor, ofTensor);
     const uses = ofTensor.get(key);
     const own = isRaw && stored !== undefined ? { ...use, reads: stored } : use;
@@ -383,7 +393,7 @@ function readingsOf(
     sources.forEach((tensor, i) => {
       const { rows, tensor: name } = weight.sources[i]!;
       if (i % own.sources === 0) sourceRow = 0;
-      const use: Use = {
+      const use: TensorUse = {
         weight,
         sourceRow,
         target: { memory: 'weights', offset: offset + Math.floor(i / own.sources) * own.bytes, bytes: own.bytes },
@@ -400,7 +410,7 @@ function readingsOf(
 }
 
 /** Whether `scales` are those of the rows of `codes`. Both have the same tensor. */
-const areScalesOf = ({ weight: scales }: Use, { weight: codes }: Use): boolean =>
+const areScalesOf = ({ weight: scales }: TensorUse, { weight: codes }: TensorUse): boolean =>
   isRounded(codes) &&
   codes.format === scales.scalesOf?.format &&
   codes.columnScale === scales.columnScale &&
@@ -408,10 +418,10 @@ const areScalesOf = ({ weight: scales }: Use, { weight: codes }: Use): boolean =
   JSON.stringify(codes.sources[0]!.order) === JSON.stringify(scales.sources[0]!.order);
 
 /** Codes with the scales of their rows, where both are made of the tensor: one job finds them. */
-function withScales(uses: readonly Use[]): readonly Use[] {
+function withScales(uses: readonly TensorUse[]): readonly TensorUse[] {
   const scales = uses.filter(({ weight }) => weight.scalesOf !== undefined && isRounded(weight));
   const others = uses.filter((use) => !scales.includes(use));
-  const placeOf = ({ target: { offset, bytes } }: Use): Place => ({ offset, bytes });
+  const placeOf = ({ target: { offset, bytes } }: TensorUse): StagedRange => ({ offset, bytes });
   const joined = others.map((codes) => {
     const found = scales.findIndex((each) => areScalesOf(each, codes));
     return found < 0 ? codes : { ...codes, rowScales: placeOf(scales.splice(found, 1)[0]!) };
@@ -433,7 +443,7 @@ export function planLoading(
   const builder = new StepBuilder(staging);
   const scales = addScales(packed, builder);
   const rowMap = rowMaps();
-  const zeros: Place[] = [];
+  const zeros: StagedRange[] = [];
   for (const { weight, offset, bytes } of packed) {
     if (matrixColumns(weight) > MAX_ROWS || bytes / FORMATS[weight.format].bytes(1, weight.k) > MAX_ROWS)
       throw new Error(`Weight ${weight.name} has too many rows or columns.`);
@@ -443,7 +453,7 @@ export function planLoading(
     if (padding >= 0 && weight.group !== undefined) zeros.push({ offset, bytes });
     else if (padding >= 0) zeros.push({ offset: offset + padding * rowBytes, bytes: bytes - padding * rowBytes });
   }
-  const placeOf = (weight: PackedWeight): Place | undefined =>
+  const placeOf = (weight: PackedWeight): StagedRange | undefined =>
     weight.columnScale === undefined ? undefined : scales.places.get(scaleKey(weight));
   const isRaw = (tensor: EncodedSource, reads: EncodedPart | undefined): boolean => {
     if (isOnHost(tensor) || !isDecodable(tensor, reads)) return false;

@@ -25,24 +25,24 @@ const MAX_LOG_BYTES = 16 * 2 ** 20;
 const COMPILATION_ERROR = 6;
 
 /** An opaque nvrtcProgram, as koffi hands it out. */
-type Program = unknown;
-type Status = number;
+type NvrtcProgram = unknown;
+type NvrtcStatus = number;
 
-interface Functions {
-  readonly getVersion: KoffiFunc<(major: Int32Array, minor: Int32Array) => Status>;
-  readonly getErrorString: KoffiFunc<(status: Status) => string>;
+interface NvrtcFunctions {
+  readonly getVersion: KoffiFunc<(major: Int32Array, minor: Int32Array) => NvrtcStatus>;
+  readonly getErrorString: KoffiFunc<(status: NvrtcStatus) => string>;
   readonly createProgram: KoffiFunc<
-    (program: Program[], source: string, name: string, headers: number, texts: null, names: null) => Status
+    (program: NvrtcProgram[], source: string, name: string, headers: number, texts: null, names: null) => NvrtcStatus
   >;
-  readonly destroyProgram: KoffiFunc<(program: Program[]) => Status>;
-  readonly compileProgram: KoffiFunc<(program: Program, count: number, options: readonly string[]) => Status>;
-  readonly getLogSize: KoffiFunc<(program: Program, bytes: BigUint64Array) => Status>;
-  readonly getLog: KoffiFunc<(program: Program, log: Uint8Array) => Status>;
-  readonly getCubinSize: KoffiFunc<(program: Program, bytes: BigUint64Array) => Status>;
-  readonly getCubin: KoffiFunc<(program: Program, cubin: Uint8Array) => Status>;
+  readonly destroyProgram: KoffiFunc<(program: NvrtcProgram[]) => NvrtcStatus>;
+  readonly compileProgram: KoffiFunc<(program: NvrtcProgram, count: number, options: readonly string[]) => NvrtcStatus>;
+  readonly getLogSize: KoffiFunc<(program: NvrtcProgram, bytes: BigUint64Array) => NvrtcStatus>;
+  readonly getLog: KoffiFunc<(program: NvrtcProgram, log: Uint8Array) => NvrtcStatus>;
+  readonly getCubinSize: KoffiFunc<(program: NvrtcProgram, bytes: BigUint64Array) => NvrtcStatus>;
+  readonly getCubin: KoffiFunc<(program: NvrtcProgram, cubin: Uint8Array) => NvrtcStatus>;
 }
 
-function bind(path: string): Functions {
+function bind(path: string): NvrtcFunctions {
   const library = loadKoffi().load(path);
   return {
     getVersion: library.func('int nvrtcVersion(_Out_ int *major, _Out_ int *minor)'),
@@ -76,9 +76,9 @@ function loadBuiltins(path: string): void {
   }
 }
 
-class Library implements Nvrtc {
+class LoadedNvrtc implements Nvrtc {
   readonly version: CudaVersion;
-  readonly #functions: Functions;
+  readonly #functions: NvrtcFunctions;
 
   constructor(path: string) {
     this.#functions = bind(path);
@@ -88,16 +88,16 @@ class Library implements Nvrtc {
     loadBuiltins(path);
   }
 
-  #check(call: string, status: Status): void {
+  #check(call: string, status: NvrtcStatus): void {
     if (status !== 0) throw new Error(`${call} fails: ${this.#functions.getErrorString(status)} (${status})`);
   }
 
   /** A text or code whose size NVRTC says first. Sizes of a library that lies are bounded. */
   #bytes(
     call: string,
-    program: Program,
-    size: Functions['getLogSize'],
-    read: Functions['getLog'],
+    program: NvrtcProgram,
+    size: NvrtcFunctions['getLogSize'],
+    read: NvrtcFunctions['getLog'],
     limit: number,
   ): Uint8Array {
     const bytes = new BigUint64Array(1);
@@ -109,7 +109,7 @@ class Library implements Nvrtc {
     return data;
   }
 
-  #log(program: Program): string {
+  #log(program: NvrtcProgram): string {
     const data = this.#bytes(
       'nvrtcGetProgramLog',
       program,
@@ -123,12 +123,12 @@ class Library implements Nvrtc {
 
   async compile(name: string, source: string, options: readonly string[]): Promise<Compilation> {
     const { createProgram, compileProgram, destroyProgram, getErrorString, getCubinSize, getCubin } = this.#functions;
-    const program: Program[] = [null];
+    const program: NvrtcProgram[] = [null];
     this.#check('nvrtcCreateProgram', createProgram(program, source, name, 0, null, null));
     try {
       const [handle] = program;
-      const status = await new Promise<Status>((resolve, reject) => {
-        compileProgram.async(handle, options.length, options, (error: unknown, result: Status) => {
+      const status = await new Promise<NvrtcStatus>((resolve, reject) => {
+        compileProgram.async(handle, options.length, options, (error: unknown, result: NvrtcStatus) => {
           if (error === null || error === undefined) resolve(result);
           else reject(error instanceof Error ? error : new Error(String(error)));
         });
@@ -151,7 +151,7 @@ class Library implements Nvrtc {
 /**
  * Loads NVRTC from a path or a name that the system's loader knows. Throws an Error that says what is wrong with it.
  */
-export const openNvrtc = (path: string): Nvrtc => new Library(path);
+export const openNvrtc = (path: string): Nvrtc => new LoadedNvrtc(path);
 
 // Lanes that compile with NVRTC side by side. Each is a process: NVRTC holds locks of its own within one, and a
 // compiler that crashes on a text takes nothing with it. Processes need the compiled nvrtcProcess.js beside this
@@ -166,7 +166,7 @@ export interface LaneRequest {
 export type LaneReply = { readonly compilation: Compilation } | { readonly error: string };
 
 /** Compiles one text at a time. */
-export interface Lane {
+export interface CompilerLane {
   compile(request: LaneRequest): Promise<Compilation>;
   /** Lowers its priority from now on. Absent if it has no process of its own. */
   lower?(): void;
@@ -179,7 +179,7 @@ const LOW_PRIORITY = 10;
 /** Standard error that is kept to explain a crash. */
 const MAX_STDERR = 4000;
 
-function processLane(file: string, path: string): Lane {
+function processLane(file: string, path: string): CompilerLane {
   const child = fork(file, [path], {
     execArgv: [],
     serialization: 'advanced',
@@ -234,7 +234,7 @@ function processLane(file: string, path: string): Lane {
   };
 }
 
-function localLane(path: string): Lane {
+function localLane(path: string): CompilerLane {
   let nvrtc: Nvrtc | undefined;
   return {
     compile: async ({ name, source, options }) => {
@@ -246,7 +246,7 @@ function localLane(path: string): Lane {
 }
 
 /** A lane of the NVRTC at `path`. Close it when done. */
-export function openLane(path: string): Lane {
+export function openLane(path: string): CompilerLane {
   const file = fileURLToPath(new URL('./nvrtcProcess.js', import.meta.url));
   return existsSync(file) ? processLane(file, path) : localLane(path);
 }

@@ -56,7 +56,7 @@ export class SearchPlan {
 }
 
 /** A stage's search. Its memory is allocated at the start, so that it cannot fail for lack of memory. */
-export class Search {
+export class NonFiniteSearch {
   private readonly plan: SearchPlan;
   private readonly pack: CudaModule;
   private readonly jobs: CudaMemory;
@@ -75,8 +75,8 @@ export class Search {
     functions: readonly RuntimeFunction[],
     pack: CudaModule,
     allocate: (bytes: number) => CudaMemory,
-  ): Promise<Search> {
-    const search = new Search(plan, pack, allocate(plan.jobBytes), allocate(plan.foundBytes));
+  ): Promise<NonFiniteSearch> {
+    const search = new NonFiniteSearch(plan, pack, allocate(plan.jobBytes), allocate(plan.foundBytes));
     await search.jobs.writeAsync(0, plan.jobs(functions));
     return search;
   }

@@ -9,7 +9,7 @@ import { fileRanges, type TensorSource } from '../tensorSource.js';
 import type { PlacedWeight, WeightPlan } from '../weightPlan.js';
 import { planLoading } from './loadPlan.js';
 import type { CudaSharedHandle } from './native.js';
-import { loadDeviceWeights, type LoadRequest, type LoadTimes, type ShareTimes } from './weights.js';
+import { loadDeviceWeights, type WeightLoad, type LoadTimes, type ShareTimes } from './weights.js';
 
 /** What a replica's device says when its part is in place: how to reach its memory, or why nobody can. */
 export type WeightOffer = { readonly shared: CudaSharedHandle } | { readonly refused: string };
@@ -66,7 +66,7 @@ function once<T extends readonly unknown[]>(work: (...args: T) => void): (...arg
   };
 }
 
-const loadPart = (request: LoadRequest, { plan }: WeightPart): Promise<LoadTimes> =>
+const loadPart = (request: WeightLoad, { plan }: WeightPart): Promise<LoadTimes> =>
   loadDeviceWeights({ ...request, weightPlan: plan, loadPlan: planLoading(plan) });
 
 async function orLate<T>(wanted: Promise<T>, patience: number, late: T): Promise<T> {
@@ -85,7 +85,7 @@ async function orLate<T>(wanted: Promise<T>, patience: number, late: T): Promise
 
 /** A sibling's part, copied; the reason where it could not be. */
 async function copyPart(
-  { weights }: LoadRequest,
+  { weights }: WeightLoad,
   offer: WeightOffer,
   { offset, bytes }: WeightPart,
 ): Promise<string | undefined> {
@@ -104,7 +104,7 @@ async function copyPart(
  * must have the same plan and parts. Throws as loadDeviceWeights does; the siblings are told then, too.
  */
 export async function loadSharedWeights(
-  request: LoadRequest,
+  request: WeightLoad,
   exchange: WeightExchange,
   { factor, seconds: least } = PATIENCE,
 ): Promise<LoadTimes> {
@@ -157,7 +157,7 @@ export const isUnshared = async (exchange: WeightExchange | undefined): Promise<
     false,
   );
 
-function share({ weights }: LoadRequest): WeightOffer {
+function share({ weights }: WeightLoad): WeightOffer {
   if (!readSettings().usesPeers) return { refused: 'TILEWRIGHT_PEERS is none' };
   try {
     return { shared: weights.share() };

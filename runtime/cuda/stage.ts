@@ -34,7 +34,7 @@ import type {
   CudaProgramBinding,
   CudaSlot,
 } from './native.js';
-import { Search, SearchPlan } from './search.js';
+import { NonFiniteSearch, SearchPlan } from './search.js';
 import { isUnshared, loadSharedWeights, readsFiles, SHARED_GRANULARITY, type WeightExchange } from './shareWeights.js';
 import { loadDeviceWeights, loadingBytes, type LoadTimes, weightSlots } from './weights.js';
 
@@ -67,7 +67,7 @@ export interface CudaStageOptions {
 }
 
 /** Resources on the device, released together in reverse order. What comes later is refused. */
-class Resources {
+class OwnedResources {
   private readonly made: { release(): void }[] = [];
   private isReleased = false;
 
@@ -95,21 +95,21 @@ interface BoundBucket {
 }
 
 /** A function on the device. */
-interface Bound {
+interface CudaFunction {
   readonly inputs: readonly string[];
   /** By bucket, as far as they are ready. */
   readonly buckets: Map<number, BoundBucket>;
 }
 
-interface Parts {
+interface StageParts {
   readonly ranges: StageRanges;
   readonly device: CudaDevice;
   readonly clock: CudaClock;
   readonly arenas: readonly CudaMemory[];
-  readonly resources: Resources;
+  readonly resources: OwnedResources;
   readonly code: StageCode;
   readonly shared: readonly ReadonlyMap<string, CudaSlot>[];
-  readonly search: Search;
+  readonly search: NonFiniteSearch;
   readonly use: CudaMemoryUse;
 }
 
@@ -119,9 +119,9 @@ class StageCode {
   private readonly options: CudaStageOptions;
   private readonly ranges: StageRanges;
   private readonly device: CudaDevice;
-  private readonly resources: Resources;
+  private readonly resources: OwnedResources;
 
-  constructor(options: CudaStageOptions, ranges: StageRanges, device: CudaDevice, resources: Resources) {
+  constructor(options: CudaStageOptions, ranges: StageRanges, device: CudaDevice, resources: OwnedResources) {
     this.options = options;
     this.ranges = ranges;
     this.device = device;
@@ -174,7 +174,7 @@ async function loadWeights(
   pack: CudaModule,
   weightPlan: WeightPlan,
   loadPlan: LoadPlan,
-  resources: Resources,
+  resources: OwnedResources,
 ): Promise<CudaMemory | undefined> {
   if (weightPlan.packedBytes === 0) return undefined;
   const isShared = exchange !== undefined && readsFiles(weightPlan);
@@ -216,15 +216,15 @@ export class CudaStage {
   readonly clock: CudaClock;
   readonly arenas: readonly CudaMemory[];
   private readonly options: CudaStageOptions;
-  private readonly parts: Parts;
-  private readonly bound: ReadonlyMap<string, Bound>;
+  private readonly parts: StageParts;
+  private readonly bound: ReadonlyMap<string, CudaFunction>;
 
-  private constructor(options: CudaStageOptions, parts: Parts) {
+  private constructor(options: CudaStageOptions, parts: StageParts) {
     this.options = options;
     this.parts = parts;
     ({ ranges: this.ranges, use: this.use, device: this.device, clock: this.clock, arenas: this.arenas } = parts);
     this.bound = new Map(
-      options.plan.functions.map((fn): [string, Bound] => [
+      options.plan.functions.map((fn): [string, CudaFunction] => [
         nameOf(fn),
         { inputs: stageInputs(fn, this.ranges[nameOf(fn)]!).map(({ name }) => name), buckets: new Map() },
       ]),
@@ -259,7 +259,7 @@ export class CudaStage {
       stagingBytes: loadingBytes(loadPlan),
       codeBytes: codeBytesOf(options, packCubin.length, ranges, searchPlan),
     };
-    const resources = new Resources();
+    const resources = new OwnedResources();
     let room: DeviceRoom | undefined;
     let loading: Promise<CudaMemory | undefined> | undefined;
     try {
@@ -277,7 +277,7 @@ export class CudaStage {
       const shared = [slots, allocateStates(states, allocate)];
       const clock = resources.own(new addon.Clock(device));
       const arenas = Array.from({ length: options.arenas }, () => allocate(largest.arenaBytes));
-      const search = await Search.create(searchPlan, plan.functions, pack, allocate);
+      const search = await NonFiniteSearch.create(searchPlan, plan.functions, pack, allocate);
       const stage = new CudaStage(options, { ranges, clock, arenas, device, resources, code, shared, search, use });
       for (const of of first) stage.bind(of);
       return stage;
@@ -334,7 +334,7 @@ export class CudaStage {
     if (await isUnshared(this.options.exchange)) this.parts.resources.release();
   }
 
-  private boundOf(fn: RuntimeFunction): Bound {
+  private boundOf(fn: RuntimeFunction): CudaFunction {
     return this.bound.get(nameOf(fn))!;
   }
 

@@ -10,7 +10,7 @@ import type { EncodedSource } from '../tensorSource.js';
 import type { WeightPlan } from '../weightPlan.js';
 import type { CudaAddon } from './addon.js';
 import { DAMAGED_AT, isInOrder } from './encodedJob.js';
-import { type Copy, type LoadPlan, planLoading, type Step } from './loadPlan.js';
+import { type Copy, type LoadPlan, planLoading, type LoadStep } from './loadPlan.js';
 import type {
   CudaDevice,
   CudaLaunchBinding,
@@ -28,7 +28,7 @@ import { PACK_ENTRIES } from './packKernels.js';
 export const loadingBytes = ({ jobBytes, scaleBytes, stagings, stagingBytes }: LoadPlan): number =>
   jobBytes + scaleBytes + stagings * stagingBytes;
 
-export interface LoadRequest {
+export interface WeightLoad {
   readonly addon: CudaAddon;
   readonly device: CudaDevice;
   /** The module of packKernels.ts. */
@@ -110,7 +110,7 @@ const uploadOptions = (
 ): { readonly threads: number; readonly buffers: number; readonly bufferBytes: number } | undefined =>
   bytes === 0 ? NO_COPIES : bytes <= SHORT ? SHORT_COPIES : undefined;
 
-const bytesOf = ({ copies }: Step): number => copies.reduce((sum, { bytes }) => sum + bytes, 0);
+const bytesOf = ({ copies }: LoadStep): number => copies.reduce((sum, { bytes }) => sum + bytes, 0);
 /** Bytes that cross the bus. */
 export const copiedBytesOf = (plan: LoadPlan): number => plan.steps.reduce((sum, step) => sum + bytesOf(step), 0);
 const weightBytesOf = (plan: LoadPlan): number => plan.steps.reduce((sum, step) => sum + step.weightBytes, 0);
@@ -131,8 +131,8 @@ class HostDecodes extends Error {
 }
 
 /** What loading holds until its end. */
-class Loading {
-  private readonly request: LoadRequest;
+class WeightLoader {
+  private readonly request: WeightLoad;
   private readonly files = new FileMappings();
   private readonly held: { release(): void }[] = [];
   private readonly jobs: CudaMemory;
@@ -140,7 +140,7 @@ class Loading {
   private readonly program: CudaProgram;
   private readonly steps: readonly CudaUploadStep[];
 
-  constructor(request: LoadRequest) {
+  constructor(request: WeightLoad) {
     this.request = request;
     const { addon, device, loadPlan } = request;
     const own = <T extends { release(): void }>(made: T): T => {
@@ -296,7 +296,7 @@ class Loading {
  * Loads every packed and literal weight of a plan into `weights`.
  * Throws UserError for files that are missing or cut off; rejects with the addon's errors.
  */
-export async function loadDeviceWeights(request: LoadRequest): Promise<LoadTimes> {
+export async function loadDeviceWeights(request: WeightLoad): Promise<LoadTimes> {
   const seconds = (from: number): number => (performance.now() - from) / 1000;
   const begin = performance.now();
   const { loadPlan, weightPlan, weights } = request;
@@ -307,7 +307,7 @@ export async function loadDeviceWeights(request: LoadRequest): Promise<LoadTimes
   if (loadPlan.steps.length === 0)
     return { preparing: seconds(begin), streaming: NOTHING_STREAMED, releasing: 0, copiedBytes: 0 };
   try {
-    const loading = new Loading(request);
+    const loading = new WeightLoader(request);
     const preparing = seconds(begin);
     let streaming: CudaUploadTimes;
     let end = 0;

@@ -5,14 +5,8 @@
  * the same bits.
  */
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
-import {
-  type Contraction,
-  finishesRows,
-  rowProgramsOf,
-  rowPrologue,
-  type RowPrologue,
-  segmentsOf,
-} from '../text/contraction.js';
+import type { ContractionKernel } from '../../../ir/kernel.js';
+import { finishesRows, rowProgramsOf, rowPrologue, type RowPrologue, segmentsOf } from '../text/contraction.js';
 import { type Fragment, fragmentEpilogue } from '../text/fragment.js';
 import { finishOfTile } from '../text/lanePrograms.js';
 import { keepLogitsText, logProbFunctions, logProbText } from '../text/logprob.js';
@@ -66,7 +60,7 @@ const THREADS_OF_TWO = 512;
 
 /** Prints `kernel` under a legal skinny schedule, without the prelude. No kernel of a plan may write weights. */
 export function emitSkinny(
-  kernel: Contraction,
+  kernel: ContractionKernel,
   operands: CudaOperands,
   schedule: CudaGemmSchedule,
   symbol: string,
@@ -191,7 +185,7 @@ export function emitSkinny(
 
 /** The epilogue of eight rows and a few columns of the products in shared memory, as gemmSkinny names them. */
 function unitText(
-  kernel: Contraction,
+  kernel: ContractionKernel,
   index: number,
   operands: CudaOperands,
   { wn, tn }: { readonly wn: number; readonly tn: number },
@@ -208,7 +202,7 @@ function unitText(
 }
 
 /** A row of a thread's accumulators, as gemmSkinny names it. */
-function fragmentOf(kernel: Contraction, index: number, wn: number, tn: number, prologue: RowPrologue): Fragment {
+function fragmentOf(kernel: ContractionKernel, index: number, wn: number, tn: number, prologue: RowPrologue): Fragment {
   const { columns, pairing } = segmentsOf(kernel)[index]!;
   const physical = physicalColumns(columns, pairing);
   return {
@@ -230,7 +224,7 @@ function fragmentOf(kernel: Contraction, index: number, wn: number, tn: number, 
 
 /** Prints `kernel` under a legal skinnyWgmma schedule, without the prelude. No kernel of a plan may write weights. */
 export function emitSkinnyWgmma(
-  kernel: Contraction,
+  kernel: ContractionKernel,
   operands: CudaOperands,
   schedule: CudaGemmSchedule,
   symbol: string,

@@ -1,9 +1,9 @@
 /** How a block of the skinny skeleton divides its tile among warps and lays out shared memory. */
 import { type CudaArch, type CudaGemmSchedule, RESERVED_BYTES } from '../../../ir/cuda.js';
 import { groupWidth } from '../../../ir/groupSums.js';
-import { LOGPROB_BLOCK, type Segment } from '../../../ir/kernel.js';
+import { type ContractionKernel, LOGPROB_BLOCK, type Segment } from '../../../ir/kernel.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
-import { type Contraction, segmentsOf } from '../text/contraction.js';
+import { segmentsOf } from '../text/contraction.js';
 import { fragmentStep, segmentsProblem, tileStep } from '../text/fragment.js';
 import { leastCommonMultiple } from '../text/operands.js';
 import { SLAB_BYTES, slabOf, WARPS_OF_GROUP, WGMMA_ROWS, type WgmmaType } from '../wgmma/instruction.js';
@@ -235,7 +235,7 @@ export interface SkinnyDevice {
  * and a block of skinny, take less than half, so that the next kernel's blocks read their weights beside it.
  */
 export function defaultSkinnySchedule(
-  kernel: Contraction,
+  kernel: ContractionKernel,
   { arch, sharedBytesPerBlock, multiprocessors }: SkinnyDevice,
   rowValues: number,
   rows: number,

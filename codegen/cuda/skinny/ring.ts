@@ -10,10 +10,10 @@ import {
   RESERVED_BYTES,
 } from '../../../ir/cuda.js';
 import { groupWidth } from '../../../ir/groupSums.js';
-import type { Segment } from '../../../ir/kernel.js';
-import { type Contraction, groupValues, type RowPrologue, segmentsOf } from '../text/contraction.js';
+import type { ContractionKernel, Segment } from '../../../ir/kernel.js';
+import { groupValues, type RowPrologue, segmentsOf } from '../text/contraction.js';
 import { type Fragment, fragmentEpilogue } from '../text/fragment.js';
-import { type CudaOperands, matricesOf, physicalColumns, RowScope } from '../text/operands.js';
+import { type CudaOperands, CudaRowScope, matricesOf, physicalColumns } from '../text/operands.js';
 import { block, indent } from '../text/statements.js';
 import type { columnTiles } from '../wgmma/layout.js';
 import { skinnyStep } from './layout.js';
@@ -38,7 +38,7 @@ export interface PlacedSegment {
 
 /** The values that templates of rings read by name. kBlocks: how often a stage is filled. */
 export function ringOptions(
-  kernel: Contraction,
+  kernel: ContractionKernel,
   { tm, tn, tk, stages }: CudaGemmSchedule,
   { warps, consumerWarps, valueWarps, valuesOffset }: RingLayout,
   tiles: ReturnType<typeof columnTiles>,
@@ -82,7 +82,7 @@ export function ringOptions(
 
 /** One block for each tile of the rows and columns. */
 export const launchOfTiles = (
-  kernel: Contraction,
+  kernel: ContractionKernel,
   size: {
     readonly tm: number;
     readonly threads: number;
@@ -100,7 +100,7 @@ export const launchOfTiles = (
 
 /** The epilogue of each segment, over units of eight rows and a few columns of the products. */
 export const unitPrograms = (
-  kernel: Contraction,
+  kernel: ContractionKernel,
   operands: CudaOperands,
   { tn }: CudaGemmSchedule,
   pitch: number,
@@ -127,7 +127,13 @@ export const blocksOf = ({ sharedBytes }: { readonly sharedBytes: number }): num
   2 * (sharedBytes + RESERVED_BYTES) <= MULTIPROCESSOR_BYTES ? 2 : 1;
 
 /** Eight rows and `step` columns of the tile's products, as gemmSkinnyWgmma names them. */
-function fragmentOf(kernel: Contraction, index: number, tn: number, pitch: number, prologue: RowPrologue): Fragment {
+function fragmentOf(
+  kernel: ContractionKernel,
+  index: number,
+  tn: number,
+  pitch: number,
+  prologue: RowPrologue,
+): Fragment {
   const segments = segmentsOf(kernel);
   const { columns, pairing } = segments[index]!;
   const physical = physicalColumns(columns, pairing);
@@ -156,7 +162,7 @@ export function rowGroups(
 ): { readonly text: string; readonly fragment: Fragment } {
   const width = groupWidth(segment.outputs);
   if (width === undefined) return { text: '', fragment };
-  const scope = new RowScope(operands, fragment.row, 'gr', fragment.given);
+  const scope = new CudaRowScope(operands, fragment.row, 'gr', fragment.given);
   const values = groupValues(segment, scope, {
     prefix: 'g',
     count: 1,

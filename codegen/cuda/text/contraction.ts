@@ -1,16 +1,15 @@
 /** The common parts of kernels with a contraction: a left operand, packed weights, and row programs. */
 import { groupSumsOf, groupValuesOf, groupWidth } from '../../../ir/groupSums.js';
-import type { ExpertRows, GemmKernel, LogProbKernel, Pairing, Segment } from '../../../ir/kernel.js';
+import type { ContractionKernel, ExpertRows, LogProbKernel, Pairing, Segment } from '../../../ir/kernel.js';
 import { oncePer } from '../../../ir/oncePer.js';
 import { isRowInvariant, operands as childrenOf, printScalar, type Scalar } from '../../../ir/scalar.js';
-import { type CudaOperands, RowScope } from './operands.js';
-import { Body, type Site } from './scalarPrinter.js';
+
+import { type CudaOperands, CudaRowScope } from './operands.js';
+import { LaneBody, type LaneSite } from './scalarPrinter.js';
 import { block, Constants, guarded, indent, unrolled } from './statements.js';
 
-export type Contraction = GemmKernel | LogProbKernel;
-
 /** Segments of a contraction. The vocabulary contraction has one segment without outputs. */
-export const segmentsOf = (kernel: Contraction): readonly Segment[] =>
+export const segmentsOf = (kernel: ContractionKernel): readonly Segment[] =>
   kernel.anchor === 'gemm' ? kernel.segments : vocabularyOf(kernel);
 
 const vocabularyOf = oncePer((kernel: LogProbKernel): readonly Segment[] => [
@@ -18,14 +17,15 @@ const vocabularyOf = oncePer((kernel: LogProbKernel): readonly Segment[] => [
 ]);
 
 /** Whether the kernel reads what it has written: its rows, once they are complete. */
-export const finishesRows = (kernel: Contraction): boolean => kernel.anchor === 'gemm' && kernel.finish !== undefined;
+export const finishesRows = (kernel: ContractionKernel): boolean =>
+  kernel.anchor === 'gemm' && kernel.finish !== undefined;
 
 /** Programs whose row values an epilogue keeps: the argument of rowPrologue. */
-export const rowProgramsOf = (kernel: Contraction): readonly Scalar[] =>
+export const rowProgramsOf = (kernel: ContractionKernel): readonly Scalar[] =>
   kernel.anchor === 'gemm' ? programsOf(kernel.segments) : [kernel.rowScale];
 
 /** The experts whose matrices its rows are multiplied by. */
-export const expertsOf = (kernel: Contraction): ExpertRows | undefined =>
+export const expertsOf = (kernel: ContractionKernel): ExpertRows | undefined =>
   kernel.anchor === 'gemm' ? kernel.experts : undefined;
 
 // The row prologue of a contraction: what its programs compute from the row alone, once a row.
@@ -56,8 +56,8 @@ export function rowPrologue(programs: readonly Scalar[], operands: CudaOperands)
     (condition: string | undefined): RowPrologue['text'] =>
     (row, to, depth) => {
       if (scalars.length === 0) return '';
-      const scope = new RowScope(operands, row, 'y');
-      const body = new Body(scope, 'z');
+      const scope = new CudaRowScope(operands, row, 'y');
+      const body = new LaneBody(scope, 'z');
       const stores = scalars.map(
         (s, i) => `(${to})[${i}] = ${body.floats(s, { id: 'row', column: '0', lanes: 1 })[0]!};`,
       );
@@ -138,7 +138,7 @@ export interface GroupValues {
 }
 
 /** The group values of a segment, or undefined if its programs need none. `scope` gets what belongs to the row. */
-export function groupValues(segment: Segment, scope: RowScope, columns: GroupedColumns): GroupValues | undefined {
+export function groupValues(segment: Segment, scope: CudaRowScope, columns: GroupedColumns): GroupValues | undefined {
   const { outputs, pairing } = segment;
   const width = groupWidth(outputs);
   if (width === undefined) return undefined;
@@ -150,8 +150,8 @@ export function groupValues(segment: Segment, scope: RowScope, columns: GroupedC
     'column',
     () => `${columns.column} + ${width} * each_ + ${EIGHT} * eight_ + 2 * ${quad}`,
   );
-  const adding = new Body(scope, `${prefix}v`);
-  const site: Site = {
+  const adding = new LaneBody(scope, `${prefix}v`);
+  const site: LaneSite = {
     id: 'x',
     get column() {
       return column();
@@ -164,9 +164,9 @@ export function groupValues(segment: Segment, scope: RowScope, columns: GroupedC
     return `${prefix}g${i} = tw_add(${prefix}g${i}, tw_add(${x!}, ${y!}));`;
   });
   const program = [...adding.lines, ...adds];
-  const shared = new Body(scope, `${prefix}w`);
+  const shared = new LaneBody(scope, `${prefix}w`);
   const totals = new Map(sums.map((s, i) => [printScalar(s), `${prefix}g${i}`]));
-  const group: Site = { id: 'g', column: '0', lanes: 1, given: totals };
+  const group: LaneSite = { id: 'g', column: '0', lanes: 1, given: totals };
   const stores = values.map((s, i) => `${prefix}h${i}[each_] = ${shared.floats(s, group)[0]!};`);
   const inside = isWhole ? undefined : `${columns.column} + ${width} * each_ < ${segment.columns}`;
   const eights = unrolled(`for (int eight_ = 0; eight_ < ${width / EIGHT}; eight_++)`, [

@@ -7,8 +7,8 @@ import { type Output, ROW_SUM_BLOCK, type Segment } from '../../../ir/kernel.js'
 import type { Access } from '../../../ir/scalar.js';
 import { defined } from '../../../system/defined.js';
 import { groupValues, type GroupValues } from './contraction.js';
-import { type CudaOperands, leastCommonMultiple, type Operand, RowScope } from './operands.js';
-import { Body, modulo, programValues, type Site, storeLine } from './scalarPrinter.js';
+import { type CudaOperands, leastCommonMultiple, type Operand, CudaRowScope } from './operands.js';
+import { LaneBody, modulo, programValues, type LaneSite, storeLine } from './scalarPrinter.js';
 import { block, Constants, guarded, indent, unrolled } from './statements.js';
 
 /** A pair of values to be stored, for callers that stage results themselves. */
@@ -122,7 +122,7 @@ export const tileStep = (segment: Segment): number =>
 
 export interface Sites {
   /** One site, or the two halves of a rotated pair. */
-  readonly list: readonly Site[];
+  readonly list: readonly LaneSite[];
   /** C truth value: whether the columns exist. */
   readonly guard: () => string;
 }
@@ -137,8 +137,8 @@ export function fragmentSites({ pairing, columns }: Segment, fragment: Fragment,
     column: () => string,
     group: () => string,
     second: () => string,
-    rotate?: Site['rotate'],
-  ): Site => ({
+    rotate?: LaneSite['rotate'],
+  ): LaneSite => ({
     id,
     get column() {
       return column();
@@ -176,8 +176,8 @@ export function fragmentSites({ pairing, columns }: Segment, fragment: Fragment,
       );
       const partner = constants.add('partner', () => `${column()} + ${headDim / 2}`);
       const partnerGroup = (): string => `${group()} + ${across}`;
-      const first: Site = at('a', column, group, group, { partner: () => second, isNegated: true });
-      const second: Site = at('b', partner, partnerGroup, partnerGroup, { partner: () => first, isNegated: false });
+      const first: LaneSite = at('a', column, group, group, { partner: () => second, isNegated: true });
+      const second: LaneSite = at('b', partner, partnerGroup, partnerGroup, { partner: () => first, isNegated: false });
       return { list: [first, second], guard: () => `${lying()} < ${columns}` };
     }
     default:
@@ -207,8 +207,8 @@ const SUM_GROUPS = ROW_SUM_BLOCK / 8;
  * no problem.
  */
 export function fragmentEpilogue(segment: Segment, operands: CudaOperands, fragment: Fragment, depth: number): string {
-  const scope = new RowScope(operands, fragment.row, `${fragment.prefix}r`, fragment.given);
-  const body = new Body(scope, `${fragment.prefix}v`);
+  const scope = new CudaRowScope(operands, fragment.row, `${fragment.prefix}r`, fragment.given);
+  const body = new LaneBody(scope, `${fragment.prefix}v`);
   const { pairing, outputs } = segment;
   const units = pairing.kind === 'none' ? fragment.groups : fragment.groups / 2;
   const hasSums = outputs.some(({ kind }) => kind === 'rowSum');
@@ -245,7 +245,7 @@ export function fragmentEpilogue(segment: Segment, operands: CudaOperands, fragm
 /** The values of the groups of a fragment that has whole groups, unless the caller has computed them. */
 function ownValues(
   segment: Segment,
-  scope: RowScope,
+  scope: CudaRowScope,
   fragment: Fragment,
 ): (Pick<GroupValues, 'lines'> & Pick<Fragment, 'shared'>) | undefined {
   const width = groupWidth(segment.outputs);
@@ -265,9 +265,9 @@ function ownValues(
  */
 function printOutputs(
   outputs: readonly Output[],
-  site: Site,
+  site: LaneSite,
   isPartner: boolean,
-  body: Body,
+  body: LaneBody,
   fragment: Fragment,
   sums: string[],
 ): Readonly<Record<'stores' | 'kept' | 'adds', string[]>> {
@@ -296,7 +296,7 @@ function printOutputs(
 function closeSums(
   { outputs, pairing, columns }: Segment,
   fragment: Fragment,
-  scope: RowScope,
+  scope: CudaRowScope,
   sums: readonly string[],
 ): string[] {
   const base = pairing.kind === 'interleave' ? `(${fragment.column}) / 2` : fragment.column;

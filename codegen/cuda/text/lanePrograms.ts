@@ -5,8 +5,8 @@
 import { type GemmKernel, isRowMax, type LogProbKernel, type Output, ROW_SUM_BLOCK } from '../../../ir/kernel.js';
 import { type Access, operands as childrenOf, type Scalar } from '../../../ir/scalar.js';
 import { DTYPE_BYTES, isFloat } from '../../../ir/types.js';
-import { type CudaOperands, isByte, type Operand, packElement, RowScope, unpackElement } from './operands.js';
-import { Body, programValues, type Site } from './scalarPrinter.js';
+import { type CudaOperands, isByte, type Operand, packElement, CudaRowScope, unpackElement } from './operands.js';
+import { LaneBody, programValues, type LaneSite } from './scalarPrinter.js';
 import { Constants, guarded, indent, render, unrolled } from './statements.js';
 
 /** Adjacent columns per lane. */
@@ -143,12 +143,12 @@ const placeOf = (operand: Operand, operands: CudaOperands, row = 'row'): string 
  */
 export function lanePrograms(options: LaneOptions, operands: CudaOperands): LanePrograms {
   const { outputs, loads, atOnce, acc, given } = options;
-  const scope = new RowScope(operands, 'row', 'r', given);
-  const body = new Body(scope, 'v');
+  const scope = new CudaRowScope(operands, 'row', 'r', given);
+  const body = new LaneBody(scope, 'v');
   const markOf = (value: Scalar): string => operands.markOf?.(value) ?? '';
   const constants = new Constants();
   const column = constants.add('column', () => 'first + 2 * pair_');
-  const site: Site = {
+  const site: LaneSite = {
     id: 'x',
     get column() {
       return column();

@@ -5,8 +5,8 @@
 import { LOGPROB_BLOCK, type LogProbKernel, partWidth } from '../../../ir/kernel.js';
 import { drawOperands, storedLogits } from '../../operands.js';
 import type { RowPrologue } from './contraction.js';
-import { type CudaOperands, RowScope } from './operands.js';
-import { Body } from './scalarPrinter.js';
+import { type CudaOperands, CudaRowScope } from './operands.js';
+import { LaneBody } from './scalarPrinter.js';
 import { capFunctions, capText, indent, render } from './statements.js';
 
 /**
@@ -58,8 +58,13 @@ export function logProbText(
   acc = 'acc[m][4 * g + 2 * h + e]',
   keepsLogits = true,
 ): string {
-  const row = new RowScope(operands, 'row', 'r', prologue.given(`(${values} + local * ${prologue.scalars.length})`));
-  const scale = new Body(row).floats(kernel.rowScale, { id: 'x', column: '0', lanes: 1 })[0]!;
+  const row = new CudaRowScope(
+    operands,
+    'row',
+    'r',
+    prologue.given(`(${values} + local * ${prologue.scalars.length})`),
+  );
+  const scale = new LaneBody(row).floats(kernel.rowScale, { id: 'x', column: '0', lanes: 1 })[0]!;
   const parts = operands.get(kernel.parts);
   return render('logprobWgmma', {
     row: indent(row.lines, DEPTH),
@@ -95,8 +100,8 @@ export function keepLogitsText(
 ): string {
   const logits = storedLogits(kernel, operands);
   if (logits === undefined) return '';
-  const row = new RowScope(operands, 'row', 'r', prologue.given(`(values + local * ${prologue.scalars.length})`));
-  const scale = new Body(row).floats(kernel.rowScale, { id: 'x', column: '0', lanes: 1 })[0]!;
+  const row = new CudaRowScope(operands, 'row', 'r', prologue.given(`(values + local * ${prologue.scalars.length})`));
+  const scale = new LaneBody(row).floats(kernel.rowScale, { id: 'x', column: '0', lanes: 1 })[0]!;
   return render('logprobKeep', {
     ...tile,
     ...capText(kernel.cap),

@@ -39,7 +39,7 @@ export const emittedPlain = (source: string, threads: number, gridX: GridExtent,
   launch: { threads, sharedBytes: 0, cluster: 1, gridX, gridY: { kind: 'constant', count: lines } },
 });
 
-export interface KernelHead {
+export interface CudaKernelHead {
   readonly symbol: string;
   readonly extents: readonly string[];
   /** Buffers and weights. */
@@ -64,7 +64,7 @@ export function kernelHead({
   threads,
   blocks = 1,
   isRestrict = true,
-}: KernelHead): string {
+}: CudaKernelHead): string {
   const sizes = extents.map((name) => `int ${name}`);
   const pointers = Array.from({ length: parameters }, (_, i) => `void *${isRestrict ? '__restrict__ ' : ''}p${i}`);
   const maps = tensorMaps.map((_, i) => `const __grid_constant__ tw_map m${i}`);
@@ -115,7 +115,7 @@ export const packElement = (operand: Operand, name: string, pair: string, [x, y]
 // The statements of a row of generated CUDA: row numbers and pointers, and values that were computed before.
 
 /** Statements that run once per row. */
-export class RowScope extends RowStatements<CudaOperands> {
+export class CudaRowScope extends RowStatements<CudaOperands> {
   readonly row: string;
   private readonly given: ReadonlyMap<string, string>;
 

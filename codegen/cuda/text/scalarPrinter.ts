@@ -15,11 +15,11 @@ import {
   viaOf,
 } from '../../../ir/scalar.js';
 import { C_COMPARE, C_LOGIC, printDouble } from '../../scalarPrograms.js';
-import type { CudaOperands, Operand, RowScope } from './operands.js';
+import type { CudaOperands, Operand, CudaRowScope } from './operands.js';
 import { doubleLiteral, floatLiteral } from './statements.js';
 
 /** One or two adjacent columns for which a program is evaluated. The first of two is even. */
-export interface Site {
+export interface LaneSite {
   /** Distinguishes sites of one body. */
   readonly id: string;
   /** C expression (int) of the first logical column. */
@@ -35,42 +35,42 @@ export interface Site {
    * rotateHalf(a) at this site is a at the partner's columns, negated if isNegated, or the C truth value that it
    * prints, is true.
    */
-  readonly rotate?: { readonly partner: () => Site; readonly isNegated: boolean | string };
+  readonly rotate?: { readonly partner: () => LaneSite; readonly isNegated: boolean | string };
   /** C expression of a load at column + lane if the caller has the value already; undefined: load from memory. */
   readonly loaded?: (buffer: string, access: Access, lane: number) => string | undefined;
 }
 
 /** A printed value: one C expression per lane (one for all lanes if `isRow`). */
-export interface Value {
+export interface LaneValue {
   readonly codes: readonly string[];
-  readonly kind: Kind;
+  readonly kind: CKind;
   readonly isRow: boolean;
 }
 
 /** `f`: float; `m`: int truth value; `u`: unsigned, a byte. */
-type Kind = 'f' | 'm' | 'u';
-const C_KINDS: Readonly<Record<Kind, string>> = { f: 'float', m: 'int', u: 'unsigned' };
+type CKind = 'f' | 'm' | 'u';
+const C_KINDS: Readonly<Record<CKind, string>> = { f: 'float', m: 'int', u: 'unsigned' };
 
 /** The statements of one site, or of two that need each other's values. */
-export class Body {
+export class LaneBody {
   readonly lines: string[] = [];
-  readonly row: RowScope;
+  readonly row: CudaRowScope;
   private readonly prefix: string;
-  private readonly values = new Map<string, Value>();
+  private readonly values = new Map<string, LaneValue>();
   private counter = 0;
 
-  constructor(row: RowScope, prefix = 'v') {
+  constructor(row: CudaRowScope, prefix = 'v') {
     this.row = row;
     this.prefix = prefix;
   }
 
   /** Prints `s` at `site`; the same expression at the same site is printed once. */
-  value(s: Scalar, site: Site): Value {
+  value(s: Scalar, site: LaneSite): LaneValue {
     const key = `${site.id} ${printScalar(s)}`;
     const known = this.values.get(key);
     if (known !== undefined) return known;
     const [ofRow, ofGroup] = [this.row.givenValue(s), site.given?.get(printScalar(s))];
-    const value = this.row.within(s, (): Value => {
+    const value = this.row.within(s, (): LaneValue => {
       if (ofRow !== undefined) return this.rowValue('f', ofRow);
       return ofGroup === undefined ? this.print(s, site) : { codes: [ofGroup, ofGroup], kind: 'f', isRow: false };
     });
@@ -79,13 +79,13 @@ export class Body {
   }
 
   /** `s` at `site` as floats: one C expression per lane. */
-  floats(s: Scalar, site: Site): string[] {
+  floats(s: Scalar, site: LaneSite): string[] {
     const value = this.value(s, site);
     return Array.from({ length: site.lanes }, (_, lane) => floatOf(value, lane));
   }
 
   /** The same for a program that produces bytes. */
-  bytes(s: Scalar, site: Site): string[] {
+  bytes(s: Scalar, site: LaneSite): string[] {
     const value = this.value(s, site);
     return Array.from({ length: site.lanes }, (_, lane) => byteOf(value, lane));
   }
@@ -101,18 +101,18 @@ export class Body {
     return name;
   }
 
-  private rowValue(kind: Kind, code: string): Value {
+  private rowValue(kind: CKind, code: string): LaneValue {
     return { codes: [this.row.define(`value ${code}`, C_KINDS[kind], code)], kind, isRow: true };
   }
 
   /** A function of `parts`, computed lane by lane, or once if no part differs between lanes. */
-  private each(kind: Kind, lanes: number, parts: readonly Value[], code: (lane: number) => string): Value {
+  private each(kind: CKind, lanes: number, parts: readonly LaneValue[], code: (lane: number) => string): LaneValue {
     if (parts.length > 0 && parts.every((part) => part.isRow)) return this.rowValue(kind, code(0));
     const codes = Array.from({ length: lanes }, (_, lane) => this.define(C_KINDS[kind], code(lane)));
     return { codes, kind, isRow: false };
   }
 
-  private print(s: Scalar, site: Site): Value {
+  private print(s: Scalar, site: LaneSite): LaneValue {
     if (isUnary(s)) return this.unary(s, site);
     if (isBinary(s)) return this.binary(s, this.value(s.a, site), this.value(s.b, site), site);
     switch (s.op) {
@@ -158,7 +158,7 @@ export class Body {
     }
   }
 
-  private rotated(a: Scalar, site: Site): Value {
+  private rotated(a: Scalar, site: LaneSite): LaneValue {
     const { rotate } = site;
     if (rotate === undefined)
       throw new Error(`rotateHalf(${printScalar(a)}) has no meaning here: nothing says how wide heads are.`);
@@ -171,13 +171,13 @@ export class Body {
     });
   }
 
-  private unary(s: UnaryScalar, site: Site): Value {
+  private unary(s: UnaryScalar, site: LaneSite): LaneValue {
     const { op } = s;
     // sin and cos evaluate their operand themselves, in double.
     if (op === 'sin' || op === 'cos')
       return this.each('f', site.lanes, [], (lane) => `(float)tw_${op}(${this.double(s.a, site, lane)})`);
     const a = this.value(s.a, site);
-    const print = (kind: Kind, code: (x: string) => string): Value =>
+    const print = (kind: CKind, code: (x: string) => string): LaneValue =>
       this.each(kind, site.lanes, [a], (lane) => code(floatOf(a, lane)));
     switch (op) {
       case 'toF32':
@@ -211,8 +211,8 @@ export class Body {
     }
   }
 
-  private binary({ op, b: divisor }: BinaryScalar, a: Value, b: Value, site: Site): Value {
-    const print = (kind: 'f' | 'm', code: (x: string, y: string) => string): Value =>
+  private binary({ op, b: divisor }: BinaryScalar, a: LaneValue, b: LaneValue, site: LaneSite): LaneValue {
+    const print = (kind: 'f' | 'm', code: (x: string, y: string) => string): LaneValue =>
       this.each(kind, site.lanes, [a, b], (lane) => code(floatOf(a, lane), floatOf(b, lane)));
     switch (op) {
       // Calls, because a compiler may contract a·b + c to one rounding depending on the surrounding text, which would
@@ -242,7 +242,7 @@ export class Body {
   }
 
   /** Parts are combined one by one. Two lanes of an even segment belong to the same segment. */
-  private segmentSum(pointer: string, { width, parts, by }: SegmentSum, site: Site): Value {
+  private segmentSum(pointer: string, { width, parts, by }: SegmentSum, site: LaneSite): LaneValue {
     const sum = (lane: number): string => {
       const name = `${this.prefix}${this.counter++}`;
       const part = `tw_load_f32(${pointer} + (${columnAt(site, lane)}) / ${width} * ${parts} + p_)`;
@@ -258,7 +258,7 @@ export class Body {
     return { codes, kind: 'f', isRow: false };
   }
 
-  private load(name: string, access: Access, site: Site): Value {
+  private load(name: string, access: Access, site: LaneSite): LaneValue {
     const operand = this.row.operands.get(name);
     const { dtype } = operand;
     const kind = dtype === 'u8' ? 'u' : 'f';
@@ -279,7 +279,7 @@ export class Body {
     return { codes: [`${pair}.x`, `${pair}.y`], kind, isRow: false };
   }
 
-  private double(s: Scalar, site: Site, lane: number): string {
+  private double(s: Scalar, site: LaneSite, lane: number): string {
     return printDouble(s, {
       literal: doubleLiteral,
       rowIndex: `(double)(${this.row.row})`,
@@ -297,13 +297,14 @@ export const modulo = (column: string, period: number): string =>
   (period & (period - 1)) === 0 ? `(${column} & ${period - 1})` : `${column} % ${period}`;
 
 /** The column of a lane's value. */
-export const columnAt = (site: Site, lane: number): string => (lane === 0 ? site.column : `${site.column} + ${lane}`);
-const codeOf = (value: Value, lane: number): string => (value.isRow ? value.codes[0]! : value.codes[lane]!);
-const floatOf = (value: Value, lane: number): string =>
+export const columnAt = (site: LaneSite, lane: number): string =>
+  lane === 0 ? site.column : `${site.column} + ${lane}`;
+const codeOf = (value: LaneValue, lane: number): string => (value.isRow ? value.codes[0]! : value.codes[lane]!);
+const floatOf = (value: LaneValue, lane: number): string =>
   value.kind === 'f' ? codeOf(value, lane) : `(float)${codeOf(value, lane)}`;
-const truthOf = (value: Value, lane: number): string =>
+const truthOf = (value: LaneValue, lane: number): string =>
   value.kind === 'm' ? codeOf(value, lane) : `(${floatOf(value, lane)} != 0.0f)`;
-const byteOf = (value: Value, lane: number): string =>
+const byteOf = (value: LaneValue, lane: number): string =>
   value.kind === 'u' ? codeOf(value, lane) : `(unsigned)(${codeOf(value, lane)})`;
 
 /** 1 + exp(x): a divisor of at least 1, for which fast division is accurate enough. */
@@ -326,7 +327,7 @@ function valueOf(output: Output, operands: CudaOperands): Scalar {
 }
 
 /** C expressions of an output's values at a site, one per lane: floats, or the source of the stored bytes. */
-export const programValues = (output: Output, body: Body, site: Site): string[] =>
+export const programValues = (output: Output, body: LaneBody, site: LaneSite): string[] =>
   body.row.operands.get(output.buffer).dtype === 'u8'
     ? body.bytes(output.value, site)
     : body.floats(valueOf(output, body.row.operands), site);
@@ -334,8 +335,8 @@ export const programValues = (output: Output, body: Body, site: Site): string[] 
 /** Stores one value at a site, or two at an even column. `via`: the index that selects the row; −1 selects none. */
 export function storeLine(
   operand: Operand,
-  scope: RowScope,
-  site: Site,
+  scope: CudaRowScope,
+  site: LaneSite,
   values: readonly string[],
   via?: string,
 ): string {

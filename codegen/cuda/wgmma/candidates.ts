@@ -1,9 +1,9 @@
 /** Candidate schedules of the wgmma skeleton, and the default schedule. */
 import { isDeepStrictEqual } from 'node:util';
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
-import type { KernelModule } from '../../../ir/kernel.js';
+import type { ContractionKernel, KernelModule } from '../../../ir/kernel.js';
 import { oncePer } from '../../../ir/oncePer.js';
-import { type Contraction, expertsOf, segmentsOf } from '../text/contraction.js';
+import { expertsOf, segmentsOf } from '../text/contraction.js';
 import { slabOf } from './instruction.js';
 import { columnTiles, MAX_COLUMNS, remainderColumns, waveCount } from './layout.js';
 import { deepestStages, isLegalWgmma, typeOf, type WgmmaFacts } from './legality.js';
@@ -32,7 +32,7 @@ const base = { kind: 'gemm', skeleton: 'wgmma' } as const;
 
 /** The schedule of a tile with the deepest legal pipeline, or undefined where none is legal. */
 function deepest(
-  kernel: Contraction,
+  kernel: ContractionKernel,
   module: KernelModule,
   device: WgmmaDevice,
   tile: Omit<CudaGemmSchedule, 'stages' | 'tk'>,
@@ -43,7 +43,7 @@ function deepest(
 }
 
 /** Tiles and clusters that are legal, whatever the number of rows. Found once for a kernel. */
-const wholeTiles = oncePer((kernel: Contraction, module: KernelModule, device: WgmmaDevice) =>
+const wholeTiles = oncePer((kernel: ContractionKernel, module: KernelModule, device: WgmmaDevice) =>
   TILES.flatMap((tile) =>
     ([2, 1] as const).flatMap((cluster) => {
       const { mode, tm, tn, epilogueGroups } = tile;
@@ -56,7 +56,7 @@ const wholeTiles = oncePer((kernel: Contraction, module: KernelModule, device: W
 
 /** The tiles of 64 rows that lowTiles chooses from, the narrowest first. */
 const LOW = { ...base, mode: 'pingpong', tm: 64, cluster: 1, raster: LOW_RASTER } as const;
-const lowWidths = oncePer((kernel: Contraction, module: KernelModule, device: WgmmaDevice) =>
+const lowWidths = oncePer((kernel: ContractionKernel, module: KernelModule, device: WgmmaDevice) =>
   Array.from({ length: (MAX_COLUMNS - NARROWEST) / 16 + 1 }, (_, i) => NARROWEST + 16 * i).flatMap(
     (tn) => deepest(kernel, module, device, { ...LOW, tn }) ?? [],
   ),
@@ -69,7 +69,7 @@ const lowWidths = oncePer((kernel: Contraction, module: KernelModule, device: Wg
  * the last wave would be short.
  */
 function lowTiles(
-  kernel: Contraction,
+  kernel: ContractionKernel,
   module: KernelModule,
   device: WgmmaDevice,
   rows: number,
@@ -86,7 +86,7 @@ function lowTiles(
 
 /** Legal schedules to measure at `rows` rows, the most promising first. Empty if wgmma cannot run the kernel. */
 export function wgmmaCandidates(
-  kernel: Contraction,
+  kernel: ContractionKernel,
   module: KernelModule,
   device: WgmmaDevice,
   rows: number,
@@ -96,7 +96,12 @@ export function wgmmaCandidates(
   return low === undefined ? ranked : [low, ...ranked.filter((each) => !isDeepStrictEqual(each, low))];
 }
 
-function rankedTiles(kernel: Contraction, module: KernelModule, device: WgmmaDevice, rows: number): CudaGemmSchedule[] {
+function rankedTiles(
+  kernel: ContractionKernel,
+  module: KernelModule,
+  device: WgmmaDevice,
+  rows: number,
+): CudaGemmSchedule[] {
   const list: { schedule: CudaGemmSchedule; rate: number }[] = [];
   const nature = natureOf(kernel, module);
   const { narrow: ofE4m3, addsToStream, hasExperts, finishes } = nature;
@@ -126,7 +131,7 @@ function rankedTiles(kernel: Contraction, module: KernelModule, device: WgmmaDev
  * columns past the end counted as waste.
  */
 export function waveEfficiency(
-  kernel: Contraction,
+  kernel: ContractionKernel,
   schedule: CudaGemmSchedule,
   multiprocessors: number,
   rows: number,
@@ -144,7 +149,7 @@ const blocksAtOnce = (multiprocessors: number, cluster: number): number =>
   Math.max(cluster, multiprocessors - (multiprocessors % cluster));
 
 /** Tiles of the block that has the most. A remainder tile counts by its time. */
-function waves(kernel: Contraction, schedule: CudaGemmSchedule, multiprocessors: number, rows: number): number {
+function waves(kernel: ContractionKernel, schedule: CudaGemmSchedule, multiprocessors: number, rows: number): number {
   return waveCount(
     segmentsOf(kernel),
     schedule,
@@ -157,7 +162,7 @@ function waves(kernel: Contraction, schedule: CudaGemmSchedule, multiprocessors:
  * Row tiles of whole clusters. Experts are expected to have equal parts of the rows, and half a tile past the end.
  */
 function rowTiles(
-  kernel: Contraction,
+  kernel: ContractionKernel,
   { tm, cluster }: Pick<CudaGemmSchedule, 'tm' | 'cluster'>,
   rows: number,
 ): number {
@@ -172,7 +177,7 @@ function rowTiles(
  * does.
  */
 function withRemainder(
-  kernel: Contraction,
+  kernel: ContractionKernel,
   module: KernelModule,
   device: WgmmaDevice,
   schedule: CudaGemmSchedule,
@@ -193,7 +198,7 @@ function withRemainder(
 
 /** A good untuned schedule at `rows` rows; undefined if wgmma cannot run the kernel. */
 export function defaultWgmmaSchedule(
-  kernel: Contraction,
+  kernel: ContractionKernel,
   module: KernelModule,
   device: WgmmaDevice,
   rows: number,

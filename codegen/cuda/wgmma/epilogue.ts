@@ -5,12 +5,12 @@ import { type Access, operands as childrenOf, type Scalar } from '../../../ir/sc
 import { DTYPE_BYTES } from '../../../ir/types.js';
 import { groupValues, type GroupValues } from '../text/contraction.js';
 import { type Fragment, fragmentEpilogue, fragmentStep, type SumSite } from '../text/fragment.js';
-import { type CudaOperands, type Operand, physicalColumns, RowScope } from '../text/operands.js';
+import { type CudaOperands, type Operand, physicalColumns, CudaRowScope } from '../text/operands.js';
 import { indent, unrolled } from '../text/statements.js';
 import { columnValue } from './columnValues.js';
 import {
   AHEAD_GROUPS,
-  type Batch,
+  type LoadBatch,
   firstLoads,
   loadsAhead,
   QUAD,
@@ -44,14 +44,14 @@ const DEPTH = 7;
 const MAX_FOR_SUMS = 192;
 
 /** The values that are the same for all batches of a segment. */
-interface Context extends VectorContext, SumContext {
+interface BatchContext extends VectorContext, SumContext {
   readonly layout: WgmmaLayout;
   /** Row values, keyed as fragments refer to them. */
   readonly given: ReadonlyMap<string, string>;
   /** Buffers that programs read at the element itself. */
   readonly loads: readonly Operand[];
   /** Statements at the beginning of a batch whose loads were begun ahead; undefined if batches begin their own. */
-  readonly takes: ((batch: Batch) => string[]) | undefined;
+  readonly takes: ((batch: LoadBatch) => string[]) | undefined;
   /** C expression of a column value in shared memory, at a group of 8 columns of the tile; see columnValue. */
   readonly column: (buffer: string, group: string, lane: number) => string | undefined;
   /** Tables whose entries are loaded once for a row; undefined if each pair loads its own. */
@@ -86,7 +86,7 @@ export function epilogueText(
   const physical = physicalColumns(segment.columns, segment.pairing);
   const given = prologue.given(`(from + local * ${prologue.scalars.length})`);
   const isWhole = physical % tn === 0 && start % tn === 0 && physical === lyingColumns(segment);
-  const scope = new RowScope(operands, 'row', 'gr', given);
+  const scope = new CudaRowScope(operands, 'row', 'gr', given);
   const width = groupWidth(segment.outputs) ?? tn;
   const holdsWholeHeads =
     segment.pairing.kind === 'rotate' && tn % segment.pairing.headDim === 0 && start % segment.pairing.headDim === 0;
@@ -94,7 +94,7 @@ export function epilogueText(
   const loads = segment.pairing.kind === 'none' ? elementLoads(segment, operands) : [];
   const isPlain = segments.length === 1 && tn === options.tn && groupWidth(segment.outputs) === undefined;
   const ahead = mayLoadAhead(options) && isPlain ? loadsAhead(access, loads, groups) : undefined;
-  const context: Context = {
+  const context: BatchContext = {
     ...access,
     layout,
     given,
@@ -174,14 +174,14 @@ const MAX_BESIDE_TABLES = 160;
 const accumulatorsOf = ({ rowBlocks, wn, columnBlocks }: WgmmaLayout): number => (rowBlocks * wn * columnBlocks) / 2;
 
 /** Groups that are best processed together, before rounding to whole steps. */
-function groupsAtOnce(context: Context): number {
+function groupsAtOnce(context: BatchContext): number {
   const { takes, loads, segment, tables, layout } = context;
   if (takes !== undefined) return AHEAD_GROUPS;
   if (loads.length > 0) return loadDepth(context);
   return segment.pairing.kind === 'rotate' && tables === undefined ? Math.max(BATCH, depthOf(layout).rotated) : BATCH;
 }
 
-const loadDepth = ({ layout, loads }: Context): number =>
+const loadDepth = ({ layout, loads }: BatchContext): number =>
   loads.every(({ dtype }) => DTYPE_BYTES[dtype] <= 2) ? depthOf(layout).narrow : depthOf(layout).batch;
 
 const depthOf = (layout: WgmmaLayout): { readonly batch: number; readonly narrow: number; readonly rotated: number } =>
@@ -192,7 +192,7 @@ const depthOf = (layout: WgmmaLayout): { readonly batch: number; readonly narrow
     : DEPTHS.find(({ accumulators }) => accumulatorsOf(layout) <= accumulators)!;
 
 /** The groups of a batch, from group `first` on: first their loads, then their programs, then their stores. */
-function batchText(context: Context, { batch, count }: Batch, first: string, depth: number): string {
+function batchText(context: BatchContext, { batch, count }: LoadBatch, first: string, depth: number): string {
   const { segment, operands, loads, isWhole, holdsWholeHeads, given } = context;
   const origin = first === '0' ? 'column0' : `column0 + 8 * (${first})`;
   const vectorLoads = new VectorLoads(context, loads, origin, count);
@@ -267,7 +267,7 @@ const accumulator =
   };
 
 /** The values of groups, as a fragment sees them that begins `offset` 8-column groups into the tile. */
-function sharedOf({ segment, groups }: Context, offset: readonly string[]): Pick<Fragment, 'shared'> {
+function sharedOf({ segment, groups }: BatchContext, offset: readonly string[]): Pick<Fragment, 'shared'> {
   const width = groupWidth(segment.outputs);
   if (groups === undefined || width === undefined) return {};
   return { shared: (group) => groups.given(`(${[...offset, group].join(' + ')}) / ${width / 8}`) };
@@ -359,7 +359,7 @@ export class RowTables {
 
   /** Statements that load a row's entries. */
   lines(): string[] {
-    const scope = new RowScope(this.operands, 'row', 'tr');
+    const scope = new CudaRowScope(this.operands, 'row', 'tr');
     const loads = this.tables.flatMap(({ operand, via }, i) => {
       const from = `${scope.rowPointer(operand, via)} + 8 * entry_ + 2 * quad`;
       return [

@@ -143,7 +143,7 @@ interface Loaded {
   readonly isVector: boolean;
 }
 
-interface Kept {
+interface KeptWords {
   readonly name: string;
   readonly operand: Operand;
   readonly via: string | undefined;
@@ -152,7 +152,7 @@ interface Kept {
 
 /** 16-bit and 8-bit results of a batch, kept until a quad can store them. */
 export class VectorStores {
-  private readonly words: Kept[] = [];
+  private readonly words: KeptWords[] = [];
   private readonly context: VectorContext;
   private readonly origin: string;
   /** 8-column groups of logical columns at each site. */
@@ -320,7 +320,7 @@ export const firstLoads = (context: VectorContext, ahead: LoadsAhead, column0: s
 ];
 
 /** A batch of `count` groups. `batch`: C expression (int) of its number, constant once loops are unrolled. */
-export interface Batch {
+export interface LoadBatch {
   readonly batch: string;
   readonly count: number;
 }
@@ -333,7 +333,7 @@ export const takeBatch = (
   context: VectorContext,
   ahead: LoadsAhead,
   rows: string,
-  { batch, count }: Batch,
+  { batch, count }: LoadBatch,
 ): string[] => [
   ...Array.from({ length: Math.ceil(count / CHUNK_GROUPS) }, (_, i) => {
     const chunk = `(${AHEAD_GROUPS / CHUNK_GROUPS} * ${batch} + ${i})`;

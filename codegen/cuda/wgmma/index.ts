@@ -1,6 +1,6 @@
 /** Contractions on Hopper's tensor cores: TMA and mbarriers feed warp-specialized wgmma in persistent blocks. */
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
-import type { Contraction } from '../text/contraction.js';
+import type { ContractionKernel } from '../../../ir/kernel.js';
 import { logProbFunctions, logProbText } from '../text/logprob.js';
 import { type CudaOperands, type EmittedCuda, kernelHead, physicalColumns } from '../text/operands.js';
 import { render } from '../text/statements.js';
@@ -32,7 +32,7 @@ export { defaultWgmmaSchedule, waveEfficiency, wgmmaCandidates } from './candida
  * stream, so no kernel of a plan may write them.
  */
 export function emitWgmma(
-  kernel: Contraction,
+  kernel: ContractionKernel,
   operands: CudaOperands,
   schedule: CudaGemmSchedule,
   symbol: string,

@@ -74,7 +74,7 @@ export interface WgmmaLayout {
 const expertTables = (experts: number): number => 2 * 4 * (experts + 1);
 
 /** What a block keeps in shared memory for epilogues. */
-export interface Kept {
+export interface KeptValues {
   /** Floats for each row of a tile. */
   readonly rowValues: number;
   /** Floats for each tile's columns. */
@@ -87,7 +87,7 @@ export interface Kept {
 export function wgmmaLayout(
   { tm, tn, tk, stages, cluster, mode, epilogueGroups: groups }: CudaGemmSchedule,
   elementBytes: number,
-  { rowValues, columnValues = 0, experts }: Kept,
+  { rowValues, columnValues = 0, experts }: KeptValues,
 ): WgmmaLayout {
   const epilogueGroups: number = groups ?? 0;
   const isPingPong = mode === 'pingpong';

@@ -2,13 +2,13 @@
 import type { CudaArch, CudaGemmSchedule } from '../../../ir/cuda.js';
 import { everyExtent } from '../../../ir/function.js';
 import { groupWidth } from '../../../ir/groupSums.js';
-import { type KernelModule, LOGPROB_BLOCK, type Segment } from '../../../ir/kernel.js';
+import { type ContractionKernel, type KernelModule, LOGPROB_BLOCK, type Segment } from '../../../ir/kernel.js';
 import { oncePer } from '../../../ir/oncePer.js';
 import { operands as childrenOf, type Scalar } from '../../../ir/scalar.js';
 import { FORMATS } from '../../../ir/storage.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
 import { parametersOf } from '../../signature.js';
-import { type Contraction, expertsOf, rowProgramsOf, rowPrologue, segmentsOf } from '../text/contraction.js';
+import { expertsOf, rowProgramsOf, rowPrologue, segmentsOf } from '../text/contraction.js';
 import { fragmentProblem, tileStep } from '../text/fragment.js';
 import { CudaOperands, leastCommonMultiple } from '../text/operands.js';
 import { CONSUMERS, slabOf, WGMMA_ROWS, WGMMA_TYPES, type WgmmaType } from './instruction.js';
@@ -30,7 +30,7 @@ const MAX_RASTER = 1024;
 
 /** `true`, or the reason why `schedule` cannot be used for `kernel` on such a GPU. */
 export function isLegalWgmma(
-  kernel: Contraction,
+  kernel: ContractionKernel,
   module: KernelModule,
   schedule: CudaGemmSchedule,
   facts: WgmmaFacts,
@@ -41,7 +41,7 @@ export function isLegalWgmma(
 
 /** The deepest legal pipeline of a tile, of at most `most` stages, or undefined where none is legal. */
 export function deepestStages(
-  kernel: Contraction,
+  kernel: ContractionKernel,
   module: KernelModule,
   tile: Omit<CudaGemmSchedule, 'stages'>,
   facts: WgmmaFacts,
@@ -56,7 +56,7 @@ export function deepestStages(
   return undefined;
 }
 
-function operandProblem(kernel: Contraction, module: KernelModule): string | undefined {
+function operandProblem(kernel: ContractionKernel, module: KernelModule): string | undefined {
   const a = module.buffers.find(({ name }) => name === kernel.a);
   if (a === undefined) return `the left operand ${kernel.a} is not declared`;
   if (!WGMMA_TYPES.some((each) => each === a.dtype))
@@ -83,12 +83,17 @@ const isCount = (value: number, step: number, most: number): boolean =>
   Number.isSafeInteger(value) && value > 0 && value <= most && value % step === 0;
 
 /** Element type of a kernel's operands. Only asked where operandProblem has found none. */
-export const typeOf = (kernel: Contraction, { buffers }: Pick<KernelModule, 'buffers'>): WgmmaType => {
+export const typeOf = (kernel: ContractionKernel, { buffers }: Pick<KernelModule, 'buffers'>): WgmmaType => {
   const dtype = buffers.find(({ name }) => name === kernel.a)?.dtype;
   return WGMMA_TYPES.find((each) => each === dtype) ?? 'bf16';
 };
 
-function tileProblem(kernel: Contraction, known: Known, s: CudaGemmSchedule, facts: WgmmaFacts): string | undefined {
+function tileProblem(
+  kernel: ContractionKernel,
+  known: FactsOfKernel,
+  s: CudaGemmSchedule,
+  facts: WgmmaFacts,
+): string | undefined {
   const forExperts = expertProblem(known, s);
   if (forExperts !== undefined) return forExperts;
   if (facts.arch !== 'sm_90a') return `wgmma needs sm_90a, the target is ${facts.arch}`;
@@ -135,7 +140,7 @@ function tileProblem(kernel: Contraction, known: Known, s: CudaGemmSchedule, fac
 }
 
 /** Facts that do not depend on the schedule. */
-interface Known {
+interface FactsOfKernel {
   /** The reason why wgmma cannot read the kernel's operands; the other facts mean nothing then. */
   readonly problem: string | undefined;
   readonly type: WgmmaType;
@@ -155,7 +160,7 @@ interface Known {
 const SHARE = 32;
 
 /** Found once for a kernel, because each is checked against hundreds of schedules. */
-const knownOf = oncePer((kernel: Contraction, module: KernelModule): Known => {
+const knownOf = oncePer((kernel: ContractionKernel, module: KernelModule): FactsOfKernel => {
   const problem = operandProblem(kernel, module);
   const segments = segmentsOf(kernel);
   const common = { problem, type: typeOf(kernel, module), experts: expertsOf(kernel)?.count };
@@ -175,17 +180,17 @@ const knownOf = oncePer((kernel: Contraction, module: KernelModule): Known => {
 });
 
 /** Row tiles of experts are found in tables, which lie where row values would. */
-function expertProblem({ experts, rowValues }: Known, s: CudaGemmSchedule): string | undefined {
+function expertProblem({ experts, rowValues }: FactsOfKernel, s: CudaGemmSchedule): string | undefined {
   if (experts === undefined) return undefined;
   if (s.mode !== 'pingpong') return 'row tiles of experts are multiplied by warpgroups in turn';
   if (s.cluster !== 1) return 'a cluster shares the weights of one expert, whose rows seldom fill it';
   return rowValues === 0 ? undefined : 'rows of experts have no values of their own';
 }
 
-const sharedBytesOf = ({ type, rowValues, columnShare, experts }: Known, schedule: CudaGemmSchedule): number =>
+const sharedBytesOf = ({ type, rowValues, columnShare, experts }: FactsOfKernel, schedule: CudaGemmSchedule): number =>
   wgmmaLayout(schedule, DTYPE_BYTES[type], { rowValues, columnValues: columnShare * schedule.tn, experts }).sharedBytes;
 
-function sharedProblem(known: Known, schedule: CudaGemmSchedule, facts: WgmmaFacts): string | undefined {
+function sharedProblem(known: FactsOfKernel, schedule: CudaGemmSchedule, facts: WgmmaFacts): string | undefined {
   const bytes = sharedBytesOf(known, schedule);
   return bytes <= facts.sharedBytesPerBlock
     ? undefined

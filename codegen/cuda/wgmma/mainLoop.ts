@@ -96,7 +96,7 @@ type LoadTexts = Readonly<Record<'loadA' | 'loadB' | 'loadPrefetchA' | 'loadPref
   Readonly<Record<'own' | 'remainderOwn' | 'bytesOfOwn', number>>;
 
 /** What the copies of a stage depend on. */
-export type LoadOptions = Pick<
+export type StageLoads = Pick<
   WgmmaOptions,
   | 'tm'
   | 'tn'
@@ -120,7 +120,7 @@ export type LoadOptions = Pick<
  * tile for both. `own` is the number of rows of a weight that a block loads: the C variable of that name if there are
  * narrower remainder tiles.
  */
-export function loadTexts(options: LoadOptions): LoadTexts {
+export function loadTexts(options: StageLoads): LoadTexts {
   const { tm, tn, tk, cluster, isCluster, remainderTn, slabs, aBytes, stageBytes, boxes, boxRows, mmaType } = options;
   const { sharers = 1 } = options;
   const slabColumns = slabOf(mmaType);
@@ -178,7 +178,7 @@ export function tensorMapsOf({
   operands,
   options,
 }: Pick<WgmmaContext, 'kernel' | 'segments' | 'operands'> & {
-  readonly options: Pick<LoadOptions, 'tm' | 'cluster' | 'remainderTn' | 'boxRows' | 'sharers'>;
+  readonly options: Pick<StageLoads, 'tm' | 'cluster' | 'remainderTn' | 'boxRows' | 'sharers'>;
 }): TensorMapDecl[] {
   const { tm, cluster, remainderTn, boxRows, sharers = 1 } = options;
   const a = operands.get(kernel.a);

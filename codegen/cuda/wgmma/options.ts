@@ -3,18 +3,11 @@
  * The record is computed once; every part of the text and the templates are printed from it.
  */
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
-import { ROW_SUM_BLOCK, type Segment } from '../../../ir/kernel.js';
+import { type ContractionKernel, ROW_SUM_BLOCK, type Segment } from '../../../ir/kernel.js';
 import { kernelReads, kernelWrites } from '../../../ir/kernelAccess.js';
 import { operands as childrenOf, readOf, type Scalar } from '../../../ir/scalar.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
-import {
-  type Contraction,
-  expertsOf,
-  rowProgramsOf,
-  rowPrologue,
-  type RowPrologue,
-  segmentsOf,
-} from '../text/contraction.js';
+import { expertsOf, rowProgramsOf, rowPrologue, type RowPrologue, segmentsOf } from '../text/contraction.js';
 import { finishText, type FinishText, isWholeRow } from '../text/lanePrograms.js';
 import { type CudaOperands, isByte, type Operand } from '../text/operands.js';
 import { columnFloats } from './columnValues.js';
@@ -31,7 +24,7 @@ import {
 import { columnTiles, handoffWarpBytes, wgmmaLayout, type WgmmaLayout } from './layout.js';
 
 export interface WgmmaContext {
-  readonly kernel: Contraction;
+  readonly kernel: ContractionKernel;
   readonly operands: CudaOperands;
   readonly schedule: CudaGemmSchedule;
   readonly segments: readonly Segment[];
@@ -137,10 +130,19 @@ const EXTRA = CONSUMER_WARPS + 1;
 const ROOMY = 40;
 
 /** Floats of a tile's column values that a kernel keeps in shared memory. Kept where it keeps row values. */
-export const columnValuesOf = (kernel: Contraction, operands: CudaOperands, rowValues: number, tn: number): number =>
+export const columnValuesOf = (
+  kernel: ContractionKernel,
+  operands: CudaOperands,
+  rowValues: number,
+  tn: number,
+): number =>
   rowValues > 0 && operands.get(kernel.a).dtype === 'e4m3' ? columnFloats(segmentsOf(kernel), operands, tn) : 0;
 
-export function wgmmaContext(kernel: Contraction, operands: CudaOperands, schedule: CudaGemmSchedule): WgmmaContext {
+export function wgmmaContext(
+  kernel: ContractionKernel,
+  operands: CudaOperands,
+  schedule: CudaGemmSchedule,
+): WgmmaContext {
   const { tm, tn, tk, stages, cluster } = schedule;
   const segments = segmentsOf(kernel);
   const prologue = rowPrologue(rowProgramsOf(kernel), operands);

@@ -1,9 +1,9 @@
 /** Measured rates of wgmma tiles, by what a kernel's epilogue does. */
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
-import type { KernelModule, Segment } from '../../../ir/kernel.js';
+import type { ContractionKernel, KernelModule, Segment } from '../../../ir/kernel.js';
 import { oncePer } from '../../../ir/oncePer.js';
 import { operands as childrenOf, type Scalar } from '../../../ir/scalar.js';
-import { type Contraction, expertsOf, finishesRows, segmentsOf } from '../text/contraction.js';
+import { expertsOf, finishesRows, segmentsOf } from '../text/contraction.js';
 import { typeOf } from './legality.js';
 
 /** Which rate counts of products of E4M3. */
@@ -179,7 +179,7 @@ export function rateOf(tile: Tile, nature: Nature, cluster: 1 | 2, rows: number,
 const DEEP = 12_288;
 
 /** What a kernel's rates depend on. */
-export const natureOf = oncePer((kernel: Contraction, module: KernelModule): Nature => {
+export const natureOf = oncePer((kernel: ContractionKernel, module: KernelModule): Nature => {
   const isNarrow = typeOf(kernel, module) === 'e4m3';
   // Gates and ups of E4M3 leave sums, too: the scales of the rows that the next product reads.
   const addsToStream = segmentsOf(kernel).some(

@@ -20,7 +20,7 @@ import {
   compileCubins,
   CubinSession,
   findCudaCompiler,
-  type CompiledCubins,
+  type CubinResult,
   type CudaUnit,
 } from '../../../runtime/cuda/compiler.js';
 import { isCubin, sha256 } from '../../../runtime/cuda/cubinCache.js';
@@ -59,7 +59,7 @@ async function failure(promise: Promise<unknown>): Promise<UserError> {
 const library = hasCc ? makeNvrtc(join(root, 'lib', 'libnvrtc.so.13')) : '';
 const withNvrtc = (): CachedSettings => isolated(fresh(), { nvrtc: library });
 const unit = (symbol: string, source = `extern "C" __global__ void ${symbol}() {}`): CudaUnit => ({ symbol, source });
-const textOf = ({ cubins }: CompiledCubins, symbol: string): string =>
+const textOf = ({ cubins }: CubinResult, symbol: string): string =>
   new TextDecoder().decode(cubins.get(symbol)?.subarray(64));
 const entries = ({ cacheDir }: CachedSettings): string[] =>
   readdirSync(join(cacheDir, 'cubins')).map((name) => join(cacheDir, 'cubins', name));

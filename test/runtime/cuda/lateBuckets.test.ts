@@ -6,7 +6,7 @@ import { beforeEach, expect, it } from 'vitest';
 import { UserError } from '../../../errors.js';
 import { SCORE } from '../../../ir/function.js';
 import type { Stage } from '../../../ir/plan.js';
-import { type Cubins, Expected } from '../../../runtime/cuda/compileQueue.js';
+import { type Cubins, ExpectedCubins } from '../../../runtime/cuda/compileQueue.js';
 import { type CudaMemoryUse, peakBytes } from '../../../runtime/cuda/memoryUse.js';
 import { describeFake } from '../../support/fakeCuda/fakeDriver.js';
 import { type CudaScoring, type CudaScoringOptions, openCuda } from '../../support/scoring.js';
@@ -44,7 +44,7 @@ const images = new Map(
 class Compiler implements Cubins {
   readonly preferred: string[][] = [];
   readonly events: string[] = [];
-  private readonly expected = new Expected([...images.keys(), 'pack']);
+  private readonly expected = new ExpectedCubins([...images.keys(), 'pack']);
 
   finish(...symbols: readonly string[]): void {
     for (const symbol of symbols) this.expected.resolve(symbol, images.get(symbol) ?? encode(PACK_PTX));
