@@ -23,7 +23,7 @@ import { temporaryFolder, writeJson } from '../models/support.js';
 import { expectSame } from '../support/numbers.js';
 import { FORMATS, quantizedTensors, safetensorsOf, writeQuantized } from '../support/quantizedCheckpoints.js';
 import { float } from '../support/quantizeMatrix.js';
-import { randomTrees } from '../support/randomFamily.js';
+import { randomTrees } from '../support/families.js';
 import { SILENT } from '../support/silent.js';
 
 
