@@ -1,11 +1,6 @@
 /** The types of the results of a run: what they are made from, and the content of results_*.json. */
-import type { RunIdentity } from './journal.js';
-import type { QuestionMetrics, Scores } from './metrics.js';
 import type { Overlong } from './pathLengths.js';
-import type { Question } from './question.js';
 import type { RunRecord } from './runRecord.js';
-import type { Shard } from './shard.js';
-import type { TokenSource } from './tokenLines.js';
 
 /** What this process did and how fast. A resumed run counts only its own part. */
 export interface Throughput {
@@ -97,45 +92,6 @@ export interface Provenance {
   readonly record?: RunRecord;
 }
 
-/** The part of a run that the results cover, and what must agree for parts to be merged. */
-export interface ShardOfRun extends Shard {
-  readonly run: RunIdentity;
-}
-
-/** Everything that the results of a run are made from. */
-export interface ResultsInput extends ResultsHeader {
-  /** Of all questions, or of those of the shard. */
-  readonly questions: readonly Question[];
-  readonly scores: readonly Scores[];
-  /** What tokens_*.jsonl is made of, where it is asked for. */
-  readonly tokens?: TokenSource | undefined;
-}
-
-/** Everything but the questions. */
-export interface ResultsHeader {
-  readonly taskName: string;
-  readonly taskVersion: number;
-  /** As the user named it; its sanitised form names the folder. */
-  readonly modelName: string;
-  /**
-   * Fields of the `config` block: model, model_args, batch_size, device, limit, precision, sharing … Nothing volatile.
-   */
-  readonly config: Readonly<Record<string, string | number | boolean | null>>;
-  /** Fields of the task's block under `configs`: dataset hash, path … Nothing volatile. */
-  readonly taskConfig: Readonly<Record<string, string | number | boolean | null>>;
-  /** What was scored, and with what: enough to repeat it. */
-  readonly provenance: Provenance;
-  /** Questions in the dataset, before --docs and --limit. */
-  readonly questionsInDataset: number;
-  readonly throughput: Throughput;
-  /** Wall-clock time at the start of the command, and now. */
-  readonly started: Date;
-  readonly finished: Date;
-  /** Version of this program, in place of the harness's git hash. */
-  readonly version: string;
-  readonly shard?: ShardOfRun | undefined;
-}
-
 /** Standard errors need two questions; the harness writes "N/A" for fewer. */
 export type StandardError = number | 'N/A';
 
@@ -154,13 +110,4 @@ export interface WrittenResults {
   readonly results: Results;
   readonly resultsPath: string;
   readonly samplesPath: string;
-}
-
-/** What is added up over all samples, in their order. */
-export interface SampleTotals {
-  readonly metrics: readonly QuestionMetrics[];
-  /** Hash of the hashes of documents, prompts and targets. */
-  readonly taskHash: string;
-  /** Hash of the whole file. */
-  readonly samplesHash: string;
 }
