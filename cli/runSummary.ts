@@ -2,7 +2,7 @@
 import type { RunResult } from '../commands/runRequest.js';
 import { isRecord } from '../system/json.js';
 import { count, counted, duration, percent, si } from '../system/text.js';
-import { comparisonText } from './compare.js';
+import { comparisonText } from './compareText.js';
 
 /** The table of results, what the run took, and the files that it wrote. `isVerbose`: with what else is counted. */
 export function runSummary(result: RunResult, isVerbose = false): string {

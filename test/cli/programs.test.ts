@@ -149,7 +149,7 @@ describe.skipIf(!isBuilt)('a bundled program', () => {
     const { status, stderr } = start(['--require', join(folder, 'break.cjs')], ['doctor'], { TILEWRIGHT_DEBUG: '1' });
     expect(status).toBe(1);
     expect(stderr).toContain('TypeError: no memory');
-    expect(stderr).toMatch(/commands\/doctorProbes\.ts:\d+:\d+/);
+    expect(stderr).toMatch(/commands\/doctor\.ts:\d+:\d+/);
   });
 
   it('comes with the licences of the packages that are in it', () => {

@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { comparisonText } from '../../cli/compare.js';
+import { comparisonText } from '../../cli/compareText.js';
 import { compare } from '../../commands/compare.js';
 import { UserError } from '../../errors.js';
 import type { Comparison } from '../../evaluate/compare/compareRuns.js';

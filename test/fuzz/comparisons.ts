@@ -1,7 +1,7 @@
 /** Hostile results and samples of runs, for compare and for report. */
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { comparisonText } from '../../cli/compare.js';
+import { comparisonText } from '../../cli/compareText.js';
 import { compare } from '../../commands/compare.js';
 import { collectReport } from '../../report/collect/collectReport.js';
 import { mutateBytes, pick, type Random, several } from './mutate.js';
