@@ -1,4 +1,5 @@
 /** Calls of the benchmark of techniques: over trees, over cached keys and values, and with memory of their own. */
+import { defined } from '../system/defined.js';
 import { scoredTokens } from '../evaluate/answers.js';
 import {
   groupCalls,
@@ -279,7 +280,7 @@ export const techniquesOf = ({ engine, questions, unlabelled, options }: Techniq
       name: name(options),
       questions: own,
       calls: make,
-      ...(unpruned === undefined ? {} : { added: () => unpruned.measure(make()) }),
+      ...defined({ added: unpruned && (() => unpruned.measure(make())) }),
     };
   });
 

@@ -25,21 +25,15 @@ import {
   BLOCK_BYTES,
   bytesWritten,
   ELEMENT_BYTES,
+  type FillBlock,
   fillBlocks,
   type FillWork,
   type MadeDType,
+  type MadeTensor,
   makeFillWork,
   stopFilling,
 } from './checkpointValues.js';
 import { at } from '../system/at.js';
-
-export interface MadeTensor {
-  readonly name: string;
-  readonly role: ExpectedTensor['role'];
-  /** Offset in its file, bytes. */
-  readonly offset: number;
-  readonly bytes: number;
-}
 
 export interface MadeFile {
   readonly name: string;
@@ -128,17 +122,6 @@ export function layOut(model: Model, dtype: MadeDType, fileBytes: number): MadeC
         ? undefined
         : `${JSON.stringify({ metadata: { total_size: total }, weight_map: map }, undefined, 1)}\n`,
   };
-}
-
-/** A part of a tensor that is filled and written at once. */
-export interface FillBlock {
-  readonly file: number;
-  readonly tensor: MadeTensor;
-  /** Offset in the tensor. */
-  readonly number: number;
-  /** Offset in the file. */
-  readonly offset: number;
-  readonly bytes: number;
 }
 
 /** All blocks. Neighbours are in different files, because one file takes one writer at a time. */

@@ -6,11 +6,30 @@ import { writeSync } from 'node:fs';
 import { workerData } from 'node:worker_threads';
 import { roundToF16 } from '../ir/round.js';
 import { roundToBf16 } from '../ir/scalar.js';
+import type { ExpectedTensor } from '../models/model/tensors.js';
 import { fnv1a64 } from '../models/randomCheckpoint.js';
-import type { FillBlock } from './checkpointFiles.js';
 import { at } from '../system/at.js';
 
 export type MadeDType = 'bf16' | 'f16';
+
+export interface MadeTensor {
+  readonly name: string;
+  readonly role: ExpectedTensor['role'];
+  /** Offset in its file, bytes. */
+  readonly offset: number;
+  readonly bytes: number;
+}
+
+/** A part of a tensor that is filled and written at once. */
+export interface FillBlock {
+  readonly file: number;
+  readonly tensor: MadeTensor;
+  /** Offset in the tensor. */
+  readonly number: number;
+  /** Offset in the file. */
+  readonly offset: number;
+  readonly bytes: number;
+}
 
 export const ELEMENT_BYTES = 2;
 /** The amount that is filled and written at a time. Every block has a key of its own. */

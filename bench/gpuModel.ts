@@ -124,7 +124,7 @@ export function parseTrial(text: string): ScheduleTrial {
   const [, kernel, tokens, what] = TRIAL.exec(text) ?? [];
   if (kernel === undefined || what === undefined)
     throw new UserError(`--try ${JSON.stringify(text)}: expected KERNEL:SCHEDULE or KERNEL@TOKENS:SCHEDULE`, EXAMPLE);
-  return { kernel, what, ...(tokens === undefined ? {} : { tokens: Number(tokens) }) };
+  return { kernel, what, ...defined({ tokens: tokens === undefined ? undefined : Number(tokens) }) };
 }
 
 export const isTrialOf = ({ kernel, tokens }: ScheduleTrial, path: string, t: number): boolean =>
@@ -162,8 +162,8 @@ function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
       cluster,
       raster,
       mode: gemm[8] as 'pingpong',
-      ...(gemm[9] === undefined ? {} : { remainderTn: Number(gemm[9]) }),
-      ...(gemm[10] === undefined ? {} : { epilogueGroups: 1 }),
+      ...defined({ remainderTn: gemm[9] === undefined ? undefined : Number(gemm[9]) }),
+      ...defined({ epilogueGroups: gemm[10] === undefined ? undefined : 1 }),
     };
   } else if (attention !== null && start.kind === 'attention') {
     const [, skeleton, queries, keys, cluster, teams, lone, resident, shared] = attention;
@@ -172,11 +172,11 @@ function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
       skeleton: skeleton as 'mma',
       queries: Number(queries),
       keys: Number(keys),
-      ...(cluster === undefined ? {} : { cluster: Number(cluster) as 2 }),
-      ...(teams === undefined ? {} : { teams: Number(teams) }),
-      ...(lone === undefined ? {} : { lone: Number(lone) as 5 }),
-      ...(resident === undefined ? {} : { resident: Number(resident) as 2 }),
-      ...(shared === undefined ? {} : { sharesTiles: true }),
+      ...defined({ cluster: cluster === undefined ? undefined : (Number(cluster) as 2) }),
+      ...defined({ teams: teams === undefined ? undefined : Number(teams) }),
+      ...defined({ lone: lone === undefined ? undefined : (Number(lone) as 5) }),
+      ...defined({ resident: resident === undefined ? undefined : (Number(resident) as 2) }),
+      ...defined({ sharesTiles: shared === undefined ? undefined : true }),
     };
   } else if (loop !== null && start.kind === 'loop') {
     found = { ...start, threads: Number(loop[1]) };

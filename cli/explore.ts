@@ -49,7 +49,7 @@ export function addExplore(program: Command, context: Context): void {
     const explored = await explore({
       ...request,
       output: text(flags, 'output') ?? DEFAULT_OUTPUT,
-      ...(tokens === undefined ? {} : { tokens: wholeNumber('--tokens', tokens, 1, MAX_TOKENS, '256') }),
+      ...defined({ tokens: tokens === undefined ? undefined : wholeNumber('--tokens', tokens, 1, MAX_TOKENS, '256') }),
       ...defined({ database }),
       ...(isSet(flags, 'registers') ? { examines: true } : {}),
     });

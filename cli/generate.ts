@@ -250,9 +250,9 @@ function printLine(io: Io, result: PromptResult, isNumbered: boolean): void {
     tokens,
     logprobs: logProbs,
     ...defined({ score }),
-    ...(top === undefined
-      ? {}
-      : { topLogprobs: top.map((each) => each.map(({ token, logProb }) => ({ token, logprob: logProb }))) }),
+    ...defined({
+      topLogprobs: top && top.map((each) => each.map(({ token, logProb }) => ({ token, logprob: logProb }))),
+    }),
     reason,
     promptTokens,
     foundTokens,

@@ -69,7 +69,7 @@ export async function showError(context: Context, model: string, flags: Flags): 
     init,
     precision,
     ...defined({ target, isa, kvCache }),
-    ...(against === undefined ? {} : { against: choice('--against', against, AGAINST) }),
+    ...defined({ against: against === undefined ? undefined : choice('--against', against, AGAINST) }),
     prompts: data === undefined ? BUILT_IN.slice(0, most) : readPrompts(data, most),
     tokens: tokens === undefined ? TOKENS : wholeNumber('--tokens', tokens, 2, 4096, '64'),
   };

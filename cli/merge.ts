@@ -1,5 +1,6 @@
 /** `tilewright merge`: the results of shards as those of one run. */
 import type { Command } from 'commander';
+import { defined } from '../system/defined.js';
 import { isArtifact } from '../driver/names.js';
 import { UsageError } from '../errors.js';
 import { FILE_TASKS } from '../evaluate/fileTasks.js';
@@ -59,15 +60,16 @@ async function merge(context: Context, folders: readonly string[], flags: Flags)
   const request: MergeRequest = {
     folders,
     output,
-    ...(task === undefined
-      ? {}
-      : {
-          task: choice(
-            '--task',
-            task,
-            FILE_TASKS.map(({ name }) => name),
-          ),
-        }),
+    ...defined({
+      task:
+        task === undefined
+          ? undefined
+          : choice(
+              '--task',
+              task,
+              FILE_TASKS.map(({ name }) => name),
+            ),
+    }),
   };
   const { mergeShards } = await import('../evaluate/merge.js');
   const { results, resultsPath, samplesPath, shards, questions } = mergeShards(request);

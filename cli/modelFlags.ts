@@ -193,13 +193,20 @@ export function modelFlags(flags: Flags, masks: readonly MaskKind[] = RUN_MASKS)
   return {
     init: init === undefined ? { kind: 'checkpoint' } : parseInit(init),
     precision: precisionOf(precision, quantize),
-    ...(target === undefined ? {} : { target: choice('--target', target, TARGET_CHOICES, targetSynonym) }),
-    ...(isa === undefined ? {} : { isa: choice('--isa', isa, CPU_ISAS) }),
-    ...(mask === undefined ? {} : { mask: choice('--mask', mask, masks) }),
-    ...(batchTokens === undefined ? {} : { batchTokens: batchSize(batchTokens, flags['maxTokens'] !== undefined) }),
-    ...(cacheTokens === undefined
-      ? {}
-      : { cacheTokens: wholeNumber('--cache-tokens', cacheTokens, 16, MAX_CACHE_TOKENS, '32768') }),
+    ...defined({
+      target: target === undefined ? undefined : choice('--target', target, TARGET_CHOICES, targetSynonym),
+    }),
+    ...defined({ isa: isa === undefined ? undefined : choice('--isa', isa, CPU_ISAS) }),
+    ...defined({ mask: mask === undefined ? undefined : choice('--mask', mask, masks) }),
+    ...defined({
+      batchTokens: batchTokens === undefined ? undefined : batchSize(batchTokens, flags['maxTokens'] !== undefined),
+    }),
+    ...defined({
+      cacheTokens:
+        cacheTokens === undefined
+          ? undefined
+          : wholeNumber('--cache-tokens', cacheTokens, 16, MAX_CACHE_TOKENS, '32768'),
+    }),
     ...defined({ kvCache: cache, dump }),
   };
 }

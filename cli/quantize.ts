@@ -1,5 +1,6 @@
 /** `tilewright quantize`: a checkpoint with matrices of 4 or 8 bits. */
 import type { Command } from 'commander';
+import { defined } from '../system/defined.js';
 import type { MatrixReport, QuantizeRequest, QuantizeResult } from '../commands/quantize.js';
 import { isArtifact } from '../driver/names.js';
 import { UsageError } from '../errors.js';
@@ -124,7 +125,9 @@ function requestOf(context: Context, model: string, flags: Flags): QuantizeReque
             file: calibration,
             samples: given('samples', 1, MAX_SAMPLES, 128),
             seed: given('seed', 0, 2 ** 32 - 1, 1),
-            ...(text(flags, 'length') === undefined ? {} : { length: given('length', 1, MAX_TOKENS, 512) }),
+            ...defined({
+              length: text(flags, 'length') === undefined ? undefined : given('length', 1, MAX_TOKENS, 512),
+            }),
           },
         }),
   };

@@ -1,5 +1,6 @@
 /** `tilewright run`: scores a data set and prints the results. */
 import { type Command, Option } from 'commander';
+import { defined } from '../system/defined.js';
 import { BASELINES, Interrupted, MAX_TOKENS_NOTE, PREFIXES } from '../commands/runRequest.js';
 import { VERSION } from '../driver/program.js';
 import { SHARING_MODES } from '../evaluate/scorer.js';
@@ -190,7 +191,7 @@ async function run(context: Context, model: string, flags: Flags): Promise<void>
       ? undefined
       : (await import('../commands/report.js')).report({
           runs: [...(comparison === undefined ? [] : [comparison.a.file]), resultsPath],
-          ...(parsed.trace === undefined ? {} : { traces: [parsed.trace] }),
+          ...defined({ traces: parsed.trace === undefined ? undefined : [parsed.trace] }),
           output: pageOf(result),
           writer: `tilewright ${VERSION}`,
           now: new Date(),

@@ -63,11 +63,11 @@ export function parseRun(context: Context, model: string, flags: Flags): Parsed 
             required(flags, 'task', '--task', `${EXAMPLE}\nor: --tasks NAMES, which tilewright tasks lists`),
           ),
           data: required(flags, 'data', '--data', EXAMPLE),
-          ...(docs === undefined ? {} : { docs: parseDocs(docs) }),
+          ...defined({ docs: docs === undefined ? undefined : parseDocs(docs) }),
         }
       : {
           ...taskRequest(flags),
-          ...(flags['maxTokens'] === undefined ? {} : { saysMaxTokens: true }),
+          ...defined({ saysMaxTokens: flags['maxTokens'] === undefined ? undefined : true }),
         };
   const [name, limit, output, trace] = [
     text(flags, 'modelName'),
@@ -105,7 +105,7 @@ export function parseRun(context: Context, model: string, flags: Flags): Parsed 
     ...modelFlags(flags),
     ...artifactFlags(flags, model),
     ...deviceFlags(flags),
-    ...(limit === undefined ? {} : { limit: parseLimit(limit) }),
+    ...defined({ limit: limit === undefined ? undefined : parseLimit(limit) }),
     ...defined({ output, trace }),
     ...(logsTokens ? { logsTokens } : {}),
     ...defined({ shard: part }),

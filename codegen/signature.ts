@@ -46,7 +46,7 @@ function visitNames(kernel: Kernel, rename: (name: string) => string, scalar: (s
     const value = scalar(o.value);
     const buffer = rename(o.buffer);
     if (o.kind === 'rowSum') return { ...o, value, buffer };
-    return { kind: 'store', value, ...(o.via === undefined ? {} : { via: rename(o.via) }), buffer };
+    return { kind: 'store', value, ...defined({ via: o.via === undefined ? undefined : rename(o.via) }), buffer };
   };
   const totals = ({ top, sum }: Totals): Totals => ({ top: rename(top), sum: rename(sum) });
   switch (kernel.anchor) {
@@ -54,11 +54,9 @@ function visitNames(kernel: Kernel, rename: (name: string) => string, scalar: (s
       return {
         ...kernel,
         a: rename(kernel.a),
-        ...(kernel.experts === undefined
-          ? {}
-          : { experts: { ...kernel.experts, starts: rename(kernel.experts.starts) } }),
+        ...defined({ experts: kernel.experts && { ...kernel.experts, starts: rename(kernel.experts.starts) } }),
         segments: kernel.segments.map((s) => ({ ...s, weight: rename(s.weight), outputs: s.outputs.map(output) })),
-        ...(kernel.finish === undefined ? {} : { finish: kernel.finish.map(output) }),
+        ...defined({ finish: kernel.finish && kernel.finish.map(output) }),
       };
     case 'attention': {
       const { scales } = kernel;
@@ -75,16 +73,14 @@ function visitNames(kernel: Kernel, rename: (name: string) => string, scalar: (s
         weight: rename(kernel.weight),
         rowScale: scalar(kernel.rowScale),
         target: rename(kernel.target),
-        ...(kernel.draw === undefined
-          ? {}
-          : {
-              draw: {
-                inverseTemperature: rename(kernel.draw.inverseTemperature),
-                low: rename(kernel.draw.low),
-                high: rename(kernel.draw.high),
-              },
-            }),
-        ...(kernel.logits === undefined ? {} : { logits: rename(kernel.logits) }),
+        ...defined({
+          draw: kernel.draw && {
+            inverseTemperature: rename(kernel.draw.inverseTemperature),
+            low: rename(kernel.draw.low),
+            high: rename(kernel.draw.high),
+          },
+        }),
+        ...defined({ logits: kernel.logits === undefined ? undefined : rename(kernel.logits) }),
         parts: rename(kernel.parts),
       };
     case 'logprobReduce':
@@ -94,10 +90,8 @@ function visitNames(kernel: Kernel, rename: (name: string) => string, scalar: (s
         target: rename(kernel.target),
         logProb: rename(kernel.logProb),
         isArgmax: rename(kernel.isArgmax),
-        ...(kernel.draw === undefined
-          ? {}
-          : { draw: { token: rename(kernel.draw.token), logProb: rename(kernel.draw.logProb) } }),
-        ...(kernel.totals === undefined ? {} : { totals: totals(kernel.totals) }),
+        ...defined({ draw: kernel.draw && { token: rename(kernel.draw.token), logProb: rename(kernel.draw.logProb) } }),
+        ...defined({ totals: kernel.totals && totals(kernel.totals) }),
       };
     case 'sample': {
       const { logits, inputs, saved, token, logProb, best } = kernel;
@@ -136,10 +130,10 @@ function visitNames(kernel: Kernel, rename: (name: string) => string, scalar: (s
       return {
         ...kernel,
         outputs: kernel.outputs.map(output),
-        ...(kernel.finish === undefined ? {} : { finish: kernel.finish.map(output) }),
-        ...(kernel.beside === undefined
-          ? {}
-          : { beside: kernel.beside.map((domain) => ({ ...domain, outputs: domain.outputs.map(output) })) }),
+        ...defined({ finish: kernel.finish && kernel.finish.map(output) }),
+        ...defined({
+          beside: kernel.beside && kernel.beside.map((domain) => ({ ...domain, outputs: domain.outputs.map(output) })),
+        }),
       };
     default:
       return kernel satisfies never;

@@ -1,4 +1,5 @@
 /** A loaded model as a writer: prompts as tokens in, text out, a piece with every token. */
+import { defined } from '../system/defined.js';
 import { cacheTokensOf } from '../driver/functions.js';
 import type { DeviceExecutor } from '../driver/executor.js';
 import { ProcessEnded } from '../driver/devices/protocol.js';
@@ -139,16 +140,14 @@ function stepOutputs({ outputs }: CallResult): StepOutputs {
     isArgmax: i32('isArgmax'),
     nextToken: i32('nextToken'),
     nextTokenLogProb: f32('nextTokenLogProb'),
-    ...(outputs['filteredToken'] === undefined
-      ? {}
-      : {
-          filtered: {
-            token: i32('filteredToken'),
-            logProb: f32('filteredTokenLogProb'),
-            topTokens: i32('topTokens'),
-            topLogProbs: f32('topLogProbs'),
-          },
-        }),
+    ...defined({
+      filtered: outputs['filteredToken'] && {
+        token: i32('filteredToken'),
+        logProb: f32('filteredTokenLogProb'),
+        topTokens: i32('topTokens'),
+        topLogProbs: f32('topLogProbs'),
+      },
+    }),
   };
 }
 

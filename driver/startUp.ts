@@ -1,4 +1,5 @@
 /** The time from a command to its first answer: in a line for `--verbose`, and as results and traces keep it. */
+import { defined } from '../system/defined.js';
 import type { StartPhase, StartStep, StartUp } from '../evaluate/resultTypes.js';
 import { bytes as bytesText } from '../system/text.js';
 import { ANSWERS, type PhaseName, StartGraph } from './criticalPath.js';
@@ -71,7 +72,7 @@ export function startUpOf(
         phase: span.name,
         begin: since(span.begin),
         end: since(span.end),
-        ...(spare === undefined ? {} : { spareSeconds: rounded(spare) }),
+        ...defined({ spareSeconds: spare === undefined ? undefined : rounded(spare) }),
         ...movedIn(span, recorded),
       };
     }),

@@ -324,7 +324,7 @@ export async function scoreQuestions(options: ScoreOptions): Promise<Scored> {
     path: journalPath(folder, task.name, loaded.sha256),
     resume: options.resume,
     choices: new Map(loaded.tokenized.map(({ docId, continuations }) => [docId, continuations.length])),
-    identity: { ...identity, ...(shard === undefined ? {} : { shard: shardName(shard) }) },
+    identity: { ...identity, ...defined({ shard: shard && shardName(shard) }) },
   });
   // Answers without tokens, of a run that kept none, are computed again where tokens are asked for.
   const done =

@@ -4,6 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
+import { defined } from '../system/defined.js';
 import { UserError } from '../errors.js';
 import { quote } from '../system/json.js';
 import { quoteForShell } from '../system/process.js';
@@ -341,12 +342,12 @@ export function mergeShards(request: MergeRequest): Merged {
       effective: documents,
     })),
     task_hashes: ofTasks(({ hash }) => hash),
-    ...(first.samples_sha256 === undefined ? {} : { samples_sha256: ofTasks(({ samples }) => samples) }),
+    ...defined({ samples_sha256: first.samples_sha256 && ofTasks(({ samples }) => samples) }),
     ...{ model_name: modelName, model_name_sanitized: sanitiseModelName(modelName) },
     ...{ date: begin, start_time: begin, end_time: end },
     total_evaluation_time_seconds: String((Math.round(end * 1000) - Math.round(begin * 1000)) / 1000),
     throughput: throughput(parts),
-    ...(texts === undefined ? {} : { generation: texts }),
+    ...defined({ generation: texts && texts }),
   };
   const resultsPath = join(folder, resultsName(date));
   writeAtomically(resultsPath, [`${JSON.stringify(results, null, 2)}\n`], MERGE_AGAIN);

@@ -1,4 +1,5 @@
 /** Sizes of trees and micro-batches: what fits together, and what packing takes and gives. */
+import { defined } from '../system/defined.js';
 import type { Parts } from '../system/text.js';
 import { atOnce } from '../system/text.js';
 import type { Scorer } from './scorer.js';
@@ -68,7 +69,7 @@ function blocksOf(sizes: readonly TreeSize[], { maxTokens, maxRows, maxKeys }: B
   const most = {
     maxTokens: maxTokens * grain,
     maxRows: maxRows * grain,
-    ...(maxKeys === undefined ? {} : { maxKeys: maxKeys * grain }),
+    ...defined({ maxKeys: maxKeys === undefined ? undefined : maxKeys * grain }),
   };
   const blocks: Block[] = [];
   for (const [i, size] of sizes.entries()) {

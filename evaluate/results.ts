@@ -329,7 +329,7 @@ function shardBlock(
       aggregates: group.aggregates.map(({ metric, weightBySize, filters }) => ({
         metric,
         weightBySize,
-        ...(filters === undefined ? {} : { filters: [...filters] }),
+        ...defined({ filters: filters && [...filters] }),
       })),
     })),
   };

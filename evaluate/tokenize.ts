@@ -135,7 +135,7 @@ function unpack(questions: readonly Question[], reply: ChunkReply): TokenizedQue
     return {
       ...of,
       ...defined({ where }),
-      ...(texts === undefined ? {} : { contexts }),
+      ...defined({ contexts: texts && contexts }),
       ...(isRolling === true ? { isRolling } : {}),
     };
   });
@@ -262,7 +262,7 @@ function withPrefix(question: TokenizedQuestion, prefixToken: number): Tokenized
     ...question,
     context: own[0] ?? prefix,
     continuations: continuations.map((tokens, i) => (begins[i] === true ? tokens.subarray(1) : tokens)),
-    ...(question.contexts === undefined ? {} : { contexts: own }),
+    ...defined({ contexts: question.contexts && own }),
   };
 }
 

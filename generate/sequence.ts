@@ -1,4 +1,5 @@
 /** A sequence of tokens that is continued: its prompt, what was generated, and the pages of its keys and values. */
+import { defined } from '../system/defined.js';
 import { noiseKey, type NoiseKey } from '../ir/gumbel.js';
 import { filtersOf, type FilterRow } from './filterRows.js';
 import { isGreedy, needsRow, type Sampling } from './sampling.js';
@@ -70,7 +71,7 @@ export class Sequence {
         sampling,
         promptLength: prompt.length,
         vocab: filterVocab,
-        ...(banned === undefined ? {} : { banned: banned.tokens }),
+        ...defined({ banned: banned && banned.tokens }),
       });
     this.scoreFrom = Math.max(1, scoreFrom ?? prompt.length);
   }

@@ -193,7 +193,7 @@ export function renameMask(mask: Mask, rename: (name: string) => string): Mask {
       return {
         ...mask,
         subtreeEnd: rename(mask.subtreeEnd),
-        ...(mask.position === undefined ? {} : { position: rename(mask.position) }),
+        ...defined({ position: mask.position === undefined ? undefined : rename(mask.position) }),
       };
     case 'path':
       return { ...mask, begin: rename(mask.begin), position: rename(mask.position), key: rename(mask.key) };

@@ -53,7 +53,7 @@ export const nothingFed = (tokens: number, rows: number, filtered?: number) => (
   isFed: new Int32Array(tokens),
   feed: new Int32Array(tokens),
   keep: new Int32Array(rows).fill(-1),
-  ...(filtered === undefined ? {} : { keepFiltered: new Int32Array(filtered).fill(-1) }),
+  ...defined({ keepFiltered: filtered === undefined ? undefined : new Int32Array(filtered).fill(-1) }),
 });
 
 /** Most entries of the list of keys in one call: 512 sequences of 1,024 tokens. */

@@ -226,7 +226,7 @@ export async function quantize(options: QuantizeOptions): Promise<QuantizeResult
     isSymmetric: symmetric,
     byActivation: actOrder,
     ...others,
-    ...(file === undefined ? {} : { calibration: { file, ...text } }),
+    ...defined({ calibration: file === undefined ? undefined : { file, ...text } }),
   };
   const { quantize: quantizeModel } = await import('../commands/quantize.js');
   return quantizeModel(request, uiOf(onProgress));

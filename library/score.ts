@@ -1,4 +1,5 @@
 /** `model.score` and `run`: one set of questions, read, packed for a model, and scored on one that is open. */
+import { defined } from '../system/defined.js';
 import type { LoadedModel, ModelLoading } from '../commands/loadModel.js';
 import {
   keepWithin,
@@ -51,7 +52,7 @@ export async function readSet(load: LoadRequest, options: ScoreOptions): Promise
     sharing,
     resume,
     data: typeof data === 'string' ? data : '(memory)',
-    ...(docs === undefined ? {} : { docs: docs.map(present) }),
+    ...defined({ docs: docs && docs.map(present) }),
   };
   const { signal } = request;
   if (signal?.aborted === true) throw new Interrupted(0);

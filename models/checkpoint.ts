@@ -276,8 +276,12 @@ export interface Checkpoint {
 
 const SAMPLE_BYTES = 256;
 
+/** What fingerprints cover of a configuration. One key keeps a former spelling, so that earlier results still compare. */
+export const configText = (config: ModelConfig): string =>
+  JSON.stringify(config).replace('"isNormalized":', '"isNormalised":');
+
 function hashFiles(config: ModelConfig, headers: readonly WeightFile[], quantization: Json | undefined): string {
-  const hash = createHash('sha256').update(JSON.stringify(config));
+  const hash = createHash('sha256').update(configText(config));
   if (quantization !== undefined) hash.update(`\n${JSON.stringify(quantization)}`);
   for (const header of headers) {
     hash.update(`\n${header.sizeBytes} ${header.headerHash}\n`);

@@ -114,7 +114,7 @@ const wrapped = ({ tied, ...model }: Model): Model => ({
   ...model,
   summary: `the language model of a multimodal one, ${model.summary}`,
   isWrapped: true,
-  ...(tied === undefined ? {} : { tied: { ...tied, untied: () => wrapped(tied.untied()) } }),
+  ...defined({ tied: tied && { ...tied, untied: () => wrapped(tied.untied()) } }),
 });
 
 /** The model that the metadata of a GGUF file describes, in the words of config.json. Throws UserError, one line. */

@@ -1,5 +1,6 @@
 /** The files of a checkpoint as a whole: digests of their bytes, and copies of all that a model needs. */
 import { basename, join } from 'node:path';
+import { defined } from '../system/defined.js';
 import { UserError } from '../errors.js';
 import { digestFile } from '../system/digest.js';
 import { fileSize } from '../system/read.js';
@@ -90,7 +91,7 @@ async function readParts(
       sizeBytes,
       signal,
       onBytes: (count) => onProgress?.((doneBytes += count), totalBytes),
-      ...(copyTo === undefined ? {} : { copyTo: join(copyTo, name) }),
+      ...defined({ copyTo: copyTo === undefined ? undefined : join(copyTo, name) }),
     });
     digests.set(name, digest);
   }

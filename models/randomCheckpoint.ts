@@ -5,7 +5,7 @@ import { UserError } from '../errors.js';
 import { groupOf, type GroupSize } from '../ir/groups.js';
 import type { FormatName } from '../ir/storage.js';
 import { isFolder } from '../system/read.js';
-import type { Checkpoint } from './checkpoint.js';
+import { type Checkpoint, configText } from './checkpoint.js';
 import { configPathOf, loadModel, readConfig, readModel } from './config.js';
 import { checkFolder } from './model/refusals.js';
 import { type ExpectedTensor, partShape, type TensorLocation } from './model/tensors.js';
@@ -88,7 +88,7 @@ export function describeRandomCheckpoint(path: string, seed: number | bigint): C
       );
   }
   const fingerprint = createHash('sha256')
-    .update(`random ${seed}\n${JSON.stringify(config)}`)
+    .update(`random ${seed}\n${configText(config)}`)
     .digest('hex');
   return {
     path: dir,

@@ -123,8 +123,8 @@ export function lowerLogProb(
       weight,
       rowScale: scalars.lower(scale, undefined, NO_ACCUMULATORS),
       ...defined({ cap: node.attributes.cap }),
-      ...(drawn === undefined ? {} : { draw: drawOf(lowering, drawn) }),
-      ...(logits === undefined ? {} : { logits: buffers.of(logits) }),
+      ...defined({ draw: drawn && drawOf(lowering, drawn) }),
+      ...defined({ logits: logits && buffers.of(logits) }),
     },
     {
       name: names.unique(`${head.name}_reduce`),
@@ -134,7 +134,7 @@ export function lowerLogProb(
       ...shared,
       logProb: result('logprob'),
       isArgmax: result('is_argmax'),
-      ...(drawn === undefined ? {} : { draw: { token: result('draw'), logProb: result('draw_logprob') } }),
+      ...defined({ draw: drawn && { token: result('draw'), logProb: result('draw_logprob') } }),
       ...defined({ totals }),
     },
   ];

@@ -1,4 +1,5 @@
 /** Lowers the elementwise ops of a group to scalar expressions over buffers. */
+import { defined } from '../system/defined.js';
 import { CompileError } from '../errors.js';
 import { definitions, type Graph, isOp, type Node, type NodeOf, type Value } from '../ir/graph/graph.js';
 import { ROW_SUM_BLOCK } from '../ir/kernel.js';
@@ -164,7 +165,7 @@ export class ScalarLowering {
       buffer: isOfParts ? this.rowSumOf(node) : this.bufferOf(summed.base),
       width,
       parts: isOfParts ? count / ROW_SUM_BLOCK : count,
-      ...(list === undefined ? {} : { via: this.bufferOf(list) }),
+      ...defined({ via: list && this.bufferOf(list) }),
       ...combinedBy(node),
     };
   }

@@ -119,7 +119,7 @@ export function tuneCuda(options: CudaTuneOptions): Promise<SearchResult<CudaSch
     },
     records: database.recordsFor(target),
     product: (kernel, bucket) => contractionOf(kernel, module, bucket),
-    ...(library === undefined ? {} : { baseline: measureBaseline }),
+    ...defined({ baseline: library && measureBaseline }),
   });
 }
 

@@ -1,4 +1,5 @@
 /** The device memory of one kernel in one bucket: random operands in rotating copies, and the reference's results. */
+import { defined } from '../../system/defined.js';
 import type { CudaKernelText } from '../../ir/cuda.js';
 import { type Kernel, type KernelModule, partWidth } from '../../ir/kernel.js';
 import { kernelReads } from '../../ir/kernelAccess.js';
@@ -211,7 +212,7 @@ export class CudaWorkbench {
       tolerance: toleranceOf(kernel, module, buffer),
       scale: (upper?.expected ?? expected).scale,
       part,
-      ...(upper === undefined ? {} : { upperStride: upper.stride }),
+      ...defined({ upperStride: upper && upper.stride }),
     });
     // Answers first, then the job: slots begin at multiples of 256 bytes or of 16.
     this.found.write(0, nothingFound());

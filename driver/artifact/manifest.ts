@@ -189,7 +189,7 @@ function parseManifest(dir: string, text: string, targets: readonly AnyTarget[])
   // The name comes from the list of targets: nothing from the file but a quoted path gets into a command.
   const name = any.data?.target === undefined ? undefined : kindOf(any.data.target.kind, targets)?.name;
   const again = rebuild(dir, {
-    ...(any.data?.model === undefined ? {} : { model: { path: any.data.model.path } }),
+    ...defined({ model: any.data?.model && { path: any.data.model.path } }),
     ...defined({ target: name }),
   });
   if (any.success && any.data.version !== ARTIFACT_VERSION)

@@ -146,7 +146,7 @@ export async function saveArtifact(
         fingerprint: reference.fingerprint,
         init: reference.init,
         ...defined({ tokenizer }),
-        ...(contents === undefined ? {} : { contents: { ...contents } }),
+        ...defined({ contents: contents && { ...contents } }),
       },
       tuned: isTuned,
       scoreGraph: model.graphs.score,
@@ -154,9 +154,9 @@ export async function saveArtifact(
       files: {
         'graph.tw': model.graphs.all,
         'plan.json': sha256(plan),
-        ...(knownText === undefined ? {} : { 'kernels.json': sha256(knownText) }),
+        ...defined({ 'kernels.json': knownText === undefined ? undefined : sha256(knownText) }),
       },
-      ...(own === undefined ? {} : { code: { ...own.record, files: { ...own.record.files } } }),
+      ...defined({ code: own && { ...own.record, files: { ...own.record.files } } }),
     };
     writeSynced(join(fresh, MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`);
     syncFolder(fresh);

@@ -253,7 +253,7 @@ function begin(request: LoadRequest, devices: TargetDevices, beginning: Beginnin
       begin: (index, onEnd) =>
         beginDevice(
           deviceRequest(request, beginning, index),
-          { devices, model, onEnd, ...(relay === undefined ? {} : { siblings: { relay, index } }) },
+          { devices, model, onEnd, ...defined({ siblings: relay && { relay, index } }) },
           at(uis.of, index),
         ),
     },

@@ -2,6 +2,7 @@
  * An executor in a process of its own. If the process dies, hangs or loses its device, it is replaced and asked again.
  */
 import type { ChildProcess } from 'node:child_process';
+import { defined } from '../../system/defined.js';
 import type { Extents } from '../../ir/extents.js';
 import type { CallArrays, CallResult } from '../../runtime/call.js';
 import type { DeviceExecutor } from '../executor.js';
@@ -257,7 +258,7 @@ export class RemoteExecutor implements DeviceExecutor {
           kind: 'open',
           request,
           model: bytes,
-          ...(siblings === undefined ? {} : { siblings: { index: siblings.index, count: siblings.relay.count } }),
+          ...defined({ siblings: siblings && { index: siblings.index, count: siblings.relay.count } }),
         });
         this.watch();
         siblings?.relay.join(siblings.index, (from, word) => tell(child, { kind: 'sibling', from, word }));

@@ -1,4 +1,5 @@
 /** What verifying has compared, and what differs: counts by check, and the first differences in full. */
+import { defined } from '../../system/defined.js';
 import { quote } from '../../system/json.js';
 
 /** What is checked, in the order in which it is told. */
@@ -73,7 +74,7 @@ export class Findings {
     return {
       compared: this.#compared.get(check) ?? 0,
       differing: this.#differing.get(check) ?? 0,
-      ...(why === undefined ? {} : { unchecked: why }),
+      ...defined({ unchecked: why === undefined ? undefined : why }),
     };
   }
 

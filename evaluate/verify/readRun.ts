@@ -1,4 +1,5 @@
 /** What a finished run says of itself: the files that it wrote, and how it can be computed again. */
+import { defined } from '../../system/defined.js';
 import { UserError } from '../../errors.js';
 import { isRecord, quote } from '../../system/json.js';
 import { findRun, type Block } from '../compare/findRuns.js';
@@ -70,7 +71,7 @@ function guessedRecord(file: string, content: Block, tasks: readonly string[]): 
   const isOfFile = own(content, 'emulates') === undefined;
   const record: unknown = {
     ...{ format: 1, model, precision },
-    ...(cache === undefined ? {} : { kv_cache: cache }),
+    ...defined({ kv_cache: cache === undefined ? undefined : cache }),
     device: { target: config['device'], isa: config['isa'], name: '' },
     ...(typeof limit === 'number' && !isOfFile ? { limit } : {}),
     ...(isOfFile
@@ -96,7 +97,7 @@ function guessedTasks(content: Block, config: Block, provenance: Block, tasks: r
     names: [...new Set(names)],
     ...(root === '' ? {} : { data_root: root }),
     ...(shots.size === 1 && typeof only === 'number' ? { num_fewshot: only } : {}),
-    ...(instruction === undefined ? {} : { system_instruction: instruction }),
+    ...defined({ system_instruction: instruction === undefined ? undefined : instruction }),
     ...(isChat ? { chat_template: true, fewshot_as_multiturn: own(content, 'fewshot_as_multiturn') } : {}),
     seeds: { python, numpy: numpy ?? null, torch, fewshot },
   };

@@ -1,4 +1,5 @@
 /** Syntax tree → graph. Resolves names to values and words to ops and types, and checks everything where it stands. */
+import { defined } from '../../system/defined.js';
 import { EXTENT_NAME, type ExtentDecl } from '../extents.js';
 import { type Role, ROLE_KINDS, STATE_NAME } from '../function.js';
 import { isOpName, OP_NAMES, type OpName, OPS } from '../ops/index.js';
@@ -275,8 +276,8 @@ function extentsOf(
     if (found.has(name.text)) continue;
     found.set(name.text, {
       name: name.text,
-      ...(counts === undefined ? {} : { counts: counts.text }),
-      ...(within === undefined ? {} : { within: within.text }),
+      ...defined({ counts: counts && counts.text }),
+      ...defined({ within: within && within.text }),
     });
   }
   return [...found.values()];

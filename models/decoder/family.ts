@@ -51,7 +51,7 @@ function decoderModel(config: DecoderConfig, names: TensorNames): Model<DecoderC
     config,
     summary: summarize(config),
     tensors: decoderTensors(config, names),
-    ...(config.experts === undefined ? {} : { stored: (shapeOf: ShapeOf) => decoderTensors(config, names, shapeOf) }),
+    ...defined({ stored: config.experts && ((shapeOf: ShapeOf) => decoderTensors(config, names, shapeOf)) }),
     ...(config.tieWordEmbeddings ? { tied: tiedHead(config, names) } : {}),
     isIgnored: (tensor) => isIgnoredTensor(tensor, config, names),
     graph: (options) => buildDecoder(config, { ...options, names, ...rotaryTables(config) }),

@@ -1,4 +1,5 @@
 /** Rotary position embedding: what a model says of it, and the frequencies that follow. */
+import { defined } from '../../system/defined.js';
 import { at } from '../../system/at.js';
 import { UserError } from '../../errors.js';
 import { isGiven, isRecord, quote } from '../../system/json.js';
@@ -126,7 +127,7 @@ export function rotaryTables(config: {
 }): { readonly rotary: RotaryTable; readonly windowRotary?: RotaryTable } {
   const { headDim, rope, windowRope, rotary } = config;
   const tableOf = (own: RopeConfig): RotaryTable => rotaryTable(headDim, rotary?.rotated ?? headDim, own);
-  return { rotary: tableOf(rope), ...(windowRope === undefined ? {} : { windowRotary: tableOf(windowRope) }) };
+  return { rotary: tableOf(rope), ...defined({ windowRotary: windowRope && tableOf(windowRope) }) };
 }
 
 // Rotary settings of a config.json, in the spellings of transformers 4 and 5.

@@ -4,6 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
+import { defined } from '../../system/defined.js';
 import { UserError } from '../../errors.js';
 import { isGiven, quote } from '../../system/json.js';
 import { readBounded } from '../../system/read.js';
@@ -141,8 +142,8 @@ function aroundJson(
     return [token.id];
   };
   return {
-    ...(addBos === undefined ? {} : { before: addBos ? ids('bos') : [] }),
-    ...(addEos === undefined ? {} : { after: addEos ? ids('eos') : [] }),
+    ...defined({ before: addBos === undefined ? undefined : addBos ? ids('bos') : [] }),
+    ...defined({ after: addEos === undefined ? undefined : addEos ? ids('eos') : [] }),
   };
 }
 

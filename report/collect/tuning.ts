@@ -216,7 +216,7 @@ function machineOf(machine: MachineRecords, rivals: ReadonlyMap<string, VendorBa
     name: nameOf(facts),
     facts: Object.entries(facts).map(([name, value]) => [name, String(value)]),
     begin,
-    ...(peaks === undefined ? {} : { peaks: peaks.peaks }),
+    ...defined({ peaks: peaks && peaks.peaks }),
     schedules: [...schedules.keys()],
     failures: [...reasons]
       .map(([reason, number]) => ({ reason, count: number }))

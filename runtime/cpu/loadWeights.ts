@@ -103,9 +103,7 @@ async function packWeight(
     sources: weight.sources.map((source, i) =>
       packSource(source, sources[i]!.tensor, rowsInMemory(source, sources[i]!.rows), files),
     ),
-    ...(weight.columnScale === undefined
-      ? {}
-      : { columnScale: packSource(weight.columnScale, columnScale!, 1, files) }),
+    ...defined({ columnScale: weight.columnScale && packSource(weight.columnScale, columnScale!, 1, files) }),
     ...defined({ columnOffset }),
     target: { memory: target, offset: weight.offset, bytes: weight.bytes },
   };

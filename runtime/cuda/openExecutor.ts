@@ -86,8 +86,8 @@ async function loadStages(
         ordinal: options.ordinals[i]!,
         isPiped,
         arenas: isPiped ? PIPELINE_ARENAS : 1,
-        ...(progressOf === undefined ? {} : { onProgress: progressOf(i) }),
-        ...(options.exchangeOf === undefined ? {} : { exchange: options.exchangeOf(i) }),
+        ...defined({ onProgress: progressOf && progressOf(i) }),
+        ...defined({ exchange: options.exchangeOf && options.exchangeOf(i) }),
       }).catch((error: unknown) => {
         failure ??= { error };
         // The others need not wait for their kernels.

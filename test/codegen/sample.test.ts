@@ -16,7 +16,6 @@ import { oracleToken, type SampleCase, sampleCases, sampleInputs, sampleSizes, t
 import { sampleModule } from './sampleModule.js';
 import { TESTED } from './tested.js';
 
-
 const VOCAB = 2999;
 const ROWS = 96;
 

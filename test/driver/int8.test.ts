@@ -26,7 +26,6 @@ import { float } from '../support/quantizeMatrix.js';
 import { randomTrees } from '../support/families.js';
 import { SILENT } from '../support/silent.js';
 
-
 const SMALL: Json = { ...CONFIG, tie_word_embeddings: false };
 const MACHINE = detectMachine();
 const ISA: CpuIsa = MACHINE.isas.includes('avx2') ? 'avx2' : 'portable';

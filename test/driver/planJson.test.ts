@@ -18,7 +18,6 @@ import { describeRandomCheckpoint } from '../../models/randomCheckpoint.js';
 import { randomFamily } from '../support/families.js';
 import { casesHere } from '../support/thorough.js';
 
-
 const root = mkdtempSync(join(tmpdir(), 'tilewright-plans-'));
 afterAll(() => rmSync(root, { recursive: true }));
 

@@ -8,7 +8,6 @@ import { mergeShards } from '../../evaluate/merge.js';
 import { formatTable } from '../../evaluate/table.js';
 import { writeShards } from '../support/shardFolders.js';
 
-
 const scratch = mkdtempSync(join(tmpdir(), 'tilewright-shards-'));
 afterAll(() => {
   rmSync(scratch, { recursive: true });

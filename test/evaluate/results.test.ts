@@ -14,7 +14,6 @@ import { reportFileRun, writeFileRun } from '../support/fileRun.js';
 import { VOLATILE_FIELDS } from '../support/results.js';
 import { questions, record, resultsInput, throughput } from './support/resultsInput.js';
 
-
 let out = '';
 beforeEach(() => {
   out = mkdtempSync(join(tmpdir(), 'tilewright-results-'));

@@ -16,7 +16,6 @@ import { mutateBytes, pick, type Random, several } from './mutate.js';
 import { expectRefusal, refusedWell } from './refusals.js';
 import { scratch } from './scratch.js';
 
-
 /** JSON lines, some of them changed as values or byte by byte. */
 function mutateLines(lines: readonly unknown[], random: Random): Buffer {
   const text = lines.map((line) => `${JSON.stringify(random() < 0.3 ? several(line, random) : line)}\n`).join('');

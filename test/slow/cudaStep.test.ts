@@ -25,7 +25,6 @@ import { randomSource } from '../codegen/harness.js';
 import { expectSame } from '../support/numbers.js';
 import { compileByNvcc, hasNvcc } from '../support/nvcc.js';
 
-
 const CACHE_TOKENS = 192;
 /** Of every row: its score, what the head draws, and what is chosen from its logits. */
 const OUTPUTS = ['logProb', 'nextToken', 'nextTokenLogProb', 'filteredToken', 'filteredTokenLogProb'] as const;

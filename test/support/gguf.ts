@@ -141,7 +141,7 @@ const PERMUTED: readonly unknown[] = ['llama', 'mistral', 'mixtral', 'granite', 
 const nameOf = (name: string, modelType: unknown): string =>
   [...NAMES, [/post_attention_layernorm/, HAS_NORMS_BEHIND.includes(modelType) ? 'post_attention_norm' : 'ffn_norm']]
     .reduce((text, [from, to]) => text.replace(from as RegExp, to as string), name)
-    .replaceAll('..', './');
+    .replaceAll('..', '.');
 
 /** Rows in another order: row i of the result is row `from(i)`. */
 function rows(values: Float64Array, count: number, from: (row: number) => number): Float64Array {

@@ -11,7 +11,6 @@ import { type LoweredFunctions, lowerModule, optimize } from '../../passes/runPa
 import type { Executor } from '../../runtime/executor.js';
 import { NUMERICS, planOf } from './plans.js';
 
-
 export const MEMORY = 'memory';
 export const MEMORY_ROWS = 64;
 export const MEMORY_COLUMNS = 8;

@@ -145,11 +145,12 @@ export function fragmentSites({ pairing, columns }: Segment, fragment: Fragment,
     },
     lanes: 2,
     acc: (i, lane) => acc(i === 0 ? group() : second(), lane),
-    ...(loaded === undefined
-      ? {}
-      : { loaded: (buffer: string, access: Access, lane: number) => loaded(buffer, access, logical(group), lane) }),
+    ...defined({
+      loaded:
+        loaded && ((buffer: string, access: Access, lane: number) => loaded(buffer, access, logical(group), lane)),
+    }),
     ...defined({ rotate }),
-    ...(shared === undefined ? {} : { given: shared(pairing.kind === 'none' ? 'unit_' : '2 * unit_') }),
+    ...defined({ given: shared && shared(pairing.kind === 'none' ? 'unit_' : '2 * unit_') }),
   });
   const logical = (group: () => string): (() => string) => (pairing.kind === 'interleave' ? () => 'unit_' : group);
   switch (pairing.kind) {
