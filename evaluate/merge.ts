@@ -21,6 +21,7 @@ import {
   hasJournal,
   outOf,
   readShardResults,
+  type SampleLine,
   SampleReader,
   type ShardResults,
 } from './shardFiles.js';
@@ -45,16 +46,31 @@ const named = (of: ShardResults): string => `shard ${shardName(of.shard)}`;
 const list = (names: readonly string[]): string =>
   `${names.slice(0, 8).join(', ')}${names.length > 8 ? ` and ${names.length - 8} more` : ''}`;
 
-/** Of one run, or of one file's task. */
-function ofOneRun(all: readonly ShardResults[], task: string | undefined): ShardResults[] {
-  const titles = [...new Set(all.map(({ title }) => title))].sort();
-  if (task === undefined && titles.length > 1 && all.some(({ layout }) => layout.kind === 'file')) {
+/**
+ * Results of one run: where a shard's newest are of tasks, the newest of each shard; otherwise those of one file's task.
+ * `all`: those of each folder, the newest first. Throws UserError.
+ */
+function ofOneRun(all: readonly ShardResults[][], task: string | undefined): ShardResults[] {
+  const newest = all.flatMap((each) => each.slice(0, 1));
+  const ofTasks = newest.find(({ layout }) => layout.kind === 'harness');
+  if (ofTasks !== undefined) {
+    const other = newest.find(({ layout }) => layout.kind === 'file');
+    if (other !== undefined)
+      throw new UserError(
+        `${ofTasks.folder} is of a run with --tasks, and ${other.folder} of one with --task ${other.title}`,
+        'Name the folders of one run only',
+      );
+    return newest;
+  }
+  const ofFiles = all.flat().filter(({ layout }) => layout.kind === 'file');
+  const titles = [...new Set(ofFiles.map(({ title }) => title))].sort();
+  if (task === undefined && titles.length > 1) {
     throw new UserError(
       `these shards have results of ${titles.join(' and ')}`,
       `Merge one after another: --task ${titles[0]}, then --task ${titles[1]}`,
     );
   }
-  return all.filter(({ title, layout }) => task === undefined || layout.kind === 'harness' || title === task);
+  return ofFiles.filter(({ title }) => task === undefined || title === task);
 }
 
 /** The fields that must agree, with their names for messages. */
@@ -130,8 +146,14 @@ function checkAllThere(parts: readonly ShardResults[], first: ShardResults, fold
   const missing = Array.from({ length: count }, (_, i) => i + 1).filter((index) => !byIndex.has(index));
   const [next] = missing;
   if (next === undefined) return;
+  if (first.layout.kind === 'harness')
+    throw new UserError(
+      `${missing.length === 1 ? 'shard' : 'shards'} ${list(missing.map(String))} of ${count} ` +
+        `${missing.length === 1 ? 'has' : 'have'} no results yet`,
+      `Run each with the other flags unchanged: ${commandOf(next, first)}`,
+    );
   const begun =
-    folders.filter((folder) => hasJournal(folder, first)).length > byIndex.size
+    folders.filter((folder) => hasJournal(folder, first.title)).length > byIndex.size
       ? ' (some have a journal: they run, or were stopped)'
       : '';
   throw new UserError(
@@ -184,9 +206,27 @@ interface MergedTask extends TaskFigures {
   readonly samples: string;
 }
 
-/** Writes the samples of a task; what they come to. */
-function mergeTask(name: string, parts: readonly ShardResults[], path: string): MergedTask {
-  const [first] = parts as [ShardResults, ...ShardResults[]];
+/** The samples of a task in the order of the whole run. Throws UserError where they are not those of the results. */
+function* samplesOf(name: string, parts: readonly ShardResults[], first: ShardResults): Generator<SampleLine> {
+  const readers: SampleReader[] = [];
+  try {
+    for (const part of parts)
+      readers.push(new SampleReader(part, name, join(part.folder, samplesName(name, part.date))));
+    yield* merged(readers, filtersOf(name, first), first);
+    for (const reader of readers) reader.check();
+  } finally {
+    for (const reader of readers) reader.close();
+  }
+}
+
+function* linesOf(samples: Iterable<SampleLine>): Generator<string> {
+  for (const { line } of samples) yield line;
+}
+
+const filtersOf = (name: string, first: ShardResults): readonly string[] => first.tasks[name]?.filters ?? [];
+
+/** What the samples of a task come to. Throws UserError. */
+function mergeTask(name: string, parts: readonly ShardResults[], first: ShardResults): MergedTask {
   const own = first.tasks[name];
   if (own === undefined)
     throw new UserError(`${first.folder}: nothing is known of ${name}`, 'Run the shard again with --resume');
@@ -194,25 +234,13 @@ function mergeTask(name: string, parts: readonly ShardResults[], path: string): 
   const values = new TaskValues({ filters: filters.map((filter) => ({ name: filter })), metrics });
   const [hash, samples] = [createHash('sha256'), createHash('sha256')];
   const docIds = new Set<number>();
-  const readers: SampleReader[] = [];
-  function* lines(): Generator<string> {
-    for (const { docId, filter, line, hashes, values: found } of merged(readers, filters, first)) {
-      values.put(filters.indexOf(filter), found);
-      hash.update(hashes);
-      samples.update(line);
-      if (filter === filters[0]) docIds.add(docId);
-      yield line;
-    }
-    for (const reader of readers) reader.check();
-    if (first.layout.kind === 'file') checkWhole(docIds, first);
+  for (const { docId, filter, line, hashes, values: found } of samplesOf(name, parts, first)) {
+    values.put(filters.indexOf(filter), found);
+    hash.update(hashes);
+    samples.update(line);
+    if (filter === filters[0]) docIds.add(docId);
   }
-  try {
-    for (const part of parts)
-      readers.push(new SampleReader(part, name, join(part.folder, samplesName(name, part.date))));
-    writeAtomically(path, lines(), MERGE_AGAIN);
-  } finally {
-    for (const reader of readers) reader.close();
-  }
+  if (first.layout.kind === 'file') checkWhole(docIds, first);
   return {
     docIds,
     documents: values.measured,
@@ -278,7 +306,7 @@ function generation(parts: readonly ShardResults[]): Readonly<Record<string, num
 /** Parts of one run, in their order. Throws UserError. */
 function partsOf({ folders: given, task }: MergeRequest): readonly [ShardResults, ...ShardResults[]] {
   const folders = findShardFolders(given);
-  const [first, ...others] = ofOneRun(folders.flatMap(readShardResults), task).sort(
+  const [first, ...others] = ofOneRun(folders.map(readShardResults), task).sort(
     (a, b) => a.shard.index - b.shard.index,
   );
   if (first === undefined)
@@ -291,20 +319,41 @@ function partsOf({ folders: given, task }: MergeRequest): readonly [ShardResults
   return [first, ...others];
 }
 
+/** Fields with which merged results of tasks begin, and their provenance; the others are in the order of a shard's. */
+const FIRST_FIELDS =
+  'results groups n-samples n-shot versions higher_is_better provenance model_name start_time end_time throughput'.split(
+    ' ',
+  );
+const FIRST_OF_PROVENANCE = ['checkpoint', 'docs'];
+
+type Fields = Readonly<Record<string, unknown>>;
+
+const beginningWith = (names: readonly string[], fields: Fields): Fields =>
+  Object.fromEntries([
+    ...names.filter((name) => Object.hasOwn(fields, name)).map((name) => [name, fields[name]] as const),
+    ...Object.entries(fields),
+  ]);
+
+/** What the whole run has in common with its first shard, in its order. */
+function keptOf({ layout, content }: ShardResults): Fields {
+  const { shard: _, generation: __, ...kept } = content;
+  if (layout.kind === 'file') return kept;
+  const { date: ___, unfinished: ____, provenance, ...rest } = kept;
+  return beginningWith(FIRST_FIELDS, { ...rest, provenance: beginningWith(FIRST_OF_PROVENANCE, provenance as Fields) });
+}
+
 /**
  * Writes the results of a whole run from those of its shards. Merging the same shards again writes the same files.
- * Throws UserError if a shard is missing, given twice, from another run, or modified.
+ * Throws UserError, before anything is written, if a shard is missing, given twice, from another run, or modified.
  */
 export function mergeShards(request: MergeRequest): Merged {
   const parts = partsOf(request);
   const [first] = parts;
-  const modelName = claimModelName(request.output, first.model_name, first.provenance.checkpoint);
-  const folder = resultsFolder(request.output, modelName);
   const begin = Math.min(...parts.map((part) => part.start_time));
   const end = Math.max(...parts.map((part) => part.end_time));
   const date = fileDate(new Date(Math.round(end * 1000)));
   const names = Object.keys(first['n-samples']);
-  const tasks = new Map(names.map((name) => [name, mergeTask(name, parts, join(folder, samplesName(name, date)))]));
+  const tasks = new Map(names.map((name) => [name, mergeTask(name, parts, first)]));
   const questions = [...tasks.values()].reduce((sum, { docIds }) => sum + docIds.size, 0);
   const expected = countDocs(rangesOf(first));
   if (first.layout.kind === 'harness' && questions !== expected)
@@ -312,6 +361,10 @@ export function mergeShards(request: MergeRequest): Merged {
       `the shards hold ${questions} of ${expected} documents: the shards divided the documents differently`,
       againAlike(first),
     );
+  const modelName = claimModelName(request.output, first.model_name, first.provenance.checkpoint);
+  const folder = resultsFolder(request.output, modelName);
+  for (const name of names)
+    writeAtomically(join(folder, samplesName(name, date)), linesOf(samplesOf(name, parts, first)), MERGE_AGAIN);
   const ofTasks = <T>(of: (task: MergedTask, name: string) => T): Record<string, T> =>
     Object.fromEntries([...tasks].map(([name, task]) => [name, of(task, name)]));
   const aliasOf = (name: string): string => first.results[name]?.alias ?? name;
@@ -325,10 +378,9 @@ export function mergeShards(request: MergeRequest): Merged {
   const scored = ofGroups.filter(({ isScored }) => isScored);
   const blocksOf = (groups: typeof ofGroups): Record<string, Block> =>
     Object.fromEntries(groups.map(({ name, block }) => [name, block]));
-  const { shard: _, generation: __, ...kept } = first.content;
   const texts = generation(parts);
   const results = {
-    ...kept,
+    ...keptOf(first),
     results: {
       ...ofTasks(({ documents, figures: found }, name) => ({
         ...{ name, alias: aliasOf(name), sample_len: documents },
@@ -347,7 +399,7 @@ export function mergeShards(request: MergeRequest): Merged {
     ...{ date: begin, start_time: begin, end_time: end },
     total_evaluation_time_seconds: String((Math.round(end * 1000) - Math.round(begin * 1000)) / 1000),
     throughput: throughput(parts),
-    ...defined({ generation: texts && texts }),
+    ...defined({ generation: texts }),
   };
   const resultsPath = join(folder, resultsName(date));
   writeAtomically(resultsPath, [`${JSON.stringify(results, null, 2)}\n`], MERGE_AGAIN);

@@ -158,11 +158,9 @@ export function readShardResults(folder: string): ShardResults[] {
   return [...newest.values()];
 }
 
-/** Whether a shard has begun with what another has finished. */
-export const hasJournal = (folder: string, { layout, title }: ShardResults): boolean =>
-  readdirSync(folder).some((name) =>
-    layout.kind === 'file' ? isJournalOf(title, name) : /^(journal|texts)_.*\.jsonl$/.test(name),
-  );
+/** Whether a shard has begun with a file's task. */
+export const hasJournal = (folder: string, task: string): boolean =>
+  readdirSync(folder).some((name) => isJournalOf(task, name));
 
 /** The folder that was given to a shard with --out. */
 export const outOf = (folder: string): string => dirname(dirname(folder));

@@ -1,5 +1,5 @@
 /** Results of shards that merge reads and no run wrote: each is refused in a line that names what is wrong. */
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
@@ -59,6 +59,16 @@ test('a merge that cannot be written speaks of merging again', async () => {
   expect(error).toMatchObject({ hint: 'Free some space, or give another --out, and merge again' });
 });
 
+test('a merge that is refused leaves nothing behind', async () => {
+  const [out, output] = [join(scratch, 'edited'), join(scratch, 'refused')];
+  const folder = await writeShards(out);
+  const [samples = ''] = readdirSync(folder).filter((name) => name.startsWith('samples_'));
+  const path = join(folder, samples);
+  writeFileSync(path, readFileSync(path, 'utf8').replace('Why?', 'How?'));
+  expect(() => mergeShards({ folders: [out], output })).toThrow('does not hold the samples that the results of');
+  expect(existsSync(output)).toBe(false);
+});
+
 const TASKS = {
   results: { one: { name: 'one', alias: 'one' } },
   ...{ 'n-samples': { one: { original: 1, effective: 1 } }, 'n-shot': { one: 0 }, versions: { one: 1 } },
@@ -90,6 +100,18 @@ test.each([
   const merge = () => mergeShards({ folders: [folder], output: join(scratch, 'merged') });
   expect(merge).toThrow(UserError);
   expect(merge).toThrow(message);
+});
+
+test('shards of tasks and of a file are not merged', async () => {
+  const out = join(scratch, 'mixed');
+  await writeShards(join(out, 'file'));
+  const folder = join(out, 'tasks', 'm', 'shard-1-of-1');
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(join(folder, 'results_2026-01-01T00-00-00.000000.json'), JSON.stringify(TASKS));
+  const folders = [join(out, 'file'), join(out, 'tasks')];
+  expect(() => mergeShards({ folders, output: join(scratch, 'merged') })).toThrow(
+    /shard-1-of-1 is of a run with --tasks, and .*shard-1-of-2 of one with --task multiple_choice$/,
+  );
 });
 
 /** Groups of which each holds the next. */
