@@ -15,6 +15,7 @@ import type { Shape } from './attentionHarness.js';
 import { attentionModule, generate } from './attentionHarness.js';
 import { COMPILED_FIRST, testRegisters, schedule, SHAPE, HOPPER, LEAST, legal } from './attentionRegisters.js';
 import { blocksOf } from './emulate.js';
+import { expectGolden } from './golden.js';
 
 if (!hasNvcc) console.warn('SKIPPED: nvcc is not on PATH, so no attention kernel was compiled for a GPU.');
 
@@ -61,7 +62,7 @@ describe('the text of attention', () => {
   ] as const)('is golden %s', async (file, s, plan) => {
     expect(legal(s, plan)).toBe(true);
     const { source } = generate(s, plan, 1024);
-    await expect(source.slice(source.indexOf('#endif\n\n') + 8)).toMatchFileSnapshot(`golden/${file}.cu`);
+    await expectGolden(source.slice(source.indexOf('#endif\n\n') + 8), file);
   });
 
   it('is launched with one block for each tile of queries and each head', () => {

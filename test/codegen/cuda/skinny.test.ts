@@ -16,6 +16,7 @@ import { emulateModule } from './emulate.js';
 import { emulateLayerGemm } from './emulateLayerGemm.js';
 import { cudaLayer } from './modules.js';
 import { type HeadCase, headKernel, layerGemm, type LayerGemm, type WgmmaCase } from './wgmmaKernels.js';
+import { expectGolden } from './golden.js';
 
 if (!hasNvcc) console.warn('SKIPPED: nvcc is not on PATH, so no skinny kernel was compiled for a GPU.');
 
@@ -207,9 +208,9 @@ describe('legality', () => {
 describe('the text', () => {
   it('is golden', async () => {
     const { source } = emit(layerGemm('gateUp', 512, 512), skinny(8, 32, 128, 4));
-    await expect(source.slice(source.indexOf('/*\n * a['))).toMatchFileSnapshot('golden/gateUpSkinny.cu');
+    await expectGolden(source.slice(source.indexOf('/*\n * a[')), 'gateUpSkinny');
     const { source: byWgmma } = emit(layerGemm('gateUp', 512, 512), onHopper(8, 32, 128, 4));
-    await expect(byWgmma.slice(byWgmma.indexOf('/*\n * a['))).toMatchFileSnapshot('golden/gateUpSkinnyWgmma.cu');
+    await expectGolden(byWgmma.slice(byWgmma.indexOf('/*\n * a[')), 'gateUpSkinnyWgmma');
   });
 
   it('reads weights, and nothing else, before the preceding kernel has ended', () => {

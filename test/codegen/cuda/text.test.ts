@@ -11,6 +11,7 @@ import {
 import type { CudaGemmSchedule, CudaSchedule } from '../../../ir/cuda.js';
 import type { Kernel, KernelModule } from '../../../ir/kernel.js';
 import { cudaLayer } from './modules.js';
+import { expectGolden } from './golden.js';
 
 const SHAPE = { hidden: 64, heads: 2, kvHeads: 1, headDim: 32, inter: 96, vocab: 600, width: 8 } as const;
 const MODULE = cudaLayer(SHAPE, { T: 4, R: 2 }, 1).module;
@@ -63,9 +64,7 @@ describe('generated CUDA', () => {
   it.each(GOLDENS)('is golden $file', async ({ file, kernel, schedule }) => {
     const found = kernelNamed(MODULE, kernel);
     expect(isLegalCuda(found, MODULE, schedule, FACTS)).toBe(true);
-    await expect(own(emitCudaKernel(found, MODULE, schedule, { T: 128, R: 128 }).source)).toMatchFileSnapshot(
-      `golden/${file}.cu`,
-    );
+    await expectGolden(own(emitCudaKernel(found, MODULE, schedule, { T: 128, R: 128 }).source), file);
   });
 
   it('has the signature that launches rely on', () => {

@@ -24,20 +24,7 @@ constexpr unsigned ROW_BYTES = PITCH * 2, K_AT = QUERIES * ROW_BYTES, V_AT = K_A
     SLOT_BYTES = 2 * KEYS * ROW_BYTES;
 constexpr float SCALE = 0.10411754995584488f;
 
-/* Starts to copy head columns of rows [from, from + KEYS) of a buffer; rows from `stop` on arrive as zeros. */
-TW_FN void fetch(unsigned to, const unsigned short *base, long long stride, int from, int stop) {
-  constexpr int COUNT = KEYS * PIECES;
-#pragma unroll 2
-  for (int j = 0; j < (COUNT + THREADS - 1) / THREADS; j++) {
-    const int i = j * THREADS + (int)threadIdx.x;
-    if (COUNT % THREADS != 0 && i >= COUNT) break;
-    const int row = from + i / PIECES, piece = i % PIECES;
-    const bool lies = row < stop;
-    tw_cp_async16(to + (i / PIECES) * ROW_BYTES + piece * 16, base + (lies ? row * stride + piece * 8 : 0),
-        lies ? 16 : 0);
-  }
-}
-}  // namespace attention
+/* shared/fetch.cu */
 
 extern "C" __global__ void __launch_bounds__(64, 4) k_attention_test(int T, int R, void *__restrict__ p0, void *__restrict__ p1, void *__restrict__ p2, void *__restrict__ p3, void *__restrict__ p4, void *__restrict__ p5) {
   using namespace attention;
@@ -76,32 +63,7 @@ extern "C" __global__ void __launch_bounds__(64, 4) k_attention_test(int T, int 
   highest = __reduce_max_sync(0xffffffffu, highest);
   if (highest < 0) return;
 
-  /* The root above the first query, which is the first key that it sees, and the root's end. */
-  int root = 0x7fffffff, stop = 0;
-#pragma unroll 8
-  for (int i = threadIdx.x * 4; i <= lowest; i += THREADS * 4) {
-    const tw_u4 e = *(const tw_u4 *)(end + i);
-    int at = 0x7fffffff, end_at = 0;
-    if ((int)e.w > lowest) { at = i + 3; end_at = (int)e.w; }
-    if ((int)e.z > lowest) { at = i + 2; end_at = (int)e.z; }
-    if ((int)e.y > lowest) { at = i + 1; end_at = (int)e.y; }
-    if ((int)e.x > lowest) { at = i; end_at = (int)e.x; }
-    if (at < root) { root = at; stop = end_at; }
-  }
-  const int first_root = __reduce_min_sync(0xffffffffu, root);
-  if (root == first_root && (root != 0x7fffffff || lane == 0)) {
-    s_root[warp] = root;
-    s_stop[warp] = stop;
-  }
-  __syncthreads();
-  root = lowest;
-  stop = root + 1;
-  for (int w = 0; w < WARPS; w++) {
-    if (s_root[w] <= root) {
-      root = s_root[w];
-      stop = s_stop[w];
-    }
-  }
+/* shared/rootOfFirstQuery.cu */
 
   const unsigned q_lane = shared + (warp * 16 + (lane & 15)) * ROW_BYTES + (lane >> 4) * 16;
   const unsigned k_lane = shared + K_AT + ((lane >> 4) * 8 + (lane & 7)) * ROW_BYTES + ((lane >> 3) & 1) * 16;

@@ -35,17 +35,7 @@ struct Total {
   float top[2], sum[2];
 };
 
-/* Adds the total of the chunks before to a row's current chunk. */
-template <int ROW> TW_FN void add_total(const Total &total, float (&o)[D / 8][4], float &top, float &sum) {
-  const float most = fmaxf(total.top[ROW], top), old = power2(total.top[ROW] - most), now = power2(top - most);
-  sum = fmaf(sum, now, tw_mul(total.sum[ROW], old));
-  top = most;
-#pragma unroll
-  for (int i = 0; i < D / 8; i++) {
-    o[i][2 * ROW] = fmaf(o[i][2 * ROW], now, tw_mul(total.o[i][ROW].x, old));
-    o[i][2 * ROW + 1] = fmaf(o[i][2 * ROW + 1], now, tw_mul(total.o[i][ROW].y, old));
-  }
-}
+/* shared/addTotal.cu */
 
 /* Ends a row's chunk, which is not the first if `has_total`. `all` is its sum over the row's threads. */
 template <int ROW>

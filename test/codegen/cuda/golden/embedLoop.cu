@@ -1,13 +1,4 @@
-TW_FN float tw_block_sum(float x, int width) {
-  const int first = (int)(threadIdx.x % 32) / width * width + 2 * (int)(threadIdx.x % 4);
-  float sum = 0.0f;
-#pragma unroll
-  for (int j = 0; j < width; j += 8) {
-    sum += __shfl_sync(0xffffffffu, x, first + j);
-    sum += __shfl_sync(0xffffffffu, x, first + j + 1);
-  }
-  return tw_quad_sum(sum);
-}
+/* shared/blockSum.cu */
 
 extern "C" __global__ void __launch_bounds__(128, 1) k_loop_b991c64543e68ef5_a61906c6(int T, int R, void *__restrict__ p0, void *__restrict__ p1, void *__restrict__ p2, void *__restrict__ p3) {
   tw_await_previous();

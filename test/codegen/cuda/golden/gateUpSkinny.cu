@@ -16,16 +16,7 @@ TW_FN void tw_copy_weight16(unsigned to, const void *from, int bytes) {
 #endif
 }
 
-/*
- * A value the compiler knows nothing of: what an epilogue needs is worked out when it comes to that, not kept in
- * registers.
- */
-TW_FN int tw_opaque(int x) {
-#if TW_PTX
-  asm volatile("" : "+r"(x) :: "memory");
-#endif
-  return x;
-}
+/* shared/opaque.cu */
 
 TW_FN void tw_copy_weights(const unsigned short *w, int columns, int k0, unsigned stage) {
 #pragma unroll

@@ -74,36 +74,9 @@ __device__ __forceinline__ void tw_wgmma_narrow(float (&d)[32], unsigned long lo
                : "l"(a), "l"(b), "r"(isAdded));
 }
 
-/* Lane t of a quad has its words of column groups 0 to 3, and takes the four words of group t: 16 adjacent bytes. */
-__device__ __forceinline__ tw_u4 tw_quad_turn(int quad, unsigned w0, unsigned w1, unsigned w2, unsigned w3) {
-  const bool isUpper = quad & 2, isOdd = quad & 1;
-  unsigned x = __shfl_xor_sync(0xffffffffu, isUpper ? w0 : w2, 2), y = __shfl_xor_sync(0xffffffffu, isUpper ? w1 : w3,
-      2);
-  if (isUpper) { w0 = x; w1 = y; } else { w2 = x; w3 = y; }
-  x = __shfl_xor_sync(0xffffffffu, isOdd ? w0 : w1, 1);
-  y = __shfl_xor_sync(0xffffffffu, isOdd ? w2 : w3, 1);
-  if (isOdd) { w0 = x; w2 = y; } else { w1 = x; w3 = y; }
-  return { w0, w1, w2, w3 };
-}
+/* shared/quadTurn2.cu */
 
-/*
- * The upper 16 bits of two products; bits 12 to 15 of eight, those of 2i and 2i + 1 in byte i; and one product of them
- * again.
- */
-__device__ __forceinline__ unsigned tw_high(float x, float y) { return tw_bytes(__float_as_uint(x), __float_as_uint(y),
-    0x7632u); }
-__device__ __forceinline__ unsigned tw_low(float a, float b, float c, float d, float e, float f, float g, float h) {
-  const unsigned even = tw_bytes(tw_bytes(__float_as_uint(a), __float_as_uint(c), 0x51u),
-      tw_bytes(__float_as_uint(e), __float_as_uint(g), 0x51u), 0x5410u);
-  const unsigned odd = tw_bytes(tw_bytes(__float_as_uint(b), __float_as_uint(d), 0x51u),
-      tw_bytes(__float_as_uint(f), __float_as_uint(h), 0x51u), 0x5410u);
-  return (even & 0xf0f0f0f0u) | (odd >> 4 & 0x0f0f0f0fu);
-}
-__device__ __forceinline__ float tw_product_of(unsigned high, unsigned low, int group, int lane) {
-  const int left = 8 - 8 * group + 4 * lane;
-  const unsigned bits = (left < 0 ? low >> -left : low << left) & 0xf000u;
-  return __uint_as_float((lane == 0 ? high << 16 : high & 0xffff0000u) | bits);
-}
+/* shared/highBits.cu */
 
 __device__ __forceinline__ int tw_clusters() {
   int blocks;

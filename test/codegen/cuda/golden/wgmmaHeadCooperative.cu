@@ -57,17 +57,7 @@ __device__ __forceinline__ void tw_wgmma(float (&d)[128], unsigned long long a, 
                : "l"(a), "l"(b), "r"(isAdded));
 }
 
-/* Lane t of a quad has its words of column groups 0 to 3, and takes the four words of group t: 16 adjacent bytes. */
-__device__ __forceinline__ tw_u4 tw_quad_turn(int quad, unsigned w0, unsigned w1, unsigned w2, unsigned w3) {
-  const bool isUpper = quad & 2, isOdd = quad & 1;
-  unsigned x = __shfl_xor_sync(0xffffffffu, isUpper ? w0 : w2, 2), y = __shfl_xor_sync(0xffffffffu, isUpper ? w1 : w3,
-      2);
-  if (isUpper) { w0 = x; w1 = y; } else { w2 = x; w3 = y; }
-  x = __shfl_xor_sync(0xffffffffu, isOdd ? w0 : w1, 1);
-  y = __shfl_xor_sync(0xffffffffu, isOdd ? w2 : w3, 1);
-  if (isOdd) { w0 = x; w2 = y; } else { w1 = x; w3 = y; }
-  return { w0, w1, w2, w3 };
-}
+/* shared/quadTurn2.cu */
 
 __device__ __forceinline__ int tw_clusters() {
   int blocks;
@@ -87,16 +77,7 @@ __device__ __forceinline__ tw_place tw_place_of(int tile, int rows, int rank) {
       columnTile };
 }
 
-/* Computed again where needed: kept through the main loop they would cost registers that accumulators have. */
-__device__ __forceinline__ int tw_tiles(int rows) {
-  asm volatile("" : "+r"(rows));
-  return (rows + 127) / 128 * 3;
-}
-__device__ __forceinline__ int tw_thread() {
-  int thread;
-  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-  return thread;
-}
+/* shared/tiles.cu */
 
 extern "C" __global__ void __launch_bounds__(384, 1) k_logprob_3ebfa1286008978c_fe71730a(int T, int R, void *p0, void *p1, void *p2, void *p3, void *p4, const __grid_constant__ tw_map m0, const __grid_constant__ tw_map m1) {
   extern __shared__ unsigned char tw_raw[];

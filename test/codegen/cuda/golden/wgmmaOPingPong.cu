@@ -70,77 +70,11 @@ __device__ __forceinline__ void tw_wgmma(float (&d)[104], unsigned long long a, 
                : "l"(a), "l"(b), "r"(isAdded));
 }
 
-/* Lane t of a quad has its words of column groups 0 to 3, and takes the four words of group t: 16 adjacent bytes. */
-__device__ __forceinline__ tw_u4 tw_quad_turn(int quad, unsigned w0, unsigned w1, unsigned w2, unsigned w3) {
-  const bool isUpper = quad & 2, isOdd = quad & 1;
-  unsigned x = __shfl_xor_sync(0xffffffffu, isUpper ? w0 : w2, 2), y = __shfl_xor_sync(0xffffffffu, isUpper ? w1 : w3,
-      2);
-  if (isUpper) { w0 = x; w1 = y; } else { w2 = x; w3 = y; }
-  x = __shfl_xor_sync(0xffffffffu, isOdd ? w0 : w1, 1);
-  y = __shfl_xor_sync(0xffffffffu, isOdd ? w2 : w3, 1);
-  if (isOdd) { w0 = x; w2 = y; } else { w1 = x; w3 = y; }
-  return { w0, w1, w2, w3 };
-}
-/* The same of bytes, two groups a word: eight that lie together for two of each group, and back. */
-__device__ __forceinline__ tw_u2 tw_quad_turn_bytes(int quad, unsigned w0, unsigned w1) {
-  const tw_u4 w = tw_quad_turn(quad, w0, w0 >> 16, w1, w1 >> 16);
-  return { tw_bytes(w.x, w.y, 0x5410u), tw_bytes(w.z, w.w, 0x5410u) };
-}
+/* shared/quadTurn.cu */
 
-/*
- * Row sums over blocks of columns, of which each lane of a quad has a part: lane q ends up with block q of each four,
- * so that a quad stores 16 bytes that lie together. Added as tw_quad_sum adds. `block` is constant once loops are
- * unrolled.
- */
-struct tw_sums { float first, half, whole; };
-__device__ __forceinline__ void tw_sums_take(tw_sums &s, int block, float x, int quad) {
-  if (block % 2 == 0) { s.first = x; return; }
-  const bool isOdd = quad & 1, isUpper = quad & 2;
-  x = (isOdd ? x : s.first) + __shfl_xor_sync(0xffffffffu, isOdd ? s.first : x, 1);
-  if (block % 4 == 1) { s.half = x; return; }
-  s.whole = (isUpper ? x : s.half) + __shfl_xor_sync(0xffffffffu, isUpper ? s.half : x, 2);
-}
-/*
- * Sum of a block of 16 columns, of which a lane has the first eight and its neighbour the others: added as fragments
- * add it (tw_quad_sum).
- */
-__device__ __forceinline__ void tw_store_block_sum(float *to, const float *x, int lane, bool isStored) {
-  float part[4];
-#pragma unroll
-  for (int t = 0; t < 4; t++) {
-    const float first = tw_add(tw_add(0.0f, x[2 * t]), x[2 * t + 1]);
-    part[t] = tw_add(tw_add(__shfl_xor_sync(0xffffffffu, first, 1), x[2 * t]), x[2 * t + 1]);
-  }
-  if ((lane & 1) && isStored) *to = tw_add(tw_add(part[0], part[1]), tw_add(part[2], part[3]));
-}
-__device__ __forceinline__ int tw_clusters() {
-  int blocks;
-  asm volatile("mov.u32 %0, %%nctaid.x;" : "=r"(blocks));
-  return blocks / 2;
-}
-/*
- * Where tile number `tile` lies: groups of 8 row tiles (of 256 rows) are walked column by column,
- * so that what all blocks read at a time stays in L2.
- */
-struct tw_place { int row0, columnTile; };
-__device__ __forceinline__ tw_place tw_place_of(int tile, int rows, int rank) {
-  const int rowTiles = (rows + 255) / 256, group = tile / 16, inGroup = tile - group * 16;
-  const int height = rowTiles - group * 8 < 8 ? rowTiles - group * 8 : 8,
-      columnTile = inGroup / height;
-  return { (group * 8 + inGroup - columnTile * height) * 256 + rank * 128,
-      columnTile };
-}
+/* shared/sumsTake.cu */
 
-/* Computed again where needed: kept through the main loop they would cost registers that accumulators have. */
-__device__ __forceinline__ int tw_tiles(int rows) {
-  asm volatile("" : "+r"(rows));
-  return (rows + 255) / 256 * 2;
-}
-__device__ __forceinline__ int tw_thread() {
-  int thread;
-  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-  return thread;
-}
+/* shared/tiles2.cu */
 
 extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_a4db638507e4decd_9e283424(int T, int R, void *p0, void *p1, void *p2, void *p3, void *p4, void *p5, void *p6, const __grid_constant__ tw_map m0, const __grid_constant__ tw_map m1) {
   extern __shared__ unsigned char tw_raw[];
