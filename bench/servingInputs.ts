@@ -3,14 +3,13 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { CheckpointFolder, prepareFolder } from '../driver/quantize/tensors.js';
 import { UserError } from '../errors.js';
-import type { StepInputs } from '../generate/stepArrays.js';
-import type { Stepper } from '../generate/stepper.js';
+import type { StepInputs, Stepper } from '../generate/scheduler.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import type { WeightEntry } from '../models/model/tensors.js';
 import { layOut, readSafetensorsHeader } from '../models/weights/safetensors.js';
+import { at } from '../system/at.js';
 import { isRecord } from '../system/json.js';
 import { readRange, withFile } from '../system/read.js';
-import { at } from '../system/at.js';
 
 /** Tensors of projections to keys and values, and what of them they are. */
 const PROJECTION = /\.[kv]_proj\.(weight|bias|qweight|qzeros|scales|weight_scale)$/;

@@ -3,7 +3,7 @@ import type { LikelihoodDifference } from '../evaluate/compare/compareAnswers.js
 import type { MetricDifference } from '../evaluate/compare/compareMetrics.js';
 import { type Comparison, shownP } from '../evaluate/compare/compareRuns.js';
 import type { TaskDifference } from '../evaluate/compare/compareTask.js';
-import { letter } from '../report/document/letters.js';
+import { letter } from '../report/document/questions.js';
 import { count, counted, percent, textTable } from '../system/text.js';
 import { printableLine } from './print.js';
 

@@ -1,7 +1,7 @@
 /** `tilewright report`: results as one page that opens from a disk. */
 import { statSync } from 'node:fs';
 import { collectReport, type ReportRequest } from '../report/collect/collectReport.js';
-import { writePage } from '../report/html/writePage.js';
+import { writePage } from '../report/writePage.js';
 import { prepareFile } from '../system/write.js';
 
 export interface WriteReportRequest extends ReportRequest {

@@ -1,21 +1,20 @@
 /** A loaded model as a writer: prompts as tokens in, text out, a piece with every token. */
-import { defined } from '../system/defined.js';
-import { cacheTokensOf } from '../driver/functions.js';
-import type { DeviceExecutor } from '../driver/executor.js';
 import { ProcessEnded } from '../driver/devices/protocol.js';
+import type { DeviceExecutor } from '../driver/executor.js';
+import { cacheTokensOf } from '../driver/functions.js';
 import { type Beam, searchBeams } from '../generate/beams.js';
-import { Fleet } from '../generate/fleet.js';
+import { Fleet } from '../generate/generator.js';
 import { DEFAULT_NEW_TOKENS } from '../generate/limits.js';
-import type { GenerateOptions } from '../generate/options.js';
+import { type GenerateOptions, samplingOf } from '../generate/options.js';
 import { type EndReason, GenerateError, type TokenLogProb } from '../generate/request.js';
-import { samplingOf } from '../generate/sampling.js';
-import { StateLost, type StepOutputs, type Stepper } from '../generate/stepper.js';
+import { StateLost, type StepOutputs, type Stepper } from '../generate/scheduler.js';
 import { TextStream } from '../generate/textStream.js';
 import { STEP } from '../ir/function.js';
 import { LAST_TOKEN_ROWS, nothingFed, stepSize, takesLastTokens } from '../ir/stepping.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.js';
 import type { CallResult } from '../runtime/call.js';
+import { defined } from '../system/defined.js';
 import type { LoadedModel } from './loadModel.js';
 import type { TokenizedPrompt } from './promptTokens.js';
 import { stepBudget } from './stepBudget.js';

@@ -1,10 +1,9 @@
 /** A sequence of tokens that is continued: its prompt, what was generated, and the pages of its keys and values. */
-import { defined } from '../system/defined.js';
 import { noiseKey, type NoiseKey } from '../ir/gumbel.js';
-import { filtersOf, type FilterRow } from './filterRows.js';
-import { isGreedy, needsRow, type Sampling } from './sampling.js';
-import { TokenEntries } from './tokenEntries.js';
+import { defined } from '../system/defined.js';
+import { isGreedy, needsRow, type Sampling } from './options.js';
 import { contentOf, PAGE_TOKENS, type PagePool } from './pages.js';
+import { type FilterRow, filtersOf, TokenEntries } from './tokenEntries.js';
 
 /** Stands for a token that a device has drawn and the host has not read yet. */
 export const UNREAD = -1;

@@ -7,8 +7,7 @@ import type { SampleReader } from '../../evaluate/compare/compareTask.js';
 import { readSamples } from '../../evaluate/compare/readSamples.js';
 import type { ComparisonDocument, MetricRow, RunComparison } from '../document/comparison.js';
 import { likelihood, type Likelihood } from '../document/questions.js';
-import { metricName } from './answers.js';
-import type { LoadedRun } from './loadRuns.js';
+import { type LoadedRun, metricName } from './loadRuns.js';
 import { shortNamer } from './shortNames.js';
 
 const rowOf = (name: string, of: MetricDifference): MetricRow => ({

@@ -9,9 +9,7 @@ import {
   textsBlock,
 } from '../document/questions.js';
 import type { Block } from '../document/sections.js';
-import { binaryMetrics, chosenOf, marginOf, metricName } from './answers.js';
-import type { LoadedRun } from './loadRuns.js';
-import { cutOutputs } from './sampleTexts.js';
+import { binaryMetrics, chosenOf, cutOutputs, type LoadedRun, marginOf, metricName } from './loadRuns.js';
 
 const MAX_ROWS = 250_000;
 const MAX_METRICS = 12;

@@ -8,9 +8,14 @@ import { z } from 'zod';
 import type { TokenLine } from '../../evaluate/tokenLines.js';
 import { FileLines } from '../../system/lines.js';
 import { readRange } from '../../system/read.js';
-import type { QuestionText } from '../document/questions.js';
+import {
+  type ChoiceTokens,
+  type QuestionText,
+  type QuestionTokens,
+  type TokenBlock,
+  tokensBlock,
+} from '../document/questions.js';
 import type { Block } from '../document/sections.js';
-import { type ChoiceTokens, type QuestionTokens, type TokenBlock, tokensBlock } from '../document/tokens.js';
 import type { LoadedRun } from './loadRuns.js';
 import type { Row } from './questions.js';
 

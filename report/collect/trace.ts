@@ -3,16 +3,24 @@
  * Files are untrusted: sizes, depth and every field are checked; an invalid slice is left out and counted.
  */
 import { resolve } from 'node:path';
+import { z } from 'zod';
 import { UserError } from '../../errors.js';
 import { defined } from '../../system/defined.js';
 import { isRecord, parseJson } from '../../system/json.js';
 import { decodeUtf8, readBounded } from '../../system/read.js';
 import { counted } from '../../system/text.js';
-import type { MachineDocument, TraceView } from '../document/machine.js';
+import {
+  type Figure,
+  FIGURES,
+  type MachineDocument,
+  TRACE_FORMAT,
+  type TraceView,
+  type Track,
+  type TrackKind,
+} from '../document/machine.js';
 import { shortNames } from './shortNames.js';
+import { startSchema } from './start.js';
 import { devicesOf, kernelUses, loadsOf, phasesOf } from './traceFigures.js';
-import { factsSchema, nameSchema, type SliceEvent, sliceSchema } from './traceSchema.js';
-import { type TrackNames, tracksOf } from './traceTracks.js';
 
 const MAX_TRACE_BYTES = 1 << 28;
 const MAX_SLICES = 400_000;
@@ -114,4 +122,137 @@ export function collectTraces(paths: readonly string[]): CollectedTraces {
   const names = shortNames(paths.map((path) => resolve(path)));
   const read = paths.map((path, i) => readTrace(path, names[i]!));
   return { document: { traces: read.map(({ view }) => view) }, notes: read.flatMap(({ notes }) => notes) };
+}
+
+/** What a trace file may say, with bounds on every value. Chrome's format, and what `run --trace` adds to it. */
+
+/** Names are cut, not refused. */
+const MAX_NAME = 200;
+const traceName = z.string().transform((text) => text.slice(0, MAX_NAME));
+
+const number = z.number().refine(Number.isFinite);
+const time = number.min(-1e15).max(1e15);
+const amount = number.min(0).max(1e24);
+const id = z.union([z.int(), z.string().max(MAX_NAME)]);
+
+export const sliceSchema = z.object({
+  name: traceName,
+  cat: z.string().max(MAX_NAME).optional(),
+  ph: z.literal('X'),
+  ts: time,
+  dur: time.min(0).default(0),
+  pid: id.default(0),
+  tid: id.default(0),
+  args: z.record(z.string(), z.unknown()).default({}),
+});
+export type SliceEvent = z.infer<typeof sliceSchema>;
+
+export const nameSchema = z.object({
+  name: z.enum(['process_name', 'thread_name', 'process_sort_index']),
+  ph: z.literal('M'),
+  pid: id.default(0),
+  tid: id.default(0),
+  args: z.object({ name: traceName.optional(), sort_index: number.optional() }),
+});
+
+const peak = z.object({ perSecond: number.positive().max(1e20), source: z.enum(['measured', 'nominal']) });
+const launch = z.int().min(0).max(1_000_000);
+const MAX_ENTRIES = 50_000;
+
+/** `otherData.tilewright` of a trace. */
+export const factsSchema = z.object({
+  format: z.literal(TRACE_FORMAT),
+  version: traceName,
+  model: traceName,
+  isa: traceName,
+  arithmetic: traceName,
+  replicas: z.int().min(1).max(10_000),
+  stages: z.int().min(1).max(10_000),
+  peaks: z.object({ arithmetic: peak, memory: peak }),
+  kernels: z.array(z.object({ path: traceName, anchor: traceName, signature: traceName })).max(MAX_ENTRIES),
+  memory: z.object({
+    arenaBytes: amount,
+    buffers: z
+      .array(z.object({ name: traceName, offset: amount, bytes: amount, first: launch, last: launch }))
+      .max(MAX_ENTRIES),
+    states: z.array(z.object({ name: traceName, bytes: amount })).max(MAX_ENTRIES),
+    weights: z.object({ packedBytes: amount, mappedBytes: amount }).exactOptional(),
+  }),
+  // The rest is of use without it.
+  start: startSchema.optional().catch(undefined),
+});
+
+/** The slices of a trace as tracks: columns of numbers, so that a page holds many of them. */
+
+/** Names of processes and threads, by keys of their numbers. */
+export interface TrackNames {
+  readonly process: ReadonlyMap<string, string>;
+  readonly thread: ReadonlyMap<string, string>;
+  readonly sort: ReadonlyMap<string, number>;
+}
+
+/** Tracks of a page; slices of others are left out. */
+const MAX_TRACKS = 600;
+
+const KINDS: Readonly<Record<string, TrackKind>> = {
+  startup: 'startup',
+  critical: 'critical',
+  compute: 'compute',
+  copy: 'copy',
+  idle: 'idle',
+  kernel: 'kernel',
+};
+
+const figureOf = (args: SliceEvent['args'], name: Figure): number | null => {
+  const value = args[name];
+  return typeof value === 'number' && Number.isFinite(value) && value >= 0 ? value : null;
+};
+
+/** Times need no more digits than a tenth of a microsecond. */
+const rounded = (microseconds: number): number => Math.round(10 * microseconds) / 10;
+
+export function tracksOf(
+  slices: readonly SliceEvent[],
+  { process, thread, sort }: TrackNames,
+): { readonly labels: readonly string[]; readonly tracks: readonly Track[] } {
+  const labels: string[] = [];
+  const numbers = new Map<string, number>();
+  const numberOf = (label: string): number => {
+    let number = numbers.get(label);
+    if (number === undefined) {
+      number = labels.push(label) - 1;
+      numbers.set(label, number);
+    }
+    return number;
+  };
+  const groups = new Map<string, SliceEvent[]>();
+  for (const slice of slices) {
+    // A thread of one kind is one track.
+    const key = JSON.stringify([slice.pid, slice.tid, KINDS[slice.cat ?? ''] ?? 'other']);
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [slice]);
+    else group.push(slice);
+  }
+  const order = (pid: string | number): number => sort.get(JSON.stringify([pid])) ?? Number(pid);
+  const tracks = [...groups.values()]
+    .slice(0, MAX_TRACKS)
+    .sort(([a], [b]) => order(a!.pid) - order(b!.pid) || (a!.tid < b!.tid ? -1 : a!.tid > b!.tid ? 1 : 0))
+    .map((group): Track => {
+      const sorted = group.sort((a, b) => a.ts - b.ts);
+      const { pid, tid, cat } = sorted[0]!;
+      const columns = FIGURES.flatMap((name): [Figure, (number | null)[]][] => {
+        const column = sorted.map(({ args }) => figureOf(args, name));
+        return column.some((value) => value !== null) ? [[name, column]] : [];
+      });
+      return {
+        process: process.get(JSON.stringify([pid])) ?? `process ${pid}`,
+        name: thread.get(JSON.stringify([pid, tid])) ?? `thread ${tid}`,
+        kind: KINDS[cat ?? ''] ?? 'other',
+        begin: sorted.map(({ ts }) => rounded(ts)),
+        duration: sorted.map(({ dur }) => rounded(dur)),
+        label: sorted.map(({ name }) => numberOf(name)),
+        figures: Object.fromEntries(columns),
+      };
+    });
+  return { labels, tracks };
 }

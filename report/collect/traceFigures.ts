@@ -1,6 +1,5 @@
 /** Sums over the tracks of a trace: devices, kernels, phases of starting up. */
-import type { DeviceUse, Figure, KernelUse, Phase, Track, WeightLoads } from '../document/machine.js';
-import type { TraceKernel } from '../document/trace.js';
+import type { DeviceUse, Figure, KernelUse, Phase, TraceKernel, Track, WeightLoads } from '../document/machine.js';
 
 const MICROSECOND = 1e-6;
 const MAX_LOADS = 20;

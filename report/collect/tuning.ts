@@ -6,15 +6,14 @@ import { defined } from '../../system/defined.js';
 import { count, counted } from '../../system/text.js';
 import type {
   Bench,
-  VendorBaseline,
   TuningDocument,
   TuningJob,
   TuningMachine,
   TuningResult,
+  VendorBaseline,
 } from '../document/tuning.js';
-import { isBench, readBench } from './bench.js';
 import { shortNames } from './shortNames.js';
-import { type MachineFacts, readTuningFile, type TuningLine } from './tuningLines.js';
+import { isBench, type MachineFacts, readBench, readTuningFile, type TuningLine } from './tuningLines.js';
 
 type Line<K extends TuningLine['kind']> = Extract<TuningLine, { readonly kind: K }>;
 type Trial = Line<'trial'>;

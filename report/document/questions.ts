@@ -64,3 +64,104 @@ export const likelihood = (value: number): Likelihood =>
 
 export const numberOf = (value: Likelihood): number =>
   typeof value === 'number' ? value : value === 'nan' ? NaN : value === 'inf' ? Infinity : -Infinity;
+
+/** Names of choices, in every report and comparison. */
+const LETTERS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ';
+
+/** `A` of choice 0; past Z its number, counted from 1. */
+export const letter = (choice: number): string => LETTERS[choice] ?? String(choice + 1);
+
+/**
+ * Tokens of questions with their log-probabilities: a block for each run and each block of texts, by row from its
+ * first. A token's text is a piece of the choice's text where the two agree, which the page has already.
+ */
+
+export interface ChoiceTokens {
+  /** Tokens of this choice's own context that are left out between those that all share and the first of these. */
+  readonly omitted: number;
+  /** Lengths of the tokens' texts in characters, where together they are the choice as the page shows it. */
+  readonly lengths?: readonly number[];
+  /** Otherwise the texts; null for a token without one. */
+  readonly texts?: readonly (string | null)[];
+  /** In nats, rounded to two digits; of the last of the tokens. */
+  readonly logProbs: readonly number[];
+}
+
+export interface QuestionTokens {
+  /** Tokens with which all choices begin. */
+  readonly shared: number;
+  readonly choices: readonly ChoiceTokens[];
+}
+
+/** The content of a block; null for a row whose tokens are not known. */
+export type TokenBlock = readonly (QuestionTokens | null)[];
+
+export const tokensBlock = (run: number, block: number): string => `questions.tokens.${run}.${block}`;
+
+/** The tree of a question's tokens: what choices have in common is there once. */
+
+export interface Token {
+  /** Null for a token without a text: a special one. */
+  readonly text: string | null;
+  /** In nats; null for a token of a context, which is not scored. */
+  readonly logProb: number | null;
+}
+
+/** Tokens one after another, up to where choices part or one ends. */
+export interface TokenNode {
+  readonly tokens: readonly Token[];
+  /** Choices that end here, from 0. */
+  readonly ends: readonly number[];
+  readonly children: readonly TokenNode[];
+}
+
+/** The tokens of a choice; `shown` is the choice as the page has it, of which lengths are. */
+export function tokensOf({ lengths, texts, logProbs }: ChoiceTokens, shown: string): Token[] {
+  const count = lengths?.length ?? texts?.length ?? 0;
+  const unscored = count - logProbs.length;
+  let at = 0;
+  return Array.from({ length: count }, (_, i): Token => {
+    const text = lengths === undefined ? (texts?.[i] ?? null) : shown.slice(at, (at += lengths[i]!));
+    return { text, logProb: i < unscored ? null : (logProbs[i - unscored] ?? null) };
+  });
+}
+
+interface Branch {
+  readonly choice: number;
+  readonly tokens: readonly Token[];
+}
+
+const isSame = (a: Token | undefined, b: Token | undefined): boolean =>
+  a !== undefined && b !== undefined && a.text === b.text && a.logProb === b.logProb;
+
+function nodeOf(branches: readonly Branch[], from: number): TokenNode {
+  const [first] = branches;
+  const tokens: Token[] = [];
+  let at = from;
+  // On while all have the same token and none has ended.
+  while (first !== undefined && branches.every((branch) => isSame(branch.tokens[at], first.tokens[at])))
+    tokens.push(first.tokens[at++]!);
+  const rest = branches.filter((branch) => branch.tokens.length > at);
+  const groups: Branch[][] = [];
+  for (const branch of rest) {
+    const group = groups.find(([each]) => isSame(each!.tokens[at], branch.tokens[at]));
+    if (group === undefined) groups.push([branch]);
+    else group.push(branch);
+  }
+  return {
+    tokens,
+    ends: branches.filter((branch) => branch.tokens.length === at).map(({ choice }) => choice),
+    children: groups.map((group) => nodeOf(group, at)),
+  };
+}
+
+/** Branches in the order of choices. The root has the tokens that all begin with, often none. */
+export const tokenTree = (choices: readonly (readonly Token[])[]): TokenNode =>
+  nodeOf(
+    choices.map((tokens, choice) => ({ tokens, choice })),
+    0,
+  );
+
+/** Tokens of all nodes. */
+export const countOf = ({ tokens, children }: TokenNode): number =>
+  tokens.length + children.reduce((sum, child) => sum + countOf(child), 0);

@@ -2,11 +2,10 @@
  * The sections of pages: what a page may hold, by the name of its data block. A section is a type of document here, a
  * collector in report/collect and a view in report/page. A page has those for which there was something to read.
  */
-import type { About } from './about.js';
 import type { ComparisonDocument } from './comparison.js';
-import type { QuestionsDocument } from './questions.js';
-import type { MachineDocument } from './machine.js';
 import type { KernelsDocument, PassesDocument } from './explore.js';
+import type { MachineDocument } from './machine.js';
+import type { QuestionsDocument } from './questions.js';
 import type { ResultsDocument } from './results.js';
 import type { TuningDocument } from './tuning.js';
 
@@ -31,3 +30,16 @@ export interface Block {
 
 /** A block's name in HTML. */
 export const blockId = (name: string): string => `data-${name}`;
+
+/** What a page says of itself. */
+export interface About {
+  readonly title: string;
+  /** What is in it, in a line. */
+  readonly subtitle: string;
+  /** The program and its version. */
+  readonly writer: string;
+  /** When the page was written: an ISO date in UTC. */
+  readonly written: string;
+  /** What was amiss with files, and left out or cut: a line each. */
+  readonly notes: readonly string[];
+}

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { KernelsDocument, PassesDocument, Stage, UnitOp } from '../../report/document/explore.js';
-import { writePage } from '../../report/html/writePage.js';
+import { writePage } from '../../report/writePage.js';
 import { CHROMIUM, useBrowser } from '../support/browser.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-explore-'));

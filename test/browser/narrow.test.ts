@@ -6,7 +6,7 @@ import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { collectExplored } from '../../commands/explore.js';
 import { report } from '../../commands/report.js';
-import { writePage } from '../../report/html/writePage.js';
+import { writePage } from '../../report/writePage.js';
 import { CHROMIUM, clippedIn, tipsBeside, useBrowser } from '../support/browser.js';
 import { DATE, type SampleOf, writeRun } from '../support/results.js';
 import { jobLine, madeStart, madeTrace, peaksLine, trialLine } from '../support/traces.js';

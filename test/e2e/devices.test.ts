@@ -6,7 +6,7 @@ import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, test } from 'vitest';
-import type { TraceFacts } from '../../report/document/trace.js';
+import type { TraceFacts } from '../../report/document/machine.js';
 import { counted } from '../../system/text.js';
 import { VOLATILE_FIELDS } from '../support/results.js';
 import { casesHere, thorough } from '../support/thorough.js';

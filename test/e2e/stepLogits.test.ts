@@ -6,8 +6,8 @@ import { stepperOf } from '../../commands/textGenerator.js';
 import { Phases } from '../../driver/phases.js';
 import { searchBeams } from '../../generate/beams.js';
 import { Generator } from '../../generate/generator.js';
-import type { SamplingOptions } from '../../generate/sampling.js';
-import type { Stepper } from '../../generate/stepper.js';
+import type { SamplingOptions } from '../../generate/options.js';
+import type { Stepper } from '../../generate/scheduler.js';
 import { SILENT } from '../support/silent.js';
 import { environment, ROOT } from './support.js';
 

@@ -7,7 +7,7 @@ import { comparisonText } from '../../cli/compareText.js';
 import { compare } from '../../commands/compare.js';
 import { UserError } from '../../errors.js';
 import type { Comparison } from '../../evaluate/compare/compareRuns.js';
-import { letter } from '../../report/document/letters.js';
+import { letter } from '../../report/document/questions.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-compare-'));
 afterAll(() => rmSync(root, { recursive: true }));

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { type Beam, searchBeams } from '../../generate/beams.js';
 import { Generator } from '../../generate/generator.js';
-import type { Stepper } from '../../generate/stepper.js';
+import type { Stepper } from '../../generate/scheduler.js';
 import { hash32 } from '../../ir/gumbel.js';
 import { filteredRows } from '../support/sampling.js';
 

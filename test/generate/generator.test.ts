@@ -2,7 +2,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { Generator } from '../../generate/generator.js';
-import { StateLost, type Stepper } from '../../generate/stepper.js';
+import { StateLost, type Stepper } from '../../generate/scheduler.js';
 import { filteredRows } from '../support/sampling.js';
 
 const MAX_LENGTH = 64;

@@ -2,8 +2,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { contentOf, PagePool } from '../../generate/pages.js';
-import { Scheduler } from '../../generate/scheduler.js';
-import type { Step } from '../../generate/stepArrays.js';
+import { Scheduler, type Step } from '../../generate/scheduler.js';
 import { Sequence } from '../../generate/sequence.js';
 
 describe('the pool of pages', () => {

@@ -2,8 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { Generator } from '../../generate/generator.js';
 import type { GenerateRequest } from '../../generate/request.js';
-import type { StepInputs } from '../../generate/stepArrays.js';
-import { StateLost, type Stepper } from '../../generate/stepper.js';
+import { StateLost, type StepInputs, type Stepper } from '../../generate/scheduler.js';
 
 /** What a call of `tokens` takes on a stage: it reads the weights, then computes. */
 const costOf = (tokens: number): number => 10 + tokens / 50;

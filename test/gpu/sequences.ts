@@ -7,7 +7,7 @@ import { Phases } from '../../driver/phases.js';
 import type { LoadRequest } from '../../driver/requests.js';
 import type { Generator } from '../../generate/generator.js';
 import type { GenerateRequest } from '../../generate/request.js';
-import type { Stepper } from '../../generate/stepper.js';
+import type { Stepper } from '../../generate/scheduler.js';
 import { randomTokens } from '../support/numbers.js';
 import { SILENT } from '../support/silent.js';
 import { DEMO } from './command.js';

@@ -9,7 +9,7 @@ import type { LoadedModel } from '../../commands/loadModel.js';
 import { searchBeams } from '../../generate/beams.js';
 import { Generator } from '../../generate/generator.js';
 import type { GenerateRequest } from '../../generate/request.js';
-import type { Stepper } from '../../generate/stepper.js';
+import type { Stepper } from '../../generate/scheduler.js';
 import { scoreSequences } from '../support/scoring.js';
 import { deviceHere } from './device.js';
 import {

@@ -8,10 +8,9 @@ import { functionOf, inspectModel, stageSize } from '../../commands/inspect.js';
 import { kernelRows, typicalSize } from '../../commands/inspectKernels.js';
 import { parseGraph } from '../../ir/graph/parser.js';
 import { scoreOf } from '../../ir/plan.js';
+import { programOfGraph } from '../../report/collect/program.js';
+import { changes, fold, Pool, ranges } from '../../report/collect/stages.js';
 import type { Stage, Unit } from '../../report/document/explore.js';
-import { changes } from '../../report/explore/changes.js';
-import { fold, Pool, ranges } from '../../report/explore/fold.js';
-import { programOfGraph } from '../../report/explore/program.js';
 import { thorough } from '../support/thorough.js';
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), '..', '..');

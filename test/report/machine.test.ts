@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { UserError } from '../../errors.js';
 import { collectTraces } from '../../report/collect/trace.js';
-import { drawnOf, moved, secondsIn, zoomed } from '../../report/document/timelineBins.js';
+import { drawnOf, moved, secondsIn, zoomed } from '../../report/document/machine.js';
 import { madeStart, madeTrace } from '../support/traces.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-traces-'));

@@ -3,12 +3,10 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { breakdownsOf } from '../../report/collect/breakdowns.js';
-import { calibrationOf, confidenceOf, marginsOf } from '../../report/collect/calibration.js';
 import { collectReport } from '../../report/collect/collectReport.js';
 import { collectComparison } from '../../report/collect/comparison.js';
-import { wilson } from '../../report/collect/intervals.js';
 import { loadRuns } from '../../report/collect/loadRuns.js';
+import { breakdownsOf, calibrationOf, confidenceOf, marginsOf, wilson } from '../../report/collect/results.js';
 import type { QuestionsDocument, QuestionTexts } from '../../report/document/questions.js';
 import { type SampleOf, writeRun } from '../support/results.js';
 

@@ -4,9 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { collectReport } from '../../report/collect/collectReport.js';
-import type { About } from '../../report/document/about.js';
-import type { TokenBlock } from '../../report/document/tokens.js';
-import { countOf, type Token, tokensOf, tokenTree } from '../../report/document/tokenTree.js';
+import { countOf, type Token, type TokenBlock, tokensOf, tokenTree } from '../../report/document/questions.js';
+import type { About } from '../../report/document/sections.js';
 import { DATE, writeRun } from '../support/results.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-tokens-'));

@@ -3,9 +3,9 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { collectMeasurements } from '../../report/collect/measurements.js';
+import { collectMeasurements } from '../../report/collect/collectReport.js';
 import { collectTuning } from '../../report/collect/tuning.js';
-import { gainOf, progressOf, trialsOf } from '../../report/document/tuningProgress.js';
+import { gainOf, progressOf, trialsOf } from '../../report/document/tuning.js';
 import { finalLine, jobLine, peaksLine, rivalLine, trialLine } from '../support/traces.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-tuning-page-'));

@@ -9,7 +9,7 @@ import { stepperOf } from '../../commands/textGenerator.js';
 import { TYPICAL_FACTS } from '../../driver/targets/cudaDevice.js';
 import { emitCudaPlan } from '../../driver/targets/cudaKernels.js';
 import { Generator } from '../../generate/generator.js';
-import type { Stepper } from '../../generate/stepper.js';
+import type { Stepper } from '../../generate/scheduler.js';
 import { describeRandomCheckpoint } from '../../models/randomCheckpoint.js';
 import { openCudaExecutor } from '../../runtime/cuda/openExecutor.js';
 import { extentsOf, hostLibrary } from '../codegen/cuda/emulate.js';

@@ -2,13 +2,12 @@
  * Chooses a token from a row of logits in float64, from options and the tokens before it: an oracle for the lists that
  * calls take in their place. Filters are those of the reference (ir/filters).
  */
+import { isGreedy, type Sampling } from '../../generate/options.js';
 import type { TokenLogProb } from '../../generate/request.js';
-import { isGreedy, type Sampling } from '../../generate/sampling.js';
-import type { StepInputs } from '../../generate/stepArrays.js';
-import type { FilteredOutputs } from '../../generate/stepper.js';
+import type { FilteredOutputs, StepInputs } from '../../generate/scheduler.js';
 import { adjustLogits, chooseToken, keptTokens, largestTokens, logSumExp } from '../../ir/filters.js';
 import { gumbel, type NoiseKey } from '../../ir/gumbel.js';
-import { MAX_TOP_TOKENS, mapInputs, rowSampling } from '../../ir/sampleInputs.js';
+import { mapInputs, MAX_TOP_TOKENS, rowSampling } from '../../ir/sampleInputs.js';
 
 export interface Chosen extends TokenLogProb {
   /** The most likely tokens, as many as were asked for; of equals the lower first. */

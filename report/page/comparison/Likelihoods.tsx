@@ -1,7 +1,6 @@
 /** How far log-likelihoods, choices and texts of two runs are from each other. */
 import type { RunComparison } from '../../document/comparison.js';
-import { letter } from '../../document/letters.js';
-import { numberOf, type Likelihood } from '../../document/questions.js';
+import { letter, type Likelihood, numberOf } from '../../document/questions.js';
 import { count, fixed, percent } from '../parts/numbers.js';
 import { Table } from '../parts/Table.js';
 import { Name } from '../parts/Text.js';

@@ -1,13 +1,12 @@
 /** The arena over a call: every buffer as a rectangle, where it lies and for how long. */
 import * as Plot from '@observablehq/plot';
 import { useMemo } from 'preact/hooks';
-import type { TraceView } from '../../document/machine.js';
-import type { TraceBuffer } from '../../document/trace.js';
+import type { TraceBuffer, TraceView } from '../../document/machine.js';
 import { Chart } from '../parts/Chart.js';
 import { count, si } from '../parts/numbers.js';
 import { Table } from '../parts/Table.js';
 import { Shown, visible } from '../parts/Text.js';
-import { setState, type Route } from '../shell/route.js';
+import { type Route, setState } from '../shell/route.js';
 
 type Memory = NonNullable<TraceView['memory']>;
 

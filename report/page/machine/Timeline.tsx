@@ -1,14 +1,23 @@
 /** What the command and every device did, when: to zoom into, by mouse, keyboard or buttons. */
 import * as Plot from '@observablehq/plot';
 import { useMemo, useRef } from 'preact/hooks';
-import type { TraceView, Track, TrackKind } from '../../document/machine.js';
+import {
+  type Drawn,
+  drawnOf,
+  moved,
+  secondsIn,
+  type TraceView,
+  type Track,
+  type TrackKind,
+  type View,
+  zoomed,
+} from '../../document/machine.js';
 import { namedRows } from '../../document/namedRows.js';
 import { Chart, type DrawnPlot } from '../parts/Chart.js';
 import { percent } from '../parts/numbers.js';
-import { setState, type Route } from '../shell/route.js';
-import { drawnOf, moved, secondsIn, zoomed, type Drawn, type View } from '../../document/timelineBins.js';
+import { type Route, setState } from '../shell/route.js';
 import { DeviceTable } from './DeviceTable.js';
-import { rowsOf, spanOf, time, wordsOf, type Row } from './rows.js';
+import { type Row, rowsOf, spanOf, time, wordsOf } from './rows.js';
 
 const COLOURS: Readonly<Record<TrackKind, string>> = {
   startup: 'var(--four)',

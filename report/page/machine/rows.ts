@@ -1,9 +1,8 @@
 /** The rows of a timeline, and how slices are written. */
-import type { Figure, Track, TraceView } from '../../document/machine.js';
-import { visible } from '../parts/Text.js';
+import type { Drawn, Figure, TraceView, Track, View } from '../../document/machine.js';
 import { count, percent, si } from '../parts/numbers.js';
 import { ABOVE_POINTED, isAbove } from '../parts/peak.js';
-import type { Drawn, View } from '../../document/timelineBins.js';
+import { visible } from '../parts/Text.js';
 
 export interface Row {
   /** What stands beside it; no other row has it. */

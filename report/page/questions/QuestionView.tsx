@@ -1,9 +1,14 @@
 /** A question with its choices: texts, log-likelihoods, which one is right and which one each run takes. */
 import { useState } from 'preact/hooks';
-import { numberOf, type Likelihood, type QuestionsDocument, type QuestionText } from '../../document/questions.js';
+import {
+  letter,
+  type Likelihood,
+  numberOf,
+  type QuestionsDocument,
+  type QuestionText,
+} from '../../document/questions.js';
 import { count, fixed, percent } from '../parts/numbers.js';
 import { LongText, Shown } from '../parts/Text.js';
-import { letter } from '../../document/letters.js';
 import { QUESTION_PARTS } from './parts.js';
 import { taskOf } from './select.js';
 

@@ -1,13 +1,22 @@
 /** Tokens of a question: a strip for each choice, as warm as a token is unlikely, and the tree that was computed. */
 import { useState } from 'preact/hooks';
-import { tokensBlock, type ChoiceTokens, type QuestionTokens, type TokenBlock } from '../../document/tokens.js';
+import {
+  type ChoiceTokens,
+  countOf,
+  letter,
+  type QuestionTokens,
+  type Token,
+  type TokenBlock,
+  type TokenNode,
+  tokensBlock,
+  tokensOf,
+  tokenTree,
+} from '../../document/questions.js';
 import { count, fixed } from '../parts/numbers.js';
 import { Shown } from '../parts/Text.js';
 import { hasBlock, readBlock, useLoaded } from '../shell/data.js';
 import type { QuestionPartProps } from './partProps.js';
 import { blockOf } from './texts.js';
-import { letter } from '../../document/letters.js';
-import { countOf, tokensOf, tokenTree, type Token, type TokenNode } from '../../document/tokenTree.js';
 
 /** Nats at which a token is as warm as it gets: one in 22,000. */
 const WARMEST = 10;

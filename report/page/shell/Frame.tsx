@@ -1,11 +1,10 @@
 /** The frame of a page: its title, the sections that it has, and the one that is shown. */
 import { Component, type ComponentChildren, type ComponentType } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
-import type { About } from '../../document/about.js';
-import type { SectionName, Sections } from '../../document/sections.js';
+import type { About, SectionName, Sections } from '../../document/sections.js';
 import { Shown } from '../parts/Text.js';
-import { hasBlock, useLoaded, readSection } from './data.js';
-import { hashOf, useRoute, type Route } from './route.js';
+import { hasBlock, readSection, useLoaded } from './data.js';
+import { hashOf, type Route, useRoute } from './route.js';
 import { useScrollHints } from './scrollHints.js';
 import { ThemeSwitch } from './Theme.js';
 

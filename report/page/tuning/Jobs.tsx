@@ -1,14 +1,13 @@
 /** What tuning gained, per kernel and bucket, against the default schedule and the vendor's library. */
 import * as Plot from '@observablehq/plot';
-import type { TuningJob, TuningMachine } from '../../document/tuning.js';
-import { Chart } from '../parts/Chart.js';
 import { namedRows } from '../../document/namedRows.js';
+import { gainOf, type TuningJob, type TuningMachine, weightOf } from '../../document/tuning.js';
+import { Chart } from '../parts/Chart.js';
 import { count, fixed } from '../parts/numbers.js';
-import { aboveNote, peakText, type OfPeak } from '../parts/peak.js';
+import { aboveNote, type OfPeak, peakText } from '../parts/peak.js';
 import { Table } from '../parts/Table.js';
 import { Name, Shown, visible } from '../parts/Text.js';
 import { hashOf, type Route } from '../shell/route.js';
-import { gainOf, weightOf } from '../../document/tuningProgress.js';
 import { timeText } from './times.js';
 
 interface Row {

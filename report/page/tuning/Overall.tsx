@@ -1,11 +1,10 @@
 /** How the time of a whole call fell while the tuner searched. */
 import * as Plot from '@observablehq/plot';
-import type { TuningMachine } from '../../document/tuning.js';
+import { type Progress, progressOf, type TuningMachine } from '../../document/tuning.js';
 import { Chart } from '../parts/Chart.js';
 import { count, counted, duration, percent } from '../parts/numbers.js';
 import { Table } from '../parts/Table.js';
 import { Shown } from '../parts/Text.js';
-import { progressOf, type Progress } from '../../document/tuningProgress.js';
 
 /** Points of a line that nobody could tell apart. */
 const MAX_POINTS = 1500;

@@ -1,13 +1,12 @@
 /** Trials of one kernel and bucket in their order, with the best so far, the default and the vendor's library. */
 import * as Plot from '@observablehq/plot';
 import { withoutMiddle } from '../../document/namedRows.js';
-import type { TuningJob, TuningMachine } from '../../document/tuning.js';
+import { type Trial, trialsOf, type TuningJob, type TuningMachine } from '../../document/tuning.js';
 import { Chart } from '../parts/Chart.js';
 import { count, counted, fixed } from '../parts/numbers.js';
 import { Table } from '../parts/Table.js';
 import { Shown, visible } from '../parts/Text.js';
 import { timeText } from './times.js';
-import { trialsOf, type Trial } from '../../document/tuningProgress.js';
 
 const MAX_ROWS = 500;
 

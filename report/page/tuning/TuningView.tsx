@@ -1,14 +1,13 @@
 /** The section on tuning: how the search went, what it found, and what that is compared with. */
-import type { TuningDocument, TuningMachine } from '../../document/tuning.js';
+import { type TuningDocument, type TuningMachine, weightOf } from '../../document/tuning.js';
 import { Facts } from '../parts/Facts.js';
 import { si } from '../parts/numbers.js';
 import { Shown, visible } from '../parts/Text.js';
 import { Section } from '../shell/Frame.js';
-import { setState, type Route } from '../shell/route.js';
+import { type Route, setState } from '../shell/route.js';
 import { Benches } from './Benches.js';
 import { Jobs } from './Jobs.js';
 import { Overall } from './Overall.js';
-import { weightOf } from '../../document/tuningProgress.js';
 import { Trials } from './Trials.js';
 
 /** The one that takes most of a run, unless the address names another. */

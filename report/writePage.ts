@@ -6,9 +6,9 @@ import { createHash } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { deflateRawSync } from 'node:zlib';
-import { UserError } from '../../errors.js';
-import { writeAtomically } from '../../system/write.js';
-import { blockId, type Block } from '../document/sections.js';
+import { UserError } from '../errors.js';
+import { writeAtomically } from '../system/write.js';
+import { type Block, blockId } from './document/sections.js';
 
 /** A script in report/page. */
 export type PageApp = 'report' | 'explore';
@@ -21,7 +21,7 @@ export interface Page {
 }
 
 /** Where bundles lie: beside the compiled program, or in its build where the sources run. */
-const FOLDERS = ['../pages/', '../../dist/report/pages/'].map((path) => new URL(path, import.meta.url));
+const FOLDERS = ['./pages/', '../dist/report/pages/'].map((path) => new URL(path, import.meta.url));
 
 function bundled(name: string): string {
   const path = FOLDERS.map((folder) => fileURLToPath(new URL(name, folder))).find(existsSync);
