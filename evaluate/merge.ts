@@ -47,7 +47,7 @@ const list = (names: readonly string[]): string =>
   `${names.slice(0, 8).join(', ')}${names.length > 8 ? ` and ${names.length - 8} more` : ''}`;
 
 /**
- * Results of one run: where a shard's newest are of tasks, the newest of each shard; otherwise those of one file's task.
+ * Results of one run: where a shard's newest are of tasks, the newest of each shard; else those of one file's task.
  * `all`: those of each folder, the newest first. Throws UserError.
  */
 function ofOneRun(all: readonly ShardResults[][], task: string | undefined): ShardResults[] {
@@ -320,10 +320,19 @@ function partsOf({ folders: given, task }: MergeRequest): readonly [ShardResults
 }
 
 /** Fields with which merged results of tasks begin, and their provenance; the others are in the order of a shard's. */
-const FIRST_FIELDS =
-  'results groups n-samples n-shot versions higher_is_better provenance model_name start_time end_time throughput'.split(
-    ' ',
-  );
+const FIRST_FIELDS = [
+  'results',
+  'groups',
+  'n-samples',
+  'n-shot',
+  'versions',
+  'higher_is_better',
+  'provenance',
+  'model_name',
+  'start_time',
+  'end_time',
+  'throughput',
+];
 const FIRST_OF_PROVENANCE = ['checkpoint', 'docs'];
 
 type Fields = Readonly<Record<string, unknown>>;

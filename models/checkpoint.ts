@@ -276,7 +276,7 @@ export interface Checkpoint {
 
 const SAMPLE_BYTES = 256;
 
-/** What fingerprints cover of a configuration. One key keeps a former spelling, so that earlier results still compare. */
+/** What fingerprints cover of a configuration. One key keeps a former spelling, so that earlier results compare. */
 export const configText = (config: ModelConfig): string =>
   JSON.stringify(config).replace('"isNormalized":', '"isNormalised":');
 
