@@ -21,8 +21,10 @@ import {
   TokenizerThreads,
   truncateOverlong,
 } from '../evaluate/index.js';
+import { tokensOfLines, type TokenSource } from '../evaluate/tokenLines.js';
 import { MAX_KEYS } from '../ir/stepping.js';
 import type { TokenizerSpec } from '../models/tokenizer/files.js';
+import { type Tokenizer, tokenTexts } from '../models/tokenizer/tokenizer.js';
 import { loadAddon } from '../runtime/addon.js';
 import { inParts, type Parts } from '../system/text.js';
 import type { ModelLoading } from './loadModel.js';
@@ -185,4 +187,13 @@ export function tokenizerThreads(
     0,
   );
   return !isFirst && characters <= SMALL_SET && !isLarge(spec) ? 0 : threadsOn(devices, cores);
+}
+
+/** What log-probabilities of tokens are written with: the tokens of questions, and their texts. */
+export async function tokenSource(tokenizer: Tokenizer, { tokenized }: LoadedQuestions): Promise<TokenSource> {
+  const texts = await tokenTexts(tokenizer, tokensOfLines(tokenized));
+  return {
+    questions: new Map(tokenized.map((question) => [question.docId, question])),
+    textOf: (id) => texts.get(id) ?? null,
+  };
 }

@@ -15,7 +15,7 @@ import { defined } from '../system/defined.js';
 import { quote } from '../system/json.js';
 import type { LoadedModel } from './loadModel.js';
 import type { RunRequest, TasksRequest } from './runRequest.js';
-import { scoringId } from './scoringId.js';
+import { scoringId } from './scoreSet.js';
 
 /** `AMD EPYC 9654`, `NVIDIA H100 80GB HBM3`; empty where it is not known. */
 export function deviceName(isHost: boolean): string {

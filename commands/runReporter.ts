@@ -24,11 +24,11 @@ import type { TaskWindow } from '../evaluate/windows.js';
 import type { GeneratorCounts } from '../generate/generator.js';
 import { SEEDS } from '../tasks/requests/seeds.js';
 import { BOOTSTRAP_DRAWS } from '../tasks/scores/aggregate.js';
-import type { TextFacts } from './endTokens.js';
 import { checkpointId, type LoadedModel } from './loadModel.js';
 import { recordOf } from './runRecord.js';
 import type { EvaluationRequest, RunRequest, RunResult, ScoreRequest, TasksRequest } from './runRequest.js';
 import type { TaskSource } from './sources.js';
+import type { TextFacts } from './textFacts.js';
 
 /** What results say of the questions. */
 export interface QuestionFacts {

@@ -1,5 +1,8 @@
 /** The third step of a run: a loaded model scores a set of questions, with a journal if there is a folder. */
 import { dirname } from 'node:path';
+import { artifactId } from '../driver/artifact/manifest.js';
+import type { OpenedModel } from '../driver/compile/open.js';
+import { cacheTokensOf } from '../driver/functions.js';
 import { type Arithmetic, arithmeticName } from '../driver/precision.js';
 import type { RunProgress, Ui } from '../driver/requests.js';
 import {
@@ -18,7 +21,6 @@ import { counted } from '../system/text.js';
 import { checkpointId, type LoadedModel } from './loadModel.js';
 import { type PackedQuestions, weighedShard } from './questionSet.js';
 import { planPathScorer, PlanScorer } from './scorer.js';
-import { scoringId } from './scoringId.js';
 
 export interface ScoreSetOptions {
   readonly task: TaskName;
@@ -153,3 +155,10 @@ const toRunProgress = (p: Progress): RunProgress => ({
   tokensPerSecond: p.tokensPerSecond,
   secondsLeft: p.secondsLeft ?? undefined,
 });
+
+/**
+ * Identity of what scores are computed with, in journals, shards and records. Memory for keys and values is no part of
+ * it, because answers are the same with and without: a run may be resumed on a machine that has less.
+ */
+export const scoringId = ({ id, reference, model }: Pick<OpenedModel, 'id' | 'reference' | 'model'>): string =>
+  cacheTokensOf(model) === undefined ? id : artifactId(reference, model, model.graphs.score);

@@ -18,8 +18,7 @@ import { openThreads, type PackedQuestions, packQuestions, prepareCalls, tokeniz
 import type { Computed } from './runReporter.js';
 import type { EvaluationRequest } from './runRequest.js';
 import type { PlanScorer } from './scorer.js';
-import { scorerOf } from './scoreSet.js';
-import { scoringId } from './scoringId.js';
+import { scorerOf, scoringId } from './scoreSet.js';
 import type { TaskSource } from './sources.js';
 import {
   asksForTexts,

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import type { Ui } from '../driver/requests.js';
+import type { FirstAnswer } from '../driver/startUp.js';
 import { UserError } from '../errors.js';
 import { resultsFolder, type Shard, type TaskName } from '../evaluate/index.js';
 import { TextJournal } from '../evaluate/journal.js';
@@ -17,12 +18,11 @@ import { prepareOutput } from '../system/write.js';
 import { type Generation, generationOf, type ModelDefaults, withDefaults } from '../tasks/requests/generation.js';
 import { type Seeds, SEEDS } from '../tasks/requests/seeds.js';
 import { type Demand, TOKEN_BYTES } from './cacheSize.js';
-import { type ContinueOptions, TextGenerator } from './textGenerator.js';
-import { endTokensOf, textFactsOf, textsIdentity } from './endTokens.js';
-import type { FirstAnswer } from './firstAnswer.js';
 import type { LoadedModel } from './loadModel.js';
 import { type EvaluationRequest, Interrupted } from './runRequest.js';
 import { modelIdentity } from './scoreSet.js';
+import { endTokensOf, textFactsOf, textsIdentity } from './textFacts.js';
+import { type ContinueOptions, TextGenerator } from './textGenerator.js';
 import { TextProgress } from './textProgress.js';
 
 /** A prompt that is to be continued. */

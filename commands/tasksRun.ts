@@ -2,6 +2,7 @@
 import type { Phases } from '../driver/phases.js';
 import { VERSION } from '../driver/program.js';
 import type { RunProgress, Ui } from '../driver/requests.js';
+import { FirstAnswer } from '../driver/startUp.js';
 import { printDocs, type RunIdentity, shardName, type Turn, Turns } from '../evaluate/index.js';
 import type { Answers, TaskAnswers } from '../evaluate/taskAnswers.js';
 import type { TaskWindow } from '../evaluate/windows.js';
@@ -9,8 +10,7 @@ import type { Tokenizer } from '../models/tokenizer/tokenizer.js';
 import { defined } from '../system/defined.js';
 import { counted } from '../system/text.js';
 import { SEEDS } from '../tasks/requests/seeds.js';
-import { type TextFacts, textFactsOf, textsIdentity } from './endTokens.js';
-import { FirstAnswer } from './firstAnswer.js';
+import { tokenSource } from './questionSet.js';
 import type { RunReporter, RunState } from './runReporter.js';
 import { type EvaluationRequest, Interrupted, type RunResult } from './runRequest.js';
 import { modelIdentity, type ScoredSet, scoreSet } from './scoreSet.js';
@@ -18,7 +18,7 @@ import type { TaskSource } from './sources.js';
 import type { PackedWindow, TaskModel, TokenizedWindow } from './taskModel.js';
 import { asksForTexts, type GeneratedTexts, generateTexts, textAnswers } from './taskTexts.js';
 import { isEmpty, TaskTotals } from './taskTotals.js';
-import { tokenSource } from './tokenSource.js';
+import { type TextFacts, textFactsOf, textsIdentity } from './textFacts.js';
 import { traceRun } from './trace.js';
 
 interface Running {

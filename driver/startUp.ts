@@ -1,9 +1,11 @@
 /** The time from a command to its first answer: in a line for `--verbose`, and as results and traces keep it. */
-import { defined } from '../system/defined.js';
 import type { StartPhase, StartStep, StartUp } from '../evaluate/resultTypes.js';
+import { defined } from '../system/defined.js';
 import { bytes as bytesText } from '../system/text.js';
 import { ANSWERS, type PhaseName, StartGraph } from './criticalPath.js';
-import type { PhaseSpan } from './phases.js';
+import type { DeviceExecutor } from './executor.js';
+import { type Phases, type PhaseSpan, printPhases } from './phases.js';
+import type { Ui } from './requests.js';
 
 /** The phase whose parts move bytes. */
 const MOVES: PhaseName = 'weights';
@@ -128,4 +130,46 @@ export function printStartUp({ seconds, criticalPath: path, phases }: StartUp): 
     });
   const all = `first answer after ${(Math.round(100 * seconds) / 100).toFixed(2)} s: ${list.join(', ')}`;
   return beside.length === 0 ? all : `${all}; beside it: ${beside.join(', ')}`;
+}
+
+/** The first answer of a command: when it came, and what it waited for. */
+export class FirstAnswer {
+  readonly #phases: Phases;
+  readonly #ui: Pick<Ui, 'detail'>;
+  #state: 'waiting' | 'computing' | 'here' = 'waiting';
+  #start: StartUp | undefined;
+
+  constructor(phases: Phases, ui: Pick<Ui, 'detail'>) {
+    this.#phases = phases;
+    this.#ui = ui;
+  }
+
+  /** Absent until the answer is here. */
+  get start(): StartUp | undefined {
+    return this.#start;
+  }
+
+  /** Everything is ready: it is being computed. Only the first such call counts. */
+  begin(name: PhaseName & `first ${string}`): void {
+    if (this.#state !== 'waiting') return;
+    this.#state = 'computing';
+    this.#phases.begin(name);
+  }
+
+  /** It is here, and is told of. Only the first such call counts. Phases of an executor are of device processes. */
+  came({ phases: devices = [] }: Pick<DeviceExecutor, 'phases'>): void {
+    if (this.#state !== 'computing') return;
+    this.#state = 'here';
+    const phases = this.#phases;
+    phases.end();
+    this.#start = startUpOf(phases.spans, devices);
+    if (this.#start !== undefined) this.#ui.detail(printStartUp(this.#start));
+    this.#ui.detail(printPhases(phases.spans, devices));
+  }
+
+  /** At each progress event of scoring: the first comes when everything is packed, the second with the first answer. */
+  onProgress(executor: Pick<DeviceExecutor, 'phases'>): void {
+    if (this.#state === 'waiting') this.begin('first micro-batch');
+    else this.came(executor);
+  }
 }

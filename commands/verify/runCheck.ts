@@ -1,29 +1,34 @@
 /** What is compared while documents and answers of a run come again, and what that comes to. */
-import type { Ui } from '../../driver/requests.js';
 import { arithmeticName } from '../../driver/precision.js';
 import { VERSION } from '../../driver/program.js';
-import type { DocumentRequests } from '../../tasks/requests/task.js';
-import { responsesOf, type Answers } from '../../evaluate/taskAnswers.js';
-import type { RunTask, TaskFacts } from '../../evaluate/windows.js';
-import { DocumentCheck, docIdOf, type RecordedAnswers } from '../../evaluate/verify/checkDocuments.js';
+import type { Ui } from '../../driver/requests.js';
 import { FILE_LAYOUT, HARNESS_LAYOUT } from '../../evaluate/layout.js';
+import { type Answers, responsesOf } from '../../evaluate/taskAnswers.js';
+import { docIdOf, DocumentCheck, type RecordedAnswers } from '../../evaluate/verify/checkDocuments.js';
 import { chooseDocuments } from '../../evaluate/verify/chooseDocuments.js';
 import { chosenWindows } from '../../evaluate/verify/chosenWindows.js';
 import { AnswerComparison } from '../../evaluate/verify/compareAnswers.js';
 import { CHECKS, Findings } from '../../evaluate/verify/findings.js';
-import { own, type FinishedRun } from '../../evaluate/verify/readRun.js';
+import { type FinishedRun, own } from '../../evaluate/verify/readRun.js';
 import { RecordedSamples } from '../../evaluate/verify/recordedSamples.js';
-import { isSameKind, outcomeOf, verdictOf } from '../../evaluate/verify/verification.js';
-import type { DeviceKind, Verification } from '../../evaluate/verify/verification.js';
-import { counted } from '../../system/text.js';
+import {
+  type DeviceKind,
+  isSameKind,
+  outcomeOf,
+  verdictOf,
+  type Verification,
+} from '../../evaluate/verify/verification.js';
+import type { RunTask, TaskFacts } from '../../evaluate/windows.js';
 import { isRecord } from '../../system/json.js';
+import { counted } from '../../system/text.js';
+import type { DocumentRequests } from '../../tasks/requests/task.js';
 import { BOOTSTRAP_DRAWS } from '../../tasks/scores/aggregate.js';
-import { textFactsOf } from '../endTokens.js';
-import type { RunState } from '../runReporter.js';
+import type { EvaluationUse, OpenedEvaluation } from '../run.js';
 import { deviceName } from '../runRecord.js';
-import type { OpenedEvaluation, EvaluationUse } from '../runEvaluation.js';
-import { scoringId } from '../scoringId.js';
+import type { RunState } from '../runReporter.js';
+import { scoringId } from '../scoreSet.js';
 import { asksForTexts } from '../taskTexts.js';
+import { textFactsOf } from '../textFacts.js';
 import type { Again, Opened, VerifyRequest } from './again.js';
 import { checkAsked, checkFile, checkTasks, compareAll } from './checkResults.js';
 

@@ -7,7 +7,7 @@ import { settleTarget } from '../../driver/devices/chooseTarget.js';
 import type { Ui } from '../../driver/requests.js';
 import { readFinishedRun } from '../../evaluate/verify/readRun.js';
 import type { Verification } from '../../evaluate/verify/verification.js';
-import { runEvaluation } from '../runEvaluation.js';
+import { runEvaluation } from '../run.js';
 import { requestAgain, type VerifyRequest } from './again.js';
 import { RunCheck } from './runCheck.js';
 

@@ -1,6 +1,6 @@
 import { expect, it, vi } from 'vitest';
-import { FirstAnswer } from '../../commands/firstAnswer.js';
 import { clock, Phases } from '../../driver/phases.js';
+import { FirstAnswer } from '../../driver/startUp.js';
 
 it('the first answer is told of once, with the phases of devices as they are by then', () => {
   const detail = vi.fn();
