@@ -2,7 +2,7 @@
 import { render } from 'preact';
 import { KernelsView } from './explore/KernelsView.js';
 import { PassesView } from './explore/PassesView.js';
-import { Frame, type SectionView } from './shell/Frame.js';
+import { Frame, type SectionView } from './parts/Frame.js';
 
 const SECTIONS: readonly SectionView[] = [
   { name: 'passes', title: 'Passes', View: PassesView },

@@ -1,11 +1,11 @@
 /** The page that `tilewright report` writes. A section of it: a line here, a view, and a collector of its data. */
 import { render } from 'preact';
-import { ComparisonView } from './comparison/ComparisonView.js';
-import { ResultsView } from './figures/ResultsView.js';
-import { MachineView } from './machine/MachineView.js';
-import { QuestionsView } from './questions/QuestionsView.js';
-import { Frame, type SectionView } from './shell/Frame.js';
-import { TuningView } from './tuning/TuningView.js';
+import { Frame, type SectionView } from './parts/Frame.js';
+import { ComparisonView } from './report/ComparisonView.js';
+import { MachineView } from './report/MachineView.js';
+import { QuestionsView } from './report/QuestionsView.js';
+import { ResultsView } from './report/ResultsView.js';
+import { TuningView } from './report/TuningView.js';
 
 /** In the order of the tabs. */
 const SECTIONS: readonly SectionView[] = [

@@ -1,10 +1,10 @@
 /** The program after every pass: a slider over passes, what each changed, and graphs of its parts. */
 import { useEffect, useMemo } from 'preact/hooks';
 import type { KernelsDocument, PassesDocument, Stage } from '../../document/explore.js';
+import { readSection, useLoaded } from '../parts/data.js';
+import { Section } from '../parts/Frame.js';
 import { count } from '../parts/numbers.js';
-import { readSection, useLoaded } from '../shell/data.js';
-import { Section } from '../shell/Frame.js';
-import { hashOf, setState, type Route } from '../shell/route.js';
+import { hashOf, type Route, setState } from '../parts/route.js';
 import { signShown } from './graphModel.js';
 import { PartView } from './PartView.js';
 import { Search } from './Search.js';

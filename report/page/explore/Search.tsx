@@ -1,8 +1,8 @@
 /** Search over passes, the ops of the stage that is shown, and kernels. */
 import { useId, useState } from 'preact/hooks';
 import type { KernelsDocument, PassesDocument, Stage } from '../../document/explore.js';
-import { Shown } from '../parts/Text.js';
-import { hashOf } from '../shell/route.js';
+import { Shown } from '../parts/Elements.js';
+import { hashOf } from '../parts/route.js';
 
 export interface SearchProps {
   readonly passes: PassesDocument | undefined;

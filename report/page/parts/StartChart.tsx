@@ -3,9 +3,8 @@ import * as Plot from '@observablehq/plot';
 import { namedRows } from '../../document/namedRows.js';
 import type { StartPhase, StartStep, StartUp } from '../../document/start.js';
 import { Chart } from './Chart.js';
+import { Shown, Table, visible } from './Elements.js';
 import { counted, duration, fixed, percent, si } from './numbers.js';
-import { Table } from './Table.js';
-import { Shown, visible } from './Text.js';
 
 const COMMAND = 'command';
 const UNKNOWN = 'not accounted';

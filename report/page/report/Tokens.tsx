@@ -4,6 +4,8 @@ import {
   type ChoiceTokens,
   countOf,
   letter,
+  type QuestionsDocument,
+  type QuestionText,
   type QuestionTokens,
   type Token,
   type TokenBlock,
@@ -12,11 +14,20 @@ import {
   tokensOf,
   tokenTree,
 } from '../../document/questions.js';
+import { hasBlock, readBlock, useLoaded } from '../parts/data.js';
+import { Shown } from '../parts/Elements.js';
 import { count, fixed } from '../parts/numbers.js';
-import { Shown } from '../parts/Text.js';
-import { hasBlock, readBlock, useLoaded } from '../shell/data.js';
-import type { QuestionPartProps } from './partProps.js';
 import { blockOf } from './texts.js';
+
+interface TokensProps {
+  readonly document: QuestionsDocument;
+  readonly row: number;
+  readonly task: string;
+  readonly docId: number;
+  readonly text: QuestionText;
+  /** The run that is looked at: place in `document.runs`. */
+  readonly run: number;
+}
 
 /** Nats at which a token is as warm as it gets: one in 22,000. */
 const WARMEST = 10;
@@ -135,7 +146,7 @@ function Tree({ of, all, gold }: { of: QuestionTokens; all: readonly (readonly T
   );
 }
 
-export function Tokens({ document, row, text, run }: QuestionPartProps) {
+export function Tokens({ document, row, text, run }: TokensProps) {
   const block = tokensBlock(run, blockOf(document.blocks, row));
   const [isTable, setTable] = useState(false);
   const loading = useLoaded<TokenBlock>(

@@ -3,10 +3,9 @@ import * as Plot from '@observablehq/plot';
 import { useMemo } from 'preact/hooks';
 import type { TraceBuffer, TraceView } from '../../document/machine.js';
 import { Chart } from '../parts/Chart.js';
+import { Shown, Table, visible } from '../parts/Elements.js';
 import { count, si } from '../parts/numbers.js';
-import { Table } from '../parts/Table.js';
-import { Shown, visible } from '../parts/Text.js';
-import { type Route, setState } from '../shell/route.js';
+import { type Route, setState } from '../parts/route.js';
 
 type Memory = NonNullable<TraceView['memory']>;
 

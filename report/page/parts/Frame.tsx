@@ -1,12 +1,11 @@
 /** The frame of a page: its title, the sections that it has, and the one that is shown. */
 import { Component, type ComponentChildren, type ComponentType } from 'preact';
-import { useEffect, useRef } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import type { About, SectionName, Sections } from '../../document/sections.js';
-import { Shown } from '../parts/Text.js';
 import { hasBlock, readSection, useLoaded } from './data.js';
+import { Shown } from './Elements.js';
 import { hashOf, type Route, useRoute } from './route.js';
 import { useScrollHints } from './scrollHints.js';
-import { ThemeSwitch } from './Theme.js';
 
 /** A section as a tab. It is shown where the page has its data, which it reads by itself. */
 export interface SectionView {
@@ -136,5 +135,48 @@ export function Frame({ sections }: { readonly sections: readonly SectionView[] 
       </main>
       {about.state === 'ready' && <Foot about={about.value} />}
     </>
+  );
+}
+
+/** Light or dark: the system's setting, until the user chooses. */
+
+const THEMES = ['auto', 'light', 'dark'] as const;
+type Theme = (typeof THEMES)[number];
+const NAMES: Readonly<Record<Theme, string>> = { auto: 'Automatic', light: 'Light', dark: 'Dark' };
+const KEY = 'tilewright-theme';
+
+/** Files on a disk may have no storage. */
+function stored(): Theme {
+  try {
+    return THEMES.find((theme) => theme === localStorage.getItem(KEY)) ?? 'auto';
+  } catch {
+    return 'auto';
+  }
+}
+
+export function ThemeSwitch() {
+  const [theme, setTheme] = useState<Theme>(stored);
+  useEffect(() => {
+    document.documentElement.dataset['theme'] = theme;
+    try {
+      localStorage.setItem(KEY, theme);
+    } catch {
+      // It holds until the page is closed.
+    }
+  }, [theme]);
+  return (
+    <label class="theme">
+      <span class="hidden">Colours</span>
+      <select
+        value={theme}
+        onChange={({ currentTarget }) => setTheme(THEMES.find((each) => each === currentTarget.value) ?? 'auto')}
+      >
+        {THEMES.map((each) => (
+          <option key={each} value={each}>
+            {NAMES[each]}
+          </option>
+        ))}
+      </select>
+    </label>
   );
 }

@@ -7,10 +7,10 @@ import {
   type QuestionsDocument,
   type QuestionText,
 } from '../../document/questions.js';
+import { LongText, Shown } from '../parts/Elements.js';
 import { count, fixed, percent } from '../parts/numbers.js';
-import { LongText, Shown } from '../parts/Text.js';
-import { QUESTION_PARTS } from './parts.js';
 import { taskOf } from './select.js';
+import { Tokens } from './Tokens.js';
 
 const nats = (value: Likelihood | undefined): string => {
   if (value === undefined) return '–';
@@ -209,9 +209,7 @@ export function QuestionView({ document, row, text, run }: ChoiceProps) {
       {text.cut !== undefined && text.cut > 0 && (
         <p class="none">{count(text.cut)} characters were too many for this page and are left out.</p>
       )}
-      {QUESTION_PARTS.map(({ name, Part }) => (
-        <Part key={name} {...{ document, row, task, docId, text, run }} />
-      ))}
+      <Tokens {...{ document, row, task, docId, text, run }} />
     </article>
   );
 }

@@ -1,6 +1,6 @@
 /** Texts of questions, read block by block, and the search in them. */
-import { textsBlock, type QuestionsDocument, type QuestionText, type QuestionTexts } from '../../document/questions.js';
-import { readBlock } from '../shell/data.js';
+import { type QuestionsDocument, type QuestionText, type QuestionTexts, textsBlock } from '../../document/questions.js';
+import { readBlock } from '../parts/data.js';
 
 /** What a search looks at: the question without the examples before it, its choices, its target, its outputs. */
 const searched = ({ context, shots, choices, target = '', outputs = [] }: QuestionText): string =>

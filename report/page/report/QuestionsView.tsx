@@ -1,14 +1,13 @@
 /** The section of questions: a list that is filtered, searched and sorted, and the question that is looked at. */
 import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import type { QuestionsDocument } from '../../document/questions.js';
-import { Choose } from '../parts/Choose.js';
-import { count } from '../parts/numbers.js';
+import type { QuestionsDocument, QuestionText } from '../../document/questions.js';
+import { Choose, Shown } from '../parts/Elements.js';
+import { Section } from '../parts/Frame.js';
+import { count, signed } from '../parts/numbers.js';
+import { type Route, setState } from '../parts/route.js';
 import { VirtualList } from '../parts/VirtualList.js';
-import { Section } from '../shell/Frame.js';
-import { setState, type Route } from '../shell/route.js';
-import { QuestionRow } from './QuestionRow.js';
 import { QuestionView } from './QuestionView.js';
-import { nameOf, ordersFor, rowOf, selectionOf, selectRows, shownFor, type Selection } from './select.js';
+import { nameOf, ordersFor, rowOf, type Selection, selectionOf, selectRows, shownFor, taskOf } from './select.js';
 import { Texts } from './texts.js';
 
 const ROW_HEIGHT = 58;
@@ -221,3 +220,56 @@ function Questions({ document, route }: { readonly document: QuestionsDocument; 
 export const QuestionsView = ({ route }: { readonly route: Route }) => (
   <Section name="questions">{(document) => <Questions document={document} route={route} />}</Section>
 );
+
+/** A question in the list: whether it is right, its beginning, its margin. */
+
+const MOST = 160;
+
+/** The beginning of the question, on one line. */
+function snippet(text: QuestionText | undefined): string {
+  if (text === undefined) return '…';
+  const line = text.context
+    .slice(text.shots, text.shots + MOST)
+    .replace(/\s+/g, ' ')
+    .trim();
+  return line === '' ? (text.choices[0] ?? '').slice(0, MOST).trim() : line;
+}
+
+export interface QuestionRowProps {
+  readonly document: QuestionsDocument;
+  readonly row: number;
+  readonly text: QuestionText | undefined;
+  readonly selection: Selection;
+}
+
+export function QuestionRow({ document, row, text, selection: { run, base, metric } }: QuestionRowProps) {
+  const { answers, docIds, tasks } = document;
+  const value = answers[run]!.values[metric]?.[row];
+  const before = answers[base]!.values[metric]?.[row];
+  const margin = answers[run]!.margins[row];
+  const isFlipped = run !== base && typeof value === 'number' && typeof before === 'number' && value !== before;
+  return (
+    <>
+      <span class={value === 1 ? 'sign is-right' : value === 0 ? 'sign is-wrong' : 'sign'}>
+        <span aria-hidden="true">{value === 1 ? '✓' : value === 0 ? '✗' : '·'}</span>
+        <span class="hidden">{value === 1 ? 'right' : value === 0 ? 'wrong' : 'no verdict'}</span>
+      </span>
+      <span class="what">
+        <span class="line">
+          <Shown text={snippet(text)} />
+        </span>
+        <span class="about">
+          {docIds[row]}
+          {tasks.length > 1 && (
+            <>
+              {' · '}
+              <Shown text={taskOf(document, row)} />
+            </>
+          )}
+          {isFlipped && <span class="flip"> · {value === 1 ? 'was wrong' : 'was right'}</span>}
+        </span>
+      </span>
+      <span class="margin">{typeof margin === 'number' ? signed(margin, 2) : ''}</span>
+    </>
+  );
+}

@@ -1,15 +1,13 @@
 /** The section of comparisons: runs beside the first one, with tests, flips and margins. */
 import { useState } from 'preact/hooks';
 import type { ComparisonDocument, RunComparison } from '../../document/comparison.js';
-import { Choose } from '../parts/Choose.js';
-import { count, counted } from '../parts/numbers.js';
-import { Shown } from '../parts/Text.js';
-import { hasBlock } from '../shell/data.js';
-import { Section } from '../shell/Frame.js';
-import { hashOf } from '../shell/route.js';
-import { Differences } from './Differences.js';
-import { Likelihoods } from './Likelihoods.js';
-import { MarginScatter } from './MarginScatter.js';
+import { letter, type Likelihood, numberOf } from '../../document/questions.js';
+import { hasBlock } from '../parts/data.js';
+import { Choose, Name, Shown, Table } from '../parts/Elements.js';
+import { Section } from '../parts/Frame.js';
+import { count, counted, fixed, percent } from '../parts/numbers.js';
+import { hashOf } from '../parts/route.js';
+import { Differences, MarginScatter } from './Differences.js';
 
 /** Links into the list of questions, filtered to what changed. */
 function Flips({ comparison }: { readonly comparison: RunComparison }) {
@@ -138,3 +136,90 @@ function Comparisons({ runs, comparisons, apart }: ComparisonDocument) {
 }
 
 export const ComparisonView = () => <Section name="comparison">{(content) => <Comparisons {...content} />}</Section>;
+
+/** How far log-likelihoods, choices and texts of two runs are from each other. */
+
+/** `2.5e−5` below a thousandth, `0.0123` above. */
+const small = (value: number): string =>
+  value !== 0 && Math.abs(value) < 0.001 ? value.toExponential(1).replaceAll('-', '−') : fixed(value, 4);
+
+const lead = (value: Likelihood | null): string => {
+  if (value === null) return '–';
+  return Number.isFinite(numberOf(value)) ? fixed(numberOf(value), 4) : '∞';
+};
+
+export function Likelihoods({ comparison }: { readonly comparison: RunComparison }) {
+  const { likelihoods, choices, texts, other } = comparison;
+  return (
+    <>
+      {likelihoods.length > 0 && (
+        <section>
+          <h3>Log-likelihoods</h3>
+          <Table
+            caption="In nats"
+            columns={[
+              { title: 'Task' },
+              { title: 'Count', isRight: true },
+              { title: 'Equal to the bit', isRight: true },
+              { title: 'Mean |Δ|', isRight: true },
+              { title: 'Mean Δ', isRight: true },
+              { title: 'Worst |Δ|', isRight: true },
+              { title: 'Where' },
+              { title: 'No numbers', isRight: true },
+            ]}
+            rows={likelihoods.map(({ task, worst, ...row }) => [
+              <Name text={task} />,
+              count(row.count),
+              count(row.equal),
+              small(row.meanAbsolute),
+              small(row.mean),
+              worst === null ? '–' : small(worst.difference),
+              worst === null ? (
+                '–'
+              ) : (
+                <a href={hashOf({ section: 'questions', state: { at: `${worst.docId} ${task}`, run: String(other) } })}>
+                  question {worst.docId}, choice {letter(worst.choice)}
+                </a>
+              ),
+              count(row.notFinite),
+            ])}
+          />
+        </section>
+      )}
+      {choices.length > 0 && (
+        <section>
+          <h3>Choices</h3>
+          <Table
+            caption="The most likely choice; leads are its distance to the next, in the first run, in nats"
+            columns={[
+              { title: 'Task' },
+              { title: 'Questions', isRight: true },
+              { title: 'Changed', isRight: true },
+              { title: 'Share', isRight: true },
+              { title: 'Median lead of changed', isRight: true },
+              { title: 'Median lead of all', isRight: true },
+            ]}
+            rows={choices.map(({ task, questions, changed, leadOfChanged, lead: ofAll }) => [
+              <Name text={task} />,
+              count(questions),
+              count(changed),
+              percent(changed / questions),
+              lead(leadOfChanged),
+              lead(ofAll),
+            ])}
+          />
+        </section>
+      )}
+      {texts.length > 0 && (
+        <section>
+          <h3>Texts</h3>
+          <Table
+            caption="Generated texts"
+            columns={[{ title: 'Task' }, { title: 'Questions', isRight: true }, { title: 'Equal', isRight: true }]}
+            rows={texts.map(({ task, questions, equal }) => [<Name text={task} />, count(questions), count(equal)])}
+          />
+        </section>
+      )}
+    </>
+  );
+}

@@ -3,10 +3,9 @@ import * as Plot from '@observablehq/plot';
 import { namedRows } from '../../document/namedRows.js';
 import type { RunCost, RunResult } from '../../document/results.js';
 import { Chart } from '../parts/Chart.js';
+import { Shown, Table } from '../parts/Elements.js';
 import { count, duration, fixed, percent, si } from '../parts/numbers.js';
-import { Table } from '../parts/Table.js';
 import { StartChart } from '../parts/StartChart.js';
-import { Shown } from '../parts/Text.js';
 
 interface Way {
   readonly way: string;

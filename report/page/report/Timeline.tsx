@@ -2,6 +2,7 @@
 import * as Plot from '@observablehq/plot';
 import { useMemo, useRef } from 'preact/hooks';
 import {
+  type DeviceUse,
   type Drawn,
   drawnOf,
   moved,
@@ -14,10 +15,10 @@ import {
 } from '../../document/machine.js';
 import { namedRows } from '../../document/namedRows.js';
 import { Chart, type DrawnPlot } from '../parts/Chart.js';
-import { percent } from '../parts/numbers.js';
-import { type Route, setState } from '../shell/route.js';
-import { DeviceTable } from './DeviceTable.js';
-import { type Row, rowsOf, spanOf, time, wordsOf } from './rows.js';
+import { Shown, Table } from '../parts/Elements.js';
+import { aboveNote, count, fixed, type OfPeak, peakText, percent, si } from '../parts/numbers.js';
+import { type Route, setState } from '../parts/route.js';
+import { type Row, rowsOf, spanOf, time, wordsOf } from './timelineRows.js';
 
 const COLOURS: Readonly<Record<TrackKind, string>> = {
   startup: 'var(--four)',
@@ -281,5 +282,53 @@ export function Timeline({ trace, route }: { readonly trace: TraceView; readonly
       </div>
       <p class="aside">Drag over a part to see it closer; a double click shows everything. Ctrl and the wheel zoom.</p>
     </section>
+  );
+}
+
+/** What each device did in the whole run, in numbers. */
+
+const shareOf = ({ computeSeconds, idleSeconds }: DeviceUse): string =>
+  computeSeconds + idleSeconds === 0 ? '–' : percent(computeSeconds / (computeSeconds + idleSeconds), 1);
+
+const rateOf = ({ flops, computeSeconds }: DeviceUse): number | undefined =>
+  flops === null || computeSeconds === 0 ? undefined : flops / computeSeconds;
+
+export function DeviceTable({ trace: { devices, peaks } }: { readonly trace: TraceView }) {
+  if (devices.length === 0) return <p class="none">No device computed.</p>;
+  const ofPeak = (device: DeviceUse): OfPeak | undefined => {
+    const rate = rateOf(device);
+    if (rate === undefined || peaks === undefined) return undefined;
+    return { share: rate / peaks.arithmetic.perSecond, flops: device.flops };
+  };
+  return (
+    <Table
+      note={aboveNote(devices.map(ofPeak), 1)}
+      caption="What devices did, in the whole run"
+      columns={[
+        { title: 'Device' },
+        { title: 'Micro-batches', isRight: true },
+        { title: 'Tokens', isRight: true },
+        { title: 'Compute, s', isRight: true },
+        { title: 'Copies, s', isRight: true },
+        { title: 'Gaps, s', isRight: true },
+        { title: 'Busy', isRight: true },
+        { title: 'FLOP/s', isRight: true },
+        { title: 'Of peak arithmetic', isRight: true },
+      ]}
+      rows={devices.map((device) => {
+        const [rate, of] = [rateOf(device), ofPeak(device)];
+        return [
+          <Shown key="name" text={device.process} />,
+          count(device.slices),
+          count(device.tokens),
+          fixed(device.computeSeconds, 3),
+          fixed(device.copySeconds, 3),
+          fixed(device.idleSeconds, 3),
+          shareOf(device),
+          rate === undefined ? '–' : si(rate, 'FLOP/s'),
+          of === undefined ? '–' : peakText(of, 1),
+        ];
+      })}
+    />
   );
 }

@@ -1,8 +1,7 @@
 /** The rows of a timeline, and how slices are written. */
 import type { Drawn, Figure, TraceView, Track, View } from '../../document/machine.js';
-import { count, percent, si } from '../parts/numbers.js';
-import { ABOVE_POINTED, isAbove } from '../parts/peak.js';
-import { visible } from '../parts/Text.js';
+import { visible } from '../parts/Elements.js';
+import { ABOVE_POINTED, count, isAbove, percent, si } from '../parts/numbers.js';
 
 export interface Row {
   /** What stands beside it; no other row has it. */
