@@ -1,23 +1,14 @@
 /** Calls of the benchmark of techniques: over trees, over cached keys and values, and with memory of their own. */
 import { defined } from '../system/defined.js';
 import { scoredTokens } from '../evaluate/answers.js';
-import {
-  groupCalls,
-  groupContexts,
-  layBatch,
-  packTrees,
-  type Path,
-  planTrees,
-  type ScoredRows,
-  type TokenizedQuestion,
-  type TreeSharing,
-  twoPhase,
-  type TwoPhaseOptions,
-} from '../evaluate/index.js';
-import { fits } from '../evaluate/packing.js';
+import { fits, packTrees } from '../evaluate/packing.js';
+import { layBatch } from '../evaluate/scoreBatches.js';
+import type { PathBatch, PathLane, PathScorer, ScoredRows, Scorer, WalkedBatch } from '../evaluate/scorer.js';
+import type { TokenizedQuestion } from '../evaluate/tokenize.js';
+import { measureTree, type Path, type ScoredToken, type TreeSharing } from '../evaluate/tree.js';
+import { planTrees } from '../evaluate/treePlan.js';
+import { groupCalls, groupContexts, twoPhase, type TwoPhaseOptions } from '../evaluate/twoPhase.js';
 import { orderPaths, pathsOf } from '../evaluate/pathOrder.js';
-import type { PathBatch, PathLane, PathScorer, Scorer, WalkedBatch } from '../evaluate/scorer.js';
-import { measureTree, type ScoredToken } from '../evaluate/tree.js';
 import { walk } from '../evaluate/walk.js';
 import { loadAddon } from '../runtime/addon.js';
 import { requireCuda } from '../runtime/cuda/addon.js';

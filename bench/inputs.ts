@@ -9,13 +9,11 @@ import type { WeightInit } from '../driver/names.js';
 import type { KvCache, Precision } from '../driver/precision.js';
 import type { Ui } from '../driver/requests.js';
 import { detectMachine } from '../driver/targets/cpuDevice.js';
-import {
-  fileTaskByName,
-  loadDataset,
-  type Question,
-  tokenizeDataset,
-  type TokenizedQuestion,
-} from '../evaluate/index.js';
+import { loadDataset } from '../evaluate/dataset.js';
+import { tokenizeDataset } from '../evaluate/evaluate.js';
+import { fileTaskByName } from '../evaluate/fileTasks.js';
+import type { Question } from '../evaluate/question.js';
+import type { TokenizedQuestion } from '../evaluate/tokenize.js';
 import type { CpuIsa } from '../ir/plan.js';
 import { openTokenizer } from '../models/tokenizer/tokenizer.js';
 import type { BenchTarget } from './command.js';

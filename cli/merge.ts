@@ -4,7 +4,7 @@ import { defined } from '../system/defined.js';
 import { isArtifact } from '../driver/names.js';
 import { UsageError } from '../errors.js';
 import { FILE_TASKS } from '../evaluate/fileTasks.js';
-import type { MergeRequest } from '../evaluate/index.js';
+import type { MergeRequest } from '../evaluate/merge.js';
 import { formatTable } from '../evaluate/table.js';
 import { counted } from '../system/text.js';
 import { addSections, choice, EXIT_STATUSES, type Flags, isSet, required, text } from './options.js';

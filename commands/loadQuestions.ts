@@ -1,7 +1,9 @@
 /** The second step of a run, beside its questions: they are tokenized while the model is compiled and loaded. */
 import type { Phases } from '../driver/phases.js';
 import type { Ui } from '../driver/requests.js';
-import { checkResumed, claimModelName, type Dataset, type LoadedQuestions, modelFolder } from '../evaluate/index.js';
+import type { Dataset } from '../evaluate/dataset.js';
+import { checkResumed, type LoadedQuestions } from '../evaluate/evaluate.js';
+import { claimModelName, modelFolder } from '../evaluate/output.js';
 import { counted, inParts } from '../system/text.js';
 import { EarlyModel, type FinishOptions, type LoadedModel, type ModelLoading, stepsFirst } from './loadModel.js';
 import type { ModelLimits } from './modelLimits.js';

@@ -1,7 +1,7 @@
 /** The limits of a compiled model and the cost of its micro-batches, known before its weights are loaded. */
 import { bucketCostModel } from '../autotune/buckets.js';
 import { type CompiledModel, contextLimit } from '../driver/compile/compile.js';
-import type { ScorerLimits } from '../evaluate/index.js';
+import type { ScorerLimits } from '../evaluate/questionPlan.js';
 import { scoreOf } from '../ir/plan.js';
 import { keysIn, rowsIn, tokensIn } from '../ir/scoring.js';
 import { roundUp } from '../ir/types.js';

@@ -2,20 +2,15 @@
 import type { OpenedModel } from '../driver/compile/open.js';
 import { parallelismFor } from '../driver/devices/openDevices.js';
 import type { Ui } from '../driver/requests.js';
-import {
-  countOrdered,
-  type Dataset,
-  type LoadedQuestions,
-  type Path,
-  pathLength,
-  pathsOf,
-  planWalks,
-  type QuestionPlan,
-  type Sharing,
-  type TokenizerThreads,
-  twoPhase,
-} from '../evaluate/index.js';
-import type { WalkLimits } from '../evaluate/scorer.js';
+import type { Dataset } from '../evaluate/dataset.js';
+import type { LoadedQuestions } from '../evaluate/evaluate.js';
+import { countOrdered, pathsOf } from '../evaluate/pathOrder.js';
+import type { QuestionPlan } from '../evaluate/questionPlan.js';
+import type { Sharing, WalkLimits } from '../evaluate/scorer.js';
+import type { TokenizerThreads } from '../evaluate/tokenize.js';
+import { type Path, pathLength } from '../evaluate/tree.js';
+import { twoPhase } from '../evaluate/twoPhase.js';
+import { planWalks } from '../evaluate/walk.js';
 import { scoreOf } from '../ir/plan.js';
 import { rowsIn, tokensIn } from '../ir/scoring.js';
 import { MAX_KEYS } from '../ir/stepping.js';

@@ -7,18 +7,11 @@ import { cacheTokensOf } from '../driver/functions.js';
 import type { Ui } from '../driver/requests.js';
 import type { CompiledModel } from '../driver/targets/target.js';
 import { UsageError, UserError } from '../errors.js';
-import {
-  countOrdered,
-  groupContexts,
-  isWorthKeeping,
-  isWorthKeepingWithin,
-  type LoadedQuestions,
-  MIN_GAIN,
-  type Path,
-  pathLength,
-  pathsOf,
-  type Question,
-} from '../evaluate/index.js';
+import type { LoadedQuestions } from '../evaluate/evaluate.js';
+import { countOrdered, isWorthKeeping, isWorthKeepingWithin, MIN_GAIN, pathsOf } from '../evaluate/pathOrder.js';
+import type { Question } from '../evaluate/question.js';
+import { type Path, pathLength } from '../evaluate/tree.js';
+import { groupContexts } from '../evaluate/twoPhase.js';
 import type { WalkLimits } from '../evaluate/scorer.js';
 import { questionName } from '../evaluate/tokenize.js';
 import { PAGE_TOKENS } from '../generate/pages.js';

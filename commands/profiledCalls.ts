@@ -1,16 +1,10 @@
 /** Calls of a question set as a run makes them, to be timed launch by launch. */
-import {
-  fits,
-  groupCalls,
-  groupContexts,
-  layBatch,
-  packTrees,
-  planTrees,
-  type Scorer,
-  treeSharing,
-} from '../evaluate/index.js';
+import { fits, packTrees } from '../evaluate/packing.js';
+import { layBatch } from '../evaluate/scoreBatches.js';
+import { type Scorer, treeSharing, type WalkedBatch } from '../evaluate/scorer.js';
+import { planTrees } from '../evaluate/treePlan.js';
+import { groupCalls, groupContexts } from '../evaluate/twoPhase.js';
 import { pathsOf } from '../evaluate/pathOrder.js';
-import type { WalkedBatch } from '../evaluate/scorer.js';
 import { walk } from '../evaluate/walk.js';
 import { SCORE, STEP } from '../ir/function.js';
 import { takesLastTokens } from '../ir/stepping.js';

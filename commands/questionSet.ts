@@ -4,23 +4,15 @@
  */
 import { statSync } from 'node:fs';
 import type { TargetDevices } from '../driver/targets/target.js';
-import {
-  cutWindows,
-  type Dataset,
-  type EvaluateOptions,
-  type LoadedQuestions,
-  type Overlong,
-  type PathLimit,
-  planQuestions,
-  type Question,
-  type QuestionPlan,
-  type Shard,
-  type Sharing,
-  tokenizeDataset,
-  type TokenizerSource,
-  TokenizerThreads,
-  truncateOverlong,
-} from '../evaluate/index.js';
+import type { Dataset } from '../evaluate/dataset.js';
+import { type EvaluateOptions, type LoadedQuestions, tokenizeDataset } from '../evaluate/evaluate.js';
+import { cutWindows, type Overlong, type PathLimit, truncateOverlong } from '../evaluate/pathLengths.js';
+import type { Question } from '../evaluate/question.js';
+import { planQuestions, type QuestionPlan } from '../evaluate/questionPlan.js';
+import type { Sharing } from '../evaluate/scorer.js';
+import type { Shard } from '../evaluate/shard.js';
+import { TokenizerThreads } from '../evaluate/tokenize.js';
+import type { TokenizerSource } from '../evaluate/tokenizeChunk.js';
 import { tokensOfLines, type TokenSource } from '../evaluate/tokenLines.js';
 import { MAX_KEYS } from '../ir/stepping.js';
 import type { TokenizerSpec } from '../models/tokenizer/files.js';

@@ -3,21 +3,14 @@ import { createHash } from 'node:crypto';
 import { clock } from '../driver/phases.js';
 import { arithmeticName } from '../driver/precision.js';
 import { VERSION } from '../driver/program.js';
-import {
-  type DeviceUse,
-  type Overlong,
-  printDocs,
-  type Provenance,
-  type Question,
-  type StartUp,
-  type Throughput,
-  throughputOf,
-  type TokenCounts,
-} from '../evaluate/index.js';
+import type { Overlong } from '../evaluate/pathLengths.js';
+import type { TokenCounts } from '../evaluate/pathOrder.js';
+import type { Question } from '../evaluate/question.js';
+import { type ResultsHeader, throughputOf } from '../evaluate/results.js';
+import type { DeviceUse, Provenance, StartUp, Throughput } from '../evaluate/resultTypes.js';
+import { type ClosedRange, printDocs } from '../evaluate/selection.js';
 import type { RunIdentity } from '../evaluate/journal.js';
 import { Reporter } from '../evaluate/reporter.js';
-import type { ResultsHeader } from '../evaluate/results.js';
-import type { ClosedRange } from '../evaluate/selection.js';
 import type { Answers, TaskAnswers } from '../evaluate/taskAnswers.js';
 import { jsonOf } from '../evaluate/taskConfig.js';
 import type { TaskWindow } from '../evaluate/windows.js';

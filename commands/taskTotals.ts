@@ -1,6 +1,6 @@
 /** What the windows of a run of tasks come to together. */
 import { createHash } from 'node:crypto';
-import type { Overlong } from '../evaluate/index.js';
+import type { Overlong } from '../evaluate/pathLengths.js';
 import type { ClosedRange } from '../evaluate/selection.js';
 import type { TaskWindow } from '../evaluate/windows.js';
 import type { Computed, GenerationTotals, QuestionFacts } from './runReporter.js';

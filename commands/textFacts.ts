@@ -3,7 +3,7 @@
  * here, and so do the names of what it wrote.
  */
 import type { Ui } from '../driver/requests.js';
-import type { RunIdentity } from '../evaluate/index.js';
+import type { RunIdentity } from '../evaluate/journal.js';
 import type { Leaf } from '../evaluate/windows.js';
 import {
   type FoundDefaults,

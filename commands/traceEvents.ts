@@ -2,7 +2,7 @@
 import type { WorkSize } from '../autotune/work.js';
 import { criticalPath } from '../driver/criticalPath.js';
 import type { PhaseSpan } from '../driver/phases.js';
-import type { DeviceUse } from '../evaluate/index.js';
+import type { DeviceUse } from '../evaluate/resultTypes.js';
 import type { MicroBatch } from '../evaluate/scorer.js';
 import type { DeviceSpan } from '../runtime/call.js';
 import type { CallWork } from './callWork.js';

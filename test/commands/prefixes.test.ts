@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { ModelLoading } from '../../commands/loadModel.js';
 import { compileAhead, mayKeepPrefixes, mayNeedCache } from '../../commands/prefixes.js';
 import type { ScoreRequest } from '../../commands/runRequest.js';
-import { isWorthKeeping } from '../../evaluate/index.js';
+import { isWorthKeeping } from '../../evaluate/pathOrder.js';
 
 const asking = (contexts: readonly string[]): { readonly context: string }[] =>
   contexts.map((context) => ({ context }));

@@ -18,8 +18,11 @@ import { compileEval } from './support/compiled.js';
 
 /** A whole run over the public functions, in a separate process: node run.mjs DATA OUT SHARING DELAY_MS [resume]. */
 const RUNNER = `
-import { loadDataset, fileTaskByName, tokenizeDataset } from './evaluate/index.js';
-import { modelFolder, scoreQuestions, throughputOf } from './evaluate/index.js';
+import { loadDataset } from './evaluate/dataset.js';
+import { scoreQuestions, tokenizeDataset } from './evaluate/evaluate.js';
+import { fileTaskByName } from './evaluate/fileTasks.js';
+import { modelFolder } from './evaluate/output.js';
+import { throughputOf } from './evaluate/results.js';
 import { prepareOutput } from './system/write.js';
 import { writeFileRun } from './test/support/fileRun.js';
 import { fakeScorer } from './test/evaluate/support/fakeScorer.js';

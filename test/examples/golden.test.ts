@@ -6,14 +6,11 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { run } from '../../commands/run.js';
-import {
-  evaluate,
-  loadDataset,
-  type Scores,
-  type Selection,
-  fileTaskByName,
-  tokenizeDataset,
-} from '../../evaluate/index.js';
+import { loadDataset } from '../../evaluate/dataset.js';
+import { evaluate, tokenizeDataset } from '../../evaluate/evaluate.js';
+import { fileTaskByName } from '../../evaluate/fileTasks.js';
+import type { Scores } from '../../evaluate/metrics.js';
+import type { Selection } from '../../evaluate/selection.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
 import { describeTokenizer } from '../../models/tokenizer/files.js';
 import { isBuilt, ROOT, temporaryFolder } from '../e2e/support.js';
