@@ -112,7 +112,10 @@ module.exports = {
       severity: 'error',
       comment: 'A page runs in a browser: of this project it sees the types and tables of documents, and no Node.',
       from: { path: '^report/(page|document)/' },
-      to: { path: '.', pathNot: ['^report/document/', '^system/defined[.]ts$', 'node_modules', '^report/page/'] },
+      to: {
+        path: '.',
+        pathNot: ['^report/(page|document)/', '^evaluate/startUp[.]ts$', '^system/(at|defined)[.]ts$', 'node_modules'],
+      },
     },
     {
       name: 'pages-are-bundled',

@@ -3,14 +3,15 @@ import { createHash } from 'node:crypto';
 import { clock } from '../driver/phases.js';
 import { arithmeticName } from '../driver/precision.js';
 import { VERSION } from '../driver/program.js';
+import type { RunIdentity } from '../evaluate/journal.js';
 import type { Overlong } from '../evaluate/pathLengths.js';
 import type { TokenCounts } from '../evaluate/pathOrder.js';
 import type { Question } from '../evaluate/question.js';
-import { type ResultsHeader, throughputOf } from '../evaluate/results.js';
-import type { DeviceUse, Provenance, StartUp, Throughput } from '../evaluate/resultTypes.js';
-import { type ClosedRange, printDocs } from '../evaluate/selection.js';
-import type { RunIdentity } from '../evaluate/journal.js';
 import { Reporter } from '../evaluate/reporter.js';
+import { type ResultsHeader, throughputOf } from '../evaluate/results.js';
+import type { DeviceUse, Provenance, Throughput } from '../evaluate/resultTypes.js';
+import { type ClosedRange, printDocs } from '../evaluate/selection.js';
+import type { StartUp } from '../evaluate/startUp.js';
 import type { Answers, TaskAnswers } from '../evaluate/taskAnswers.js';
 import { jsonOf } from '../evaluate/taskConfig.js';
 import type { TaskWindow } from '../evaluate/windows.js';
@@ -22,6 +23,7 @@ import { recordOf } from './runRecord.js';
 import type { EvaluationRequest, RunRequest, RunResult, ScoreRequest, TasksRequest } from './runRequest.js';
 import type { TaskSource } from './sources.js';
 import type { TextFacts } from './textFacts.js';
+
 
 /** What results say of the questions. */
 export interface QuestionFacts {

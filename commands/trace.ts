@@ -9,7 +9,7 @@ import type { Phases } from '../driver/phases.js';
 import { arithmeticName } from '../driver/precision.js';
 import { VERSION } from '../driver/program.js';
 import { withReplicas } from '../driver/startUp.js';
-import type { StartUp } from '../evaluate/resultTypes.js';
+import type { StartUp } from '../evaluate/startUp.js';
 import { linkFunction, scoreOf, stateBytes } from '../ir/plan.js';
 import { TRACE_FORMAT, type TraceFacts } from '../report/document/machine.js';
 import { defined } from '../system/defined.js';

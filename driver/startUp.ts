@@ -1,5 +1,5 @@
 /** The time from a command to its first answer: in a line for `--verbose`, and as results and traces keep it. */
-import type { StartPhase, StartStep, StartUp } from '../evaluate/resultTypes.js';
+import type { StartPhase, StartStep, StartUp } from '../evaluate/startUp.js';
 import { defined } from '../system/defined.js';
 import { bytes as bytesText } from '../system/text.js';
 import { ANSWERS, type PhaseName, StartGraph } from './criticalPath.js';

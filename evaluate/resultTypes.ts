@@ -1,6 +1,7 @@
 /** The types of the results of a run: what they are made from, and the content of results_*.json. */
 import type { Overlong } from './pathLengths.js';
 import type { RunRecord } from './runRecord.js';
+import type { StartUp } from './startUp.js';
 
 /** What this process did and how fast. A resumed run counts only its own part. */
 export interface Throughput {
@@ -24,35 +25,6 @@ export interface Throughput {
   readonly devices?: readonly DeviceUse[] | undefined;
   /** How this process came to its first answer; absent where all were known, or where shards are merged. */
   readonly start?: StartUp | undefined;
-}
-
-/** The time from the command to its first answer. Seconds are since the command began. */
-export interface StartUp {
-  readonly seconds: number;
-  /** What was waited for, from the command on; the steps follow one another and add up to `seconds`. */
-  readonly criticalPath: readonly StartStep[];
-  /** In order of their begin. They overlap. */
-  readonly phases: readonly StartPhase[];
-}
-
-export interface StartStep {
-  /** `command`, `device process`, `device process 3`; null where no phase that was recorded explains the time. */
-  readonly process: string | null;
-  readonly phase: string | null;
-  readonly begin: number;
-  readonly seconds: number;
-}
-
-export interface StartPhase {
-  readonly process: string;
-  readonly phase: string;
-  readonly begin: number;
-  readonly end: number;
-  /** By how much later it could have ended without delaying the answer; absent where nothing waited for it. */
-  readonly spareSeconds?: number;
-  /** What it moved, and the seconds in which it did. */
-  readonly bytes?: number;
-  readonly movingSeconds?: number;
 }
 
 /** How a device spent the time between the first and the last computation of any device. */

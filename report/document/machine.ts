@@ -1,5 +1,5 @@
 /** The section on machines: what traces of runs say. Seconds are since the command began. */
-import type { StartUp } from './start.js';
+import type { StartUp } from '../../evaluate/startUp.js';
 
 /** What a track's slices are: those of others are shown as they are. */
 const TRACK_KINDS = ['startup', 'critical', 'compute', 'copy', 'idle', 'kernel', 'other'] as const;

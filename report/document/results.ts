@@ -1,6 +1,6 @@
 /** The section of results: what runs came to, and what they took. Shares are from 0 to 1. */
 
-import type { StartUp } from './start.js';
+import type { StartUp } from '../../evaluate/startUp.js';
 
 /** From, to. */
 export type Interval = readonly [number, number];

@@ -1,6 +1,6 @@
 /** Traces as a run of a large model on several GPUs would leave them, and tuning records, made by arithmetic alone. */
+import type { StartUp } from '../../evaluate/startUp.js';
 import type { TraceFacts } from '../../report/document/machine.js';
-import type { StartUp } from '../../report/document/start.js';
 
 export interface MadeTrace {
   readonly devices: number;

@@ -1,7 +1,7 @@
 /** How a command and its devices started: phases as bars, and what the first answer waited for marked among them. */
 import * as Plot from '@observablehq/plot';
+import type { StartPhase, StartStep, StartUp } from '../../../evaluate/startUp.js';
 import { namedRows } from '../../document/namedRows.js';
-import type { StartPhase, StartStep, StartUp } from '../../document/start.js';
 import { Chart } from './Chart.js';
 import { Shown, Table, visible } from './Elements.js';
 import { counted, duration, fixed, percent, si } from './numbers.js';

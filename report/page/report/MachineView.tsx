@@ -1,8 +1,8 @@
 /** The section on machines: what devices did, how near to their peaks they came, and where memory went. */
 import * as Plot from '@observablehq/plot';
+import type { StartPhase } from '../../../evaluate/startUp.js';
 import type { KernelUse, MachineDocument, Phase, TraceView } from '../../document/machine.js';
 import { namedRows } from '../../document/namedRows.js';
-import type { StartPhase } from '../../document/start.js';
 import { Chart } from '../parts/Chart.js';
 import { Facts, Name, Shown, Table, visible } from '../parts/Elements.js';
 import { Section } from '../parts/Frame.js';

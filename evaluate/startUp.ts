@@ -1,6 +1,6 @@
 /**
  * How a command came to its first answer, as results and traces keep it and pages show it. Seconds are since the
- * command began. The driver's results have the same (evaluate/resultTypes.ts): a page knows no other room.
+ * command began. Pages import this file: it imports none.
  */
 export interface StartUp {
   readonly seconds: number;
@@ -11,7 +11,7 @@ export interface StartUp {
 }
 
 export interface StartStep {
-  /** Null where no phase that was recorded explains the time. */
+  /** `command`, `device process`, `device process 3`; null where no phase that was recorded explains the time. */
   readonly process: string | null;
   readonly phase: string | null;
   readonly begin: number;
