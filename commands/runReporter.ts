@@ -24,7 +24,6 @@ import type { EvaluationRequest, RunRequest, RunResult, ScoreRequest, TasksReque
 import type { TaskSource } from './sources.js';
 import type { TextFacts } from './textFacts.js';
 
-
 /** What results say of the questions. */
 export interface QuestionFacts {
   /** Tokens that the tokenizer puts first. */
