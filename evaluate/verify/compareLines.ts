@@ -84,7 +84,7 @@ function numberIn(text: unknown): number | undefined {
 
 function responseIn(value: unknown, isTexts: boolean): Response | undefined {
   if (isTexts) return typeof value === 'string' ? value : undefined;
-  // Of a text that is scored as a whole there is the likelihood alone.
+  // A text that is scored as a whole has only its likelihood.
   const [number, greedy] = isPair(value) ? value : [value, 'False'];
   const ll = numberIn(number);
   return ll === undefined || (greedy !== 'True' && greedy !== 'False')
