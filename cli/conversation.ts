@@ -4,7 +4,6 @@ import { PassThrough } from 'node:stream';
 import type { Conversation, ConverseRequest } from '../commands/generate.js';
 import type { WithTargetChoice } from '../driver/precision.js';
 import { UserError } from '../errors.js';
-import { GenerateError } from '../generate/request.js';
 import type { Input, Io } from './io.js';
 import { printable, printError } from './print.js';
 import type { Face } from './ui.js';
@@ -81,6 +80,7 @@ async function say({ io }: Context, conversation: Conversation, message: string,
     const { rest } = await conversation.say(message, { onPiece: ({ text }) => show(text), signal });
     show(`${rest}\n`);
   } catch (error) {
+    const { GenerateError } = await import('../generate/request.js');
     if (!(error instanceof UserError || error instanceof GenerateError)) throw error;
     printError(io, error instanceof UserError ? error : new UserError(error.message, START_AGAIN));
   }
