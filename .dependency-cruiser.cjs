@@ -19,7 +19,7 @@ const COMPOSED = [
   '^autotune/',
   '^tasks/',
   '^evaluate/',
-  '^generate/',
+  '^engine/',
 ];
 
 /**
@@ -51,7 +51,7 @@ const MAY_IMPORT = {
   // Evaluation sees any engine as a Scorer: its tasks, trees and results are tested with a fake one.
   evaluate: ['^tasks/', '^python/'],
   // Generation sees any engine as a Stepper: pages and scheduling are tested with a fake one.
-  generate: ['^ir/', '^python/'],
+  engine: ['^ir/', '^python/'],
   // Results, traces and IR as pages: what is shown is read or handed in, and nothing here computes an answer.
   report: ['^ir/', '^python/', '^tasks/', '^evaluate/', '^autotune/(records|peaks)[.]ts$'],
   // Wiring: where a model lies, on which devices, for which target, in which artifact. It knows no command.

@@ -84,7 +84,7 @@ const TOGETHER = [
   'driver',
   'evaluate',
   'examples',
-  'generate',
+  'engine',
   'ir',
   'models',
   'passes',

@@ -1,7 +1,7 @@
 /** All requests of a service at once: their rate, and which calls the time goes to. */
-import { Generator } from '../generate/generator.js';
-import type { SamplingOptions } from '../generate/options.js';
-import type { Stepper } from '../generate/scheduler.js';
+import { Generator } from '../engine/generator.js';
+import type { SamplingOptions } from '../engine/options.js';
+import type { Stepper } from '../engine/scheduler.js';
 
 /** A call, as the report groups calls. */
 interface ServedCall {

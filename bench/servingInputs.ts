@@ -3,7 +3,7 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { CheckpointFolder, prepareFolder } from '../driver/quantize/tensors.js';
 import { UserError } from '../errors.js';
-import type { StepInputs, Stepper } from '../generate/scheduler.js';
+import type { StepInputs, Stepper } from '../engine/scheduler.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import type { WeightEntry } from '../models/model/tensors.js';
 import { layOut, readSafetensorsHeader } from '../models/weights/safetensors.js';

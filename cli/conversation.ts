@@ -80,7 +80,7 @@ async function say({ io }: Context, conversation: Conversation, message: string,
     const { rest } = await conversation.say(message, { onPiece: ({ text }) => show(text), signal });
     show(`${rest}\n`);
   } catch (error) {
-    const { GenerateError } = await import('../generate/request.js');
+    const { GenerateError } = await import('../engine/request.js');
     if (!(error instanceof UserError || error instanceof GenerateError)) throw error;
     printError(io, error instanceof UserError ? error : new UserError(error.message, START_AGAIN));
   }

@@ -8,8 +8,8 @@ import {
   MAX_TEMPERATURE,
   MAX_TOP_LOGPROBS,
   ownVariable,
-} from '../generate/limits.js';
-import type { GenerateField, GenerateOptions } from '../generate/options.js';
+} from '../engine/limits.js';
+import type { GenerateField, GenerateOptions } from '../engine/options.js';
 import { parseJsonValue } from '../python/literal.js';
 import { type Dict, isDict, type PyValue } from '../python/value.js';
 import { type Flags, isSet, text, texts } from './options.js';
@@ -113,7 +113,7 @@ function biasOf(given: string): readonly [number, number] {
 
 /** Rejects with UsageError. */
 export async function generateFlags(flags: Flags): Promise<GenerateOptions> {
-  const { checkTogether, generateSchema } = await import('../generate/options.js');
+  const { checkTogether, generateSchema } = await import('../engine/options.js');
   const stop = texts(flags, 'stop').map(unescape);
   const biases = texts(flags, 'logitBias');
   const given = Object.keys(NUMBERS).flatMap((field) => {

@@ -6,7 +6,7 @@ import { deviceMemory, roomFor } from '../driver/devices/placement.js';
 import type { LoadRequest, Ui } from '../driver/requests.js';
 import type { CompiledModel } from '../driver/targets/target.js';
 import { UsageError, UserError } from '../errors.js';
-import { PAGE_TOKENS } from '../generate/pages.js';
+import { PAGE_TOKENS } from '../engine/pages.js';
 import { type Parallelism, ROW_PAD, stateBytes } from '../ir/plan.js';
 import { LAST_TOKENS } from '../ir/stepping.js';
 import { roundUp } from '../ir/types.js';

@@ -14,7 +14,7 @@ import { type Path, pathLength } from '../evaluate/tree.js';
 import { groupContexts } from '../evaluate/twoPhase.js';
 import type { WalkLimits } from '../evaluate/scorer.js';
 import { questionName } from '../evaluate/tokenize.js';
-import { PAGE_TOKENS } from '../generate/pages.js';
+import { PAGE_TOKENS } from '../engine/pages.js';
 import { STEP } from '../ir/function.js';
 import { scoreOf } from '../ir/plan.js';
 import { tokensIn } from '../ir/scoring.js';

@@ -1,7 +1,7 @@
 /** Prompts as tokens, checked against the model before anything is compiled. */
 import { UserError } from '../errors.js';
-import type { SamplingOptions } from '../generate/options.js';
-import type { ConversationPrompt, NamedPrompt } from '../generate/prompts.js';
+import type { SamplingOptions } from '../engine/options.js';
+import type { ConversationPrompt, NamedPrompt } from '../engine/prompts.js';
 import type { Conversation } from '../models/chat/render.js';
 import type { ChatTemplate } from '../models/chat/template.js';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.js';

@@ -10,7 +10,7 @@ import type {
   Scorer,
   WalkLimits,
 } from '../evaluate/scorer.js';
-import { filterInputs } from '../generate/tokenEntries.js';
+import { filterInputs } from '../engine/tokenEntries.js';
 import { SCORE, STEP } from '../ir/function.js';
 import type { FunctionPlan } from '../ir/plan.js';
 import { keysIn, listPaths, rowsIn, tokensIn } from '../ir/scoring.js';

@@ -5,7 +5,7 @@ import { openTemplate } from '../commands/templates.js';
 import { type Continuation, continueAll, type ContinueListener, TextGenerator } from '../commands/textGenerator.js';
 import { cacheTokensOf } from '../driver/functions.js';
 import { UsageError } from '../errors.js';
-import type { EndReason } from '../generate/request.js';
+import type { EndReason } from '../engine/request.js';
 import type { ChatTemplate } from '../models/chat/template.js';
 import { readGenerationConfig } from '../models/generationConfig.js';
 import { createTokenizer, type Tokenizer } from '../models/tokenizer/tokenizer.js';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { SERVING_ROWS } from '../../bench/serving.js';
 import { padded, paddedStepper, writeRepeated } from '../../bench/servingInputs.js';
-import type { StepInputs, Stepper } from '../../generate/scheduler.js';
+import type { StepInputs, Stepper } from '../../engine/scheduler.js';
 import { decodeEncoded } from '../../ir/encoding.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
 import { readRange, withFile } from '../../system/read.js';

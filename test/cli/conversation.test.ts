@@ -3,7 +3,7 @@ import { PassThrough } from 'node:stream';
 import { describe, expect, it } from 'vitest';
 import type { Conversation } from '../../commands/generate.js';
 import type { Continuation } from '../../commands/textGenerator.js';
-import { GenerateError } from '../../generate/request.js';
+import { GenerateError } from '../../engine/request.js';
 import { fakeIo, type FakeIo, type Outcome, runCli } from './fakeIo.js';
 
 const UP = '\x1b[A';

@@ -1,6 +1,6 @@
 /** Random rows of logits and options for the kernel that chooses tokens, its inputs, and what an oracle chooses. */
-import { isGreedy, resolveSampling, type Sampling, type SamplingOptions } from '../../generate/options.js';
-import { filterInputs, type FilterRow, filtersOf, TokenEntries } from '../../generate/tokenEntries.js';
+import { isGreedy, resolveSampling, type Sampling, type SamplingOptions } from '../../engine/options.js';
+import { filterInputs, type FilterRow, filtersOf, TokenEntries } from '../../engine/tokenEntries.js';
 import type { Extents } from '../../ir/extents.js';
 import { noiseKey } from '../../ir/gumbel.js';
 import { type Before, oracleChoice } from '../support/sampling.js';

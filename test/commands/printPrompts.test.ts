@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type PrintedPrompt, printPrompts } from '../../commands/generate.js';
-import type { Prompt } from '../../generate/prompts.js';
+import type { Prompt } from '../../engine/prompts.js';
 
 const DEMO = join(dirname(fileURLToPath(import.meta.url)), '..', '..', 'models', 'demo');
 const root = mkdtempSync(join(tmpdir(), 'tilewright-prompts-'));

@@ -4,10 +4,10 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { beginLoading, type LoadedModel } from '../../commands/loadModel.js';
 import { stepperOf } from '../../commands/textGenerator.js';
 import { Phases } from '../../driver/phases.js';
-import { searchBeams } from '../../generate/beams.js';
-import { Generator } from '../../generate/generator.js';
-import type { SamplingOptions } from '../../generate/options.js';
-import type { Stepper } from '../../generate/scheduler.js';
+import { searchBeams } from '../../engine/beams.js';
+import { Generator } from '../../engine/generator.js';
+import type { SamplingOptions } from '../../engine/options.js';
+import type { Stepper } from '../../engine/scheduler.js';
 import { SILENT } from '../support/silent.js';
 import { environment, ROOT } from './support.js';
 

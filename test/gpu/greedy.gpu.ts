@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { Generator } from '../../generate/generator.js';
+import { Generator } from '../../engine/generator.js';
 import { deviceHere, SHARED, skipWithout } from './device.js';
 import { loadOnDevice, scoresOf, stepperFor, write } from './sequences.js';
 

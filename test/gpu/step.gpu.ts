@@ -6,10 +6,10 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import type { LoadedModel } from '../../commands/loadModel.js';
-import { searchBeams } from '../../generate/beams.js';
-import { Generator } from '../../generate/generator.js';
-import type { GenerateRequest } from '../../generate/request.js';
-import type { Stepper } from '../../generate/scheduler.js';
+import { searchBeams } from '../../engine/beams.js';
+import { Generator } from '../../engine/generator.js';
+import type { GenerateRequest } from '../../engine/request.js';
+import type { Stepper } from '../../engine/scheduler.js';
 import { scoreSequences } from '../support/scoring.js';
 import { deviceHere } from './device.js';
 import {

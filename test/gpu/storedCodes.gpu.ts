@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { copyFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { Generator } from '../../generate/generator.js';
+import { Generator } from '../../engine/generator.js';
 import { awqWriter, gptqWriter, plainWriter } from '../support/quantizeMatrix.js';
 import {
   quantizedTensors,

@@ -10,7 +10,7 @@ import { compileModel } from '../../driver/compile/compile.js';
 import { cuda } from '../../driver/targets/cuda.js';
 import { cudaDevice, TYPICAL_FACTS } from '../../driver/targets/cudaDevice.js';
 import { emitCudaPlan } from '../../driver/targets/cudaKernels.js';
-import { filterInputs, type FilterRow } from '../../generate/tokenEntries.js';
+import { filterInputs, type FilterRow } from '../../engine/tokenEntries.js';
 import { CUDA_ARCHS, type CudaArch } from '../../ir/cuda.js';
 import { type Extents, fitsIn } from '../../ir/extents.js';
 import { NO_FILTERS } from '../../ir/filters.js';

@@ -8,7 +8,7 @@ import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { beginLoading } from '../../commands/loadModel.js';
 import { stepperOf } from '../../commands/textGenerator.js';
 import { Phases } from '../../driver/phases.js';
-import { Generator } from '../../generate/generator.js';
+import { Generator } from '../../engine/generator.js';
 import { SCORE } from '../../ir/function.js';
 import { environment, isBuilt, ROOT } from '../e2e/support.js';
 import { FAMILY_CHECKPOINTS } from '../support/families.js';

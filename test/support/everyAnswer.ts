@@ -10,7 +10,7 @@ import type { Precision, TargetName } from '../../driver/precision.js';
 import { loadDataset } from '../../evaluate/dataset.js';
 import { tokenizeDataset } from '../../evaluate/evaluate.js';
 import { fileTaskByName } from '../../evaluate/fileTasks.js';
-import { Generator } from '../../generate/generator.js';
+import { Generator } from '../../engine/generator.js';
 import { openTokenizer } from '../../models/tokenizer/tokenizer.js';
 import { SILENT } from './silent.js';
 

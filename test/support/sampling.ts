@@ -2,9 +2,9 @@
  * Chooses a token from a row of logits in float64, from options and the tokens before it: an oracle for the lists that
  * calls take in their place. Filters are those of the reference (ir/filters).
  */
-import { isGreedy, type Sampling } from '../../generate/options.js';
-import type { TokenLogProb } from '../../generate/request.js';
-import type { FilteredOutputs, StepInputs } from '../../generate/scheduler.js';
+import { isGreedy, type Sampling } from '../../engine/options.js';
+import type { TokenLogProb } from '../../engine/request.js';
+import type { FilteredOutputs, StepInputs } from '../../engine/scheduler.js';
 import { adjustLogits, chooseToken, keptTokens, largestTokens, logSumExp } from '../../ir/filters.js';
 import { gumbel, type NoiseKey } from '../../ir/gumbel.js';
 import { mapInputs, MAX_TOP_TOKENS, rowSampling } from '../../ir/sampleInputs.js';

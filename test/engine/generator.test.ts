@@ -1,8 +1,8 @@
 /** Sequences against a model that counts: the token after n is n + 1. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { Generator } from '../../generate/generator.js';
-import { StateLost, type Stepper } from '../../generate/scheduler.js';
+import { Generator } from '../../engine/generator.js';
+import { StateLost, type Stepper } from '../../engine/scheduler.js';
 import { filteredRows } from '../support/sampling.js';
 
 const MAX_LENGTH = 64;

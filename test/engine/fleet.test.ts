@@ -1,7 +1,7 @@
 /** Replicas side by side: a model that counts, where the token after n is n + 1, and devices that end. */
 import { describe, expect, it } from 'vitest';
-import { Fleet } from '../../generate/generator.js';
-import { StateLost, type Stepper } from '../../generate/scheduler.js';
+import { Fleet } from '../../engine/generator.js';
+import { StateLost, type Stepper } from '../../engine/scheduler.js';
 
 interface Replica {
   readonly stepper: Stepper;

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { readPrompts } from '../../generate/prompts.js';
+import { readPrompts } from '../../engine/prompts.js';
 
 let folder = '';
 beforeAll(() => {

@@ -1,8 +1,8 @@
 /** Beam search against an exhaustive search, on a made-up model whose next token depends on the last and its place. */
 import { describe, expect, it } from 'vitest';
-import { type Beam, searchBeams } from '../../generate/beams.js';
-import { Generator } from '../../generate/generator.js';
-import type { Stepper } from '../../generate/scheduler.js';
+import { type Beam, searchBeams } from '../../engine/beams.js';
+import { Generator } from '../../engine/generator.js';
+import type { Stepper } from '../../engine/scheduler.js';
 import { hash32 } from '../../ir/gumbel.js';
 import { filteredRows } from '../support/sampling.js';
 

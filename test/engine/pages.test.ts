@@ -1,9 +1,9 @@
 /** Pages and sequences: sharing, eviction, and the invariants that must hold whatever is asked in whatever order. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { contentOf, PagePool } from '../../generate/pages.js';
-import { Scheduler, type Step } from '../../generate/scheduler.js';
-import { Sequence } from '../../generate/sequence.js';
+import { contentOf, PagePool } from '../../engine/pages.js';
+import { Scheduler, type Step } from '../../engine/scheduler.js';
+import { Sequence } from '../../engine/sequence.js';
 
 describe('the pool of pages', () => {
   it('gives every page once, and none twice', () => {

@@ -1,6 +1,6 @@
 /** Tokens chosen from logits: each option alone against probabilities computed by hand, then all in order. */
 import { describe, expect, it } from 'vitest';
-import { needsLogits, resolveSampling, type SamplingOptions } from '../../generate/options.js';
+import { needsLogits, resolveSampling, type SamplingOptions } from '../../engine/options.js';
 import { keptTokens } from '../../ir/filters.js';
 import { noiseKey } from '../../ir/gumbel.js';
 import { chiSquare } from '../support/numbers.js';

@@ -1,6 +1,6 @@
 /** Text of growing lists of tokens: characters in several tokens, and stop strings across tokens. */
 import { describe, expect, it } from 'vitest';
-import { TextStream } from '../../generate/textStream.js';
+import { TextStream } from '../../engine/textStream.js';
 
 /** Token n is byte n. */
 const bytes = (ids: readonly number[]): Promise<string> => Promise.resolve(Buffer.from(ids).toString('utf8'));

@@ -1,8 +1,8 @@
 /** Pipelines: how calls of different sequences fill the stages, on a simulated clock. The token after n is n + 1. */
 import { describe, expect, it } from 'vitest';
-import { Generator } from '../../generate/generator.js';
-import type { GenerateRequest } from '../../generate/request.js';
-import { StateLost, type StepInputs, type Stepper } from '../../generate/scheduler.js';
+import { Generator } from '../../engine/generator.js';
+import type { GenerateRequest } from '../../engine/request.js';
+import { StateLost, type StepInputs, type Stepper } from '../../engine/scheduler.js';
 
 /** What a call of `tokens` takes on a stage: it reads the weights, then computes. */
 const costOf = (tokens: number): number => 10 + tokens / 50;

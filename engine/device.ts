@@ -1,0 +1,94 @@
+/**
+ * What the engine asks of a model on one replica. The device keeps a table of sequences; a message names what changed,
+ * so its size follows the tokens of the step and never the length of what is kept.
+ */
+import type { StepLimits } from './scheduler.js';
+import type { FilterInputs } from './tokenEntries.js';
+
+/** Pages that are copied before a step: the first rows of `from` become those of `to`. */
+export interface PageCopies {
+  /** Pages, as many as there are copies. No page is in both. */
+  readonly from: Int32Array;
+  readonly to: Int32Array;
+  /** Rows of each, from 1 to the size of a page. */
+  readonly rows: Int32Array;
+}
+
+/** A step: sequences that go on, each by some tokens (P parts, T tokens, R rows). */
+export interface StepMessage {
+  /** Sequences that the device forgets before the step. Their numbers may be used again in the same message. */
+  readonly ended: Int32Array;
+  /** i32[P]: the sequence of each part. A number that is not in the table begins a sequence without pages. */
+  readonly sequence: Int32Array;
+  /** i32[P]: how many of its pages it keeps; those behind them are forgotten. */
+  readonly keptPages: Int32Array;
+  /** i32[P]: how many of `pages` come behind those. */
+  readonly newPages: Int32Array;
+  /** Pages that the parts gained, part after part. */
+  readonly pages: Int32Array;
+  /** i32[P]: the position of its first new token, and how many tokens are new. Its pages hold all up to the last. */
+  readonly from: Int32Array;
+  readonly count: Int32Array;
+  /** i32[T]: part after part; −1 − r: the token that row r of the step before has drawn. */
+  readonly tokens: Int32Array;
+  /** i32[R]: the new token after which a row stands, from 0 to T − 1. A token may have several rows. */
+  readonly row: Int32Array;
+  /** i32[R]: the token whose log-probability is asked for; any where none is. */
+  readonly target: Int32Array;
+  /** What each row draws its token with: 0 takes the most likely one (ir/gumbel). */
+  readonly inverseTemperature: Float32Array;
+  readonly keyLow: Int32Array;
+  readonly keyHigh: Int32Array;
+  /** i32[R]: 1 where the next step may name the token that the row draws. */
+  readonly keep: Int32Array;
+  readonly filters?: FilterInputs;
+  readonly copies?: PageCopies;
+}
+
+/** What a step computes, a number for each row unless it says otherwise. */
+export interface StepAnswer {
+  /** Natural logarithm of the target's probability, and whether it is the most likely token. Of a vocabulary head. */
+  readonly logProb: Float32Array;
+  readonly isArgmax: Int32Array;
+  /** A token drawn from the row, and its log-probability at temperature 1. */
+  readonly nextToken: Int32Array;
+  readonly nextTokenLogProb: Float32Array;
+  /** For the first rows, which are filtered; f32[F, 32] and i32[F, 32] of the most likely tokens. */
+  readonly filtered?: {
+    readonly token: Int32Array;
+    readonly logProb: Float32Array;
+    readonly topTokens: Int32Array;
+    readonly topLogProbs: Float32Array;
+  };
+  /** f32[R, N]: what a head of N classes gives, before any softmax. */
+  readonly classLogits?: Float32Array;
+  /** f32[R, H]: rows of the residual stream behind the last norm. */
+  readonly hidden?: Float32Array;
+}
+
+/** A model on one replica, as the engine sees it. Its steps are executed in the order in which they are sent. */
+export interface DeviceModel {
+  readonly limits: StepLimits;
+  /** Longest context of the model, in tokens. */
+  readonly maxLength: number;
+  /** Tokens of its vocabulary, where it chooses tokens from whole rows of logits. */
+  readonly vocab?: number | undefined;
+  /** Classes of its head, where that is none of a vocabulary. */
+  readonly classes?: number | undefined;
+  /** Pages that it has addresses for. */
+  readonly maxPages: number;
+  /** Pages whose memory comes and goes together, and the bytes of those in all states. */
+  readonly piecePages: number;
+  readonly pieceBytes: number;
+  /** Rejects with StateLost where the device is gone, and with an error that has `rows` where only those failed. */
+  step(message: StepMessage): Promise<StepAnswer>;
+  /**
+   * Has memory behind pages 0 to `pages` − 1 and no others, as soon as the steps before are done. Resolves with the
+   * number of pages there is memory for: fewer where it ran out, never fewer than before unless that was asked.
+   */
+  resize(pages: number): Promise<number>;
+  /** Whether its pages are lost already, so that the next step would reject with StateLost. */
+  isLost?(): boolean;
+  /** After StateLost: settles when another device is ready, with no sequences and no pages; rejects where none will be. */
+  recovered?(): Promise<void>;
+}
