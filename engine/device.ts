@@ -89,6 +89,6 @@ export interface DeviceModel {
   resize(pages: number): Promise<number>;
   /** Whether its pages are lost already, so that the next step would reject with StateLost. */
   isLost?(): boolean;
-  /** After StateLost: settles when another device is ready, with no sequences and no pages; rejects where none will be. */
+  /** After StateLost: settles when another device is ready, without sequences; rejects where there will be none. */
   recovered?(): Promise<void>;
 }
