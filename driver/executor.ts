@@ -1,6 +1,7 @@
 /** Devices with a loaded model, wherever they are: in this process, in another, or several side by side. */
 import type { Extents } from '../ir/extents.js';
 import type { CallArrays, CallResult } from '../runtime/call.js';
+import type { StatePieces } from '../runtime/runtimePlan.js';
 import type { PhaseSpan } from './phases.js';
 
 export interface DeviceExecutor {
@@ -40,6 +41,14 @@ export interface DeviceExecutor {
    * knows.
    */
   prepare?(): Promise<void>;
+  /**
+   * Has memory behind the first `tokens` rows of the states that have a row for each token, as soon as the calls before
+   * are over. Resolves with the number of rows there is memory for: fewer where it ran out, never fewer than before
+   * unless that was asked.
+   */
+  resize?(tokens: number): Promise<number>;
+  /** What that memory comes and goes in. */
+  readonly pieces?: StatePieces;
   close(): Promise<void>;
 }
 

@@ -181,14 +181,16 @@ export const ROW_PAD = 32;
 export const columnStride = ({ isByColumn, rows }: BufferDecl, capacity: Extents): number =>
   isByColumn === true ? roundUp(extentIn(rows, capacity), ROW_PAD) : 1;
 
-/** Bytes of a state: its rows are padded like those of any buffer. */
-export function stateBytes(state: StateDecl): number {
+/** Bytes of a row of a state. */
+export function stateRowBytes(state: StateDecl): number {
   const elementBytes = DTYPE_BYTES[state.dtype];
-  const buffer: BufferDecl = { ...state, space: 'state' };
-  return state.isByColumn === true
-    ? columnStride(buffer, {}) * state.columns * elementBytes
-    : roundUp(state.rows, ROW_PAD) * rowStride(buffer, {}, elementBytes) * elementBytes;
+  const elements =
+    state.isByColumn === true ? state.columns : rowStride({ ...state, space: 'state' }, {}, elementBytes);
+  return elements * elementBytes;
 }
+
+/** Bytes of a state: its rows are padded like those of any buffer. */
+export const stateBytes = (state: StateDecl): number => roundUp(state.rows, ROW_PAD) * stateRowBytes(state);
 
 // Assigns parts of a plan to devices: replicas of the whole model, each a pipeline of stages. passes/placeStages makes
 // placements; runtime/ and driver/ execute them.

@@ -16,7 +16,7 @@ import {
   type LaunchProfile,
 } from './call.js';
 import { Gate } from './gate.js';
-import { functionOf, kernelOf, nameOf, type RuntimePlan } from './runtimePlan.js';
+import { functionOf, isOfTokens, kernelOf, nameOf, type RuntimePlan, type StatePieces } from './runtimePlan.js';
 import type { StageAnswer, StageCall, StageRunner } from './stageRunner.js';
 
 export interface ExecutorOptions<Memory> {
@@ -45,12 +45,21 @@ export class Executor<Memory = unknown> {
   /** Number of calls that keep every device busy. Further calls wait. */
   readonly inFlight: number;
   readonly memory: Memory;
+  readonly pieces: StatePieces;
   private readonly plan: RuntimePlan;
   private readonly runner: StageRunner;
   private readonly maxLength: number;
-  private readonly stateRows: Readonly<Record<string, number>>;
+  /** Rows of each state that memory lies behind: calls reach no others. */
+  private stateRows: Readonly<Record<string, number>> = {};
   private readonly gate: Gate;
   private lastSearch: Promise<unknown> = Promise.resolve();
+  private lastResize: Promise<unknown> = Promise.resolve();
+  /** Sizes that were asked for and not made yet, in order. */
+  private readonly pendingSizes: number[] = [];
+  /** Rows that there is memory for. */
+  private tokens: number;
+  /** Everything that uses states or will, until it is over. */
+  private readonly working = new Set<Promise<unknown>>();
   /** The last call that went to the devices. */
   private lastCall: StageCall | undefined;
   /** Settles once every call that waits for its bucket, or behind such a one, has started. Undefined if none does. */
@@ -67,9 +76,11 @@ export class Executor<Memory = unknown> {
     this.memory = memory;
     this.maxLength = maxLength;
     this.inFlight = runner.inFlight;
+    this.pieces = runner.pieces;
     this.gate = new Gate(runner.inFlight);
     this.capacity = Object.fromEntries(plan.functions.map((fn) => [nameOf(fn), largest(fn.buckets)]));
-    this.stateRows = Object.fromEntries(plan.states.map(({ name, rows }) => [name, rows]));
+    this.tokens = runner.tokens;
+    this.limitRows();
     process.once('exit', this.onExit);
   }
 
@@ -79,7 +90,11 @@ export class Executor<Memory = unknown> {
    * Rejects with RangeError for inputs that are not the function's or reach outside the model or the plan, and with
    * NonFiniteError where an output is not finite.
    */
-  async call(name: string, inputs: CallArrays): Promise<CallResult> {
+  call(name: string, inputs: CallArrays): Promise<CallResult> {
+    return this.atWork(this.finite(name, inputs));
+  }
+
+  private async finite(name: string, inputs: CallArrays): Promise<CallResult> {
     const { call, answer } = await this.pass(this.checked(name, inputs, 'run'));
     const { outputs, spans } = answer;
     const declared = call.fn.interface.outputs;
@@ -91,12 +106,38 @@ export class Executor<Memory = unknown> {
     return { outputs: arrays, spans };
   }
 
+  /**
+   * Has memory behind the first `tokens` rows of the states that have a row for each token, and no others. Rows that
+   * are given up are refused to calls from now on, and freed when the calls before are over; new ones can be used once
+   * this has resolved. Resolves with the number of rows there is memory for: fewer where it ran out, never fewer than
+   * before unless that was asked.
+   */
+  resize(tokens: number): Promise<number> {
+    if (this.isClosed) return Promise.reject(new Error('This executor was closed.'));
+    if (!Number.isInteger(tokens) || tokens < 0)
+      return Promise.reject(new RangeError(`${tokens} is no number of tokens.`));
+    this.pendingSizes.push(tokens);
+    this.limitRows();
+    const before = [...this.working];
+    const resized = this.lastResize.then(async () => {
+      if (tokens < this.tokens) await Promise.allSettled(before);
+      try {
+        return (this.tokens = await this.runner.resize(tokens));
+      } finally {
+        this.pendingSizes.shift();
+        this.limitRows();
+      }
+    });
+    this.lastResize = resized.catch(() => undefined);
+    return resized;
+  }
+
   /** Calls a function once, measuring each launch in the bucket that is best for the call. */
   async profile(
     name: string,
     inputs: CallArrays,
   ): Promise<{ readonly bucket: Bucket; readonly launches: readonly LaunchProfile[] }> {
-    const { call, answer } = await this.pass(this.checked(name, inputs, 'profile'));
+    const { call, answer } = await this.atWork(this.pass(this.checked(name, inputs, 'profile')));
     const { launchNanoseconds } = answer;
     const launches = call.fn.launches.map((_, i) => {
       const { name: kernel, path } = kernelOf(call.fn, i);
@@ -112,7 +153,7 @@ export class Executor<Memory = unknown> {
   async diagnose(name: string, inputs: CallArrays): Promise<Diagnosis | undefined> {
     const checked = this.checked(name, inputs, 'search');
     // One at a time, because searches may share the memory of answers.
-    const job = this.lastSearch.then(() => this.pass(checked));
+    const job = this.atWork(this.lastSearch.then(() => this.pass(checked)));
     this.lastSearch = job.catch(() => undefined);
     const { call, answer } = await job;
     const { nonFinite } = answer;
@@ -131,6 +172,7 @@ export class Executor<Memory = unknown> {
     this.runner.readiness?.stop();
     process.removeListener('exit', this.onExit);
     await this.lastSearch;
+    await this.lastResize;
     await this.gate.drain();
     await this.runner.release();
   }
@@ -141,6 +183,21 @@ export class Executor<Memory = unknown> {
     if (readiness === undefined) return;
     await Promise.all(
       this.plan.functions.flatMap((fn) => fn.buckets.map((_, bucket) => readiness.prepare(fn, bucket))),
+    );
+  }
+
+  private atWork<T>(work: Promise<T>): Promise<T> {
+    this.working.add(work);
+    const end = (): unknown => this.working.delete(work);
+    work.then(end, end);
+    return work;
+  }
+
+  /** Rows that calls may reach: what there is memory for, and will be after every change that was asked for. */
+  private limitRows(): void {
+    const tokens = Math.min(this.tokens, ...this.pendingSizes);
+    this.stateRows = Object.fromEntries(
+      this.plan.states.map((state) => [state.name, isOfTokens(state) ? Math.min(state.rows, tokens) : state.rows]),
     );
   }
 

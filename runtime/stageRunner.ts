@@ -1,7 +1,7 @@
 /** The interface that a target implements: how a checked call goes through its devices. */
 import { type Extents, fitsIn } from '../ir/extents.js';
 import { bucketsFor, type CallArrays, type DeviceSpan } from './call.js';
-import { functionOf, nameOf, type RuntimeFunction, type RuntimePlan } from './runtimePlan.js';
+import { functionOf, nameOf, type RuntimeFunction, type RuntimePlan, type StatePieces } from './runtimePlan.js';
 
 export interface StageCall {
   readonly fn: RuntimeFunction;
@@ -65,6 +65,14 @@ export interface StageRunner {
   readonly readiness?: Readiness;
   /** Starts at once, in order of calls; never asked for more than `inFlight`, and for one search at a time. */
   run(call: StageCall): Promise<StageAnswer>;
+  /** Rows that there is memory for, of the states that have one for each token. */
+  readonly tokens: number;
+  readonly pieces: StatePieces;
+  /**
+   * Has memory behind as many rows and no others, as far as there is any: resolves with their number. One at a time;
+   * no call on its way uses rows that are given up.
+   */
+  resize(tokens: number): Promise<number>;
   /** The process is about to exit: what runs may end early, and later calls reject. */
   stop(): void;
   /** Nothing is in flight any more. */

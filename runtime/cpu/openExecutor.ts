@@ -1,7 +1,14 @@
 /** Opens an executor on the CPU: a plan, its kernels and its weights, on threads of this process. */
 import { Executor } from '../executor.js';
 import { FileMappings, type LoadProgress } from '../files.js';
-import { nameOf, type PlanStages, type RuntimeFunction, type RuntimePlan, stageRanges } from '../runtimePlan.js';
+import {
+  nameOf,
+  type PlanStages,
+  type RuntimeFunction,
+  type RuntimePlan,
+  stageRanges,
+  tokensIn,
+} from '../runtimePlan.js';
 import { type BucketOf, bucketsOfCalls, type FirstCall } from '../stageRunner.js';
 import type { TensorSource } from '../tensorSource.js';
 import { type CompileLibrary, CpuReadiness, Libraries, type PlanSymbols, scratchOf } from './buckets.js';
@@ -152,7 +159,12 @@ export async function openCpuExecutor(options: CpuExecutorOptions): Promise<Exec
           await libraries.load(fn, bucket, false);
           bind(fn, bucket);
         }
-    const runner = new CpuStages(resources.stages, arenas, () => release(resources), readiness);
+    const runner = new CpuStages(
+      resources.stages,
+      { arenas, tokens: tokensIn(plan) },
+      () => release(resources),
+      readiness,
+    );
     return new Executor({ plan, runner, memory: use, maxLength: options.maxLength });
   } catch (error) {
     await release(resources);

@@ -85,6 +85,7 @@ interface CpuFunction {
 
 export class CpuStage {
   readonly ranges: StageRanges;
+  readonly states: readonly PlacedState[];
   private readonly pool: NativePool;
   private readonly memories: NativeMemory[] = [];
   private readonly arenas: readonly NativeMemory[];
@@ -94,9 +95,10 @@ export class CpuStage {
   private shared: readonly ReadonlyMap<string, Slot>[] = [];
   private scratch: Slot | undefined;
 
-  private constructor({ ranges, threads, arenas, arenaBytes }: CpuStagePlan, options: CpuStageOptions) {
+  private constructor({ ranges, threads, arenas, arenaBytes, states }: CpuStagePlan, options: CpuStageOptions) {
     const { isPinned, plan } = options;
     this.ranges = ranges;
+    this.states = states;
     this.options = options;
     this.pool = new (loadAddon().Pool)(threads, isPinned);
     this.arenas = Array.from({ length: arenas }, () => this.allocate(arenaBytes));

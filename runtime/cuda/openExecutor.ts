@@ -132,7 +132,7 @@ export async function openCudaExecutor(given: CudaExecutorOptions): Promise<Exec
     });
     const runner =
       stages.length === 1
-        ? new OneDevice(stages[0]!, loader)
+        ? new OneDevice(plan, stages[0]!, loader)
         : new Pipeline(addon, plan, stages, loader, given.usesPeers ?? readSettings().usesPeers);
     if (runner instanceof Pipeline) given.onRoutes?.(runner.routes);
     const executor = new Executor({ plan, runner, memory, maxLength });

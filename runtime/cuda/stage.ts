@@ -111,6 +111,7 @@ interface StageParts {
   readonly shared: readonly ReadonlyMap<string, CudaSlot>[];
   readonly search: NonFiniteSearch;
   readonly use: CudaMemoryUse;
+  readonly states: readonly PlacedState[];
 }
 
 /** The machine code of a stage: modules of the kernels that it launches, loaded as they are asked for. */
@@ -212,6 +213,7 @@ function allocateStates(
 export class CudaStage {
   readonly ranges: StageRanges;
   readonly use: CudaMemoryUse;
+  readonly states: readonly PlacedState[];
   readonly device: CudaDevice;
   readonly clock: CudaClock;
   readonly arenas: readonly CudaMemory[];
@@ -222,7 +224,14 @@ export class CudaStage {
   private constructor(options: CudaStageOptions, parts: StageParts) {
     this.options = options;
     this.parts = parts;
-    ({ ranges: this.ranges, use: this.use, device: this.device, clock: this.clock, arenas: this.arenas } = parts);
+    ({
+      ranges: this.ranges,
+      use: this.use,
+      states: this.states,
+      device: this.device,
+      clock: this.clock,
+      arenas: this.arenas,
+    } = parts);
     this.bound = new Map(
       options.plan.functions.map((fn): [string, CudaFunction] => [
         nameOf(fn),
@@ -278,7 +287,18 @@ export class CudaStage {
       const clock = resources.own(new addon.Clock(device));
       const arenas = Array.from({ length: options.arenas }, () => allocate(largest.arenaBytes));
       const search = await NonFiniteSearch.create(searchPlan, plan.functions, pack, allocate);
-      const stage = new CudaStage(options, { ranges, clock, arenas, device, resources, code, shared, search, use });
+      const stage = new CudaStage(options, {
+        ranges,
+        clock,
+        arenas,
+        device,
+        resources,
+        code,
+        shared,
+        search,
+        use,
+        states,
+      });
       for (const of of first) stage.bind(of);
       return stage;
     } catch (error) {

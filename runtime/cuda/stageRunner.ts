@@ -2,7 +2,15 @@
 import { extentIn } from '../../ir/extents.js';
 import { sizesOf } from '../bindPorts.js';
 import type { DeviceSpan } from '../call.js';
-import { type Crossing, crossingsOf, nameOf, type RuntimePlan } from '../runtimePlan.js';
+import {
+  type Crossing,
+  crossingsOf,
+  nameOf,
+  type RuntimePlan,
+  statePieces,
+  type StatePieces,
+  tokensIn,
+} from '../runtimePlan.js';
 import type { StageAnswer, StageCall, StageRunner } from '../stageRunner.js';
 import { type CudaAddon, isOutOfDeviceMemory } from './addon.js';
 import type { BucketLoader } from './bucketLoader.js';
@@ -14,6 +22,8 @@ import type { CudaStage } from './stage.js';
 const ONE_DEVICE_IN_FLIGHT = 2;
 /** Every stage has one to work on and one more to begin with at once. */
 const IN_FLIGHT_A_STAGE = 2;
+/** The unit in which drivers map memory. */
+const PIECE_BYTES = 2 << 20;
 /** Calls take turns in them. */
 export const PIPELINE_ARENAS = 2;
 
@@ -31,11 +41,22 @@ const nanoseconds = (milliseconds: Float64Array | undefined): number[] =>
 abstract class CudaStages implements StageRunner {
   abstract readonly inFlight: number;
   readonly readiness: BucketLoader;
+  readonly tokens: number;
+  readonly pieces: StatePieces;
   protected readonly stages: readonly CudaStage[];
 
-  constructor(stages: readonly CudaStage[], readiness: BucketLoader) {
+  constructor(plan: RuntimePlan, stages: readonly CudaStage[], readiness: BucketLoader) {
     this.stages = stages;
     this.readiness = readiness;
+    this.tokens = tokensIn(plan);
+    this.pieces = statePieces(
+      stages.map(({ states }) => states),
+      PIECE_BYTES,
+    );
+  }
+
+  resize(tokens: number): Promise<number> {
+    return Promise.resolve(Math.min(tokens, this.tokens));
   }
 
   async run(call: StageCall): Promise<StageAnswer> {
@@ -68,8 +89,8 @@ export class OneDevice extends CudaStages {
   readonly inFlight = ONE_DEVICE_IN_FLIGHT;
   private readonly stage: CudaStage;
 
-  constructor(stage: CudaStage, readiness: BucketLoader) {
-    super([stage], readiness);
+  constructor(plan: RuntimePlan, stage: CudaStage, readiness: BucketLoader) {
+    super(plan, [stage], readiness);
     this.stage = stage;
   }
 
@@ -108,7 +129,7 @@ export class Pipeline extends CudaStages {
     readiness: BucketLoader,
     usesPeers: boolean,
   ) {
-    super(stages, readiness);
+    super(plan, stages, readiness);
     this.inFlight = IN_FLIGHT_A_STAGE * stages.length;
     this.crossings = new Map(
       plan.functions.map((fn) => [nameOf(fn), stages.map(({ ranges }) => crossingsOf(fn, ranges[nameOf(fn)]!.end))]),

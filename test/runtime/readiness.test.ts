@@ -43,6 +43,8 @@ class Buckets implements Readiness {
 
 class Notes implements StageRunner {
   readonly inFlight = 2;
+  readonly tokens = 0;
+  readonly pieces = { tokens: 64, bytes: 0 };
   readonly readiness = new Buckets();
   readonly calls: { readonly bucket: number; readonly kind: StageCall['kind']; readonly tokens: number }[] = [];
   /** What the next calls give as log-probability. */
@@ -56,6 +58,10 @@ class Notes implements StageRunner {
       spans: [],
       launchNanoseconds: [],
     });
+  }
+
+  resize(tokens: number): Promise<number> {
+    return Promise.resolve(tokens);
   }
 
   stop(): void {}

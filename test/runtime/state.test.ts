@@ -40,6 +40,25 @@ describe('functions with state on a CPU', () => {
     await executor.close();
   });
 
+  it('reach the rows that there is memory for, and no others', async () => {
+    const executor = await open();
+    const recall = (row: number) => executor.call('recall', { entry: Int32Array.of(row) });
+    const last = recall(8);
+    const shrunk = executor.resize(4);
+    // Before it has happened, and whatever comes behind it.
+    await expect(recall(4)).rejects.toThrow('entry[0] = 4 lies outside 0 to 3');
+    const grown = executor.resize(6);
+    await expect(recall(4)).rejects.toThrow('entry[0] = 4 lies outside 0 to 3');
+    await last;
+    expect(await shrunk).toBe(4);
+    expect(await grown).toBe(6);
+    await recall(5);
+    await expect(recall(6)).rejects.toThrow('entry[0] = 6 lies outside 0 to 5');
+    await expect(executor.resize(-1)).rejects.toThrow('-1 is no number of tokens');
+    await executor.close();
+    await expect(executor.resize(1)).rejects.toThrow('This executor was closed.');
+  });
+
   it('read and write in one call', async () => {
     const memory = memoryPlan(cpuScheduling, facts);
     const compiled = await compileCpuKernels(emitCpuPlan(memory), 'portable');
