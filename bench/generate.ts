@@ -1,7 +1,7 @@
 /** `npm run bench:generate`: decoding rates with random weights, against the bytes that a call must read. */
 import type { Command } from 'commander';
 import { median } from '../autotune/records.js';
-import { stepperOf } from '../commands/textGenerator.js';
+import { stepperOf } from '../commands/engineModel.js';
 import { BatchWork, packedWeightBytes } from '../commands/work.js';
 import type { DeviceExecutor } from '../driver/executor.js';
 import { KV_CACHES, type KvCache, type Precision, QUANTIZED } from '../driver/precision.js';

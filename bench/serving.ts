@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Command } from 'commander';
-import { stepperOf } from '../commands/textGenerator.js';
+import { stepperOf } from '../commands/engineModel.js';
 import type { DeviceExecutor } from '../driver/executor.js';
 import { openModel } from '../driver/functions.js';
 import type { KvCache } from '../driver/precision.js';

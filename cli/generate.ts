@@ -346,6 +346,7 @@ const REASONS: Readonly<Record<GeneratedText['reason'], string>> = {
   context: "the model's context",
   cache: '--cache-tokens',
   aborted: 'Ctrl-C',
+  deadline: 'the deadline',
 };
 
 /** `--max-new-tokens (2), the end-of-text token (1)` */

@@ -23,6 +23,7 @@ import type { Dict } from '../python/value.js';
 import type { FirstCall } from '../runtime/stageRunner.js';
 import { isFolder } from '../system/read.js';
 import { cacheBytesOf, compileWithCache, type Demand, fitsLeastCache } from './cacheSize.js';
+import { engineOf } from './engineModel.js';
 import { beginLoading, EarlyModel, type LoadedModel, type ModelLoading } from './loadModel.js';
 import { checkBiases, demandOf, likelyDemand, tokenizePrompts } from './promptTokens.js';
 import { openTemplate } from './templates.js';
@@ -104,7 +105,7 @@ export async function generate(
   const { tokenizer, prompts } = await tokenizing;
   try {
     ui.phase('generate', prompts.length === 1 ? undefined : `${prompts.length} prompts`);
-    const continuer = new TextGenerator(loaded, tokenizer, own.eosTokenIds);
+    const continuer = new TextGenerator(engineOf(loaded), tokenizer, own.eosTokenIds);
     const first = new FirstAnswer(phases, ui);
     const progress = new TextProgress(
       prompts.map(() => several * maxNewTokens),
@@ -125,7 +126,7 @@ export async function generate(
     });
     return {
       results,
-      counts: continuer.generator.counts,
+      counts: continuer.counts,
       cacheBytes: cacheBytesOf(loaded.model),
       seconds: (performance.now() - started) / 1000,
     };
@@ -219,7 +220,7 @@ export async function converse(asked: WithTargetChoice<ConverseRequest>, ui: Ui)
   }
   const loaded = (await early.take())!;
   const template = openTemplate(path);
-  const continuer = new TextGenerator(loaded, tokenizer, own.eosTokenIds);
+  const continuer = new TextGenerator(engineOf(loaded), tokenizer, own.eosTokenIds);
   let messages: readonly Message[] = [];
   return {
     isChat: template !== undefined,

@@ -19,6 +19,7 @@ import { prepareOutput } from '../system/write.js';
 import { type Generation, generationOf, type ModelDefaults, withDefaults } from '../tasks/requests/generation.js';
 import { type Seeds, SEEDS } from '../tasks/requests/seeds.js';
 import { type Demand, TOKEN_BYTES } from './cacheSize.js';
+import { engineOf } from './engineModel.js';
 import type { LoadedModel } from './loadModel.js';
 import { type EvaluationRequest, Interrupted } from './runRequest.js';
 import { modelIdentity } from './scoreSet.js';
@@ -340,7 +341,7 @@ export async function generateTexts(writing: Writing, ui: Ui): Promise<Generated
   ui.phase('generate', counted(prompts.prompts.length, 'prompt'));
   if (journal !== undefined && journal.size > 0)
     ui.note(`${counted(journal.size, 'text')} taken over from ${journal.path}`);
-  const continuer = new TextGenerator(model, tokenizer, endTokensOf(model));
+  const continuer = new TextGenerator(engineOf(model), tokenizer, endTokensOf(model));
   const started = performance.now();
   first.begin('first token');
   try {
@@ -351,7 +352,7 @@ export async function generateTexts(writing: Writing, ui: Ui): Promise<Generated
       ui,
     );
     if (isInterrupted) throw new Interrupted(texts.size);
-    return { texts, counts: continuer.generator.counts, seconds: (performance.now() - started) / 1000 };
+    return { texts, counts: continuer.counts, seconds: (performance.now() - started) / 1000 };
   } finally {
     journal?.close();
   }

@@ -1,23 +1,23 @@
-/** A loaded model as a writer: prompts as tokens in, text out, a piece with every token. */
-import { ProcessEnded } from '../driver/devices/protocol.js';
-import type { DeviceExecutor } from '../driver/executor.js';
-import { cacheTokensOf } from '../driver/functions.js';
+/** A model of an engine as a writer: prompts as tokens in, text out, a piece with every token. */
 import { type Beam, searchBeams } from '../engine/beams.js';
-import { Fleet } from '../engine/generator.js';
+import type { Engine } from '../engine/engine.js';
+import type { GeneratorCounts } from '../engine/generator.js';
+import type { RequestHandle } from '../engine/handle.js';
 import { DEFAULT_NEW_TOKENS } from '../engine/limits.js';
 import { type GenerateOptions, samplingOf } from '../engine/options.js';
-import { type EndReason, GenerateError, type TokenLogProb } from '../engine/request.js';
-import { StateLost, type StepOutputs, type Stepper } from '../engine/scheduler.js';
-import { TextStream } from '../engine/textStream.js';
-import { STEP } from '../ir/function.js';
-import { LAST_TOKEN_ROWS, nothingFed, stepSize, takesLastTokens } from '../ir/stepping.js';
-import type { Checkpoint } from '../models/checkpoint.js';
+import {
+  type EndReason,
+  type Generated,
+  type GeneratedToken,
+  GenerateError,
+  type GenerateRequest,
+  type RequestOptions,
+  type TokenLogProb,
+} from '../engine/request.js';
+import { type Decode, TextStream } from '../engine/textStream.js';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.js';
-import type { CallResult } from '../runtime/call.js';
 import { defined } from '../system/defined.js';
-import type { LoadedModel } from './loadModel.js';
 import type { TokenizedPrompt } from './promptTokens.js';
-import { stepBudget } from './stepBudget.js';
 
 /** A generated token, and the text that it adds: none where it may be the start of a stop string. */
 export interface TextPiece {
@@ -46,108 +46,11 @@ export interface Continuation {
   readonly score?: number;
 }
 
-export interface ContinueOptions extends GenerateOptions {
+export interface ContinueOptions extends GenerateOptions, Pick<RequestOptions, 'signal' | 'deadline' | 'priority'> {
   /** Told of every token that is drawn; a search has none before it ends. `sample`: of which continuation it is. */
   readonly onPiece?: (piece: TextPiece, sample: number) => Promise<void> | undefined | void;
   /** No token that ends a text comes before there are so many; a stop text does. Default 0. */
   readonly minBeforeEos?: number;
-  /** Ends the continuation with what there is. */
-  readonly signal?: AbortSignal | undefined;
-}
-
-export interface StepperOptions {
-  /** Whether it can take tokens that the call before it has drawn. */
-  readonly feeds?: boolean;
-  /** Most tokens of a call in which texts wait for their next token. */
-  readonly besideTokens?: number;
-}
-
-/** A model whose function `step` keeps keys and values for `cacheTokens`, on one replica. */
-export function stepperOf(
-  { executor, checkpoint }: { readonly executor: DeviceExecutor; readonly checkpoint: Pick<Checkpoint, 'config'> },
-  cacheTokens: number,
-  { feeds = false, besideTokens = Infinity }: StepperOptions = {},
-): Stepper {
-  const capacity = executor.capacity[STEP];
-  if (capacity === undefined) throw new Error('The model has no function that generates.');
-  const { devices: stages = 1 } = executor;
-  // The last stage of a pipeline draws what the first one needs: its calls overlap with those of other sequences.
-  const overlap = stages > 1 ? { groups: stages } : feeds ? { keptRows: LAST_TOKEN_ROWS } : {};
-  const unfed = feeds && stages > 1;
-  const size = stepSize(capacity);
-  // The pages that the scheduler knows of are in the memory of this epoch, until it is told that they are lost.
-  let { epoch } = executor;
-  return {
-    limits: { ...size, ...overlap, besideTokens },
-    cacheTokens,
-    maxLength: checkpoint.config.maxPositions,
-    vocab: size.filtered === undefined ? undefined : checkpoint.config.vocabSize,
-    step: async (inputs) => {
-      try {
-        const given = unfed ? nothingFed(inputs.tokens.length, inputs.row.length, inputs.topK?.length) : {};
-        return stepOutputs(await executor.call(STEP, { ...inputs, ...given }, epoch));
-      } catch (error) {
-        throw error instanceof ProcessEnded ? new StateLost(error.message, error.wasAsked) : error;
-      }
-    },
-    ...(executor.opened === undefined
-      ? {}
-      : {
-          isLost: () => executor.epoch !== epoch,
-          recovered: async () => {
-            await executor.opened!();
-            epoch = executor.epoch;
-          },
-        }),
-  };
-}
-
-/** Replicas of the model that write side by side; those that are still loading join when they are ready. */
-function fleetOf({ executor, checkpoint, model }: LoadedModel): Fleet {
-  const of = (replica: DeviceExecutor): Stepper =>
-    stepperOf({ executor: replica, checkpoint }, cacheTokensOf(model) ?? 0, {
-      besideTokens: stepBudget(model.plan),
-      feeds: takesLastTokens(model.plan),
-    });
-  const { members } = executor;
-  if (members === undefined) return new Fleet([of(executor)]);
-  const isLoaded = ({ capacity }: DeviceExecutor): boolean => capacity[STEP] !== undefined;
-  const fleet = new Fleet(members.filter(isLoaded).map(of));
-  for (const member of members)
-    if (!isLoaded(member))
-      void member.opened().then(
-        () => fleet.add(of(member)),
-        // The pool says who is left out.
-        () => undefined,
-      );
-  return fleet;
-}
-
-function stepOutputs({ outputs }: CallResult): StepOutputs {
-  const f32 = (name: string): Float32Array => {
-    const found = outputs[name];
-    if (found instanceof Float32Array) return found;
-    throw new Error(`The function step gives no numbers ${name}.`);
-  };
-  const i32 = (name: string): Int32Array => {
-    const found = outputs[name];
-    if (found instanceof Int32Array) return found;
-    throw new Error(`The function step gives no whole numbers ${name}.`);
-  };
-  return {
-    logProb: f32('logProb'),
-    isArgmax: i32('isArgmax'),
-    nextToken: i32('nextToken'),
-    nextTokenLogProb: f32('nextTokenLogProb'),
-    ...defined({
-      filtered: outputs['filteredToken'] && {
-        token: i32('filteredToken'),
-        logProb: f32('filteredTokenLogProb'),
-        topTokens: i32('topTokens'),
-        topLogProbs: f32('topLogProbs'),
-      },
-    }),
-  };
 }
 
 /** A continuation, or why there is none. */
@@ -158,67 +61,120 @@ const isText = (outcome: Outcome): outcome is Continuation => !(outcome instance
 const meanOf = ({ logProbs }: Pick<Continuation, 'logProbs'>): number =>
   logProbs.length === 0 ? 0 : logProbs.reduce((sum, each) => sum + each, 0) / logProbs.length;
 
-export class TextGenerator {
-  readonly generator: Fleet;
-  private readonly tokenizer: Tokenizer;
+/** A text as it grows: its reader's side of a continuation. */
+class GrowingText {
+  readonly seconds: number[] = [];
+  outcome: Outcome | undefined;
+  private readonly stream: TextStream;
+  private readonly options: ContinueOptions;
   private readonly eos: ReadonlySet<number>;
+  private isStopped = false;
 
-  /** `eos`: tokens that end a text. */
-  constructor(model: LoadedModel, tokenizer: Tokenizer, eos: ReadonlySet<number>) {
-    this.generator = fleetOf(model);
-    this.tokenizer = tokenizer;
+  constructor(decode: Decode, options: ContinueOptions, eos: ReadonlySet<number>) {
+    this.stream = new TextStream(decode, options.stop);
+    this.options = options;
     this.eos = eos;
   }
 
-  /** As many as were asked for, one unless more; best first where they are ranked. */
-  async continue(prompt: readonly number[], options: ContinueOptions): Promise<readonly Outcome[]> {
-    const { n = 1, bestOf, beams } = options;
-    if (beams !== undefined) return this.search(prompt, beams, options).catch((error: unknown) => [asError(error)]);
-    const drawn = await Promise.all(
-      Array.from({ length: bestOf ?? n }, (_, sample) => this.draw(prompt, sample, options).catch(asError)),
-    );
-    if (bestOf === undefined) return drawn;
-    const texts = drawn.filter(isText).map((text) => ({ ...text, score: meanOf(text) }));
-    return texts.length === 0 ? drawn.slice(0, 1) : texts.sort((a, b) => b.score - a.score).slice(0, n);
+  /** Takes the next token. Returns whether a stop string ends the text with it; later ones count no more. */
+  async take({ token, logProb }: GeneratedToken, sample: number, seconds: number): Promise<boolean> {
+    if (this.isStopped) return false;
+    const { minNewTokens = 0, onPiece } = this.options;
+    this.seconds.push(seconds);
+    const { added, isStopped } = this.eos.has(token)
+      ? { added: '', isStopped: false }
+      : await this.stream.push(token, this.seconds.length >= minNewTokens);
+    await onPiece?.({ token, logProb, text: added }, sample);
+    this.isStopped = isStopped;
+    return isStopped;
   }
 
-  /** Rejects with what `Generator.generate` rejects with. */
-  private async draw(prompt: readonly number[], sample: number, options: ContinueOptions): Promise<Continuation> {
-    const { maxNewTokens = DEFAULT_NEW_TOKENS, minNewTokens = 0, minBeforeEos = 0, stop = [] } = options;
-    const { onPiece, signal } = options;
-    const started = performance.now();
-    const stopTokens = this.stopTokens(options);
-    const stream = new TextStream((ids) => this.tokenizer.decode(ids), stop);
-    const seconds: number[] = [];
-    const { tokens, reason, foundTokens } = await this.generator.generate({
-      prompt,
-      sample,
-      maxNewTokens,
-      minNewTokens: Math.max(minNewTokens, minBeforeEos),
-      stopTokens,
-      sampling: samplingOf(options),
-      signal,
-      onToken: async ({ token, logProb }) => {
-        seconds.push((performance.now() - started) / 1000);
-        const mayStop = seconds.length >= minNewTokens;
-        const { added, isStopped } = stopTokens.has(token)
-          ? { added: '', isStopped: false }
-          : await stream.push(token, mayStop);
-        await onPiece?.({ token, logProb, text: added }, sample);
-        return isStopped ? 'stop' : undefined;
-      },
-    });
-    const rest = reason === 'stop' ? '' : await stream.end();
-    return {
-      text: stream.text,
+  async end({ tokens, reason, foundTokens }: Generated): Promise<void> {
+    const rest = reason === 'stop' ? '' : await this.stream.end();
+    this.outcome = {
+      text: this.stream.text,
       rest,
       tokens: tokens.map(({ token }) => token),
       logProbs: tokens.map(({ logProb }) => logProb),
       reason,
       foundTokens,
-      seconds,
-      ...((options.topLogProbs ?? 0) > 0 ? { top: tokens.map(({ top = [] }) => top) } : {}),
+      seconds: this.seconds,
+      ...((this.options.topLogProbs ?? 0) > 0 ? { top: tokens.map(({ top = [] }) => top) } : {}),
     };
+  }
+}
+
+export class TextGenerator {
+  private readonly engine: Engine;
+  private readonly model: string | undefined;
+  private readonly decode: Decode;
+  private readonly eos: ReadonlySet<number>;
+
+  /** `eos`: tokens that end a text. `model`: its name in the engine; may be left out where that has one model. */
+  constructor(engine: Engine, tokenizer: Tokenizer, eos: ReadonlySet<number>, model?: string) {
+    this.engine = engine;
+    this.model = model;
+    this.decode = (ids) => tokenizer.decode(ids);
+    this.eos = eos;
+  }
+
+  get counts(): GeneratorCounts {
+    return this.engine.countsOf(this.model);
+  }
+
+  /**
+   * As many as were asked for, one unless more; best first where they are ranked. Rejects with what `onPiece` throws,
+   * which ends these texts and no others.
+   */
+  async continue(prompt: readonly number[], options: ContinueOptions): Promise<readonly Outcome[]> {
+    const { n = 1, bestOf, beams } = options;
+    if (beams !== undefined) return this.search(prompt, beams, options).catch((error: unknown) => [asError(error)]);
+    const drawn = await this.draw(prompt, bestOf ?? n, options);
+    if (bestOf === undefined) return drawn;
+    const texts = drawn.filter(isText).map((text) => ({ ...text, score: meanOf(text) }));
+    return texts.length === 0 ? drawn.slice(0, 1) : texts.sort((a, b) => b.score - a.score).slice(0, n);
+  }
+
+  private async draw(prompt: readonly number[], count: number, options: ContinueOptions): Promise<readonly Outcome[]> {
+    const { maxNewTokens = DEFAULT_NEW_TOKENS, minNewTokens = 0, minBeforeEos = 0 } = options;
+    const started = performance.now();
+    const stopTokens = this.stopTokens(options);
+    const texts = Array.from({ length: count }, () => new GrowingText(this.decode, options, stopTokens));
+    let handle: RequestHandle;
+    try {
+      handle = this.engine.submit({
+        kind: 'generate',
+        prompt,
+        n: count,
+        maxNewTokens,
+        minNewTokens: Math.max(minNewTokens, minBeforeEos),
+        stopTokens,
+        sampling: samplingOf(options),
+        ...this.requestOptions(options),
+      });
+    } catch (error) {
+      return texts.map(() => asError(error));
+    }
+    try {
+      for (let events = await handle.read(); events.length > 0; events = await handle.read()) {
+        const seconds = (performance.now() - started) / 1000;
+        for (const event of events) {
+          const { sample } = event;
+          const text = texts[sample]!;
+          if (event.kind === 'failed') text.outcome = event.error;
+          else if (event.kind === 'end') await text.end(event.result);
+          else if (event.kind === 'token' && (await text.take(event.token, sample, seconds)))
+            handle.cut(sample, text.seconds.length, 'stop');
+        }
+      }
+    } finally {
+      handle.cancel();
+    }
+    return texts.map(({ outcome }) => outcome ?? new Error('A text has no end.'));
+  }
+
+  private requestOptions({ signal, deadline, priority }: ContinueOptions): RequestOptions {
+    return defined({ model: this.model, signal, deadline, priority });
   }
 
   private async search(
@@ -226,9 +182,15 @@ export class TextGenerator {
     beams: number,
     options: ContinueOptions,
   ): Promise<readonly Continuation[]> {
-    const { n = 1, maxNewTokens = DEFAULT_NEW_TOKENS, signal } = options;
+    const { n = 1, maxNewTokens = DEFAULT_NEW_TOKENS } = options;
     const stopTokens = this.stopTokens(options);
-    const found = await searchBeams(this.generator, { prompt, maxNewTokens, stopTokens, signal, beams });
+    const { room, maxLength } = this.engine.limitsOf(this.model);
+    const generate = async (request: GenerateRequest): Promise<Generated> => {
+      const own = { kind: 'generate', ...request, ...this.requestOptions(options) } as const;
+      const [path] = await this.engine.submit(own).result();
+      return path!;
+    };
+    const found = await searchBeams({ generate, room, maxLength }, { prompt, maxNewTokens, stopTokens, beams });
     return Promise.all(
       found.slice(0, n).map(async ({ tokens, logProbs, score, reason }: Beam): Promise<Continuation> => {
         const shown = reason === 'eos' ? tokens.slice(0, -1) : tokens;
@@ -240,7 +202,7 @@ export class TextGenerator {
 
   /** The text of tokens as a stream of them would give it. */
   private async textOf(tokens: readonly number[]): Promise<string> {
-    const stream = new TextStream((ids) => this.tokenizer.decode(ids));
+    const stream = new TextStream(this.decode);
     for (const token of tokens) await stream.push(token);
     await stream.end();
     return stream.text;
@@ -269,7 +231,7 @@ export type PromptResult = GeneratedText | FailedPrompt;
 
 /** Told of everything as it is made. */
 export interface ContinueListener {
-  /** No further step begins before what it returns has settled. */
+  /** What follows of this prompt waits for what it returns; other prompts do not. */
   onPiece?(index: number, piece: TextPiece, sample: number): Promise<void> | undefined | void;
   /** All continuations of a prompt are done, best first where they are ranked; prompts need not be done in order. */
   onResults?(index: number, results: readonly PromptResult[]): void;

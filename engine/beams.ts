@@ -59,7 +59,8 @@ export async function searchBeams(
       ...(end === undefined ? { sampling: { topLogProbs: beams } } : {}),
     });
     // What was told to stop may lack the score of its last token, which is left out.
-    if (result.reason === 'aborted') return { beam: { ...from, reason: 'aborted' }, next: [] };
+    if (result.reason === 'aborted' || result.reason === 'deadline')
+      return { beam: { ...from, reason: result.reason }, next: [] };
     const logProbs = [...from.logProbs, ...result.promptScores.map(({ logProb }) => logProb)];
     const beam: Beam = { tokens, logProbs, score: sumOf(logProbs), reason: end ?? 'length' };
     const top = result.tokens[0]?.top ?? [];

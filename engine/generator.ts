@@ -4,8 +4,9 @@
  * others. Where the device keeps what it draws, a call is planned and begun while the one before it runs. A pipeline
  * has a call for each of its stages, with different sequences.
  */
-import { contentOf, PAGE_TOKENS, PagePool } from './pages.js';
-import { type Generated, type GeneratedToken, type GenerateRequest, Task } from './request.js';
+import { PAGE_TOKENS, PagePool } from './pages.js';
+import type { EndReason, Generated, GeneratedToken, GenerateRequest } from './request.js';
+import { runTask, type Task, type TaskOwner } from './task.js';
 import { type FilteredOutputs, Scheduler, StateLost, type Step, type StepOutputs, type Stepper } from './scheduler.js';
 import type { Sequence } from './sequence.js';
 
@@ -33,7 +34,7 @@ export type Rescue = (tasks: readonly Task[]) => readonly Task[];
 
 const asError = (error: unknown): Error => (error instanceof Error ? error : new Error(String(error)));
 
-export class Generator {
+export class Generator implements TaskOwner {
   readonly stepper: Stepper;
   /** Why the device will not come back. */
   gone: Error | undefined;
@@ -43,6 +44,8 @@ export class Generator {
   private readonly scheduler: Scheduler;
   private readonly rescue: Rescue;
   private readonly tasks = new Map<Sequence, Task>();
+  /** Tasks that end before the next call. */
+  private readonly stopping = new Set<Task>();
   private loop: Promise<void> | undefined;
   private calls = 0;
   private computedTokens = 0;
@@ -57,7 +60,8 @@ export class Generator {
   }
 
   get counts(): GeneratorCounts {
-    const { calls, computedTokens, foundTokens, peakPages } = this;
+    const { calls, computedTokens, peakPages } = this;
+    const foundTokens = [...this.tasks.keys()].reduce((sum, { found }) => sum + found, this.foundTokens);
     const { preemptions } = this.scheduler;
     const { evictions, total } = this.pool;
     return { calls, computedTokens, foundTokens, preemptions, evictions, peakPages, pages: total };
@@ -71,6 +75,11 @@ export class Generator {
   /** Tokens of its vocabulary, if it chooses tokens from whole rows of logits. */
   get vocab(): number | undefined {
     return this.stepper.vocab;
+  }
+
+  /** Classes of its head, if that is none of a vocabulary. */
+  get classes(): number | undefined {
+    return this.stepper.classes;
   }
 
   /** Longest sequence that the pages and a call have room for, in tokens. */
@@ -88,16 +97,37 @@ export class Generator {
     return this.stepper.isLost?.() !== true && this.pool.has(content);
   }
 
-  /** Continues a prompt; rejects as `Task.run` does, and where a step computes no finite number for it. */
+  /** Continues a prompt; rejects as sequenceOf throws, and where a step computes no finite number for it. */
   generate(request: GenerateRequest): Promise<Generated> {
-    return Task.run(request, this, (task) => this.start(task));
+    return runTask(request, this, (task) => this.start(task));
   }
 
   start(task: Task): void {
+    if (task.stopped !== undefined) return task.end(task.stopped);
     if (this.gone !== undefined) return task.fail(this.gone);
+    task.owner = this;
     this.tasks.set(task.sequence, task);
     this.scheduler.add(task.sequence);
-    this.loop ??= this.run();
+    this.wake();
+  }
+
+  wake(): void {
+    if (this.tasks.size > 0) this.loop ??= this.run();
+  }
+
+  stop(task: Task): void {
+    if (task.sequence.awaited > 0) this.stopping.add(task);
+    else if (this.tasks.has(task.sequence)) this.end(task, task.stopped!);
+  }
+
+  /** Settles when no call is on its way and none will begin without a new task. */
+  get idle(): Promise<void> {
+    return this.loop ?? Promise.resolve();
+  }
+
+  /** Sequences that have no pages yet, or none any more. */
+  get waiting(): number {
+    return this.scheduler.waiting.length;
   }
 
   /** Gives up the tasks that have not begun, for another device to do. */
@@ -112,6 +142,7 @@ export class Generator {
     const task = this.tasks.get(sequence);
     this.scheduler.remove(sequence);
     this.tasks.delete(sequence);
+    if (task !== undefined) this.stopping.delete(task);
     return task;
   }
 
@@ -135,10 +166,10 @@ export class Generator {
     }
   }
 
-  /** A sequence that no call ever takes would hang whoever waits for it. */
+  /** A sequence that no call ever takes would hang whoever waits for it. Those that pause wake the loop again. */
   private requireNothingLeft(): void {
-    for (const task of [...this.tasks.values()])
-      this.forget(task.sequence)?.fail(new Error('The scheduler has left a sequence behind.'));
+    const left = [...this.tasks.values()].filter(({ sequence }) => !sequence.isPaused);
+    for (const task of left) this.forget(task.sequence)?.fail(new Error('The scheduler has left a sequence behind.'));
   }
 
   /**
@@ -153,7 +184,7 @@ export class Generator {
 
   /** Plans a call, without sequences that are no longer wanted, and begins it. */
   private begin(): Flight | undefined {
-    for (const task of [...this.tasks.values()]) if (task.isAborted) this.end(task, 'aborted');
+    for (const task of this.stopping) this.end(task, task.stopped!);
     const step = this.scheduler.next();
     if (step === undefined) return undefined;
     this.peakPages = Math.max(this.peakPages, this.pool.held);
@@ -168,7 +199,7 @@ export class Generator {
   private async land({ step, answer }: Flight, later: readonly Flight[]): Promise<boolean> {
     const outputs = await answer;
     if (!(outputs instanceof Error)) {
-      await this.use(step, outputs);
+      this.use(step, outputs);
       return true;
     }
     // What was begun meanwhile took tokens of this call, which are not known.
@@ -187,35 +218,37 @@ export class Generator {
   }
 
   /** What a call returned goes to the sequences that asked. */
-  private async use(
-    step: Step,
-    { logProb, isArgmax, nextToken, nextTokenLogProb, filtered }: StepOutputs,
-  ): Promise<void> {
-    const taken: Promise<void>[] = [];
+  private use(step: Step, outputs: StepOutputs): void {
+    const { logProb, isArgmax, nextToken, nextTokenLogProb, filtered, classLogits: logits } = outputs;
+    const { classes = 0 } = this.stepper;
+    const ended: (readonly [Task, EndReason])[] = [];
     step.asked.forEach(({ sequence, kind, at }, row) => {
       const task = this.tasks.get(sequence);
       if (task === undefined) return;
+      const classLogits = logits?.slice(row * classes, (row + 1) * classes);
+      const drawn = { token: nextToken[row]!, logProb: nextTokenLogProb[row]! };
       if (kind === 'score') {
-        sequence.scores.push({ logProb: logProb[row]!, isArgmax: isArgmax[row] === 1 });
+        task.score({
+          logProb: logProb[row]!,
+          isArgmax: isArgmax[row] === 1,
+          argmax: drawn.token,
+          argmaxLogProb: drawn.logProb,
+          classLogits,
+        });
         return;
       }
       const token: GeneratedToken =
-        filtered !== undefined && row < filtered.token.length
-          ? chosenOf(filtered, row, sequence.topCount)
-          : { token: nextToken[row]!, logProb: nextTokenLogProb[row]! };
+        filtered !== undefined && row < filtered.token.length ? chosenOf(filtered, row, sequence.topCount) : drawn;
       if (task.request.maxNewTokens > 0) sequence.read(at, token.token);
-      taken.push(this.take(task, token));
+      const reason = task.take(token, this, classLogits);
+      if (reason !== undefined) ended.push([task, reason]);
     });
+    // Rows of a sequence need not be in order.
+    for (const [task, reason] of ended) this.end(task, reason);
     this.scheduler.read(step);
-    await Promise.all(taken);
   }
 
-  private async take(task: Task, token: GeneratedToken): Promise<void> {
-    const reason = await task.take(token, this);
-    if (reason !== undefined && this.tasks.has(task.sequence)) this.end(task, reason);
-  }
-
-  private end(task: Task, reason: Generated['reason']): void {
+  private end(task: Task, reason: EndReason): void {
     this.forget(task.sequence);
     this.foundTokens += task.sequence.found;
     task.end(reason);
@@ -241,6 +274,7 @@ export class Generator {
   private async recover(step: Step, error: StateLost): Promise<void> {
     this.isReady = false;
     this.scheduler.reset();
+    for (const task of this.stopping) this.end(task, task.stopped!);
     if (error.wasAsked)
       for (const { sequence } of step.pieces)
         if (this.tasks.get(sequence)?.survive(error) === false) this.forget(sequence);
@@ -273,83 +307,4 @@ function chosenOf(outputs: FilteredOutputs, row: number, topCount: number): Gene
     logProb: topLogProbs[first + i]!,
   }));
   return { token: token[row]!, logProb: logProb[row]!, top };
-}
-
-/**
- * Replicas of a model that continue prompts side by side. Each keeps pages of its own. A request goes to the replica
- * with the least to do, counting what it would find in pages; when a device ends, its requests go to the others. What a
- * request gets does not depend on the replica.
- */
-
-export class Fleet {
-  private readonly generators: Generator[] = [];
-
-  /** `steppers`: those that are ready, at least one. */
-  constructor(steppers: readonly Stepper[]) {
-    for (const stepper of steppers) this.add(stepper);
-  }
-
-  /** A replica that is ready takes its share of what has not begun. */
-  add(stepper: Stepper): void {
-    const generator: Generator = new Generator(stepper, (tasks) =>
-      this.generators.some((each) => each !== generator && each.isReady) ? this.place(tasks) : tasks,
-    );
-    this.generators.push(generator);
-    if (this.generators.length > 1) this.place(this.generators.flatMap((each) => each.takeWaiting()));
-  }
-
-  generate(request: GenerateRequest): Promise<Generated> {
-    return Task.run(request, this, (task) => this.place([task]));
-  }
-
-  get maxLength(): number {
-    return this.generators[0]!.maxLength;
-  }
-
-  get vocab(): number | undefined {
-    return this.generators[0]!.vocab;
-  }
-
-  get room(): number {
-    return Math.min(...this.generators.map(({ room }) => room));
-  }
-
-  /** Sums over all replicas. */
-  get counts(): GeneratorCounts {
-    return this.generators
-      .map(({ counts }) => counts)
-      .reduce((a, b) => ({
-        calls: a.calls + b.calls,
-        computedTokens: a.computedTokens + b.computedTokens,
-        foundTokens: a.foundTokens + b.foundTokens,
-        preemptions: a.preemptions + b.preemptions,
-        evictions: a.evictions + b.evictions,
-        peakPages: a.peakPages + b.peakPages,
-        pages: a.pages + b.pages,
-      }));
-  }
-
-  /** Every task to a replica; none is left. */
-  private place(tasks: readonly Task[]): readonly Task[] {
-    for (const task of tasks) this.choose(task).start(task);
-    return [];
-  }
-
-  private choose({ sequence: { tokens } }: Task): Generator {
-    if (this.generators.length === 1) return this.generators[0]!;
-    const contents: string[] = [];
-    for (let end = PAGE_TOKENS; end <= tokens.length; end += PAGE_TOKENS)
-      contents.push(contentOf(contents.at(-1), tokens.slice(end - PAGE_TOKENS, end)));
-    const foundBy = (generator: Generator): number => {
-      const missing = contents.findIndex((content) => !generator.hasPage(content));
-      return PAGE_TOKENS * (missing < 0 ? contents.length : missing);
-    };
-    const ready = this.generators.filter(({ isReady }) => isReady);
-    const there = ready.length > 0 ? ready : this.generators.filter(({ gone }) => gone === undefined);
-    const costs = (there.length > 0 ? there : this.generators).map((generator) => ({
-      generator,
-      cost: generator.workTokens - foundBy(generator),
-    }));
-    return costs.reduce((best, each) => (each.cost < best.cost ? each : best)).generator;
-  }
 }

@@ -1,4 +1,4 @@
-/** What a sequence is asked for, and what comes of it. */
+/** What an engine is asked for, and what it answers: continuations of a prompt, rows of given tokens, class logits. */
 import { defined } from '../system/defined.js';
 import { needsRow, resolveSampling, type SamplingOptions } from './options.js';
 import type { Stepper } from './scheduler.js';
@@ -10,6 +10,7 @@ export interface TokenLogProb {
   readonly logProb: number;
 }
 
+/** One continuation of a prompt. */
 export interface GenerateRequest {
   readonly prompt: readonly number[];
   /** Most tokens to generate; 0: the prompt is only scored. */
@@ -24,11 +25,6 @@ export interface GenerateRequest {
   readonly sampling?: SamplingOptions;
   /** Which of several continuations of the prompt this is, from 0: each has a seed of its own. */
   readonly sample?: number;
-  /**
-   * Called with every generated token; what it returns ends the sequence, unless undefined. No further step begins
-   * before it has settled, so that a slow reader slows the model down.
-   */
-  readonly onToken?: (token: GeneratedToken) => Promise<EndReason | undefined>;
   /** Ends the sequence, between two calls, with what was generated so far. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -40,9 +36,9 @@ export interface GeneratedToken extends TokenLogProb {
 
 /**
  * A stop token, a stop string, as many tokens as were asked for, the end of the model's context, of the memory for keys
- * and values, or an abort.
+ * and values, an abort, or a deadline that has passed.
  */
-export type EndReason = 'eos' | 'stop' | 'length' | 'context' | 'cache' | 'aborted';
+export type EndReason = 'eos' | 'stop' | 'length' | 'context' | 'cache' | 'aborted' | 'deadline';
 
 export interface Generated {
   readonly tokens: readonly GeneratedToken[];
@@ -56,89 +52,100 @@ export interface Generated {
 /** A request could not be computed; others go on. */
 export class GenerateError extends Error {}
 
-/** A request on its way: its sequence, what was generated of it, and who waits for it. */
+/** What every request of an engine may say. */
+export interface RequestOptions {
+  /** The model's name. May be left out where the engine has one model. */
+  readonly model?: string | undefined;
+  /** Ends the request, between two steps, with what there is: its reason is `aborted`. */
+  readonly signal?: AbortSignal | undefined;
+  /** When it ends with what there is: a moment, or milliseconds from now. Its reason is then `deadline`. */
+  readonly deadline?: Date | number | undefined;
+  /** A whole number. Requests with a lower one go first, and give their pages up last. Default 0. */
+  readonly priority?: number | undefined;
+  /** Events that wait for their reader before the request takes no part in steps. Default 256. */
+  readonly maxHeld?: number | undefined;
+}
 
-/** What a request must fit into. */
-export interface TaskLimits extends Pick<Stepper, 'maxLength' | 'vocab'> {
+/** A row of given tokens: what the model predicts after the token at `position`, counted from 0. */
+export interface RowRequest {
+  readonly position: number;
+  /** The token whose log-probability is asked for. Default: the one that follows; at the end none. */
+  readonly target?: number;
+  /** So many of the most likely tokens. Default 0. */
+  readonly top?: number;
+}
+
+export interface RowResult {
+  readonly position: number;
+  /** Natural logarithm of the target's probability, and whether it is the most likely token; none without target. */
+  readonly logProb?: number;
+  readonly isArgmax?: boolean;
+  /** The most likely token. */
+  readonly argmax: TokenLogProb;
+  /** The most likely tokens, where they were asked for. */
+  readonly top?: readonly TokenLogProb[];
+}
+
+/** A row of a head of classes. */
+export interface ClassRow {
+  readonly position: number;
+  /** f32[N], before any softmax. */
+  readonly logits: Float32Array;
+}
+
+/** Continuations of one prompt, which share its pages. */
+export interface ContinuationRequest extends Omit<GenerateRequest, 'signal'>, RequestOptions {
+  readonly kind: 'generate';
+  /** How many, 1 by default. The first has number `sample`, the others those that follow. */
+  readonly n?: number;
+}
+
+/** Rows of given tokens, of a model with a vocabulary head. */
+export interface ScoreRequest extends RequestOptions {
+  readonly kind: 'score';
+  readonly tokens: readonly number[];
+  /** In any order; a position may have several. */
+  readonly rows: readonly RowRequest[];
+}
+
+/** Rows of given tokens, of a model with a head of classes. */
+export interface RewardRequest extends RequestOptions {
+  readonly kind: 'reward';
+  readonly tokens: readonly number[];
+  readonly positions: readonly number[];
+}
+
+export type EngineRequest = ContinuationRequest | ScoreRequest | RewardRequest;
+
+/** What a whole request gives: each continuation; each row, in the order of the request. */
+export interface ResultOf {
+  readonly generate: readonly Generated[];
+  readonly score: readonly RowResult[];
+  readonly reward: readonly ClassRow[];
+}
+
+/** `sample`: which of the request's continuations, from 0. */
+export type RequestEvent =
+  | { readonly kind: 'token'; readonly sample: number; readonly token: GeneratedToken }
+  /** Rows come in the order of their positions. */
+  | { readonly kind: 'row'; readonly sample: number; readonly row: RowResult }
+  | { readonly kind: 'classes'; readonly sample: number; readonly row: ClassRow }
+  | { readonly kind: 'end'; readonly sample: number; readonly result: Generated }
+  /** This continuation cannot be computed; others go on. */
+  | { readonly kind: 'failed'; readonly sample: number; readonly error: Error };
+
+/** What a sequence must fit into. */
+export interface SequenceLimits extends Pick<Stepper, 'maxLength' | 'vocab'> {
   /** Longest sequence that the pages and a call have room for, in tokens. */
   readonly room: number;
 }
 
-/** Devices that may end while they compute a sequence before it counts as the cause. */
-const MAX_LOSSES = 3;
-
-export class Task {
-  readonly request: GenerateRequest;
-  readonly sequence: Sequence;
-  private readonly generated: GeneratedToken[] = [];
-  private readonly resolve: (result: Generated) => void;
-  private readonly reject: (error: Error) => void;
-  private losses = 0;
-
-  private constructor(
-    request: GenerateRequest,
-    sequence: Sequence,
-    resolve: (result: Generated) => void,
-    reject: (error: Error) => void,
-  ) {
-    this.request = request;
-    this.sequence = sequence;
-    this.resolve = resolve;
-    this.reject = reject;
-  }
-
-  /**
-   * Hands the task to `start`, and resolves when it is done. Rejects with GenerateError where the request does not fit
-   * the model or its memory, and with UsageError for options out of range.
-   */
-  static async run(request: GenerateRequest, limits: TaskLimits, start: (task: Task) => void): Promise<Generated> {
-    const sequence = sequenceOf(request, limits);
-    if (request.signal?.aborted === true) return { tokens: [], promptScores: [], reason: 'aborted', foundTokens: 0 };
-    return new Promise((resolve, reject) => start(new Task(request, sequence, resolve, reject)));
-  }
-
-  get isAborted(): boolean {
-    return this.request.signal?.aborted === true;
-  }
-
-  /** Tokens that are left to compute, the first of which may be in pages. */
-  get workTokens(): number {
-    return this.sequence.pending + this.request.maxNewTokens - this.generated.length;
-  }
-
-  /** Takes the next token. Returns why the sequence ends with it, if it does. */
-  async take(next: GeneratedToken, { maxLength, room }: TaskLimits): Promise<EndReason | undefined> {
-    const { onToken, stopTokens, maxNewTokens } = this.request;
-    if (maxNewTokens === 0) return 'length';
-    this.generated.push(next);
-    const length = this.sequence.promptLength + this.generated.length;
-    const asked = await onToken?.(next);
-    if (asked !== undefined) return asked;
-    if (stopTokens?.has(next.token) === true) return 'eos';
-    if (this.generated.length >= maxNewTokens) return 'length';
-    if (length >= maxLength) return 'context';
-    return length >= room ? 'cache' : undefined;
-  }
-
-  end(reason: EndReason): void {
-    const { generated: tokens, sequence } = this;
-    this.resolve({ tokens, promptScores: sequence.scores, reason, foundTokens: sequence.found });
-  }
-
-  fail(error: Error): void {
-    this.reject(error);
-  }
-
-  /** A device ended while it computed this. Returns false, having failed, where that has happened too often. */
-  survive(error: Error): boolean {
-    if (++this.losses < MAX_LOSSES) return true;
-    this.fail(new GenerateError(`its steps ended ${MAX_LOSSES} devices: ${error.message}`));
-    return false;
-  }
-}
-
-/** Throws where the request cannot be computed with these limits. */
-function sequenceOf(request: GenerateRequest, { maxLength, room, vocab }: TaskLimits): Sequence {
+/** Throws GenerateError where the request cannot be computed with these limits, UsageError for options out of range. */
+export function sequenceOf(
+  request: GenerateRequest,
+  { maxLength, room, vocab }: SequenceLimits,
+  priority = 0,
+): Sequence {
   const { prompt, maxNewTokens, scoreFrom, stopTokens = new Set(), minNewTokens = 0 } = request;
   if (prompt.length > maxLength)
     throw new GenerateError(`a prompt of ${prompt.length} tokens; the model's context has ${maxLength}`);
@@ -154,6 +161,7 @@ function sequenceOf(request: GenerateRequest, { maxLength, room, vocab }: TaskLi
   return new Sequence({
     prompt,
     sampling,
+    priority,
     filterVocab: isFiltered ? vocab : undefined,
     longest: Math.min(maxLength, room, prompt.length + maxNewTokens),
     ...(isBanning ? { banned: { tokens: stopTokens, atLeast: minNewTokens } } : {}),

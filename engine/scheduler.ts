@@ -1,7 +1,7 @@
 /**
- * Which tokens of which sequences a call takes. Sequences that run come first, in order of arrival: one new token each,
- * or the next piece of a prompt; then sequences that wait. Where no page is left, the sequence that came last gives its
- * pages back and is computed again later.
+ * Which tokens of which sequences a call takes. Sequences that run come first, in order of priority and arrival: one
+ * new token each, or the next piece of a prompt; then sequences that wait. Where no page is left, a sequence that is
+ * paused gives its pages back, else the last of the lowest priority, and is computed again later.
  */
 import { PAGE_TOKENS, type PagePool } from './pages.js';
 import { type Draw, type Sequence, UNREAD } from './sequence.js';
@@ -43,7 +43,7 @@ export class Scheduler {
 
   /** The sequence must fit the pool and a call where it is alone. */
   add(sequence: Sequence): void {
-    this.waiting.push(sequence);
+    insert(this.waiting, sequence);
   }
 
   /** The sequence is done, or given up. */
@@ -59,7 +59,7 @@ export class Scheduler {
   next(): Step | undefined {
     const pieces: SequenceChunk[] = [];
     const isWriting = this.running.some(
-      ({ computed, promptLength, pending }) => computed >= promptLength && pending > 0,
+      ({ computed, promptLength, pending, isPaused }) => computed >= promptLength && pending > 0 && !isPaused,
     );
     const share = this.share();
     const beside = isWriting ? (this.limits.besideTokens ?? Infinity) : Infinity;
@@ -96,11 +96,11 @@ export class Scheduler {
       if (isNext) writing++;
       return true;
     };
-    for (const sequence of [...this.running]) if (this.running.includes(sequence)) take(sequence);
+    for (const sequence of [...this.running]) if (!sequence.isPaused && this.running.includes(sequence)) take(sequence);
     const preempted = this.preemptions;
     for (const sequence of [...this.waiting]) {
       if (tokens >= budget || this.preemptions > preempted) break;
-      if (sequence.awaited > 0) continue;
+      if (sequence.awaited > 0 || sequence.isPaused) continue;
       sequence.adopt(this.pool);
       const next = sequence.content(Math.floor(sequence.computed / PAGE_TOKENS));
       if ((next !== undefined && filling.has(next)) || !this.mayAdmit(sequence)) {
@@ -114,7 +114,7 @@ export class Scheduler {
       }
       sequence.found ||= computed;
       this.waiting.splice(this.waiting.indexOf(sequence), 1);
-      this.running.push(sequence);
+      insert(this.running, sequence);
     }
     if (pieces.length === 0) return undefined;
     const step = { pieces, ...arraysOf(pieces, this.limits) };
@@ -161,7 +161,7 @@ export class Scheduler {
 
   /** The memory of the device is lost, or nobody knows what is in it: everything is computed again. */
   reset(): void {
-    for (const sequence of this.running.splice(0).reverse()) this.waiting.unshift(sequence);
+    for (const sequence of this.running.splice(0).reverse()) insert(this.waiting, sequence, true);
     for (const sequence of this.waiting) {
       sequence.drop(this.pool);
       sequence.rewind(0);
@@ -174,29 +174,46 @@ export class Scheduler {
   restart(sequence: Sequence): void {
     this.remove(sequence);
     sequence.rewind(0);
-    this.waiting.unshift(sequence);
+    insert(this.waiting, sequence, true);
   }
 
   /** Admission: pages for the whole sequence, and for the next token where one will follow. */
   private mayAdmit(sequence: Sequence): boolean {
     const next = sequence.tokens.length < sequence.longest ? 1 : 0;
     const needed = Math.ceil((sequence.pending + next) / PAGE_TOKENS);
-    return needed <= this.pool.available;
+    while (needed > this.pool.available) {
+      const victim = this.running.findLast(({ isPaused }) => isPaused);
+      if (victim === undefined) return false;
+      this.preempt(victim);
+    }
+    return true;
   }
 
   /** Pages for the first `length` tokens, taken from the sequence that came last where none is left. */
   private reserve(sequence: Sequence, length: number, pieces: readonly SequenceChunk[]): boolean {
     while (!sequence.reserve(length, this.pool)) {
-      const victim = this.running.at(-1);
+      const victim = this.running.findLast(({ isPaused }) => isPaused) ?? this.running.at(-1);
       if (victim === undefined || victim === sequence || pieces.some((piece) => piece.sequence === victim))
         return false;
-      this.running.pop();
-      victim.drop(this.pool);
-      this.waiting.unshift(victim);
-      this.preemptions++;
+      this.preempt(victim);
     }
     return true;
   }
+
+  /** The sequence gives its pages back, to be computed again. */
+  private preempt(victim: Sequence): void {
+    this.running.splice(this.running.indexOf(victim), 1);
+    victim.drop(this.pool);
+    insert(this.waiting, victim, true);
+    this.preemptions++;
+  }
+}
+
+/** Puts a sequence behind those that go before it, or before others of its priority. */
+function insert(list: Sequence[], sequence: Sequence, isFirst = false): void {
+  const { priority } = sequence;
+  const at = list.findIndex((each) => (isFirst ? each.priority >= priority : each.priority > priority));
+  list.splice(at < 0 ? list.length : at, 0, sequence);
 }
 
 /** The sequences that a call will say something about. */
@@ -338,6 +355,8 @@ export interface StepOutputs {
   readonly nextTokenLogProb: Float32Array;
   /** The tokens of the first rows, chosen from their logits, where the model does that. */
   readonly filtered?: FilteredOutputs;
+  /** f32[R, N]: what a head of N classes gives, before any softmax. */
+  readonly classLogits?: Float32Array;
 }
 
 /** For each filtered row. Log-probabilities are those at temperature 1, of unchanged logits. */
@@ -357,6 +376,8 @@ export interface Stepper {
   readonly maxLength: number;
   /** `step` chooses tokens from whole rows of logits: tokens of its vocabulary. Absent: it does not. */
   readonly vocab?: number | undefined;
+  /** Classes of its head, where that is none of a vocabulary. */
+  readonly classes?: number | undefined;
   /**
    * Calls are executed in the order in which they are made. Rejects with StateLost where the device and all keys and
    * values are gone; with an error that has `rows` where only some rows could not be computed.

@@ -18,6 +18,8 @@ export interface SequenceOptions {
   readonly sampling?: Sampling;
   /** Tokens of the model's vocabulary, where tokens are chosen from whole rows of logits. */
   readonly filterVocab?: number | undefined;
+  /** Sequences with a lower one go first. Default 0. */
+  readonly priority?: number;
   /** Tokens that may not be among the first `atLeast` that are generated. */
   readonly banned?: { readonly tokens: ReadonlySet<number>; readonly atLeast: number };
 }
@@ -50,18 +52,23 @@ export class Sequence {
   awaited = 0;
   /** Computes everything itself: what others computed is not to be trusted. */
   isAlone = false;
+  /** Takes no part in calls: whoever reads what it generates is behind. */
+  isPaused = false;
+  readonly priority: number;
   private readonly pages: number[] = [];
   /** Pages that others can find. */
   private published = 0;
   /** Contents of full pages, as far as they have been asked for. */
   private readonly contents: string[] = [];
 
-  constructor({ prompt, scoreFrom, sampling, filterVocab, banned, longest = Infinity }: SequenceOptions) {
+  constructor(options: SequenceOptions) {
+    const { prompt, scoreFrom, sampling, filterVocab, banned, longest = Infinity, priority = 0 } = options;
     if (prompt.length === 0) throw new RangeError('A sequence has at least one token.');
     this.tokens = [...prompt];
     this.promptLength = prompt.length;
     this.sampling = sampling;
     this.longest = longest;
+    this.priority = priority;
     this.bannedFirst = banned;
     this.filterVocab = filterVocab ?? 0;
     this.isFilteredAlways = filterVocab !== undefined && sampling !== undefined && needsRow(sampling);

@@ -1,4 +1,5 @@
 /** `model.generate`: texts as they are made, as an async iterator. */
+import { engineOf } from '../commands/engineModel.js';
 import type { LoadedModel } from '../commands/loadModel.js';
 import { checkBiases, tokenizePrompts } from '../commands/promptTokens.js';
 import { openTemplate } from '../commands/templates.js';
@@ -61,7 +62,7 @@ export class ModelGenerator {
     this.model = model;
     this.tokenizer = createTokenizer(model.tokenizer.spec);
     this.continuer = new TextGenerator(
-      model,
+      engineOf(model),
       this.tokenizer,
       readGenerationConfig(model.checkpoint, model.tokenizer).eosTokenIds,
     );

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { cacheBytesOf } from '../../commands/cacheSize.js';
 import { beginLoading, type LoadedModel } from '../../commands/loadModel.js';
-import { stepperOf } from '../../commands/textGenerator.js';
+import { stepperOf } from '../../commands/engineModel.js';
 import { Phases } from '../../driver/phases.js';
 import { arithmeticName, CODED_CACHES, type KvCache } from '../../driver/precision.js';
 import { searchBeams } from '../../engine/beams.js';

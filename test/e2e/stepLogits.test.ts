@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { beginLoading, type LoadedModel } from '../../commands/loadModel.js';
-import { stepperOf } from '../../commands/textGenerator.js';
+import { stepperOf } from '../../commands/engineModel.js';
 import { Phases } from '../../driver/phases.js';
 import { searchBeams } from '../../engine/beams.js';
 import { Generator } from '../../engine/generator.js';

@@ -7,7 +7,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { beginLoading, type LoadedModel } from '../../commands/loadModel.js';
-import { stepperOf } from '../../commands/textGenerator.js';
+import { stepperOf } from '../../commands/engineModel.js';
 import { Phases } from '../../driver/phases.js';
 import { Generator } from '../../engine/generator.js';
 import type { SamplingOptions } from '../../engine/options.js';

@@ -2,7 +2,7 @@
 import { copyFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beginLoading, type LoadedModel } from '../../commands/loadModel.js';
-import { stepperOf } from '../../commands/textGenerator.js';
+import { stepperOf } from '../../commands/engineModel.js';
 import { Phases } from '../../driver/phases.js';
 import type { LoadRequest } from '../../driver/requests.js';
 import type { Generator } from '../../engine/generator.js';

@@ -5,7 +5,7 @@
 import { mkdtempSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { stepperOf } from '../../commands/textGenerator.js';
+import { stepperOf } from '../../commands/engineModel.js';
 import { TYPICAL_FACTS } from '../../driver/targets/cudaDevice.js';
 import { emitCudaPlan } from '../../driver/targets/cudaKernels.js';
 import { Generator } from '../../engine/generator.js';

@@ -6,7 +6,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { beginLoading } from '../../commands/loadModel.js';
-import { stepperOf } from '../../commands/textGenerator.js';
+import { stepperOf } from '../../commands/engineModel.js';
 import { Phases } from '../../driver/phases.js';
 import { Generator } from '../../engine/generator.js';
 import { SCORE } from '../../ir/function.js';

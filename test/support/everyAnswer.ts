@@ -4,7 +4,7 @@
  * from the bundle.
  */
 import { beginLoading } from '../../commands/loadModel.js';
-import { stepperOf } from '../../commands/textGenerator.js';
+import { stepperOf } from '../../commands/engineModel.js';
 import { Phases } from '../../driver/phases.js';
 import type { Precision, TargetName } from '../../driver/precision.js';
 import { loadDataset } from '../../evaluate/dataset.js';

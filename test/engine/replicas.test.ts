@@ -1,6 +1,6 @@
 /** Replicas side by side: a model that counts, where the token after n is n + 1, and devices that end. */
 import { describe, expect, it } from 'vitest';
-import { Fleet } from '../../engine/generator.js';
+import { Replicas } from '../../engine/replicas.js';
 import { StateLost, type Stepper } from '../../engine/scheduler.js';
 
 interface Replica {
@@ -37,10 +37,10 @@ function replica(): Replica {
   };
 }
 
-const write = (fleet: Fleet, count: number) =>
+const write = (replicas: Replicas, count: number) =>
   Promise.all(
     Array.from({ length: count }, async (_, i) => {
-      const { tokens } = await fleet.generate({ prompt: [100 * i], maxNewTokens: 10 });
+      const { tokens } = await replicas.generate({ prompt: [100 * i], maxNewTokens: 10 });
       return tokens.map(({ token }) => token);
     }),
   );
@@ -49,45 +49,45 @@ const expected = (count: number) =>
 const never = (): Promise<void> => new Promise(() => undefined);
 const noDriver = (): Promise<void> => Promise.reject(new Error('no driver'));
 
-describe('a fleet', () => {
+describe('replicas', () => {
   it('shares requests out, also with a replica that comes later', async () => {
     const [a, b, c] = [replica(), replica(), replica()];
-    const fleet = new Fleet([a.stepper, b.stepper]);
-    const texts = write(fleet, 9);
-    fleet.add(c.stepper);
+    const replicas = new Replicas([a.stepper, b.stepper]);
+    const texts = write(replicas, 9);
+    replicas.add(c.stepper);
     expect(await texts).toEqual(expected(9));
     for (const { calls } of [a, b, c]) expect(calls()).toBe(10);
   });
 
   it('sends a prompt to the replica that has its beginning', async () => {
     const [a, b] = [replica(), replica()];
-    const fleet = new Fleet([a.stepper, b.stepper]);
+    const replicas = new Replicas([a.stepper, b.stepper]);
     const prompt = Array.from({ length: 40 }, (_, i) => i);
-    for (let i = 0; i < 5; i++) await fleet.generate({ prompt, maxNewTokens: 2 });
-    expect([a.calls(), b.calls(), fleet.counts.foundTokens]).toEqual([10, 0, 4 * 32]);
+    for (let i = 0; i < 5; i++) await replicas.generate({ prompt, maxNewTokens: 2 });
+    expect([a.calls(), b.calls(), replicas.counts.foundTokens]).toEqual([10, 0, 4 * 32]);
   });
 
   it('knows that the pages of a device are gone before the device is asked again', async () => {
     const [a, b] = [replica(), replica()];
     let isLost = false;
-    const fleet = new Fleet([{ ...a.stepper, isLost: () => isLost }]);
+    const replicas = new Replicas([{ ...a.stepper, isLost: () => isLost }]);
     const prompt = Array.from({ length: 40 }, (_, i) => i);
-    await fleet.generate({ prompt, maxNewTokens: 1 });
-    fleet.add(b.stepper);
-    const busy = fleet.generate({ prompt: [7], maxNewTokens: 30 });
-    await fleet.generate({ prompt: prompt.slice(0, 20), maxNewTokens: 1 });
+    await replicas.generate({ prompt, maxNewTokens: 1 });
+    replicas.add(b.stepper);
+    const busy = replicas.generate({ prompt: [7], maxNewTokens: 30 });
+    await replicas.generate({ prompt: prompt.slice(0, 20), maxNewTokens: 1 });
     await busy;
     // The first has two pages of the prompt, the second has one.
     expect([a.calls(), b.calls()]).toEqual([31, 1]);
     isLost = true;
-    await fleet.generate({ prompt, maxNewTokens: 1 });
+    await replicas.generate({ prompt, maxNewTokens: 1 });
     expect([a.calls(), b.calls()]).toEqual([31, 2]);
   });
 
   it('has the others take over what a lost device was computing', async () => {
     const [a, b] = [replica(), replica()];
-    const fleet = new Fleet([a.stepper, b.stepper]);
-    const texts = write(fleet, 6);
+    const replicas = new Replicas([a.stepper, b.stepper]);
+    const texts = write(replicas, 6);
     a.lose(never);
     expect(await texts).toEqual(expected(6));
     expect(a.calls()).toBe(1);
@@ -95,8 +95,8 @@ describe('a fleet', () => {
 
   it('goes on with a device that comes back, if all were lost', async () => {
     const [a, b] = [replica(), replica()];
-    const fleet = new Fleet([a.stepper, b.stepper]);
-    const texts = write(fleet, 6);
+    const replicas = new Replicas([a.stepper, b.stepper]);
+    const texts = write(replicas, 6);
     a.lose(noDriver);
     b.lose(() => new Promise((resolve) => setTimeout(resolve, 20)));
     expect(await texts).toEqual(expected(6));
@@ -104,9 +104,9 @@ describe('a fleet', () => {
 
   it('says why nothing is left', async () => {
     const a = replica();
-    const fleet = new Fleet([a.stepper]);
+    const replicas = new Replicas([a.stepper]);
     a.lose(noDriver);
-    await expect(write(fleet, 2)).rejects.toThrow('no driver');
-    await expect(write(fleet, 1)).rejects.toThrow('no driver');
+    await expect(write(replicas, 2)).rejects.toThrow('no driver');
+    await expect(write(replicas, 1)).rejects.toThrow('no driver');
   });
 });

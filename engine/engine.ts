@@ -1,0 +1,186 @@
+/**
+ * Models by name, and requests to them that come and go. A model computes on replicas, each of which has a loop that
+ * waits for its device and for nobody else; what a request gets does not depend on the others.
+ */
+import { UsageError, UserError } from '../errors.js';
+import { counted } from '../system/text.js';
+import { RequestHandle } from './handle.js';
+import { Replicas } from './replicas.js';
+import { type ModelFacts, planRequest } from './requestKinds.js';
+import type { EngineRequest, RequestOptions } from './request.js';
+import type { Stepper } from './scheduler.js';
+import { Task } from './task.js';
+
+/** Too many requests wait. */
+export class QueueFull extends UserError {}
+
+export interface EngineOptions {
+  /** Sequences that may wait for their first step, for each model. Default: any number. */
+  readonly queueLimit?: number;
+}
+
+/** A model that was opened for an engine. */
+export interface EngineModel {
+  /** Its replicas that are ready, at least one. */
+  readonly steppers: readonly Stepper[];
+  /** Replicas that are still loading; those that fail are left out. */
+  readonly later?: readonly Promise<Stepper>[];
+  /** Releases its devices and memory. */
+  readonly close?: () => Promise<void>;
+}
+
+interface Entry {
+  readonly replicas: Replicas;
+  readonly model: EngineModel;
+  readonly requests: Set<RequestHandle>;
+  /** Called whenever a request has ended. */
+  readonly waiters: Set<() => void>;
+  isLeaving: boolean;
+}
+
+const DEFAULT_HELD = 256;
+
+export class Engine {
+  private readonly models = new Map<string, Entry>();
+  private readonly options: EngineOptions;
+  private isClosed = false;
+
+  constructor(options: EngineOptions = {}) {
+    this.options = options;
+  }
+
+  get names(): readonly string[] {
+    return [...this.models.keys()];
+  }
+
+  /** Requests to it are taken from now on. Throws UsageError where the name is taken. */
+  load(name: string, model: EngineModel): Replicas {
+    if (this.isClosed) throw closed('load');
+    if (this.models.has(name))
+      throw new UsageError(
+        `load: there is a model ${JSON.stringify(name)} already`,
+        `unload it before: await engine.unload(${JSON.stringify(name)})`,
+      );
+    const replicas = new Replicas(model.steppers);
+    this.models.set(name, { replicas, model, requests: new Set(), waiters: new Set(), isLeaving: false });
+    for (const each of model.later ?? [])
+      void each.then(
+        (stepper) => this.models.get(name)?.replicas === replicas && replicas.add(stepper),
+        // Whoever opens replicas says which are left out.
+        () => undefined,
+      );
+    return replicas;
+  }
+
+  /**
+   * Closes a model; others go on. Rejects with UsageError where requests to it are in work, unless `drain` is true: it
+   * then takes no more, and is closed when those have ended.
+   */
+  async unload(name: string, { drain = false }: { readonly drain?: boolean } = {}): Promise<void> {
+    const entry = this.entryOf('unload', name);
+    const { requests, waiters, replicas, model } = entry;
+    if (requests.size > 0 && !drain)
+      throw new UsageError(
+        `unload: model ${JSON.stringify(name)} has ${counted(requests.size, 'request')} in work`,
+        `cancel them, or wait for them: await engine.unload(${JSON.stringify(name)}, { drain: true })`,
+      );
+    entry.isLeaving = true;
+    while (requests.size > 0) await new Promise<void>((resolve) => waiters.add(resolve));
+    await replicas.idle();
+    this.models.delete(name);
+    await model.close?.();
+  }
+
+  /** Cancels all requests, and closes all models. */
+  async close(): Promise<void> {
+    this.isClosed = true;
+    for (const { requests } of this.models.values()) for (const request of requests) request.cancel();
+    const leaving = [...this.models].filter(([, { isLeaving }]) => !isLeaving);
+    await Promise.all(leaving.map(([name]) => this.unload(name, { drain: true })));
+  }
+
+  /**
+   * Begins a request. Throws UsageError where it cannot mean anything, QueueFull where too many wait, and GenerateError
+   * where the model cannot compute it; nothing of it has then begun.
+   */
+  submit<R extends EngineRequest>(request: R): RequestHandle<R['kind']> {
+    if (this.isClosed) throw closed('submit');
+    const entry = this.entryOf('submit', request.model);
+    const { replicas, requests, waiters } = entry;
+    const { queueLimit = Infinity } = this.options;
+    const checked = checkedOptions(request);
+    const plan = planRequest(request, replicas);
+    if (replicas.waiting + plan.sequences.length > queueLimit)
+      throw new QueueFull(
+        `submit: ${replicas.waiting} wait for the model already, and the limit is ${queueLimit}`,
+        'try again later, or open the engine with a larger queueLimit',
+      );
+    const handle: RequestHandle<R['kind']> = new RequestHandle({
+      ...checked,
+      resultOf: plan.resultOf,
+      onSettled: () => {
+        requests.delete(handle);
+        for (const wake of waiters) wake();
+        waiters.clear();
+      },
+    });
+    const { priority = 0 } = request;
+    const tasks = plan.sequences.map(({ request: own, listener }, sample) => {
+      const told = { ...handle.listener(sample), ...listener?.((event) => handle.tell(event)) };
+      return new Task(own, replicas, told, priority);
+    });
+    requests.add(handle);
+    handle.begin(tasks, (task) => replicas.start(task));
+    return handle;
+  }
+
+  /** What requests to a model must fit into. */
+  limitsOf(name?: string): ModelFacts {
+    const { maxLength, room, vocab, classes } = this.entryOf('limitsOf', name).replicas;
+    return { maxLength, room, vocab, classes };
+  }
+
+  /** Sums over the replicas of a model. */
+  countsOf(name?: string): Replicas['counts'] {
+    return this.entryOf('countsOf', name).replicas.counts;
+  }
+
+  /** Throws UsageError where there is no such model, or none that takes requests. */
+  private entryOf(asked: string, name: string | undefined): Entry {
+    const names = this.names.map((each) => JSON.stringify(each)).join(', ');
+    if (name === undefined) {
+      const [only, ...others] = this.models.values();
+      if (only === undefined) throw new UsageError(`${asked}: the engine has no model`, 'load one: engine.load(…)');
+      if (others.length > 0) throw new UsageError(`${asked}: which model? The engine has ${names}`, 'name one');
+      name = this.names[0]!;
+    }
+    const entry = this.models.get(name);
+    if (entry === undefined)
+      throw new UsageError(
+        `${asked}: there is no model ${JSON.stringify(name)}`,
+        names === '' ? 'load one: engine.load(…)' : `the engine has ${names}`,
+      );
+    if (entry.isLeaving)
+      throw new UsageError(`${asked}: model ${JSON.stringify(name)} is being unloaded`, 'load it again afterwards');
+    return entry;
+  }
+}
+
+const closed = (asked: string): UsageError => new UsageError(`${asked}: the engine is closed`, 'open another one');
+
+/** Throws UsageError for options that are out of range. */
+function checkedOptions({ signal, deadline, priority = 0, maxHeld = DEFAULT_HELD }: RequestOptions) {
+  if (!Number.isSafeInteger(priority)) throw new UsageError(`priority: ${priority}: expected a whole number`);
+  if (!Number.isSafeInteger(maxHeld) || maxHeld < 1)
+    throw new UsageError(`maxHeld: ${maxHeld}: expected a whole number from 1`);
+  return { signal, maxHeld, leftMs: leftMsOf(deadline) };
+}
+
+function leftMsOf(deadline: RequestOptions['deadline']): number | undefined {
+  if (deadline === undefined) return undefined;
+  const left = deadline instanceof Date ? deadline.getTime() - Date.now() : deadline;
+  if (Number.isNaN(left)) throw new UsageError('deadline: expected a Date, or milliseconds from now');
+  if (left > 0) return left;
+  const past = deadline instanceof Date ? `${deadline.toISOString()} has passed` : `${deadline} ms from now has passed`;
+  throw new UsageError(`deadline: ${past}`, 'give a moment that is to come');
+}

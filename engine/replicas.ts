@@ -1,0 +1,101 @@
+/**
+ * Replicas of a model that compute requests side by side. Each keeps pages of its own. A request goes to the replica
+ * with the least to do, counting what it would find in pages; when a device ends, its requests go to the others. What a
+ * request gets does not depend on the replica.
+ */
+import { Generator, type GeneratorCounts } from './generator.js';
+import { contentOf, PAGE_TOKENS } from './pages.js';
+import type { Generated, GenerateRequest } from './request.js';
+import type { Stepper } from './scheduler.js';
+import { runTask, type Task } from './task.js';
+
+export class Replicas {
+  private readonly generators: Generator[] = [];
+
+  /** `steppers`: those that are ready, at least one. */
+  constructor(steppers: readonly Stepper[]) {
+    for (const stepper of steppers) this.add(stepper);
+  }
+
+  /** A replica that is ready takes its share of what has not begun. */
+  add(stepper: Stepper): void {
+    const generator: Generator = new Generator(stepper, (tasks) =>
+      this.generators.some((each) => each !== generator && each.isReady) ? this.place(tasks) : tasks,
+    );
+    this.generators.push(generator);
+    if (this.generators.length > 1) this.place(this.generators.flatMap((each) => each.takeWaiting()));
+  }
+
+  generate(request: GenerateRequest): Promise<Generated> {
+    return runTask(request, this, (task) => this.start(task));
+  }
+
+  start(task: Task): void {
+    this.place([task]);
+  }
+
+  /** Settles when no step is on its way and none will begin without a new request. */
+  async idle(): Promise<void> {
+    await Promise.all(this.generators.map(({ idle }) => idle));
+  }
+
+  /** Sequences that have no pages yet, or none any more. */
+  get waiting(): number {
+    return this.generators.reduce((sum, each) => sum + each.waiting, 0);
+  }
+
+  get maxLength(): number {
+    return this.generators[0]!.maxLength;
+  }
+
+  get vocab(): number | undefined {
+    return this.generators[0]!.vocab;
+  }
+
+  get classes(): number | undefined {
+    return this.generators[0]!.classes;
+  }
+
+  get room(): number {
+    return Math.min(...this.generators.map(({ room }) => room));
+  }
+
+  /** Sums over all replicas. */
+  get counts(): GeneratorCounts {
+    return this.generators
+      .map(({ counts }) => counts)
+      .reduce((a, b) => ({
+        calls: a.calls + b.calls,
+        computedTokens: a.computedTokens + b.computedTokens,
+        foundTokens: a.foundTokens + b.foundTokens,
+        preemptions: a.preemptions + b.preemptions,
+        evictions: a.evictions + b.evictions,
+        peakPages: a.peakPages + b.peakPages,
+        pages: a.pages + b.pages,
+      }));
+  }
+
+  /** Every task to a replica; none is left. */
+  private place(tasks: readonly Task[]): readonly Task[] {
+    for (const task of tasks) this.choose(task).start(task);
+    return [];
+  }
+
+  private choose({ sequence: { tokens } }: Task): Generator {
+    if (this.generators.length === 1) return this.generators[0]!;
+    const contents: string[] = [];
+    for (let end = PAGE_TOKENS; end <= tokens.length; end += PAGE_TOKENS)
+      contents.push(contentOf(contents.at(-1), tokens.slice(end - PAGE_TOKENS, end)));
+    const foundBy = (generator: Generator): number => {
+      const missing = contents.findIndex((content) => !generator.hasPage(content));
+      return PAGE_TOKENS * (missing < 0 ? contents.length : missing);
+    };
+    const ready = this.generators.filter(({ isReady }) => isReady);
+    const there = ready.length > 0 ? ready : this.generators.filter(({ gone }) => gone === undefined);
+    const costs = (there.length > 0 ? there : this.generators).map((generator) => ({
+      generator,
+      cost: generator.workTokens - foundBy(generator),
+    }));
+    return costs.reduce((best, each) => (each.cost < best.cost ? each : best)).generator;
+  }
+}

@@ -1,0 +1,169 @@
+/**
+ * One sequence of a request on its way: what was generated of it, and who listens. The loop that computes it calls
+ * `take`, `score`, `end` and `fail`, none of which waits for anybody.
+ */
+import {
+  type EndReason,
+  type Generated,
+  type GeneratedToken,
+  GenerateError,
+  type GenerateRequest,
+  sequenceOf,
+  type SequenceLimits,
+} from './request.js';
+import type { Sequence } from './sequence.js';
+
+/** The log-probability of a given token, and the most likely token in its place. */
+export interface Score {
+  readonly logProb: number;
+  readonly isArgmax: boolean;
+  readonly argmax: number;
+  readonly argmaxLogProb: number;
+  /** f32[N], of a head of classes. */
+  readonly classLogits?: Float32Array | undefined;
+}
+
+/** Is told what happens to a task, in the loop that feeds the device: it must return at once and not throw. */
+export interface TaskListener {
+  onToken?(token: GeneratedToken): void;
+  /** What follows the prompt, of a task that generates nothing. */
+  onLast?(last: GeneratedToken, classLogits: Float32Array | undefined): void;
+  /** Of the prompt's next token, from `scoreFrom` on. `place`: that of the token which is scored. */
+  onScore?(score: Score, place: number): void;
+  onEnd(result: Generated): void;
+  onFail(error: Error): void;
+}
+
+/** The loop that computes a task. */
+export interface TaskOwner {
+  /** The task is to end before its next step; at once, where no step that will say something about it is on its way. */
+  stop(task: Task): void;
+  /** A task that took no part in steps goes on. */
+  wake(): void;
+}
+
+/** Devices that may end while they compute a sequence before it counts as the cause. */
+const MAX_LOSSES = 3;
+
+export class Task {
+  readonly request: GenerateRequest;
+  readonly sequence: Sequence;
+  /** Set by the loop that takes it. */
+  owner: TaskOwner | undefined;
+  /** Why it is to end before its next step. */
+  stopped: EndReason | undefined;
+  private readonly generated: GeneratedToken[] = [];
+  private readonly listener: TaskListener;
+  private losses = 0;
+  private isOver = false;
+
+  /** Throws as sequenceOf does. */
+  constructor(request: GenerateRequest, limits: SequenceLimits, listener: TaskListener, priority = 0) {
+    this.request = request;
+    this.sequence = sequenceOf(request, limits, priority);
+    this.listener = listener;
+  }
+
+  /** Tokens that are left to compute, the first of which may be in pages. */
+  get workTokens(): number {
+    return this.sequence.pending + this.request.maxNewTokens - this.generated.length;
+  }
+
+  /** Ends it with what there is, soon. The first reason counts. */
+  stop(reason: EndReason): void {
+    if (this.isOver || this.stopped !== undefined) return;
+    this.stopped = reason;
+    this.owner?.stop(this);
+  }
+
+  /** It keeps its pages while nobody else needs them, and takes no part in steps. */
+  pause(): void {
+    this.sequence.isPaused = true;
+  }
+
+  resume(): void {
+    if (!this.sequence.isPaused) return;
+    this.sequence.isPaused = false;
+    if (!this.isOver) this.owner?.wake();
+  }
+
+  /** Takes the next token. Returns why the sequence ends with it, if it does. */
+  take(next: GeneratedToken, { maxLength, room }: SequenceLimits, classLogits?: Float32Array): EndReason | undefined {
+    const { stopTokens, maxNewTokens } = this.request;
+    if (maxNewTokens === 0) {
+      this.listener.onLast?.(next, classLogits);
+      return 'length';
+    }
+    this.generated.push(next);
+    const length = this.sequence.promptLength + this.generated.length;
+    this.listener.onToken?.(next);
+    if (stopTokens?.has(next.token) === true) return 'eos';
+    if (this.generated.length >= maxNewTokens) return 'length';
+    if (length >= maxLength) return 'context';
+    return length >= room ? 'cache' : undefined;
+  }
+
+  /** Takes the log-probability of the prompt's next token. */
+  score(score: Score): void {
+    const { scores, scoreFrom } = this.sequence;
+    scores.push({ logProb: score.logProb, isArgmax: score.isArgmax });
+    this.listener.onScore?.(score, scoreFrom + scores.length - 1);
+  }
+
+  end(reason: EndReason): void {
+    if (this.isOver) return;
+    this.isOver = true;
+    this.listener.onEnd(this.resultOf(reason));
+  }
+
+  /** Ends it with its first `count` tokens, whatever has come since. Whoever listens is not told. */
+  cut(count: number, reason: EndReason): Generated {
+    this.stop(reason);
+    this.isOver = true;
+    return this.resultOf(reason, count);
+  }
+
+  private resultOf(reason: EndReason, count = this.generated.length): Generated {
+    const { generated, sequence } = this;
+    return {
+      tokens: generated.slice(0, count),
+      promptScores: sequence.scores,
+      reason,
+      foundTokens: sequence.found,
+    };
+  }
+
+  fail(error: Error): void {
+    if (this.isOver) return;
+    this.isOver = true;
+    this.listener.onFail(error);
+  }
+
+  /** A device ended while it computed this. Returns false, having failed, where that has happened too often. */
+  survive(error: Error): boolean {
+    if (++this.losses < MAX_LOSSES) return true;
+    this.fail(new GenerateError(`its steps ended ${MAX_LOSSES} devices: ${error.message}`));
+    return false;
+  }
+}
+
+/** Hands a task to `start`, and resolves when it is done. Rejects as sequenceOf throws. */
+export async function runTask(
+  request: GenerateRequest,
+  limits: SequenceLimits,
+  start: (task: Task) => void,
+): Promise<Generated> {
+  const { signal } = request;
+  let stop: (() => void) | undefined;
+  try {
+    return await new Promise((onEnd, onFail) => {
+      const task = new Task(request, limits, { onEnd, onFail });
+      if (signal?.aborted === true) return task.end('aborted');
+      stop = () => task.stop('aborted');
+      signal?.addEventListener('abort', stop, { once: true });
+      start(task);
+    });
+  } finally {
+    if (stop !== undefined) signal?.removeEventListener('abort', stop);
+  }
+}
