@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 /** The `tilewright` command. */
-import { startEarly, willLoad, willMeasure } from '../driver/devices/deviceProcess.js';
+import { startEarly, willLoad, willMeasure } from '../driver/devices/startProcess.js';
 
 async function main(): Promise<never> {
   const argv = process.argv.slice(2);

@@ -4,6 +4,40 @@ import type { CallArrays, CallResult } from '../runtime/call.js';
 import type { StatePieces } from '../runtime/runtimePlan.js';
 import type { PhaseSpan } from './phases.js';
 
+export interface ProfiledLaunch {
+  readonly path: string;
+  readonly nanoseconds: number;
+}
+
+/** A function and its inputs. */
+export interface FunctionCall {
+  readonly function: string;
+  readonly inputs: CallArrays;
+}
+
+/**
+ * What a loaded model can be asked, wherever it is. A kind of request is a member here, an entry of REQUEST_FACTS
+ * (devices/protocol.ts) and one of ANSWERS (devices/hostedModel.ts).
+ */
+export interface DeviceRequests {
+  /** Calls a function. */
+  readonly call: { readonly question: FunctionCall; readonly answer: CallResult };
+  /** Calls a function once, measuring each launch. */
+  readonly profile: {
+    readonly question: FunctionCall;
+    readonly answer: { readonly launches: readonly ProfiledLaunch[] };
+  };
+}
+
+export type RequestKind = keyof DeviceRequests;
+export type Question<K extends RequestKind> = DeviceRequests[K]['question'];
+export type Answer<K extends RequestKind> = DeviceRequests[K]['answer'];
+
+/** A request of one of the kinds `K`. */
+export type Asked<K extends RequestKind = RequestKind> = {
+  readonly [P in K]: { readonly kind: P; readonly question: Question<P> };
+}[K];
+
 export interface DeviceExecutor {
   /** The largest call of each function. */
   readonly capacity: Readonly<Record<string, Extents>>;
@@ -32,10 +66,7 @@ export interface DeviceExecutor {
    */
   call(name: string, inputs: CallArrays, epoch?: number): Promise<CallResult>;
   /** Calls a function once, measuring each launch. */
-  profile(
-    name: string,
-    inputs: CallArrays,
-  ): Promise<{ readonly launches: readonly { readonly path: string; readonly nanoseconds: number }[] }>;
+  profile(name: string, inputs: CallArrays): Promise<Answer<'profile'>>;
   /**
    * Resolves when each call runs in the bucket that is best for it, for measurements. Absent where another process
    * knows.
@@ -50,6 +81,12 @@ export interface DeviceExecutor {
   /** What that memory comes and goes in. */
   readonly pieces?: StatePieces;
   close(): Promise<void>;
+}
+
+/** One replica of a model: it can be asked whatever a model can be asked. */
+export interface AskableExecutor extends DeviceExecutor {
+  /** `epoch`: as for a call; needed by every request that finds or changes states. */
+  ask<K extends RequestKind>(kind: K, question: Question<K>, epoch?: number): Promise<Answer<K>>;
 }
 
 /** An executor whose process may end and be replaced; what functions kept in its memory is then lost. */

@@ -23,15 +23,17 @@ const MAX_PARTS = 5000;
 export const clock = (): number => performance.timeOrigin + performance.now();
 
 /**
- * The phases of one process, one after another; the first is its start. during() adds phases that overlap with others.
+ * The phases of a process, one after another. during() adds phases that overlap with others.
  */
 export class Phases {
   private readonly ended: PhaseSpan[] = [];
   private parts = 0;
-  private present: { readonly name: string; readonly begin: number } | undefined = {
-    name: 'process',
-    begin: performance.timeOrigin,
-  };
+  private present: { readonly name: string; readonly begin: number } | undefined;
+
+  /** `withStart`: the first is the start of the process. */
+  constructor(withStart = true) {
+    if (withStart) this.present = { name: 'process', begin: performance.timeOrigin };
+  }
 
   /** Ends the current phase and begins another. */
   begin(name: string): void {

@@ -1,175 +1,199 @@
-/** Processes that own devices: how one starts, is spoken to, and ends no later than this one. */
-import { at } from '../../system/at.js';
-import { type ChildProcess, fork } from 'node:child_process';
-import { existsSync } from 'node:fs';
-import { UserError } from '../../errors.js';
-import { loadCudaAddon } from '../../runtime/cuda/addon.js';
-import { readSettings } from '../../settings.js';
-import { isArtifact } from '../names.js';
-import type { ToChild } from './protocol.js';
+/**
+ * The process that owns the devices of a replica, from its parent's side, with the models in it. It is started for the
+ * first model, watched, replaced when it ends, and ended with the last.
+ */
+import type { ChildProcess } from 'node:child_process';
+import type { Ui } from '../requests.js';
+import { endedTooOften, type FromChild, type FromModel, type ToChild } from './protocol.js';
+import { MAX_RESTARTS, Restarts } from './restarts.js';
+import { endProcess, howEnded, startProcess, tell } from './startProcess.js';
 
-/** Time to release memory before the process is killed. */
-const CLOSE_MS = 10_000;
-
-/** Processes that must not outlive this one. */
-const children = new Set<ChildProcess>();
-const killChildren = (): void => {
-  for (const child of children) child.kill('SIGKILL');
-};
-
-/** Processes that were started before anybody asked, by module and the number of the device that each prepares. */
-const spares = new Map<string, ChildProcess>();
-const spareKey = (module: URL, device: number): string => `${device} ${module.href}`;
-
-function forkDevice(module: URL, args: readonly string[]): ChildProcess {
-  if (children.size === 0) process.once('exit', killChildren);
-  const child = fork(module, args, {
-    execArgv: childFlags(process.execArgv),
-    serialization: 'advanced',
-    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
-  });
-  children.add(child);
-  child.once('exit', () => {
-    children.delete(child);
-    if (children.size === 0) process.off('exit', killChildren);
-  });
-  return child;
+export interface ProcessOptions {
+  /** The child's module. */
+  readonly module: URL;
+  /** The first of its devices: a process that was started early for it is taken over. */
+  readonly device: number;
+  /** The device counts as hung if it answers nothing for this long while a model waits for an answer. */
+  readonly timeoutSeconds: number;
+  /**
+   * The same for a process that says nothing while it loads a model. Default: timeoutSeconds, but at least five
+   * minutes.
+   */
+  readonly loadingSeconds?: number;
 }
+
+/** Compiling kernels or starting a driver may keep a process silent for a minute or two. */
+const LOADING_SECONDS = 300;
 
 /**
- * Starts a process that runs `module` and prepares a device, before it is known what it will load: it takes as long to
- * start, and to make the device's context, as this process does to find out. Nothing waits for it. The next
- * startProcess for that device takes it over.
+ * The part of a model in the end of its process: `fault` where it was being opened and there was no other model,
+ * `suspect` where it was being opened beside others.
  */
-export function startSpare(module: URL, device = 0): void {
-  const key = spareKey(module, device);
-  if (spares.has(key)) return;
-  const child = forkDevice(module, [PREPARE, String(device)]);
-  spares.set(key, child);
-  const forget = (): void => {
-    if (spares.get(key) === child) spares.delete(key);
-  };
-  child.once('exit', forget).once('error', forget);
-  // A command that needs no device ends without it.
-  child.unref();
-  child.channel?.unref();
+export type EndPart = 'none' | 'suspect' | 'fault';
+
+/** A model of a process, as the process sees it. */
+export interface Tenant {
+  readonly model: number;
+  /** `opening` from the beginning, and from the end of a process in which it was ready. */
+  readonly state: 'opening' | 'ready' | 'failed';
+  /** Whether the present process has been told to open it. */
+  readonly isSent: boolean;
+  /** It will leave: no process is started for it. */
+  readonly isClosed: boolean;
+  /** Nothing that was asked of it waits for an answer. */
+  readonly isIdle: boolean;
+  /** A process is there, which is to open it. */
+  begin(): void;
+  hear(message: FromModel): void;
+  /** A process that opens models has given a sign of life. */
+  watch(): void;
+  /** The process ended. Returns whether the model needs another process now. */
+  end(how: string, part: EndPart): boolean;
+  /** Another process was started, or none will be. */
+  hasEnded(how: string): void;
+  fail(error: unknown): void;
 }
 
-/** The argument before the number of the device that a process is to prepare. */
-export const PREPARE = '--prepare';
+export class DeviceProcess {
+  readonly options: ProcessOptions & { readonly loadingSeconds: number };
+  /** How the last process ended. */
+  lastEnd = '';
+  /** Processes that were started. */
+  life = 0;
+  private readonly ui: Pick<Ui, 'warn'>;
+  private readonly tenants = new Map<number, Tenant>();
+  private readonly restarts: Restarts;
+  private child: ChildProcess | undefined;
+  /** The last process, which was told to end, and has not yet. */
+  private ending: Promise<unknown> | undefined;
+  private nextModel = 0;
 
-/** Starts a process that runs `module` for `device`, with those of Node's flags that are meant for it. */
-export function startProcess(module: URL, device = 0): ChildProcess {
-  const key = spareKey(module, device);
-  const spare = spares.get(key);
-  if (spare === undefined || !spare.connected) return forkDevice(module, []);
-  spares.delete(key);
-  spare.ref();
-  spare.channel?.ref();
-  return spare;
-}
-
-/** Ends the processes that were not taken over. */
-export function endSpares(): void {
-  for (const child of spares.values()) child.kill('SIGKILL');
-  spares.clear();
-}
-
-/** Sends a message. Errors are ignored: the exit of a process that has ended is reported elsewhere. */
-export function tell(child: ChildProcess, message: ToChild): void {
-  child.send(message, () => undefined);
-}
-
-/**
- * Ends a process, and settles when it has ended. `isIdle`: it has loaded its model and computes nothing, so that it can
- * release its memory first. One that has not loaded anything yet, or hangs, may be far from listening, and has nothing
- * to put in order.
- */
-export async function endProcess(child: ChildProcess, isIdle: boolean): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null) return;
-  const ended = new Promise<void>((resolve) => {
-    child.once('exit', () => resolve());
-  });
-  const timer = setTimeout(() => child.kill('SIGKILL'), CLOSE_MS);
-  if (child.connected && isIdle) tell(child, { kind: 'close' });
-  else child.kill('SIGKILL');
-  await ended;
-  clearTimeout(timer);
-}
-
-/**
- * Flags that mean the same for any program: memory, code generation, warnings, and what resolves and loads modules.
- * Flags about the parent's program (`--input-type=module -e`), its debugger or its tests would break or stop a child.
- */
-const ALONE = new Set([
-  '--max-old-space-size',
-  '--max-semi-space-size',
-  '--stack-size',
-  '--no-opt',
-  '--jitless',
-  '--expose-gc',
-  '--enable-source-maps',
-  '--no-warnings',
-  '--disable-warning',
-  '--trace-warnings',
-  '--trace-uncaught',
-  '--preserve-symlinks',
-]);
-const WITH_VALUE = new Set(['--import', '--require', '-r', '--loader', '--experimental-loader', '--conditions', '-C']);
-
-/** Those of a process's `execArgv` that its children may have. */
-export function childFlags(execArgv: readonly string[]): string[] {
-  const flags: string[] = [];
-  for (let i = 0; i < execArgv.length; i++) {
-    const flag = at(execArgv, i);
-    const [name = flag] = flag.split('=', 1);
-    const value = execArgv[i + 1];
-    if (WITH_VALUE.has(flag)) {
-      if (value !== undefined) flags.push(flag, value);
-      i++;
-    } else if (ALONE.has(name) || WITH_VALUE.has(name)) flags.push(flag);
+  constructor(options: ProcessOptions, ui: Pick<Ui, 'warn'>, restarts = new Restarts()) {
+    const { timeoutSeconds } = options;
+    this.options = { loadingSeconds: Math.max(timeoutSeconds, LOADING_SECONDS), ...options };
+    this.ui = ui;
+    this.restarts = restarts;
   }
-  return flags;
-}
 
-/** The program of a device process. */
-export const DEVICE_MODULE = new URL('./child.js', import.meta.url);
+  get isRunning(): boolean {
+    return this.child !== undefined;
+  }
 
-/** Whether there is a module to start a process with. There is none if only TypeScript sources exist. */
-export const hasDeviceModule = (): boolean => existsSync(DEVICE_MODULE);
+  /** The number of a model that will join. */
+  number(): number {
+    return this.nextModel++;
+  }
 
-/** Files of which a machine with a driver for NVIDIA's GPUs has one: of Linux, and of Linux under Windows. */
-const DRIVER_FILES = ['/dev/nvidiactl', '/dev/dxg'];
+  /** Opens one more model, in the process that is there, or in a first one. */
+  join(tenant: Tenant): void {
+    this.tenants.set(tenant.model, tenant);
+    if (this.child !== undefined) tenant.begin();
+    // Memory that the last process holds would be missed.
+    else if (this.ending !== undefined) void this.ending.then(() => this.startFor(tenant));
+    else this.start();
+  }
 
-const mayHaveGpu = (): boolean =>
-  readSettings().cudaDriver !== undefined || DRIVER_FILES.some((file) => existsSync(file));
+  private startFor(tenant: Tenant): void {
+    if (this.child === undefined && !tenant.isClosed) this.start();
+  }
 
-/** Whether a command keeps keys and values in what memory is free; an artifact has room for as many as it has. */
-export const willMeasure = ([command, ...rest]: readonly string[]): boolean =>
-  command === 'generate' && !rest.some((word) => isArtifact(word));
+  /**
+   * Takes a model away. Settles when its memory is free: what was asked of it is answered first, unless it is the last
+   * one, with which the process ends.
+   */
+  async leave(tenant: Tenant, unload: () => Promise<void>): Promise<void> {
+    const { child } = this;
+    const staying = [...this.tenants.values()].some(({ isClosed, state }) => !isClosed && state !== 'failed');
+    if (child !== undefined && staying) {
+      if (tenant.isSent && tenant.state !== 'failed') await unload();
+    } else if (child !== undefined) {
+      this.child = undefined;
+      const all = [...this.tenants.values()];
+      const isIdle = all.every((each) => each.state !== 'opening' && each.isIdle);
+      const ending = endProcess(child, isIdle).finally(() => {
+        if (this.ending === ending) this.ending = undefined;
+      });
+      this.ending = ending;
+      const how = await ending;
+      for (const each of all) each.end(how, 'none');
+    } else await this.ending;
+    this.tenants.delete(tenant.model);
+  }
 
-/** Commands that load a model onto a device. */
-const LOADING = new Set(['run', 'generate']);
-/** Arguments of commands that load nothing, or not onto a GPU. */
-const NOT_LOADING = /^(-h|--help|--dry[-_]run|--print[-_]prompts|--isa(=.*)?|--target=cpu)$/;
+  /** A message for the present process. Nothing where there is none. */
+  tell(message: ToChild): void {
+    if (this.child !== undefined) tell(this.child, message);
+  }
 
-/** Whether a command line will probably load a model onto a GPU; a mistake costs a process that is ended unused. */
-export const willLoad = ([command, ...rest]: readonly string[]): boolean =>
-  command !== undefined &&
-  LOADING.has(command) &&
-  !rest.some((word, i) => NOT_LOADING.test(word) || (word === '--target' && rest[i + 1] === 'cpu'));
+  /** Ends a process that hangs; another takes over. */
+  kill(reason: string): void {
+    this.ui.warn(reason);
+    this.child?.kill('SIGKILL');
+  }
 
-/**
- * Begins what the first `devices` devices need. A command that needs none ends them with endSpares(). `measures`: this
- * process will ask the first device how much of its memory is free, for which it needs a context too.
- */
-export function startEarly(devices = 1, measures = false): void {
-  if (!mayHaveGpu() || !hasDeviceModule()) return;
-  for (let device = 0; device < devices; device++) startSpare(DEVICE_MODULE, device);
-  try {
-    loadCudaAddon().prepare(readSettings().cudaDriver, measures ? 0 : undefined);
-  } catch (error) {
-    // A missing addon is reported where it is needed.
-    if (!(error instanceof UserError)) throw error;
+  /** A model could not be opened. The others go on; without others, the process ends. */
+  dismiss(): void {
+    if ([...this.tenants.values()].every(({ state }) => state === 'failed')) this.child?.kill('SIGKILL');
+  }
+
+  /** Starts another process where the last one ended unnoticed, also for a model that could not be opened. */
+  revive(tenant: Tenant): void {
+    if (this.child === undefined && this.ending === undefined && !tenant.isClosed) this.restart(this.lastEnd, tenant);
+  }
+
+  private start(wanted?: Tenant): void {
+    const { module, device } = this.options;
+    const child = startProcess(module, device);
+    this.child = child;
+    this.life++;
+    let lost: string | undefined;
+    child.on('message', (message: FromChild) => {
+      if (message.kind === 'lost') lost = message.message;
+      else this.hear(message, child);
+    });
+    child.once('error', (error) => {
+      if (this.child === child) for (const tenant of this.opening()) tenant.fail(error);
+    });
+    child.once('exit', (code, signal) => {
+      if (this.child === child) this.end(lost ?? howEnded(code, signal));
+    });
+    for (const tenant of this.tenants.values())
+      if (!tenant.isClosed && (tenant.state !== 'failed' || tenant === wanted)) tenant.begin();
+  }
+
+  private opening(): readonly Tenant[] {
+    return [...this.tenants.values()].filter(({ state }) => state === 'opening');
+  }
+
+  private hear(message: Exclude<FromChild, { readonly kind: 'lost' }>, child: ChildProcess): void {
+    const tenant = this.tenants.get(message.model);
+    // Models are opened one after another: what is said of one counts for those that wait behind it.
+    if (this.child === child && tenant?.state === 'opening')
+      for (const each of this.opening()) if (each.isSent) each.watch();
+    tenant?.hear(message);
+  }
+
+  private end(how: string): void {
+    this.child = undefined;
+    this.lastEnd = how;
+    const all = [...this.tenants.values()];
+    const living = all.filter(({ isClosed, state }) => !isClosed && state !== 'failed');
+    const opening = living.filter(({ state }) => state === 'opening');
+    const first = opening.find(({ isSent }) => isSent) ?? (opening.length === living.length ? opening[0] : undefined);
+    const partOfFirst = living.length === 1 ? 'fault' : 'suspect';
+    const waiting = all.filter((tenant) => tenant.end(how, tenant === first ? partOfFirst : 'none'));
+    if (waiting.length > 0) this.restart(how);
+    for (const tenant of all) tenant.hasEnded(how);
+  }
+
+  private restart(how: string, wanted?: Tenant): void {
+    if (!this.restarts.admit()) {
+      const error = endedTooOften(MAX_RESTARTS + 1, how);
+      for (const tenant of this.tenants.values())
+        if (tenant.state !== 'failed' || tenant === wanted) tenant.fail(error);
+      return;
+    }
+    this.ui.warn(`the device process ended (${how}): another one takes over what is left`);
+    this.start(wanted);
   }
 }

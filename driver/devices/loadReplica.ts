@@ -14,10 +14,10 @@ import { isArtifact } from '../names.js';
 import type { Ui } from '../requests.js';
 import type { PackedCode } from '../targets/machineCode.js';
 import type { CompiledModel, OpenOptions, Rebuild, TargetDevices } from '../targets/target.js';
-import { DEVICE_MODULE } from './deviceProcess.js';
 import { placeModel } from './placement.js';
 import type { DeviceRequest } from './protocol.js';
 import { RemoteExecutor, type RemoteOptions } from './remoteExecutor.js';
+import { DEVICE_MODULE } from './startProcess.js';
 
 export interface SentModel {
   readonly checkpoint: Checkpoint;

@@ -15,12 +15,12 @@ import type { Phases } from '../phases.js';
 import type { LoadRequest, Ui } from '../requests.js';
 import { distinct } from '../targets/executors.js';
 import type { TargetDevices } from '../targets/target.js';
-import { endSpares, hasDeviceModule, startEarly } from './deviceProcess.js';
 import { beginDevice, loadExecutor } from './loadReplica.js';
 import { placeModel } from './placement.js';
 import { DevicePool } from './pool.js';
 import type { DeviceRequest } from './protocol.js';
 import { SiblingRelay } from './siblings.js';
+import { endSpares, hasDeviceModule, startEarly } from './startProcess.js';
 
 export interface OpenedDevices {
   readonly opened: OpenedModel;

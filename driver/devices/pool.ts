@@ -5,18 +5,10 @@
 import type { Extents } from '../../ir/extents.js';
 import type { CallArrays, CallResult, DeviceSpan } from '../../runtime/call.js';
 import { at } from '../../system/at.js';
-import { type DeviceExecutor, inFlightOf, type Replica } from '../executor.js';
+import { type Answer, type DeviceExecutor, inFlightOf, type Replica } from '../executor.js';
 import type { PhaseSpan } from '../phases.js';
 import type { Ui } from '../requests.js';
-import {
-  type DeviceAnswer,
-  entriesOf,
-  fatalCall,
-  ProcessEnded,
-  type ProfiledLaunch,
-  profiledOf,
-  resultOf,
-} from './protocol.js';
+import { entriesOf, fatalRequest, ProcessEnded } from './protocol.js';
 
 /** Which replicas to start, and how. */
 export interface PoolOptions {
@@ -126,12 +118,14 @@ export class DevicePool implements DeviceExecutor {
     return this.replicas * this.options.stages;
   }
 
-  async call(name: string, inputs: CallArrays): Promise<CallResult> {
-    return resultOf(await this.ask('call', name, inputs));
+  call(name: string, inputs: CallArrays): Promise<CallResult> {
+    return this.ask('call', name, inputs, async (member) =>
+      this.inPool(await member.replica.call(name, inputs), member),
+    );
   }
 
-  async profile(name: string, inputs: CallArrays): Promise<{ readonly launches: readonly ProfiledLaunch[] }> {
-    return profiledOf(await this.ask('profile', name, inputs));
+  profile(name: string, inputs: CallArrays): Promise<Answer<'profile'>> {
+    return this.ask('profile', name, inputs, ({ replica }) => replica.profile(name, inputs));
   }
 
   async close(): Promise<void> {
@@ -141,11 +135,20 @@ export class DevicePool implements DeviceExecutor {
     await Promise.all(this.all.map(({ replica }) => replica.close()));
   }
 
-  private ask(kind: PoolCall['kind'], name: string, inputs: CallArrays): Promise<DeviceAnswer> {
+  private ask<T>(
+    kind: PoolCall['kind'],
+    name: string,
+    inputs: CallArrays,
+    work: (member: Member) => Promise<T>,
+  ): Promise<T> {
     if (this.isClosed) return Promise.reject(new Error('this executor was closed'));
     if (this.living().length === 0) return Promise.reject(this.failure());
     return new Promise((resolve, reject) => {
-      this.waiting.push(newJob({ kind, name, inputs, resolve, reject }));
+      const compute = async (member: Member): Promise<() => void> => {
+        const answer = await work(member);
+        return () => resolve(answer);
+      };
+      this.waiting.push(newJob({ kind, name, inputs, compute, reject }));
       this.dispatch();
     });
   }
@@ -262,13 +265,10 @@ export class DevicePool implements DeviceExecutor {
     member.jobs.add(job);
     if (job.runners++ === 0) job.since = begin;
     try {
-      const answer =
-        job.kind === 'call'
-          ? { result: this.inPool(await member.replica.call(job.name, job.inputs), member) }
-          : await member.replica.profile(job.name, job.inputs);
+      const resolve = await job.compute(member);
       if (job.kind === 'call' && !job.isDone) this.longest = Math.max(this.longest, performance.now() - begin);
       job.isDone = true;
-      job.resolve(answer);
+      resolve();
     } catch (error) {
       job.runners--;
       if (error instanceof ProcessEnded) this.again(job, member, error.how);
@@ -291,7 +291,7 @@ export class DevicePool implements DeviceExecutor {
     if (this.isClosed || living.length === 0)
       return job.reject(living.length === 0 ? this.failure() : new ProcessEnded(how));
     if (job.attempts >= ATTEMPTS && living.every((each) => job.ended.has(each)))
-      return job.reject(fatalCall(job, job.attempts, how));
+      return job.reject(fatalRequest(`a call of ${job.name}`, entriesOf(job.inputs), job.attempts, how));
     this.waiting.unshift(job);
   }
 
@@ -322,7 +322,8 @@ export interface PoolCall {
   readonly kind: 'call' | 'profile';
   readonly name: string;
   readonly inputs: CallArrays;
-  readonly resolve: (answer: DeviceAnswer) => void;
+  /** Has a replica compute it. Returns what hands on the answer. */
+  readonly compute: (member: Member) => Promise<() => void>;
   readonly reject: (error: unknown) => void;
   /** Replicas whose process ended while computing this. */
   readonly ended: Set<Member>;
@@ -340,7 +341,7 @@ export interface PoolCall {
 const loadOf = ({ jobs }: Member): number => [...jobs].reduce((sum, { inputs }) => sum + entriesOf(inputs), 0);
 
 /** A call that no replica has yet. */
-export const newJob = (asked: Pick<PoolCall, 'kind' | 'name' | 'inputs' | 'resolve' | 'reject'>): PoolCall => ({
+export const newJob = (asked: Pick<PoolCall, 'kind' | 'name' | 'inputs' | 'compute' | 'reject'>): PoolCall => ({
   ...asked,
   ended: new Set(),
   attempts: 0,

@@ -1,8 +1,9 @@
 /** Messages between the process that owns devices and its parent. Plain data, structured-cloned. */
 import { UsageError, UserError } from '../../errors.js';
 import type { Extents } from '../../ir/extents.js';
-import type { CallArrays, CallResult } from '../../runtime/call.js';
+import type { CallArrays } from '../../runtime/call.js';
 import type { FirstCall } from '../../runtime/stageRunner.js';
+import type { Asked, Question, RequestKind } from '../executor.js';
 import type { PhaseSpan } from '../phases.js';
 import type { Amount, LoadRequest } from '../requests.js';
 import type { Membership, SiblingWord } from './siblings.js';
@@ -20,33 +21,44 @@ export interface DeviceRequest extends Pick<LoadRequest, 'model' | 'init' | 'che
   readonly first?: readonly FirstCall[];
 }
 
+/** What the parent knows of each kind of request. */
+interface RequestFacts<K extends RequestKind> {
+  /** Whether the answer depends on states, which are gone with their process: it is not asked of the next one. */
+  needsStates(question: Question<K>, stateful: ReadonlySet<string>): boolean;
+  /** For messages: `a call of score`. */
+  name(question: Question<K>): string;
+  tokens(question: Question<K>): number;
+}
+
+const FUNCTION_CALL: Pick<RequestFacts<'call' | 'profile'>, 'name' | 'tokens'> = {
+  name: ({ function: name }) => `a call of ${name}`,
+  tokens: ({ inputs }) => entriesOf(inputs),
+};
+
+export const REQUEST_FACTS: { readonly [K in RequestKind]: RequestFacts<K> } = {
+  call: { needsStates: ({ function: name }, stateful) => stateful.has(name), ...FUNCTION_CALL },
+  profile: { needsStates: () => false, ...FUNCTION_CALL },
+};
+
+/** Models have numbers, which their parent chooses. The number of a model that was unloaded is not used again. */
 export type ToChild =
   | {
       readonly kind: 'open';
+      readonly model: number;
       readonly request: DeviceRequest;
-      /** The compiled model (plans/packedModel.ts). */
-      readonly model: Uint8Array;
+      /** The compiled model (driver/artifact/planCache.ts). */
+      readonly compiled: Uint8Array;
       /** Absent: it loads by itself. */ readonly siblings?: Membership;
     }
-  | { readonly kind: 'sibling'; readonly from: number; readonly word: SiblingWord }
-  | { readonly kind: 'call' | 'profile'; readonly id: number; readonly function: string; readonly inputs: CallArrays }
+  | { readonly kind: 'sibling'; readonly model: number; readonly from: number; readonly word: SiblingWord }
+  | { readonly kind: 'ask'; readonly model: number; readonly id: number; readonly asked: Asked }
+  /** Releases one model, as soon as what was asked of it is answered. */
+  | { readonly kind: 'unload'; readonly model: number }
+  /** Releases all models and ends. */
   | { readonly kind: 'close' };
 
-export interface ProfiledLaunch {
-  readonly path: string;
-  readonly nanoseconds: number;
-}
-
-/** An error with the fields that its readers look for: classes do not cross processes. */
-export interface SentError {
-  readonly name: string;
-  readonly message: string;
-  readonly hint?: string;
-  readonly where?: string;
-  readonly rows?: readonly number[];
-}
-
-export type FromChild =
+/** What the process says of one model. */
+export type FromModel =
   | { readonly kind: 'phase'; readonly name: string; readonly detail?: string }
   | { readonly kind: 'note' | 'detail' | 'warn'; readonly line: string }
   | { readonly kind: 'step'; readonly fraction: number; readonly detail?: string | Amount }
@@ -60,31 +72,24 @@ export type FromChild =
       readonly stateful: readonly string[];
       readonly phases: readonly PhaseSpan[];
     }
-  | { readonly kind: 'result'; readonly id: number; readonly result: CallResult }
-  | { readonly kind: 'profiled'; readonly id: number; readonly launches: readonly ProfiledLaunch[] }
-  | {
-      readonly kind: 'failed';
-      /** Absent: the model could not be opened. */ readonly id?: number;
-      readonly error: SentError;
-    }
-  /** The device's context is lost; the process is about to end. */
+  /** It could not be opened. */
+  | { readonly kind: 'unopened'; readonly error: SentError }
+  | { readonly kind: 'answer'; readonly id: number; readonly of: RequestKind; readonly answer: unknown }
+  | { readonly kind: 'failed'; readonly id: number; readonly error: SentError }
+  | { readonly kind: 'unloaded' };
+
+export type FromChild =
+  | (FromModel & { readonly model: number })
+  /** The device's context is lost, with all models; the process is about to end. */
   | { readonly kind: 'lost'; readonly message: string };
 
-/** What was asked for: a function's outputs, or the times of its launches. */
-export type DeviceAnswer = { readonly result: CallResult } | { readonly launches: readonly ProfiledLaunch[] };
-
-const OTHER = 'the device process answered another question';
-
-/** The answer to `call`. Throws if invalid. */
-export function resultOf(answer: DeviceAnswer): CallResult {
-  if (!('result' in answer)) throw new Error(OTHER);
-  return answer.result;
-}
-
-/** The answer to `profile`. Throws if invalid. */
-export function profiledOf(answer: DeviceAnswer): Extract<DeviceAnswer, { readonly launches: unknown }> {
-  if (!('launches' in answer)) throw new Error(OTHER);
-  return answer;
+/** An error with the fields that its readers look for: classes do not cross processes. */
+export interface SentError {
+  readonly name: string;
+  readonly message: string;
+  readonly hint?: string;
+  readonly where?: string;
+  readonly rows?: readonly number[];
 }
 
 export function packError(error: unknown): SentError {
@@ -123,16 +128,10 @@ export class ProcessEnded extends Error {
 export const entriesOf = (inputs: CallArrays): number =>
   Math.max(0, ...Object.values(inputs).map(({ length }) => length));
 
-/** A call, as far as messages name it. */
-interface DeviceCall {
-  readonly name: string;
-  readonly inputs: CallArrays;
-}
-
-/** The error for a call that ended its process every time it was tried. */
-export const fatalCall = ({ name, inputs }: DeviceCall, times: number, how: string): UserError =>
+/** The error for a request that ended its process every time it was tried. `name`: `a call of score`. */
+export const fatalRequest = (name: string, tokens: number, times: number, how: string): UserError =>
   new UserError(
-    `a call of ${name} with ${entriesOf(inputs)} tokens ended the device process ${times} times: ${how}`,
+    `${name} with ${tokens} tokens ended the device process ${times} times: ${how}`,
     'a smaller --batch-tokens, or --target cpu, may get past it; a run with --out goes on with --resume',
   );
 

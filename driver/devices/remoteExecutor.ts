@@ -1,101 +1,114 @@
 /**
- * An executor in a process of its own. If the process dies, hangs or loses its device, it is replaced and asked again.
+ * A model in a process of its own or beside others. If the process dies, hangs or loses its device, it is replaced, and
+ * the next one opens the model and is asked again.
  */
-import type { ChildProcess } from 'node:child_process';
-import { defined } from '../../system/defined.js';
 import type { Extents } from '../../ir/extents.js';
 import type { CallArrays, CallResult } from '../../runtime/call.js';
-import type { DeviceExecutor } from '../executor.js';
+import { defined } from '../../system/defined.js';
+import type { Answer, AskableExecutor, Asked, Question, Replica, RequestKind } from '../executor.js';
 import type { PhaseSpan } from '../phases.js';
 import type { Ui } from '../requests.js';
-import { endProcess, startProcess, tell } from './deviceProcess.js';
+import { DeviceProcess, type EndPart, type ProcessOptions, type Tenant } from './deviceProcess.js';
 import {
-  type DeviceAnswer,
   type DeviceRequest,
-  endedTooOften,
   endedWhileLoading,
-  fatalCall,
-  type FromChild,
+  fatalRequest,
+  type FromModel,
   ProcessEnded,
-  type ProfiledLaunch,
-  profiledOf,
-  resultOf,
-  type ToChild,
+  REQUEST_FACTS,
   unpackError,
 } from './protocol.js';
 import type { SiblingRelay } from './siblings.js';
 
-/** What an executor is started with. */
+/** What a model is opened with. */
 export interface RemoteOptions {
-  /** The child's module. */
-  readonly module: URL;
   readonly request: DeviceRequest;
   /**
    * The compiled model as bytes, once it is compiled: the process starts at once and waits for it. Where it rejects,
    * nothing is loaded.
    */
   readonly model: Promise<Uint8Array>;
-  /** The device counts as hung if it answers nothing for this long while a call is pending. */
-  readonly timeoutSeconds: number;
-  /**
-   * The same for a process that says nothing while it loads the model. Default: timeoutSeconds, but at least five
-   * minutes.
-   */
-  readonly loadingSeconds?: number;
   /**
    * Called when a process that had loaded the model ends. Its pending calls reject with ProcessEnded, so that others
    * can compute them, and opened() is a promise of the next process. If absent, the next process is asked the same
-   * again, except for functions with states, whose calls always reject.
+   * again, except for what needs states, which always rejects.
    */
   readonly onEnd?: (how: string) => void;
   /** The replicas that start together, and the index of this one. Only the first process takes part. */
   readonly siblings?: { readonly relay: SiblingRelay; readonly index: number };
 }
 
-/** A call that ends this many processes is at fault itself. */
+/** A request that ends this many processes is at fault itself, and so is a model that does so while it is opened. */
 const ATTEMPTS = 2;
-/** Limit on ends of the process in one run, whatever the call. */
-const MAX_RESTARTS = 5;
-/** Compiling kernels or starting a driver may keep a process silent for a minute or two. */
-const LOADING_SECONDS = 300;
 
-interface PendingCall {
-  readonly kind: 'call' | 'profile';
-  readonly name: string;
-  readonly inputs: CallArrays;
-  /** The states that it is to find, if it is a call of a function with states. */
+interface PendingRequest {
+  readonly asked: Asked;
+  /** The states that it is to find, if it needs any. */
   readonly epoch: number | undefined;
-  readonly resolve: (answer: DeviceAnswer) => void;
+  readonly resolve: (answer: unknown) => void;
   readonly reject: (error: unknown) => void;
   attempts: number;
   isSent: boolean;
 }
 
-/** A replica whose process is started, watched and replaced here. */
-export class RemoteExecutor implements DeviceExecutor {
+/** A promise that is settled from elsewhere. Nobody needs to wait for it. */
+interface Awaited {
+  readonly promise: Promise<void>;
+  readonly resolve: () => void;
+  readonly reject: (error: unknown) => void;
+}
+
+function awaited(): Awaited {
+  let [resolve, reject]: [Awaited['resolve'], Awaited['reject']] = [() => undefined, () => undefined];
+  const promise = new Promise<void>((...settle) => {
+    [resolve, reject] = settle;
+  });
+  promise.catch(() => undefined);
+  return { promise, resolve, reject };
+}
+
+const CLOSED = 'this executor was closed';
+
+const factsOf = <K extends RequestKind>({ kind, question }: Asked<K>, stateful: ReadonlySet<string>) => {
+  const facts = REQUEST_FACTS[kind];
+  return {
+    needsStates: facts.needsStates(question, stateful),
+    name: facts.name(question),
+    tokens: facts.tokens(question),
+  };
+};
+
+/** One model on the devices of one process. */
+export class RemoteExecutor implements AskableExecutor, Replica, Tenant {
+  readonly model: number;
   capacity: Readonly<Record<string, Extents>> = {};
   inFlight = 2;
   phases: readonly PhaseSpan[] = [];
-  private readonly options: RemoteOptions;
-  private readonly ui: Ui;
-  private child: ChildProcess | undefined;
-  /** Settles when the present process has loaded the model. */
-  private ready: Promise<void> = Promise.resolve();
-  private isReady = false;
-  /** A process has loaded the model, this one or one before it. */
-  private wasReady = false;
-  private stateful: ReadonlySet<string> = new Set();
-  private readonly jobs = new Map<number, PendingCall>();
-  private nextId = 0;
-  private restarts = 0;
   /** Ends of processes that had loaded the model, with the states in their memory. */
   epoch = 0;
-  private isClosed = false;
-  /** How the last process ended. */
-  private lastEnd = '';
+  state: Tenant['state'] = 'opening';
+  isSent = false;
+  isClosed = false;
+  private readonly process: DeviceProcess;
+  private readonly options: RemoteOptions;
+  private readonly ui: Ui;
+  /** Settles when the model is loaded, in this process or the next. */
+  private ready = awaited();
+  private failure: unknown;
+  private stateful: ReadonlySet<string> = new Set();
+  private readonly requests = new Map<number, PendingRequest>();
+  private nextId = 0;
+  /** How often it has begun to be opened, and how many processes ended meanwhile, one after another. */
+  private openings = 0;
+  private endsWhileOpening = 0;
+  private wasLoaded = false;
+  private siblings: RemoteOptions['siblings'];
   private watchdog: NodeJS.Timeout | undefined;
+  private unloading: Awaited | undefined;
 
-  private constructor(options: RemoteOptions, ui: Ui) {
+  private constructor(process: DeviceProcess, options: RemoteOptions, ui: Ui) {
+    this.process = process;
+    this.model = process.number();
     this.options = options;
     this.ui = ui;
   }
@@ -104,219 +117,270 @@ export class RemoteExecutor implements DeviceExecutor {
     return this.options.request.devices.length;
   }
 
-  /** Starts the process, which sets about loading the model. Close it also where opened() rejects. */
-  static begin(options: RemoteOptions, ui: Ui): RemoteExecutor {
-    const executor = new RemoteExecutor(options, ui);
-    void executor.spawn();
+  /** Starts a process for one model, which sets about loading it. Close it also where opened() rejects. */
+  static begin(
+    { module, timeoutSeconds, loadingSeconds, ...options }: RemoteOptions & Omit<ProcessOptions, 'device'>,
+    ui: Ui,
+  ): RemoteExecutor {
+    const device = options.request.devices[0] ?? 0;
+    const process = new DeviceProcess({ module, device, timeoutSeconds, ...defined({ loadingSeconds }) }, ui);
+    return RemoteExecutor.open(process, options, ui);
+  }
+
+  /** Opens a model in a process, beside what it holds already. Close it also where opened() rejects. */
+  static open(process: DeviceProcess, options: RemoteOptions, ui: Ui): RemoteExecutor {
+    const executor = new RemoteExecutor(process, options, ui);
+    process.join(executor);
     return executor;
   }
 
   /** Settles when the model is loaded, or with what the process could not do. */
   opened(): Promise<void> {
-    return this.ready;
+    if (this.state === 'opening') this.process.revive(this);
+    return this.ready.promise;
   }
 
-  async call(name: string, inputs: CallArrays, epoch?: number): Promise<CallResult> {
-    return resultOf(await this.ask('call', name, inputs, epoch));
+  call(name: string, inputs: CallArrays, epoch?: number): Promise<CallResult> {
+    return this.ask('call', { function: name, inputs }, epoch);
   }
 
-  async profile(name: string, inputs: CallArrays): Promise<{ readonly launches: readonly ProfiledLaunch[] }> {
-    return profiledOf(await this.ask('profile', name, inputs));
+  profile(name: string, inputs: CallArrays): Promise<Answer<'profile'>> {
+    return this.ask('profile', { function: name, inputs });
   }
 
+  /** Rejects with ProcessEnded where the states of `epoch` are gone. */
+  ask<K extends RequestKind>(kind: K, question: Question<K>, epoch?: number): Promise<Answer<K>> {
+    if (this.isClosed) return Promise.reject(new Error(CLOSED));
+    return new Promise((resolve, reject) => {
+      const id = this.nextId++;
+      this.requests.set(id, {
+        asked: { kind, question } as Asked,
+        epoch,
+        // The process says what kind its answer is of (hear).
+        resolve: (answer) => resolve(answer as Answer<K>),
+        reject,
+        attempts: 0,
+        isSent: false,
+      });
+      // It may have died while no request was pending.
+      if (!this.process.isRunning) this.process.revive(this);
+      // The next one answers too, without what the one before it kept.
+      if (epoch !== undefined && epoch !== this.epoch)
+        this.settle(id, (request) => request.reject(new ProcessEnded(this.process.lastEnd, false)));
+      else if (this.state === 'failed') this.settle(id, (request) => request.reject(this.failure));
+      else if (this.state === 'ready') this.send(id);
+    });
+  }
+
+  /** Settles when the model's memory is free. Other models of its process go on. */
   async close(): Promise<void> {
     if (this.isClosed) return;
     this.isClosed = true;
-    clearTimeout(this.watchdog);
-    if (this.child !== undefined) await endProcess(this.child, this.isReady && this.jobs.size === 0);
-  }
-
-  private ask(kind: PendingCall['kind'], name: string, inputs: CallArrays, epoch?: number): Promise<DeviceAnswer> {
-    if (this.isClosed) return Promise.reject(new Error('this executor was closed'));
-    return new Promise((resolve, reject) => {
-      const id = this.nextId++;
-      const job: PendingCall = { kind, name, inputs, epoch, resolve, reject, attempts: 0, isSent: false };
-      this.jobs.set(id, job);
-      // It may have died while no call was pending.
-      if (this.child === undefined) this.restart(this.lastEnd);
-      // The next one answers too, without what the one before it kept.
-      if (epoch !== undefined && epoch !== this.epoch)
-        return this.settle(id, () => reject(new ProcessEnded(this.lastEnd, false)));
-      void this.ready.then(
-        () => this.sendJob(id, job),
-        (error: unknown) => this.settle(id, () => reject(error)),
-      );
+    for (const [id, { isSent }] of this.requests) if (!isSent) this.refuse(id);
+    await this.process.leave(this, () => {
+      this.unloading = awaited();
+      this.process.tell({ kind: 'unload', model: this.model });
+      this.watch();
+      return this.unloading.promise;
     });
+    this.rest();
+    if (this.state === 'opening') this.fail(new Error(CLOSED));
   }
 
-  private sendJob(id: number, job: PendingCall): void {
-    if (this.jobs.get(id) !== job || job.isSent) return;
-    if (job.kind === 'call' && job.epoch === undefined && this.stateful.has(job.name))
-      return this.settle(id, () => job.reject(new Error(`a call of ${job.name} does not say which states it needs`)));
-    job.isSent = true;
-    this.send({ kind: job.kind, id, function: job.name, inputs: job.inputs });
+  get isIdle(): boolean {
+    return this.requests.size === 0;
+  }
+
+  private refuse(id: number): void {
+    this.settle(id, (request) => request.reject(new Error(CLOSED)));
+  }
+
+  private send(id: number): void {
+    const request = this.requests.get(id);
+    if (request === undefined || request.isSent) return;
+    const { needsStates, name } = factsOf(request.asked, this.stateful);
+    if (needsStates && request.epoch === undefined)
+      return this.settle(id, ({ reject }) => reject(new Error(`${name} does not say which states it needs`)));
+    request.isSent = true;
+    this.process.tell({ kind: 'ask', model: this.model, id, asked: request.asked });
     if (this.watchdog === undefined) this.watch();
   }
 
-  private send(message: ToChild): void {
-    if (this.child !== undefined) tell(this.child, message);
+  /** Begins to wait, once more, for an answer to what was sent, or for any word of a process that loads the model. */
+  watch(): void {
+    this.rest();
+    const { process, state } = this;
+    const isAsked = this.unloading !== undefined || [...this.requests.values()].some(({ isSent }) => isSent);
+    if (!process.isRunning || state === 'failed' || (state === 'ready' ? !isAsked : !this.isSent)) return;
+    const { timeoutSeconds, loadingSeconds } = process.options;
+    const seconds = state === 'ready' ? timeoutSeconds : loadingSeconds;
+    this.watchdog = setTimeout(
+      () =>
+        process.kill(
+          state === 'ready'
+            ? `the device has not answered for ${seconds} s: its process is replaced`
+            : `the device process has said nothing for ${seconds} s while it loads the model: it is ended`,
+        ),
+      seconds * 1000,
+    );
   }
 
-  /** Begins to wait, once more, for an answer to what was sent, or for any word of a process that loads the model. */
-  private watch(): void {
+  private rest(): void {
     clearTimeout(this.watchdog);
     this.watchdog = undefined;
-    const { child, isReady } = this;
-    if (child === undefined || this.isClosed || (isReady && ![...this.jobs.values()].some(({ isSent }) => isSent)))
-      return;
-    const { timeoutSeconds, loadingSeconds = Math.max(timeoutSeconds, LOADING_SECONDS) } = this.options;
-    const seconds = isReady ? timeoutSeconds : loadingSeconds;
-    this.watchdog = setTimeout(() => {
-      this.ui.warn(
-        isReady
-          ? `the device has not answered for ${seconds} s: its process is replaced`
-          : `the device process has said nothing for ${seconds} s while it loads the model: it is ended`,
-      );
-      child.kill('SIGKILL');
-    }, seconds * 1000);
   }
 
-  private settle(id: number, use: (job: PendingCall) => void): void {
-    const job = this.jobs.get(id);
-    if (job === undefined) return;
-    this.jobs.delete(id);
+  private settle(id: number, use: (request: PendingRequest) => void): void {
+    const request = this.requests.get(id);
+    if (request === undefined) return;
+    this.requests.delete(id);
     this.watch();
-    use(job);
+    use(request);
   }
 
-  /** A process, and the promise of a loaded model in it. */
-  private spawn(): Promise<void> {
-    const { module, request, model } = this.options;
-    const siblings = this.restarts === 0 ? this.options.siblings : undefined;
-    const child = startProcess(module, request.devices[0]);
-    this.child = child;
-    this.isReady = false;
-    let lost: string | undefined;
-    let fail: (error: unknown) => void = () => undefined;
-    this.ready = new Promise<void>((resolve, reject) => {
-      fail = reject;
-      child.on('message', (message: FromChild) => {
-        if (this.child === child && !this.isReady) this.watch();
-        switch (message.kind) {
-          case 'phase':
-            return this.ui.phase(message.name, message.detail);
-          case 'note':
-            return this.ui.note(message.line);
-          case 'detail':
-            return this.ui.detail(message.line);
-          case 'warn':
-            return this.ui.warn(message.line);
-          case 'step':
-            return this.ui.step(message.fraction, message.detail);
-          case 'sibling':
-            return siblings?.relay.say(siblings.index, message.word);
-          case 'ready':
-            ({ capacity: this.capacity, inFlight: this.inFlight, phases: this.phases } = message);
-            this.stateful = new Set(message.stateful);
-            this.isReady = this.wasReady = true;
-            this.watch();
-            return resolve();
-          case 'result':
-            return this.settle(message.id, (job) => job.resolve({ result: message.result }));
-          case 'profiled':
-            return this.settle(message.id, (job) => job.resolve({ launches: message.launches }));
-          case 'failed': {
-            const error = unpackError(message.error);
-            if (message.id === undefined) {
-              reject(error);
-              child.kill('SIGKILL');
-              return undefined;
-            }
-            return this.settle(message.id, (job) => job.reject(error));
-          }
-          case 'lost':
-            lost = message.message;
-            return undefined;
-          default:
-            return message satisfies never;
-        }
-      });
-      child.once('error', reject);
-      child.once('exit', (code, signal) => {
-        const how = lost ?? (signal === null ? `exit status ${code}` : signal);
-        siblings?.relay.leave(siblings.index, `its process ended: ${how}`);
-        reject(endedWhileLoading(how));
-        if (this.child === child && !this.isClosed) this.replace(how);
-      });
-    });
-    // Awaited by the first caller, which may not be there yet.
-    this.ready.catch(() => undefined);
-    model.then(
-      (bytes) => {
-        if (this.child !== child || this.isClosed) return;
-        tell(child, {
-          kind: 'open',
-          request,
-          model: bytes,
-          ...defined({ siblings: siblings && { index: siblings.index, count: siblings.relay.count } }),
-        });
+  begin(): void {
+    if (this.state === 'failed') this.ready = awaited();
+    this.state = 'opening';
+    this.isSent = false;
+    const { process, model } = this;
+    const { life } = process;
+    const siblings = this.openings++ === 0 ? this.options.siblings : undefined;
+    this.siblings = siblings;
+    this.options.model.then(
+      (compiled) => {
+        if (process.life !== life || !process.isRunning || this.isClosed) return;
+        const member = siblings && { index: siblings.index, count: siblings.relay.count };
+        const { request } = this.options;
+        process.tell({ kind: 'open', model, request, compiled, ...defined({ siblings: member }) });
+        this.isSent = true;
         this.watch();
-        siblings?.relay.join(siblings.index, (from, word) => tell(child, { kind: 'sibling', from, word }));
+        siblings?.relay.join(siblings.index, (from, word) => {
+          if (process.life === life) process.tell({ kind: 'sibling', model, from, word });
+        });
       },
       (error: unknown) => {
-        fail(error);
-        child.kill('SIGKILL');
+        if (process.life === life) this.fail(error);
       },
     );
-    return this.ready;
   }
 
-  /** Another process for what is left; nothing where the model was never loaded. */
-  private replace(how: string): void {
-    this.child = undefined;
-    this.lastEnd = how;
-    const wasLoaded = this.isReady;
-    this.isReady = false;
-    if (wasLoaded) this.epoch++;
-    clearTimeout(this.watchdog);
-    this.watchdog = undefined;
-    if (!this.wasReady) return;
-    const { onEnd } = this.options;
-    if (onEnd !== undefined) {
-      for (const id of [...this.jobs.keys()]) this.settle(id, (job) => job.reject(new ProcessEnded(how, job.isSent)));
-      // A process that could not load the model again is not followed by another.
-      if (!wasLoaded) return;
-      this.restart(how);
-      onEnd(how);
-      return;
+  hear(message: FromModel): void {
+    switch (message.kind) {
+      case 'phase':
+        return this.ui.phase(message.name, message.detail);
+      case 'note':
+        return this.ui.note(message.line);
+      case 'detail':
+        return this.ui.detail(message.line);
+      case 'warn':
+        return this.ui.warn(message.line);
+      case 'step':
+        return this.ui.step(message.fraction, message.detail);
+      case 'sibling':
+        return this.siblings?.relay.say(this.siblings.index, message.word);
+      case 'ready': {
+        ({ capacity: this.capacity, inFlight: this.inFlight, phases: this.phases } = message);
+        this.stateful = new Set(message.stateful);
+        this.state = 'ready';
+        this.endsWhileOpening = 0;
+        this.watch();
+        this.ready.resolve();
+        for (const id of this.requests.keys()) this.send(id);
+        return undefined;
+      }
+      case 'unopened':
+        return this.fail(unpackError(message.error));
+      case 'answer':
+        return this.settle(message.id, ({ asked, resolve, reject }) => {
+          if (asked.kind === message.of) resolve(message.answer);
+          else reject(new Error('the device process answered another question'));
+        });
+      case 'failed':
+        return this.settle(message.id, ({ reject }) => reject(unpackError(message.error)));
+      case 'unloaded':
+        return this.released();
+      default:
+        return message satisfies never;
     }
+  }
+
+  /** It cannot be opened; what was asked of it meanwhile cannot be answered. */
+  fail(error: unknown): void {
+    this.state = 'failed';
+    this.failure = error;
+    this.rest();
+    this.part(error instanceof Error ? error.message : String(error));
+    this.ready.reject(error);
+    for (const id of [...this.requests.keys()]) this.settle(id, ({ reject }) => reject(error));
+    this.process.dismiss();
+  }
+
+  /** Its siblings wait for it no longer. */
+  private part(reason: string): void {
+    this.siblings?.relay.leave(this.siblings.index, reason);
+    this.siblings = undefined;
+  }
+
+  /** Its memory is free. */
+  private released(): void {
+    this.unloading?.resolve();
+    this.unloading = undefined;
+    this.rest();
+    for (const id of [...this.requests.keys()]) this.refuse(id);
+  }
+
+  end(how: string, part: EndPart): boolean {
+    this.rest();
+    this.isSent = false;
+    this.part(`its process ended: ${how}`);
+    const wasReady = (this.wasLoaded = this.state === 'ready');
+    if (wasReady) {
+      this.epoch++;
+      this.state = 'opening';
+      this.ready = awaited();
+    }
+    if (this.isClosed) {
+      if (!wasReady && this.state === 'opening') this.fail(endedWhileLoading(how));
+      this.released();
+      return false;
+    }
+    if (this.state === 'failed') return false;
+    if (!wasReady) {
+      const isAtFault = part === 'fault' || (part === 'suspect' && ++this.endsWhileOpening >= ATTEMPTS);
+      if (isAtFault) this.fail(endedWhileLoading(how));
+      return !isAtFault;
+    }
+    return this.options.onEnd === undefined ? this.requeue(how) : this.handBack(how);
+  }
+
+  /** Others compute what was asked. */
+  private handBack(how: string): boolean {
+    for (const id of [...this.requests.keys()])
+      this.settle(id, ({ reject, isSent }) => reject(new ProcessEnded(how, isSent)));
+    return true;
+  }
+
+  /** The next process is asked the same again, but for what needs states. Returns whether one is needed now. */
+  private requeue(how: string): boolean {
     let isMissed = false;
-    for (const [id, job] of [...this.jobs]) {
-      if (this.stateful.has(job.name)) {
+    for (const [id, request] of [...this.requests]) {
+      const { needsStates, name, tokens } = factsOf(request.asked, this.stateful);
+      const wasSent = request.isSent;
+      if (needsStates) {
         isMissed = true;
-        this.settle(id, () => job.reject(new ProcessEnded(how, job.isSent)));
+        this.settle(id, ({ reject }) => reject(new ProcessEnded(how, wasSent)));
         continue;
       }
-      const wasAsked = job.isSent;
-      job.isSent = false;
-      if (wasAsked && ++job.attempts >= ATTEMPTS) this.settle(id, () => job.reject(fatalCall(job, job.attempts, how)));
+      request.isSent = false;
+      if (wasSent && ++request.attempts >= ATTEMPTS)
+        this.settle(id, ({ reject }) => reject(fatalRequest(name, tokens, ATTEMPTS, how)));
     }
-    if (this.jobs.size > 0 || isMissed) this.restart(how);
+    return this.requests.size > 0 || isMissed;
   }
 
-  private restart(how: string): void {
-    const failAll = (error: unknown): void => {
-      for (const id of [...this.jobs.keys()]) this.settle(id, (job) => job.reject(error));
-    };
-    if (++this.restarts > MAX_RESTARTS) {
-      const error = endedTooOften(MAX_RESTARTS + 1, how);
-      this.ready = Promise.reject(error);
-      this.ready.catch(() => undefined);
-      return failAll(error);
-    }
-    this.ui.warn(`the device process ended (${how}): another one takes over what is left`);
-    this.spawn().then(() => {
-      for (const [id, job] of this.jobs) this.sendJob(id, job);
-    }, failAll);
+  hasEnded(how: string): void {
+    const { wasLoaded } = this;
+    this.wasLoaded = false;
+    if (wasLoaded && !this.isClosed) this.options.onEnd?.(how);
   }
 }

@@ -14,7 +14,7 @@ const CHILD = join(import.meta.dirname, '../../../dist/driver/devices/child.js')
  */
 const PARENT = `
   const child = require('node:child_process').fork(${JSON.stringify(CHILD)}, { stdio: ['ignore', 'ignore', 2, 'ipc'] });
-  const call = { kind: 'call', id: 1, function: 'score', inputs: {} };
+  const call = { kind: 'ask', model: 0, id: 1, asked: { kind: 'call', question: { function: 'score', inputs: {} } } };
   child.send(call);
   child.once('message', () => {
     child.kill('SIGSTOP');

@@ -1,6 +1,6 @@
 /** Which of Node's flags a device process inherits. */
 import { expect, it } from 'vitest';
-import { childFlags } from '../../../driver/devices/deviceProcess.js';
+import { childFlags } from '../../../driver/devices/startProcess.js';
 
 it('keeps flags that mean the same for any program', () => {
   const flags = ['--no-opt', '--max-old-space-size=512', '--import', './hooks.js', '--require=./a.js', '-C', 'dev'];

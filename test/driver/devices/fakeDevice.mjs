@@ -8,62 +8,64 @@ const READY = { kind: 'ready', capacity: { score: { T: 128, R: 64 } }, inFlight:
 let [fault, at] = ['never', 0];
 let seen = 0;
 process.on('message', (message) => {
+  const send = (word, ...more) => process.send({ ...word, model: message.model }, ...more);
   if (message.kind === 'open') {
-    const { model } = message.request;
-    [fault, at] = [model.split(':')[0], Number(model.split(':')[1] ?? 0)];
-    const marker = model.split(':')[2];
+    const [named, number = 0, marker] = message.request.model.split(':');
+    [fault, at] = [named, Number(number)];
     if (marker !== undefined && existsSync(marker)) fault = fault === 'reopen' ? 'unopened' : 'never';
     else if (marker !== undefined) writeFileSync(marker, '');
     if (fault === 'deaf') for (;;);
     if (fault === 'echo') {
-      process.send({ kind: 'phase', name: `model of ${message.model.length} bytes` });
-      return process.send(READY);
+      send({ kind: 'phase', name: `model of ${message.compiled.length} bytes` });
+      return send(READY);
     }
     if (fault === 'early') {
       const [, , flag, device = 'nothing'] = process.argv;
-      process.send({ kind: 'phase', name: `prepared ${flag === '--prepare' ? device : 'nothing'}` });
-      return process.send(READY);
+      send({ kind: 'phase', name: `prepared ${flag === '--prepare' ? device : 'nothing'}` });
+      return send(READY);
     }
     if (fault === 'slow') {
-      for (let said = 0; said < at; said++) process.send({ kind: 'step', fraction: 0.5 });
-      return process.send(READY);
+      for (let said = 0; said < at; said++) send({ kind: 'step', fraction: 0.5 });
+      return send(READY);
     }
     if (fault === 'unopened')
-      return process.send({
-        kind: 'failed',
+      return send({
+        kind: 'unopened',
         error: { name: 'UserError', message: 'no such model', hint: 'look for it' },
       });
-    process.send({ kind: 'phase', name: 'load weights' });
-    process.send({ kind: 'step', fraction: 0.25, detail: { done: 1, total: 4, unit: 'bytes' } });
-    return process.send(READY);
+    send({ kind: 'phase', name: 'load weights' });
+    send({ kind: 'step', fraction: 0.25, detail: { done: 1, total: 4, unit: 'bytes' } });
+    return send(READY);
   }
   if (message.kind === 'close') return process.disconnect();
-  const { id, inputs } = message;
+  const { id, asked } = message;
+  const { inputs } = asked.question;
   if (seen++ === at || fault === 'always') {
     if (fault === 'die' || fault === 'always' || fault === 'reopen') process.exit(9);
     if (fault === 'hang') return undefined;
     if (fault === 'lose')
       return process.send({ kind: 'lost', message: 'CUDA_ERROR_ILLEGAL_ADDRESS' }, () => process.exit(3));
     if (fault === 'nan')
-      return process.send({
+      return send({
         kind: 'failed',
         id,
         error: { name: 'NonFiniteError', message: 'bad', where: 'layers.3.ffn.down', rows: [1] },
       });
   }
-  if (message.kind === 'profile')
-    return process.send({ kind: 'profiled', id, launches: [{ path: 'head', nanoseconds: 5 }] });
+  if (asked.kind === 'profile')
+    return send({ kind: 'answer', id, of: 'profile', answer: { launches: [{ path: 'head', nanoseconds: 5 }] } });
   const answered = () => (fault === 'rest' && seen === at + 1 ? process.exit(9) : undefined);
   const result = {
-    kind: 'result',
+    kind: 'answer',
     id,
-    result: {
+    of: 'call',
+    answer: {
       outputs: {
         logProb: Float32Array.from(inputs.row, (r) => -r - 1),
         isArgmax: Int32Array.from(inputs.row, () => 1),
       },
     },
   };
-  return process.send(result, answered);
+  return send(result, answered);
 });
 process.on('disconnect', () => process.exit(0));

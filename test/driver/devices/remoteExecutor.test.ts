@@ -4,9 +4,10 @@ import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { scoreInputs } from '../../../commands/scorer.js';
-import { startSpare } from '../../../driver/devices/deviceProcess.js';
 import { ProcessEnded } from '../../../driver/devices/protocol.js';
 import { RemoteExecutor, type RemoteOptions } from '../../../driver/devices/remoteExecutor.js';
+import type { ProcessOptions } from '../../../driver/devices/deviceProcess.js';
+import { startSpare } from '../../../driver/devices/startProcess.js';
 import type { Ui } from '../../../driver/requests.js';
 import { UserError } from '../../../errors.js';
 import type { MicroBatch } from '../../../evaluate/scorer.js';
@@ -54,7 +55,7 @@ const begin = (
   model: string,
   ui: Ui,
   timeoutSeconds = 30,
-  more: Partial<Pick<RemoteOptions, 'model' | 'onEnd' | 'loadingSeconds'>> = {},
+  more: Partial<Pick<RemoteOptions, 'model' | 'onEnd'> & Pick<ProcessOptions, 'loadingSeconds'>> = {},
 ): RemoteExecutor =>
   RemoteExecutor.begin(
     {

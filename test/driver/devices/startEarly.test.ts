@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { willLoad, willMeasure } from '../../../driver/devices/deviceProcess.js';
+import { willLoad, willMeasure } from '../../../driver/devices/startProcess.js';
 
 describe('a command line that will probably load a model onto a GPU', () => {
   it.each([
