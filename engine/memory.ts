@@ -1,0 +1,334 @@
+/**
+ * The memory of a device that models keep keys and values in: one budget in bytes, of which each model has pieces. Who
+ * gets how many is decided by splitMemory, from what the models' loops report; a fixed split leaves it as it is.
+ */
+import { UserError } from '../errors.js';
+import { bytes as bytesText } from '../system/text.js';
+import { type ModelMemory, SPLIT_POLICY, splitMemory, type SplitPolicy } from './memorySplit.js';
+import { PAGE_TOKENS } from './pages.js';
+import type { StepCost } from './stepTimes.js';
+
+/** What a model's loop knows of its pages. Counts of what happened grow from its beginning on. */
+export interface MemoryUse {
+  /** Pages that there is memory for: those held, those kept for nobody in particular, and blank ones. */
+  readonly pages: number;
+  readonly held: number;
+  readonly idle: number;
+  /** Pages that sequences wait for which a step would take otherwise; 0 where something else holds them up. */
+  readonly wanted: number;
+  /** Pages that the longest request that it has accepted may need at once: it never gets fewer. */
+  readonly least: number;
+  /** Steps so far, and what they take (StepTimes). */
+  readonly steps: number;
+  readonly cost: StepCost;
+  /** Idle pages that were found again. */
+  readonly foundPages: number;
+  /**
+   * Pages that were asked for after their memory had been taken (PagePool), and how many others were taken meanwhile, in
+   * all: with so many pages more on average, they would have been there.
+   */
+  readonly lostPages: number;
+  readonly lostDistance: number;
+}
+
+/** A model on a device, as the budget sees it. */
+export interface MemoryUser {
+  /** For messages. */
+  readonly name: string;
+  readonly maxPages: number;
+  readonly piecePages: number;
+  readonly pieceBytes: number;
+  use(): MemoryUse;
+  /**
+   * Has memory for pages 0 to `pages` − 1 and no others: sequences that hold later ones give theirs back before those are
+   * unmapped, and new pages are used once they are mapped. Resolves with the pages that it has: fewer than asked where
+   * the device had no memory left. Rejects where the device is gone.
+   */
+  resize(pages: number): Promise<number>;
+}
+
+export interface BudgetOptions {
+  /** Bytes for keys and values of all models. */
+  readonly bytes: number;
+  /** Shares of models, in the order in which they are added. Default: memory moves by itself. */
+  readonly split?: readonly number[];
+  /** Seconds, from any time on. */
+  readonly now?: () => number;
+  readonly policy?: Partial<SplitPolicy>;
+}
+
+/** Seconds over which rates are averaged, and at least this many between two looks. */
+const WINDOW = 2;
+const LOOK = 0.05;
+/** After the device could not give what the budget says, this many seconds until it is asked again. */
+const RETRY = 10;
+/** Seconds that a model which lost memory keeps what it then got back, doubled each time that it happens. */
+const PATIENCE = 1;
+const MAX_PATIENCE = 64;
+
+interface Member {
+  readonly user: MemoryUser;
+  readonly share: number | undefined;
+  pages: number;
+  last: MemoryUse;
+  at: number;
+  fixed: number;
+  found: number;
+  lost: number;
+  lostDistance: number;
+  /** When it last gave or got memory that was in use, and how long it then keeps that. */
+  gaveAt: number;
+  gotAt: number;
+  patience: number;
+}
+
+export class MemoryBudget {
+  private total: number;
+  private readonly split: readonly number[] | undefined;
+  private readonly now: () => number;
+  private readonly policy: SplitPolicy;
+  private readonly members: Member[] = [];
+  private moving: Promise<void> | undefined;
+  private nextLook = 0;
+  /** What the device turned out to have, until `retryAt`. */
+  private ceiling = Infinity;
+  private retryAt = 0;
+  /** Times that memory went from one model to another, and the bytes. */
+  moves = 0;
+  movedBytes = 0;
+
+  constructor({ bytes, split, now = () => performance.now() / 1000, policy }: BudgetOptions) {
+    this.total = bytes;
+    this.split = split;
+    this.now = now;
+    this.policy = { ...SPLIT_POLICY, ...policy };
+  }
+
+  /** Bytes of the budget, and of those that no model has. */
+  get bytes(): number {
+    return Math.min(this.total, this.ceiling);
+  }
+
+  get freeBytes(): number {
+    return this.bytes - this.members.reduce((sum, member) => sum + bytesOf(member), 0);
+  }
+
+  /**
+   * A model that has no memory yet, with at least `leastPages` for its requests. It gets memory before this resolves.
+   * Throws UserError where others leave too little.
+   */
+  async add(user: MemoryUser, leastPages = 1): Promise<void> {
+    const share = this.split?.[this.members.length];
+    const needs = piecesFor(user, leastPages) * user.pieceBytes;
+    const others = this.members.reduce((sum, member) => sum + leastBytes(member), 0);
+    const room = share === undefined ? this.bytes - others : Math.min(this.bytes - others, this.shareBytes(share));
+    if (needs > room)
+      throw new UserError(
+        `${user.name}: needs ${bytesText(needs)} for keys and values, and there are ${bytesText(Math.max(0, room))}` +
+          (others > 0 ? ` beside ${this.members.map((each) => each.user.name).join(', ')}` : ''),
+        room >= user.pieceBytes
+          ? `${Math.floor(room / user.pieceBytes) * user.piecePages * PAGE_TOKENS} tokens would fit: ask for shorter texts`
+          : 'unload a model, or use a device with more memory',
+      );
+    const use = user.use();
+    const at = this.now();
+    this.members.push({
+      user,
+      share,
+      pages: use.pages,
+      last: use,
+      at,
+      fixed: 0,
+      found: 0,
+      lost: 0,
+      lostDistance: 0,
+      gaveAt: -Infinity,
+      gotAt: -Infinity,
+      patience: PATIENCE,
+    });
+    await this.moving;
+    await this.look();
+  }
+
+  /** The model is gone, and its memory with it. */
+  remove(user: MemoryUser): void {
+    const i = this.members.findIndex((member) => member.user === user);
+    if (i >= 0) this.members.splice(i, 1);
+  }
+
+  /** Pages that the model can count on: what others do not need at least. */
+  roomFor(user: MemoryUser): number {
+    const own = this.members.find((member) => member.user === user);
+    const others = this.members.reduce((sum, member) => sum + (member === own ? 0 : leastBytes(member)), 0);
+    const share = own?.share === undefined ? Infinity : this.shareBytes(own.share);
+    const room = Math.min(this.bytes - others, share);
+    return Math.min(user.maxPages, Math.max(0, Math.floor(room / user.pieceBytes)) * user.piecePages);
+  }
+
+  /** Loops call it after each step, and where sequences wait for pages. Decides at most every 50 ms whether to move. */
+  report(user: MemoryUser): void {
+    if (this.moving !== undefined) return;
+    if (this.now() < this.nextLook && !isStarving(user)) return;
+    void this.look();
+  }
+
+  /** What is on its way has moved. */
+  async settled(): Promise<void> {
+    await this.moving;
+  }
+
+  /** The budget is `bytes` from now on. Resolves when models have given up what is more than that. */
+  async setBytes(bytes: number): Promise<void> {
+    const least = this.members.reduce((sum, member) => sum + leastBytes(member), 0);
+    if (bytes < least)
+      throw new UserError(
+        `keys and values of ${this.members.map((each) => each.user.name).join(', ')} need ${bytesText(least)}, and ` +
+          `${bytesText(Math.max(0, bytes))} would be left`,
+        'unload a model first, or use a device with more memory',
+      );
+    this.total = bytes;
+    await this.moving;
+    await this.look();
+  }
+
+  private shareBytes(share: number): number {
+    return Math.floor((this.bytes * share) / this.split!.reduce((sum, each) => sum + each, 0));
+  }
+
+  private look(): Promise<void> {
+    const now = this.now();
+    this.nextLook = now + LOOK;
+    if (now >= this.retryAt) this.ceiling = Infinity;
+    for (const member of this.members) measure(member, now);
+    const targets = this.targets(now);
+    const moves = this.members.flatMap((member, i) =>
+      targets[i] === member.pages ? [] : [{ member, pages: targets[i]! }],
+    );
+    if (moves.length === 0) return Promise.resolve();
+    const moving = this.move(moves, now).finally(() => {
+      this.moving = undefined;
+      this.nextLook = this.now() + LOOK;
+    });
+    this.moving = moving;
+    return moving;
+  }
+
+  /** Pages that each model shall have. */
+  private targets(now: number): readonly number[] {
+    const pieces =
+      this.split === undefined
+        ? splitMemory(
+            this.members.map((member) => memoryOf(member, now)),
+            this.bytes,
+            this.policy,
+          )
+        : this.members.map(({ user, share = 0 }) => Math.floor(this.shareBytes(share) / user.pieceBytes));
+    return this.members.map(({ user }, i) => Math.min(user.maxPages, pieces[i]! * user.piecePages));
+  }
+
+  /** Memory is taken before it is given. */
+  private async move(
+    moves: readonly { readonly member: Member; readonly pages: number }[],
+    now: number,
+  ): Promise<void> {
+    const less = moves.filter(({ member, pages }) => pages < member.pages);
+    const more = moves.filter(({ member, pages }) => pages > member.pages);
+    for (const { member, pages } of less) note(member, 'gave', pages, now);
+    const had = less.reduce((sum, { member }) => sum + bytesOf(member), 0);
+    await Promise.all(less.map(({ member, pages }) => resize(member, pages)));
+    const given = had - less.reduce((sum, { member }) => sum + bytesOf(member), 0);
+    if (given > 0 && more.length > 0) {
+      this.moves++;
+      this.movedBytes += given;
+    }
+    for (const { member, pages } of more) {
+      const { user } = member;
+      const mine = piecesFor(user, member.pages);
+      const room = Math.max(0, Math.floor(this.freeBytes / user.pieceBytes));
+      const wanted = Math.min(pages, (mine + room) * user.piecePages);
+      if (wanted <= member.pages) continue;
+      if (less.length > 0) note(member, 'got', wanted, now);
+      await resize(member, wanted);
+      if (member.pages < wanted) {
+        // Another process took memory: what there is has to do.
+        this.ceiling = this.members.reduce((sum, each) => sum + bytesOf(each), 0);
+        this.retryAt = this.now() + RETRY;
+      }
+    }
+  }
+}
+
+const piecesFor = ({ piecePages }: MemoryUser, pages: number): number => Math.ceil(pages / piecePages);
+
+const bytesOf = ({ user, pages }: Member): number => piecesFor(user, pages) * user.pieceBytes;
+
+/** Bytes that the model cannot do without, now. */
+const leastBytes = ({ user }: Member): number => piecesFor(user, Math.max(1, user.use().least)) * user.pieceBytes;
+
+function isStarving(user: MemoryUser): boolean {
+  const { held, wanted, least, pages } = user.use();
+  return pages < least || (held === 0 && wanted > 0);
+}
+
+/** A device that is gone has no memory; its loop asks for it again when another is there. */
+async function resize(member: Member, pages: number): Promise<void> {
+  try {
+    member.pages = await member.user.resize(pages);
+  } catch {
+    member.pages = member.user.use().pages;
+  }
+}
+
+/** Rates since the last look are averaged with those before. */
+function measure(member: Member, now: number): void {
+  const { last } = member;
+  const use = member.user.use();
+  const seconds = now - member.at;
+  member.pages = use.pages;
+  if (!(seconds > 0)) return;
+  const weight = 1 - Math.exp(-seconds / WINDOW);
+  const average = (before: number, count: number): number => before + weight * (count / seconds - before);
+  const { step, token } = use.cost;
+  const pageSeconds = token * PAGE_TOKENS;
+  member.fixed = average(member.fixed, (use.steps - last.steps) * step);
+  member.found = average(member.found, (use.foundPages - last.foundPages) * pageSeconds);
+  member.lost = average(member.lost, (use.lostPages - last.lostPages) * pageSeconds);
+  const lostPages = use.lostPages - last.lostPages;
+  if (lostPages > 0) member.lostDistance = (use.lostDistance - last.lostDistance) / lostPages;
+  member.last = use;
+  member.at = now;
+}
+
+function memoryOf(member: Member, now: number): ModelMemory {
+  const { user, last, gaveAt, gotAt, patience } = member;
+  const { held, idle, wanted, least, cost } = last;
+  const pieces = piecesFor(user, last.pages);
+  const keeps = now < gotAt + patience && gotAt > gaveAt;
+  const used = Math.ceil((held + idle) / user.piecePages);
+  return {
+    pieceBytes: user.pieceBytes,
+    pieces,
+    least: Math.max(piecesFor(user, Math.max(1, least)), keeps ? Math.min(pieces, used) : 0),
+    most: piecesFor(user, user.maxPages),
+    held: held / user.piecePages,
+    idle: idle / user.piecePages,
+    wanted: wanted / user.piecePages,
+    fixed: member.fixed,
+    saved: member.found,
+    lost: member.lost,
+    lostPieces: member.lostDistance / user.piecePages,
+    refill: cost.token * user.piecePages * PAGE_TOKENS,
+  };
+}
+
+/** A model that gets back what it gave a short time ago keeps it longer each time: memory does not swing. */
+function note(member: Member, what: 'gave' | 'got', pages: number, now: number): void {
+  const { held, idle } = member.last;
+  if (what === 'gave') {
+    if (pages < held + idle) member.gaveAt = now;
+    return;
+  }
+  const isReturn = now < member.gaveAt + 2 * member.patience;
+  member.patience = isReturn ? Math.min(MAX_PATIENCE, 2 * member.patience) : Math.max(PATIENCE, member.patience / 2);
+  member.gotAt = now;
+}
