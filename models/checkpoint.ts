@@ -311,7 +311,9 @@ export function openCheckpoint(path: string): Checkpoint {
   const stated = source.model();
   const notes = stated.note === undefined ? [] : [stated.note];
   const { isOwn, found: held } = settleHead(stated, source.found, quantization !== undefined);
-  const modelOf = (described: Model): Model => (isOwn ? (described.tied?.untied() ?? described) : described);
+  const modelOf = (described: Model): Model =>
+    described.withHead?.((name) => held.get(name)?.shape) ??
+    (isOwn ? (described.tied?.untied() ?? described) : described);
   const checked = modelOf(stated);
   const storedOf = ({ tensors, stored }: Model): Model['tensors'] =>
     stored?.((name) => held.get(name)?.shape) ?? tensors;

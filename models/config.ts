@@ -9,7 +9,8 @@ import { defined } from '../system/defined.js';
 import { isGiven, isRecord, quote } from '../system/json.js';
 import { fileSize, readInto, readJsonObject, withFile } from '../system/read.js';
 import { classOf, findArchitecture, unsupported } from './families/registry.js';
-import type { Json, Model, StoredWays } from './model/model.js';
+import type { HeadRecord } from './heads/head.js';
+import type { Architecture, Json, Model, StoredWays } from './model/model.js';
 import {
   besideSteps,
   FAMILIES_HINT,
@@ -18,7 +19,7 @@ import {
   refuseOtherFolder,
   requireWholeModel,
 } from './model/refusals.js';
-import { type StoredTensor, weightFormat, type WholeTensor } from './model/tensors.js';
+import { type ShapeOf, type StoredTensor, weightFormat, type WholeTensor } from './model/tensors.js';
 import { configOfParams, countParts, FIRST_PART, inParamsWords, isMetaParams, meta } from './weights/meta.js';
 import { readTorchFile } from './weights/stateDict.js';
 
@@ -78,7 +79,8 @@ export function describeModel(json: unknown, where: string, fallbackDType: Forma
   refuseDraft(json, where);
   const text = textConfig(json, where);
   if (text !== undefined) return describeWrapped(json, text, where, fallbackDType);
-  const { family, note, headless } = findArchitecture(json, where);
+  const { family, note, headless, head } = findArchitecture(json, where);
+  if (head !== undefined) return describeClasses(family, head, json, where, fallbackDType);
   const model = family.describe(json, where, fallbackDType);
   if (headless !== undefined && model.tied === undefined)
     throw new UserError(
@@ -87,6 +89,30 @@ export function describeModel(json: unknown, where: string, fallbackDType: Forma
       FAMILIES_HINT,
     );
   return { ...model, ...defined({ note, headless }) };
+}
+
+/** A family's model with a head of classes. How many they are, its weights may say. */
+function describeClasses(
+  family: Architecture,
+  { kind, layers }: HeadRecord,
+  json: Json,
+  where: string,
+  fallbackDType: FormatName,
+): Model {
+  const architecture = String(classOf(json));
+  const { hiddenSize: hidden } = family.describe(json, where, fallbackDType).config;
+  const withHead = (shapeOf: ShapeOf): Model =>
+    family.describe(
+      json,
+      where,
+      fallbackDType,
+      {},
+      {
+        architecture,
+        head: { kind, layers: layers({ json, hidden, shapeOf }) },
+      },
+    );
+  return { ...withHead(() => undefined), withHead };
 }
 
 /** The language model of a multimodal one, whose own class is not that of a language model. */

@@ -53,6 +53,9 @@ const layerOf = ({ path }: Node): number | undefined => {
   return layer === undefined ? undefined : Number(layer);
 };
 
+/** Whether a product is of the head, as one with classes is. */
+const isOfHead = ({ path }: Node): boolean => /^head(?:\.|$)/.test(path);
+
 /** Last name in the path of what rounds rows. */
 export const QUANTIZE = 'quantize';
 
@@ -109,7 +112,7 @@ export function quantizeContractions(
     if (node.op !== 'linear') return undefined;
     const { x, w: matrix } = node.operands;
     if (!loaded.has(matrix) || isKept(matrix) || x.type.shape.length !== 2) return undefined;
-    if (isWide(node)) return undefined;
+    if (isWide(node) || isOfHead(node)) return undefined;
     if ((readers.get(node.result) ?? []).some((reader) => isOp(reader, ...ROUTE_OPS))) return undefined;
     const { name } = node.result;
     const attributes = { format: narrow.format, from: narrow.from };

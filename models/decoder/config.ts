@@ -4,7 +4,8 @@ import { UserError } from '../../errors.js';
 import type { RotaryOrder } from '../../ir/rotaryOrder.js';
 import type { FormatName } from '../../ir/storage.js';
 import { isGiven, quote } from '../../system/json.js';
-import type { Json, ModelConfig } from '../model/model.js';
+import { defined } from '../../system/defined.js';
+import type { ClassHead, Json, ModelConfig } from '../model/model.js';
 import type { Activation, NormKind } from './ops.js';
 import type { ExpertsConfig } from './experts.js';
 import type { ConfigReader, Projection, Windows } from './reader.js';
@@ -115,6 +116,7 @@ export interface FamilyConfig {
   /** tie_word_embeddings if the file names none. Default: false. */
   readonly isTied?: boolean;
   readonly differences: Differences;
+  readonly head?: ClassHead;
 }
 
 const whole = (min: number, max: number): z.ZodNumber => {
@@ -239,6 +241,7 @@ export function parseDecoderConfig(
     rmsNormEps: reader.number(family.epsilonKey ?? 'rms_norm_eps', family.epsilon ?? 1e-6, [0, 0.1]),
     tieWordEmbeddings: raw.tie_word_embeddings ?? family.isTied ?? false,
     ...differences,
+    ...defined({ head: family.head }),
     ...(narrow.every((width) => width === null) ? {} : { windows: narrow }),
     ...(activation === 'silu' ? {} : { activation }),
     ...(rotated === headDim && !interleaved ? {} : { rotary: { rotated, interleaved } }),

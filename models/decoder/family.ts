@@ -1,5 +1,6 @@
 /** Decoders of LLaMA's kind. A family is a name, a few defaults, and the reading of its own keys in config.json. */
 import { defined } from '../../system/defined.js';
+import { counted } from '../../system/text.js';
 import type { Architecture, Json, Model, StoredWays, TiedHead } from '../model/model.js';
 import { requireWholeModel } from '../model/refusals.js';
 import type { ShapeOf } from '../model/tensors.js';
@@ -30,7 +31,7 @@ export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig
     modelType,
     covers,
     ...defined({ textDefaults }),
-    describe: (file, where, fallbackDType, ways = {}) => {
+    describe: (file, where, fallbackDType, ways = {}, other = undefined) => {
       requireWholeModel(file, where);
       const given = new ConfigReader(file, where);
       const read = prepare === undefined ? given : new ConfigReader(prepare(given), where);
@@ -38,8 +39,9 @@ export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig
       const config = parseDecoderConfig(read, fallbackDType, {
         ...defaults,
         ...(ways.hasInterleavedPairs === true ? { hasInterleavedPairs: true } : {}),
-        architecture: name,
+        architecture: other?.architecture ?? name,
         differences: withWholeNorms(own, ways),
+        ...defined({ head: other?.head }),
       });
       return decoderModel(config, ways.hasProjectionsInTurn === true ? inTurn(published) : published);
     },
@@ -52,7 +54,7 @@ function decoderModel(config: DecoderConfig, names: TensorNames): Model<DecoderC
     summary: summarize(config),
     tensors: decoderTensors(config, names),
     ...defined({ stored: config.experts && ((shapeOf: ShapeOf) => decoderTensors(config, names, shapeOf)) }),
-    ...(config.tieWordEmbeddings ? { tied: tiedHead(config, names) } : {}),
+    ...(config.tieWordEmbeddings && config.head === undefined ? { tied: tiedHead(config, names) } : {}),
     isIgnored: (tensor) => isIgnoredTensor(tensor, config, names),
     graph: (options) => buildDecoder(config, { ...options, names, ...rotaryTables(config) }),
     step: (options) => buildStep(config, { ...options, names, ...rotaryTables(config) }),
@@ -94,7 +96,11 @@ function summarize({ hiddenSize, intermediateSize, layers, heads, headDim, kvHea
       ? []
       : [`soft caps on ${Object.keys(rest.caps).join(', ')}`]),
     ...(rest.factors === undefined ? [] : [`factors on ${Object.keys(rest.factors).join(', ')}`]),
-    ...(rest.tieWordEmbeddings ? ['head tied to the embedding'] : []),
+    ...(rest.head === undefined
+      ? rest.tieWordEmbeddings
+        ? ['head tied to the embedding']
+        : []
+      : [`${rest.head.kind} head of ${counted(rest.head.layers.at(-1)?.rows ?? 0, 'class', 'classes')}`]),
   ].join(', ');
 }
 

@@ -4,8 +4,16 @@ import { SCORE, STEP } from '../../ir/function.js';
 import { type Graph, GraphBuilder, type Value } from '../../ir/graph/graph.js';
 import { MAX_TOP_TOKENS, mapInputs, SAMPLE_INPUTS, type SampleInput } from '../../ir/sampleInputs.js';
 import { LAST_TOKENS, LAST_TOKEN_ROWS } from '../../ir/stepping.js';
-import { buildMask, type GraphOptions, ownPositions, pathMask, type StepOptions, windowed } from '../model/model.js';
-import { buildLayers, type DecoderShape, type LayerOptions } from './layers.js';
+import {
+  buildMask,
+  type ClassHead,
+  type GraphOptions,
+  ownPositions,
+  pathMask,
+  type StepOptions,
+  windowed,
+} from '../model/model.js';
+import { buildLayers, type Decoder, type DecoderShape, type LayerOptions } from './layers.js';
 
 export type { DecoderShape } from './layers.js';
 
@@ -27,7 +35,7 @@ export function buildDecoder(shape: DecoderShape, options: DecoderOptions): Grap
   const tokens = b.param('tokens', 'i32', ['T'], { kind: 'token', vocab: shape.vocabSize });
   const position = b.param('position', 'i32', ['T'], { kind: mask === 'path' ? 'depth' : 'position' });
   const key = mask === 'path' ? b.param('key', 'i32', ['C'], { kind: 'row', of: 'T' }) : undefined;
-  const { h, logits } = buildLayers(b, shape, options, {
+  const decoder = buildLayers(b, shape, options, {
     tokens,
     position,
     biases: () => {
@@ -39,10 +47,17 @@ export function buildDecoder(shape: DecoderShape, options: DecoderOptions): Grap
       key === undefined ? own : b.add('gather_rows', { x: own, index: key }, {}, `${kind}_path`),
   });
   return b.scope('head', () => {
-    const { logProb, isArgmax } = scoreRows(b, shape, logits(h));
+    if (shape.head !== undefined) return b.finish([classRows(b, decoder, shape.head)], ['classLogits']);
+    const { logProb, isArgmax } = scoreRows(b, shape, decoder.logits(decoder.h));
     return b.finish([logProb, isArgmax], ['logProb', 'isArgmax']);
   });
 }
+
+/** What a head of classes gives for the rows that the input `row` names, f32[R, classes]. */
+const classRows = (b: GraphBuilder, { h, classLogits }: Decoder, head: ClassHead): Value =>
+  classLogits(b.add('gather_rows', { x: h, index: rowInput(b) }, {}, 'h_of_rows'), head);
+
+const rowInput = (b: GraphBuilder): Value => b.param('row', 'i32', ['R'], { kind: 'row', of: 'T' });
 
 /** Biases of attention over the keys of paths, by the width of a window. */
 function pathBiases(b: GraphBuilder, position: Value): (width: number | undefined) => Value {
@@ -52,19 +67,21 @@ function pathBiases(b: GraphBuilder, position: Value): (width: number | undefine
 
 /** The function `step` that models/model/model.ts describes. */
 export function buildStep(shape: DecoderShape, options: StepOptions & LayerOptions): Graph {
-  const b = new GraphBuilder(STEP, [TOKENS, KEYS, ROWS, ...(options.filters === true ? [FILTERED, ENTRIES] : [])]);
+  const draws = shape.head === undefined;
+  const filters = draws && options.filters === true;
+  const b = new GraphBuilder(STEP, [TOKENS, KEYS, ROWS, ...(filters ? [FILTERED, ENTRIES] : [])]);
   const { layers, kvHeads, headDim } = shape;
   const { rows, dtype } = options.cache;
   const states = Array.from({ length: layers }, (_, layer) => ({ k: `k_${layer}`, v: `v_${layer}` }));
   const state = at(states, 0).k;
   const given = b.param('tokens', 'i32', ['T'], { kind: 'token', vocab: shape.vocabSize });
-  const lastTokens = options.feeds === true ? b.state(LAST_TOKENS, 'i32', [LAST_TOKEN_ROWS]) : undefined;
+  const lastTokens = draws && options.feeds === true ? b.state(LAST_TOKENS, 'i32', [LAST_TOKEN_ROWS]) : undefined;
   const tokens = lastTokens === undefined ? given : b.scope('feed', () => fedTokens(b, shape, given, lastTokens));
   const position = b.param('position', 'i32', ['T'], { kind: 'depth' });
   const slot = b.param('slot', 'i32', ['T'], { kind: 'slot', state });
   const key = b.param('key', 'i32', ['C'], { kind: 'entry', state });
   const written: Value[] = [];
-  const { h, logits } = buildLayers(b, shape, options, {
+  const decoder = buildLayers(b, shape, options, {
     tokens,
     position,
     biases: () => pathBiases(b, position),
@@ -80,9 +97,10 @@ export function buildStep(shape: DecoderShape, options: StepOptions & LayerOptio
     },
   });
   return b.scope('head', () => {
-    const rows = scoreRows(b, shape, logits(h));
+    if (shape.head !== undefined) return b.finish([classRows(b, decoder, shape.head)], ['classLogits'], written);
+    const rows = scoreRows(b, shape, decoder.logits(decoder.h));
     const { nextToken, nextTokenLogProb, draw } = sampleNextTokens(b, shape, rows);
-    const filtered = options.filters === true ? sampleFiltered(b, rows, draw, tokens) : undefined;
+    const filtered = filters ? sampleFiltered(b, rows, draw, tokens) : undefined;
     if (lastTokens !== undefined) {
       const keep = b.param('keep', 'i32', ['R'], { kind: 'slot', state: LAST_TOKENS });
       const now = b.add('write_rows', { x: lastTokens, rows: nextToken, slot: keep }, {}, 'last_tokens_kept');
@@ -140,7 +158,7 @@ function scoreRows(b: GraphBuilder, shape: DecoderShape, all: Value): RowScores 
     {},
     'log_probs',
   );
-  const row = b.param('row', 'i32', ['R'], { kind: 'row', of: 'T' });
+  const row = rowInput(b);
   const target = b.param('target', 'i32', ['R'], { kind: 'token', vocab: shape.vocabSize });
   const scored = b.add('gather_rows', { x: logProbs, index: row });
   const logProb = b.add('gather_last', { x: scored, index: target }, {}, 'log_prob');

@@ -5,7 +5,7 @@
  */
 import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
 import { defined } from '../../system/defined.js';
-import type { GraphOptions } from '../model/model.js';
+import type { ClassHead, GraphOptions } from '../model/model.js';
 import type { DecoderConfig, Differences } from './config.js';
 import { buildExperts, hasExperts, QWEN_EXPERTS } from './experts.js';
 import { activate, normOf } from './ops.js';
@@ -27,6 +27,7 @@ export type DecoderShape = Pick<
   | 'tieWordEmbeddings'
   | 'activation'
   | 'rotary'
+  | 'head'
   | keyof Differences
 >;
 
@@ -69,13 +70,22 @@ const biasesOf = (
   windows: readonly (number | undefined)[],
 ): ReadonlyMap<number | undefined, Value> => new Map([...new Set(windows)].map((window) => [window, make(window)]));
 
-/** Embedding, layers and head: the logits f32[T, vocabulary]. The caller opens the scope of what it does with them. */
+/** Embedding and layers, and what is made of their rows. The caller opens the scope of what it does with them. */
+export interface Decoder {
+  /** f32[T, hidden]: the residual stream behind the last layer. */
+  readonly h: Value;
+  /** Logits f32[n, vocabulary] of rows of the stream. */
+  readonly logits: (h: Value) => Value;
+  /** f32[n, classes] of rows of the stream, where the head has classes. */
+  readonly classLogits: (h: Value, head: ClassHead) => Value;
+}
+
 export function buildLayers(
   b: GraphBuilder,
   shape: DecoderShape,
   options: LayerOptions,
   { tokens, position, biases: buildBiases, visible }: LayerInputs,
-): { readonly h: Value; readonly logits: (h: Value) => Value } {
+): Decoder {
   const { hiddenSize: hidden, headDim, heads, kvHeads } = shape;
   const { names = LLAMA_NAMES } = options;
   const factors = { embedding: 1, residual: 1, scores: 1 / Math.sqrt(headDim), logits: 1, ...shape.factors };
@@ -271,5 +281,18 @@ export function buildLayers(
     const normed = norm(last, names.finalNorm, { factor: factors.logits });
     return capped(linear(normed, weight(head, [shape.vocabSize, hidden]), 'logits'), shape.caps?.logits);
   };
-  return { h, logits };
+  // Factors and caps of logits are those of the vocabulary's, as in transformers.
+  const classLogits = (last: Value, { layers }: ClassHead): Value =>
+    layers.reduce(
+      (x, { module, rows, isBiased }, i) => {
+        const isLast = i === layers.length - 1;
+        const matrix = weight(`${module}.weight`, [rows, x.type.shape.at(-1) as number]);
+        const product = linear(x, matrix, isLast && !isBiased ? 'class_logits' : 'class_product');
+        const bias = isBiased ? toF32(weight(`${module}.bias`, [rows]), 'class_bias') : undefined;
+        const sum = bias === undefined ? product : b.add('add', { a: product, b: bias }, {}, 'class_logits');
+        return isLast ? sum : b.add('max', { a: sum, b: constant(0, 'zero') }, {}, 'rectified');
+      },
+      norm(last, names.finalNorm),
+    );
+  return { h, logits, classLogits };
 }

@@ -144,7 +144,10 @@ export function decoderTensors(
     { name: `${names.embedding}.weight`, shape: [config.vocabSize, hidden], role: 'matrix' },
     ...Array.from({ length: config.layers }, (_, i) => layerTensors(`${names.layers}.${i}`, i)).flat(),
     ...norm(names.finalNorm),
-    ...(config.tieWordEmbeddings
+    ...(config.head?.layers ?? []).flatMap(({ module, rows: out, isBiased }, i, layers) =>
+      linear(module, out, layers[i - 1]?.rows ?? hidden, isBiased),
+    ),
+    ...(config.tieWordEmbeddings || config.head !== undefined
       ? []
       : [
           {
@@ -177,13 +180,14 @@ function partsOf(
 }
 
 /**
- * Tensors that checkpoints contain but the model does not read: rotary tables and masks, and the copy of the head in a
- * tied model.
+ * Tensors that checkpoints contain but the model does not read: rotary tables and masks, the copy of the head in a tied
+ * model, and the head of the vocabulary beside one of classes.
  */
 export const isIgnoredTensor = (
   name: string,
-  { tieWordEmbeddings }: Pick<DecoderConfig, 'tieWordEmbeddings'>,
+  { tieWordEmbeddings, head: classes }: Pick<DecoderConfig, 'tieWordEmbeddings' | 'head'>,
   { head }: TensorNames = LLAMA_NAMES,
 ): boolean =>
   /(?:rotary_emb\.inv_freq|^rope\.freqs|\.attention\.(?:masked_)?bias)$/.test(name) ||
-  (tieWordEmbeddings && name === `${head}.weight`);
+  ((tieWordEmbeddings || classes !== undefined) && name === `${head}.weight`) ||
+  (classes !== undefined && name === `${head}.bias`);

@@ -1,6 +1,8 @@
 /** The families of models that are read, and which of them a config.json names. A new one is a record in a list. */
 import { UserError } from '../../errors.js';
 import { isGiven, isRecord, quote } from '../../system/json.js';
+import type { HeadRecord } from '../heads/head.js';
+import { findHead } from '../heads/records.js';
 import type { Architecture, Json } from '../model/model.js';
 import { FAMILIES_HINT, otherKind } from '../model/refusals.js';
 import { GEMMA_FAMILIES } from './gemma.js';
@@ -15,6 +17,8 @@ export const ARCHITECTURES: readonly Architecture[] = [
   ...GEMMA_FAMILIES,
 ];
 
+const FAMILY_NAMES = ARCHITECTURES.map(({ name }) => name);
+
 /** The family that a config.json names, and what to tell users of it. */
 export interface NamedFamily {
   readonly family: Architecture;
@@ -22,6 +26,8 @@ export interface NamedFamily {
   readonly note?: string;
   /** The class, where it is that of a model without a head: `LlamaModel`. */
   readonly headless?: string;
+  /** The class's head, where it is none of the vocabulary. */
+  readonly head?: HeadRecord;
 }
 
 /** The first entry of `architectures`. */
@@ -78,22 +84,25 @@ function byType(family: Architecture, config: Json, where: string, isInside: boo
 
 /**
  * The family that a config.json names: by `architectures[0]`, or by `model_type` where that is no name of a family, as
- * transformers does. `isInside`: it is the text_config of a multimodal model. Throws UserError.
+ * transformers does. A class with another head is only found by its name: `model_type` says nothing of heads.
+ * `isInside`: it is the text_config of a multimodal model. Throws UserError.
  */
 export function findArchitecture(config: Json, where: string, isInside = false): NamedFamily {
   const { model_type: modelType } = config;
   const first = classOf(config);
   if (!isGiven(first) && !isGiven(modelType)) throw unnamed(config, where);
-  const named = ARCHITECTURES.find(({ name }) => name === first);
+  const other = isInside ? undefined : findHead(first, FAMILY_NAMES);
+  const named = ARCHITECTURES.find(({ name }) => name === (other?.family ?? first));
   const typed = ARCHITECTURES.find((family) => family.modelType === modelType);
   if (named !== undefined && isGiven(modelType) && named !== typed)
     if (otherKind(modelType, undefined) !== undefined) throw unsupported(config, where);
     else
       throw new UserError(
-        `${where}: model_type ${quote(modelType)} does not belong to ${named.name}, ` +
+        `${where}: model_type ${quote(modelType)} does not belong to ${String(first)}, ` +
           `whose model_type is "${named.modelType}"`,
       );
   const family = named ?? typed;
   if (family === undefined) throw unsupported(config, where);
+  if (other !== undefined) return { family, head: other.record };
   return named !== undefined || !isGiven(first) ? { family } : byType(family, config, where, isInside);
 }

@@ -21,7 +21,27 @@ export interface ModelConfig {
   readonly dtype: FormatName;
   readonly bosTokenId?: number;
   readonly eosTokenIds: readonly number[];
+  /** Default: a head of the vocabulary. */
+  readonly head?: ClassHead;
 }
+
+/** A head of a few classes: linear layers, the larger of 0 and x between them, behind the last norm. */
+export interface ClassHead {
+  /** The record of models/heads/ that says what the classes mean. */
+  readonly kind: string;
+  /** In order; the last one has a row for each class. */
+  readonly layers: readonly HeadLayer[];
+}
+
+export interface HeadLayer {
+  /** The name of its tensors without `.weight` and `.bias`. */
+  readonly module: string;
+  readonly rows: number;
+  readonly isBiased: boolean;
+}
+
+/** Classes of a model's head; undefined where it is that of a vocabulary. */
+export const classesOf = ({ head }: Pick<ModelConfig, 'head'>): number | undefined => head?.layers.at(-1)?.rows;
 
 export interface GraphOptions {
   readonly mask: MaskKind;
@@ -72,11 +92,14 @@ export interface Model<Config extends ModelConfig = ModelConfig> {
   readonly isWrapped?: boolean;
   /** Tensors that checkpoints of the family contain but the model does not read. */
   readonly isIgnored: (tensor: string) => boolean;
+  /** The same model with the head whose tensors have these shapes. Absent where its file says all of it. */
+  readonly withHead?: (shapeOf: ShapeOf) => Model<Config>;
   /**
    * score(tokens i32[T], position i32[T], mask inputs, row i32[R], target i32[R]) → (f32[R] log-probability of
    * target[r] after token row[r], i32[R] 1 where the target is the most likely token), in primitive ops. The inputs of
    * mask `path` are key i32[C], which lists tokens, and begin i32[T]: token t sees the tokens key[begin[t]] …
-   * key[begin[t] + position[t]], of which the last is t itself.
+   * key[begin[t] + position[t]], of which the last is t itself. With a head of N classes it takes no target and returns
+   * classLogits f32[R, N], what the head gives after token row[r].
    */
   readonly graph: (options: GraphOptions) => Graph;
   /**
@@ -89,7 +112,9 @@ export interface Model<Config extends ModelConfig = ModelConfig> {
    * last_tokens[feed[t]] as the call finds it, and nextToken[r] goes to last_tokens[keep[r]]. With `filters` it takes,
    * for each of the first F ≤ R rows, what ir/sampleInputs lists and topCount i32[F], with lists of E entries in all.
    * It returns filteredToken i32[F], filteredTokenLogProb f32[F], topTokens i32[F, 32] and topLogProbs f32[F, 32], of
-   * which topCount[r] are set. With both, filteredToken[r] goes to last_tokens[keepFiltered[r]].
+   * which topCount[r] are set. With both, filteredToken[r] goes to last_tokens[keepFiltered[r]]. With a head of N
+   * classes nothing is drawn, whatever the options ask: of what belongs to rows it takes row[r] alone, and it returns
+   * classLogits f32[R, N].
    */
   readonly step: (options: StepOptions) => Graph;
 }
@@ -102,6 +127,13 @@ export interface StoredWays {
   readonly hasWholeNormWeights?: boolean;
   /** A tensor with q, k and v has all of q first, where the family has those of each head together. */
   readonly hasProjectionsInTurn?: boolean;
+}
+
+/** A class that is a family with another head. */
+export interface OtherHead {
+  /** The class, as config.json names it. */
+  readonly architecture: string;
+  readonly head: ClassHead;
 }
 
 /** A family of models: one folder of models/, listed in registry.ts. */
@@ -118,7 +150,13 @@ export interface Architecture<Config extends ModelConfig = ModelConfig> {
    * Reads a parsed config.json. `where` (its path) starts every message. `fallbackDType` is the element type of the
    * weights if the file names none. Throws UserError, one line.
    */
-  readonly describe: (json: Json, where: string, fallbackDType: FormatName, ways?: StoredWays) => Model<Config>;
+  readonly describe: (
+    json: Json,
+    where: string,
+    fallbackDType: FormatName,
+    ways?: StoredWays,
+    other?: OtherHead,
+  ) => Model<Config>;
 }
 
 // Attention masks as ordinary IR expressions: f32[T, T], 0 where query row q may look at key column k, −∞ elsewhere.

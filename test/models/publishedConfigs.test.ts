@@ -267,6 +267,30 @@ const READ: readonly (readonly [model: string, config: Json, family: string])[] 
     },
     'LlamaForCausalLM',
   ],
+  // Heads of classes.
+  [
+    'Skywork reward',
+    { ...LLAMA_8B, architectures: ['LlamaForSequenceClassification'], id2label: { 0: 'LABEL_0' } },
+    'LlamaForSequenceClassification',
+  ],
+  [
+    'Skywork reward of Gemma',
+    { ...GEMMA2_9B, architectures: ['Gemma2ForSequenceClassification'] },
+    'Gemma2ForSequenceClassification',
+  ],
+  ['Qwen reward', { ...QWEN2_7B, architectures: ['Qwen2ForRewardModel'] }, 'Qwen2ForRewardModel'],
+  [
+    'Qwen process reward, whose code is its own',
+    {
+      ...QWEN2_7B,
+      architectures: ['Qwen2ForProcessRewardModel'],
+      auto_map: { AutoModel: 'modeling_qwen2_rm.Qwen2ForProcessRewardModel' },
+    },
+    'Qwen2ForProcessRewardModel',
+  ],
+  ['Skywork process reward', { ...QWEN2_7B, architectures: ['Qwen2ForPrmModel'] }, 'Qwen2ForPrmModel'],
+  ['ReasonEval', { ...MISTRAL_7B, architectures: ['ReasonEval_7B'] }, 'ReasonEval_7B'],
+  ['labels of tokens', { ...QWEN2_7B, architectures: ['Qwen2ForTokenClassification'] }, 'Qwen2ForTokenClassification'],
 ];
 
 const DRAFT = 'it is a draft model, which guesses tokens that another model checks';
@@ -325,11 +349,6 @@ const REFUSED: readonly (readonly [model: string, config: Json, says: string])[]
   ['MTP of Qwen', ofClass('Qwen3NextMTP', QWEN3_8B), DRAFT],
   ['MLP speculator', ofType('mlp_speculator', 'MLPSpeculatorPreTrainedModel'), DRAFT],
   // Other heads.
-  ['Skywork reward', ofClass('LlamaForSequenceClassification'), CLASSIFIER],
-  ['Skywork reward of Gemma', ofClass('Gemma2ForSequenceClassification', GEMMA2_9B), CLASSIFIER],
-  ['Qwen reward', ofClass('Qwen2ForRewardModel', QWEN2_7B), CLASSIFIER],
-  ['Qwen process reward', ofClass('Qwen2ForProcessRewardModel', QWEN2_7B), CLASSIFIER],
-  ['Skywork process reward', ofClass('Qwen2ForPrmModel', QWEN2_7B), CLASSIFIER],
   ['ArmoRM', ofClass('LlamaForRewardModelWithGating'), CLASSIFIER],
   ['Beaver', ofClass('LlamaForScore'), CLASSIFIER],
   ['a value head', ofClass('LlamaForCausalLMWithValueHead'), CLASSIFIER],
@@ -345,7 +364,6 @@ const REFUSED: readonly (readonly [model: string, config: Json, says: string])[]
     { ...ofType('llava_x', 'LlavaNextForSequenceClassification'), text_config: LLAMA_8B },
     CLASSIFIER,
   ],
-  ['labels of tokens', ofClass('Qwen2ForTokenClassification', QWEN2_7B), CLASSIFIER],
   ['answers as spans', ofClass('LlamaForQuestionAnswering'), CLASSIFIER],
   // Tokens that see both ways.
   ['gte Qwen 2', { ...QWEN2_7B, is_causal: false }, BOTH_WAYS],

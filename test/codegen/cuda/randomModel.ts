@@ -84,6 +84,8 @@ interface RandomModelOptions {
   readonly logits?: boolean;
   readonly mask?: typeof cuda.compiler.mask;
   readonly kvCache?: KvCache;
+  /** In place of a vocabulary's head: so many labels. */
+  readonly labels?: number;
 }
 
 /**
@@ -99,7 +101,7 @@ export function randomModel(
   options: RandomModelOptions = {},
 ): RandomModel {
   const { scale = 1, step = 2, hasBiases = false, cacheTokens = 0, feeds = false, logits = false } = options;
-  const { mask = cuda.compiler.mask, kvCache = '16bit' } = options;
+  const { mask = cuda.compiler.mask, kvCache = '16bit', labels } = options;
   const random = randomSource(seed);
   const pick = <T>(list: readonly T[]): T => list[below(random, list.length)]!;
   const headDim = pick(step > 2 ? [32, 64, 128] : [32, 48, 64, 80, 96, 128]);
@@ -112,7 +114,8 @@ export function randomModel(
   writeFileSync(
     join(folder, 'config.json'),
     JSON.stringify({
-      architectures: ['LlamaForCausalLM'],
+      architectures: [labels === undefined ? 'LlamaForCausalLM' : 'LlamaForTokenClassification'],
+      ...(labels === undefined ? {} : { num_labels: labels }),
       model_type: 'llama',
       torch_dtype: dtype === 'f16' ? 'float16' : 'bfloat16',
       hidden_size: hidden,
