@@ -13,6 +13,7 @@ import { type Checkpoint, openCheckpoint } from '../models/checkpoint.js';
 import type { MaskKind, StepOptions } from '../models/model/model.js';
 import { keptGroups } from '../models/quantized/compressedTensors.js';
 import { describeRandomCheckpoint } from '../models/randomCheckpoint.js';
+import { copyRows } from '../passes/copyRows.js';
 import type { StoredFormats } from '../passes/keepBlockWeights.js';
 import type { GroupsOf } from '../passes/keepGroupedWeights.js';
 import type { Numerics } from '../passes/numerics.js';
@@ -46,19 +47,20 @@ export interface FunctionOptions {
   readonly observe?: Observer;
 }
 
-/** The functions of a model after all passes: `score`, and `step` where there is a cache. */
+/** The functions of a model after all passes: `score`, and where there is a cache `step` and `copy`. */
 export function modelFunctions(
   checkpoint: Checkpoint,
   numerics: Numerics,
   { mask, cacheTokens, logits = false, feeds = false, observe }: FunctionOptions,
 ): GraphModule {
   const own: Numerics = numerics.groups === 'kept' ? { ...numerics, groupsOf: groupsIn(checkpoint) } : numerics;
-  const graphs = [buildGraph(checkpoint, mask)];
-  if (cacheTokens !== undefined) {
-    const cache = { rows: cacheTokens, dtype: numerics.attention ?? 'f32' };
-    graphs.push(buildStepGraph(checkpoint, { cache, filters: logits, feeds }));
-  }
-  return { name: 'model', functions: graphs.map((graph) => optimize(graph, own, observe)) };
+  const score = optimize(buildGraph(checkpoint, mask), own, observe);
+  if (cacheTokens === undefined) return { name: 'model', functions: [score] };
+  const cache = { rows: cacheTokens, dtype: numerics.attention ?? 'f32' };
+  const step = optimize(buildStepGraph(checkpoint, { cache, filters: logits, feeds }), own, observe);
+  // What the step keeps is narrow already, where it is to be.
+  const { cache: _, ...kept } = own;
+  return { name: 'model', functions: [score, step, optimize(copyRows(step), kept, observe)] };
 }
 
 /** The groups of a checkpoint's matrices of 4 bits. Throws UsageError where it has none that kernels read so. */

@@ -51,6 +51,9 @@ export const SCORE = 'score';
 /** The name of the function that continues paths of tokens over kept keys and values. */
 export const STEP = 'step';
 
+/** The name of the function that copies kept keys and values from rows to rows. */
+export const COPY = 'copy';
+
 /** The size of a call in which every extent is `count`. */
 export const everyExtent = ({ extents }: Pick<FunctionInterface, 'extents'>, count: number): Extents =>
   Object.fromEntries(sizeNames({ extents }).map((name) => [name, count]));

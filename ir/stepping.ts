@@ -14,6 +14,9 @@ const STEP_ROWS = 'R';
 const FILTERED_ROWS = 'F';
 export const ENTRIES = 'E';
 
+/** Every call of `copy`. More rows are copied by several. */
+export const COPY_BUCKET: Bucket = { extents: { N: 1024 }, longest: 1 };
+
 export interface StepSize {
   /** New tokens. */
   readonly tokens: number;

@@ -271,7 +271,9 @@ class Fuser extends GroupRules {
         : latest.rows === rows
           ? [latest]
           : this.groups.slice(this.indexOf(latest)).filter(isLoop);
-    const isOpen = (g: Group): boolean => g.kind !== 'gemm' || !this.isApart(node);
+    const readsStates = node.inputs.some((v) => this.versions.has(v));
+    const isOpen = (g: Group): boolean =>
+      (g.kind !== 'gemm' || !this.isApart(node)) && (!readsStates || this.sharesStage(g, node.path));
     const group =
       candidates.find(
         (g) =>

@@ -4,6 +4,7 @@ import { groupProblem } from '../ir/groupSums.js';
 import type { ScoreOp } from '../ir/ops/fused.js';
 import { OPS } from '../ir/ops/index.js';
 import type { Dim, ExtentName } from '../ir/types.js';
+import { halfOf } from './placeStages.js';
 import { anchorsOf, columnsOf, type Group, type GroupOf, PlacedValues } from './placedValues.js';
 
 /** Whether loop `group`, with `node` added, still rotates heads of at most one width. */
@@ -33,10 +34,14 @@ export class GroupRules extends PlacedValues {
    * A group that writes rows of another state through the same slots, where this write may run as well: its rows are
    * ready by then, and nobody reads the old version from there on.
    */
-  protected writeBeside({ operands: { x: old, rows, slot } }: NodeOf<'write_rows'>): GroupOf<'write'> | undefined {
+  protected writeBeside({
+    operands: { x: old, rows, slot },
+    path,
+  }: NodeOf<'write_rows'>): GroupOf<'write'> | undefined {
     const state = this.versions.get(old)?.state;
     const isAlike = (group: GroupOf<'write'>): boolean =>
       group.columns === columnsOf(rows) &&
+      this.sharesStage(group, path) &&
       group.anchors.every(({ operands: own }) => own.slot === slot && this.versions.get(own.x)?.state !== state);
     const touches = ({ anchors, members }: Group): boolean =>
       [...anchors, ...members].some(({ inputs }) => inputs.some((v) => this.versions.get(v)?.state === state));
@@ -47,6 +52,16 @@ export class GroupRules extends PlacedValues {
       if (group.kind === 'write' && isAlike(group)) found = group;
     }
     return found;
+  }
+
+  /**
+   * Whether `group` may use states of the half layer that `path` belongs to: a kernel with states of two would keep a
+   * pipeline from being cut between them.
+   */
+  protected sharesStage(group: Group, path: string): boolean {
+    return [...anchorsOf(group), ...group.members].every(
+      (node) => !node.inputs.some((v) => this.versions.has(v)) || halfOf(node.path) === halfOf(path),
+    );
   }
 
   /** Whether only sums read `node` that a loop takes, which computes it as well. */

@@ -386,13 +386,14 @@ export function followCuts(
       const own = halvesOf(fn);
       const starts = stages.map(({ first }, i) => {
         if (i === 0) return 0;
-        const start = halves[first] === halves[first - 1] ? -1 : own.indexOf(halves[first]!);
-        if (start < 0)
+        if (halves[first] === halves[first - 1])
           throw new UserError(
             `${stages.length} stages of a model that generates: a cut lies inside half a layer`,
             `use at most --parallel pp=${new Set(own).size}`,
           );
-        return start;
+        // A function without this half goes on with the first one that lies behind it.
+        const start = own.findIndex((half) => halves.indexOf(half) >= first);
+        return start < 0 ? fn.launches.length : start;
       });
       return [
         fn.interface.name,

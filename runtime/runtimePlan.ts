@@ -114,7 +114,7 @@ export function stageRanges(plan: RuntimePlan, stages: PlanStages = {}): readonl
     const all = fn.launches.length;
     const parts = stages[nameOf(fn)] ?? [{ first: 0, end: all }];
     const isWhole =
-      parts.every(({ first, end }, i) => first === (i === 0 ? 0 : parts[i - 1]!.end) && first < end) &&
+      parts.every(({ first, end }, i) => first === (i === 0 ? 0 : parts[i - 1]!.end) && first <= end) &&
       parts.at(-1)?.end === all;
     if (!isWhole)
       throw new RangeError(

@@ -10,7 +10,7 @@
  */
 import { existsSync, readdirSync } from 'node:fs';
 import { UserError } from '../../errors.js';
-import { SCORE, STEP } from '../../ir/function.js';
+import { COPY, SCORE, STEP } from '../../ir/function.js';
 import type { GraphModule } from '../../ir/graph/graph.js';
 import { type Plan, scoreOf, type SharedData } from '../../ir/plan.js';
 import { tokensIn } from '../../ir/scoring.js';
@@ -97,7 +97,7 @@ async function moduleIn<S, D>(
     // Imported here because the parser takes 0.3 s to load and is not needed if the checkpoint is available.
     const { parseModule } = await import('../../ir/graph/parser.js');
     const module = parseModule(text);
-    for (const name of cacheTokens === undefined ? [SCORE] : [SCORE, STEP])
+    for (const name of cacheTokens === undefined ? [SCORE] : [SCORE, STEP, COPY])
       if (!module.functions.some((each) => each.name === name)) throw new Error(`it has no function ${name}`);
     return module;
   }

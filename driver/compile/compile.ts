@@ -6,7 +6,7 @@ import { printGraph } from '../../ir/graph/printer.js';
 import { printKernels } from '../../ir/kernelPrinter.js';
 import { type Bucket, type Plan, scoreOf } from '../../ir/plan.js';
 import { scoringBucket, tokensIn, withKeyRoom } from '../../ir/scoring.js';
-import { stepBuckets } from '../../ir/stepping.js';
+import { COPY_BUCKET, stepBuckets } from '../../ir/stepping.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { lowerModule, type Observer, type CompilerStage } from '../../passes/runPasses.js';
 import { at } from '../../system/at.js';
@@ -70,6 +70,7 @@ export function compileModel<S, D>(
   const sizes: readonly FunctionSize[] = [
     { capacity: scoring(scoringBucket({ tokens, rows: tokens, longest: tokens })), buckets: buckets.map(scoring) },
     { capacity: steps.at(-1)!, buckets: steps },
+    { capacity: COPY_BUCKET, buckets: [COPY_BUCKET] },
   ];
   return {
     target,

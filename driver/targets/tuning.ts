@@ -25,7 +25,7 @@ import { renderBaselineTable, renderTable, statusLine } from '../../autotune/tab
 import { defaultCudaSchedule } from '../../codegen/cuda/index.js';
 import { cudaScheduling } from '../../codegen/cuda/schedules.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
-import { SCORE } from '../../ir/function.js';
+import { COPY, SCORE } from '../../ir/function.js';
 import { type CpuSchedule, type LinkedFunction, linkFunction, type Plan } from '../../ir/plan.js';
 import { isCudaError, requireCuda } from '../../runtime/cuda/addon.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
@@ -61,7 +61,8 @@ export async function tuneFunctions<S>(
   search: (fn: LinkedFunction<S>, part: FunctionSearch<S>) => Promise<SearchResult<S>>,
 ): Promise<Tuned<S>> {
   const elapsedSeconds = (): number => (performance.now() - begin) / 1000;
-  const names = plan.functions.map((fn) => fn.interface.name);
+  // Copies are bound by memory, whatever their schedule.
+  const names = plan.functions.map((fn) => fn.interface.name).filter((name) => name !== COPY);
   names.sort((a, b) => Number(b === SCORE) - Number(a === SCORE));
   const isNamed = names.length > 1;
   const label = (name: string, rows: readonly TuneRow<S>[]): readonly TuneRow<S>[] =>

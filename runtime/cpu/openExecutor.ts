@@ -1,4 +1,5 @@
 /** Opens an executor on the CPU: a plan, its kernels and its weights, on threads of this process. */
+import { STEP } from '../../ir/function.js';
 import { Executor } from '../executor.js';
 import { FileMappings, type LoadProgress } from '../files.js';
 import {
@@ -72,7 +73,7 @@ interface First {
  */
 function firstOf(plan: RuntimePlan, calls: readonly FirstCall[]): First {
   if (calls.length > 0) return { buckets: bucketsOfCalls(plan, calls), isForAll: false };
-  const fn = plan.functions.at(-1)!;
+  const fn = plan.functions.find((each) => nameOf(each) === STEP) ?? plan.functions[0]!;
   const isForAll = plan.functions.length === 1;
   return { buckets: [{ fn, bucket: isForAll ? fn.buckets.length - 1 : 0 }], isForAll };
 }

@@ -14,15 +14,18 @@ import type { PlanKernels } from './bindProgram.js';
 import type { Cubins } from './compileQueue.js';
 import type { CudaStage } from './stage.js';
 
+/** Whether its calls return anything. Those that only change states come after others. */
+const hasOutputs = (fn: RuntimeFunction): boolean => fn.interface.outputs.length > 0;
+
 /**
- * The buckets that an executor waits for: those of the calls that come first, by default of every function the one
- * that holds all its calls. Those are ready on several stages in any case: their programs say how much memory passes
+ * The buckets that an executor waits for: those of the calls that come first, by default of every function that
+ * returns something the one that holds all its calls. Those are ready on several stages in any case: their programs say how much memory passes
  * through a pipeline.
  */
 export function firstBuckets(plan: RuntimePlan, calls: readonly FirstCall[], stages: number): readonly BucketOf[] {
   return distinctBuckets([
     ...bucketsOfCalls(plan, calls),
-    ...(calls.length === 0 || stages > 1 ? plan.functions.map(largestOf) : []),
+    ...(calls.length === 0 || stages > 1 ? plan.functions.filter(hasOutputs).map(largestOf) : []),
   ]);
 }
 

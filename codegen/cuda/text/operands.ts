@@ -141,7 +141,12 @@ export class CudaRowScope extends RowStatements<CudaOperands> {
 
   /** Pointer to a buffer's row, whose columns lie one behind another. */
   rowPointer(operand: Operand, via: string | undefined): string {
-    if (operand.columnStride !== 1) throw new Error(`'${operand.name}' lies by column: programs only store into it.`);
+    if (operand.columnStride !== 1) throw new Error(`'${operand.name}' lies by column: only single elements are read.`);
+    return this.firstOfRow(operand, via);
+  }
+
+  /** Pointer to the first element of a buffer's row, `columnStride` elements before the second. */
+  firstOfRow(operand: Operand, via: string | undefined): string {
     const stride = typeof operand.columns === 'string' ? `(long long)${operand.stride}` : operand.stride;
     return this.define(
       `row ${operand.name} ${via ?? ''}`,

@@ -267,6 +267,11 @@ export class LaneBody {
     if (access.kind === 'row' || (access.kind === 'element' && operand.columns === 1)) {
       return this.rowValue(kind, `tw_load_${dtype}(${this.row.rowPointer(operand, access.via)})`);
     }
+    if (access.kind === 'element' && operand.columnStride !== 1) {
+      const first = this.row.firstOfRow(operand, access.via);
+      const element = (lane: number): string => `${first} + (${columnAt(site, lane)}) * ${operand.columnStride}ll`;
+      return this.each(kind, site.lanes, [], (lane) => `tw_load_${dtype}(${element(lane)})`);
+    }
     const isVector = access.kind === 'column' || access.kind === 'columnPeriodic';
     const isPeriodic = access.kind === 'periodic' || access.kind === 'columnPeriodic';
     const base = isVector ? this.row.operands.base(operand) : this.row.rowPointer(operand, viaOf(access));
