@@ -113,8 +113,10 @@ export function stageRanges(plan: RuntimePlan, stages: PlanStages = {}): readonl
   const cuts = plan.functions.map((fn): readonly [string, readonly Stage[]] => {
     const all = fn.launches.length;
     const parts = stages[nameOf(fn)] ?? [{ first: 0, end: all }];
+    // One that returns nothing changes states, and a stage may have none.
+    const least = fn.interface.outputs.length === 0 ? 0 : 1;
     const isWhole =
-      parts.every(({ first, end }, i) => first === (i === 0 ? 0 : parts[i - 1]!.end) && first <= end) &&
+      parts.every(({ first, end }, i) => first === (i === 0 ? 0 : parts[i - 1]!.end) && first + least <= end) &&
       parts.at(-1)?.end === all;
     if (!isWhole)
       throw new RangeError(
