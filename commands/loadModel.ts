@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto';
 import { beginOpening, type OpenedModel, type Opening } from '../driver/compile/open.js';
 import type { DeviceExecutor } from '../driver/executor.js';
+import type { DeviceHost } from '../driver/devices/deviceHost.js';
 import { openDevices, prepareDevices } from '../driver/devices/openDevices.js';
 import type { Phases } from '../driver/phases.js';
 import type { LoadRequest, Ui } from '../driver/requests.js';
@@ -74,21 +75,25 @@ export interface ModelLoading {
   finish(options?: FinishOptions): Promise<LoadedModel>;
 }
 
-/**
- * Throws UserError if the model's files are missing or invalid. `logitsFor`: whether steps keep logits, where that
- * depends on the checkpoint.
- */
+export interface LoadingOptions {
+  /** Whether steps keep logits, where that depends on the checkpoint. */
+  readonly logitsFor?: ((checkpoint: Checkpoint) => boolean) | undefined;
+  /** Where the model is opened, beside those that are there already. Default: by itself. */
+  readonly host?: DeviceHost | undefined;
+}
+
+/** Throws UserError if the model's files are missing or invalid. */
 export function beginLoading(
   asked: LoadRequest,
   ui: Ui,
   phases: Phases,
-  logitsFor?: (checkpoint: Checkpoint) => boolean,
+  { logitsFor, host }: LoadingOptions = {},
 ): ModelLoading {
   const machine = detectMachine();
   ui.phase('open model', asked.model);
   const opening = beginOpening(asked, machine, ui);
   const { checkpoint, target } = opening;
-  prepareDevices(asked, target);
+  prepareDevices(asked, target, host);
   const request = logitsFor === undefined ? asked : { ...asked, logits: logitsFor(checkpoint) };
   const { logits } = request;
   for (const line of checkpoint.warnings) ui.warn(line);
@@ -109,7 +114,7 @@ export function beginLoading(
       compiled?.opened ?? (await phases.during('compile', () => opening.finish(undefined, logits)));
     const { opened, executor, parallelism } = await openDevices({ ...opening, finish: compile }, request, ui, {
       phases,
-      ...defined({ first }),
+      ...defined({ first, host }),
       onCompiled: (model) => {
         limits = limitsOf(checkpoint, model.model);
         onCompiled?.(limits, model);

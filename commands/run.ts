@@ -97,7 +97,7 @@ export async function runEvaluation(given: RunRequest | TasksRequest, ui: Ui, us
     ofModel = readTextDefaults(checkpoint);
     return choosesFromLogits(leaves, ofModel.defaults);
   };
-  const loading = beginLoading(asked, ui, phases, generates ? logitsFor : undefined);
+  const loading = beginLoading(asked, ui, phases, { logitsFor: generates ? logitsFor : undefined });
   const load = loading.request;
   const prefix = file === undefined ? prefixToken(loading.tokenizer, loading.checkpoint.config) : undefined;
   const tokenizer = deferredTokenizer(loading.tokenizer.spec);

@@ -58,6 +58,8 @@ export interface DeviceExecutor {
    * memory is this process's own.
    */
   readonly epoch?: number;
+  /** Memory that it holds on all its devices, where that is known. */
+  readonly heldBytes?: number;
   /** What its processes did while they loaded. */
   readonly phases?: readonly PhaseSpan[];
   /**

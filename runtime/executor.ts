@@ -24,6 +24,8 @@ export interface ExecutorOptions<Memory> {
   readonly runner: StageRunner;
   /** The memory that it needs on its devices. */
   readonly memory: Memory;
+  /** The bytes of it, on all devices, once everything is loaded. Default: 0. */
+  readonly heldBytes?: number;
   /** Longest tree path (context) of the model, in tokens. Default: as many as fit in a call. */
   readonly maxLength?: number | undefined;
 }
@@ -45,6 +47,7 @@ export class Executor<Memory = unknown> {
   /** Number of calls that keep every device busy. Further calls wait. */
   readonly inFlight: number;
   readonly memory: Memory;
+  readonly heldBytes: number;
   readonly pieces: StatePieces;
   private readonly plan: RuntimePlan;
   private readonly runner: StageRunner;
@@ -70,10 +73,11 @@ export class Executor<Memory = unknown> {
     this.runner.stop();
   };
 
-  constructor({ plan, runner, memory, maxLength = Infinity }: ExecutorOptions<Memory>) {
+  constructor({ plan, runner, memory, heldBytes = 0, maxLength = Infinity }: ExecutorOptions<Memory>) {
     this.plan = plan;
     this.runner = runner;
     this.memory = memory;
+    this.heldBytes = heldBytes;
     this.maxLength = maxLength;
     this.inFlight = runner.inFlight;
     this.pieces = runner.pieces;

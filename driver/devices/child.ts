@@ -5,13 +5,13 @@
 import { isCudaError, loadCudaAddon } from '../../runtime/cuda/addon.js';
 import { readSettings } from '../../settings.js';
 import { defined } from '../../system/defined.js';
+import { modelName } from '../names.js';
 import { Phases } from '../phases.js';
 import type { Ui } from '../requests.js';
-import { HostedModel } from './hostedModel.js';
+import { type HostedModel, LocalModels } from './hostedModel.js';
 import { type FromChild, type FromModel, packError, type ToChild } from './protocol.js';
 import { Siblings } from './siblings.js';
 import { PREPARE } from './startProcess.js';
-import { Turns } from './turns.js';
 
 /** If the parent has ended, this is lost; the 'disconnect' handler below ends the process. */
 const send = (message: FromChild): void => {
@@ -21,16 +21,14 @@ const send = (message: FromChild): void => {
 /** A model that is being opened, or is there. */
 interface Entry {
   readonly siblings: Siblings | undefined;
-  readonly loading: Promise<HostedModel | undefined>;
+  readonly loading: Promise<HostedModel>;
   loaded?: HostedModel;
   /** It was unloaded before its turn to be opened came. */
   isUnwanted: boolean;
 }
 
 const models = new Map<number, Entry>();
-const turns = new Turns();
-/** Models are opened one after another: what fits beside a model is known when it is there. */
-let opening: Promise<unknown> = Promise.resolve();
+const local = new LocalModels();
 let isClosed = false;
 
 /** The phases of the next model that is opened; the first one's begin with this process. */
@@ -49,30 +47,26 @@ const uiOf = (say: (message: FromModel) => void): Ui => ({
 
 type Open = Extract<ToChild, { readonly kind: 'open' }>;
 
-function open(message: Open): Promise<void> {
-  const say = (word: FromModel): void => send({ ...word, model: message.model });
-  const siblings = message.siblings && new Siblings(message.siblings, (word) => say({ kind: 'sibling', word }));
-  const loading = opening.then(() => (entry.isUnwanted ? undefined : load(message, siblings, say)));
-  const entry: Entry = { siblings, loading, isUnwanted: false };
-  models.set(message.model, entry);
-  opening = loading.then(
-    (loaded) => {
-      if (loaded !== undefined) entry.loaded = loaded;
-    },
-    () => undefined,
-  );
-  return loading.then(
-    () => undefined,
-    (error: unknown) => {
-      models.delete(message.model);
-      throw error;
-    },
-  );
+async function open(message: Open): Promise<void> {
+  const { model, siblings: member } = message;
+  const say = (word: FromModel): void => send({ ...word, model });
+  const entry: Entry = {
+    siblings: member && new Siblings(member, (word) => say({ kind: 'sibling', word })),
+    loading: Promise.resolve().then(() => load(message, entry, say)),
+    isUnwanted: false,
+  };
+  models.set(model, entry);
+  try {
+    await entry.loading;
+  } catch (error) {
+    models.delete(model);
+    throw error;
+  }
 }
 
 async function load(
   { request, compiled }: Open,
-  siblings: Siblings | undefined,
+  entry: Entry,
   say: (message: FromModel) => void,
 ): Promise<HostedModel> {
   const own = phases;
@@ -81,25 +75,26 @@ async function load(
   const { loadExecutor, openSent } = await loader;
   const { checkpoint, model, rebuild, packed } = openSent(request, compiled);
   const { threads, devices, replica, first } = request;
-  const options = {
-    threads,
-    devices,
-    replicas: replica.count,
-    rebuild,
-    packed,
-    phases: own,
-    ...defined({ first, siblings }),
-  };
-  const executor = new HostedModel(await loadExecutor(checkpoint, model, options, uiOf(say)), model, turns);
+  const { siblings } = entry;
+  const options = { threads, devices, replicas: replica.count, rebuild, packed, phases: own };
+  const hosted = await local.open({
+    name: modelName(request.model),
+    compiled: model,
+    load: (besideBytes) => {
+      if (entry.isUnwanted) throw new Error('it was unloaded before it was opened');
+      return loadExecutor(checkpoint, model, { ...options, besideBytes, ...defined({ first, siblings }) }, uiOf(say));
+    },
+  });
   own.end();
+  entry.loaded = hosted;
   say({
     kind: 'ready',
     phases: own.spans,
-    capacity: executor.capacity,
-    inFlight: executor.inFlight,
-    stateful: executor.stateful,
+    capacity: hosted.capacity,
+    inFlight: hosted.inFlight,
+    stateful: hosted.stateful,
   });
-  return executor;
+  return hosted;
 }
 
 /** Releases a model, once it has answered what it was asked. One that is being opened is released when it is there. */
@@ -107,8 +102,8 @@ async function unload(model: number): Promise<void> {
   const entry = models.get(model);
   if (entry === undefined) return;
   entry.isUnwanted = true;
-  const executor = entry.loaded ?? (await entry.loading.catch(() => undefined));
-  await executor?.close();
+  const hosted = entry.loaded ?? (await entry.loading.catch(() => undefined));
+  await hosted?.close();
   models.delete(model);
 }
 
@@ -133,9 +128,9 @@ async function answer(message: ToChild): Promise<void> {
       return;
     case 'ask': {
       const { model, id, asked } = message;
-      const executor = models.get(model)?.loaded;
-      if (executor === undefined) throw new Error('asked before the model was loaded');
-      return send({ kind: 'answer', model, id, of: asked.kind, answer: await executor.answer(asked) });
+      const hosted = models.get(model)?.loaded;
+      if (hosted === undefined) throw new Error('asked before the model was loaded');
+      return send({ kind: 'answer', model, id, of: asked.kind, answer: await hosted.answer(asked) });
     }
     default:
       return message satisfies never;

@@ -11,6 +11,8 @@ import { endProcess, howEnded, startProcess, tell } from './startProcess.js';
 export interface ProcessOptions {
   /** The child's module. */
   readonly module: URL;
+  /** The name of the target whose devices it owns. */
+  readonly target: string;
   /** The first of its devices: a process that was started early for it is taken over. */
   readonly device: number;
   /** The device counts as hung if it answers nothing for this long while a model waits for an answer. */
@@ -60,7 +62,7 @@ export class DeviceProcess {
   lastEnd = '';
   /** Processes that were started. */
   life = 0;
-  private readonly ui: Pick<Ui, 'warn'>;
+  private ui: Pick<Ui, 'warn'>;
   private readonly tenants = new Map<number, Tenant>();
   private readonly restarts: Restarts;
   private child: ChildProcess | undefined;
@@ -77,6 +79,11 @@ export class DeviceProcess {
 
   get isRunning(): boolean {
     return this.child !== undefined;
+  }
+
+  /** From now on, `ui` shows what is said of the process, if it has no model yet whose user sees it. */
+  showTo(ui: Pick<Ui, 'warn'>): void {
+    if (this.tenants.size === 0) this.ui = ui;
   }
 
   /** The number of a model that will join. */

@@ -1,6 +1,7 @@
-/** A loaded model in the process that has its devices: what it can be asked, and when it may compute. */
+/** Loaded models in the process that has their devices: what they can be asked, and when they may compute. */
 import type { Extents } from '../../ir/extents.js';
 import type { CallArrays, CallResult } from '../../runtime/call.js';
+import { type Holding, MemoryShortage, shortBeside } from '../../runtime/memoryShortage.js';
 import {
   type Answer,
   type AskableExecutor,
@@ -11,7 +12,7 @@ import {
   type RequestKind,
 } from '../executor.js';
 import type { CompiledModel } from '../targets/target.js';
-import type { Turns } from './turns.js';
+import { Turns } from './turns.js';
 
 const ANSWERS: { readonly [K in RequestKind]: (model: HostedModel, question: Question<K>) => Promise<Answer<K>> } = {
   call: ({ executor }, { function: name, inputs }) => executor.call(name, inputs),
@@ -20,16 +21,30 @@ const ANSWERS: { readonly [K in RequestKind]: (model: HostedModel, question: Que
   }),
 };
 
-export class HostedModel implements AskableExecutor {
-  readonly executor: DeviceExecutor;
+/** What a model is hosted with. */
+interface Hosting {
+  /** For messages. */
+  readonly name: string;
   readonly compiled: CompiledModel;
-  private readonly turns: Turns | undefined;
+  readonly executor: DeviceExecutor;
+  /** Those of all models that compute on this host's processors. */
+  readonly turns: Turns;
+  readonly onClosed: (model: HostedModel) => void;
+}
 
-  /** `turns`: those of the models of this process, where they compute on this host's processors. */
-  constructor(executor: DeviceExecutor, compiled: CompiledModel, turns: Turns) {
-    this.executor = executor;
+export class HostedModel implements AskableExecutor {
+  readonly name: string;
+  readonly compiled: CompiledModel;
+  readonly executor: DeviceExecutor;
+  private readonly turns: Turns | undefined;
+  private readonly onClosed: Hosting['onClosed'];
+
+  constructor({ name, compiled, executor, turns, onClosed }: Hosting) {
+    this.name = name;
     this.compiled = compiled;
+    this.executor = executor;
     this.turns = compiled.target.devices.isHost ? turns : undefined;
+    this.onClosed = onClosed;
   }
 
   get capacity(): Readonly<Record<string, Extents>> {
@@ -69,7 +84,45 @@ export class HostedModel implements AskableExecutor {
   }
 
   /** Waits for what it was asked, then releases its memory. */
-  close(): Promise<void> {
-    return this.executor.close();
+  async close(): Promise<void> {
+    await this.executor.close();
+    this.onClosed(this);
+  }
+}
+
+export interface LocalOptions {
+  readonly name: string;
+  readonly compiled: CompiledModel;
+  /** Loads it. `besideBytes`: memory that the other models of this process hold. */
+  readonly load: (besideBytes: number) => Promise<DeviceExecutor>;
+}
+
+/**
+ * The models of this process. They are opened one after another: what fits beside a model is known when it is there.
+ */
+export class LocalModels {
+  private readonly models = new Set<HostedModel>();
+  private readonly turns = new Turns();
+  private opening: Promise<unknown> = Promise.resolve();
+
+  /** Rejects with what `load` rejects with; where memory is short, other models hold it and are named. */
+  open({ name, compiled, load }: LocalOptions): Promise<HostedModel> {
+    const opened = this.opening.then(async () => {
+      const beside = this.held();
+      const executor = await load(beside.reduce((sum, { bytes }) => sum + bytes, 0)).catch((error: unknown) => {
+        throw error instanceof MemoryShortage && beside.length > 0 ? shortBeside(name, error, beside) : error;
+      });
+      const onClosed = (closed: HostedModel): unknown => this.models.delete(closed);
+      const model = new HostedModel({ name, compiled, executor, turns: this.turns, onClosed });
+      this.models.add(model);
+      return model;
+    });
+    this.opening = opened.catch(() => undefined);
+    return opened;
+  }
+
+  /** The memory of each model, on all its devices. */
+  private held(): readonly Holding[] {
+    return [...this.models].map(({ name, executor: { heldBytes = 0 } }) => ({ name, bytes: heldBytes }));
   }
 }

@@ -17,6 +17,7 @@ import type { CompiledModel, OpenOptions, Rebuild, TargetDevices } from '../targ
 import { placeModel } from './placement.js';
 import type { DeviceRequest } from './protocol.js';
 import { RemoteExecutor, type RemoteOptions } from './remoteExecutor.js';
+import type { DeviceHost } from './deviceHost.js';
 import { DEVICE_MODULE } from './startProcess.js';
 
 export interface SentModel {
@@ -59,21 +60,28 @@ export function openSent(
 const MAX_TIMEOUT = 86_400;
 
 export interface BeginOptions extends Pick<RemoteOptions, 'model' | 'onEnd' | 'siblings'> {
-  readonly devices: Pick<TargetDevices, 'timeoutSeconds'>;
+  readonly target: { readonly name: string; readonly devices: Pick<TargetDevices, 'timeoutSeconds'> };
+  readonly host: DeviceHost;
 }
 
 /**
- * Opens a replica in a process of its own, so that a device fault costs a micro-batch and not the run. The process
- * starts at once, and loads the model as soon as it is sent.
+ * Opens a replica in the process of its devices, so that a device fault costs a micro-batch and not the run. The
+ * process starts at once, and loads the model as soon as it is sent.
  */
-export function beginDevice(request: DeviceRequest, { devices, ...options }: BeginOptions, ui: Ui): RemoteExecutor {
-  const timeoutSeconds = readSettings().deviceTimeout ?? devices.timeoutSeconds;
+export function beginDevice(
+  request: DeviceRequest,
+  { target, host, ...options }: BeginOptions,
+  ui: Ui,
+): RemoteExecutor {
+  const timeoutSeconds = readSettings().deviceTimeout ?? target.devices.timeoutSeconds;
   if (!(timeoutSeconds > 0 && timeoutSeconds <= MAX_TIMEOUT))
     throw new UserError(
       `TILEWRIGHT_DEVICE_TIMEOUT: expected seconds, more than 0 and at most ${MAX_TIMEOUT}`,
       'minutes more than the largest micro-batch takes will do: 180',
     );
-  return RemoteExecutor.begin({ module: DEVICE_MODULE, request, timeoutSeconds, ...options }, ui);
+  const [device = 0] = request.devices;
+  const process = host.process({ module: DEVICE_MODULE, target: target.name, device, timeoutSeconds }, ui);
+  return RemoteExecutor.open(process, { request, ...options }, ui);
 }
 
 export interface LoadReplicaOptions extends Omit<OpenOptions, 'devices' | 'stages'> {

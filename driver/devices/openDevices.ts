@@ -11,10 +11,12 @@ import { defined } from '../../system/defined.js';
 import { packModel } from '../artifact/planCache.js';
 import { type OpenedModel, type Opening, rebuildOpened } from '../compile/open.js';
 import type { DeviceExecutor } from '../executor.js';
+import { modelName } from '../names.js';
 import type { Phases } from '../phases.js';
 import type { LoadRequest, Ui } from '../requests.js';
 import { distinct } from '../targets/executors.js';
 import type { TargetDevices } from '../targets/target.js';
+import { DeviceHost } from './deviceHost.js';
 import { beginDevice, loadExecutor } from './loadReplica.js';
 import { placeModel } from './placement.js';
 import { DevicePool } from './pool.js';
@@ -46,7 +48,9 @@ function wantedOf(
 export function prepareDevices(
   request: Pick<LoadRequest, 'devices' | 'parallel'>,
   { devices }: Opening['target'],
+  host?: DeviceHost,
 ): void {
+  if (host?.hasProcesses === true) return;
   if (devices.compilesInProcess) startEarly(wantedOf(request, devices).devices);
   else endSpares();
 }
@@ -83,6 +87,8 @@ function place(
 /** How a model is loaded. */
 export interface DeviceOptions {
   readonly phases: Phases;
+  /** Where it is opened, beside the models that are there. Default: nowhere that others are. */
+  readonly host?: DeviceHost;
   /** The calls that will come first, where that is known. */
   readonly first?: readonly FirstCall[];
   /**
@@ -92,6 +98,8 @@ export interface DeviceOptions {
   readonly onCompiled?: (opened: OpenedModel) => void;
 }
 
+type HostedOptions = DeviceOptions & Required<Pick<DeviceOptions, 'host'>>;
+
 /**
  * Compiles the model here and loads it onto its devices. Where they are driven by processes of their own, those start
  * at once and are sent the compiled model: nothing is planned twice.
@@ -100,29 +108,29 @@ export const openDevices = (
   opening: Opening,
   request: LoadRequest,
   ui: Ui,
-  options: DeviceOptions,
+  { host = new DeviceHost(), ...options }: DeviceOptions,
 ): Promise<OpenedDevices> =>
-  (opening.target.devices.compilesInProcess ? openMeanwhile : openCompiled)(opening, request, ui, options);
+  (opening.target.devices.compilesInProcess ? openMeanwhile : openCompiled)(opening, request, ui, { host, ...options });
 
 /** Loads the model after compiling: the processes then find its kernels in the cache. */
 async function openCompiled(
   opening: Opening,
   request: LoadRequest,
   ui: Ui,
-  options: DeviceOptions,
+  options: HostedOptions,
 ): Promise<OpenedDevices> {
   const wanted = wantedOf(request, opening.target.devices);
   const opened = await opening.finish();
   const { model } = opened;
   options.onCompiled?.(opened);
   const parallelism = place(opened, wanted, request, ui);
-  if (isEqual(parallelism, ONE))
+  if (isEqual(parallelism, ONE) && !options.host.isApart)
     return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui, options) };
   ui.phase('compile kernels', distinct(model));
   await options.phases.during('kernels', () => model.target.compiler.compile(model, { packed: opened.packed }));
   const loading = begin(
     request,
-    opening.target.devices,
+    opening.target,
     { parallelism, model: Promise.resolve(packModel(model)), ...options },
     ui,
   );
@@ -141,7 +149,7 @@ async function openMeanwhile(
   opening: Opening,
   request: LoadRequest,
   ui: Ui,
-  options: DeviceOptions,
+  options: HostedOptions,
 ): Promise<OpenedDevices> {
   const wanted = wantedOf(request, opening.target.devices);
   // The plan is not known yet. Most models fit one GPU.
@@ -150,7 +158,7 @@ async function openMeanwhile(
   const compiled = new Promise<Uint8Array>((resolve) => {
     send = resolve;
   });
-  let loading = begin(request, opening.target.devices, { parallelism: guess, model: compiled, ...options }, ui);
+  let loading = begin(request, opening.target, { parallelism: guess, model: compiled, ...options }, ui);
   try {
     // Compiling blocks this thread, so pending work is started first.
     await setImmediate();
@@ -165,7 +173,7 @@ async function openMeanwhile(
     const parallelism = place(opened, wanted, request, ui);
     if (!isEqual(parallelism, guess)) {
       await loading.executor.close();
-      loading = begin(request, opening.target.devices, { parallelism, model: compiled, ...options }, ui) ?? loading;
+      loading = begin(request, opening.target, { parallelism, model: compiled, ...options }, ui) ?? loading;
     }
     send(packModel(model));
     // What is to be sent leaves this process before anything else blocks it.
@@ -183,20 +191,26 @@ const loadHere = (
   opened: OpenedModel,
   request: LoadRequest,
   ui: Ui,
-  { phases, first }: DeviceOptions,
+  { phases, first, host }: HostedOptions,
 ): Promise<DeviceExecutor> =>
-  loadExecutor(
-    opened.checkpoint,
-    opened.model,
-    {
-      threads: request.threads,
-      rebuild: rebuildOpened(request.model, opened),
-      packed: opened.packed,
-      phases,
-      ...defined({ first }),
-    },
-    ui,
-  );
+  host.local.open({
+    name: modelName(request.model),
+    compiled: opened.model,
+    load: (besideBytes) =>
+      loadExecutor(
+        opened.checkpoint,
+        opened.model,
+        {
+          threads: request.threads,
+          rebuild: rebuildOpened(request.model, opened),
+          packed: opened.packed,
+          phases,
+          besideBytes,
+          ...defined({ first }),
+        },
+        ui,
+      ),
+  });
 
 /** Threads of replica `index`: an even share of all, at least one. */
 const threadsOf = (threads: number, index: number, count: number): number =>
@@ -221,7 +235,7 @@ function deviceRequest(
 }
 
 /** What processes are started with. */
-interface Beginning extends Pick<DeviceOptions, 'first'> {
+interface Beginning extends Pick<HostedOptions, 'first' | 'host'> {
   readonly parallelism: Parallelism;
   /** Packed, once it is compiled. */
   readonly model: Promise<Uint8Array>;
@@ -235,16 +249,21 @@ interface LoadingDevices {
 }
 
 /** Starts a process for each replica; undefined if there is no compiled module to start. */
-function begin(request: LoadRequest, devices: TargetDevices, beginning: Beginning, ui: Ui): LoadingDevices | undefined {
-  const { model, parallelism } = beginning;
+function begin(
+  request: LoadRequest,
+  target: Opening['target'],
+  beginning: Beginning,
+  ui: Ui,
+): LoadingDevices | undefined {
+  const { model, parallelism, host } = beginning;
   const { replicas, stages } = parallelism;
   if (!hasDeviceModule()) return undefined;
   if (replicas === 1) {
-    const executor = beginDevice(deviceRequest(request, beginning, 0), { devices, model }, ui);
+    const executor = beginDevice(deviceRequest(request, beginning, 0), { target, host, model }, ui);
     return { executor, opened: () => executor.opened() };
   }
-  const uis = replicaUis(replicas, stages, ui, devices.compilesInProcess ? [] : ['compile kernels']);
-  const relay = devices.sharesWeights ? new SiblingRelay(replicas) : undefined;
+  const uis = replicaUis(replicas, stages, ui, target.devices.compilesInProcess ? [] : ['compile kernels']);
+  const relay = target.devices.sharesWeights ? new SiblingRelay(replicas) : undefined;
   const executor = DevicePool.begin(
     {
       count: replicas,
@@ -253,7 +272,7 @@ function begin(request: LoadRequest, devices: TargetDevices, beginning: Beginnin
       begin: (index, onEnd) =>
         beginDevice(
           deviceRequest(request, beginning, index),
-          { devices, model, onEnd, ...defined({ siblings: relay && { relay, index } }) },
+          { target, host, model, onEnd, ...defined({ siblings: relay && { relay, index } }) },
           at(uis.of, index),
         ),
     },

@@ -119,11 +119,14 @@ export class RemoteExecutor implements AskableExecutor, Replica, Tenant {
 
   /** Starts a process for one model, which sets about loading it. Close it also where opened() rejects. */
   static begin(
-    { module, timeoutSeconds, loadingSeconds, ...options }: RemoteOptions & Omit<ProcessOptions, 'device'>,
+    { module, timeoutSeconds, loadingSeconds, ...options }: RemoteOptions & Omit<ProcessOptions, 'device' | 'target'>,
     ui: Ui,
   ): RemoteExecutor {
     const device = options.request.devices[0] ?? 0;
-    const process = new DeviceProcess({ module, device, timeoutSeconds, ...defined({ loadingSeconds }) }, ui);
+    const process = new DeviceProcess(
+      { module, target: '', device, timeoutSeconds, ...defined({ loadingSeconds }) },
+      ui,
+    );
     return RemoteExecutor.open(process, options, ui);
   }
 

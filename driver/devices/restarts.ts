@@ -1,7 +1,8 @@
 /** How often a process may end. A run of days sees faults now and then; one after another are something else. */
 
-/** Most ends within the window, in milliseconds; one more, and no other process is started before some lie behind it. */
+/** Most ends within the window; after one more, no process is started before some of them lie behind it. */
 export const MAX_RESTARTS = 5;
+/** Its length, in milliseconds. */
 const WINDOW_MS = 10 * 60_000;
 
 export class Restarts {

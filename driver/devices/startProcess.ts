@@ -84,9 +84,9 @@ export function tell(child: ChildProcess, message: ToChild): void {
 export const howEnded = (code: number | null, signal: NodeJS.Signals | null): string => signal ?? `exit status ${code}`;
 
 /**
- * Ends a process, and resolves with how when it has ended. `isIdle`: it has loaded its model and computes nothing, so that it can
- * release its memory first. One that has not loaded anything yet, or hangs, may be far from listening, and has nothing
- * to put in order.
+ * Ends a process, and resolves with how when it has ended. `isIdle`: it has loaded its models and computes nothing, so
+ * that it can release its memory first. One that has not loaded anything yet, or hangs, may be far from listening, and
+ * has nothing to put in order.
  */
 export async function endProcess(child: ChildProcess, isIdle: boolean): Promise<string> {
   const { exitCode, signalCode } = child;

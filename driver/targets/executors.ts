@@ -40,7 +40,14 @@ function tellMemory(ui: Ui, line: string, table: string): void {
 export async function loadCpuExecutor(
   checkpoint: Checkpoint,
   model: CpuModel,
-  { phases, threads, stages, packed, first }: Pick<OpenOptions, 'threads' | 'stages' | 'phases' | 'packed' | 'first'>,
+  {
+    phases,
+    threads,
+    stages,
+    packed,
+    first,
+    besideBytes,
+  }: Pick<OpenOptions, 'threads' | 'stages' | 'phases' | 'packed' | 'first' | 'besideBytes'>,
   ui: Ui,
 ): Promise<DeviceExecutor> {
   let isLoaded = false;
@@ -62,6 +69,7 @@ export async function loadCpuExecutor(
     tensors: checkpoint.tensors,
     threads,
     first,
+    besideBytes,
     ...defined({ stages }),
     onMemory: (use) => tellMemory(ui, memoryLine(use), printMemoryUse(use)),
     onLoaded: () => {

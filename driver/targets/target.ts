@@ -135,6 +135,8 @@ export interface OpenOptions {
    * default the largest of every function, which runs in place of any other.
    */
   readonly first?: readonly FirstCall[] | undefined;
+  /** Memory of this host that other models of this process hold. */
+  readonly besideBytes?: number;
   /** Replicas on other devices that load at the same time. */
   readonly siblings?: { exchange(stage: number): WeightExchange };
 }

@@ -1,8 +1,8 @@
 /** The memory that a plan needs, known before any of it is allocated. */
 import { totalmem } from 'node:os';
 import { constrainedMemory } from 'node:process';
-import { UserError } from '../../errors.js';
 import { bytes, partsLine } from '../../system/text.js';
+import { MemoryShortage } from '../memoryShortage.js';
 
 export interface MemoryUse {
   /** Weights read in place from the checkpoint: pages of files, which the system may drop and read again. */
@@ -18,7 +18,7 @@ export interface MemoryUse {
 }
 
 /** Everything except what the system may drop and read again. */
-const residentBytes = ({ packedBytes, arenaBytes, stateBytes, scratchBytes }: MemoryUse): number =>
+export const residentBytes = ({ packedBytes, arenaBytes, stateBytes, scratchBytes }: MemoryUse): number =>
   packedBytes + arenaBytes + stateBytes + scratchBytes;
 
 /** `memory: 25.1 MiB (weights 16.3 MiB, activations 7.15 MiB, scratch 1.65 MiB)`; mapped weights count. */
@@ -50,12 +50,16 @@ export function machineBytes(): number {
   return limit > 0 ? Math.min(limit, totalmem()) : totalmem();
 }
 
-/** Throws UserError if the machine (or its control group) cannot hold what must be resident. */
-export function requireMemory(use: MemoryUse): void {
+/**
+ * Throws MemoryShortage, a UserError, if the machine (or its control group) cannot hold what must be resident beside
+ * `besideBytes`, which other models of this process hold.
+ */
+export function requireMemory(use: MemoryUse, besideBytes = 0): void {
   const needed = residentBytes(use);
   const available = machineBytes();
-  if (needed > available) {
-    throw new UserError(
+  if (needed + besideBytes > available) {
+    throw new MemoryShortage(
+      { of: 'memory', neededBytes: needed, freeBytes: Math.max(0, available - besideBytes), totalBytes: available },
       `This plan needs ${bytes(needed)} of memory; this machine has ${bytes(available)}.\n${printMemoryUse(use)}`,
       'Use bf16 weights (--precision auto), smaller micro-batches or a larger machine.',
     );

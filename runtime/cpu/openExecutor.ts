@@ -14,7 +14,7 @@ import { type BucketOf, bucketsOfCalls, type FirstCall } from '../stageRunner.js
 import type { TensorSource } from '../tensorSource.js';
 import { type CompileLibrary, CpuReadiness, Libraries, type PlanSymbols, scratchOf } from './buckets.js';
 import { bytesToPack } from './loadWeights.js';
-import { type MemoryUse, requireMemory } from './memoryUse.js';
+import { type MemoryUse, requireMemory, residentBytes } from './memoryUse.js';
 import { CpuStage, type CpuStagePlan, planCpuStage } from './stage.js';
 import { CpuStages } from './stageRunner.js';
 
@@ -44,6 +44,8 @@ export interface CpuExecutorOptions {
   readonly onProgress?: (progress: LoadProgress) => void;
   /** Weights are loaded; what is left are the kernels of the bucket that holds every call. */
   readonly onLoaded?: () => void;
+  /** Memory that other models of this process hold; none by default. */
+  readonly besideBytes?: number | undefined;
   /** Called once, before anything is allocated. */
   readonly onMemory?: (use: MemoryUse) => void;
 }
@@ -115,7 +117,7 @@ export async function openCpuExecutor(options: CpuExecutorOptions): Promise<Exec
   );
   const use = sumOf(planned);
   options.onMemory?.(use);
-  requireMemory(use);
+  requireMemory(use, options.besideBytes);
   const libraries = new Libraries(symbols, options.compile);
   const resources: ExecutorResources = { files: new FileMappings(), libraries, stages: [] };
   const totalBytes = planned.reduce((total, { weightPlan }) => total + bytesToPack(weightPlan), 0);
@@ -166,7 +168,7 @@ export async function openCpuExecutor(options: CpuExecutorOptions): Promise<Exec
       () => release(resources),
       readiness,
     );
-    return new Executor({ plan, runner, memory: use, maxLength: options.maxLength });
+    return new Executor({ plan, runner, memory: use, heldBytes: residentBytes(use), maxLength: options.maxLength });
   } catch (error) {
     await release(resources);
     throw error;

@@ -1,8 +1,8 @@
 /** The device memory that a plan needs, known before any of it is allocated, and what to do if it is too much. */
-import { UserError } from '../../errors.js';
 import { type Extents, printExtents } from '../../ir/extents.js';
 import { bytes } from '../../system/text.js';
 import { partsLine } from '../../system/text.js';
+import { MemoryShortage } from '../memoryShortage.js';
 import type { CudaAddon } from './addon.js';
 
 export interface CudaMemoryUse {
@@ -26,6 +26,9 @@ const FEWEST_TOKENS = 128;
 /** Bytes allocated from the first call to the last. */
 const residentBytes = ({ weightBytes, codeBytes, stateBytes }: CudaMemoryUse): number =>
   weightBytes + codeBytes + stateBytes;
+
+/** Bytes allocated once everything is loaded. */
+export const heldBytesOf = (use: CudaMemoryUse): number => residentBytes(use) + use.arenaBytes;
 
 /** Most bytes allocated at any time. */
 export const peakBytes = (use: CudaMemoryUse): number =>
@@ -80,15 +83,21 @@ export const deviceMemoryError = (
   device: DeviceRoom,
   maxTokens: number,
   options?: ErrorOptions,
-): UserError =>
-  new UserError(
+): MemoryShortage =>
+  new MemoryShortage(
+    {
+      of: `memory of ${device.name}`,
+      neededBytes: peakBytes(use) + RESERVE,
+      freeBytes: device.freeBytes,
+      totalBytes: device.totalBytes,
+    },
     `This plan needs ${bytes(peakBytes(use))} of device memory, and ${bytes(RESERVE)} must stay free; ` +
       `${device.name} has ${bytes(device.freeBytes)} of ${bytes(device.totalBytes)} free.\n${printCudaMemoryUse(use)}`,
     remedy(use, device.freeBytes, maxTokens),
     options,
   );
 
-/** Throws UserError where the device's free memory cannot hold `use`. */
+/** Throws MemoryShortage, a UserError, where the device's free memory cannot hold `use`. */
 export function requireDeviceMemory(use: CudaMemoryUse, device: DeviceRoom, maxTokens: number): void {
   if (peakBytes(use) + RESERVE > device.freeBytes) throw deviceMemoryError(use, device, maxTokens);
 }

@@ -8,7 +8,7 @@ import type { BucketOf, FirstCall } from '../stageRunner.js';
 import { type CudaAddon, requireCuda } from './addon.js';
 import { type Background, BucketLoader, bucketOrder, firstBuckets } from './bucketLoader.js';
 import { type Cubins, knownCubins } from './compileQueue.js';
-import type { CudaMemoryUse } from './memoryUse.js';
+import { type CudaMemoryUse, heldBytesOf } from './memoryUse.js';
 import type { CudaPipeline } from './native.js';
 import type { WeightExchange } from './shareWeights.js';
 import { CudaStage, type CudaStageOptions } from './stage.js';
@@ -135,7 +135,8 @@ export async function openCudaExecutor(given: CudaExecutorOptions): Promise<Exec
         ? new OneDevice(plan, stages[0]!, loader)
         : new Pipeline(addon, plan, stages, loader, given.usesPeers ?? readSettings().usesPeers);
     if (runner instanceof Pipeline) given.onRoutes?.(runner.routes);
-    const executor = new Executor({ plan, runner, memory, maxLength });
+    const heldBytes = memory.reduce((sum, use) => sum + heldBytesOf(use), 0);
+    const executor = new Executor({ plan, runner, memory, heldBytes, maxLength });
     loader.start(bucketOrder(plan, first));
     return executor;
   } catch (error) {
