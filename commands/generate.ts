@@ -276,7 +276,7 @@ export async function printPrompts(request: PrintRequest, tell: (prompt: Printed
       const tokenized = await tokenizePrompts(batch, { tokenizer, template, variables }, NO_LIMITS);
       for (const [i, { where, tokens, written }] of tokenized.entries()) {
         const prompt = batch[i]?.prompt ?? { prompt: '' };
-        const text = written ?? ('prompt' in prompt ? prompt.prompt : await tokenizer.decode(tokens));
+        const text = written ?? ('prompt' in prompt ? prompt.prompt : tokenizer.detokenizer().decode(tokens));
         tell({ where, text, tokens });
       }
     }

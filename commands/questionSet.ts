@@ -182,8 +182,8 @@ export function tokenizerThreads(
 }
 
 /** What log-probabilities of tokens are written with: the tokens of questions, and their texts. */
-export async function tokenSource(tokenizer: Tokenizer, { tokenized }: LoadedQuestions): Promise<TokenSource> {
-  const texts = await tokenTexts(tokenizer, tokensOfLines(tokenized));
+export function tokenSource(tokenizer: Tokenizer, { tokenized }: LoadedQuestions): TokenSource {
+  const texts = tokenTexts(tokenizer, tokensOfLines(tokenized));
   return {
     questions: new Map(tokenized.map((question) => [question.docId, question])),
     textOf: (id) => texts.get(id) ?? null,

@@ -110,7 +110,7 @@ export class TasksRun {
       scores: new Map(scored?.scores.map((each) => [each.docId, each])),
       tokens:
         request.logsTokens === true && scored !== undefined
-          ? await tokenSource(this.#of.tokenizer, packed.questions.loaded)
+          ? tokenSource(this.#of.tokenizer, packed.questions.loaded)
           : undefined,
       texts: textAnswers(window.tasks, texts?.texts ?? new Map<number, readonly (readonly string[])[]>()),
     };

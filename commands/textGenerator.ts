@@ -14,7 +14,8 @@ import {
   type RequestOptions,
   type TokenLogProb,
 } from '../engine/request.js';
-import { type Decode, TextStream } from '../engine/textStream.js';
+import { TextStream } from '../engine/textStream.js';
+import type { Detokenizer } from '../models/tokenizer/detokenizer.js';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.js';
 import { defined } from '../system/defined.js';
 import type { TokenizedPrompt } from './promptTokens.js';
@@ -70,8 +71,8 @@ class GrowingText {
   private readonly eos: ReadonlySet<number>;
   private isStopped = false;
 
-  constructor(decode: Decode, options: ContinueOptions, eos: ReadonlySet<number>) {
-    this.stream = new TextStream(decode, options.stop);
+  constructor(detokenizer: Detokenizer, options: ContinueOptions, eos: ReadonlySet<number>) {
+    this.stream = new TextStream(detokenizer.stream(), options.stop);
     this.options = options;
     this.eos = eos;
   }
@@ -83,14 +84,14 @@ class GrowingText {
     this.seconds.push(seconds);
     const { added, isStopped } = this.eos.has(token)
       ? { added: '', isStopped: false }
-      : await this.stream.push(token, this.seconds.length >= minNewTokens);
+      : this.stream.push(token, this.seconds.length >= minNewTokens);
     await onPiece?.({ token, logProb, text: added }, sample);
     this.isStopped = isStopped;
     return isStopped;
   }
 
-  async end({ tokens, reason, foundTokens }: Generated): Promise<void> {
-    const rest = reason === 'stop' ? '' : await this.stream.end();
+  end({ tokens, reason, foundTokens }: Generated): void {
+    const rest = reason === 'stop' ? '' : this.stream.end();
     this.outcome = {
       text: this.stream.text,
       rest,
@@ -107,14 +108,14 @@ class GrowingText {
 export class TextGenerator {
   private readonly engine: Engine;
   private readonly model: string | undefined;
-  private readonly decode: Decode;
+  private readonly detokenizer: Detokenizer;
   private readonly eos: ReadonlySet<number>;
 
   /** `eos`: tokens that end a text. `model`: its name in the engine; may be left out where that has one model. */
   constructor(engine: Engine, tokenizer: Tokenizer, eos: ReadonlySet<number>, model?: string) {
     this.engine = engine;
     this.model = model;
-    this.decode = (ids) => tokenizer.decode(ids);
+    this.detokenizer = tokenizer.detokenizer();
     this.eos = eos;
   }
 
@@ -139,7 +140,7 @@ export class TextGenerator {
     const { maxNewTokens = DEFAULT_NEW_TOKENS, minNewTokens = 0, minBeforeEos = 0 } = options;
     const started = performance.now();
     const stopTokens = this.stopTokens(options);
-    const texts = Array.from({ length: count }, () => new GrowingText(this.decode, options, stopTokens));
+    const texts = Array.from({ length: count }, () => new GrowingText(this.detokenizer, options, stopTokens));
     let handle: RequestHandle;
     try {
       handle = this.engine.submit({
@@ -162,7 +163,7 @@ export class TextGenerator {
           const { sample } = event;
           const text = texts[sample]!;
           if (event.kind === 'failed') text.outcome = event.error;
-          else if (event.kind === 'end') await text.end(event.result);
+          else if (event.kind === 'end') text.end(event.result);
           else if (event.kind === 'token' && (await text.take(event.token, sample, seconds)))
             handle.cut(sample, text.seconds.length, 'stop');
         }
@@ -191,20 +192,17 @@ export class TextGenerator {
       return path!;
     };
     const found = await searchBeams({ generate, room, maxLength }, { prompt, maxNewTokens, stopTokens, beams });
-    return Promise.all(
-      found.slice(0, n).map(async ({ tokens, logProbs, score, reason }: Beam): Promise<Continuation> => {
-        const shown = reason === 'eos' ? tokens.slice(0, -1) : tokens;
-        const text = await this.textOf(shown);
-        return { text, rest: text, tokens, logProbs, reason, foundTokens: 0, seconds: [], score };
-      }),
-    );
+    return found.slice(0, n).map(({ tokens, logProbs, score, reason }: Beam): Continuation => {
+      const text = this.textOf(reason === 'eos' ? tokens.slice(0, -1) : tokens);
+      return { text, rest: text, tokens, logProbs, reason, foundTokens: 0, seconds: [], score };
+    });
   }
 
   /** The text of tokens as a stream of them would give it. */
-  private async textOf(tokens: readonly number[]): Promise<string> {
-    const stream = new TextStream(this.decode);
-    for (const token of tokens) await stream.push(token);
-    await stream.end();
+  private textOf(tokens: readonly number[]): string {
+    const stream = new TextStream(this.detokenizer.stream());
+    for (const token of tokens) stream.push(token);
+    stream.end();
     return stream.text;
   }
 

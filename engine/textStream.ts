@@ -1,58 +1,66 @@
 /** The text of a growing list of tokens, and where a stop string ends it. */
 
-/** The text of tokens; bytes that are no character yet become U+FFFD. */
-export type Decode = (ids: readonly number[]) => Promise<string>;
-
-/** Tokens before the new ones that are decoded with them: a token's text may depend on those before it. */
-const CONTEXT = 8;
+/** Makes text of tokens, one after the other. */
+export interface TokenText {
+  /** The text that a token adds. */
+  push(id: number): string;
+  /** No token follows: the text that was not complete. */
+  end(): string;
+  /** Whether the text of a token is never shown in parts, as that of a mark is not. */
+  isWhole(id: number): boolean;
+}
 
 export class TextStream {
-  /** Text that stands: whole characters, none of which may be the start of a stop string. */
+  /** Text that stands: none of it may be the start of a stop string. */
   text = '';
-  private readonly decode: Decode;
-  private readonly stops: readonly string[];
-  private readonly ids: number[] = [];
-  /** Tokens whose text is complete, and that text. */
-  private settled = 0;
-  private complete = '';
+  readonly #tokens: TokenText;
+  readonly #stops: readonly Finder[];
+  /** Text behind that which stands. */
+  #held = '';
+  /** Texts in `#held` that are shown as a whole: where they begin and end, from the first on. */
+  #whole: (readonly [from: number, to: number])[] = [];
 
   /** `stops`: none of them empty. */
-  constructor(decode: Decode, stops: readonly string[] = []) {
-    this.decode = decode;
-    this.stops = stops;
+  constructor(tokens: TokenText, stops: readonly string[] = []) {
+    this.#tokens = tokens;
+    this.#stops = stops.map((stop) => new Finder(stop));
   }
 
   /**
    * Takes the next token. Returns the text that it adds, and whether a stop string has ended the text. `mayStop`: stop
    * strings that are complete with this token end nothing.
    */
-  async push(id: number, mayStop = true): Promise<{ readonly added: string; readonly isStopped: boolean }> {
-    this.ids.push(id);
-    const from = Math.max(0, this.settled - CONTEXT);
-    const [before, after] = await Promise.all([
-      this.decode(this.ids.slice(from, this.settled)),
-      this.decode(this.ids.slice(from)),
-    ]);
-    // A character whose bytes lie in several tokens is not there before the last of them.
-    if (after.endsWith('\uFFFD')) return { added: '', isStopped: false };
-    this.complete += after.slice(before.length);
-    this.settled = this.ids.length;
-    const stop = this.firstStop();
-    if (stop !== undefined && !mayStop) return { added: this.showTo(this.complete.length), isStopped: false };
-    return { added: this.showTo(stop ?? this.complete.length - this.held()), isStopped: stop !== undefined };
+  push(id: number, mayStop = true): { readonly added: string; readonly isStopped: boolean } {
+    const added = this.#tokens.push(id);
+    if (added === '') return { added, isStopped: false };
+    const from = this.#held.length;
+    this.#held += added;
+    if (this.#stops.length === 0) return { added: this.#show(this.#held.length), isStopped: false };
+    if (this.#tokens.isWhole(id)) this.#whole.push([from, this.#held.length]);
+    const stop = this.#firstStop(added);
+    if (stop === undefined) return { added: this.#show(this.#held.length - this.#begun()), isStopped: false };
+    if (mayStop) return { added: this.#cut(stop), isStopped: true };
+    for (const each of this.#stops) each.restart();
+    return { added: this.#show(this.#held.length), isStopped: false };
   }
 
   /** No token follows. Returns the text that was held back. */
-  async end(): Promise<string> {
-    const from = Math.max(0, this.settled - CONTEXT);
-    const before = await this.decode(this.ids.slice(from, this.settled));
-    this.complete += (await this.decode(this.ids.slice(from))).slice(before.length);
-    this.settled = this.ids.length;
-    return this.showTo(this.complete.length);
+  end(): string {
+    this.#held += this.#tokens.end();
+    return this.#show(this.#held.length);
   }
 
-  private showTo(length: number): string {
-    const added = this.complete.slice(this.text.length, length);
+  /** Shows the held text up to a place, or up to the beginning of what is not shown in parts. */
+  #show(place: number): string {
+    const length = this.#whole.find(([from, to]) => from < place && place < to)?.[0] ?? place;
+    if (this.#whole.length > 0)
+      this.#whole = this.#whole.flatMap(([from, to]) => (from < length ? [] : [[from - length, to - length] as const]));
+    return this.#cut(length);
+  }
+
+  #cut(length: number): string {
+    const added = this.#held.slice(0, length);
+    this.#held = this.#held.slice(length);
     this.text += added;
     return added;
   }
@@ -61,21 +69,68 @@ export class TextStream {
    * Where the text ends: it is cut at one stop string after the other, as the public harness does. So of two that
    * overlap, the first of the list counts, and the other is not whole any more.
    */
-  private firstStop(): number | undefined {
+  #firstStop(added: string): number | undefined {
+    const before = this.#held.length - added.length;
     let end: number | undefined;
-    for (const stop of this.stops) {
-      const at = this.complete.indexOf(stop, this.text.length);
-      if (at >= 0 && at + stop.length <= (end ?? Infinity)) end = at;
+    for (const stop of this.#stops) {
+      const found = stop.find(added);
+      if (found !== undefined && before + found <= (end ?? Infinity)) end = before + found - stop.length;
     }
     return end;
   }
 
-  /** Characters at the end that may be the start of a stop string. */
-  private held(): number {
-    let most = 0;
-    for (const stop of this.stops)
-      for (let n = Math.min(stop.length - 1, this.complete.length - this.text.length); n > most; n--)
-        if (this.complete.endsWith(stop.slice(0, n))) most = n;
-    return most;
+  /** How many UTF-16 units at the end may be the start of a stop string. */
+  #begun(): number {
+    return this.#stops.reduce((most, { begun }) => Math.max(most, begun), 0);
+  }
+}
+
+/** Finds a string in a text that comes in parts, each unit of which it looks at once (Knuth, Morris and Pratt). */
+class Finder {
+  readonly #string: string;
+  /** For each length of its beginning: the longest shorter one that this ends with. */
+  readonly #shorter: Int32Array;
+  /** UTF-16 units at the end of the text that are the string's beginning. */
+  #begun = 0;
+
+  constructor(string: string) {
+    this.#string = string;
+    this.#shorter = new Int32Array(string.length + 1);
+    for (let at = 1, begun = 0; at < string.length; at++) {
+      begun = this.#after(begun, string.charCodeAt(at));
+      this.#shorter[at + 1] = begun;
+    }
+  }
+
+  get length(): number {
+    return this.#string.length;
+  }
+
+  get begun(): number {
+    return this.#begun;
+  }
+
+  /** The end, in the next part of the text, of the first occurrence that ends there; undefined where none does. */
+  find(part: string): number | undefined {
+    let end: number | undefined;
+    for (let at = 0; at < part.length; at++) {
+      this.#begun = this.#after(this.#begun, part.charCodeAt(at));
+      if (this.#begun === this.#string.length) {
+        end ??= at + 1;
+        this.#begun = this.#shorter[this.#begun]!;
+      }
+    }
+    return end;
+  }
+
+  /** What is there already is no part of an occurrence any more. */
+  restart(): void {
+    this.#begun = 0;
+  }
+
+  #after(begun: number, unit: number): number {
+    let length = begun;
+    while (length > 0 && this.#string.charCodeAt(length) !== unit) length = this.#shorter[length]!;
+    return this.#string.charCodeAt(length) === unit ? length + 1 : length;
   }
 }

@@ -9,8 +9,10 @@ import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import { UserError } from '../../errors.js';
 import { readSettings } from '../../settings.js';
+import { defined } from '../../system/defined.js';
 import { decodeUtf8, intruder, readBounded } from '../../system/read.js';
 import { makeFolder, writeAtomically } from '../../system/write.js';
+import { type Decoder, decoderList } from './decoders.js';
 import { type TokensAround, MAX_ADDED, type TokenizerJson, writeTokenizerJson } from './json.js';
 import type { TextBounds, TokenFlags } from './namedTokens.js';
 import type { SpecialTokens } from './sentencepiece.js';
@@ -18,7 +20,7 @@ import { mayCutLines } from './shared.js';
 import { MAX_ID, MAX_PIECE } from './vocabulary.js';
 
 /** To be raised whenever another check is made, or something else is found. */
-const VERSION = 2;
+const VERSION = 3;
 /** A smaller file is read and checked in less time than an entry. */
 const WORTH_BYTES = 1 << 20;
 const MAX_BYTES = 64 << 20;
@@ -170,13 +172,19 @@ export function tokenizerFacts(
 export interface AboutTokenizer {
   /** The tokens that the file puts around a text. */
   readonly beside: TokensAround;
-  readonly canDecode: boolean;
+  /** Undefined where its decoder is not supported: texts cannot be made of tokens. */
+  readonly decoders?: readonly Decoder[];
+  /** The added tokens of the file itself, and those of them that texts leave out. */
+  readonly added: readonly string[];
+  readonly special: readonly string[];
   /** Whether texts may be cut where a line begins. */
   readonly cutsLines: boolean;
 }
 const about = z.strictObject({
   beside: z.strictObject({ before: ids, after: ids }),
-  canDecode: z.boolean(),
+  decoders: decoderList.exactOptional(),
+  added: z.array(text).max(MAX_ADDED),
+  special: z.array(text).max(MAX_ADDED),
   cutsLines: z.boolean(),
 });
 /** `text`: SHA-256 of what was written for the library, which is an entry of that name. */
@@ -203,6 +211,8 @@ export function keepTokenizer(cache: FileCache, json: TokenizerJson): string | u
 
 export const aboutOf = (json: TokenizerJson): AboutTokenizer => ({
   beside: json.beside,
-  canDecode: json.decoders !== undefined,
+  ...defined({ decoders: json.decoders }),
+  added: json.added.map(({ content }) => content),
+  special: json.added.filter(({ special }) => special).map(({ content }) => content),
   cutsLines: mayCutLines(json),
 });

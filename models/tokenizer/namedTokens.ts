@@ -275,14 +275,20 @@ export function newTokens({ added, idOf, next }: Vocabulary, tokens: readonly To
     .map((token) => ({ ...token, id: idOf(token.content) ?? free++ }));
 }
 
-/** The tokenizer with these tokens, which are new or have other flags. */
+/** The tokenizer with these tokens, which are new or have other flags; what is special stays so, as in the library. */
 export function withTokens(json: TokenizerJson, tokens: readonly TokenFlags[]): TokenizerJson {
   if (tokens.length === 0) return json;
   const changed = new Map(tokens.map((token) => [token.content, token]));
   const later = newTokens(vocabularyOf(json), tokens);
   return {
     ...json,
-    added: [...json.added.map(({ id, ...token }) => ({ ...(changed.get(token.content) ?? token), id })), ...later],
+    added: [
+      ...json.added.map(({ id, ...token }) => {
+        const { special, ...other } = changed.get(token.content) ?? token;
+        return { ...other, special: special || token.special, id };
+      }),
+      ...later,
+    ],
     later: later.length,
     vocabSize: later.reduce((most, { id }) => Math.max(most, id + 1), json.vocabSize),
   };

@@ -7,6 +7,7 @@ import { quote } from '../../system/json.js';
 import { aboutOf, type AboutTokenizer, cacheFor, keepTokenizer, keptTokenizer, sameBytes } from './cache.js';
 import { describeTokenizer, jsonOf, REPLACE_HINTS, type TokenizerDescription, type TokenizerSpec } from './files.js';
 import { mergesWholeTexts, parseTokenizerJson, type TokenizerJson, writeTokenizerJson } from './json.js';
+import { Detokenizer } from './detokenizer.js';
 import { type TokenFlags, withTokens } from './namedTokens.js';
 import { type Around, cutsOf, cuttableTexts, encodeSharing, mayCutAtTokens, SharedLines, SPACE } from './shared.js';
 
@@ -128,8 +129,8 @@ export interface Tokenizer {
   encodeBatch(texts: readonly string[]): Promise<readonly ArrayLike<number>[]>;
   /** Token ids of a text that names its special tokens itself: none is added. */
   encodeWritten(text: string): Promise<number[]>;
-  /** The text of tokens, without special tokens. Bytes that are no character yet become U+FFFD. */
-  decode(ids: readonly number[]): Promise<string>;
+  /** Makes text of tokens, special ones left out. Throws UserError where the tokenizer's decoder is not supported. */
+  detokenizer(): Detokenizer;
 }
 
 /** A tokenizer with what its checkpoint says of it. */
@@ -167,7 +168,7 @@ function spaceBefore(control: readonly string[]): (text: string) => string {
 }
 
 function wrap(
-  { tokenizer: native, mayCut, about: { canDecode, cutsLines } }: CheckedNative,
+  { tokenizer: native, mayCut, about: { decoders, added, special, cutsLines } }: CheckedNative,
   around: Around,
   spec: TokenizerSpec,
 ): Tokenizer {
@@ -193,6 +194,7 @@ function wrap(
   const encodeAlike = (texts: string[], beside: Around): Promise<readonly ArrayLike<number>[]> =>
     mayCut === undefined ? encodeEach(texts) : encodeSharing(texts, mayCut, beside, encodeEach);
   let lines: Promise<SharedLines | undefined> | undefined;
+  let detokenizer: Detokenizer | undefined;
   const encodeBatch = async (texts: readonly string[]): Promise<readonly ArrayLike<number>[]> => {
     const all = await guarded(async () => {
       const shared =
@@ -216,13 +218,20 @@ function wrap(
       checkIds(ids, text, where, embeddings);
       return ids;
     },
-    decode: (ids) => {
-      if (!canDecode)
+    detokenizer: () => {
+      if (decoders === undefined)
         throw new UserError(
           `${where}: its decoder is not supported: tokens cannot be shown as text`,
           'use the tokenizer.json of the original model',
         );
-      return native.decode([...ids], true);
+      const { tokens = [] } = spec;
+      detokenizer ??= new Detokenizer({
+        pieceOf: (id) => native.idToToken(id) ?? undefined,
+        decoders,
+        added: new Set([...added, ...tokens.map(({ content }) => content)]),
+        special: new Set([...special, ...tokens.filter((each) => each.special).map(({ content }) => content)]),
+      });
+      return detokenizer;
     },
   };
 }
@@ -255,7 +264,7 @@ export function deferredTokenizer(spec: TokenizerSpec): Tokenizer {
     encode: async (text) => tokenizer().encode(text),
     encodeBatch: async (texts) => tokenizer().encodeBatch(texts),
     encodeWritten: async (text) => tokenizer().encodeWritten(text),
-    decode: async (ids) => tokenizer().decode(ids),
+    detokenizer: () => tokenizer().detokenizer(),
   };
 }
 
@@ -267,26 +276,20 @@ export function openTokenizer(dir: string): OpenTokenizer {
 
 // Texts of single tokens, as they read in the middle of a text.
 
-/** Calls of the tokenizer that are under way at a time. */
-const AT_ONCE = 256;
-
 /**
- * The text of each of these tokens; null for one without: a special token. Part of a character is U+FFFD. Decoders
- * treat the beginning of a text specially, so a token is decoded behind another of its kind. Throws UserError where the
- * tokenizer's decoder is not supported.
+ * The text of each of these tokens; null for one without: a special token. Part of a character is U+FFFD. Throws
+ * UserError where the tokenizer's decoder is not supported.
  */
-export async function tokenTexts(
-  tokenizer: Pick<Tokenizer, 'decode'>,
+export function tokenTexts(
+  tokenizer: Pick<Tokenizer, 'detokenizer'>,
   ids: Iterable<number>,
-): Promise<ReadonlyMap<number, string | null>> {
-  const all = [...new Set(ids)];
+): ReadonlyMap<number, string | null> {
+  const detokenizer = tokenizer.detokenizer();
   const texts = new Map<number, string | null>();
-  for (let at = 0; at < all.length; at += AT_ONCE)
-    await Promise.all(
-      all.slice(at, at + AT_ONCE).map(async (id) => {
-        const [one, two] = await Promise.all([tokenizer.decode([id]), tokenizer.decode([id, id])]);
-        texts.set(id, two === '' ? null : two.startsWith(one) && two.length > one.length ? two.slice(one.length) : one);
-      }),
-    );
+  for (const id of ids)
+    if (!texts.has(id)) {
+      const bytes = detokenizer.bytesOf(id);
+      texts.set(id, bytes.length === 0 ? null : Buffer.from(bytes).toString());
+    }
   return texts;
 }
