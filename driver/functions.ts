@@ -44,6 +44,7 @@ export interface FunctionOptions {
   readonly cacheTokens?: number;
   readonly logits?: boolean;
   readonly feeds?: boolean;
+  readonly hidden?: boolean;
   readonly observe?: Observer;
 }
 
@@ -51,13 +52,13 @@ export interface FunctionOptions {
 export function modelFunctions(
   checkpoint: Checkpoint,
   numerics: Numerics,
-  { mask, cacheTokens, logits = false, feeds = false, observe }: FunctionOptions,
+  { mask, cacheTokens, logits = false, feeds = false, hidden = false, observe }: FunctionOptions,
 ): GraphModule {
   const own: Numerics = numerics.groups === 'kept' ? { ...numerics, groupsOf: groupsIn(checkpoint) } : numerics;
   const score = optimize(buildGraph(checkpoint, mask), own, observe);
   if (cacheTokens === undefined) return { name: 'model', functions: [score] };
   const cache = { rows: cacheTokens, dtype: numerics.attention ?? 'f32' };
-  const step = optimize(buildStepGraph(checkpoint, { cache, filters: logits, feeds }), own, observe);
+  const step = optimize(buildStepGraph(checkpoint, { cache, filters: logits, feeds, hidden }), own, observe);
   // What the step keeps is narrow already, where it is to be.
   const { cache: _, ...kept } = own;
   return { name: 'model', functions: [score, step, optimize(copyRows(step), kept, observe)] };
@@ -113,6 +114,13 @@ export const choosesFromLogits = ({
 }: {
   readonly plan: { readonly functions: readonly { readonly interface: Pick<FunctionInterface, 'outputs'> }[] };
 }): boolean => functions.some(({ interface: { outputs } }) => outputs.some(({ name }) => name === 'filteredToken'));
+
+/** Whether steps of a plan return rows of the residual stream. */
+export const returnsHidden = ({
+  plan: { functions },
+}: {
+  readonly plan: { readonly functions: readonly { readonly interface: Pick<FunctionInterface, 'outputs'> }[] };
+}): boolean => functions.some(({ interface: { outputs } }) => outputs.some(({ name }) => name === 'hidden'));
 
 /** Matrices of layers: their names have a number. The head and embeddings are read in other ways. */
 const OF_LAYER = /\.\d+\./;

@@ -72,6 +72,8 @@ export interface ModelRequest {
   readonly logits?: boolean;
   /** A call of `step` takes tokens that the one before it has drawn, so that it can begin before they are read. */
   readonly feeds?: boolean;
+  /** `step` returns rows of the residual stream behind the last norm, for draft heads. */
+  readonly hidden?: boolean;
   /** Folder that receives every stage, numbered. Nothing is written if absent. */
   readonly dump?: string;
   readonly signal?: AbortSignal;

@@ -88,7 +88,7 @@ function requireSame(dir: string, { model }: Manifest, checkpoint: Checkpoint, a
 /** The module of the text. If there is a checkpoint, its functions must be the checkpoint's own. */
 async function moduleIn<S, D>(
   text: string,
-  { mask, cacheTokens, kvCache, logits, feeds }: Manifest,
+  { mask, cacheTokens, kvCache, logits, feeds, hidden }: Manifest,
   compiler: TargetCompiler<S, D>,
   device: D,
   checkpoint: Checkpoint | undefined,
@@ -102,7 +102,9 @@ async function moduleIn<S, D>(
     return module;
   }
   const options =
-    cacheTokens === undefined ? { mask } : { mask, cacheTokens, logits: logits === true, feeds: feeds === true };
+    cacheTokens === undefined
+      ? { mask }
+      : { mask, cacheTokens, logits: logits === true, feeds: feeds === true, hidden: hidden === true };
   const module = modelFunctions(checkpoint, withCache(compiler.numerics(device), kvCache), options);
   if (printFunctions(module) !== text)
     throw new Error('this is not the graph that the config.json of the checkpoint compiles to');
@@ -232,14 +234,14 @@ function parseFacts<D>(text: string, format: Pick<ManifestFormat<D>, 'kernels'>)
 
 /** Names the model of files that have passed: by all that the checks read. */
 function checkedKey<S, D>(
-  { target: described, mask, maxTokens, cacheTokens, kvCache, logits, feeds, files, scoreGraph }: Manifest,
+  { target: described, mask, maxTokens, cacheTokens, kvCache, logits, feeds, hidden, files, scoreGraph }: Manifest,
   target: Target<S, D>,
   device: D,
   checkpoint: Checkpoint | undefined,
   isDirect: boolean,
 ): string {
   const model = checkpoint && planKey({ checkpoint, target, device, options: {} });
-  const stated = { described, mask, maxTokens, cacheTokens, kvCache, logits, feeds, files, scoreGraph };
+  const stated = { described, mask, maxTokens, cacheTokens, kvCache, logits, feeds, hidden, files, scoreGraph };
   return sha256(printData(['artifact', programId(), isDirect, target.name, device, model, stated]));
 }
 

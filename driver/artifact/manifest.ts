@@ -49,6 +49,8 @@ const manifestSchema = z.strictObject({
   logits: z.literal(true).optional(),
   /** Whether `step` takes tokens that the call before it has drawn. */
   feeds: z.literal(true).optional(),
+  /** Whether `step` returns rows of the residual stream behind the last norm. */
+  hidden: z.literal(true).optional(),
   model: z.strictObject({
     path: z.string().max(4096),
     /** Whether the checkpoint lies in the artifact; `path` is then where it came from. */

@@ -124,6 +124,8 @@ export interface PlanOptions {
   readonly logits?: boolean;
   /** `step` takes tokens that the call before it has drawn. Such a plan is for one device: it is no pipeline. */
   readonly feeds?: boolean;
+  /** `step` returns rows of the residual stream behind the last norm. */
+  readonly hidden?: boolean;
 }
 
 /** Everything that planning reads. Where the values of a tensor lie is no part of it, nor what they are. */
@@ -157,8 +159,8 @@ export function planKey<D>({ checkpoint, target, device, options }: PlanInputs<D
   const add = (data: unknown): void => {
     hash.update(`${printData(data)}\n`);
   };
-  const { mask, batchTokens, cacheTokens, kvCache, logits, feeds } = options;
-  add({ program, target: target.name, device, mask, batchTokens, cacheTokens, kvCache, logits, feeds });
+  const { mask, batchTokens, cacheTokens, kvCache, logits, feeds, hidden } = options;
+  add({ program, target: target.name, device, mask, batchTokens, cacheTokens, kvCache, logits, feeds, hidden });
   add(config);
   // A family names its tensors in more than one way, and reads parts of them.
   hash.update(JSON.stringify(model.tensors));

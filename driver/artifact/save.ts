@@ -22,7 +22,7 @@ import { digestFile } from '../../system/digest.js';
 import { codeOf, diskProblem, hasEnded, PROCESS_MARK, processMark, quoteForShell } from '../../system/process.js';
 import { fileSize, pathInside } from '../../system/read.js';
 import { makeFolder, prepareOutput, syncFolder } from '../../system/write.js';
-import { cacheTokensOf, choosesFromLogits } from '../functions.js';
+import { cacheTokensOf, choosesFromLogits, returnsHidden } from '../functions.js';
 import { isArtifact, MANIFEST } from '../names.js';
 import { codeId } from '../program.js';
 import { recordOf, type StoredCode } from '../targets/machineCode.js';
@@ -140,6 +140,7 @@ export async function saveArtifact(
       ...defined({ cacheTokens, kvCache: model.kvCache }),
       ...(choosesFromLogits(model) ? { logits: true } : {}),
       ...(takesLastTokens(model.plan) ? { feeds: true } : {}),
+      ...(returnsHidden(model) ? { hidden: true } : {}),
       model: {
         path: resolve(reference.path),
         isPacked: pack !== undefined,

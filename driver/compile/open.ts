@@ -78,6 +78,7 @@ export function beginOpening(
         kvCache: request.kvCache,
         logits,
         feeds: request.feeds,
+        hidden: request.hidden,
       }),
     };
     const dump = request.dump === undefined ? undefined : new Dump(request.dump);

@@ -4,6 +4,7 @@ import { SCORE, STEP } from '../../ir/function.js';
 import { type Graph, GraphBuilder, type Value } from '../../ir/graph/graph.js';
 import { MAX_TOP_TOKENS, mapInputs, SAMPLE_INPUTS, type SampleInput } from '../../ir/sampleInputs.js';
 import { LAST_TOKENS, LAST_TOKEN_ROWS } from '../../ir/stepping.js';
+import type { FloatType } from '../../ir/types.js';
 import {
   buildMask,
   type ClassHead,
@@ -54,10 +55,22 @@ export function buildDecoder(shape: DecoderShape, options: DecoderOptions): Grap
 }
 
 /** What a head of classes gives for the rows that the input `row` names, f32[R, classes]. */
-const classRows = (b: GraphBuilder, { h, classLogits }: Decoder, head: ClassHead): Value =>
-  classLogits(b.add('gather_rows', { x: h, index: rowInput(b) }, {}, 'h_of_rows'), head);
+const classRows = (b: GraphBuilder, { h, classLogits }: Decoder, head: ClassHead, row = rowInput(b)): Value =>
+  classLogits(b.add('gather_rows', { x: h, index: row }, {}, 'h_of_rows'), head);
 
 const rowInput = (b: GraphBuilder): Value => b.param('row', 'i32', ['R'], { kind: 'row', of: 'T' });
+
+/**
+ * f32[R, hidden]: rows of the stream behind the last norm, from numbers of the type that attention reads. Without them
+ * the head computes the same bits: they are gathered before the norm, so that its own norm has one reader, and folds
+ * into its matrix; and no more digits of the stream are kept for them than the head reads.
+ */
+function hiddenRows(b: GraphBuilder, { h, normed }: Decoder, row: Value, dtype: FloatType): Value {
+  const rows = b.add('gather_rows', { x: h, index: row }, {}, 'h_of_rows');
+  if (dtype === 'f32') return normed(rows, rows);
+  const narrow = b.add('cast', { x: rows }, { dtype }, 'h_rounded');
+  return normed(rows, b.add('cast', { x: narrow }, { dtype: 'f32' }, 'h_wide'));
+}
 
 /** Biases of attention over the keys of paths, by the width of a window. */
 function pathBiases(b: GraphBuilder, position: Value): (width: number | undefined) => Value {
@@ -97,7 +110,12 @@ export function buildStep(shape: DecoderShape, options: StepOptions & LayerOptio
     },
   });
   return b.scope('head', () => {
-    if (shape.head !== undefined) return b.finish([classRows(b, decoder, shape.head)], ['classLogits'], written);
+    const hidden = (row: Value) => (options.hidden === true ? { hidden: hiddenRows(b, decoder, row, dtype) } : {});
+    if (shape.head !== undefined) {
+      const row = rowInput(b);
+      const results = { classLogits: classRows(b, decoder, shape.head, row), ...hidden(row) };
+      return b.finish(Object.values(results), Object.keys(results), written);
+    }
     const rows = scoreRows(b, shape, decoder.logits(decoder.h));
     const { nextToken, nextTokenLogProb, draw } = sampleNextTokens(b, shape, rows);
     const filtered = filters ? sampleFiltered(b, rows, draw, tokens) : undefined;
@@ -113,7 +131,7 @@ export function buildStep(shape: DecoderShape, options: StepOptions & LayerOptio
       }
     }
     const { logProb, isArgmax } = rows;
-    const results = { logProb, isArgmax, nextToken, nextTokenLogProb, ...filtered };
+    const results = { logProb, isArgmax, nextToken, nextTokenLogProb, ...filtered, ...hidden(rows.row) };
     return b.finish(Object.values(results), Object.keys(results), written);
   });
 }

@@ -74,6 +74,8 @@ const biasesOf = (
 export interface Decoder {
   /** f32[T, hidden]: the residual stream behind the last layer. */
   readonly h: Value;
+  /** f32[n, hidden]: rows of the stream behind the last norm, which scales them as `rounded` has them. */
+  readonly normed: (h: Value, rounded: Value) => Value;
   /** Logits f32[n, vocabulary] of rows of the stream. */
   readonly logits: (h: Value) => Value;
   /** f32[n, classes] of rows of the stream, where the head has classes. */
@@ -294,5 +296,5 @@ export function buildLayers(
       },
       norm(last, names.finalNorm),
     );
-  return { h, logits, classLogits };
+  return { h, normed: (last, rounded) => norm(last, names.finalNorm, { rounded }), logits, classLogits };
 }

@@ -22,6 +22,8 @@ export interface NormOptions {
   readonly factor?: number;
   /** The order of the elements of x. */
   readonly rows?: RowOrder;
+  /** Scaled in place of x, whose mean and squares count: x, rounded. */
+  readonly rounded?: Value;
   /** True if each head of x [T, heads, width] has weights of its own, which follow one another, and no bias. */
   readonly isOwn?: boolean;
 }
@@ -46,7 +48,7 @@ export function normOf(
     const square = b.add('mean', { x: b.add('mul', { a: x, b: x }, {}, 'square') }, {}, mean);
     return b.add('rsqrt', { x: b.add('add', { a: square, b: constant(epsilon, 'eps') }) }, {}, root);
   };
-  return (x, module, { factor = 1, rows, isOwn = false } = {}) =>
+  return (x, module, { factor = 1, rows, rounded = x, isOwn = false } = {}) =>
     b.scope('norm', () => {
       const [tokens, heads, last] = x.type.shape;
       const width = isOwn ? (heads as number) * (last as number) : (x.type.shape.at(-1) as number);
@@ -69,11 +71,13 @@ export function normOf(
         factor === 1 ? scale : b.add('mul', { a: scale, b: constant(factor, 'scaled_rms_factor') }, {}, 'scaled_rms');
       if (kind === 'rms') {
         const scale = times(inverseRoot(x, 'mean_square', 'rms_scale'));
-        return weighted(b.add('mul', { a: x, b: scale }, {}, 'unit'), 'normed');
+        return weighted(b.add('mul', { a: rounded, b: scale }, {}, 'unit'), 'normed');
       }
-      const centred = b.add('sub', { a: x, b: b.add('mean', { x }, {}, 'mean') }, {}, 'centred');
+      const mean = b.add('mean', { x }, {}, 'mean');
+      const centred = b.add('sub', { a: x, b: mean }, {}, 'centred');
       const scale = times(inverseRoot(centred, 'variance', 'deviation_scale'));
-      const unit = b.add('mul', { a: centred, b: scale }, {}, 'unit');
+      const own = rounded === x ? centred : b.add('sub', { a: rounded, b: mean }, {}, 'centred_rounded');
+      const unit = b.add('mul', { a: own, b: scale }, {}, 'unit');
       if (!hasBias || isOwn) return weighted(unit, 'normed');
       const scaled = weighted(unit, 'weighted');
       const bias = vector(`${module}.bias`, width, 'norm_bias', rows);

@@ -62,6 +62,8 @@ export interface StepOptions extends Pick<GraphOptions, 'dtypeOf'> {
   readonly filters?: boolean;
   /** Takes tokens that the call before has drawn, which it keeps in a state. */
   readonly feeds?: boolean;
+  /** Returns rows of the residual stream behind the last norm. */
+  readonly hidden?: boolean;
 }
 
 /** A head that the configuration says to be the embedding table. */
@@ -115,6 +117,7 @@ export interface Model<Config extends ModelConfig = ModelConfig> {
    * which topCount[r] are set. With both, filteredToken[r] goes to last_tokens[keepFiltered[r]]. With a head of N
    * classes nothing is drawn, whatever the options ask: of what belongs to rows it takes row[r] alone, and it returns
    * classLogits f32[R, N].
+   * With `hidden` it returns hidden f32[R, H] too: what the head multiplies, before any factor of logits.
    */
   readonly step: (options: StepOptions) => Graph;
 }
