@@ -1,4 +1,5 @@
 /** A request that was submitted: its events for whoever reads them, at the reader's own pace, and its end. */
+import { setMaxListeners } from 'node:events';
 import type { EndReason, EngineRequest, Generated, RequestEvent, ResultOf } from './request.js';
 import type { Task, TaskListener } from './task.js';
 
@@ -58,7 +59,11 @@ export class RequestHandle<K extends Kind = Kind> implements AsyncIterable<Reque
     const { signal, leftMs } = this.options;
     if (leftMs !== undefined) this.arm(performance.now() + leftMs);
     if (signal?.aborted === true) this.cancel();
-    else signal?.addEventListener('abort', this.onAbort, { once: true });
+    else if (signal !== undefined) {
+      // One signal may end any number of requests.
+      setMaxListeners(0, signal);
+      signal.addEventListener('abort', this.onAbort, { once: true });
+    }
     for (const task of tasks) start(task);
   }
 
