@@ -14,8 +14,10 @@ export interface MemoryUse {
   readonly pages: number;
   readonly held: number;
   readonly idle: number;
-  /** Pages that sequences wait for which a step would take otherwise; 0 where something else holds them up. */
+  /** Pages that waiting sequences would take if they all began, as many as may run at a time. */
   readonly wanted: number;
+  /** Whether the last step left sequences out for want of pages. */
+  readonly isShort: boolean;
   /** Pages that the longest request that it has accepted may need at once: it never gets fewer. */
   readonly least: number;
   /** Steps so far, and what they take (StepTimes). */
@@ -57,14 +59,18 @@ export interface BudgetOptions {
   readonly policy?: Partial<SplitPolicy>;
 }
 
-/** Seconds over which rates are averaged, and at least this many between two looks. */
-const WINDOW = 2;
+/** Seconds over which times of steps, and pages found and lost, are averaged. */
+const STEP_WINDOW = 1;
+const PAGE_WINDOW = 4;
+/** Seconds between two looks, and between two moves of memory that is in use. */
 const LOOK = 0.05;
+const MOVE = 0.25;
 /** After the device could not give what the budget says, this many seconds until it is asked again. */
 const RETRY = 10;
-/** Seconds that a model which lost memory keeps what it then got back, doubled each time that it happens. */
-const PATIENCE = 1;
-const MAX_PATIENCE = 64;
+/** Memory that comes back within so many seconds should not have moved: it is then dearer, and gets cheaper again. */
+const RETURN = 3;
+const MAX_CAUTION = 8;
+const CAUTION_WINDOW = 15;
 
 interface Member {
   readonly user: MemoryUser;
@@ -76,10 +82,9 @@ interface Member {
   found: number;
   lost: number;
   lostDistance: number;
-  /** When it last gave or got memory that was in use, and how long it then keeps that. */
+  /** When it last gave memory that was in use, and how many times as much its memory counts since it came back. */
   gaveAt: number;
-  gotAt: number;
-  patience: number;
+  caution: number;
 }
 
 export class MemoryBudget {
@@ -90,6 +95,7 @@ export class MemoryBudget {
   private readonly members: Member[] = [];
   private moving: Promise<void> | undefined;
   private nextLook = 0;
+  private nextMove = 0;
   /** What the device turned out to have, until `retryAt`. */
   private ceiling = Infinity;
   private retryAt = 0;
@@ -143,8 +149,7 @@ export class MemoryBudget {
       lost: 0,
       lostDistance: 0,
       gaveAt: -Infinity,
-      gotAt: -Infinity,
-      patience: PATIENCE,
+      caution: 1,
     });
     await this.moving;
     await this.look();
@@ -170,6 +175,11 @@ export class MemoryBudget {
     if (this.moving !== undefined) return;
     if (this.now() < this.nextLook && !isStarving(user)) return;
     void this.look();
+  }
+
+  /** Whether memory is on its way. */
+  get isMoving(): boolean {
+    return this.moving !== undefined;
   }
 
   /** What is on its way has moved. */
@@ -218,9 +228,9 @@ export class MemoryBudget {
     const pieces =
       this.split === undefined
         ? splitMemory(
-            this.members.map((member) => memoryOf(member, now)),
+            this.members.map(memoryOf),
             this.bytes,
-            this.policy,
+            now < this.nextMove ? { ...this.policy, stride: 0 } : this.policy,
           )
         : this.members.map(({ user, share = 0 }) => Math.floor(this.shareBytes(share) / user.pieceBytes));
     return this.members.map(({ user }, i) => Math.min(user.maxPages, pieces[i]! * user.piecePages));
@@ -233,7 +243,11 @@ export class MemoryBudget {
   ): Promise<void> {
     const less = moves.filter(({ member, pages }) => pages < member.pages);
     const more = moves.filter(({ member, pages }) => pages > member.pages);
-    for (const { member, pages } of less) note(member, 'gave', pages, now);
+    for (const { member, pages } of less) {
+      if (pages >= member.last.held + member.last.idle) continue;
+      member.gaveAt = now;
+      this.nextMove = now + MOVE;
+    }
     const had = less.reduce((sum, { member }) => sum + bytesOf(member), 0);
     await Promise.all(less.map(({ member, pages }) => resize(member, pages)));
     const given = had - less.reduce((sum, { member }) => sum + bytesOf(member), 0);
@@ -247,7 +261,7 @@ export class MemoryBudget {
       const room = Math.max(0, Math.floor(this.freeBytes / user.pieceBytes));
       const wanted = Math.min(pages, (mine + room) * user.piecePages);
       if (wanted <= member.pages) continue;
-      if (less.length > 0) note(member, 'got', wanted, now);
+      if (less.length > 0) noteGain(member, now);
       await resize(member, wanted);
       if (member.pages < wanted) {
         // Another process took memory: what there is has to do.
@@ -266,8 +280,8 @@ const bytesOf = ({ user, pages }: Member): number => piecesFor(user, pages) * us
 const leastBytes = ({ user }: Member): number => piecesFor(user, Math.max(1, user.use().least)) * user.pieceBytes;
 
 function isStarving(user: MemoryUser): boolean {
-  const { held, wanted, least, pages } = user.use();
-  return pages < least || (held === 0 && wanted > 0);
+  const { held, isShort, least, pages } = user.use();
+  return pages < least || (held === 0 && isShort);
 }
 
 /** A device that is gone has no memory; its loop asks for it again when another is there. */
@@ -286,49 +300,43 @@ function measure(member: Member, now: number): void {
   const seconds = now - member.at;
   member.pages = use.pages;
   if (!(seconds > 0)) return;
-  const weight = 1 - Math.exp(-seconds / WINDOW);
-  const average = (before: number, count: number): number => before + weight * (count / seconds - before);
+  const average = (before: number, count: number, window: number): number =>
+    before + (1 - Math.exp(-seconds / window)) * (count / seconds - before);
+  member.caution = 1 + (member.caution - 1) * Math.exp(-seconds / CAUTION_WINDOW);
   const { step, token } = use.cost;
   const pageSeconds = token * PAGE_TOKENS;
-  member.fixed = average(member.fixed, (use.steps - last.steps) * step);
-  member.found = average(member.found, (use.foundPages - last.foundPages) * pageSeconds);
-  member.lost = average(member.lost, (use.lostPages - last.lostPages) * pageSeconds);
+  member.fixed = average(member.fixed, (use.steps - last.steps) * step, STEP_WINDOW);
+  member.found = average(member.found, (use.foundPages - last.foundPages) * pageSeconds, PAGE_WINDOW);
+  member.lost = average(member.lost, (use.lostPages - last.lostPages) * pageSeconds, PAGE_WINDOW);
   const lostPages = use.lostPages - last.lostPages;
   if (lostPages > 0) member.lostDistance = (use.lostDistance - last.lostDistance) / lostPages;
   member.last = use;
   member.at = now;
 }
 
-function memoryOf(member: Member, now: number): ModelMemory {
-  const { user, last, gaveAt, gotAt, patience } = member;
-  const { held, idle, wanted, least, cost } = last;
+function memoryOf(member: Member): ModelMemory {
+  const { user, last } = member;
+  const { held, idle, wanted, isShort, least, cost } = last;
   const pieces = piecesFor(user, last.pages);
-  const keeps = now < gotAt + patience && gotAt > gaveAt;
-  const used = Math.ceil((held + idle) / user.piecePages);
   return {
     pieceBytes: user.pieceBytes,
     pieces,
-    least: Math.max(piecesFor(user, Math.max(1, least)), keeps ? Math.min(pieces, used) : 0),
+    least: piecesFor(user, Math.max(1, least)),
     most: piecesFor(user, user.maxPages),
     held: held / user.piecePages,
     idle: idle / user.piecePages,
     wanted: wanted / user.piecePages,
+    isShort,
     fixed: member.fixed,
     saved: member.found,
+    caution: member.caution,
     lost: member.lost,
     lostPieces: member.lostDistance / user.piecePages,
     refill: cost.token * user.piecePages * PAGE_TOKENS,
   };
 }
 
-/** A model that gets back what it gave a short time ago keeps it longer each time: memory does not swing. */
-function note(member: Member, what: 'gave' | 'got', pages: number, now: number): void {
-  const { held, idle } = member.last;
-  if (what === 'gave') {
-    if (pages < held + idle) member.gaveAt = now;
-    return;
-  }
-  const isReturn = now < member.gaveAt + 2 * member.patience;
-  member.patience = isReturn ? Math.min(MAX_PATIENCE, 2 * member.patience) : Math.max(PATIENCE, member.patience / 2);
-  member.gotAt = now;
+/** Memory does not swing: what a model gets back soon after it gave it counts for more from then on. */
+function noteGain(member: Member, now: number): void {
+  if (now < member.gaveAt + RETURN) member.caution = Math.min(MAX_CAUTION, 2 * member.caution);
 }

@@ -12,10 +12,12 @@ export interface ModelMemory {
   readonly pieces: number;
   readonly least: number;
   readonly most: number;
-  /** Held by sequences; kept for nobody in particular; waited for by sequences that a step would take otherwise. */
+  /** Held by sequences; kept for nobody in particular; needed by waiting sequences, if they all began. */
   readonly held: number;
   readonly idle: number;
   readonly wanted: number;
+  /** Whether sequences wait for nothing but pages. */
+  readonly isShort: boolean;
   /** Of a second: device time of its steps that does not depend on how much they compute. */
   readonly fixed: number;
   /** Of a second: device time that finding idle pages has saved. */
@@ -23,6 +25,8 @@ export interface ModelMemory {
   /** Of a second: device time that computed pages again which were taken away, and how many pieces would have kept them. */
   readonly lost: number;
   readonly lostPieces: number;
+  /** How many times as much its memory counts: more than once where it came back soon after it was taken. */
+  readonly caution: number;
   /** Device seconds to compute what a piece holds. */
   readonly refill: number;
 }
@@ -45,21 +49,26 @@ const LITTLE = 0.5;
 
 /** Seconds a second that a byte more saves, where the model has `pieces`. */
 export function gainOf(model: ModelMemory, pieces: number): number {
-  const { held, wanted, fixed, lost, lostPieces, pieceBytes } = model;
+  const { held, wanted, isShort, fixed, lost, lostPieces, pieceBytes } = model;
   // Steps take as many tokens as there is memory for, so that the fixed time falls with it.
-  const waiting = pieces < held + wanted ? (fixed * Math.max(held, LITTLE)) / Math.max(pieces, LITTLE) ** 2 : 0;
+  const waiting =
+    isShort && pieces < 1.5 * model.pieces + wanted
+      ? (fixed * Math.max(held, LITTLE)) / Math.max(pieces, LITTLE) ** 2
+      : 0;
   const missed = pieces - model.pieces < lostPieces ? lost / Math.max(1, lostPieces) : 0;
   return (waiting + missed) / pieceBytes;
 }
 
 /** Seconds a second that a byte less costs, and seconds that it costs once, where the model has `pieces`. */
 export function lossOf(model: ModelMemory, pieces: number): { readonly rate: number; readonly once: number } {
-  const { held, idle, fixed, saved, refill, pieceBytes } = model;
+  const { held, idle, wanted, fixed, saved, refill, pieceBytes } = model;
+  // Blank pieces that waiting sequences are about to take count as taken.
+  const used = held + Math.max(0, Math.min(wanted, model.pieces - held - idle));
   const left = pieces - 1;
-  if (left >= held + idle) return { rate: 0, once: 0 };
-  if (left >= held) return { rate: saved / Math.max(1, idle) / pieceBytes, once: 0 };
-  const waiting = (fixed * Math.max(held, LITTLE)) / Math.max(left, LITTLE) ** 2;
-  return { rate: waiting / pieceBytes, once: refill / pieceBytes };
+  if (left >= used + idle) return { rate: 0, once: 0 };
+  if (left >= used) return { rate: saved / Math.max(1, idle) / pieceBytes, once: 0 };
+  const waiting = (fixed * Math.max(used, LITTLE)) / Math.max(left, LITTLE) ** 2;
+  return { rate: waiting / pieceBytes, once: left < held ? refill / pieceBytes : 0 };
 }
 
 /** Pieces that each model shall have. Never more than `bytes` in all, and none below its least where that fits. */
@@ -112,7 +121,7 @@ export function splitMemory(
 /** What taking a piece costs, a second and byte, its single costs spread over the time in which it must pay. */
 function costOf(model: ModelMemory, pieces: number, { horizon }: SplitPolicy): number {
   const { rate, once } = lossOf(model, pieces);
-  return rate + once / horizon;
+  return model.caution * (rate + once / horizon);
 }
 
 /** Memory that nobody has goes to models that are about to use up theirs. */

@@ -10,6 +10,7 @@ const NOTHING: MemoryUse = {
   held: 0,
   idle: 0,
   wanted: 0,
+  isShort: false,
   least: 1,
   steps: 0,
   cost: { step: 0.001, token: 1e-5, key: 0 },
@@ -70,7 +71,7 @@ describe('a fixed split', () => {
     await budget.add(a);
     await budget.add(b);
     expect([a.now.pages, b.now.pages]).toEqual([6400, 6400]);
-    a.set({ held: 6400, wanted: 1000 });
+    a.set({ held: 6400, isShort: true, wanted: 1000 });
     await look(a);
     expect(a.resized).toEqual([6400]);
   });
@@ -89,12 +90,12 @@ describe('memory that moves', () => {
     const [a, b] = [new FakeUser('a'), new FakeUser('b')];
     await budget.add(a);
     await budget.add(b);
-    a.set({ held: a.now.pages, wanted: 64 * 200, steps: 100 });
+    a.set({ held: a.now.pages, isShort: true, wanted: 64 * 200, steps: 100 });
     await look(a);
     await look(a);
     expect(a.now.pages).toBe(99 * 64);
     expect(b.now.pages).toBe(64);
-    b.set({ held: b.now.pages, wanted: 64 * 200, steps: 100 });
+    b.set({ held: b.now.pages, isShort: true, wanted: 64 * 200, steps: 100 });
     for (let i = 0; i < 50; i++) {
       for (const user of [a, b]) user.set({ held: user.now.pages, steps: user.now.steps + 500 });
       await look(b);
@@ -110,7 +111,7 @@ describe('memory that moves', () => {
     await budget.add(b, 30 * 64);
     b.set({ least: 30 * 64 });
     expect(budget.roomFor(a)).toBe(70 * 64);
-    a.set({ wanted: 64 * 1000 });
+    a.set({ isShort: true, wanted: 64 * 1000 });
     for (let i = 0; i < 20; i++) {
       a.set({ held: a.now.pages, steps: a.now.steps + 100 });
       await look(a);
@@ -122,7 +123,7 @@ describe('memory that moves', () => {
     const { budget, look } = budgetOf(100 * 64 * MIB);
     const [a, b] = [new FakeUser('a'), new FakeUser('b')];
     await budget.add(a);
-    a.set({ wanted: 64 * 1000 });
+    a.set({ isShort: true, wanted: 64 * 1000 });
     for (let i = 0; i < 5; i++) {
       a.set({ held: a.now.pages, steps: a.now.steps + 100 });
       await look(a);
@@ -131,7 +132,7 @@ describe('memory that moves', () => {
     a.set({ held: a.now.pages });
     await budget.add(b, 10 * 64);
     expect(b.now.pages).toBeGreaterThanOrEqual(64);
-    b.set({ least: 40 * 64, wanted: 40 * 64 });
+    b.set({ least: 40 * 64, isShort: true, wanted: 40 * 64 });
     await look(b, 0.001);
     expect(b.now.pages).toBeGreaterThanOrEqual(40 * 64);
   });
@@ -141,7 +142,7 @@ describe('memory that moves', () => {
     const a = new FakeUser('a');
     a.most = 20 * 64;
     await budget.add(a);
-    a.set({ wanted: 64 * 1000 });
+    a.set({ isShort: true, wanted: 64 * 1000 });
     for (let i = 0; i < 5; i++) {
       a.set({ held: a.now.pages, steps: a.now.steps + 10 });
       await look(a, 0.1);
@@ -149,7 +150,10 @@ describe('memory that moves', () => {
     expect(a.now.pages).toBe(20 * 64);
     expect(budget.bytes).toBe(20 * 64 * MIB);
     a.most = Infinity;
-    await look(a, 60);
+    for (let i = 0; i < 10; i++) {
+      a.set({ held: a.now.pages, steps: a.now.steps + 10 });
+      await look(a, 30);
+    }
     expect(a.now.pages).toBe(100 * 64);
   });
 
@@ -173,6 +177,8 @@ const MODEL: ModelMemory = {
   held: 50,
   idle: 0,
   wanted: 500,
+  isShort: true,
+  caution: 1,
   fixed: 0.25,
   saved: 0,
   lost: 0,
@@ -195,6 +201,8 @@ describe('splitMemory', () => {
         const pieces = Math.floor(30 * random());
         return {
           ...MODEL,
+          isShort: random() < 0.5,
+          caution: 1 + random(),
           pieceBytes: (1 + Math.floor(3 * random())) * 32 * MIB,
           pieces,
           least: Math.floor(10 * random()),
