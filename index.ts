@@ -1,12 +1,18 @@
 /** The library. docs/library.md shows its use. */
 export { compile, openModel, quantize, run, tune } from './library/index.js';
 export type { Accuracy, Model, QuestionAnswer, ScoreResult } from './library/index.js';
+export { openEngine } from './library/engine.js';
+export type { Engine, InputEnd, RewardEvent, RowEvent, UnloadOptions } from './library/engine.js';
 export type { GenerateEvent } from './library/generate.js';
 export type {
   CompileOptions,
+  EngineGenerateOptions,
+  EngineOptions,
   GenerateOptions,
   ModelOptions,
   QuantizeOptions,
+  RewardOptions,
+  RowsOptions,
   RunOptions,
   ScoreOptions,
   TuneOptions,
@@ -22,4 +28,5 @@ export { compare } from './commands/compare.js';
 export type { Comparison } from './evaluate/compare/compareRuns.js';
 export type { DatasetRecord } from './evaluate/dataset.js';
 export type { Results, Throughput } from './evaluate/resultTypes.js';
+export { DeadlinePassed, QueueFull } from './engine/engine.js';
 export { UsageError, UserError } from './errors.js';

@@ -67,9 +67,11 @@ export function engineModelOf({ executor, checkpoint, model }: LoadedModel): Eng
       feeds: takesLastTokens(model.plan),
     });
   const { members } = executor;
-  if (members === undefined) return { steppers: [of(executor)] };
+  const { vocabSize } = checkpoint.config;
+  if (members === undefined) return { steppers: [of(executor)], vocabSize };
   const isLoaded = ({ capacity }: DeviceExecutor): boolean => capacity[STEP] !== undefined;
   return {
+    vocabSize,
     steppers: members.filter(isLoaded).map(of),
     // The pool says who is left out.
     later: members.filter((member) => !isLoaded(member)).map((member) => member.opened().then(() => of(member))),

@@ -1,6 +1,6 @@
 /** A model of an engine as a writer: prompts as tokens in, text out, a piece with every token. */
 import { type Beam, searchBeams } from '../engine/beams.js';
-import type { Engine } from '../engine/engine.js';
+import { DeadlinePassed, type Engine } from '../engine/engine.js';
 import type { GeneratorCounts } from '../engine/generator.js';
 import type { RequestHandle } from '../engine/handle.js';
 import { DEFAULT_NEW_TOKENS } from '../engine/limits.js';
@@ -105,6 +105,10 @@ class GrowingText {
   }
 }
 
+const outcomeOf = ({ outcome }: GrowingText): Outcome => outcome ?? new Error('A text has no end.');
+
+const NOTHING_IN_TIME: Generated = { tokens: [], promptScores: [], reason: 'deadline', foundTokens: 0 };
+
 export class TextGenerator {
   private readonly engine: Engine;
   private readonly model: string | undefined;
@@ -154,7 +158,9 @@ export class TextGenerator {
         ...this.requestOptions(options),
       });
     } catch (error) {
-      return texts.map(() => asError(error));
+      if (!(error instanceof DeadlinePassed)) return texts.map(() => asError(error));
+      for (const text of texts) await text.end(NOTHING_IN_TIME);
+      return texts.map(outcomeOf);
     }
     try {
       for (let events = await handle.read(); events.length > 0; events = await handle.read()) {
@@ -171,7 +177,7 @@ export class TextGenerator {
     } finally {
       handle.cancel();
     }
-    return texts.map(({ outcome }) => outcome ?? new Error('A text has no end.'));
+    return texts.map(outcomeOf);
   }
 
   private requestOptions({ signal, deadline, priority }: ContinueOptions): RequestOptions {
@@ -236,7 +242,7 @@ export interface ContinueListener {
 }
 
 /** Prompts that the scheduler has at a time; more than run together, so that it always finds one that fits. */
-const MAX_AT_ONCE = 512;
+export const MAX_AT_ONCE = 512;
 
 /** Results in the order of the prompts. Once the signal is aborted, all end with what was generated so far. */
 export async function continueAll(
@@ -265,7 +271,7 @@ export async function continueAll(
 export const continuationsOf = ({ n = 1, bestOf, beams }: GenerateOptions): number => beams ?? bestOf ?? n;
 
 /** Others go on where the fault is this prompt's; throws what is not. */
-function describe(error: Error): string {
+export function describe(error: Error): string {
   if (isNonFinite(error)) return nonFinite(error);
   if (error instanceof GenerateError) return error.message;
   throw error;
@@ -278,7 +284,7 @@ const nonFinite = ({ where }: { readonly where?: string }): string =>
   `a value is NaN or infinite${where === undefined ? '' : ` in ${where}`}`;
 
 /** Results of all items, of which `most` are in work at a time, taken in order. */
-async function eachOf<T, R>(
+export async function eachOf<T, R>(
   items: readonly T[],
   most: number,
   work: (item: T, index: number) => Promise<R>,

@@ -11,6 +11,9 @@ import type { EngineRequest, RequestOptions } from './request.js';
 import type { Stepper } from './scheduler.js';
 import { Task } from './task.js';
 
+/** The moment at which the request is to end has passed already. */
+export class DeadlinePassed extends UsageError {}
+
 /** Too many requests wait. */
 export class QueueFull extends UserError {}
 
@@ -23,6 +26,8 @@ export interface EngineOptions {
 export interface EngineModel {
   /** Its replicas that are ready, at least one. */
   readonly steppers: readonly Stepper[];
+  /** Tokens of its vocabulary: others are refused. Default: any number. */
+  readonly vocabSize?: number;
   /** Replicas that are still loading; those that fail are left out. */
   readonly later?: readonly Promise<Stepper>[];
   /** Releases its devices and memory. */
@@ -106,10 +111,10 @@ export class Engine {
   submit<R extends EngineRequest>(request: R): RequestHandle<R['kind']> {
     if (this.isClosed) throw closed('submit');
     const entry = this.entryOf('submit', request.model);
-    const { replicas, requests, waiters } = entry;
+    const { replicas, requests, waiters, model } = entry;
     const { queueLimit = Infinity } = this.options;
     const checked = checkedOptions(request);
-    const plan = planRequest(request, replicas);
+    const plan = planRequest(request, factsOf(replicas, model));
     if (replicas.waiting + plan.sequences.length > queueLimit)
       throw new QueueFull(
         `submit: ${replicas.waiting} wait for the model already, and the limit is ${queueLimit}`,
@@ -136,13 +141,19 @@ export class Engine {
 
   /** What requests to a model must fit into. */
   limitsOf(name?: string): ModelFacts {
-    const { maxLength, room, vocab, classes } = this.entryOf('limitsOf', name).replicas;
-    return { maxLength, room, vocab, classes };
+    const { replicas, model } = this.entryOf('limitsOf', name);
+    return factsOf(replicas, model);
   }
 
   /** Sums over the replicas of a model. */
   countsOf(name?: string): Replicas['counts'] {
     return this.entryOf('countsOf', name).replicas.counts;
+  }
+
+  /** The name of the model that is meant. Throws UsageError where there is no such model. */
+  nameOf(asked: string, name?: string): string {
+    this.entryOf(asked, name);
+    return name ?? this.names[0]!;
   }
 
   /** Throws UsageError where there is no such model, or none that takes requests. */
@@ -166,6 +177,14 @@ export class Engine {
   }
 }
 
+const factsOf = ({ maxLength, room, vocab, classes }: Replicas, { vocabSize }: EngineModel): ModelFacts => ({
+  maxLength,
+  room,
+  vocab,
+  classes,
+  vocabSize: vocabSize ?? Infinity,
+});
+
 const closed = (asked: string): UsageError => new UsageError(`${asked}: the engine is closed`, 'open another one');
 
 /** Throws UsageError for options that are out of range. */
@@ -176,11 +195,12 @@ function checkedOptions({ signal, deadline, priority = 0, maxHeld = DEFAULT_HELD
   return { signal, maxHeld, leftMs: leftMsOf(deadline) };
 }
 
-function leftMsOf(deadline: RequestOptions['deadline']): number | undefined {
+/** Milliseconds to a deadline. Throws DeadlinePassed where there are none, UsageError where it is none. */
+export function leftMsOf(deadline: RequestOptions['deadline']): number | undefined {
   if (deadline === undefined) return undefined;
   const left = deadline instanceof Date ? deadline.getTime() - Date.now() : deadline;
   if (Number.isNaN(left)) throw new UsageError('deadline: expected a Date, or milliseconds from now');
   if (left > 0) return left;
-  const past = deadline instanceof Date ? `${deadline.toISOString()} has passed` : `${deadline} ms from now has passed`;
-  throw new UsageError(`deadline: ${past}`, 'give a moment that is to come');
+  const past = deadline instanceof Date ? deadline.toISOString() : `${deadline} ms from now`;
+  throw new DeadlinePassed(`deadline: ${past} has passed`, 'give a moment that is to come');
 }

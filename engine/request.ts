@@ -70,9 +70,9 @@ export interface RequestOptions {
 export interface RowRequest {
   readonly position: number;
   /** The token whose log-probability is asked for. Default: the one that follows; at the end none. */
-  readonly target?: number;
+  readonly target?: number | undefined;
   /** So many of the most likely tokens. Default 0. */
-  readonly top?: number;
+  readonly top?: number | undefined;
 }
 
 export interface RowResult {

@@ -33,6 +33,8 @@ export interface RequestPlan<K extends EngineRequest['kind']> {
 
 export interface ModelFacts extends SequenceLimits {
   readonly classes?: number | undefined;
+  /** Tokens of its vocabulary; Infinity where that is not known. */
+  readonly vocabSize: number;
 }
 
 /** Throws UsageError where the request cannot mean anything, GenerateError where the model cannot compute it. */
@@ -47,6 +49,12 @@ function planOf(request: EngineRequest, model: ModelFacts): RequestPlan<EngineRe
       if (!Number.isInteger(n) || n < 1 || n > MAX_SAMPLES)
         throw new UsageError(`n: ${n}: expected a whole number from 1 to ${MAX_SAMPLES}`);
       requireVocabulary(model);
+      requireTokens(own.prompt, model);
+      requireTokens(
+        (own.sampling?.logitBias ?? []).map(([token]) => token),
+        model,
+        0,
+      );
       const sequences = Array.from({ length: n }, (_each, i) => ({ request: { ...own, sample: sample + i } }));
       return { sequences, resultOf: (results) => results };
     }
@@ -67,6 +75,13 @@ function requireVocabulary({ classes }: ModelFacts): void {
   );
 }
 
+/** Throws UsageError for too few tokens, and for those that the model has no embedding for. */
+function requireTokens(tokens: readonly number[], { vocabSize }: ModelFacts, least = 1): void {
+  if (tokens.length < least) throw new UsageError('a request without tokens', 'give at least one');
+  const stray = tokens.find((token) => !Number.isInteger(token) || token < 0 || token >= vocabSize);
+  if (stray !== undefined) throw new UsageError(`token ${stray}: the model has ${counted(vocabSize, 'token')}`);
+}
+
 /** Throws UsageError where a position is none of the tokens. */
 function requireInside(positions: readonly number[], count: number): void {
   const outside = positions.find((at) => !Number.isInteger(at) || at < 0 || at >= count);
@@ -82,6 +97,7 @@ function scored(tokens: readonly number[], positions: readonly number[]): Genera
 
 function planScore({ tokens, rows }: ScoreRequest, model: ModelFacts): RequestPlan<'score'> {
   requireVocabulary(model);
+  requireTokens(tokens, model);
   const positions = rows.map(({ position }) => position);
   requireInside(positions, tokens.length);
   for (const { position, target = tokens[position + 1], top = 0 } of rows)
@@ -108,12 +124,13 @@ function planScore({ tokens, rows }: ScoreRequest, model: ModelFacts): RequestPl
   };
 }
 
-function planReward({ tokens, positions }: RewardRequest, { classes }: ModelFacts): RequestPlan<'reward'> {
-  if (classes === undefined)
+function planReward({ tokens, positions }: RewardRequest, model: ModelFacts): RequestPlan<'reward'> {
+  if (model.classes === undefined)
     throw new UsageError(
       'reward: the model has a vocabulary head, and no classes',
       'ask it for log-probabilities: engine.score({ … })',
     );
+  requireTokens(tokens, model);
   requireInside(positions, tokens.length);
   const wanted = new Set(positions);
   const found = new Map<number, ClassRow>();

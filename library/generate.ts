@@ -1,12 +1,12 @@
 /** `model.generate`: texts as they are made, as an async iterator. */
 import { engineOf } from '../commands/engineModel.js';
 import type { LoadedModel } from '../commands/loadModel.js';
-import { checkBiases, tokenizePrompts } from '../commands/promptTokens.js';
+import { checkBiases, type TokenizedPrompt, tokenizePrompts } from '../commands/promptTokens.js';
 import { openTemplate } from '../commands/templates.js';
 import { type Continuation, continueAll, type ContinueListener, TextGenerator } from '../commands/textGenerator.js';
 import { cacheTokensOf } from '../driver/functions.js';
 import { UsageError } from '../errors.js';
-import type { EndReason } from '../engine/request.js';
+import type { EndReason, RequestOptions } from '../engine/request.js';
 import type { ChatTemplate } from '../models/chat/template.js';
 import { readGenerationConfig } from '../models/generationConfig.js';
 import { createTokenizer, type Tokenizer } from '../models/tokenizer/tokenizer.js';
@@ -45,6 +45,18 @@ export type GenerateEvent =
   /** The prompt cannot be computed; others go on. */
   | { readonly kind: 'failed'; readonly prompt: number; readonly sample: number; readonly error: string };
 
+/** When the requests of a call end, and which go first. */
+export type Timing = Pick<RequestOptions, 'deadline' | 'priority'>;
+
+/** Throws UsageError where the model has no memory for keys and values. */
+export function requireCache(model: LoadedModel): LoadedModel {
+  if (cacheTokensOf(model.model) !== undefined) return model;
+  throw new UsageError(
+    'generate: the model has no memory for keys and values',
+    'open it with room for some: openModel({ …, cacheTokens: 8192 })',
+  );
+}
+
 /** Generates with one loaded model. Prompts of several calls share pages. */
 export class ModelGenerator {
   private readonly model: LoadedModel;
@@ -52,27 +64,21 @@ export class ModelGenerator {
   private readonly continuer: TextGenerator;
   private template: ChatTemplate | undefined;
 
-  /** Throws UsageError where the model has no memory for keys and values. */
-  constructor(model: LoadedModel) {
-    if (cacheTokensOf(model.model) === undefined)
-      throw new UsageError(
-        'generate: the model has no memory for keys and values',
-        'open it with room for some: openModel({ …, cacheTokens: 8192 })',
-      );
+  /** `name`: the model's in the engine. Throws as requireCache does. */
+  constructor(model: LoadedModel, engine = engineOf(requireCache(model)), name?: string) {
     this.model = model;
     this.tokenizer = createTokenizer(model.tokenizer.spec);
     this.continuer = new TextGenerator(
-      engineOf(model),
+      engine,
       this.tokenizer,
       readGenerationConfig(model.checkpoint, model.tokenizer).eosTokenIds,
+      name,
     );
   }
 
-  /** Tells of everything that happens to the prompts. Rejects with UserError for a prompt that cannot be taken. */
-  async run(asked: GenerateOptions, signal: AbortSignal, tell: Tell<GenerateEvent>): Promise<void> {
-    const { prompts, ...options } = present(asked);
+  /** Rejects with UserError that names the first prompt that cannot be taken. */
+  async tokenize(prompts: GenerateOptions['prompts']): Promise<readonly TokenizedPrompt[]> {
     const { config, path } = this.model.checkpoint;
-    checkBiases(options.logitBias, config);
     const named = prompts.map((prompt, i) => ({
       where: `prompts[${i}]`,
       prompt: typeof prompt === 'string' ? { prompt } : prompt,
@@ -80,7 +86,14 @@ export class ModelGenerator {
     if (this.template === undefined && named.some(({ prompt }) => 'messages' in prompt)) {
       this.template = openTemplate(path);
     }
-    const tokenized = await tokenizePrompts(named, { tokenizer: this.tokenizer, template: this.template }, config);
+    return tokenizePrompts(named, { tokenizer: this.tokenizer, template: this.template }, config);
+  }
+
+  /** Tells of everything that happens to the prompts. Rejects with UserError for a prompt that cannot be taken. */
+  async run(asked: GenerateOptions & Timing, signal: AbortSignal, tell: Tell<GenerateEvent>): Promise<void> {
+    const { prompts, ...options } = present(asked);
+    checkBiases(options.logitBias, this.model.checkpoint.config);
+    const tokenized = await this.tokenize(prompts);
     const isRanked = options.beams !== undefined || options.bestOf !== undefined;
     await continueAll(this.continuer, tokenized, { ...options, signal }, listenerOf(tell, isRanked));
   }

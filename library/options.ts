@@ -8,6 +8,7 @@ import { FILE_TASKS } from '../evaluate/fileTasks.js';
 import { OVERLONG } from '../evaluate/pathLengths.js';
 import { SHARING_MODES } from '../evaluate/scorer.js';
 import { checkTogether, generateFields, type GenerateOptions as WrittenOptions } from '../engine/options.js';
+import { MAX_TOP_LOGPROBS } from '../engine/limits.js';
 import { promptSchema } from '../engine/prompts.js';
 import { CPU_ISAS } from '../ir/plan.js';
 import { isRecord } from '../system/json.js';
@@ -87,18 +88,82 @@ const scoreFields = {
   resume: z.boolean().optional(),
 };
 
+const PROMPT = z.union([z.string().min(1), promptSchema]);
+
 const generateOptions = {
   /** Texts, or one of `prompt`, `tokens` and `messages` each. */
-  prompts: z
-    .array(z.union([z.string().min(1), promptSchema]))
-    .min(1)
-    .readonly(),
+  prompts: z.array(PROMPT).min(1).readonly(),
   ...generateFields,
   /** Ends every text with what there is: its reason is `aborted`. */
   signal: common.signal,
 };
 
+const MODEL_NAME = z.string().min(1).max(200);
+const MAX_INPUTS = 1_000_000;
+
+/** What every call of an engine may say. */
+const timing = {
+  /** Which model; may be left out where the engine has one. */
+  model: MODEL_NAME.optional(),
+  /** When what is asked for ends with what there is: a moment, or milliseconds from now. */
+  deadline: z.union([z.date(), z.number()]).optional(),
+  /** Calls with a lower number go first. Default 0. */
+  priority: z.number().int().optional(),
+  signal: common.signal,
+};
+
+const position = whole(0, 1 << 24);
+
 const SCHEMAS = {
+  openEngine: z.strictObject({
+    /** By name. */
+    models: z.record(MODEL_NAME, z.strictObject(loadFields)),
+    /** Texts and rows that may wait for their first step, for each model. Default: any number. */
+    queueLimit: whole(1, 1e9).optional(),
+    ...common,
+  }),
+  'engine.load': z.strictObject({ ...loadFields, ...common }),
+  'engine.generate': z.strictObject({ ...generateOptions, ...timing }),
+  'engine.score': z.strictObject({
+    inputs: z
+      .array(
+        z.strictObject({
+          prompt: PROMPT,
+          /** Rows that are asked for. Default: after every token the next one. */
+          rows: z
+            .array(
+              z.strictObject({
+                /** The row after this token, from 0. */
+                position,
+                /** Default: the token that follows. */
+                target: whole(0, 2 ** 31 - 1).optional(),
+                /** As many of the most likely tokens. */
+                top: whole(0, MAX_TOP_LOGPROBS).optional(),
+              }),
+            )
+            .readonly()
+            .optional(),
+        }),
+      )
+      .min(1)
+      .max(MAX_INPUTS)
+      .readonly(),
+    ...timing,
+  }),
+  'engine.reward': z.strictObject({
+    inputs: z
+      .array(
+        z.strictObject({
+          prompt: PROMPT,
+          /** Tokens whose rows are asked for, from 0. Default: the last one. */
+          positions: z.array(position).readonly().optional(),
+        }),
+      )
+      .min(1)
+      .max(MAX_INPUTS)
+      .readonly(),
+    ...timing,
+  }),
   openModel: z.strictObject({ ...loadFields, ...common }),
   score: z.strictObject({ ...scoreFields, ...common }),
   generate: z.strictObject(generateOptions),
@@ -132,6 +197,10 @@ const SCHEMAS = {
 export type ModelOptions = Readonly<z.infer<(typeof SCHEMAS)['openModel']>>;
 export type ScoreOptions = Readonly<z.infer<(typeof SCHEMAS)['score']>>;
 export type GenerateOptions = Readonly<z.infer<(typeof SCHEMAS)['generate']>>;
+export type EngineOptions = Readonly<z.infer<(typeof SCHEMAS)['openEngine']>>;
+export type EngineGenerateOptions = Readonly<z.infer<(typeof SCHEMAS)['engine.generate']>>;
+export type RowsOptions = Readonly<z.infer<(typeof SCHEMAS)['engine.score']>>;
+export type RewardOptions = Readonly<z.infer<(typeof SCHEMAS)['engine.reward']>>;
 export type RunOptions = ModelOptions & ScoreOptions;
 export type CompileOptions = Readonly<z.infer<(typeof SCHEMAS)['compile']>>;
 export type QuantizeOptions = Readonly<z.infer<(typeof SCHEMAS)['quantize']>>;
@@ -146,7 +215,7 @@ export const present = <T extends object>(options: T): Present<T> =>
 /** Other engines call the length of a text so. Throws UsageError. */
 function refuseMaxTokens(name: keyof typeof SCHEMAS, options: unknown): void {
   if (!isRecord(options) || options['maxTokens'] === undefined) return;
-  throw name === 'generate'
+  throw name === 'generate' || name === 'engine.generate'
     ? new UsageError('generate: maxTokens: there is no such field', 'the length of a text is maxNewTokens')
     : new UsageError(
         `${name}: maxTokens: there is no such field`,
@@ -158,7 +227,7 @@ function refuseMaxTokens(name: keyof typeof SCHEMAS, options: unknown): void {
 export function checkOptions(name: keyof typeof SCHEMAS, options: unknown): void {
   const checked = SCHEMAS[name].safeParse(options);
   if (checked.success) {
-    if (name === 'generate') checkTogether(options as WrittenOptions, (field) => field);
+    if (name === 'generate' || name === 'engine.generate') checkTogether(options as WrittenOptions, (field) => field);
     return;
   }
   refuseMaxTokens(name, options);
@@ -167,5 +236,6 @@ export function checkOptions(name: keyof typeof SCHEMAS, options: unknown): void
     typeof part === 'number' ? `[${part}]` : `${i > 0 ? '.' : ''}${String(part)}`,
   );
   const field = path === undefined || path.length === 0 ? 'options' : path.join('');
-  throw new UsageError(`${name}: ${field}: ${issue?.message ?? 'not understood'}`, 'docs/library.md lists every field');
+  const page = name.toLowerCase().includes('engine') ? 'docs/engine.md' : 'docs/library.md';
+  throw new UsageError(`${name}: ${field}: ${issue?.message ?? 'not understood'}`, `${page} lists every field`);
 }

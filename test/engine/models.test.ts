@@ -11,7 +11,11 @@ function engineOfTwo() {
   const closed: string[] = [];
   const engine = new Engine();
   const load = (name: string, { stepper }: typeof a): void =>
-    void engine.load(name, { steppers: [stepper], close: () => Promise.resolve(void closed.push(name)) });
+    void engine.load(name, {
+      steppers: [stepper],
+      vocabSize: 5000,
+      close: () => Promise.resolve(void closed.push(name)),
+    });
   load('generator', a);
   load('verifier', b);
   return { engine, a, b, closed, load };
@@ -105,6 +109,9 @@ describe('requests that cannot mean anything', () => {
     ['a priority between two', { ...generator, priority: 0.5 }, 'priority: 0.5: expected a whole number'],
     ['no place for events', { ...generator, maxHeld: 0 }, 'maxHeld: 0: expected a whole number from 1'],
     ['too many continuations', { ...generator, n: 1000 }, 'n: 1000: expected a whole number from 1 to 128'],
+    ['no tokens', { ...generator, prompt: [] }, 'a request without tokens'],
+    ['a token that is none of the vocabulary', { ...generator, prompt: [1, 5000] }, 'token 5000: the model has 5,000'],
+    ['a bias of such a token', { ...generator, sampling: { logitBias: [[6000, 1]] } }, 'token 6000: the model has 5,0'],
     ['a prompt beyond the context', { ...generator, prompt: range(0, 1001) }, "the model's context has 1000"],
     [
       'rows outside the tokens',

@@ -1,0 +1,124 @@
+/** Engines as programs use them: from dist/, with the bundled model and a small one. */
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import type * as Library from '../../index.js';
+import { readSettings } from '../../settings.js';
+import { quickCc, runFolder } from '../support/runFolder.js';
+
+const ROOT = join(dirname(fileURLToPath(import.meta.url)), '..', '..');
+const INDEX = join(ROOT, 'dist', 'index.js');
+const isBuilt = [INDEX, join(ROOT, 'build', 'Release', 'tilewright.node')].every((path) => existsSync(path));
+const hasCompiler = spawnSync('cc', ['--version'], { stdio: 'ignore' }).status === 0;
+
+const DEMO = { model: join(ROOT, 'models', 'demo'), target: 'cpu', threads: 1 } as const;
+const PROMPTS = ['The sky is', 'Two and two make', { tokens: [1, 402, 17] }];
+const ASKED = { prompts: PROMPTS, n: 2, temperature: 1, seed: 5, maxNewTokens: 12, ignoreEos: true } as const;
+
+let folder = '';
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'tilewright-engine-'));
+  vi.stubEnv('TILEWRIGHT_CACHE', join(runFolder(), 'e2e-cache'));
+  vi.stubEnv('TILEWRIGHT_CC', quickCc('-O1'));
+});
+afterAll(() => {
+  vi.unstubAllEnvs();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const sorted = (events: readonly Library.GenerateEvent[]): readonly unknown[] =>
+  events
+    .filter((event) => event.kind === 'end')
+    .map(({ prompt, sample, tokens, logProbs, reason }) => ({ prompt, sample, tokens, logProbs, reason }))
+    .toSorted((a, b) => a.prompt - b.prompt || a.sample - b.sample);
+
+async function all<E>(events: AsyncIterable<E>): Promise<E[]> {
+  const found: E[] = [];
+  for await (const event of events) found.push(event);
+  return found;
+}
+
+describe.skipIf(!isBuilt || !hasCompiler)('an engine', async () => {
+  const { openEngine } = isBuilt
+    ? ((await import(pathToFileURL(INDEX).href)) as typeof Library)
+    : ({} as typeof Library);
+
+  it('gives texts the bits that they have alone, whatever else comes and goes', async () => {
+    const engine = await openEngine({ models: { a: { ...DEMO, cacheTokens: 4096 } } });
+    try {
+      const alone: Library.GenerateEvent[] = [];
+      for (const [i, prompt] of PROMPTS.entries())
+        for (const event of await all(engine.generate({ ...ASKED, prompts: [prompt] })))
+          alone.push({ ...event, prompt: i });
+
+      await engine.load('b', { ...DEMO, cacheTokens: 4096 });
+      await expect(engine.load('b', DEMO)).rejects.toThrow('load: there is a model "b" already');
+      const beside = all(engine.generate({ ...ASKED, model: 'a' }));
+      const left = engine.generate({ ...ASKED, model: 'a', n: 4, seed: 9, maxNewTokens: 1000 });
+      const long = engine.generate({ ...ASKED, model: 'b', maxNewTokens: 1000 });
+      // This one reads an event and no more; that one leaves.
+      await left.next();
+      for await (const event of long) if (event.kind === 'token') break;
+      expect(sorted(await beside)).toEqual(sorted(alone));
+
+      await expect(engine.unload('a')).rejects.toMatchObject({
+        message: expect.stringMatching(/^unload: model "a" has \d+ requests in work$/) as string,
+        hint: expect.stringContaining('{ drain: true }') as string,
+      });
+      await engine.unload('b');
+      expect(engine.models).toEqual(['a']);
+      await left.return();
+      expect(sorted(await all(engine.generate(ASKED)))).toEqual(sorted(alone));
+
+      // What was generated is what the model finds when it is given.
+      const [{ tokens, logProbs }] = sorted(alone) as [{ tokens: number[]; logProbs: number[] }];
+      const [end] = await all(engine.score({ inputs: [{ prompt: PROMPTS[0]!, rows: [] }] }));
+      const prompt = end?.kind === 'end' ? end.tokens : [];
+      const events = await all(engine.score({ inputs: [{ prompt: { tokens: [...prompt, ...tokens] } }] }));
+      const rows = events.filter((event) => event.kind === 'row').map(({ logProb }) => logProb);
+      expect(rows.slice(prompt.length - 1)).toEqual(logProbs);
+      expect(events.at(-1)).toMatchObject({ kind: 'end', reason: 'length' });
+    } finally {
+      await engine.close();
+    }
+    await expect(engine.generate(ASKED).next()).rejects.toThrow('generate: the engine is closed');
+  }, 120_000);
+
+  it('ends what is late, and refuses with one line what cannot mean anything', async () => {
+    const engine = await openEngine({ models: { demo: { ...DEMO, cacheTokens: 4096 } }, queueLimit: 4 });
+    try {
+      const late = await all(engine.generate({ ...ASKED, n: 1, maxNewTokens: 900, deadline: 1 }));
+      expect(late.filter(({ kind }) => kind === 'end')).toMatchObject([1, 2, 3].map(() => ({ reason: 'deadline' })));
+      const refused: readonly (readonly [() => AsyncGenerator, string])[] = [
+        [() => engine.generate({ ...ASKED, deadline: new Date(0) }), 'deadline: 1970-01-01T00:00:00.000Z has passed'],
+        [() => engine.generate({ ...ASKED, model: 'other' }), 'generate: there is no model "other"'],
+        [() => engine.generate({ ...ASKED, priority: 0.5 }), 'engine.generate: priority: '],
+        [() => engine.generate({ ...ASKED, n: 5 }), 'submit: 0 wait for the model already, and the limit is 4'],
+        [() => engine.score({ inputs: [{ prompt: 'a', rows: [{ position: 99 }] }] }), 'rows: position 99 is outside'],
+        [() => engine.generate({ ...ASKED, prompts: [{ tokens: Array(600).fill(5) }] }), "the model's context has 512"],
+        [() => engine.score({ inputs: [] }), 'engine.score: inputs: '],
+        [() => engine.reward({ inputs: [{ prompt: 'a' }] }), 'reward: the model has a vocabulary head'],
+      ];
+      for (const [ask, message] of refused) await expect(ask().next()).rejects.toThrow(message);
+    } finally {
+      await engine.close();
+    }
+    await expect(openEngine({ models: { demo: { model: join(folder, 'none') } } })).rejects.toThrow('none');
+  }, 120_000);
+
+  it('runs the example', () => {
+    const { status, stdout, stderr } = spawnSync(process.execPath, [join(ROOT, 'examples', 'engine.mjs')], {
+      cwd: ROOT,
+      encoding: 'utf8',
+      env: { PATH: readSettings().path, HOME: folder, TILEWRIGHT_CACHE: join(runFolder(), 'e2e-cache') },
+    });
+    expect(status, stderr).toBe(0);
+    const lines = stdout.trimEnd().split('\n');
+    expect(lines).toHaveLength(3);
+    for (const line of lines)
+      expect(line).toMatch(/^(The sky is|Two and two make|A cat likes to) .+ \(-\d\.\d\d, of 4\)$/);
+  }, 120_000);
+});
