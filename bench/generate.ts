@@ -1,7 +1,7 @@
 /** `npm run bench:generate`: decoding rates with random weights, against the bytes that a call must read. */
 import type { Command } from 'commander';
 import { median } from '../autotune/records.js';
-import { stepperOf } from '../commands/engineModel.js';
+import { deviceModelOf } from '../driver/devices/deviceModel.js';
 import { BatchWork, packedWeightBytes } from '../commands/work.js';
 import type { DeviceExecutor } from '../driver/executor.js';
 import { KV_CACHES, type KvCache, type Precision, QUANTIZED } from '../driver/precision.js';
@@ -10,11 +10,12 @@ import { Generator } from '../engine/generator.js';
 import type { SamplingOptions } from '../engine/options.js';
 import { PAGE_TOKENS } from '../engine/pages.js';
 import type { Generated } from '../engine/request.js';
-import type { StepInputs, Stepper } from '../engine/scheduler.js';
+import type { DeviceModel } from '../engine/device.js';
 import { STEP } from '../ir/function.js';
 import { CPU_ISAS, type CpuIsa, scoreOf } from '../ir/plan.js';
 import { DTYPE_BYTES } from '../ir/types.js';
 import { loadAddon } from '../runtime/addon.js';
+import type { CallArrays } from '../runtime/call.js';
 import type { NativePool } from '../runtime/native.js';
 import { at } from '../system/at.js';
 import { defined } from '../system/defined.js';
@@ -29,12 +30,10 @@ interface Timed {
   /** Milliseconds of it from the first kernel to the last. */
   readonly onDevices: readonly number[];
   readonly promptSeconds: number;
-  /** Inputs of the last such call. */
-  readonly last: StepInputs | undefined;
 }
 
 async function timed(
-  { stepper, busy }: { readonly stepper: Stepper; readonly busy: readonly number[] },
+  { model, busy }: { readonly model: DeviceModel; readonly busy: readonly number[] },
   batch: number,
   vocabSize: number,
   options: GenerateBenchOptions,
@@ -42,20 +41,18 @@ async function timed(
   const onDevices: number[] = [];
   const decode: number[] = [];
   let promptSeconds = 0;
-  let last: StepInputs | undefined;
   let ended = performance.now();
   const generator = new Generator({
-    ...stepper,
-    step: async (inputs) => {
-      const outputs = await stepper.step(inputs);
+    ...model,
+    step: async (message) => {
+      const outputs = await model.step(message);
       const now = performance.now();
       const milliseconds = now - ended;
       ended = now;
-      if (inputs.tokens.length === batch && inputs.row.length === batch && inputs.position.every((at) => at > 0)) {
+      if (message.tokens.length === batch && message.row.length === batch && message.from.every((at) => at > 0)) {
         decode.push(milliseconds);
         onDevices.push(busy.at(-1) ?? NaN);
       } else promptSeconds += milliseconds / 1000;
-      if (inputs.tokens.length === batch) last = inputs;
       return outputs;
     },
   });
@@ -68,7 +65,7 @@ async function timed(
       }),
     ),
   );
-  return { generated, decode, onDevices, promptSeconds, last };
+  return { generated, decode, onDevices, promptSeconds };
 }
 
 /** The rate at which the threads only read memory: the ceiling of decoding on a CPU. The best of all measurements. */
@@ -153,24 +150,26 @@ async function main(options: GenerateBenchOptions): Promise<void> {
     script: 'bench:generate',
   });
   const busy: number[] = [];
+  let last: CallArrays | undefined;
   const measured: DeviceExecutor = {
     ...executor,
     capacity: executor.capacity,
     call: async (name, inputs, epoch) => {
+      last = inputs;
       const result = await executor.call(name, inputs, epoch);
       const spans = result.spans ?? [];
       busy.push(Math.max(...spans.map(({ end }) => end)) - Math.min(...spans.map(({ begin }) => begin)));
       return result;
     },
   };
-  const stepper = stepperOf({ executor: measured, checkpoint }, cacheTokens, { feeds });
+  const served = deviceModelOf({ executor: measured, checkpoint }, cacheTokens, { feeds });
   const weightBytes = packedWeightBytes(model.plan);
   const rowBytes = model.plan.states.reduce((sum, { columns, dtype }) => sum + columns * DTYPE_BYTES[dtype], 0);
   if (options.requests > 0) {
     const { vocabSize } = checkpoint.config;
     const { perToken: flopsPerToken, perRow: flopsPerRow } = new BatchWork(scoreOf(model.plan));
     const work = { weightBytes, keyBytes: rowBytes, flopsPerToken, flopsPerRow };
-    const service = { stepper, busy, vocabSize, work, spread: options.spread, sampling: sampling ?? {} };
+    const service = { model: served, busy, vocabSize, work, spread: options.spread, sampling: sampling ?? {} };
     await serve(service, Math.min(options.requests, 32));
     console.log(await serve(service, options.requests));
     await executor.close();
@@ -182,8 +181,8 @@ async function main(options: GenerateBenchOptions): Promise<void> {
   for (const batch of batches) {
     const { vocabSize } = checkpoint.config;
     await readRate?.measure();
-    const { generated, decode, onDevices, promptSeconds, last } = await timed(
-      { stepper, busy },
+    const { generated, decode, onDevices, promptSeconds } = await timed(
+      { model: served, busy },
       batch,
       vocabSize,
       options,
@@ -208,7 +207,8 @@ async function main(options: GenerateBenchOptions): Promise<void> {
         `${((batch * promptTokens) / promptSeconds).toFixed(0)} tokens/s; ` +
         `${differing(known, generated)} of ${batch} sequences differ from those of smaller batches`,
     );
-    if (options.profile === true && last !== undefined) await printProfile(() => executor.profile(STEP, { ...last }));
+    const profiled = last;
+    if (options.profile === true && profiled !== undefined) await printProfile(() => executor.profile(STEP, profiled));
   }
   await executor.close();
 }

@@ -1,7 +1,7 @@
 /** All requests of a service at once: their rate, and which calls the time goes to. */
 import { Generator } from '../engine/generator.js';
 import type { SamplingOptions } from '../engine/options.js';
-import type { Stepper } from '../engine/scheduler.js';
+import type { DeviceModel } from '../engine/device.js';
 
 /** A call, as the report groups calls. */
 interface ServedCall {
@@ -37,7 +37,7 @@ const minSeconds = ({ tokens, rows, keys }: ServedCall, work: ServiceWork): numb
 const sum = (values: readonly number[]): number => values.reduce((all, each) => all + each, 0);
 
 export interface Service {
-  readonly stepper: Stepper;
+  readonly model: DeviceModel;
   /** Milliseconds on the device of each call that has ended. */
   readonly busy: readonly number[];
   readonly vocabSize: number;
@@ -50,20 +50,20 @@ export interface Service {
 
 /** Serves `count` requests, as many side by side as there are pages for, and reports on it. */
 export async function serve(
-  { stepper, busy, vocabSize, work, spread, sampling }: Service,
+  { model, busy, vocabSize, work, spread, sampling }: Service,
   count: number,
 ): Promise<string> {
   const calls: ServedCall[] = [];
   let ended = performance.now();
   const generator = new Generator({
-    ...stepper,
-    step: async (inputs) => {
-      const outputs = await stepper.step(inputs);
+    ...model,
+    step: async (message) => {
+      const outputs = await model.step(message);
       const now = performance.now();
       calls.push({
-        tokens: inputs.tokens.length,
-        rows: inputs.row.length,
-        keys: inputs.key.length,
+        tokens: message.tokens.length,
+        rows: message.row.length,
+        keys: sum([...message.from, ...message.count]),
         milliseconds: now - ended,
       });
       ended = now;

@@ -3,13 +3,13 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Command } from 'commander';
-import { stepperOf } from '../commands/engineModel.js';
+import { deviceModelOf } from '../driver/devices/deviceModel.js';
 import type { DeviceExecutor } from '../driver/executor.js';
 import { openModel } from '../driver/functions.js';
 import type { KvCache } from '../driver/precision.js';
 import { Generator } from '../engine/generator.js';
 import { PAGE_TOKENS } from '../engine/pages.js';
-import type { Stepper } from '../engine/scheduler.js';
+import type { DeviceModel } from '../engine/device.js';
 import { run } from '../library/index.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import { at } from '../system/at.js';
@@ -17,7 +17,7 @@ import { defined } from '../system/defined.js';
 import { BENCH_TARGETS, benchCommand, type BenchTarget, decimal, oneOf, runProgram, whole } from './command.js';
 import { initOf, modelPath, openRandomModel } from './inputs.js';
 import { promptOf, requestLengths, type RequestLengths } from './serve.js';
-import { paddedStepper, writeRepeated } from './servingInputs.js';
+import { paddedExecutor, writeRepeated } from './servingInputs.js';
 
 /** A checkpoint as it is, and with its heads repeated. */
 interface ServedWeights {
@@ -44,7 +44,7 @@ interface AccuracyQuestions {
 
 /** A row that is ready to serve. */
 interface ReadyRow {
-  readonly stepper: Stepper;
+  readonly model: DeviceModel;
   readonly vocabSize: number;
   readonly executor: DeviceExecutor;
 }
@@ -77,14 +77,14 @@ async function open(
     kvCache: row.kvCache,
     script: 'bench:serving',
   });
-  const stepper = stepperOf({ executor, checkpoint }, cacheTokens);
+  const served = row.isPadded ? paddedExecutor(executor, context) : executor;
   const { vocabSize } = checkpoint.config;
-  return { stepper: row.isPadded ? paddedStepper(stepper, context) : stepper, vocabSize, executor };
+  return { model: deviceModelOf({ executor: served, checkpoint }, cacheTokens), vocabSize, executor };
 }
 
 /** Serves all requests at once. */
-async function serve({ stepper, vocabSize }: ReadyRow, lengths: readonly RequestLengths[]): Promise<Served> {
-  const generator = new Generator(stepper);
+async function serve({ model, vocabSize }: ReadyRow, lengths: readonly RequestLengths[]): Promise<Served> {
+  const generator = new Generator(model);
   const cpu = process.cpuUsage();
   const started = performance.now();
   const latencies = await Promise.all(

@@ -1,12 +1,16 @@
 /** A checkpoint whose keys and values have a head for each head of queries: the same function, without grouping. */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import type { StepInputs } from '../driver/devices/sequenceTable.js';
+import type { DeviceExecutor } from '../driver/executor.js';
 import { CheckpointFolder, prepareFolder } from '../driver/quantize/tensors.js';
 import { UserError } from '../errors.js';
-import type { StepInputs, Stepper } from '../engine/scheduler.js';
+import { STEP } from '../ir/function.js';
+import { stepExtents, stepSize } from '../ir/stepping.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import type { WeightEntry } from '../models/model/tensors.js';
 import { layOut, readSafetensorsHeader } from '../models/weights/safetensors.js';
+import type { CallArrays } from '../runtime/call.js';
 import { at } from '../system/at.js';
 import { isRecord } from '../system/json.js';
 import { readRange, withFile } from '../system/read.js';
@@ -127,20 +131,23 @@ export function padded(inputs: StepInputs, length: number, others: readonly numb
   };
 }
 
-/** A stepper whose contexts are padded to `length` keys: those of slots that were written before. */
-export function paddedStepper(stepper: Stepper, length: number): Stepper {
+/** An executor whose steps have contexts padded to `length` keys: those of slots that were written before. */
+export function paddedExecutor(executor: DeviceExecutor, length: number): DeviceExecutor {
   const written = new Set<number>();
   let slots: number[] = [];
-  const { limits } = stepper;
+  const size = stepSize(executor.capacity[STEP] ?? {});
+  // Every token may be a path of its own.
+  const tokens = Math.min(size.tokens, Math.floor(size.keys / length));
   return {
-    ...stepper,
-    // Every token may be a path of its own.
-    limits: { ...limits, tokens: Math.min(limits.tokens, Math.floor(limits.keys / length)) },
-    step: (inputs) => {
+    ...executor,
+    capacity: { ...executor.capacity, [STEP]: { ...executor.capacity[STEP], ...stepExtents({ ...size, tokens }) } },
+    call: (name, given, epoch) => {
+      if (name !== STEP) return executor.call(name, given, epoch);
+      const inputs = given as CallArrays & StepInputs;
       const before = written.size;
       for (const slot of inputs.slot) if (slot >= 0) written.add(slot);
       if (written.size !== before) slots = [...written];
-      return stepper.step(padded(inputs, length, slots));
+      return executor.call(name, { ...given, ...padded(inputs, length, slots) }, epoch);
     },
   };
 }

@@ -2,8 +2,26 @@
  * What the engine asks of a model on one replica. The device keeps a table of sequences; a message names what changed,
  * so its size follows the tokens of the step and never the length of what is kept.
  */
-import type { StepLimits } from './scheduler.js';
 import type { FilterInputs } from './tokenEntries.js';
+
+/** How much a step may be. */
+export interface StepLimits {
+  /** Most new tokens. */
+  readonly tokens: number;
+  /** Most keys: the lengths of all paths. */
+  readonly keys: number;
+  /** Most rows. Default: as many as tokens. */
+  readonly rows?: number;
+  /** Most new tokens of a step in which a sequence gets its next token, which waits for all. Default: `tokens`. */
+  readonly besideTokens?: number;
+  /** Rows whose drawn token a step keeps for the next one, which need not wait for the host. Default: none. */
+  readonly keptRows?: number;
+  /** Steps that keep all stages of a pipeline busy, each with sequences of its own. Default: 1. */
+  readonly groups?: number;
+  /** Most filtered rows, and entries of their lists. Default: none, and the model takes no filters. */
+  readonly filtered?: number;
+  readonly entries?: number;
+}
 
 /** Pages that are copied before a step: the first rows of `from` become those of `to`. */
 export interface PageCopies {
@@ -14,11 +32,20 @@ export interface PageCopies {
   readonly rows: Int32Array;
 }
 
+/** Numbers of sequences are below this. */
+export const MAX_SEQUENCES = 1 << 20;
+
 /** A step: sequences that go on, each by some tokens (P parts, T tokens, R rows). */
 export interface StepMessage {
-  /** Sequences that the device forgets before the step. Their numbers may be used again in the same message. */
+  /**
+   * Sequences that the device forgets before the step. Their numbers may be used again in the same message. One that it
+   * does not have is passed over: a message that was refused may have named it.
+   */
   readonly ended: Int32Array;
-  /** i32[P]: the sequence of each part. A number that is not in the table begins a sequence without pages. */
+  /**
+   * i32[P]: the sequence of each part, below MAX_SEQUENCES. A number that is not in the table begins a sequence without
+   * pages.
+   */
   readonly sequence: Int32Array;
   /** i32[P]: how many of its pages it keeps; those behind them are forgotten. */
   readonly keptPages: Int32Array;
@@ -26,7 +53,10 @@ export interface StepMessage {
   readonly newPages: Int32Array;
   /** Pages that the parts gained, part after part. */
   readonly pages: Int32Array;
-  /** i32[P]: the position of its first new token, and how many tokens are new. Its pages hold all up to the last. */
+  /**
+   * i32[P]: the position of its first new token, and how many tokens are new, at least one. Its pages hold all up to
+   * the last. No other part writes into the pages of its new tokens.
+   */
   readonly from: Int32Array;
   readonly count: Int32Array;
   /** i32[T]: part after part; −1 − r: the token that row r of the step before has drawn. */
@@ -41,8 +71,18 @@ export interface StepMessage {
   readonly keyHigh: Int32Array;
   /** i32[R]: 1 where the next step may name the token that the row draws. */
   readonly keep: Int32Array;
+  /** Of the first rows, which are filtered. */
   readonly filters?: FilterInputs;
   readonly copies?: PageCopies;
+}
+
+/** What filtered rows are given. Log-probabilities are those at temperature 1, of unchanged logits. */
+export interface FilteredAnswer {
+  readonly token: Int32Array;
+  readonly logProb: Float32Array;
+  /** The most likely tokens, as many numbers a row as the model finds at most; those past topCount are 0. */
+  readonly topTokens: Int32Array;
+  readonly topLogProbs: Float32Array;
 }
 
 /** What a step computes, a number for each row unless it says otherwise. */
@@ -53,17 +93,23 @@ export interface StepAnswer {
   /** A token drawn from the row, and its log-probability at temperature 1. */
   readonly nextToken: Int32Array;
   readonly nextTokenLogProb: Float32Array;
-  /** For the first rows, which are filtered; f32[F, 32] and i32[F, 32] of the most likely tokens. */
-  readonly filtered?: {
-    readonly token: Int32Array;
-    readonly logProb: Float32Array;
-    readonly topTokens: Int32Array;
-    readonly topLogProbs: Float32Array;
-  };
+  /** For the first rows, as many as have filters. */
+  readonly filtered?: FilteredAnswer;
   /** f32[R, N]: what a head of N classes gives, before any softmax. */
   readonly classLogits?: Float32Array;
   /** f32[R, H]: rows of the residual stream behind the last norm. */
   readonly hidden?: Float32Array;
+}
+
+/** The device ended, and the keys and values in its memory with it. */
+export class StateLost extends Error {
+  /** Whether it may have been computing the step when it ended. */
+  readonly wasAsked: boolean;
+
+  constructor(message: string, wasAsked = true) {
+    super(message);
+    this.wasAsked = wasAsked;
+  }
 }
 
 /** A model on one replica, as the engine sees it. Its steps are executed in the order in which they are sent. */
@@ -75,16 +121,18 @@ export interface DeviceModel {
   readonly vocab?: number | undefined;
   /** Classes of its head, where that is none of a vocabulary. */
   readonly classes?: number | undefined;
-  /** Pages that it has addresses for. */
+  /** Pages that it has addresses for, and those that have memory when it is opened. */
   readonly maxPages: number;
+  readonly mappedPages: number;
   /** Pages whose memory comes and goes together, and the bytes of those in all states. */
   readonly piecePages: number;
   readonly pieceBytes: number;
   /** Rejects with StateLost where the device is gone, and with an error that has `rows` where only those failed. */
   step(message: StepMessage): Promise<StepAnswer>;
   /**
-   * Has memory behind pages 0 to `pages` − 1 and no others, as soon as the steps before are done. Resolves with the
-   * number of pages there is memory for: fewer where it ran out, never fewer than before unless that was asked.
+   * Has memory behind pages 0 to `pages` − 1 and no others, as soon as the steps before are done. Sequences with other
+   * pages are forgotten. Resolves with the number of pages there is memory for: fewer where it ran out, never fewer
+   * than before unless that was asked.
    */
   resize(pages: number): Promise<number>;
   /** Whether its pages are lost already, so that the next step would reject with StateLost. */

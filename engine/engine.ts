@@ -4,11 +4,11 @@
  */
 import { UsageError, UserError } from '../errors.js';
 import { counted } from '../system/text.js';
+import type { DeviceModel } from './device.js';
 import { RequestHandle } from './handle.js';
 import { Replicas } from './replicas.js';
 import { type ModelFacts, planRequest } from './requestKinds.js';
 import type { EngineRequest, RequestOptions } from './request.js';
-import type { Stepper } from './scheduler.js';
 import { Task } from './task.js';
 
 /** The moment at which the request is to end has passed already. */
@@ -25,11 +25,11 @@ export interface EngineOptions {
 /** A model that was opened for an engine. */
 export interface EngineModel {
   /** Its replicas that are ready, at least one. */
-  readonly steppers: readonly Stepper[];
+  readonly replicas: readonly DeviceModel[];
   /** Tokens of its vocabulary: others are refused. Default: any number. */
   readonly vocabSize?: number;
   /** Replicas that are still loading; those that fail are left out. */
-  readonly later?: readonly Promise<Stepper>[];
+  readonly later?: readonly Promise<DeviceModel>[];
   /** Releases its devices and memory. */
   readonly close?: () => Promise<void>;
 }
@@ -66,11 +66,11 @@ export class Engine {
         `load: there is a model ${JSON.stringify(name)} already`,
         `unload it before: await engine.unload(${JSON.stringify(name)})`,
       );
-    const replicas = new Replicas(model.steppers);
+    const replicas = new Replicas(model.replicas);
     this.models.set(name, { replicas, model, requests: new Set(), waiters: new Set(), isLeaving: false });
     for (const each of model.later ?? [])
       void each.then(
-        (stepper) => this.models.get(name)?.replicas === replicas && replicas.add(stepper),
+        (replica) => this.models.get(name)?.replicas === replicas && replicas.add(replica),
         // Whoever opens replicas says which are left out.
         () => undefined,
       );

@@ -1,14 +1,16 @@
 /**
- * Continues sequences of tokens, many at a time. Each call of the function `step` takes what the scheduler gives it:
- * pieces of prompts beside single tokens of sequences that generate. What a sequence gets does not depend on the
- * others. Where the device keeps what it draws, a call is planned and begun while the one before it runs. A pipeline
- * has a call for each of its stages, with different sequences.
+ * Continues sequences of tokens, many at a time, on one replica of a model. Each step takes what the scheduler gives
+ * it: pieces of prompts beside single tokens of sequences that generate. What a sequence gets does not depend on the
+ * others. Where the device keeps what it draws, a step is planned and begun while the one before it runs. A pipeline
+ * has a step for each of its stages, with different sequences. The loop waits for the device and for nobody else.
  */
+import { type DeviceModel, type FilteredAnswer, StateLost, type StepAnswer } from './device.js';
 import { PAGE_TOKENS, PagePool } from './pages.js';
 import type { EndReason, Generated, GeneratedToken, GenerateRequest } from './request.js';
-import { runTask, type Task, type TaskOwner } from './task.js';
-import { type FilteredOutputs, Scheduler, StateLost, type Step, type StepOutputs, type Stepper } from './scheduler.js';
+import { type PagePressure, Scheduler } from './scheduler.js';
 import type { Sequence } from './sequence.js';
+import type { AskedRow, Step } from './stepMessage.js';
+import { runTask, type Task, type TaskOwner } from './task.js';
 
 export interface GeneratorCounts {
   readonly calls: number;
@@ -23,10 +25,16 @@ export interface GeneratorCounts {
   readonly pages: number;
 }
 
-/** A call on its way. */
+/** A step on its way. */
 interface Flight {
   readonly step: Step;
-  readonly answer: Promise<StepOutputs | Error>;
+  readonly answer: Promise<StepAnswer | Error>;
+}
+
+/** A task, and the tokens that it had left to compute when they were last counted. */
+interface Entry {
+  readonly task: Task;
+  work: number;
 }
 
 /** Tries to have tasks done by another device. Returns those that it cannot place. */
@@ -35,28 +43,31 @@ export type Rescue = (tasks: readonly Task[]) => readonly Task[];
 const asError = (error: unknown): Error => (error instanceof Error ? error : new Error(String(error)));
 
 export class Generator implements TaskOwner {
-  readonly stepper: Stepper;
+  readonly model: DeviceModel;
   /** Why the device will not come back. */
   gone: Error | undefined;
   /** Whether the device is there. */
   isReady = true;
+  /** Tokens that are left to compute, at most. */
+  workTokens = 0;
   private readonly pool: PagePool;
   private readonly scheduler: Scheduler;
   private readonly rescue: Rescue;
-  private readonly tasks = new Map<Sequence, Task>();
-  /** Tasks that end before the next call. */
+  private readonly tasks = new Map<Sequence, Entry>();
+  /** Tasks that end before the next step. */
   private readonly stopping = new Set<Task>();
   private loop: Promise<void> | undefined;
+  private resized: Promise<unknown> = Promise.resolve();
   private calls = 0;
   private computedTokens = 0;
   private foundTokens = 0;
   private peakPages = 0;
 
-  constructor(stepper: Stepper, rescue: Rescue = (tasks) => tasks) {
-    this.stepper = stepper;
+  constructor(model: DeviceModel, rescue: Rescue = (tasks) => tasks) {
+    this.model = model;
     this.rescue = rescue;
-    this.pool = new PagePool(Math.floor(stepper.cacheTokens / PAGE_TOKENS));
-    this.scheduler = new Scheduler(this.pool, stepper.limits);
+    this.pool = new PagePool(model.maxPages, model.mappedPages);
+    this.scheduler = new Scheduler(this.pool, model.limits);
   }
 
   get counts(): GeneratorCounts {
@@ -69,32 +80,33 @@ export class Generator implements TaskOwner {
 
   /** Longest context of the model, in tokens. */
   get maxLength(): number {
-    return this.stepper.maxLength;
+    return this.model.maxLength;
   }
 
   /** Tokens of its vocabulary, if it chooses tokens from whole rows of logits. */
   get vocab(): number | undefined {
-    return this.stepper.vocab;
+    return this.model.vocab;
   }
 
   /** Classes of its head, if that is none of a vocabulary. */
   get classes(): number | undefined {
-    return this.stepper.classes;
+    return this.model.classes;
   }
 
-  /** Longest sequence that the pages and a call have room for, in tokens. */
+  /** Longest sequence that pages may ever have room for, and a step, in tokens. */
   get room(): number {
-    return Math.min(this.pool.total * PAGE_TOKENS, this.stepper.limits.keys);
+    return Math.min(this.model.maxPages * PAGE_TOKENS, this.model.limits.keys);
   }
 
-  /** Tokens that are left to compute, at most. */
-  get workTokens(): number {
-    return [...this.tasks.values()].reduce((sum, task) => sum + task.workTokens, 0);
+  /** How many pages are in use and wanted. */
+  get pressure(): PagePressure {
+    return this.scheduler.pressure;
   }
 
-  /** Whether a page has this content. */
-  hasPage(content: string): boolean {
-    return this.stepper.isLost?.() !== true && this.pool.has(content);
+  /** Tokens of a sequence that would be found in pages. */
+  findable(sequence: Sequence): number {
+    if (this.model.isLost?.() === true) return 0;
+    return PAGE_TOKENS * sequence.lookUp(this.pool).found;
   }
 
   /** Continues a prompt; rejects as sequenceOf throws, and where a step computes no finite number for it. */
@@ -106,13 +118,10 @@ export class Generator implements TaskOwner {
     if (task.stopped !== undefined) return task.end(task.stopped);
     if (this.gone !== undefined) return task.fail(this.gone);
     task.owner = this;
-    this.tasks.set(task.sequence, task);
+    this.tasks.set(task.sequence, { task, work: 0 });
+    this.count(task.sequence);
     this.scheduler.add(task.sequence);
     this.wake();
-  }
-
-  wake(): void {
-    if (this.tasks.size > 0) this.loop ??= this.run();
   }
 
   stop(task: Task): void {
@@ -120,7 +129,16 @@ export class Generator implements TaskOwner {
     else if (this.tasks.has(task.sequence)) this.end(task, task.stopped!);
   }
 
-  /** Settles when no call is on its way and none will begin without a new task. */
+  pause(task: Task): void {
+    this.scheduler.pause(task.sequence);
+  }
+
+  resume(task: Task): void {
+    this.scheduler.resume(task.sequence);
+    this.wake();
+  }
+
+  /** Settles when no step is on its way and none will begin without a new task. */
   get idle(): Promise<void> {
     return this.loop ?? Promise.resolve();
   }
@@ -132,18 +150,49 @@ export class Generator implements TaskOwner {
 
   /** Gives up the tasks that have not begun, for another device to do. */
   takeWaiting(): readonly Task[] {
-    const waiting = this.scheduler.waiting.filter(
+    const fresh = [...this.scheduler.waiting].filter(
       ({ tokens, promptLength, awaited }) => tokens.length === promptLength && awaited === 0,
     );
-    return waiting.map((sequence) => this.forget(sequence)!);
+    return fresh.map((sequence) => this.forget(sequence)!);
+  }
+
+  /**
+   * Has memory behind this many pages, or as many as there are addresses for. Sequences that hold others are computed
+   * again. Resolves with the number of pages, which is smaller where memory ran out.
+   */
+  resize(pages: number): Promise<number> {
+    const resized = this.resized.then(async () => {
+      const wanted = Math.min(pages, this.model.maxPages);
+      if (wanted < this.pool.total) this.scheduler.resize(wanted);
+      const mapped = await this.model.resize(wanted);
+      this.scheduler.resize(mapped);
+      this.wake();
+      return mapped;
+    });
+    this.resized = resized.catch(() => undefined);
+    return resized;
+  }
+
+  private wake(): void {
+    if (this.tasks.size > 0) this.loop ??= this.run();
   }
 
   private forget(sequence: Sequence): Task | undefined {
-    const task = this.tasks.get(sequence);
+    const entry = this.tasks.get(sequence);
     this.scheduler.remove(sequence);
     this.tasks.delete(sequence);
-    if (task !== undefined) this.stopping.delete(task);
-    return task;
+    if (entry === undefined) return undefined;
+    this.stopping.delete(entry.task);
+    this.workTokens -= entry.work;
+    return entry.task;
+  }
+
+  private count(sequence: Sequence): void {
+    const entry = this.tasks.get(sequence);
+    if (entry === undefined) return;
+    const { workTokens } = entry.task;
+    this.workTokens += workTokens - entry.work;
+    entry.work = workTokens;
   }
 
   private async run(): Promise<void> {
@@ -166,43 +215,46 @@ export class Generator implements TaskOwner {
     }
   }
 
-  /** A sequence that no call ever takes would hang whoever waits for it. Those that pause wake the loop again. */
+  /** A sequence that no step ever takes would hang whoever waits for it. It waits where pages may still come. */
   private requireNothingLeft(): void {
-    const left = [...this.tasks.values()].filter(({ sequence }) => !sequence.isPaused);
-    for (const task of left) this.forget(task.sequence)?.fail(new Error('The scheduler has left a sequence behind.'));
+    if (this.pool.total < this.model.maxPages) return;
+    for (const sequence of [...this.scheduler.running, ...this.scheduler.waiting])
+      this.forget(sequence)?.fail(new Error('The scheduler has left a sequence behind.'));
   }
 
   /**
-   * Whether a call can be planned before these are read. It takes tokens that they draw; in a pipeline, it takes other
+   * Whether a step can be planned before these are read. It takes tokens that they draw; in a pipeline, it takes other
    * sequences.
    */
   private mayLookAhead(flights: readonly Flight[]): boolean {
-    const { keptRows = 0, groups = 1 } = this.stepper.limits;
+    const { keptRows = 0, groups = 1 } = this.model.limits;
     if (flights.length >= Math.max(groups, keptRows > 0 ? 2 : 1)) return false;
     return flights.every(({ step }) => step.pieces.every(({ sequence }) => !sequence.isAlone));
   }
 
-  /** Plans a call, without sequences that are no longer wanted, and begins it. */
+  /** Plans a step, without sequences that are no longer wanted, and begins it. */
   private begin(): Flight | undefined {
     for (const task of this.stopping) this.end(task, task.stopped!);
     const step = this.scheduler.next();
     if (step === undefined) return undefined;
     this.peakPages = Math.max(this.peakPages, this.pool.held);
     this.calls++;
-    this.computedTokens += step.inputs.tokens.length;
-    const answer = this.stepper.step(step.inputs).catch(asError);
+    this.computedTokens += step.message.tokens.length;
+    const ask = async (): Promise<StepAnswer> => this.model.step(step.message);
+    const answer = ask().catch(asError);
     this.scheduler.foresee(step);
+    for (const { sequence } of step.pieces) this.count(sequence);
     return { step, answer };
   }
 
-  /** Waits for a call and uses what it returned. Returns whether those begun after it are of use. */
+  /** Waits for a step and uses what it returned. Returns whether those begun after it are of use. */
   private async land({ step, answer }: Flight, later: readonly Flight[]): Promise<boolean> {
     const outputs = await answer;
     if (!(outputs instanceof Error)) {
       this.use(step, outputs);
       return true;
     }
-    // What was begun meanwhile took tokens of this call, which are not known.
+    // What was begun meanwhile took tokens of this step, which are not known.
     await Promise.all(later.map((each) => each.answer));
     for (const each of later.toReversed()) this.scheduler.rewind(each.step);
     const { rows } = outputs as { readonly rows?: readonly number[] };
@@ -217,45 +269,57 @@ export class Generator implements TaskOwner {
     return false;
   }
 
-  /** What a call returned goes to the sequences that asked. */
-  private use(step: Step, outputs: StepOutputs): void {
-    const { logProb, isArgmax, nextToken, nextTokenLogProb, filtered, classLogits: logits } = outputs;
-    const { classes = 0 } = this.stepper;
-    const ended: (readonly [Task, EndReason])[] = [];
-    step.asked.forEach(({ sequence, kind, at }, row) => {
-      const task = this.tasks.get(sequence);
+  /** What a step returned goes to the sequences that asked. */
+  private use(step: Step, answer: StepAnswer): void {
+    const ended: (readonly [Task, EndReason | Error])[] = [];
+    step.asked.forEach((asked, row) => {
+      const task = this.tasks.get(asked.sequence)?.task;
       if (task === undefined) return;
-      const classLogits = logits?.slice(row * classes, (row + 1) * classes);
-      const drawn = { token: nextToken[row]!, logProb: nextTokenLogProb[row]! };
-      if (kind === 'score') {
-        task.score({
-          logProb: logProb[row]!,
-          isArgmax: isArgmax[row] === 1,
-          argmax: drawn.token,
-          argmaxLogProb: drawn.logProb,
-          classLogits,
-        });
-        return;
+      try {
+        const reason = this.give(task, asked, answer, row);
+        if (reason !== undefined) ended.push([task, reason]);
+        this.count(asked.sequence);
+      } catch (error) {
+        ended.push([task, asError(error)]);
       }
-      const token: GeneratedToken =
-        filtered !== undefined && row < filtered.token.length ? chosenOf(filtered, row, sequence.topCount) : drawn;
-      if (task.request.maxNewTokens > 0) sequence.read(at, token.token);
-      const reason = task.take(token, this, classLogits);
-      if (reason !== undefined) ended.push([task, reason]);
     });
+    // Others may find what is full, also of those that end now.
+    this.scheduler.read(step);
     // Rows of a sequence need not be in order.
     for (const [task, reason] of ended) this.end(task, reason);
-    this.scheduler.read(step);
   }
 
-  private end(task: Task, reason: EndReason): void {
-    this.forget(task.sequence);
+  /** What a row says goes to its task. Returns why that ends with it, if it does. */
+  private give(task: Task, { sequence, kind, at }: AskedRow, answer: StepAnswer, row: number): EndReason | undefined {
+    const { logProb, isArgmax, nextToken, nextTokenLogProb, filtered, classLogits: logits } = answer;
+    const { classes = 0 } = this.model;
+    const classLogits = logits?.slice(row * classes, (row + 1) * classes);
+    const drawn = { token: nextToken[row]!, logProb: nextTokenLogProb[row]! };
+    if (kind === 'score') {
+      task.score({
+        logProb: logProb[row]!,
+        isArgmax: isArgmax[row] === 1,
+        argmax: drawn.token,
+        argmaxLogProb: drawn.logProb,
+        classLogits,
+      });
+      return undefined;
+    }
+    const token: GeneratedToken =
+      filtered !== undefined && row < filtered.token.length ? chosenOf(filtered, row, sequence.topCount) : drawn;
+    if (task.request.maxNewTokens > 0) sequence.read(at, token.token);
+    return task.take(token, this, classLogits);
+  }
+
+  private end(task: Task, reason: EndReason | Error): void {
+    if (this.forget(task.sequence) === undefined) return;
     this.foundTokens += task.sequence.found;
-    task.end(reason);
+    if (reason instanceof Error) task.fail(reason);
+    else task.end(reason);
   }
 
   /**
-   * The sequences of `rows` failed. Where another call was begun meanwhile, the layer could not be found: the sequence
+   * The sequences of `rows` failed. Where another step was begun meanwhile, the layer could not be found: the sequence
    * is then computed once more, by itself and with nothing begun after it.
    */
   private giveUp(step: Step, rows: readonly number[], error: Error, wasAhead: boolean): void {
@@ -277,11 +341,12 @@ export class Generator implements TaskOwner {
     for (const task of this.stopping) this.end(task, task.stopped!);
     if (error.wasAsked)
       for (const { sequence } of step.pieces)
-        if (this.tasks.get(sequence)?.survive(error) === false) this.forget(sequence);
+        if (this.tasks.get(sequence)?.task.survive(error) === false) this.forget(sequence);
     this.handOver();
     try {
-      if (this.stepper.recovered === undefined) throw error;
-      await this.stepper.recovered();
+      if (this.model.recovered === undefined) throw error;
+      await this.model.recovered();
+      if (this.pool.total !== this.model.mappedPages) this.scheduler.resize(await this.model.resize(this.pool.total));
       this.isReady = true;
     } catch (reason) {
       this.gone = asError(reason);
@@ -291,7 +356,7 @@ export class Generator implements TaskOwner {
 
   /** Returns the tasks that nobody else can do. */
   private handOver(): readonly Task[] {
-    const tasks = this.scheduler.waiting.map((sequence) => this.tasks.get(sequence)!);
+    const tasks = [...this.tasks.values()].map(({ task }) => task);
     const left = new Set(this.rescue(tasks));
     for (const task of tasks) if (!left.has(task)) this.forget(task.sequence);
     return [...left];
@@ -299,7 +364,7 @@ export class Generator implements TaskOwner {
 }
 
 /** What a filtered row was given, and its most likely tokens. */
-function chosenOf(outputs: FilteredOutputs, row: number, topCount: number): GeneratedToken {
+function chosenOf(outputs: FilteredAnswer, row: number, topCount: number): GeneratedToken {
   const { token, logProb, topTokens, topLogProbs } = outputs;
   const first = (row * topTokens.length) / token.length;
   const top = Array.from({ length: topCount }, (_, i) => ({

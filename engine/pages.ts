@@ -1,56 +1,95 @@
 /** Pages of keys and values: who holds them, what they contain, and which can be had. */
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
+import { LowestFirst } from '../system/lowestFirst.js';
 
 /** Tokens of a page. Attention takes keys in groups of this size, so no group of a path lies in two pages. */
 export const PAGE_TOKENS = 16;
 
-/** Names what a full page contains: its own tokens, and all that came before them. */
+/** What is hashed: the name of the content before, in base64, and the page's own tokens. */
+const NAME_BYTES = 44;
+const hashed = new Int32Array(NAME_BYTES / 4 + PAGE_TOKENS);
+const hashedBytes = new Uint8Array(hashed.buffer);
+
+/**
+ * Names what a page contains: its own tokens, PAGE_TOKENS at most, and all that came before them. Names are SHA-256, so
+ * that nobody can make two contents of one name.
+ */
 export function contentOf(before: string | undefined, tokens: readonly number[]): string {
-  const hash = createHash('sha256');
-  if (before !== undefined) hash.update(before);
-  return hash.update(Int32Array.from(tokens)).digest('base64');
+  for (let i = 0; i < NAME_BYTES; i++) hashedBytes[i] = before?.charCodeAt(i) ?? 0;
+  hashed.set(tokens, NAME_BYTES / 4);
+  return hash('sha256', hashedBytes.subarray(0, NAME_BYTES + 4 * tokens.length), 'base64');
 }
 
 /**
  * Pages are shared by reference. A page that nobody holds keeps its content, and can be held again by whoever needs
- * the same tokens after the same path, until its memory is taken for something else: blank pages first, then the least
- * recently used.
+ * the same tokens after the same path, until its memory is taken for something else: blank pages first, the lowest of
+ * them, and then the least recently used. So the last pages become idle, whose memory can be given to others.
  */
 export class PagePool {
-  readonly total: number;
+  /** Pages that have memory. */
+  private count: number;
   /** Pages that had a content and were taken for another one. */
   evictions = 0;
+  /** Times that a page came to be available. */
+  freed = 0;
   private readonly holders: Int32Array;
   private readonly contents: (string | undefined)[];
   private readonly byContent = new Map<string, number>();
-  private readonly blank: number[];
+  private readonly blank: LowestFirst;
   /** Pages with a content that nobody holds, in order of their release. */
-  private readonly idle = new Set<number>();
+  private readonly unheld = new Set<number>();
 
-  constructor(total: number) {
-    this.total = total;
-    this.holders = new Int32Array(total);
-    this.contents = new Array<string | undefined>(total);
-    this.blank = Array.from({ length: total }, (_, i) => total - 1 - i);
+  /** `most`: pages that there may be; as many as are there, unless `count` says fewer. */
+  constructor(most: number, count = most) {
+    this.count = 0;
+    this.holders = new Int32Array(most);
+    this.contents = new Array<string | undefined>(most);
+    this.blank = new LowestFirst(most);
+    this.resize(count);
+  }
+
+  get total(): number {
+    return this.count;
   }
 
   /** Pages that can be taken. */
   get available(): number {
-    return this.blank.length + this.idle.size;
+    return this.blank.size + this.unheld.size;
+  }
+
+  /** Pages that keep a content which nobody needs at the moment. */
+  get idle(): number {
+    return this.unheld.size;
   }
 
   /** Pages that are held. */
   get held(): number {
-    return this.total - this.available;
+    return this.count - this.available;
+  }
+
+  /**
+   * There are pages 0 to `count` − 1 from now on. Nobody may hold one of those that go: throws where somebody does.
+   */
+  resize(count: number): void {
+    if (!(Number.isInteger(count) && count >= 0 && count <= this.holders.length))
+      throw new RangeError(`${count} pages, where there are addresses for ${this.holders.length}`);
+    for (let page = count; page < this.count; page++)
+      if (this.holders[page]! > 0) throw new Error(`Page ${page} is held, and cannot go.`);
+    for (let page = count; page < this.count; page++) {
+      this.forget(page);
+      this.blank.delete(page);
+    }
+    for (let page = this.count; page < count; page++) this.offer(page);
+    this.count = count;
   }
 
   /** A page for new content, held once; undefined where every page is held. */
   take(): number | undefined {
-    let page = this.blank.pop();
+    let page = this.blank.take();
     if (page === undefined) {
-      [page] = this.idle;
+      [page] = this.unheld;
       if (page === undefined) return undefined;
-      this.idle.delete(page);
+      this.unheld.delete(page);
       this.byContent.delete(this.contents[page]!);
       this.contents[page] = undefined;
       this.evictions++;
@@ -63,7 +102,7 @@ export class PagePool {
   find(content: string): number | undefined {
     const page = this.byContent.get(content);
     if (page === undefined) return undefined;
-    this.idle.delete(page);
+    this.unheld.delete(page);
     this.holders[page]!++;
     return page;
   }
@@ -71,6 +110,12 @@ export class PagePool {
   /** Whether a page has this content. */
   has(content: string): boolean {
     return this.byContent.has(content);
+  }
+
+  /** Whether a page has this content that nobody holds: who finds it leaves one less for others. */
+  hasIdle(content: string): boolean {
+    const page = this.byContent.get(content);
+    return page !== undefined && this.holders[page] === 0;
   }
 
   /** The held `page` is full and will not change. Where another page has the same content, that one stays known. */
@@ -86,12 +131,12 @@ export class PagePool {
     if (content === undefined) return;
     this.byContent.delete(content);
     this.contents[page] = undefined;
-    if (this.idle.delete(page)) this.blank.push(page);
+    if (this.unheld.delete(page)) this.blank.add(page);
   }
 
   /** The memory was lost: nothing is to be found any more. */
   clear(): void {
-    for (let page = 0; page < this.total; page++) this.forget(page);
+    for (const page of [...this.byContent.values()]) this.forget(page);
   }
 
   /** Gives up one hold. */
@@ -100,7 +145,13 @@ export class PagePool {
     if (!(left >= 0)) throw new Error(`Page ${page} is held by nobody.`);
     this.holders[page] = left;
     if (left > 0) return;
-    if (this.contents[page] === undefined) this.blank.push(page);
-    else this.idle.add(page);
+    if (this.contents[page] === undefined) return this.offer(page);
+    this.unheld.add(page);
+    this.freed++;
+  }
+
+  private offer(page: number): void {
+    this.blank.add(page);
+    this.freed++;
   }
 }

@@ -3,23 +3,22 @@
  * with the least to do, counting what it would find in pages; when a device ends, its requests go to the others. What a
  * request gets does not depend on the replica.
  */
+import type { DeviceModel } from './device.js';
 import { Generator, type GeneratorCounts } from './generator.js';
-import { contentOf, PAGE_TOKENS } from './pages.js';
 import type { Generated, GenerateRequest } from './request.js';
-import type { Stepper } from './scheduler.js';
 import { runTask, type Task } from './task.js';
 
 export class Replicas {
   private readonly generators: Generator[] = [];
 
-  /** `steppers`: those that are ready, at least one. */
-  constructor(steppers: readonly Stepper[]) {
-    for (const stepper of steppers) this.add(stepper);
+  /** `models`: those that are ready, at least one. */
+  constructor(models: readonly DeviceModel[]) {
+    for (const model of models) this.add(model);
   }
 
   /** A replica that is ready takes its share of what has not begun. */
-  add(stepper: Stepper): void {
-    const generator: Generator = new Generator(stepper, (tasks) =>
+  add(model: DeviceModel): void {
+    const generator: Generator = new Generator(model, (tasks) =>
       this.generators.some((each) => each !== generator && each.isReady) ? this.place(tasks) : tasks,
     );
     this.generators.push(generator);
@@ -81,20 +80,13 @@ export class Replicas {
     return [];
   }
 
-  private choose({ sequence: { tokens } }: Task): Generator {
+  private choose({ sequence }: Task): Generator {
     if (this.generators.length === 1) return this.generators[0]!;
-    const contents: string[] = [];
-    for (let end = PAGE_TOKENS; end <= tokens.length; end += PAGE_TOKENS)
-      contents.push(contentOf(contents.at(-1), tokens.slice(end - PAGE_TOKENS, end)));
-    const foundBy = (generator: Generator): number => {
-      const missing = contents.findIndex((content) => !generator.hasPage(content));
-      return PAGE_TOKENS * (missing < 0 ? contents.length : missing);
-    };
     const ready = this.generators.filter(({ isReady }) => isReady);
     const there = ready.length > 0 ? ready : this.generators.filter(({ gone }) => gone === undefined);
     const costs = (there.length > 0 ? there : this.generators).map((generator) => ({
       generator,
-      cost: generator.workTokens - foundBy(generator),
+      cost: generator.workTokens - generator.findable(sequence),
     }));
     return costs.reduce((best, each) => (each.cost < best.cost ? each : best)).generator;
   }

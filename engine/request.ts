@@ -1,7 +1,7 @@
 /** What an engine is asked for, and what it answers: continuations of a prompt, rows of given tokens, class logits. */
 import { defined } from '../system/defined.js';
+import type { DeviceModel } from './device.js';
 import { needsRow, resolveSampling, type SamplingOptions } from './options.js';
-import type { Stepper } from './scheduler.js';
 import { Sequence } from './sequence.js';
 
 export interface TokenLogProb {
@@ -135,7 +135,7 @@ export type RequestEvent =
   | { readonly kind: 'failed'; readonly sample: number; readonly error: Error };
 
 /** What a sequence must fit into. */
-export interface SequenceLimits extends Pick<Stepper, 'maxLength' | 'vocab'> {
+export interface SequenceLimits extends Pick<DeviceModel, 'maxLength' | 'vocab'> {
   /** Longest sequence that the pages and a call have room for, in tokens. */
   readonly room: number;
 }

@@ -1,145 +1,136 @@
 /**
- * Which tokens of which sequences a call takes. Sequences that run come first, in order of priority and arrival: one
- * new token each, or the next piece of a prompt; then sequences that wait. Where no page is left, a sequence that is
- * paused gives its pages back, else the last of the lowest priority, and is computed again later.
+ * Which tokens of which sequences a step takes. Sequences that run come first, by priority and arrival: one new token
+ * each, or the next piece of a prompt; then sequences that wait. Where no page is left, a sequence that is paused gives
+ * its pages back, else the last that runs, and is computed again later. A step costs time for the sequences that it
+ * takes, not for those that wait.
  */
+import type { StepLimits } from './device.js';
 import { PAGE_TOKENS, type PagePool } from './pages.js';
-import { type Draw, type Sequence, UNREAD } from './sequence.js';
-import { filterInputs, type FilterInputs } from './tokenEntries.js';
+import type { Sequence } from './sequence.js';
+import { SequenceQueue } from './sequenceQueue.js';
+import { rowCount, type SequenceChunk, type Step, stepOf, withinRows } from './stepMessage.js';
 
-export interface StepLimits {
-  /** Most new tokens of a call. */
-  readonly tokens: number;
-  /** Most keys of a call: the lengths of all paths. */
-  readonly keys: number;
-  /** Most rows of a call. Default: as many as tokens. */
-  readonly rows?: number;
-  /** Most new tokens of a call in which a sequence gets its next token, which waits for all. Default: `tokens`. */
-  readonly besideTokens?: number;
-  /** Rows whose drawn token a call keeps for the next one, which need not wait for the host. Default: none. */
-  readonly keptRows?: number;
-  /** Calls that keep all stages of a pipeline busy, each with sequences of its own. Default: 1. */
-  readonly groups?: number;
-  /** Most filtered rows, and entries of their lists. Default: none, and the model takes no filters. */
-  readonly filtered?: number;
-  readonly entries?: number;
+/** Steps of fewer tokens than this take the time of reading the weights: dividing them further gains nothing. */
+const MIN_SHARE = 512;
+/** Sequences that wait and do not fit, past which nobody looks for smaller ones. */
+const MAX_REFUSED = 16;
+
+/** A step while it is put together. */
+interface Draft {
+  readonly pieces: SequenceChunk[];
+  /** Most new tokens, and most sequences that go on token by token. */
+  readonly budget: number;
+  readonly most: number;
+  tokens: number;
+  keys: number;
+  rows: number;
+  filtered: number;
+  entries: number;
+  writing: number;
+  /** Contents of pages that this step fills: whoever needs them too waits for them. */
+  readonly filling: Set<string>;
 }
 
-/** Calls of fewer tokens than this take the time of reading the weights: dividing them further gains nothing. */
-const MIN_SHARE = 512;
+/** How much memory the sequences of a model could use, in pages. */
+export interface PagePressure {
+  /** Those of sequences that run, or keep them while nobody reads what they have. */
+  readonly held: number;
+  /** Those that keep contents which nobody needs now. */
+  readonly idle: number;
+  /** Those that sequences need which wait for pages. */
+  readonly waiting: number;
+  /** All that have memory. */
+  readonly total: number;
+}
 
 export class Scheduler {
-  readonly running: Sequence[] = [];
-  readonly waiting: Sequence[] = [];
+  readonly running = new SequenceQueue();
+  readonly waiting = new SequenceQueue();
+  /** Sequences whose readers are behind. They keep their pages while nobody else needs them. */
+  readonly paused = new SequenceQueue();
   /** Sequences that gave their pages back because others needed them. */
   preemptions = 0;
   private readonly pool: PagePool;
   private readonly limits: StepLimits;
+  private arrivals = 0;
+  private steps = 0;
+  /** Numbers that the device has given back or will, with the next step; and the next one that was never used. */
+  private readonly spare: number[] = [];
+  private unused = 0;
+  private ended: number[] = [];
+  /** Sequences that found no room in the last step for their next token. They come first in the next one. */
+  private delayed = new Set<Sequence>();
+  /** Pages that a waiting sequence needs at least before any is looked at again; 0: something else has changed. */
+  private wanted = 0;
 
   constructor(pool: PagePool, limits: StepLimits) {
     this.pool = pool;
     this.limits = limits;
   }
 
-  /** The sequence must fit the pool and a call where it is alone. */
+  get pressure(): PagePressure {
+    const { held, idle, total } = this.pool;
+    return { held, idle, total, waiting: this.waiting.neededPages };
+  }
+
+  /** Tokens that no step has taken yet, of all sequences that are not paused, about. */
+  get pending(): number {
+    return this.running.pending + this.waiting.pending;
+  }
+
+  /** The sequence must fit the pool and a step where it is alone. */
   add(sequence: Sequence): void {
-    insert(this.waiting, sequence);
+    sequence.arrival = ++this.arrivals;
+    (sequence.isPaused ? this.paused : this.waiting).add(sequence);
+    this.wanted = 0;
   }
 
-  /** The sequence is done, or given up. */
+  /** The sequence is done, or given up: the next step may use its pages, since steps are executed in order. */
   remove(sequence: Sequence): void {
-    sequence.drop(this.pool);
-    for (const list of [this.running, this.waiting]) {
-      const at = list.indexOf(sequence);
-      if (at >= 0) list.splice(at, 1);
-    }
+    this.drop(sequence);
+    for (const queue of [this.running, this.waiting, this.paused]) queue.delete(sequence);
   }
 
-  /** The next call; undefined where nothing is left to do. */
+  /** No step takes the sequence before it is resumed. */
+  pause(sequence: Sequence): void {
+    sequence.isPaused = true;
+    if (this.running.delete(sequence) || this.waiting.delete(sequence)) this.paused.add(sequence);
+  }
+
+  resume(sequence: Sequence): void {
+    sequence.isPaused = false;
+    if (!this.paused.delete(sequence)) return;
+    (sequence.pages.length > 0 ? this.running : this.waiting).add(sequence);
+    this.wanted = 0;
+  }
+
+  /** The next step; undefined where there is nothing to do, or nothing can be done before pages come. */
   next(): Step | undefined {
-    const pieces: SequenceChunk[] = [];
-    const isWriting = this.running.some(
-      ({ computed, promptLength, pending, isPaused }) => computed >= promptLength && pending > 0 && !isPaused,
-    );
-    const share = this.share();
-    const beside = isWriting ? (this.limits.besideTokens ?? Infinity) : Infinity;
-    const budget = Math.min(beside, share.tokens, this.limits.tokens);
-    let tokens = 0;
-    let keys = 0;
-    let rows = 0;
-    let writing = 0;
-    const { filtered: maxFiltered = 0, entries: maxEntries = 0 } = this.limits;
-    let [filtered, entries] = [0, 0];
-    /** Pages that this call fills: whoever needs them too waits for them. */
-    const filling = new Set<string>();
-    const take = (sequence: Sequence): boolean => {
-      const isNext = sequence.computed >= sequence.promptLength;
-      const most = isNext && writing >= share.sequences ? 0 : Math.min(sequence.pending, budget - tokens);
-      const rowsLeft = (this.limits.rows ?? Infinity) - rows;
-      const asked = rowsOf(sequence, sequence.computed, sequence.computed + most);
-      const count = asked.length <= rowsLeft ? most : asked[rowsLeft]! - sequence.computed;
-      const to = sequence.computed + count;
-      if (count <= 0 || keys + to > this.limits.keys) return false;
-      const isFiltered = sequence.isFiltered && to === sequence.tokens.length;
-      const listed = isFiltered ? sequence.entryCount : 0;
-      const hasRoom = filtered < maxFiltered && (filtered === 0 || entries + listed <= maxEntries);
-      if (isFiltered && !hasRoom) return false;
-      if (!this.reserve(sequence, to, pieces)) return false;
-      pieces.push({ sequence, from: sequence.computed, to });
-      for (let i = Math.floor(sequence.computed / PAGE_TOKENS); (i + 1) * PAGE_TOKENS <= to; i++)
-        filling.add(sequence.content(i) ?? '');
-      filtered += isFiltered ? 1 : 0;
-      entries += listed;
-      tokens += count;
-      rows += Math.min(asked.length, rowsLeft);
-      keys += to;
-      if (isNext) writing++;
-      return true;
-    };
-    for (const sequence of [...this.running]) if (!sequence.isPaused && this.running.includes(sequence)) take(sequence);
-    const preempted = this.preemptions;
-    for (const sequence of [...this.waiting]) {
-      if (tokens >= budget || this.preemptions > preempted) break;
-      if (sequence.awaited > 0 || sequence.isPaused) continue;
-      sequence.adopt(this.pool);
-      const next = sequence.content(Math.floor(sequence.computed / PAGE_TOKENS));
-      if ((next !== undefined && filling.has(next)) || !this.mayAdmit(sequence)) {
-        sequence.drop(this.pool);
-        continue;
-      }
-      const { computed } = sequence;
-      if (!take(sequence)) {
-        sequence.drop(this.pool);
-        break;
-      }
-      sequence.found ||= computed;
-      this.waiting.splice(this.waiting.indexOf(sequence), 1);
-      insert(this.running, sequence);
-    }
+    this.steps++;
+    this.makeWay();
+    const draft = this.draft();
+    const { delayed } = this;
+    this.delayed = new Set();
+    for (const sequence of delayed) if (this.running.has(sequence)) this.takeRunning(sequence, draft);
+    for (let i = 0; i < this.running.length; i++) this.takeRunning(this.running.at(i)!, draft);
+    this.admit(draft);
+    const { pieces } = draft;
     if (pieces.length === 0) return undefined;
-    const step = { pieces, ...arraysOf(pieces, this.limits) };
-    // Calls are executed in order, so that a later one may read what this one writes.
+    for (const { sequence } of pieces) sequence.number = this.numberOf(sequence);
+    const step = stepOf(pieces, this.ended, this.limits);
+    this.ended = [];
+    // Steps are executed in order, so that a later one may read what this one writes.
     for (const { sequence, to } of pieces) {
+      const isPrompt = !sequence.isWriting;
       sequence.computed = to;
-      sequence.publish(this.pool);
+      // Others may find what was computed of a prompt, and need fewer pages then.
+      if (sequence.publish(this.pool) && isPrompt) this.wanted = 0;
     }
     for (const sequence of askedIn(step)) sequence.awaited++;
     return step;
   }
 
-  /** What a call may take, so that as much is left for the other stages of a pipeline. */
-  private share(): { readonly tokens: number; readonly sequences: number } {
-    const { groups = 1 } = this.limits;
-    if (groups === 1) return { tokens: Infinity, sequences: Infinity };
-    const pending = [...this.running, ...this.waiting].reduce((sum, each) => sum + each.pending, 0);
-    const writing = this.running.filter(({ computed, promptLength }) => computed >= promptLength).length;
-    return {
-      tokens: Math.max(MIN_SHARE, Math.ceil(pending / groups)),
-      sequences: Math.max(1, Math.ceil(writing / groups)),
-    };
-  }
-
-  /** The call has begun: the tokens that it draws can be used by the next one, unread. */
+  /** The step has begun: the tokens that it draws can be used by the next one, unread. */
   foresee({ asked }: Step): void {
     const { keptRows = 0 } = this.limits;
     asked.forEach(({ sequence, kind }, row) => {
@@ -149,253 +140,216 @@ export class Scheduler {
 
   /** The tokens that were drawn have been read. */
   read(step: Step): void {
-    for (const sequence of askedIn(step)) sequence.awaited--;
-    for (const { sequence } of step.pieces) if (this.running.includes(sequence)) sequence.publish(this.pool);
+    this.settle(step);
+    for (const { sequence } of step.pieces) if (this.isHolding(sequence)) sequence.publish(this.pool);
   }
 
-  /** The call failed. Calls that were planned after it must have been taken back before. */
+  /** The step failed. Steps that were planned after it must have been taken back before. */
   rewind(step: Step): void {
-    for (const sequence of askedIn(step)) sequence.awaited--;
+    this.settle(step);
     for (const { sequence, from } of step.pieces) sequence.rewind(from);
   }
 
   /** The memory of the device is lost, or nobody knows what is in it: everything is computed again. */
   reset(): void {
-    for (const sequence of this.running.splice(0).reverse()) insert(this.waiting, sequence, true);
-    for (const sequence of this.waiting) {
-      sequence.drop(this.pool);
-      sequence.rewind(0);
-      sequence.awaited = 0;
-    }
+    for (const queue of [this.running, this.waiting, this.paused])
+      for (const sequence of [...queue]) {
+        queue.delete(sequence);
+        this.drop(sequence);
+        sequence.rewind(0);
+        sequence.awaited = 0;
+        (sequence.isPaused ? this.paused : this.waiting).add(sequence);
+      }
     this.pool.clear();
+    this.wanted = 0;
   }
 
-  /** The sequence begins again, as the first of those that wait. */
+  /** The sequence begins again. */
   restart(sequence: Sequence): void {
     this.remove(sequence);
     sequence.rewind(0);
-    insert(this.waiting, sequence, true);
+    (sequence.isPaused ? this.paused : this.waiting).add(sequence);
+    this.wanted = 0;
   }
 
-  /** Admission: pages for the whole sequence, and for the next token where one will follow. */
-  private mayAdmit(sequence: Sequence): boolean {
-    const next = sequence.tokens.length < sequence.longest ? 1 : 0;
-    const needed = Math.ceil((sequence.pending + next) / PAGE_TOKENS);
-    while (needed > this.pool.available) {
-      const victim = this.running.findLast(({ isPaused }) => isPaused);
-      if (victim === undefined) return false;
-      this.preempt(victim);
-    }
-    return true;
-  }
-
-  /** Pages for the first `length` tokens, taken from the sequence that came last where none is left. */
-  private reserve(sequence: Sequence, length: number, pieces: readonly SequenceChunk[]): boolean {
-    while (!sequence.reserve(length, this.pool)) {
-      const victim = this.running.findLast(({ isPaused }) => isPaused) ?? this.running.at(-1);
-      if (victim === undefined || victim === sequence || pieces.some((piece) => piece.sequence === victim))
-        return false;
-      this.preempt(victim);
-    }
-    return true;
-  }
-
-  /** The sequence gives its pages back, to be computed again. */
-  private preempt(victim: Sequence): void {
-    this.running.splice(this.running.indexOf(victim), 1);
-    victim.drop(this.pool);
-    insert(this.waiting, victim, true);
-    this.preemptions++;
-  }
-}
-
-/** Puts a sequence behind those that go before it, or before others of its priority. */
-function insert(list: Sequence[], sequence: Sequence, isFirst = false): void {
-  const { priority } = sequence;
-  const at = list.findIndex((each) => (isFirst ? each.priority >= priority : each.priority > priority));
-  list.splice(at < 0 ? list.length : at, 0, sequence);
-}
-
-/** The sequences that a call will say something about. */
-const askedIn = ({ asked }: Step): ReadonlySet<Sequence> => new Set(asked.map(({ sequence }) => sequence));
-
-/** A call's arrays: what the function `step` reads for pieces of sequences. */
-
-/** Inputs of the function `step`, by name. Those of filtered rows are there where the model chooses from logits. */
-export interface StepInputs extends Partial<FilterInputs> {
-  /** New tokens; any number where `isFed` is 1: the token is then the one kept in row `feed` of `drawn`. */
-  readonly tokens: Int32Array;
-  readonly isFed?: Int32Array;
-  readonly feed?: Int32Array;
-  /** Where the token that a row draws is kept for the next call; −1: nowhere. */
-  readonly keep?: Int32Array;
-  readonly position: Int32Array;
-  readonly slot: Int32Array;
-  readonly begin: Int32Array;
-  readonly key: Int32Array;
-  readonly row: Int32Array;
-  readonly target: Int32Array;
-  /** What the next token of each row is drawn with (ir/gumbel): 0 takes the most likely one. */
-  readonly inverseTemperature: Float32Array;
-  readonly keyLow: Int32Array;
-  readonly keyHigh: Int32Array;
-  /** The same as `keep`, for tokens that are chosen from logits: those of the first rows. */
-  readonly keepFiltered?: Int32Array;
-}
-
-/** The tokens [from, to) of a sequence. */
-export interface SequenceChunk {
-  readonly sequence: Sequence;
-  readonly from: number;
-  readonly to: number;
-}
-
-/** A row of a call, and what it is for: the score of a token of the prompt, or the next token. */
-export interface AskedRow {
-  readonly sequence: Sequence;
-  readonly kind: 'score' | 'next';
-  /** Place of the token that is scored or drawn. */
-  readonly at: number;
-}
-
-export interface Step {
-  readonly pieces: readonly SequenceChunk[];
-  readonly inputs: StepInputs;
-  readonly asked: readonly AskedRow[];
-}
-
-/** The tokens in [from, to) whose successors are asked for. */
-export function rowsOf(sequence: Sequence, from: number, to: number): readonly number[] {
-  const found: number[] = [];
-  for (let i = from; i < to; i++) {
-    const isScored = i + 1 >= sequence.nextScore && i + 1 < sequence.promptLength;
-    if (isScored || i + 1 === sequence.tokens.length) found.push(i);
-  }
-  return found;
-}
-
-const GREEDY: Draw = { inverseTemperature: 0, low: 0, high: 0 };
-
-/** A call's arrays. The paths of its sequences stand one behind another in the list of keys. */
-export function arraysOf(
-  pieces: readonly SequenceChunk[],
-  { keptRows = 0, filtered: maxFiltered }: { readonly keptRows?: number; readonly filtered?: number },
-): Pick<Step, 'inputs' | 'asked'> {
-  const count = pieces.reduce((sum, { from, to }) => sum + to - from, 0);
-  const keys = pieces.reduce((sum, { to }) => sum + to, 0);
-  const [tokens, position, slot, begin] = [0, 0, 0, 0].map(() => new Int32Array(count)) as [
-    Int32Array,
-    Int32Array,
-    Int32Array,
-    Int32Array,
-  ];
-  const [isFed, feed] = [new Int32Array(count), new Int32Array(count)];
-  const key = new Int32Array(keys);
-  const found: (AskedRow & { readonly row: number; readonly target: number })[] = [];
-  let at = 0;
-  let path = 0;
-  for (const { sequence, from, to } of pieces) {
-    sequence.copySlots(to, key, path);
-    for (let i = from; i < to; i++, at++) {
-      const token = sequence.tokens[i]!;
-      tokens[at] = Math.max(0, token);
-      if (token === UNREAD) [isFed[at], feed[at]] = [1, sequence.drawnRow];
-      position[at] = i;
-      slot[at] = sequence.slot(i);
-      begin[at] = path;
-    }
-    for (const i of rowsOf(sequence, from, to)) {
-      const isLast = i + 1 === sequence.tokens.length;
-      found.push({
-        sequence,
-        kind: isLast ? 'next' : 'score',
-        at: i + 1,
-        row: at - to + i,
-        target: isLast ? 0 : sequence.tokens[i + 1]!,
-      });
-    }
-    path += to;
-  }
-  const isFiltered = ({ sequence, kind }: AskedRow): boolean => kind === 'next' && sequence.isFiltered;
-  const filtered = found.filter(isFiltered);
-  const asked = filtered.length === 0 ? found : [...filtered, ...found.filter((each) => !isFiltered(each))];
-  const draws = asked.map(({ sequence, kind }) => (kind === 'next' ? sequence.draw : undefined) ?? GREEDY);
-  // A token that is chosen from logits is kept in place of the one that the head has drawn.
-  const kept = asked.map(({ kind }, i) => (kind === 'next' && i < keptRows ? i : -1));
-  const inputs = {
-    tokens,
-    ...(keptRows === 0
-      ? {}
-      : { isFed, feed, keep: Int32Array.from(kept.keys(), (i) => (i < filtered.length ? -1 : kept[i]!)) }),
-    position,
-    slot,
-    begin,
-    key,
-    row: Int32Array.from(asked, ({ row }) => row),
-    target: Int32Array.from(asked, ({ target }) => target),
-    inverseTemperature: Float32Array.from(draws, (draw) => draw.inverseTemperature),
-    keyLow: Int32Array.from(draws, (draw) => draw.low),
-    keyHigh: Int32Array.from(draws, (draw) => draw.high),
-    ...(maxFiltered === undefined ? {} : filterInputs(filtered.map(({ sequence }) => sequence.filterRow))),
-    ...(maxFiltered === undefined || keptRows === 0
-      ? {}
-      : { keepFiltered: Int32Array.from(kept.slice(0, filtered.length)) }),
-  };
-  return { inputs, asked };
-}
-
-/** A model on its devices, as generation sees it: one function, whose calls take turns. */
-
-/** What a call of `step` returns, a number for each row. */
-export interface StepOutputs {
-  readonly logProb: Float32Array;
-  readonly isArgmax: Int32Array;
-  /** A token drawn from the row, and its log-probability at temperature 1. */
-  readonly nextToken: Int32Array;
-  readonly nextTokenLogProb: Float32Array;
-  /** The tokens of the first rows, chosen from their logits, where the model does that. */
-  readonly filtered?: FilteredOutputs;
-  /** f32[R, N]: what a head of N classes gives, before any softmax. */
-  readonly classLogits?: Float32Array;
-}
-
-/** For each filtered row. Log-probabilities are those at temperature 1, of unchanged logits. */
-export interface FilteredOutputs {
-  readonly token: Int32Array;
-  readonly logProb: Float32Array;
-  /** The most likely tokens, as many numbers a row as the model finds at most; those past topCount are 0. */
-  readonly topTokens: Int32Array;
-  readonly topLogProbs: Float32Array;
-}
-
-export interface Stepper {
-  readonly limits: StepLimits;
-  /** Tokens whose keys and values there is room for. */
-  readonly cacheTokens: number;
-  /** Longest context of the model, in tokens. */
-  readonly maxLength: number;
-  /** `step` chooses tokens from whole rows of logits: tokens of its vocabulary. Absent: it does not. */
-  readonly vocab?: number | undefined;
-  /** Classes of its head, where that is none of a vocabulary. */
-  readonly classes?: number | undefined;
   /**
-   * Calls are executed in the order in which they are made. Rejects with StateLost where the device and all keys and
-   * values are gone; with an error that has `rows` where only some rows could not be computed.
+   * There are pages 0 to `pages` − 1 from now on. Sequences that hold others give all of theirs back, and are computed
+   * again.
    */
-  step(inputs: StepInputs): Promise<StepOutputs>;
-  /** Whether keys and values are gone already, so that the next call would reject with StateLost. */
-  isLost?(): boolean;
-  /** After StateLost: settles when another device is ready; rejects where there will be none. */
-  recovered?(): Promise<void>;
-}
+  resize(pages: number): void {
+    if (pages < this.pool.total)
+      for (const queue of [this.running, this.paused])
+        for (const sequence of [...queue]) if (sequence.pages.some((page) => page >= pages)) this.preempt(sequence);
+    this.pool.resize(pages);
+    this.wanted = 0;
+  }
 
-/** The device ended, and the keys and values in its memory with it. */
-export class StateLost extends Error {
-  /** Whether it may have been computing the call when it ended. */
-  readonly wasAsked: boolean;
+  private isHolding(sequence: Sequence): boolean {
+    return this.running.has(sequence) || this.paused.has(sequence);
+  }
 
-  constructor(message: string, wasAsked = true) {
-    super(message);
-    this.wasAsked = wasAsked;
+  private settle(step: Step): void {
+    for (const sequence of askedIn(step)) if (--sequence.awaited === 0 && this.waiting.has(sequence)) this.wanted = 0;
+  }
+
+  private numberOf({ number }: Sequence): number {
+    return number >= 0 ? number : (this.spare.pop() ?? this.unused++);
+  }
+
+  /** The pages are for others, and the device forgets the sequence. */
+  private drop(sequence: Sequence): void {
+    sequence.drop(this.pool);
+    if (sequence.number < 0) return;
+    this.ended.push(sequence.number);
+    this.spare.push(sequence.number);
+    sequence.number = -1;
+    sequence.knownPages = 0;
+  }
+
+  /** An empty step, and how much it may take so that as much is left for the other stages of a pipeline. */
+  private draft(): Draft {
+    const { groups = 1, besideTokens = Infinity, tokens } = this.limits;
+    let [writing, pending] = [0, 0];
+    let isWriting = false;
+    for (const sequence of this.running) {
+      pending += sequence.pending;
+      if (!sequence.isWriting) continue;
+      writing++;
+      isWriting ||= sequence.pending > 0;
+    }
+    const share = groups === 1 ? Infinity : Math.max(MIN_SHARE, Math.ceil((pending + this.waiting.pending) / groups));
+    return {
+      pieces: [],
+      budget: Math.min(isWriting ? besideTokens : Infinity, share, tokens),
+      most: groups === 1 ? Infinity : Math.max(1, Math.ceil(writing / groups)),
+      ...{ tokens: 0, keys: 0, rows: 0, filtered: 0, entries: 0, writing: 0 },
+      filling: new Set(),
+    };
+  }
+
+  private takeRunning(sequence: Sequence, draft: Draft): void {
+    if (sequence.lastStep === this.steps || sequence.pending === 0) return;
+    if (!this.take(sequence, draft) && sequence.isWriting && draft.writing < draft.most) this.delayed.add(sequence);
+  }
+
+  /** Returns false where the step has no room for it, or no page is left. */
+  private take(sequence: Sequence, draft: Draft): boolean {
+    const { isWriting, computed } = sequence;
+    const { rows: maxRows = Infinity, keys: maxKeys, filtered: maxFiltered = 0, entries: maxEntries = 0 } = this.limits;
+    const most = isWriting && draft.writing >= draft.most ? 0 : Math.min(sequence.pending, draft.budget - draft.tokens);
+    const to = withinRows(sequence, computed, computed + most, maxRows - draft.rows);
+    if (to <= computed || draft.keys + to > maxKeys) return false;
+    const isFiltered = sequence.isFiltered && to === sequence.tokens.length;
+    const listed = isFiltered ? sequence.entryCount : 0;
+    const hasRoom = draft.filtered < maxFiltered && (draft.filtered === 0 || draft.entries + listed <= maxEntries);
+    if (isFiltered && !hasRoom) return false;
+    if (!this.reserve(sequence, to)) return false;
+    sequence.lastStep = this.steps;
+    draft.pieces.push({ sequence, from: computed, to });
+    for (let i = Math.floor(computed / PAGE_TOKENS); (i + 1) * PAGE_TOKENS <= to; i++) {
+      const content = sequence.content(i);
+      if (content !== undefined) draft.filling.add(content);
+    }
+    draft.filtered += isFiltered ? 1 : 0;
+    draft.entries += listed;
+    draft.tokens += to - computed;
+    draft.rows += rowCount(sequence, computed, to);
+    draft.keys += to;
+    if (isWriting) draft.writing++;
+    return true;
+  }
+
+  /** Takes sequences that wait, as far as there are pages for all their tokens. */
+  private admit(draft: Draft): void {
+    if (this.wanted > this.pool.available) return;
+    let wanted = Infinity;
+    let refused = 0;
+    for (let i = 0; i < this.waiting.length && refused < MAX_REFUSED;) {
+      // What is looked at may be admitted by the next step.
+      if (draft.tokens >= draft.budget) return void (this.wanted = 0);
+      const sequence = this.waiting.at(i)!;
+      if (sequence.awaited > 0) {
+        i++;
+        continue;
+      }
+      const { needed, next } = this.needs(sequence);
+      const isFilling = next !== undefined && draft.filling.has(next);
+      if (isFilling || !this.free(needed)) {
+        wanted = Math.min(wanted, isFilling ? 0 : needed);
+        refused++;
+        i++;
+        continue;
+      }
+      sequence.adopt(this.pool);
+      const { computed } = sequence;
+      if (!this.take(sequence, draft)) {
+        sequence.drop(this.pool);
+        wanted = 0;
+        refused++;
+        i++;
+        continue;
+      }
+      sequence.found ||= computed;
+      this.waiting.delete(sequence);
+      this.running.add(sequence);
+    }
+    this.wanted = wanted;
+  }
+
+  /** Pages that a sequence takes from those that are available, and the content of the first that it computes. */
+  private needs(sequence: Sequence): { readonly needed: number; readonly next: string | undefined } {
+    const { found, idle } = sequence.lookUp(this.pool);
+    return { needed: sequence.neededPages - found + idle, next: sequence.content(found) };
+  }
+
+  /** Where the first that waits comes before some that run by its priority, those give way. */
+  private makeWay(): void {
+    const { first } = this.waiting;
+    const isLater = (last: Sequence | undefined): boolean => last !== undefined && last.priority > first!.priority;
+    if (first === undefined || first.awaited > 0 || !isLater(this.running.last)) return;
+    let later = 0;
+    for (const { priority, pages } of this.running) if (priority > first.priority) later += pages.length;
+    const { needed } = this.needs(first);
+    if (needed > this.pool.available + later) return;
+    while (!this.free(needed) && isLater(this.running.last)) this.preempt(this.running.last!);
+  }
+
+  /** Pages for the first `length` tokens, taken from others where none is left. */
+  private reserve(sequence: Sequence, length: number): boolean {
+    while (!sequence.reserve(length, this.pool)) {
+      const { last } = this.running;
+      if (this.preemptPaused()) continue;
+      if (last === undefined || last === sequence || last.lastStep === this.steps) return false;
+      this.preempt(last);
+    }
+    return true;
+  }
+
+  /** Whether so many pages are available, if need be those of sequences that are paused. */
+  private free(pages: number): boolean {
+    while (pages > this.pool.available) if (!this.preemptPaused()) return false;
+    return true;
+  }
+
+  /** Takes the pages of the last that is paused and has some. Returns false where none has. */
+  private preemptPaused(): boolean {
+    for (let i = this.paused.length - 1; i >= 0; i--) {
+      const sequence = this.paused.at(i)!;
+      if (sequence.pages.length === 0) continue;
+      this.preempt(sequence);
+      return true;
+    }
+    return false;
+  }
+
+  /** The sequence gives its pages back, and is computed again. */
+  private preempt(sequence: Sequence): void {
+    this.drop(sequence);
+    this.preemptions++;
+    this.wanted = 0;
+    if (this.running.delete(sequence)) this.waiting.add(sequence);
   }
 }
+
+/** The sequences that a step will say something about. */
+const askedIn = ({ asked }: Step): ReadonlySet<Sequence> => new Set(asked.map(({ sequence }) => sequence));

@@ -35,11 +35,20 @@ export class Sequence {
   readonly longest: number;
   readonly promptLength: number;
   readonly scoreFrom: number;
+  /** Lower ones are served first. */
+  readonly priority: number;
   readonly sampling: SequenceOptions['sampling'];
   private readonly isFilteredAlways: boolean;
   private readonly entries: TokenEntries | undefined;
   private readonly filterVocab: number;
   private readonly bannedFirst: SequenceOptions['banned'];
+  /** Among sequences of one priority, which of them the scheduler was given first. */
+  arrival = 0;
+  /** What the device calls it, and how many of its pages the device knows; −1: the device does not have it. */
+  number = -1;
+  knownPages = 0;
+  /** The last step that it is part of. */
+  lastStep = 0;
   /** Tokens whose keys and values are in the pages. */
   computed = 0;
   /** Tokens that were found in pages when the sequence was first admitted. */
@@ -52,10 +61,10 @@ export class Sequence {
   awaited = 0;
   /** Computes everything itself: what others computed is not to be trusted. */
   isAlone = false;
-  /** Takes no part in calls: whoever reads what it generates is behind. */
+  /** Takes no part in steps: whoever reads what it generates is behind. */
   isPaused = false;
-  readonly priority: number;
-  private readonly pages: number[] = [];
+  /** Those of its first tokens, in order. */
+  readonly pages: number[] = [];
   /** Pages that others can find. */
   private published = 0;
   /** Contents of full pages, as far as they have been asked for. */
@@ -91,6 +100,16 @@ export class Sequence {
   /** Tokens that no call has taken yet. */
   get pending(): number {
     return this.tokens.length - this.computed;
+  }
+
+  /** Whether its prompt is computed, so that it goes on token by token. */
+  get isWriting(): boolean {
+    return this.computed >= this.promptLength;
+  }
+
+  /** Pages for all its tokens, and the next where one will follow. */
+  get neededPages(): number {
+    return Math.ceil((this.tokens.length + (this.tokens.length < this.longest ? 1 : 0)) / PAGE_TOKENS);
   }
 
   /** Whether its last token is drawn, but not read. */
@@ -168,13 +187,26 @@ export class Sequence {
     return this.contents[index];
   }
 
-  /**
-   * Holds the pages that already contain the first tokens. The last token, and those whose successors are to be scored,
-   * are left to compute.
-   */
-  adopt(pool: PagePool): void {
+  /** Full pages at its beginning that need not be computed, if others have: not those of rows that are asked for. */
+  private get findablePages(): number {
     const most = this.isAlone ? 0 : Math.min(this.tokens.length, this.nextScore) - 1;
-    while ((this.pages.length + 1) * PAGE_TOKENS <= most) {
+    return Math.floor(most / PAGE_TOKENS);
+  }
+
+  /** Pages that it would find, and how many of them nobody holds: those are not there for others once it has them. */
+  lookUp(pool: PagePool): { readonly found: number; readonly idle: number } {
+    let [found, idle] = [0, 0];
+    for (const most = this.findablePages; found < most; found++) {
+      const content = this.content(found)!;
+      if (!pool.has(content)) break;
+      if (pool.hasIdle(content)) idle++;
+    }
+    return { found, idle };
+  }
+
+  /** Holds the pages that already contain the first tokens. */
+  adopt(pool: PagePool): void {
+    for (const most = this.findablePages; this.pages.length < most;) {
       const page = pool.find(this.content(this.pages.length)!);
       if (page === undefined) break;
       this.pages.push(page);
@@ -189,39 +221,26 @@ export class Sequence {
    * together.
    */
   reserve(length: number, pool: PagePool): boolean {
-    const missing = Math.ceil(length / PAGE_TOKENS) - this.pages.length;
-    const taken: number[] = [];
-    while (taken.length < missing) {
+    const first = this.pages.length;
+    const wanted = Math.ceil(length / PAGE_TOKENS);
+    while (this.pages.length < wanted) {
       const page = pool.take();
       if (page === undefined) break;
-      taken.push(page);
+      this.pages.push(page);
     }
-    for (const page of taken.sort((a, b) => a - b)) this.pages.push(page);
-    return taken.length >= missing;
+    if (this.pages.length > first + 1) this.pages.push(...this.pages.splice(first).sort((a, b) => a - b));
+    return this.pages.length >= wanted;
   }
 
-  /** Row of the cache of the token at `position`. */
-  slot(position: number): number {
-    return this.pages[Math.floor(position / PAGE_TOKENS)]! * PAGE_TOKENS + (position % PAGE_TOKENS);
-  }
-
-  /** Writes the rows of the first `length` tokens from `at` on. Long contexts have hundreds of thousands in a call. */
-  copySlots(length: number, to: Int32Array, at: number): void {
-    for (let i = 0; i * PAGE_TOKENS < length; i++) {
-      const first = this.pages[i]! * PAGE_TOKENS;
-      const start = at + i * PAGE_TOKENS;
-      const count = Math.min(PAGE_TOKENS, length - i * PAGE_TOKENS);
-      for (let j = 0; j < count; j++) to[start + j] = first + j;
-    }
-  }
-
-  /** Lets others find the full pages, as far as their tokens are known. */
-  publish(pool: PagePool): void {
+  /** Lets others find the full pages, as far as their tokens are known. Returns whether there are more than before. */
+  publish(pool: PagePool): boolean {
+    const before = this.published;
     for (; (this.published + 1) * PAGE_TOKENS <= this.computed; this.published++) {
       const content = this.content(this.published);
-      if (content === undefined) return;
+      if (content === undefined) break;
       pool.publish(this.pages[this.published]!, content);
     }
+    return this.published > before;
   }
 
   /** The call that was to compute the tokens from `from` on failed: they are to be computed again. */

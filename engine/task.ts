@@ -38,8 +38,10 @@ export interface TaskListener {
 export interface TaskOwner {
   /** The task is to end before its next step; at once, where no step that will say something about it is on its way. */
   stop(task: Task): void;
+  /** The task takes no part in steps. It keeps its pages while nobody else needs them. */
+  pause(task: Task): void;
   /** A task that took no part in steps goes on. */
-  wake(): void;
+  resume(task: Task): void;
 }
 
 /** Devices that may end while they compute a sequence before it counts as the cause. */
@@ -79,12 +81,13 @@ export class Task {
   /** It keeps its pages while nobody else needs them, and takes no part in steps. */
   pause(): void {
     this.sequence.isPaused = true;
+    if (!this.isOver) this.owner?.pause(this);
   }
 
   resume(): void {
     if (!this.sequence.isPaused) return;
     this.sequence.isPaused = false;
-    if (!this.isOver) this.owner?.wake();
+    if (!this.isOver) this.owner?.resume(this);
   }
 
   /** Takes the next token. Returns why the sequence ends with it, if it does. */

@@ -3,8 +3,11 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { SERVING_ROWS } from '../../bench/serving.js';
-import { padded, paddedStepper, writeRepeated } from '../../bench/servingInputs.js';
-import type { StepInputs, Stepper } from '../../engine/scheduler.js';
+import { padded, paddedExecutor, writeRepeated } from '../../bench/servingInputs.js';
+import type { StepInputs } from '../../driver/devices/sequenceTable.js';
+import type { DeviceExecutor } from '../../driver/executor.js';
+import { STEP } from '../../ir/function.js';
+import { stepExtents, stepSize } from '../../ir/stepping.js';
 import { decodeEncoded } from '../../ir/encoding.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
 import { readRange, withFile } from '../../system/read.js';
@@ -47,13 +50,13 @@ describe('padded contexts', () => {
 
   it('take keys that were written, and fit a call', async () => {
     const seen: StepInputs[] = [];
-    const stepper = {
-      limits: { tokens: 64, keys: 40 },
-      step: (given: StepInputs) => Promise.resolve(void seen.push(given)),
-    } as unknown as Stepper;
-    const own = paddedStepper(stepper, 5);
-    expect(own.limits.tokens).toBe(8);
-    await own.step(inputs);
+    const executor = {
+      capacity: { [STEP]: stepExtents({ tokens: 64, keys: 40, rows: 64 }) },
+      call: (_: string, given: StepInputs) => Promise.resolve(void seen.push(given)),
+    } as unknown as DeviceExecutor;
+    const own = paddedExecutor(executor, 5);
+    expect(stepSize(own.capacity[STEP]!).tokens).toBe(8);
+    await own.call(STEP, { ...inputs });
     const known = new Set([20, 21, 13]);
     expect([...seen[0]!.key].filter((slot) => !known.has(slot))).toEqual([10, 11, 12]);
   });

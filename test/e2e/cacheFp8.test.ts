@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { cacheBytesOf } from '../../commands/cacheSize.js';
 import { beginLoading, type LoadedModel } from '../../commands/loadModel.js';
-import { stepperOf } from '../../commands/engineModel.js';
+import { deviceModelOf } from '../../driver/devices/deviceModel.js';
 import { Phases } from '../../driver/phases.js';
 import { arithmeticName, CODED_CACHES, type KvCache } from '../../driver/precision.js';
 import { searchBeams } from '../../engine/beams.js';
@@ -40,7 +40,7 @@ describe.each(CODED_CACHES)('a cache in %s on a CPU', (kvCache) => {
   let model: LoadedModel;
   let plain: LoadedModel;
   const generator = (limits = {}): Generator => {
-    const whole = stepperOf(model, CACHE_TOKENS, {});
+    const whole = deviceModelOf(model, CACHE_TOKENS, {});
     return new Generator({ ...whole, limits: { ...whole.limits, ...limits } });
   };
   const scores = async (own: Generator): Promise<readonly (readonly number[])[]> => {

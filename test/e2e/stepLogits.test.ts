@@ -2,12 +2,12 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { beginLoading, type LoadedModel } from '../../commands/loadModel.js';
-import { stepperOf } from '../../commands/engineModel.js';
+import { deviceModelOf } from '../../driver/devices/deviceModel.js';
 import { Phases } from '../../driver/phases.js';
 import { searchBeams } from '../../engine/beams.js';
 import { Generator } from '../../engine/generator.js';
 import type { SamplingOptions } from '../../engine/options.js';
-import type { Stepper } from '../../engine/scheduler.js';
+import type { DeviceModel } from '../../engine/device.js';
 import { SILENT } from '../support/silent.js';
 import { environment, ROOT } from './support.js';
 
@@ -23,8 +23,8 @@ const OPTIONS: readonly SamplingOptions[] = [
 
 describe('steps that choose from logits', () => {
   let model: LoadedModel;
-  const stepper = (limits: Partial<Stepper['limits']> = {}, cacheTokens = CACHE_TOKENS): Stepper => {
-    const whole = stepperOf(model, cacheTokens, { feeds: true });
+  const stepper = (limits: Partial<DeviceModel['limits']> = {}, cacheTokens = CACHE_TOKENS): DeviceModel => {
+    const whole = deviceModelOf(model, cacheTokens, { feeds: true });
     return { ...whole, limits: { ...whole.limits, ...limits } };
   };
   const run = (generator: Generator, which = PROMPTS.map((_, i) => i)) =>
@@ -63,24 +63,16 @@ describe('steps that choose from logits', () => {
   it('choose the same tokens whether a call begins before the one before it is read or not', async () => {
     const whole = stepper();
     let [under, most] = [0, 0];
-    const counting = async (generator: (counted: Stepper) => Stepper) => {
+    const counting = async (generator: (counted: DeviceModel) => DeviceModel) => {
       [under, most] = [0, 0];
-      const step: Stepper['step'] = async (inputs) => {
+      const step: DeviceModel['step'] = async (message) => {
         most = Math.max(most, ++under);
-        return whole.step(inputs).finally(() => under--);
+        return whole.step(message).finally(() => under--);
       };
       return { tokens: await run(new Generator(generator({ ...whole, step }))), most };
     };
     const fed = await counting((counted) => counted);
-    const unfed = await counting((counted) => ({
-      ...counted,
-      limits: { ...counted.limits, keptRows: 0 },
-      step: (inputs) => {
-        const none = new Int32Array(inputs.tokens.length);
-        const [keep, keepFiltered] = [inputs.row, inputs.topK!].map(({ length }) => new Int32Array(length).fill(-1));
-        return counted.step({ ...inputs, isFed: none, feed: none, keep: keep!, keepFiltered: keepFiltered! });
-      },
-    }));
+    const unfed = await counting((counted) => ({ ...counted, limits: { ...counted.limits, keptRows: 0 } }));
     expect([fed.most, unfed.most]).toEqual([2, 1]);
     expect(fed.tokens).toEqual(unfed.tokens);
   });

@@ -7,12 +7,12 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { beginLoading, type LoadedModel } from '../../commands/loadModel.js';
-import { stepperOf } from '../../commands/engineModel.js';
+import { deviceModelOf } from '../../driver/devices/deviceModel.js';
 import { Phases } from '../../driver/phases.js';
 import { Generator } from '../../engine/generator.js';
 import type { SamplingOptions } from '../../engine/options.js';
 import type { Generated, GenerateRequest } from '../../engine/request.js';
-import type { Stepper } from '../../engine/scheduler.js';
+import type { DeviceModel } from '../../engine/device.js';
 import { randomTokens } from '../support/numbers.js';
 import { scoreSequences } from '../support/scoring.js';
 import { SILENT } from '../support/silent.js';
@@ -38,8 +38,8 @@ const SEQUENCES = [
 describe('steps on a CPU', () => {
   let model: LoadedModel;
   let wanted: readonly (readonly number[])[];
-  const stepper = (limits: Partial<Stepper['limits']> = {}, cacheTokens = CACHE_TOKENS): Stepper => {
-    const whole = stepperOf(model, cacheTokens, { feeds: true });
+  const stepper = (limits: Partial<DeviceModel['limits']> = {}, cacheTokens = CACHE_TOKENS): DeviceModel => {
+    const whole = deviceModelOf(model, cacheTokens, { feeds: true });
     return { ...whole, limits: { ...whole.limits, ...limits } };
   };
   /** Log-probabilities of every token but the first of each sequence. */

@@ -2,8 +2,8 @@
 import { describe, expect, it } from 'vitest';
 import { type Beam, searchBeams } from '../../engine/beams.js';
 import { Generator } from '../../engine/generator.js';
-import type { Stepper } from '../../engine/scheduler.js';
 import { hash32 } from '../../ir/gumbel.js';
+import { madeUp, type MadeUpModel } from '../support/deviceModel.js';
 import { filteredRows } from '../support/sampling.js';
 
 const VOCAB = 4;
@@ -20,13 +20,13 @@ const logProbs = (token: number, position: number): Float32Array => {
   return z.map((value) => value - total);
 };
 
-const stepper: Stepper = {
+const options: MadeUpModel = {
   limits: { tokens: 64, keys: 4096, filtered: 64, entries: 4 },
   cacheTokens: 4096,
   maxLength: 64,
   vocab: VOCAB,
-  step: (inputs) => {
-    const { tokens, position, row, target } = inputs;
+  call: (inputs) => {
+    const { tokens, position, row, target = row } = inputs;
     return Promise.resolve({
       logProb: Float32Array.from(row, (at, i) => logProbs(tokens[at]!, position[at]!)[target[i]!]!),
       isArgmax: row.map(() => 0),
@@ -61,13 +61,18 @@ describe('beam search', () => {
     ['a stop token', new Set([2])],
   ])('finds the best of all paths where it keeps every beginning, with %s', async (_title, stopTokens) => {
     for (const prompt of [[0], [1, 3, 2], Array.from({ length: 20 }, (_, i) => i % VOCAB)]) {
-      const found = await searchBeams(new Generator(stepper), { prompt, maxNewTokens: 3, beams: 16, stopTokens });
+      const found = await searchBeams(new Generator(madeUp(options)), {
+        prompt,
+        maxNewTokens: 3,
+        beams: 16,
+        stopTokens,
+      });
       expect(found).toEqual(exhaustive(prompt, 3, stopTokens).slice(0, 16));
     }
   });
 
   it('follows the most likely token with one beam', async () => {
-    const [beam] = await searchBeams(new Generator(stepper), { prompt: [1], maxNewTokens: 5, beams: 1 });
+    const [beam] = await searchBeams(new Generator(madeUp(options)), { prompt: [1], maxNewTokens: 5, beams: 1 });
     let [last, expected] = [1, [] as number[]];
     for (let position = 0; position < 5; position++) {
       const z = logitsAfter(last, position);
@@ -79,12 +84,12 @@ describe('beam search', () => {
 
   it('ends with the context and with the memory for keys and values', async () => {
     const prompt = Array.from({ length: 60 }, (_, i) => i % VOCAB);
-    const search = async (changed: Partial<Stepper>) =>
-      (await searchBeams(new Generator({ ...stepper, ...changed }), { prompt, maxNewTokens: 99, beams: 3 })).map(
-        ({ tokens, logProbs, reason }) => [tokens.length, logProbs.length, reason],
-      );
+    const search = async (changed: Partial<MadeUpModel>) =>
+      (
+        await searchBeams(new Generator(madeUp({ ...options, ...changed })), { prompt, maxNewTokens: 99, beams: 3 })
+      ).map(({ tokens, logProbs, reason }) => [tokens.length, logProbs.length, reason]);
     expect(await search({})).toEqual(Array.from({ length: 3 }, () => [4, 4, 'context']));
-    expect(await search({ maxLength: 99, cacheTokens: 16 * 12, limits: { ...stepper.limits, keys: 62 } })).toEqual(
+    expect(await search({ maxLength: 99, cacheTokens: 16 * 12, limits: { ...options.limits, keys: 62 } })).toEqual(
       Array.from({ length: 3 }, () => [2, 2, 'cache']),
     );
     // The last token of a path fills the last page, and nothing follows it.
@@ -94,13 +99,13 @@ describe('beam search', () => {
   it('keeps what it has when it is told to stop', async () => {
     const controller = new AbortController();
     let calls = 0;
-    const stopping: Stepper = {
-      ...stepper,
-      step: (inputs) => {
+    const stopping = madeUp({
+      ...options,
+      call: (inputs) => {
         if (++calls === 4) controller.abort();
-        return stepper.step(inputs);
+        return options.call(inputs);
       },
-    };
+    });
     const found = await searchBeams(new Generator(stopping), {
       prompt: [1],
       maxNewTokens: 50,
@@ -113,7 +118,8 @@ describe('beam search', () => {
   });
 
   it('refuses a number of beams that is out of range', async () => {
-    const search = (beams: number) => searchBeams(new Generator(stepper), { prompt: [1], maxNewTokens: 1, beams });
+    const search = (beams: number) =>
+      searchBeams(new Generator(madeUp(options)), { prompt: [1], maxNewTokens: 1, beams });
     await expect(search(0)).rejects.toThrow('0 beams: expected 1 to 20');
     await expect(search(21)).rejects.toThrow('21 beams: expected 1 to 20');
   });

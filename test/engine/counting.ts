@@ -1,10 +1,12 @@
 /** A model that counts: the token after n is n + 1. */
-import { StateLost, type Stepper, type StepInputs } from '../../engine/scheduler.js';
+import type { StepInputs } from '../../driver/devices/sequenceTable.js';
+import { type DeviceModel, StateLost } from '../../engine/device.js';
+import { madeUp } from '../support/deviceModel.js';
 
 export interface CountingOptions {
   readonly cacheTokens?: number;
   readonly maxLength?: number;
-  readonly limits?: Partial<Stepper['limits']>;
+  readonly limits?: Partial<DeviceModel['limits']>;
   /** Tokens after which nothing is finite. */
   readonly fails?: ReadonlySet<number>;
   /** Called before a step computes; it may wait. */
@@ -14,7 +16,7 @@ export interface CountingOptions {
 }
 
 export interface Counting {
-  readonly stepper: Stepper;
+  readonly model: DeviceModel;
   steps(): number;
   /** The next step finds the device gone. `comesBack` settles when there is another. */
   lose(comesBack: () => Promise<void>): void;
@@ -28,14 +30,14 @@ export function counting(options: CountingOptions = {}): Counting {
   return {
     steps: () => steps,
     lose: (comesBack) => (lost = comesBack),
-    stepper: {
+    model: madeUp({
       limits: { tokens: 64, keys: 4096, ...options.limits },
       cacheTokens,
       maxLength,
       classes: isReward ? 2 : undefined,
       recovered: () => back(),
-      step: async (inputs) => {
-        const { tokens, row, target } = inputs;
+      call: async (inputs) => {
+        const { tokens, row, target = row } = inputs;
         steps++;
         await onStep?.(inputs, steps);
         await new Promise((resolve) => setImmediate(resolve));
@@ -56,7 +58,7 @@ export function counting(options: CountingOptions = {}): Counting {
             : {}),
         };
       },
-    },
+    }),
   };
 }
 

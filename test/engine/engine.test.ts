@@ -9,7 +9,7 @@ import { type Counting, counting, type CountingOptions, range } from './counting
 function engineOf(options: CountingOptions = {}, engineOptions = {}): Counting & { readonly engine: Engine } {
   const model = counting(options);
   const engine = new Engine(engineOptions);
-  engine.load('m', { steppers: [model.stepper] });
+  engine.load('m', { replicas: [model.model] });
   return { ...model, engine };
 }
 

@@ -1,7 +1,9 @@
 /** Sequences against a model that counts: the token after n is n + 1. */
 import { describe, expect, it } from 'vitest';
 import { Generator } from '../../engine/generator.js';
-import { StateLost, type Stepper } from '../../engine/scheduler.js';
+import type { StepInputs } from '../../driver/devices/sequenceTable.js';
+import { type DeviceModel, StateLost } from '../../engine/device.js';
+import { counted, madeUp, type MadeUpModel } from '../support/deviceModel.js';
 import { filteredRows } from '../support/sampling.js';
 
 const MAX_LENGTH = 64;
@@ -9,19 +11,17 @@ const MAX_LENGTH = 64;
 /** `fails`: tokens after which nothing is finite. */
 function counter(
   options: { cacheTokens?: number; keys?: number; fails?: ReadonlySet<number>; onStep?: () => void } = {},
-): Stepper {
+): MadeUpModel {
   const { cacheTokens = 1024, keys = 1024, fails = new Set<number>(), onStep } = options;
   return {
     limits: { tokens: 32, keys },
     cacheTokens,
     maxLength: MAX_LENGTH,
-    step: ({ tokens, row }) => {
+    call: ({ tokens, row }) => {
       onStep?.();
       const rows = [...row].flatMap((at, i) => (fails.has(tokens[at]!) ? [i] : []));
       if (rows.length > 0) return Promise.reject(Object.assign(new Error('not finite'), { rows }));
-      const nextToken = row.map((at) => tokens[at]! + 1);
-      const zeros = new Float32Array(row.length);
-      return Promise.resolve({ logProb: zeros, nextTokenLogProb: zeros, isArgmax: nextToken.map(() => 1), nextToken });
+      return Promise.resolve(counted({ tokens, row }));
     },
   };
 }
@@ -32,7 +32,7 @@ const idsOf = ({ tokens }: { readonly tokens: readonly { readonly token: number 
 
 describe('a generator', () => {
   it('ends at a stop token, at the length asked for, and at the end of the context', async () => {
-    const generator = new Generator(counter());
+    const generator = new Generator(madeUp(counter()));
     const [eos, length, context] = await Promise.all([
       generator.generate({ prompt: [1], maxNewTokens: 50, stopTokens: new Set([5]) }),
       generator.generate({ prompt: [1], maxNewTokens: 3 }),
@@ -46,25 +46,25 @@ describe('a generator', () => {
   it('chooses no stop token before there are as many tokens as asked for', async () => {
     const base = counter();
     // The most likely token after n is n + 1, the next n + 2.
-    const stepper: Stepper = {
+    const model = {
       ...base,
       limits: { ...base.limits, filtered: 8, entries: 100 },
       vocab: 70,
-      step: async (inputs) => ({
-        ...(await base.step(inputs)),
+      call: async (inputs: StepInputs) => ({
+        ...(await base.call(inputs)),
         filtered: filteredRows(inputs, (last) => range(0, 70).map((token) => [2, 1][token - last - 1] ?? 0)),
       }),
     };
     const run = async (minNewTokens: number, maxNewTokens = 9) => {
       const request = { prompt: [1], maxNewTokens, minNewTokens, stopTokens: new Set([3, 6]) };
-      const result = await new Generator(stepper).generate(request);
+      const result = await new Generator(madeUp(model)).generate(request);
       return [result.reason, idsOf(result)];
     };
     expect(await run(0)).toEqual(['eos', [2, 3]]);
     expect(await run(2)).toEqual(['eos', [2, 4, 5, 6]]);
     expect(await run(5)).toEqual(['length', [2, 4, 5, 7, 8, 9, 10, 11, 12]]);
     expect(await run(5, 5)).toEqual(['length', [2, 4, 5, 7, 8]]);
-    const without = new Generator(base).generate({
+    const without = new Generator(madeUp(base)).generate({
       prompt: [1],
       maxNewTokens: 2,
       minNewTokens: 1,
@@ -77,7 +77,7 @@ describe('a generator', () => {
     ['pages', { cacheTokens: 32 }],
     ['keys of a call', { keys: 32 }],
   ])('ends where a single sequence fills all %s', async (_, limits) => {
-    const { reason, tokens } = await new Generator(counter(limits)).generate({
+    const { reason, tokens } = await new Generator(madeUp(counter(limits))).generate({
       prompt: range(0, 20),
       maxNewTokens: 40,
     });
@@ -85,7 +85,7 @@ describe('a generator', () => {
   });
 
   it('refuses a prompt that cannot be computed, and goes on with others', async () => {
-    const generator = new Generator(counter({ cacheTokens: 32 }));
+    const generator = new Generator(madeUp(counter({ cacheTokens: 32 })));
     const long = generator.generate({ prompt: range(0, 32), maxNewTokens: 1 });
     const longer = generator.generate({ prompt: range(0, 65), maxNewTokens: 1 });
     const good = generator.generate({ prompt: [7], maxNewTokens: 1 });
@@ -97,7 +97,7 @@ describe('a generator', () => {
   it('keeps what was generated when it is told to stop', async () => {
     const controller = new AbortController();
     let steps = 0;
-    const generator = new Generator(counter({ onStep: () => ++steps === 3 && controller.abort() }));
+    const generator = new Generator(madeUp(counter({ onStep: () => ++steps === 3 && controller.abort() })));
     const stopped = generator.generate({ prompt: [1], maxNewTokens: 50, signal: controller.signal });
     const other = generator.generate({ prompt: [11], maxNewTokens: 6 });
     expect(await stopped).toMatchObject({ reason: 'aborted' });
@@ -110,7 +110,7 @@ describe('a generator', () => {
   });
 
   it('gives up only the sequence whose value is not finite', async () => {
-    const generator = new Generator(counter({ fails: new Set([4]) }));
+    const generator = new Generator(madeUp(counter({ fails: new Set([4]) })));
     const bad = generator.generate({ prompt: [1], maxNewTokens: 9 });
     const good = generator.generate({ prompt: [10], maxNewTokens: 9 });
     await expect(bad).rejects.toThrow('not finite');
@@ -124,17 +124,17 @@ function keeping(options: Parameters<typeof counter>[0] & { readonly lostAt?: Re
   let last: Promise<unknown> = Promise.resolve();
   let kept = new Int32Array(8);
   let [running, most, calls] = [0, 0, 0];
-  const stepper: Stepper = {
+  const model: DeviceModel = madeUp({
     ...base,
     limits: { ...base.limits, keptRows: 8 },
-    step: (inputs) => {
+    call: (inputs) => {
       const call = calls++;
       most = Math.max(most, ++running);
       const answer = last.then(async () => {
         await new Promise((resolve) => setImmediate(resolve));
         if (options.lostAt?.has(call) === true) throw new StateLost('gone');
         const tokens = inputs.tokens.map((token, i) => (inputs.isFed![i] === 1 ? kept[inputs.feed![i]!]! : token));
-        const outputs = await base.step({ ...inputs, tokens });
+        const outputs = await base.call({ ...inputs, tokens });
         const nextToken = kept.slice();
         inputs.keep!.forEach((row, i) => (row < 0 ? undefined : (nextToken[row] = outputs.nextToken[i]!)));
         kept = nextToken;
@@ -144,14 +144,14 @@ function keeping(options: Parameters<typeof counter>[0] & { readonly lostAt?: Re
       return answer;
     },
     recovered: () => Promise.resolve(),
-  };
-  return { stepper, maxRunning: () => most, calls: () => calls };
+  });
+  return { model, maxRunning: () => most, calls: () => calls };
 }
 
 describe('a generator whose device keeps what it draws', () => {
   it('begins a call while another runs, and gives the same', async () => {
-    const run = async (stepper: Stepper) => {
-      const generator = new Generator(stepper);
+    const run = async (model: DeviceModel) => {
+      const generator = new Generator(model);
       const all = await Promise.all([
         generator.generate({ prompt: [1], maxNewTokens: 20, stopTokens: new Set([9]) }),
         generator.generate({ prompt: range(20, 12), maxNewTokens: 7 }),
@@ -160,15 +160,16 @@ describe('a generator whose device keeps what it draws', () => {
       ]);
       return all.map((each) => [each.reason, idsOf(each)]);
     };
-    const { stepper, maxRunning } = keeping();
-    expect(await run(stepper)).toEqual(await run(counter()));
+    const { model, maxRunning } = keeping();
+    expect(await run(model)).toEqual(await run(madeUp(counter())));
     expect(maxRunning()).toBe(2);
-    expect(await run(keeping({ cacheTokens: 16 * 6 }).stepper)).toEqual(await run(counter({ cacheTokens: 16 * 6 })));
+    const small = { cacheTokens: 16 * 6 };
+    expect(await run(keeping(small).model)).toEqual(await run(madeUp(counter(small))));
   });
 
   it('computes a sequence that failed once more by itself, so that the layer can be found', async () => {
-    const { stepper } = keeping({ fails: new Set([4]) });
-    const generator = new Generator(stepper);
+    const { model } = keeping({ fails: new Set([4]) });
+    const generator = new Generator(model);
     const bad = generator.generate({ prompt: [1], maxNewTokens: 9 });
     const good = generator.generate({ prompt: [10], maxNewTokens: 9 });
     await expect(bad).rejects.toThrow('not finite');
@@ -177,8 +178,8 @@ describe('a generator whose device keeps what it draws', () => {
 
   it('computes everything again when its device is lost, and gives the same', async () => {
     for (let at = 0; at < 9; at++) {
-      const { stepper, calls } = keeping({ lostAt: new Set([at, at + 3]) });
-      const generator = new Generator(stepper);
+      const { model, calls } = keeping({ lostAt: new Set([at, at + 3]) });
+      const generator = new Generator(model);
       const texts = await Promise.all(
         [1, 11].map((first) => generator.generate({ prompt: range(first, 20), maxNewTokens: 8, scoreFrom: 1 })),
       );
@@ -189,16 +190,16 @@ describe('a generator whose device keeps what it draws', () => {
   });
 
   it('does not blame a text for devices that ended before its steps were asked', async () => {
-    const { stepper } = keeping();
+    const { model } = keeping();
     let left = 5;
-    const step: Stepper['step'] = (inputs) =>
-      left-- > 0 ? Promise.reject(new StateLost('gone', false)) : stepper.step(inputs);
-    const text = new Generator({ ...stepper, step }).generate({ prompt: [1], maxNewTokens: 8 });
+    const step: DeviceModel['step'] = (message) =>
+      left-- > 0 ? Promise.reject(new StateLost('gone', false)) : model.step(message);
+    const text = new Generator({ ...model, step }).generate({ prompt: [1], maxNewTokens: 8 });
     expect(idsOf(await text)).toEqual(range(2, 8));
   });
 
   it('gives up what ends one device after another', async () => {
-    const generator = new Generator(keeping({ lostAt: new Set(range(0, 9)) }).stepper);
+    const generator = new Generator(keeping({ lostAt: new Set(range(0, 9)) }).model);
     const text = generator.generate({ prompt: [1], maxNewTokens: 8 });
     await expect(text).rejects.toThrow('its steps ended 3 devices: gone');
   });

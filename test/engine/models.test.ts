@@ -10,9 +10,9 @@ function engineOfTwo() {
   const [a, b] = [counting(), counting({ isReward: true })];
   const closed: string[] = [];
   const engine = new Engine();
-  const load = (name: string, { stepper }: typeof a): void =>
+  const load = (name: string, { model }: typeof a): void =>
     void engine.load(name, {
-      steppers: [stepper],
+      replicas: [model],
       vocabSize: 5000,
       close: () => Promise.resolve(void closed.push(name)),
     });

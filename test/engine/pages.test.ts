@@ -2,8 +2,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { contentOf, PagePool } from '../../engine/pages.js';
-import { Scheduler, type Step } from '../../engine/scheduler.js';
+import { Scheduler } from '../../engine/scheduler.js';
 import { Sequence } from '../../engine/sequence.js';
+import type { Step } from '../../engine/stepMessage.js';
+import { SequenceTable } from '../../driver/devices/sequenceTable.js';
 
 describe('the pool of pages', () => {
   it('gives every page once, and none twice', () => {
@@ -55,11 +57,17 @@ describe('the pool of pages', () => {
  * The token at place n of a sequence is drawn as n % 7.
  */
 class FakeDevice {
+  private readonly table: SequenceTable;
   private readonly rows = new Map<number, string>();
   private readonly kept = new Map<number, number>();
 
+  constructor(pages: number, keys: number, keptRows?: number) {
+    this.table = new SequenceTable({ pages, keys, maxLength: 1000, keptRows });
+  }
+
   /** Checks that every token sees exactly its own path, and writes what the call writes. */
-  call({ inputs, pieces, asked }: Step): void {
+  call({ message, pieces, asked }: Step): void {
+    const { inputs } = this.table.apply(message);
     const { tokens, position, slot, begin, key, isFed, feed, keep } = inputs;
     expect(new Set(slot).size).toBe(slot.length);
     let at = 0;
@@ -104,7 +112,7 @@ describe('the scheduler', () => {
       fc.property(requests, fc.integer({ min: 6, max: 20 }), fc.integer({ min: 1, max: 50 }), (asked, pages, most) => {
         const pool = new PagePool(pages);
         const scheduler = new Scheduler(pool, { tokens: most, keys: 600, keptRows });
-        const device = new FakeDevice();
+        const device = new FakeDevice(pages, 600, keptRows);
         const left = new Map<Sequence, number>();
         for (const { beginning, shared, own, generate, early } of asked) {
           const prompt = [...Array.from({ length: shared }, (_, i) => beginning * 100 + i), ...own];
@@ -115,7 +123,7 @@ describe('the scheduler', () => {
         const plan = (): Step | undefined => {
           const step = scheduler.next();
           if (step !== undefined) scheduler.foresee(step);
-          expect(step?.inputs.tokens.length ?? 1).toBeLessThanOrEqual(most);
+          expect(step?.message.tokens.length ?? 1).toBeLessThanOrEqual(most);
           return step;
         };
         let step = plan();
@@ -148,11 +156,11 @@ describe('the scheduler', () => {
     const scheduler = new Scheduler(pool, { tokens: 1000, keys: 1000 });
     const shared = Array.from({ length: 64 }, (_, i) => i);
     for (const own of [1, 2, 3]) scheduler.add(new Sequence({ prompt: [...shared, own] }));
-    const device = new FakeDevice();
+    const device = new FakeDevice(20, 1000);
     const counts: number[] = [];
     for (let i = 0; i < 2; i++) {
       const step = scheduler.next()!;
-      counts.push(step.inputs.tokens.length);
+      counts.push(step.message.tokens.length);
       device.call(step);
       for (const { sequence } of step.asked) scheduler.remove(sequence);
     }
@@ -166,7 +174,7 @@ describe('the scheduler', () => {
       const sequence = new Sequence({ prompt: Array.from({ length: 90 }, (_, i) => first + i) });
       scheduler.add(sequence);
       const step = scheduler.next()!;
-      expect([...step.inputs.slot]).toEqual(Array.from({ length: 90 }, (_, i) => i));
+      expect([...step.message.pages]).toEqual([0, 1, 2, 3, 4, 5]);
       scheduler.read(step);
       scheduler.remove(sequence);
     }
@@ -182,7 +190,7 @@ describe('the scheduler', () => {
       if (i === 1) scheduler.add(new Sequence({ prompt: Array.from({ length: 150 }, (_, at) => at) }));
       if (i === 3) scheduler.remove(text);
       const step = scheduler.next()!;
-      counts.push(step.inputs.tokens.length);
+      counts.push(step.message.tokens.length);
       for (const { sequence, at } of step.asked) sequence.read(at, 7);
     }
     expect(counts).toEqual([3, 10, 10, 100]);

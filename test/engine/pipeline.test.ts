@@ -2,7 +2,9 @@
 import { describe, expect, it } from 'vitest';
 import { Generator } from '../../engine/generator.js';
 import type { GenerateRequest } from '../../engine/request.js';
-import { StateLost, type StepInputs, type Stepper } from '../../engine/scheduler.js';
+import type { StepInputs } from '../../driver/devices/sequenceTable.js';
+import { type DeviceModel, StateLost } from '../../engine/device.js';
+import { counted, madeUp } from '../support/deviceModel.js';
 
 /** What a call of `tokens` takes on a stage: it reads the weights, then computes. */
 const costOf = (tokens: number): number => 10 + tokens / 50;
@@ -24,16 +26,14 @@ function pipeline({ stages, groups = stages, cacheTokens = 1 << 14, fails, lostA
   const answer = ({ tokens, row }: StepInputs) => {
     const rows = [...row].flatMap((at, i) => (fails?.has(tokens[at]!) === true ? [i] : []));
     if (rows.length > 0) throw Object.assign(new Error('not finite'), { rows });
-    const nextToken = row.map((at) => tokens[at]! + 1);
-    const zeros = new Float32Array(row.length);
-    return { logProb: zeros, nextTokenLogProb: zeros, isArgmax: nextToken.map(() => 1), nextToken };
+    return counted({ tokens, row });
   };
-  const stepper: Stepper = {
+  const model: DeviceModel = madeUp({
     limits: { tokens: 4096, keys: 1 << 16, besideTokens: 2048, groups },
     cacheTokens,
     maxLength: 4096,
     recovered: () => Promise.resolve(),
-    step: (inputs) => {
+    call: (inputs) => {
       const call = calls++;
       most = Math.max(most, ++running);
       const cost = costOf(inputs.tokens.length);
@@ -50,8 +50,8 @@ function pipeline({ stages, groups = stages, cacheTokens = 1 << 14, fails, lostA
       last = done.catch(() => undefined);
       return done;
     },
-  };
-  return { stepper, idle: () => 1 - busy / (stages * now), calls: () => calls, time: () => now, most: () => most };
+  });
+  return { model, idle: () => 1 - busy / (stages * now), calls: () => calls, time: () => now, most: () => most };
 }
 
 const range = (from: number, count: number): number[] => Array.from({ length: count }, (_, i) => from + i);
@@ -64,8 +64,8 @@ const requests = (count: number): readonly GenerateRequest[] =>
     scoreFrom: i % 3 === 0 ? 1 : Infinity,
   }));
 
-const write = async (stepper: Stepper, all: readonly GenerateRequest[]) => {
-  const generator = new Generator(stepper);
+const write = async (model: DeviceModel, all: readonly GenerateRequest[]) => {
+  const generator = new Generator(model);
   const texts = await Promise.all(
     all.map(async (request) => {
       const { tokens, promptScores, reason } = await generator.generate(request);
@@ -85,8 +85,8 @@ describe('a pipeline', () => {
   it.each([2, 4])('of %i stages is busy with 64 requests, and idle with one call at a time', async (stages) => {
     const all = requests(64);
     const [full, alone] = [pipeline({ stages }), pipeline({ stages, groups: 1 })];
-    expect((await write(full.stepper, all)).texts).toEqual(expected(all));
-    expect((await write(alone.stepper, all)).texts).toEqual(expected(all));
+    expect((await write(full.model, all)).texts).toEqual(expected(all));
+    expect((await write(alone.model, all)).texts).toEqual(expected(all));
     expect([full.most(), alone.most()]).toEqual([stages, 1]);
     expect(alone.idle()).toBeCloseTo(1 - 1 / stages);
     expect(full.idle()).toBeLessThan(stages === 2 ? 0.05 : 0.1);
@@ -95,14 +95,14 @@ describe('a pipeline', () => {
 
   it.each([2, 3, 5])('of %i stages gives the same where sequences give way to others', async (stages) => {
     const all = requests(24);
-    const { texts, counts } = await write(pipeline({ stages, cacheTokens: 1200 }).stepper, all);
+    const { texts, counts } = await write(pipeline({ stages, cacheTokens: 1200 }).model, all);
     expect(texts).toEqual(expected(all));
     expect(counts.preemptions).toBeGreaterThan(0);
   });
 
   it('gives up only the sequence whose value is not finite', async () => {
     const all = requests(9);
-    const bad = new Generator(pipeline({ stages: 3, fails: new Set([5005]) }).stepper);
+    const bad = new Generator(pipeline({ stages: 3, fails: new Set([5005]) }).model);
     const texts = await Promise.allSettled(
       [...all, { prompt: [5000], maxNewTokens: 9 }].map((request) => bad.generate(request)),
     );
@@ -113,7 +113,7 @@ describe('a pipeline', () => {
     const all = requests(8);
     for (const at of [0, 1, 2, 5, 20]) {
       const lost = pipeline({ stages: 3, lostAt: new Set([at, at + 4]) });
-      expect((await write(lost.stepper, all)).texts).toEqual(expected(all));
+      expect((await write(lost.model, all)).texts).toEqual(expected(all));
     }
   });
 });

@@ -1,10 +1,11 @@
 /** Replicas side by side: a model that counts, where the token after n is n + 1, and devices that end. */
 import { describe, expect, it } from 'vitest';
+import { type DeviceModel, StateLost } from '../../engine/device.js';
 import { Replicas } from '../../engine/replicas.js';
-import { StateLost, type Stepper } from '../../engine/scheduler.js';
+import { counted, madeUp } from '../support/deviceModel.js';
 
 interface Replica {
-  readonly stepper: Stepper;
+  readonly model: DeviceModel;
   calls(): number;
   /** The next call finds the device gone. `comesBack`: settles when there is another. */
   lose(comesBack: () => Promise<void>): void;
@@ -17,23 +18,21 @@ function replica(): Replica {
   return {
     calls: () => calls,
     lose: (comesBack) => (lost = comesBack),
-    stepper: {
+    model: madeUp({
       limits: { tokens: 64, keys: 4096 },
       cacheTokens: 4096,
       maxLength: 1000,
       recovered: () => back(),
-      step: async ({ tokens, row }) => {
+      call: async (inputs) => {
         calls++;
         await new Promise((resolve) => setImmediate(resolve));
         if (lost !== undefined) {
           [back, lost] = [lost, undefined];
           throw new StateLost('gone');
         }
-        const nextToken = row.map((at) => tokens[at]! + 1);
-        const zeros = new Float32Array(row.length);
-        return { logProb: zeros, nextTokenLogProb: zeros, isArgmax: nextToken.map(() => 1), nextToken };
+        return counted(inputs);
       },
-    },
+    }),
   };
 }
 
@@ -52,16 +51,16 @@ const noDriver = (): Promise<void> => Promise.reject(new Error('no driver'));
 describe('replicas', () => {
   it('shares requests out, also with a replica that comes later', async () => {
     const [a, b, c] = [replica(), replica(), replica()];
-    const replicas = new Replicas([a.stepper, b.stepper]);
+    const replicas = new Replicas([a.model, b.model]);
     const texts = write(replicas, 9);
-    replicas.add(c.stepper);
+    replicas.add(c.model);
     expect(await texts).toEqual(expected(9));
     for (const { calls } of [a, b, c]) expect(calls()).toBe(10);
   });
 
   it('sends a prompt to the replica that has its beginning', async () => {
     const [a, b] = [replica(), replica()];
-    const replicas = new Replicas([a.stepper, b.stepper]);
+    const replicas = new Replicas([a.model, b.model]);
     const prompt = Array.from({ length: 40 }, (_, i) => i);
     for (let i = 0; i < 5; i++) await replicas.generate({ prompt, maxNewTokens: 2 });
     expect([a.calls(), b.calls(), replicas.counts.foundTokens]).toEqual([10, 0, 4 * 32]);
@@ -70,10 +69,10 @@ describe('replicas', () => {
   it('knows that the pages of a device are gone before the device is asked again', async () => {
     const [a, b] = [replica(), replica()];
     let isLost = false;
-    const replicas = new Replicas([{ ...a.stepper, isLost: () => isLost }]);
+    const replicas = new Replicas([{ ...a.model, isLost: () => isLost }]);
     const prompt = Array.from({ length: 40 }, (_, i) => i);
     await replicas.generate({ prompt, maxNewTokens: 1 });
-    replicas.add(b.stepper);
+    replicas.add(b.model);
     const busy = replicas.generate({ prompt: [7], maxNewTokens: 30 });
     await replicas.generate({ prompt: prompt.slice(0, 20), maxNewTokens: 1 });
     await busy;
@@ -86,7 +85,7 @@ describe('replicas', () => {
 
   it('has the others take over what a lost device was computing', async () => {
     const [a, b] = [replica(), replica()];
-    const replicas = new Replicas([a.stepper, b.stepper]);
+    const replicas = new Replicas([a.model, b.model]);
     const texts = write(replicas, 6);
     a.lose(never);
     expect(await texts).toEqual(expected(6));
@@ -95,7 +94,7 @@ describe('replicas', () => {
 
   it('goes on with a device that comes back, if all were lost', async () => {
     const [a, b] = [replica(), replica()];
-    const replicas = new Replicas([a.stepper, b.stepper]);
+    const replicas = new Replicas([a.model, b.model]);
     const texts = write(replicas, 6);
     a.lose(noDriver);
     b.lose(() => new Promise((resolve) => setTimeout(resolve, 20)));
@@ -104,7 +103,7 @@ describe('replicas', () => {
 
   it('says why nothing is left', async () => {
     const a = replica();
-    const replicas = new Replicas([a.stepper]);
+    const replicas = new Replicas([a.model]);
     a.lose(noDriver);
     await expect(write(replicas, 2)).rejects.toThrow('no driver');
     await expect(write(replicas, 1)).rejects.toThrow('no driver');

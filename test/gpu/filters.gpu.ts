@@ -10,7 +10,7 @@ import type { LoadedModel } from '../../commands/loadModel.js';
 import { Generator } from '../../engine/generator.js';
 import type { SamplingOptions } from '../../engine/options.js';
 import type { GenerateRequest } from '../../engine/request.js';
-import type { Stepper } from '../../engine/scheduler.js';
+import type { DeviceModel } from '../../engine/device.js';
 import { extentIn } from '../../ir/extents.js';
 import { everyExtent } from '../../ir/function.js';
 import { rowStride } from '../../ir/plan.js';
@@ -48,15 +48,7 @@ const REQUESTS: readonly GenerateRequest[] = Array.from({ length: 200 }, (_, i) 
 }));
 
 /** The same calls, none of which takes what the one before it has drawn. */
-const unfed = (stepper: Stepper): Stepper => ({
-  ...stepper,
-  limits: { ...stepper.limits, keptRows: 0 },
-  step: (inputs) => {
-    const none = new Int32Array(inputs.tokens.length);
-    const [keep, keepFiltered] = [inputs.row, inputs.topK!].map(({ length }) => new Int32Array(length).fill(-1));
-    return stepper.step({ ...inputs, isFed: none, feed: none, keep: keep!, keepFiltered: keepFiltered! });
-  },
-});
+const unfed = (model: DeviceModel): DeviceModel => ({ ...model, limits: { ...model.limits, keptRows: 0 } });
 
 describe('the kernel that chooses tokens', { skip }, () => {
   it('chooses what float64 chooses, of 128,256 tokens, and the same bits of fewer rows', async () => {
@@ -120,8 +112,9 @@ describe('the kernel that chooses tokens', { skip }, () => {
 
 describe('filters on the device', { skip }, () => {
   let model: LoadedModel;
-  const stepper = (limits: Partial<Stepper['limits']> = {}): Stepper => stepperFor(model, { feeds: true }, limits);
-  const run = async (on: Stepper, requests = REQUESTS) => {
+  const stepper = (limits: Partial<DeviceModel['limits']> = {}): DeviceModel =>
+    stepperFor(model, { feeds: true }, limits);
+  const run = async (on: DeviceModel, requests = REQUESTS) => {
     const generator = new Generator(on);
     const results = await Promise.all(requests.map((request) => generator.generate(request)));
     return results.map(({ tokens }) => tokens);

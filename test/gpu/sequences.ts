@@ -2,12 +2,12 @@
 import { copyFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beginLoading, type LoadedModel } from '../../commands/loadModel.js';
-import { stepperOf } from '../../commands/engineModel.js';
+import { deviceModelOf } from '../../driver/devices/deviceModel.js';
 import { Phases } from '../../driver/phases.js';
 import type { LoadRequest } from '../../driver/requests.js';
 import type { Generator } from '../../engine/generator.js';
 import type { GenerateRequest } from '../../engine/request.js';
-import type { Stepper } from '../../engine/scheduler.js';
+import type { DeviceModel } from '../../engine/device.js';
 import { randomTokens } from '../support/numbers.js';
 import { SILENT } from '../support/silent.js';
 import { DEMO } from './command.js';
@@ -69,11 +69,11 @@ export const loadOnDevice = (request: ModelRequest, more: Partial<LoadRequest> =
 /** A stepper with other limits, and room for fewer tokens. */
 export function stepperFor(
   model: LoadedModel,
-  options: Parameters<typeof stepperOf>[2],
-  limits: Partial<Stepper['limits']> = {},
+  options: Parameters<typeof deviceModelOf>[2],
+  limits: Partial<DeviceModel['limits']> = {},
   cacheTokens = CACHE_TOKENS,
-): Stepper {
-  const whole = stepperOf(model, cacheTokens, options);
+): DeviceModel {
+  const whole = deviceModelOf(model, cacheTokens, options);
   return { ...whole, limits: { ...whole.limits, ...limits } };
 }
 

@@ -9,7 +9,7 @@ import type { LoadedModel } from '../../commands/loadModel.js';
 import { searchBeams } from '../../engine/beams.js';
 import { Generator } from '../../engine/generator.js';
 import type { GenerateRequest } from '../../engine/request.js';
-import type { Stepper } from '../../engine/scheduler.js';
+import type { DeviceModel } from '../../engine/device.js';
 import { scoreSequences } from '../support/scoring.js';
 import { deviceHere } from './device.js';
 import {
@@ -43,14 +43,7 @@ function meanDistance(a: readonly (readonly number[])[], b: readonly (readonly n
 }
 
 /** Gives every token itself: no call begins before the one before it has been read. */
-const unfed = (stepper: Stepper): Stepper => ({
-  ...stepper,
-  limits: { ...stepper.limits, keptRows: 0 },
-  step: (inputs) => {
-    const none = new Int32Array(inputs.tokens.length);
-    return stepper.step({ ...inputs, isFed: none, feed: none, keep: new Int32Array(inputs.row.length).fill(-1) });
-  },
-});
+const unfed = (model: DeviceModel): DeviceModel => ({ ...model, limits: { ...model.limits, keptRows: 0 } });
 
 /** Mean error of a log-probability that 16-bit operands may cause. */
 const MAX_ERROR = 0.1;
@@ -67,7 +60,7 @@ for (const [name, requestOf] of [
     let sequences: readonly (readonly number[])[];
     let wanted: readonly (readonly number[])[];
     let together: readonly Written[];
-    const stepper = (limits: Partial<Stepper['limits']> = {}, cacheTokens?: number): Stepper =>
+    const stepper = (limits: Partial<DeviceModel['limits']> = {}, cacheTokens?: number): DeviceModel =>
       stepperFor(model, { feeds: true }, limits, cacheTokens);
 
     before(async () => {

@@ -5,11 +5,11 @@
 import { mkdtempSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { stepperOf } from '../../commands/engineModel.js';
+import { deviceModelOf } from '../../driver/devices/deviceModel.js';
 import { TYPICAL_FACTS } from '../../driver/targets/cudaDevice.js';
 import { emitCudaPlan } from '../../driver/targets/cudaKernels.js';
 import { Generator } from '../../engine/generator.js';
-import type { Stepper } from '../../engine/scheduler.js';
+import type { DeviceModel } from '../../engine/device.js';
 import { describeRandomCheckpoint } from '../../models/randomCheckpoint.js';
 import { openCudaExecutor } from '../../runtime/cuda/openExecutor.js';
 import { extentsOf, hostLibrary } from '../codegen/cuda/emulate.js';
@@ -47,7 +47,7 @@ describeFake('steps on the fake GPU', (fake) => {
       ordinals: [0],
       addon: fake.addon,
     });
-    const stepper = stepperOf({ executor, checkpoint }, CACHE_TOKENS, { feeds: true });
+    const stepper = deviceModelOf({ executor, checkpoint }, CACHE_TOKENS, { feeds: true });
     const continued = (generator: Generator) =>
       Promise.all(
         PROMPTS.map(async (prompt) => {
@@ -56,22 +56,15 @@ describeFake('steps on the fake GPU', (fake) => {
         }),
       );
     let [running, most] = [0, 0];
-    const counted: Stepper = {
+    const counted: DeviceModel = {
       ...stepper,
-      step: (inputs) => {
+      step: (message) => {
         most = Math.max(most, ++running);
-        return stepper.step(inputs).finally(() => running--);
+        return stepper.step(message).finally(() => running--);
       },
     };
     // Calls that wait until the tokens of the one before them are read.
-    const generator = new Generator({
-      ...counted,
-      limits: { ...stepper.limits, keptRows: 0 },
-      step: (inputs) => {
-        const none = new Int32Array(inputs.tokens.length);
-        return counted.step({ ...inputs, isFed: none, feed: none, keep: new Int32Array(inputs.row.length).fill(-1) });
-      },
-    });
+    const generator = new Generator({ ...counted, limits: { ...stepper.limits, keptRows: 0 } });
     const wanted = await continued(generator);
     expect(wanted.flatMap(({ tokens }) => tokens).every(({ logProb }) => logProb < 0)).toBe(true);
     expect(most).toBe(1);

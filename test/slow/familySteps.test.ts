@@ -6,7 +6,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { beginLoading } from '../../commands/loadModel.js';
-import { stepperOf } from '../../commands/engineModel.js';
+import { deviceModelOf } from '../../driver/devices/deviceModel.js';
 import { Phases } from '../../driver/phases.js';
 import { Generator } from '../../engine/generator.js';
 import { SCORE } from '../../ir/function.js';
@@ -43,7 +43,7 @@ describe.skipIf(!existsSync(FAMILIES) || !isBuilt)('steps of families on a CPU',
     });
     const wanted = [...(outputs['logProb'] as Float32Array)];
     expect(wanted).toHaveLength(TOKENS.length - 1);
-    const whole = stepperOf(model, CACHE_TOKENS, { feeds: true });
+    const whole = deviceModelOf(model, CACHE_TOKENS, { feeds: true });
     for (const tokens of [whole.limits.tokens, 13, 1]) {
       const generator = new Generator({ ...whole, limits: { ...whole.limits, tokens, rows: Math.min(tokens, 64) } });
       const { promptScores } = await generator.generate({ prompt: TOKENS, maxNewTokens: 0, scoreFrom: 1 });

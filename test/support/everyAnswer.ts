@@ -4,7 +4,7 @@
  * from the bundle.
  */
 import { beginLoading } from '../../commands/loadModel.js';
-import { stepperOf } from '../../commands/engineModel.js';
+import { deviceModelOf } from '../../driver/devices/deviceModel.js';
 import { Phases } from '../../driver/phases.js';
 import type { Precision, TargetName } from '../../driver/precision.js';
 import { loadDataset } from '../../evaluate/dataset.js';
@@ -70,7 +70,7 @@ async function answersByStep({
   const request = { model: dir, init: { kind: 'checkpoint' }, precision, threads: 2, target } as const;
   const model = await beginLoading({ ...request, cacheTokens: CACHE_TOKENS }, SILENT, new Phases()).finish();
   try {
-    const generator = new Generator(stepperOf(model, CACHE_TOKENS));
+    const generator = new Generator(deviceModelOf(model, CACHE_TOKENS));
     const answers = tokenized.map(async ({ docId, context, continuations }) => {
       const choices = continuations.map(async (continuation) => {
         const prompt = [...context, ...continuation];

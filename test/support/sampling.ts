@@ -4,7 +4,8 @@
  */
 import { isGreedy, type Sampling } from '../../engine/options.js';
 import type { TokenLogProb } from '../../engine/request.js';
-import type { FilteredOutputs, StepInputs } from '../../engine/scheduler.js';
+import type { StepInputs } from '../../driver/devices/sequenceTable.js';
+import type { FilteredAnswer } from '../../engine/device.js';
 import { adjustLogits, chooseToken, keptTokens, largestTokens, logSumExp } from '../../ir/filters.js';
 import { gumbel, type NoiseKey } from '../../ir/gumbel.js';
 import { mapInputs, MAX_TOP_TOKENS, rowSampling } from '../../ir/sampleInputs.js';
@@ -67,7 +68,7 @@ function draw(z: Float64Array, sampling: Sampling, key: NoiseKey): number {
 export function filteredRows(
   inputs: StepInputs,
   logitsOf: (token: number, position: number) => ArrayLike<number>,
-): FilteredOutputs {
+): FilteredAnswer {
   const given: Readonly<Record<string, ArrayLike<number> | undefined>> = {
     ...inputs,
     low: inputs.keyLow,

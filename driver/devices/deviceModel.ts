@@ -1,0 +1,115 @@
+/** A model on one replica as the engine sees it: its executor behind a table of sequences. */
+import { type DeviceModel, StateLost, type StepAnswer } from '../../engine/device.js';
+import { PAGE_TOKENS } from '../../engine/pages.js';
+import { STEP } from '../../ir/function.js';
+import { LAST_TOKEN_ROWS, stepSize } from '../../ir/stepping.js';
+import type { Checkpoint } from '../../models/checkpoint.js';
+import type { CallResult } from '../../runtime/call.js';
+import { defined } from '../../system/defined.js';
+import type { DeviceExecutor } from '../executor.js';
+import { ProcessEnded } from './protocol.js';
+import { SequenceTable } from './sequenceTable.js';
+
+export interface DeviceModelOptions {
+  /** Whether its steps can take tokens that the step before has drawn. */
+  readonly feeds?: boolean;
+  /** Most tokens of a step in which texts wait for their next token. */
+  readonly besideTokens?: number;
+  /** Classes of its head, where that is none of a vocabulary. */
+  readonly classes?: number;
+}
+
+/** A model whose function `step` keeps keys and values for `cacheTokens`. Throws where it has no such function. */
+export function deviceModelOf(
+  { executor, checkpoint }: { readonly executor: DeviceExecutor; readonly checkpoint: Pick<Checkpoint, 'config'> },
+  cacheTokens: number,
+  { feeds = false, besideTokens = Infinity, classes }: DeviceModelOptions = {},
+): DeviceModel {
+  const capacity = executor.capacity[STEP];
+  if (capacity === undefined) throw new Error('The model has no function that generates.');
+  const { devices: stages = 1 } = executor;
+  // The last stage of a pipeline draws what the first one needs: its steps overlap with those of other sequences.
+  const overlap = stages > 1 ? { groups: stages } : feeds ? { keptRows: LAST_TOKEN_ROWS } : {};
+  const size = stepSize(capacity);
+  const pages = Math.floor(cacheTokens / PAGE_TOKENS);
+  const { maxPositions: maxLength, vocabSize } = checkpoint.config;
+  const shape = {
+    keys: size.keys,
+    maxLength,
+    filters: size.filtered !== undefined,
+    keptRows: feeds ? (overlap.keptRows ?? 0) : undefined,
+    hasClasses: classes !== undefined,
+  };
+  let table = new SequenceTable({ ...shape, pages });
+  // The pages that the engine knows of are in the memory of this epoch, until it is told that they are lost.
+  let { epoch } = executor;
+  return {
+    limits: { ...size, ...overlap, besideTokens },
+    maxLength,
+    vocab: size.filtered === undefined ? undefined : vocabSize,
+    classes,
+    maxPages: pages,
+    mappedPages: pages,
+    piecePages: 1,
+    pieceBytes: 0,
+    step: async (message) => {
+      const { inputs } = table.apply(message);
+      try {
+        return stepAnswer(await executor.call(STEP, { ...inputs, key: inputs.key.slice() }, epoch));
+      } catch (error) {
+        throw error instanceof ProcessEnded ? new StateLost(error.message, error.wasAsked) : error;
+      }
+    },
+    resize: (wanted) => {
+      const mapped = Math.min(wanted, pages);
+      table.resize(mapped);
+      return Promise.resolve(mapped);
+    },
+    ...(executor.opened === undefined
+      ? {}
+      : {
+          isLost: () => executor.epoch !== epoch,
+          recovered: async () => {
+            await executor.opened!();
+            epoch = executor.epoch;
+            table = new SequenceTable({ ...shape, pages });
+          },
+        }),
+  };
+}
+
+const NO_FLOATS = new Float32Array(0);
+const NONE = new Int32Array(0);
+
+/** The outputs of the function `step`. Throws where one is missing. */
+export function stepAnswer({ outputs }: Pick<CallResult, 'outputs'>): StepAnswer {
+  const f32 = (name: string): Float32Array => {
+    const found = outputs[name];
+    if (found instanceof Float32Array) return found;
+    throw new Error(`The function step gives no numbers ${name}.`);
+  };
+  const i32 = (name: string): Int32Array => {
+    const found = outputs[name];
+    if (found instanceof Int32Array) return found;
+    throw new Error(`The function step gives no whole numbers ${name}.`);
+  };
+  if ('classLogits' in outputs)
+    return {
+      ...{ logProb: NO_FLOATS, isArgmax: NONE, nextToken: NONE, nextTokenLogProb: NO_FLOATS },
+      classLogits: f32('classLogits'),
+    };
+  return {
+    logProb: f32('logProb'),
+    isArgmax: i32('isArgmax'),
+    nextToken: i32('nextToken'),
+    nextTokenLogProb: f32('nextTokenLogProb'),
+    ...defined({
+      filtered: outputs['filteredToken'] && {
+        token: i32('filteredToken'),
+        logProb: f32('filteredTokenLogProb'),
+        topTokens: i32('topTokens'),
+        topLogProbs: f32('topLogProbs'),
+      },
+    }),
+  };
+}

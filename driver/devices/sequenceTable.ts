@@ -1,0 +1,291 @@
+/**
+ * The sequences of a model on one replica, where its device is driven: what a message changes, and the inputs of the
+ * function `step` that follow. Nothing else looks at what a message says before kernels use it as an index into memory,
+ * so everything is checked here first: a message that is refused changes nothing.
+ */
+import { MAX_SEQUENCES, type PageCopies, type StepMessage } from '../../engine/device.js';
+import { PAGE_TOKENS } from '../../engine/pages.js';
+import type { FilterInputs } from '../../engine/tokenEntries.js';
+import { emptyPath, KeyLists, type ListedPath } from './keyLists.js';
+
+/** Inputs of the function `step`, by name. Those of filtered rows are there where the model chooses from logits. */
+export interface StepInputs extends Partial<FilterInputs> {
+  /** New tokens; any number where `isFed` is 1: the token is then the one kept in row `feed` of `drawn`. */
+  readonly tokens: Int32Array;
+  readonly isFed?: Int32Array;
+  readonly feed?: Int32Array;
+  /** Where the token that a row draws is kept for the next call; −1: nowhere. */
+  readonly keep?: Int32Array;
+  readonly position: Int32Array;
+  readonly slot: Int32Array;
+  readonly begin: Int32Array;
+  readonly key: Int32Array;
+  readonly row: Int32Array;
+  /** A head of classes has neither targets nor draws. */
+  readonly target?: Int32Array;
+  /** What the next token of each row is drawn with (ir/gumbel): 0 takes the most likely one. */
+  readonly inverseTemperature?: Float32Array;
+  readonly keyLow?: Int32Array;
+  readonly keyHigh?: Int32Array;
+  /** The same as `keep`, for tokens that are chosen from logits: those of the first rows. */
+  readonly keepFiltered?: Int32Array;
+}
+
+/** What is to be done for a message: copies of pages, then a call of `step`. */
+export interface StepCall {
+  readonly copies?: PageCopies;
+  readonly inputs: StepInputs;
+}
+
+export interface TableShape {
+  /** Pages that have memory. */
+  readonly pages: number;
+  /** Most entries of the list of keys. */
+  readonly keys: number;
+  /** Longest context of the model, in tokens. */
+  readonly maxLength: number;
+  /** Rows whose token the device keeps for the next step; absent: the function takes every token from here. */
+  readonly keptRows?: number | undefined;
+  /** Whether the function filters rows. */
+  readonly filters?: boolean;
+  /** Whether its rows are those of a head of classes, which has no targets and draws nothing. */
+  readonly hasClasses?: boolean;
+}
+
+const NONE = new Int32Array(0);
+const NO_FLOATS = new Float32Array(0);
+const NO_FILTERS: FilterInputs = {
+  topK: NONE,
+  topP: NO_FLOATS,
+  minLogP: NO_FLOATS,
+  repetition: NO_FLOATS,
+  presence: NO_FLOATS,
+  frequency: NO_FLOATS,
+  first: NONE,
+  end: NONE,
+  entryToken: NONE,
+  entryBias: NO_FLOATS,
+  entryCount: NONE,
+  isGenerated: NONE,
+  topCount: NONE,
+};
+
+function refuse(what: string): never {
+  throw new RangeError(`A step is refused: ${what}.`);
+}
+
+/** Arrays of a message that have an element for each part, and for each row. */
+const OF_PARTS = ['keptPages', 'newPages', 'from', 'count'] as const;
+const OF_ROWS = ['target', 'keyLow', 'keyHigh', 'keep'] as const;
+
+export class SequenceTable {
+  private pages: number;
+  private readonly shape: TableShape;
+  private readonly lists: KeyLists;
+  /** By number. */
+  private readonly paths: (ListedPath | undefined)[] = [];
+  /** For each page the number of the last check that found new tokens in it. */
+  private written: Int32Array;
+  private readonly named = new Map<number, number>();
+  private checks = 0;
+  /** Rows of the last step whose token the device keeps. */
+  private kept = new Uint8Array(0);
+
+  constructor(shape: TableShape) {
+    this.shape = shape;
+    this.pages = shape.pages;
+    this.written = new Int32Array(shape.pages);
+    this.lists = new KeyLists(shape.keys);
+  }
+
+  /** Sequences that it has. */
+  get size(): number {
+    return this.paths.reduce((count, path) => count + (path === undefined ? 0 : 1), 0);
+  }
+
+  /** Pages 0 to `pages` − 1 have memory from now on. Sequences with others are forgotten. */
+  resize(pages: number): void {
+    if (!(Number.isInteger(pages) && pages >= 0)) refuse(`${pages} pages`);
+    const isFewer = pages < this.pages;
+    this.pages = pages;
+    this.written = new Int32Array(pages);
+    this.checks = 0;
+    if (!isFewer) return;
+    this.paths.forEach((path, number) => {
+      if (path !== undefined && path.pages.subarray(0, path.pageCount).some((page) => page >= pages))
+        this.forget(number);
+    });
+    this.lists.clean();
+  }
+
+  /** Takes a message, and gives the call that it asks for. Throws RangeError where it is refused. */
+  apply(message: StepMessage): StepCall {
+    this.check(message);
+    for (const number of message.ended) this.forget(number);
+    const { sequence, keptPages, newPages, pages, from, count, tokens, copies } = message;
+    const parts: ListedPath[] = [];
+    const lengths = new Int32Array(sequence.length);
+    let page = 0;
+    for (let i = 0; i < sequence.length; i++) {
+      const path = (this.paths[sequence[i]!] ??= emptyPath());
+      this.lists.truncate(path, keptPages[i]!);
+      addPages(path, pages.subarray(page, (page += newPages[i]!)));
+      parts.push(path);
+      lengths[i] = from[i]! + count[i]!;
+    }
+    this.lists.place(parts, lengths);
+    const [position, slot, begin] = [tokens, tokens, tokens].map(({ length }) => new Int32Array(length)) as [
+      Int32Array,
+      Int32Array,
+      Int32Array,
+    ];
+    let at = 0;
+    parts.forEach((path, i) => {
+      this.lists.fill(path, lengths[i]!);
+      for (let place = from[i]!; place < lengths[i]!; place++, at++) {
+        position[at] = place;
+        slot[at] = path.pages[Math.floor(place / PAGE_TOKENS)]! * PAGE_TOKENS + (place % PAGE_TOKENS);
+        begin[at] = path.begin;
+      }
+    });
+    const { row, target, inverseTemperature, keyLow, keyHigh } = message;
+    const draws = this.shape.hasClasses === true ? {} : { target, inverseTemperature, keyLow, keyHigh };
+    return {
+      inputs: { ...this.given(message), position, slot, begin, key: this.lists.list, row, ...draws },
+      ...(copies === undefined || copies.from.length === 0 ? {} : { copies }),
+    };
+  }
+
+  /** The new tokens, what is kept of those that are drawn, and filters. */
+  private given({ tokens, row, keep, filters = NO_FILTERS }: StepMessage) {
+    const { keptRows, filters: hasFilters = false } = this.shape;
+    const own = hasFilters ? filters : {};
+    if (keptRows === undefined) return { tokens, ...own };
+    const known = tokens.map((token) => Math.max(0, token));
+    const isFed = tokens.map((token) => (token < 0 ? 1 : 0));
+    const feed = tokens.map((token) => (token < 0 ? -1 - token : 0));
+    this.kept = Uint8Array.from(keep);
+    const filtered = filters.topK.length;
+    // A token that is chosen from logits is kept in place of the one that the head has drawn.
+    const places = Int32Array.from(row, (_, i) => (keep[i] === 1 ? i : -1));
+    const keepFiltered = places.slice(0, filtered);
+    const unfiltered = places.fill(-1, 0, filtered);
+    return { tokens: known, isFed, feed, keep: unfiltered, ...own, ...(hasFilters ? { keepFiltered } : {}) };
+  }
+
+  private forget(number: number): void {
+    const path = this.paths[number];
+    if (path === undefined) return;
+    this.lists.release(path);
+    this.paths[number] = undefined;
+    while (this.paths.length > 0 && this.paths.at(-1) === undefined) this.paths.pop();
+  }
+
+  private check(message: StepMessage): void {
+    checkArrays(message);
+    const { ended, sequence, keptPages, newPages, pages, from, count, tokens, row, keep } = message;
+    if (sequence.length === 0) refuse('it has no parts');
+    const check = this.nextCheck();
+    const { named } = this;
+    named.clear();
+    for (const number of ended) if (this.paths[number] !== undefined) named.set(number, -1);
+    let [page, token, keys] = [0, 0, 0];
+    for (let i = 0; i < sequence.length; i++) {
+      const number = sequence[i]!;
+      if (!(number >= 0 && number < MAX_SEQUENCES)) refuse(`a sequence of number ${number}`);
+      if ((named.get(number) ?? -1) >= 0) refuse(`sequence ${number} comes twice`);
+      const path = named.has(number) ? undefined : this.paths[number];
+      named.set(number, i);
+      const [kept, added, first, fresh] = [keptPages[i]!, newPages[i]!, from[i]!, count[i]!];
+      const held = path?.pageCount ?? 0;
+      if (!(kept >= 0 && kept <= held)) refuse(`sequence ${number} keeps ${kept} of ${held} pages`);
+      if (!(added >= 0 && page + added <= pages.length)) refuse(`sequence ${number} gains ${added} pages`);
+      const end = first + fresh;
+      if (!(first >= 0 && fresh >= 1 && end <= (kept + added) * PAGE_TOKENS))
+        refuse(`sequence ${number} has ${kept + added} pages for ${fresh} tokens from ${first} on`);
+      if (end > this.shape.maxLength) refuse(`sequence ${number} has ${end} tokens, the model ${this.shape.maxLength}`);
+      for (let at = page; at < page + added; at++) this.requirePage(pages[at]!);
+      for (let at = Math.floor(first / PAGE_TOKENS); at * PAGE_TOKENS < end; at++)
+        this.write(at < kept ? path!.pages[at]! : pages[page + at - kept]!, check);
+      page += added;
+      token += fresh;
+      keys += end;
+    }
+    if (page !== pages.length) refuse(`${pages.length} pages, where parts gain ${page}`);
+    if (token !== tokens.length) refuse(`${tokens.length} tokens, where parts have ${token}`);
+    if (keys > this.shape.keys) refuse(`${keys} keys; a call has ${this.shape.keys} at most`);
+    for (const each of row) if (!(each >= 0 && each < token)) refuse(`a row after token ${each} of ${token}`);
+    for (const each of tokens)
+      if (each < 0 && this.kept[-1 - each] !== 1)
+        refuse(`a token of row ${-1 - each}, which the step before keeps not`);
+    const { keptRows = 0 } = this.shape;
+    keep.forEach((each, i) => {
+      if (each !== 0 && !(each === 1 && i < keptRows)) refuse(`keep ${each} of row ${i}, where ${keptRows} are kept`);
+    });
+    this.checkCopies(message);
+  }
+
+  private nextCheck(): number {
+    if (this.checks === 2 ** 31 - 1) {
+      this.written.fill(0);
+      this.checks = 0;
+    }
+    return ++this.checks;
+  }
+
+  private checkCopies({ copies }: StepMessage): void {
+    if (copies === undefined) return;
+    const { from, to, rows } = copies;
+    const sources = new Set(from);
+    from.forEach((page, i) => {
+      this.requirePage(page);
+      this.requirePage(to[i]!);
+      if (sources.has(to[i]!)) refuse(`page ${to[i]!} is copied, and copied to`);
+      if (!(rows[i]! >= 1 && rows[i]! <= PAGE_TOKENS)) refuse(`${rows[i]!} rows of a page are copied`);
+    });
+    if (new Set(to).size !== to.length) refuse('a page is copied to twice');
+  }
+
+  private requirePage(page: number): void {
+    if (!(page >= 0 && page < this.pages)) refuse(`page ${page} of ${this.pages}`);
+  }
+
+  /** Rows of a call are written in no order. */
+  private write(page: number, check: number): void {
+    if (this.written[page] === check) refuse(`page ${page} is written twice`);
+    this.written[page] = check;
+  }
+}
+
+function addPages(path: ListedPath, added: Int32Array): void {
+  const length = path.pageCount + added.length;
+  if (length > path.pages.length) {
+    const larger = new Int32Array(Math.max(length, 2 * path.pages.length));
+    larger.set(path.pages.subarray(0, path.pageCount));
+    path.pages = larger;
+  }
+  path.pages.set(added, path.pageCount);
+  path.pageCount = length;
+}
+
+/** Messages cross processes: their types are what they should be, and lengths fit each other. */
+function checkArrays(message: StepMessage): void {
+  const { sequence, row, inverseTemperature, filters, copies } = message;
+  const integers = (name: string, value: unknown, length?: number): void => {
+    if (!(value instanceof Int32Array && (length === undefined || value.length === length)))
+      refuse(`${name} is no array of ${length ?? 'any number of'} whole numbers`);
+  };
+  for (const name of ['ended', 'sequence', 'pages', 'tokens', 'row'] as const) integers(name, message[name]);
+  for (const name of OF_PARTS) integers(name, message[name], sequence.length);
+  for (const name of OF_ROWS) integers(name, message[name], row.length);
+  if (!(inverseTemperature instanceof Float32Array && inverseTemperature.length === row.length))
+    refuse(`inverseTemperature is no array of ${row.length} numbers`);
+  if (filters !== undefined) {
+    integers('topK', filters.topK);
+    if (filters.topK.length > row.length) refuse(`${filters.topK.length} filtered rows of ${row.length}`);
+  }
+  if (copies === undefined) return;
+  integers('copies.from', copies.from);
+  integers('copies.to', copies.to, copies.from.length);
+  integers('copies.rows', copies.rows, copies.from.length);
+}
