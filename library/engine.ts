@@ -3,6 +3,7 @@ import type { LoadedModel } from '../commands/loadModel.js';
 import { compileWithCache, type Demand } from '../commands/cacheSize.js';
 import { engineModelOf } from '../commands/engineModel.js';
 import { describe, eachOf, MAX_AT_ONCE } from '../commands/textGenerator.js';
+import { DeviceHost } from '../driver/devices/deviceHost.js';
 import { DeadlinePassed, Engine as ModelEngine, leftMsOf } from '../engine/engine.js';
 import type { RequestHandle } from '../engine/handle.js';
 import type {
@@ -96,6 +97,7 @@ const demandOf = ({ config }: LoadedModel['checkpoint']): Demand => ({
 
 class OpenEngine implements Engine {
   private readonly engine: ModelEngine;
+  private readonly host = new DeviceHost();
   private readonly writers = new Map<string, ModelGenerator>();
   /** Names of models that are being opened. */
   private readonly opening = new Set<string>();
@@ -119,9 +121,13 @@ class OpenEngine implements Engine {
       );
     this.opening.add(name);
     try {
-      const { loaded } = await load({ logits: true, ...present(options) }, async (loading, request, ui) => {
-        await compileWithCache(loading, request, demandOf(loading.checkpoint), ui);
-      });
+      const { loaded } = await load(
+        { logits: true, ...present(options) },
+        async (loading, request, ui) => {
+          await compileWithCache(loading, request, demandOf(loading.checkpoint), ui);
+        },
+        this.host,
+      );
       try {
         this.requireOpen('load');
         const writer = new ModelGenerator(requireCache(loaded), this.engine, name);
