@@ -45,7 +45,7 @@ const MIN_TOKENS = 4096;
 const EXAMPLE_TOKENS = 32_768;
 
 export const cacheBytesOf = ({ plan }: Pick<CompiledModel, 'plan'>): number =>
-  plan.states.filter(({ name }) => name !== LAST_TOKENS).reduce((sum, state) => sum + stateBytes(state), 0);
+  plan.states.filter(({ name }) => name !== LAST_TOKENS).reduce((sum, state) => sum + stateBytes(state, 0), 0);
 
 /** The memory of a cache grows in steps of so many tokens: whole pages, of rows that states are padded to. */
 const STEP_TOKENS = Math.max(PAGE_TOKENS, ROW_PAD);

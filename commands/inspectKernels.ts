@@ -333,7 +333,7 @@ export function memoryReport(plan: LinkedFunction<unknown>, checkpoint: Checkpoi
           alive: merge(ordered.map(({ life }) => life)),
         };
       }),
-    states: plan.states.map((state) => ({ ...state, sizeBytes: stateBytes(state) })),
+    states: plan.states.map((state) => ({ ...state, sizeBytes: stateBytes(state, 0) })),
     weights: weightBytes(plan, checkpoint),
   };
 }

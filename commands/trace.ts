@@ -167,7 +167,7 @@ export function traceFacts(
     memory: {
       arenaBytes: score.arenaBytes,
       buffers: arenaBuffers(score).slice(0, MAX_ENTRIES),
-      states: model.plan.states.map((state) => ({ name: state.name, bytes: stateBytes(state) })),
+      states: model.plan.states.map((state) => ({ name: state.name, bytes: stateBytes(state, 0) })),
       ...defined({ weights }),
     },
   };

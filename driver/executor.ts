@@ -1,7 +1,7 @@
 /** Devices with a loaded model, wherever they are: in this process, in another, or several side by side. */
 import type { Extents } from '../ir/extents.js';
 import type { CallArrays, CallResult } from '../runtime/call.js';
-import type { StatePieces } from '../runtime/runtimePlan.js';
+import type { StatePieces } from '../runtime/reservedStates.js';
 import type { PhaseSpan } from './phases.js';
 
 export interface ProfiledLaunch {

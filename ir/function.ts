@@ -23,6 +23,15 @@ export interface OutputDecl {
 /** Names of states. In every function the buffer of a state has the state's name. */
 export const STATE_NAME = /^[a-z][a-z0-9_]{0,63}$/;
 
+/**
+ * Rows of states that have one for each token whose keys and values are kept. They are addresses alone: memory lies
+ * behind the first ones, as many as are in use. Kernels count units of 16 bytes up to a row in 32 bits: there are enough
+ * for rows of 16 KiB.
+ */
+export const RESERVED_ROWS = 1 << 22;
+
+export const isReserved = ({ rows }: Pick<StateDecl, 'rows'>): boolean => rows === RESERVED_ROWS;
+
 /** Memory that outlives a call: a fixed number of rows, written by some calls and read by later ones. Zero at first. */
 export interface StateDecl {
   readonly name: string;

@@ -5,7 +5,7 @@
  */
 import type { CudaSchedule } from './cuda.js';
 import { extentIn, type Extents } from './extents.js';
-import { type FunctionInterface, SCORE, type StateDecl } from './function.js';
+import { type FunctionInterface, isReserved, SCORE, type StateDecl } from './function.js';
 import type { BufferDecl, ConstantVector, Kernel, WeightDecl } from './kernel.js';
 import { DTYPE_BYTES, type ExtentName, roundUp } from './types.js';
 
@@ -189,8 +189,12 @@ export function stateRowBytes(state: StateDecl): number {
   return elements * elementBytes;
 }
 
-/** Bytes of a state: its rows are padded like those of any buffer. */
-export const stateBytes = (state: StateDecl): number => roundUp(state.rows, ROW_PAD) * stateRowBytes(state);
+/**
+ * Bytes of a state: its rows are padded like those of any buffer. Of one that is reserved, those of the first `tokens`
+ * rows.
+ */
+export const stateBytes = (state: StateDecl, tokens: number): number =>
+  roundUp(isReserved(state) ? Math.min(state.rows, tokens) : state.rows, ROW_PAD) * stateRowBytes(state);
 
 // Assigns parts of a plan to devices: replicas of the whole model, each a pipeline of stages. passes/placeStages makes
 // placements; runtime/ and driver/ execute them.

@@ -27,6 +27,8 @@ export interface PlacementFacts {
    * no limit.
    */
   readonly roomOn: (devices: number) => number;
+  /** Rows of reserved states that there is to be memory for; none by default. */
+  readonly tokens?: number | undefined;
   /** Cost of each launch in a typical micro-batch, in any unit. */
   readonly costs: readonly number[];
   /** Bytes that a weight takes on a device; 0 if it is read in place. */
@@ -71,9 +73,10 @@ export const halfOf = (path: string): string =>
 /** Bytes of each state, and the launches that use it. */
 const stateUses = ({
   plan,
+  tokens = 0,
 }: PlacementFacts): readonly { readonly bytes: number; readonly users: readonly number[] }[] =>
   plan.states.map((state) => ({
-    bytes: stateBytes(state),
+    bytes: stateBytes(state, tokens),
     users: plan.launches.flatMap(({ parameters }, i) => (parameters.includes(state.name) ? [i] : [])),
   }));
 
@@ -95,12 +98,12 @@ function cutPoints(facts: PlacementFacts, stages: number): readonly number[] {
 
 /** Cost, weights and states of a range of launches; what several launches use counts once. */
 function rangesOf(
-  { plan, costs, weightBytes }: PlacementFacts,
+  { plan, costs, weightBytes, tokens = 0 }: PlacementFacts,
   points: readonly number[],
 ): (first: number) => CutRange[] {
   const sizeOf = new Map([
     ...plan.weights.map((weight) => [weight.name, weightBytes(weight)] as const),
-    ...plan.states.map((state) => [state.name, stateBytes(state)] as const),
+    ...plan.states.map((state) => [state.name, stateBytes(state, tokens)] as const),
   ]);
   return (first) => {
     const seen = new Set<string>();

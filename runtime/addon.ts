@@ -39,8 +39,11 @@ export interface CpuInfo {
 
 /** What the addon exports. */
 export interface Addon {
-  /** A path maps that file; a number allocates that many bytes. */
-  readonly Memory: new (source: string | number) => NativeMemory;
+  /**
+   * A path maps that file; a number allocates that many bytes, or reserves addresses for them, of which map() puts
+   * memory behind the first.
+   */
+  readonly Memory: new (source: string | number, kind?: 'reserved') => NativeMemory;
   readonly Library: new (path: string) => NativeLibrary;
   readonly Pool: new (threads: number, isPinned?: boolean) => NativePool;
   readonly Program: new (binding: ProgramBinding) => NativeProgram;

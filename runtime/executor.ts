@@ -1,5 +1,6 @@
 /** A plan on its devices: any of its functions can be called, measured and searched. Every target has this one. */
 import type { Extents } from '../ir/extents.js';
+import { isReserved } from '../ir/function.js';
 import type { Bucket } from '../ir/plan.js';
 import {
   arrayOf,
@@ -16,7 +17,8 @@ import {
   type LaunchProfile,
 } from './call.js';
 import { Gate } from './gate.js';
-import { functionOf, isOfTokens, kernelOf, nameOf, type RuntimePlan, type StatePieces } from './runtimePlan.js';
+import type { StatePieces } from './reservedStates.js';
+import { functionOf, kernelOf, nameOf, type RuntimePlan } from './runtimePlan.js';
 import type { StageAnswer, StageCall, StageRunner } from './stageRunner.js';
 
 export interface ExecutorOptions<Memory> {
@@ -47,11 +49,12 @@ export class Executor<Memory = unknown> {
   /** Number of calls that keep every device busy. Further calls wait. */
   readonly inFlight: number;
   readonly memory: Memory;
-  readonly heldBytes: number;
   readonly pieces: StatePieces;
   private readonly plan: RuntimePlan;
   private readonly runner: StageRunner;
   private readonly maxLength: number;
+  private readonly bytesAtFirst: number;
+  private readonly tokensAtFirst: number;
   /** Rows of each state that memory lies behind: calls reach no others. */
   private stateRows: Readonly<Record<string, number>> = {};
   private readonly gate: Gate;
@@ -59,8 +62,6 @@ export class Executor<Memory = unknown> {
   private lastResize: Promise<unknown> = Promise.resolve();
   /** Sizes that were asked for and not made yet, in order. */
   private readonly pendingSizes: number[] = [];
-  /** Rows that there is memory for. */
-  private tokens: number;
   /** Everything that uses states or will, until it is over. */
   private readonly working = new Set<Promise<unknown>>();
   /** The last call that went to the devices. */
@@ -77,15 +78,21 @@ export class Executor<Memory = unknown> {
     this.plan = plan;
     this.runner = runner;
     this.memory = memory;
-    this.heldBytes = heldBytes;
+    this.bytesAtFirst = heldBytes;
+    this.tokensAtFirst = runner.tokens;
     this.maxLength = maxLength;
     this.inFlight = runner.inFlight;
     this.pieces = runner.pieces;
     this.gate = new Gate(runner.inFlight);
     this.capacity = Object.fromEntries(plan.functions.map((fn) => [nameOf(fn), largest(fn.buckets)]));
-    this.tokens = runner.tokens;
     this.limitRows();
     process.once('exit', this.onExit);
+  }
+
+  /** Bytes of memory that it has on its devices. */
+  get heldBytes(): number {
+    const { tokens, bytes } = this.pieces;
+    return this.bytesAtFirst + ((this.runner.tokens - this.tokensAtFirst) / tokens) * bytes;
   }
 
   /**
@@ -124,9 +131,9 @@ export class Executor<Memory = unknown> {
     this.limitRows();
     const before = [...this.working];
     const resized = this.lastResize.then(async () => {
-      if (tokens < this.tokens) await Promise.allSettled(before);
+      if (tokens < this.runner.tokens) await Promise.allSettled(before);
       try {
-        return (this.tokens = await this.runner.resize(tokens));
+        return await this.runner.resize(tokens);
       } finally {
         this.pendingSizes.shift();
         this.limitRows();
@@ -199,9 +206,9 @@ export class Executor<Memory = unknown> {
 
   /** Rows that calls may reach: what there is memory for, and will be after every change that was asked for. */
   private limitRows(): void {
-    const tokens = Math.min(this.tokens, ...this.pendingSizes);
+    const tokens = Math.min(this.runner.tokens, ...this.pendingSizes);
     this.stateRows = Object.fromEntries(
-      this.plan.states.map((state) => [state.name, isOfTokens(state) ? Math.min(state.rows, tokens) : state.rows]),
+      this.plan.states.map((state) => [state.name, isReserved(state) ? tokens : state.rows]),
     );
   }
 

@@ -16,6 +16,16 @@ export interface NativeMemory {
   /** Copies bytes in, out of. Neither checks that no job is running. */
   write(offset: number, data: NodeJS.TypedArray): void;
   read(offset: number, bytes: number): ArrayBuffer;
+  /**
+   * Puts memory, in whole pages, behind the first `bytes` that were reserved, and takes it from behind the others, which
+   * nobody may be using. New memory is zero, and becomes the process's own where it is touched. Returns the bytes that
+   * there is memory behind: fewer than were asked for where the system has no more.
+   */
+  map(bytes: number): number;
+  /** Bytes of reserved memory that were touched. */
+  readonly residentBytes: number;
+  /** Bytes that there is memory behind: all of what was not reserved. */
+  readonly usableBytes: number;
 }
 
 /** A shared object of generated kernels, closed when no program uses it. */

@@ -1,18 +1,9 @@
 /** The parts of a plan that a runtime reads, and small queries used by binding, searching and profiling. */
-import type { StateDecl } from '../ir/function.js';
+import { isReserved, type StateDecl } from '../ir/function.js';
 import type { BufferDecl, Kernel, WeightDecl } from '../ir/kernel.js';
 import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
-import {
-  columnStride,
-  type FunctionPlan,
-  type Plan,
-  rowStride,
-  type Stage,
-  stateBytes,
-  stateRowBytes,
-} from '../ir/plan.js';
-import { LAST_TOKENS } from '../ir/stepping.js';
-import { type Dim, DTYPE_BYTES, isFloat, roundUp } from '../ir/types.js';
+import { type FunctionPlan, type Plan, rowStride, type Stage, stateBytes, stateRowBytes } from '../ir/plan.js';
+import { type Dim, DTYPE_BYTES, isFloat } from '../ir/types.js';
 
 /** The runtime does not read schedules. */
 export type RuntimeFunction = Omit<FunctionPlan, 'schedules'>;
@@ -71,13 +62,11 @@ export function floatWrites(fn: RuntimeFunction): readonly (readonly FloatWrite[
     [...kernelWrites(kernel)].flatMap((name) => {
       const buffer = buffers.get(name);
       if (buffer === undefined) throw new Error(`The plan has no buffer ${name}.`);
-      const { dtype, rows, columns } = buffer;
-      if (!isFloat(dtype)) return [];
-      const found = { buffer: name, dtype, allowsNegativeInfinity: masks.has(name) };
-      // By column it is a matrix of as many rows as it has columns.
-      return buffer.isByColumn === true
-        ? [{ ...found, rows: columns, columns: rows, stride: columnStride(buffer, fn.capacity.extents) }]
-        : [{ ...found, rows, columns, stride: rowBytes(fn, buffer) / DTYPE_BYTES[dtype] }];
+      const { dtype, rows, columns, space } = buffer;
+      // Of a state a call writes some rows, and the others need not be there. Whoever reads a row finds what is wrong.
+      if (!isFloat(dtype) || space === 'state') return [];
+      const stride = rowBytes(fn, buffer) / DTYPE_BYTES[dtype];
+      return [{ buffer: name, dtype, rows, columns, stride, allowsNegativeInfinity: masks.has(name) }];
     });
   return fn.launches.map((_, i) => {
     const kernel = kernelOf(fn, i);
@@ -148,39 +137,22 @@ export function stageWeights(plan: RuntimePlan, ranges: StageRanges): readonly W
   return plan.weights.filter(({ name }) => named.has(name));
 }
 
-/** Whether a state has a row for each token whose keys and values are kept. */
-export const isOfTokens = ({ name }: Pick<StateDecl, 'name'>): boolean => name !== LAST_TOKENS;
-
-/** Rows of the states that have one for each token; 0 where the plan has none. */
-export const tokensIn = ({ states }: Pick<RuntimePlan, 'states'>): number =>
-  Math.min(...states.filter(isOfTokens).map(({ rows }) => rows), states.some(isOfTokens) ? Infinity : 0);
-
-/** Rows of a piece are a multiple of this: whole pages, and rows that states are padded to. */
-const PIECE_ROWS = 64;
-
-/** What memory of states comes and goes in, on the device where it takes most. */
-export interface StatePieces {
-  /** Rows of a piece, one for each token: a whole number of pages. */
-  readonly tokens: number;
-  /** Bytes of those in all states. */
-  readonly bytes: number;
-}
-
-/** Memory of states comes and goes in pieces of at least `granularity` bytes of the state with the widest rows. */
-export function statePieces(stages: readonly (readonly PlacedState[])[], granularity: number): StatePieces {
-  const kept = stages.map((states) => states.filter(isOfTokens));
-  const widest = Math.max(1, ...kept.flat().map(({ rowBytes }) => rowBytes));
-  const tokens = roundUp(Math.ceil(granularity / widest), PIECE_ROWS);
-  const bytes = Math.max(0, ...kept.map((states) => states.reduce((sum, { rowBytes }) => sum + tokens * rowBytes, 0)));
-  return { tokens, bytes };
-}
-
 /** A state in the memory of the one stage that uses it. Functions have it as a buffer of its name. */
 export interface PlacedState {
   readonly name: string;
+  /** Of all rows. */
   readonly bytes: number;
   readonly rowBytes: number;
+  /** Whether it has addresses for all rows, and memory behind the first of them alone. */
+  readonly isReserved: boolean;
 }
+
+const placedState = (state: StateDecl): PlacedState => ({
+  name: state.name,
+  bytes: stateBytes(state, state.rows),
+  rowBytes: stateRowBytes(state),
+  isReserved: isReserved(state),
+});
 
 /**
  * The states that live on stage `index`: those that its launches use. Throws where another stage uses one too: memory
@@ -192,7 +164,7 @@ export function stageStates(plan: RuntimePlan, stages: readonly StageRanges[], i
     const used = users.flatMap((named, stage) => (named.has(state.name) ? [stage] : []));
     if (used.length > 1 && plan.perStage?.includes(state.name) !== true)
       throw new RangeError(`State ${state.name} is used by stages ${used.join(' and ')}; it can live on one alone.`);
-    return used.includes(index) ? [{ name: state.name, bytes: stateBytes(state), rowBytes: stateRowBytes(state) }] : [];
+    return used.includes(index) ? [placedState(state)] : [];
   });
 }
 

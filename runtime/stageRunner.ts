@@ -1,7 +1,8 @@
 /** The interface that a target implements: how a checked call goes through its devices. */
 import { type Extents, fitsIn } from '../ir/extents.js';
 import { bucketsFor, type CallArrays, type DeviceSpan } from './call.js';
-import { functionOf, nameOf, type RuntimeFunction, type RuntimePlan, type StatePieces } from './runtimePlan.js';
+import type { StatePieces } from './reservedStates.js';
+import { functionOf, nameOf, type RuntimeFunction, type RuntimePlan } from './runtimePlan.js';
 
 export interface StageCall {
   readonly fn: RuntimeFunction;

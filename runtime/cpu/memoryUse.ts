@@ -3,6 +3,7 @@ import { totalmem } from 'node:os';
 import { constrainedMemory } from 'node:process';
 import { bytes, partsLine } from '../../system/text.js';
 import { MemoryShortage } from '../memoryShortage.js';
+import type { NativeMemory } from '../native.js';
 
 export interface MemoryUse {
   /** Weights read in place from the checkpoint: pages of files, which the system may drop and read again. */
@@ -50,18 +51,37 @@ export function machineBytes(): number {
   return limit > 0 ? Math.min(limit, totalmem()) : totalmem();
 }
 
+/** The error for a machine (or its control group) that has no room for what must be resident beside `besideBytes`. */
+export function memoryError(use: MemoryUse, besideBytes: number): MemoryShortage {
+  const [needed, available] = [residentBytes(use), machineBytes()];
+  return new MemoryShortage(
+    { of: 'memory', neededBytes: needed, freeBytes: Math.max(0, available - besideBytes), totalBytes: available },
+    `This plan needs ${bytes(needed)} of memory; this machine has ${bytes(available)}.\n${printMemoryUse(use)}`,
+    'Use bf16 weights (--precision auto), smaller micro-batches or a larger machine.',
+  );
+}
+
 /**
- * Throws MemoryShortage, a UserError, if the machine (or its control group) cannot hold what must be resident beside
- * `besideBytes`, which other models of this process hold.
+ * Throws MemoryShortage, a UserError, if the machine cannot hold what must be resident beside `besideBytes`, which other
+ * models of this process hold.
  */
 export function requireMemory(use: MemoryUse, besideBytes = 0): void {
-  const needed = residentBytes(use);
-  const available = machineBytes();
-  if (needed + besideBytes > available) {
-    throw new MemoryShortage(
-      { of: 'memory', neededBytes: needed, freeBytes: Math.max(0, available - besideBytes), totalBytes: available },
-      `This plan needs ${bytes(needed)} of memory; this machine has ${bytes(available)}.\n${printMemoryUse(use)}`,
-      'Use bf16 weights (--precision auto), smaller micro-batches or a larger machine.',
-    );
-  }
+  if (residentBytes(use) + besideBytes > machineBytes()) throw memoryError(use, besideBytes);
+}
+
+// Reserved memory is the process's own once it is touched. Until then nobody else counts it as taken.
+
+const reserved = new Set<NativeMemory>();
+
+export const keepCount = (memory: NativeMemory): void => void reserved.add(memory);
+export const endCount = (memory: NativeMemory): void => void reserved.delete(memory);
+
+/** The system needs the rest. */
+const HOST_SHARE = 0.9;
+
+/** Bytes that reserved memory may take now: what is free, less what was promised to others of this process. */
+export function roomOnHost(): number {
+  let promised = 0;
+  for (const memory of reserved) promised += memory.usableBytes - memory.residentBytes;
+  return Math.max(0, HOST_SHARE * process.availableMemory() - promised);
 }

@@ -2,19 +2,13 @@
 import { STEP } from '../../ir/function.js';
 import { Executor } from '../executor.js';
 import { FileMappings, type LoadProgress } from '../files.js';
-import {
-  nameOf,
-  type PlanStages,
-  type RuntimeFunction,
-  type RuntimePlan,
-  stageRanges,
-  tokensIn,
-} from '../runtimePlan.js';
+import { NO_TOKENS, ReservedStates, type StateTokens } from '../reservedStates.js';
+import { nameOf, type PlanStages, type RuntimeFunction, type RuntimePlan, stageRanges } from '../runtimePlan.js';
 import { type BucketOf, bucketsOfCalls, type FirstCall } from '../stageRunner.js';
 import type { TensorSource } from '../tensorSource.js';
 import { type CompileLibrary, CpuReadiness, Libraries, type PlanSymbols, scratchOf } from './buckets.js';
 import { bytesToPack } from './loadWeights.js';
-import { type MemoryUse, requireMemory, residentBytes } from './memoryUse.js';
+import { memoryError, type MemoryUse, requireMemory, residentBytes } from './memoryUse.js';
 import { CpuStage, type CpuStagePlan, planCpuStage } from './stage.js';
 import { CpuStages } from './stageRunner.js';
 
@@ -35,6 +29,8 @@ export interface CpuExecutorOptions {
    * launches.
    */
   readonly stages?: PlanStages;
+  /** Rows of reserved states that there is memory for at first; none by default. */
+  readonly tokens?: StateTokens | undefined;
   /** Longest tree path (context) of the model, in tokens. Default: as many as fit in a call. */
   readonly maxLength?: number;
   /** The calls that come first, where that is known: what they need is compiled while weights load. */
@@ -49,6 +45,9 @@ export interface CpuExecutorOptions {
   /** Called once, before anything is allocated. */
   readonly onMemory?: (use: MemoryUse) => void;
 }
+
+/** Memory of states comes and goes in so many bytes of one, or more. */
+const PIECE_BYTES = 64 << 10;
 
 /** Native objects of an executor, released together. */
 interface ExecutorResources {
@@ -103,7 +102,7 @@ function sumOf(planned: readonly CpuStagePlan[]): MemoryUse {
  * RangeError for stages that are not the plan.
  */
 export async function openCpuExecutor(options: CpuExecutorOptions): Promise<Executor<MemoryUse>> {
-  const { plan, symbols, threads, tensors } = options;
+  const { plan, symbols, threads, tensors, tokens = NO_TOKENS } = options;
   const stages = stageRanges(plan, options.stages);
   for (const fn of plan.functions) {
     const count = symbols[nameOf(fn)]?.length ?? 0;
@@ -113,7 +112,13 @@ export async function openCpuExecutor(options: CpuExecutorOptions): Promise<Exec
   const scratchBytes = scratchOf(symbols);
   const arenas = stages.length === 1 ? 1 : 2;
   const planned = stages.map((_, i) =>
-    planCpuStage(plan, stages, i, { tensors, threads: threadsOf(i, stages.length, threads), arenas, scratchBytes }),
+    planCpuStage(plan, stages, i, {
+      tensors,
+      threads: threadsOf(i, stages.length, threads),
+      arenas,
+      scratchBytes,
+      tokens: tokens.first,
+    }),
   );
   const use = sumOf(planned);
   options.onMemory?.(use);
@@ -146,6 +151,11 @@ export async function openCpuExecutor(options: CpuExecutorOptions): Promise<Exec
     for (const stage of loaded) if (stage.status === 'fulfilled') resources.stages.push(stage.value);
     const failed = loaded.find((stage) => stage.status === 'rejected');
     if (failed !== undefined) throw failed.reason;
+    const states = new ReservedStates(
+      resources.stages.map((stage) => stage.states),
+      PIECE_BYTES,
+    );
+    if ((await states.resize(tokens.first)) < tokens.first) throw memoryError(use, options.besideBytes ?? 0);
     const bind = (fn: RuntimeFunction, bucket: number): void => {
       for (const stage of resources.stages) stage.bind(fn, bucket, libraries.loaded);
     };
@@ -162,12 +172,7 @@ export async function openCpuExecutor(options: CpuExecutorOptions): Promise<Exec
           await libraries.load(fn, bucket, false);
           bind(fn, bucket);
         }
-    const runner = new CpuStages(
-      resources.stages,
-      { arenas, tokens: tokensIn(plan) },
-      () => release(resources),
-      readiness,
-    );
+    const runner = new CpuStages(resources.stages, { arenas, states }, () => release(resources), readiness);
     return new Executor({ plan, runner, memory: use, heldBytes: residentBytes(use), maxLength: options.maxLength });
   } catch (error) {
     await release(resources);

@@ -2,7 +2,9 @@
 import { extentIn } from '../../ir/extents.js';
 import { loadAddon } from '../addon.js';
 import { sizesOf, stageInputs } from '../bindPorts.js';
+import { RESERVED_ROWS } from '../../ir/function.js';
 import type { FileMappings, LoadProgress } from '../files.js';
+import { bytesOfRows, bytesOfStates, type DeviceStates } from '../reservedStates.js';
 import type { NativeLibrary, NativeMemory, NativePool, NativeProgram, ProgramResult, Slot } from '../native.js';
 import {
   type Crossing,
@@ -20,7 +22,7 @@ import type { TensorSource } from '../tensorSource.js';
 import { planWeights, type WeightPlan } from '../weightPlan.js';
 import { bindBucket, type PlanSymbols } from './buckets.js';
 import { loadWeights } from './loadWeights.js';
-import type { MemoryUse } from './memoryUse.js';
+import { endCount, keepCount, type MemoryUse, roomOnHost } from './memoryUse.js';
 
 /** What a stage of a plan needs and where its weights go, known before anything is allocated. */
 export interface CpuStagePlan {
@@ -45,20 +47,22 @@ export function planCpuStage(
     readonly arenas: number;
     /** Scratch bytes of each worker. */
     readonly scratchBytes: number;
+    /** Rows of reserved states that there is memory for at first. */
+    readonly tokens: number;
   },
 ): CpuStagePlan {
   const ranges = stages[index]!;
   const weightPlan = planWeights(stageWeights(plan, ranges), plan.constants, options.tensors);
   const states = stageStates(plan, stages, index);
   const { mappedBytes, packedBytes } = weightPlan;
-  const { threads, arenas, scratchBytes } = options;
+  const { threads, arenas, scratchBytes, tokens } = options;
   // Functions use it in turn.
   const arenaBytes = Math.max(...plan.functions.map((fn) => fn.arenaBytes));
   const use: MemoryUse = {
     mappedBytes,
     packedBytes,
     arenaBytes: arenas * arenaBytes,
-    stateBytes: states.reduce((sum, { bytes }) => sum + bytes, 0),
+    stateBytes: bytesOfStates(states, tokens),
     scratchBytes: scratchBytes * threads,
   };
   return { ranges, threads, arenas, arenaBytes, states, weightPlan, use };
@@ -85,7 +89,8 @@ interface CpuFunction {
 
 export class CpuStage {
   readonly ranges: StageRanges;
-  readonly states: readonly PlacedState[];
+  /** Those that are reserved. */
+  states: DeviceStates = { states: [], room: roomOnHost };
   private readonly pool: NativePool;
   private readonly memories: NativeMemory[] = [];
   private readonly arenas: readonly NativeMemory[];
@@ -95,10 +100,9 @@ export class CpuStage {
   private shared: readonly ReadonlyMap<string, Slot>[] = [];
   private scratch: Slot | undefined;
 
-  private constructor({ ranges, threads, arenas, arenaBytes, states }: CpuStagePlan, options: CpuStageOptions) {
+  private constructor({ ranges, threads, arenas, arenaBytes }: CpuStagePlan, options: CpuStageOptions) {
     const { isPinned, plan } = options;
     this.ranges = ranges;
-    this.states = states;
     this.options = options;
     this.pool = new (loadAddon().Pool)(threads, isPinned);
     this.arenas = Array.from({ length: arenas }, () => this.allocate(arenaBytes));
@@ -178,15 +182,31 @@ export class CpuStage {
   release(): void {
     for (const { programs } of this.bound.values())
       for (const program of programs.flatMap((own) => [...own.values()])) program.release();
-    for (const memory of this.memories) memory.release();
+    for (const memory of this.memories) {
+      endCount(memory);
+      memory.release();
+    }
     this.pool.release();
   }
 
-  /** Zeroes it; memory of the process is zero at first. */
+  /** Memory of the process is zero at first. */
   private allocateStates(states: readonly PlacedState[]): ReadonlyMap<string, Slot> {
-    return new Map(
-      states.map(({ name, bytes }): [string, Slot] => [name, { memory: this.allocate(bytes), offset: 0, bytes }]),
-    );
+    const slots = new Map<string, Slot>();
+    const reserved: DeviceStates['states'][number][] = [];
+    for (const { name, bytes, rowBytes, isReserved } of states) {
+      const memory = isReserved ? this.reserve(bytesOfRows(RESERVED_ROWS, rowBytes)) : this.allocate(bytes);
+      slots.set(name, { memory, offset: 0, bytes });
+      if (isReserved) reserved.push({ rowBytes, memory });
+    }
+    this.states = { states: reserved, room: roomOnHost };
+    return slots;
+  }
+
+  private reserve(bytes: number): NativeMemory {
+    const memory = new (loadAddon().Memory)(bytes, 'reserved');
+    this.memories.push(memory);
+    keepCount(memory);
+    return memory;
   }
 
   private allocate(bytes: number): NativeMemory {

@@ -2,25 +2,22 @@
 import { defined } from '../../system/defined.js';
 import type { DeviceSpan } from '../call.js';
 import type { ProgramResult } from '../native.js';
-import { floatWrites, nameOf, statePieces, type StatePieces } from '../runtimePlan.js';
+import type { ReservedStates, StatePieces } from '../reservedStates.js';
+import { floatWrites, nameOf } from '../runtimePlan.js';
 import type { NonFinitePlace, Readiness, StageAnswer, StageCall, StageRunner } from '../stageRunner.js';
 import type { CpuStage } from './stage.js';
 
 /** Number of calls that keep one stage busy: one is computed while another waits. */
 const IN_FLIGHT_A_STAGE = 2;
 
-/** Memory of states comes and goes in so many bytes. */
-const PIECE_BYTES = 64 << 10;
-
 const now = (): number => performance.timeOrigin + performance.now();
 
 export class CpuStages implements StageRunner {
   readonly inFlight: number;
   readonly readiness?: Readiness;
-  readonly tokens: number;
-  readonly pieces: StatePieces;
   private readonly stages: readonly CpuStage[];
   private readonly flow: StageFlow;
+  private readonly states: ReservedStates;
   private readonly releaseAll: () => Promise<void>;
 
   /**
@@ -29,24 +26,28 @@ export class CpuStages implements StageRunner {
    */
   constructor(
     stages: readonly CpuStage[],
-    { arenas, tokens }: { readonly arenas: number; readonly tokens: number },
+    { arenas, states }: { readonly arenas: number; readonly states: ReservedStates },
     release: () => Promise<void>,
     readiness?: Readiness,
   ) {
     if (readiness !== undefined) this.readiness = readiness;
-    this.tokens = tokens;
-    this.pieces = statePieces(
-      stages.map(({ states }) => states),
-      PIECE_BYTES,
-    );
+    this.states = states;
     this.stages = stages;
     this.inFlight = IN_FLIGHT_A_STAGE * stages.length;
     this.flow = new StageFlow(stages.length, arenas);
     this.releaseAll = release;
   }
 
+  get tokens(): number {
+    return this.states.tokens;
+  }
+
+  get pieces(): StatePieces {
+    return this.states.pieces;
+  }
+
   resize(tokens: number): Promise<number> {
-    return Promise.resolve(Math.min(tokens, this.tokens));
+    return this.states.resize(tokens);
   }
 
   async run(call: StageCall): Promise<StageAnswer> {

@@ -32,7 +32,11 @@ export interface CudaAddon {
    */
   prepare(path?: string, ordinal?: number): void;
   readonly Device: new (ordinal: number) => CudaDevice;
-  readonly Memory: new (device: CudaDevice, bytes: number) => CudaMemory;
+  /**
+   * Allocates so many bytes; or, with `most`, reserves addresses for them, of which map() puts memory behind the first:
+   * never more than `most` where the device cannot map memory piece by piece.
+   */
+  readonly Memory: new (device: CudaDevice, bytes: number, most?: number) => CudaMemory;
   /** Throws CudaError with the assembler's log for PTX that it refuses. */
   readonly Module: new (device: CudaDevice, image: Uint8Array) => CudaModule;
   readonly Event: new (device: CudaDevice) => CudaEvent;

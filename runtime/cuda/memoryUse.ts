@@ -4,6 +4,7 @@ import { bytes } from '../../system/text.js';
 import { partsLine } from '../../system/text.js';
 import { MemoryShortage } from '../memoryShortage.js';
 import type { CudaAddon } from './addon.js';
+import type { CudaDevice } from './native.js';
 
 export interface CudaMemoryUse {
   /** Weights in the layout of the kernels. */
@@ -101,6 +102,9 @@ export const deviceMemoryError = (
 export function requireDeviceMemory(use: CudaMemoryUse, device: DeviceRoom, maxTokens: number): void {
   if (peakBytes(use) + RESERVE > device.freeBytes) throw deviceMemoryError(use, device, maxTokens);
 }
+
+/** Bytes that reserved memory may take now, whatever other processes hold. */
+export const roomOnDevice = (device: CudaDevice): number => Math.max(0, device.memory().freeBytes - RESERVE);
 
 /** Device memory ran out in the middle of work: a smaller call may still fit. */
 export class OutOfDeviceMemory extends Error {

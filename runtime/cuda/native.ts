@@ -82,6 +82,14 @@ export interface CudaMemory {
    */
   share(): CudaSharedHandle;
   /**
+   * Of reserved memory: puts some behind the first `bytes`, in pieces of the driver's, and takes it from behind the
+   * others once everything that was called before is done. New memory is zero. Resolves with the bytes that there is
+   * memory behind: fewer than were asked for where the device has no more. One call at a time.
+   */
+  map(bytes: number): Promise<number>;
+  /** Bytes that there is memory behind: all of what was allocated. */
+  readonly usableBytes: number;
+  /**
    * Copies from memory of another process, which may be on another device; resolves when it is done, with the seconds
    * that reaching it and copying took. Not ordered against the stream. Rejects where that memory cannot be reached.
    */

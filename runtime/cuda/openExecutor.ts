@@ -3,6 +3,7 @@ import { readSettings } from '../../settings.js';
 import { defined } from '../../system/defined.js';
 import { Executor } from '../executor.js';
 import type { LoadProgress } from '../files.js';
+import { NO_TOKENS, ReservedStates } from '../reservedStates.js';
 import { type PlanStages, stageRanges, type StageRanges } from '../runtimePlan.js';
 import type { BucketOf, FirstCall } from '../stageRunner.js';
 import { type CudaAddon, requireCuda } from './addon.js';
@@ -13,6 +14,9 @@ import type { CudaPipeline } from './native.js';
 import type { WeightExchange } from './shareWeights.js';
 import { CudaStage, type CudaStageOptions } from './stage.js';
 import { OneDevice, Pipeline, PIPELINE_ARENAS } from './stageRunner.js';
+
+/** What drivers map memory in. */
+const PIECE_BYTES = 2 << 20;
 
 export interface CudaExecutorOptions extends Omit<
   CudaStageOptions,
@@ -122,6 +126,12 @@ export async function openCudaExecutor(given: CudaExecutorOptions): Promise<Exec
     const first = firstBuckets(plan, given.first ?? [], ranges.length);
     stages = await loadStages(addon, { ...given, cubins }, ranges, first);
     const memory = stages.map(({ use }) => use);
+    const states = new ReservedStates(
+      stages.map((stage) => stage.states),
+      PIECE_BYTES,
+    );
+    const { first: tokens } = given.tokens ?? NO_TOKENS;
+    if ((await states.resize(tokens)) < tokens) throw stages[0]!.memoryError();
     loader = new BucketLoader({
       plan,
       kernels,
@@ -132,8 +142,8 @@ export async function openCudaExecutor(given: CudaExecutorOptions): Promise<Exec
     });
     const runner =
       stages.length === 1
-        ? new OneDevice(plan, stages[0]!, loader)
-        : new Pipeline(addon, plan, stages, loader, given.usesPeers ?? readSettings().usesPeers);
+        ? new OneDevice(stages[0]!, states, loader)
+        : new Pipeline(addon, plan, stages, states, loader, given.usesPeers ?? readSettings().usesPeers);
     if (runner instanceof Pipeline) given.onRoutes?.(runner.routes);
     const heldBytes = memory.reduce((sum, use) => sum + heldBytesOf(use), 0);
     const executor = new Executor({ plan, runner, memory, heldBytes, maxLength });

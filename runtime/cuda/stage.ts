@@ -1,6 +1,8 @@
 /**
  * One device of an executor: its part of a plan as machine code, its weights and activations in memory, its programs.
  */
+import type { UserError } from '../../errors.js';
+import { RESERVED_ROWS } from '../../ir/function.js';
 import { leadingExtent } from '../../ir/plan.js';
 import { roundUp } from '../../ir/types.js';
 import { defined } from '../../system/defined.js';
@@ -8,6 +10,7 @@ import { stageInputs } from '../bindPorts.js';
 import type { CallArrays } from '../call.js';
 import type { LoadProgress } from '../files.js';
 import type { PortData } from '../native.js';
+import { bytesOfRows, bytesOfStates, type DeviceStates, NO_TOKENS, type StateTokens } from '../reservedStates.js';
 import {
   nameOf,
   type PlacedState,
@@ -24,7 +27,13 @@ import { type CudaAddon, isOutOfDeviceMemory } from './addon.js';
 import { bindCudaBucket, type PlanKernels } from './bindProgram.js';
 import type { Cubins } from './compileQueue.js';
 import { type LoadPlan, planLoading } from './loadPlan.js';
-import { type CudaMemoryUse, deviceMemoryError, type DeviceRoom, requireDeviceMemory } from './memoryUse.js';
+import {
+  type CudaMemoryUse,
+  deviceMemoryError,
+  type DeviceRoom,
+  requireDeviceMemory,
+  roomOnDevice,
+} from './memoryUse.js';
 import type {
   CudaClock,
   CudaDevice,
@@ -62,6 +71,8 @@ export interface CudaStageOptions {
   readonly onProgress?: (progress: LoadProgress) => void;
   /** Called once the weights are on the device. */
   readonly onLoaded?: (times: LoadTimes) => void;
+  /** Rows of reserved states that there is memory for at first; none by default. */
+  readonly tokens?: StateTokens | undefined;
   /** Called once, before anything is allocated. */
   readonly onMemory?: (use: CudaMemoryUse) => void;
 }
@@ -111,7 +122,8 @@ interface StageParts {
   readonly shared: readonly ReadonlyMap<string, CudaSlot>[];
   readonly search: NonFiniteSearch;
   readonly use: CudaMemoryUse;
-  readonly states: readonly PlacedState[];
+  readonly states: DeviceStates;
+  readonly room: DeviceRoom;
 }
 
 /** The machine code of a stage: modules of the kernels that it launches, loaded as they are asked for. */
@@ -196,24 +208,31 @@ async function loadWeights(
   return weights;
 }
 
-/** Memory of the states, zeroed. */
+/** The states of a stage: memory that is zero, or addresses for it. */
 function allocateStates(
   states: readonly PlacedState[],
-  allocate: (bytes: number) => CudaMemory,
-): ReadonlyMap<string, CudaSlot> {
-  return new Map(
-    states.map(({ name, bytes }): [string, CudaSlot] => {
-      const memory = allocate(bytes);
-      memory.fill(0);
-      return [name, { memory, offset: 0, bytes }];
-    }),
-  );
+  device: CudaDevice,
+  allocate: (bytes: number, most?: number) => CudaMemory,
+  { most }: StateTokens,
+): { readonly slots: ReadonlyMap<string, CudaSlot>; readonly reserved: DeviceStates } {
+  const slots = new Map<string, CudaSlot>();
+  const reserved: DeviceStates['states'][number][] = [];
+  for (const { name, bytes, rowBytes, isReserved } of states) {
+    const memory = isReserved
+      ? allocate(bytesOfRows(RESERVED_ROWS, rowBytes), bytesOfRows(most, rowBytes))
+      : allocate(bytes);
+    slots.set(name, { memory, offset: 0, bytes });
+    if (isReserved) reserved.push({ rowBytes, memory });
+    else memory.fill(0);
+  }
+  return { slots, reserved: { states: reserved, room: () => roomOnDevice(device) } };
 }
 
 export class CudaStage {
   readonly ranges: StageRanges;
   readonly use: CudaMemoryUse;
-  readonly states: readonly PlacedState[];
+  /** Those that are reserved. */
+  readonly states: DeviceStates;
   readonly device: CudaDevice;
   readonly clock: CudaClock;
   readonly arenas: readonly CudaMemory[];
@@ -257,6 +276,7 @@ export class CudaStage {
     const weightPlan = planWeights(stageWeights(plan, ranges), plan.constants, options.tensors, { isMapping: false });
     const loadPlan = planLoading(weightPlan);
     const states = stageStates(plan, stages, index);
+    const tokens = options.tokens ?? NO_TOKENS;
     const searchPlan = new SearchPlan(plan.functions.map((fn) => [fn, ranges[nameOf(fn)]!]));
     const packCubin = await options.packCubin;
     // Functions use it in turn.
@@ -264,7 +284,7 @@ export class CudaStage {
     const use: CudaMemoryUse = {
       weightBytes: weightPlan.packedBytes,
       arenaBytes: options.arenas * largest.arenaBytes,
-      stateBytes: states.reduce((sum, { bytes }) => sum + bytes, 0),
+      stateBytes: bytesOfStates(states, tokens.first),
       stagingBytes: loadingBytes(loadPlan),
       codeBytes: codeBytesOf(options, packCubin.length, ranges, searchPlan),
     };
@@ -276,14 +296,16 @@ export class CudaStage {
       options.onMemory?.(use);
       room = { name: device.info.name, ...device.memory() };
       requireDeviceMemory(use, room, leadingExtent(largest).most);
-      const allocate = (bytes: number): CudaMemory => resources.own(new addon.Memory(device, bytes));
+      const allocate = (bytes: number, most?: number): CudaMemory =>
+        resources.own(new addon.Memory(device, bytes, most));
       const pack = resources.own(new addon.Module(device, packCubin));
       loading = loadWeights(options, device, pack, weightPlan, loadPlan, resources);
       // While weights are streamed by other threads.
       const code = new StageCode(options, ranges, device, resources);
       const [weights] = await Promise.all([loading, ...first.map((of) => code.load(of))]);
       const slots = weights === undefined ? new Map<string, never>() : weightSlots(weightPlan, weights);
-      const shared = [slots, allocateStates(states, allocate)];
+      const { slots: stateSlots, reserved } = allocateStates(states, device, allocate, tokens);
+      const shared = [slots, stateSlots];
       const clock = resources.own(new addon.Clock(device));
       const arenas = Array.from({ length: options.arenas }, () => allocate(largest.arenaBytes));
       const search = await NonFiniteSearch.create(searchPlan, plan.functions, pack, allocate);
@@ -297,7 +319,8 @@ export class CudaStage {
         shared,
         search,
         use,
-        states,
+        states: reserved,
+        room,
       });
       for (const of of first) stage.bind(of);
       return stage;
@@ -309,6 +332,13 @@ export class CudaStage {
         throw deviceMemoryError(use, room, leadingExtent(largest).most, { cause: error });
       throw error;
     }
+  }
+
+  /** The error for a device that has no room for what the stage needs. */
+  memoryError(): UserError {
+    const { plan } = this.options;
+    const largest = plan.functions.reduce((a, b) => (b.arenaBytes > a.arenaBytes ? b : a));
+    return deviceMemoryError(this.use, this.parts.room, leadingExtent(largest).most);
   }
 
   /** All that are ready, but those that search. */

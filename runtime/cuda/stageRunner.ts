@@ -2,15 +2,8 @@
 import { extentIn } from '../../ir/extents.js';
 import { sizesOf } from '../bindPorts.js';
 import type { DeviceSpan } from '../call.js';
-import {
-  type Crossing,
-  crossingsOf,
-  nameOf,
-  type RuntimePlan,
-  statePieces,
-  type StatePieces,
-  tokensIn,
-} from '../runtimePlan.js';
+import type { ReservedStates, StatePieces } from '../reservedStates.js';
+import { type Crossing, crossingsOf, nameOf, type RuntimePlan } from '../runtimePlan.js';
 import type { StageAnswer, StageCall, StageRunner } from '../stageRunner.js';
 import { type CudaAddon, isOutOfDeviceMemory } from './addon.js';
 import type { BucketLoader } from './bucketLoader.js';
@@ -22,8 +15,6 @@ import type { CudaStage } from './stage.js';
 const ONE_DEVICE_IN_FLIGHT = 2;
 /** Every stage has one to work on and one more to begin with at once. */
 const IN_FLIGHT_A_STAGE = 2;
-/** The unit in which drivers map memory. */
-const PIECE_BYTES = 2 << 20;
 /** Calls take turns in them. */
 export const PIPELINE_ARENAS = 2;
 
@@ -41,22 +32,25 @@ const nanoseconds = (milliseconds: Float64Array | undefined): number[] =>
 abstract class CudaStages implements StageRunner {
   abstract readonly inFlight: number;
   readonly readiness: BucketLoader;
-  readonly tokens: number;
-  readonly pieces: StatePieces;
   protected readonly stages: readonly CudaStage[];
+  private readonly states: ReservedStates;
 
-  constructor(plan: RuntimePlan, stages: readonly CudaStage[], readiness: BucketLoader) {
+  constructor(stages: readonly CudaStage[], states: ReservedStates, readiness: BucketLoader) {
     this.stages = stages;
+    this.states = states;
     this.readiness = readiness;
-    this.tokens = tokensIn(plan);
-    this.pieces = statePieces(
-      stages.map(({ states }) => states),
-      PIECE_BYTES,
-    );
+  }
+
+  get tokens(): number {
+    return this.states.tokens;
+  }
+
+  get pieces(): StatePieces {
+    return this.states.pieces;
   }
 
   resize(tokens: number): Promise<number> {
-    return Promise.resolve(Math.min(tokens, this.tokens));
+    return this.states.resize(tokens);
   }
 
   async run(call: StageCall): Promise<StageAnswer> {
@@ -89,8 +83,8 @@ export class OneDevice extends CudaStages {
   readonly inFlight = ONE_DEVICE_IN_FLIGHT;
   private readonly stage: CudaStage;
 
-  constructor(plan: RuntimePlan, stage: CudaStage, readiness: BucketLoader) {
-    super(plan, [stage], readiness);
+  constructor(stage: CudaStage, states: ReservedStates, readiness: BucketLoader) {
+    super([stage], states, readiness);
     this.stage = stage;
   }
 
@@ -126,10 +120,11 @@ export class Pipeline extends CudaStages {
     addon: CudaAddon,
     plan: RuntimePlan,
     stages: readonly CudaStage[],
+    states: ReservedStates,
     readiness: BucketLoader,
     usesPeers: boolean,
   ) {
-    super(plan, stages, readiness);
+    super(stages, states, readiness);
     this.inFlight = IN_FLIGHT_A_STAGE * stages.length;
     this.crossings = new Map(
       plan.functions.map((fn) => [nameOf(fn), stages.map(({ ranges }) => crossingsOf(fn, ranges[nameOf(fn)]!.end))]),

@@ -15,6 +15,32 @@ using CuEvent = struct CuEventOpaque *;
 using CuModule = struct CuModuleOpaque *;
 using CuFunction = struct CuFunctionOpaque *;
 
+/** CUmemGenericAllocationHandle */
+using CuAllocation = unsigned long long;
+
+/** CUmemLocation: memory of a device. */
+struct CuLocation {
+  int type = 1;
+  CuDeviceNumber device = 0;
+};
+
+/** CUmemAllocationProp: memory of a device, pinned, not for other processes. */
+struct CuAllocationProperties {
+  int type = 1;
+  int handleTypes = 0;
+  CuLocation location;
+  void *windowsHandle = nullptr;
+  unsigned char flags[8] = {};
+};
+static_assert(sizeof(CuAllocationProperties) == 32, "CUmemAllocationProp has 32 bytes");
+
+/** CUmemAccessDesc: reading and writing. */
+struct CuAccess {
+  CuLocation location;
+  int flags = 3;
+};
+static_assert(sizeof(CuAccess) == 12, "CUmemAccessDesc has 12 bytes");
+
 struct CuUuid {
   unsigned char bytes[16];
 };
@@ -43,6 +69,7 @@ enum class CuDeviceAttribute : int {
   CapabilityMinor = 76,
   SharedPerMultiprocessor = 81,
   SharedPerBlockOptIn = 97,
+  MapsMemory = 102,
 };
 
 /** CUfunction_attribute */
@@ -160,6 +187,18 @@ class CudaApi {
   CudaCall<size_t *, size_t *> cuMemGetInfo{*this, "cuMemGetInfo_v2"};
   CudaCall<CuAddress *, size_t> cuMemAlloc{*this, "cuMemAlloc_v2"};
   CudaCall<CuAddress> cuMemFree{*this, "cuMemFree_v2"};
+  /** Addresses, and memory behind them: not on every system (CuDeviceAttribute::MapsMemory). */
+  CudaCall<size_t *, const CuAllocationProperties *, int> cuMemGetAllocationGranularity{
+      *this, "cuMemGetAllocationGranularity", false};
+  CudaCall<CuAddress *, size_t, size_t, CuAddress, unsigned long long> cuMemAddressReserve{*this, "cuMemAddressReserve",
+                                                                                           false};
+  CudaCall<CuAddress, size_t> cuMemAddressFree{*this, "cuMemAddressFree", false};
+  CudaCall<CuAllocation *, size_t, const CuAllocationProperties *, unsigned long long> cuMemCreate{
+      *this, "cuMemCreate", false};
+  CudaCall<CuAllocation> cuMemRelease{*this, "cuMemRelease", false};
+  CudaCall<CuAddress, size_t, size_t, CuAllocation, unsigned long long> cuMemMap{*this, "cuMemMap", false};
+  CudaCall<CuAddress, size_t, const CuAccess *, size_t> cuMemSetAccess{*this, "cuMemSetAccess", false};
+  CudaCall<CuAddress, size_t> cuMemUnmap{*this, "cuMemUnmap", false};
   CudaCall<void **, size_t, unsigned> cuMemHostAlloc{*this, "cuMemHostAlloc"};
   CudaCall<void *> cuMemFreeHost{*this, "cuMemFreeHost"};
   CudaCall<CuAddress, const void *, size_t, CuStream> cuMemcpyHtoDAsync{*this, "cuMemcpyHtoDAsync_v2"};

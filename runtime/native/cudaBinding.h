@@ -63,6 +63,8 @@ class CudaMemoryWrap : public CudaHandle<CudaMemoryWrap, CudaMemory> {
   void copyFrom(const Napi::CallbackInfo &info);
   Napi::Value share(const Napi::CallbackInfo &info);
   Napi::Value copyFromProcess(const Napi::CallbackInfo &info);
+  Napi::Value map(const Napi::CallbackInfo &info);
+  Napi::Value usableBytes(const Napi::CallbackInfo &info);
 };
 
 class CudaModuleWrap : public CudaHandle<CudaModuleWrap, CudaModule> {

@@ -53,6 +53,9 @@ CudaDeviceInfo CudaDevice::describe(const CudaApi &api, int ordinal) {
   info.sharedBytesPerBlock = static_cast<size_t>(attribute(CuDeviceAttribute::SharedPerBlockOptIn));
   info.sharedBytesPerMultiprocessor = static_cast<size_t>(attribute(CuDeviceAttribute::SharedPerMultiprocessor));
   info.clockKHz = attribute(CuDeviceAttribute::ClockRate);
+  info.canReserve = attribute(CuDeviceAttribute::MapsMemory) != 0 && api.cuMemAddressReserve && api.cuMemAddressFree &&
+                    api.cuMemGetAllocationGranularity && api.cuMemCreate && api.cuMemRelease && api.cuMemMap &&
+                    api.cuMemSetAccess && api.cuMemUnmap;
   return info;
 }
 

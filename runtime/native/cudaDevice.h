@@ -21,6 +21,8 @@ struct CudaDeviceInfo {
   size_t sharedBytesPerBlock = 0;
   size_t sharedBytesPerMultiprocessor = 0;
   int clockKHz = 0;
+  /** Whether addresses can be reserved, and memory put behind them piece by piece. */
+  bool canReserve = false;
 };
 
 /**

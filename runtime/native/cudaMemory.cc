@@ -19,7 +19,28 @@ CudaMemory::CudaMemory(std::shared_ptr<CudaDevice> device, size_t bytes)
   if (result != CU_SUCCESS) api.fail(result, "cuMemAlloc_v2", std::to_string(size_) + " bytes were asked for");
 }
 
-CudaMemory::~CudaMemory() { device_->useQuietly().cuMemFree.raw(address_); }
+CudaMemory::CudaMemory(std::shared_ptr<CudaDevice> device, size_t bytes, size_t most)
+    : device_(std::move(device)),
+      size_(checkedBytes(bytes, "addresses of a device")),
+      reserved_(std::make_unique<CudaReserved>(device_, bytes, most)) {
+  address_ = reserved_->address();
+}
+
+CudaMemory::~CudaMemory() {
+  if (!reserved_) device_->useQuietly().cuMemFree.raw(address_);
+}
+
+CudaReserved &CudaMemory::reserved() const {
+  if (!reserved_) fail("map: this memory was not reserved, but allocated");
+  return *reserved_;
+}
+
+void CudaMemory::requireUsable(size_t offset, size_t length, const std::string &what) const {
+  requireInside(offset, length, what);
+  if (!isInside(offset, length, usable()))
+    fail(what + ": there is memory behind the first " + std::to_string(usable()) + " bytes only, not behind " +
+         std::to_string(length) + " from " + std::to_string(offset) + " on");
+}
 
 void CudaMemory::requireInside(size_t offset, size_t length, const std::string &what) const {
   if (!isInside(offset, length, size_)) {

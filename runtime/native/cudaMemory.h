@@ -1,7 +1,7 @@
 // Memory of a device, pinned memory of the host, events and streams. Each lives no longer than its device.
 #ifndef TILEWRIGHT_CUDA_MEMORY_H
 #define TILEWRIGHT_CUDA_MEMORY_H
-#include "cudaDevice.h"
+#include "cudaReserved.h"
 
 namespace tw {
 
@@ -9,6 +9,8 @@ namespace tw {
 class CudaMemory {
  public:
   CudaMemory(std::shared_ptr<CudaDevice> device, size_t bytes);
+  /** Addresses for `bytes`, of which there will be memory behind the first `most`: as reserved() has it. */
+  CudaMemory(std::shared_ptr<CudaDevice> device, size_t bytes, size_t most);
   ~CudaMemory();
   CudaMemory(const CudaMemory &) = delete;
   CudaMemory &operator=(const CudaMemory &) = delete;
@@ -17,11 +19,18 @@ class CudaMemory {
   CuAddress address() const { return address_; }
   size_t size() const { return size_; }
   void requireInside(size_t offset, size_t length, const std::string &what) const;
+  /** The same of the bytes that there is memory behind. */
+  void requireUsable(size_t offset, size_t length, const std::string &what) const;
+  /** Bytes from the first on that there is memory behind. */
+  size_t usable() const { return reserved_ ? std::min(size_, reserved_->usable()) : size_; }
+  /** Throws where it was allocated. */
+  CudaReserved &reserved() const;
 
  private:
   std::shared_ptr<CudaDevice> device_;
   size_t size_;
   CuAddress address_ = 0;
+  std::unique_ptr<CudaReserved> reserved_;
 };
 
 /** Page-locked memory: copies from and to it are asynchronous. */

@@ -57,7 +57,11 @@ Napi::Promise inTurnLater(Napi::Env env, const std::shared_ptr<CudaDevice> &devi
 const napi_type_tag CudaMemoryWrap::TAG = {0x7469'6c65'7772'6974, 0x6375'6461'6d65'6d01};
 
 CudaMemoryWrap::CudaMemoryWrap(const Napi::CallbackInfo &info) : CudaHandle(info) {
-  hold(info, [&] { return std::make_shared<CudaMemory>(deviceArg(info[0]), sizeArg(info[1], "bytes")); });
+  hold(info, [&] {
+    const size_t bytes = sizeArg(info[1], "bytes");
+    if (info[2].IsUndefined()) return std::make_shared<CudaMemory>(deviceArg(info[0]), bytes);
+    return std::make_shared<CudaMemory>(deviceArg(info[0]), bytes, sizeArg(info[2], "most"));
+  });
 }
 
 Napi::Value CudaMemoryWrap::sizeBytes(const Napi::CallbackInfo &info) { return numberOf(info.Env(), get()->size()); }
@@ -71,7 +75,7 @@ void CudaMemoryWrap::write(const Napi::CallbackInfo &info) {
     const auto memory = get();
     const size_t offset = sizeArg(info[0], "offset");
     const HeldBytes source = holdBytes(info[1]);
-    memory->requireInside(offset, source.bytes, "write");
+    memory->requireUsable(offset, source.bytes, "write");
     memory->device()->inTurn([&](const CudaApi &api) { copyIn(*memory, api, offset, source.data, source.bytes); });
   });
 }
@@ -81,7 +85,7 @@ Napi::Value CudaMemoryWrap::read(const Napi::CallbackInfo &info) {
     const auto memory = get();
     const size_t offset = sizeArg(info[0], "offset");
     const size_t bytes = sizeArg(info[1], "bytes");
-    memory->requireInside(offset, bytes, "read");
+    memory->requireUsable(offset, bytes, "read");
     const auto target = Napi::ArrayBuffer::New(info.Env(), bytes);
     auto *data = static_cast<uint8_t *>(const_cast<Napi::ArrayBuffer &>(target).Data());
     memory->device()->inTurn([&](const CudaApi &api) { copyOut(*memory, api, offset, data, bytes); });
@@ -93,7 +97,7 @@ Napi::Value CudaMemoryWrap::writeAsync(const Napi::CallbackInfo &info) {
   const auto memory = get();
   const size_t offset = sizeArg(info[0], "offset");
   const HeldBytes source = holdBytes(info[1]);
-  memory->requireInside(offset, source.bytes, "writeAsync");
+  memory->requireUsable(offset, source.bytes, "writeAsync");
   return inTurnLater(
       info.Env(), memory->device(),
       [=](const CudaApi &api) { copyIn(*memory, api, offset, source.data, source.bytes); },
@@ -104,7 +108,7 @@ Napi::Value CudaMemoryWrap::readAsync(const Napi::CallbackInfo &info) {
   const auto memory = get();
   const size_t offset = sizeArg(info[0], "offset");
   const size_t bytes = sizeArg(info[1], "bytes");
-  memory->requireInside(offset, bytes, "readAsync");
+  memory->requireUsable(offset, bytes, "readAsync");
   auto buffer = Napi::ArrayBuffer::New(info.Env(), bytes);
   auto *data = static_cast<uint8_t *>(buffer.Data());
   auto reference = std::make_shared<Napi::ObjectReference>(Napi::Persistent(buffer.As<Napi::Object>()));
@@ -120,7 +124,7 @@ void CudaMemoryWrap::fill(const Napi::CallbackInfo &info) {
     const size_t offset = info[1].IsUndefined() ? 0 : sizeArg(info[1], "offset");
     const size_t bytes =
         info[2].IsUndefined() ? memory->size() - std::min(offset, memory->size()) : sizeArg(info[2], "bytes");
-    memory->requireInside(offset, bytes, "fill");
+    memory->requireUsable(offset, bytes, "fill");
     if (bytes == 0) return;
     memory->device()->inTurn([&](const CudaApi &api) {
       api.cuMemsetD8Async(memory->address() + offset, byte, bytes, memory->device()->stream());
@@ -136,14 +140,42 @@ void CudaMemoryWrap::copyFrom(const Napi::CallbackInfo &info) {
     const size_t sourceOffset = sizeArg(info[2], "sourceOffset");
     const size_t bytes = sizeArg(info[3], "bytes");
     requireDevice(*memory->device(), *source->device(), "source");
-    memory->requireInside(offset, bytes, "copyFrom, target");
-    source->requireInside(sourceOffset, bytes, "copyFrom, source");
+    memory->requireUsable(offset, bytes, "copyFrom, target");
+    source->requireUsable(sourceOffset, bytes, "copyFrom, source");
     if (bytes == 0) return;
     memory->device()->inTurn([&](const CudaApi &api) {
       api.cuMemcpyDtoDAsync(memory->address() + offset, source->address() + sourceOffset, bytes,
                             memory->device()->stream());
     });
   });
+}
+
+Napi::Value CudaMemoryWrap::map(const Napi::CallbackInfo &info) {
+  const auto memory = get();
+  const size_t bytes = sizeArg(info[0], "bytes");
+  memory->requireInside(0, bytes, "map");
+  CudaReserved &reserved = memory->reserved();
+  const auto usable = [memory](Napi::Env env) -> Napi::Value { return numberOf(env, memory->usable()); };
+  if (bytes >= memory->usable())
+    return PromiseWorker::start(info.Env(), [memory, bytes, &reserved] { reserved.map(bytes); }, usable, nullptr);
+  // Whatever was enqueued before this call may still use what goes: its end is an event behind it on the stream.
+  auto place = memory->device()->takePlace();
+  return PromiseWorker::start(
+      info.Env(),
+      [memory, bytes, &reserved, place] {
+        const Leaver leaver(*place);
+        place->wait();
+        const CudaEvent end(memory->device(), false);
+        end.record(memory->device()->stream());
+        place->leave();
+        end.wait();
+        reserved.unmap(bytes);
+      },
+      usable, place);
+}
+
+Napi::Value CudaMemoryWrap::usableBytes(const Napi::CallbackInfo &info) {
+  return numberOf(info.Env(), get()->usable());
 }
 
 Napi::Value CudaMemoryWrap::share(const Napi::CallbackInfo &info) {
@@ -170,7 +202,7 @@ Napi::Value CudaMemoryWrap::copyFromProcess(const Napi::CallbackInfo &info) {
   shared.offset = sizeArg(source.Get("offset"), "source.offset");
   const size_t sourceOffset = sizeArg(info[2], "sourceOffset");
   const size_t bytes = sizeArg(info[3], "bytes");
-  memory->requireInside(offset, bytes, "copyFromProcess");
+  memory->requireUsable(offset, bytes, "copyFromProcess");
   auto times = std::make_shared<CudaShareTimes>();
   return PromiseWorker::start(
       info.Env(), [=] { *times = tw::copyFromProcess(*memory, offset, shared, sourceOffset, bytes); },
@@ -191,6 +223,7 @@ Napi::Function CudaMemoryWrap::init(Napi::Env env) {
        InstanceMethod<&CudaMemoryWrap::writeAsync>("writeAsync"),
        InstanceMethod<&CudaMemoryWrap::readAsync>("readAsync"), InstanceMethod<&CudaMemoryWrap::fill>("fill"),
        InstanceMethod<&CudaMemoryWrap::copyFrom>("copyFrom"), InstanceMethod<&CudaMemoryWrap::share>("share"),
+       InstanceMethod<&CudaMemoryWrap::map>("map"), InstanceAccessor<&CudaMemoryWrap::usableBytes>("usableBytes"),
        InstanceMethod<&CudaMemoryWrap::copyFromProcess>("copyFromProcess"),
        InstanceMethod<&CudaMemoryWrap::release>("release")});
 }

@@ -72,6 +72,53 @@ std::shared_ptr<Memory> Memory::allocate(size_t bytes) {
   return std::shared_ptr<Memory>(new Memory(mapping, mapped, data, bytes, nullptr, nullptr));
 }
 
+std::shared_ptr<Memory> Memory::reserve(size_t bytes) {
+  if (bytes == 0 || bytes > (size_t{1} << 46)) fail("Cannot reserve " + std::to_string(bytes) + " bytes");
+  const size_t mapped = roundUp(bytes, HUGE_PAGE) + HUGE_PAGE;
+  // Without access, so that no system counts it as memory that was promised.
+  void *mapping = ::mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapping == MAP_FAILED) failErrno("Cannot reserve " + std::to_string(bytes) + " bytes of addresses");
+  const auto at = reinterpret_cast<uintptr_t>(mapping);
+  auto *data = reinterpret_cast<uint8_t *>(roundUp(at, HUGE_PAGE));
+  return std::shared_ptr<Memory>(new Memory(mapping, mapped, data, bytes, nullptr, nullptr, true));
+}
+
+size_t Memory::map(size_t bytes) {
+  if (!isReserved_) fail("map: this memory was not reserved, but allocated");
+  requireInside(0, bytes, "map");
+  const size_t wanted = std::min(roundUp(bytes, pageBytes()), roundUp(size_, pageBytes()));
+  const size_t now = roundUp(usable_, pageBytes());
+  if (wanted > now) {
+    if (::mprotect(data_ + now, wanted - now, PROT_READ | PROT_WRITE) != 0) {
+      if (errno != ENOMEM) failErrno("mprotect");
+      return usable_;
+    }
+#ifdef MADV_HUGEPAGE
+    (void)::madvise(data_ + now, wanted - now, MADV_HUGEPAGE);  // only a hint
+#endif
+  } else if (wanted < now) {
+    // Mapped anew: pages and the promise of them are gone at once.
+    if (::mmap(data_ + wanted, now - wanted, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+               0) == MAP_FAILED)
+      failErrno("Cannot give up memory");
+  }
+  usable_ = std::min(wanted, size_);
+  return usable_;
+}
+
+size_t Memory::resident() const {
+  const size_t page = pageBytes(), pages = roundUp(usable_, page) / page;
+  std::vector<unsigned char> isThere(std::min(pages, size_t{1} << 16));
+  size_t count = 0;
+  for (size_t from = 0; from < pages; from += isThere.size()) {
+    const size_t some = std::min(pages - from, isThere.size());
+    if (::mincore(data_ + from * page, some * page, isThere.data()) != 0) failErrno("mincore");
+    count += static_cast<size_t>(std::count_if(isThere.begin(), isThere.begin() + static_cast<std::ptrdiff_t>(some),
+                                               [](unsigned char state) { return (state & 1) != 0; }));
+  }
+  return count * page;
+}
+
 Memory::~Memory() {
   mapped_.reset();  // before another file may be mapped to the same place
   ::munmap(mapping_, mappedBytes_);
@@ -84,8 +131,15 @@ void Memory::requireInside(size_t offset, size_t length, const std::string &what
   }
 }
 
+void Memory::requireUsable(size_t offset, size_t length, const std::string &what) const {
+  requireInside(offset, length, what);
+  if (!isInside(offset, length, usable_))
+    fail(what + ": there is memory behind the first " + std::to_string(usable_) + " bytes only, not behind " +
+         std::to_string(length) + " from " + std::to_string(offset) + " on");
+}
+
 void Memory::copyTo(uint8_t *target, size_t offset, size_t length) const {
-  requireInside(offset, length, "copyTo");
+  requireUsable(offset, length, "copyTo");
   if (file_) file_->read(target, offset, length);
   else std::memcpy(target, data_ + offset, length);
 }
@@ -121,8 +175,11 @@ const napi_type_tag MemoryWrap::TAG = {0x7469'6c65'7772'6974, 0x6d65'6d6f'7279'0
 
 MemoryWrap::MemoryWrap(const Napi::CallbackInfo &info) : ObjectWrap(info) {
   const Napi::Value source = info[0];
-  // A path maps that file; a number allocates that many bytes.
-  memory_ = source.IsString() ? Memory::mapFile(stringArg(source, "path")) : Memory::allocate(sizeArg(source, "bytes"));
+  // A path maps that file; a number allocates that many bytes, or reserves addresses for them.
+  if (source.IsString()) memory_ = Memory::mapFile(stringArg(source, "path"));
+  else if (info[1].IsString() && stringArg(info[1], "kind") == "reserved")
+    memory_ = Memory::reserve(sizeArg(source, "bytes"));
+  else memory_ = Memory::allocate(sizeArg(source, "bytes"));
   info.This().As<Napi::Object>().TypeTag(&TAG);
 }
 
@@ -159,7 +216,7 @@ void MemoryWrap::write(const Napi::CallbackInfo &info) {
   if (!info[1].IsTypedArray()) fail("write takes a typed array");
   const auto source = info[1].As<Napi::TypedArray>();
   if (!get()->isWritable()) fail("This memory is a mapped file and cannot be written");
-  get()->requireInside(offset, source.ByteLength(), "write");
+  get()->requireUsable(offset, source.ByteLength(), "write");
   if (source.ByteLength() == 0) return;
   std::memcpy(get()->data() + offset, static_cast<const uint8_t *>(source.ArrayBuffer().Data()) + source.ByteOffset(),
               source.ByteLength());
@@ -168,10 +225,22 @@ void MemoryWrap::write(const Napi::CallbackInfo &info) {
 Napi::Value MemoryWrap::read(const Napi::CallbackInfo &info) {
   const size_t offset = sizeArg(info[0], "offset");
   const size_t bytes = sizeArg(info[1], "bytes");
-  get()->requireInside(offset, bytes, "read");
+  get()->requireUsable(offset, bytes, "read");
   Napi::ArrayBuffer copy = Napi::ArrayBuffer::New(info.Env(), bytes);
   if (bytes > 0) std::memcpy(copy.Data(), get()->data() + offset, bytes);
   return copy;
+}
+
+Napi::Value MemoryWrap::map(const Napi::CallbackInfo &info) {
+  return Napi::Number::New(info.Env(), static_cast<double>(get()->map(sizeArg(info[0], "bytes"))));
+}
+
+Napi::Value MemoryWrap::residentBytes(const Napi::CallbackInfo &info) {
+  return Napi::Number::New(info.Env(), static_cast<double>(get()->resident()));
+}
+
+Napi::Value MemoryWrap::usableBytes(const Napi::CallbackInfo &info) {
+  return Napi::Number::New(info.Env(), static_cast<double>(get()->usable()));
 }
 
 Napi::Function initMemory(Napi::Env env) {
@@ -182,7 +251,10 @@ Napi::Function initMemory(Napi::Env env) {
                                   MemoryWrap::InstanceMethod<&MemoryWrap::release>("release"),
                                   MemoryWrap::InstanceMethod<&MemoryWrap::advise>("advise"),
                                   MemoryWrap::InstanceMethod<&MemoryWrap::write>("write"),
-                                  MemoryWrap::InstanceMethod<&MemoryWrap::read>("read")});
+                                  MemoryWrap::InstanceMethod<&MemoryWrap::read>("read"),
+                                  MemoryWrap::InstanceMethod<&MemoryWrap::map>("map"),
+                                  MemoryWrap::InstanceAccessor<&MemoryWrap::residentBytes>("residentBytes"),
+                                  MemoryWrap::InstanceAccessor<&MemoryWrap::usableBytes>("usableBytes")});
 }
 
 }  // namespace tw

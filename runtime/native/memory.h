@@ -1,4 +1,5 @@
-// Memory that kernels may see: a read-only mapping of a file, or zero-initialised memory of the process.
+// Memory that kernels may see: a read-only mapping of a file, zero-initialised memory of the process, or addresses
+// that memory lies behind in part.
 #ifndef TILEWRIGHT_MEMORY_H
 #define TILEWRIGHT_MEMORY_H
 #include "mappedFiles.h"
@@ -30,6 +31,8 @@ class Memory {
   static std::shared_ptr<Memory> mapFile(const std::string &path);
   /** Zeroes, aligned to 64 bytes; from 4 MiB on, aligned to 2 MiB and offered to transparent huge pages. */
   static std::shared_ptr<Memory> allocate(size_t bytes);
+  /** Addresses for so many bytes, aligned to 2 MiB, without memory: map() puts it behind the first of them. */
+  static std::shared_ptr<Memory> reserve(size_t bytes);
   ~Memory();
   Memory(const Memory &) = delete;
   Memory &operator=(const Memory &) = delete;
@@ -37,9 +40,20 @@ class Memory {
   uint8_t *data() const { return data_; }
   size_t size() const { return size_; }
   bool isWritable() const { return isWritable_; }
+  /** Bytes from the first on that there is memory behind. */
+  size_t usable() const { return usable_; }
+  /**
+   * Puts memory behind the first `bytes` of what was reserved, in whole pages, and takes it from behind the others,
+   * which nobody may be using. What is new is zero. Less than was asked where the system has no more; returns usable().
+   */
+  size_t map(size_t bytes);
+  /** Bytes of reserved memory that the system holds: those that were touched. */
+  size_t resident() const;
   /** madvise on the pages of a range: whole pages inside it for DONTNEED, those touching it otherwise. */
   void advise(size_t offset, size_t length, int advice) const;
   void requireInside(size_t offset, size_t length, const std::string &what) const;
+  /** The same of the bytes that there is memory behind. */
+  void requireUsable(size_t offset, size_t length, const std::string &what) const;
   /**
    * Copies a range out. That of a file is read, not copied from its pages: no page is mapped for it, and a file that
    * was cut off meanwhile is an error, not a signal.
@@ -48,11 +62,13 @@ class Memory {
 
  private:
   Memory(void *mapping, size_t mappedBytes, uint8_t *data, size_t size, std::unique_ptr<OpenFile> file,
-         std::unique_ptr<MappedFile> mapped)
+         std::unique_ptr<MappedFile> mapped, bool isReserved = false)
       : mapping_(mapping),
         mappedBytes_(mappedBytes),
         data_(data),
         size_(size),
+        usable_(isReserved ? 0 : size),
+        isReserved_(isReserved),
         file_(std::move(file)),
         mapped_(std::move(mapped)),
         isWritable_(!file_) {}
@@ -60,6 +76,8 @@ class Memory {
   size_t mappedBytes_;
   uint8_t *data_;
   size_t size_;
+  size_t usable_;
+  bool isReserved_;
   std::unique_ptr<OpenFile> file_;  // null for memory of the process, as the next
   std::unique_ptr<MappedFile> mapped_;
   bool isWritable_;
@@ -82,6 +100,9 @@ class MemoryWrap : public Napi::ObjectWrap<MemoryWrap> {
   void advise(const Napi::CallbackInfo &info);
   void write(const Napi::CallbackInfo &info);
   Napi::Value read(const Napi::CallbackInfo &info);
+  Napi::Value map(const Napi::CallbackInfo &info);
+  Napi::Value residentBytes(const Napi::CallbackInfo &info);
+  Napi::Value usableBytes(const Napi::CallbackInfo &info);
   std::shared_ptr<Memory> memory_;
 };
 

@@ -40,7 +40,7 @@ describe('packStates', () => {
     expect(packed.buffers.map(({ isByColumn }) => isByColumn)).toEqual([undefined, undefined, true]);
     expect(rowStride(packed.buffers[2]!, {}, 4)).toBe(1);
     expect(columnStride(packed.buffers[2]!, {})).toBe(64);
-    expect(stateBytes(packed.states[0]!)).toBe(64 * 8 * 4);
+    expect(stateBytes(packed.states[0]!, 0)).toBe(64 * 8 * 4);
   });
 
   it.each([1, 32, 40])('leaves states of %i columns', (columns) => {

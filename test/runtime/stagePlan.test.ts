@@ -116,7 +116,9 @@ describe('the stages of a plan', () => {
     const statesOf = (launches: readonly Launch[], stage: number) =>
       stageStates({ ...runtimePlan({ ...plan, buffers, launches, states }), perStage: ['own'] }, stages, stage);
     // 5 rows are allocated as 32, 40 columns as 64.
-    expect(statesOf([using(first!), ...others], 0)).toEqual([{ name: 'kept', bytes: 32 * 64 * 4 }]);
+    expect(statesOf([using(first!), ...others], 0)).toEqual([
+      { name: 'kept', bytes: 32 * 64 * 4, rowBytes: 64 * 4, isReserved: false },
+    ]);
     expect(statesOf([using(first!), ...others], 1)).toEqual([]);
     const allUsing = (name: string) => plan.launches.map((launch) => using(launch, name));
     expect(() => statesOf(allUsing('kept'), 0)).toThrow('State kept is used by stages 0 and 1');

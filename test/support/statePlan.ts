@@ -14,16 +14,16 @@ export const STATE_ROWS = 9;
 export const WIDTH = 5;
 const STATE = 'kept';
 
-const stateOf = (b: GraphBuilder): Value => b.state(STATE, 'f32', [STATE_ROWS, WIDTH]);
+const stateOf = (b: GraphBuilder, rows: number): Value => b.state(STATE, 'f32', [rows, WIDTH]);
 const scaleOf = (b: GraphBuilder): Value => b.weight('scale', 'f32', [WIDTH]);
 
 /** append(rows[Runs], slot[Runs], old[Runs]; kept): kept[slot[i]] = kept[old[i]] + rows[i] · scale. */
-function appendGraph(): Graph {
+function appendGraph(stateRows: number): Graph {
   const b = new GraphBuilder('append', [{ name: 'Runs', counts: 'runs' }]);
   const rows = b.param('rows', 'f32', ['Runs', WIDTH]);
   const slot = b.param('slot', 'i32', ['Runs'], { kind: 'slot', state: STATE });
   const old = b.param('old', 'i32', ['Runs'], { kind: 'entry', state: STATE });
-  const kept = stateOf(b);
+  const kept = stateOf(b, stateRows);
   return b.scope('memory', () => {
     const sum = b.scope('add', () => {
       const scaled = b.add('mul', { a: rows, b: scaleOf(b) }, {}, 'scaled');
@@ -35,10 +35,10 @@ function appendGraph(): Graph {
 }
 
 /** recall(entry[Entries]; kept) -> found[Entries]: found[i] = kept[entry[i]] / scale. */
-function recallGraph(): Graph {
+function recallGraph(stateRows: number): Graph {
   const b = new GraphBuilder('recall', [{ name: 'Entries', counts: 'entries' }]);
   const entry = b.param('entry', 'i32', ['Entries'], { kind: 'entry', state: STATE });
-  const kept = stateOf(b);
+  const kept = stateOf(b, stateRows);
   return b.scope('memory', () =>
     b.scope('recall', () => {
       const rows = b.add('gather_rows', { x: kept, index: entry }, {}, 'rows');
@@ -51,9 +51,9 @@ const buckets = (extent: string, sizes: readonly number[]): readonly Bucket[] =>
   sizes.map((size) => ({ extents: { [extent]: size }, longest: 0 }));
 
 /** With the default schedules of a target. */
-export const statePlan = <S, F>(scheduling: Pick<Scheduling<S, F>, 'default'>, facts: F): Plan<S> =>
+export const statePlan = <S, F>(scheduling: Pick<Scheduling<S, F>, 'default'>, facts: F, rows = STATE_ROWS): Plan<S> =>
   planOf(
-    [appendGraph(), recallGraph()],
+    [appendGraph(rows), recallGraph(rows)],
     { append: buckets('Runs', [4, 40]), recall: buckets('Entries', [16]) },
     scheduling,
     facts,
@@ -160,4 +160,48 @@ export async function checkStateCalls(executor: Executor): Promise<void> {
     row: 1,
     column: 2,
   });
+}
+
+// A state that is reserved: memory comes and goes while the others' values stay.
+
+/** Bytes of a row: 32 columns, as narrow ones are padded. */
+export const ROW_BYTES = 32 * 4;
+
+/** Of the plan with RESERVED_ROWS rows, opened with no memory behind them. The scale is 1. */
+export async function checkResize(executor: Executor): Promise<void> {
+  const piece = executor.pieces.tokens;
+  const append = (slot: number, value: number): Promise<unknown> =>
+    executor.call('append', inputsOf(new Float32Array(WIDTH).fill(value), [slot]));
+  const recall = async (entry: number): Promise<number> => {
+    const { found } = (await executor.call('recall', { entry: Int32Array.of(entry) })).outputs;
+    return found![0]!;
+  };
+  const refused = (entry: number, most: number): Promise<void> =>
+    assert.rejects(() => recall(entry), new RegExp(`entry\\[0\\] = ${entry} lies outside 0 to ${most}\\.`));
+
+  await assert.rejects(() => recall(0), /entry\[0\] = 0 lies outside/);
+  assert.equal(await executor.resize(5 * piece), 5 * piece);
+  assert.equal(await recall(5 * piece - 1), 0, 'new memory is zero');
+  await refused(5 * piece, 5 * piece - 1);
+  await append(0, 1);
+  await append(4 * piece, 2);
+
+  // What goes is refused at once, in whatever order memory changes; what is asked for before it goes still has it.
+  const last = recall(4 * piece);
+  const smaller = executor.resize(2 * piece);
+  await refused(2 * piece, 2 * piece - 1);
+  const larger = executor.resize(5 * piece);
+  await refused(2 * piece, 2 * piece - 1);
+  assert.equal(await last, 2);
+  assert.deepEqual([await smaller, await larger], [2 * piece, 5 * piece]);
+  assert.equal(await recall(0), 1, 'what stays keeps its values');
+  assert.equal(await recall(4 * piece), 0, 'what comes back is zero');
+
+  // A search looks at no rows that are not there.
+  await append(1, 3);
+  assert.equal(await executor.diagnose('append', inputsOf(new Float32Array(WIDTH).fill(1), [2])), undefined);
+  assert.equal(await executor.resize(0), 0);
+  await assert.rejects(() => append(0, 1), /slot\[0\] = 0 lies outside/);
+  await assert.rejects(() => executor.resize(-1), /-1 is no number of tokens/);
+  assert.equal(await executor.resize(1), 1);
 }

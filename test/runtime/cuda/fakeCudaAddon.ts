@@ -128,20 +128,39 @@ export function fakeCuda({ modules, totalBytes = 1 << 30, delay = 0 }: FakeOptio
     readonly sizeBytes: number;
     private readonly host: NativeMemory;
     /** `host` is allocated first: if that fails, nothing was created. */
-    constructor(_device: CudaDevice, bytes: number, host: NativeMemory = new HostMemory(bytes)) {
+    constructor(
+      _device: CudaDevice,
+      bytes: number,
+      most?: number,
+      host: NativeMemory = new HostMemory(bytes, most === undefined ? undefined : 'reserved'),
+    ) {
       super();
       this.sizeBytes = bytes;
       this.host = host;
-      this.host.write(0, new Uint8Array(bytes).fill(0xff)); // Bytes that were never written read as NaN.
+      if (most === undefined) this.host.write(0, new Uint8Array(bytes).fill(0xff)); // What was not written reads as NaN.
       hosts.set(this, this.host);
+      this.count(this.usableBytes);
+    }
+    get usableBytes(): number {
+      return this.host.usableBytes;
+    }
+    private count(bytes: number): void {
       state.liveBytes += bytes;
       state.peakBytes = Math.max(state.peakBytes, state.liveBytes);
+    }
+    map(bytes: number): Promise<number> {
+      return onStream(() => {
+        const before = this.usableBytes;
+        this.host.map(bytes);
+        this.count(this.usableBytes - before);
+        return this.usableBytes;
+      });
     }
     get address(): bigint {
       return this.host.address;
     }
     protected override onRelease(): void {
-      state.liveBytes -= this.sizeBytes;
+      state.liveBytes -= this.usableBytes;
       hosts.delete(this);
       this.host.release();
     }

@@ -15,6 +15,7 @@
  *   ipc=/folder               processes that name the same folder can open each other's memory
  *   driverVersion=13000       devices=, totalBytes= likewise
  *   failDevice=1              calls fail only with this device's context current
+ *   mapsMemory=0              no memory can be put behind reserved addresses
  *   peers=0                   no device reaches another's memory
  *   order=7                   streams run ahead of those who wait for them, in an order drawn from this number
  */
@@ -61,7 +62,8 @@ typedef struct {
 } Command;
 enum { MOST_QUEUED = 1 << 16, MOST_STREAMS = 64, MOST_DEVICES = 8 };
 struct Stream { Command *queue[MOST_QUEUED]; size_t head, tail; int isDraining, device; };
-typedef struct { uint64_t address; size_t bytes; int device; } Block;
+/* isRange: its bytes come and go (fakeVmm.h). */
+typedef struct { uint64_t address; size_t bytes; int device, isRange; } Block;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static Stream *streams[MOST_STREAMS];
@@ -73,7 +75,7 @@ static pthread_cond_t released = PTHREAD_COND_INITIALIZER;
 static size_t usedBytes[MOST_DEVICES], logBytes;
 static char logText[1 << 20];
 static double now;
-static long driverVersion = 12040, deviceCount = 1, totalBytes = 1 << 30, peers = 1;
+static long driverVersion = 12040, deviceCount = 1, totalBytes = 1 << 30, peers = 1, mapsMemory = 1;
 static _Thread_local void *currentContext;
 static char contexts[MOST_DEVICES];
 static int reaches[MOST_DEVICES][MOST_DEVICES]; /* peers that were enabled */
@@ -97,7 +99,7 @@ static Block *blockOf(Block *table, uint64_t address, size_t bytes) {
 }
 
 static Block *freeBlock(Block *table) {
-  for (int i = 0; i < MOST; i++) if (!table[i].bytes) return &table[i];
+  for (int i = 0; i < MOST; i++) if (!table[i].bytes && !table[i].isRange) return &table[i];
   return NULL;
 }
 
@@ -116,6 +118,8 @@ static Block *freeBlock(Block *table) {
   }                              \
   pthread_mutex_unlock(&mutex);  \
   return result;
+
+#include "fakeVmm.h"
 
 EXPORT Result cuInit(unsigned flags) {
   BEGIN(cuInit, 0) result = flags ? INVALID_VALUE : deviceCount ? OK : NO_DEVICE;
@@ -148,6 +152,7 @@ EXPORT Result cuDeviceGetAttribute(int *value, int attribute, int device) {
     case 76: *value = 0; break;
     case 81: *value = 233472; break;
     case 97: *value = 232448; break;
+    case 102: *value = (int)mapsMemory; break;
     default: result = INVALID_VALUE;
   }
   END
@@ -176,7 +181,7 @@ EXPORT Result cuMemAlloc_v2(uint64_t *address, size_t bytes) {
   else {
     void *memory = deviceAlloc(bytes);
     memset(memory, 0xCD, bytes);
-    *block = (Block){(uint64_t)(uintptr_t)memory, bytes, deviceOf(currentContext)};
+    *block = (Block){(uint64_t)(uintptr_t)memory, bytes, deviceOf(currentContext), 0};
     *address = block->address;
     usedBytes[block->device] += bytes;
     liveHandles++;
@@ -204,7 +209,7 @@ EXPORT Result cuMemHostAlloc(void **out, size_t bytes, unsigned flags) {
   Block *block = freeBlock(pinned);
   *out = malloc(bytes);
   memset(*out, 0xEF, bytes);
-  *block = (Block){(uint64_t)(uintptr_t)*out, bytes, deviceOf(currentContext)};
+  *block = (Block){(uint64_t)(uintptr_t)*out, bytes, deviceOf(currentContext), 0};
   liveHandles++;
   note("pin %zu\n", bytes);
   END

@@ -16,6 +16,7 @@ EXPORT void fakeCudaSet(const char *what, long value) {
   if (!strcmp(what, "totalBytes")) totalBytes = value;
   if (!strcmp(what, "failDevice")) failDevice = value;
   if (!strcmp(what, "peers")) peers = value;
+  if (!strcmp(what, "mapsMemory")) mapsMemory = value;
   if (!strcmp(what, "order")) order = (uint64_t)value * 0x9e3779b97f4a7c15u;
 }
 /* Forgets failures and the log, and revives a dead context; handles stay counted. */
@@ -27,7 +28,7 @@ EXPORT void fakeCudaReset(void) {
   logBytes = 0;
   logText[0] = 0;
   now = 0;
-  driverVersion = 12040, deviceCount = 1, totalBytes = 1 << 30, peers = 1, order = 0, failDevice = -1;
+  driverVersion = 12040, deviceCount = 1, totalBytes = 1 << 30, peers = 1, mapsMemory = 1, order = 0, failDevice = -1;
   pthread_mutex_unlock(&mutex);
 }
 EXPORT const char *fakeCudaLog(void) { return logText; }

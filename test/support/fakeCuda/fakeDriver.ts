@@ -84,7 +84,7 @@ export class FakeDriver {
     this.failCall(call, result, after);
   }
 
-  set(what: 'totalBytes' | 'held' | 'devices' | 'peers' | 'order' | 'failDevice', value: number): void {
+  set(what: 'totalBytes' | 'held' | 'devices' | 'peers' | 'mapsMemory' | 'order' | 'failDevice', value: number): void {
     this.setValue(what, value);
   }
 
@@ -105,7 +105,7 @@ export class FakeDriver {
       .filter((line) => line !== '' && line.startsWith(word));
   }
 
-  /** The number of contexts, allocations, streams, events and modules that were not released. */
+  /** The number of contexts, allocations, ranges of addresses, streams, events and modules that were not released. */
   live(): number {
     return this.liveCount();
   }
