@@ -2,6 +2,7 @@
  * One sequence of a request on its way: what was generated of it, and who listens. The loop that computes it calls
  * `take`, `score`, `end` and `fail`, none of which waits for anybody.
  */
+import { Recent } from '../system/recent.js';
 import {
   type EndReason,
   type Generated,
@@ -44,8 +45,9 @@ export interface TaskOwner {
   resume(task: Task): void;
 }
 
-/** Devices that may end while they compute a sequence before it counts as the cause. */
+/** A sequence counts as the cause where so many devices end within an hour while they compute it. */
 const MAX_LOSSES = 3;
+const LOSS_MS = 3_600_000;
 
 export class Task {
   readonly request: GenerateRequest;
@@ -56,7 +58,7 @@ export class Task {
   stopped: EndReason | undefined;
   private readonly generated: GeneratedToken[] = [];
   private readonly listener: TaskListener;
-  private losses = 0;
+  private losses: Recent | undefined;
   private isOver = false;
 
   /** Throws as sequenceOf does. */
@@ -144,7 +146,9 @@ export class Task {
 
   /** A device ended while it computed this. Returns false, having failed, where that has happened too often. */
   survive(error: Error): boolean {
-    if (++this.losses < MAX_LOSSES) return true;
+    this.losses ??= new Recent(LOSS_MS);
+    this.losses.add();
+    if (this.losses.count < MAX_LOSSES) return true;
     this.fail(new GenerateError(`its steps ended ${MAX_LOSSES} devices: ${error.message}`));
     return false;
   }

@@ -3,9 +3,9 @@
  * first model, watched, replaced when it ends, and ended with the last.
  */
 import type { ChildProcess } from 'node:child_process';
+import { Recent } from '../../system/recent.js';
 import type { Ui } from '../requests.js';
 import { endedTooOften, type FromChild, type FromModel, type ToChild } from './protocol.js';
-import { MAX_RESTARTS, Restarts } from './restarts.js';
 import { endProcess, howEnded, startProcess, tell } from './startProcess.js';
 
 export interface ProcessOptions {
@@ -24,6 +24,12 @@ export interface ProcessOptions {
   readonly loadingSeconds?: number;
 }
 
+/**
+ * Most ends of the process in a stretch of time, whatever causes them. Time in which it loads its first model does not
+ * count: that may take longer than all else.
+ */
+const MAX_RESTARTS = 5;
+const RESTART_MS = 10 * 60_000;
 /** Compiling kernels or starting a driver may keep a process silent for a minute or two. */
 const LOADING_SECONDS = 300;
 
@@ -64,21 +70,32 @@ export class DeviceProcess {
   life = 0;
   private ui: Pick<Ui, 'warn'>;
   private readonly tenants = new Map<number, Tenant>();
-  private readonly restarts: Restarts;
+  private readonly restarts: Recent;
+  private readonly now: () => number;
+  /** Milliseconds in which processes had no model yet, without the present one, which has had none since then. */
+  private loadingMs = 0;
+  private loadingSince: number | undefined;
   private child: ChildProcess | undefined;
   /** The last process, which was told to end, and has not yet. */
   private ending: Promise<unknown> | undefined;
   private nextModel = 0;
 
-  constructor(options: ProcessOptions, ui: Pick<Ui, 'warn'>, restarts = new Restarts()) {
+  /** `now`: a clock in milliseconds. */
+  constructor(options: ProcessOptions, ui: Pick<Ui, 'warn'>, now: () => number = () => performance.now()) {
     const { timeoutSeconds } = options;
     this.options = { loadingSeconds: Math.max(timeoutSeconds, LOADING_SECONDS), ...options };
     this.ui = ui;
-    this.restarts = restarts;
+    this.now = now;
+    this.restarts = new Recent(RESTART_MS, () => now() - this.loadingMs);
   }
 
   get isRunning(): boolean {
     return this.child !== undefined;
+  }
+
+  /** The present process, once it has one. */
+  get pid(): number | undefined {
+    return this.child?.pid;
   }
 
   /** From now on, `ui` shows what is said of the process, if it has no model yet whose user sees it. */
@@ -114,7 +131,7 @@ export class DeviceProcess {
     if (child !== undefined && staying) {
       if (tenant.isSent && tenant.state !== 'failed') await unload();
     } else if (child !== undefined) {
-      this.child = undefined;
+      this.forget();
       const all = [...this.tenants.values()];
       const isIdle = all.every((each) => each.state !== 'opening' && each.isIdle);
       const ending = endProcess(child, isIdle).finally(() => {
@@ -153,6 +170,7 @@ export class DeviceProcess {
     const child = startProcess(module, device);
     this.child = child;
     this.life++;
+    this.loadingSince = this.now();
     let lost: string | undefined;
     child.on('message', (message: FromChild) => {
       if (message.kind === 'lost') lost = message.message;
@@ -178,10 +196,22 @@ export class DeviceProcess {
     if (this.child === child && tenant?.state === 'opening')
       for (const each of this.opening()) if (each.isSent) each.watch();
     tenant?.hear(message);
+    if (tenant?.state === 'ready') this.hasLoaded();
+  }
+
+  private hasLoaded(): void {
+    if (this.loadingSince !== undefined) this.loadingMs += this.now() - this.loadingSince;
+    this.loadingSince = undefined;
+  }
+
+  /** There is no process any more, or it has been told to end. */
+  private forget(): void {
+    this.child = undefined;
+    this.hasLoaded();
   }
 
   private end(how: string): void {
-    this.child = undefined;
+    this.forget();
     this.lastEnd = how;
     const all = [...this.tenants.values()];
     const living = all.filter(({ isClosed, state }) => !isClosed && state !== 'failed');
@@ -194,12 +224,13 @@ export class DeviceProcess {
   }
 
   private restart(how: string, wanted?: Tenant): void {
-    if (!this.restarts.admit()) {
+    if (this.restarts.count >= MAX_RESTARTS) {
       const error = endedTooOften(MAX_RESTARTS + 1, how);
       for (const tenant of this.tenants.values())
         if (tenant.state !== 'failed' || tenant === wanted) tenant.fail(error);
       return;
     }
+    this.restarts.add();
     this.ui.warn(`the device process ended (${how}): another one takes over what is left`);
     this.start(wanted);
   }

@@ -145,6 +145,6 @@ export const endedWhileLoading = (how: string): UserError =>
 /** The error for processes that ended so often that no other is started. */
 export const endedTooOften = (times: number, how: string): UserError =>
   new UserError(
-    `the device process ended ${times} times, last: ${how}`,
+    `the device process ended ${times} times within ten minutes, last: ${how}`,
     'what is finished is kept; see what nvidia-smi says of the device',
   );

@@ -1,46 +1,57 @@
-// A device process without a device. The request's model says what goes wrong. `die:N`, `hang:N`, `lose:N`: at the N-th
-// micro-batch of the first process; `rest:N`: after its answer; `always`: at every one; `never`. `unopened`: the model
-// never loads. `deaf`: loading never ends, and nothing is listened to meanwhile. `slow:N`: the process says N times
-// that it is still loading. `echo`, `early`: the process says what it was sent, and what it was to prepare.
+// A device process without a device, which holds any number of models. The path of a model says what goes wrong.
+// `die:N`, `hang:N`, `lose:N`: at the model's N-th micro-batch in the first process; `rest:N`: after its answer;
+// `late:N`: the answer waits until the next is asked for; `always`: at every one; `never`. `unopened`: the model never
+// loads; `crash`: the process ends while it loads. `deaf`: loading never ends, and nothing is listened to meanwhile.
+// `slow:N`: the process says N times that it is still loading. `echo`, `early`: it says what it was sent, and what it
+// was to prepare.
 import { existsSync, writeFileSync } from 'node:fs';
 
 const READY = { kind: 'ready', capacity: { score: { T: 128, R: 64 } }, inFlight: 2, stateful: ['step'], phases: [] };
-let [fault, at] = ['never', 0];
-let seen = 0;
-process.on('message', (message) => {
-  const send = (word, ...more) => process.send({ ...word, model: message.model }, ...more);
-  if (message.kind === 'open') {
-    const [named, number = 0, marker] = message.request.model.split(':');
-    [fault, at] = [named, Number(number)];
-    if (marker !== undefined && existsSync(marker)) fault = fault === 'reopen' ? 'unopened' : 'never';
-    else if (marker !== undefined) writeFileSync(marker, '');
-    if (fault === 'deaf') for (;;);
-    if (fault === 'echo') {
-      send({ kind: 'phase', name: `model of ${message.compiled.length} bytes` });
+/** By number: the fault, at which micro-batch it shows, and how many there were. */
+const models = new Map();
+const held = [];
+
+function open({ model, request, compiled }, send) {
+  const [named, at = 0, marker] = request.model.split(':');
+  let fault = named;
+  if (marker !== undefined && existsSync(marker)) fault = fault === 'reopen' ? 'unopened' : 'never';
+  else if (marker !== undefined) writeFileSync(marker, '');
+  models.set(model, { fault, at: Number(at), seen: 0 });
+  switch (fault) {
+    case 'deaf':
+      for (;;);
+    case 'crash':
+      return process.exit(7);
+    case 'echo':
+      send({ kind: 'phase', name: `model of ${compiled.length} bytes` });
       return send(READY);
-    }
-    if (fault === 'early') {
+    case 'early': {
       const [, , flag, device = 'nothing'] = process.argv;
       send({ kind: 'phase', name: `prepared ${flag === '--prepare' ? device : 'nothing'}` });
       return send(READY);
     }
-    if (fault === 'slow') {
+    case 'slow':
       for (let said = 0; said < at; said++) send({ kind: 'step', fraction: 0.5 });
       return send(READY);
-    }
-    if (fault === 'unopened')
+    case 'unopened':
       return send({
         kind: 'unopened',
         error: { name: 'UserError', message: 'no such model', hint: 'look for it' },
       });
-    send({ kind: 'phase', name: 'load weights' });
-    send({ kind: 'step', fraction: 0.25, detail: { done: 1, total: 4, unit: 'bytes' } });
-    return send(READY);
+    default:
+      send({ kind: 'phase', name: 'load weights' });
+      send({ kind: 'step', fraction: 0.25, detail: { done: 1, total: 4, unit: 'bytes' } });
+      return send(READY);
   }
-  if (message.kind === 'close') return process.disconnect();
-  const { id, asked } = message;
+}
+
+function ask({ model, id, asked }, send) {
   const { inputs } = asked.question;
-  if (seen++ === at || fault === 'always') {
+  const of = models.get(model);
+  const { fault, at } = of;
+  const isAt = of.seen++ === at;
+  const answer = (word, ...more) => send({ kind: 'answer', id, of: asked.kind, answer: word }, ...more);
+  if (isAt || fault === 'always') {
     if (fault === 'die' || fault === 'always' || fault === 'reopen') process.exit(9);
     if (fault === 'hang') return undefined;
     if (fault === 'lose')
@@ -52,20 +63,30 @@ process.on('message', (message) => {
         error: { name: 'NonFiniteError', message: 'bad', where: 'layers.3.ffn.down', rows: [1] },
       });
   }
-  if (asked.kind === 'profile')
-    return send({ kind: 'answer', id, of: 'profile', answer: { launches: [{ path: 'head', nanoseconds: 5 }] } });
-  const answered = () => (fault === 'rest' && seen === at + 1 ? process.exit(9) : undefined);
+  if (asked.kind === 'profile') return answer({ launches: [{ path: 'head', nanoseconds: 5 }] });
+  const answered = () => (fault === 'rest' && of.seen === at + 1 ? process.exit(9) : undefined);
   const result = {
-    kind: 'answer',
-    id,
-    of: 'call',
-    answer: {
-      outputs: {
-        logProb: Float32Array.from(inputs.row, (r) => -r - 1),
-        isArgmax: Int32Array.from(inputs.row, () => 1),
-      },
+    outputs: {
+      logProb: Float32Array.from(inputs.row, (r) => -r - 1),
+      isArgmax: Int32Array.from(inputs.row, () => 1),
     },
   };
-  return send(result, answered);
+  if (fault === 'late' && isAt) return held.push({ model, give: () => answer(result) });
+  for (const each of held.splice(0)) each.give();
+  return answer(result, answered);
+}
+
+process.on('message', (message) => {
+  const { model, kind } = message;
+  const send = (word, ...more) => process.send({ ...word, model }, ...more);
+  if (kind === 'open') return open(message, send);
+  if (kind === 'close') return process.disconnect();
+  if (kind === 'unload') {
+    // What was asked of it is answered first.
+    for (const each of held.splice(0)) each.give();
+    models.delete(model);
+    return send({ kind: 'unloaded' });
+  }
+  return ask(message, send);
 });
 process.on('disconnect', () => process.exit(0));
