@@ -40,7 +40,8 @@ interface Entry {
   readonly requests: Set<RequestHandle>;
   /** Called whenever a request has ended. */
   readonly waiters: Set<() => void>;
-  isLeaving: boolean;
+  /** Settles when it is closed, once it takes no more requests. */
+  leaving: Promise<void> | undefined;
 }
 
 const DEFAULT_HELD = 256;
@@ -67,7 +68,7 @@ export class Engine {
         `unload it before: await engine.unload(${JSON.stringify(name)})`,
       );
     const replicas = new Replicas(model.replicas);
-    this.models.set(name, { replicas, model, requests: new Set(), waiters: new Set(), isLeaving: false });
+    this.models.set(name, { replicas, model, requests: new Set(), waiters: new Set(), leaving: undefined });
     for (const each of model.later ?? [])
       void each.then(
         (replica) => this.models.get(name)?.replicas === replicas && replicas.add(replica),
@@ -83,25 +84,31 @@ export class Engine {
    */
   async unload(name: string, { drain = false }: { readonly drain?: boolean } = {}): Promise<void> {
     const entry = this.entryOf('unload', name);
-    const { requests, waiters, replicas, model } = entry;
+    const { requests } = entry;
     if (requests.size > 0 && !drain)
       throw new UsageError(
         `unload: model ${JSON.stringify(name)} has ${counted(requests.size, 'request')} in work`,
         `cancel them, or wait for them: await engine.unload(${JSON.stringify(name)}, { drain: true })`,
       );
-    entry.isLeaving = true;
-    while (requests.size > 0) await new Promise<void>((resolve) => waiters.add(resolve));
-    await replicas.idle();
-    this.models.delete(name);
-    await model.close?.();
+    await this.leave(name, entry);
+  }
+
+  private leave(name: string, entry: Entry): Promise<void> {
+    const { requests, waiters, replicas, model } = entry;
+    const leave = async (): Promise<void> => {
+      while (requests.size > 0) await new Promise<void>((resolve) => waiters.add(resolve));
+      await replicas.idle();
+      this.models.delete(name);
+      await model.close?.();
+    };
+    return (entry.leaving ??= leave());
   }
 
   /** Cancels all requests, and closes all models. */
   async close(): Promise<void> {
     this.isClosed = true;
     for (const { requests } of this.models.values()) for (const request of requests) request.cancel();
-    const leaving = [...this.models].filter(([, { isLeaving }]) => !isLeaving);
-    await Promise.all(leaving.map(([name]) => this.unload(name, { drain: true })));
+    await Promise.all([...this.models].map(([name, entry]) => this.leave(name, entry)));
   }
 
   /**
@@ -171,7 +178,7 @@ export class Engine {
         `${asked}: there is no model ${JSON.stringify(name)}`,
         names === '' ? 'load one: engine.load(…)' : `the engine has ${names}`,
       );
-    if (entry.isLeaving)
+    if (entry.leaving !== undefined)
       throw new UsageError(`${asked}: model ${JSON.stringify(name)} is being unloaded`, 'load it again afterwards');
     return entry;
   }

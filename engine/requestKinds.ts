@@ -46,8 +46,11 @@ function planOf(request: EngineRequest, model: ModelFacts): RequestPlan<EngineRe
   switch (request.kind) {
     case 'generate': {
       const { n = 1, sample = 0, signal: _, ...own } = request;
-      if (!Number.isInteger(n) || n < 1 || n > MAX_SAMPLES)
-        throw new UsageError(`n: ${n}: expected a whole number from 1 to ${MAX_SAMPLES}`);
+      requireWhole('n', n, 1, MAX_SAMPLES);
+      requireWhole('sample', sample, 0);
+      requireWhole('maxNewTokens', own.maxNewTokens, 0);
+      requireWhole('minNewTokens', own.minNewTokens ?? 0, 0);
+      requireWhole('scoreFrom', own.scoreFrom ?? 1, 1);
       requireVocabulary(model);
       requireTokens(own.prompt, model);
       requireTokens(
@@ -65,6 +68,12 @@ function planOf(request: EngineRequest, model: ModelFacts): RequestPlan<EngineRe
     default:
       return request satisfies never;
   }
+}
+
+function requireWhole(name: string, value: number, least: number, most = Number.MAX_SAFE_INTEGER): void {
+  if (Number.isSafeInteger(value) && value >= least && value <= most) return;
+  const range = most < Number.MAX_SAFE_INTEGER ? `${least} to ${most}` : String(least);
+  throw new UsageError(`${name}: ${value}: expected a whole number from ${range}`);
 }
 
 function requireVocabulary({ classes }: ModelFacts): void {

@@ -60,8 +60,11 @@ describe('models of an engine', () => {
     expect(() => engine.submit(generator)).toThrow('submit: model "generator" is being unloaded');
     expect(closed).toEqual([]);
     expect((await handle.result())[0]).toMatchObject({ reason: 'length' });
+    const again = engine.close();
     await leaving;
-    expect(closed).toEqual(['generator']);
+    expect(closed).toContain('generator');
+    await again;
+    expect(closed.toSorted()).toEqual(['generator', 'verifier']);
   });
 
   it('end their requests when the engine is closed', async () => {
@@ -109,6 +112,8 @@ describe('requests that cannot mean anything', () => {
     ['a priority between two', { ...generator, priority: 0.5 }, 'priority: 0.5: expected a whole number'],
     ['no place for events', { ...generator, maxHeld: 0 }, 'maxHeld: 0: expected a whole number from 1'],
     ['too many continuations', { ...generator, n: 1000 }, 'n: 1000: expected a whole number from 1 to 128'],
+    ['less than no tokens', { ...generator, maxNewTokens: -1 }, 'maxNewTokens: -1: expected a whole number from 0'],
+    ['rows from half a token on', { ...generator, scoreFrom: 1.5 }, 'scoreFrom: 1.5: expected a whole number from 1'],
     ['no tokens', { ...generator, prompt: [] }, 'a request without tokens'],
     ['a token that is none of the vocabulary', { ...generator, prompt: [1, 5000] }, 'token 5000: the model has 5,000'],
     ['a bias of such a token', { ...generator, sampling: { logitBias: [[6000, 1]] } }, 'token 6000: the model has 5,0'],
