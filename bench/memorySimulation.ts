@@ -83,6 +83,8 @@ interface Running extends SimulatedRequest {
   /** Pages that others can find. */
   published: number;
   isRunning: boolean;
+  /** Whether it was preempted before. */
+  isAgain: boolean;
 }
 
 /** Free places, the lowest first. */
@@ -165,7 +167,15 @@ export class SimulatedModel implements MemoryUser {
 
   submit(request: SimulatedRequest): void {
     this.usefulTokens += request.answer;
-    this.waiting.push({ ...request, length: request.prompt, computed: 0, places: [], published: 0, isRunning: false });
+    this.waiting.push({
+      ...request,
+      length: request.prompt,
+      computed: 0,
+      places: [],
+      published: 0,
+      isRunning: false,
+      isAgain: false,
+    });
     this.longest = Math.max(this.longest, request.prompt + request.answer);
   }
 
@@ -267,6 +277,7 @@ export class SimulatedModel implements MemoryUser {
   private preempt(sequence: Running): void {
     this.running.splice(this.running.indexOf(sequence), 1);
     sequence.isRunning = false;
+    sequence.isAgain = true;
     this.drop(sequence);
     this.waiting.unshift(sequence);
     this.preemptions++;
@@ -290,9 +301,12 @@ export class SimulatedModel implements MemoryUser {
         continue;
       }
       if (ghost !== undefined) {
-        this.lostPages++;
-        this.lostDistance += this.evictions - ghost;
         this.ghosts.delete(content);
+        // Who was preempted would have been with more memory, too.
+        if (!sequence.isAgain) {
+          this.lostPages++;
+          this.lostDistance += this.evictions - ghost;
+        }
       }
       sequence.places.push(place);
     }
@@ -325,6 +339,8 @@ export class SimulatedModel implements MemoryUser {
     const mapping = this.mapped() + this.unmapping;
     this.unmapping = 0;
     const taken = new Map<Running, { readonly from: number; readonly to: number }>();
+    /** Pages that this step fills: whoever needs them too waits for them. */
+    const filling = new Set<number>();
     let budget = STEP_TOKENS;
     const take = (sequence: Running): boolean => {
       const isWriting = sequence.computed >= sequence.prompt;
@@ -332,25 +348,27 @@ export class SimulatedModel implements MemoryUser {
       const count = isWriting ? Math.min(PAGE_TOKENS, left) : Math.min(sequence.length - sequence.computed, budget);
       if (count <= 0 || !this.reserve(sequence, sequence.computed + count, (each) => taken.has(each))) return false;
       taken.set(sequence, { from: sequence.computed, to: sequence.computed + count });
+      for (let i = Math.floor(sequence.computed / PAGE_TOKENS); (i + 1) * PAGE_TOKENS <= sequence.computed + count; i++)
+        filling.add(sequence.path.page(i));
       budget -= isWriting ? 1 : count;
       return true;
     };
     for (const sequence of [...this.running]) if (sequence.isRunning) take(sequence);
-    const preempted = this.preemptions;
     this.isShort = false;
-    while (this.waiting.length > 0 && budget > 0 && this.running.length < STEP_SEQUENCES) {
-      const sequence = this.waiting[0]!;
-      if (this.preemptions === preempted) {
-        this.adopt(sequence);
-        const needed = Math.ceil((sequence.length - sequence.computed + 1) / PAGE_TOKENS);
-        if (needed <= this.free.count + this.idle.size && take(sequence)) {
-          this.waiting.shift();
-          sequence.isRunning = true;
-          this.running.push(sequence);
-          continue;
-        }
-        this.drop(sequence);
+    for (let i = 0; i < this.waiting.length && budget > 0 && this.running.length < STEP_SEQUENCES;) {
+      const sequence = this.waiting[i]!;
+      this.adopt(sequence);
+      const isFilled = filling.has(sequence.path.page(sequence.places.length));
+      const needed = Math.ceil((sequence.length - sequence.computed + 1) / PAGE_TOKENS);
+      if (!isFilled && needed <= this.free.count + this.idle.size && take(sequence)) {
+        this.waiting.splice(i, 1);
+        sequence.isRunning = true;
+        this.running.push(sequence);
+        continue;
       }
+      this.drop(sequence);
+      i++;
+      if (isFilled) continue;
       this.isShort = true;
       break;
     }

@@ -62,6 +62,8 @@ export interface BudgetOptions {
 /** Seconds over which times of steps, and pages found and lost, are averaged. */
 const STEP_WINDOW = 1;
 const PAGE_WINDOW = 4;
+/** Of a second: the fixed time of a model's steps before there were any. */
+const FIRST_FIXED = 0.5;
 /** Seconds between two looks, and between two moves of memory that is in use. */
 const LOOK = 0.05;
 const MOVE = 0.25;
@@ -69,7 +71,7 @@ const MOVE = 0.25;
 const RETRY = 10;
 /** Memory that comes back within so many seconds should not have moved: it is then dearer, and gets cheaper again. */
 const RETURN = 3;
-const MAX_CAUTION = 8;
+const MAX_CAUTION = 4;
 const CAUTION_WINDOW = 15;
 
 interface Member {
@@ -144,7 +146,7 @@ export class MemoryBudget {
       pages: use.pages,
       last: use,
       at,
-      fixed: 0,
+      fixed: FIRST_FIXED,
       found: 0,
       lost: 0,
       lostDistance: 0,
@@ -305,7 +307,9 @@ function measure(member: Member, now: number): void {
   member.caution = 1 + (member.caution - 1) * Math.exp(-seconds / CAUTION_WINDOW);
   const { step, token } = use.cost;
   const pageSeconds = token * PAGE_TOKENS;
-  member.fixed = average(member.fixed, (use.steps - last.steps) * step, STEP_WINDOW);
+  // A model that has nothing to do is expected to begin as it stopped.
+  if (use.held + use.wanted > 0 || use.steps > last.steps)
+    member.fixed = average(member.fixed, (use.steps - last.steps) * step, STEP_WINDOW);
   member.found = average(member.found, (use.foundPages - last.foundPages) * pageSeconds, PAGE_WINDOW);
   member.lost = average(member.lost, (use.lostPages - last.lostPages) * pageSeconds, PAGE_WINDOW);
   const lostPages = use.lostPages - last.lostPages;

@@ -124,20 +124,20 @@ function costOf(model: ModelMemory, pieces: number, { horizon }: SplitPolicy): n
   return model.caution * (rate + once / horizon);
 }
 
-/** Memory that nobody has goes to models that are about to use up theirs. */
+/** Half of what nobody has goes to models that are about to use up theirs, the one with the fewest bytes first. */
 function withReserves(models: readonly ModelMemory[], targets: readonly number[], free: number): readonly number[] {
   const given = [...targets];
   let left = free;
-  for (;;) {
-    const to = best(models, ({ held, idle, most, pieceBytes }, i) => {
-      const pieces = given[i]!;
-      const isFull = held + idle > 0.75 * pieces && pieces < most && pieceBytes <= left;
-      return isFull ? -pieces * pieceBytes : -Infinity;
+  while (left > free / 2) {
+    const to = best(models, ({ held, idle, wanted, pieces, most, pieceBytes }, i) => {
+      const isFull = held + idle + wanted > 0.75 * pieces;
+      return isFull && given[i]! < most && pieceBytes <= left ? -given[i]! * pieceBytes : -Infinity;
     });
     if (to < 0) return given;
     given[to]!++;
     left -= models[to]!.pieceBytes;
   }
+  return given;
 }
 
 /** Index of the model with the greatest value, the first of equals; −1 where none is greater than −∞. */
