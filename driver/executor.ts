@@ -27,6 +27,8 @@ export interface DeviceRequests {
     readonly question: FunctionCall;
     readonly answer: { readonly launches: readonly ProfiledLaunch[] };
   };
+  /** Has memory behind so many rows of states, as `DeviceExecutor.resize`. */
+  readonly resize: { readonly question: { readonly tokens: number }; readonly answer: number };
 }
 
 export type RequestKind = keyof DeviceRequests;
@@ -77,11 +79,11 @@ export interface DeviceExecutor {
   /**
    * Has memory behind the first `tokens` rows of the states that have a row for each token, as soon as the calls before
    * are over. Resolves with the number of rows there is memory for: fewer where it ran out, never fewer than before
-   * unless that was asked.
+   * unless that was asked. `epoch`: as for a call.
    */
-  resize?(tokens: number): Promise<number>;
+  resize?(tokens: number, epoch?: number): Promise<number>;
   /** What that memory comes and goes in. */
-  readonly pieces?: StatePieces;
+  readonly pieces?: StatePieces | undefined;
   close(): Promise<void>;
 }
 

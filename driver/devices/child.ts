@@ -93,6 +93,7 @@ async function load(
     capacity: hosted.capacity,
     inFlight: hosted.inFlight,
     stateful: hosted.stateful,
+    ...defined({ pieces: hosted.pieces }),
   });
   return hosted;
 }

@@ -1,6 +1,7 @@
 /** Loaded models in the process that has their devices: what they can be asked, and when they may compute. */
 import type { Extents } from '../../ir/extents.js';
 import type { CallArrays, CallResult } from '../../runtime/call.js';
+import type { StatePieces } from '../../runtime/reservedStates.js';
 import { type Holding, MemoryShortage, shortBeside } from '../../runtime/memoryShortage.js';
 import {
   type Answer,
@@ -19,6 +20,10 @@ const ANSWERS: { readonly [K in RequestKind]: (model: HostedModel, question: Que
   profile: async ({ executor }, { function: name, inputs }) => ({
     launches: (await executor.profile(name, inputs)).launches.map(({ path, nanoseconds }) => ({ path, nanoseconds })),
   }),
+  resize: async ({ executor }, { tokens }) => {
+    if (executor.resize === undefined) throw new Error('The memory of this model does not change.');
+    return executor.resize(tokens);
+  },
 };
 
 /** What a model is hosted with. */
@@ -55,6 +60,14 @@ export class HostedModel implements AskableExecutor {
     return inFlightOf(this.executor);
   }
 
+  get pieces(): StatePieces | undefined {
+    return this.executor.pieces;
+  }
+
+  get heldBytes(): number {
+    return this.executor.heldBytes ?? 0;
+  }
+
   /** Functions whose calls depend on what earlier ones left in the device's memory. */
   get stateful(): readonly string[] {
     const { functions } = this.compiled.plan;
@@ -77,6 +90,10 @@ export class HostedModel implements AskableExecutor {
 
   profile(name: string, inputs: CallArrays): Promise<Answer<'profile'>> {
     return this.ask('profile', { function: name, inputs });
+  }
+
+  resize(tokens: number): Promise<number> {
+    return this.ask('resize', { tokens });
   }
 
   async prepare(): Promise<void> {
@@ -123,6 +140,6 @@ export class LocalModels {
 
   /** The memory of each model, on all its devices. */
   private held(): readonly Holding[] {
-    return [...this.models].map(({ name, executor: { heldBytes = 0 } }) => ({ name, bytes: heldBytes }));
+    return [...this.models].map(({ name, heldBytes }) => ({ name, bytes: heldBytes }));
   }
 }

@@ -2,6 +2,7 @@
 import { UsageError, UserError } from '../../errors.js';
 import type { Extents } from '../../ir/extents.js';
 import type { CallArrays } from '../../runtime/call.js';
+import type { StatePieces } from '../../runtime/reservedStates.js';
 import type { FirstCall } from '../../runtime/stageRunner.js';
 import type { Asked, Question, RequestKind } from '../executor.js';
 import type { PhaseSpan } from '../phases.js';
@@ -38,6 +39,7 @@ const FUNCTION_CALL: Pick<RequestFacts<'call' | 'profile'>, 'name' | 'tokens'> =
 export const REQUEST_FACTS: { readonly [K in RequestKind]: RequestFacts<K> } = {
   call: { needsStates: ({ function: name }, stateful) => stateful.has(name), ...FUNCTION_CALL },
   profile: { needsStates: () => false, ...FUNCTION_CALL },
+  resize: { needsStates: () => true, name: () => 'a change of memory', tokens: ({ tokens }) => tokens },
 };
 
 /** Models have numbers, which their parent chooses. The number of a model that was unloaded is not used again. */
@@ -68,6 +70,8 @@ export type FromModel =
       readonly kind: 'ready';
       readonly capacity: Readonly<Record<string, Extents>>;
       readonly inFlight: number;
+      /** What memory of states comes and goes in, where it does. */
+      readonly pieces?: StatePieces;
       /** Functions whose calls depend on what earlier ones left in the device's memory. */
       readonly stateful: readonly string[];
       readonly phases: readonly PhaseSpan[];

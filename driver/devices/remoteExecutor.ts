@@ -4,6 +4,7 @@
  */
 import type { Extents } from '../../ir/extents.js';
 import type { CallArrays, CallResult } from '../../runtime/call.js';
+import type { StatePieces } from '../../runtime/reservedStates.js';
 import { defined } from '../../system/defined.js';
 import type { Answer, AskableExecutor, Asked, Question, Replica, RequestKind } from '../executor.js';
 import type { PhaseSpan } from '../phases.js';
@@ -84,6 +85,7 @@ export class RemoteExecutor implements AskableExecutor, Replica, Tenant {
   capacity: Readonly<Record<string, Extents>> = {};
   inFlight = 2;
   phases: readonly PhaseSpan[] = [];
+  pieces: StatePieces | undefined;
   /** Ends of processes that had loaded the model, with the states in their memory. */
   epoch = 0;
   state: Tenant['state'] = 'opening';
@@ -149,6 +151,10 @@ export class RemoteExecutor implements AskableExecutor, Replica, Tenant {
 
   profile(name: string, inputs: CallArrays): Promise<Answer<'profile'>> {
     return this.ask('profile', { function: name, inputs });
+  }
+
+  resize(tokens: number, epoch?: number): Promise<number> {
+    return this.ask('resize', { tokens }, epoch);
   }
 
   /** Rejects with ProcessEnded where the states of `epoch` are gone. */
@@ -282,7 +288,7 @@ export class RemoteExecutor implements AskableExecutor, Replica, Tenant {
       case 'sibling':
         return this.siblings?.relay.say(this.siblings.index, message.word);
       case 'ready': {
-        ({ capacity: this.capacity, inFlight: this.inFlight, phases: this.phases } = message);
+        ({ capacity: this.capacity, inFlight: this.inFlight, phases: this.phases, pieces: this.pieces } = message);
         this.stateful = new Set(message.stateful);
         this.state = 'ready';
         this.endsWhileOpening = 0;

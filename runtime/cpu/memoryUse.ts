@@ -62,8 +62,8 @@ export function memoryError(use: MemoryUse, besideBytes: number): MemoryShortage
 }
 
 /**
- * Throws MemoryShortage, a UserError, if the machine cannot hold what must be resident beside `besideBytes`, which other
- * models of this process hold.
+ * Throws MemoryShortage, a UserError, if the machine cannot hold what must be resident beside `besideBytes`, which
+ * other models of this process hold.
  */
 export function requireMemory(use: MemoryUse, besideBytes = 0): void {
   if (residentBytes(use) + besideBytes > machineBytes()) throw memoryError(use, besideBytes);

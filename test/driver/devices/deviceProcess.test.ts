@@ -147,6 +147,20 @@ describe('models in one process', () => {
     await allGone([first!]);
   });
 
+  it('change their memory where they are, and not in a process that nobody knows of', async () => {
+    const device = newProcess();
+    const [a, b] = await Promise.all([open(device, 'never'), open(device, once('die'))]);
+    const { epoch } = a;
+    expect(a.pieces).toEqual({ tokens: 64, bytes: 1 << 21 });
+    expect([await a.resize(64, epoch), await a.resize(128, epoch)]).toEqual([64, 100]);
+    await expect(a.resize(64)).rejects.toThrow('a change of memory does not say which states it needs');
+    const [row1] = await Promise.all([row(b, 1), expect(a.resize(32, epoch)).rejects.toBeInstanceOf(ProcessEnded)]);
+    expect(row1).toBe(-2);
+    await a.opened();
+    await expect(a.resize(32, epoch)).rejects.toBeInstanceOf(ProcessEnded);
+    expect(await a.resize(32, a.epoch)).toBe(32);
+  });
+
   it('that cannot be opened fail alone', async () => {
     const device = newProcess();
     const a = await open(device, 'never');

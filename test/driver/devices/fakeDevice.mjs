@@ -6,7 +6,15 @@
 // was to prepare.
 import { existsSync, writeFileSync } from 'node:fs';
 
-const READY = { kind: 'ready', capacity: { score: { T: 128, R: 64 } }, inFlight: 2, stateful: ['step'], phases: [] };
+const PIECES = { tokens: 64, bytes: 1 << 21 };
+const READY = {
+  kind: 'ready',
+  capacity: { score: { T: 128, R: 64 } },
+  inFlight: 2,
+  stateful: ['step'],
+  phases: [],
+  pieces: PIECES,
+};
 /** By number: the fault, at which micro-batch it shows, and how many there were. */
 const models = new Map();
 const held = [];
@@ -46,7 +54,7 @@ function open({ model, request, compiled }, send) {
 }
 
 function ask({ model, id, asked }, send) {
-  const { inputs } = asked.question;
+  const { inputs, tokens } = asked.question;
   const of = models.get(model);
   const { fault, at } = of;
   const isAt = of.seen++ === at;
@@ -63,6 +71,7 @@ function ask({ model, id, asked }, send) {
         error: { name: 'NonFiniteError', message: 'bad', where: 'layers.3.ffn.down', rows: [1] },
       });
   }
+  if (asked.kind === 'resize') return answer(Math.min(tokens, 100));
   if (asked.kind === 'profile') return answer({ launches: [{ path: 'head', nanoseconds: 5 }] });
   const answered = () => (fault === 'rest' && of.seen === at + 1 ? process.exit(9) : undefined);
   const result = {
