@@ -128,6 +128,7 @@ const LENGTHY = [
   'e2e/ablation',
   'e2e/cacheFp8',
   'e2e/disk',
+  'e2e/engineDevices',
   'e2e/fedArtifact',
   'e2e/generateDevices',
   'e2e/generateSmall',
