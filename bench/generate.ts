@@ -6,7 +6,7 @@ import { BatchWork, packedWeightBytes } from '../commands/work.js';
 import type { DeviceExecutor } from '../driver/executor.js';
 import { KV_CACHES, type KvCache, type Precision, QUANTIZED } from '../driver/precision.js';
 import { UserError } from '../errors.js';
-import { Generator } from '../engine/generator.js';
+import { Engine } from '../engine/engine.js';
 import type { SamplingOptions } from '../engine/options.js';
 import { PAGE_TOKENS } from '../engine/pages.js';
 import type { Generated } from '../engine/request.js';
@@ -42,7 +42,7 @@ async function timed(
   const decode: number[] = [];
   let promptSeconds = 0;
   let ended = performance.now();
-  const generator = new Generator({
+  const generator = Engine.of({
     ...model,
     step: async (message) => {
       const outputs = await model.step(message);

@@ -1,5 +1,5 @@
 /** All requests of a service at once: their rate, and which calls the time goes to. */
-import { Generator } from '../engine/generator.js';
+import { Engine } from '../engine/engine.js';
 import type { SamplingOptions } from '../engine/options.js';
 import type { DeviceModel } from '../engine/device.js';
 
@@ -55,7 +55,7 @@ export async function serve(
 ): Promise<string> {
   const calls: ServedCall[] = [];
   let ended = performance.now();
-  const generator = new Generator({
+  const generator = Engine.of({
     ...model,
     step: async (message) => {
       const outputs = await model.step(message);

@@ -7,7 +7,7 @@ import { deviceModelOf } from '../driver/devices/deviceModel.js';
 import type { DeviceExecutor } from '../driver/executor.js';
 import { openModel } from '../driver/functions.js';
 import type { KvCache } from '../driver/precision.js';
-import { Generator } from '../engine/generator.js';
+import { Engine } from '../engine/engine.js';
 import { PAGE_TOKENS } from '../engine/pages.js';
 import type { DeviceModel } from '../engine/device.js';
 import { run } from '../library/index.js';
@@ -84,7 +84,7 @@ async function open(
 
 /** Serves all requests at once. */
 async function serve({ model, vocabSize }: ReadyRow, lengths: readonly RequestLengths[]): Promise<Served> {
-  const generator = new Generator(model);
+  const generator = Engine.of(model);
   const cpu = process.cpuUsage();
   const started = performance.now();
   const latencies = await Promise.all(

@@ -10,7 +10,6 @@ import {
   type Generated,
   type GeneratedToken,
   GenerateError,
-  type GenerateRequest,
   type RequestOptions,
   type TokenLogProb,
 } from '../engine/request.js';
@@ -191,13 +190,8 @@ export class TextGenerator {
   ): Promise<readonly Continuation[]> {
     const { n = 1, maxNewTokens = DEFAULT_NEW_TOKENS } = options;
     const stopTokens = this.stopTokens(options);
-    const { room, maxLength } = this.engine.limitsOf(this.model);
-    const generate = async (request: GenerateRequest): Promise<Generated> => {
-      const own = { kind: 'generate', ...request, ...this.requestOptions(options) } as const;
-      const [path] = await this.engine.submit(own).result();
-      return path!;
-    };
-    const found = await searchBeams({ generate, room, maxLength }, { prompt, maxNewTokens, stopTokens, beams });
+    const asked = { prompt, maxNewTokens, stopTokens, beams, ...this.requestOptions(options) };
+    const found = await searchBeams(this.engine, asked);
     return found.slice(0, n).map(({ tokens, logProbs, score, reason }: Beam): Continuation => {
       const text = this.textOf(reason === 'eos' ? tokens.slice(0, -1) : tokens);
       return { text, rest: text, tokens, logProbs, reason, foundTokens: 0, seconds: [], score };

@@ -4,9 +4,8 @@
  * tokens of one page are computed again. The log-probability of a path's last token comes from the kernel that scores
  * it, so the score of a path has the bits that scoring it afterwards gives.
  */
-import { defined } from '../system/defined.js';
-import type { Generator } from './generator.js';
-import type { EndReason, GenerateRequest } from './request.js';
+import type { Engine } from './engine.js';
+import type { EndReason, GenerateRequest, RequestOptions } from './request.js';
 import { MAX_BEAMS } from './limits.js';
 
 export interface Beam {
@@ -18,7 +17,7 @@ export interface Beam {
   readonly reason: EndReason;
 }
 
-export interface BeamRequest extends Pick<GenerateRequest, 'prompt' | 'maxNewTokens' | 'stopTokens' | 'signal'> {
+export interface BeamRequest extends Pick<GenerateRequest, 'prompt' | 'maxNewTokens' | 'stopTokens'>, RequestOptions {
   /** Paths that are kept, 1 to MAX_BEAMS. */
   readonly beams: number;
 }
@@ -34,24 +33,25 @@ const sumOf = (logProbs: readonly number[]): number => logProbs.reduce((sum, eac
 
 /** The best paths, best first; of equals the one whose tokens are lower. Rejects with what `generate` rejects with. */
 export async function searchBeams(
-  generator: Pick<Generator, 'generate' | 'room' | 'maxLength'>,
-  { prompt, maxNewTokens, stopTokens, signal, beams }: BeamRequest,
+  engine: Pick<Engine, 'generate' | 'limitsOf'>,
+  { prompt, maxNewTokens, stopTokens, beams, ...options }: BeamRequest,
 ): Promise<readonly Beam[]> {
   if (!Number.isInteger(beams) || beams < 1 || beams > MAX_BEAMS)
     throw new RangeError(`${beams} beams: expected 1 to ${MAX_BEAMS}`);
-  const shared = { stopTokens: new Set<number>(), ...defined({ signal }) };
+  const shared = { stopTokens: new Set<number>(), ...options };
+  const { maxLength, room } = engine.limitsOf(options.model);
   const endOf = (tokens: readonly number[], length: number): EndReason | undefined => {
     if (tokens.length > 0 && stopTokens?.has(tokens.at(-1)!) === true) return 'eos';
     if (tokens.length >= maxNewTokens) return 'length';
-    if (length >= generator.maxLength) return 'context';
-    return length >= generator.room ? 'cache' : undefined;
+    if (length >= maxLength) return 'context';
+    return length >= room ? 'cache' : undefined;
   };
   /** The path with its last token scored, and how it could go on. */
   const visit = async ({ from, token }: Candidate): Promise<{ beam: Beam; next: readonly Candidate[] }> => {
     const tokens = token < 0 ? [] : [...from.tokens, token];
     const path = [...prompt, ...tokens];
     const end = endOf(tokens, path.length);
-    const result = await generator.generate({
+    const result = await engine.generate({
       ...shared,
       prompt: path,
       maxNewTokens: end === undefined ? 1 : 0,

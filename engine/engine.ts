@@ -8,7 +8,7 @@ import type { DeviceModel } from './device.js';
 import { RequestHandle } from './handle.js';
 import { Replicas } from './replicas.js';
 import { type ModelFacts, planRequest } from './requestKinds.js';
-import type { EngineRequest, RequestOptions } from './request.js';
+import type { EngineRequest, Generated, GenerateRequest, RequestOptions } from './request.js';
 import { Task } from './task.js';
 
 /** The moment at which the request is to end has passed already. */
@@ -53,6 +53,13 @@ export class Engine {
 
   constructor(options: EngineOptions = {}) {
     this.options = options;
+  }
+
+  /** An engine with one model, on one replica. */
+  static of(model: DeviceModel): Engine {
+    const engine = new Engine();
+    engine.load('model', { replicas: [model] });
+    return engine;
   }
 
   get names(): readonly string[] {
@@ -144,6 +151,12 @@ export class Engine {
     requests.add(handle);
     handle.begin(tasks, (task) => replicas.start(task));
     return handle;
+  }
+
+  /** One continuation of a prompt. Rejects with what `submit` throws, and where it cannot be computed. */
+  async generate(request: GenerateRequest & RequestOptions): Promise<Generated> {
+    const [continuation] = await this.submit({ kind: 'generate', ...request }).result();
+    return continuation!;
   }
 
   /** What requests to a model must fit into. */

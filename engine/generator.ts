@@ -6,11 +6,11 @@
  */
 import { type DeviceModel, type FilteredAnswer, StateLost, type StepAnswer } from './device.js';
 import { PAGE_TOKENS, PagePool } from './pages.js';
-import type { EndReason, Generated, GeneratedToken, GenerateRequest } from './request.js';
+import type { EndReason, GeneratedToken } from './request.js';
 import { type PagePressure, Scheduler } from './scheduler.js';
 import type { Sequence } from './sequence.js';
 import type { AskedRow, Step } from './stepMessage.js';
-import { runTask, type Task, type TaskOwner } from './task.js';
+import type { Task, TaskOwner } from './task.js';
 
 export interface GeneratorCounts {
   readonly calls: number;
@@ -107,11 +107,6 @@ export class Generator implements TaskOwner {
   findable(sequence: Sequence): number {
     if (this.model.isLost?.() === true) return 0;
     return PAGE_TOKENS * sequence.lookUp(this.pool).found;
-  }
-
-  /** Continues a prompt; rejects as sequenceOf throws, and where a step computes no finite number for it. */
-  generate(request: GenerateRequest): Promise<Generated> {
-    return runTask(request, this, (task) => this.start(task));
   }
 
   start(task: Task): void {

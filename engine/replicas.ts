@@ -5,8 +5,7 @@
  */
 import type { DeviceModel } from './device.js';
 import { Generator, type GeneratorCounts } from './generator.js';
-import type { Generated, GenerateRequest } from './request.js';
-import { runTask, type Task } from './task.js';
+import type { Task } from './task.js';
 
 export class Replicas {
   private readonly generators: Generator[] = [];
@@ -23,10 +22,6 @@ export class Replicas {
     );
     this.generators.push(generator);
     if (this.generators.length > 1) this.place(this.generators.flatMap((each) => each.takeWaiting()));
-  }
-
-  generate(request: GenerateRequest): Promise<Generated> {
-    return runTask(request, this, (task) => this.start(task));
   }
 
   start(task: Task): void {

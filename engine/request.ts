@@ -19,7 +19,7 @@ export interface GenerateRequest {
   readonly stopTokens?: ReadonlySet<number>;
   /** A stop token does not come before there are this many tokens. */
   readonly minNewTokens?: number;
-  /** The first token of the prompt whose log-probability is reported, from 1. */
+  /** The first token of the prompt whose log-probability is reported, from 1. Default, and Infinity: none. */
   readonly scoreFrom?: number;
   /** How tokens are chosen. Default: the most likely ones. */
   readonly sampling?: SamplingOptions;

@@ -50,7 +50,7 @@ function planOf(request: EngineRequest, model: ModelFacts): RequestPlan<EngineRe
       requireWhole('sample', sample, 0);
       requireWhole('maxNewTokens', own.maxNewTokens, 0);
       requireWhole('minNewTokens', own.minNewTokens ?? 0, 0);
-      requireWhole('scoreFrom', own.scoreFrom ?? 1, 1);
+      if (own.scoreFrom !== Infinity) requireWhole('scoreFrom', own.scoreFrom ?? 1, 1);
       requireVocabulary(model);
       requireTokens(own.prompt, model);
       requireTokens(

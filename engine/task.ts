@@ -153,24 +153,3 @@ export class Task {
     return false;
   }
 }
-
-/** Hands a task to `start`, and resolves when it is done. Rejects as sequenceOf throws. */
-export async function runTask(
-  request: GenerateRequest,
-  limits: SequenceLimits,
-  start: (task: Task) => void,
-): Promise<Generated> {
-  const { signal } = request;
-  let stop: (() => void) | undefined;
-  try {
-    return await new Promise((onEnd, onFail) => {
-      const task = new Task(request, limits, { onEnd, onFail });
-      if (signal?.aborted === true) return task.end('aborted');
-      stop = () => task.stop('aborted');
-      signal?.addEventListener('abort', stop, { once: true });
-      start(task);
-    });
-  } finally {
-    if (stop !== undefined) signal?.removeEventListener('abort', stop);
-  }
-}

@@ -10,7 +10,7 @@ import { deviceModelOf } from '../../driver/devices/deviceModel.js';
 import { Phases } from '../../driver/phases.js';
 import { arithmeticName, CODED_CACHES, type KvCache } from '../../driver/precision.js';
 import { searchBeams } from '../../engine/beams.js';
-import { Generator } from '../../engine/generator.js';
+import { Engine } from '../../engine/engine.js';
 import { randomTokens } from '../support/numbers.js';
 import { scoreSequence } from '../support/scoring.js';
 import { SILENT } from '../support/silent.js';
@@ -39,11 +39,11 @@ const open = (kvCache: KvCache): Promise<LoadedModel> =>
 describe.each(CODED_CACHES)('a cache in %s on a CPU', (kvCache) => {
   let model: LoadedModel;
   let plain: LoadedModel;
-  const generator = (limits = {}): Generator => {
+  const generator = (limits = {}): Engine => {
     const whole = deviceModelOf(model, CACHE_TOKENS, {});
-    return new Generator({ ...whole, limits: { ...whole.limits, ...limits } });
+    return Engine.of({ ...whole, limits: { ...whole.limits, ...limits } });
   };
-  const scores = async (own: Generator): Promise<readonly (readonly number[])[]> => {
+  const scores = async (own: Engine): Promise<readonly (readonly number[])[]> => {
     const all = await Promise.all(SEQUENCES.map((prompt) => own.generate({ prompt, maxNewTokens: 0, scoreFrom: 1 })));
     return all.map(({ promptScores }) => promptScores.map(({ logProb }) => logProb));
   };

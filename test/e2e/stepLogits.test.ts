@@ -5,7 +5,7 @@ import { beginLoading, type LoadedModel } from '../../commands/loadModel.js';
 import { deviceModelOf } from '../../driver/devices/deviceModel.js';
 import { Phases } from '../../driver/phases.js';
 import { searchBeams } from '../../engine/beams.js';
-import { Generator } from '../../engine/generator.js';
+import { Engine } from '../../engine/engine.js';
 import type { SamplingOptions } from '../../engine/options.js';
 import type { DeviceModel } from '../../engine/device.js';
 import { SILENT } from '../support/silent.js';
@@ -27,7 +27,7 @@ describe('steps that choose from logits', () => {
     const whole = deviceModelOf(model, cacheTokens, { feeds: true });
     return { ...whole, limits: { ...whole.limits, ...limits } };
   };
-  const run = (generator: Generator, which = PROMPTS.map((_, i) => i)) =>
+  const run = (generator: Engine, which = PROMPTS.map((_, i) => i)) =>
     Promise.all(
       which.map(async (i) => {
         const request = { prompt: PROMPTS[i]!, maxNewTokens: 24, sampling: OPTIONS[i]! };
@@ -51,13 +51,13 @@ describe('steps that choose from logits', () => {
   afterAll(() => model.close());
 
   it('choose the same tokens alone, in any company and chunks, and after they gave way', async () => {
-    const together = await run(new Generator(stepper()));
-    for (const i of PROMPTS.keys()) expect(await run(new Generator(stepper()), [i])).toEqual([together[i]]);
-    expect(await run(new Generator(stepper({ tokens: 13, rows: 2 })))).toEqual(together);
-    expect(await run(new Generator(stepper({ filtered: 1, entries: 200 })))).toEqual(together);
-    const small = new Generator(stepper({}, 16 * 9));
+    const together = await run(Engine.of(stepper()));
+    for (const i of PROMPTS.keys()) expect(await run(Engine.of(stepper()), [i])).toEqual([together[i]]);
+    expect(await run(Engine.of(stepper({ tokens: 13, rows: 2 })))).toEqual(together);
+    expect(await run(Engine.of(stepper({ filtered: 1, entries: 200 })))).toEqual(together);
+    const small = Engine.of(stepper({}, 16 * 9));
     expect(await run(small)).toEqual(together);
-    expect(small.counts.preemptions).toBeGreaterThan(0);
+    expect(small.countsOf().preemptions).toBeGreaterThan(0);
   });
 
   it('choose the same tokens whether a call begins before the one before it is read or not', async () => {
@@ -69,7 +69,7 @@ describe('steps that choose from logits', () => {
         most = Math.max(most, ++under);
         return whole.step(message).finally(() => under--);
       };
-      return { tokens: await run(new Generator(generator({ ...whole, step }))), most };
+      return { tokens: await run(Engine.of(generator({ ...whole, step }))), most };
     };
     const fed = await counting((counted) => counted);
     const unfed = await counting((counted) => ({ ...counted, limits: { ...counted.limits, keptRows: 0 } }));
@@ -78,10 +78,10 @@ describe('steps that choose from logits', () => {
   });
 
   it('give each token the log-probability of scoring it, to the bit', async () => {
-    const together = await run(new Generator(stepper()));
+    const together = await run(Engine.of(stepper()));
     for (const [i, prompt] of PROMPTS.entries()) {
       const tokens = together[i]!.map(({ token }) => token);
-      const { promptScores } = await new Generator(stepper()).generate({
+      const { promptScores } = await Engine.of(stepper()).generate({
         prompt: [...prompt, ...tokens],
         maxNewTokens: 0,
         scoreFrom: prompt.length,
@@ -92,7 +92,7 @@ describe('steps that choose from logits', () => {
 
   it('draw as the head does', async () => {
     const ids = async (sampling: SamplingOptions): Promise<readonly number[]> => {
-      const generator = new Generator(stepper());
+      const generator = Engine.of(stepper());
       const { tokens } = await generator.generate({ prompt: PROMPTS[2]!, maxNewTokens: 24, sampling });
       return tokens.map(({ token }) => token);
     };
@@ -101,7 +101,7 @@ describe('steps that choose from logits', () => {
   });
 
   it('give log-probabilities of the most likely tokens', async () => {
-    const { tokens } = await new Generator(stepper()).generate({
+    const { tokens } = await Engine.of(stepper()).generate({
       prompt: PROMPTS[1]!,
       maxNewTokens: 8,
       sampling: { topLogProbs: 20 },
@@ -113,23 +113,23 @@ describe('steps that choose from logits', () => {
   });
 
   it('find beams whose scores are those of scoring their paths, to the bit', async () => {
-    const beams = await searchBeams(new Generator(stepper()), { prompt: PROMPTS[1]!, maxNewTokens: 12, beams: 4 });
+    const beams = await searchBeams(Engine.of(stepper()), { prompt: PROMPTS[1]!, maxNewTokens: 12, beams: 4 });
     expect(beams.length).toBe(4);
     for (const { tokens, logProbs } of beams) {
-      const { promptScores } = await new Generator(stepper({ tokens: 29 })).generate({
+      const { promptScores } = await Engine.of(stepper({ tokens: 29 })).generate({
         prompt: [...PROMPTS[1]!, ...tokens],
         maxNewTokens: 0,
         scoreFrom: PROMPTS[1]!.length,
       });
       expect(promptScores.map(({ logProb }) => logProb)).toEqual(logProbs);
     }
-    const greedy = await new Generator(stepper()).generate({ prompt: PROMPTS[1]!, maxNewTokens: 12 });
+    const greedy = await Engine.of(stepper()).generate({ prompt: PROMPTS[1]!, maxNewTokens: 12 });
     const sum = greedy.tokens.reduce((total, { logProb }) => total + logProb, 0);
     expect(beams[0]!.score).toBeGreaterThanOrEqual(sum);
   });
 
   it('are refused by a model without logits', async () => {
-    const generator = new Generator({ ...stepper(), vocab: undefined });
+    const generator = Engine.of({ ...stepper(), vocab: undefined });
     const request = { prompt: [1], maxNewTokens: 1, sampling: { topLogProbs: 1 } };
     await expect(generator.generate(request)).rejects.toThrow('compiled without logits');
   });

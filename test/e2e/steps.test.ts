@@ -9,7 +9,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { beginLoading, type LoadedModel } from '../../commands/loadModel.js';
 import { deviceModelOf } from '../../driver/devices/deviceModel.js';
 import { Phases } from '../../driver/phases.js';
-import { Generator } from '../../engine/generator.js';
+import { Engine } from '../../engine/engine.js';
 import type { SamplingOptions } from '../../engine/options.js';
 import type { Generated, GenerateRequest } from '../../engine/request.js';
 import type { DeviceModel } from '../../engine/device.js';
@@ -22,7 +22,7 @@ const CACHE_TOKENS = 16 * 256;
 const GOLDEN = join(ROOT, '..', 'shared', 'golden', 'greedy', 'demo.greedy-pub.jsonl');
 
 const SHARED = randomTokens(7, 50);
-const generateSamples = (generator: Generator, request: GenerateRequest, count: number) =>
+const generateSamples = (generator: Engine, request: GenerateRequest, count: number) =>
   Promise.all(Array.from({ length: count }, (_, sample) => generator.generate({ ...request, sample })));
 
 /** Some begin alike, within a page and past one. */
@@ -43,7 +43,7 @@ describe('steps on a CPU', () => {
     return { ...whole, limits: { ...whole.limits, ...limits } };
   };
   /** Log-probabilities of every token but the first of each sequence. */
-  const scores = async (generator: Generator, sequences = SEQUENCES): Promise<readonly (readonly number[])[]> => {
+  const scores = async (generator: Engine, sequences = SEQUENCES): Promise<readonly (readonly number[])[]> => {
     const all = await Promise.all(
       sequences.map((prompt) => generator.generate({ prompt, maxNewTokens: 0, scoreFrom: 1 })),
     );
@@ -66,11 +66,11 @@ describe('steps on a CPU', () => {
   afterAll(() => model.close());
 
   it.each([1, 7, 16, 100, 1000])('equal score in calls of at most %i tokens', async (tokens) => {
-    expect(await scores(new Generator(stepper({ tokens })))).toEqual(wanted);
+    expect(await scores(Engine.of(stepper({ tokens })))).toEqual(wanted);
   });
 
   it('equal score one sequence at a time, and from pages', async () => {
-    const generator = new Generator(stepper());
+    const generator = Engine.of(stepper());
     for (const [i, sequence] of SEQUENCES.entries()) {
       expect(await scores(generator, [sequence])).toEqual([wanted[i]]);
       const { promptScores, foundTokens } = await generator.generate({
@@ -84,9 +84,9 @@ describe('steps on a CPU', () => {
   });
 
   it('equal score where pages are taken away', async () => {
-    const generator = new Generator(stepper({ tokens: 24 }, 16 * 12));
+    const generator = Engine.of(stepper({ tokens: 24 }, 16 * 12));
     expect(await scores(generator)).toEqual(wanted);
-    expect(generator.counts.evictions).toBeGreaterThan(0);
+    expect(generator.countsOf().evictions).toBeGreaterThan(0);
   });
 
   it.skipIf(!existsSync(GOLDEN)).each([
@@ -98,18 +98,18 @@ describe('steps on a CPU', () => {
       .split('\n')
       .slice(0, 24)
       .map((line) => JSON.parse(line) as { prompt_tokens: number[]; tokens: number[]; logprobs: number[] });
-    const generator = new Generator(stepper({}, cacheTokens));
+    const generator = Engine.of(stepper({}, cacheTokens));
     const all = await Promise.all(
       golden.map(({ prompt_tokens: prompt }) => generator.generate({ prompt, maxNewTokens: 48 })),
     );
     expect(all.map(({ tokens }) => tokens.map(({ token }) => token))).toEqual(golden.map(({ tokens }) => tokens));
     const error = all.flatMap(({ tokens }, i) => tokens.map(({ logProb }, t) => logProb - golden[i]!.logprobs[t]!));
     expect(Math.max(...error.map(Math.abs))).toBeLessThan(1e-3);
-    if (cacheTokens < CACHE_TOKENS) expect(generator.counts.preemptions).toBeGreaterThan(0);
+    if (cacheTokens < CACHE_TOKENS) expect(generator.countsOf().preemptions).toBeGreaterThan(0);
   });
 
   it('draw the same tokens alone, in any company and chunks, and after they gave way', async () => {
-    const draw = (generator: Generator, which: readonly number[]) =>
+    const draw = (generator: Engine, which: readonly number[]) =>
       Promise.all(
         which.map(async (i) => {
           const sampling = { temperature: 0.5 + i / 4, seed: 1234 + (i % 3) };
@@ -118,15 +118,15 @@ describe('steps on a CPU', () => {
         }),
       );
     const all = SEQUENCES.map((_, i) => i);
-    const together = await draw(new Generator(stepper()), all);
-    for (const i of all) expect(await draw(new Generator(stepper()), [i])).toEqual([together[i]]);
-    expect(await draw(new Generator(stepper({ tokens: 13 })), [...all].reverse())).toEqual([...together].reverse());
-    const small = new Generator(stepper({}, 16 * 14));
+    const together = await draw(Engine.of(stepper()), all);
+    for (const i of all) expect(await draw(Engine.of(stepper()), [i])).toEqual([together[i]]);
+    expect(await draw(Engine.of(stepper({ tokens: 13 })), [...all].reverse())).toEqual([...together].reverse());
+    const small = Engine.of(stepper({}, 16 * 14));
     expect(await draw(small, all)).toEqual(together);
-    expect(small.counts.preemptions).toBeGreaterThan(0);
+    expect(small.countsOf().preemptions).toBeGreaterThan(0);
     expect(new Set(together.map((tokens) => tokens.map(({ token }) => token).join())).size).toBe(all.length);
     // A draw's log-probability is that of scoring it, at temperature 1.
-    const { promptScores } = await new Generator(stepper()).generate({
+    const { promptScores } = await Engine.of(stepper()).generate({
       prompt: [...SEQUENCES[2]!, ...together[2]!.map(({ token }) => token)],
       maxNewTokens: 0,
       scoreFrom: SEQUENCES[2]!.length,
@@ -137,18 +137,18 @@ describe('steps on a CPU', () => {
   it('share the pages of a prompt between samples, each of which is the same beside any number of others', async () => {
     const request = { prompt: SEQUENCES[1]!, maxNewTokens: 12, sampling: { temperature: 1, seed: 9 } };
     const ids = (all: readonly Generated[]) => all.map(({ tokens }) => tokens.map(({ token }) => token));
-    const generator = new Generator(stepper());
+    const generator = Engine.of(stepper());
     const samples = await generateSamples(generator, request, 5);
     const whole = Math.floor((request.prompt.length - 1) / 16) * 16;
     expect(samples.map(({ foundTokens }) => foundTokens)).toEqual([0, whole, whole, whole, whole]);
     expect(new Set(ids(samples).map(String)).size).toBe(5);
-    expect(ids(await generateSamples(new Generator(stepper()), request, 2))).toEqual(ids(samples).slice(0, 2));
-    expect(ids([await new Generator(stepper()).generate(request)])).toEqual(ids(samples).slice(0, 1));
+    expect(ids(await generateSamples(Engine.of(stepper()), request, 2))).toEqual(ids(samples).slice(0, 2));
+    expect(ids([await Engine.of(stepper()).generate(request)])).toEqual(ids(samples).slice(0, 1));
   });
 
   it('refuse values out of range', async () => {
     const generate = (sampling: SamplingOptions) =>
-      new Generator(stepper()).generate({ prompt: [1], maxNewTokens: 1, sampling });
+      Engine.of(stepper()).generate({ prompt: [1], maxNewTokens: 1, sampling });
     await expect(generate({ temperature: -1 })).rejects.toThrow(
       'sampling: temperature: expected a number from 0 to 100',
     );
@@ -158,8 +158,8 @@ describe('steps on a CPU', () => {
 
   it('score what was generated as it was generated', async () => {
     const prompt = SEQUENCES[2]!;
-    const { tokens } = await new Generator(stepper()).generate({ prompt, maxNewTokens: 40 });
-    const { promptScores } = await new Generator(stepper({ tokens: 33 })).generate({
+    const { tokens } = await Engine.of(stepper()).generate({ prompt, maxNewTokens: 40 });
+    const { promptScores } = await Engine.of(stepper({ tokens: 33 })).generate({
       prompt: [...prompt, ...tokens.map(({ token }) => token)],
       maxNewTokens: 0,
       scoreFrom: prompt.length,

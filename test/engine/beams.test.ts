@@ -1,7 +1,7 @@
 /** Beam search against an exhaustive search, on a made-up model whose next token depends on the last and its place. */
 import { describe, expect, it } from 'vitest';
 import { type Beam, searchBeams } from '../../engine/beams.js';
-import { Generator } from '../../engine/generator.js';
+import { Engine } from '../../engine/engine.js';
 import { hash32 } from '../../ir/gumbel.js';
 import { madeUp, type MadeUpModel } from '../support/deviceModel.js';
 import { filteredRows } from '../support/sampling.js';
@@ -61,7 +61,7 @@ describe('beam search', () => {
     ['a stop token', new Set([2])],
   ])('finds the best of all paths where it keeps every beginning, with %s', async (_title, stopTokens) => {
     for (const prompt of [[0], [1, 3, 2], Array.from({ length: 20 }, (_, i) => i % VOCAB)]) {
-      const found = await searchBeams(new Generator(madeUp(options)), {
+      const found = await searchBeams(Engine.of(madeUp(options)), {
         prompt,
         maxNewTokens: 3,
         beams: 16,
@@ -72,7 +72,7 @@ describe('beam search', () => {
   });
 
   it('follows the most likely token with one beam', async () => {
-    const [beam] = await searchBeams(new Generator(madeUp(options)), { prompt: [1], maxNewTokens: 5, beams: 1 });
+    const [beam] = await searchBeams(Engine.of(madeUp(options)), { prompt: [1], maxNewTokens: 5, beams: 1 });
     let [last, expected] = [1, [] as number[]];
     for (let position = 0; position < 5; position++) {
       const z = logitsAfter(last, position);
@@ -85,9 +85,9 @@ describe('beam search', () => {
   it('ends with the context and with the memory for keys and values', async () => {
     const prompt = Array.from({ length: 60 }, (_, i) => i % VOCAB);
     const search = async (changed: Partial<MadeUpModel>) =>
-      (
-        await searchBeams(new Generator(madeUp({ ...options, ...changed })), { prompt, maxNewTokens: 99, beams: 3 })
-      ).map(({ tokens, logProbs, reason }) => [tokens.length, logProbs.length, reason]);
+      (await searchBeams(Engine.of(madeUp({ ...options, ...changed })), { prompt, maxNewTokens: 99, beams: 3 })).map(
+        ({ tokens, logProbs, reason }) => [tokens.length, logProbs.length, reason],
+      );
     expect(await search({})).toEqual(Array.from({ length: 3 }, () => [4, 4, 'context']));
     expect(await search({ maxLength: 99, cacheTokens: 16 * 12, limits: { ...options.limits, keys: 62 } })).toEqual(
       Array.from({ length: 3 }, () => [2, 2, 'cache']),
@@ -106,7 +106,7 @@ describe('beam search', () => {
         return options.call(inputs);
       },
     });
-    const found = await searchBeams(new Generator(stopping), {
+    const found = await searchBeams(Engine.of(stopping), {
       prompt: [1],
       maxNewTokens: 50,
       beams: 3,
@@ -118,8 +118,7 @@ describe('beam search', () => {
   });
 
   it('refuses a number of beams that is out of range', async () => {
-    const search = (beams: number) =>
-      searchBeams(new Generator(madeUp(options)), { prompt: [1], maxNewTokens: 1, beams });
+    const search = (beams: number) => searchBeams(Engine.of(madeUp(options)), { prompt: [1], maxNewTokens: 1, beams });
     await expect(search(0)).rejects.toThrow('0 beams: expected 1 to 20');
     await expect(search(21)).rejects.toThrow('21 beams: expected 1 to 20');
   });

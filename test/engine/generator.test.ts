@@ -1,6 +1,6 @@
 /** Sequences against a model that counts: the token after n is n + 1. */
 import { describe, expect, it } from 'vitest';
-import { Generator } from '../../engine/generator.js';
+import { Engine } from '../../engine/engine.js';
 import type { StepInputs } from '../../driver/devices/sequenceTable.js';
 import { type DeviceModel, StateLost } from '../../engine/device.js';
 import { counted, madeUp, type MadeUpModel } from '../support/deviceModel.js';
@@ -32,7 +32,7 @@ const idsOf = ({ tokens }: { readonly tokens: readonly { readonly token: number 
 
 describe('a generator', () => {
   it('ends at a stop token, at the length asked for, and at the end of the context', async () => {
-    const generator = new Generator(madeUp(counter()));
+    const generator = Engine.of(madeUp(counter()));
     const [eos, length, context] = await Promise.all([
       generator.generate({ prompt: [1], maxNewTokens: 50, stopTokens: new Set([5]) }),
       generator.generate({ prompt: [1], maxNewTokens: 3 }),
@@ -57,14 +57,14 @@ describe('a generator', () => {
     };
     const run = async (minNewTokens: number, maxNewTokens = 9) => {
       const request = { prompt: [1], maxNewTokens, minNewTokens, stopTokens: new Set([3, 6]) };
-      const result = await new Generator(madeUp(model)).generate(request);
+      const result = await Engine.of(madeUp(model)).generate(request);
       return [result.reason, idsOf(result)];
     };
     expect(await run(0)).toEqual(['eos', [2, 3]]);
     expect(await run(2)).toEqual(['eos', [2, 4, 5, 6]]);
     expect(await run(5)).toEqual(['length', [2, 4, 5, 7, 8, 9, 10, 11, 12]]);
     expect(await run(5, 5)).toEqual(['length', [2, 4, 5, 7, 8]]);
-    const without = new Generator(madeUp(base)).generate({
+    const without = Engine.of(madeUp(base)).generate({
       prompt: [1],
       maxNewTokens: 2,
       minNewTokens: 1,
@@ -77,7 +77,7 @@ describe('a generator', () => {
     ['pages', { cacheTokens: 32 }],
     ['keys of a call', { keys: 32 }],
   ])('ends where a single sequence fills all %s', async (_, limits) => {
-    const { reason, tokens } = await new Generator(madeUp(counter(limits))).generate({
+    const { reason, tokens } = await Engine.of(madeUp(counter(limits))).generate({
       prompt: range(0, 20),
       maxNewTokens: 40,
     });
@@ -85,7 +85,7 @@ describe('a generator', () => {
   });
 
   it('refuses a prompt that cannot be computed, and goes on with others', async () => {
-    const generator = new Generator(madeUp(counter({ cacheTokens: 32 })));
+    const generator = Engine.of(madeUp(counter({ cacheTokens: 32 })));
     const long = generator.generate({ prompt: range(0, 32), maxNewTokens: 1 });
     const longer = generator.generate({ prompt: range(0, 65), maxNewTokens: 1 });
     const good = generator.generate({ prompt: [7], maxNewTokens: 1 });
@@ -97,7 +97,7 @@ describe('a generator', () => {
   it('keeps what was generated when it is told to stop', async () => {
     const controller = new AbortController();
     let steps = 0;
-    const generator = new Generator(madeUp(counter({ onStep: () => ++steps === 3 && controller.abort() })));
+    const generator = Engine.of(madeUp(counter({ onStep: () => ++steps === 3 && controller.abort() })));
     const stopped = generator.generate({ prompt: [1], maxNewTokens: 50, signal: controller.signal });
     const other = generator.generate({ prompt: [11], maxNewTokens: 6 });
     expect(await stopped).toMatchObject({ reason: 'aborted' });
@@ -110,7 +110,7 @@ describe('a generator', () => {
   });
 
   it('gives up only the sequence whose value is not finite', async () => {
-    const generator = new Generator(madeUp(counter({ fails: new Set([4]) })));
+    const generator = Engine.of(madeUp(counter({ fails: new Set([4]) })));
     const bad = generator.generate({ prompt: [1], maxNewTokens: 9 });
     const good = generator.generate({ prompt: [10], maxNewTokens: 9 });
     await expect(bad).rejects.toThrow('not finite');
@@ -151,7 +151,7 @@ function keeping(options: Parameters<typeof counter>[0] & { readonly lostAt?: Re
 describe('a generator whose device keeps what it draws', () => {
   it('begins a call while another runs, and gives the same', async () => {
     const run = async (model: DeviceModel) => {
-      const generator = new Generator(model);
+      const generator = Engine.of(model);
       const all = await Promise.all([
         generator.generate({ prompt: [1], maxNewTokens: 20, stopTokens: new Set([9]) }),
         generator.generate({ prompt: range(20, 12), maxNewTokens: 7 }),
@@ -169,7 +169,7 @@ describe('a generator whose device keeps what it draws', () => {
 
   it('computes a sequence that failed once more by itself, so that the layer can be found', async () => {
     const { model } = keeping({ fails: new Set([4]) });
-    const generator = new Generator(model);
+    const generator = Engine.of(model);
     const bad = generator.generate({ prompt: [1], maxNewTokens: 9 });
     const good = generator.generate({ prompt: [10], maxNewTokens: 9 });
     await expect(bad).rejects.toThrow('not finite');
@@ -179,7 +179,7 @@ describe('a generator whose device keeps what it draws', () => {
   it('computes everything again when its device is lost, and gives the same', async () => {
     for (let at = 0; at < 9; at++) {
       const { model, calls } = keeping({ lostAt: new Set([at, at + 3]) });
-      const generator = new Generator(model);
+      const generator = Engine.of(model);
       const texts = await Promise.all(
         [1, 11].map((first) => generator.generate({ prompt: range(first, 20), maxNewTokens: 8, scoreFrom: 1 })),
       );
@@ -194,12 +194,12 @@ describe('a generator whose device keeps what it draws', () => {
     let left = 5;
     const step: DeviceModel['step'] = (message) =>
       left-- > 0 ? Promise.reject(new StateLost('gone', false)) : model.step(message);
-    const text = new Generator({ ...model, step }).generate({ prompt: [1], maxNewTokens: 8 });
+    const text = Engine.of({ ...model, step }).generate({ prompt: [1], maxNewTokens: 8 });
     expect(idsOf(await text)).toEqual(range(2, 8));
   });
 
   it('gives up what ends one device after another', async () => {
-    const generator = new Generator(keeping({ lostAt: new Set(range(0, 9)) }).model);
+    const generator = Engine.of(keeping({ lostAt: new Set(range(0, 9)) }).model);
     const text = generator.generate({ prompt: [1], maxNewTokens: 8 });
     await expect(text).rejects.toThrow('its steps ended 3 devices: gone');
   });

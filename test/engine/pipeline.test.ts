@@ -1,6 +1,6 @@
 /** Pipelines: how calls of different sequences fill the stages, on a simulated clock. The token after n is n + 1. */
 import { describe, expect, it } from 'vitest';
-import { Generator } from '../../engine/generator.js';
+import { Engine } from '../../engine/engine.js';
 import type { GenerateRequest } from '../../engine/request.js';
 import type { StepInputs } from '../../driver/devices/sequenceTable.js';
 import { type DeviceModel, StateLost } from '../../engine/device.js';
@@ -65,14 +65,14 @@ const requests = (count: number): readonly GenerateRequest[] =>
   }));
 
 const write = async (model: DeviceModel, all: readonly GenerateRequest[]) => {
-  const generator = new Generator(model);
+  const generator = Engine.of(model);
   const texts = await Promise.all(
     all.map(async (request) => {
       const { tokens, promptScores, reason } = await generator.generate(request);
       return { reason, tokens: tokens.map(({ token }) => token), scores: promptScores.length };
     }),
   );
-  return { texts, counts: generator.counts };
+  return { texts, counts: generator.countsOf() };
 };
 const expected = (all: readonly GenerateRequest[]) =>
   all.map(({ prompt, maxNewTokens, scoreFrom }) => ({
@@ -102,7 +102,7 @@ describe('a pipeline', () => {
 
   it('gives up only the sequence whose value is not finite', async () => {
     const all = requests(9);
-    const bad = new Generator(pipeline({ stages: 3, fails: new Set([5005]) }).model);
+    const bad = Engine.of(pipeline({ stages: 3, fails: new Set([5005]) }).model);
     const texts = await Promise.allSettled(
       [...all, { prompt: [5000], maxNewTokens: 9 }].map((request) => bad.generate(request)),
     );

@@ -1,7 +1,8 @@
 /** Replicas side by side: a model that counts, where the token after n is n + 1, and devices that end. */
 import { describe, expect, it } from 'vitest';
 import { type DeviceModel, StateLost } from '../../engine/device.js';
-import { Replicas } from '../../engine/replicas.js';
+import { Engine } from '../../engine/engine.js';
+import type { Replicas } from '../../engine/replicas.js';
 import { counted, madeUp } from '../support/deviceModel.js';
 
 interface Replica {
@@ -36,10 +37,15 @@ function replica(): Replica {
   };
 }
 
-const write = (replicas: Replicas, count: number) =>
+function engineOf(models: readonly DeviceModel[]): { readonly engine: Engine; readonly replicas: Replicas } {
+  const engine = new Engine();
+  return { engine, replicas: engine.load('m', { replicas: models }) };
+}
+
+const write = (engine: Engine, count: number) =>
   Promise.all(
     Array.from({ length: count }, async (_, i) => {
-      const { tokens } = await replicas.generate({ prompt: [100 * i], maxNewTokens: 10 });
+      const { tokens } = await engine.generate({ prompt: [100 * i], maxNewTokens: 10 });
       return tokens.map(({ token }) => token);
     }),
   );
@@ -51,8 +57,8 @@ const noDriver = (): Promise<void> => Promise.reject(new Error('no driver'));
 describe('replicas', () => {
   it('shares requests out, also with a replica that comes later', async () => {
     const [a, b, c] = [replica(), replica(), replica()];
-    const replicas = new Replicas([a.model, b.model]);
-    const texts = write(replicas, 9);
+    const { engine, replicas } = engineOf([a.model, b.model]);
+    const texts = write(engine, 9);
     replicas.add(c.model);
     expect(await texts).toEqual(expected(9));
     for (const { calls } of [a, b, c]) expect(calls()).toBe(10);
@@ -60,33 +66,33 @@ describe('replicas', () => {
 
   it('sends a prompt to the replica that has its beginning', async () => {
     const [a, b] = [replica(), replica()];
-    const replicas = new Replicas([a.model, b.model]);
+    const { engine } = engineOf([a.model, b.model]);
     const prompt = Array.from({ length: 40 }, (_, i) => i);
-    for (let i = 0; i < 5; i++) await replicas.generate({ prompt, maxNewTokens: 2 });
-    expect([a.calls(), b.calls(), replicas.counts.foundTokens]).toEqual([10, 0, 4 * 32]);
+    for (let i = 0; i < 5; i++) await engine.generate({ prompt, maxNewTokens: 2 });
+    expect([a.calls(), b.calls(), engine.countsOf().foundTokens]).toEqual([10, 0, 4 * 32]);
   });
 
   it('knows that the pages of a device are gone before the device is asked again', async () => {
     const [a, b] = [replica(), replica()];
     let isLost = false;
-    const replicas = new Replicas([{ ...a.model, isLost: () => isLost }]);
+    const { engine, replicas } = engineOf([{ ...a.model, isLost: () => isLost }]);
     const prompt = Array.from({ length: 40 }, (_, i) => i);
-    await replicas.generate({ prompt, maxNewTokens: 1 });
+    await engine.generate({ prompt, maxNewTokens: 1 });
     replicas.add(b.model);
-    const busy = replicas.generate({ prompt: [7], maxNewTokens: 30 });
-    await replicas.generate({ prompt: prompt.slice(0, 20), maxNewTokens: 1 });
+    const busy = engine.generate({ prompt: [7], maxNewTokens: 30 });
+    await engine.generate({ prompt: prompt.slice(0, 20), maxNewTokens: 1 });
     await busy;
     // The first has two pages of the prompt, the second has one.
     expect([a.calls(), b.calls()]).toEqual([31, 1]);
     isLost = true;
-    await replicas.generate({ prompt, maxNewTokens: 1 });
+    await engine.generate({ prompt, maxNewTokens: 1 });
     expect([a.calls(), b.calls()]).toEqual([31, 2]);
   });
 
   it('has the others take over what a lost device was computing', async () => {
     const [a, b] = [replica(), replica()];
-    const replicas = new Replicas([a.model, b.model]);
-    const texts = write(replicas, 6);
+    const { engine } = engineOf([a.model, b.model]);
+    const texts = write(engine, 6);
     a.lose(never);
     expect(await texts).toEqual(expected(6));
     expect(a.calls()).toBe(1);
@@ -94,8 +100,8 @@ describe('replicas', () => {
 
   it('goes on with a device that comes back, if all were lost', async () => {
     const [a, b] = [replica(), replica()];
-    const replicas = new Replicas([a.model, b.model]);
-    const texts = write(replicas, 6);
+    const { engine } = engineOf([a.model, b.model]);
+    const texts = write(engine, 6);
     a.lose(noDriver);
     b.lose(() => new Promise((resolve) => setTimeout(resolve, 20)));
     expect(await texts).toEqual(expected(6));
@@ -103,9 +109,9 @@ describe('replicas', () => {
 
   it('says why nothing is left', async () => {
     const a = replica();
-    const replicas = new Replicas([a.model]);
+    const { engine } = engineOf([a.model]);
     a.lose(noDriver);
-    await expect(write(replicas, 2)).rejects.toThrow('no driver');
-    await expect(write(replicas, 1)).rejects.toThrow('no driver');
+    await expect(write(engine, 2)).rejects.toThrow('no driver');
+    await expect(write(engine, 1)).rejects.toThrow('no driver');
   });
 });

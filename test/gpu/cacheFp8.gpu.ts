@@ -7,7 +7,7 @@ import { after, before, describe, it } from 'node:test';
 import { attentionSchedules } from '../../codegen/cuda/attentionSchedules.js';
 import type { LoadedModel } from '../../commands/loadModel.js';
 import { searchBeams } from '../../engine/beams.js';
-import { Generator } from '../../engine/generator.js';
+import { Engine } from '../../engine/engine.js';
 import { label, reference, tolerance } from '../codegen/cuda/attentionCases.js';
 import { attentionModule, type Shape } from '../codegen/cuda/attentionHarness.js';
 import { PathWorld, type Piece, treeCall } from '../codegen/cuda/pathCases.js';
@@ -103,7 +103,7 @@ for (const [name, requestOf, kvCache] of [
       wanted = await scoreSequences(model, SEQUENCES);
     });
     after(() => model.close());
-    const generator = (limits = {}): Generator => new Generator(stepperFor(model, { feeds: true }, limits));
+    const generator = (limits = {}): Engine => Engine.of(stepperFor(model, { feeds: true }, limits));
 
     for (const tokens of [1, 16, 100, 1000])
       it(`give what score gives, to the bit, in calls of ${tokens} tokens`, async () => {

@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { emitCudaKernel } from '../../codegen/cuda/index.js';
 import type { LoadedModel } from '../../commands/loadModel.js';
-import { Generator } from '../../engine/generator.js';
+import { Engine } from '../../engine/engine.js';
 import type { SamplingOptions } from '../../engine/options.js';
 import type { GenerateRequest } from '../../engine/request.js';
 import type { DeviceModel } from '../../engine/device.js';
@@ -115,7 +115,7 @@ describe('filters on the device', { skip }, () => {
   const stepper = (limits: Partial<DeviceModel['limits']> = {}): DeviceModel =>
     stepperFor(model, { feeds: true }, limits);
   const run = async (on: DeviceModel, requests = REQUESTS) => {
-    const generator = new Generator(on);
+    const generator = Engine.of(on);
     const results = await Promise.all(requests.map((request) => generator.generate(request)));
     return results.map(({ tokens }) => tokens);
   };
@@ -131,7 +131,7 @@ describe('filters on the device', { skip }, () => {
     for (const i of [0, 3, 5, 66])
       assert.deepEqual((await run(stepper(), [REQUESTS[i]!]))[0], together[i], `request ${i}`);
     const paths = REQUESTS.map(({ prompt }, i) => [...prompt, ...together[i]!.map(({ token }) => token)]);
-    const scores = await scoresOf(new Generator(stepper()), paths, (i) => REQUESTS[i]!.prompt.length);
+    const scores = await scoresOf(Engine.of(stepper()), paths, (i) => REQUESTS[i]!.prompt.length);
     assert.deepEqual(
       scores,
       together.map((tokens) => tokens.map(({ logProb }) => logProb)),
@@ -142,8 +142,8 @@ describe('filters on the device', { skip }, () => {
   it('choose what the CPU chooses of nearly the same logits, at most places', async () => {
     const cpu = await load({ ...demo, target: 'cpu', precision: 'f32', cacheTokens: CACHE_TOKENS, logits: true });
     const few = REQUESTS.slice(0, 32);
-    const right = await write(new Generator(stepperFor(cpu, {})), few);
-    const got = await write(new Generator(stepper()), few);
+    const right = await write(Engine.of(stepperFor(cpu, {})), few);
+    const got = await write(Engine.of(stepper()), few);
     // Logits of 16-bit weights and activations differ from those of f32, and paths part for good.
     const first = got.filter(({ tokens }, i) => tokens[0] === right[i]!.tokens[0]).length;
     assert.ok(first >= 24, `${first} of 32 first tokens are equal`);

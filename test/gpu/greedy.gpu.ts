@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { Generator } from '../../engine/generator.js';
+import { Engine } from '../../engine/engine.js';
 import { deviceHere, SHARED, skipWithout } from './device.js';
 import { loadOnDevice, scoresOf, stepperFor, write } from './sequences.js';
 
@@ -37,7 +37,7 @@ describe('greedy continuations', { skip }, () => {
         .filter((line) => line !== '')
         .map((line) => JSON.parse(line) as Golden);
       const loaded = await loadOnDevice({ model, init: { kind: 'checkpoint' }, threads: 2 }, { precision });
-      const generator = (): Generator => new Generator(stepperFor(loaded, {}));
+      const generator = (): Engine => Engine.of(stepperFor(loaded, {}));
       const paths = golden.map(({ prompt_tokens: prompt, tokens }) => [...prompt, ...tokens]);
       const scores = await scoresOf(generator(), paths, (i) => golden[i]!.prompt_tokens.length);
       const errors = scores.flatMap((values, i) => values.map((x, t) => Math.abs(x - golden[i]!.logprobs[t]!)));

@@ -5,7 +5,7 @@ import { beginLoading, type LoadedModel } from '../../commands/loadModel.js';
 import { deviceModelOf } from '../../driver/devices/deviceModel.js';
 import { Phases } from '../../driver/phases.js';
 import type { LoadRequest } from '../../driver/requests.js';
-import type { Generator } from '../../engine/generator.js';
+import type { Engine } from '../../engine/engine.js';
 import type { GenerateRequest } from '../../engine/request.js';
 import type { DeviceModel } from '../../engine/device.js';
 import { randomTokens } from '../support/numbers.js';
@@ -79,7 +79,7 @@ export function stepperFor(
 
 /** Log-probabilities of every token from `from(i)` on of each sequence. */
 export async function scoresOf(
-  generator: Generator,
+  generator: Engine,
   sequences: readonly (readonly number[])[],
   from: (index: number) => number = () => 1,
 ): Promise<number[][]> {
@@ -95,7 +95,7 @@ export interface Written {
 }
 
 /** Continuations, all at once. */
-export async function write(generator: Generator, requests: readonly GenerateRequest[]): Promise<Written[]> {
+export async function write(generator: Engine, requests: readonly GenerateRequest[]): Promise<Written[]> {
   const all = await Promise.all(requests.map((request) => generator.generate(request)));
   return all.map(({ tokens }) => ({
     tokens: tokens.map(({ token }) => token),

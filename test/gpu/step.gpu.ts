@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import type { LoadedModel } from '../../commands/loadModel.js';
 import { searchBeams } from '../../engine/beams.js';
-import { Generator } from '../../engine/generator.js';
+import { Engine } from '../../engine/engine.js';
 import type { GenerateRequest } from '../../engine/request.js';
 import type { DeviceModel } from '../../engine/device.js';
 import { scoreSequences } from '../support/scoring.js';
@@ -68,8 +68,8 @@ for (const [name, requestOf] of [
       model = await loadOnDevice(request, { feeds: true });
       console.log(`${name}: loaded in ${((performance.now() - begin) / 1000).toFixed(1)} s`);
       sequences = SEQUENCES.filter(({ length }) => length <= model.checkpoint.config.maxPositions);
-      wanted = await scoresOf(new Generator(stepper()), sequences);
-      together = await write(new Generator(stepper()), REQUESTS);
+      wanted = await scoresOf(Engine.of(stepper()), sequences);
+      together = await write(Engine.of(stepper()), REQUESTS);
     });
     after(() => model.close());
 
@@ -87,25 +87,25 @@ for (const [name, requestOf] of [
 
     for (const tokens of [1, 16, 100, 1000])
       it(`give the same bits in calls of ${tokens} tokens`, async () => {
-        assert.deepEqual(await scoresOf(new Generator(stepper({ tokens })), sequences), wanted);
+        assert.deepEqual(await scoresOf(Engine.of(stepper({ tokens })), sequences), wanted);
       });
 
     it('give the same bits one sequence at a time, beginning from pages', async () => {
-      const generator = new Generator(stepper());
+      const generator = Engine.of(stepper());
       for (const [i, sequence] of sequences.entries()) {
         assert.deepEqual(await scoresOf(generator, [sequence]), [wanted[i]], `sequence ${i}`);
         // A prompt whose last token alone is scored takes the pages of the others as they are.
         const [last] = await scoresOf(generator, [sequence], () => Math.max(1, sequence.length - 1));
         assert.deepEqual(last, wanted[i]!.slice(-1), `sequence ${i}, from pages`);
       }
-      assert(generator.counts.foundTokens > 0);
+      assert(generator.countsOf().foundTokens > 0);
     });
 
     it('give the same bits where pages are taken away', async () => {
       const longest = Math.max(...sequences.map(({ length }) => length));
-      const small = new Generator(stepper({ tokens: 64 }, 16 * (Math.ceil(longest / 16) + 3)));
+      const small = Engine.of(stepper({ tokens: 64 }, 16 * (Math.ceil(longest / 16) + 3)));
       assert.deepEqual(await scoresOf(small, sequences), wanted);
-      assert(small.counts.evictions > 0);
+      assert(small.countsOf().evictions > 0);
     });
 
     for (const batch of [1, 2, 7, 64])
@@ -113,30 +113,30 @@ for (const [name, requestOf] of [
         // A few batches of few sequences stand for all of them.
         for (let from = 0; from < Math.min(MAX_BATCH, 4 * batch); from += batch)
           assert.deepEqual(
-            await write(new Generator(stepper()), REQUESTS.slice(from, from + batch)),
+            await write(Engine.of(stepper()), REQUESTS.slice(from, from + batch)),
             together.slice(from, from + batch),
             `from ${from} on`,
           );
       });
 
     it('write the same where sequences give way and are computed again', async () => {
-      const small = new Generator(stepper({}, 16 * 60));
+      const small = Engine.of(stepper({}, 16 * 60));
       assert.deepEqual(await write(small, REQUESTS.slice(0, 64)), together.slice(0, 64));
-      const { preemptions, evictions } = small.counts;
+      const { preemptions, evictions } = small.countsOf();
       console.log(`${name}: ${preemptions} gave way, ${evictions} pages taken away`);
       assert(preemptions > 0 && evictions > 0);
     });
 
     it('write the same in small calls, and where each call waits for the tokens of the one before', async () => {
       const some = REQUESTS.slice(0, 32);
-      assert.deepEqual(await write(new Generator(stepper({ tokens: 5 })), some), together.slice(0, 32));
-      assert.deepEqual(await write(new Generator(unfed(stepper())), some), together.slice(0, 32));
+      assert.deepEqual(await write(Engine.of(stepper({ tokens: 5 })), some), together.slice(0, 32));
+      assert.deepEqual(await write(Engine.of(unfed(stepper())), some), together.slice(0, 32));
     });
 
     it('score what was written as it was written', async () => {
       const paths = REQUESTS.map(({ prompt }, i) => [...prompt, ...together[i]!.tokens]);
       const lengths = REQUESTS.map(({ prompt }) => prompt.length);
-      const found = await scoresOf(new Generator(stepper()), paths, (i) => lengths[i]!);
+      const found = await scoresOf(Engine.of(stepper()), paths, (i) => lengths[i]!);
       const right = together.map(({ logProbs }) => logProbs);
       assert.deepEqual(found, right, 'by step');
       const few = paths.slice(0, 16);
@@ -149,7 +149,7 @@ for (const [name, requestOf] of [
 describe('beams of the demo checkpoint', { skip }, () => {
   it('have the bits of their own paths, scored afterwards', async () => {
     const model = await loadOnDevice(demo, { logits: true });
-    const generator = (): Generator => new Generator(stepperFor(model, {}));
+    const generator = (): Engine => Engine.of(stepperFor(model, {}));
     for (const prompt of [SEQUENCES[2]!, SHARED]) {
       const beams = await searchBeams(generator(), { prompt, maxNewTokens: 20, beams: 4 });
       assert.equal(beams.length, 4);

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { copyFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { Generator } from '../../engine/generator.js';
+import { Engine } from '../../engine/engine.js';
 import { awqWriter, gptqWriter, plainWriter } from '../support/quantizeMatrix.js';
 import {
   quantizedTensors,
@@ -81,7 +81,7 @@ describe('matrices in codes', { skip: arch === 'sm_90a' ? skip : 'they are decod
       const kept = await loadOnDevice(request, { precision: format.precision });
       const formats = new Set(kept.model.plan.weights.map((weight) => weight.format));
       assert(formats.has(format.codes), `weights are ${[...formats].join(', ')}`);
-      const generator = (): Generator => new Generator(stepperFor(kept, {}));
+      const generator = (): Engine => Engine.of(stepperFor(kept, {}));
       const together = await scoresOf(generator(), texts);
       for (const [i, text] of texts.entries()) assert.deepEqual(await scoresOf(generator(), [text]), [together[i]]);
       const written = await write(generator(), [{ prompt: texts[1]!, maxNewTokens: 20 }]);
@@ -90,7 +90,7 @@ describe('matrices in codes', { skip: arch === 'sm_90a' ? skip : 'they are decod
       assert.deepEqual(whole, [logProbs]);
       await kept.close();
       const decoded = await loadOnDevice(request, { precision: 'bf16' });
-      const others = await scoresOf(new Generator(stepperFor(decoded, {})), texts);
+      const others = await scoresOf(Engine.of(stepperFor(decoded, {})), texts);
       await decoded.close();
       const errors = together.flatMap((own, i) => own.map((x, t) => Math.abs(x - others[i]![t]!)));
       const mean = errors.reduce((a, b) => a + b, 0) / errors.length;

@@ -8,7 +8,7 @@ import { expect, it } from 'vitest';
 import { deviceModelOf } from '../../driver/devices/deviceModel.js';
 import { TYPICAL_FACTS } from '../../driver/targets/cudaDevice.js';
 import { emitCudaPlan } from '../../driver/targets/cudaKernels.js';
-import { Generator } from '../../engine/generator.js';
+import { Engine } from '../../engine/engine.js';
 import type { DeviceModel } from '../../engine/device.js';
 import { describeRandomCheckpoint } from '../../models/randomCheckpoint.js';
 import { openCudaExecutor } from '../../runtime/cuda/openExecutor.js';
@@ -48,7 +48,7 @@ describeFake('steps on the fake GPU', (fake) => {
       addon: fake.addon,
     });
     const stepper = deviceModelOf({ executor, checkpoint }, CACHE_TOKENS, { feeds: true });
-    const continued = (generator: Generator) =>
+    const continued = (generator: Engine) =>
       Promise.all(
         PROMPTS.map(async (prompt) => {
           const { tokens, promptScores } = await generator.generate({ prompt, maxNewTokens: 4, scoreFrom: 1 });
@@ -64,11 +64,11 @@ describeFake('steps on the fake GPU', (fake) => {
       },
     };
     // Calls that wait until the tokens of the one before them are read.
-    const generator = new Generator({ ...counted, limits: { ...stepper.limits, keptRows: 0 } });
+    const generator = Engine.of({ ...counted, limits: { ...stepper.limits, keptRows: 0 } });
     const wanted = await continued(generator);
     expect(wanted.flatMap(({ tokens }) => tokens).every(({ logProb }) => logProb < 0)).toBe(true);
     expect(most).toBe(1);
-    const cut = new Generator({ ...counted, limits: { ...stepper.limits, tokens: 9 } });
+    const cut = Engine.of({ ...counted, limits: { ...stepper.limits, tokens: 9 } });
     expect(await continued(cut)).toEqual(wanted);
     expect(most).toBe(2);
     // Pages that hold the beginning of a prompt are used again.

@@ -8,7 +8,7 @@ import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { beginLoading } from '../../commands/loadModel.js';
 import { deviceModelOf } from '../../driver/devices/deviceModel.js';
 import { Phases } from '../../driver/phases.js';
-import { Generator } from '../../engine/generator.js';
+import { Engine } from '../../engine/engine.js';
 import { SCORE } from '../../ir/function.js';
 import { environment, isBuilt, ROOT } from '../e2e/support.js';
 import { FAMILY_CHECKPOINTS } from '../support/families.js';
@@ -45,7 +45,7 @@ describe.skipIf(!existsSync(FAMILIES) || !isBuilt)('steps of families on a CPU',
     expect(wanted).toHaveLength(TOKENS.length - 1);
     const whole = deviceModelOf(model, CACHE_TOKENS, { feeds: true });
     for (const tokens of [whole.limits.tokens, 13, 1]) {
-      const generator = new Generator({ ...whole, limits: { ...whole.limits, tokens, rows: Math.min(tokens, 64) } });
+      const generator = Engine.of({ ...whole, limits: { ...whole.limits, tokens, rows: Math.min(tokens, 64) } });
       const { promptScores } = await generator.generate({ prompt: TOKENS, maxNewTokens: 0, scoreFrom: 1 });
       expect(promptScores.map(({ logProb }) => logProb)).toEqual(wanted);
     }

@@ -10,7 +10,7 @@ import type { Precision, TargetName } from '../../driver/precision.js';
 import { loadDataset } from '../../evaluate/dataset.js';
 import { tokenizeDataset } from '../../evaluate/evaluate.js';
 import { fileTaskByName } from '../../evaluate/fileTasks.js';
-import { Generator } from '../../engine/generator.js';
+import { Engine } from '../../engine/engine.js';
 import { openTokenizer } from '../../models/tokenizer/tokenizer.js';
 import { SILENT } from './silent.js';
 
@@ -70,7 +70,7 @@ async function answersByStep({
   const request = { model: dir, init: { kind: 'checkpoint' }, precision, threads: 2, target } as const;
   const model = await beginLoading({ ...request, cacheTokens: CACHE_TOKENS }, SILENT, new Phases()).finish();
   try {
-    const generator = new Generator(deviceModelOf(model, CACHE_TOKENS));
+    const generator = Engine.of(deviceModelOf(model, CACHE_TOKENS));
     const answers = tokenized.map(async ({ docId, context, continuations }) => {
       const choices = continuations.map(async (continuation) => {
         const prompt = [...context, ...continuation];
