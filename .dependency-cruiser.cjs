@@ -50,7 +50,7 @@ const MAY_IMPORT = {
   tasks: ['^python/'],
   // Evaluation sees any engine as a Scorer: its tasks, trees and results are tested with a fake one.
   evaluate: ['^tasks/', '^python/'],
-  // Generation sees any engine as a Stepper: pages and scheduling are tested with a fake one.
+  // The engine sees any model as a DeviceModel: requests, pages and scheduling are tested with a fake one.
   engine: ['^ir/', '^python/'],
   // Results, traces and IR as pages: what is shown is read or handed in, and nothing here computes an answer.
   report: ['^ir/', '^python/', '^tasks/', '^evaluate/', '^autotune/(records|peaks)[.]ts$'],
