@@ -111,7 +111,8 @@ function errorText({ kernels, layers, logProbability, ...of }: ErrorReport): str
       others.map((each) => [each.path, shown(worstOf(each))]),
       new Set([1]),
     ),
-    `log-probabilities of ${count(of.tokens - of.prompts)} tokens: |Δ| ${shown(logProbability.meanAbsolute)} nats on ` +
+    `${of.classes === undefined ? 'log-probabilities' : 'classes'} of ${count(of.tokens - of.prompts)} tokens: ` +
+      `|Δ| ${shown(logProbability.meanAbsolute)}${of.classes === undefined ? ' nats' : ''} on ` +
       `average, ${shown(logProbability.worst)} at worst`,
   ].join('\n')}\n`;
 }

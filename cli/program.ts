@@ -16,6 +16,7 @@ import { addSections, choice, EXIT_STATUSES, INSTEAD, withDashes } from './optio
 import { label, printError } from './print.js';
 import { addQuantize } from './quantize.js';
 import { addReport } from './report.js';
+import { addReward } from './reward.js';
 import { addRun } from './run.js';
 import { addTasks } from './tasks.js';
 import { addTune } from './tune.js';
@@ -80,6 +81,7 @@ function createProgram(context: Context): Command {
     });
   addRun(program, context);
   addGenerate(program, context);
+  addReward(program, context);
   addCompile(program, context);
   addTune(program, context);
   addMerge(program, context);

@@ -12,6 +12,7 @@ import { UsageError } from '../errors.js';
 import { type ContentsOptions, copyCheckpoint, readContents } from '../models/contents.js';
 import { requireModelAt } from '../models/model/refusals.js';
 import { describeTokenizer } from '../models/tokenizer/files.js';
+import { requireVocabulary } from './requireVocabulary.js';
 import { packedWeightBytes } from './work.js';
 
 export interface CompileRequest extends ModelRequest {
@@ -50,6 +51,7 @@ export async function compile(asked: WithTargetChoice<CompileRequest>, ui: Ui): 
   ui.phase('open model', request.model);
   const opened = await openOrCompile(request, machine, ui);
   const { model, checkpoint } = opened;
+  if (request.logits === true) requireVocabulary(checkpoint, '--logits');
   for (const line of checkpoint.warnings) ui.warn(line);
   const { functions } = model.plan;
   const launches = functions.flatMap((fn) => fn.launches);

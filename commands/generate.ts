@@ -26,6 +26,7 @@ import { cacheBytesOf, compileWithCache, type Demand, fitsLeastCache } from './c
 import { engineOf } from './engineModel.js';
 import { beginLoading, EarlyModel, type LoadedModel, type ModelLoading } from './loadModel.js';
 import { checkBiases, demandOf, likelyDemand, tokenizePrompts } from './promptTokens.js';
+import { requireVocabulary } from './requireVocabulary.js';
 import { openTemplate } from './templates.js';
 import {
   type Continuation,
@@ -71,6 +72,7 @@ export async function generate(
   phases.begin('open');
   const loading = beginLoading(request, ui, phases);
   const { config } = loading.checkpoint;
+  requireVocabulary(loading.checkpoint, 'generate');
   checkBiases(request.logitBias, config);
   const own = readGenerationConfig(loading.checkpoint, loading.tokenizer);
   noteSuggestion(own, request, ui);
@@ -200,6 +202,7 @@ export async function converse(asked: WithTargetChoice<ConverseRequest>, ui: Ui)
   const request = { ...settled, logits: wantsLogits(settled), feeds: mayFeed(settled) };
   const opening = beginLoading(request, ui, new Phases());
   const { config, path } = opening.checkpoint;
+  requireVocabulary(opening.checkpoint, 'generate');
   checkBiases(request.logitBias, config);
   const own = readGenerationConfig(opening.checkpoint, opening.tokenizer);
   noteSuggestion(own, request, ui);

@@ -15,6 +15,7 @@ import { kernelWrites } from '../ir/kernelAccess.js';
 import { interpretModule, logicalWeight, type RawTensor } from '../ir/kernelInterpreter.js';
 import { joinF24 } from '../ir/scalar.js';
 import type { Checkpoint } from '../models/checkpoint.js';
+import { classesOf } from '../models/model/model.js';
 import { describeTokenizer } from '../models/tokenizer/files.js';
 import { createTokenizer } from '../models/tokenizer/tokenizer.js';
 import type { Numerics } from '../passes/numerics.js';
@@ -62,6 +63,9 @@ export interface ErrorReport {
   /** Error of the residual stream behind each layer. */
   readonly layers: readonly { readonly layer: number; readonly error: number }[];
   /** Log-probabilities of the prompts' own tokens, in nats. */
+  /** Classes of the head; absent where it is that of a vocabulary. */
+  readonly classes?: number;
+  /** Of a vocabulary's head; of another one, of what it gives. */
   readonly logProbability: { readonly meanAbsolute: number; readonly worst: number };
 }
 
@@ -272,6 +276,7 @@ export async function inspectError(request: ErrorRequest): Promise<ErrorReport> 
     tokens,
     against: request.against ?? 'float64',
     ...errors,
+    ...defined({ classes: classesOf(config) }),
     logProbability: { meanAbsolute: absolute / scored, worst },
   };
 }

@@ -63,7 +63,7 @@ export async function tokenizePrompts(
 }
 
 /** A conversation as its template gets it. */
-function conversationOf(
+export function conversationOf(
   prompt: ConversationPrompt,
   exact: Dict | undefined,
   { variables }: PromptWriter,
@@ -82,7 +82,7 @@ function conversationOf(
 }
 
 /** The template names all special tokens: the tokenizer adds none. */
-async function writeChat(
+export async function writeChat(
   where: string,
   conversation: Conversation,
   { template, tokenizer }: PromptWriter,

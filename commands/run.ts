@@ -24,6 +24,7 @@ import { SEEDS } from '../tasks/requests/seeds.js';
 import type { Demand } from './cacheSize.js';
 import { runCompared } from './compareWith.js';
 import { beginLoading, type ModelLoading } from './loadModel.js';
+import { requireVocabulary } from './requireVocabulary.js';
 import { planRun } from './planRun.js';
 import { openThreadsAtOnce } from './questionSet.js';
 import { RunReporter, type RunState } from './runReporter.js';
@@ -98,6 +99,7 @@ export async function runEvaluation(given: RunRequest | TasksRequest, ui: Ui, us
     return choosesFromLogits(leaves, ofModel.defaults);
   };
   const loading = beginLoading(asked, ui, phases, { logitsFor: generates ? logitsFor : undefined });
+  requireVocabulary(loading.checkpoint, 'run');
   const load = loading.request;
   const prefix = file === undefined ? prefixToken(loading.tokenizer, loading.checkpoint.config) : undefined;
   const tokenizer = deferredTokenizer(loading.tokenizer.spec);

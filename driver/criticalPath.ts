@@ -87,6 +87,11 @@ export const PHASES = {
     needs: ['programs', ...TEXTS],
     after: [],
   },
+  'first score': {
+    about: 'A solution is scored: `reward`.',
+    needs: ['programs', ...TEXTS],
+    after: [],
+  },
   'tokenize ahead': { about: 'Later documents become tokens. No first answer waits for it.', needs: [], after: [] },
   'tokenize prompts ahead': {
     about: 'The same of prompts that are to be continued.',
@@ -99,7 +104,7 @@ export type PhaseName = keyof typeof PHASES;
 
 const KNOWN: ReadonlyMap<string, KnownPhase> = new Map(Object.entries(PHASES));
 /** Those that end with the first answer. */
-const FIRST: readonly PhaseName[] = ['first micro-batch', 'first token', 'first text'];
+const FIRST: readonly PhaseName[] = ['first micro-batch', 'first token', 'first text', 'first score'];
 export const ANSWERS: readonly string[] = FIRST;
 const LAST: readonly PhaseName[] = ['kernels', 'weights', 'programs'];
 /** A device process that has done these can compute. */

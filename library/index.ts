@@ -2,6 +2,7 @@
 import { compile as compileModel, type CompileResult } from '../commands/compile.js';
 import type { LoadedModel } from '../commands/loadModel.js';
 import type { QuantizeRequest, QuantizeResult } from '../commands/quantize.js';
+import { requireVocabulary } from '../commands/requireVocabulary.js';
 import { tune as tuneArtifact, type TuneResult } from '../commands/tune.js';
 import type { Arithmetic } from '../driver/precision.js';
 import type { LoadRequest } from '../driver/requests.js';
@@ -75,6 +76,7 @@ function modelOf(request: LoadRequest, loaded: LoadedModel, cores: number): Mode
     async score(options) {
       checkOptions('score', options);
       requireOpen('score');
+      requireVocabulary(loaded.checkpoint, 'score');
       const result = last.then(async () =>
         scoreOnce(loaded, cores, await readSet(request, options), options, overwriteCache),
       );
@@ -85,6 +87,7 @@ function modelOf(request: LoadRequest, loaded: LoadedModel, cores: number): Mode
       eventsOf((tell, stopped) => {
         checkOptions('generate', options);
         requireOpen('generate');
+        requireVocabulary(loaded.checkpoint, 'generate');
         const signals = [stopped, ...(options.signal === undefined ? [] : [options.signal])];
         const work = cache.share(async () => {
           generator ??= new ModelGenerator(loaded);
@@ -125,6 +128,7 @@ export async function run(options: RunOptions): Promise<ScoreResult> {
     onProgress,
   };
   const { loaded, cores, found } = await load(opening, async (loading, request, ui) => {
+    requireVocabulary(loading.checkpoint, 'run');
     const withCache = cacheTokens === undefined ? request : { ...request, cacheTokens };
     return packFor(loading, await readSet(withCache, asked), ui);
   });

@@ -8,6 +8,7 @@ import { type Bucket, type Plan, scoreOf } from '../../ir/plan.js';
 import { scoringBucket, tokensIn, withKeyRoom } from '../../ir/scoring.js';
 import { COPY_BUCKET, stepBuckets } from '../../ir/stepping.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
+import { classesOf } from '../../models/model/model.js';
 import { lowerModule, type Observer, type CompilerStage } from '../../passes/runPasses.js';
 import { at } from '../../system/at.js';
 import { defined } from '../../system/defined.js';
@@ -61,8 +62,9 @@ export function compileModel<S, D>(
       'use --batch-tokens 1024',
     );
   const { mask = compiler.mask } = options;
+  const filters = options.logits === true && classesOf(checkpoint.config) === undefined;
   const buckets = compiler.buckets(tokens);
-  const steps = stepBuckets(buckets, compiler.decodeSizes, options.logits === true);
+  const steps = stepBuckets(buckets, compiler.decodeSizes, filters);
   const module = modelFunctions(checkpoint, numerics, { ...options, mask, ...defined({ observe }) });
   const graphText = printFunctions(module);
   const lowered = lowerModule(module, numerics, observe);

@@ -4,6 +4,7 @@ import { PAGE_TOKENS } from '../../engine/pages.js';
 import { STEP } from '../../ir/function.js';
 import { LAST_TOKEN_ROWS, stepSize } from '../../ir/stepping.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
+import { classesOf } from '../../models/model/model.js';
 import type { CallResult } from '../../runtime/call.js';
 import { defined } from '../../system/defined.js';
 import type { DeviceExecutor } from '../executor.js';
@@ -15,15 +16,13 @@ export interface DeviceModelOptions {
   readonly feeds?: boolean;
   /** Most tokens of a step in which texts wait for their next token. */
   readonly besideTokens?: number;
-  /** Classes of its head, where that is none of a vocabulary. */
-  readonly classes?: number;
 }
 
 /** A model whose function `step` keeps keys and values for `cacheTokens`. Throws where it has no such function. */
 export function deviceModelOf(
   { executor, checkpoint }: { readonly executor: DeviceExecutor; readonly checkpoint: Pick<Checkpoint, 'config'> },
   cacheTokens: number,
-  { feeds = false, besideTokens = Infinity, classes }: DeviceModelOptions = {},
+  { feeds = false, besideTokens = Infinity }: DeviceModelOptions = {},
 ): DeviceModel {
   const capacity = executor.capacity[STEP];
   if (capacity === undefined) throw new Error('The model has no function that generates.');
@@ -33,6 +32,7 @@ export function deviceModelOf(
   const size = stepSize(capacity);
   const pages = Math.floor(cacheTokens / PAGE_TOKENS);
   const { maxPositions: maxLength, vocabSize } = checkpoint.config;
+  const classes = classesOf(checkpoint.config);
   const shape = {
     keys: size.keys,
     maxLength,

@@ -1,5 +1,6 @@
 /** What a head of classes is: the classes of config.json that have it, its tensors, and what its numbers mean. */
 import { isRecord } from '../../system/json.js';
+import type { Layout } from './layout.js';
 import type { HeadLayer, Json } from '../model/model.js';
 import type { ShapeOf } from '../model/tensors.js';
 
@@ -35,6 +36,7 @@ export interface HeadRecord {
   readonly classes: { readonly suffix: string } | Readonly<Record<string, string>>;
   readonly layers: (file: HeadFile) => readonly HeadLayer[];
   readonly score: ScoreRule;
+  readonly layout: Layout;
 }
 
 /** Most classes of a head, more than any published one has. A head of a vocabulary is none of classes. */
@@ -76,7 +78,7 @@ export const sigmoid = (x: number): number => (x >= 0 ? 1 / (1 + Math.exp(-x)) :
 const orAll = (values: readonly number[]): Score => (values.length === 1 ? values[0]! : values);
 
 /** The numbers as they are. */
-export const RAW: ScoreRule = { is: 'the raw number of the head', of: orAll };
+export const RAW: ScoreRule = { is: 'raw number of the head', of: orAll };
 
 export const SIGMOID: ScoreRule = { is: 'sigmoid of the head', of: (logits) => orAll(logits.map(sigmoid)) };
 
@@ -85,6 +87,6 @@ export const SECOND_CLASS: ScoreRule = { is: 'probability of class 1', of: (logi
 
 /** One class: the raw number. Two: the probability of the second. More: the probability of each. */
 export const LABELS: ScoreRule = {
-  is: 'the raw number of one label, the probability of label 1 of two, or of each of more',
+  is: 'raw number of one label, the probability of label 1 of two, or that of each of more',
   of: (logits) => (logits.length === 1 ? logits[0]! : logits.length === 2 ? softmax(logits)[1]! : softmax(logits)),
 };

@@ -11,7 +11,8 @@ import {
   statedClasses,
   storedRows,
 } from './head.js';
-import type { HeadLayer } from '../model/model.js';
+import { LINES, OUTCOME, QWEN_OUTCOME, QWEN_PROCESS, REASON_EVAL, SKYWORK } from './layout.js';
+import type { ClassHead, HeadLayer } from '../model/model.js';
 
 /** score.0, the larger of 0 and x, score.2 (Qwen2.5-Math, arXiv:2409.12122, 2501.07301). */
 const twoLayers =
@@ -41,6 +42,7 @@ export const HEADS: readonly HeadRecord[] = [
     classes: { suffix: 'ForProcessRewardModel' },
     layers: twoLayers(2, 2),
     score: SECOND_CLASS,
+    layout: QWEN_PROCESS,
   },
   {
     kind: 'reward',
@@ -48,6 +50,7 @@ export const HEADS: readonly HeadRecord[] = [
     classes: { suffix: 'ForRewardModel' },
     layers: twoLayers(1),
     score: RAW,
+    layout: QWEN_OUTCOME,
   },
   {
     kind: 'value',
@@ -55,6 +58,7 @@ export const HEADS: readonly HeadRecord[] = [
     classes: { suffix: 'ForPrmModel' },
     layers: oneLayer('v_head.summary', 1),
     score: SIGMOID,
+    layout: SKYWORK,
   },
   {
     kind: 'sequence classification',
@@ -62,6 +66,7 @@ export const HEADS: readonly HeadRecord[] = [
     classes: { suffix: 'ForSequenceClassification' },
     layers: labels(['score'], false),
     score: LABELS,
+    layout: OUTCOME,
   },
   {
     kind: 'token classification',
@@ -69,6 +74,7 @@ export const HEADS: readonly HeadRecord[] = [
     classes: { suffix: 'ForTokenClassification' },
     layers: labels(['score', 'classifier'], true),
     score: LABELS,
+    layout: LINES,
   },
   {
     // arXiv:2404.05692: a step is wrong, right and of no use, or right and of use.
@@ -77,13 +83,14 @@ export const HEADS: readonly HeadRecord[] = [
     classes: { ReasonEval_7B: 'MistralForCausalLM', ReasonEval_34B: 'LlamaForCausalLM' },
     layers: oneLayer('score_head', 3),
     score: {
-      is: 'validity: probability of class 1 or 2',
+      is: 'probability of class 1 or 2 (validity)',
       of: (logits) => {
         const [, neutral = 0, positive = 0] = softmax(logits);
         return neutral + positive;
       },
       beside: { name: 'redundancy', of: (logits) => softmax(logits)[1]! },
     },
+    layout: REASON_EVAL,
   },
 ];
 
@@ -111,3 +118,10 @@ export function findHead(architecture: unknown, families: readonly string[]): Na
 /** transformers calls some classes of a family's texts `Text`. */
 const isOfFamily = (architecture: string, family: string, suffix: string): boolean =>
   ['', 'Text'].some((part) => architecture === family.replace(/ForCausalLM$/, `${part}${suffix}`));
+
+/** The record of a model's head. */
+export function recordOf({ kind }: ClassHead): HeadRecord {
+  const found = HEADS.find((record) => record.kind === kind);
+  if (found === undefined) throw new Error(`there is no head ${kind}`);
+  return found;
+}

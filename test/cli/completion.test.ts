@@ -15,6 +15,7 @@ const script = async (shell: string): Promise<string> => {
 const COMMANDS = [
   'run',
   'generate',
+  'reward',
   'compile',
   'tune',
   'merge',

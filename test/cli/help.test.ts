@@ -11,6 +11,7 @@ const ROOT = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 const COMMANDS = [
   'run',
   'generate',
+  'reward',
   'compile',
   'tune',
   'merge',

@@ -267,30 +267,6 @@ const READ: readonly (readonly [model: string, config: Json, family: string])[] 
     },
     'LlamaForCausalLM',
   ],
-  // Heads of classes.
-  [
-    'Skywork reward',
-    { ...LLAMA_8B, architectures: ['LlamaForSequenceClassification'], id2label: { 0: 'LABEL_0' } },
-    'LlamaForSequenceClassification',
-  ],
-  [
-    'Skywork reward of Gemma',
-    { ...GEMMA2_9B, architectures: ['Gemma2ForSequenceClassification'] },
-    'Gemma2ForSequenceClassification',
-  ],
-  ['Qwen reward', { ...QWEN2_7B, architectures: ['Qwen2ForRewardModel'] }, 'Qwen2ForRewardModel'],
-  [
-    'Qwen process reward, whose code is its own',
-    {
-      ...QWEN2_7B,
-      architectures: ['Qwen2ForProcessRewardModel'],
-      auto_map: { AutoModel: 'modeling_qwen2_rm.Qwen2ForProcessRewardModel' },
-    },
-    'Qwen2ForProcessRewardModel',
-  ],
-  ['Skywork process reward', { ...QWEN2_7B, architectures: ['Qwen2ForPrmModel'] }, 'Qwen2ForPrmModel'],
-  ['ReasonEval', { ...MISTRAL_7B, architectures: ['ReasonEval_7B'] }, 'ReasonEval_7B'],
-  ['labels of tokens', { ...QWEN2_7B, architectures: ['Qwen2ForTokenClassification'] }, 'Qwen2ForTokenClassification'],
 ];
 
 const DRAFT = 'it is a draft model, which guesses tokens that another model checks';

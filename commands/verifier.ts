@@ -1,0 +1,145 @@
+/** What a checkpoint says as a verifier: its layout of texts, and how rows become scores. */
+import { basename, dirname } from 'node:path';
+import type { Engine } from '../engine/engine.js';
+import type { RequestOptions } from '../engine/request.js';
+import { UsageError, UserError } from '../errors.js';
+import type { Checkpoint } from '../models/checkpoint.js';
+import { readConfig } from '../models/config.js';
+import type { Score, ScoreRule } from '../models/heads/head.js';
+import {
+  LANGUAGE_VERIFIERS,
+  type LanguageVerifier,
+  verdictScore,
+  verifierByFolder,
+} from '../models/heads/languageVerifiers.js';
+import type { Layout } from '../models/heads/layout.js';
+import { recordOf } from '../models/heads/records.js';
+import type { Tokenizer } from '../models/tokenizer/tokenizer.js';
+import { quote } from '../system/json.js';
+import { quoteForShell } from '../system/process.js';
+
+export interface RowScore {
+  readonly score: Score;
+  /** What the rule gives beside it, by its name. */
+  readonly beside?: number;
+}
+
+export interface Verifier {
+  /** For users: what a score is. */
+  readonly is: string;
+  readonly layout: Layout;
+  /** The name of what rows have beside their score. */
+  readonly besideName?: string;
+  /** Of a language model: tokens that mean right and wrong. */
+  readonly verdicts?: readonly [right: number, wrong: number];
+  /** The score of each row of the tokens; fewer where the request was ended early. */
+  readonly scores: (
+    engine: Engine,
+    tokens: readonly number[],
+    rows: readonly number[],
+    options: ScoreOptions,
+  ) => Promise<readonly RowScore[]>;
+}
+
+/** What requests to the engine say beside their tokens. */
+export type ScoreOptions = Pick<RequestOptions, 'model' | 'signal' | 'deadline' | 'priority'>;
+
+/** Names of `--verifier`. */
+export const VERIFIER_NAMES: readonly string[] = LANGUAGE_VERIFIERS.map(({ name }) => name);
+
+/** What a checkpoint is asked as. `note`: how that was decided, where its files do not say. */
+interface Chosen {
+  readonly language: LanguageVerifier | undefined;
+  readonly note?: string;
+}
+
+/**
+ * A language model is a verifier where the user names one, or the name of its folder does; nothing in its files tells.
+ * Throws UsageError where there is nothing to go by.
+ */
+export function chooseVerifier({ path, config }: Pick<Checkpoint, 'path' | 'config'>, asked?: string): Chosen {
+  if (config.head !== undefined) {
+    if (asked === undefined) return { language: undefined };
+    throw new UsageError(
+      `--verifier ${asked}: ${config.architecture} says itself what its scores are`,
+      'leave it out: it is for verifiers that are language models',
+    );
+  }
+  const named = LANGUAGE_VERIFIERS.find(({ name }) => name === asked);
+  if (named !== undefined) return { language: named };
+  const folder = basename(/\.gguf$/.test(path) ? dirname(path) : path);
+  const found = verifierByFolder(folder);
+  if (found === undefined)
+    throw new UsageError(
+      `${path}: ${config.architecture} is a language model, and nothing says that it is a verifier`,
+      `if it is one, say how it was trained: ${LANGUAGE_VERIFIERS.map(
+        ({ name, covers }) => `--verifier ${name} (${covers})`,
+      ).join(', ')}; to continue texts: tilewright generate ${quoteForShell(path)}`,
+    );
+  const note = `${folder} is read as ${found.name}, by its name: --verifier says otherwise`;
+  return { language: found, note };
+}
+
+/** Rejects with UserError where the tokenizer lacks what the verifier needs. */
+export async function openVerifier(
+  { config }: Pick<Checkpoint, 'config'>,
+  language: LanguageVerifier | undefined,
+  tokenizer: Tokenizer,
+): Promise<Verifier> {
+  if (language !== undefined) return ofVerdicts(language, tokenizer);
+  if (config.head === undefined) throw new Error('The model has no head of classes.');
+  const { layout, score } = recordOf(config.head);
+  return ofClasses(layout, score);
+}
+
+function ofClasses(layout: Layout, rule: ScoreRule): Verifier {
+  const { is, beside } = rule;
+  return {
+    is,
+    layout,
+    ...(beside === undefined ? {} : { besideName: beside.name }),
+    scores: async (engine, tokens, rows, options) => {
+      const found = await engine.submit({ kind: 'reward', tokens, positions: rows, ...options }).result();
+      return found.map(({ logits }) => {
+        const values = [...logits];
+        return { score: rule.of(values), ...(beside === undefined ? {} : { beside: beside.of(values) }) };
+      });
+    },
+  };
+}
+
+async function ofVerdicts(
+  { is, layout, verdicts: texts, name }: LanguageVerifier,
+  tokenizer: Tokenizer,
+): Promise<Verifier> {
+  const idOf = async (text: string): Promise<number> => {
+    const id = (await tokenizer.encodeWritten(text)).at(-1);
+    if (id === undefined) throw new UserError(`the tokenizer has no token for ${quote(text)}, a verdict of ${name}`);
+    return id;
+  };
+  const [right, wrong] = [await idOf(texts[0]), await idOf(texts[1])];
+  return {
+    is,
+    layout,
+    verdicts: [right, wrong],
+    scores: async (engine, tokens, rows, options) => {
+      // Each verdict ends a text of its own; all of them share the pages of what comes before.
+      const logProb = async (position: number, target: number): Promise<number | undefined> => {
+        const text = [...tokens.slice(0, position + 1), target];
+        const [row] = await engine.submit({ kind: 'score', tokens: text, rows: [{ position }], ...options }).result();
+        return row?.logProb;
+      };
+      const found = await Promise.all(rows.map(async (row) => Promise.all([logProb(row, right), logProb(row, wrong)])));
+      return found.flatMap(([yes, no]) =>
+        yes === undefined || no === undefined ? [] : [{ score: verdictScore(yes, no) }],
+      );
+    },
+  };
+}
+
+/** The token that fills lines of a batch up, as config.json has it. */
+export function padTokenOf({ configPath }: Pick<Checkpoint, 'configPath'>): number | undefined {
+  if (!configPath.endsWith('.json')) return undefined;
+  const { pad_token_id: pad } = readConfig(configPath);
+  return typeof pad === 'number' && Number.isInteger(pad) && pad >= 0 ? pad : undefined;
+}
