@@ -2,6 +2,7 @@
 import { copyFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beginLoading, type LoadedModel } from '../../commands/loadModel.js';
+import type { DeviceHost } from '../../driver/devices/deviceHost.js';
 import { deviceModelOf } from '../../driver/devices/deviceModel.js';
 import { Phases } from '../../driver/phases.js';
 import type { LoadRequest } from '../../driver/requests.js';
@@ -59,12 +60,16 @@ export function grouped(): ModelRequest {
   return { model: join(folder, 'config.json'), init: { kind: 'random', seed: 4 }, threads: 2 };
 }
 
-export const load = (request: LoadRequest): Promise<LoadedModel> =>
-  beginLoading(request, SILENT, new Phases()).finish();
+export const load = (request: LoadRequest, host?: DeviceHost): Promise<LoadedModel> =>
+  beginLoading(request, SILENT, new Phases(), { host }).finish();
 
 /** Functions of a model in 16 bits on a device. */
-export const loadOnDevice = (request: ModelRequest, more: Partial<LoadRequest> = {}): Promise<LoadedModel> =>
-  load({ ...request, target: 'cuda', precision: 'bf16', cacheTokens: CACHE_TOKENS, batchTokens: 1024, ...more });
+export const loadOnDevice = (
+  request: ModelRequest,
+  more: Partial<LoadRequest> = {},
+  host?: DeviceHost,
+): Promise<LoadedModel> =>
+  load({ ...request, target: 'cuda', precision: 'bf16', cacheTokens: CACHE_TOKENS, batchTokens: 1024, ...more }, host);
 
 /** A stepper with other limits, and room for fewer tokens. */
 export function stepperFor(
