@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { LoadedModel } from '../../commands/loadModel.js';
 import { DeviceHost } from '../../driver/devices/deviceHost.js';
 import type { Replica } from '../../driver/executor.js';
-import { Generator } from '../../engine/generator.js';
+import { Engine } from '../../engine/engine.js';
 import type { GenerateRequest } from '../../engine/request.js';
 import { requireCuda } from '../../runtime/cuda/addon.js';
 import { allGone, devicesOf } from '../e2e/children.js';
@@ -34,7 +34,7 @@ const REQUESTS: readonly GenerateRequest[] = Array.from({ length: 48 }, (_, i) =
 }));
 
 const writeWith = (model: LoadedModel): Promise<Written[]> =>
-  write(new Generator(stepperFor(model, { feeds: true })), REQUESTS);
+  write(Engine.of(stepperFor(model, { feeds: true })), REQUESTS);
 
 const children = (): readonly number[] => devicesOf(process.pid);
 
