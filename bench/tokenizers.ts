@@ -1,7 +1,8 @@
 /**
  * `npm run bench:tokenizers -- [FOLDER …]`: how long tokenizers take to open, beside what the native library alone
- * takes to read the same file. Without folders, for made-up tokenizers of the sizes of Gemma 3, gpt-oss, Llama 3.1 and
- * Llama 2. Each opening is a process of its own; the three kinds take turns, and figures are medians.
+ * takes to read the same file, and what the text of a token costs. Without folders, for made-up tokenizers of the sizes
+ * of Gemma 3, gpt-oss, Llama 3.1 and Llama 2. Each opening is a process of its own; the three kinds take turns, and
+ * figures are medians.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -10,7 +11,9 @@ import { basename, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type Command, Option } from 'commander';
 import { Tokenizer } from 'tokenizers';
-import { openTokenizer } from '../models/tokenizer/tokenizer.js';
+import { TextStream } from '../engine/textStream.js';
+import { describeTokenizer, jsonOf } from '../models/tokenizer/files.js';
+import { createNative, createTokenizer, openTokenizer } from '../models/tokenizer/tokenizer.js';
 import { median } from '../autotune/records.js';
 import { benchCommand, runProgram } from './command.js';
 
@@ -205,17 +208,57 @@ function openHere(how: string, dir: string): OpeningTime {
   return { wall: (performance.now() - started) / 1000, cpu: (user + system) / 1e6 };
 }
 
+const TEXT = 'The quick brown fox jumps over the lazy dog and says: “naïve café”, 12,345 times. 世界 😀\n';
+const LIBRARY_TOKENS = 2_000;
+/** Tokens that the library has to be given again with a new one, whose text may depend on them. */
+const CONTEXT = 8;
+
+/** Prints what the text of a token costs as tokens come, in microseconds: by the library, and by the table. */
+async function measureTexts(dir: string): Promise<void> {
+  const { spec } = describeTokenizer(dir);
+  const tokenizer = createTokenizer(spec);
+  const { tokenizer: native } = createNative(jsonOf(spec), dir, spec.tokens ?? []);
+  const ids = await tokenizer.encode(TEXT.repeat(200));
+  const library = await microseconds(LIBRARY_TOKENS, async () => {
+    for (let i = CONTEXT; i < LIBRARY_TOKENS + CONTEXT; i++) {
+      const before = ids.slice(i - CONTEXT, i);
+      await Promise.all([native.decode(before, true), native.decode([...before, ids[i]!], true)]);
+    }
+  });
+  const detokenizer = tokenizer.detokenizer();
+  const stream = async (): Promise<number> =>
+    microseconds(ids.length, () => {
+      const text = new TextStream(detokenizer.stream(), ['\n\nQuestion:', '###']);
+      for (const id of ids) text.push(id);
+    });
+  const first = await stream();
+  const again: number[] = [];
+  for (let round = 0; round < ROUNDS; round++) again.push(await stream());
+  const shown = [library, first, median(again)].map((each) => each.toFixed(2).padStart(8));
+  console.log(`${basename(dir).padEnd(12)} | ${shown.join(' | ')}`);
+}
+
+/** Microseconds of processor time for each of `count`. */
+async function microseconds(count: number, run: () => Promise<void> | void): Promise<number> {
+  const before = process.cpuUsage();
+  await run();
+  const { user, system } = process.cpuUsage(before);
+  return (user + system) / count;
+}
+
 const tokenizersCommand = (): Command =>
   benchCommand(
     'bench:tokenizers',
     `Opens the tokenizer.json of each folder, or made-up ones, ${ROUNDS} times with the native library alone, ` +
       `${ROUNDS} times for the first time (with an empty cache), and ${ROUNDS} times again. Prints medians of wall ` +
-      "and processor time in seconds, and processor time as a multiple of the library's.",
+      "and processor time in seconds, and processor time as a multiple of the library's. Then prints how much " +
+      'processor time the text of a token takes, token by token: by the library, and by the table for the first time ' +
+      'and again.',
   )
     .argument('[folder...]', 'folders of tokenizers')
     .addOption(new Option('--open <how>').hideHelp());
 
-function main({ open }: { readonly open?: string }, operands: readonly unknown[]): void {
+async function main({ open }: { readonly open?: string }, operands: readonly unknown[]): Promise<void> {
   const [folders = []] = operands as readonly (readonly string[])[];
   if (open !== undefined) {
     console.log(JSON.stringify(openHere(open, folders[0] ?? '')));
@@ -223,15 +266,17 @@ function main({ open }: { readonly open?: string }, operands: readonly unknown[]
   }
   const scratch = mkdtempSync(join(tmpdir(), 'tilewright-tokenizers-'));
   try {
+    const made = folders.length > 0 ? [] : SHAPES;
+    for (const shape of made) {
+      mkdirSync(join(scratch, shape.name));
+      writeTokenizer(shape, join(scratch, shape.name));
+    }
+    const dirs = [...folders.map((folder) => resolve(folder)), ...made.map(({ name }) => join(scratch, name))];
     console.log(`${''.padEnd(12)}     MB |    library    |      first time      |        again`);
     console.log(`${''.padEnd(12)}        |   wall   cpu |   wall   cpu  ratio |   wall   cpu  ratio`);
-    for (const folder of folders) measure(resolve(folder), scratch);
-    for (const shape of folders.length > 0 ? [] : SHAPES) {
-      const dir = join(scratch, shape.name);
-      mkdirSync(dir);
-      writeTokenizer(shape, dir);
-      measure(dir, scratch);
-    }
+    for (const dir of dirs) measure(dir, scratch);
+    console.log(`\n${''.padEnd(12)} |  library |    first |    again   (microseconds a token)`);
+    for (const dir of dirs) await measureTexts(dir);
   } finally {
     rmSync(scratch, { recursive: true, force: true });
   }
