@@ -6,9 +6,7 @@ import type { Detokenizer } from '../../models/tokenizer/detokenizer.js';
 import { jsonOf, type TokenizerSpec } from '../../models/tokenizer/files.js';
 import { createNative, createTokenizer } from '../../models/tokenizer/tokenizer.js';
 import { Utf8 } from '../../models/tokenizer/utf8.js';
-import { type Random, randomOf } from '../fuzz/mutate.js';
-
-export const pick = <T>(random: Random, from: readonly T[]): T => from[Math.floor(random() * from.length)]!;
+import { pick, type Random, randomOf } from '../fuzz/mutate.js';
 
 export interface Both {
   readonly native: NativeTokenizer;

@@ -1,0 +1,127 @@
+/** Thousands of requests that come and go leave nothing behind, and each gets what it gets alone. */
+import { getEventListeners } from 'node:events';
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import { Engine } from '../../engine/engine.js';
+import type { Replicas } from '../../engine/replicas.js';
+import { randomOf } from '../fuzz/mutate.js';
+import { aloneOn, churn } from '../support/churn.js';
+import { remembering, type Remembering, type RememberingOptions } from '../support/rememberingModel.js';
+import { randomRequests } from '../support/churnRequests.js';
+
+const VOCAB = 97;
+const MAX_LENGTH = 80;
+
+/** Timers that were set, and not cleared or called. */
+function watchTimers(): () => number {
+  const timers: NodeJS.Timeout[] = [];
+  const { setTimeout: real } = globalThis;
+  vi.spyOn(globalThis, 'setTimeout').mockImplementation(((run: () => void, ms?: number) => {
+    const timer = real(run, ms);
+    timers.push(timer);
+    return timer;
+  }) as typeof setTimeout);
+  return () => timers.filter((timer) => !(timer as unknown as { readonly _destroyed: boolean })._destroyed).length;
+}
+
+afterEach(() => void vi.restoreAllMocks());
+
+interface Case {
+  readonly name: string;
+  readonly seed: number;
+  readonly count: number;
+  readonly model: Partial<RememberingOptions>;
+  readonly replicas?: number;
+  /** One in so many requests comes as a device is lost, or memory moves. */
+  readonly losesOneIn?: number;
+  readonly movesOneIn?: number;
+}
+
+const CASES: readonly Case[] = [
+  { name: 'with room for all', seed: 1, count: 2500, model: { pages: 512, failsOneIn: 300 } },
+  { name: 'on few pages', seed: 2, count: 2000, model: { pages: 24 } },
+  {
+    name: 'with steps that are planned ahead, on few pages',
+    seed: 3,
+    count: 2000,
+    model: { pages: 40, limits: { keptRows: 64 }, failsOneIn: 500 },
+  },
+  { name: 'in a pipeline', seed: 4, count: 1000, model: { pages: 64, limits: { groups: 3 } } },
+  {
+    name: 'on replicas whose devices end',
+    seed: 5,
+    count: 1500,
+    model: { pages: 40, limits: { keptRows: 64 } },
+    replicas: 2,
+    losesOneIn: 60,
+  },
+  {
+    name: 'while memory moves between models',
+    seed: 6,
+    count: 1000,
+    model: { pages: 40, limits: { keptRows: 64 } },
+    movesOneIn: 8,
+  },
+];
+
+describe('requests that come and go', () => {
+  it.each(CASES.map((own) => [own.name, own] as const))(
+    '%s, leave nothing and get what they get alone',
+    async (_, own) => {
+      const random = randomOf(own.seed);
+      const openTimers = watchTimers();
+      const optionsOf = (name: string): RememberingOptions => ({
+        ...{ pages: 64, maxLength: MAX_LENGTH, vocab: VOCAB, seed: name === 'a' ? 1 : 2 },
+        ...own.model,
+        turns: () => (random() < 0.1 ? 3 : 1),
+      });
+      const engine = new Engine();
+      const models: Remembering[] = [];
+      const loaded: Replicas[] = [];
+      for (const name of ['a', 'b']) {
+        const replicas = Array.from({ length: own.replicas ?? 1 }, () => remembering(optionsOf(name)));
+        models.push(...replicas);
+        loaded.push(engine.load(name, { replicas: replicas.map(({ model }) => model), vocabSize: VOCAB }));
+      }
+      const pages = own.model.pages!;
+      const move = (): void => {
+        const [some] = [8 + Math.floor(random() * (pages - 8))];
+        const [first, second] = loaded.map((replicas) => replicas['generators'][0]!);
+        void first!.resize(some);
+        void second!.resize(Math.max(8, pages - some));
+      };
+      const asked = randomRequests(random, { models: ['a', 'b'], count: 60, vocab: VOCAB, longest: MAX_LENGTH });
+      const counts = await churn(engine, {
+        ...{ random, asked, count: own.count, atOnce: 40 },
+        alone: aloneOn((name) => {
+          const single = new Engine();
+          const options = { ...optionsOf(name), pages: 512, limits: {}, turns: () => 1 };
+          single.load(name, { replicas: [remembering(options).model], vocabSize: VOCAB });
+          return Promise.resolve(single);
+        }),
+        between: () => {
+          if (own.losesOneIn !== undefined && random() * own.losesOneIn < 1) models[Math.floor(random() * 4)]!.lose();
+          if (own.movesOneIn !== undefined && random() * own.movesOneIn < 1) move();
+        },
+      });
+      expect(counts.whole).toBeGreaterThan(own.count / 4);
+      expect(counts.early).toBeGreaterThan(own.count / 10);
+      for (const replicas of loaded) {
+        await replicas.idle();
+        expect(replicas.waiting).toBe(0);
+        for (const generator of replicas['generators']) {
+          expect(generator.pressure).toMatchObject({ held: 0, waiting: 0 });
+          expect(generator.workTokens).toBe(0);
+        }
+      }
+      // Devices forget what has ended with the next step that they are sent.
+      for (const replicas of loaded)
+        for (const generator of replicas['generators']) await generator.generate({ prompt: [1], maxNewTokens: 1 });
+      for (const { table } of models) expect(table().size).toBe(1);
+      for (const signal of counts.signals) expect(getEventListeners(signal, 'abort')).toHaveLength(0);
+      expect(openTimers()).toBe(0);
+      // Refused where a request is left.
+      await engine.unload('a');
+      await engine.unload('b');
+    },
+  );
+});
