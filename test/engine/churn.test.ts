@@ -4,7 +4,7 @@ import { afterEach, describe, expect, it, vi } from 'vitest';
 import { Engine } from '../../engine/engine.js';
 import type { Replicas } from '../../engine/replicas.js';
 import { randomOf } from '../fuzz/mutate.js';
-import { aloneOn, churn } from '../support/churn.js';
+import { aloneOn, churn, outcomeOf } from '../support/churn.js';
 import { remembering, type Remembering, type RememberingOptions } from '../support/rememberingModel.js';
 import { randomRequests } from '../support/churnRequests.js';
 
@@ -113,9 +113,11 @@ describe('requests that come and go', () => {
           expect(generator.workTokens).toBe(0);
         }
       }
-      // Devices forget what has ended with the next step that they are sent.
-      for (const replicas of loaded)
-        for (const generator of replicas['generators']) await generator.generate({ prompt: [1], maxNewTokens: 1 });
+      // Devices forget what has ended with the next step that they are sent: a request for each.
+      const last = models.map((_, i) =>
+        engine.submit({ kind: 'generate', model: i % 2 === 0 ? 'a' : 'b', prompt: [i], maxNewTokens: 1 }),
+      );
+      await Promise.all(last.map(outcomeOf));
       for (const { table } of models) expect(table().size).toBe(1);
       for (const signal of counts.signals) expect(getEventListeners(signal, 'abort')).toHaveLength(0);
       expect(openTimers()).toBe(0);
