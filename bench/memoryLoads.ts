@@ -186,14 +186,15 @@ export async function simulate(load: Load, bytes: number, share?: number): Promi
   const budget = new MemoryBudget({
     bytes,
     now: () => simulation.now,
+    after: () => undefined,
     ...(share === undefined ? {} : { split: [share, 100 - share] }),
   });
-  const added = Promise.all([budget.add(small), budget.add(large)]);
+  for (const model of [small, large]) budget.add(model);
   for (let i = 0; i < 20; i++) {
     for (const model of [small, large]) model.begin(0);
     await new Promise((resolve) => setImmediate(resolve));
   }
-  await added;
+  await budget.settled();
   load.start(simulation, small, large);
   await simulation.run((model) => {
     const before = budget.isMoving;

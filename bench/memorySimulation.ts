@@ -183,6 +183,14 @@ export class SimulatedModel implements MemoryUser {
     return this.waiting.length + this.running.length === 0;
   }
 
+  get leastPages(): number {
+    return Math.ceil(this.longest / PAGE_TOKENS) + 1;
+  }
+
+  get acceptedPages(): number {
+    return this.leastPages;
+  }
+
   use(): MemoryUse {
     return {
       pages: this.pages,
@@ -192,7 +200,6 @@ export class SimulatedModel implements MemoryUser {
         .slice(0, Math.max(0, STEP_SEQUENCES - this.running.length))
         .reduce((sum, { length }) => sum + Math.ceil((length + 1) / PAGE_TOKENS), 0),
       isShort: this.isShort,
-      least: Math.ceil(this.longest / PAGE_TOKENS) + 1,
       steps: this.times.steps,
       cost: this.times.cost,
       foundPages: this.foundPages,

@@ -2,6 +2,7 @@
  * What the engine asks of a model on one replica. The device keeps a table of sequences; a message names what changed,
  * so its size follows the tokens of the step and never the length of what is kept.
  */
+import type { MemoryBudget } from './memory.js';
 import type { FilterInputs } from './tokenEntries.js';
 
 /** How much a step may be. */
@@ -127,6 +128,8 @@ export interface DeviceModel {
   /** Pages whose memory comes and goes together, and the bytes of those in all states. */
   readonly piecePages: number;
   readonly pieceBytes: number;
+  /** Says how many pages it has, beside other models on its device. Absent: it keeps those that it is opened with. */
+  readonly budget?: MemoryBudget | undefined;
   /** Rejects with StateLost where the device is gone, and with an error that has `rows` where only those failed. */
   step(message: StepMessage): Promise<StepAnswer>;
   /**

@@ -66,7 +66,10 @@ export class Engine {
     return [...this.models.keys()];
   }
 
-  /** Requests to it are taken from now on. Throws UsageError where the name is taken. */
+  /**
+   * Requests to it are taken from now on. Throws UsageError where the name is taken, and UserError where a device has no
+   * memory for it beside others.
+   */
   load(name: string, model: EngineModel): Replicas {
     if (this.isClosed) throw closed('load');
     if (this.models.has(name))
@@ -74,7 +77,7 @@ export class Engine {
         `load: there is a model ${JSON.stringify(name)} already`,
         `unload it before: await engine.unload(${JSON.stringify(name)})`,
       );
-    const replicas = new Replicas(model.replicas);
+    const replicas = new Replicas(model.replicas, name);
     this.models.set(name, { replicas, model, requests: new Set(), waiters: new Set(), leaving: undefined });
     for (const each of model.later ?? [])
       void each.then(
@@ -107,6 +110,7 @@ export class Engine {
       await replicas.idle();
       this.models.delete(name);
       await model.close?.();
+      replicas.leave();
     };
     return (entry.leaving ??= leave());
   }

@@ -4,12 +4,15 @@
  * others. Where the device keeps what it draws, a step is planned and begun while the one before it runs. A pipeline
  * has a step for each of its stages, with different sequences. The loop waits for the device and for nobody else.
  */
+import { UserError } from '../errors.js';
 import { type DeviceModel, type FilteredAnswer, StateLost, type StepAnswer } from './device.js';
+import type { MemoryUse, MemoryUser } from './memory.js';
 import { PAGE_TOKENS, PagePool } from './pages.js';
 import type { EndReason, GeneratedToken } from './request.js';
 import { type PagePressure, Scheduler } from './scheduler.js';
 import type { Sequence } from './sequence.js';
 import type { AskedRow, Step } from './stepMessage.js';
+import { StepTimes } from './stepTimes.js';
 import type { Task, TaskOwner } from './task.js';
 
 export interface GeneratorCounts {
@@ -29,6 +32,8 @@ export interface GeneratorCounts {
 interface Flight {
   readonly step: Step;
   readonly answer: Promise<StepAnswer | Error>;
+  /** When it was sent, in milliseconds. */
+  readonly sent: number;
 }
 
 /** A task, and the tokens that it had left to compute when they were last counted. */
@@ -42,20 +47,27 @@ export type Rescue = (tasks: readonly Task[]) => readonly Task[];
 
 const asError = (error: unknown): Error => (error instanceof Error ? error : new Error(String(error)));
 
-export class Generator implements TaskOwner {
+export class Generator implements TaskOwner, MemoryUser {
   readonly model: DeviceModel;
+  /** For messages. */
+  readonly name: string;
   /** Why the device will not come back. */
   gone: Error | undefined;
   /** Whether the device is there. */
   isReady = true;
   /** Tokens that are left to compute, at most. */
   workTokens = 0;
+  leastPages = 1;
+  acceptedPages = 1;
   private readonly pool: PagePool;
   private readonly scheduler: Scheduler;
   private readonly rescue: Rescue;
   private readonly tasks = new Map<Sequence, Entry>();
   /** Tasks that end before the next step. */
   private readonly stopping = new Set<Task>();
+  private readonly times = new StepTimes();
+  /** When the last step was answered, in milliseconds. */
+  private answered = 0;
   private loop: Promise<void> | undefined;
   private resized: Promise<unknown> = Promise.resolve();
   private calls = 0;
@@ -63,11 +75,14 @@ export class Generator implements TaskOwner {
   private foundTokens = 0;
   private peakPages = 0;
 
-  constructor(model: DeviceModel, rescue: Rescue = (tasks) => tasks) {
+  /** Throws UserError where the device has no memory for it beside others. */
+  constructor(model: DeviceModel, rescue: Rescue = (tasks) => tasks, name = 'the model') {
     this.model = model;
     this.rescue = rescue;
+    this.name = name;
     this.pool = new PagePool(model.maxPages, model.mappedPages);
     this.scheduler = new Scheduler(this.pool, model.limits);
+    model.budget?.add(this);
   }
 
   get counts(): GeneratorCounts {
@@ -95,12 +110,40 @@ export class Generator implements TaskOwner {
 
   /** Longest sequence that pages may ever have room for, and a step, in tokens. */
   get room(): number {
-    return Math.min(this.model.maxPages * PAGE_TOKENS, this.model.limits.keys);
+    const { budget, maxPages, limits } = this.model;
+    return Math.min((budget?.roomFor(this) ?? maxPages) * PAGE_TOKENS, limits.keys);
   }
 
   /** How many pages are in use and wanted. */
   get pressure(): PagePressure {
     return this.scheduler.pressure;
+  }
+
+  get maxPages(): number {
+    return this.model.maxPages;
+  }
+
+  get piecePages(): number {
+    return this.model.piecePages;
+  }
+
+  get pieceBytes(): number {
+    return this.model.pieceBytes;
+  }
+
+  use(): MemoryUse {
+    const { held, idle, total, waiting, isShort } = this.pressure;
+    const { found, lost, lostDistance } = this.pool;
+    return {
+      ...{ pages: total, held, idle, wanted: waiting, isShort },
+      ...{ steps: this.times.steps, cost: this.times.cost },
+      ...{ foundPages: found, lostPages: lost, lostDistance },
+    };
+  }
+
+  /** The model is closed: others may have its memory. */
+  leave(): void {
+    this.model.budget?.remove(this);
   }
 
   /** Tokens of a sequence that would be found in pages. */
@@ -115,8 +158,10 @@ export class Generator implements TaskOwner {
     task.owner = this;
     this.tasks.set(task.sequence, { task, work: 0 });
     this.count(task.sequence);
+    this.acceptedPages = Math.max(this.acceptedPages, task.sequence.mostPages);
     this.scheduler.add(task.sequence);
     this.wake();
+    this.model.budget?.report(this);
   }
 
   stop(task: Task): void {
@@ -168,6 +213,17 @@ export class Generator implements TaskOwner {
     return resized;
   }
 
+  /** What the budget must leave it, beside what others need. */
+  private countLeast(): void {
+    const { running, paused, waiting } = this.scheduler;
+    let least = 1;
+    for (const queue of [running, paused])
+      for (const { pages, mostPages } of queue) if (pages.length > 0) least = Math.max(least, mostPages);
+    const { first } = waiting;
+    if (first !== undefined && first.mostPages <= this.scheduler.roomPages) least = Math.max(least, first.mostPages);
+    this.leastPages = least;
+  }
+
   private wake(): void {
     if (this.tasks.size > 0) this.loop ??= this.run();
   }
@@ -179,6 +235,8 @@ export class Generator implements TaskOwner {
     if (entry === undefined) return undefined;
     this.stopping.delete(entry.task);
     this.workTokens -= entry.work;
+    if (sequence.mostPages >= this.acceptedPages)
+      this.acceptedPages = [...this.tasks.keys()].reduce((most, { mostPages }) => Math.max(most, mostPages), 1);
     return entry.task;
   }
 
@@ -212,9 +270,14 @@ export class Generator implements TaskOwner {
 
   /** A sequence that no step ever takes would hang whoever waits for it. It waits where pages may still come. */
   private requireNothingLeft(): void {
-    if (this.pool.total < this.model.maxPages) return;
-    for (const sequence of [...this.scheduler.running, ...this.scheduler.waiting])
-      this.forget(sequence)?.fail(new Error('The scheduler has left a sequence behind.'));
+    const { budget, maxPages } = this.model;
+    budget?.report(this);
+    const pages = budget?.roomFor(this) ?? maxPages;
+    const { running, waiting, roomPages } = this.scheduler;
+    for (const sequence of [...running, ...waiting])
+      if (budget !== undefined && sequence.mostPages > pages) this.forget(sequence)?.fail(tooLittleMemory(pages));
+      else if (this.pool.total >= Math.min(pages, roomPages) && sequence.mostPages <= roomPages)
+        this.forget(sequence)?.fail(new Error('The scheduler has left a sequence behind.'));
   }
 
   /**
@@ -230,23 +293,29 @@ export class Generator implements TaskOwner {
   /** Plans a step, without sequences that are no longer wanted, and begins it. */
   private begin(): Flight | undefined {
     for (const task of this.stopping) this.end(task, task.stopped!);
+    const { budget } = this.model;
+    if (budget !== undefined) this.scheduler.roomPages = budget.roomNow(this);
     const step = this.scheduler.next();
+    if (budget !== undefined) this.countLeast();
     if (step === undefined) return undefined;
     this.peakPages = Math.max(this.peakPages, this.pool.held);
     this.calls++;
     this.computedTokens += step.message.tokens.length;
     const ask = async (): Promise<StepAnswer> => this.model.step(step.message);
+    const sent = performance.now();
     const answer = ask().catch(asError);
     this.scheduler.foresee(step);
     for (const { sequence } of step.pieces) this.count(sequence);
-    return { step, answer };
+    return { step, answer, sent };
   }
 
   /** Waits for a step and uses what it returned. Returns whether those begun after it are of use. */
-  private async land({ step, answer }: Flight, later: readonly Flight[]): Promise<boolean> {
+  private async land({ step, answer, sent }: Flight, later: readonly Flight[]): Promise<boolean> {
     const outputs = await answer;
     if (!(outputs instanceof Error)) {
-      this.use(step, outputs);
+      this.time(step, sent);
+      this.take(step, outputs);
+      this.model.budget?.report(this);
       return true;
     }
     // What was begun meanwhile took tokens of this step, which are not known.
@@ -264,8 +333,16 @@ export class Generator implements TaskOwner {
     return false;
   }
 
+  /** A step began when it was sent, or when the one before it ended. */
+  private time({ pieces, message }: Step, sent: number): void {
+    const now = performance.now();
+    const keys = pieces.reduce((sum, { to }) => sum + to, 0);
+    this.times.add(message.tokens.length, keys, (now - Math.max(sent, this.answered)) / 1000);
+    this.answered = now;
+  }
+
   /** What a step returned goes to the sequences that asked. */
-  private use(step: Step, answer: StepAnswer): void {
+  private take(step: Step, answer: StepAnswer): void {
     const ended: (readonly [Task, EndReason | Error])[] = [];
     step.asked.forEach((asked, row) => {
       const task = this.tasks.get(asked.sequence)?.task;
@@ -357,6 +434,12 @@ export class Generator implements TaskOwner {
     return [...left];
   }
 }
+
+const tooLittleMemory = (pages: number): UserError =>
+  new UserError(
+    `There is no memory any more for a text of this length: ${pages * PAGE_TOKENS} tokens fit beside other models`,
+    'ask for a shorter text, or unload a model',
+  );
 
 /** What a filtered row was given, and its most likely tokens. */
 function chosenOf(outputs: FilteredAnswer, row: number, topCount: number): GeneratedToken {

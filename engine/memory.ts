@@ -18,8 +18,6 @@ export interface MemoryUse {
   readonly wanted: number;
   /** Whether the last step left sequences out for want of pages. */
   readonly isShort: boolean;
-  /** Pages that the longest request that it has accepted may need at once: it never gets fewer. */
-  readonly least: number;
   /** Steps so far, and what they take (StepTimes). */
   readonly steps: number;
   readonly cost: StepCost;
@@ -40,6 +38,10 @@ export interface MemoryUser {
   readonly maxPages: number;
   readonly piecePages: number;
   readonly pieceBytes: number;
+  /** Pages that its longest sequence with pages may need, and the first that waits, if that has room: never fewer. */
+  readonly leastPages: number;
+  /** Pages that the longest of its requests may need. */
+  readonly acceptedPages: number;
   use(): MemoryUse;
   /**
    * Has memory for pages 0 to `pages` − 1 and no others: sequences that hold later ones give theirs back before those are
@@ -56,6 +58,8 @@ export interface BudgetOptions {
   readonly split?: readonly number[];
   /** Seconds, from any time on. */
   readonly now?: () => number;
+  /** Calls `run` later. */
+  readonly after?: (seconds: number, run: () => void) => void;
   readonly policy?: Partial<SplitPolicy>;
 }
 
@@ -76,6 +80,8 @@ const CAUTION_WINDOW = 15;
 
 interface Member {
   readonly user: MemoryUser;
+  /** Its place in the split, and its share. */
+  readonly slot: number;
   readonly share: number | undefined;
   pages: number;
   last: MemoryUse;
@@ -93,9 +99,12 @@ export class MemoryBudget {
   private total: number;
   private readonly split: readonly number[] | undefined;
   private readonly now: () => number;
+  private readonly after: (seconds: number, run: () => void) => void;
   private readonly policy: SplitPolicy;
   private readonly members: Member[] = [];
   private moving: Promise<void> | undefined;
+  private mustLook = false;
+  private isWatched = false;
   private nextLook = 0;
   private nextMove = 0;
   /** What the device turned out to have, until `retryAt`. */
@@ -105,10 +114,11 @@ export class MemoryBudget {
   moves = 0;
   movedBytes = 0;
 
-  constructor({ bytes, split, now = () => performance.now() / 1000, policy }: BudgetOptions) {
+  constructor({ bytes, split, now, after, policy }: BudgetOptions) {
     this.total = bytes;
     this.split = split;
-    this.now = now;
+    this.now = now ?? (() => performance.now() / 1000);
+    this.after = after ?? ((seconds, run) => void setTimeout(run, 1000 * seconds));
     this.policy = { ...SPLIT_POLICY, ...policy };
   }
 
@@ -122,13 +132,16 @@ export class MemoryBudget {
   }
 
   /**
-   * A model that has no memory yet, with at least `leastPages` for its requests. It gets memory before this resolves.
-   * Throws UserError where others leave too little.
+   * One more model, with at least `leastPages` for its requests. It gets memory soon (`settled`). Throws UserError where
+   * others leave too little.
    */
-  async add(user: MemoryUser, leastPages = 1): Promise<void> {
-    const share = this.split?.[this.members.length];
+  add(user: MemoryUser, leastPages = 1): void {
+    const slot = [...this.members.keys(), this.members.length].find((i) =>
+      this.members.every((each) => each.slot !== i),
+    )!;
+    const share = this.split?.[slot];
     const needs = piecesFor(user, leastPages) * user.pieceBytes;
-    const others = this.members.reduce((sum, member) => sum + leastBytes(member), 0);
+    const others = this.members.reduce((sum, member) => sum + acceptedBytes(member), 0);
     const room = share === undefined ? this.bytes - others : Math.min(this.bytes - others, this.shareBytes(share));
     if (needs > room)
       throw new UserError(
@@ -142,6 +155,7 @@ export class MemoryBudget {
     const at = this.now();
     this.members.push({
       user,
+      slot,
       share,
       pages: use.pages,
       last: use,
@@ -153,20 +167,30 @@ export class MemoryBudget {
       gaveAt: -Infinity,
       caution: 1,
     });
-    await this.moving;
-    await this.look();
+    this.look();
   }
 
   /** The model is gone, and its memory with it. */
   remove(user: MemoryUser): void {
     const i = this.members.findIndex((member) => member.user === user);
-    if (i >= 0) this.members.splice(i, 1);
+    if (i < 0) return;
+    this.members.splice(i, 1);
+    this.look();
   }
 
-  /** Pages that the model can count on: what others do not need at least. */
+  /** Pages that a request of the model may ever have: all but the smallest memory of others, or its fixed share. */
   roomFor(user: MemoryUser): number {
+    return this.roomBeside(user, ({ user: other }) => other.pieceBytes);
+  }
+
+  /** Pages that a sequence may need which begins now: what those of other models do not. */
+  roomNow(user: MemoryUser): number {
+    return this.roomBeside(user, leastBytes);
+  }
+
+  private roomBeside(user: MemoryUser, bytesOfOther: (other: Member) => number): number {
     const own = this.members.find((member) => member.user === user);
-    const others = this.members.reduce((sum, member) => sum + (member === own ? 0 : leastBytes(member)), 0);
+    const others = this.members.reduce((sum, member) => sum + (member === own ? 0 : bytesOfOther(member)), 0);
     const share = own?.share === undefined ? Infinity : this.shareBytes(own.share);
     const room = Math.min(this.bytes - others, share);
     return Math.min(user.maxPages, Math.max(0, Math.floor(room / user.pieceBytes)) * user.piecePages);
@@ -175,8 +199,7 @@ export class MemoryBudget {
   /** Loops call it after each step, and where sequences wait for pages. Decides at most every 50 ms whether to move. */
   report(user: MemoryUser): void {
     if (this.moving !== undefined) return;
-    if (this.now() < this.nextLook && !isStarving(user)) return;
-    void this.look();
+    if (this.now() >= this.nextLook || isStarving(user)) this.look();
   }
 
   /** Whether memory is on its way. */
@@ -184,14 +207,17 @@ export class MemoryBudget {
     return this.moving !== undefined;
   }
 
-  /** What is on its way has moved. */
+  /** Memory that was on its way is where it shall be. */
   async settled(): Promise<void> {
-    await this.moving;
+    while (this.moving !== undefined) await this.moving;
   }
 
-  /** The budget is `bytes` from now on. Resolves when models have given up what is more than that. */
+  /**
+   * The budget is `bytes` from now on. Resolves when models have given up what is more than that. Rejects with UserError
+   * where that is less than they need.
+   */
   async setBytes(bytes: number): Promise<void> {
-    const least = this.members.reduce((sum, member) => sum + leastBytes(member), 0);
+    const least = this.members.reduce((sum, member) => sum + acceptedBytes(member), 0);
     if (bytes < least)
       throw new UserError(
         `keys and values of ${this.members.map((each) => each.user.name).join(', ')} need ${bytesText(least)}, and ` +
@@ -199,15 +225,18 @@ export class MemoryBudget {
         'unload a model first, or use a device with more memory',
       );
     this.total = bytes;
-    await this.moving;
-    await this.look();
+    this.look();
+    await this.settled();
   }
 
   private shareBytes(share: number): number {
     return Math.floor((this.bytes * share) / this.split!.reduce((sum, each) => sum + each, 0));
   }
 
-  private look(): Promise<void> {
+  /** Decides now; after what is on its way, where something is. */
+  private look(): void {
+    this.mustLook = this.moving !== undefined;
+    if (this.mustLook) return;
     const now = this.now();
     this.nextLook = now + LOOK;
     if (now >= this.retryAt) this.ceiling = Infinity;
@@ -216,13 +245,23 @@ export class MemoryBudget {
     const moves = this.members.flatMap((member, i) =>
       targets[i] === member.pages ? [] : [{ member, pages: targets[i]! }],
     );
-    if (moves.length === 0) return Promise.resolve();
-    const moving = this.move(moves, now).finally(() => {
+    if (moves.length === 0) return this.watch();
+    this.moving = this.move(moves, now).finally(() => {
       this.moving = undefined;
       this.nextLook = this.now() + LOOK;
+      if (this.mustLook) this.look();
+      else this.watch();
     });
-    this.moving = moving;
-    return moving;
+  }
+
+  /** A loop that cannot go on without memory has nothing to report: a timer looks after it. */
+  private watch(): void {
+    if (this.isWatched || !this.members.some(({ user }) => isStarving(user))) return;
+    this.isWatched = true;
+    this.after(LOOK, () => {
+      this.isWatched = false;
+      this.look();
+    });
   }
 
   /** Pages that each model shall have. */
@@ -269,6 +308,8 @@ export class MemoryBudget {
         // Another process took memory: what there is has to do.
         this.ceiling = this.members.reduce((sum, each) => sum + bytesOf(each), 0);
         this.retryAt = this.now() + RETRY;
+        // It wakes up, and gives up what does not fit.
+        await resize(member, member.pages);
       }
     }
   }
@@ -278,12 +319,13 @@ const piecesFor = ({ piecePages }: MemoryUser, pages: number): number => Math.ce
 
 const bytesOf = ({ user, pages }: Member): number => piecesFor(user, pages) * user.pieceBytes;
 
-/** Bytes that the model cannot do without, now. */
-const leastBytes = ({ user }: Member): number => piecesFor(user, Math.max(1, user.use().least)) * user.pieceBytes;
+/** Bytes that the model cannot do without, now; and for any of its requests. */
+const leastBytes = ({ user }: Member): number => piecesFor(user, Math.max(1, user.leastPages)) * user.pieceBytes;
+const acceptedBytes = ({ user }: Member): number => piecesFor(user, Math.max(1, user.acceptedPages)) * user.pieceBytes;
 
 function isStarving(user: MemoryUser): boolean {
-  const { held, isShort, least, pages } = user.use();
-  return pages < least || (held === 0 && isShort);
+  const { held, isShort, pages } = user.use();
+  return pages < user.leastPages || (held === 0 && isShort);
 }
 
 /** A device that is gone has no memory; its loop asks for it again when another is there. */
@@ -320,12 +362,12 @@ function measure(member: Member, now: number): void {
 
 function memoryOf(member: Member): ModelMemory {
   const { user, last } = member;
-  const { held, idle, wanted, isShort, least, cost } = last;
+  const { held, idle, wanted, isShort, cost } = last;
   const pieces = piecesFor(user, last.pages);
   return {
     pieceBytes: user.pieceBytes,
     pieces,
-    least: piecesFor(user, Math.max(1, least)),
+    least: piecesFor(user, Math.max(1, user.leastPages)),
     most: piecesFor(user, user.maxPages),
     held: held / user.piecePages,
     idle: idle / user.piecePages,

@@ -5,6 +5,8 @@ import { LowestFirst } from '../system/lowestFirst.js';
 /** Tokens of a page. Attention takes keys in groups of this size, so no group of a path lies in two pages. */
 export const PAGE_TOKENS = 16;
 
+/** Contents that are remembered after their memory was taken. */
+const MAX_TAKEN = 1 << 16;
 /** What is hashed: the name of the content before, in base64, and the page's own tokens. */
 const NAME_BYTES = 44;
 const hashed = new Int32Array(NAME_BYTES / 4 + PAGE_TOKENS);
@@ -32,12 +34,19 @@ export class PagePool {
   evictions = 0;
   /** Times that a page came to be available. */
   freed = 0;
+  /** Pages that nobody held and that were found again. */
+  found = 0;
+  /** Pages that were computed again after their memory was taken, and how many others were taken meanwhile, in all. */
+  lost = 0;
+  lostDistance = 0;
   private readonly holders: Int32Array;
   private readonly contents: (string | undefined)[];
   private readonly byContent = new Map<string, number>();
   private readonly blank: LowestFirst;
   /** Pages with a content that nobody holds, in order of their release. */
   private readonly unheld = new Set<number>();
+  /** Contents whose memory was taken, and how many had been taken before. The oldest are dropped. */
+  private readonly taken = new Map<string, number>();
 
   /** `most`: pages that there may be; as many as are there, unless `count` says fewer. */
   constructor(most: number, count = most) {
@@ -76,6 +85,7 @@ export class PagePool {
     for (let page = count; page < this.count; page++)
       if (this.holders[page]! > 0) throw new Error(`Page ${page} is held, and cannot go.`);
     for (let page = count; page < this.count; page++) {
+      this.remember(page);
       this.forget(page);
       this.blank.delete(page);
     }
@@ -89,10 +99,10 @@ export class PagePool {
     if (page === undefined) {
       [page] = this.unheld;
       if (page === undefined) return undefined;
+      this.remember(page);
       this.unheld.delete(page);
       this.byContent.delete(this.contents[page]!);
       this.contents[page] = undefined;
-      this.evictions++;
     }
     this.holders[page] = 1;
     return page;
@@ -102,7 +112,7 @@ export class PagePool {
   find(content: string): number | undefined {
     const page = this.byContent.get(content);
     if (page === undefined) return undefined;
-    this.unheld.delete(page);
+    if (this.unheld.delete(page)) this.found++;
     this.holders[page]!++;
     return page;
   }
@@ -118,9 +128,20 @@ export class PagePool {
     return page !== undefined && this.holders[page] === 0;
   }
 
-  /** The held `page` is full and will not change. Where another page has the same content, that one stays known. */
-  publish(page: number, content: string): void {
+  /**
+   * The held `page` is full and will not change. Where another page has the same content, that one stays known.
+   * `isAgain`: its sequence had it before, and gave it back.
+   */
+  publish(page: number, content: string, isAgain = false): void {
     if (this.byContent.has(content)) return;
+    const before = this.taken.get(content);
+    if (before !== undefined) {
+      this.taken.delete(content);
+      if (!isAgain) {
+        this.lost++;
+        this.lostDistance += this.evictions - before;
+      }
+    }
     this.byContent.set(content, page);
     this.contents[page] = content;
   }
@@ -148,6 +169,14 @@ export class PagePool {
     if (this.contents[page] === undefined) return this.offer(page);
     this.unheld.add(page);
     this.freed++;
+  }
+
+  /** The memory of a page goes to another content. */
+  private remember(page: number): void {
+    const content = this.contents[page];
+    if (content === undefined) return;
+    this.taken.set(content, this.evictions++);
+    if (this.taken.size > MAX_TAKEN) this.taken.delete(this.taken.keys().next().value!);
   }
 
   private offer(page: number): void {

@@ -9,17 +9,32 @@ import type { Task } from './task.js';
 
 export class Replicas {
   private readonly generators: Generator[] = [];
+  private readonly name: string | undefined;
 
-  /** `models`: those that are ready, at least one. */
-  constructor(models: readonly DeviceModel[]) {
-    for (const model of models) this.add(model);
+  /**
+   * `models`: those that are ready, at least one. `name`: for messages. Throws UserError where a device has no memory for
+   * it beside others.
+   */
+  constructor(models: readonly DeviceModel[], name?: string) {
+    this.name = name;
+    try {
+      for (const model of models) this.add(model);
+    } catch (error) {
+      this.leave();
+      throw error;
+    }
+  }
+
+  /** The model is closed: others may have its memory. */
+  leave(): void {
+    for (const generator of this.generators) generator.leave();
   }
 
   /** A replica that is ready takes its share of what has not begun. */
   add(model: DeviceModel): void {
-    const generator: Generator = new Generator(model, (tasks) =>
-      this.generators.some((each) => each !== generator && each.isReady) ? this.place(tasks) : tasks,
-    );
+    const rescue = (tasks: readonly Task[]): readonly Task[] =>
+      this.generators.some((each) => each !== generator && each.isReady) ? this.place(tasks) : tasks;
+    const generator: Generator = new Generator(model, rescue, this.name);
     this.generators.push(generator);
     if (this.generators.length > 1) this.place(this.generators.flatMap((each) => each.takeWaiting()));
   }

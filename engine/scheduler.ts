@@ -37,8 +37,10 @@ export interface PagePressure {
   readonly held: number;
   /** Those that keep contents which nobody needs now. */
   readonly idle: number;
-  /** Those that sequences need which wait for pages. */
+  /** Those that sequences need which wait. */
   readonly waiting: number;
+  /** Whether the last step left sequences out, or took others' pages, because too few were available. */
+  readonly isShort: boolean;
   /** All that have memory. */
   readonly total: number;
 }
@@ -50,6 +52,8 @@ export class Scheduler {
   readonly paused = new SequenceQueue();
   /** Sequences that gave their pages back because others needed them. */
   preemptions = 0;
+  /** Sequences that may need more pages than this begin later. */
+  roomPages = Infinity;
   private readonly pool: PagePool;
   private readonly limits: StepLimits;
   private arrivals = 0;
@@ -62,6 +66,7 @@ export class Scheduler {
   private delayed = new Set<Sequence>();
   /** Pages that a waiting sequence needs at least before any is looked at again; 0: something else has changed. */
   private wanted = 0;
+  private isShort = false;
 
   constructor(pool: PagePool, limits: StepLimits) {
     this.pool = pool;
@@ -70,7 +75,7 @@ export class Scheduler {
 
   get pressure(): PagePressure {
     const { held, idle, total } = this.pool;
-    return { held, idle, total, waiting: this.waiting.neededPages };
+    return { held, idle, total, waiting: this.waiting.neededPages, isShort: this.isShort };
   }
 
   /** Tokens that no step has taken yet, of all sequences that are not paused, about. */
@@ -107,6 +112,8 @@ export class Scheduler {
   /** The next step; undefined where there is nothing to do, or nothing can be done before pages come. */
   next(): Step | undefined {
     this.steps++;
+    const { preemptions } = this;
+    this.isShort = false;
     this.makeWay();
     const draft = this.draft();
     const { delayed } = this;
@@ -114,6 +121,7 @@ export class Scheduler {
     for (const sequence of delayed) if (this.running.has(sequence)) this.takeRunning(sequence, draft);
     for (let i = 0; i < this.running.length; i++) this.takeRunning(this.running.at(i)!, draft);
     this.admit(draft);
+    this.isShort ||= this.preemptions > preemptions;
     const { pieces } = draft;
     if (pieces.length === 0) return undefined;
     for (const { sequence } of pieces) sequence.number = this.numberOf(sequence);
@@ -261,7 +269,7 @@ export class Scheduler {
 
   /** Takes sequences that wait, as far as there are pages for all their tokens. */
   private admit(draft: Draft): void {
-    if (this.wanted > this.pool.available) return;
+    if (this.wanted > this.pool.available) return void (this.isShort = this.waiting.length > 0);
     let wanted = Infinity;
     let refused = 0;
     for (let i = 0; i < this.waiting.length && refused < MAX_REFUSED;) {
@@ -274,7 +282,8 @@ export class Scheduler {
       }
       const { needed, next } = this.needs(sequence);
       const isFilling = next !== undefined && draft.filling.has(next);
-      if (isFilling || !this.free(needed)) {
+      if (isFilling || sequence.mostPages > this.roomPages || !this.free(needed)) {
+        this.isShort ||= !isFilling;
         wanted = Math.min(wanted, isFilling ? 0 : needed);
         refused++;
         i++;
@@ -345,6 +354,7 @@ export class Scheduler {
   /** The sequence gives its pages back, and is computed again. */
   private preempt(sequence: Sequence): void {
     this.drop(sequence);
+    sequence.wasPreempted = true;
     this.preemptions++;
     this.wanted = 0;
     if (this.running.delete(sequence)) this.waiting.add(sequence);

@@ -61,6 +61,8 @@ export class Sequence {
   awaited = 0;
   /** Computes everything itself: what others computed is not to be trusted. */
   isAlone = false;
+  /** Gave its pages back because others needed them. */
+  wasPreempted = false;
   /** Takes no part in steps: whoever reads what it generates is behind. */
   isPaused = false;
   /** Those of its first tokens, in order. */
@@ -110,6 +112,11 @@ export class Sequence {
   /** Pages for all its tokens, and the next where one will follow. */
   get neededPages(): number {
     return Math.ceil((this.tokens.length + (this.tokens.length < this.longest ? 1 : 0)) / PAGE_TOKENS);
+  }
+
+  /** Pages that it may need at last. */
+  get mostPages(): number {
+    return Math.ceil(Math.max(this.longest, this.tokens.length) / PAGE_TOKENS);
   }
 
   /** Whether its last token is drawn, but not read. */
@@ -238,7 +245,7 @@ export class Sequence {
     for (; (this.published + 1) * PAGE_TOKENS <= this.computed; this.published++) {
       const content = this.content(this.published);
       if (content === undefined) break;
-      pool.publish(this.pages[this.published]!, content);
+      pool.publish(this.pages[this.published]!, content, this.wasPreempted);
     }
     return this.published > before;
   }

@@ -11,7 +11,6 @@ const NOTHING: MemoryUse = {
   idle: 0,
   wanted: 0,
   isShort: false,
-  least: 1,
   steps: 0,
   cost: { step: 0.001, token: 1e-5, key: 0 },
   foundPages: 0,
@@ -27,6 +26,12 @@ class FakeUser implements MemoryUser {
   readonly pieceBytes: number;
   now = NOTHING;
   readonly resized: number[] = [];
+  leastPages = 1;
+
+  get acceptedPages(): number {
+    return this.leastPages;
+  }
+
   /** Pages that the device can give at most. */
   most = Infinity;
 
@@ -54,7 +59,12 @@ class FakeUser implements MemoryUser {
 /** A budget with a clock of its own. */
 function budgetOf(bytes: number, split?: readonly number[]) {
   const clock = { seconds: 0 };
-  const budget = new MemoryBudget({ bytes, now: () => clock.seconds, ...(split === undefined ? {} : { split }) });
+  const budget = new MemoryBudget({
+    bytes,
+    now: () => clock.seconds,
+    after: () => undefined,
+    ...(split === undefined ? {} : { split }),
+  });
   /** One look, `seconds` later, and what follows from it. */
   const look = async (user: MemoryUser, seconds = 1): Promise<void> => {
     clock.seconds += seconds;
@@ -68,8 +78,9 @@ describe('a fixed split', () => {
   test('gives each model its share, whatever they do', async () => {
     const { budget, look } = budgetOf(1000 * 64 * MIB, [17, 83]);
     const [a, b] = [new FakeUser('small'), new FakeUser('large', 128 * MIB)];
-    await budget.add(a);
-    await budget.add(b);
+    budget.add(a);
+    budget.add(b);
+    await budget.settled();
     expect([a.now.pages, b.now.pages]).toEqual([6400, 6400]);
     a.set({ held: 6400, isShort: true, wanted: 1000 });
     await look(a);
@@ -78,7 +89,7 @@ describe('a fixed split', () => {
 
   test('refuses a model that needs more than its share', async () => {
     const { budget } = budgetOf(100 * 64 * MIB, [10, 90]);
-    await expect(budget.add(new FakeUser('small'), 11 * 64)).rejects.toThrow(
+    expect(() => budget.add(new FakeUser('small'), 11 * 64)).toThrow(
       'small: needs 704 MiB for keys and values, and there are 640 MiB',
     );
   });
@@ -88,8 +99,9 @@ describe('memory that moves', () => {
   test('goes to a model whose requests wait for it, from blank pages of another', async () => {
     const { budget, look } = budgetOf(100 * 64 * MIB);
     const [a, b] = [new FakeUser('a'), new FakeUser('b')];
-    await budget.add(a);
-    await budget.add(b);
+    budget.add(a);
+    budget.add(b);
+    await budget.settled();
     a.set({ held: a.now.pages, isShort: true, wanted: 64 * 200, steps: 100 });
     await look(a);
     await look(a);
@@ -107,10 +119,11 @@ describe('memory that moves', () => {
   test('never leaves a model less than its longest request needs', async () => {
     const { budget, look } = budgetOf(100 * 64 * MIB);
     const [a, b] = [new FakeUser('a'), new FakeUser('b')];
-    await budget.add(a);
-    await budget.add(b, 30 * 64);
-    b.set({ least: 30 * 64 });
-    expect(budget.roomFor(a)).toBe(70 * 64);
+    budget.add(a);
+    budget.add(b, 30 * 64);
+    await budget.settled();
+    b.leastPages = 30 * 64;
+    expect([budget.roomFor(a), budget.roomNow(a)]).toEqual([99 * 64, 70 * 64]);
     a.set({ isShort: true, wanted: 64 * 1000 });
     for (let i = 0; i < 20; i++) {
       a.set({ held: a.now.pages, steps: a.now.steps + 100 });
@@ -122,7 +135,8 @@ describe('memory that moves', () => {
   test('gives a model at once what its longest request needs, from pages that are held', async () => {
     const { budget, look } = budgetOf(100 * 64 * MIB);
     const [a, b] = [new FakeUser('a'), new FakeUser('b')];
-    await budget.add(a);
+    budget.add(a);
+    await budget.settled();
     a.set({ isShort: true, wanted: 64 * 1000 });
     for (let i = 0; i < 5; i++) {
       a.set({ held: a.now.pages, steps: a.now.steps + 100 });
@@ -130,9 +144,11 @@ describe('memory that moves', () => {
     }
     expect(a.now.pages).toBe(100 * 64);
     a.set({ held: a.now.pages });
-    await budget.add(b, 10 * 64);
+    budget.add(b, 10 * 64);
+    await budget.settled();
     expect(b.now.pages).toBeGreaterThanOrEqual(64);
-    b.set({ least: 40 * 64, isShort: true, wanted: 40 * 64 });
+    b.leastPages = 40 * 64;
+    b.set({ isShort: true, wanted: 40 * 64 });
     await look(b, 0.001);
     expect(b.now.pages).toBeGreaterThanOrEqual(40 * 64);
   });
@@ -141,7 +157,8 @@ describe('memory that moves', () => {
     const { budget, look } = budgetOf(100 * 64 * MIB);
     const a = new FakeUser('a');
     a.most = 20 * 64;
-    await budget.add(a);
+    budget.add(a);
+    await budget.settled();
     a.set({ isShort: true, wanted: 64 * 1000 });
     for (let i = 0; i < 5; i++) {
       a.set({ held: a.now.pages, steps: a.now.steps + 10 });
@@ -160,9 +177,10 @@ describe('memory that moves', () => {
   test('refuses a model that does not fit beside others, in one line', async () => {
     const { budget } = budgetOf(100 * 64 * MIB);
     const a = new FakeUser('a');
-    await budget.add(a, 90 * 64);
-    a.set({ least: 90 * 64 });
-    await expect(budget.add(new FakeUser('b'), 20 * 64)).rejects.toThrow(
+    budget.add(a, 90 * 64);
+    await budget.settled();
+    a.leastPages = 90 * 64;
+    expect(() => budget.add(new FakeUser('b'), 20 * 64)).toThrow(
       'b: needs 1.25 GiB for keys and values, and there are 640 MiB beside a',
     );
     await expect(budget.setBytes(50 * 64 * MIB)).rejects.toThrow('need 5.63 GiB');
