@@ -110,7 +110,7 @@ export class HostedModel implements AskableExecutor {
 export interface LocalOptions {
   readonly name: string;
   readonly compiled: CompiledModel;
-  /** Loads it. `besideBytes`: memory that the other models of this process hold. */
+  /** Loads it. `besideBytes`: what other models of this process hold of the same memory: the host's, or of devices. */
   readonly load: (besideBytes: number) => Promise<DeviceExecutor>;
 }
 
@@ -125,7 +125,7 @@ export class LocalModels {
   /** Rejects with what `load` rejects with; where memory is short, other models hold it and are named. */
   open({ name, compiled, load }: LocalOptions): Promise<HostedModel> {
     const opened = this.opening.then(async () => {
-      const beside = this.held();
+      const beside = this.heldOn(compiled.target.devices.isHost);
       const executor = await load(beside.reduce((sum, { bytes }) => sum + bytes, 0)).catch((error: unknown) => {
         throw error instanceof MemoryShortage && beside.length > 0 ? shortBeside(name, error, beside) : error;
       });
@@ -138,8 +138,10 @@ export class LocalModels {
     return opened;
   }
 
-  /** The memory of each model, on all its devices. */
-  private held(): readonly Holding[] {
-    return [...this.models].map(({ name, heldBytes }) => ({ name, bytes: heldBytes }));
+  /** The memory of each model that is on this host, or of those that are not. */
+  private heldOn(host: boolean): readonly Holding[] {
+    return [...this.models]
+      .filter((model) => model.compiled.target.devices.isHost === host)
+      .map(({ name, heldBytes }) => ({ name, bytes: heldBytes }));
   }
 }
