@@ -180,9 +180,10 @@ function compare(
 const endedEarly = (each: object): boolean => isGenerated(each) && EARLY.has(each.reason);
 const withErrors = (_key: string, value: unknown): unknown => (value instanceof Error ? value.message : value);
 
-/** What each request gives by itself, on an engine of its own, found once. `engineFor`: has the model of that name. */
+/** What each request gives by itself, one after the other, found once. `engineFor`: one with the model of that name. */
 export function aloneOn(engineFor: (model: string) => Promise<Engine>): (asked: Asked) => Promise<Outcome> {
   const known = new Map<Asked, Promise<Outcome>>();
+  let last: Promise<unknown> = Promise.resolve();
   const compute = async (asked: Asked): Promise<Outcome> => {
     const engine = await engineFor(asked.model);
     const outcome = await outcomeOf(engine.submit(asked));
@@ -191,7 +192,7 @@ export function aloneOn(engineFor: (model: string) => Promise<Engine>): (asked: 
   };
   return (asked) => {
     let outcome = known.get(asked);
-    if (outcome === undefined) known.set(asked, (outcome = compute(asked)));
+    if (outcome === undefined) known.set(asked, (last = outcome = last.then(() => compute(asked))));
     return outcome;
   };
 }

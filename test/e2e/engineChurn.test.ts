@@ -1,0 +1,120 @@
+/**
+ * Two real models in a device process, and requests that come and go: of every kind, cancelled at random, on so few
+ * pages that sequences give theirs back, while memory moves. Whatever a request got is, to the bit, what it gets alone
+ * on an engine of its own. Nothing is left of any of them.
+ */
+import { getEventListeners } from 'node:events';
+import { join } from 'node:path';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { pathToFileURL } from 'node:url';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import type * as Adapters from '../../commands/engineModel.js';
+import type * as Loading from '../../commands/loadModel.js';
+import type * as Host from '../../driver/devices/deviceHost.js';
+import { Phases } from '../../driver/phases.js';
+import type * as Engines from '../../engine/engine.js';
+import type { Replicas } from '../../engine/replicas.js';
+import { randomOf } from '../fuzz/mutate.js';
+import { aloneOn, churn, type ChurnCounts } from '../support/churn.js';
+import { randomRequests } from '../support/churnRequests.js';
+import { SILENT } from '../support/silent.js';
+import { isThorough, thorough } from '../support/thorough.js';
+import { CONFIG, CONTEXT, safetensorsFile, tensorsOf, writeCheckpoint } from './smallModel.js';
+import { environment, isBuilt, ROOT } from './support.js';
+
+const built = (path: string): Promise<unknown> =>
+  import(/* @vite-ignore */ pathToFileURL(join(ROOT, 'dist', path)).href);
+
+const NAMES = ['first', 'second'] as const;
+const PAGES = 24;
+const LEAST_PAGES = 12;
+
+/** Bytes of the heap that are in use, without garbage. */
+function heapBytes(): number {
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc') as () => void;
+  for (let i = 0; i < 3; i++) collect();
+  return process.memoryUsage().heapUsed;
+}
+
+describe.skipIf(!isBuilt)('requests that come and go on two models', () => {
+  const folders = [writeCheckpoint(), writeCheckpoint({ weights: safetensorsFile(tensorsOf(2)) }, 'other')];
+  let engines: typeof Engines;
+  let adapters: typeof Adapters;
+  let shared: readonly Loading.LoadedModel[] = [];
+  let apart: readonly Loading.LoadedModel[] = [];
+
+  beforeAll(async () => {
+    for (const [name, value] of Object.entries(environment())) vi.stubEnv(name, value);
+    const { beginLoading } = (await built('commands/loadModel.js')) as typeof Loading;
+    const { DeviceHost } = (await built('driver/devices/deviceHost.js')) as typeof Host;
+    engines = (await built('engine/engine.js')) as typeof Engines;
+    adapters = (await built('commands/engineModel.js')) as typeof Adapters;
+    const open = (model: string, host?: Host.DeviceHost): Promise<Loading.LoadedModel> => {
+      const request = { model, init: { kind: 'checkpoint' }, precision: 'f32', threads: 2 } as const;
+      const sizes = { cacheTokens: PAGES * 16, batchTokens: 64, logits: true } as const;
+      return beginLoading({ ...request, ...sizes }, SILENT, new Phases(), { host }).finish();
+    };
+    const host = new DeviceHost({ isApart: true });
+    shared = await Promise.all(folders.map((folder) => open(folder, host)));
+    apart = await Promise.all(folders.map((folder) => open(folder)));
+  });
+  afterAll(async () => {
+    await Promise.all([...shared, ...apart].map((model) => model.close()));
+    vi.unstubAllEnvs();
+  });
+
+  /** Rounds of requests to one engine, each followed by `after`. */
+  async function rounds(seed: number, count: number, most: number, after?: (round: number) => void): Promise<void> {
+    const random = randomOf(seed);
+    const engine = new engines.Engine();
+    const loaded = NAMES.map((name, i): Replicas => engine.load(name, adapters.engineModelOf(shared[i]!)));
+    const vocab = CONFIG.vocab_size;
+    const asked = randomRequests(random, { models: NAMES, count: isThorough ? 60 : 24, vocab, longest: CONTEXT });
+    const alone = aloneOn((name) => {
+      const single = new engines.Engine();
+      const { replicas, vocabSize } = adapters.engineModelOf(apart[NAMES.indexOf(name as (typeof NAMES)[number])]!);
+      single.load(name, { replicas, vocabSize: vocabSize! });
+      return Promise.resolve(single);
+    });
+    const generators = loaded.map((replicas) => replicas['generators'][0]!);
+    const move = (): void => {
+      const pages = LEAST_PAGES + Math.floor(random() * (PAGES - LEAST_PAGES + 1));
+      void generators[0]!.resize(pages);
+      void generators[1]!.resize(PAGES + LEAST_PAGES - pages);
+    };
+    for (let round = 0; round < most; round++) {
+      const between = (): void => void (random() < 0.05 && move());
+      const counts: ChurnCounts = await churn(engine, {
+        random,
+        asked,
+        count,
+        atOnce: 16,
+        alone,
+        maxDeadline: 60,
+        between,
+      });
+      expect(counts.whole).toBeGreaterThan(count / 5);
+      expect(counts.early).toBeGreaterThan(count / 20);
+      await Promise.all(loaded.map((replicas) => replicas.idle()));
+      for (const { pressure, workTokens } of generators)
+        expect({ ...pressure, workTokens }).toMatchObject({ held: 0, waiting: 0, workTokens: 0 });
+      for (const signal of counts.signals) expect(getEventListeners(signal, 'abort')).toHaveLength(0);
+      after?.(round);
+    }
+    expect(engine.countsOf('first').preemptions + engine.countsOf('second').preemptions).toBeGreaterThan(0);
+    for (const name of NAMES) await engine.unload(name);
+  }
+
+  test('get what they get alone', { timeout: 600_000 }, async () => {
+    await rounds(1, isThorough ? 1500 : 150, 1);
+  });
+
+  thorough('leave no byte', { timeout: 600_000 }, async () => {
+    const bytes: number[] = [];
+    await rounds(2, 300, 8, () => void bytes.push(heapBytes()));
+    // The first rounds compile code, and find out what each request gets alone.
+    expect(Math.min(...bytes.slice(-2)) - Math.max(...bytes.slice(2, 5))).toBeLessThan(300_000);
+  });
+});
