@@ -2,7 +2,7 @@
  * Published heads and verifiers against goldens of transformers in float64: from text and from tokens, whole and in
  * chunks, cached and not, alone and beside generation. Needs the data folder beside the repository.
  */
-import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { engineModelOf, engineOf } from '../../commands/engineModel.js';
@@ -13,9 +13,9 @@ import { deviceModelOf } from '../../driver/devices/deviceModel.js';
 import { Phases } from '../../driver/phases.js';
 import { Engine } from '../../engine/engine.js';
 import { createTokenizer } from '../../models/tokenizer/tokenizer.js';
-import { roundToDType } from '../../ir/round.js';
 import { isThorough } from '../support/thorough.js';
 import { SILENT } from '../support/silent.js';
+import { asComputed, type Golden, goldensOf, linesOf, type VerifierName, VERIFIERS } from '../support/verifiers.js';
 import { environment, isBuilt, ROOT, temporaryFolder } from './support.js';
 
 const SHARED = join(ROOT, '..', 'shared');
@@ -23,69 +23,14 @@ const CHECKPOINTS = join(SHARED, 'checkpoints', 'verifiers');
 const CACHE_TOKENS = 4096;
 const OFF = 1e-4;
 
-interface Golden {
-  readonly id: number;
-  readonly question: string;
-  readonly steps: readonly string[];
-  readonly tokens: readonly number[];
-  readonly rows: readonly number[];
-  readonly scores: readonly number[];
-}
-
-const hasGoldens = (() => {
-  try {
-    return readdirSync(CHECKPOINTS).length > 0;
-  } catch {
-    process.stderr.write('SKIPPED: verifiers against goldens: the folder ../shared is not beside the repository\n');
-    return false;
-  }
-})();
+const hasGoldens = existsSync(CHECKPOINTS);
+if (!hasGoldens)
+  process.stderr.write('SKIPPED: verifiers against goldens: the folder ../shared is not beside the repository\n');
 
 /** All solutions of a file, or some in a fast run. */
 const some = (goldens: readonly Golden[]): readonly Golden[] => (isThorough ? goldens : goldens.slice(0, 6));
-const NAMES = hasGoldens ? readdirSync(CHECKPOINTS).sort() : [];
-const FAST = ['gemma2-seqcls', 'qwen-prm', 'rlhflow-prm'];
-const isHere = (name: string): boolean => isThorough || FAST.includes(name);
-
-const goldensOf = (name: string): readonly Golden[] =>
-  readFileSync(join(SHARED, 'golden', 'verifiers', `${name}.jsonl`), 'utf8')
-    .trim()
-    .split('\n')
-    .map((line) => JSON.parse(line) as Golden);
-
-/**
- * The checkpoint as the goldens were computed: their rotary frequencies had been rounded to bf16 with the weights,
- * which moves scores by up to 0.03. A copy of config.json states these frequencies, as factors of the exact ones.
- */
-function asComputed(name: string): string {
-  const from = join(CHECKPOINTS, name);
-  const folder = join(temporaryFolder(), name);
-  mkdirSync(folder);
-  for (const file of readdirSync(from)) if (file !== 'config.json') symlinkSync(join(from, file), join(folder, file));
-  const config = JSON.parse(readFileSync(join(from, 'config.json'), 'utf8')) as {
-    head_dim?: number;
-    hidden_size: number;
-    num_attention_heads: number;
-    max_position_embeddings: number;
-    rope_parameters: { rope_theta: number };
-  };
-  const headDim = config.head_dim ?? config.hidden_size / config.num_attention_heads;
-  const { rope_theta } = config.rope_parameters;
-  const factors = Array.from({ length: headDim / 2 }, (_, pair) => {
-    const exact = rope_theta ** ((-2 * pair) / headDim);
-    return exact / roundToDType(exact, 'bf16');
-  });
-  const rope_parameters = {
-    rope_type: 'longrope',
-    rope_theta,
-    short_factor: factors,
-    long_factor: factors,
-    original_max_position_embeddings: config.max_position_embeddings,
-    factor: 1,
-  };
-  writeFileSync(join(folder, 'config.json'), JSON.stringify({ ...config, rope_parameters }));
-  return folder;
-}
+const FAST: readonly VerifierName[] = ['gemma2-seqcls', 'qwen-prm', 'rlhflow-prm'];
+const isHere = (name: VerifierName): boolean => isThorough || FAST.includes(name);
 
 const REQUEST = { init: { kind: 'checkpoint' as const }, precision: 'f32' as const, threads: 2 };
 
@@ -106,10 +51,9 @@ function expectGolden(results: readonly RewardResult[], goldens: readonly Golden
   });
 }
 
-const linesOf = (goldens: readonly Golden[], fields: readonly (keyof Golden)[]): string => {
+const fileOf = (goldens: readonly Golden[], fields: readonly (keyof Golden)[]): string => {
   const path = join(temporaryFolder(), 'solutions.jsonl');
-  const lines = goldens.map((golden) => JSON.stringify(Object.fromEntries(fields.map((name) => [name, golden[name]]))));
-  writeFileSync(path, lines.join('\n'));
+  writeFileSync(path, linesOf(goldens, fields));
   return path;
 };
 
@@ -118,19 +62,19 @@ describe.skipIf(!hasGoldens || !isBuilt)('verifiers against goldens', () => {
     for (const [name, value] of Object.entries(environment())) vi.stubEnv(name, value);
   });
 
-  describe.each(NAMES.filter(isHere))('%s', (name) => {
-    const goldens = some(goldensOf(name));
+  describe.each(VERIFIERS.filter(isHere))('%s', (name) => {
+    const goldens = some(goldensOf(SHARED, name));
     let folder: string;
     beforeAll(() => {
-      folder = asComputed(name);
+      folder = asComputed(SHARED, name, temporaryFolder());
     });
 
     it('from text and from tokens', async () => {
       const ask = { ...REQUEST, model: folder };
-      const text = linesOf(goldens, ['id', 'question', 'steps']);
+      const text = fileOf(goldens, ['id', 'question', 'steps']);
       const { results } = await reward({ ...ask, input: text }, SILENT);
       expectGolden(results, goldens);
-      const tokens = linesOf(goldens, ['id', 'tokens', 'rows']);
+      const tokens = fileOf(goldens, ['id', 'tokens', 'rows']);
       const again = await reward({ ...ask, input: tokens }, SILENT);
       expect(again.results.map((each) => 'scores' in each && each.scores)).toEqual(
         results.map((each) => 'scores' in each && each.scores),
@@ -138,8 +82,8 @@ describe.skipIf(!hasGoldens || !isBuilt)('verifiers against goldens', () => {
     });
   });
 
-  describe.each(['qwen-prm', 'math-shepherd-prm'].filter(isHere))('%s, whatever the company', (name) => {
-    const goldens = some(goldensOf(name));
+  describe.each((['qwen-prm', 'math-shepherd-prm'] as const).filter(isHere))('%s, whatever the company', (name) => {
+    const goldens = some(goldensOf(SHARED, name));
     let model: LoadedModel;
     let verifier: Verifier;
     let wanted: readonly unknown[];
@@ -150,7 +94,7 @@ describe.skipIf(!hasGoldens || !isBuilt)('verifiers against goldens', () => {
       return results.map((each) => 'scores' in each && each.scores);
     };
     beforeAll(async () => {
-      model = await load(asComputed(name));
+      model = await load(asComputed(SHARED, name, temporaryFolder()));
       const tokenizer = createTokenizer(model.tokenizer.spec);
       verifier = await openVerifier(model.checkpoint, chooseVerifier(model.checkpoint).language, tokenizer);
       wanted = await scoresOf(engineOf(model));
