@@ -97,7 +97,8 @@ const demandOf = ({ config }: LoadedModel['checkpoint']): Demand => ({
 
 class OpenEngine implements Engine {
   private readonly engine: ModelEngine;
-  private readonly host = new DeviceHost();
+  /** A fault in native code ends a process of models, which is replaced, and not the program. */
+  private readonly host = new DeviceHost({ isApart: true });
   private readonly writers = new Map<string, ModelGenerator>();
   /** Names of models that are being opened. */
   private readonly opening = new Set<string>();

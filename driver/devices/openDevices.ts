@@ -126,8 +126,11 @@ async function openCompiled(
   const parallelism = place(opened, wanted, request, ui);
   if (isEqual(parallelism, ONE) && !options.host.isApart)
     return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui, options) };
-  ui.phase('compile kernels', distinct(model));
-  await options.phases.during('kernels', () => model.target.compiler.compile(model, { packed: opened.packed }));
+  // A single process compiles what it needs when it needs it.
+  if (!isEqual(parallelism, ONE)) {
+    ui.phase('compile kernels', distinct(model));
+    await options.phases.during('kernels', () => model.target.compiler.compile(model, { packed: opened.packed }));
+  }
   const loading = begin(
     request,
     opening.target,
