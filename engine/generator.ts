@@ -149,7 +149,7 @@ export class Generator implements TaskOwner, MemoryUser {
   /** Tokens of a sequence that would be found in pages. */
   findable(sequence: Sequence): number {
     if (this.model.isLost?.() === true) return 0;
-    return PAGE_TOKENS * sequence.lookUp(this.pool).found;
+    return PAGE_TOKENS * sequence.lookUp(this.pool).pages;
   }
 
   start(task: Task): void {

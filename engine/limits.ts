@@ -1,5 +1,7 @@
 /** Bounds and names that the help of a command states; schemas that hold them take a while to load. */
 
+/** Tokens of a page. Attention takes keys in groups of this size, so no group of a path lies in two pages. */
+export const PAGE_TOKENS = 16;
 /** Most tokens to generate, where a request does not say. */
 export const DEFAULT_NEW_TOKENS = 128;
 /** Continuations of one prompt. */

@@ -1,9 +1,10 @@
 /** Pages of keys and values: who holds them, what they contain, and which can be had. */
 import { hash } from 'node:crypto';
 import { LowestFirst } from '../system/lowestFirst.js';
+import { PAGE_TOKENS } from './limits.js';
+import { PageStems, type Stem } from './pageStems.js';
 
-/** Tokens of a page. Attention takes keys in groups of this size, so no group of a path lies in two pages. */
-export const PAGE_TOKENS = 16;
+export { PAGE_TOKENS };
 
 /** Contents that are remembered after their memory was taken. */
 const MAX_TAKEN = 1 << 16;
@@ -23,7 +24,8 @@ export function contentOf(before: string | undefined, tokens: readonly number[])
 }
 
 /**
- * Pages are shared by reference. A page that nobody holds keeps its content, and can be held again by whoever needs
+ * Pages are shared by reference, and copied where only their first rows are shared. A page that nobody holds keeps its
+ * content, and can be held again by whoever needs
  * the same tokens after the same path, until its memory is taken for something else: blank pages first, the lowest of
  * them, and then the least recently used. So the last pages become idle, whose memory can be given to others.
  */
@@ -47,6 +49,7 @@ export class PagePool {
   private readonly unheld = new Set<number>();
   /** Contents whose memory was taken, and how many had been taken before. The oldest are dropped. */
   private readonly taken = new Map<string, number>();
+  private readonly stems: PageStems;
 
   /** `most`: pages that there may be; as many as are there, unless `count` says fewer. */
   constructor(most: number, count = most) {
@@ -54,6 +57,7 @@ export class PagePool {
     this.holders = new Int32Array(most);
     this.contents = new Array<string | undefined>(most);
     this.blank = new LowestFirst(most);
+    this.stems = new PageStems(most);
     this.resize(count);
   }
 
@@ -101,8 +105,7 @@ export class PagePool {
       if (page === undefined) return undefined;
       this.remember(page);
       this.unheld.delete(page);
-      this.byContent.delete(this.contents[page]!);
-      this.contents[page] = undefined;
+      this.erase(page);
     }
     this.holders[page] = 1;
     return page;
@@ -111,10 +114,15 @@ export class PagePool {
   /** Holds the page with this content; undefined where there is none. */
   find(content: string): number | undefined {
     const page = this.byContent.get(content);
-    if (page === undefined) return undefined;
-    if (this.unheld.delete(page)) this.found++;
-    this.holders[page]!++;
+    if (page !== undefined && this.hold(page)) this.found++;
     return page;
+  }
+
+  /** Holds `page` once more. It has a content. Returns whether nobody held it. */
+  hold(page: number): boolean {
+    const wasIdle = this.unheld.delete(page);
+    this.holders[page]!++;
+    return wasIdle;
   }
 
   /** Whether a page has this content. */
@@ -128,12 +136,19 @@ export class PagePool {
     return page !== undefined && this.holders[page] === 0;
   }
 
+  /** Whether nobody holds the page. */
+  isIdle(page: number): boolean {
+    return this.holders[page] === 0;
+  }
+
   /**
    * The held `page` is full and will not change. Where another page has the same content, that one stays known.
-   * `isAgain`: its sequence had it before, and gave it back.
+   * `isAgain`: its sequence had it before, and gave it back. Returns whether it is known.
    */
-  publish(page: number, content: string, isAgain = false): void {
-    if (this.byContent.has(content)) return;
+  publish(page: number, content: string, isAgain = false): boolean {
+    const known = this.byContent.get(content);
+    if (known !== undefined && known !== page) this.stems.delete(page);
+    if (known !== undefined) return known === page;
     const before = this.taken.get(content);
     if (before !== undefined) {
       this.taken.delete(content);
@@ -144,20 +159,36 @@ export class PagePool {
     }
     this.byContent.set(content, page);
     this.contents[page] = content;
+    return true;
+  }
+
+  /** The first rows of the held `page` will not change: those of `tokens`, behind the content `before`. */
+  lend(page: number, before: string | undefined, tokens: readonly number[]): void {
+    this.stems.set(page, before, tokens);
+  }
+
+  /** A page that begins with some of these tokens behind the content `before`: with as many as any. */
+  stem(before: string | undefined, tokens: readonly number[]): Stem | undefined {
+    return this.stems.longest(before, tokens);
   }
 
   /** What `page` contains is not to be found any more. */
   forget(page: number): void {
+    this.erase(page);
+    if (this.unheld.delete(page)) this.blank.add(page);
+  }
+
+  private erase(page: number): void {
+    this.stems.delete(page);
     const content = this.contents[page];
     if (content === undefined) return;
     this.byContent.delete(content);
     this.contents[page] = undefined;
-    if (this.unheld.delete(page)) this.blank.add(page);
   }
 
   /** The memory was lost: nothing is to be found any more. */
   clear(): void {
-    for (const page of [...this.byContent.values()]) this.forget(page);
+    for (const page of [...this.byContent.values(), ...this.stems.pages()]) this.forget(page);
   }
 
   /** Gives up one hold. */
@@ -166,7 +197,7 @@ export class PagePool {
     if (!(left >= 0)) throw new Error(`Page ${page} is held by nobody.`);
     this.holders[page] = left;
     if (left > 0) return;
-    if (this.contents[page] === undefined) return this.offer(page);
+    if (this.contents[page] === undefined && !this.stems.has(page)) return this.offer(page);
     this.unheld.add(page);
     this.freed++;
   }

@@ -6,7 +6,7 @@
  */
 import type { StepLimits } from './device.js';
 import { PAGE_TOKENS, type PagePool } from './pages.js';
-import type { Sequence } from './sequence.js';
+import type { FoundPages, PageCopy, Sequence } from './sequence.js';
 import { SequenceQueue } from './sequenceQueue.js';
 import { rowCount, type SequenceChunk, type Step, stepOf, withinRows } from './stepMessage.js';
 
@@ -29,6 +29,9 @@ interface Draft {
   writing: number;
   /** Contents of pages that this step fills: whoever needs them too waits for them. */
   readonly filling: Set<string>;
+  /** Tokens of prompts that it computes in pages, by the content before those. */
+  readonly begun: Map<string, (readonly number[])[]>;
+  readonly copies: PageCopy[];
 }
 
 /** How much memory the sequences of a model could use, in pages. */
@@ -125,14 +128,16 @@ export class Scheduler {
     const { pieces } = draft;
     if (pieces.length === 0) return undefined;
     for (const { sequence } of pieces) sequence.number = this.numberOf(sequence);
-    const step = stepOf(pieces, this.ended, this.limits);
+    const step = stepOf(pieces, this.ended, draft.copies, this.limits);
     this.ended = [];
+    for (const { from } of draft.copies) this.pool.release(from);
     // Steps are executed in order, so that a later one may read what this one writes.
     for (const { sequence, to } of pieces) {
       const isPrompt = !sequence.isWriting;
       sequence.computed = to;
       // Others may find what was computed of a prompt, and need fewer pages then.
       if (sequence.publish(this.pool) && isPrompt) this.wanted = 0;
+      if (isPrompt) sequence.lend(this.pool);
     }
     for (const sequence of askedIn(step)) sequence.awaited++;
     return step;
@@ -206,6 +211,7 @@ export class Scheduler {
 
   /** The pages are for others, and the device forgets the sequence. */
   private drop(sequence: Sequence): void {
+    if (sequence.pages.length > 0) sequence.lend(this.pool);
     sequence.drop(this.pool);
     if (sequence.number < 0) return;
     this.ended.push(sequence.number);
@@ -232,6 +238,8 @@ export class Scheduler {
       most: groups === 1 ? Infinity : Math.max(1, Math.ceil(writing / groups)),
       ...{ tokens: 0, keys: 0, rows: 0, filtered: 0, entries: 0, writing: 0 },
       filling: new Set(),
+      begun: new Map(),
+      copies: [],
     };
   }
 
@@ -254,9 +262,10 @@ export class Scheduler {
     if (!this.reserve(sequence, to)) return false;
     sequence.lastStep = this.steps;
     draft.pieces.push({ sequence, from: computed, to });
-    for (let i = Math.floor(computed / PAGE_TOKENS); (i + 1) * PAGE_TOKENS <= to; i++) {
-      const content = sequence.content(i);
+    for (let i = Math.floor(computed / PAGE_TOKENS); i * PAGE_TOKENS < to; i++) {
+      const content = (i + 1) * PAGE_TOKENS <= to ? sequence.content(i) : undefined;
       if (content !== undefined) draft.filling.add(content);
+      if (!isWriting) addTo(draft.begun, sequence.content(i - 1) ?? '', sequence.tokens.slice(i * PAGE_TOKENS, to));
     }
     draft.filtered += isFiltered ? 1 : 0;
     draft.entries += listed;
@@ -280,8 +289,9 @@ export class Scheduler {
         i++;
         continue;
       }
-      const { needed, next } = this.needs(sequence);
-      const isFilling = next !== undefined && draft.filling.has(next);
+      const found = sequence.lookUp(this.pool);
+      const needed = found.missing;
+      const isFilling = this.isFilling(draft, sequence, found);
       if (isFilling || sequence.mostPages > this.roomPages || !this.free(needed)) {
         this.isShort ||= !isFilling;
         wanted = Math.min(wanted, isFilling ? 0 : needed);
@@ -290,14 +300,17 @@ export class Scheduler {
         continue;
       }
       sequence.adopt(this.pool);
+      const copy = sequence.fork(this.pool);
       const { computed } = sequence;
       if (!this.take(sequence, draft)) {
         sequence.drop(this.pool);
+        if (copy !== undefined) this.pool.release(copy.from);
         wanted = 0;
         refused++;
         i++;
         continue;
       }
+      if (copy !== undefined) draft.copies.push(copy);
       sequence.found ||= computed;
       this.waiting.delete(sequence);
       this.running.add(sequence);
@@ -305,10 +318,16 @@ export class Scheduler {
     this.wanted = wanted;
   }
 
-  /** Pages that a sequence takes from those that are available, and the content of the first that it computes. */
-  private needs(sequence: Sequence): { readonly needed: number; readonly next: string | undefined } {
-    const { found, idle } = sequence.lookUp(this.pool);
-    return { needed: sequence.neededPages - found + idle, next: sequence.content(found) };
+  /** Whether this step computes what the sequence can share with others: all that it would find of its next page. */
+  private isFilling(draft: Draft, sequence: Sequence, { pages, before, rest }: FoundPages): boolean {
+    const next = sequence.content(pages);
+    if (next !== undefined && draft.filling.has(next)) return true;
+    const isAlike = (tokens: readonly number[]): boolean => rest.every((token, i) => token === tokens[i]);
+    return (
+      rest.length > 0 &&
+      (draft.begun.get(before ?? '') ?? []).some(isAlike) &&
+      rest.length > (this.pool.stem(before, rest)?.rows ?? 0)
+    );
   }
 
   /** Where the first that waits comes before some that run by its priority, those give way. */
@@ -318,7 +337,7 @@ export class Scheduler {
     if (first === undefined || first.awaited > 0 || !isLater(this.running.last)) return;
     let later = 0;
     for (const { priority, pages } of this.running) if (priority > first.priority) later += pages.length;
-    const { needed } = this.needs(first);
+    const { missing: needed } = first.lookUp(this.pool);
     if (needed > this.pool.available + later) return;
     while (!this.free(needed) && isLater(this.running.last)) this.preempt(this.running.last!);
   }
@@ -359,6 +378,12 @@ export class Scheduler {
     this.wanted = 0;
     if (this.running.delete(sequence)) this.waiting.add(sequence);
   }
+}
+
+function addTo<K, V>(lists: Map<K, V[]>, key: K, value: V): void {
+  const list = lists.get(key);
+  if (list === undefined) lists.set(key, [value]);
+  else list.push(value);
 }
 
 /** The sequences that a step will say something about. */

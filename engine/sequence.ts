@@ -24,6 +24,24 @@ export interface SequenceOptions {
   readonly banned?: { readonly tokens: ReadonlySet<number>; readonly atLeast: number };
 }
 
+/** What a sequence would find of its beginning. */
+export interface FoundPages {
+  /** Whole pages. */
+  readonly pages: number;
+  /** Pages that it takes from those that are available: those that nobody holds are not there for others then. */
+  readonly missing: number;
+  /** The content before its next page, and the tokens of that page that it need not compute if others have. */
+  readonly before: string | undefined;
+  readonly rest: readonly number[];
+}
+
+/** Rows of a page that are copied from another. */
+export interface PageCopy {
+  readonly from: number;
+  readonly to: number;
+  readonly rows: number;
+}
+
 /** What a token is drawn with on the device. */
 export interface Draw extends NoiseKey {
   readonly inverseTemperature: number;
@@ -194,32 +212,53 @@ export class Sequence {
     return this.contents[index];
   }
 
-  /** Full pages at its beginning that need not be computed, if others have: not those of rows that are asked for. */
-  private get findablePages(): number {
-    const most = this.isAlone ? 0 : Math.min(this.tokens.length, this.nextScore) - 1;
-    return Math.floor(most / PAGE_TOKENS);
+  /** Tokens at its beginning that need not be computed, if others have: not those of rows that are asked for. */
+  private get findable(): number {
+    return this.isAlone ? 0 : Math.min(this.tokens.length, this.nextScore) - 1;
   }
 
-  /** Pages that it would find, and how many of them nobody holds: those are not there for others once it has them. */
-  lookUp(pool: PagePool): { readonly found: number; readonly idle: number } {
-    let [found, idle] = [0, 0];
-    for (const most = this.findablePages; found < most; found++) {
-      const content = this.content(found)!;
+  /** What it would find. */
+  lookUp(pool: PagePool): FoundPages {
+    const { findable } = this;
+    let [pages, idle] = [0, 0];
+    for (; (pages + 1) * PAGE_TOKENS <= findable; pages++) {
+      const content = this.content(pages)!;
       if (!pool.has(content)) break;
       if (pool.hasIdle(content)) idle++;
     }
-    return { found, idle };
+    const begin = pages * PAGE_TOKENS;
+    const rest = this.tokens.slice(begin, Math.max(begin, Math.min(begin + PAGE_TOKENS, findable)));
+    return { pages, missing: this.neededPages - pages + idle, before: this.content(pages - 1), rest };
   }
 
   /** Holds the pages that already contain the first tokens. */
   adopt(pool: PagePool): void {
-    for (const most = this.findablePages; this.pages.length < most;) {
+    for (const { findable } = this; (this.pages.length + 1) * PAGE_TOKENS <= findable;) {
       const page = pool.find(this.content(this.pages.length)!);
       if (page === undefined) break;
       this.pages.push(page);
     }
     this.published = this.pages.length;
     this.computed = this.pages.length * PAGE_TOKENS;
+  }
+
+  /**
+   * Has a page of its own for the tokens behind those that it has found, the first of which are copied from another,
+   * `stem`, before the next step. Holds that page for the caller, who releases it once the step is planned. Returns
+   * undefined, and has nothing more, where no page is as it begins, or none can be had.
+   */
+  fork(pool: PagePool): PageCopy | undefined {
+    const { rest, before } = this.lookUp(pool);
+    const stem = pool.stem(before, rest);
+    if (stem === undefined) return undefined;
+    // The page that is copied is not to be taken for the sequence itself.
+    const left = pool.available - (pool.isIdle(stem.page) ? 1 : 0);
+    if (left < this.neededPages - this.pages.length) return undefined;
+    pool.hold(stem.page);
+    const page = pool.take()!;
+    this.pages.push(page);
+    this.computed += stem.rows;
+    return { from: stem.page, to: page, rows: stem.rows };
   }
 
   /**
@@ -245,9 +284,28 @@ export class Sequence {
     for (; (this.published + 1) * PAGE_TOKENS <= this.computed; this.published++) {
       const content = this.content(this.published);
       if (content === undefined) break;
-      pool.publish(this.pages[this.published]!, content, this.wasPreempted);
+      const isKnown = pool.publish(this.pages[this.published]!, content, this.wasPreempted);
+      if (isKnown) this.lendPage(this.published, pool);
     }
     return this.published > before;
+  }
+
+  /** Lets others copy the first rows of its last page, as far as they are computed and their tokens known. */
+  lend(pool: PagePool): void {
+    if (this.published === Math.floor(this.known / PAGE_TOKENS)) this.lendPage(this.published, pool);
+  }
+
+  /** Tokens that are computed, or will be by steps on their way, and known. */
+  private get known(): number {
+    let length = Math.min(this.computed, this.tokens.length);
+    while (this.tokens[length - 1] === UNREAD) length--;
+    return length;
+  }
+
+  private lendPage(index: number, pool: PagePool): void {
+    const page = this.pages[index];
+    const tokens = this.tokens.slice(index * PAGE_TOKENS, Math.min((index + 1) * PAGE_TOKENS, this.known));
+    if (page !== undefined && tokens.length > 0) pool.lend(page, this.content(index - 1), tokens);
   }
 
   /** The call that was to compute the tokens from `from` on failed: they are to be computed again. */
@@ -258,7 +316,7 @@ export class Sequence {
 
   /** Nobody finds the pages from token `from` on any more. */
   withdraw(from: number, pool: PagePool): void {
-    for (let i = Math.floor(from / PAGE_TOKENS); i < this.published; i++) pool.forget(this.pages[i]!);
+    for (const page of this.pages.slice(Math.floor(from / PAGE_TOKENS))) pool.forget(page);
     this.published = Math.min(this.published, Math.floor(from / PAGE_TOKENS));
   }
 

@@ -1,6 +1,6 @@
 /** What a step says to the device: pieces of sequences, as changes of what the device knows of them. */
 import type { StepLimits, StepMessage } from './device.js';
-import { type Draw, type Sequence, UNREAD } from './sequence.js';
+import { type Draw, type PageCopy, type Sequence, UNREAD } from './sequence.js';
 import { filterInputs } from './tokenEntries.js';
 
 /** The tokens [from, to) of a sequence. */
@@ -79,6 +79,7 @@ const arrays = (count: number) => (): Int32Array => new Int32Array(count);
 export function stepOf(
   pieces: readonly SequenceChunk[],
   ended: readonly number[],
+  copies: readonly PageCopy[],
   { keptRows = 0, filtered: maxFiltered }: Pick<StepLimits, 'keptRows' | 'filtered'>,
 ): Step {
   const ofPart = arrays(pieces.length);
@@ -119,6 +120,15 @@ export function stepOf(
     pages: Int32Array.from(pages),
     tokens: Int32Array.from(tokens),
     ...{ row, target, inverseTemperature, keyLow, keyHigh, keep },
+    ...(copies.length === 0
+      ? {}
+      : {
+          copies: {
+            from: Int32Array.from(copies, ({ from }) => from),
+            to: Int32Array.from(copies, ({ to }) => to),
+            rows: Int32Array.from(copies, ({ rows }) => rows),
+          },
+        }),
     ...(maxFiltered === undefined
       ? {}
       : { filters: filterInputs(rows.slice(0, filtered).map(({ sequence }) => sequence.filterRow)) }),

@@ -14,8 +14,9 @@ const STEP_ROWS = 'R';
 const FILTERED_ROWS = 'F';
 export const ENTRIES = 'E';
 
-/** Every call of `copy`. More rows are copied by several. */
-export const COPY_BUCKET: Bucket = { extents: { N: 1024 }, longest: 1 };
+/** The extent of the function `copy`, and every call of it. More rows are copied by several. */
+export const COPIED_ROWS = 'N';
+export const COPY_BUCKET: Bucket = { extents: { [COPIED_ROWS]: 1024 }, longest: 1 };
 
 export interface StepSize {
   /** New tokens. */

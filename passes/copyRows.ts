@@ -5,12 +5,13 @@
  * step writes at its slots, so that it copies what the step keeps, whatever the layers share and however narrow it is.
  * Nothing in it depends on values: what is copied has the bits of what was there.
  */
+import { CompileError } from '../errors.js';
 import { COPY } from '../ir/function.js';
 import { type Graph, GraphBuilder, isOp } from '../ir/graph/graph.js';
 import { versionsOf } from '../ir/graph/versions.js';
-import { CompileError } from '../errors.js';
+import { COPIED_ROWS } from '../ir/stepping.js';
 
-const COPIED = { name: 'N', counts: 'rows' } as const;
+const COPIED = { name: COPIED_ROWS, counts: 'rows' } as const;
 
 /** Throws CompileError where the step has no input of slots, or writes a state of keys twice. */
 export function copyRows(step: Graph): Graph {

@@ -1,11 +1,11 @@
 /** A model on one replica as the engine sees it: its executor behind a table of sequences. */
-import { type DeviceModel, StateLost, type StepAnswer } from '../../engine/device.js';
+import { type DeviceModel, type PageCopies, StateLost, type StepAnswer } from '../../engine/device.js';
 import { PAGE_TOKENS } from '../../engine/pages.js';
-import { STEP } from '../../ir/function.js';
-import { LAST_TOKEN_ROWS, stepSize } from '../../ir/stepping.js';
+import { COPY, STEP } from '../../ir/function.js';
+import { COPIED_ROWS, LAST_TOKEN_ROWS, stepSize } from '../../ir/stepping.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { classesOf } from '../../models/model/model.js';
-import type { CallResult } from '../../runtime/call.js';
+import type { CallArrays, CallResult } from '../../runtime/call.js';
 import { defined } from '../../system/defined.js';
 import type { DeviceExecutor } from '../executor.js';
 import { ProcessEnded } from './protocol.js';
@@ -53,9 +53,13 @@ export function deviceModelOf(
     piecePages: 1,
     pieceBytes: 0,
     step: async (message) => {
-      const { inputs } = table.apply(message);
+      const { inputs, copies } = table.apply(message);
       try {
-        return stepAnswer(await executor.call(STEP, { ...inputs, key: inputs.key.slice() }, epoch));
+        // Calls are executed in the order in which they are made.
+        const copied = copyCalls(copies, executor.capacity).map((call) => executor.call(COPY, call, epoch));
+        const answer = executor.call(STEP, { ...inputs, key: inputs.key.slice() }, epoch);
+        await Promise.all([...copied, answer]);
+        return stepAnswer(await answer);
       } catch (error) {
         throw error instanceof ProcessEnded ? new StateLost(error.message, error.wasAsked) : error;
       }
@@ -76,6 +80,20 @@ export function deviceModelOf(
           },
         }),
   };
+}
+
+/** Copies of pages as calls of the function `copy`, each of as many rows as it takes at most. */
+function copyCalls(copies: PageCopies | undefined, capacity: DeviceExecutor['capacity']): readonly CallArrays[] {
+  if (copies === undefined) return [];
+  const most = capacity[COPY]?.[COPIED_ROWS];
+  if (most === undefined) throw new Error('The model has no function that copies.');
+  const rowsOf = (pages: Int32Array): number[] =>
+    [...pages].flatMap((page, i) => Array.from({ length: copies.rows[i]! }, (_, row) => page * PAGE_TOKENS + row));
+  const [from, to] = [Int32Array.from(rowsOf(copies.from)), Int32Array.from(rowsOf(copies.to))];
+  return Array.from({ length: Math.ceil(from.length / most) }, (_, i) => ({
+    from: from.slice(i * most, (i + 1) * most),
+    to: to.slice(i * most, (i + 1) * most),
+  }));
 }
 
 const NO_FLOATS = new Float32Array(0);

@@ -19,8 +19,8 @@ const hasOutputs = (fn: RuntimeFunction): boolean => fn.interface.outputs.length
 
 /**
  * The buckets that an executor waits for: those of the calls that come first, by default of every function that
- * returns something the one that holds all its calls. Those are ready on several stages in any case: their programs say how much memory passes
- * through a pipeline.
+ * returns something the one that holds all its calls. Those are ready on several stages in any case: their programs say
+ * how much memory passes through a pipeline.
  */
 export function firstBuckets(plan: RuntimePlan, calls: readonly FirstCall[], stages: number): readonly BucketOf[] {
   return distinctBuckets([

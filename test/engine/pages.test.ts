@@ -60,6 +60,8 @@ class FakeDevice {
   private readonly table: SequenceTable;
   private readonly rows = new Map<number, string>();
   private readonly kept = new Map<number, number>();
+  /** Rows that were copied. */
+  copied = 0;
 
   constructor(pages: number, keys: number, keptRows?: number) {
     this.table = new SequenceTable({ pages, keys, maxLength: 1000, keptRows });
@@ -67,7 +69,15 @@ class FakeDevice {
 
   /** Checks that every token sees exactly its own path, and writes what the call writes. */
   call({ message, pieces, asked }: Step): void {
-    const { inputs } = this.table.apply(message);
+    const { inputs, copies } = this.table.apply(message);
+    copies?.from.forEach((page, i) => {
+      for (let row = 0; row < copies.rows[i]!; row++) {
+        const from = this.rows.get(16 * page + row);
+        if (from === undefined) throw new Error(`page ${page} is copied, of which row ${row} was never written`);
+        this.rows.set(16 * copies.to[i]! + row, from);
+        this.copied++;
+      }
+    });
     const { tokens, position, slot, begin, key, isFed, feed, keep } = inputs;
     expect(new Set(slot).size).toBe(slot.length);
     let at = 0;
@@ -108,6 +118,7 @@ describe('the scheduler', () => {
     ['planned before the one before it is read', 5],
   ])('lets every token see its own path, finishes, and gives all pages back: calls %s', (_title, keptRows) => {
     let ahead = 0;
+    let copied = 0;
     fc.assert(
       fc.property(requests, fc.integer({ min: 6, max: 20 }), fc.integer({ min: 1, max: 50 }), (asked, pages, most) => {
         const pool = new PagePool(pages);
@@ -145,10 +156,51 @@ describe('the scheduler', () => {
           step = next ?? plan();
         }
         expect([left.size, pool.held]).toEqual([0, 0]);
+        copied += device.copied;
       }),
       { numRuns: 120, seed: 16 },
     );
     expect(ahead > 0).toBe(keptRows > 0);
+    expect(copied).toBeGreaterThan(1000);
+  });
+
+  it('copies what a page has in common with another, where there is room for both', () => {
+    const pool = new PagePool(4);
+    const scheduler = new Scheduler(pool, { tokens: 1000, keys: 1000 });
+    const device = new FakeDevice(4, 1000);
+    const run = (prompt: readonly number[]): readonly number[] => {
+      const sequence = new Sequence({ prompt, longest: prompt.length + 1 });
+      scheduler.add(sequence);
+      const step = scheduler.next()!;
+      device.call(step);
+      scheduler.read(step);
+      scheduler.remove(sequence);
+      const { tokens, copies } = step.message;
+      return [tokens.length, ...(copies?.rows ?? [])];
+    };
+    const range = (count: number): number[] => Array.from({ length: count }, (_, i) => i);
+    expect(run(range(40))).toEqual([40]);
+    // Of a page that was full, and of one that was not.
+    expect(run([...range(21), 99])).toEqual([1, 5]);
+    expect(run([...range(37), 99])).toEqual([1, 5]);
+    // A prompt that needs all pages leaves none to copy from.
+    expect(run([...range(20), ...range(41)])).toEqual([45]);
+    expect(pool.held).toBe(0);
+  });
+
+  it('waits for a prompt that another one repeats, and copies its last page', () => {
+    const scheduler = new Scheduler(new PagePool(20), { tokens: 1000, keys: 1000 });
+    const device = new FakeDevice(20, 1000);
+    const prompt = Array.from({ length: 25 }, (_, i) => i);
+    for (let i = 0; i < 4; i++) scheduler.add(new Sequence({ prompt }));
+    const counts = [scheduler.next()!, scheduler.next()!].map((step) => {
+      device.call(step);
+      return [step.message.tokens.length, step.message.copies?.rows.length ?? 0];
+    });
+    expect(counts).toEqual([
+      [25, 0],
+      [3, 3],
+    ]);
   });
 
   it('computes a common beginning once', () => {

@@ -178,7 +178,8 @@ describe('copyRows', () => {
 
   it('copies a state once that several layers read', () => {
     const step = parseGraph(`state @kept : f32[9, 4]
-func @step(%x: f32[T, 4], %slot: i32[T] is slot(@kept), %key: i32[C] is entry(@kept); %kept: state @kept) -> (%a: f32[C, 4], %b: f32[C, 4]; %kept1) {
+func @step(%x: f32[T, 4], %slot: i32[T] is slot(@kept), %key: i32[C] is entry(@kept); %kept: state @kept)
+    -> (f32[C, 4], f32[C, 4]; %kept1) {
   %kept1 = write_rows(%kept, %x, %slot) : f32[9, 4] at "layers.0.attention"
   %a = gather_rows(%kept1, %key) : f32[C, 4] at "layers.0.attention"
   %b = gather_rows(%kept1, %key) : f32[C, 4] at "layers.1.attention"
@@ -189,7 +190,7 @@ func @step(%x: f32[T, 4], %slot: i32[T] is slot(@kept), %key: i32[C] is entry(@k
   });
 
   it('refuses a function that keeps nothing', () => {
-    const graph = parseGraph(`func @step(%x: f32[T, 4]) -> (%a: f32[T, 4]) {
+    const graph = parseGraph(`func @step(%x: f32[T, 4]) -> (f32[T, 4]) {
   %a = add(%x, %x) : f32[T, 4]
   return %a
 }`);
