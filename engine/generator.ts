@@ -166,7 +166,7 @@ export class Generator implements TaskOwner, MemoryUser {
 
   stop(task: Task): void {
     if (task.sequence.awaited > 0) this.stopping.add(task);
-    else if (this.tasks.has(task.sequence)) this.end(task, task.stopped!);
+    else if (this.tasks.has(task.sequence)) this.stopNow(task);
   }
 
   pause(task: Task): void {
@@ -292,7 +292,7 @@ export class Generator implements TaskOwner, MemoryUser {
 
   /** Plans a step, without sequences that are no longer wanted, and begins it. */
   private begin(): Flight | undefined {
-    for (const task of this.stopping) this.end(task, task.stopped!);
+    for (const task of this.stopping) this.stopNow(task);
     const { budget } = this.model;
     if (budget !== undefined) this.scheduler.roomPages = budget.roomNow(this);
     const step = this.scheduler.next();
@@ -343,16 +343,16 @@ export class Generator implements TaskOwner, MemoryUser {
 
   /** What a step returned goes to the sequences that asked. */
   private take(step: Step, answer: StepAnswer): void {
-    const ended: (readonly [Task, EndReason | Error])[] = [];
+    const ended = new Map<Task, EndReason | Error>();
     step.asked.forEach((asked, row) => {
       const task = this.tasks.get(asked.sequence)?.task;
-      if (task === undefined) return;
+      if (task === undefined || !isOfText(asked, task, ended)) return;
       try {
         const reason = this.give(task, asked, answer, row);
-        if (reason !== undefined) ended.push([task, reason]);
+        if (reason !== undefined) ended.set(task, reason);
         this.count(asked.sequence);
       } catch (error) {
-        ended.push([task, asError(error)]);
+        ended.set(task, asError(error));
       }
     });
     // Others may find what is full, also of those that end now.
@@ -383,6 +383,10 @@ export class Generator implements TaskOwner, MemoryUser {
     return task.take(token, this, classLogits);
   }
 
+  private stopNow(task: Task): void {
+    this.end(task, task.failure ?? task.stopped!);
+  }
+
   private end(task: Task, reason: EndReason | Error): void {
     if (this.forget(task.sequence) === undefined) return;
     this.foundTokens += task.sequence.found;
@@ -396,9 +400,14 @@ export class Generator implements TaskOwner, MemoryUser {
    */
   private giveUp(step: Step, rows: readonly number[], error: Error, wasAhead: boolean): void {
     const failed = new Set(rows.flatMap((row) => step.asked[row]?.sequence ?? []));
-    for (const { sequence, from } of step.pieces) {
+    for (const { sequence, from, drafts } of step.pieces) {
       if (!failed.has(sequence) || !this.tasks.has(sequence)) continue;
       sequence.withdraw(from, this.pool);
+      if (drafts.length > 0) {
+        // It may be a wrong draft after which nothing is finite.
+        sequence.stopDrafting();
+        continue;
+      }
       if (wasAhead && !('where' in error && error.where !== undefined)) {
         sequence.isAlone = true;
         this.scheduler.restart(sequence);
@@ -410,7 +419,7 @@ export class Generator implements TaskOwner, MemoryUser {
   private async recover(step: Step, error: StateLost): Promise<void> {
     this.isReady = false;
     this.scheduler.reset();
-    for (const task of this.stopping) this.end(task, task.stopped!);
+    for (const task of this.stopping) this.stopNow(task);
     if (error.wasAsked)
       for (const { sequence } of step.pieces)
         if (this.tasks.get(sequence)?.task.survive(error) === false) this.forget(sequence);
@@ -440,6 +449,10 @@ const tooLittleMemory = (pages: number): UserError =>
     `There is no memory any more for a text of this length: ${pages * PAGE_TOKENS} tokens fit beside other models`,
     'ask for a shorter text, or unload a model',
   );
+
+/** Whether a row stands after the text: not after a draft that is none of it, or behind its end. */
+const isOfText = ({ sequence, at, drafts = [], draft = 0 }: AskedRow, task: Task, ended: ReadonlyMap<Task, unknown>) =>
+  draft === 0 || (!ended.has(task) && task.stopped === undefined && sequence.hasAccepted(drafts, draft, at));
 
 /** What a filtered row was given, and its most likely tokens. */
 function chosenOf(outputs: FilteredAnswer, row: number, topCount: number): GeneratedToken {

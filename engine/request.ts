@@ -1,6 +1,7 @@
 /** What an engine is asked for, and what it answers: continuations of a prompt, rows of given tokens, class logits. */
 import { defined } from '../system/defined.js';
 import type { DeviceModel } from './device.js';
+import type { Drafter } from './drafts.js';
 import { needsRow, resolveSampling, type SamplingOptions } from './options.js';
 import { Sequence } from './sequence.js';
 
@@ -25,6 +26,12 @@ export interface GenerateRequest {
   readonly sampling?: SamplingOptions;
   /** Which of several continuations of the prompt this is, from 0: each has a seed of its own. */
   readonly sample?: number;
+  /**
+   * Proposes what may follow the tokens so far. The text does not depend on it: what is proposed is computed beside the
+   * last token, and taken where it is what would have been drawn. Called before a step, so it must be quick; what it
+   * throws ends the request. With it, a step is planned when the one before has been read.
+   */
+  readonly drafts?: Drafter;
   /** Ends the sequence, between two calls, with what was generated so far. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -145,6 +152,7 @@ export function sequenceOf(
   request: GenerateRequest,
   { maxLength, room, vocab }: SequenceLimits,
   priority = 0,
+  drafter?: Drafter,
 ): Sequence {
   const { prompt, maxNewTokens, scoreFrom, stopTokens = new Set(), minNewTokens = 0 } = request;
   if (prompt.length > maxLength)
@@ -165,6 +173,6 @@ export function sequenceOf(
     filterVocab: isFiltered ? vocab : undefined,
     longest: Math.min(maxLength, room, prompt.length + maxNewTokens),
     ...(isBanning ? { banned: { tokens: stopTokens, atLeast: minNewTokens } } : {}),
-    ...defined({ scoreFrom }),
+    ...defined({ scoreFrom, drafter }),
   });
 }

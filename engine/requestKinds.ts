@@ -1,6 +1,7 @@
 /** Kinds of requests, and the sequences that compute them. */
 import { UsageError } from '../errors.js';
 import { counted } from '../system/text.js';
+import { MAX_DRAFTS, usableDrafts } from './drafts.js';
 import { MAX_SAMPLES } from './limits.js';
 import {
   type ClassRow,
@@ -58,7 +59,15 @@ function planOf(request: EngineRequest, model: ModelFacts): RequestPlan<EngineRe
         model,
         0,
       );
-      const sequences = Array.from({ length: n }, (_each, i) => ({ request: { ...own, sample: sample + i } }));
+      const { drafts } = own;
+      const { vocabSize } = model;
+      // A token that the model does not have would end the step of all.
+      const checked = drafts && {
+        drafts: (tokens: readonly number[]) => usableDrafts(Array.from(drafts(tokens)), MAX_DRAFTS, vocabSize),
+      };
+      const sequences = Array.from({ length: n }, (_each, i) => ({
+        request: { ...own, ...checked, sample: sample + i },
+      }));
       return { sequences, resultOf: (results) => results };
     }
     case 'score':

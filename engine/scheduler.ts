@@ -5,6 +5,7 @@
  * takes, not for those that wait.
  */
 import type { StepLimits } from './device.js';
+import { MAX_DRAFTS } from './drafts.js';
 import { PAGE_TOKENS, type PagePool } from './pages.js';
 import type { FoundPages, PageCopy, Sequence } from './sequence.js';
 import { SequenceQueue } from './sequenceQueue.js';
@@ -154,7 +155,11 @@ export class Scheduler {
   /** The tokens that were drawn have been read. */
   read(step: Step): void {
     this.settle(step);
-    for (const { sequence } of step.pieces) if (this.isHolding(sequence)) sequence.publish(this.pool);
+    for (const { sequence, to, drafts } of step.pieces) {
+      if (!this.isHolding(sequence)) continue;
+      if (drafts.length > 0) sequence.acceptDrafts(to);
+      sequence.publish(this.pool);
+    }
   }
 
   /** The step failed. Steps that were planned after it must have been taken back before. */
@@ -256,12 +261,13 @@ export class Scheduler {
     const to = withinRows(sequence, computed, computed + most, maxRows - draft.rows);
     if (to <= computed || draft.keys + to > maxKeys) return false;
     const isFiltered = sequence.isFiltered && to === sequence.tokens.length;
-    const listed = isFiltered ? sequence.entryCount : 0;
+    const listed = isFiltered ? sequence.entryCount() : 0;
     const hasRoom = draft.filtered < maxFiltered && (draft.filtered === 0 || draft.entries + listed <= maxEntries);
     if (isFiltered && !hasRoom) return false;
     if (!this.reserve(sequence, to)) return false;
     sequence.lastStep = this.steps;
-    draft.pieces.push({ sequence, from: computed, to });
+    const drafts = isWriting && to === sequence.tokens.length ? this.draftsOf(sequence, draft) : [];
+    draft.pieces.push({ sequence, from: computed, to, drafts });
     for (let i = Math.floor(computed / PAGE_TOKENS); i * PAGE_TOKENS < to; i++) {
       const content = (i + 1) * PAGE_TOKENS <= to ? sequence.content(i) : undefined;
       if (content !== undefined) draft.filling.add(content);
@@ -269,11 +275,34 @@ export class Scheduler {
     }
     draft.filtered += isFiltered ? 1 : 0;
     draft.entries += listed;
-    draft.tokens += to - computed;
-    draft.rows += rowCount(sequence, computed, to);
-    draft.keys += to;
+    for (let ahead = 1; ahead <= drafts.length; ahead++) {
+      draft.filtered += sequence.isFilteredAfter(ahead) ? 1 : 0;
+      draft.entries += sequence.entryCount(ahead);
+    }
+    draft.tokens += to - computed + drafts.length;
+    draft.rows += rowCount(sequence, computed, to) + drafts.length;
+    draft.keys += to + drafts.length;
     if (isWriting) draft.writing++;
     return true;
+  }
+
+  /** What may follow the tokens of a sequence, as far as the step has room for it, and pages are left. */
+  private draftsOf(sequence: Sequence, draft: Draft): readonly number[] {
+    const { rows: maxRows = Infinity, keys: maxKeys, filtered: maxFiltered = 0, entries: maxEntries = 0 } = this.limits;
+    const { length } = sequence.tokens;
+    let most = Math.min(
+      draft.budget - draft.tokens - sequence.pending,
+      maxRows - draft.rows - 1,
+      maxKeys - draft.keys - length,
+    );
+    if (sequence.isFiltered) {
+      const entries = Math.max(1, sequence.entryCount(), sequence.entryCount(MAX_DRAFTS));
+      const lists = Math.floor((maxEntries - draft.entries) / entries);
+      most = Math.min(most, maxFiltered - draft.filtered - 1, lists - 1);
+    }
+    const drafts = sequence.propose(most);
+    if (drafts.length === 0 || sequence.reserve(length + drafts.length, this.pool)) return drafts;
+    return drafts.slice(0, sequence.pages.length * PAGE_TOKENS - length);
   }
 
   /** Takes sequences that wait, as far as there are pages for all their tokens. */

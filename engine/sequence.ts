@@ -1,9 +1,10 @@
 /** A sequence of tokens that is continued: its prompt, what was generated, and the pages of its keys and values. */
 import { noiseKey, type NoiseKey } from '../ir/gumbel.js';
 import { defined } from '../system/defined.js';
+import { type Drafter, usableDrafts } from './drafts.js';
 import { isGreedy, needsRow, type Sampling } from './options.js';
 import { contentOf, PAGE_TOKENS, type PagePool } from './pages.js';
-import { type FilterRow, filtersOf, TokenEntries } from './tokenEntries.js';
+import { copyOf, type FilterRow, filtersOf, TokenEntries } from './tokenEntries.js';
 
 /** Stands for a token that a device has drawn and the host has not read yet. */
 export const UNREAD = -1;
@@ -20,6 +21,8 @@ export interface SequenceOptions {
   readonly filterVocab?: number | undefined;
   /** Sequences with a lower one go first. Default 0. */
   readonly priority?: number;
+  /** Proposes tokens behind those that are known. */
+  readonly drafter?: Drafter | undefined;
   /** Tokens that may not be among the first `atLeast` that are generated. */
   readonly banned?: { readonly tokens: ReadonlySet<number>; readonly atLeast: number };
 }
@@ -59,6 +62,7 @@ export class Sequence {
   private readonly isFilteredAlways: boolean;
   private readonly entries: TokenEntries | undefined;
   private readonly filterVocab: number;
+  private drafter: Drafter | undefined;
   private readonly bannedFirst: SequenceOptions['banned'];
   /** Among sequences of one priority, which of them the scheduler was given first. */
   arrival = 0;
@@ -100,6 +104,7 @@ export class Sequence {
     this.priority = priority;
     this.bannedFirst = banned;
     this.filterVocab = filterVocab ?? 0;
+    this.drafter = options.drafter;
     this.isFilteredAlways = filterVocab !== undefined && sampling !== undefined && needsRow(sampling);
     if (filterVocab !== undefined && sampling !== undefined)
       this.entries = new TokenEntries({
@@ -142,9 +147,31 @@ export class Sequence {
     return this.tokens.at(-1) === UNREAD;
   }
 
-  /** Whether it goes on after the next token, whatever that is. */
+  /** Whether it goes on after the next token, whatever that is, and nobody has to know that token before. */
   get isForeseen(): boolean {
-    return this.tokens.length + 1 < this.longest;
+    return this.drafter === undefined && this.tokens.length + 1 < this.longest;
+  }
+
+  /** What may follow its tokens, at most `most`, and never past its longest. */
+  propose(most: number): readonly number[] {
+    const room = Math.min(most, this.longest - this.tokens.length - 1);
+    if (this.drafter === undefined || room <= 0 || this.isUnread) return [];
+    return usableDrafts(this.drafter([...this.tokens]), room);
+  }
+
+  /** Nothing is proposed any more. */
+  stopDrafting(): void {
+    this.drafter = undefined;
+  }
+
+  /** Whether what is drawn after `draft` of `drafts`, for place `at`, is drawn after the text. */
+  hasAccepted(drafts: readonly number[], draft: number, at: number): boolean {
+    return draft === 0 || (this.tokens.length === at && this.tokens[at - 1] === drafts[draft - 1]);
+  }
+
+  /** A step has computed its first `to` tokens and drafts behind them, some of which are its tokens now. */
+  acceptDrafts(to: number): void {
+    if (this.computed === to && !this.isUnread) this.computed = Math.max(to, this.tokens.length - 1);
   }
 
   /** Row `row` of the last call draws the next token. */
@@ -163,14 +190,19 @@ export class Sequence {
     while (this.isUnread) this.tokens.pop();
   }
 
-  private get isBanning(): boolean {
+  private isBanning(ahead: number): boolean {
     const { bannedFirst: first } = this;
-    return first !== undefined && this.tokens.length - this.promptLength < first.atLeast;
+    return first !== undefined && this.tokens.length + ahead - this.promptLength < first.atLeast;
   }
 
   /** Whether the token after the last one is chosen from a whole row of logits. */
   get isFiltered(): boolean {
-    return this.entries !== undefined && (this.isFilteredAlways || this.isBanning);
+    return this.isFilteredAfter(0);
+  }
+
+  /** Whether the token after so many drafts is. */
+  isFilteredAfter(drafts: number): boolean {
+    return this.entries !== undefined && (this.isFilteredAlways || this.isBanning(drafts));
   }
 
   /** How many of the most likely tokens to report, at most the vocabulary. */
@@ -178,28 +210,38 @@ export class Sequence {
     return Math.min(this.sampling?.topLogProbs ?? 0, this.filterVocab);
   }
 
-  /** Most entries of its list (filterRow). */
-  get entryCount(): number {
-    return this.isFiltered ? this.entries!.maxAt(this.tokens.length) : 0;
+  /** Most entries of its list (filterRows), and of one behind drafts. */
+  entryCount(drafts = 0): number {
+    return this.isFilteredAfter(drafts) ? this.entries!.maxAt(this.tokens.length + drafts) : 0;
   }
 
-  /** How the token after the last one is chosen from its logits. */
-  get filterRow(): FilterRow {
-    const { entries, sampling, tokens, promptLength, isBanning } = this;
-    if (entries === undefined || sampling === undefined) throw new Error('A sequence without options has no filters.');
-    return {
-      filters: filtersOf(sampling),
-      entries: entries.listAfter(tokens, isBanning),
-      isGenerated: entries.counts && tokens.length > promptLength,
-      topCount: this.topCount,
-    };
+  /** How the tokens after the last one and after each of `drafts` are chosen from their logits, where they are. */
+  filterRows(drafts: readonly number[]): readonly FilterRow[] {
+    const { entries, sampling, promptLength } = this;
+    if (entries === undefined || sampling === undefined) return [];
+    const path = drafts.length === 0 ? this.tokens : [...this.tokens, ...drafts];
+    const rows: FilterRow[] = [];
+    for (let length = this.tokens.length; length <= path.length; length++) {
+      const ahead = length - this.tokens.length;
+      if (!this.isFilteredAfter(ahead)) continue;
+      const lists = entries.listAfter(path, length, this.isBanning(ahead));
+      rows.push({
+        filters: filtersOf(sampling),
+        entries: drafts.length === 0 ? lists : copyOf(lists),
+        isGenerated: entries.counts && length > promptLength,
+        topCount: this.topCount,
+      });
+    }
+    // Drafts are no part of the text yet.
+    if (drafts.length > 0) entries.listAfter(path, this.tokens.length, this.isBanning(0));
+    return rows;
   }
 
-  /** What the token after the last one is drawn with; undefined: the most likely token is taken. */
-  get draw(): Draw | undefined {
+  /** What the token at place `at` is drawn with; undefined: the most likely token is taken. */
+  drawAt(at: number): Draw | undefined {
     if (this.sampling === undefined || isGreedy(this.sampling)) return undefined;
     const { temperature, seed } = this.sampling;
-    return { inverseTemperature: 1 / temperature, ...noiseKey(seed, this.tokens.length - 1) };
+    return { inverseTemperature: 1 / temperature, ...noiseKey(seed, at - 1) };
   }
 
   /** The content of the page that starts at token `PAGE_TOKENS · index`; undefined where it is not full and known. */

@@ -1,13 +1,14 @@
 /** What a step says to the device: pieces of sequences, as changes of what the device knows of them. */
 import type { StepLimits, StepMessage } from './device.js';
 import { type Draw, type PageCopy, type Sequence, UNREAD } from './sequence.js';
-import { filterInputs } from './tokenEntries.js';
+import { filterInputs, type FilterRow } from './tokenEntries.js';
 
-/** The tokens [from, to) of a sequence. */
+/** The tokens [from, to) of a sequence, and drafts behind its last one. */
 export interface SequenceChunk {
   readonly sequence: Sequence;
   readonly from: number;
   readonly to: number;
+  readonly drafts: readonly number[];
 }
 
 /** A row of a step, and what it is for: the score of a token of the prompt, or the next token. */
@@ -16,6 +17,9 @@ export interface AskedRow {
   readonly kind: 'score' | 'next';
   /** Place of the token that is scored or drawn. */
   readonly at: number;
+  /** Of a token that is drawn, the drafts of the step, and how many of them come before it. */
+  readonly drafts?: readonly number[];
+  readonly draft?: number;
 }
 
 export interface Step {
@@ -52,20 +56,28 @@ interface FoundRow extends AskedRow {
 }
 
 /** The rows of all pieces, those that are filtered first. */
-function findRows(pieces: readonly SequenceChunk[]): { readonly rows: readonly FoundRow[]; readonly filtered: number } {
+function findRows(pieces: readonly SequenceChunk[]): readonly FoundRow[] {
   const filtered: FoundRow[] = [];
   const others: FoundRow[] = [];
   let begin = 0;
-  for (const { sequence, from, to } of pieces) {
+  for (const { sequence, from, to, drafts } of pieces) {
     const { first, end, isLast } = rowsIn(sequence, from, to);
     for (let i = first; i < end; i++)
       others.push({ sequence, kind: 'score', at: i + 1, row: begin + i - from, target: sequence.tokens[i + 1]! });
-    begin += to - from;
-    if (isLast)
-      (sequence.isFiltered ? filtered : others).push({ sequence, kind: 'next', at: to, row: begin - 1, target: 0 });
+    begin += to - from + drafts.length;
+    if (!isLast) continue;
+    for (let draft = 0; draft <= drafts.length; draft++) {
+      const row = begin - 1 - drafts.length + draft;
+      const next = { sequence, kind: 'next', at: to + draft, row, target: 0, drafts, draft } as const;
+      (sequence.isFilteredAfter(draft) ? filtered : others).push(next);
+    }
   }
-  return { rows: filtered.length === 0 ? others : [...filtered, ...others], filtered: filtered.length };
+  return filtered.length === 0 ? others : [...filtered, ...others];
 }
+
+/** In the order of findRows. */
+const filterRowsOf = ({ sequence, to, drafts }: SequenceChunk): readonly FilterRow[] =>
+  to === sequence.tokens.length ? sequence.filterRows(drafts) : [];
 
 const GREEDY: Draw = { inverseTemperature: 0, low: 0, high: 0 };
 
@@ -86,21 +98,22 @@ export function stepOf(
   const parts = { sequence: ofPart(), keptPages: ofPart(), newPages: ofPart(), from: ofPart(), count: ofPart() };
   const pages: number[] = [];
   const tokens: number[] = [];
-  pieces.forEach(({ sequence, from, to }, i) => {
+  pieces.forEach(({ sequence, from, to, drafts }, i) => {
     const { knownPages, pages: own } = sequence;
     parts.sequence[i] = sequence.number;
     parts.keptPages[i] = knownPages;
     parts.newPages[i] = own.length - knownPages;
     parts.from[i] = from;
-    parts.count[i] = to - from;
+    parts.count[i] = to - from + drafts.length;
     for (let page = knownPages; page < own.length; page++) pages.push(own[page]!);
     sequence.knownPages = own.length;
     for (let at = from; at < to; at++) {
       const token = sequence.tokens[at]!;
       tokens.push(token === UNREAD ? -1 - sequence.drawnRow : token);
     }
+    tokens.push(...drafts);
   });
-  const { rows, filtered } = findRows(pieces);
+  const rows = findRows(pieces);
   const ofRow = arrays(rows.length);
   const [row, target, keyLow, keyHigh, keep] = [ofRow(), ofRow(), ofRow(), ofRow(), ofRow()] as const;
   const inverseTemperature = new Float32Array(rows.length);
@@ -108,11 +121,11 @@ export function stepOf(
     row[i] = each.row;
     target[i] = each.target;
     if (each.kind !== 'next') return;
-    const draw = each.sequence.draw ?? GREEDY;
+    const draw = each.sequence.drawAt(each.at) ?? GREEDY;
     inverseTemperature[i] = draw.inverseTemperature;
     keyLow[i] = draw.low;
     keyHigh[i] = draw.high;
-    keep[i] = i < keptRows ? 1 : 0;
+    keep[i] = i < keptRows && each.draft === 0 ? 1 : 0;
   });
   const message: StepMessage = {
     ...parts,
@@ -129,9 +142,7 @@ export function stepOf(
             rows: Int32Array.from(copies, ({ rows }) => rows),
           },
         }),
-    ...(maxFiltered === undefined
-      ? {}
-      : { filters: filterInputs(rows.slice(0, filtered).map(({ sequence }) => sequence.filterRow)) }),
+    ...(maxFiltered === undefined ? {} : { filters: filterInputs(pieces.flatMap(filterRowsOf)) }),
   };
   return { pieces, message, asked: rows };
 }

@@ -3,6 +3,7 @@
  * `take`, `score`, `end` and `fail`, none of which waits for anybody.
  */
 import { Recent } from '../system/recent.js';
+import type { Drafter } from './drafts.js';
 import {
   type EndReason,
   type Generated,
@@ -56,6 +57,8 @@ export class Task {
   owner: TaskOwner | undefined;
   /** Why it is to end before its next step. */
   stopped: EndReason | undefined;
+  /** The error that it is to end with instead. */
+  failure: Error | undefined;
   private readonly generated: GeneratedToken[] = [];
   private readonly listener: TaskListener;
   private losses: Recent | undefined;
@@ -64,8 +67,20 @@ export class Task {
   /** Throws as sequenceOf does. */
   constructor(request: GenerateRequest, limits: SequenceLimits, listener: TaskListener, priority = 0) {
     this.request = request;
-    this.sequence = sequenceOf(request, limits, priority);
+    const { drafts } = request;
+    this.sequence = sequenceOf(request, limits, priority, drafts && ((tokens) => this.propose(drafts, tokens)));
     this.listener = listener;
+  }
+
+  /** What a drafter proposes. One that throws ends the task, once the step is planned. */
+  private propose(drafts: Drafter, tokens: readonly number[]): readonly number[] {
+    try {
+      return Array.from(drafts(tokens));
+    } catch (error) {
+      this.failure ??= error instanceof Error ? error : new Error(String(error));
+      queueMicrotask(() => this.stop('aborted'));
+      return [];
+    }
   }
 
   /** Tokens that are left to compute, the first of which may be in pages. */

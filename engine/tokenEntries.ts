@@ -20,6 +20,13 @@ export interface EntryOptions {
   readonly banned?: ReadonlySet<number> | undefined;
 }
 
+/** Lists that stay as they are when those of the sequence change. */
+export const copyOf = ({ token, bias, count }: EntryLists): EntryLists => ({
+  token: token.slice(),
+  bias: bias.slice(),
+  count: count.slice(),
+});
+
 export class TokenEntries {
   /** Whether penalties ask which tokens came before. */
   readonly counts: boolean;
@@ -54,12 +61,12 @@ export class TokenEntries {
   }
 
   /**
-   * The list for the token after `tokens`. The last of them is not counted where it was generated: the device knows it,
-   * and counts it itself.
+   * The list for the token after the first `length` of `tokens`, among which are those of the list before. The last of
+   * them is not counted where it was generated: the device knows it, and counts it itself.
    */
-  listAfter(tokens: readonly number[], isBanning: boolean): EntryLists {
+  listAfter(tokens: readonly number[], length: number, isBanning: boolean): EntryLists {
     if (isBanning !== this.isBanning) this.ban(isBanning);
-    if (this.counts) this.countTo(tokens, Math.max(this.promptLength, tokens.length - 1));
+    if (this.counts) this.countTo(tokens, Math.max(this.promptLength, length - 1));
     const { size } = this.places;
     return {
       token: this.token.subarray(0, size),

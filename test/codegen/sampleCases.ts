@@ -66,7 +66,7 @@ export function sampleCases(vocab: number, rows: number): readonly SampleCase[] 
 export function sampleInputs(vocab: number, cases: readonly SampleCase[]): Values {
   const rows = cases.map(({ sampling, before: { tokens, promptLength, banned } }): FilterRow => {
     const entries = new TokenEntries({ sampling, promptLength, vocab, banned });
-    const { token, bias, count } = entries.listAfter(tokens, banned !== undefined);
+    const { token, bias, count } = entries.listAfter(tokens, tokens.length, banned !== undefined);
     return {
       filters: filtersOf(sampling),
       entries: { token: token.slice(), bias: bias.slice(), count: count.slice() },

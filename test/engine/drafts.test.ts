@@ -1,0 +1,156 @@
+/** Drafts: whoever proposes them, and whatever happens meanwhile, texts are those without. */
+import { describe, expect, it } from 'vitest';
+import { Engine } from '../../engine/engine.js';
+import { type Drafter, MAX_DRAFTS, usableDrafts } from '../../engine/drafts.js';
+import { Generator } from '../../engine/generator.js';
+import type { Generated, GenerateRequest } from '../../engine/request.js';
+import { mix, PATH_VOCAB, pathModel, type PathModelOptions, randomNumbers } from '../support/pathModel.js';
+
+const STEMS = [1, 2, 3].map((seed) => Array.from({ length: 60 }, (_, i) => mix(seed, i) % PATH_VOCAB));
+
+/** Requests of all kinds: greedy, drawn, filtered, with penalties, with tokens that come late; some begin alike. */
+function requestsOf(seed: number, count: number): readonly GenerateRequest[] {
+  const random = randomNumbers(seed);
+  const below = (most: number): number => Math.floor(random() * most);
+  return Array.from({ length: count }, (_, i) => {
+    const own = Array.from({ length: 1 + below(20) }, () => below(PATH_VOCAB));
+    const stops = { stopTokens: new Set(Array.from({ length: 6 }, () => below(PATH_VOCAB))) };
+    const sampling = [
+      {},
+      { temperature: 0.7, seed: 3 },
+      { temperature: 1, seed: i, topP: 0.9, topK: 20 },
+      { repetitionPenalty: 1.3, frequencyPenalty: 0.2 },
+      { temperature: 1.1, seed: i, presencePenalty: 0.5, topLogProbs: 3 },
+    ][below(5)]!;
+    return {
+      prompt: [...STEMS[below(3)]!.slice(0, below(50)), ...own],
+      maxNewTokens: 1 + below(60),
+      sampling,
+      ...(below(2) === 0 ? stops : {}),
+      ...(below(3) === 0 ? { ...stops, minNewTokens: below(30) } : {}),
+    };
+  });
+}
+
+const textOf = ({ tokens, reason }: Generated) => ({ tokens, reason });
+
+const run = async (generator: Generator, requests: readonly GenerateRequest[]) =>
+  (await Promise.all(requests.map((request) => generator.generate(request)))).map(textOf);
+
+/** What alone, without drafts, comes of each. */
+const alone = async (requests: readonly GenerateRequest[]) => {
+  const texts = [];
+  for (const request of requests) texts.push(...(await run(new Generator(pathModel()), [request])));
+  return texts;
+};
+
+type Text = Awaited<ReturnType<typeof alone>>[number];
+
+/** Proposes what comes, `count` tokens of it, some of them wrong and of no use. */
+const proposing =
+  (request: GenerateRequest, text: Text, count: () => number, wrong: () => boolean): Drafter =>
+  (tokens) => {
+    const done = tokens.length - request.prompt.length;
+    const right = text.tokens.slice(done).map(({ token }) => token);
+    return Array.from({ length: count() }, (_, i) => (wrong() ? mix(i, done) % PATH_VOCAB : (right[i] ?? 5)));
+  };
+
+const SMALL: readonly (readonly [string, PathModelOptions])[] = [
+  ['alone on a large memory', {}],
+  ['whose steps overlap', { limits: { keptRows: 64 } }],
+  ['in small steps', { limits: { tokens: 23, rows: 9, filtered: 5, entries: 400 } }],
+  ['with few pages', { cacheTokens: 16 * 12 }],
+  ['with few pages, whose steps overlap', { cacheTokens: 16 * 12, limits: { keptRows: 64, tokens: 40 } }],
+  ['whose device ends twice', { lostAt: new Set([7, 40]), limits: { keptRows: 64 } }],
+];
+
+describe('drafts', () => {
+  it.each(SMALL)('change no text of a model %s', async (_name, options) => {
+    const random = randomNumbers(5);
+    const requests = requestsOf(11, 14);
+    const texts = await alone(requests);
+    const drafters: readonly (readonly [() => number, () => boolean])[] = [
+      [() => 40, () => false],
+      [() => Math.floor(random() * 9), () => random() < 0.3],
+      [() => 5, () => true],
+    ];
+    for (const [count, wrong] of drafters) {
+      const model = pathModel(options);
+      const generator = new Generator(model);
+      const drafted = requests.map((request, i) =>
+        i % 4 === 3 ? request : { ...request, drafts: proposing(request, texts[i]!, count, wrong) },
+      );
+      expect(await run(generator, drafted)).toEqual(texts);
+      expect(generator.pressure.held).toBe(0);
+      // And those that find what others left.
+      expect(await run(generator, drafted.slice(0, 5))).toEqual(texts.slice(0, 5));
+    }
+  });
+
+  it('make of a right proposal all its tokens and one more in a step', async () => {
+    const request = { prompt: STEMS[0]!, maxNewTokens: 64 };
+    const [text] = await alone([request]);
+    const model = pathModel();
+    const drafts = proposing(
+      request,
+      text!,
+      () => 99,
+      () => false,
+    );
+    expect(await run(new Generator(model), [{ ...request, drafts }])).toEqual([text]);
+    // A step for the prompt and the first token, and three for the rest: the last has no drafts past the end.
+    expect(model.totals).toMatchObject({ steps: 1 + Math.ceil(63 / (MAX_DRAFTS + 1)), tokens: 60 + 63 });
+  });
+
+  it('end with the request that is cancelled, and change no other', async () => {
+    const requests = requestsOf(23, 12);
+    const texts = await alone(requests);
+    const random = randomNumbers(9);
+    const generator = new Generator(pathModel({ cacheTokens: 16 * 20, limits: { keptRows: 64, tokens: 50 } }));
+    const running = requests.map((request, i) => {
+      const controller = new AbortController();
+      if (i % 3 === 0) setTimeout(() => controller.abort(), Math.floor(random() * 20));
+      const drafts = proposing(
+        request,
+        texts[i]!,
+        () => 6,
+        () => random() < 0.2,
+      );
+      return generator.generate({ ...request, drafts, signal: controller.signal });
+    });
+    for (const [i, result] of (await Promise.all(running)).entries()) {
+      const { tokens, reason } = textOf(result);
+      if (reason === 'aborted') expect(tokens).toEqual(texts[i]!.tokens.slice(0, tokens.length));
+      else expect({ tokens, reason }).toEqual(texts[i]);
+    }
+    expect(generator.pressure.held).toBe(0);
+  });
+
+  it('end the request alone whose drafter throws, or proposes what is no list', async () => {
+    const engine = new Engine();
+    engine.load('model', { replicas: [pathModel()], vocabSize: PATH_VOCAB });
+    const request = { kind: 'generate', prompt: STEMS[1]!, maxNewTokens: 12 } as const;
+    const submit = (drafts?: Drafter) =>
+      engine.submit({ ...request, ...(drafts === undefined ? {} : { drafts }) }).result();
+    const [plain, strange, ...bad] = await Promise.allSettled([
+      submit(),
+      submit(() => [PATH_VOCAB, -1, 3]),
+      submit(() => {
+        throw new Error('no idea');
+      }),
+      submit((() => undefined) as unknown as Drafter),
+    ]);
+    expect(plain.status).toBe('fulfilled');
+    expect(strange).toEqual(plain);
+    expect(bad).toMatchObject([{ status: 'rejected', reason: { message: 'no idea' } }, { status: 'rejected' }]);
+    await engine.close();
+  });
+
+  it('are cut where there is no room for them, and before what is no token', () => {
+    const many = Array.from({ length: 30 }, (_, i) => i);
+    expect(usableDrafts(many, 100)).toEqual(many.slice(0, MAX_DRAFTS));
+    expect([usableDrafts(many, 2), usableDrafts(many, -3)]).toEqual([[0, 1], []]);
+    expect(usableDrafts([4, 5, 6, 2], 9, 6)).toEqual([4, 5]);
+    expect([usableDrafts([1, 1.5], 9), usableDrafts([-1], 9), usableDrafts([NaN, 1], 9)]).toEqual([[1], [], []]);
+  });
+});

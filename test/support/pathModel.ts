@@ -1,0 +1,177 @@
+/**
+ * A made-up model whose answers depend on every token of a path, and on where its keys lie: each row of its memory holds
+ * a token and a digest of the path up to it, and a token that sees another path's keys is an error. It draws, filters,
+ * keeps drawn tokens and copies pages as a real one does.
+ */
+import { SequenceTable, type StepInputs } from '../../driver/devices/sequenceTable.js';
+import type { DeviceModel, StepAnswer, StepLimits } from '../../engine/device.js';
+import { StateLost } from '../../engine/device.js';
+import { PAGE_TOKENS } from '../../engine/pages.js';
+
+export const PATH_VOCAB = 97;
+const TOP = 32;
+
+export interface PathModelOptions {
+  readonly limits?: Partial<StepLimits>;
+  readonly cacheTokens?: number;
+  readonly maxLength?: number;
+  /** Steps, counted from 0, in which the device ends. */
+  readonly lostAt?: ReadonlySet<number>;
+}
+
+/** A digest of 32 bits. */
+export const mix = (...values: readonly number[]): number => {
+  let hash = 2166136261;
+  for (const value of values) {
+    hash = Math.imul(hash ^ value, 16777619);
+    hash ^= hash >>> 15;
+    hash = Math.imul(hash, 2246822519);
+    hash ^= hash >>> 13;
+  }
+  return hash >>> 0;
+};
+
+/** Numbers from 0 to below 1. */
+export function randomNumbers(seed: number): () => number {
+  let count = 0;
+  return () => mix(seed, count++) / 2 ** 32;
+}
+
+/** The inputs of a model that draws and filters. */
+type Inputs = Required<StepInputs>;
+
+interface Kept {
+  readonly token: number;
+  readonly digest: number;
+}
+
+export interface PathModel extends DeviceModel {
+  /** Of all steps: new tokens, rows that were copied, and the most filtered rows of one. */
+  readonly totals: { steps: number; tokens: number; copied: number; filtered: number };
+}
+
+export function pathModel({
+  limits = {},
+  cacheTokens = 4096,
+  maxLength = 400,
+  lostAt = new Set(),
+}: PathModelOptions = {}): PathModel {
+  const pages = Math.floor(cacheTokens / PAGE_TOKENS);
+  const all: StepLimits = { tokens: 200, keys: 4096, filtered: 64, entries: 4096, ...limits };
+  const begin = () => new SequenceTable({ pages, keys: all.keys, maxLength, keptRows: all.keptRows, filters: true });
+  let [table, rows, drawn] = [begin(), new Map<number, Kept>(), new Map<number, number>()];
+  let last: Promise<unknown> = Promise.resolve();
+  const totals = { steps: 0, tokens: 0, copied: 0, filtered: 0 };
+
+  /** The digest behind each new token. */
+  const write = ({ tokens, isFed, feed, position, slot, begin: firsts, key }: StepInputs): Kept[] => {
+    const made: Kept[] = [];
+    tokens.forEach((given, t) => {
+      const token = isFed?.[t] === 1 ? drawn.get(feed![t]!)! : given;
+      if (!(token >= 0 && token < PATH_VOCAB)) throw new Error(`token ${token}`);
+      let digest = 0;
+      for (let k = 0; k < position[t]!; k++) {
+        const kept = rows.get(key[firsts[t]! + k]!);
+        if (kept === undefined) throw new Error(`token ${t} sees a key that was never written`);
+        digest = mix(digest, kept.token);
+        if (digest !== kept.digest) throw new Error(`token ${t} sees another path's key at position ${k}`);
+      }
+      digest = mix(digest, token);
+      rows.set(slot[t]!, { token, digest });
+      made.push({ token, digest });
+    });
+    return made;
+  };
+
+  const logProbOf = (digest: number, token: number): number => -Math.fround((mix(digest, token, 7) % 1000) / 100);
+
+  /** The token of a filtered row: it depends on which tokens were counted, and on every filter. */
+  const choose = (inputs: Inputs, f: number, { token, digest }: Kept): number => {
+    const counts = new Map<number, readonly [number, number]>();
+    for (let e = inputs.first![f]!; e < inputs.end![f]!; e++)
+      counts.set(inputs.entryToken![e]!, [inputs.entryCount![e]!, inputs.entryBias![e]!]);
+    if (inputs.isGenerated![f] === 1) {
+      const [count, bias] = counts.get(token) ?? [-1, 0];
+      counts.set(token, [Math.max(0, count) + 1, bias]);
+    }
+    const known = [...counts].filter(([, [count, bias]]) => count >= 0 || bias !== 0).sort(([a], [b]) => a - b);
+    const numbers = known.flatMap(([each, [count, bias]]) => [each, count, Number.isFinite(bias) ? 1000 * bias : -1]);
+    const { topK, topP, minLogP, repetition, presence, frequency, inverseTemperature, keyLow, keyHigh } = inputs;
+    const filters = [topK, topP, minLogP, repetition, presence, frequency, inverseTemperature].map((values) =>
+      Math.round(1000 * Math.max(-1e6, Math.min(1e6, values![f]!))),
+    );
+    let chosen = mix(digest, ...numbers, ...filters, keyLow[f]!, keyHigh[f]!) % PATH_VOCAB;
+    while (counts.get(chosen)?.[1] === -Infinity) chosen = (chosen + 1) % PATH_VOCAB;
+    return chosen;
+  };
+
+  const compute = (inputs: Inputs): StepAnswer => {
+    const made = write(inputs);
+    const behind = Array.from(inputs.row, (token) => made[token]!);
+    const greedy = ({ digest }: Kept): number => mix(digest, 1) % PATH_VOCAB;
+    const next = behind.map((kept, r) =>
+      inputs.inverseTemperature[r] === 0
+        ? greedy(kept)
+        : mix(kept.digest, inputs.keyLow[r]!, inputs.keyHigh[r]!, Math.round(1e4 * inputs.inverseTemperature[r]!)) %
+          PATH_VOCAB,
+    );
+    const filtered = Array.from(inputs.topK ?? [], (_, f) => choose(inputs, f, behind[f]!));
+    totals.filtered = Math.max(totals.filtered, filtered.length);
+    const kept = new Map<number, number>();
+    next.forEach((token, r) => (inputs.keep?.[r] ?? -1) >= 0 && kept.set(inputs.keep![r]!, token));
+    filtered.forEach((token, f) => (inputs.keepFiltered?.[f] ?? -1) >= 0 && kept.set(inputs.keepFiltered![f]!, token));
+    drawn = kept;
+    const top = filtered.flatMap((_, f) =>
+      Array.from({ length: TOP }, (_each, i) =>
+        i < inputs.topCount![f]! ? mix(behind[f]!.digest, i, 3) % PATH_VOCAB : 0,
+      ),
+    );
+    return {
+      logProb: Float32Array.from(behind, ({ digest }, r) => logProbOf(digest, inputs.target[r]!)),
+      isArgmax: Int32Array.from(behind, (each, r) => (inputs.target[r] === greedy(each) ? 1 : 0)),
+      nextToken: Int32Array.from(next),
+      nextTokenLogProb: Float32Array.from(next, (token, r) => logProbOf(behind[r]!.digest, token)),
+      filtered: {
+        token: Int32Array.from(filtered),
+        logProb: Float32Array.from(filtered, (token, f) => logProbOf(behind[f]!.digest, token)),
+        topTokens: Int32Array.from(top),
+        topLogProbs: Float32Array.from(top, (token, i) => logProbOf(behind[Math.floor(i / TOP)]!.digest, token)),
+      },
+    };
+  };
+
+  return {
+    totals,
+    limits: all,
+    maxLength,
+    vocab: PATH_VOCAB,
+    ...{ maxPages: pages, mappedPages: pages, piecePages: 1, pieceBytes: 0 },
+    step: async (message) => {
+      const { inputs: given, copies } = table.apply(message);
+      const inputs = { ...given, key: given.key.slice() } as Inputs;
+      const step = totals.steps++;
+      totals.tokens += inputs.tokens.length;
+      const answer = last.then(async () => {
+        await new Promise((resolve) => setImmediate(resolve));
+        if (lostAt.has(step)) throw new StateLost('gone');
+        copies?.from.forEach((page, i) => {
+          for (let row = 0; row < copies.rows[i]!; row++) {
+            rows.set(copies.to[i]! * PAGE_TOKENS + row, rows.get(page * PAGE_TOKENS + row)!);
+            totals.copied++;
+          }
+        });
+        return compute(inputs);
+      });
+      last = answer.catch(() => undefined);
+      return answer;
+    },
+    resize: (count) => {
+      table.resize(count);
+      return Promise.resolve(count);
+    },
+    recovered: () => {
+      [table, rows, drawn] = [begin(), new Map(), new Map()];
+      return Promise.resolve();
+    },
+  };
+}
