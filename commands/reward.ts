@@ -15,10 +15,10 @@ import type { Dict } from '../python/value.js';
 import { defined } from '../system/defined.js';
 import { compileWithCache } from './cacheSize.js';
 import { engineOf } from './engineModel.js';
-import { beginLoading } from './loadModel.js';
-import { demandOf } from './promptTokens.js';
+import { beginLoading, type LoadedModel } from './loadModel.js';
+import { demandOf, type PromptWriter } from './promptTokens.js';
 import { readRewardLines, type RewardId } from './rewardInput.js';
-import { tokenizeSolutions, type TokenizedSolution } from './rewardTexts.js';
+import { type SolutionWriter, tokenizeSolutions, type TokenizedSolution } from './rewardTexts.js';
 import { openTemplate } from './templates.js';
 import { describe, eachOf } from './textGenerator.js';
 import { chooseVerifier, openVerifier, padTokenOf, type ScoreOptions, type Verifier } from './verifier.js';
@@ -63,6 +63,19 @@ export interface RewardSummary {
   readonly seconds: number;
 }
 
+/** How solutions are written for a verifier. */
+export const solutionWriter = (
+  { checkpoint, tokenizer: { bos } }: Pick<LoadedModel, 'checkpoint' | 'tokenizer'>,
+  { layout, verdicts }: Verifier,
+  prompts: PromptWriter,
+): SolutionWriter => ({
+  ...prompts,
+  layout,
+  verdicts,
+  bos: bos?.id ?? checkpoint.config.bosTokenId,
+  pad: padTokenOf(checkpoint),
+});
+
 /** Solutions that the engine has at a time; more than run together, so that it always finds one that fits. */
 const MAX_AT_ONCE = 512;
 
@@ -89,15 +102,8 @@ export async function reward(
     const tokenizer = createTokenizer(loading.tokenizer.spec);
     const verifier = await openVerifier(checkpoint, language, tokenizer);
     const template = openTemplate(checkpoint.path);
-    const writer = {
-      tokenizer,
-      template,
-      variables: request.templateVariables,
-      layout: verifier.layout,
-      bos: loading.tokenizer.bos?.id ?? config.bosTokenId,
-      pad: padTokenOf(checkpoint),
-      verdicts: verifier.verdicts,
-    };
+    const prompts = { tokenizer, template, variables: request.templateVariables };
+    const writer = solutionWriter(loading, verifier, prompts);
     const solutions = await tokenizeSolutions(lines, writer, config).finally(() => template?.close());
     return { verifier, solutions };
   });
@@ -130,13 +136,16 @@ export async function reward(
   }
 }
 
-/** Scores of all solutions, in their order. Those that have not begun once the signal is aborted are left out. */
+/**
+ * Scores of all solutions, in their order. Those that have not begun once the signal is aborted are left out. What
+ * `onResult` returns is waited for before more solutions begin.
+ */
 export async function scoreSolutions(
   engine: Engine,
   verifier: Verifier,
   solutions: readonly TokenizedSolution[],
   options: ScoreOptions,
-  onResult: (result: RewardResult, index: number) => void,
+  onResult: (result: RewardResult, index: number) => Promise<void> | undefined | void,
 ): Promise<readonly RewardResult[]> {
   const results = await eachOf(solutions, MAX_AT_ONCE, async (solution, index): Promise<RewardResult | undefined> => {
     if (options.signal?.aborted === true) return undefined;
@@ -145,7 +154,7 @@ export async function scoreSolutions(
     }));
     if (outcome === undefined) return undefined;
     const result = { ...solution, ...outcome };
-    onResult(result, index);
+    await onResult(result, index);
     return result;
   });
   return results.flatMap((result) => result ?? []);

@@ -2,22 +2,20 @@
 import type { LoadedModel } from '../commands/loadModel.js';
 import { compileWithCache, type Demand } from '../commands/cacheSize.js';
 import { engineModelOf } from '../commands/engineModel.js';
+import { scoreSolutions, solutionWriter } from '../commands/reward.js';
+import { readInput } from '../commands/rewardInput.js';
+import { tokenizeSolutions } from '../commands/rewardTexts.js';
+import { chooseVerifier, openVerifier } from '../commands/verifier.js';
 import { describe, eachOf, MAX_AT_ONCE } from '../commands/textGenerator.js';
 import { DeviceHost } from '../driver/devices/deviceHost.js';
 import { DeadlinePassed, Engine as ModelEngine, leftMsOf } from '../engine/engine.js';
 import type { RequestHandle } from '../engine/handle.js';
-import type {
-  ClassRow,
-  EndReason,
-  EngineRequest,
-  Generated,
-  RequestEvent,
-  RequestOptions,
-  RowResult,
-} from '../engine/request.js';
+import type { EndReason, Generated, RequestOptions, RowResult } from '../engine/request.js';
 import { UsageError } from '../errors.js';
+import type { Score } from '../models/heads/head.js';
+import { classesOf } from '../models/model/model.js';
 import { defined } from '../system/defined.js';
-import { eventsOf, type GenerateEvent, ModelGenerator, requireCache, type Tell } from './generate.js';
+import { eventsOf, type GenerateEvent, ModelGenerator, requireCache } from './generate.js';
 import { load } from './open.js';
 import {
   checkOptions,
@@ -46,8 +44,20 @@ export type InputEnd =
 
 /** A row of log-probabilities. */
 export type RowEvent = ({ readonly kind: 'row'; readonly input: number } & RowResult) | InputEnd;
-/** A row of class logits. */
-export type RewardEvent = ({ readonly kind: 'row'; readonly input: number } & ClassRow) | InputEnd;
+/** Scores of an input. */
+export type RewardEvent =
+  | {
+      readonly kind: 'scores';
+      readonly input: number;
+      /** Each a number, or a list where the verifier gives several. */
+      readonly scores: readonly Score[];
+      /** The input as the model saw it, and the positions of the tokens that the scores stand at. */
+      readonly tokens: readonly number[];
+      readonly rows: readonly number[];
+      /** What the verifier gives beside scores, by its name. */
+      readonly beside?: { readonly name: string; readonly values: readonly number[] };
+    }
+  | { readonly kind: 'failed'; readonly input: number; readonly error: string };
 
 export interface UnloadOptions {
   /** Waits for requests that are in work, instead of refusing. */
@@ -65,7 +75,7 @@ export interface Engine {
   generate(options: EngineGenerateOptions): AsyncGenerator<GenerateEvent, void, undefined>;
   /** Log-probabilities of rows of given tokens. */
   score(options: RowsOptions): AsyncGenerator<RowEvent, void, undefined>;
-  /** Class logits of rows of given tokens, of a model that has a head of classes. */
+  /** Scores of solutions, of a verifier: what `tilewright reward` prints. */
   reward(options: RewardOptions): AsyncGenerator<RewardEvent, void, undefined>;
   /** Ends all requests with what there is, and gives devices and memory back. */
   close(): Promise<void>;
@@ -122,12 +132,14 @@ class OpenEngine implements Engine {
       );
     this.opening.add(name);
     try {
+      const { logits = true } = options;
       const { loaded } = await load(
-        { logits: true, ...present(options) },
+        options,
         async (loading, request, ui) => {
           await compileWithCache(loading, request, demandOf(loading.checkpoint), ui);
         },
-        this.host,
+        // A head of classes has none.
+        { host: this.host, logitsFor: ({ config }) => logits && classesOf(config) === undefined },
       );
       try {
         this.requireOpen('load');
@@ -165,10 +177,26 @@ class OpenEngine implements Engine {
   score(options: RowsOptions): AsyncGenerator<RowEvent, void, undefined> {
     return eventsOf(async (tell, stopped) => {
       checkOptions('engine.score', options);
-      const { inputs } = options;
-      await this.ask<RowEvent>('score', options, stopped, tell, (tokens, input) => {
+      const { inputs, model } = options;
+      const writer = this.writerOf('score', model);
+      const times = requestOptions(options, stopped);
+      const prompts = await writer.tokenize(inputs.map(({ prompt }) => prompt));
+      await eachOf(prompts, MAX_AT_ONCE, async ({ tokens }, input) => {
         const rows = inputs[input]?.rows ?? tokens.slice(1).map((_, position) => ({ position }));
-        return { kind: 'score', tokens, rows };
+        const end = ({ reason, foundTokens }: Pick<Generated, 'reason' | 'foundTokens'>): Promise<void> | undefined =>
+          tell({ kind: 'end', input, tokens, reason, foundTokens });
+        let handle: RequestHandle;
+        try {
+          handle = this.engine.submit({ kind: 'score', tokens, rows, ...times, ...defined({ model }) });
+        } catch (error) {
+          if (error instanceof DeadlinePassed) return end({ reason: 'deadline', foundTokens: 0 });
+          return tell({ kind: 'failed', input, error: describe(error as Error) });
+        }
+        for await (const event of handle) {
+          if (event.kind === 'end') await end(event.result);
+          else if (event.kind === 'failed') await tell({ kind: 'failed', input, error: describe(event.error) });
+          else if (event.kind === 'row') await tell({ kind: 'row', input, ...event.row });
+        }
       });
     });
   }
@@ -176,39 +204,33 @@ class OpenEngine implements Engine {
   reward(options: RewardOptions): AsyncGenerator<RewardEvent, void, undefined> {
     return eventsOf(async (tell, stopped) => {
       checkOptions('engine.reward', options);
-      const { inputs } = options;
-      await this.ask<RewardEvent>('reward', options, stopped, tell, (tokens, input) => {
-        return { kind: 'reward', tokens, positions: inputs[input]?.positions ?? [tokens.length - 1] };
+      const { inputs, verifier: asked } = options;
+      const name = this.engine.nameOf('reward', options.model);
+      const writer = this.writerOf('reward', name);
+      const { signal, deadline, priority } = requestOptions(options, stopped);
+      const lines = inputs.map((fields, id) => ({
+        where: `inputs[${id}]`,
+        id,
+        input: readInput(fields, `inputs[${id}]`),
+      }));
+      const { model } = writer;
+      const prompts = writer.writer(true);
+      const { language } = chooseVerifier(model.checkpoint, asked);
+      const verifier = await openVerifier(model.checkpoint, language, prompts.tokenizer);
+      const solutions = await tokenizeSolutions(
+        lines,
+        solutionWriter(model, verifier, prompts),
+        model.checkpoint.config,
+      );
+      const left = new Set(inputs.keys());
+      const asking = { model: name, signal: signalAt(deadline, signal), ...defined({ priority }) };
+      await scoreSolutions(this.engine, verifier, solutions, asking, (result, input) => {
+        left.delete(input);
+        if ('error' in result) return tell({ kind: 'failed', input, error: result.error });
+        const { scores, tokens, rows, beside } = result;
+        return tell({ kind: 'scores', input, scores, tokens, rows, ...defined({ beside }) });
       });
-    });
-  }
-
-  /** Asks for rows of all inputs, and tells of them as they come. */
-  private async ask<E extends RowEvent | RewardEvent>(
-    asked: string,
-    options: RowsOptions | RewardOptions,
-    stopped: AbortSignal,
-    tell: Tell<E | InputEnd>,
-    requestOf: (tokens: readonly number[], input: number) => EngineRequest,
-  ): Promise<void> {
-    const writer = this.writerOf(asked, options.model);
-    const times = requestOptions(options, stopped);
-    const prompts = await writer.tokenize(options.inputs.map(({ prompt }) => prompt));
-    await eachOf(prompts, MAX_AT_ONCE, async ({ tokens }, input) => {
-      const end = ({ reason, foundTokens }: Pick<Generated, 'reason' | 'foundTokens'>): Promise<void> | undefined =>
-        tell({ kind: 'end', input, tokens, reason, foundTokens });
-      let handle: RequestHandle;
-      try {
-        handle = this.engine.submit({ ...requestOf(tokens, input), ...times, ...defined({ model: options.model }) });
-      } catch (error) {
-        if (error instanceof DeadlinePassed) return end({ reason: 'deadline', foundTokens: 0 });
-        return tell({ kind: 'failed', input, error: describe(error as Error) });
-      }
-      for await (const event of handle) {
-        if (event.kind === 'end') await end(event.result);
-        else if (event.kind === 'failed') await tell({ kind: 'failed', input, error: describe(event.error) });
-        else await tell({ kind: 'row', input, ...rowOf(event) } as E);
-      }
+      for (const input of left) await tell({ kind: 'failed', input, error: 'ended before it was scored' });
     });
   }
 
@@ -228,19 +250,25 @@ class OpenEngine implements Engine {
   }
 }
 
-function rowOf(event: RequestEvent): RowResult | ClassRow {
-  if (event.kind === 'row' || event.kind === 'classes') return event.row;
-  throw new Error(`A request for rows has no event ${event.kind}.`);
-}
-
 /** One deadline for all requests of a call. Throws UsageError where it has passed. */
 function requestOptions(
   { deadline, priority, signal }: Pick<RequestOptions, 'deadline' | 'priority' | 'signal'>,
   stopped: AbortSignal,
-): Pick<RequestOptions, 'deadline' | 'priority'> & { readonly signal: AbortSignal } {
+): { readonly signal: AbortSignal; readonly deadline?: Date; readonly priority?: number } {
   const left = leftMsOf(deadline);
   return {
     signal: signal === undefined ? stopped : AbortSignal.any([stopped, signal]),
     ...defined({ priority, deadline: left === undefined ? undefined : new Date(Date.now() + left) }),
   };
 }
+
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+/** A signal that is aborted with another, and at a deadline, if one is given. */
+const signalAt = (deadline: Date | undefined, signal: AbortSignal): AbortSignal =>
+  deadline === undefined
+    ? signal
+    : AbortSignal.any([
+        signal,
+        AbortSignal.timeout(Math.min(MAX_TIMER_MS, Math.max(0, deadline.getTime() - Date.now()))),
+      ]);

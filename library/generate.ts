@@ -1,7 +1,7 @@
 /** `model.generate`: texts as they are made, as an async iterator. */
 import { engineOf } from '../commands/engineModel.js';
 import type { LoadedModel } from '../commands/loadModel.js';
-import { checkBiases, type TokenizedPrompt, tokenizePrompts } from '../commands/promptTokens.js';
+import { checkBiases, type PromptWriter, type TokenizedPrompt, tokenizePrompts } from '../commands/promptTokens.js';
 import { openTemplate } from '../commands/templates.js';
 import { type Continuation, continueAll, type ContinueListener, TextGenerator } from '../commands/textGenerator.js';
 import { cacheTokensOf } from '../driver/functions.js';
@@ -59,7 +59,7 @@ export function requireCache(model: LoadedModel): LoadedModel {
 
 /** Generates with one loaded model. Prompts of several calls share pages. */
 export class ModelGenerator {
-  private readonly model: LoadedModel;
+  readonly model: LoadedModel;
   private readonly tokenizer: Tokenizer;
   private readonly continuer: TextGenerator;
   private template: ChatTemplate | undefined;
@@ -76,17 +76,20 @@ export class ModelGenerator {
     );
   }
 
+  /** What writes prompts and conversations; the template is opened where it is needed. */
+  writer(needsTemplate: boolean): PromptWriter {
+    if (needsTemplate) this.template ??= openTemplate(this.model.checkpoint.path);
+    return { tokenizer: this.tokenizer, template: this.template };
+  }
+
   /** Rejects with UserError that names the first prompt that cannot be taken. */
   async tokenize(prompts: GenerateOptions['prompts']): Promise<readonly TokenizedPrompt[]> {
-    const { config, path } = this.model.checkpoint;
     const named = prompts.map((prompt, i) => ({
       where: `prompts[${i}]`,
       prompt: typeof prompt === 'string' ? { prompt } : prompt,
     }));
-    if (this.template === undefined && named.some(({ prompt }) => 'messages' in prompt)) {
-      this.template = openTemplate(path);
-    }
-    return tokenizePrompts(named, { tokenizer: this.tokenizer, template: this.template }, config);
+    const writer = this.writer(named.some(({ prompt }) => 'messages' in prompt));
+    return tokenizePrompts(named, writer, this.model.checkpoint.config);
   }
 
   /** Tells of everything that happens to the prompts. Rejects with UserError for a prompt that cannot be taken. */

@@ -1,9 +1,8 @@
 /** Opens a model for a program: options to a request, and a signal that ends the wait. */
-import { beginLoading, type LoadedModel, type ModelLoading } from '../commands/loadModel.js';
+import { beginLoading, type LoadedModel, type LoadingOptions, type ModelLoading } from '../commands/loadModel.js';
 import { Interrupted } from '../commands/runRequest.js';
 import { settleTarget } from '../driver/devices/chooseTarget.js';
 import { parseInit, type WeightInit } from '../driver/names.js';
-import type { DeviceHost } from '../driver/devices/deviceHost.js';
 import { Phases } from '../driver/phases.js';
 import type { LoadRequest, Ui } from '../driver/requests.js';
 import { detectMachine } from '../driver/targets/cpuDevice.js';
@@ -48,13 +47,12 @@ export interface Opened<T> {
 }
 
 /**
- * Loads a model. `choose` may compile it with memory for keys and values before. `host`: where it is opened beside
- * others. Default: by itself.
+ * Loads a model. `choose` may compile it with memory for keys and values before.
  */
 export async function load<T>(
   options: ModelOptions,
   choose: (loading: ModelLoading, request: LoadRequest, ui: Ui) => Promise<T>,
-  host?: DeviceHost,
+  how: LoadingOptions = {},
 ): Promise<Opened<T>> {
   const { init, target, precision = 'auto', threads, onProgress, signal, ...rest } = present(options);
   const ui = uiOf(onProgress);
@@ -64,7 +62,7 @@ export async function load<T>(
     const settled = await settleTarget({ ...asked, ...defined({ target }) }, ui);
     const request: LoadRequest = { ...settled, feeds: mayFeed(settled) };
     if (signal?.aborted === true) throw new Interrupted(0);
-    const loading = beginLoading(request, ui, phases, { host });
+    const loading = beginLoading(request, ui, phases, how);
     const found = await choose(loading, request, ui);
     return { request, loaded: await loading.finish(), cores: loading.cores, found };
   };

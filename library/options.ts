@@ -1,6 +1,7 @@
 /** Options of the library's functions, checked before anything is opened. */
 import { z } from 'zod';
 import { PREFIXES } from '../commands/runRequest.js';
+import { VERIFIER_NAMES } from '../commands/verifier.js';
 import { MAX_CACHE_TOKENS } from '../driver/names.js';
 import { KV_CACHES, PRECISIONS, TARGET_CHOICES } from '../driver/precision.js';
 import { UsageError } from '../errors.js';
@@ -151,17 +152,10 @@ const SCHEMAS = {
     ...timing,
   }),
   'engine.reward': z.strictObject({
-    inputs: z
-      .array(
-        z.strictObject({
-          prompt: PROMPT,
-          /** Tokens whose rows are asked for, from 0. Default: the last one. */
-          positions: z.array(position).readonly().optional(),
-        }),
-      )
-      .min(1)
-      .max(MAX_INPUTS)
-      .readonly(),
+    /** Each as a line of `tilewright reward`: `question` and `steps`, `messages`, or `tokens` and `rows`. */
+    inputs: z.array(z.record(z.string(), z.unknown())).min(1).max(MAX_INPUTS).readonly(),
+    /** What a language model was trained as. Default: what the name of its folder says. */
+    verifier: z.enum(VERIFIER_NAMES).optional(),
     ...timing,
   }),
   openModel: z.strictObject({ ...loadFields, ...common }),

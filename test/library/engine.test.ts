@@ -15,6 +15,9 @@ const isBuilt = [INDEX, join(ROOT, 'build', 'Release', 'tilewright.node')].every
 const hasCompiler = spawnSync('cc', ['--version'], { stdio: 'ignore' }).status === 0;
 
 const DEMO = { model: join(ROOT, 'models', 'demo'), target: 'cpu', threads: 1 } as const;
+const SHARED = join(ROOT, '..', 'shared');
+const VERIFIER = join(SHARED, 'checkpoints', 'verifiers', 'qwen2-tokcls');
+const GOLDEN = join(SHARED, 'golden', 'verifiers', 'qwen2-tokcls.jsonl');
 const PROMPTS = ['The sky is', 'Two and two make', { tokens: [1, 402, 17] }];
 const ASKED = { prompts: PROMPTS, n: 2, temperature: 1, seed: 5, maxNewTokens: 12, ignoreEos: true } as const;
 
@@ -100,7 +103,6 @@ describe.skipIf(!isBuilt || !hasCompiler)('an engine', async () => {
         [() => engine.score({ inputs: [{ prompt: 'a', rows: [{ position: 99 }] }] }), 'rows: position 99 is outside'],
         [() => engine.generate({ ...ASKED, prompts: [{ tokens: Array(600).fill(5) }] }), "the model's context has 512"],
         [() => engine.score({ inputs: [] }), 'engine.score: inputs: '],
-        [() => engine.reward({ inputs: [{ prompt: 'a' }] }), 'reward: the model has a vocabulary head'],
       ];
       for (const [ask, message] of refused) await expect(ask().next()).rejects.toThrow(message);
     } finally {
@@ -108,6 +110,48 @@ describe.skipIf(!isBuilt || !hasCompiler)('an engine', async () => {
     }
     await expect(openEngine({ models: { demo: { model: join(folder, 'none') } } })).rejects.toThrow('none');
   }, 120_000);
+
+  it.skipIf(!existsSync(VERIFIER))(
+    'scores solutions with a verifier while another model writes',
+    async () => {
+      const lines = readFileSync(GOLDEN, 'utf8').trim().split('\n').slice(0, 6);
+      const golden = lines.map(
+        (line) =>
+          JSON.parse(line) as Record<'tokens' | 'rows' | 'scores', number[]> & { question: string; steps: string[] },
+      );
+      const engine = await openEngine({
+        models: { prm: { model: VERIFIER, target: 'cpu', precision: 'f32', threads: 1 }, demo: DEMO },
+      });
+      try {
+        const writing = all(engine.generate({ ...ASKED, model: 'demo' }));
+        const inputs = golden.flatMap(({ question, steps, tokens, rows }) => [
+          { question, steps },
+          { tokens, rows },
+        ]);
+        const events = await all(engine.reward({ model: 'prm', inputs }));
+        expect(events).toHaveLength(inputs.length);
+        for (const event of events) {
+          if (event.kind === 'failed') throw new Error(event.error);
+          const { scores, tokens } = golden[event.input >> 1]!;
+          expect(event.tokens).toEqual(tokens);
+          // The goldens have rotary frequencies of bf16 (test/e2e/verifiers.test.ts).
+          event.scores.forEach((score, i) => expect(score).toBeCloseTo(scores[i]!, 1));
+          expect(event.scores).toHaveLength(scores.length);
+        }
+        expect((await writing).filter(({ kind }) => kind === 'end')).toHaveLength(6);
+        const refused: readonly (readonly [() => AsyncGenerator, string])[] = [
+          [() => engine.reward({ model: 'demo', inputs: [{ tokens: [1] }] }), 'nothing says that it is a verifier'],
+          [() => engine.generate({ ...ASKED, model: 'prm' }), 'the model has a head of 2 classes and gives no tokens'],
+          [() => engine.reward({ model: 'prm', inputs: [{}] }), 'inputs[0]: there is nothing to score'],
+          [() => engine.reward({ model: 'prm', inputs: [{ tokens: [1], rows: [1] }] }), 'inputs[0]: rows: 1 is behind'],
+        ];
+        for (const [ask, message] of refused) await expect(ask().next()).rejects.toThrow(message);
+      } finally {
+        await engine.close();
+      }
+    },
+    120_000,
+  );
 
   it('runs the example, which docs/engine.md shows', () => {
     const example = join(ROOT, 'examples', 'engine.mjs');
