@@ -1,8 +1,12 @@
 /** Heads of classes as GPUs run them, over fibres: score and step give what kernel IR means, and the same bits. */
-import { mkdtempSync } from 'node:fs';
+import { mkdtempSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { TYPICAL_FACTS } from '../../driver/targets/cudaDevice.js';
+import { compileModel } from '../../driver/compile/compile.js';
+import { cuda } from '../../driver/targets/cuda.js';
+import { cudaDevice, TYPICAL_FACTS } from '../../driver/targets/cudaDevice.js';
+import { emitCudaPlan } from '../../driver/targets/cudaKernels.js';
+import { CUDA_ARCHS } from '../../ir/cuda.js';
 import { fitsIn } from '../../ir/extents.js';
 import { SCORE, STEP } from '../../ir/function.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
@@ -11,11 +15,27 @@ import { listPaths } from '../../ir/scoring.js';
 import { type CallArrays, extentsOf } from '../../runtime/call.js';
 import { distance } from '../passes/modelEnvironment.js';
 import { runFolder } from '../support/runFolder.js';
+import { compileByNvcc, hasNvcc } from '../support/nvcc.js';
+import { describeRandomCheckpoint } from '../../models/randomCheckpoint.js';
 import { emulateModule } from '../codegen/cuda/emulate.js';
 import { below, randomModel, type RandomModel } from '../codegen/cuda/randomModel.js';
 import { randomSource } from '../codegen/harness.js';
 
 const CACHE_TOKENS = 128;
+
+/** Wide enough for every skeleton of contractions. */
+const LARGE = {
+  architectures: ['LlamaForTokenClassification'],
+  model_type: 'llama',
+  torch_dtype: 'bfloat16',
+  hidden_size: 2048,
+  intermediate_size: 4096,
+  num_hidden_layers: 2,
+  num_attention_heads: 16,
+  num_key_value_heads: 4,
+  vocab_size: 4096,
+  max_position_embeddings: 4096,
+};
 
 function call({ plan, tensors }: RandomModel, name: string, inputs: CallArrays, isExact = false): Float64Array {
   const fn = linkFunction(plan, name);
@@ -62,5 +82,33 @@ describe.each([
     const slot = position.map((i) => CACHE_TOKENS - 1 - i);
     const step = { tokens, position, slot, begin: position.map(() => 0), key: slot, row };
     expect([...call(model, STEP, step)]).toEqual([...found]);
+  });
+});
+
+describe.skipIf(!hasNvcc)('kernels of heads of classes, by nvcc', () => {
+  it.each([...CUDA_ARCHS])('compile for %s without warnings, in every bucket', (arch) => {
+    const folder = mkdtempSync(join(runFolder(), 'classes-'));
+    const kernels = [1, 2, 3, 19].flatMap((labels) => {
+      writeFileSync(join(folder, 'config.json'), JSON.stringify({ ...LARGE, num_labels: labels }));
+      const { plan } = compileModel(
+        describeRandomCheckpoint(folder, 1),
+        cuda,
+        cudaDevice(TYPICAL_FACTS[arch], 'bf16'),
+        {
+          batchTokens: 4096,
+          cacheTokens: 4096,
+        },
+      );
+      // A head is the last kernel of its functions.
+      const { kernels: texts } = emitCudaPlan(plan);
+      return [SCORE, STEP].flatMap((name) => {
+        const last = linkFunction(plan, name).kernels.at(-1);
+        expect([last?.anchor, last?.path]).toEqual(['gemm', 'head']);
+        return texts[name]!.map((bucket) => bucket.at(-1)!);
+      });
+    });
+    const distinct = [...new Map(kernels.map((kernel) => [kernel.symbol, kernel])).values()];
+    expect(distinct.length).toBeGreaterThan(4);
+    compileByNvcc(distinct, arch);
   });
 });
