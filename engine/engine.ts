@@ -80,11 +80,10 @@ export class Engine {
     const replicas = new Replicas(model.replicas, name);
     this.models.set(name, { replicas, model, requests: new Set(), waiters: new Set(), leaving: undefined });
     for (const each of model.later ?? [])
-      void each.then(
-        (replica) => this.models.get(name)?.replicas === replicas && replicas.add(replica),
-        // Whoever opens replicas says which are left out.
-        () => undefined,
-      );
+      void each
+        .then((replica) => this.models.get(name)?.replicas === replicas && replicas.add(replica))
+        // Whoever opens replicas says which are left out; one whose device has no memory for it takes no part.
+        .catch(() => undefined);
     return replicas;
   }
 
