@@ -131,17 +131,24 @@ export class DeviceProcess {
     if (child !== undefined && staying) {
       if (tenant.isSent && tenant.state !== 'failed') await unload();
     } else if (child !== undefined) {
-      this.forget();
       const all = [...this.tenants.values()];
-      const isIdle = all.every((each) => each.state !== 'opening' && each.isIdle);
-      const ending = endProcess(child, isIdle).finally(() => {
-        if (this.ending === ending) this.ending = undefined;
-      });
-      this.ending = ending;
-      const how = await ending;
+      const how = await this.close(
+        child,
+        all.every((each) => each.state !== 'opening' && each.isIdle),
+      );
       for (const each of all) each.end(how, 'none');
     } else await this.ending;
     this.tenants.delete(tenant.model);
+  }
+
+  /** Ends the present process for good. Whoever joins meanwhile gets the next one when its memory is free. */
+  private async close(child: ChildProcess, isIdle: boolean): Promise<string> {
+    this.forget();
+    const ending = endProcess(child, isIdle);
+    this.ending = ending;
+    this.lastEnd = await ending;
+    if (this.ending === ending) this.ending = undefined;
+    return this.lastEnd;
   }
 
   /** A message for the present process. Nothing where there is none. */
@@ -157,7 +164,9 @@ export class DeviceProcess {
 
   /** A model could not be opened. The others go on; without others, the process ends. */
   dismiss(): void {
-    if ([...this.tenants.values()].every(({ state }) => state === 'failed')) this.child?.kill('SIGKILL');
+    const { child } = this;
+    if (child !== undefined && [...this.tenants.values()].every(({ state }) => state === 'failed'))
+      void this.close(child, false);
   }
 
   /** Starts another process where the last one ended unnoticed, also for a model that could not be opened. */
@@ -176,8 +185,11 @@ export class DeviceProcess {
       if (message.kind === 'lost') lost = message.message;
       else this.hear(message, child);
     });
-    child.once('error', (error) => {
-      if (this.child === child) for (const tenant of this.opening()) tenant.fail(error);
+    child.on('error', (error) => {
+      if (this.child !== child) return;
+      // One that could not be started has no end.
+      if (child.pid === undefined) this.forget();
+      for (const tenant of this.opening()) tenant.fail(error);
     });
     child.once('exit', (code, signal) => {
       if (this.child === child) this.end(lost ?? howEnded(code, signal));

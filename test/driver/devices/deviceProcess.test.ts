@@ -178,6 +178,21 @@ describe('models in one process', () => {
     expect(warnings).toEqual([]);
   });
 
+  it('that come when the process ends, because one before could not be opened, get the next', async () => {
+    const device = newProcess();
+    const failing = begin(device, 'unopened');
+    const asked = row(failing, 1);
+    const next = asked.catch(() => begin(device, 'never'));
+    await expect(asked).rejects.toThrow('no such model');
+    const second = (await next) as RemoteExecutor;
+    await second.opened();
+    expect(await row(second, 1)).toBe(-2);
+    await expect(row(failing, 1)).rejects.toThrow('no such model');
+    await failing.close();
+    expect(await row(second, 2)).toBe(-3);
+    expect(warnings).toEqual([]);
+  });
+
   it('that end the process while they are opened are tried once more, and then fail alone', async () => {
     const device = newProcess();
     const [a, b] = await Promise.all([open(device, 'never'), open(device, 'never')]);
