@@ -113,8 +113,9 @@ describe.skipIf(!isBuilt)('requests that come and go on two models', () => {
 
   thorough('leave no byte', { timeout: 600_000 }, async () => {
     const bytes: number[] = [];
-    await rounds(2, 300, 8, () => void bytes.push(heapBytes()));
-    // The first rounds compile code, and find out what each request gets alone.
-    expect(Math.min(...bytes.slice(-2)) - Math.max(...bytes.slice(2, 5))).toBeLessThan(300_000);
+    await rounds(2, 400, 20, () => void bytes.push(heapBytes()));
+    const mean = (from: number): number => bytes.slice(from, from + 4).reduce((sum, each) => sum + each, 0) / 4;
+    // The first rounds compile code, and find out what each request gets alone. A sequence has more than 3,000 bytes.
+    expect((mean(16) - mean(6)) / (10 * 400)).toBeLessThan(250);
   });
 });
