@@ -5,10 +5,9 @@ import { Engine } from '../../engine/engine.js';
 import type { Replicas } from '../../engine/replicas.js';
 import { randomOf } from '../fuzz/mutate.js';
 import { aloneOn, churn, outcomeOf } from '../support/churn.js';
-import { remembering, type Remembering, type RememberingOptions } from '../support/rememberingModel.js';
+import { PATH_VOCAB, type PathModel, pathModel, type PathModelOptions } from '../support/pathModel.js';
 import { randomRequests } from '../support/churnRequests.js';
 
-const VOCAB = 97;
 const MAX_LENGTH = 80;
 
 /** Timers that were set, and not cleared or called. */
@@ -29,7 +28,7 @@ interface Case {
   readonly name: string;
   readonly seed: number;
   readonly count: number;
-  readonly model: Partial<RememberingOptions>;
+  readonly model: PathModelOptions & { readonly cacheTokens: number };
   readonly replicas?: number;
   /** One in so many requests comes as a device is lost, or memory moves. */
   readonly losesOneIn?: number;
@@ -37,20 +36,20 @@ interface Case {
 }
 
 const CASES: readonly Case[] = [
-  { name: 'with room for all', seed: 1, count: 2500, model: { pages: 512, failsOneIn: 300 } },
-  { name: 'on few pages', seed: 2, count: 2000, model: { pages: 24 } },
+  { name: 'with room for all', seed: 1, count: 2500, model: { cacheTokens: 16 * 512, failsOneIn: 300 } },
+  { name: 'on few pages', seed: 2, count: 2000, model: { cacheTokens: 16 * 24 } },
   {
     name: 'with steps that are planned ahead, on few pages',
     seed: 3,
     count: 2000,
-    model: { pages: 40, limits: { keptRows: 64 }, failsOneIn: 500 },
+    model: { cacheTokens: 16 * 40, limits: { keptRows: 64 }, failsOneIn: 500 },
   },
-  { name: 'in a pipeline', seed: 4, count: 1000, model: { pages: 64, limits: { groups: 3 } } },
+  { name: 'in a pipeline', seed: 4, count: 1000, model: { cacheTokens: 16 * 64, limits: { groups: 3 } } },
   {
     name: 'on replicas whose devices end',
     seed: 5,
     count: 1500,
-    model: { pages: 40, limits: { keptRows: 64 } },
+    model: { cacheTokens: 16 * 40, limits: { keptRows: 64 } },
     replicas: 2,
     losesOneIn: 60,
   },
@@ -58,7 +57,7 @@ const CASES: readonly Case[] = [
     name: 'while memory moves between models',
     seed: 6,
     count: 1000,
-    model: { pages: 40, limits: { keptRows: 64 } },
+    model: { cacheTokens: 16 * 40, limits: { keptRows: 64 } },
     movesOneIn: 8,
   },
 ];
@@ -69,33 +68,33 @@ describe('requests that come and go', () => {
     async (_, own) => {
       const random = randomOf(own.seed);
       const openTimers = watchTimers();
-      const optionsOf = (name: string): RememberingOptions => ({
-        ...{ pages: 64, maxLength: MAX_LENGTH, vocab: VOCAB, seed: name === 'a' ? 1 : 2 },
+      const optionsOf = (name: string): PathModelOptions => ({
+        ...{ maxLength: MAX_LENGTH, seed: name === 'a' ? 1 : 2 },
         ...own.model,
         turns: () => (random() < 0.1 ? 3 : 1),
       });
       const engine = new Engine();
-      const models: Remembering[] = [];
+      const models: PathModel[] = [];
       const loaded: Replicas[] = [];
       for (const name of ['a', 'b']) {
-        const replicas = Array.from({ length: own.replicas ?? 1 }, () => remembering(optionsOf(name)));
+        const replicas = Array.from({ length: own.replicas ?? 1 }, () => pathModel(optionsOf(name)));
         models.push(...replicas);
-        loaded.push(engine.load(name, { replicas: replicas.map(({ model }) => model), vocabSize: VOCAB }));
+        loaded.push(engine.load(name, { replicas, vocabSize: PATH_VOCAB }));
       }
-      const pages = own.model.pages!;
+      const pages = own.model.cacheTokens / 16;
       const move = (): void => {
         const [some] = [8 + Math.floor(random() * (pages - 8))];
         const [first, second] = loaded.map((replicas) => replicas['generators'][0]!);
         void first!.resize(some);
         void second!.resize(Math.max(8, pages - some));
       };
-      const asked = randomRequests(random, { models: ['a', 'b'], count: 60, vocab: VOCAB, longest: MAX_LENGTH });
+      const asked = randomRequests(random, { models: ['a', 'b'], count: 60, vocab: PATH_VOCAB, longest: MAX_LENGTH });
       const counts = await churn(engine, {
         ...{ random, asked, count: own.count, atOnce: 40 },
         alone: aloneOn((name) => {
           const single = new Engine();
-          const options = { ...optionsOf(name), pages: 512, limits: {}, turns: () => 1 };
-          single.load(name, { replicas: [remembering(options).model], vocabSize: VOCAB });
+          const options = { ...optionsOf(name), cacheTokens: 16 * 512, limits: {}, turns: () => 1 };
+          single.load(name, { replicas: [pathModel(options)], vocabSize: PATH_VOCAB });
           return Promise.resolve(single);
         }),
         between: () => {

@@ -17,6 +17,12 @@ export interface PathModelOptions {
   readonly maxLength?: number;
   /** Steps, counted from 0, in which the device ends. */
   readonly lostAt?: ReadonlySet<number>;
+  /** Models with another one give other answers. */
+  readonly seed?: number;
+  /** One path in so many has values that are not finite. Default: none. */
+  readonly failsOneIn?: number;
+  /** Turns of the event loop that a step takes. Default: one. */
+  readonly turns?: () => number;
 }
 
 /** A digest of 32 bits. */
@@ -42,12 +48,17 @@ type Inputs = Required<StepInputs>;
 
 interface Kept {
   readonly token: number;
+  /** Of the path before it, and of the path up to it. */
+  readonly before: number;
   readonly digest: number;
 }
 
 export interface PathModel extends DeviceModel {
   /** Of all steps: new tokens, rows that were copied, and the most filtered rows of one. */
   readonly totals: { steps: number; tokens: number; copied: number; filtered: number };
+  table(): SequenceTable;
+  /** The next step finds the device gone. */
+  lose(): void;
 }
 
 export function pathModel({
@@ -55,11 +66,17 @@ export function pathModel({
   cacheTokens = 4096,
   maxLength = 400,
   lostAt = new Set(),
+  seed = 0,
+  failsOneIn = Infinity,
+  turns = () => 1,
 }: PathModelOptions = {}): PathModel {
   const pages = Math.floor(cacheTokens / PAGE_TOKENS);
   const all: StepLimits = { tokens: 200, keys: 4096, filtered: 64, entries: 4096, ...limits };
-  const begin = () => new SequenceTable({ pages, keys: all.keys, maxLength, keptRows: all.keptRows, filters: true });
-  let [table, rows, drawn] = [begin(), new Map<number, Kept>(), new Map<number, number>()];
+  let mapped = pages;
+  let isLost = false;
+  const begin = () =>
+    new SequenceTable({ pages: mapped, keys: all.keys, maxLength, keptRows: all.keptRows, filters: true });
+  let [table, rows, drawn] = [begin(), [] as (Kept | undefined)[], new Map<number, number>()];
   let last: Promise<unknown> = Promise.resolve();
   const totals = { steps: 0, tokens: 0, copied: 0, filtered: 0 };
 
@@ -69,16 +86,16 @@ export function pathModel({
     tokens.forEach((given, t) => {
       const token = isFed?.[t] === 1 ? drawn.get(feed![t]!)! : given;
       if (!(token >= 0 && token < PATH_VOCAB)) throw new Error(`token ${token}`);
-      let digest = 0;
+      let digest = seed;
       for (let k = 0; k < position[t]!; k++) {
-        const kept = rows.get(key[firsts[t]! + k]!);
+        const kept = rows[key[firsts[t]! + k]!];
         if (kept === undefined) throw new Error(`token ${t} sees a key that was never written`);
-        digest = mix(digest, kept.token);
-        if (digest !== kept.digest) throw new Error(`token ${t} sees another path's key at position ${k}`);
+        if (kept.before !== digest) throw new Error(`token ${t} sees another path's key at position ${k}`);
+        ({ digest } = kept);
       }
+      const before = digest;
       digest = mix(digest, token);
-      rows.set(slot[t]!, { token, digest });
-      made.push({ token, digest });
+      made.push((rows[slot[t]!] = { token, before, digest }));
     });
     return made;
   };
@@ -107,6 +124,7 @@ export function pathModel({
 
   const compute = (inputs: Inputs): StepAnswer => {
     const made = write(inputs);
+    const failed = Array.from(inputs.row, (token) => mix(made[token]!.digest, 5) / 2 ** 32 < 1 / failsOneIn);
     const behind = Array.from(inputs.row, (token) => made[token]!);
     const greedy = ({ digest }: Kept): number => mix(digest, 1) % PATH_VOCAB;
     const next = behind.map((kept, r) =>
@@ -121,6 +139,8 @@ export function pathModel({
     next.forEach((token, r) => (inputs.keep?.[r] ?? -1) >= 0 && kept.set(inputs.keep![r]!, token));
     filtered.forEach((token, f) => (inputs.keepFiltered?.[f] ?? -1) >= 0 && kept.set(inputs.keepFiltered![f]!, token));
     drawn = kept;
+    if (failed.includes(true))
+      throw Object.assign(new Error('not finite'), { rows: failed.flatMap((each, row) => (each ? [row] : [])) });
     const top = filtered.flatMap((_, f) =>
       Array.from({ length: TOP }, (_each, i) =>
         i < inputs.topCount![f]! ? mix(behind[f]!.digest, i, 3) % PATH_VOCAB : 0,
@@ -152,11 +172,11 @@ export function pathModel({
       const step = totals.steps++;
       totals.tokens += inputs.tokens.length;
       const answer = last.then(async () => {
-        await new Promise((resolve) => setImmediate(resolve));
-        if (lostAt.has(step)) throw new StateLost('gone');
+        for (let left = turns(); left > 0; left--) await new Promise((resolve) => setImmediate(resolve));
+        if (isLost || lostAt.has(step)) throw new StateLost('gone');
         copies?.from.forEach((page, i) => {
           for (let row = 0; row < copies.rows[i]!; row++) {
-            rows.set(copies.to[i]! * PAGE_TOKENS + row, rows.get(page * PAGE_TOKENS + row)!);
+            rows[copies.to[i]! * PAGE_TOKENS + row] = rows[page * PAGE_TOKENS + row]!;
             totals.copied++;
           }
         });
@@ -165,13 +185,19 @@ export function pathModel({
       last = answer.catch(() => undefined);
       return answer;
     },
-    resize: (count) => {
+    resize: async (count) => {
+      await last;
       table.resize(count);
-      return Promise.resolve(count);
+      for (let row = count * PAGE_TOKENS; row < mapped * PAGE_TOKENS; row++) rows[row] = undefined;
+      return (mapped = count);
     },
     recovered: () => {
-      [table, rows, drawn] = [begin(), new Map(), new Map()];
+      [mapped, isLost] = [pages, false];
+      [table, rows, drawn] = [begin(), [], new Map()];
       return Promise.resolve();
     },
+    isLost: () => isLost,
+    lose: () => (isLost = true),
+    table: () => table,
   };
 }
