@@ -1,4 +1,5 @@
 /** Devices with a loaded model, wherever they are: in this process, in another, or several side by side. */
+import type { StepAnswer, StepMessage } from '../engine/device.js';
 import type { Extents } from '../ir/extents.js';
 import type { CallArrays, CallResult } from '../runtime/call.js';
 import type { StatePieces } from '../runtime/reservedStates.js';
@@ -29,6 +30,8 @@ export interface DeviceRequests {
   };
   /** Has memory behind so many rows of states, as `DeviceExecutor.resize`. */
   readonly resize: { readonly question: { readonly tokens: number }; readonly answer: number };
+  /** A step of sequences that the model's table has (engine/device.ts). */
+  readonly step: { readonly question: StepMessage; readonly answer: StepAnswer };
 }
 
 export type RequestKind = keyof DeviceRequests;
@@ -69,6 +72,11 @@ export interface DeviceExecutor {
    * that of the states that a function with states is to find. Rejects with ProcessEnded where they are gone.
    */
   call(name: string, inputs: CallArrays, epoch?: number): Promise<CallResult>;
+  /**
+   * The same with inputs that are made when the turn of the call has come, which rejects with what `make` throws.
+   * Absent where another process has the devices.
+   */
+  callInTurn?(name: string, make: () => CallArrays): Promise<CallResult>;
   /** Calls a function once, measuring each launch. */
   profile(name: string, inputs: CallArrays): Promise<Answer<'profile'>>;
   /**
@@ -82,8 +90,9 @@ export interface DeviceExecutor {
    * unless that was asked. `epoch`: as for a call.
    */
   resize?(tokens: number, epoch?: number): Promise<number>;
-  /** What that memory comes and goes in. */
+  /** What that memory comes and goes in, and the rows that there is memory for when it is opened. */
   readonly pieces?: StatePieces | undefined;
+  readonly tokens?: number | undefined;
   close(): Promise<void>;
 }
 

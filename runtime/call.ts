@@ -12,6 +12,7 @@ import {
 import type { Bucket } from '../ir/plan.js';
 import type { Dim } from '../ir/types.js';
 import type { PortData } from './native.js';
+import { RowList } from './rowList.js';
 
 /** Arrays by the names of the function's inputs or outputs, dense and row-major. Those of 16-bit types hold bits. */
 export type CallArrays = Readonly<Record<string, PortData>>;
@@ -136,7 +137,7 @@ export function checkRoles({ inputs: declared }: FunctionInterface, inputs: Call
     const values = inputs[input.name]!;
     const width = rowElements(input, limits.extents);
     const range = roleRange(input.role, limits, values.length / width);
-    if (range === undefined) continue;
+    if (range === undefined || isListBelow(range, values)) continue;
     const wrong = firstOutside(values, width, range);
     if (wrong >= 0) {
       const row = Math.floor(wrong / width);
@@ -146,6 +147,18 @@ export function checkRoles({ inputs: declared }: FunctionInterface, inputs: Call
     if (isDistinct(input.role)) checkDistinct(input.name, values);
   }
 }
+
+/** Whether an array is a list of rows whose entries are all in range, as its bound says. */
+function isListBelow({ isUniform, low, below }: RoleRange, values: PortData): boolean {
+  const rows = isUniform ? RowList.of(values)?.rows : undefined;
+  return rows !== undefined && low(0) <= 0 && rows <= below(0);
+}
+
+/** Inputs that stay as they are, whatever is written to lists of rows. */
+export const snapshotOf = (inputs: CallArrays): CallArrays =>
+  Object.fromEntries(
+    Object.entries(inputs).map(([name, array]) => [name, RowList.of(array) === undefined ? array : array.slice()]),
+  );
 
 /** Index of the first value that is out of range; −1 if there is none. */
 function firstOutside(values: PortData, width: number, range: RoleRange): number {

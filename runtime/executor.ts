@@ -89,6 +89,11 @@ export class Executor<Memory = unknown> {
     process.once('exit', this.onExit);
   }
 
+  /** Rows of reserved states that there is memory for. */
+  get tokens(): number {
+    return this.runner.tokens;
+  }
+
   /** Bytes of memory that it has on its devices. */
   get heldBytes(): number {
     const { tokens, bytes } = this.pieces;
@@ -101,12 +106,23 @@ export class Executor<Memory = unknown> {
    * Rejects with RangeError for inputs that are not the function's or reach outside the model or the plan, and with
    * NonFiniteError where an output is not finite.
    */
-  call(name: string, inputs: CallArrays): Promise<CallResult> {
-    return this.atWork(this.finite(name, inputs));
+  async call(name: string, inputs: CallArrays): Promise<CallResult> {
+    const checked = this.checked(name, inputs, 'run');
+    return this.atWork(this.finite(() => checked));
   }
 
-  private async finite(name: string, inputs: CallArrays): Promise<CallResult> {
-    const { call, answer } = await this.pass(this.checked(name, inputs, 'run'));
+  /**
+   * Calls a function with inputs that `make` makes when its turn has come: after those of all calls before it, and
+   * before those of any call behind it. The memory behind them may change once that one makes its own. Rejects as
+   * `call` does, and with what `make` throws.
+   */
+  callInTurn(name: string, make: () => CallArrays): Promise<CallResult> {
+    const rows = this.stateRows;
+    return this.atWork(this.finite(() => this.checked(name, make(), 'run', rows)));
+  }
+
+  private async finite(check: () => BucketedCall): Promise<CallResult> {
+    const { call, answer } = await this.pass(check);
     const { outputs, spans } = answer;
     const declared = call.fn.interface.outputs;
     const arrays = Object.fromEntries(declared.map((decl, i) => [decl.name, arrayOf(decl, outputs[i]!)]));
@@ -148,7 +164,8 @@ export class Executor<Memory = unknown> {
     name: string,
     inputs: CallArrays,
   ): Promise<{ readonly bucket: Bucket; readonly launches: readonly LaunchProfile[] }> {
-    const { call, answer } = await this.atWork(this.pass(this.checked(name, inputs, 'profile')));
+    const checked = this.checked(name, inputs, 'profile');
+    const { call, answer } = await this.atWork(this.pass(() => checked));
     const { launchNanoseconds } = answer;
     const launches = call.fn.launches.map((_, i) => {
       const { name: kernel, path } = kernelOf(call.fn, i);
@@ -164,7 +181,7 @@ export class Executor<Memory = unknown> {
   async diagnose(name: string, inputs: CallArrays): Promise<Diagnosis | undefined> {
     const checked = this.checked(name, inputs, 'search');
     // One at a time, because searches may share the memory of answers.
-    const job = this.atWork(this.lastSearch.then(() => this.pass(checked)));
+    const job = this.atWork(this.lastSearch.then(() => this.pass(() => checked)));
     this.lastSearch = job.catch(() => undefined);
     const { call, answer } = await job;
     const { nonFinite } = answer;
@@ -212,7 +229,8 @@ export class Executor<Memory = unknown> {
     );
   }
 
-  private checked(name: string, inputs: CallArrays, kind: StageCall['kind']): BucketedCall {
+  /** `states`: the rows that it may reach. */
+  private checked(name: string, inputs: CallArrays, kind: StageCall['kind'], states = this.stateRows): BucketedCall {
     if (this.isClosed) throw new Error('This executor was closed.');
     const fn = functionOf(this.plan, name);
     const extents = extentsOf(fn.interface, inputs);
@@ -222,13 +240,13 @@ export class Executor<Memory = unknown> {
       longestTree(fn.interface, inputs),
       longestRun(fn.interface, inputs),
     );
-    checkRoles(fn.interface, inputs, { extents, states: this.stateRows, maxLength: this.maxLength });
+    checkRoles(fn.interface, inputs, { extents, states, maxLength: this.maxLength });
     return { fn, buckets, extents, inputs, kind };
   }
 
   /** Starts as soon as the devices have room and a bucket is ready. */
-  private pass(call: BucketedCall): Promise<Passed> {
-    return this.gate.pass(() => this.start(call));
+  private pass(check: () => BucketedCall): Promise<Passed> {
+    return this.gate.pass(() => this.start(check));
   }
 
   /** The best bucket that is ready. What is measured or searched runs in the best one alone. */
@@ -240,12 +258,15 @@ export class Executor<Memory = unknown> {
   }
 
   /** In this turn, where nothing has to be waited for. Where a call waits for its bucket, later ones wait behind it. */
-  private async start(checked: BucketedCall): Promise<Passed> {
+  private async start(check: () => BucketedCall): Promise<Passed> {
+    let made: BucketedCall | undefined;
     if (this.starting === undefined) {
-      const bucket = this.readyBucket(checked);
-      if (bucket !== undefined) return this.run(checked, bucket);
+      made = check();
+      const bucket = this.readyBucket(made);
+      if (bucket !== undefined) return this.run(made, bucket);
     }
     const started = (this.starting ?? Promise.resolve()).then(async () => {
+      const checked = made ?? check();
       let bucket = this.readyBucket(checked);
       if (bucket === undefined) {
         bucket = checked.buckets[0]!;

@@ -93,7 +93,7 @@ async function load(
     capacity: hosted.capacity,
     inFlight: hosted.inFlight,
     stateful: hosted.stateful,
-    ...defined({ pieces: hosted.pieces }),
+    ...defined({ pieces: hosted.pieces, tokens: hosted.tokens }),
   });
   return hosted;
 }

@@ -1,5 +1,6 @@
 /** Loaded models in the process that has their devices: what they can be asked, and when they may compute. */
 import type { Extents } from '../../ir/extents.js';
+import { STEP } from '../../ir/function.js';
 import type { CallArrays, CallResult } from '../../runtime/call.js';
 import type { StatePieces } from '../../runtime/reservedStates.js';
 import { type Holding, MemoryShortage, shortBeside } from '../../runtime/memoryShortage.js';
@@ -13,6 +14,7 @@ import {
   type RequestKind,
 } from '../executor.js';
 import type { CompiledModel } from '../targets/target.js';
+import { stepped, Steps, tableShape } from './steps.js';
 import { Turns } from './turns.js';
 
 const ANSWERS: { readonly [K in RequestKind]: (model: HostedModel, question: Question<K>) => Promise<Answer<K>> } = {
@@ -20,10 +22,11 @@ const ANSWERS: { readonly [K in RequestKind]: (model: HostedModel, question: Que
   profile: async ({ executor }, { function: name, inputs }) => ({
     launches: (await executor.profile(name, inputs)).launches.map(({ path, nanoseconds }) => ({ path, nanoseconds })),
   }),
-  resize: async ({ executor }, { tokens }) => {
-    if (executor.resize === undefined) throw new Error('The memory of this model does not change.');
-    return executor.resize(tokens);
+  resize: async (model, { tokens }) => {
+    if (model.executor.resize === undefined) throw new Error('The memory of this model does not change.');
+    return model.takesSteps ? model.steps.resize(tokens) : model.executor.resize(tokens);
   },
+  step: async ({ steps }, message) => steps.step(message),
 };
 
 /** What a model is hosted with. */
@@ -43,6 +46,7 @@ export class HostedModel implements AskableExecutor {
   readonly executor: DeviceExecutor;
   private readonly turns: Turns | undefined;
   private readonly onClosed: Hosting['onClosed'];
+  private ownSteps: Steps | undefined;
 
   constructor({ name, compiled, executor, turns, onClosed }: Hosting) {
     this.name = name;
@@ -58,6 +62,19 @@ export class HostedModel implements AskableExecutor {
 
   get inFlight(): number {
     return inFlightOf(this.executor);
+  }
+
+  get takesSteps(): boolean {
+    return this.capacity[STEP] !== undefined;
+  }
+
+  /** Throws where the model has no function that generates. */
+  get steps(): Steps {
+    return (this.ownSteps ??= new Steps(stepped(this.executor), tableShape(this.compiled.plan, this.executor)));
+  }
+
+  get tokens(): number | undefined {
+    return this.executor.tokens;
   }
 
   get pieces(): StatePieces | undefined {

@@ -5,6 +5,7 @@
  * an entry once: every entry is a row of a page that has memory.
  */
 import { PAGE_TOKENS } from '../../engine/pages.js';
+import { RowList } from '../../runtime/rowList.js';
 
 /** A path whose keys are listed. */
 export interface ListedPath {
@@ -23,7 +24,6 @@ export const emptyPath = (): ListedPath => ({ pages: new Int32Array(8), pageCoun
 const LEAST_GROWTH = 64;
 /** Entries between regions that are left alone, whatever the share of the list. */
 const IDLE_ENTRIES = 1 << 16;
-const FIRST_ENTRIES = 1 << 12;
 
 /** The room of a path of `length` keys. There are eight sizes between two powers of two, so that they fit others. */
 function roomFor(length: number): number {
@@ -35,7 +35,7 @@ function roomFor(length: number): number {
 export class KeyLists {
   /** Most entries. */
   private readonly most: number;
-  private entries: Int32Array;
+  private readonly rows: RowList;
   /** Entries up to the end of the last region, and those of all regions. */
   private end = 0;
   private used = 0;
@@ -45,12 +45,20 @@ export class KeyLists {
 
   constructor(most: number) {
     this.most = most;
-    this.entries = new Int32Array(Math.min(most, FIRST_ENTRIES));
+    this.rows = new RowList(most);
   }
 
-  /** The list as it is now. It has an entry at least. */
-  get list(): Int32Array {
-    return this.entries.subarray(0, Math.max(1, this.end));
+  /** The list, for the next call. It has an entry at least. */
+  view(): Int32Array {
+    return this.rows.view(Math.max(1, this.end));
+  }
+
+  /** There are so many pages from now on; where they are fewer than before, no path may have one that goes. */
+  limit(pages: number): void {
+    const rows = pages * PAGE_TOKENS;
+    const isLess = rows < this.rows.rows;
+    this.rows.limit(rows);
+    if (isLess) for (const path of this.placed) this.refill(path, path.filled);
   }
 
   /** Has room for the first `lengths[i]` keys of each path; others may lose their regions. They fit together. */
@@ -62,13 +70,13 @@ export class KeyLists {
 
   /** Lists the first `length` keys of a path that has room for them. */
   fill(path: ListedPath, length: number): void {
-    const { entries } = this;
     const { pages, begin, filled } = path;
     for (let at = filled; at < length;) {
-      const page = Math.floor(at / PAGE_TOKENS);
-      const end = Math.min(length, (page + 1) * PAGE_TOKENS);
-      const offset = pages[page]! * PAGE_TOKENS - page * PAGE_TOKENS;
-      for (; at < end; at++) entries[begin + at] = offset + at;
+      const within = at % PAGE_TOKENS;
+      const count = Math.min(length - at, PAGE_TOKENS - within);
+      const page = pages[(at - within) / PAGE_TOKENS]!;
+      this.rows.write(begin + at, page * PAGE_TOKENS + within, count);
+      at += count;
     }
     if (length > filled) path.filled = length;
   }
@@ -87,12 +95,6 @@ export class KeyLists {
     else others.push(path.begin);
     this.used -= path.room;
     path.room = path.filled = 0;
-  }
-
-  /** No entry is left but those of paths. */
-  clean(): void {
-    this.entries.fill(0);
-    for (const path of this.placed) this.refill(path, path.filled);
   }
 
   private refill(path: ListedPath, length: number): void {
@@ -115,10 +117,6 @@ export class KeyLists {
     this.placed.add(path);
     this.used += room;
     this.end = Math.max(this.end, begin + room);
-    if (this.end <= this.entries.length) return;
-    const larger = new Int32Array(Math.min(this.most, Math.max(this.end, 2 * this.entries.length)));
-    larger.set(this.entries);
-    this.entries = larger;
   }
 
   /** All regions one behind another. Paths other than `paths` have none where there is too little room. */

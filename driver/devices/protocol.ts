@@ -40,6 +40,7 @@ export const REQUEST_FACTS: { readonly [K in RequestKind]: RequestFacts<K> } = {
   call: { needsStates: ({ function: name }, stateful) => stateful.has(name), ...FUNCTION_CALL },
   profile: { needsStates: () => false, ...FUNCTION_CALL },
   resize: { needsStates: () => true, name: () => 'a change of memory', tokens: ({ tokens }) => tokens },
+  step: { needsStates: () => true, name: () => 'a step', tokens: ({ tokens }) => tokens.length },
 };
 
 /** Models have numbers, which their parent chooses. The number of a model that was unloaded is not used again. */
@@ -72,6 +73,8 @@ export type FromModel =
       readonly inFlight: number;
       /** What memory of states comes and goes in, where it does. */
       readonly pieces?: StatePieces;
+      /** Rows that there is memory for. */
+      readonly tokens?: number;
       /** Functions whose calls depend on what earlier ones left in the device's memory. */
       readonly stateful: readonly string[];
       readonly phases: readonly PhaseSpan[];

@@ -86,6 +86,7 @@ export class RemoteExecutor implements AskableExecutor, Replica, Tenant {
   inFlight = 2;
   phases: readonly PhaseSpan[] = [];
   pieces: StatePieces | undefined;
+  tokens: number | undefined;
   /** Ends of processes that had loaded the model, with the states in their memory. */
   epoch = 0;
   state: Tenant['state'] = 'opening';
@@ -288,7 +289,8 @@ export class RemoteExecutor implements AskableExecutor, Replica, Tenant {
       case 'sibling':
         return this.siblings?.relay.say(this.siblings.index, message.word);
       case 'ready': {
-        ({ capacity: this.capacity, inFlight: this.inFlight, phases: this.phases, pieces: this.pieces } = message);
+        ({ capacity: this.capacity, inFlight: this.inFlight, phases: this.phases } = message);
+        ({ pieces: this.pieces, tokens: this.tokens } = message);
         this.stateful = new Set(message.stateful);
         this.state = 'ready';
         this.endsWhileOpening = 0;

@@ -42,8 +42,8 @@ export interface TableShape {
   readonly pages: number;
   /** Most entries of the list of keys. */
   readonly keys: number;
-  /** Longest context of the model, in tokens. */
-  readonly maxLength: number;
+  /** Longest context of the model, in tokens. Default: any; calls check it again. */
+  readonly maxLength?: number;
   /** Rows whose token the device keeps for the next step; absent: the function takes every token from here. */
   readonly keptRows?: number | undefined;
   /** Whether the function filters rows. */
@@ -79,7 +79,8 @@ const OF_PARTS = ['keptPages', 'newPages', 'from', 'count'] as const;
 const OF_ROWS = ['target', 'keyLow', 'keyHigh', 'keep'] as const;
 
 export class SequenceTable {
-  private pages: number;
+  /** Pages that have memory. */
+  pages: number;
   private readonly shape: TableShape;
   private readonly lists: KeyLists;
   /** By number. */
@@ -96,6 +97,7 @@ export class SequenceTable {
     this.pages = shape.pages;
     this.written = new Int32Array(shape.pages);
     this.lists = new KeyLists(shape.keys);
+    this.lists.limit(shape.pages);
   }
 
   /** Sequences that it has. */
@@ -110,12 +112,12 @@ export class SequenceTable {
     this.pages = pages;
     this.written = new Int32Array(pages);
     this.checks = 0;
-    if (!isFewer) return;
-    this.paths.forEach((path, number) => {
-      if (path !== undefined && path.pages.subarray(0, path.pageCount).some((page) => page >= pages))
-        this.forget(number);
-    });
-    this.lists.clean();
+    if (isFewer)
+      this.paths.forEach((path, number) => {
+        if (path !== undefined && path.pages.subarray(0, path.pageCount).some((page) => page >= pages))
+          this.forget(number);
+      });
+    this.lists.limit(pages);
   }
 
   /** Takes a message, and gives the call that it asks for. Throws RangeError where it is refused. */
@@ -151,7 +153,7 @@ export class SequenceTable {
     const { row, target, inverseTemperature, keyLow, keyHigh } = message;
     const draws = this.shape.hasClasses === true ? {} : { target, inverseTemperature, keyLow, keyHigh };
     return {
-      inputs: { ...this.given(message), position, slot, begin, key: this.lists.list, row, ...draws },
+      inputs: { ...this.given(message), position, slot, begin, key: this.lists.view(), row, ...draws },
       ...(copies === undefined || copies.from.length === 0 ? {} : { copies }),
     };
   }
@@ -187,6 +189,7 @@ export class SequenceTable {
     if (sequence.length === 0) refuse('it has no parts');
     const check = this.nextCheck();
     const { named } = this;
+    const { maxLength = Infinity, keptRows = 0 } = this.shape;
     named.clear();
     for (const number of ended) if (this.paths[number] !== undefined) named.set(number, -1);
     let [page, token, keys] = [0, 0, 0];
@@ -203,7 +206,7 @@ export class SequenceTable {
       const end = first + fresh;
       if (!(first >= 0 && fresh >= 1 && end <= (kept + added) * PAGE_TOKENS))
         refuse(`sequence ${number} has ${kept + added} pages for ${fresh} tokens from ${first} on`);
-      if (end > this.shape.maxLength) refuse(`sequence ${number} has ${end} tokens, the model ${this.shape.maxLength}`);
+      if (end > maxLength) refuse(`sequence ${number} has ${end} tokens, the model ${maxLength}`);
       for (let at = page; at < page + added; at++) this.requirePage(pages[at]!);
       for (let at = Math.floor(first / PAGE_TOKENS); at * PAGE_TOKENS < end; at++)
         this.write(at < kept ? path!.pages[at]! : pages[page + at - kept]!, check);
@@ -218,7 +221,6 @@ export class SequenceTable {
     for (const each of tokens)
       if (each < 0 && this.kept[-1 - each] !== 1)
         refuse(`a token of row ${-1 - each}, which the step before keeps not`);
-    const { keptRows = 0 } = this.shape;
     keep.forEach((each, i) => {
       if (each !== 0 && !(each === 1 && i < keptRows)) refuse(`keep ${each} of row ${i}, where ${keptRows} are kept`);
     });

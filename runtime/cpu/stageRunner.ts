@@ -1,6 +1,6 @@
 /** Calls through the stages of a CPU: threads that work at once, in the order that StageFlow keeps. */
 import { defined } from '../../system/defined.js';
-import type { DeviceSpan } from '../call.js';
+import { type DeviceSpan, snapshotOf } from '../call.js';
 import type { ProgramResult } from '../native.js';
 import type { ReservedStates, StatePieces } from '../reservedStates.js';
 import { floatWrites, nameOf } from '../runtimePlan.js';
@@ -50,7 +50,9 @@ export class CpuStages implements StageRunner {
     return this.states.resize(tokens);
   }
 
-  async run(call: StageCall): Promise<StageAnswer> {
+  async run(given: StageCall): Promise<StageAnswer> {
+    // Stages read inputs when their turn comes.
+    const call = { ...given, inputs: snapshotOf(given.inputs) };
     const results: ProgramResult[] = [];
     const spans: DeviceSpan[] = [];
     await this.flow.run({

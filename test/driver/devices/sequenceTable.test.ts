@@ -1,0 +1,227 @@
+/** The table of sequences against arrays that are made from scratch for every step, and messages that are refused. */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { SequenceTable, type StepInputs } from '../../../driver/devices/sequenceTable.js';
+import type { StepMessage } from '../../../engine/device.js';
+import { PAGE_TOKENS, PagePool } from '../../../engine/pages.js';
+import { Scheduler } from '../../../engine/scheduler.js';
+import { Sequence } from '../../../engine/sequence.js';
+import type { Step } from '../../../engine/stepMessage.js';
+import { RowList } from '../../../runtime/rowList.js';
+import { randomNumbers } from '../../support/numbers.js';
+
+const PAGES = 24;
+const KEYS = 700;
+const KEPT_ROWS = 6;
+
+/** Each token's position, row of the cache, and path, of what the scheduler says. */
+const fromScratch = ({ pieces }: Step) =>
+  pieces.flatMap(({ sequence, from, to }) =>
+    Array.from({ length: to - from }, (_, i) => {
+      const rows = Array.from(
+        { length: from + i + 1 },
+        (_each, at) => sequence.pages[Math.floor(at / PAGE_TOKENS)]! * PAGE_TOKENS + (at % PAGE_TOKENS),
+      );
+      return { position: from + i, slot: rows.at(-1), path: rows };
+    }),
+  );
+
+const fromTable = ({ position, slot, begin, key }: StepInputs) =>
+  Array.from(position, (at, i) => ({
+    position: at,
+    slot: slot[i],
+    path: [...key.subarray(begin[i]!, begin[i]! + at + 1)],
+  }));
+
+describe('the table of sequences', () => {
+  const seeds = fc.record({ seed: fc.integer({ min: 1, max: 1e9 }), most: fc.integer({ min: 1, max: 60 }) });
+
+  it('makes what is made from scratch, with requests, cancels, pauses, failures and sizes at random', () => {
+    let [preemptions, resizes, calls] = [0, 0, 0];
+    fc.assert(
+      fc.property(seeds, ({ seed, most }) => {
+        const random = randomNumbers(seed);
+        const below = (n: number): number => Math.floor((random() + 0.5) * n);
+        const table = new SequenceTable({ pages: PAGES, keys: KEYS, maxLength: 300, keptRows: KEPT_ROWS });
+        const pool = new PagePool(PAGES);
+        const scheduler = new Scheduler(pool, { tokens: most, keys: KEYS, keptRows: KEPT_ROWS });
+        const live: Sequence[] = [];
+        const forget = (sequence: Sequence): void => {
+          scheduler.remove(sequence);
+          live.splice(live.indexOf(sequence), 1);
+        };
+        let before: Step | undefined;
+        const land = (): void => {
+          if (before === undefined) return;
+          for (const { sequence, at } of before.asked) if (live.includes(sequence)) sequence.read(at, at % 7);
+          scheduler.read(before);
+          for (const { sequence } of before.asked)
+            if (live.includes(sequence) && (sequence.tokens.length >= sequence.longest || below(20) === 0))
+              forget(sequence);
+          before = undefined;
+        };
+        for (let turn = 0; turn < 60; turn++) {
+          for (let i = below(3); i > 0; i--) {
+            const prompt = Array.from({ length: 1 + below(70) }, (_, at) => (at < 40 ? at : below(100)));
+            const sequence = new Sequence({ prompt, longest: prompt.length + 1 + below(40), priority: below(2) });
+            live.push(sequence);
+            scheduler.add(sequence);
+          }
+          const chosen = live[below(2 * live.length)];
+          if (chosen !== undefined)
+            [() => forget(chosen), () => scheduler.pause(chosen), () => scheduler.resume(chosen)][below(3)]!();
+          if (below(8) === 0) {
+            const pages = PAGES - below(10);
+            scheduler.resize(pages);
+            table.resize(pages);
+            resizes++;
+          }
+          const step = scheduler.next();
+          if (step !== undefined) {
+            calls++;
+            const { inputs } = table.apply(step.message);
+            expect(fromTable(inputs)).toEqual(fromScratch(step));
+            expect(inputs.key.every((row) => row >= 0 && row < pool.total * PAGE_TOKENS)).toBe(true);
+            expect(RowList.of(inputs.key)!.rows).toBe(pool.total * PAGE_TOKENS);
+            expect(step.pieces.reduce((sum, { to }) => sum + to, 0)).toBeLessThanOrEqual(KEYS);
+            inputs.isFed!.forEach((isFed, i) => isFed === 1 && expect(before!.message.keep[inputs.feed![i]!]).toBe(1));
+            if (below(3) > 0) scheduler.foresee(step);
+          }
+          if (step !== undefined && below(12) === 0) {
+            // It failed, and what was begun meanwhile is not of use either.
+            scheduler.rewind(step);
+            if (before !== undefined) scheduler.rewind(before);
+            before = undefined;
+          } else {
+            land();
+            before = step;
+          }
+        }
+        land();
+        for (const sequence of [...live]) forget(sequence);
+        expect(pool.held).toBe(0);
+        preemptions += scheduler.preemptions;
+      }),
+      { numRuns: 24, seed: 30 },
+    );
+    expect(preemptions).toBeGreaterThan(50);
+    expect(resizes).toBeGreaterThan(50);
+    expect(calls).toBeGreaterThan(800);
+  });
+
+  it('keeps entries where they are, so that a step writes those of its tokens alone', () => {
+    const table = new SequenceTable({ pages: 1 << 10, keys: 1 << 14, maxLength: 4000 });
+    const written: number[] = [];
+    for (let step = 0; step < 200; step++) {
+      const { inputs } = table.apply(
+        messageOf({
+          ...{ sequence: step % 2, from: 500 + (step >> 1), kept: step < 2 ? 0 : 40 },
+          pages: step < 2 ? pagesFrom(100 * step, 40) : [],
+        }),
+      );
+      const { changes, version } = RowList.of(inputs.key)!.history;
+      let sum = 0;
+      for (let i = 0; i < changes.length; i += 3)
+        if (changes[i + 2] === version - 1) sum += changes[i + 1]! - changes[i]!;
+      written.push(sum);
+    }
+    // Both sequences move once, when they have outgrown the room that they began with.
+    expect(written.filter((each) => each > 1).length).toBeLessThanOrEqual(4);
+    expect(written.filter((each) => each === 1).length).toBeGreaterThanOrEqual(196);
+  });
+});
+
+const pagesFrom = (first: number, count: number): number[] => Array.from({ length: count }, (_, i) => first + i);
+
+/** A step of one sequence by one token, which has a row. */
+function messageOf(part: {
+  readonly sequence?: number;
+  readonly kept?: number;
+  readonly pages: readonly number[];
+  readonly from: number;
+}): StepMessage {
+  const { sequence = 0, kept = 0, pages, from } = part;
+  const one = (value: number): Int32Array => Int32Array.of(value);
+  return {
+    ended: new Int32Array(0),
+    sequence: one(sequence),
+    keptPages: one(kept),
+    newPages: one(pages.length),
+    pages: Int32Array.from(pages),
+    from: one(from),
+    count: one(1),
+    tokens: one(7),
+    ...{ row: one(0), target: one(0), keyLow: one(0), keyHigh: one(0), keep: one(0) },
+    inverseTemperature: Float32Array.of(0),
+  };
+}
+
+describe('a message', () => {
+  const begin = (): SequenceTable => {
+    const table = new SequenceTable({ pages: 10, keys: 100, maxLength: 90, keptRows: 4 });
+    table.apply(messageOf({ pages: [3, 4], from: 20 }));
+    return table;
+  };
+  const next = messageOf({ kept: 2, pages: [5], from: 21 });
+  const of = (...values: number[]): Int32Array => Int32Array.from(values);
+
+  it.each<[string, Partial<StepMessage>]>([
+    ['sequence 0 keeps 3 of 2 pages', { keptPages: of(3) }],
+    ['sequence 0 keeps -1 of 2 pages', { keptPages: of(-1) }],
+    ['sequence 1 keeps 2 of 0 pages', { sequence: of(1) }],
+    ['a sequence of number -1', { sequence: of(-1) }],
+    ['a sequence of number 1048576', { sequence: of(1 << 20) }],
+    ['keeps 2 of 0 pages', { ended: of(0) }],
+    ['sequence 0 gains 2 pages', { newPages: of(2) }],
+    ['sequence 0 gains -1 pages', { newPages: of(-1) }],
+    ['2 pages, where parts gain 1', { pages: of(5, 6) }],
+    ['page 10 of 10', { pages: of(10) }],
+    ['page -1 of 10', { pages: of(-1) }],
+    ['has 3 pages for 1 tokens from 48 on', { from: of(48) }],
+    ['has 3 pages for 1 tokens from -1 on', { from: of(-1) }],
+    ['has 3 pages for 0 tokens', { count: of(0), tokens: of(), row: of(0) }],
+    ['has 3 pages for 2147483647 tokens', { count: of(2 ** 31 - 1) }],
+    ['2 tokens, where parts have 1', { tokens: of(1, 2) }],
+    ['a row after token 1 of 1', { row: of(1) }],
+    ['a row after token -1 of 1', { row: of(-1) }],
+    ['a token of row 0, which the step before keeps not', { tokens: of(-1) }],
+    ['a token of row 2147483647', { tokens: of(-(2 ** 31)) }],
+    ['keep 2 of row 0', { keep: of(2) }],
+    ['target is no array of 1 whole numbers', { target: of() }],
+    ['keyLow is no array', { keyLow: Float32Array.of(0) as unknown as Int32Array }],
+    ['pages is no array', { pages: [5] as unknown as Int32Array }],
+    ['inverseTemperature is no array of 1 numbers', { inverseTemperature: new Float32Array(2) }],
+    ['it has no parts', { ...Object.fromEntries(Object.entries(next).map(([name, of]) => [name, of.slice(0, 0)])) }],
+    ['page 3 is copied, and copied to', { copies: { from: of(3), to: of(3), rows: of(4) } }],
+    ['page 10 of 10', { copies: { from: of(3), to: of(10), rows: of(4) } }],
+    ['17 rows of a page are copied', { copies: { from: of(3), to: of(6), rows: of(17) } }],
+    ['a page is copied to twice', { copies: { from: of(3, 4), to: of(6, 6), rows: of(1, 1) } }],
+    ['copies.rows is no array of 1', { copies: { from: of(3), to: of(6), rows: of() } }],
+  ])('is refused: %s; and changes nothing', (why, changed) => {
+    const [table, other] = [begin(), begin()];
+    expect(() => table.apply({ ...next, ...changed })).toThrow(why);
+    const [after, wanted] = [table.apply(next), other.apply(next)];
+    expect({ ...after.inputs, key: [...after.inputs.key] }).toEqual({ ...wanted.inputs, key: [...wanted.inputs.key] });
+  });
+
+  it('is refused where a page is written by two, or a sequence comes twice, or keys are too many', () => {
+    const table = begin();
+    const two = (sequence: number, page: number): StepMessage => ({
+      ended: of(),
+      ...{ sequence: of(1, sequence), keptPages: of(0, 0), newPages: of(2, 2), pages: of(6, 7, 8, page) },
+      ...{ from: of(17, 16), count: of(1, 1), tokens: of(7, 7), row: of(0, 1), target: of(0, 0) },
+      ...{ keyLow: of(0, 0), keyHigh: of(0, 0), keep: of(0, 0), inverseTemperature: new Float32Array(2) },
+    });
+    expect(() => table.apply(two(2, 7))).toThrow('page 7 is written twice');
+    expect(() => table.apply(two(1, 9))).toThrow('sequence 1 comes twice');
+    expect(() => table.apply(two(2, 9))).not.toThrow();
+  });
+
+  it('is refused once its page has no memory any more, and its sequence is forgotten', () => {
+    const table = begin();
+    table.resize(4);
+    expect(table.size).toBe(0);
+    expect(() => table.apply(messageOf({ pages: [4], from: 0 }))).toThrow('page 4 of 4');
+    expect([...table.apply(messageOf({ pages: [3], from: 2 })).inputs.key.subarray(0, 3)]).toEqual([48, 49, 50]);
+  });
+});
