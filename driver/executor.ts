@@ -90,7 +90,7 @@ export interface DeviceExecutor {
    * unless that was asked. `epoch`: as for a call.
    */
   resize?(tokens: number, epoch?: number): Promise<number>;
-  /** What that memory comes and goes in, and the rows that there is memory for when it is opened. */
+  /** What that memory comes and goes in, and the rows that there is memory for; undefined where it does not. */
   readonly pieces?: StatePieces | undefined;
   readonly tokens?: number | undefined;
   close(): Promise<void>;

@@ -89,9 +89,9 @@ export class Executor<Memory = unknown> {
     process.once('exit', this.onExit);
   }
 
-  /** Rows of reserved states that there is memory for. */
-  get tokens(): number {
-    return this.runner.tokens;
+  /** Rows of reserved states that there is memory for; undefined where all states have memory for good. */
+  get tokens(): number | undefined {
+    return this.plan.states.some(isReserved) ? this.runner.tokens : undefined;
   }
 
   /** Bytes of memory that it has on its devices. */
