@@ -241,3 +241,15 @@ export function readSettings(environment: Environment = process.env): Settings {
     verifiesPasses: (text(environment, 'TILEWRIGHT_VERIFY') ?? '0') !== '0',
   };
 }
+
+/**
+ * Threads in which a process of devices waits for calls and reads files: two calls of each of six models, and some for
+ * files. With Node's four, the calls of a third model would wait for those of two others.
+ */
+const DEVICE_THREADS = '16';
+
+/** The environment of a process that owns devices: this one's, with more threads unless UV_THREADPOOL_SIZE says so. */
+export const deviceEnvironment = (environment: Environment = process.env): Environment => ({
+  UV_THREADPOOL_SIZE: DEVICE_THREADS,
+  ...environment,
+});

@@ -3,7 +3,7 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { UserError } from '../../errors.js';
 import { loadCudaAddon } from '../../runtime/cuda/addon.js';
-import { readSettings } from '../../settings.js';
+import { deviceEnvironment, readSettings } from '../../settings.js';
 import { at } from '../../system/at.js';
 import { isArtifact } from '../names.js';
 import type { ToChild } from './protocol.js';
@@ -25,6 +25,7 @@ function forkDevice(module: URL, args: readonly string[]): ChildProcess {
   if (children.size === 0) process.once('exit', killChildren);
   const child = fork(module, args, {
     execArgv: childFlags(process.execArgv),
+    env: deviceEnvironment(),
     serialization: 'advanced',
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
   });

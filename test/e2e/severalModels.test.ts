@@ -2,7 +2,7 @@
  * Several models in the process of a device: opened beside each other, unloaded, and opened again by another process
  * when theirs is killed. The processes are real ones, of the built package.
  */
-import { writeFileSync } from 'node:fs';
+import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
@@ -86,6 +86,8 @@ describe.skipIf(!isBuilt)('models beside each other', () => {
     expect(children()).toHaveLength(1);
     const [a, b] = await Promise.all([scoreSequences(first, SEQUENCES), scoreSequences(second, SEQUENCES)]);
     expect([a, b]).toEqual([alone, otherAlone]);
+    // Sixteen threads wait for calls and files.
+    expect(readdirSync(`/proc/${children()[0]}/task`).length).toBeGreaterThan(16);
     // One is closed while the other computes; the process goes on, and ends with the last.
     const computing = scoreSequences(second, SEQUENCES);
     await first.close();

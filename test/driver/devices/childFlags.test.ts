@@ -1,5 +1,6 @@
 /** Which of Node's flags a device process inherits. */
 import { expect, it } from 'vitest';
+import { deviceEnvironment } from '../../../settings.js';
 import { childFlags } from '../../../driver/devices/startProcess.js';
 
 it('keeps flags that mean the same for any program', () => {
@@ -16,4 +17,9 @@ it("leaves out the parent's program, debugger and tests", () => {
     ['--import'],
   ])
     expect(childFlags(flags)).toEqual([]);
+});
+
+it('the environment of a process of devices is that of its parent, with threads for the calls of several models', () => {
+  expect(deviceEnvironment({ PATH: '/bin' })).toEqual({ PATH: '/bin', UV_THREADPOOL_SIZE: '16' });
+  expect(deviceEnvironment({ UV_THREADPOOL_SIZE: '7' })).toEqual({ UV_THREADPOOL_SIZE: '7' });
 });
