@@ -151,7 +151,7 @@ async function parse(
     );
   const empty = prompts.findIndex((prompt) => prompt === '');
   if (empty >= 0) throw new UsageError(`prompt ${empty + 1} is empty`, `for example: ${EXAMPLE}`);
-  if (isArtifact(model)) refuseCompileFlags(flags, model);
+  if (isArtifact(model)) refuseCompileFlags(flags, model, ['cacheTokens']);
   return {
     model,
     prompts: prompts.map((prompt, i) => ({ where: `prompt ${i + 1}`, prompt: { prompt } })),

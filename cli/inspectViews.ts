@@ -111,7 +111,7 @@ async function view(
   const width = io.stdout.columns ?? 200;
   const size = typicalSize(tokens);
   const rows = () => kernelRows(plan, size);
-  const memory = () => memoryReport(plan, inspection.checkpoint);
+  const memory = () => memoryReport(plan, inspection.checkpoint, inspection.model.cacheTokens);
   switch (name) {
     case 'passes':
       return [

@@ -225,10 +225,13 @@ const FIXED_BY_ARTIFACT: Readonly<Record<string, string>> = {
   dump: '--dump',
 };
 
-/** An artifact was compiled with its own: asking for others would silently do nothing. */
-export function refuseCompileFlags(flags: Flags, artifact: string): void {
+/**
+ * An artifact was compiled with its own: asking for others would silently do nothing. `free`: flags that a command has
+ * a use for.
+ */
+export function refuseCompileFlags(flags: Flags, artifact: string, free: readonly string[] = []): void {
   const given = Object.entries(FIXED_BY_ARTIFACT)
-    .filter(([name]) => text(flags, name) !== undefined)
+    .filter(([name]) => text(flags, name) !== undefined && !free.includes(name))
     .map(([, flag]) => flag);
   if (given.length === 0) return;
   throw new UsageError(

@@ -112,7 +112,7 @@ export function parseRun(context: Context, model: string, flags: Flags): Parsed 
     ...comparedWith(text(flags, 'compareWith')),
     ...(isSet(flags, 'dryRun') ? { isDryRun: true } : {}),
   };
-  if (isArtifact(model)) refuseCompileFlags(flags, model);
+  if (isArtifact(model)) refuseCompileFlags(flags, model, ['cacheTokens']);
   if (output !== undefined) refuseArtifactFolder(output, name ?? modelName(model));
   return { ...asked, ...request, threads: threads(flags, context.io) };
 }

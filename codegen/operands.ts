@@ -1,6 +1,6 @@
 /** A module's names resolved for one kernel: dtypes, strides, and the order of columns in packed weights. */
 import { extentIn, type Extents } from '../ir/extents.js';
-import { extentNames } from '../ir/function.js';
+import { extentNames, type InputDecl } from '../ir/function.js';
 import { groupWidth } from '../ir/groupSums.js';
 import type {
   BufferDecl,
@@ -26,9 +26,9 @@ export interface Operand {
   readonly index: number;
   /** Element type that code loads or stores. For a weight, that of its format. */
   readonly dtype: BufferDType;
-  /** Elements from one row to the next; 1 for vectors. Meaningless for weights in panels. */
+  /** Elements from one row to the next, in the mean where they lie in blocks. Meaningless for weights in panels. */
   readonly stride: number;
-  /** Elements from one column to the next: 1, but for states that lie by column. */
+  /** Elements from one column to the next: 1, but for states whose rows lie in blocks (ir/plan). */
   readonly columnStride: number;
   readonly columns: Dim;
   /** Rows are padded to PACKED_COLUMNS columns, and vectors to ROW_PAD elements: whole vectors may be read. */
@@ -43,6 +43,7 @@ export class KernelOperands {
   private readonly order: ReadonlyMap<string, number>;
   private readonly kernel: Kernel;
   private readonly capacity: Extents;
+  private readonly inputs: readonly InputDecl[];
   /** Extents of the function. A generated kernel takes them all, in this order. */
   readonly extents: readonly ExtentName[];
   /** Marks of the statements of scalar programs; absent: none. */
@@ -53,6 +54,7 @@ export class KernelOperands {
     this.order = new Map(parameters.map((name, i) => [name, i]));
     this.kernel = kernel;
     this.capacity = capacity;
+    this.inputs = module.interface.inputs;
     this.extents = extentNames(module.interface);
     this.markOf = markOf;
   }
@@ -63,6 +65,12 @@ export class KernelOperands {
     if (typeof rows !== 'string')
       throw new Error(`Kernel ${this.kernel.name} (${this.kernel.path}): '${name}' has no named rows.`);
     return { extent: rows, most: extentIn(rows, this.capacity) };
+  }
+
+  /** Most tokens of a path whose positions are the input in this buffer. */
+  maxPath(buffer: string): number {
+    const role = this.inputs.find((input) => input.buffer === buffer)?.role;
+    return role?.kind === 'depth' ? (role.below ?? Infinity) : Infinity;
   }
 
   /** Rows of a buffer or state: a fixed number or a named extent. Throws if there is no buffer of this name. */
@@ -107,7 +115,7 @@ export class KernelOperands {
       index,
       dtype: buffer.dtype,
       stride,
-      columnStride: columnStride(buffer, this.capacity),
+      columnStride: columnStride(buffer),
       columns: buffer.columns,
       isPadded: buffer.space !== 'weight',
       isInput: buffer.space === 'input',

@@ -3,14 +3,17 @@ import { availableMemory } from 'node:process';
 import { cacheTokensOf, choosesFromLogits } from '../driver/functions.js';
 import { type OpenedModel, rebuildOpened } from '../driver/compile/open.js';
 import { deviceMemory, roomFor } from '../driver/devices/placement.js';
+import { isArtifact } from '../driver/names.js';
 import type { LoadRequest, Ui } from '../driver/requests.js';
 import type { CompiledModel } from '../driver/targets/target.js';
 import { UsageError, UserError } from '../errors.js';
 import { PAGE_TOKENS } from '../engine/pages.js';
-import { type Parallelism, ROW_PAD, stateBytes } from '../ir/plan.js';
+import type { StateDecl } from '../ir/function.js';
+import { type Parallelism, ROW_PAD, stateBytes, stateRowBytes } from '../ir/plan.js';
 import { LAST_TOKENS } from '../ir/stepping.js';
 import { roundUp } from '../ir/types.js';
 import type { Checkpoint } from '../models/checkpoint.js';
+import { ROWS_BEHIND } from '../runtime/reservedStates.js';
 import { planWeights } from '../runtime/weightPlan.js';
 import { bytes, count, counted } from '../system/text.js';
 import type { ModelLoading } from './loadModel.js';
@@ -44,14 +47,18 @@ const MIN_TOKENS = 4096;
 /** Suggested where a number is needed and none is known. */
 const EXAMPLE_TOKENS = 32_768;
 
-export const cacheBytesOf = ({ plan }: Pick<CompiledModel, 'plan'>): number =>
-  plan.states.filter(({ name }) => name !== LAST_TOKENS).reduce((sum, state) => sum + stateBytes(state, 0), 0);
+const keptStates = ({ plan }: Pick<CompiledModel, 'plan'>): readonly StateDecl[] =>
+  plan.states.filter(({ name }) => name !== LAST_TOKENS);
+
+/** Bytes of the keys and values of as many tokens as a model may keep. */
+export const cacheBytesOf = (model: Pick<CompiledModel, 'plan' | 'cacheTokens'>): number =>
+  keptStates(model).reduce((sum, state) => sum + stateBytes(state, cacheTokensOf(model) ?? 0), 0);
 
 /** The memory of a cache grows in steps of so many tokens: whole pages, of rows that states are padded to. */
 const STEP_TOKENS = Math.max(PAGE_TOKENS, ROW_PAD);
 
 const tokenBytesOf = (model: CompiledModel): number =>
-  cacheBytesOf(model) / roundUp(cacheTokensOf(model) ?? 1, STEP_TOKENS);
+  keptStates(model).reduce((sum, state) => sum + stateRowBytes(state), 0);
 
 /**
  * Compiles the model with a cache that has room for the demand, or for as much of it as memory holds. Throws UserError
@@ -70,18 +77,20 @@ export async function compileWithCache(
       `--cache-tokens ${asked}: ${demand.where} alone has ${sizeOf(demand)}`,
       `use --cache-tokens ${least}, or more`,
     );
-  const wanted = wantedTokens(asked, demand);
-  let opened = await loading.compile(wanted);
+  let opened = await loading.compile(limitOf(request, wantedTokens(asked, demand)));
   requireStep(request, opened);
-  if (opened.isArtifact) requireRoom(request.model, opened, demand, least);
-  else {
-    const fitting = fittingTokens(opened, loading.checkpoint, request);
-    if (fitting < Math.min(wanted, asked ?? least)) throw tooLittle(opened.model, fitting, demand, asked);
-    if (fitting < wanted) opened = await loading.compile(fitting);
-  }
+  const wanted = cacheTokensOf(opened.model) ?? 0;
+  requireRoom(request.model, opened, demand, least);
+  const fitting = fittingTokens(opened, loading.checkpoint, request);
+  if (fitting < Math.min(wanted, asked ?? least)) throw tooLittle(opened.model, fitting, demand, asked);
+  if (fitting < wanted) opened = await loading.compile(fitting);
   tellOfRoom(opened, asked, wanted, ui);
   return opened;
 }
+
+/** An artifact has its own limit, unless another one is asked for. */
+const limitOf = ({ model, cacheTokens }: Asked, wanted: number): number | undefined =>
+  cacheTokens === undefined && isArtifact(model) ? undefined : wanted;
 
 const wantedTokens = (asked: number | undefined, demand: Demand): number =>
   asked === undefined ? defaultTokens(demand) : roundUp(asked, PAGE_TOKENS);
@@ -109,8 +118,8 @@ function sizeOf({ prompt, least }: Demand): string {
 }
 
 /**
- * A power of two, since each size has kernels of its own to compile. No text is shorter beside few others than beside
- * many.
+ * A power of two, so that an estimate which is nearly right gives the same. No text is shorter beside few others than
+ * beside many.
  */
 function defaultTokens({ total, least, longest }: Demand): number {
   const useful = Math.max(least, longest, Math.min(total, MAX_DEFAULT_TOKENS), MIN_TOKENS);
@@ -166,18 +175,19 @@ const again = (path: string, opened: OpenedModel, tokens: number, logits = choos
 
 /**
  * Compiles the model with a cache of `wanted` tokens, or of as many as there is room for; undefined where that is less
- * than `least`. An artifact has the cache that it was compiled with.
+ * than `least`.
  */
 export async function compileWithRoom(
   loading: Pick<ModelLoading, 'compile' | 'checkpoint'>,
   request: Asked,
   { wanted, least }: { readonly wanted: number; readonly least: number },
 ): Promise<OpenedModel | undefined> {
-  let opened = await loading.compile(wanted);
-  if (opened.isArtifact) return (cacheTokensOf(opened.model) ?? 0) < least ? undefined : opened;
+  let opened = await loading.compile(limitOf(request, wanted));
+  const limit = cacheTokensOf(opened.model) ?? 0;
+  if (limit < least) return undefined;
   const fitting = fittingTokens(opened, loading.checkpoint, request);
-  if (fitting < wanted && fitting >= least) opened = await loading.compile(fitting);
-  return Math.min(fitting, wanted) < least ? undefined : opened;
+  if (fitting < limit && fitting >= least) opened = await loading.compile(fitting);
+  return fitting < least ? undefined : opened;
 }
 
 function requireStep({ model: path, logits = false }: Asked, opened: OpenedModel): void {
@@ -199,8 +209,8 @@ function requireRoom(path: string, opened: OpenedModel, demand: Demand, least: n
   const tokens = cacheTokensOf(opened.model) ?? 0;
   if (tokens < least)
     throw new UserError(
-      `${demand.where}: ${sizeOf(demand)}; ${path} was compiled with room for the keys and values of ${count(tokens)}`,
-      again(path, opened, Math.max(least, EXAMPLE_TOKENS)),
+      `${demand.where}: ${sizeOf(demand)}; ${path} has room for the keys and values of ${count(tokens)}`,
+      `use --cache-tokens ${Math.max(least, EXAMPLE_TOKENS)}`,
     );
 }
 
@@ -242,7 +252,8 @@ function fittingTokens(opened: OpenedModel, { tensors }: Pick<Checkpoint, 'tenso
     return free - weights - arenas(stages);
   };
   const parallelism = parallelismOf(request, devices, (stages) => spare({ replicas: 1, stages }) > 0);
-  return Math.max(0, Math.floor(spare(parallelism) / tokenBytesOf(model) / STEP_TOKENS) * STEP_TOKENS);
+  const rows = spare(parallelism) / tokenBytesOf(model) - ROWS_BEHIND;
+  return Math.max(0, Math.floor(rows / STEP_TOKENS) * STEP_TOKENS);
 }
 
 function tooLittle(model: CompiledModel, fitting: number, demand: Demand, asked?: number): UserError {

@@ -163,7 +163,7 @@ export async function explore({ output, ...asked }: WithTargetChoice<ExploreRequ
 
 export function factsOf(inspection: Inspection): readonly (readonly [string, string])[] {
   const { checkpoint, config, plan, model, isa, arithmetic, isArtifact, isTuned, request, unrecognized } = inspection;
-  const { capacity, arenaBytes, states, weights } = memoryReport(plan, checkpoint);
+  const { capacity, arenaBytes, states, weights } = memoryReport(plan, checkpoint, model.cacheTokens);
   const kind = isArtifact
     ? `artifact, ${isTuned ? 'tuned' : 'not tuned'}`
     : request.init.kind === 'random'

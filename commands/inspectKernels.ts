@@ -305,7 +305,12 @@ function merge(sorted: readonly (readonly [number, number])[]): readonly (readon
   return merged;
 }
 
-export function memoryReport(plan: LinkedFunction<unknown>, checkpoint: Checkpoint | undefined): MemoryReport {
+/** `tokens`: whose keys and values there is memory for at most. */
+export function memoryReport(
+  plan: LinkedFunction<unknown>,
+  checkpoint: Checkpoint | undefined,
+  tokens = 0,
+): MemoryReport {
   const { most, counts } = leadingExtent(plan);
   const slots = new Map<
     string,
@@ -333,7 +338,7 @@ export function memoryReport(plan: LinkedFunction<unknown>, checkpoint: Checkpoi
           alive: merge(ordered.map(({ life }) => life)),
         };
       }),
-    states: plan.states.map((state) => ({ ...state, sizeBytes: stateBytes(state, 0) })),
+    states: plan.states.map((state) => ({ ...state, sizeBytes: stateBytes(state, tokens) })),
     weights: weightBytes(plan, checkpoint),
   };
 }

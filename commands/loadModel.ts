@@ -3,6 +3,7 @@
  * scores any number of sets.
  */
 import { createHash } from 'node:crypto';
+import { withCacheTokens } from '../driver/artifact/planCache.js';
 import { beginOpening, type OpenedModel, type Opening } from '../driver/compile/open.js';
 import type { DeviceExecutor } from '../driver/executor.js';
 import type { DeviceHost } from '../driver/devices/deviceHost.js';
@@ -67,7 +68,7 @@ export interface ModelLoading {
   /** Number of processors of this host. */
   readonly cores: number;
   /**
-   * Compiles the model with memory for the keys and values of `cacheTokens`, if given; an artifact has its own.
+   * Compiles the model with memory for the keys and values of `cacheTokens`, if given; an artifact has a default.
    * `finish` loads what the last such call compiled.
    */
   compile(cacheTokens?: number): Promise<OpenedModel>;
@@ -104,6 +105,12 @@ export function beginLoading(
   let compiled: { readonly opened: OpenedModel; readonly cacheTokens: number | undefined } | undefined;
   const compileFor: ModelLoading['compile'] = async (cacheTokens) => {
     if (compiled !== undefined && compiled.cacheTokens === cacheTokens) return compiled.opened;
+    if (compiled?.cacheTokens !== undefined && cacheTokens !== undefined) {
+      // Nothing of the plan depends on their number.
+      const { opened: before } = compiled;
+      compiled = { opened: { ...before, model: withCacheTokens(before.model, cacheTokens) }, cacheTokens };
+      return compiled.opened;
+    }
     const opened = await phases.during('compile', () => opening.finish(cacheTokens, logits));
     compiled = { opened, cacheTokens };
     return opened;

@@ -167,7 +167,10 @@ export function traceFacts(
     memory: {
       arenaBytes: score.arenaBytes,
       buffers: arenaBuffers(score).slice(0, MAX_ENTRIES),
-      states: model.plan.states.map((state) => ({ name: state.name, bytes: stateBytes(state, 0) })),
+      states: model.plan.states.map((state) => ({
+        name: state.name,
+        bytes: stateBytes(state, model.cacheTokens ?? 0),
+      })),
       ...defined({ weights }),
     },
   };

@@ -37,11 +37,12 @@ export const buildGraph = (checkpoint: Checkpoint, mask: MaskKind = 'tree'): Gra
 
 /** The model's function `step` in primitive ops, over a cache of this shape. */
 export const buildStepGraph = (checkpoint: Checkpoint, options: Omit<StepOptions, 'dtypeOf'>): Graph =>
-  checkpoint.model.step({ ...options, dtypeOf: dtypeIn(checkpoint) });
+  checkpoint.model.step({ context: checkpoint.config.maxPositions, ...options, dtypeOf: dtypeIn(checkpoint) });
 
 export interface FunctionOptions {
   readonly mask?: MaskKind;
-  readonly cacheTokens?: number;
+  /** Rows of the states of keys and values; absent: there are none. */
+  readonly cacheRows?: number | undefined;
   readonly logits?: boolean;
   readonly feeds?: boolean;
   readonly hidden?: boolean;
@@ -52,12 +53,12 @@ export interface FunctionOptions {
 export function modelFunctions(
   checkpoint: Checkpoint,
   numerics: Numerics,
-  { mask, cacheTokens, logits = false, feeds = false, hidden = false, observe }: FunctionOptions,
+  { mask, cacheRows, logits = false, feeds = false, hidden = false, observe }: FunctionOptions,
 ): GraphModule {
   const own: Numerics = numerics.groups === 'kept' ? { ...numerics, groupsOf: groupsIn(checkpoint) } : numerics;
   const score = optimize(buildGraph(checkpoint, mask), own, observe);
-  if (cacheTokens === undefined) return { name: 'model', functions: [score] };
-  const cache = { rows: cacheTokens, dtype: numerics.attention ?? 'f32' };
+  if (cacheRows === undefined) return { name: 'model', functions: [score] };
+  const cache = { rows: cacheRows, dtype: numerics.attention ?? 'f32' };
   const step = optimize(buildStepGraph(checkpoint, { cache, filters: logits, feeds, hidden }), own, observe);
   // What the step keeps is narrow already, where it is to be.
   const { cache: _, ...kept } = own;
@@ -98,14 +99,16 @@ export function graphDigests({ functions }: GraphModule, text: string): GraphDig
   return { all, score: score === undefined || functions.length === 1 ? all : sha256(printGraph(score)) };
 }
 
-/** Tokens that a plan keeps keys and values of; undefined if it only scores. */
+/** The most tokens that a model keeps keys and values of; undefined if it only scores. */
 export const cacheTokensOf = ({
   plan: { states },
+  cacheTokens = Infinity,
 }: {
   readonly plan: Pick<SharedData, 'states'>;
+  readonly cacheTokens?: number | undefined;
 }): number | undefined => {
   const kept = states.filter(({ name }) => name !== LAST_TOKENS);
-  return kept.length === 0 ? undefined : Math.min(...kept.map(({ rows }) => rows));
+  return kept.length === 0 ? undefined : Math.min(cacheTokens, ...kept.map(({ rows }) => rows));
 };
 
 /** Whether steps of a plan choose tokens from whole rows of logits. */

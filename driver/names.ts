@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { UsageError } from '../errors.js';
+import { RESERVED_ROWS } from '../ir/function.js';
 import { isFolder } from '../system/read.js';
 
 /** Where weights come from: the checkpoint, or a seed. */
@@ -31,5 +32,5 @@ export function modelName(path: string): string {
   return name.replace(/(?<=.)\.tw$/, '');
 }
 
-/** Most tokens whose keys and values can be kept: rows of a state have numbers of 32 bits. */
-export const MAX_CACHE_TOKENS = 1 << 26;
+/** Most tokens whose keys and values can be kept. */
+export const MAX_CACHE_TOKENS = RESERVED_ROWS;

@@ -38,8 +38,8 @@ export interface StateDecl {
   readonly dtype: DType;
   readonly rows: number;
   readonly columns: number;
-  /** Its columns lie one behind another, rows of a column beside each other. Otherwise rows do, padded. */
-  readonly isByColumn?: true;
+  /** Rows lie in blocks (ir/plan's columnStride). Otherwise one behind another, padded. */
+  readonly isBlocked?: true;
 }
 
 export interface FunctionInterface {
@@ -82,8 +82,8 @@ export type Role =
   | { readonly kind: 'token'; readonly vocab: number }
   /** Depth of a token in its tree: at most its own row number, and below the longest context. */
   | { readonly kind: 'position' }
-  /** Depth of a token on a path that earlier calls began: below the longest context. */
-  | { readonly kind: 'depth' }
+  /** Depth of a token on a path that earlier calls began: below the longest context, and below `below` if it is there. */
+  | { readonly kind: 'depth'; readonly below?: number }
   /** One past the last row of the subtree that starts at this row. */
   | { readonly kind: 'subtreeEnd' }
   /** A row number below an extent. */
@@ -132,7 +132,7 @@ const RANGES: { readonly [K in Role['kind']]: Rule<K> } = {
       () => 0,
       (row) => Math.min(maxLength, row + 1),
     ),
-  depth: (_, { maxLength }) => from(0, maxLength),
+  depth: ({ below = Infinity }, { maxLength }) => from(0, Math.min(below, maxLength)),
   subtreeEnd: (_, __, rows) =>
     byRow(
       (row) => row + 1,
@@ -182,8 +182,9 @@ export function printRole(role: Role): string {
     case 'slot':
     case 'entry':
       return `${role.kind}(@${role.state})`;
-    case 'position':
     case 'depth':
+      return role.below === undefined ? role.kind : `${role.kind}(${role.below})`;
+    case 'position':
     case 'subtreeEnd':
     case 'values':
       return role.kind;

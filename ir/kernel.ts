@@ -27,7 +27,7 @@ export interface BufferDecl {
    */
   readonly space: 'input' | 'output' | 'arena' | 'weight' | 'state';
   /** Of a state: as its StateDecl says. */
-  readonly isByColumn?: true;
+  readonly isBlocked?: true;
   /** For a `u8` buffer: the bf16 buffer of the same shape whose numbers it extends (joinF24). */
   readonly upper?: string;
 }

@@ -164,12 +164,12 @@ export const ROW_COLUMNS = 32;
 /**
  * Row stride, in elements, of a buffer in a function of this capacity. Columns are rounded up to whole vectors; kernels
  * write zeros to the padding. One cache line is added if the stride would otherwise be a multiple of 4 KiB, because
- * rows would then share L1 sets. One-column buffers (vectors) have no padding. 1 where columns lie one behind another.
+ * rows would then share L1 sets. One-column buffers (vectors) have no padding, and neither have rows in blocks, whose
+ * mean stride it is.
  */
 export function rowStride(buffer: BufferDecl, capacity: Extents, elementBytes: number): number {
   const columns = extentIn(buffer.columns, capacity);
-  if (buffer.isByColumn === true) return 1;
-  if (columns === 1 || buffer.space === 'weight') return columns;
+  if (columns === 1 || buffer.isBlocked === true || buffer.space === 'weight') return columns;
   const padded = roundUp(columns, ROW_COLUMNS);
   return (padded * elementBytes) % 4096 === 0 ? padded + 64 / elementBytes : padded;
 }
@@ -177,16 +177,21 @@ export function rowStride(buffer: BufferDecl, capacity: Extents, elementBytes: n
 /** Rows are allocated up to a multiple of this, so that a register tile may read (but never use) rows past the end. */
 export const ROW_PAD = 32;
 
-/** Elements from one column of a row to the next: 1, or where columns lie one behind another a column's rows. */
-export const columnStride = ({ isByColumn, rows }: BufferDecl, capacity: Extents): number =>
-  isByColumn === true ? roundUp(extentIn(rows, capacity), ROW_PAD) : 1;
+/**
+ * Elements from one column of a row to the next: 1, or ROW_PAD where rows lie in blocks. A block has ROW_PAD rows; in
+ * it columns lie one behind another, with the rows of a column beside each other.
+ */
+export const columnStride = ({ isBlocked }: Pick<BufferDecl, 'isBlocked'>): number =>
+  isBlocked === true ? ROW_PAD : 1;
+
+/** Where an element lies among those of a buffer whose rows have this stride. */
+export const elementAt = ({ isBlocked }: Pick<BufferDecl, 'isBlocked'>, stride: number, row: number, column: number) =>
+  isBlocked === true ? (row - (row % ROW_PAD)) * stride + column * ROW_PAD + (row % ROW_PAD) : row * stride + column;
 
 /** Bytes of a row of a state. */
 export function stateRowBytes(state: StateDecl): number {
   const elementBytes = DTYPE_BYTES[state.dtype];
-  const elements =
-    state.isByColumn === true ? state.columns : rowStride({ ...state, space: 'state' }, {}, elementBytes);
-  return elements * elementBytes;
+  return rowStride({ ...state, space: 'state' }, {}, elementBytes) * elementBytes;
 }
 
 /**

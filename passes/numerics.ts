@@ -34,8 +34,8 @@ export interface Numerics {
   readonly rows?: 'loops' | 'contractions';
   /** Which contractions do so. Default `deep`: not those that multiply for less time than it takes. */
   readonly finishing?: Finishing;
-  /** How narrow states lie. Default: by row, padded to whole vectors, which kernels then write. */
-  readonly states?: 'byColumn';
+  /** How rows of narrow states lie. Default: padded to whole vectors, which kernels then write. */
+  readonly states?: 'blocks';
   /** Type of the residual stream if activations are bf16. Default f32. */
   readonly stream?: 'f32' | 'f24';
 }

@@ -1,7 +1,7 @@
 /**
- * Lays narrow states column by column. Attention gathers the scales of one head for the keys of a path, which are
- * mostly neighbours: they then lie beside each other, where rows would put a scale of every head between them, and
- * padding. Kernels in, kernels out.
+ * Lays rows of narrow states in blocks. Attention gathers the scales of one head for the keys of a path, which are mostly
+ * neighbours: they then lie beside each other, where rows would put a scale of every head between them, and padding. A
+ * block has the rows of a few pages, so that memory can be put behind the first ones. Kernels in, kernels out.
  */
 import type { BufferDecl } from '../ir/kernel.js';
 import { ROW_COLUMNS } from '../ir/plan.js';
@@ -15,9 +15,9 @@ export function packStates(module: LoweredModule): LoweredModule {
   if (!module.states.some(isNarrow)) return module;
   return {
     ...module,
-    states: module.states.map((state) => (isNarrow(state) ? { ...state, isByColumn: true } : state)),
+    states: module.states.map((state) => (isNarrow(state) ? { ...state, isBlocked: true } : state)),
     buffers: module.buffers.map((buffer) =>
-      buffer.space === 'state' && isNarrow(buffer) ? { ...buffer, isByColumn: true } : buffer,
+      buffer.space === 'state' && isNarrow(buffer) ? { ...buffer, isBlocked: true } : buffer,
     ),
   };
 }

@@ -212,8 +212,8 @@ export const KERNEL_PASSES: readonly Pass<LoweredModule>[] = [
   },
   {
     name: 'packStates',
-    does: 'Lays narrow states, as scales of keys, column by column.',
-    when: { states: 'byColumn' },
+    does: 'Lays rows of narrow states, as scales of keys, in blocks.',
+    when: { states: 'blocks' },
     run: packStates,
     reason: 'last: it changes where states lie, and no kernel',
   },

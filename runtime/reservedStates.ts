@@ -39,7 +39,7 @@ export const NO_TOKENS: StateTokens = { first: 0, most: 0 };
 /** Rows of a piece are a multiple of this: whole pages, and rows that states are padded to. */
 const PIECE_ROWS = 64;
 /** Kernels read whole tiles of rows, up to so many behind the last one that is in use, and use none of those. */
-const ROWS_BEHIND = 64;
+export const ROWS_BEHIND = 64;
 
 /** Bytes of a reserved state that hold its first rows, and what kernels may read behind them. Never none. */
 export const bytesOfRows = (rows: number, rowBytes: number): number => (Math.max(1, rows) + ROWS_BEHIND) * rowBytes;

@@ -9,7 +9,7 @@ import type { BufferDecl, Kernel, KernelModule, WeightDecl } from '../../ir/kern
 import { kernelReads, kernelWrites } from '../../ir/kernelAccess.js';
 import { packedBytes, physicalToLogical } from '../../ir/packing.js';
 import type { Bucket } from '../../ir/plan.js';
-import { isFloat, roundUp } from '../../ir/types.js';
+import { DTYPE_BYTES, isFloat, roundUp } from '../../ir/types.js';
 import { bufferBytes } from '../../passes/planMemory.js';
 import { programExtents } from '../../runtime/bindPorts.js';
 import type { CudaAddon } from '../../runtime/cuda/addon.js';
@@ -17,6 +17,7 @@ import { bindKernel } from '../../runtime/cuda/bindProgram.js';
 import type { CudaDevice, CudaMemory, CudaModule, CudaProgram } from '../../runtime/cuda/native.js';
 import { sizesOf } from '../../runtime/bindPorts.js';
 import { type BufferRoles, rolesOf } from '../randomInputs.js';
+import { rowsWithin } from '../workbench.js';
 import { scaleOf } from './compare.js';
 import { type DeviceFill, fillBuffer, strideOf } from './fill.js';
 import { Hung, launchTimes, patiently, sustain, type SustainOptions } from './timing.js';
@@ -152,10 +153,11 @@ export class SequenceBench {
     return buffer;
   }
 
-  /** Rows of a state; undefined for what a call brings. */
+  /** Rows of a state that are allocated; undefined for what a call brings. */
   private tableRows(name: string): number | undefined {
-    const rows = this.buffers.get(name)?.rows;
-    return typeof rows === 'number' ? rows : undefined;
+    const buffer = this.buffers.get(name);
+    if (buffer === undefined || typeof buffer.rows !== 'number') return undefined;
+    return rowsWithin(buffer.rows, strideOf(buffer, this.request.capacity) * DTYPE_BYTES[buffer.dtype]);
   }
 
   private bytesOf(name: string): number {
@@ -163,7 +165,7 @@ export class SequenceBench {
     if (weight !== undefined) return packedBytes(weight, physicalToLogical(weight).length);
     const buffer = this.bufferOf(name);
     const { bucket, capacity } = this.request;
-    return bufferBytes(buffer, bucket.extents, capacity.extents);
+    return bufferBytes({ ...buffer, rows: this.tableRows(name) ?? buffer.rows }, bucket.extents, capacity.extents);
   }
 
   private fillInput(

@@ -291,7 +291,11 @@ export class CudaWorkbench {
     if (typeof rows !== 'number') return undefined;
     const { kernel, module, bucket } = this.request;
     // So few of a state that copies of it exceed the L2 cache as those of a call's buffers do.
-    if (weight === undefined) return stateRows(kernel, module, name, rows, bucket);
+    if (weight === undefined) {
+      const buffer = this.operands.buffer(name);
+      const rowBytes = this.operands.stride(buffer) * DTYPE_BYTES[buffer.dtype];
+      return stateRows(kernel, module, name, rowsWithin(rows, rowBytes), bucket);
+    }
     return rowsWithin(rows, FORMATS[weight.format].bytes(1, weight.k));
   }
 

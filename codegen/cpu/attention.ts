@@ -40,8 +40,9 @@ export function emitAttention(
   ];
   const [first, second, third] = maskBuffers(mask).map((name) => operands.get(name));
   const keyRows = operands.rowsOf(mask.kind === 'path' ? mask.key : kernel.k);
-  // Paths are attended to one after another, and none has more keys than the state that holds them.
-  const capacity = roundUp(Math.min(keyRows.most, operands.maxRows(kernel.k)), 64);
+  // Paths are attended to one after another. None has more keys than its context, or than the state that holds them.
+  const longest = mask.kind === 'path' ? operands.maxPath(mask.position) : Infinity;
+  const capacity = roundUp(Math.min(keyRows.most, operands.maxRows(kernel.k), longest), 64);
   const lanes = queries % 32 === 0 ? 32 : 16;
   const groups = queries / lanes;
   const block = Math.min(keys, capacity);

@@ -17,7 +17,14 @@ import {
   tileOf,
   WGMMA_KEYS,
 } from './attentionTile.js';
-import { CUDA_TYPES, type CudaOperands, type EmittedCuda, kernelHead, type Operand } from './text/operands.js';
+import {
+  CUDA_TYPES,
+  type CudaOperands,
+  type EmittedCuda,
+  kernelHead,
+  type Operand,
+  rowOffset,
+} from './text/operands.js';
 import { BOUNDED_UNIT, capFunctions, capText, floatLiteral, indent, render } from './text/statements.js';
 import {
   barrierFunctions,
@@ -240,7 +247,7 @@ function decodeValues(
 const unitsOf = ({ stride, dtype }: Operand): number => (stride * DTYPE_BYTES[dtype]) / 16;
 
 /** Behind `kv` or the like: what leads to the scales of that head. */
-const headOffset = ({ columnStride }: Operand): string => (columnStride === 1 ? '' : ` * ${columnStride}ll`);
+const headOffset = ({ columnStride }: Operand): string => (columnStride === 1 ? '' : ` * ${columnStride}`);
 
 /** What templates read about keys and values: as attention multiplies them, or as codes with `scales`. */
 function keyValues(
@@ -269,12 +276,12 @@ function keyValues(
     dtype: kernel.scales === undefined || q.dtype === 'f32' ? q.dtype : 'f16',
     kScaleIndex: kScale.index,
     vScaleIndex: vScale.index,
-    kScaleStride: kScale.stride,
-    vScaleStride: vScale.stride,
+    kScaleAt: rowOffset(kScale, 'at', 'll'),
+    vScaleAt: rowOffset(vScale, 'at', 'll'),
     kScaleHead: headOffset(kScale),
     vScaleHead: headOffset(vScale),
-    keyValue: `${plain.keyValue} * k_scales[row * ${kScale.stride}ll]`,
-    valueValue: `${plain.valueValue} * v_scales[row * ${vScale.stride}ll]`,
+    keyValue: `${plain.keyValue} * k_scales[${rowOffset(kScale, 'row', 'll')}]`,
+    valueValue: `${plain.valueValue} * v_scales[${rowOffset(vScale, 'row', 'll')}]`,
     step: 16,
     queryBytes: 'QUERY_BYTES',
     queryPieces: 'QUERY_PIECES',

@@ -10,7 +10,7 @@
  */
 import { existsSync, readdirSync } from 'node:fs';
 import { UserError } from '../../errors.js';
-import { COPY, SCORE, STEP } from '../../ir/function.js';
+import { COPY, RESERVED_ROWS, SCORE, STEP } from '../../ir/function.js';
 import type { GraphModule } from '../../ir/graph/graph.js';
 import { type Plan, scoreOf, type SharedData } from '../../ir/plan.js';
 import { tokensIn } from '../../ir/scoring.js';
@@ -18,6 +18,7 @@ import type { Checkpoint } from '../../models/checkpoint.js';
 import { verifyContents } from '../../models/contents.js';
 import { loadAddon } from '../../runtime/addon.js';
 import { requireTensor } from '../../runtime/tensorSource.js';
+import { defined } from '../../system/defined.js';
 import { clipped, isDeeperThan, MAX_JSON_DEPTH } from '../../system/json.js';
 import { pathInside, readBounded } from '../../system/read.js';
 import { cacheTokensOf, graphDigests, modelFunctions, openModel, printFunctions } from '../functions.js';
@@ -31,7 +32,7 @@ import { type KernelFacts, packedCode, type PackedCode } from '../targets/machin
 import { checkFacts } from '../targets/printedKernels.js';
 import type { ManifestFormat, TargetCompiler } from '../targets/target.js';
 import { CHECKPOINT, KERNELS, kindOf, type Manifest, readManifest, readPart, rebuild, sha256 } from './manifest.js';
-import { keepModel, planKey, printData, readModel } from './planCache.js';
+import { keepModel, planKey, printData, readModel, withCacheTokens } from './planCache.js';
 import { parsePlan } from './planJson.js';
 
 export interface Artifact {
@@ -104,7 +105,7 @@ async function moduleIn<S, D>(
   const options =
     cacheTokens === undefined
       ? { mask }
-      : { mask, cacheTokens, logits: logits === true, feeds: feeds === true, hidden: hidden === true };
+      : { mask, cacheRows: RESERVED_ROWS, logits: logits === true, feeds: feeds === true, hidden: hidden === true };
   const module = modelFunctions(checkpoint, withCache(compiler.numerics(device), kvCache), options);
   if (printFunctions(module) !== text)
     throw new Error('this is not the graph that the config.json of the checkpoint compiles to');
@@ -163,12 +164,13 @@ async function loadAs<S, D>(
     });
   if (kept !== undefined) {
     await requireTensors(kept.plan);
-    return { manifest, model: kept, again };
+    return { manifest, model: withCacheTokens(kept, cacheTokens), again };
   }
   const plan = parsePlan(texts.plan, `${dir}/plan.json`, again, compiler.scheduling.schema);
   const requireStated = (): void => {
-    if (cacheTokensOf({ plan }) !== cacheTokens)
-      throw new Error(`it keeps keys and values of other than the ${cacheTokens ?? 0} tokens that the manifest says`);
+    const keeps = cacheTokensOf({ plan }) !== undefined;
+    if (keeps !== (cacheTokens !== undefined))
+      throw new Error(`it keeps ${keeps ? '' : 'no '}keys and values, and the manifest says otherwise`);
     const most = tokensIn(scoreOf(plan).capacity);
     if (most !== (manifest.maxTokens ?? most))
       throw new Error(`its largest micro-batch has ${most} tokens, not the ${manifest.maxTokens} of the manifest`);
@@ -176,7 +178,8 @@ async function loadAs<S, D>(
   const { mask } = manifest;
   const isa = compiler.label(device);
   const cache = kvCache === undefined ? {} : { kvCache };
-  const facts = { target, device, isa, arithmetic, ...cache, mask, graphText: texts.graph, plan };
+  const limit = defined({ cacheTokens });
+  const facts = { target, device, isa, arithmetic, ...limit, ...cache, mask, graphText: texts.graph, plan };
   if (texts.kernels !== undefined) {
     const kernels = await check('kernels.json', () => parseFacts(texts.kernels!, target.manifest));
     await check('plan.json', () => {
@@ -241,7 +244,8 @@ function checkedKey<S, D>(
   isDirect: boolean,
 ): string {
   const model = checkpoint && planKey({ checkpoint, target, device, options: {} });
-  const stated = { described, mask, maxTokens, cacheTokens, kvCache, logits, feeds, hidden, files, scoreGraph };
+  const keeps = cacheTokens !== undefined;
+  const stated = { described, mask, maxTokens, keeps, kvCache, logits, feeds, hidden, files, scoreGraph };
   return sha256(printData(['artifact', programId(), isDirect, target.name, device, model, stated]));
 }
 

@@ -17,7 +17,7 @@ import { type Arithmetic, ARITHMETICS, CODED_CACHES, type CodedCache, isInteger 
 import { type AnyTarget, type CompiledModel, type Rebuild, TARGET_RECORDS } from '../targets/index.js';
 
 /** Bump when the plan's meaning, the kernel ABI or the folder's layout changes. */
-export const ARTIFACT_VERSION = 4;
+export const ARTIFACT_VERSION = 5;
 
 /** Folder of sources and machine code. */
 export const KERNELS = 'kernels';
@@ -41,7 +41,10 @@ const manifestSchema = z.strictObject({
   mask: z.enum(MASKS),
   /** Tokens of the largest micro-batch; absent in artifacts of earlier versions. */
   maxTokens: z.number().int().min(1).max(MAX_CAPACITY).optional(),
-  /** Tokens whose keys and values the function `step` keeps; absent if the artifact only scores. */
+  /**
+   * The most tokens whose keys and values there is memory for, unless a run says otherwise; absent if the artifact only
+   * scores.
+   */
   cacheTokens: z.number().int().min(1).max(MAX_CACHE_TOKENS).optional(),
   /** Absent: keys and values are kept in the type that attention multiplies. */
   kvCache: z.enum(CODED_CACHES).optional(),

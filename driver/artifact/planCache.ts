@@ -11,6 +11,7 @@ import type { Plan } from '../../ir/plan.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import type { MaskKind } from '../../models/model/model.js';
 import type { TensorLocation } from '../../models/model/tensors.js';
+import { defined } from '../../system/defined.js';
 import { keepCacheEntry, readCacheEntry } from '../cacheEntries.js';
 import type { KvCache } from '../precision.js';
 import { programId } from '../program.js';
@@ -86,6 +87,28 @@ const packed = new WeakMap<CompiledModel, Uint8Array>();
 /** The bytes of a compiled model. One that came of bytes has them still. */
 export const packModel = (model: CompiledModel): Uint8Array => packed.get(model) ?? packKnown(model).bytes;
 
+/** The same model with memory for the keys and values of other tokens. Nothing of its plan depends on their number. */
+export function withCacheTokens<S, D>(
+  model: CompiledModel<S, D>,
+  cacheTokens: number | undefined,
+): CompiledModel<S, D> {
+  if (model.cacheTokens === cacheTokens) return model;
+  // The text of the graph stays as it is, decoded or not.
+  const same: CompiledModel = Object.defineProperty(
+    Object.defineProperties({}, Object.getOwnPropertyDescriptors(model)) as CompiledModel,
+    'cacheTokens',
+    { value: cacheTokens, enumerable: true },
+  );
+  const bytes = packed.get(model as CompiledModel);
+  if (bytes !== undefined) {
+    const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
+    const end = buffer.indexOf(END);
+    const header = { ...(parseMaps(buffer.toString('utf8', 0, end)) as Header), ...defined({ cacheTokens }) };
+    packed.set(same, Buffer.concat([Buffer.from(printData(header)), buffer.subarray(end)]));
+  }
+  return same as CompiledModel<S, D>;
+}
+
 /** The model of the bytes that packModel made. The text of its graph is decoded when it is read. */
 export function unpackModel(bytes: Uint8Array, targets: readonly AnyTarget[] = TARGET_RECORDS): CompiledModel {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
@@ -116,8 +139,10 @@ export interface PlanOptions {
   readonly mask?: MaskKind;
   /** Largest micro-batch, in packed tokens. Default: the model's context, within the target's bounds. */
   readonly batchTokens?: number;
-  /** Adds the function `step`, with memory for the keys and values of this many tokens. */
+  /** Adds the functions `step` and `copy`; the most tokens whose keys and values there is memory for. */
   readonly cacheTokens?: number;
+  /** Rows of their states. Default: RESERVED_ROWS, behind which memory is mapped. */
+  readonly cacheRows?: number;
   /** How keys and values are kept. Default: in the type that attention multiplies. */
   readonly kvCache?: KvCache;
   /** `step` chooses tokens from whole rows of logits where it is asked to. */
@@ -159,8 +184,9 @@ export function planKey<D>({ checkpoint, target, device, options }: PlanInputs<D
   const add = (data: unknown): void => {
     hash.update(`${printData(data)}\n`);
   };
-  const { mask, batchTokens, cacheTokens, kvCache, logits, feeds, hidden } = options;
-  add({ program, target: target.name, device, mask, batchTokens, cacheTokens, kvCache, logits, feeds, hidden });
+  // How many tokens there is memory for is decided when the plan is loaded.
+  const { cacheTokens, ...planned } = options;
+  add({ program, target: target.name, device, keeps: cacheTokens !== undefined, ...planned });
   add(config);
   // A family names its tensors in more than one way, and reads parts of them.
   hash.update(JSON.stringify(model.tensors));

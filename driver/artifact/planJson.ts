@@ -44,7 +44,8 @@ const role = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('row'), of: extentName }),
   z.strictObject({ kind: z.literal('slot'), state: stateName }),
   z.strictObject({ kind: z.literal('entry'), state: stateName }),
-  z.strictObject({ kind: z.enum(['position', 'depth', 'subtreeEnd', 'values']) }),
+  z.strictObject({ kind: z.literal('depth'), below: extent.exactOptional() }),
+  z.strictObject({ kind: z.enum(['position', 'subtreeEnd', 'values']) }),
 ]);
 const array = { name, buffer: identifier, dtype: z.enum(DTYPES), shape: z.array(dim).max(MAX_RANK) };
 const functionInterface = z.strictObject({
@@ -75,7 +76,7 @@ const functionOf = <S>(schedule: z.ZodType<S>) =>
           rows: dim,
           columns: dim,
           space: z.enum(['input', 'output', 'arena', 'weight', 'state']),
-          isByColumn: z.literal(true).exactOptional(),
+          isBlocked: z.literal(true).exactOptional(),
           upper: identifier.optional(),
         }),
       )
@@ -141,7 +142,7 @@ const planOf = <S>(schedule: z.ZodType<S>) =>
           dtype: z.enum(DTYPES),
           rows: extent,
           columns: extent,
-          isByColumn: z.literal(true).exactOptional(),
+          isBlocked: z.literal(true).exactOptional(),
         }),
       )
       .max(1024),

@@ -2,6 +2,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { UsageError } from '../../errors.js';
+import { RESERVED_ROWS } from '../../ir/function.js';
 import { printGraph } from '../../ir/graph/printer.js';
 import { printKernels } from '../../ir/kernelPrinter.js';
 import { type Bucket, type Plan, scoreOf } from '../../ir/plan.js';
@@ -14,7 +15,7 @@ import { at } from '../../system/at.js';
 import { defined } from '../../system/defined.js';
 import { codeOf, diskProblem } from '../../system/process.js';
 import { makeFolder } from '../../system/write.js';
-import { keepModel, planKey, type PlanOptions, readModel } from '../artifact/planCache.js';
+import { keepModel, planKey, type PlanOptions, readModel, withCacheTokens } from '../artifact/planCache.js';
 import { printPlan } from '../artifact/planJson.js';
 import { graphDigests, modelFunctions, printFunctions } from '../functions.js';
 import { MAX_CAPACITY, planFunction } from '../plan.js';
@@ -65,7 +66,9 @@ export function compileModel<S, D>(
   const filters = options.logits === true && classesOf(checkpoint.config) === undefined;
   const buckets = compiler.buckets(tokens);
   const steps = stepBuckets(buckets, compiler.decodeSizes, filters);
-  const module = modelFunctions(checkpoint, numerics, { ...options, mask, ...defined({ observe }) });
+  const { cacheTokens, cacheRows = RESERVED_ROWS, ...others } = options;
+  const rows = cacheTokens === undefined ? undefined : cacheRows;
+  const module = modelFunctions(checkpoint, numerics, { ...others, cacheRows: rows, mask, ...defined({ observe }) });
   const graphText = printFunctions(module);
   const lowered = lowerModule(module, numerics, observe);
   const scoring = (size: Bucket): Bucket => withKeyRoom(at(lowered.functions, 0).interface, size);
@@ -79,7 +82,7 @@ export function compileModel<S, D>(
     device,
     isa: compiler.label(device),
     arithmetic: compiler.arithmetic(device),
-    ...defined({ kvCache: coded }),
+    ...defined({ cacheTokens, kvCache: coded }),
     mask,
     graphText,
     graphs: graphDigests(module, graphText),
@@ -112,7 +115,8 @@ export function plannedModel<S, D>(
   options: PlanOptions = {},
 ): CompiledModel<S, D> {
   const key = planKey({ checkpoint, target, device, options });
-  return readModel(key, target) ?? keepModel(key, compileModel(checkpoint, target, device, options));
+  const model = readModel(key, target) ?? keepModel(key, compileModel(checkpoint, target, device, options));
+  return withCacheTokens(model, options.cacheTokens);
 }
 
 /** A graph, or kernels, as text. */

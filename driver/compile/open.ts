@@ -11,6 +11,7 @@ import type { ArtifactRequest, ModelRequest, Ui } from '../requests.js';
 import type { Machine } from '../targets/cpuDevice.js';
 import { type AnyTarget, type CompiledModel, type Rebuild, TARGET_RECORDS, targetOf } from '../targets/index.js';
 import type { PackedCode } from '../targets/machineCode.js';
+import { withCacheTokens } from '../artifact/planCache.js';
 import { compileModel, Dump, largestCall, MIN_CAPACITY, plannedModel } from './compile.js';
 
 export interface OpenedModel {
@@ -38,7 +39,7 @@ export interface Opening {
   reference(): ModelReference;
   /** Throws UserError if an artifact was compiled with another tokenizer. */
   requireTokenizer(hash: string): void;
-  /** `cacheTokens` and `logits` instead of the request's; an artifact has its own. */
+  /** `cacheTokens` and `logits` instead of the request's. An artifact has its own, of tokens unless others are given. */
   finish(cacheTokens?: number, logits?: boolean): Promise<OpenedModel>;
 }
 
@@ -109,7 +110,7 @@ export const referenceTo = (path: string, checkpoint: Checkpoint, init: WeightIn
 
 /** An artifact and its checkpoint. */
 function beginArtifact(
-  { model: dir, checkpoint: elsewhere, trustsCode = false, verifies = false, signal }: OpenRequest,
+  { model: dir, checkpoint: elsewhere, trustsCode = false, verifies = false, cacheTokens: asked, signal }: OpenRequest,
   machine: Machine,
   ui: Ui,
   targets: readonly AnyTarget[],
@@ -120,14 +121,26 @@ function beginArtifact(
   const { isPacked, ...known } = named;
   const reference: ModelReference =
     isPacked || elsewhere === undefined ? known : { ...known, path: resolve(elsewhere) };
-  const finish = async (): Promise<OpenedModel> => {
+  const finish = async (cacheTokens = asked): Promise<OpenedModel> => {
     const artifact = await loadArtifact(dir, machine, {
       targets,
       checkpoint,
       path: reference.path,
       trusts: trustsCode,
     });
-    const { model } = artifact;
+    if (cacheTokens !== undefined && manifest.cacheTokens === undefined)
+      throw new UserError(
+        `${dir}: was compiled for scoring only: it has no memory for keys and values`,
+        rebuild(dir, {
+          model: reference,
+          arithmetic: manifest.target.arithmetic,
+          target: manifest.target.kind,
+          cacheTokens,
+          kvCache: manifest.kvCache,
+          logits: manifest.logits,
+        }),
+      );
+    const model = withCacheTokens(artifact.model, cacheTokens ?? manifest.cacheTokens);
     if (verifies) await verifyWeights(dir, artifact, checkpoint, ui, signal);
     return {
       checkpoint,

@@ -62,7 +62,7 @@ function withAllStates({ plan }: CompiledModel): PlacementFacts['plan'] {
   return { ...score, launches, arenaBytes: Math.max(...plan.functions.map(({ arenaBytes }) => arenaBytes)) };
 }
 
-function factsOf(model: CompiledModel): Pick<PlacementFacts, 'plan' | 'costs' | 'weightBytes'> {
+function factsOf(model: CompiledModel): Pick<PlacementFacts, 'plan' | 'tokens' | 'costs' | 'weightBytes'> {
   const plan = scoreOf(model.plan);
   const rowMap = rowMaps();
   const tokens = tokensIn(plan.capacity);
@@ -73,6 +73,7 @@ function factsOf(model: CompiledModel): Pick<PlacementFacts, 'plan' | 'costs' | 
   });
   return {
     plan: withAllStates(model),
+    tokens: model.cacheTokens,
     costs: kernelSeconds(plan, model.target.tuner.rates(model.device), size, plan.bucketSeconds),
     // A host reads tables in place, from the checkpoint.
     weightBytes: (weight) =>

@@ -140,7 +140,7 @@ export function cudaNumerics(arithmetic: CudaArithmetic, codes?: readonly string
     stream: 'f24',
     writes: 'epilogues',
     rows: 'contractions',
-    states: 'byColumn',
+    states: 'blocks',
     ...(arithmetic === 'int4' ? { groups: 'kept' } : {}),
     weights: { layout: 'kmajor', format: dtype, pairingWidth: 8 },
     ...(arithmetic === 'fp8' ? e4m3Of(codes) : {}),

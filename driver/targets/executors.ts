@@ -9,6 +9,7 @@ import { cudaMemoryLine, printCudaMemoryUse } from '../../runtime/cuda/memoryUse
 import { openCudaExecutor } from '../../runtime/cuda/openExecutor.js';
 import { PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
 import { type LoadTimes, printLoadTimes } from '../../runtime/cuda/weights.js';
+import type { StateTokens } from '../../runtime/reservedStates.js';
 import { at } from '../../system/at.js';
 import { defined } from '../../system/defined.js';
 import { counted, duration } from '../../system/text.js';
@@ -37,6 +38,12 @@ function tellMemory(ui: Ui, line: string, table: string): void {
   ui.detail(table);
 }
 
+/** As many tokens as there may be at most. */
+const tokensOf = ({ cacheTokens = 0 }: Pick<CompiledModel, 'cacheTokens'>): StateTokens => ({
+  first: cacheTokens,
+  most: cacheTokens,
+});
+
 export async function loadCpuExecutor(
   checkpoint: Checkpoint,
   model: CpuModel,
@@ -47,7 +54,8 @@ export async function loadCpuExecutor(
     packed,
     first,
     besideBytes,
-  }: Pick<OpenOptions, 'threads' | 'stages' | 'phases' | 'packed' | 'first' | 'besideBytes'>,
+    tokens = tokensOf(model),
+  }: Pick<OpenOptions, 'threads' | 'stages' | 'phases' | 'packed' | 'first' | 'besideBytes' | 'tokens'>,
   ui: Ui,
 ): Promise<DeviceExecutor> {
   let isLoaded = false;
@@ -70,6 +78,7 @@ export async function loadCpuExecutor(
     threads,
     first,
     besideBytes,
+    tokens,
     ...defined({ stages }),
     onMemory: (use) => tellMemory(ui, memoryLine(use), printMemoryUse(use)),
     onLoaded: () => {
@@ -122,7 +131,16 @@ function tellCompiling(session: CubinSession, first: Promise<unknown>, ui: Ui): 
 export async function loadCudaExecutor(
   checkpoint: Checkpoint,
   model: CudaModel,
-  { devices: indices, stages, rebuild, siblings, phases, packed, first: calls = [] }: OpenOptions,
+  {
+    devices: indices,
+    stages,
+    rebuild,
+    siblings,
+    phases,
+    packed,
+    first: calls = [],
+    tokens = tokensOf(model),
+  }: OpenOptions,
   ui: Ui,
 ): Promise<DeviceExecutor> {
   const plan = forStages(model.plan);
@@ -175,6 +193,7 @@ export async function loadCudaExecutor(
     cubins,
     packCubin: cubins.get(PACK_SYMBOL),
     first: calls,
+    tokens,
     tensors: checkpoint.tensors,
     ordinals: own.map(({ ordinal }) => ordinal),
     onUnseen: ({ message }) => ui.warn(message),

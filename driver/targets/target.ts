@@ -21,6 +21,7 @@ import type { KernelResources } from '../../runtime/cuda/cubinCache.js';
 import type { WeightExchange } from '../../runtime/cuda/shareWeights.js';
 import type { PlanStages } from '../../runtime/runtimePlan.js';
 import type { FirstCall } from '../../runtime/stageRunner.js';
+import type { StateTokens } from '../../runtime/reservedStates.js';
 import type { DeviceExecutor } from '../executor.js';
 import type { GraphDigests } from '../functions.js';
 import type { Phases } from '../phases.js';
@@ -40,6 +41,8 @@ export interface CompiledModel<S = unknown, D = unknown> {
   /** Names the machine code in results, journals and messages: `avx512`, `cuda:sm_90a`. */
   readonly isa: string;
   readonly arithmetic: Arithmetic;
+  /** The most tokens whose keys and values there is memory for; absent: as many as there are addresses for. */
+  readonly cacheTokens?: number;
   /** Absent: in the type that attention multiplies. */
   readonly kvCache?: CodedCache;
   readonly mask: MaskKind;
@@ -137,6 +140,8 @@ export interface OpenOptions {
   readonly first?: readonly FirstCall[] | undefined;
   /** Memory of this host that other models of this process hold. */
   readonly besideBytes?: number;
+  /** Tokens whose keys and values there is memory for at first. Default: as many as the model may have at most. */
+  readonly tokens?: StateTokens | undefined;
   /** Replicas on other devices that load at the same time. */
   readonly siblings?: { exchange(stage: number): WeightExchange };
 }

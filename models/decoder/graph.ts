@@ -1,5 +1,6 @@
 /** The functions of a decoder: layers/ between what a function takes and what it returns. */
 import { at } from '../../system/at.js';
+import { defined } from '../../system/defined.js';
 import { SCORE, STEP } from '../../ir/function.js';
 import { type Graph, GraphBuilder, type Value } from '../../ir/graph/graph.js';
 import { MAX_TOP_TOKENS, mapInputs, SAMPLE_INPUTS, type SampleInput } from '../../ir/sampleInputs.js';
@@ -90,7 +91,7 @@ export function buildStep(shape: DecoderShape, options: StepOptions & LayerOptio
   const given = b.param('tokens', 'i32', ['T'], { kind: 'token', vocab: shape.vocabSize });
   const lastTokens = draws && options.feeds === true ? b.state(LAST_TOKENS, 'i32', [LAST_TOKEN_ROWS]) : undefined;
   const tokens = lastTokens === undefined ? given : b.scope('feed', () => fedTokens(b, shape, given, lastTokens));
-  const position = b.param('position', 'i32', ['T'], { kind: 'depth' });
+  const position = b.param('position', 'i32', ['T'], { kind: 'depth', ...defined({ below: options.context }) });
   const slot = b.param('slot', 'i32', ['T'], { kind: 'slot', state });
   const key = b.param('key', 'i32', ['C'], { kind: 'entry', state });
   const written: Value[] = [];

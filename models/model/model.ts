@@ -58,6 +58,8 @@ export interface CacheShape {
 
 export interface StepOptions extends Pick<GraphOptions, 'dtypeOf'> {
   readonly cache: CacheShape;
+  /** Most tokens of a path. Default: any number. */
+  readonly context?: number | undefined;
   /** Chooses tokens of the first F rows from whole rows of logits. */
   readonly filters?: boolean;
   /** Takes tokens that the call before has drawn, which it keeps in a state. */

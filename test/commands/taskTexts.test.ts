@@ -29,11 +29,17 @@ describe('memory for keys and values', () => {
   it('is made before tokens are counted where the texts of many prompts leave no doubt', async () => {
     const rows = (has: number): Pick<ModelLoading, 'compile' | 'checkpoint'> =>
       ({
+        checkpoint: { tensors: new Map() },
         compile: (tokens: number) =>
           Promise.resolve({
-            isArtifact: true,
             model: {
-              plan: { functions: [], states: [{ name: 'k', rows: Math.min(has, tokens), columns: 32, dtype: 'f32' }] },
+              target: { devices: { isHost: false, memoryBytes: () => Infinity } },
+              plan: {
+                weights: [],
+                constants: [],
+                functions: [],
+                states: [{ name: 'k', rows: Math.min(has, tokens), columns: 32, dtype: 'f32' }],
+              },
             },
           }),
       }) as unknown as Pick<ModelLoading, 'compile' | 'checkpoint'>;

@@ -176,7 +176,7 @@ const withDevice =
 
 const CHANGES: Readonly<Record<string, Change>> = {
   'the largest micro-batch': withOptions({ batchTokens: 128 }),
-  'the cache of keys and values': withOptions({ cacheTokens: 128 }),
+  'the rows of states': withOptions({ cacheRows: 128 }),
   'how keys and values are kept': withOptions({ kvCache: 'int8' }),
   'the mask': withOptions({ mask: 'path' }),
   'whether logits are kept': withOptions({ logits: true }),
@@ -209,6 +209,12 @@ describe('the key of a plan', () => {
 
   it.each(Object.keys(CHANGES))('depends on %s', (name) => {
     expect(planKey(CHANGES[name]!(planned))).not.toBe(key);
+  });
+
+  it('depends on whether keys and values are kept, and not on how many', () => {
+    const of = (options: PlanOptions): string => planKey({ ...planned, options });
+    expect(of({ cacheTokens: 128 })).toBe(of({ cacheTokens: 1 << 20 }));
+    expect(of({ cacheTokens: 128 })).not.toBe(of({}));
   });
 
   it.each(Object.keys(demo.config))('depends on %s of the configuration', (field) => {

@@ -13,7 +13,7 @@ const VOCAB = 4096;
 function stepOf(): KernelModule {
   const checkpoint = openModel(join(import.meta.dirname, '..', '..', 'models', 'demo'), { kind: 'checkpoint' });
   const numerics = numericsOf('avx2');
-  const lowered = lowerModule(modelFunctions(checkpoint, numerics, { cacheTokens: 64, feeds: true }), numerics);
+  const lowered = lowerModule(modelFunctions(checkpoint, numerics, { cacheRows: 64, feeds: true }), numerics);
   const { weights, constants, states } = lowered;
   return { ...lowered.functions[1]!, weights, constants, states };
 }

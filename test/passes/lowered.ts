@@ -21,7 +21,7 @@ export const TENSOR_CORES: Numerics = {
   stream: 'f24',
   writes: 'epilogues',
   rows: 'contractions',
-  states: 'byColumn',
+  states: 'blocks',
   weights: { layout: 'kmajor', format: 'bf16', pairingWidth: 8 },
 };
 export const HALF: Numerics = {
@@ -30,7 +30,7 @@ export const HALF: Numerics = {
   products: 'f20',
   writes: 'epilogues',
   rows: 'contractions',
-  states: 'byColumn',
+  states: 'blocks',
   weights: { layout: 'kmajor', format: 'f16', pairingWidth: 8 },
 };
 

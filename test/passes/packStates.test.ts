@@ -34,12 +34,12 @@ function moduleOf(columns: number) {
 }
 
 describe('packStates', () => {
-  it('lays those with fewer columns than a vector by column', () => {
+  it('lays rows with fewer columns than a vector in blocks', () => {
     const packed = packStates(moduleOf(8));
-    expect(packed.states[0]).toMatchObject({ isByColumn: true });
-    expect(packed.buffers.map(({ isByColumn }) => isByColumn)).toEqual([undefined, undefined, true]);
-    expect(rowStride(packed.buffers[2]!, {}, 4)).toBe(1);
-    expect(columnStride(packed.buffers[2]!, {})).toBe(64);
+    expect(packed.states[0]).toMatchObject({ isBlocked: true });
+    expect(packed.buffers.map(({ isBlocked }) => isBlocked)).toEqual([undefined, undefined, true]);
+    expect(rowStride(packed.buffers[2]!, {}, 4)).toBe(8);
+    expect(columnStride(packed.buffers[2]!)).toBe(32);
     expect(stateBytes(packed.states[0]!, 0)).toBe(64 * 8 * 4);
   });
 

@@ -71,7 +71,7 @@ describe('quantizeKvCache', () => {
     ['a GPU', { ...TENSOR_CORES, cache: 'i8' }, 'bf16'],
   ] as const)('keeps codes and scales in states of %s, for the rows that slots name', (_name, numerics, dtype) => {
     const module = lower(optimize(step(dtype), numerics), numerics);
-    const rows = dtype === 'bf16' ? { isByColumn: true } : {};
+    const rows = dtype === 'bf16' ? { isBlocked: true } : {};
     expect(module.states.slice(0, 4)).toEqual([
       { name: 'k_0', dtype: numerics.cache, rows: 64, columns: 32 },
       { name: 'k_0_scale', dtype: 'f32', rows: 64, columns: 2, ...rows },

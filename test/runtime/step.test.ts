@@ -45,6 +45,7 @@ describeFake('steps on the fake GPU', (fake) => {
       packCubin: encode(PACK_PTX),
       tensors: checkpoint.tensors,
       ordinals: [0],
+      tokens: { first: CACHE_TOKENS, most: CACHE_TOKENS },
       addon: fake.addon,
     });
     const stepper = deviceModelOf({ executor, checkpoint }, CACHE_TOKENS, { feeds: true });

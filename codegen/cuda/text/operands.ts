@@ -112,6 +112,13 @@ export const packElement = (operand: Operand, name: string, pair: string, [x, y]
     ? `${wordOf(name, operand, pair)} |= ${bytePair(operand, x!, y!)} << 16 * ((${pair}) % 2);`
     : `${name}[${pair}] = tw_pack_${operand.dtype}(${x!}, ${y!});`;
 
+/** Elements from the first one to the first of row `row`, a C expression; of an int, `stride` has a suffix. */
+export function rowOffset({ stride, columnStride, columns }: Operand, row: string, suffix = ''): string {
+  if (columnStride !== 1)
+    return `(${row} & ~${columnStride - 1}) * ${stride}${suffix} + (${row} & ${columnStride - 1})`;
+  return `${row} * ${typeof columns === 'string' ? `(long long)${stride}` : `${stride}${suffix}`}`;
+}
+
 // The statements of a row of generated CUDA: row numbers and pointers, and values that were computed before.
 
 /** Statements that run once per row. */
@@ -141,17 +148,16 @@ export class CudaRowScope extends RowStatements<CudaOperands> {
 
   /** Pointer to a buffer's row, whose columns lie one behind another. */
   rowPointer(operand: Operand, via: string | undefined): string {
-    if (operand.columnStride !== 1) throw new Error(`'${operand.name}' lies by column: only single elements are read.`);
+    if (operand.columnStride !== 1) throw new Error(`'${operand.name}' lies in blocks: only single elements are read.`);
     return this.firstOfRow(operand, via);
   }
 
   /** Pointer to the first element of a buffer's row, `columnStride` elements before the second. */
   firstOfRow(operand: Operand, via: string | undefined): string {
-    const stride = typeof operand.columns === 'string' ? `(long long)${operand.stride}` : operand.stride;
     return this.define(
       `row ${operand.name} ${via ?? ''}`,
       `${CUDA_TYPES[operand.dtype]} *`,
-      `${this.operands.base(operand)} + ${this.rowIndex(via)} * ${stride}`,
+      `${this.operands.base(operand)} + ${rowOffset(operand, this.rowIndex(via))}`,
     );
   }
 }

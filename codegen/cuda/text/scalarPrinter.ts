@@ -15,7 +15,7 @@ import {
   viaOf,
 } from '../../../ir/scalar.js';
 import { C_COMPARE, C_LOGIC, printDouble } from '../../scalarPrograms.js';
-import type { CudaOperands, Operand, CudaRowScope } from './operands.js';
+import { type CudaOperands, type CudaRowScope, type Operand, rowOffset } from './operands.js';
 import { doubleLiteral, floatLiteral } from './statements.js';
 
 /** One or two adjacent columns for which a program is evaluated. The first of two is even. */
@@ -269,7 +269,7 @@ export class LaneBody {
     }
     if (access.kind === 'element' && operand.columnStride !== 1) {
       const first = this.row.firstOfRow(operand, access.via);
-      const element = (lane: number): string => `${first} + (${columnAt(site, lane)}) * ${operand.columnStride}ll`;
+      const element = (lane: number): string => `${first} + (${columnAt(site, lane)}) * ${operand.columnStride}`;
       return this.each(kind, site.lanes, [], (lane) => `tw_load_${dtype}(${element(lane)})`);
     }
     const isVector = access.kind === 'column' || access.kind === 'columnPeriodic';
@@ -350,11 +350,11 @@ export function storeLine(
   const pointer =
     via === undefined
       ? scope.rowPointer(operand, undefined)
-      : `${scope.operands.base(operand)} + ${index} * ${operand.stride}`;
+      : `${scope.operands.base(operand)} + ${rowOffset(operand, index)}`;
   if (operand.columns === 1) return `${guard}tw_store_${operand.dtype}(${pointer}, ${values[0]!});`;
   if (operand.columnStride !== 1) {
     const stores = values.map((value, lane) => {
-      const at = `${pointer} + (${columnAt(site, lane)}) * ${operand.columnStride}ll`;
+      const at = `${pointer} + (${columnAt(site, lane)}) * ${operand.columnStride}`;
       return `tw_store_${operand.dtype}(${at}, ${value});`;
     });
     return `${guard}{ ${stores.join(' ')} }`;

@@ -7,7 +7,7 @@ import type { CudaAttentionSchedule, CudaKernelText } from '../../../ir/cuda.js'
 import { extentIn, type Extents } from '../../../ir/extents.js';
 import { type CacheFormat, everyExtent, extentNames } from '../../../ir/function.js';
 import type { AttentionKernel, BufferDecl, KernelModule, Mask } from '../../../ir/kernel.js';
-import { columnStride, ROW_PAD, rowStride } from '../../../ir/plan.js';
+import { elementAt, ROW_PAD, rowStride } from '../../../ir/plan.js';
 import { DTYPE_BYTES, roundUp } from '../../../ir/types.js';
 import { loadKoffi } from '../../../runtime/cuda/loadKoffi.js';
 import { loadOverFibres } from '../../support/cudaWarp/compile.js';
@@ -94,10 +94,10 @@ export function attentionModule(s: Shape): { module: KernelModule; kernel: Atten
     { name: 'subtreeEnd', dtype: 'i32', rows: 'T', columns: 1, space: 'input' },
     { name: 'bias', dtype: 'f32', rows: 'T', columns: 'T', space: 'arena' },
     { name: 'row', dtype: 'i32', rows: 'R', columns: 1, space: 'input' },
-    // States of scales lie by column (passes/packStates).
+    // States of scales lie in blocks (passes/packStates).
     ...scales.map((name): BufferDecl => ({
       ...{ name, dtype: 'f32', rows: keyRows, columns: kvHeads, space: 'arena' },
-      ...(isPath ? { isByColumn: true } : {}),
+      ...(isPath ? { isBlocked: true } : {}),
     })),
     ...(isPath ? PATH_BUFFERS : s.window === undefined ? [] : PATH_BUFFERS.filter(({ name }) => name === 'position')),
   ];
@@ -238,11 +238,10 @@ function extents(
   const extent = (dim: BufferDecl['rows']): number => extentIn(dim, sizes);
   const [rows, columns] = [extent(decl.rows), extent(decl.columns)];
   const most = { T: capacity, R: capacity, C: capacity };
-  const [down, across] = [rowStride(decl, most, DTYPE_BYTES[decl.dtype]), columnStride(decl, most)];
-  const elements = across === 1 ? roundUp(Math.max(rows, 1), ROW_PAD) * down : columns * across;
+  const stride = rowStride(decl, most, DTYPE_BYTES[decl.dtype]);
   return {
-    ...{ rows, columns, stride: down, bytes: elements * DTYPE_BYTES[decl.dtype] },
-    at: (i) => Math.floor(i / columns) * down + (i % columns) * across,
+    ...{ rows, columns, stride, bytes: roundUp(Math.max(rows, 1), ROW_PAD) * stride * DTYPE_BYTES[decl.dtype] },
+    at: (i) => elementAt(decl, stride, Math.floor(i / columns), i % columns),
   };
 }
 

@@ -11,7 +11,7 @@ import { type Grouped, type GroupSize, packGroups, roundToGroups } from '../../.
 import type { BufferDecl, KernelModule, WeightDecl } from '../../../ir/kernel.js';
 import { logicalWeight, type RawTensor } from '../../../ir/kernelInterpreter.js';
 import { packedBytes, packedDepth, physicalToLogical } from '../../../ir/packing.js';
-import { columnStride, ROW_PAD, rowStride } from '../../../ir/plan.js';
+import { elementAt, ROW_PAD, rowStride } from '../../../ir/plan.js';
 import { isBlockFormat } from '../../../ir/storage.js';
 import { DTYPE_BYTES, roundUp } from '../../../ir/types.js';
 import { loadKoffi } from '../../../runtime/cuda/loadKoffi.js';
@@ -257,12 +257,11 @@ export function arrangeModule(module: KernelModule, options: EmulateOptions): Ar
   const { sizes } = options;
   const leading = extentIn(module.interface.extents[0]!.name, sizes);
   const capacity = everyExtent(module.interface, options.tokensCapacity ?? roundUp(Math.max(64, leading), 64));
-  /** Rows and columns as they lie, and the place of an element in order of rows. */
+  /** Rows, columns and stride of a buffer, and the place of an element in order of rows. */
   const shape = (decl: BufferDecl): { rows: number; columns: number; stride: number; at: (i: number) => number } => {
     const [rows, columns] = [extentIn(decl.rows, sizes), extentIn(decl.columns, sizes)];
-    const [down, across] = [rowStride(decl, capacity, DTYPE_BYTES[decl.dtype]), columnStride(decl, capacity)];
-    const at = (i: number): number => Math.floor(i / columns) * down + (i % columns) * across;
-    return across === 1 ? { rows, columns, stride: down, at } : { rows: columns, columns: rows, stride: across, at };
+    const stride = rowStride(decl, capacity, DTYPE_BYTES[decl.dtype]);
+    return { rows, columns, stride, at: (i) => elementAt(decl, stride, Math.floor(i / columns), i % columns) };
   };
   const memory = new Map<string, Buffer>();
   for (const decl of module.buffers) {
@@ -295,8 +294,10 @@ export function arrangeModule(module: KernelModule, options: EmulateOptions): Ar
     const bytes = memory.get(decl.name)!;
     const values = Float64Array.from({ length: rows * columns }, (_, i) => take(bytes, at(i), decl.dtype));
     const size = DTYPE_BYTES[decl.dtype];
+    // In a block that is not full, rows that are there lie among those that are not.
+    const used = decl.isBlocked === true ? roundUp(rows, ROW_PAD) : rows;
     for (let row = 0; row * stride * size < bytes.length; row++) {
-      const from = row < rows ? columns : 0;
+      const from = row < used ? columns : 0;
       if (bytes.subarray((row * stride + from) * size, (row + 1) * stride * size).some((byte) => byte !== GUARD)) {
         throw new Error(
           `row ${row} of ${decl.name} was written from column ${from} on, outside its [${rows}, ${columns}]`,
