@@ -16,6 +16,8 @@ import { isArtifact } from '../driver/names.js';
 import { detectMachine } from '../driver/targets/cpuDevice.js';
 import type { CompiledModel } from '../driver/targets/target.js';
 import { UsageError } from '../errors.js';
+import { extentIn } from '../ir/extents.js';
+import { leadingExtent } from '../ir/plan.js';
 import { rowsIn, tokensIn } from '../ir/scoring.js';
 import { printPlacement } from '../passes/placeStages.js';
 import { quoteForShell } from '../system/process.js';
@@ -232,10 +234,13 @@ function describeContents({ contents }: Inspection): [string, string][] {
   ].map(([name = '', value = '']): [string, string] => [name, value]);
 }
 
-/** Sizes of calls, in tokens, that each function has schedules for. */
+/** Sizes of calls, in tokens or rows, that each function has schedules for. */
 function describeBuckets({ plan }: CompiledModel): readonly (readonly [string, string])[] {
-  const ofEach = plan.functions.map(({ interface: { name }, buckets }) => {
-    const sizes = [...new Set(buckets.map(tokensIn))].join(', ');
+  const ofEach = plan.functions.map((fn) => {
+    const { buckets } = fn;
+    const { name } = fn.interface;
+    const leading = leadingExtent(fn).name;
+    const sizes = [...new Set(buckets.map(({ extents }) => extentIn(leading, extents)))].join(', ');
     return plan.functions.length === 1 ? sizes : `${name}: ${sizes}`;
   });
   return ofEach.map((text, i) => [i === 0 ? 'buckets' : '', text]);

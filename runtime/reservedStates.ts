@@ -44,12 +44,9 @@ export const ROWS_BEHIND = 64;
 /** Bytes of a reserved state that hold its first rows, and what kernels may read behind them. Never none. */
 export const bytesOfRows = (rows: number, rowBytes: number): number => (Math.max(1, rows) + ROWS_BEHIND) * rowBytes;
 
-/** Bytes of the states of a device with memory behind the first `tokens` rows of those that are reserved. */
+/** Bytes of the states of a device that hold the first `tokens` rows of those that are reserved. */
 export const bytesOfStates = (states: readonly PlacedState[], tokens: number): number =>
-  states.reduce(
-    (sum, { bytes, rowBytes, isReserved }) => sum + (isReserved ? bytesOfRows(tokens, rowBytes) : bytes),
-    0,
-  );
+  states.reduce((sum, { bytes, rowBytes, isReserved }) => sum + (isReserved ? tokens * rowBytes : bytes), 0);
 
 /** Pieces of at least `granularity` bytes of the state with the widest rows. `devices`: the reserved states of each. */
 export function statePieces(

@@ -54,19 +54,26 @@ describe('prefixes', () => {
     const asked: (number | undefined)[] = [];
     const ahead = (own: Partial<ScoreRequest>, text: number, isFirst: boolean, has = Infinity) => {
       const loading = {
-        checkpoint: { config: { maxPositions: 8192 } },
+        checkpoint: { config: { maxPositions: 8192 }, tensors: new Map() },
         minCapacity: () => 1024,
         compile: (cacheTokens?: number) => {
           asked.push(cacheTokens);
           const rows = Math.min(has, cacheTokens ?? 0);
           return Promise.resolve({
-            isArtifact: true,
-            model: { plan: { states: rows > 0 ? [{ name: 'k', rows }] : [] } },
+            model: {
+              target: { devices: { isHost: false, memoryBytes: () => Infinity } },
+              plan: {
+                weights: [],
+                constants: [],
+                functions: [],
+                states: rows > 0 ? [{ name: 'k', rows, columns: 32, dtype: 'f32' }] : [],
+              },
+            },
           });
         },
       } as unknown as ModelLoading;
       const questions = [{ context: 'x'.repeat(text), choices: ['a'] }];
-      return compileAhead(loading, { sharing: 'tree', ...own } as ScoreRequest, questions, isFirst);
+      return compileAhead(loading, { model: 'm', sharing: 'tree', ...own } as ScoreRequest, questions, isFirst);
     };
     // Room for questions of 4,096 tokens and a call, at least.
     expect(await ahead({}, 30, true)).toMatchObject({ isCertain: true });

@@ -136,14 +136,14 @@ describe.skipIf(!isBuilt)('an artifact', () => {
     expect((await refusal(dir)).message).toContain(`${name}: no such file`);
   });
 
-  test.each([0, 1, 999])('is refused if its version is %d, whatever else its manifest holds', async (version) => {
+  test.each([0, 1, 4, 999])('is refused if its version is %d, whatever else its manifest holds', async (version) => {
     const dir = copy();
     editManifest(dir, (manifest) => {
       manifest['version'] = version;
       manifest['somethingNew'] = { kind: 'unheard of' };
     });
     const { message, hint } = await refusal(dir);
-    expect(message).toContain(`made by artifact version ${version}; this tilewright reads 4`);
+    expect(message).toContain(`made by artifact version ${version}; this tilewright reads 5`);
     rebuilds(hint, dir);
   });
 
