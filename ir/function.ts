@@ -25,8 +25,8 @@ export const STATE_NAME = /^[a-z][a-z0-9_]{0,63}$/;
 
 /**
  * Rows of states that have one for each token whose keys and values are kept. They are addresses alone: memory lies
- * behind the first ones, as many as are in use. Kernels count units of 16 bytes up to a row in 32 bits: there are enough
- * for rows of 16 KiB.
+ * behind the first ones, as many as are in use. Kernels count units of 16 bytes up to a row in 32 bits, which are
+ * enough for rows of 16 KiB.
  */
 export const RESERVED_ROWS = 1 << 22;
 
@@ -82,7 +82,7 @@ export type Role =
   | { readonly kind: 'token'; readonly vocab: number }
   /** Depth of a token in its tree: at most its own row number, and below the longest context. */
   | { readonly kind: 'position' }
-  /** Depth of a token on a path that earlier calls began: below the longest context, and below `below` if it is there. */
+  /** Depth of a token on a path that earlier calls began: below the longest context, which `below` may state. */
   | { readonly kind: 'depth'; readonly below?: number }
   /** One past the last row of the subtree that starts at this row. */
   | { readonly kind: 'subtreeEnd' }

@@ -17,9 +17,9 @@ export interface NativeMemory {
   write(offset: number, data: NodeJS.TypedArray): void;
   read(offset: number, bytes: number): ArrayBuffer;
   /**
-   * Puts memory, in whole pages, behind the first `bytes` that were reserved, and takes it from behind the others, which
-   * nobody may be using. New memory is zero, and becomes the process's own where it is touched. Returns the bytes that
-   * there is memory behind: fewer than were asked for where the system has no more.
+   * Puts memory, in whole pages, behind the first `bytes` that were reserved, and takes it from behind the others,
+   * which nobody may be using. New memory is zero, and becomes the process's own where it is touched. Returns the bytes
+   * that there is memory behind: fewer than were asked for where the system has no more.
    */
   map(bytes: number): number;
   /** Bytes of reserved memory that were touched. */

@@ -39,7 +39,7 @@ export interface Opening {
   reference(): ModelReference;
   /** Throws UserError if an artifact was compiled with another tokenizer. */
   requireTokenizer(hash: string): void;
-  /** `cacheTokens` and `logits` instead of the request's. An artifact has its own, of tokens unless others are given. */
+  /** `cacheTokens` and `logits` instead of the request's. An artifact has its own; of tokens, unless some are given. */
   finish(cacheTokens?: number, logits?: boolean): Promise<OpenedModel>;
 }
 

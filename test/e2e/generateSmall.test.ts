@@ -41,10 +41,12 @@ describe.skipIf(!isBuilt)('generate with a small model', () => {
     expect(inspected).toContain('2 layers');
     expect(inspected).toMatch(/^buckets +score: 64, 96\n +step: 1, 2, 4, .*96\n/m);
     // Its number of tokens is a default.
-    const more = ['--cache-tokens', '1024', '--verbose'];
-    const larger = success(await tilewright(['generate', both, ...prompts, ...FLAGS, ...more]));
+    const larger = success(await tilewright(['generate', both, ...prompts, ...FLAGS, '--cache-tokens', '1024']));
     expect(larger.stdout).toBe(wanted.stdout);
-    expect(larger.stderr).toContain('keys and values: room for 1,024 tokens');
+    const short = ['--prompts', promptFile({ tokens: [1, 2, 3] }), '--max-new-tokens', '40', '--cache-tokens', '16'];
+    const [cut] = linesOf(success(await tilewright(['generate', both, ...short, '--json', '--quiet'])).stdout);
+    expect(cut).toMatchObject({ reason: 'cache' });
+    expect(cut!.tokens).toHaveLength(13);
     const fixed = failure(await tilewright(['generate', both, 'x', '--json', '--batch-tokens', '64']));
     expect(fixed.error).toContain('--batch-tokens: ');
 

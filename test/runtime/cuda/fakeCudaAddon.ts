@@ -137,7 +137,8 @@ export function fakeCuda({ modules, totalBytes = 1 << 30, delay = 0 }: FakeOptio
       super();
       this.sizeBytes = bytes;
       this.host = host;
-      if (most === undefined) this.host.write(0, new Uint8Array(bytes).fill(0xff)); // What was not written reads as NaN.
+      // What was not written reads as NaN.
+      if (most === undefined) this.host.write(0, new Uint8Array(bytes).fill(0xff));
       hosts.set(this, this.host);
       this.count(this.usableBytes);
     }
