@@ -3,17 +3,9 @@
  * occur, and the stages of the decoder that depend on what comes before. No call waits for anything.
  */
 import { isUtf8 } from 'node:buffer';
-import {
-  ByteLevel,
-  byteOfPiece,
-  bytesOfLetters,
-  type Decoder,
-  isOfPiece,
-  spacesBefore,
-  type Stage,
-  stagesOf,
-  TextSink,
-} from './decoders.js';
+import { ByteLevel, byteOfPiece, bytesOfLetters } from './byteStages.js';
+import { type Decoder, isOfPiece, spacesBefore, stagesOf } from './decoders.js';
+import { type Stage, TextSink } from './pieceStages.js';
 
 export interface DetokenizerParts {
   /** The piece of a token; undefined where there is no such token. */

@@ -1,7 +1,7 @@
 /** Whether tables of tokens give the texts of the tokenizer library. */
 import type { Tokenizer as NativeTokenizer } from 'tokenizers';
 import { expect } from 'vitest';
-import { byteOfPiece } from '../../models/tokenizer/decoders.js';
+import { byteOfPiece } from '../../models/tokenizer/byteStages.js';
 import type { Detokenizer } from '../../models/tokenizer/detokenizer.js';
 import { jsonOf, type TokenizerSpec } from '../../models/tokenizer/files.js';
 import { createNative, createTokenizer } from '../../models/tokenizer/tokenizer.js';

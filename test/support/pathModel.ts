@@ -1,5 +1,5 @@
 /**
- * A made-up model whose answers depend on every token of a path, and on where its keys lie: each row of its memory holds
+ * A made-up model whose answers depend on every token of a path, and on where its keys lie: each row of its memory has
  * a token and a digest of the path up to it, and a token that sees another path's keys is an error. It draws, filters,
  * keeps drawn tokens and copies pages as a real one does.
  */
