@@ -13,6 +13,7 @@ import {
   verifierByFolder,
 } from '../models/heads/languageVerifiers.js';
 import type { Layout } from '../models/heads/layout.js';
+import { classesOf } from '../models/model/model.js';
 import { recordOf } from '../models/heads/records.js';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.js';
 import { quote } from '../system/json.js';
@@ -89,13 +90,13 @@ export async function openVerifier(
   if (language !== undefined) return ofVerdicts(language, tokenizer);
   if (config.head === undefined) throw new Error('The model has no head of classes.');
   const { layout, score } = recordOf(config.head);
-  return ofClasses(layout, score);
+  return ofClasses(layout, score, classesOf(config) ?? 0);
 }
 
-function ofClasses(layout: Layout, rule: ScoreRule): Verifier {
-  const { is, beside } = rule;
+function ofClasses(layout: Layout, rule: ScoreRule, classes: number): Verifier {
+  const { beside } = rule;
   return {
-    is,
+    is: rule.is(classes),
     layout,
     ...(beside === undefined ? {} : { besideName: beside.name }),
     scores: async (engine, tokens, rows, options) => {

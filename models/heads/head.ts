@@ -17,8 +17,8 @@ export type Score = number | readonly number[];
 
 /** How the numbers of a row become its score, in float64. */
 export interface ScoreRule {
-  /** For users: `probability of class 1`. */
-  readonly is: string;
+  /** For users, of so many classes: `probability of class 1`. */
+  readonly is: (classes: number) => string;
   readonly of: (logits: readonly number[]) => Score;
   /** Another score of the same row, and the name of its field. */
   readonly beside?: { readonly name: string; readonly of: (logits: readonly number[]) => number };
@@ -78,15 +78,16 @@ export const sigmoid = (x: number): number => (x >= 0 ? 1 / (1 + Math.exp(-x)) :
 const orAll = (values: readonly number[]): Score => (values.length === 1 ? values[0]! : values);
 
 /** The numbers as they are. */
-export const RAW: ScoreRule = { is: 'raw number of the head', of: orAll };
+export const RAW: ScoreRule = { is: () => 'raw number of the head', of: orAll };
 
-export const SIGMOID: ScoreRule = { is: 'sigmoid of the head', of: (logits) => orAll(logits.map(sigmoid)) };
+export const SIGMOID: ScoreRule = { is: () => 'sigmoid of the head', of: (logits) => orAll(logits.map(sigmoid)) };
 
 /** The second of two classes, which stands for yes. */
-export const SECOND_CLASS: ScoreRule = { is: 'probability of class 1', of: (logits) => softmax(logits)[1]! };
+export const SECOND_CLASS: ScoreRule = { is: () => 'probability of class 1', of: (logits) => softmax(logits)[1]! };
 
 /** One class: the raw number. Two: the probability of the second. More: the probability of each. */
 export const LABELS: ScoreRule = {
-  is: 'raw number of one label, the probability of label 1 of two, or that of each of more',
+  is: (classes) =>
+    classes === 1 ? 'raw number of the label' : `probability of ${classes === 2 ? 'label 1' : 'each label'}`,
   of: (logits) => (logits.length === 1 ? logits[0]! : logits.length === 2 ? softmax(logits)[1]! : softmax(logits)),
 };

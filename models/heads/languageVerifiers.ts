@@ -23,14 +23,14 @@ export const LANGUAGE_VERIFIERS: readonly LanguageVerifier[] = [
     ...TWO_TOKENS,
     name: 'rlhflow',
     covers: 'RLHFlow Llama3.1-8B-PRM-Deepseek-Data and -Mistral-Data',
-    folders: ['rlhflow', 'prm-deepseek-data', 'prm-mistral-data'],
+    folders: ['rlhflow', 'prm-deepseek', 'prm-mistral'],
     layout: RLHFLOW,
   },
   {
     ...TWO_TOKENS,
     name: 'math-shepherd',
     covers: 'math-shepherd-mistral-7b-prm',
-    folders: ['math-shepherd'],
+    folders: ['shepherd'],
     layout: MATH_SHEPHERD,
   },
 ];

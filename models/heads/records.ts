@@ -83,7 +83,7 @@ export const HEADS: readonly HeadRecord[] = [
     classes: { ReasonEval_7B: 'MistralForCausalLM', ReasonEval_34B: 'LlamaForCausalLM' },
     layers: oneLayer('score_head', 3),
     score: {
-      is: 'probability of class 1 or 2 (validity)',
+      is: () => 'probability of class 1 or 2 (validity)',
       of: (logits) => {
         const [, neutral = 0, positive = 0] = softmax(logits);
         return neutral + positive;
