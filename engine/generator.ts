@@ -7,13 +7,14 @@
 import { UserError } from '../errors.js';
 import { type DeviceModel, type FilteredAnswer, StateLost, type StepAnswer } from './device.js';
 import type { MemoryUse, MemoryUser } from './memory.js';
+import { findPages } from './foundPages.js';
 import { PAGE_TOKENS, PagePool } from './pages.js';
 import type { EndReason, GeneratedToken } from './request.js';
 import { type PagePressure, Scheduler } from './scheduler.js';
 import type { Sequence } from './sequence.js';
-import type { AskedRow, Step } from './stepMessage.js';
+import type { AskedRow, FoundAnswers, Step } from './stepMessage.js';
 import { StepTimes } from './stepTimes.js';
-import type { Task, TaskOwner } from './task.js';
+import type { Score, Task, TaskOwner } from './task.js';
 
 export interface GeneratorCounts {
   readonly calls: number;
@@ -149,7 +150,7 @@ export class Generator implements TaskOwner, MemoryUser {
   /** Tokens of a sequence that would be found in pages. */
   findable(sequence: Sequence): number {
     if (this.model.isLost?.() === true) return 0;
-    return PAGE_TOKENS * sequence.lookUp(this.pool).pages;
+    return PAGE_TOKENS * findPages(sequence, this.pool).pages;
   }
 
   start(task: Task): void {
@@ -305,6 +306,7 @@ export class Generator implements TaskOwner, MemoryUser {
     const sent = performance.now();
     const answer = ask().catch(asError);
     this.scheduler.foresee(step);
+    for (const found of step.answers) this.answer(found);
     for (const { sequence } of step.pieces) this.count(sequence);
     return { step, answer, sent };
   }
@@ -362,25 +364,49 @@ export class Generator implements TaskOwner, MemoryUser {
   }
 
   /** What a row says goes to its task. Returns why that ends with it, if it does. */
-  private give(task: Task, { sequence, kind, at }: AskedRow, answer: StepAnswer, row: number): EndReason | undefined {
+  private give(
+    task: Task,
+    { sequence, kind, at, ask = 0 }: AskedRow,
+    answer: StepAnswer,
+    row: number,
+  ): EndReason | undefined {
     const { logProb, isArgmax, nextToken, nextTokenLogProb, filtered, classLogits: logits } = answer;
     const { classes = 0 } = this.model;
     const classLogits = logits?.slice(row * classes, (row + 1) * classes);
     const drawn = { token: nextToken[row]!, logProb: nextTokenLogProb[row]! };
     if (kind === 'score') {
-      task.score({
+      const top = sequence.asks.tops[ask]!;
+      const score: Score = {
         logProb: logProb[row]!,
         isArgmax: isArgmax[row] === 1,
         argmax: drawn.token,
         argmaxLogProb: drawn.logProb,
+        ...(top > 0 && filtered !== undefined ? { top: chosenOf(filtered, row, top).top } : {}),
         classLogits,
-      });
-      return undefined;
+      };
+      if (top === 0 && sequence.tokens[at] === sequence.asks.targets[ask]) sequence.note(at, score, this.pool);
+      return task.score(score, ask);
     }
     const token: GeneratedToken =
       filtered !== undefined && row < filtered.token.length ? chosenOf(filtered, row, sequence.topCount) : drawn;
-    if (task.request.maxNewTokens > 0) sequence.read(at, token.token);
-    return task.take(token, this, classLogits);
+    if (task.request.maxNewTokens > 0) {
+      sequence.read(at, token.token);
+      // It has the bits of a score: the head computed both.
+      if (token === drawn && sequence.drawAt(at) === undefined)
+        sequence.note(at, { ...drawn, isArgmax: true, argmax: drawn.token, argmaxLogProb: drawn.logProb }, this.pool);
+    }
+    return task.take(token, this);
+  }
+
+  /** Rows of tokens that need not be computed. */
+  private answer({ sequence, facts, ownFrom }: FoundAnswers): void {
+    const { answered, positions } = sequence.asks;
+    const task = this.tasks.get(sequence)?.task;
+    facts.forEach((fact, i) => {
+      const place = positions[answered + i]! + 1;
+      if (place >= ownFrom) sequence.note(place, fact, this.pool);
+      task?.score(fact, answered + i);
+    });
   }
 
   private stopNow(task: Task): void {

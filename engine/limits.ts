@@ -8,6 +8,8 @@ export const DEFAULT_NEW_TOKENS = 128;
 export const MAX_SAMPLES = 128;
 export const MAX_TEMPERATURE = 100;
 export const MAX_TOP_LOGPROBS = 20;
+/** Rows of a request at one position: those that a step of the smallest plan has. */
+export const MAX_ROWS_AT = 32;
 /** The next tokens of a path are found among its most likely ones. */
 export const MAX_BEAMS = MAX_TOP_LOGPROBS;
 

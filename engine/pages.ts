@@ -2,6 +2,7 @@
 import { hash } from 'node:crypto';
 import { LowestFirst } from '../system/lowestFirst.js';
 import { PAGE_TOKENS } from './limits.js';
+import { PageFacts } from './pageFacts.js';
 import { PageStems, type Stem } from './pageStems.js';
 
 export { PAGE_TOKENS };
@@ -50,6 +51,8 @@ export class PagePool {
   /** Contents whose memory was taken, and how many had been taken before. The oldest are dropped. */
   private readonly taken = new Map<string, number>();
   private readonly stems: PageStems;
+  /** What was computed about the tokens of pages. */
+  readonly facts: PageFacts;
 
   /** `most`: pages that there may be; as many as are there, unless `count` says fewer. */
   constructor(most: number, count = most) {
@@ -58,6 +61,7 @@ export class PagePool {
     this.contents = new Array<string | undefined>(most);
     this.blank = new LowestFirst(most);
     this.stems = new PageStems(most);
+    this.facts = new PageFacts(most);
     this.resize(count);
   }
 
@@ -125,6 +129,11 @@ export class PagePool {
     return wasIdle;
   }
 
+  /** The page with this content. */
+  pageOf(content: string): number | undefined {
+    return this.byContent.get(content);
+  }
+
   /** Whether a page has this content. */
   has(content: string): boolean {
     return this.byContent.has(content);
@@ -179,6 +188,7 @@ export class PagePool {
   }
 
   private erase(page: number): void {
+    this.facts.forget(page);
     this.stems.delete(page);
     const content = this.contents[page];
     if (content === undefined) return;
@@ -211,6 +221,7 @@ export class PagePool {
   }
 
   private offer(page: number): void {
+    this.facts.forget(page);
     this.blank.add(page);
     this.freed++;
   }

@@ -1,6 +1,7 @@
 /** What an engine is asked for, and what it answers: continuations of a prompt, rows of given tokens, class logits. */
 import { defined } from '../system/defined.js';
 import type { DeviceModel } from './device.js';
+import { type AskOptions, AskedRows } from './askedRows.js';
 import type { Drafter } from './drafts.js';
 import { needsRow, resolveSampling, type SamplingOptions } from './options.js';
 import { Sequence } from './sequence.js';
@@ -22,6 +23,8 @@ export interface GenerateRequest {
   readonly minNewTokens?: number;
   /** The first token of the prompt whose log-probability is reported, from 1. Default, and Infinity: none. */
   readonly scoreFrom?: number;
+  /** Other rows of the prompt, in the order of their positions. Without new tokens it ends with the last of them. */
+  readonly rows?: readonly AskOptions[];
   /** How tokens are chosen. Default: the most likely ones. */
   readonly sampling?: SamplingOptions;
   /** Which of several continuations of the prompt this is, from 0: each has a seed of its own. */
@@ -101,7 +104,7 @@ export interface ClassRow {
 }
 
 /** Continuations of one prompt, which share its pages. */
-export interface ContinuationRequest extends Omit<GenerateRequest, 'signal'>, RequestOptions {
+export interface ContinuationRequest extends Omit<GenerateRequest, 'signal' | 'rows'>, RequestOptions {
   readonly kind: 'generate';
   /** How many, 1 by default. The first has number `sample`, the others those that follow. */
   readonly n?: number;
@@ -154,7 +157,7 @@ export function sequenceOf(
   priority = 0,
   drafter?: Drafter,
 ): Sequence {
-  const { prompt, maxNewTokens, scoreFrom, stopTokens = new Set(), minNewTokens = 0 } = request;
+  const { prompt, maxNewTokens, scoreFrom = Infinity, rows, stopTokens = new Set(), minNewTokens = 0 } = request;
   if (prompt.length > maxLength)
     throw new GenerateError(`a prompt of ${prompt.length} tokens; the model's context has ${maxLength}`);
   if (prompt.length + Math.min(maxNewTokens, 1) > room)
@@ -162,7 +165,8 @@ export function sequenceOf(
   const sampling = resolveSampling(request.sampling ?? {}, request.sample);
   const isBanning = minNewTokens > 0 && stopTokens.size > 0;
   const isFiltered = isBanning || needsRow(sampling);
-  if (isFiltered && vocab === undefined)
+  const hasTops = rows?.some(({ top = 0 }) => top > 0) === true;
+  if ((isFiltered || hasTops) && vocab === undefined)
     throw new GenerateError(
       'the model was compiled without logits, which filters, penalties and top log-probabilities need',
     );
@@ -173,6 +177,8 @@ export function sequenceOf(
     filterVocab: isFiltered ? vocab : undefined,
     longest: Math.min(maxLength, room, prompt.length + maxNewTokens),
     ...(isBanning ? { banned: { tokens: stopTokens, atLeast: minNewTokens } } : {}),
-    ...defined({ scoreFrom, drafter }),
+    asks: rows === undefined ? AskedRows.following(prompt, scoreFrom) : new AskedRows(rows),
+    isDrawing: maxNewTokens > 0 || rows === undefined,
+    ...defined({ drafter }),
   });
 }

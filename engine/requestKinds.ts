@@ -2,12 +2,12 @@
 import { UsageError } from '../errors.js';
 import { counted } from '../system/text.js';
 import { MAX_DRAFTS, usableDrafts } from './drafts.js';
-import { MAX_SAMPLES } from './limits.js';
+import { MAX_ROWS_AT, MAX_SAMPLES, MAX_TOP_LOGPROBS } from './limits.js';
+import { defined } from '../system/defined.js';
 import {
   type ClassRow,
   type EngineRequest,
   type Generated,
-  GenerateError,
   type GenerateRequest,
   type RequestEvent,
   type ResultOf,
@@ -107,39 +107,55 @@ function requireInside(positions: readonly number[], count: number): void {
     throw new UsageError(`rows: position ${outside} is outside the ${counted(count, 'token')} that are given`);
 }
 
-/** The same tokens with rows from the first position on. */
-function scored(tokens: readonly number[], positions: readonly number[]): GenerateRequest {
-  const first = Math.min(...positions, tokens.length - 1);
-  return { prompt: tokens, maxNewTokens: 0, scoreFrom: first + 1 };
+/** A row, and its place in the request. */
+interface PlacedRow extends RowRequest {
+  readonly index: number;
+}
+
+/** Rows in the order of their positions, and the tokens as far as they have some. */
+function placed(tokens: readonly number[], rows: readonly RowRequest[]) {
+  const sorted: readonly PlacedRow[] = rows
+    .map((row, index) => ({ target: tokens[row.position + 1], ...row, index }))
+    .sort((a, b) => a.position - b.position);
+  const prompt = tokens.slice(0, (sorted.at(-1)?.position ?? 0) + 1);
+  const request: GenerateRequest = { prompt, maxNewTokens: 0, ...(rows.length === 0 ? {} : { rows: sorted }) };
+  return { sorted, request };
+}
+
+/** Throws UsageError where a position has more rows than a step is sure to have room for. */
+function requireFew(sorted: readonly PlacedRow[]): void {
+  const many = sorted.find(({ position }, i) => sorted[i + MAX_ROWS_AT]?.position === position);
+  if (many !== undefined) throw new UsageError(`rows: more than ${MAX_ROWS_AT} rows at position ${many.position}`);
 }
 
 function planScore({ tokens, rows }: ScoreRequest, model: ModelFacts): RequestPlan<'score'> {
   requireVocabulary(model);
   requireTokens(tokens, model);
-  const positions = rows.map(({ position }) => position);
-  requireInside(positions, tokens.length);
-  for (const { position, target = tokens[position + 1], top = 0 } of rows)
-    if (target !== tokens[position + 1] || top > 0)
-      throw new GenerateError(
-        `rows: the row at position ${position} asks for another token than the one that follows, which is not computed`,
-      );
-  const found = new Map<RowRequest, RowResult>();
-  const add = (position: number, tell: Tell, result: Omit<RowResult, 'position'>): void => {
-    for (const row of rows) {
-      if (row.position !== position) continue;
-      found.set(row, { position, ...result });
-      tell({ kind: 'row', sample: 0, row: { position, ...result } });
-    }
-  };
+  requireInside(
+    rows.map(({ position }) => position),
+    tokens.length,
+  );
+  const { sorted, request } = placed(tokens, rows);
+  requireFew(sorted);
+  for (const { target, top = 0 } of sorted) {
+    requireTokens(target === undefined ? [] : [target], model, 0);
+    requireWhole('rows: top', top, 0, MAX_TOP_LOGPROBS);
+  }
+  const found: RowResult[] = [];
   const listener = (tell: Tell): Partial<TaskListener> => ({
-    onScore: ({ logProb, isArgmax, argmax, argmaxLogProb }, place) =>
-      add(place - 1, tell, { logProb, isArgmax, argmax: { token: argmax, logProb: argmaxLogProb } }),
-    onLast: ({ token, logProb }) => add(tokens.length - 1, tell, { argmax: { token, logProb } }),
+    onScore: ({ logProb, isArgmax, argmax, argmaxLogProb, top }, ask) => {
+      const { index, position, target } = sorted[ask]!;
+      const row: RowResult = {
+        position,
+        ...(target === undefined ? {} : { logProb, isArgmax }),
+        argmax: { token: argmax, logProb: argmaxLogProb },
+        ...defined({ top }),
+      };
+      found[index] = row;
+      tell({ kind: 'row', sample: 0, row });
+    },
   });
-  return {
-    sequences: [{ request: scored(tokens, positions), listener }],
-    resultOf: () => rows.flatMap((row) => found.get(row) ?? []),
-  };
+  return { sequences: [{ request, listener }], resultOf: () => rows.flatMap((_, i) => found[i] ?? []) };
 }
 
 function planReward({ tokens, positions }: RewardRequest, model: ModelFacts): RequestPlan<'reward'> {
@@ -150,19 +166,20 @@ function planReward({ tokens, positions }: RewardRequest, model: ModelFacts): Re
     );
   requireTokens(tokens, model);
   requireInside(positions, tokens.length);
-  const wanted = new Set(positions);
+  // A position that is asked for twice has one row.
+  const once = [...new Set(positions)].map((position) => ({ position }));
+  const { sorted, request } = placed(tokens, once);
   const found = new Map<number, ClassRow>();
-  const add = (position: number, tell: Tell, logits: Float32Array | undefined): void => {
-    if (logits === undefined || !wanted.has(position)) return;
-    found.set(position, { position, logits });
-    tell({ kind: 'classes', sample: 0, row: { position, logits } });
-  };
   const listener = (tell: Tell): Partial<TaskListener> => ({
-    onScore: ({ classLogits }, place) => add(place - 1, tell, classLogits),
-    onLast: (_, classLogits) => add(tokens.length - 1, tell, classLogits),
+    onScore: ({ classLogits: logits }, ask) => {
+      if (logits === undefined) return;
+      const row: ClassRow = { position: sorted[ask]!.position, logits };
+      found.set(row.position, row);
+      tell({ kind: 'classes', sample: 0, row });
+    },
   });
   return {
-    sequences: [{ request: scored(tokens, positions), listener }],
+    sequences: [{ request, listener }],
     resultOf: () => positions.flatMap((position) => found.get(position) ?? []),
   };
 }

@@ -6,10 +6,11 @@
  */
 import type { StepLimits } from './device.js';
 import { MAX_DRAFTS } from './drafts.js';
+import { findPages, type FoundPages } from './foundPages.js';
 import { PAGE_TOKENS, type PagePool } from './pages.js';
-import type { FoundPages, PageCopy, Sequence } from './sequence.js';
+import type { PageCopy, Sequence } from './sequence.js';
 import { SequenceQueue } from './sequenceQueue.js';
-import { rowCount, type SequenceChunk, type Step, stepOf, withinRows } from './stepMessage.js';
+import { type FoundAnswers, rowCount, type SequenceChunk, type Step, stepOf, withinRows } from './stepMessage.js';
 
 /** Steps of fewer tokens than this take the time of reading the weights: dividing them further gains nothing. */
 const MIN_SHARE = 512;
@@ -33,6 +34,7 @@ interface Draft {
   /** Tokens of prompts that it computes in pages, by the content before those. */
   readonly begun: Map<string, (readonly number[])[]>;
   readonly copies: PageCopy[];
+  readonly answers: FoundAnswers[];
 }
 
 /** How much memory the sequences of a model could use, in pages. */
@@ -129,7 +131,7 @@ export class Scheduler {
     const { pieces } = draft;
     if (pieces.length === 0) return undefined;
     for (const { sequence } of pieces) sequence.number = this.numberOf(sequence);
-    const step = stepOf(pieces, this.ended, draft.copies, this.limits);
+    const step = { ...stepOf(pieces, this.ended, draft.copies, this.limits), answers: draft.answers };
     this.ended = [];
     for (const { from } of draft.copies) this.pool.release(from);
     // Steps are executed in order, so that a later one may read what this one writes.
@@ -245,6 +247,7 @@ export class Scheduler {
       filling: new Set(),
       begun: new Map(),
       copies: [],
+      answers: [],
     };
   }
 
@@ -258,12 +261,11 @@ export class Scheduler {
     const { isWriting, computed } = sequence;
     const { rows: maxRows = Infinity, keys: maxKeys, filtered: maxFiltered = 0, entries: maxEntries = 0 } = this.limits;
     const most = isWriting && draft.writing >= draft.most ? 0 : Math.min(sequence.pending, draft.budget - draft.tokens);
-    const to = withinRows(sequence, computed, computed + most, maxRows - draft.rows);
+    const to = withinRows(sequence, computed, computed + most, maxRows - draft.rows, maxFiltered - draft.filtered);
     if (to <= computed || draft.keys + to > maxKeys) return false;
-    const isFiltered = sequence.isFiltered && to === sequence.tokens.length;
-    const listed = isFiltered ? sequence.entryCount() : 0;
-    const hasRoom = draft.filtered < maxFiltered && (draft.filtered === 0 || draft.entries + listed <= maxEntries);
-    if (isFiltered && !hasRoom) return false;
+    const count = rowCount(sequence, computed, to);
+    const listed = sequence.isDrawing && to === sequence.tokens.length ? sequence.entryCount() : 0;
+    if (listed > 0 && draft.filtered > 0 && draft.entries + listed > maxEntries) return false;
     if (!this.reserve(sequence, to)) return false;
     sequence.lastStep = this.steps;
     const drafts = isWriting && to === sequence.tokens.length ? this.draftsOf(sequence, draft) : [];
@@ -273,14 +275,14 @@ export class Scheduler {
       if (content !== undefined) draft.filling.add(content);
       if (!isWriting) addTo(draft.begun, sequence.content(i - 1) ?? '', sequence.tokens.slice(i * PAGE_TOKENS, to));
     }
-    draft.filtered += isFiltered ? 1 : 0;
+    draft.filtered += count.filtered;
     draft.entries += listed;
     for (let ahead = 1; ahead <= drafts.length; ahead++) {
       draft.filtered += sequence.isFilteredAfter(ahead) ? 1 : 0;
       draft.entries += sequence.entryCount(ahead);
     }
     draft.tokens += to - computed + drafts.length;
-    draft.rows += rowCount(sequence, computed, to) + drafts.length;
+    draft.rows += count.rows + drafts.length;
     draft.keys += to + drafts.length;
     if (isWriting) draft.writing++;
     return true;
@@ -318,7 +320,7 @@ export class Scheduler {
         i++;
         continue;
       }
-      const found = sequence.lookUp(this.pool);
+      const found = findPages(sequence, this.pool);
       const needed = found.missing;
       const isFilling = this.isFilling(draft, sequence, found);
       if (isFilling || sequence.mostPages > this.roomPages || !this.free(needed)) {
@@ -328,8 +330,7 @@ export class Scheduler {
         i++;
         continue;
       }
-      sequence.adopt(this.pool);
-      const copy = sequence.fork(this.pool);
+      const copy = sequence.adopt(found, this.pool);
       const { computed } = sequence;
       if (!this.take(sequence, draft)) {
         sequence.drop(this.pool);
@@ -340,6 +341,10 @@ export class Scheduler {
         continue;
       }
       if (copy !== undefined) draft.copies.push(copy);
+      if (found.facts.length > 0) {
+        const facts = sequence.answersOf(found.facts, computed);
+        draft.answers.push({ sequence, facts, ownFrom: found.pages * PAGE_TOKENS });
+      }
       sequence.found ||= computed;
       this.waiting.delete(sequence);
       this.running.add(sequence);
@@ -348,15 +353,11 @@ export class Scheduler {
   }
 
   /** Whether this step computes what the sequence can share with others: all that it would find of its next page. */
-  private isFilling(draft: Draft, sequence: Sequence, { pages, before, rest }: FoundPages): boolean {
-    const next = sequence.content(pages);
+  private isFilling(draft: Draft, sequence: Sequence, { pages, before, rest, stem }: FoundPages): boolean {
+    const next = rest.length === PAGE_TOKENS ? sequence.content(pages) : undefined;
     if (next !== undefined && draft.filling.has(next)) return true;
     const isAlike = (tokens: readonly number[]): boolean => rest.every((token, i) => token === tokens[i]);
-    return (
-      rest.length > 0 &&
-      (draft.begun.get(before ?? '') ?? []).some(isAlike) &&
-      rest.length > (this.pool.stem(before, rest)?.rows ?? 0)
-    );
+    return rest.length > 0 && (draft.begun.get(before ?? '') ?? []).some(isAlike) && rest.length > (stem?.rows ?? 0);
   }
 
   /** Where the first that waits comes before some that run by its priority, those give way. */
@@ -366,7 +367,7 @@ export class Scheduler {
     if (first === undefined || first.awaited > 0 || !isLater(this.running.last)) return;
     let later = 0;
     for (const { priority, pages } of this.running) if (priority > first.priority) later += pages.length;
-    const { missing: needed } = first.lookUp(this.pool);
+    const { missing: needed } = findPages(first, this.pool);
     if (needed > this.pool.available + later) return;
     while (!this.free(needed) && isLater(this.running.last)) this.preempt(this.running.last!);
   }

@@ -1,8 +1,12 @@
 /** A sequence of tokens that is continued: its prompt, what was generated, and the pages of its keys and values. */
+import { NO_FILTERS } from '../ir/filters.js';
 import { noiseKey, type NoiseKey } from '../ir/gumbel.js';
 import { defined } from '../system/defined.js';
+import { AskedRows } from './askedRows.js';
 import { type Drafter, usableDrafts } from './drafts.js';
 import { isGreedy, needsRow, type Sampling } from './options.js';
+import type { FoundPages } from './foundPages.js';
+import type { TokenFact } from './pageFacts.js';
 import { contentOf, PAGE_TOKENS, type PagePool } from './pages.js';
 import { copyOf, type FilterRow, filtersOf, TokenEntries } from './tokenEntries.js';
 
@@ -13,8 +17,10 @@ export interface SequenceOptions {
   readonly prompt: readonly number[];
   /** Length at which it ends by itself. Default: none. */
   readonly longest?: number;
-  /** The first token whose log-probability is reported, at least 1; absent: none of the prompt. */
-  readonly scoreFrom?: number;
+  /** Rows of the prompt that are asked for. Default: none. */
+  readonly asks?: AskedRows;
+  /** Whether the token behind the prompt is asked for. Default: it is. */
+  readonly isDrawing?: boolean;
   /** How tokens are drawn; absent: the most likely one. */
   readonly sampling?: Sampling;
   /** Tokens of the model's vocabulary, where tokens are chosen from whole rows of logits. */
@@ -27,15 +33,10 @@ export interface SequenceOptions {
   readonly banned?: { readonly tokens: ReadonlySet<number>; readonly atLeast: number };
 }
 
-/** What a sequence would find of its beginning. */
-export interface FoundPages {
-  /** Whole pages. */
-  readonly pages: number;
-  /** Pages that it takes from those that are available: those that nobody holds are not there for others then. */
-  readonly missing: number;
-  /** The content before its next page, and the tokens of that page that it need not compute if others have. */
-  readonly before: string | undefined;
-  readonly rest: readonly number[];
+/** What was computed about a token whose page the sequence did not have yet. */
+interface LateFact {
+  readonly at: number;
+  readonly fact: TokenFact;
 }
 
 /** Rows of a page that are copied from another. */
@@ -50,12 +51,16 @@ export interface Draw extends NoiseKey {
   readonly inverseTemperature: number;
 }
 
+const NO_ROWS = new AskedRows([]);
+const NO_ENTRIES = { token: new Int32Array(0), bias: new Float32Array(0), count: new Int32Array(0) };
+
 export class Sequence {
   /** The last may be UNREAD. */
   readonly tokens: number[];
   readonly longest: number;
   readonly promptLength: number;
-  readonly scoreFrom: number;
+  readonly asks: AskedRows;
+  readonly isDrawing: boolean;
   /** Lower ones are served first. */
   readonly priority: number;
   readonly sampling: SequenceOptions['sampling'];
@@ -75,8 +80,6 @@ export class Sequence {
   computed = 0;
   /** Tokens that were found in pages when the sequence was first admitted. */
   found = 0;
-  /** Log-probability of tokens from `scoreFrom` on, and whether each was the most likely token. */
-  readonly scores: { readonly logProb: number; readonly isArgmax: boolean }[] = [];
   /** The row of the last call that drew the token that is UNREAD. */
   drawnRow = 0;
   /** Calls on their way that will say something about it: it cannot begin again before they are read. */
@@ -91,11 +94,12 @@ export class Sequence {
   readonly pages: number[] = [];
   /** Pages that others can find. */
   private published = 0;
+  private late: LateFact | undefined;
   /** Contents of full pages, as far as they have been asked for. */
   private readonly contents: string[] = [];
 
   constructor(options: SequenceOptions) {
-    const { prompt, scoreFrom, sampling, filterVocab, banned, longest = Infinity, priority = 0 } = options;
+    const { prompt, sampling, filterVocab, banned, longest = Infinity, priority = 0 } = options;
     if (prompt.length === 0) throw new RangeError('A sequence has at least one token.');
     this.tokens = [...prompt];
     this.promptLength = prompt.length;
@@ -113,13 +117,8 @@ export class Sequence {
         vocab: filterVocab,
         ...defined({ banned: banned && banned.tokens }),
       });
-    this.scoreFrom = Math.max(1, scoreFrom ?? prompt.length);
-  }
-
-  /** Index of the first token of the prompt that is to be scored and was not; past the end where there is none. */
-  get nextScore(): number {
-    const next = this.scoreFrom + this.scores.length;
-    return next < this.promptLength ? next : Infinity;
+    this.asks = options.asks ?? NO_ROWS;
+    this.isDrawing = options.isDrawing ?? true;
   }
 
   /** Tokens that no call has taken yet. */
@@ -215,6 +214,16 @@ export class Sequence {
     return this.isFilteredAfter(drafts) ? this.entries!.maxAt(this.tokens.length + drafts) : 0;
   }
 
+  /** The rows of the tokens in [from, to) that ask for most likely tokens: nothing is left out of them. */
+  askedFilters(from: number, to: number): readonly FilterRow[] {
+    const { asks } = this;
+    const rows: FilterRow[] = [];
+    for (let i = asks.from(from), end = asks.from(to); i < end; i++)
+      if (asks.tops[i]! > 0)
+        rows.push({ filters: NO_FILTERS, entries: NO_ENTRIES, isGenerated: false, topCount: asks.tops[i]! });
+    return rows;
+  }
+
   /** How the tokens after the last one and after each of `drafts` are chosen from their logits, where they are. */
   filterRows(drafts: readonly number[]): readonly FilterRow[] {
     const { entries, sampling, promptLength } = this;
@@ -254,44 +263,14 @@ export class Sequence {
     return this.contents[index];
   }
 
-  /** Tokens at its beginning that need not be computed, if others have: not those of rows that are asked for. */
-  private get findable(): number {
-    return this.isAlone ? 0 : Math.min(this.tokens.length, this.nextScore) - 1;
-  }
-
-  /** What it would find. */
-  lookUp(pool: PagePool): FoundPages {
-    const { findable } = this;
-    let [pages, idle] = [0, 0];
-    for (; (pages + 1) * PAGE_TOKENS <= findable; pages++) {
-      const content = this.content(pages)!;
-      if (!pool.has(content)) break;
-      if (pool.hasIdle(content)) idle++;
-    }
-    const begin = pages * PAGE_TOKENS;
-    const rest = this.tokens.slice(begin, Math.max(begin, Math.min(begin + PAGE_TOKENS, findable)));
-    return { pages, missing: this.neededPages - pages + idle, before: this.content(pages - 1), rest };
-  }
-
-  /** Holds the pages that already contain the first tokens. */
-  adopt(pool: PagePool): void {
-    for (const { findable } = this; (this.pages.length + 1) * PAGE_TOKENS <= findable;) {
-      const page = pool.find(this.content(this.pages.length)!);
-      if (page === undefined) break;
-      this.pages.push(page);
-    }
+  /**
+   * Holds the pages that were found. Where rows of another can be copied, before the next step, it has a page for them,
+   * and holds the other for the caller, who releases it once the step is planned; there may be no room for both.
+   */
+  adopt({ pages, stem }: FoundPages, pool: PagePool): PageCopy | undefined {
+    while (this.pages.length < pages) this.pages.push(pool.find(this.content(this.pages.length)!)!);
     this.published = this.pages.length;
     this.computed = this.pages.length * PAGE_TOKENS;
-  }
-
-  /**
-   * Has a page of its own for the tokens behind those that it has found, the first of which are copied from another,
-   * `stem`, before the next step. Holds that page for the caller, who releases it once the step is planned. Returns
-   * undefined, and has nothing more, where no page is as it begins, or none can be had.
-   */
-  fork(pool: PagePool): PageCopy | undefined {
-    const { rest, before } = this.lookUp(pool);
-    const stem = pool.stem(before, rest);
     if (stem === undefined) return undefined;
     // The page that is copied is not to be taken for the sequence itself.
     const left = pool.available - (pool.isIdle(stem.page) ? 1 : 0);
@@ -299,8 +278,32 @@ export class Sequence {
     pool.hold(stem.page);
     const page = pool.take()!;
     this.pages.push(page);
+    pool.facts.copy(stem.page, page, stem.rows);
     this.computed += stem.rows;
     return { from: stem.page, to: page, rows: stem.rows };
+  }
+
+  /** Those of the answers of its next rows that are not computed, where its first `computed` tokens are not. */
+  answersOf(facts: readonly TokenFact[], computed: number): readonly TokenFact[] {
+    return facts.slice(0, this.asks.from(computed) - this.asks.answered);
+  }
+
+  /** Keeps what was computed about the token at place `at` beside its page. */
+  note(at: number, fact: TokenFact, pool: PagePool): void {
+    // The page of a token that was not computed yet may come later.
+    const late = this.late;
+    this.late = undefined;
+    if (late !== undefined && !this.put(late, pool)) this.late = late;
+    if (!this.put({ at, fact }, pool)) this.late = { at, fact };
+  }
+
+  private put({ at, fact }: LateFact, pool: PagePool): boolean {
+    const index = Math.floor(at / PAGE_TOKENS);
+    const own = this.pages[index];
+    if (own === undefined) return false;
+    const content = index < this.published ? this.content(index) : undefined;
+    pool.facts.set((content === undefined ? undefined : pool.pageOf(content)) ?? own, at % PAGE_TOKENS, fact);
+    return true;
   }
 
   /**

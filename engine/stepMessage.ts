@@ -1,6 +1,7 @@
 /** What a step says to the device: pieces of sequences, as changes of what the device knows of them. */
 import type { StepLimits, StepMessage } from './device.js';
 import { type Draw, type PageCopy, type Sequence, UNREAD } from './sequence.js';
+import type { TokenFact } from './pageFacts.js';
 import { filterInputs, type FilterRow } from './tokenEntries.js';
 
 /** The tokens [from, to) of a sequence, and drafts behind its last one. */
@@ -11,15 +12,25 @@ export interface SequenceChunk {
   readonly drafts: readonly number[];
 }
 
-/** A row of a step, and what it is for: the score of a token of the prompt, or the next token. */
+/** A row of a step, and what it is for: one that is asked for of the prompt, or the next token. */
 export interface AskedRow {
   readonly sequence: Sequence;
   readonly kind: 'score' | 'next';
-  /** Place of the token that is scored or drawn. */
+  /** Place of the token that follows: the one that is drawn. */
   readonly at: number;
+  /** Which of the rows that are asked for of the prompt it is. */
+  readonly ask?: number;
   /** Of a token that is drawn, the drafts of the step, and how many of them come before it. */
   readonly drafts?: readonly number[];
   readonly draft?: number;
+}
+
+/** Rows of a sequence that were answered by what lies beside pages, from its first that was not answered on. */
+export interface FoundAnswers {
+  readonly sequence: Sequence;
+  readonly facts: readonly TokenFact[];
+  /** Tokens from this place on are in pages of its own. */
+  readonly ownFrom: number;
 }
 
 export interface Step {
@@ -27,26 +38,34 @@ export interface Step {
   readonly message: StepMessage;
   /** In the order of the message's rows. */
   readonly asked: readonly AskedRow[];
+  /** What need not be computed. */
+  readonly answers: readonly FoundAnswers[];
 }
 
-/** The tokens in [from, to) whose successors are scored, as a range, and whether the last one's is drawn. */
-function rowsIn(sequence: Sequence, from: number, to: number) {
-  const { nextScore, promptLength, tokens } = sequence;
-  const first = Math.min(to, Math.max(from, nextScore - 1));
-  return { first, end: Math.max(first, Math.min(to, promptLength - 1)), isLast: to === tokens.length };
+/** The rows that are asked for of the tokens in [from, to), as a range, and whether the token behind them is drawn. */
+function rowsIn({ asks, isDrawing, tokens }: Sequence, from: number, to: number) {
+  return { first: asks.from(from), end: asks.from(to), isLast: isDrawing && to === tokens.length };
 }
 
-/** How many rows are asked for of the tokens in [from, to). */
-export function rowCount(sequence: Sequence, from: number, to: number): number {
+/** How many rows the tokens in [from, to) have, and how many of them are filtered. */
+export function rowCount(sequence: Sequence, from: number, to: number): { readonly rows: number; filtered: number } {
   const { first, end, isLast } = rowsIn(sequence, from, to);
-  return end - first + (isLast ? 1 : 0);
+  return {
+    rows: end - first + (isLast ? 1 : 0),
+    filtered: sequence.asks.topsIn(first, end) + (isLast && sequence.isFiltered ? 1 : 0),
+  };
 }
 
-/** As many of the tokens in [from, to) as have `most` rows. */
-export function withinRows(sequence: Sequence, from: number, to: number, most: number): number {
-  if (rowCount(sequence, from, to) <= most) return to;
+/** As many of the tokens in [from, to) as have `most` rows, of which `filtered` are filtered. */
+export function withinRows(sequence: Sequence, from: number, to: number, most: number, filtered: number): number {
+  const all = rowCount(sequence, from, to);
+  if (all.rows <= most && all.filtered <= filtered) return to;
+  const { asks } = sequence;
   const { first, end } = rowsIn(sequence, from, to);
-  return end - first > most ? first + most : to - 1;
+  let fitting = Math.min(end, first + Math.max(0, most));
+  while (fitting > first && asks.topsIn(first, fitting) > filtered) fitting--;
+  // All rows of a token are in one step.
+  return fitting < end ? Math.max(from, asks.positions[fitting]!) : to - 1;
 }
 
 interface FoundRow extends AskedRow {
@@ -62,8 +81,13 @@ function findRows(pieces: readonly SequenceChunk[]): readonly FoundRow[] {
   let begin = 0;
   for (const { sequence, from, to, drafts } of pieces) {
     const { first, end, isLast } = rowsIn(sequence, from, to);
-    for (let i = first; i < end; i++)
-      others.push({ sequence, kind: 'score', at: i + 1, row: begin + i - from, target: sequence.tokens[i + 1]! });
+    const { positions, targets, tops } = sequence.asks;
+    for (let ask = first; ask < end; ask++) {
+      const at = positions[ask]! + 1;
+      const target = Math.max(0, targets[ask]!);
+      const row = { sequence, kind: 'score', at, ask, row: begin + at - 1 - from, target } as const;
+      (tops[ask]! > 0 ? filtered : others).push(row);
+    }
     begin += to - from + drafts.length;
     if (!isLast) continue;
     for (let draft = 0; draft <= drafts.length; draft++) {
@@ -76,8 +100,10 @@ function findRows(pieces: readonly SequenceChunk[]): readonly FoundRow[] {
 }
 
 /** In the order of findRows. */
-const filterRowsOf = ({ sequence, to, drafts }: SequenceChunk): readonly FilterRow[] =>
-  to === sequence.tokens.length ? sequence.filterRows(drafts) : [];
+const filterRowsOf = ({ sequence, from, to, drafts }: SequenceChunk): readonly FilterRow[] => [
+  ...sequence.askedFilters(from, to),
+  ...(sequence.isDrawing && to === sequence.tokens.length ? sequence.filterRows(drafts) : []),
+];
 
 const GREEDY: Draw = { inverseTemperature: 0, low: 0, high: 0 };
 
@@ -93,7 +119,7 @@ export function stepOf(
   ended: readonly number[],
   copies: readonly PageCopy[],
   { keptRows = 0, filtered: maxFiltered }: Pick<StepLimits, 'keptRows' | 'filtered'>,
-): Step {
+): Omit<Step, 'answers'> {
   const ofPart = arrays(pieces.length);
   const parts = { sequence: ofPart(), keptPages: ofPart(), newPages: ofPart(), from: ofPart(), count: ofPart() };
   const pages: number[] = [];

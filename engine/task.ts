@@ -12,15 +12,18 @@ import {
   type GenerateRequest,
   sequenceOf,
   type SequenceLimits,
+  type TokenLogProb,
 } from './request.js';
 import type { Sequence } from './sequence.js';
 
-/** The log-probability of a given token, and the most likely token in its place. */
+/** What a row says: the log-probability of its target, and the most likely token. */
 export interface Score {
   readonly logProb: number;
   readonly isArgmax: boolean;
   readonly argmax: number;
   readonly argmaxLogProb: number;
+  /** The most likely tokens, where they were asked for. */
+  readonly top?: readonly TokenLogProb[] | undefined;
   /** f32[N], of a head of classes. */
   readonly classLogits?: Float32Array | undefined;
 }
@@ -28,10 +31,8 @@ export interface Score {
 /** Is told what happens to a task, in the loop that feeds the device: it must return at once and not throw. */
 export interface TaskListener {
   onToken?(token: GeneratedToken): void;
-  /** What follows the prompt, of a task that generates nothing. */
-  onLast?(last: GeneratedToken, classLogits: Float32Array | undefined): void;
-  /** Of the prompt's next token, from `scoreFrom` on. `place`: that of the token which is scored. */
-  onScore?(score: Score, place: number): void;
+  /** Of row `ask` of those that were asked for of the prompt. */
+  onScore?(score: Score, ask: number): void;
   onEnd(result: Generated): void;
   onFail(error: Error): void;
 }
@@ -60,6 +61,8 @@ export class Task {
   /** The error that it is to end with instead. */
   failure: Error | undefined;
   private readonly generated: GeneratedToken[] = [];
+  private readonly scores: { readonly logProb: number; readonly isArgmax: boolean }[] = [];
+  private answers = 0;
   private readonly listener: TaskListener;
   private losses: Recent | undefined;
   private isOver = false;
@@ -108,12 +111,9 @@ export class Task {
   }
 
   /** Takes the next token. Returns why the sequence ends with it, if it does. */
-  take(next: GeneratedToken, { maxLength, room }: SequenceLimits, classLogits?: Float32Array): EndReason | undefined {
+  take(next: GeneratedToken, { maxLength, room }: SequenceLimits): EndReason | undefined {
     const { stopTokens, maxNewTokens } = this.request;
-    if (maxNewTokens === 0) {
-      this.listener.onLast?.(next, classLogits);
-      return 'length';
-    }
+    if (maxNewTokens === 0) return 'length';
     this.generated.push(next);
     const length = this.sequence.promptLength + this.generated.length;
     this.listener.onToken?.(next);
@@ -123,11 +123,13 @@ export class Task {
     return length >= room ? 'cache' : undefined;
   }
 
-  /** Takes the log-probability of the prompt's next token. */
-  score(score: Score): void {
-    const { scores, scoreFrom } = this.sequence;
-    scores.push({ logProb: score.logProb, isArgmax: score.isArgmax });
-    this.listener.onScore?.(score, scoreFrom + scores.length - 1);
+  /** Takes the answer of row `ask` of the prompt. Returns why the sequence ends with it, if it does. */
+  score(score: Score, ask: number): EndReason | undefined {
+    const { asks, isDrawing } = this.sequence;
+    asks.answered = Math.max(asks.answered, ask + 1);
+    if (this.request.rows === undefined) this.scores.push({ logProb: score.logProb, isArgmax: score.isArgmax });
+    this.listener.onScore?.(score, ask);
+    return ++this.answers === asks.length && !isDrawing ? 'length' : undefined;
   }
 
   end(reason: EndReason): void {
@@ -147,7 +149,7 @@ export class Task {
     const { generated, sequence } = this;
     return {
       tokens: generated.slice(0, count),
-      promptScores: sequence.scores,
+      promptScores: this.scores,
       reason,
       foundTokens: sequence.found,
     };

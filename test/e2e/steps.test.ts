@@ -79,7 +79,7 @@ describe('steps on a CPU', () => {
         scoreFrom: Math.max(1, sequence.length - 1),
       });
       expect(promptScores.map(({ logProb }) => logProb)).toEqual(wanted[i]!.slice(-1));
-      expect(foundTokens).toBe(Math.max(0, sequence.length - 2));
+      expect(foundTokens).toBe(sequence.length - 1);
     }
   });
 
@@ -169,5 +169,46 @@ describe('steps on a CPU', () => {
     });
     expect(promptScores.map(({ logProb }) => logProb)).toEqual(tokens.map(({ logProb }) => logProb));
     expect(promptScores.every(({ isArgmax }) => isArgmax)).toBe(true);
+  });
+
+  it('give any rows the bits of score, computed or from beside pages', async () => {
+    const engine = Engine.of(stepper());
+    const rowsOf = (i: number) => SEQUENCES[i]!.slice(1).map((_, position) => ({ position }));
+    for (let turn = 0; turn < 2; turn++)
+      for (const [i, tokens] of SEQUENCES.entries()) {
+        const rows = await engine.submit({ kind: 'score', tokens, rows: rowsOf(i) }).result();
+        expect(rows.map(({ logProb }) => logProb)).toEqual(wanted[i]);
+      }
+    // The second time only the last rows' tokens are computed.
+    const all = SEQUENCES.reduce((sum, tokens) => sum + tokens.length, 0);
+    expect(engine.countsOf().computedTokens).toBeLessThanOrEqual(all + SEQUENCES.length);
+    const sparse = [{ position: 90 }, { position: 33, target: 5 }, { position: 33 }];
+    const [late, other, next] = await engine.submit({ kind: 'score', tokens: SEQUENCES[4]!, rows: sparse }).result();
+    expect([late!.logProb, next!.logProb]).toEqual([wanted[4]![90], wanted[4]![33]]);
+    expect(other!.argmax).toEqual(next!.argmax);
+  });
+
+  it('write the same with drafts, right, wrong and in between', async () => {
+    const requests = SEQUENCES.map((prompt, i) => ({
+      prompt,
+      maxNewTokens: 20 + i,
+      sampling: i % 2 === 0 ? {} : { temperature: 0.9, seed: i },
+    }));
+    const texts: Generated[] = [];
+    for (const request of requests) texts.push(await Engine.of(stepper()).generate(request));
+    for (const wrong of [0, 2, 1]) {
+      const engine = Engine.of(stepper({}, wrong === 1 ? 16 * 20 : CACHE_TOKENS));
+      const drafted = requests.map((request, i) => ({
+        ...request,
+        drafts: (tokens: readonly number[]) =>
+          texts[i]!.tokens.slice(tokens.length - request.prompt.length).map(({ token }, at) =>
+            wrong > 0 && (tokens.length + at) % (2 * wrong) === 1 ? 7 : token,
+          ),
+      }));
+      const found = await Promise.all(drafted.map((request) => engine.generate(request)));
+      expect(found.map(({ tokens, reason }) => ({ tokens, reason }))).toEqual(
+        texts.map(({ tokens, reason }) => ({ tokens, reason })),
+      );
+    }
   });
 });

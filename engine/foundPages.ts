@@ -1,0 +1,67 @@
+/**
+ * What a sequence need not compute: whole pages that contain its first tokens, and the first rows of another that begins
+ * as its next one does. Rows that are asked for of these tokens are answered by what lies beside the pages; where one
+ * is not, its token is left to compute.
+ */
+import type { TokenFact } from './pageFacts.js';
+import { PAGE_TOKENS, type PagePool } from './pages.js';
+import type { Stem } from './pageStems.js';
+import type { Sequence } from './sequence.js';
+
+export interface FoundPages {
+  /** Whole pages. */
+  readonly pages: number;
+  /** Pages that the sequence takes from those that are available: those that nobody holds are not there for others. */
+  readonly missing: number;
+  /** The content before its next page, and the tokens of that page that it need not compute if others have. */
+  readonly before: string | undefined;
+  readonly rest: readonly number[];
+  /** Rows that can be copied to its next page. */
+  readonly stem: Stem | undefined;
+  /** Answers of its rows, from the first that is not answered on. */
+  readonly facts: readonly TokenFact[];
+}
+
+export function findPages(sequence: Sequence, pool: PagePool): FoundPages {
+  const { tokens, asks } = sequence;
+  const most = sequence.isAlone ? 0 : tokens.length - 1;
+  const facts: TokenFact[] = [];
+  const nextAsk = (): number => asks.positions[asks.answered + facts.length] ?? Infinity;
+  /** Answers rows whose targets are among the first `rows` tokens of `page`, which is the one at `begin`. */
+  const answer = (page: number, begin: number, rows: number): void => {
+    for (let place = nextAsk() + 1; place < begin + rows; place = nextAsk() + 1) {
+      const ask = asks.answered + facts.length;
+      const isOfPath = asks.targets[ask] === tokens[place] && asks.tops[ask] === 0;
+      const fact = isOfPath ? pool.facts.get(page, place - begin) : undefined;
+      if (fact === undefined) return;
+      facts.push(fact);
+    }
+  };
+  let [pages, idle] = [0, 0];
+  let last: number | undefined;
+  for (; (pages + 1) * PAGE_TOKENS <= most; pages++) {
+    const page = pool.pageOf(sequence.content(pages)!);
+    if (page === undefined) break;
+    answer(page, pages * PAGE_TOKENS, PAGE_TOKENS);
+    // A row in it is to be computed. The row behind it is the next page's.
+    if (nextAsk() < (pages + 1) * PAGE_TOKENS - 1) break;
+    if (pool.isIdle(page)) idle++;
+    last = page;
+  }
+  const begin = pages * PAGE_TOKENS;
+  const before = sequence.content(pages - 1);
+  const restOf = (limit: number): readonly number[] =>
+    tokens.slice(begin, Math.max(begin, Math.min(begin + PAGE_TOKENS, limit)));
+  // What lies beside a token which is computed again may answer for the one before it.
+  const found = most === 0 ? undefined : pool.stem(before, restOf(tokens.length));
+  if (found !== undefined) answer(found.page, begin, found.rows);
+  const rest = restOf(Math.min(most, nextAsk()));
+  const missing = sequence.neededPages - pages + idle;
+  if (nextAsk() >= begin) {
+    const rows = Math.min(found?.rows ?? 0, rest.length);
+    return { pages, missing, before, rest, stem: rows > 0 ? { page: found!.page, rows } : undefined, facts };
+  }
+  // The last token of the last page is to be computed again: in a page of its own.
+  const own = { pages: pages - 1, before: sequence.content(pages - 2), stem: { page: last!, rows: PAGE_TOKENS - 1 } };
+  return { ...own, missing: missing + (pool.isIdle(last!) ? 0 : 1), rest: [], facts };
+}
