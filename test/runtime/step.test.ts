@@ -6,6 +6,7 @@ import { mkdtempSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { deviceModelOf } from '../../driver/devices/deviceModel.js';
+import { RESERVED_ROWS } from '../../ir/function.js';
 import { TYPICAL_FACTS } from '../../driver/targets/cudaDevice.js';
 import { emitCudaPlan } from '../../driver/targets/cudaKernels.js';
 import { Engine } from '../../engine/engine.js';
@@ -28,7 +29,11 @@ describeFake('steps on the fake GPU', (fake) => {
   const encode = (text: string): Uint8Array => new TextEncoder().encode(text);
 
   it('give the same bits in any calls, computed or found in pages', async () => {
-    const { plan } = randomModel(folder, 3, 'bf16', TYPICAL_FACTS.sm_80, { cacheTokens: CACHE_TOKENS, feeds: true });
+    const { plan } = randomModel(folder, 3, 'bf16', TYPICAL_FACTS.sm_80, {
+      cacheTokens: CACHE_TOKENS,
+      cacheRows: RESERVED_ROWS,
+      feeds: true,
+    });
     const { kernels, distinct } = emitCudaPlan(plan);
     fake.host(hostLibrary(distinct.values(), mkdtempSync(join(folder, 'kernels-'))));
     const cubins = new Map(

@@ -169,7 +169,7 @@ describe.each(CACHES)('step over fibres, $kvCache, $heads heads of keys', ({ kvC
   const whole = LENGTHS.map((to, sequence) => ({ sequence, from: 0, to }));
   const wanted = new Steps(model, 1).run(whole);
 
-  it('keeps scales of several heads by column', () => {
+  it('keeps scales of several heads in blocks', () => {
     const scales = model.plan.states.filter(({ isBlocked }) => isBlocked === true);
     expect(scales.map(({ columns }) => columns)).toEqual(
       kvCache === '16bit' || heads === 1 ? [] : Array.from({ length: 4 }, () => heads),

@@ -80,6 +80,8 @@ interface RandomModelOptions {
   readonly step?: number;
   readonly hasBiases?: boolean;
   readonly cacheTokens?: number;
+  /** Rows of its states. Default: so many. */
+  readonly cacheRows?: number;
   readonly feeds?: boolean;
   readonly logits?: boolean;
   readonly mask?: typeof cuda.compiler.mask;
@@ -101,6 +103,7 @@ export function randomModel(
   options: RandomModelOptions = {},
 ): RandomModel {
   const { scale = 1, step = 2, hasBiases = false, cacheTokens = 0, feeds = false, logits = false } = options;
+  const { cacheRows = cacheTokens } = options;
   const { mask = cuda.compiler.mask, kvCache = '16bit', labels } = options;
   const random = randomSource(seed);
   const pick = <T>(list: readonly T[]): T => list[below(random, list.length)]!;
@@ -135,7 +138,7 @@ export function randomModel(
   const model = compileModel(describeRandomCheckpoint(folder, seed), cuda, cudaDevice(facts, dtype), {
     batchTokens: 512,
     mask,
-    ...(cacheTokens === 0 ? {} : { cacheTokens, feeds, logits, kvCache }),
+    ...(cacheTokens === 0 ? {} : { cacheTokens, cacheRows, feeds, logits, kvCache }),
   });
   return {
     name:
