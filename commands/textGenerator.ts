@@ -158,7 +158,7 @@ export class TextGenerator {
       });
     } catch (error) {
       if (!(error instanceof DeadlinePassed)) return texts.map(() => asError(error));
-      for (const text of texts) await text.end(NOTHING_IN_TIME);
+      for (const text of texts) text.end(NOTHING_IN_TIME);
       return texts.map(outcomeOf);
     }
     try {
