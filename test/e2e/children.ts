@@ -1,7 +1,12 @@
 /** Processes that own devices of a run: who they are, and moments at which all of them compute. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Here } from './support.js';
+
+/** Is told of the progress of a run, and may press Ctrl-C. */
+type OnProgress = (
+  progress: { readonly questionsDone: number; readonly questionsTotal: number },
+  press: () => void,
+) => void;
 
 /** A file in /proc of a process; empty if the process is gone. */
 function procFile(pid: number, name: string): string {
@@ -59,10 +64,7 @@ const ASKED = 6;
  * Acts once in the middle of a run in this process, when all its devices compute. The run is held until the last of
  * them has loaded, however long that takes, and is not near its end.
  */
-export function midst(
-  count: number,
-  act: (pids: readonly number[], press: () => void) => void,
-): NonNullable<Here['onProgress']> {
+export function midst(count: number, act: (pids: readonly number[], press: () => void) => void): OnProgress {
   let pids: number[] | undefined;
   let left = ASKED;
   return ({ questionsDone, questionsTotal }, press) => {
@@ -77,7 +79,7 @@ export function midst(
 }
 
 /** Lets every device of a run in this process take part: none is so late that the others have done everything. */
-export function together(): NonNullable<Here['onProgress']> {
+export function together(): OnProgress {
   let isHeld = false;
   return ({ questionsDone }) => {
     if (questionsDone === 0 || isHeld) return;
