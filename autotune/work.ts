@@ -17,7 +17,7 @@ import { kernelWrites, outputsOf, scaleBuffers } from '../ir/kernelAccess.js';
 import type { Bucket } from '../ir/plan.js';
 import { operands, readOf, type Scalar } from '../ir/scalar.js';
 import { tokensIn } from '../ir/scoring.js';
-import { KEYS, NEW_TOKENS } from '../ir/stepping.js';
+import { FRESH_KEYS, KEYS, NEW_TOKENS } from '../ir/stepping.js';
 import { FORMATS } from '../ir/storage.js';
 import { type Dim, DTYPE_BYTES, roundUp } from '../ir/types.js';
 import { defined } from '../system/defined.js';
@@ -358,7 +358,7 @@ export function pathShape({ extents, longest, run }: Bucket): PathShape {
   if (tokens >= longest && run === undefined)
     return { length: longest, fresh: longest, paths: Math.ceil(tokens / longest) };
   return {
-    length: Math.max(1, Math.min(longest, Math.floor(extentIn(KEYS, extents) / tokens))),
+    length: Math.max(1, Math.min(longest, Math.floor(Math.min(FRESH_KEYS, extentIn(KEYS, extents)) / tokens))),
     fresh: 1,
     paths: tokens,
   };

@@ -58,7 +58,8 @@ async function measure(sequences: number, tokens: number, steps: number): Promis
   const table = new SequenceTable({ pages: maxPages, keys: MAX_KEYS, keptRows: 1024 });
   let ended = 0;
   const model: DeviceModel = {
-    limits: { tokens: 8192, keys: MAX_KEYS, keptRows: 1024 },
+    // All prompts are one step.
+    limits: { tokens: MAX_KEYS, keys: MAX_KEYS, keptRows: 1024 },
     maxLength: tokens + steps + 2,
     ...{ maxPages, mappedPages: maxPages, piecePages: 1, pieceBytes: 0 },
     step: async (message) => {

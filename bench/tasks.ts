@@ -21,7 +21,7 @@ import { evaluate, type LoadedQuestions } from '../evaluate/evaluate.js';
 import { modelFolder } from '../evaluate/output.js';
 import type { PathScorer } from '../evaluate/scorer.js';
 import { type TaskWindow, taskWindows } from '../evaluate/windows.js';
-import { MAX_KEYS } from '../ir/stepping.js';
+import { FRESH_KEYS } from '../ir/stepping.js';
 import { describeTokenizer } from '../models/tokenizer/files.js';
 import type { Dict, PyValue } from '../python/value.js';
 import { inParts } from '../system/text.js';
@@ -38,7 +38,7 @@ const TASKS = ['mmlu_anatomy', 'hellaswag'];
 const POOL = 40_000;
 const DEMO = fileURLToPath(new URL('../../models/demo', import.meta.url));
 /** Sizes of a large model's calls. */
-const CALL = { tokens: 8192, rows: 8192, keys: MAX_KEYS, cacheRows: 16_384 };
+const CALL = { tokens: 8192, rows: 8192, keys: FRESH_KEYS, cacheRows: 16_384 };
 
 /** One row with the columns of both data sets; `i` makes its words its own. */
 function row(i: number): Dict {

@@ -13,7 +13,7 @@ import { twoPhase } from '../evaluate/twoPhase.js';
 import { planWalks } from '../evaluate/walk.js';
 import { scoreOf } from '../ir/plan.js';
 import { rowsIn, tokensIn } from '../ir/scoring.js';
-import { MAX_KEYS } from '../ir/stepping.js';
+import { FRESH_KEYS } from '../ir/stepping.js';
 import { atOnce, count, counted, inParts } from '../system/text.js';
 import type { ModelLoading } from './loadModel.js';
 import type { PreparedQuestions } from './loadQuestions.js';
@@ -94,7 +94,7 @@ class Planning {
     this.note = isFirst ? `windows of documents, the first: ${chosen.note}` : chosen.note;
     this.limits = {
       tokens: tokensIn(capacity),
-      keys: MAX_KEYS,
+      keys: FRESH_KEYS,
       rows: rowsIn(capacity),
       cacheRows: chosen.cacheTokens ?? chosen.longest + tokensIn(capacity),
     };

@@ -14,7 +14,7 @@ import type { Shard } from '../evaluate/shard.js';
 import { TokenizerThreads } from '../evaluate/tokenize.js';
 import type { TokenizerSource } from '../evaluate/tokenizeChunk.js';
 import { tokensOfLines, type TokenSource } from '../evaluate/tokenLines.js';
-import { MAX_KEYS } from '../ir/stepping.js';
+import { FRESH_KEYS } from '../ir/stepping.js';
 import type { TokenizerSpec } from '../models/tokenizer/files.js';
 import { type Tokenizer, tokenTexts } from '../models/tokenizer/tokenizer.js';
 import { loadAddon } from '../runtime/addon.js';
@@ -95,7 +95,7 @@ export const weighedShard = (shard: Shard | undefined, { work }: ModelLimits): E
 
 /** Limit of a path that is cut into calls, by what ends first: the model's context or the list of its keys. */
 const cutLimit = ({ contextLength }: ModelLimits): PathLimit =>
-  contextLength > MAX_KEYS ? { kind: 'keys', tokens: MAX_KEYS } : { kind: 'context', tokens: contextLength };
+  contextLength > FRESH_KEYS ? { kind: 'keys', tokens: FRESH_KEYS } : { kind: 'context', tokens: contextLength };
 
 /**
  * `mayCut`: paths that are longer than a micro-batch may be cut into calls, which keep keys and values. Throws

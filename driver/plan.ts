@@ -16,7 +16,7 @@ import {
   type Plan,
 } from '../ir/plan.js';
 import { KEYS_PER_TOKEN, LISTED_KEYS } from '../ir/scoring.js';
-import { ENTRIES } from '../ir/stepping.js';
+import { ENTRIES, MAX_KEYS } from '../ir/stepping.js';
 import { verifyIndices } from '../ir/verifyIndices.js';
 import { verifyKernels } from '../ir/verifyKernel.js';
 import type { Numerics } from '../passes/numerics.js';
@@ -57,7 +57,7 @@ export function deriveLaunches(module: KernelModule, capacity: Extents): readonl
 
 /** Largest extent that a plan may have, except for lists of keys and entries. */
 export const MAX_CAPACITY = 1 << 16;
-const MAX_LISTED_KEYS = KEYS_PER_TOKEN * MAX_CAPACITY;
+const MAX_LISTED_KEYS = Math.max(KEYS_PER_TOKEN * MAX_CAPACITY, MAX_KEYS);
 
 const SHARED = ['weights', 'constants', 'states'] as const;
 const OWN = ['interface', 'buffers', 'kernels'] as const;

@@ -273,7 +273,8 @@ export class Scheduler {
     for (let i = Math.floor(computed / PAGE_TOKENS); i * PAGE_TOKENS < to; i++) {
       const content = (i + 1) * PAGE_TOKENS <= to ? sequence.content(i) : undefined;
       if (content !== undefined) draft.filling.add(content);
-      if (!isWriting) addTo(draft.begun, sequence.content(i - 1) ?? '', sequence.tokens.slice(i * PAGE_TOKENS, to));
+      const begun = sequence.tokens.slice(i * PAGE_TOKENS, Math.min((i + 1) * PAGE_TOKENS, to));
+      if (!isWriting) addTo(draft.begun, sequence.content(i - 1) ?? '', begun);
     }
     draft.filtered += count.filtered;
     draft.entries += listed;

@@ -60,8 +60,10 @@ export const nothingFed = (tokens: number, rows: number, filtered?: number) => (
   ...defined({ keepFiltered: filtered === undefined ? undefined : new Int32Array(filtered).fill(-1) }),
 });
 
-/** Most entries of the list of keys in one call: 512 sequences of 1,024 tokens. */
-export const MAX_KEYS = 1 << 19;
+/** Most entries of the list of keys of steps, which stays from call to call: 512 sequences of 8,000 tokens. */
+export const MAX_KEYS = 1 << 22;
+/** Most of those that are listed anew for a call, as scores do; and of calls that schedules are measured with. */
+export const FRESH_KEYS = 1 << 19;
 
 /** Most filtered rows of a call: the logits of 128,256 tokens for each are 131 MB of a device's memory. */
 const MAX_FILTERED_ROWS = 256;

@@ -47,7 +47,8 @@ export function deviceModelOf(
         hasClasses: classes !== undefined,
       });
   return {
-    limits: { ...size, ...overlap, besideTokens },
+    // Paths have room to grow in the list of keys: one that is full would be laid out anew at every step.
+    limits: { ...size, keys: size.keys - (size.keys >> 3), ...overlap, besideTokens },
     maxLength,
     vocab: size.filtered === undefined ? undefined : vocabSize,
     classes,
