@@ -452,12 +452,28 @@ export class Generator implements TaskOwner, MemoryUser {
     this.handOver();
     try {
       if (this.model.recovered === undefined) throw error;
-      await this.model.recovered();
-      if (this.pool.total !== this.model.mappedPages) this.scheduler.resize(await this.model.resize(this.pool.total));
+      do await this.model.recovered();
+      while (!(await this.isMapped()));
       this.isReady = true;
     } catch (reason) {
       this.gone = asError(reason);
       for (const task of this.handOver()) this.forget(task.sequence)?.fail(this.gone);
+    }
+  }
+
+  /** Another device has memory behind as many pages as the last one had. False where it is gone already. */
+  private async isMapped(): Promise<boolean> {
+    const mapped = this.resized.then(async () => {
+      const { total } = this.pool;
+      if (total !== this.model.mappedPages) this.scheduler.resize(await this.model.resize(total));
+    });
+    this.resized = mapped.catch(() => undefined);
+    try {
+      await mapped;
+      return true;
+    } catch (error) {
+      if (error instanceof StateLost) return false;
+      throw error;
     }
   }
 

@@ -1,5 +1,9 @@
 /** Sequences against a model that counts: the token after n is n + 1. */
 import { describe, expect, it } from 'vitest';
+import { Generator } from '../../engine/generator.js';
+import type { Generated } from '../../engine/request.js';
+import { Task } from '../../engine/task.js';
+import { counting } from './counting.js';
 import { Engine } from '../../engine/engine.js';
 import type { StepInputs } from '../../driver/devices/sequenceTable.js';
 import { type DeviceModel, StateLost } from '../../engine/device.js';
@@ -174,6 +178,41 @@ describe('a generator whose device keeps what it draws', () => {
     const good = generator.generate({ prompt: [10], maxNewTokens: 9 });
     await expect(bad).rejects.toThrow('not finite');
     expect(idsOf(await good)).toEqual(range(11, 9));
+  });
+
+  it('has memory behind as many pages again when another device is there, also where that one is lost', async () => {
+    const { model: whole, lose } = counting({ cacheTokens: 16 * 20 });
+    let recoveries = 0;
+    const resized: number[] = [];
+    const generator = new Generator({
+      ...whole,
+      mappedPages: 5,
+      resize: async (pages) => {
+        resized.push(pages);
+        if (recoveries === 1) throw new StateLost('gone again');
+        return whole.resize(pages);
+      },
+      recovered: async () => {
+        await whole.recovered!();
+        await whole.resize(5);
+        recoveries++;
+      },
+    });
+    const write = (prompt: readonly number[]): Promise<Generated> =>
+      new Promise((onEnd, onFail) => {
+        generator.start(new Task({ prompt, maxNewTokens: 30 }, generator, { onEnd, onFail }));
+      });
+    expect(await generator.resize(12)).toBe(12);
+    lose(() => Promise.resolve());
+    // More than five pages hold, and changes of size meanwhile come in their order.
+    const text = write(range(0, 100));
+    await expect.poll(() => recoveries).toBe(2);
+    const sizes = await Promise.all([generator.resize(15), generator.resize(9)]);
+    expect(idsOf(await text)).toEqual(range(100, 30));
+    expect([sizes, resized]).toEqual([
+      [15, 9],
+      [12, 12, 12, 15, 9],
+    ]);
   });
 
   it('computes everything again when its device is lost, and gives the same', async () => {
