@@ -384,7 +384,9 @@ export class Generator implements TaskOwner, MemoryUser {
         ...(top > 0 && filtered !== undefined ? { top: chosenOf(filtered, row, top).top } : {}),
         classLogits,
       };
-      if (top === 0 && sequence.tokens[at] === sequence.asks.targets[ask]) sequence.note(at, score, this.pool);
+      const isOfPath = sequence.tokens[at] === sequence.asks.targets[ask];
+      // Nothing is kept of classes: their rows are computed again.
+      if (classLogits === undefined && top === 0 && isOfPath) sequence.note(at, score, this.pool);
       return task.score(score, ask);
     }
     const token: GeneratedToken =

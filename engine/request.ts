@@ -137,7 +137,7 @@ export interface ResultOf {
 /** `sample`: which of the request's continuations, from 0. */
 export type RequestEvent =
   | { readonly kind: 'token'; readonly sample: number; readonly token: GeneratedToken }
-  /** Rows come in the order of their positions. */
+  /** Rows come as they are computed, those of a step together. */
   | { readonly kind: 'row'; readonly sample: number; readonly row: RowResult }
   | { readonly kind: 'classes'; readonly sample: number; readonly row: ClassRow }
   | { readonly kind: 'end'; readonly sample: number; readonly result: Generated }

@@ -36,6 +36,17 @@ describe('models of an engine', () => {
     ]);
   });
 
+  it('give the classes of tokens that others had, too', async () => {
+    const { engine } = engineOfTwo();
+    const reward = { kind: 'reward', model: 'verifier', tokens: range(1, 60), positions: [3, 20, 59] } as const;
+    const rows = await engine.submit(reward).result();
+    expect(rows.map(({ position, logits }) => [position, ...logits])).toEqual(
+      [3, 20, 59].map((position) => [position, position + 1, (position + 1) ** 2]),
+    );
+    expect(await engine.submit(reward).result()).toEqual(rows);
+    expect(await engine.submit({ ...reward, tokens: range(1, 70) }).result()).toEqual(rows);
+  });
+
   it('come and go while others run', async () => {
     const { engine, closed, load } = engineOfTwo();
     const running = engine.submit({ ...generator, maxNewTokens: 100 }).result();

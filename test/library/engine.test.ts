@@ -85,6 +85,23 @@ describe.skipIf(!isBuilt || !hasCompiler)('an engine', async () => {
       const rows = events.filter((event) => event.kind === 'row').map(({ logProb }) => logProb);
       expect(rows.slice(prompt.length - 1)).toEqual(logProbs);
       expect(events.at(-1)).toMatchObject({ kind: 'end', reason: 'length' });
+
+      // Rows in any order, of any target, with what is likelier.
+      const position = prompt.length - 1;
+      const asked = [{ position, target: tokens[0]!, top: 3 }, { position: 0, target: 9 }, { position }];
+      const found = await all(engine.score({ inputs: [{ prompt: { tokens: [...prompt] }, rows: asked }] }));
+      expect(found.at(-1)).toMatchObject({ kind: 'end', tokens: prompt });
+      const isRow = (at: number, hasTarget: boolean) => (event: Library.RowEvent) =>
+        event.kind === 'row' && event.position === at && 'logProb' in event === hasTarget;
+      const [zero, target, last] = [isRow(0, true), isRow(position, true), isRow(position, false)].map((is) =>
+        found.find(is),
+      );
+      expect(zero).toMatchObject({ kind: 'row', position: 0, logProb: expect.any(Number) as number });
+      expect(target).toMatchObject({ kind: 'row', position, logProb: logProbs[0] });
+      if (target?.kind !== 'row' || last?.kind !== 'row') throw new Error('There are rows.');
+      expect(target.top).toHaveLength(3);
+      expect(target.top![0]).toEqual(target.argmax);
+      expect(last.argmax).toEqual(target.argmax);
     } finally {
       await engine.close();
     }
