@@ -12,6 +12,7 @@ import type * as Inspect from '../../commands/inspect.js';
 import type * as InspectError from '../../commands/inspectError.js';
 import type * as Quantize from '../../commands/quantize.js';
 import type * as Report from '../../commands/report.js';
+import type * as Reward from '../../commands/reward.js';
 import type * as Run from '../../commands/run.js';
 import type * as Tasks from '../../commands/tasks.js';
 import type * as Tune from '../../commands/tune.js';
@@ -92,6 +93,7 @@ export interface Stories {
   tune: typeof Tune.tune;
   run: typeof Run.run;
   generate: typeof Generate.generate;
+  reward: typeof Reward.reward;
   converse: typeof Generate.converse;
   printPrompts: typeof Generate.printPrompts;
   mergeShards: typeof Merge.mergeShards;
@@ -112,6 +114,7 @@ const MODULES: Readonly<Record<string, readonly (keyof Stories)[]>> = {
   '../../commands/tune.js': ['tune'],
   '../../commands/run.js': ['run'],
   '../../commands/generate.js': ['generate', 'converse', 'printPrompts'],
+  '../../commands/reward.js': ['reward'],
   '../../evaluate/merge.js': ['mergeShards'],
   '../../commands/compare.js': ['compare'],
   '../../commands/verify/verify.js': ['verify'],
