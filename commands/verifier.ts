@@ -124,16 +124,12 @@ async function ofVerdicts(
     layout,
     verdicts: [right, wrong],
     scores: async (engine, tokens, rows, options) => {
-      // Each verdict ends a text of its own; all of them share the pages of what comes before.
-      const logProb = async (position: number, target: number): Promise<number | undefined> => {
-        const text = [...tokens.slice(0, position + 1), target];
-        const [row] = await engine.submit({ kind: 'score', tokens: text, rows: [{ position }], ...options }).result();
-        return row?.logProb;
-      };
-      const found = await Promise.all(rows.map(async (row) => Promise.all([logProb(row, right), logProb(row, wrong)])));
-      return found.flatMap(([yes, no]) =>
-        yes === undefined || no === undefined ? [] : [{ score: verdictScore(yes, no) }],
-      );
+      const asked = rows.flatMap((position) => [right, wrong].map((target) => ({ position, target })));
+      const found = await engine.submit({ kind: 'score', tokens, rows: asked, ...options }).result();
+      // Where the request was ended early, some rows are missing, and nobody knows which.
+      if (found.length < asked.length) return [];
+      const logProbs = found.map(({ logProb = NaN }) => logProb);
+      return rows.map((_, i) => ({ score: verdictScore(logProbs[2 * i]!, logProbs[2 * i + 1]!) }));
     },
   };
 }

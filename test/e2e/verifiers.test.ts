@@ -125,11 +125,12 @@ describe.skipIf(!hasGoldens || !isBuilt)('verifiers against goldens', () => {
       engine.load('writer', engineModelOf(writer));
       engine.load('verifier', engineModelOf(model));
       const prompts = Array.from({ length: 6 }, (_, i) => [1, 17 + i, 300 + i]);
-      const write = (): Promise<unknown> =>
+      const write = async (): Promise<unknown> =>
         Promise.all(
-          prompts.map((prompt) =>
-            engine.submit({ kind: 'generate', model: 'writer', prompt, maxNewTokens: 40 }).result(),
-          ),
+          prompts.map(async (prompt) => {
+            const asked = { kind: 'generate', model: 'writer', prompt, maxNewTokens: 40 } as const;
+            return (await engine.submit(asked).result()).map(({ tokens }) => tokens);
+          }),
         );
       const texts = write();
       expect(await scoresOf(engine, goldens, 'verifier')).toEqual(wanted);
