@@ -8,6 +8,7 @@ import { VERSION } from '../driver/program.js';
 import { detectMachine, type Machine } from '../driver/targets/cpuDevice.js';
 import { UsageError } from '../errors.js';
 import { linkFunction } from '../ir/plan.js';
+import { NEW_TOKENS } from '../ir/stepping.js';
 import { tokensIn } from '../ir/scoring.js';
 import { exploreStages, Pool } from '../report/collect/stages.js';
 import type { KernelsDocument, PassesDocument, Roofline, Unit } from '../report/document/explore.js';
@@ -89,9 +90,10 @@ export async function collectExplored(
   const [units, texts] = [new Pool<Unit>(), new Pool<string>()];
   const passes: PassesDocument['functions'][number][] = [];
   const functions: KernelsDocument['functions'][number][] = [];
-  for (const {
-    interface: { name },
-  } of model.plan.functions) {
+  for (const { interface: declared } of model.plan.functions) {
+    const { name } = declared;
+    // What only moves rows has no tokens to be timed with.
+    if (!declared.extents.some((extent) => extent.name === NEW_TOKENS)) continue;
     const plan = linkFunction(model.plan, name);
     const own = stages.filter((stage) => functionOf(stage) === name);
     const end = own.at(-1);

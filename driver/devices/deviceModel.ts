@@ -1,10 +1,11 @@
 /** A model on one replica as the engine sees it. */
 import { type DeviceModel, StateLost } from '../../engine/device.js';
 import { PAGE_TOKENS } from '../../engine/pages.js';
-import { STEP } from '../../ir/function.js';
+import { RESERVED_ROWS, STEP } from '../../ir/function.js';
 import { LAST_TOKEN_ROWS, stepSize } from '../../ir/stepping.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { classesOf } from '../../models/model/model.js';
+import { defined } from '../../system/defined.js';
 import type { AskableExecutor, DeviceExecutor } from '../executor.js';
 import { ProcessEnded } from './protocol.js';
 import { stepped, Steps } from './steps.js';
@@ -14,22 +15,29 @@ export interface DeviceModelOptions {
   readonly feeds?: boolean;
   /** Most tokens of a step in which texts wait for their next token. */
   readonly besideTokens?: number;
+  /** Says how much memory it has beside others: as much as there are addresses for. */
+  readonly budget?: DeviceModel['budget'];
 }
 
-/** A model whose function `step` keeps keys and values for `cacheTokens`. Throws where it has no such function. */
+/**
+ * A model whose function `step` keeps keys and values: for `cacheTokens` at most, where no budget says how many. Throws
+ * where it has no such function.
+ */
 export function deviceModelOf(
   { executor, checkpoint }: { readonly executor: DeviceExecutor; readonly checkpoint: Pick<Checkpoint, 'config'> },
   cacheTokens: number,
   options: DeviceModelOptions = {},
 ): DeviceModel {
-  const { feeds = false, besideTokens = Infinity } = options;
+  const { feeds = false, besideTokens = Infinity, budget } = options;
   const capacity = executor.capacity[STEP];
   if (capacity === undefined) throw new Error('The model has no function that generates.');
   const { devices: stages = 1, pieces, tokens = cacheTokens } = executor;
   // The last stage of a pipeline draws what the first one needs: its steps overlap with those of other sequences.
   const overlap = stages > 1 ? { groups: stages } : feeds ? { keptRows: LAST_TOKEN_ROWS } : {};
   const size = stepSize(capacity);
-  const maxPages = Math.floor(cacheTokens / PAGE_TOKENS);
+  const grows = budget !== undefined && executor.tokens !== undefined;
+  const maxPages = Math.floor((grows ? RESERVED_ROWS : cacheTokens) / PAGE_TOKENS);
+  const mappedPages = Math.min(maxPages, Math.floor(tokens / PAGE_TOKENS));
   const { maxPositions: maxLength, vocabSize } = checkpoint.config;
   const classes = classesOf(checkpoint.config);
   // The pages that the engine knows of are in the memory of this epoch, until it is told that they are lost.
@@ -40,7 +48,7 @@ export function deviceModelOf(
         resize: (rows) => executor.ask('resize', { tokens: rows }, epoch),
       }
     : new Steps(stepped(executor), {
-        pages: maxPages,
+        pages: mappedPages,
         keys: size.keys,
         keptRows: feeds ? LAST_TOKEN_ROWS : undefined,
         filters: size.filtered !== undefined,
@@ -53,7 +61,8 @@ export function deviceModelOf(
     vocab: size.filtered === undefined ? undefined : vocabSize,
     classes,
     maxPages,
-    mappedPages: Math.min(maxPages, Math.floor(tokens / PAGE_TOKENS)),
+    mappedPages,
+    ...defined({ budget }),
     piecePages: pieces === undefined ? 1 : pieces.tokens / PAGE_TOKENS,
     pieceBytes: pieces?.bytes ?? 0,
     step: (message) => steps.step(message).catch(asLost),
