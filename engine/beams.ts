@@ -1,7 +1,7 @@
 /**
  * Beam search: the continuations with the largest total log-probability that can be reached by keeping the best few of
- * each length. A path is a request of its own, which finds the pages of the path that it branched from; at most the
- * tokens of one page are computed again. The log-probability of a path's last token comes from the kernel that scores
+ * each length. A path is a request of its own, which finds the pages of the path that it branched from and copies the
+ * last of them; two tokens are computed. The log-probability of a path's last token comes from the kernel that scores
  * it, so the score of a path has the bits that scoring it afterwards gives.
  */
 import type { Engine } from './engine.js';

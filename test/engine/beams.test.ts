@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { type Beam, searchBeams } from '../../engine/beams.js';
 import { Engine } from '../../engine/engine.js';
+import { pathModel } from '../support/pathModel.js';
 import { hash32 } from '../../ir/gumbel.js';
 import { madeUp, type MadeUpModel } from '../support/deviceModel.js';
 import { filteredRows } from '../support/sampling.js';
@@ -121,5 +122,13 @@ describe('beam search', () => {
     const search = (beams: number) => searchBeams(Engine.of(madeUp(options)), { prompt: [1], maxNewTokens: 1, beams });
     await expect(search(0)).rejects.toThrow('0 beams: expected 1 to 20');
     await expect(search(21)).rejects.toThrow('21 beams: expected 1 to 20');
+  });
+
+  it('compute two tokens for each new one: the others are found, or copied from the path before', async () => {
+    const model = pathModel();
+    const prompt = Array.from({ length: 40 }, (_, i) => i);
+    const beams = await searchBeams(Engine.of(model), { prompt, maxNewTokens: 10, beams: 3 });
+    expect(beams.length).toBe(3);
+    expect(model.totals.tokens).toBe(40 + 3 * 10 * 2);
   });
 });

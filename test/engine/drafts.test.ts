@@ -67,7 +67,7 @@ const SMALL: readonly (readonly [string, PathModelOptions])[] = [
 describe('drafts', () => {
   it.each(SMALL)('change no text of a model %s', async (_name, options) => {
     const random = randomNumbers(5);
-    const requests = requestsOf(11, 14);
+    const requests = requestsOf(11, 8);
     const texts = await alone(requests);
     const drafters: readonly (readonly [() => number, () => boolean])[] = [
       [() => 40, () => false],

@@ -133,6 +133,70 @@ for (const [name, requestOf] of [
       assert.deepEqual(await write(Engine.of(unfed(stepper())), some), together.slice(0, 32));
     });
 
+    it('write the same behind pages that were copied, and compute a prompt once for all its samples', async () => {
+      const prompt = [...SHARED, ...randomTokens(3, 39)];
+      const samples = Array.from({ length: 40 }, (_, sample) => ({
+        prompt: [...prompt.slice(0, 89 - (sample % 13)), ...(sample % 4 === 0 ? [] : [sample])],
+        maxNewTokens: 12,
+        sampling: { temperature: 1, seed: 5 },
+        sample,
+      }));
+      const alone: Written[] = [];
+      for (const request of samples) alone.push(...(await write(Engine.of(stepper()), [request])));
+      const all = Engine.of(stepper());
+      assert.deepEqual(await write(all, samples), alone);
+      const small = Engine.of(stepper({ tokens: 30 }, 16 * 40));
+      assert.deepEqual(await write(small, samples), alone, 'with few pages');
+      const repeated = Engine.of(stepper());
+      await write(
+        repeated,
+        Array.from({ length: 20 }, (_, sample) => ({ ...samples[1]!, prompt, sample })),
+      );
+      assert.equal(repeated.countsOf().computedTokens, prompt.length + 19 + 20 * 11);
+    });
+
+    it('give rows by position and target the same bits, computed or from beside pages', async () => {
+      const generator = Engine.of(stepper());
+      for (const turn of [0, 1])
+        for (const [i, tokens] of sequences.entries()) {
+          const rows = tokens.slice(1).map((_, position) => ({ position }));
+          const found = await generator.submit({ kind: 'score', tokens, rows }).result();
+          assert.deepEqual(
+            found.map(({ logProb }) => logProb),
+            wanted[i],
+            `sequence ${i}, turn ${turn}`,
+          );
+        }
+      const [tokens] = sequences.slice(4);
+      const rows = [{ position: 300 }, { position: 33, target: 5 }, { position: 33 }];
+      const [late, , next] = await generator.submit({ kind: 'score', tokens: tokens!, rows }).result();
+      assert.deepEqual([late!.logProb, next!.logProb], [wanted[4]![300], wanted[4]![33]]);
+    });
+
+    it('write the same with drafts, right, wrong and in between, also where pages are taken away', async () => {
+      const right = REQUESTS.slice(0, 48).map(({ prompt }, i) => ({
+        from: prompt.length,
+        tokens: together[i]!.tokens,
+      }));
+      for (const [wrong, cacheTokens] of [
+        [0, undefined],
+        [1, 16 * 60],
+        [3, undefined],
+      ] as const) {
+        const drafted = REQUESTS.slice(0, 48).map((each, i) => ({
+          ...each,
+          drafts: (tokens: readonly number[]) =>
+            right[i]!.tokens.slice(tokens.length - right[i]!.from).map((token, at) =>
+              wrong > 0 && (tokens.length + at) % (wrong + 1) === 0 ? 7 : token,
+            ),
+        }));
+        const generator = Engine.of(stepper({}, cacheTokens));
+        assert.deepEqual(await write(generator, drafted), together.slice(0, 48), `wrong: ${wrong}`);
+        const alone = await write(Engine.of(stepper()), drafted.slice(0, 1));
+        assert.deepEqual(alone, together.slice(0, 1), `alone, wrong: ${wrong}`);
+      }
+    });
+
     it('score what was written as it was written', async () => {
       const paths = REQUESTS.map(({ prompt }, i) => [...prompt, ...together[i]!.tokens]);
       const lengths = REQUESTS.map(({ prompt }) => prompt.length);

@@ -143,7 +143,7 @@ export function pathModel({
       throw Object.assign(new Error('not finite'), { rows: failed.flatMap((each, row) => (each ? [row] : [])) });
     const top = filtered.flatMap((_, f) =>
       Array.from({ length: TOP }, (_each, i) =>
-        i < inputs.topCount![f]! ? mix(behind[f]!.digest, i, 3) % PATH_VOCAB : 0,
+        i < inputs.topCount[f]! ? (mix(behind[f]!.digest, 3) + i) % PATH_VOCAB : 0,
       ),
     );
     return {
