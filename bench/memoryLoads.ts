@@ -14,19 +14,39 @@ interface Load {
 }
 
 /** Numbers from 0 to 1 that depend on nothing but the seed. */
-function randomOf(seed: number): () => number {
+export function randomOf(seed: number): () => number {
   let state = seed;
   return () => (state = (state * 48_271) % 0x7fff_ffff) / 0x7fff_ffff;
 }
 
-/** Prompts of 64 to 512 tokens, and answers of 128 to 1,024. */
+/** Prompts of up to a third of `longest` tokens, and answers of up to two thirds. */
+export function textLengths(
+  random: () => number,
+  longest = 1536,
+): { readonly prompt: number; readonly answer: number } {
+  const third = longest / 3;
+  return {
+    prompt: Math.ceil(third / 8 + (third * 7 * random()) / 8),
+    answer: Math.ceil(third / 4 + third * 1.75 * random()),
+  };
+}
+
+/** Texts of the small and the large model in each phase of bench:two-models, which begins when the one before ends. */
+export const PHASES: readonly (readonly [number, number])[] = [
+  [700, 110],
+  [700, 0],
+  [0, 110],
+  [600, 20],
+  [60, 100],
+];
+
 function submitTexts(model: SimulatedModel, count: number, random: () => number, done: () => void = () => {}): void {
   let left = count;
+  if (count === 0) done();
   for (let i = 0; i < count; i++)
     model.submit({
       path: new SimulatedPath(),
-      prompt: 64 + Math.floor(448 * random()),
-      answer: 128 + Math.floor(896 * random()),
+      ...textLengths(random),
       done: () => {
         if (--left === 0) done();
       },
@@ -139,6 +159,21 @@ export const loadsOf = (scale: number): readonly Load[] => {
           const isSmall = i % 2 === 0;
           keepBusy(small, many(isSmall ? 2000 : 200), isSmall ? 500 : 16, random, ended);
           keepBusy(large, many(isSmall ? 50 : 400), isSmall ? 4 : 200, random, ended);
+        });
+      },
+    },
+    {
+      name: 'phases',
+      start: (_, small, large) => {
+        const random = randomOf(8);
+        inTurn(PHASES.length, (i, done) => {
+          let left = 2;
+          const ended = (): void => {
+            if (--left === 0) done();
+          };
+          const [some, others] = PHASES[i]!.map((count) => Math.ceil(2 * scale * count)) as [number, number];
+          submitTexts(small, some, random, ended);
+          submitTexts(large, others, random, ended);
         });
       },
     },

@@ -3,20 +3,40 @@ import { deviceModelOf } from '../driver/devices/deviceModel.js';
 import type { DeviceExecutor } from '../driver/executor.js';
 import { cacheTokensOf } from '../driver/functions.js';
 import type { DeviceModel } from '../engine/device.js';
+import type { MemoryBudget } from '../engine/memory.js';
 import { Engine, type EngineModel } from '../engine/engine.js';
-import { STEP } from '../ir/function.js';
+import { RESERVED_ROWS, STEP } from '../ir/function.js';
 import { takesLastTokens } from '../ir/stepping.js';
 import type { LoadedModel } from './loadModel.js';
 import { stepBudget } from './stepBudget.js';
 
-/** A loaded model as an engine takes it; replicas that are still loading join when they are ready. */
-export function engineModelOf({ executor, checkpoint, model }: LoadedModel): EngineModel {
+/** How many pages replicas have beside other models. */
+export interface EngineMemory {
+  /** The budget of the device of each replica, from 0. */
+  budgetOf(replica: number): MemoryBudget;
+  /** Most tokens to keep. Default: what the budget gives. */
+  readonly mostTokens?: number | undefined;
+}
+
+/**
+ * A loaded model as an engine takes it; replicas that are still loading join when they are ready. Without `memory` it
+ * keeps as many tokens as it was opened for.
+ */
+export function engineModelOf({ executor, checkpoint, model }: LoadedModel, memory?: EngineMemory): EngineModel {
+  const { members } = executor;
+  const kept = cacheTokensOf(model) ?? 0;
+  const tokens = memory === undefined ? kept : Math.max(kept, memory.mostTokens ?? RESERVED_ROWS);
   const of = (replica: DeviceExecutor): DeviceModel =>
-    deviceModelOf({ executor: replica, checkpoint }, cacheTokensOf(model) ?? 0, {
+    deviceModelOf({ executor: replica, checkpoint }, tokens, {
       besideTokens: stepBudget(model.plan),
       feeds: takesLastTokens(model.plan),
+      budget: memory?.budgetOf(
+        Math.max(
+          0,
+          (members ?? []).findIndex((each) => each === replica),
+        ),
+      ),
     });
-  const { members } = executor;
   const { vocabSize } = checkpoint.config;
   if (members === undefined) return { replicas: [of(executor)], vocabSize };
   const isLoaded = ({ capacity }: DeviceExecutor): boolean => capacity[STEP] !== undefined;

@@ -66,6 +66,8 @@ export interface BudgetOptions {
 /** Seconds over which times of steps, and pages found and lost, are averaged. */
 const STEP_WINDOW = 1;
 const PAGE_WINDOW = 4;
+/** Seconds in which the pages that a model held count less and less, once it holds fewer. */
+const HELD_WINDOW = 1;
 /** Of a second: the fixed time of a model's steps before there were any. */
 const FIRST_FIXED = 0.5;
 /** Seconds between two looks, and between two moves of memory that is in use. */
@@ -93,6 +95,10 @@ interface Member {
   /** When it last gave memory that was in use, and how many times as much its memory counts since it came back. */
   gaveAt: number;
   caution: number;
+  /** Pages that it held lately, at most. */
+  peak: number;
+  /** Whether nobody has decided yet what it gets. */
+  isNew: boolean;
 }
 
 export class MemoryBudget {
@@ -166,6 +172,8 @@ export class MemoryBudget {
       lostDistance: 0,
       gaveAt: -Infinity,
       caution: 1,
+      peak: 0,
+      isNew: true,
     });
     this.look();
   }
@@ -242,6 +250,7 @@ export class MemoryBudget {
     if (now >= this.retryAt) this.ceiling = Infinity;
     for (const member of this.members) measure(member, now);
     const targets = this.targets(now);
+    for (const member of this.members) member.isNew = false;
     const moves = this.members.flatMap((member, i) =>
       targets[i] === member.pages ? [] : [{ member, pages: targets[i]! }],
     );
@@ -274,7 +283,12 @@ export class MemoryBudget {
             now < this.nextMove ? { ...this.policy, stride: 0 } : this.policy,
           )
         : this.members.map(({ user, share = 0 }) => Math.floor(this.shareBytes(share) / user.pieceBytes));
-    return this.members.map(({ user }, i) => Math.min(user.maxPages, pieces[i]! * user.piecePages));
+    const used = this.members.reduce((sum, { user }, i) => sum + pieces[i]! * user.pieceBytes, 0);
+    return this.members.map(({ user, isNew, share }, i) => {
+      // A model that comes gets half of what nobody has: it then need not wait for memory when work comes.
+      const more = isNew && share === undefined ? Math.floor((this.bytes - used) / 2 / user.pieceBytes) : 0;
+      return Math.min(user.maxPages, (pieces[i]! + Math.max(0, more)) * user.piecePages);
+    });
   }
 
   /** Memory is taken before it is given. */
@@ -347,6 +361,7 @@ function measure(member: Member, now: number): void {
   const average = (before: number, count: number, window: number): number =>
     before + (1 - Math.exp(-seconds / window)) * (count / seconds - before);
   member.caution = 1 + (member.caution - 1) * Math.exp(-seconds / CAUTION_WINDOW);
+  member.peak = Math.max(use.held, member.peak * Math.exp(-seconds / HELD_WINDOW));
   const { step, token } = use.cost;
   const pageSeconds = token * PAGE_TOKENS;
   // A model that has nothing to do is expected to begin as it stopped.
@@ -364,13 +379,14 @@ function memoryOf(member: Member): ModelMemory {
   const { user, last } = member;
   const { held, idle, wanted, isShort, cost } = last;
   const pieces = piecesFor(user, last.pages);
+  const kept = Math.max(held, Math.min(member.peak, held + idle));
   return {
     pieceBytes: user.pieceBytes,
     pieces,
     least: piecesFor(user, Math.max(1, user.leastPages)),
     most: piecesFor(user, user.maxPages),
-    held: held / user.piecePages,
-    idle: idle / user.piecePages,
+    held: kept / user.piecePages,
+    idle: Math.max(0, held + idle - kept) / user.piecePages,
     wanted: wanted / user.piecePages,
     isShort,
     fixed: member.fixed,

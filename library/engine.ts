@@ -1,7 +1,7 @@
 /** `openEngine`: models that stay open side by side, and requests to them that come and go. See docs/engine.md. */
-import type { LoadedModel } from '../commands/loadModel.js';
 import { compileWithCache, type Demand } from '../commands/cacheSize.js';
 import { engineModelOf } from '../commands/engineModel.js';
+import { FIRST_TOKENS, ModelMemory } from '../commands/modelMemory.js';
 import { scoreSolutions, solutionWriter } from '../commands/reward.js';
 import { readInput } from '../commands/rewardInput.js';
 import { tokenizeSolutions } from '../commands/rewardTexts.js';
@@ -15,6 +15,7 @@ import { UsageError } from '../errors.js';
 import type { Score } from '../models/heads/head.js';
 import { classesOf } from '../models/model/model.js';
 import { defined } from '../system/defined.js';
+import { counted } from '../system/text.js';
 import { eventsOf, type GenerateEvent, ModelGenerator, requireCache } from './generate.js';
 import { load } from './open.js';
 import {
@@ -84,8 +85,14 @@ export interface Engine {
 /** Opens models one after another. Rejects with UserError if the user can fix the problem; nothing is open then. */
 export async function openEngine(options: EngineOptions): Promise<Engine> {
   checkOptions('openEngine', options);
-  const { models, onProgress, signal, queueLimit } = present(options);
-  const engine = new OpenEngine(new ModelEngine(defined({ queueLimit })));
+  const { models, onProgress, signal, queueLimit, memory, memorySplit: split } = present(options);
+  const count = Object.keys(models).length;
+  if (split !== undefined && split.length !== count)
+    throw new UsageError(
+      `openEngine: memorySplit has ${counted(split.length, 'share')}, and there are ${counted(count, 'model')}`,
+      'give a share for each model, or leave it out: memory then moves by itself',
+    );
+  const engine = new OpenEngine(new ModelEngine(defined({ queueLimit })), new ModelMemory({ memory, split }));
   try {
     for (const [name, model] of Object.entries(models))
       await engine.load(name, { ...model, ...defined({ onProgress, signal }) });
@@ -96,14 +103,8 @@ export async function openEngine(options: EngineOptions): Promise<Engine> {
   }
 }
 
-/** A cache for requests that nobody knows yet: the model's whole context, or what memory holds of it. */
-const demandOf = ({ config }: LoadedModel['checkpoint']): Demand => ({
-  prompt: 1,
-  where: 'a prompt',
-  least: 2,
-  longest: 2,
-  total: config.maxPositions,
-});
+/** The smallest cache: a budget gives more once the model is there. */
+const DEMAND: Demand = { prompt: 1, where: 'a prompt', least: 2, longest: 2, total: FIRST_TOKENS };
 
 class OpenEngine implements Engine {
   private readonly engine: ModelEngine;
@@ -112,10 +113,12 @@ class OpenEngine implements Engine {
   private readonly writers = new Map<string, ModelGenerator>();
   /** Names of models that are being opened. */
   private readonly opening = new Set<string>();
+  private readonly memory: ModelMemory;
   private closed: Promise<void> | undefined;
 
-  constructor(engine: ModelEngine) {
+  constructor(engine: ModelEngine, memory: ModelMemory) {
     this.engine = engine;
+    this.memory = memory;
   }
 
   get models(): readonly string[] {
@@ -133,10 +136,12 @@ class OpenEngine implements Engine {
     this.opening.add(name);
     try {
       const { logits = true } = options;
-      const { loaded } = await load(
+      const { loaded, request } = await load(
         options,
-        async (loading, request, ui) => {
-          await compileWithCache(loading, request, demandOf(loading.checkpoint), ui);
+        async (loading, asked, ui) => {
+          const first = Math.min(FIRST_TOKENS, asked.cacheTokens ?? Infinity);
+          await this.memory.makeRoom(await loading.compile(first), loading.checkpoint, asked);
+          await compileWithCache(loading, { ...asked, cacheTokens: first }, DEMAND, ui);
         },
         // A head of classes has none.
         { host: this.host, logitsFor: ({ config }) => logits && classesOf(config) === undefined },
@@ -149,7 +154,12 @@ class OpenEngine implements Engine {
           await writer.close();
           await loaded.close();
         };
-        this.engine.load(name, { ...engineModelOf(loaded), close });
+        const replicas = loaded.executor.members?.length ?? 1;
+        const memory = {
+          mostTokens: options.cacheTokens,
+          budgetOf: (replica: number) => this.memory.budgetOf(loaded, request, replica, replicas),
+        };
+        this.engine.load(name, { ...engineModelOf(loaded, memory), close });
         this.writers.set(name, writer);
       } catch (error) {
         await loaded.close();

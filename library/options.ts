@@ -121,6 +121,10 @@ const SCHEMAS = {
     models: z.record(MODEL_NAME, z.strictObject(loadFields)),
     /** Texts and rows that may wait for their first step, for each model. Default: any number. */
     queueLimit: whole(1, 1e9).optional(),
+    /** Bytes for keys and values of all models on each device. Default: what is left beside weights and activations. */
+    memory: whole(1 << 20, 2 ** 46).optional(),
+    /** Shares of the models in it, in their order. Default: memory moves to where it saves most time. */
+    memorySplit: z.array(z.number().positive().max(1e6)).min(1).readonly().optional(),
     ...common,
   }),
   'engine.load': z.strictObject({ ...loadFields, ...common }),

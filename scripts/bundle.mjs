@@ -246,6 +246,7 @@ function main() {
     writeProgram(join(bundle, 'tilewright'), launcher(packed.size, 'dist/cli/main.js'));
     writeProgram(join(bundle, 'test-gpu.sh'), launcher(packed.size, 'scripts/testGpu.mjs'));
     writeProgram(join(bundle, 'bench-gpu.sh'), launcher(packed.size, 'dist/bench/gpu.js'));
+    writeProgram(join(bundle, 'bench-two-models.sh'), launcher(packed.size, 'dist/bench/twoModels.js'));
     writeProgram(join(bundle, 'checkpoint-make.sh'), launcher(packed.size, 'dist/bench/checkpoint.js'));
 
     const needs = requirements(bundle, node);

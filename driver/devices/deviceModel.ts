@@ -1,11 +1,11 @@
 /** A model on one replica as the engine sees it. */
 import { type DeviceModel, StateLost } from '../../engine/device.js';
+import type { MemoryBudget } from '../../engine/memory.js';
 import { PAGE_TOKENS } from '../../engine/pages.js';
-import { RESERVED_ROWS, STEP } from '../../ir/function.js';
+import { STEP } from '../../ir/function.js';
 import { LAST_TOKEN_ROWS, stepSize } from '../../ir/stepping.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { classesOf } from '../../models/model/model.js';
-import { defined } from '../../system/defined.js';
 import type { AskableExecutor, DeviceExecutor } from '../executor.js';
 import { ProcessEnded } from './protocol.js';
 import { stepped, Steps } from './steps.js';
@@ -15,14 +15,11 @@ export interface DeviceModelOptions {
   readonly feeds?: boolean;
   /** Most tokens of a step in which texts wait for their next token. */
   readonly besideTokens?: number;
-  /** Says how much memory it has beside others: as much as there are addresses for. */
-  readonly budget?: DeviceModel['budget'];
+  /** Says how many pages it has. Absent: it keeps those that it is opened with. */
+  readonly budget?: MemoryBudget | undefined;
 }
 
-/**
- * A model whose function `step` keeps keys and values: for `cacheTokens` at most, where no budget says how many. Throws
- * where it has no such function.
- */
+/** A model whose function `step` keeps keys and values for at most `cacheTokens`. Throws where it has none. */
 export function deviceModelOf(
   { executor, checkpoint }: { readonly executor: DeviceExecutor; readonly checkpoint: Pick<Checkpoint, 'config'> },
   cacheTokens: number,
@@ -35,8 +32,7 @@ export function deviceModelOf(
   // The last stage of a pipeline draws what the first one needs: its steps overlap with those of other sequences.
   const overlap = stages > 1 ? { groups: stages } : feeds ? { keptRows: LAST_TOKEN_ROWS } : {};
   const size = stepSize(capacity);
-  const grows = budget !== undefined && executor.tokens !== undefined;
-  const maxPages = Math.floor((grows ? RESERVED_ROWS : cacheTokens) / PAGE_TOKENS);
+  const maxPages = Math.floor(cacheTokens / PAGE_TOKENS);
   const mappedPages = Math.min(maxPages, Math.floor(tokens / PAGE_TOKENS));
   const { maxPositions: maxLength, vocabSize } = checkpoint.config;
   const classes = classesOf(checkpoint.config);
@@ -62,9 +58,9 @@ export function deviceModelOf(
     classes,
     maxPages,
     mappedPages,
-    ...defined({ budget }),
     piecePages: pieces === undefined ? 1 : pieces.tokens / PAGE_TOKENS,
     pieceBytes: pieces?.bytes ?? 0,
+    budget: (pieces?.bytes ?? 0) > 0 ? budget : undefined,
     step: (message) => steps.step(message).catch(asLost),
     resize: async (pages) => {
       const rows = await steps.resize(pages * PAGE_TOKENS).catch(asLost);

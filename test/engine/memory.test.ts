@@ -102,12 +102,13 @@ describe('memory that moves', () => {
     budget.add(a);
     budget.add(b);
     await budget.settled();
-    a.set({ held: a.now.pages, isShort: true, wanted: 64 * 200, steps: 100 });
-    await look(a);
-    await look(a);
+    for (let i = 0; i < 4; i++) {
+      a.set({ held: a.now.pages, isShort: true, wanted: 64 * 200, steps: a.now.steps + 500 });
+      await look(a);
+    }
     expect(a.now.pages).toBe(99 * 64);
     expect(b.now.pages).toBe(64);
-    b.set({ held: b.now.pages, isShort: true, wanted: 64 * 200, steps: 100 });
+    b.set({ held: b.now.pages, isShort: true, wanted: 64 * 200, steps: 500 });
     for (let i = 0; i < 50; i++) {
       for (const user of [a, b]) user.set({ held: user.now.pages, steps: user.now.steps + 500 });
       await look(b);
