@@ -34,6 +34,8 @@ export function randomRequests(random: Random, options: RandomRequestsOptions): 
     if (random() < 0.2) {
       const rows = Array.from({ length: 1 + Math.floor(random() * 4) }, () => ({
         position: Math.floor(random() * prompt.length),
+        ...(random() < 0.4 ? { target: Math.floor(random() * vocab) } : {}),
+        ...(random() < 0.3 ? { top: 1 + Math.floor(random() * 4) } : {}),
       }));
       return { kind: 'score', model, tokens: prompt, rows };
     }
