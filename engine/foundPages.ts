@@ -5,19 +5,14 @@
  */
 import type { TokenFact } from './pageFacts.js';
 import { PAGE_TOKENS, type PagePool } from './pages.js';
-import type { Stem } from './pageStems.js';
-import type { Sequence } from './sequence.js';
+import type { Adopted, Sequence } from './sequence.js';
 
-export interface FoundPages {
-  /** Whole pages. */
-  readonly pages: number;
+export interface FoundPages extends Adopted {
   /** Pages that the sequence takes from those that are available: those that nobody holds are not there for others. */
   readonly missing: number;
   /** The content before its next page, and the tokens of that page that it need not compute if others have. */
   readonly before: string | undefined;
   readonly rest: readonly number[];
-  /** Rows that can be copied to its next page. */
-  readonly stem: Stem | undefined;
   /** Answers of its rows, from the first that is not answered on. */
   readonly facts: readonly TokenFact[];
 }

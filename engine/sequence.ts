@@ -5,9 +5,9 @@ import { defined } from '../system/defined.js';
 import { AskedRows } from './askedRows.js';
 import { type Drafter, usableDrafts } from './drafts.js';
 import { isGreedy, needsRow, type Sampling } from './options.js';
-import type { FoundPages } from './foundPages.js';
 import type { TokenFact } from './pageFacts.js';
 import { contentOf, PAGE_TOKENS, type PagePool } from './pages.js';
+import type { Stem } from './pageStems.js';
 import { copyOf, type FilterRow, filtersOf, TokenEntries } from './tokenEntries.js';
 
 /** Stands for a token that a device has drawn and the host has not read yet. */
@@ -53,6 +53,12 @@ export interface Draw extends NoiseKey {
 
 const NO_ROWS = new AskedRows([]);
 const NO_ENTRIES = { token: new Int32Array(0), bias: new Float32Array(0), count: new Int32Array(0) };
+
+/** What others have computed of its tokens: whole pages, and rows that can be copied to the next one. */
+export interface Adopted {
+  readonly pages: number;
+  readonly stem: Stem | undefined;
+}
 
 export class Sequence {
   /** The last may be UNREAD. */
@@ -267,7 +273,7 @@ export class Sequence {
    * Holds the pages that were found. Where rows of another can be copied, before the next step, it has a page for them,
    * and holds the other for the caller, who releases it once the step is planned; there may be no room for both.
    */
-  adopt({ pages, stem }: FoundPages, pool: PagePool): PageCopy | undefined {
+  adopt({ pages, stem }: Adopted, pool: PagePool): PageCopy | undefined {
     while (this.pages.length < pages) this.pages.push(pool.find(this.content(this.pages.length)!)!);
     this.published = this.pages.length;
     this.computed = this.pages.length * PAGE_TOKENS;
