@@ -70,6 +70,8 @@ export class Scheduler {
   private ended: number[] = [];
   /** Sequences that found no room in the last step for their next token. They come first in the next one. */
   private delayed = new Set<Sequence>();
+  /** Whether sequences that wait found pages, but no room in the last step: every other step takes them first. */
+  private isCrowded = false;
   /** Pages that a waiting sequence needs at least before any is looked at again; 0: something else has changed. */
   private wanted = 0;
   private isShort = false;
@@ -122,11 +124,13 @@ export class Scheduler {
     this.isShort = false;
     this.makeWay();
     const draft = this.draft();
-    const { delayed } = this;
+    const { delayed, isCrowded } = this;
     this.delayed = new Set();
+    this.isCrowded = false;
+    if (isCrowded) this.admit(draft);
     for (const sequence of delayed) if (this.running.has(sequence)) this.takeRunning(sequence, draft);
     for (let i = 0; i < this.running.length; i++) this.takeRunning(this.running.at(i)!, draft);
-    this.admit(draft);
+    if (!isCrowded) this.isCrowded = this.admit(draft);
     this.isShort ||= this.preemptions > preemptions;
     const { pieces } = draft;
     if (pieces.length === 0) return undefined;
@@ -308,14 +312,21 @@ export class Scheduler {
     return drafts.slice(0, sequence.pages.length * PAGE_TOKENS - length);
   }
 
-  /** Takes sequences that wait, as far as there are pages for all their tokens. */
-  private admit(draft: Draft): void {
-    if (this.wanted > this.pool.available) return void (this.isShort = this.waiting.length > 0);
+  /** Takes sequences that wait, as far as there are pages for all their tokens. Returns whether one had no room. */
+  private admit(draft: Draft): boolean {
+    if (this.wanted > this.pool.available) {
+      this.isShort = this.waiting.length > 0;
+      return false;
+    }
+    let hasFailed = false;
     let wanted = Infinity;
     let refused = 0;
     for (let i = 0; i < this.waiting.length && refused < MAX_REFUSED;) {
       // What is looked at may be admitted by the next step.
-      if (draft.tokens >= draft.budget) return void (this.wanted = 0);
+      if (draft.tokens >= draft.budget) {
+        this.wanted = 0;
+        return hasFailed;
+      }
       const sequence = this.waiting.at(i)!;
       if (sequence.awaited > 0) {
         i++;
@@ -334,6 +345,7 @@ export class Scheduler {
       const copy = sequence.adopt(found, this.pool);
       const { computed } = sequence;
       if (!this.take(sequence, draft)) {
+        hasFailed = true;
         sequence.drop(this.pool);
         if (copy !== undefined) this.pool.release(copy.from);
         wanted = 0;
@@ -351,6 +363,7 @@ export class Scheduler {
       this.running.add(sequence);
     }
     this.wanted = wanted;
+    return hasFailed;
   }
 
   /** Whether this step computes what the sequence can share with others: all that it would find of its next page. */
