@@ -4,7 +4,6 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { LoadedModel } from '../../commands/loadModel.js';
 import { DeviceHost } from '../../driver/devices/deviceHost.js';
 import type { Replica } from '../../driver/executor.js';
@@ -106,16 +105,17 @@ describe('two models on one device', { skip }, () => {
   it('lose no text and no bit when their process is killed', async () => {
     const host = new DeviceHost();
     const models = await Promise.all([open(0, host), open(1, host)]);
-    // So often that the first rounds are over and the last have not begun when it happens.
+    const [pid] = children();
+    /** Text after text; the process is killed in the middle. */
     const rounds = async (model: LoadedModel): Promise<readonly Written[][]> => {
       const all: Written[][] = [];
-      for (let round = 0; round < 8; round++) all.push(await writeWith(model));
+      for (let round = 0; round < 8; round++) {
+        if (round === 3 && model === models[0]) setImmediate(() => process.kill(pid!, 'SIGKILL'));
+        all.push(await writeWith(model));
+      }
       return all;
     };
     const writing = Promise.all(models.map(rounds));
-    await sleep(150);
-    const [pid] = children();
-    process.kill(pid!, 'SIGKILL');
     assert.deepEqual(
       await writing,
       alone.map((written) => Array.from({ length: 8 }, () => written)),
