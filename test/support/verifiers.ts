@@ -46,7 +46,7 @@ export const goldensOf = (shared: string, name: VerifierName): readonly Golden[]
 
 /**
  * A folder in `parent` with the checkpoint as the goldens were computed: their rotary frequencies had been rounded to
- * bf16 with the weights, which moves scores by up to 0.03. A copy of config.json states these frequencies, as factors
+ * bf16 with the weights, which moves scores by up to 0.05. A copy of config.json states these frequencies, as factors
  * of the exact ones.
  */
 export function asComputed(shared: string, name: VerifierName, parent: string): string {
