@@ -60,6 +60,27 @@ describe('steps that choose from logits', () => {
     expect(small.countsOf().preemptions).toBeGreaterThan(0);
   });
 
+  it('choose the same tokens with drafts, right and wrong: a row counts those before it', async () => {
+    const together = await run(Engine.of(stepper()));
+    for (const [every, cacheTokens] of [
+      [99, CACHE_TOKENS],
+      [3, 16 * 12],
+    ] as const) {
+      const engine = Engine.of(stepper({}, cacheTokens));
+      const drafted = await Promise.all(
+        PROMPTS.map(async (prompt, i) => {
+          const drafts = (tokens: readonly number[]) =>
+            together[i]!.slice(tokens.length - prompt.length).map(({ token }, at) =>
+              (at + 1) % every === 0 ? 9 : token,
+            );
+          const request = { prompt, maxNewTokens: 24, sampling: OPTIONS[i]!, drafts };
+          return (await engine.generate(request)).tokens;
+        }),
+      );
+      expect(drafted).toEqual(together);
+    }
+  });
+
   it('choose the same tokens whether a call begins before the one before it is read or not', async () => {
     const whole = stepper();
     let [under, most] = [0, 0];
