@@ -109,8 +109,8 @@ export const stepCostCommand = (): Command =>
   benchCommand(
     'bench:steps',
     'What a step costs the host where sequences go on by a token each, with a device that computes nothing. Prints ' +
-      'medians: the scheduler and its loop, packing and unpacking message and answer, and the table of sequences; the ' +
-      'size of a message; and entries of the list of keys, and how many of them a step writes.',
+      'medians: the scheduler and its loop, packing and unpacking message and answer, and the table of sequences; ' +
+      'the size of a message; and entries of the list of keys, and how many of them a step writes.',
   )
     .option('--sequences <n>', 'sequences side by side', whole(1, 4096), 256)
     .option('--tokens <list>', 'tokens of each when it begins', list(whole(1, 1 << 20)), [500, 2000, 8000])

@@ -86,11 +86,6 @@ export class Scheduler {
     return { held, idle, total, waiting: this.waiting.neededPages, isShort: this.isShort };
   }
 
-  /** Tokens that no step has taken yet, of all sequences that are not paused, about. */
-  get pending(): number {
-    return this.running.pending + this.waiting.pending;
-  }
-
   /** The sequence must fit the pool and a step where it is alone. */
   add(sequence: Sequence): void {
     sequence.arrival = ++this.arrivals;
