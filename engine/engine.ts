@@ -67,8 +67,8 @@ export class Engine {
   }
 
   /**
-   * Requests to it are taken from now on. Throws UsageError where the name is taken, and UserError where a device has no
-   * memory for it beside others.
+   * Requests to it are taken from now on. Throws UsageError where the name is taken, and UserError where a device has
+   * no memory for it beside others.
    */
   load(name: string, model: EngineModel): Replicas {
     if (this.isClosed) throw closed('load');

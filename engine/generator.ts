@@ -5,16 +5,17 @@
  * has a step for each of its stages, with different sequences. The loop waits for the device and for nobody else.
  */
 import { UserError } from '../errors.js';
-import { type DeviceModel, type FilteredAnswer, StateLost, type StepAnswer } from './device.js';
+import { chosenOf, drawnOf, isOfText, scoreOf } from './answers.js';
+import { type DeviceModel, StateLost, type StepAnswer } from './device.js';
 import type { MemoryUse, MemoryUser } from './memory.js';
 import { findPages } from './foundPages.js';
 import { PAGE_TOKENS, PagePool } from './pages.js';
-import type { EndReason, GeneratedToken } from './request.js';
+import type { EndReason } from './request.js';
 import { type PagePressure, Scheduler } from './scheduler.js';
 import type { Sequence } from './sequence.js';
 import type { AskedRow, FoundAnswers, Step } from './stepMessage.js';
 import { StepTimes } from './stepTimes.js';
-import type { Score, Task, TaskOwner } from './task.js';
+import type { Task, TaskOwner } from './task.js';
 
 export interface GeneratorCounts {
   readonly calls: number;
@@ -370,27 +371,16 @@ export class Generator implements TaskOwner, MemoryUser {
     answer: StepAnswer,
     row: number,
   ): EndReason | undefined {
-    const { logProb, isArgmax, nextToken, nextTokenLogProb, filtered, classLogits: logits } = answer;
-    const { classes = 0 } = this.model;
-    const classLogits = logits?.slice(row * classes, (row + 1) * classes);
-    const drawn = { token: nextToken[row]!, logProb: nextTokenLogProb[row]! };
     if (kind === 'score') {
       const top = sequence.asks.tops[ask]!;
-      const score: Score = {
-        logProb: logProb[row]!,
-        isArgmax: isArgmax[row] === 1,
-        argmax: drawn.token,
-        argmaxLogProb: drawn.logProb,
-        ...(top > 0 && filtered !== undefined ? { top: chosenOf(filtered, row, top).top } : {}),
-        classLogits,
-      };
+      const score = scoreOf(answer, row, top, this.model.classes);
       const isOfPath = sequence.tokens[at] === sequence.asks.targets[ask];
       // Nothing is kept of classes: their rows are computed again.
-      if (classLogits === undefined && top === 0 && isOfPath) sequence.note(at, score, this.pool);
+      if (score.classLogits === undefined && top === 0 && isOfPath) sequence.note(at, score, this.pool);
       return task.score(score, ask);
     }
-    const token: GeneratedToken =
-      filtered !== undefined && row < filtered.token.length ? chosenOf(filtered, row, sequence.topCount) : drawn;
+    const drawn = drawnOf(answer, row);
+    const token = chosenOf(answer, row, sequence.topCount) ?? drawn;
     if (task.request.maxNewTokens > 0) {
       sequence.read(at, token.token);
       // It has the bits of a score: the head computed both.
@@ -493,18 +483,3 @@ const tooLittleMemory = (pages: number): UserError =>
     `There is no memory any more for a text of this length: ${pages * PAGE_TOKENS} tokens fit beside other models`,
     'ask for a shorter text, or unload a model',
   );
-
-/** Whether a row stands after the text: not after a draft that is none of it, or behind its end. */
-const isOfText = ({ sequence, at, drafts = [], draft = 0 }: AskedRow, task: Task, ended: ReadonlyMap<Task, unknown>) =>
-  draft === 0 || (!ended.has(task) && task.stopped === undefined && sequence.hasAccepted(drafts, draft, at));
-
-/** What a filtered row was given, and its most likely tokens. */
-function chosenOf(outputs: FilteredAnswer, row: number, topCount: number): GeneratedToken {
-  const { token, logProb, topTokens, topLogProbs } = outputs;
-  const first = (row * topTokens.length) / token.length;
-  const top = Array.from({ length: topCount }, (_, i) => ({
-    token: topTokens[first + i]!,
-    logProb: topLogProbs[first + i]!,
-  }));
-  return { token: token[row]!, logProb: logProb[row]!, top };
-}
