@@ -79,6 +79,10 @@ async function run(
     engine.load(name, { replicas: [deviceModelOf({ executor, checkpoint }, RESERVED_ROWS, { ...rest, budget })] });
   }
   await budget.settled();
+  if (models.some(({ name }) => engine.limitsOf(name).room < options.longest)) {
+    await engine.close();
+    return { tokens: 0, seconds: Infinity, moves: 0, movedBytes: 0, preemptions: 0, isCut: false };
+  }
   const random = randomOf(1);
   const stop = new AbortController();
   const started = performance.now();
@@ -141,7 +145,7 @@ async function main(options: TwoModelsOptions): Promise<void> {
         name,
         rateOf(each).toFixed(0),
         (rateOf(each) / fixed).toFixed(3),
-        isCut ? `${seconds.toFixed(1)}, cut short` : seconds.toFixed(1),
+        isCut ? `${seconds.toFixed(1)}, cut short` : seconds < Infinity ? seconds.toFixed(1) : 'a text does not fit',
         String(moves),
         (movedBytes / 1e9).toFixed(2),
         String(preemptions),
