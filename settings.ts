@@ -61,6 +61,11 @@ export interface Settings {
    */
   readonly stepTokens: number | undefined;
   /**
+   * TILEWRIGHT_ROPE_ROUNDING: `bf16` or `f16` rounds rotary frequencies to that type, as a PyTorch program has them
+   * that casts a whole model with its buffers (`model.to(torch.bfloat16)`, `model.half()`); otherwise they are exact.
+   */
+  readonly ropeRounding: string | undefined;
+  /**
    * TILEWRIGHT_WINDOW: most documents of tasks that are held and planned at a time; otherwise 8192.
    */
   readonly windowDocuments: number | undefined;
@@ -225,6 +230,7 @@ export function readSettings(environment: Environment = process.env): Settings {
     deviceTimeout: number(environment, 'TILEWRIGHT_DEVICE_TIMEOUT'),
     deviceMemory: text(environment, 'TILEWRIGHT_DEVICE_MEMORY'),
     stepTokens: number(environment, 'TILEWRIGHT_STEP_TOKENS'),
+    ropeRounding: text(environment, 'TILEWRIGHT_ROPE_ROUNDING'),
     windowDocuments: number(environment, 'TILEWRIGHT_WINDOW'),
     usesPeers: text(environment, 'TILEWRIGHT_PEERS') !== 'none',
     computeSanitizer: text(environment, 'TILEWRIGHT_COMPUTE_SANITIZER'),

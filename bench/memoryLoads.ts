@@ -78,7 +78,9 @@ function inTurn(count: number, each: (i: number, done: () => void) => void, i = 
   if (i < count) each(i, () => inTurn(count, each, i + 1));
 }
 
-/** Beam search over `problems`, `parallel` at a time: the small model writes steps, the large one scores their paths. */
+/**
+ * Beam search over `problems`, `parallel` at a time: the small model writes steps, the large one scores their paths.
+ */
 function search(
   small: SimulatedModel,
   large: SimulatedModel,
@@ -270,8 +272,8 @@ async function main({ gigabytes, scale }: { readonly gigabytes: number; readonly
 const memoryCommand = (): Command =>
   benchCommand(
     'bench:memory',
-    'Simulates a 1B and an 8B model that share an H100 and memory for keys and values, under loads that change. Prints ' +
-      'tokens a second for nine fixed splits (the share of the 1B model) and for memory that moves by itself.',
+    'Simulates a 1B and an 8B model that share an H100 and memory for keys and values, under loads that change. ' +
+      'Prints tokens a second for nine fixed splits (the share of the 1B model) and for memory that moves by itself.',
   )
     .option('--gigabytes <n>', 'memory for keys and values', decimal(0.5, 100), 8)
     .option('--scale <x>', 'length of each load', decimal(0.01, 10), 1);

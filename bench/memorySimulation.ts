@@ -1,6 +1,7 @@
 /**
  * Two models that share a device, simulated event by event: batches grow with the pages that a model has, pages stay
- * until their memory is taken, and both models' steps share the device's time. Deterministic: it has a clock of its own.
+ * until their memory is taken, and both models' steps share the device's time. Deterministic: it has a clock of its
+ * own.
  */
 import type { MemoryUse, MemoryUser } from '../engine/memory.js';
 import { PAGE_TOKENS } from '../engine/pages.js';

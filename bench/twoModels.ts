@@ -137,7 +137,7 @@ async function main(options: TwoModelsOptions): Promise<void> {
     runs.push({ name: 'by itself, again', run: await run(models, options) });
     const fixed = Math.max(...runs.filter(({ name }) => name.includes(':')).map((each) => rateOf(each.run)));
     console.log(
-      '| split | tokens/s | of the best fixed | seconds | moves | GB moved | preemptions |\n|---|---|---|---|---|---|---|',
+      '| split | tokens/s | of the best fixed | seconds | moves | GB moved | preemptions |\n' + `|${'---|'.repeat(7)}`,
     );
     for (const { name, run: each } of runs) {
       const { seconds, moves, movedBytes, preemptions, isCut } = each;
@@ -172,9 +172,9 @@ export const twoModelsCommand = (): Command =>
   benchCommand(
     'bench:two-models',
     'Two models with random weights in one engine. Their requests come in phases: both work, one works alone, one ' +
-      'works more than the other. Prints new tokens a second, over all phases, for memory that moves by itself and for ' +
-      'nine fixed splits (the share of the first model in percent), and the ratio to the best of those. A run that ' +
-      'takes twice as long as the best one is cut short.',
+      'works more than the other. Prints new tokens a second, over all phases, for memory that moves by itself and ' +
+      'for nine fixed splits (the share of the first model in percent), and the ratio to the best of those. A run ' +
+      'that takes twice as long as the best one is cut short.',
   )
     .option('--models <list>', 'two folders of a config.json, or below bench/models', list(text), [
       'llama-1.1b',

@@ -1,4 +1,6 @@
-/** Memory for keys and values that models of an engine share: a budget for each device, beside weights and activations. */
+/**
+ * Memory for keys and values that models of an engine share: a budget for each device, beside weights and activations.
+ */
 import { availableMemory } from 'node:process';
 import { type OpenedModel, rebuildOpened } from '../driver/compile/open.js';
 import { roomFor } from '../driver/devices/placement.js';

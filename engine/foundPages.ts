@@ -1,7 +1,7 @@
 /**
  * What a sequence need not compute: whole pages that contain its first tokens, and the first rows of another that
- * begins as its next one does. Rows that are asked for of these tokens are answered by what lies beside the pages; where one
- * is not, its token is left to compute.
+ * begins as its next one does. Rows that are asked for of these tokens are answered by what lies beside the pages;
+ * where one is not, its token is left to compute.
  */
 import type { TokenFact } from './pageFacts.js';
 import { PAGE_TOKENS, type PagePool } from './pages.js';

@@ -24,8 +24,8 @@ export interface MemoryUse {
   /** Idle pages that were found again. */
   readonly foundPages: number;
   /**
-   * Pages that were asked for after their memory had been taken (PagePool), and how many others were taken meanwhile, in
-   * all: with so many pages more on average, they would have been there.
+   * Pages that were asked for after their memory had been taken (PagePool), and how many others were taken meanwhile,
+   * in all: with so many pages more on average, they would have been there.
    */
   readonly lostPages: number;
   readonly lostDistance: number;
@@ -44,9 +44,9 @@ export interface MemoryUser {
   readonly acceptedPages: number;
   use(): MemoryUse;
   /**
-   * Has memory for pages 0 to `pages` − 1 and no others: sequences that hold later ones give theirs back before those are
-   * unmapped, and new pages are used once they are mapped. Resolves with the pages that it has: fewer than asked where
-   * the device had no memory left. Rejects where the device is gone.
+   * Has memory for pages 0 to `pages` − 1 and no others: sequences that hold later ones give theirs back before those
+   * are unmapped, and new pages are used once they are mapped. Resolves with the pages that it has: fewer than asked
+   * where the device had no memory left. Rejects where the device is gone.
    */
   resize(pages: number): Promise<number>;
 }
@@ -138,8 +138,8 @@ export class MemoryBudget {
   }
 
   /**
-   * One more model, with at least `leastPages` for its requests. It gets memory soon (`settled`). Throws UserError where
-   * others leave too little.
+   * One more model, with at least `leastPages` for its requests. It gets memory soon (`settled`). Throws UserError
+   * where others leave too little.
    */
   add(user: MemoryUser, leastPages = 1): void {
     const slot = [...this.members.keys(), this.members.length].find((i) =>
@@ -154,7 +154,8 @@ export class MemoryBudget {
         `${user.name}: needs ${bytesText(needs)} for keys and values, and there are ${bytesText(Math.max(0, room))}` +
           (others > 0 ? ` beside ${this.members.map((each) => each.user.name).join(', ')}` : ''),
         room >= user.pieceBytes
-          ? `${Math.floor(room / user.pieceBytes) * user.piecePages * PAGE_TOKENS} tokens would fit: ask for shorter texts`
+          ? `${Math.floor(room / user.pieceBytes) * user.piecePages * PAGE_TOKENS} tokens would fit: ` +
+              'ask for shorter texts'
           : 'unload a model, or use a device with more memory',
       );
     const use = user.use();
@@ -221,8 +222,8 @@ export class MemoryBudget {
   }
 
   /**
-   * The budget is `bytes` from now on. Resolves when models have given up what is more than that. Rejects with UserError
-   * where that is less than they need.
+   * The budget is `bytes` from now on. Resolves when models have given up what is more than that. Rejects with
+   * UserError where that is less than they need.
    */
   async setBytes(bytes: number): Promise<void> {
     const least = this.members.reduce((sum, member) => sum + acceptedBytes(member), 0);

@@ -5,7 +5,9 @@
  * that feed each other are served by the same rule, since a second saved in either is a second for both.
  */
 
-/** A model's part of the memory. Counts are in pieces, the unit in which memory comes and goes, and may be fractions. */
+/**
+ * A model's part of the memory. Counts are in pieces, the unit in which memory comes and goes, and may be fractions.
+ */
 export interface ModelMemory {
   readonly pieceBytes: number;
   /** Pieces that it has, at least needs, and has addresses for. */
@@ -22,7 +24,9 @@ export interface ModelMemory {
   readonly fixed: number;
   /** Of a second: device time that finding idle pages has saved. */
   readonly saved: number;
-  /** Of a second: device time that computed pages again which were taken away, and how many pieces would have kept them. */
+  /**
+   * Of a second: device time that computed pages again which were taken away, and how many pieces would have kept them.
+   */
   readonly lost: number;
   readonly lostPieces: number;
   /** How many times as much its memory counts: more than once where it came back soon after it was taken. */

@@ -12,8 +12,8 @@ export class Replicas {
   private readonly name: string | undefined;
 
   /**
-   * `models`: those that are ready, at least one. `name`: for messages. Throws UserError where a device has no memory for
-   * it beside others.
+   * `models`: those that are ready, at least one. `name`: for messages. Throws UserError where a device has no memory
+   * for it beside others.
    */
   constructor(models: readonly DeviceModel[], name?: string) {
     this.name = name;

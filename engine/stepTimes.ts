@@ -1,4 +1,6 @@
-/** What a model's steps take: a fixed time, one for each token and one for each key, learned from the steps themselves. */
+/**
+ * What a model's steps take: a fixed time, one for each token and one for each key, learned from the steps themselves.
+ */
 
 /** A step weighs this much less for each that came after it. */
 const DECAY = 0.995;

@@ -26,18 +26,20 @@ try {
   });
   try {
     const texts = QUESTIONS.map(() => Array.from({ length: SAMPLES }, () => ''));
-    const scores = QUESTIONS.map(() => []);
+    const judging = [];
     const asked = { prompts: QUESTIONS, n: SAMPLES, temperature: 0.8, seed: 1, maxNewTokens: 12, stop: ['\n'] };
     for await (const event of engine.generate({ model: 'writer', deadline: 600_000, ...asked })) {
       const { prompt, sample } = event;
       if (event.kind === 'failed') throw new Error(`${QUESTIONS[prompt]}: ${event.error}`);
       texts[prompt][sample] += event.text;
-      if (event.kind === 'end') scores[prompt][sample] = judged(engine, QUESTIONS[prompt], texts[prompt][sample]);
+      if (event.kind !== 'end') continue;
+      const text = texts[prompt][sample];
+      judging.push(judged(engine, QUESTIONS[prompt], text).then((score) => ({ prompt, sample, text, score })));
     }
+    const found = await Promise.all(judging);
     for (const [i, question] of QUESTIONS.entries()) {
-      const found = await Promise.all(scores[i]);
-      const best = found.indexOf(Math.max(...found));
-      console.log(`${question}${texts[i][best]} (${found[best].toFixed(2)}, the best of ${SAMPLES})`);
+      const own = found.filter(({ prompt }) => prompt === i).sort((a, b) => b.score - a.score || a.sample - b.sample);
+      console.log(`${question}${own[0].text} (${own[0].score.toFixed(2)}, the best of ${SAMPLES})`);
     }
   } finally {
     await engine.close();

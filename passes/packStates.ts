@@ -1,7 +1,8 @@
 /**
  * Lays rows of narrow states in blocks. Attention gathers the scales of one head for the keys of a path, which are
  * mostly neighbours: they then lie beside each other, where rows would put a scale of every head between them, and
- * padding. A block has the rows of a few pages, so that memory can be put behind the first ones. Kernels in, kernels out.
+ * padding. A block has the rows of a few pages, so that memory can be put behind the first ones. Kernels in, kernels
+ * out.
  */
 import type { BufferDecl } from '../ir/kernel.js';
 import { ROW_COLUMNS } from '../ir/plan.js';

@@ -2,6 +2,8 @@
 import { defined } from '../../system/defined.js';
 import { at } from '../../system/at.js';
 import { UserError } from '../../errors.js';
+import { roundToDType } from '../../ir/round.js';
+import { readSettings } from '../../settings.js';
 import { isGiven, isRecord, quote } from '../../system/json.js';
 import type { Json } from '../model/model.js';
 
@@ -50,6 +52,8 @@ export interface RopeConfig {
   /** Base of the geometric series of frequencies. */
   readonly theta: number;
   readonly scaling: RopeScaling;
+  /** Frequencies are rounded to this type. Default: they are exact. */
+  readonly rounding?: 'bf16' | 'f16';
 }
 
 /** The pairs between which YaRN blends. The pair that turns n times in the original context is at `pairOf(n)`. */
@@ -114,7 +118,9 @@ export interface RotaryTable {
 /** Frequencies of heads of which the first `rotated` elements are turned. */
 function rotaryTable(headDim: number, rotated: number, rope: RopeConfig): RotaryTable {
   const inverseFrequencies = new Float64Array(headDim / 2);
-  inverseFrequencies.set(ropeInverseFrequencies({ headDim: rotated, rope }));
+  const exact = ropeInverseFrequencies({ headDim: rotated, rope });
+  const { rounding } = rope;
+  inverseFrequencies.set(rounding === undefined ? exact : exact.map((each) => roundToDType(each, rounding)));
   return { inverseFrequencies, factor: 'attentionFactor' in rope.scaling ? rope.scaling.attentionFactor : 1 };
 }
 
@@ -281,11 +287,23 @@ const KINDS = ['full_attention', 'sliding_attention'] as const;
  * Rotary settings of a config.json whose rope_parameters may hold them by the kind of a layer: `rope`, and `windowRope`
  * where layers with a window have others. Throws UserError.
  */
-export function parseRopes(
-  config: Json,
-  where: string,
-  defaults: RopeDefaults,
-): { readonly rope: RopeConfig; readonly windowRope?: RopeConfig } {
+export function parseRopes(config: Json, where: string, defaults: RopeDefaults): Ropes {
+  const { rope, windowRope } = statedRopes(config, where, defaults);
+  const rounded = defined({ rounding: roundingOf(readSettings().ropeRounding) });
+  return { rope: { ...rope, ...rounded }, ...defined({ windowRope: windowRope && { ...windowRope, ...rounded } }) };
+}
+
+function roundingOf(asked: string | undefined): RopeConfig['rounding'] {
+  if (asked === undefined || asked === 'bf16' || asked === 'f16') return asked;
+  throw new UserError(`TILEWRIGHT_ROPE_ROUNDING: expected bf16 or f16, got ${quote(asked)}`, 'unset it for exact ones');
+}
+
+interface Ropes {
+  readonly rope: RopeConfig;
+  readonly windowRope?: RopeConfig;
+}
+
+function statedRopes(config: Json, where: string, defaults: RopeDefaults): Ropes {
   const nested = config['rope_parameters'];
   if (!isRecord(nested) || !KINDS.some((kind) => kind in nested)) {
     const rope = parseRope(config, where, defaults);

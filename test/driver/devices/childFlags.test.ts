@@ -19,7 +19,7 @@ it("leaves out the parent's program, debugger and tests", () => {
     expect(childFlags(flags)).toEqual([]);
 });
 
-it('the environment of a process of devices is that of its parent, with threads for the calls of several models', () => {
+it('a process of devices has the environment of its parent, and threads for several models', () => {
   expect(deviceEnvironment({ PATH: '/bin' })).toEqual({ PATH: '/bin', UV_THREADPOOL_SIZE: '16' });
   expect(deviceEnvironment({ UV_THREADPOOL_SIZE: '7' })).toEqual({ UV_THREADPOOL_SIZE: '7' });
 });
