@@ -117,7 +117,7 @@ function createProgram(context: Context): Command {
       'TILEWRIGHT_DEVICE_TIMEOUT=SECONDS  a device without an answer is hung (default: GPU 180, CPU 1800)',
       'TILEWRIGHT_DEVICE_MEMORY=40GiB  what run may take of each of several devices (default: all)',
       'TILEWRIGHT_STEP_TOKENS=512      most tokens of a step of generate for which texts wait',
-      'TILEWRIGHT_ROPE_ROUNDING=bf16   rotary frequencies as in a PyTorch model that was cast with its buffers',
+      'TILEWRIGHT_ROPE_ROUNDING=bf16   rotary frequencies as in a model whose buffers were cast',
       'TILEWRIGHT_WINDOW=8192          most documents of tasks that are held and planned at a time',
       'TILEWRIGHT_PLAN_CACHE=none   models are planned anew whenever they are opened',
       'TILEWRIGHT_PEERS=none        GPUs copy nothing to each other: everything goes through the host',

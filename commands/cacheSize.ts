@@ -1,6 +1,6 @@
 /** Memory for keys and values: as many tokens as are asked for, and never more than there is room for. */
 import { availableMemory } from 'node:process';
-import { cacheTokensOf, choosesFromLogits } from '../driver/functions.js';
+import { choosesFromLogits } from '../driver/functions.js';
 import { type OpenedModel, rebuildOpened } from '../driver/compile/open.js';
 import { deviceMemory, roomFor } from '../driver/devices/placement.js';
 import { isArtifact } from '../driver/names.js';
@@ -10,7 +10,7 @@ import { UsageError, UserError } from '../errors.js';
 import { PAGE_TOKENS } from '../engine/pages.js';
 import type { StateDecl } from '../ir/function.js';
 import { type Parallelism, ROW_PAD, stateBytes, stateRowBytes } from '../ir/plan.js';
-import { LAST_TOKENS } from '../ir/stepping.js';
+import { cacheTokensOf, LAST_TOKENS } from '../ir/stepping.js';
 import { roundUp } from '../ir/types.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import { ROWS_BEHIND } from '../runtime/reservedStates.js';

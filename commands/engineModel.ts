@@ -1,12 +1,11 @@
 /** A loaded model as the engine takes it: its function `step`, on each replica. */
 import { deviceModelOf } from '../driver/devices/deviceModel.js';
 import type { DeviceExecutor } from '../driver/executor.js';
-import { cacheTokensOf } from '../driver/functions.js';
 import type { DeviceModel } from '../engine/device.js';
 import type { MemoryBudget } from '../engine/memory.js';
 import { Engine, type EngineModel } from '../engine/engine.js';
 import { RESERVED_ROWS, STEP } from '../ir/function.js';
-import { takesLastTokens } from '../ir/stepping.js';
+import { cacheTokensOf, takesLastTokens } from '../ir/stepping.js';
 import type { LoadedModel } from './loadModel.js';
 import { stepBudget } from './stepBudget.js';
 

@@ -1,9 +1,10 @@
 /** A model opened for inspection: what every pass produced, what no pass recognized, and the plan. */
+import { cacheTokensOf } from '../ir/stepping.js';
 import { type Artifact, checkpointOf, codeOf, loadArtifact, verifyWeights } from '../driver/artifact/load.js';
 import type { Manifest } from '../driver/artifact/manifest.js';
 import { type CompiledModel, compileModel } from '../driver/compile/compile.js';
 import { settleTarget } from '../driver/devices/chooseTarget.js';
-import { cacheTokensOf, openModel, storedFormats } from '../driver/functions.js';
+import { openModel, storedFormats } from '../driver/functions.js';
 import { isArtifact } from '../driver/names.js';
 import { arithmeticName, type WithTargetChoice } from '../driver/precision.js';
 import type { ArtifactRequest, ModelRequest } from '../driver/requests.js';

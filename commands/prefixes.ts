@@ -3,7 +3,6 @@
  * in each tree. Fewer tokens win, if there is memory for the longest path and a call.
  */
 import type { OpenedModel } from '../driver/compile/open.js';
-import { cacheTokensOf } from '../driver/functions.js';
 import type { Ui } from '../driver/requests.js';
 import type { CompiledModel } from '../driver/targets/target.js';
 import { UsageError, UserError } from '../errors.js';
@@ -18,7 +17,7 @@ import { PAGE_TOKENS } from '../engine/pages.js';
 import { STEP } from '../ir/function.js';
 import { scoreOf } from '../ir/plan.js';
 import { tokensIn } from '../ir/scoring.js';
-import { stepSize } from '../ir/stepping.js';
+import { cacheTokensOf, stepSize } from '../ir/stepping.js';
 import { roundUp } from '../ir/types.js';
 import { bytes, count, inParts } from '../system/text.js';
 import { cacheBytesOf, compileWithRoom, TOKEN_BYTES } from './cacheSize.js';

@@ -2,13 +2,12 @@
 import { dirname } from 'node:path';
 import { artifactId } from '../driver/artifact/manifest.js';
 import type { OpenedModel } from '../driver/compile/open.js';
-import { cacheTokensOf } from '../driver/functions.js';
 import { type Arithmetic, arithmeticName } from '../driver/precision.js';
 import type { RunProgress, Ui } from '../driver/requests.js';
 import { evaluate, type Evaluation, type Progress, type Scored, scoreQuestions } from '../evaluate/evaluate.js';
 import type { TaskName } from '../evaluate/question.js';
 import type { Turn } from '../evaluate/turns.js';
-import { takesLastTokens } from '../ir/stepping.js';
+import { cacheTokensOf, takesLastTokens } from '../ir/stepping.js';
 import { defined } from '../system/defined.js';
 import { quoteForShell } from '../system/process.js';
 import { counted } from '../system/text.js';

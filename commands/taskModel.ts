@@ -2,7 +2,7 @@
  * The model of a run of tasks. It is opened for the first window of documents. Where a later one needs more memory for
  * keys and values than it has, it is opened again.
  */
-import { cacheTokensOf } from '../driver/functions.js';
+import { cacheTokensOf } from '../ir/stepping.js';
 import type { Phases } from '../driver/phases.js';
 import type { LoadRequest, Ui } from '../driver/requests.js';
 import { UserError } from '../errors.js';

@@ -89,7 +89,9 @@ class GrowingText {
     return isStopped;
   }
 
+  /** The end of a text that a stop string has cut is the one with that reason; another may have come before it. */
   end({ tokens, reason, foundTokens }: Generated): void {
+    if (this.isStopped && reason !== 'stop') return;
     const rest = reason === 'stop' ? '' : this.stream.end();
     this.outcome = {
       text: this.stream.text,

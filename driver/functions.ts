@@ -5,8 +5,6 @@ import type { CodesEncoding } from '../ir/encoding.js';
 import { type FunctionInterface, SCORE } from '../ir/function.js';
 import type { Graph, GraphModule } from '../ir/graph/graph.js';
 import { printGraph, printModule } from '../ir/graph/printer.js';
-import type { SharedData } from '../ir/plan.js';
-import { LAST_TOKENS } from '../ir/stepping.js';
 import { type BlockName, type CodeFormat, isCodeFormat } from '../ir/storage.js';
 import type { DType } from '../ir/types.js';
 import { type Checkpoint, openCheckpoint } from '../models/checkpoint.js';
@@ -98,18 +96,6 @@ export function graphDigests({ functions }: GraphModule, text: string): GraphDig
   const all = sha256(text);
   return { all, score: score === undefined || functions.length === 1 ? all : sha256(printGraph(score)) };
 }
-
-/** The most tokens that a model keeps keys and values of; undefined if it only scores. */
-export const cacheTokensOf = ({
-  plan: { states },
-  cacheTokens = Infinity,
-}: {
-  readonly plan: Pick<SharedData, 'states'>;
-  readonly cacheTokens?: number | undefined;
-}): number | undefined => {
-  const kept = states.filter(({ name }) => name !== LAST_TOKENS);
-  return kept.length === 0 ? undefined : Math.min(cacheTokens, ...kept.map(({ rows }) => rows));
-};
 
 /** Whether steps of a plan choose tokens from whole rows of logits. */
 export const choosesFromLogits = ({

@@ -3,6 +3,7 @@
  * `step`.
  */
 import { defined } from '../system/defined.js';
+import type { StateDecl } from './function.js';
 import { extentIn, type Extents } from './extents.js';
 import { MAX_SAMPLE_VOCAB } from './sampleInputs.js';
 import type { Bucket } from './plan.js';
@@ -47,6 +48,18 @@ export const stepSize = (extents: Extents): StepSize => ({
 /** The state that keeps the tokens that the last call drew, and its rows. */
 export const LAST_TOKENS = 'last_tokens';
 export const LAST_TOKEN_ROWS = 1024;
+
+/** The most tokens that a model keeps keys and values of; undefined if it only scores. */
+export const cacheTokensOf = ({
+  plan: { states },
+  cacheTokens = Infinity,
+}: {
+  readonly plan: { readonly states: readonly Pick<StateDecl, 'name' | 'rows'>[] };
+  readonly cacheTokens?: number | undefined;
+}): number | undefined => {
+  const kept = states.filter(({ name }) => name !== LAST_TOKENS);
+  return kept.length === 0 ? undefined : Math.min(cacheTokens, ...kept.map(({ rows }) => rows));
+};
 
 /** Whether steps of a plan take tokens that the call before them has drawn. */
 export const takesLastTokens = ({ states }: { readonly states: readonly { readonly name: string }[] }): boolean =>

@@ -1,10 +1,10 @@
 /** `model.generate`: texts as they are made, as an async iterator. */
+import { cacheTokensOf } from '../ir/stepping.js';
 import { engineOf } from '../commands/engineModel.js';
 import type { LoadedModel } from '../commands/loadModel.js';
 import { checkBiases, type PromptWriter, type TokenizedPrompt, tokenizePrompts } from '../commands/promptTokens.js';
 import { openTemplate } from '../commands/templates.js';
 import { type Continuation, continueAll, type ContinueListener, TextGenerator } from '../commands/textGenerator.js';
-import { cacheTokensOf } from '../driver/functions.js';
 import { UsageError } from '../errors.js';
 import type { EndReason, RequestOptions } from '../engine/request.js';
 import type { ChatTemplate } from '../models/chat/template.js';

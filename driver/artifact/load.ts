@@ -8,6 +8,7 @@
  * verifier, and its machine code comes with it. What passed is kept in the cache of plans, so that files with the same
  * bytes need not be checked again.
  */
+import { cacheTokensOf } from '../../ir/stepping.js';
 import { existsSync, readdirSync } from 'node:fs';
 import { UserError } from '../../errors.js';
 import { COPY, RESERVED_ROWS, SCORE, STEP } from '../../ir/function.js';
@@ -21,7 +22,7 @@ import { requireTensor } from '../../runtime/tensorSource.js';
 import { defined } from '../../system/defined.js';
 import { clipped, isDeeperThan, MAX_JSON_DEPTH } from '../../system/json.js';
 import { pathInside, readBounded } from '../../system/read.js';
-import { cacheTokensOf, graphDigests, modelFunctions, openModel, printFunctions } from '../functions.js';
+import { graphDigests, modelFunctions, openModel, printFunctions } from '../functions.js';
 import { checkAgainstGraph, checkPlan } from '../plan.js';
 import { withCache } from '../precision.js';
 import { codeId, programId } from '../program.js';

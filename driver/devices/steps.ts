@@ -3,11 +3,10 @@ import type { PageCopies, StepAnswer, StepMessage } from '../../engine/device.js
 import { PAGE_TOKENS } from '../../engine/pages.js';
 import { COPY, STEP } from '../../ir/function.js';
 import type { Plan } from '../../ir/plan.js';
-import { COPIED_ROWS, LAST_TOKEN_ROWS, stepSize } from '../../ir/stepping.js';
+import { cacheTokensOf, COPIED_ROWS, LAST_TOKEN_ROWS, stepSize } from '../../ir/stepping.js';
 import { type CallArrays, type CallResult, snapshotOf } from '../../runtime/call.js';
 import { defined } from '../../system/defined.js';
 import type { DeviceExecutor } from '../executor.js';
-import { cacheTokensOf } from '../functions.js';
 import { SequenceTable, type StepCall, type TableShape } from './sequenceTable.js';
 
 /** What of an executor steps need. */

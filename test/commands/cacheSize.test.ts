@@ -1,10 +1,10 @@
 /** Memory for keys and values: what is asked for, as far as memory that is free now goes. */
+import { cacheTokensOf } from '../../ir/stepping.js';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { compileWithCache, type Demand } from '../../commands/cacheSize.js';
 import { packedWeightBytes } from '../../commands/work.js';
 import { beginOpening, type OpenedModel } from '../../driver/compile/open.js';
-import { cacheTokensOf } from '../../driver/functions.js';
 import { cpu } from '../../driver/targets/cpu.js';
 import { detectMachine } from '../../driver/targets/cpuDevice.js';
 import type { CpuModel } from '../../driver/targets/cpuKernels.js';
@@ -85,7 +85,8 @@ describe('memory for keys and values on a device', () => {
       const hinted = await tokensOn({ free: left }, 5000);
       expect(await tokensOn({ free: left }, 5000, { cacheTokens: hinted })).toBe(hinted);
     }
-    // Stages of a pipeline have room for more together.
-    expect(await tokensOn({ free }, 65_536, { parallel: { replicas: 1, stages: 2 } })).toBeGreaterThan(2 * tokens);
+    // Stages of a pipeline have room for more together, though each has two sets of activations.
+    const staged = await tokensOn({ free }, 65_536, { parallel: { replicas: 1, stages: 2 } });
+    expect(staged).toBeGreaterThan(1.5 * tokens);
   });
 });

@@ -79,7 +79,9 @@ describe.skipIf(!isBuilt || !hasCompiler)('the library', async () => {
       const options = { prompts: ['The sky is'], maxNewTokens: 5, ignoreEos: true };
       const [one, same] = await Promise.all([all(options), all({ ...options, prompts: [{ prompt: 'The sky is' }] })]);
       expect(one.map(({ kind }) => kind)).toEqual([...Array.from({ length: 5 }, () => 'token'), 'end']);
-      expect(same).toEqual(one);
+      // The first tokens of a prompt in work are copied for another that begins alike.
+      const apart = (events: Library.GenerateEvent[]) => events.map((event) => ({ ...event, foundTokens: 0 }));
+      expect(apart(same)).toEqual(apart(one));
       expect(one.at(-1)).toMatchObject({ prompt: 0, reason: 'length' });
       for await (const event of model.generate({ ...options, maxNewTokens: 2000 })) {
         expect(event.kind).toBe('token');
