@@ -384,8 +384,10 @@ export class Generator implements TaskOwner, MemoryUser {
     if (task.request.maxNewTokens > 0) {
       sequence.read(at, token.token);
       // It has the bits of a score: the head computed both.
-      if (token === drawn && sequence.drawAt(at) === undefined)
-        sequence.note(at, { ...drawn, isArgmax: true, argmax: drawn.token, argmaxLogProb: drawn.logProb }, this.pool);
+      if (token === drawn && sequence.drawAt(at) === undefined) {
+        const { token: argmax, logProb } = drawn;
+        sequence.note(at, { logProb, isArgmax: true, argmax, argmaxLogProb: logProb }, this.pool);
+      }
     }
     return task.take(token, this);
   }
