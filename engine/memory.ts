@@ -286,7 +286,7 @@ export class MemoryBudget {
         : this.members.map(({ user, share = 0 }) => Math.floor(this.shareBytes(share) / user.pieceBytes));
     const used = this.members.reduce((sum, { user }, i) => sum + pieces[i]! * user.pieceBytes, 0);
     return this.members.map(({ user, isNew, share }, i) => {
-      // A model that comes gets half of what nobody has: it then need not wait for memory when work comes.
+      // A new model gets half of the free memory, so that its first requests need not wait for any.
       const more = isNew && share === undefined ? Math.floor((this.bytes - used) / 2 / user.pieceBytes) : 0;
       return Math.min(user.maxPages, (pieces[i]! + Math.max(0, more)) * user.piecePages);
     });

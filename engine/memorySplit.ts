@@ -25,7 +25,7 @@ export interface ModelMemory {
   /** Of a second: device time that finding idle pages has saved. */
   readonly saved: number;
   /**
-   * Of a second: device time that computed pages again which were taken away, and how many pieces would have kept them.
+   * Share of device time spent on computing evicted pages again, and how many more pieces would have kept them.
    */
   readonly lost: number;
   readonly lostPieces: number;
@@ -128,7 +128,7 @@ function costOf(model: ModelMemory, pieces: number, { horizon }: SplitPolicy): n
   return model.caution * (rate + once / horizon);
 }
 
-/** Half of what nobody has goes to models that are about to use up theirs, the one with the fewest bytes first. */
+/** Half of the free memory goes to models that have nearly used up theirs, the one with the fewest bytes first. */
 function withReserves(models: readonly ModelMemory[], targets: readonly number[], free: number): readonly number[] {
   const given = [...targets];
   let left = free;
