@@ -12,11 +12,8 @@ import { converse } from './conversation.js';
 import { addGenerateFlags, generateFlags, templateFlags } from './generateFlags.js';
 import type { Input, Io } from './io.js';
 import {
-  addCheckpointFlag,
-  addDeviceFlags,
-  addModelFlags,
+  addSteppingFlags,
   addVerboseFlag,
-  addVerifyFlag,
   artifactFlags,
   deviceFlags,
   modelFlags,
@@ -57,20 +54,10 @@ export function addGenerate(program: Command, context: Context): void {
       '--prompts <file>',
       'a prompt on each line, or JSON lines (see below), plain or .gz; - for the standard input',
     );
-  addGenerateFlags(command)
-    .option(
-      '--cache-tokens <n>',
-      'memory for the keys and values of n tokens (default: what the prompts need, as far as memory goes)',
-    )
-    .option('--threads <n>', 'worker threads (default: all processors)');
-  addDeviceFlags(command);
-  addVerifyFlag(addCheckpointFlag(command)).option(
-    '--trust-code',
-    "take the artifact's own plan and machine code as they are: with your rights, unchecked (see run --help)",
+  addSteppingFlags(addGenerateFlags(command), 'prompts').option(
+    '-q, --quiet',
+    'print texts and errors only: no progress, no notes, no warnings, no summary',
   );
-  addModelFlags(command)
-    .option('--dump <dir>', 'write every stage of the compilation, numbered')
-    .option('-q, --quiet', 'print texts and errors only: no progress, no notes, no warnings, no summary');
   addVerboseFlag(command)
     .option('--json', 'print a line of JSON for each prompt, in their order, and nothing else')
     .option('--print-prompts', 'print each prompt as the model sees it, with --json its tokens as well, and end')

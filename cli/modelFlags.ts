@@ -81,6 +81,22 @@ export const addVerifyFlag = (command: Command): Command =>
     "read all bytes of the artifact's weights and compare their hashes (compile --hash-weights)",
   );
 
+/** The flags of commands that keep keys and values while a model reads `what`: its memory, its devices, itself. */
+export function addSteppingFlags(command: Command, what: string): Command {
+  command
+    .option(
+      '--cache-tokens <n>',
+      `memory for the keys and values of n tokens (default: what the ${what} need, as far as memory goes)`,
+    )
+    .option('--threads <n>', 'worker threads (default: all processors)');
+  addDeviceFlags(command);
+  addVerifyFlag(addCheckpointFlag(command)).option(
+    '--trust-code',
+    "take the artifact's own plan and machine code as they are: with your rights, unchecked (see run --help)",
+  );
+  return addModelFlags(command).option('--dump <dir>', 'write every stage of the compilation, numbered');
+}
+
 /** Other programs call a GPU so. */
 const targetSynonym = (given: string): 'cuda' | undefined =>
   /^(gpu|nvidia|cuda:\d+)(:\d+)?$/.test(given) ? 'cuda' : undefined;

@@ -9,11 +9,8 @@ import { count, counted, cut, duration, textTable } from '../system/text.js';
 import { templateFlags } from './generateFlags.js';
 import type { Io } from './io.js';
 import {
-  addCheckpointFlag,
-  addDeviceFlags,
-  addModelFlags,
+  addSteppingFlags,
   addVerboseFlag,
-  addVerifyFlag,
   artifactFlags,
   deviceFlags,
   modelFlags,
@@ -45,20 +42,11 @@ export function addReward(program: Command, context: Context): void {
       new Option('--verifier <name>', 'what a model with the class of a language model was trained as').choices(
         VERIFIERS,
       ),
-    )
-    .option(
-      '--cache-tokens <n>',
-      'memory for the keys and values of n tokens (default: what the solutions need, as far as memory goes)',
-    )
-    .option('--threads <n>', 'worker threads (default: all processors)');
-  addDeviceFlags(command);
-  addVerifyFlag(addCheckpointFlag(command)).option(
-    '--trust-code',
-    "take the artifact's own plan and machine code as they are: with your rights, unchecked (see run --help)",
+    );
+  addSteppingFlags(command, 'solutions').option(
+    '-q, --quiet',
+    'print scores and errors only: no progress, no notes, no warnings, no summary',
   );
-  addModelFlags(command)
-    .option('--dump <dir>', 'write every stage of the compilation, numbered')
-    .option('-q, --quiet', 'print scores and errors only: no progress, no notes, no warnings, no summary');
   addVerboseFlag(command)
     .option('--json', 'print a line of JSON for each solution, in their order, and nothing else')
     .option('--chat-template-kwargs <json>', 'variables of the chat template, for conversations without their own')

@@ -63,7 +63,7 @@ export function floatWrites(fn: RuntimeFunction): readonly (readonly FloatWrite[
       const buffer = buffers.get(name);
       if (buffer === undefined) throw new Error(`The plan has no buffer ${name}.`);
       const { dtype, rows, columns, space } = buffer;
-      // Of a state a call writes some rows, and the others need not be there. Whoever reads a row finds what is wrong.
+      // A call writes only some rows of a state, and the others may not be mapped. Kernels that read bad rows are found.
       if (!isFloat(dtype) || space === 'state') return [];
       const stride = rowBytes(fn, buffer) / DTYPE_BYTES[dtype];
       return [{ buffer: name, dtype, rows, columns, stride, allowsNegativeInfinity: masks.has(name) }];

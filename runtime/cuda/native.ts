@@ -82,9 +82,9 @@ export interface CudaMemory {
    */
   share(): CudaSharedHandle;
   /**
-   * Of reserved memory: puts some behind the first `bytes`, in pieces of the driver's, and takes it from behind the
-   * others once everything that was called before is done. New memory is zero. Resolves with the bytes that there is
-   * memory behind: fewer than were asked for where the device has no more. One call at a time.
+   * Maps memory behind the first `bytes` of reserved addresses, in pieces of the driver's size, and unmaps the rest
+   * once all earlier calls are done. New memory is zero. Resolves with the number of bytes that are mapped: fewer than
+   * were asked for where the device has no more. One call at a time.
    */
   map(bytes: number): Promise<number>;
   /** Bytes that there is memory behind: all of what was allocated. */

@@ -180,7 +180,7 @@ describe('the scheduler', () => {
     };
     const range = (count: number): number[] => Array.from({ length: count }, (_, i) => i);
     expect(run(range(40))).toEqual([40]);
-    // Of a page that was full, and of one that was not.
+    // Copied from a full page, and from one that is not.
     expect(run([...range(21), 99])).toEqual([1, 5]);
     expect(run([...range(37), 99])).toEqual([1, 5]);
     // A prompt that needs all pages leaves none to copy from.

@@ -155,7 +155,7 @@ describe('models of one process', () => {
     await expect(open('draft', short(20, 24))).rejects.toMatchObject({
       hint: 'draft does not fit by itself either: spread it over several devices, or use one with more memory',
     });
-    // Of a host's memory nobody else knows how much of it they hold.
+    // How much of a host's memory other models hold is not known.
     await open('reader', () => executor(4 * GiB), true);
     await expect(
       open(
