@@ -63,7 +63,7 @@ export function floatWrites(fn: RuntimeFunction): readonly (readonly FloatWrite[
       const buffer = buffers.get(name);
       if (buffer === undefined) throw new Error(`The plan has no buffer ${name}.`);
       const { dtype, rows, columns, space } = buffer;
-      // A call writes only some rows of a state, and the others may not be mapped. Kernels that read bad rows are found.
+      // A call writes only some rows of a state; others may not be mapped. A kernel that reads a bad row is found.
       if (!isFloat(dtype) || space === 'state') return [];
       const stride = rowBytes(fn, buffer) / DTYPE_BYTES[dtype];
       return [{ buffer: name, dtype, rows, columns, stride, allowsNegativeInfinity: masks.has(name) }];
