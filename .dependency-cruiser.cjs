@@ -20,6 +20,8 @@ const COMPOSED = [
   '^tasks/',
   '^evaluate/',
   '^engine/',
+  '^grammar/',
+  '^serve/',
 ];
 
 /**
@@ -50,8 +52,12 @@ const MAY_IMPORT = {
   tasks: ['^python/'],
   // Evaluation sees any engine as a Scorer: its tasks, trees and results are tested with a fake one.
   evaluate: ['^tasks/', '^python/'],
+  // Grammars are matched byte by byte: tokens come in as bytes, masks go out.
+  grammar: [],
   // The engine sees any model as a DeviceModel: requests, pages and scheduling are tested with a fake one.
   engine: ['^ir/', '^python/'],
+  // The server sees devices through the engine: endpoints are tested with a fake one.
+  serve: ['^ir/', '^python/', '^models/', '^grammar/', '^engine/'],
   // Results, traces and IR as pages: what is shown is read or handed in, and nothing here computes an answer.
   report: ['^ir/', '^python/', '^tasks/', '^evaluate/', '^autotune/(records|peaks)[.]ts$'],
   // Wiring: where a model lies, on which devices, for which target, in which artifact. It knows no command.

@@ -85,11 +85,13 @@ const TOGETHER = [
   'evaluate',
   'examples',
   'engine',
+  'grammar',
   'ir',
   'models',
   'passes',
   'python',
   'report',
+  'serve',
   'tasks',
 ].flatMap((folder) =>
   testsIn(`test/${folder}`).filter(

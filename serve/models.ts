@@ -1,0 +1,89 @@
+/** The models of a server, as the thread that speaks HTTP sees them: what they are, and what can be asked of them. */
+import type { ContinuationRequest, RequestEvent, RewardRequest, ScoreRequest } from '../engine/request.js';
+import type { Detokenizer } from '../models/tokenizer/detokenizer.js';
+import type { GrammarSource } from '../grammar/source.js';
+
+/** What goes from thread to thread of a request to the engine. */
+type Sent<R> = Omit<R, 'signal' | 'drafts' | 'guide'>;
+export type ServedRequest =
+  | (Sent<ContinuationRequest> & {
+      /** What the text must be. */
+      readonly grammar?: GrammarSource | undefined;
+    })
+  | Sent<ScoreRequest>
+  | Sent<RewardRequest>;
+
+/** Is told what happens to a request. Nothing comes before `submit` has returned. */
+export interface RequestListener {
+  /** Events of one step or more, in order. Each must be acknowledged once its text was sent, or not needed. */
+  onEvents(events: readonly RequestEvent[]): void;
+  /** The request was not taken: a full queue, a prompt that is too long … The only thing that is told then. */
+  onRefused(error: Error): void;
+}
+
+export interface RunningRequest {
+  /** Ends it with what there is; its events go on to their end. */
+  cancel(): void;
+  /** Continuation `sample` ends with its first `count` tokens: a stop string was found in its text. */
+  cut(sample: number, count: number): void;
+  /** So many events were dealt with. The engine holds a request back whose reader has too many before it. */
+  acknowledge(count: number): void;
+}
+
+/** Text in and out of a model. Encoding and templates run in threads of their own, with bounds on time and memory. */
+export interface ModelTexts {
+  /** Ids of each text, with the special tokens that the tokenizer adds unless that is false. */
+  encode(texts: readonly string[], addSpecialTokens?: boolean): Promise<readonly (readonly number[])[]>;
+  /**
+   * The text of a conversation by the model's template, and its ids: no special tokens are added. Rejects with ApiError
+   * where there is no template, or where it refuses the conversation.
+   */
+  renderChat(conversation: ChatInput): Promise<{ readonly text: string; readonly tokens: readonly number[] }>;
+  /** Bytes and texts of tokens, in this thread: a table, which is quick. */
+  readonly detokenizer: Detokenizer;
+  /** tokenizer_config.json, with the texts of its special tokens and its template. */
+  readonly tokenizerInfo: Readonly<Record<string, unknown>>;
+}
+
+/** A conversation as its template gets it: JSON values. */
+export interface ChatInput {
+  readonly messages: readonly Readonly<Record<string, unknown>>[];
+  readonly tools?: readonly unknown[] | undefined;
+  readonly documents?: readonly unknown[] | undefined;
+  readonly addGenerationPrompt: boolean;
+  /** The text ends behind the content of the last message, which is to be gone on with. */
+  readonly continueFinalMessage: boolean;
+  /** Further variables of the template. */
+  readonly variables: Readonly<Record<string, unknown>>;
+}
+
+/** A model that is served. */
+export interface ServedModel {
+  /** The name in the engine. */
+  readonly key: string;
+  /** Names that clients may ask for it by; the first is the one in answers. */
+  readonly names: readonly string[];
+  /** Seconds since 1970 at which it was opened. */
+  readonly created: number;
+  readonly kind: 'text' | 'reward';
+  /** Longest text that it may have, prompt and answer: its context, or what memory has room for. */
+  readonly maxLength: number;
+  readonly vocabSize: number;
+  /** Tokens that end an answer. */
+  readonly eosTokenIds: ReadonlySet<number>;
+  /** Names weights, plan and kind of device: equal ones give equal answers to equal requests with a seed. */
+  readonly fingerprint: string;
+  readonly texts: ModelTexts;
+}
+
+/** What endpoints ask. Over a port to the engine's thread; tests have one in their own. */
+export interface ModelClient {
+  readonly models: readonly ServedModel[];
+  submit(request: ServedRequest, listener: RequestListener): RunningRequest;
+  /** Rejects with ApiError 400 where no text can be asked for by this source, or it is beyond bounds. */
+  checkGrammar(model: ServedModel, source: GrammarSource): Promise<void>;
+}
+
+/** The model that a body asks for: the first where it names none. */
+export const findModel = ({ models }: ModelClient, name: unknown): ServedModel | undefined =>
+  name === undefined || name === null ? models[0] : models.find(({ names }) => names.includes(String(name)));
