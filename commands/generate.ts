@@ -10,7 +10,7 @@ import type { LoadRequest, Ui } from '../driver/requests.js';
 import { FirstAnswer } from '../driver/startUp.js';
 import { mayFeed } from '../driver/targets/index.js';
 import { UserError } from '../errors.js';
-import type { GeneratorCounts } from '../engine/generator.js';
+import type { GeneratorCounts } from '../engine/modelStats.js';
 import { DEFAULT_NEW_TOKENS } from '../engine/limits.js';
 import { type GenerateOptions, wantsLogits } from '../engine/options.js';
 import { type Message, type NamedPrompt, readPrompts } from '../engine/prompts.js';

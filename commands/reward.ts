@@ -5,7 +5,7 @@ import type { WithTargetChoice } from '../driver/precision.js';
 import { type LoadRequest, stepTo, type Ui } from '../driver/requests.js';
 import { FirstAnswer } from '../driver/startUp.js';
 import type { Engine } from '../engine/engine.js';
-import type { GeneratorCounts } from '../engine/generator.js';
+import type { GeneratorCounts } from '../engine/modelStats.js';
 import { STEP } from '../ir/function.js';
 import { stepExtents } from '../ir/stepping.js';
 import type { Score } from '../models/heads/head.js';

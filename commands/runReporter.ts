@@ -15,7 +15,7 @@ import type { StartUp } from '../evaluate/startUp.js';
 import type { Answers, TaskAnswers } from '../evaluate/taskAnswers.js';
 import { jsonOf } from '../evaluate/taskConfig.js';
 import type { TaskWindow } from '../evaluate/windows.js';
-import type { GeneratorCounts } from '../engine/generator.js';
+import type { GeneratorCounts } from '../engine/modelStats.js';
 import { SEEDS } from '../tasks/requests/seeds.js';
 import { BOOTSTRAP_DRAWS } from '../tasks/scores/aggregate.js';
 import { checkpointId, type LoadedModel } from './loadModel.js';

@@ -9,7 +9,7 @@ import { resultsFolder, type Shard } from '../evaluate/shard.js';
 import { TextJournal } from '../evaluate/journal.js';
 import type { Answers } from '../evaluate/taskAnswers.js';
 import { numberOf, type RunTask, type TaskFacts } from '../evaluate/windows.js';
-import type { GeneratorCounts } from '../engine/generator.js';
+import type { GeneratorCounts } from '../engine/modelStats.js';
 import { wantsLogits } from '../engine/options.js';
 import { GenerateError } from '../engine/request.js';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.js';

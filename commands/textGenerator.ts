@@ -1,7 +1,7 @@
 /** A model of an engine as a writer: prompts as tokens in, text out, a piece with every token. */
 import { type Beam, searchBeams } from '../engine/beams.js';
 import { DeadlinePassed, type Engine } from '../engine/engine.js';
-import type { GeneratorCounts } from '../engine/generator.js';
+import type { GeneratorCounts } from '../engine/modelStats.js';
 import type { RequestHandle } from '../engine/handle.js';
 import { DEFAULT_NEW_TOKENS } from '../engine/limits.js';
 import { type GenerateOptions, samplingOf } from '../engine/options.js';

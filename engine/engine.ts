@@ -6,6 +6,7 @@ import { UsageError, UserError } from '../errors.js';
 import { counted } from '../system/text.js';
 import type { DeviceModel } from './device.js';
 import { RequestHandle } from './handle.js';
+import type { ModelStats } from './modelStats.js';
 import { Replicas } from './replicas.js';
 import { type ModelFacts, planRequest } from './requestKinds.js';
 import type { EngineRequest, Generated, GenerateRequest, RequestOptions } from './request.js';
@@ -171,6 +172,11 @@ export class Engine {
   /** Sums over the replicas of a model. */
   countsOf(name?: string): Replicas['counts'] {
     return this.entryOf('countsOf', name).replicas.counts;
+  }
+
+  /** What a model does at the moment, and has done so far. */
+  statsOf(name?: string): ModelStats {
+    return this.entryOf('statsOf', name).replicas.stats;
   }
 
   /** The name of the model that is meant. Throws UsageError where there is no such model. */

@@ -9,6 +9,7 @@ import { chosenOf, drawnOf, isOfText, scoreOf } from './answers.js';
 import { type DeviceModel, StateLost, type StepAnswer } from './device.js';
 import type { MemoryUse, MemoryUser } from './memory.js';
 import { findPages } from './foundPages.js';
+import { type GeneratorCounts, loadOf, Measures, type ReplicaLoad } from './modelStats.js';
 import { PAGE_TOKENS, PagePool } from './pages.js';
 import type { EndReason } from './request.js';
 import { type PagePressure, Scheduler } from './scheduler.js';
@@ -16,19 +17,6 @@ import type { Sequence } from './sequence.js';
 import type { AskedRow, FoundAnswers, Step } from './stepMessage.js';
 import { StepTimes } from './stepTimes.js';
 import type { Task, TaskOwner } from './task.js';
-
-export interface GeneratorCounts {
-  readonly calls: number;
-  /** Tokens that calls computed, those of recomputed sequences included. */
-  readonly computedTokens: number;
-  /** Tokens of prompts that were found in pages. */
-  readonly foundTokens: number;
-  readonly preemptions: number;
-  readonly evictions: number;
-  /** Most pages that were held at a time, and all pages. */
-  readonly peakPages: number;
-  readonly pages: number;
-}
 
 /** A step on its way. */
 interface Flight {
@@ -64,6 +52,8 @@ export class Generator implements TaskOwner, MemoryUser {
   private readonly pool: PagePool;
   private readonly scheduler: Scheduler;
   private readonly rescue: Rescue;
+  /** Shared by the replicas of a model. */
+  private readonly measures: Measures;
   private readonly tasks = new Map<Sequence, Entry>();
   /** Tasks that end before the next step. */
   private readonly stopping = new Set<Task>();
@@ -78,10 +68,11 @@ export class Generator implements TaskOwner, MemoryUser {
   private peakPages = 0;
 
   /** Throws UserError where the device has no memory for it beside others. */
-  constructor(model: DeviceModel, rescue: Rescue = (tasks) => tasks, name = 'the model') {
+  constructor(model: DeviceModel, rescue: Rescue = (tasks) => tasks, name = 'the model', measures = new Measures()) {
     this.model = model;
     this.rescue = rescue;
     this.name = name;
+    this.measures = measures;
     this.pool = new PagePool(model.maxPages, model.mappedPages);
     this.scheduler = new Scheduler(this.pool, model.limits);
     model.budget?.add(this);
@@ -93,6 +84,10 @@ export class Generator implements TaskOwner, MemoryUser {
     const { preemptions } = this.scheduler;
     const { evictions, total } = this.pool;
     return { calls, computedTokens, foundTokens, preemptions, evictions, peakPages, pages: total };
+  }
+
+  get load(): ReplicaLoad {
+    return loadOf(this.scheduler, this.pool, this.times.steps);
   }
 
   /** Longest context of the model, in tokens. */
@@ -242,12 +237,13 @@ export class Generator implements TaskOwner, MemoryUser {
     return entry.task;
   }
 
-  private count(sequence: Sequence): void {
+  private count(sequence: Sequence): Task | undefined {
     const entry = this.tasks.get(sequence);
-    if (entry === undefined) return;
+    if (entry === undefined) return undefined;
     const { workTokens } = entry.task;
     this.workTokens += workTokens - entry.work;
     entry.work = workTokens;
+    return entry.task;
   }
 
   private async run(): Promise<void> {
@@ -308,7 +304,12 @@ export class Generator implements TaskOwner, MemoryUser {
     const answer = ask().catch(asError);
     this.scheduler.foresee(step);
     for (const found of step.answers) this.answer(found);
-    for (const { sequence } of step.pieces) this.count(sequence);
+    for (const { sequence } of step.pieces) {
+      const task = this.count(sequence);
+      if (task === undefined || task.begun !== undefined) continue;
+      task.begun = sent;
+      this.measures.begin(sequence.promptLength, sequence.found);
+    }
     return { step, answer, sent };
   }
 
@@ -342,6 +343,7 @@ export class Generator implements TaskOwner, MemoryUser {
     const keys = pieces.reduce((sum, { to }) => sum + to, 0);
     this.times.add(message.tokens.length, keys, (now - Math.max(sent, this.answered)) / 1000);
     this.answered = now;
+    this.measures.step(message.tokens.length);
   }
 
   /** What a step returned goes to the sequences that asked. */
@@ -382,6 +384,7 @@ export class Generator implements TaskOwner, MemoryUser {
     const drawn = drawnOf(answer, row);
     const token = chosenOf(answer, row, sequence.topCount) ?? drawn;
     if (task.request.maxNewTokens > 0) {
+      task.firstToken ??= this.answered;
       sequence.read(at, token.token);
       // It has the bits of a score: the head computed both.
       if (token === drawn && sequence.drawAt(at) === undefined) {
@@ -410,6 +413,7 @@ export class Generator implements TaskOwner, MemoryUser {
   private end(task: Task, reason: EndReason | Error): void {
     if (this.forget(task.sequence) === undefined) return;
     this.foundTokens += task.sequence.found;
+    this.measures.end(task, performance.now());
     if (reason instanceof Error) task.fail(reason);
     else task.end(reason);
   }

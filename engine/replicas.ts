@@ -4,12 +4,14 @@
  * request gets does not depend on the replica.
  */
 import type { DeviceModel } from './device.js';
-import { Generator, type GeneratorCounts } from './generator.js';
+import { Generator } from './generator.js';
+import { type GeneratorCounts, Measures, type ModelStats } from './modelStats.js';
 import type { Task } from './task.js';
 
 export class Replicas {
   private readonly generators: Generator[] = [];
   private readonly name: string | undefined;
+  private readonly measures = new Measures();
 
   /**
    * `models`: those that are ready, at least one. `name`: for messages. Throws UserError where a device has no memory
@@ -34,7 +36,7 @@ export class Replicas {
   add(model: DeviceModel): void {
     const rescue = (tasks: readonly Task[]): readonly Task[] =>
       this.generators.some((each) => each !== generator && each.isReady) ? this.place(tasks) : tasks;
-    const generator: Generator = new Generator(model, rescue, this.name);
+    const generator: Generator = new Generator(model, rescue, this.name, this.measures);
     this.generators.push(generator);
     if (this.generators.length > 1) this.place(this.generators.flatMap((each) => each.takeWaiting()));
   }
@@ -82,6 +84,14 @@ export class Replicas {
         peakPages: a.peakPages + b.peakPages,
         pages: a.pages + b.pages,
       }));
+  }
+
+  /** What it does at the moment, and has done so far. */
+  get stats(): ModelStats {
+    const sums = { running: 0, waiting: 0, paused: 0, pages: 0, heldPages: 0, steps: 0, preemptions: 0 };
+    for (const { load } of this.generators)
+      for (const key of Object.keys(sums) as (keyof typeof sums)[]) sums[key] += load[key];
+    return { ...sums, ...this.measures.sums };
   }
 
   /** Every task to a replica; none is left. */

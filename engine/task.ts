@@ -60,6 +60,10 @@ export class Task {
   stopped: EndReason | undefined;
   /** The error that it is to end with instead. */
   failure: Error | undefined;
+  /** When it was made, in milliseconds; when its first step was planned; when its first token was read. */
+  readonly submitted = performance.now();
+  begun: number | undefined;
+  firstToken: number | undefined;
   private readonly generated: GeneratedToken[] = [];
   private readonly scores: { readonly logProb: number; readonly isArgmax: boolean }[] = [];
   private answers = 0;

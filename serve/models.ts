@@ -1,4 +1,5 @@
 /** The models of a server, as the thread that speaks HTTP sees them: what they are, and what can be asked of them. */
+import type { ModelStats } from '../engine/modelStats.js';
 import type { ContinuationRequest, RequestEvent, RewardRequest, ScoreRequest } from '../engine/request.js';
 import type { Detokenizer } from '../models/tokenizer/detokenizer.js';
 import type { GrammarSource } from '../grammar/source.js';
@@ -80,6 +81,8 @@ export interface ServedModel {
 export interface ModelClient {
   readonly models: readonly ServedModel[];
   submit(request: ServedRequest, listener: RequestListener): RunningRequest;
+  /** What the engine has counted of each model, in the order of `models`, a moment ago. */
+  stats(): Promise<readonly ModelStats[]>;
   /** Rejects with ApiError 400 where no text can be asked for by this source, or it is beyond bounds. */
   checkGrammar(model: ServedModel, source: GrammarSource): Promise<void>;
 }

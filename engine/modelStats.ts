@@ -1,0 +1,113 @@
+/** What a model does at a moment and has done since it was opened, over all its replicas: for whoever watches it. */
+import { Buckets, type Tally } from '../system/buckets.js';
+import type { PagePool } from './pages.js';
+import type { Scheduler } from './scheduler.js';
+
+/** Sums since a model was opened, for whoever opened it. */
+export interface GeneratorCounts {
+  readonly calls: number;
+  /** Tokens that calls computed, those of recomputed sequences included. */
+  readonly computedTokens: number;
+  /** Tokens of prompts that were found in pages. */
+  readonly foundTokens: number;
+  readonly preemptions: number;
+  readonly evictions: number;
+  /** Most pages that were held at a time, and all pages. */
+  readonly peakPages: number;
+  readonly pages: number;
+}
+
+/** What one replica does at a moment, and has done. */
+export interface ReplicaLoad {
+  /** Sequences that steps take, that wait for their first step or for pages, and whose readers are behind. */
+  readonly running: number;
+  readonly waiting: number;
+  readonly paused: number;
+  /** Pages that have memory, and those that sequences hold. */
+  readonly pages: number;
+  readonly heldPages: number;
+  /** Steps that the device has answered, and sequences that gave their pages back because others needed them. */
+  readonly steps: number;
+  readonly preemptions: number;
+}
+
+/** Sums over the replicas of a model. They can be sent to another thread. */
+export interface ModelStats extends ReplicaLoad {
+  /** Tokens of the prompts of sequences that have begun, and those of them that were found in pages. */
+  readonly promptTokens: number;
+  readonly foundTokens: number;
+  /** New tokens of each step. */
+  readonly stepTokens: Tally;
+  /** Seconds of each sequence that has ended: until its first step; until its first token; behind it; the last two. */
+  readonly queueSeconds: Tally;
+  readonly prefillSeconds: Tally;
+  readonly decodeSeconds: Tally;
+  readonly inferenceSeconds: Tally;
+}
+
+/** Bounds of histograms, those of vLLM. */
+export const STEP_TOKENS = [1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384] as const;
+export const REQUEST_SECONDS = [
+  ...[0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680],
+] as const;
+
+/** When what happened to a sequence, in milliseconds of one clock. */
+export interface Moments {
+  readonly submitted: number;
+  /** Its first step was planned. */
+  readonly begun: number | undefined;
+  /** Its first token was read. */
+  readonly firstToken: number | undefined;
+}
+
+/** Counts of what the loops of a model's replicas do. */
+export class Measures {
+  private promptTokens = 0;
+  private foundTokens = 0;
+  private readonly stepTokens = new Buckets(STEP_TOKENS);
+  private readonly queueSeconds = new Buckets(REQUEST_SECONDS);
+  private readonly prefillSeconds = new Buckets(REQUEST_SECONDS);
+  private readonly decodeSeconds = new Buckets(REQUEST_SECONDS);
+  private readonly inferenceSeconds = new Buckets(REQUEST_SECONDS);
+
+  /** A sequence takes part in a step for the first time. */
+  begin(promptTokens: number, foundTokens: number): void {
+    this.promptTokens += promptTokens;
+    this.foundTokens += foundTokens;
+  }
+
+  /** A step of that many new tokens was answered. */
+  step(tokens: number): void {
+    this.stepTokens.add(tokens);
+  }
+
+  /** A sequence has ended, at `now`. One that no step has taken has only waited. */
+  end({ submitted, begun, firstToken }: Moments, now: number): void {
+    this.queueSeconds.add(((begun ?? now) - submitted) / 1000);
+    if (begun === undefined) return;
+    const answered = firstToken ?? now;
+    this.prefillSeconds.add((answered - begun) / 1000);
+    this.decodeSeconds.add((now - answered) / 1000);
+    this.inferenceSeconds.add((now - begun) / 1000);
+  }
+
+  get sums(): Omit<ModelStats, keyof ReplicaLoad> {
+    const { promptTokens, foundTokens } = this;
+    return {
+      ...{ promptTokens, foundTokens, stepTokens: this.stepTokens.tally(), queueSeconds: this.queueSeconds.tally() },
+      ...{ prefillSeconds: this.prefillSeconds.tally(), decodeSeconds: this.decodeSeconds.tally() },
+      inferenceSeconds: this.inferenceSeconds.tally(),
+    };
+  }
+}
+
+export function loadOf(
+  { running, waiting, paused, preemptions }: Scheduler,
+  pool: PagePool,
+  steps: number,
+): ReplicaLoad {
+  return {
+    ...{ running: running.length, waiting: waiting.length, paused: paused.length },
+    ...{ pages: pool.total, heldPages: pool.held, steps, preemptions },
+  };
+}
