@@ -56,7 +56,7 @@ export class TaskChat {
     const asked = this.#asked;
     this.#asked = [];
     const texts: string[] = [];
-    for (const each of asked) texts.push(continued(await this.#text(each), each.messages, each.opensAnswer));
+    for (const each of asked) texts.push(await this.#text(each));
     const requests = document.requests.map((request): Request => {
       // What is asked for by itself has no conversation before it.
       if (request.kind === 'loglikelihood_rolling' || request.context === '') return request;
@@ -83,22 +83,15 @@ export class TaskChat {
 
   #render(messages: readonly ChatMessage[], opensAnswer: boolean): Promise<string> {
     const dicts = messages.map(({ role, content }) => new Map(Object.entries({ role, content })));
-    return this.#template.render({ messages: dicts, opensAnswer, variables: this.#variables });
+    return this.#template.render({
+      messages: dicts,
+      opensAnswer,
+      continuesLast: !opensAnswer,
+      variables: this.#variables,
+    });
   }
 
   async close(): Promise<void> {
     await this.#template.close();
   }
-}
-
-/** Where the last message is the beginning of an answer, what the template puts after it is left out. */
-function continued(text: string, messages: readonly ChatMessage[], opensAnswer: boolean): string {
-  const last = messages.at(-1)?.content ?? '';
-  if (opensAnswer) return text;
-  const exact = text.lastIndexOf(last);
-  // Some templates strip what they are given.
-  const found =
-    exact >= 0 ? { at: exact, length: last.length } : { at: text.lastIndexOf(last.trim()), length: last.trim().length };
-  if (found.at < 0) throw new UserError('the chat template does not write the beginning of the answer as it is given');
-  return text.slice(0, found.at + found.length);
 }

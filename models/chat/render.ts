@@ -17,6 +17,8 @@ export interface Conversation {
   readonly messages: readonly PyValue[];
   /** Whether the text ends with the beginning of an answer. Default: true. */
   readonly opensAnswer?: boolean;
+  /** The last message is the beginning of the answer: the text ends behind what it says. Default: false. */
+  readonly continuesLast?: boolean;
   /** Functions that may be called. */
   readonly tools?: PyValue;
   readonly documents?: PyValue;

@@ -14,6 +14,7 @@ import { isRecord, quote } from '../../system/json.js';
 import { decodeUtf8, fileSize, readBounded, readJsonObject } from '../../system/read.js';
 import { ggufMetadata, ggufTemplate, specialTexts } from '../tokenizer/gguf.js';
 import { findGgufModel } from '../weights/weightFiles.js';
+import { cutAtMark, markLast } from './continued.js';
 import type * as Jinja from './render.js';
 import type { Conversation, TemplateSource } from './render.js';
 
@@ -156,7 +157,10 @@ export class ChatTemplate {
     this.seconds = seconds;
   }
 
-  /** The text for the model to continue, special tokens included. Rejects with UserError if the template fails. */
+  /**
+   * The text for the model to continue, special tokens included. Rejects with UserError if the template fails, or does
+   * not show where a message ends that is to be continued.
+   */
   render(conversation: Conversation): Promise<string> {
     const rendered = this.last.then(() => this.ask(conversation));
     this.last = rendered.catch(() => undefined);
@@ -168,14 +172,16 @@ export class ChatTemplate {
     this.worker = undefined;
   }
 
-  private async ask(conversation: Conversation): Promise<string> {
+  private async ask(asked: Conversation): Promise<string> {
+    const { continuesLast = false } = asked;
+    const conversation = continuesLast ? { ...asked, messages: markLast(asked.messages), opensAnswer: false } : asked;
     const file = new URL('./worker.js', import.meta.url);
     const hasThread = file.protocol === 'file:' && existsSync(fileURLToPath(file));
     // Most runs have no conversation and need no parser of templates.
     const jinja = await import('./render.js');
     const variables = jinja.variablesOf(conversation, this.source.special);
     const reply = hasThread ? await this.askThread(file, compactJson(variables)) : this.askHere(jinja, variables);
-    if ('text' in reply) return reply.text;
+    if ('text' in reply) return continuesLast ? cutAtMark(reply.text) : reply.text;
     throw new (reply.isRefused === true ? TemplateRefusal : UserError)(
       `${this.source.where}: the chat template fails: ${quote(reply.error, 200)}`,
       'check roles and their order, or write the text yourself: {"prompt": "…"}',

@@ -29,6 +29,12 @@ interface Entry {
 /** Ids above this are of no tokenizer that can be read. */
 const MAX_TABLE = 1 << 23;
 const NO_BYTES = new Uint8Array(0);
+const NONE: ReadonlySet<string> = new Set();
+
+/** Special tokens, by how they are written, that are part of a text. */
+export type ShownTokens = ReadonlySet<string> | 'all';
+
+const isId = (id: number): boolean => Number.isInteger(id) && id >= 0 && id <= MAX_TABLE;
 
 export class Detokenizer {
   readonly #parts: DetokenizerParts;
@@ -53,15 +59,16 @@ export class Detokenizer {
 
   /**
    * The text of tokens whose number grows. It is what `decode` gives for all of them, with one exception: characters
-   * that pieces for single bytes have completed stand, even if the run of such pieces turns out to be no UTF-8.
+   * that pieces for single bytes have completed stand, even if the run of such pieces turns out to be no UTF-8. `shown`:
+   * special tokens that are part of the text as they are written.
    */
-  stream(): TokenStream {
-    return this.#open(true);
+  stream(shown: ShownTokens = NONE): TokenStream {
+    return this.#open(true, shown);
   }
 
   /** The text of a list of tokens, to the letter what the tokenizer library gives for it. */
   decode(ids: Iterable<number>): string {
-    const text = this.#open(false);
+    const text = this.#open(false, NONE);
     let all = '';
     for (const id of ids) all += text.push(id);
     return all + text.end();
@@ -76,18 +83,25 @@ export class Detokenizer {
     return byte === undefined ? Buffer.from(this.#between(entry.piece)) : Uint8Array.of(byte);
   }
 
+  /** How a special token is written; undefined for any other. */
+  specialText(id: number): string | undefined {
+    const piece = isId(id) ? this.#parts.pieceOf(id) : undefined;
+    return piece !== undefined && this.#parts.special.has(piece) ? piece : undefined;
+  }
+
   /** Whether a token was added to the vocabulary whole. */
   isWhole(id: number): boolean {
-    const piece = this.#entry(id)?.piece;
+    const piece = this.#entry(id)?.piece ?? this.specialText(id);
     return piece !== undefined && this.#parts.added.has(piece);
   }
 
-  #open(isStreamed: boolean): TokenStream {
+  #open(isStreamed: boolean, shown: ShownTokens): TokenStream {
     const sink = new TextSink();
     const isPlaced = this.#ofPiece.length > 0 || this.#parts.decoders.length === 0;
+    const entryOf = (id: number): Entry | null => this.#table[id] ?? this.#find(id);
     return new TokenStream(
       {
-        entryOf: (id) => this.#table[id] ?? this.#find(id),
+        entryOf: shown !== 'all' && shown.size === 0 ? entryOf : (id) => entryOf(id) ?? this.#shownSpecial(id, shown),
         firstTextOf: isPlaced ? (id, piece) => this.#firstText(id, piece) : undefined,
         isWhole: (id) => this.isWhole(id),
       },
@@ -106,8 +120,13 @@ export class Detokenizer {
     return this.#table[id] ?? this.#find(id);
   }
 
+  #shownSpecial(id: number, shown: ShownTokens): Entry | null {
+    const piece = this.specialText(id);
+    return piece !== undefined && (shown === 'all' || shown.has(piece)) ? this.#entryOf(piece) : null;
+  }
+
   #find(id: number): Entry | null {
-    if (!Number.isInteger(id) || id < 0 || id > MAX_TABLE) return null;
+    if (!isId(id)) return null;
     const piece = this.#parts.pieceOf(id);
     return (this.#table[id] = piece === undefined || this.#parts.special.has(piece) ? null : this.#entryOf(piece));
   }

@@ -135,6 +135,19 @@ describe('a stream of tokens', () => {
     ).toEqual(['', '  b', '']);
   });
 
+  it('has the special tokens that are asked for, and may not show them in parts', () => {
+    const own = both(small([BYTE_LEVEL])).own;
+    const [begin, end] = [PIECES.length, PIECES.length + 1];
+    const stream = own.stream(new Set(['</s>']));
+    expect([...idsOf(['a', 'âĤ']), begin, end, ...idsOf(['b'])].map((id) => stream.push(id))).toEqual([
+      ...['a', '', '', '\uFFFD</s>', 'b'],
+    ]);
+    expect([stream.isWhole(end), own.specialText(end), own.specialText(0), own.specialText(-1)]).toEqual([
+      ...[true, '</s>', undefined, undefined],
+    ]);
+    expect(own.stream().push(end)).toBe('');
+  });
+
   it('takes characters from the end of a text where the decoder does', () => {
     const own = both(small([{ type: 'Fuse' }, { type: 'Strip', content: ' ', start: 0, stop: 2 }])).own;
     expect(parts(own, ['a ', '  ', 'b', '  ', ' '])).toEqual(['a', ' ', '  b', '', ' ', '']);

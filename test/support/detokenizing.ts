@@ -2,7 +2,7 @@
 import type { Tokenizer as NativeTokenizer } from 'tokenizers';
 import { expect } from 'vitest';
 import { byteOfPiece } from '../../models/tokenizer/byteStages.js';
-import type { Detokenizer } from '../../models/tokenizer/detokenizer.js';
+import type { Detokenizer, ShownTokens } from '../../models/tokenizer/detokenizer.js';
 import { jsonOf, type TokenizerSpec } from '../../models/tokenizer/files.js';
 import { createNative, createTokenizer } from '../../models/tokenizer/tokenizer.js';
 import { Utf8 } from '../../models/tokenizer/utf8.js';
@@ -20,8 +20,8 @@ export function both(spec: TokenizerSpec): Both {
   return { native, own: tokenizer.detokenizer(), encode: (text) => tokenizer.encode(text) };
 }
 
-const streamed = (own: Detokenizer, ids: readonly number[]): string => {
-  const stream = own.stream();
+const streamed = (own: Detokenizer, ids: readonly number[], shown?: ShownTokens): string => {
+  const stream = own.stream(shown);
   return ids.map((id) => stream.push(id)).join('') + stream.end();
 };
 
@@ -52,10 +52,16 @@ export async function compare(
     lists.map((ids) => [...ids]),
     true,
   );
+  const withSpecial = await native.decodeBatch(
+    lists.map((ids) => [...ids]),
+    false,
+  );
   for (const [i, ids] of lists.entries()) {
     expect([ids, own.decode(ids)]).toEqual([ids, wanted[i]]);
-    const pieces = ids.flatMap((id) => native.idToToken(id) ?? []).filter((piece) => !special.includes(piece));
+    const all = ids.flatMap((id) => native.idToToken(id) ?? []);
+    const pieces = all.filter((piece) => !special.includes(piece));
     if (!breaksLate(pieces)) expect([ids, streamed(own, ids)]).toEqual([ids, wanted[i]]);
+    if (!breaksLate(all)) expect([ids, streamed(own, ids, 'all')]).toEqual([ids, withSpecial[i]]);
   }
 }
 
