@@ -21,7 +21,8 @@ import { at } from '../system/at.js';
 import { defined } from '../system/defined.js';
 import { BENCH_TARGETS, benchCommand, type BenchTarget, decimal, list, oneOf, runProgram, whole } from './command.js';
 import { openRandomModel } from './inputs.js';
-import { promptOf, requestLengths, serve, SPREAD } from './serve.js';
+import { promptOf, requestLengths, SPREAD } from './requestLengths.js';
+import { serve } from './serve.js';
 
 interface Timed {
   readonly generated: readonly Generated[];

@@ -16,7 +16,7 @@ import { at } from '../system/at.js';
 import { defined } from '../system/defined.js';
 import { BENCH_TARGETS, benchCommand, type BenchTarget, decimal, oneOf, runProgram, whole } from './command.js';
 import { initOf, modelPath, openRandomModel } from './inputs.js';
-import { promptOf, requestLengths, type RequestLengths } from './serve.js';
+import { promptOf, requestLengths, type RequestLengths } from './requestLengths.js';
 import { paddedExecutor, writeRepeated } from './servingInputs.js';
 
 /** A checkpoint as it is, and with its heads repeated. */

@@ -26,7 +26,7 @@ import {
 } from './command.js';
 import { openRandomModel } from './inputs.js';
 import { PHASES, randomOf, textLengths } from './memoryLoads.js';
-import { promptOf } from './serve.js';
+import { promptOf } from './requestLengths.js';
 
 /** Shares of the first model, in percent. Good ones come first, so that bad ones can be cut short. */
 const SHARES: readonly number[] = [30, 40, 20, 50, 60, 10, 70, 80, 90];

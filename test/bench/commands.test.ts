@@ -9,6 +9,7 @@ import { compileCommand } from '../../bench/compile.js';
 import { generateCommand, type GenerateBenchOptions, samplingOf } from '../../bench/generate.js';
 import { gpuCommand } from '../../bench/gpu.js';
 import { cpuCommand } from '../../bench/main.js';
+import { serveLoadCommand } from '../../bench/serveLoad.js';
 import { servingCommand } from '../../bench/serving.js';
 import { UserError } from '../../errors.js';
 
@@ -48,6 +49,21 @@ const LINES: readonly (readonly [string, () => Command, string, object])[] = [
       },
       ...{ kvCache: 'fp8', spread: 0.7, requests: 5, cacheTokens: 4096, topP: 0.9, topK: 50, penalty: 1.1 },
       ...{ wait: true, profile: true },
+    },
+  ],
+  [
+    'bench:serve',
+    serveLoadCommand,
+    '--base-url http://a:1/v1 --model m --api-key k --endpoint chat --requests 7 --rate 2.5 --burstiness inf --ramp linear ' +
+      '--ramp-from 2 --max-concurrency 3 --lengths random --spread 0.5 --prompt-tokens 9 --answer-tokens 8 --range-ratio 1 ' +
+      '--longest 99 --vocab-size 50 --ignore-eos --temperature 1 --no-stream --extra {"n":1} --seed 4 --warm-up 0 ' +
+      '--processes 5 --percentiles 50,99.9 --goodput ttft:200,tpot:50 --idle 1 --stalled 2 --aborts 0.5 --pid 3 --json',
+    {
+      ...{ baseUrl: 'http://a:1/v1', model: 'm', apiKey: 'k', endpoint: 'chat', requests: 7, rate: 2.5 },
+      ...{ burstiness: Infinity, ramp: 'linear', rampFrom: 2, maxConcurrency: 3, lengths: 'random', spread: 0.5 },
+      ...{ promptTokens: 9, answerTokens: 8, rangeRatio: 1, longest: 99, vocabSize: 50, ignoreEos: true },
+      ...{ temperature: 1, stream: false, extra: { n: 1 }, seed: 4, warmUp: 0, processes: 5, percentiles: [50, 99.9] },
+      ...{ goodput: { ttft: 200, tpot: 50 }, idle: 1, stalled: 2, aborts: 0.5, pid: 3, json: true },
     },
   ],
   [

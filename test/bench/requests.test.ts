@@ -1,6 +1,6 @@
 /** Lengths of made-up requests: means, bounds, and the same for a seed. */
 import { expect, it } from 'vitest';
-import { MEAN_LENGTHS, requestLengths } from '../../bench/serve.js';
+import { MEAN_LENGTHS, requestLengths } from '../../bench/requestLengths.js';
 
 it('has the wanted means within the bounds of the cut', () => {
   const lengths = requestLengths(1000);
