@@ -24,6 +24,16 @@ export function wholeFrom(least: number, most: number): z.ZodNumber {
   return z.number({ error }).int({ error }).min(least, { error }).max(most, { error });
 }
 
+/** A whole number of 64 bits with a sign, as far as a number can tell those beyond 2^53 apart. */
+export function seedNumber(): z.ZodNumber {
+  const error = 'expected a whole number of 64 bits';
+  return z
+    .number({ error })
+    .min(-(2 ** 63), { error })
+    .max(2 ** 63, { error })
+    .multipleOf(1, { error });
+}
+
 /** How the next token is chosen: what a request may ask for. */
 
 const MAX_TOKEN = 2 ** 31 - 1;
@@ -35,8 +45,8 @@ const MAX_BIAS = 100;
 export const samplingFields = {
   /** Divides the logits; 0, the default, takes the most likely token. */
   temperature: from(0, MAX_TEMPERATURE).optional(),
-  /** The same seed draws the same tokens, alone or beside others. Default 0. */
-  seed: wholeFrom(0, Number.MAX_SAFE_INTEGER).optional(),
+  /** The same seed draws the same tokens, alone or beside others: 64 bits. Default 0. */
+  seed: seedNumber().optional(),
   /** Draws from the most likely tokens only, as many as this; 0, the default, from all, and so does -1. */
   topK: wholeFrom(-1, MAX_TOKEN).optional(),
   /**
@@ -149,6 +159,7 @@ export const generateFields = {
   /** Searches for the most likely continuation with this many paths, and keeps the `n` best. */
   beams: wholeFrom(1, MAX_BEAMS).optional(),
   ...samplingFields,
+  seed: wholeFrom(0, Number.MAX_SAFE_INTEGER).optional(),
 };
 
 export const generateSchema = z.strictObject(generateFields);

@@ -106,6 +106,8 @@ export interface ClassRow {
 /** Continuations of one prompt, which share its pages. */
 export interface ContinuationRequest extends Omit<GenerateRequest, 'signal' | 'rows'>, RequestOptions {
   readonly kind: 'generate';
+  /** Rows of the prompt, in any order; they come as `row` events of its first continuation. */
+  readonly rows?: readonly RowRequest[];
   /** How many, 1 by default. The first has number `sample`, the others those that follow. */
   readonly n?: number;
 }

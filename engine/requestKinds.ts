@@ -46,7 +46,7 @@ export function planRequest<R extends EngineRequest>(request: R, model: ModelFac
 function planOf(request: EngineRequest, model: ModelFacts): RequestPlan<EngineRequest['kind']> {
   switch (request.kind) {
     case 'generate': {
-      const { n = 1, sample = 0, signal: _, ...own } = request;
+      const { n = 1, sample = 0, rows, signal: _, ...own } = request;
       requireWhole('n', n, 1, MAX_SAMPLES);
       requireWhole('sample', sample, 0);
       requireWhole('maxNewTokens', own.maxNewTokens, 0);
@@ -65,9 +65,15 @@ function planOf(request: EngineRequest, model: ModelFacts): RequestPlan<EngineRe
       const checked = drafts && {
         drafts: (tokens: readonly number[]) => usableDrafts(Array.from(drafts(tokens)), MAX_DRAFTS, vocabSize),
       };
+      const asked = rows !== undefined && planRows(own.prompt, rows, model);
       const sequences = Array.from({ length: n }, (_each, i) => ({
         request: { ...own, ...checked, sample: sample + i },
-      }));
+      })).map((each, i) =>
+        // The others have the same prompt.
+        i > 0 || asked === false
+          ? each
+          : { request: { ...each.request, rows: asked.sorted }, listener: asked.listener },
+      );
       return { sequences, resultOf: (results) => results };
     }
     case 'score':
@@ -112,15 +118,18 @@ interface PlacedRow extends RowRequest {
   readonly index: number;
 }
 
-/** Rows in the order of their positions, and the tokens as far as they have some. */
-function placed(tokens: readonly number[], rows: readonly RowRequest[]) {
-  const sorted: readonly PlacedRow[] = rows
+/** Rows in the order of their positions, with their targets. */
+const inOrder = (tokens: readonly number[], rows: readonly RowRequest[]): readonly PlacedRow[] =>
+  rows
     .map((row, index) => ({ target: tokens[row.position + 1], ...row, index }))
     .sort((a, b) => a.position - b.position);
-  const prompt = tokens.slice(0, (sorted.at(-1)?.position ?? 0) + 1);
-  const request: GenerateRequest = { prompt, maxNewTokens: 0, ...(rows.length === 0 ? {} : { rows: sorted }) };
-  return { sorted, request };
-}
+
+/** The tokens as far as they have rows, with nothing behind them. */
+const scoredOnly = (tokens: readonly number[], sorted: readonly PlacedRow[]): GenerateRequest => ({
+  prompt: tokens.slice(0, (sorted.at(-1)?.position ?? 0) + 1),
+  maxNewTokens: 0,
+  ...(sorted.length === 0 ? {} : { rows: sorted }),
+});
 
 /** Throws UsageError where a position has more rows than a step is sure to have room for. */
 function requireFew(sorted: readonly PlacedRow[]): void {
@@ -128,14 +137,13 @@ function requireFew(sorted: readonly PlacedRow[]): void {
   if (many !== undefined) throw new UsageError(`rows: more than ${MAX_ROWS_AT} rows at position ${many.position}`);
 }
 
-function planScore({ tokens, rows }: ScoreRequest, model: ModelFacts): RequestPlan<'score'> {
-  requireVocabulary(model);
-  requireTokens(tokens, model);
+/** Rows in the order of their positions, and who is told of their answers. Throws UsageError as planRequest does. */
+function planRows(tokens: readonly number[], rows: readonly RowRequest[], model: ModelFacts) {
   requireInside(
     rows.map(({ position }) => position),
     tokens.length,
   );
-  const { sorted, request } = placed(tokens, rows);
+  const sorted = inOrder(tokens, rows);
   requireFew(sorted);
   for (const { target, top = 0 } of sorted) {
     requireTokens(target === undefined ? [] : [target], model, 0);
@@ -155,7 +163,17 @@ function planScore({ tokens, rows }: ScoreRequest, model: ModelFacts): RequestPl
       tell({ kind: 'row', sample: 0, row });
     },
   });
-  return { sequences: [{ request, listener }], resultOf: () => rows.flatMap((_, i) => found[i] ?? []) };
+  return { sorted, listener, found };
+}
+
+function planScore({ tokens, rows }: ScoreRequest, model: ModelFacts): RequestPlan<'score'> {
+  requireVocabulary(model);
+  requireTokens(tokens, model);
+  const { sorted, listener, found } = planRows(tokens, rows, model);
+  return {
+    sequences: [{ request: scoredOnly(tokens, sorted), listener }],
+    resultOf: () => rows.flatMap((_, i) => found[i] ?? []),
+  };
 }
 
 function planReward({ tokens, positions }: RewardRequest, model: ModelFacts): RequestPlan<'reward'> {
@@ -168,7 +186,7 @@ function planReward({ tokens, positions }: RewardRequest, model: ModelFacts): Re
   requireInside(positions, tokens.length);
   // A position that is asked for twice has one row.
   const once = [...new Set(positions)].map((position) => ({ position }));
-  const { sorted, request } = placed(tokens, once);
+  const sorted = inOrder(tokens, once);
   const found = new Map<number, ClassRow>();
   const listener = (tell: Tell): Partial<TaskListener> => ({
     onScore: ({ classLogits: logits }, ask) => {
@@ -179,7 +197,7 @@ function planReward({ tokens, positions }: RewardRequest, model: ModelFacts): Re
     },
   });
   return {
-    sequences: [{ request, listener }],
+    sequences: [{ request: scoredOnly(tokens, sorted), listener }],
     resultOf: () => positions.flatMap((position) => found.get(position) ?? []),
   };
 }

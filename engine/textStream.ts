@@ -13,6 +13,8 @@ export interface TokenText {
 export class TextStream {
   /** Text that stands: none of it may be the start of a stop string. */
   text = '';
+  /** The stop string that has ended the text: it came behind it, and is no part of it. */
+  stop: string | undefined;
   readonly #tokens: TokenText;
   readonly #stops: readonly Finder[];
   /** Text behind that which stands. */
@@ -35,13 +37,20 @@ export class TextStream {
     if (added === '') return { added, isStopped: false };
     const from = this.#held.length;
     this.#held += added;
-    if (this.#stops.length === 0) return { added: this.#show(this.#held.length), isStopped: false };
+    if (this.#stops.length === 0) return this.#going(this.#held.length);
     if (this.#tokens.isWhole(id)) this.#whole.push([from, this.#held.length]);
     const stop = this.#firstStop(added);
-    if (stop === undefined) return { added: this.#show(this.#held.length - this.#begun()), isStopped: false };
-    if (mayStop) return { added: this.#cut(stop), isStopped: true };
+    if (stop === undefined) return this.#going(this.#held.length - this.#begun());
+    if (mayStop) {
+      this.stop = stop.text;
+      return { added: this.#cut(stop.from), isStopped: true };
+    }
     for (const each of this.#stops) each.restart();
-    return { added: this.#show(this.#held.length), isStopped: false };
+    return this.#going(this.#held.length);
+  }
+
+  #going(place: number) {
+    return { added: this.#show(place), isStopped: false };
   }
 
   /** No token follows. Returns the text that was held back. */
@@ -69,14 +78,15 @@ export class TextStream {
    * Where the text ends: it is cut at one stop string after the other, as the public harness does. So of two that
    * overlap, the first of the list counts, and the other is not whole any more.
    */
-  #firstStop(added: string): number | undefined {
+  #firstStop(added: string): { readonly from: number; readonly text: string } | undefined {
     const before = this.#held.length - added.length;
-    let end: number | undefined;
+    let first: { readonly from: number; readonly text: string } | undefined;
     for (const stop of this.#stops) {
       const found = stop.find(added);
-      if (found !== undefined && before + found <= (end ?? Infinity)) end = before + found - stop.length;
+      if (found !== undefined && before + found <= (first?.from ?? Infinity))
+        first = { from: before + found - stop.text.length, text: stop.text };
     }
-    return end;
+    return first;
   }
 
   /** How many UTF-16 units at the end may be the start of a stop string. */
@@ -102,8 +112,8 @@ class Finder {
     }
   }
 
-  get length(): number {
-    return this.#string.length;
+  get text(): string {
+    return this.#string;
   }
 
   get begun(): number {
