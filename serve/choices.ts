@@ -58,7 +58,8 @@ interface Choice {
   isOver: boolean;
 }
 
-const FINISHES: Readonly<Record<EndReason, FinishReason>> = {
+/** What a client is told of an end. */
+export const FINISHES: Readonly<Record<EndReason, FinishReason>> = {
   eos: 'stop',
   stop: 'stop',
   length: 'length',
