@@ -230,3 +230,15 @@ export function apiErrorOf(error: unknown): unknown {
   }
   return error;
 }
+
+/** Usage as clients read it, of all prompts of an answer. */
+export function usageOf(usages: readonly Usage[]) {
+  const sum = (name: keyof Usage): number => usages.reduce((all, each) => all + each[name], 0);
+  const [prompt, completion] = [sum('promptTokens'), sum('completionTokens')];
+  return {
+    prompt_tokens: prompt,
+    completion_tokens: completion,
+    total_tokens: prompt + completion,
+    prompt_tokens_details: { cached_tokens: sum('cachedTokens') },
+  };
+}

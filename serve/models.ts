@@ -1,5 +1,6 @@
 /** The models of a server, as the thread that speaks HTTP sees them: what they are, and what can be asked of them. */
 import type { ModelStats } from '../engine/modelStats.js';
+import { ApiError, badRequest } from './apiError.js';
 import type { ContinuationRequest, RequestEvent, RewardRequest, ScoreRequest } from '../engine/request.js';
 import type { Detokenizer } from '../models/tokenizer/detokenizer.js';
 import type { GrammarSource } from '../grammar/source.js';
@@ -90,3 +91,20 @@ export interface ModelClient {
 /** The model that a body asks for: the first where it names none. */
 export const findModel = ({ models }: ModelClient, name: unknown): ServedModel | undefined =>
   name === undefined || name === null ? models[0] : models.find(({ names }) => names.includes(String(name)));
+
+/**
+ * The same, of a kind: the first of it where the body names none. Throws ApiError: 404 where there is no such model, 400
+ * where it is of the other kind.
+ */
+export function requireModel(client: ModelClient, name: unknown, kind: ServedModel['kind']): ServedModel {
+  const isNamed = name !== undefined && name !== null;
+  const model = (isNamed ? undefined : client.models.find((each) => each.kind === kind)) ?? findModel(client, name);
+  if (model === undefined)
+    throw new ApiError(404, `there is no model ${JSON.stringify(String(name).slice(0, 200))}`, {
+      param: 'model',
+      code: 'model_not_found',
+    });
+  if (model.kind === kind) return model;
+  const gives = model.kind === 'text' ? 'texts, and no scores' : 'scores, and no texts';
+  throw badRequest(`the model ${JSON.stringify(model.names[0])} gives ${gives}`, 'model');
+}

@@ -1,0 +1,133 @@
+/** The body of a completion: prompts in four forms, and what is asked of each. */
+import { z } from 'zod';
+import { MAX_SAMPLES, MAX_TOP_LOGPROBS } from '../../engine/limits.js';
+import { wholeFrom } from '../../engine/options.js';
+import { badRequest } from '../apiError.js';
+import { type ModelClient, requireModel, type ServedModel } from '../models.js';
+import {
+  answerLength,
+  type AnswerOptions,
+  answerOptions,
+  MAX_TOKENS,
+  readBody,
+  requireTokens,
+  samplingShape,
+} from '../sampling.js';
+
+/** What is written where a body does not say: as OpenAI has it. */
+const DEFAULT_TOKENS = 16;
+/** Of a request: more of them make no step fuller. */
+const MAX_PROMPTS = 1024;
+const MAX_CHOICES = 1024;
+
+const flag = z.boolean('expected true or false');
+
+const bodySchema = z.object({
+  ...samplingShape,
+  model: z.unknown(),
+  prompt: z.unknown(),
+  suffix: z.string('expected a text').optional(),
+  max_tokens: wholeFrom(0, MAX_TOKENS).optional(),
+  echo: flag.optional(),
+  logprobs: wholeFrom(0, MAX_TOP_LOGPROBS).optional(),
+  best_of: wholeFrom(1, MAX_SAMPLES).optional(),
+  add_special_tokens: flag.optional(),
+});
+
+export interface CompletionPrompt {
+  readonly tokens: readonly number[];
+  /** The client's; absent where it gave tokens, or its text was cut. */
+  readonly text: string | undefined;
+  readonly maxTokens: number;
+}
+
+export interface Completion {
+  readonly model: ServedModel;
+  readonly prompts: readonly CompletionPrompt[];
+  readonly options: AnswerOptions;
+  readonly echoes: boolean;
+  /** Drawn of each prompt: as many as its choices, or more. */
+  readonly drawn: number;
+}
+
+/** Throws ApiError. */
+export async function readCompletion(
+  client: ModelClient,
+  given: Readonly<Record<string, unknown>>,
+): Promise<Completion> {
+  const body = readBody(bodySchema, given);
+  const model = requireModel(client, body.model, 'text');
+  const options = answerOptions(body, model, body.logprobs);
+  const { best_of: bestOf = options.n, echo: echoes = false } = body;
+  if (body.suffix !== undefined && body.suffix !== '')
+    throw badRequest('suffix: the model does not fill in the middle of a text', 'suffix');
+  if (bestOf < options.n) throw badRequest(`best_of: expected ${options.n}, which is n, or more`, 'best_of');
+  if (body.best_of !== undefined && options.isStreamed) throw badRequest('best_of: not with stream', 'best_of');
+  const prompts = readPrompts(body.prompt, model);
+  if (prompts.length * bestOf > MAX_CHOICES)
+    throw badRequest(`a request has at most ${MAX_CHOICES} choices, for all its prompts together`, 'n');
+  const encoded = await encodePrompts(prompts, model, body.add_special_tokens);
+  return {
+    model,
+    options,
+    echoes,
+    drawn: bestOf,
+    prompts: encoded.map((tokens, i) => {
+      const length = cutLength(tokens.length, options.truncateTo, body.max_tokens ?? 1, model);
+      if (length === 0) throw badRequest(`${placeOf(i, prompts)} has no tokens`, 'prompt');
+      const prompt = prompts[i]!;
+      return {
+        tokens: length < tokens.length ? tokens.slice(tokens.length - length) : tokens,
+        text: typeof prompt === 'string' && length === tokens.length ? prompt : undefined,
+        maxTokens: answerLength(length, body.max_tokens, model, DEFAULT_TOKENS),
+      };
+    }),
+  };
+}
+
+/** Tokens that are left of a prompt; −1 asks for as many as fit beside the answer. */
+function cutLength(tokens: number, truncateTo: number | undefined, answer: number, { maxLength }: ServedModel): number {
+  if (truncateTo === undefined) return tokens;
+  return Math.min(tokens, truncateTo < 0 ? Math.max(1, maxLength - answer) : truncateTo);
+}
+
+const placeOf = (index: number, prompts: readonly unknown[]): string =>
+  prompts.length === 1 ? 'prompt' : `prompt[${index}]`;
+
+type Prompt = string | readonly number[];
+
+/** A text, tokens, or a list of either. */
+function readPrompts(value: unknown, model: ServedModel): readonly Prompt[] {
+  if (typeof value === 'string') return [value];
+  if (!Array.isArray(value) || value.length === 0)
+    throw badRequest('prompt: expected a text, a list of token ids, or a list of either', 'prompt');
+  const list: readonly unknown[] = value;
+  if (typeof list[0] === 'number') return [tokensOf(list, 'prompt', model)];
+  if (list.length > MAX_PROMPTS) throw badRequest(`prompt: expected at most ${MAX_PROMPTS} prompts`, 'prompt');
+  const isText = typeof list[0] === 'string';
+  return list.map((each, i) => {
+    if (isText && typeof each === 'string') return each;
+    if (!isText && Array.isArray(each)) return tokensOf(each, `prompt[${i}]`, model);
+    throw badRequest(`prompt[${i}]: expected ${isText ? 'a text' : 'a list of token ids'}`, 'prompt');
+  });
+}
+
+function tokensOf(list: readonly unknown[], where: string, model: ServedModel): readonly number[] {
+  const isNumbers = (each: readonly unknown[]): each is readonly number[] =>
+    each.every((token) => typeof token === 'number');
+  if (!isNumbers(list)) throw badRequest(`${where}: expected token ids`, 'prompt');
+  // One check for all is quicker than a message for each.
+  if (list.length > model.maxLength) answerLength(list.length, 0, model);
+  requireTokens(list, model, 'prompt');
+  return list;
+}
+
+async function encodePrompts(
+  prompts: readonly Prompt[],
+  { texts }: ServedModel,
+  addSpecialTokens: boolean | undefined,
+): Promise<readonly (readonly number[])[]> {
+  const written = prompts.filter((prompt) => typeof prompt === 'string');
+  if (written.length === 0) return prompts as readonly (readonly number[])[];
+  return texts.encode(written, addSpecialTokens);
+}
