@@ -18,6 +18,7 @@ import { addQuantize } from './quantize.js';
 import { addReport } from './report.js';
 import { addReward } from './reward.js';
 import { addRun } from './run.js';
+import { addServe } from './serve.js';
 import { addTasks } from './tasks.js';
 import { addTune } from './tune.js';
 import { addVerify } from './verify.js';
@@ -82,6 +83,7 @@ function createProgram(context: Context): Command {
   addRun(program, context);
   addGenerate(program, context);
   addReward(program, context);
+  addServe(program, context);
   addCompile(program, context);
   addTune(program, context);
   addMerge(program, context);
@@ -169,6 +171,7 @@ const WRONG_USE = 2;
 const EXAMPLES: Readonly<Record<string, string>> = {
   run: 'tilewright run models/demo --task hellaswag --data examples/everyday.jsonl',
   generate: 'tilewright generate models/demo "Once upon a time"',
+  serve: 'tilewright serve models/demo',
   compile: 'tilewright compile models/demo -o demo.tw',
   compare: 'tilewright compare results-16bit results-fp8',
   merge: 'tilewright merge shards --out results',

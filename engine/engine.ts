@@ -124,9 +124,10 @@ export class Engine {
 
   /**
    * Begins a request. Throws UsageError where it cannot mean anything, QueueFull where too many wait, and GenerateError
-   * where the model cannot compute it; nothing of it has then begun.
+   * where the model cannot compute it; nothing of it has then begun. `onHeld` is called when an event is held and none
+   * was before, in the loop that feeds the device: it must return at once.
    */
-  submit<R extends EngineRequest>(request: R): RequestHandle<R['kind']> {
+  submit<R extends EngineRequest>(request: R, onHeld?: () => void): RequestHandle<R['kind']> {
     if (this.isClosed) throw closed('submit');
     const entry = this.entryOf('submit', request.model);
     const { replicas, requests, waiters, model } = entry;
@@ -141,6 +142,7 @@ export class Engine {
     const handle: RequestHandle<R['kind']> = new RequestHandle({
       ...checked,
       resultOf: plan.resultOf,
+      onHeld,
       onSettled: () => {
         requests.delete(handle);
         for (const wake of waiters) wake();

@@ -18,11 +18,14 @@ export interface HandleOptions<K extends Kind> {
   readonly resultOf: (results: readonly Generated[]) => ResultOf[K];
   /** Called once, when nothing of it is in work any more. */
   readonly onSettled: () => void;
+  /** Called when an event is held and none was before: at once, in the loop that feeds the device. */
+  readonly onHeld?: (() => void) | undefined;
 }
 
 /**
- * Events are read by one reader: by `for await`, which cancels the request when its loop is left, or by `read`. Without
- * a reader, `result` takes them as they come. While as many as `maxHeld` wait, the request takes no part in steps.
+ * Events are read by one reader: by `for await`, which cancels the request when its loop is left, by `read`, or by
+ * `take`, whose events count as held until they are acknowledged. Without a reader, `result` takes them as they come.
+ * While as many as `maxHeld` are held, the request takes no part in steps.
  */
 export class RequestHandle<K extends Kind = Kind> implements AsyncIterable<RequestEvent> {
   private readonly options: HandleOptions<K>;
@@ -30,6 +33,8 @@ export class RequestHandle<K extends Kind = Kind> implements AsyncIterable<Reque
   private held: RequestEvent[] = [];
   private readonly outcomes: (Generated | Error | undefined)[] = [];
   private left = 0;
+  /** Events that were taken and not acknowledged. */
+  private taken = 0;
   private isRead = false;
   private isDropping = false;
   private isPaused = false;
@@ -110,8 +115,8 @@ export class RequestHandle<K extends Kind = Kind> implements AsyncIterable<Reque
   }
 
   tell(event: RequestEvent): void {
-    if (!this.isDropping) this.held.push(event);
-    if (!this.isPaused && this.held.length >= this.options.maxHeld) {
+    if (!this.isDropping && this.held.push(event) === 1) this.options.onHeld?.();
+    if (!this.isPaused && this.held.length + this.taken >= this.options.maxHeld) {
       this.isPaused = true;
       for (const task of this.tasks) task.pause();
     }
@@ -120,9 +125,24 @@ export class RequestHandle<K extends Kind = Kind> implements AsyncIterable<Reque
 
   /** Those that were held are read. */
   private release(): void {
-    if (!this.isPaused || this.held.length > this.options.maxHeld / 2) return;
+    if (!this.isPaused || this.held.length + this.taken > this.options.maxHeld / 2) return;
     this.isPaused = false;
     for (const task of this.tasks) task.resume();
+  }
+
+  /** All events that wait for their reader, perhaps none. They count as held until they are acknowledged. */
+  take(): readonly RequestEvent[] {
+    this.isRead = true;
+    const events = this.held;
+    this.held = [];
+    this.taken += events.length;
+    return events;
+  }
+
+  /** So many events that were taken have been dealt with. */
+  acknowledge(count: number): void {
+    this.taken = Math.max(0, this.taken - count);
+    this.release();
   }
 
   /** All events that wait for their reader, at least one; none once the request is over. For one reader. */

@@ -1,23 +1,19 @@
 /** `openEngine`: models that stay open side by side, and requests to them that come and go. See docs/engine.md. */
-import { compileWithCache, type Demand } from '../commands/cacheSize.js';
-import { engineModelOf } from '../commands/engineModel.js';
-import { FIRST_TOKENS, ModelMemory } from '../commands/modelMemory.js';
+import { EngineModels } from '../commands/engineModels.js';
 import { scoreSolutions, solutionWriter } from '../commands/reward.js';
 import { readInput } from '../commands/rewardInput.js';
 import { tokenizeSolutions } from '../commands/rewardTexts.js';
 import { chooseVerifier, openVerifier } from '../commands/verifier.js';
 import { describe, eachOf, MAX_AT_ONCE } from '../commands/textGenerator.js';
-import { DeviceHost } from '../driver/devices/deviceHost.js';
 import { DeadlinePassed, Engine as ModelEngine, leftMsOf } from '../engine/engine.js';
 import type { RequestHandle } from '../engine/handle.js';
 import type { EndReason, Generated, RequestOptions, RowResult } from '../engine/request.js';
 import { UsageError } from '../errors.js';
 import type { Score } from '../models/heads/head.js';
-import { classesOf } from '../models/model/model.js';
 import { defined } from '../system/defined.js';
 import { counted } from '../system/text.js';
 import { eventsOf, type GenerateEvent, ModelGenerator, requireCache } from './generate.js';
-import { load } from './open.js';
+import { askedOf, refuseAborted, unlessAborted } from './open.js';
 import {
   checkOptions,
   type EngineGenerateOptions,
@@ -92,7 +88,7 @@ export async function openEngine(options: EngineOptions): Promise<Engine> {
       `openEngine: memorySplit has ${counted(split.length, 'share')}, and there are ${counted(count, 'model')}`,
       'give a share for each model, or leave it out: memory then moves by itself',
     );
-  const engine = new OpenEngine(new ModelEngine(defined({ queueLimit })), new ModelMemory({ memory, split }));
+  const engine = new OpenEngine(new ModelEngine(defined({ queueLimit })), new EngineModels({ memory, split }));
   try {
     for (const [name, model] of Object.entries(models))
       await engine.load(name, { ...model, ...defined({ onProgress, signal }) });
@@ -103,22 +99,17 @@ export async function openEngine(options: EngineOptions): Promise<Engine> {
   }
 }
 
-/** The smallest cache: a budget gives more once the model is there. */
-const DEMAND: Demand = { prompt: 1, where: 'a prompt', least: 2, longest: 2, total: FIRST_TOKENS };
-
 class OpenEngine implements Engine {
   private readonly engine: ModelEngine;
-  /** A fault in native code ends a process of models, which is replaced, and not the program. */
-  private readonly host = new DeviceHost({ isApart: true });
   private readonly writers = new Map<string, ModelGenerator>();
   /** Names of models that are being opened. */
   private readonly opening = new Set<string>();
-  private readonly memory: ModelMemory;
+  private readonly opener: EngineModels;
   private closed: Promise<void> | undefined;
 
-  constructor(engine: ModelEngine, memory: ModelMemory) {
+  constructor(engine: ModelEngine, opener: EngineModels) {
     this.engine = engine;
-    this.memory = memory;
+    this.opener = opener;
   }
 
   get models(): readonly string[] {
@@ -135,17 +126,11 @@ class OpenEngine implements Engine {
       );
     this.opening.add(name);
     try {
-      const { logits = true } = options;
-      const { loaded, request } = await load(
-        options,
-        async (loading, asked, ui) => {
-          const first = Math.min(FIRST_TOKENS, asked.cacheTokens ?? Infinity);
-          await this.memory.makeRoom(await loading.compile(first), loading.checkpoint, asked);
-          await compileWithCache(loading, { ...asked, cacheTokens: first }, DEMAND, ui);
-        },
-        // A head of classes has none.
-        { host: this.host, logitsFor: ({ config }) => logits && classesOf(config) === undefined },
-      );
+      const { signal } = options;
+      const { asked, ui } = askedOf(options);
+      const stillWanted = (): void => refuseAborted(signal);
+      const opening = this.opener.open(asked, ui, { stillWanted, ...defined({ logits: options.logits }) });
+      const { loaded, model } = await unlessAborted(signal, opening, (late) => void late.loaded.close());
       try {
         this.requireOpen('load');
         const writer = new ModelGenerator(requireCache(loaded), this.engine, name);
@@ -154,12 +139,7 @@ class OpenEngine implements Engine {
           await writer.close();
           await loaded.close();
         };
-        const replicas = loaded.executor.members?.length ?? 1;
-        const memory = {
-          mostTokens: options.cacheTokens,
-          budgetOf: (replica: number) => this.memory.budgetOf(loaded, request, replica, replicas),
-        };
-        this.engine.load(name, { ...engineModelOf(loaded, memory), close });
+        this.engine.load(name, { ...model, close });
         this.writers.set(name, writer);
       } catch (error) {
         await loaded.close();

@@ -1,13 +1,13 @@
 /** Opens a model for a program: options to a request, and a signal that ends the wait. */
-import { beginLoading, type LoadedModel, type LoadingOptions, type ModelLoading } from '../commands/loadModel.js';
+import { beginLoading, type LoadedModel, type ModelLoading } from '../commands/loadModel.js';
 import { Interrupted } from '../commands/runRequest.js';
 import { settleTarget } from '../driver/devices/chooseTarget.js';
 import { parseInit, type WeightInit } from '../driver/names.js';
 import { Phases } from '../driver/phases.js';
+import type { WithTargetChoice } from '../driver/precision.js';
 import type { LoadRequest, Ui } from '../driver/requests.js';
 import { detectMachine } from '../driver/targets/cpuDevice.js';
 import { mayFeed } from '../driver/targets/index.js';
-import { defined } from '../system/defined.js';
 import { type ModelOptions, present } from './options.js';
 import { uiOf } from './progress.js';
 
@@ -15,7 +15,7 @@ export const initOf = (text: string | undefined): WeightInit =>
   text === undefined ? { kind: 'checkpoint' } : parseInit(text);
 
 /** The result of `work`, or Interrupted as soon as the signal is aborted. A late result is passed to `late`. */
-async function unlessAborted<T>(
+export async function unlessAborted<T>(
   signal: AbortSignal | undefined,
   work: Promise<T>,
   late: (value: T) => void,
@@ -37,6 +37,18 @@ async function unlessAborted<T>(
   }
 }
 
+/** Throws Interrupted once the signal is aborted. */
+export function refuseAborted(signal: AbortSignal | undefined): void {
+  if (signal?.aborted === true) throw new Interrupted(0);
+}
+
+/** What is asked of a model by these options, and where progress goes. */
+export function askedOf(options: ModelOptions): { readonly asked: WithTargetChoice<LoadRequest>; readonly ui: Ui } {
+  const { init, precision = 'auto', threads, onProgress, signal: _, ...rest } = present(options);
+  const asked = { ...rest, init: initOf(init), precision, threads: threads ?? detectMachine().cpu.cores };
+  return { asked, ui: uiOf(onProgress) };
+}
+
 /** A model on its devices, and what was found out before it was loaded. */
 export interface Opened<T> {
   readonly request: LoadRequest;
@@ -52,17 +64,14 @@ export interface Opened<T> {
 export async function load<T>(
   options: ModelOptions,
   choose: (loading: ModelLoading, request: LoadRequest, ui: Ui) => Promise<T>,
-  how: LoadingOptions = {},
 ): Promise<Opened<T>> {
-  const { init, target, precision = 'auto', threads, onProgress, signal, ...rest } = present(options);
-  const ui = uiOf(onProgress);
-  const phases = new Phases();
-  const asked = { ...rest, init: initOf(init), precision, threads: threads ?? detectMachine().cpu.cores };
+  const { signal } = options;
+  const { asked, ui } = askedOf(options);
   const begin = async (): Promise<Opened<T>> => {
-    const settled = await settleTarget({ ...asked, ...defined({ target }) }, ui);
+    const settled = await settleTarget(asked, ui);
     const request: LoadRequest = { ...settled, feeds: mayFeed(settled) };
-    if (signal?.aborted === true) throw new Interrupted(0);
-    const loading = beginLoading(request, ui, phases, how);
+    refuseAborted(signal);
+    const loading = beginLoading(request, ui, new Phases());
     const found = await choose(loading, request, ui);
     return { request, loaded: await loading.finish(), cores: loading.cores, found };
   };

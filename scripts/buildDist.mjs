@@ -93,6 +93,7 @@ const PROGRAMS = {
   'driver/devices/child': [],
   'runtime/cuda/nvrtcProcess': [],
   'evaluate/tokenizeWorker': [],
+  'serve/http/thread': [],
   'models/chat/worker': [],
   'models/tokenizer/thread': ['createTokenizer'],
 };

@@ -15,6 +15,8 @@ export interface PathModelOptions {
   readonly limits?: Partial<StepLimits>;
   readonly cacheTokens?: number;
   readonly maxLength?: number;
+  /** Tokens of its vocabulary. Default: PATH_VOCAB. */
+  readonly vocab?: number;
   /** Steps, counted from 0, in which the device ends. */
   readonly lostAt?: ReadonlySet<number>;
   /** Models with another one give other answers. */
@@ -65,6 +67,7 @@ export function pathModel({
   limits = {},
   cacheTokens = 4096,
   maxLength = 400,
+  vocab = PATH_VOCAB,
   lostAt = new Set(),
   seed = 0,
   failsOneIn = Infinity,
@@ -85,7 +88,7 @@ export function pathModel({
     const made: Kept[] = [];
     tokens.forEach((given, t) => {
       const token = isFed?.[t] === 1 ? drawn.get(feed![t]!)! : given;
-      if (!(token >= 0 && token < PATH_VOCAB)) throw new Error(`token ${token}`);
+      if (!(token >= 0 && token < vocab)) throw new Error(`token ${token}`);
       let digest = seed;
       for (let k = 0; k < position[t]!; k++) {
         const kept = rows[key[firsts[t]! + k]!];
@@ -117,8 +120,8 @@ export function pathModel({
     const filters = [topK, topP, minLogP, repetition, presence, frequency, inverseTemperature].map((values) =>
       Math.round(1000 * Math.max(-1e6, Math.min(1e6, values![f]!))),
     );
-    let chosen = mix(digest, ...numbers, ...filters, keyLow[f]!, keyHigh[f]!) % PATH_VOCAB;
-    while (counts.get(chosen)?.[1] === -Infinity) chosen = (chosen + 1) % PATH_VOCAB;
+    let chosen = mix(digest, ...numbers, ...filters, keyLow[f]!, keyHigh[f]!) % vocab;
+    while (counts.get(chosen)?.[1] === -Infinity) chosen = (chosen + 1) % vocab;
     return chosen;
   };
 
@@ -126,12 +129,12 @@ export function pathModel({
     const made = write(inputs);
     const failed = Array.from(inputs.row, (token) => mix(made[token]!.digest, 5) / 2 ** 32 < 1 / failsOneIn);
     const behind = Array.from(inputs.row, (token) => made[token]!);
-    const greedy = ({ digest }: Kept): number => mix(digest, 1) % PATH_VOCAB;
+    const greedy = ({ digest }: Kept): number => mix(digest, 1) % vocab;
     const next = behind.map((kept, r) =>
       inputs.inverseTemperature[r] === 0
         ? greedy(kept)
         : mix(kept.digest, inputs.keyLow[r]!, inputs.keyHigh[r]!, Math.round(1e4 * inputs.inverseTemperature[r]!)) %
-          PATH_VOCAB,
+          vocab,
     );
     const filtered = Array.from(inputs.topK ?? [], (_, f) => choose(inputs, f, behind[f]!));
     totals.filtered = Math.max(totals.filtered, filtered.length);
@@ -143,7 +146,7 @@ export function pathModel({
       throw Object.assign(new Error('not finite'), { rows: failed.flatMap((each, row) => (each ? [row] : [])) });
     const top = filtered.flatMap((_, f) =>
       Array.from({ length: TOP }, (_each, i) =>
-        i < inputs.topCount[f]! ? (mix(behind[f]!.digest, 3) + i) % PATH_VOCAB : 0,
+        i < inputs.topCount[f]! ? (mix(behind[f]!.digest, 3) + i) % vocab : 0,
       ),
     );
     return {
@@ -164,7 +167,7 @@ export function pathModel({
     totals,
     limits: all,
     maxLength,
-    vocab: PATH_VOCAB,
+    vocab,
     ...{ maxPages: pages, mappedPages: pages, piecePages: 1, pieceBytes: 0 },
     step: async (message) => {
       const { inputs: given, copies } = table.apply(message);

@@ -1,0 +1,41 @@
+/** `/v1/models`: which models there are. */
+import { ApiError } from '../apiError.js';
+import type { ModelClient, ServedModel } from '../models.js';
+import type { Route } from './exchange.js';
+
+const entry = ({ created, maxLength, names: [root] }: ServedModel, id: string) => ({
+  id,
+  object: 'model',
+  created,
+  owned_by: 'tilewright',
+  root,
+  max_model_len: maxLength,
+});
+
+export function modelRoutes({ models }: ModelClient): readonly Route[] {
+  return [
+    {
+      method: 'GET',
+      path: '/v1/models',
+      handle: (exchange) =>
+        exchange.reply(200, {
+          object: 'list',
+          data: models.flatMap((model) => model.names.map((name) => entry(model, name))),
+        }),
+    },
+    {
+      method: 'GET',
+      path: '/v1/models/:model',
+      handle: (exchange) => {
+        const name = exchange.params['model'] ?? '';
+        const model = models.find(({ names }) => names.includes(name));
+        if (model === undefined)
+          throw new ApiError(404, 'There is no such model. GET /v1/models lists them.', {
+            code: 'model_not_found',
+            param: 'model',
+          });
+        exchange.reply(200, entry(model, name));
+      },
+    },
+  ];
+}

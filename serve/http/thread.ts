@@ -1,0 +1,60 @@
+/** The thread that speaks HTTP: workerData is HttpSettings. */
+import { parentPort, workerData } from 'node:worker_threads';
+import { UserError } from '../../errors.js';
+import { ApiError } from '../apiError.js';
+import { LinkedClient } from '../link/client.js';
+import { routesOf } from '../routes.js';
+import { openServedModel } from '../servedModel.js';
+import { HttpServer } from './server.js';
+import type { FromHttp, HttpSettings, ToHttp } from './threadMessages.js';
+
+const port = parentPort;
+if (port === null) throw new Error('serve/http/thread runs as a worker thread only');
+
+const tell = (message: FromHttp): void => port.postMessage(message);
+const fail = (error: unknown): void => {
+  const code = error instanceof Error && 'code' in error ? { code: String(error.code) } : {};
+  const hint = error instanceof UserError && error.hint !== undefined ? { hint: error.hint } : {};
+  tell({ kind: 'failed', message: error instanceof Error ? error.message : String(error), ...code, ...hint });
+};
+
+const server = new HttpServer({
+  ...(workerData as HttpSettings),
+  onError: (error) =>
+    tell({ kind: 'error', text: error instanceof Error ? (error.stack ?? error.message) : String(error) }),
+});
+
+function open({ models, port: toEngine, limits }: Extract<ToHttp, { kind: 'open' }>): void {
+  const client = new LinkedClient(models.map(openServedModel), toEngine, limits);
+  server.open(routesOf(client));
+  tell({ kind: 'open' });
+}
+
+async function drain(milliseconds: number): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, milliseconds)));
+  await Promise.race([server.drain(), late]);
+  clearTimeout(timer);
+  server.abort(new ApiError(503, 'The server is shutting down.', { code: 'shutting_down' }));
+  await server.close();
+  tell({ kind: 'drained' });
+}
+
+port.on('message', (message: ToHttp) => {
+  switch (message.kind) {
+    case 'open':
+      try {
+        open(message);
+      } catch (error) {
+        fail(error);
+      }
+      return;
+    case 'drain':
+      void drain(message.milliseconds);
+      return;
+    default:
+      return message satisfies never;
+  }
+});
+
+server.listen().then((address) => tell({ kind: 'listening', port: address.port }), fail);

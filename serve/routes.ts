@@ -1,0 +1,13 @@
+/** All endpoints that ask models, by room. */
+import { completionRoutes } from './completions/route.js';
+import type { Route } from './http/exchange.js';
+import { modelRoutes } from './http/modelRoutes.js';
+import { ServerMetrics } from './metrics/serverMetrics.js';
+import type { ModelClient } from './models.js';
+
+const ROOMS: readonly ((client: ModelClient) => readonly Route[])[] = [modelRoutes, completionRoutes];
+
+export function routesOf(models: ModelClient): readonly Route[] {
+  const metrics = new ServerMetrics(models);
+  return [...ROOMS.flatMap((routes) => routes(metrics.client)), metrics.route];
+}

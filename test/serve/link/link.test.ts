@@ -1,0 +1,153 @@
+/** Requests and events that go through a port. */
+import { afterEach, describe, expect, it } from 'vitest';
+import type { RequestEvent } from '../../../engine/request.js';
+import type { LinkedClient } from '../../../serve/link/client.js';
+import type { RunningRequest, ServedRequest } from '../../../serve/models.js';
+import { counting, range } from '../../engine/counting.js';
+import { type Served, type ServedOptions, servedModels } from '../../support/servedModels.js';
+
+const open: Served[] = [];
+const served = (options: ServedOptions = {}): Served => {
+  const one = servedModels(options);
+  open.push(one);
+  return one;
+};
+afterEach(async () => void (await Promise.all(open.splice(0).map((each) => each.close()))));
+
+interface Reading {
+  readonly running: RunningRequest;
+  readonly events: RequestEvent[];
+  readonly ended: Promise<Error | undefined>;
+}
+
+/** Reads a request to its end. `take`: what is done with events; by default they are acknowledged. */
+function read(
+  client: LinkedClient,
+  request: ServedRequest,
+  take: (running: RunningRequest, events: readonly RequestEvent[]) => void = (running, { length }) =>
+    running.acknowledge(length),
+): Reading {
+  const events: RequestEvent[] = [];
+  const left = new Set(range(0, request.kind === 'generate' ? (request.n ?? 1) : 1));
+  let resolve: (error?: Error) => void = () => undefined;
+  const ended = new Promise<Error | undefined>((done) => (resolve = done));
+  const running = client.submit(request, {
+    onEvents: (told) => {
+      events.push(...told);
+      for (const { kind, sample } of told) if (kind === 'end' || kind === 'failed') left.delete(sample);
+      take(running, told);
+      if (left.size === 0) resolve();
+    },
+    onRefused: resolve,
+  });
+  return { running, events, ended };
+}
+
+const generate = (rest: Partial<Extract<ServedRequest, { kind: 'generate' }>> = {}): ServedRequest => ({
+  kind: 'generate',
+  prompt: [5],
+  maxNewTokens: 10,
+  ...rest,
+});
+
+describe('a request through a port', () => {
+  it('has the events that it has in the engine, to the bit', async () => {
+    const requests: ServedRequest[] = [
+      generate({ n: 3, sampling: { temperature: 1, seed: 7, topLogProbs: 4 } }),
+      generate({ prompt: range(1, 40), scoreFrom: 1, maxNewTokens: 4 }),
+      { kind: 'score', tokens: range(1, 30), rows: range(0, 30).map((position) => ({ position, top: position % 3 })) },
+    ];
+    const { client, engine } = served();
+    for (const request of requests) {
+      const through = read(client, request);
+      expect(await through.ended).toBeUndefined();
+      const own: RequestEvent[] = [];
+      for await (const event of engine.submit(request)) own.push(event);
+      const plain = (events: readonly RequestEvent[]) =>
+        events
+          .map((event) => ({
+            ...event,
+            ...(event.kind === 'end' ? { result: { ...event.result, foundTokens: 0 } } : {}),
+          }))
+          .sort((a, b) => a.sample - b.sample);
+      expect(plain(through.events)).toEqual(plain(own));
+    }
+  });
+
+  it('has rows of classes', async () => {
+    const { client } = served({ device: counting({ isReward: true }).model, kind: 'reward' });
+    const { events, ended } = read(client, { kind: 'reward', tokens: [3, 4, 5], positions: [0, 2] });
+    expect(await ended).toBeUndefined();
+    const rows = events.flatMap((event) =>
+      event.kind === 'classes' ? [[event.row.position, ...event.row.logits]] : [],
+    );
+    expect(rows).toEqual([
+      [0, 3, 9],
+      [2, 5, 25],
+    ]);
+  });
+
+  it('ends where it is cut, once, and others of the request go on', async () => {
+    const { client } = served({ device: counting().model });
+    const request = generate({ n: 2, maxNewTokens: 50 });
+    const { events, ended } = read(client, request, (running, told) => {
+      running.acknowledge(told.length);
+      if (told.some((event) => event.kind === 'token' && event.sample === 0 && event.token.token === 8))
+        running.cut(0, 2);
+    });
+    await ended;
+    const ends = events.flatMap((event) => (event.kind === 'end' ? [event] : []));
+    expect(ends.map(({ sample, result }) => [sample, result.reason, result.tokens.length])).toEqual([
+      [0, 'stop', 2],
+      [1, 'length', 50],
+    ]);
+  });
+
+  it('stops its own sequence while its events are not acknowledged', async () => {
+    const { client } = served({ device: counting().model });
+    const slow = read(client, generate({ maxNewTokens: 900, maxHeld: 8 }), () => undefined);
+    await expect.poll(() => slow.events.length).toBe(8);
+    await read(client, generate({ prompt: [400], maxNewTokens: 300 })).ended;
+    expect(slow.events).toHaveLength(8);
+    expect((await client.stats())[0]).toMatchObject({ running: 0, paused: 1 });
+    slow.running.acknowledge(8);
+    await expect.poll(() => slow.events.length).toBe(16);
+    slow.running.cancel();
+    await slow.ended;
+    expect(slow.events.at(-1)).toMatchObject({ kind: 'end', result: { reason: 'aborted' } });
+    expect(client.active).toBe(0);
+  });
+
+  it('is refused with the status of the reason', async () => {
+    const { client } = served({ device: counting({ maxLength: 20 }).model, queue: { requests: 2, tokens: 100 } });
+    const statusOf = async (request: ServedRequest) => {
+      const error = await read(client, request).ended;
+      return error !== undefined && 'status' in error ? [error.status, error.message] : undefined;
+    };
+    expect(await statusOf(generate({ prompt: range(0, 21) }))).toEqual([
+      400,
+      "A prompt of 21 tokens; the model's context has 20.",
+    ]);
+    expect(await statusOf(generate({ prompt: [5000] }))).toEqual([400, 'token 5000: the model has 4,096 tokens']);
+    const first = [read(client, generate()), read(client, generate())];
+    expect(await statusOf(generate())).toEqual([429, 'Too many requests wait for the model. Try again later.']);
+    await Promise.all(first.map(({ ended }) => ended));
+    expect(client.waiting).toEqual({ requests: 0, tokens: 0 });
+    expect(await statusOf(generate())).toBeUndefined();
+  });
+
+  it('fails by an error that names a status', async () => {
+    const { client } = served({ device: counting({ fails: new Set([7]) }).model });
+    const { events, ended } = read(client, generate());
+    await ended;
+    expect(events.at(-1)).toMatchObject({ kind: 'failed', error: { status: 500 } });
+  });
+
+  it('fails when the engine is lost', async () => {
+    const { client } = served({ device: counting({ onStep: () => new Promise(() => undefined) }).model });
+    const { events, ended } = read(client, generate());
+    client.close();
+    await ended;
+    expect(events).toMatchObject([{ kind: 'failed', error: { status: 503 } }]);
+  });
+});
