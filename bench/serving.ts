@@ -4,7 +4,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Command } from 'commander';
 import { deviceModelOf } from '../driver/devices/deviceModel.js';
-import type { DeviceExecutor } from '../driver/executor.js';
 import { openModel } from '../driver/functions.js';
 import type { KvCache } from '../driver/precision.js';
 import { Engine } from '../engine/engine.js';
@@ -14,10 +13,10 @@ import { run } from '../library/index.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import { at } from '../system/at.js';
 import { defined } from '../system/defined.js';
-import { BENCH_TARGETS, benchCommand, type BenchTarget, decimal, oneOf, runProgram, whole } from './command.js';
+import { BENCH_TARGETS, benchCommand, type BenchTarget, decimal, list, oneOf, runProgram, whole } from './command.js';
 import { initOf, modelPath, openRandomModel } from './inputs.js';
 import { promptOf, requestLengths, type RequestLengths } from './requestLengths.js';
-import { paddedExecutor, writeRepeated } from './servingInputs.js';
+import { paddedExecutor, timedExecutor, writeRepeated } from './servingInputs.js';
 
 /** A checkpoint as it is, and with its heads repeated. */
 interface ServedWeights {
@@ -27,6 +26,8 @@ interface ServedWeights {
   readonly precision: 'auto' | 'int4';
   /** Whether it has weights of its own, so that answers mean something. */
   readonly isTrained: boolean;
+  /** The checkpoint that accuracies are of, where it has none. */
+  readonly judged?: ServedWeights;
 }
 
 interface Served {
@@ -34,6 +35,8 @@ interface Served {
   readonly latencies: readonly number[];
   readonly seconds: number;
   readonly cpuSeconds: number;
+  /** Of the calls, each from its first kernel to its last. */
+  readonly deviceSeconds: number;
 }
 
 /** A file of questions, and the task that reads it. */
@@ -42,12 +45,17 @@ interface AccuracyQuestions {
   readonly data: string;
 }
 
-/** A row that is ready to serve. */
-interface ReadyRow {
-  readonly model: DeviceModel;
+/** A model of one or more rows, whose contexts may be padded. */
+interface OpenedWeights {
+  readonly model: (isPadded: boolean) => DeviceModel;
   readonly vocabSize: number;
-  readonly executor: DeviceExecutor;
+  /** Milliseconds on the device of each call that has ended. */
+  readonly busy: readonly number[];
+  readonly close: () => Promise<void>;
 }
+
+/** Rows with one key are served by one model. */
+const keyOf = ({ isRepeated, kvCache }: ServingRow): string => `${isRepeated} ${kvCache}`;
 
 const pagesFor = (tokens: number): number => Math.ceil(tokens / PAGE_TOKENS);
 
@@ -59,32 +67,34 @@ const lengthsOf = ({ requests, spread }: ServingOptions, context: number): reado
   }));
 
 async function open(
-  row: ServingRow,
+  { isRepeated, kvCache }: ServingRow,
   weights: ServedWeights,
   options: ServingOptions,
   context: number,
-): Promise<ReadyRow> {
+): Promise<OpenedWeights> {
   const { target, threads } = options;
   const pages = lengthsOf(options, context).reduce((sum, { prompt, answer }) => sum + pagesFor(prompt + answer), 0);
   const cacheTokens = pages * PAGE_TOKENS;
   const { checkpoint, executor } = await openRandomModel({
-    model: row.isRepeated ? weights.repeated : weights.own,
+    model: isRepeated ? weights.repeated : weights.own,
     ...(weights.isTrained ? { init: { kind: 'checkpoint' } } : {}),
-    target,
-    threads,
-    precision: weights.precision,
-    cacheTokens,
-    kvCache: row.kvCache,
-    script: 'bench:serving',
+    ...{ target, threads, precision: weights.precision, cacheTokens, kvCache, feeds: true, script: 'bench:serving' },
   });
-  const served = row.isPadded ? paddedExecutor(executor, context) : executor;
-  const { vocabSize } = checkpoint.config;
-  return { model: deviceModelOf({ executor: served, checkpoint }, cacheTokens), vocabSize, executor };
+  await executor.prepare?.();
+  const busy: number[] = [];
+  const timed = timedExecutor(executor, busy);
+  const model = (isPadded: boolean): DeviceModel => {
+    const served = isPadded ? paddedExecutor(timed, context) : timed;
+    return deviceModelOf({ executor: served, checkpoint }, cacheTokens, { feeds: true });
+  };
+  return { model, vocabSize: checkpoint.config.vocabSize, busy, close: () => executor.close() };
 }
 
-/** Serves all requests at once. */
-async function serve({ model, vocabSize }: ReadyRow, lengths: readonly RequestLengths[]): Promise<Served> {
-  const generator = Engine.of(model);
+/** Serves all these requests at once. */
+async function serve(opened: OpenedWeights, isPadded: boolean, lengths: readonly RequestLengths[]): Promise<Served> {
+  const { vocabSize, busy } = opened;
+  const generator = Engine.of(opened.model(isPadded));
+  const before = busy.length;
   const cpu = process.cpuUsage();
   const started = performance.now();
   const latencies = await Promise.all(
@@ -95,7 +105,10 @@ async function serve({ model, vocabSize }: ReadyRow, lengths: readonly RequestLe
   );
   const { user, system } = process.cpuUsage(cpu);
   const seconds = (performance.now() - started) / 1000;
-  return { latencies: latencies.sort((a, b) => a - b), seconds, cpuSeconds: (user + system) / 1e6 };
+  return {
+    ...{ latencies: latencies.sort((a, b) => a - b), seconds, cpuSeconds: (user + system) / 1e6 },
+    deviceSeconds: sum(busy.slice(before)) / 1000,
+  };
 }
 
 /** `25.59 ± 0.44`, in percent, of the questions in a file. */
@@ -120,6 +133,9 @@ async function accuracyOf(
   return `${percent(accuracy.value)} ± ${percent(accuracy.standardError ?? 0)}`;
 }
 
+/** Requests of a first round, which warms up. */
+const WARM_UP = 32;
+
 /** The fastest round of each of these rows, which take turns. */
 async function fastest(
   rows: readonly ServingRow[],
@@ -128,46 +144,59 @@ async function fastest(
   context: number,
 ): Promise<readonly Served[]> {
   const lengths = lengthsOf(options, context);
-  const ready: ReadyRow[] = [];
+  const opened = new Map<string, OpenedWeights>();
   const best: Served[] = [];
   try {
-    for (const row of rows) ready.push(await open(row, weights, options, context));
+    for (const row of rows)
+      if (!opened.has(keyOf(row))) opened.set(keyOf(row), await open(row, weights, options, context));
     for (let round = 0; round <= options.rounds; round++)
-      for (const [i, own] of ready.entries()) {
-        const served = await serve(own, lengths);
-        // The first round warms up.
+      for (const [i, row] of rows.entries()) {
+        const asked = round === 0 ? lengths.slice(0, WARM_UP) : lengths;
+        const served = await serve(opened.get(keyOf(row))!, row.isPadded, asked);
         if (round > 0 && served.seconds < (best[i]?.seconds ?? Infinity)) best[i] = served;
       }
   } finally {
-    for (const { executor } of ready) await executor.close();
+    for (const { close } of opened.values()) await close();
   }
   return best;
 }
 
 const sum = (values: readonly number[]): number => values.reduce((all, each) => all + each, 0);
 
+/** Rows that are served together: all on a CPU, those of one model where a device has memory for its weights once. */
+function groupsOf(rows: readonly ServingRow[], target: BenchTarget): readonly (readonly ServingRow[])[] {
+  if (target === 'cpu') return [rows];
+  const keys = [...new Set(rows.map(keyOf))];
+  return keys.map((key) => rows.filter((row) => keyOf(row) === key));
+}
+
 async function measure(weights: ServedWeights, options: ServingOptions, context: number): Promise<void> {
+  const { target, trained } = options;
   const lengths = lengthsOf(options, context);
-  const isHost = options.target === 'cpu';
-  // The memory of a device holds the weights once.
-  const groups = isHost ? [SERVING_ROWS] : SERVING_ROWS.map((row) => [row]);
-  const best: Served[] = [];
-  for (const rows of groups) best.push(...(await fastest(rows, weights, options, context)));
+  const rows = options.rows?.map((number) => at(SERVING_ROWS, number - 1)) ?? SERVING_ROWS;
+  const best = new Map<ServingRow, Served>();
+  for (const group of groupsOf(rows, target)) {
+    const served = await fastest(group, weights, options, context);
+    group.forEach((row, i) => best.set(row, at(served, i)));
+  }
   const tokens = sum(lengths.map(({ answer }) => answer));
   const asked = [
     { task: 'arc_challenge', data: options.challenge },
     { task: 'arc_easy', data: options.easy },
   ];
+  const judged = weights.isTrained ? weights : weights.judged;
+  const workOf = ({ seconds, cpuSeconds }: Served): number => (target === 'cpu' ? cpuSeconds : seconds);
+  const first = best.get(rows[0]!)!;
   // Padding is no part of what a checkpoint means.
   const known = new Map<string, string>();
-  for (const [i, row] of SERVING_ROWS.entries()) {
-    const { latencies, seconds, cpuSeconds } = at(best, i);
-    const ratioOf = ({ seconds: wall, cpuSeconds: work }: Served): number => (isHost ? work : wall);
+  for (const row of rows) {
+    const served = best.get(row)!;
+    const { latencies, seconds, cpuSeconds, deviceSeconds } = served;
     const accuracies: string[] = [];
     for (const { task, data } of asked) {
-      const key = `${row.isRepeated} ${row.kvCache} ${task}`;
-      const isAsked = data !== undefined && weights.isTrained;
-      const text = !isAsked ? '–' : (known.get(key) ?? (await accuracyOf(row, weights, { task, data }, options)));
+      const key = `${keyOf(row)} ${task}`;
+      const isAsked = data !== undefined && judged !== undefined;
+      const text = !isAsked ? '–' : (known.get(key) ?? (await accuracyOf(row, judged, { task, data }, options)));
       known.set(key, text);
       accuracies.push(text);
     }
@@ -177,12 +206,14 @@ async function measure(weights: ServedWeights, options: ServingOptions, context:
       (sum(latencies) / latencies.length).toFixed(2),
       at(latencies, Math.ceil(0.95 * latencies.length) - 1).toFixed(2),
       (tokens / seconds).toFixed(0),
-      ...(isHost ? [(tokens / cpuSeconds).toFixed(0)] : []),
-      (ratioOf(at(best, 0)) / ratioOf(at(best, i))).toFixed(2),
+      (target === 'cpu' ? tokens / cpuSeconds : tokens / deviceSeconds).toFixed(0),
+      (workOf(first) / workOf(served)).toFixed(2),
+      ...(target === 'cpu' ? [] : [(first.deviceSeconds / deviceSeconds).toFixed(2)]),
       ...accuracies,
     ];
     console.log(`| ${cells.join(' | ')} |`);
   }
+  if (trained !== undefined && !weights.isTrained) console.log(`(accuracies are those of ${trained})`);
 }
 
 const repeatedFolder = (checkpoint: Checkpoint, folder: string, name: string): string => {
@@ -191,20 +222,26 @@ const repeatedFolder = (checkpoint: Checkpoint, folder: string, name: string): s
   return target;
 };
 
+/** A checkpoint and its twin with repeated heads, in `folder`. */
+function weightsOf(model: string, folder: string, name: string): ServedWeights & { readonly known: Checkpoint } {
+  const own = modelPath(model);
+  const known = openModel(own, own === model ? { kind: 'checkpoint' } : initOf(own));
+  const repeated = repeatedFolder(known, folder, `repeated-${name.replace(' ', '-')}`);
+  return { ...{ name, precision: 'auto', own, repeated, isTrained: own === model }, known };
+}
+
 async function main(options: ServingOptions): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), 'tilewright-serving-'));
   try {
-    const given: (Pick<ServedWeights, 'name' | 'precision'> & { readonly model: string })[] = [
-      { name: '16 bits', model: options.model, precision: 'auto' },
-    ];
-    const precision = options.target === 'cuda' ? 'int4' : 'auto';
-    if (options.gptq !== undefined) given.push({ name: 'GPTQ', model: options.gptq, precision });
-    const opened = given.map(({ model, ...rest }, i) => {
-      const own = modelPath(model);
-      const known = openModel(own, own === model ? { kind: 'checkpoint' } : initOf(own));
-      const isTrained = own === model;
-      return { ...rest, own, repeated: repeatedFolder(known, folder, `repeated${i}`), isTrained, known };
-    });
+    const opened: (ServedWeights & { readonly known: Checkpoint })[] = [];
+    const take = (name: string, model: string, trained: string | undefined, precision: 'auto' | 'int4'): void => {
+      const judged =
+        trained === undefined ? {} : { judged: { ...weightsOf(trained, folder, `${name} judged`), precision } };
+      opened.push({ ...weightsOf(model, folder, name), precision, ...judged });
+    };
+    take('16 bits', options.model, options.trained, 'auto');
+    if (options.gptq !== undefined)
+      take('GPTQ', options.gptq, options.trainedGptq, options.target === 'cuda' ? 'int4' : 'auto');
     const { maxPositions } = at(opened, 0).known.config;
     const context = Math.min(options.context, maxPositions);
     const lengths = lengthsOf(options, context);
@@ -214,15 +251,11 @@ async function main(options: ServingOptions): Promise<void> {
         `${sum(lengths.map(({ answer }) => answer))} new ones, contexts padded to ${context} keys\n`,
     );
     const columns = [
-      'weights',
-      'row',
-      'mean s',
-      '95 % s',
-      'tokens/s',
-      ...(options.target === 'cpu' ? ['tokens a CPU second'] : []),
-      '× baseline',
-      'ARC-Challenge',
-      'ARC-Easy',
+      ...['weights', 'row', 'mean s', '95 % s', 'tokens/s'],
+      ...(options.target === 'cpu'
+        ? ['tokens a CPU second', '× baseline']
+        : ['tokens a second of the device', '× baseline', '× on the device']),
+      ...['ARC-Challenge', 'ARC-Easy'],
     ];
     console.log(`| ${columns.join(' | ')} |\n|${'---|'.repeat(columns.length)}`);
     for (const weights of opened) await measure(weights, options, context);
@@ -234,12 +267,16 @@ async function main(options: ServingOptions): Promise<void> {
 export interface ServingOptions {
   readonly model: string;
   readonly gptq?: string;
+  readonly trained?: string;
+  readonly trainedGptq?: string;
   readonly target: BenchTarget;
   readonly threads: number;
   readonly requests: number;
   readonly rounds: number;
   readonly spread: number;
   readonly context: number;
+  /** Numbers of rows, from 1. */
+  readonly rows?: readonly number[];
   readonly challenge?: string;
   readonly easy?: string;
   readonly limit?: number;
@@ -254,7 +291,8 @@ export const servingCommand = (): Command =>
       'conversations (215 tokens of prompt, 198 of answer) and the same for every row. Prints the mean time of a ' +
       "request and its 95th percentile, new tokens a second, how many times as many as the baseline's, and the " +
       "accuracy with its standard error. Rows take turns; times are those of each one's fastest round. On a CPU a " +
-      'column counts tokens for a second of its processors, to which other programs add little.',
+      'column counts tokens for a second of its processors, to which other programs add little; on a GPU one counts ' +
+      'them for a second from first kernels to last ones, without what the host does between calls.',
   )
     .requiredOption(
       '--model <path>',
@@ -264,6 +302,8 @@ export const servingCommand = (): Command =>
       '--gptq <path>',
       'the same, quantized (tilewright quantize); --target cuda keeps its 4 bits, cpu decodes them',
     )
+    .option('--trained <path>', 'a trained checkpoint for the accuracies, where the weights of --model are made up')
+    .option('--trained-gptq <path>', 'the same, quantized, for those of --gptq')
     .option('--target <name>', 'cpu or cuda', oneOf(BENCH_TARGETS), 'cpu')
     .option('--threads <n>', 'threads that compute on a CPU', whole(1, 1024), 2)
     .option('--requests <n>', 'requests, all at once', whole(1, 10_000), 32)
@@ -275,6 +315,7 @@ export const servingCommand = (): Command =>
       whole(64, 1 << 20),
       2048,
     )
+    .option('--rows <list>', 'only these rows, by number', list(whole(1, SERVING_ROWS.length)))
     .option('--challenge <file>', 'questions of ARC-Challenge, for the accuracy')
     .option('--easy <file>', 'questions of ARC-Easy')
     .option('--limit <n>', 'questions of each (default: all)', whole(1, 1_000_000))
@@ -307,6 +348,12 @@ export const SERVING_ROWS: readonly ServingRow[] = [
     name: '+ FP8 cache, slot filter',
     meaning: 'the baseline with --kv-cache fp8; slots of −1 are not written, in any row',
   },
+  {
+    ...BASELINE,
+    kvCache: 'int8',
+    name: '+ int8 cache, slot filter',
+    meaning: 'the baseline with --kv-cache int8',
+  },
   { ...BASELINE, isRepeated: false, name: '+ grouped queries', meaning: 'the baseline with the heads as they are' },
   {
     ...BASELINE,
@@ -314,11 +361,17 @@ export const SERVING_ROWS: readonly ServingRow[] = [
     name: '+ valid blocks, two-step softmax',
     meaning: 'the baseline without padding: queries list the keys that they see, and read them a chunk after another',
   },
-  { isRepeated: false, kvCache: 'fp8', isPadded: false, name: 'all', meaning: 'the three of them together' },
+  {
+    isRepeated: false,
+    kvCache: 'fp8',
+    isPadded: false,
+    name: 'all',
+    meaning: 'the FP8 cache, grouped queries and valid blocks together',
+  },
 ];
 
 /** A line for each row with what it is. */
 export const describeServingRows = (): string =>
-  SERVING_ROWS.map(({ name, meaning }) => `  ${name}\n      ${meaning}`).join('\n');
+  SERVING_ROWS.map(({ name, meaning }, i) => `  ${i + 1}. ${name}\n      ${meaning}`).join('\n');
 
 await runProgram(import.meta.url, servingCommand, main);

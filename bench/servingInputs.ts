@@ -10,7 +10,7 @@ import { stepExtents, stepSize } from '../ir/stepping.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import type { WeightEntry } from '../models/model/tensors.js';
 import { layOut, readSafetensorsHeader } from '../models/weights/safetensors.js';
-import type { CallArrays } from '../runtime/call.js';
+import type { CallArrays, CallResult } from '../runtime/call.js';
 import { at } from '../system/at.js';
 import { isRecord } from '../system/json.js';
 import { readRange, withFile } from '../system/read.js';
@@ -105,21 +105,55 @@ export function writeRepeated(
 
 /** What padding costs: every sequence reads as many keys as the longest may have, most of them not its own. */
 
+/** Rows of states that were written, in the order in which they were, each once. */
+export class WrittenRows {
+  private readonly known = new Set<number>();
+  private rows = new Int32Array(1024);
+
+  get size(): number {
+    return this.known.size;
+  }
+
+  add(rows: Int32Array): void {
+    for (const row of rows) {
+      if (row < 0 || this.known.has(row)) continue;
+      if (this.size === this.rows.length) {
+        const more = new Int32Array(2 * this.size);
+        more.set(this.rows);
+        this.rows = more;
+      }
+      this.rows[this.size] = row;
+      this.known.add(row);
+    }
+  }
+
+  /** Writes `count` of them to `target` from `at` on: those from number `from` on, in a circle. There is one at least. */
+  copy(target: Int32Array, at: number, count: number, from: number): void {
+    const rows = this.rows.subarray(0, this.size);
+    for (let done = 0; done < count;) {
+      const start = (from + done) % rows.length;
+      const piece = rows.subarray(start, start + count - done);
+      target.set(piece, at + done);
+      done += piece.length;
+    }
+  }
+}
+
 /**
- * `inputs` with the list of each path begun by keys of other slots, so that it has `length` entries for its last token,
- * and positions moved by as many. What is computed is another text's: only the work is meant.
+ * `inputs` with the list of each path begun by rows of others, so that it has `length` entries for its last token, and
+ * positions moved by as many. What is computed is another text's: only the work is meant.
  */
-export function padded(inputs: StepInputs, length: number, others: readonly number[]): StepInputs {
+export function padded(inputs: StepInputs, length: number, others: WrittenRows): StepInputs {
   const { begin, position, key } = inputs;
   const last = new Map<number, number>();
   begin.forEach((at, i) => last.set(at, Math.max(last.get(at) ?? 0, position[i]!)));
   const places = new Map<number, { readonly begin: number; readonly added: number }>();
-  const keys = new Int32Array(last.size * length);
+  const keys = new Int32Array([...last.values()].reduce((sum, longest) => sum + Math.max(length, longest + 1), 0));
   let filled = 0;
   for (const [start, longest] of last) {
     const added = Math.max(0, length - longest - 1);
     places.set(start, { begin: filled, added });
-    for (let i = 0; i < added; i++) keys[filled + i] = at(others, (filled + i) % others.length);
+    others.copy(keys, filled, added, filled);
     keys.set(key.subarray(start, start + longest + 1), filled + added);
     filled += added + longest + 1;
   }
@@ -127,27 +161,47 @@ export function padded(inputs: StepInputs, length: number, others: readonly numb
     ...inputs,
     begin: begin.map((at) => places.get(at)!.begin),
     position: position.map((at, i) => at + places.get(begin[i]!)!.added),
-    key: keys.subarray(0, filled),
+    key: keys,
   };
 }
 
-/** An executor whose steps have contexts padded to `length` keys: those of slots that were written before. */
+/** An executor whose steps have contexts padded to `length` keys: those of rows that were written before. */
 export function paddedExecutor(executor: DeviceExecutor, length: number): DeviceExecutor {
-  const written = new Set<number>();
-  let slots: number[] = [];
+  const written = new WrittenRows();
   const size = stepSize(executor.capacity[STEP] ?? {});
   // Every token may be a path of its own.
   const tokens = Math.min(size.tokens, Math.floor(size.keys / length));
+  const pad = (given: CallArrays): CallArrays => {
+    const inputs = given as CallArrays & StepInputs;
+    written.add(inputs.slot);
+    return { ...given, ...padded(inputs, length, written) };
+  };
+  const { callInTurn, ...rest } = executor;
+  return {
+    ...rest,
+    capacity: { ...executor.capacity, [STEP]: { ...executor.capacity[STEP], ...stepExtents({ ...size, tokens }) } },
+    call: (name, given, epoch) => executor.call(name, name === STEP ? pad(given) : given, epoch),
+    ...(callInTurn === undefined
+      ? {}
+      : { callInTurn: (name, make) => callInTurn(name, name === STEP ? () => pad(make()) : make) }),
+  };
+}
+
+/** An executor that notes how long each step was on the device, in milliseconds, from its first kernel to its last. */
+export function timedExecutor(executor: DeviceExecutor, busy: number[]): DeviceExecutor {
+  const note = (name: string, result: CallResult): CallResult => {
+    const spans = result.spans ?? [];
+    if (name === STEP && spans.length > 0)
+      busy.push(Math.max(...spans.map(({ end }) => end)) - Math.min(...spans.map(({ begin }) => begin)));
+    return result;
+  };
+  const inTurn = executor.callInTurn?.bind(executor);
   return {
     ...executor,
-    capacity: { ...executor.capacity, [STEP]: { ...executor.capacity[STEP], ...stepExtents({ ...size, tokens }) } },
-    call: (name, given, epoch) => {
-      if (name !== STEP) return executor.call(name, given, epoch);
-      const inputs = given as CallArrays & StepInputs;
-      const before = written.size;
-      for (const slot of inputs.slot) if (slot >= 0) written.add(slot);
-      if (written.size !== before) slots = [...written];
-      return executor.call(name, { ...given, ...padded(inputs, length, slots) }, epoch);
-    },
+    capacity: executor.capacity,
+    call: async (name, given, epoch) => note(name, await executor.call(name, given, epoch)),
+    ...(inTurn === undefined
+      ? {}
+      : { callInTurn: async (name: string, make: () => CallArrays) => note(name, await inTurn(name, make)) }),
   };
 }

@@ -69,8 +69,8 @@ const LINES: readonly (readonly [string, () => Command, string, object])[] = [
   [
     'bench:serving',
     servingCommand,
-    '--model mine --gptq mine4 --target cuda --threads 3 --requests 7 --rounds 2 --spread 0.5 --context 256 ' +
-      '--challenge c.jsonl --easy e.jsonl --limit 9',
+    '--model mine --gptq mine4 --trained t --trained-gptq t4 --rows 1,6 --target cuda --threads 3 --requests 7 ' +
+      '--rounds 2 --spread 0.5 --context 256 --challenge c.jsonl --easy e.jsonl --limit 9',
     {
       ...{
         model: 'mine',
@@ -82,7 +82,7 @@ const LINES: readonly (readonly [string, () => Command, string, object])[] = [
         spread: 0.5,
         context: 256,
       },
-      ...{ challenge: 'c.jsonl', easy: 'e.jsonl', limit: 9 },
+      ...{ trained: 't', trainedGptq: 't4', rows: [1, 6], challenge: 'c.jsonl', easy: 'e.jsonl', limit: 9 },
     },
   ],
   [

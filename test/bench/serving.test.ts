@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { SERVING_ROWS } from '../../bench/serving.js';
-import { padded, paddedExecutor, writeRepeated } from '../../bench/servingInputs.js';
+import { padded, paddedExecutor, timedExecutor, WrittenRows, writeRepeated } from '../../bench/servingInputs.js';
 import type { StepInputs } from '../../driver/devices/sequenceTable.js';
 import type { DeviceExecutor } from '../../driver/executor.js';
 import { STEP } from '../../ir/function.js';
@@ -22,7 +22,13 @@ describe('npm run bench:serving', () => {
     const changed = others.map((row) =>
       (['isRepeated', 'kvCache', 'isPadded'] as const).filter((name) => row[name] !== baseline![name]),
     );
-    expect(changed).toEqual([['kvCache'], ['isRepeated'], ['isPadded'], ['isRepeated', 'kvCache', 'isPadded']]);
+    expect(changed).toEqual([
+      ['kvCache'],
+      ['kvCache'],
+      ['isRepeated'],
+      ['isPadded'],
+      ['isRepeated', 'kvCache', 'isPadded'],
+    ]);
   });
 });
 
@@ -40,7 +46,9 @@ describe('padded contexts', () => {
   };
 
   it('end with the keys of their own, and are as long as the longest may be', () => {
-    const { position, begin, key } = padded(inputs, 5, [90, 91]);
+    const others = new WrittenRows();
+    others.add(Int32Array.of(90, -1, 91, 90));
+    const { position, begin, key } = padded(inputs, 5, others);
     expect([...key]).toEqual([90, 91, 90, 20, 21, 91, 10, 11, 12, 13]);
     expect([[...begin], [...position]]).toEqual([
       [0, 0, 5],
@@ -59,6 +67,35 @@ describe('padded contexts', () => {
     await own.call(STEP, { ...inputs });
     const known = new Set([20, 21, 13]);
     expect([...seen[0]!.key].filter((slot) => !known.has(slot))).toEqual([10, 11, 12]);
+  });
+
+  it('are padded too where inputs are made in turn, and calls are timed', async () => {
+    const seen: StepInputs[] = [];
+    const spans = [
+      { device: 0, kind: 'compute', begin: 5, end: 7 },
+      { device: 0, kind: 'compute', begin: 7, end: 9.5 },
+    ] as const;
+    const executor = {
+      capacity: { [STEP]: stepExtents({ tokens: 64, keys: 40, rows: 64 }) },
+      callInTurn: (_: string, make: () => StepInputs) => {
+        seen.push(make());
+        return Promise.resolve({ outputs: {}, spans });
+      },
+    } as unknown as DeviceExecutor;
+    const busy: number[] = [];
+    const own = paddedExecutor(timedExecutor(executor, busy), 5);
+    await own.callInTurn!(STEP, () => ({ ...inputs }));
+    expect(seen[0]!.key).toHaveLength(10);
+    expect(busy).toEqual([4.5]);
+  });
+
+  it('take many rows in a circle', () => {
+    const rows = new WrittenRows();
+    rows.add(Int32Array.from({ length: 3000 }, (_, i) => 7 * i));
+    const target = new Int32Array(7000);
+    rows.copy(target, 10, 6990, 2990);
+    expect(rows.size).toBe(3000);
+    expect([...target].every((row, i) => row === (i < 10 ? 0 : 7 * ((2980 + i) % 3000)))).toBe(true);
   });
 });
 
