@@ -1,0 +1,141 @@
+/** The door of structured output: what a text is asked to be, as masks of tokens. */
+import { ByteCache } from './byteCache.js';
+import { type Grammar, GrammarError } from './grammar.js';
+import { grammarOf } from './grammarOf.js';
+import { Lexemes } from './lexemes.js';
+import { LIMITS } from './limits.js';
+import { maskOf } from './masks.js';
+import { Matcher, type State } from './matcher/states.js';
+import type { GrammarSource } from './source.js';
+import type { Vocabulary } from './vocabulary.js';
+import { Work } from './work.js';
+
+/** What all grammars of a vocabulary share. */
+interface Shared {
+  readonly work: Work;
+  readonly masks: ByteCache<State, Uint32Array>;
+  lexemes: Lexemes;
+}
+
+const SHARED = new WeakMap<Vocabulary, Shared>();
+
+const sharedOf = (vocabulary: Vocabulary): Shared => {
+  let shared = SHARED.get(vocabulary);
+  if (shared === undefined) {
+    const work = new Work();
+    work.begin(LIMITS.compileSteps);
+    shared = { work, masks: new ByteCache(LIMITS.cacheBytes), lexemes: new Lexemes(vocabulary, work) };
+    SHARED.set(vocabulary, shared);
+  }
+  // Grammars that run keep what they began with.
+  shared.work.begin(LIMITS.compileSteps);
+  if (shared.lexemes.automaton.size > LIMITS.nodesShared) shared.lexemes = new Lexemes(vocabulary, shared.work);
+  return shared;
+};
+
+/** Throws GrammarError where no text can be asked for by this source, or it is beyond bounds. */
+export const compile = (source: GrammarSource, vocabulary: Vocabulary): CompiledGrammar =>
+  compileGrammar(grammarOf(source, vocabulary), vocabulary);
+
+/** The same for a grammar over bytes. */
+export const compileGrammar = (grammar: Grammar, vocabulary: Vocabulary): CompiledGrammar =>
+  new CompiledGrammar(grammar, vocabulary, sharedOf(vocabulary));
+
+export class CompiledGrammar {
+  readonly vocabulary: Vocabulary;
+  readonly matcher: Matcher;
+  readonly #shared: Shared;
+  readonly #lexemes: Lexemes;
+  /** Expressions that following this grammar has added. */
+  #nodes = 0;
+
+  constructor(grammar: Grammar, vocabulary: Vocabulary, shared: Shared) {
+    this.vocabulary = vocabulary;
+    this.#shared = shared;
+    this.#lexemes = shared.lexemes;
+    const { automaton } = this.#lexemes;
+    this.matcher = this.bounded(LIMITS.compileSteps, () => new Matcher(grammar, automaton, vocabulary.size));
+  }
+
+  start(): MatchState {
+    return new MatchState(this, this.matcher.start);
+  }
+
+  /** The tokens that may come at a state: not to be changed. */
+  mask(state: State): Uint32Array {
+    const { masks } = this.#shared;
+    let mask = masks.get(state);
+    if (mask === undefined) {
+      mask = this.bounded(LIMITS.maskSteps, () => maskOf(state, this.matcher, this.#lexemes));
+      masks.set(state, mask, mask.byteLength + 1024);
+    }
+    return mask;
+  }
+
+  /** Does something that may take so many steps. Throws GrammarError where it takes more, or too much memory. */
+  bounded<T>(steps: number, action: () => T): T {
+    const { automaton } = this.#lexemes;
+    const before = automaton.size;
+    this.#shared.work.begin(steps);
+    const done = action();
+    this.#nodes += automaton.size - before;
+    if (this.#nodes > LIMITS.nodesOfGrammar) throw new GrammarError('what is asked of the text has too many states');
+    return done;
+  }
+}
+
+/** A text so far. It does not change: `take` gives another. */
+export class MatchState {
+  readonly #grammar: CompiledGrammar;
+  readonly #state: State;
+  /** A token that ends texts was taken. */
+  readonly #hasEnded: boolean;
+
+  constructor(grammar: CompiledGrammar, state: State, hasEnded = false) {
+    this.#grammar = grammar;
+    this.#state = state;
+    this.#hasEnded = hasEnded;
+  }
+
+  /** Whether the text may end here. */
+  get isEnd(): boolean {
+    const { matcher } = this.#grammar;
+    return this.#grammar.bounded(LIMITS.takeSteps, () => matcher.reach(this.#state).isEnd);
+  }
+
+  /**
+   * Bit t % 32 of word t >> 5 stands for token t. Tokens that end the text are among them where it may end, and alone
+   * behind one of them. Not to be changed. Throws GrammarError where no token may come, or that is too hard to find out.
+   */
+  mask(): Uint32Array {
+    if (!this.#hasEnded) return this.#grammar.mask(this.#state);
+    const { size, endTokens } = this.#grammar.vocabulary;
+    const mask = new Uint32Array(Math.ceil(size / 32));
+    for (const token of endTokens) mask[token >>> 5]! |= 1 << (token & 31);
+    return mask;
+  }
+
+  /** Throws GrammarError for a token that may not come. */
+  take(token: number): MatchState {
+    const { vocabulary } = this.#grammar;
+    const isEnd = vocabulary.endTokens.includes(token);
+    if (this.#hasEnded && isEnd) return this;
+    const next = this.#hasEnded ? undefined : this.#next(token);
+    if (next !== undefined) return new MatchState(this.#grammar, next);
+    if (!isEnd || !this.isEnd) throw new GrammarError(`token ${token} cannot come here`);
+    return new MatchState(this.#grammar, this.#state, true);
+  }
+
+  #next(token: number): State | undefined {
+    const { vocabulary, matcher } = this.#grammar;
+    return this.#grammar.bounded(LIMITS.takeSteps, () => {
+      const found = matcher.nextOfToken(this.#state, token);
+      if (found !== undefined || vocabulary.isApart(token)) return found;
+      const bytes = vocabulary.bytes[token];
+      if (bytes === undefined || bytes.length === 0 || bytes.length > LIMITS.tokenBytes) return undefined;
+      let state: State | undefined = this.#state;
+      for (let at = 0; at < bytes.length && state !== undefined; at++) state = matcher.next(state, bytes[at]!);
+      return state;
+    });
+  }
+}

@@ -1,0 +1,58 @@
+/** Which tokens may come at a state: what stays inside of a lexeme, and what goes on behind the end of one. */
+import { GrammarError } from './grammar.js';
+import type { Lexemes } from './lexemes.js';
+import type { Frame, Matcher, State } from './matcher/states.js';
+
+/**
+ * Bit t % 32 of word t >> 5 stands for token t: those with bytes behind which a text can still be completed, special
+ * ones that are asked for, and those that end a text where it may end. Throws GrammarError where there is none, or where
+ * finding them takes too long.
+ */
+export const maskOf = (state: State, matcher: Matcher, lexemes: Lexemes): Uint32Array => {
+  const { size, trees, endTokens } = lexemes.vocabulary;
+  const mask = new Uint32Array(Math.ceil(size / 32));
+  const reach = matcher.reach(state);
+  for (const tree of trees.keys()) addTree(mask, tree, state, matcher, lexemes);
+  for (const token of reach.tokens.keys()) setBit(mask, token);
+  if (reach.isEnd) for (const token of endTokens) setBit(mask, token);
+  if (mask.every((word) => word === 0)) throw new GrammarError('no token of the vocabulary can go on with the text');
+  return mask;
+};
+
+const addTree = (mask: Uint32Array, treeIndex: number, start: State, matcher: Matcher, lexemes: Lexemes): void => {
+  const tree = lexemes.vocabulary.trees[treeIndex]!;
+  /** Nodes in the middle of tokens at which a lexeme has ended, by the state there. */
+  const pending = new Map<State, number[]>();
+  const seen = new Set<number>();
+  const leave = (frame: Frame, exits: Int32Array, count: number): void => {
+    const state = matcher.boundary(frame);
+    let nodes = pending.get(state);
+    if (nodes === undefined) pending.set(state, (nodes = []));
+    for (let at = 0; at < count; at++) {
+      const key = state.id * 2 ** 24 + exits[at]!;
+      if (seen.has(key)) continue;
+      seen.add(key);
+      nodes.push(exits[at]!);
+    }
+  };
+  for (const { frame, state } of matcher.reach(start).threads) {
+    const { tokens, mask: all, exits } = lexemes.inside(treeIndex, state);
+    if (all !== undefined) for (let at = 0; at < mask.length; at++) mask[at]! |= all[at]!;
+    else for (const token of tokens!) setBit(mask, token);
+    if (exits.length > 0) leave(frame, exits, exits.length);
+  }
+  for (const [state, nodes] of pending) {
+    pending.delete(state);
+    for (const { frame, state: first } of matcher.reach(state).threads) {
+      for (const node of nodes) {
+        lexemes.walk(tree, node, first);
+        for (let at = 0; at < lexemes.foundCount; at++) setBit(mask, lexemes.found[at]!);
+        if (lexemes.exitCount > 0) leave(frame, lexemes.exits, lexemes.exitCount);
+      }
+    }
+  }
+};
+
+const setBit = (mask: Uint32Array, token: number): void => {
+  mask[token >>> 5]! |= 1 << (token & 31);
+};

@@ -1,0 +1,147 @@
+import { describe, expect, it } from 'vitest';
+import { compileGrammar, type MatchState } from '../../grammar/compile.js';
+import { type Grammar, GrammarError } from '../../grammar/grammar.js';
+import { Matcher, type State } from '../../grammar/matcher/states.js';
+import { Automaton } from '../../grammar/regular/automaton.js';
+import { NOTHING } from '../../grammar/regular/nodes.js';
+import { Work } from '../../grammar/work.js';
+import { matchesGrammar, matchesRegular } from './naive.js';
+import { LETTERS, randomFrom, randomGrammar, randomRegular, randomVocabulary } from './randomGrammars.js';
+
+const work = (): Work => {
+  const made = new Work();
+  made.begin(1e9);
+  return made;
+};
+
+/** All texts of at most so many letters. */
+const textsUpTo = (most: number, letters: readonly number[]): number[][] => {
+  let last: number[][] = [[]];
+  const all = [...last];
+  for (let length = 1; length <= most; length++) {
+    last = last.flatMap((text) => letters.map((letter) => [...text, letter]));
+    all.push(...last);
+  }
+  return all;
+};
+
+describe('automata of regular expressions', () => {
+  it('accept what the definitions say, and are alive where a text goes on', () => {
+    const texts = textsUpTo(5, [...Buffer.from(LETTERS)]);
+    for (let seed = 0; seed < 60; seed++) {
+      const regular = randomRegular(randomFrom(seed), 3);
+      const automaton = new Automaton(work());
+      const start = automaton.of(regular);
+      const alive = new Set<string>();
+      for (const text of texts.toReversed()) {
+        let state = automaton.isAlive(start) ? start : NOTHING;
+        for (const byte of text) if (state !== NOTHING) state = automaton.next(state, byte);
+        const isMatch = matchesRegular(regular, Uint8Array.from(text));
+        expect(state !== NOTHING && automaton.isNullable[state]!, `${seed}: ${text.join()}`).toBe(isMatch);
+        if (isMatch || alive.has(text.join())) {
+          expect(state, `${seed}: ${text.join()}`).not.toBe(NOTHING);
+          alive.add(text.slice(0, -1).join());
+        }
+        if (state !== NOTHING) expect(shortestEnd(automaton, state), `${seed}: ${text.join()}`).toBe(true);
+      }
+    }
+  });
+});
+
+const shortestEnd = (automaton: Automaton, start: number): boolean => {
+  const seen = new Set([start]);
+  for (const state of seen) {
+    if (automaton.isNullable[state]!) return true;
+    for (const byte of Buffer.from(LETTERS)) seen.add(automaton.next(state, byte));
+    // A complement may need other letters.
+    seen.add(automaton.next(state, 0));
+    seen.delete(NOTHING);
+  }
+  return false;
+};
+
+const attempt = <T>(action: () => T): T | undefined => {
+  try {
+    return action();
+  } catch (error) {
+    if (error instanceof GrammarError) return undefined;
+    throw error;
+  }
+};
+
+describe('recognising with a grammar', () => {
+  it('agrees with the definitions on random grammars', () => {
+    const texts = textsUpTo(4, [...Buffer.from(LETTERS), 256, 257]);
+    let count = 0;
+    for (let seed = 0; seed < 25; seed++) {
+      const grammar = randomGrammar(randomFrom(seed), 2);
+      const matcher = attempt(() => new Matcher(grammar, new Automaton(work()), 10));
+      for (const text of texts) {
+        let state: State | undefined = matcher?.start;
+        for (const letter of text) {
+          if (state === undefined) break;
+          state = letter >= 256 ? matcher!.nextOfToken(state, letter - 256) : matcher!.next(state, letter);
+        }
+        const isMatch = matchesGrammar(grammar, text);
+        if (isMatch) count++;
+        const isFound = state !== undefined && matcher!.reach(state).isEnd;
+        expect(isFound, `${seed}: ${text.join()} ${JSON.stringify(grammar)}`).toBe(isMatch);
+      }
+    }
+    expect(count).toBeGreaterThan(300);
+  });
+});
+
+/** Whether tokens can be found that end the text, by a walk that takes whatever may come. */
+const canEnd = (state: MatchState, tokens: readonly number[]): boolean => {
+  let states = [state];
+  for (let length = 0; length < 12; length++) {
+    if (states.some((each) => each.isEnd)) return true;
+    states = states.flatMap((each) => tokens.flatMap((token) => attempt(() => each.take(token)) ?? [])).slice(0, 400);
+  }
+  return false;
+};
+
+describe('masks', () => {
+  it('hold exactly the tokens that can be taken', () => {
+    let count = 0;
+    for (let seed = 0; seed < 80; seed++) {
+      const random = randomFrom(seed);
+      const grammar: Grammar = randomGrammar(random, 2);
+      const vocabulary = randomVocabulary(random, 2);
+      const compiled = attempt(() => compileGrammar(grammar, vocabulary));
+      if (compiled === undefined) continue;
+      let state = compiled.start();
+      for (let length = 0; length < 6; length++) {
+        const mask = attempt(() => state.mask());
+        const allowed: number[] = [];
+        for (let token = 0; token < vocabulary.size; token++) {
+          const isSet = mask !== undefined && ((mask[token >> 5]! >>> (token & 31)) & 1) === 1;
+          const next = attempt(() => state.take(token));
+          expect(isSet, `${seed}: token ${token} ${JSON.stringify(grammar)}`).toBe(next !== undefined);
+          if (next !== undefined) allowed.push(token);
+        }
+        count += allowed.length;
+        const others = allowed.filter((token) => token !== 2);
+        if (others.length === 0) break;
+        state = state.take(others[random(others.length)]!);
+      }
+    }
+    expect(count).toBeGreaterThan(2000);
+  });
+
+  it('lead nowhere from which a text cannot end', () => {
+    for (let seed = 0; seed < 60; seed++) {
+      const random = randomFrom(seed);
+      const grammar = randomGrammar(random, 2);
+      const vocabulary = randomVocabulary(random, 2, 0);
+      const compiled = attempt(() => compileGrammar(grammar, vocabulary));
+      const all = Array.from({ length: vocabulary.size }, (_, token) => token);
+      if (compiled === undefined) continue;
+      for (const token of all) {
+        const next = attempt(() => compiled.start().take(token));
+        if (next !== undefined) expect(canEnd(next, all), `${seed}: ${token} ${JSON.stringify(grammar)}`).toBe(true);
+      }
+    }
+  });
+});
