@@ -72,7 +72,7 @@ function planOf(request: EngineRequest, model: ModelFacts): RequestPlan<EngineRe
         // The others have the same prompt.
         i > 0 || asked === false
           ? each
-          : { request: { ...each.request, rows: asked.sorted }, listener: asked.listener },
+          : { request: { ...each.request, ...rowsOf(own, asked.sorted) }, listener: asked.listener },
       );
       return { sequences, resultOf: (results) => results };
     }
@@ -123,6 +123,10 @@ const inOrder = (tokens: readonly number[], rows: readonly RowRequest[]): readon
   rows
     .map((row, index) => ({ target: tokens[row.position + 1], ...row, index }))
     .sort((a, b) => a.position - b.position);
+
+/** What rows change of a continuation; without new tokens it ends with the last of them. */
+const rowsOf = ({ prompt, maxNewTokens }: GenerateRequest, sorted: readonly PlacedRow[]): Partial<GenerateRequest> =>
+  maxNewTokens === 0 ? scoredOnly(prompt, sorted) : { rows: sorted };
 
 /** The tokens as far as they have rows, with nothing behind them. */
 const scoredOnly = (tokens: readonly number[], sorted: readonly PlacedRow[]): GenerateRequest => ({

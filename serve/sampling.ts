@@ -203,14 +203,15 @@ export function requireTokens(tokens: readonly number[], { vocabSize }: ServedMo
 }
 
 /** What the engine is asked for by these options. `isGuided`: a grammar leaves tokens out. */
-export function engineOptions(options: AnswerOptions, model: ServedModel, isGuided: boolean) {
-  const { topLogProbs = 0, priority } = options;
+export function engineOptions(options: AnswerOptions, model: ServedModel, maxNewTokens: number, isGuided = false) {
+  const { priority } = options;
+  const topLogProbs = maxNewTokens === 0 ? 0 : (options.topLogProbs ?? 0);
   const stopTokens = new Set([...(options.ignoresEos ? [] : model.eosTokenIds), ...options.stopTokenIds]);
   const minNewTokens = options.minTokens;
   // The most likely token is the one that is drawn, which is known without a row of logits.
   const isArgmax = isDrawnArgmax(options.sampling) && !isGuided && (minNewTokens === 0 || stopTokens.size === 0);
   const sampling = { ...options.sampling, topLogProbs: topLogProbs === 1 && isArgmax ? 0 : topLogProbs };
-  return { sampling, stopTokens, minNewTokens, ...defined({ priority }) };
+  return { maxNewTokens, sampling, stopTokens, minNewTokens, ...defined({ priority }) };
 }
 
 function isDrawnArgmax(options: SamplingOptions): boolean {

@@ -24,8 +24,8 @@ const flag = z.boolean('expected true or false');
 
 const bodySchema = z.object({
   ...samplingShape,
-  model: z.unknown(),
-  prompt: z.unknown(),
+  model: z.unknown().optional(),
+  prompt: z.unknown().optional(),
   suffix: z.string('expected a text').optional(),
   max_tokens: wholeFrom(0, MAX_TOKENS).optional(),
   echo: flag.optional(),

@@ -63,16 +63,15 @@ class RunningPrompts {
   /** Throws what `submit` throws; nothing is on its way then. */
   constructor(client: ModelClient, completion: Completion, listen: (prompt: AnsweredPrompt) => ChoiceListener) {
     const { drawn, model, options } = completion;
-    const asked = engineOptions(options, model, false);
     const text = { ...options, eosTokenIds: model.eosTokenIds };
     try {
       for (const each of completion.prompts) {
-        const { tokens: prompt, maxTokens: maxNewTokens } = each;
+        const { tokens: prompt, maxTokens } = each;
         const answered = new AnsweredPrompt(completion, each);
         const { rows } = answered;
         const request = {
-          ...({ kind: 'generate', model: model.key, prompt, n: drawn, maxNewTokens } as const),
-          ...asked,
+          ...({ kind: 'generate', model: model.key, prompt, n: drawn } as const),
+          ...engineOptions(options, model, maxTokens),
           ...(rows.length > 0 ? { rows } : {}),
         };
         this.#all.push(
