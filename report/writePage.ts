@@ -10,8 +10,8 @@ import { UserError } from '../errors.js';
 import { writeAtomically } from '../system/write.js';
 import { type Block, blockId } from './document/sections.js';
 
-/** A script in report/page. */
-export type PageApp = 'report' | 'explore';
+/** A script in report/page. `server` asks the server that the page comes from; others use no network. */
+export type PageApp = 'report' | 'explore' | 'server';
 
 export interface Page {
   readonly app: PageApp;
@@ -33,12 +33,13 @@ const AMPERSANDS: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;'
 const escaped = (text: string): string => text.replace(/[&<>"]/g, (character) => AMPERSANDS[character]!);
 
 /** Nothing is loaded, and of scripts only ours runs. Charts set styles of their own. */
-const policyOf = (script: string): string =>
+const policyOf = (app: PageApp, script: string): string =>
   [
     "default-src 'none'",
     `script-src 'sha256-${createHash('sha256').update(script).digest('base64')}'`,
     "style-src 'unsafe-inline'",
     'img-src data:',
+    ...(app === 'server' ? ["connect-src 'self'"] : []),
     "base-uri 'none'",
     "form-action 'none'",
   ].join('; ');
@@ -55,7 +56,7 @@ function* htmlOf({ app, title, blocks }: Page): Generator<string> {
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="${policyOf(script)}">
+<meta http-equiv="Content-Security-Policy" content="${policyOf(app, script)}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <meta name="referrer" content="no-referrer">
@@ -65,7 +66,7 @@ function* htmlOf({ app, title, blocks }: Page): Generator<string> {
 ${sheet}</style>
 </head>
 <body>
-<noscript>This page draws its content with a script of its own. Allow scripts for it; it uses no network.</noscript>
+<noscript>This page draws its content with a script of its own. Allow scripts for it; it loads nothing.</noscript>
 <div id="page"></div>
 `;
   for (const block of blocks) yield blockHtml(block);
@@ -74,6 +75,9 @@ ${sheet}</style>
 </html>
 `;
 }
+
+/** The page of a server, as it is sent. Throws UserError where it was not built. */
+export const serverPage = (): string => [...htmlOf({ app: 'server', title: 'tilewright', blocks: [] })].join('');
 
 /** Written whole or not at all. Throws UserError where the file cannot be written. */
 export function writePage(path: string, page: Page): void {

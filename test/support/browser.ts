@@ -1,6 +1,6 @@
 /**
- * A browser for the tests of pages: one for each file, in which pages are opened from the disk. Whatever a page logs as
- * an error, throws or asks of a network fails the test.
+ * A browser for the tests of pages: one for each file, in which pages are opened from the disk, or from a server of the
+ * test. Whatever a page logs as an error, throws or asks of another network fails the test.
  */
 import { existsSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
@@ -33,6 +33,8 @@ export interface OpenOptions {
 export interface TestBrowser {
   /** Opens a file in a new page, and waits until a section is shown. */
   open(file: string, options?: OpenOptions): Promise<Page>;
+  /** The same for a page that a server sends and that may ask it for more. An error over HTTP is no error of it. */
+  visit(address: string, options?: OpenOptions): Promise<Page>;
 }
 
 /** Call it in a `describe`. Pages are closed at its end, when what went wrong in them is looked at. */
@@ -51,26 +53,38 @@ export function useBrowser(): TestBrowser {
     await browser?.close();
     expect(wrong).toEqual([]);
   });
+  const openPage = async (
+    address: string,
+    { hash = '', width = 1280, isDark = false }: OpenOptions,
+    mayAsk: (url: string) => boolean,
+  ): Promise<Page> => {
+    const page = await browser!.newPage({
+      viewport: { width, height: 900 },
+      colorScheme: isDark ? 'dark' : 'light',
+    });
+    // What is waited for may come late on a busy machine: the test's own time-out ends what never comes.
+    page.setDefaultTimeout(0);
+    page.on('console', (message) => {
+      const isOfHttp = message.text().startsWith('Failed to load resource') && mayAsk(message.location().url);
+      if (!isOfHttp && /^(error|warning)$/.test(message.type())) wrong.push(`console: ${message.text()}`);
+    });
+    page.on('pageerror', ({ message }) => wrong.push(`error: ${message}`));
+    page.on('request', (request) => {
+      const url = request.url();
+      if (!mayAsk(url.split('#')[0]!) && !url.startsWith('data:')) wrong.push(`request: ${url}`);
+    });
+    await page.goto(`${address}${hash === '' ? '' : `#${hash}`}`);
+    await page.waitForSelector('main:not(:has([aria-busy]))');
+    return page;
+  };
   return {
-    async open(file, { hash = '', width = 1280, isDark = false } = {}) {
-      const page = await browser!.newPage({
-        viewport: { width, height: 900 },
-        colorScheme: isDark ? 'dark' : 'light',
-      });
+    open(file, options = {}) {
       const address = pathToFileURL(file).href;
-      // What is waited for may come late on a busy machine: the test's own time-out ends what never comes.
-      page.setDefaultTimeout(0);
-      page.on('console', (message) => {
-        if (message.type() === 'error' || message.type() === 'warning') wrong.push(`console: ${message.text()}`);
-      });
-      page.on('pageerror', ({ message }) => wrong.push(`error: ${message}`));
-      page.on('request', (request) => {
-        const url = request.url();
-        if (url.split('#')[0] !== address && !url.startsWith('data:')) wrong.push(`request: ${url}`);
-      });
-      await page.goto(`${address}${hash === '' ? '' : `#${hash}`}`);
-      await page.waitForSelector('main:not(:has([aria-busy]))');
-      return page;
+      return openPage(address, options, (url) => url === address);
+    },
+    visit(address, options = {}) {
+      const { origin } = new URL(address);
+      return openPage(address, options, (url) => url.startsWith(`${origin}/`));
     },
   };
 }
