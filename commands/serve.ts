@@ -8,6 +8,7 @@ import { Engine } from '../engine/engine.js';
 import { readGenerationConfig } from '../models/generationConfig.js';
 import { classesOf } from '../models/model/model.js';
 import { requireModelAt } from '../models/model/refusals.js';
+import { serverPage } from '../report/writePage.js';
 import type { QueueLimits } from '../serve/link/client.js';
 import { EngineHost } from '../serve/link/host.js';
 import { HttpThread } from '../serve/http/httpThread.js';
@@ -16,7 +17,7 @@ import type { ModelSource } from '../serve/servedModel.js';
 import { EngineModels, type OpenedForEngine } from './engineModels.js';
 
 export interface ServeRequest extends LoadRequest {
-  readonly http: Omit<HttpSettings, 'version'>;
+  readonly http: Omit<HttpSettings, 'version' | 'page'>;
   /** Names that clients may ask for the model by. Default: that of its folder. */
   readonly names: readonly string[];
   readonly queue: QueueLimits;
@@ -38,7 +39,9 @@ export async function serve(
 ): Promise<void> {
   requireModelAt(asked.model);
   const { http, names, queue, shutdownMs, signal, ...request } = asked;
-  const thread = new HttpThread({ ...http, version: VERSION }, (text) => ui.warn(stripVTControlCharacters(text)));
+  const thread = new HttpThread({ ...http, version: VERSION, page: serverPage() }, (text) =>
+    ui.warn(stripVTControlCharacters(text)),
+  );
   const engine = new Engine();
   let host: EngineHost | undefined;
   try {

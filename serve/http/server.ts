@@ -10,6 +10,7 @@ import { BodyBudget, type BodyLimits } from './body.js';
 import type { Route } from './exchange.js';
 import { HttpExchange, sendError } from './httpExchange.js';
 import { KeyRing } from './keys.js';
+import { pageRoute } from './pageRoute.js';
 import { Router } from './router.js';
 import { type Phase, stateRoutes } from './serverState.js';
 
@@ -31,6 +32,8 @@ export interface HttpOptions {
   readonly requestMs?: number;
   /** Milliseconds for which a connection without requests is kept: longer than balancers keep theirs. */
   readonly keepAliveMs?: number;
+  /** The page at `/`. Default: none. */
+  readonly page?: string;
   /** Is told of errors that are no client's fault. */
   readonly onError?: (error: unknown) => void;
 }
@@ -61,11 +64,10 @@ export class HttpServer {
     const settings = { ...DEFAULTS, ...options };
     this.keys = new KeyRing(options.apiKeys ?? []);
     this.body = { maxBytes: settings.maxBodyBytes, budget: new BodyBudget(settings.maxHeldBytes) };
-    this.ownRoutes = stateRoutes(() => ({
-      phase: this.phase,
-      active: this.answering.size,
-      version: options.version,
-    }));
+    this.ownRoutes = [
+      ...stateRoutes(() => ({ phase: this.phase, active: this.answering.size, version: options.version })),
+      ...(options.page === undefined ? [] : [pageRoute(options.page)]),
+    ];
     this.router = new Router(this.ownRoutes);
     this.server = createServer({
       noDelay: true,
