@@ -111,15 +111,17 @@ function scalarsOf(kernel: Kernel): readonly Scalar[] {
   }
 }
 
-/** Rows whose draws leave nothing out, by lists without entries. */
+/** Rows whose draws leave nothing out, by lists without entries and without masks. */
 function sampleRoles(
   { inputs, best, vocab, totals }: SampleKernel,
   to: { readonly give: (name: string, role: IntegerRole) => void; readonly positive: Set<string> },
 ): void {
-  const { pathToken, pathRow, entryToken, inverseTemperature, topP, repetition } = inputs;
+  const { pathToken, pathRow, entryToken, inverseTemperature, topP, repetition, maskRow } = inputs;
   for (const name of [inverseTemperature, topP, repetition, totals.sum]) to.positive.add(name);
   for (const name of [pathToken, entryToken]) to.give(name, { kind: 'below', bound: vocab });
   to.give(pathRow, { kind: 'row' });
+  // No row has a mask.
+  to.give(maskRow, { kind: 'slot', rows: 0 });
   for (const name of SAMPLE_INPUT_NAMES)
     if (SAMPLE_INPUTS[name].dtype === 'i32') to.give(inputs[name], { kind: 'below', bound: 1 });
   to.give(best.count, { kind: 'below', bound: 1 });

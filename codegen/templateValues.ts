@@ -76,6 +76,7 @@ export function sampleValues(kernel: SampleKernel, operands: KernelOperands) {
   return {
     ...inputs,
     vocab: kernel.vocab,
+    maskStride: stride(kernel.inputs.mask),
     logits: index(kernel.logits),
     logitsStride: stride(kernel.logits),
     top: index(kernel.totals.top),

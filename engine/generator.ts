@@ -9,6 +9,7 @@ import { chosenOf, drawnOf, isOfText, scoreOf } from './answers.js';
 import { type DeviceModel, StateLost, type StepAnswer } from './device.js';
 import type { MemoryUse, MemoryUser } from './memory.js';
 import { findPages } from './foundPages.js';
+import { GuidedSet } from './guide.js';
 import { type GeneratorCounts, loadOf, Measures, type ReplicaLoad } from './modelStats.js';
 import { PAGE_TOKENS, PagePool } from './pages.js';
 import type { EndReason } from './request.js';
@@ -57,9 +58,8 @@ export class Generator implements TaskOwner, MemoryUser {
   private readonly tasks = new Map<Sequence, Entry>();
   /** Tasks that end before the next step. */
   private readonly stopping = new Set<Task>();
+  private readonly guided = new GuidedSet();
   private readonly times = new StepTimes();
-  /** When the last step was answered, in milliseconds. */
-  private answered = 0;
   private loop: Promise<void> | undefined;
   private resized: Promise<unknown> = Promise.resolve();
   private calls = 0;
@@ -157,6 +157,8 @@ export class Generator implements TaskOwner, MemoryUser {
     this.count(task.sequence);
     this.acceptedPages = Math.max(this.acceptedPages, task.sequence.mostPages);
     this.scheduler.add(task.sequence);
+    this.guided.add(task.sequence.guided);
+    task.begin();
     this.wake();
     this.model.budget?.report(this);
   }
@@ -172,6 +174,11 @@ export class Generator implements TaskOwner, MemoryUser {
 
   resume(task: Task): void {
     this.scheduler.resume(task.sequence);
+    this.wake();
+  }
+
+  guide(task: Task): void {
+    this.scheduler.guide(task.sequence);
     this.wake();
   }
 
@@ -228,6 +235,7 @@ export class Generator implements TaskOwner, MemoryUser {
   private forget(sequence: Sequence): Task | undefined {
     const entry = this.tasks.get(sequence);
     this.scheduler.remove(sequence);
+    this.guided.delete(sequence.guided);
     this.tasks.delete(sequence);
     if (entry === undefined) return undefined;
     this.stopping.delete(entry.task);
@@ -253,6 +261,8 @@ export class Generator implements TaskOwner, MemoryUser {
       let flights: Flight[] = [];
       for (;;) {
         while (flights.length === 0 || this.mayLookAhead(flights)) {
+          const masks = this.guided.wait(this.times.lastMs);
+          if (masks !== undefined) await masks;
           const flight = this.begin();
           if (flight === undefined) break;
           flights.push(flight);
@@ -266,14 +276,19 @@ export class Generator implements TaskOwner, MemoryUser {
     }
   }
 
-  /** A sequence that no step ever takes would hang whoever waits for it. It waits where pages may still come. */
+  /**
+   * A sequence that no step ever takes would hang whoever waits for it. It waits where pages may still come: also those
+   * of a sequence whose guide thinks.
+   */
   private requireNothingLeft(): void {
     const { budget, maxPages } = this.model;
     budget?.report(this);
     const pages = budget?.roomFor(this) ?? maxPages;
     const { running, waiting, roomPages } = this.scheduler;
+    if ([...running].some(({ isThinking }) => isThinking)) return;
     for (const sequence of [...running, ...waiting])
-      if (budget !== undefined && sequence.mostPages > pages) this.forget(sequence)?.fail(tooLittleMemory(pages));
+      if (sequence.isThinking) continue;
+      else if (budget !== undefined && sequence.mostPages > pages) this.forget(sequence)?.fail(tooLittleMemory(pages));
       else if (this.pool.total >= Math.min(pages, roomPages) && sequence.mostPages <= roomPages)
         this.forget(sequence)?.fail(new Error('The scheduler has left a sequence behind.'));
   }
@@ -317,7 +332,9 @@ export class Generator implements TaskOwner, MemoryUser {
   private async land({ step, answer, sent }: Flight, later: readonly Flight[]): Promise<boolean> {
     const outputs = await answer;
     if (!(outputs instanceof Error)) {
-      this.time(step, sent);
+      const keys = step.pieces.reduce((sum, { to }) => sum + to, 0);
+      this.times.answer(sent, step.message.tokens.length, keys);
+      this.measures.step(step.message.tokens.length);
       this.take(step, outputs);
       this.model.budget?.report(this);
       return true;
@@ -335,15 +352,6 @@ export class Generator implements TaskOwner, MemoryUser {
       this.giveUp(step, rows, outputs, later.length > 0);
     }
     return false;
-  }
-
-  /** A step began when it was sent, or when the one before it ended. */
-  private time({ pieces, message }: Step, sent: number): void {
-    const now = performance.now();
-    const keys = pieces.reduce((sum, { to }) => sum + to, 0);
-    this.times.add(message.tokens.length, keys, (now - Math.max(sent, this.answered)) / 1000);
-    this.answered = now;
-    this.measures.step(message.tokens.length);
   }
 
   /** What a step returned goes to the sequences that asked. */
@@ -384,7 +392,7 @@ export class Generator implements TaskOwner, MemoryUser {
     const drawn = drawnOf(answer, row);
     const token = chosenOf(answer, row, sequence.topCount) ?? drawn;
     if (task.request.maxNewTokens > 0) {
-      task.firstToken ??= this.answered;
+      task.firstToken ??= this.times.answered;
       sequence.read(at, token.token);
       // It has the bits of a score: the head computed both.
       if (token === drawn && sequence.drawAt(at) === undefined) {

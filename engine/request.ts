@@ -3,6 +3,7 @@ import { defined } from '../system/defined.js';
 import type { DeviceModel } from './device.js';
 import { type AskOptions, AskedRows } from './askedRows.js';
 import type { Drafter } from './drafts.js';
+import { Guided, type TokenGuide } from './guide.js';
 import { needsRow, resolveSampling, type SamplingOptions } from './options.js';
 import { Sequence } from './sequence.js';
 
@@ -35,6 +36,8 @@ export interface GenerateRequest {
    * throws ends the request. With it, a step is planned when the one before has been read.
    */
   readonly drafts?: Drafter;
+  /** Says which tokens may come; not with `drafts`. While it thinks, the sequence takes no part in steps. */
+  readonly guide?: TokenGuide;
   /** Ends the sequence, between two calls, with what was generated so far. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -166,11 +169,12 @@ export function sequenceOf(
     throw new GenerateError(`a prompt of ${prompt.length} tokens; the cache has room for ${room}`);
   const sampling = resolveSampling(request.sampling ?? {}, request.sample);
   const isBanning = minNewTokens > 0 && stopTokens.size > 0;
-  const isFiltered = isBanning || needsRow(sampling);
+  const isGuided = request.guide !== undefined && maxNewTokens > 0;
+  const isFiltered = isBanning || isGuided || needsRow(sampling);
   const hasTops = rows?.some(({ top = 0 }) => top > 0) === true;
   if ((isFiltered || hasTops) && vocab === undefined)
     throw new GenerateError(
-      'the model was compiled without logits, which filters, penalties and top log-probabilities need',
+      'the model was compiled without logits, which filters, penalties, guides and top log-probabilities need',
     );
   return new Sequence({
     prompt,
@@ -181,6 +185,7 @@ export function sequenceOf(
     ...(isBanning ? { banned: { tokens: stopTokens, atLeast: minNewTokens } } : {}),
     asks: rows === undefined ? AskedRows.following(prompt, scoreFrom) : new AskedRows(rows),
     isDrawing: maxNewTokens > 0 || rows === undefined,
+    ...(isGuided ? { guided: new Guided(request.guide!, request.sample ?? 0, vocab!) } : {}),
     ...defined({ drafter }),
   });
 }

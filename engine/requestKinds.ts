@@ -60,6 +60,8 @@ function planOf(request: EngineRequest, model: ModelFacts): RequestPlan<EngineRe
         0,
       );
       const { drafts } = own;
+      if (drafts !== undefined && own.guide !== undefined)
+        throw new UsageError('drafts: a guided continuation takes none', 'leave drafts or guide out');
       const { vocabSize } = model;
       // A token that the model does not have would end the step of all.
       const checked = drafts && {

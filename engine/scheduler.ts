@@ -112,6 +112,11 @@ export class Scheduler {
     this.wanted = 0;
   }
 
+  /** The mask of its next token is there. */
+  guide(sequence: Sequence): void {
+    if (this.waiting.has(sequence)) this.wanted = 0;
+  }
+
   /** The next step; undefined where there is nothing to do, or nothing can be done before pages come. */
   next(): Step | undefined {
     this.steps++;
@@ -323,7 +328,7 @@ export class Scheduler {
         return hasFailed;
       }
       const sequence = this.waiting.at(i)!;
-      if (sequence.awaited > 0) {
+      if (sequence.awaited > 0 || sequence.isThinking) {
         i++;
         continue;
       }
@@ -373,7 +378,7 @@ export class Scheduler {
   private makeWay(): void {
     const { first } = this.waiting;
     const isLater = (last: Sequence | undefined): boolean => last !== undefined && last.priority > first!.priority;
-    if (first === undefined || first.awaited > 0 || !isLater(this.running.last)) return;
+    if (first === undefined || first.awaited > 0 || first.isThinking || !isLater(this.running.last)) return;
     let later = 0;
     for (const { priority, pages } of this.running) if (priority > first.priority) later += pages.length;
     const { missing: needed } = findPages(first, this.pool);

@@ -4,6 +4,7 @@ import { noiseKey, type NoiseKey } from '../ir/gumbel.js';
 import { defined } from '../system/defined.js';
 import { AskedRows } from './askedRows.js';
 import { type Drafter, usableDrafts } from './drafts.js';
+import type { Guided } from './guide.js';
 import { isGreedy, needsRow, type Sampling } from './options.js';
 import type { TokenFact } from './pageFacts.js';
 import { contentOf, PAGE_TOKENS, type PagePool } from './pages.js';
@@ -29,6 +30,8 @@ export interface SequenceOptions {
   readonly priority?: number;
   /** Proposes tokens behind those that are known. */
   readonly drafter?: Drafter | undefined;
+  /** Says which tokens may come next; their rows are filtered. */
+  readonly guided?: Guided;
   /** Tokens that may not be among the first `atLeast` that are generated. */
   readonly banned?: { readonly tokens: ReadonlySet<number>; readonly atLeast: number };
 }
@@ -70,6 +73,7 @@ export class Sequence {
   /** Lower ones are served first. */
   readonly priority: number;
   readonly sampling: SequenceOptions['sampling'];
+  readonly guided: Guided | undefined;
   private readonly isFilteredAlways: boolean;
   private readonly entries: TokenEntries | undefined;
   private readonly filterVocab: number;
@@ -115,7 +119,9 @@ export class Sequence {
     this.bannedFirst = banned;
     this.filterVocab = filterVocab ?? 0;
     this.drafter = options.drafter;
-    this.isFilteredAlways = filterVocab !== undefined && sampling !== undefined && needsRow(sampling);
+    this.guided = options.guided;
+    this.isFilteredAlways =
+      filterVocab !== undefined && sampling !== undefined && (this.guided !== undefined || needsRow(sampling));
     if (filterVocab !== undefined && sampling !== undefined)
       this.entries = new TokenEntries({
         sampling,
@@ -127,9 +133,14 @@ export class Sequence {
     this.isDrawing = options.isDrawing ?? true;
   }
 
-  /** Tokens that no call has taken yet. */
+  /** Tokens that no call has taken yet, and that one can take: the last one waits for the mask of the next. */
   get pending(): number {
-    return this.tokens.length - this.computed;
+    return Math.max(0, this.tokens.length - this.computed - (this.isThinking ? 1 : 0));
+  }
+
+  /** Whether the mask of its next token is not there yet. */
+  get isThinking(): boolean {
+    return this.guided !== undefined && this.guided.mask === undefined;
   }
 
   /** Whether its prompt is computed, so that it goes on token by token. */
@@ -154,7 +165,7 @@ export class Sequence {
 
   /** Whether it goes on after the next token, whatever that is, and nobody has to know that token before. */
   get isForeseen(): boolean {
-    return this.drafter === undefined && this.tokens.length + 1 < this.longest;
+    return this.drafter === undefined && this.guided === undefined && this.tokens.length + 1 < this.longest;
   }
 
   /** What may follow its tokens, at most `most`, and never past its longest. */
@@ -198,6 +209,11 @@ export class Sequence {
   private isBanning(ahead: number): boolean {
     const { bannedFirst: first } = this;
     return first !== undefined && this.tokens.length + ahead - this.promptLength < first.atLeast;
+  }
+
+  /** Tokens that may not be the next one, whatever a guide says. */
+  get banned(): ReadonlySet<number> | undefined {
+    return this.isBanning(0) ? this.bannedFirst!.tokens : undefined;
   }
 
   /** Whether the token after the last one is chosen from a whole row of logits. */
@@ -245,6 +261,7 @@ export class Sequence {
         entries: drafts.length === 0 ? lists : copyOf(lists),
         isGenerated: entries.counts && length > promptLength,
         topCount: this.topCount,
+        mask: this.guided?.mask,
       });
     }
     // Drafts are no part of the text yet.

@@ -20,10 +20,21 @@ export class StepTimes {
   /** Steps, and the device seconds that they took. */
   steps = 0;
   seconds = 0;
+  /** What the last one took, in milliseconds, and when it was answered, by performance.now(). */
+  lastMs = 0;
+  answered = 0;
   private shortest = Infinity;
   /** Sums of products of 1, tokens and keys, and of each with seconds; older steps weigh less. */
   private readonly products = new Float64Array(9);
   private readonly times = new Float64Array(3);
+
+  /** A step is answered now. It began when it was sent, or when the one before it ended, both by performance.now(). */
+  answer(sent: number, tokens: number, keys: number): void {
+    const now = performance.now();
+    this.lastMs = now - Math.max(sent, this.answered);
+    this.answered = now;
+    this.add(tokens, keys, this.lastMs / 1000);
+  }
 
   /** A step of `tokens` new tokens, whose sequences had `keys` tokens in all, took `seconds` of the device. */
   add(tokens: number, keys: number, seconds: number): void {

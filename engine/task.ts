@@ -4,6 +4,7 @@
  */
 import { Recent } from '../system/recent.js';
 import type { Drafter } from './drafts.js';
+import { allowsAny } from './guide.js';
 import {
   type EndReason,
   type Generated,
@@ -45,6 +46,8 @@ export interface TaskOwner {
   pause(task: Task): void;
   /** A task that took no part in steps goes on. */
   resume(task: Task): void;
+  /** The mask of its next token is there. */
+  guide(task: Task): void;
 }
 
 /** A sequence counts as the cause where so many devices end within an hour while they compute it. */
@@ -90,6 +93,29 @@ export class Task {
     }
   }
 
+  /** The loop that computes it has it: its guide is asked for the first mask. */
+  begin(): void {
+    this.sequence.guided?.begin({
+      onMask: () => this.guide(),
+      onFail: (error) => this.stopFor(new GenerateError(`its guide failed: ${error.message}`, { cause: error })),
+    });
+  }
+
+  private guide(): void {
+    const { guided, banned } = this.sequence;
+    const { mask, vocab } = guided!;
+    if (allowsAny(mask!, vocab, banned)) return this.owner?.guide(this);
+    const isEnd = banned !== undefined && allowsAny(mask!, vocab);
+    const what = isEnd ? 'no token but those that end the text, which is to have more tokens' : 'no token';
+    this.stopFor(new GenerateError(`its guide allows ${what}`));
+  }
+
+  private stopFor(error: Error): void {
+    if (this.isOver || this.stopped !== undefined) return;
+    this.failure = error;
+    this.stop('aborted');
+  }
+
   /** Tokens that are left to compute, the first of which may be in pages. */
   get workTokens(): number {
     return this.sequence.pending + this.request.maxNewTokens - this.generated.length;
@@ -124,7 +150,9 @@ export class Task {
     if (stopTokens?.has(next.token) === true) return 'eos';
     if (this.generated.length >= maxNewTokens) return 'length';
     if (length >= maxLength) return 'context';
-    return length >= room ? 'cache' : undefined;
+    if (length >= room) return 'cache';
+    this.sequence.guided?.advance(next.token);
+    return undefined;
   }
 
   /** Takes the answer of row `ask` of the prompt. Returns why the sequence ends with it, if it does. */
@@ -138,15 +166,20 @@ export class Task {
 
   end(reason: EndReason): void {
     if (this.isOver) return;
-    this.isOver = true;
+    this.close();
     this.listener.onEnd(this.resultOf(reason));
   }
 
   /** Ends it with its first `count` tokens, whatever has come since. Whoever listens is not told. */
   cut(count: number, reason: EndReason): Generated {
     this.stop(reason);
-    this.isOver = true;
+    this.close();
     return this.resultOf(reason, count);
+  }
+
+  private close(): void {
+    this.isOver = true;
+    this.sequence.guided?.close();
   }
 
   private resultOf(reason: EndReason, count = this.generated.length): Generated {
@@ -161,7 +194,7 @@ export class Task {
 
   fail(error: Error): void {
     if (this.isOver) return;
-    this.isOver = true;
+    this.close();
     this.listener.onFail(error);
   }
 

@@ -3,6 +3,7 @@
  * follow the sequence as it grows, and back where what was drawn is drawn again.
  */
 import { NO_FILTERS, type RowFilters } from '../ir/filters.js';
+import type { TokenMask } from './guide.js';
 import { isGreedy, isPenalised, type Sampling } from './options.js';
 
 /** A list as a call takes it (ir/sampleInputs): arrays of one length. */
@@ -125,9 +126,14 @@ export interface FilterRow {
   readonly isGenerated: boolean;
   /** How many of the most likely tokens to report. */
   readonly topCount: number;
+  /** Tokens outside it are not chosen. Default: any token may be. */
+  readonly mask?: TokenMask | undefined;
 }
 
-/** Inputs of `step` by name, an element for each row; of entries, one for each entry of all rows. */
+/**
+ * Inputs of `step` by name, an element for each row; of entries, one for each entry of all rows; of `mask`, the words
+ * of each mask. Rows with one mask share it, since at 128,000 tokens it has 16 kB.
+ */
 export interface FilterInputs {
   readonly topK: Int32Array;
   readonly topP: Float32Array;
@@ -141,6 +147,9 @@ export interface FilterInputs {
   readonly entryBias: Float32Array;
   readonly entryCount: Int32Array;
   readonly isGenerated: Int32Array;
+  /** −1 where a row has none. */
+  readonly maskRow: Int32Array;
+  readonly mask: Int32Array;
   readonly topCount: Int32Array;
 }
 
@@ -178,6 +187,22 @@ export function filterInputs(rows: readonly FilterRow[]): FilterInputs {
     end: Int32Array.from(ends),
     ...lists,
     isGenerated: Int32Array.from(rows, ({ isGenerated }) => (isGenerated ? 1 : 0)),
+    ...maskInputs(rows),
     topCount: Int32Array.from(rows, ({ topCount }) => topCount),
   };
+}
+
+/** The masks of rows, each once. */
+function maskInputs(rows: readonly FilterRow[]): Pick<FilterInputs, 'maskRow' | 'mask'> {
+  const places = new Map<TokenMask, number>();
+  const maskRow = Int32Array.from(rows, ({ mask }) => {
+    if (mask === undefined) return -1;
+    if (!places.has(mask)) places.set(mask, places.size);
+    return places.get(mask)!;
+  });
+  const [first] = places.keys();
+  const words = first?.length ?? 0;
+  const mask = new Int32Array(places.size * words);
+  for (const [each, place] of places) mask.set(each, place * words);
+  return { maskRow, mask };
 }

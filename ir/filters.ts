@@ -1,6 +1,7 @@
 /**
  * How a token is chosen from a whole row of logits: what changes logits, what leaves tokens out, and the draw from what
- * is left. Order: bias and penalties, temperature, min-p, top-k, top-p, draw. Of equals the lower token comes first.
+ * is left. Order: bias and penalties, mask, temperature, min-p, top-k, top-p, draw. Of equals the lower token comes
+ * first.
  * The functions here are the reference, in float64. Kernels compute in f32 and weigh tokens in whole numbers
  * (docs/decisions/0015-generation.md).
  */
@@ -44,11 +45,16 @@ export interface RowDraw extends NoiseKey {
   readonly inverseTemperature: number;
 }
 
-/** The row with the changes that its entries name, each token at most once. */
+/** Whether a mask allows a token: bit t % 32 of word t >> 5 stands for token t. */
+export const isAllowed = (mask: ArrayLike<number>, token: number): boolean =>
+  ((mask[token >> 5]! >>> (token & 31)) & 1) === 1;
+
+/** The row with the changes that its entries name, each token at most once, and −∞ for tokens outside its mask. */
 export function adjustLogits(
   z: ArrayLike<number>,
   { repetition, presence, frequency }: RowFilters,
   entries: Iterable<TokenEntry>,
+  mask?: ArrayLike<number>,
 ): Float64Array {
   const changed = Float64Array.from(z);
   for (const { token, bias, count } of entries) {
@@ -57,7 +63,7 @@ export function adjustLogits(
     if (count > 0) value -= presence + count * frequency;
     changed[token] = value;
   }
-  return changed;
+  return mask === undefined ? changed : changed.map((value, token) => (isAllowed(mask, token) ? value : -Infinity));
 }
 
 /** Tokens of the `count` largest, largest first. */

@@ -88,6 +88,8 @@ export type Role =
   | { readonly kind: 'subtreeEnd' }
   /** A row number below an extent. */
   | { readonly kind: 'row'; readonly of: ExtentName }
+  /** A row number below an extent, or −1 for none. */
+  | { readonly kind: 'rowOrNone'; readonly of: ExtentName }
   /** A row of a state to write, or −1 for none. A row comes once: the rows of a call are written in no order. */
   | { readonly kind: 'slot'; readonly state: string }
   /** A row of a state. */
@@ -95,7 +97,17 @@ export type Role =
   /** Numbers that are not indices. */
   | { readonly kind: 'values' };
 
-export const ROLE_KINDS = ['token', 'position', 'depth', 'subtreeEnd', 'row', 'slot', 'entry', 'values'] as const;
+export const ROLE_KINDS = [
+  'token',
+  'position',
+  'depth',
+  'subtreeEnd',
+  'row',
+  'rowOrNone',
+  'slot',
+  'entry',
+  'values',
+] as const;
 
 /** The sizes that bound the numbers of a call. */
 export interface RoleLimits {
@@ -139,6 +151,7 @@ const RANGES: { readonly [K in Role['kind']]: Rule<K> } = {
       () => rows + 1,
     ),
   row: ({ of }, { extents }) => from(0, extentIn(of, extents)),
+  rowOrNone: ({ of }, { extents }) => from(-1, extentIn(of, extents)),
   slot: ({ state }, { states }) => from(-1, extentIn(state, states)),
   entry: ({ state }, { states }) => from(0, extentIn(state, states)),
   values: () => undefined,
@@ -164,6 +177,7 @@ export function indexBound(role: Role, stateRows: (state: string) => Dim | undef
     case 'position':
     case 'depth':
     case 'subtreeEnd':
+    case 'rowOrNone':
     case 'slot':
     case 'values':
       return undefined;
@@ -178,7 +192,8 @@ export function printRole(role: Role): string {
     case 'token':
       return `token(${role.vocab})`;
     case 'row':
-      return `row(${role.of})`;
+    case 'rowOrNone':
+      return `${role.kind}(${role.of})`;
     case 'slot':
     case 'entry':
       return `${role.kind}(@${role.state})`;

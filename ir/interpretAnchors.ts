@@ -304,8 +304,8 @@ export function sample(memory: KernelMemory, kernel: SampleKernel): void {
   for (let row = 0; row < z.rows; row++) {
     const own = z.data.subarray(row * vocab, (row + 1) * vocab);
     const logProbOf = (at: number): number => own[at]! - (top.data[row]! + Math.log(sum.data[row]!));
-    const { filters, draw, entries } = rowSampling(numbers, row, vocab);
-    const chosen = chooseToken(adjustLogits(own, filters, entries), filters, draw);
+    const { filters, draw, entries, mask } = rowSampling(numbers, row, vocab);
+    const chosen = chooseToken(adjustLogits(own, filters, entries, mask), filters, draw);
     written.token.data[row] = chosen;
     written.logProb.data[row] = logProbOf(chosen);
     const most = largestTokens(own, Math.min(best.most, memory.read(best.count).data[row]!));

@@ -356,6 +356,7 @@ export interface SampleKernel extends KernelBase {
   /** f32[rows, vocab] */
   readonly logits: string;
   readonly totals: Totals;
+  /** i32[M, ⌈vocab / 32⌉] for `mask`; vectors for all others. */
   readonly inputs: Readonly<Record<SampleInput, string>>;
   /** f32[E]: where the kernel keeps the logits that its entries change. */
   readonly saved: string;

@@ -14,6 +14,8 @@ const STEP_ROWS = 'R';
 /** Rows whose tokens are chosen from their logits, and entries of their lists (ir/sampleInputs). */
 const FILTERED_ROWS = 'F';
 export const ENTRIES = 'E';
+/** Masks of filtered rows: at most one for each. */
+const MASKS = 'M';
 
 /** The extent of the function `copy`, and every call of it. More rows are copied by several. */
 export const COPIED_ROWS = 'N';
@@ -35,7 +37,7 @@ export const stepExtents = ({ tokens, keys, rows, filtered, entries }: StepSize)
   [NEW_TOKENS]: tokens,
   [KEYS]: keys,
   [STEP_ROWS]: rows,
-  ...defined({ [FILTERED_ROWS]: filtered, [ENTRIES]: entries }),
+  ...defined({ [FILTERED_ROWS]: filtered, [ENTRIES]: entries, [MASKS]: filtered }),
 });
 
 export const stepSize = (extents: Extents): StepSize => ({

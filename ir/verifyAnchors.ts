@@ -21,7 +21,7 @@ import {
 import { scaleBuffers } from './kernelAccess.js';
 import { sourceRows } from './packing.js';
 import { orderProblem } from './rotaryOrder.js';
-import { MAX_SAMPLE_VOCAB, MAX_TOP_TOKENS, SAMPLE_INPUT_NAMES, SAMPLE_INPUTS } from './sampleInputs.js';
+import { MAX_SAMPLE_VOCAB, MAX_TOP_TOKENS, maskWords, SAMPLE_INPUT_NAMES, SAMPLE_INPUTS } from './sampleInputs.js';
 import { isRowInvariant } from './scalar.js';
 import { FORMATS, isCodeFormat, layoutProblem } from './storage.js';
 import type { BufferDType, Dim } from './types.js';
@@ -202,6 +202,7 @@ export function verifySample(kernel: SampleKernel, check: KernelCheck): void {
     const { dtype, per } = SAMPLE_INPUTS[name];
     const buffer = check.read(inputs[name]);
     if (per === 'row') vector(inputs[name], dtype, name);
+    else if (per === 'mask') check.is(buffer, [dtype], buffer.rows, maskWords(vocab), name);
     else check.is(buffer, [dtype], per === 'token' ? buffer.rows : listed, 1, name);
   }
   vector(best.count, 'i32', 'numbers of best tokens');

@@ -58,6 +58,15 @@ export function verifyIndices(module: KernelModule): void {
             'state with as many rows.',
         );
     }
+    if (kernel.anchor === 'sample') {
+      const { maskRow, mask } = kernel.inputs;
+      const role = roles.get(maskRow);
+      if (role?.kind !== 'rowOrNone' || role.of !== rows.get(mask))
+        fail(
+          `'${maskRow}' is ${role === undefined ? 'no input' : printRole(role)}; to choose among the rows of ` +
+            `'${mask}' it must be rowOrNone(${rows.get(mask)}).`,
+        );
+    }
     if (kernel.anchor !== 'attention') continue;
     const { mask } = kernel;
     if (mask.kind === 'column') {

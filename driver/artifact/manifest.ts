@@ -17,7 +17,7 @@ import { type Arithmetic, ARITHMETICS, CODED_CACHES, type CodedCache, isInteger 
 import { type AnyTarget, type CompiledModel, type Rebuild, TARGET_RECORDS } from '../targets/index.js';
 
 /** Bump when the plan's meaning, the kernel ABI or the folder's layout changes. */
-export const ARTIFACT_VERSION = 5;
+export const ARTIFACT_VERSION = 6;
 
 /** Folder of sources and machine code. */
 export const KERNELS = 'kernels';

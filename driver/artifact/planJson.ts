@@ -41,7 +41,7 @@ const bucket = z.strictObject({
 });
 const role = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('token'), vocab: extent }),
-  z.strictObject({ kind: z.literal('row'), of: extentName }),
+  z.strictObject({ kind: z.enum(['row', 'rowOrNone']), of: extentName }),
   z.strictObject({ kind: z.literal('slot'), state: stateName }),
   z.strictObject({ kind: z.literal('entry'), state: stateName }),
   z.strictObject({ kind: z.literal('depth'), below: extent.exactOptional() }),

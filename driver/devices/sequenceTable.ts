@@ -67,6 +67,8 @@ const NO_FILTERS: FilterInputs = {
   entryBias: NO_FLOATS,
   entryCount: NONE,
   isGenerated: NONE,
+  maskRow: NONE,
+  mask: NONE,
   topCount: NONE,
 };
 

@@ -125,6 +125,7 @@ class Resolver {
         return { kind, vocab };
       }
       case 'row':
+      case 'rowOrNone':
         if (!this.extents.has(found))
           this.fail(spot, `'${clip(found)}'`, `an extent of the function${list(this.extents)}`);
         return { kind, of: found };

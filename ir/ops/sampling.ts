@@ -3,7 +3,14 @@
  * and one kernel computes all that are asked of the same logits.
  */
 import { adjustLogits, chooseToken, largestTokens, logSumExp } from '../filters.js';
-import { MAX_TOP_TOKENS, mapInputs, rowSampling, SAMPLE_INPUT_NAMES, SAMPLE_INPUTS } from '../sampleInputs.js';
+import {
+  MAX_TOP_TOKENS,
+  mapInputs,
+  maskWords,
+  rowSampling,
+  SAMPLE_INPUT_NAMES,
+  SAMPLE_INPUTS,
+} from '../sampleInputs.js';
 import type { TensorType } from '../types.js';
 import { elementCount, indexAt, op, rowsOf, TypeMismatch } from './opDef.js';
 
@@ -64,9 +71,19 @@ export const SAMPLING = {
     operands: { z: 'one', ...INPUTS },
     infer: ({ z, ...inputs }) => {
       if (!isLogits(z)) throw new TypeMismatch('needs f32[F, V] logits');
-      for (const name of SAMPLE_INPUT_NAMES)
-        if (inputs[name].dtype !== SAMPLE_INPUTS[name].dtype || inputs[name].shape.length !== 1)
-          throw new TypeMismatch(`${name} must be a vector of ${SAMPLE_INPUTS[name].dtype}`);
+      const words = maskWords(z.shape[1] as number);
+      for (const name of SAMPLE_INPUT_NAMES) {
+        const { dtype, per } = SAMPLE_INPUTS[name];
+        const { shape } = inputs[name];
+        if (
+          inputs[name].dtype === dtype &&
+          (per === 'mask' ? shape[1] === words && shape.length === 2 : shape.length === 1)
+        )
+          continue;
+        throw new TypeMismatch(
+          per === 'mask' ? `${name} must be ${dtype}[M, ${words}]` : `${name} must be a vector of ${dtype}`,
+        );
+      }
       return { dtype: 'i32', shape: z.shape.slice(0, 1) };
     },
     evaluate: ({ z, ...inputs }, _, shape) => {
@@ -74,8 +91,8 @@ export const SAMPLING = {
       return {
         shape,
         data: Float64Array.from(rowsOf(z), (row, i) => {
-          const { filters, draw, entries } = rowSampling(numbers, i, row.length);
-          return chooseToken(adjustLogits(row, filters, entries), filters, draw);
+          const { filters, draw, entries, mask } = rowSampling(numbers, i, row.length);
+          return chooseToken(adjustLogits(row, filters, entries, mask), filters, draw);
         }),
       };
     },

@@ -1,9 +1,9 @@
 /** The functions of a decoder: layers/ between what a function takes and what it returns. */
 import { at } from '../../system/at.js';
 import { defined } from '../../system/defined.js';
-import { SCORE, STEP } from '../../ir/function.js';
+import { type Role, SCORE, STEP } from '../../ir/function.js';
 import { type Graph, GraphBuilder, type Value } from '../../ir/graph/graph.js';
-import { MAX_TOP_TOKENS, mapInputs, SAMPLE_INPUTS, type SampleInput } from '../../ir/sampleInputs.js';
+import { MAX_TOP_TOKENS, mapInputs, maskWords, SAMPLE_INPUTS, type SampleInput } from '../../ir/sampleInputs.js';
 import { LAST_TOKENS, LAST_TOKEN_ROWS } from '../../ir/stepping.js';
 import type { FloatType } from '../../ir/types.js';
 import {
@@ -29,6 +29,7 @@ const KEYS = { name: 'C', counts: 'keys' } as const;
 const ROWS = { name: 'R', counts: 'rows' } as const;
 const FILTERED = { name: 'F', counts: 'filtered', within: 'R' } as const;
 const ENTRIES = { name: 'E', counts: 'entries' } as const;
+const MASKS = { name: 'M', counts: 'masks' } as const;
 
 /** The function `score` that models/model/model.ts describes. */
 export function buildDecoder(shape: DecoderShape, options: DecoderOptions): Graph {
@@ -83,7 +84,7 @@ function pathBiases(b: GraphBuilder, position: Value): (width: number | undefine
 export function buildStep(shape: DecoderShape, options: StepOptions & LayerOptions): Graph {
   const draws = shape.head === undefined;
   const filters = draws && options.filters === true;
-  const b = new GraphBuilder(STEP, [TOKENS, KEYS, ROWS, ...(filters ? [FILTERED, ENTRIES] : [])]);
+  const b = new GraphBuilder(STEP, [TOKENS, KEYS, ROWS, ...(filters ? [FILTERED, ENTRIES, MASKS] : [])]);
   const { layers, kvHeads, headDim } = shape;
   const { rows, dtype } = options.cache;
   const states = Array.from({ length: layers }, (_, layer) => ({ k: `k_${layer}`, v: `v_${layer}` }));
@@ -232,10 +233,14 @@ function sampleFiltered(
   const vocab = logits.type.shape[1] as number;
   const z = b.add('first_rows', { x: logits }, { rows: ['F'] }, 'filtered_logits');
   const given: Partial<Record<SampleInput, Value>> = { ...draw, pathToken: tokens, pathRow: row };
+  const roles: Partial<Record<SampleInput, Role>> = {
+    entryToken: { kind: 'token', vocab },
+    maskRow: { kind: 'rowOrNone', of: 'M' },
+  };
   const inputs = mapInputs((name) => {
     const { dtype, per } = SAMPLE_INPUTS[name];
-    const role = name === 'entryToken' ? ({ kind: 'token', vocab } as const) : ({ kind: 'values' } as const);
-    return given[name] ?? b.param(name, dtype, [per === 'entry' ? 'E' : 'F'], role);
+    const shape = per === 'mask' ? ['M', maskWords(vocab)] : [per === 'entry' ? 'E' : 'F'];
+    return given[name] ?? b.param(name, dtype, shape, roles[name] ?? { kind: 'values' });
   });
   const count = b.param('topCount', 'i32', ['F'], { kind: 'values' });
   const most = { most: MAX_TOP_TOKENS };

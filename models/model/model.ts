@@ -114,7 +114,8 @@ export interface Model<Config extends ModelConfig = ModelConfig> {
    * Token t sees the rows key[begin[t]] … key[begin[t] + position[t]], of which the last is its own. With `feeds` it
    * takes isFed i32[T], feed i32[T], keep i32[R] and the state last_tokens i32[N] too. Where isFed[t] is 1, token t is
    * last_tokens[feed[t]] as the call finds it, and nextToken[r] goes to last_tokens[keep[r]]. With `filters` it takes,
-   * for each of the first F ≤ R rows, what ir/sampleInputs lists and topCount i32[F], with lists of E entries in all.
+   * for each of the first F ≤ R rows, what ir/sampleInputs lists and topCount i32[F], with lists of E entries in all,
+   * and M masks.
    * It returns filteredToken i32[F], filteredTokenLogProb f32[F], topTokens i32[F, 32] and topLogProbs f32[F, 32], of
    * which topCount[r] are set. With both, filteredToken[r] goes to last_tokens[keepFiltered[r]]. With a head of N
    * classes nothing is drawn, whatever the options ask: of what belongs to rows it takes row[r] alone, and it returns

@@ -3,6 +3,7 @@ import { isGreedy, resolveSampling, type Sampling, type SamplingOptions } from '
 import { filterInputs, type FilterRow, filtersOf, TokenEntries } from '../../engine/tokenEntries.js';
 import type { Extents } from '../../ir/extents.js';
 import { noiseKey } from '../../ir/gumbel.js';
+import { maskWords } from '../../ir/sampleInputs.js';
 import { type Before, oracleChoice } from '../support/sampling.js';
 import { randomSource } from './harness.js';
 import { bufferOf } from './sampleModule.js';
@@ -40,6 +41,15 @@ export function sampleCases(vocab: number, rows: number): readonly SampleCase[] 
     }
   }
 
+  /** Most tokens, few, one token of the last word, and none of the first words; rows share them. */
+  const masks = [0.97, 0.02, 0, 0.5].map((share, kind) => {
+    const mask = new Uint32Array(maskWords(vocab));
+    const allow = (token: number): number => (mask[token >> 5]! |= 1 << (token & 31));
+    for (let token = kind === 3 ? Math.floor(vocab / 2) : 0; token < vocab; token++) if (random() < share) allow(token);
+    allow(vocab - 1 - (kind % 2));
+    return mask;
+  });
+
   function randomCase(row: number): SampleCase {
     const options: SamplingOptions = {
       temperature: row % 8 === 7 ? 0 : pick(0.3, 0.8, 1, 1, 1.7),
@@ -56,7 +66,9 @@ export function sampleCases(vocab: number, rows: number): readonly SampleCase[] 
     const promptLength = 1 + below(40);
     const tokens = Array.from({ length: promptLength + below(30) }, () => pick(below(vocab), below(8)));
     const banned = pick(undefined, undefined, new Set([1, 2, below(vocab)]));
-    return { z: randomLogits(row % 5), sampling: resolveSampling(options), before: { tokens, promptLength, banned } };
+    const mask = pick(undefined, ...masks);
+    const before = { tokens, promptLength, banned, mask };
+    return { z: randomLogits(row % 5), sampling: resolveSampling(options), before };
   }
 
   return Array.from({ length: rows }, (_, row) => randomCase(row));
@@ -64,7 +76,7 @@ export function sampleCases(vocab: number, rows: number): readonly SampleCase[] 
 
 /** Inputs of the kernel as the scheduler makes them, and the totals that the head leaves. */
 export function sampleInputs(vocab: number, cases: readonly SampleCase[]): Values {
-  const rows = cases.map(({ sampling, before: { tokens, promptLength, banned } }): FilterRow => {
+  const rows = cases.map(({ sampling, before: { tokens, promptLength, banned, mask } }): FilterRow => {
     const entries = new TokenEntries({ sampling, promptLength, vocab, banned });
     const { token, bias, count } = entries.listAfter(tokens, tokens.length, banned !== undefined);
     return {
@@ -72,6 +84,7 @@ export function sampleInputs(vocab: number, cases: readonly SampleCase[]): Value
       entries: { token: token.slice(), bias: bias.slice(), count: count.slice() },
       isGenerated: entries.counts && tokens.length > promptLength,
       topCount: sampling.topLogProbs,
+      mask,
     };
   });
   const tops = cases.map(({ z }) => Math.fround(z.reduce((a, b) => Math.max(a, b), -Infinity)));
@@ -94,7 +107,8 @@ export function sampleInputs(vocab: number, cases: readonly SampleCase[]): Value
 /** The call that takes these inputs. */
 export function sampleSizes(inputs: Values): Extents {
   const rows = inputs.get('top_k')!.length;
-  return { T: rows, R: rows, F: rows, E: inputs.get('entry_token')!.length };
+  const M = Math.max(...inputs.get('mask_row')!) + 1;
+  return { T: rows, R: rows, F: rows, E: inputs.get('entry_token')!.length, M };
 }
 
 /** What the oracle chooses, which knows tokens and options but no lists. */

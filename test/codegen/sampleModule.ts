@@ -1,11 +1,11 @@
 /** A module of one kernel, which chooses tokens from logits. */
 import type { BufferDecl, KernelModule } from '../../ir/kernel.js';
-import { SAMPLE_INPUT_NAMES, SAMPLE_INPUTS, mapInputs } from '../../ir/sampleInputs.js';
+import { SAMPLE_INPUT_NAMES, SAMPLE_INPUTS, mapInputs, maskWords } from '../../ir/sampleInputs.js';
 
 /** The buffer of an input: `min_log_p` of minLogP. */
 export const bufferOf = (input: string): string => input.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 
-const EXTENT_OF = { row: 'F', entry: 'E', token: 'T' } as const;
+const EXTENT_OF = { row: 'F', entry: 'E', token: 'T', mask: 'M' } as const;
 
 export function sampleModule(vocab: number, most = 32): KernelModule {
   const buffer = (
@@ -18,7 +18,7 @@ export function sampleModule(vocab: number, most = 32): KernelModule {
   return {
     interface: {
       name: 'step',
-      extents: [{ name: 'T' }, { name: 'R' }, { name: 'F', within: 'R' }, { name: 'E' }],
+      extents: [{ name: 'T' }, { name: 'R' }, { name: 'F', within: 'R' }, { name: 'E' }, { name: 'M' }],
       inputs: [],
       outputs: [],
       takes: [],
@@ -28,9 +28,10 @@ export function sampleModule(vocab: number, most = 32): KernelModule {
       buffer('logits', 'f32', 'F', vocab, 'input'),
       buffer('top', 'f32', 'R', 1, 'input'),
       buffer('sum', 'f32', 'R', 1, 'input'),
-      ...SAMPLE_INPUT_NAMES.map((name) =>
-        buffer(bufferOf(name), SAMPLE_INPUTS[name].dtype, EXTENT_OF[SAMPLE_INPUTS[name].per], 1, 'input'),
-      ),
+      ...SAMPLE_INPUT_NAMES.map((name) => {
+        const { dtype, per } = SAMPLE_INPUTS[name];
+        return buffer(bufferOf(name), dtype, EXTENT_OF[per], per === 'mask' ? maskWords(vocab) : 1, 'input');
+      }),
       buffer('top_count', 'i32', 'F', 1, 'input'),
       buffer('saved', 'f32', 'E', 1, 'arena'),
       buffer('token', 'i32', 'F', 1, 'output'),

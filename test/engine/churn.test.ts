@@ -7,6 +7,7 @@ import { randomOf } from '../fuzz/mutate.js';
 import { aloneOn, churn, outcomeOf } from '../support/churn.js';
 import { PATH_VOCAB, type PathModel, pathModel, type PathModelOptions } from '../support/pathModel.js';
 import { randomRequests } from '../support/churnRequests.js';
+import type { MadeUpGuide } from '../support/guides.js';
 
 const MAX_LENGTH = 80;
 
@@ -88,7 +89,9 @@ describe('requests that come and go', () => {
         void first!.resize(some);
         void second!.resize(Math.max(8, pages - some));
       };
-      const asked = randomRequests(random, { models: ['a', 'b'], count: 60, vocab: PATH_VOCAB, longest: MAX_LENGTH });
+      const guides: MadeUpGuide[] = [];
+      const kinds = { models: ['a', 'b'], count: 60, vocab: PATH_VOCAB, longest: MAX_LENGTH, guides };
+      const asked = randomRequests(random, kinds);
       const counts = await churn(engine, {
         ...{ random, asked, count: own.count, atOnce: 40 },
         alone: aloneOn((name) => {
@@ -120,6 +123,8 @@ describe('requests that come and go', () => {
       for (const { table } of models) expect(table().size).toBe(1);
       for (const signal of counts.signals) expect(getEventListeners(signal, 'abort')).toHaveLength(0);
       expect(openTimers()).toBe(0);
+      expect(guides.length).toBeGreaterThan(5);
+      for (const { counts: states } of guides) expect(states.open).toBe(0);
       // Refused where a request is left.
       await engine.unload('a');
       await engine.unload('b');

@@ -270,11 +270,12 @@ export const EXAMPLES: readonly Example[] = [
     [4, 5, 4, 5],
     { rows: ['T'] },
   ),
-  // The first row bans the likeliest token; the second takes its last token, generated, to be less likely than 2.
+  // The first row bans the likeliest token, and its mask allows no other than 2; the second takes its last token,
+  // generated, to be less likely than 2.
   example(
     'sample',
     [
-      ['f32[T, 3]', [3, 1, 2, 2, 1, 1.5]],
+      ['f32[T, 3]', [3, 2.5, 2, 2, 1, 1.5]],
       ...(
         [
           [0, 0, 0],
@@ -296,6 +297,8 @@ export const EXAMPLES: readonly Example[] = [
       ['i32[R]', [1, 1, 0]],
       ['i32[R]', [0, 2, 1]],
       ['i32[T]', [0, 1]],
+      ['i32[T]', [0, -1]],
+      ['i32[1, 1]', [0b101]],
     ],
     'i32[T]',
     [2, 2],

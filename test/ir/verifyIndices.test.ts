@@ -88,6 +88,9 @@ describe('roleRange', () => {
     refuse({ kind: 'token', vocab: 9 }, 0, -1);
     check({ kind: 'row', of: 'T' }, 3, 0);
     refuse({ kind: 'row', of: 'T' }, 0, 4);
+    check({ kind: 'rowOrNone', of: 'T' }, -1, 3);
+    refuse({ kind: 'rowOrNone', of: 'T' }, 0, -2);
+    refuse({ kind: 'rowOrNone', of: 'T' }, 1, -1, 4);
     check({ kind: 'position' }, 0, 1, 2, 2);
     refuse({ kind: 'position' }, 1, 0, 2);
     refuse({ kind: 'position' }, 3, 0, 1, 2, 3);

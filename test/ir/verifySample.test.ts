@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { parseGraph } from '../../ir/graph/parser.js';
 import { printGraph } from '../../ir/graph/printer.js';
 import type { BufferDecl, KernelModule, SampleKernel } from '../../ir/kernel.js';
+import { printRole, type Role } from '../../ir/function.js';
 import { verifyIndices } from '../../ir/verifyIndices.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
 import { extentsOf } from '../../runtime/call.js';
@@ -26,6 +27,7 @@ describe('a kernel that chooses tokens', () => {
     ['rows that are not the first of its inputs', withBuffer('top_k', { rows: 'T' }), "'top_k' is i32[T, 1]; as topK"],
     ['lists of different lengths', withBuffer('entry_bias', { rows: 'T' }), "'entry_bias' is f32[T, 1]"],
     ['whole numbers where shares are', withBuffer('top_p', { dtype: 'i32' }), "'top_p' is i32[F, 1]"],
+    ['masks of too few words', withBuffer('mask', { columns: 31 }), "'mask' is i32[M, 31]; as mask"],
     ['too large a vocabulary', withKernel({ vocab: 1 << 19 }), '524288 tokens: it takes at least 1 and fewer than'],
     ['too many best tokens', withKernel({ best: { ...kernel.best, most: 33 } }), '33 best tokens: it finds 1 to 32.'],
     [
@@ -44,12 +46,25 @@ describe('a kernel that chooses tokens', () => {
         ...{ name, buffer: name, dtype: dtype as 'f32' | 'i32', shape: columns === 1 ? [rows] : [rows, columns] },
         role: /_token$/.test(name)
           ? ({ kind: 'token', vocab: 1000 } as const)
-          : name === 'path_row'
-            ? ({ kind: 'row', of: 'T' } as const)
-            : ({ kind: 'values' } as const),
+          : name === 'mask_row'
+            ? ({ kind: 'rowOrNone', of: 'M' } as const)
+            : name === 'path_row'
+              ? ({ kind: 'row', of: 'T' } as const)
+              : ({ kind: 'values' } as const),
       }));
     const module: KernelModule = { ...good, interface: { ...good.interface, inputs } };
     expect(() => verifyIndices(module)).not.toThrow();
+    const withRole = (buffer: string, role: Role): KernelModule => ({
+      ...module,
+      interface: {
+        ...module.interface,
+        inputs: inputs.map((each) => (each.name === buffer ? { ...each, role } : each)),
+      },
+    });
+    for (const role of [{ kind: 'values' }, { kind: 'row', of: 'M' }, { kind: 'rowOrNone', of: 'F' }] as const)
+      expect(() => verifyIndices(withRole('mask_row', role))).toThrow(
+        `'mask_row' is ${printRole(role)}; to choose among the rows of 'mask' it must be rowOrNone(M)`,
+      );
     const loose = inputs.map((each) =>
       each.name === 'entry_token' ? { ...each, role: { kind: 'values' as const } } : each,
     );

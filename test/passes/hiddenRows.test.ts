@@ -64,7 +64,7 @@ describe('hidden rows', () => {
   ])('are what the norm of %s makes of its stream: graph, optimized graph and kernels', (_name, change) => {
     const graph = stepOf(true, 'f32', change);
     const { tensors, weights } = environment(graph, {});
-    const env = { sizes: { ...SIZES, F: 0, E: 0 }, params: paramsOf(graph), states: statesOf(graph), weights };
+    const env = { sizes: { ...SIZES, F: 0, E: 0, M: 0 }, params: paramsOf(graph), states: statesOf(graph), weights };
     let stream: Float64Array | undefined;
     const found = interpretFunction(graph, {
       ...env,

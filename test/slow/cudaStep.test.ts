@@ -16,6 +16,7 @@ import { type Extents, fitsIn } from '../../ir/extents.js';
 import { NO_FILTERS } from '../../ir/filters.js';
 import { STEP } from '../../ir/function.js';
 import { noiseKey } from '../../ir/gumbel.js';
+import { maskWords } from '../../ir/sampleInputs.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
 import { type CudaPlan, linkFunction } from '../../ir/plan.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
@@ -43,6 +44,8 @@ class Steps {
   private readonly tokens: readonly (readonly number[])[];
   /** Where the keys and values of each token go. */
   private readonly slots: readonly (readonly number[])[];
+  /** Half of all tokens each. */
+  private readonly masks: readonly Uint32Array[];
   private states: ReadonlyMap<string, Float64Array> = new Map();
 
   constructor(model: RandomModel, placement: number) {
@@ -51,6 +54,10 @@ class Steps {
     const random = randomSource(5);
     this.tokens = LENGTHS.map((length) => Array.from({ length }, () => below(random, model.vocab)));
     const order = Array.from({ length: CACHE_TOKENS }, (_, i) => (i * placement) % CACHE_TOKENS);
+    const words = maskWords(model.vocab);
+    this.masks = [3, 5, 7].map((seed) =>
+      Uint32Array.from({ length: words }, (_, i) => Math.imul(i + seed, 0x9e3779b1)),
+    );
     let next = 0;
     this.slots = LENGTHS.map((length) => order.slice(next, (next += length)));
   }
@@ -116,6 +123,7 @@ class Steps {
           },
           isGenerated: at % 2 === 1,
           topCount: 5,
+          mask: at % 4 === 1 ? this.masks[at % 3] : undefined,
         });
       }
     }
@@ -128,7 +136,8 @@ class Steps {
       .filter(({ name, space }) => space === 'state' && !this.states.has(name))
       .map(({ name, rows, columns }) => [name, new Float64Array(Number(rows) * Number(columns))] as const);
     const E = arrays['entryToken']!.length;
-    return { sizes: { T, C: arrays['key']!.length, R: T, F: T, E }, inputs: new Map([...inputs, ...zeros]) };
+    const M = Math.max(-1, ...arrays['maskRow']!) + 1;
+    return { sizes: { T, C: arrays['key']!.length, R: T, F: T, E, M }, inputs: new Map([...inputs, ...zeros]) };
   }
 }
 

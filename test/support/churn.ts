@@ -57,7 +57,7 @@ export async function churn(engine: Engine, options: ChurnOptions): Promise<Chur
     const controller = shared;
     const handle = engine.submit({
       ...own,
-      ...(random() < 0.15 ? { drafts: drafterOf(await alone(own), random) } : {}),
+      ...(random() < 0.15 && !('guide' in own) ? { drafts: drafterOf(await alone(own), random) } : {}),
       priority: Math.floor(random() * 3) - 1,
       ...(random() < 0.3 ? { maxHeld: 1 + Math.floor(random() * 4) } : {}),
       ...(random() < 0.2 ? { deadline: random() < 0.5 ? 0.1 + random() * maxDeadline : NEVER } : {}),

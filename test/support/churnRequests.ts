@@ -2,6 +2,7 @@
 import type { SamplingOptions } from '../../engine/options.js';
 import { pick, type Random } from '../fuzz/mutate.js';
 import type { Asked } from './churn.js';
+import { type MadeUpGuide, madeUpGuide } from './guides.js';
 
 export interface RandomRequestsOptions {
   readonly models: readonly string[];
@@ -9,10 +10,12 @@ export interface RandomRequestsOptions {
   readonly vocab: number;
   /** Most tokens of a prompt and what follows it. */
   readonly longest: number;
+  /** Guides of some of them are added here. */
+  readonly guides?: MadeUpGuide[];
 }
 
 export function randomRequests(random: Random, options: RandomRequestsOptions): readonly Asked[] {
-  const { models, count, vocab, longest } = options;
+  const { models, count, vocab, longest, guides } = options;
   const tokens = (most: number): number[] =>
     Array.from({ length: 1 + Math.floor(random() * most) }, () => Math.floor(random() * vocab));
   const stems = Array.from({ length: 4 }, () => tokens(longest / 2));
@@ -27,6 +30,13 @@ export function randomRequests(random: Random, options: RandomRequestsOptions): 
       ...(random() < 0.5 ? { logitBias: [[Math.floor(random() * vocab), 2]] } : {}),
       ...(random() < 0.5 ? { topLogProbs: 3 } : {}),
     };
+  };
+  const guide = (): MadeUpGuide => {
+    const [seed, wait, end] = [Math.floor(random() * 1000), random(), random() < 0.15 ? 4 : Infinity];
+    const turns = (): number => (wait < 0.3 ? 0 : Math.floor(random() * 8));
+    const made = madeUpGuide({ vocab, seed, turns, fails: (tokens) => tokens.length === end });
+    guides?.push(made);
+    return made;
   };
   return Array.from({ length: count }, (): Asked => {
     const model = pick(random, models);
@@ -44,6 +54,7 @@ export function randomRequests(random: Random, options: RandomRequestsOptions): 
       n: random() < 0.2 ? 1 + Math.floor(random() * 3) : 1,
       maxNewTokens: 1 + Math.floor(random() * 12),
       sampling: sampling(),
+      ...(guides !== undefined && random() < 0.3 ? { guide: guide() } : {}),
       ...(random() < 0.3 ? { stopTokens: new Set(tokens(6)), minNewTokens: Math.floor(random() * 3) } : {}),
     };
   });

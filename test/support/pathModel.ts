@@ -7,6 +7,8 @@ import { SequenceTable, type StepInputs } from '../../driver/devices/sequenceTab
 import type { DeviceModel, StepAnswer, StepLimits } from '../../engine/device.js';
 import { StateLost } from '../../engine/device.js';
 import { PAGE_TOKENS } from '../../engine/pages.js';
+import { isAllowed } from '../../ir/filters.js';
+import { maskWords } from '../../ir/sampleInputs.js';
 
 export const PATH_VOCAB = 97;
 const TOP = 32;
@@ -121,7 +123,12 @@ export function pathModel({
       Math.round(1000 * Math.max(-1e6, Math.min(1e6, values![f]!))),
     );
     let chosen = mix(digest, ...numbers, ...filters, keyLow[f]!, keyHigh[f]!) % vocab;
-    while (counts.get(chosen)?.[1] === -Infinity) chosen = (chosen + 1) % vocab;
+    const { mask, maskRow } = inputs;
+    const words = maskWords(vocab);
+    const own = maskRow[f]! < 0 ? undefined : mask.subarray(maskRow[f]! * words, (maskRow[f]! + 1) * words);
+    const isOut = (each: number): boolean =>
+      counts.get(each)?.[1] === -Infinity || (own !== undefined && !isAllowed(own, each));
+    while (isOut(chosen)) chosen = (chosen + 1) % vocab;
     return chosen;
   };
 

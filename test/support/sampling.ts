@@ -2,11 +2,12 @@
  * Chooses a token from a row of logits in float64, from options and the tokens before it: an oracle for the lists that
  * calls take in their place. Filters are those of the reference (ir/filters).
  */
+import type { TokenMask } from '../../engine/guide.js';
 import { isGreedy, type Sampling } from '../../engine/options.js';
 import type { TokenLogProb } from '../../engine/request.js';
 import type { StepInputs } from '../../driver/devices/sequenceTable.js';
 import type { FilteredAnswer } from '../../engine/device.js';
-import { adjustLogits, chooseToken, keptTokens, largestTokens, logSumExp } from '../../ir/filters.js';
+import { adjustLogits, chooseToken, isAllowed, keptTokens, largestTokens, logSumExp } from '../../ir/filters.js';
 import { gumbel, type NoiseKey } from '../../ir/gumbel.js';
 import { mapInputs, MAX_TOP_TOKENS, rowSampling } from '../../ir/sampleInputs.js';
 
@@ -21,6 +22,8 @@ export interface Before {
   readonly promptLength: number;
   /** Tokens that may not be chosen. */
   readonly banned?: ReadonlySet<number> | undefined;
+  /** The only tokens that may be chosen. Default: all. */
+  readonly mask?: TokenMask | undefined;
 }
 
 export function oracleChoice(logits: Float32Array, sampling: Sampling, before: Before, key: NoiseKey): Chosen {
@@ -34,12 +37,14 @@ export function oracleChoice(logits: Float32Array, sampling: Sampling, before: B
 /**
  * The logits with biases added; divided, or multiplied below 0, by the repetition penalty where the token is in the
  * prompt or was generated; less the presence penalty where it was generated, and the frequency penalty each time.
- * Minus infinity for tokens that are banned.
+ * Minus infinity for tokens that are banned, or outside the mask.
  */
-function penalised(logits: Float32Array, sampling: Sampling, { tokens, promptLength, banned }: Before): Float64Array {
+function penalised(logits: Float32Array, sampling: Sampling, before: Before): Float64Array {
+  const { tokens, promptLength, banned, mask } = before;
   const z = Float64Array.from(logits);
   const { logitBias, repetitionPenalty, presencePenalty, frequencyPenalty } = sampling;
   for (const token of banned ?? []) if (token < z.length) z[token] = -Infinity;
+  if (mask !== undefined) z.forEach((_, token) => isAllowed(mask, token) || (z[token] = -Infinity));
   for (const [token, bias] of logitBias) if (token < z.length) z[token]! += bias;
   if (repetitionPenalty !== 1)
     for (const token of new Set(tokens)) z[token]! *= z[token]! > 0 ? 1 / repetitionPenalty : repetitionPenalty;
@@ -80,9 +85,9 @@ export function filteredRows(
   const rows = Array.from(inputs.topK!, (_, row) => {
     const at = inputs.row[row]!;
     const z = logitsOf(inputs.tokens[at]!, inputs.position[at]!);
-    const { filters, draw, entries } = rowSampling(numbers, row, z.length);
+    const { filters, draw, entries, mask } = rowSampling(numbers, row, z.length);
     const total = logSumExp(z);
-    const token = chooseToken(adjustLogits(z, filters, entries), filters, draw);
+    const token = chooseToken(adjustLogits(z, filters, entries, mask), filters, draw);
     const top = largestTokens(z, inputs.topCount![row]!);
     const padded = <T>(values: readonly T[], by: T): T[] => [
       ...values,

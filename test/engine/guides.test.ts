@@ -1,0 +1,215 @@
+/** Guides: the text of a guided continuation is what masking by hand gives, in any company and whatever happens. */
+import { describe, expect, it } from 'vitest';
+import type { StepMessage } from '../../engine/device.js';
+import { Engine } from '../../engine/engine.js';
+import { allowsAny, type TokenGuide } from '../../engine/guide.js';
+import type { Generated, GenerateRequest } from '../../engine/request.js';
+import { isAllowed } from '../../ir/filters.js';
+import { type MadeUpGuide, madeUpGuide } from '../support/guides.js';
+import { mix, PATH_VOCAB, pathModel, type PathModelOptions, randomNumbers } from '../support/pathModel.js';
+
+const STEM = Array.from({ length: 60 }, (_, i) => mix(3, i) % PATH_VOCAB);
+
+/** Requests of all kinds, most of which have guides: some think at once, some for a while. */
+function requestsOf(seed: number, count: number) {
+  const random = randomNumbers(seed);
+  const below = (most: number): number => Math.floor(random() * most);
+  return Array.from({ length: count }, (_, i): GenerateRequest & { readonly guide?: MadeUpGuide } => {
+    const turns = [() => 0, () => below(4), () => below(30)][i % 3]!;
+    return {
+      prompt: [...STEM.slice(0, below(50)), ...Array.from({ length: 1 + below(20) }, () => below(PATH_VOCAB))],
+      maxNewTokens: 1 + below(40),
+      sampling: [
+        {},
+        { temperature: 0.7, seed: 3 },
+        { temperature: 1, seed: i, topP: 0.9, topK: 20 },
+        { repetitionPenalty: 1.3, topLogProbs: 3 },
+      ][below(4)]!,
+      ...(i % 4 === 3 ? {} : { guide: madeUpGuide({ vocab: PATH_VOCAB, seed: i, turns }) }),
+      ...(below(3) === 0 ? { stopTokens: new Set([below(PATH_VOCAB)]), minNewTokens: below(9) } : {}),
+    };
+  });
+}
+
+const textOf = ({ tokens, reason }: Generated) => ({ tokens, reason });
+
+const run = async (engine: Engine, requests: readonly GenerateRequest[]) =>
+  (await Promise.all(requests.map((request) => engine.generate(request)))).map(textOf);
+
+/** What alone comes of each. */
+const alone = async (requests: readonly GenerateRequest[]) => {
+  const texts = [];
+  for (const request of requests) texts.push(...(await run(Engine.of(pathModel()), [request])));
+  return texts;
+};
+
+const WAYS: readonly (readonly [string, PathModelOptions])[] = [
+  ['on a large memory', {}],
+  ['whose steps overlap', { limits: { keptRows: 64 } }],
+  ['in small steps', { limits: { tokens: 23, rows: 9, filtered: 5, entries: 400 } }],
+  ['with few pages', { cacheTokens: 16 * 12 }],
+  ['with few pages, whose steps overlap', { cacheTokens: 16 * 12, limits: { keptRows: 64, tokens: 40 } }],
+  ['in a pipeline', { limits: { groups: 3 } }],
+  ['whose device ends twice', { lostAt: new Set([7, 40]), limits: { keptRows: 64 } }],
+];
+
+describe('guided texts', () => {
+  it.each(WAYS)('are those of each alone on a model %s', async (_name, options) => {
+    const requests = requestsOf(11, 24);
+    const texts = await alone(requests);
+    expect(await run(Engine.of(pathModel(options)), requests)).toEqual(texts);
+    for (const [i, { guide }] of requests.entries()) {
+      const tokens = texts[i]!.tokens.map(({ token }) => token);
+      tokens.forEach((token, at) => {
+        if (guide !== undefined) expect(isAllowed(guide.maskAfter(tokens.slice(0, at)), token)).toBe(true);
+      });
+      // One mask for each token, whatever was computed again.
+      if (guide !== undefined) expect(guide.counts).toEqual({ begun: 2, open: 0, asked: 2 * tokens.length });
+    }
+  });
+
+  it('are other texts than those without, and have the log-probabilities of unchanged logits', async () => {
+    const request = { prompt: STEM, maxNewTokens: 20 };
+    const guide = madeUpGuide({ vocab: PATH_VOCAB, seed: 1 });
+    const engine = Engine.of(pathModel());
+    const [free, guided] = await run(engine, [request, { ...request, guide }]);
+    expect(guided!.tokens).not.toEqual(free!.tokens);
+    const path = [...STEM, ...guided!.tokens.map(({ token }) => token)];
+    const scored = await engine.generate({ prompt: path, maxNewTokens: 0, scoreFrom: STEM.length });
+    expect(guided!.tokens.map(({ logProb }) => logProb)).toEqual(scored.promptScores.map(({ logProb }) => logProb));
+  });
+
+  it('cost one mask where rows share it, and none where nobody is guided', async () => {
+    const model = pathModel();
+    const masks: number[] = [];
+    const step = (message: StepMessage) => {
+      masks.push(message.filters!.mask.length / 4);
+      return model.step(message);
+    };
+    const engine = Engine.of({ ...model, step });
+    const guide: TokenGuide = { begin: () => ({ next: () => ONE_MASK, close: () => undefined }) };
+    const ask = (i: number) => ({ prompt: [i], maxNewTokens: 3, sampling: { temperature: 1, seed: i, topK: 9 } });
+    await run(
+      engine,
+      Array.from({ length: 9 }, (_, i) => ({ ...ask(i), ...(i % 2 === 0 ? { guide } : {}) })),
+    );
+    expect(new Set(masks)).toEqual(new Set([1]));
+    masks.length = 0;
+    await run(engine, [ask(1), ask(2)]);
+    expect(new Set(masks)).toEqual(new Set([0]));
+  });
+
+  it('have states of their own where there are several', async () => {
+    const samples: number[] = [];
+    const own = madeUpGuide({ vocab: PATH_VOCAB, seed: 4, turns: () => 2 });
+    const guide = { begin: (sample: number) => (samples.push(sample), own.begin(sample)) };
+    const request = { prompt: [5], maxNewTokens: 12, sampling: { temperature: 1, seed: 9 }, guide };
+    const engine = Engine.of(pathModel());
+    const together = await engine.submit({ kind: 'generate', ...request, n: 3, sample: 2 }).result();
+    expect(samples).toEqual([2, 3, 4]);
+    expect(together.map(textOf)).toEqual(
+      await run(
+        engine,
+        [2, 3, 4].map((sample) => ({ ...request, sample })),
+      ),
+    );
+    expect(own.counts).toMatchObject({ begun: 6, open: 0 });
+  });
+});
+
+const ONE_MASK = Uint32Array.of(0b1011000, 1 << 9, 3, 1);
+
+describe('a guide', () => {
+  const others = Array.from({ length: 3 }, (_, i) => ({ prompt: [i, 7], maxNewTokens: 30 }));
+
+  it('that never answers keeps nobody waiting, and ends with its request', async () => {
+    const [engine, free] = [Engine.of(pathModel({ limits: { keptRows: 64 } })), await alone(others)];
+    let [closed, asked] = [0, 0];
+    const next = async () => (asked++, new Promise<Uint32Array>(() => undefined));
+    const guide: TokenGuide = { begin: () => ({ next, close: () => void closed++ }) };
+    const hung = engine.submit({ kind: 'generate', prompt: STEM, maxNewTokens: 5, guide });
+    expect(await run(engine, others)).toEqual(free);
+    hung.cancel();
+    expect(await hung.result()).toMatchObject([{ reason: 'aborted', tokens: [] }]);
+    expect([closed, asked]).toEqual([1, 1]);
+    await engine.close();
+  });
+
+  it.each<[string, Partial<TokenGuide>, string]>([
+    [
+      'that rejects at the third token',
+      madeUpGuide({ vocab: PATH_VOCAB, seed: 1, turns: () => 3, fails: ({ length }) => length === 2 }),
+      'its guide failed: nothing may come',
+    ],
+    ['that throws at the third', madeUpGuide({ vocab: PATH_VOCAB, seed: 1, fails: ({ length }) => length === 2 }), ''],
+    [
+      'that cannot begin',
+      {
+        begin: () => {
+          throw new Error('no more room');
+        },
+      },
+      'its guide failed: no more room',
+    ],
+    ['that allows nothing', always(new Uint32Array(4)), 'its guide allows no token'],
+    ['that allows tokens of no vocabulary', always(Uint32Array.of(0, 0, 0, 4)), 'its guide allows no token'],
+    ['whose mask is too short', always(new Uint32Array(3)), 'gave no mask of 4 words, which 97 tokens have'],
+    [
+      'that gives no mask',
+      always([1, 2, 3, 4] as unknown as Uint32Array),
+      'gave no mask of 4 words, which 97 tokens have',
+    ],
+  ])('%s fails its continuation alone', async (_title, guide, message) => {
+    const engine = Engine.of(pathModel());
+    const failing = engine.generate({ prompt: STEM, maxNewTokens: 5, guide: guide as TokenGuide });
+    const [outcome, texts] = await Promise.all([failing.catch((error: unknown) => error), run(engine, others)]);
+    expect(outcome).toBeInstanceOf(Error);
+    expect((outcome as Error).message).toContain(message);
+    expect(texts).toEqual(await alone(others));
+    if ('counts' in guide) expect(guide.counts).toMatchObject({ begun: 1, open: 0 });
+    await engine.close();
+  });
+
+  it('that only allows an end too early fails, and is obeyed after as many tokens', async () => {
+    const engine = Engine.of(pathModel());
+    const request = { prompt: [1], maxNewTokens: 9, minNewTokens: 3, stopTokens: new Set([4]) };
+    await expect(engine.generate({ ...request, guide: always(Uint32Array.of(16, 0, 0, 0)) })).rejects.toThrow(
+      'its guide allows no token but those that end the text, which is to have more tokens',
+    );
+    const late = await engine.generate({ ...request, guide: always(Uint32Array.of(16 + 32, 0, 0, 0)) });
+    expect(late.tokens.map(({ token }) => token).slice(0, 3)).toEqual([5, 5, 5]);
+  });
+
+  it('is closed once where a reader cuts the text', async () => {
+    const guide = madeUpGuide({ vocab: PATH_VOCAB, seed: 8, turns: () => 1 });
+    const engine = Engine.of(pathModel());
+    const handle = engine.submit({ kind: 'generate', prompt: [1], maxNewTokens: 50, guide });
+    for await (const { kind } of handle) if (kind === 'token') handle.cut(0, 1, 'stop');
+    expect((await handle.result())[0]).toMatchObject({ reason: 'stop', tokens: { length: 1 } });
+    await engine.close();
+    expect(guide.counts).toMatchObject({ begun: 1, open: 0 });
+  });
+
+  it('is refused beside drafts, and by models without logits', () => {
+    const engine = Engine.of(pathModel());
+    const guide = always(ONE_MASK);
+    const ask = { kind: 'generate', prompt: [1], maxNewTokens: 2, guide } as const;
+    expect(() => engine.submit({ ...ask, drafts: () => [] })).toThrow('drafts: a guided continuation takes none');
+    const { vocab: _, ...plain } = pathModel();
+    expect(() => Engine.of(plain).submit(ask)).toThrow('compiled without logits, which filters, penalties, guides');
+  });
+});
+
+function always(mask: Uint32Array): TokenGuide {
+  return { begin: () => ({ next: () => mask, close: () => undefined }) };
+}
+
+describe('a mask', () => {
+  it('allows a token of the vocabulary that is not banned', () => {
+    expect(allowsAny(Uint32Array.of(0, 1), 33)).toBe(true);
+    expect(allowsAny(Uint32Array.of(0, 2), 33)).toBe(false);
+    expect(allowsAny(Uint32Array.of(1 << 31), 32)).toBe(true);
+    expect(allowsAny(Uint32Array.of(0b110), 32, new Set([1, 2]))).toBe(false);
+    expect(allowsAny(Uint32Array.of(0b110), 32, new Set([1]))).toBe(true);
+  });
+});
