@@ -30,6 +30,9 @@ async function firstModel(client: LoadClient, baseUrl: string): Promise<string> 
   throw new UserError(`${baseUrl}/v1/models names no model`, 'name one: --model NAME');
 }
 
+/** Loads with other seeds have other prompts. */
+export const firstPromptOf = (seed: number): number => ((seed - 1) * 1_000_003) % 2_000_000_000;
+
 /** What `--json` prints beside the report. */
 export interface LoadResult extends LoadReport {
   readonly model: string;
@@ -49,7 +52,7 @@ export async function measureLoad(options: ServeLoadOptions): Promise<LoadResult
   const model = options.model ?? (await firstModel(client, baseUrl).finally(() => client.close()));
   const body = {
     ...{ endpoint, model, vocabSize, isStream: options.stream, ignoreEos: options.ignoreEos === true },
-    ...{ extra: options.extra ?? {}, ...defined({ temperature }) },
+    ...{ firstPrompt: firstPromptOf(options.seed), extra: options.extra ?? {}, ...defined({ temperature }) },
   };
   const idle = new IdleConnections();
   const stalled = new StalledReaders(server);
@@ -190,7 +193,7 @@ export const serveLoadCommand = (): Command =>
     .option('--temperature <x>', "default: the server's", decimal(0, 2))
     .option('--no-stream', 'each answer comes as a whole')
     .option('--extra <json>', 'further fields of each body', jsonObject)
-    .option('--seed <n>', 'of lengths, arrivals and aborts', whole(1, 2 ** 31 - 2), 1)
+    .option('--seed <n>', 'of lengths, arrivals, prompts and aborts', whole(1, 2 ** 31 - 2), 1)
     .option('--warm-up <n>', 'requests of each process that come first and are not counted', whole(0, 10_000), 1)
     .option('--processes <n>', 'of the client', whole(1, 64), 2)
     .option('--percentiles <list>', 'to print', list(decimal(0, 100)), [99])

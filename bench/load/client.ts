@@ -76,9 +76,11 @@ class StreamReader {
   }
 }
 
-/** False for the events of a chat that only begin or end a choice. */
+/** False for events that only begin or end a choice: they come with, or right behind, one that has a token. */
 const hasToken = (json: string): boolean =>
-  !json.includes('"delta":{}') && !(json.includes('"role":"assistant"') && json.includes('"content":""'));
+  !json.includes('"delta":{}') &&
+  !(json.includes('"text":""') && !json.includes('"finish_reason":null')) &&
+  !(json.includes('"role":"assistant"') && json.includes('"content":""'));
 
 function parsed(json: string): Readonly<Record<string, unknown>> {
   try {

@@ -9,6 +9,8 @@ export interface BodyOptions {
   readonly model: string;
   /** Tokens of prompts are below this. */
   readonly vocabSize: number;
+  /** Number of the first prompt: others have not been seen by a server that keeps what it has computed. */
+  readonly firstPrompt: number;
   readonly isStream: boolean;
   readonly ignoreEos: boolean;
   readonly temperature?: number;
@@ -38,11 +40,11 @@ export interface Done {
 const WORDS = 'the of and to in is that it for was on are as with they be at one have this from or had by'.split(' ');
 
 export function bodyOf(
-  { endpoint, model, vocabSize, isStream, ignoreEos, temperature, extra }: BodyOptions,
+  { endpoint, model, vocabSize, firstPrompt, isStream, ignoreEos, temperature, extra }: BodyOptions,
   index: number,
   { prompt, answer }: RequestLengths,
 ): string {
-  const chosen = promptOf(index, prompt, endpoint === 'chat' ? WORDS.length : vocabSize);
+  const chosen = promptOf(firstPrompt + index, prompt, endpoint === 'chat' ? WORDS.length : vocabSize);
   return JSON.stringify({
     model,
     ...(endpoint === 'chat'

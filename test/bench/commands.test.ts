@@ -9,6 +9,7 @@ import { compileCommand } from '../../bench/compile.js';
 import { generateCommand, type GenerateBenchOptions, samplingOf } from '../../bench/generate.js';
 import { gpuCommand } from '../../bench/gpu.js';
 import { cpuCommand } from '../../bench/main.js';
+import { serveGpuCommand } from '../../bench/serveGpu.js';
 import { serveLoadCommand } from '../../bench/serveLoad.js';
 import { servingCommand } from '../../bench/serving.js';
 import { UserError } from '../../errors.js';
@@ -64,6 +65,18 @@ const LINES: readonly (readonly [string, () => Command, string, object])[] = [
       ...{ promptTokens: 9, answerTokens: 8, rangeRatio: 1, longest: 99, vocabSize: 50, ignoreEos: true },
       ...{ temperature: 1, stream: false, extra: { n: 1 }, seed: 4, warmUp: 0, processes: 5, percentiles: [50, 99.9] },
       ...{ goodput: { ttft: 200, tpot: 50 }, idle: 1, stalled: 2, aborts: 0.5, pid: 3, json: true },
+    },
+  ],
+  [
+    'bench:serve-gpu',
+    serveGpuCommand,
+    '--model m --target cpu --threads 2 --cache-tokens 512 --requests 9 --spreads 0.5,1.1 --streams 3 --stream-tokens 4 ' +
+      '--share 0.5 --poisson-seconds 5 --rounds 6 --stalled-streams 7 --stalled-tokens 8 --longest 99 --processes 2 ' +
+      '--limit 60 --json out.json',
+    {
+      ...{ model: 'm', target: 'cpu', threads: 2, cacheTokens: 512, requests: 9, spreads: [0.5, 1.1], streams: 3 },
+      ...{ streamTokens: 4, share: 0.5, poissonSeconds: 5, rounds: 6, stalledStreams: 7, stalledTokens: 8 },
+      ...{ longest: 99, processes: 2, limit: 60, json: 'out.json' },
     },
   ],
   [
