@@ -81,6 +81,8 @@ export interface Settings {
   readonly computeSanitizer: string | undefined;
   /** TILEWRIGHT_CHROMIUM: full path of the browser in which pages are tested; otherwise chromium on PATH. */
   readonly chromium: string | undefined;
+  /** TILEWRIGHT_API_KEY: a key that clients of `serve` must show, beside those of --api-key and --api-key-file. */
+  readonly apiKey: string | undefined;
   /** TILEWRIGHT_TEST_SEED: whole number from which the GPU tests draw shapes and schedules; 1 by default. */
   readonly testSeed: number;
   /**
@@ -234,6 +236,7 @@ export function readSettings(environment: Environment = process.env): Settings {
     windowDocuments: number(environment, 'TILEWRIGHT_WINDOW'),
     usesPeers: text(environment, 'TILEWRIGHT_PEERS') !== 'none',
     computeSanitizer: text(environment, 'TILEWRIGHT_COMPUTE_SANITIZER'),
+    apiKey: text(environment, 'TILEWRIGHT_API_KEY'),
     testSeed: Number(text(environment, 'TILEWRIGHT_TEST_SEED') ?? '1'),
     shards: text(environment, 'TILEWRIGHT_SHARDS'),
     slurmArray: slurmArray(environment),

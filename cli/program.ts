@@ -123,6 +123,7 @@ function createProgram(context: Context): Command {
       'TILEWRIGHT_WINDOW=8192          most documents of tasks that are held and planned at a time',
       'TILEWRIGHT_PLAN_CACHE=none   models are planned anew whenever they are opened',
       'TILEWRIGHT_PEERS=none        GPUs copy nothing to each other: everything goes through the host',
+      'TILEWRIGHT_API_KEY=KEY       a key that clients of serve must show',
       'TILEWRIGHT_SHARDS=N          number of shards for run --shard where the scheduler does not say',
       'NO_COLOR=1, FORCE_COLOR=1    no colours, and colours also where output is no terminal',
       'TILEWRIGHT_VERIFY=1          verifies what every pass leaves, not only what the last one does',

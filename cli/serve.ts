@@ -3,6 +3,10 @@ import type { Command } from 'commander';
 import type { ServeRequest } from '../commands/serve.js';
 import { isArtifact } from '../driver/names.js';
 import type { WithTargetChoice } from '../driver/precision.js';
+import { UsageError } from '../errors.js';
+import { readSettings } from '../settings.js';
+import { defined } from '../system/defined.js';
+import { decodeUtf8, readBounded } from '../system/read.js';
 import {
   addSteppingFlags,
   addVerboseFlag,
@@ -22,13 +26,21 @@ import {
   threads,
   wholeNumber,
 } from './options.js';
-import { printText } from './print.js';
+import { printableLine, printText } from './print.js';
 import { faceOf } from './ui.js';
 import { type Context, refuseHubName, sameCommand, withUi } from './work.js';
 
+/** A flag that may be given several times. */
 const collect = (value: string, before: readonly string[] = []): readonly string[] => [...before, value];
 
-const DEFAULTS = { port: 8000, host: '127.0.0.1', shutdown: '30s' };
+const PORT = '8000';
+const HOST = '127.0.0.1';
+const SHUTDOWN = '30s';
+const HANG = '5m';
+const BODY_MIB = '32';
+const QUEUE = '4096';
+const QUEUE_TOKENS = '8388608';
+const CONNECTIONS = '16384';
 
 export function addServe(program: Command, context: Context): void {
   const command = program
@@ -39,16 +51,37 @@ export function addServe(program: Command, context: Context): void {
         'what another gets: the same request with a seed has the same answer, alone or among hundreds.',
     )
     .argument('<model>', 'checkpoint folder, GGUF file, or artifact folder written by compile --cache-tokens')
-    .option('--port <n>', `port to listen at; 0: any that is free (default: ${DEFAULTS.port})`)
-    .option('--host <address>', `address to listen at; 0.0.0.0: all of this machine (default: ${DEFAULTS.host})`)
+    .option('--port <n>', `port to listen at; 0: any that is free (default: ${PORT})`)
+    .option('--host <address>', `address to listen at; 0.0.0.0: all of this machine (default: ${HOST})`)
     .option(
       '--served-model-name <name>',
       "what clients call the model; may be repeated (default: the folder's)",
       collect,
     )
+    .option('--verifier <model>', 'a second model beside it, for /score and /pooling or for texts')
+    .option('--verifier-name <name>', "what clients call the second model (default: the folder's)")
+    .option(
+      '--api-key <key>',
+      'a key that clients must show; may be repeated. Users of this machine can see it',
+      collect,
+    )
+    .option('--api-key-file <file>', 'a file of keys, one a line')
+    .option(
+      '--allowed-origin <origin>',
+      'lets pages of this origin ask, as https://example.org; *: all; may be repeated',
+      collect,
+    )
+    .option(
+      '--queue-requests <n>',
+      `requests that may wait for their first token; more are told 429 (default: ${QUEUE})`,
+    )
+    .option('--queue-tokens <n>', `tokens of their prompts (default: ${QUEUE_TOKENS})`)
+    .option('--max-body <MiB>', `largest body of a request in MiB (default: ${BODY_MIB})`)
+    .option('--max-connections <n>', `connections at a time (default: ${CONNECTIONS})`)
+    .option('--hang-timeout <time>', `/health says 503 when no step was computed for so long (default: ${HANG})`)
     .option(
       '--shutdown-timeout <time>',
-      `what runs has so long once it is told to stop (default: ${DEFAULTS.shutdown})`,
+      `what runs has so long once the server is told to stop (default: ${SHUTDOWN})`,
     );
   addSteppingFlags(command, 'requests').option('-q, --quiet', 'print the address and errors only');
   addVerboseFlag(command).action(async (model: string, _options: unknown, self: Command) => {
@@ -56,22 +89,99 @@ export function addServe(program: Command, context: Context): void {
   });
   addSections(command, {
     'About the model': CHECKPOINT_HELP,
-    Examples: ['tilewright serve models/demo', 'curl http://127.0.0.1:8000/v1/models'],
+    'What it answers': [
+      '/v1/completions, /v1/chat/completions, /v1/models; /tokenize, /detokenize, /tokenizer_info;',
+      '/pooling, /score, /classify and /rerank for reward models; /health, /ping, /version, /load and',
+      '/metrics (Prometheus). docs/serving.md lists every field, status and flag.',
+    ],
+    Keys: [
+      'Without a key everybody who reaches the address is let in. A key in a file, or in the variable',
+      'TILEWRIGHT_API_KEY, is not seen in lists of processes. Clients send Authorization: Bearer KEY.',
+      '/health, /ping, /version, /load and /metrics need none.',
+    ],
+    'To stop it': [
+      'Ctrl-C, or SIGTERM: new requests are told 503, those that run have the --shutdown-timeout to end.',
+      'A second signal ends it at once.',
+    ],
+    Examples: [
+      'tilewright serve models/demo',
+      'tilewright serve models/demo --port 8080 --served-model-name small',
+      'tilewright serve models/demo --host 0.0.0.0 --api-key-file keys.txt',
+      'curl http://127.0.0.1:8000/v1/completions -H "Content-Type: application/json" \\',
+      '     -d \'{"prompt": "Once upon a time", "max_tokens": 16}\'',
+    ],
     'Exit status': EXIT_STATUSES,
   });
 }
 
+const KEY_FILE_BYTES = 1 << 20;
+
+/** Keys of all three places. Throws UserError where the file cannot be read, or has none. */
+function keysOf(flags: Flags): readonly string[] {
+  const file = text(flags, 'apiKeyFile');
+  const lines =
+    file === undefined
+      ? []
+      : decodeUtf8(readBounded(file, KEY_FILE_BYTES), file)
+          .split('\n')
+          .map((line) => line.trim())
+          .filter((line) => line !== '');
+  if (file !== undefined && lines.length === 0)
+    throw new UsageError(`--api-key-file ${file}: there is no key in it`, 'write one into it, a key a line');
+  const given = texts(flags, 'apiKey');
+  if (given.some((key) => key.trim() === ''))
+    throw new UsageError('--api-key: the key is empty', 'leave the flag out to let everybody in');
+  const own = readSettings().apiKey;
+  return [...given, ...lines, ...(own === undefined ? [] : [own])];
+}
+
+const ORIGIN = /^(\*|[a-z][a-z0-9+.-]*:\/\/[^/\s,;]+)$/;
+
+function originsOf(flags: Flags): readonly string[] {
+  const origins = texts(flags, 'allowedOrigin');
+  const stray = origins.find((origin) => !ORIGIN.test(origin));
+  if (stray === undefined) return origins;
+  throw new UsageError(
+    `--allowed-origin ${stray}: expected the origin of a page, as browsers send it`,
+    'for example: --allowed-origin https://example.org',
+  );
+}
+
+const nameOf = (flag: string, name: string): string => {
+  if (/^[^\p{Cc}\p{Zl}\p{Zp}]{1,200}$/u.test(name)) return name;
+  throw new UsageError(`${flag}: expected 1 to 200 letters`, `for example: ${flag} small`);
+};
+
 function parse(context: Context, model: string, flags: Flags): Omit<WithTargetChoice<ServeRequest>, 'signal'> {
   if (isArtifact(model)) refuseCompileFlags(flags, model);
+  const whole = (name: string, flag: string, most: number, usual: string, least = 1): number =>
+    wholeNumber(flag, text(flags, name) ?? usual, least, most, usual);
+  const [verifier, verifierName] = [text(flags, 'verifier'), text(flags, 'verifierName')];
+  if (verifier === undefined && verifierName !== undefined)
+    throw new UsageError('--verifier-name: there is no second model', 'give it: --verifier DIR');
   return {
     model,
-    names: texts(flags, 'servedModelName'),
+    ...defined({
+      verifier:
+        verifier === undefined
+          ? undefined
+          : { model: verifier, ...defined({ name: verifierName && nameOf('--verifier-name', verifierName) }) },
+    }),
+    names: texts(flags, 'servedModelName').map((name) => nameOf('--served-model-name', name)),
     http: {
-      host: text(flags, 'host') ?? DEFAULTS.host,
-      port: wholeNumber('--port', text(flags, 'port') ?? String(DEFAULTS.port), 0, 65_535, '8000'),
+      host: text(flags, 'host') ?? HOST,
+      port: whole('port', '--port', 65_535, PORT, 0),
+      apiKeys: keysOf(flags),
+      origins: originsOf(flags),
+      maxBodyBytes: whole('maxBody', '--max-body', 1024, BODY_MIB) << 20,
+      maxConnections: whole('maxConnections', '--max-connections', 1_000_000, CONNECTIONS),
+      hangMs: 1000 * seconds('--hang-timeout', text(flags, 'hangTimeout') ?? HANG),
     },
-    queue: { requests: 4096, tokens: 1 << 23 },
-    shutdownMs: 1000 * seconds('--shutdown-timeout', text(flags, 'shutdownTimeout') ?? DEFAULTS.shutdown),
+    queue: {
+      requests: whole('queueRequests', '--queue-requests', 1_000_000, QUEUE),
+      tokens: whole('queueTokens', '--queue-tokens', 1_000_000_000, QUEUE_TOKENS),
+    },
+    shutdownMs: 1000 * seconds('--shutdown-timeout', text(flags, 'shutdownTimeout') ?? SHUTDOWN),
     ...deviceFlags(flags),
     ...modelFlags(flags),
     ...artifactFlags(flags, model),
@@ -79,14 +189,31 @@ function parse(context: Context, model: string, flags: Flags): Omit<WithTargetCh
   };
 }
 
+const LOOPBACK = /^(localhost|127\.\d+\.\d+\.\d+|::1)$/;
+
 async function serve(context: Context, model: string, flags: Flags): Promise<void> {
   const { io } = context;
   await refuseHubName(model);
   const face = faceOf(flags);
   const request = parse(context, model, flags);
-  const advice = (): string => `nothing was served; the same command starts again:\n  ${sameCommand(context)}`;
-  await withUi(context, { ...face, advice, resultsIn: 'serve', isStreamed: true }, async (ui, signal) => {
+  const say = (line: string): void => void io.stderr.write(`${printableLine(line)}\n`);
+  if (!face.isQuiet && request.http.apiKeys?.length === 0 && !LOOPBACK.test(request.http.host))
+    say(`note: everybody who reaches ${request.http.host} is let in; --api-key-file FILE lets in who has a key`);
+  // A key must not be shown again.
+  const again = isSecret(flags) ? '' : `; the same command starts again:\n  ${sameCommand(context)}`;
+  await withUi(context, { ...face, advice: () => `nothing was served${again}`, ...SERVING }, async (ui, signal) => {
     const story = await import('../commands/serve.js');
-    await story.serve({ ...request, signal }, ui, (address) => printText(io, `listening on ${address}\n`));
+    await story.serve({ ...request, signal }, ui, {
+      onReady: (address) => printText(io, `listening on ${address}\n`),
+      onDrain: () => say(drainLine(request.shutdownMs)),
+      onError: (error) => say(`error: ${error}`),
+    });
   });
 }
+
+const SERVING = { resultsIn: 'serve', isStreamed: true };
+
+const isSecret = (flags: Flags): boolean => texts(flags, 'apiKey').length > 0;
+
+const drainLine = (ms: number): string =>
+  `stopping: requests that run have ${Math.round(ms / 1000)} s to end; a second signal ends them at once`;

@@ -1,10 +1,10 @@
 /** `serve`: listens at once, opens models for an engine, and answers over HTTP until it is told to stop. */
-import { basename } from 'node:path';
-import { stripVTControlCharacters } from 'node:util';
+import { basename, resolve } from 'node:path';
 import { VERSION } from '../driver/program.js';
 import type { WithTargetChoice } from '../driver/precision.js';
 import type { LoadRequest, Ui } from '../driver/requests.js';
 import { Engine } from '../engine/engine.js';
+import { UsageError } from '../errors.js';
 import { readGenerationConfig } from '../models/generationConfig.js';
 import { classesOf } from '../models/model/model.js';
 import { requireModelAt } from '../models/model/refusals.js';
@@ -20,39 +20,57 @@ export interface ServeRequest extends LoadRequest {
   readonly http: Omit<HttpSettings, 'version' | 'page'>;
   /** Names that clients may ask for the model by. Default: that of its folder. */
   readonly names: readonly string[];
+  /** A second model in the same engine: a reward model, or another one. */
+  readonly verifier?: { readonly model: string; readonly name?: string };
   readonly queue: QueueLimits;
   /** Milliseconds that running requests have once the signal is aborted. */
   readonly shutdownMs: number;
 }
 
-/** Name of the model in the engine. */
-const MODEL = 'model';
+export interface ServeListener {
+  /** Requests are answered at this address from now on. */
+  onReady(address: string): void;
+  /** Requests are taken no more, and those that run have their time. */
+  onDrain(): void;
+  /** An error that is no client's fault: a stack. */
+  onError(text: string): void;
+}
 
 /**
- * Serves until the request's signal is aborted, then ends what runs, in its time. `onReady` is told the address.
- * Rejects with UserError where the port or the model cannot be had.
+ * Serves until the request's signal is aborted, then ends what runs, in its time. Rejects with UserError where the port
+ * or a model cannot be had.
  */
 export async function serve(
   asked: WithTargetChoice<ServeRequest>,
   ui: Ui,
-  onReady: (address: string) => void,
+  { onReady, onDrain, onError }: ServeListener,
 ): Promise<void> {
-  requireModelAt(asked.model);
-  const { http, names, queue, shutdownMs, signal, ...request } = asked;
-  const thread = new HttpThread({ ...http, version: VERSION, page: serverPage() }, (text) =>
-    ui.warn(stripVTControlCharacters(text)),
-  );
+  const { http, names, verifier, queue, shutdownMs, signal, ...request } = asked;
+  const wanted: readonly Wanted[] = [
+    { key: 'model', names: names.length > 0 ? names : [nameOf(request.model)], request },
+    ...(verifier === undefined
+      ? []
+      : [
+          {
+            key: 'verifier',
+            names: [verifier.name ?? nameOf(verifier.model)],
+            request: besideRequest(request, verifier),
+          },
+        ]),
+  ];
+  for (const each of wanted) requireModelAt(each.request.model);
+  refuseSameNames(wanted);
+  const thread = new HttpThread({ ...http, version: VERSION, page: serverPage() }, (text) => onError(text));
   const engine = new Engine();
   let host: EngineHost | undefined;
   try {
     const port = await thread.listening();
-    const opened = await Promise.race([new EngineModels().open(request, ui), thread.failed]);
-    engine.load(MODEL, { ...opened.model, close: () => opened.loaded.close() });
-    const source = sourceOf(engine, opened, names.length > 0 ? names : [nameOf(request.model)]);
-    host = new EngineHost(engine, await thread.open([source], queue));
+    const sources = await Promise.race([openAll(engine, wanted, ui), thread.failed]);
+    host = new EngineHost(engine, await thread.open(sources, queue));
     ui.phase('serve');
     onReady(addressOf(http.host, port));
     await Promise.race([untilAborted(signal), thread.failed]);
+    onDrain();
     await thread.drain(shutdownMs);
   } finally {
     host?.close();
@@ -61,7 +79,44 @@ export async function serve(
   }
 }
 
-const nameOf = (path: string): string => basename(path).replace(/[.](gguf|json)$/, '') || 'model';
+/** A model that is to be served. */
+interface Wanted {
+  /** Its name in the engine. */
+  readonly key: string;
+  readonly names: readonly string[];
+  readonly request: WithTargetChoice<LoadRequest>;
+}
+
+/** What is asked of the second model: the devices are the first one's, what is said of an artifact is not. */
+function besideRequest(
+  { checkpoint: _, trustsCode: __, dump: ___, cacheTokens: ____, ...request }: WithTargetChoice<LoadRequest>,
+  { model }: { readonly model: string },
+): WithTargetChoice<LoadRequest> {
+  return { ...request, model };
+}
+
+function refuseSameNames(wanted: readonly Wanted[]): void {
+  const names = wanted.flatMap((each) => each.names);
+  const twice = names.find((name, i) => names.indexOf(name) !== i);
+  if (twice !== undefined)
+    throw new UsageError(
+      `two models, or one twice, would be called ${JSON.stringify(twice)}`,
+      'give them names: --served-model-name first --verifier-name second',
+    );
+}
+
+async function openAll(engine: Engine, wanted: readonly Wanted[], ui: Ui): Promise<readonly ModelSource[]> {
+  const models = new EngineModels();
+  const sources: ModelSource[] = [];
+  for (const each of wanted) {
+    const opened = await models.open(each.request, ui);
+    engine.load(each.key, { ...opened.model, close: () => opened.loaded.close() });
+    sources.push(sourceOf(engine, opened, each));
+  }
+  return sources;
+}
+
+const nameOf = (path: string): string => basename(resolve(path)).replace(/[.](gguf|json)$/, '') || 'model';
 
 const addressOf = (host: string, port: number): string => `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
 
@@ -72,13 +127,13 @@ function untilAborted(signal: AbortSignal | undefined): Promise<void> {
   });
 }
 
-function sourceOf(engine: Engine, { loaded }: OpenedForEngine, names: readonly string[]): ModelSource {
+function sourceOf(engine: Engine, { loaded }: OpenedForEngine, { key, names }: Wanted): ModelSource {
   const { checkpoint, tokenizer, id } = loaded;
   const { config, path } = checkpoint;
-  const { maxLength, room } = engine.limitsOf(MODEL);
+  const { maxLength, room } = engine.limitsOf(key);
   const { spec, bos, eos } = tokenizer;
   return {
-    key: MODEL,
+    key,
     names,
     created: Math.floor(Date.now() / 1000),
     kind: classesOf(config) === undefined ? 'text' : 'reward',

@@ -35,6 +35,16 @@ export interface EngineModel {
   readonly close?: () => Promise<void>;
 }
 
+/** Numbers that tell whether an engine comes on. */
+export interface EngineProgress {
+  /** Sequences that steps take, or that wait for one. */
+  readonly busy: number;
+  /** Steps that devices have answered. */
+  readonly steps: number;
+  /** A model has lost its last device for good. */
+  readonly isLost: boolean;
+}
+
 interface Entry {
   readonly replicas: Replicas;
   readonly model: EngineModel;
@@ -179,6 +189,17 @@ export class Engine {
   /** What a model does at the moment, and has done so far. */
   statsOf(name?: string): ModelStats {
     return this.entryOf('statsOf', name).replicas.stats;
+  }
+
+  /** Over all models: whether there is work for devices, whether it comes on, and whether a model has no device left. */
+  get progress(): EngineProgress {
+    const entries = [...this.models.values()];
+    const stats = entries.map(({ replicas }) => replicas.stats);
+    return {
+      busy: stats.reduce((sum, { running, waiting }) => sum + running + waiting, 0),
+      steps: stats.reduce((sum, { steps }) => sum + steps, 0),
+      isLost: entries.some(({ replicas }) => replicas.isLost),
+    };
   }
 
   /** The name of the model that is meant. Throws UsageError where there is no such model. */

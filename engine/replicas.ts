@@ -55,6 +55,11 @@ export class Replicas {
     return this.generators.reduce((sum, each) => sum + each.waiting, 0);
   }
 
+  /** No device is left, and none will come back. */
+  get isLost(): boolean {
+    return this.generators.every(({ gone }) => gone !== undefined);
+  }
+
   get maxLength(): number {
     return this.generators[0]!.maxLength;
   }

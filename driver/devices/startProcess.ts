@@ -152,10 +152,10 @@ const mayHaveGpu = (): boolean =>
 
 /** Whether a command keeps keys and values in what memory is free; an artifact has room for as many as it has. */
 export const willMeasure = ([command, ...rest]: readonly string[]): boolean =>
-  (command === 'generate' || command === 'reward') && !rest.some((word) => isArtifact(word));
+  (command === 'generate' || command === 'reward' || command === 'serve') && !rest.some((word) => isArtifact(word));
 
 /** Commands that load a model onto a device. */
-const LOADING = new Set(['run', 'generate', 'reward']);
+const LOADING = new Set(['run', 'generate', 'reward', 'serve']);
 /** Arguments of commands that load nothing, or not onto a GPU. */
 const NOT_LOADING = /^(-h|--help|--dry[-_]run|--print[-_]prompts|--isa(=.*)?|--target=cpu)$/;
 

@@ -1,6 +1,6 @@
 /** A request of node:http and its answer, for endpoints. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { ApiError } from '../apiError.js';
+import type { ApiError } from '../apiError.js';
 import { type BodyLimits, readJson } from './body.js';
 import { EVENT_HEADERS, ResponseEvents } from './eventStream.js';
 import type { EventStream, Exchange } from './exchange.js';
@@ -19,6 +19,9 @@ export class HttpExchange implements Exchange {
   private readonly response: ServerResponse;
   private readonly options: ExchangeOptions;
   private readonly gone = new AbortController();
+  /** Bytes that the client had taken at the last look, and when it last took some. */
+  private taken = 0;
+  private takenAt = performance.now();
 
   constructor(request: IncomingMessage, response: ServerResponse, options: ExchangeOptions) {
     this.request = request;
@@ -77,6 +80,17 @@ export class HttpExchange implements Exchange {
   stream(): EventStream {
     this.response.writeHead(200, EVENT_HEADERS);
     return new ResponseEvents(this.response, this.options.errorOf);
+  }
+
+  /** Ends the connection where bytes wait for the client and it has taken none for so long. */
+  endIfStalled(milliseconds: number): void {
+    const { socket } = this.request;
+    const now = performance.now();
+    // Bytes that wait count as written.
+    const taken = socket.bytesWritten - socket.writableLength;
+    if (socket.writableLength === 0 || taken !== this.taken) this.takenAt = now;
+    this.taken = taken;
+    if (now - this.takenAt >= milliseconds) socket.destroy();
   }
 
   /** Ends the answer with an error, in whichever form is still possible. */

@@ -34,6 +34,10 @@ export interface HttpOptions {
   readonly keepAliveMs?: number;
   /** The page at `/`. Default: none. */
   readonly page?: string;
+  /** Milliseconds for which a client may take nothing of what waits for it. */
+  readonly stallMs?: number;
+  /** Milliseconds in which a client that still sends may read that its request is refused. */
+  readonly unreadMs?: number;
   /** Is told of errors that are no client's fault. */
   readonly onError?: (error: unknown) => void;
 }
@@ -45,6 +49,8 @@ const DEFAULTS = {
   headersMs: 15_000,
   requestMs: 60_000,
   keepAliveMs: 80_000,
+  stallMs: 120_000,
+  unreadMs: 2000,
 };
 const MAX_HEADER_BYTES = 16 << 10;
 
@@ -57,6 +63,7 @@ export class HttpServer {
   private router: Router;
   private phase: Phase = 'loading';
   private readonly answering = new Set<HttpExchange>();
+  private readonly stalls: NodeJS.Timeout;
   private onIdle: () => void = () => undefined;
 
   constructor(options: HttpOptions) {
@@ -78,6 +85,10 @@ export class HttpServer {
       connectionsCheckingInterval: Math.min(2000, settings.headersMs / 2),
     });
     this.server.maxConnections = settings.maxConnections;
+    const { stallMs } = settings;
+    this.stalls = setInterval(() => {
+      for (const exchange of this.answering) exchange.endIfStalled(stallMs);
+    }, stallMs / 8).unref();
     this.server.on('request', (request, response) => void this.take(request, response));
     this.server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => refuse(error, socket));
   }
@@ -121,6 +132,7 @@ export class HttpServer {
 
   /** Ends all connections. */
   async close(): Promise<void> {
+    clearInterval(this.stalls);
     await new Promise<void>((resolve) => {
       this.server.close(() => resolve());
       this.server.closeIdleConnections();
@@ -164,7 +176,7 @@ export class HttpServer {
       else exchange.fail(error);
     }
     // A body that nobody has read ends the connection with its answer.
-    if (!request.complete && response.writableEnded) endUnread(request);
+    if (!request.complete && response.writableEnded) endUnread(request, this.options.unreadMs ?? DEFAULTS.unreadMs);
   }
 
   /** Until its answer has ended, or its client is gone. */
@@ -173,6 +185,8 @@ export class HttpServer {
     response.once('close', () => {
       this.answering.delete(exchange);
       if (this.answering.size === 0) this.onIdle();
+      // The connection is idle a moment later.
+      if (this.phase === 'draining') setImmediate(() => this.server.closeIdleConnections());
     });
   }
 
@@ -235,13 +249,11 @@ export class HttpServer {
 }
 
 const LINGER_MS = 500;
-/** Time in which a client may notice that its body is not wanted. */
-const UNREAD_MS = 2000;
 
-function endUnread(request: IncomingMessage): void {
+function endUnread(request: IncomingMessage, milliseconds: number): void {
   const { socket } = request;
   request.resume();
-  setTimeout(() => socket.destroy(), UNREAD_MS).unref();
+  setTimeout(() => socket.destroy(), milliseconds).unref();
 }
 
 function notFound(methods: readonly string[], response: ServerResponse): ApiError {
@@ -285,5 +297,5 @@ function refuse(error: NodeJS.ErrnoException, socket: Socket): void {
     `HTTP/1.1 ${refusal.status} ${names[refusal.status]}\r\nConnection: close\r\n` +
       `Content-Type: application/json; charset=utf-8\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
   );
-  setTimeout(() => socket.destroy(), UNREAD_MS).unref();
+  setTimeout(() => socket.destroy(), DEFAULTS.unreadMs).unref();
 }

@@ -6,6 +6,7 @@ import { LinkedClient } from '../link/client.js';
 import { routesOf } from '../routes.js';
 import { openServedModel } from '../servedModel.js';
 import { HttpServer } from './server.js';
+import { Watchdog } from './watchdog.js';
 import type { FromHttp, HttpSettings, ToHttp } from './threadMessages.js';
 
 const port = parentPort;
@@ -18,8 +19,9 @@ const fail = (error: unknown): void => {
   tell({ kind: 'failed', message: error instanceof Error ? error.message : String(error), ...code, ...hint });
 };
 
+const { hangMs, ...settings } = workerData as HttpSettings;
 const server = new HttpServer({
-  ...(workerData as HttpSettings),
+  ...settings,
   onError: (error) =>
     tell({ kind: 'error', text: error instanceof Error ? (error.stack ?? error.message) : String(error) }),
 });
@@ -27,6 +29,7 @@ const server = new HttpServer({
 function open({ models, port: toEngine, limits }: Extract<ToHttp, { kind: 'open' }>): void {
   const client = new LinkedClient(models.map(openServedModel), toEngine, limits);
   server.open(routesOf(client));
+  new Watchdog(client, hangMs, (isAlive) => server.setAlive(isAlive));
   tell({ kind: 'open' });
 }
 

@@ -5,7 +5,10 @@ import type { ModelSource } from '../servedModel.js';
 import type { HttpOptions } from './server.js';
 
 /** The thread's workerData. */
-export type HttpSettings = Omit<HttpOptions, 'onError'>;
+export interface HttpSettings extends Omit<HttpOptions, 'onError'> {
+  /** Milliseconds without a step after which the engine counts as hung. */
+  readonly hangMs: number;
+}
 
 export type ToHttp =
   /** Models are there; `port` leads to the engine. */

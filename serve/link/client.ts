@@ -1,4 +1,5 @@
 /** Models behind a port: what endpoints ask goes to the engine's thread, and its events come back. */
+import type { EngineProgress } from '../../engine/engine.js';
 import type { ModelStats } from '../../engine/modelStats.js';
 import type { Generated, GeneratedToken, RequestEvent } from '../../engine/request.js';
 import type { GrammarSource } from '../../grammar/source.js';
@@ -40,8 +41,6 @@ export class LinkedClient implements ModelClient {
   readonly models: readonly ServedModel[];
   /** Requests that have had no event, and the tokens of their prompts. */
   readonly waiting = { requests: 0, tokens: 0 };
-  /** When the engine said something last: `performance.now()`. */
-  heardAt = performance.now();
   private readonly port: LinkPort;
   private readonly limits: QueueLimits;
   private readonly running = new Map<number, Running>();
@@ -106,6 +105,13 @@ export class LinkedClient implements ModelClient {
     return answer.stats;
   }
 
+  /** Whether the engine comes on. */
+  async progress(): Promise<EngineProgress> {
+    const answer = await this.ask((question) => ({ kind: 'progress', question }));
+    if (answer.kind !== 'progress') throw new Error(`an answer of another kind: ${answer.kind}`);
+    return answer.progress;
+  }
+
   /** The engine's thread has ended, or is to be listened to no more: what is in work fails. */
   close(error = new ApiError(503, 'The engine has ended.')): void {
     if (this.isLost) return;
@@ -165,7 +171,6 @@ export class LinkedClient implements ModelClient {
   }
 
   private take(message: FromEngine): void {
-    this.heardAt = performance.now();
     switch (message.kind) {
       case 'events':
         readTape(message.tape, (request, events) => this.deliver(request, events));
@@ -177,6 +182,7 @@ export class LinkedClient implements ModelClient {
         return;
       }
       case 'stats':
+      case 'progress':
       case 'checked':
         this.questionOf(message.question)?.resolve(message);
         return;

@@ -82,6 +82,12 @@ export class EngineHost {
           question: message.question,
           stats: message.models.map((model) => this.engine.statsOf(model)),
         }));
+      case 'progress':
+        return this.answer(message.question, () => ({
+          kind: 'progress',
+          question: message.question,
+          progress: this.engine.progress,
+        }));
       case 'check':
         void this.check(message.question, message.model, message.source);
         return;

@@ -1,4 +1,5 @@
 /** Messages between the thread of the engine and the one that speaks HTTP. Events have a form of their own. */
+import type { EngineProgress } from '../../engine/engine.js';
 import type { ModelStats } from '../../engine/modelStats.js';
 import type { EngineRequest } from '../../engine/request.js';
 import type { GrammarSource } from '../../grammar/source.js';
@@ -22,6 +23,7 @@ export type ToEngine =
   /** Of several requests: the number of each, and how many of its events were dealt with. */
   | { readonly kind: 'acknowledge'; readonly counts: Int32Array }
   | { readonly kind: 'stats'; readonly question: number; readonly models: readonly string[] }
+  | { readonly kind: 'progress'; readonly question: number }
   | { readonly kind: 'check'; readonly question: number; readonly model: string; readonly source: GrammarSource };
 
 /** An error as a message: classes are lost on the way. */
@@ -36,6 +38,7 @@ export type FromEngine =
   | { readonly kind: 'events'; readonly tape: Tape }
   | { readonly kind: 'refused'; readonly request: number; readonly error: SentError }
   | { readonly kind: 'stats'; readonly question: number; readonly stats: readonly ModelStats[] }
+  | { readonly kind: 'progress'; readonly question: number; readonly progress: EngineProgress }
   | { readonly kind: 'checked'; readonly question: number }
   | { readonly kind: 'failed'; readonly question: number; readonly error: SentError };
 

@@ -14,6 +14,7 @@ import type * as Quantize from '../../commands/quantize.js';
 import type * as Report from '../../commands/report.js';
 import type * as Reward from '../../commands/reward.js';
 import type * as Run from '../../commands/run.js';
+import type * as Serve from '../../commands/serve.js';
 import type * as Tasks from '../../commands/tasks.js';
 import type * as Tune from '../../commands/tune.js';
 import type * as Verify from '../../commands/verify/verify.js';
@@ -94,6 +95,7 @@ export interface Stories {
   run: typeof Run.run;
   generate: typeof Generate.generate;
   reward: typeof Reward.reward;
+  serve: typeof Serve.serve;
   converse: typeof Generate.converse;
   printPrompts: typeof Generate.printPrompts;
   mergeShards: typeof Merge.mergeShards;
@@ -115,6 +117,7 @@ const MODULES: Readonly<Record<string, readonly (keyof Stories)[]>> = {
   '../../commands/run.js': ['run'],
   '../../commands/generate.js': ['generate', 'converse', 'printPrompts'],
   '../../commands/reward.js': ['reward'],
+  '../../commands/serve.js': ['serve'],
   '../../evaluate/merge.js': ['mergeShards'],
   '../../commands/compare.js': ['compare'],
   '../../commands/verify/verify.js': ['verify'],

@@ -12,6 +12,7 @@ const COMMANDS = [
   'run',
   'generate',
   'reward',
+  'serve',
   'compile',
   'tune',
   'merge',
