@@ -95,18 +95,24 @@ export interface ModelClient {
 export const findModel = ({ models }: ModelClient, name: unknown): ServedModel | undefined =>
   name === undefined || name === null ? models[0] : models.find(({ names }) => names.includes(String(name)));
 
+/** The same. Throws ApiError 404 where there is no such model. */
+export function requireAnyModel(client: ModelClient, name: unknown): ServedModel {
+  const model = findModel(client, name);
+  if (model !== undefined) return model;
+  throw new ApiError(404, `there is no model ${JSON.stringify(String(name).slice(0, 200))}`, {
+    param: 'model',
+    code: 'model_not_found',
+  });
+}
+
 /**
  * The same, of a kind: the first of it where the body names none. Throws ApiError: 404 where there is no such model, 400
  * where it is of the other kind.
  */
 export function requireModel(client: ModelClient, name: unknown, kind: ServedModel['kind']): ServedModel {
   const isNamed = name !== undefined && name !== null;
-  const model = (isNamed ? undefined : client.models.find((each) => each.kind === kind)) ?? findModel(client, name);
-  if (model === undefined)
-    throw new ApiError(404, `there is no model ${JSON.stringify(String(name).slice(0, 200))}`, {
-      param: 'model',
-      code: 'model_not_found',
-    });
+  const first = isNamed ? undefined : client.models.find((each) => each.kind === kind);
+  const model = first ?? requireAnyModel(client, name);
   if (model.kind === kind) return model;
   const gives = model.kind === 'text' ? 'texts, and no scores' : 'scores, and no texts';
   throw badRequest(`the model ${JSON.stringify(model.names[0])} gives ${gives}`, 'model');

@@ -1,4 +1,4 @@
-/** POST /v1/completions: prompts go on as texts. */
+/** POST /v1/completions: prompts go on as texts; and what clients ask beside. */
 import { Choices, type ChoiceListener } from '../choices.js';
 import type { EventStream, Exchange, Route } from '../http/exchange.js';
 import type { ModelClient } from '../models.js';
@@ -6,6 +6,7 @@ import { engineOptions } from '../sampling.js';
 import { answerHead, StreamedAnswer, usageJson, WholeAnswer } from './answer.js';
 import { type Completion, readCompletion } from './body.js';
 import { AnsweredPrompt } from './prompt.js';
+import { tokenRoutes } from './tokenRoutes.js';
 
 export const completionRoutes = (client: ModelClient): readonly Route[] => [
   {
@@ -18,6 +19,7 @@ export const completionRoutes = (client: ModelClient): readonly Route[] => [
       await answer(client, completion, exchange);
     },
   },
+  ...tokenRoutes(client),
 ];
 
 async function reply(client: ModelClient, completion: Completion, exchange: Exchange): Promise<void> {

@@ -69,7 +69,8 @@ export interface Running {
   /** Where and with which environment it was started. */
   readonly cwd: string;
   readonly env: Readonly<Record<string, string>>;
-  /** What it has written to stderr so far. */
+  /** What it has written so far. */
+  stdout(): string;
   stderr(): string;
 }
 
@@ -113,7 +114,7 @@ export function start(
       resolve({ status, signal, stdout, stderr });
     });
   });
-  return { process: child, cwd, env, ended, stderr: () => stderr };
+  return { process: child, cwd, env, ended, stdout: () => stdout, stderr: () => stderr };
 }
 
 /** A stream that remembers, and is no terminal. */
