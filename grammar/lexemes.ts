@@ -3,6 +3,7 @@ import { ByteCache } from './byteCache.js';
 import { LIMITS } from './limits.js';
 import { Automaton } from './regular/automaton.js';
 import { NOTHING } from './regular/nodes.js';
+import { Relatives } from './regular/relatives.js';
 import type { TokenTree, Vocabulary } from './vocabulary.js';
 import type { Work } from './work.js';
 
@@ -19,6 +20,7 @@ export interface Inside {
 export class Lexemes {
   readonly vocabulary: Vocabulary;
   readonly automaton: Automaton;
+  readonly #relatives: Relatives;
   readonly #insides = new ByteCache<number, Inside>(LIMITS.cacheBytes);
   /** What the last walk found: the first `foundCount` and `exitCount` of these. */
   readonly found: Int32Array;
@@ -30,6 +32,7 @@ export class Lexemes {
   constructor(vocabulary: Vocabulary, work: Work) {
     this.vocabulary = vocabulary;
     this.automaton = new Automaton(work);
+    this.#relatives = new Relatives(this.automaton);
     this.found = new Int32Array(vocabulary.size);
     this.exits = new Int32Array(Math.max(1, ...vocabulary.trees.map(({ bytes }) => bytes.length)));
     this.#path = new Int32Array(LIMITS.tokenBytes + 1);
@@ -38,23 +41,75 @@ export class Lexemes {
   /** What the tree at that place holds for a state. */
   inside(treeIndex: number, state: number): Inside {
     const tree = this.vocabulary.trees[treeIndex]!;
-    const near = this.automaton.near(state, tree.longest);
+    const near = this.#relatives.near(state, tree.longest);
     const key = treeIndex * 2 ** 26 + near;
     const known = this.#insides.get(key);
     if (known !== undefined) return known;
-    this.walk(tree, 0, near);
+    const wider = this.#relatives.wider(near);
+    const most = wider === undefined ? undefined : this.inside(treeIndex, wider);
+    const inside =
+      most?.mask === undefined ? this.#insideOf(tree, near) : this.#withinOf(tree, near, wider!, most.mask, most.exits);
+    const { tokens, mask, exits } = inside;
+    this.#insides.set(key, inside, 4 * (exits.length + (tokens?.length ?? 0) + (mask?.length ?? 0)) + 256);
+    return inside;
+  }
+
+  #insideOf(tree: TokenTree, state: number): Inside {
+    this.walk(tree, 0, state);
     const found = this.found.subarray(0, this.foundCount);
     const exits = this.exits.slice(0, this.exitCount);
     const words = Math.ceil(this.vocabulary.size / 32);
-    const isMany = found.length > words / 4;
-    const inside = {
-      tokens: isMany ? undefined : found.slice(),
-      mask: isMany ? maskOf(found, words) : undefined,
-      exits,
+    if (found.length <= words / 4) return { tokens: found.slice(), mask: undefined, exits };
+    const mask = new Uint32Array(words);
+    for (const token of found) mask[token >>> 5]! |= 1 << (token & 31);
+    return { tokens: undefined, mask, exits };
+  }
+
+  /** The same for a state whose texts are all those of a wider one: only where they differ is walked. */
+  #withinOf(tree: TokenTree, state: number, wider: number, most: Uint32Array, mostExits: Int32Array): Inside {
+    const { automaton, exits } = this;
+    const { twins } = this.vocabulary;
+    const { bytes, depths, ends, tokens } = tree;
+    const mask = most.slice();
+    const path = [state];
+    const widerPath = [wider];
+    let exitCount = 0;
+    let mostAt = 0;
+    const keepExits = (end: number): void => {
+      while (mostAt < mostExits.length && mostExits[mostAt]! < end) exits[exitCount++] = mostExits[mostAt++]!;
     };
-    const sizeBytes = 4 * (exits.length + (isMany ? words : found.length)) + 256;
-    this.#insides.set(key, inside, sizeBytes);
-    return inside;
+    const skipExits = (end: number): void => {
+      while (mostAt < mostExits.length && mostExits[mostAt]! < end) mostAt++;
+    };
+    let visited = 1;
+    for (let node = 1; node < bytes.length; visited++) {
+      const depth = depths[node]!;
+      const end = ends[node]!;
+      const widerTo = automaton.next(widerPath[depth - 1]!, bytes[node]!);
+      const to = automaton.next(path[depth - 1]!, bytes[node]!);
+      if (to === widerTo) {
+        node = end;
+        continue;
+      }
+      keepExits(node);
+      if (to === NOTHING) {
+        for (let each = node; each < end; each++) {
+          for (let token = tokens[each]!; token >= 0; token = twins[token]!) mask[token >>> 5]! &= ~(1 << (token & 31));
+        }
+        visited += end - node;
+        skipExits(end);
+        node = end;
+        continue;
+      }
+      skipExits(node + 1);
+      if (automaton.isNullable[to]! && end > node + 1) exits[exitCount++] = node;
+      path[depth] = to;
+      widerPath[depth] = widerTo;
+      node++;
+    }
+    keepExits(bytes.length);
+    automaton.work.spend(visited);
+    return { tokens: undefined, mask, exits: exits.slice(0, exitCount) };
   }
 
   /** Finds the tokens below a node that stay inside of the lexeme from `state` there, and the nodes at which it may end. */
@@ -94,9 +149,3 @@ export class Lexemes {
     automaton.work.spend(visited);
   }
 }
-
-const maskOf = (tokens: Int32Array, words: number): Uint32Array => {
-  const mask = new Uint32Array(words);
-  for (const token of tokens) mask[token >>> 5]! |= 1 << (token & 31);
-  return mask;
-};

@@ -34,7 +34,6 @@ export class Automaton extends Nodes {
   readonly #meets = new Map<number, number>();
   readonly #partitionOf = new Map<number, number>();
   readonly #derivatives = new Map<number, number>();
-  readonly #near = new Map<number, number>();
   readonly #life = new Map<number, number>();
 
   constructor(work: Work) {
@@ -53,10 +52,17 @@ export class Automaton extends Nodes {
     this.#row(state);
     const row = this.#rawOf[state]!;
     if (!this.isPlain[state]!) {
-      const count = this.#partitions[this.classesOf[state]! / 256]!.representatives.length;
-      for (let at = row; at < row + count; at++) if (!this.isAlive(this.table[at]!)) this.table[at] = NOTHING;
+      const end = row + this.#classCount(state);
+      for (let at = row; at < end; at++) if (!this.isAlive(this.table[at]!)) this.table[at] = NOTHING;
     }
     this.rowOf[state] = row;
+  }
+
+  /** The states behind one byte; NOTHING may be among them. */
+  nexts(state: number): Int32Array {
+    if (!(this.rowOf[state]! >= 0)) this.prepare(state);
+    const row = this.rowOf[state]!;
+    return this.table.subarray(row, row + this.#classCount(state));
   }
 
   /** Whether any text is one of the expression's. */
@@ -78,40 +84,11 @@ export class Automaton extends Nodes {
       if (state === NOTHING || life === DEAD) continue;
       this.#row(state);
       const begin = this.#rawOf[state]!;
-      const count = this.#partitions[this.classesOf[state]! / 256]!.representatives.length;
-      for (let at = begin; at < begin + count; at++) if (!from.has(this.table[at]!)) from.set(this.table[at]!, state);
+      const end = begin + this.#classCount(state);
+      for (let at = begin; at < end; at++) if (!from.has(this.table[at]!)) from.set(this.table[at]!, state);
     }
     for (const state of from.keys()) this.#life.set(state, DEAD);
     return false;
-  }
-
-  /**
-   * A state that no text of at most `bytes` bytes can tell from this one: repetitions that are too many to be counted
-   * in so few are not counted. Strings with limits on their lengths share masks by it.
-   */
-  near(state: number, bytes: number): number {
-    const key = state * 2048 + bytes;
-    let found = this.#near.get(key);
-    if (found === undefined) {
-      if (this.#near.size >= 2 ** 17) this.#near.clear();
-      this.#near.set(key, (found = this.#relax(state, bytes, 8)));
-    }
-    return found;
-  }
-
-  #relax(id: number, bytes: number, depth: number): number {
-    const node = this.nodes[id]!;
-    if (depth === 0) return id;
-    if (node.kind === 'then') {
-      return this.then(this.#relax(node.first, bytes, depth - 1), this.#relax(node.rest, bytes, depth - 1));
-    }
-    // What both sides of an intersection allow may end sooner than either side.
-    if (node.kind === 'either' && node.of.length <= 8) {
-      return this.either(node.of.map((part) => this.#relax(part, bytes, depth - 1)));
-    }
-    if (node.kind !== 'repeat' || (node.min <= bytes && node.max <= bytes)) return id;
-    const min = Math.min(node.min, bytes + 1);
-    return this.repeat(node.of, min, node.max > bytes ? Infinity : node.max);
   }
 
   #row(state: number): void {
@@ -125,6 +102,10 @@ export class Automaton extends Nodes {
     this.classesOf[state] = partition.id * 256;
     this.#rawOf[state] = this.#tableEnd;
     this.#tableEnd += next.length;
+  }
+
+  #classCount(state: number): number {
+    return this.#partitions[this.classesOf[state]! / 256]!.representatives.length;
   }
 
   #growStates(): void {
