@@ -23,13 +23,15 @@ const sharedOf = (vocabulary: Vocabulary): Shared => {
   let shared = SHARED.get(vocabulary);
   if (shared === undefined) {
     const work = new Work();
-    work.begin(LIMITS.compileSteps);
+    work.begin(LIMITS.compileSteps, LIMITS.partsOfCall);
     shared = { work, masks: new ByteCache(LIMITS.cacheBytes), lexemes: new Lexemes(vocabulary, work) };
     SHARED.set(vocabulary, shared);
   }
-  // Grammars that run keep what they began with.
-  shared.work.begin(LIMITS.compileSteps);
-  if (shared.lexemes.automaton.size > LIMITS.nodesShared) shared.lexemes = new Lexemes(vocabulary, shared.work);
+  if (shared.lexemes.automaton.size > LIMITS.expressionsShared) {
+    // Grammars that run keep what they began with.
+    shared.work.begin(LIMITS.compileSteps, LIMITS.partsOfCall);
+    shared.lexemes = new Lexemes(vocabulary, shared.work);
+  }
   return shared;
 };
 
@@ -46,8 +48,8 @@ export class CompiledGrammar {
   readonly matcher: Matcher;
   readonly #shared: Shared;
   readonly #lexemes: Lexemes;
-  /** Expressions that following this grammar has added. */
-  #nodes = 0;
+  /** Expressions that were added for it. */
+  #expressions = 0;
 
   constructor(grammar: Grammar, vocabulary: Vocabulary, shared: Shared) {
     this.vocabulary = vocabulary;
@@ -75,12 +77,14 @@ export class CompiledGrammar {
   /** Does something that may take so many steps. Throws GrammarError where it takes more, or too much memory. */
   bounded<T>(steps: number, action: () => T): T {
     const { automaton } = this.#lexemes;
+    if (this.#expressions > LIMITS.expressions) throw new GrammarError('what is asked of the text has too many states');
     const before = automaton.size;
-    this.#shared.work.begin(steps);
-    const done = action();
-    this.#nodes += automaton.size - before;
-    if (this.#nodes > LIMITS.nodesOfGrammar) throw new GrammarError('what is asked of the text has too many states');
-    return done;
+    this.#shared.work.begin(steps, LIMITS.partsOfCall);
+    try {
+      return action();
+    } finally {
+      this.#expressions += automaton.size - before;
+    }
   }
 }
 
@@ -90,11 +94,14 @@ export class MatchState {
   readonly #state: State;
   /** A token that ends texts was taken. */
   readonly #hasEnded: boolean;
+  /** Threads of states that were made on the way here. */
+  readonly #threads: number;
 
-  constructor(grammar: CompiledGrammar, state: State, hasEnded = false) {
+  constructor(grammar: CompiledGrammar, state: State, hasEnded = false, threads = 0) {
     this.#grammar = grammar;
     this.#state = state;
     this.#hasEnded = hasEnded;
+    this.#threads = threads;
   }
 
   /** Whether the text may end here. */
@@ -121,12 +128,22 @@ export class MatchState {
     const isEnd = vocabulary.endTokens.includes(token);
     if (this.#hasEnded && isEnd) return this;
     const next = this.#hasEnded ? undefined : this.#next(token);
-    if (next !== undefined) return new MatchState(this.#grammar, next);
+    if (next !== undefined) return next;
     if (!isEnd || !this.isEnd) throw new GrammarError(`token ${token} cannot come here`);
-    return new MatchState(this.#grammar, this.#state, true);
+    return new MatchState(this.#grammar, this.#state, true, this.#threads);
   }
 
-  #next(token: number): State | undefined {
+  #next(token: number): MatchState | undefined {
+    const { matcher } = this.#grammar;
+    const before = matcher.threadsMade;
+    const state = this.#stateBehind(token);
+    if (state === undefined) return undefined;
+    const threads = this.#threads + matcher.threadsMade - before;
+    if (threads > LIMITS.threadsOfText) throw new GrammarError('a text can be read in too many ways');
+    return new MatchState(this.#grammar, state, false, threads);
+  }
+
+  #stateBehind(token: number): State | undefined {
     const { vocabulary, matcher } = this.#grammar;
     return this.#grammar.bounded(LIMITS.takeSteps, () => {
       const found = matcher.nextOfToken(this.#state, token);

@@ -2,15 +2,26 @@
 import { GrammarError } from './grammar.js';
 
 export class Work {
-  #left = 0;
+  #steps = 0;
+  #parts = 0;
 
-  /** A call begins that may take so many steps: nodes of a tree visited, expressions and states made. */
-  begin(steps: number): void {
-    this.#left = steps;
+  /**
+   * A call begins that may take so many steps, such as nodes of a tree visited, and may add so many parts to what is
+   * kept: expressions, states and their threads.
+   */
+  begin(steps: number, parts = Infinity): void {
+    this.#steps = steps;
+    this.#parts = parts;
   }
 
   /** Throws GrammarError where that was too much. */
   spend(steps: number): void {
-    if ((this.#left -= steps) < 0) throw new GrammarError('what is asked of the text takes too long to follow');
+    if ((this.#steps -= steps) < 0) throw new GrammarError('what is asked of the text takes too long to follow');
+  }
+
+  /** Throws GrammarError where that was too much. */
+  add(parts: number): void {
+    this.spend(4 * parts);
+    if ((this.#parts -= parts) < 0) throw new GrammarError('what is asked of the text has too many states');
   }
 }

@@ -223,7 +223,7 @@ export class Rests {
   }
 
   #add(rest: Rest, isNullable: boolean): number {
-    this.#automaton.work.spend(2);
+    this.#automaton.work.add(1);
     this.#rests.push(rest);
     this.isNullable.push(isNullable);
     return this.#rests.length - 1;

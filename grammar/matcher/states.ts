@@ -57,6 +57,10 @@ export class Matcher {
   readonly #rests: Rests;
   readonly #states = new Map<string, State>();
   #ids = 0;
+  /** Threads of all states that were ever made. */
+  threadsMade = 0;
+  /** Threads of those that are remembered. */
+  #threads = 0;
 
   /** Throws GrammarError where no text can be written, or bounds are exceeded. */
   constructor(grammar: Grammar, automaton: Automaton, vocabSize: number) {
@@ -140,7 +144,7 @@ export class Matcher {
     const key = (rule + 1) * 2 ** 26 + rest;
     let frame = origin.frames.get(key);
     if (frame === undefined) {
-      this.automaton.work.spend(4);
+      this.automaton.work.add(1);
       frame = { id: this.#ids++, rule, origin, rest, boundary: undefined };
       origin.frames.set(key, frame);
     }
@@ -155,7 +159,7 @@ export class Matcher {
     for (const id of new Set(places.map((place) => place.id).sort((one, other) => one - other))) key += `;${id}`;
     const known = this.#states.get(key);
     if (known !== undefined) return known;
-    if (this.#states.size >= LIMITS.states) this.#forget();
+    if (this.#states.size >= LIMITS.states || this.#threads >= LIMITS.threads) this.#forget();
     const made = this.#make(threads, places);
     this.#states.set(key, made);
     return made;
@@ -169,10 +173,13 @@ export class Matcher {
       state.nexts.clear();
     }
     this.#states.clear();
+    this.#threads = 0;
   }
 
   #make(kernel: readonly Thread[], places: readonly Frame[]): State {
-    this.automaton.work.spend(8 + kernel.length);
+    this.automaton.work.add(1 + kernel.length);
+    this.#threads += 1 + kernel.length;
+    this.threadsMade += 1 + kernel.length;
     return { id: this.#ids++, kernel, places, frames: new Map(), nexts: new Map(), reach: undefined };
   }
 }

@@ -34,6 +34,9 @@ export class Nodes {
   readonly #heights: number[] = [];
   readonly #sequences = new Map<number, number>();
   readonly #others = new Map<string, number>();
+  readonly #single: number[] = [];
+  /** Grammars share parts, and parts of grammars do: many of them are in each. */
+  readonly #known = new WeakMap<Regular, number>();
 
   constructor(work: Work) {
     this.work = work;
@@ -49,7 +52,7 @@ export class Nodes {
 
   bytes(set: ByteSet): number {
     if (isNoByte(set)) return NOTHING;
-    const key = `[${set.join()}`;
+    const key = `[${String.fromCharCode(...new Uint16Array(set.buffer, set.byteOffset, 16))}`;
     return this.#others.get(key) ?? this.#keep(key, { kind: 'bytes', set }, false, true, 0);
   }
 
@@ -146,6 +149,12 @@ export class Nodes {
   of(regular: Regular, depth = 0): number {
     if (depth > LIMITS.depth) throw new GrammarError('an expression is nested too deep');
     this.work.spend(1);
+    let id = this.#known.get(regular);
+    if (id === undefined) this.#known.set(regular, (id = this.#make(regular, depth)));
+    return id;
+  }
+
+  #make(regular: Regular, depth: number): number {
     switch (regular.kind) {
       case 'bytes':
         return this.bytes(regular.set);
@@ -175,7 +184,7 @@ export class Nodes {
   }
 
   #byte(byte: number): number {
-    return this.bytes(bytesBetween(byte, byte));
+    return (this.#single[byte] ??= this.bytes(bytesBetween(byte, byte)));
   }
 
   #pairOrFirst(first: number, rest: number): number {
@@ -236,7 +245,7 @@ export class Nodes {
 
   #add(node: Node, isNullable: boolean, isPlain: boolean, height: number): number {
     if (height > LIMITS.depth) throw new GrammarError('an expression is nested too deep');
-    this.work.spend(4);
+    this.work.add(1);
     this.nodes.push(node);
     this.isNullable.push(isNullable);
     this.isPlain.push(isPlain);
