@@ -228,7 +228,7 @@ describe.skipIf(CHROMIUM === undefined)('the page of a server', () => {
     await expect.poll(() => chart('Time between tokens')).toBe('mean50 ms99 % within0.10 s');
     await expect.poll(() => chart('Prompts found in the cache')).toBe('of their tokens50 %');
     await expect.poll(() => chart('Tokens a second')).toMatch(/^written[1-9]/);
-    expect(await page.textContent('[data-totals]')).toMatch(/^9 texts of [\d,]+ tokens/);
+    expect(await page.textContent('[data-totals]')).toMatch(/^Since the server began: 9 texts, [\d,]+ tokens\./);
   });
 
   it('fits a telephone, in both of its parts, and goes by keyboard', async () => {

@@ -128,9 +128,8 @@ export function Live({ server, model }: { readonly server: Server; readonly mode
       </div>
       {last !== undefined && (
         <p class="note" data-totals>
-          {count(valueOf(last, 'vllm:request_success_total'))} texts of{' '}
-          {count(valueOf(last, 'vllm:generation_tokens_total'))} tokens since the server began. Charts show the last
-          three minutes.
+          Since the server began: {count(valueOf(last, 'vllm:request_success_total'))} texts,{' '}
+          {count(valueOf(last, 'vllm:generation_tokens_total'))} tokens. Charts show the last three minutes.
         </p>
       )}
     </>
