@@ -14,6 +14,7 @@ import { EngineHost } from '../serve/link/host.js';
 import { HttpThread } from '../serve/http/httpThread.js';
 import type { HttpSettings } from '../serve/http/threadMessages.js';
 import type { ModelSource } from '../serve/servedModel.js';
+import { systemFingerprint } from './systemFingerprint.js';
 import { EngineModels, type OpenedForEngine } from './engineModels.js';
 
 export interface ServeRequest extends LoadRequest {
@@ -128,7 +129,7 @@ function untilAborted(signal: AbortSignal | undefined): Promise<void> {
 }
 
 function sourceOf(engine: Engine, { loaded }: OpenedForEngine, { key, names }: Wanted): ModelSource {
-  const { checkpoint, tokenizer, id } = loaded;
+  const { checkpoint, tokenizer } = loaded;
   const { config, path } = checkpoint;
   const { maxLength, room } = engine.limitsOf(key);
   const { spec, bos, eos } = tokenizer;
@@ -140,7 +141,7 @@ function sourceOf(engine: Engine, { loaded }: OpenedForEngine, { key, names }: W
     maxLength: Math.min(maxLength, room),
     vocabSize: config.vocabSize,
     eosTokenIds: [...readGenerationConfig(checkpoint, tokenizer).eosTokenIds],
-    fingerprint: `tilewright-${VERSION}-${id}`,
+    fingerprint: systemFingerprint(loaded),
     files: { path, tokenizer: spec, bounds: { ...(bos && { bos }), ...(eos && { eos }) } },
   };
 }
