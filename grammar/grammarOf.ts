@@ -2,6 +2,7 @@
 import { type Expression, type Grammar, GrammarError, type Regular } from './grammar.js';
 import { LIMITS } from './limits.js';
 import { EVERY_BYTE } from './regular/byteSet.js';
+import { jsonGrammar, schemaGrammar } from './schema/schemaGrammar.js';
 import type { GrammarSource } from './source.js';
 import type { Vocabulary } from './vocabulary.js';
 
@@ -15,8 +16,9 @@ export const grammarOf = (source: GrammarSource, vocabulary: Vocabulary): Gramma
     if (depth > LIMITS.depth) throw new GrammarError('what is asked of the text is nested too deep');
     switch (each.kind) {
       case 'json':
+        return append(jsonGrammar(), rules);
       case 'schema':
-        throw new GrammarError('JSON Schemas are not supported');
+        return append(schemaGrammar(each.schema), rules);
       case 'regex':
         throw new GrammarError('regular expressions are not supported');
       case 'text':
@@ -34,6 +36,18 @@ export const grammarOf = (source: GrammarSource, vocabulary: Vocabulary): Gramma
   };
   const start = of(source, 0);
   return { rules, start };
+};
+
+/** Puts the rules of a grammar behind these; its start with the numbers that its rules then have. */
+const append = (grammar: Grammar, rules: Expression[]): Expression => {
+  const offset = rules.length;
+  const moved = (of: Expression): Expression => {
+    if (of.kind === 'rule') return { kind: 'rule', rule: of.rule + offset };
+    if (of.kind === 'sequence' || of.kind === 'choice') return { kind: of.kind, of: of.of.map(moved) };
+    return of.kind === 'repeat' ? { ...of, of: moved(of.of) } : of;
+  };
+  for (const rule of grammar.rules) rules.push(offset === 0 ? rule : moved(rule));
+  return offset === 0 ? grammar.start : moved(grammar.start);
 };
 
 const textOf = (text: string, { special }: Vocabulary): Expression => {
