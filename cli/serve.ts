@@ -4,6 +4,7 @@ import type { ServeRequest } from '../commands/serve.js';
 import { isArtifact } from '../driver/names.js';
 import type { WithTargetChoice } from '../driver/precision.js';
 import { UsageError } from '../errors.js';
+import { CALL_STYLES, REASONING_STYLES } from '../models/chat/answerStyles.js';
 import { readSettings } from '../settings.js';
 import { defined } from '../system/defined.js';
 import { decodeUtf8, readBounded } from '../system/read.js';
@@ -80,6 +81,14 @@ export function addServe(program: Command, context: Context): void {
     .option('--max-connections <n>', `connections at a time (default: ${CONNECTIONS})`)
     .option('--hang-timeout <time>', `/health says 503 when no step was computed for so long (default: ${HANG})`)
     .option(
+      '--tool-call-parser <style>',
+      `how the model writes calls of tools: ${listed(CALL_STYLES)} (default: found in its chat template)`,
+    )
+    .option(
+      '--reasoning-parser <style>',
+      `how it marks its thoughts: ${listed(REASONING_STYLES)} (default: found in its chat template)`,
+    )
+    .option(
       '--shutdown-timeout <time>',
       `what runs has so long once the server is told to stop (default: ${SHUTDOWN})`,
     );
@@ -152,6 +161,24 @@ const nameOf = (flag: string, name: string): string => {
   throw new UsageError(`${flag}: expected 1 to 200 letters`, `for example: ${flag} small`);
 };
 
+const stylesOf = <Style extends string>(table: Readonly<Record<Style, unknown>>): readonly (Style | 'none')[] => [
+  ...(Object.keys(table) as Style[]),
+  'none',
+];
+const listed = (table: Readonly<Record<string, unknown>>): string => stylesOf(table).join(', ');
+
+/** Throws UserError for a style that there is not. */
+function styleFlag<Style extends string>(
+  flag: string,
+  value: string | undefined,
+  table: Readonly<Record<Style, unknown>>,
+): Style | 'none' | undefined {
+  const found = stylesOf(table).find((each) => each === value);
+  if (value !== undefined && found === undefined)
+    throw new UsageError(`${flag} ${value}: there is no such style`, `give one of ${listed(table)}`);
+  return found;
+}
+
 function parse(context: Context, model: string, flags: Flags): Omit<WithTargetChoice<ServeRequest>, 'signal'> {
   if (isArtifact(model)) refuseCompileFlags(flags, model);
   const whole = (name: string, flag: string, most: number, usual: string, least = 1): number =>
@@ -177,6 +204,10 @@ function parse(context: Context, model: string, flags: Flags): Omit<WithTargetCh
       maxConnections: whole('maxConnections', '--max-connections', 1_000_000, CONNECTIONS),
       hangMs: 1000 * seconds('--hang-timeout', text(flags, 'hangTimeout') ?? HANG),
     },
+    parsers: defined({
+      toolCalls: styleFlag('--tool-call-parser', text(flags, 'toolCallParser'), CALL_STYLES),
+      reasoning: styleFlag('--reasoning-parser', text(flags, 'reasoningParser'), REASONING_STYLES),
+    }),
     queue: {
       requests: whole('queueRequests', '--queue-requests', 1_000_000, QUEUE),
       tokens: whole('queueTokens', '--queue-tokens', 1_000_000_000, QUEUE_TOKENS),

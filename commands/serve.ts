@@ -6,6 +6,7 @@ import type { LoadRequest, Ui } from '../driver/requests.js';
 import { Engine } from '../engine/engine.js';
 import { UsageError } from '../errors.js';
 import { readGenerationConfig } from '../models/generationConfig.js';
+import { defined } from '../system/defined.js';
 import { classesOf } from '../models/model/model.js';
 import { requireModelAt } from '../models/model/refusals.js';
 import { serverPage } from '../report/writePage.js';
@@ -13,6 +14,7 @@ import type { QueueLimits } from '../serve/link/client.js';
 import { EngineHost } from '../serve/link/host.js';
 import { HttpThread } from '../serve/http/httpThread.js';
 import type { HttpSettings } from '../serve/http/threadMessages.js';
+import type { AnswerParsers } from '../serve/models.js';
 import type { ModelSource } from '../serve/servedModel.js';
 import { systemFingerprint } from './systemFingerprint.js';
 import { EngineModels, type OpenedForEngine } from './engineModels.js';
@@ -24,6 +26,8 @@ export interface ServeRequest extends LoadRequest {
   /** A second model in the same engine: a reward model, or another one. */
   readonly verifier?: { readonly model: string; readonly name?: string };
   readonly queue: QueueLimits;
+  /** How answers are read, where that is not found in the chat template. */
+  readonly parsers: AnswerParsers;
   /** Milliseconds that running requests have once the signal is aborted. */
   readonly shutdownMs: number;
 }
@@ -46,9 +50,9 @@ export async function serve(
   ui: Ui,
   { onReady, onDrain, onError }: ServeListener,
 ): Promise<void> {
-  const { http, names, verifier, queue, shutdownMs, signal, ...request } = asked;
+  const { http, names, verifier, queue, parsers, shutdownMs, signal, ...request } = asked;
   const wanted: readonly Wanted[] = [
-    { key: 'model', names: names.length > 0 ? names : [nameOf(request.model)], request },
+    { key: 'model', names: names.length > 0 ? names : [nameOf(request.model)], parsers, request },
     ...(verifier === undefined
       ? []
       : [
@@ -85,6 +89,7 @@ interface Wanted {
   /** Its name in the engine. */
   readonly key: string;
   readonly names: readonly string[];
+  readonly parsers?: AnswerParsers;
   readonly request: WithTargetChoice<LoadRequest>;
 }
 
@@ -112,7 +117,7 @@ async function openAll(engine: Engine, wanted: readonly Wanted[], ui: Ui): Promi
   for (const each of wanted) {
     const opened = await models.open(each.request, ui);
     engine.load(each.key, { ...opened.model, close: () => opened.loaded.close() });
-    sources.push(sourceOf(engine, opened, each));
+    sources.push({ ...sourceOf(engine, opened, each), ...defined({ parsers: each.parsers }) });
   }
   return sources;
 }

@@ -4,6 +4,7 @@ import { ApiError, badRequest } from './apiError.js';
 import type { ContinuationRequest, RequestEvent, RewardRequest, ScoreRequest } from '../engine/request.js';
 import type { Detokenizer } from '../models/tokenizer/detokenizer.js';
 import type { GrammarSource } from '../grammar/source.js';
+import type { CallStyleName, ReasoningStyleName } from '../models/chat/answerStyles.js';
 
 /** What goes from thread to thread of a request to the engine. */
 type Sent<R> = Omit<R, 'signal' | 'drafts' | 'guide'>;
@@ -79,6 +80,13 @@ export interface ServedModel {
   /** Names weights, plan and kind of device: equal ones give equal answers to equal requests with a seed. */
   readonly fingerprint: string;
   readonly texts: ModelTexts;
+  /** How answers are read, where that is not found in the chat template. */
+  readonly parsers?: AnswerParsers;
+}
+
+export interface AnswerParsers {
+  readonly toolCalls?: CallStyleName | 'none';
+  readonly reasoning?: ReasoningStyleName | 'none';
 }
 
 /** What endpoints ask. Over a port to the engine's thread; tests have one in their own. */

@@ -1,11 +1,12 @@
 /** All endpoints that ask models, by room. */
+import { chatRoutes } from './chat/route.js';
 import { completionRoutes } from './completions/route.js';
 import type { Route } from './http/exchange.js';
 import { modelRoutes } from './http/modelRoutes.js';
 import { ServerMetrics } from './metrics/serverMetrics.js';
 import type { ModelClient } from './models.js';
 
-const ROOMS: readonly ((client: ModelClient) => readonly Route[])[] = [modelRoutes, completionRoutes];
+const ROOMS: readonly ((client: ModelClient) => readonly Route[])[] = [modelRoutes, completionRoutes, chatRoutes];
 
 export function routesOf(models: ModelClient): readonly Route[] {
   const metrics = new ServerMetrics(models);

@@ -59,8 +59,8 @@ export class Detokenizer {
 
   /**
    * The text of tokens whose number grows. It is what `decode` gives for all of them, with one exception: characters
-   * that pieces for single bytes have completed stand, even if the run of such pieces turns out to be no UTF-8. `shown`:
-   * special tokens that are part of the text as they are written.
+   * that pieces for single bytes have completed stand, even if the run of such pieces turns out to be no UTF-8.
+   * `shown`: special tokens that are part of the text as they are written.
    */
   stream(shown: ShownTokens = NONE): TokenStream {
     return this.#open(true, shown);

@@ -1,0 +1,70 @@
+/** POST /v1/chat/completions: conversations, written by the model's template, get their answers. */
+import { Choices, type ChoiceListener } from '../choices.js';
+import type { EventStream, Exchange, Route } from '../http/exchange.js';
+import type { ModelClient } from '../models.js';
+import { engineOptions } from '../sampling.js';
+import { answerHead, StreamedChat, WholeChat } from './answer.js';
+import { type ChatRequest, readChat } from './body.js';
+import { readStructure } from './structure.js';
+
+export const chatRoutes = (client: ModelClient): readonly Route[] => [
+  {
+    method: 'POST',
+    path: '/v1/chat/completions',
+    handle: async (exchange) => {
+      const chat = await readChat(client, await exchange.json(), readStructure);
+      if (exchange.signal.aborted) return;
+      const answer = chat.options.isStreamed ? stream : reply;
+      await answer(client, chat, exchange);
+    },
+  },
+];
+
+async function reply(client: ModelClient, chat: ChatRequest, exchange: Exchange): Promise<void> {
+  const head = answerHead(chat, exchange.id);
+  const answer = new WholeChat(chat);
+  const usage = await ended(submit(client, chat, answer), exchange.signal);
+  exchange.replyText(200, head + answer.json(usage), 'application/json');
+}
+
+async function stream(client: ModelClient, chat: ChatRequest, exchange: Exchange): Promise<void> {
+  const head = answerHead(chat, exchange.id);
+  let opened: EventStream | undefined;
+  // What fails before the first chunk is an error over HTTP.
+  const open = (): EventStream => (opened ??= exchange.stream());
+  try {
+    const answer = new StreamedChat(chat, head, open);
+    const choices = submit(client, chat, answer);
+    answer.usage = () => choices.usage;
+    const usage = await ended(choices, exchange.signal);
+    if (chat.options.endsWithUsage) open().send(`${head}],"usage":${answer.usageJson(usage)}}`);
+    open().end();
+  } catch (error) {
+    if (opened === undefined) throw error;
+    opened.fail(error);
+  }
+}
+
+function submit(client: ModelClient, chat: ChatRequest, listener: ChoiceListener): Choices {
+  const { model, options, prompt, maxTokens, grammar } = chat;
+  const request = {
+    ...({ kind: 'generate', model: model.key, prompt, n: options.n } as const),
+    ...engineOptions(options, model, maxTokens, grammar !== undefined),
+    ...(grammar === undefined ? {} : { grammar }),
+  };
+  const shown = options.skipsSpecial ? chat.marks : 'all';
+  const openText = () => model.texts.detokenizer.stream(shown);
+  return new Choices(client, request, { ...options, eosTokenIds: model.eosTokenIds, openText }, listener);
+}
+
+/** What the choices used, once they have ended. Ends them where the client is gone. */
+async function ended(choices: Choices, signal: AbortSignal) {
+  const cancel = (): void => choices.cancel();
+  signal.addEventListener('abort', cancel, { once: true });
+  try {
+    if (signal.aborted) cancel();
+    return await choices.ended;
+  } finally {
+    signal.removeEventListener('abort', cancel);
+  }
+}
