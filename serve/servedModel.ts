@@ -14,5 +14,5 @@ export interface OpenServedModel extends ServedModel {
 
 /** Throws UserError where files are damaged. */
 export function openServedModel({ files, eosTokenIds, ...rest }: ModelSource): OpenServedModel {
-  return { ...rest, eosTokenIds: new Set(eosTokenIds), texts: openTexts(files) };
+  return { ...rest, eosTokenIds: new Set(eosTokenIds), texts: openTexts(files, rest.maxLength) };
 }
