@@ -100,6 +100,14 @@ describe.skipIf(CHROMIUM === undefined)('the page of a server', () => {
     await page.waitForSelector('.title p:has-text("demo")');
     return page;
   };
+  /** One page for all that need no other: the conversation of the test before is dropped. */
+  let shared: Page | undefined;
+  const fresh = async (): Promise<Page> => {
+    if (shared === undefined) return (shared = await open());
+    if (await shared.locator('button:has-text("New")').isEnabled()) await shared.click('button:has-text("New")');
+    await expect.poll(() => shared!.locator('.answered').count()).toBe(0);
+    return shared;
+  };
   const ask = async (page: Page, question: string): Promise<void> => {
     await page.fill('#draft', question);
     await page.press('#draft', 'Enter');
@@ -116,7 +124,7 @@ describe.skipIf(CHROMIUM === undefined)('the page of a server', () => {
       await wait;
       say(response, ['lo']);
     };
-    const page = await open();
+    const page = await fresh();
     await page.fill('label:has-text("Temperature") input', '0.5');
     await page.fill('label:has-text("Seed") input', '77');
     await page.fill('label:has-text("Most tokens") input', '9');
@@ -141,10 +149,13 @@ describe.skipIf(CHROMIUM === undefined)('the page of a server', () => {
     await expect
       .poll(() => asked[1]?.messages?.map(({ content }) => content))
       .toEqual(['Be kind.', 'Hi', 'Hello', 'And?']);
+    for (const label of ['Temperature', 'Seed', 'Most tokens']) await page.fill(`label:has-text("${label}") input`, '');
+    await page.fill('label:has-text("System prompt") textarea', '');
+    await expect.poll(() => page.locator('button:has-text("Send")').count()).toBe(1);
   });
 
   it('runs an answer again with its seed, and says whether it is the same', async () => {
-    const page = await open();
+    const page = await fresh();
     await ask(page, 'Hi');
     await page.click('button:has-text("Run again")');
     await expect.poll(() => page.textContent('.again')).toBe('Asked again: the same text.');
@@ -157,7 +168,7 @@ describe.skipIf(CHROMIUM === undefined)('the page of a server', () => {
   it('stops: the server sees the connection close, and the text so far stays', async () => {
     answer = (_body, response) =>
       event(response.setHeader('content-type', 'text/event-stream'), { delta: { content: 'On and' } });
-    const page = await open();
+    const page = await fresh();
     await ask(page, 'Hi');
     await expect.poll(() => lastAnswer(page).textContent()).toBe('On and');
     await page.click('button:has-text("Stop")');
@@ -201,7 +212,7 @@ describe.skipIf(CHROMIUM === undefined)('the page of a server', () => {
 
   it('shows texts, names and errors as text', async () => {
     answer = (_body, response) => say(response, [HOSTILE]);
-    const page = await open();
+    const page = await fresh();
     await ask(page, HOSTILE);
     await expect.poll(() => page.locator('.answered .said').textContent()).toBe(HOSTILE);
     expect(await page.locator('.asked').textContent()).toBe(HOSTILE);
@@ -221,7 +232,7 @@ describe.skipIf(CHROMIUM === undefined)('the page of a server', () => {
   });
 
   it('draws what /metrics says', async () => {
-    const page = await open();
+    const page = await fresh();
     const chart = (title: string): Promise<string | null> => page.textContent(`[data-chart="${title}"] dl`);
     await expect.poll(() => chart('Requests')).toBe('running3waiting12');
     await expect.poll(() => chart('Cache in use')).toBe('of its pages25 %');
