@@ -213,7 +213,7 @@ function guided(
   const { open, close } = reasoning.marks;
   const thoughts: readonly GrammarSource[] = [
     { kind: 'until', text: close },
-    { kind: 'regex', pattern: '\\n{0,2}' },
+    { kind: 'repeat', of: { kind: 'text', text: '\n' }, min: 0, max: 2 },
     grammar,
   ];
   if (reasoning.start === 'opened') return { kind: 'sequence', of: thoughts };

@@ -215,7 +215,11 @@ describe('thoughts', () => {
     await post(server, { ...format, chat_template_kwargs: { enable_thinking: false } });
     const opened = await serverOf(OPENED, () => 'Hm.</think>{}');
     await post(opened, format);
-    const thoughts = [{ kind: 'until', text: '</think>' }, { kind: 'regex', pattern: '\\n{0,2}' }, { kind: 'json' }];
+    const thoughts = [
+      { kind: 'until', text: '</think>' },
+      { kind: 'repeat', of: { kind: 'text', text: '\n' }, min: 0, max: 2 },
+      { kind: 'json' },
+    ];
     expect(opened.submitted[0]!.grammar).toEqual({ kind: 'sequence', of: thoughts });
     expect(server.submitted.map(({ grammar }) => grammar)).toEqual([
       {
