@@ -253,7 +253,10 @@ const LINGER_MS = 500;
 function endUnread(request: IncomingMessage, milliseconds: number): void {
   const { socket } = request;
   request.resume();
-  setTimeout(() => socket.destroy(), milliseconds).unref();
+  // One that has no body is complete when its event is over.
+  setTimeout(() => {
+    if (!request.complete) socket.destroy();
+  }, milliseconds).unref();
 }
 
 function notFound(methods: readonly string[], response: ServerResponse): ApiError {

@@ -98,7 +98,7 @@ class Lanes<T extends { close(): Promise<void> } | undefined> {
   }
 
   async close(): Promise<void> {
-    await Promise.all(this.made.map(({ thread }) => thread?.close()));
+    for (const { thread } of this.made) await thread?.close();
   }
 }
 

@@ -294,6 +294,19 @@ describe('keys', () => {
     expect(absolute.status).toBe(401);
   });
 
+  it('that are wrong leave a connection as it is', async () => {
+    const { url } = await start({ apiKeys: ['key'], unreadMs: 20 });
+    const { socket, text } = await openRaw(url);
+    const ask = (key: string): boolean =>
+      socket.write(`GET /models/a HTTP/1.1\r\nhost: h\r\nauthorization: Bearer ${key}\r\n\r\n`);
+    ask('wrong');
+    await expect.poll(text).toContain('401 Unauthorized');
+    await sleep(60);
+    ask('key');
+    await expect.poll(text).toContain('200 OK');
+    socket.destroy();
+  });
+
   it('may be anything where there are none', async () => {
     const { url } = await start();
     for (const key of [undefined, 'Bearer EMPTY', 'Bearer ', 'nonsense'])
