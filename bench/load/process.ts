@@ -5,24 +5,25 @@ export type ToClient = { readonly share: Share } | { readonly beginMs: number };
 
 let runner: LoadRunner | undefined;
 
-const tell = (message: unknown): void => {
-  process.send?.(message);
-};
+const tell = (message: unknown): Promise<void> =>
+  new Promise((resolve) => {
+    process.send?.(message, () => resolve());
+  });
 
 async function take(message: ToClient): Promise<void> {
   try {
     if ('share' in message) {
       runner = new LoadRunner(message.share);
       await runner.warmUp();
-      tell({ kind: 'ready' });
+      await tell({ kind: 'ready' });
       return;
     }
     if (runner === undefined) throw new Error('A load begins before it is known.');
-    tell({ kind: 'done', done: await runner.run(message.beginMs) });
+    await tell({ kind: 'done', done: await runner.run(message.beginMs) });
     runner.close();
     process.disconnect();
   } catch (error) {
-    tell({ kind: 'failed', message: error instanceof Error ? error.message : String(error) });
+    await tell({ kind: 'failed', message: error instanceof Error ? error.message : String(error) });
     process.exitCode = 1;
     process.disconnect();
   }

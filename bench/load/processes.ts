@@ -30,9 +30,10 @@ function forked(share: Share): Sender {
   const heard = (kind: FromClient['kind']): Promise<FromClient> =>
     new Promise((resolve, reject) => {
       const gone = (): void => reject(new Error('a process of the client has ended'));
-      child.once('exit', gone);
+      // Its end may be noticed before what it has said: the channel closes behind all of that.
+      child.once('disconnect', gone);
       child.once('message', (message) => {
-        child.off('exit', gone);
+        child.off('disconnect', gone);
         const told = message as FromClient;
         if (told.kind === kind) resolve(told);
         else reject(new Error(told.kind === 'failed' ? told.message : `told ${told.kind}, not ${kind}`));
