@@ -1,7 +1,7 @@
 /**
  * MaskBench: schemas with instances that fit and that do not (guidance-ai/jsonschemabench, folder maskbench/data).
  *
- *     node dist/bench/maskBench.js FOLDER [--json FILE] [--only PART]
+ *     node dist/bench/maskBench.js FOLDER [--json FILE] [--only PART] [--every N]
  *
  * Counts schemas that are refused, those whose instances are all judged right, and the others by what is wrong.
  * Instances are written compact. Properties have
@@ -28,7 +28,7 @@ interface Outcome {
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { json: { type: 'string' }, only: { type: 'string' } },
+  options: { json: { type: 'string' }, only: { type: 'string' }, every: { type: 'string' } },
 });
 const [folder] = positionals;
 if (folder === undefined) throw new Error('Name the folder of the schemas.');
@@ -81,7 +81,8 @@ function judge(file: string): Outcome {
 
 const files = readdirSync(folder)
   .filter((file) => file.endsWith('.json') && file.includes(values.only ?? ''))
-  .sort();
+  .sort()
+  .filter((_, i) => i % Number(values.every ?? 1) === 0);
 const outcomes = files.map((file) => {
   const begin = performance.now();
   const found = judge(file);

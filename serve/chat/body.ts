@@ -7,6 +7,7 @@ import { type CallStyle, PLAIN_CALLS, type ReasoningMarks } from '../../models/c
 import { badRequest } from '../apiError.js';
 import { type ChatInput, type ModelClient, requireModel, type ServedModel } from '../models.js';
 import { answerLength, type AnswerOptions, answerOptions, MAX_TOKENS, readBody, samplingShape } from '../sampling.js';
+import { readStructure } from '../structured.js';
 import type { AnswerForm } from './answerReader.js';
 import { type Message, readMessages, shapeMessages, textOf } from './messages.js';
 import { reasoningStart, type ReasoningStart } from './reasoning.js';
@@ -78,15 +79,8 @@ export interface ChatRequest {
   readonly showsReasoning: boolean;
 }
 
-/** What a request asks the text to be, beside its tools. */
-export type ReadStructure = (body: Readonly<Record<string, unknown>>) => GrammarSource | undefined;
-
 /** Throws ApiError. */
-export async function readChat(
-  client: ModelClient,
-  given: Readonly<Record<string, unknown>>,
-  readStructure: ReadStructure,
-): Promise<ChatRequest> {
+export async function readChat(client: ModelClient, given: Readonly<Record<string, unknown>>): Promise<ChatRequest> {
   refuseFields(given);
   const body = readBody(bodySchema, given);
   const model = requireModel(client, body.model, 'text');

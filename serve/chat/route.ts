@@ -5,14 +5,13 @@ import type { ModelClient } from '../models.js';
 import { engineOptions } from '../sampling.js';
 import { answerHead, StreamedChat, WholeChat } from './answer.js';
 import { type ChatRequest, readChat } from './body.js';
-import { readStructure } from './structure.js';
 
 export const chatRoutes = (client: ModelClient): readonly Route[] => [
   {
     method: 'POST',
     path: '/v1/chat/completions',
     handle: async (exchange) => {
-      const chat = await readChat(client, await exchange.json(), readStructure);
+      const chat = await readChat(client, await exchange.json());
       if (exchange.signal.aborted) return;
       const answer = chat.options.isStreamed ? stream : reply;
       await answer(client, chat, exchange);

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { MAX_SAMPLES, MAX_TOP_LOGPROBS } from '../../engine/limits.js';
 import { wholeFrom } from '../../engine/options.js';
+import type { GrammarSource } from '../../grammar/source.js';
 import { badRequest } from '../apiError.js';
 import { type ModelClient, requireModel, type ServedModel } from '../models.js';
 import {
@@ -13,6 +14,7 @@ import {
   requireTokens,
   samplingShape,
 } from '../sampling.js';
+import { readStructure } from '../structured.js';
 
 /** What is written where a body does not say: as OpenAI has it. */
 const DEFAULT_TOKENS = 16;
@@ -48,6 +50,8 @@ export interface Completion {
   readonly echoes: boolean;
   /** Drawn of each prompt: as many as its choices, or more. */
   readonly drawn: number;
+  /** What its texts have to be. */
+  readonly grammar: GrammarSource | undefined;
 }
 
 /** Throws ApiError. */
@@ -63,15 +67,18 @@ export async function readCompletion(
     throw badRequest('suffix: the model does not fill in the middle of a text', 'suffix');
   if (bestOf < options.n) throw badRequest(`best_of: expected ${options.n}, which is n, or more`, 'best_of');
   if (body.best_of !== undefined && options.isStreamed) throw badRequest('best_of: not with stream', 'best_of');
+  const grammar = readStructure(given);
   const prompts = readPrompts(body.prompt, model);
   if (prompts.length * bestOf > MAX_CHOICES)
     throw badRequest(`a request has at most ${MAX_CHOICES} choices, for all its prompts together`, 'n');
+  if (grammar !== undefined) await client.checkGrammar(model, grammar);
   const encoded = await encodePrompts(prompts, model, body.add_special_tokens);
   return {
     model,
     options,
     echoes,
     drawn: bestOf,
+    grammar,
     prompts: encoded.map((tokens, i) => {
       const length = cutLength(tokens.length, options.truncateTo, body.max_tokens ?? 1, model);
       if (length === 0) throw badRequest(`${placeOf(i, prompts)} has no tokens`, 'prompt');

@@ -64,7 +64,7 @@ class RunningPrompts {
 
   /** Throws what `submit` throws; nothing is on its way then. */
   constructor(client: ModelClient, completion: Completion, listen: (prompt: AnsweredPrompt) => ChoiceListener) {
-    const { drawn, model, options } = completion;
+    const { drawn, grammar, model, options } = completion;
     const text = { ...options, eosTokenIds: model.eosTokenIds };
     try {
       for (const each of completion.prompts) {
@@ -73,7 +73,8 @@ class RunningPrompts {
         const { rows } = answered;
         const request = {
           ...({ kind: 'generate', model: model.key, prompt, n: drawn } as const),
-          ...engineOptions(options, model, maxTokens),
+          ...engineOptions(options, model, maxTokens, grammar !== undefined),
+          ...(grammar === undefined ? {} : { grammar }),
           ...(rows.length > 0 ? { rows } : {}),
         };
         this.#all.push(
