@@ -11,6 +11,7 @@ import { classesOf } from '../models/model/model.js';
 import { requireModelAt } from '../models/model/refusals.js';
 import { serverPage } from '../report/writePage.js';
 import type { QueueLimits } from '../serve/link/client.js';
+import { GrammarGuides } from '../serve/link/guides.js';
 import { EngineHost } from '../serve/link/host.js';
 import { HttpThread } from '../serve/http/httpThread.js';
 import type { HttpSettings } from '../serve/http/threadMessages.js';
@@ -68,10 +69,17 @@ export async function serve(
   const thread = new HttpThread({ ...http, version: VERSION, page: serverPage() }, (text) => onError(text));
   const engine = new Engine();
   let host: EngineHost | undefined;
+  let guides: GrammarGuides | undefined;
   try {
     const port = await thread.listening();
     const sources = await Promise.race([openAll(engine, wanted, ui), thread.failed]);
-    host = new EngineHost(engine, await thread.open(sources, queue));
+    guides = new GrammarGuides(
+      sources.flatMap(({ kind, key, vocabSize, eosTokenIds, files: { tokenizer } }) =>
+        kind === 'text' ? [{ key, vocabSize, eosTokenIds, tokenizer }] : [],
+      ),
+    );
+    guides.open();
+    host = new EngineHost(engine, await thread.open(sources, queue), guides);
     ui.phase('serve');
     onReady(addressOf(http.host, port));
     await Promise.race([untilAborted(signal), thread.failed]);
@@ -80,6 +88,7 @@ export async function serve(
   } finally {
     host?.close();
     await engine.close();
+    await guides?.close();
     await thread.close();
   }
 }

@@ -94,6 +94,7 @@ const PROGRAMS = {
   'runtime/cuda/nvrtcProcess': [],
   'evaluate/tokenizeWorker': [],
   'serve/http/thread': [],
+  'serve/link/grammarThread': [],
   'serve/texts/encodeWorker': [],
   'models/chat/worker': [],
   'models/tokenizer/thread': ['createTokenizer'],

@@ -1,0 +1,192 @@
+/** Texts that are asked to be something, through the link: another thread follows grammars, and may end at any time. */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { Worker } from 'node:worker_threads';
+import { afterEach, beforeAll, describe, expect, it } from 'vitest';
+import type { RequestEvent } from '../../../engine/request.js';
+import type { GrammarSource } from '../../../grammar/source.js';
+import { describeTokenizer } from '../../../models/tokenizer/files.js';
+import type { ApiError } from '../../../serve/apiError.js';
+import type { GrammarModel, GrammarThreadData } from '../../../serve/link/grammarMessages.js';
+import { GrammarGuides, type GrammarPort, type GuidesOptions } from '../../../serve/link/guides.js';
+import { grammarPort } from '../../support/grammarPort.js';
+import { DEMO, type Served, servedModels } from '../../support/servedModels.js';
+
+const MODEL: GrammarModel = {
+  key: 'model',
+  vocabSize: 4096,
+  eosTokenIds: [2],
+  tokenizer: describeTokenizer(DEMO).spec,
+};
+const text = (of: string): GrammarSource => ({ kind: 'text', text: of });
+const COLOURS: GrammarSource = { kind: 'choice', of: ['red', 'green', 'a darker blue'].map(text) };
+const LIST: GrammarSource = {
+  kind: 'sequence',
+  of: [text('['), { kind: 'repeat', of: { kind: 'choice', of: [text('12,'), text('7,')] }, min: 2, max: 9 }, text(']')],
+};
+const UNTIL: GrammarSource = { kind: 'until', text: '.' };
+
+const open: { close(): Promise<void> }[] = [];
+afterEach(async () => void (await Promise.all(open.splice(0).map((each) => each.close()))));
+
+function served(
+  options: GuidesOptions = { start: grammarPort },
+  keptRows?: number,
+): Served & { guides: GrammarGuides } {
+  const guides = new GrammarGuides([MODEL], options);
+  const made = servedModels({ guides, path: { maxLength: 300, ...(keptRows ? { limits: { keptRows } } : {}) } });
+  open.push(made, guides);
+  return Object.assign(made, { guides });
+}
+
+/** The text that a request gives, or its error. */
+async function textOf({ client, model }: Served, grammar: GrammarSource | undefined, seed: number): Promise<string> {
+  const events: RequestEvent[] = [];
+  await new Promise<void>((resolve, reject) => {
+    const running = client.submit(
+      {
+        kind: 'generate',
+        model: 'model',
+        prompt: [5, seed + 9],
+        maxNewTokens: 60,
+        stopTokens: model.eosTokenIds,
+        sampling: { temperature: 1, seed },
+        grammar,
+      },
+      {
+        onEvents: (told) => {
+          events.push(...told);
+          running.acknowledge(told.length);
+          if (told.some(({ kind }) => kind === 'end' || kind === 'failed')) resolve();
+        },
+        onRefused: reject,
+      },
+    );
+  });
+  const last = events.at(-1)!;
+  if (last.kind === 'failed') return `failed: ${last.error.message}`;
+  if (last.kind !== 'end' || (grammar !== undefined && last.result.reason !== 'eos'))
+    return `ended early: ${last.kind}`;
+  return model.texts.detokenizer.decode(last.result.tokens.map(({ token }) => token));
+}
+
+const ASKED: readonly (GrammarSource | undefined)[] = [COLOURS, LIST, undefined, COLOURS, LIST, UNTIL];
+const many = (server: Served, count = 24): Promise<string[]> =>
+  Promise.all(Array.from({ length: count }, (_, i) => textOf(server, ASKED[i % ASKED.length], i)));
+
+/** What `many` gives where nothing happens. */
+let together: readonly string[];
+beforeAll(async () => {
+  const server = served();
+  together = await many(server);
+  await server.close();
+});
+
+describe('a text that is asked to be something', () => {
+  it('is that, and the same alone, among others, and with steps that overlap', async () => {
+    for (const [i, found] of together.entries()) {
+      if (ASKED[i % ASKED.length] === COLOURS) expect(found).toMatch(/^(red|green|a darker blue)$/);
+      if (ASKED[i % ASKED.length] === LIST) expect(found).toMatch(/^\[((12|7),){2,9}\]$/);
+    }
+    expect(new Set(together).size).toBeGreaterThan(8);
+    const server = served();
+    for (const i of [0, 1, 2, 5, 9, 16]) expect(await textOf(server, ASKED[i % ASKED.length], i)).toBe(together[i]);
+    const overlapping = served({ start: grammarPort }, 64);
+    expect(await many(overlapping)).toEqual(together);
+    expect([server.guides.size, overlapping.guides.size]).toEqual([0, 0]);
+  });
+
+  it('is the same where the thread ends meanwhile, but for what it was doing', async () => {
+    let [things, threads] = [0, 0];
+    const start = (data: GrammarThreadData): GrammarPort => {
+      threads++;
+      return grammarPort(data, () => {
+        // Between two things, as if the machine had ended it.
+        if ([7, 61, 140].includes(++things)) throw new Error('ended');
+      });
+    };
+    const server = served({ start });
+    expect(await many(server)).toEqual(together);
+    expect([threads, server.guides.size]).toEqual([4, 0]);
+  });
+
+  it('fails where following it ends the thread, or takes too long; others go on', async () => {
+    for (const way of ['ends', 'hangs'] as const) {
+      let threads = 0;
+      const start = (data: GrammarThreadData): GrammarPort => {
+        const isFirst = threads++ === 0;
+        let things = 0;
+        return grammarPort(data, () => {
+          if (!isFirst || ++things < 30) return;
+          Atomics.store(data.progress, 0, 4);
+          if (way === 'ends') throw new Error('out of memory');
+          things = Infinity;
+          throw new Hang();
+        });
+      };
+      const server = served({ start: way === 'ends' ? start : hanging(start), stallMs: 1 });
+      const found = await many(server);
+      const failed = found.flatMap((each, i) => (each === together[i] ? [] : [each]));
+      expect(failed).toEqual([
+        `failed: its guide failed: ${way === 'ends' ? 'Out of memory.' : 'What is asked of the text takes too long to follow.'}`,
+      ]);
+      expect([threads, server.guides.size]).toEqual([2, 0]);
+    }
+  });
+
+  it('is refused before it begins where there is no such text', async () => {
+    const { client, model, guides } = served();
+    await expect(client.checkGrammar(model, COLOURS)).resolves.toBeUndefined();
+    const refusal = await client.checkGrammar(model, { kind: 'until', text: '' }).catch((error: unknown) => error);
+    expect(refusal).toMatchObject({ status: 400, message: 'A text cannot go on up to an empty one.' });
+    const asked = Array.from({ length: 30 }, (_, i) => client.checkGrammar(model, text(`text ${i % 7}`)));
+    await expect(Promise.all(asked)).resolves.toHaveLength(30);
+    expect(guides.size).toBe(0);
+  });
+
+  it('fails once the thread cannot be started', async () => {
+    const start = (data: GrammarThreadData): GrammarPort =>
+      grammarPort(data, () => {
+        throw new Error('no memory');
+      });
+    const { guides } = served({ start });
+    const refusal = (await guides.check('model', COLOURS).catch((error: unknown) => error)) as ApiError;
+    expect([refusal.status, refusal.message]).toEqual([500, 'The thread that follows grammars cannot be started.']);
+    await guides.close();
+    await expect(guides.check('model', COLOURS)).rejects.toMatchObject({ status: 503 });
+  });
+});
+
+class Hang extends Error {}
+
+/** A thread that says nothing more where it was told to hang. */
+const hanging =
+  (start: (data: GrammarThreadData) => GrammarPort) =>
+  (data: GrammarThreadData): GrammarPort => {
+    const port = start(data);
+    return {
+      ...port,
+      on: (event: string, listener: unknown) =>
+        event === 'error' ? undefined : (port.on as (name: string, each: unknown) => unknown)(event, listener),
+    };
+  };
+
+const THREAD = join(import.meta.dirname, '..', '..', '..', 'dist', 'serve', 'link', 'grammarThread.js');
+
+describe.skipIf(!existsSync(THREAD))('the thread as it is built', () => {
+  it('gives the same texts, and is replaced where somebody ends it', async () => {
+    const workers: Worker[] = [];
+    const start = (workerData: GrammarThreadData): GrammarPort => {
+      workers.push(new Worker(THREAD, { workerData, resourceLimits: { maxOldGenerationSizeMb: 256 } }));
+      return workers.at(-1)! as GrammarPort;
+    };
+    const server = served({ start });
+    const running = many(server);
+    await expect.poll(() => server.guides.size).toBeGreaterThan(0);
+    await server.guides.check('model', COLOURS);
+    void workers[0]!.terminate();
+    expect(await running).toEqual(together);
+    expect(await many(server)).toEqual(together);
+    expect(workers.length).toBe(2);
+  });
+});
