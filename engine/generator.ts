@@ -166,6 +166,8 @@ export class Generator implements TaskOwner, MemoryUser {
   stop(task: Task): void {
     if (task.sequence.awaited > 0) this.stopping.add(task);
     else if (this.tasks.has(task.sequence)) this.stopNow(task);
+    // Others may have waited for its pages.
+    this.wake();
   }
 
   pause(task: Task): void {
@@ -276,10 +278,7 @@ export class Generator implements TaskOwner, MemoryUser {
     }
   }
 
-  /**
-   * A sequence that no step ever takes would hang whoever waits for it. It waits where pages may still come: also those
-   * of a sequence whose guide thinks.
-   */
+  /** A sequence that no step takes would hang its reader. It waits where pages may come, as of one that thinks. */
   private requireNothingLeft(): void {
     const { budget, maxPages } = this.model;
     budget?.report(this);

@@ -67,6 +67,8 @@ interface Followed {
   /** Whether the thread knows it. */
   hasBegun: boolean;
   waiting: Waiting<TokenMask> | undefined;
+  /** Why it is followed no more. */
+  failure: ApiError | undefined;
 }
 
 interface Outgoing {
@@ -137,11 +139,20 @@ export class GrammarGuides implements Guides {
 
   private begin(model: string, source: GrammarSource): GuideState {
     const number = ++this.count;
-    const state: Followed = { number, model, source, tokens: [], hasBegun: false, waiting: undefined };
+    const state: Followed = {
+      number,
+      model,
+      source,
+      tokens: [],
+      hasBegun: false,
+      waiting: undefined,
+      failure: undefined,
+    };
     this.states.set(number, state);
     return {
       next: (token) => {
         if (this.isClosed) throw ended();
+        if (state.failure !== undefined) throw state.failure;
         if (token !== undefined) state.tokens.push(token);
         if (state.hasBegun) this.outgoing.take.push(number, token!);
         else this.outgoing.begin.push(beginOf(state));
@@ -218,7 +229,8 @@ export class GrammarGuides implements Guides {
     const state = this.states.get(number);
     if (state === undefined) return;
     this.states.delete(number);
-    state.waiting?.reject(apiErrorOf(problem));
+    state.failure = apiErrorOf(problem);
+    state.waiting?.reject(state.failure);
   }
 
   private get isAsked(): boolean {

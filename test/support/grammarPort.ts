@@ -5,18 +5,22 @@ import type { GrammarPort } from '../../serve/link/guides.js';
 
 type Listener = (message: FromGrammars & Error) => void;
 
-/** A thread whose work may be spoiled: `before` is called before each thing that is done, and may throw. */
+/**
+ * A thread whose work may be spoiled: `before` is called before each thing that is done, and may throw. `asked`: the
+ * text that it was asked for last.
+ */
 export function grammarPort(
   { models, progress }: GrammarThreadData,
-  before: () => void = () => undefined,
+  before: (asked: number) => void = () => undefined,
 ): GrammarPort {
   const listeners = new Map<string, Listener>();
   let work: GrammarWork | undefined;
   let isOver = false;
+  let asked = 0;
   const turn = (): void => {
     if (isOver || work === undefined) return;
     try {
-      if (!work.isIdle) before();
+      if (!work.isIdle) before(asked);
       work.next();
     } catch (error) {
       listeners.get('error')?.(error as FromGrammars & Error);
@@ -30,6 +34,7 @@ export function grammarPort(
     postMessage: (message: ToGrammars) => {
       const sent = structuredClone(message);
       setImmediate(() => {
+        asked = sent.take.at(-2) ?? sent.begin.at(-1)?.state ?? asked;
         work ??= new GrammarWork(new Map(models.map((model) => [model.key, grammarVocabulary(model)])), progress);
         work.add(sent);
         turn();

@@ -116,9 +116,9 @@ describe('a text that is asked to be something', () => {
       const start = (data: GrammarThreadData): GrammarPort => {
         const isFirst = threads++ === 0;
         let things = 0;
-        return grammarPort(data, () => {
+        return grammarPort(data, (asked) => {
           if (!isFirst || ++things < 30) return;
-          Atomics.store(data.progress, 0, 4);
+          Atomics.store(data.progress, 0, asked);
           if (way === 'ends') throw new Error('out of memory');
           things = Infinity;
           throw new Hang();
