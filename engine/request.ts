@@ -65,6 +65,9 @@ export interface Generated {
 /** A request could not be computed; others go on. */
 export class GenerateError extends Error {}
 
+/** A request has ended devices while they computed it, and is not tried again. */
+export class GivenUp extends GenerateError {}
+
 /** What every request of an engine may say. */
 export interface RequestOptions {
   /** The model's name. May be left out where the engine has one model. */

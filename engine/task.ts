@@ -10,6 +10,7 @@ import {
   type Generated,
   type GeneratedToken,
   GenerateError,
+  GivenUp,
   type GenerateRequest,
   sequenceOf,
   type SequenceLimits,
@@ -203,7 +204,7 @@ export class Task {
     this.losses ??= new Recent(LOSS_MS);
     this.losses.add();
     if (this.losses.count < MAX_LOSSES) return true;
-    this.fail(new GenerateError(`its steps ended ${MAX_LOSSES} devices: ${error.message}`));
+    this.fail(new GivenUp(`its steps ended ${MAX_LOSSES} devices: ${error.message}`));
     return false;
   }
 }

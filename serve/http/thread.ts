@@ -20,14 +20,18 @@ const fail = (error: unknown): void => {
 };
 
 const { hangMs, ...settings } = workerData as HttpSettings;
+const onError = (error: unknown): void =>
+  tell({ kind: 'error', text: error instanceof Error ? (error.stack ?? error.message) : String(error) });
+// What an endpoint has not caught concerns its own request: no client may end the server for others.
+process.on('uncaughtException', onError).on('unhandledRejection', onError);
+
 const server = new HttpServer({
   ...settings,
-  onError: (error) =>
-    tell({ kind: 'error', text: error instanceof Error ? (error.stack ?? error.message) : String(error) }),
+  onError,
 });
 
 function open({ models, port: toEngine, limits }: Extract<ToHttp, { kind: 'open' }>): void {
-  const client = new LinkedClient(models.map(openServedModel), toEngine, limits);
+  const client = new LinkedClient(models.map(openServedModel), toEngine, limits, onError);
   server.open(routesOf(client));
   new Watchdog(client, hangMs, (isAlive) => server.setAlive(isAlive));
   tell({ kind: 'open' });

@@ -39,8 +39,8 @@ export class Watchdog {
 
   private look(): void {
     const { watched } = this;
-    if (watched.active === 0 && !this.isLost) this.lastProgress = performance.now();
-    else if (!this.isAsking) void this.ask();
+    if (watched.active === 0) this.lastProgress = performance.now();
+    if (!this.isAsking) void this.ask();
     this.tell(!this.isLost && performance.now() - this.lastProgress < this.hangMs);
   }
 

@@ -43,6 +43,8 @@ export class LinkedClient implements ModelClient {
   readonly waiting = { requests: 0, tokens: 0 };
   private readonly port: LinkPort;
   private readonly limits: QueueLimits;
+  /** Is told of errors of readers. */
+  private readonly onError: (error: unknown) => void;
   private readonly running = new Map<number, Running>();
   private readonly questions = new Map<number, Question>();
   private count = 0;
@@ -55,10 +57,12 @@ export class LinkedClient implements ModelClient {
     models: readonly ServedModel[],
     port: LinkPort,
     limits: QueueLimits = { requests: 4096, tokens: 1 << 23 },
+    onError: (error: unknown) => void = () => undefined,
   ) {
     this.models = models;
     this.port = port;
     this.limits = limits;
+    this.onError = onError;
     port.on('message', this.onMessage);
   }
 
@@ -178,7 +182,7 @@ export class LinkedClient implements ModelClient {
       case 'refused': {
         const running = this.running.get(message.request);
         this.forget(message.request, running);
-        running?.listener.onRefused(receivedError(message.error));
+        this.guarded(() => running?.listener.onRefused(receivedError(message.error)));
         return;
       }
       case 'stats':
@@ -218,7 +222,29 @@ export class LinkedClient implements ModelClient {
     // What is not told needs nobody's acknowledgement.
     if (told.length < events.length) this.acknowledge(request, events.length - told.length);
     if (running.left === 0) this.forget(request, running);
-    if (told.length > 0) running.listener.onEvents(told);
+    if (told.length > 0 && !this.guarded(() => running.listener.onEvents(told))) this.breakOff(request, running);
+  }
+
+  /** Its reader cannot go on: the request ends, and others do not notice. */
+  private breakOff(request: number, running: Running): void {
+    if (this.running.has(request)) this.send({ kind: 'cancel', request });
+    this.forget(request, running);
+    const error = new ApiError(500, 'Internal server error.');
+    const left = running.samples.flatMap(({ isOver }, sample) =>
+      isOver ? [] : [{ kind: 'failed' as const, sample, error }],
+    );
+    if (left.length > 0) this.guarded(() => running.listener.onEvents(left));
+  }
+
+  /** False where `work` throws: readers are endpoints, and an error of one is no reason to end the thread. */
+  private guarded(work: () => void): boolean {
+    try {
+      work();
+      return true;
+    } catch (error) {
+      this.onError(error);
+      return false;
+    }
   }
 
   private begin(running: Running): void {

@@ -1,6 +1,6 @@
 /** What a client is told of an error of the engine: by its class, which does not cross threads. */
 import { DeadlinePassed, QueueFull } from '../../engine/engine.js';
-import { GenerateError } from '../../engine/request.js';
+import { GenerateError, GivenUp } from '../../engine/request.js';
 import { UserError } from '../../errors.js';
 import { ApiError } from '../apiError.js';
 import type { SentError } from './protocol.js';
@@ -16,6 +16,8 @@ export function apiErrorOf(error: unknown): ApiError {
       retryAfter: 5,
     });
   if (error instanceof DeadlinePassed) return new ApiError(408, 'The request waited for too long.');
+  if (error instanceof GivenUp)
+    return new ApiError(500, 'Devices ended while they computed this request, several times.', { isFinal: true });
   if (error instanceof GenerateError) {
     const { message } = error;
     return CONTEXT.test(message)

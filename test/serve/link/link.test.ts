@@ -143,6 +143,21 @@ describe('a request through a port', () => {
     expect(events.at(-1)).toMatchObject({ kind: 'failed', error: { status: 500 } });
   });
 
+  it('ends where its reader throws, and others go on', async () => {
+    const { client } = served({ device: counting().model });
+    const other = read(client, generate({ prompt: [400], maxNewTokens: 40 }));
+    const broken = read(client, generate({ maxNewTokens: 900 }), (running, told) => {
+      running.acknowledge(told.length);
+      if (told.some(({ kind }) => kind === 'token')) throw new Error('an error of an endpoint');
+    });
+    await broken.ended;
+    expect(broken.events.at(-1)).toMatchObject({ kind: 'failed', error: { status: 500 } });
+    await other.ended;
+    expect(other.events).toHaveLength(41);
+    expect(client.active).toBe(0);
+    await expect.poll(async () => (await client.stats())[0]).toMatchObject({ running: 0, waiting: 0, paused: 0 });
+  });
+
   it('fails when the engine is lost', async () => {
     const { client } = served({ device: counting({ onStep: () => new Promise(() => undefined) }).model });
     const { events, ended } = read(client, generate());
