@@ -2,7 +2,7 @@
 export const LIMITS = {
   /** Nesting of expressions, and of what their derivatives recurse into. */
   depth: 500,
-  /** Steps of one call (work.ts): about 50 ms. */
+  /** Steps of one call (work.ts). */
   compileSteps: 20_000_000,
   maskSteps: 5_000_000,
   takeSteps: 1_000_000,

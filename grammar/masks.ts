@@ -29,7 +29,7 @@ const addTree = (mask: Uint32Array, treeIndex: number, start: State, matcher: Ma
     const state = matcher.boundary(frame);
     let nodes = pending.get(state);
     if (nodes === undefined) pending.set(state, (nodes = []));
-    work.spend(count);
+    work.spend(8 * count);
     for (let at = 0; at < count; at++) {
       const key = state.id * 2 ** 24 + exits[at]!;
       if (seen.has(key)) continue;
@@ -39,7 +39,7 @@ const addTree = (mask: Uint32Array, treeIndex: number, start: State, matcher: Ma
   };
   for (const { frame, state } of matcher.reach(start).threads) {
     const { tokens, mask: all, exits } = lexemes.inside(treeIndex, state);
-    work.spend(1 + ((tokens ?? all!).length >> 3));
+    work.spend(16 + ((tokens ?? all!).length >> 3));
     if (all !== undefined) for (let at = 0; at < mask.length; at++) mask[at]! |= all[at]!;
     else for (const token of tokens!) setBit(mask, token);
     if (exits.length > 0) leave(frame, exits, exits.length);

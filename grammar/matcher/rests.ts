@@ -69,7 +69,7 @@ export class Rests {
     const known = this.#steps.get(id);
     if (known !== undefined) return known;
     const found = this.#find(id);
-    this.#automaton.work.spend(found.length + 1);
+    this.#automaton.work.spend(8 * found.length + 8);
     this.#steps.set(id, found);
     return found;
   }
@@ -114,7 +114,7 @@ export class Rests {
 
   #of(expression: Expression, depth: number): number {
     if (depth > LIMITS.depth) throw new GrammarError('a grammar is nested too deep');
-    this.#automaton.work.spend(1);
+    this.#automaton.work.spend(16);
     const regular = this.#regularOf(expression, depth);
     if (regular !== undefined) return this.#lexeme(regular);
     switch (expression.kind) {
@@ -267,7 +267,7 @@ const fixpoint = (rules: readonly Expression[], work: Work, leaves: Leaves): Rea
   const done = new Set<number>();
   const holds = (expression: Expression, depth: number): boolean => {
     if (depth > LIMITS.depth) throw new GrammarError('a grammar is nested too deep');
-    work.spend(1);
+    work.spend(4);
     switch (expression.kind) {
       case 'regular':
         return leaves.regular(expression.regular);

@@ -112,13 +112,13 @@ export class Matcher {
     }
     // A rule that can be empty never ends where it began: rests that may be skipped are skipped by `steps`.
     for (const { rule, origin, rest } of places) {
-      automaton.work.spend(2);
+      automaton.work.spend(16);
       if (this.#rests.isNullable[rest]! && origin !== state) {
         if (rule === GRAMMAR) isEnd = true;
         else for (const frame of origin.reach!.waiting.get(rule)!) places.add(frame);
       }
       for (const { atom, rest: behind } of this.#rests.steps(rest)) {
-        automaton.work.spend(2);
+        automaton.work.spend(16);
         if (atom.kind === 'rule') {
           const body = this.#rests.rules[atom.rule]!;
           // The end of the last part of a rule is the end of the rule, so nobody waits for it (Leo 1991).

@@ -72,10 +72,14 @@ export class Automaton extends Nodes {
     return known === UNKNOWN ? this.#search(state) : known === ALIVE;
   }
 
-  /** Breadth first for a state that accepts; whatever leads there is alive, and all that was seen is dead otherwise. */
+  /**
+   * Looks for a state that accepts, first where an end seems to be near. What leads there is alive; all that was seen is
+   * dead where there is none.
+   */
   #search(start: number): boolean {
     const from = new Map([[start, -1]]);
-    for (const state of from.keys()) {
+    const waiting = new Buckets();
+    for (let state: number | undefined = start; state !== undefined; state = waiting.take()) {
       const life = this.#life.get(state);
       if (this.isNullable[state]! || life === ALIVE || (state !== NOTHING && this.isPlain[state]!)) {
         for (let at = state; at >= 0; at = from.get(at)!) this.#life.set(at, ALIVE);
@@ -85,7 +89,12 @@ export class Automaton extends Nodes {
       this.#row(state);
       const begin = this.#rawOf[state]!;
       const end = begin + this.#classCount(state);
-      for (let at = begin; at < end; at++) if (!from.has(this.table[at]!)) from.set(this.table[at]!, state);
+      for (let at = begin; at < end; at++) {
+        const next = this.table[at]!;
+        if (from.has(next)) continue;
+        from.set(next, state);
+        waiting.add(next, this.leastBytes[next]!);
+      }
     }
     for (const state of from.keys()) this.#life.set(state, DEAD);
     return false;
@@ -96,7 +105,7 @@ export class Automaton extends Nodes {
     if (this.#rawOf[state]! >= 0) return;
     const partition = this.#partitions[this.#classesOf(state)]!;
     const next = partition.representatives.map((byte) => this.#derivative(state, byte));
-    this.work.spend(next.length);
+    this.work.spend(8 * next.length);
     if (this.#tableEnd + next.length > this.table.length) this.table = grown(this.table, this.#tableEnd + next.length);
     this.table.set(next, this.#tableEnd);
     this.classesOf[state] = partition.id * 256;
@@ -121,7 +130,7 @@ export class Automaton extends Nodes {
     const node = this.nodes[id]!;
     if (node.kind === 'nothing' || node.kind === 'empty') return NOTHING;
     if (node.kind === 'bytes') return hasByte(node.set, byte) ? EMPTY : NOTHING;
-    this.work.spend(1);
+    this.work.spend(8);
     if (node.kind === 'then') {
       const behind = this.then(this.#derivative(node.first, byte), node.rest);
       return this.isNullable[node.first]! ? this.either([behind, this.#derivative(node.rest, byte)]) : behind;
@@ -166,7 +175,7 @@ export class Automaton extends Nodes {
     const key = Math.min(one, other) * 2 ** 26 + Math.max(one, other);
     const known = this.#meets.get(key);
     if (known !== undefined) return known;
-    this.work.spend(16);
+    this.work.spend(512);
     const map = new Uint8Array(256);
     const ids = new Map<number, number>();
     for (let byte = 0; byte < 256; byte++) {
@@ -195,13 +204,33 @@ export class Automaton extends Nodes {
     const key = Buffer.from(canonical).toString('latin1');
     const known = this.#partitionIds.get(key);
     if (known !== undefined) return known;
-    this.work.spend(32);
+    this.work.spend(512);
     const id = this.#partitions.length;
     if ((id + 1) * 256 > this.classes.length) this.classes = grown(this.classes, (id + 1) * 256);
     this.classes.set(canonical, id * 256);
     this.#partitions.push({ id, representatives });
     this.#partitionIds.set(key, id);
     return id;
+  }
+}
+
+/** Values by a small number, the lowest first. */
+class Buckets {
+  readonly #buckets: number[][] = [];
+  #lowest = 0;
+
+  add(value: number, by: number): void {
+    const place = Math.min(by, 1023);
+    (this.#buckets[place] ??= []).push(value);
+    this.#lowest = Math.min(this.#lowest, place);
+  }
+
+  take(): number | undefined {
+    for (; this.#lowest < this.#buckets.length; this.#lowest++) {
+      const value = this.#buckets[this.#lowest]?.pop();
+      if (value !== undefined) return value;
+    }
+    return undefined;
   }
 }
 

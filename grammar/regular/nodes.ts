@@ -23,6 +23,9 @@ export const EMPTY = 1;
 /** Every text. */
 export const ANYTHING = 2;
 
+/** Longer texts are not told apart. */
+const MOST_BYTES = 2 ** 20;
+
 export class Nodes {
   readonly work: Work;
   readonly nodes: Node[] = [];
@@ -30,6 +33,8 @@ export class Nodes {
   readonly isNullable: boolean[] = [];
   /** Without `both` and `not`: it has a text unless it is NOTHING. */
   readonly isPlain: boolean[] = [];
+  /** Bytes of its texts at least; less where parts of an intersection need more together. */
+  readonly leastBytes: number[] = [];
   /** How deep derivatives recurse. */
   readonly #heights: number[] = [];
   readonly #sequences = new Map<number, number>();
@@ -148,7 +153,7 @@ export class Nodes {
   /** Throws GrammarError where it is nested too deep or too large. */
   of(regular: Regular, depth = 0): number {
     if (depth > LIMITS.depth) throw new GrammarError('an expression is nested too deep');
-    this.work.spend(1);
+    this.work.spend(4);
     let id = this.#known.get(regular);
     if (id === undefined) this.#known.set(regular, (id = this.#make(regular, depth)));
     return id;
@@ -208,7 +213,7 @@ export class Nodes {
     if (parts.size === 0) return none;
     const of = [...parts].sort((one, other) => one - other);
     if (of.length === 1) return of[0]!;
-    this.work.spend(of.length);
+    this.work.spend(24 * of.length);
     const key = `${kind === 'either' ? '|' : '&'}${of.join()}`;
     const found = this.#others.get(key);
     if (found !== undefined) return found;
@@ -237,6 +242,29 @@ export class Nodes {
     return this.then(this.literal(first, from, to), this.either(options));
   }
 
+  #leastBytes(node: Node): number {
+    switch (node.kind) {
+      case 'nothing':
+        return MOST_BYTES;
+      case 'empty':
+        return 0;
+      case 'bytes':
+        return 1;
+      case 'then':
+        return this.leastBytes[node.first]! + this.leastBytes[node.rest]!;
+      case 'either':
+        return node.of.reduce((least, part) => Math.min(least, this.leastBytes[part]!), MOST_BYTES);
+      case 'both':
+        return node.of.reduce((most, part) => Math.max(most, this.leastBytes[part]!), 0);
+      case 'repeat':
+        return node.min * this.leastBytes[node.of]!;
+      case 'not':
+        return this.isNullable[node.of]! ? 1 : 0;
+      default:
+        return node satisfies never;
+    }
+  }
+
   #keep(key: string, node: Node, isNullable: boolean, isPlain: boolean, height: number): number {
     const id = this.#add(node, isNullable, isPlain, height);
     this.#others.set(key, id);
@@ -249,6 +277,7 @@ export class Nodes {
     this.nodes.push(node);
     this.isNullable.push(isNullable);
     this.isPlain.push(isPlain);
+    this.leastBytes.push(Math.min(MOST_BYTES, this.#leastBytes(node)));
     this.#heights.push(height);
     return this.nodes.length - 1;
   }
