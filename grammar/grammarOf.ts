@@ -1,6 +1,7 @@
 /** Grammars of what requests ask for. */
 import { type Expression, type Grammar, GrammarError, type Regular } from './grammar.js';
 import { LIMITS } from './limits.js';
+import { regexLanguage } from './regex.js';
 import { EVERY_BYTE } from './regular/byteSet.js';
 import { jsonGrammar, schemaGrammar } from './schema/schemaGrammar.js';
 import type { GrammarSource } from './source.js';
@@ -20,7 +21,7 @@ export const grammarOf = (source: GrammarSource, vocabulary: Vocabulary): Gramma
       case 'schema':
         return append(schemaGrammar(each.schema), rules);
       case 'regex':
-        throw new GrammarError('regular expressions are not supported');
+        return { kind: 'regular', regular: regexLanguage(each.pattern) };
       case 'text':
         return textOf(each.text, vocabulary);
       case 'until':

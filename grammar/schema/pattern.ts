@@ -36,11 +36,8 @@ const NO_LINE_END = complementOf(LINE_ENDS);
 
 const CLASSES: ReadonlyMap<string, CharacterSet> = new Map([
   ['d', DIGITS],
-  ['D', complementOf(DIGITS)],
   ['w', WORD],
-  ['W', complementOf(WORD)],
   ['s', SPACES],
-  ['S', complementOf(SPACES)],
 ]);
 const CONTROLS: ReadonlyMap<string, number> = new Map([
   ['t', 9],
@@ -78,19 +75,30 @@ function propertySet(name: string, fail: (message: string) => never): CharacterS
   return found;
 }
 
+export interface Dialect {
+  /** Groups named by `(?P<name>`, `\A` and `\Z` are read too. */
+  readonly isPython: boolean;
+  /** Adds characters that count as the same as others. */
+  readonly fold: (set: CharacterSet) => CharacterSet;
+}
+
+const ECMA: Dialect = { isPython: false, fold: (found) => found };
+
 /** Throws GrammarError, whose message says what is wrong at which character. */
-export function parsePattern(source: string): Pattern {
+export function parsePattern(source: string, dialect: Dialect = ECMA): Pattern {
   if (source.length > MAX_LENGTH) throw new GrammarError(`A pattern has more than ${MAX_LENGTH} characters.`);
-  return new PatternReader(source).read();
+  return new PatternReader(source, dialect).read();
 }
 
 class PatternReader {
   readonly #text: readonly string[];
   #at = 0;
   #depth = 0;
+  readonly #dialect: Dialect;
 
-  constructor(source: string) {
+  constructor(source: string, dialect: Dialect) {
     this.#text = Array.from(source);
+    this.#dialect = dialect;
   }
 
   read(): Pattern {
@@ -160,12 +168,14 @@ class PatternReader {
     if (this.#take('(')) return this.#group();
     if (this.#take('[')) return { kind: 'set', set: this.#class() };
     if (this.#peek('*') || this.#peek('+') || this.#peek('?')) this.#fail('nothing to repeat');
+    if (this.#dialect.isPython && this.#take('\\A')) return { kind: 'start' };
+    if (this.#dialect.isPython && (this.#take('\\Z') || this.#take('\\z'))) return { kind: 'end' };
     if (this.#take('\\')) {
       if (this.#peek('b') || this.#peek('B')) this.#fail('borders of words (\\b) are not supported');
-      return { kind: 'set', set: this.#escape() };
+      return { kind: 'set', set: this.#dialect.fold(this.#escape()) };
     }
     const code = this.#text[this.#at++]?.codePointAt(0) ?? 0;
-    return { kind: 'set', set: [[code, code]] };
+    return { kind: 'set', set: this.#dialect.fold([[code, code]]) };
   }
 
   #group(): Pattern {
@@ -173,7 +183,7 @@ class PatternReader {
     if (this.#take('?=')) ahead = false;
     else if (this.#take('?!')) ahead = true;
     else if (this.#peek('?<=') || this.#peek('?<!')) this.#fail('looking behind is not supported');
-    else if (this.#take('?<')) {
+    else if (this.#take('?<') || (this.#dialect.isPython && this.#take('?P<'))) {
       const end = this.#text.indexOf('>', this.#at);
       if (end < 0 || !/^[\p{L}_$][\w$]*$/u.test(this.#text.slice(this.#at, end).join('')))
         this.#fail('a bad group name');
@@ -207,7 +217,7 @@ class PatternReader {
       if (high[0] < low[0]) this.#fail('a range is out of order');
       ranges.push([low[0], high[0]]);
     }
-    const found = characterSet(ranges);
+    const found = this.#dialect.fold(characterSet(ranges));
     return isNegative ? complementOf(found) : found;
   }
 
@@ -224,8 +234,11 @@ class PatternReader {
   #escape(): CharacterSet {
     const letter = this.#text[this.#at++];
     if (letter === undefined) return this.#fail('it ends with a backslash');
-    const known = CLASSES.get(letter);
-    if (known !== undefined) return known;
+    const known = CLASSES.get(letter.toLowerCase());
+    if (known !== undefined) {
+      const folded = this.#dialect.fold(known);
+      return letter === letter.toLowerCase() ? folded : complementOf(folded);
+    }
     const one = (code: number): CharacterSet => [[code, code]];
     if (letter === '0' && /^\d$/u.test(this.#text[this.#at] ?? '')) this.#fail('octal numbers are not supported');
     const control = CONTROLS.get(letter);

@@ -1,16 +1,28 @@
-/** The strings in which a pattern is found, as a language of what stands between their quotes. */
+/** Patterns as languages: strings in which one is found, as they stand between their quotes, and texts that are one. */
 import { GrammarError, type Regular } from '../grammar.js';
-import { ANY_CHARACTER, ANY_TEXT, character } from './characters.js';
+import { ALL_CHARACTERS, ANY_CHARACTER, ANY_TEXT, character, type CharacterSet, encoded } from './characters.js';
 import { type Pattern, parsePattern } from './pattern.js';
 import { EPSILON, NOTHING, both, choice, repeat, sequence, without } from './regular.js';
 
 /** Patterns that look around are written out; more parts than these are refused. */
 const MAX_PARTS = 2_000;
 
+/** How characters are written, and any text of them. */
+interface Alphabet {
+  readonly character: (set: CharacterSet) => Regular;
+  readonly anyText: Regular;
+}
+
+const QUOTED: Alphabet = { character, anyText: ANY_TEXT };
+const PLAIN: Alphabet = { character: encoded, anyText: repeat(encoded(ALL_CHARACTERS), 0) };
+
+/** Texts that match a pattern from their beginning to their end. Throws GrammarError as `patternLanguage` does. */
+export const wholeTexts = (pattern: Pattern): Regular => new PatternWriter(PLAIN).write(pattern, EPSILON, true);
+
 /** Throws GrammarError where the pattern is no regular language, or not supported. */
 export function patternLanguage(source: string): Regular {
   const pattern = parsePattern(source);
-  const writer = new PatternWriter();
+  const writer = new PatternWriter(QUOTED);
   const fromStart = writer.write(pattern, ANY_TEXT, true);
   if (!hasStart(pattern)) return sequence(ANY_TEXT, fromStart);
   return choice(fromStart, sequence(ANY_CHARACTER, ANY_TEXT, writer.write(pattern, ANY_TEXT, false)));
@@ -48,16 +60,16 @@ const canBeEmpty = (pattern: Pattern): boolean => {
 };
 
 /** A part that does not look around. */
-function plain(pattern: Pattern): Regular {
+function plain(pattern: Pattern, alphabet: Alphabet): Regular {
   switch (pattern.kind) {
     case 'set':
-      return character(pattern.set);
+      return alphabet.character(pattern.set);
     case 'sequence':
-      return sequence(...pattern.of.map(plain));
+      return sequence(...pattern.of.map((part) => plain(part, alphabet)));
     case 'choice':
-      return choice(...pattern.of.map(plain));
+      return choice(...pattern.of.map((part) => plain(part, alphabet)));
     case 'repeat':
-      return repeat(plain(pattern.of), pattern.min, pattern.max);
+      return repeat(plain(pattern.of, alphabet), pattern.min, pattern.max);
     default:
       return NOTHING;
   }
@@ -65,18 +77,23 @@ function plain(pattern: Pattern): Regular {
 
 class PatternWriter {
   #parts = 0;
+  readonly #alphabet: Alphabet;
+
+  constructor(alphabet: Alphabet) {
+    this.#alphabet = alphabet;
+  }
 
   /** Texts that begin with a match and go on with one of `rest`; `isStart`: nothing stands before them. */
   write(pattern: Pattern, rest: Regular, isStart: boolean): Regular {
     if (++this.#parts > MAX_PARTS) throw new GrammarError('A pattern looks around in too many places.');
-    if (!looksAround(pattern)) return sequence(plain(pattern), rest);
+    if (!looksAround(pattern)) return sequence(plain(pattern, this.#alphabet), rest);
     switch (pattern.kind) {
       case 'start':
         return isStart ? rest : NOTHING;
       case 'end':
-        return rest === ANY_TEXT ? EPSILON : both(rest, EPSILON);
+        return rest === this.#alphabet.anyText ? EPSILON : both(rest, EPSILON);
       case 'ahead': {
-        const ahead = this.write(pattern.of, ANY_TEXT, isStart);
+        const ahead = this.write(pattern.of, this.#alphabet.anyText, isStart);
         return pattern.isNegative ? without(rest, ahead) : both(rest, ahead);
       }
       case 'choice':
@@ -90,7 +107,7 @@ class PatternWriter {
         }
         throw new GrammarError('A pattern repeats a part that looks around, as in (a$)*.');
       default:
-        return sequence(plain(pattern), rest);
+        return sequence(plain(pattern, this.#alphabet), rest);
     }
   }
 
@@ -111,6 +128,6 @@ class PatternWriter {
       );
     // `a?^b`: either nothing stands before what follows, or a character does.
     if (looksAround(first)) throw new GrammarError('A pattern has ^ behind a part that may be empty.');
-    return choice(behind(true), sequence(without(plain(first), EPSILON), behind(false)));
+    return choice(behind(true), sequence(without(plain(first, this.#alphabet), EPSILON), behind(false)));
   }
 }

@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { compileGrammar } from '../../grammar/compile.js';
 import { type Expression, type Grammar, GrammarError, type Regular } from '../../grammar/grammar.js';
 import { Vocabulary } from '../../grammar/vocabulary.js';
+import { casesHere, thorough } from '../support/thorough.js';
 import { LETTERS, randomFrom } from './randomGrammars.js';
 
 const literal = (text: string): Regular => ({ kind: 'literal', bytes: Buffer.from(text) });
@@ -44,11 +45,11 @@ const follow = (grammar: Grammar, seed: number, most: number): number => {
       try {
         return state.take(token);
       } catch (error) {
-        expect(error).toBeInstanceOf(GrammarError);
-        return undefined;
+        if (error instanceof GrammarError) return undefined;
+        throw error;
       }
     });
-    for (const [token, each] of next.entries()) expect(has(mask, token), `${token}`).toBe(each !== undefined);
+    expect([...next.keys()].filter((token) => has(mask, token) !== (next[token] !== undefined))).toEqual([]);
     const possible = next.slice(1).filter((each) => each !== undefined);
     if (possible.length === 0) break;
     state = possible[random(possible.length)]!;
@@ -59,15 +60,15 @@ const follow = (grammar: Grammar, seed: number, most: number): number => {
 describe('masks of what is counted', () => {
   it('are exact near the limits and far from them', () => {
     const word = repeat(choice(literal('ab'), literal('c')), 0);
-    for (const most of [3, 7, 8, 9, 24, 25, 41, 70]) {
-      follow(ofRegular(sequence(literal('b'), repeat(any, 0, most), literal('b'))), most, 4);
-      follow(ofRegular(sequence(repeat(any, most, most + 2), literal('c'))), most, 4);
-      follow(ofRegular(both(sequence(word, literal('c')), repeat(any, 0, most))), most, 6);
+    for (const most of casesHere([3, 7, 8, 9, 24, 25, 41, 70], 0, 2, 5, 6)) {
+      follow(ofRegular(sequence(literal('b'), repeat(any, 0, most), literal('b'))), most, 3);
+      follow(ofRegular(sequence(repeat(any, most, most + 2), literal('c'))), most, 2);
+      follow(ofRegular(both(sequence(word, literal('c')), repeat(any, 0, most))), most, 3);
       // An end that is far off for the one part and must be near for the other.
       const far = sequence(repeat(any, 0), literal('c'), repeat(any, 9, 9));
       follow(ofRegular(both(far, repeat(any, 0, most + 8))), most, 3);
-      follow(ofRegular(both(repeat(any, 0, most), not(choice(literal('ab'), literal('abcabc'))))), most, 4);
-      follow(ofRegular(sequence(both(repeat(any, 0), not(repeat(any, 0, most))), literal('a'))), most, 4);
+      follow(ofRegular(both(repeat(any, 0, most), not(choice(literal('ab'), literal('abcabc'))))), most, 2);
+      follow(ofRegular(sequence(both(repeat(any, 0), not(repeat(any, 0, most))), literal('a'))), most, 2);
     }
   });
 });
@@ -123,7 +124,7 @@ describe('hostile grammars', () => {
     expect(follow(ofRegular(repeat(any, 1)), 3, 3)).toBe(3);
   });
 
-  it('of texts that can be read in very many ways are given up at some length', () => {
+  thorough('of texts that can be read in very many ways are given up at some length', () => {
     const rule: Expression = { kind: 'rule', rule: 0 };
     const a: Expression = { kind: 'regular', regular: literal('a') };
     const ambiguous: Grammar = {
@@ -144,7 +145,7 @@ describe('hostile grammars', () => {
   });
 
   it('of rules that name the next one cost what they have', () => {
-    const count = 40;
+    const count = 12;
     const rules = Array.from({ length: count }, (_, at): Expression => {
       const next: Expression = at + 1 < count ? { kind: 'rule', rule: at + 1 } : { kind: 'token', id: 0 };
       return { kind: 'choice', of: [{ kind: 'sequence', of: [{ kind: 'regular', regular: any }, next] }, next] };
