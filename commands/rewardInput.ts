@@ -2,6 +2,7 @@
 import { basename } from 'node:path';
 import { BESIDE_MESSAGES, type ConversationPrompt, promptSchema } from '../engine/prompts.js';
 import { UserError } from '../errors.js';
+import { REWARD_LINE } from '../models/heads/solutionTexts.js';
 import { parseJsonValue } from '../python/literal.js';
 import { type Dict, isDict } from '../python/value.js';
 import { isRecord, parseJson, quote } from '../system/json.js';
@@ -30,10 +31,6 @@ const MAX_LINES = 1_000_000;
 const MAX_TOKENS = 1 << 20;
 const MAX_STEPS = 10_000;
 const MAX_ID = 1000;
-
-export const REWARD_LINE =
-  'a line is one of {"question": "…", "steps": ["…", "…"]}, {"messages": [{"role": "user", "content": "…"}, …]}, ' +
-  '{"tokens": [1, 2, 3], "rows": [2]}, each with an id if you like';
 
 const KINDS = ['tokens', 'question', 'messages'] as const;
 /** Fields that each kind has beside its own name. */
