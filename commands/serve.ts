@@ -17,6 +17,7 @@ import { HttpThread } from '../serve/http/httpThread.js';
 import type { HttpSettings } from '../serve/http/threadMessages.js';
 import type { AnswerParsers } from '../serve/models.js';
 import type { ModelSource } from '../serve/servedModel.js';
+import { scoringFacts } from './verifier.js';
 import { systemFingerprint } from './systemFingerprint.js';
 import { EngineModels, type OpenedForEngine } from './engineModels.js';
 
@@ -156,6 +157,7 @@ function sourceOf(engine: Engine, { loaded }: OpenedForEngine, { key, names }: W
     vocabSize: config.vocabSize,
     eosTokenIds: [...readGenerationConfig(checkpoint, tokenizer).eosTokenIds],
     fingerprint: systemFingerprint(loaded),
+    scoring: scoringFacts(loaded),
     files: { path, tokenizer: spec, bounds: { ...(bos && { bos }), ...(eos && { eos }) } },
   };
 }

@@ -16,8 +16,12 @@ import type { Layout } from '../models/heads/layout.js';
 import { classesOf } from '../models/model/model.js';
 import { recordOf } from '../models/heads/records.js';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.js';
-import { quote } from '../system/json.js';
+import type { ScoringFacts } from '../serve/models.js';
+import { isRecord, quote } from '../system/json.js';
 import { quoteForShell } from '../system/process.js';
+import type { LoadedModel } from './loadModel.js';
+
+const MAX_LABEL = 200;
 
 export interface RowScore {
   readonly score: Score;
@@ -54,6 +58,11 @@ interface Chosen {
   readonly note?: string;
 }
 
+const folderOf = (path: string): string => basename(/\.gguf$/.test(path) ? dirname(path) : path);
+
+const verifierOf = ({ path }: Pick<Checkpoint, 'path'>): LanguageVerifier | undefined =>
+  verifierByFolder(folderOf(path));
+
 /**
  * A language model is a verifier where the user names one, or the name of its folder does; nothing in its files tells.
  * Throws UsageError where there is nothing to go by.
@@ -68,8 +77,7 @@ export function chooseVerifier({ path, config }: Pick<Checkpoint, 'path' | 'conf
   }
   const named = LANGUAGE_VERIFIERS.find(({ name }) => name === asked);
   if (named !== undefined) return { language: named };
-  const folder = basename(/\.gguf$/.test(path) ? dirname(path) : path);
-  const found = verifierByFolder(folder);
+  const found = verifierOf({ path });
   if (found === undefined)
     throw new UsageError(
       `${path}: ${config.architecture} is a language model, and nothing says that it is a verifier`,
@@ -77,7 +85,7 @@ export function chooseVerifier({ path, config }: Pick<Checkpoint, 'path' | 'conf
         ({ name, covers }) => `--verifier ${name} (${covers})`,
       ).join(', ')}; to continue texts: tilewright generate ${quoteForShell(path)}`,
     );
-  const note = `${folder} is read as ${found.name}, by its name: --verifier says otherwise`;
+  const note = `${folderOf(path)} is read as ${found.name}, by its name: --verifier says otherwise`;
   return { language: found, note };
 }
 
@@ -139,4 +147,33 @@ export function padTokenOf({ configPath }: Pick<Checkpoint, 'configPath'>): numb
   if (!configPath.endsWith('.json')) return undefined;
   const { pad_token_id: pad } = readConfig(configPath);
   return typeof pad === 'number' && Number.isInteger(pad) && pad >= 0 ? pad : undefined;
+}
+
+/** How a served model gives scores; undefined for a language model that nothing says to be a verifier. */
+export function scoringFacts({
+  checkpoint,
+  tokenizer: { bos },
+}: Pick<LoadedModel, 'checkpoint' | 'tokenizer'>): ScoringFacts | undefined {
+  const { config } = checkpoint;
+  const { head } = config;
+  const language = head === undefined ? verifierOf(checkpoint)?.name : undefined;
+  if (head === undefined && language === undefined) return undefined;
+  return {
+    head: head?.kind,
+    language,
+    labels: labelsOf(checkpoint),
+    bos: bos?.id ?? config.bosTokenId,
+    pad: padTokenOf(checkpoint),
+  };
+}
+
+/** Names of classes in config.json, by their numbers from 0. */
+function labelsOf({ config, configPath }: Pick<Checkpoint, 'config' | 'configPath'>): readonly string[] {
+  if (!configPath.endsWith('.json')) return [];
+  const { id2label: labels } = readConfig(configPath);
+  if (!isRecord(labels)) return [];
+  return Array.from({ length: classesOf(config) ?? 0 }, (_, i) => {
+    const label = labels[String(i)];
+    return typeof label === 'string' && label.length <= MAX_LABEL ? label : `LABEL_${i}`;
+  });
 }

@@ -2,6 +2,7 @@
 import type { ModelStats } from '../engine/modelStats.js';
 import { ApiError, badRequest } from './apiError.js';
 import type { ContinuationRequest, RequestEvent, RewardRequest, ScoreRequest } from '../engine/request.js';
+import type { ClassHead } from '../models/model/model.js';
 import type { Detokenizer } from '../models/tokenizer/detokenizer.js';
 import type { GrammarSource } from '../grammar/source.js';
 import type { CallStyleName, ReasoningStyleName } from '../models/chat/answerStyles.js';
@@ -82,11 +83,26 @@ export interface ServedModel {
   readonly texts: ModelTexts;
   /** How answers are read, where that is not found in the chat template. */
   readonly parsers?: AnswerParsers;
+  /** How rows of it become scores: of a reward model, and of a language model that is known to be a verifier. */
+  readonly scoring?: ScoringFacts | undefined;
 }
 
 export interface AnswerParsers {
   readonly toolCalls?: CallStyleName | 'none';
   readonly reasoning?: ReasoningStyleName | 'none';
+}
+
+/** What is known of a verifier: plain data. */
+export interface ScoringFacts {
+  /** The kind of its head of classes (models/heads/records); absent for a language model. */
+  readonly head?: ClassHead['kind'] | undefined;
+  /** The name of a language model's record (models/heads/languageVerifiers). */
+  readonly language?: string | undefined;
+  /** Names of classes, as far as the model has some. */
+  readonly labels: readonly string[];
+  /** The token that begins texts, and the one that fills lines up, where there are such. */
+  readonly bos: number | undefined;
+  readonly pad: number | undefined;
 }
 
 /** What endpoints ask. Over a port to the engine's thread; tests have one in their own. */

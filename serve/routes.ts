@@ -5,8 +5,14 @@ import type { Route } from './http/exchange.js';
 import { modelRoutes } from './http/modelRoutes.js';
 import { ServerMetrics } from './metrics/serverMetrics.js';
 import type { ModelClient } from './models.js';
+import { poolingRoutes } from './pooling/routes.js';
 
-const ROOMS: readonly ((client: ModelClient) => readonly Route[])[] = [modelRoutes, completionRoutes, chatRoutes];
+const ROOMS: readonly ((client: ModelClient) => readonly Route[])[] = [
+  modelRoutes,
+  completionRoutes,
+  chatRoutes,
+  poolingRoutes,
+];
 
 export function routesOf(models: ModelClient): readonly Route[] {
   const metrics = new ServerMetrics(models);

@@ -120,7 +120,7 @@ const isOfFamily = (architecture: string, family: string, suffix: string): boole
   ['', 'Text'].some((part) => architecture === family.replace(/ForCausalLM$/, `${part}${suffix}`));
 
 /** The record of a model's head. */
-export function recordOf({ kind }: ClassHead): HeadRecord {
+export function recordOf({ kind }: Pick<ClassHead, 'kind'>): HeadRecord {
   const found = HEADS.find((record) => record.kind === kind);
   if (found === undefined) throw new Error(`there is no head ${kind}`);
   return found;

@@ -5,21 +5,12 @@ import { wholeFrom } from '../../engine/options.js';
 import type { GrammarSource } from '../../grammar/source.js';
 import { badRequest } from '../apiError.js';
 import { type ModelClient, requireModel, type ServedModel } from '../models.js';
-import {
-  answerLength,
-  type AnswerOptions,
-  answerOptions,
-  MAX_TOKENS,
-  readBody,
-  requireTokens,
-  samplingShape,
-} from '../sampling.js';
+import { encodePrompts, readPrompts } from '../prompts.js';
+import { answerLength, type AnswerOptions, answerOptions, MAX_TOKENS, readBody, samplingShape } from '../sampling.js';
 import { readStructure } from '../structured.js';
 
 /** What is written where a body does not say: as OpenAI has it. */
 const DEFAULT_TOKENS = 16;
-/** Of a request: more of them make no step fuller. */
-const MAX_PROMPTS = 1024;
 const MAX_CHOICES = 1024;
 
 const flag = z.boolean('expected true or false');
@@ -68,7 +59,7 @@ export async function readCompletion(
   if (bestOf < options.n) throw badRequest(`best_of: expected ${options.n}, which is n, or more`, 'best_of');
   if (body.best_of !== undefined && options.isStreamed) throw badRequest('best_of: not with stream', 'best_of');
   const grammar = readStructure(given);
-  const prompts = readPrompts(body.prompt, model);
+  const prompts = readPrompts(body.prompt, model, 'prompt');
   if (prompts.length * bestOf > MAX_CHOICES)
     throw badRequest(`a request has at most ${MAX_CHOICES} choices, for all its prompts together`, 'n');
   if (grammar !== undefined) await client.checkGrammar(model, grammar);
@@ -100,41 +91,3 @@ function cutLength(tokens: number, truncateTo: number | undefined, answer: numbe
 
 const placeOf = (index: number, prompts: readonly unknown[]): string =>
   prompts.length === 1 ? 'prompt' : `prompt[${index}]`;
-
-type Prompt = string | readonly number[];
-
-/** A text, tokens, or a list of either. */
-function readPrompts(value: unknown, model: ServedModel): readonly Prompt[] {
-  if (typeof value === 'string') return [value];
-  if (!Array.isArray(value) || value.length === 0)
-    throw badRequest('prompt: expected a text, a list of token ids, or a list of either', 'prompt');
-  const list: readonly unknown[] = value;
-  if (typeof list[0] === 'number') return [tokensOf(list, 'prompt', model)];
-  if (list.length > MAX_PROMPTS) throw badRequest(`prompt: expected at most ${MAX_PROMPTS} prompts`, 'prompt');
-  const isText = typeof list[0] === 'string';
-  return list.map((each, i) => {
-    if (isText && typeof each === 'string') return each;
-    if (!isText && Array.isArray(each)) return tokensOf(each, `prompt[${i}]`, model);
-    throw badRequest(`prompt[${i}]: expected ${isText ? 'a text' : 'a list of token ids'}`, 'prompt');
-  });
-}
-
-function tokensOf(list: readonly unknown[], where: string, model: ServedModel): readonly number[] {
-  const isNumbers = (each: readonly unknown[]): each is readonly number[] =>
-    each.every((token) => typeof token === 'number');
-  if (!isNumbers(list)) throw badRequest(`${where}: expected token ids`, 'prompt');
-  // One check for all is quicker than a message for each.
-  if (list.length > model.maxLength) answerLength(list.length, 0, model);
-  requireTokens(list, model, 'prompt');
-  return list;
-}
-
-async function encodePrompts(
-  prompts: readonly Prompt[],
-  { texts }: ServedModel,
-  addSpecialTokens: boolean | undefined,
-): Promise<readonly (readonly number[])[]> {
-  const written = prompts.filter((prompt) => typeof prompt === 'string');
-  if (written.length === 0) return prompts as readonly (readonly number[])[];
-  return texts.encode(written, addSpecialTokens);
-}

@@ -8,6 +8,7 @@ import type { Route } from '../../serve/http/exchange.js';
 import { HttpServer, type HttpOptions } from '../../serve/http/server.js';
 import { LinkedClient, type QueueLimits } from '../../serve/link/client.js';
 import { EngineHost, type Guides } from '../../serve/link/host.js';
+import type { ScoringFacts } from '../../serve/models.js';
 import { routesOf } from '../../serve/routes.js';
 import { openServedModel, type OpenServedModel } from '../../serve/servedModel.js';
 import { pathModel, type PathModelOptions } from './pathModel.js';
@@ -20,6 +21,7 @@ export interface ServedOptions {
   readonly path?: Partial<PathModelOptions>;
   readonly device?: DeviceModel;
   readonly kind?: 'text' | 'reward';
+  readonly scoring?: ScoringFacts;
   /** Default: `demo`. */
   readonly names?: readonly string[];
   /** Tokens that end an answer. Default: 2. */
@@ -60,6 +62,7 @@ export function servedModels(options: ServedOptions = {}): Served {
     vocabSize: DEMO_VOCAB,
     eosTokenIds,
     fingerprint: 'made-up',
+    scoring: options.scoring,
     files: { path: folder, tokenizer: spec, bounds: { ...(bos && { bos }), ...(eos && { eos }) } },
   });
   const { port1, port2 } = new MessageChannel();

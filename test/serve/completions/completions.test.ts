@@ -253,7 +253,7 @@ describe('completions', () => {
     [{ prompt: [5, -1] }, 400, 'there is no token -1'],
     [{ prompt: [5, 1.5] }, 400, 'there is no token 1.5'],
     [{ prompt: '', add_special_tokens: false }, 400, 'prompt has no tokens'],
-    [{ prompt: Array.from({ length: 2000 }, () => [5]) }, 400, 'at most 1024 prompts'],
+    [{ prompt: Array.from({ length: 2000 }, () => [5]) }, 400, 'prompt: expected at most 1024'],
     [{ prompt: Array.from({ length: 100 }, () => [5]), n: 100 }, 400, 'at most 1024 choices'],
     [{ model: 'other' }, 404, 'there is no model "other"'],
     [{ suffix: 'end' }, 400, 'suffix: '],
