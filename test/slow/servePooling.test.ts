@@ -5,8 +5,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { post } from '../serve/completions/client.js';
 import { isThorough } from '../support/thorough.js';
 import { type Golden, goldensOf, linesOf, type VerifierName, VERIFIERS } from '../support/verifiers.js';
-import { type ServerProcess, startServer } from './serverProcess.js';
-import { isBuilt, ROOT, success, temporaryFolder, tilewright } from './support.js';
+import { type ServerProcess, startServer } from '../e2e/serverProcess.js';
+import { isBuilt, ROOT, success, temporaryFolder, tilewright } from '../e2e/support.js';
 
 const SHARED = join(ROOT, '..', 'shared');
 const CHECKPOINTS = join(SHARED, 'checkpoints', 'verifiers');
