@@ -23,8 +23,9 @@ export class ServeProcess {
   readonly pid: number;
   readonly baseUrl: string;
   readonly client: LoadClient;
-  /** What it has written to the standard error. */
+  /** What it has written to the standard error, and lines of the standard output behind its address. */
   stderr = '';
+  readonly lines: string[] = [];
   private readonly child: ChildProcess;
   private readonly exit: Promise<number | null>;
 
@@ -38,16 +39,21 @@ export class ServeProcess {
   }
 
   /** Resolves when it listens. */
-  static async open(model: string, flags: readonly string[], node: readonly string[] = []): Promise<ServeProcess> {
+  static open(model: string, flags: readonly string[], node: readonly string[] = []): Promise<ServeProcess> {
     const child = spawn(process.execPath, [...node, MAIN, 'serve', model, '--port', '0', '--quiet', ...flags], {
       env: { PATH: readSettings().path, ...environment() },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
-    for await (const line of createInterface({ input: child.stdout })) {
-      const [, url] = /listening on (\S+)/.exec(line) ?? [];
-      if (url !== undefined) return new ServeProcess(child, url);
-    }
-    throw new Error(`the server ended: ${String(child.stderr.read() ?? '')}`);
+    return new Promise((resolve, reject) => {
+      let server: ServeProcess | undefined;
+      createInterface({ input: child.stdout }).on('line', (line) => {
+        const [, url] = /listening on (\S+)/.exec(line) ?? [];
+        if (server !== undefined) server.lines.push(line);
+        else if (url !== undefined) resolve((server = new ServeProcess(child, url)));
+      });
+      child.once('error', reject);
+      child.once('exit', () => reject(new Error(`the server ended: ${String(child.stderr.read() ?? '')}`)));
+    });
   }
 
   /** Processes of its devices. */
