@@ -4,14 +4,14 @@ import tls from 'node:tls';
 import { type ClientOptions, LoadClient } from './client.js';
 import { type BodyOptions, bodyOf, pathOf } from './runner.js';
 
-/** Connections that were opened and say nothing. */
+/** Connections that have asked once, and say nothing since. */
 export class IdleConnections {
   private readonly sockets: net.Socket[] = [];
   private isLeaving = false;
   /** How many the server has closed. */
   closed = 0;
 
-  /** Resolves when all are connected; rejects where one cannot be. */
+  /** Resolves when all have their answer; rejects where one cannot connect. */
   async open({ baseUrl }: ClientOptions, count: number): Promise<void> {
     const { hostname, port, protocol } = new URL(baseUrl);
     const host = hostname.replace(/^\[|\]$/g, '');
@@ -19,12 +19,13 @@ export class IdleConnections {
     const connect = (): Promise<void> =>
       new Promise((resolve, reject) => {
         const to = { host, port: port === '' ? (isTls ? 443 : 80) : Number(port) };
-        const socket = isTls ? tls.connect({ ...to, servername: host }, resolve) : net.connect(to, resolve);
+        const socket = isTls ? tls.connect({ ...to, servername: host }) : net.connect(to);
         socket.on('error', reject);
         socket.on('close', () => {
           if (!this.isLeaving) this.closed++;
         });
-        socket.resume();
+        socket.once('data', () => resolve());
+        socket.write(`GET /v1/models HTTP/1.1\r\nhost: ${host}\r\n\r\n`);
         this.sockets.push(socket);
       });
     // A queue of connections that wait to be accepted is short.
