@@ -1,25 +1,25 @@
 /** `serve`: listens at once, opens models for an engine, and answers over HTTP until it is told to stop. */
 import { basename, resolve } from 'node:path';
-import { VERSION } from '../driver/program.js';
 import type { WithTargetChoice } from '../driver/precision.js';
+import { VERSION } from '../driver/program.js';
 import type { LoadRequest, Ui } from '../driver/requests.js';
 import { Engine } from '../engine/engine.js';
 import { UsageError } from '../errors.js';
 import { readGenerationConfig } from '../models/generationConfig.js';
-import { defined } from '../system/defined.js';
 import { classesOf } from '../models/model/model.js';
 import { requireModelAt } from '../models/model/refusals.js';
 import { serverPage } from '../report/writePage.js';
-import type { QueueLimits } from '../serve/link/client.js';
 import { GrammarGuides } from '../serve/link/guides.js';
-import { EngineHost } from '../serve/link/host.js';
 import { HttpThread } from '../serve/http/httpThread.js';
 import type { HttpSettings } from '../serve/http/threadMessages.js';
+import type { QueueLimits } from '../serve/link/client.js';
+import { EngineHost } from '../serve/link/host.js';
 import type { AnswerParsers } from '../serve/models.js';
-import type { ModelSource } from '../serve/servedModel.js';
+import type { ModelSource } from '../serve/texts/servedModel.js';
+import { defined } from '../system/defined.js';
 import { scoringFacts } from './verifier.js';
-import { systemFingerprint } from './systemFingerprint.js';
 import { EngineModels, type OpenedForEngine } from './engineModels.js';
+import { systemFingerprint } from './systemFingerprint.js';
 
 export interface ServeRequest extends LoadRequest {
   readonly http: Omit<HttpSettings, 'version' | 'page'>;

@@ -1,7 +1,7 @@
 /** Answers of a chat completion: whole ones, and streamed ones. Both are written as text. */
 import type { GeneratedToken } from '../../engine/request.js';
 import { type ChoiceListener, type Finish, type Usage, usageOf } from '../choices.js';
-import type { EventStream } from '../http/exchange.js';
+import type { EventStream } from '../exchange.js';
 import type { ChatRequest } from './body.js';
 import { ChoiceDeltas } from './deltas.js';
 

@@ -1,6 +1,6 @@
 /** POST /v1/chat/completions: conversations, written by the model's template, get their answers. */
-import { Choices, type ChoiceListener } from '../choices.js';
-import type { EventStream, Exchange, Route } from '../http/exchange.js';
+import { type ChoiceListener, Choices } from '../choices.js';
+import type { EventStream, Exchange, Route } from '../exchange.js';
 import type { ModelClient } from '../models.js';
 import { engineOptions } from '../sampling.js';
 import { answerHead, StreamedChat, WholeChat } from './answer.js';

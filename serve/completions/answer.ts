@@ -1,8 +1,8 @@
 /** Answers of a completion: whole ones, and streamed ones. Both are written as text, without an object of the whole. */
 import type { GeneratedToken, RowResult } from '../../engine/request.js';
 import { type ChoiceListener, type Finish, type Usage, usageOf } from '../choices.js';
-import type { EventStream } from '../http/exchange.js';
-import { characters, type TokenTexts, tokenTexts } from '../tokenTexts.js';
+import type { EventStream } from '../exchange.js';
+import { characters, tokenTexts, type TokenTexts } from '../tokenTexts.js';
 import type { Completion } from './body.js';
 import { LogProbLists, mostLikelyOf } from './logProbs.js';
 import type { AnsweredPrompt } from './prompt.js';

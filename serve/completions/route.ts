@@ -1,6 +1,6 @@
 /** POST /v1/completions: prompts go on as texts; and what clients ask beside. */
-import { Choices, type ChoiceListener } from '../choices.js';
-import type { EventStream, Exchange, Route } from '../http/exchange.js';
+import { type ChoiceListener, Choices } from '../choices.js';
+import type { EventStream, Exchange, Route } from '../exchange.js';
 import type { ModelClient } from '../models.js';
 import { engineOptions } from '../sampling.js';
 import { answerHead, StreamedAnswer, usageJson, WholeAnswer } from './answer.js';

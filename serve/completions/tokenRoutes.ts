@@ -1,7 +1,7 @@
 /** POST /tokenize and /detokenize, GET /tokenizer_info: for clients that have no tokenizer of their own. */
 import { z } from 'zod';
 import { badRequest } from '../apiError.js';
-import type { Exchange, Route } from '../http/exchange.js';
+import type { Exchange, Route } from '../exchange.js';
 import { type ChatInput, type ModelClient, requireAnyModel, type ServedModel } from '../models.js';
 import { readBody, requireTokens } from '../sampling.js';
 import { tokenTexts } from '../tokenTexts.js';

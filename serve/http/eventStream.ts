@@ -1,7 +1,7 @@
 /** Server-sent events as the answer of a request. */
 import type { ServerResponse } from 'node:http';
 import type { ApiError } from '../apiError.js';
-import type { EventStream } from './exchange.js';
+import type { EventStream } from '../exchange.js';
 
 export const EVENT_HEADERS = {
   'content-type': 'text/event-stream; charset=utf-8',

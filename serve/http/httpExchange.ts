@@ -1,9 +1,9 @@
 /** A request of node:http and its answer, for endpoints. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { ApiError } from '../apiError.js';
+import type { EventStream, Exchange } from '../exchange.js';
 import { type BodyLimits, readJson } from './body.js';
 import { EVENT_HEADERS, ResponseEvents } from './eventStream.js';
-import type { EventStream, Exchange } from './exchange.js';
 
 export interface ExchangeOptions {
   readonly id: string;

@@ -2,7 +2,7 @@
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import { UserError } from '../../errors.js';
 import type { QueueLimits } from '../link/client.js';
-import type { ModelSource } from '../servedModel.js';
+import type { ModelSource } from '../texts/servedModel.js';
 import type { FromHttp, HttpSettings, ToHttp } from './threadMessages.js';
 
 export class HttpThread {

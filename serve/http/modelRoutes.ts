@@ -1,7 +1,7 @@
 /** `/v1/models`: which models there are. */
 import { ApiError } from '../apiError.js';
+import type { Route } from '../exchange.js';
 import type { ModelClient, ServedModel } from '../models.js';
-import type { Route } from './exchange.js';
 
 const entry = ({ created, maxLength, names: [root] }: ServedModel, id: string) => ({
   id,

@@ -1,5 +1,5 @@
 /** The page at `/`: one file, which asks this server and nobody else. */
-import type { Route } from './exchange.js';
+import type { Route } from '../exchange.js';
 
 /** `html` says what it may load and run in a policy of its own; no other page may show it in a frame. */
 export const pageRoute = (html: string): Route => ({

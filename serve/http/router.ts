@@ -1,5 +1,5 @@
 /** Finds the endpoint of a path. */
-import type { Route } from './exchange.js';
+import type { Route } from '../exchange.js';
 
 export interface RouteFound {
   readonly route: Route;

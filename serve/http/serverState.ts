@@ -1,5 +1,5 @@
 /** What the server is about, for probes and for what it takes. */
-import type { Route } from './exchange.js';
+import type { Route } from '../exchange.js';
 
 /** `dead`: the engine has ended, or does not come on. */
 export type Phase = 'loading' | 'ready' | 'draining' | 'dead';

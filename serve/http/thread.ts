@@ -3,11 +3,11 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { UserError } from '../../errors.js';
 import { ApiError } from '../apiError.js';
 import { LinkedClient } from '../link/client.js';
-import { routesOf } from '../routes.js';
-import { openServedModel } from '../servedModel.js';
+import { openServedModel } from '../texts/servedModel.js';
+import { routesOf } from './routes.js';
 import { HttpServer } from './server.js';
-import { Watchdog } from './watchdog.js';
 import type { FromHttp, HttpSettings, ToHttp } from './threadMessages.js';
+import { Watchdog } from './watchdog.js';
 
 const port = parentPort;
 if (port === null) throw new Error('serve/http/thread runs as a worker thread only');

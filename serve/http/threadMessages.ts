@@ -1,7 +1,7 @@
 /** What the thread that speaks HTTP is told, and what it tells. */
 import type { MessagePort } from 'node:worker_threads';
 import type { QueueLimits } from '../link/client.js';
-import type { ModelSource } from '../servedModel.js';
+import type { ModelSource } from '../texts/servedModel.js';
 import type { HttpOptions } from './server.js';
 
 /** The thread's workerData. */

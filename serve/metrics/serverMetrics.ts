@@ -6,7 +6,7 @@ import { Counter, Gauge, Registry } from 'prom-client';
 import type { ModelStats } from '../../engine/modelStats.js';
 import { PAGE_TOKENS } from '../../engine/pages.js';
 import type { Tally } from '../../system/buckets.js';
-import type { Route } from '../http/exchange.js';
+import type { Route } from '../exchange.js';
 import type { ModelClient, ServedModel } from '../models.js';
 import { measuredClient } from './measuredClient.js';
 import { RequestCounts } from './requestCounts.js';

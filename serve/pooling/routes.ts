@@ -10,7 +10,7 @@ import {
   type SolutionWriter,
 } from '../../models/heads/solutionTexts.js';
 import { badRequest } from '../apiError.js';
-import type { Exchange, Route } from '../http/exchange.js';
+import type { Exchange, Route } from '../exchange.js';
 import type { ModelClient } from '../models.js';
 import { encodePrompts, readPrompts } from '../prompts.js';
 import { readBody } from '../sampling.js';

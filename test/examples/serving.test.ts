@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parseAllDocuments } from 'yaml';
 import { seconds } from '../../cli/options.js';
-import { routesOf } from '../../serve/routes.js';
+import { routesOf } from '../../serve/http/routes.js';
 import { stateRoutes } from '../../serve/http/serverState.js';
 import { ServerMetrics } from '../../serve/metrics/serverMetrics.js';
 import { readSettings } from '../../settings.js';

@@ -4,13 +4,13 @@ import { MessageChannel } from 'node:worker_threads';
 import type { DeviceModel } from '../../engine/device.js';
 import { Engine, type EngineOptions } from '../../engine/engine.js';
 import { describeTokenizer } from '../../models/tokenizer/files.js';
-import type { Route } from '../../serve/http/exchange.js';
-import { HttpServer, type HttpOptions } from '../../serve/http/server.js';
+import type { Route } from '../../serve/exchange.js';
+import { routesOf } from '../../serve/http/routes.js';
+import { type HttpOptions, HttpServer } from '../../serve/http/server.js';
 import { LinkedClient, type QueueLimits } from '../../serve/link/client.js';
 import { EngineHost, type Guides } from '../../serve/link/host.js';
 import type { ScoringFacts } from '../../serve/models.js';
-import { routesOf } from '../../serve/routes.js';
-import { openServedModel, type OpenServedModel } from '../../serve/servedModel.js';
+import { openServedModel, type OpenServedModel } from '../../serve/texts/servedModel.js';
 import { pathModel, type PathModelOptions } from './pathModel.js';
 
 export const DEMO = join(import.meta.dirname, '..', '..', 'models', 'demo');

@@ -1,10 +1,12 @@
 /** The AI SDK's provider for servers of this kind as a client. */
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { generateObject, generateText, jsonSchema, stepCountIs, streamObject, streamText, tool } from 'ai';
-import { describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import type { ScriptedServer } from './scripted.js';
 import { HERMES, PLAIN } from './templates.js';
-import { serverOf } from './wire.js';
+import { closeServers, serverOf } from './wire.js';
+
+afterAll(closeServers);
 
 Object.assign(globalThis, { AI_SDK_LOG_WARNINGS: false });
 

@@ -1,8 +1,10 @@
 /** Conversations over HTTP: what templates get of them, and what is refused. */
-import { describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import type { ScriptedServer } from './scripted.js';
 import { HERMES, PARTS, PLAIN } from './templates.js';
-import { post, serverOf, tool, TOOLS, USER } from './wire.js';
+import { closeServers, post, serverOf, tool, TOOLS, USER } from './wire.js';
+
+afterAll(closeServers);
 
 describe('a conversation', () => {
   const promptOf = (server: ScriptedServer): string =>
@@ -29,7 +31,8 @@ describe('a conversation', () => {
     expect((await post(server, { messages })).status).toBe(200);
     expect(promptOf(server)).toBe(
       '<|im_start|>system\nBe brief.\nBe kind.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n' +
-        '<tool_call>\n{"name": "now", "arguments": {"a": [1]}}\n</tool_call><|im_end|>\n<|im_start|>tool\nnoon<|im_end|>\n' +
+        '<tool_call>\n{"name": "now", "arguments": {"a": [1]}}\n</tool_call><|im_end|>\n' +
+        '<|im_start|>tool\nnoon<|im_end|>\n' +
         '<|im_start|>assistant\n',
     );
   });

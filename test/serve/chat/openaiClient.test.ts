@@ -1,10 +1,12 @@
 /** The `openai` package as a client: what it reads, and what its helpers insist on. */
 import OpenAI, { APIError, BadRequestError, NotFoundError } from 'openai';
 import type { ChatCompletionCreateParamsNonStreaming, ChatCompletionTool } from 'openai/resources/chat/completions';
-import { describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import type { ScriptedServer } from './scripted.js';
 import { HERMES, PLAIN } from './templates.js';
-import { serverOf } from './wire.js';
+import { closeServers, serverOf } from './wire.js';
+
+afterAll(closeServers);
 
 const clientOf = ({ url }: ScriptedServer): OpenAI =>
   new OpenAI({ baseURL: `${url}/v1`, apiKey: 'EMPTY', maxRetries: 0 });

@@ -1,7 +1,9 @@
 /** /v1/chat/completions over HTTP: what comes out, byte by byte where clients look. */
-import { describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import { HERMES, LLAMA, MISTRAL, OPENED, PLAIN } from './templates.js';
-import { type Json, post, serverOf, streamed, TOOLS, USER, WEATHER } from './wire.js';
+import { closeServers, type Json, post, serverOf, streamed, TOOLS, USER, WEATHER } from './wire.js';
+
+afterAll(closeServers);
 
 describe('an answer', () => {
   it('has what clients read', async () => {

@@ -2,8 +2,8 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { RequestEvent } from '../../../engine/request.js';
+import { routesOf } from '../../../serve/http/routes.js';
 import type { ModelClient, ServedModel, ServedRequest } from '../../../serve/models.js';
-import { routesOf } from '../../../serve/routes.js';
 import { isRecord } from '../../../system/json.js';
 import { temporaryFolder } from '../../models/support.js';
 import { DEMO, type Served, servedModels, type ServedOptions } from '../../support/servedModels.js';

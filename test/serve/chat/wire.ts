@@ -1,5 +1,5 @@
 /** What /v1/chat/completions is sent, and what it answers. */
-import { afterAll, expect } from 'vitest';
+import { expect } from 'vitest';
 import { chatFolder, type Script, type ScriptedServer, scriptedServer } from './scripted.js';
 
 export type Json = Readonly<Record<string, unknown>>;
@@ -56,9 +56,13 @@ export async function serverOf(template: string | undefined, script: Script, spe
   server.submitted.length = 0;
   return server;
 }
-afterAll(async () => {
-  for (const server of servers.values()) await (await server).close();
-});
+
+/** Behind all tests of a file: files may share this module. */
+export async function closeServers(): Promise<void> {
+  const all = [...servers.values()];
+  servers.clear();
+  for (const server of all) await (await server).close();
+}
 
 export const USER = [{ role: 'user', content: 'Hi' }];
 export const tool = (name: string, parameters?: unknown): Json => ({

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
 import { ApiError } from '../../../serve/apiError.js';
-import type { EventStream, Exchange, Route } from '../../../serve/http/exchange.js';
+import type { EventStream, Exchange, Route } from '../../../serve/exchange.js';
 import { type HttpOptions, HttpServer } from '../../../serve/http/server.js';
 import { openRaw, parseAnswer, rawAnswer } from './rawHttp.js';
 

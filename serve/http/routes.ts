@@ -1,11 +1,11 @@
 /** All endpoints that ask models, by room. */
-import { chatRoutes } from './chat/route.js';
-import { completionRoutes } from './completions/route.js';
-import type { Route } from './http/exchange.js';
-import { modelRoutes } from './http/modelRoutes.js';
-import { ServerMetrics } from './metrics/serverMetrics.js';
-import type { ModelClient } from './models.js';
-import { poolingRoutes } from './pooling/routes.js';
+import { chatRoutes } from '../chat/route.js';
+import { completionRoutes } from '../completions/route.js';
+import type { Route } from '../exchange.js';
+import { ServerMetrics } from '../metrics/serverMetrics.js';
+import type { ModelClient } from '../models.js';
+import { modelRoutes } from './modelRoutes.js';
+import { poolingRoutes } from '../pooling/routes.js';
 
 const ROOMS: readonly ((client: ModelClient) => readonly Route[])[] = [
   modelRoutes,

@@ -1,6 +1,6 @@
 /** What describes a model that is served, and the model that a thread opens from it. */
-import type { ServedModel } from './models.js';
-import { openTexts, type OpenTexts, type TextFiles } from './texts/modelTexts.js';
+import type { ServedModel } from '../models.js';
+import { openTexts, type OpenTexts, type TextFiles } from './modelTexts.js';
 
 /** Plain data, which can be sent to a thread. */
 export interface ModelSource extends Omit<ServedModel, 'texts' | 'eosTokenIds'> {
