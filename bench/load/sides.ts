@@ -38,7 +38,7 @@ export function writeServedModel(model: string, folder: string): number {
   const tokenizer: unknown = JSON.parse(readFileSync(join(packageRoot(), 'models/demo/tokenizer.json'), 'utf8'));
   const known = isRecord(tokenizer) && isRecord(tokenizer['model']) ? tokenizer['model'] : {};
   const vocab: Record<string, unknown> = { ...(isRecord(known['vocab']) ? known['vocab'] : {}) };
-  for (let id = Object.keys(vocab).length; id < vocabSize; id++) vocab[`Ġ${id.toString(36)}`] ??= id;
+  for (let id = Object.keys(vocab).length; id < vocabSize; id++) vocab[`Ġ#${id.toString(36)}`] ??= id;
   const made = { ...(isRecord(tokenizer) ? tokenizer : {}), model: { ...known, vocab } };
   mkdirSync(folder, { recursive: true });
   writeFileSync(join(folder, 'config.json'), JSON.stringify(value));
