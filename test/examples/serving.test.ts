@@ -98,6 +98,38 @@ describe('examples/kubernetes', () => {
   });
 });
 
+describe('docs/serving.md', () => {
+  const text = readFileSync(join(EXAMPLES, '..', 'docs', 'serving.md'), 'utf8');
+  const flagsIn = (some: string): readonly string[] => [...new Set(some.match(/--[a-z][a-z-]*[a-z]/g))];
+  const helpOf = async (command: string): Promise<readonly string[]> =>
+    [...(await runCli([command, '--help'])).stdout.matchAll(/^ +(?:-\w, )?(--[a-z-]+)/gm)].map(([, flag]) => flag!);
+
+  it('names every flag of serve that generate does not have, and none that there is not', async () => {
+    const [serve, generate] = [await helpOf('serve'), await helpOf('generate')];
+    const own = serve.filter((flag) => !generate.includes(flag));
+    expect(own.length).toBeGreaterThan(8);
+    for (const flag of own) expect(flagsIn(text)).toContain(flag);
+    const sections = text.split(/^## /m);
+    const [table = ''] = sections.filter((section) => section.startsWith('Flags'));
+    for (const flag of flagsIn(table)) expect(serve, flag).toContain(flag);
+  });
+
+  it('names endpoints that there are, and all of them', () => {
+    const routes = [...stateRoutes(() => ({ phase: 'ready', active: 0, version: '' })), ...routesOf(served.client)];
+    const [, table = ''] = /^## Endpoints\n(.*?)^Fields/ms.exec(text) ?? [];
+    const named = [...table.matchAll(/`(?:(?:GET|POST) )?(\/[^`]*)`/g)].map(([, path = '']) => path);
+    const paths = [...new Set(routes.map(({ path }) => path.replace('/:model', '/NAME')))];
+    expect([...named].filter((path) => path !== '/').sort()).toEqual(paths.sort());
+  });
+
+  it('names metrics that there are', async () => {
+    const all = await new ServerMetrics(served.client).text();
+    const names = [...text.matchAll(/`((?:vllm|tilewright|process)[:_]\w+)/g)].map(([, name]) => name!);
+    expect(names.length).toBeGreaterThan(15);
+    for (const name of names) expect(all).toContain(`# TYPE ${name} `);
+  });
+});
+
 describe('examples/grafana', () => {
   interface Board {
     readonly panels: readonly { readonly title: string; readonly targets: readonly { readonly expr: string }[] }[];
