@@ -7,6 +7,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo, Socket } from 'node:net';
 import { ApiError, badRequest } from '../apiError.js';
 import type { Route } from '../exchange.js';
+import { CLIENT_GONE, type HttpCounts } from '../metrics/httpCounts.js';
 import { BodyBudget, type BodyLimits } from './body.js';
 import { HttpExchange, sendError } from './httpExchange.js';
 import { KeyRing } from './keys.js';
@@ -38,6 +39,8 @@ export interface HttpOptions {
   readonly stallMs?: number;
   /** Milliseconds in which a client that still sends may read that its request is refused. */
   readonly unreadMs?: number;
+  /** Counts how requests were answered. */
+  readonly counts?: HttpCounts;
   /** Is told of errors that are no client's fault. */
   readonly onError?: (error: unknown) => void;
 }
@@ -143,6 +146,11 @@ export class HttpServer {
 
   private async take(request: IncomingMessage, response: ServerResponse): Promise<void> {
     let exchange: HttpExchange | undefined;
+    let path: string | undefined;
+    const { counts } = this.options;
+    response.once('close', () =>
+      counts?.add(path, request.method, response.writableFinished ? response.statusCode : CLIENT_GONE),
+    );
     try {
       if (this.phase === 'draining') response.setHeader('connection', 'close');
       const id = idOf(request);
@@ -150,6 +158,7 @@ export class HttpServer {
       this.allowOrigin(request, response);
       const url = urlOf(request);
       const found = this.router.find(url.pathname);
+      path = found[0]?.route.path;
       if (request.method === 'OPTIONS') return this.answerOptions(request, response, found);
       const method = request.method === 'HEAD' ? 'GET' : request.method;
       const match = found.find(({ route }) => route.method === method);

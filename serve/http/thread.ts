@@ -3,6 +3,7 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { UserError } from '../../errors.js';
 import { ApiError } from '../apiError.js';
 import { LinkedClient } from '../link/client.js';
+import { HttpCounts } from '../metrics/httpCounts.js';
 import { openServedModel } from '../texts/servedModel.js';
 import { routesOf } from './routes.js';
 import { HttpServer } from './server.js';
@@ -25,14 +26,16 @@ const onError = (error: unknown): void =>
 // What an endpoint has not caught concerns its own request: no client may end the server for others.
 process.on('uncaughtException', onError).on('unhandledRejection', onError);
 
+const counts = new HttpCounts();
 const server = new HttpServer({
   ...settings,
+  counts,
   onError,
 });
 
 function open({ models, port: toEngine, limits }: Extract<ToHttp, { kind: 'open' }>): void {
   const client = new LinkedClient(models.map(openServedModel), toEngine, limits, onError);
-  server.open(routesOf(client));
+  server.open(routesOf(client, counts));
   new Watchdog(client, hangMs, (isAlive) => server.setAlive(isAlive));
   tell({ kind: 'open' });
 }

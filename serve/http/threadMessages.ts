@@ -5,7 +5,7 @@ import type { ModelSource } from '../texts/servedModel.js';
 import type { HttpOptions } from './server.js';
 
 /** The thread's workerData. */
-export interface HttpSettings extends Omit<HttpOptions, 'onError'> {
+export interface HttpSettings extends Omit<HttpOptions, 'onError' | 'counts'> {
   /** Milliseconds without a step after which the engine counts as hung. */
   readonly hangMs: number;
 }

@@ -8,6 +8,7 @@ import { PAGE_TOKENS } from '../../engine/pages.js';
 import type { Tally } from '../../system/buckets.js';
 import type { Route } from '../exchange.js';
 import type { ModelClient, ServedModel } from '../models.js';
+import type { HttpCounts } from './httpCounts.js';
 import { measuredClient } from './measuredClient.js';
 import { RequestCounts } from './requestCounts.js';
 import { TallyHistogram } from './tallyHistogram.js';
@@ -146,7 +147,8 @@ export class ServerMetrics {
   private readonly source: ModelClient;
   private readonly measured: readonly Measured[];
 
-  constructor(client: ModelClient) {
+  /** `http`: how requests were answered, where that is counted. */
+  constructor(client: ModelClient, http?: HttpCounts) {
     this.source = client;
     this.measured = client.models.map((model) => ({
       ...{ model, counts: new RequestCounts(model.maxLength), stats: NO_STATS },
@@ -155,6 +157,8 @@ export class ServerMetrics {
     const [only] = byKey.values();
     this.client = measuredClient(client, (key) => (key === undefined ? only : byKey.get(key)));
     this.describe();
+    describeHttp(this.registry, http);
+    describeProcess(this.registry);
   }
 
   /** GET /metrics: numbers alone, also without a key, as Prometheus asks for them. */
@@ -225,8 +229,19 @@ export class ServerMetrics {
           this.set({ ...labels, block_size: String(PAGE_TOKENS), num_gpu_blocks: String(each.stats.pages) }, 1);
       },
     });
-    describeProcess(registry);
   }
+}
+
+function describeHttp(registry: Registry, counts: HttpCounts | undefined): void {
+  new Counter({
+    ...{ name: 'http_requests_total', help: 'Requests over HTTP that are over; 499: their client had gone.' },
+    ...{ labelNames: ['handler', 'method', 'status'], registers: [registry] },
+    collect() {
+      this.reset();
+      for (const { handler, method, status, count } of counts?.all ?? [])
+        this.inc({ handler, method, status: String(status) }, count);
+    },
+  });
 }
 
 /** The process: main thread, this one and their helpers, and not the processes that own devices. */

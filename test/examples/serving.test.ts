@@ -6,6 +6,7 @@ import { parseAllDocuments } from 'yaml';
 import { seconds } from '../../cli/options.js';
 import { routesOf } from '../../serve/http/routes.js';
 import { stateRoutes } from '../../serve/http/serverState.js';
+import { HttpCounts } from '../../serve/metrics/httpCounts.js';
 import { ServerMetrics } from '../../serve/metrics/serverMetrics.js';
 import { readSettings } from '../../settings.js';
 import { runCli } from '../cli/fakeIo.js';
@@ -124,7 +125,7 @@ describe('docs/serving.md', () => {
 
   it('names metrics that there are', async () => {
     const all = await new ServerMetrics(served.client).text();
-    const names = [...text.matchAll(/`((?:vllm|tilewright|process)[:_]\w+)/g)].map(([, name]) => name!);
+    const names = [...text.matchAll(/`((?:vllm|tilewright|process|http)[:_]\w+)/g)].map(([, name]) => name!);
     expect(names.length).toBeGreaterThan(15);
     for (const name of names) expect(all).toContain(`# TYPE ${name} `);
   });
@@ -138,7 +139,9 @@ describe('examples/grafana', () => {
   const board = JSON.parse(readFileSync(join(EXAMPLES, 'grafana', 'tilewright.json'), 'utf8')) as Board;
 
   it('reads metrics and labels that exist', async () => {
-    const text = await new ServerMetrics(served.client).text();
+    const counts = new HttpCounts();
+    counts.add('/v1/models', 'GET', 200);
+    const text = await new ServerMetrics(served.client, counts).text();
     const lines = text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
     const metrics = new Set(lines.map((line) => /^[\w:]+/.exec(line)![0]));
     const labels = new Set([...text.matchAll(/([a-z_]+)="/g)].map(([, label]) => label!));
@@ -150,7 +153,7 @@ describe('examples/grafana', () => {
     ];
     let count = 0;
     for (const query of queries) {
-      for (const [name] of query.matchAll(/\b(?:vllm|tilewright):\w+|\bprocess_\w+/g)) {
+      for (const [name] of query.matchAll(/\b(?:vllm|tilewright):\w+|\b(?:process|http)_\w+/g)) {
         expect(metrics, query).toContain(name);
         count++;
       }

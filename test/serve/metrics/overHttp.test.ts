@@ -1,5 +1,8 @@
 /** The page and /metrics over HTTP, on an engine whose device is made up. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { HttpCounts } from '../../../serve/metrics/httpCounts.js';
+import { routesOf } from '../../../serve/routes.js';
+import { counting } from '../../engine/counting.js';
 import { type Served, servedModels } from '../../support/servedModels.js';
 
 const KEY = 'secret';
@@ -8,9 +11,13 @@ const PAGE = '<!doctype html><title>made up</title>';
 describe('a server with keys', () => {
   let served: Served;
   let url: string;
+  /** What the device waits for. */
+  let held = Promise.resolve();
   beforeAll(async () => {
-    served = servedModels();
-    ({ url } = await served.listen({ apiKeys: [KEY], page: PAGE }));
+    const { model: device } = counting({ onStep: () => held });
+    served = servedModels({ device });
+    const counts = new HttpCounts();
+    ({ url } = await served.listen({ apiKeys: [KEY], page: PAGE, counts }, (client) => routesOf(client, counts)));
   });
   afterAll(() => served.close());
 
@@ -43,5 +50,32 @@ describe('a server with keys', () => {
     // The second text copies what the first has computed of the prompt, but for its last token.
     expect(text).toContain(`\nvllm:prefix_cache_hits_total${labels} 2\n`);
     expect(text).toContain(`\nvllm:iteration_tokens_total_sum${labels} ${3 + 1 + 3 + 3}\n`);
+  });
+
+  it('counts what it could not answer', async () => {
+    await fetch(`${url}/nothing/${'x'.repeat(100)}`, { method: 'DELETE' });
+    const client = new AbortController();
+    let goOn: () => void = () => undefined;
+    const headers = { 'content-type': 'application/json', authorization: `Bearer ${KEY}` };
+    const body = JSON.stringify({ prompt: [9], max_tokens: 20, stream: true, ignore_eos: true });
+    const stream = await fetch(`${url}/v1/completions`, { method: 'POST', headers, body, signal: client.signal });
+    expect(stream.status).toBe(200);
+    held = new Promise((resolve) => (goOn = resolve));
+    client.abort();
+    const linesOf = async (name: string): Promise<readonly string[]> => {
+      const text = await (await fetch(`${url}/metrics`)).text();
+      return text.split('\n').flatMap((line) => (line.startsWith(`${name}{`) ? [line.slice(name.length)] : []));
+    };
+    await expect.poll(async () => (await linesOf('http_requests_total')).join()).toContain('status="499"');
+    goOn();
+    const answered = await linesOf('http_requests_total');
+    expect(answered).toEqual([
+      '{handler="/",method="GET",status="200"} 1',
+      '{handler="/v1/models",method="GET",status="401"} 1',
+      '{handler="/v1/completions",method="POST",status="200"} 1',
+      expect.stringMatching(/^\{handler="\/metrics",method="GET",status="200"\} \d+$/),
+      '{handler="none",method="other",status="401"} 1',
+      '{handler="/v1/completions",method="POST",status="499"} 1',
+    ]);
   });
 });

@@ -85,6 +85,7 @@ describe('/metrics', () => {
         "vllm:request_params_max_tokens histogram",
         "vllm:iteration_tokens_total histogram",
         "vllm:cache_config_info gauge",
+        "http_requests_total counter",
         "process_start_time_seconds gauge",
         "process_resident_memory_bytes gauge",
         "process_cpu_seconds_total counter",
