@@ -141,6 +141,7 @@ const LENGTHY = [
   'e2e/longQuestions',
   'e2e/metaCheckpoint',
   'e2e/sameAnswers',
+  'e2e/servingDocs',
   'e2e/shards',
   'e2e/stages',
   'e2e/stepLogits',
