@@ -1,5 +1,5 @@
 /** docs/serving.md as a reader follows it: its commands and programs, and the page in a browser, on a real server. */
-import { readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { execFile } from 'node:child_process';
@@ -21,6 +21,9 @@ const blocksOf = (language: string): readonly string[] =>
 const CURLS = blocksOf('sh')
   .flatMap((block) => block.replaceAll(/ *\\\n */g, ' ').split('\n'))
   .filter((line) => line.startsWith('curl '));
+const isOfJudge = (command: string): boolean => command.includes('"judge"');
+const VERIFIER = join(ROOT, '..', 'shared', 'checkpoints', 'verifiers', 'qwen-prm');
+const hasVerifier = existsSync(VERIFIER);
 
 describe.skipIf(!isBuilt)('docs/serving.md', () => {
   let server: ServerProcess;
@@ -33,7 +36,8 @@ describe.skipIf(!isBuilt)('docs/serving.md', () => {
     for (const file of readdirSync(demo)) symlinkSync(join(demo, file), join(model, file));
     writeFileSync(join(model, 'chat_template.jinja'), TEMPLATE);
     const names = ['--served-model-name', 'llama', '--served-model-name', 'demo'];
-    server = await startServer(model, ...names, '--target', 'cpu', '--threads', '2');
+    const judge = hasVerifier ? ['--verifier', VERIFIER, '--verifier-name', 'judge'] : [];
+    server = await startServer(model, ...names, ...judge, '--target', 'cpu', '--threads', '2');
   });
   afterAll(async () => {
     await server?.stop();
@@ -41,7 +45,7 @@ describe.skipIf(!isBuilt)('docs/serving.md', () => {
 
   it('has commands', () => expect(CURLS.length).toBeGreaterThanOrEqual(5));
 
-  it.each(CURLS)('%s', async (command) => {
+  it.each(CURLS.filter((command) => hasVerifier || !isOfJudge(command)))('%s', async (command) => {
     const { stdout } = await run('bash', ['-c', here(command).replace(/^curl/, 'curl -sS --fail-with-body')]);
     const answers = stdout.includes('data: ')
       ? stdout.split('\n').flatMap((line) => (line.startsWith('data: {') ? [line.slice('data: '.length)] : []))
