@@ -1,7 +1,7 @@
 /** The page and /metrics over HTTP, on an engine whose device is made up. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { HttpCounts } from '../../../serve/metrics/httpCounts.js';
-import { routesOf } from '../../../serve/routes.js';
+import { routesOf } from '../../../serve/http/routes.js';
 import { counting } from '../../engine/counting.js';
 import { type Served, servedModels } from '../../support/servedModels.js';
 
