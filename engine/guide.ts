@@ -22,6 +22,25 @@ export interface TokenGuide {
   begin(sample: number): GuideState;
 }
 
+/** Allows `tokens` and no others, of `vocab`; with another guide, those of them that it allows. */
+export function onlyTokens(tokens: readonly number[], vocab: number, guide?: TokenGuide): TokenGuide {
+  const own = new Uint32Array(Math.ceil(vocab / 32));
+  for (const token of tokens) own[token >> 5]! |= 1 << (token & 31);
+  const both = (mask: TokenMask): TokenMask => mask.map((word, at) => word & own[at]!);
+  return {
+    begin: (sample) => {
+      const state = guide?.begin(sample);
+      return {
+        next: (token) => {
+          const mask = state?.next(token) ?? own;
+          return mask instanceof Promise ? mask.then(both) : mask === own ? own : both(mask);
+        },
+        close: () => state?.close(),
+      };
+    },
+  };
+}
+
 /** What a guided continuation tells the loop that computes it. */
 export interface GuidedListener {
   /** The mask of the next token is there. */

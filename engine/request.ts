@@ -91,6 +91,12 @@ export interface RowRequest {
   readonly top?: number | undefined;
 }
 
+/** The row of every token that another follows. */
+export interface AllRows {
+  /** So many of the most likely tokens of each. */
+  readonly top: number;
+}
+
 export interface RowResult {
   readonly position: number;
   /** Natural logarithm of the target's probability, and whether it is the most likely token; none without target. */
@@ -113,7 +119,9 @@ export interface ClassRow {
 export interface ContinuationRequest extends Omit<GenerateRequest, 'signal' | 'rows'>, RequestOptions {
   readonly kind: 'generate';
   /** Rows of the prompt, in any order; they come as `row` events of its first continuation. */
-  readonly rows?: readonly RowRequest[];
+  readonly rows?: readonly RowRequest[] | AllRows;
+  /** The tokens that may be generated. Default: all. */
+  readonly allowedTokens?: readonly number[];
   /** How many, 1 by default. The first has number `sample`, the others those that follow. */
   readonly n?: number;
 }

@@ -4,7 +4,9 @@ import { counted } from '../system/text.js';
 import { MAX_DRAFTS, usableDrafts } from './drafts.js';
 import { MAX_ROWS_AT, MAX_SAMPLES, MAX_TOP_LOGPROBS } from './limits.js';
 import { defined } from '../system/defined.js';
+import { onlyTokens } from './guide.js';
 import {
+  type AllRows,
   type ClassRow,
   type EngineRequest,
   type Generated,
@@ -46,7 +48,7 @@ export function planRequest<R extends EngineRequest>(request: R, model: ModelFac
 function planOf(request: EngineRequest, model: ModelFacts): RequestPlan<EngineRequest['kind']> {
   switch (request.kind) {
     case 'generate': {
-      const { n = 1, sample = 0, rows, signal: _, ...own } = request;
+      const { n = 1, sample = 0, rows: given, allowedTokens, signal: _, ...own } = request;
       requireWhole('n', n, 1, MAX_SAMPLES);
       requireWhole('sample', sample, 0);
       requireWhole('maxNewTokens', own.maxNewTokens, 0);
@@ -59,17 +61,20 @@ function planOf(request: EngineRequest, model: ModelFacts): RequestPlan<EngineRe
         model,
         0,
       );
+      if (allowedTokens !== undefined) requireTokens(allowedTokens, model);
       const { drafts } = own;
-      if (drafts !== undefined && own.guide !== undefined)
+      const guide = allowedTokens === undefined ? own.guide : onlyTokens(allowedTokens, model.vocab ?? 0, own.guide);
+      if (drafts !== undefined && guide !== undefined)
         throw new UsageError('drafts: a guided continuation takes none', 'leave drafts or guide out');
       const { vocabSize } = model;
       // A token that the model does not have would end the step of all.
       const checked = drafts && {
         drafts: (tokens: readonly number[]) => usableDrafts(Array.from(drafts(tokens)), MAX_DRAFTS, vocabSize),
       };
+      const rows = given !== undefined && 'top' in given ? allRows(own.prompt, given) : given;
       const asked = rows !== undefined && planRows(own.prompt, rows, model);
       const sequences = Array.from({ length: n }, (_each, i) => ({
-        request: { ...own, ...checked, sample: sample + i },
+        request: { ...own, ...checked, ...defined({ guide }), sample: sample + i },
       })).map((each, i) =>
         // The others have the same prompt.
         i > 0 || asked === false
@@ -119,6 +124,9 @@ function requireInside(positions: readonly number[], count: number): void {
 interface PlacedRow extends RowRequest {
   readonly index: number;
 }
+
+const allRows = ({ length }: readonly number[], { top }: AllRows): readonly RowRequest[] =>
+  Array.from({ length: length - 1 }, (_, position) => (top > 0 ? { position, top } : { position }));
 
 /** Rows in the order of their positions, with their targets. */
 const inOrder = (tokens: readonly number[], rows: readonly RowRequest[]): readonly PlacedRow[] =>

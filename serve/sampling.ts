@@ -48,6 +48,7 @@ export const samplingShape = {
     })
     .optional(),
   stop_token_ids: tokenList(MAX_STOP_TOKENS).optional(),
+  allowed_token_ids: tokenList(MAX_TOKENS).min(1, 'expected at least one token').optional(),
   include_stop_str_in_output: flag.optional(),
   min_tokens: wholeFrom(0, MAX_TOKENS).optional(),
   ignore_eos: flag.optional(),
@@ -71,7 +72,6 @@ export const samplingShape = {
 
 /** Values of these fields would change an answer in a way that there is not; others of them say nothing. */
 const REFUSED: Readonly<Record<string, (value: unknown) => boolean>> = {
-  allowed_token_ids: () => true,
   bad_words: (value) => !Array.isArray(value) || value.length > 0,
   cache_salt: () => true,
   early_stopping: (value) => value !== false,
@@ -120,6 +120,8 @@ export interface AnswerOptions {
   readonly n: number;
   readonly stop: readonly string[];
   readonly stopTokenIds: ReadonlySet<number>;
+  /** The tokens that may be drawn; undefined: all. */
+  readonly allowedTokens: readonly number[] | undefined;
   readonly includesStop: boolean;
   readonly minTokens: number;
   readonly ignoresEos: boolean;
@@ -148,6 +150,7 @@ export function answerOptions(body: SamplingBody, model: ServedModel, topLogProb
   if (streamed !== undefined && !stream) throw badRequest('stream_options: only with stream', 'stream_options');
   if (promptLogProbs !== undefined && stream) throw badRequest('prompt_logprobs: not with stream', 'prompt_logprobs');
   requireTokens(body.stop_token_ids ?? [], model, 'stop_token_ids');
+  requireTokens(body.allowed_token_ids ?? [], model, 'allowed_token_ids');
   const sampling = defined({
     temperature: body.temperature ?? 1,
     topP: body.top_p,
@@ -163,6 +166,7 @@ export function answerOptions(body: SamplingBody, model: ServedModel, topLogProb
     n: body.n ?? 1,
     stop: typeof stop === 'string' ? [stop] : stop,
     stopTokenIds: new Set(body.stop_token_ids),
+    allowedTokens: body.allowed_token_ids,
     includesStop: body.include_stop_str_in_output ?? false,
     minTokens: body.min_tokens ?? 0,
     ignoresEos: body.ignore_eos ?? false,
@@ -204,14 +208,15 @@ export function requireTokens(tokens: readonly number[], { vocabSize }: ServedMo
 
 /** What the engine is asked for by these options. `isGuided`: a grammar leaves tokens out. */
 export function engineOptions(options: AnswerOptions, model: ServedModel, maxNewTokens: number, isGuided = false) {
-  const { priority } = options;
+  const { priority, allowedTokens } = options;
   const topLogProbs = maxNewTokens === 0 ? 0 : (options.topLogProbs ?? 0);
   const stopTokens = new Set([...(options.ignoresEos ? [] : model.eosTokenIds), ...options.stopTokenIds]);
   const minNewTokens = options.minTokens;
+  const isMasked = isGuided || allowedTokens !== undefined;
   // The most likely token is the one that is drawn, which is known without a row of logits.
-  const isArgmax = isDrawnArgmax(options.sampling) && !isGuided && (minNewTokens === 0 || stopTokens.size === 0);
+  const isArgmax = isDrawnArgmax(options.sampling) && !isMasked && (minNewTokens === 0 || stopTokens.size === 0);
   const sampling = { ...options.sampling, topLogProbs: topLogProbs === 1 && isArgmax ? 0 : topLogProbs };
-  return { maxNewTokens, sampling, stopTokens, minNewTokens, ...defined({ priority }) };
+  return { maxNewTokens, sampling, stopTokens, minNewTokens, ...defined({ priority, allowedTokens }) };
 }
 
 function isDrawnArgmax(options: SamplingOptions): boolean {

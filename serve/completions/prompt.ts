@@ -1,5 +1,5 @@
 /** The prompt's part of an answer: its text, and the rows that are asked for of its tokens. */
-import type { RowRequest, RowResult } from '../../engine/request.js';
+import type { AllRows, RowResult } from '../../engine/request.js';
 import type { TokenStream } from '../../models/tokenizer/detokenizer.js';
 import { characters, logProbJson, type TokenTexts, tokenTexts } from '../tokenTexts.js';
 import type { Completion, CompletionPrompt } from './body.js';
@@ -21,7 +21,7 @@ export class AnsweredPrompt {
     this.#completion = completion;
     this.prompt = prompt;
     this.#texts = tokenTexts(completion.model.texts.detokenizer);
-    this.#left = this.rows.length;
+    this.#left = this.rows === undefined ? 0 : prompt.tokens.length - 1;
     if (!completion.echoes) {
       this.text = '';
       this.#offsets = [];
@@ -41,19 +41,14 @@ export class AnsweredPrompt {
     this.#offsets = offsets.map((offset) => Math.min(offset, most));
   }
 
-  /** Most likely tokens that rows have: one comes without a row of logits. */
-  get #top(): number {
+  /** What is asked of the prompt beside its continuation: the most likely token comes without a row of logits. */
+  get rows(): AllRows | undefined {
     const { echoes, options } = this.#completion;
-    return Math.max(echoes ? (options.topLogProbs ?? 0) : 0, options.promptLogProbs ?? 0);
-  }
-
-  /** What is asked of the prompt beside its continuation. */
-  get rows(): readonly RowRequest[] {
-    const { echoes, options } = this.#completion;
-    const isAsked = (echoes && options.topLogProbs !== undefined) || options.promptLogProbs !== undefined;
-    if (!isAsked) return [];
-    const top = this.#top > 1 ? { top: this.#top } : {};
-    return Array.from({ length: this.prompt.tokens.length - 1 }, (_, position) => ({ position, ...top }));
+    const ofEcho = echoes ? options.topLogProbs : undefined;
+    if ((ofEcho === undefined && options.promptLogProbs === undefined) || this.prompt.tokens.length === 1)
+      return undefined;
+    const top = Math.max(ofEcho ?? 0, options.promptLogProbs ?? 0);
+    return { top: top > 1 ? top : 0 };
   }
 
   take(row: RowResult): void {

@@ -75,7 +75,7 @@ class RunningPrompts {
           ...({ kind: 'generate', model: model.key, prompt, n: drawn } as const),
           ...engineOptions(options, model, maxTokens, grammar !== undefined),
           ...(grammar === undefined ? {} : { grammar }),
-          ...(rows.length > 0 ? { rows } : {}),
+          ...(rows === undefined ? {} : { rows }),
         };
         this.#all.push(
           new Choices(client, request, { ...text, openText: () => answered.openText() }, listen(answered)),

@@ -213,3 +213,35 @@ describe('a mask', () => {
     expect(allowsAny(Uint32Array.of(0b110), 32, new Set([1]))).toBe(true);
   });
 });
+describe('allowed tokens', () => {
+  const allowedTokens = [3, 40, 41, 96];
+
+  it('are those that are masked by hand, alone and of those that a guide allows', async () => {
+    const engine = Engine.of(pathModel());
+    const asked = { prompt: STEM.slice(0, 9), maxNewTokens: 20, sampling: { temperature: 1, seed: 2 } } as const;
+    const own = new Uint32Array(Math.ceil(PATH_VOCAB / 32));
+    for (const token of allowedTokens) own[token >> 5]! |= 1 << (token & 31);
+    const byHand: TokenGuide = { begin: () => ({ next: () => own, close: () => undefined }) };
+    const of = async (more: object) => {
+      const [found] = await engine.submit({ kind: 'generate', ...asked, ...more }).result();
+      return found!.tokens.map(({ token }) => token);
+    };
+    const tokens = await of({ allowedTokens });
+    expect(tokens).toEqual(await of({ guide: byHand }));
+    expect(tokens.every((token) => allowedTokens.includes(token))).toBe(true);
+    const ended: string[] = [];
+    const late: TokenGuide = {
+      begin: () => ({
+        // Of these tokens, 96 alone, and then all.
+        next: (token) => Promise.resolve(token === undefined ? Uint32Array.of(0, 0, 0, 1) : own),
+        close: () => void ended.push('closed'),
+      }),
+    };
+    const both = await of({ allowedTokens, guide: late });
+    expect(both[0]).toBe(96);
+    expect(both.every((token) => allowedTokens.includes(token))).toBe(true);
+    expect(ended).toEqual(['closed']);
+    expect(() => engine.submit({ kind: 'generate', ...asked, allowedTokens: [] })).toThrow('at least one');
+    await engine.close();
+  });
+});

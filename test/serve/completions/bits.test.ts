@@ -21,7 +21,11 @@ afterAll(() => served.close());
 interface Case {
   readonly body: Readonly<Record<string, unknown>>;
   readonly sampling: SamplingOptions;
-  readonly more?: { readonly minNewTokens?: number; readonly stopTokens?: ReadonlySet<number> };
+  readonly more?: {
+    readonly minNewTokens?: number;
+    readonly stopTokens?: ReadonlySet<number>;
+    readonly allowedTokens?: readonly number[];
+  };
 }
 
 const prompt = (seed: number): readonly number[] =>
@@ -57,6 +61,11 @@ const CASES: readonly Case[] = [
     sampling: { temperature: 1, seed: 6 },
     more: { minNewTokens: 9, stopTokens: new Set([...EOS, 5, 6]) },
   },
+  {
+    body: { seed: 7, allowed_token_ids: [900, 12, 13, 14, 15], n: 2 },
+    sampling: { temperature: 1, seed: 7 },
+    more: { allowedTokens: [900, 12, 13, 14, 15] },
+  },
   { body: { temperature: 0, logprobs: 4 }, sampling: { temperature: 0, topLogProbs: 4 } },
   { body: { seed: 8, logprobs: 1, n: 2 }, sampling: { temperature: 1, seed: 8, topLogProbs: 1 } },
 ];
@@ -76,11 +85,12 @@ function wanted({ tokens, reason }: Generated, { topLogProbs = 0 }: SamplingOpti
     stop_reason: reason === 'eos' && !EOS.includes(last) ? last : null,
     logprobs: {
       tokens: tokens.map(({ token }) => texts.textOf(token)),
-      token_logprobs: tokens.map(({ logProb }) => logProb),
+      // JSON has no −0.
+      token_logprobs: tokens.map(({ logProb }) => logProb + 0),
       top_logprobs: tokens.map(({ token, logProb, top = [] }) => {
         const own = top.slice(0, topLogProbs).filter((each) => each.token !== token);
         const all = [...own, { token, logProb }].sort((a, b) => a.logProb - b.logProb);
-        return Object.fromEntries(all.map((each) => [texts.textOf(each.token), each.logProb]));
+        return Object.fromEntries(all.map((each) => [texts.textOf(each.token), each.logProb + 0]));
       }),
       text_offset: expect.anything() as readonly number[],
     },
@@ -145,7 +155,10 @@ describe('completions', () => {
     const found = await served.engine.submit({ kind: 'score', tokens, rows }).result();
     const echoed = await complete(url, { prompt: tokens, echo: true, logprobs: 3, max_tokens: 2, seed: 1, n: 2 });
     for (const { logprobs } of echoed.choices) {
-      expect(logprobs!.token_logprobs.slice(0, tokens.length)).toEqual([null, ...found.map(({ logProb }) => logProb)]);
+      expect(logprobs!.token_logprobs.slice(0, tokens.length)).toEqual([
+        null,
+        ...found.map(({ logProb }) => logProb! + 0),
+      ]);
       expect(logprobs!.tokens.length).toBe(tokens.length + 2);
     }
     const asked = { prompt: tokens, prompt_logprobs: 3, max_tokens: 2, seed: 1 };
@@ -157,9 +170,9 @@ describe('completions', () => {
     for (const [i, { logProb, top }] of found.entries()) {
       const target = tokens[i + 1]!;
       const own = maps[i + 1]!;
-      expect(own[target]).toMatchObject({ logprob: logProb, decoded_token: texts.textOf(target) });
+      expect(own[target]).toMatchObject({ logprob: logProb! + 0, decoded_token: texts.textOf(target) });
       for (const [rank, each] of top!.entries())
-        if (each.token !== target) expect(own[each.token]).toMatchObject({ logprob: each.logProb, rank: rank + 1 });
+        if (each.token !== target) expect(own[each.token]).toMatchObject({ logprob: each.logProb + 0, rank: rank + 1 });
     }
     // Rows of a prompt do not change what follows it.
     expect(choice!.text).toBe((await complete(url, { prompt: tokens, max_tokens: 2, seed: 1 })).choices[0]!.text);

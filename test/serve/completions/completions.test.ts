@@ -189,6 +189,9 @@ describe('completions', () => {
         'stop',
         d,
       ]);
+      // A special token is not cut in two, though a stop text may begin in it.
+      const shown = { prompt: tokensOf('x'), skip_special_tokens: false, ignore_eos: true, max_tokens: 3 };
+      expect(await ask({ ...shown, stop: 's>!' })).toEqual(['yz</s>', 'length', null]);
       expect(await ask({ prompt: tokensOf('x') })).toEqual(['yz', 'stop', null]);
       expect(await ask({ prompt: tokensOf('x'), ignore_eos: true, max_tokens: 4 })).toEqual(['yz', 'length', null]);
       expect(await ask({ prompt: tokensOf('x'), skip_special_tokens: false, ignore_eos: true, max_tokens: 3 })).toEqual(
@@ -275,6 +278,8 @@ describe('completions', () => {
     [{ logit_bias: { a: 1 } }, 400, 'logit_bias: expected token ids'],
     [{ logit_bias: { 5: 101 } }, 400, 'logit_bias.5: expected a number from -100 to 100'],
     [{ seed: 1.5 }, 400, 'seed: '],
+    [{ allowed_token_ids: [] }, 400, 'allowed_token_ids: expected at least one token'],
+    [{ allowed_token_ids: [4096] }, 400, 'allowed_token_ids: there is no token 4096'],
     [{ bad_words: ['x'] }, 400, 'bad_words is not supported'],
     [{ use_beam_search: true }, 400, 'use_beam_search is not supported'],
     [{ max_tokens: -1 }, 400, 'max_tokens: '],
