@@ -119,11 +119,21 @@ export class Follower {
       if (end !== undefined) yield end;
       return;
     }
-    for (const [name, value] of members) {
-      const state = this.#text(`${mark}${name}:`, from);
-      if (state === undefined) continue;
-      const others = members.filter(([each]) => each !== name);
-      for (const behind of this.#after(value, state)) yield* this.#members(others, ',', behind);
+    // First those behind which all others may still come: the order of the grammar is found without going back.
+    const options = members.flatMap((member) => {
+      const state = this.#text(`${mark}${member[0]}:`, from);
+      const others = members.filter((each) => each !== member);
+      return state === undefined ? [] : [{ member, state, others }];
+    });
+    const later: (() => Generator<State>)[] = [];
+    for (const { member, state, others } of options) {
+      const rivals = options.filter((each) => each.member !== member).map((each) => each.member[0]);
+      for (const behind of this.#after(member[1], state)) {
+        const next = (): Generator<State> => this.#members(others, ',', behind);
+        if (rivals.every((name) => this.#text(`,${name}:`, behind) !== undefined)) yield* next();
+        else later.push(next);
+      }
     }
+    for (const next of later) yield* next();
   }
 }

@@ -4,7 +4,7 @@ import { ANY_TEXT, oneOfTexts } from './characters.js';
 import type { Languages } from './languages.js';
 import type { NodeTable } from './nodes.js';
 import { nextDown, nextUp } from './numbers.js';
-import { both, without } from './regular.js';
+import { both, choice, without } from './regular.js';
 import {
   ANY_ARRAY,
   ANY_NUMBER,
@@ -110,6 +110,7 @@ export class Algebra {
       properties,
       others: this.others(a.others, b.others),
       required: new Set([...a.required, ...b.required]),
+      some: [...a.some, ...b.some],
       min: Math.max(a.min, b.min),
       max: Math.min(a.max, b.max),
     };
@@ -179,8 +180,13 @@ export class Algebra {
     return found;
   }
 
-  #notObject({ properties, others, required, min, max }: ObjectShape): readonly Shape[] {
+  #notObject({ properties, others, required, some, min, max }: ObjectShape): readonly Shape[] {
     const found: Shape[] = [];
+    for (const { names, node } of some) {
+      const not = { names, node: this.#nodes.not(node) };
+      const rest = names === undefined ? [] : [{ names: without(ANY_TEXT, names), node: TRUE }];
+      found.push({ ...ANY_OBJECT, others: [not, ...rest] });
+    }
     if (min > 0) found.push({ ...ANY_OBJECT, max: min - 1 });
     if (max < Infinity) found.push({ ...ANY_OBJECT, min: max + 1 });
     for (const name of required) found.push({ ...ANY_OBJECT, properties: new Map([[name, FALSE]]) });
@@ -189,9 +195,19 @@ export class Algebra {
       if (not === FALSE) continue;
       found.push({ ...ANY_OBJECT, properties: new Map([[name, not]]), required: new Set([name]) });
     }
-    const [only] = others;
-    if (others.length !== 1 || only?.names !== undefined || only?.node !== TRUE)
-      throw new GrammarError('"not" over "additionalProperties" or "patternProperties" is not supported.');
+    const listed = oneOfTexts(properties.keys());
+    const classes = [...others];
+    if (others.every(({ names }) => names !== undefined)) {
+      // No property may have a name of no class.
+      const rest = without(ANY_TEXT, choice(...others.map(({ names }) => names ?? ANY_TEXT)));
+      if (!this.#languages.isEmpty(rest)) classes.push({ names: rest, node: FALSE });
+    }
+    for (const { names, node } of classes) {
+      const free = properties.size === 0 ? names : without(names ?? ANY_TEXT, listed);
+      const not = this.#nodes.not(node);
+      if (not === FALSE || (free !== undefined && this.#languages.isEmpty(free))) continue;
+      found.push({ ...ANY_OBJECT, some: [{ names: free, node: not }] });
+    }
     return found;
   }
 }

@@ -109,6 +109,18 @@ const hexDigits = (values: readonly number[]): Regular =>
     ),
   );
 
+const singles = new Map<number, Regular>();
+const MAX_SINGLES = 4_096;
+
+/** One character. */
+function single(code: number): Regular {
+  const known = singles.get(code);
+  if (known !== undefined) return known;
+  const made = character([[code, code]]);
+  if (singles.size < MAX_SINGLES) singles.set(code, made);
+  return made;
+}
+
 const regulars = new WeakMap<CharacterSet, Regular>();
 
 /** One character of a set, as JSON writes it. */
@@ -167,10 +179,10 @@ function regularOf(root: Branch): Regular {
   let branch = root;
   while (branch.next.size === 1 && !branch.isEnd)
     for (const [code, next] of branch.next) {
-      parts.push(character([[code, code]]));
+      parts.push(single(code));
       branch = next;
     }
-  const forks = [...branch.next].map(([code, next]) => sequence(character([[code, code]]), regularOf(next)));
+  const forks = [...branch.next].map(([code, next]) => sequence(single(code), regularOf(next)));
   if (branch.isEnd) forks.push(EPSILON);
   return sequence(...parts, choice(...forks));
 }

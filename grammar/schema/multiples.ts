@@ -36,7 +36,9 @@ export function multiplesExpression(shape: NumberShape, rules: Rules): Expressio
       if (isIn(value)) listed.push(literal(String(value === 0 ? 0 : value)));
     return listed.length === 0 ? either() : lexeme(choice(...listed));
   }
-  return counted(integerTexts(min, max), [divisor, ...notMultipleOf], isIn, rules);
+  // Beyond, doubles are no longer every integer, and who reads them would see others.
+  const bounds = integerTexts(Math.max(min, Number.MIN_SAFE_INTEGER), Math.min(max, Number.MAX_SAFE_INTEGER));
+  return counted(bounds, [divisor, ...notMultipleOf], isIn, rules);
 }
 
 const lcm = (a: number, b: number): number => {

@@ -13,6 +13,8 @@ import {
   ANY_OF_TYPE,
   FALSE,
   type NodeId,
+  type ObjectShape,
+  type OtherProperties,
   type Shape,
   SHAPE_TYPES,
   TRUE,
@@ -191,7 +193,8 @@ export class Normalizer implements SchemaReader {
       }
       case 'object': {
         const others = shape.others.map(({ names, node }) => `${names && this.languages.idOf(names)} ${node}`);
-        const lists = [[...shape.properties], [...shape.required], others];
+        const some = shape.some.map(({ names, node }) => `${names && this.languages.idOf(names)} ${node}`);
+        const lists = [[...shape.properties], [...shape.required], others, some];
         return `o${JSON.stringify(lists)} ${shape.min} ${shape.max}`;
       }
       default:
@@ -393,6 +396,13 @@ export class Normalizer implements SchemaReader {
     return { isImpossible, lowest: lowest >= depth ? Infinity : lowest };
   }
 
+  /** What one of the properties of an object has to fit. */
+  #anyOf(shape: ObjectShape, { names, node }: OtherProperties): NodeId {
+    const listed = [...shape.properties].filter(([name]) => names === undefined || this.accepts(names, name));
+    const others = this.algebra.others(shape.others, [{ names, node }]);
+    return this.nodes.or(...listed.map(([, each]) => this.and(each, node)), ...others.map((each) => each.node));
+  }
+
   /** Nodes of the items and properties that a value of the shape must have. */
   #needed(shape: Shape): readonly NodeId[] {
     if (shape.type === 'array') {
@@ -405,6 +415,7 @@ export class Normalizer implements SchemaReader {
     if (shape.type !== 'object') return [];
     const needed = [...shape.required].map((name) => this.algebra.nodeOf(shape, name));
     const isClosed = shape.others.length === 0;
-    return isClosed && shape.min > shape.properties.size ? [FALSE] : needed;
+    if (isClosed && shape.min > shape.properties.size) return [FALSE];
+    return [...needed, ...shape.some.map((some) => this.#anyOf(shape, some))];
   }
 }

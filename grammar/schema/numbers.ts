@@ -219,8 +219,15 @@ const HAS_FRACTION = sequence(
   ),
 );
 
-/** Texts of the numbers between the bounds that are no integers. */
-export const fractionTexts = (min: number, max: number): Regular => both(numberTexts(min, max), HAS_FRACTION);
+/** No more digits than doubles tell apart: others may read as an integer. */
+const SHORT = sequence(
+  optional(literal('-')),
+  repeat(byteSet([0x2b, 0x2e], [0x30, 0x39], [0x45, 0x45], [0x65, 0x65]), 1, 16),
+);
+
+/** Texts of the numbers between the bounds that are no integers. At most 15 digits. */
+export const fractionTexts = (min: number, max: number): Regular =>
+  both(both(numberTexts(min, max), HAS_FRACTION), SHORT);
 
 /** Texts of decimals whose last place is a multiple of `step` · 10^-places; step divides 10^places. */
 export function decimalSteps(min: number, max: number, step: number, places: number): Regular {

@@ -4,7 +4,7 @@ import type { Values } from './arrays.js';
 import { ANY_TEXT, oneOfTexts } from './characters.js';
 import { literal, without } from './regular.js';
 import { either, EMPTY_EXPRESSION, fixedName, inOrder, lexeme, nameOf, repeated } from './rules.js';
-import { FALSE, type NodeId, type ObjectShape } from './shapes.js';
+import { FALSE, type NodeId, type ObjectShape, type OtherProperties } from './shapes.js';
 
 const MAX_STATES = 50_000;
 
@@ -37,9 +37,11 @@ export function objectExpression(shape: ObjectShape, values: Values): Expression
     return normalizer.isEmpty(free) ? [] : [{ names: free, node }];
   });
   if (others.length === 0 && min > properties.length) return undefined;
-  const writer = new ObjectWriter(properties, others, min, max, values);
-  return inOrder(lexeme(literal('{')), writer.write(), lexeme(literal('}')));
+  const body = new ObjectWriter(properties, others, shape, values).write();
+  return isDead(body) ? undefined : inOrder(lexeme(literal('{')), body, lexeme(literal('}')));
 }
+
+const isDead = (expression: Expression): boolean => expression.kind === 'choice' && expression.of.length === 0;
 
 class ObjectWriter {
   readonly #properties: readonly Property[];
@@ -53,7 +55,13 @@ class ObjectWriter {
   readonly #cap: number;
   readonly #known = new Map<number, Expression>();
 
-  constructor(properties: readonly Property[], others: readonly Others[], min: number, max: number, values: Values) {
+  /** What one property has to be. */
+  readonly #some: OtherProperties | undefined;
+
+  constructor(properties: readonly Property[], others: readonly Others[], shape: ObjectShape, values: Values) {
+    const { min, max, some } = shape;
+    if (some.length > 1) throw new GrammarError('"not" over several "additionalProperties" is not supported.');
+    this.#some = some[0];
     this.#properties = properties;
     this.#others = others;
     this.#values = values;
@@ -80,51 +88,63 @@ class ObjectWriter {
   write(): Expression {
     // From the end, so that long lists do not recurse.
     for (let at = this.#properties.length; at > 0; at -= 100)
-      for (let count = 0; count <= Math.min(at, this.#cap); count++) this.from(at, count);
-    return this.from(0, 0);
+      for (let count = 0; count <= Math.min(at, this.#cap); count++)
+        for (const isDone of this.#some === undefined ? [true] : [false, true]) this.#from(at, count, isDone);
+    return this.#from(0, 0, this.#some === undefined);
   }
 
-  /** What follows `count` properties, of which the listed ones stand before `at`. Empty where nothing may follow. */
-  from(at: number, count: number): Expression {
-    const key = at * (this.#cap + 1) + count;
+  /**
+   * What follows `count` properties, of which the listed ones stand before `at`. Empty where nothing may follow;
+   * `isDone`: what one property has to be, one is.
+   */
+  #from(at: number, count: number, isDone: boolean): Expression {
+    const key = (at * (this.#cap + 1) + count) * 2 + Number(isDone);
     const known = this.#known.get(key);
     if (known !== undefined) return known;
-    const { rules } = this.#values;
-    const made = at === this.#properties.length ? this.#rest(count) : this.#property(at, count);
-    const expression = this.#isDead(made) || made === EMPTY_EXPRESSION ? made : rules.add(made);
+    const made = at === this.#properties.length ? this.#rest(count, isDone) : this.#property(at, count, isDone);
+    const expression = isDead(made) || made === EMPTY_EXPRESSION ? made : this.#values.rules.add(made);
     this.#known.set(key, expression);
     return expression;
   }
 
-  #isDead(expression: Expression): boolean {
-    return expression.kind === 'choice' && expression.of.length === 0;
-  }
-
-  #property(at: number, count: number): Expression {
+  #property(at: number, count: number, isDone: boolean): Expression {
     const property = this.#properties[at];
     if (property === undefined) return EMPTY_EXPRESSION;
     const { name, node, isRequired } = property;
+    const { normalizer } = this.#values;
     const options: Expression[] = [];
+    const write = (value: NodeId, isDoneThen: boolean): void => {
+      const rest = this.#from(at + 1, Math.min(count + 1, this.#cap), isDoneThen);
+      if (isDead(rest)) return;
+      const written = inOrder(nameOf(fixedName(name), count === 0), this.#values.valueOf(value));
+      options.push(rest === EMPTY_EXPRESSION ? written : inOrder(written, rest));
+    };
     // What is required behind this one must have room.
     const needed = (this.#requiredFrom[at] ?? 0) + (isRequired ? 0 : 1);
     if (this.#max === Infinity || count + needed <= this.#max) {
-      const rest = this.from(at + 1, Math.min(count + 1, this.#cap));
-      if (!this.#isDead(rest)) {
-        const value = inOrder(nameOf(fixedName(name), count === 0), this.#values.valueOf(node));
-        options.push(rest === EMPTY_EXPRESSION ? value : inOrder(value, rest));
+      write(node, isDone);
+      const some = this.#some;
+      if (!isDone && some !== undefined && (some.names === undefined || normalizer.accepts(some.names, name))) {
+        const both = normalizer.and(node, some.node);
+        if (!normalizer.isImpossible(both)) write(both, true);
       }
     }
     if (!isRequired) {
-      const rest = this.from(at + 1, count);
-      if (!this.#isDead(rest)) options.push(rest);
+      const rest = this.#from(at + 1, count, isDone);
+      if (!isDead(rest)) options.push(rest);
     }
     return either(...options);
   }
 
-  /** Properties that are not listed. Names may repeat among them, so that they count as one at least. */
-  #rest(count: number): Expression {
+  /**
+   * Properties that are not listed. Names may repeat among them: then every value fits what is said of the name, and
+   * they count as one at least.
+   */
+  #rest(count: number, isDone: boolean): Expression {
     const least = Math.max(0, this.#min - count);
     const most = this.#max - count;
+    if (!isDone && most > 0) this.#refuseSome();
+    if (!isDone) return either();
     if (this.#others.length === 0 || most <= 0) return least > 0 ? either() : EMPTY_EXPRESSION;
     if (least > 1) this.#failAtLeast();
     const one = (isFirst: boolean): Expression =>
@@ -132,5 +152,17 @@ class ObjectWriter {
     if (count > 0) return repeated(one(false), least, most);
     const some = inOrder(one(true), repeated(one(false), 0, most - 1));
     return least > 0 ? some : either(some, EMPTY_EXPRESSION);
+  }
+
+  /** Where one of them has to be of a kind: of two with one name, readers may take the other. */
+  #refuseSome(): void {
+    const { normalizer } = this.#values;
+    const some = this.#some;
+    if (
+      some === undefined ||
+      normalizer.algebra.others(this.#others, [some]).every(({ node }) => normalizer.isImpossible(node))
+    )
+      return;
+    throw new GrammarError('"not" over "additionalProperties" is supported where no other property may be there.');
   }
 }

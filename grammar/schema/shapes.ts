@@ -55,7 +55,7 @@ export interface ArrayShape {
   readonly contains: readonly { readonly node: NodeId; readonly min: number; readonly max: number }[];
 }
 
-/** Properties that are not listed, by their names. */
+/** Properties by their names. */
 export interface OtherProperties {
   /** Absent: all names. */
   readonly names?: Regular | undefined;
@@ -69,6 +69,8 @@ export interface ObjectShape {
   /** Names of one are no names of another. What none of them names may not be there. */
   readonly others: readonly OtherProperties[];
   readonly required: ReadonlySet<string>;
+  /** For each, at least one property that is there has a name of these, and fits the node. */
+  readonly some: readonly OtherProperties[];
   readonly min: number;
   readonly max: number;
 }
@@ -106,6 +108,7 @@ export const ANY_OBJECT: ObjectShape = {
   properties: new Map(),
   others: [{ node: TRUE }],
   required: new Set(),
+  some: [],
   min: 0,
   max: Infinity,
 };
