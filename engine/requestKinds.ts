@@ -61,7 +61,8 @@ function planOf(request: EngineRequest, model: ModelFacts): RequestPlan<EngineRe
         model,
         0,
       );
-      if (allowedTokens !== undefined) requireTokens(allowedTokens, model);
+      requireTokens(allowedTokens ?? [], model, 0);
+      if (allowedTokens?.length === 0) throw new UsageError('allowedTokens: no token is allowed', 'give at least one');
       const { drafts } = own;
       const guide = allowedTokens === undefined ? own.guide : onlyTokens(allowedTokens, model.vocab ?? 0, own.guide);
       if (drafts !== undefined && guide !== undefined)

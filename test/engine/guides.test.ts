@@ -241,7 +241,7 @@ describe('allowed tokens', () => {
     expect(both[0]).toBe(96);
     expect(both.every((token) => allowedTokens.includes(token))).toBe(true);
     expect(ended).toEqual(['closed']);
-    expect(() => engine.submit({ kind: 'generate', ...asked, allowedTokens: [] })).toThrow('at least one');
+    expect(() => engine.submit({ kind: 'generate', ...asked, allowedTokens: [] })).toThrow('allowedTokens: no token');
     await engine.close();
   });
 });
