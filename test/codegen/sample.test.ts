@@ -78,7 +78,7 @@ describe('tokens chosen from logits', () => {
   });
 
   it.runIf(hasNvcc && isThorough)('compile for a GPU without spills', () => {
-    const capacity = { T: 64, R: 64, F: 64, E: 1024 };
+    const capacity = { T: 64, R: 64, F: 64, E: 1024, M: 64 };
     const kernel = emitCudaKernel(MODULE.kernels[0]!, MODULE, { kind: 'loop', threads: 1024 }, capacity);
     const [report] = compileByNvcc([kernel], 'sm_90a');
     expect(report).toMatchObject({ spillStores: 0, spillLoads: 0 });
