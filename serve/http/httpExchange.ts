@@ -78,7 +78,7 @@ export class HttpExchange implements Exchange {
   }
 
   stream(): EventStream {
-    this.response.writeHead(200, EVENT_HEADERS);
+    this.response.writeHead(200, EVENT_HEADERS).flushHeaders();
     return new ResponseEvents(this.response, this.options.errorOf);
   }
 
