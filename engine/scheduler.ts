@@ -14,6 +14,13 @@ import { type FoundAnswers, rowCount, type SequenceChunk, type Step, stepOf, wit
 
 /** Steps of fewer tokens than this take the time of reading the weights: dividing them further gains nothing. */
 const MIN_SHARE = 512;
+/**
+ * Texts wait for the prompts beside them. Few prompts are computed in steps of this part of the most tokens, which keeps
+ * the time between two tokens short; many in larger ones, whose rate is higher, so that they are through in about so
+ * many steps.
+ */
+const QUICKER = 8;
+const CATCH_UP_STEPS = 4;
 /** Sequences that wait and do not fit, past which nobody looks for smaller ones. */
 const MAX_REFUSED = 16;
 
@@ -234,18 +241,19 @@ export class Scheduler {
   /** An empty step, and how much it may take so that as much is left for the other stages of a pipeline. */
   private draft(): Draft {
     const { groups = 1, besideTokens = Infinity, tokens } = this.limits;
-    let [writing, pending] = [0, 0];
-    let isWriting = false;
+    let [writing, pending, next] = [0, 0, 0];
     for (const sequence of this.running) {
       pending += sequence.pending;
       if (!sequence.isWriting) continue;
       writing++;
-      isWriting ||= sequence.pending > 0;
+      next += sequence.pending;
     }
+    const prompts = pending - next + this.waiting.pending;
+    const quick = next + Math.max(Math.ceil(besideTokens / QUICKER), Math.ceil(prompts / CATCH_UP_STEPS));
     const share = groups === 1 ? Infinity : Math.max(MIN_SHARE, Math.ceil((pending + this.waiting.pending) / groups));
     return {
       pieces: [],
-      budget: Math.min(isWriting ? besideTokens : Infinity, share, tokens),
+      budget: Math.min(next > 0 ? Math.min(besideTokens, quick) : Infinity, share, tokens),
       most: groups === 1 ? Infinity : Math.max(1, Math.ceil(writing / groups)),
       ...{ tokens: 0, keys: 0, rows: 0, filtered: 0, entries: 0, writing: 0 },
       filling: new Set(),

@@ -30,6 +30,19 @@ describe('the scheduler', () => {
     expect(Math.min(...lengths)).toBeGreaterThanOrEqual(15);
   });
 
+  it('computes few prompts beside texts in small steps, and many in large ones', () => {
+    const tokensBeside = (prompts: number): number => {
+      const limits = { tokens: 4096, keys: 100_000, besideTokens: 2048 };
+      const scheduler = new Scheduler(new PagePool(2048), limits);
+      scheduler.add(new Sequence({ prompt: [1] }));
+      land(scheduler, scheduler.next()!);
+      for (let i = 1; i <= prompts; i++) scheduler.add(new Sequence({ prompt: range(1000 * i, 600) }));
+      return scheduler.next()!.message.tokens.length;
+    };
+    // Beside the text's own token: an eighth of what a step may be, a fourth of what waits, all that a step may be.
+    expect([1, 5, 10, 20].map(tokensBeside)).toEqual([1 + 256, 1 + 750, 1 + 1500, 2048]);
+  });
+
   it('has those of a later priority give way to one that waits, and goes on with them afterwards', () => {
     const pool = new PagePool(4);
     const scheduler = new Scheduler(pool, { tokens: 100, keys: 10_000 });
