@@ -209,7 +209,7 @@ class Measurement {
         const lengths = isStalled ? others : [...others, { prompt: 64, answer }];
         const { outcomes } = await this.load(`stalled ${isStalled} ${round}`, lengths);
         p99s[isStalled ? 1 : 0].push(
-          distributionOf(gapsOf(outcomes.slice(0, others.length)), [99]).percentiles['p99']!,
+          distributionOf(steadyGapsOf(outcomes.slice(0, others.length)), [99]).percentiles['p99']!,
         );
         stalled.close();
       }
@@ -220,6 +220,14 @@ class Measurement {
       `${beside!.toFixed(2)} / ${without!.toFixed(2)} = ${(beside! / without!).toFixed(3)}`,
     );
   }
+}
+
+/** Gaps between tokens from the moment on at which all streams have begun. */
+function steadyGapsOf(outcomes: readonly Outcome[]): Float64Array {
+  const begun = Math.max(...outcomes.map(({ tokensMs }) => tokensMs[0]!));
+  return gapsOf(
+    outcomes.map((outcome) => ({ ...outcome, tokensMs: outcome.tokensMs.filter((moment) => moment >= begun) })),
+  );
 }
 
 const p99 = ({ percentiles }: LoadReport['itl']): string => (percentiles['p99'] ?? NaN).toFixed(1);
@@ -299,7 +307,7 @@ export const serveGpuCommand = (): Command =>
     .option('--requests <n>', 'that come at once', whole(1, 100_000), 1000)
     .option('--spreads <list>', 'of their lengths, as in bench:generate', list(decimal(0.1, 2)), [0.5, 0.7, 1.1])
     .option('--streams <n>', 'steady streams', whole(1, 10_000), 256)
-    .option('--stream-tokens <n>', 'of each', whole(2, 65_536), 512)
+    .option('--stream-tokens <n>', 'of each', whole(2, 65_536), 256)
     .option('--share <x>', 'Poisson arrivals: share of the requests a second that came at once', decimal(0.01, 2), 0.7)
     .option('--poisson-seconds <n>', 'for so long', whole(1, 600), 25)
     .option('--rounds <n>', 'lone requests; half as many rounds with a stalled reader', whole(2, 1000), 10)
