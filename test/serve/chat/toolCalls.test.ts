@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { ToolCallReader } from '../../../serve/chat/toolCalls.js';
 import { pick, type Random, randomOf } from '../../fuzz/mutate.js';
+import { expectLinear } from '../../support/growth.js';
 import { chars, cutsOf, Gathered, randomCut } from './support.js';
 
 const HERMES = { open: '<tool_call>', close: '</tool_call>' };
@@ -263,5 +264,20 @@ describe('any text', () => {
         expect([content, calls.length, JSON.parse(calls[0]!.arguments)]).toEqual(['', 1, args]);
       }
     }
+  });
+
+  it.each([
+    ['spaces', ' '],
+    ['beginnings of marks', '<tool_call'],
+    ['brackets', '<tool_call>{"arguments": {'],
+    ['quotes', '<tool_call>{"name": "f", "arguments": "\\"'],
+    ['a list', '[TOOL_CALLS]['],
+    ['objects that are none', '{"a": {}}, '],
+  ])('is read in time that grows with its length: %s', (_, piece) => {
+    for (const name of Object.keys(FORMATS) as Name[])
+      expectLinear((size) => {
+        const parts = Array.from({ length: size }, () => piece);
+        return () => read(name, parts);
+      }, 4000);
   });
 });

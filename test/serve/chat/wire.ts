@@ -36,6 +36,7 @@ export interface Wire {
   readonly created: number;
   readonly object: string;
   readonly model: string;
+  readonly seed: number;
   readonly choices: readonly WireChoice[];
   readonly usage: {
     readonly prompt_tokens: number;
