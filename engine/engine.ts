@@ -191,7 +191,7 @@ export class Engine {
     return this.entryOf('statsOf', name).replicas.stats;
   }
 
-  /** Over all models: whether there is work for devices, whether it comes on, and whether a model has no device left. */
+  /** Over all models: whether there is work for devices, whether it comes on, whether a model has no device left. */
   get progress(): EngineProgress {
     const entries = [...this.models.values()];
     const stats = entries.map(({ replicas }) => replicas.stats);

@@ -29,8 +29,8 @@ export interface RunningRequest {
   /** Ends it with what there is; its events go on to their end. */
   cancel(): void;
   /**
-   * Continuation `sample` ends with its first `count` tokens: a stop string was found in its text. Its end is told once,
-   * with reason `stop`, unless it was told already; its other events are dropped.
+   * Continuation `sample` ends with its first `count` tokens: a stop string was found in its text. Its end is told
+   * once, with reason `stop`, unless it was told already; its other events are dropped.
    */
   cut(sample: number, count: number): void;
   /** So many events were dealt with. The engine holds a request back whose reader has too many before it. */

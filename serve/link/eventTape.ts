@@ -3,8 +3,7 @@
  * order of reading, and log-probabilities beside them. Rows of classes and errors, which are rare, lie apart.
  */
 import type { EndReason, GeneratedToken, RequestEvent, RowResult, TokenLogProb } from '../../engine/request.js';
-import { sentError, receivedError } from './failures.js';
-import type { SentError } from './protocol.js';
+import { receivedError, type SentError, sentError } from './failures.js';
 
 export interface Tape {
   /** For each request its number, the number of its events, and these. */

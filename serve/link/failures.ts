@@ -2,8 +2,14 @@
 import { DeadlinePassed, QueueFull } from '../../engine/engine.js';
 import { GenerateError, GivenUp } from '../../engine/request.js';
 import { UserError } from '../../errors.js';
-import { ApiError } from '../apiError.js';
-import type { SentError } from './protocol.js';
+import { ApiError, type ApiErrorOptions } from '../apiError.js';
+
+/** An error as a message: classes are lost on the way. */
+export interface SentError {
+  readonly status: number;
+  readonly message: string;
+  readonly options: ApiErrorOptions;
+}
 
 const CONTEXT = /^a prompt of \d+ tokens; the (model's context|cache) has/;
 

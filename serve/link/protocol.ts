@@ -3,9 +3,9 @@ import type { EngineProgress } from '../../engine/engine.js';
 import type { ModelStats } from '../../engine/modelStats.js';
 import type { EngineRequest } from '../../engine/request.js';
 import type { GrammarSource } from '../../grammar/source.js';
-import type { ApiErrorOptions } from '../apiError.js';
 import type { ServedRequest } from '../models.js';
 import type { Tape } from './eventTape.js';
+import type { SentError } from './failures.js';
 
 /** Ids of tokens that go from thread to thread: a list of numbers would be copied one by one. */
 type SentTokens<R> = R extends { readonly prompt: readonly number[] }
@@ -25,13 +25,6 @@ export type ToEngine =
   | { readonly kind: 'stats'; readonly question: number; readonly models: readonly string[] }
   | { readonly kind: 'progress'; readonly question: number }
   | { readonly kind: 'check'; readonly question: number; readonly model: string; readonly source: GrammarSource };
-
-/** An error as a message: classes are lost on the way. */
-export interface SentError {
-  readonly status: number;
-  readonly message: string;
-  readonly options: ApiErrorOptions;
-}
 
 /** From the engine. */
 export type FromEngine =

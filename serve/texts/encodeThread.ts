@@ -1,6 +1,6 @@
 /**
- * Encodes long texts in a thread of its own, one job at a time, each within a bound on time and all within one on memory.
- * Where there are only TypeScript sources (in tests) there is no thread, and none is needed.
+ * Encodes long texts in a thread of its own, one job at a time, each within bounds on time and memory. Where there are
+ * only TypeScript sources (in tests) there is no thread, and none is needed.
  */
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -19,13 +19,15 @@ export type EncodeReply =
   | { readonly error: string; readonly isRefused: boolean };
 
 export interface EncodeLimits {
+  /** For a job, and for a thread to be ready for the first one. */
   readonly milliseconds: number;
+  readonly startMs: number;
   /** Jobs that wait. */
   readonly jobs: number;
   readonly heapMib: number;
 }
 
-const LIMITS: EncodeLimits = { milliseconds: 20_000, jobs: 256, heapMib: 1024 };
+const LIMITS: EncodeLimits = { milliseconds: 20_000, startMs: 60_000, jobs: 256, heapMib: 1024 };
 
 export const ENCODE_MODULE = new URL('./encodeWorker.js', import.meta.url);
 
@@ -67,23 +69,16 @@ export class EncodeThread {
   }
 
   private async ask(job: EncodeJob): Promise<readonly Int32Array[]> {
+    const { milliseconds, startMs } = this.limits;
+    const isNew = this.worker === undefined;
     const worker = (this.worker ??= this.start());
-    const { milliseconds } = this.limits;
-    let timer: NodeJS.Timeout | undefined;
-    const reply = await new Promise<EncodeReply>((resolve) => {
-      const fail = (error: string): void => resolve({ error, isRefused: false });
-      worker.removeAllListeners();
-      worker.once('message', resolve);
-      worker.once('error', () => fail('it takes too much memory'));
-      worker.once('exit', () => fail('its thread ended'));
-      timer = setTimeout(() => fail(`it takes more than ${milliseconds / 1000} seconds`), milliseconds);
-      worker.postMessage(job);
-    });
-    clearTimeout(timer);
-    if ('ids' in reply) return reply.ids;
+    // A large tokenizer takes a while to open, which is not the text's fault.
+    const ready = isNew ? await reply(worker, startMs, () => undefined) : READY;
+    const answer = 'error' in ready ? ready : await reply(worker, milliseconds, () => worker.postMessage(job));
+    if ('ids' in answer) return answer.ids;
     // A thread that took too long is still at it.
-    if (!reply.isRefused) await this.close();
-    throw badRequest(`The text cannot be tokenized: ${reply.isRefused ? 'the tokenizer refuses it' : reply.error}.`);
+    if (!answer.isRefused) await this.close();
+    throw badRequest(`The text cannot be tokenized: ${answer.isRefused ? 'the tokenizer refuses it' : answer.error}.`);
   }
 
   private start(): Worker {
@@ -94,4 +89,23 @@ export class EncodeThread {
     worker.unref();
     return worker;
   }
+}
+
+/** What a thread says first, once it can take jobs. */
+export const READY: EncodeReply = { ids: [] };
+
+/** The next thing that a thread says within this time. */
+async function reply(worker: Worker, milliseconds: number, ask: () => void): Promise<EncodeReply> {
+  let timer: NodeJS.Timeout | undefined;
+  const answer = await new Promise<EncodeReply>((resolve) => {
+    const fail = (error: string): void => resolve({ error, isRefused: false });
+    worker.removeAllListeners();
+    worker.once('message', resolve);
+    worker.once('error', () => fail('it takes too much memory'));
+    worker.once('exit', () => fail('its thread ended'));
+    timer = setTimeout(() => fail(`it takes more than ${milliseconds / 1000} seconds`), milliseconds);
+    ask();
+  });
+  clearTimeout(timer);
+  return answer;
 }

@@ -4,7 +4,7 @@ import { UserError } from '../../errors.js';
 import type { TokenizerSpec } from '../../models/tokenizer/files.js';
 import { createTokenizer } from '../../models/tokenizer/tokenizer.js';
 import { encodeTexts } from './encodeTexts.js';
-import type { EncodeJob, EncodeReply } from './encodeThread.js';
+import { type EncodeJob, type EncodeReply, READY } from './encodeThread.js';
 
 const port = parentPort;
 if (port === null) throw new Error('serve/texts/encodeWorker runs as a worker thread only');
@@ -28,3 +28,5 @@ port.on('message', ({ texts, addSpecialTokens }: EncodeJob) => {
     },
   );
 });
+
+port.postMessage(READY);

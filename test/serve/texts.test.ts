@@ -24,10 +24,16 @@ writeFileSync(
      if (text === 'grow') for (const all = [];;) all.push(new Array(1e5).fill(0));
      if (text === 'refuse') return parentPort.postMessage({ error: 'no', isRefused: true });
      parentPort.postMessage({ ids: [Int32Array.of(threadId)] });
-   });`,
+   });
+   parentPort.postMessage({ ids: [] });`,
 );
-const thread = (jobs = 8, milliseconds = 5000): EncodeThread =>
-  new EncodeThread(describeTokenizer(DEMO).spec, pathToFileURL(module), { milliseconds, jobs, heapMib: 32 });
+const thread = (jobs = 8, milliseconds = 20_000): EncodeThread =>
+  new EncodeThread(describeTokenizer(DEMO).spec, pathToFileURL(module), {
+    milliseconds,
+    startMs: 60_000,
+    jobs,
+    heapMib: 32,
+  });
 const job = (text: string) => ({ texts: [text], addSpecialTokens: true });
 
 describe('a thread that encodes', () => {
@@ -40,8 +46,8 @@ describe('a thread that encodes', () => {
   });
 
   it.each([
-    ['hang', 200, 'it takes more than 0.2 seconds'],
-    ['end', 5000, 'its thread ended'],
+    ['hang', 500, 'it takes more than 0.5 seconds'],
+    ['end', 20_000, 'its thread ended'],
     ['grow', 20_000, 'it takes too much memory'],
   ])('is another one after a text that makes it %s', async (text, milliseconds, why) => {
     const own = thread(8, milliseconds);
