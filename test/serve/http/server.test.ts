@@ -150,6 +150,49 @@ describe('the body of a request', () => {
   });
 });
 
+describe('events', () => {
+  const EVENTS = ['{"a":1}', JSON.stringify('ä€😀'.repeat(2000)), '{"b":2}'];
+  const TEXT = [...EVENTS, '[DONE]'].map((event) => `data: ${event}\n\n`).join('');
+  const send = ({ events }: Started['streams'][number]): void => {
+    for (const event of EVENTS) events.send(event);
+    events.end();
+  };
+  const get = (version: string, more = ''): string => `GET /stream HTTP/${version}\r\nhost: h\r\n${more}\r\n`;
+
+  it('come in chunks, also of answers that wait for their turn', async () => {
+    const { url, streams } = await start();
+    const { socket, closed } = await openRaw(url);
+    socket.write(get('1.1') + get('1.1', 'connection: close\r\n'));
+    await expect.poll(() => streams.length).toBe(2);
+    // The second one is made first.
+    send(streams[1]!);
+    send(streams[0]!);
+    const pieces = Buffer.from(await closed);
+    const texts: string[] = [];
+    for (let at = pieces.indexOf('\r\n\r\n') + 4; at > 3; at = pieces.indexOf('\r\n\r\n', at) + 4) {
+      let text = '';
+      for (;;) {
+        const end = pieces.indexOf('\r\n', at);
+        const length = parseInt(pieces.toString('latin1', at, end), 16);
+        text += pieces.toString('utf8', end + 2, end + 2 + length);
+        expect(pieces.toString('latin1', end + 2 + length, end + 4 + length)).toBe('\r\n');
+        at = end + 4 + length;
+        if (length === 0) break;
+      }
+      texts.push(text);
+    }
+    expect(texts).toEqual([TEXT, TEXT]);
+  });
+
+  it('come as they are where HTTP has no chunks', async () => {
+    const { url, streams } = await start();
+    const answer = rawAnswer(url, get('1.0'));
+    await expect.poll(() => streams.length).toBe(1);
+    send(streams[0]!);
+    expect((await answer).body).toBe(TEXT);
+  });
+});
+
 describe('a client that is slow', () => {
   it('has so long for its headers and its body', async () => {
     const { url } = await start({ headersMs: 100, requestMs: 200 });
