@@ -4,7 +4,6 @@
  */
 import type { EndReason, GeneratedToken, RequestEvent, RowResult } from '../engine/request.js';
 import { TextStream, type TokenText } from '../engine/textStream.js';
-import { ApiError } from './apiError.js';
 import type { ModelClient, RequestListener, RunningRequest, ServedModel, ServedRequest } from './models.js';
 import type { AnswerOptions } from './sampling.js';
 
@@ -213,22 +212,9 @@ export class Choices implements RequestListener {
   #fail(error: unknown): void {
     if (this.#isFailed) return;
     this.#isFailed = true;
-    this.#reject(apiErrorOf(error));
+    this.#reject(error);
     this.#running.cancel();
   }
-}
-
-/** What a client is told where a request fails in the engine. Errors lose their class between threads. */
-export function apiErrorOf(error: unknown): unknown {
-  if (error instanceof ApiError || !(error instanceof Error)) return error;
-  // The same request meets the same value again.
-  if (error.name === 'NonFiniteError') {
-    const { where } = error as { readonly where?: string };
-    return new ApiError(500, `a value is NaN or infinite${where === undefined ? '' : ` in ${where}`}`, {
-      isFinal: true,
-    });
-  }
-  return error;
 }
 
 /** Usage as clients read it, of all prompts of an answer. */

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { scriptedModel } from '../../support/scriptedModel.js';
 import { type Served, servedModels } from '../../support/servedModels.js';
 import { characters } from '../../../serve/tokenTexts.js';
-import { chunks, complete, joined, refused } from './client.js';
+import { chunks, complete, joined, post, refused } from './client.js';
 
 const EOS = 2;
 
@@ -24,6 +24,7 @@ function next(token: number): number {
   if (char === 'z' || char === '~') return EOS;
   if (char >= 'a' && char < 'z') return byteToken(byte + 1);
   if (char === '@') return byteToken(MELON[0]!);
+  if (char === '$') return 3;
   const at = MELON.indexOf(byte);
   if (at >= 0) return at < 3 ? byteToken(MELON[at + 1]!) : byteToken(0x7e);
   return char === '#' ? byteToken(0xff) : byteToken(0x7e);
@@ -243,6 +244,18 @@ describe('completions', () => {
     expect(other.choices[0]!.text).toBe('cdefg');
     expect((await refused(url, { ...asked, echo: true, logprobs: 0 })).status).toBe(500);
     await expect(chunks(url, { ...asked, echo: true, logprobs: 0 })).rejects.toThrow('500');
+  });
+
+  it('tell of an error behind the first chunk by an event, and end', async () => {
+    const response = await post(url, '/v1/completions', { prompt: tokensOf('$'), temperature: 0, stream: true });
+    expect(response.status).toBe(200);
+    const events = (await response.text()).trim().split('\n\n');
+    expect(events.length).toBe(3);
+    expect(events[0]).toContain('"text":"!"');
+    expect(JSON.parse(events[1]!.slice('data: '.length))).toMatchObject({
+      error: { type: 'server_error', message: expect.stringContaining('NaN') },
+    });
+    expect(events[2]).toBe('data: [DONE]');
   });
 
   it.each([
