@@ -54,6 +54,13 @@ export class Lexemes {
     return inside;
   }
 
+  /** Whether many bytes may come at a state. */
+  isWide(state: number): boolean {
+    let count = 0;
+    for (let byte = 32; byte < 127; byte++) if (this.automaton.next(state, byte) !== NOTHING) count++;
+    return count > 16;
+  }
+
   #insideOf(tree: TokenTree, state: number): Inside {
     this.walk(tree, 0, state);
     const found = this.found.subarray(0, this.foundCount);
@@ -110,6 +117,38 @@ export class Lexemes {
     keepExits(bytes.length);
     automaton.work.spend(visited);
     return { tokens: undefined, mask, exits: exits.slice(0, exitCount) };
+  }
+
+  /**
+   * Sets the bits of tokens below nodes that stay inside of the lexeme from `state` at each of them. Gives the nodes at
+   * which it may end, each as often as it was met.
+   */
+  enter(tree: TokenTree, nodes: readonly number[], state: number, mask: Uint32Array): number[] {
+    const { automaton } = this;
+    const { twins } = this.vocabulary;
+    const { bytes, ends, tokens } = tree;
+    const exits: number[] = [];
+    // Makes the row of the state.
+    automaton.next(state, 0);
+    const row = automaton.rowOf[state]!;
+    const classes = automaton.classesOf[state]!;
+    let visited = nodes.length;
+    for (const node of nodes) {
+      const end = ends[node]!;
+      for (let child = node + 1; child < end; child = ends[child]!) {
+        visited++;
+        const to = automaton.table[row + automaton.classes[classes + bytes[child]!]!]!;
+        if (to === NOTHING) continue;
+        for (let token = tokens[child]!; token >= 0; token = twins[token]!) mask[token >>> 5]! |= 1 << (token & 31);
+        if (ends[child] === child + 1) continue;
+        if (automaton.isNullable[to]!) exits.push(child);
+        this.walk(tree, child, to);
+        for (let at = 0; at < this.foundCount; at++) mask[this.found[at]! >>> 5]! |= 1 << (this.found[at]! & 31);
+        for (let at = 0; at < this.exitCount; at++) exits.push(this.exits[at]!);
+      }
+    }
+    automaton.work.spend(visited);
+    return exits;
   }
 
   /** Finds the tokens below a node that stay inside of the lexeme from `state` there, and the nodes at which it may end. */

@@ -25,36 +25,43 @@ const addTree = (mask: Uint32Array, treeIndex: number, start: State, matcher: Ma
   /** Nodes in the middle of tokens at which a lexeme has ended, by the state there. */
   const pending = new Map<State, number[]>();
   const seen = new Set<number>();
-  const leave = (frame: Frame, exits: Int32Array, count: number): void => {
+  const leave = (frame: Frame, exits: Int32Array | readonly number[]): void => {
+    if (exits.length === 0) return;
     const state = matcher.boundary(frame);
     let nodes = pending.get(state);
     if (nodes === undefined) pending.set(state, (nodes = []));
-    work.spend(8 * count);
-    for (let at = 0; at < count; at++) {
-      const key = state.id * 2 ** 24 + exits[at]!;
+    work.spend(8 * exits.length);
+    for (const exit of exits) {
+      const key = state.id * 2 ** 24 + exit;
       if (seen.has(key)) continue;
       seen.add(key);
-      nodes.push(exits[at]!);
+      nodes.push(exit);
     }
   };
-  for (const { frame, state } of matcher.reach(start).threads) {
+  const { threads } = matcher.reach(start);
+  for (const { frame, state } of threads) {
+    if (threads.length > FEW && !lexemes.isWide(state)) {
+      leave(frame, lexemes.enter(tree, ROOT, state, mask));
+      continue;
+    }
     const { tokens, mask: all, exits } = lexemes.inside(treeIndex, state);
     work.spend(16 + ((tokens ?? all!).length >> 3));
     if (all !== undefined) for (let at = 0; at < mask.length; at++) mask[at]! |= all[at]!;
     else for (const token of tokens!) setBit(mask, token);
-    if (exits.length > 0) leave(frame, exits, exits.length);
+    leave(frame, exits);
   }
   for (const [state, nodes] of pending) {
     pending.delete(state);
     for (const { frame, state: first } of matcher.reach(state).threads) {
-      for (const node of nodes) {
-        lexemes.walk(tree, node, first);
-        for (let at = 0; at < lexemes.foundCount; at++) setBit(mask, lexemes.found[at]!);
-        if (lexemes.exitCount > 0) leave(frame, lexemes.exits, lexemes.exitCount);
-      }
+      leave(frame, lexemes.enter(tree, nodes, first, mask));
     }
   }
 };
+
+/** The root of a tree. */
+const ROOT = [0];
+/** Where there are more ways to go on, those that begin with certain bytes are not kept one by one. */
+const FEW = 4;
 
 const setBit = (mask: Uint32Array, token: number): void => {
   mask[token >>> 5]! |= 1 << (token & 31);

@@ -33,6 +33,8 @@ export class Nodes {
   readonly isNullable: boolean[] = [];
   /** Without `both` and `not`: it has a text unless it is NOTHING. */
   readonly isPlain: boolean[] = [];
+  /** With repetitions that are counted. */
+  readonly isCounted: boolean[] = [];
   /** Bytes of its texts at least; less where parts of an intersection need more together. */
   readonly leastBytes: number[] = [];
   /** How deep derivatives recurse. */
@@ -242,6 +244,15 @@ export class Nodes {
     return this.then(this.literal(first, from, to), this.either(options));
   }
 
+  #isCounted(node: Node): boolean {
+    if (node.kind === 'then') return this.isCounted[node.first]! || this.isCounted[node.rest]!;
+    if (node.kind === 'either' || node.kind === 'both') return node.of.some((part) => this.isCounted[part]);
+    if (node.kind === 'not') return this.isCounted[node.of]!;
+    return (
+      node.kind === 'repeat' && (node.min > 1 || (node.max > 1 && node.max < Infinity) || this.isCounted[node.of]!)
+    );
+  }
+
   #leastBytes(node: Node): number {
     switch (node.kind) {
       case 'nothing':
@@ -277,6 +288,7 @@ export class Nodes {
     this.nodes.push(node);
     this.isNullable.push(isNullable);
     this.isPlain.push(isPlain);
+    this.isCounted.push(this.#isCounted(node));
     this.leastBytes.push(Math.min(MOST_BYTES, this.#leastBytes(node)));
     this.#heights.push(height);
     return this.nodes.length - 1;

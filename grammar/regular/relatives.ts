@@ -23,6 +23,7 @@ export class Relatives {
    * many to be counted in so few are not counted. Strings with limits on their lengths share masks by it.
    */
   near(state: number, bytes: number): number {
+    if (!this.#automaton.isCounted[state]!) return state;
     const key = state * 2048 + bytes;
     let found = this.#near.get(key);
     if (found === undefined) {
@@ -35,6 +36,7 @@ export class Relatives {
   /** A state with all texts of this one, if it is an intersection or begins with one; its other parts forbid some. */
   wider(state: number): number | undefined {
     const { nodes } = this.#automaton;
+    if (this.#automaton.isPlain[state]!) return undefined;
     const node = nodes[state]!;
     if (node.kind === 'both') {
       const parts = node.of.filter((part) => nodes[part]!.kind !== 'not');

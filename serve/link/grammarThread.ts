@@ -1,5 +1,6 @@
 /** The thread that follows grammars: workerData is GrammarThreadData. */
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
+import { warm } from '../../grammar/warm.js';
 import type { GrammarThreadData, ToGrammars } from './grammarMessages.js';
 import { grammarVocabulary, GrammarWork } from './grammarWork.js';
 
@@ -11,7 +12,9 @@ const HELD_MS = 0.3;
 
 const { models, progress } = workerData as GrammarThreadData;
 Atomics.store(progress, 0, -1);
-const work = new GrammarWork(new Map(models.map((model) => [model.key, grammarVocabulary(model)])), progress);
+const vocabularies = new Map(models.map((model) => [model.key, grammarVocabulary(model)]));
+for (const vocabulary of vocabularies.values()) warm(vocabulary);
+const work = new GrammarWork(vocabularies, progress);
 Atomics.store(progress, 0, 0);
 Atomics.add(progress, 1, 1);
 
