@@ -18,6 +18,8 @@ export interface GuideState {
 }
 
 export interface TokenGuide {
+  /** The mask of all tokens, where that is the same whatever is taken. No state is begun then. */
+  readonly fixed?: TokenMask;
   /** `sample`: the number of the continuation among those of its prompt. */
   begin(sample: number): GuideState;
 }
@@ -26,16 +28,17 @@ export interface TokenGuide {
 export function onlyTokens(tokens: readonly number[], vocab: number, guide?: TokenGuide): TokenGuide {
   const own = new Uint32Array(Math.ceil(vocab / 32));
   for (const token of tokens) own[token >> 5]! |= 1 << (token & 31);
+  if (guide === undefined) return { fixed: own, begin: () => ({ next: () => own, close: () => undefined }) };
   const both = (mask: TokenMask): TokenMask => mask.map((word, at) => word & own[at]!);
   return {
     begin: (sample) => {
-      const state = guide?.begin(sample);
+      const state = guide.begin(sample);
       return {
         next: (token) => {
-          const mask = state?.next(token) ?? own;
-          return mask instanceof Promise ? mask.then(both) : mask === own ? own : both(mask);
+          const mask = state.next(token);
+          return mask instanceof Promise ? mask.then(both) : both(mask);
         },
-        close: () => state?.close(),
+        close: () => state.close(),
       };
     },
   };
@@ -68,10 +71,17 @@ export class Guided {
     this.vocab = vocab;
   }
 
+  /** Whether all tokens have the same mask, so that nobody need know one before the next is drawn. */
+  get isFixed(): boolean {
+    return this.guide.fixed !== undefined;
+  }
+
   /** Asks for the first mask. Does nothing where that was done. */
   begin(listener: GuidedListener): void {
     if (this.isClosed || this.listener !== undefined) return;
     this.listener = listener;
+    const { fixed } = this.guide;
+    if (fixed !== undefined) return this.take(fixed);
     this.ask(() => {
       this.state = this.guide.begin(this.sample);
       return this.state.next();
@@ -80,6 +90,7 @@ export class Guided {
 
   /** The token is taken, and another will follow. */
   advance(token: number): void {
+    if (this.isFixed) return;
     this.mask = undefined;
     this.ask(() => this.state!.next(token));
   }

@@ -165,7 +165,8 @@ export class Sequence {
 
   /** Whether it goes on after the next token, whatever that is, and nobody has to know that token before. */
   get isForeseen(): boolean {
-    return this.drafter === undefined && this.guided === undefined && this.tokens.length + 1 < this.longest;
+    if (this.drafter !== undefined || this.guided?.isFixed === false) return false;
+    return this.tokens.length + 1 < this.longest;
   }
 
   /** What may follow its tokens, at most `most`, and never past its longest. */

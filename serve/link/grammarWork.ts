@@ -65,8 +65,9 @@ export class GrammarWork {
   private readonly known = new Map<string, Known>();
   private readonly states = new Map<number, Following>();
   private readonly jobs: Job[] = [];
-  /** The masks that the other side has, by their numbers; those that were used last come last. */
-  private readonly sent = new Map<Uint32Array, number>();
+  /** The masks that the other side has, by digests of their words; those that were used last come last. */
+  private readonly sent = new Map<number, { readonly mask: Uint32Array; readonly number: number }>();
+  private readonly digests = new WeakMap<Uint32Array, number>();
   private masks = 0;
   private done = 0;
   private answer = emptyAnswer();
@@ -203,21 +204,37 @@ export class GrammarWork {
   }
 
   private tell(state: number, mask: Uint32Array): void {
-    let number = this.sent.get(mask);
-    if (number === undefined) {
-      number = ++this.masks;
-      this.answer.fresh.push({ mask: number, words: mask.slice() });
+    let digest = this.digests.get(mask);
+    if (digest === undefined) this.digests.set(mask, (digest = digestOf(mask)));
+    let sent = this.sent.get(digest);
+    if (sent === undefined || !isEqual(sent.mask, mask)) {
+      if (sent !== undefined) this.answer.dropped.push(sent.number);
+      sent = { mask, number: ++this.masks };
+      this.answer.fresh.push({ mask: sent.number, words: mask.slice() });
     }
-    this.sent.delete(mask);
-    this.sent.set(mask, number);
-    this.answer.masks.push(state, number);
-    for (const [oldest, dropped] of this.sent) {
+    this.sent.delete(digest);
+    this.sent.set(digest, sent);
+    this.answer.masks.push(state, sent.number);
+    for (const [oldest, { number }] of this.sent) {
       if (this.sent.size <= SENT_MASKS) return;
       this.sent.delete(oldest);
-      this.answer.dropped.push(dropped);
+      this.answer.dropped.push(number);
     }
   }
 }
+
+/** Equal masks of different states are one, which rows of a step share. */
+function digestOf(mask: Uint32Array): number {
+  let digest = 0;
+  for (const word of mask) {
+    digest = Math.imul(digest ^ word, 0x9e3779b1);
+    digest ^= digest >>> 15;
+  }
+  return digest;
+}
+
+const isEqual = (one: Uint32Array, other: Uint32Array): boolean =>
+  one === other || (one.length === other.length && one.every((word, at) => word === other[at]));
 
 class Busy extends Error {}
 

@@ -99,6 +99,19 @@ describe('guided texts', () => {
     expect(new Set(masks)).toEqual(new Set([0]));
   });
 
+  it('are looked ahead where their mask never changes', async () => {
+    const [model, plain] = [pathModel({ limits: { keptRows: 64 } }), pathModel()];
+    const request = { prompt: STEM, maxNewTokens: 20, guide: { ...always(ONE_MASK), fixed: ONE_MASK } };
+    let unread = 0;
+    const step = (message: StepMessage) => {
+      unread += message.tokens.filter((token) => token < 0).length;
+      return model.step(message);
+    };
+    const found = await run(Engine.of({ ...model, step }), [request]);
+    expect(unread).toBe(19);
+    expect(found).toEqual(await run(Engine.of(plain), [{ ...request, guide: always(ONE_MASK) }]));
+  });
+
   it('have states of their own where there are several', async () => {
     const samples: number[] = [];
     const own = madeUpGuide({ vocab: PATH_VOCAB, seed: 4, turns: () => 2 });

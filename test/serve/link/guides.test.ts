@@ -7,7 +7,9 @@ import type { RequestEvent } from '../../../engine/request.js';
 import type { GrammarSource } from '../../../grammar/source.js';
 import { describeTokenizer } from '../../../models/tokenizer/files.js';
 import type { ApiError } from '../../../serve/apiError.js';
-import type { GrammarModel, GrammarThreadData } from '../../../serve/link/grammarMessages.js';
+import { compile } from '../../../grammar/compile.js';
+import type { GrammarModel, GrammarThreadData, ToGrammars } from '../../../serve/link/grammarMessages.js';
+import { grammarVocabulary, GrammarWork } from '../../../serve/link/grammarWork.js';
 import { GrammarGuides, type GrammarPort, type GuidesOptions } from '../../../serve/link/guides.js';
 import { grammarPort } from '../../support/grammarPort.js';
 import { DEMO, type Served, servedModels } from '../../support/servedModels.js';
@@ -80,6 +82,63 @@ beforeAll(async () => {
   const server = served();
   together = await many(server);
   await server.close();
+});
+
+describe('the work of the thread', () => {
+  const vocabulary = grammarVocabulary(MODEL);
+  const begin = (state: number, source: GrammarSource, tokens: readonly number[] = []) => ({
+    ...{ state, model: 'model', source },
+    tokens: Int32Array.from(tokens),
+  });
+  const idle = { check: [], begin: [], take: new Int32Array(0), close: new Int32Array(0) };
+
+  it('sends a mask once, and equal ones of other grammars not again', () => {
+    const work = new GrammarWork(new Map([['model', vocabulary]]), new Int32Array(2));
+    const answerOf = (message: Partial<ToGrammars>) => {
+      work.add({ ...idle, ...message });
+      while (!work.isIdle) work.next();
+      return work.take();
+    };
+    const first = answerOf({ begin: [begin(1, UNTIL), begin(2, UNTIL)] });
+    expect([[...first!.masks], first!.fresh.length]).toEqual([[1, 1, 2, 1], 1]);
+    expect(first!.fresh[0]!.words).toEqual(compile(UNTIL, vocabulary).start().mask());
+    // Any text, up to another mark that is no token.
+    const same = answerOf({ begin: [begin(3, { kind: 'sequence', of: [UNTIL, text('x')] })] });
+    expect([[...same!.masks], same!.fresh]).toEqual([[3, 1], []]);
+    // Where a thread begins again, in the middle of texts.
+    const r = vocabulary.bytes.findIndex((bytes) => bytes?.length === 1 && bytes[0] === 114);
+    const later = answerOf({ begin: [begin(4, COLOURS, [r])] });
+    expect(later!.fresh[0]!.words).toEqual(compile(COLOURS, vocabulary).start().take(r).mask());
+    expect(work.counts.grammars).toBe(3);
+    expect(answerOf({ close: Int32Array.of(1, 2, 3, 4), take: Int32Array.of(1, 5) })).toBeUndefined();
+    expect(work.counts.states).toBe(0);
+  });
+
+  it('does what costs little before what costs much, and all in the end', () => {
+    const work = new GrammarWork(new Map([['model', vocabulary]]), new Int32Array(2));
+    work.add({ ...idle, begin: [begin(1, UNTIL)] });
+    work.next();
+    work.take();
+    const check = Array.from({ length: 5 }, (_, i) => ({ question: 10 + i, model: 'model', source: text(`${i}`) }));
+    const letter = vocabulary.bytes.findIndex((bytes) => bytes?.length === 1 && bytes[0] === 97);
+    work.add({ ...idle, check, take: Int32Array.of(1, letter) });
+    work.next();
+    expect(work.take()!.masks[0]).toBe(1);
+    while (!work.isIdle) work.next();
+    expect([...work.take()!.checked].sort()).toEqual([10, 11, 12, 13, 14]);
+  });
+
+  it('says what is wrong with a grammar, and that a model is unknown', () => {
+    const work = new GrammarWork(new Map([['model', vocabulary]]), new Int32Array(2));
+    work.add({ ...idle, check: [{ question: 1, model: 'model', source: { kind: 'until', text: '' } }] });
+    work.add({ ...idle, begin: [begin(2, COLOURS, [1, 1, 1]), { ...begin(3, COLOURS), model: 'other' }] });
+    while (!work.isIdle) work.next();
+    const failed = new Map(work.take()!.failed);
+    expect(failed.get(1)).toEqual({ message: 'a text cannot go on up to an empty one' });
+    expect(failed.get(2)).toEqual({ message: 'token 1 cannot come here' });
+    expect(failed.get(3)).toMatchObject({ isFault: true });
+    expect(work.counts.states).toBe(0);
+  });
 });
 
 describe('a text that is asked to be something', () => {
