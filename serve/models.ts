@@ -130,8 +130,8 @@ export function requireAnyModel(client: ModelClient, name: unknown): ServedModel
 }
 
 /**
- * The same, of a kind: the first of it where the body names none. Throws ApiError: 404 where there is no such model, 400
- * where it is of the other kind.
+ * The same, of a kind: the first of it where the body names none. Throws ApiError: 404 where there is no such model,
+ * 400 where it is of the other kind.
  */
 export function requireModel(client: ModelClient, name: unknown, kind: ServedModel['kind']): ServedModel {
   const isNamed = name !== undefined && name !== null;

@@ -56,6 +56,7 @@ const DEFAULTS = {
   unreadMs: 2000,
 };
 const MAX_HEADER_BYTES = 16 << 10;
+const TCP_PROBE_MS = 60_000;
 
 export class HttpServer {
   private readonly options: HttpOptions;
@@ -81,6 +82,9 @@ export class HttpServer {
     this.router = new Router(this.ownRoutes);
     this.server = createServer({
       noDelay: true,
+      // A client whose machine is gone says nothing: the system asks.
+      keepAlive: true,
+      keepAliveInitialDelay: TCP_PROBE_MS,
       maxHeaderSize: MAX_HEADER_BYTES,
       headersTimeout: settings.headersMs,
       requestTimeout: settings.requestMs,

@@ -1,7 +1,9 @@
 /** Requests and events that go through a port. */
 import { afterEach, describe, expect, it } from 'vitest';
-import type { RequestEvent } from '../../../engine/request.js';
+import { QueueFull } from '../../../engine/engine.js';
+import { GivenUp, type RequestEvent } from '../../../engine/request.js';
 import type { LinkedClient } from '../../../serve/link/client.js';
+import { receivedError, sentError } from '../../../serve/link/failures.js';
 import type { RunningRequest, ServedRequest } from '../../../serve/models.js';
 import { counting, range } from '../../engine/counting.js';
 import { type Served, type ServedOptions, servedModels } from '../../support/servedModels.js';
@@ -141,6 +143,19 @@ describe('a request through a port', () => {
     const { events, ended } = read(client, generate());
     await ended;
     expect(events.at(-1)).toMatchObject({ kind: 'failed', error: { status: 500 } });
+  });
+
+  it('is told why by the class of the error, which does not cross threads', () => {
+    const told = (error: unknown) => {
+      const { status, options } = receivedError(structuredClone(sentError(error)));
+      return [status, options.code, options.isFinal];
+    };
+    const nonFinite = Object.assign(new Error('row 3 of layer 2'), { name: 'NonFiniteError' });
+    expect(told(nonFinite)).toEqual([500, 'non_finite', true]);
+    expect(told(new GivenUp('its steps ended 3 devices'))).toEqual([500, undefined, true]);
+    expect(told(new QueueFull('submit: 5 wait'))).toEqual([429, 'queue_full', undefined]);
+    expect(told(new TypeError('/a/path of ours'))).toEqual([500, undefined, undefined]);
+    expect(sentError(new TypeError('/a/path of ours')).message).not.toContain('/a/path');
   });
 
   it('ends where its reader throws, and others go on', async () => {
