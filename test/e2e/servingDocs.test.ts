@@ -17,9 +17,9 @@ const TEMPLATE =
 const blocksOf = (language: string): readonly string[] =>
   [...TEXT.matchAll(/^```(\w+)\n(.*?)^```$/gms)].flatMap(([, name, code = '']) => (name === language ? [code] : []));
 
-/** Commands that ask a server, each in one line. */
+/** Commands that ask a server. Lines that go on with one are indented. */
 const CURLS = blocksOf('sh')
-  .flatMap((block) => block.replaceAll(/ *\\\n */g, ' ').split('\n'))
+  .flatMap((block) => block.replaceAll(/ *\\\n */g, ' ').split(/\n(?=\S)/))
   .filter((line) => line.startsWith('curl '));
 const isOfJudge = (command: string): boolean => command.includes('"judge"');
 const VERIFIER = join(ROOT, '..', 'shared', 'checkpoints', 'verifiers', 'qwen-prm');
@@ -52,6 +52,12 @@ describe.skipIf(!isBuilt)('docs/serving.md', () => {
       : [stdout];
     expect(answers.length).toBeGreaterThan(0);
     for (const answer of answers) expect(JSON.parse(answer)).not.toHaveProperty('error');
+    if (command.includes('guided_choice')) expect(stdout).toMatch(/"text":"(red|green|blue)"/);
+    if (command.includes('json_schema')) {
+      const { choices } = JSON.parse(stdout) as { choices: { message: { content: string }; finish_reason: string }[] };
+      expect(choices[0]!.finish_reason).toBe('stop');
+      expect(JSON.parse(choices[0]!.message.content)).toEqual({ name: expect.any(String) });
+    }
   });
 
   it('has a program for Node that works', async () => {
