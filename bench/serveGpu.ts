@@ -8,6 +8,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Command } from 'commander';
 import { at } from '../system/at.js';
 import { BENCH_TARGETS, benchCommand, type BenchTarget, decimal, list, oneOf, runProgram, whole } from './command.js';
@@ -40,6 +41,8 @@ interface Measured {
 /** Lengths of a lone request, and of those that run side by side. */
 const LONE: RequestLengths = { prompt: 215, answer: 128 };
 const WARM_UP: RequestLengths = { prompt: 215, answer: 64 };
+/** In which a reader that stopped is held back. */
+const STALL_MS = 4000;
 const [TTFT_MEDIAN, TTFT_P99, ITL_RATIO] = [60, 250, 3];
 
 const median = (values: readonly number[]): number => percentile(Float64Array.from(values).sort(), 50);
@@ -195,22 +198,23 @@ class Measurement {
     this.add('alone: ITL over HTTP − generate (means), ms', '≤ 0.2', compared('itl'));
   }
 
-  /** One of the streams reads no more: the P99 of the others' gaps, beside the same number of streams that all read. */
+  /** The P99 of the gaps of streams beside a reader that stopped before, and without it, in turn. */
   async stalled(): Promise<void> {
     const { stalledStreams: count, stalledTokens: answer, rounds } = this.options;
-    const others = Array.from({ length: count - 1 }, () => ({ prompt: 64, answer }));
+    const lengths = Array.from({ length: count }, () => ({ prompt: 64, answer }));
     const p99s: [number[], number[]] = [[], []];
     for (let round = 0; round < rounds >> 1; round++)
       for (const isStalled of [false, true]) {
         const { baseUrl } = this.server;
         const stalled = new StalledReaders({ baseUrl });
-        const body = this.body(this.fresh(0));
-        if (isStalled) stalled.begin({ ...body, extra: { logprobs: 1 } }, 1, this.options.longest);
-        const lengths = isStalled ? others : [...others, { prompt: 64, answer }];
+        // So much text that the system's buffers are full soon.
+        const body = { ...this.body(this.fresh(0)), extra: { n: 16, logprobs: 20 } };
+        if (isStalled) {
+          stalled.begin(body, 1, this.options.longest);
+          await sleep(STALL_MS);
+        }
         const { outcomes } = await this.load(`stalled ${isStalled} ${round}`, lengths);
-        p99s[isStalled ? 1 : 0].push(
-          distributionOf(steadyGapsOf(outcomes.slice(0, others.length)), [99]).percentiles['p99']!,
-        );
+        p99s[isStalled ? 1 : 0].push(distributionOf(steadyGapsOf(outcomes), [99]).percentiles['p99']!);
         stalled.close();
       }
     const [without, beside] = p99s.map(median);
@@ -311,8 +315,8 @@ export const serveGpuCommand = (): Command =>
     .option('--share <x>', 'Poisson arrivals: share of the requests a second that came at once', decimal(0.01, 2), 0.7)
     .option('--poisson-seconds <n>', 'for so long', whole(1, 600), 25)
     .option('--rounds <n>', 'lone requests; half as many rounds with a stalled reader', whole(2, 1000), 10)
-    .option('--stalled-streams <n>', 'streams, one of which stalls', whole(2, 10_000), 128)
-    .option('--stalled-tokens <n>', 'of each of the others', whole(2, 65_536), 300)
+    .option('--stalled-streams <n>', 'streams beside a reader that stops', whole(2, 10_000), 128)
+    .option('--stalled-tokens <n>', 'of each', whole(2, 65_536), 300)
     .option('--longest <n>', 'tokens that a stalled reader asks for', whole(2, 1 << 20), 7000)
     .option('--processes <n>', 'of the client', whole(1, 64), 4)
     .option('--limit <seconds>', 'after so many nothing more is begun', whole(10, 10_000), 420)
