@@ -12,6 +12,8 @@ import { readStructure } from '../structured.js';
 /** What is written where a body does not say: as OpenAI has it. */
 const DEFAULT_TOKENS = 16;
 const MAX_CHOICES = 1024;
+/** Log-probabilities of an answer, each with a text: some 40 bytes. */
+const MAX_NUMBERS = 1 << 22;
 
 const flag = z.boolean('expected true or false');
 
@@ -64,7 +66,7 @@ export async function readCompletion(
     throw badRequest(`a request has at most ${MAX_CHOICES} choices, for all its prompts together`, 'n');
   if (grammar !== undefined) await client.checkGrammar(model, grammar);
   const encoded = await encodePrompts(prompts, model, body.add_special_tokens);
-  return {
+  const completion = {
     model,
     options,
     echoes,
@@ -81,6 +83,24 @@ export async function readCompletion(
       };
     }),
   };
+  requireFewNumbers(completion);
+  return completion;
+}
+
+/** Throws ApiError 400 where an answer may have more log-probabilities than there is memory for. */
+function requireFewNumbers({ prompts, options, drawn, echoes }: Completion): void {
+  const { topLogProbs, promptLogProbs } = options;
+  const ofAnswer = topLogProbs === undefined ? 0 : 1 + topLogProbs;
+  const ofPrompt = promptLogProbs === undefined ? 0 : 1 + promptLogProbs;
+  const total = prompts.reduce((sum, { tokens, maxTokens }) => {
+    const perChoice = ofAnswer * (maxTokens + (echoes ? tokens.length : 0)) + ofPrompt * tokens.length;
+    return sum + drawn * perChoice;
+  }, 0);
+  if (total <= MAX_NUMBERS) return;
+  throw badRequest(
+    `the answer may have ${total} log-probabilities, and the limit is ${MAX_NUMBERS}: ask for fewer prompts at a time`,
+    topLogProbs === undefined ? 'prompt_logprobs' : 'logprobs',
+  );
 }
 
 /** Tokens that are left of a prompt; −1 asks for as many as fit beside the answer. */

@@ -293,6 +293,11 @@ describe('completions', () => {
     [{ seed: 1.5 }, 400, 'seed: '],
     [{ allowed_token_ids: [] }, 400, 'allowed_token_ids: expected at least one token'],
     [{ allowed_token_ids: [4096] }, 400, 'allowed_token_ids: there is no token 4096'],
+    [
+      { prompt: Array.from({ length: 1000 }, () => [5]), logprobs: 20, max_tokens: 300 },
+      400,
+      'the answer may have 6300000 log-probabilities',
+    ],
     [{ bad_words: ['x'] }, 400, 'bad_words is not supported'],
     [{ use_beam_search: true }, 400, 'use_beam_search is not supported'],
     [{ max_tokens: -1 }, 400, 'max_tokens: '],
