@@ -12,6 +12,7 @@ import { buffersOf, type FromEngine, sentRequest, type ToEngine } from './protoc
 
 /** What may wait for the engine, in all. More is refused with 429. */
 export interface QueueLimits {
+  /** Each continuation of a prompt counts. */
   readonly requests: number;
   /** Of their prompts. */
   readonly tokens: number;
@@ -85,7 +86,7 @@ export class LinkedClient implements ModelClient {
       isOver: false,
     }));
     this.running.set(number, { listener, samples, promptTokens, left: samples.length, hasBegun: false });
-    this.waiting.requests++;
+    this.waiting.requests += samples.length;
     this.waiting.tokens += promptTokens;
     const asked = sentRequest(request);
     this.send({ kind: 'submit', request: number, asked }, buffersOf(asked));
@@ -250,7 +251,7 @@ export class LinkedClient implements ModelClient {
   private begin(running: Running): void {
     if (running.hasBegun) return;
     running.hasBegun = true;
-    this.waiting.requests--;
+    this.waiting.requests -= running.samples.length;
     this.waiting.tokens -= running.promptTokens;
   }
 

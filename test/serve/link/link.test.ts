@@ -131,6 +131,9 @@ describe('a request through a port', () => {
       "A prompt of 21 tokens; the model's context has 20.",
     ]);
     expect(await statusOf(generate({ prompt: [5000] }))).toEqual([400, 'token 5000: the model has 4,096 tokens']);
+    const several = read(client, generate({ n: 2 }));
+    expect((await statusOf(generate()))?.[0]).toBe(429);
+    await several.ended;
     const first = [read(client, generate()), read(client, generate())];
     expect(await statusOf(generate())).toEqual([429, 'Too many requests wait for the model. Try again later.']);
     await Promise.all(first.map(({ ended }) => ended));
