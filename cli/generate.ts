@@ -9,7 +9,7 @@ import { defined } from '../system/defined.js';
 import { codeOf } from '../system/process.js';
 import { bytes, count, counted, duration } from '../system/text.js';
 import { converse } from './conversation.js';
-import { addGenerateFlags, generateFlags, templateFlags } from './generateFlags.js';
+import { addGenerateFlags, generateFlags, structureFlags, templateFlags } from './generateFlags.js';
 import type { Input, Io } from './io.js';
 import {
   addSteppingFlags,
@@ -144,6 +144,7 @@ async function parse(
     prompts: prompts.map((prompt, i) => ({ where: `prompt ${i + 1}`, prompt: { prompt } })),
     ...defined({ promptFile }),
     ...(await generateFlags(flags)),
+    ...structureFlags(flags),
     ...deviceFlags(flags),
     ...modelFlags(flags),
     ...artifactFlags(flags, model),
@@ -271,6 +272,8 @@ async function generate(context: Context, model: string, prompts: readonly strin
         '--n, --best-of, --beams: a conversation has one answer to each line',
         `${EXAMPLE} --beams 4`,
       );
+    if (asked.structure !== undefined)
+      throw new UsageError('--json-schema, --json-object, --regex, --choice: not for a conversation', EXAMPLE);
     return converse(context, typed, asked, face);
   }
   const request = { ...asked, prompts: named };

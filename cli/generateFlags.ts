@@ -1,5 +1,6 @@
 /** The flags that say how prompts are continued. */
 import { type Command, Option } from 'commander';
+import type { Structure } from '../commands/structure.js';
 import { UsageError } from '../errors.js';
 import {
   DEFAULT_NEW_TOKENS,
@@ -12,7 +13,11 @@ import {
 import type { GenerateField, GenerateOptions } from '../engine/options.js';
 import { parseJsonValue } from '../python/literal.js';
 import { type Dict, isDict, type PyValue } from '../python/value.js';
+import { parseJson } from '../system/json.js';
+import { decodeUtf8, readBounded } from '../system/read.js';
 import { type Flags, isSet, text, texts } from './options.js';
+
+const MAX_SCHEMA_BYTES = 16 * 2 ** 20;
 
 const append = (value: string, before: readonly string[] = []): readonly string[] => [...before, value];
 
@@ -49,6 +54,10 @@ export const addGenerateFlags = (command: Command): Command =>
         append,
       ),
     )
+    .option('--json-schema <file>', 'write JSON that the JSON Schema in this file accepts (docs/structured.md)')
+    .option('--json-object', 'write a JSON object')
+    .option('--regex <expression>', 'write a text that this regular expression matches as a whole')
+    .addOption(new Option('--choice <text>', 'write one of these texts; given once for each of them').argParser(append))
     .option('--seed <n>', 'draw the same tokens as any other run with this seed (default: 0)')
     .option('--top-logprobs <n>', `with --json: the n most likely tokens at each place, at most ${MAX_TOP_LOGPROBS}`);
 
@@ -74,6 +83,29 @@ const NUMBERS = {
   seed: 7,
   topLogProbs: 5,
 } as const satisfies Partial<Record<GenerateField, number>>;
+
+/** What texts have to be. Throws UsageError, and UserError for a file that is not JSON. */
+export function structureFlags(flags: Flags): { readonly structure?: Structure } {
+  const [file, regex, choice] = [text(flags, 'jsonSchema'), text(flags, 'regex'), texts(flags, 'choice')];
+  const found: Structure[] = [
+    ...(file === undefined ? [] : [{ json: readSchema(file) }]),
+    ...(isSet(flags, 'jsonObject') ? [{ jsonObject: true } as const] : []),
+    ...(regex === undefined ? [] : [{ regex }]),
+    ...(choice.length === 0 ? [] : [{ choice }]),
+  ];
+  const [structure] = found;
+  if (structure === undefined) return {};
+  if (found.length > 1)
+    throw new UsageError('--json-schema, --json-object, --regex, --choice: a text is one of them', 'give one');
+  if (text(flags, 'beams') !== undefined)
+    throw new UsageError('--beams: a search has no use for what texts have to be', 'leave --beams out');
+  return { structure };
+}
+
+function readSchema(file: string): unknown {
+  const hint = 'give a file with a JSON Schema';
+  return parseJson(decodeUtf8(readBounded(file, MAX_SCHEMA_BYTES, hint), file, hint), file, hint);
+}
 
 const KWARGS = '--chat-template-kwargs';
 const KWARGS_HINT = `for example: ${KWARGS} '{"enable_thinking": false}'`;

@@ -21,12 +21,14 @@ import { requireModelAt } from '../models/model/refusals.js';
 import { createTokenizer, openTokenizer, type Tokenizer } from '../models/tokenizer/tokenizer.js';
 import type { Dict } from '../python/value.js';
 import type { FirstCall } from '../runtime/stageRunner.js';
+import { defined } from '../system/defined.js';
 import { isFolder } from '../system/read.js';
 import { cacheBytesOf, compileWithCache, type Demand, fitsLeastCache } from './cacheSize.js';
 import { engineOf } from './engineModel.js';
 import { beginLoading, EarlyModel, type LoadedModel, type ModelLoading } from './loadModel.js';
 import { checkBiases, demandOf, likelyDemand, tokenizePrompts } from './promptTokens.js';
 import { requireVocabulary } from './requireVocabulary.js';
+import { guideOf, type Structure } from './structure.js';
 import { openTemplate } from './templates.js';
 import {
   type Continuation,
@@ -45,6 +47,8 @@ export interface GenerateRequest extends LoadRequest, GenerateOptions {
   readonly promptFile?: string;
   /** Variables of the chat template, for conversations that do not set them. */
   readonly templateVariables?: Dict;
+  /** What texts have to be. */
+  readonly structure?: Structure;
 }
 
 export interface GenerateResult {
@@ -64,8 +68,9 @@ export async function generate(
 ): Promise<GenerateResult> {
   requireModelAt(asked.model);
   const settled = await settleTarget(asked, ui);
-  const request = { ...settled, logits: wantsLogits(settled), feeds: mayFeed(settled) };
-  const { promptFile, signal, maxNewTokens = DEFAULT_NEW_TOKENS } = request;
+  const logits = wantsLogits(settled) || settled.structure !== undefined;
+  const request = { ...settled, logits, feeds: mayFeed(settled) };
+  const { promptFile, signal, structure, maxNewTokens = DEFAULT_NEW_TOKENS } = request;
   const phases = new Phases();
   phases.begin('questions');
   const fromFile = promptFile === undefined ? [] : await readPrompts(promptFile, signal);
@@ -90,7 +95,9 @@ export async function generate(
     const hasChats = named.some(({ prompt }) => 'messages' in prompt);
     const template = hasChats ? openTemplate(loading.checkpoint.path) : undefined;
     const writer = { tokenizer, template, variables: request.templateVariables };
-    return { tokenizer, prompts: await tokenizePrompts(named, writer, config).finally(() => template?.close()) };
+    const prompts = await tokenizePrompts(named, writer, config).finally(() => template?.close());
+    const facts = { tokenizer: loading.tokenizer.spec, vocabSize: config.vocabSize, eosTokenIds: [...own.eosTokenIds] };
+    return { tokenizer, prompts, ...(structure === undefined ? {} : { guide: guideOf(structure, facts) }) };
   });
   let loaded: LoadedModel | undefined;
   try {
@@ -104,7 +111,7 @@ export async function generate(
   } finally {
     await early?.close();
   }
-  const { tokenizer, prompts } = await tokenizing;
+  const { tokenizer, prompts, guide } = await tokenizing;
   try {
     ui.phase('generate', prompts.length === 1 ? undefined : `${prompts.length} prompts`);
     const continuer = new TextGenerator(engineOf(loaded), tokenizer, own.eosTokenIds);
@@ -116,16 +123,21 @@ export async function generate(
     );
     first.begin(request.beams === undefined ? 'first token' : 'first text');
     const started = performance.now();
-    const results = await continueAll(continuer, prompts, request, {
-      onPiece: (index, piece, sample) => {
-        progress.add(index);
-        return listener.onPiece?.(index, piece, sample);
+    const results = await continueAll(
+      continuer,
+      prompts,
+      { ...request, ...defined({ guide }) },
+      {
+        onPiece: (index, piece, sample) => {
+          progress.add(index);
+          return listener.onPiece?.(index, piece, sample);
+        },
+        onResults: (index, results) => {
+          progress.end(index);
+          listener.onResults?.(index, results);
+        },
       },
-      onResults: (index, results) => {
-        progress.end(index);
-        listener.onResults?.(index, results);
-      },
-    });
+    );
     return {
       results,
       counts: continuer.counts,

@@ -1,6 +1,7 @@
 /** A model of an engine as a writer: prompts as tokens in, text out, a piece with every token. */
 import { type Beam, searchBeams } from '../engine/beams.js';
 import { DeadlinePassed, type Engine } from '../engine/engine.js';
+import type { TokenGuide } from '../engine/guide.js';
 import type { GeneratorCounts } from '../engine/modelStats.js';
 import type { RequestHandle } from '../engine/handle.js';
 import { DEFAULT_NEW_TOKENS } from '../engine/limits.js';
@@ -51,6 +52,8 @@ export interface ContinueOptions extends GenerateOptions, Pick<RequestOptions, '
   readonly onPiece?: (piece: TextPiece, sample: number) => Promise<void> | undefined | void;
   /** No token that ends a text comes before there are so many; a stop text does. Default 0. */
   readonly minBeforeEos?: number;
+  /** Says which tokens may come. Not for a search. */
+  readonly guide?: TokenGuide;
 }
 
 /** A continuation, or why there is none. */
@@ -156,6 +159,7 @@ export class TextGenerator {
         minNewTokens: Math.max(minNewTokens, minBeforeEos),
         stopTokens,
         sampling: samplingOf(options),
+        ...defined({ guide: options.guide }),
         ...this.requestOptions(options),
       });
     } catch (error) {

@@ -3,9 +3,11 @@ import { cacheTokensOf } from '../ir/stepping.js';
 import { engineOf } from '../commands/engineModel.js';
 import type { LoadedModel } from '../commands/loadModel.js';
 import { checkBiases, type PromptWriter, type TokenizedPrompt, tokenizePrompts } from '../commands/promptTokens.js';
+import { guideOf, type Structure } from '../commands/structure.js';
 import { openTemplate } from '../commands/templates.js';
 import { type Continuation, continueAll, type ContinueListener, TextGenerator } from '../commands/textGenerator.js';
 import { UsageError } from '../errors.js';
+import type { TokenGuide } from '../engine/guide.js';
 import type { EndReason, RequestOptions } from '../engine/request.js';
 import type { ChatTemplate } from '../models/chat/template.js';
 import { readGenerationConfig } from '../models/generationConfig.js';
@@ -92,13 +94,22 @@ export class ModelGenerator {
     return tokenizePrompts(named, writer, this.model.checkpoint.config);
   }
 
+  private guideOf(structure: Structure): TokenGuide {
+    const { checkpoint, tokenizer } = this.model;
+    const { eosTokenIds } = readGenerationConfig(checkpoint, tokenizer);
+    const { vocabSize } = checkpoint.config;
+    return guideOf(structure, { tokenizer: tokenizer.spec, vocabSize, eosTokenIds: [...eosTokenIds] });
+  }
+
   /** Tells of everything that happens to the prompts. Rejects with UserError for a prompt that cannot be taken. */
   async run(asked: GenerateOptions & Timing, signal: AbortSignal, tell: Tell<GenerateEvent>): Promise<void> {
-    const { prompts, ...options } = present(asked);
+    const { prompts, structure, ...options } = present(asked);
     checkBiases(options.logitBias, this.model.checkpoint.config);
     const tokenized = await this.tokenize(prompts);
     const isRanked = options.beams !== undefined || options.bestOf !== undefined;
-    await continueAll(this.continuer, tokenized, { ...options, signal }, listenerOf(tell, isRanked));
+    const guide = structure === undefined ? undefined : this.guideOf(structure);
+    const all = { ...options, signal, ...defined({ guide }) };
+    await continueAll(this.continuer, tokenized, all, listenerOf(tell, isRanked));
   }
 
   async close(): Promise<void> {

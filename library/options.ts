@@ -95,6 +95,18 @@ const generateOptions = {
   /** Texts, or one of `prompt`, `tokens` and `messages` each. */
   prompts: z.array(PROMPT).min(1).readonly(),
   ...generateFields,
+  /** What texts have to be: for a model that is opened with `logits`, and not with `beams`. */
+  structure: z
+    .union(
+      [
+        z.strictObject({ json: z.union([z.boolean(), z.record(z.string(), z.unknown())]) }),
+        z.strictObject({ jsonObject: z.literal(true) }),
+        z.strictObject({ regex: z.string() }),
+        z.strictObject({ choice: z.array(z.string()).min(1).max(10_000).readonly() }),
+      ],
+      'expected one of { json: SCHEMA }, { jsonObject: true }, { regex } and { choice: [TEXT, …] }',
+    )
+    .optional(),
   /** Ends every text with what there is: its reason is `aborted`. */
   signal: common.signal,
 };
@@ -225,7 +237,11 @@ function refuseMaxTokens(name: keyof typeof SCHEMAS, options: unknown): void {
 export function checkOptions(name: keyof typeof SCHEMAS, options: unknown): void {
   const checked = SCHEMAS[name].safeParse(options);
   if (checked.success) {
-    if (name === 'generate' || name === 'engine.generate') checkTogether(options as WrittenOptions, (field) => field);
+    if (name === 'generate' || name === 'engine.generate') {
+      checkTogether(options as WrittenOptions, (field) => field);
+      if (isRecord(options) && options['structure'] !== undefined && options['beams'] !== undefined)
+        throw new UsageError(`${name}: structure: a search with beams has no use for it`, 'leave one of them out');
+    }
     return;
   }
   refuseMaxTokens(name, options);

@@ -1,4 +1,4 @@
-/** What a body asks the text of an answer to be: OpenAI's `response_format`, and the fields that vLLM has had for it. */
+/** What a body asks the text of an answer to be: OpenAI's `response_format`, and vLLM's fields for the same. */
 import type { GrammarSource } from '../grammar/source.js';
 import { isGiven, isRecord } from '../system/json.js';
 import { badRequest } from './apiError.js';

@@ -1,4 +1,4 @@
-/** Questions about regular languages: whether one is empty, which texts are in it, and whether two are written alike. */
+/** Questions about regular languages: whether one is empty, what is in it, and whether two are written alike. */
 import { GrammarError, type Regular } from '../grammar.js';
 import { Automaton } from '../regular/automaton.js';
 import { NOTHING as NO_TEXT } from '../regular/nodes.js';

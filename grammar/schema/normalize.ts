@@ -20,7 +20,7 @@ import {
   TRUE,
 } from './shapes.js';
 
-/** Bounds of one schema: pairs of shapes that are compared, shapes of a node, nodes, and how deep schemas are joined. */
+/** Bounds of one schema: pairs of shapes compared, shapes of a node, nodes, and how deep schemas are joined. */
 const MAX_PAIRS = 400_000;
 const MAX_SHAPES = 2_000;
 const MAX_NODES = 60_000;

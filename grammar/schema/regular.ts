@@ -1,4 +1,4 @@
-/** Makers of regular languages, which keep them small: what is empty vanishes, and what is nested in its like is flat. */
+/** Makers of regular languages, which keep them small: what is empty vanishes, and what is nested becomes flat. */
 import type { Regular } from '../grammar.js';
 
 /** The empty text alone. */

@@ -1,7 +1,7 @@
 /**
- * JSON Schemas as grammars. Every text that the grammar has is JSON that the schema accepts. What the grammar leaves out
- * of what the schema accepts is a matter of form: how JSON is written (rules.ts, characters.ts, numbers.ts) and the
- * order of properties. A keyword that cannot be said exactly is refused.
+ * JSON Schemas as grammars. Every text that the grammar has is JSON that the schema accepts. What it leaves out of what
+ * the schema accepts is a matter of form: how JSON is written (rules.ts, characters.ts, numbers.ts) and the order of
+ * properties. A keyword that cannot be said exactly is refused.
  */
 import { type Expression, type Grammar, GrammarError, type Regular } from '../grammar.js';
 import { arrayExpression, type Values } from './arrays.js';

@@ -1,9 +1,12 @@
 /** `tilewright generate` on fakes: flags in, texts out. */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { GenerateRequest, GenerateResult, PrintRequest } from '../../commands/generate.js';
 import type { ContinueListener, PromptResult } from '../../commands/textGenerator.js';
 import type { WithTargetChoice } from '../../driver/precision.js';
 import { Float } from '../../python/value.js';
+import { runFolder } from '../support/runFolder.js';
 import { fakeIo, type FakeIo, type Outcome, runCli } from './fakeIo.js';
 
 const COUNTS = {
@@ -138,6 +141,26 @@ describe('generate', () => {
     expect(status).toBe(2);
     expect(stderr).toContain(`error: ${message}`);
     expect(stderr).toMatch(/^hint: .+$/m);
+  });
+
+  it('hands over what texts have to be, one thing at a time', async () => {
+    expect((await requestOf('m', 'a', '--regex', '[0-9]+')).structure).toEqual({ regex: '[0-9]+' });
+    expect((await requestOf('m', 'a', '--json-object')).structure).toEqual({ jsonObject: true });
+    expect((await requestOf('m', 'a', '--choice', 'yes', '--choice', 'no')).structure).toEqual({
+      choice: ['yes', 'no'],
+    });
+    const schema = join(runFolder(), 'schema.json');
+    writeFileSync(schema, '{"type": "integer"}');
+    expect((await requestOf('m', 'a', '--json-schema', schema)).structure).toEqual({ json: { type: 'integer' } });
+    writeFileSync(schema, '{');
+    for (const [expected, flags, message] of [
+      [1, ['--json-schema', schema], 'schema.json'],
+      [2, ['--regex', 'a', '--json-object'], '--json-schema, --json-object, --regex, --choice: a text is one of them'],
+      [2, ['--regex', 'a', '--beams', '2'], '--beams: a search has no use for what texts have to be'],
+    ] as const) {
+      const { status, stderr } = await run(['m', 'a', ...flags], []);
+      expect([status, stderr]).toEqual([expected, expect.stringContaining(message)]);
+    }
   });
 
   it('hands over how tokens are chosen', async () => {

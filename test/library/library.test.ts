@@ -101,6 +101,28 @@ describe.skipIf(!isBuilt || !hasCompiler)('the library', async () => {
       await model.close();
     }
     await expect(all({ prompts: ['a'] })).rejects.toThrow('generate: the model is closed');
+    const filtering = await openModel({ model: DEMO, target: 'cpu', threads: 1, cacheTokens: 512, logits: true });
+    try {
+      const written = async (structure: NonNullable<Library.GenerateOptions['structure']>): Promise<string> => {
+        const asked = { prompts: ['The sky is'], maxNewTokens: 80, temperature: 1, seed: 5, structure };
+        let text = '';
+        for await (const event of filtering.generate(asked)) if (event.kind !== 'failed') text += event.text;
+        return text;
+      };
+      const properties = {
+        colour: { type: 'string', maxLength: 8 },
+        height: { type: 'integer', minimum: 0, maximum: 9 },
+      };
+      const json = { type: 'object', properties, required: ['colour', 'height'], additionalProperties: false };
+      expect(JSON.parse(await written({ json }))).toEqual({
+        colour: expect.stringMatching(/^.{0,8}$/su) as string,
+        height: expect.any(Number) as number,
+      });
+      expect(['blue', 'grey']).toContain(await written({ choice: ['blue', 'grey'] }));
+      await expect(written({ json: { type: 'string', format: 'regex' } })).rejects.toThrow('/format');
+    } finally {
+      await filtering.close();
+    }
     const scoring = await openModel({ model: DEMO, target: 'cpu', threads: 1 });
     await expect(scoring.generate({ prompts: ['a'] }).next()).rejects.toMatchObject({
       name: 'UsageError',
