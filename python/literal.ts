@@ -165,8 +165,12 @@ const WORDS: readonly (readonly [string, PyValue])[] = [
   ['-Infinity', new Float(-Infinity)],
 ];
 
-/** A plain value of JavaScript as Python's: a whole number is an int. Functions and the like are left out. */
+/**
+ * A plain value of JavaScript as Python's: a whole number is an int. What is Python's already stays so. Functions and
+ * the like are left out.
+ */
 export function valueOf(value: unknown): PyValue {
+  if (value instanceof Float || value instanceof Map) return value as PyValue;
   if (typeof value === 'number') return Number.isSafeInteger(value) ? value : new Float(value);
   if (typeof value === 'string' || typeof value === 'boolean' || typeof value === 'bigint') return value;
   if (Array.isArray(value)) return value.map(valueOf);

@@ -52,7 +52,7 @@ export interface ModelTexts {
   readonly tokenizerInfo: Readonly<Record<string, unknown>>;
 }
 
-/** A conversation as its template gets it: JSON values. */
+/** A conversation as its template gets it: values of JSON, or of Python where those say more. */
 export interface ChatInput {
   readonly messages: readonly Readonly<Record<string, unknown>>[];
   readonly tools?: readonly unknown[] | undefined;

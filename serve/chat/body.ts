@@ -4,9 +4,11 @@ import { MAX_TOP_LOGPROBS, ownVariable } from '../../engine/limits.js';
 import { wholeFrom } from '../../engine/options.js';
 import type { GrammarSource } from '../../grammar/source.js';
 import { type CallStyle, PLAIN_CALLS, type ReasoningMarks } from '../../models/chat/answerStyles.js';
+import { isDict } from '../../python/value.js';
 import { badRequest } from '../apiError.js';
 import { type ChatInput, type ModelClient, requireModel, type ServedModel } from '../models.js';
 import { answerLength, type AnswerOptions, answerOptions, MAX_TOKENS, readBody, samplingShape } from '../sampling.js';
+import { exactFields } from '../exactBody.js';
 import { readStructure } from '../structured.js';
 import type { AnswerForm } from './answerReader.js';
 import { type Message, readMessages, shapeMessages, textOf } from './messages.js';
@@ -90,7 +92,8 @@ export async function readChat(client: ModelClient, given: Readonly<Record<strin
   const choice = readToolChoice(body.tool_choice, tools);
   const structure = readStructure(given);
   const traits = await traitsOf(model);
-  const input = readInput(body, messages, tools, traits);
+  const exact = exactFields(given, ['tools', 'documents', 'chat_template_kwargs']);
+  const input = readInput(body, exact, messages, tools, traits);
   const { text, tokens } = await model.texts.renderChat(input);
   const prompt = cutLeft(tokens, options.truncateTo);
   const maxTokens = answerLength(prompt.length, body.max_completion_tokens ?? body.max_tokens, model);
@@ -139,6 +142,7 @@ function cutLeft(tokens: readonly number[], most: number | undefined): readonly 
 
 function readInput(
   body: Body,
+  exact: Readonly<Record<string, unknown>>,
   messages: readonly Message[],
   tools: readonly Tool[],
   traits: TemplateTraits,
@@ -148,18 +152,19 @@ function readInput(
     throw badRequest('continue_final_message: not with add_generation_prompt', 'continue_final_message');
   if (continues && textOf(messages.at(-1)!) === '')
     throw badRequest('continue_final_message: the last message has no text', 'continue_final_message');
-  const variables = body.chat_template_kwargs ?? {};
+  const own = exact['chat_template_kwargs'];
+  const variables = isDict(own) ? Object.fromEntries(own) : (body.chat_template_kwargs ?? {});
   const names = Object.keys(variables);
-  const own = ownVariable(names) ?? names.find((name) => RESERVED.has(name));
-  if (own !== undefined)
+  const hidden = ownVariable(names) ?? names.find((name) => RESERVED.has(name));
+  if (hidden !== undefined)
     throw badRequest(
-      `chat_template_kwargs.${own}: the request has a field for it, or it is not a client's to say`,
+      `chat_template_kwargs.${hidden}: the request has a field for it, or it is not a client's to say`,
       'chat_template_kwargs',
     );
   return {
     messages: shapeMessages(messages, traits),
-    tools: tools.length > 0 ? (body.tools as readonly unknown[]) : undefined,
-    documents: body.documents,
+    tools: tools.length > 0 ? (exact['tools'] as readonly unknown[]) : undefined,
+    documents: exact['documents'] as readonly unknown[] | undefined,
     addGenerationPrompt: opens,
     continueFinalMessage: continues,
     variables: {

@@ -1,5 +1,7 @@
 /** The messages of a body, checked, as templates expect them. */
-import { isDeeperThan, isGiven, isRecord, MAX_JSON_DEPTH } from '../../system/json.js';
+import { parseJsonValue, valueOf } from '../../python/literal.js';
+import { type Dict, isDict, type PyValue } from '../../python/value.js';
+import { isGiven, isRecord } from '../../system/json.js';
 import { badRequest } from '../apiError.js';
 
 export interface Message extends Readonly<Record<string, unknown>> {
@@ -90,19 +92,21 @@ function readCalls(value: unknown, where: string): readonly Readonly<Record<stri
   });
 }
 
-function readArguments(value: unknown, where: string): Readonly<Record<string, unknown>> {
-  if (!isGiven(value) || value === '') return {};
-  let parsed: unknown = value;
-  if (typeof value === 'string') {
-    if (isDeeperThan(value, MAX_JSON_DEPTH)) throw badRequest(`${where}: nested too deep`, where);
-    try {
-      parsed = JSON.parse(value);
-    } catch {
-      throw badRequest(`${where}: expected an object as JSON`, where);
-    }
-  }
-  if (!isRecord(parsed)) throw badRequest(`${where}: expected an object as JSON`, where);
+/** As Python reads them: templates write them as the model did. */
+function readArguments(value: unknown, where: string): Dict {
+  if (!isGiven(value) || value === '') return new Map();
+  const parsed = typeof value === 'string' ? parsedJson(value) : valueOf(value);
+  if (!isDict(parsed)) throw badRequest(`${where}: expected an object as JSON`, where);
   return parsed;
+}
+
+/** Null for what is no JSON, or nests too deep. */
+function parsedJson(text: string): PyValue {
+  try {
+    return parseJsonValue(text);
+  } catch {
+    return null;
+  }
 }
 
 /** The messages as a template takes them. Parts for a template of texts are joined by ends of lines. */

@@ -3,6 +3,7 @@ import { isUtf8 } from 'node:buffer';
 import type { IncomingMessage } from 'node:http';
 import { isRecord } from '../../system/json.js';
 import { ApiError, badRequest } from '../apiError.js';
+import { rememberText } from '../exactBody.js';
 
 /** Objects and lists inside one another. */
 const MAX_DEPTH = 128;
@@ -95,13 +96,15 @@ function bytesOf(request: IncomingMessage, maxBytes: number, hold: (bytes: numbe
 function parse(bytes: Buffer): Readonly<Record<string, unknown>> {
   if (!isUtf8(bytes)) throw badRequest('The body is no valid UTF-8.');
   if (isTooDeep(bytes)) throw badRequest(`The body has more than ${MAX_DEPTH} objects and lists inside one another.`);
+  const text = bytes.toString();
   let value: unknown;
   try {
-    value = JSON.parse(bytes.toString());
+    value = JSON.parse(text);
   } catch {
     throw badRequest('The body is no valid JSON.');
   }
   if (!isRecord(value)) throw badRequest('The body must be a JSON object.');
+  rememberText(value, text);
   return value;
 }
 

@@ -37,6 +37,24 @@ describe('a conversation', () => {
     );
   });
 
+  it('has numbers and keys as they were written, in tools, arguments and variables', async () => {
+    const server = await serverOf(
+      '{{ tools | tojson }}{{ messages[1].tool_calls[0].function.arguments | tojson }}{{ own }}{# <tool_call> #}',
+      () => 'Fine.',
+    );
+    const args = '{"b": 1.0, "2": 12345678901234567890, "1": 1e-07}';
+    const call = JSON.stringify({ type: 'function', function: { name: 'f', arguments: args } });
+    const messages = `[{"role": "user", "content": "Hi"}, {"role": "assistant", "tool_calls": [${call}]}]`;
+    const parameters = '{"type": "object", "properties": {"2": {"default": 1.0}, "1": {"maximum": 1e+22}}}';
+    const tools = `[{"type": "function", "function": {"name": "f", "parameters": ${parameters}}}]`;
+    const response = await fetch(`${server.url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: `{"messages": ${messages}, "tools": ${tools}, "chat_template_kwargs": {"own": 2.0}}`,
+    });
+    expect([response.status, promptOf(server)]).toEqual([200, `${tools}${args}2.0`]);
+  });
+
   it('has parts where its template takes them', async () => {
     const server = await serverOf(PARTS, () => 'Fine.');
     await post(server, {
