@@ -1,5 +1,6 @@
 /** How tokens are written beside their log-probabilities. */
 import { isUtf8 } from 'node:buffer';
+import type { GeneratedToken, TokenLogProb } from '../engine/request.js';
 import type { Detokenizer } from '../models/tokenizer/detokenizer.js';
 
 const texts = new WeakMap<Detokenizer, TokenTexts>();
@@ -52,3 +53,7 @@ export function characters(text: string): number {
 
 /** A log-probability as JSON, which has no infinity. */
 export const logProbJson = (logProb: number): string => String(Math.max(logProb, -9999));
+
+/** The most likely tokens beside a drawn one, which is the first of them where nothing else is known. */
+export const mostLikelyOf = ({ token, logProb, top = [] }: GeneratedToken, count: number): readonly TokenLogProb[] =>
+  top.length > 0 ? top.slice(0, count) : [{ token, logProb }].slice(0, count);

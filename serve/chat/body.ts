@@ -1,17 +1,16 @@
 /** The body of a chat completion: a conversation, tools, and what is asked of the answer. */
 import { z } from 'zod';
-import { MAX_TOP_LOGPROBS, ownVariable } from '../../engine/limits.js';
+import { MAX_TOP_LOGPROBS } from '../../engine/limits.js';
 import { wholeFrom } from '../../engine/options.js';
 import type { GrammarSource } from '../../grammar/source.js';
 import { type CallStyle, PLAIN_CALLS, type ReasoningMarks } from '../../models/chat/answerStyles.js';
-import { isDict } from '../../python/value.js';
 import { badRequest } from '../apiError.js';
-import { type ChatInput, type ModelClient, requireModel, type ServedModel } from '../models.js';
+import { type ModelClient, requireModel, type ServedModel } from '../models.js';
 import { answerLength, type AnswerOptions, answerOptions, MAX_TOKENS, readBody, samplingShape } from '../sampling.js';
-import { exactFields } from '../exactBody.js';
 import { readStructure } from '../structured.js';
 import type { AnswerForm } from './answerReader.js';
-import { type Message, readMessages, shapeMessages, textOf } from './messages.js';
+import { conversationOf, conversationShape } from './conversation.js';
+import { readMessages, textOf } from './messages.js';
 import { reasoningStart, type ReasoningStart } from './reasoning.js';
 import { callsSource, readToolChoice, readTools, type Tool, type ToolChoice } from './tools.js';
 import { type TemplateTraits, traitsOf } from './traits.js';
@@ -20,22 +19,16 @@ const flag = z.boolean('expected true or false');
 
 const bodySchema = z.object({
   ...samplingShape,
+  ...conversationShape,
   model: z.unknown().optional(),
-  messages: z.unknown().optional(),
-  tools: z.unknown().optional(),
   tool_choice: z.unknown().optional(),
   parallel_tool_calls: flag.optional(),
   max_tokens: wholeFrom(1, MAX_TOKENS).optional(),
   max_completion_tokens: wholeFrom(1, MAX_TOKENS).optional(),
   logprobs: flag.optional(),
   top_logprobs: wholeFrom(0, MAX_TOP_LOGPROBS).optional(),
-  add_generation_prompt: flag.optional(),
-  continue_final_message: flag.optional(),
   echo: flag.optional(),
   include_reasoning: flag.optional(),
-  documents: z.array(z.unknown(), 'expected a list').optional(),
-  chat_template_kwargs: z.record(z.string(), z.unknown(), 'expected an object').optional(),
-  reasoning_effort: z.string('expected a text').max(64, 'expected at most 64 characters').optional(),
 });
 type Body = z.infer<typeof bodySchema>;
 
@@ -59,8 +52,6 @@ const REFUSED: Readonly<
   thinking_token_budget: { instead: 'limit the whole answer by max_completion_tokens' },
   web_search_options: { instead: 'give a tool that searches' },
 };
-/** Variables of templates that say how the text is made, and are no client's. */
-const RESERVED: ReadonlySet<string> = new Set(['continue_final_message', 'tokenize', 'chat_template', 'conversation']);
 
 /** A chat completion that can be asked for. */
 export interface ChatRequest {
@@ -87,13 +78,12 @@ export async function readChat(client: ModelClient, given: Readonly<Record<strin
   const body = readBody(bodySchema, given);
   const model = requireModel(client, body.model, 'text');
   const options = answerOptions(body, model, topLogProbs(body));
-  const messages = readMessages(body.messages);
   const tools = readTools(body.tools);
   const choice = readToolChoice(body.tool_choice, tools);
   const structure = readStructure(given);
+  const messages = readMessages(body.messages);
   const traits = await traitsOf(model);
-  const exact = exactFields(given, ['tools', 'documents', 'chat_template_kwargs']);
-  const input = readInput(body, exact, messages, tools, traits);
+  const input = conversationOf(given, body, traits);
   const { text, tokens } = await model.texts.renderChat(input);
   const prompt = cutLeft(tokens, options.truncateTo);
   const maxTokens = answerLength(prompt.length, body.max_completion_tokens ?? body.max_tokens, model);
@@ -138,40 +128,6 @@ function topLogProbs({ logprobs = false, top_logprobs: top }: Body): number | un
 /** The last tokens, as many as asked for. */
 function cutLeft(tokens: readonly number[], most: number | undefined): readonly number[] {
   return most === undefined || most < 1 || tokens.length <= most ? tokens : tokens.slice(tokens.length - most);
-}
-
-function readInput(
-  body: Body,
-  exact: Readonly<Record<string, unknown>>,
-  messages: readonly Message[],
-  tools: readonly Tool[],
-  traits: TemplateTraits,
-): ChatInput {
-  const { continue_final_message: continues = false, add_generation_prompt: opens = !continues } = body;
-  if (continues && opens)
-    throw badRequest('continue_final_message: not with add_generation_prompt', 'continue_final_message');
-  if (continues && textOf(messages.at(-1)!) === '')
-    throw badRequest('continue_final_message: the last message has no text', 'continue_final_message');
-  const own = exact['chat_template_kwargs'];
-  const variables = isDict(own) ? Object.fromEntries(own) : (body.chat_template_kwargs ?? {});
-  const names = Object.keys(variables);
-  const hidden = ownVariable(names) ?? names.find((name) => RESERVED.has(name));
-  if (hidden !== undefined)
-    throw badRequest(
-      `chat_template_kwargs.${hidden}: the request has a field for it, or it is not a client's to say`,
-      'chat_template_kwargs',
-    );
-  return {
-    messages: shapeMessages(messages, traits),
-    tools: tools.length > 0 ? (exact['tools'] as readonly unknown[]) : undefined,
-    documents: exact['documents'] as readonly unknown[] | undefined,
-    addGenerationPrompt: opens,
-    continueFinalMessage: continues,
-    variables: {
-      ...(body.reasoning_effort === undefined ? {} : { reasoning_effort: body.reasoning_effort }),
-      ...variables,
-    },
-  };
 }
 
 /** How calls are written, where there may be some. */

@@ -1,8 +1,7 @@
 /** What an answer grows by: thoughts, content and calls since it was last told, as JSON. */
 import { createHash } from 'node:crypto';
 import type { GeneratedToken } from '../../engine/request.js';
-import { mostLikelyOf } from '../completions/logProbs.js';
-import { logProbJson, type TokenTexts, tokenTexts } from '../tokenTexts.js';
+import { logProbJson, mostLikelyOf, type TokenTexts, tokenTexts } from '../tokenTexts.js';
 import { AnswerReader } from './answerReader.js';
 import type { ChatRequest } from './body.js';
 import type { AnswerSink } from './textParts.js';

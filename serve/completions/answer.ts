@@ -2,9 +2,9 @@
 import type { GeneratedToken, RowResult } from '../../engine/request.js';
 import { type ChoiceListener, type Finish, type Usage, usageOf } from '../choices.js';
 import type { EventStream } from '../exchange.js';
-import { characters, tokenTexts, type TokenTexts } from '../tokenTexts.js';
+import { characters, tokenTexts, type TokenTexts, mostLikelyOf } from '../tokenTexts.js';
 import type { Completion } from './body.js';
-import { LogProbLists, mostLikelyOf } from './logProbs.js';
+import { LogProbLists } from './logProbs.js';
 import type { AnsweredPrompt } from './prompt.js';
 
 /** What an answer begins with, whole or in chunks. */

@@ -1,14 +1,10 @@
 /** Log-probabilities of a text's tokens as completions write them: four lists, an element a token. */
-import type { GeneratedToken, RowResult, TokenLogProb } from '../../engine/request.js';
+import type { RowResult, TokenLogProb } from '../../engine/request.js';
 import { logProbJson, type TokenTexts } from '../tokenTexts.js';
 
 /** The first of the most likely tokens. One is known without a row of logits. */
 export const mostLikely = ({ argmax, top = [] }: Pick<RowResult, 'argmax' | 'top'>, count: number) =>
   count === 1 ? [argmax] : top.slice(0, count);
-
-/** The same beside a drawn token, which is the most likely one where nothing else is known. */
-export const mostLikelyOf = ({ token, logProb, top = [] }: GeneratedToken, count: number): readonly TokenLogProb[] =>
-  top.length > 0 ? top.slice(0, count) : [{ token, logProb }].slice(0, count);
 
 export class LogProbLists {
   readonly #texts: TokenTexts;

@@ -1,27 +1,22 @@
 /** POST /tokenize and /detokenize, GET /tokenizer_info: for clients that have no tokenizer of their own. */
 import { z } from 'zod';
 import { badRequest } from '../apiError.js';
+import { conversationShape, renderConversation } from '../chat/conversation.js';
 import type { Exchange, Route } from '../exchange.js';
-import { type ChatInput, type ModelClient, requireAnyModel, type ServedModel } from '../models.js';
+import { type ModelClient, requireAnyModel, type ServedModel } from '../models.js';
 import { readBody, requireTokens } from '../sampling.js';
 import { tokenTexts } from '../tokenTexts.js';
 
 /** Tokens of a body: beyond any context of today's models. */
 const MAX_TOKENS = 1 << 20;
-const MAX_MESSAGES = 10_000;
 
 const flag = z.boolean('expected true or false').optional();
-const object = z.record(z.string(), z.unknown(), 'expected an object');
 
 const tokenizeSchema = z.object({
   model: z.unknown().optional(),
   prompt: z.string('expected a text').optional(),
-  messages: z.array(object, 'expected a list of messages').max(MAX_MESSAGES).optional(),
+  ...conversationShape,
   add_special_tokens: flag,
-  add_generation_prompt: flag,
-  continue_final_message: flag,
-  tools: z.array(z.unknown(), 'expected a list of tools').optional(),
-  chat_template_kwargs: object.optional(),
   return_token_strs: flag,
 });
 
@@ -68,29 +63,24 @@ function infoOf({ texts, eosTokenIds }: ServedModel): Readonly<Record<string, un
 }
 
 async function tokenize(client: ModelClient, exchange: Exchange): Promise<void> {
-  const body = readBody(tokenizeSchema, await exchange.json());
+  const given = await exchange.json();
+  const body = readBody(tokenizeSchema, given);
   const model = requireAnyModel(client, body.model);
-  const tokens = await tokensOf(body, model);
+  const tokens = await tokensOf(given, body, model);
   const texts = tokenTexts(model.texts.detokenizer);
   const strings = body.return_token_strs === true ? { token_strs: tokens.map((token) => texts.textOf(token)) } : {};
   exchange.reply(200, { count: tokens.length, max_model_len: model.maxLength, tokens, ...strings });
 }
 
-async function tokensOf(body: TokenizeBody, { texts }: ServedModel): Promise<readonly number[]> {
+async function tokensOf(
+  given: Readonly<Record<string, unknown>>,
+  body: TokenizeBody,
+  model: ServedModel,
+): Promise<readonly number[]> {
+  const { texts } = model;
   const { prompt, messages, add_special_tokens: addSpecialTokens } = body;
   if ((prompt === undefined) === (messages === undefined)) throw badRequest('expected a prompt, or messages', 'prompt');
   if (prompt !== undefined) return (await texts.encode([prompt], addSpecialTokens))[0] ?? [];
-  const rendered = await texts.renderChat(chatOf(body));
+  const rendered = await renderConversation(model, given, body);
   return addSpecialTokens === true ? ((await texts.encode([rendered.text], true))[0] ?? []) : rendered.tokens;
-}
-
-function chatOf({ messages = [], tools, ...body }: TokenizeBody): ChatInput {
-  const continueFinalMessage = body.continue_final_message ?? false;
-  return {
-    messages,
-    tools,
-    addGenerationPrompt: body.add_generation_prompt ?? !continueFinalMessage,
-    continueFinalMessage,
-    variables: body.chat_template_kwargs ?? {},
-  };
 }

@@ -55,6 +55,18 @@ describe('a conversation', () => {
     expect([response.status, promptOf(server)]).toEqual([200, `${tools}${args}2.0`]);
   });
 
+  it('has the tokens that /tokenize gives for it', async () => {
+    const server = await serverOf(HERMES, () => 'Fine.');
+    const messages = [{ role: 'developer', content: [{ type: 'text', text: 'A' }] }, ...USER];
+    await post(server, { messages, tools: TOOLS });
+    const response = await fetch(`${server.url}/tokenize`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ messages, tools: TOOLS }),
+    });
+    expect(await response.json()).toMatchObject({ tokens: server.submitted.at(-1)!.prompt });
+  });
+
   it('has parts where its template takes them', async () => {
     const server = await serverOf(PARTS, () => 'Fine.');
     await post(server, {

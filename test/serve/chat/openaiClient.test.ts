@@ -124,7 +124,7 @@ describe('the openai client', () => {
     };
     const failed = await read().catch((thrown: unknown) => thrown);
     expect(failed).toBeInstanceOf(APIError);
-    expect(String(failed)).toContain('a value is NaN or infinite');
+    expect(String(failed)).toContain('NaN or infinite');
   });
 
   it('ends what it no longer wants', async () => {

@@ -138,10 +138,10 @@ describe('an answer', () => {
     const error = Object.assign(new Error('x'), { name: 'NonFiniteError' });
     const server = await serverOf(PLAIN, () => ({ answer: '', error }));
     const { status, body } = await post(server, {});
-    expect([status, body.error.message]).toEqual([500, 'a value is NaN or infinite']);
+    expect([status, body.error.message]).toEqual([500, expect.stringContaining('NaN or infinite')]);
     server.script = () => ({ answer: 'Hello', error });
     const chunks = await streamed(server, {});
-    expect(chunks.at(-1)!.error).toMatchObject({ message: 'a value is NaN or infinite' });
+    expect(chunks.at(-1)!.error).toMatchObject({ message: expect.stringContaining('NaN or infinite') });
   });
 
   it('is given up where its client goes', async () => {

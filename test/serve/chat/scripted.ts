@@ -3,6 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { RequestEvent } from '../../../engine/request.js';
 import { routesOf } from '../../../serve/http/routes.js';
+import { apiErrorOf } from '../../../serve/link/failures.js';
 import type { ModelClient, ServedModel, ServedRequest } from '../../../serve/models.js';
 import { isRecord } from '../../../system/json.js';
 import { temporaryFolder } from '../../models/support.js';
@@ -115,7 +116,8 @@ class Running {
       tell(
         answers.flatMap(({ tokens, error }, sample): RequestEvent[] => {
           if (tokens[at] === undefined || (this.#cuts.get(sample) ?? Infinity) <= at) return [];
-          if (error !== undefined && at === tokens.length - 1) return [{ kind: 'failed', sample, error }];
+          if (error !== undefined && at === tokens.length - 1)
+            return [{ kind: 'failed', sample, error: apiErrorOf(error) }];
           const top = Array.from({ length: request.sampling?.topLogProbs ?? 0 }, (_, i) => ({
             token: i === 0 ? tokens[at]! : 100 + i,
             logProb: -0.5 - i,
