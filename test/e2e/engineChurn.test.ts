@@ -18,8 +18,10 @@ import type { Replicas } from '../../engine/replicas.js';
 import { randomOf } from '../fuzz/mutate.js';
 import { aloneOn, churn, type ChurnCounts } from '../support/churn.js';
 import { randomRequests } from '../support/churnRequests.js';
+import { madeUpGuide } from '../support/guides.js';
 import { SILENT } from '../support/silent.js';
 import { isThorough, thorough } from '../support/thorough.js';
+import { devicesOf } from './children.js';
 import { CONFIG, CONTEXT, safetensorsFile, tensorsOf, writeCheckpoint } from './smallModel.js';
 import { environment, isBuilt, ROOT } from './support.js';
 
@@ -71,7 +73,8 @@ describe.skipIf(!isBuilt)('requests that come and go on two models', () => {
     const engine = new engines.Engine();
     const loaded = NAMES.map((name, i): Replicas => engine.load(name, adapters.engineModelOf(shared[i]!)));
     const vocab = CONFIG.vocab_size;
-    const asked = randomRequests(random, { models: NAMES, count: isThorough ? 60 : 24, vocab, longest: CONTEXT });
+    const kinds = { models: NAMES, count: isThorough ? 60 : 24, vocab, longest: CONTEXT, guides: [] };
+    const asked = randomRequests(random, kinds);
     const alone = aloneOn((name) => {
       const single = new engines.Engine();
       const { replicas, vocabSize } = adapters.engineModelOf(apart[NAMES.indexOf(name as (typeof NAMES)[number])]!);
@@ -111,6 +114,36 @@ describe.skipIf(!isBuilt)('requests that come and go on two models', () => {
 
   test('get what they get alone', { timeout: 600_000 }, async () => {
     await rounds(1, isThorough ? 1500 : 150, 1);
+  });
+
+  test('get guided texts that are the same where their process is killed', { timeout: 300_000 }, async () => {
+    const guides = [0, 1, 2].map((seed) => madeUpGuide({ vocab: CONFIG.vocab_size, seed, turns: () => seed }));
+    const requests = [...guides, undefined].map((guide, i) => ({
+      ...{ prompt: [7, 8 + i, 9], maxNewTokens: 40, sampling: { temperature: 1, seed: i } },
+      ...(guide === undefined ? {} : { guide }),
+    }));
+    const write = async (model: Loading.LoadedModel, onToken: () => void = () => undefined) => {
+      const engine = new engines.Engine();
+      engine.load('first', adapters.engineModelOf(model));
+      const texts = requests.map(async (request) => {
+        const handle = engine.submit({ kind: 'generate', ...request });
+        for await (const { kind } of handle) if (kind === 'token') onToken();
+        const [text] = await handle.result();
+        return [text!.reason, text!.tokens];
+      });
+      const all = await Promise.all(texts);
+      await engine.unload('first');
+      return all;
+    };
+    const wanted = await write(apart[0]!);
+    let count = 0;
+    const kill = (): void => {
+      if (++count === 50) process.kill(devicesOf(process.pid)[0]!, 'SIGKILL');
+    };
+    expect(await write(shared[0]!, kill)).toEqual(wanted);
+    expect(count).toBe(160);
+    // A mask is asked for once for each token, whatever is computed again.
+    for (const { counts } of guides) expect(counts).toEqual({ begun: 2, open: 0, asked: 80 });
   });
 
   thorough('leave no byte', { timeout: 600_000 }, async () => {
