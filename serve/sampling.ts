@@ -236,7 +236,8 @@ export function answerLength(
   if ((asked ?? least) <= room) return asked ?? Math.min(byDefault, room);
   const wanted = asked === undefined ? '' : ` and ${asked} for the answer`;
   throw badRequest(
-    `This model's maximum context length is ${maxLength} tokens; the request has ${promptTokens} in its prompt${wanted}`,
+    `This model's maximum context length is ${maxLength} tokens, and the request has ` +
+      `${promptTokens} in its prompt${wanted}`,
     asked === undefined || promptTokens >= maxLength ? 'prompt' : 'max_tokens',
     'context_length_exceeded',
   );

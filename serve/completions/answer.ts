@@ -108,7 +108,8 @@ export class WholeAnswer implements ChoiceListener {
   #choiceJson({ text, tokens, lists, finish }: WholeChoice, index: number): string {
     const { options } = this.#completion;
     const logProbs = lists === undefined ? 'null' : LogProbLists.json([...this.#prompt.lists, lists.take()]);
-    const end = `"finish_reason":"${finish?.reason ?? 'abort'}","stop_reason":${JSON.stringify(finish?.stopReason ?? null)}`;
+    const { reason, stopReason }: Finish = finish ?? { reason: 'abort', stopReason: null };
+    const end = `"finish_reason":"${reason}","stop_reason":${JSON.stringify(stopReason)}`;
     const own = `{"index":${index},"text":${JSON.stringify(text)},"logprobs":${logProbs},${end}`;
     const ofPrompt =
       options.promptLogProbs === undefined ? '' : `,"prompt_logprobs":${this.#prompt.promptLogProbsJson}`;
