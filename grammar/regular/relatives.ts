@@ -4,9 +4,9 @@ import { NOTHING } from './nodes.js';
 
 /** Expressions are looked into so deep. */
 const DEPTH = 8;
-/** How many bytes an intersection may need for its end, and in how many states it is looked for. */
-const SLACK = 32;
-const MAX_STATES = 256;
+/** How many bytes an intersection may need for its end: what is tried. In so many states it is looked for. */
+const SLACKS = [4, 32];
+const MAX_STATES = 1024;
 
 /** Stand-ins of states, for texts of a few bytes. */
 export class Relatives {
@@ -59,31 +59,34 @@ export class Relatives {
     }
     if (node.kind === 'both' && node.of.length <= DEPTH) {
       // What its parts allow may end soon for each of them and not for all: then a limit further off matters too.
-      const relaxed = automaton.both(node.of.map((part) => this.#relax(part, bytes + SLACK, depth - 1)));
-      return relaxed === id || this.#isEndNear(relaxed, bytes) ? relaxed : id;
+      for (const slack of SLACKS) {
+        const relaxed = automaton.both(node.of.map((part) => this.#relax(part, bytes + slack, depth - 1)));
+        if (relaxed === id || this.#isEndNear(relaxed, bytes, slack)) return relaxed;
+      }
+      return id;
     }
     if (node.kind !== 'repeat' || (node.min <= bytes && node.max <= bytes)) return id;
     return automaton.repeat(node.of, Math.min(node.min, bytes + 1), node.max > bytes ? Infinity : node.max);
   }
 
-  /** Whether from all states within `bytes` bytes a text ends within SLACK bytes more. */
-  #isEndNear(start: number, bytes: number): boolean {
-    const key = start * 2048 + bytes;
+  /** Whether from all states within `bytes` bytes a text ends within `slack` bytes more. */
+  #isEndNear(start: number, bytes: number, slack: number): boolean {
+    const key = (start * 2048 + bytes) * 64 + slack;
     let found = this.#endsSoon.get(key);
     if (found === undefined) {
       if (this.#endsSoon.size >= 2 ** 16) this.#endsSoon.clear();
-      this.#endsSoon.set(key, (found = this.#findEnds(start, bytes)));
+      this.#endsSoon.set(key, (found = this.#findEnds(start, bytes, slack)));
     }
     return found;
   }
 
-  #findEnds(start: number, bytes: number): boolean {
+  #findEnds(start: number, bytes: number, slack: number): boolean {
     const automaton = this.#automaton;
     const levels = new Map([[start, 0]]);
     const before = new Map<number, number[]>();
     for (const [state, level] of levels) {
       if (levels.size > MAX_STATES) return false;
-      if (level >= bytes + SLACK) continue;
+      if (level >= bytes + slack) continue;
       for (const next of automaton.nexts(state)) {
         if (next === NOTHING) continue;
         if (!levels.has(next)) levels.set(next, level + 1);
@@ -98,6 +101,6 @@ export class Relatives {
     for (const [state, distance] of distances) {
       for (const each of before.get(state) ?? []) if (!distances.has(each)) distances.set(each, distance + 1);
     }
-    return [...levels].every(([state, level]) => level > bytes || (distances.get(state) ?? Infinity) <= SLACK);
+    return [...levels].every(([state, level]) => level > bytes || (distances.get(state) ?? Infinity) <= slack);
   }
 }
