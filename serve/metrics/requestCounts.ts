@@ -1,4 +1,4 @@
-/** What the thread that speaks HTTP counts of a model's requests: once a request, and for each token a few additions. */
+/** What the thread that speaks HTTP counts of a model's requests: once a request, and a few additions a token. */
 import { Buckets } from '../../system/buckets.js';
 import type { FinishReason } from '../choices.js';
 

@@ -1,8 +1,8 @@
 /** What the server does at the moment, read from /metrics while the page is looked at. */
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { Between, linesOf, type Reading, readingOf, type Spread } from '../../document/metricsText.js';
 import { Shown } from '../parts/Elements.js';
 import type { Server } from './api.js';
-import { Between, linesOf, type Reading, readingOf, type Spread } from './metricsText.js';
 import { Spark } from './Spark.js';
 
 const EVERY_MS = 2000;

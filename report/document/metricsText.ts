@@ -62,7 +62,7 @@ export function readingOf(lines: readonly Line[], model: string, at: number): Re
   return { at, values, histograms };
 }
 
-/** What was counted between two readings: of a histogram, how many, their mean, and what 99 % of them did not exceed. */
+/** What a histogram counted between two readings: how many, their mean, and what 99 % of them did not exceed. */
 export interface Spread {
   readonly count: number;
   readonly mean: number;
