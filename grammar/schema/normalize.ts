@@ -160,18 +160,19 @@ export class Normalizer implements SchemaReader {
       if (whole.has(shape.type) && shape !== ANY_OF_TYPE[shape.type]) continue;
       found.set(this.#keyOf(shape), shape);
     }
-    if (found.size > MAX_SHAPES) throw new GrammarError('The schema has too many combinations.');
     const values = [...found.values()].flatMap((shape) =>
       shape.type === 'string' && shape.values !== undefined ? [...shape.values] : [],
     );
     // Values of strings go together, so that hundreds of branches are one set.
     let isDone = false;
-    return [...found.values()].flatMap((shape): readonly Shape[] => {
+    const united = [...found.values()].flatMap((shape): readonly Shape[] => {
       if (shape.type !== 'string' || shape.values === undefined) return [shape];
       if (isDone) return [];
       isDone = true;
       return [{ type: 'string', values: new Set(values) }];
     });
+    if (united.length > MAX_SHAPES) throw new GrammarError('The schema has too many combinations.');
+    return united;
   }
 
   #keyOf(shape: Shape): string {

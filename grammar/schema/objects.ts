@@ -76,7 +76,7 @@ class ObjectWriter {
     this.#cap = Math.max(1, this.#max < Infinity ? this.#max : this.#min);
     if (this.#max === Infinity && this.#min > properties.length + 1) this.#failAtLeast();
     if ((properties.length + 1) * (this.#cap + 1) > MAX_STATES)
-      throw new GrammarError('The numbers of "minProperties" and "maxProperties" are too large.');
+      throw new GrammarError('There are too many properties, or numbers of them, to be counted.');
   }
 
   #failAtLeast(): never {
