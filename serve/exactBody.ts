@@ -1,6 +1,6 @@
 /**
- * Values of a body as Python reads them: 1.0 is not 1, whole numbers have any size, and keys keep their order. Templates
- * write them into prompts.
+ * Values of a body as Python reads them: 1.0 is not 1, whole numbers have any size, and keys keep their order.
+ * Templates write them into prompts.
  */
 import { parseJsonValue } from '../python/literal.js';
 import { isDict, type PyValue } from '../python/value.js';
