@@ -28,6 +28,7 @@ export function engineModelOf({ executor, checkpoint, model }: LoadedModel, memo
   const of = (replica: DeviceExecutor): DeviceModel =>
     deviceModelOf({ executor: replica, checkpoint }, tokens, {
       besideTokens: stepBudget(model.plan),
+      takesPromptsApart: !model.target.devices.isHost,
       feeds: takesLastTokens(model.plan),
       budget: memory?.budgetOf(
         Math.max(

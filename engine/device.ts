@@ -15,6 +15,11 @@ export interface StepLimits {
   readonly rows?: number;
   /** Most new tokens of a step in which a sequence gets its next token, which waits for all. Default: `tokens`. */
   readonly besideTokens?: number;
+  /**
+   * Whether a few prompts beside texts take longer than a step of each: they then take turns. On a GPU, attention over
+   * the keys of a text that waits for one token costs much more in a call that has prompts.
+   */
+  readonly takesPromptsApart?: boolean;
   /** Rows whose drawn token a step keeps for the next one, which need not wait for the host. Default: none. */
   readonly keptRows?: number;
   /** Steps that keep all stages of a pipeline busy, each with sequences of its own. Default: 1. */

@@ -27,6 +27,8 @@ const MAX_REFUSED = 16;
 /** A step while it is put together. */
 interface Draft {
   readonly pieces: SequenceChunk[];
+  /** What it takes alone, where the two take turns. */
+  only: 'prompts' | 'texts' | undefined;
   /** Most new tokens, and most sequences that go on token by token. */
   readonly budget: number;
   readonly most: number;
@@ -82,6 +84,8 @@ export class Scheduler {
   /** Pages that a waiting sequence needs at least before any is looked at again; 0: something else has changed. */
   private wanted = 0;
   private isShort = false;
+  /** Whether the last step had prompts only, and texts are next. */
+  private isTurnOfPrompts = false;
 
   constructor(pool: PagePool, limits: StepLimits) {
     this.pool = pool;
@@ -131,13 +135,11 @@ export class Scheduler {
     this.isShort = false;
     this.makeWay();
     const draft = this.draft();
-    const { delayed, isCrowded } = this;
-    this.delayed = new Set();
-    this.isCrowded = false;
-    if (isCrowded) this.admit(draft);
-    for (const sequence of delayed) if (this.running.has(sequence)) this.takeRunning(sequence, draft);
-    for (let i = 0; i < this.running.length; i++) this.takeRunning(this.running.at(i)!, draft);
-    if (!isCrowded) this.isCrowded = this.admit(draft);
+    this.fill(draft);
+    if (draft.pieces.length === 0 && draft.only !== undefined) {
+      draft.only = undefined;
+      this.fill(draft);
+    }
     this.isShort ||= this.preemptions > preemptions;
     const { pieces } = draft;
     if (pieces.length === 0) return undefined;
@@ -155,6 +157,21 @@ export class Scheduler {
     }
     for (const sequence of askedIn(step)) sequence.awaited++;
     return step;
+  }
+
+  private fill(draft: Draft): void {
+    const { delayed, isCrowded } = this;
+    const { only } = draft;
+    if (only !== 'prompts') this.delayed = new Set();
+    this.isCrowded = false;
+    if (isCrowded && only !== 'texts') this.admit(draft);
+    if (only !== 'prompts')
+      for (const sequence of delayed) if (this.running.has(sequence)) this.takeRunning(sequence, draft);
+    for (let i = 0; i < this.running.length; i++) {
+      const sequence = this.running.at(i)!;
+      if (only === undefined || sequence.isWriting === (only === 'texts')) this.takeRunning(sequence, draft);
+    }
+    if (!isCrowded && only !== 'texts') this.isCrowded = this.admit(draft);
   }
 
   /** The step has begun: the tokens that it draws can be used by the next one, unread. */
@@ -240,7 +257,7 @@ export class Scheduler {
 
   /** An empty step, and how much it may take so that as much is left for the other stages of a pipeline. */
   private draft(): Draft {
-    const { groups = 1, besideTokens = Infinity, tokens } = this.limits;
+    const { groups = 1, besideTokens = Infinity, tokens, takesPromptsApart = false } = this.limits;
     let [writing, pending, next] = [0, 0, 0];
     for (const sequence of this.running) {
       pending += sequence.pending;
@@ -249,11 +266,15 @@ export class Scheduler {
       next += sequence.pending;
     }
     const prompts = pending - next + this.waiting.pending;
-    const quick = next + Math.max(Math.ceil(besideTokens / QUICKER), Math.ceil(prompts / CATCH_UP_STEPS));
+    const few = Math.max(Math.ceil(besideTokens / QUICKER), Math.ceil(prompts / CATCH_UP_STEPS));
+    const isApart = takesPromptsApart && groups === 1 && next > 0 && prompts > 0 && next + few < besideTokens;
+    this.isTurnOfPrompts = isApart && !this.isTurnOfPrompts;
+    const beside = this.isTurnOfPrompts ? few : next + few;
     const share = groups === 1 ? Infinity : Math.max(MIN_SHARE, Math.ceil((pending + this.waiting.pending) / groups));
     return {
       pieces: [],
-      budget: Math.min(next > 0 ? Math.min(besideTokens, quick) : Infinity, share, tokens),
+      budget: Math.min(next > 0 ? Math.min(besideTokens, beside) : Infinity, share, tokens),
+      only: isApart ? (this.isTurnOfPrompts ? 'prompts' : 'texts') : undefined,
       most: groups === 1 ? Infinity : Math.max(1, Math.ceil(writing / groups)),
       ...{ tokens: 0, keys: 0, rows: 0, filtered: 0, entries: 0, writing: 0 },
       filling: new Set(),

@@ -15,6 +15,7 @@ export interface DeviceModelOptions {
   readonly feeds?: boolean;
   /** Most tokens of a step in which texts wait for their next token. */
   readonly besideTokens?: number;
+  readonly takesPromptsApart?: boolean;
   /** Says how many pages it has. Absent: it keeps those that it is opened with. */
   readonly budget?: MemoryBudget | undefined;
 }
@@ -25,7 +26,7 @@ export function deviceModelOf(
   cacheTokens: number,
   options: DeviceModelOptions = {},
 ): DeviceModel {
-  const { feeds = false, besideTokens = Infinity, budget } = options;
+  const { feeds = false, besideTokens = Infinity, takesPromptsApart = false, budget } = options;
   const capacity = executor.capacity[STEP];
   if (capacity === undefined) throw new Error('The model has no function that generates.');
   const { devices: stages = 1, pieces, tokens = cacheTokens } = executor;
@@ -52,7 +53,7 @@ export function deviceModelOf(
       });
   return {
     // Paths have room to grow in the list of keys: one that is full would be laid out anew at every step.
-    limits: { ...size, keys: size.keys - (size.keys >> 3), ...overlap, besideTokens },
+    limits: { ...size, keys: size.keys - (size.keys >> 3), ...overlap, besideTokens, takesPromptsApart },
     maxLength,
     vocab: size.filtered === undefined ? undefined : vocabSize,
     classes,

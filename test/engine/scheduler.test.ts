@@ -43,6 +43,41 @@ describe('the scheduler', () => {
     expect([1, 5, 10, 20].map(tokensBeside)).toEqual([1 + 256, 1 + 750, 1 + 1500, 2048]);
   });
 
+  it('lets few prompts and texts take turns where a device computes them faster apart', () => {
+    const limits = { tokens: 4096, keys: 100_000, besideTokens: 2048, takesPromptsApart: true };
+    const scheduler = new Scheduler(new PagePool(2048), limits);
+    const text = new Sequence({ prompt: [1] });
+    scheduler.add(text);
+    land(scheduler, scheduler.next()!);
+    scheduler.add(new Sequence({ prompt: range(1000, 600) }));
+    const counts = range(0, 8).map(() => {
+      const step = scheduler.next()!;
+      land(scheduler, step);
+      return step.pieces.map(({ sequence, from, to }) => [sequence === text, to - from]);
+    });
+    // Three pieces of the prompt, and a token of the text behind each; then both go on together.
+    const piece = (tokens: number) => [[[false, tokens]], [[true, 1]]];
+    const both = [
+      [true, 1],
+      [false, 1],
+    ];
+    expect(counts).toEqual([...piece(256), ...piece(256), [[false, 88]], both, both, both]);
+  });
+
+  it('goes on with texts where no prompt can be taken', () => {
+    const limits = { tokens: 4096, keys: 100_000, besideTokens: 2048, takesPromptsApart: true };
+    const scheduler = new Scheduler(new PagePool(4), limits);
+    const text = new Sequence({ prompt: range(1, 40) });
+    scheduler.add(text);
+    land(scheduler, scheduler.next()!);
+    scheduler.add(new Sequence({ prompt: range(1000, 60) }));
+    for (let i = 0; i < 4; i++) {
+      const step = scheduler.next()!;
+      expect(step.pieces.map(({ sequence }) => sequence === text)).toEqual([true]);
+      land(scheduler, step);
+    }
+  });
+
   it('has those of a later priority give way to one that waits, and goes on with them afterwards', () => {
     const pool = new PagePool(4);
     const scheduler = new Scheduler(pool, { tokens: 100, keys: 10_000 });
