@@ -43,7 +43,11 @@ const CASES: readonly Case[] = [
     name: 'with steps that are planned ahead, on few pages',
     seed: 3,
     count: 2000,
-    model: { cacheTokens: 16 * 40, limits: { keptRows: 64 }, failsOneIn: 500 },
+    model: {
+      cacheTokens: 16 * 40,
+      limits: { keptRows: 64, besideTokens: 64, takesPromptsApart: true },
+      failsOneIn: 500,
+    },
   },
   { name: 'in a pipeline', seed: 4, count: 1000, model: { cacheTokens: 16 * 64, limits: { groups: 3 } } },
   {

@@ -58,6 +58,7 @@ const proposing =
 const SMALL: readonly (readonly [string, PathModelOptions])[] = [
   ['alone on a large memory', {}],
   ['whose steps overlap', { limits: { keptRows: 64 } }],
+  ['that takes few prompts apart', { limits: { keptRows: 64, besideTokens: 64, takesPromptsApart: true } }],
   ['in small steps', { limits: { tokens: 23, rows: 9, filtered: 5, entries: 400 } }],
   ['with few pages', { cacheTokens: 16 * 12 }],
   ['with few pages, whose steps overlap', { cacheTokens: 16 * 12, limits: { keptRows: 64, tokens: 40 } }],

@@ -46,6 +46,7 @@ const alone = async (requests: readonly GenerateRequest[]) => {
 const WAYS: readonly (readonly [string, PathModelOptions])[] = [
   ['on a large memory', {}],
   ['whose steps overlap', { limits: { keptRows: 64 } }],
+  ['that takes few prompts apart', { limits: { keptRows: 64, besideTokens: 64, takesPromptsApart: true } }],
   ['in small steps', { limits: { tokens: 23, rows: 9, filtered: 5, entries: 400 } }],
   ['with few pages', { cacheTokens: 16 * 12 }],
   ['with few pages, whose steps overlap', { cacheTokens: 16 * 12, limits: { keptRows: 64, tokens: 40 } }],
