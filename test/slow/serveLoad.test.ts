@@ -102,9 +102,9 @@ describe.skipIf(!isBuilt)('a server under much load', { timeout: 900_000 }, () =
 
   it('pauses a reader that stops, and nobody else', async () => {
     const before = await server.metric('vllm:generation_tokens_total');
-    // 16 texts with their 20 most likely tokens each are more than sockets hold.
+    // 64 texts with their 20 most likely tokens each are more than sockets hold.
     const body = {
-      ...{ model: 'served', prompt: [5, 6, 7], n: 16, max_tokens: CONTEXT - 8, logprobs: 20, ignore_eos: true },
+      ...{ model: 'served', prompt: [5, 6, 7], n: 64, max_tokens: CONTEXT - 8, logprobs: 20, ignore_eos: true },
       ...{ stream: true, ...SAMPLED, echo: false },
     };
     const { port } = new URL(server.baseUrl);
@@ -116,14 +116,14 @@ describe.skipIf(!isBuilt)('a server under much load', { timeout: 900_000 }, () =
     );
     // Paused before anything was read.
     socket.pause();
-    await expect.poll(() => server.metric('vllm:num_requests_running').then((n) => n > 0)).toBe(true);
+    await expect.poll(() => server.metric('tilewright:num_requests_paused')).toBeGreaterThan(0);
     const others = await Promise.all(
       promptsOf(3, 64).map((prompt) => server.complete({ prompt, max_tokens: 100, ignore_eos: true, stream: true })),
     );
     expect(others.every(({ tokens, outcome: { error } }) => error === undefined && tokens.length === 100)).toBe(true);
     // It is held back, whatever time it has.
     const drawn = (await server.metric('vllm:generation_tokens_total')) - before;
-    expect(drawn).toBeLessThan(64 * 100 + 16 * (CONTEXT - 8));
+    expect(drawn).toBeLessThan(64 * 100 + 64 * (CONTEXT - 8));
     expect(await server.held()).not.toEqual([0, 0, 0]);
     const pieces: Buffer[] = [];
     socket.on('data', (piece: Buffer) => pieces.push(piece));
@@ -133,7 +133,7 @@ describe.skipIf(!isBuilt)('a server under much load', { timeout: 900_000 }, () =
       Buffer.concat(pieces)
         .toString()
         .match(/^data: \{.*$/gm) ?? [];
-    const texts = Array.from({ length: 16 }, () => '');
+    const texts = Array.from({ length: 64 }, () => '');
     for (const event of events) {
       const { choices } = JSON.parse(event.slice(6)) as {
         readonly choices: readonly { index: number; text: string }[];
@@ -210,11 +210,12 @@ describe.skipIf(!isBuilt)('a server under much load', { timeout: 900_000 }, () =
       const [, thread = '', left] = /:(0x[0-9a-f]+)\].*Mark-Compact.* -> ([\d.]+) \(/.exec(line) ?? [];
       if (left !== undefined) heaps.set(thread, [...(heaps.get(thread) ?? []), Number(left)]);
     }
-    const busy = [...heaps.values()].filter(({ length }) => length >= 6);
-    expect(busy.length).toBeGreaterThanOrEqual(2);
+    // A thread that makes little garbage is collected as a whole seldom.
+    const busy = [...heaps.values()].filter(({ length }) => length >= 4);
+    expect(busy.length).toBeGreaterThan(0);
     for (const held of busy) {
-      const third = Math.floor(held.length / 3);
-      const [early, late] = [Math.max(...held.slice(third, 2 * third)), Math.min(...held.slice(2 * third))];
+      const half = held.length >> 1;
+      const [early, late] = [Math.max(...held.slice(0, half)), Math.min(...held.slice(half))];
       expect(late, held.join(' ')).toBeLessThan(1.15 * early);
     }
   });
