@@ -112,7 +112,7 @@ export class MatchState {
 
   /**
    * Bit t % 32 of word t >> 5 stands for token t. Tokens that end the text are among them where it may end, and alone
-   * behind one of them. Not to be changed. Throws GrammarError where no token may come, or that is too hard to find out.
+   * behind one of them. Not to be changed. Throws GrammarError where no token may come, or finding out takes too long.
    */
   mask(): Uint32Array {
     if (!this.#hasEnded) return this.#grammar.mask(this.#state);

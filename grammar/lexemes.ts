@@ -151,7 +151,7 @@ export class Lexemes {
     return exits;
   }
 
-  /** Finds the tokens below a node that stay inside of the lexeme from `state` there, and the nodes at which it may end. */
+  /** Finds tokens below a node that stay inside of the lexeme from `state` there, and nodes at which it may end. */
   walk(tree: TokenTree, begin: number, state: number): void {
     const { automaton, found, exits } = this;
     const path = this.#path;

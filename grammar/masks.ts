@@ -5,8 +5,8 @@ import type { Frame, Matcher, State } from './matcher/states.js';
 
 /**
  * Bit t % 32 of word t >> 5 stands for token t: those with bytes behind which a text can still be completed, special
- * ones that are asked for, and those that end a text where it may end. Throws GrammarError where there is none, or where
- * finding them takes too long.
+ * ones that are asked for, and those that end a text where it may end. Throws GrammarError where there is none, or
+ * where finding them takes too long.
  */
 export const maskOf = (state: State, matcher: Matcher, lexemes: Lexemes): Uint32Array => {
   const { size, trees, endTokens } = lexemes.vocabulary;

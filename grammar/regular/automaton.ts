@@ -73,8 +73,8 @@ export class Automaton extends Nodes {
   }
 
   /**
-   * Looks for a state that accepts, first where an end seems to be near. What leads there is alive; all that was seen is
-   * dead where there is none.
+   * Looks for a state that accepts, first where an end seems to be near. What leads there is alive; where there is
+   * none, all that was seen is dead.
    */
   #search(start: number): boolean {
     const from = new Map([[start, -1]]);
