@@ -1,11 +1,11 @@
 /** What generated texts are asked to be, for programs and the command line: grammars followed in this thread. */
 import type { TokenGuide } from '../engine/guide.js';
 import { UserError } from '../errors.js';
-import { compile } from '../grammar/compile.js';
 import { GrammarError } from '../grammar/grammar.js';
 import type { GrammarSource } from '../grammar/source.js';
-import { grammarVocabulary } from '../serve/link/grammarWork.js';
+import { compile } from '../grammar/tokens/compile.js';
 import type { GrammarModel } from '../serve/link/grammarMessages.js';
+import { grammarVocabulary } from '../serve/link/grammarWork.js';
 
 /** One of these. */
 export type Structure =

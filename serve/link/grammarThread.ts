@@ -1,6 +1,6 @@
 /** The thread that follows grammars: workerData is GrammarThreadData. */
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
-import { warm } from '../../grammar/warm.js';
+import { warm } from '../../grammar/tokens/warm.js';
 import type { GrammarThreadData, ToGrammars } from './grammarMessages.js';
 import { grammarVocabulary, GrammarWork } from './grammarWork.js';
 

@@ -3,10 +3,10 @@
  * waited longest, comes first; so a grammar that is hard to follow holds up little but its own texts.
  */
 import { getHeapStatistics } from 'node:v8';
-import { compile, type CompiledGrammar, type MatchState } from '../../grammar/compile.js';
 import { GrammarError } from '../../grammar/grammar.js';
 import type { GrammarSource } from '../../grammar/source.js';
-import { Vocabulary } from '../../grammar/vocabulary.js';
+import { compile, type CompiledGrammar, type MatchState } from '../../grammar/tokens/compile.js';
+import { Vocabulary } from '../../grammar/tokens/vocabulary.js';
 import { createTokenizer } from '../../models/tokenizer/tokenizer.js';
 import type { FromGrammars, GrammarModel, GrammarProblem, ToGrammars } from './grammarMessages.js';
 

@@ -1,8 +1,8 @@
 /** What costs much is refused, for that text alone; what looks as if it did is not. */
 import { describe, expect, it } from 'vitest';
-import { compileGrammar } from '../../grammar/compile.js';
 import { type Expression, type Grammar, GrammarError, type Regular } from '../../grammar/grammar.js';
-import { Vocabulary } from '../../grammar/vocabulary.js';
+import { compileGrammar } from '../../grammar/tokens/compile.js';
+import { Vocabulary } from '../../grammar/tokens/vocabulary.js';
 import { casesHere, thorough } from '../support/thorough.js';
 import { LETTERS, randomFrom } from './randomGrammars.js';
 

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { compileGrammar, type MatchState } from '../../grammar/compile.js';
 import { type Grammar, GrammarError } from '../../grammar/grammar.js';
 import { Matcher, type State } from '../../grammar/matcher/states.js';
 import { Automaton } from '../../grammar/regular/automaton.js';
 import { NOTHING } from '../../grammar/regular/nodes.js';
+import { compileGrammar, type MatchState } from '../../grammar/tokens/compile.js';
 import { Work } from '../../grammar/work.js';
 import { isThorough } from '../support/thorough.js';
 import { matchesGrammar, matchesRegular } from './naive.js';

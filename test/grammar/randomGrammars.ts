@@ -1,6 +1,6 @@
 /** Random expressions and vocabularies over few letters, from a seed. */
 import type { Expression, Grammar, Regular } from '../../grammar/grammar.js';
-import { Vocabulary } from '../../grammar/vocabulary.js';
+import { Vocabulary } from '../../grammar/tokens/vocabulary.js';
 
 export type Random = (below: number) => number;
 

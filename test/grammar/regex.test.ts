@@ -1,9 +1,9 @@
 /** The dialect of regular expressions, compared with JavaScript's own. */
 import { describe, expect, it } from 'vitest';
 import { GrammarError } from '../../grammar/grammar.js';
-import { regexLanguage } from '../../grammar/regex.js';
 import { Automaton } from '../../grammar/regular/automaton.js';
 import { NOTHING } from '../../grammar/regular/nodes.js';
+import { regexLanguage } from '../../grammar/tokens/regex.js';
 import { Work } from '../../grammar/work.js';
 import { isThorough } from '../support/thorough.js';
 import { type Random, randomFrom } from './randomGrammars.js';

@@ -1,9 +1,9 @@
 /** What requests ask for, as tokens: special ones apart. */
 import { describe, expect, it } from 'vitest';
-import { compile, compileGrammar, type MatchState } from '../../grammar/compile.js';
 import { type Expression, GrammarError } from '../../grammar/grammar.js';
 import type { GrammarSource } from '../../grammar/source.js';
-import { Vocabulary } from '../../grammar/vocabulary.js';
+import { compile, compileGrammar, type MatchState } from '../../grammar/tokens/compile.js';
+import { Vocabulary } from '../../grammar/tokens/vocabulary.js';
 
 const PIECES = ['<end>', '<stop>', '<call>', ...'abcdxyz<>/{}":,01', '</', 'th>', 'ab', 'b<', '</th>', '"a":', '</t'];
 const SPECIAL = new Map([

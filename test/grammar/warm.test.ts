@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
-import { compile } from '../../grammar/compile.js';
-import { Vocabulary } from '../../grammar/vocabulary.js';
-import { warm } from '../../grammar/warm.js';
+import { compile } from '../../grammar/tokens/compile.js';
+import { Vocabulary } from '../../grammar/tokens/vocabulary.js';
+import { warm } from '../../grammar/tokens/warm.js';
 
 const texts = Array.from({ length: 95 }, (_, at) => String.fromCharCode(32 + at)).concat(
   '":',

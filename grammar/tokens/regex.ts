@@ -3,10 +3,10 @@
  * u, groups named by `(?P<name>`, `\A`, `\Z`, and `(?i)` in front. Anchors and looking ahead mean what they do there;
  * looking behind, borders of words and references to groups are refused.
  */
-import type { Regular } from './grammar.js';
-import { type CharacterSet, characterSet } from './schema/characters.js';
-import { parsePattern } from './schema/pattern.js';
-import { wholeTexts } from './schema/patternLanguage.js';
+import type { Regular } from '../grammar.js';
+import { characterSet, type CharacterSet } from '../schema/characters.js';
+import { parsePattern } from '../schema/pattern.js';
+import { wholeTexts } from '../schema/patternLanguage.js';
 
 const ANY_CASE = '(?i)';
 

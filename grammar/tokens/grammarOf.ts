@@ -1,10 +1,10 @@
 /** Grammars of what requests ask for. */
-import { type Expression, type Grammar, GrammarError, type Regular } from './grammar.js';
-import { LIMITS } from './limits.js';
+import { type Expression, type Grammar, GrammarError, type Regular } from '../grammar.js';
+import { LIMITS } from '../limits.js';
+import { EVERY_BYTE } from '../regular/byteSet.js';
+import { jsonGrammar, schemaGrammar } from '../schema/schemaGrammar.js';
+import type { GrammarSource } from '../source.js';
 import { regexLanguage } from './regex.js';
-import { EVERY_BYTE } from './regular/byteSet.js';
-import { jsonGrammar, schemaGrammar } from './schema/schemaGrammar.js';
-import type { GrammarSource } from './source.js';
 import type { Vocabulary } from './vocabulary.js';
 
 const ANY_BYTE: Regular = { kind: 'bytes', set: EVERY_BYTE };

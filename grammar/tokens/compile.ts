@@ -1,14 +1,14 @@
 /** The door of structured output: what a text is asked to be, as masks of tokens. */
+import { type Grammar, GrammarError } from '../grammar.js';
+import { LIMITS } from '../limits.js';
+import { Matcher, type State } from '../matcher/states.js';
+import type { GrammarSource } from '../source.js';
+import { Work } from '../work.js';
 import { ByteCache } from './byteCache.js';
-import { type Grammar, GrammarError } from './grammar.js';
 import { grammarOf } from './grammarOf.js';
 import { Lexemes } from './lexemes.js';
-import { LIMITS } from './limits.js';
 import { maskOf } from './masks.js';
-import { Matcher, type State } from './matcher/states.js';
-import type { GrammarSource } from './source.js';
 import type { Vocabulary } from './vocabulary.js';
-import { Work } from './work.js';
 
 /** What all grammars of a vocabulary share. */
 interface Shared {

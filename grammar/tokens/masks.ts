@@ -1,7 +1,7 @@
 /** Which tokens may come at a state: what stays inside of a lexeme, and what goes on behind the end of one. */
-import { GrammarError } from './grammar.js';
+import { GrammarError } from '../grammar.js';
+import type { Frame, Matcher, State } from '../matcher/states.js';
 import type { Lexemes } from './lexemes.js';
-import type { Frame, Matcher, State } from './matcher/states.js';
 
 /**
  * Bit t % 32 of word t >> 5 stands for token t: those with bytes behind which a text can still be completed, special

@@ -1,6 +1,6 @@
 /** The bytes of all tokens of a tokenizer, as trees that an automaton walks. */
-import { GrammarError } from './grammar.js';
-import { LIMITS } from './limits.js';
+import { GrammarError } from '../grammar.js';
+import { LIMITS } from '../limits.js';
 
 /**
  * Nodes in depth-first order; node 0 is the root. Below node n are the nodes n + 1 … ends[n] - 1, so that a subtree

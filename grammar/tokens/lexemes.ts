@@ -1,11 +1,11 @@
 /** What the tokens of a vocabulary do inside of lexemes: shared by all grammars, because most have the same strings. */
+import { LIMITS } from '../limits.js';
+import { Automaton } from '../regular/automaton.js';
+import { NOTHING } from '../regular/nodes.js';
+import { Relatives } from '../regular/relatives.js';
+import type { Work } from '../work.js';
 import { ByteCache } from './byteCache.js';
-import { LIMITS } from './limits.js';
-import { Automaton } from './regular/automaton.js';
-import { NOTHING } from './regular/nodes.js';
-import { Relatives } from './regular/relatives.js';
 import type { TokenTree, Vocabulary } from './vocabulary.js';
-import type { Work } from './work.js';
 
 /** What a tree holds for one state of the automaton. */
 export interface Inside {
