@@ -1,6 +1,6 @@
 /**
- * What the thread that follows grammars does: compiles grammars, and finds the masks of texts. What costs least, and has
- * waited longest, comes first; so a grammar that is hard to follow holds up little but its own texts.
+ * What the thread that follows grammars does: compiles grammars, and finds the masks of texts. What costs least, and
+ * has waited longest, comes first; so a grammar that is hard to follow holds up little but its own texts.
  */
 import { getHeapStatistics } from 'node:v8';
 import { GrammarError } from '../../grammar/grammar.js';

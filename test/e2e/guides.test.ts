@@ -1,4 +1,4 @@
-/** Guided texts of a real model on a CPU: what masking by hand gives, in any company, and where pages are taken away. */
+/** Guided texts of a real model on a CPU: what masking by hand gives, in any company, and where pages go. */
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { beginLoading, type LoadedModel } from '../../commands/loadModel.js';
 import { deviceModelOf } from '../../driver/devices/deviceModel.js';

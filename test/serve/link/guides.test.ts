@@ -186,9 +186,8 @@ describe('a text that is asked to be something', () => {
       const server = served({ start: way === 'ends' ? start : hanging(start), stallMs: 1 });
       const found = await many(server);
       const failed = found.flatMap((each, i) => (each === together[i] ? [] : [each]));
-      expect(failed).toEqual([
-        `failed: its guide failed: ${way === 'ends' ? 'Out of memory.' : 'What is asked of the text takes too long to follow.'}`,
-      ]);
+      const why = way === 'ends' ? 'Out of memory.' : 'What is asked of the text takes too long to follow.';
+      expect(failed).toEqual([`failed: its guide failed: ${why}`]);
       expect([threads, server.guides.size]).toEqual([2, 0]);
     }
   });
