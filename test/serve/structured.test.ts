@@ -6,7 +6,7 @@ const refusal = (body: Record<string, unknown>): unknown => {
   try {
     return readStructure(body);
   } catch (error) {
-    if (error instanceof ApiError) return `${error.status} ${error.options.param}: ${error.message}`;
+    if (error instanceof ApiError) return `${error.status} ${error.options.param}: ${error.message.slice(0, 80)}`;
     throw error;
   }
 };
@@ -60,8 +60,8 @@ describe('what the text of an answer is asked to be', () => {
       refusal({ structured_outputs: [] }),
     ]).toMatchInlineSnapshot(`
       [
-        "400 response_format: response_format: expected {"type": "text"}, {"type": "json_object"}, or {"type": "json_schema", "json_schema": {"name": …, "schema": …}}",
-        "400 response_format: response_format: expected {"type": "text"}, {"type": "json_object"}, or {"type": "json_schema", "json_schema": {"name": …, "schema": …}}",
+        "400 response_format: response_format: expected {"type": "text"}, {"type": "json_object"}, or {"type":",
+        "400 response_format: response_format: expected {"type": "text"}, {"type": "json_object"}, or {"type":",
         "400 guided_regex: guided_regex: not beside response_format",
         "400 guided_json: guided_json: expected a JSON Schema, and this text is not JSON",
         "400 guided_json: guided_json: expected a JSON Schema",

@@ -36,27 +36,28 @@ describe('the public suite', () => {
           if (grammar.hasValue(data) === valid) counts.right++;
           else wrong.push(`${name}: ${description}: ${what} ${valid ? 'refused' : 'ACCEPTED'}`);
       }
-    expect(wrong).toMatchInlineSnapshot(`
+    const short = (texts: readonly string[]): string[] => texts.map((text) => text.slice(0, 100));
+    expect(short(wrong)).toMatchInlineSnapshot(`
       [
         "bignum: integer: a bignum is an integer refused",
         "bignum: integer: a negative bignum is an integer refused",
         "bignum: integer comparison: comparison works for high numbers refused",
         "bignum: integer comparison: comparison works for very negative numbers refused",
         "format: validation of URIs: a valid protocol-relative URI refused",
-        "zeroTerminatedFloats: some languages do not distinguish between different types of numeric value: a float is not an integer even without fractional part ACCEPTED",
+        "zeroTerminatedFloats: some languages do not distinguish between different types of numeric value: a ",
       ]
     `);
-    expect(refused).toMatchInlineSnapshot(`
+    expect(short(refused)).toMatchInlineSnapshot(`
       [
-        "definitions: valid definition: "http://json-schema.org/draft-04/schema#" refers to another document; only local ones work. at "/$ref"",
-        "definitions: invalid definition: "http://json-schema.org/draft-04/schema#" refers to another document; only local ones work. at "/$ref"",
+        "definitions: valid definition: "http://json-schema.org/draft-04/schema#" refers to another document;",
+        "definitions: invalid definition: "http://json-schema.org/draft-04/schema#" refers to another documen",
         "multipleOf: by number: "multipleOf" of 1.5 is not supported. at """,
-        "ref: remote ref, containing refs itself: "http://json-schema.org/draft-04/schema#" refers to another document; only local ones work. at "/$ref"",
-        "refRemote: remote ref: "http://localhost:1234/integer.json" refers to another document; only local ones work. at "/$ref"",
-        "refRemote: fragment within remote ref: "http://localhost:1234/subSchemas.json#/integer" refers to another document; only local ones work. at "/$ref"",
-        "refRemote: ref within remote ref: "http://localhost:1234/subSchemas.json#/refToInteger" refers to another document; only local ones work. at "/$ref"",
-        "refRemote: change resolution scope: "folderInteger.json" refers to another document; only local ones work. at "/items/items/$ref"",
-        "uniqueItems: uniqueItems validation: "uniqueItems" is supported where items are of at most 10 values. at """,
+        "ref: remote ref, containing refs itself: "http://json-schema.org/draft-04/schema#" refers to another",
+        "refRemote: remote ref: "http://localhost:1234/integer.json" refers to another document; only local o",
+        "refRemote: fragment within remote ref: "http://localhost:1234/subSchemas.json#/integer" refers to an",
+        "refRemote: ref within remote ref: "http://localhost:1234/subSchemas.json#/refToInteger" refers to an",
+        "refRemote: change resolution scope: "folderInteger.json" refers to another document; only local ones",
+        "uniqueItems: uniqueItems validation: "uniqueItems" is supported where items are of at most 10 values",
       ]
     `);
     expect(counts).toMatchInlineSnapshot(`
