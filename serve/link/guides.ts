@@ -1,6 +1,6 @@
 /**
- * Guides of texts that are asked to be something, in the engine's thread. Another thread follows grammars; one that
- * takes too long, or ends, is replaced: what it was doing fails, and the texts of others are followed again.
+ * Guides of texts that are asked to be something, in the engine's thread. Another thread follows grammars. One that
+ * takes too long, or ends, is replaced: what takes too long, or ends two threads, fails, and other texts go on.
  */
 import { Worker } from 'node:worker_threads';
 import type { GuideState, TokenGuide, TokenMask } from '../../engine/guide.js';
@@ -53,13 +53,18 @@ interface Waiting<T> {
   readonly reject: (error: Error) => void;
 }
 
-interface Question extends Waiting<void> {
+interface Question extends Waiting<void>, Suspect {
   readonly model: string;
   readonly source: GrammarSource;
 }
 
+/** What a thread was doing when it ended is asked of the next one once. */
+interface Suspect {
+  ends: number;
+}
+
 /** A text that is followed. */
-interface Followed {
+interface Followed extends Suspect {
   readonly number: number;
   readonly model: string;
   readonly source: GrammarSource;
@@ -116,7 +121,7 @@ export class GrammarGuides implements Guides {
     if (this.isClosed) return Promise.reject(ended());
     return new Promise((resolve, reject) => {
       const question = ++this.count;
-      this.questions.set(question, { resolve, reject, model, source });
+      this.questions.set(question, { resolve, reject, model, source, ends: 0 });
       this.outgoing.check.push({ question, model, source });
       this.send();
     });
@@ -147,6 +152,7 @@ export class GrammarGuides implements Guides {
       hasBegun: false,
       waiting: undefined,
       failure: undefined,
+      ends: 0,
     };
     this.states.set(number, state);
     return {
@@ -256,11 +262,11 @@ export class GrammarGuides implements Guides {
     if (done !== this.seen.done || doing === 0) this.seen = { done, since: now };
     const { stallMs = STALL_MS } = this.options;
     if (now - this.seen.since > (doing < 0 ? Math.max(OPENING_MS, stallMs) : stallMs))
-      this.replace('what is asked of the text takes too long to follow');
+      this.replace('what is asked of the text takes too long to follow', true);
   }
 
-  /** The thread has ended, or is of no more use. What it was doing fails, and all else is asked of another. */
-  private replace(reason: string): void {
+  /** The thread has ended, or is of no more use: another is asked. What takes too long, or ends two threads, fails. */
+  private replace(reason: string, isStalled = false): void {
     const { port } = this;
     if (port === undefined || this.isClosed) return;
     this.port = undefined;
@@ -268,8 +274,10 @@ export class GrammarGuides implements Guides {
     port.on('error', () => undefined);
     void port.terminate();
     const doing = Atomics.load(this.progress, 0);
-    if (doing > 0) this.fail(doing, { message: reason });
-    else if (++this.ends >= MAX_ENDS) {
+    const suspect = this.questions.get(doing) ?? this.states.get(doing);
+    if (suspect !== undefined) {
+      if (isStalled || ++suspect.ends > 1) this.fail(doing, { message: reason });
+    } else if (++this.ends >= MAX_ENDS) {
       this.ends = 0;
       const problem = { message: 'the thread that follows grammars cannot be started', isFault: true } as const;
       for (const number of [...this.questions.keys(), ...this.states.keys()]) this.fail(number, problem);

@@ -7,20 +7,19 @@ type Listener = (message: FromGrammars & Error) => void;
 
 /**
  * A thread whose work may be spoiled: `before` is called before each thing that is done, and may throw. `asked`: the
- * text that it was asked for last.
+ * texts whose masks are asked for.
  */
 export function grammarPort(
   { models, progress }: GrammarThreadData,
-  before: (asked: number) => void = () => undefined,
+  before: (asked: readonly number[]) => void = () => undefined,
 ): GrammarPort {
   const listeners = new Map<string, Listener>();
   let work: GrammarWork | undefined;
   let isOver = false;
-  let asked = 0;
   const turn = (): void => {
     if (isOver || work === undefined) return;
     try {
-      if (!work.isIdle) before(asked);
+      if (!work.isIdle) before(work['jobs'].map((job) => job.number).filter((each) => work!['states'].has(each)));
       work.next();
     } catch (error) {
       listeners.get('error')?.(error as FromGrammars & Error);
@@ -34,7 +33,6 @@ export function grammarPort(
     postMessage: (message: ToGrammars) => {
       const sent = structuredClone(message);
       setImmediate(() => {
-        asked = sent.take.at(-2) ?? sent.begin.at(-1)?.state ?? asked;
         work ??= new GrammarWork(new Map(models.map((model) => [model.key, grammarVocabulary(model)])), progress);
         work.add(sent);
         turn();
