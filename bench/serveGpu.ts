@@ -300,7 +300,8 @@ export const serveGpuCommand = (): Command =>
     'bench:serve-gpu',
     'What HTTP costs: a model with made-up weights in an engine of this process, as generate has it, and in a ' +
       'server beside it, on one device. Prints, beside what is wanted of each: new tokens a second of requests that ' +
-      'come all at once, over HTTP with one token a chunk and offline, in turn; steady streams; Poisson arrivals at a ' +
+      'come all at once, over HTTP with one token a chunk and offline, in turn; steady streams; Poisson ' +
+      'arrivals at a ' +
       'share of what the server can do; a lone request beside generate; what a reader that stops does to the others; ' +
       "and the processor time of the server's process, whose devices have a process of their own, for each token.",
   )

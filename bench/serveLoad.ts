@@ -160,7 +160,8 @@ export const serveLoadCommand = (): Command =>
     'bench:serve',
     'Load on an OpenAI-compatible server, from processes of its own. Prints what the public benchmark of serving ' +
       'prints: time to the first token (TTFT), time a token after it (TPOT), gaps between tokens (ITL) and the whole ' +
-      'time (E2EL), with mean, median, standard deviation and percentiles; tokens as the server counts them; and what ' +
+      'time (E2EL), with mean, median, standard deviation and percentiles; tokens as the server counts ' +
+      'them; and what ' +
       'the client itself took of the processors.',
   )
     .option('--base-url <url>', 'the server', 'http://127.0.0.1:8000')

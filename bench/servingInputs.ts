@@ -127,7 +127,9 @@ export class WrittenRows {
     }
   }
 
-  /** Writes `count` of them to `target` from `at` on: those from number `from` on, in a circle. There is one at least. */
+  /**
+   * Writes `count` of them to `target` from `at` on: those from number `from` on, in a circle. There is one at least.
+   */
   copy(target: Int32Array, at: number, count: number, from: number): void {
     const rows = this.rows.subarray(0, this.size);
     for (let done = 0; done < count;) {

@@ -15,9 +15,9 @@ import { type FoundAnswers, rowCount, type SequenceChunk, type Step, stepOf, wit
 /** Steps of fewer tokens than this take the time of reading the weights: dividing them further gains nothing. */
 const MIN_SHARE = 512;
 /**
- * Texts wait for the prompts beside them. Few prompts are computed in steps of this part of the most tokens, which keeps
- * the time between two tokens short; many in larger ones, whose rate is higher, so that they are through in about so
- * many steps.
+ * Texts wait for the prompts beside them. Few prompts are computed in steps of this part of the most tokens, which
+ * keeps the time between two tokens short; many in larger ones, whose rate is higher, so that they are through in about
+ * so many steps.
  */
 const QUICKER = 8;
 const CATCH_UP_STEPS = 4;

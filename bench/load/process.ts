@@ -1,4 +1,6 @@
-/** A process that sends a share of a load: answers `ready`, begins when it is told the moment, answers what it found. */
+/**
+ * A process that sends a share of a load: answers `ready`, begins when it is told the moment, answers what it found.
+ */
 import { LoadRunner, type Share } from './runner.js';
 
 export type ToClient = { readonly share: Share } | { readonly beginMs: number };

@@ -55,8 +55,10 @@ const LINES: readonly (readonly [string, () => Command, string, object])[] = [
   [
     'bench:serve',
     serveLoadCommand,
-    '--base-url http://a:1/v1 --model m --api-key k --endpoint chat --requests 7 --rate 2.5 --burstiness inf --ramp linear ' +
-      '--ramp-from 2 --max-concurrency 3 --lengths random --spread 0.5 --prompt-tokens 9 --answer-tokens 8 --range-ratio 1 ' +
+    '--base-url http://a:1/v1 --model m --api-key k --endpoint chat --requests 7 --rate 2.5 ' +
+      '--burstiness inf --ramp linear ' +
+      '--ramp-from 2 --max-concurrency 3 --lengths random --spread 0.5 --prompt-tokens 9 --answer-tokens ' +
+      '8 --range-ratio 1 ' +
       '--longest 99 --vocab-size 50 --ignore-eos --temperature 1 --no-stream --extra {"n":1} --seed 4 --warm-up 0 ' +
       '--processes 5 --percentiles 50,99.9 --goodput ttft:200,tpot:50 --idle 1 --stalled 2 --aborts 0.5 --pid 3 --json',
     {
@@ -70,7 +72,8 @@ const LINES: readonly (readonly [string, () => Command, string, object])[] = [
   [
     'bench:serve-gpu',
     serveGpuCommand,
-    '--model m --target cpu --threads 2 --cache-tokens 512 --requests 9 --spreads 0.5,1.1 --streams 3 --stream-tokens 4 ' +
+    '--model m --target cpu --threads 2 --cache-tokens 512 --requests 9 --spreads 0.5,1.1 --streams 3 ' +
+      '--stream-tokens 4 ' +
       '--share 0.5 --poisson-seconds 5 --rounds 6 --stalled-streams 7 --stalled-tokens 8 --longest 99 --processes 2 ' +
       '--limit 60 --json out.json',
     {

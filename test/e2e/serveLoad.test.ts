@@ -1,6 +1,6 @@
 /**
- * The server under load, in short (test/slow/serveLoad.test.ts has more): the bits of `generate` in any company, clients
- * that go away, and a device that ends in the middle of streams.
+ * The server under load, in short (test/slow/serveLoad.test.ts has more): the bits of `generate` in any company,
+ * clients that go away, and a device that ends in the middle of streams.
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,6 @@
-/** Verifiers behind a server: the scores that `reward` prints, to the bit. Needs the data folder beside the repository. */
+/**
+ * Verifiers behind a server: the scores that `reward` prints, to the bit. Needs the data folder beside the repository.
+ */
 import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
