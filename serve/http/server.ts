@@ -11,6 +11,7 @@ import { CLIENT_GONE, type HttpCounts } from '../metrics/httpCounts.js';
 import { BodyBudget, type BodyLimits } from './body.js';
 import { HttpExchange, sendError } from './httpExchange.js';
 import { KeyRing } from './keys.js';
+import { isLoopbackHost, isLoopbackOrigin } from './origins.js';
 import { pageRoute } from './pageRoute.js';
 import { Router } from './router.js';
 import { type Phase, stateRoutes } from './serverState.js';
@@ -168,6 +169,7 @@ export class HttpServer {
       const match = found.find(({ route }) => route.method === method);
       const isOpen = match?.route.isOpen === true;
       // Whatever does not say that it is open is guarded, also what does not exist.
+      if (!isOpen) this.requireOwnPage(request);
       if (!isOpen) this.requireKey(request, response);
       if (!isOpen) this.requireReady();
       if (match === undefined)
@@ -200,6 +202,19 @@ export class HttpServer {
       if (this.answering.size === 0) this.onIdle();
       // The connection is idle a moment later.
       if (this.phase === 'draining') setImmediate(() => this.server.closeIdleConnections());
+    });
+  }
+
+  /**
+   * A page of another site could have its name lead to this machine (DNS rebinding), and would then ask as if it were
+   * the server's own. Its requests say where it is from; without a key nothing else holds it off.
+   */
+  private requireOwnPage({ headers: { origin } }: IncomingMessage): void {
+    const { host, origins = [] } = this.options;
+    if (origin === undefined || !this.keys.isOpen || !isLoopbackHost(host) || isLoopbackOrigin(origin)) return;
+    if (origins.includes('*') || origins.includes(origin)) return;
+    throw new ApiError(403, 'Pages of this origin may not ask. Start the server with --allowed-origin ORIGIN.', {
+      code: 'origin_not_allowed',
     });
   }
 

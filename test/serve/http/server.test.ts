@@ -374,6 +374,20 @@ describe('pages of other origins', () => {
     expect((await ask(url, 'https://a.example')).headers.get('access-control-allow-origin')).toBe('https://a.example');
   });
 
+  it('may not ask by a name that leads to this machine, unless they are allowed to or have a key', async () => {
+    const post = async (url: string, origin: string, headers = {}): Promise<number> =>
+      (await fetch(`${url}/models/a`, { headers: { origin, ...headers } })).status;
+    const open = await start();
+    const own = [`http://localhost:1`, 'http://127.0.0.1:8000', 'http://[::1]:1', 'http://a.localhost'];
+    for (const origin of own) expect([origin, await post(open.url, origin)]).toEqual([origin, 200]);
+    const others = ['http://a.example', 'http://127.0.0.1.a.example', 'http://localhost.a.example', 'null', 'http://'];
+    for (const origin of others) expect([origin, await post(open.url, origin)]).toEqual([origin, 403]);
+    const allowed = await start({ origins: ['http://a.example'] });
+    expect(await post(allowed.url, 'http://a.example')).toBe(200);
+    const guarded = await start({ apiKeys: ['key'] });
+    expect(await post(guarded.url, 'http://a.example', { authorization: 'Bearer key' })).toBe(200);
+  });
+
   it('may not ask by default, and all may with a star', async () => {
     const closed = await start();
     expect((await ask(closed.url, 'https://a.example')).headers.has('access-control-allow-origin')).toBe(false);
