@@ -29,12 +29,21 @@ export const isObject = (value: unknown): value is JsonObject =>
 export const own = (schema: JsonObject, keyword: string): unknown =>
   Object.hasOwn(schema, keyword) ? schema[keyword] : undefined;
 
-/** Keywords whose values are no schemas, and those whose members have names, not keywords. */
-const VALUES = new Set(['const', 'default', 'enum', 'example', 'examples']);
+/** Keywords whose values are schemas, or lists of some, and those whose members have names, not keywords. */
+const SCHEMAS = new Set([
+  ...['additionalItems', 'additionalProperties', 'allOf', 'anyOf', 'contains', 'contentSchema', 'else', 'if', 'items'],
+  ...['not', 'oneOf', 'prefixItems', 'propertyNames', 'then', 'unevaluatedItems', 'unevaluatedProperties'],
+]);
 const NAMED = new Set(['$defs', 'definitions', 'dependencies', 'dependentSchemas', 'patternProperties', 'properties']);
 
 const OLD_DRAFTS = /^https?:\/\/json-schema\.org\/draft-0[3-7]\/schema#?$/u;
 const BASE = 'schema:///';
+
+/** What the keys of a keyword's value are. Within what nobody knows, nothing is a schema with an identifier. */
+const roleOf = (keyword: string): Role => (SCHEMAS.has(keyword) ? 'schema' : NAMED.has(keyword) ? 'names' : 'value');
+
+/** Whether keys are keywords, names of schemas, or of no schema. */
+type Role = 'schema' | 'names' | 'value';
 
 const escapeKey = (key: string): string => key.replaceAll('~', '~0').replaceAll('/', '~1');
 
@@ -54,8 +63,7 @@ export class SchemaDocument {
       readonly value: object;
       readonly depth: number;
       readonly resource: Resource | undefined;
-      /** Whether keys are keywords, names of schemas, or of no schema. */
-      readonly role: 'schema' | 'names' | 'value';
+      readonly role: Role;
     }
     const stack: Entry[] = [{ value: root, parent: undefined, key: '', depth: 0, resource: undefined, role: 'schema' }];
     let count = 0;
@@ -67,9 +75,8 @@ export class SchemaDocument {
       for (const [name, child] of Object.entries(value)) {
         if (++count > MAX_VALUES) throw new GrammarError(`The schema has more than ${MAX_VALUES} values.`);
         if (typeof child !== 'object' || child === null) continue;
-        const isNames = role === 'schema' && !Array.isArray(value) && NAMED.has(name);
-        const isValue = role === 'value' || (role === 'schema' && VALUES.has(name));
-        const childRole = isValue ? 'value' : isNames ? 'names' : 'schema';
+        const childRole =
+          role === 'schema' && !Array.isArray(value) ? roleOf(name) : role === 'names' ? 'schema' : role;
         stack.push({ value: child, parent: value, key: name, depth: depth + 1, resource, role: childRole });
       }
     }

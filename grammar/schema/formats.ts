@@ -75,7 +75,16 @@ function duration(): Regular {
 
 const LABEL_OR_DOT = letters('-.', DIGIT, ...LETTER);
 const LABEL_EDGE = letters('', DIGIT, ...LETTER);
-const LABEL = sequence(LABEL_EDGE, optional(sequence(repeat(letters('-', DIGIT, ...LETTER), 0, 61), LABEL_EDGE)));
+const LABEL_INNER = letters('-', DIGIT, ...LETTER);
+/** None with `--` in its third and fourth place: those are in Punycode, which no regular expression can check. */
+const LABEL = choice(
+  sequence(LABEL_EDGE, optional(sequence(repeat(LABEL_INNER, 0, 2), LABEL_EDGE))),
+  sequence(
+    sequence(LABEL_EDGE, LABEL_INNER),
+    choice(sequence(LABEL_EDGE, LABEL_INNER), sequence(dash, LABEL_EDGE)),
+    sequence(repeat(LABEL_INNER, 0, 58), LABEL_EDGE),
+  ),
+);
 /** Labels of which none is longer than 63, 253 in all. */
 const HOSTNAME = both(separated(LABEL, '.'), repeat(LABEL_OR_DOT, 1, 253));
 
