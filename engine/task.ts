@@ -145,6 +145,10 @@ export class Task {
   take(next: GeneratedToken, { maxLength, room }: SequenceLimits): EndReason | undefined {
     const { stopTokens, maxNewTokens } = this.request;
     if (maxNewTokens === 0) return 'length';
+    // A device that finds nothing to choose gives token 0.
+    const mask = this.sequence.guided?.mask;
+    if (mask !== undefined && ((mask[next.token >> 5] ?? 0) & (1 << (next.token & 31))) === 0)
+      throw new GenerateError('no token that its guide allows has a probability above 0');
     this.generated.push(next);
     const length = this.sequence.promptLength + this.generated.length;
     this.listener.onToken?.(next);

@@ -5,9 +5,6 @@ import type { QueueLimits } from '../link/client.js';
 import type { ModelSource } from '../texts/servedModel.js';
 import type { FromHttp, HttpSettings, ToHttp } from './threadMessages.js';
 
-/** What a token needs lives until the next step: with less room, garbage collection copies it, which takes as long. */
-const YOUNG_MIB = 192;
-
 export class HttpThread {
   private readonly worker: Worker;
   /** What it says next, of one of these kinds. */
@@ -20,10 +17,7 @@ export class HttpThread {
   /** `onError` is told of errors that are no client's fault. */
   constructor(settings: HttpSettings, onError: (text: string) => void) {
     this.failed.catch(() => undefined);
-    this.worker = new Worker(new URL('./thread.js', import.meta.url), {
-      workerData: settings,
-      resourceLimits: { maxYoungGenerationSizeMb: YOUNG_MIB },
-    });
+    this.worker = new Worker(new URL('./thread.js', import.meta.url), { workerData: settings });
     this.worker.on('message', (message: FromHttp) => {
       if (message.kind === 'error') onError(message.text);
       else if (message.kind === 'failed') this.fail(errorOf(message, settings));

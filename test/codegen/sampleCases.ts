@@ -111,6 +111,6 @@ export function sampleSizes(inputs: Values): Extents {
   return { T: rows, R: rows, F: rows, E: inputs.get('entry_token')!.length, M };
 }
 
-/** What the oracle chooses, which knows tokens and options but no lists. */
+/** What the oracle chooses, which knows tokens and options but no lists; 0 where no token has a probability above 0. */
 export const oracleToken = ({ z, sampling, before }: SampleCase): number =>
-  oracleChoice(z, sampling, before, noiseKey(sampling.seed, before.tokens.length - 1)).token;
+  Math.max(0, oracleChoice(z, sampling, before, noiseKey(sampling.seed, before.tokens.length - 1)).token);

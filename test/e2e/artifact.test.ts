@@ -143,7 +143,7 @@ describe.skipIf(!isBuilt)('an artifact', () => {
       manifest['somethingNew'] = { kind: 'unheard of' };
     });
     const { message, hint } = await refusal(dir);
-    expect(message).toContain(`made by artifact version ${version}; this tilewright reads 5`);
+    expect(message).toContain(`made by artifact version ${version}; this tilewright reads 6`);
     rebuilds(hint, dir);
   });
 

@@ -296,7 +296,7 @@ describe.skipIf(!isBuilt)('an artifact that is complete', () => {
       manifest.version = 3;
     });
     const { error, hint } = failure(await tilewright(questionsOf(dir)));
-    expect(error).toContain('made by artifact version 3; this tilewright reads 5');
+    expect(error).toContain('made by artifact version 3; this tilewright reads 6');
     expect(hint).toBe(`tilewright compile ${model} --target cpu -o ${dir}`);
   });
 

@@ -194,6 +194,19 @@ describe('a guide', () => {
     expect(late.tokens.map(({ token }) => token).slice(0, 3)).toEqual([5, 5, 5]);
   });
 
+  it('fails its continuation where the device has no allowed token to choose', async () => {
+    const model = pathModel();
+    const step: typeof model.step = async (message) => {
+      const answer = await model.step(message);
+      answer.filtered?.token.fill(0);
+      return answer;
+    };
+    const guide = always(Uint32Array.of(8, 0, 0, 0));
+    await expect(Engine.of({ ...model, step }).generate({ prompt: [1], maxNewTokens: 3, guide })).rejects.toThrow(
+      'no token that its guide allows has a probability above 0',
+    );
+  });
+
   it('is closed once where a reader cuts the text', async () => {
     const guide = madeUpGuide({ vocab: PATH_VOCAB, seed: 8, turns: () => 1 });
     const engine = Engine.of(pathModel());
