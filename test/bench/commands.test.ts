@@ -9,6 +9,7 @@ import { compileCommand } from '../../bench/compile.js';
 import { generateCommand, type GenerateBenchOptions, samplingOf } from '../../bench/generate.js';
 import { gpuCommand } from '../../bench/gpu.js';
 import { cpuCommand } from '../../bench/main.js';
+import { maskBenchCommand } from '../../bench/maskBench.js';
 import { serveGpuCommand } from '../../bench/serveGpu.js';
 import { serveLoadCommand } from '../../bench/serveLoad.js';
 import { servingCommand } from '../../bench/serving.js';
@@ -51,6 +52,12 @@ const LINES: readonly (readonly [string, () => Command, string, object])[] = [
       ...{ kvCache: 'fp8', spread: 0.7, requests: 5, cacheTokens: 4096, topP: 0.9, topK: 50, penalty: 1.1 },
       ...{ wait: true, profile: true },
     },
+  ],
+  [
+    'bench:masks',
+    maskBenchCommand,
+    'data --only a --every 8 --json out.json',
+    { only: 'a', every: 8, json: 'out.json' },
   ],
   [
     'bench:serve',
