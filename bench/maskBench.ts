@@ -1,8 +1,8 @@
 /**
  * `npm run bench:masks -- FOLDER`: MaskBench's schemas with instances that fit and that do not
  * (guidance-ai/jsonschemabench, folder maskbench/data). Counts schemas that are refused, those whose instances are all
- * judged right, and the others by what is wrong. Instances are written compact. Properties have the order of the schema,
- * so an instance is also tried with its properties in any order.
+ * judged right, and the others by what is wrong. Instances are written compact. Properties have the order of the
+ * schema, so an instance is also tried with its properties in any order.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
