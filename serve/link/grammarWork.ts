@@ -246,8 +246,9 @@ function isFull(): boolean {
 function problemOf(error: unknown): GrammarProblem {
   if (error instanceof Busy) return { message: error.message, isBusy: true };
   if (!(error instanceof GrammarError)) return { message: 'following a grammar failed', isFault: true };
-  const { message, where } = error;
-  return { message: where === undefined || where === '' ? message : `${message}, at ${where}` };
+  const { where } = error;
+  const message = error.message.replace(/\.$/, '');
+  return { message: where === undefined || where === '' ? message : `${message} (at ${where})` };
 }
 
 const emptyAnswer = () => ({
