@@ -97,6 +97,12 @@ function randomSchema(random: Random, depth: number): Schema {
 
 const ajv = new Ajv2020({ strict: false, validateFormats: false, multipleOfPrecision: 9, logger: false });
 
+/** Whether it has a number that ajv takes for a multiple of any other, within its precision. */
+const hasTinyNumber = (value: unknown): boolean =>
+  typeof value === 'number'
+    ? value !== 0 && Math.abs(value) < 1e-8
+    : typeof value === 'object' && value !== null && Object.values(value).some(hasTinyNumber);
+
 /** What differs for one seed, and how much was compared. */
 function compare(seed: number): {
   readonly wrong: readonly string[];
@@ -133,7 +139,8 @@ function compare(seed: number): {
     const text = grammar.draw(random, 40);
     if (text === undefined) continue;
     drawn++;
-    if (isValid(JSON.parse(text)) === false) wrong.push(`${seed}: ${text} was drawn`);
+    const value: unknown = JSON.parse(text);
+    if (!hasTinyNumber(value) && isValid(value) === false) wrong.push(`${seed}: ${text} was drawn`);
   }
   return { wrong, isRefused: false, drawn };
 }
