@@ -104,6 +104,7 @@ function createProgram(context: Context): Command {
       'tilewright tune demo.tw --budget 5m            # tiles for this machine',
       'tilewright run demo.tw --task hellaswag --data examples/everyday.jsonl',
       'tilewright generate models/demo "Once upon a time"',
+      'tilewright serve models/demo                   # a server as OpenAI has it, and a page to chat',
       '',
       'run takes a checkpoint as well, and compiles it by itself.',
       'A GPU that is here and can hold the model is used, else the CPU: --target says which.',
