@@ -39,7 +39,7 @@ const NAMED = new Set(['$defs', 'definitions', 'dependencies', 'dependentSchemas
 const OLD_DRAFTS = /^https?:\/\/json-schema\.org\/draft-0[3-7]\/schema#?$/u;
 const BASE = 'schema:///';
 
-/** What the keys of a keyword's value are. Within what nobody knows, nothing is a schema with an identifier. */
+/** What the keys of a keyword's value are. Identifiers within an unknown keyword do not count. */
 const roleOf = (keyword: string): Role => (SCHEMAS.has(keyword) ? 'schema' : NAMED.has(keyword) ? 'names' : 'value');
 
 /** Whether keys are keywords, names of schemas, or of no schema. */

@@ -1,6 +1,6 @@
 /**
  * Regular expressions of ECMAScript, as `pattern` has them: read into a tree, without their meaning. What is no regular
- * language (references to groups) and what nobody needs (looking behind) is refused.
+ * language (references to groups), and lookbehind, are refused.
  */
 import { GrammarError } from '../grammar.js';
 import { ALL_CHARACTERS, type CharacterSet, MAX_CODE_POINT, characterSet, complementOf } from './characters.js';
