@@ -7,7 +7,7 @@ import { isRecord } from '../system/json.js';
 import { benchCommand, decimal, list, oneOf, runProgram, whole } from './command.js';
 import { IdleConnections, StalledReaders } from './load/beside.js';
 import { LoadClient } from './load/client.js';
-import { planLoad } from './load/plan.js';
+import { planLoad, type PlanOptions } from './load/plan.js';
 import { runLoad } from './load/processes.js';
 import { describeReport, type GoodputLimits, type LoadReport, reportOf } from './load/report.js';
 import { SPREAD } from './requestLengths.js';
@@ -94,36 +94,23 @@ async function main(options: ServeLoadOptions): Promise<void> {
   if (closed !== null) console.log(`\nthe server closed ${closed} of ${options.idle} idle connections`);
 }
 
-export interface ServeLoadOptions {
+export interface ServeLoadOptions extends PlanOptions {
   readonly baseUrl: string;
   readonly model?: string;
   readonly apiKey?: string;
   readonly endpoint: 'completions' | 'chat';
-  readonly requests: number;
-  readonly rate: number | 'trace';
-  readonly burstiness: number;
-  readonly ramp?: 'linear' | 'exponential';
-  readonly rampFrom?: number;
   readonly maxConcurrency?: number;
-  readonly lengths: string;
-  readonly spread: number;
-  readonly promptTokens: number;
-  readonly answerTokens: number;
-  readonly rangeRatio: number;
-  readonly longest?: number;
   readonly vocabSize: number;
   readonly ignoreEos?: boolean;
   readonly temperature?: number;
   readonly stream: boolean;
   readonly extra?: Readonly<Record<string, unknown>>;
-  readonly seed: number;
   readonly warmUp: number;
   readonly processes: number;
   readonly percentiles: readonly number[];
   readonly goodput?: GoodputLimits;
   readonly idle: number;
   readonly stalled: number;
-  readonly aborts: number;
   readonly pid?: number;
   readonly json?: boolean;
 }

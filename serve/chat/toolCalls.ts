@@ -25,7 +25,7 @@ export class ToolCallReader implements CallReceiver {
   /** Whether calls were found. */
   #hasCalls = false;
 
-  // Of a block, which begins with a mark, or with the bracket of a bare call.
+  // State of the current block. A block begins with a mark, or with the bracket of a call without one.
   #isMarked = false;
   #isList = false;
   #hasCallInBlock = false;

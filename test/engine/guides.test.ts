@@ -259,7 +259,7 @@ describe('allowed tokens', () => {
     const ended: string[] = [];
     const late: TokenGuide = {
       begin: () => ({
-        // Of these tokens, 96 alone, and then all.
+        // Allows token 96 alone at first, and then all of allowedTokens.
         next: (token) => Promise.resolve(token === undefined ? Uint32Array.of(0, 0, 0, 1) : own),
         close: () => void ended.push('closed'),
       }),
