@@ -21,6 +21,7 @@ const COMPOSED = [
   '^evaluate/',
   '^engine/',
   '^grammar/',
+  '^search/',
   '^serve/',
 ];
 
@@ -56,10 +57,19 @@ const MAY_IMPORT = {
   grammar: [],
   // The engine sees any model as a DeviceModel: requests, pages and scheduling are tested with a fake one.
   engine: ['^ir/', '^python/'],
+  // A search sees its models as a writer of steps and a judge of paths: methods are tested with made-up ones.
+  search: ['^ir/', '^python/', '^models/', '^tasks/', '^engine/'],
   // The server sees devices through the engine: endpoints are tested with a fake one.
-  serve: ['^ir/', '^python/', '^models/', '^grammar/', '^engine/'],
+  serve: ['^ir/', '^python/', '^models/', '^tasks/', '^grammar/', '^engine/', '^search/'],
   // Results, traces and IR as pages: what is shown is read or handed in, and nothing here computes an answer.
-  report: ['^ir/', '^python/', '^tasks/', '^evaluate/', '^autotune/(records|peaks)[.]ts$'],
+  report: [
+    '^ir/',
+    '^python/',
+    '^tasks/',
+    '^evaluate/',
+    '^search/(result|path)[.]ts$',
+    '^autotune/(records|peaks)[.]ts$',
+  ],
   // Wiring: where a model lies, on which devices, for which target, in which artifact. It knows no command.
   driver: COMPOSED,
   // The story of each command: what it reads, opens, does and reports. It knows no flags and no terminal.

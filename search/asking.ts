@@ -1,0 +1,28 @@
+/**
+ * How a search asks an engine, in its own thread or over a port. The engine's handle is one such request; a server's
+ * client has an adapter.
+ */
+import type { ContinuationRequest, EndReason, RequestEvent, RewardRequest, ScoreRequest } from '../engine/request.js';
+
+export interface AskedRequest extends AsyncIterable<RequestEvent> {
+  /** Ends it with what there is. */
+  cancel(): void;
+  /** A continuation ends with its first `count` tokens. */
+  cut(sample: number, count: number, reason: EndReason): void;
+}
+
+export type Ask = (request: ContinuationRequest | ScoreRequest | RewardRequest) => AskedRequest;
+
+/** Text in and out of one of the models. */
+export interface SearchTexts {
+  /** Tokens of a text to which none are added. */
+  encodeWritten(text: string): Promise<readonly number[]>;
+  /** Tokens of a conversation by the model's template. Rejects with UserError where there is none. */
+  writeTurns(turns: readonly ChatTurn[], addGenerationPrompt: boolean): Promise<readonly number[]>;
+  readonly hasTemplate: boolean;
+}
+
+export interface ChatTurn {
+  readonly role: 'system' | 'user' | 'assistant';
+  readonly content: string;
+}
