@@ -159,10 +159,9 @@ export class Engine {
         waiters.clear();
       },
     });
-    const { priority = 0 } = request;
     const tasks = plan.sequences.map(({ request: own, listener }, sample) => {
       const told = { ...handle.listener(sample), ...listener?.((event) => handle.tell(event)) };
-      return new Task(own, replicas, told, priority);
+      return new Task(own, replicas, told, request);
     });
     requests.add(handle);
     handle.begin(tasks, (task) => replicas.start(task));
@@ -240,8 +239,10 @@ const factsOf = ({ maxLength, room, vocab, classes }: Replicas, { vocabSize }: E
 const closed = (asked: string): UsageError => new UsageError(`${asked}: the engine is closed`, 'open another one');
 
 /** Throws UsageError for options that are out of range. */
-function checkedOptions({ signal, deadline, priority = 0, maxHeld = DEFAULT_HELD }: RequestOptions) {
+function checkedOptions({ signal, deadline, priority = 0, affinity = 0, maxHeld = DEFAULT_HELD }: RequestOptions) {
   if (!Number.isSafeInteger(priority)) throw new UsageError(`priority: ${priority}: expected a whole number`);
+  if (!Number.isSafeInteger(affinity) || affinity < 0)
+    throw new UsageError(`affinity: ${affinity}: expected a whole number from 0`);
   if (!Number.isSafeInteger(maxHeld) || maxHeld < 1)
     throw new UsageError(`maxHeld: ${maxHeld}: expected a whole number from 1`);
   return { signal, maxHeld, leftMs: leftMsOf(deadline) };

@@ -1,7 +1,7 @@
 /**
- * Replicas of a model that compute requests side by side. Each keeps pages of its own. A request goes to the replica
- * with the least to do, counting what it would find in pages; when a device ends, its requests go to the others. What a
- * request gets does not depend on the replica.
+ * Replicas of a model that compute requests side by side. Each keeps pages of its own. A request goes to the replica of
+ * its affinity, or to the one with the least to do, counting what it would find in pages; when a device ends, its
+ * requests go to the others. What a request gets does not depend on the replica.
  */
 import type { DeviceModel } from './device.js';
 import { Generator } from './generator.js';
@@ -105,11 +105,17 @@ export class Replicas {
     return [];
   }
 
-  private choose({ sequence }: Task): Generator {
-    if (this.generators.length === 1) return this.generators[0]!;
-    const ready = this.generators.filter(({ isReady }) => isReady);
-    const there = ready.length > 0 ? ready : this.generators.filter(({ gone }) => gone === undefined);
-    const costs = (there.length > 0 ? there : this.generators).map((generator) => ({
+  private choose({ sequence, affinity }: Task): Generator {
+    const { generators } = this;
+    if (generators.length === 1) return generators[0]!;
+    const own = affinity === undefined ? undefined : generators[affinity % generators.length]!;
+    if (own?.isReady === true) return own;
+    const ready = generators.filter(({ isReady }) => isReady);
+    const left = ready.length > 0 ? ready : generators.filter(({ gone }) => gone === undefined);
+    const there = left.length > 0 ? left : generators;
+    // The others share out what a replica that is gone leaves, in turn as well.
+    if (affinity !== undefined) return there[Math.floor(affinity / generators.length) % there.length]!;
+    const costs = there.map((generator) => ({
       generator,
       cost: generator.workTokens - generator.findable(sequence),
     }));

@@ -78,6 +78,11 @@ export interface RequestOptions {
   readonly deadline?: Date | number | undefined;
   /** A whole number. Requests with a lower one go first, and give their pages up last. Default 0. */
   readonly priority?: number | undefined;
+  /**
+   * A whole number from 0. Requests with equal ones are computed by one replica while it is there, which has the pages
+   * of those before; numbers that follow each other go to all replicas in turn. Default: the one with least to do.
+   */
+  readonly affinity?: number | undefined;
   /** Events that wait for their reader before the request takes no part in steps. Default 256. */
   readonly maxHeld?: number | undefined;
 }

@@ -12,6 +12,7 @@ import {
   GenerateError,
   GivenUp,
   type GenerateRequest,
+  type RequestOptions,
   sequenceOf,
   type SequenceLimits,
   type TokenLogProb,
@@ -58,6 +59,8 @@ const LOSS_MS = 3_600_000;
 export class Task {
   readonly request: GenerateRequest;
   readonly sequence: Sequence;
+  /** Tasks with equal ones are computed by one replica while it is there. */
+  readonly affinity: number | undefined;
   /** Set by the loop that takes it. */
   owner: TaskOwner | undefined;
   /** Why it is to end before its next step. */
@@ -76,8 +79,14 @@ export class Task {
   private isOver = false;
 
   /** Throws as sequenceOf does. */
-  constructor(request: GenerateRequest, limits: SequenceLimits, listener: TaskListener, priority = 0) {
+  constructor(
+    request: GenerateRequest,
+    limits: SequenceLimits,
+    listener: TaskListener,
+    { priority = 0, affinity }: Pick<RequestOptions, 'priority' | 'affinity'> = {},
+  ) {
     this.request = request;
+    this.affinity = affinity;
     const { drafts } = request;
     this.sequence = sequenceOf(request, limits, priority, drafts && ((tokens) => this.propose(drafts, tokens)));
     this.listener = listener;

@@ -21,6 +21,11 @@ export interface Problem {
   readonly problem: string;
   /** What is right, as the file has it. */
   readonly answer?: string | undefined;
+  /**
+   * The affinity of all its requests, set by the schedule: its paths stay on the replica that has their pages. Nothing
+   * else depends on it.
+   */
+  readonly lane?: number | undefined;
 }
 
 export interface Path {

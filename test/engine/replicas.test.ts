@@ -72,6 +72,41 @@ describe('replicas', () => {
     expect([a.calls(), b.calls(), engine.countsOf().foundTokens]).toEqual([10, 0, 4 * 39]);
   });
 
+  it('keeps requests of one affinity on one replica, and gives neighbours to others in turn', async () => {
+    const replicas = [replica(), replica(), replica()];
+    const { engine } = engineOf(replicas.map(({ model }) => model));
+    const ask = (affinity: number) => engine.generate({ prompt: [100 * affinity], maxNewTokens: 4, affinity });
+    for (let i = 0; i < 5; i++) await ask(1);
+    expect(replicas.map(({ calls }) => calls())).toEqual([0, 20, 0]);
+    await Promise.all([0, 1, 2, 3, 4, 5].map(ask));
+    expect(replicas.map(({ calls }) => calls())).toEqual([4, 24, 4]);
+  });
+
+  it('shares out what has the affinity of a replica that is gone, until it is back', async () => {
+    const replicas = [replica(), replica(), replica()];
+    const [, b] = replicas;
+    const { engine } = engineOf(replicas.map(({ model }) => model));
+    let comeBack = (): void => undefined;
+    b!.lose(() => new Promise((resolve) => (comeBack = resolve)));
+    const ask = async (affinity: number): Promise<readonly number[]> => {
+      const { tokens } = await engine.generate({ prompt: [100 * affinity], maxNewTokens: 4, affinity });
+      return tokens.map(({ token }) => token);
+    };
+    const asked = [1, 4, 7, 10];
+    expect(await Promise.all(asked.map(ask))).toEqual(asked.map((i) => [1, 2, 3, 4].map((n) => 100 * i + n)));
+    // The step that found it gone, and all others beside it.
+    expect(replicas.map(({ calls }) => calls())).toEqual([4, 1, 4]);
+    comeBack();
+    await expect.poll(async () => (await ask(1), b!.calls())).toBeGreaterThan(1);
+  });
+
+  it.each([-1, 0.5, NaN])('refuses the affinity %s', (affinity) => {
+    const { engine } = engineOf([replica().model]);
+    expect(() => engine.submit({ kind: 'generate', prompt: [1], maxNewTokens: 1, affinity })).toThrow(
+      /affinity: .*expected a whole number from 0/,
+    );
+  });
+
   it('knows that the pages of a device are gone before the device is asked again', async () => {
     const [a, b] = [replica(), replica()];
     let isLost = false;
