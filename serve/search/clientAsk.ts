@@ -1,0 +1,162 @@
+/** How a search asks the models of a server: its requests go to a ModelClient, and what they used is counted. */
+import type { EndReason, RequestEvent } from '../../engine/request.js';
+import type { Ask, AskedRequest } from '../../search/asking.js';
+import { ApiError } from '../apiError.js';
+import type { ModelClient, RequestListener, RunningRequest, ServedRequest } from '../models.js';
+
+/** What a search used of one model. It depends on what was in pages, and on steps that were drawn in vain. */
+export interface ModelUse {
+  requests: number;
+  /** Of the prompts of all requests, and how many of them had been computed before. */
+  promptTokens: number;
+  cachedTokens: number;
+  /** Tokens that were drawn. */
+  generatedTokens: number;
+}
+
+type Asked = Parameters<Ask>[0];
+
+/** The requests of one search. */
+export class ClientAsks {
+  /** By the model's name in the engine. */
+  readonly uses = new Map<string, ModelUse>();
+  private readonly client: ModelClient;
+  private readonly retryMs: number;
+  private isFirst = true;
+
+  /** `retryMs`: after which a request that found the queue full is tried again. */
+  constructor(client: ModelClient, retryMs = 100) {
+    this.client = client;
+    this.retryMs = retryMs;
+  }
+
+  /**
+   * A full queue refuses the first request, and with it the search. Later ones wait until there is room: a search that
+   * has begun is not lost because others ask much.
+   */
+  readonly ask: Ask = (asked) => {
+    const isPatient = !this.isFirst;
+    this.isFirst = false;
+    return new ClientRequest(this.client, asked, this.useOf(asked.model ?? ''), isPatient ? this.retryMs : undefined);
+  };
+
+  private useOf(model: string): ModelUse {
+    const known = this.uses.get(model);
+    if (known !== undefined) return known;
+    const use: ModelUse = { requests: 0, promptTokens: 0, cachedTokens: 0, generatedTokens: 0 };
+    this.uses.set(model, use);
+    return use;
+  }
+}
+
+/** Events wait for one reader, who acknowledges them by reading. A reader who leaves ends the request. */
+class ClientRequest implements AskedRequest, RequestListener {
+  private readonly client: ModelClient;
+  private readonly request: ServedRequest;
+  private readonly signal: AbortSignal | undefined;
+  private readonly use: ModelUse;
+  private readonly retryMs: number | undefined;
+  private running: RunningRequest | undefined;
+  private timer: NodeJS.Timeout | undefined;
+  private held: RequestEvent[] = [];
+  private left: number;
+  private error: Error | undefined;
+  private isCancelled = false;
+  private wake: () => void = () => undefined;
+  private readonly onAbort = (): void => this.cancel();
+
+  constructor(client: ModelClient, asked: Asked, use: ModelUse, retryMs: number | undefined) {
+    const { signal, request } = sendable(asked);
+    this.client = client;
+    this.request = request;
+    this.signal = signal;
+    this.use = use;
+    this.retryMs = retryMs;
+    this.left = request.kind === 'generate' ? (request.n ?? 1) : 1;
+    use.requests++;
+    signal?.addEventListener('abort', this.onAbort, { once: true });
+    this.submit();
+    if (signal?.aborted === true) this.cancel();
+  }
+
+  cancel(): void {
+    this.isCancelled = true;
+    this.running?.cancel();
+    // It waits to be tried again: nothing of it has begun.
+    if (this.timer !== undefined) this.fail(new ApiError(499, 'The search has ended.'));
+  }
+
+  /** The engine is told `stop`, whatever the reason. */
+  cut(sample: number, count: number, _reason: EndReason): void {
+    this.running?.cut(sample, count);
+  }
+
+  onEvents(events: readonly RequestEvent[]): void {
+    for (const event of events) {
+      this.held.push(event);
+      if (event.kind === 'end') this.count(event.result.foundTokens);
+      if (event.kind === 'token') this.use.generatedTokens++;
+      if (event.kind === 'end' || event.kind === 'failed') this.left--;
+    }
+    if (this.left === 0) this.settle();
+    this.wake();
+  }
+
+  onRefused(error: Error): void {
+    const isFull = error instanceof ApiError && error.status === 429;
+    if (!isFull || this.retryMs === undefined || this.isCancelled) return this.fail(error);
+    this.running = undefined;
+    this.timer = setTimeout(() => {
+      this.timer = undefined;
+      this.submit();
+    }, this.retryMs);
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<RequestEvent> {
+    try {
+      for (;;) {
+        const events = this.held;
+        this.held = [];
+        if (events.length > 0) this.running?.acknowledge(events.length);
+        yield* events;
+        if (this.held.length > 0) continue;
+        if (this.error !== undefined) throw this.error;
+        if (this.left === 0) return;
+        await new Promise<void>((resolve) => (this.wake = resolve));
+      }
+    } finally {
+      if (this.left > 0 && this.error === undefined) this.cancel();
+    }
+  }
+
+  private submit(): void {
+    this.running = this.client.submit(this.request, this);
+  }
+
+  private count(foundTokens: number): void {
+    const { request, use } = this;
+    use.promptTokens += (request.kind === 'generate' ? request.prompt : request.tokens).length;
+    use.cachedTokens += foundTokens;
+  }
+
+  private fail(error: Error): void {
+    this.error = error;
+    this.settle();
+    this.wake();
+  }
+
+  private settle(): void {
+    clearTimeout(this.timer);
+    this.timer = undefined;
+    this.signal?.removeEventListener('abort', this.onAbort);
+  }
+}
+
+/** A request as it goes from thread to thread, and the signal that ends it. */
+function sendable(asked: Asked): { readonly request: ServedRequest; readonly signal: AbortSignal | undefined } {
+  const { signal, ...rest } = asked;
+  if (rest.kind !== 'generate') return { request: rest, signal };
+  const { drafts, guide, ...request } = rest;
+  if (drafts !== undefined || guide !== undefined) throw new Error('A draft and a guide do not cross threads.');
+  return { request, signal };
+}
