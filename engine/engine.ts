@@ -7,6 +7,7 @@ import { counted } from '../system/text.js';
 import type { DeviceModel } from './device.js';
 import { RequestHandle } from './handle.js';
 import type { ModelStats } from './modelStats.js';
+import type { MemoryRoom } from './replicaMemory.js';
 import { Replicas } from './replicas.js';
 import { type ModelFacts, planRequest } from './requestKinds.js';
 import type { EngineRequest, Generated, GenerateRequest, RequestOptions } from './request.js';
@@ -178,6 +179,11 @@ export class Engine {
   limitsOf(name?: string): ModelFacts {
     const { replicas, model } = this.entryOf('limitsOf', name);
     return factsOf(replicas, model);
+  }
+
+  /** What each replica of a model has room for: it may become less where other models are loaded. */
+  roomsOf(name?: string): readonly MemoryRoom[] {
+    return this.entryOf('roomsOf', name).replicas.rooms;
   }
 
   /** Sums over the replicas of a model. */

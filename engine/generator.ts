@@ -4,16 +4,15 @@
  * others. Where the device keeps what it draws, a step is planned and begun while the one before it runs. A pipeline
  * has a step for each of its stages, with different sequences. The loop waits for the device and for nobody else.
  */
-import { UserError } from '../errors.js';
 import { chosenOf, drawnOf, isOfText, scoreOf } from './answers.js';
 import { type DeviceModel, StateLost, type StepAnswer } from './device.js';
-import type { MemoryUse, MemoryUser } from './memory.js';
 import { findPages } from './foundPages.js';
 import { GuidedSet } from './guide.js';
 import { type GeneratorCounts, loadOf, Measures, type ReplicaLoad } from './modelStats.js';
-import { PAGE_TOKENS, PagePool } from './pages.js';
+import { PAGE_TOKENS, type PagePool } from './pages.js';
+import { ReplicaMemory } from './replicaMemory.js';
 import type { EndReason } from './request.js';
-import { type PagePressure, Scheduler } from './scheduler.js';
+import type { PagePressure, Scheduler } from './scheduler.js';
 import type { Sequence } from './sequence.js';
 import type { AskedRow, FoundAnswers, Step } from './stepMessage.js';
 import { StepTimes } from './stepTimes.js';
@@ -38,18 +37,15 @@ export type Rescue = (tasks: readonly Task[]) => readonly Task[];
 
 const asError = (error: unknown): Error => (error instanceof Error ? error : new Error(String(error)));
 
-export class Generator implements TaskOwner, MemoryUser {
+export class Generator implements TaskOwner {
   readonly model: DeviceModel;
-  /** For messages. */
-  readonly name: string;
+  readonly memory: ReplicaMemory;
   /** Why the device will not come back. */
   gone: Error | undefined;
   /** Whether the device is there. */
   isReady = true;
   /** Tokens that are left to compute, at most. */
   workTokens = 0;
-  leastPages = 1;
-  acceptedPages = 1;
   private readonly pool: PagePool;
   private readonly scheduler: Scheduler;
   private readonly rescue: Rescue;
@@ -61,7 +57,6 @@ export class Generator implements TaskOwner, MemoryUser {
   private readonly guided = new GuidedSet();
   private readonly times = new StepTimes();
   private loop: Promise<void> | undefined;
-  private resized: Promise<unknown> = Promise.resolve();
   private calls = 0;
   private computedTokens = 0;
   private foundTokens = 0;
@@ -71,11 +66,10 @@ export class Generator implements TaskOwner, MemoryUser {
   constructor(model: DeviceModel, rescue: Rescue = (tasks) => tasks, name = 'the model', measures = new Measures()) {
     this.model = model;
     this.rescue = rescue;
-    this.name = name;
     this.measures = measures;
-    this.pool = new PagePool(model.maxPages, model.mappedPages);
-    this.scheduler = new Scheduler(this.pool, model.limits);
-    model.budget?.add(this);
+    this.memory = new ReplicaMemory(model, name, this.times, () => this.wake());
+    this.pool = this.memory.pool;
+    this.scheduler = this.memory.scheduler;
   }
 
   get counts(): GeneratorCounts {
@@ -107,40 +101,12 @@ export class Generator implements TaskOwner, MemoryUser {
 
   /** Longest sequence that pages may ever have room for, and a step, in tokens. */
   get room(): number {
-    const { budget, maxPages, limits } = this.model;
-    return Math.min((budget?.roomFor(this) ?? maxPages) * PAGE_TOKENS, limits.keys);
+    return Math.min(this.memory.room.tokens, this.model.limits.keys);
   }
 
   /** How many pages are in use and wanted. */
   get pressure(): PagePressure {
     return this.scheduler.pressure;
-  }
-
-  get maxPages(): number {
-    return this.model.maxPages;
-  }
-
-  get piecePages(): number {
-    return this.model.piecePages;
-  }
-
-  get pieceBytes(): number {
-    return this.model.pieceBytes;
-  }
-
-  use(): MemoryUse {
-    const { held, idle, total, waiting, isShort } = this.pressure;
-    const { found, lost, lostDistance } = this.pool;
-    return {
-      ...{ pages: total, held, idle, wanted: waiting, isShort },
-      ...{ steps: this.times.steps, cost: this.times.cost },
-      ...{ foundPages: found, lostPages: lost, lostDistance },
-    };
-  }
-
-  /** The model is closed: others may have its memory. */
-  leave(): void {
-    this.model.budget?.remove(this);
   }
 
   /** Tokens of a sequence that would be found in pages. */
@@ -155,12 +121,12 @@ export class Generator implements TaskOwner, MemoryUser {
     task.owner = this;
     this.tasks.set(task.sequence, { task, work: 0 });
     this.count(task.sequence);
-    this.acceptedPages = Math.max(this.acceptedPages, task.sequence.mostPages);
+    this.memory.accept(task.sequence);
     this.scheduler.add(task.sequence);
     this.guided.add(task.sequence.guided);
     task.begin();
     this.wake();
-    this.model.budget?.report(this);
+    this.memory.report();
   }
 
   stop(task: Task): void {
@@ -202,34 +168,6 @@ export class Generator implements TaskOwner, MemoryUser {
     return fresh.map((sequence) => this.forget(sequence)!);
   }
 
-  /**
-   * Has memory behind this many pages, or as many as there are addresses for. Sequences that hold others are computed
-   * again. Resolves with the number of pages, which is smaller where memory ran out.
-   */
-  resize(pages: number): Promise<number> {
-    const resized = this.resized.then(async () => {
-      const wanted = Math.min(pages, this.model.maxPages);
-      if (wanted < this.pool.total) this.scheduler.resize(wanted);
-      const mapped = await this.model.resize(wanted);
-      this.scheduler.resize(mapped);
-      this.wake();
-      return mapped;
-    });
-    this.resized = resized.catch(() => undefined);
-    return resized;
-  }
-
-  /** What the budget must leave it, beside what others need. */
-  private countLeast(): void {
-    const { running, paused, waiting } = this.scheduler;
-    let least = 1;
-    for (const queue of [running, paused])
-      for (const { pages, mostPages } of queue) if (pages.length > 0) least = Math.max(least, mostPages);
-    const { first } = waiting;
-    if (first !== undefined && first.mostPages <= this.scheduler.roomPages) least = Math.max(least, first.mostPages);
-    this.leastPages = least;
-  }
-
   private wake(): void {
     if (this.tasks.size > 0) this.loop ??= this.run();
   }
@@ -242,8 +180,7 @@ export class Generator implements TaskOwner, MemoryUser {
     if (entry === undefined) return undefined;
     this.stopping.delete(entry.task);
     this.workTokens -= entry.work;
-    if (sequence.mostPages >= this.acceptedPages)
-      this.acceptedPages = [...this.tasks.keys()].reduce((most, { mostPages }) => Math.max(most, mostPages), 1);
+    this.memory.forget(sequence, this.tasks.keys());
     return entry.task;
   }
 
@@ -280,16 +217,13 @@ export class Generator implements TaskOwner, MemoryUser {
 
   /** A sequence that no step takes would hang its reader. It waits where pages may come, as of one that thinks. */
   private requireNothingLeft(): void {
-    const { budget, maxPages } = this.model;
-    budget?.report(this);
-    const pages = budget?.roomFor(this) ?? maxPages;
-    const { running, waiting, roomPages } = this.scheduler;
+    this.memory.report();
+    const { running, waiting } = this.scheduler;
     if ([...running].some(({ isThinking }) => isThinking)) return;
-    for (const sequence of [...running, ...waiting])
-      if (sequence.isThinking) continue;
-      else if (budget !== undefined && sequence.mostPages > pages) this.forget(sequence)?.fail(tooLittleMemory(pages));
-      else if (this.pool.total >= Math.min(pages, roomPages) && sequence.mostPages <= roomPages)
-        this.forget(sequence)?.fail(new Error('The scheduler has left a sequence behind.'));
+    for (const sequence of [...running, ...waiting]) {
+      const reason = this.memory.hopelessness(sequence);
+      if (reason !== undefined) this.forget(sequence)?.fail(reason);
+    }
   }
 
   /**
@@ -305,10 +239,9 @@ export class Generator implements TaskOwner, MemoryUser {
   /** Plans a step, without sequences that are no longer wanted, and begins it. */
   private begin(): Flight | undefined {
     for (const task of this.stopping) this.stopNow(task);
-    const { budget } = this.model;
-    if (budget !== undefined) this.scheduler.roomPages = budget.roomNow(this);
+    this.memory.beforeStep();
     const step = this.scheduler.next();
-    if (budget !== undefined) this.countLeast();
+    this.memory.afterStep();
     if (step === undefined) return undefined;
     this.peakPages = Math.max(this.peakPages, this.pool.held);
     this.calls++;
@@ -335,7 +268,7 @@ export class Generator implements TaskOwner, MemoryUser {
       this.times.answer(sent, step.message.tokens.length, keys);
       this.measures.step(step.message.tokens.length);
       this.take(step, outputs);
-      this.model.budget?.report(this);
+      this.memory.report();
       return true;
     }
     // What was begun meanwhile took tokens of this step, which are not known.
@@ -458,27 +391,11 @@ export class Generator implements TaskOwner, MemoryUser {
     try {
       if (this.model.recovered === undefined) throw error;
       do await this.model.recovered();
-      while (!(await this.isMapped()));
+      while (!(await this.memory.restore()));
       this.isReady = true;
     } catch (reason) {
       this.gone = asError(reason);
       for (const task of this.handOver()) this.forget(task.sequence)?.fail(this.gone);
-    }
-  }
-
-  /** Another device has memory behind as many pages as the last one had. False where it is gone already. */
-  private async isMapped(): Promise<boolean> {
-    const mapped = this.resized.then(async () => {
-      const { total } = this.pool;
-      if (total !== this.model.mappedPages) this.scheduler.resize(await this.model.resize(total));
-    });
-    this.resized = mapped.catch(() => undefined);
-    try {
-      await mapped;
-      return true;
-    } catch (error) {
-      if (error instanceof StateLost) return false;
-      throw error;
     }
   }
 
@@ -490,9 +407,3 @@ export class Generator implements TaskOwner, MemoryUser {
     return [...left];
   }
 }
-
-const tooLittleMemory = (pages: number): UserError =>
-  new UserError(
-    `There is no memory any more for a text of this length: ${pages * PAGE_TOKENS} tokens fit beside other models`,
-    'ask for a shorter text, or unload a model',
-  );

@@ -6,6 +6,7 @@
 import type { DeviceModel } from './device.js';
 import { Generator } from './generator.js';
 import { type GeneratorCounts, Measures, type ModelStats } from './modelStats.js';
+import type { MemoryRoom } from './replicaMemory.js';
 import type { Task } from './task.js';
 
 export class Replicas {
@@ -29,7 +30,7 @@ export class Replicas {
 
   /** The model is closed: others may have its memory. */
   leave(): void {
-    for (const generator of this.generators) generator.leave();
+    for (const { memory } of this.generators) memory.leave();
   }
 
   /** A replica that is ready takes its share of what has not begun. */
@@ -74,6 +75,11 @@ export class Replicas {
 
   get room(): number {
     return Math.min(...this.generators.map(({ room }) => room));
+  }
+
+  /** What each replica has room for. */
+  get rooms(): readonly MemoryRoom[] {
+    return this.generators.map(({ memory }) => memory.room);
   }
 
   /** Sums over all replicas. */

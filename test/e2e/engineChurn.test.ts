@@ -84,8 +84,8 @@ describe.skipIf(!isBuilt)('requests that come and go on two models', () => {
     const generators = loaded.map((replicas) => replicas['generators'][0]!);
     const move = (): void => {
       const pages = LEAST_PAGES + Math.floor(random() * (PAGES - LEAST_PAGES + 1));
-      void generators[0]!.resize(pages);
-      void generators[1]!.resize(PAGES + LEAST_PAGES - pages);
+      void generators[0]!.memory.resize(pages);
+      void generators[1]!.memory.resize(PAGES + LEAST_PAGES - pages);
     };
     for (let round = 0; round < most; round++) {
       const between = (): void => void (random() < 0.05 && move());
@@ -108,7 +108,7 @@ describe.skipIf(!isBuilt)('requests that come and go on two models', () => {
     }
     expect(engine.countsOf('first').preemptions + engine.countsOf('second').preemptions).toBeGreaterThan(0);
     // The next engine with these models finds the memory that they were opened with.
-    await Promise.all(generators.map((generator) => generator.resize(PAGES)));
+    await Promise.all(generators.map((generator) => generator.memory.resize(PAGES)));
     for (const name of NAMES) await engine.unload(name);
   }
 

@@ -90,8 +90,8 @@ describe('requests that come and go', () => {
       const move = (): void => {
         const [some] = [8 + Math.floor(random() * (pages - 8))];
         const [first, second] = loaded.map((replicas) => replicas['generators'][0]!);
-        void first!.resize(some);
-        void second!.resize(Math.max(8, pages - some));
+        void first!.memory.resize(some);
+        void second!.memory.resize(Math.max(8, pages - some));
       };
       const guides: MadeUpGuide[] = [];
       const kinds = { models: ['a', 'b'], count: 60, vocab: PATH_VOCAB, longest: MAX_LENGTH, guides };

@@ -202,12 +202,12 @@ describe('a generator whose device keeps what it draws', () => {
       new Promise((onEnd, onFail) => {
         generator.start(new Task({ prompt, maxNewTokens: 30 }, generator, { onEnd, onFail }));
       });
-    expect(await generator.resize(12)).toBe(12);
+    expect(await generator.memory.resize(12)).toBe(12);
     lose(() => Promise.resolve());
     // More than five pages hold, and changes of size meanwhile come in their order.
     const text = write(range(0, 100));
     await expect.poll(() => recoveries).toBe(2);
-    const sizes = await Promise.all([generator.resize(15), generator.resize(9)]);
+    const sizes = await Promise.all([generator.memory.resize(15), generator.memory.resize(9)]);
     expect(idsOf(await text)).toEqual(range(100, 30));
     expect([sizes, resized]).toEqual([
       [15, 9],
