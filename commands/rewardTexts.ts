@@ -34,7 +34,7 @@ export async function tokenizeSolutions(
 }
 
 /** A conversation has what the command line gives all of them. */
-const textWriter = (writer: SolutionWriter): TextWriter => ({
+export const textWriter = (writer: SolutionWriter): TextWriter => ({
   ...writer,
   encodeWritten: (text) => writer.tokenizer.encodeWritten(text),
   hasTemplate: writer.template !== undefined,

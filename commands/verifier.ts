@@ -16,6 +16,7 @@ import type { Layout } from '../models/heads/layout.js';
 import { classesOf } from '../models/model/model.js';
 import { recordOf } from '../models/heads/records.js';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.js';
+import type { Scoring } from '../search/models/scoring.js';
 import type { ScoringFacts } from '../serve/models.js';
 import { isRecord, quote } from '../system/json.js';
 import { quoteForShell } from '../system/process.js';
@@ -37,6 +38,8 @@ export interface Verifier {
   readonly besideName?: string;
   /** Of a language model: tokens that mean right and wrong. */
   readonly verdicts?: readonly [right: number, wrong: number];
+  /** How numbers of a row become its score. */
+  readonly scoring: Scoring;
   /** The score of each row of the tokens; fewer where the request was ended early. */
   readonly scores: (
     engine: Engine,
@@ -106,6 +109,7 @@ function ofClasses(layout: Layout, rule: ScoreRule, classes: number): Verifier {
   return {
     is: rule.is(classes),
     layout,
+    scoring: { kind: 'classes', rule },
     ...(beside === undefined ? {} : { besideName: beside.name }),
     scores: async (engine, tokens, rows, options) => {
       const found = await engine.submit({ kind: 'reward', tokens, positions: rows, ...options }).result();
@@ -131,6 +135,7 @@ async function ofVerdicts(
     is,
     layout,
     verdicts: [right, wrong],
+    scoring: { kind: 'verdicts', verdicts: [right, wrong] },
     scores: async (engine, tokens, rows, options) => {
       const asked = rows.flatMap((position) => [right, wrong].map((target) => ({ position, target })));
       const found = await engine.submit({ kind: 'score', tokens, rows: asked, ...options }).result();

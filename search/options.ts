@@ -15,6 +15,7 @@ export const MAX_PATHS = 4096;
 export const MAX_ITERATIONS = 1024;
 const MAX_STEP_TOKENS = 1 << 16;
 const MAX_STOP_CHARACTERS = 100;
+const MAX_SYSTEM_CHARACTERS = 100_000;
 
 export const searchFields = {
   method: z.enum(METHODS),
@@ -31,6 +32,8 @@ export const searchFields = {
   seed: seedNumber().optional(),
   /** Text that ends a step, and is part of it. Default: a blank line. */
   stepStop: z.string().min(1).max(MAX_STOP_CHARACTERS).optional(),
+  /** What a generator is told before each problem; `none`: nothing. Default: search-and-learn's words. */
+  system: z.string().min(1).max(MAX_SYSTEM_CHARACTERS).optional(),
   /** A step has this many tokens instead, unless the text ends before. */
   stepTokens: wholeFrom(1, MAX_STEP_TOKENS).optional(),
   /** Most tokens of a step, or of a sample that is drawn at once. Default 2048. */

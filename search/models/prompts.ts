@@ -1,0 +1,60 @@
+/** A path as a generator reads it: the problem's prompt, then the tokens of its steps as they were drawn. */
+import { count } from '../../system/text.js';
+import type { ChatTurn, SearchTexts } from '../asking.js';
+import type { Problem, Step } from '../path.js';
+import { PathFailed } from '../ports.js';
+import { SYSTEM_PROMPT } from './systemPrompt.js';
+
+/** `--system` with this has no system turn. */
+const NO_SYSTEM = 'none';
+
+export interface PromptOptions {
+  /** What stands before a problem; `none`: nothing. Default: search-and-learn's words. */
+  readonly system?: string | undefined;
+  /** The token that begins texts without a template. */
+  readonly bos: number | undefined;
+  /** Longest text of the model, in tokens. */
+  readonly maxLength: number;
+}
+
+/** Prompts of problems, each of which is written once. */
+export class Prompts {
+  private readonly texts: SearchTexts;
+  private readonly options: PromptOptions;
+  private readonly known = new WeakMap<Problem, Promise<readonly number[]>>();
+
+  constructor(texts: SearchTexts, options: PromptOptions) {
+    this.texts = texts;
+    this.options = options;
+  }
+
+  /** Rejects with PathFailed where it is longer than the model's context, and as the template does. */
+  of(problem: Problem): Promise<readonly number[]> {
+    const known = this.known.get(problem);
+    if (known !== undefined) return known;
+    const written = this.write(problem.problem);
+    this.known.set(problem, written);
+    return written;
+  }
+
+  private async write(problem: string): Promise<readonly number[]> {
+    const { bos, maxLength, system = SYSTEM_PROMPT } = this.options;
+    const first: readonly ChatTurn[] = system === NO_SYSTEM ? [] : [{ role: 'system', content: system }];
+    const turns: readonly ChatTurn[] = [...first, { role: 'user', content: problem }];
+    const tokens = this.texts.hasTemplate
+      ? await this.texts.writeTurns(turns, true)
+      : [
+          ...(bos === undefined ? [] : [bos]),
+          ...(await this.texts.encodeWritten(turns.map(({ content }) => `${content}\n\n`).join(''))),
+        ];
+    if (tokens.length >= maxLength)
+      throw new PathFailed(
+        `the problem has ${count(tokens.length)} tokens with its prompt, and the model's context ${count(maxLength)}`,
+      );
+    return tokens;
+  }
+}
+
+/** Tokens of a step that others follow: without one that would end the text. */
+export const continuedTokens = ({ tokens, end }: Step): readonly number[] =>
+  end === 'eos' || end === 'other-eos' ? tokens.slice(0, -1) : tokens;

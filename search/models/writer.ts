@@ -1,0 +1,144 @@
+/** Steps of a generator, by requests to an engine. */
+import type { EndReason, Generated } from '../../engine/request.js';
+import type { Detokenizer } from '../../models/tokenizer/detokenizer.js';
+import { defined } from '../../system/defined.js';
+import { type Ask, PRIORITY, type SearchTexts } from '../asking.js';
+import type { SearchOptions } from '../options.js';
+import { type Step, type StepEnd, stepsOf } from '../path.js';
+import type { StepAsk, StepWriter } from '../ports.js';
+import { asPathFailure } from './failures.js';
+import { continuedTokens, Prompts } from './prompts.js';
+import { StepStops } from './stepStops.js';
+import { StepTexts } from './stepTexts.js';
+
+export const DEFAULT_STEP_STOP = '\n\n';
+export const DEFAULT_MAX_STEP_TOKENS = 2048;
+const DEFAULT_TEMPERATURE = 0.8;
+
+/** A generator that is open. */
+export interface WriterModel {
+  readonly ask: Ask;
+  /** Its name in the engine. */
+  readonly model: string | undefined;
+  readonly texts: SearchTexts;
+  readonly detokenizer: Pick<Detokenizer, 'stream' | 'bytesOf'>;
+  readonly vocabSize: number;
+  /** Longest text, in tokens: its context, or what memory has room for. */
+  readonly maxLength: number;
+  /** The token that begins texts, where there is one. */
+  readonly bos: number | undefined;
+  /** All tokens that end texts, and the one that the tokenizer itself calls so. */
+  readonly eosTokens: ReadonlySet<number>;
+  readonly ownEos: number | undefined;
+}
+
+export type WriterOptions = Pick<
+  SearchOptions,
+  'temperature' | 'topP' | 'stepStop' | 'stepTokens' | 'maxStepTokens' | 'ignoreEos' | 'system'
+>;
+
+const NO_TOKENS: ReadonlySet<number> = new Set();
+
+export class EngineWriter implements StepWriter {
+  private readonly model: WriterModel;
+  private readonly options: WriterOptions;
+  private readonly prompts: Prompts;
+  private readonly texts: StepTexts;
+  /** Undefined where steps are numbers of tokens. */
+  private readonly stops: StepStops | undefined;
+  private readonly eos: ReadonlySet<number>;
+  private readonly stopTokens: ReadonlySet<number>;
+
+  constructor(model: WriterModel, options: WriterOptions) {
+    const { detokenizer, vocabSize, bos, maxLength } = model;
+    this.model = model;
+    this.options = options;
+    this.prompts = new Prompts(model.texts, { system: options.system, bos, maxLength });
+    this.texts = new StepTexts(detokenizer);
+    this.stops =
+      options.stepTokens === undefined
+        ? new StepStops(options.stepStop ?? DEFAULT_STEP_STOP, detokenizer, vocabSize)
+        : undefined;
+    this.eos = options.ignoreEos === true ? NO_TOKENS : model.eosTokens;
+    this.stopTokens = new Set([...this.eos, ...(this.stops?.tokens ?? [])]);
+  }
+
+  async write(ask: StepAsk): Promise<Step> {
+    const { path, ahead, toEnd, signal } = ask;
+    const problem = await this.prompts.of(path.problem);
+    signal.throwIfAborted();
+    const before = [...stepsOf(path), ...ahead];
+    const prompt = [...problem];
+    for (const step of before) for (const token of continuedTokens(step)) prompt.push(token);
+    // There is no room for another token.
+    if (prompt.length >= this.model.maxLength) return { text: '', tokens: [], end: 'context' };
+    const { tokens, reason } = await this.draw(ask, prompt);
+    if (signal.aborted) throw signal.reason;
+    const drawn = tokens.map(({ token }) => token);
+    const end = this.endOf(reason, drawn, toEnd);
+    const isEos = end === 'eos' || end === 'other-eos';
+    return this.texts.make(before, { tokens: drawn, end }, drawn.length - (isEos ? 1 : 0), isEos);
+  }
+
+  /** Rejects with PathFailed where a value is not finite, and where a problem does not fit into memory. */
+  private async draw({ path, seed, toEnd, isSpeculative, signal }: StepAsk, prompt: readonly number[]) {
+    const { stepTokens, maxStepTokens = DEFAULT_MAX_STEP_TOKENS } = this.options;
+    const stops = toEnd ? undefined : this.stops;
+    const most = toEnd ? maxStepTokens : (stepTokens ?? maxStepTokens);
+    let result: Generated | undefined;
+    let state = 0;
+    let count = 0;
+    try {
+      const request = this.model.ask({
+        kind: 'generate',
+        prompt,
+        maxNewTokens: most,
+        stopTokens: toEnd ? this.eos : this.stopTokens,
+        sampling: this.samplingOf(seed),
+        signal,
+        priority: isSpeculative ? PRIORITY.speculative : PRIORITY.step,
+        ...defined({ model: this.model.model, affinity: path.problem.lane }),
+      });
+      for await (const event of request) {
+        if (event.kind === 'failed') throw event.error;
+        if (event.kind === 'end') result = event.result;
+        if (event.kind !== 'token' || stops === undefined || state === stops.whole) continue;
+        count++;
+        state = stops.next(state, event.token.token);
+        // A token that has all of it has ended the request already.
+        if (state === stops.whole && !stops.tokens.has(event.token.token)) request.cut(0, count, 'stop');
+      }
+    } catch (error) {
+      throw asPathFailure(error);
+    }
+    if (result === undefined) throw new Error('A step has no end.');
+    return result;
+  }
+
+  private samplingOf(seed: number | undefined) {
+    const { temperature = DEFAULT_TEMPERATURE, topP } = this.options;
+    return seed === undefined || temperature === 0 ? {} : { temperature, seed, ...defined({ topP }) };
+  }
+
+  private endOf(reason: EndReason, tokens: readonly number[], toEnd: boolean): StepEnd {
+    switch (reason) {
+      case 'eos': {
+        const last = tokens.at(-1)!;
+        if (!this.eos.has(last)) return 'step';
+        return last === (this.model.ownEos ?? last) ? 'eos' : 'other-eos';
+      }
+      case 'stop':
+        return 'step';
+      case 'length':
+        return this.options.stepTokens !== undefined && !toEnd ? 'step' : 'length';
+      case 'context':
+      case 'cache':
+        return 'context';
+      case 'aborted':
+      case 'deadline':
+        throw new Error('The engine ended a step early.');
+      default:
+        return reason satisfies never;
+    }
+  }
+}
