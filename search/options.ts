@@ -36,7 +36,7 @@ export const searchFields = {
   system: z.string().min(1).max(MAX_SYSTEM_CHARACTERS).optional(),
   /** A step has this many tokens instead, unless the text ends before. */
   stepTokens: wholeFrom(1, MAX_STEP_TOKENS).optional(),
-  /** Most tokens of a step, or of a sample that is drawn at once. Default 2048. */
+  /** Most tokens of a step, or of a sample that is drawn at once: maxStepTokensOf in plan.ts. Default 2048. */
   maxStepTokens: wholeFrom(1, MAX_STEP_TOKENS).optional(),
   /** Goes on after tokens that end a text. */
   ignoreEos: z.boolean().optional(),

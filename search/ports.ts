@@ -7,8 +7,8 @@ export interface StepAsk {
   readonly ahead: readonly Step[];
   /** The step's number, from 0. */
   readonly iteration: number;
-  /** Which of the iteration's samples of the problem this is, in their order, from 0. */
-  readonly place: number;
+  /** Names the draw within the iteration of the problem: see draws.ts. Known before scores are. */
+  readonly candidate: number;
   /** What it is drawn with: 53 bits of (seed, problem, iteration, candidate). Undefined: most likely tokens. */
   readonly seed: number | undefined;
   /** Goes on to the end of the text, past separators and numbers of tokens. */
@@ -22,7 +22,7 @@ export interface StepAsk {
 /** A path cannot go on or be scored: a prompt beyond the context, a number that is not finite. Others go on. */
 export class PathFailed extends Error {}
 
-/** Steps of a generator. Asks of a problem's iteration come in the order of their places. */
+/** Steps of a generator. Asks of a problem's iteration come in the order of their places, speculative ones earlier. */
 export interface StepWriter {
   /** Rejects with PathFailed; with the signal's reason where that was aborted. */
   write(ask: StepAsk): Promise<Step>;
@@ -32,8 +32,9 @@ export interface PathJudge {
   /** `process`: a score for each step. `outcome`: one for a whole answer, which guides no search. */
   readonly kind: 'process' | 'outcome';
   /**
-   * Scores of the path's steps, then of those ahead; of an outcome model one. What was scored before is not computed
-   * again. Rejects with PathFailed; with the signal's reason where that was aborted.
+   * Scores of the path's steps, then of those ahead; of an outcome model one. A step that was drawn to the end
+   * (`toEnd`) is scored as the steps that its separators make of it. What was scored before is not computed again.
+   * Rejects with PathFailed; with the signal's reason where that was aborted.
    */
   score(path: Path, ahead: readonly Step[], signal: AbortSignal): Promise<readonly number[]>;
 }

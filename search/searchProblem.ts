@@ -2,7 +2,15 @@
 import type { Problem } from './path.js';
 import type { PathJudge, StepWriter } from './ports.js';
 import type { SearchOptions } from './options.js';
+import { isSampled, planSearch, type SearchPlan } from './plan.js';
 import type { ProblemResult } from './result.js';
+import { beamRule, salBeamRule } from './methods/beam.js';
+import { Drawing } from './methods/drawing.js';
+import type { Drawn, TreeRule } from './methods/drawn.js';
+import { dvtsRule } from './methods/dvts.js';
+import { rebaseRule } from './methods/rebase.js';
+import { searchSamples } from './methods/sampled.js';
+import { searchTree } from './methods/treeSearch.js';
 
 export interface Searching {
   readonly writer: StepWriter;
@@ -11,6 +19,66 @@ export interface Searching {
   readonly options: SearchOptions;
   /** Ends the search; it then rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
+  /** Of `speculate: 'auto'`: whether devices have time to spare for steps that may not be needed. Default: no. */
+  readonly hasSpareTime?: (() => boolean) | undefined;
+  /** Called after each iteration. It changes nothing. */
+  readonly onIteration?: ((done: IterationDone) => void) | undefined;
 }
 
-export type SearchProblem = (problem: Problem, searching: Searching) => Promise<ProblemResult>;
+export interface IterationDone {
+  /** Steps and tokens of this iteration. */
+  readonly steps: number;
+  readonly tokens: number;
+  /** Paths that completed in it. */
+  readonly completed: number;
+}
+
+/**
+ * The result depends on the options, the problem's text and the models alone. Rejects with UsageError for options that
+ * do not fit; with the signal's reason; with what a model rejects with, but for PathFailed.
+ */
+export async function searchProblem(problem: Problem, searching: Searching): Promise<ProblemResult> {
+  const { writer, judge, options, signal, hasSpareTime, onIteration } = searching;
+  const plan = planSearch(options, judge?.kind);
+  signal?.throwIfAborted();
+  const drawing = new Drawing(problem, plan, { writer, judge: plan.method === 'majority' ? undefined : judge });
+  const stop = (): void => drawing.stop(signal?.reason);
+  signal?.addEventListener('abort', stop, { once: true });
+  const onRound = (drawn: readonly Drawn[]): void => onIteration?.(iterationDone(drawn));
+  const speculates = (): boolean => plan.speculate === 'on' || (plan.speculate === 'auto' && hasSpareTime?.() === true);
+  try {
+    if (isSampled(plan.method)) return await searchSamples(drawing, plan, onRound);
+    return await searchTree(drawing, plan, ruleOf(plan), { speculates, onRound });
+  } catch (error) {
+    drawing.stop(error);
+    throw error;
+  } finally {
+    signal?.removeEventListener('abort', stop);
+  }
+}
+
+function ruleOf(plan: SearchPlan): TreeRule {
+  switch (plan.method) {
+    case 'beam':
+      return plan.isSal ? salBeamRule(plan) : beamRule(plan);
+    case 'dvts':
+      return dvtsRule(plan);
+    case 'rebase':
+      return rebaseRule(plan);
+    case 'best-of-n':
+    case 'weighted':
+    case 'majority':
+      throw new Error(`${plan.method} does not search in iterations`);
+    default:
+      return plan.method satisfies never;
+  }
+}
+
+function iterationDone(drawn: readonly Drawn[]): IterationDone {
+  const steps = drawn.flatMap(({ path, isStepDrawn }) => (isStepDrawn ? [path.step!] : []));
+  return {
+    steps: steps.length,
+    tokens: steps.reduce((sum, { tokens }) => sum + tokens.length, 0),
+    completed: drawn.filter(({ state }) => state === 'completed').length,
+  };
+}

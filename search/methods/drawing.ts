@@ -1,0 +1,193 @@
+/**
+ * Draws and scores the paths of a problem, all of an iteration at the same time. A path is scored as soon as its step
+ * is there. While others are still drawn or scored, children of those that lead may be drawn: a child's draw does not
+ * depend on when it is made, and those that turn out not to be needed are aborted.
+ */
+import { candidateOf, drawSeed } from '../draws.js';
+import { extend, type Path, type Problem, rootOf, type Step } from '../path.js';
+import type { SearchPlan } from '../plan.js';
+import { type PathJudge, PathFailed, type StepWriter } from '../ports.js';
+import { aggregateScores } from './aggregate.js';
+import { type Child, type Drawn, type PathState, stateAfter } from './drawn.js';
+
+export interface Models {
+  readonly writer: StepWriter;
+  readonly judge: PathJudge | undefined;
+}
+
+/** A path with its new steps, and those ahead of it; not scored. */
+interface Extension {
+  readonly path: Path;
+  readonly isStepDrawn: boolean;
+  readonly ahead: readonly Step[];
+  readonly state: PathState;
+  readonly error?: string;
+}
+
+interface Running {
+  readonly controller: AbortController;
+  readonly extension: Promise<Extension>;
+}
+
+export interface Round {
+  readonly children: readonly Child[];
+  /** The number of its first step. */
+  readonly iteration: number;
+  /** How many steps are drawn before they are scored. */
+  readonly steps: number;
+  readonly toEnd: boolean;
+  /** What would be drawn next if nothing else came. Undefined: nothing is drawn before it is known. */
+  readonly guess?: ((drawn: readonly Drawn[]) => readonly Child[]) | undefined;
+  /** Of the next round, if there is a guess. */
+  readonly next?: Pick<Round, 'iteration' | 'steps' | 'toEnd'>;
+}
+
+export class Drawing {
+  readonly #root: Path;
+  readonly #plan: SearchPlan;
+  readonly #models: Models;
+  readonly #running = new Set<AbortController>();
+  #ahead = new Map<number, Running>();
+  #stopped: { readonly reason: unknown } | undefined;
+
+  constructor(problem: Problem, plan: SearchPlan, models: Models) {
+    this.#root = rootOf(problem);
+    this.#plan = plan;
+    this.#models = models;
+  }
+
+  /** Aborts all that is asked for, and what will be. */
+  stop(reason: unknown): void {
+    this.#stopped ??= { reason };
+    for (const controller of this.#running) controller.abort(reason);
+    this.#ahead.clear();
+  }
+
+  /** In the order of `children`. Rejects with what the models reject with, but for PathFailed. */
+  async round(round: Round): Promise<readonly Drawn[]> {
+    const early = this.#ahead;
+    this.#ahead = new Map();
+    const needed = new Set(round.children.map((child) => this.#numberOf(child)));
+    for (const [number, running] of early) if (!needed.has(number)) this.#abort(running.controller);
+    const begun = round.children.map((child) => early.get(this.#numberOf(child)) ?? this.#begin(child, round, false));
+    const known: Drawn[] = [];
+    const drawn = begun.map(async (running, place) => {
+      const path = await this.#finish(running, round, round.children[place]!, place);
+      known.push(path);
+      if (known.length < begun.length) this.#guess(known, round);
+      return path;
+    });
+    return Promise.all(drawn);
+  }
+
+  /** One path by itself. */
+  async one(child: Child, place: number, round: Omit<Round, 'children'>): Promise<Drawn> {
+    const whole = { ...round, children: [child] };
+    return this.#finish(this.#begin(child, whole, false), whole, child, place);
+  }
+
+  #numberOf({ parent, index }: Child): number {
+    return candidateOf(parent?.place ?? 0, index, this.#plan.n);
+  }
+
+  #guess(known: readonly Drawn[], { guess, next }: Round): void {
+    if (guess === undefined || next === undefined) return;
+    const wanted = new Map(
+      guess(known.toSorted((a, b) => a.place - b.place)).map((child) => [this.#numberOf(child), child]),
+    );
+    for (const [number, running] of this.#ahead)
+      if (!wanted.has(number)) {
+        this.#ahead.delete(number);
+        this.#abort(running.controller);
+      }
+    for (const [number, child] of wanted)
+      if (!this.#ahead.has(number)) this.#ahead.set(number, this.#begin(child, { ...next, children: [] }, true));
+  }
+
+  #abort(controller: AbortController): void {
+    controller.abort(new Error('the step is not needed'));
+    this.#running.delete(controller);
+  }
+
+  #begin(child: Child, round: Round, isSpeculative: boolean): Running {
+    const controller = new AbortController();
+    if (this.#stopped !== undefined) controller.abort(this.#stopped.reason);
+    this.#running.add(controller);
+    const extension = this.#extend(child, round, isSpeculative, controller.signal);
+    // What is thrown away has no reader.
+    extension.catch(() => {});
+    return { controller, extension };
+  }
+
+  /** The first step is asked for before this returns. */
+  async #extend(child: Child, round: Round, isSpeculative: boolean, signal: AbortSignal): Promise<Extension> {
+    const { plan, writer } = { plan: this.#plan, writer: this.#models.writer };
+    const candidate = this.#numberOf(child);
+    const ahead: Step[] = [];
+    let path = child.parent?.path ?? this.#root;
+    let state: PathState = 'open';
+    let isStepDrawn = false;
+    const write = (iteration: number, isDrawn: boolean): Promise<Step> =>
+      writer.write({
+        path,
+        ahead: [...ahead],
+        iteration,
+        candidate,
+        seed: isDrawn && plan.temperature > 0 ? this.#seed(iteration, candidate) : undefined,
+        toEnd: round.toEnd,
+        isSpeculative,
+        signal,
+      });
+    try {
+      for (let step = 0; step < round.steps && state === 'open'; step++) {
+        const written = await write(round.iteration + step, true);
+        path = extend(path, written);
+        isStepDrawn = true;
+        state = stateAfter(written, plan);
+      }
+      const last = round.iteration + round.steps - 1;
+      for (let goesOn = state === 'open'; goesOn && ahead.length < plan.lookahead;) {
+        const written = await write(last, false);
+        ahead.push(written);
+        goesOn = written.end === 'step' || (plan.isSal && written.end === 'other-eos');
+      }
+      return { path, isStepDrawn, ahead, state };
+    } catch (error) {
+      if (!(error instanceof PathFailed)) throw error;
+      return { path, isStepDrawn, ahead: [], state: 'failed', error: error.message };
+    }
+  }
+
+  #seed(iteration: number, candidate: number): number {
+    return drawSeed(this.#plan.seed, this.#root.problem.problem, iteration, candidate);
+  }
+
+  async #finish({ controller, extension }: Running, round: Round, child: Child, place: number): Promise<Drawn> {
+    try {
+      const extended = await extension;
+      const scored =
+        extended.state === 'failed' ? { ...extended, scores: [] } : await this.#score(extended, controller.signal);
+      const aggregate = aggregateScores(scored.scores, this.#plan.aggregate);
+      const { parent, subtree } = child;
+      return { place, iteration: round.iteration, parent, subtree, ...scored, aggregate };
+    } finally {
+      this.#running.delete(controller);
+    }
+  }
+
+  async #score(extended: Extension, signal: AbortSignal): Promise<Extension & Pick<Drawn, 'scores'>> {
+    const { judge } = this.#models;
+    if (judge === undefined) return { ...extended, scores: [] };
+    // search-and-learn's beam search draws steps ahead, and does not look at them.
+    const ahead = this.#plan.isSal && this.#plan.method === 'beam' ? [] : extended.ahead;
+    try {
+      const scores = await judge.score(extended.path, ahead, signal);
+      const wrong = scores.findIndex((score) => !Number.isFinite(score));
+      if (wrong === -1) return { ...extended, scores };
+      throw new PathFailed(`the score of step ${wrong + 1} is ${scores[wrong]}`);
+    } catch (error) {
+      if (!(error instanceof PathFailed)) throw error;
+      return { ...extended, scores: [], state: 'failed', error: error.message };
+    }
+  }
+}
