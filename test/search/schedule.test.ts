@@ -46,15 +46,15 @@ async function ran(count: number, { depthOf = () => 8, tokensOf = () => 50, orde
   let [atOnce, peakTokens] = [0, 0];
   const ofLane: number[] = [];
   const writer: StepWriter = schedule.watch({
-    write: async ({ path: { problem }, iteration, place }) => {
+    write: async ({ path: { problem }, iteration, candidate }) => {
       live.set(problem, (live.get(problem) ?? 0) + tokensOf(problem, iteration));
       peakTokens = Math.max(
         peakTokens,
         [...live.values()].reduce((sum, each) => sum + each, 0),
       );
-      for (let i = 0; i < 1 + ((iteration * 7 + place * 3) % 4); i++) await turn();
+      for (let i = 0; i < 1 + ((iteration * 7 + candidate * 3) % 4); i++) await turn();
       const tokens = Array.from({ length: tokensOf(problem, iteration) }, () => 1);
-      return { text: `${problem.id}.${iteration}.${place} `, tokens, end: 'step' };
+      return { text: `${problem.id}.${iteration}.${candidate} `, tokens, end: 'step' };
     },
   });
   const search = async (problem: Problem, index: number): Promise<string> => {
@@ -66,9 +66,9 @@ async function ran(count: number, { depthOf = () => 8, tokensOf = () => 50, orde
     const { signal } = new AbortController();
     for (let iteration = 0; iteration < depthOf(index); iteration++) {
       const steps = await Promise.all(
-        paths.map((path, place) =>
+        paths.map((path, candidate) =>
           writer.write({
-            ...{ path, ahead: [], iteration, place, seed: 1, toEnd: false, isSpeculative: false, signal },
+            ...{ path, ahead: [], iteration, candidate, seed: 1, toEnd: false, isSpeculative: false, signal },
           }),
         ),
       );
@@ -208,7 +208,16 @@ describe('the schedule of problems', () => {
         let path = rootOf(problem);
         for (let iteration = 0; ; iteration++) {
           if (schedule.holds > 2) abort.abort(new Error('enough'));
-          const asked = { path, ahead: [], iteration, place: 0, seed: 1, toEnd: false, isSpeculative: false, signal };
+          const asked = {
+            path,
+            ahead: [],
+            iteration,
+            candidate: 0,
+            seed: 1,
+            toEnd: false,
+            isSpeculative: false,
+            signal,
+          };
           path = extend(path, await writer.write(asked));
           signal.throwIfAborted();
         }

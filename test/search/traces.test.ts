@@ -1,16 +1,16 @@
 /**
- * What search-and-learn's own code did with made-up models, step by step: whatever traces lie in the shared folder. What
+ * What search-and-learn did with made-up models, step by step: all traces that lie in the shared folder. What
  * each field means is in the README beside them.
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
+import { searchProblem } from '../../search/methods/searchProblem.js';
 import type { SearchOptions } from '../../search/options.js';
 import type { Problem, StepEnd } from '../../search/path.js';
 import { maxStepTokensOf } from '../../search/plan.js';
 import type { ProblemResult, TreeStep } from '../../search/result.js';
-import { searchProblem } from '../../search/searchProblem.js';
 import { Calls, type MadeUpLlm, type MadeUpPrm, SalJudge, SalWriter } from './salModels.js';
 
 const FOLDER = fileURLToPath(new URL('../../../shared/golden/search', import.meta.url));

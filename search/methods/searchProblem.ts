@@ -1,16 +1,16 @@
 /** A search of one problem, by the method that is asked for. */
-import type { Problem } from './path.js';
-import type { PathJudge, StepWriter } from './ports.js';
-import type { SearchOptions } from './options.js';
-import { isSampled, planSearch, type SearchPlan } from './plan.js';
-import type { ProblemResult } from './result.js';
-import { beamRule, salBeamRule } from './methods/beam.js';
-import { Drawing } from './methods/drawing.js';
-import type { Drawn, TreeRule } from './methods/drawn.js';
-import { dvtsRule } from './methods/dvts.js';
-import { rebaseRule } from './methods/rebase.js';
-import { searchSamples } from './methods/sampled.js';
-import { searchTree } from './methods/treeSearch.js';
+import type { SearchOptions } from '../options.js';
+import type { Problem } from '../path.js';
+import { isSampled, planSearch, type SearchPlan } from '../plan.js';
+import type { PathJudge, StepWriter } from '../ports.js';
+import type { ProblemResult } from '../result.js';
+import { beamRule, salBeamRule } from './beam.js';
+import { Drawing } from './drawing.js';
+import type { Drawn, TreeRule } from './drawn.js';
+import { dvtsRule } from './dvts.js';
+import { rebaseRule } from './rebase.js';
+import { searchSamples } from './sampled.js';
+import { searchTree } from './treeSearch.js';
 
 export interface Searching {
   readonly writer: StepWriter;
@@ -56,6 +56,8 @@ export async function searchProblem(problem: Problem, searching: Searching): Pro
     signal?.removeEventListener('abort', stop);
   }
 }
+
+export type SearchProblem = typeof searchProblem;
 
 function ruleOf(plan: SearchPlan): TreeRule {
   switch (plan.method) {
