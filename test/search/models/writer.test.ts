@@ -14,7 +14,7 @@ const askOf = (path: Path, more: Partial<StepAsk> = {}): StepAsk => ({
   path,
   ahead: [],
   iteration: path.depth,
-  place: 0,
+  candidate: 0,
   seed: undefined,
   toEnd: false,
   isSpeculative: false,
