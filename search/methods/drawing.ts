@@ -63,27 +63,33 @@ export class Drawing {
     this.#ahead.clear();
   }
 
-  /** In the order of `children`. Rejects with what the models reject with, but for PathFailed. */
-  async round(round: Round): Promise<readonly Drawn[]> {
+  /**
+   * In the order of `children`; with `until` as many of them as it asks for. Rejects with what the models reject with,
+   * but for PathFailed.
+   */
+  async round(round: Round, until?: (drawn: readonly Drawn[]) => boolean): Promise<readonly Drawn[]> {
     const early = this.#ahead;
     this.#ahead = new Map();
     const needed = new Set(round.children.map((child) => this.#numberOf(child)));
     for (const [number, running] of early) if (!needed.has(number)) this.#abort(running.controller);
     const begun = round.children.map((child) => early.get(this.#numberOf(child)) ?? this.#begin(child, round, false));
     const known: Drawn[] = [];
-    const drawn = begun.map(async (running, place) => {
-      const path = await this.#finish(running, round, round.children[place]!, place);
+    const drawn = begun.map(async (running, index) => {
+      const path = await this.#finish(running, round, round.children[index]!, index);
       known.push(path);
       if (known.length < begun.length) this.#guess(known, round);
       return path;
     });
-    return Promise.all(drawn);
-  }
-
-  /** One path by itself. */
-  async one(child: Child, place: number, round: Omit<Round, 'children'>): Promise<Drawn> {
-    const whole = { ...round, children: [child] };
-    return this.#finish(this.#begin(child, whole, false), whole, child, place);
+    if (until === undefined) return Promise.all(drawn);
+    // Those behind the last one that is needed have no reader.
+    for (const path of drawn) path.catch(() => {});
+    const prefix: Drawn[] = [];
+    for (const path of drawn) {
+      prefix.push(await path);
+      if (until(prefix)) break;
+    }
+    for (const { controller } of begun.slice(prefix.length)) this.#abort(controller);
+    return prefix;
   }
 
   #numberOf({ parent, index }: Child): number {
@@ -169,7 +175,14 @@ export class Drawing {
         extended.state === 'failed' ? { ...extended, scores: [] } : await this.#score(extended, controller.signal);
       const aggregate = aggregateScores(scored.scores, this.#plan.aggregate);
       const { parent, subtree } = child;
-      return { place, iteration: round.iteration, parent, subtree, ...scored, aggregate };
+      return {
+        place: parent === undefined ? child.index : place,
+        iteration: round.iteration,
+        parent,
+        subtree,
+        ...scored,
+        aggregate,
+      };
     } finally {
       this.#running.delete(controller);
     }

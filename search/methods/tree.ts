@@ -12,37 +12,31 @@ export interface DrawnRound {
   readonly isLast: boolean;
 }
 
-/** @param pick of the candidates, those that may be picked: by their indices */
+/** @param pick the index of the candidate that is the answer */
 export function resultOf(
   plan: SearchPlan,
   rounds: readonly DrawnRound[],
   answers: readonly Drawn[],
-  pick: (candidates: readonly Candidate[]) => number | null = bestScored,
+  pick: (candidates: readonly Candidate[], plan: SearchPlan) => number | null = bestScored,
 ): ProblemResult {
   const { tree, indexOf } = treeOf(rounds);
   const candidates = answers.map((path) => candidateOf(path, indexOf));
-  const usable = usableIndices(candidates, plan);
-  const picked = pick(usable.map((index) => candidates[index]!));
   return {
     tree,
     candidates,
-    picked: picked === null ? null : usable[picked]!,
+    picked: pick(candidates, plan),
     drawnSteps: indexOf.size,
     drawnTokens: tree.reduce((sum, { tokens }) => sum + tokens, 0),
     notes: notesOf(plan, rounds, candidates),
   };
 }
 
-export const bestScored = (candidates: readonly Candidate[]): number | null => {
-  const best = firstLargest(candidates.map(({ aggregate }) => aggregate));
+/** The best of the completed ones; of all, where there is none, and for search-and-learn. Of equal ones the first. */
+export function bestScored(candidates: readonly Candidate[], { isSal }: SearchPlan): number | null {
+  const isAny = isSal || !candidates.some(({ isCompleted }) => isCompleted);
+  const scores = candidates.map(({ aggregate, isCompleted }) => (isAny || isCompleted ? aggregate : -Infinity));
+  const best = firstLargest(scores);
   return best === -1 ? null : best;
-};
-
-/** Completed texts; all where there is none, and for search-and-learn. */
-function usableIndices(candidates: readonly Candidate[], { isSal }: SearchPlan): readonly number[] {
-  const all = candidates.map((_, index) => index);
-  const completed = all.filter((index) => candidates[index]!.isCompleted);
-  return isSal || completed.length === 0 ? all : completed;
 }
 
 function treeOf(rounds: readonly DrawnRound[]): { tree: readonly TreeStep[]; indexOf: ReadonlyMap<Path, number> } {

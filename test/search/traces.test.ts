@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { searchProblem } from '../../search/methods/searchProblem.js';
+import { answersOf, passAt } from '../../search/answers/figures.js';
 import type { SearchOptions } from '../../search/options.js';
 import type { Problem, StepEnd } from '../../search/path.js';
 import { maxStepTokensOf } from '../../search/plan.js';
@@ -193,6 +194,22 @@ function candidatesOf(
   return results.flatMap(({ candidates }, index) => (text(index) === text(at) ? candidates : []));
 }
 
+function compareVotes(result: SalResult, candidates: ProblemResult['candidates'], gold: string): void {
+  const sizes = Object.keys(result.at).map(Number);
+  const isRight = (_: string, answer: string): boolean => answer === gold;
+  const { answers, right, votes } = answersOf({ candidates }, sizes.at(-1)!, isRight, true);
+  expect(answers).toEqual(result.answers);
+  expect(candidates.map(({ scores }) => scores.at(-1))).toEqual(result.last_scores);
+  const box = (index: number | null): string => `\\boxed{${answers[index!]}}`;
+  const at = votes.map(({ size, naive, weighted, majority }) => [
+    String(size),
+    { naive: box(naive), weighted: box(weighted), maj: box(majority) },
+  ]);
+  expect(Object.fromEntries(at)).toEqual(result.at);
+  for (const [k, share] of Object.entries(result.pass))
+    expect(passAt(answers.length, right!.filter(Boolean).length, Number(k))).toBeCloseTo(share, 12);
+}
+
 function compareResult(trace: Trace, run: Run, result: SalResult, results: readonly ProblemResult[], at: number): void {
   const candidates = candidatesOf(trace, run, results, at);
   const own = results[at]!;
@@ -202,6 +219,7 @@ function compareResult(trace: Trace, run: Run, result: SalResult, results: reado
   if (candidates === own.candidates) expect(own.candidates[own.picked!]!.text).toBe(result.pred);
   if (Array.isArray(result.completion_tokens) && trace.config.approach === 'best_of_n')
     expect(candidates.map(({ tokens }) => tokens)).toEqual(result.completion_tokens);
+  compareVotes(result, candidates, trace.problems[run.problems[at]!]!.answer);
   if (result.completed_at !== undefined) {
     const places = candidates.map(({ step }) => {
       const { iteration } = own.tree[step]!;
