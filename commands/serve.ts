@@ -156,6 +156,8 @@ function sourceOf(engine: Engine, { loaded }: OpenedForEngine, { key, names }: W
     maxLength: Math.min(maxLength, room),
     vocabSize: config.vocabSize,
     eosTokenIds: [...readGenerationConfig(checkpoint, tokenizer).eosTokenIds],
+    bosTokenId: bos?.id ?? config.bosTokenId,
+    ownEosTokenId: eos?.id,
     fingerprint: systemFingerprint(loaded),
     scoring: scoringFacts(loaded),
     files: { path, tokenizer: spec, bounds: { ...(bos && { bos }), ...(eos && { eos }) } },

@@ -8,6 +8,8 @@ export interface EventStream {
    * whoever makes events stops until `drained` has resolved. Ignored once the client is gone.
    */
   send(json: string): boolean;
+  /** Sends a line that clients skip, as a sign of life; left out where the client reads slowly. */
+  comment(text: string): void;
   /** Resolves when the client has read enough, or is gone. */
   drained(): Promise<void>;
   /** Sends `[DONE]` and ends the answer. */

@@ -78,6 +78,9 @@ export interface ServedModel {
   readonly vocabSize: number;
   /** Tokens that end an answer. */
   readonly eosTokenIds: ReadonlySet<number>;
+  /** The token that begins texts, and the one that the tokenizer itself ends them with, where there are such. */
+  readonly bosTokenId: number | undefined;
+  readonly ownEosTokenId: number | undefined;
   /** Names weights, plan and kind of device: equal ones give equal answers to equal requests with a seed. */
   readonly fingerprint: string;
   readonly texts: ModelTexts;

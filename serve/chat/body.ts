@@ -112,7 +112,8 @@ export async function readChat(client: ModelClient, given: Readonly<Record<strin
 
 const isText = (value: unknown): value is string => typeof value === 'string';
 
-function refuseFields(body: Readonly<Record<string, unknown>>): void {
+/** Throws ApiError 400 for fields that no answer of a chat can have. */
+export function refuseFields(body: Readonly<Record<string, unknown>>): void {
   for (const [field, { isRefused = () => true, instead }] of Object.entries(REFUSED)) {
     const value = body[field];
     if (value !== undefined && value !== null && isRefused(value))

@@ -1,8 +1,10 @@
 /** POST /v1/chat/completions: conversations, written by the model's template, get their answers. */
+import { isGiven } from '../../system/json.js';
 import { type ChoiceListener, Choices } from '../choices.js';
 import type { EventStream, Exchange, Route } from '../exchange.js';
 import type { ModelClient } from '../models.js';
 import { engineOptions } from '../sampling.js';
+import { answerSearch } from '../search/route.js';
 import { answerHead, StreamedChat, WholeChat } from './answer.js';
 import { type ChatRequest, readChat } from './body.js';
 
@@ -11,7 +13,9 @@ export const chatRoutes = (client: ModelClient): readonly Route[] => [
     method: 'POST',
     path: '/v1/chat/completions',
     handle: async (exchange) => {
-      const chat = await readChat(client, await exchange.json());
+      const given = await exchange.json();
+      if (isGiven(given['search'])) return answerSearch(client, given, exchange);
+      const chat = await readChat(client, given);
       if (exchange.signal.aborted) return;
       const answer = chat.options.isStreamed ? stream : reply;
       await answer(client, chat, exchange);

@@ -24,9 +24,16 @@ export class ResponseEvents implements EventStream {
   }
 
   send(json: string): boolean {
+    return this.write(`data: ${json}\n\n`);
+  }
+
+  comment(text: string): void {
+    if (this.response.writableLength < MAX_HELD_BYTES) this.write(`: ${text.replaceAll(/[\r\n]+/g, ' ')}\n\n`);
+  }
+
+  private write(event: string): boolean {
     const { response } = this;
     if (response.destroyed || response.writableEnded) return true;
-    const event = `data: ${json}\n\n`;
     const { socket } = response;
     // A chunk of HTTP as one string takes two thirds of the time that `response.write` takes for its three parts.
     if (response.chunkedEncoding && socket !== null)

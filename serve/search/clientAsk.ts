@@ -1,5 +1,5 @@
 /** How a search asks the models of a server: its requests go to a ModelClient, and what they used is counted. */
-import type { EndReason, RequestEvent } from '../../engine/request.js';
+import { type EndReason, GenerateError, type RequestEvent } from '../../engine/request.js';
 import type { Ask, AskedRequest } from '../../search/asking.js';
 import { ApiError } from '../apiError.js';
 import type { ModelClient, RequestListener, RunningRequest, ServedRequest } from '../models.js';
@@ -92,7 +92,8 @@ class ClientRequest implements AskedRequest, RequestListener {
   }
 
   onEvents(events: readonly RequestEvent[]): void {
-    for (const event of events) {
+    for (const told of events) {
+      const event = told.kind === 'failed' ? { ...told, error: engineError(told.error) } : told;
       this.held.push(event);
       if (event.kind === 'end') this.count(event.result.foundTokens);
       if (event.kind === 'token') this.use.generatedTokens++;
@@ -140,7 +141,7 @@ class ClientRequest implements AskedRequest, RequestListener {
   }
 
   private fail(error: Error): void {
-    this.error = error;
+    this.error = engineError(error);
     this.settle();
     this.wake();
   }
@@ -150,6 +151,12 @@ class ClientRequest implements AskedRequest, RequestListener {
     this.timer = undefined;
     this.signal?.removeEventListener('abort', this.onAbort);
   }
+}
+
+/** An error as the engine gives it: what cannot be computed of one request ends one path, and not the search. */
+function engineError(error: Error): Error {
+  const isOfOne = error instanceof ApiError && (error.status === 400 || error.options.isFinal === true);
+  return isOfOne ? new GenerateError(error.message, { cause: error }) : error;
 }
 
 /** A request as it goes from thread to thread, and the signal that ends it. */

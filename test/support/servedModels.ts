@@ -28,6 +28,13 @@ export interface ServedOptions {
   readonly eosTokenIds?: readonly number[];
   /** The checkpoint whose tokenizer and template texts are made with. Default: models/demo. */
   readonly folder?: string;
+  /** A second model, `judge`, whose texts are the first one's. */
+  readonly judge?: {
+    readonly device: DeviceModel;
+    readonly scoring: ScoringFacts;
+    /** Default: reward. */
+    readonly kind?: 'text' | 'reward';
+  };
   readonly engine?: EngineOptions;
   readonly queue?: QueueLimits;
   readonly guides?: Guides;
@@ -51,23 +58,32 @@ export function servedModels(options: ServedOptions = {}): Served {
   const device = options.device ?? pathModel({ vocab: DEMO_VOCAB, ...options.path });
   const engine = new Engine(options.engine);
   engine.load('model', { replicas: [device], vocabSize: DEMO_VOCAB });
-  const { maxLength, room } = engine.limitsOf();
+  const { judge } = options;
+  if (judge !== undefined) engine.load('judge', { replicas: [judge.device], vocabSize: DEMO_VOCAB });
   const { spec, bos, eos } = describeTokenizer(folder);
-  const model = openServedModel({
-    key: 'model',
-    names,
-    created: 1_700_000_000,
-    kind,
-    maxLength: Math.min(maxLength, room),
-    vocabSize: DEMO_VOCAB,
-    eosTokenIds,
-    fingerprint: 'made-up',
-    scoring: options.scoring,
-    files: { path: folder, tokenizer: spec, bounds: { ...(bos && { bos }), ...(eos && { eos }) } },
-  });
+  const open = (key: string, own: Pick<OpenServedModel, 'names' | 'kind' | 'scoring'>): OpenServedModel => {
+    const { maxLength, room } = engine.limitsOf(key);
+    return openServedModel({
+      ...own,
+      key,
+      created: 1_700_000_000,
+      maxLength: Math.min(maxLength, room),
+      vocabSize: DEMO_VOCAB,
+      eosTokenIds,
+      bosTokenId: bos?.id,
+      ownEosTokenId: eos?.id,
+      fingerprint: 'made-up',
+      files: { path: folder, tokenizer: spec, bounds: { ...(bos && { bos }), ...(eos && { eos }) } },
+    });
+  };
+  const model = open('model', { names, kind, scoring: options.scoring });
+  const models =
+    judge === undefined
+      ? [model]
+      : [model, open('judge', { names: ['judge'], kind: judge.kind ?? 'reward', scoring: judge.scoring })];
   const { port1, port2 } = new MessageChannel();
   const host = new EngineHost(engine, port1, guides);
-  const client = new LinkedClient([model], port2, queue);
+  const client = new LinkedClient(models, port2, queue);
   const servers: HttpServer[] = [];
   return {
     client,
@@ -85,7 +101,7 @@ export function servedModels(options: ServedOptions = {}): Served {
       client.close();
       host.close();
       await engine.close();
-      await model.texts.close();
+      for (const { texts } of models) await texts.close();
       port1.close();
     },
   };

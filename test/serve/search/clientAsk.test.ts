@@ -1,7 +1,7 @@
 /** Requests of a search that go through a server's client: what they get is what the engine gives, and all of it ends. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { RequestEvent } from '../../../engine/request.js';
+import { GenerateError, type RequestEvent } from '../../../engine/request.js';
 import { ApiError } from '../../../serve/apiError.js';
 import type { ModelClient } from '../../../serve/models.js';
 import { ClientAsks } from '../../../serve/search/clientAsk.js';
@@ -101,9 +101,6 @@ describe('a request of a search', () => {
 
   it('fails where the engine does', async () => {
     const request = new ClientAsks(served.client).ask({ ...asked, prompt: Array.from({ length: 500 }, () => 5) });
-    await expect(gathered(request)).rejects.toMatchObject({
-      status: 400,
-      options: { code: 'context_length_exceeded' },
-    });
+    await expect(gathered(request)).rejects.toThrow(GenerateError);
   });
 });
