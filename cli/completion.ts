@@ -230,7 +230,7 @@ const SHELL_NAMES: readonly Shell[] = ['bash', 'zsh', 'fish'];
 function valueOf(option: Option, tasks: readonly string[]): Value {
   if (!option.required && !option.optional) return { kind: 'none' };
   if (option.long === '--tasks') return { kind: 'list', choices: tasks };
-  const choices = FLAG_CHOICES[option.long ?? ''];
+  const choices = option.argChoices ?? FLAG_CHOICES[option.long ?? ''];
   if (choices !== undefined) return { kind: 'choice', choices };
   if (/<file>/.test(option.flags)) return { kind: 'file' };
   return { kind: /<dir>/.test(option.flags) ? 'folder' : 'any' };

@@ -18,6 +18,7 @@ import { addQuantize } from './quantize.js';
 import { addReport } from './report.js';
 import { addReward } from './reward.js';
 import { addRun } from './run.js';
+import { addSearch } from './search.js';
 import { addServe } from './serve.js';
 import { addTasks } from './tasks.js';
 import { addTune } from './tune.js';
@@ -83,6 +84,7 @@ function createProgram(context: Context): Command {
   addRun(program, context);
   addGenerate(program, context);
   addReward(program, context);
+  addSearch(program, context);
   addServe(program, context);
   addCompile(program, context);
   addTune(program, context);
@@ -173,6 +175,7 @@ const WRONG_USE = 2;
 const EXAMPLES: Readonly<Record<string, string>> = {
   run: 'tilewright run models/demo --task hellaswag --data examples/everyday.jsonl',
   generate: 'tilewright generate models/demo "Once upon a time"',
+  search: 'tilewright search my-model --verifier my-prm --problems problems.jsonl',
   serve: 'tilewright serve models/demo',
   compile: 'tilewright compile models/demo -o demo.tw',
   compare: 'tilewright compare results-16bit results-fp8',

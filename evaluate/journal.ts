@@ -28,9 +28,9 @@ import type { Scores } from './metrics.js';
 export type RunIdentity = Readonly<Record<string, string | number | boolean | null>>;
 
 /** What a journal holds. */
-interface EntryKind<E> {
+export interface EntryKind<E> {
   /** The key of the header that has the version, which is the only one that is read. */
-  readonly mark: 'journal' | 'texts';
+  readonly mark: 'journal' | 'texts' | 'search';
   readonly version: number;
   readonly noun: string;
   /** Undefined for what is no entry of this run. */
@@ -196,7 +196,7 @@ function keepAside(path: string): { readonly path: string; readonly questions: n
 }
 
 /** An open journal. */
-class JournalFile<E> {
+export class JournalFile<E> {
   readonly path: string;
   /** The new name of an earlier run's journal, if there was one. */
   readonly kept: { readonly path: string; readonly questions: number } | undefined;

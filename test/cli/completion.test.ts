@@ -16,6 +16,7 @@ const COMMANDS = [
   'run',
   'generate',
   'reward',
+  'search',
   'serve',
   'compile',
   'tune',

@@ -14,6 +14,7 @@ import type * as Quantize from '../../commands/quantize.js';
 import type * as Report from '../../commands/report.js';
 import type * as Reward from '../../commands/reward.js';
 import type * as Run from '../../commands/run.js';
+import type * as Search from '../../commands/search.js';
 import type * as Serve from '../../commands/serve.js';
 import type * as Tasks from '../../commands/tasks.js';
 import type * as Tune from '../../commands/tune.js';
@@ -95,6 +96,7 @@ export interface Stories {
   run: typeof Run.run;
   generate: typeof Generate.generate;
   reward: typeof Reward.reward;
+  search: typeof Search.search;
   serve: typeof Serve.serve;
   converse: typeof Generate.converse;
   printPrompts: typeof Generate.printPrompts;
@@ -117,6 +119,7 @@ const MODULES: Readonly<Record<string, readonly (keyof Stories)[]>> = {
   '../../commands/run.js': ['run'],
   '../../commands/generate.js': ['generate', 'converse', 'printPrompts'],
   '../../commands/reward.js': ['reward'],
+  '../../commands/search.js': ['search'],
   '../../commands/serve.js': ['serve'],
   '../../evaluate/merge.js': ['mergeShards'],
   '../../commands/compare.js': ['compare'],

@@ -12,6 +12,7 @@ const COMMANDS = [
   'run',
   'generate',
   'reward',
+  'search',
   'serve',
   'compile',
   'tune',

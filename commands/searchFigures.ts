@@ -1,0 +1,64 @@
+/** How good the answers of a search are: of each problem, and of all. */
+import { answersOf, figuresOf, type ProblemAnswers } from '../search/answers/figures.js';
+import { classesOf } from '../search/answers/classes.js';
+import { normalForm } from '../search/answers/normalForm.js';
+import type { Vote } from '../search/answers/votes.js';
+import type { Problem } from '../search/path.js';
+import type { MetricFigure } from '../tasks/scores/aggregate.js';
+import type { SearchedProblem } from './searchRequest.js';
+
+/** Names of figures: `weighted@4`. */
+const NAMES: Readonly<Record<Vote | 'pass', string>> = {
+  naive: 'naive',
+  weighted: 'weighted',
+  majority: 'maj',
+  pass: 'pass',
+};
+/** Whether the answer of the text that the search picks is right. */
+const PICKED = 'exact_match';
+
+export interface GradedProblem {
+  readonly answers: ProblemAnswers;
+  /** By the names of metrics; none where the right answer is not known. */
+  readonly values: ReadonlyMap<string, number>;
+}
+
+/** `n`: how many candidates were asked for. A problem that could not be searched has no right answer. */
+export function gradeProblem(searched: SearchedProblem, n: number, isCompat: boolean): GradedProblem {
+  const result = 'result' in searched ? searched.result : { candidates: [], picked: null };
+  const answers = answersOf(result, n, judgeOf(searched.problem), isCompat);
+  const { right } = answers;
+  if (right === undefined) return { answers, values: new Map() };
+  const values = new Map([[PICKED, rightAt(right, result.picked)]]);
+  for (const { size, ...at } of figuresOf([answers]))
+    for (const [key, name] of Object.entries(NAMES) as [Vote | 'pass', string][])
+      values.set(`${name}@${size}`, at[key].mean);
+  return { answers, values };
+}
+
+const rightAt = (right: readonly boolean[], place: number | null): number => (place !== null && right[place] ? 1 : 0);
+
+/** Undefined where the right answer is not known. */
+function judgeOf({ answer: gold }: Problem): ((text: string, answer: string) => boolean) | undefined {
+  if (gold === undefined) return undefined;
+  const right = normalForm(gold);
+  return (_, answer) => {
+    const [a, b] = classesOf([right, answer]);
+    return a === b;
+  };
+}
+
+/** Means with their standard errors, by `metric,filter` as results have them. */
+export function searchFigures(graded: readonly Pick<GradedProblem, 'values'>[]): ReadonlyMap<string, MetricFigure> {
+  const known = graded.filter(({ values }) => values.size > 0);
+  const names = known[0]?.values.keys() ?? [];
+  return new Map([...names].map((name) => [`${name},none`, meanOf(known.map(({ values }) => values.get(name) ?? 0))]));
+}
+
+/** The error is that of the sample; null for fewer than two values. */
+function meanOf(values: readonly number[]): MetricFigure {
+  const n = values.length;
+  const value = values.reduce((sum, each) => sum + each, 0) / n;
+  const squares = values.reduce((sum, each) => sum + (each - value) ** 2, 0);
+  return { value, error: n < 2 ? null : Math.sqrt(squares / (n - 1) / n) };
+}
