@@ -160,7 +160,7 @@ export class Drawing {
       return { path, isStepDrawn, ahead, state };
     } catch (error) {
       if (!(error instanceof PathFailed)) throw error;
-      return { path, isStepDrawn, ahead: [], state: 'failed', error: error.message };
+      return { path, isStepDrawn, ahead, state: 'failed', error: error.message };
     }
   }
 

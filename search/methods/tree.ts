@@ -44,17 +44,17 @@ function treeOf(rounds: readonly DrawnRound[]): { tree: readonly TreeStep[]; ind
   const indexOf = new Map<Path, number>();
   for (const round of rounds) {
     const columns = round.drawn.map((path) => newPaths(path));
-    const depth = Math.max(0, ...columns.map(({ length }) => length));
+    const depth = columns.reduce((most, { length }) => Math.max(most, length), 1);
     for (let step = 0; step < depth; step++)
       for (const [place, drawn] of round.drawn.entries()) {
         const path = columns[place]![step];
+        if (step === 0 && !drawn.isStepDrawn) tree.push(failedStep(drawn, indexOf));
         if (path !== undefined) {
           const isLast = step === columns[place]!.length - 1;
           tree.push(treeStep(path, drawn, drawn.iteration + step, isLast ? round : undefined, indexOf));
           indexOf.set(path, tree.length - 1);
         }
       }
-    for (const drawn of round.drawn) if (!drawn.isStepDrawn) tree.push(failedStep(drawn, indexOf));
   }
   return { tree, indexOf };
 }
