@@ -2,7 +2,7 @@
 import type { Command } from 'commander';
 import { MemoryBudget } from '../engine/memory.js';
 import { benchCommand, decimal, runProgram } from './command.js';
-import { LARGE, SimulatedModel, SimulatedPath, Simulation, SMALL } from './memorySimulation.js';
+import { LARGE, randomOf, SimulatedModel, SimulatedPath, Simulation, SMALL } from './memorySimulation.js';
 
 /** Shares of the first model, in percent. */
 export const FIXED_SHARES: readonly number[] = [10, 20, 30, 40, 50, 60, 70, 80, 90];
@@ -11,12 +11,6 @@ interface Load {
   readonly name: string;
   /** Submits requests, now and later. */
   start(simulation: Simulation, small: SimulatedModel, large: SimulatedModel): void;
-}
-
-/** Numbers from 0 to 1 that depend on nothing but the seed. */
-export function randomOf(seed: number): () => number {
-  let state = seed;
-  return () => (state = (state * 48_271) % 0x7fff_ffff) / 0x7fff_ffff;
 }
 
 /** Prompts of up to a third of `longest` tokens, and answers of up to two thirds. */

@@ -7,6 +7,12 @@ import type { MemoryUse, MemoryUser } from '../engine/memory.js';
 import { PAGE_TOKENS } from '../engine/pages.js';
 import { StepTimes } from '../engine/stepTimes.js';
 
+/** Numbers from 0 to 1 that depend on nothing but the seed. */
+export function randomOf(seed: number): () => number {
+  let state = seed;
+  return () => (state = (state * 48_271) % 0x7fff_ffff) / 0x7fff_ffff;
+}
+
 /** What a model takes of a device. */
 export interface SimulatedCost {
   readonly name: string;

@@ -17,8 +17,7 @@ import type { PathJudge } from '../search/ports.js';
 import { ProblemSchedule } from '../search/schedule.js';
 import { benchCommand, decimal, runProgram, whole } from './command.js';
 import { FakeDevice, fakeModel, pagesOf } from './fakeDevices.js';
-import { LARGE, SMALL } from './memorySimulation.js';
-import { randomOf } from './memoryLoads.js';
+import { LARGE, randomOf, SMALL } from './memorySimulation.js';
 
 export interface SearchHostOptions {
   readonly problems: number;
@@ -55,7 +54,14 @@ function encode(text: string): readonly number[] {
 }
 
 /** What Llama's template writes around a turn: tokens of its own. */
-const turnTokens = (role: string, content: string): readonly number[] => [10, role.length, 11, 12, ...encode(content), 13];
+const turnTokens = (role: string, content: string): readonly number[] => [
+  10,
+  role.length,
+  11,
+  12,
+  ...encode(content),
+  13,
+];
 
 const texts: SearchTexts = {
   encodeWritten: (text) => Promise.resolve(encode(text)),
@@ -107,7 +113,7 @@ export async function searchHost(options: SearchHostOptions): Promise<SearchHost
   const engine = new Engine();
   const maxLength = 8192;
   const made = Array.from({ length: replicas }, () => {
-    const device = new FakeDevice(speed);
+    const device = new FakeDevice(speed === 0 ? Infinity : speed);
     const budget = new MemoryBudget({ bytes, ...(split === undefined ? {} : { split: [split, 100 - split] }) });
     const shared = { device, budget, maxLength, draws: { first: FIRST, count: WORDS } };
     return {
@@ -190,7 +196,7 @@ async function main(options: SearchHostOptions): Promise<void> {
   console.log(
     `${options.problems} problems, ${drawnSteps} steps, ${drawnTokens} tokens: ${seconds.toFixed(1)} s, of which ` +
       `the devices compute ${deviceSeconds.toFixed(1)} s (${perHour(deviceSeconds)} problems/h if nothing waits, ` +
-      `${perHour(seconds * options.speed)} as it is)`,
+      `${perHour(seconds * Math.max(1, options.speed))} as it is)`,
   );
   console.log(`host: ${((1e6 * cpuSeconds) / drawnTokens).toFixed(2)} µs a token`);
   console.log(

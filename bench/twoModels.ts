@@ -25,7 +25,8 @@ import {
   whole,
 } from './command.js';
 import { openRandomModel } from './inputs.js';
-import { PHASES, randomOf, textLengths } from './memoryLoads.js';
+import { PHASES, textLengths } from './memoryLoads.js';
+import { randomOf } from './memorySimulation.js';
 import { promptOf } from './requestLengths.js';
 
 /** Shares of the first model, in percent. Good ones come first, so that bad ones can be cut short. */

@@ -1,13 +1,18 @@
 /** Texts of steps, of their tokens: characters that lie in two steps belong to the second. */
-import type { Detokenizer } from '../../models/tokenizer/detokenizer.js';
+import type { TokenStream } from '../../models/tokenizer/detokenizer.js';
 import type { Step } from '../path.js';
 
+/** Texts of tokens whose number grows. */
+export interface TextStreams {
+  stream(): Pick<TokenStream, 'push' | 'end'>;
+}
+
 export class StepTexts {
-  private readonly detokenizer: Pick<Detokenizer, 'stream'>;
+  private readonly detokenizer: TextStreams;
   /** Steps whose tokens end within a character, or whose text is none: what follows is read with them. */
   private readonly unfinished = new WeakSet<Step>();
 
-  constructor(detokenizer: Pick<Detokenizer, 'stream'>) {
+  constructor(detokenizer: TextStreams) {
     this.detokenizer = detokenizer;
   }
 

@@ -9,7 +9,7 @@ import type { StepAsk, StepWriter } from '../ports.js';
 import { asPathFailure } from './failures.js';
 import { continuedTokens, Prompts } from './prompts.js';
 import { StepStops } from './stepStops.js';
-import { StepTexts } from './stepTexts.js';
+import { StepTexts, type TextStreams } from './stepTexts.js';
 
 export const DEFAULT_STEP_STOP = '\n\n';
 export const DEFAULT_MAX_STEP_TOKENS = 2048;
@@ -21,7 +21,7 @@ export interface WriterModel {
   /** Its name in the engine. */
   readonly model: string | undefined;
   readonly texts: SearchTexts;
-  readonly detokenizer: Pick<Detokenizer, 'stream' | 'bytesOf'>;
+  readonly detokenizer: TextStreams & Pick<Detokenizer, 'bytesOf'>;
   readonly vocabSize: number;
   /** Longest text, in tokens: its context, or what memory has room for. */
   readonly maxLength: number;
