@@ -5,6 +5,7 @@ import { MAX_DRAFTS, usableDrafts } from './drafts.js';
 import { MAX_ROWS_AT, MAX_SAMPLES, MAX_TOP_LOGPROBS } from './limits.js';
 import { defined } from '../system/defined.js';
 import { onlyTokens } from './guide.js';
+import { beginningOf } from './promptNames.js';
 import {
   type AllRows,
   type ClassRow,
@@ -141,7 +142,7 @@ const rowsOf = ({ prompt, maxNewTokens }: GenerateRequest, sorted: readonly Plac
 
 /** The tokens as far as they have rows, with nothing behind them. */
 const scoredOnly = (tokens: readonly number[], sorted: readonly PlacedRow[]): GenerateRequest => ({
-  prompt: tokens.slice(0, (sorted.at(-1)?.position ?? 0) + 1),
+  prompt: beginningOf(tokens, (sorted.at(-1)?.position ?? 0) + 1),
   maxNewTokens: 0,
   ...(sorted.length === 0 ? {} : { rows: sorted }),
 });

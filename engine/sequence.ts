@@ -8,6 +8,7 @@ import type { Guided } from './guide.js';
 import { isGreedy, needsRow, type Sampling } from './options.js';
 import type { TokenFact } from './pageFacts.js';
 import { contentOf, PAGE_TOKENS, type PagePool } from './pages.js';
+import { namesOf } from './promptNames.js';
 import type { Stem } from './pageStems.js';
 import { copyOf, type FilterRow, filtersOf, TokenEntries } from './tokenEntries.js';
 
@@ -105,14 +106,17 @@ export class Sequence {
   /** Pages that others can find. */
   private published = 0;
   private late: LateFact | undefined;
-  /** Contents of full pages, as far as they have been asked for. */
-  private readonly contents: string[] = [];
+  /** Contents of full pages, as far as they have been asked for; and those of the prompt, which others may share. */
+  private readonly contents: string[];
+  private readonly promptContents: string[] | undefined;
 
   constructor(options: SequenceOptions) {
     const { prompt, sampling, filterVocab, banned, longest = Infinity, priority = 0 } = options;
     if (prompt.length === 0) throw new RangeError('A sequence has at least one token.');
     this.tokens = [...prompt];
     this.promptLength = prompt.length;
+    this.promptContents = namesOf(prompt);
+    this.contents = this.promptContents?.slice(0, Math.floor(prompt.length / PAGE_TOKENS)) ?? [];
     this.sampling = sampling;
     this.longest = longest;
     this.priority = priority;
@@ -282,7 +286,10 @@ export class Sequence {
     for (let i = this.contents.length; i <= index; i++) {
       const own = this.tokens.slice(i * PAGE_TOKENS, (i + 1) * PAGE_TOKENS);
       if (own.length < PAGE_TOKENS || own.includes(UNREAD)) return undefined;
-      this.contents.push(contentOf(this.contents[i - 1], own));
+      const content = contentOf(this.contents[i - 1], own);
+      this.contents.push(content);
+      if (this.promptContents?.length === i && (i + 1) * PAGE_TOKENS <= this.promptLength)
+        this.promptContents.push(content);
     }
     return this.contents[index];
   }
