@@ -1,7 +1,8 @@
 /** A path as a generator reads it: the problem's prompt, then the tokens of its steps as they were drawn. */
 import { count } from '../../system/text.js';
+import { continuePrompt } from '../../engine/promptNames.js';
 import type { ChatTurn, SearchTexts } from '../asking.js';
-import type { Problem, Step } from '../path.js';
+import type { Path, Problem, Step } from '../path.js';
 import { PathFailed } from '../ports.js';
 import { SYSTEM_PROMPT } from './systemPrompt.js';
 
@@ -22,6 +23,7 @@ export class Prompts {
   private readonly texts: SearchTexts;
   private readonly options: PromptOptions;
   private readonly known = new WeakMap<Problem, Promise<readonly number[]>>();
+  private readonly ofPaths = new WeakMap<Path, readonly number[]>();
 
   constructor(texts: SearchTexts, options: PromptOptions) {
     this.texts = texts;
@@ -35,6 +37,19 @@ export class Prompts {
     const written = this.write(problem.problem);
     this.known.set(problem, written);
     return written;
+  }
+
+  /** What a step of the path continues, made once for all its children. `problem`: the prompt of its problem. */
+  before(path: Path, problem: readonly number[]): readonly number[] {
+    const known = this.ofPaths.get(path);
+    if (known !== undefined) return known;
+    const { parent, step } = path;
+    const tokens =
+      parent === undefined || step === undefined
+        ? continuePrompt([], problem)
+        : continuePrompt(this.before(parent, problem), continuedTokens(step));
+    this.ofPaths.set(path, tokens);
+    return tokens;
   }
 
   private async write(problem: string): Promise<readonly number[]> {

@@ -1,4 +1,5 @@
 /** Steps of a generator, by requests to an engine. */
+import { continuePrompt } from '../../engine/promptNames.js';
 import type { EndReason, Generated } from '../../engine/request.js';
 import type { Detokenizer } from '../../models/tokenizer/detokenizer.js';
 import { defined } from '../../system/defined.js';
@@ -68,8 +69,10 @@ export class EngineWriter implements StepWriter {
     const problem = await this.prompts.of(path.problem);
     signal.throwIfAborted();
     const before = [...stepsOf(path), ...ahead];
-    const prompt = [...problem];
-    for (const step of before) for (const token of continuedTokens(step)) prompt.push(token);
+    const prompt = ahead.reduce(
+      (tokens, step) => continuePrompt(tokens, continuedTokens(step)),
+      this.prompts.before(path, problem),
+    );
     // There is no room for another token.
     if (prompt.length >= this.model.maxLength) return { text: '', tokens: [], end: 'context' };
     const { tokens, reason } = await this.draw(ask, prompt);
