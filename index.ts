@@ -4,10 +4,13 @@ export type { Accuracy, Model, QuestionAnswer, ScoreResult } from './library/ind
 export { openEngine } from './library/engine.js';
 export type { Engine, InputEnd, RewardEvent, RowEvent, UnloadOptions } from './library/engine.js';
 export type { GenerateEvent } from './library/generate.js';
+export type { SearchEvent } from './library/search.js';
+export type { ProblemResult } from './search/result.js';
 export type {
   CompileOptions,
   EngineGenerateOptions,
   EngineOptions,
+  EngineSearchOptions,
   GenerateOptions,
   ModelOptions,
   QuantizeOptions,

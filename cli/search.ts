@@ -94,13 +94,14 @@ export function addSearch(program: Command, context: Context): void {
       'dp=N has both models on each of N devices, and a problem stays on one. No result depends on it.',
     ],
     'What --out has': [
-      'results_*.json and samples_*.jsonl as run writes them, for report and compare; a line of samples has',
-      'the tree of its problem. The journal keeps problems as they end: after a kill, --resume goes on.',
+      'results_*.json and samples_*.jsonl as run writes them, for report and compare; a line of samples',
+      'has the tree of its problem. The journal keeps problems as they end: after a kill, the same',
+      'command with --resume goes on.',
     ],
     Examples: [
       EXAMPLE,
-      'tilewright search my-model --verifier my-prm --problems math.jsonl --method beam --n 16 --width 4 \\',
-      '     --iterations 40 --temperature 0.8 --seed 1 --out results',
+      'tilewright search my-model --verifier my-prm --problems math.jsonl --method beam --n 16 \\',
+      '     --width 4 --iterations 40 --temperature 0.8 --seed 1 --out results',
       'tilewright search my-model --problems math.jsonl --method majority --n 32 --early-stop',
       'tilewright search my-model --verifier my-prm --task gsm8k --limit 100 --parallel dp=2 --json',
     ],

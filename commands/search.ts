@@ -39,6 +39,8 @@ export async function search(
   for (const model of [asked.model, ...(verifier === undefined ? [] : [verifier.model])]) requireModelAt(model);
   if (resume && output === undefined)
     throw new UsageError('--resume needs the folder of the search that it continues', 'add --out DIR');
+  // Before anything is loaded. Whether the verifier judges steps is known later.
+  planSearch(asked.options, verifier === undefined ? undefined : 'process');
   const wanted = asked.modelName ?? modelName(asked.model);
   if (output === undefined) ui.note('no --out: results are printed, nothing is written');
   else prepareOutput(modelFolder(output, wanted));

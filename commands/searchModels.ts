@@ -110,7 +110,7 @@ async function judgeOf(
   options: SearchOptions,
   tell: (line: string) => void,
 ): Promise<PathJudge> {
-  const { language, note } = chooseVerifier(loaded.checkpoint, asked);
+  const { language, note } = chooseVerifier(loaded.checkpoint, asked, '--verifier-kind');
   if (note !== undefined) tell(note);
   const tokenizer = createTokenizer(loaded.tokenizer.spec);
   const verifier = await openVerifier(loaded.checkpoint, language, tokenizer);

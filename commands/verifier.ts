@@ -68,13 +68,17 @@ const verifierOf = ({ path }: Pick<Checkpoint, 'path'>): LanguageVerifier | unde
 
 /**
  * A language model is a verifier where the user names one, or the name of its folder does; nothing in its files tells.
- * Throws UsageError where there is nothing to go by.
+ * Throws UsageError where there is nothing to go by. `flag`: the one that names it.
  */
-export function chooseVerifier({ path, config }: Pick<Checkpoint, 'path' | 'config'>, asked?: string): Chosen {
+export function chooseVerifier(
+  { path, config }: Pick<Checkpoint, 'path' | 'config'>,
+  asked?: string,
+  flag = '--verifier',
+): Chosen {
   if (config.head !== undefined) {
     if (asked === undefined) return { language: undefined };
     throw new UsageError(
-      `--verifier ${asked}: ${config.architecture} says itself what its scores are`,
+      `${flag} ${asked}: ${config.architecture} says itself what its scores are`,
       'leave it out: it is for verifiers that are language models',
     );
   }
@@ -85,10 +89,10 @@ export function chooseVerifier({ path, config }: Pick<Checkpoint, 'path' | 'conf
     throw new UsageError(
       `${path}: ${config.architecture} is a language model, and nothing says that it is a verifier`,
       `if it is one, say how it was trained: ${LANGUAGE_VERIFIERS.map(
-        ({ name, covers }) => `--verifier ${name} (${covers})`,
+        ({ name, covers }) => `${flag} ${name} (${covers})`,
       ).join(', ')}; to continue texts: tilewright generate ${quoteForShell(path)}`,
     );
-  const note = `${folderOf(path)} is read as ${found.name}, by its name: --verifier says otherwise`;
+  const note = `${folderOf(path)} is read as ${found.name}, by its name: ${flag} says otherwise`;
   return { language: found, note };
 }
 

@@ -13,11 +13,13 @@ import type { Score } from '../models/heads/head.js';
 import { defined } from '../system/defined.js';
 import { counted } from '../system/text.js';
 import { eventsOf, type GenerateEvent, ModelGenerator, requireCache } from './generate.js';
+import { type SearchEvent, searchWith } from './search.js';
 import { askedOf, refuseAborted, unlessAborted } from './open.js';
 import {
   checkOptions,
   type EngineGenerateOptions,
   type EngineOptions,
+  type EngineSearchOptions,
   type ModelOptions,
   present,
   type RewardOptions,
@@ -74,6 +76,8 @@ export interface Engine {
   score(options: RowsOptions): AsyncGenerator<RowEvent, void, undefined>;
   /** Scores of solutions, of a verifier: what `tilewright reward` prints. */
   reward(options: RewardOptions): AsyncGenerator<RewardEvent, void, undefined>;
+  /** Searches for answers with two of the models: what `tilewright search` does. Leaving the loop ends the work. */
+  search(options: EngineSearchOptions): AsyncGenerator<SearchEvent, void, undefined>;
   /** Ends all requests with what there is, and gives devices and memory back. */
   close(): Promise<void>;
 }
@@ -221,6 +225,14 @@ class OpenEngine implements Engine {
         return tell({ kind: 'scores', input, scores, tokens, rows, ...defined({ beside }) });
       });
       for (const input of left) await tell({ kind: 'failed', input, error: 'ended before it was scored' });
+    });
+  }
+
+  search(options: EngineSearchOptions): AsyncGenerator<SearchEvent, void, undefined> {
+    return eventsOf(async (tell, stopped) => {
+      checkOptions('engine.search', options);
+      const named = (name: string) => ({ name, loaded: this.writerOf('search', name).model });
+      await searchWith(this.engine, named, present(options), stopped, tell);
     });
   }
 

@@ -12,6 +12,7 @@ import { checkTogether, generateFields, type GenerateOptions as WrittenOptions }
 import { MAX_TOP_LOGPROBS } from '../engine/limits.js';
 import { promptSchema } from '../engine/prompts.js';
 import { CPU_ISAS } from '../ir/plan.js';
+import { searchFields } from '../search/options.js';
 import { isRecord } from '../system/json.js';
 import type { ProgressListener } from './progress.js';
 
@@ -174,6 +175,23 @@ const SCHEMAS = {
     verifier: z.enum(VERIFIER_NAMES).optional(),
     ...timing,
   }),
+  'engine.search': z.strictObject({
+    ...searchFields,
+    /** Names of models. `majority` needs no verifier. */
+    generator: MODEL_NAME,
+    verifier: MODEL_NAME.optional(),
+    /** What a verifier with the class of a language model was trained as. Default: what its folder's name says. */
+    verifierKind: z.enum(VERIFIER_NAMES).optional(),
+    /** Texts, or records with `problem`, and `answer` and `id` if they are known. */
+    problems: z
+      .array(z.union([z.string().min(1), z.record(z.string(), z.unknown())]))
+      .min(1)
+      .max(MAX_INPUTS)
+      .readonly(),
+    /** Problems that are searched at a time. Default: as many as memory has room for. */
+    atOnce: whole(1, MAX_INPUTS).optional(),
+    signal: common.signal,
+  }),
   openModel: z.strictObject({ ...loadFields, ...common }),
   score: z.strictObject({ ...scoreFields, ...common }),
   generate: z.strictObject(generateOptions),
@@ -211,6 +229,7 @@ export type EngineOptions = Readonly<z.infer<(typeof SCHEMAS)['openEngine']>>;
 export type EngineGenerateOptions = Readonly<z.infer<(typeof SCHEMAS)['engine.generate']>>;
 export type RowsOptions = Readonly<z.infer<(typeof SCHEMAS)['engine.score']>>;
 export type RewardOptions = Readonly<z.infer<(typeof SCHEMAS)['engine.reward']>>;
+export type EngineSearchOptions = Readonly<z.infer<(typeof SCHEMAS)['engine.search']>>;
 export type RunOptions = ModelOptions & ScoreOptions;
 export type CompileOptions = Readonly<z.infer<(typeof SCHEMAS)['compile']>>;
 export type QuantizeOptions = Readonly<z.infer<(typeof SCHEMAS)['quantize']>>;
