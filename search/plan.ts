@@ -30,8 +30,12 @@ export const isSampled = (method: Method): boolean =>
 const DEFAULT_MAX_STEP_TOKENS = 2048;
 
 /** Most tokens of a step, or of a text that is drawn at once. search-and-learn's DVTS does not ask. */
-export const maxStepTokensOf = ({ method, compat, maxStepTokens }: SearchOptions): number =>
-  compat === 'sal' && method === 'dvts' ? DEFAULT_MAX_STEP_TOKENS : (maxStepTokens ?? DEFAULT_MAX_STEP_TOKENS);
+export const maxStepTokensOf = ({
+  method,
+  compat,
+  maxStepTokens = DEFAULT_MAX_STEP_TOKENS,
+}: Partial<Pick<SearchOptions, 'method' | 'compat' | 'maxStepTokens'>>): number =>
+  compat === 'sal' && method === 'dvts' ? DEFAULT_MAX_STEP_TOKENS : maxStepTokens;
 
 /**
  * @param judge the verifier's kind; undefined: there is none
@@ -61,10 +65,8 @@ export function planSearch(options: SearchOptions, judge: PathJudge['kind'] | un
   return plan;
 }
 
-function refuseMisfits(
-  options: SearchOptions,
-  { method, n, width, every, lookahead, earlyStop, isSal }: SearchPlan,
-): void {
+function refuseMisfits(options: SearchOptions, plan: SearchPlan): void {
+  const { method, n, width, every, lookahead, filterDuplicates, sortCompleted, earlyStop, isSal } = plan;
   if (options.stepStop !== undefined && options.stepTokens !== undefined)
     throw new UsageError('A step ends at a text or has a fixed number of tokens, not both.', 'Leave one of them out.');
   if (method === 'dvts' && n % width !== 0)
@@ -81,6 +83,11 @@ function refuseMisfits(
     throw new UsageError(
       `${method} has no vote that could be settled early.`,
       'Early stop is of best-of-n, weighted and majority.',
+    );
+  if (method !== 'beam' && method !== 'rebase' && (filterDuplicates || sortCompleted))
+    throw new UsageError(
+      `${method} has no list of paths in which duplicates are filtered or completed ones sorted.`,
+      'Filtering and sorting are of beam and rebase.',
     );
   if (isSal && (method === 'rebase' || every > 1 || earlyStop))
     throw new UsageError(

@@ -1,6 +1,6 @@
 /** Beam search: of all paths the best are extended, `width` times each. */
 import type { SearchPlan } from '../plan.js';
-import { type Choice, type Drawn, bestOf, inTurn, rootChildren, type TreeRule } from './drawn.js';
+import { bestOf, type Drawn, inTurn, rootChildren, type TreeRule, withoutDuplicates } from './drawn.js';
 
 /** Completed paths keep their places: what is drawn, and who survives, shrinks as paths complete. */
 export function beamRule(plan: SearchPlan): TreeRule {
@@ -36,18 +36,6 @@ export function salBeamRule(plan: SearchPlan): TreeRule {
       return completed.length === 0 ? [] : Array.from({ length: n }, (_, i) => completed[i % completed.length]!);
     },
   };
-}
-
-function withoutDuplicates(
-  drawn: readonly Drawn[],
-  { filterDuplicates }: SearchPlan,
-): { kept: readonly Drawn[]; duplicates: NonNullable<Choice['duplicates']> } {
-  const open = drawn.filter(({ state }) => state === 'open');
-  if (!filterDuplicates) return { kept: open, duplicates: new Set() };
-  const texts = new Set<string>();
-  const kept = open.filter(({ path }) => !texts.has(path.text) && texts.add(path.text));
-  const first = new Set(kept);
-  return { kept, duplicates: new Set(open.filter((path) => !first.has(path))) };
 }
 
 function inOrder(rounds: readonly (readonly Drawn[])[], { sortCompleted }: SearchPlan): readonly Drawn[] {

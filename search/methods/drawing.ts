@@ -42,6 +42,9 @@ export interface Round {
   readonly next?: Pick<Round, 'iteration' | 'steps' | 'toEnd'>;
 }
 
+/** In a round: a guess looks at all of its paths. */
+const MOST_GUESSES = 64;
+
 export class Drawing {
   readonly #root: Path;
   readonly #plan: SearchPlan;
@@ -77,7 +80,8 @@ export class Drawing {
     const drawn = begun.map(async (running, index) => {
       const path = await this.#finish(running, round, round.children[index]!, index);
       known.push(path);
-      if (known.length < begun.length) this.#guess(known, round);
+      const isGuessing = known.length < begun.length && known.length % Math.ceil(begun.length / MOST_GUESSES) === 0;
+      if (isGuessing) this.#guess(known, round);
       return path;
     });
     if (until === undefined) return Promise.all(drawn);

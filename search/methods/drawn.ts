@@ -89,3 +89,16 @@ export function inTurn(parents: readonly Drawn[], count: number): readonly Child
     index: Math.floor(place / parents.length),
   }));
 }
+
+/** Those that may be extended; of equal texts the first alone, where that is asked for. */
+export function withoutDuplicates(
+  drawn: readonly Drawn[],
+  { filterDuplicates }: SearchPlan,
+): { kept: readonly Drawn[]; duplicates: NonNullable<Choice['duplicates']> } {
+  const open = drawn.filter(({ state }) => state === 'open');
+  if (!filterDuplicates) return { kept: open, duplicates: new Set() };
+  const texts = new Set<string>();
+  const kept = open.filter(({ path }) => !texts.has(path.text) && texts.add(path.text));
+  const first = new Set(kept);
+  return { kept, duplicates: new Set(open.filter((path) => !first.has(path))) };
+}

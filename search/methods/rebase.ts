@@ -1,7 +1,7 @@
 /** REBASE: how many children a path gets follows from its score, by a softmax over all paths of the iteration. */
 import type { SearchPlan } from '../plan.js';
 import { completedOrBest } from './beam.js';
-import { type Child, type Drawn, rootChildren, type TreeRule } from './drawn.js';
+import { type Child, type Drawn, rootChildren, type TreeRule, withoutDuplicates } from './drawn.js';
 
 /** The budget shrinks as paths complete. */
 export function rebaseRule(plan: SearchPlan): TreeRule {
@@ -10,12 +10,12 @@ export function rebaseRule(plan: SearchPlan): TreeRule {
     first: rootChildren(n),
     choose(drawn, completedBefore) {
       const completed = completedBefore + drawn.filter(({ state }) => state === 'completed').length;
-      const open = drawn.filter(({ state }) => state === 'open');
+      const { kept: open, duplicates } = withoutDuplicates(drawn, plan);
       const counts = divide(open, Math.max(0, n - completed), rebaseTemperature);
       const children = open.flatMap((parent): Child[] =>
         Array.from({ length: counts.get(parent)! }, (_, index) => ({ parent, index })),
       );
-      return { survivors: new Set(children.map(({ parent }) => parent!)), children };
+      return { survivors: new Set(children.map(({ parent }) => parent!)), duplicates, children };
     },
     candidates: (rounds) => completedOrBest(rounds, plan),
   };

@@ -2,7 +2,7 @@
 import type { SearchPlan } from '../plan.js';
 import type { ProblemResult } from '../result.js';
 import type { Drawing, Round } from './drawing.js';
-import type { Drawn, TreeRule } from './drawn.js';
+import { bestOf, type Child, type Drawn, type TreeRule } from './drawn.js';
 import { type DrawnRound, resultOf } from './tree.js';
 
 export interface TreeProgress {
@@ -23,8 +23,8 @@ export async function searchTree(
   for (let iteration = 0; iteration < plan.iterations && children.length > 0; iteration += plan.every) {
     const place = placeOf(iteration, plan);
     const isLast = iteration + place.steps >= plan.iterations;
-    const before = completed;
-    const guess = (known: readonly Drawn[]) => (speculates() ? rule.choose(known, before).children : []);
+    const [of, count] = [children.length, completed];
+    const guess = (known: readonly Drawn[]) => (speculates() ? likelyChildren(rule, known, count, of) : []);
     const next = placeOf(iteration + plan.every, plan);
     const drawn = await drawing.round({ children, ...place, ...(isLast ? {} : { guess, next }) });
     const choice = rule.choose(drawn, completed);
@@ -42,3 +42,14 @@ const placeOf = (iteration: number, plan: SearchPlan): Pick<Round, 'iteration' |
   steps: Math.min(plan.every, plan.iterations - iteration),
   toEnd: plan.isSal && iteration === plan.iterations - 1,
 });
+
+/**
+ * Children of paths that probably survive, once half of an iteration's paths are known: of those that survive among the
+ * known, as many of the best as of all would. It decides what is drawn early, and no result.
+ */
+function likelyChildren(rule: TreeRule, known: readonly Drawn[], completed: number, of: number): readonly Child[] {
+  if (known.length * 2 < of) return [];
+  const { survivors, children } = rule.choose(known, completed);
+  const likely = new Set(bestOf([...survivors], Math.ceil((survivors.size * known.length) / of)));
+  return children.filter(({ parent }) => likely.has(parent!));
+}

@@ -6,6 +6,7 @@ import { defined } from '../../system/defined.js';
 import { type Ask, PRIORITY, type SearchTexts } from '../asking.js';
 import type { SearchOptions } from '../options.js';
 import { type Step, type StepEnd, stepsOf } from '../path.js';
+import { maxStepTokensOf } from '../plan.js';
 import type { StepAsk, StepWriter } from '../ports.js';
 import { asPathFailure } from './failures.js';
 import { continuedTokens, Prompts } from './prompts.js';
@@ -13,7 +14,6 @@ import { StepStops } from './stepStops.js';
 import { StepTexts, type TextStreams } from './stepTexts.js';
 
 export const DEFAULT_STEP_STOP = '\n\n';
-export const DEFAULT_MAX_STEP_TOKENS = 2048;
 const DEFAULT_TEMPERATURE = 0.8;
 
 /** A generator that is open. */
@@ -33,9 +33,11 @@ export interface WriterModel {
   readonly ownEos: number | undefined;
 }
 
-export type WriterOptions = Pick<
-  SearchOptions,
-  'temperature' | 'topP' | 'stepStop' | 'stepTokens' | 'maxStepTokens' | 'ignoreEos' | 'system'
+export type WriterOptions = Partial<
+  Pick<
+    SearchOptions,
+    'method' | 'compat' | 'temperature' | 'topP' | 'stepStop' | 'stepTokens' | 'maxStepTokens' | 'ignoreEos' | 'system'
+  >
 >;
 
 const NO_TOKENS: ReadonlySet<number> = new Set();
@@ -85,7 +87,8 @@ export class EngineWriter implements StepWriter {
 
   /** Rejects with PathFailed where a value is not finite, and where a problem does not fit into memory. */
   private async draw({ path, seed, toEnd, isSpeculative, signal }: StepAsk, prompt: readonly number[]) {
-    const { stepTokens, maxStepTokens = DEFAULT_MAX_STEP_TOKENS } = this.options;
+    const { stepTokens } = this.options;
+    const maxStepTokens = maxStepTokensOf(this.options);
     const stops = toEnd ? undefined : this.stops;
     const most = toEnd ? maxStepTokens : (stepTokens ?? maxStepTokens);
     let result: Generated | undefined;

@@ -176,7 +176,7 @@ export async function naiveSearch(
       if (beam.state === 'completed') completed.push(beam);
       if (beam.state === 'unfinished') unfinished.push(beam);
       if (beam.state !== 'open') continue;
-      if (options.filterDuplicates === true && method === 'beam' && texts.has(beam.path.text)) mark(beam, 'duplicate');
+      if (options.filterDuplicates === true && texts.has(beam.path.text)) mark(beam, 'duplicate');
       else open.push(beam);
       texts.add(beam.path.text);
     }

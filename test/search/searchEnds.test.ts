@@ -203,6 +203,7 @@ describe('options that do not fit are refused', () => {
     ['have no bound', { method: 'weighted', earlyStop: true }, { judge: outcome }],
     ['no vote that could be settled early', { method: 'beam', earlyStop: true }, {}],
     ['draws whole texts', { method: 'majority', lookahead: 2 }, {}],
+    ['duplicates are filtered', { method: 'dvts', filterDuplicates: true }, {}],
     ['search-and-learn has no rebase', { method: 'rebase', compat: 'sal' }, {}],
     ['not both', { method: 'beam', stepStop: '\n', stepTokens: 5 }, {}],
   ])('%s', async (message, options, more) => {

@@ -29,8 +29,9 @@ function randomOptions(seed: number): SearchOptions {
     ...(isSampled
       ? { earlyStop: of('early', true, false) }
       : { every: of('every', 1, 1, 2, 3), lookahead: of('lookahead', 0, 0, 1, 3) }),
-    filterDuplicates: of('duplicates', true, false),
-    sortCompleted: of('sort', true, false),
+    ...(method === 'beam' || method === 'rebase'
+      ? { filterDuplicates: of('duplicates', true, false), sortCompleted: of('sort', true, false) }
+      : {}),
     rebaseTemperature: of('rebase', 0.05, 0.2, 5),
   };
 }
