@@ -41,7 +41,8 @@ export const textWriter = (writer: SolutionWriter): TextWriter => ({
   writeTurns: async (where, turns) => {
     const messages = turns.map((each) => ({ ...each }));
     const given = conversationOf({ messages, add_generation_prompt: false }, undefined, writer);
-    return (await writeChat(where, given, writer)).tokens;
+    const { tokens, written = '' } = await writeChat(where, given, writer);
+    return { tokens, text: written };
   },
 });
 

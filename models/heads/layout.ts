@@ -14,26 +14,46 @@ export interface Piece {
   readonly isSeparator?: boolean;
 }
 
-export type Steps = readonly [question: string, steps: readonly string[]];
-
-/** Which tokens of a text have scores. */
-export type Rows =
-  /** The last one that is no pad. */
-  | { readonly kind: 'last' }
-  /** Those that are this text, which must be one token: as many as there are steps. */
-  | { readonly kind: 'separator'; readonly text: string }
-  /** The one before each answer `mark`, a turn of its own: `mark` and `other` are one token each. */
-  | { readonly kind: 'before'; readonly mark: string; readonly other: string }
-  /** The last ones of scored pieces. */
-  | { readonly kind: 'pieces' };
-
-/** `chat`: written by the checkpoint's template, whose special tokens are all there are. `pieces`: behind BOS. */
-export interface Layout {
-  readonly chat?: (...of: Steps) => readonly Turn[];
-  /** Where there is no `chat`, or no template. */
-  readonly pieces?: (...of: Steps) => readonly Piece[];
-  readonly rows: Rows;
+/**
+ * A whole answer, whose score stands at the last token that is no pad: as a conversation, or as a text behind BOS where
+ * there is no template.
+ */
+export interface AnswerLayout {
+  readonly kind: 'answer';
+  readonly chat: (question: string, answer: string) => readonly Turn[];
+  readonly text?: (question: string, answer: string) => string;
 }
+
+/** Steps of one text, each of which ends in a separator: one token, which its score stands at. */
+export interface TextLayout {
+  readonly kind: 'text';
+  readonly separator: string;
+  /** A step with its separator; `index` from 0. */
+  readonly step: (step: string, index: number) => string;
+  /** What all steps together are the last turn of; else they stand behind BOS and `head`. */
+  readonly chat?: (question: string, steps: string) => readonly Turn[];
+  readonly head?: (question: string) => string;
+}
+
+/** A turn for each step, each answered by a verdict, one token: the score stands at the token before it. */
+export interface TurnsLayout {
+  readonly kind: 'turns';
+  readonly first: (question: string, step: string) => string;
+  /** History always says that a step was right. */
+  readonly right: string;
+  readonly wrong: string;
+}
+
+/** Pieces behind BOS, each of which is encoded by itself. */
+export interface PiecesLayout {
+  readonly kind: 'pieces';
+  readonly head: (question: string) => string;
+  readonly step: (step: string) => readonly Piece[];
+}
+
+/** Layouts of steps only ever add tokens behind those that there are. */
+export type StepLayout = TextLayout | TurnsLayout | PiecesLayout;
+export type Layout = AnswerLayout | StepLayout;
 
 const turn = (role: Turn['role'], content: string): Turn => ({ role, content });
 
@@ -42,63 +62,51 @@ const QWEN_SYSTEM = 'Please reason step by step, and put your final answer withi
 
 export const QWEN_SEPARATOR = '<extra_0>';
 
-/** The separator stands behind each step. */
-export const QWEN_PROCESS: Layout = {
-  chat: (question, steps) => [
-    turn('system', QWEN_SYSTEM),
-    turn('user', question),
-    turn('assistant', steps.map((step) => step + QWEN_SEPARATOR).join('')),
-  ],
-  rows: { kind: 'separator', text: QWEN_SEPARATOR },
+export const QWEN_PROCESS: TextLayout = {
+  kind: 'text',
+  separator: QWEN_SEPARATOR,
+  step: (step) => step + QWEN_SEPARATOR,
+  chat: (question, steps) => [turn('system', QWEN_SYSTEM), turn('user', question), turn('assistant', steps)],
 };
 
-export const QWEN_OUTCOME: Layout = {
-  chat: (question, steps) => [turn('system', QWEN_SYSTEM), turn('user', question), turn('assistant', steps.join('\n'))],
-  rows: { kind: 'last' },
+export const QWEN_OUTCOME: AnswerLayout = {
+  kind: 'answer',
+  chat: (question, answer) => [turn('system', QWEN_SYSTEM), turn('user', question), turn('assistant', answer)],
 };
 
-/** A whole answer, as a conversation where there is a template. */
-export const OUTCOME: Layout = {
-  chat: (question, steps) => [turn('user', question), turn('assistant', steps.join('\n'))],
-  pieces: (question, steps) => [{ text: [question, ...steps].join('\n') }],
-  rows: { kind: 'last' },
+export const OUTCOME: AnswerLayout = {
+  kind: 'answer',
+  chat: (question, answer) => [turn('user', question), turn('assistant', answer)],
+  text: (question, answer) => `${question}\n${answer}`,
 };
 
-/** Each step is encoded by itself, and a line end that is one token behind it. */
-const lines = (first: string, steps: readonly string[]): readonly Piece[] => [
-  { text: first },
-  ...steps.flatMap((step): Piece[] => [{ text: step }, { text: '\n', isScored: true, isSeparator: true }]),
-];
+/** Behind each step a line end that is one token. */
+const line = (step: string): readonly Piece[] => [{ text: step }, { text: '\n', isScored: true, isSeparator: true }];
 
 /** The question ends with a line end as well. */
-export const SKYWORK: Layout = {
-  pieces: (question, steps) => lines(`${question}\n`, steps),
-  rows: { kind: 'pieces' },
-};
+export const SKYWORK: PiecesLayout = { kind: 'pieces', head: (question) => `${question}\n`, step: line };
 
 /** As TRL trains token classifiers. */
-export const LINES: Layout = { pieces: (question, steps) => lines(question, steps), rows: { kind: 'pieces' } };
+export const LINES: PiecesLayout = { kind: 'pieces', head: (question) => question, step: line };
 
 /** Separators between steps have been taken out again, so that each is encoded by itself. */
-export const REASON_EVAL: Layout = {
-  pieces: (question, steps) => [
-    { text: `Question:\n${question}\nAnswer:\nLet's think step by step.\n` },
-    ...steps.map((text) => ({ text, isScored: true })),
-  ],
-  rows: { kind: 'pieces' },
+export const REASON_EVAL: PiecesLayout = {
+  kind: 'pieces',
+  head: (question) => `Question:\n${question}\nAnswer:\nLet's think step by step.\n`,
+  step: (text) => [{ text, isScored: true }],
 };
 
-/** Turns of a step and a verdict. History always says that a step was right. */
-export const RLHFLOW: Layout = {
-  chat: (question, steps) =>
-    steps.flatMap((step, i) => [turn('user', i === 0 ? `${question} ${step}` : step), turn('assistant', '+')]),
-  rows: { kind: 'before', mark: '+', other: '-' },
+export const RLHFLOW: TurnsLayout = {
+  kind: 'turns',
+  first: (question, step) => `${question} ${step}`,
+  right: '+',
+  wrong: '-',
 };
 
 /** Steps are numbered lines that end in a Cyrillic word. */
-export const MATH_SHEPHERD: Layout = {
-  pieces: (question, steps) => [
-    { text: `${question} ${steps.map((step, i) => `Step ${i + 1}: ${step} ки`).join('\n')}` },
-  ],
-  rows: { kind: 'separator', text: 'ки' },
+export const MATH_SHEPHERD: TextLayout = {
+  kind: 'text',
+  separator: 'ки',
+  head: (question) => `${question} `,
+  step: (step, index) => `${index === 0 ? '' : '\n'}Step ${index + 1}: ${step} ки`,
 };

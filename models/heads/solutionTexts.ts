@@ -2,7 +2,8 @@
 import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
 import { count, counted } from '../../system/text.js';
-import type { Layout, Piece, Rows, Turn } from './layout.js';
+import type { AnswerLayout, Layout, Turn, TurnsLayout } from './layout.js';
+import { oneToken, stepTokensOf, type TokenWriter } from './stepTokens.js';
 
 export const REWARD_LINE =
   'a line is one of {"question": "…", "steps": ["…", "…"]}, {"messages": [{"role": "user", "content": "…"}, …]}, ' +
@@ -15,19 +16,10 @@ export interface LaidOut {
 }
 
 /** How texts are written for a verifier. */
-export interface SolutionWriter {
+export interface SolutionWriter extends TokenWriter {
   readonly layout: Layout;
-  /** The token that begins texts, where there is one. */
-  readonly bos: number | undefined;
   /** The token that fills lines of a batch up: it is never the last one of a solution. */
   readonly pad: number | undefined;
-  /** Tokens that mean right and wrong, of a language model. */
-  readonly verdicts: readonly [right: number, wrong: number] | undefined;
-  /** Tokens of a text to which none are added. */
-  readonly encodeWritten: (text: string) => Promise<readonly number[]>;
-  readonly hasTemplate: boolean;
-  /** Tokens of a conversation. Rejects with UserError, that begins with `where`, where there is no template. */
-  readonly writeTurns: (where: string, turns: readonly Turn[]) => Promise<readonly number[]>;
 }
 
 /** A question and the steps of its answer. Rejects with UserError, as all here, that begins with `where`. */
@@ -37,17 +29,32 @@ export async function layOutSteps(
   steps: readonly string[],
   writer: SolutionWriter,
 ): Promise<LaidOut> {
-  const { layout, hasTemplate } = writer;
-  const { chat, pieces } = layout;
-  if (chat === undefined || (!hasTemplate && pieces !== undefined))
-    return joinPieces(where, pieces?.(question, steps) ?? [], steps.length, writer);
-  const turns = chat(question, steps);
-  const tokens = await writer.writeTurns(where, turns);
-  const rows =
-    layout.rows.kind === 'before'
-      ? await rowsBefore(where, tokens, turns, layout.rows, writer)
-      : await rowsOf(where, tokens, steps.length, writer);
-  return { tokens, rows };
+  const { layout } = writer;
+  if (layout.kind === 'answer') return layOutAnswer(where, question, steps.join('\n'), layout, writer);
+  const written = await stepTokensOf(where, layout, writer);
+  const tokens: number[] = [];
+  const rows: number[] = [];
+  for (const [index, step] of steps.entries()) {
+    const added = await written.add(where, question, step, index);
+    rows.push(tokens.length + added.row);
+    for (const token of added.tokens) tokens.push(token);
+  }
+  return { tokens: [...tokens, ...(await written.end(where))], rows };
+}
+
+async function layOutAnswer(
+  where: string,
+  question: string,
+  answer: string,
+  { chat, text }: AnswerLayout,
+  writer: SolutionWriter,
+): Promise<LaidOut> {
+  const { bos, hasTemplate } = writer;
+  const tokens =
+    hasTemplate || text === undefined
+      ? (await writer.writeTurns(where, chat(question, answer))).tokens
+      : [...(bos === undefined ? [] : [bos]), ...(await writer.encodeWritten(text(question, answer)))];
+  return { tokens, rows: await rowsOf(where, tokens, writer) };
 }
 
 /** A conversation. `write`: its tokens, where the verifier reads conversations. */
@@ -58,16 +65,16 @@ export async function layOutConversation(
   write: () => Promise<readonly number[]>,
 ): Promise<LaidOut> {
   const { layout } = writer;
-  if (layout.chat === undefined)
+  if (layout.kind === 'pieces' || (layout.kind === 'text' && layout.chat === undefined))
     throw new UserError(
       `${where}: messages: this verifier reads no conversations`,
       'give the question and the steps of its answer: {"question": "…", "steps": ["…", "…"]}',
     );
   const tokens = await write();
   const rows =
-    layout.rows.kind === 'before'
-      ? await rowsBefore(where, tokens, verdictTurns(where, messages, layout.rows), layout.rows, writer)
-      : await rowsOf(where, tokens, undefined, writer);
+    layout.kind === 'turns'
+      ? await rowsBefore(where, tokens, verdictTurns(where, messages, layout), layout, writer)
+      : await rowsOf(where, tokens, writer);
   return { tokens, rows };
 }
 
@@ -76,7 +83,7 @@ export const layOutTokens = async (
   where: string,
   tokens: readonly number[],
   writer: SolutionWriter,
-): Promise<LaidOut> => ({ tokens, rows: await rowsOf(where, tokens, undefined, writer) });
+): Promise<LaidOut> => ({ tokens, rows: await rowsOf(where, tokens, writer) });
 
 /** Throws UserError for what the model cannot compute. */
 export function checkTokens(
@@ -94,76 +101,33 @@ export function checkTokens(
     );
 }
 
-/** BOS, then each piece, encoded by itself. */
-async function joinPieces(
-  where: string,
-  pieces: readonly Piece[],
-  steps: number,
-  writer: SolutionWriter,
-): Promise<LaidOut> {
-  const { encodeWritten, bos, layout } = writer;
-  const tokens: number[] = bos === undefined ? [] : [bos];
-  const rows: number[] = [];
-  /** Most pieces between steps are the same line end. */
-  const known = new Map<string, readonly number[]>();
-  for (const { text, isScored = false, isSeparator = false } of pieces) {
-    const ids = known.get(text) ?? (await encodeWritten(text));
-    if (isSeparator) known.set(text, ids);
-    if (isSeparator && ids.length !== 1) throw notOneToken(where, text, ids);
-    if (isScored && ids.length === 0) throw new UserError(`${where}: ${quote(text, 60)} has no tokens`, REWARD_LINE);
-    tokens.push(...ids);
-    if (isScored) rows.push(tokens.length - 1);
-  }
-  return { tokens, rows: layout.rows.kind === 'pieces' ? rows : await rowsOf(where, tokens, steps, writer) };
-}
-
-const notOneToken = (where: string, text: string, ids: readonly number[]): UserError =>
-  new UserError(
-    `${where}: the separator ${quote(text)} is ${counted(ids.length, 'token')} of this tokenizer, not one`,
-    'use the tokenizer of the verifier, or give token ids: {"tokens": […], "rows": […]}',
-  );
-
-/** The rows of tokens. `steps`: as many there must be, where that is known. */
-async function rowsOf(
-  where: string,
-  tokens: readonly number[],
-  steps: number | undefined,
-  { layout: { rows }, encodeWritten, pad }: SolutionWriter,
-): Promise<readonly number[]> {
-  switch (rows.kind) {
-    case 'last': {
+/** The rows of tokens that are given. */
+async function rowsOf(where: string, tokens: readonly number[], writer: SolutionWriter): Promise<readonly number[]> {
+  const { layout, pad } = writer;
+  switch (layout.kind) {
+    case 'answer': {
       const last = pad === undefined ? tokens.length - 1 : tokens.findLastIndex((token) => token !== pad);
       if (last < 0) throw new UserError(`${where}: all tokens are the one that fills lines up, ${pad}`, REWARD_LINE);
       return [last];
     }
-    case 'separator': {
-      const ids = await oneToken(where, rows.text, encodeWritten);
-      const found = tokens.flatMap((token, at) => (token === ids ? [at] : []));
-      if (found.length === (steps ?? found.length) && found.length > 0) return found;
+    case 'text': {
+      const [id] = await oneToken(where, layout.separator, writer);
+      const found = tokens.flatMap((token, at) => (token === id ? [at] : []));
+      if (found.length > 0) return found;
       throw new UserError(
-        `${where}: the separator ${quote(rows.text)} stands at ${counted(found.length, 'place')}` +
-          `${steps === undefined ? '' : `, and there ${steps === 1 ? 'is 1 step' : `are ${count(steps)} steps`}`}`,
-        steps === undefined
-          ? 'put it behind each step, or say which tokens have scores: "rows": […]'
-          : 'it may not stand in the question or within a step',
+        `${where}: the separator ${quote(layout.separator)} stands at ${counted(0, 'place')}`,
+        'put it behind each step, or say which tokens have scores: "rows": […]',
       );
     }
-    case 'before':
+    case 'turns':
     case 'pieces':
       throw new UserError(
         `${where}: this verifier's tokens do not say where steps end`,
         'say which tokens have scores: {"tokens": […], "rows": […]}',
       );
     default:
-      return rows satisfies never;
+      return layout satisfies never;
   }
-}
-
-/** The token of a separator, as it is at the end of a word. */
-async function oneToken(where: string, text: string, encodeWritten: SolutionWriter['encodeWritten']): Promise<number> {
-  const ids = await encodeWritten(text);
-  if (ids.length !== 1) throw notOneToken(where, text, ids);
-  return ids[0]!;
 }
 
 interface Message {
@@ -172,11 +136,7 @@ interface Message {
 }
 
 /** The turns of a conversation that a verifier of verdicts reads. Throws UserError where an answer is no verdict. */
-function verdictTurns(
-  where: string,
-  messages: readonly Message[],
-  { mark }: Extract<Rows, { kind: 'before' }>,
-): readonly Turn[] {
+function verdictTurns(where: string, messages: readonly Message[], { right: mark }: TurnsLayout): readonly Turn[] {
   return messages.map(({ role, content }, i) => {
     if (typeof content !== 'string' || (role === 'assistant' && content !== mark))
       throw new UserError(
@@ -195,12 +155,12 @@ async function rowsBefore(
   where: string,
   tokens: readonly number[],
   turns: readonly Turn[],
-  { mark, other }: Extract<Rows, { kind: 'before' }>,
+  { right: mark, wrong: other }: TurnsLayout,
   writer: SolutionWriter,
 ): Promise<readonly number[]> {
   const isAnswer = ({ role, content }: Turn): boolean => role === 'assistant' && content === mark;
   const answers = turns.filter(isAnswer).length;
-  const twin = await writer.writeTurns(
+  const { tokens: twin } = await writer.writeTurns(
     where,
     turns.map((each) => (isAnswer(each) ? { ...each, content: other } : each)),
   );

@@ -24,7 +24,7 @@ export class EngineJudge implements PathJudge {
 
   constructor(model: JudgeModel, options: JudgeOptions) {
     this.model = model;
-    this.kind = model.writer.layout.rows.kind === 'last' ? 'outcome' : 'process';
+    this.kind = model.writer.layout.kind === 'answer' ? 'outcome' : 'process';
     this.separator = options.stepTokens === undefined ? (options.stepStop ?? DEFAULT_STEP_STOP) : undefined;
   }
 

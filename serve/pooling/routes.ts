@@ -186,7 +186,7 @@ function probabilities({ score: own, logits }: ScoredRow): readonly number[] {
 async function classify(client: ModelClient, exchange: Exchange): Promise<void> {
   const body = readBody(classifySchema, await exchange.json());
   const asked = requireScoring(client, body.model);
-  const writer = { ...(await writerOf(asked)), layout: { chat: () => [], rows: { kind: 'last' } } } as const;
+  const writer = { ...(await writerOf(asked)), layout: { kind: 'answer', chat: () => [] } } as const;
   const laid = await textsOf(body, asked, writer, (param, tokens) => layOutTokens(param, tokens, writer));
   const scored = await scoreAll(client, asked, laid, writer, exchange);
   const data = scored.map(({ rows }, index) => {

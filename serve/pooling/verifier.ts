@@ -50,7 +50,7 @@ export async function writerOf(model: ScoringModel): Promise<SolutionWriter> {
     pad: scoring.pad,
     verdicts: language === undefined ? undefined : [await idOf(language.verdicts[0]), await idOf(language.verdicts[1])],
     hasTemplate: texts.tokenizerInfo['chat_template'] !== undefined,
-    writeTurns: async (_, turns) => (await writeTurns(model, turns)).tokens,
+    writeTurns: (_, turns) => writeTurns(model, turns),
   };
 }
 
