@@ -7,7 +7,7 @@ import { Engine } from '../engine/engine.js';
 import { MemoryBudget } from '../engine/memory.js';
 import { RLHFLOW } from '../models/heads/layout.js';
 import type { SolutionWriter } from '../models/heads/solutionTexts.js';
-import { askOf, type SearchTexts } from '../search/asking.js';
+import { askOf, type ChatTurn, type SearchTexts } from '../search/asking.js';
 import { searchProblem } from '../search/methods/searchProblem.js';
 import { EngineJudge } from '../search/models/judge.js';
 import { EngineWriter } from '../search/models/writer.js';
@@ -42,7 +42,16 @@ const EXTRA = ['+', '-'];
 
 const wordOf = (token: number): string => (token - FIRST).toString(26).padStart(WORD, '0');
 
-function encode(text: string): readonly number[] {
+/** What a template writes around a turn, a token each. */
+const MARKS = ['<begin>', '<system>', '<user>', '<assistant>', '<out>', '<gap>', '<end>'];
+
+const encode = (text: string): readonly number[] =>
+  text.split(/(<[a-z]+>)/).flatMap((part) => {
+    const mark = MARKS.indexOf(part);
+    return mark < 0 ? encodeWords(part) : [10 + mark];
+  });
+
+function encodeWords(text: string): readonly number[] {
   const extra = EXTRA.indexOf(text);
   if (extra >= 0) return [extra];
   const tokens: number[] = [];
@@ -53,23 +62,13 @@ function encode(text: string): readonly number[] {
   return tokens;
 }
 
-/** What Llama's template writes around a turn: tokens of its own. */
-const turnTokens = (role: string, content: string): readonly number[] => [
-  10,
-  role.length,
-  11,
-  12,
-  ...encode(content),
-  13,
-];
+const turnText = ({ role, content }: ChatTurn): string => `<begin><${role}><out><gap>${content}<end>`;
+const chatText = (turns: readonly ChatTurn[], opens: boolean): string =>
+  turns.map(turnText).join('') + (opens ? '<begin><assistant><out><gap>' : '');
 
 const texts: SearchTexts = {
   encodeWritten: (text) => Promise.resolve(encode(text)),
-  writeTurns: (turns, opens) =>
-    Promise.resolve([
-      ...turns.flatMap(({ role, content }) => turnTokens(role, content)),
-      ...(opens ? [10, 9, 11, 12] : []),
-    ]),
+  writeTurns: (turns, opens) => Promise.resolve(encode(chatText(turns, opens))),
   hasTemplate: true,
 };
 
@@ -80,7 +79,10 @@ const writerOf = (): SolutionWriter => ({
   verdicts: [0, 1],
   encodeWritten: texts.encodeWritten,
   hasTemplate: true,
-  writeTurns: (_, turns) => texts.writeTurns(turns, false),
+  writeTurns: (_, turns) => {
+    const text = chatText(turns, false);
+    return Promise.resolve({ text, tokens: encode(text) });
+  },
 });
 
 const problemsOf = (count: number): readonly Problem[] => {
