@@ -94,8 +94,9 @@ export interface CudaAttentionSchedule {
    */
   readonly teams?: number;
   /**
-   * A block is one warp, which takes a query's whole path by itself. So many of them share a multiprocessor, each with
-   * an equal part of its memory. Absent: teams take a path's chunks.
+   * A block is one warp, which takes a query's whole path by itself, or those of several: what their lists begin with
+   * is then read once. So many of them share a multiprocessor, each with an equal part of its memory. Absent: teams
+   * take a path's chunks.
    */
   readonly lone?: LoneBlocks;
   /**

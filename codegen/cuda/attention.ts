@@ -120,6 +120,8 @@ export function emitAttention(
           cap: kernel.cap !== undefined,
           capFactor: floatLiteral((kernel.scale / (kernel.cap ?? 1)) * BOUNDED_UNIT),
           queriesInRegisters: isLone || d <= MAX_HEAD_IN_REGISTERS,
+          totalsInRegisters: d <= MAX_HEAD_IN_REGISTERS,
+          sharedBytes: dynamicBytes,
           isWideOut: out.dtype === 'f32',
         })
       : render('attentionSimt', {
@@ -216,7 +218,7 @@ function mmaTemplate(kernel: AttentionKernel, schedule: CudaAttentionSchedule): 
   if (kernel.mask.kind !== 'path') return 'attentionMma';
   if (schedule.skeleton === 'wgmma') return 'attentionPathWgmma';
   const { isDecode, isLone } = tileOf(kernel, schedule);
-  if (isLone) return 'attentionPathLone';
+  if (isLone) return schedule.queries > 1 ? 'attentionPathStems' : 'attentionPathLone';
   if (isDecode) return 'attentionPathDecode';
   return schedule.sharesTiles === true ? 'attentionPathShared' : 'attentionPathMma';
 }
@@ -224,9 +226,10 @@ function mmaTemplate(kernel: AttentionKernel, schedule: CudaAttentionSchedule): 
 /** What the template of one query a block reads beside the others. `indices`: buffers that say where keys lie. */
 function decodeValues(
   kernel: AttentionKernel,
-  { keys, cluster = 1, teams = 1, lone }: CudaAttentionSchedule,
+  { queries, keys, cluster = 1, teams = 1, lone }: CudaAttentionSchedule,
   indices: readonly Operand[],
 ): object {
+  const isStems = queries > 1;
   const wholeRows = 32 % rowPieces(kernel) === 0;
   return {
     cluster,
@@ -234,7 +237,12 @@ function decodeValues(
     isCluster: cluster > 1,
     manyTeams: teams > 1,
     isAlone: cluster * teams === 1,
-    isHalf: kernel.heads / kernel.kvHeads <= MMA_ROWS / 2,
+    isStems,
+    isHalf: !isStems && kernel.heads / kernel.kvHeads <= MMA_ROWS / 2,
+    // Where a row of the operand of scores lies, and whether it has a query.
+    ...(isStems
+      ? { hasRow: 'tokens[half] >= 0', rowAt: 'q_rows[half]' }
+      : { hasRow: 'half < HALVES && row < GROUP', rowAt: 'q + row * D' }),
     readsAhead: indices.every(({ isInput }) => isInput),
     teamBytes: decodeTeamBytes(kernel, keys),
     wholeRows,
@@ -308,8 +316,8 @@ function maskValues(mask: Mask, [first, second, third]: readonly Operand[]): obj
 // is; the rest are pieces that can be read by themselves.
 
 /**
- * A kernel on tensor cores: over trees; of one query of a path, by teams or by one warp; of queries of paths, run by
- * run or tile by tile.
+ * A kernel on tensor cores: over trees; of one query of a path, by teams or by one warp; of a tile of queries whose
+ * paths begin alike, by one warp; of queries of paths, run by run or tile by tile.
  */
 export type MmaTemplate =
   | 'attentionMma'
@@ -317,6 +325,7 @@ export type MmaTemplate =
   | 'attentionPathLone'
   | 'attentionPathMma'
   | 'attentionPathShared'
+  | 'attentionPathStems'
   | 'attentionPathWgmma';
 
 /** The text of a kernel. `values` are what its template and those of its pieces read. */
@@ -338,6 +347,12 @@ function partsOf(template: MmaTemplate, values: object): Readonly<Record<string,
     case 'attentionPathLone':
       return {
         ...pathParts({ ...values, isLone: true, slot: 'slot' }, 2, 2),
+        ...queryParts(values),
+        totals: totals(values),
+      };
+    case 'attentionPathStems':
+      return {
+        ...pathParts({ ...values, isLone: true, slot: 'slot' }, 2, 2, 'attentionStemProducts'),
         ...queryParts(values),
         totals: totals(values),
       };
@@ -363,8 +378,13 @@ const loadParts = (values: object): Readonly<Record<string, string>> => ({
 });
 
 /** A step of the softmax over one tile of keys, and what ends a path. */
-function pathParts(values: object, tileDepth: number, storeDepth: number): Readonly<Record<string, string>> {
-  const tile = { ...values, ...tileParts({ slot: 'at_slot', ...values }) };
+function pathParts(
+  values: object,
+  tileDepth: number,
+  storeDepth: number,
+  products?: string,
+): Readonly<Record<string, string>> {
+  const tile = { ...values, ...tileParts({ slot: 'at_slot', ...values }, 0, products) };
   return {
     power2: part('attentionPower2', values),
     tile: part('attentionPathTile', tile, tileDepth),
@@ -383,10 +403,14 @@ const queryParts = (values: object): Readonly<Record<string, string>> => ({
 const totals = (values: object): string => part('attentionPathTotals', values);
 
 /** The products of one tile of keys and values, and the exponentials between them. `slot`: where the tile lies. */
-const tileParts = (values: object & { slot: string }, depth = 0): Readonly<Record<string, string>> => ({
+const tileParts = (
+  values: object & { slot: string },
+  depth = 0,
+  products = 'attentionProducts',
+): Readonly<Record<string, string>> => ({
   scores: part('attentionScores', values, depth),
   weights: part('attentionWeights', values, depth),
-  products: part('attentionProducts', values, depth),
+  products: part(products, values, depth),
 });
 
 /** A template as lines of a kernel, `depth` levels deep, without the last line's end. */

@@ -50,6 +50,8 @@ const TEAMS = [2, 4] as const;
 const MAX_LONE_HEAD = 128;
 /** Half of a tile's rows: those of sixteen heads spill. */
 const MAX_LONE_GROUP = MMA_ROWS / 2;
+/** Keys and values at work, and at least one part under way. */
+const MIN_LONE_PARTS = 3;
 /** Rows of a tile over a path that are best for prompts. */
 const PATH_ROWS = 64;
 
@@ -71,6 +73,8 @@ const MAX_CLUSTER_BLOCKS = 2;
  * warps: better over long paths, since more of a path is under way, and worse over short ones.
  */
 const TEAM_BLOCKS = 4;
+/** Blocks of several queries for each multiprocessor from which on lone warps keep memory busy. */
+const MIN_STEM_BLOCKS = 4;
 /** Largest call that is taken for one in which many paths have few queries each, where nothing more is known. */
 const MAX_SPARSE_ROWS = 64;
 
@@ -88,13 +92,21 @@ function sharingProblem(
   { arch }: AttentionLimits,
 ): string | undefined {
   const { skeleton, keys, teams, cluster, lone, resident, sharesTiles } = schedule;
-  const { isDecode, isLone } = tileOf(kernel, schedule);
+  const { isDecode, isLone, slots } = tileOf(kernel, schedule);
   if (sharesTiles === true && (skeleton !== 'mma' || kernel.mask.kind !== 'path' || isDecode || isLone))
     return 'shared tiles want mma over paths, and several queries a block';
   if (lone !== undefined) {
-    if (!isLone) return `a lone warp wants mma over paths, and one query of at most ${MMA_ROWS} heads a block`;
-    if (kernel.headDim > MAX_LONE_HEAD || kernel.heads / kernel.kvHeads > MAX_LONE_GROUP)
+    const group = kernel.heads / kernel.kvHeads;
+    if (!isLone) return `a lone warp wants mma over paths, and at most ${MMA_ROWS} heads of its queries`;
+    if (kernel.headDim > MAX_LONE_HEAD || group > MAX_LONE_GROUP)
       return `a lone warp has registers for ${MAX_LONE_GROUP} heads of ${MAX_LONE_HEAD} at most`;
+    if (schedule.queries > 1) {
+      if (kernel.mask.kind === 'path' && kernel.mask.window !== undefined)
+        return 'a lone warp with several queries takes paths without a window';
+      if (2 * schedule.queries * group <= MMA_ROWS)
+        return 'a lone warp has one query, or as many as its tile has rows for';
+    }
+    if (slots < MIN_LONE_PARTS) return `${lone} lone warps leave no room for keys and values under way`;
     return [teams, cluster, resident].every((each) => each === undefined)
       ? undefined
       : 'a lone warp has no teams and no cluster';
@@ -192,7 +204,8 @@ export interface AttentionCall {
  * A legal schedule for a kernel that has not been tuned: on tensor cores if they can be used. Few queries, and those of
  * a call that only continues paths, are mostly queries of different paths. Each then has blocks of its own, as many as
  * keep every multiprocessor busy, with two teams where one block for each multiprocessor is enough. Lone warps take
- * them where all of these can run at once and teams would take turns. The lengths of paths do not matter: a block
+ * them where all of these can run at once and teams would take turns. In large calls a lone warp takes several, which
+ * may be siblings. The lengths of paths do not matter: a block
  * without a chunk costs next to nothing.
  */
 export function defaultAttentionSchedule(
@@ -226,7 +239,8 @@ export function defaultAttentionSchedule(
     rows > MAX_SPARSE_ROWS && kernel.mask.kind === 'path' && !hasOwnKeys(kernel, module)
       ? candidates.find(({ skeleton }) => skeleton === 'wgmma')
       : undefined;
-  const schedule = lone ?? shared ?? branches ?? long ?? candidates[0];
+  const stems = continuesPaths && limits.arch === 'sm_90a' ? stemsOf(candidates, blocks) : undefined;
+  const schedule = stems ?? lone ?? shared ?? branches ?? long ?? candidates[0];
   if (schedule !== undefined) return schedule === shared ? inEqualTurns(kernel, schedule, single, blocks) : schedule;
   const why = isLegalAttention(
     kernel,
@@ -235,6 +249,21 @@ export function defaultAttentionSchedule(
     limits,
   );
   throw new Error(`Kernel ${kernel.name} (${kernel.path}) has no legal attention schedule: ${String(why)}.`);
+}
+
+/**
+ * Lone warps that read what neighbours have in common once, where enough of them are there to keep memory busy.
+ * Neighbours with nothing in common cost about what they cost in blocks of their own. `blocks`: of one query, for each
+ * multiprocessor. All turns are equally long.
+ */
+function stemsOf(candidates: readonly CudaAttentionSchedule[], blocks: number): CudaAttentionSchedule | undefined {
+  const stems = candidates.filter(({ queries, lone }) => queries > 1 && lone !== undefined);
+  const most = Math.max(...stems.map(({ lone = 0 }) => lone));
+  const [{ queries } = { queries: Infinity }] = stems;
+  const each = blocks / queries;
+  if (each < MIN_STEM_BLOCKS) return undefined;
+  const wanted = Math.ceil(each / Math.ceil(each / most));
+  return stems.find(({ lone = 0 }) => lone >= wanted);
 }
 
 /**

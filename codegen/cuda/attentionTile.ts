@@ -55,7 +55,7 @@ const shareOf = (blocks: number): number => (Math.floor(MULTIPROCESSOR_BYTES / b
 export interface AttentionTile {
   /** Whether a block has one query, and its warps share its keys instead of its rows. */
   readonly isDecode: boolean;
-  /** Whether a block is one warp with one query. */
+  /** Whether a block is one warp, with one query or with a few whose paths begin alike. */
   readonly isLone: boolean;
   /** Whether a query has a row for each head that shares its keys, instead of one. */
   readonly isGrouped: boolean;
@@ -155,10 +155,12 @@ export function tileOf(
   const isPath = mask.kind === 'path';
   const rows = isPath ? roundUp((queries * heads) / kvHeads, MMA_ROWS) : queries;
   const isSingle = isPath && queries === 1 && rows === MMA_ROWS;
-  if (isSingle && lone !== undefined) {
+  if (isPath && rows === MMA_ROWS && lone !== undefined) {
     const bytes = shareOf(lone);
     // Keys and values of tiles in turn: an odd number, so that values follow where keys were.
-    const most = Math.min(MAX_LONE_PARTS, Math.floor(bytes / (keys * keyRowBytes(kernel))));
+    // Two numbers more than a row for its maximum and sum, in each of the four lanes that share it.
+    const totals = queries > 1 && d > MAX_HEAD_IN_REGISTERS ? MMA_ROWS * (d + 8) * 4 : 0;
+    const most = Math.min(MAX_LONE_PARTS, Math.floor((bytes - totals) / (keys * keyRowBytes(kernel))));
     const parts = most % 2 === 1 ? most : most - 1;
     return {
       isDecode: false,

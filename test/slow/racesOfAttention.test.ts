@@ -4,8 +4,8 @@
  */
 import { describe, expect, it } from 'vitest';
 import type { ClusterSize, CudaAttentionSchedule } from '../../ir/cuda.js';
-import { emulate, type AttentionData } from '../codegen/cuda/attentionHarness.js';
-import { pathSchedule, PathWorld } from '../codegen/cuda/pathCases.js';
+import { emulate, type AttentionData, type Shape } from '../codegen/cuda/attentionHarness.js';
+import { pathSchedule, PathWorld, siblingsCall } from '../codegen/cuda/pathCases.js';
 import { LONG, pathShape } from '../codegen/cuda/pathSchedules.js';
 import { takeRaces } from '../support/cudaWarp/compile.js';
 import { racesOfBroken, reason, type Change } from './raceSearch.js';
@@ -62,6 +62,31 @@ describe.skipIf(reason !== undefined)('attention of one query a block', () => {
     ['the partial results of other blocks', decode(4), [[MEETING, '__syncthreads();']]],
   ])('is reported when it forgets %s', (_, plan, changes) => {
     expect(racesOfBroken(changes, (mutate) => emulate(LONG, plan, ends, { ...CAPACITY, mutate }))).not.toBe('');
+  });
+});
+
+describe.skipIf(reason !== undefined)('attention of a few queries a warp', () => {
+  const plan: CudaAttentionSchedule = { ...pathSchedule('mma', 4), lone: 5 };
+  const OPTIONS = { tokensCapacity: 2048 };
+  // Totals in registers and in shared memory.
+  const shapes = [64, 128].map((headDim) => pathShape(8, 2, headDim, 'bf16'));
+  const callOf = (s: Shape): AttentionData =>
+    siblingsCall(s, 3, [
+      { stem: 170, own: [3, 40, 1] },
+      { stem: 64, own: [0, 5, 32, 64, 2] },
+    ]);
+
+  it.each(shapes)('has no race: head dimension $headDim', (s) => {
+    for (const backwards of [false, true]) emulate(s, plan, callOf(s), { ...OPTIONS, backwards });
+    expect(takeRaces()).toEqual([]);
+  });
+
+  it.each<readonly [what: string, changes: readonly Change[]]>([
+    ['that its lanes still read a part', [['__syncwarp();  /* The part has been read. */', '']]],
+    ['to wait for a part', [['tw_cp_async_wait<PARTS - 1>();\n    __syncwarp();', '__syncwarp();']]],
+  ])('is reported when it forgets %s', (_, changes) => {
+    const [s] = shapes as [Shape];
+    expect(racesOfBroken(changes, (mutate) => emulate(s, plan, callOf(s), { ...OPTIONS, mutate }))).not.toBe('');
   });
 });
 

@@ -146,6 +146,8 @@ testRegisters(
     [{ ...SHAPE, mask: 'path', scaled: 'e4m3' }, schedule('mma', 1), 4],
     [{ ...SHAPE, kvHeads: 13, mask: 'path', scaled: 'e4m3' }, schedule('mma', 1), 4],
     [{ ...SHAPE, kvHeads: 13, mask: 'path', scaled: 'e4m3' }, schedule('mma', 16), 2],
+    [{ ...SHAPE, kvHeads: 13, mask: 'path', scaled: 'e4m3', cap: 30 }, { ...schedule('mma', 4), lone: 8 }, 8],
+    [{ ...SHAPE, kvHeads: 13, headDim: 64, mask: 'path', scaled: 'i8' }, { ...schedule('mma', 4), lone: 8 }, 8],
     [{ ...SHAPE, mask: 'path', scaled: 'e4m3' }, { ...schedule('mma', 64), sharesTiles: true }, 3],
   ],
   ['sm_90a'],

@@ -57,6 +57,11 @@ describe('the text of attention', () => {
       { heads: 4, kvHeads: 1, headDim: 64, dtype: 'bf16', mask: 'path' },
       { ...schedule('mma', 1), lone: 8 },
     ],
+    [
+      'attentionPathStems',
+      { heads: 8, kvHeads: 2, headDim: 128, dtype: 'bf16', mask: 'path', hasQueryRow: true },
+      { ...schedule('mma', 4), lone: 5 },
+    ],
     ['attentionPathSimt', { heads: 2, kvHeads: 1, headDim: 40, dtype: 'f32', mask: 'path' }, schedule('simt', 16)],
     ['attentionBias', { heads: 2, kvHeads: 1, headDim: 40, dtype: 'f32', mask: 'bias' }, schedule('simt', 16)],
   ] as const)('is golden %s', async (file, s, plan) => {
@@ -167,7 +172,15 @@ describe('schedules of attention', () => {
     expect(choose({ ...s, heads: 8 * 17 }, 1)).toEqual(schedule('mma', 1));
     expect(choose(s, 512)).toEqual(schedule('wgmma', 32));
     expect(choose(s, 512, false, { ...HOPPER, arch: 'sm_80' })).toEqual(schedule('mma', 16));
-    expect(choose(s, 512, true)).toEqual(schedule('mma', 1));
+    // Many queries that go on are taken by fours, in turns of as many warps each.
+    expect(choose(s, 512, true)).toEqual({ ...schedule('mma', 4), lone: 5 });
+    expect(choose({ ...s, headDim: 64 }, 512, true)).toEqual({ ...schedule('mma', 4), lone: 8 });
+    expect(choose({ ...s, headDim: 64 }, 768, true)).toEqual({ ...schedule('mma', 4), lone: 6 });
+    expect(choose({ ...s, kvHeads: 32, headDim: 64 }, 384, true)).toEqual({ ...schedule('mma', 16), lone: 6 });
+    expect(choose(s, 256, true)).toEqual(schedule('mma', 1));
+    expect(choose(s, 512, true, { ...HOPPER, arch: 'sm_80' })).toEqual(schedule('mma', 1));
+    expect(choose({ ...s, headDim: 256 }, 512, true)).toEqual(schedule('mma', 1));
+    expect(choose({ ...s, window: 4096 }, 512, true)).toEqual(schedule('mma', 1));
     expect(choose({ ...s, dtype: 'f32' }, 512, true)).toEqual(schedule('simt', 16));
     expect(choose({ ...s, heads: 56 }, 512)).toEqual(schedule('mma', 8));
     expect(choose({ ...s, heads: 8 }, 512)).toEqual(schedule('wgmma', 128));
@@ -201,7 +214,14 @@ describe('schedules of attention', () => {
     expect(legal({ ...grouped, headDim: 256 }, { ...schedule('mma', 1), resident: 2 })).toMatch(
       /room on a multiprocessor: 1$/,
     );
-    expect(legal(grouped, { ...schedule('mma', 4), lone: 8 })).toMatch(/a lone warp wants mma over paths, and one/);
+    expect(legal(grouped, { ...schedule('mma', 4), lone: 8 })).toMatch(
+      /a lone warp wants mma over paths, and at most 16 heads of its queries/,
+    );
+    const four: Shape = { ...grouped, heads: 32 };
+    expect(legal(four, { ...schedule('mma', 4), lone: 6 })).toBe(true);
+    expect(legal(four, { ...schedule('mma', 4), lone: 7 })).toMatch(/7 lone warps leave no room for keys and values/);
+    expect(legal(four, { ...schedule('mma', 2), lone: 5 })).toMatch(/one query, or as many as its tile has rows for/);
+    expect(legal({ ...four, window: 64 }, { ...schedule('mma', 4), lone: 5 })).toMatch(/paths without a window/);
     expect(legal(grouped, { ...schedule('mma', 1), cluster: 1 })).toMatch(/a cluster has 2, 4 or 8 blocks/);
     expect(legal(grouped, { ...schedule('mma', 1), cluster: 2 }, LEAST)).toMatch(/sm_80 has no clusters/);
     for (const shared of [{ teams: 2 }, { cluster: 2 }] as const) {

@@ -38,6 +38,10 @@ export const COMPILED: readonly RegisterCase[] = [
   [{ ...SHAPE, mask: 'path' }, { ...schedule('mma', 1), lone: 8 }, 8],
   [{ ...SHAPE, heads: 16, kvHeads: 2, mask: 'path', hasQueryRow: true }, { ...schedule('mma', 1), lone: 8 }, 8],
   [{ ...SHAPE, kvHeads: 13, mask: 'path' }, { ...schedule('mma', 1), cluster: 4 }, 2],
+  [{ ...SHAPE, kvHeads: 13, mask: 'path' }, { ...schedule('mma', 4), lone: 6 }, 6],
+  [{ ...SHAPE, kvHeads: 13, headDim: 64, mask: 'path', hasQueryRow: true }, { ...schedule('mma', 4), lone: 8 }, 8],
+  [{ ...SHAPE, mask: 'path', cap: 30 }, { ...schedule('mma', 16), lone: 6 }, 6],
+  [{ ...SHAPE, heads: 14, kvHeads: 2, mask: 'path', out: 'f32' }, { ...schedule('mma', 2), lone: 5 }, 5],
   [{ ...SHAPE, heads: 32, kvHeads: 2, headDim: 256, mask: 'path', hasQueryRow: true }, schedule('mma', 1), 1],
   [{ ...SHAPE, kvHeads: 13, mask: 'path' }, schedule('mma', 4), 5],
   [{ ...SHAPE, kvHeads: 13, mask: 'path' }, schedule('mma', 16), 2],
@@ -52,8 +56,8 @@ export const COMPILED: readonly RegisterCase[] = [
   [{ ...SHAPE, headDim: 80, dtype: 'f32', mask: 'path' }, schedule('simt', 16), 4],
 ];
 
-/** Trees, and paths of one query, of several, of shared tiles, of a team in a cluster and of a lone warp. */
-export const COMPILED_FIRST: readonly RegisterCase[] = [3, 8, 9, 14, 16].map((at) => COMPILED[at]!);
+/** Trees, and paths of one query, of several, of shared tiles, of a team in a cluster, of a lone warp and of siblings. */
+export const COMPILED_FIRST: readonly RegisterCase[] = [3, 8, 9, 12, 18, 20].map((at) => COMPILED[at]!);
 
 /** Tests of what NVIDIA's compiler makes of them. */
 export function testRegisters(cases: readonly RegisterCase[], archs: readonly CudaArch[]): void {

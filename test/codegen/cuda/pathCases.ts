@@ -254,3 +254,43 @@ export function tangledCall(s: Shape, seed: number, T: number, value?: number): 
     ]),
   };
 }
+
+/** Paths that go on from one stem, with so many keys of their own each. */
+export interface Family {
+  readonly stem: number;
+  readonly own: readonly number[];
+}
+
+/**
+ * A call with one new token for each path of some families, which have their first `common` keys in common with each
+ * other. Keys lie anywhere in the cache; there must be rows for all.
+ */
+export function siblingsCall(s: Shape, seed: number, families: readonly Family[], common = 0): AttentionData {
+  const random = randomSource(seed);
+  const rows = Array.from({ length: CACHE_ROWS }, (_, row) => ({ row, at: random() }))
+    .sort((a, b) => a.at - b.at)
+    .map(({ row }) => row);
+  const take = (count: number): number[] => {
+    if (rows.length < count) throw new Error(`no ${count} rows are left`);
+    return rows.splice(0, count);
+  };
+  const root = take(common);
+  const lists = families.flatMap(({ stem, own }) => {
+    const trunk = [...root, ...take(stem)];
+    return own.map((count) => [...trunk, ...take(count)]);
+  });
+  const begin = lists.map((_, i) => lists.slice(0, i).reduce((sum, { length }) => sum + length, 0));
+  const values = (count: number, scale: number): Float64Array => randomArray(random, count, scale);
+  const width = s.kvHeads * s.headDim;
+  return {
+    T: lists.length,
+    inputs: new Map([
+      ['q', values(lists.length * s.heads * s.headDim, 3)],
+      ...keysAndValues(s, values(CACHE_ROWS * width, 3), values(CACHE_ROWS * width, 1)),
+      ['begin', Float64Array.from(begin)],
+      ['position', Float64Array.from(lists, ({ length }) => length - 1)],
+      ['key', Float64Array.from(lists.flat())],
+      ...(s.hasQueryRow === true ? [['row', Float64Array.from(lists, (_, i) => i)] as const] : []),
+    ]),
+  };
+}

@@ -199,6 +199,13 @@ static int __reduce_min_sync(unsigned, int value) {
   });
 }
 static int __reduce_max_sync(unsigned mask, int value) { return ~__reduce_min_sync(mask, ~value); }
+static unsigned __reduce_or_sync(unsigned, unsigned value) {
+  return (unsigned)tw_exchange("reduce", (int)value, [](tw_fibre *w) {
+    uint32_t all = 0;
+    for (int i = 0; i < 32; i++) all |= (uint32_t)w[i].argument;
+    for (int i = 0; i < 32; i++) w[i].result = all;
+  });
+}
 template <class T> static T __shfl_up_sync(unsigned, T value, int by) {
   return tw_exchange("shfl_up", value, [by](tw_fibre *w) {
     for (int i = 0; i < 32; i++) w[i].result = w[i < by ? i : i - by].argument;
