@@ -18,7 +18,8 @@ import { arrivals } from './load/plan.js';
 import { runLoad } from './load/processes.js';
 import { distributionOf, gapsOf, type LoadReport, percentile, reportOf } from './load/report.js';
 import type { BodyOptions } from './load/runner.js';
-import { OfflineSide, ServerSide, writeServedModel } from './load/sides.js';
+import { OfflineSide, ServerSide } from './load/sides.js';
+import { writeMadeUpFolder } from './madeUpFolder.js';
 import { requestLengths, type RequestLengths } from './requestLengths.js';
 import { processSeconds } from './serveLoad.js';
 
@@ -242,7 +243,7 @@ async function main(options: ServeGpuOptions): Promise<void> {
   let [offline, server]: [OfflineSide | undefined, ServerSide | undefined] = [undefined, undefined];
   try {
     const served = join(folder, 'served');
-    const vocabSize = writeServedModel(options.model, served);
+    const vocabSize = writeMadeUpFolder(options.model, served);
     offline = await OfflineSide.open(served, vocabSize, options);
     server = await ServerSide.open(served, options);
     const measurement = new Measurement(options, vocabSize, offline, server);

@@ -1,17 +1,13 @@
 /** A model twice: in an engine of this process, as `generate` has it, and in a server beside it. */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { EngineModels } from '../../commands/engineModels.js';
 import { Engine } from '../../engine/engine.js';
 import { UserError } from '../../errors.js';
 import { askedOf } from '../../library/open.js';
-import { describeModel } from '../../models/config.js';
-import { isRecord } from '../../system/json.js';
-import { readJsonObject } from '../../system/read.js';
 import type { BenchTarget } from '../command.js';
-import { modelPath, packageRoot } from '../inputs.js';
+import { packageRoot } from '../inputs.js';
 import { promptOf, type RequestLengths } from '../requestLengths.js';
 import { nowMs, type Outcome } from './client.js';
 
@@ -23,27 +19,6 @@ export interface SideOptions {
   readonly threads: number;
   /** Room for keys and values of each side. */
   readonly cacheTokens: number;
-}
-
-const CONFIG_BYTES = 1 << 20;
-
-/**
- * A folder with the model's config.json and a tokenizer of as many tokens, each of which has a text: the demo's, and
- * made-up words. Returns the number of tokens.
- */
-export function writeServedModel(model: string, folder: string): number {
-  const path = join(modelPath(model), 'config.json');
-  const { value } = readJsonObject(path, CONFIG_BYTES, 'give the folder of a config.json: --model DIR');
-  const { vocabSize } = describeModel(value, path).config;
-  const tokenizer: unknown = JSON.parse(readFileSync(join(packageRoot(), 'models/demo/tokenizer.json'), 'utf8'));
-  const known = isRecord(tokenizer) && isRecord(tokenizer['model']) ? tokenizer['model'] : {};
-  const vocab: Record<string, unknown> = { ...(isRecord(known['vocab']) ? known['vocab'] : {}) };
-  for (let id = Object.keys(vocab).length; id < vocabSize; id++) vocab[`Ġ#${id.toString(36)}`] ??= id;
-  const made = { ...(isRecord(tokenizer) ? tokenizer : {}), model: { ...known, vocab } };
-  mkdirSync(folder, { recursive: true });
-  writeFileSync(join(folder, 'config.json'), JSON.stringify(value));
-  writeFileSync(join(folder, 'tokenizer.json'), JSON.stringify(made));
-  return vocabSize;
 }
 
 /** An engine in this process; its devices are in one of their own, as those of the server are. */
