@@ -10,6 +10,7 @@ import { generateCommand, type GenerateBenchOptions, samplingOf } from '../../be
 import { gpuCommand } from '../../bench/gpu.js';
 import { cpuCommand } from '../../bench/main.js';
 import { maskBenchCommand } from '../../bench/maskBench.js';
+import { searchBenchCommand } from '../../bench/search.js';
 import { serveGpuCommand } from '../../bench/serveGpu.js';
 import { serveLoadCommand } from '../../bench/serveLoad.js';
 import { servingCommand } from '../../bench/serving.js';
@@ -51,6 +52,25 @@ const LINES: readonly (readonly [string, () => Command, string, object])[] = [
       },
       ...{ kvCache: 'fp8', spread: 0.7, requests: 5, cacheTokens: 4096, topP: 0.9, topK: 50, penalty: 1.1 },
       ...{ wait: true, profile: true },
+    },
+  ],
+  [
+    'bench:search',
+    searchBenchCommand,
+    '--shape 1b+8b --target cuda --threads 3 --problems p.jsonl --studies splits,fp8 --method dvts --count 7 --n 8 ' +
+      '--width 2 --iterations 5 --step-tokens 30 --seed 2 --gigabytes 1.5 --shares 10,50 --verifier-precision fp8 ' +
+      '--replicas 2 --limit 60 --page p.html --json p.json',
+    {
+      ...{
+        shape: '1b+8b',
+        target: 'cuda',
+        threads: 3,
+        problems: 'p.jsonl',
+        studies: ['splits', 'fp8'],
+        method: 'dvts',
+      },
+      ...{ count: 7, n: 8, width: 2, iterations: 5, stepTokens: 30, seed: 2, gigabytes: 1.5, shares: [10, 50] },
+      ...{ verifierPrecision: 'fp8', replicas: 2, limit: 60, page: 'p.html', json: 'p.json' },
     },
   ],
   [
