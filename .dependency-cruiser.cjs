@@ -67,7 +67,7 @@ const MAY_IMPORT = {
     '^python/',
     '^tasks/',
     '^evaluate/',
-    '^search/(result|path)[.]ts$',
+    '^search/(result|readResult|path)[.]ts$',
     '^autotune/(records|peaks)[.]ts$',
   ],
   // Wiring: where a model lies, on which devices, for which target, in which artifact. It knows no command.

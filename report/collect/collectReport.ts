@@ -10,6 +10,7 @@ import { collectComparison } from './comparison.js';
 import { type LoadedRun, loadRuns } from './loadRuns.js';
 import { questionsOf, rowsOf, TextBlocks } from './questions.js';
 import { collectResults } from './results.js';
+import { Searches } from './search.js';
 import { shortNamer } from './shortNames.js';
 import { TokenFiles } from './tokens.js';
 import { collectTraces } from './trace.js';
@@ -76,10 +77,11 @@ export function collectReport({ runs: paths, title, writer, now, ...others }: Re
   const isBare = measured.blocks.length > 0 && !paths.some(holdsRun);
   const runs = isBare ? [] : loadRuns(paths);
   const tokens = new TokenFiles(runs);
+  const searches = new Searches(runs);
   const tasks = new Set(runs.flatMap(({ files }) => [...files.tasks.keys()]));
   const names = runs.map(({ name }) => name).join(' · ');
   const of = `${tasks.size === 1 ? [...tasks][0]! : counted(tasks.size, 'task')}, ${counted(runs.length, 'run')}`;
-  const notes = [...notesOf(runs), ...tokens.notes, ...measured.notes];
+  const notes = [...notesOf(runs), ...searches.notes, ...tokens.notes, ...measured.notes];
   const read = [
     ...runs.flatMap(({ files, tasks }) => [files.path, ...[...tasks.values()].map(({ set }) => set.path)]),
     ...tokens.paths,
@@ -100,6 +102,8 @@ export function collectReport({ runs: paths, title, writer, now, ...others }: Re
       yield block('about', about);
       if (!isBare) yield block('results', collectResults(runs));
       if (comparison !== undefined) yield block('comparison', comparison);
+      if (searches.document.tasks.length > 0) yield block('search', searches.document);
+      yield* searches.blocks();
       yield* questionBlocks(runs, tokens);
       yield* measured.blocks;
     })(),

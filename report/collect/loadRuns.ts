@@ -7,6 +7,7 @@ import { argmax } from '../../evaluate/metrics.js';
 import { codePointLength } from '../../python/value.js';
 import { isRecord } from '../../system/json.js';
 import type { QuestionText } from '../document/questions.js';
+import { type SearchSize, searchSizeOf } from './searchTree.js';
 import { shortNames } from './shortNames.js';
 
 /** Fields of documents that sort questions into categories, such as HellaSwag's activity_label. */
@@ -230,6 +231,9 @@ export interface LoadedTask {
   readonly categories: readonly Category[];
   /** By number of the question. */
   readonly texts: ReadonlyMap<number, Omit<QuestionText, 'outputs'>>;
+  /** Of questions that were searched, by number; and how many searches are not as they are written. */
+  readonly searches: ReadonlyMap<number, SearchSize>;
+  readonly unread: number;
 }
 
 export interface LoadedRun {
@@ -252,17 +256,22 @@ class Loader {
     const lengths: number[] = [];
     const categories = new Categories();
     const texts = new Map<number, Omit<QuestionText, 'outputs'>>();
+    const searches = new Map<number, SearchSize>();
+    let unread = 0;
     const set = readSamples(files, path, (answered, sample) => {
       golds.push(goldOf(answered, sample));
       lengths.push(contextLength(answered, sample));
       categories.take(sample['doc']);
+      const searched = searchSizeOf(sample);
+      if (searched === 'unread') unread++;
+      else if (searched !== undefined) searches.set(answered.docId, searched);
       const text = questionText(answered, sample);
       const size = text.context.length + text.choices.reduce((sum, each) => sum + each.length, 0);
       if (size > this.#room) return;
       this.#room -= size;
       texts.set(answered.docId, text);
     });
-    return { files, set, golds, lengths, texts, categories: categories.found() };
+    return { files, set, golds, lengths, texts, categories: categories.found(), searches, unread };
   }
 }
 

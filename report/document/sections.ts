@@ -7,6 +7,7 @@ import type { KernelsDocument, PassesDocument } from './explore.js';
 import type { MachineDocument } from './machine.js';
 import type { QuestionsDocument } from './questions.js';
 import type { ResultsDocument } from './results.js';
+import type { SearchDocument } from './search.js';
 import type { TuningDocument } from './tuning.js';
 
 export interface Sections {
@@ -14,6 +15,7 @@ export interface Sections {
   readonly results: ResultsDocument;
   readonly questions: QuestionsDocument;
   readonly comparison: ComparisonDocument;
+  readonly search: SearchDocument;
   readonly machine: MachineDocument;
   readonly tuning: TuningDocument;
   readonly passes: PassesDocument;
