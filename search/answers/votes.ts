@@ -28,7 +28,7 @@ export function ballotsOf(
   isCompat: boolean,
 ): readonly Ballot[] {
   const answers = candidates.map(({ text }) => answerOf(text));
-  const groups = classesOf(answers);
+  const groups = classesOf(answers, isCompat);
   return candidates.map(({ scores, aggregate, isCompleted }, i) => ({
     answer: answers[i]!,
     group: groups[i]!,

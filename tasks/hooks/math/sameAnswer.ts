@@ -9,6 +9,7 @@ import {
   isSame,
   minus,
   negative,
+  type Rational,
   real,
   type RelationSign,
   size,
@@ -63,14 +64,49 @@ export function valuesOf(
   return found.length < Math.min(points, NEEDED) ? undefined : found;
 }
 
-const isNear = (a: Complex, b: Complex): boolean =>
-  size(add(a, negative(b))) <= TOLERANCE * Math.max(1e-3, size(a), size(b));
+function isNear(a: Complex, b: Complex): boolean {
+  // Most are far apart, which is seen at once.
+  const most = 1e-3 + Math.abs(a.re) + Math.abs(a.im) + Math.abs(b.re) + Math.abs(b.im);
+  if (Math.abs(a.re - b.re) > TOLERANCE * most) return false;
+  return size(add(a, negative(b))) <= TOLERANCE * Math.max(1e-3, size(a), size(b));
+}
 
 /** `isReal`: symbols stand for real numbers. */
 export function hasSameValue(a: MathExpression, b: MathExpression, isReal = true): boolean {
   const [left, right] = [exactly(a), exactly(b)];
   if (left !== undefined && right !== undefined) return isSame(left, right);
   return valuesOf(a, b, isReal)?.every(([x, y]) => isNear(x, y)) ?? false;
+}
+
+/** What an expression is compared by with many others: its value, or those at points where symbols are complex. */
+export type Sampled = Rational | readonly Complex[];
+
+/** Undefined where it has too few values, which are at least as many as hasSameValue needs. */
+export function sampled(expression: MathExpression): Sampled | undefined {
+  const exact = exactly(expression);
+  if (exact !== undefined) return exact;
+  const symbols = symbolsIn(expression).size;
+  if (symbols > MAX_SYMBOLS) return undefined;
+  const points = symbols === 0 ? 1 : POINTS;
+  const values = Array.from({ length: points }, (_, i) => valueOf(expression, at(i, false)));
+  return values.filter(isValue).length < Math.min(points, NEEDED) ? undefined : values;
+}
+
+/** Of one value: symbols cancelled out, if there were any. */
+const valueAt = (of: readonly Complex[], i: number): Complex => elementAt(of, of.length === 1 ? 0 : i);
+
+export function isSameSampled(a: Sampled, b: Sampled): boolean {
+  if ('top' in a) return 'top' in b ? isSame(a, b) : isSameSampled([real(toNumber(a))], b);
+  if ('top' in b) return isSameSampled(a, [real(toNumber(b))]);
+  const points = Math.max(a.length, b.length);
+  let compared = 0;
+  for (let i = 0; i < points; i++) {
+    const [x, y] = [valueAt(a, i), valueAt(b, i)];
+    if (!isValue(x) || !isValue(y)) continue;
+    if (!isNear(x, y)) return false;
+    compared++;
+  }
+  return compared >= Math.min(points, NEEDED);
 }
 
 /** Whether one is a multiple of the other by a constant, as both sides of equivalent equations are. */

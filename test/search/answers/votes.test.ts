@@ -104,7 +104,7 @@ describe('votes', () => {
     let seed = 1;
     const random = (below: number): number => (seed = (seed * 48271) % 2147483647) % below;
     let decided = 0;
-    for (let round = 0; round < 100; round++) {
+    for (let round = 0; round < 40; round++) {
       const ballots = Array.from({ length: 1 + random(5) }, () => POSSIBLE[random(POSSIBLE.length)]!);
       for (const isCompat of [false, true])
         for (const vote of VOTES) {
@@ -117,7 +117,7 @@ describe('votes', () => {
           if (says) decided++;
         }
     }
-    expect(decided).toBeGreaterThan(30);
+    expect(decided).toBeGreaterThan(10);
     expect(isDecided('weighted', [ballot('a', 9)], 1, undefined, false)).toBe(false);
     expect(isDecided('majority', [ballot('a', 9), ballot('a', 1)], 1, undefined, false)).toBe(true);
   });
