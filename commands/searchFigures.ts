@@ -1,9 +1,7 @@
 /** How good the answers of a search are: of each problem, and of all. */
 import { answersOf, figuresOf, type ProblemAnswers } from '../search/answers/figures.js';
-import { classesOf } from '../search/answers/classes.js';
-import { normalForm } from '../search/answers/normalForm.js';
+import { judgeOf } from '../search/answers/judge.js';
 import type { Vote } from '../search/answers/votes.js';
-import type { Problem } from '../search/path.js';
 import type { MetricFigure } from '../tasks/scores/aggregate.js';
 import type { SearchedProblem } from './searchRequest.js';
 
@@ -26,7 +24,8 @@ export interface GradedProblem {
 /** `n`: how many candidates were asked for. A problem that could not be searched has no right answer. */
 export function gradeProblem(searched: SearchedProblem, n: number, isCompat: boolean): GradedProblem {
   const result = 'result' in searched ? searched.result : { candidates: [], picked: null };
-  const answers = answersOf(result, n, judgeOf(searched.problem), isCompat);
+  const { answer: gold } = searched.problem;
+  const answers = answersOf(result, n, gold === undefined ? undefined : judgeOf(gold, isCompat), isCompat);
   const { right } = answers;
   if (right === undefined) return { answers, values: new Map() };
   const values = new Map([[PICKED, rightAt(right, result.picked)]]);
@@ -37,16 +36,6 @@ export function gradeProblem(searched: SearchedProblem, n: number, isCompat: boo
 }
 
 const rightAt = (right: readonly boolean[], place: number | null): number => (place !== null && right[place] ? 1 : 0);
-
-/** Undefined where the right answer is not known. */
-function judgeOf({ answer: gold }: Problem): ((text: string, answer: string) => boolean) | undefined {
-  if (gold === undefined) return undefined;
-  const right = normalForm(gold);
-  return (_, answer) => {
-    const [a, b] = classesOf([right, answer]);
-    return a === b;
-  };
-}
 
 /** Means with their standard errors, by `metric,filter` as results have them. */
 export function searchFigures(graded: readonly Pick<GradedProblem, 'values'>[]): ReadonlyMap<string, MetricFigure> {

@@ -4,8 +4,7 @@ import { z } from 'zod';
 import { str } from '../../python/show.js';
 import type { Dict, PyValue } from '../../python/value.js';
 import { type Scored, textOf } from './hook.js';
-import { answerIn, boxedAnswer, finalAnswer, isSameNormal, normalAnswer } from './math/extract.js';
-import { isSameAnswer } from './math/sameAnswer.js';
+import { answerIn, boxedAnswer, finalAnswer, isSameExtracted, isSameNormal, normalAnswer } from './math/extract.js';
 
 /** Keeps problems of level 5. */
 export function hardProblem(document: Dict): Dict | undefined {
@@ -20,21 +19,10 @@ export function hardProblem(document: Dict): Dict | undefined {
 
 export const problemText = (document: Dict): PyValue => `Problem:\n${textOf(document, 'problem')}\n\nSolution:`;
 
-/** The answers are the same after they are read, or as texts. */
-function isRight(solution: string, text: string): boolean {
-  const [right, answer] = [answerIn(solution, false), answerIn(text, true)];
-  if (right.text !== '' && right.text === answer.text) return true;
-  return (
-    right.expression !== undefined &&
-    answer.expression !== undefined &&
-    isSameAnswer(right.expression, answer.expression)
-  );
-}
-
 export function mathResults(document: Dict, [text = '']: readonly string[]): ReadonlyMap<string, Scored> {
   const own = normalAnswer(finalAnswer(text));
   return new Map<string, Scored>([
-    ['exact_match', isRight(textOf(document, 'solution'), text) ? 1 : 0],
+    ['exact_match', isSameExtracted(answerIn(textOf(document, 'solution'), false), answerIn(text, true)) ? 1 : 0],
     ['exact_match_original', isSameNormal(normalAnswer(textOf(document, 'answer')), own) ? 1 : 0],
   ]);
 }

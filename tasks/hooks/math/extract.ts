@@ -1,7 +1,7 @@
 /** The answer in a text: boxes, final sentences, and LaTeX that is tidied for comparison. */
 import { at as elementAt } from '../../../system/at.js';
 import { readLatex } from './latex.js';
-import { isSameExpression } from './sameAnswer.js';
+import { isSameAnswer, isSameExpression } from './sameAnswer.js';
 import { apply, type MathExpression, whole } from './values.js';
 
 // What stands in boxes, and the answer that a text ends with: as the public harness takes them from solutions.
@@ -288,6 +288,13 @@ export function answerIn(whole: string, takesNumbers: boolean): ExtractedAnswer 
     }
   return { expression: undefined, text: fallback ?? '' };
 }
+
+/** The answers are the same as they are written, or after they are read. */
+export const isSameExtracted = (right: ExtractedAnswer, answer: ExtractedAnswer): boolean =>
+  (right.text !== '' && right.text === answer.text) ||
+  (right.expression !== undefined &&
+    answer.expression !== undefined &&
+    isSameAnswer(right.expression, answer.expression));
 
 // A final answer in the normal form of Lewkowycz et al. (2022), appendix D, and when two of them are equivalent: what
 // the public harness calls exact_match_original.
