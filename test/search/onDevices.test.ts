@@ -7,7 +7,7 @@ import type { StepLimits } from '../../engine/device.js';
 import { Engine } from '../../engine/engine.js';
 import { MemoryBudget } from '../../engine/memory.js';
 import { RLHFLOW } from '../../models/heads/layout.js';
-import { type Ask, askOf, type SearchTexts } from '../../search/asking.js';
+import { type Ask, askOf, type ChatTurn, type SearchTexts } from '../../search/asking.js';
 import { searchProblem } from '../../search/methods/searchProblem.js';
 import { EngineJudge } from '../../search/models/judge.js';
 import { EngineWriter } from '../../search/models/writer.js';
@@ -33,13 +33,16 @@ const tokenOf = (character: string): number => {
 };
 const encode = (text: string): readonly number[] => Array.from(text, tokenOf);
 
+/** A template of its own characters. */
+const chatText = (turns: readonly ChatTurn[], opens: boolean): string => {
+  const [begin, middle, end] = [92, 93, 94].map(textOf);
+  const written = turns.map(({ role, content }) => `${begin}${textOf(role.length)}${middle}${content}${end}`);
+  return written.join('') + (opens ? `${begin}${textOf(9)}${middle}` : '');
+};
+
 const texts: SearchTexts = {
   encodeWritten: (text) => Promise.resolve(encode(text)),
-  writeTurns: (turns, opens) =>
-    Promise.resolve([
-      ...turns.flatMap(({ role, content }) => [92, role.length, 93, ...encode(content), 94]),
-      ...(opens ? [92, 9, 93] : []),
-    ]),
+  writeTurns: (turns, opens) => Promise.resolve(encode(chatText(turns, opens))),
   hasTemplate: true,
 };
 
@@ -98,7 +101,10 @@ function modelsOf(ask: Ask, options: SearchOptions) {
       writer: {
         ...{ layout: RLHFLOW, bos: undefined, pad: undefined, verdicts: [PLUS, MINUS], hasTemplate: true },
         encodeWritten: texts.encodeWritten,
-        writeTurns: (_, turns) => texts.writeTurns(turns, false),
+        writeTurns: (_, turns) => {
+          const text = chatText(turns, false);
+          return Promise.resolve({ text, tokens: encode(text) });
+        },
       },
     },
     options,
