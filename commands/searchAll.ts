@@ -43,7 +43,8 @@ export async function searchAll(
       left.map((index) => problems[index]!),
       async (problem) => {
         try {
-          return await search(problem, { writer: watched, judge, options, signal: stop }).then(
+          const hasSpareTime = (): boolean => schedule.hasSpareTime;
+          return await search(problem, { writer: watched, judge, options, signal: stop, hasSpareTime }).then(
             (result) => ({ result }),
             (error: unknown) => ({ error: problemError(error, stop) }),
           );

@@ -26,6 +26,10 @@ interface Entry {
   waiters: (() => void)[];
 }
 
+/** Paths that a device draws in about the time of one: it reads its weights once for all of them. */
+const SPARE_PATHS = 64;
+const DEFAULT_PATHS = 16;
+
 const NOTHING: readonly MemoryRoom[] = [];
 
 export class ProblemSchedule {
@@ -34,7 +38,10 @@ export class ProblemSchedule {
   private readonly most: number;
   private readonly rooms: ScheduleOptions['rooms'];
   private readonly running = new Map<Problem, Entry>();
+  private readonly pathsEach: number;
   private begun = 0;
+  /** Problems that have not begun. */
+  private waiting = 0;
   private wake: () => void = () => undefined;
   /** Most problems that ran at once, and times that one had to wait for memory. */
   peak = 0;
@@ -42,6 +49,7 @@ export class ProblemSchedule {
 
   constructor({ options, lanes = 1, most = Infinity, rooms }: ScheduleOptions) {
     this.habits = new SearchHabits(options);
+    this.pathsEach = options.n ?? DEFAULT_PATHS;
     this.lanes = Math.max(1, lanes);
     this.most = Math.max(1, most);
     this.rooms = rooms;
@@ -70,16 +78,23 @@ export class ProblemSchedule {
     };
     let next = 0;
     for (;;) {
+      this.waiting = problems.length - next;
       while (next < problems.length && failures.length === 0 && signal?.aborted !== true) {
         const begun = this.begin(problems[next]!);
         if (begun === undefined) break;
         void one(begun, next++);
+        this.waiting--;
       }
       if (this.running.size === 0) break;
       await new Promise<void>((resolve) => (this.wake = resolve));
     }
     if (failures.length > 0) throw failures[0];
     signal?.throwIfAborted();
+  }
+
+  /** Whether steps that may not be needed hold nobody up: all problems have begun, and few paths are left. */
+  get hasSpareTime(): boolean {
+    return this.waiting === 0 && this.running.size * this.pathsEach <= SPARE_PATHS * this.lanes;
   }
 
   /** The same writer, whose asks tell what each problem holds, and wait where there is too little memory. */

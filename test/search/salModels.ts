@@ -108,6 +108,7 @@ export class SalJudge implements PathJudge {
   readonly kind = 'process';
 
   readonly prm: MadeUpPrm;
+  readonly #scores = new Map<string, number>();
 
   constructor(prm: MadeUpPrm) {
     this.prm = prm;
@@ -121,12 +122,19 @@ export class SalJudge implements PathJudge {
   }
 
   #scoreOf(problem: string, steps: readonly string[]): number {
-    const u = h32(`${this.prm.seed}|prm|${problem}\x1f${steps.join(STOP)}`) % 1_000_000;
+    const key = `${problem}\x1f${steps.join(STOP)}`;
+    const score = this.#scores.get(key) ?? this.#compute(key, steps.length - 1);
+    this.#scores.set(key, score);
+    return score;
+  }
+
+  #compute(key: string, t: number): number {
+    const u = h32(`${this.prm.seed}|prm|${key}`) % 1_000_000;
     switch (this.prm.kind) {
       case 'uniform':
         return u / 1e6;
       case 'falling':
-        return (Math.floor(u / 8) + 60000 * Math.max(0, 14 - (steps.length - 1))) / 1e6;
+        return (Math.floor(u / 8) + 60000 * Math.max(0, 14 - t)) / 1e6;
       case 'coarse':
         return (Math.floor(u / 200000) * 200000 + 100000) / 1e6;
       default:

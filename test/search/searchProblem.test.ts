@@ -46,7 +46,7 @@ const randomHabits = (seed: number): Habits => ({
 });
 
 describe('a search', () => {
-  it.each(Array.from({ length: isThorough ? 3000 : 72 }, (_, seed) => seed))(
+  it.each(Array.from({ length: isThorough ? 3000 : 48 }, (_, seed) => seed))(
     'is what the reference gives (%i)',
     async (seed) => {
       const options = randomOptions(seed);
