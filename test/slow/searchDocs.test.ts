@@ -4,6 +4,7 @@ import { existsSync, readdirSync, readFileSync, symlinkSync, writeFileSync } fro
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { readSettings } from '../../settings.js';
 import { type ServerProcess, startServer } from '../e2e/serverProcess.js';
 import { environment, isBuilt, ROOT, start, temporaryFolder } from '../e2e/support.js';
 
@@ -95,9 +96,10 @@ describe.skipIf(!isBuilt || !existsSync(VERIFIER))('docs/search.md', () => {
 
   it('has a program that runs, with the bundled model alone and with two', async () => {
     const program = join(ROOT, 'examples', 'search.mjs');
+    const env = { PATH: readSettings().path, ...environment() };
     expect(TEXT.includes(readFileSync(program, 'utf8'))).toBe(true);
     for (const models of [[], [generator, VERIFIER]]) {
-      const { stdout } = await run(process.execPath, [program, ...models], { cwd: ROOT, env: environment() });
+      const { stdout } = await run(process.execPath, [program, ...models], { cwd: ROOT, env });
       expect(stdout).toMatch(/^What is 12 · 12\? .+ \((right|wrong); steps: \d+ /m);
       expect(stdout.trim().split('\n')).toHaveLength(2);
     }
