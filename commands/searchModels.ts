@@ -42,11 +42,14 @@ export interface SearchedVerifier extends SearchedModel {
   readonly language?: string | undefined;
 }
 
+/** An engine, as far as a search needs it. */
+export type SearchEngine = Pick<Engine, 'submit' | 'limitsOf' | 'roomsOf'>;
+
 type PortOptions = Pick<SearchSchedule, 'atOnce'> & { readonly options: SearchOptions };
 
 /** Rejects with UserError where one of them cannot do what is asked of it. */
 export async function searchPorts(
-  engine: Engine,
+  engine: SearchEngine,
   generator: SearchedModel,
   verifier: SearchedVerifier | undefined,
   { options, atOnce }: PortOptions,
@@ -79,7 +82,7 @@ const DAY: Dict = new Map([['date_string', TEMPLATE_DAY]]);
 type Template = ReturnType<typeof openTemplate>;
 
 function writerOf(
-  engine: Engine,
+  engine: SearchEngine,
   { loaded, name }: SearchedModel,
   template: Template,
   options: SearchOptions,
@@ -104,7 +107,7 @@ function writerOf(
 }
 
 async function judgeOf(
-  engine: Engine,
+  engine: SearchEngine,
   { loaded, name, language: asked }: SearchedVerifier,
   template: Template,
   options: SearchOptions,
