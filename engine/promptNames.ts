@@ -2,16 +2,40 @@
  * Names of the pages of prompts that cannot change: each is made once, also for prompts that continue others. A name
  * takes over a microsecond, and a search continues each path many times.
  */
-import { PAGE_TOKENS } from './limits.js';
+import { contentOf, PAGE_TOKENS } from './pages.js';
 
-/** The first ones, as far as they have been made. Prompts that begin alike may share a list. */
-const known = new WeakMap<readonly number[], string[]>();
+/** Of the full pages of some tokens, in their order. */
+export class PageNames {
+  private readonly tokens: readonly number[];
+  private readonly names: string[] = [];
+  /** Who has the first `shared` ones, until they are here too. */
+  private before: PageNames | undefined;
+  private readonly shared: number;
+
+  constructor(tokens: readonly number[], before?: PageNames, shared = 0) {
+    this.tokens = tokens;
+    this.before = before;
+    this.shared = shared;
+  }
+
+  /** The name of full page `index`. */
+  at(index: number): string {
+    for (let i = this.names.length; i <= index; i++) {
+      const ownTokens = (): readonly number[] => this.tokens.slice(i * PAGE_TOKENS, (i + 1) * PAGE_TOKENS);
+      this.names.push(i < this.shared ? this.before!.at(i) : contentOf(this.names[i - 1], ownTokens()));
+      if (this.names.length === this.shared) this.before = undefined;
+    }
+    return this.names[index]!;
+  }
+}
+
+const known = new WeakMap<readonly number[], PageNames>();
 
 /** `tokens` behind those of `prompt`: nobody can change the result. */
 export function continuePrompt(prompt: readonly number[], tokens: readonly number[]): readonly number[] {
   const all = Object.freeze([...prompt, ...tokens]);
-  const names = known.get(prompt) ?? [];
-  known.set(all, names.slice(0, Math.floor(prompt.length / PAGE_TOKENS)));
+  const before = known.get(prompt);
+  known.set(all, new PageNames(all, before, before && Math.floor(prompt.length / PAGE_TOKENS)));
   return all;
 }
 
@@ -24,5 +48,5 @@ export function beginningOf(prompt: readonly number[], length: number): readonly
   return beginning;
 }
 
-/** Names of its pages, and perhaps of those behind: whoever makes more adds them. Undefined for any other prompt. */
-export const namesOf = (prompt: readonly number[]): string[] | undefined => known.get(prompt);
+/** Names of its pages, and perhaps of those behind. Undefined for any prompt that was not made here. */
+export const namesOf = (prompt: readonly number[]): PageNames | undefined => known.get(prompt);

@@ -111,8 +111,9 @@ function requireVocabulary({ classes }: ModelFacts): void {
 /** Throws UsageError for too few tokens, and for those that the model has no embedding for. */
 function requireTokens(tokens: readonly number[], { vocabSize }: ModelFacts, least = 1): void {
   if (tokens.length < least) throw new UsageError('a request without tokens', 'give at least one');
-  const stray = tokens.find((token) => !Number.isInteger(token) || token < 0 || token >= vocabSize);
-  if (stray !== undefined) throw new UsageError(`token ${stray}: the model has ${counted(vocabSize, 'token')}`);
+  for (const token of tokens)
+    if (!Number.isInteger(token) || token < 0 || token >= vocabSize)
+      throw new UsageError(`token ${token}: the model has ${counted(vocabSize, 'token')}`);
 }
 
 /** Throws UsageError where a position is none of the tokens. */

@@ -8,7 +8,7 @@ import type { Guided } from './guide.js';
 import { isGreedy, needsRow, type Sampling } from './options.js';
 import type { TokenFact } from './pageFacts.js';
 import { contentOf, PAGE_TOKENS, type PagePool } from './pages.js';
-import { namesOf } from './promptNames.js';
+import { namesOf, type PageNames } from './promptNames.js';
 import type { Stem } from './pageStems.js';
 import { copyOf, type FilterRow, filtersOf, TokenEntries } from './tokenEntries.js';
 
@@ -107,16 +107,15 @@ export class Sequence {
   private published = 0;
   private late: LateFact | undefined;
   /** Contents of full pages, as far as they have been asked for; and those of the prompt, which others may share. */
-  private readonly contents: string[];
-  private readonly promptContents: string[] | undefined;
+  private readonly contents: string[] = [];
+  private readonly promptNames: PageNames | undefined;
 
   constructor(options: SequenceOptions) {
     const { prompt, sampling, filterVocab, banned, longest = Infinity, priority = 0 } = options;
     if (prompt.length === 0) throw new RangeError('A sequence has at least one token.');
     this.tokens = [...prompt];
     this.promptLength = prompt.length;
-    this.promptContents = namesOf(prompt);
-    this.contents = this.promptContents?.slice(0, Math.floor(prompt.length / PAGE_TOKENS)) ?? [];
+    this.promptNames = namesOf(prompt);
     this.sampling = sampling;
     this.longest = longest;
     this.priority = priority;
@@ -284,12 +283,13 @@ export class Sequence {
   /** The content of the page that starts at token `PAGE_TOKENS · index`; undefined where it is not full and known. */
   content(index: number): string | undefined {
     for (let i = this.contents.length; i <= index; i++) {
+      if (this.promptNames !== undefined && (i + 1) * PAGE_TOKENS <= this.promptLength) {
+        this.contents.push(this.promptNames.at(i));
+        continue;
+      }
       const own = this.tokens.slice(i * PAGE_TOKENS, (i + 1) * PAGE_TOKENS);
       if (own.length < PAGE_TOKENS || own.includes(UNREAD)) return undefined;
-      const content = contentOf(this.contents[i - 1], own);
-      this.contents.push(content);
-      if (this.promptContents?.length === i && (i + 1) * PAGE_TOKENS <= this.promptLength)
-        this.promptContents.push(content);
+      this.contents.push(contentOf(this.contents[i - 1], own));
     }
     return this.contents[index];
   }
