@@ -1,7 +1,8 @@
 /**
  * Draws and scores the paths of a problem, all of an iteration at the same time. A path is scored as soon as its step
- * is there. While others are still drawn or scored, children of those that lead may be drawn: a child's draw does not
- * depend on when it is made, and those that turn out not to be needed are aborted.
+ * is there. While paths are still drawn or scored, children of those that will probably survive may be drawn: a child's
+ * draw does not depend on when it is made, and those that turn out not to be needed are aborted. Until its score is
+ * there, a path is taken to be as good as its parent: scores of steps that follow each other are mostly close.
  */
 import { candidateOf, drawSeed } from '../draws.js';
 import { extend, type Path, type Problem, rootOf, type Step } from '../path.js';
@@ -36,7 +37,7 @@ export interface Round {
   /** How many steps are drawn before they are scored. */
   readonly steps: number;
   readonly toEnd: boolean;
-  /** What would be drawn next if nothing else came. Undefined: nothing is drawn before it is known. */
+  /** What would be drawn next, by the paths so far, some not scored. Undefined: nothing is drawn early. */
   readonly guess?: ((drawn: readonly Drawn[]) => readonly Child[]) | undefined;
   /** Of the next round, if there is a guess. */
   readonly next?: Pick<Round, 'iteration' | 'steps' | 'toEnd'>;
@@ -76,12 +77,20 @@ export class Drawing {
     const needed = new Set(round.children.map((child) => this.#numberOf(child)));
     for (const [number, running] of early) if (!needed.has(number)) this.#abort(running.controller);
     const begun = round.children.map((child) => early.get(this.#numberOf(child)) ?? this.#begin(child, round, false));
-    const known: Drawn[] = [];
+    const known = new Map<number, Drawn>();
+    let events = 0;
+    const learn = (path: Drawn, isLast: boolean): void => {
+      known.set(path.place, path);
+      events++;
+      if (!isLast && events % Math.ceil((2 * begun.length) / MOST_GUESSES) === 0)
+        this.#guess([...known.values()], round);
+    };
+    let left = begun.length;
     const drawn = begun.map(async (running, index) => {
-      const path = await this.#finish(running, round, round.children[index]!, index);
-      known.push(path);
-      const isGuessing = known.length < begun.length && known.length % Math.ceil(begun.length / MOST_GUESSES) === 0;
-      if (isGuessing) this.#guess(known, round);
+      const path = await this.#finish(running, round, round.children[index]!, index, (unscored) =>
+        learn(unscored, false),
+      );
+      learn(path, --left === 0);
       return path;
     });
     if (until === undefined) return Promise.all(drawn);
@@ -172,21 +181,22 @@ export class Drawing {
     return drawSeed(this.#plan.seed, this.#root.problem.problem, iteration, candidate);
   }
 
-  async #finish({ controller, extension }: Running, round: Round, child: Child, place: number): Promise<Drawn> {
+  /** `onDrawn` is told of the path before it is scored: it has the aggregate of its parent then. */
+  async #finish(
+    { controller, extension }: Running,
+    { iteration }: Round,
+    { parent, index, subtree }: Child,
+    position: number,
+    onDrawn: (path: Drawn) => void,
+  ): Promise<Drawn> {
     try {
       const extended = await extension;
+      const place = parent === undefined ? index : position;
+      const drawn = { place, iteration, parent, subtree, ...extended, scores: [], aggregate: parent?.aggregate ?? 0 };
+      if (extended.state !== 'failed') onDrawn(drawn);
       const scored =
-        extended.state === 'failed' ? { ...extended, scores: [] } : await this.#score(extended, controller.signal);
-      const aggregate = aggregateScores(scored.scores, this.#plan.aggregate);
-      const { parent, subtree } = child;
-      return {
-        place: parent === undefined ? child.index : place,
-        iteration: round.iteration,
-        parent,
-        subtree,
-        ...scored,
-        aggregate,
-      };
+        extended.state === 'failed' ? drawn : { ...drawn, ...(await this.#score(extended, controller.signal)) };
+      return { ...scored, aggregate: aggregateScores(scored.scores, this.#plan.aggregate) };
     } finally {
       this.#running.delete(controller);
     }

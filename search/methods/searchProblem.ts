@@ -49,11 +49,9 @@ export async function searchProblem(problem: Problem, searching: Searching): Pro
   try {
     if (isSampled(plan.method)) return await searchSamples(drawing, plan, onRound);
     return await searchTree(drawing, plan, ruleOf(plan), { speculates, onRound });
-  } catch (error) {
-    drawing.stop(error);
-    throw error;
   } finally {
     signal?.removeEventListener('abort', stop);
+    drawing.stop(new Error('the search is over'));
   }
 }
 

@@ -44,8 +44,8 @@ const placeOf = (iteration: number, plan: SearchPlan): Pick<Round, 'iteration' |
 });
 
 /**
- * Children of paths that probably survive, once half of an iteration's paths are known: of those that survive among the
- * known, as many of the best as of all would. It decides what is drawn early, and no result.
+ * Children of paths that probably survive, once half of an iteration's paths are drawn: of those that survive among them,
+ * as many of the best as of all would. It decides what is drawn early, and no result.
  */
 function likelyChildren(rule: TreeRule, known: readonly Drawn[], completed: number, of: number): readonly Child[] {
   if (known.length * 2 < of) return [];

@@ -78,6 +78,33 @@ describe('steps whose parents are not scored yet', () => {
     expect(used.length).toBe(expected.drawnSteps);
   });
 
+  it('are drawn before any score is there, and aborted where all paths end', async () => {
+    const writer = new MadeUpWriter({}, delays(1));
+    // Steps of the second iteration end their texts; those that were guessed never come.
+    const write = writer.write.bind(writer);
+    writer.write = async (ask) => {
+      if (ask.iteration < 2) return { ...(await write(ask)), end: ask.iteration === 1 ? 'eos' : 'step' };
+      return write(ask);
+    };
+    const inner = new MadeUpJudge({}, delays(2, 9));
+    let scored = 0;
+    let early = 0;
+    const judge: PathJudge = {
+      kind: 'process',
+      score: async (...given) => {
+        const scores = await inner.score(...given);
+        if (scored++ === 0) early = writer.asks.filter(({ isSpeculative }) => isSpeculative).length;
+        return scores;
+      },
+    };
+    const { tree } = await search(BEAM, {}, { writer, judge });
+    expect(tree.every(({ iteration }) => iteration < 2)).toBe(true);
+    expect(early).toBeGreaterThan(0);
+    const guessed = writer.asks.filter(({ iteration }) => iteration >= 2);
+    expect(guessed.length).toBeGreaterThan(0);
+    expect(guessed.every(({ signal }) => signal.aborted)).toBe(true);
+  });
+
   it('are drawn only while there is time to spare, unless they are asked for', async () => {
     const countEarly = async (options: Partial<SearchOptions>, hasSpareTime?: () => boolean): Promise<number> => {
       const writer = new MadeUpWriter({}, delays(1));
