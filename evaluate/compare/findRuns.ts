@@ -12,6 +12,7 @@ import { decodeUtf8, readBounded } from '../../system/read.js';
 const MAX_RESULTS_BYTES = 1 << 26;
 const MAX_RESULTS_FILES = 100;
 const MAX_TASKS = 20_000;
+const MAX_SETTINGS = 100;
 /** The end of the names of a run's files: its date, or nothing. */
 const RESULTS = /^.+_(\d{4}-\d\d-\d\dT[\d.-]{1,30})\.json$|^results(?:_(.{1,100}))?\.json$/;
 const SAMPLES = /^samples_(.{1,250})_(\d{4}-\d\d-\d\dT[\d.-]{1,30})\.jsonl$/;
@@ -186,6 +187,9 @@ const ASKED = [
   ['longest context', 'max_length'],
 ] as const;
 
+/** What a search was asked, with every default; empty for another run. */
+export const settingsOfSearch = (results: Block): Block => record(record(own(results, 'search'))['asked']);
+
 function askedOf(results: Block): ReadonlyMap<string, string> {
   const found = new Map<string, string>();
   for (const [what, field] of ASKED) {
@@ -197,6 +201,10 @@ function askedOf(results: Block): ReadonlyMap<string, string> {
   if (tokenizer !== undefined) found.set('tokenizer', clip(tokenizer));
   const checkpoint = asText(provenance['checkpoint']);
   if (checkpoint !== undefined) found.set('checkpoint', clip(checkpoint));
+  const verifier = asText(record(provenance['verifier'])['checkpoint']);
+  if (verifier !== undefined) found.set('verifier', clip(verifier));
+  for (const [name, value] of Object.entries(settingsOfSearch(results)).slice(0, MAX_SETTINGS))
+    if (value !== undefined) found.set(`search: ${clip(name)}`, clip(value));
   return found;
 }
 

@@ -187,7 +187,9 @@ class Reader {
     const { filtered_resps: filtered, resps } = sample;
     const responses = Array.isArray(filtered) && !isText ? filtered : Array.isArray(resps) ? resps : [];
     const { doc, doc_hash: hash } = sample;
-    const prompt = short([stable(requests)]);
+    // Settings of a search are those of its whole run.
+    const isSearch = sample['search'] !== undefined;
+    const prompt = short([stable(isSearch ? requests.map(([text]) => text) : requests)]);
     const content = doc !== undefined ? short([stable(doc)]) : typeof hash === 'string' ? short([hash]) : prompt;
     const metrics: readonly unknown[] = Array.isArray(sample['metrics']) ? sample['metrics'] : [];
     const isDoubled = metrics.includes('acc_mutual_info') && responses.length % 2 === 0;

@@ -1,5 +1,5 @@
 /** The section of searches: of each task that was searched its figures by N, and in blocks the tree of each problem. */
-import type { TaskFiles } from '../../evaluate/compare/findRuns.js';
+import { settingsOfSearch, type TaskFiles } from '../../evaluate/compare/findRuns.js';
 import { type Answered, lineOf } from '../../evaluate/compare/readSamples.js';
 import { readResult } from '../../search/readResult.js';
 import { isRecord, parsePythonJson } from '../../system/json.js';
@@ -13,7 +13,7 @@ import {
   treesBlock,
 } from '../document/search.js';
 import type { Block } from '../document/sections.js';
-import { binaryMetrics, type LoadedRun, type LoadedTask } from './loadRuns.js';
+import { binaryMetrics, type LoadedRun } from './loadRuns.js';
 import { shownTree } from './searchTree.js';
 
 /** A block of trees ends with whichever is reached first. */
@@ -41,16 +41,10 @@ export function curvesOf({ figures }: Pick<TaskFiles, 'figures'>): readonly Sear
   return [...curves].map(([name, points]) => ({ name, points: points.sort((a, b) => a.n - b.n) }));
 }
 
-/** Settings of the search, where results say them. */
-function askedOf({ files }: LoadedRun, { files: { config } }: LoadedTask): readonly (readonly [string, string])[] {
-  const { search } = files.content;
-  const stated = isRecord(search) ? search['asked'] : undefined;
-  const asked = isRecord(stated) ? stated : config['generation_kwargs'];
-  if (!isRecord(asked)) return [];
-  return Object.entries(asked)
+const askedOf = ({ files: { content } }: LoadedRun): readonly (readonly [string, string])[] =>
+  Object.entries(settingsOfSearch(content))
     .slice(0, MAX_ASKED)
     .map(([name, value]) => [name, typeof value === 'string' ? value : JSON.stringify(value)]);
-}
 
 /** A problem whose tree is on the page. */
 interface Placed {
@@ -99,7 +93,7 @@ export class Searches {
           block.push({ answered, path: set.path });
           return { ...about, block: this.#blocks.length - 1, place: block.length - 1 };
         });
-        tasks.push({ run: run.name, task, asked: askedOf(run, loaded), curves: curvesOf(loaded.files), problems });
+        tasks.push({ run: run.name, task, asked: askedOf(run), curves: curvesOf(loaded.files), problems });
       }
     if (left > 0) notes.push(`${counted(left, 'tree')} of searches had no room on this page`);
     this.document = { tasks };

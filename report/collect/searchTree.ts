@@ -46,6 +46,8 @@ function problemOf({ doc, arguments: asked }: Block): string {
   return typeof text === 'string' ? text : '';
 }
 
+const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
+
 /** A problem as a page holds it: cut where it is more than a page can show. */
 export function shownTree(sample: Block, { tree, candidates, picked, notes }: ProblemResult): ShownTree {
   let cut = 0;
@@ -61,13 +63,16 @@ export function shownTree(sample: Block, { tree, candidates, picked, notes }: Pr
     ...defined({ aggregate: aggregate === undefined ? undefined : likelihood(aggregate) }),
   });
   const steps = tree.slice(0, MAX_STEPS).map(stepOf);
-  const answers: readonly unknown[] = Array.isArray(sample['answers']) ? sample['answers'] : [];
+  const said = isRecord(sample['answers']) ? sample['answers'] : {};
+  const [answers, right] = [listOf(said['answers']), listOf(said['right'])];
   const shown = candidates.flatMap(({ step, isCompleted, aggregate, tokens }, i) => {
     const answer = answers[i];
-    const told = typeof answer === 'string' ? within(answer, MAX_TEXT) : undefined;
-    return step < steps.length && i < MAX_CANDIDATES
-      ? [{ i, of: { step, isCompleted, aggregate: likelihood(aggregate), tokens, ...defined({ answer: told }) } }]
-      : [];
+    if (step >= steps.length || i >= MAX_CANDIDATES) return [];
+    const told = {
+      answer: typeof answer === 'string' ? within(answer, MAX_TEXT) : undefined,
+      isRight: typeof right[i] === 'boolean' ? right[i] : undefined,
+    };
+    return [{ i, of: { step, isCompleted, aggregate: likelihood(aggregate), tokens, ...defined(told) } }];
   });
   const at = shown.findIndex(({ i }) => i === picked);
   const { target } = sample;

@@ -74,8 +74,9 @@ export interface ShownCandidate {
   readonly isCompleted: boolean;
   readonly aggregate: Likelihood;
   readonly tokens: number;
-  /** What was read from it, where the files say. */
+  /** What was read from it, and whether that is right, where the files say. */
   readonly answer?: string;
+  readonly isRight?: boolean;
 }
 
 /** A problem with its tree; the content of a block is a list of these. */

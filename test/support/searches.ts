@@ -62,14 +62,20 @@ export interface MadeProblem {
 }
 
 /** Writes samples and results into `folder`, and returns it. */
-export function writeSearch(folder: string, problems: readonly MadeProblem[], figures: object = {}): string {
+export function writeSearch(
+  folder: string,
+  problems: readonly MadeProblem[],
+  figures: object = {},
+  asked: object = { method: 'beam', n: 16, width: 4 },
+): string {
   mkdirSync(folder, { recursive: true });
   const lines = problems.map(({ problem = 'What is 1 + 1?', answer = '2', search, isRight = true }, i) => ({
     ...{ doc_id: i, doc: { id: String(i), problem, answer }, target: answer },
-    arguments: { gen_args_0: { arg_0: problem, arg_1: { method: 'beam' } } },
+    arguments: { gen_args_0: { arg_0: problem, arg_1: asked } },
     ...{ resps: [['a text']], filtered_resps: ['a text'], filter: 'none', metrics: ['exact_match'] },
     exact_match: isRight ? 1 : 0,
     ...(search === undefined ? { error: 'the problem is longer than the context' } : { search }),
+    answers: { answers: [answer, '<b>'], groups: [0, 1], right: [isRight, false], votes: [] },
   }));
   writeFileSync(join(folder, `samples_math_${DATE}.jsonl`), lines.map((line) => `${JSON.stringify(line)}\n`).join(''));
   writeFileSync(
@@ -79,7 +85,7 @@ export function writeSearch(folder: string, problems: readonly MadeProblem[], fi
       configs: { math: { output_type: 'generate_until' } },
       model_name: 'made',
       higher_is_better: {},
-      search: { asked: { method: 'beam', n: 16, width: 4 } },
+      search: { asked },
     }),
   );
   return folder;

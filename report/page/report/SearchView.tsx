@@ -111,14 +111,20 @@ const signOf = (isRight: boolean | null): readonly [mark: string, words: string,
       ? ['✓', 'right', 'sign is-right']
       : ['✗', 'wrong', 'sign is-wrong'];
 
-function ProblemRow({ problem: { docId, text, isRight, steps } }: { readonly problem: SearchedProblem }) {
+function Verdict({ isRight }: { readonly isRight: boolean | null }) {
   const [mark, words, style] = signOf(isRight);
   return (
+    <span class={style}>
+      <span aria-hidden="true">{mark}</span>
+      <span class="hidden">{words}</span>
+    </span>
+  );
+}
+
+function ProblemRow({ problem: { docId, text, isRight, steps } }: { readonly problem: SearchedProblem }) {
+  return (
     <>
-      <span class={style}>
-        <span aria-hidden="true">{mark}</span>
-        <span class="hidden">{words}</span>
-      </span>
+      <Verdict isRight={isRight} />
       <span class="what">
         <span class="line">
           <Shown text={text} />
@@ -148,14 +154,20 @@ function Candidates({ tree, onChoose }: { readonly tree: ShownTree; readonly onC
         { title: 'Tokens', isRight: true },
         { title: 'Completed' },
       ]}
-      rows={candidates.slice(0, MAX_LISTED).map(({ step, answer, aggregate, tokens, isCompleted }, i) => [
+      rows={candidates.slice(0, MAX_LISTED).map(({ step, answer, isRight, aggregate, tokens, isCompleted }, i) => [
         <>
           <button type="button" class="more" onClick={() => onChoose(step)}>
             {i + 1}
           </button>
           {i === picked && <strong> picked</strong>}
         </>,
-        ...(hasAnswers ? [<Shown text={answer ?? ''} />] : []),
+        ...(hasAnswers
+          ? [
+              <>
+                <Shown text={answer ?? ''} /> {isRight !== undefined && <Verdict isRight={isRight} />}
+              </>,
+            ]
+          : []),
         scoreText(numberOf(aggregate)),
         count(tokens),
         isCompleted ? 'yes' : 'no',
