@@ -1,4 +1,5 @@
 /** A search of one problem, by the method that is asked for. */
+import { setMaxListeners } from 'node:events';
 import type { SearchOptions } from '../options.js';
 import type { Problem } from '../path.js';
 import { isSampled, planSearch, type SearchPlan } from '../plan.js';
@@ -43,7 +44,11 @@ export async function searchProblem(problem: Problem, searching: Searching): Pro
   signal?.throwIfAborted();
   const drawing = new Drawing(problem, plan, { writer, judge: plan.method === 'majority' ? undefined : judge });
   const stop = (): void => drawing.stop(signal?.reason);
-  signal?.addEventListener('abort', stop, { once: true });
+  if (signal !== undefined) {
+    // One signal may end any number of searches.
+    setMaxListeners(0, signal);
+    signal.addEventListener('abort', stop, { once: true });
+  }
   const onRound = (drawn: readonly Drawn[]): void => onIteration?.(iterationDone(drawn));
   const speculates = (): boolean => plan.speculate === 'on' || (plan.speculate === 'auto' && hasSpareTime?.() === true);
   try {

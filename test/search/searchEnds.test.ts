@@ -45,6 +45,27 @@ describe('a search that is aborted', () => {
     );
     expect(writer.asks).toEqual([]);
   });
+
+  it('shares its signal with any number of others, without a warning', async () => {
+    const warnings: Error[] = [];
+    const onWarning = (warning: Error): void => void warnings.push(warning);
+    process.on('warning', onWarning);
+    const controller = new AbortController();
+    try {
+      const writer: StepWriter = {
+        write: ({ signal }) =>
+          new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason))),
+      };
+      const all = Array.from({ length: 20 }, () => search(BEAM, {}, { writer, signal: controller.signal }));
+      await new Promise((resolve) => setImmediate(resolve));
+      controller.abort(new Error('enough'));
+      for (const each of await Promise.allSettled(all)) expect(each.status).toBe('rejected');
+      await new Promise((resolve) => setImmediate(resolve));
+      expect(warnings).toEqual([]);
+    } finally {
+      process.off('warning', onWarning);
+    }
+  });
 });
 
 describe('a model that fails', () => {
