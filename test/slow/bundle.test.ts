@@ -92,7 +92,7 @@ describe.skipIf(reason !== undefined)('the bundle', () => {
   });
 
   it('is small, and contains nothing of other platforms and nothing that is never loaded', () => {
-    expect(statSync(place('bundle.tar.gz')).size).toBeLessThan(45e6);
+    expect(statSync(place('bundle.tar.gz')).size).toBeLessThan(48e6);
     const files = readdirSync(bundle(), { recursive: true, withFileTypes: true })
       .filter((entry) => entry.isFile())
       .map((entry) => relative(bundle(), join(entry.parentPath, entry.name)));
