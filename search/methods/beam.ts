@@ -48,9 +48,10 @@ export function completedOrBest(rounds: readonly (readonly Drawn[])[], plan: Sea
   const completed = inOrder(rounds, plan);
   if (completed.length > 0) return completed;
   const last = rounds.at(-1) ?? [];
+  const { duplicates } = withoutDuplicates(last, plan);
   const cut = [
     ...rounds.slice(0, -1).flatMap((round) => round.filter(({ state }) => state === 'unfinished')),
-    ...last.filter(({ state }) => state === 'unfinished' || state === 'open'),
+    ...last.filter((path) => path.state === 'unfinished' || (path.state === 'open' && !duplicates.has(path))),
   ];
   if (cut.length > 0) return cut;
   const parents = last.flatMap(({ parent }) => (parent === undefined ? [] : [parent]));

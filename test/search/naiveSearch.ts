@@ -253,7 +253,8 @@ export async function naiveSearch(
     if (options.sortCompleted === true) completed.sort((a, b) => b.aggregate - a.aggregate);
     if (completed.length > 0) return completed;
     const before = unfinished.filter((beam) => !last.includes(beam));
-    const cut = [...before, ...last.filter(({ state }) => state === 'unfinished' || state === 'open')];
+    const left = last.filter(({ entry }) => entry!.fate === 'unfinished');
+    const cut = [...before, ...left];
     return cut.length > 0 ? cut : [...new Set(last.flatMap(({ from }) => from ?? []))];
   }
 

@@ -100,30 +100,48 @@ describe('steps whose parents are not scored yet', () => {
   });
 
   it('are drawn before any score is there, and aborted where all paths end', async () => {
-    const writer = new MadeUpWriter({}, delays(1));
-    // Steps of the second iteration end their texts; those that were guessed never come.
-    const write = writer.write.bind(writer);
-    writer.write = async (ask) => {
-      if (ask.iteration < 2) return { ...(await write(ask)), end: ask.iteration === 1 ? 'eos' : 'step' };
-      return write(ask);
-    };
-    const inner = new MadeUpJudge({}, delays(2, 9));
-    let scored = 0;
-    let early = 0;
-    const judge: PathJudge = {
-      kind: 'process',
-      score: async (...given) => {
-        const scores = await inner.score(...given);
-        if (scored++ === 0) early = writer.asks.filter(({ isSpeculative }) => isSpeculative).length;
-        return scores;
+    // Scores come once a step has been drawn early; texts end in the second iteration.
+    let drawEarly = (): void => {};
+    const isEarly = new Promise<void>((resolve) => (drawEarly = resolve));
+    const asks: StepAsk[] = [];
+    const writer: StepWriter = {
+      write: async (ask) => {
+        asks.push(ask);
+        if (ask.isSpeculative) drawEarly();
+        return step(`${ask.candidate}. `, ask.iteration === 1 ? 'eos' : 'step');
       },
     };
-    const { tree } = await search(BEAM, {}, { writer, judge });
-    expect(tree.every(({ iteration }) => iteration < 2)).toBe(true);
-    expect(early).toBeGreaterThan(0);
-    const guessed = writer.asks.filter(({ iteration }) => iteration >= 2);
-    expect(guessed.length).toBeGreaterThan(0);
-    expect(guessed.every(({ signal }) => signal.aborted)).toBe(true);
+    const judge: PathJudge = {
+      kind: 'process',
+      score: (path) => isEarly.then(() => Array.from({ length: path.depth }, () => 0.5)),
+    };
+    const { tree, candidates } = await search({ ...BEAM, every: 1 }, {}, { writer, judge });
+    expect(Math.max(...tree.map(({ iteration }) => iteration))).toBe(1);
+    expect(candidates.length).toBe(BEAM.n);
+    expect(asks.length).toBe(tree.length);
+  });
+
+  it('are aborted where all paths end without them', async () => {
+    const asks: StepAsk[] = [];
+    // The first text goes on until its draw is not needed; scores wait until it has begun.
+    let begin = (): void => {};
+    const hasBegun = new Promise<void>((resolve) => (begin = resolve));
+    const writer: StepWriter = {
+      write: (ask) => {
+        asks.push(ask);
+        if (!ask.isSpeculative) return Promise.resolve(step(`${ask.candidate}`, ask.candidate < 5 ? 'step' : 'eos'));
+        begin();
+        return new Promise((_, reject) => ask.signal.addEventListener('abort', () => reject(ask.signal.reason)));
+      },
+    };
+    const judge: PathJudge = {
+      kind: 'process',
+      score: () => hasBegun.then(() => Promise.reject(new PathFailed('lost'))),
+    };
+    await search(BEAM, {}, { writer, judge });
+    const early = asks.filter(({ isSpeculative }) => isSpeculative);
+    expect(early.length).toBeGreaterThan(0);
+    expect(early.every(({ signal }) => signal.aborted)).toBe(true);
   });
 
   it('are drawn only while there is time to spare, unless they are asked for', async () => {

@@ -92,8 +92,11 @@ function optionsOf({ config }: Trace): SearchOptions {
     maxStepTokens: config.max_tokens,
     aggregate: config.agg_strategy,
     ...(isSampled ? {} : { lookahead: config.lookahead }),
-    filterDuplicates: config.filter_duplicates,
-    sortCompleted: config.sort_completed,
+    // Its other methods ignore both.
+    ...(config.approach === 'beam_search' && {
+      filterDuplicates: config.filter_duplicates,
+      sortCompleted: config.sort_completed,
+    }),
     compat: 'sal',
     speculate: 'off',
   };
