@@ -118,7 +118,7 @@ async function judgeOf(
   const tokenizer = createTokenizer(loaded.tokenizer.spec);
   const verifier = await openVerifier(loaded.checkpoint, language, tokenizer);
   const { maxLength, room } = engine.limitsOf(name);
-  return new EngineJudge(
+  return EngineJudge.open(
     {
       ask: askOf(engine),
       model: name,

@@ -1,11 +1,14 @@
-/** Scores of paths by a verifier of an engine. */
-import { layOutSteps, type SolutionWriter } from '../../models/heads/solutionTexts.js';
+/** Scores of paths by a verifier of an engine. What a path has of its parent is neither written nor scored again. */
+import { continuePrompt } from '../../engine/promptNames.js';
 import { UserError } from '../../errors.js';
-import type { SearchOptions } from '../options.js';
-import { type Path, type Step, stepsOf } from '../path.js';
+import { layOutSteps, type SolutionWriter } from '../../models/heads/solutionTexts.js';
+import { type StepTokens, stepTokensOf } from '../../models/heads/stepTokens.js';
+import { count } from '../../system/text.js';
+import { type Path, type Problem, type Step, stepsOf } from '../path.js';
 import { PathFailed, type PathJudge } from '../ports.js';
+import { type JudgeCounts, NeededTokens } from './needed.js';
+import { type PartOptions, partsOf, type PartsOf } from './parts.js';
 import { type RowsAsk, scoreRows } from './scoring.js';
-import { DEFAULT_STEP_STOP } from './writer.js';
 
 /** A verifier that is open. */
 export interface JudgeModel extends RowsAsk {
@@ -15,40 +18,152 @@ export interface JudgeModel extends RowsAsk {
   readonly maxLength: number;
 }
 
-export type JudgeOptions = Pick<SearchOptions, 'stepStop' | 'stepTokens' | 'compat'>;
+/** A path as the verifier reads it. */
+interface Written {
+  readonly tokens: readonly number[];
+  /** Positions of its scores. */
+  readonly rows: readonly number[];
+  /** Text that the next step goes on with. */
+  readonly open: string | undefined;
+}
+
+interface PathState {
+  readonly written: Written;
+  /** Scores of its first rows. */
+  scores: readonly number[];
+}
+
+const NOTHING: Written = { tokens: [], rows: [], open: undefined };
+const WHERE = 'the path';
 
 export class EngineJudge implements PathJudge {
   readonly kind: PathJudge['kind'];
   private readonly model: JudgeModel;
-  private readonly separator: string | undefined;
+  private readonly partsOf: PartsOf;
+  private readonly needed = new NeededTokens();
+  private readonly states = new WeakMap<Path, Promise<PathState>>();
 
-  constructor(model: JudgeModel, options: JudgeOptions) {
+  constructor(model: JudgeModel, options: PartOptions) {
     this.model = model;
     this.kind = model.writer.layout.kind === 'answer' ? 'outcome' : 'process';
-    this.separator = options.stepTokens === undefined ? (options.stepStop ?? DEFAULT_STEP_STOP) : undefined;
+    this.partsOf = partsOf(options, model.writer.layout);
+  }
+
+  /**
+   * Rejects with UserError where the verifier's tokenizer or template cannot write what it reads: a separator is not one
+   * token, for example.
+   */
+  static async open(model: JudgeModel, options: PartOptions): Promise<EngineJudge> {
+    await layOutSteps('the verifier', 'How many?', ['We add 2.', 'So 4.'], model.writer);
+    return new EngineJudge(model, options);
+  }
+
+  get counts(): JudgeCounts {
+    return this.needed.counts;
   }
 
   async score(path: Path, ahead: readonly Step[], signal: AbortSignal): Promise<readonly number[]> {
-    const { writer, maxLength } = this.model;
-    const texts = [...stepsOf(path), ...ahead].map(({ text }) => text);
-    const steps = this.kind === 'outcome' ? [texts.join('')] : texts.flatMap((text) => this.partsOf(text));
-    if (steps.length === 0) return [];
-    const { tokens, rows } = await layOutSteps('the path', path.problem.problem, steps, writer).catch(
-      (error: unknown) => {
-        throw error instanceof UserError ? new PathFailed(error.message, { cause: error }) : error;
-      },
-    );
-    if (tokens.length > maxLength)
-      throw new PathFailed(`the path has ${tokens.length} tokens, and the verifier's context ${maxLength}`);
-    const { lane: affinity } = path.problem;
-    return (await scoreRows(this.model, tokens, rows, { signal, affinity })).scores;
+    if (this.kind === 'outcome') return this.scoreAnswer(path, ahead, signal);
+    const state = await this.stateOf(path);
+    await this.adoptScores(path, state);
+    let whole = state.written;
+    for (const step of ahead) whole = await this.extended(path.problem, whole, step);
+    whole = await this.closed(path.problem, whole);
+    const known = state.scores;
+    if (whole.rows.length === known.length) return known;
+    const scored = known.length === 0 ? 0 : whole.rows[known.length - 1]! + 1;
+    const asked = await this.ask(path, whole, known.length, scored, signal);
+    const scores = [...known, ...asked];
+    // A part that the next step goes on with, and what is ahead, are scored again with it.
+    state.scores = scores.slice(0, state.written.rows.length);
+    return scores;
   }
 
-  /** Steps of a text without their separators. */
-  private partsOf(text: string): readonly string[] {
-    if (this.separator === undefined) return text === '' ? [] : [text];
-    const parts = text.split(this.separator);
-    if (parts.at(-1) === '') parts.pop();
-    return parts;
+  private async ask(
+    path: Path,
+    { tokens, rows }: Pick<Written, 'tokens' | 'rows'>,
+    from: number,
+    scored: number,
+    signal: AbortSignal,
+  ): Promise<readonly number[]> {
+    const { maxLength } = this.model;
+    const asked = rows.slice(from);
+    const length = asked.reduce((most, row) => Math.max(most, row), 0) + 1;
+    if (length > maxLength)
+      throw new PathFailed(
+        `${WHERE} has ${count(length)} tokens for the verifier, and its context ${count(maxLength)}`,
+      );
+    signal.throwIfAborted();
+    this.needed.ask(path, tokens, length, scored);
+    const { lane: affinity } = path.problem;
+    const { scores, foundTokens } = await scoreRows(this.model, tokens, asked, { signal, affinity });
+    this.needed.answer(foundTokens);
+    return scores;
+  }
+
+  /** A whole answer, as it was drawn. */
+  private async scoreAnswer(path: Path, ahead: readonly Step[], signal: AbortSignal): Promise<readonly number[]> {
+    const answer = [...stepsOf(path), ...ahead].map(({ text }) => text).join('');
+    const written = await ofThisPath(() => layOutSteps(WHERE, path.problem.problem, [answer], this.model.writer));
+    return this.ask(path, written, 0, 0, signal);
+  }
+
+  /** Written once, behind what its parent has. */
+  private stateOf(path: Path): Promise<PathState> {
+    const known = this.states.get(path);
+    if (known !== undefined) return known;
+    const made = this.makeState(path);
+    this.states.set(path, made);
+    return made;
+  }
+
+  private async makeState({ parent, step, problem }: Path): Promise<PathState> {
+    if (parent === undefined || step === undefined) return { written: NOTHING, scores: [] };
+    const { written } = await this.stateOf(parent);
+    return { written: await this.extended(problem, written, step), scores: [] };
+  }
+
+  /** Scores of the nearest path before it that has some. */
+  private async adoptScores(path: Path, state: PathState): Promise<void> {
+    for (let at = path.parent; state.scores.length === 0 && at !== undefined; at = at.parent)
+      ({ scores: state.scores } = await this.stateOf(at));
+  }
+
+  private async extended(problem: Problem, before: Written, step: Step): Promise<Written> {
+    const { closed, open } = this.partsOf(before.open, step);
+    return { ...(await this.add(problem, before, closed)), open };
+  }
+
+  /** With the part that is open. */
+  private closed(problem: Problem, written: Written): Promise<Written> | Written {
+    return written.open === undefined ? written : this.add(problem, written, [written.open]);
+  }
+
+  private async add({ problem }: Problem, before: Written, parts: readonly string[]): Promise<Written> {
+    if (parts.length === 0) return before;
+    const writer = await this.stepTokens();
+    const tokens: number[] = [];
+    const rows = [...before.rows];
+    for (const part of parts) {
+      const added = await ofThisPath(() => writer.add(WHERE, problem, part, rows.length));
+      rows.push(before.tokens.length + tokens.length + added.row);
+      for (const token of added.tokens) tokens.push(token);
+    }
+    return { tokens: continuePrompt(before.tokens, tokens), rows, open: undefined };
+  }
+
+  private stepTokens(): Promise<StepTokens> {
+    const { writer } = this.model;
+    if (writer.layout.kind === 'answer') throw new Error('A verifier of answers scores no steps.');
+    return stepTokensOf('the verifier', writer.layout, writer);
+  }
+}
+
+/** What cannot be written of a path ends that path. */
+async function ofThisPath<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    throw error instanceof UserError ? new PathFailed(error.message, { cause: error }) : error;
   }
 }

@@ -1,6 +1,7 @@
 /** A path as a generator reads it: the problem's prompt, then the tokens of its steps as they were drawn. */
-import { count } from '../../system/text.js';
 import { continuePrompt } from '../../engine/promptNames.js';
+import { UserError } from '../../errors.js';
+import { count } from '../../system/text.js';
 import type { ChatTurn, SearchTexts } from '../asking.js';
 import type { Path, Problem, Step } from '../path.js';
 import { PathFailed } from '../ports.js';
@@ -30,7 +31,7 @@ export class Prompts {
     this.options = options;
   }
 
-  /** Rejects with PathFailed where it is longer than the model's context, and as the template does. */
+  /** Rejects with PathFailed where it is longer than the model's context, or the template does not write it. */
   of(problem: Problem): Promise<readonly number[]> {
     const known = this.known.get(problem);
     if (known !== undefined) return known;
@@ -53,20 +54,32 @@ export class Prompts {
   }
 
   private async write(problem: string): Promise<readonly number[]> {
-    const { bos, maxLength, system = SYSTEM_PROMPT } = this.options;
-    const first: readonly ChatTurn[] = system === NO_SYSTEM ? [] : [{ role: 'system', content: system }];
-    const turns: readonly ChatTurn[] = [...first, { role: 'user', content: problem }];
-    const tokens = this.texts.hasTemplate
-      ? await this.texts.writeTurns(turns, true)
-      : [
-          ...(bos === undefined ? [] : [bos]),
-          ...(await this.texts.encodeWritten(turns.map(({ content }) => `${content}\n\n`).join(''))),
-        ];
+    const { maxLength, system = SYSTEM_PROMPT } = this.options;
+    const tokens = await this.tokensOf(system === NO_SYSTEM ? undefined : system, problem);
     if (tokens.length >= maxLength)
       throw new PathFailed(
         `the problem has ${count(tokens.length)} tokens with its prompt, and the model's context ${count(maxLength)}`,
       );
     return tokens;
+  }
+
+  /** A template that refuses a system turn gets its text at the beginning of the user's. */
+  private async tokensOf(system: string | undefined, problem: string): Promise<readonly number[]> {
+    const { texts } = this;
+    const { bos } = this.options;
+    const user = system === undefined ? problem : `${system}\n\n${problem}`;
+    if (!texts.hasTemplate) return [...(bos === undefined ? [] : [bos]), ...(await texts.encodeWritten(`${user}\n\n`))];
+    const together: readonly ChatTurn[] = [{ role: 'user', content: user }];
+    const turns: readonly ChatTurn[] = [
+      { role: 'system', content: system ?? '' },
+      { role: 'user', content: problem },
+    ];
+    try {
+      const own = system === undefined ? together : turns;
+      return await texts.writeTurns(own, true).catch(() => texts.writeTurns(together, true));
+    } catch (error) {
+      throw error instanceof UserError ? new PathFailed(error.message, { cause: error }) : error;
+    }
   }
 }
 

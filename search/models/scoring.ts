@@ -1,4 +1,5 @@
 /** Scores of rows of tokens, by requests to a verifier. */
+import { UserError } from '../../errors.js';
 import type { Score, ScoreRule } from '../../models/heads/head.js';
 import { verdictScore } from '../../models/heads/languageVerifiers.js';
 import { defined } from '../../system/defined.js';
@@ -65,11 +66,13 @@ export async function scoreRows(
   return { scores, foundTokens };
 }
 
+/** Throws UserError where no single number is what the verifier gives. */
 function requireNumber(score: Score): number {
-  if (typeof score === 'number' && Number.isFinite(score)) return score;
-  throw new PathFailed(
-    typeof score === 'number'
-      ? `the verifier's score is ${score}`
-      : 'the verifier gives a score for each label, and no single one',
-  );
+  if (typeof score !== 'number')
+    throw new UserError(
+      `the verifier gives a score for each of ${score.length} labels, and no single one`,
+      'search with a verifier of one label or of two',
+    );
+  if (Number.isFinite(score)) return score;
+  throw new PathFailed(`the verifier's score is ${score}`);
 }

@@ -9,11 +9,11 @@ import { type Step, type StepEnd, stepsOf } from '../path.js';
 import { maxStepTokensOf } from '../plan.js';
 import type { StepAsk, StepWriter } from '../ports.js';
 import { asPathFailure } from './failures.js';
+import { DEFAULT_STEP_STOP } from './parts.js';
 import { continuedTokens, Prompts } from './prompts.js';
 import { StepStops } from './stepStops.js';
 import { StepTexts, type TextStreams } from './stepTexts.js';
 
-export const DEFAULT_STEP_STOP = '\n\n';
 const DEFAULT_TEMPERATURE = 0.8;
 
 /** A generator that is open. */

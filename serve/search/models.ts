@@ -27,7 +27,7 @@ export async function pathJudgeOf(model: ScoringModel, ask: Ask, options: Search
     rule === undefined
       ? ({ kind: 'verdicts', verdicts: writer.verdicts ?? [-1, -1] } as const)
       : ({ kind: 'classes', rule } as const);
-  return new EngineJudge({ ask, scoring, writer, model: model.key, maxLength: model.maxLength }, options);
+  return EngineJudge.open({ ask, scoring, writer, model: model.key, maxLength: model.maxLength }, options);
 }
 
 const searchTextsOf = ({ texts }: ServedModel): SearchTexts => ({

@@ -150,7 +150,10 @@ export function pathModel({
     filtered.forEach((token, f) => (inputs.keepFiltered?.[f] ?? -1) >= 0 && kept.set(inputs.keepFiltered![f]!, token));
     drawn = kept;
     if (failed.includes(true))
-      throw Object.assign(new Error('not finite'), { rows: failed.flatMap((each, row) => (each ? [row] : [])) });
+      throw Object.assign(new Error('not finite'), {
+        name: 'NonFiniteError',
+        rows: failed.flatMap((each, row) => (each ? [row] : [])),
+      });
     const top = filtered.flatMap((_, f) =>
       Array.from({ length: TOP }, (_each, i) =>
         i < inputs.topCount[f]! ? (mix(behind[f]!.digest, 3) + i) % vocab : 0,
