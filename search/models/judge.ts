@@ -50,8 +50,8 @@ export class EngineJudge implements PathJudge {
   }
 
   /**
-   * Rejects with UserError where the verifier's tokenizer or template cannot write what it reads: a separator is not one
-   * token, for example.
+   * Rejects with UserError where the verifier's tokenizer or template cannot write what it reads: where a separator is
+   * not one token, for example.
    */
   static async open(model: JudgeModel, options: PartOptions): Promise<EngineJudge> {
     await layOutSteps('the verifier', 'How many?', ['We add 2.', 'So 4.'], model.writer);

@@ -259,7 +259,8 @@ describe('prompts', () => {
   });
 
   it('give a template without system turns the text with the problem', async () => {
-    const strict = `{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}[{{ m.role }}]{{ m.content }}{% endfor %}`;
+    const refusal = "{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}";
+    const strict = `{% for m in messages %}${refusal}[{{ m.role }}]{{ m.content }}{% endfor %}`;
     expect(await promptOf(strict, 'Q', 'Be short.')).toBe('[user]Be short.\n\nQ');
     await expect(promptOf("{{ raise_exception('never') }}", 'Q')).rejects.toBeInstanceOf(PathFailed);
   });
