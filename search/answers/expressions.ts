@@ -4,6 +4,7 @@
  */
 import { at } from '../../system/at.js';
 import { Unreadable } from '../../tasks/hooks/math/latexLexer.js';
+import { added, divided, MAX_ENTRIES, multiplied, negated } from '../../tasks/hooks/math/matrices.js';
 import {
   apply,
   call,
@@ -13,7 +14,6 @@ import {
   type RelationSign,
   whole,
 } from '../../tasks/hooks/math/values.js';
-import { added, divided, MAX_ENTRIES, multiplied, negated } from './matrices.js';
 import { ACCENT_COMMANDS, type ExpressionToken, SYMBOL_COMMANDS, tokenAt } from './expressionTokens.js';
 
 const MAX_LETTERS = 2000;

@@ -2,7 +2,7 @@
 import { at as elementAt } from '../../../system/at.js';
 import { readLatex } from './latex.js';
 import { isSameAnswer, isSameExpression } from './sameAnswer.js';
-import { apply, type MathExpression, whole } from './values.js';
+import { type MathExpression, percentOf } from './values.js';
 
 // What stands in boxes, and the answer that a text ends with: as the public harness takes them from solutions.
 
@@ -83,6 +83,8 @@ const MAX_LATEX_LETTERS = 4000;
 const NEAR = 10;
 const FAR = 70;
 const SEPARATOR = /\b(?:and|or)\b|,|;/;
+/** What may stand between them beside separators and one word. */
+const FILLING = /\\(?:text|mbox|q?quad)|\b(?:and|or)\b|[^a-zA-Z]/g;
 
 /** Contents of all boxes, or of the last ones that belong together; the text itself where there is none. */
 function boxesOf(text: string, isLast: boolean): string {
@@ -99,7 +101,11 @@ function boxesOf(text: string, isLast: boolean): string {
       const next = found.at(-1);
       const between = next === undefined ? '' : text.slice(end, next.start);
       const belongs =
-        between.length < NEAR || (next?.content !== content && between.length < FAR && SEPARATOR.test(between));
+        between.length < NEAR ||
+        (next?.content !== content &&
+          between.length < FAR &&
+          SEPARATOR.test(between) &&
+          /^ *[a-zA-Z]* *$/.test(between.replace(FILLING, ' ')));
       if (isLast && !belongs) break;
       if (next?.content !== content) found.push({ content, start });
       else next.start = start;
@@ -115,9 +121,15 @@ function boxesOf(text: string, isLast: boolean): string {
         .join(',');
 }
 
+/** Commands whose backslash was escaped once more, unless rows end with two; and spaces that stick to a letter. */
+const withCommands = (formula: string): string =>
+  (formula.includes('\\begin') ? formula : formula.replace(/\\\\(?=[a-zA-Z])/g, '\\'))
+    .replace(/\\q?quad(?=[a-zA-Z])/g, ' ')
+    .replace(/\\\s*$/, '');
+
 /** Undefined for a formula that is too long to be an answer. */
 export function tidyFormula(text: string, isLastBox: boolean): string | undefined {
-  let left = boxesOf(text, isLastBox);
+  let left = withCommands(boxesOf(text, isLastBox));
   if (left.length > MAX_LATEX_LETTERS) return undefined;
   for (const [pattern, by] of REPLACED) left = left.replace(pattern, by);
   const bare = left.trim().replace(TEXT_AT_END, '').trim();
@@ -147,6 +159,13 @@ export interface ExtractedAnswer {
   readonly text: string;
 }
 
+/** In several languages. */
+const ANSWERS = 'answer|réponse|respuesta|antwort|resposta|risposta|ответ|答案|उत्तर';
+const [ANSWER, ANSWER_COLON] = ['', '\\s*[:：]'].map((end) => new RegExp(`(?:${ANSWERS})${end}`, 'giu')) as [
+  RegExp,
+  RegExp,
+];
+
 /** What is looked at of a longer text. */
 const MAX_LETTERS = 20_000;
 const MAX_JOINED = 6;
@@ -154,12 +173,13 @@ const PERCENT = /\s*(?:\\?%|[Pp]ercent(?:age)?|[Pp]ct)/y;
 const JOIN = /\s*(?:,?and|,?or|,)\s*/y;
 const FRACTION = /-?\\frac\{-?\d+(?:[.,]\d+)?\}\{-?\d+(?:[.,]\d+)?\}/y;
 const DIGITS = '\\d.\\s+\\-*/×÷^()';
-const SUM = `-?\\(?-?\\d[${DIGITS}]{0,100}[+\\-*/×÷^()][${DIGITS}]{1,100}\\)?`;
+const SUM = `-?\\(?-?\\d[${DIGITS}]{0,100}[+\\-*/×÷^(][${DIGITS}]{1,100}\\)?`;
 const PLAIN = '-?[1-9]\\d{0,2}(?:[ ,]\\d{3})+(?:\\.\\d+)?|-?\\d+[.,]\\d+|\\.\\d+|-?\\d+';
 /** A sum or the like, or a number with its percent sign, at the beginning of a word. */
 const NUMBER = new RegExp(
-  `(?<=^|\\s|=|\\*\\*)[$€£¥]?(?:(${SUM})(?=\\*\\*|[.,:\\s)$]|$)|(${PLAIN})` + '(\\s*(?:%|[Pp]ercent(?:age)?|[Pp]ct))?)',
-  'g',
+  `(?<=^|\\s|=|\\*\\*|\\p{Script=Han})[$€£¥]?(?:(${SUM})(?=\\*\\*|[.,:\\s)$]|$)|(${PLAIN})` +
+    '(\\s*(?:%|[Pp]ercent(?:age)?|[Pp]ct))?)',
+  'gu',
 );
 
 /** A formula that begins at a place: how its marks end. */
@@ -243,10 +263,10 @@ function after(text: string, word: RegExp, all: readonly Found[], reach: number)
 function read(found: Found): ExtractedAnswer {
   if (!found.isFormula) {
     const body = (found.bodies[0] ?? '').trim().replace(/\.$/, '');
-    const isGrouped = /^-?\d{1,3}(?:[ ,]\d{3})+(?:\.\d+)?$/.test(body);
+    const isGrouped = /^-?[1-9]\d{0,2}(?:[ ,]\d{3})+(?:\.\d+)?$/.test(body);
     const digits = isGrouped ? body.replace(/[ ,]/g, '') : body.replace(',', '.');
     const expression = readLatex(digits, { isPlain: false });
-    const value = expression && found.isPercent ? apply('/', expression, whole(100n)) : expression;
+    const value = expression && found.isPercent ? percentOf(expression) : expression;
     return { expression: value, text: digits };
   }
   const tidied = found.bodies.map((body) => tidyFormula(body, found.isLastBox === true) ?? '');
@@ -258,25 +278,37 @@ function read(found: Found): ExtractedAnswer {
     const items = parsed.flatMap((each) => (each.kind === 'set' ? each.items : [each]));
     return { expression: { kind: 'set', items }, text: tidied.join(' and ') };
   }
-  return { expression: one && found.isPercent ? apply('/', one, whole(100n)) : one, text: tidied[0] ?? '' };
+  return { expression: one && found.isPercent ? percentOf(one) : one, text: tidied[0] ?? '' };
 }
 
-/** Of a chain of equations. */
-const lastSide = (text: string): string => (/[,;]/.test(text) ? text : (text.split(/(?<![\\<!>])=/).at(-1) ?? text));
+/** Of a chain of equations; not of what stands in groups. */
+function lastSide(text: string): string {
+  if (/[,;]/.test(text)) return text;
+  let [depth, from] = [0, 0];
+  for (let i = 0; i < text.length; i++) {
+    if (text[i] === '{') depth++;
+    else if (text[i] === '}') depth--;
+    else if (text[i] === '=' && depth <= 0 && !/[\\<!>]/.test(text[i - 1] ?? '')) from = i + 1;
+  }
+  return text.slice(from);
+}
+
+/** The answer that a formula without marks around it is. */
+export const formulaAnswer = (formula: string): ExtractedAnswer =>
+  read({ start: 0, end: formula.length, bodies: [formula], isFormula: true, isPercent: false });
 
 /** `takesNumbers`: numbers outside of formulas count too. */
 export function answerIn(whole: string, takesNumbers: boolean): ExtractedAnswer {
   const text = whole.slice(-MAX_LETTERS);
   const formulas = formulasOf(text);
-  const all = [...formulas, ...(takesNumbers ? numbersOf(text) : [])].sort(
-    (a, b) => a.start - b.start || b.end - a.end,
-  );
+  const numbers = takesNumbers ? numbersOf(text) : [];
+  const all = [...formulas, ...numbers].sort((a, b) => a.start - b.start || b.end - a.end);
   const final = /final answer(?:.{0,100}?)\sis:?\s*/gis;
   const groups = [
     after(text, /final answer is:?\s*/gi, all, 0).filter(({ end }) => /^\.?\s?I hope/.test(text.slice(end, end + 12))),
     [...after(text, final, all, 0), ...boxIn(text, formulas)],
-    after(text, /answer:/gi, all, 50),
-    after(text, /answer/gi, all, 50),
+    after(text, ANSWER_COLON, all, 50),
+    after(text, ANSWER, all, 50),
     all,
   ];
   let fallback: string | undefined;

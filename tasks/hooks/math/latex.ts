@@ -1,7 +1,8 @@
 /** Answers in LaTeX as expressions. */
 import { at } from '../../../system/at.js';
 import { LatexCursor, MAX_ITEMS, type LatexReading, type LatexToken, tokensOf, Unreadable } from './latexLexer.js';
-import { apply, call, type MathExpression, FUNCTIONS, minus, ofDigits, type RelationSign, whole } from './values.js';
+import { added, divided, multiplied, negated } from './matrices.js';
+import { apply, call, type MathExpression, FUNCTIONS, ofDigits, percentOf, type RelationSign } from './values.js';
 
 // What a factor in LaTeX begins with: numbers, symbols, groups and commands.
 
@@ -16,10 +17,13 @@ const BRACKETS: Readonly<Record<string, string>> = { '(': ')', '[': ']', '{': '}
 
 /** Reads atoms. What may stand inside them is read by the grammar that extends this. */
 export abstract class LatexAtoms extends LatexCursor {
+  /** Within round or square brackets, where commas do not group digits. */
+  private isPoint = false;
+
   protected abstract sum(): MathExpression;
   protected abstract relation(): MathExpression;
   /** One value or several, with commas between them. */
-  protected abstract items(read: () => MathExpression): MathExpression[];
+  protected abstract items(read: () => MathExpression, separators?: readonly string[]): MathExpression[];
   /** A factor with its exponent. */
   protected abstract power(): MathExpression;
 
@@ -72,8 +76,8 @@ export abstract class LatexAtoms extends LatexCursor {
   /** Thousands may have commas; 0.5 is a decimal number; a subscript is the base of a numeral, which says nothing. */
   private number(text: string): MathExpression {
     let digits = text;
-    if (this.depth <= 4 && /^\d{1,3}$/.test(text))
-      while (this.is(',') && /^\d{3}(?:\.\d+)?$/.test(this.tokens[this.at + 1]?.text ?? '')) {
+    if (this.depth <= 4 && !this.isPoint && /^\d{1,3}$/.test(text))
+      while (this.is(',') && /^\d{3}(?:\.\d+)?$/.test(this.textBehind())) {
         digits += at(this.tokens, this.at + 1).text;
         this.at += 2;
       }
@@ -81,6 +85,12 @@ export abstract class LatexAtoms extends LatexCursor {
     const value = ofDigits(digits);
     if (value === undefined) throw new Unreadable('too many digits');
     return { kind: 'number', value, isDecimal: digits.includes('.') };
+  }
+
+  /** What follows the next token, unless a space does. */
+  private textBehind(): string {
+    const { text, isApart } = this.tokens[this.at + 1] ?? { text: '', isApart: false };
+    return isApart ? '' : text;
   }
 
   private symbol(name: string): MathExpression {
@@ -94,12 +104,15 @@ export abstract class LatexAtoms extends LatexCursor {
     const bars = this.bars;
     this.bars = 0;
     if (open === '{') {
-      const found = this.within(() => (this.isPlain ? this.sum() : this.relation()));
+      const items = this.isPlain ? [this.within(() => this.sum())] : this.items(() => this.relation());
       this.expect('}');
       this.bars = bars;
-      return found;
+      return items.length === 1 ? items[0]! : { kind: 'set', items };
     }
+    const isPoint = this.isPoint;
+    this.isPoint = true;
     const items = this.isPlain ? [this.sum()] : this.items(() => this.relation());
+    this.isPoint = isPoint;
     const close = this.next.text;
     if (!(this.take(')') || this.take(']'))) throw new Unreadable('an open bracket');
     this.bars = bars;
@@ -145,6 +158,11 @@ export abstract class LatexAtoms extends LatexCursor {
         return this.braces();
       case 'begin':
         return this.matrix();
+      case 'sum':
+      case 'prod':
+      case 'int':
+      case 'lim':
+        return this.range(name);
       case 'overline':
       case 'vec':
       case 'hat':
@@ -154,6 +172,14 @@ export abstract class LatexAtoms extends LatexCursor {
         if (GREEK.has(name)) return this.symbol(name);
         throw new Unreadable(`\\${name}`);
     }
+  }
+
+  /** The sign of a sum or the like is a symbol of what stands below and above it: it is not evaluated. */
+  private range(name: string): MathExpression {
+    if (this.isPlain) throw new Unreadable(`\\${name}`);
+    let symbol = name;
+    for (const mark of ['_', '^', '_']) if (this.take(mark)) symbol += ` ${mark}${this.group()}`;
+    return { kind: 'symbol', name: symbol };
   }
 
   private until(end: string, name: string): MathExpression {
@@ -244,15 +270,20 @@ class LatexParser extends LatexAtoms {
     return found;
   }
 
-  /** Values with commas between them are a set. */
+  /** Values with commas between them are a set; groups of them with semicolons between are a set of tuples. */
   private list(): MathExpression {
-    const items = this.items(() => this.relation());
+    const groups = [this.items(() => this.relation(), [','])];
+    while (this.take(';') && this.next.kind !== 'end') groups.push(this.items(() => this.relation(), [',']));
+    const items =
+      groups.length === 1
+        ? at(groups, 0)
+        : groups.map((group): MathExpression => (group.length === 1 ? at(group, 0) : { kind: 'tuple', items: group }));
     return items.length === 1 ? at(items, 0) : { kind: 'set', items };
   }
 
-  protected override items(read: () => MathExpression): MathExpression[] {
+  protected override items(read: () => MathExpression, separators = [',', ';']): MathExpression[] {
     const items = [this.within(read)];
-    while (this.is(',') || this.is(';')) {
+    while (separators.some((separator) => this.is(separator))) {
       this.at++;
       if (this.next.kind === 'end') break;
       if (items.push(this.within(read)) > MAX_ITEMS) throw new Unreadable('too many values');
@@ -266,9 +297,13 @@ class LatexParser extends LatexAtoms {
     for (;;) {
       const sign = this.next.kind === 'mark' || this.next.kind === 'command' ? SIGNS[this.next.text] : undefined;
       if (sign === undefined) break;
+      // What a value is about adds nothing to it; of a symbol it is the value.
+      const isRounded = this.is('approx', 'command') && (signs.length > 0 || sides[0]!.kind !== 'symbol');
       this.at++;
+      const side = this.union();
+      if (isRounded) continue;
       signs.push(sign);
-      sides.push(this.union());
+      sides.push(side);
       if (signs.length > MAX_ITEMS) throw new Unreadable('too many sides');
     }
     return signs.length === 0 ? at(sides, 0) : { kind: 'relation', sides, signs };
@@ -286,8 +321,8 @@ class LatexParser extends LatexAtoms {
       let total: MathExpression | undefined;
       for (;;) {
         const term = this.product();
-        const signed = isNegative ? minus(term) : term;
-        total = total === undefined ? signed : apply('+', total, signed);
+        const signed = isNegative ? negated(term) : term;
+        total = total === undefined ? signed : added(total, signed);
         if (!this.is('+') && !this.is('-')) return total;
         isNegative = this.sign() === -1;
       }
@@ -295,16 +330,15 @@ class LatexParser extends LatexAtoms {
   }
 
   private product(): MathExpression {
-    let total = this.power();
+    let total: MathExpression = this.power();
     for (let count = 0; ; count++) {
       if (count > MAX_ITEMS) throw new Unreadable('too many factors');
       if (this.take('*') || this.take('cdot', 'command') || this.take('times', 'command'))
-        total = apply('*', total, this.signed());
-      else if (this.take('/') || this.take(':') || this.take('div', 'command'))
-        total = apply('/', total, this.signed());
+        total = multiplied(total, this.signed());
+      else if (this.take('/') || this.take(':') || this.take('div', 'command')) total = divided(total, this.signed());
       else if (this.beginsFactor()) {
         const factor = this.power();
-        total = this.isMixed(total, factor) ? apply('+', total, factor) : apply('*', total, factor);
+        total = this.isMixed(total, factor) ? apply('+', total, factor) : multiplied(total, factor);
       } else return total;
     }
   }
@@ -312,7 +346,7 @@ class LatexParser extends LatexAtoms {
   private signed(): MathExpression {
     const sign = this.sign();
     const factor = this.power();
-    return sign === -1 ? minus(factor) : factor;
+    return sign === -1 ? negated(factor) : factor;
   }
 
   /** One and a half: a whole number before a fraction of whole numbers. */
@@ -328,7 +362,23 @@ class LatexParser extends LatexAtoms {
     if (kind === 'number') return !this.isPlain || this.tokens[this.at - 1]?.kind !== 'number';
     if (kind === 'mark') return text === '(' || text === '[' || text === '{' || (text === '|' && this.bars === 0);
     if (kind !== 'command') return false;
-    const others = ['frac', 'sqrt', 'binom', 'pi', 'infty', '{', 'begin', 'lfloor', 'lceil', 'overline', 'vec', 'hat'];
+    const others = [
+      'frac',
+      'sqrt',
+      'binom',
+      'pi',
+      'infty',
+      '{',
+      'begin',
+      'lfloor',
+      'lceil',
+      'overline',
+      'vec',
+      'hat',
+      'sum',
+      'prod',
+      'int',
+    ];
     return others.includes(text) || FUNCTIONS[text] !== undefined || GREEK.has(text) || text === 'vert';
   }
 
@@ -337,7 +387,7 @@ class LatexParser extends LatexAtoms {
     let base = this.atom();
     for (;;) {
       if (this.take('!')) base = apply('factorial', base);
-      else if (!this.isPlain && (this.take('%') || this.take('%', 'command'))) base = apply('/', base, whole(100n));
+      else if (!this.isPlain && (this.take('%') || this.take('%', 'command'))) base = percentOf(base);
       else if (!this.isPlain && (this.take('circ', 'command') || this.take('degree', 'command'))) continue;
       else if (this.take('^')) {
         if (!this.isPlain && this.isDegrees()) continue;

@@ -80,11 +80,21 @@ export class LatexCursor {
   }
 
   protected subscript(): string {
-    if (!this.take('{')) return this.tokens[this.at++]?.text ?? '';
-    let text = '';
-    while (!this.is('}') && this.next.kind !== 'end') text += at(this.tokens, this.at++).text;
-    this.expect('}');
-    return text;
+    if (!this.is('{')) return this.tokens[this.at++]?.text ?? '';
+    return this.group();
+  }
+
+  /** The text of a group with those in it, or of one token. */
+  protected group(): string {
+    let [text, depth] = ['', 0];
+    do {
+      const { kind, text: part } = this.next;
+      if (kind === 'end') throw new Unreadable('an open group');
+      depth += this.is('{') ? 1 : this.is('}') ? -1 : 0;
+      text += kind === 'command' ? `\\${part}` : part;
+      this.at++;
+    } while (depth > 0);
+    return text.replace(/^\{(.*)\}$/, '$1');
   }
 
   /** The text of a group. */
@@ -113,7 +123,7 @@ export interface LatexToken {
 export const MAX_LETTERS = 2000;
 
 const TOKEN =
-  /(\s+)|\\(?:text|mbox|operatorname)\s*\{([^{}]*)\}|\\([a-zA-Z]+|.)|(\d+(?:\.\d+)?|\.\d+)|([a-zA-Z])|([^])/guy;
+  /(\s+)|\\(?:text|mbox|operatorname)\s*\{([^{}]*)\}|\\([a-zA-Z]+|.)|(\d+(?:\.\d+)?|\.\d+)|([a-zA-Z])|([<>!=]=|[^])/guy;
 /** Commands that only change how an answer looks. */
 const LOOKS = new Set(
   (
@@ -141,6 +151,10 @@ const SAME: Readonly<Record<string, string>> = {
   bullet: 'cdot',
 };
 const MARKS: Readonly<Record<string, string>> = {
+  '<=': 'le',
+  '>=': 'ge',
+  '!=': 'ne',
+  '==': 'equiv',
   '×': 'times',
   '·': 'cdot',
   '÷': 'div',

@@ -6,6 +6,7 @@ import {
   difference,
   exactly,
   type MathExpression,
+  isPercent,
   isSame,
   minus,
   negative,
@@ -162,8 +163,12 @@ const isEquation = (of: MathExpression): of is Relation =>
   isRelation(of) && of.signs.every((sign) => sign === '=' || sign === 'in');
 const last = (of: Relation): MathExpression => of.sides.at(-1)!;
 
-const isSymbols = (of: MathExpression): boolean =>
-  of.kind === 'symbol' || of.kind === 'text' || (of.kind === 'apply' && of.op === '*' && of.of.every(isSymbols));
+/** Symbols alone, their products, ratios and lengths, and points of them. */
+function isSymbols(of: MathExpression): boolean {
+  if (of.kind === 'apply') return (of.op === '*' || of.op === '/' || of.name === 'abs') && of.of.every(isSymbols);
+  if (of.kind === 'tuple' || of.kind === 'interval') return of.items.every(isSymbols);
+  return of.kind === 'symbol' || of.kind === 'text';
+}
 /** A name and its value. */
 const isAssignment = (of: MathExpression): of is Relation => isEquation(of) && isSymbols(elementAt(of.sides, 0));
 
@@ -183,15 +188,12 @@ function isSameWord(a: MathExpression, b: MathExpression): boolean {
   return isOne ? left === right : left.toLowerCase() === right.toLowerCase();
 }
 
-/** Each of the one is among the other, as often. */
+/** Each of the one is among the other. */
 function isSameSet(a: readonly MathExpression[], b: readonly MathExpression[]): boolean {
-  const left = [...b];
-  if (a.length !== b.length) return false;
-  return a.every((item) => {
-    const place = left.findIndex((other) => isSameAnswer(item, other));
-    if (place >= 0) left.splice(place, 1);
-    return place >= 0;
-  });
+  return (
+    a.every((item) => b.some((other) => isSameAnswer(item, other))) &&
+    b.every((other) => a.some((item) => isSameAnswer(item, other)))
+  );
 }
 
 const isSameList = (a: readonly MathExpression[], b: readonly MathExpression[]): boolean =>
@@ -216,11 +218,17 @@ function isSameCollection(right: MathExpression, answer: MathExpression): boolea
   const items = (of: MathExpression): readonly MathExpression[] =>
     of.kind === 'set' || of.kind === 'tuple' ? of.items : [of];
   if (right.kind === 'interval' || answer.kind === 'interval') return false;
-  return isSameSet(items(right), items(answer));
+  const [a, b] = [items(right), items(answer)];
+  return isSameSet(a, b) || ([...a, ...b].some(isNamedPoint) && isSameSet(coordinates(a), coordinates(b)));
 }
 
-/** The values between the sides of x < b, a <= x < b and the like. */
-function intervalOf({ sides, signs }: Relation): RealInterval | undefined {
+/** Several names with their values. */
+const isNamedPoint = (of: MathExpression): boolean => of.kind === 'tuple' && of.items.every(isAssignment);
+const coordinates = (of: readonly MathExpression[]): readonly MathExpression[] =>
+  of.flatMap((each) => (each.kind === 'tuple' && isNamedPoint(each) ? each.items : [each]));
+
+/** The values between the sides of x < b, a <= x < b and the like; of a length, values of both signs. */
+function intervalOf({ sides, signs }: Relation): MathExpression | undefined {
   const infinity: MathExpression = { kind: 'constant', name: 'infinity' };
   const isLess = (sign: RelationSign | undefined): boolean => sign === '<' || sign === '<=';
   const isMore = (sign: RelationSign | undefined): boolean => sign === '>' || sign === '>=';
@@ -232,16 +240,29 @@ function intervalOf({ sides, signs }: Relation): RealInterval | undefined {
   });
   const [a, b, c] = sides;
   const [first, second] = signs;
-  if (sides.length === 3 && b?.kind === 'symbol') {
-    if (isLess(first) && isLess(second)) return made(a!, c!, open(first), open(second));
-    if (isMore(first) && isMore(second)) return made(c!, a!, open(second), open(first));
+  if (sides.length === 3 && b !== undefined && isSymbols(b)) {
+    const between =
+      isLess(first) && isLess(second)
+        ? made(a!, c!, open(first), open(second))
+        : isMore(first) && isMore(second)
+          ? made(c!, a!, open(second), open(first))
+          : undefined;
+    if (between === undefined || !isLength(b)) return between;
+    const [low, high] = between.items;
+    return { kind: 'union', items: [made(minus(high), minus(low), ...reversed(between.isOpen)), between] };
   }
   if (sides.length !== 2 || a === undefined || b === undefined) return undefined;
-  const [value, sign] = a.kind === 'symbol' ? [b, first!] : b.kind === 'symbol' ? [a, FLIPPED[first!]] : [];
-  if (value === undefined) return undefined;
-  if (isLess(sign)) return made(minus(infinity), value, true, open(sign));
-  return isMore(sign) ? made(value, infinity, open(sign), true) : undefined;
+  if (!isSymbols(a) && !isSymbols(b)) return undefined;
+  const [name, value, sign] = isSymbols(a) ? [a, b, first!] : [b, a, FLIPPED[first!]];
+  if (isLess(sign))
+    return isLength(name)
+      ? made(minus(value), value, open(sign), open(sign))
+      : made(minus(infinity), value, true, open(sign));
+  return isMore(sign) && !isLength(name) ? made(value, infinity, open(sign), true) : undefined;
 }
+
+const isLength = (of: MathExpression): boolean => of.kind === 'apply' && of.name === 'abs';
+const reversed = ([left, right]: readonly [boolean, boolean]): readonly [boolean, boolean] => [right, left];
 
 /** Both are equivalent: their sides differ by a factor alone. */
 function isSameStep(a: Relation, b: Relation, at: number): boolean {
@@ -309,3 +330,10 @@ export function isSameAnswer(right: MathExpression, answer: MathExpression): boo
 export const isSameExpression = (a: MathExpression, b: MathExpression): boolean =>
   [a, b].every((each) => each.kind === 'number' || each.kind === 'symbol' || each.kind === 'apply') &&
   hasSameValue(a, b, false);
+
+/** One is a percentage, and the other is the same without its sign. */
+export function isSamePercentage(right: MathExpression, answer: MathExpression): boolean {
+  if (isPercent(right) === isPercent(answer)) return false;
+  const [percent, other] = isPercent(right) ? [right, answer] : [answer, right];
+  return percent.kind === 'apply' && isSameAnswer(elementAt(percent.of, 0), other);
+}

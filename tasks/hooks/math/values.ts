@@ -211,8 +211,12 @@ function applied(expression: Extract<MathExpression, { readonly kind: 'apply' }>
       return multiply(a, b!);
     case '/':
       return divide(a, b!);
-    case '^':
-      return raise(a, b!);
+    case '^': {
+      // Of a negative number the real value, where there is one, as for roots.
+      const exponent = a.im === 0 && a.re < 0 ? exactly(expression.of[1]!) : undefined;
+      if (exponent === undefined || exponent.over % 2n === 0n) return raise(a, b!);
+      return real((exponent.top % 2n === 0n ? 1 : -1) * (-a.re) ** toNumber(exponent));
+    }
     case 'root':
       return root(a, b ?? real(2));
     case 'logarithm':
@@ -290,6 +294,10 @@ export const whole = (value: bigint): MathExpression => ({
   value: { top: value, over: 1n },
   isDecimal: false,
 });
+/** A division by 100, which remembers that it was written as a percentage. */
+export const percentOf = (of: MathExpression): MathExpression => ({ ...PERCENT, of: [of, whole(100n)] });
+const PERCENT = { kind: 'apply', op: '/', name: '%' } as const;
+export const isPercent = (of: MathExpression): boolean => of.kind === 'apply' && of.op === '/' && of.name === '%';
 export const minus = (of: MathExpression): MathExpression =>
   of.kind === 'number' ? { ...of, value: { top: -of.value.top, over: of.value.over } } : apply('*', whole(-1n), of);
 export const difference = (a: MathExpression, b: MathExpression): MathExpression => apply('+', a, minus(b));

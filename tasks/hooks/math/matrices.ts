@@ -1,6 +1,6 @@
 /** Sums and products of expressions, of matrices entry by entry. They throw Unreadable where shapes do not fit. */
-import { Unreadable } from '../../tasks/hooks/math/latexLexer.js';
-import { apply, type MathExpression, minus } from '../../tasks/hooks/math/values.js';
+import { Unreadable } from './latexLexer.js';
+import { apply, type MathExpression, minus } from './values.js';
 
 type Matrix = Extract<MathExpression, { readonly kind: 'matrix' }>;
 /** Of a matrix, and products of entries in a product. */
