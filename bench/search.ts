@@ -75,15 +75,25 @@ class Measurement {
   readonly runs: NamedRun[] = [];
   private readonly options: Asked;
   private readonly problems: readonly Problem[];
+  private readonly about: string;
   private readonly started = performance.now();
 
-  constructor(options: Asked, problems: readonly Problem[]) {
+  constructor(options: Asked, problems: readonly Problem[], about: string) {
     this.options = options;
     this.problems = problems;
+    this.about = about;
   }
 
   get secondsLeft(): number {
     return this.options.limit - (performance.now() - this.started) / 1000;
+  }
+
+  /** What there is so far: whoever ends the program early has that. */
+  write(): void {
+    const { json, page } = this.options;
+    const { runs, sections, about } = this;
+    if (json !== undefined) writeFileSync(json, JSON.stringify({ options: this.options, about, runs: runs.map(bare) }));
+    if (page !== undefined) writeFileSync(page, plotPage('Searches', `${about}.`, sections));
   }
 
   /** One run, with a line of it as soon as it ends. */
@@ -95,10 +105,12 @@ class Measurement {
       ...{ search: searchOf(this.options), memory },
       ...options,
       limitSeconds,
+      onProgress: (line) => console.error(`${name}: ${line}`),
     });
     console.error(`${rowOf(name, figures, iterations).join(' | ')} (${this.secondsLeft.toFixed(0)} s are left)`);
     const run = { name, at, figures };
     this.runs.push(run);
+    this.write();
     return run;
   }
 
@@ -223,7 +235,7 @@ async function main(given: SearchBenchOptions): Promise<void> {
   console.log(about);
   const open = (verifierPrecision: 'auto' | 'fp8' | 'int8'): Promise<SearchPair> =>
     SearchPair.open({ models: SHAPES[shape].models, target, threads, verifierPrecision, replicas });
-  const measurement = new Measurement(options, all);
+  const measurement = new Measurement(options, all, about);
   let pair = await open(options.verifierPrecision);
   console.error(`both models are open, ${measurement.secondsLeft.toFixed(0)} s are left`);
   try {
@@ -236,9 +248,7 @@ async function main(given: SearchBenchOptions): Promise<void> {
   } finally {
     await pair.close();
     const { runs, sections } = measurement;
-    if (options.json !== undefined)
-      writeFileSync(options.json, JSON.stringify({ options, about, runs: runs.map(bare) }));
-    if (options.page !== undefined) writeFileSync(options.page, plotPage('Searches', `${about}.`, sections));
+    measurement.write();
     const rows = runs.map(({ name, figures }) => rowOf(name, figures, iterations));
     const lines = [COLUMNS, COLUMNS.map(() => '---:'), ...rows].map((cells) => `| ${cells.join(' | ')} |`);
     console.log(lines.join('\n'));

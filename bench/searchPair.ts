@@ -47,7 +47,11 @@ export interface RunOptions {
   readonly callTokens?: number | undefined;
   /** Seconds after which the run ends where it is. */
   readonly limitSeconds?: number | undefined;
+  /** Told from time to time how far it is. */
+  readonly onProgress?: ((line: string) => void) | undefined;
 }
+
+const PROGRESS_MS = 20_000;
 
 /** An engine that counts what its verifier must compute at least: every different beginning once. */
 class CountingEngine extends Engine {
@@ -106,7 +110,7 @@ export class SearchPair {
 
   /** All problems, with memory as it is when models have just been opened. */
   async run(problems: readonly Problem[], options: RunOptions): Promise<SearchFigures> {
-    const { search, memory, share, atOnce, callTokens, limitSeconds } = options;
+    const { search, memory, share, atOnce, callTokens, limitSeconds, onProgress } = options;
     const split = share === undefined ? undefined : [share, 1 - share];
     const budgets = new ModelMemory({ memory, split });
     const engine = new CountingEngine();
@@ -133,6 +137,10 @@ export class SearchPair {
     const log = new MomentLog(engine);
     const cpu = process.cpuUsage();
     const started = performance.now();
+    const told = setInterval(() => {
+      const rate = (1000 * tokens) / (performance.now() - started);
+      onProgress?.(`${iterations} iterations, ${tokens} tokens, ${rate.toFixed(0)} tokens/s`);
+    }, PROGRESS_MS);
     try {
       await schedule
         .run(
@@ -161,6 +169,7 @@ export class SearchPair {
       };
     } finally {
       clearTimeout(timer);
+      clearInterval(told);
       log.end();
       await engine.close();
       await ports.close();
