@@ -37,14 +37,14 @@ export interface Round {
   /** How many steps are drawn before they are scored. */
   readonly steps: number;
   readonly toEnd: boolean;
-  /** What would be drawn next, by the paths so far, some not scored. Undefined: nothing is drawn early. */
+  /** What would be drawn next, by the paths so far, in any order, some not scored. Undefined: nothing is drawn early. */
   readonly guess?: ((drawn: readonly Drawn[]) => readonly Child[]) | undefined;
   /** Of the next round, if there is a guess. */
   readonly next?: Pick<Round, 'iteration' | 'steps' | 'toEnd'>;
 }
 
 /** In a round: a guess looks at all of its paths. */
-const MOST_GUESSES = 64;
+const MOST_GUESSES = 16;
 
 export class Drawing {
   readonly #root: Path;
@@ -111,9 +111,7 @@ export class Drawing {
 
   #guess(known: readonly Drawn[], { guess, next }: Round): void {
     if (guess === undefined || next === undefined) return;
-    const wanted = new Map(
-      guess(known.toSorted((a, b) => a.place - b.place)).map((child) => [this.#numberOf(child), child]),
-    );
+    const wanted = new Map(guess(known).map((child) => [this.#numberOf(child), child]));
     for (const [number, running] of this.#ahead)
       if (!wanted.has(number)) {
         this.#ahead.delete(number);

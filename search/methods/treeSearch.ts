@@ -49,7 +49,10 @@ const placeOf = (iteration: number, plan: SearchPlan): Pick<Round, 'iteration' |
  */
 function likelyChildren(rule: TreeRule, known: readonly Drawn[], completed: number, of: number): readonly Child[] {
   if (known.length * 2 < of) return [];
-  const { survivors, children } = rule.choose(known, completed);
+  const { survivors, children } = rule.choose(
+    known.toSorted((a, b) => a.place - b.place),
+    completed,
+  );
   const likely = new Set(bestOf([...survivors], Math.ceil((survivors.size * known.length) / of)));
   return children.filter(({ parent }) => likely.has(parent!));
 }

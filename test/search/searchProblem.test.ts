@@ -67,4 +67,22 @@ describe('a search', () => {
         }
     },
   );
+
+  // What search-and-learn does is compared with its traces. It has no REBASE.
+  const all = Array.from({ length: isThorough ? 600 : 15 }, (_, seed) => seed);
+  const salSeeds = all.filter((seed) => METHODS[seed % METHODS.length] !== 'rebase');
+  it.each(salSeeds)('is the same whenever work is done, to the letter of search-and-learn too (%i)', async (seed) => {
+    const { earlyStop: _, every: __, ...options } = randomOptions(seed);
+    const habits = randomHabits(seed);
+    const results = await Promise.all(
+      (['off', 'on'] as const).map((speculate, turn) =>
+        searchProblem(PROBLEM, {
+          writer: new MadeUpWriter(habits, delays(seed, turn * 6)),
+          judge: new MadeUpJudge(habits, delays(seed + 1, turn * 9)),
+          options: { ...options, compat: 'sal', speculate },
+        }),
+      ),
+    );
+    expect(results[1]).toEqual(results[0]);
+  });
 });
