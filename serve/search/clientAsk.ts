@@ -96,6 +96,9 @@ class ClientRequest implements AskedRequest, RequestListener {
       const event = told.kind === 'failed' ? { ...told, error: engineError(told.error) } : told;
       this.held.push(event);
       if (event.kind === 'end') this.count(event.result.foundTokens);
+      // Nobody here has ended it: the server closes.
+      if (event.kind === 'end' && event.result.reason === 'aborted' && !this.isCancelled)
+        this.error = new ApiError(503, 'The engine has ended.');
       if (event.kind === 'token') this.use.generatedTokens++;
       if (event.kind === 'end' || event.kind === 'failed') this.left--;
     }
@@ -119,9 +122,10 @@ class ClientRequest implements AskedRequest, RequestListener {
         const events = this.held;
         this.held = [];
         if (events.length > 0) this.running?.acknowledge(events.length);
-        yield* events;
-        if (this.held.length > 0) continue;
         if (this.error !== undefined) throw this.error;
+        yield* events;
+        // More may have come while those were read.
+        if (this.held.length > 0 || this.error !== undefined) continue;
         if (this.left === 0) return;
         await new Promise<void>((resolve) => (this.wake = resolve));
       }

@@ -99,6 +99,16 @@ describe('a request of a search', () => {
     await expect(stuck).rejects.toBeInstanceOf(ApiError);
   });
 
+  it('fails where others end it, as where the server closes', async () => {
+    const own = servedModels();
+    const request = new ClientAsks(own.client).ask({ ...asked, maxNewTokens: 300 });
+    const reading = gathered(request);
+    await expect.poll(() => own.engine.statsOf().running).toBe(1);
+    await own.engine.close();
+    await expect(reading).rejects.toMatchObject({ status: 503 });
+    await own.close();
+  });
+
   it('fails where the engine does', async () => {
     const request = new ClientAsks(served.client).ask({ ...asked, prompt: Array.from({ length: 500 }, () => 5) });
     await expect(gathered(request)).rejects.toThrow(GenerateError);
