@@ -1,5 +1,5 @@
 /** How good the answers of a search are: of each problem, and of all. */
-import { answersOf, figuresOf, type ProblemAnswers } from '../search/answers/figures.js';
+import { answersOf, figureOf, type ProblemAnswers, valuesOf } from '../search/answers/figures.js';
 import { judgeOf } from '../search/answers/judge.js';
 import type { Vote } from '../search/answers/votes.js';
 import type { MetricFigure } from '../tasks/scores/aggregate.js';
@@ -29,9 +29,9 @@ export function gradeProblem(searched: SearchedProblem, n: number, isCompat: boo
   const { right } = answers;
   if (right === undefined) return { answers, values: new Map() };
   const values = new Map([[PICKED, rightAt(right, result.picked)]]);
-  for (const { size, ...at } of figuresOf([answers]))
+  for (const { size, ...at } of valuesOf(answers))
     for (const [key, name] of Object.entries(NAMES) as [Vote | 'pass', string][])
-      values.set(`${name}@${size}`, at[key].mean);
+      values.set(`${name}@${size}`, at[key]);
   return { answers, values };
 }
 
@@ -41,13 +41,7 @@ const rightAt = (right: readonly boolean[], place: number | null): number => (pl
 export function searchFigures(graded: readonly Pick<GradedProblem, 'values'>[]): ReadonlyMap<string, MetricFigure> {
   const known = graded.filter(({ values }) => values.size > 0);
   const names = known[0]?.values.keys() ?? [];
-  return new Map([...names].map((name) => [`${name},none`, meanOf(known.map(({ values }) => values.get(name) ?? 0))]));
-}
-
-/** The error is that of the sample; null for fewer than two values. */
-function meanOf(values: readonly number[]): MetricFigure {
-  const n = values.length;
-  const value = values.reduce((sum, each) => sum + each, 0) / n;
-  const squares = values.reduce((sum, each) => sum + (each - value) ** 2, 0);
-  return { value, error: n < 2 ? null : Math.sqrt(squares / (n - 1) / n) };
+  return new Map(
+    [...names].map((name) => [`${name},none`, figureOf(known.map(({ values }) => values.get(name) ?? 0))]),
+  );
 }

@@ -1,4 +1,5 @@
-/** How good the answers of a search are: by the number of candidates that are looked at, with standard errors. */
+/** How good the answers of a search are, by the number of candidates that are looked at. */
+import { AGGREGATIONS, type MetricFigure, standardError } from '../../tasks/scores/aggregate.js';
 import type { ProblemResult } from '../result.js';
 import { ballotsOf, chosen, type Vote, VOTES } from './votes.js';
 
@@ -57,40 +58,28 @@ export function answersOf(
   };
 }
 
-export interface Figure {
-  /** Of all problems, 0 to 1. */
-  readonly mean: number;
-  /** From the sample deviation; null for fewer than two problems. */
-  readonly stderr: number | null;
-}
-
-function figureOf(values: readonly number[]): Figure {
-  const n = values.length;
-  const mean = values.reduce((sum, value) => sum + value, 0) / n;
-  const squares = values.reduce((sum, value) => sum + (value - mean) ** 2, 0);
-  return { mean, stderr: n < 2 ? null : Math.sqrt(squares / (n - 1) / n) };
-}
-
-/** Shares of problems whose answer is right. */
-export interface FiguresAt extends Readonly<Record<Vote, Figure>> {
+/** Of one problem, whether the votes are right, 0 or 1; and pass@k. */
+export interface ValuesAt extends Readonly<Record<Vote, number>> {
   readonly size: number;
-  readonly pass: Figure;
+  readonly pass: number;
 }
 
-/** By number of candidates. Problems of which it is not known what is right are left out; none at all: empty. */
-export function figuresOf(problems: readonly ProblemAnswers[]): readonly FiguresAt[] {
-  const known = problems.filter(({ right }) => right !== undefined);
-  const sizes = known[0]?.votes.map(({ size }) => size) ?? [];
-  return sizes.map((size, i) => {
-    const share = (vote: Vote): Figure =>
-      figureOf(known.map(({ votes, right }) => (right![votes[i]![vote] ?? -1] === true ? 1 : 0)));
-    const pass = known.map(({ right }) => passAt(right!.length, right!.filter(Boolean).length, size));
-    return {
-      size,
-      naive: share('naive'),
-      weighted: share('weighted'),
-      majority: share('majority'),
-      pass: figureOf(pass),
-    };
-  });
+/** By number of candidates; empty where it is not known what is right. */
+export function valuesOf({ right, votes }: ProblemAnswers): readonly ValuesAt[] {
+  if (right === undefined) return [];
+  const count = right.filter(Boolean).length;
+  const isRight = (place: number | null): number => (place !== null && right[place] ? 1 : 0);
+  return votes.map(({ size, naive, weighted, majority }) => ({
+    size,
+    naive: isRight(naive),
+    weighted: isRight(weighted),
+    majority: isRight(majority),
+    pass: passAt(right.length, count, size),
+  }));
 }
+
+/** The mean of at least one problem's values, and the error that it has as a sample of problems. */
+export const figureOf = (values: readonly number[]): MetricFigure => ({
+  value: AGGREGATIONS.mean.of(values),
+  error: standardError('mean', values),
+});

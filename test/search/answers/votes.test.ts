@@ -1,7 +1,7 @@
 /** Votes and figures: search-and-learn's own, and rules where ours differ. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { answersOf, figuresOf, passAt, sizesUpTo } from '../../../search/answers/figures.js';
+import { answersOf, figureOf, passAt, sizesUpTo, valuesOf } from '../../../search/answers/figures.js';
 import { type Ballot, ballotsOf, chosen, isDecided, VOTES } from '../../../search/answers/votes.js';
 
 const FOLDER = new URL('../../../../shared/golden/search/', import.meta.url);
@@ -142,16 +142,23 @@ describe('figures', () => {
     });
     const isRight = (_: string, answer: string): boolean => answer === '1';
     const answers = [['1', '2'], ['2', '1'], []].map((each) => answersOf(problem(each), 2, isRight, false));
-    const [at1, at2] = figuresOf([...answers, answersOf(problem(['1']), 2, undefined, false)]);
-    expect(at1).toEqual({
-      size: 1,
-      naive: { mean: 1 / 3, stderr: expect.closeTo(1 / 3, 12) },
-      weighted: { mean: 1 / 3, stderr: expect.closeTo(1 / 3, 12) },
-      majority: { mean: 1 / 3, stderr: expect.closeTo(1 / 3, 12) },
-      pass: { mean: 1 / 3, stderr: expect.closeTo(1 / 6, 12) },
-    });
-    expect(at2!.pass).toEqual({ mean: 2 / 3, stderr: expect.closeTo(1 / 3, 12) });
-    expect(figuresOf([])).toEqual([]);
+    expect(answers.map((each) => valuesOf(each))).toEqual([
+      [
+        { size: 1, naive: 1, weighted: 1, majority: 1, pass: 0.5 },
+        { size: 2, naive: 1, weighted: 1, majority: 1, pass: 1 },
+      ],
+      [
+        { size: 1, naive: 0, weighted: 0, majority: 0, pass: 0.5 },
+        { size: 2, naive: 0, weighted: 0, majority: 0, pass: 1 },
+      ],
+      [
+        { size: 1, naive: 0, weighted: 0, majority: 0, pass: 0 },
+        { size: 2, naive: 0, weighted: 0, majority: 0, pass: 0 },
+      ],
+    ]);
+    expect(valuesOf(answersOf(problem(['1']), 2, undefined, false))).toEqual([]);
+    expect(figureOf([1, 0, 0])).toEqual({ value: 1 / 3, error: expect.closeTo(1 / 3, 12) });
+    expect(figureOf([1])).toEqual({ value: 1, error: null });
   });
 
   it('pass@k is what counting says', () => {
