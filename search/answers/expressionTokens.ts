@@ -4,7 +4,7 @@
  */
 import { Unreadable } from '../../tasks/hooks/math/latexLexer.js';
 
-/** A number, a letter or a pair that is a differential, a command without its backslash, a mark; a name is no factor. */
+/** A number, a letter or a differential of two, a command without its backslash, a mark; a name is no factor. */
 export interface ExpressionToken {
   readonly kind: 'number' | 'letter' | 'command' | 'mark' | 'name' | 'end';
   readonly text: string;
@@ -15,27 +15,30 @@ export interface ExpressionToken {
 
 /** Functions that are written without a backslash. */
 const NAMES =
-  'arcsinh arccosh arctanh arsinh arcosh artanh gcd lcm floor ceil eye zeros ones cols rows diag norm rank trace tr ' +
-  'rref hstack vstack orthogonalize orthogonal ortho orth nullspace diagonalize eigenvectors eigenvects eigenvalues ' +
-  'eigenvals eigen eig svd SVD pmatrix bmatrix vmatrix matrix';
+  'arcsinh arccosh arctanh arsinh arcosh artanh gcd lcm floor ceil eye zeros ones cols rows diag norm rank ' +
+  'trace tr rref hstack vstack orthogonalize orthogonal ortho orth nullspace diagonalize eigenvectors ' +
+  'eigenvects eigenvalues eigenvals eigen eig svd SVD pmatrix bmatrix vmatrix matrix';
 /** Letters of other alphabets and marks that stand for variables. */
 const SYMBOLS =
-  'alpha beta Gamma gamma Delta delta epsilon varepsilon zeta eta Theta theta vartheta iota kappa Lambda lambda mu nu ' +
-  'Xi xi omicron Pi varpi rho varrho Sigma sigma varsigma tau Upsilon upsilon Phi phi varphi chi Psi psi Omega omega ' +
-  'Bbbk wp nabla bigstar angle nexists diagdown measuredangle eth diagup sphericalangle clubsuit varnothing Diamond ' +
-  'complement diamondsuit imath Finv triangledown heartsuit jmath Game triangle spadesuit ell hbar vartriangle hslash ' +
-  'blacklozenge lozenge blacksquare mho blacktriangle sharp prime Im flat square backprime Re natural surd circledS';
+  'alpha beta Gamma gamma Delta delta epsilon varepsilon zeta eta Theta theta vartheta iota kappa Lambda ' +
+  'lambda mu nu Xi xi omicron Pi varpi rho varrho Sigma sigma varsigma tau Upsilon upsilon Phi phi varphi ' +
+  'chi Psi psi Omega omega Bbbk wp nabla bigstar angle nexists diagdown measuredangle eth diagup ' +
+  'sphericalangle clubsuit varnothing Diamond complement diamondsuit imath Finv triangledown heartsuit jmath ' +
+  'Game triangle spadesuit ell hbar vartriangle hslash blacklozenge lozenge blacksquare mho blacktriangle ' +
+  'sharp prime Im flat square backprime Re natural surd circledS';
 /** Commands that make a variable of a group. */
 const ACCENTS =
-  'acute bar overline breve check widecheck dot ddot grave hat tilde widetilde vec overrightarrow bm boldsymbol text ' +
-  'textit mathbb mathbin mathbf mathcal mathclap mathclose mathellipsis mathfrak mathinner mathnormal mathop mathopen ' +
-  'mathord mathpunct mathrel mathring mathrlap mathrm mathscr mathsf mathsterling mathtt';
+  'acute bar overline breve check widecheck dot ddot grave hat tilde widetilde vec overrightarrow bm ' +
+  'boldsymbol text textit mathbb mathbin mathbf mathcal mathclap mathclose mathellipsis mathfrak mathinner ' +
+  'mathnormal mathop mathopen mathord mathpunct mathrel mathring mathrlap mathrm mathscr mathsf mathsterling ' +
+  'mathtt';
 const OTHERS =
-  'over lgroup rgroup lbrace rbrace lbrack rbrack lvert rvert vert lfloor rfloor llcorner lrcorner lceil rceil ulcorner ' +
-  'urcorner left right mleft mright log ln exp sin cos tan csc sec cot arcsin arccos arctan arccsc arcsec arccot sinh ' +
-  'cosh tanh arsinh arcosh artanh arcsinh arccosh arctanh sqrt gcd lcm floor ceil max min det times cdot div frac ' +
-  'binom tbinom dbinom choose mod mathit operatorname in equiv leq le leqslant geq ge geqslant ne neq lim int sum prod ' +
-  'to rightarrow Rightarrow longrightarrow Longrightarrow pi infty partial emptyset exponentialE';
+  'over lgroup rgroup lbrace rbrace lbrack rbrack lvert rvert vert lfloor rfloor llcorner lrcorner lceil ' +
+  'rceil ulcorner urcorner left right mleft mright log ln exp sin cos tan csc sec cot arcsin arccos arctan ' +
+  'arccsc arcsec arccot sinh cosh tanh arsinh arcosh artanh arcsinh arccosh arctanh sqrt gcd lcm floor ceil ' +
+  'max min det times cdot div frac binom tbinom dbinom choose mod mathit operatorname in equiv leq le ' +
+  'leqslant geq ge geqslant ne neq lim int sum prod to rightarrow Rightarrow longrightarrow Longrightarrow ' +
+  'pi infty partial emptyset exponentialE';
 
 export const SYMBOL_COMMANDS: ReadonlySet<string> = new Set(SYMBOLS.split(' '));
 export const ACCENT_COMMANDS: ReadonlySet<string> = new Set(ACCENTS.split(' '));

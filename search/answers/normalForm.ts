@@ -1,5 +1,5 @@
 /**
- * Answers in the normal form of Qwen2.5-Math's evaluation, which search-and-learn reads them in: units, words and looks
+ * Answers in the normal form that search-and-learn has from an evaluation of mathematics: units, words and looks are
  * removed, fractions written in one way. It goes wrong where it does there: variables are taken for units.
  */
 import { codePointLength, strip } from '../../python/value.js';
