@@ -6,17 +6,12 @@ import { UsageError, UserError } from '../errors.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import { readConfig } from '../models/config.js';
 import type { Score, ScoreRule } from '../models/heads/head.js';
-import {
-  LANGUAGE_VERIFIERS,
-  type LanguageVerifier,
-  verdictScore,
-  verifierByFolder,
-} from '../models/heads/languageVerifiers.js';
+import { LANGUAGE_VERIFIERS, type LanguageVerifier, verifierByFolder } from '../models/heads/languageVerifiers.js';
 import type { Layout } from '../models/heads/layout.js';
 import { classesOf } from '../models/model/model.js';
 import { recordOf } from '../models/heads/records.js';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.js';
-import type { Scoring } from '../search/models/scoring.js';
+import { RowValues, rowsRequest, scoreOf, type Scoring } from '../search/models/scoring.js';
 import type { ScoringFacts } from '../serve/models.js';
 import { isRecord, quote } from '../system/json.js';
 import { quoteForShell } from '../system/process.js';
@@ -110,18 +105,13 @@ export async function openVerifier(
 
 function ofClasses(layout: Layout, rule: ScoreRule, classes: number): Verifier {
   const { beside } = rule;
+  const scoring: Scoring = { kind: 'classes', rule };
   return {
     is: rule.is(classes),
     layout,
-    scoring: { kind: 'classes', rule },
+    scoring,
     ...(beside === undefined ? {} : { besideName: beside.name }),
-    scores: async (engine, tokens, rows, options) => {
-      const found = await engine.submit({ kind: 'reward', tokens, positions: rows, ...options }).result();
-      return found.map(({ logits }) => {
-        const values = [...logits];
-        return { score: rule.of(values), ...(beside === undefined ? {} : { beside: beside.of(values) }) };
-      });
-    },
+    scores: scoresBy(scoring),
   };
 }
 
@@ -134,22 +124,26 @@ async function ofVerdicts(
     if (id === undefined) throw new UserError(`the tokenizer has no token for ${quote(text)}, a verdict of ${name}`);
     return id;
   };
-  const [right, wrong] = [await idOf(texts[0]), await idOf(texts[1])];
-  return {
-    is,
-    layout,
-    verdicts: [right, wrong],
-    scoring: { kind: 'verdicts', verdicts: [right, wrong] },
-    scores: async (engine, tokens, rows, options) => {
-      const asked = rows.flatMap((position) => [right, wrong].map((target) => ({ position, target })));
-      const found = await engine.submit({ kind: 'score', tokens, rows: asked, ...options }).result();
-      // Where the request was ended early, some rows are missing, and nobody knows which.
-      if (found.length < asked.length) return [];
-      const logProbs = found.map(({ logProb = NaN }) => logProb);
-      return rows.map((_, i) => ({ score: verdictScore(logProbs[2 * i]!, logProbs[2 * i + 1]!) }));
-    },
-  };
+  const verdicts = [await idOf(texts[0]), await idOf(texts[1])] as const;
+  const scoring: Scoring = { kind: 'verdicts', verdicts };
+  return { is, layout, verdicts, scoring, scores: scoresBy(scoring) };
 }
+
+const scoresBy =
+  (scoring: Scoring): Verifier['scores'] =>
+  async (engine, tokens, rows, options) => {
+    const found = new RowValues();
+    for await (const event of engine.submit({ ...rowsRequest(scoring, tokens, rows), ...options })) {
+      if (event.kind === 'failed') throw event.error;
+      found.take(event);
+    }
+    const beside = scoring.kind === 'classes' ? scoring.rule.beside : undefined;
+    return rows.flatMap((row) => {
+      const values = found.of(row, scoring);
+      if (values === undefined) return [];
+      return { score: scoreOf(scoring, values), ...(beside === undefined ? {} : { beside: beside.of(values) }) };
+    });
+  };
 
 /** The token that fills lines of a batch up, as config.json has it. */
 export function padTokenOf({ configPath }: Pick<Checkpoint, 'configPath'>): number | undefined {

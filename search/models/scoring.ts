@@ -1,4 +1,5 @@
 /** Scores of rows of tokens, by requests to a verifier. */
+import type { RequestEvent, RewardRequest, ScoreRequest } from '../../engine/request.js';
 import { UserError } from '../../errors.js';
 import type { Score, ScoreRule } from '../../models/heads/head.js';
 import { verdictScore } from '../../models/heads/languageVerifiers.js';
@@ -11,6 +12,43 @@ import { asPathFailure } from './failures.js';
 export type Scoring =
   | { readonly kind: 'classes'; readonly rule: ScoreRule }
   | { readonly kind: 'verdicts'; readonly verdicts: readonly [right: number, wrong: number] };
+
+/** What an engine is asked for the numbers of rows. */
+export const rowsRequest = (
+  scoring: Scoring,
+  tokens: readonly number[],
+  rows: readonly number[],
+): ScoreRequest | RewardRequest =>
+  scoring.kind === 'classes'
+    ? { kind: 'reward', tokens, positions: rows }
+    : {
+        kind: 'score',
+        tokens,
+        rows: rows.flatMap((position) => scoring.verdicts.map((target) => ({ position, target }))),
+      };
+
+/** The numbers of each row, as they come. */
+export class RowValues {
+  private readonly found = new Map<number, readonly number[]>();
+
+  take(event: RequestEvent): void {
+    if (event.kind === 'classes') this.found.set(event.row.position, [...event.row.logits]);
+    if (event.kind !== 'row') return;
+    // Rows of a position come in the order in which they were asked for.
+    const { position, logProb = NaN } = event.row;
+    this.found.set(position, [...(this.found.get(position) ?? []), logProb]);
+  }
+
+  /** Undefined where the request was ended before the row was computed. */
+  of(row: number, { kind }: Scoring): readonly number[] | undefined {
+    const values = this.found.get(row);
+    return kind === 'verdicts' && (values?.length ?? 0) < 2 ? undefined : values;
+  }
+}
+
+/** The score of a row, of its numbers. */
+export const scoreOf = (scoring: Scoring, values: readonly number[]): Score =>
+  scoring.kind === 'classes' ? scoring.rule.of(values) : verdictScore(values[0]!, values[1]!);
 
 export interface RowsAsk {
   readonly ask: Ask;
@@ -31,37 +69,23 @@ export async function scoreRows(
   rows: readonly number[],
   { signal, affinity }: { readonly signal: AbortSignal; readonly affinity: number | undefined },
 ): Promise<RowScores> {
-  const options = { tokens, signal, priority: PRIORITY.score, ...defined({ model, affinity }) };
-  const found = new Map<number, number[]>();
+  const options = { signal, priority: PRIORITY.score, ...defined({ model, affinity }) };
+  const found = new RowValues();
   let foundTokens = 0;
   try {
-    const request = ask(
-      scoring.kind === 'classes'
-        ? { kind: 'reward', positions: rows, ...options }
-        : {
-            kind: 'score',
-            rows: rows.flatMap((position) => scoring.verdicts.map((target) => ({ position, target }))),
-            ...options,
-          },
-    );
-    for await (const event of request) {
+    for await (const event of ask({ ...rowsRequest(scoring, tokens, rows), ...options })) {
       if (event.kind === 'failed') throw event.error;
       if (event.kind === 'end') ({ foundTokens } = event.result);
-      if (event.kind === 'classes') found.set(event.row.position, [...event.row.logits]);
-      // Rows of a position come in the order in which they were asked for.
-      if (event.kind !== 'row') continue;
-      const { position, logProb = NaN } = event.row;
-      found.set(position, [...(found.get(position) ?? []), logProb]);
+      found.take(event);
     }
   } catch (error) {
     throw signal.aborted ? signal.reason : asPathFailure(error);
   }
   if (signal.aborted) throw signal.reason;
-  const scores = rows.map((position) => {
-    const values = found.get(position);
+  const scores = rows.map((row) => {
+    const values = found.of(row, scoring);
     if (values === undefined) throw new Error('The engine ended a score early.');
-    const score = scoring.kind === 'classes' ? scoring.rule.of(values) : verdictScore(values[0]!, values[1] ?? NaN);
-    return requireNumber(score);
+    return requireNumber(scoreOf(scoring, values));
   });
   return { scores, foundTokens };
 }

@@ -2,10 +2,11 @@
 import type { RequestEvent } from '../../engine/request.js';
 import { UserError } from '../../errors.js';
 import type { Score, ScoreRule } from '../../models/heads/head.js';
-import { LANGUAGE_VERIFIERS, type LanguageVerifier, verdictScore } from '../../models/heads/languageVerifiers.js';
+import { LANGUAGE_VERIFIERS, type LanguageVerifier } from '../../models/heads/languageVerifiers.js';
 import type { Turn } from '../../models/heads/layout.js';
 import { recordOf } from '../../models/heads/records.js';
 import { checkTokens, type LaidOut, type SolutionWriter } from '../../models/heads/solutionTexts.js';
+import { RowValues, rowsRequest, scoreOf, type Scoring } from '../../search/models/scoring.js';
 import { badRequest } from '../apiError.js';
 import {
   type ModelClient,
@@ -98,36 +99,22 @@ export async function scoreText(
   verdicts: SolutionWriter['verdicts'],
   signal: AbortSignal,
 ): Promise<ScoredText> {
-  const rule = ruleOf(model);
-  if (rule !== undefined) {
-    const asked = { kind: 'reward', model: model.key, tokens, positions: rows } as const;
-    const { events, cachedTokens } = await answered(client, asked, signal);
-    const found = new Map<number, readonly number[]>();
-    for (const event of events) if (event.kind === 'classes') found.set(event.row.position, [...event.row.logits]);
-    const scored = rows.map((position) => {
-      const logits = found.get(position) ?? [];
-      return { score: rule.of(logits), logits };
-    });
-    return { rows: scored, promptTokens: tokens.length, cachedTokens };
-  }
-  const both = rows.flatMap((position) => (verdicts ?? []).map((target) => ({ position, target })));
-  const { events, cachedTokens } = await answered(
-    client,
-    { kind: 'score', model: model.key, tokens, rows: both },
-    signal,
-  );
-  // Rows at one position come in the order in which they were asked for.
-  const found = new Map<number, number[]>();
-  for (const event of events) {
-    if (event.kind !== 'row') continue;
-    const { position, logProb = NaN } = event.row;
-    found.set(position, [...(found.get(position) ?? []), logProb]);
-  }
-  const scored = rows.map((position) => {
-    const [right = NaN, wrong = NaN] = found.get(position) ?? [];
-    return { score: verdictScore(right, wrong) };
+  const scoring = scoringOf(model, verdicts);
+  const asked = { ...rowsRequest(scoring, tokens, rows), model: model.key };
+  const { events, cachedTokens } = await answered(client, asked, signal);
+  const found = new RowValues();
+  for (const event of events) found.take(event);
+  const scored = rows.map((row) => {
+    const values = found.of(row, scoring) ?? [];
+    return { score: scoreOf(scoring, values), ...(scoring.kind === 'classes' ? { logits: values } : {}) };
   });
   return { rows: scored, promptTokens: tokens.length, cachedTokens };
+}
+
+/** How numbers of a row become its score. */
+export function scoringOf(model: ScoringModel, verdicts: SolutionWriter['verdicts']): Scoring {
+  const rule = ruleOf(model);
+  return rule === undefined ? { kind: 'verdicts', verdicts: verdicts ?? [-1, -1] } : { kind: 'classes', rule };
 }
 
 /** All events of a request but its end. */

@@ -6,7 +6,7 @@ import { EngineWriter } from '../../search/models/writer.js';
 import type { SearchOptions } from '../../search/options.js';
 import type { PathJudge, StepWriter } from '../../search/ports.js';
 import type { ServedModel } from '../models.js';
-import { ruleOf, type ScoringModel, writerOf } from '../pooling/verifier.js';
+import { type ScoringModel, scoringOf, writerOf } from '../pooling/verifier.js';
 
 export function stepWriterOf(model: ServedModel, ask: Ask, options: SearchOptions): StepWriter {
   const { key, texts, vocabSize, maxLength, bosTokenId, eosTokenIds, ownEosTokenId } = model;
@@ -22,11 +22,7 @@ export function stepWriterOf(model: ServedModel, ask: Ask, options: SearchOption
 /** Rejects with ApiError 400 where the tokenizer lacks what the verifier needs. */
 export async function pathJudgeOf(model: ScoringModel, ask: Ask, options: SearchOptions): Promise<PathJudge> {
   const writer = await writerOf(model);
-  const rule = ruleOf(model);
-  const scoring =
-    rule === undefined
-      ? ({ kind: 'verdicts', verdicts: writer.verdicts ?? [-1, -1] } as const)
-      : ({ kind: 'classes', rule } as const);
+  const scoring = scoringOf(model, writer.verdicts);
   return EngineJudge.open({ ask, scoring, writer, model: model.key, maxLength: model.maxLength }, options);
 }
 
