@@ -64,7 +64,8 @@ export const addGenerateFlags = (command: Command): Command =>
 const ESCAPES: Readonly<Record<string, string>> = { n: '\n', t: '\t', r: '\r', '\\': '\\' };
 
 /** `\n`, `\t`, `\r` and `\\` as shells leave them; any other backslash stays. */
-export const unescape = (given: string): string => given.replace(/\\([ntr\\])/g, (_, letter: string) => ESCAPES[letter]!);
+export const unescape = (given: string): string =>
+  given.replace(/\\([ntr\\])/g, (_, letter: string) => ESCAPES[letter]!);
 
 /** Fields that are flags of a number each, and a value that makes sense. */
 const NUMBERS = {

@@ -2,6 +2,7 @@
 import { answersOf, figureOf, type ProblemAnswers, valuesOf } from '../search/answers/figures.js';
 import { judgeOf } from '../search/answers/judge.js';
 import type { Vote } from '../search/answers/votes.js';
+import { textTable } from '../system/text.js';
 import type { MetricFigure } from '../tasks/scores/aggregate.js';
 import type { SearchedProblem } from './searchRequest.js';
 
@@ -45,3 +46,19 @@ export function searchFigures(graded: readonly Pick<GradedProblem, 'values'>[]):
     [...names].map((name) => [`${name},none`, figureOf(known.map(({ values }) => values.get(name) ?? 0))]),
   );
 }
+
+/** Figures for people: a row for each number of candidates, `0.5312 ± 0.0443`. Empty where nothing was graded. */
+export function figuresTable(found: ReadonlyMap<string, MetricFigure>): string {
+  const picked = found.get(`${PICKED},none`);
+  if (picked === undefined) return '';
+  const names = Object.values(NAMES);
+  const sizes = [...found.keys()].flatMap((key) => /^pass@(\d+),none$/.exec(key)?.[1] ?? []);
+  const rows = sizes.map((size) => [size, ...names.map((name) => shown(found.get(`${name}@${size},none`)))]);
+  const table = textTable([['N', ...names], ...rows], new Set([0]));
+  return [`right answers: ${shown(picked)}`, ...table].join('\n');
+}
+
+const shown = (figure: MetricFigure | undefined): string =>
+  figure === undefined
+    ? ''
+    : `${figure.value.toFixed(4)}${figure.error === null ? '' : ` ± ${figure.error.toFixed(4)}`}`;

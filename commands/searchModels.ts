@@ -59,7 +59,7 @@ export async function searchPorts(
   requireVocabulary(checkpoint, 'search');
   const templates = [generator, verifier].map((each) => each && openTemplate(each.loaded.checkpoint.path));
   const close = async (): Promise<void> => {
-    await Promise.all(templates.map((template) => template?.close()));
+    for (const template of templates) await template?.close();
   };
   try {
     const writer = writerOf(engine, generator, templates[0], options);

@@ -6,13 +6,12 @@ import { arithmeticName } from '../driver/precision.js';
 import { VERSION } from '../driver/program.js';
 import { modelFolder, sanitiseModelName } from '../evaluate/output.js';
 import { figures, fileDate, resultsName, samplesName, toJson } from '../evaluate/results.js';
-import { formatTable } from '../evaluate/table.js';
 import type { Problem } from '../search/path.js';
 import type { ProblemResult } from '../search/result.js';
 import { defined } from '../system/defined.js';
 import { Scratch, writeAtomically } from '../system/write.js';
 import { checkpointId, type LoadedModel } from './loadModel.js';
-import { type GradedProblem, gradeProblem, searchFigures } from './searchFigures.js';
+import { figuresTable, type GradedProblem, gradeProblem, searchFigures } from './searchFigures.js';
 import type { GivenProblem, Problems } from './searchProblems.js';
 import type { ModelWork, SearchedProblem, SearchRequest } from './searchRequest.js';
 
@@ -103,7 +102,7 @@ export class SearchReporter {
     const samplesSha256 = this.#hash.digest('hex');
     const finished = new Date(clock());
     const results = this.#results(facts, samplesSha256, finished);
-    const table = this.#graded.some(({ values }) => values.size > 0) ? formatTable(results) : '';
+    const table = figuresTable(searchFigures(this.#graded));
     const folder = this.#folder;
     if (folder === undefined || this.#scratch === undefined)
       return { samplesSha256, table, resultsPath: undefined, samplesPath: undefined };

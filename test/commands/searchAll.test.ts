@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { appendFileSync, existsSync, mkdirSync, readdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { figuresTable, gradeProblem, searchFigures } from '../../commands/searchFigures.js';
 import { searchAll, type SearchingAll } from '../../commands/searchAll.js';
 import { SearchJournal } from '../../commands/searchJournal.js';
 import { givenProblems } from '../../commands/searchProblems.js';
@@ -205,6 +206,37 @@ describe('the journal of a search', () => {
     appendFileSync(path, 'x');
     expect(() => journal.append([{ index: 0, id: ids[0]!, result: resultOf('') }])).toThrow('another process');
     journal.close();
+  });
+});
+
+describe('figures of a search', () => {
+  const graded = (...texts: readonly (string | undefined)[]) =>
+    texts.map((text, index) => {
+      const problem = { id: String(index), problem: 'P', answer: '7' };
+      const found = text === undefined ? { error: 'too long' } : { result: resultOf(`So $\\boxed{${text}}$.`) };
+      return gradeProblem({ index, problem, ...found }, 2, false);
+    });
+
+  it('are means with the errors of samples; a problem that failed is wrong', () => {
+    const found = searchFigures(graded('7', '8', undefined, '7.0'));
+    expect([...found.keys()].map((key) => key.replace(',none', '')).toSorted()).toEqual(
+      ['exact_match', ...['maj', 'naive', 'pass', 'weighted'].flatMap((name) => [`${name}@1`, `${name}@2`])].toSorted(),
+    );
+    const half = { value: 0.5, error: Math.sqrt(1 / 3 / 4) };
+    for (const figure of found.values()) expect(figure).toEqual(half);
+    expect(figuresTable(found).split('\n')).toEqual([
+      'right answers: 0.5000 ± 0.2887',
+      'N  naive            weighted         maj              pass',
+      '1  0.5000 ± 0.2887  0.5000 ± 0.2887  0.5000 ± 0.2887  0.5000 ± 0.2887',
+      '2  0.5000 ± 0.2887  0.5000 ± 0.2887  0.5000 ± 0.2887  0.5000 ± 0.2887',
+    ]);
+    expect(figuresTable(searchFigures(graded('7'))).split('\n')[0]).toBe('right answers: 1.0000');
+  });
+
+  it('are none where nothing says what is right', () => {
+    const problem = { id: '0', problem: 'P' };
+    const found = searchFigures([gradeProblem({ index: 0, problem, result: resultOf('x') }, 2, false)]);
+    expect([found.size, figuresTable(found)]).toEqual([0, '']);
   });
 });
 

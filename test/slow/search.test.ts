@@ -6,8 +6,9 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { pathToFileURL } from 'node:url';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
-import { search } from '../../commands/search.js';
+import type * as Search from '../../commands/search.js';
 import type { SearchRequest, SearchSummary } from '../../commands/searchRequest.js';
 import type { SearchOptions } from '../../search/options.js';
 import { randomOf } from '../fuzz/mutate.js';
@@ -43,6 +44,8 @@ const SMALL = problemLines(3);
 describe.skipIf(!hasModels || !isBuilt)('a search', () => {
   let asked: SearchRequest;
   let wanted = '';
+  /** As built: several devices are processes of what is built. */
+  let search: typeof Search.search;
   const file = (lines: readonly Record<string, unknown>[]): SearchRequest['problems'] => ({
     kind: 'file',
     path: writeProblems(temporaryFolder(), lines),
@@ -50,6 +53,7 @@ describe.skipIf(!hasModels || !isBuilt)('a search', () => {
 
   beforeAll(async () => {
     for (const [name, value] of Object.entries(environment())) vi.stubEnv(name, value);
+    ({ search } = (await import(pathToFileURL(join(ROOT, 'dist', 'commands', 'search.js')).href)) as typeof Search);
     asked = {
       ...LOAD,
       model: endingGenerator(join(VERIFIERS, 'rlhflow-prm'), temporaryFolder()),
