@@ -1,5 +1,5 @@
 /** `tilewright serve`: answers over HTTP as OpenAI's servers do. */
-import type { Command } from 'commander';
+import { type Command, Option } from 'commander';
 import type { ServeRequest } from '../commands/serve.js';
 import { isArtifact } from '../driver/names.js';
 import type { WithTargetChoice } from '../driver/precision.js';
@@ -19,6 +19,7 @@ import {
 import {
   addSections,
   CHECKPOINT_HELP,
+  choice,
   EXIT_STATUSES,
   type Flags,
   seconds,
@@ -28,6 +29,7 @@ import {
   wholeNumber,
 } from './options.js';
 import { printableLine, printText } from './print.js';
+import { VERIFIERS } from './reward.js';
 import { faceOf } from './ui.js';
 import { type Context, refuseHubName, sameCommand, withUi } from './work.js';
 
@@ -61,6 +63,11 @@ export function addServe(program: Command, context: Context): void {
     )
     .option('--verifier <model>', 'a second model beside it, for /score and /pooling or for texts')
     .option('--verifier-name <name>', "what clients call the second model (default: the folder's)")
+    .addOption(
+      new Option('--verifier-kind <name>', 'what a verifier with the class of a language model was trained as').choices(
+        VERIFIERS,
+      ),
+    )
     .option(
       '--api-key <key>',
       'a key that clients must show; may be repeated. Users of this machine can see it',
@@ -99,7 +106,8 @@ export function addServe(program: Command, context: Context): void {
   addSections(command, {
     'About the model': CHECKPOINT_HELP,
     'What it answers': [
-      '/v1/completions, /v1/chat/completions, /v1/models; /tokenize, /detokenize, /tokenizer_info;',
+      '/v1/completions, /v1/chat/completions (with a verifier it searches, where a body has search),',
+      '/v1/models; /tokenize, /detokenize, /tokenizer_info;',
       '/pooling, /score, /classify and /rerank for reward models; /health, /ping, /version, /load and',
       '/metrics (Prometheus). docs/serving.md lists every field, status and flag.',
     ],
@@ -183,16 +191,23 @@ function parse(context: Context, model: string, flags: Flags): Omit<WithTargetCh
   if (isArtifact(model)) refuseCompileFlags(flags, model);
   const whole = (name: string, flag: string, most: number, usual: string, least = 1): number =>
     wholeNumber(flag, text(flags, name) ?? usual, least, most, usual);
-  const [verifier, verifierName] = [text(flags, 'verifier'), text(flags, 'verifierName')];
-  if (verifier === undefined && verifierName !== undefined)
-    throw new UsageError('--verifier-name: there is no second model', 'give it: --verifier DIR');
+  const [verifier, verifierName, kind] = ['verifier', 'verifierName', 'verifierKind'].map((name) => text(flags, name));
+  for (const [flag, value] of [['--verifier-name', verifierName] as const, ['--verifier-kind', kind] as const])
+    if (verifier === undefined && value !== undefined)
+      throw new UsageError(`${flag}: there is no second model`, 'give it: --verifier DIR');
   return {
     model,
     ...defined({
       verifier:
         verifier === undefined
           ? undefined
-          : { model: verifier, ...defined({ name: verifierName && nameOf('--verifier-name', verifierName) }) },
+          : {
+              model: verifier,
+              ...defined({
+                name: verifierName && nameOf('--verifier-name', verifierName),
+                language: kind && choice('--verifier-kind', kind, VERIFIERS),
+              }),
+            },
     }),
     names: texts(flags, 'servedModelName').map((name) => nameOf('--served-model-name', name)),
     http: {

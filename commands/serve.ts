@@ -26,7 +26,12 @@ export interface ServeRequest extends LoadRequest {
   /** Names that clients may ask for the model by. Default: that of its folder. */
   readonly names: readonly string[];
   /** A second model in the same engine: a reward model, or another one. */
-  readonly verifier?: { readonly model: string; readonly name?: string };
+  readonly verifier?: {
+    readonly model: string;
+    readonly name?: string;
+    /** What a language model was trained as. Default: what the name of its folder says. */
+    readonly language?: string;
+  };
   readonly queue: QueueLimits;
   /** How answers are read, where that is not found in the chat template. */
   readonly parsers: AnswerParsers;
@@ -61,6 +66,7 @@ export async function serve(
           {
             key: 'verifier',
             names: [verifier.name ?? nameOf(verifier.model)],
+            ...defined({ language: verifier.language }),
             request: besideRequest(request, verifier),
           },
         ]),
@@ -100,6 +106,7 @@ interface Wanted {
   readonly key: string;
   readonly names: readonly string[];
   readonly parsers?: AnswerParsers;
+  readonly language?: string;
   readonly request: WithTargetChoice<LoadRequest>;
 }
 
@@ -143,7 +150,7 @@ function untilAborted(signal: AbortSignal | undefined): Promise<void> {
   });
 }
 
-function sourceOf(engine: Engine, { loaded }: OpenedForEngine, { key, names }: Wanted): ModelSource {
+function sourceOf(engine: Engine, { loaded }: OpenedForEngine, { key, names, language }: Wanted): ModelSource {
   const { checkpoint, tokenizer } = loaded;
   const { config, path } = checkpoint;
   const { maxLength, room } = engine.limitsOf(key);
@@ -159,7 +166,7 @@ function sourceOf(engine: Engine, { loaded }: OpenedForEngine, { key, names }: W
     bosTokenId: bos?.id ?? config.bosTokenId,
     ownEosTokenId: eos?.id,
     fingerprint: systemFingerprint(loaded),
-    scoring: scoringFacts(loaded),
+    scoring: scoringFacts(loaded, language),
     files: { path, tokenizer: spec, bounds: { ...(bos && { bos }), ...(eos && { eos }) } },
   };
 }

@@ -152,14 +152,19 @@ export function padTokenOf({ configPath }: Pick<Checkpoint, 'configPath'>): numb
   return typeof pad === 'number' && Number.isInteger(pad) && pad >= 0 ? pad : undefined;
 }
 
-/** How a served model gives scores; undefined for a language model that nothing says to be a verifier. */
-export function scoringFacts({
-  checkpoint,
-  tokenizer: { bos },
-}: Pick<LoadedModel, 'checkpoint' | 'tokenizer'>): ScoringFacts | undefined {
+/**
+ * How a served model gives scores; undefined for a language model that nothing says to be a verifier. `asked`: what it
+ * was trained as. Throws UsageError where that cannot be.
+ */
+export function scoringFacts(
+  { checkpoint, tokenizer: { bos } }: Pick<LoadedModel, 'checkpoint' | 'tokenizer'>,
+  asked?: string,
+): ScoringFacts | undefined {
   const { config } = checkpoint;
   const { head } = config;
-  const language = head === undefined ? verifierOf(checkpoint)?.name : undefined;
+  const found =
+    asked === undefined ? verifierOf(checkpoint) : chooseVerifier(checkpoint, asked, '--verifier-kind').language;
+  const language = head === undefined ? found?.name : undefined;
   if (head === undefined && language === undefined) return undefined;
   return {
     head: head?.kind,

@@ -46,14 +46,25 @@ describe('tilewright serve', () => {
   it('takes names, keys of three places, origins and limits', async () => {
     vi.stubEnv('TILEWRIGHT_API_KEY', 'three');
     const names = ['--served-model-name', 'a', '--served-model-name', 'b', '--verifier', 'v', '--verifier-name', 'c'];
+    const kind = ['--verifier-kind', 'rlhflow'];
     const limits = ['--queue-requests', '5', '--queue-tokens', '6', '--max-body', '7', '--max-connections', '8'];
     const times = ['--shutdown-timeout', '1m', '--hang-timeout', '20s'];
     const open = ['--api-key', 'zero', '--api-key-file', keys, '--allowed-origin', 'https://a.example'];
-    const { asked, stderr } = await served([...names, ...limits, ...times, ...open, '--port', '0', '--host', '::']);
+    const { asked, stderr } = await served([
+      ...names,
+      ...kind,
+      ...limits,
+      ...times,
+      ...open,
+      '--port',
+      '0',
+      '--host',
+      '::',
+    ]);
     vi.unstubAllEnvs();
     expect(asked, stderr).toMatchObject({
       names: ['a', 'b'],
-      verifier: { model: 'v', name: 'c' },
+      verifier: { model: 'v', name: 'c', language: 'rlhflow' },
       http: {
         ...{ host: '::', port: 0, apiKeys: ['zero', 'one', 'two', 'three'], origins: ['https://a.example'] },
         ...{ maxBodyBytes: 7 << 20, maxConnections: 8, hangMs: 20_000 },
@@ -91,6 +102,8 @@ describe('tilewright serve', () => {
     [['--api-key-file', join(folder, 'none.txt')], 'there is no key in it'],
     [['--allowed-origin', 'example.org'], '--allowed-origin example.org: expected the origin of a page'],
     [['--verifier-name', 'x'], '--verifier-name: there is no second model'],
+    [['--verifier-kind', 'rlhflow'], '--verifier-kind: there is no second model'],
+    [['--verifier', 'v', '--verifier-kind', 'x'], "argument 'x' is invalid"],
     [['--served-model-name', 'a\nb'], '--served-model-name: expected 1 to 200 letters'],
   ])('refuses %j', async (argv, message) => {
     const { status, stderr, asked } = await served(argv);
