@@ -39,7 +39,7 @@ import { callsSection, fp8Section, problemsSection, splitsSection, wholeSection 
 const SHAPES = {
   '4m+25m': {
     models: { generator: 'llama-4m', verifier: 'llama-25m' },
-    ...{ count: 8, iterations: 8, stepTokens: 20, gigabytes: 0.03, studies: ['whole', 'splits', 'problems', 'calls'] },
+    ...{ count: 6, iterations: 4, stepTokens: 16, gigabytes: 0.1, studies: ['whole', 'splits', 'problems', 'calls'] },
   },
   '1b+8b': {
     models: { generator: 'llama-3.2-1b', verifier: 'llama-8b' },
@@ -301,15 +301,15 @@ export const searchBenchCommand = (): Command =>
     .option('--problems <file>', 'JSON lines with a problem each (default: MATH-500 beside the repository)', text)
     .option('--studies <list>', STUDIES.join(', '), list(oneOf(STUDIES)))
     .option('--method <name>', 'beam, dvts or rebase', oneOf(['beam', 'dvts', 'rebase']), 'beam')
-    .option('--count <n>', 'problems, from the first on (default: 8, or 128)', whole(1, 10_000))
+    .option('--count <n>', 'problems, from the first on (default: 6, or 128)', whole(1, 10_000))
     .option('--n <n>', 'paths of a problem', whole(1, 4096), 16)
     .option('--width <n>', 'continuations of each path that survives', whole(1, 4096), 4)
-    .option('--iterations <n>', 'depth (default: 8, or 40)', whole(1, 1024))
-    .option('--step-tokens <n>', 'of each step (default: 20, or 60)', whole(1, 65_536))
+    .option('--iterations <n>', 'depth (default: 4, or 40)', whole(1, 1024))
+    .option('--step-tokens <n>', 'of each step (default: 16, or 60)', whole(1, 65_536))
     .option('--seed <n>', 'of all draws', whole(0, 2 ** 31), 1)
     .option(
       '--gigabytes <n>',
-      'for keys and values of both models (default: 0.03, or what is left)',
+      'for keys and values of both models (default: 0.1, or what is left)',
       decimal(0.001, 1000),
     )
     .option('--shares <list>', 'of the generator in percent, for `splits`', list(whole(1, 99)), SHARES)
