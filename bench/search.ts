@@ -69,6 +69,7 @@ const SHARES: readonly number[] = [8, 10, 15, 20, 25, 30, 35, 40, 50];
 const CALLS: readonly number[] = [128, 256, 512, 1024, 2048, 4096, 8192];
 /** A run that takes so many times as long as the best one ends there. */
 const PATIENCE = 2;
+const WARM_UP = { iterations: 2, seconds: 60 } as const;
 
 class Measurement {
   readonly sections: PlotSection[] = [];
@@ -96,13 +97,25 @@ class Measurement {
     if (page !== undefined) writeFileSync(page, plotPage('Searches', `${about}.`, sections));
   }
 
+  /** The first iterations of all problems: kernels of all sizes are compiled, and addresses used. */
+  async warmUp(pair: SearchPair): Promise<void> {
+    const search = searchOf({ ...this.options, iterations: Math.min(WARM_UP.iterations, this.options.iterations) });
+    const limitSeconds = Math.min(WARM_UP.seconds, this.secondsLeft / 4);
+    await pair.run(this.problems, { search, memory: this.memory, limitSeconds });
+    console.error(`both models are open and warm, ${this.secondsLeft.toFixed(0)} s are left`);
+  }
+
+  private get memory(): number | undefined {
+    const { gigabytes } = this.options;
+    return gigabytes === undefined ? undefined : Math.round(gigabytes * 1e9);
+  }
+
   /** One run, with a line of it as soon as it ends. */
   private async measure(pair: SearchPair, name: string, at: number, options: Partial<RunOptions>): Promise<NamedRun> {
-    const { iterations, gigabytes } = this.options;
-    const memory = gigabytes === undefined ? undefined : Math.round(gigabytes * 1e9);
+    const { iterations } = this.options;
     const limitSeconds = Math.max(1, Math.min(this.secondsLeft, options.limitSeconds ?? Infinity));
     const figures = await pair.run(this.problems, {
-      ...{ search: searchOf(this.options), memory },
+      ...{ search: searchOf(this.options), memory: this.memory },
       ...options,
       limitSeconds,
       onProgress: (line) => console.error(`${name}: ${line}`),
@@ -146,8 +159,7 @@ class Measurement {
         const fixed = this.options.shares.map((share) => ({
           ...{ name: `${share} : ${100 - share}`, at: share / 100, options: { share: share / 100 } },
         }));
-        // A first run makes all kernels and addresses; the last one shows how much the device has changed.
-        await this.measure(pair, 'first', NaN, { limitSeconds: this.secondsLeft / 6 });
+        // The last run shows how much the device has changed.
         const runs = await this.measureAll(pair, [own, ...fixed, { ...own, name: 'by itself, again' }]);
         this.sections.push(splitsSection(runs, iterations));
         return;
@@ -178,10 +190,16 @@ class Measurement {
     const one = await this.measure(pair, 'verifier as it is', 0, {});
     await pair.close();
     const other = await open(kind);
-    const run = await this.measure(other, `verifier in ${kind}`, 0, {});
-    const changed = changedPicks(one.figures.results, run.figures.results);
-    this.sections.push(fp8Section([one, run], changed, this.options.iterations, kind));
-    return other;
+    try {
+      await this.warmUp(other);
+      const run = await this.measure(other, `verifier in ${kind}`, 0, {});
+      const changed = changedPicks(one.figures.results, run.figures.results);
+      this.sections.push(fp8Section([one, run], changed, this.options.iterations, kind));
+      return other;
+    } catch (error) {
+      await other.close();
+      throw error;
+    }
   }
 }
 
@@ -237,8 +255,8 @@ async function main(given: SearchBenchOptions): Promise<void> {
     SearchPair.open({ models: SHAPES[shape].models, target, threads, verifierPrecision, replicas });
   const measurement = new Measurement(options, all, about);
   let pair = await open(options.verifierPrecision);
-  console.error(`both models are open, ${measurement.secondsLeft.toFixed(0)} s are left`);
   try {
+    await measurement.warmUp(pair);
     for (const study of STUDIES)
       if (options.studies.includes(study)) {
         if (measurement.secondsLeft <= 1) console.error(`no time is left for ${study}`);

@@ -73,6 +73,7 @@ interface OpenModel {
 export class SearchPair {
   private readonly folder: string;
   private readonly models: Readonly<Record<Role, OpenModel>>;
+  private isClosed = false;
 
   private constructor(folder: string, models: Readonly<Record<Role, OpenModel>>) {
     this.folder = folder;
@@ -176,7 +177,10 @@ export class SearchPair {
     }
   }
 
+  /** May be called again. */
   async close(): Promise<void> {
+    if (this.isClosed) return;
+    this.isClosed = true;
     for (const role of ROLES) await this.models[role].loaded.close();
     rmSync(this.folder, { recursive: true, force: true });
   }
