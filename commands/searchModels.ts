@@ -10,7 +10,7 @@ import { EngineJudge } from '../search/models/judge.js';
 import { searchTexts, TEMPLATE_DAY } from '../search/models/texts.js';
 import { EngineWriter } from '../search/models/writer.js';
 import type { SearchOptions } from '../search/options.js';
-import type { PathJudge, StepWriter } from '../search/ports.js';
+import type { StepWriter } from '../search/ports.js';
 import { ProblemSchedule } from '../search/schedule.js';
 import { defined } from '../system/defined.js';
 import { EngineModels } from './engineModels.js';
@@ -25,7 +25,7 @@ import { chooseVerifier, openVerifier } from './verifier.js';
 /** What a search asks, of models that are open. */
 export interface SearchPorts {
   readonly writer: StepWriter;
-  readonly judge: PathJudge | undefined;
+  readonly judge: EngineJudge | undefined;
   readonly schedule: ProblemSchedule;
   /** Closes threads of templates. */
   close(): Promise<void>;
@@ -112,7 +112,7 @@ async function judgeOf(
   template: Template,
   options: SearchOptions,
   tell: (line: string) => void,
-): Promise<PathJudge> {
+): Promise<EngineJudge> {
   const { language, note } = chooseVerifier(loaded.checkpoint, asked, '--verifier-kind');
   if (note !== undefined) tell(note);
   const tokenizer = createTokenizer(loaded.tokenizer.spec);
@@ -180,7 +180,10 @@ export async function openSearch(asked: WithTargetChoice<SearchRequest>, ui: Ui)
         ),
       work: () => ({
         generator: countsOf(GENERATOR, asked.model),
-        verifier: verifier && countsOf(VERIFIER, verifier.model),
+        verifier: verifier && {
+          ...countsOf(VERIFIER, verifier.model),
+          ...defined({ neededTokens: ports.judge?.counts.neededTokens }),
+        },
       }),
       close: async () => {
         await engine.close();

@@ -56,6 +56,8 @@ export type SearchedProblem = { readonly index: number; readonly problem: Proble
 /** What a model did for a search. */
 export interface ModelWork extends GeneratorCounts {
   readonly model: string;
+  /** Of a verifier: tokens that would be computed if nothing were computed twice. */
+  readonly neededTokens?: number;
 }
 
 export interface SearchSummary {

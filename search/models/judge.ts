@@ -54,7 +54,12 @@ export class EngineJudge implements PathJudge {
    * not one token, for example.
    */
   static async open(model: JudgeModel, options: PartOptions): Promise<EngineJudge> {
-    await layOutSteps('the verifier', 'How many?', ['We add 2.', 'So 4.'], model.writer);
+    try {
+      await layOutSteps('the verifier', 'How many?', ['We add 2.', 'So 4.'], model.writer);
+    } catch (error) {
+      if (!(error instanceof UserError)) throw error;
+      throw new UserError(error.message, 'use the tokenizer and the chat template of the verifier', { cause: error });
+    }
     return new EngineJudge(model, options);
   }
 
