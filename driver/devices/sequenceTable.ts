@@ -6,6 +6,7 @@
 import { MAX_SEQUENCES, type PageCopies, type StepMessage } from '../../engine/device.js';
 import { PAGE_TOKENS } from '../../engine/pages.js';
 import type { FilterInputs } from '../../engine/tokenEntries.js';
+import { Families } from './families.js';
 import { emptyPath, KeyLists, type ListedPath } from './keyLists.js';
 
 /** Inputs of the function `step`, by name. Those of filtered rows are there where the model chooses from logits. */
@@ -50,7 +51,12 @@ export interface TableShape {
   readonly filters?: boolean;
   /** Whether its rows are those of a head of classes, which has no targets and draws nothing. */
   readonly hasClasses?: boolean;
+  /** Parts of a call from which on those that go on from the same pages stand next to each other. Default: 128. */
+  readonly leastGrouped?: number;
 }
+
+/** In smaller calls kernels read every path by itself. */
+const LEAST_GROUPED = 128;
 
 const NONE = new Int32Array(0);
 const NO_FLOATS = new Float32Array(0);
@@ -85,6 +91,7 @@ export class SequenceTable {
   pages: number;
   private readonly shape: TableShape;
   private readonly lists: KeyLists;
+  private readonly families: Families;
   /** By number. */
   private readonly paths: (ListedPath | undefined)[] = [];
   /** For each page the number of the last check that found new tokens in it. */
@@ -100,6 +107,7 @@ export class SequenceTable {
     this.written = new Int32Array(shape.pages);
     this.lists = new KeyLists(shape.keys);
     this.lists.limit(shape.pages);
+    this.families = new Families(shape.pages);
   }
 
   /** Sequences that it has. */
@@ -119,6 +127,7 @@ export class SequenceTable {
         if (path !== undefined && path.pages.subarray(0, path.pageCount).some((page) => page >= pages))
           this.forget(number);
       });
+    this.families.resize(pages);
     this.lists.limit(pages);
   }
 
@@ -126,42 +135,48 @@ export class SequenceTable {
   apply(message: StepMessage): StepCall {
     this.check(message);
     for (const number of message.ended) this.forget(number);
-    const { sequence, keptPages, newPages, pages, from, count, tokens, copies } = message;
+    const { sequence, keptPages, newPages, pages, from, count, copies } = message;
     const parts: ListedPath[] = [];
     const lengths = new Int32Array(sequence.length);
     let page = 0;
     for (let i = 0; i < sequence.length; i++) {
       const path = (this.paths[sequence[i]!] ??= emptyPath());
-      this.lists.truncate(path, keptPages[i]!);
-      addPages(path, pages.subarray(page, (page += newPages[i]!)));
+      this.truncate(path, keptPages[i]!);
+      const added = pages.subarray(page, (page += newPages[i]!));
+      addPages(path, added);
+      this.families.add(added);
       parts.push(path);
       lengths[i] = from[i]! + count[i]!;
     }
     this.lists.place(parts, lengths);
+    const { leastGrouped = LEAST_GROUPED } = this.shape;
+    const order = parts.length < leastGrouped ? undefined : this.families.order(parts);
+    const { tokens, row, moved } = inOrder(message, order);
     const [position, slot, begin] = [tokens, tokens, tokens].map(({ length }) => new Int32Array(length)) as [
       Int32Array,
       Int32Array,
       Int32Array,
     ];
-    let at = 0;
+    let token = 0;
     parts.forEach((path, i) => {
       this.lists.fill(path, lengths[i]!);
-      for (let place = from[i]!; place < lengths[i]!; place++, at++) {
+      for (let place = from[i]!; place < lengths[i]!; place++, token++) {
+        const at = moved === undefined ? token : moved[token]!;
         position[at] = place;
         slot[at] = path.pages[Math.floor(place / PAGE_TOKENS)]! * PAGE_TOKENS + (place % PAGE_TOKENS);
         begin[at] = path.begin;
       }
     });
-    const { row, target, inverseTemperature, keyLow, keyHigh } = message;
+    const { target, inverseTemperature, keyLow, keyHigh } = message;
     const draws = this.shape.hasClasses === true ? {} : { target, inverseTemperature, keyLow, keyHigh };
     return {
-      inputs: { ...this.given(message), position, slot, begin, key: this.lists.view(), row, ...draws },
+      inputs: { ...this.given(message, tokens), position, slot, begin, key: this.lists.view(), row, ...draws },
       ...(copies === undefined || copies.from.length === 0 ? {} : { copies }),
     };
   }
 
   /** The new tokens, what is kept of those that are drawn, and filters. */
-  private given({ tokens, row, keep, filters = NO_FILTERS }: StepMessage) {
+  private given({ row, keep, filters = NO_FILTERS }: StepMessage, tokens: Int32Array) {
     const { keptRows, filters: hasFilters = false } = this.shape;
     const own = hasFilters ? filters : {};
     if (keptRows === undefined) return { tokens, ...own };
@@ -177,9 +192,16 @@ export class SequenceTable {
     return { tokens: known, isFed, feed, keep: unfiltered, ...own, ...(hasFilters ? { keepFiltered } : {}) };
   }
 
+  /** The path has its first `pageCount` pages only. */
+  private truncate(path: ListedPath, pageCount: number): void {
+    this.families.remove(path.pages.subarray(pageCount, path.pageCount));
+    this.lists.truncate(path, pageCount);
+  }
+
   private forget(number: number): void {
     const path = this.paths[number];
     if (path === undefined) return;
+    this.families.remove(path.pages.subarray(0, path.pageCount));
     this.lists.release(path);
     this.paths[number] = undefined;
     while (this.paths.length > 0 && this.paths.at(-1) === undefined) this.paths.pop();
@@ -259,6 +281,24 @@ export class SequenceTable {
     if (this.written[page] === check) refuse(`page ${page} is written twice`);
     this.written[page] = check;
   }
+}
+
+/** The new tokens of a message by parts in this order, where each of them goes, and its rows as places among them. */
+function inOrder(
+  { count, tokens, row }: StepMessage,
+  order: Int32Array | undefined,
+): { readonly tokens: Int32Array; readonly row: Int32Array; readonly moved?: Int32Array } {
+  if (order === undefined) return { tokens, row };
+  const begins = new Int32Array(count.length);
+  for (let i = 1; i < count.length; i++) begins[i] = begins[i - 1]! + count[i - 1]!;
+  const [moved, ordered] = [new Int32Array(tokens.length), new Int32Array(tokens.length)];
+  let to = 0;
+  for (const part of order)
+    for (let from = begins[part]!, left = count[part]!; left > 0; left--, from++, to++) {
+      moved[from] = to;
+      ordered[to] = tokens[from]!;
+    }
+  return { tokens: ordered, row: row.map((token) => moved[token]!), moved };
 }
 
 function addPages(path: ListedPath, added: Int32Array): void {

@@ -33,16 +33,32 @@ const fromTable = ({ position, slot, begin, key }: StepInputs) =>
     path: [...key.subarray(begin[i]!, begin[i]! + at + 1)],
   }));
 
+/** The same tokens in any order, and the same rows, which may lie elsewhere. */
+function expectSameTokens(got: StepInputs, want: StepInputs): void {
+  const tokensOf = (inputs: StepInputs) =>
+    fromTable(inputs).map((each, i) => ({
+      ...each,
+      token: inputs.tokens[i],
+      isFed: inputs.isFed![i],
+      feed: inputs.feed![i],
+    }));
+  const [tokens, wanted] = [tokensOf(got), tokensOf(want)];
+  expect(tokens.toSorted((a, b) => a.slot! - b.slot!)).toEqual(wanted.toSorted((a, b) => a.slot! - b.slot!));
+  expect(Array.from(got.row, (at) => tokens[at])).toEqual(Array.from(want.row, (at) => wanted[at]));
+}
+
 describe('the table of sequences', () => {
   const seeds = fc.record({ seed: fc.integer({ min: 1, max: 1e9 }), most: fc.integer({ min: 1, max: 60 }) });
 
   it('makes what is made from scratch, with requests, cancels, pauses, failures and sizes at random', () => {
-    let [preemptions, resizes, calls] = [0, 0, 0];
+    let [preemptions, resizes, calls, moves] = [0, 0, 0, 0];
     fc.assert(
       fc.property(seeds, ({ seed, most }) => {
         const random = randomNumbers(seed);
         const below = (n: number): number => Math.floor((random() + 0.5) * n);
-        const table = new SequenceTable({ pages: PAGES, keys: KEYS, maxLength: 300, keptRows: KEPT_ROWS });
+        const shape = { pages: PAGES, keys: KEYS, maxLength: 300, keptRows: KEPT_ROWS };
+        const table = new SequenceTable(shape);
+        const grouping = new SequenceTable({ ...shape, leastGrouped: 2 });
         const pool = new PagePool(PAGES);
         const scheduler = new Scheduler(pool, { tokens: most, keys: KEYS, keptRows: KEPT_ROWS });
         const live: Sequence[] = [];
@@ -74,6 +90,7 @@ describe('the table of sequences', () => {
             const pages = PAGES - below(10);
             scheduler.resize(pages);
             table.resize(pages);
+            grouping.resize(pages);
             resizes++;
           }
           const step = scheduler.next();
@@ -81,6 +98,9 @@ describe('the table of sequences', () => {
             calls++;
             const { inputs } = table.apply(step.message);
             expect(fromTable(inputs)).toEqual(fromScratch(step));
+            const grouped = grouping.apply(step.message).inputs;
+            expectSameTokens(grouped, inputs);
+            if (grouped.row.some((token, i) => token !== inputs.row[i])) moves++;
             expect(inputs.key.every((row) => row >= 0 && row < pool.total * PAGE_TOKENS)).toBe(true);
             expect(RowList.of(inputs.key)!.rows).toBe(pool.total * PAGE_TOKENS);
             expect(step.pieces.reduce((sum, { to }) => sum + to, 0)).toBeLessThanOrEqual(KEYS);
@@ -107,6 +127,7 @@ describe('the table of sequences', () => {
     expect(preemptions).toBeGreaterThan(50);
     expect(resizes).toBeGreaterThan(50);
     expect(calls).toBeGreaterThan(800);
+    expect(moves).toBeGreaterThan(20);
   });
 
   it('keeps entries where they are, so that a step writes those of its tokens alone', () => {
@@ -128,6 +149,60 @@ describe('the table of sequences', () => {
     // Both sequences move once, when they have outgrown the room that they began with.
     expect(written.filter((each) => each > 1).length).toBeLessThanOrEqual(4);
     expect(written.filter((each) => each === 1).length).toBeGreaterThanOrEqual(196);
+  });
+});
+
+describe('a call of many sequences', () => {
+  /** Sequences by their pages, one new token each in the last of them. */
+  const callOf = (pages: readonly (readonly number[])[], isKnown = false): StepMessage => {
+    const each = (value: (i: number) => number): Int32Array => Int32Array.from(pages, (_, i) => value(i));
+    return {
+      ended: new Int32Array(0),
+      sequence: each((i) => i),
+      keptPages: each((i) => (isKnown ? pages[i]!.length : 0)),
+      newPages: each((i) => (isKnown ? 0 : pages[i]!.length)),
+      pages: Int32Array.from(isKnown ? [] : pages.flat()),
+      from: each((i) => (pages[i]!.length - 1) * PAGE_TOKENS + (isKnown ? 1 : 0)),
+      count: each(() => 1),
+      tokens: each((i) => 100 + i),
+      row: each((i) => pages.length - 1 - i),
+      ...{ target: each(() => 0), keyLow: each(() => 0), keyHigh: each(() => 0), keep: each(() => 0) },
+      inverseTemperature: new Float32Array(pages.length),
+    };
+  };
+  const tableOf = (): SequenceTable => new SequenceTable({ pages: 40, keys: 4000, keptRows: 1, leastGrouped: 4 });
+  // Children of two paths in turn, of a problem whose first page is theirs; one alone; those of one more in turn.
+  const pages = [
+    [0, 1, 10],
+    [0, 2, 11],
+    [0, 1, 12],
+    [20, 21],
+    [0, 2, 13],
+    [0, 1, 14],
+    [0, 1, 15, 16],
+  ];
+
+  it('lists those that go on from the same pages one behind another, and rows follow', () => {
+    const table = tableOf();
+    for (const isKnown of [false, true]) {
+      const { tokens, row } = table.apply(callOf(pages, isKnown)).inputs;
+      expect([...tokens]).toEqual([100, 102, 105, 106, 101, 104, 103]);
+      expect(Array.from(row, (at) => tokens[at])).toEqual([106, 105, 104, 103, 102, 101, 100]);
+    }
+  });
+
+  it('leaves calls alone whose families stand together, and small ones', () => {
+    const together = [pages[0]!, pages[2]!, pages[3]!, pages[1]!, pages[4]!];
+    expect([...tableOf().apply(callOf(together)).inputs.tokens]).toEqual([100, 101, 102, 103, 104]);
+    expect([...tableOf().apply(callOf(pages.slice(0, 3))).inputs.tokens]).toEqual([100, 101, 102]);
+  });
+
+  it('forgets what sequences had that ended', () => {
+    const table = tableOf();
+    table.apply(callOf(pages));
+    const alone = callOf([[0, 1, 10], [22], [0, 23, 24], [25], [26]]);
+    const { tokens } = table.apply({ ...alone, ended: Int32Array.from(pages, (_, i) => i) }).inputs;
+    expect([...tokens]).toEqual([100, 102, 101, 103, 104]);
   });
 });
 
