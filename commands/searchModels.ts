@@ -45,6 +45,9 @@ export interface SearchedVerifier extends SearchedModel {
 /** An engine, as far as a search needs it. */
 export type SearchEngine = Pick<Engine, 'submit' | 'limitsOf' | 'roomsOf'>;
 
+/** Of targets whose steps take as long for so many paths as for one: a GPU reads its weights once for all of them. */
+const CHEAP_PATHS: Readonly<Record<string, number>> = { cuda: 64 };
+
 type PortOptions = Pick<SearchSchedule, 'atOnce'> & { readonly options: SearchOptions };
 
 /** Rejects with UserError where one of them cannot do what is asked of it. */
@@ -69,7 +72,9 @@ export async function searchPorts(
       judge: verifier === undefined ? [] : engine.roomsOf(verifier.name),
     });
     const lanes = engine.roomsOf(generator.name).length;
-    return { writer, judge, schedule: new ProblemSchedule({ options, lanes, most: atOnce, rooms }), close };
+    const cheapPaths = CHEAP_PATHS[generator.loaded.model.target.name];
+    const schedule = new ProblemSchedule({ options, lanes, most: atOnce, rooms, ...defined({ cheapPaths }) });
+    return { writer, judge, schedule, close };
   } catch (error) {
     await close();
     throw error;

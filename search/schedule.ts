@@ -15,6 +15,8 @@ export interface ScheduleOptions {
   readonly lanes?: number;
   /** Problems that run at once, at most. Default: as many as there is memory for. */
   readonly most?: number | undefined;
+  /** Paths that a replica draws in about the time of one. Default 0: each takes its time. */
+  readonly cheapPaths?: number;
   /** What each replica of the models has room for, now. Default: more than any search needs. */
   readonly rooms?: () => { readonly writer: readonly MemoryRoom[]; readonly judge: readonly MemoryRoom[] };
 }
@@ -26,8 +28,6 @@ interface Entry {
   waiters: (() => void)[];
 }
 
-/** Paths that a device draws in about the time of one: it reads its weights once for all of them. */
-const SPARE_PATHS = 64;
 const DEFAULT_PATHS = 16;
 
 const NOTHING: readonly MemoryRoom[] = [];
@@ -38,6 +38,7 @@ export class ProblemSchedule {
   private readonly most: number;
   private readonly rooms: ScheduleOptions['rooms'];
   private readonly running = new Map<Problem, Entry>();
+  private readonly cheapPaths: number;
   private readonly pathsEach: number;
   private begun = 0;
   /** Problems that have not begun. */
@@ -47,8 +48,9 @@ export class ProblemSchedule {
   peak = 0;
   holds = 0;
 
-  constructor({ options, lanes = 1, most = Infinity, rooms }: ScheduleOptions) {
+  constructor({ options, lanes = 1, most = Infinity, cheapPaths = 0, rooms }: ScheduleOptions) {
     this.habits = new SearchHabits(options);
+    this.cheapPaths = cheapPaths;
     this.pathsEach = options.n ?? DEFAULT_PATHS;
     this.lanes = Math.max(1, lanes);
     this.most = Math.max(1, most);
@@ -94,7 +96,7 @@ export class ProblemSchedule {
 
   /** Whether steps that may not be needed hold nobody up: all problems have begun, and few paths are left. */
   get hasSpareTime(): boolean {
-    return this.waiting === 0 && this.running.size * this.pathsEach <= SPARE_PATHS * this.lanes;
+    return this.waiting === 0 && this.running.size * this.pathsEach <= this.cheapPaths * this.lanes;
   }
 
   /** The same writer, whose asks tell what each problem holds, and wait where there is too little memory. */

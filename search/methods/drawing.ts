@@ -30,6 +30,13 @@ interface Running {
   readonly extension: Promise<Extension>;
 }
 
+export interface Guess {
+  /** Children that are probably needed. */
+  readonly wanted: readonly Child[];
+  /** Whether children of the path at this place may still be needed. */
+  isOpen(place: number): boolean;
+}
+
 export interface Round {
   readonly children: readonly Child[];
   /** The number of its first step. */
@@ -38,7 +45,7 @@ export interface Round {
   readonly steps: number;
   readonly toEnd: boolean;
   /** What would be drawn next, by the paths so far, in any order, some not scored. Undefined: nothing is drawn early. */
-  readonly guess?: ((drawn: readonly Drawn[]) => readonly Child[]) | undefined;
+  readonly guess?: ((drawn: readonly Drawn[]) => Guess) | undefined;
   /** Of the next round, if there is a guess. */
   readonly next?: Pick<Round, 'iteration' | 'steps' | 'toEnd'>;
 }
@@ -111,14 +118,18 @@ export class Drawing {
 
   #guess(known: readonly Drawn[], { guess, next }: Round): void {
     if (guess === undefined || next === undefined) return;
-    const wanted = new Map(guess(known).map((child) => [this.#numberOf(child), child]));
+    const { wanted, isOpen } = guess(known);
+    const { n } = this.#plan;
     for (const [number, running] of this.#ahead)
-      if (!wanted.has(number)) {
+      if (!isOpen(Math.floor(number / n))) {
         this.#ahead.delete(number);
         this.#abort(running.controller);
       }
-    for (const [number, child] of wanted)
+    for (const child of wanted) {
+      const number = this.#numberOf(child);
+      if (this.#ahead.size >= n) return;
       if (!this.#ahead.has(number)) this.#ahead.set(number, this.#begin(child, { ...next, children: [] }, true));
+    }
   }
 
   #abort(controller: AbortController): void {

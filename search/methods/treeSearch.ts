@@ -1,8 +1,8 @@
 /** The loop of all methods that search in iterations: draw, score, choose. */
 import type { SearchPlan } from '../plan.js';
 import type { ProblemResult } from '../result.js';
-import type { Drawing, Round } from './drawing.js';
-import { bestOf, type Child, type Drawn, type TreeRule } from './drawn.js';
+import type { Drawing, Guess, Round } from './drawing.js';
+import { bestOf, type Drawn, type TreeRule } from './drawn.js';
 import { type DrawnRound, resultOf } from './tree.js';
 
 export interface TreeProgress {
@@ -24,7 +24,7 @@ export async function searchTree(
     const place = placeOf(iteration, plan);
     const isLast = iteration + place.steps >= plan.iterations;
     const [of, count] = [children.length, completed];
-    const guess = (known: readonly Drawn[]) => (speculates() ? likelyChildren(rule, known, count, of) : []);
+    const guess = (known: readonly Drawn[]) => (speculates() ? guessOf(rule, known, count, of) : NOTHING);
     const next = placeOf(iteration + plan.every, plan);
     const drawn = await drawing.round({ children, ...place, ...(isLast ? {} : { guess, next }) });
     const choice = rule.choose(drawn, completed);
@@ -43,16 +43,22 @@ const placeOf = (iteration: number, plan: SearchPlan): Pick<Round, 'iteration' |
   toEnd: plan.isSal && iteration === plan.iterations - 1,
 });
 
+const NOTHING: Guess = { wanted: [], isOpen: () => true };
+
 /**
- * Children of paths that probably survive, once half of an iteration's paths are drawn: of those that survive among them,
- * as many of the best as of all would. It decides what is drawn early, and no result.
+ * Wanted are children of paths that probably survive, once half of an iteration's paths are drawn: of those that survive
+ * among them, as many of the best as of all would. A child is given up when its parent has a score and does not survive
+ * among those that are known. This decides what is drawn early, and no result.
  */
-function likelyChildren(rule: TreeRule, known: readonly Drawn[], completed: number, of: number): readonly Child[] {
-  if (known.length * 2 < of) return [];
+function guessOf(rule: TreeRule, known: readonly Drawn[], completed: number, of: number): Guess {
+  if (known.length * 2 < of) return NOTHING;
   const { survivors, children } = rule.choose(
     known.toSorted((a, b) => a.place - b.place),
     completed,
   );
   const likely = new Set(bestOf([...survivors], Math.ceil((survivors.size * known.length) / of)));
-  return children.filter(({ parent }) => likely.has(parent!));
+  const isOut = new Set(
+    known.filter((path) => path.scores.length > 0 && !survivors.has(path)).map(({ place }) => place),
+  );
+  return { wanted: children.filter(({ parent }) => likely.has(parent!)), isOpen: (place) => !isOut.has(place) };
 }

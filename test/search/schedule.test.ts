@@ -156,6 +156,28 @@ describe('the schedule of problems', () => {
     expect((await ran(15, { order, most: 4, rooms: rooms(5000) })).texts).toEqual(all.texts);
   });
 
+  it('has time to spare while its last problems run, where few paths are cheap', async () => {
+    const spare = async (cheapPaths: number | undefined, lanes: number): Promise<readonly boolean[]> => {
+      const n = OPTIONS.n ?? 16;
+      const given = cheapPaths === undefined ? {} : { cheapPaths: cheapPaths * n };
+      const schedule = new ProblemSchedule({ options: OPTIONS, most: 3, lanes, ...given });
+      const seen: boolean[] = [];
+      await schedule.run(
+        problemsOf(5),
+        async (_, index) => {
+          for (let i = 0; i < 3 * index + 1; i++) await turn();
+          seen.push(schedule.hasSpareTime);
+        },
+        () => undefined,
+      );
+      return seen;
+    };
+    // Two problems wait when the first ends, one when the second does; then 3, 2 and 1 are running.
+    expect(await spare(undefined, 1)).toEqual([false, false, false, false, false]);
+    expect(await spare(2, 1)).toEqual([false, false, false, true, true]);
+    expect(await spare(2, 2)).toEqual([false, false, true, true, true]);
+  });
+
   it('begins no other problem behind an error, and waits for those that run', async () => {
     const schedule = new ProblemSchedule({ options: OPTIONS, most: 2 });
     const [begun, ended]: [number[], number[]] = [[], []];
