@@ -16,6 +16,7 @@ import { Engine } from '../../engine/engine.js';
 import type { EngineRequest } from '../../engine/request.js';
 import type { SearchOptions } from '../../search/options.js';
 import { planSearch } from '../../search/plan.js';
+import { defined } from '../../system/defined.js';
 import { isRecord } from '../../system/json.js';
 import { naiveSearch } from '../search/naiveSearch.js';
 import { SILENT } from './silent.js';
@@ -97,13 +98,24 @@ function forgetful(models: ReadonlyMap<string, LoadedModel>): SearchEngine {
   };
 }
 
+type Place = Pick<SearchRequest, 'init' | 'precision' | 'target' | 'threads'>;
+type Asked = Place & Pick<SearchRequest, 'model' | 'verifier' | 'options' | 'problems'>;
+
+const placeOf = ({ init, precision, target, threads }: Place) => ({
+  ...{ init, precision, threads },
+  ...defined({ target }),
+});
+
 /** What samples are to hold, by the naive reference. */
-export async function naiveSamples(
-  { model, verifier, options, problems: source }: Pick<SearchRequest, 'model' | 'verifier' | 'options' | 'problems'>,
-  threads = 1,
-): Promise<readonly Record<string, unknown>[]> {
+export async function naiveSamples({
+  model,
+  verifier,
+  options,
+  problems: source,
+  ...place
+}: Asked): Promise<readonly Record<string, unknown>[]> {
   const load = (path: string): Promise<LoadedModel> =>
-    beginLoading({ ...LOAD, model: path, threads, cacheTokens: REFERENCE_TOKENS }, SILENT, new Phases()).finish();
+    beginLoading({ ...placeOf(place), model: path, cacheTokens: REFERENCE_TOKENS }, SILENT, new Phases()).finish();
   const generator = await load(model);
   const judging = await load(verifier!.model);
   const engine = forgetful(
