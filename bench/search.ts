@@ -310,8 +310,8 @@ export const searchBenchCommand = (): Command =>
     'Searches with a generator and a verifier in one engine, both with made-up weights: problems an hour, tokens a ' +
       'second of both models, tokens that the verifier computed for each that it had to, and what the host took. ' +
       'Studies: `whole` runs all problems once, with the pages of each model over time; `splits` compares memory ' +
-      'that moves by itself with nine fixed splits; `problems` has fewer and more of them at once; `calls` bounds the ' +
-      'tokens of a call; `fp8` runs all with the verifier in 8 bits, too, and counts what it picks otherwise.',
+      'that moves by itself with nine fixed splits; `problems` has fewer and more of them at once; `calls` bounds ' +
+      'the tokens of a call; `fp8` runs all with the verifier in 8 bits, too, and counts what it picks otherwise.',
   )
     .option('--shape <name>', 'of both models: 4m+25m (cpu) or 1b+8b (cuda)', oneOf(SHAPE_NAMES))
     .option('--target <name>', 'cpu or cuda', oneOf(BENCH_TARGETS), 'cpu')
