@@ -140,6 +140,7 @@ export async function searchHost(options: SearchHostOptions): Promise<SearchHost
   const writer = schedule.watch(
     new EngineWriter(
       {
+        discard: (text) => engine.discard(text, 'writer'),
         ...{ ask, model: 'writer', texts, vocabSize: FIRST + WORDS, maxLength, bos: undefined },
         ...{ eosTokens: new Set<number>(), ownEos: undefined },
         detokenizer: {
@@ -151,7 +152,10 @@ export async function searchHost(options: SearchHostOptions): Promise<SearchHost
     ),
   );
   const engineJudge = new EngineJudge(
-    { ask, model: 'judge', scoring: { kind: 'verdicts', verdicts: [0, 1] }, writer: writerOf(), maxLength },
+    {
+      ...{ ask, model: 'judge', scoring: { kind: 'verdicts', verdicts: [0, 1] }, writer: writerOf(), maxLength },
+      discard: (text) => engine.discard(text, 'judge'),
+    },
     search,
   );
   /** Tokens behind what the parent of each path has: its step, and the turn around it. */
@@ -162,6 +166,7 @@ export async function searchHost(options: SearchHostOptions): Promise<SearchHost
       needed += path.step!.tokens.length + 11;
       return engineJudge.score(path, ahead, signal);
     },
+    drop: (path) => engineJudge.drop(path),
   };
   let [drawnTokens, drawnSteps] = [0, 0];
   const begun = performance.now();

@@ -43,7 +43,7 @@ export interface SearchedVerifier extends SearchedModel {
 }
 
 /** An engine, as far as a search needs it. */
-export type SearchEngine = Pick<Engine, 'submit' | 'limitsOf' | 'roomsOf'>;
+export type SearchEngine = Pick<Engine, 'submit' | 'discard' | 'limitsOf' | 'roomsOf'>;
 
 /** Of targets whose steps take as long for so many paths as for one: a GPU reads its weights once for all of them. */
 const CHEAP_PATHS: Readonly<Record<string, number>> = { cuda: 64 };
@@ -98,6 +98,7 @@ function writerOf(
   return new EngineWriter(
     {
       ask: askOf(engine),
+      discard: (text) => engine.discard(text, name),
       model: name,
       texts: searchTexts(tokenizer, template),
       detokenizer: tokenizer.detokenizer(),
@@ -126,6 +127,7 @@ async function judgeOf(
   return EngineJudge.open(
     {
       ask: askOf(engine),
+      discard: (text) => engine.discard(text, name),
       model: name,
       scoring: verifier.scoring,
       writer: textWriter(solutionWriter(loaded, verifier, { tokenizer, template, variables: DAY })),

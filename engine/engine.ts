@@ -4,6 +4,7 @@
  */
 import { UsageError, UserError } from '../errors.js';
 import { counted } from '../system/text.js';
+import type { Discarded } from './discard.js';
 import type { DeviceModel } from './device.js';
 import { RequestHandle } from './handle.js';
 import type { ModelStats } from './modelStats.js';
@@ -167,6 +168,11 @@ export class Engine {
     requests.add(handle);
     handle.begin(tasks, (task) => replicas.start(task));
     return handle;
+  }
+
+  /** Nobody goes on with a text: its pages are given up first. Throws UsageError where there is no such model. */
+  discard(text: Discarded, model?: string): void {
+    this.entryOf('discard', model).replicas.discard(text);
   }
 
   /** One continuation of a prompt. Rejects with what `submit` throws, and where it cannot be computed. */

@@ -6,6 +6,7 @@
  */
 import { chosenOf, drawnOf, isOfText, scoreOf } from './answers.js';
 import { type DeviceModel, StateLost, type StepAnswer } from './device.js';
+import { type Discarded, discardPages } from './discard.js';
 import { findPages } from './foundPages.js';
 import { GuidedSet } from './guide.js';
 import { type GeneratorCounts, loadOf, Measures, type ReplicaLoad } from './modelStats.js';
@@ -113,6 +114,11 @@ export class Generator implements TaskOwner {
   findable(sequence: Sequence): number {
     if (this.model.isLost?.() === true) return 0;
     return PAGE_TOKENS * findPages(sequence, this.pool).pages;
+  }
+
+  /** Nobody goes on with a text. */
+  discard(text: Discarded): void {
+    discardPages(text, this.pool);
   }
 
   start(task: Task): void {

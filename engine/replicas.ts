@@ -3,6 +3,7 @@
  * its affinity, or to the one with the least to do, counting what it would find in pages; when a device ends, its
  * requests go to the others. What a request gets does not depend on the replica.
  */
+import type { Discarded } from './discard.js';
 import type { DeviceModel } from './device.js';
 import { Generator } from './generator.js';
 import { type GeneratorCounts, Measures, type ModelStats } from './modelStats.js';
@@ -44,6 +45,11 @@ export class Replicas {
 
   start(task: Task): void {
     this.place([task]);
+  }
+
+  /** Nobody goes on with a text. */
+  discard(text: Discarded): void {
+    for (const generator of this.generators) generator.discard(text);
   }
 
   /** Settles when no step is on its way and none will begin without a new request. */

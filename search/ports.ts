@@ -26,6 +26,8 @@ export class PathFailed extends Error {}
 export interface StepWriter {
   /** Rejects with PathFailed; with the signal's reason where that was aborted. */
   write(ask: StepAsk): Promise<Step>;
+  /** Nothing will be drawn behind a path. Told of each once, those that go on from it before. */
+  drop?(path: Path): void;
 }
 
 export interface PathJudge {
@@ -37,4 +39,6 @@ export interface PathJudge {
    * Rejects with PathFailed; with the signal's reason where that was aborted.
    */
   score(path: Path, ahead: readonly Step[], signal: AbortSignal): Promise<readonly number[]>;
+  /** Nothing behind a path will be scored. */
+  drop?(path: Path): void;
 }

@@ -112,6 +112,7 @@ export class ProblemSchedule {
         this.habits.drew(step.tokens.length);
         return step;
       },
+      drop: (path) => writer.drop?.(path),
     };
   }
 

@@ -58,6 +58,8 @@ export class Drawing {
   readonly #plan: SearchPlan;
   readonly #models: Models;
   readonly #running = new Set<AbortController>();
+  /** Paths with steps that may be gone on with, and those before them. */
+  #alive = new Set<Path>();
   #ahead = new Map<number, Running>();
   #stopped: { readonly reason: unknown } | undefined;
 
@@ -97,6 +99,7 @@ export class Drawing {
       const path = await this.#finish(running, round, round.children[index]!, index, (unscored) =>
         learn(unscored, false),
       );
+      addLine(path.path, this.#alive);
       learn(path, --left === 0);
       return path;
     });
@@ -110,6 +113,19 @@ export class Drawing {
     }
     for (const { controller } of begun.slice(prefix.length)) this.#abort(controller);
     return prefix;
+  }
+
+  /** Nothing more is drawn but from `parents`: the models are told of all other paths that were drawn. */
+  keepOnly(parents: Iterable<Drawn>): void {
+    const alive = new Set<Path>();
+    for (const { path } of parents) addLine(path, alive);
+    const { writer, judge } = this.#models;
+    for (const path of [...this.#alive].sort((a, b) => b.depth - a.depth)) {
+      if (alive.has(path)) continue;
+      writer.drop?.(path);
+      judge?.drop?.(path);
+    }
+    this.#alive = alive;
   }
 
   #numberOf({ parent, index }: Child): number {
@@ -226,4 +242,9 @@ export class Drawing {
       return { ...extended, scores: [], state: 'failed', error: error.message };
     }
   }
+}
+
+/** Adds a path and those before it that have steps. */
+function addLine(path: Path, to: Set<Path>): void {
+  for (let at: Path | undefined = path; at?.step !== undefined && !to.has(at); at = at.parent) to.add(at);
 }

@@ -57,6 +57,7 @@ export async function searchProblem(problem: Problem, searching: Searching): Pro
   } finally {
     signal?.removeEventListener('abort', stop);
     drawing.stop(new Error('the search is over'));
+    drawing.keepOnly([]);
   }
 }
 

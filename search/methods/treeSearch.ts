@@ -32,6 +32,7 @@ export async function searchTree(
     rounds.push({ drawn, choice, isLast: isLast || choice.children.length === 0 });
     onRound(drawn);
     children = choice.children;
+    drawing.keepOnly(children.flatMap(({ parent }) => parent ?? []));
   }
   return resultOf(plan, rounds, rule.candidates(rounds.map(({ drawn }) => drawn)));
 }

@@ -1,4 +1,5 @@
 /** Scores of paths by a verifier of an engine. What a path has of its parent is neither written nor scored again. */
+import type { Discarded } from '../../engine/discard.js';
 import { continuePrompt } from '../../engine/promptNames.js';
 import { UserError } from '../../errors.js';
 import { layOutSteps, type SolutionWriter } from '../../models/heads/solutionTexts.js';
@@ -16,6 +17,8 @@ export interface JudgeModel extends RowsAsk {
   readonly writer: SolutionWriter;
   /** Longest text, in tokens. */
   readonly maxLength: number;
+  /** Told of texts that nobody goes on with. */
+  readonly discard?: ((text: Discarded) => void) | undefined;
 }
 
 /** A path as the verifier reads it. */
@@ -82,6 +85,17 @@ export class EngineJudge implements PathJudge {
     // A part that the next step goes on with, and what is ahead, are scored again with it.
     state.scores = scores.slice(0, state.written.rows.length);
     return scores;
+  }
+
+  drop(path: Path): void {
+    const { discard } = this.model;
+    const [own, before] = [this.states.get(path), path.parent && this.states.get(path.parent)];
+    if (discard === undefined || own === undefined) return;
+    void Promise.all([own, before]).then(
+      ([{ written }, parent]) => discard({ tokens: written.tokens, from: parent?.written.tokens.length ?? 0 }),
+      // What could not be written has no pages.
+      () => undefined,
+    );
   }
 
   private async ask(

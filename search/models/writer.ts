@@ -1,11 +1,12 @@
 /** Steps of a generator, by requests to an engine. */
 import { continuePrompt } from '../../engine/promptNames.js';
+import type { Discarded } from '../../engine/discard.js';
 import type { EndReason, Generated } from '../../engine/request.js';
 import type { Detokenizer } from '../../models/tokenizer/detokenizer.js';
 import { defined } from '../../system/defined.js';
 import { type Ask, PRIORITY, type SearchTexts } from '../asking.js';
 import type { SearchOptions } from '../options.js';
-import { type Step, type StepEnd, stepsOf } from '../path.js';
+import { type Path, type Step, type StepEnd, stepsOf } from '../path.js';
 import { maxStepTokensOf } from '../plan.js';
 import type { StepAsk, StepWriter } from '../ports.js';
 import { asPathFailure } from './failures.js';
@@ -19,6 +20,8 @@ const DEFAULT_TEMPERATURE = 0.8;
 /** A generator that is open. */
 export interface WriterModel {
   readonly ask: Ask;
+  /** Told of texts that nobody goes on with. */
+  readonly discard?: ((text: Discarded) => void) | undefined;
   /** Its name in the engine. */
   readonly model: string | undefined;
   readonly texts: SearchTexts;
@@ -83,6 +86,21 @@ export class EngineWriter implements StepWriter {
     const end = this.endOf(reason, drawn, toEnd);
     const isEos = end === 'eos' || end === 'other-eos';
     return this.texts.make(before, { tokens: drawn, end }, drawn.length - (isEos ? 1 : 0), isEos);
+  }
+
+  drop(path: Path): void {
+    const { discard } = this.model;
+    const { parent } = path;
+    if (discard === undefined || parent === undefined) return;
+    void this.prompts.of(path.problem).then(
+      (problem) =>
+        discard({
+          tokens: this.prompts.before(path, problem),
+          from: this.prompts.before(parent, problem).length,
+        }),
+      // What could not be written has no pages.
+      () => undefined,
+    );
   }
 
   /** Rejects with PathFailed where a value is not finite, and where a problem does not fit into memory. */

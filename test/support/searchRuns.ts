@@ -93,6 +93,7 @@ function forgetful(models: ReadonlyMap<string, LoadedModel>): SearchEngine {
   };
   return {
     submit: <R extends EngineRequest>(request: R) => engineFor(request.model).submit(request),
+    discard: () => undefined,
     limitsOf: (name) => engineFor(name).limitsOf(name),
     roomsOf: (name) => engineFor(name).roomsOf(name),
   };

@@ -1,0 +1,25 @@
+/**
+ * Texts that nobody goes on with: what only they have is given up before anything else. A path of a search that was not
+ * chosen is one. Nothing depends on it but what has to be computed again.
+ */
+import { namesOf, PageNames } from './promptNames.js';
+import { PAGE_TOKENS, type PagePool } from './pages.js';
+
+export interface Discarded {
+  readonly tokens: readonly number[];
+  /** The first token that other texts do not have. */
+  readonly from: number;
+}
+
+/** Forgets the pages of its own tokens that nobody holds. */
+export function discardPages({ tokens, from }: Discarded, pool: PagePool): void {
+  const names = namesOf(tokens) ?? new PageNames(tokens);
+  const full = Math.floor(tokens.length / PAGE_TOKENS);
+  const give = (page: number | undefined): void => {
+    if (page !== undefined && pool.isIdle(page)) pool.forget(page);
+  };
+  // The last page first: the pages before it are part of its name.
+  const rest = tokens.slice(full * PAGE_TOKENS);
+  give(pool.stem(full === 0 ? undefined : names.at(full - 1), rest)?.page);
+  for (let index = full - 1; index >= 0 && (index + 1) * PAGE_TOKENS > from; index--) give(pool.pageOf(names.at(index)));
+}
