@@ -74,7 +74,7 @@ function useModels(server: Server): Opened {
 }
 
 const BEGIN: Settings = {
-  ...{ model: '', isChat: true, system: '' },
+  ...{ model: '', isChat: true, system: '', search: '' },
   ...{ temperature: undefined, topP: undefined, maxTokens: undefined, seed: undefined },
 };
 

@@ -3,13 +3,14 @@ import { ApiError } from '../apiError.js';
 import type { Route } from '../exchange.js';
 import type { ModelClient, ServedModel } from '../models.js';
 
-const entry = ({ created, maxLength, names: [root] }: ServedModel, id: string) => ({
+const entry = ({ created, maxLength, scoring, names: [root] }: ServedModel, id: string) => ({
   id,
   object: 'model',
   created,
   owned_by: 'tilewright',
   root,
   max_model_len: maxLength,
+  gives_scores: scoring !== undefined,
 });
 
 export function modelRoutes({ models }: ModelClient): readonly Route[] {

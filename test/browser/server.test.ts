@@ -15,6 +15,7 @@ const FINGERPRINT = 'fp_0123456789abcdef';
 /** What the server does next. */
 let key: string | undefined;
 let hasChat = true;
+let hasJudge = false;
 let answer: (body: Body, response: ServerResponse) => Promise<void> | void;
 let generated = 0;
 const asked: Body[] = [];
@@ -27,6 +28,7 @@ interface Body {
   readonly seed?: number;
   readonly temperature?: number;
   readonly max_tokens?: number;
+  readonly search?: object;
 }
 
 function event(response: ServerResponse, choice: object | undefined, more: object = {}): void {
@@ -68,7 +70,15 @@ async function route(request: IncomingMessage, response: ServerResponse): Promis
   if (key !== undefined && request.headers.authorization !== `Bearer ${key}`)
     return void response.writeHead(401).end('{"error":{"message":"There is no such key."}}');
   if (path === '/v1/models')
-    return void response.end(JSON.stringify({ data: [{ id: 'demo', max_model_len: 512 }, { id: HOSTILE }] }));
+    return void response.end(
+      JSON.stringify({
+        data: [
+          { id: 'demo', max_model_len: 512 },
+          { id: HOSTILE },
+          ...(hasJudge ? [{ id: 'judge', gives_scores: true }] : []),
+        ],
+      }),
+    );
   if (path === '/tokenizer_info') return void response.end(JSON.stringify(hasChat ? { chat_template: 'x' } : {}));
   const body = JSON.parse(await text(request)) as Body;
   asked.push(body);
@@ -89,7 +99,7 @@ describe.skipIf(CHROMIUM === undefined)('the page of a server', () => {
     server.close();
   });
   beforeEach(() => {
-    [key, hasChat] = [undefined, true];
+    [key, hasChat, hasJudge] = [undefined, true, false];
     answer = (_body, response) => say(response, ['Hel', 'lo']);
     asked.length = 0;
     closed.length = 0;
@@ -113,6 +123,32 @@ describe.skipIf(CHROMIUM === undefined)('the page of a server', () => {
     await page.press('#draft', 'Enter');
   };
   const lastAnswer = (page: Page) => page.locator('.answered').last();
+
+  it('offers searches where there is a verifier, and shows which text was picked', async () => {
+    hasJudge = true;
+    answer = (_body, response) => {
+      response.setHeader('content-type', 'text/event-stream');
+      response.write(': steps drawn: 1\n\n');
+      event(response, { delta: { content: 'Four.' }, finish_reason: null });
+      const search = { picked: 1, candidates: [{ score: 0.5 }, { score: 0.75 }] };
+      event(response, { delta: {}, finish_reason: 'stop' }, { search });
+      response.end('data: [DONE]\n\n');
+    };
+    const page = await open();
+    await ask(page, 'First');
+    await expect.poll(() => lastAnswer(page).textContent()).toContain('ended by itself');
+    await page.selectOption('label:has-text("Search") select', 'beam');
+    await page.fill('label:has-text("Most tokens of a step") input', '60');
+    await ask(page, 'Two and two?');
+    await expect.poll(() => lastAnswer(page).textContent()).toContain('text 2 of 2, score 0.750');
+    expect(asked[0]).not.toHaveProperty('search');
+    expect(asked[1]).toMatchObject({
+      messages: [{ role: 'user', content: 'Two and two?' }],
+      search: { method: 'beam', max_step_tokens: 60 },
+    });
+    expect(asked[1]).not.toHaveProperty('max_tokens');
+    await page.close();
+  });
 
   it('shows an answer as it comes, with its seed, its fingerprint and what was asked', async () => {
     let goOn: () => void = () => undefined;

@@ -28,11 +28,12 @@ const FINISHES: Readonly<Record<string, string>> = {
 };
 
 /** Figures of an answer that is over. */
-function figuresOf({ tokens, first, seconds, finish }: Answer): readonly string[] {
+function figuresOf({ tokens, first, seconds, finish, found }: Answer): readonly string[] {
   const behind = tokens !== undefined && tokens > 1 && first !== undefined && seconds !== undefined;
-  const rate = behind && seconds > first ? (tokens - 1) / (seconds - first) : undefined;
+  const rate = behind && found === undefined && seconds > first ? (tokens - 1) / (seconds - first) : undefined;
   return [
     ...(finish === undefined ? [] : [FINISHES[finish] ?? finish]),
+    ...(found === undefined ? [] : [found]),
     ...(tokens === undefined ? [] : [`${tokens} tokens`]),
     ...(first === undefined ? [] : [`first after ${time(first)}`]),
     ...(rate === undefined ? [] : [`${rate.toFixed(rate < 10 ? 1 : 0)} tokens/s`]),

@@ -48,8 +48,12 @@ export interface OptionsProps {
   readonly onType: (change: Partial<Typed>) => void;
 }
 
+/** Ways of searching, as the server calls them. */
+const SEARCHES = ['beam', 'best-of-n', 'weighted', 'dvts', 'rebase', 'majority'] as const;
+
 export function Options({ models, settings, typed, onChange, onType }: OptionsProps) {
-  const { model, isChat, system } = settings;
+  const { model, isChat, system, search } = settings;
+  const canSearch = isChat && models.some(({ givesScores }) => givesScores);
   return (
     <details class="options" open>
       <summary>Model and options</summary>
@@ -74,6 +78,19 @@ export function Options({ models, settings, typed, onChange, onType }: OptionsPr
             <option value="text">a text to continue</option>
           </select>
         </label>
+        {canSearch && (
+          <label class="choose">
+            <span>Search</span>
+            <select value={search} onChange={({ currentTarget }) => onChange({ search: currentTarget.value })}>
+              <option value="">none: one answer</option>
+              {SEARCHES.map((method) => (
+                <option key={method} value={method}>
+                  {method}
+                </option>
+              ))}
+            </select>
+          </label>
+        )}
         <Field
           label="Temperature"
           hint="1"
@@ -82,7 +99,7 @@ export function Options({ models, settings, typed, onChange, onType }: OptionsPr
         />
         <Field label="Top p" hint="1" value={typed.topP} onChange={(topP) => onType({ topP })} />
         <Field
-          label="Most tokens"
+          label={isChat && search !== '' ? 'Most tokens of a step' : 'Most tokens'}
           hint="all"
           isWhole
           value={typed.maxTokens}

@@ -13,12 +13,16 @@ export class ServerError extends Error {
 export interface Model {
   readonly id: string;
   readonly maxLength: number | undefined;
+  /** Whether it is a verifier, with which answers can be searched for. */
+  readonly givesScores: boolean;
 }
 
 export interface Settings {
   readonly model: string;
   readonly isChat: boolean;
   readonly system: string;
+  /** How an answer is searched for; empty: it is not. */
+  readonly search: string;
   readonly temperature: number | undefined;
   readonly topP: number | undefined;
   readonly maxTokens: number | undefined;
@@ -40,6 +44,8 @@ export interface Piece {
   readonly fingerprint: string | undefined;
   readonly promptTokens: number | undefined;
   readonly tokens: number | undefined;
+  /** Which of the texts that a search has found this is. */
+  readonly found: string | undefined;
 }
 
 type Json = Readonly<Record<string, unknown>>;
@@ -69,6 +75,7 @@ export class Server {
     return data.map((each: unknown) => ({
       id: text(object(each)['id']),
       maxLength: number(object(each)['max_model_len']),
+      givesScores: object(each)['gives_scores'] === true,
     }));
   }
 
@@ -84,11 +91,14 @@ export class Server {
 
   /** Pieces of an answer, as they come. */
   async *answer(settings: Settings, turns: readonly Turn[], signal: AbortSignal): AsyncGenerator<Piece> {
-    const { model, isChat, system, temperature, topP: top_p, maxTokens: max_tokens, seed } = settings;
-    const messages = [...(system === '' ? [] : [{ role: 'system', content: system }]), ...turns];
+    const { model, isChat, system, search, temperature, topP: top_p, maxTokens, seed } = settings;
+    const isSearched = isChat && search !== '';
+    const said = isSearched ? turns.slice(-1) : turns;
+    const messages = [...(system === '' ? [] : [{ role: 'system', content: system }]), ...said];
     const asked = isChat ? { messages } : { prompt: turns.at(-1)?.content ?? '' };
     // What is undefined is left out.
-    const sampling = { temperature, top_p, max_tokens, seed };
+    const most = isSearched ? { search: { method: search, max_step_tokens: maxTokens } } : { max_tokens: maxTokens };
+    const sampling = { temperature, top_p, seed, ...most };
     const response = await this.ask(isChat ? 'v1/chat/completions' : 'v1/completions', {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
@@ -116,7 +126,16 @@ function pieceOf(chunk: Json): Piece {
     fingerprint: text(fingerprint) || undefined,
     promptTokens: number(object(usage)['prompt_tokens']),
     tokens: number(object(usage)['completion_tokens']),
+    found: foundBy(object(chunk['search'])),
   };
+}
+
+function foundBy({ candidates, picked }: Json): string | undefined {
+  if (!Array.isArray(candidates)) return undefined;
+  if (typeof picked !== 'number') return 'nothing was found';
+  const score = number(object(candidates[picked])['score']);
+  const scored = score === undefined ? '' : `, score ${score.toFixed(3)}`;
+  return `text ${picked + 1} of ${candidates.length}${scored}`;
 }
 
 /** The data of server-sent events: lines that begin with `data:`. */

@@ -15,6 +15,7 @@ export interface Answer {
   readonly fingerprint: string | undefined;
   readonly promptTokens: number | undefined;
   readonly tokens: number | undefined;
+  readonly found: string | undefined;
   /** Seconds until its first text, and until its end. */
   readonly first: number | undefined;
   readonly seconds: number | undefined;
@@ -84,7 +85,8 @@ export function useConversation(server: Server, onRefused: (error: unknown) => v
     ]);
     const turns: readonly Turn[] = [...(settings.isChat ? before : []), { role: 'user', content: question }];
     const nothing = { finish: undefined, error: undefined, seed: undefined, fingerprint: undefined, again: undefined };
-    const figures = { promptTokens: undefined, tokens: undefined, first: undefined, seconds: undefined };
+    const times = { first: undefined, seconds: undefined };
+    const figures = { promptTokens: undefined, tokens: undefined, found: undefined, ...times };
     const answer: Answer = { turns, settings, text: '', reasoning: '', isRunning: true, ...nothing, ...figures };
     setExchanges((all) => [...all, { question, answer }]);
     void begin(async (signal) => {
@@ -100,6 +102,7 @@ export function useConversation(server: Server, onRefused: (error: unknown) => v
             fingerprint: piece.fingerprint ?? so.fingerprint,
             promptTokens: piece.promptTokens ?? so.promptTokens,
             tokens: piece.tokens ?? so.tokens,
+            found: piece.found ?? so.found,
           }));
         patch(index, () => ({ isRunning: false, seconds: seconds(since) }));
       } catch (error) {
