@@ -336,3 +336,15 @@ export function splitAtSpace(text: string): string[] {
   const stripped = strip(text);
   return stripped === '' ? [] : stripped.split(new RegExp(`[${PYTHON_SPACE}]+`));
 }
+
+/** The text with 0 to 9 in place of digits of other scripts, which int() and float() take as well. */
+export const westernDigits = (text: string): string =>
+  text.replace(/(?![0-9])\p{Nd}/gu, (digit) => String(digitValue(digit)));
+
+/** The ten of a script follow each other. */
+function digitValue(digit: string): number {
+  const code = digit.codePointAt(0) ?? 0;
+  let first = code;
+  while (code - first < 9 && /^\p{Nd}$/u.test(String.fromCodePoint(first - 1))) first--;
+  return (code - first) % 10;
+}

@@ -14,6 +14,7 @@ import {
   toInt,
   typeName,
   type PyValue,
+  westernDigits,
 } from '../value.js';
 import { roundFloat, roundInteger } from './format.js';
 import { entriesOf, isDictionary, Markup, textOf, Undefined } from './objects.js';
@@ -30,16 +31,7 @@ const PREFIXES: ReadonlyMap<string, number> = new Map([
 ]);
 
 /** The text of a number as int() and float() read it: digits of all scripts count. */
-const digitsOf = (text: string): string =>
-  strip(text.slice(0, 1 << 16)).replace(/(?![0-9])\p{Nd}/gu, (digit) => String(decimalOf(digit)));
-
-/** The value of a digit: the ten of a script follow each other. */
-function decimalOf(digit: string): number {
-  const code = digit.codePointAt(0) ?? 0;
-  let first = code;
-  while (code - first < 9 && /^\p{Nd}$/u.test(String.fromCodePoint(first - 1))) first--;
-  return (code - first) % 10;
-}
+const digitsOf = (text: string): string => westernDigits(strip(text.slice(0, 1 << 16)));
 
 /** Python's float(text); undefined where it raises an error. */
 function readFloat(text: string): number | undefined {

@@ -1,6 +1,6 @@
 /** Numbers in words, as the Python package word2number reads them: words that it does not know are passed over. */
 import { str } from '../../python/show.js';
-import { Float } from '../../python/value.js';
+import { codePointLength, Float, westernDigits } from '../../python/value.js';
 
 const UNITS =
   'zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen ' +
@@ -57,7 +57,8 @@ function wholeValue(words: readonly string[]): number | undefined {
 /** The number in digits that a text says in words; the text itself where it says none. */
 export function digitsOfWords(text: string): string {
   const spaced = text.replaceAll('-', ' ').toLowerCase();
-  if (/^\d+$/.test(spaced)) return spaced.length > MAX_DIGITS ? text : spaced.replace(/^0+(?=\d)/, '');
+  if (/^\p{Nd}+$/u.test(spaced))
+    return codePointLength(spaced) > MAX_DIGITS ? text : westernDigits(spaced).replace(/^0+(?=\d)/, '');
   const words = spaced.split(/[\s\x1c-\x1f\x85]+/).filter((word) => word === 'point' || VALUES.has(word));
   const isTwice = (word: string): boolean => words.indexOf(word) !== words.lastIndexOf(word);
   if (words.length === 0 || [...GROUPS, 'point'].some(isTwice)) return text;
