@@ -44,7 +44,7 @@ export interface Round {
   /** How many steps are drawn before they are scored. */
   readonly steps: number;
   readonly toEnd: boolean;
-  /** What would be drawn next, by the paths so far, in any order, some not scored. Undefined: nothing is drawn early. */
+  /** What would be drawn next, by the paths so far, some not scored. Undefined: nothing is drawn early. */
   readonly guess?: ((drawn: readonly Drawn[]) => Guess) | undefined;
   /** Of the next round, if there is a guess. */
   readonly next?: Pick<Round, 'iteration' | 'steps' | 'toEnd'>;

@@ -47,9 +47,9 @@ const placeOf = (iteration: number, plan: SearchPlan): Pick<Round, 'iteration' |
 const NOTHING: Guess = { wanted: [], isOpen: () => true };
 
 /**
- * Wanted are children of paths that probably survive, once half of an iteration's paths are drawn: of those that survive
- * among them, as many of the best as of all would. A child is given up when its parent has a score and does not survive
- * among those that are known. This decides what is drawn early, and no result.
+ * Wanted are children of paths that probably survive, once half of an iteration's paths are drawn: of those that
+ * survive among them, as many of the best as of all would. A child is given up when its parent has a score and does not
+ * survive among those that are known. This decides what is drawn early, and no result.
  */
 function guessOf(rule: TreeRule, known: readonly Drawn[], completed: number, of: number): Guess {
   if (known.length * 2 < of) return NOTHING;
