@@ -15,13 +15,13 @@ import { PAGE_TOKENS } from '../engine/pages.js';
 import type { EngineRequest } from '../engine/request.js';
 import { askedOf } from '../library/open.js';
 import { searchProblem } from '../search/methods/searchProblem.js';
+import { TokenTrie } from '../search/models/tokenTrie.js';
 import type { SearchOptions } from '../search/options.js';
 import type { Problem } from '../search/path.js';
 import type { ProblemResult } from '../search/result.js';
 import type { BenchTarget } from './command.js';
 import { writeMadeUpFolder } from './madeUpFolder.js';
 import { type ModelWork, MomentLog, type Role, ROLES, type SearchFigures } from './searchFigures.js';
-import { TokenTrie } from './tokenTrie.js';
 
 export interface PairOptions {
   /** Folders of a config.json, or below bench/models. */

@@ -79,8 +79,7 @@ export class EngineJudge implements PathJudge {
     whole = await this.closed(path.problem, whole);
     const known = state.scores;
     if (whole.rows.length === known.length) return known;
-    const scored = known.length === 0 ? 0 : whole.rows[known.length - 1]! + 1;
-    const asked = await this.ask(path, whole, known.length, scored, signal);
+    const asked = await this.ask(path, whole, known.length, signal);
     const scores = [...known, ...asked];
     // A part that the next step goes on with, and what is ahead, are scored again with it.
     state.scores = scores.slice(0, state.written.rows.length);
@@ -102,7 +101,6 @@ export class EngineJudge implements PathJudge {
     path: Path,
     { tokens, rows }: Pick<Written, 'tokens' | 'rows'>,
     from: number,
-    scored: number,
     signal: AbortSignal,
   ): Promise<readonly number[]> {
     const { maxLength } = this.model;
@@ -113,7 +111,7 @@ export class EngineJudge implements PathJudge {
         `${WHERE} has ${count(length)} tokens for the verifier, and its context ${count(maxLength)}`,
       );
     signal.throwIfAborted();
-    this.needed.ask(path, tokens, length, scored);
+    this.needed.ask(path.problem, tokens, length);
     const { lane: affinity } = path.problem;
     const { scores, foundTokens } = await scoreRows(this.model, tokens, asked, { signal, affinity });
     this.needed.answer(foundTokens);
@@ -124,7 +122,7 @@ export class EngineJudge implements PathJudge {
   private async scoreAnswer(path: Path, ahead: readonly Step[], signal: AbortSignal): Promise<readonly number[]> {
     const answer = [...stepsOf(path), ...ahead].map(({ text }) => text).join('');
     const written = await ofThisPath(() => layOutSteps(WHERE, path.problem.problem, [answer], this.model.writer));
-    return this.ask(path, written, 0, 0, signal);
+    return this.ask(path, written, 0, signal);
   }
 
   /** Written once, behind what its parent has. */

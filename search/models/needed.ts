@@ -1,5 +1,6 @@
 /** How many tokens a verifier must compute at least for the scores that it is asked for, and how many it is given. */
-import type { Path } from '../path.js';
+import type { Problem } from '../path.js';
+import { TokenTrie } from './tokenTrie.js';
 
 export interface JudgeCounts {
   /** Texts that were scored. */
@@ -8,7 +9,7 @@ export interface JudgeCounts {
   readonly askedTokens: number;
   /** How many of them were in pages already; the others were computed. */
   readonly foundTokens: number;
-  /** Tokens that no score before had computed: what would be computed if nothing were computed twice. */
+  /** What would be computed if nothing were computed twice: of each problem every different beginning once. */
   readonly neededTokens: number;
 }
 
@@ -17,23 +18,23 @@ export class NeededTokens {
   private askedTokens = 0;
   private foundTokens = 0;
   private neededTokens = 0;
-  /** Of each path, the first text that was scored of its children. */
-  private readonly firstOf = new WeakMap<Path, readonly number[]>();
+  /** Problems that nobody has any more are forgotten. */
+  private readonly tries = new WeakMap<Problem, TokenTrie>();
 
   get counts(): JudgeCounts {
     const { requests, askedTokens, foundTokens, neededTokens } = this;
     return { requests, askedTokens, foundTokens, neededTokens };
   }
 
-  /** `length` tokens are asked for, the first `scored` of which a score of the path has computed. */
-  ask({ parent }: Path, tokens: readonly number[], length: number, scored: number): void {
-    const first = parent && this.firstOf.get(parent);
-    let known = scored;
-    while (first !== undefined && known < Math.min(first.length, length) && first[known] === tokens[known]) known++;
-    if (parent !== undefined && first === undefined) this.firstOf.set(parent, tokens);
+  /** The first `length` of these tokens are asked for. */
+  ask(problem: Problem, tokens: readonly number[], length: number): void {
+    const trie = this.tries.get(problem) ?? new TokenTrie();
+    this.tries.set(problem, trie);
+    const before = trie.size;
+    trie.add(tokens, length);
     this.requests++;
     this.askedTokens += length;
-    this.neededTokens += length - known;
+    this.neededTokens += trie.size - before;
   }
 
   answer(foundTokens: number): void {

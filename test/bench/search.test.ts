@@ -7,9 +7,9 @@ import { linePlot, plotPage } from '../../bench/linePlot.js';
 import { writeMadeUpFolder } from '../../bench/madeUpFolder.js';
 import { changedPicks, COLUMNS, problemsAnHour, rowOf, type SearchFigures } from '../../bench/searchFigures.js';
 import { splitsSection, wholeSection } from '../../bench/searchSections.js';
-import { TokenTrie } from '../../bench/tokenTrie.js';
 import { openTemplate } from '../../commands/templates.js';
 import { openTokenizer } from '../../models/tokenizer/tokenizer.js';
+import { TokenTrie } from '../../search/models/tokenTrie.js';
 import { temporaryFolder } from '../models/support.js';
 import { madeSearch } from '../support/searches.js';
 

@@ -78,6 +78,35 @@ describe('scores of a path', () => {
     expect(askedTokens - foundTokens).toBe(neededTokens);
   });
 
+  it('need every different beginning once', async () => {
+    const { ask, asked } = recorded(askOf(engineOf({ cacheTokens: 1 << 15 })));
+    for (const options of [{}, { compat: 'sal' }] as const) {
+      asked.length = 0;
+      const judge = new EngineJudge(await judgeModel(engineOf(), RLHFLOW, { ask }), options);
+      const words = ['We', ' add', ' 2', '.', ' So', ' 4'];
+      let paths: readonly Path[] = [rootOf(PROBLEM)];
+      for (let round = 0; round < 5; round++) {
+        const children = paths.flatMap((path, i) =>
+          Array.from({ length: 6 }, (_, k) => {
+            const text = Array.from({ length: 3 }, (_each, j) => words[(7 * round + 3 * i + k * (j + 1)) % 6]!).join(
+              '',
+            );
+            return extend(path, stepOf(`${text}\n\n`));
+          }),
+        );
+        for (const child of children) await judge.score(child, [], NEVER);
+        paths = children.filter((_, i) => i % 5 === 0).slice(0, 6);
+      }
+      const beginnings = new Set<string>();
+      for (const each of asked)
+        if (each.kind === 'score')
+          for (let to = 1 + Math.max(...each.rows.map(({ position }) => position)); to > 0; to--)
+            beginnings.add(each.tokens.slice(0, to).join());
+      expect(asked.length).toBeGreaterThan(50);
+      expect(judge.counts.neededTokens).toBe(beginnings.size);
+    }
+  });
+
   it('come together after steps that were not scored, and with steps ahead', async () => {
     const model = await judgeModel(engineOf(), RLHFLOW);
     const judge = new EngineJudge(model, {});
