@@ -64,6 +64,7 @@ const SHAPE_NAMES = Object.keys(SHAPES) as Shape[];
 const STUDIES = ['whole', 'splits', 'problems', 'calls', 'fp8'] as const;
 type Study = (typeof STUDIES)[number];
 
+const SPECULATE = ['auto', 'on', 'off'] as const;
 /** Shares of the generator, in percent: from the least to the most that a study of others tried. */
 const SHARES: readonly number[] = [8, 10, 15, 20, 25, 30, 35, 40, 50];
 const CALLS: readonly number[] = [128, 256, 512, 1024, 2048, 4096, 8192];
@@ -204,8 +205,8 @@ class Measurement {
 }
 
 /** Nothing ends a text, and every step has as many tokens. */
-const searchOf = ({ method, n, width, iterations, stepTokens, seed }: Asked): SearchOptions => ({
-  ...{ method, n, width, iterations, stepTokens, seed, temperature: 0.8, ignoreEos: true },
+const searchOf = ({ method, n, width, iterations, stepTokens, seed, speculate }: Asked): SearchOptions => ({
+  ...{ method, n, width, iterations, stepTokens, seed, speculate, temperature: 0.8, ignoreEos: true },
 });
 
 /** Options with what the shape says where they say nothing. */
@@ -267,10 +268,10 @@ async function main(given: SearchBenchOptions): Promise<void> {
     await pair.close();
     const { runs, sections } = measurement;
     measurement.write();
+    for (const { title, about: said } of sections) console.log(`${title}: ${said}`);
     const rows = runs.map(({ name, figures }) => rowOf(name, figures, iterations));
     const lines = [COLUMNS, COLUMNS.map(() => '---:'), ...rows].map((cells) => `| ${cells.join(' | ')} |`);
     console.log(lines.join('\n'));
-    for (const { title, about: said } of sections) console.log(`${title}: ${said}`);
   }
 }
 
@@ -295,6 +296,7 @@ export interface SearchBenchOptions {
   readonly iterations?: number;
   readonly stepTokens?: number;
   readonly seed: number;
+  readonly speculate: (typeof SPECULATE)[number];
   readonly gigabytes?: number | undefined;
   readonly shares: readonly number[];
   readonly verifierPrecision: 'auto' | 'fp8' | 'int8';
@@ -325,6 +327,7 @@ export const searchBenchCommand = (): Command =>
     .option('--iterations <n>', 'depth (default: 4, or 40)', whole(1, 1024))
     .option('--step-tokens <n>', 'of each step (default: 16, or 60)', whole(1, 65_536))
     .option('--seed <n>', 'of all draws', whole(0, 2 ** 31), 1)
+    .option('--speculate <when>', 'whether steps are extended before their scores are there', oneOf(SPECULATE), 'auto')
     .option(
       '--gigabytes <n>',
       'for keys and values of both models (default: 0.1, or what is left)',

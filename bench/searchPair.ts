@@ -135,6 +135,8 @@ export class SearchPair {
       iterations++;
       tokens += done.tokens;
     };
+    const hasSpareTime = (): boolean => schedule.hasSpareTime;
+    const searching = { writer, judge, options: search, signal: over.signal, hasSpareTime, onIteration };
     const log = new MomentLog(engine);
     const cpu = process.cpuUsage();
     const started = performance.now();
@@ -146,7 +148,7 @@ export class SearchPair {
       await schedule
         .run(
           problems,
-          (problem) => searchProblem(problem, { writer, judge, options: search, signal: over.signal, onIteration }),
+          (problem) => searchProblem(problem, searching),
           (result, index) => void (results[index] = result),
           over.signal,
         )

@@ -59,7 +59,7 @@ const LINES: readonly (readonly [string, () => Command, string, object])[] = [
     searchBenchCommand,
     '--shape 1b+8b --target cuda --threads 3 --problems p.jsonl --studies splits,fp8 --method dvts --count 7 --n 8 ' +
       '--width 2 --iterations 5 --step-tokens 30 --seed 2 --gigabytes 1.5 --shares 10,50 --verifier-precision fp8 ' +
-      '--replicas 2 --limit 60 --page p.html --json p.json',
+      '--replicas 2 --limit 60 --page p.html --json p.json --speculate off',
     {
       ...{
         shape: '1b+8b',
@@ -70,7 +70,7 @@ const LINES: readonly (readonly [string, () => Command, string, object])[] = [
         method: 'dvts',
       },
       ...{ count: 7, n: 8, width: 2, iterations: 5, stepTokens: 30, seed: 2, gigabytes: 1.5, shares: [10, 50] },
-      ...{ verifierPrecision: 'fp8', replicas: 2, limit: 60, page: 'p.html', json: 'p.json' },
+      ...{ speculate: 'off', verifierPrecision: 'fp8', replicas: 2, limit: 60, page: 'p.html', json: 'p.json' },
     },
   ],
   [
