@@ -1,5 +1,6 @@
 /** The body of a chat completion that is searched for: one question, and `search`, which says how. */
 import { z } from 'zod';
+import { isSampled } from '../../search/plan.js';
 import { searchFields, type SearchOptions, searchSchema } from '../../search/options.js';
 import { isGiven, isRecord } from '../../system/json.js';
 import { defined } from '../../system/defined.js';
@@ -25,6 +26,8 @@ export interface SearchRequest {
 }
 
 const MAX_SEED = 2 ** 53;
+/** Of one request: what a client may have in work, and in its answer. */
+const MAX_STEPS = 1 << 16;
 
 const { temperature, top_p, seed, stream, stream_options } = samplingShape;
 const bodySchema = z.object({ temperature, top_p, seed, stream, stream_options, model: z.unknown().optional() });
@@ -95,6 +98,9 @@ export function readSearch(client: ModelClient, given: Json): SearchRequest {
   if (readStructure(given) !== undefined) throw badRequest('a form of the answer: not with search', 'response_format');
   const body = readBody(bodySchema, given);
   const { options, verifier } = readOptions(given['search']);
+  const { method, n = 16, iterations = 40 } = options;
+  if (n * (isSampled(method) ? 1 : iterations) > MAX_STEPS)
+    throw badRequest(`search: n × iterations is more than ${MAX_STEPS} steps: ask for fewer`, 'search');
   const model = requireModel(client, body.model, 'text');
   const { temperature, top_p: topP, seed = Math.floor(Math.random() * MAX_SEED), stream: isStreamed = false } = body;
   if (body.stream_options !== undefined && !isStreamed)

@@ -190,6 +190,7 @@ describe('what cannot be searched for', () => {
     ['model', { search: { ...SEARCH, verifier: 'demo' } }, /"demo" gives texts, and no scores/],
     ['search', { search: { ...SEARCH, method: 'dvts', n: 5 } }, /not a multiple of 2/],
     ['search', { search: { ...SEARCH, step_stop: 'x' } }, /not both/],
+    ['search', { search: { ...SEARCH, n: 4096, iterations: 17 } }, /more than 65536 steps/],
     ['tools', { search: SEARCH, tools: [{ type: 'function', function: { name: 'now' } }] }, /^tools: not with search/],
     ['n', { search: SEARCH, n: 2 }, /search\.n says how many paths/],
     ['max_tokens', { search: SEARCH, max_tokens: 5 }, /search\.max_step_tokens/],
