@@ -156,7 +156,7 @@ describe('steps on a CPU', () => {
       'sampling: temperature: expected a number from 0 to 100',
     );
     await expect(generate({ temperature: NaN })).rejects.toThrow('sampling: temperature: expected a number from 0');
-    await expect(generate({ seed: 2 ** 64 })).rejects.toThrow('sampling: seed: expected a whole number from 0');
+    await expect(generate({ seed: 2 ** 64 })).rejects.toThrow('sampling: seed: expected a whole number of 64 bits');
   });
 
   it('score what was generated as it was generated', async () => {
