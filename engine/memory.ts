@@ -42,6 +42,8 @@ export interface MemoryUser {
   readonly leastPages: number;
   /** Pages that the longest of its requests may need. */
   readonly acceptedPages: number;
+  /** Pages that whoever asks it again and again says are needed, held or not; 0 or absent: nobody says. */
+  readonly keptPages?: number;
   use(): MemoryUse;
   /**
    * Has memory for pages 0 to `pages` − 1 and no others: sequences that hold later ones give theirs back before those
@@ -73,6 +75,8 @@ const FIRST_FIXED = 0.5;
 /** Seconds between two looks, and between two moves of memory that is in use. */
 const LOOK = 0.05;
 const MOVE = 0.25;
+/** Share of the memory by which a model may have more or less than what stated needs say. */
+const NEAR = 0.04;
 /** After the device could not give what the budget says, this many seconds until it is asked again. */
 const RETRY = 10;
 /** Memory that comes back within so many seconds should not have moved: it is then dearer, and gets cheaper again. */
@@ -276,20 +280,35 @@ export class MemoryBudget {
 
   /** Pages that each model shall have. */
   private targets(now: number): readonly number[] {
+    const stated = this.split === undefined ? this.statedPieces() : undefined;
     const pieces =
-      this.split === undefined
+      stated ??
+      (this.split === undefined
         ? splitMemory(
             this.members.map(memoryOf),
             this.bytes,
             now < this.nextMove ? { ...this.policy, stride: 0 } : this.policy,
           )
-        : this.members.map(({ user, share = 0 }) => Math.floor(this.shareBytes(share) / user.pieceBytes));
+        : this.members.map(({ user, share = 0 }) => Math.floor(this.shareBytes(share) / user.pieceBytes)));
     const used = this.members.reduce((sum, { user }, i) => sum + pieces[i]! * user.pieceBytes, 0);
     return this.members.map(({ user, isNew, share }, i) => {
       // A new model gets half of the free memory, so that its first requests need not wait for any.
       const more = isNew && share === undefined ? Math.floor((this.bytes - used) / 2 / user.pieceBytes) : 0;
       return Math.min(user.maxPages, (pieces[i]! + Math.max(0, more)) * user.piecePages);
     });
+  }
+
+  /** Where every model's needs are stated, memory follows them; undefined where they are not, or do not fit. */
+  private statedPieces(): readonly number[] | undefined {
+    const needs = this.members.map(({ user }) => piecesFor(user, user.keptPages ?? 0) * user.pieceBytes);
+    if (needs.length < 2 || needs.includes(0)) return undefined;
+    const all = needs.reduce((sum, need) => sum + need, 0);
+    const pieces = this.members.map(({ user }, i) => Math.floor((this.bytes * needs[i]!) / all / user.pieceBytes));
+    if (this.members.some((each, i) => pieces[i]! * each.user.pieceBytes < leastBytes(each))) return undefined;
+    const isNear = this.members.every(
+      (member, i) => Math.abs(pieces[i]! * member.user.pieceBytes - bytesOf(member)) <= NEAR * this.bytes,
+    );
+    return isNear && this.freeBytes >= 0 ? this.members.map(({ user, pages }) => piecesFor(user, pages)) : pieces;
   }
 
   /** Memory is taken before it is given. */

@@ -15,6 +15,8 @@ export interface MemoryRoom {
   readonly tokenBytes: number;
   /** Bytes that the models of its device have in all; undefined where it shares with none. */
   readonly deviceBytes: number | undefined;
+  /** Somebody who asks both models of a device again and again needs so many tokens of this one; 0: nobody does. */
+  keep(tokens: number): void;
 }
 
 export class ReplicaMemory implements MemoryUser {
@@ -23,6 +25,7 @@ export class ReplicaMemory implements MemoryUser {
   readonly scheduler: Scheduler;
   leastPages = 1;
   acceptedPages = 1;
+  keptPages = 0;
   private readonly model: DeviceModel;
   private readonly times: StepTimes;
   private readonly wake: () => void;
@@ -62,6 +65,7 @@ export class ReplicaMemory implements MemoryUser {
       tokens: this.mostPages * PAGE_TOKENS,
       tokenBytes: pieceBytes / (piecePages * PAGE_TOKENS),
       deviceBytes: budget?.bytes,
+      keep: (tokens) => void (this.keptPages = Math.ceil(tokens / PAGE_TOKENS)),
     };
   }
 

@@ -144,9 +144,11 @@ const sum = (held: readonly HeldTokens[]): HeldTokens =>
     judge: 0,
   });
 
-/** Whether what the problems hold now fits a lane. */
-export const fitsNow = (room: LaneRoom, loads: readonly ProblemLoad[]): boolean =>
-  hasRoom(room, sum(loads.map((load) => load.after(0))));
+/** What the problems hold now. */
+export const heldNow = (loads: readonly ProblemLoad[]): HeldTokens => sum(loads.map((load) => load.after(0)));
+
+/** Whether that fits a lane. */
+export const fitsNow = (room: LaneRoom, loads: readonly ProblemLoad[]): boolean => hasRoom(room, heldNow(loads));
 
 /** Whether all that is expected of them fits, at the end of each: it is most just before one ends. */
 export const fitsLater = (room: LaneRoom, loads: readonly ProblemLoad[]): boolean =>

@@ -7,7 +7,7 @@ import type { MemoryRoom } from '../engine/replicaMemory.js';
 import type { SearchOptions } from './options.js';
 import type { Problem } from './path.js';
 import type { StepAsk, StepWriter } from './ports.js';
-import { fitsLater, fitsNow, type LaneRoom, ProblemLoad, SearchHabits } from './problemLoad.js';
+import { fitsLater, fitsNow, heldNow, type LaneRoom, ProblemLoad, SearchHabits } from './problemLoad.js';
 
 export interface ScheduleOptions {
   readonly options: SearchOptions;
@@ -133,8 +133,10 @@ export class ProblemSchedule {
   }
 
   private end(problem: Problem): void {
+    const lane = this.running.get(problem)?.load.lane ?? 0;
     this.running.delete(problem);
     this.habits.end();
+    this.keep(lane);
     this.releaseHeld();
     this.wake();
   }
@@ -148,8 +150,18 @@ export class ProblemSchedule {
       entry.isHeld = true;
       this.holds++;
     }
+    this.keep(lane);
     this.releaseHeld();
     this.wake();
+  }
+
+  /** Memory for what the lane's paths hold stays with its models while they are between two requests. */
+  private keep(lane: number): void {
+    const room = this.roomOf(lane);
+    if (room === undefined) return;
+    const held = heldNow(this.loadsOf(lane));
+    room.writer.keep(held.writer);
+    room.judge?.keep(held.judge);
   }
 
   /** Those that waited go on, the oldest first, as far as there is memory. */

@@ -27,6 +27,7 @@ class FakeUser implements MemoryUser {
   now = NOTHING;
   readonly resized: number[] = [];
   leastPages = 1;
+  keptPages = 0;
 
   get acceptedPages(): number {
     return this.leastPages;
@@ -96,6 +97,52 @@ describe('a fixed split', () => {
 });
 
 describe('memory that moves', () => {
+  test('follows needs that are stated for all models, and moves by itself when they end', async () => {
+    const { budget, look } = budgetOf(100 * 64 * MIB);
+    const [a, b] = [new FakeUser('a'), new FakeUser('b')];
+    budget.add(a);
+    budget.add(b);
+    await budget.settled();
+    // One alone says nothing of how both are to share.
+    a.keptPages = 640;
+    a.set({ held: a.now.pages, isShort: true, wanted: 64 * 200, steps: 500 });
+    await look(a);
+    const before = a.now.pages;
+    [a.keptPages, b.keptPages] = [640, 2560];
+    await look(a);
+    expect([a.now.pages, b.now.pages]).toEqual([20 * 64, 80 * 64]);
+    expect(before).toBeGreaterThan(20 * 64);
+    // Small changes move nothing, and neither does who waits.
+    const moves = budget.moves;
+    [a.keptPages, b.keptPages] = [704, 2560];
+    a.set({ held: a.now.pages, isShort: true, wanted: 64 * 200, steps: 1000 });
+    await look(a);
+    expect([a.now.pages, budget.moves]).toEqual([20 * 64, moves]);
+    // What a request needs comes before what is stated.
+    b.keptPages = 640 * 30;
+    a.leastPages = 15 * 64;
+    await look(a);
+    expect(a.now.pages).toBeGreaterThanOrEqual(15 * 64);
+    [a.keptPages, b.keptPages, a.leastPages] = [0, 0, 1];
+    for (let i = 0; i < 40; i++) {
+      a.set({ held: a.now.pages, isShort: true, wanted: 64 * 200, steps: a.now.steps + 500 });
+      b.set({ held: 0, idle: 0 });
+      await look(a);
+    }
+    expect(a.now.pages).toBe(99 * 64);
+  });
+
+  test('gives up what does not fit any more where needs are stated', async () => {
+    const { budget } = budgetOf(100 * 64 * MIB);
+    const [a, b] = [new FakeUser('a'), new FakeUser('b')];
+    [a.keptPages, b.keptPages] = [1000, 1000];
+    budget.add(a);
+    budget.add(b);
+    await budget.settled();
+    await budget.setBytes(98 * 64 * MIB);
+    expect([a.now.pages, b.now.pages]).toEqual([49 * 64, 49 * 64]);
+  });
+
   test('goes to a model whose requests wait for it, from blank pages of another', async () => {
     const { budget, look } = budgetOf(100 * 64 * MIB);
     const [a, b] = [new FakeUser('a'), new FakeUser('b')];

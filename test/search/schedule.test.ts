@@ -12,7 +12,10 @@ const problemsOf = (count: number): readonly Problem[] =>
   Array.from({ length: count }, (_, i) => ({ id: String(i), problem: `${i}` }));
 
 /** A room of so many tokens, of 1,000 and 4,000 bytes a token of the two models, which share it. */
-const roomOf = (tokens: number): MemoryRoom => ({ tokens, tokenBytes: 1000, deviceBytes: 5000 * tokens });
+const roomOf = (tokens: number): MemoryRoom => ({
+  ...{ tokens, tokenBytes: 1000, deviceBytes: 5000 * tokens },
+  keep: () => undefined,
+});
 const judgeRoomOf = (tokens: number): MemoryRoom => ({ ...roomOf(tokens), tokenBytes: 4000 });
 const rooms = (...tokens: readonly number[]): NonNullable<ScheduleOptions['rooms']> => {
   const own = { writer: tokens.map(roomOf), judge: tokens.map(judgeRoomOf) };
