@@ -301,10 +301,11 @@ export function summaryOf(value: SearchSummary, isVerbose: boolean): string {
 
 function rowOf(name: string, work: ModelWork, seconds: number, isVerbose: boolean): readonly string[] {
   const { computedTokens, foundTokens, neededTokens, preemptions, peakPages, pages } = work;
-  const times = neededTokens === undefined || neededTokens === 0 ? undefined : computedTokens / neededTokens;
+  const times = computedTokens / (neededTokens ?? 0);
+  const needed = Number.isFinite(times) ? `, ${times.toFixed(3)} × what scores need` : '';
   return [
     name,
-    `${counted(computedTokens, 'token')} computed${times === undefined ? '' : `, ${times.toFixed(3)} × what scores need`}`,
+    `${counted(computedTokens, 'token')} computed${needed}`,
     `${count(foundTokens)} found in pages`,
     `${count(seconds > 0 ? computedTokens / seconds : 0)} tokens/s`,
     preemptions === 0 ? '' : `computed again ${counted(preemptions, 'time')} for lack of memory`,
