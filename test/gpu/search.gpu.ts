@@ -29,11 +29,13 @@ const devices = device.available.ok ? device.available.devices.length : 0;
 
 const LINES = problemLines(32);
 const MEMORY = 512 << 20;
+/** Of the whole file: one that is made in a hook ends with it. */
+const FOLDER = temporaryFolder();
 
 describe('searches', { skip }, () => {
-  const file = (lines: readonly Record<string, unknown>[]): SearchRequest['problems'] => ({
+  const file = (lines: readonly Record<string, unknown>[], folder = temporaryFolder()): SearchRequest['problems'] => ({
     kind: 'file',
-    path: writeProblems(temporaryFolder(), lines),
+    path: writeProblems(folder, lines),
   });
   let asked: SearchRequest;
   let wanted = '';
@@ -49,9 +51,9 @@ describe('searches', { skip }, () => {
       precision: 'bf16',
       target: 'cuda',
       threads: 2,
-      model: endingGenerator(join(VERIFIERS, 'rlhflow-prm'), temporaryFolder()),
+      model: endingGenerator(join(VERIFIERS, 'rlhflow-prm'), FOLDER),
       verifier: { model: join(VERIFIERS, 'qwen-prm') },
-      problems: file(LINES),
+      problems: file(LINES, FOLDER),
       options: OPTIONS,
       resume: false,
     };

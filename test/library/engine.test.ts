@@ -130,7 +130,7 @@ describe.skipIf(!isBuilt || !hasCompiler)('an engine', async () => {
   }, 120_000);
 
   it.skipIf(!existsSync(VERIFIER))(
-    'scores solutions with a verifier while another model writes',
+    'scores solutions with a verifier while another model writes, and searches with both',
     async () => {
       const lines = readFileSync(GOLDEN, 'utf8').trim().split('\n').slice(0, 6);
       const golden = lines.map(
@@ -157,11 +157,33 @@ describe.skipIf(!isBuilt || !hasCompiler)('an engine', async () => {
           expect(event.scores).toHaveLength(scores.length);
         }
         expect((await writing).filter(({ kind }) => kind === 'end')).toHaveLength(6);
+        const searching: Library.EngineSearchOptions = {
+          problems: ['What is 2 + 2?', { problem: 'And 3?', answer: '3', id: 'three' }],
+          ...({ generator: 'demo', verifier: 'prm', method: 'beam', n: 4, width: 2, system: 'none' } as const),
+          iterations: 2,
+          stepTokens: 4,
+        };
+        const search = async (more: object): Promise<Library.SearchEvent[]> =>
+          (await all(engine.search({ ...searching, ...more }))).toSorted((a, b) => a.problem - b.problem);
+        const found = await search({});
+        expect(await search({ atOnce: 1, speculate: 'on' })).toEqual(found);
+        expect(found).toMatchObject([
+          { kind: 'result', problem: 0, result: { picked: expect.any(Number) as number } },
+          { kind: 'result', problem: 1, isRight: false },
+        ]);
+        for (const event of found)
+          if (event.kind === 'result') expect(event.text).toBe(event.result.candidates[event.result.picked!]!.text);
+        // A reader that leaves ends the search.
+        for await (const _ of engine.search({ ...searching, iterations: 3, atOnce: 1 })) break;
         const refused: readonly (readonly [() => AsyncGenerator, string])[] = [
           [() => engine.reward({ model: 'demo', inputs: [{ tokens: [1] }] }), 'nothing says that it is a verifier'],
           [() => engine.generate({ ...ASKED, model: 'prm' }), 'the model has a head of 2 classes and gives no tokens'],
           [() => engine.reward({ model: 'prm', inputs: [{}] }), 'inputs[0]: there is nothing to score'],
           [() => engine.reward({ model: 'prm', inputs: [{ tokens: [1], rows: [1] }] }), 'inputs[0]: rows: 1 is behind'],
+          [() => engine.search({ ...searching, n: 0 }), 'engine.search: n: expected a whole number'],
+          [() => engine.search({ ...searching, generator: 'prm' }), 'verifier: it is the generator'],
+          [() => engine.search({ ...searching, verifier: 'demo', generator: 'prm' }), 'gives 2 classes, no tokens'],
+          [() => engine.search({ ...searching, problems: [{ problem: '' }] }), 'problems[0]: problem: expected a text'],
         ];
         for (const [ask, message] of refused) await expect(ask().next()).rejects.toThrow(message);
       } finally {
