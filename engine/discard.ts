@@ -21,5 +21,6 @@ export function discardPages({ tokens, from }: Discarded, pool: PagePool): void 
   // The last page first: the pages before it are part of its name.
   const rest = tokens.slice(full * PAGE_TOKENS);
   give(pool.stem(full === 0 ? undefined : names.at(full - 1), rest)?.page);
-  for (let index = full - 1; index >= 0 && (index + 1) * PAGE_TOKENS > from; index--) give(pool.pageOf(names.at(index)));
+  for (let index = full - 1; index >= 0 && (index + 1) * PAGE_TOKENS > from; index--)
+    give(pool.pageOf(names.at(index)));
 }
