@@ -4,11 +4,17 @@ import { type ChoiceListener, Choices } from '../choices.js';
 import type { EventStream, Exchange, Route } from '../exchange.js';
 import type { ModelClient } from '../models.js';
 import { engineOptions } from '../sampling.js';
-import { answerSearch } from '../search/route.js';
 import { answerHead, StreamedChat, WholeChat } from './answer.js';
 import { type ChatRequest, readChat } from './body.js';
 
-export const chatRoutes = (client: ModelClient): readonly Route[] => [
+/** Answers a body that asks for a search. */
+export type AnswerSearch = (
+  client: ModelClient,
+  given: Readonly<Record<string, unknown>>,
+  exchange: Exchange,
+) => Promise<void>;
+
+export const chatRoutes = (client: ModelClient, answerSearch: AnswerSearch): readonly Route[] => [
   {
     method: 'POST',
     path: '/v1/chat/completions',

@@ -7,11 +7,12 @@ import { ServerMetrics } from '../metrics/serverMetrics.js';
 import type { ModelClient } from '../models.js';
 import { modelRoutes } from './modelRoutes.js';
 import { poolingRoutes } from '../pooling/routes.js';
+import { answerSearch } from '../search/route.js';
 
 const ROOMS: readonly ((client: ModelClient) => readonly Route[])[] = [
   modelRoutes,
   completionRoutes,
-  chatRoutes,
+  (client) => chatRoutes(client, answerSearch),
   poolingRoutes,
 ];
 

@@ -1,4 +1,4 @@
-/** Requests of a search that go through a server's client: what they get is what the engine gives, and all of it ends. */
+/** Requests of a search through a server's client: they get what the engine gives, and all of them end. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { GenerateError, type RequestEvent } from '../../../engine/request.js';
