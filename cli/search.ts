@@ -146,6 +146,7 @@ function verifierOf(flags: Flags, method: string): SearchRequest['verifier'] {
       );
     const given = [...(language === undefined ? [] : ['--verifier-kind'])];
     if (precision !== undefined) given.push('--verifier-precision');
+    if (memorySplit(text(flags, 'memorySplit')) !== undefined) given.push('--memory-split');
     if (given.length > 0) throw new UsageError(`${given.join(', ')}: there is no verifier`, 'give it: --verifier DIR');
     return undefined;
   }

@@ -136,6 +136,7 @@ describe('search', () => {
     [['m', '--verifier', 'v'], 'there are no problems'],
     [['m', '--problems', 'p'], '--method beam needs a verifier'],
     [['m', '--problems', 'p', '--method', 'majority', '--verifier-kind', 'rlhflow'], '--verifier-kind: there is no'],
+    [['m', '--problems', 'p', '--method', 'majority', '--memory-split', '.3'], '--memory-split: there is no verifier'],
     [[...ASKED, '--task', 'gsm8k'], '--problems and --task both say'],
     [[...ASKED, '--data-root', 'd'], '--data-root: a file of problems has no need of it'],
     [[...ASKED, '--method', 'bean'], "argument 'bean' is invalid"],
