@@ -20,7 +20,9 @@ export function discardPages({ tokens, from }: Discarded, pool: PagePool): void 
   };
   // The last page first: the pages before it are part of its name.
   const rest = tokens.slice(full * PAGE_TOKENS);
-  give(pool.stem(full === 0 ? undefined : names.at(full - 1), rest)?.page);
+  const stem = pool.stem(full === 0 ? undefined : names.at(full - 1), rest);
+  // One that has less of them is another text's that begins alike. The last token need not have been computed.
+  if (stem !== undefined && stem.rows >= rest.length - 1 && full * PAGE_TOKENS + stem.rows > from) give(stem.page);
   for (let index = full - 1; index >= 0 && (index + 1) * PAGE_TOKENS > from; index--)
     give(pool.pageOf(names.at(index)));
 }
