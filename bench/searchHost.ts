@@ -166,6 +166,7 @@ export async function searchHost(options: SearchHostOptions): Promise<SearchHost
       needed += path.step!.tokens.length + 11;
       return engineJudge.score(path, ahead, signal);
     },
+    prepare: (path) => engineJudge.prepare(path),
     drop: (path) => engineJudge.drop(path),
   };
   let [drawnTokens, drawnSteps] = [0, 0];

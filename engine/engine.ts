@@ -153,6 +153,7 @@ export class Engine {
       );
     const handle: RequestHandle<R['kind']> = new RequestHandle({
       ...checked,
+      isQuiet: request.kind === 'generate' && request.isQuiet === true,
       resultOf: plan.resultOf,
       onHeld,
       onSettled: () => {

@@ -1,6 +1,6 @@
 /** A request that was submitted: its events for whoever reads them, at the reader's own pace, and its end. */
 import { setMaxListeners } from 'node:events';
-import type { EndReason, EngineRequest, Generated, RequestEvent, ResultOf } from './request.js';
+import type { EndReason, EngineRequest, Generated, GeneratedToken, RequestEvent, ResultOf } from './request.js';
 import type { Task, TaskListener } from './task.js';
 
 type Kind = EngineRequest['kind'];
@@ -16,6 +16,8 @@ export interface HandleOptions<K extends Kind> {
   readonly signal?: AbortSignal | undefined;
   /** What the request gives, of the results of its sequences. */
   readonly resultOf: (results: readonly Generated[]) => ResultOf[K];
+  /** Tokens are no events. */
+  readonly isQuiet?: boolean;
   /** Called once, when nothing of it is in work any more. */
   readonly onSettled: () => void;
   /** Called when an event is held and none was before: at once, in the loop that feeds the device. */
@@ -52,7 +54,9 @@ export class RequestHandle<K extends Kind = Kind> implements AsyncIterable<Reque
   listener(sample: number): TaskListener {
     this.left++;
     return {
-      onToken: (token) => this.tell({ kind: 'token', sample, token }),
+      ...(this.options.isQuiet === true
+        ? {}
+        : { onToken: (token: GeneratedToken) => this.tell({ kind: 'token', sample, token }) }),
       onEnd: (result) => this.finish(sample, result),
       onFail: (error) => this.finish(sample, error),
     };

@@ -38,6 +38,11 @@ export interface GenerateRequest {
   readonly drafts?: Drafter;
   /** Says which tokens may come; not with `drafts`. While it thinks, the sequence takes no part in steps. */
   readonly guide?: TokenGuide;
+  /**
+   * Whether the sequence ends with a token, the reason being `stop`. Asked of each one in the loop that feeds the
+   * device, so it must be quick and not throw.
+   */
+  readonly endsAt?: ((token: number) => boolean) | undefined;
   /** Ends the sequence, between two calls, with what was generated so far. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -129,6 +134,8 @@ export interface ContinuationRequest extends Omit<GenerateRequest, 'signal' | 'r
   readonly allowedTokens?: readonly number[];
   /** How many, 1 by default. The first has number `sample`, the others those that follow. */
   readonly n?: number;
+  /** Tokens are told with its end alone. */
+  readonly isQuiet?: boolean;
 }
 
 /** Rows of given tokens, of a model with a vocabulary head. */

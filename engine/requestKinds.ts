@@ -49,7 +49,7 @@ export function planRequest<R extends EngineRequest>(request: R, model: ModelFac
 function planOf(request: EngineRequest, model: ModelFacts): RequestPlan<EngineRequest['kind']> {
   switch (request.kind) {
     case 'generate': {
-      const { n = 1, sample = 0, rows: given, allowedTokens, signal: _, ...own } = request;
+      const { n = 1, sample = 0, rows: given, allowedTokens, signal: _, isQuiet: _q, ...own } = request;
       requireWhole('n', n, 1, MAX_SAMPLES);
       requireWhole('sample', sample, 0);
       requireWhole('maxNewTokens', own.maxNewTokens, 0);

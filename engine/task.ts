@@ -152,7 +152,7 @@ export class Task {
 
   /** Takes the next token. Returns why the sequence ends with it, if it does. */
   take(next: GeneratedToken, { maxLength, room }: SequenceLimits): EndReason | undefined {
-    const { stopTokens, maxNewTokens } = this.request;
+    const { stopTokens, maxNewTokens, endsAt } = this.request;
     if (maxNewTokens === 0) return 'length';
     // A device that finds nothing to choose gives token 0.
     const mask = this.sequence.guided?.mask;
@@ -162,6 +162,7 @@ export class Task {
     const length = this.sequence.promptLength + this.generated.length;
     this.listener.onToken?.(next);
     if (stopTokens?.has(next.token) === true) return 'eos';
+    if (endsAt?.(next.token) === true) return 'stop';
     if (this.generated.length >= maxNewTokens) return 'length';
     if (length >= maxLength) return 'context';
     if (length >= room) return 'cache';

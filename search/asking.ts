@@ -3,13 +3,11 @@
  * client has an adapter.
  */
 import type { Engine } from '../engine/engine.js';
-import type { ContinuationRequest, EndReason, RequestEvent, RewardRequest, ScoreRequest } from '../engine/request.js';
+import type { ContinuationRequest, RequestEvent, RewardRequest, ScoreRequest } from '../engine/request.js';
 
 export interface AskedRequest extends AsyncIterable<RequestEvent> {
   /** Ends it with what there is. */
   cancel(): void;
-  /** A continuation ends with its first `count` tokens. */
-  cut(sample: number, count: number, reason: EndReason): void;
 }
 
 /** Of requests of a search, lower ones first: a score decides which paths go on, and what it waits for is short. */

@@ -39,6 +39,8 @@ export interface PathJudge {
    * Rejects with PathFailed; with the signal's reason where that was aborted.
    */
   score(path: Path, ahead: readonly Step[], signal: AbortSignal): Promise<readonly number[]>;
+  /** Paths that go on from this one will be scored: what they begin alike with may be computed now. */
+  prepare?(path: Path): void;
   /** Nothing behind a path will be scored. */
   drop?(path: Path): void;
 }

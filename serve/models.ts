@@ -8,7 +8,7 @@ import type { GrammarSource } from '../grammar/source.js';
 import type { CallStyleName, ReasoningStyleName } from '../models/chat/answerStyles.js';
 
 /** What goes from thread to thread of a request to the engine. */
-type Sent<R> = Omit<R, 'signal' | 'drafts' | 'guide'>;
+type Sent<R> = Omit<R, 'signal' | 'drafts' | 'guide' | 'endsAt' | 'isQuiet'>;
 export type ServedRequest =
   | (Sent<ContinuationRequest> & {
       /** What the text must be. */

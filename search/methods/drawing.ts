@@ -115,6 +115,12 @@ export class Drawing {
     return prefix;
   }
 
+  /** The verifier is told which paths these go on from. */
+  prepare(children: readonly Child[]): void {
+    const paths = new Set(children.map(({ parent }) => parent?.path ?? this.#root));
+    for (const path of paths) this.#models.judge?.prepare?.(path);
+  }
+
   /** Nothing more is drawn but from `parents`: the models are told of all other paths that were drawn. */
   keepOnly(parents: Iterable<Drawn>): void {
     const alive = new Set<Path>();

@@ -17,6 +17,7 @@ export async function searchSamples(
   plan: SearchPlan,
   onRound: (drawn: readonly Drawn[]) => void,
 ): Promise<ProblemResult> {
+  drawing.prepare(rootChildren(plan.n));
   const vote = plan.method === 'best-of-n' ? 'naive' : plan.method === 'weighted' ? 'weighted' : 'majority';
   const drawn = plan.earlyStop
     ? await drawUntilDecided(drawing, plan, vote, onRound)

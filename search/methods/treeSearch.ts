@@ -18,6 +18,7 @@ export async function searchTree(
   { speculates, onRound }: TreeProgress,
 ): Promise<ProblemResult> {
   const rounds: DrawnRound[] = [];
+  drawing.prepare(rule.first);
   let children = rule.first;
   let completed = 0;
   for (let iteration = 0; iteration < plan.iterations && children.length > 0; iteration += plan.every) {
@@ -33,6 +34,7 @@ export async function searchTree(
     onRound(drawn);
     children = choice.children;
     drawing.keepOnly(children.flatMap(({ parent }) => parent ?? []));
+    drawing.prepare(children);
   }
   return resultOf(plan, rounds, rule.candidates(rounds.map(({ drawn }) => drawn)));
 }

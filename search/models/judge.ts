@@ -44,6 +44,8 @@ export class EngineJudge implements PathJudge {
   private readonly model: JudgeModel;
   private readonly partsOf: PartsOf;
   private readonly needed = new NeededTokens();
+  /** What stands before every step but the first. */
+  private frame: readonly number[] | undefined;
   private readonly states = new WeakMap<Path, Promise<PathState>>();
 
   constructor(model: JudgeModel, options: PartOptions) {
@@ -84,6 +86,37 @@ export class EngineJudge implements PathJudge {
     // A part that the next step goes on with, and what is ahead, are scored again with it.
     state.scores = scores.slice(0, state.written.rows.length);
     return scores;
+  }
+
+  /**
+   * Computes what stands before the next step, whatever that is: the question, or the frame of a turn. Paths that go on
+   * are scored at about the same time, and each would compute it.
+   */
+  prepare(path: Path): void {
+    if (this.kind === 'outcome') return;
+    // What cannot be written or computed fails again where a score is asked for.
+    this.computeBefore(path).catch(() => undefined);
+  }
+
+  private async computeBefore(path: Path): Promise<void> {
+    const { written } = await this.stateOf(path);
+    if (written.open !== undefined) return;
+    const frame = await this.frameAfter(path.problem, written.rows.length);
+    if (frame.length === 0) return;
+    const tokens = continuePrompt(written.tokens, frame);
+    await this.ask(path, { tokens, rows: [tokens.length - 1] }, 0, new AbortController().signal);
+  }
+
+  /** Tokens that any next step begins with, behind `index` steps. */
+  private async frameAfter({ problem }: Problem, index: number): Promise<readonly number[]> {
+    const known = index === 0 ? undefined : this.frame;
+    if (known !== undefined) return known;
+    const writer = await this.stepTokens();
+    const [one, other] = [await writer.add(WHERE, problem, 'We', index), await writer.add(WHERE, problem, 'So', index)];
+    const differs = one.tokens.findIndex((token, i) => token !== other.tokens[i]);
+    const frame = one.tokens.slice(0, Math.max(0, differs));
+    if (index > 0) this.frame = frame;
+    return frame;
   }
 
   drop(path: Path): void {

@@ -111,7 +111,6 @@ export class EngineWriter implements StepWriter {
     const most = toEnd ? maxStepTokens : (stepTokens ?? maxStepTokens);
     let result: Generated | undefined;
     let state = 0;
-    let count = 0;
     try {
       const request = this.model.ask({
         kind: 'generate',
@@ -120,17 +119,15 @@ export class EngineWriter implements StepWriter {
         stopTokens: toEnd ? this.eos : this.stopTokens,
         sampling: this.samplingOf(seed),
         signal,
+        isQuiet: true,
         priority: isSpeculative ? PRIORITY.speculative : PRIORITY.step,
+        // A token that has all of a separator is a stop token.
+        endsAt: stops && ((token) => (state = stops.next(state, token)) === stops.whole),
         ...defined({ model: this.model.model, affinity: path.problem.lane }),
       });
       for await (const event of request) {
         if (event.kind === 'failed') throw event.error;
         if (event.kind === 'end') result = event.result;
-        if (event.kind !== 'token' || stops === undefined || state === stops.whole) continue;
-        count++;
-        state = stops.next(state, event.token.token);
-        // A token that has all of it has ended the request already.
-        if (state === stops.whole && !stops.tokens.has(event.token.token)) request.cut(0, count, 'stop');
       }
     } catch (error) {
       throw asPathFailure(error);

@@ -1,5 +1,5 @@
 /** How a search asks the models of a server: its requests go to a ModelClient, and what they used is counted. */
-import { type EndReason, GenerateError, type RequestEvent } from '../../engine/request.js';
+import { type ContinuationRequest, GenerateError, type RequestEvent } from '../../engine/request.js';
 import type { Ask, AskedRequest } from '../../search/asking.js';
 import { ApiError } from '../apiError.js';
 import type { ModelClient, RequestListener, RunningRequest, ServedRequest } from '../models.js';
@@ -63,10 +63,14 @@ class ClientRequest implements AskedRequest, RequestListener {
   private error: Error | undefined;
   private isCancelled = false;
   private wake: () => void = () => undefined;
+  private readonly endsAt: ContinuationRequest['endsAt'];
+  private drawn = 0;
+  private hasEnded = false;
   private readonly onAbort = (): void => this.cancel();
 
   constructor(client: ModelClient, asked: Asked, use: ModelUse, retryMs: number | undefined) {
-    const { signal, request } = sendable(asked);
+    const { signal, request, endsAt } = sendable(asked);
+    this.endsAt = endsAt;
     this.client = client;
     this.request = request;
     this.signal = signal;
@@ -86,11 +90,6 @@ class ClientRequest implements AskedRequest, RequestListener {
     if (this.timer !== undefined) this.fail(new ApiError(499, 'The search has ended.'));
   }
 
-  /** The engine is told `stop`, whatever the reason. */
-  cut(sample: number, count: number, _reason: EndReason): void {
-    this.running?.cut(sample, count);
-  }
-
   onEvents(events: readonly RequestEvent[]): void {
     for (const told of events) {
       const event = told.kind === 'failed' ? { ...told, error: engineError(told.error) } : told;
@@ -99,11 +98,20 @@ class ClientRequest implements AskedRequest, RequestListener {
       // Nobody here has ended it: the server closes.
       if (event.kind === 'end' && event.result.reason === 'aborted' && !this.isCancelled)
         this.error = new ApiError(503, 'The engine has ended.');
-      if (event.kind === 'token') this.use.generatedTokens++;
+      if (event.kind === 'token') this.take(event.token.token);
       if (event.kind === 'end' || event.kind === 'failed') this.left--;
     }
     if (this.left === 0) this.settle();
     this.wake();
+  }
+
+  /** The engine's thread cannot ask whether a text ends: it is told, and cuts what came since. */
+  private take(token: number): void {
+    this.use.generatedTokens++;
+    this.drawn++;
+    if (this.hasEnded || this.endsAt?.(token) !== true) return;
+    this.hasEnded = true;
+    this.running?.cut(0, this.drawn);
   }
 
   onRefused(error: Error): void {
@@ -163,11 +171,11 @@ function engineError(error: Error): Error {
   return isOfOne ? new GenerateError(error.message, { cause: error }) : error;
 }
 
-/** A request as it goes from thread to thread, and the signal that ends it. */
-function sendable(asked: Asked): { readonly request: ServedRequest; readonly signal: AbortSignal | undefined } {
+/** A request as it goes from thread to thread, and what stays in this one. */
+function sendable(asked: Asked): Pick<ContinuationRequest, 'signal' | 'endsAt'> & { readonly request: ServedRequest } {
   const { signal, ...rest } = asked;
   if (rest.kind !== 'generate') return { request: rest, signal };
-  const { drafts, guide, ...request } = rest;
+  const { drafts, guide, endsAt, isQuiet: _, ...request } = rest;
   if (drafts !== undefined || guide !== undefined) throw new Error('A draft and a guide do not cross threads.');
-  return { request, signal };
+  return { request, signal, endsAt };
 }

@@ -34,6 +34,18 @@ describe('events of a request', () => {
     expect(events.map((event) => (event.kind === 'token' ? event.token.token : event.kind))).toEqual([6, 7, 8, 'end']);
   });
 
+  it('are its end alone where it is quiet, and it ends at the token that its asker names', async () => {
+    const { engine } = engineOf();
+    const seen: number[] = [];
+    const endsAt = (token: number): boolean => seen.push(token) === 3;
+    const events: RequestEvent[] = [];
+    for await (const event of generate(engine, 5, { isQuiet: true, endsAt })) events.push(event);
+    expect(events).toMatchObject([
+      { kind: 'end', result: { reason: 'stop', tokens: [{ token: 6 }, { token: 7 }, { token: 8 }] } },
+    ]);
+    expect(seen).toEqual([6, 7, 8]);
+  });
+
   it('come from all of its continuations, which share the pages of the prompt', async () => {
     const { engine } = engineOf();
     const prompt = range(0, 33);

@@ -130,7 +130,6 @@ async function naive(given: Partial<SearchOptions>): Promise<string> {
     const handle = before.then(() => engine.submit({ ...request, priority: 0, affinity: 0 }));
     return {
       cancel: () => void handle.then((each) => each.cancel()),
-      cut: (...how) => void handle.then((each) => each.cut(...how)),
       async *[Symbol.asyncIterator]() {
         try {
           yield* await handle;

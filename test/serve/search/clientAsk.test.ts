@@ -43,14 +43,11 @@ describe('a request of a search', () => {
     await idle();
   });
 
-  it('ends where it is cut, with the tokens before', async () => {
-    const request = new ClientAsks(served.client).ask({ ...asked, maxNewTokens: 200 });
-    let end: RequestEvent | undefined;
+  it('ends at the token that its asker names, with the tokens before', async () => {
     let count = 0;
-    for await (const event of request) {
-      if (event.kind === 'token' && ++count === 3) request.cut(0, 3, 'stop');
-      if (event.kind === 'end') end = event;
-    }
+    const endsAt = (): boolean => ++count === 3;
+    const events = await gathered(new ClientAsks(served.client).ask({ ...asked, maxNewTokens: 200, endsAt }));
+    const end = events.at(-1);
     expect(end?.kind === 'end' && [end.result.tokens.length, end.result.reason]).toEqual([3, 'stop']);
     await idle();
   });
