@@ -167,7 +167,7 @@ export async function searchHost(options: SearchHostOptions): Promise<SearchHost
       return engineJudge.score(path, ahead, signal);
     },
     prepare: (path) => engineJudge.prepare(path),
-    drop: (path) => engineJudge.drop(path),
+    drop: (path, siblings) => engineJudge.drop(path, siblings),
   };
   let [drawnTokens, drawnSteps] = [0, 0];
   const begun = performance.now();

@@ -26,8 +26,11 @@ export class PathFailed extends Error {}
 export interface StepWriter {
   /** Rejects with PathFailed; with the signal's reason where that was aborted. */
   write(ask: StepAsk): Promise<Step>;
-  /** Nothing will be drawn behind a path. Told of each once, those that go on from it before. */
-  drop?(path: Path): void;
+  /**
+   * Nothing will be drawn behind a path. Told of each once, those that go on from it before. `siblings`: those behind
+   * which something will be, perhaps none.
+   */
+  drop?(path: Path, siblings: readonly Path[]): void;
 }
 
 export interface PathJudge {
@@ -42,5 +45,5 @@ export interface PathJudge {
   /** Paths that go on from this one will be scored: what they begin alike with may be computed now. */
   prepare?(path: Path): void;
   /** Nothing behind a path will be scored. */
-  drop?(path: Path): void;
+  drop?(path: Path, siblings: readonly Path[]): void;
 }

@@ -112,7 +112,7 @@ export class ProblemSchedule {
         this.habits.drew(step.tokens.length);
         return step;
       },
-      drop: (path) => writer.drop?.(path),
+      drop: (path, siblings) => writer.drop?.(path, siblings),
     };
   }
 

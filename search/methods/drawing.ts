@@ -128,8 +128,9 @@ export class Drawing {
     const { writer, judge } = this.#models;
     for (const path of [...this.#alive].sort((a, b) => b.depth - a.depth)) {
       if (alive.has(path)) continue;
-      writer.drop?.(path);
-      judge?.drop?.(path);
+      const siblings = [...alive].filter(({ parent }) => parent === path.parent);
+      writer.drop?.(path, siblings);
+      judge?.drop?.(path, siblings);
     }
     this.#alive = alive;
   }

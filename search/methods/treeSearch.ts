@@ -32,7 +32,8 @@ export async function searchTree(
     completed += drawn.filter(({ state }) => state === 'completed').length;
     rounds.push({ drawn, choice, isLast: isLast || choice.children.length === 0 });
     onRound(drawn);
-    children = choice.children;
+    // In the last iteration they say what would be drawn.
+    children = isLast ? [] : choice.children;
     drawing.keepOnly(children.flatMap(({ parent }) => parent ?? []));
     drawing.prepare(children);
   }

@@ -7,6 +7,7 @@ import { type StepTokens, stepTokensOf } from '../../models/heads/stepTokens.js'
 import { count } from '../../system/text.js';
 import { type Path, type Problem, type Step, stepsOf } from '../path.js';
 import { PathFailed, type PathJudge } from '../ports.js';
+import { commonLength } from './commonLength.js';
 import { type JudgeCounts, NeededTokens } from './needed.js';
 import { type PartOptions, partsOf, type PartsOf } from './parts.js';
 import { type RowsAsk, scoreRows } from './scoring.js';
@@ -119,15 +120,23 @@ export class EngineJudge implements PathJudge {
     return frame;
   }
 
-  drop(path: Path): void {
-    const { discard } = this.model;
-    const [own, before] = [this.states.get(path), path.parent && this.states.get(path.parent)];
-    if (discard === undefined || own === undefined) return;
-    void Promise.all([own, before]).then(
-      ([{ written }, parent]) => discard({ tokens: written.tokens, from: parent?.written.tokens.length ?? 0 }),
-      // What could not be written has no pages.
-      () => undefined,
-    );
+  drop(path: Path, siblings: readonly Path[]): void {
+    if (this.model.discard === undefined || !this.states.has(path)) return;
+    // What could not be written has no pages.
+    this.discard(path, siblings).catch(() => undefined);
+  }
+
+  private async discard(path: Path, siblings: readonly Path[]): Promise<void> {
+    const { parent, problem } = path;
+    if (parent === undefined) return;
+    const { tokens } = (await this.stateOf(path)).written;
+    const before = (await this.stateOf(parent)).written;
+    // Other problems may have what stands before a question, and the frame of a turn is the parent's.
+    const frame = await this.frameAfter(problem, before.rows.length);
+    let from = before.tokens.length + frame.length;
+    for (const sibling of siblings)
+      from = Math.max(from, commonLength(tokens, (await this.stateOf(sibling)).written.tokens));
+    this.model.discard?.({ tokens, from });
   }
 
   private async ask(

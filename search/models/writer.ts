@@ -1,4 +1,5 @@
 /** Steps of a generator, by requests to an engine. */
+import { commonLength } from './commonLength.js';
 import { continuePrompt } from '../../engine/promptNames.js';
 import type { Discarded } from '../../engine/discard.js';
 import type { EndReason, Generated } from '../../engine/request.js';
@@ -88,16 +89,16 @@ export class EngineWriter implements StepWriter {
     return this.texts.make(before, { tokens: drawn, end }, drawn.length - (isEos ? 1 : 0), isEos);
   }
 
-  drop(path: Path): void {
+  drop(path: Path, siblings: readonly Path[]): void {
     const { discard } = this.model;
-    const { parent } = path;
-    if (discard === undefined || parent === undefined) return;
+    const { parent, step } = path;
+    if (discard === undefined || parent === undefined || step === undefined) return;
     void this.prompts.of(path.problem).then(
-      (problem) =>
-        discard({
-          tokens: this.prompts.before(path, problem),
-          from: this.prompts.before(parent, problem).length,
-        }),
+      (problem) => {
+        const from = this.prompts.before(parent, problem).length;
+        const shared = siblings.map((each) => commonLength(step.tokens, each.step?.tokens ?? []));
+        discard({ tokens: this.prompts.before(path, problem), from: from + Math.max(0, ...shared) });
+      },
       // What could not be written has no pages.
       () => undefined,
     );

@@ -4,11 +4,13 @@
  */
 import { describe, expect, it } from 'vitest';
 import type { StepLimits } from '../../engine/device.js';
+import type { Discarded } from '../../engine/discard.js';
 import { Engine } from '../../engine/engine.js';
 import { MemoryBudget } from '../../engine/memory.js';
 import { RLHFLOW } from '../../models/heads/layout.js';
 import { type Ask, askOf, type ChatTurn, type SearchTexts } from '../../search/asking.js';
 import { searchProblem } from '../../search/methods/searchProblem.js';
+import type { JudgeCounts } from '../../search/models/needed.js';
 import { EngineJudge } from '../../search/models/judge.js';
 import { EngineWriter } from '../../search/models/writer.js';
 import type { SearchOptions } from '../../search/options.js';
@@ -73,6 +75,7 @@ interface Searched {
   readonly evictions: number;
   readonly recomputed: number;
   readonly peak: number;
+  readonly judged: JudgeCounts;
 }
 
 /** Pages that hold two or three problems. */
@@ -83,9 +86,11 @@ const SEARCH: SearchOptions = {
   system: 'none',
 };
 
-function modelsOf(ask: Ask, options: SearchOptions) {
+function modelsOf(ask: Ask, options: SearchOptions, engine?: Engine) {
+  const discardOf = (model: string) => engine && ((text: Discarded) => engine.discard(text, model));
   const writer = new EngineWriter(
     {
+      discard: discardOf('writer'),
       ...{ ask, model: 'writer', texts, vocabSize: PATH_VOCAB, maxLength: MAX_LENGTH, bos: undefined },
       ...{ eosTokens: new Set([EOS]), ownEos: EOS },
       detokenizer: {
@@ -97,6 +102,7 @@ function modelsOf(ask: Ask, options: SearchOptions) {
   );
   const judge = new EngineJudge(
     {
+      discard: discardOf('judge'),
       ...{ ask, model: 'judge', scoring: { kind: 'verdicts', verdicts: [PLUS, MINUS] }, maxLength: MAX_LENGTH },
       writer: {
         ...{ layout: RLHFLOW, bos: undefined, pad: undefined, verdicts: [PLUS, MINUS], hasTemplate: true },
@@ -173,7 +179,7 @@ async function searched(run: Run): Promise<Searched> {
   engine.load('writer', { replicas: made.map(({ writer }) => writer) });
   engine.load('judge', { replicas: made.map(({ judge }) => judge) });
   const schedule = new ProblemSchedule({ options, lanes: replicas, most });
-  const models = modelsOf(askOf(engine), options);
+  const models = modelsOf(askOf(engine), options, engine);
   const writer = schedule.watch(models.writer);
   const results = new Map<string, ProblemResult>();
   const problems = order(PROBLEMS);
@@ -190,6 +196,7 @@ async function searched(run: Run): Promise<Searched> {
     evictions: counts[0].evictions + counts[1].evictions,
     recomputed: counts[1].computedTokens,
     peak: schedule.peak,
+    judged: models.judge.counts,
   };
 }
 
@@ -232,6 +239,12 @@ describe('a search on made-up devices', () => {
     expect(little.preemptions).toBeGreaterThan(0);
     expect(little.evictions).toBeGreaterThan(0);
     expect(little.results).toBe(await reference);
+  });
+
+  it('computes nothing twice for its scores', async () => {
+    const { judged } = await searched({ options: { stepStop: undefined, stepTokens: 12 } });
+    const { askedTokens, foundTokens, neededTokens } = judged;
+    expect((askedTokens - foundTokens) / neededTokens).toBeLessThanOrEqual(1.02);
   });
 
   const others = [
