@@ -30,7 +30,10 @@ async function float64(docs?: Selection['docs']): Promise<readonly Scores[]> {
   const loaded = await tokenizeDataset(
     await loadDataset({ path: DATA, task: fileTaskByName('hellaswag'), ...(docs === undefined ? {} : { docs }) }),
     {
-      tokenizer: { moduleUrl: new URL('../../dist/models/tokenizer/tokenizer.js', import.meta.url).href, spec: tokenizer.spec },
+      tokenizer: {
+        moduleUrl: new URL('../../dist/models/tokenizer/tokenizer.js', import.meta.url).href,
+        spec: tokenizer.spec,
+      },
       workers: 1,
     },
   );

@@ -56,7 +56,7 @@ export const COMPILED: readonly RegisterCase[] = [
   [{ ...SHAPE, headDim: 80, dtype: 'f32', mask: 'path' }, schedule('simt', 16), 4],
 ];
 
-/** Trees, and paths of one query, of several, of shared tiles, of a team in a cluster, of a lone warp and of siblings. */
+/** Trees; paths of one query, of several, of shared tiles, of a team in a cluster, of a lone warp and of siblings. */
 export const COMPILED_FIRST: readonly RegisterCase[] = [3, 8, 9, 12, 18, 20].map((at) => COMPILED[at]!);
 
 /** Tests of what NVIDIA's compiler makes of them. */

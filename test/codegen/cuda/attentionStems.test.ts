@@ -32,7 +32,7 @@ prepare(
   ),
 );
 
-/** Whole chunks in common and less than a tile; paths that are others' beginnings; one alone; families across blocks. */
+/** Whole chunks in common, less than a tile; paths that are others' beginnings; one alone; families across blocks. */
 const FAMILIES: readonly Family[] = [
   { stem: 170, own: [3, 40, 1, 22] },
   { stem: 5, own: [1, 300, 30] },
