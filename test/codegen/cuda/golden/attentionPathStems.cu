@@ -89,7 +89,7 @@ extern "C" __global__ void __launch_bounds__(32, 5) k_attention_test(int T, int 
   const int whole_before = __shfl_up_sync(0xffffffffu, keys / KEYS, 1);
   int common = lane == 0 ? 0 : tw_least(keys / KEYS, whole_before);
 
-  /* The first tile that query `run`, or else a later one, has of its own. The queries before must have been compared. */
+  /* The first tile that query `run`, or else a later one, has of its own. Those before must have been compared. */
   const auto enter = [&](int run) {
     const unsigned own = __ballot_sync(0xffffffffu, lane >= run && common < tiles);
     const int next = own == 0 ? QUERIES : __ffs((int)own) - 1;
@@ -100,7 +100,7 @@ extern "C" __global__ void __launch_bounds__(32, 5) k_attention_test(int T, int 
     tile.index++;
     return tile;
   };
-  /* The queries from tile.run up to this one see the tile, unless one of them is found to part from the others in it. */
+  /* The queries from tile.run up to this one see the tile, unless one is found to part from the others in it. */
   const auto end_of = [&](Tile tile) {
     const unsigned parted = ~__ballot_sync(0xffffffffu, common > tile.index);
     return tile.run + __ffs((int)(parted >> tile.run >> 1));
@@ -114,7 +114,8 @@ extern "C" __global__ void __launch_bounds__(32, 5) k_attention_test(int T, int 
   int next_place = -1, others[QUERIES];
   const auto fetch = [&] {
     const int i = next.index * KEYS + lane, end = end_of(next);
-    const int run_begin = __shfl_sync(0xffffffffu, begin, next.run), run_keys = __shfl_sync(0xffffffffu, keys, next.run);
+    const int run_begin = __shfl_sync(0xffffffffu, begin, next.run);
+    const int run_keys = __shfl_sync(0xffffffffu, keys, next.run);
     next_place = i < run_keys ? list[run_begin + i] : -1;
 #pragma unroll
     for (int q = 1; q < QUERIES; q++) {
@@ -220,7 +221,8 @@ extern "C" __global__ void __launch_bounds__(32, 5) k_attention_test(int T, int 
   __syncwarp();  /* The first part is there. */
 
   /* Registers are for the queries and the answer: the total of a lane's rows lies behind the ring. */
-  static_assert(PARTS * SLOT_BYTES + 32 * sizeof(Total) <= 45568, "a block's memory is what its schedule says");
+  static_assert(
+    PARTS * SLOT_BYTES + 32 * sizeof(Total) <= 45568, "a block's memory is what its schedule says");
   Total &total = ((Total *)(tw_shared + PARTS * SLOT_BYTES))[lane];
   float o[D / 8][4];
   float top0 = -tw_inf(), top1 = -tw_inf(), sum0 = 0.0f, sum1 = 0.0f;
