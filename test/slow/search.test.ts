@@ -129,9 +129,9 @@ describe.skipIf(!hasModels || !isBuilt)('a search', () => {
     for (; kills < 20 && !isOver(output); kills++) {
       const running = start([...flags, '--resume']);
       // Now while it loads, now in the middle of a problem, now behind one.
-      const bytes = kills % 5 === 0 ? 0 : journalSize(output) + 1;
+      const bytes = kills % 2 === 0 ? 0 : journalSize(output) + 1;
       await journalReaches(running, output, bytes);
-      await sleep(random() * (bytes === 0 ? 2000 : 100));
+      await sleep(random() * (bytes === 0 ? 1000 : 20));
       running.process.kill('SIGKILL');
       await running.ended;
     }
