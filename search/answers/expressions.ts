@@ -119,7 +119,7 @@ class ExpressionReader {
       this.advance();
       const right = this.sum();
       if (left.kind === 'relation') throw new Unreadable('a chain');
-      // Of a named value the value counts; other equations are solved, which makes lists of them.
+      // A named value, as x = 5, counts as its value. Other equations are solved, and give lists.
       if (text === '=' && left.kind === 'symbol') left = right;
       else if (text === '=' || sign === 'in') throw new Unreadable('an equation');
       else left = { kind: 'relation', sides: [left, right], signs: [sign] };

@@ -45,8 +45,9 @@ export class EngineJudge implements PathJudge {
   private readonly model: JudgeModel;
   private readonly partsOf: PartsOf;
   private readonly needed = new NeededTokens();
-  /** What stands before every step but the first. */
-  private frame: readonly number[] | undefined;
+  /** What stands before the first step of a problem, and before every other step. */
+  private readonly questions = new WeakMap<Problem, Promise<readonly number[]>>();
+  private frame: Promise<readonly number[]> | undefined;
   private readonly states = new WeakMap<Path, Promise<PathState>>();
 
   constructor(model: JudgeModel, options: PartOptions) {
@@ -109,15 +110,24 @@ export class EngineJudge implements PathJudge {
   }
 
   /** Tokens that any next step begins with, behind `index` steps. */
-  private async frameAfter({ problem }: Problem, index: number): Promise<readonly number[]> {
-    const known = index === 0 ? undefined : this.frame;
+  private frameAfter(problem: Problem, index: number): Promise<readonly number[]> {
+    const known = index > 0 ? this.frame : this.questions.get(problem);
     if (known !== undefined) return known;
+    const made = this.makeFrame(problem, index);
+    if (index === 0) this.questions.set(problem, made);
+    else {
+      this.frame = made;
+      // One problem that cannot be written says nothing of others.
+      made.catch(() => (this.frame = undefined));
+    }
+    return made;
+  }
+
+  /** What two different steps begin alike with. */
+  private async makeFrame({ problem }: Problem, index: number): Promise<readonly number[]> {
     const writer = await this.stepTokens();
     const [one, other] = [await writer.add(WHERE, problem, 'We', index), await writer.add(WHERE, problem, 'So', index)];
-    const differs = one.tokens.findIndex((token, i) => token !== other.tokens[i]);
-    const frame = one.tokens.slice(0, Math.max(0, differs));
-    if (index > 0) this.frame = frame;
-    return frame;
+    return one.tokens.slice(0, commonLength(one.tokens, other.tokens));
   }
 
   drop(path: Path, siblings: readonly Path[]): void {

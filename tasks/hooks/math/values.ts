@@ -212,7 +212,7 @@ function applied(expression: Extract<MathExpression, { readonly kind: 'apply' }>
     case '/':
       return divide(a, b!);
     case '^': {
-      // Of a negative number the real value, where there is one, as for roots.
+      // A negative number gets its real value where there is one, as with roots.
       const exponent = a.im === 0 && a.re < 0 ? exactly(expression.of[1]!) : undefined;
       if (exponent === undefined || exponent.over % 2n === 0n) return raise(a, b!);
       return real((exponent.top % 2n === 0n ? 1 : -1) * (-a.re) ** toNumber(exponent));
