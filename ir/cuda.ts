@@ -176,7 +176,7 @@ export interface LaunchShape {
 export interface CudaKernelText {
   /** `k_<anchor>_<signature>_<schedule hash>` */
   readonly symbol: string;
-  /** A whole translation unit that needs no header. It may be printed when it is read. */
+  /** A translation unit, which includes headers of codegen/cuda. It may be printed when it is read. */
   readonly source: string;
   /** SHA-256 of the source, hexadecimal, where that is known. */
   readonly digest?: string;

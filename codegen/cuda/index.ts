@@ -2,7 +2,7 @@
 import type { CudaKernelText, CudaSchedule } from '../../ir/cuda.js';
 import type { Extents } from '../../ir/extents.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
-import type { BufferDType } from '../../ir/types.js';
+import { type Header, Headers } from '../headers.js';
 import type { MarkOf } from '../marks.js';
 import { kernelSignature, parametersOf, scheduleHash } from '../signature.js';
 import { emitAttention } from './attention.js';
@@ -13,7 +13,6 @@ import { emitGrouped } from './grouped/index.js';
 import { emitLogProbReduce, emitLoop } from './loop.js';
 import { emitSkinny, emitSkinnyWgmma } from './skinny/index.js';
 import { CudaOperands, type EmittedCuda } from './text/operands.js';
-import { render } from './text/statements.js';
 import { emitWgmma } from './wgmma/index.js';
 
 export { kernelSignature, parametersOf } from '../signature.js';
@@ -39,15 +38,18 @@ export function emitCudaKernel(
   const symbol = `k_${kernel.anchor.toLowerCase()}_${signature}_${scheduleHash(schedule)}`;
   const operands = new CudaOperands(kernel, module, parameters, capacity, markOf);
   const emitted = emitAnchor(kernel, operands, schedule, symbol, parameters.length);
-  const prelude = preludeOf(parameters.map((name) => operands.get(name).dtype));
-  return { symbol, parameters, ...emitted, source: `${prelude}\n${emitted.source}` };
+  return { symbol, parameters, ...emitted, source: wholeUnit(emitted.source) };
 }
 
-/** Functions that kernels over buffers of these types call. */
-export const preludeOf = (dtypes: readonly BufferDType[]): string =>
-  render('prelude', {}) +
-  (dtypes.includes('e4m3') ? render('preludeE4m3', {}) : '') +
-  (dtypes.includes('i8') ? render('preludeI8', {}) : '');
+/** A skeleton that is printed whole, as a unit. */
+export const wholeUnit = (source: string): string =>
+  source.startsWith('#include')
+    ? source
+    : `#include "lib/legacy.cuh"\n\nnamespace tw {\n\n${source}\n}  // namespace tw\n`;
+
+/** The headers of kernels, and those that a unit includes. */
+const HEADERS = new Headers(new URL('./', import.meta.url));
+export const cudaHeadersOf = (source: string): readonly Header[] => HEADERS.of(source);
 
 function emitAnchor(
   kernel: Kernel,

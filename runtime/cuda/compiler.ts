@@ -67,7 +67,7 @@ const CACHE_FORMAT = 2;
 const nvrtcOptions = (arch: CudaArch): readonly string[] => [
   `--gpu-architecture=${arch}`,
   '--device-as-default-execution-space',
-  '--std=c++17',
+  '--std=c++20',
   '--ptxas-options=-v',
 ];
 

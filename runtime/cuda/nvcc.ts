@@ -90,7 +90,7 @@ export async function compileWithNvcc(
       [
         '-cubin',
         `-gencode=arch=compute_${number},code=sm_${number}`,
-        '--std=c++17',
+        '--std=c++20',
         '--ptxas-options=-v',
         '-o',
         'kernel.cubin',

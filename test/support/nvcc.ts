@@ -3,8 +3,9 @@ import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { render } from '../../codegen/cuda/text/statements.js';
+import { fileURLToPath } from 'node:url';
 import type { CudaArch, CudaKernelText } from '../../ir/cuda.js';
+import { bodyOf, includesText } from './cudaWarp/units.js';
 
 export const hasNvcc = spawnSync('nvcc', ['--version'], { stdio: 'ignore' }).status === 0;
 
@@ -23,7 +24,7 @@ export interface NvccReport {
 }
 
 /**
- * Compiles kernels for `arch`: the prelude once, each kernel's own text in a namespace, because most of the compile
+ * Compiles kernels for `arch`: their headers once, each kernel's own text in a namespace, because most of the compile
  * time of a small kernel goes into the headers of CUDA. Returns a report for each, in order. Throws with the compiler's
  * messages if it refuses a kernel or warns of it.
  */
@@ -31,24 +32,21 @@ export function compileByNvcc(
   kernels: readonly Pick<CudaKernelText, 'symbol' | 'source'>[],
   arch: CudaArch,
 ): NvccReport[] {
-  const prelude = render('prelude', {});
-  const texts = kernels.map(({ symbol, source }, i) => {
-    if (!source.startsWith(prelude)) throw new Error(`${symbol} does not begin with the prelude`);
-    // Two kernels of the same name remain two kernels.
-    return (
-      `namespace of_${i} {\n` +
-      `${source.slice(prelude.length).replaceAll(new RegExp(`\\b${symbol}\\b`, 'g'), `k_${i}`)}\n` +
-      '}'
-    );
-  });
+  // Two kernels of the same name remain two kernels.
+  const texts = kernels.map(
+    ({ symbol, source }, i) =>
+      `namespace tw::of_${i} {\n${bodyOf(source).replaceAll(new RegExp(`\\b${symbol}\\b`, 'g'), `k_${i}`)}\n}`,
+  );
   const folder = mkdtempSync(join(tmpdir(), 'tilewright-nvcc-'));
   try {
-    writeFileSync(join(folder, 'kernels.cu'), [prelude, ...texts].join('\n'));
+    writeFileSync(join(folder, 'kernels.cu'), [includesText(kernels.map(({ source }) => source)), ...texts].join('\n'));
     const number = arch.slice(3);
     const flags = [
       '-cubin',
       `-gencode=arch=compute_${number},code=${arch}`,
-      '--std=c++17',
+      '--std=c++20',
+      '-I',
+      fileURLToPath(new URL('../../codegen/cuda', import.meta.url)),
       '-Werror=all-warnings',
       '-Xptxas',
       '-v',

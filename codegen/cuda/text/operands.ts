@@ -3,6 +3,7 @@ import type { CudaKernelText, GridExtent, TensorMapDecl } from '../../../ir/cuda
 import { printScalar, type Scalar } from '../../../ir/scalar.js';
 import type { BufferDType } from '../../../ir/types.js';
 import { KernelOperands, type Operand } from '../../operands.js';
+import { plainNames } from './names.js';
 import { RowStatements } from '../../scalarPrograms.js';
 
 export type { Operand } from '../../operands.js';
@@ -20,11 +21,54 @@ export const CUDA_TYPES: Readonly<Record<BufferDType, string>> = {
   u8: 'unsigned char',
 };
 
-/** The names of a module as operands of one kernel. An operand's index is that of the parameter `p<index>`. */
+/** Element types of lib/elements.cuh. */
+export const ELEMENT_TYPES: Readonly<Record<BufferDType, string>> = {
+  f32: 'f32',
+  bf16: 'bf16',
+  f16: 'f16',
+  e4m3: 'e4m3',
+  i8: 'i8',
+  i32: 'i32',
+  bool: 'flag',
+  u8: 'u8',
+};
+
+/**
+ * The names of a module as operands of one kernel. Parameters are typed pointers with plain names; in kernels that are
+ * printed whole, `p<index>`.
+ */
 export class CudaOperands extends KernelOperands {
+  /** C++ names of the parameters, in order. */
+  readonly parameterNames: readonly string[];
+  private readonly parameterList: readonly string[];
+  /** Whether parameters have names; set by generators of units. */
+  isNamed = false;
+
+  constructor(...given: ConstructorParameters<typeof KernelOperands>) {
+    super(...given);
+    [, , this.parameterList] = given;
+    this.parameterNames = plainNames(this.parameterList);
+  }
+
+  /** Buffers and weights, in the order of the parameters. */
+  get parameters(): readonly Operand[] {
+    return this.parameterList.map((name) => this.get(name));
+  }
+
+  /** The same with parameters by name. */
+  named(): this {
+    this.isNamed = true;
+    return this;
+  }
+
+  /** C++ name of a parameter. */
+  nameOf({ index }: Operand): string {
+    return this.parameterNames[index]!;
+  }
+
   /** C expression of a buffer's base pointer. */
   base(operand: Operand): string {
-    return `((${CUDA_TYPES[operand.dtype]} *)p${operand.index})`;
+    return this.isNamed ? this.nameOf(operand) : `((${CUDA_TYPES[operand.dtype]} *)p${operand.index})`;
   }
 }
 
@@ -44,6 +88,8 @@ export interface CudaKernelHead {
   readonly extents: readonly string[];
   /** Buffers and weights. */
   readonly parameters: number;
+  /** Of a unit, whose parameters have names (CudaOperands.named). */
+  readonly operands?: CudaOperands;
   readonly tensorMaps: readonly TensorMapDecl[];
   readonly threads: number;
   /** Number of blocks that must be able to share a multiprocessor's registers; 1 by default. */
@@ -60,13 +106,25 @@ export function kernelHead({
   symbol,
   extents,
   parameters,
+  operands,
   tensorMaps,
   threads,
   blocks = 1,
   isRestrict = true,
 }: CudaKernelHead): string {
   const sizes = extents.map((name) => `int ${name}`);
-  const pointers = Array.from({ length: parameters }, (_, i) => `void *${isRestrict ? '__restrict__ ' : ''}p${i}`);
+  const restrict = isRestrict ? '__restrict__ ' : '';
+  if (operands !== undefined) {
+    const named = operands.parameters.map(
+      (operand) => `${ELEMENT_TYPES[operand.dtype]} *${restrict}${operands.nameOf(operand)}`,
+    );
+    const views = tensorMaps.map(
+      ({ parameter }) => `const __grid_constant__ TensorMap ${operands.parameterNames[parameter]!}_map`,
+    );
+    const all = [...sizes, ...named, ...views].map((each) => `    ${each}`).join(',\n');
+    return `extern "C" __global__ void __launch_bounds__(${threads}, ${blocks})\n${symbol}(\n${all}) {\n`;
+  }
+  const pointers = Array.from({ length: parameters }, (_, i) => `void *${restrict}p${i}`);
   const maps = tensorMaps.map((_, i) => `const __grid_constant__ tw_map m${i}`);
   const list = [...sizes, ...pointers, ...maps].join(', ');
   return `extern "C" __global__ void __launch_bounds__(${threads}, ${blocks}) ${symbol}(${list}) {\n`;

@@ -1,6 +1,7 @@
 /** Runs generated attention without a GPU: its text as C++ over fibres (test/support/cudaWarp), a block at a time. */
 import { emitAttention } from '../../../codegen/cuda/attention.js';
-import { preludeOf } from '../../../codegen/cuda/index.js';
+import { wholeUnit } from '../../../codegen/cuda/index.js';
+import { bodyOf, includesText } from '../../support/cudaWarp/units.js';
 import { CudaOperands } from '../../../codegen/cuda/text/operands.js';
 import { parametersOf } from '../../../codegen/signature.js';
 import type { CudaAttentionSchedule, CudaKernelText } from '../../../ir/cuda.js';
@@ -127,7 +128,7 @@ export function generate(s: Shape, schedule: CudaAttentionSchedule, tokensCapaci
     tensorMaps,
     symbol,
     extents,
-    text: `${preludeOf(parameters.map((name) => operands.get(name).dtype))}\n${source}`,
+    text: wholeUnit(source),
   };
 }
 
@@ -160,26 +161,23 @@ const compiled = new Map<string, Run>();
 function compile(
   kernels: readonly Pick<Generated, 'text' | 'parameters' | 'extents' | 'symbol' | 'tensorMaps'>[],
 ): void {
-  const prelude = preludeOf([]);
   const missing = kernels.filter(({ text }) => !compiled.has(text));
-  const texts = missing.map(({ text, parameters, extents, symbol, tensorMaps }, i) => {
-    if (!text.startsWith(prelude)) throw new Error(`${symbol} does not begin with the prelude`);
+  const texts = missing.map(({ text, parameters, extents, tensorMaps }, i) => {
     // Dynamic shared memory is that of warp.h. Blocks run one by one and share no static shared memory.
-    const own = text
-      .slice(prelude.length)
+    const own = bodyOf(text)
       .replaceAll(/extern __shared__[^;]*;/g, '')
       .replaceAll('__shared__', 'TW_SHARED_STATIC');
     const maps = mapArguments(tensorMaps, ROW_PAD, (name) => `e[${extents.indexOf(name)}]`);
-    const values = [...extents.map((_, at) => `e[${at}]`), ...parameters.map((_, at) => `p[${at}]`), ...maps].join(
+    const values = [...extents.map((_, at) => `e[${at}]`), ...parameters.map((_, at) => `tw_pointer{ p[${at}] }`), ...maps].join(
       ', ',
     );
     const driver = DRIVER.replace('ARGUMENTS', values).replace('run_SYMBOL', `run_${i}`);
     const unit = `${own}\n${driver}`.replaceAll(/SYMBOL|\bk_attention_test\b/g, `k_${i}`);
-    return `namespace of_${i} {\n${unit}\n}`;
+    return `namespace tw::of_${i} {\n${unit}\n}`;
   });
   if (missing.length === 0) return;
   const hopper = missing.some(({ text }) => text.includes('tw_wgmma_values')) ? [hopperSupport('attention')] : [];
-  const library = loadOverFibres([prelude, ...hopper, ...texts].join('\n'));
+  const library = loadOverFibres([includesText(missing.map(({ text }) => text)), ...hopper, ...texts].join('\n'));
   missing.forEach(({ text }, i) => {
     compiled.set(
       text,

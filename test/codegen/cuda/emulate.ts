@@ -3,7 +3,6 @@
  */
 import type { LibraryHandle } from 'koffi';
 import { emitCudaKernel } from '../../../codegen/cuda/index.js';
-import { render } from '../../../codegen/cuda/text/statements.js';
 import type { CudaKernelText, CudaSchedule, GridExtent } from '../../../ir/cuda.js';
 import { extentIn, type Extents } from '../../../ir/extents.js';
 import { everyExtent } from '../../../ir/function.js';
@@ -16,6 +15,7 @@ import { isBlockFormat } from '../../../ir/storage.js';
 import { DTYPE_BYTES, roundUp } from '../../../ir/types.js';
 import { loadKoffi } from '../../../runtime/cuda/loadKoffi.js';
 import { compileOverFibres, loadOverFibres } from '../../support/cudaWarp/compile.js';
+import { bodyOf, includesText } from '../../support/cudaWarp/units.js';
 import { aligned, packWeight, put, take } from '../harness.js';
 import { hopperSupport, hopperText, isHopper, mapArguments } from './emulateHopper.js';
 
@@ -75,17 +75,14 @@ const keyOf = ({ source, tensorMaps }: CudaKernelText): string => JSON.stringify
 
 /** Names of the extents that a kernel takes, in order, as its head declares them. */
 export const extentsOf = ({ source, symbol }: CudaKernelText): readonly string[] =>
-  [...new RegExp(`\\b${symbol}\\(((?:int \\w+, )*)`).exec(source)![1]!.matchAll(/int (\w+), /g)].map(
+  [...new RegExp(`\\b${symbol}\\(\\s*((?:int \\w+,\\s*)*)`).exec(source)![1]!.matchAll(/int (\w+),/g)].map(
     ([, name]) => name!,
   );
 
-/** A kernel's own text, without the prelude, for warp.h. */
+/** A kernel's own text, without its includes, for warp.h. */
 function overFibres(kernel: CudaKernelText): string {
-  const { source, symbol } = kernel;
-  const prelude = render('prelude', {});
-  if (!source.startsWith(prelude)) throw new Error(`${symbol} does not begin with the prelude`);
   // Dynamic shared memory is that of warp.h. Blocks that run one by one do not share static shared memory.
-  const own = source.slice(prelude.length);
+  const own = bodyOf(kernel.source);
   return (isHopper(kernel) ? hopperText(own, kernel) : own)
     .replaceAll(/extern __shared__[^;]*;/g, '')
     .replaceAll('__shared__', 'TW_SHARED_STATIC');
@@ -96,21 +93,20 @@ export function hostLibrary(kernels: Iterable<CudaKernelText>, folder: string): 
   const texts = [...kernels].map((kernel) => {
     const { symbol, parameters, launch } = kernel;
     const sizes = extentsOf(kernel).map((_, i) => `sizes[${i}]`);
-    const pointers = parameters.map((_, i) => `p[${i}]`);
+    const pointers = parameters.map((_, i) => `tw_pointer{ p[${i}] }`);
     const call = `${symbol}(${[...sizes, ...pointers].join(', ')})`;
-    return `namespace of_${symbol} {
+    return `namespace tw::of_${symbol} {
 ${overFibres(kernel)}
 extern "C" void host_${symbol}(const int *sizes, const unsigned *grid, void **p) {
   if (!tw_run_grid(grid[0], grid[1], ${launch.threads}, [&] { ${call}; }, ${launch.cluster})) abort();
 }
 }`;
   });
-  return compileOverFibres([render('prelude', {}), ...texts].join('\n'), folder);
+  return compileOverFibres([includesText([...kernels].map(({ source }) => source)), ...texts].join('\n'), folder);
 }
 
 /** All kernels that no library has yet as one: the prelude once, each kernel's own text in a namespace. */
 function compile(kernels: readonly CudaKernelText[]): (kernel: CudaKernelText) => Run {
-  const prelude = render('prelude', {});
   const missing = [...new Map(kernels.map((kernel) => [keyOf(kernel), kernel])).values()].filter(
     (kernel) => !compiled.has(keyOf(kernel)),
   );
@@ -120,15 +116,20 @@ function compile(kernels: readonly CudaKernelText[]): (kernel: CudaKernelText) =
     const names = extentsOf(kernel);
     const extents = names.map((_, i) => `extents[${i}]`);
     const maps = mapArguments(tensorMaps, ROW_PAD, (name) => `extents[${names.indexOf(name)}]`);
-    const pointers = [...parameters.map((_, i) => `p[${i}]`), ...maps].join(', ');
+    const pointers = [...parameters.map((_, i) => `tw_pointer{ p[${i}] }`), ...maps].join(', ');
     const driver = DRIVER.replaceAll('SYMBOL', symbol)
       .replace('ARGUMENTS', [...extents, pointers].join(', '))
       .replaceAll('COUNT', String(parameters.length));
-    return `namespace of_${symbol} {\n${text}\n${driver}\n}`;
+    return `namespace tw::of_${symbol} {\n${text}\n${driver}\n}`;
   });
   if (missing.length > 0) {
     const library = loadOverFibres(
-      [FENCED, prelude, ...(missing.some(isHopper) ? [hopperSupport()] : []), ...texts].join('\n'),
+      [
+        FENCED,
+        includesText(missing.map(({ source }) => source)),
+        ...(missing.some(isHopper) ? [hopperSupport()] : []),
+        ...texts,
+      ].join('\n'),
     );
     for (const kernel of missing) compiled.set(keyOf(kernel), library);
   }

@@ -19,8 +19,11 @@ import { runFolder } from '../runFolder.js';
 const koffi = loadKoffi();
 
 const inThisFolder = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
+/** Headers of kernels: those of lib/ that are instructions are replaced by what they do. */
+const INCLUDES = ['-I', inThisFolder('.'), '-I', fileURLToPath(new URL('../../../codegen/cuda', import.meta.url))];
 const FLAGS = [
-  '-std=c++17',
+  ...INCLUDES,
+  '-std=c++20',
   '-O1',
   '-fPIC',
   '-ffp-contract=off',

@@ -1,3 +1,5 @@
+#ifndef TW_HOPPER_H
+#define TW_HOPPER_H
 /*
  * What a Hopper contraction uses besides warp.h: barriers that count bytes, boxes copied by tensor maps, warpgroup
  * products of swizzled shared memory. Comes after the prelude, in place of the kernel's own definitions
@@ -5,6 +7,7 @@
  * hold NaN. Products are computed where they are issued: what a kernel reads before it waited for them is not caught.
  */
 #include <map>
+#include "warp.h"
 
 struct tw_view {
   const unsigned char *base;
@@ -251,3 +254,50 @@ static void tw_product(float (&d)[N], unsigned long long a, unsigned long long b
   /* No lane runs ahead of its warp, and frees a stage that others still read. */
   tw_warp("wgmma", [](tw_fibre *) {});
 }
+static void tw_bar_arrive_for(unsigned bar, unsigned count) {
+  tw_barrier &b = tw_barrier_at(bar);
+  tw_bar_use(bar);
+  tw_race_release(&b);
+  b.pending -= (int)count;
+  tw_bar_settle(b);
+}
+/* Copies that are late land when somebody waits for the barrier. */
+static void tw_bar_arrive_copied(unsigned bar) {
+  if (!tw_late_copies) { tw_bar_arrive(bar); return; }
+  std::vector<tw_copy> copies;
+  for (auto &group : tw_fibres[tw_current].copies) {
+    copies.insert(copies.end(), group.begin(), group.end());
+    group.clear();
+  }
+  tw_barrier &b = tw_barrier_at(bar);
+  tw_bar_use(bar);
+  tw_race_release(&b);
+  b.copies.push_back(copies);
+  tw_progress++;
+}
+/* Operand b lies in slabs of 64 columns, 8 rows in 1024 bytes; the descriptor's leading offset leads to the next. */
+template <int N> static void tw_product_of_registers(float (&d)[N], const unsigned (&a)[4], unsigned long long b,
+                                                    int isAdded, float (*value)(uint16_t)) {
+  if ((b >> 32 & 0x3fff) != 64 || (b >> 62) != 1) tw_fail("a descriptor without 128-byte swizzle");
+  const unsigned at = (unsigned)(b & 0x3fff) << 4, slab = (unsigned)(b >> 16 & 0x3fff) << 4, lane = tw_current % 32;
+  const auto place = [at, slab](unsigned row, unsigned column) {
+    return at + column / 64 * slab + row / 8 * 1024 + row % 8 * 128 + column % 64 * 2;
+  };
+  if (lane == 0)
+    for (unsigned row = 0; row < 16; row++)
+      for (unsigned column = 0; column < 2 * N; column += 8)
+        tw_race_operand(::tw_shared + tw_swizzled(place(row, column)), 16);
+  for (unsigned j = 0; j < N / 4; j++) {
+    const unsigned column = 8 * j + lane / 4;
+    unsigned pair[2];
+    for (unsigned i = 0; i < 2; i++) {
+      const unsigned row = lane % 4 * 2 + 8 * i;
+      pair[i] = tw_half_at(place(row, column)) | (unsigned)tw_half_at(place(row + 1, column)) << 16;
+    }
+    float own[4];
+    for (unsigned i = 0; i < 4; i++) own[i] = isAdded ? d[4 * j + i] : 0.0f;
+    tw_mma(own, a, pair[0], pair[1], value);
+    for (unsigned i = 0; i < 4; i++) d[4 * j + i] = own[i];
+  }
+}
+#endif

@@ -1,3 +1,5 @@
+#ifndef TW_RACES_H
+#define TW_RACES_H
 /*
  * What a search for races in shared memory is told: which accesses there are, and what orders them. The compiler tells
  * the accesses of a kernel's own text (-fsanitize=thread, without that tool's library), the emulator all others.
@@ -43,4 +45,5 @@ static inline void tw_race_operand(const void *, size_t) {}
 static inline void tw_race_commit() {}
 static inline void tw_race_complete(unsigned) {}
 #define TW_SHARED_STATIC static
+#endif
 #endif

@@ -1,3 +1,5 @@
+#ifndef TW_WARP_H
+#define TW_WARP_H
 /*
  * Generated CUDA as C++: the threads of a block are fibres, and what a warp or block does together waits for all of
  * them. Include it before the text of a kernel, whose `__shared__` is `static` and `extern __shared__` plain `extern`.
@@ -27,6 +29,23 @@
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define __align__(n)
+
+/* Vector types of CUDA, and a tensor map. */
+struct alignas(8) float2 { float x, y; };
+struct alignas(16) float4 { float x, y, z, w; };
+struct alignas(8) int2 { int x, y; };
+struct alignas(16) int4 { int x, y, z, w; };
+struct alignas(2) uchar2 { unsigned char x, y; };
+struct alignas(4) uchar4 { unsigned char x, y, z, w; };
+struct alignas(8) uint2 { unsigned x, y; };
+struct alignas(16) uint4 { unsigned x, y, z, w; };
+struct alignas(64) tw_map { unsigned long long opaque[16]; };
+
+/* A parameter of a kernel, whatever it points to. */
+struct tw_pointer {
+  void *at;
+  template <class T> operator T *() const { return (T *)at; }
+};
 
 struct tw_dim3 { unsigned x, y, z; };
 static tw_dim3 threadIdx, blockIdx, gridDim, blockDim;
@@ -233,6 +252,44 @@ static float __int_as_float(int i) { float f; memcpy(&f, &i, 4); return f; }
 static float __uint_as_float(unsigned i) { float f; memcpy(&f, &i, 4); return f; }
 static unsigned __float_as_uint(float f) { unsigned i; memcpy(&i, &f, 4); return i; }
 
+/* Four of the eight bytes of x (0 to 3) and y (4 to 7), as the digits of `which` say, the last digit first. */
+static unsigned __byte_perm(unsigned x, unsigned y, unsigned which) {
+  unsigned r = 0;
+  for (int i = 0; i < 4; i++) {
+    const unsigned from = which >> (4 * i) & 7u;
+    r |= ((from < 4 ? x >> (8 * from) : y >> (8 * (from - 4))) & 255u) << (8 * i);
+  }
+  return r;
+}
+
+/* Conversions of narrow types: to nearest even, NaN stays NaN. */
+static unsigned short tw_emulated_to_bf16(float x) {
+  const unsigned u = __float_as_uint(x);
+  return (unsigned short)((x == x ? u + 0x7fffu + ((u >> 16) & 1u) : u | 0x400000u) >> 16);
+}
+static float tw_emulated_from_bf16(unsigned short h) { return __uint_as_float((unsigned)h << 16); }
+static float tw_emulated_from_f16(unsigned short h) {
+  const unsigned sign = (unsigned)(h & 0x8000u) << 16, exponent = (h >> 10) & 31u, fraction = h & 1023u;
+  if (exponent == 0) return __uint_as_float(sign | __float_as_uint((float)fraction * 5.9604644775390625e-8f));
+  return __uint_as_float(sign | (exponent == 31u ? 0x7f800000u : (exponent + 112u) << 23) | (fraction << 13));
+}
+static unsigned short tw_emulated_to_f16(float x) {
+  const unsigned u = __float_as_uint(x), sign = (u >> 16) & 0x8000u, a = u & 0x7fffffffu;
+  if (a > 0x7f800000u) return (unsigned short)(sign | 0x7e00u);
+  if (a >= 0x477ff000u) return (unsigned short)(sign | 0x7c00u);
+  /* The last bit of ½ + |x| weighs 2^-24, the quantum of binary16 subnormals. */
+  if (a < 0x38800000u) return (unsigned short)(sign | (__float_as_uint(__uint_as_float(a) + 0.5f) - 0x3f000000u));
+  return (unsigned short)(sign | ((a - 0x38000000u + 0xfffu + ((a >> 13) & 1u)) >> 13));
+}
+static unsigned tw_emulated_to_e4m3(float x) {
+  const unsigned u = __float_as_uint(x), sign = (u >> 24) & 0x80u, a = u & 0x7fffffffu;
+  if (a > 0x7f800000u) return 0x7fu;
+  if (a >= 0x43e00000u) return sign | 0x7eu;
+  /* The last bit of 2^14 + |x| weighs 2^-9, the quantum of subnormals. */
+  if (a < 0x3c800000u) return sign | (__float_as_uint(__uint_as_float(a) + 16384.0f) - 0x46800000u);
+  return sign | ((a - 0x3c000000u + 0x7ffffu + ((a >> 20) & 1u)) >> 20);
+}
+
 static float tw_exp2(float x) { return exp2f(x); }
 static float tw_log2(float x) { return log2f(x); }
 static unsigned tw_shared_address(const void *p) { return (unsigned)((const unsigned char *)p - tw_shared); }
@@ -243,7 +300,7 @@ static unsigned char *tw_shared_at(unsigned at, unsigned bytes) {
 }
 
 /* Two floats at an address of shared memory of block `rank` of the cluster. */
-template <class Pair = struct tw_f2> static Pair tw_load2_of_block(unsigned at, int rank) {
+template <class Pair = float2> static Pair tw_load2_of_block(unsigned at, int rank) {
   if (at % 8 != 0 || at + 8 > TW_SHARED_BYTES || (unsigned)rank >= tw_fibres.size() / tw_threads)
     tw_fail("an address of another block's shared memory is out of range or no multiple of 8");
   Pair pair;
@@ -328,14 +385,11 @@ static void tw_mma(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned 
   memcpy(d, self.out, sizeof d);
 }
 
-/* Of the prelude, which comes after. */
-inline float tw_from_bf16(unsigned short);
-inline float tw_from_f16(unsigned short);
 static void tw_mma_bf16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  tw_mma(d, a, b0, b1, tw_from_bf16);
+  tw_mma(d, a, b0, b1, tw_emulated_from_bf16);
 }
 static void tw_mma_f16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  tw_mma(d, a, b0, b1, tw_from_f16);
+  tw_mma(d, a, b0, b1, tw_emulated_from_f16);
 }
 
 static const tw_call<void()> *tw_kernel;
@@ -412,3 +466,4 @@ static bool tw_run_grid(unsigned grid_x, unsigned grid_y, unsigned threads, tw_c
   }
   return true;
 }
+#endif

@@ -188,3 +188,5 @@ extern "C" __global__ void __launch_bounds__(288, 2) k_gemm_a1357cd9e5056661_e25
     }
   }
 }
+
+}  // namespace tw

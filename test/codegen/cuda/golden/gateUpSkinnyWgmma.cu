@@ -253,3 +253,5 @@ extern "C" __global__ void __launch_bounds__(192, 2) k_gemm_a1357cd9e5056661_68c
     }
   }
 }
+
+}  // namespace tw

@@ -404,3 +404,5 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_cd1
     }
   }
 }
+
+}  // namespace tw

@@ -462,3 +462,5 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_e05
   tw_cluster_arrive();
   tw_cluster_wait();
 }
+
+}  // namespace tw

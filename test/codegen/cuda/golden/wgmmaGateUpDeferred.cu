@@ -545,3 +545,5 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_687cac5d7a0e8235_2be
   tw_cluster_arrive();
   tw_cluster_wait();
 }
+
+}  // namespace tw

@@ -296,3 +296,5 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_logprob_3ebfa1286008978c_
     }
   }
 }
+
+}  // namespace tw

@@ -425,3 +425,5 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_ec4ae1d519d6ff36_60b
   tw_cluster_arrive();
   tw_cluster_wait();
 }
+
+}  // namespace tw

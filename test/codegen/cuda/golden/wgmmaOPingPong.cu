@@ -449,3 +449,5 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_a4db638507e4decd_9e2
   tw_cluster_arrive();
   tw_cluster_wait();
 }
+
+}  // namespace tw

@@ -453,3 +453,5 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_94f84b3b7809f195_4f7
   tw_cluster_arrive();
   tw_cluster_wait();
 }
+
+}  // namespace tw

@@ -1,4 +1,12 @@
-/* Shared by all generated kernels. Needs no header: NVRTC (-default-device) and nvcc both take it as it is. */
+/* What kernels call that are still printed whole. Goes with the last of them. */
+#pragma once
+#include "lib/copy.cuh"
+#include "lib/elements.cuh"
+#include "lib/warp.cuh"
+
+namespace tw {
+
+using tw_map = TensorMap;
 #define TW_FN __device__ __forceinline__
 #if defined(__CUDA_ARCH__)
 #define TW_PTX 1
@@ -6,8 +14,7 @@
 #define TW_PTX 0
 #endif
 
-struct alignas(64) tw_map { unsigned long long opaque[16]; };
-struct alignas(8) tw_f2 { float x, y; };
+using tw_f2 = float2;
 struct alignas(16) tw_f4 { float x, y, z, w; };
 struct alignas(8) tw_i2 { int x, y; };
 struct alignas(2) tw_b2 { unsigned char x, y; };
@@ -259,3 +266,52 @@ TW_FN float tw_block_sum(float x, int width) {
   }
   return tw_quad_sum(sum);
 }
+
+/*
+ * E4M3: a sign, 4 bits of exponent with bias 7, 3 of the fraction; no infinity. Rounded to nearest even, ±448 what is
+ * larger; NaN stays NaN. Two neighbours lie in the low half of a word, the first in its low byte.
+ */
+TW_FN unsigned tw_to_e4m3(float x) {
+  const unsigned u = __float_as_uint(x), sign = (u >> 24) & 0x80u, a = u & 0x7fffffffu;
+  if (a > 0x7f800000u) return 0x7fu;
+  if (a >= 0x43e00000u) return sign | 0x7eu;
+  /* The last bit of 2^14 + |x| weighs 2^-9, the quantum of subnormals. */
+  if (a < 0x3c800000u) return sign | (__float_as_uint(tw_add(__uint_as_float(a), 16384.0f)) - 0x46800000u);
+  return sign | ((a - 0x3c000000u + 0x7ffffu + ((a >> 20) & 1u)) >> 20);
+}
+TW_FN unsigned tw_pack_e4m3(float x, float y) {
+#if TW_PTX && __CUDA_ARCH__ >= 900
+  unsigned short h;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(h) : "f"(y), "f"(x));
+  return h;
+#else
+  return tw_to_e4m3(x) | tw_to_e4m3(y) << 8;
+#endif
+}
+TW_FN float tw_from_e4m3(unsigned char h) {
+  const unsigned sign = (unsigned)(h & 0x80u) << 24, a = h & 0x7fu;
+  if (a < 8u) return __uint_as_float(sign | __float_as_uint(tw_mul((float)(int)a, 0.001953125f)));
+  return __uint_as_float(sign | (a == 0x7fu ? 0x7fc00000u : (a << 20) + 0x3c000000u));
+}
+TW_FN float tw_load_e4m3(const unsigned char *p) { return tw_from_e4m3(*p); }
+TW_FN tw_f2 tw_load2_e4m3(const unsigned char *p) { const tw_b2 v = *(const tw_b2 *)p;
+  return { tw_from_e4m3(v.x), tw_from_e4m3(v.y) }; }
+TW_FN void tw_store_e4m3(unsigned char *p, float x) { *p = (unsigned char)tw_pack_e4m3(x, 0.0f); }
+TW_FN void tw_store2_e4m3(unsigned char *p, float x, float y) {
+  *(unsigned short *)p = (unsigned short)tw_pack_e4m3(x, y); }
+/*
+ * int8: rounded to the nearest, to even, ±127 what is larger. NaN has no code: it becomes 0, and the scale beside it is
+ * NaN. Two neighbours lie in the low half of a word, the first in its low byte.
+ */
+TW_FN unsigned tw_to_i8(float x) {
+  const float bounded = x != x ? 0.0f : tw_max(-127.0f, tw_min(127.0f, x));
+  /* The last bit of 1.5 · 2^23 weighs 1. */
+  return (unsigned)(int)tw_sub(tw_add(bounded, 12582912.0f), 12582912.0f) & 255u;
+}
+TW_FN unsigned tw_pack_i8(float x, float y) { return tw_to_i8(x) | tw_to_i8(y) << 8; }
+TW_FN float tw_load_i8(const signed char *p) { return (float)*p; }
+TW_FN tw_f2 tw_load2_i8(const signed char *p) { return { (float)p[0], (float)p[1] }; }
+TW_FN void tw_store_i8(signed char *p, float x) { *p = (signed char)tw_to_i8(x); }
+TW_FN void tw_store2_i8(signed char *p, float x, float y) { *(unsigned short *)p = (unsigned short)tw_pack_i8(x, y); }
+
+}  // namespace tw

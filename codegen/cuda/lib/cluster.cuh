@@ -1,0 +1,38 @@
+/* Blocks of a cluster: their number, their barrier, and each other's shared memory. PTX ISA, "barrier.cluster". */
+#pragma once
+#include "lib/device.cuh"
+
+namespace tw {
+
+/* This block's number in its cluster. */
+TW_DEVICE unsigned cluster_rank() {
+  unsigned rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+/* The same, read again rather than kept in a register. */
+TW_DEVICE int cluster_rank_again() {
+  int rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+
+/*
+ * A barrier of all threads of a cluster in two halves: what a thread wrote before it arrived is there after a wait.
+ * `aligned`: all lanes of a warp are here together.
+ */
+TW_DEVICE void cluster_arrive_aligned() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+TW_DEVICE void cluster_wait_aligned() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+TW_DEVICE void cluster_arrive() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
+TW_DEVICE void cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
+
+/* Two floats from shared memory of block `rank` of the cluster. */
+TW_DEVICE float2 load2_of_block(unsigned at, int rank) {
+  float2 x;
+  asm volatile("{\n.reg .u32 %%at;\nmapa.shared::cluster.u32 %%at, %2, %3;\n"
+               "ld.shared::cluster.v2.f32 {%0, %1}, [%%at];\n}"
+               : "=f"(x.x), "=f"(x.y) : "r"(at), "r"(rank) : "memory");
+  return x;
+}
+
+}  // namespace tw

@@ -1,0 +1,80 @@
+/* Sums and maxima over lanes of a warp. The order of every sum is fixed: it decides bits. */
+#pragma once
+#include "lib/arithmetic.cuh"
+
+namespace tw {
+
+/* Sum over a warp, the same in every lane, always in the same order. */
+TW_DEVICE float warp_sum(float x) {
+  for (int w = 16; w > 0; w /= 2) x += __shfl_xor_sync(ALL_LANES, x, w);
+  return x;
+}
+/*
+ * Sum of the n parts of a row by a whole warp, always in this order: lane l takes parts 4l … 4l + 3, adds them in
+ * pairs, then goes on 128 parts further. Four loads of 16 bytes are in flight at a time; what lies past n is read, not
+ * added.
+ */
+TW_DEVICE float row_sum(const float *p, int n) {
+  if (n == 1) return *p;
+  float sum = 0.0f;
+  for (int first = 4 * (int)(threadIdx.x % 32); first < n; first += 512) {
+    float4 x[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      x[i] = first + 128 * i < n ? *(const float4 *)(p + first + 128 * i) : float4{ 0.0f, 0.0f, 0.0f, 0.0f };
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const int left = n % 4 == 0 ? 4 : n - first - 128 * i;
+      sum += (x[i].x + (left > 1 ? x[i].y : 0.0f)) + ((left > 2 ? x[i].z : 0.0f) + (left > 3 ? x[i].w : 0.0f));
+    }
+  }
+  return warp_sum(sum);
+}
+/*
+ * Sums of a block of columns have one order everywhere, that of a tensor core's accumulator: thread t of four adds its
+ * columns 2t, 2t + 1, 8 + 2t, 8 + 2t + 1, …, then the four are added in pairs.
+ */
+TW_DEVICE float quad_sum(float x) {
+  x += __shfl_xor_sync(ALL_LANES, x, 1);
+  return x + __shfl_xor_sync(ALL_LANES, x, 2);
+}
+TW_DEVICE float quad_max(float x) {
+  x = max(x, __shfl_xor_sync(ALL_LANES, x, 1));
+  return max(x, __shfl_xor_sync(ALL_LANES, x, 2));
+}
+/* The largest of each `width` lanes (16 or 32), in all of them. */
+TW_DEVICE float block_max(float x, int width) {
+  for (int by = 1; by < width; by *= 2) x = max(x, __shfl_xor_sync(ALL_LANES, x, by));
+  return x;
+}
+/* The largest of the n parts of a row, by a whole warp, with the loads of a sum. */
+TW_DEVICE float row_max(const float *p, int n) {
+  float most = *p;
+  if (n == 1) return most;
+  for (int first = 4 * (int)(threadIdx.x % 32); first < n; first += 512) {
+    float4 x[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      x[i] = first + 128 * i < n ? *(const float4 *)(p + first + 128 * i) : float4{ most, most, most, most };
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const int left = n % 4 == 0 ? 4 : n - first - 128 * i;
+      most = max(most, max(max(x[i].x, left > 1 ? x[i].y : most), max(
+        left > 2 ? x[i].z : most, left > 3 ? x[i].w : most)));
+    }
+  }
+  return block_max(most, 32);
+}
+/* The same sum where lane l of a warp holds column l: of each `width` columns (16 or 32), in all of their lanes. */
+TW_DEVICE float block_sum(float x, int width) {
+  const int first = (int)(threadIdx.x % 32) / width * width + 2 * (int)(threadIdx.x % 4);
+  float sum = 0.0f;
+#pragma unroll
+  for (int j = 0; j < width; j += 8) {
+    sum += __shfl_sync(ALL_LANES, x, first + j);
+    sum += __shfl_sync(ALL_LANES, x, first + j + 1);
+  }
+  return quad_sum(sum);
+}
+
+}  // namespace tw

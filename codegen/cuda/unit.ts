@@ -1,0 +1,53 @@
+/**
+ * The translation unit of a kernel: includes, the Config, what the kernel computes around its main loop as functors,
+ * and the instance. Everything else is in headers.
+ */
+import { render } from './text/statements.js';
+
+/** A value of a Config's field; `{ name: 'Mode::Deferred' }` is a constant of a header. */
+export type ConfigValue = number | boolean | { readonly name: string } | ConfigFields;
+export interface ConfigFields {
+  readonly [field: string]: ConfigValue;
+}
+
+export interface UnitText {
+  /** One line: the path of the kernel, without the number of its layer, and its schedule. */
+  readonly about: string;
+  /** Headers, as `gemm/mma.cuh`. */
+  readonly includes: readonly string[];
+  /** The struct of the Config, in the kernel's header, and its fields, in the order in which it declares them. */
+  readonly config?: { readonly type: string; readonly fields: ConfigFields };
+  /** Structs with the prologue and the epilogue, as text. */
+  readonly functors: readonly string[];
+  /** The kernel's head up to its opening brace (kernelHead), and the statements of its body. */
+  readonly head: string;
+  readonly body: string;
+}
+
+const isName = (value: ConfigValue): value is { readonly name: string } =>
+  typeof value === 'object' && typeof value['name'] === 'string';
+
+/** tileM → tile_m: names of fields in C++. */
+export const snakeCase = (name: string): string => name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+
+function fieldLines(fields: ConfigFields, depth: number): string[] {
+  const pad = '  '.repeat(depth);
+  return Object.entries(fields).flatMap(([name, value]) => {
+    if (typeof value === 'number' || typeof value === 'boolean') return [`${pad}.${snakeCase(name)} = ${value},`];
+    if (isName(value)) return [`${pad}.${snakeCase(name)} = ${value.name},`];
+    return [`${pad}.${snakeCase(name)} = {`, ...fieldLines(value, depth + 1), `${pad}},`];
+  });
+}
+
+/** `constexpr TYPE config = { .tile_m = 128, … };`, a field a line. */
+export const configText = (type: string, fields: ConfigFields): string =>
+  [`constexpr ${type} config = {`, ...fieldLines(fields, 1), '};'].join('\n');
+
+export const unitText = ({ config, ...unit }: UnitText): string =>
+  render('unit', {
+    ...unit,
+    head: unit.head.trimEnd(),
+    body: unit.body.trimEnd(),
+    functors: unit.functors.map((text) => text.trimEnd()).filter((text) => text !== ''),
+    config: config === undefined ? '' : configText(config.type, config.fields),
+  });

@@ -1,0 +1,14 @@
+/* codegen/cuda/lib/approximate.cuh over fibres. Compiled without contraction to fused multiply-adds. */
+#pragma once
+#include "lib/device.cuh"
+
+namespace tw {
+
+inline float add(float a, float b) { return a + b; }
+inline float sub(float a, float b) { return a - b; }
+inline float mul(float a, float b) { return a * b; }
+inline float div_sigmoid(float a, float b) { return a / b; }
+inline float exp2_flushed(float x) { return exp2f(x); }
+inline float log2_fast(float x) { return log2f(x); }
+
+}  // namespace tw
