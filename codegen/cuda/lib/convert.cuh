@@ -51,4 +51,37 @@ TW_DEVICE unsigned bits_of_e4m3x2(float x, float y) {
 #endif
 }
 
+/* Two bytes of E4M3, in the low half of a word, as numbers of binary16, the first in the low half. */
+TW_DEVICE unsigned f16x2_of_e4m3x2(unsigned codes) {
+  unsigned x;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(x) : "h"((unsigned short)codes));
+#else
+  /* The bits of a code, put into binary16, are 2^-8 of its value. A NaN becomes 480. */
+  const unsigned at = (codes & 255u) << 8 | (codes & 0xff00u) << 16;
+  x = (at & 0x80008000u) | (at >> 1 & 0x3f803f80u);
+  asm("mul.rn.f16x2 %0, %0, %1;" : "+r"(x) : "r"(0x5c005c00u));
+#endif
+  return x;
+}
+/* The same of the upper half. */
+TW_DEVICE unsigned f16x2_of_upper_e4m3x2(unsigned codes) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  /* Said this way, the conversion selects the half by itself. */
+  unsigned x;
+  asm("{\n.reg .b16 %%low, %%high;\nmov.b32 {%%low, %%high}, %1;\ncvt.rn.f16x2.e4m3x2 %0, %%high;\n}" : "=r"(x)
+      : "r"(codes));
+  return x;
+#else
+  return f16x2_of_e4m3x2(codes >> 16);
+#endif
+}
+/* Two signed bytes, in the low half of a word, as numbers of binary16, the first in the low half. */
+TW_DEVICE unsigned f16x2_of_i8x2(unsigned codes) {
+  /* 1024 + 128 + a code, less 1152: the last bit of a number of binary16 from 1024 on weighs 1. */
+  unsigned x = __byte_perm(codes ^ 0x8080u, 0x64646464u, 0x4140u);
+  asm("sub.rn.f16x2 %0, %0, %1;" : "+r"(x) : "r"(0x64806480u));
+  return x;
+}
+
 }  // namespace tw

@@ -6,6 +6,8 @@
 
 /* A function of kernels. All are inlined: accumulators and barriers live in registers across calls. */
 #define TW_DEVICE __device__ __forceinline__
+/* A function that the compiler evaluates, for the numbers of a Config: also where no kernel runs. */
+#define TW_CONSTEXPR __host__ __device__ constexpr
 
 /* The block's dynamic shared memory, 1,024 bytes aligned where the driver lets it begin so. */
 #define TW_DYNAMIC_SHARED(name, alignment) extern __shared__ __align__(alignment) unsigned char name[]

@@ -3,6 +3,7 @@
 #include "warp.h"
 
 #define TW_DEVICE inline
+#define TW_CONSTEXPR constexpr
 #define TW_DYNAMIC_SHARED(name, alignment) unsigned char *const name = ::tw_shared
 #define __shared__ TW_SHARED_STATIC
 

@@ -6,6 +6,7 @@
 namespace tw {
 
 inline unsigned shared_address(const void *p) { return (unsigned)((const unsigned char *)p - ::tw_shared); }
+inline unsigned array_address(const void *p) { return shared_address(p); }
 inline void put(unsigned at, unsigned x, unsigned y, unsigned z, unsigned w) { tw_put(at, x, y, z, w); }
 inline void take(unsigned at, unsigned *to) { tw_take(at, to); }
 inline void put2(unsigned at, float x, float y) { tw_put_pair(at, x, y); }
