@@ -5,7 +5,10 @@ const KEYWORDS = new Set(
     'auto bool break case char class const continue default delete do double else enum extern false float for friend ' +
     'goto if inline int long namespace new not operator or and private protected public register return short signed ' +
     'sizeof static struct switch template this throw true try typedef union unsigned using virtual void volatile while ' +
-    'xor config tw'
+    'xor config tw ' +
+    // What kernels and their functors call their own.
+    'acc block column columns first group is_stored lane partner piece products quad row rows self shared stage sum ' +
+    'to total unit values warp'
   ).split(' '),
 );
 const MAX_LENGTH = 40;
@@ -23,9 +26,9 @@ export function plainName(name: string): string {
   return KEYWORDS.has(plain) ? `${plain}_` : plain;
 }
 
-/** Names of parameters, in order: plain ones, numbered from the second where two are alike. */
-export function plainNames(names: readonly string[]): string[] {
-  const taken = new Set<string>();
+/** Names of parameters, in order: plain ones, numbered from the second where two, or one of `others`, are alike. */
+export function plainNames(names: readonly string[], others: readonly string[] = []): string[] {
+  const taken = new Set(others);
   return names.map((name) => {
     const plain = plainName(name);
     let own = plain;

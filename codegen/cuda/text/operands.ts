@@ -47,7 +47,7 @@ export class CudaOperands extends KernelOperands {
   constructor(...given: ConstructorParameters<typeof KernelOperands>) {
     super(...given);
     [, , this.parameterList] = given;
-    this.parameterNames = plainNames(this.parameterList);
+    this.parameterNames = plainNames(this.parameterList, this.extents);
   }
 
   /** Buffers and weights, in the order of the parameters. */
