@@ -5,7 +5,7 @@ import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import { type Header, Headers } from '../headers.js';
 import type { MarkOf } from '../marks.js';
 import { kernelSignature, parametersOf, scheduleHash } from '../signature.js';
-import { emitAttention } from './attention.js';
+import { emitAttention } from './attention/index.js';
 import { emitArrange, emitRoute, emitSample } from './experts.js';
 import { emitGemmMma, emitLogProbMma } from './gemmMma.js';
 import { emitGemmSimt, emitLogProbSimt } from './gemmSimt.js';

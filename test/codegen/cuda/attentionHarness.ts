@@ -1,5 +1,5 @@
 /** Runs generated attention without a GPU: its text as C++ over fibres (test/support/cudaWarp), a block at a time. */
-import { emitAttention } from '../../../codegen/cuda/attention.js';
+import { emitAttention } from '../../../codegen/cuda/attention/index.js';
 import { wholeUnit } from '../../../codegen/cuda/index.js';
 import { bodyOf, includesText } from '../../support/cudaWarp/units.js';
 import { CudaOperands } from '../../../codegen/cuda/text/operands.js';
