@@ -24,6 +24,11 @@ TW_DEVICE int opaque(int x) {
   asm volatile("" : "+r"(x));
   return x;
 }
+/* The same of a pointer. */
+template <class T> TW_DEVICE T *opaque(T *p) {
+  asm volatile("" : "+l"(p));
+  return p;
+}
 /* The same, and nothing that memory holds is known any more. */
 TW_DEVICE int forgotten(int x) {
   asm volatile("" : "+r"(x) :: "memory");

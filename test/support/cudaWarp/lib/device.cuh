@@ -12,6 +12,7 @@ namespace tw {
 constexpr unsigned ALL_LANES = 0xffffffffu;
 
 inline int opaque(int x) { return x; }
+template <class T> inline T *opaque(T *p) { return p; }
 inline int forgotten(int x) { return x; }
 template <class T> inline void forget(T &) {}
 inline int thread_again() { return (int)threadIdx.x; }

@@ -1,0 +1,273 @@
+/*
+ * Attention of decoding by teams: a cluster of `cluster` blocks computes one query of the heads that share one head of
+ * keys. Of scores, the heads are the rows of a tile of a tensor core; of results they are its columns, eight in each
+ * half, so that few heads leave less of it idle.
+ *
+ * A team of four warps takes CHUNK keys at a time. Each warp copies and multiplies TILE_KEYS of them, and computes
+ * their weights; then it computes some columns of the result from the weights of all. All teams of the cluster take
+ * chunks side by side and leave their partial results in shared memory. After each round every thread adds up its own
+ * elements of the answer, in ascending order of chunks. A team that is alone adds chunks up in registers.
+ *
+ * A warp waits for its own keys alone; then for the maxima, and for the weights and values, of its team. It starts the
+ * copies of its next keys as soon as it has multiplied these, and those of its next values when the team has read
+ * these.
+ *
+ * Grid: kv_heads clusters for each query.
+ */
+#pragma once
+#include "attention/decodeTeam.cuh"
+
+namespace tw {
+
+/* The answer so far. */
+template <PathConfig config, bool is_alone = DecodeLayout<config>::workers == 1> struct DecodeAnswer;
+
+/* Of a team that is alone: it has every chunk, and each thread the same columns of all. */
+template <PathConfig config> struct DecodeAnswer<config, true> {
+  using Layout = DecodeLayout<config>;
+  float o[Layout::units][Layout::halves][4] = {}, top[Layout::halves][2];
+  float2 end[Layout::halves];
+
+  TW_DEVICE DecodeAnswer() {
+#pragma unroll
+    for (int half = 0; half < Layout::halves; half++) {
+      top[half][0] = top[half][1] = -infinity();
+      end[half] = { -infinity(), 0.0f };
+    }
+  }
+  TW_DEVICE void add(const ChunkAnswer<config> &chunk, bool has_end) {
+#pragma unroll
+    for (int half = 0; half < Layout::halves; half++) {
+#pragma unroll
+      for (int e = 0; e < 2; e++) {
+        const float most = fmaxf(top[half][e], chunk.top[half][e][Layout::warps - 1]);
+        const float before = power2(top[half][e] - most);
+        const float now = power2(chunk.top[half][e][Layout::warps - 1] - most);
+        top[half][e] = most;
+#pragma unroll
+        for (int u = 0; u < Layout::units; u++) {
+          o[u][half][e] = fmaf(chunk.o[u][half][e], now, mul(o[u][half][e], before));
+          o[u][half][2 + e] = fmaf(chunk.o[u][half][2 + e], now, mul(o[u][half][2 + e], before));
+        }
+      }
+      if (has_end) {
+        const float most = fmaxf(end[half].x, chunk.end[half].x);
+        const float before = power2(end[half].x - most), now = power2(chunk.end[half].x - most);
+        end[half] = { most, fmaf(chunk.end[half].y, now, mul(end[half].y, before)) };
+      }
+    }
+  }
+};
+
+/* Of several workers, by pairs of columns of a thread: maximum, sum, and the two. */
+template <PathConfig config> struct DecodeAnswer<config, false> {
+  using Layout = DecodeLayout<config>;
+  float top[Layout::pairs_of_thread], sum[Layout::pairs_of_thread];
+  float2 o[Layout::pairs_of_thread];
+
+  TW_DEVICE DecodeAnswer() {
+#pragma unroll
+    for (int i = 0; i < Layout::pairs_of_thread; i++) {
+      top[i] = -infinity();
+      sum[i] = o[i].x = o[i].y = 0.0f;
+    }
+  }
+  /* Adds a round's chunks: `count` workers have one. `pair_of`: the i-th pair of this thread, −1 if it has none. */
+  template <class PairOf> TW_DEVICE void add(unsigned char *memory, int count, const PairOf &pair_of) {
+    /* Two floats of worker w's memory. Workers take chunks in order: the first team of each block, then the second. */
+    const auto two_of = [&](int w, unsigned at) {
+      if constexpr (config.cluster > 1)
+        return load2_of_block(array_address(memory) + w / config.cluster * Layout::team_bytes + at, w % config.cluster);
+      else return *(const float2 *)(memory + w * Layout::team_bytes + at);
+    };
+#pragma unroll
+    for (int i = 0; i < Layout::pairs_of_thread; i++) {
+      const int pair = pair_of(i);
+      if (pair < 0) break;
+      const int row = pair / (config.head_dim / 2), column = pair % (config.head_dim / 2) * 2;
+      float2 ends[Layout::workers], x[Layout::workers];
+#pragma unroll
+      for (int w = 0; w < Layout::workers; w++) {
+        if (w >= count) break;
+        ends[w] = two_of(w, Layout::ends_at + row * 8);
+        x[w] = two_of(w, Layout::part_at + (row * Layout::part_pitch + column) * 4);
+      }
+#pragma unroll
+      for (int w = 0; w < Layout::workers; w++) {
+        if (w >= count) break;
+        const float most = fmaxf(top[i], ends[w].x);
+        const float before = power2(top[i] - most), now = power2(ends[w].x - most);
+        top[i] = most;
+        sum[i] = fmaf(ends[w].y, now, mul(sum[i], before));
+        o[i].x = fmaf(x[w].x, now, mul(o[i].x, before));
+        o[i].y = fmaf(x[w].y, now, mul(o[i].y, before));
+      }
+    }
+  }
+};
+
+template <PathConfig config, class Operands> TW_DEVICE void decode_attention(const Operands &x) {
+  using Key = typename Operands::KeyType;
+  using Layout = DecodeLayout<config>;
+  constexpr int group = Layout::group, d = config.head_dim, halves = Layout::halves;
+  constexpr bool is_alone = Layout::workers == 1;
+  TW_DYNAMIC_SHARED(memory, 128);
+  const DecodeTeam<config, Operands> team(memory);
+  const int rank = (int)blockIdx.x % config.cluster, kv = (int)blockIdx.x / config.cluster % config.kv_heads,
+            first = (int)blockIdx.x / (config.cluster * config.kv_heads);
+  const Key *const k = x.k + kv * d, *const v = x.v + kv * d;
+  if constexpr (!config.reads_ahead) await_previous();
+  const Path path = path_of<config>(x, first);
+  /* Chunks are counted from the first key's. */
+  const int first_chunk = config.window > 0 ? path.low / CHUNK : 0;
+  const int chunks = (path.keys + CHUNK - 1) / CHUNK - first_chunk;
+  /* The team's chunk of each round. */
+  const auto chunk_of = [&](int round) { return round * Layout::workers + team.team * config.cluster + rank; };
+  /* Where the key of this lane lies: key `lane` of the warp's part of a chunk, −1 past the last key. */
+  const auto place_of = [&](int chunk) {
+    const int i = (first_chunk + chunk) * CHUNK + team.warp * TILE_KEYS + team.lane;
+    return (config.window == 0 || i >= path.low) && i < path.keys ? x.key[path.begin + i] : -1;
+  };
+  int place = place_of(chunk_of(0));
+  if constexpr (config.reads_ahead) {
+    /* Rows that this call has yet to write are brought to L2 as well. Nothing is read from there before the wait. */
+    if (place >= 0) {
+      for (int i = 0; i < d; i += 128 / config.key_bytes) {
+        prefetch(k + place * (long long)config.k_stride + i);
+        prefetch(v + place * (long long)config.v_stride + i);
+      }
+    }
+    await_previous();
+  }
+  if (path.keys <= 0) return;
+
+  /* The warp copies its own part of a chunk. */
+  constexpr bool keeps_piece = has_whole_rows<config>;
+  const unsigned char *k_rows = (const unsigned char *)k, *v_rows = (const unsigned char *)v;
+  if constexpr (keeps_piece) {
+    /* This lane's piece of row 0. Compilers that know its parts add them up for every row. */
+    k_rows = opaque(k_rows + team.lane % config.pieces() * 16);
+    v_rows = opaque(v_rows + team.lane % config.pieces() * 16);
+  }
+  const unsigned own_keys = array_address(memory) + team.team * Layout::team_bytes + team.warp * config.tile_bytes();
+  const unsigned own_values = own_keys + Layout::values_at;
+  const auto start_keys = [&](int from) { copy_rows<config, keeps_piece>(own_keys, k_rows, config.k_units(), from); };
+  const auto start_values = [&](int from) {
+    copy_rows<config, keeps_piece>(own_values, v_rows, config.v_units(), from);
+  };
+  if (chunk_of(0) < chunks) start_keys(place);
+  copy_commit();
+  if (chunk_of(0) < chunks) start_values(place);
+  copy_commit();
+  int next_place = place_of(chunk_of(1));
+  float2 scales = {}, next_scales = {};
+  if constexpr (config.is_coded()) next_scales = scales = scales_of<config>(x, kv, chunk_of(0) < chunks ? place : -1);
+
+  KeptQueries<config> query;
+  float factor[2] = {};
+  {
+    const auto *const q =
+        x.q + path.token * (long long)config.q_stride + kv * group * d + team.quad * config.lane_columns();
+    const int other = team.row0 + 8;
+    load_queries(query, factor, { q + team.row0 * d, q + other * d },
+        { team.row0 < group, halves > 1 && other < group });
+  }
+  /* The i-th pair of columns that this thread stores; −1 if it has none. */
+  const auto pair_of = [&](int i) {
+    const int own = i * Layout::threads + (int)threadIdx.x, pair = rank * Layout::pairs_of_block + own;
+    return own < Layout::pairs_of_block && pair < Layout::pairs ? pair : -1;
+  };
+  DecodeAnswer<config> answer;
+
+  for (int round = 0; round * Layout::workers < chunks; round++) {
+    const int chunk = chunk_of(round), key = (first_chunk + chunk) * CHUNK + team.warp * TILE_KEYS;
+    const bool works = chunk < chunks, goes_on = chunk_of(round + 1) < chunks;
+    ChunkAnswer<config> now;
+    if (works) {
+      /* Parts of the chunk that have keys. */
+      const int parts =
+          min((path.keys - (first_chunk + chunk) * CHUNK + TILE_KEYS - 1) / TILE_KEYS, Layout::warps);
+      copy_wait<1>();
+      __syncwarp();  /* The warp's keys are there. */
+      Scores s;
+      multiply_keys<config, Key>(s, query, team.keys_at);
+      __syncwarp();  /* The warp's keys have been read. */
+      if (goes_on) start_keys(next_place);
+      copy_commit();
+      if constexpr (config.is_coded()) {
+        if (goes_on) next_scales = scales_of<config>(x, kv, next_place);
+      }
+      team.scale(s, factor, scales);
+      if (key + TILE_KEYS > path.keys || (config.window > 0 && key < path.low)) team.mask_ends(s, key, path);
+      team.leave_maxima(s);
+      team.meet();  /* The maxima of all warps are there. */
+      float top[halves][Layout::warps];
+#pragma unroll
+      for (int half = 0; half < halves; half++) {
+        running_maxima(top[half], team.tops + (team.row0 + 8 * half) * Layout::warps);
+#pragma unroll
+        for (int e = 0; e < 2; e++)
+          running_maxima(now.top[half][e], team.tops + (2 * team.quad + e + 8 * half) * Layout::warps);
+      }
+      if (team.warp < parts) team.leave_weights(s, top);
+      copy_wait<1>();
+      team.meet();  /* The weights and the values of all warps are there. */
+      team.multiply_values(now, parts);
+      if (goes_on) {
+        team.meet();  /* The values have been read. */
+        start_values(next_place);
+      }
+      copy_commit();
+      next_place = place_of(chunk_of(round + 2));
+      scales = next_scales;
+      if (team.warp == Layout::warps - 1) {
+#pragma unroll
+        for (int half = 0; half < halves; half++) now.end[half] = team.end_of(top[half], half, parts);
+      }
+    }
+    if constexpr (is_alone) {
+      answer.add(now, team.warp == Layout::warps - 1);
+    } else {
+      /* Partial results are overwritten when everybody has read them. */
+      if constexpr (config.cluster > 1) {
+        if (round > 0) cluster_wait();
+      } else {
+        if (round > 0) __syncthreads();
+      }
+      if (works) team.leave_part(now.o, now.end);
+      if constexpr (config.cluster > 1) {
+        cluster_arrive();
+        cluster_wait();
+      } else {
+        __syncthreads();
+      }
+      answer.add(memory, chunks - round * Layout::workers, pair_of);
+      if constexpr (config.cluster > 1) cluster_arrive();
+    }
+  }
+  if constexpr (config.cluster > 1) cluster_wait();  /* The other blocks have read this one's memory. */
+  if constexpr (is_alone) {
+    team.leave_part(answer.o, answer.end);
+    __syncthreads();
+  }
+  auto *const out = x.out + first * (long long)config.out_stride + kv * group * d;
+#pragma unroll
+  for (int i = 0; i < Layout::pairs_of_thread; i++) {
+    const int pair = pair_of(i);
+    if (pair < 0) break;
+    float2 columns;
+    float inverse;
+    if constexpr (is_alone) {
+      const int row = pair / (d / 2), column = pair % (d / 2) * 2;
+      columns = *(const float2 *)(team.part + row * Layout::part_pitch + column);
+      inverse = 1.0f / ((const float2 *)(team.own + Layout::ends_at))[row].y;
+    } else {
+      columns = answer.o[i];
+      inverse = 1.0f / answer.sum[i];
+    }
+    /* Adding zero makes −0 of a part left out and +0 of one that added nothing the same. */
+    store2(out + pair * 2, columns.x * inverse + 0.0f, columns.y * inverse + 0.0f);
+  }
+}
+
+}  // namespace tw

@@ -1,0 +1,285 @@
+/* A team of four warps that takes a chunk of a path: its shared memory, and the steps from scores to results. */
+#pragma once
+#include "attention/path.cuh"
+
+namespace tw {
+
+template <PathConfig config> struct DecodeLayout {
+  static constexpr int warps = CHUNK / TILE_KEYS, team_threads = 32 * warps, threads = config.teams * team_threads;
+  static constexpr int workers = config.cluster * config.teams;
+  static constexpr int group = config.group(), d = config.head_dim, halves = config.halves();
+  /* Most blocks of 16 columns of the result that a warp computes, and whether all warps have as many. */
+  static constexpr int units = (d / 16 + warps - 1) / warps;
+  static constexpr bool has_all_units = d / 16 % warps == 0;
+  /* Pairs of columns of the answer that a block and a thread add up. */
+  static constexpr int pairs = group * d / 2, pairs_of_block = (pairs + config.cluster - 1) / config.cluster,
+                       pairs_of_thread = (pairs_of_block + threads - 1) / threads;
+
+  /*
+   * Shared memory of a team: the keys and values of a chunk; weights as operands of a product, sums of weights and
+   * maxima of each warp's keys, and of codes their scales; the partial result with its maxima and sums.
+   */
+  static constexpr unsigned values_at = CHUNK * config.row_bytes(), weights_at = 2 * values_at,
+                            sums_at = weights_at + warps * halves * 512, tops_at = sums_at + warps * halves * 512,
+                            scales_at = tops_at + 16 * warps * 4,
+                            part_at = scales_at + (config.is_coded() ? 3 * CHUNK * 4 : 0), part_pitch = d + 8,
+                            ends_at = part_at + group * part_pitch * 4,
+                            team_bytes = (ends_at + group * 8 + 15) / 16 * 16;
+
+  static_assert(warps == 4, "maxima of a chunk are read four at a time");
+  static_assert(group <= 16 && d % 16 == 0, "heads are rows of one tile, and whole steps of a product");
+  static_assert(config.queries == 1 && config.warps == config.teams * warps, "a block has one query");
+  static_assert(config.teams * team_bytes <= config.shared_bytes, "a block's memory is what its schedule says");
+};
+
+/*
+ * A chunk's result as a warp has it. Columns lane / 4 and that + 8 of its units (of codes 2·(lane / 4) and the next)
+ * of heads 8·half + 2·quad + e, as [e] and [2 + e]; maxima of these heads over the parts up to each.
+ */
+template <PathConfig config> struct ChunkAnswer {
+  using Layout = DecodeLayout<config>;
+  float o[Layout::units][Layout::halves][4];
+  float top[Layout::halves][2][Layout::warps];
+  /* Maxima and sums of heads 8·half + lane / 4, which the last warp has. */
+  float2 end[Layout::halves];
+};
+
+/* The maxima of four parts, each that of the parts before it, too. */
+TW_DEVICE void running_maxima(float (&top)[4], const float *parts) {
+  const float4 x = *(const float4 *)parts;
+  top[0] = fmaxf(-infinity(), x.x);
+  top[1] = fmaxf(top[0], x.y);
+  top[2] = fmaxf(top[1], x.z);
+  top[3] = fmaxf(top[2], x.w);
+}
+
+/* What one team of the block computes with, by thread. */
+template <PathConfig config, class Operands> struct DecodeTeam {
+  using Key = typename Operands::KeyType;
+  using Layout = DecodeLayout<config>;
+  static constexpr int warps = Layout::warps, halves = Layout::halves, units = Layout::units;
+  static_assert(sizeof(Key) == config.key_bytes);
+
+  int team, warp, lane, row0, quad;
+  /* The team's memory, and where this lane reads operands. */
+  unsigned char *own;
+  unsigned keys_at, values_at;
+  float *tops, *part, *of_keys;
+  uint4 *weights;
+  float4 *sums;
+
+  TW_DEVICE DecodeTeam(unsigned char *memory) {
+    team = (int)threadIdx.x / Layout::team_threads;
+    lane = threadIdx.x & 31;
+    warp = (int)threadIdx.x / 32 % warps;
+    row0 = lane >> 2;
+    quad = lane & 3;
+    own = memory + team * Layout::team_bytes;
+    const unsigned at = array_address(memory) + team * Layout::team_bytes;
+    keys_at = keys_of_lane<config>(at + warp * config.tile_bytes());
+    values_at = values_of_lane<config>(at + Layout::values_at);
+    tops = (float *)(own + Layout::tops_at);
+    part = (float *)(own + Layout::part_at);
+    weights = (uint4 *)(own + Layout::weights_at) + lane;
+    sums = (float4 *)(own + Layout::sums_at) + lane;
+    /* Of the warp's keys: their scales, then the logarithms and the inverses of their values' scales. */
+    of_keys = (float *)(own + Layout::scales_at) + warp * 3 * TILE_KEYS;
+  }
+
+  /* Waits for the other warps of the team. */
+  TW_DEVICE void meet() const {
+    if constexpr (config.teams > 1) named_sync(team + 1, Layout::team_threads);
+    else __syncthreads();
+  }
+
+  /* As scale_scores, of codes by way of shared memory. `scales`: of the key of this lane. */
+  TW_DEVICE void scale(Scores &s, const float (&factor)[2], float2 scales) const {
+    if constexpr (!config.is_coded()) {
+      scale_scores<config>(s, factor, {});
+    } else {
+      const KeyScales own_scales = key_scales(scales);
+      of_keys[lane] = own_scales.k;
+      of_keys[TILE_KEYS + lane] = own_scales.log_v;
+      of_keys[2 * TILE_KEYS + lane] = own_scales.inverse_v;
+      __syncwarp();
+#pragma unroll
+      for (int n = 0; n < TILE_KEYS / 8; n++) {
+        const float2 k_scales = *(const float2 *)(of_keys + n * 8 + quad * 2);
+        const float2 logs = *(const float2 *)(of_keys + TILE_KEYS + n * 8 + quad * 2);
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+          const float k_scale = e == 0 ? k_scales.x : k_scales.y, log_v = e == 0 ? logs.x : logs.y;
+#pragma unroll
+          for (int half = 0; half < halves; half++) {
+            const float x = mul(s[n][2 * half + e], k_scale);
+            s[n][2 * half + e] = config.is_capped ? fmaf(bounded(mul(x, factor[half])), config.scale, log_v)
+                                                  : fmaf(x, factor[half], log_v);
+          }
+        }
+      }
+    }
+  }
+
+  /* Scores of keys outside the path become −∞. The warp's first key is `key`. */
+  TW_DEVICE void mask_ends(Scores &s, int key, const Path &path) const {
+#pragma unroll
+    for (int n = 0; n < TILE_KEYS / 8; n++) {
+#pragma unroll
+      for (int e = 0; e < 4; e++) {
+        const int at = key + n * 8 + quad * 2 + e % 2;
+        if ((config.window > 0 && at < path.low) || at >= path.keys) s[n][e] = -infinity();
+      }
+    }
+  }
+
+  /* Leaves the maxima of the warp's scores for the team. */
+  TW_DEVICE void leave_maxima(const Scores &s) const {
+#pragma unroll
+    for (int half = 0; half < halves; half++) {
+      float most = s[0][2 * half];
+#pragma unroll
+      for (int n = 0; n < TILE_KEYS / 8; n++) most = fmaxf(most, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
+      most = fmaxf(most, __shfl_xor_sync(ALL_LANES, most, 1));
+      most = fmaxf(most, __shfl_xor_sync(ALL_LANES, most, 2));
+      if (quad == 0) tops[(row0 + 8 * half) * warps + warp] = ceilf(config.is_coded() ? most : mul(most, config.scale));
+    }
+  }
+
+  /* Leaves the weights of the warp's keys, and their sums. `top`: the maxima of heads 8·half + row0. */
+  TW_DEVICE void leave_weights(const Scores &s, const float (&top)[halves][warps]) const {
+#pragma unroll
+    for (int half = 0; half < halves; half++) {
+      float most = top[half][0];
+#pragma unroll
+      for (int t = 1; t < warps; t++) if (t == warp) most = top[half][t];
+      const float shift = most == -infinity() ? 0.0f : config.is_coded() ? WEIGHT_BITS - most : -most;
+      float sum[TILE_KEYS / 8];
+      unsigned weight[TILE_KEYS / 8];
+#pragma unroll
+      for (int n = 0; n < TILE_KEYS / 8; n++) {
+        float x0, x1;
+        if constexpr (config.is_coded()) {
+          x0 = exp2_flushed(s[n][2 * half] + shift);
+          x1 = exp2_flushed(s[n][2 * half + 1] + shift);
+          const float2 inverse = *(const float2 *)(of_keys + 2 * TILE_KEYS + n * 8 + quad * 2);
+          sum[n] = fmaf(x1, inverse.y, mul(x0, inverse.x));
+        } else {
+          x0 = exp2_flushed(fmaf(s[n][2 * half], config.scale, shift));
+          x1 = exp2_flushed(fmaf(s[n][2 * half + 1], config.scale, shift));
+          sum[n] = x0 + x1;
+        }
+        weight[n] = pack<Product<Key>>(x0, x1);
+      }
+      sums[(warp * halves + half) * 32] = float4{ sum[0], sum[1], sum[2], sum[3] };
+      weights[(warp * halves + half) * 32] = uint4{ weight[0], weight[1], weight[2], weight[3] };
+    }
+  }
+
+  /* The warp's columns of the chunk's result, from the weights and values of `parts` parts. */
+  TW_DEVICE void multiply_values(ChunkAnswer<config> &answer, int parts) const {
+#pragma unroll
+    for (int u = 0; u < units; u++) {
+#pragma unroll
+      for (int half = 0; half < halves; half++) {
+        float (&o)[4] = answer.o[u][half];
+        o[0] = o[1] = o[2] = o[3] = 0.0f;
+      }
+    }
+#pragma unroll
+    for (int t = 0; t < warps; t++) {
+      if (t >= parts) break;
+      if (t > 0) {
+#pragma unroll
+        for (int half = 0; half < halves; half++) {
+#pragma unroll
+          for (int e = 0; e < 2; e++) {
+            const float keep = power2(answer.top[half][e][t - 1] - answer.top[half][e][t]);
+#pragma unroll
+            for (int u = 0; u < units; u++) {
+              answer.o[u][half][e] = mul(answer.o[u][half][e], keep);
+              answer.o[u][half][2 + e] = mul(answer.o[u][half][2 + e], keep);
+            }
+          }
+        }
+      }
+      uint4 weight[halves];
+#pragma unroll
+      for (int half = 0; half < halves; half++) weight[half] = weights[(t * halves + half) * 32];
+#pragma unroll
+      for (int u = 0; u < units; u++) {
+        const int unit = u * warps + warp;
+        if (!Layout::has_all_units && unit >= config.head_dim / 16) break;
+        unsigned b[4];
+        if constexpr (config.is_coded())
+          ldmatrix_x4_trans(b, values_at + t * config.tile_bytes() + unit * 16);
+#pragma unroll
+        for (int n = 0; n < TILE_KEYS / 16; n++) {
+          /* Columns are rows of this product: 16 of them by 16 keys. */
+          unsigned columns[4];
+          if constexpr (config.is_coded()) {
+            /* Two columns of two keys become the first column of both, then the second. */
+            const unsigned low = bytes(b[2 * n], 0u, 0x3120u), high = bytes(b[2 * n + 1], 0u, 0x3120u);
+            columns[0] = pair_of_codes<Key>(low);
+            columns[1] = upper_pair_of_codes<Key>(low);
+            columns[2] = pair_of_codes<Key>(high);
+            columns[3] = upper_pair_of_codes<Key>(high);
+          } else {
+            ldmatrix_x4_trans(b, values_at + (t * TILE_KEYS + n * 16) * config.row_bytes() + unit * 32);
+            columns[0] = b[0];
+            columns[1] = b[2];
+            columns[2] = b[1];
+            columns[3] = b[3];
+          }
+#pragma unroll
+          for (int half = 0; half < halves; half++)
+            mma<Product<Key>>(answer.o[u][half], columns, n == 0 ? weight[half].x : weight[half].z,
+                n == 0 ? weight[half].y : weight[half].w);
+        }
+      }
+    }
+  }
+
+  /* The maximum and the sum of the chunk of a head 8·half + row0, by one warp. */
+  TW_DEVICE float2 end_of(const float (&top)[warps], int half, int parts) const {
+    float sum = 0.0f;
+#pragma unroll
+    for (int t = 0; t < warps; t++) {
+      if (t >= parts) break;
+      if (t > 0) sum = mul(sum, power2(top[t - 1] - top[t]));
+      const float4 x = sums[(t * halves + half) * 32];
+      sum += x.x;
+      sum += x.y;
+      sum += x.z;
+      sum += x.w;
+    }
+    return { top[warps - 1], quad_sum(sum) };
+  }
+
+  /* Leaves a chunk's result, or the answer, in shared memory. */
+  TW_DEVICE void leave_part(const float (&o)[units][halves][4], const float2 (&end)[halves]) const {
+#pragma unroll
+    for (int half = 0; half < halves; half++) {
+#pragma unroll
+      for (int e = 0; e < 2; e++) {
+        const int row = 8 * half + 2 * quad + e;
+        if (row >= Layout::group) break;
+#pragma unroll
+        for (int u = 0; u < units; u++) {
+          const int unit = u * warps + warp;
+          if (!Layout::has_all_units && unit >= config.head_dim / 16) break;
+          float *const to = part + row * Layout::part_pitch + unit * 16;
+          if constexpr (config.is_coded()) {
+            *(float2 *)(to + 2 * row0) = { o[u][half][e], o[u][half][2 + e] };
+          } else {
+            to[row0] = o[u][half][e];
+            to[row0 + 8] = o[u][half][2 + e];
+          }
+        }
+      }
+      if (warp == warps - 1 && quad == 0 && row0 + 8 * half < Layout::group)
+        *(float2 *)(own + Layout::ends_at + (row0 + 8 * half) * 8) = end[half];
+    }
+  }
+};
+
+}  // namespace tw
