@@ -115,7 +115,8 @@ function existing(folder: string): string {
   return folder;
 }
 
-function modelFolder(name: string): string {
+/** A folder, or one of bench/models by its name. Throws InvalidArgumentError if there is none. */
+export function modelFolder(name: string): string {
   const bundled = join(packageRoot(), 'bench/models', name);
   return /^[\w.-]+$/.test(name) && existsSync(bundled) ? bundled : existing(name);
 }

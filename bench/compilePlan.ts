@@ -57,7 +57,7 @@ export interface Detail {
 const FOUR_BITS = { quant_method: 'gptq', bits: 4, group_size: 128, sym: true, desc_act: false } as const;
 
 /** A folder with the config.json of `each`, changed as it says; `use` gets it, and it is deleted then. */
-function withConfig<T>({ path, precision, layers }: PlanCase, use: (folder: string) => T): T {
+export function withConfig<T>({ path, precision, layers }: Omit<PlanCase, 'target'>, use: (folder: string) => T): T {
   const file = join(path, 'config.json');
   const config = parseJson(readFileSync(file, 'utf8'), file) as Readonly<Record<string, unknown>>;
   const folder = mkdtempSync(join(tmpdir(), 'tilewright-compile-'));

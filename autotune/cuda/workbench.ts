@@ -184,6 +184,14 @@ export class CudaWorkbench {
     return undefined;
   }
 
+  /** What one launch of `program` leaves in all buffers that the kernel writes. */
+  async results(program: CudaProgram): Promise<readonly Uint8Array[]> {
+    await this.runChecked(program);
+    const read: Uint8Array[] = [];
+    for (const { memory, bytes } of this.written()) read.push(new Uint8Array(await memory.readAsync(0, bytes)));
+    return read;
+  }
+
   /** One launch on the first copy. Buffers that are only written hold NaN before, so that omissions show. */
   private async runChecked(program: CudaProgram): Promise<void> {
     const { kernel } = this.request;
