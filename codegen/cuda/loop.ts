@@ -263,10 +263,10 @@ function narrowStage(
     if (output.kind !== 'rowSum') return [];
     const place = maxima.indexOf(output);
     if (place < 0) return [`s${sums.indexOf(output)} = ${values[i]![0]!};`];
-    return [`${rowMaxName(place)} = tw_max(${rowMaxName(place)}, ${values[i]![0]!});`];
+    return [`${rowMaxName(place)} = max(${rowMaxName(place)}, ${values[i]![0]!});`];
   });
   const closes = sums.flatMap(({ buffer, by }, i) => [
-    `s${i} = ${by === 'max' ? 'tw_block_max' : 'tw_block_sum'}(s${i}, ${ROW_SUM_BLOCK});`,
+    `s${i} = ${by === 'max' ? 'block_max' : 'block_sum'}(s${i}, ${ROW_SUM_BLOCK});`,
     `if (lane % ${ROW_SUM_BLOCK} == 0 && column < columns) ` +
       `${row.rowPointer(operands.get(buffer), undefined)}[column / ${ROW_SUM_BLOCK}] = s${i};`,
   ]);
@@ -315,8 +315,8 @@ export function rowMaxima(outputs: readonly Output[], operands: CudaOperands, si
     const operand = operands.get(buffer);
     const mark = operands.markOf?.(value) ?? '';
     const stored = `${operands.base(operand)}[(long long)row * ${operand.stride}] = ${most};${mark}`;
-    const own = `${most} = tw_block_max(${most}, 32);`;
-    const begin = `float ${most} = -tw_inf();`;
+    const own = `${most} = block_max(${most}, 32);`;
+    const begin = `float ${most} = -infinity();`;
     if (side === 1) return { begin: [begin], own: [own], all: [`if (lane == 0) ${stored}`] };
     // Rows take turns at two places, so that no warp writes what another still reads.
     const shared = `${most}of_warps[row & 1]`;
@@ -324,7 +324,7 @@ export function rowMaxima(outputs: readonly Output[], operands: CudaOperands, si
       begin: [`__shared__ float ${most}of_warps[2][${side}];`, begin],
       own: [own, `if (lane == 0) ${shared}[warp] = ${most};`],
       all: [
-        `${most} = tw_block_max(lane < ${side} ? ${shared}[lane] : -tw_inf(), 32);`,
+        `${most} = block_max(lane < ${side} ? ${shared}[lane] : -infinity(), 32);`,
         `if (threadIdx.x == 0) ${stored}`,
       ],
     };

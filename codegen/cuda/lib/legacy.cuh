@@ -15,11 +15,11 @@ using tw_map = TensorMap;
 #endif
 
 using tw_f2 = float2;
-struct alignas(16) tw_f4 { float x, y, z, w; };
-struct alignas(8) tw_i2 { int x, y; };
-struct alignas(2) tw_b2 { unsigned char x, y; };
-struct alignas(8) tw_u2 { unsigned x, y; };
-struct alignas(16) tw_u4 { unsigned x, y, z, w; };
+using tw_f4 = float4;
+using tw_i2 = int2;
+using tw_b2 = uchar2;
+using tw_u2 = uint2;
+using tw_u4 = uint4;
 
 TW_FN float tw_inf() { return __int_as_float(0x7f800000); }
 TW_FN float tw_nan() { return __int_as_float(0x7fc00000); }
@@ -122,39 +122,38 @@ TW_FN unsigned tw_bytes(unsigned x, unsigned y, unsigned which) {
 }
 
 /* Loads and stores of one element, and of two at an even column. */
-TW_FN float tw_load_f32(const float *p) { return *p; }
-TW_FN float tw_load_bf16(const unsigned short *p) { return tw_from_bf16(*p); }
-TW_FN float tw_load_f16(const unsigned short *p) { return tw_from_f16(*p); }
-TW_FN float tw_load_i32(const int *p) { return (float)*p; }
-TW_FN float tw_load_bool(const unsigned char *p) { return (float)*p; }
-TW_FN tw_f2 tw_load2_f32(const float *p) { return *(const tw_f2 *)p; }
-TW_FN tw_f2 tw_load2_bf16(const unsigned short *p) {
-  const unsigned u = *(const unsigned *)p;
-  return { __uint_as_float(u << 16), __uint_as_float(u & 0xffff0000u) };
-}
-TW_FN tw_f2 tw_load2_f16(const unsigned short *p) {
-  const unsigned u = *(const unsigned *)p;
-  return { tw_from_f16((unsigned short)u), tw_from_f16((unsigned short)(u >> 16)) };
-}
-TW_FN tw_f2 tw_load2_i32(const int *p) { const tw_i2 v = *(const tw_i2 *)p; return { (float)v.x, (float)v.y }; }
-TW_FN tw_f2 tw_load2_bool(const unsigned char *p) { const tw_b2 v = *(const tw_b2 *)p;
-  return { (float)v.x, (float)v.y }; }
-TW_FN unsigned tw_load_u8(const unsigned char *p) { return *p; }
-TW_FN tw_b2 tw_load2_u8(const unsigned char *p) { return *(const tw_b2 *)p; }
-TW_FN void tw_store_f32(float *p, float x) { *p = x; }
-TW_FN void tw_store_bf16(unsigned short *p, float x) { *p = tw_to_bf16(x); }
-TW_FN void tw_store_f16(unsigned short *p, float x) { *p = tw_to_f16(x); }
-TW_FN void tw_store_i32(int *p, float x) { *p = (int)x; }
-TW_FN void tw_store_bool(unsigned char *p, float x) { *p = x != 0.0f; }
-TW_FN void tw_store_u8(unsigned char *p, unsigned x) { *p = (unsigned char)x; }
-TW_FN void tw_store2_u8(unsigned char *p, unsigned x, unsigned y) {
-  *(tw_b2 *)p = { (unsigned char)x, (unsigned char)y }; }
-TW_FN void tw_store2_f32(float *p, float x, float y) { *(tw_f2 *)p = { x, y }; }
-TW_FN void tw_store2_bf16(unsigned short *p, float x, float y) { *(unsigned *)p = tw_pack_bf16(x, y); }
-TW_FN void tw_store2_f16(unsigned short *p, float x, float y) { *(unsigned *)p = tw_pack_f16(x, y); }
-TW_FN void tw_store2_i32(int *p, float x, float y) { *(tw_i2 *)p = { (int)x, (int)y }; }
-TW_FN void tw_store2_bool(unsigned char *p, float x, float y) {
-  *(tw_b2 *)p = { (unsigned char)(x != 0.0f), (unsigned char)(y != 0.0f) }; }
+TW_FN float tw_load_f32(const f32 *p) { return load(p); }
+TW_FN float tw_load_bf16(const bf16 *p) { return load(p); }
+TW_FN float tw_load_f16(const f16 *p) { return load(p); }
+TW_FN float tw_load_e4m3(const e4m3 *p) { return load(p); }
+TW_FN float tw_load_i8(const i8 *p) { return load(p); }
+TW_FN float tw_load_i32(const i32 *p) { return load(p); }
+TW_FN float tw_load_bool(const flag *p) { return load(p); }
+TW_FN unsigned tw_load_u8(const u8 *p) { return load(p); }
+TW_FN tw_f2 tw_load2_f32(const f32 *p) { return load2(p); }
+TW_FN tw_f2 tw_load2_bf16(const bf16 *p) { return load2(p); }
+TW_FN tw_f2 tw_load2_f16(const f16 *p) { return load2(p); }
+TW_FN tw_f2 tw_load2_e4m3(const e4m3 *p) { return load2(p); }
+TW_FN tw_f2 tw_load2_i8(const i8 *p) { return load2(p); }
+TW_FN tw_f2 tw_load2_i32(const i32 *p) { return load2(p); }
+TW_FN tw_f2 tw_load2_bool(const flag *p) { return load2(p); }
+TW_FN tw_b2 tw_load2_u8(const u8 *p) { return load2(p); }
+TW_FN void tw_store_f32(f32 *p, float x) { store(p, x); }
+TW_FN void tw_store_bf16(bf16 *p, float x) { store(p, x); }
+TW_FN void tw_store_f16(f16 *p, float x) { store(p, x); }
+TW_FN void tw_store_e4m3(e4m3 *p, float x) { store(p, x); }
+TW_FN void tw_store_i8(i8 *p, float x) { store(p, x); }
+TW_FN void tw_store_i32(i32 *p, float x) { store(p, x); }
+TW_FN void tw_store_bool(flag *p, float x) { store(p, x); }
+TW_FN void tw_store_u8(u8 *p, unsigned x) { store(p, x); }
+TW_FN void tw_store2_f32(f32 *p, float x, float y) { store2(p, x, y); }
+TW_FN void tw_store2_bf16(bf16 *p, float x, float y) { store2(p, x, y); }
+TW_FN void tw_store2_f16(f16 *p, float x, float y) { store2(p, x, y); }
+TW_FN void tw_store2_e4m3(e4m3 *p, float x, float y) { store2(p, x, y); }
+TW_FN void tw_store2_i8(i8 *p, float x, float y) { store2(p, x, y); }
+TW_FN void tw_store2_i32(i32 *p, float x, float y) { store2(p, x, y); }
+TW_FN void tw_store2_bool(flag *p, float x, float y) { store2(p, x, y); }
+TW_FN void tw_store2_u8(u8 *p, unsigned x, unsigned y) { store2(p, x, y); }
 
 /* a / b for a b of at least 1 (1 + exp x): within 2 ulp, and 0 where b overflows its fast range. */
 TW_FN float tw_div_sigmoid(float a, float b) {
@@ -293,12 +292,6 @@ TW_FN float tw_from_e4m3(unsigned char h) {
   if (a < 8u) return __uint_as_float(sign | __float_as_uint(tw_mul((float)(int)a, 0.001953125f)));
   return __uint_as_float(sign | (a == 0x7fu ? 0x7fc00000u : (a << 20) + 0x3c000000u));
 }
-TW_FN float tw_load_e4m3(const unsigned char *p) { return tw_from_e4m3(*p); }
-TW_FN tw_f2 tw_load2_e4m3(const unsigned char *p) { const tw_b2 v = *(const tw_b2 *)p;
-  return { tw_from_e4m3(v.x), tw_from_e4m3(v.y) }; }
-TW_FN void tw_store_e4m3(unsigned char *p, float x) { *p = (unsigned char)tw_pack_e4m3(x, 0.0f); }
-TW_FN void tw_store2_e4m3(unsigned char *p, float x, float y) {
-  *(unsigned short *)p = (unsigned short)tw_pack_e4m3(x, y); }
 /*
  * int8: rounded to the nearest, to even, ±127 what is larger. NaN has no code: it becomes 0, and the scale beside it is
  * NaN. Two neighbours lie in the low half of a word, the first in its low byte.
@@ -309,9 +302,5 @@ TW_FN unsigned tw_to_i8(float x) {
   return (unsigned)(int)tw_sub(tw_add(bounded, 12582912.0f), 12582912.0f) & 255u;
 }
 TW_FN unsigned tw_pack_i8(float x, float y) { return tw_to_i8(x) | tw_to_i8(y) << 8; }
-TW_FN float tw_load_i8(const signed char *p) { return (float)*p; }
-TW_FN tw_f2 tw_load2_i8(const signed char *p) { return { (float)p[0], (float)p[1] }; }
-TW_FN void tw_store_i8(signed char *p, float x) { *p = (signed char)tw_to_i8(x); }
-TW_FN void tw_store2_i8(signed char *p, float x, float y) { *(unsigned short *)p = (unsigned short)tw_pack_i8(x, y); }
 
 }  // namespace tw

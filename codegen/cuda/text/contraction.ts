@@ -161,7 +161,7 @@ export function groupValues(segment: Segment, scope: CudaRowScope, columns: Grou
   };
   const adds = sums.map(({ a }, i) => {
     const [x, y] = adding.floats(a, site);
-    return `${prefix}g${i} = tw_add(${prefix}g${i}, tw_add(${x!}, ${y!}));`;
+    return `${prefix}g${i} = add(${prefix}g${i}, add(${x!}, ${y!}));`;
   });
   const program = [...adding.lines, ...adds];
   const shared = new LaneBody(scope, `${prefix}w`);
@@ -178,7 +178,7 @@ export function groupValues(segment: Segment, scope: CudaRowScope, columns: Grou
     ...unrolled(`for (int each_ = 0; each_ < ${count}; each_++)`, [
       ...sums.map((_, i) => `float ${prefix}g${i} = 0.0f;`),
       ...guarded(inside, eights),
-      ...sums.map((_, i) => `${prefix}g${i} = tw_quad_sum(${prefix}g${i});`),
+      ...sums.map((_, i) => `${prefix}g${i} = quad_sum(${prefix}g${i});`),
       ...shared.lines,
       ...stores,
     ]),

@@ -283,7 +283,7 @@ function printOutputs(
     if (output.kind === 'rowSum') {
       const name = `${fragment.prefix}s${sum++}`;
       if (isFirst) sums.push(name);
-      adds.push(...values.map((value) => `${name} = tw_add(${name}, ${value});${mark}`));
+      adds.push(...values.map((value) => `${name} = add(${name}, ${value});${mark}`));
       return;
     }
     const operand = body.row.operands.get(output.buffer);
@@ -313,5 +313,5 @@ function closeSums(
     fragment.isStored,
     ...(fragment.isWhole ? [] : [`${column} < ${columns}`]),
   ].join(' && ');
-  return [...sums.map((name) => `${name} = tw_quad_sum(${name});`), ...guarded(guard, stores)];
+  return [...sums.map((name) => `${name} = quad_sum(${name});`), ...guarded(guard, stores)];
 }

@@ -9,18 +9,6 @@ import { RowStatements } from '../../scalarPrograms.js';
 export type { Operand } from '../../operands.js';
 export { leastCommonMultiple, matricesOf, physicalColumns } from '../../operands.js';
 
-/** 16-bit floats are stored as bits, because NVRTC has no built-in header that declares their types. */
-export const CUDA_TYPES: Readonly<Record<BufferDType, string>> = {
-  f32: 'float',
-  bf16: 'unsigned short',
-  f16: 'unsigned short',
-  e4m3: 'unsigned char',
-  i8: 'signed char',
-  i32: 'int',
-  bool: 'unsigned char',
-  u8: 'unsigned char',
-};
-
 /** Element types of lib/elements.cuh. */
 export const ELEMENT_TYPES: Readonly<Record<BufferDType, string>> = {
   f32: 'f32',
@@ -32,6 +20,8 @@ export const ELEMENT_TYPES: Readonly<Record<BufferDType, string>> = {
   bool: 'flag',
   u8: 'u8',
 };
+/** The same, as kernels that are printed whole name them. */
+export const CUDA_TYPES = ELEMENT_TYPES;
 
 /**
  * The names of a module as operands of one kernel. Parameters are typed pointers with plain names; in kernels that are
@@ -142,7 +132,7 @@ const wordOf = (name: string, operand: Operand, group: string): string =>
 
 /** C expression of two bytes, given the bytes themselves, or floats to be rounded to them. */
 const bytePair = ({ dtype }: Operand, x: string, y: string): string =>
-  dtype === 'u8' ? `(${x} | ${y} << 8)` : `tw_pack_${dtype}(${x}, ${y})`;
+  dtype === 'u8' ? `(${x} | ${y} << 8)` : `pack<${dtype}>(${x}, ${y})`;
 
 /** C expression of an element of pair `pair` in such words: float, or unsigned for a byte. */
 export function unpackElement(operand: Operand, name: string, pair: string, lane: number): string {
@@ -151,9 +141,9 @@ export function unpackElement(operand: Operand, name: string, pair: string, lane
     case 'bf16':
       return `__uint_as_float(${lane === 0 ? `${word} << 16` : `${word} & 0xffff0000u`})`;
     case 'f16':
-      return `tw_from_f16((unsigned short)(${word}${lane === 0 ? '' : ' >> 16'}))`;
+      return `float_of_f16((unsigned short)(${word}${lane === 0 ? '' : ' >> 16'}))`;
     case 'e4m3':
-      return `tw_from_e4m3((unsigned char)(${word} >> (16 * ((${pair}) % 2) + ${8 * lane})))`;
+      return `to_float(e4m3{ (unsigned char)(${word} >> (16 * ((${pair}) % 2) + ${8 * lane})) })`;
     case 'i8':
       return `(float)(signed char)(${word} >> (16 * ((${pair}) % 2) + ${8 * lane}))`;
     default:
@@ -168,7 +158,7 @@ export function unpackElement(operand: Operand, name: string, pair: string, lane
 export const packElement = (operand: Operand, name: string, pair: string, [x, y]: readonly string[]): string =>
   isByte(operand)
     ? `${wordOf(name, operand, pair)} |= ${bytePair(operand, x!, y!)} << 16 * ((${pair}) % 2);`
-    : `${name}[${pair}] = tw_pack_${operand.dtype}(${x!}, ${y!});`;
+    : `${name}[${pair}] = pack<${operand.dtype}>(${x!}, ${y!});`;
 
 /** Elements from the first one to the first of row `row`, a C expression; of an int, `stride` has a suffix. */
 export function rowOffset({ stride, columnStride, columns }: Operand, row: string, suffix = ''): string {

@@ -133,7 +133,7 @@ export class LaneBody {
         const operand = this.row.operands.get(s.buffer);
         return this.rowValue(
           'f',
-          `${s.by === 'max' ? 'tw_row_max' : 'tw_row_sum'}(${this.row.rowPointer(operand, s.via)}, ${operand.columns})`,
+          `${s.by === 'max' ? 'row_max' : 'row_sum'}(${this.row.rowPointer(operand, s.via)}, ${operand.columns})`,
         );
       }
       case 'segmentSum': {
@@ -175,7 +175,7 @@ export class LaneBody {
     const { op } = s;
     // sin and cos evaluate their operand themselves, in double.
     if (op === 'sin' || op === 'cos')
-      return this.each('f', site.lanes, [], (lane) => `(float)tw_${op}(${this.double(s.a, site, lane)})`);
+      return this.each('f', site.lanes, [], (lane) => `(float)${op}(${this.double(s.a, site, lane)})`);
     const a = this.value(s.a, site);
     const print = (kind: CKind, code: (x: string) => string): LaneValue =>
       this.each(kind, site.lanes, [a], (lane) => code(floatOf(a, lane)));
@@ -199,13 +199,13 @@ export class LaneBody {
       case 'rsqrt':
         return print('f', (x) => `1.0f / sqrtf(${x})`);
       case 'roundBf16':
-        return print('f', (x) => `tw_round_bf16(${x})`);
+        return print('f', (x) => `round_bf16(${x})`);
       case 'roundF20':
-        return print('f', (x) => `tw_round_f20(${x})`);
+        return print('f', (x) => `round_f20(${x})`);
       case 'roundF24':
-        return print('f', (x) => `tw_round_f24(${x})`);
+        return print('f', (x) => `round_f24(${x})`);
       case 'tailF24':
-        return print('u', (x) => `tw_tail_f24(${x})`);
+        return print('u', (x) => `tail_f24(${x})`);
       default:
         return op satisfies never;
     }
@@ -222,10 +222,10 @@ export class LaneBody {
       case 'mul':
       case 'max':
       case 'min':
-        return print('f', (x, y) => `tw_${op}(${x}, ${y})`);
+        return print('f', (x, y) => `${op}(${x}, ${y})`);
       case 'div':
         return isOnePlusExp(divisor)
-          ? print('f', (x, y) => `tw_div_sigmoid(${x}, ${y})`)
+          ? print('f', (x, y) => `div_sigmoid(${x}, ${y})`)
           : print('f', (x, y) => `${x} / ${y}`);
       case 'le':
       case 'lt':
@@ -235,7 +235,7 @@ export class LaneBody {
       case 'or':
         return this.each('m', site.lanes, [a, b], (lane) => `(${truthOf(a, lane)} ${C_LOGIC[op]} ${truthOf(b, lane)})`);
       case 'joinF24':
-        return this.each('f', site.lanes, [a, b], (lane) => `tw_join_f24(${floatOf(a, lane)}, ${byteOf(b, lane)})`);
+        return this.each('f', site.lanes, [a, b], (lane) => `join_f24(${floatOf(a, lane)}, ${byteOf(b, lane)})`);
       default:
         return op satisfies never;
     }
@@ -245,11 +245,11 @@ export class LaneBody {
   private segmentSum(pointer: string, { width, parts, by }: SegmentSum, site: LaneSite): LaneValue {
     const sum = (lane: number): string => {
       const name = `${this.prefix}${this.counter++}`;
-      const part = `tw_load_f32(${pointer} + (${columnAt(site, lane)}) / ${width} * ${parts} + p_)`;
+      const part = `load(${pointer} + (${columnAt(site, lane)}) / ${width} * ${parts} + p_)`;
       this.put(
-        `float ${name} = ${by === 'max' ? '-tw_inf()' : '0.0f'};`,
+        `float ${name} = ${by === 'max' ? '-infinity()' : '0.0f'};`,
         `for (int p_ = 0; p_ < ${parts}; p_++) ` +
-          (by === 'max' ? `${name} = tw_max(${name}, ${part});` : `${name} += ${part};`),
+          (by === 'max' ? `${name} = max(${name}, ${part});` : `${name} += ${part};`),
       );
       return name;
     };
@@ -265,12 +265,12 @@ export class LaneBody {
     const known = Array.from({ length: site.lanes }, (_, lane) => site.loaded?.(name, access, lane));
     if (known.every((code) => code !== undefined)) return { codes: known, kind, isRow: false };
     if (access.kind === 'row' || (access.kind === 'element' && operand.columns === 1)) {
-      return this.rowValue(kind, `tw_load_${dtype}(${this.row.rowPointer(operand, access.via)})`);
+      return this.rowValue(kind, `load(${this.row.rowPointer(operand, access.via)})`);
     }
     if (access.kind === 'element' && operand.columnStride !== 1) {
       const first = this.row.firstOfRow(operand, access.via);
       const element = (lane: number): string => `${first} + (${columnAt(site, lane)}) * ${operand.columnStride}`;
-      return this.each(kind, site.lanes, [], (lane) => `tw_load_${dtype}(${element(lane)})`);
+      return this.each(kind, site.lanes, [], (lane) => `load(${element(lane)})`);
     }
     const isVector = access.kind === 'column' || access.kind === 'columnPeriodic';
     const isPeriodic = access.kind === 'periodic' || access.kind === 'columnPeriodic';
@@ -279,8 +279,8 @@ export class LaneBody {
       isPeriodic ? modulo(`(${columnAt(site, lane)})`, access.period) : columnAt(site, lane);
     const isPaired =
       site.lanes === 2 && (isVector || operand.stride % 2 === 0) && (!isPeriodic || access.period % 2 === 0);
-    if (!isPaired) return this.each(kind, site.lanes, [], (lane) => `tw_load_${dtype}(${base} + ${at(lane)})`);
-    const pair = this.define(kind === 'u' ? 'tw_b2' : 'tw_f2', `tw_load2_${dtype}(${base} + ${at(0)})`);
+    if (!isPaired) return this.each(kind, site.lanes, [], (lane) => `load(${base} + ${at(lane)})`);
+    const pair = this.define(kind === 'u' ? 'uchar2' : 'float2', `load2(${base} + ${at(0)})`);
     return { codes: [`${pair}.x`, `${pair}.y`], kind, isRow: false };
   }
 
@@ -351,14 +351,14 @@ export function storeLine(
     via === undefined
       ? scope.rowPointer(operand, undefined)
       : `${scope.operands.base(operand)} + ${rowOffset(operand, index)}`;
-  if (operand.columns === 1) return `${guard}tw_store_${operand.dtype}(${pointer}, ${values[0]!});`;
+  if (operand.columns === 1) return `${guard}store(${pointer}, ${values[0]!});`;
   if (operand.columnStride !== 1) {
     const stores = values.map((value, lane) => {
       const at = `${pointer} + (${columnAt(site, lane)}) * ${operand.columnStride}`;
-      return `tw_store_${operand.dtype}(${at}, ${value});`;
+      return `store(${at}, ${value});`;
     });
     return `${guard}{ ${stores.join(' ')} }`;
   }
   const width = values.length === 2 ? '2' : '';
-  return `${guard}tw_store${width}_${operand.dtype}(${pointer} + ${site.column}, ${values.join(', ')});`;
+  return `${guard}store${width}(${pointer} + ${site.column}, ${values.join(', ')});`;
 }

@@ -68,7 +68,7 @@ export function cudaTemplatesHash(): string {
 
 // Numbers as CUDA text.
 
-export const { float: floatLiteral, double: doubleLiteral } = literalsOf({ nan: 'tw_nan()', infinity: 'tw_inf()' });
+export const { float: floatLiteral, double: doubleLiteral } = literalsOf({ nan: 'nan()', infinity: 'infinity()' });
 
 // Soft caps in CUDA: cap·tanh(x / cap), by one function that is printed where a kernel has a cap.
 

@@ -45,7 +45,7 @@ export function columnValue(
   const at = columnVectors(segment, operands).findIndex(({ name }) => name === buffer);
   if (at < 0) return undefined;
   const first = at === 0 ? '' : `${at * columnsRead(segment, tn)} + `;
-  return `tw_load2_f32(across + ${first}8 * (${group}) + 2 * quad).${lane === 0 ? 'x' : 'y'}`;
+  return `load2(across + ${first}8 * (${group}) + 2 * quad).${lane === 0 ? 'x' : 'y'}`;
 }
 
 /** C expression (int): logical column of physical column `lying` of a segment. */

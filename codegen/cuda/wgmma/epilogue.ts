@@ -363,10 +363,8 @@ export class RowTables {
     const loads = this.tables.flatMap(({ operand, via }, i) => {
       const from = `${scope.rowPointer(operand, via)} + 8 * entry_ + 2 * quad`;
       return [
-        `tw_f2 t${i}_[${this.entries}];`,
-        ...unrolled(`for (int entry_ = 0; entry_ < ${this.entries}; entry_++)`, [
-          `t${i}_[entry_] = tw_load2_${operand.dtype}(${from});`,
-        ]),
+        `float2 t${i}_[${this.entries}];`,
+        ...unrolled(`for (int entry_ = 0; entry_ < ${this.entries}; entry_++)`, [`t${i}_[entry_] = load2(${from});`]),
       ];
     });
     return [...scope.lines, ...loads];

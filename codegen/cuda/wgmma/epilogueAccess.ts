@@ -42,7 +42,7 @@ export function isVector(operand: Operand, { columns, pairing }: Segment, units:
 export const wordsOf = (operand: Operand, groups: number): number => roundUp(groups, QUAD) / (isByte(operand) ? 2 : 1);
 
 /** The part of a group that a lane loads or stores. */
-export const accessType = (operand: Operand): string => (isByte(operand) ? 'tw_u2' : 'tw_u4');
+export const accessType = (operand: Operand): string => (isByte(operand) ? 'uint2' : 'uint4');
 /** The words of the four groups from `unit_` on. */
 export const unitWords = (name: string, operand: Operand): string[] =>
   isByte(operand) ? [0, 1].map((i) => `${name}[unit_ / 2 + ${i}]`) : [0, 1, 2, 3].map((i) => `${name}[unit_ + ${i}]`);
@@ -89,7 +89,7 @@ export class VectorLoads {
       segment: { columns },
       isWhole,
     } = this.context;
-    const type = isGroup ? accessType(operand) : operand.dtype === 'u8' ? 'tw_b2' : 'tw_f2';
+    const type = isGroup ? accessType(operand) : operand.dtype === 'u8' ? 'uchar2' : 'float2';
     const outside = [
       ...(isWhole ? [] : [`column_ >= ${columns}`]),
       ...(isGroup && this.count % QUAD !== 0 ? [`unit_ + quad >= ${this.count}`] : []),
@@ -102,7 +102,7 @@ export class VectorLoads {
         '#pragma unroll',
         `for (int group_ = 0; group_ < ${this.count}; group_++) {`,
         `  const int column_ = ${this.origin} + 8 * group_ + 2 * quad;`,
-        `  ${name}[group_] = ${guard}tw_load2_${operand.dtype}(${from});`,
+        `  ${name}[group_] = ${guard}load2(${from});`,
         '}',
       ];
     }
@@ -287,7 +287,7 @@ const loadText = (
     const isInside = isWhole && groups % QUAD === 0;
     const column = `column0 + 8 * (${AHEAD_GROUPS} * ${batch} + unit_ + quad)`;
     const load = [
-      `const int column_ = ${isInside ? column : `tw_least(${column}, ${columns - 8})`};`,
+      `const int column_ = ${isInside ? column : `min(${column}, ${columns - 8})`};`,
       `const ${type} words_ = *(const ${type} *)(${operands.base(operand)} + (long long)${row} * ${operand.stride}` +
         ' + column_);',
       ...unitWords(`${aheadName(i)}[${to}]`, operand).map((word, j) => `${word} = words_.${FIELDS[j]!};`),
@@ -310,7 +310,7 @@ export const firstLoads = (context: VectorContext, ahead: LoadsAhead, column0: s
   ...ahead.loads.map((operand, i) => `unsigned ${aheadName(i)}[${BATCHES_AHEAD}][${wordsOf(operand, AHEAD_GROUPS)}];`),
   ...block('', [
     `const int self = tw_thread(), quad = self & 3, column0 = ${column0},`,
-    `    row = tw_least(place.row0 + unit0 * 8 + (self >> 2 & 7), ${rows} - 1);`,
+    `    row = min(place.row0 + unit0 * 8 + (self >> 2 & 7), ${rows} - 1);`,
     '#pragma unroll',
     ...block(
       `for (int batch_ = 0; batch_ < ${BATCHES_AHEAD}; batch_++)`,
@@ -352,7 +352,7 @@ export const takeBatch = (
   ...block(`if (${batch} + ${BATCHES_AHEAD} < ${ahead.batches} || unit + unitStep < units)`, [
     `const bool isOwn = ${batch} + ${BATCHES_AHEAD} < ${ahead.batches};`,
     `const int later_ = isOwn ? ${batch} + ${BATCHES_AHEAD} : ${batch} + ${BATCHES_AHEAD} - ${ahead.batches},`,
-    `    ahead_ = isOwn ? row : tw_least(place.row0 + local + 8 * unitStep, ${rows} - 1);`,
+    `    ahead_ = isOwn ? row : min(place.row0 + local + 8 * unitStep, ${rows} - 1);`,
     ...loadText(context, ahead, { to: `${batch} % ${BATCHES_AHEAD}`, batch: 'later_', row: 'ahead_' }),
   ]),
 ];

@@ -98,7 +98,7 @@ describe('the wait for the preceding kernel', () => {
       expect(waitsOf(text)).toEqual(['  tw_await_previous();']);
       const body = text.source.slice(text.source.indexOf(`${text.symbol}(`));
       const before = body.slice(body.indexOf(') {\n') + 4, body.indexOf('tw_await_previous'));
-      expect(before).not.toMatch(/tw_load|tw_store|cp\.async|\breturn\b|^ *(if|for|while)\b/m);
+      expect(before).not.toMatch(/\b(?:tw_)?(?:load|store)2?\b|cp\.async|\breturn\b|^ *(if|for|while)\b/m);
     }
   });
 
@@ -111,13 +111,16 @@ describe('the wait for the preceding kernel', () => {
       const body = text.source.slice(text.source.indexOf(`${text.symbol}(`));
       const before = body.slice(body.indexOf(') {\n') + 4, body.indexOf('tw_await_previous'));
       // Rows of keys and values are brought to L2, and where they lie is no access.
-      const read = before.replaceAll(/^ *tw_prefetch.*$|^ *const unsigned short \*.*$|const int \*list = .*$/gm, '');
+      const read = before.replaceAll(
+        /^ *tw_prefetch.*$|^ *const (?:unsigned short|bf16) \*.*$|const int \*list = .*$/gm,
+        '',
+      );
       const names = [...read.matchAll(/\bp(\d+)/g)].map(([, index]) => text.parameters[Number(index)]!);
       return { before: read, names: read.includes('list[') ? [...names, 'key'] : names };
     };
     const { before, names } = bodyBefore(module.buffers);
     expect(new Set(names)).toEqual(new Set(['begin', 'position', 'key', 'row']));
-    expect(before).not.toMatch(/tw_cp_async|tw_store|\breturn;/);
+    expect(before).not.toMatch(/tw_cp_async|\b(?:tw_)?store2?\b|\breturn;/);
     // Another kernel may write what is no input.
     const computed = module.buffers.map((b) => (b.name === 'key' ? { ...b, space: 'arena' as const } : b));
     expect(bodyBefore(computed).names).toEqual([]);

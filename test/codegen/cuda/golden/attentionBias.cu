@@ -17,9 +17,9 @@ extern "C" __global__ void __launch_bounds__(128, 1) k_attention_test(int T, int
   float *const s_q = (float *)tw_shared, *const s_k = s_q + QUERIES * D, *const s_v = s_k + 32 * PITCH;
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const int head = blockIdx.x, first = blockIdx.y * QUERIES, rows = T;
-  const float *q = (const float *)p0 + head * D;
-  const float *k = (const float *)p1 + head / 2 * D;
-  const float *v = (const float *)p2 + head / 2 * D;
+  const f32 *q = (const f32 *)p0 + head * D;
+  const f32 *k = (const f32 *)p1 + head / 2 * D;
+  const f32 *v = (const f32 *)p2 + head / 2 * D;
   tw_await_previous();
 
   /* Tokens of the queries; −1 past the last. */
@@ -97,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) k_attention_test(int T, int
       for (int c = 0; c < COLUMNS; c++) {
         const int column = c * 32 + lane;
         /* Adding zero makes −0 of a tile left out and +0 of one that added nothing the same. */
-        if (column < D) tw_store_f32((float *)p4 + (long long)(first + row) * 96
+        if (column < D) tw_store_f32((f32 *)p4 + (long long)(first + row) * 96
             + head * D + column, o[r][c] / sum[r] + 0.0f);
       }
     }

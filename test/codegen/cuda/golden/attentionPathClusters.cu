@@ -73,8 +73,8 @@ extern "C" __global__ void __launch_bounds__(256, 1) k_attention_test(int T, int
   const int rank = (int)blockIdx.x % CLUSTER, kv = (int)blockIdx.x / CLUSTER % KV_HEADS,
       first = (int)blockIdx.x / (CLUSTER * KV_HEADS);
   const int row0 = lane >> 2, quad = lane & 3;
-  const unsigned short *k = (const unsigned short *)p1 + kv * D;
-  const unsigned short *v = (const unsigned short *)p2 + kv * D;
+  const bf16 *k = (const bf16 *)p1 + kv * D;
+  const bf16 *v = (const bf16 *)p2 + kv * D;
   const int *list = (const int *)p5;
   /* The inputs of the call are there before its first kernel: they are read while the kernel before this one ends. */
   const int row = ((const int *)p6)[first], token = (unsigned)row < (unsigned)T ? row : -1;
@@ -378,7 +378,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) k_attention_test(int T, int
     tw_cluster_arrive();
   }
   tw_cluster_wait();  /* The other blocks have read this one's memory. */
-  unsigned short *const out = (unsigned short *)p7 + first * 4128ll + kv * GROUP * D;
+  bf16 *const out = (bf16 *)p7 + first * 4128ll + kv * GROUP * D;
 #pragma unroll
   for (int i = 0; i < PAIRS_OF_THREAD; i++) {
     const int pair = pair_of_thread(i);

@@ -52,8 +52,8 @@ extern "C" __global__ void __launch_bounds__(128, 2) k_attention_test(int T, int
   const int rank = (int)blockIdx.x % CLUSTER, kv = (int)blockIdx.x / CLUSTER % KV_HEADS,
       first = (int)blockIdx.x / (CLUSTER * KV_HEADS);
   const int row0 = lane >> 2, quad = lane & 3;
-  const unsigned short *k = (const unsigned short *)p1 + kv * D;
-  const unsigned short *v = (const unsigned short *)p2 + kv * D;
+  const f16 *k = (const f16 *)p1 + kv * D;
+  const f16 *v = (const f16 *)p2 + kv * D;
   const int *list = (const int *)p5;
   /* The inputs of the call are there before its first kernel: they are read while the kernel before this one ends. */
   const int token = first;
@@ -345,7 +345,7 @@ extern "C" __global__ void __launch_bounds__(128, 2) k_attention_test(int T, int
   }
   leave_part(all, all_ends);
   __syncthreads();
-  float *const out = (float *)p6 + first * 256ll + kv * GROUP * D;
+  f32 *const out = (f32 *)p6 + first * 256ll + kv * GROUP * D;
 #pragma unroll
   for (int i = 0; i < PAIRS_OF_THREAD; i++) {
     const int pair = pair_of_thread(i);

@@ -58,8 +58,8 @@ extern "C" __global__ void __launch_bounds__(32, 8) k_attention_test(int T, int 
   extern __shared__ __align__(128) unsigned char tw_shared[];
   const int lane = threadIdx.x, row0 = lane >> 2, row1 = row0 + 8, quad = lane & 3;
   const int kv = (int)blockIdx.x % KV_HEADS, first = (int)blockIdx.x / KV_HEADS;
-  const unsigned short *k = (const unsigned short *)p1 + kv * D;
-  const unsigned short *v = (const unsigned short *)p2 + kv * D;
+  const bf16 *k = (const bf16 *)p1 + kv * D;
+  const bf16 *v = (const bf16 *)p2 + kv * D;
   const int *list = (const int *)p5;
   /* The inputs of the call are there before its first kernel: they are read while the kernel before this one ends. */
   const int token = first;
@@ -270,7 +270,7 @@ extern "C" __global__ void __launch_bounds__(32, 8) k_attention_test(int T, int 
     const float inverse0 = 1.0f / sum0, inverse1 = 1.0f / sum1;
     float check0 = 0.0f, check1 = 0.0f;
     const auto place_of = [&](int row) {
-      return (unsigned short *)p6 + (long long)(first + row / GROUP) * 256 +
+      return (bf16 *)p6 + (long long)(first + row / GROUP) * 256 +
           (kv * GROUP + row % GROUP) * D + (lane & 3) * 2;
     };
 #pragma unroll

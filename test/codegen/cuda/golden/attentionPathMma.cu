@@ -38,8 +38,8 @@ extern "C" __global__ void __launch_bounds__(128, 2) k_attention_test(int T, int
   const int kv = (int)blockIdx.x % KV_HEADS, first = (int)blockIdx.x / KV_HEADS * QUERIES, rows = R;
   const int count = tw_least(QUERIES, rows - first);
   const unsigned short *q = (const unsigned short *)p0 + kv * GROUP * D;
-  const unsigned short *k = (const unsigned short *)p1 + kv * D;
-  const unsigned short *v = (const unsigned short *)p2 + kv * D;
+  const bf16 *k = (const bf16 *)p1 + kv * D;
+  const bf16 *v = (const bf16 *)p2 + kv * D;
   const int *list = (const int *)p5;
   const unsigned shared = tw_shared_address(tw_shared), slots = shared + K_AT;
   /* What the chunks so far add up to, as a thread has it: [D / 8][thread], then maxima and sums. */
@@ -244,7 +244,7 @@ extern "C" __global__ void __launch_bounds__(128, 2) k_attention_test(int T, int
       const float inverse0 = 1.0f / sum0, inverse1 = 1.0f / sum1;
       float check0 = 0.0f, check1 = 0.0f;
       const auto place_of = [&](int row) {
-        return (unsigned short *)p7 + (long long)(first + row / GROUP) * 1024 +
+        return (bf16 *)p7 + (long long)(first + row / GROUP) * 1024 +
             (kv * GROUP + row % GROUP) * D + (lane & 3) * 2;
       };
 #pragma unroll

@@ -818,7 +818,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
     const auto write = [&](int row, const float *values, float sum, bool is_own) {
       const float inverse = 1.0f / sum;
       float check = 0.0f;
-      unsigned short *const out = (unsigned short *)p7 + (long long)(first_of() + row / GROUP) * 1024 +
+      bf16 *const out = (bf16 *)p7 + (long long)(first_of() + row / GROUP) * 1024 +
           (tile_of() % KV_HEADS * GROUP + row % GROUP) * D;
 #pragma unroll
       for (int i = 0; i < D / 8; i += 4) {

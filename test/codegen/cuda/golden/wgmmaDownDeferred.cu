@@ -234,15 +234,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_e05
 #pragma unroll
               for (int batch_ = 0; batch_ < 1; batch_++) {
                 {
-                  tw_f2 l0_[8];
+                  float2 l0_[8];
 #pragma unroll
                   for (int group_ = 0; group_ < 8; group_++) {
                     const int column_ = column0 + 8 * (batch_ * 8) + 8 * group_ + 2 * quad;
-                    l0_[group_] = column_ >= 256 ? tw_f2{} : tw_load2_f32(((float *)p2) + (long long)row * 256 + column_);
+                    l0_[group_] = column_ >= 256 ? float2{} : load2(((f32 *)p2) + (long long)row * 256 + column_);
                   }
                   unsigned w0_[8] = {};
                   {
-                    float * const er0 = ((float *)p3) + (long long)(row) * 256;
+                    f32 * const er0 = ((f32 *)p3) + (long long)(row) * 256;
 #pragma unroll
                     for (int block_ = 0; block_ < 4; block_++) {
                       float es0 = 0.0f;
@@ -251,42 +251,42 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_e05
                         const int group_ = unit_;
                         const int column = (column0 + 8 * (batch_ * 8)) + 8 * group_ + 2 * quad;
                         if (column < 256) {
-                          const float ev0 = tw_round_f20(tw_product_of(high_[batch_ * 8 + group_], low_[(batch_ * 8 + group_) / 4], (batch_ * 8 + group_) % 4, 0));
-                          const float ev1 = tw_round_f20(tw_product_of(high_[batch_ * 8 + group_], low_[(batch_ * 8 + group_) / 4], (batch_ * 8 + group_) % 4, 1));
-                          const float ev2 = tw_add(l0_[group_].x, ev0);
-                          const float ev3 = tw_add(l0_[group_].y, ev1);
-                          const float ev4 = tw_mul(ev2, ev2);
-                          const float ev5 = tw_mul(ev3, ev3);
-                          es0 = tw_add(es0, ev4);
-                          es0 = tw_add(es0, ev5);
-                          w0_[unit_] = tw_pack_f16(ev2, ev3);
+                          const float ev0 = round_f20(tw_product_of(high_[batch_ * 8 + group_], low_[(batch_ * 8 + group_) / 4], (batch_ * 8 + group_) % 4, 0));
+                          const float ev1 = round_f20(tw_product_of(high_[batch_ * 8 + group_], low_[(batch_ * 8 + group_) / 4], (batch_ * 8 + group_) % 4, 1));
+                          const float ev2 = add(l0_[group_].x, ev0);
+                          const float ev3 = add(l0_[group_].y, ev1);
+                          const float ev4 = mul(ev2, ev2);
+                          const float ev5 = mul(ev3, ev3);
+                          es0 = add(es0, ev4);
+                          es0 = add(es0, ev5);
+                          w0_[unit_] = pack<f16>(ev2, ev3);
                           if (isStored) {
-                            tw_store2_f32(er0 + column, ev2, ev3);
+                            store2(er0 + column, ev2, ev3);
                           }
                         }
                       }
                       tw_sums_take(s0_, (batch_ * 8) / 2 + block_, es0, quad);
-                      if (((batch_ * 8) / 2 + block_) % 4 == 3 && isStored && (column0 / 16 + ((batch_ * 8) / 2 + block_) - 3 + quad) * 16 < 256) (((float *)p5))[(long long)row * 32 + column0 / 16 + ((batch_ * 8) / 2 + block_) - 3 + quad] = s0_.whole;
+                      if (((batch_ * 8) / 2 + block_) % 4 == 3 && isStored && (column0 / 16 + ((batch_ * 8) / 2 + block_) - 3 + quad) * 16 < 256) (((f32 *)p5))[(long long)row * 32 + column0 / 16 + ((batch_ * 8) / 2 + block_) - 3 + quad] = s0_.whole;
                     }
                   }
 #pragma unroll
                   for (int unit_ = 0; unit_ < 8; unit_ += 4) {
-                    const tw_u4 words_ = tw_quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
+                    const uint4 words_ = tw_quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
                     const int column = column0 + 8 * (batch_ * 8) + 8 * (unit_ + quad);
-                    tw_store_words(((unsigned short *)p4) + (long long)row * 256 + column, words_, isStored && column < 256);
+                    tw_store_words(((f16 *)p4) + (long long)row * 256 + column, words_, isStored && column < 256);
                   }
                 }
               }
               {
-                tw_f2 l0_[4];
+                float2 l0_[4];
 #pragma unroll
                 for (int group_ = 0; group_ < 4; group_++) {
                   const int column_ = column0 + 8 * (8) + 8 * group_ + 2 * quad;
-                  l0_[group_] = column_ >= 256 ? tw_f2{} : tw_load2_f32(((float *)p2) + (long long)row * 256 + column_);
+                  l0_[group_] = column_ >= 256 ? float2{} : load2(((f32 *)p2) + (long long)row * 256 + column_);
                 }
                 unsigned w0_[4] = {};
                 {
-                  float * const er0 = ((float *)p3) + (long long)(row) * 256;
+                  f32 * const er0 = ((f32 *)p3) + (long long)(row) * 256;
 #pragma unroll
                   for (int block_ = 0; block_ < 2; block_++) {
                     float es0 = 0.0f;
@@ -295,34 +295,34 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_e05
                       const int group_ = unit_;
                       const int column = (column0 + 8 * (8)) + 8 * group_ + 2 * quad;
                       if (column < 256) {
-                        const float ev0 = tw_round_f20(tw_product_of(high_[8 + group_], low_[(8 + group_) / 4], (8 + group_) % 4, 0));
-                        const float ev1 = tw_round_f20(tw_product_of(high_[8 + group_], low_[(8 + group_) / 4], (8 + group_) % 4, 1));
-                        const float ev2 = tw_add(l0_[group_].x, ev0);
-                        const float ev3 = tw_add(l0_[group_].y, ev1);
-                        const float ev4 = tw_mul(ev2, ev2);
-                        const float ev5 = tw_mul(ev3, ev3);
-                        es0 = tw_add(es0, ev4);
-                        es0 = tw_add(es0, ev5);
-                        w0_[unit_] = tw_pack_f16(ev2, ev3);
+                        const float ev0 = round_f20(tw_product_of(high_[8 + group_], low_[(8 + group_) / 4], (8 + group_) % 4, 0));
+                        const float ev1 = round_f20(tw_product_of(high_[8 + group_], low_[(8 + group_) / 4], (8 + group_) % 4, 1));
+                        const float ev2 = add(l0_[group_].x, ev0);
+                        const float ev3 = add(l0_[group_].y, ev1);
+                        const float ev4 = mul(ev2, ev2);
+                        const float ev5 = mul(ev3, ev3);
+                        es0 = add(es0, ev4);
+                        es0 = add(es0, ev5);
+                        w0_[unit_] = pack<f16>(ev2, ev3);
                         if (isStored) {
-                          tw_store2_f32(er0 + column, ev2, ev3);
+                          store2(er0 + column, ev2, ev3);
                         }
                       }
                     }
                     tw_sums_take(s0_, (8) / 2 + block_, es0, quad);
-                    if (((8) / 2 + block_) % 4 == 3 && isStored && (column0 / 16 + ((8) / 2 + block_) - 3 + quad) * 16 < 256) (((float *)p5))[(long long)row * 32 + column0 / 16 + ((8) / 2 + block_) - 3 + quad] = s0_.whole;
+                    if (((8) / 2 + block_) % 4 == 3 && isStored && (column0 / 16 + ((8) / 2 + block_) - 3 + quad) * 16 < 256) (((f32 *)p5))[(long long)row * 32 + column0 / 16 + ((8) / 2 + block_) - 3 + quad] = s0_.whole;
                   }
                 }
 #pragma unroll
                 for (int unit_ = 0; unit_ < 4; unit_ += 4) {
-                  const tw_u4 words_ = tw_quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
+                  const uint4 words_ = tw_quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
                   const int column = column0 + 8 * (8) + 8 * (unit_ + quad);
-                  tw_store_words(((unsigned short *)p4) + (long long)row * 256 + column, words_, isStored && column < 256);
+                  tw_store_words(((f16 *)p4) + (long long)row * 256 + column, words_, isStored && column < 256);
                 }
               }
               tw_sums_take(s0_, 2, 0.0f, quad);
               tw_sums_take(s0_, 3, 0.0f, quad);
-              if (quad < 2 && isStored && (column0 / 16 + 4 + quad) * 16 < 256) (((float *)p5))[(long long)row * 32 + column0 / 16 + 4 + quad] = s0_.whole;
+              if (quad < 2 && isStored && (column0 / 16 + 4 + quad) * 16 < 256) (((f32 *)p5))[(long long)row * 32 + column0 / 16 + 4 + quad] = s0_.whole;
           }
         }
         __syncwarp();
@@ -416,8 +416,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_e05
         for (int i = 0; i < 8; i++) {
           const int row = tw_least(place.row0 + local0 + 8 * i, rows - 1);
           if (isMine) {
-            { const tw_u4 x = ((const tw_u4 *)(((float *)p2) + (long long)row * 256 + first))[0]; l0_[i][0] = x.x; l0_[i][1] = x.y; l0_[i][2] = x.z; l0_[i][3] = x.w; }
-            { const tw_u4 x = ((const tw_u4 *)(((float *)p2) + (long long)row * 256 + first))[1]; l0_[i][4] = x.x; l0_[i][5] = x.y; l0_[i][6] = x.z; l0_[i][7] = x.w; }
+            { const tw_u4 x = ((const tw_u4 *)(((f32 *)p2) + (long long)row * 256 + first))[0]; l0_[i][0] = x.x; l0_[i][1] = x.y; l0_[i][2] = x.z; l0_[i][3] = x.w; }
+            { const tw_u4 x = ((const tw_u4 *)(((f32 *)p2) + (long long)row * 256 + first))[1]; l0_[i][4] = x.x; l0_[i][5] = x.y; l0_[i][6] = x.z; l0_[i][7] = x.w; }
           }
         }
         if (turn == 0) {
@@ -435,23 +435,23 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_e05
           float a0_[8];
 #pragma unroll
           for (int pair_ = 0; pair_ < 4; pair_++) {
-            const float v0 = tw_round_f20(x_[2 * pair_ + 0]);
-            const float v1 = tw_round_f20(x_[2 * pair_ + 1]);
-            const float v2 = tw_add(__uint_as_float(l0_[i][2 * pair_ + 0]), v0);
-            const float v3 = tw_add(__uint_as_float(l0_[i][2 * pair_ + 1]), v1);
-            const float v4 = tw_mul(v2, v2);
-            const float v5 = tw_mul(v3, v3);
+            const float v0 = round_f20(x_[2 * pair_ + 0]);
+            const float v1 = round_f20(x_[2 * pair_ + 1]);
+            const float v2 = add(__uint_as_float(l0_[i][2 * pair_ + 0]), v0);
+            const float v3 = add(__uint_as_float(l0_[i][2 * pair_ + 1]), v1);
+            const float v4 = mul(v2, v2);
+            const float v5 = mul(v3, v3);
             w0_[2 * pair_ + 0] = __float_as_uint(v2);
             w0_[2 * pair_ + 1] = __float_as_uint(v3);
-            w1_[pair_] = tw_pack_f16(v2, v3);
+            w1_[pair_] = pack<f16>(v2, v3);
             a0_[2 * pair_] = v4;
             a0_[2 * pair_ + 1] = v5;
           }
-          tw_store_block_sum(((float *)p5) + (long long)row * 32 + first / 16, a0_, lane, isStored);
+          tw_store_block_sum(((f32 *)p5) + (long long)row * 32 + first / 16, a0_, lane, isStored);
           if (isStored) {
-            ((tw_u4 *)(((float *)p3) + (long long)row * 256 + first))[0] = { w0_[0], w0_[1], w0_[2], w0_[3] };
-            ((tw_u4 *)(((float *)p3) + (long long)row * 256 + first))[1] = { w0_[4], w0_[5], w0_[6], w0_[7] };
-            ((tw_u4 *)(((unsigned short *)p4) + (long long)row * 256 + first))[0] = { w1_[0], w1_[1], w1_[2], w1_[3] };
+            ((tw_u4 *)(((f32 *)p3) + (long long)row * 256 + first))[0] = { w0_[0], w0_[1], w0_[2], w0_[3] };
+            ((tw_u4 *)(((f32 *)p3) + (long long)row * 256 + first))[1] = { w0_[4], w0_[5], w0_[6], w0_[7] };
+            ((tw_u4 *)(((f16 *)p4) + (long long)row * 256 + first))[0] = { w1_[0], w1_[1], w1_[2], w1_[3] };
           }
         }
       }

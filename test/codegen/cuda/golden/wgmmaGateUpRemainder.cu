@@ -238,10 +238,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_687cac5d7a0e8235_bb3
           const int own0 = row0 + local, read0 = own0 < T ? own0 : T - 1;
           float fold0[1];
           {
-            float * const y0 = ((float *)p2) + (long long)(read0) * 32;
-            float const y1 = tw_row_sum(y0, 16);
+            f32 * const y0 = ((f32 *)p2) + (long long)(read0) * 32;
+            float const y1 = row_sum(y0, 16);
             float const y2 = y1 / 256.0f;
-            float const y3 = tw_add(y2, 9.999999974752427e-7f);
+            float const y3 = add(y2, 9.999999974752427e-7f);
             float const y4 = 1.0f / sqrtf(y3);
             if (threadIdx.x % 32 == 0) {
               (fold0)[0] = y4;
@@ -250,10 +250,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_687cac5d7a0e8235_bb3
           const int own1 = row0 + local + 3, read1 = own1 < T ? own1 : T - 1;
           float fold1[1];
           {
-            float * const y0 = ((float *)p2) + (long long)(read1) * 32;
-            float const y1 = tw_row_sum(y0, 16);
+            f32 * const y0 = ((f32 *)p2) + (long long)(read1) * 32;
+            float const y1 = row_sum(y0, 16);
             float const y2 = y1 / 256.0f;
-            float const y3 = tw_add(y2, 9.999999974752427e-7f);
+            float const y3 = add(y2, 9.999999974752427e-7f);
             float const y4 = 1.0f / sqrtf(y3);
             if (threadIdx.x % 32 == 0) {
               (fold1)[0] = y4;
@@ -262,10 +262,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_687cac5d7a0e8235_bb3
           const int own2 = row0 + local + 6, read2 = own2 < T ? own2 : T - 1;
           float fold2[1];
           {
-            float * const y0 = ((float *)p2) + (long long)(read2) * 32;
-            float const y1 = tw_row_sum(y0, 16);
+            f32 * const y0 = ((f32 *)p2) + (long long)(read2) * 32;
+            float const y1 = row_sum(y0, 16);
             float const y2 = y1 / 256.0f;
-            float const y3 = tw_add(y2, 9.999999974752427e-7f);
+            float const y3 = add(y2, 9.999999974752427e-7f);
             float const y4 = 1.0f / sqrtf(y3);
             if (threadIdx.x % 32 == 0) {
               (fold2)[0] = y4;
@@ -274,10 +274,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_687cac5d7a0e8235_bb3
           const int own3 = row0 + local + 9, read3 = own3 < T ? own3 : T - 1;
           float fold3[1];
           {
-            float * const y0 = ((float *)p2) + (long long)(read3) * 32;
-            float const y1 = tw_row_sum(y0, 16);
+            f32 * const y0 = ((f32 *)p2) + (long long)(read3) * 32;
+            float const y1 = row_sum(y0, 16);
             float const y2 = y1 / 256.0f;
-            float const y3 = tw_add(y2, 9.999999974752427e-7f);
+            float const y3 = add(y2, 9.999999974752427e-7f);
             float const y4 = 1.0f / sqrtf(y3);
             if (threadIdx.x % 32 == 0) {
               (fold3)[0] = y4;
@@ -332,32 +332,32 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_687cac5d7a0e8235_bb3
 #pragma unroll
                     for (int unit_ = 0; unit_ < 4; unit_++) {
                       const int group_ = unit_ / 1 * 2 + unit_ % 1;
-                      const float ev0 = tw_round_f20(tw_product_of(high_[batch_ * 8 + group_], low_[(batch_ * 8 + group_) / 4], (batch_ * 8 + group_) % 4, 0));
-                      const float ev1 = tw_round_f20(tw_product_of(high_[batch_ * 8 + group_], low_[(batch_ * 8 + group_) / 4], (batch_ * 8 + group_) % 4, 1));
-                      const float ev2 = tw_mul(ev0, er0);
-                      const float ev3 = tw_mul(ev1, er0);
+                      const float ev0 = round_f20(tw_product_of(high_[batch_ * 8 + group_], low_[(batch_ * 8 + group_) / 4], (batch_ * 8 + group_) % 4, 0));
+                      const float ev1 = round_f20(tw_product_of(high_[batch_ * 8 + group_], low_[(batch_ * 8 + group_) / 4], (batch_ * 8 + group_) % 4, 1));
+                      const float ev2 = mul(ev0, er0);
+                      const float ev3 = mul(ev1, er0);
                       const float ev4 = -(ev2);
                       const float ev5 = -(ev3);
                       const float ev6 = expf(ev4);
                       const float ev7 = expf(ev5);
-                      const float ev8 = tw_add(1.0f, ev6);
-                      const float ev9 = tw_add(1.0f, ev7);
-                      const float ev10 = tw_div_sigmoid(ev2, ev8);
-                      const float ev11 = tw_div_sigmoid(ev3, ev9);
-                      const float ev12 = tw_round_f20(tw_product_of(high_[batch_ * 8 + group_ + 1], low_[(batch_ * 8 + group_ + 1) / 4], (batch_ * 8 + group_ + 1) % 4, 0));
-                      const float ev13 = tw_round_f20(tw_product_of(high_[batch_ * 8 + group_ + 1], low_[(batch_ * 8 + group_ + 1) / 4], (batch_ * 8 + group_ + 1) % 4, 1));
-                      const float ev14 = tw_mul(ev12, er0);
-                      const float ev15 = tw_mul(ev13, er0);
-                      const float ev16 = tw_mul(ev10, ev14);
-                      const float ev17 = tw_mul(ev11, ev15);
-                      w0_[unit_] = tw_pack_bf16(ev16, ev17);
+                      const float ev8 = add(1.0f, ev6);
+                      const float ev9 = add(1.0f, ev7);
+                      const float ev10 = div_sigmoid(ev2, ev8);
+                      const float ev11 = div_sigmoid(ev3, ev9);
+                      const float ev12 = round_f20(tw_product_of(high_[batch_ * 8 + group_ + 1], low_[(batch_ * 8 + group_ + 1) / 4], (batch_ * 8 + group_ + 1) % 4, 0));
+                      const float ev13 = round_f20(tw_product_of(high_[batch_ * 8 + group_ + 1], low_[(batch_ * 8 + group_ + 1) / 4], (batch_ * 8 + group_ + 1) % 4, 1));
+                      const float ev14 = mul(ev12, er0);
+                      const float ev15 = mul(ev13, er0);
+                      const float ev16 = mul(ev10, ev14);
+                      const float ev17 = mul(ev11, ev15);
+                      w0_[unit_] = pack<bf16>(ev16, ev17);
                     }
                   }
 #pragma unroll
                   for (int unit_ = 0; unit_ < 4; unit_ += 4) {
-                    const tw_u4 words_ = tw_quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
+                    const uint4 words_ = tw_quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
                     const int column = (column0 + 8 * (batch_ * 8)) / 2 + 8 * (unit_ + quad);
-                    tw_store_words(((unsigned short *)p3) + (long long)row * 512 + column, words_, isStored);
+                    tw_store_words(((bf16 *)p3) + (long long)row * 512 + column, words_, isStored);
                   }
                 }
               }
@@ -507,32 +507,32 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_687cac5d7a0e8235_bb3
 #pragma unroll
                   for (int unit_ = 0; unit_ < 4; unit_++) {
                     const int group_ = unit_ / 1 * 2 + unit_ % 1;
-                    const float ev0 = tw_round_f20(tw_product_of(high_[group_], low_[(group_) / 4], (group_) % 4, 0));
-                    const float ev1 = tw_round_f20(tw_product_of(high_[group_], low_[(group_) / 4], (group_) % 4, 1));
-                    const float ev2 = tw_mul(ev0, er0);
-                    const float ev3 = tw_mul(ev1, er0);
+                    const float ev0 = round_f20(tw_product_of(high_[group_], low_[(group_) / 4], (group_) % 4, 0));
+                    const float ev1 = round_f20(tw_product_of(high_[group_], low_[(group_) / 4], (group_) % 4, 1));
+                    const float ev2 = mul(ev0, er0);
+                    const float ev3 = mul(ev1, er0);
                     const float ev4 = -(ev2);
                     const float ev5 = -(ev3);
                     const float ev6 = expf(ev4);
                     const float ev7 = expf(ev5);
-                    const float ev8 = tw_add(1.0f, ev6);
-                    const float ev9 = tw_add(1.0f, ev7);
-                    const float ev10 = tw_div_sigmoid(ev2, ev8);
-                    const float ev11 = tw_div_sigmoid(ev3, ev9);
-                    const float ev12 = tw_round_f20(tw_product_of(high_[group_ + 1], low_[(group_ + 1) / 4], (group_ + 1) % 4, 0));
-                    const float ev13 = tw_round_f20(tw_product_of(high_[group_ + 1], low_[(group_ + 1) / 4], (group_ + 1) % 4, 1));
-                    const float ev14 = tw_mul(ev12, er0);
-                    const float ev15 = tw_mul(ev13, er0);
-                    const float ev16 = tw_mul(ev10, ev14);
-                    const float ev17 = tw_mul(ev11, ev15);
-                    w0_[unit_] = tw_pack_bf16(ev16, ev17);
+                    const float ev8 = add(1.0f, ev6);
+                    const float ev9 = add(1.0f, ev7);
+                    const float ev10 = div_sigmoid(ev2, ev8);
+                    const float ev11 = div_sigmoid(ev3, ev9);
+                    const float ev12 = round_f20(tw_product_of(high_[group_ + 1], low_[(group_ + 1) / 4], (group_ + 1) % 4, 0));
+                    const float ev13 = round_f20(tw_product_of(high_[group_ + 1], low_[(group_ + 1) / 4], (group_ + 1) % 4, 1));
+                    const float ev14 = mul(ev12, er0);
+                    const float ev15 = mul(ev13, er0);
+                    const float ev16 = mul(ev10, ev14);
+                    const float ev17 = mul(ev11, ev15);
+                    w0_[unit_] = pack<bf16>(ev16, ev17);
                   }
                 }
 #pragma unroll
                 for (int unit_ = 0; unit_ < 4; unit_ += 4) {
-                  const tw_u4 words_ = tw_quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
+                  const uint4 words_ = tw_quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
                   const int column = (column0) / 2 + 8 * (unit_ + quad);
-                  tw_store_words(((unsigned short *)p3) + (long long)row * 512 + column, words_, isStored);
+                  tw_store_words(((bf16 *)p3) + (long long)row * 512 + column, words_, isStored);
                 }
               }
           }
@@ -581,32 +581,32 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_687cac5d7a0e8235_bb3
 #pragma unroll
                     for (int unit_ = 0; unit_ < 4; unit_++) {
                       const int group_ = unit_ / 1 * 2 + unit_ % 1;
-                      const float ev0 = tw_round_f20(tw_product_of(high_[batch_ * 8 + group_], low_[(batch_ * 8 + group_) / 4], (batch_ * 8 + group_) % 4, 0));
-                      const float ev1 = tw_round_f20(tw_product_of(high_[batch_ * 8 + group_], low_[(batch_ * 8 + group_) / 4], (batch_ * 8 + group_) % 4, 1));
-                      const float ev2 = tw_mul(ev0, er0);
-                      const float ev3 = tw_mul(ev1, er0);
+                      const float ev0 = round_f20(tw_product_of(high_[batch_ * 8 + group_], low_[(batch_ * 8 + group_) / 4], (batch_ * 8 + group_) % 4, 0));
+                      const float ev1 = round_f20(tw_product_of(high_[batch_ * 8 + group_], low_[(batch_ * 8 + group_) / 4], (batch_ * 8 + group_) % 4, 1));
+                      const float ev2 = mul(ev0, er0);
+                      const float ev3 = mul(ev1, er0);
                       const float ev4 = -(ev2);
                       const float ev5 = -(ev3);
                       const float ev6 = expf(ev4);
                       const float ev7 = expf(ev5);
-                      const float ev8 = tw_add(1.0f, ev6);
-                      const float ev9 = tw_add(1.0f, ev7);
-                      const float ev10 = tw_div_sigmoid(ev2, ev8);
-                      const float ev11 = tw_div_sigmoid(ev3, ev9);
-                      const float ev12 = tw_round_f20(tw_product_of(high_[batch_ * 8 + group_ + 1], low_[(batch_ * 8 + group_ + 1) / 4], (batch_ * 8 + group_ + 1) % 4, 0));
-                      const float ev13 = tw_round_f20(tw_product_of(high_[batch_ * 8 + group_ + 1], low_[(batch_ * 8 + group_ + 1) / 4], (batch_ * 8 + group_ + 1) % 4, 1));
-                      const float ev14 = tw_mul(ev12, er0);
-                      const float ev15 = tw_mul(ev13, er0);
-                      const float ev16 = tw_mul(ev10, ev14);
-                      const float ev17 = tw_mul(ev11, ev15);
-                      w0_[unit_] = tw_pack_bf16(ev16, ev17);
+                      const float ev8 = add(1.0f, ev6);
+                      const float ev9 = add(1.0f, ev7);
+                      const float ev10 = div_sigmoid(ev2, ev8);
+                      const float ev11 = div_sigmoid(ev3, ev9);
+                      const float ev12 = round_f20(tw_product_of(high_[batch_ * 8 + group_ + 1], low_[(batch_ * 8 + group_ + 1) / 4], (batch_ * 8 + group_ + 1) % 4, 0));
+                      const float ev13 = round_f20(tw_product_of(high_[batch_ * 8 + group_ + 1], low_[(batch_ * 8 + group_ + 1) / 4], (batch_ * 8 + group_ + 1) % 4, 1));
+                      const float ev14 = mul(ev12, er0);
+                      const float ev15 = mul(ev13, er0);
+                      const float ev16 = mul(ev10, ev14);
+                      const float ev17 = mul(ev11, ev15);
+                      w0_[unit_] = pack<bf16>(ev16, ev17);
                     }
                   }
 #pragma unroll
                   for (int unit_ = 0; unit_ < 4; unit_ += 4) {
-                    const tw_u4 words_ = tw_quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
+                    const uint4 words_ = tw_quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
                     const int column = (column0 + 8 * (batch_ * 8)) / 2 + 8 * (unit_ + quad);
-                    tw_store_words(((unsigned short *)p3) + (long long)row * 512 + column, words_, isStored);
+                    tw_store_words(((bf16 *)p3) + (long long)row * 512 + column, words_, isStored);
                   }
                 }
               }

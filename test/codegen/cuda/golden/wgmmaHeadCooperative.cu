@@ -161,10 +161,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_logprob_3ebfa1286008978c_
           const int own0 = row0 + local, read0 = own0 < R ? own0 : R - 1;
           float fold0[1];
           {
-            float * const y0 = ((float *)p2) + (long long)(read0) * 32;
-            float const y1 = tw_row_sum(y0, 16);
+            f32 * const y0 = ((f32 *)p2) + (long long)(read0) * 32;
+            float const y1 = row_sum(y0, 16);
             float const y2 = y1 / 256.0f;
-            float const y3 = tw_add(y2, 9.999999974752427e-7f);
+            float const y3 = add(y2, 9.999999974752427e-7f);
             float const y4 = 1.0f / sqrtf(y3);
             if (threadIdx.x % 32 == 0) {
               (fold0)[0] = y4;
@@ -173,10 +173,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_logprob_3ebfa1286008978c_
           const int own1 = row0 + local + 3, read1 = own1 < R ? own1 : R - 1;
           float fold1[1];
           {
-            float * const y0 = ((float *)p2) + (long long)(read1) * 32;
-            float const y1 = tw_row_sum(y0, 16);
+            f32 * const y0 = ((f32 *)p2) + (long long)(read1) * 32;
+            float const y1 = row_sum(y0, 16);
             float const y2 = y1 / 256.0f;
-            float const y3 = tw_add(y2, 9.999999974752427e-7f);
+            float const y3 = add(y2, 9.999999974752427e-7f);
             float const y4 = 1.0f / sqrtf(y3);
             if (threadIdx.x % 32 == 0) {
               (fold1)[0] = y4;

@@ -197,7 +197,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_ec4ae1d519d6ff36_60b
 #pragma unroll
                   for (int unit_ = 0; unit_ < 16; unit_ += 4) {
                     const int column_ = column0 + 8 * (batch_ * 16) + 8 * (unit_ + quad);
-                    const tw_u4 words_ = *(const tw_u4 *)(((unsigned short *)p2) + (long long)row * 512 + column_);
+                    const uint4 words_ = *(const uint4 *)(((bf16 *)p2) + (long long)row * 512 + column_);
                     l0_[unit_ + 0] = words_.x;
                     l0_[unit_ + 1] = words_.y;
                     l0_[unit_ + 2] = words_.z;
@@ -207,13 +207,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_ec4ae1d519d6ff36_60b
 #pragma unroll
                   for (int unit_ = 0; unit_ < 16; unit_ += 4) {
                     const int column_ = column0 + 8 * (batch_ * 16) + 8 * (unit_ + quad);
-                    const tw_u2 words_ = *(const tw_u2 *)(((unsigned char *)p3) + (long long)row * 512 + column_);
+                    const uint2 words_ = *(const uint2 *)(((u8 *)p3) + (long long)row * 512 + column_);
                     l1_[unit_ / 2 + 0] = words_.x;
                     l1_[unit_ / 2 + 1] = words_.y;
                   }
 #pragma unroll
                   for (int unit_ = 0; unit_ < 16; unit_ += 4) {
-                    const tw_u4 words_ = tw_quad_turn(quad, l0_[unit_ + 0], l0_[unit_ + 1], l0_[unit_ + 2], l0_[unit_ + 3]);
+                    const uint4 words_ = tw_quad_turn(quad, l0_[unit_ + 0], l0_[unit_ + 1], l0_[unit_ + 2], l0_[unit_ + 3]);
                     l0_[unit_ + 0] = words_.x;
                     l0_[unit_ + 1] = words_.y;
                     l0_[unit_ + 2] = words_.z;
@@ -221,7 +221,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_ec4ae1d519d6ff36_60b
                   }
 #pragma unroll
                   for (int unit_ = 0; unit_ < 16; unit_ += 4) {
-                    const tw_u2 words_ = tw_quad_turn_bytes(quad, l1_[unit_ / 2 + 0], l1_[unit_ / 2 + 1]);
+                    const uint2 words_ = tw_quad_turn_bytes(quad, l1_[unit_ / 2 + 0], l1_[unit_ / 2 + 1]);
                     l1_[unit_ / 2 + 0] = words_.x;
                     l1_[unit_ / 2 + 1] = words_.y;
                   }
@@ -234,38 +234,38 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_ec4ae1d519d6ff36_60b
 #pragma unroll
                       for (int unit_ = 2 * block_; unit_ < 2 * block_ + 2; unit_++) {
                         const int group_ = unit_;
-                        const float ev0 = tw_join_f24(__uint_as_float(l0_[group_] << 16), (l1_[(group_) / 2] >> (16 * ((group_) % 2) + 0) & 255u));
-                        const float ev1 = tw_join_f24(__uint_as_float(l0_[group_] & 0xffff0000u), (l1_[(group_) / 2] >> (16 * ((group_) % 2) + 8) & 255u));
-                        const float ev2 = tw_round_f20(tw_product_of(high_[batch_ * 16 + group_], low_[(batch_ * 16 + group_) / 4], (batch_ * 16 + group_) % 4, 0));
-                        const float ev3 = tw_round_f20(tw_product_of(high_[batch_ * 16 + group_], low_[(batch_ * 16 + group_) / 4], (batch_ * 16 + group_) % 4, 1));
-                        const float ev4 = tw_add(ev0, ev2);
-                        const float ev5 = tw_add(ev1, ev3);
-                        const unsigned ev6 = tw_tail_f24(ev4);
-                        const unsigned ev7 = tw_tail_f24(ev5);
-                        const float ev8 = tw_round_f24(ev4);
-                        const float ev9 = tw_round_f24(ev5);
-                        const float ev10 = tw_mul(ev4, ev4);
-                        const float ev11 = tw_mul(ev5, ev5);
-                        es0 = tw_add(es0, ev10);
-                        es0 = tw_add(es0, ev11);
+                        const float ev0 = join_f24(__uint_as_float(l0_[group_] << 16), (l1_[(group_) / 2] >> (16 * ((group_) % 2) + 0) & 255u));
+                        const float ev1 = join_f24(__uint_as_float(l0_[group_] & 0xffff0000u), (l1_[(group_) / 2] >> (16 * ((group_) % 2) + 8) & 255u));
+                        const float ev2 = round_f20(tw_product_of(high_[batch_ * 16 + group_], low_[(batch_ * 16 + group_) / 4], (batch_ * 16 + group_) % 4, 0));
+                        const float ev3 = round_f20(tw_product_of(high_[batch_ * 16 + group_], low_[(batch_ * 16 + group_) / 4], (batch_ * 16 + group_) % 4, 1));
+                        const float ev4 = add(ev0, ev2);
+                        const float ev5 = add(ev1, ev3);
+                        const unsigned ev6 = tail_f24(ev4);
+                        const unsigned ev7 = tail_f24(ev5);
+                        const float ev8 = round_f24(ev4);
+                        const float ev9 = round_f24(ev5);
+                        const float ev10 = mul(ev4, ev4);
+                        const float ev11 = mul(ev5, ev5);
+                        es0 = add(es0, ev10);
+                        es0 = add(es0, ev11);
                         w0_[(unit_) / 2] |= (ev6 | ev7 << 8) << 16 * ((unit_) % 2);
-                        w1_[unit_] = tw_pack_bf16(ev8, ev9);
+                        w1_[unit_] = pack<bf16>(ev8, ev9);
                       }
                       tw_sums_take(s0_, (batch_ * 16) / 2 + block_, es0, quad);
-                      if (((batch_ * 16) / 2 + block_) % 4 == 3 && isStored) (((float *)p6))[(long long)row * 32 + column0 / 16 + ((batch_ * 16) / 2 + block_) - 3 + quad] = s0_.whole;
+                      if (((batch_ * 16) / 2 + block_) % 4 == 3 && isStored) (((f32 *)p6))[(long long)row * 32 + column0 / 16 + ((batch_ * 16) / 2 + block_) - 3 + quad] = s0_.whole;
                     }
                   }
 #pragma unroll
                   for (int unit_ = 0; unit_ < 16; unit_ += 4) {
-                    const tw_u2 words_ = tw_quad_turn_bytes(quad, w0_[unit_ / 2 + 0], w0_[unit_ / 2 + 1]);
+                    const uint2 words_ = tw_quad_turn_bytes(quad, w0_[unit_ / 2 + 0], w0_[unit_ / 2 + 1]);
                     const int column = column0 + 8 * (batch_ * 16) + 8 * (unit_ + quad);
-                    tw_store_words(((unsigned char *)p4) + (long long)row * 512 + column, words_, isStored);
+                    tw_store_words(((u8 *)p4) + (long long)row * 512 + column, words_, isStored);
                   }
 #pragma unroll
                   for (int unit_ = 0; unit_ < 16; unit_ += 4) {
-                    const tw_u4 words_ = tw_quad_turn(quad, w1_[unit_ + 0], w1_[unit_ + 1], w1_[unit_ + 2], w1_[unit_ + 3]);
+                    const uint4 words_ = tw_quad_turn(quad, w1_[unit_ + 0], w1_[unit_ + 1], w1_[unit_ + 2], w1_[unit_ + 3]);
                     const int column = column0 + 8 * (batch_ * 16) + 8 * (unit_ + quad);
-                    tw_store_words(((unsigned short *)p5) + (long long)row * 512 + column, words_, isStored);
+                    tw_store_words(((bf16 *)p5) + (long long)row * 512 + column, words_, isStored);
                   }
                 }
               }
@@ -375,8 +375,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_ec4ae1d519d6ff36_60b
         for (int i = 0; i < 8; i++) {
           const int row = tw_least(place.row0 + local0 + 8 * i, rows - 1);
           if (isMine) {
-            { const tw_u4 x = ((const tw_u4 *)(((unsigned short *)p2) + (long long)row * 512 + first))[0]; l0_[i][0] = x.x; l0_[i][1] = x.y; l0_[i][2] = x.z; l0_[i][3] = x.w; }
-            { const tw_u2 x = ((const tw_u2 *)(((unsigned char *)p3) + (long long)row * 512 + first))[0]; l1_[i][0] = x.x; l1_[i][1] = x.y; }
+            { const tw_u4 x = ((const tw_u4 *)(((bf16 *)p2) + (long long)row * 512 + first))[0]; l0_[i][0] = x.x; l0_[i][1] = x.y; l0_[i][2] = x.z; l0_[i][3] = x.w; }
+            { const tw_u2 x = ((const tw_u2 *)(((u8 *)p3) + (long long)row * 512 + first))[0]; l1_[i][0] = x.x; l1_[i][1] = x.y; }
           }
         }
         if (turn == 0) {
@@ -394,27 +394,27 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_ec4ae1d519d6ff36_60b
           float a0_[8];
 #pragma unroll
           for (int pair_ = 0; pair_ < 4; pair_++) {
-            const float v0 = tw_join_f24(__uint_as_float(l0_[i][pair_] << 16), (l1_[i][(pair_) / 2] >> (16 * ((pair_) % 2) + 0) & 255u));
-            const float v1 = tw_join_f24(__uint_as_float(l0_[i][pair_] & 0xffff0000u), (l1_[i][(pair_) / 2] >> (16 * ((pair_) % 2) + 8) & 255u));
-            const float v2 = tw_round_f20(x_[2 * pair_ + 0]);
-            const float v3 = tw_round_f20(x_[2 * pair_ + 1]);
-            const float v4 = tw_add(v0, v2);
-            const float v5 = tw_add(v1, v3);
-            const unsigned v6 = tw_tail_f24(v4);
-            const unsigned v7 = tw_tail_f24(v5);
-            const float v8 = tw_round_f24(v4);
-            const float v9 = tw_round_f24(v5);
-            const float v10 = tw_mul(v4, v4);
-            const float v11 = tw_mul(v5, v5);
+            const float v0 = join_f24(__uint_as_float(l0_[i][pair_] << 16), (l1_[i][(pair_) / 2] >> (16 * ((pair_) % 2) + 0) & 255u));
+            const float v1 = join_f24(__uint_as_float(l0_[i][pair_] & 0xffff0000u), (l1_[i][(pair_) / 2] >> (16 * ((pair_) % 2) + 8) & 255u));
+            const float v2 = round_f20(x_[2 * pair_ + 0]);
+            const float v3 = round_f20(x_[2 * pair_ + 1]);
+            const float v4 = add(v0, v2);
+            const float v5 = add(v1, v3);
+            const unsigned v6 = tail_f24(v4);
+            const unsigned v7 = tail_f24(v5);
+            const float v8 = round_f24(v4);
+            const float v9 = round_f24(v5);
+            const float v10 = mul(v4, v4);
+            const float v11 = mul(v5, v5);
             w0_[(pair_) / 2] |= (v6 | v7 << 8) << 16 * ((pair_) % 2);
-            w1_[pair_] = tw_pack_bf16(v8, v9);
+            w1_[pair_] = pack<bf16>(v8, v9);
             a0_[2 * pair_] = v10;
             a0_[2 * pair_ + 1] = v11;
           }
-          tw_store_block_sum(((float *)p6) + (long long)row * 32 + first / 16, a0_, lane, isStored);
+          tw_store_block_sum(((f32 *)p6) + (long long)row * 32 + first / 16, a0_, lane, isStored);
           if (isStored) {
-            ((tw_u2 *)(((unsigned char *)p4) + (long long)row * 512 + first))[0] = { w0_[0], w0_[1] };
-            ((tw_u4 *)(((unsigned short *)p5) + (long long)row * 512 + first))[0] = { w1_[0], w1_[1], w1_[2], w1_[3] };
+            ((tw_u2 *)(((u8 *)p4) + (long long)row * 512 + first))[0] = { w0_[0], w0_[1] };
+            ((tw_u4 *)(((bf16 *)p5) + (long long)row * 512 + first))[0] = { w1_[0], w1_[1], w1_[2], w1_[3] };
           }
         }
       }

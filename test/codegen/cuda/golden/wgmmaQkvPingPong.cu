@@ -177,10 +177,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_94f84b3b7809f195_4f7
           const int own0 = row0 + local, read0 = own0 < T ? own0 : T - 1;
           float fold0[1];
           {
-            float * const y0 = ((float *)p2) + (long long)(read0) * 32;
-            float const y1 = tw_row_sum(y0, 16);
+            f32 * const y0 = ((f32 *)p2) + (long long)(read0) * 32;
+            float const y1 = row_sum(y0, 16);
             float const y2 = y1 / 256.0f;
-            float const y3 = tw_add(y2, 9.999999974752427e-7f);
+            float const y3 = add(y2, 9.999999974752427e-7f);
             float const y4 = 1.0f / sqrtf(y3);
             if (threadIdx.x % 32 == 0) {
               (fold0)[0] = y4;
@@ -189,10 +189,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_94f84b3b7809f195_4f7
           const int own1 = row0 + local + 3, read1 = own1 < T ? own1 : T - 1;
           float fold1[1];
           {
-            float * const y0 = ((float *)p2) + (long long)(read1) * 32;
-            float const y1 = tw_row_sum(y0, 16);
+            f32 * const y0 = ((f32 *)p2) + (long long)(read1) * 32;
+            float const y1 = row_sum(y0, 16);
             float const y2 = y1 / 256.0f;
-            float const y3 = tw_add(y2, 9.999999974752427e-7f);
+            float const y3 = add(y2, 9.999999974752427e-7f);
             float const y4 = 1.0f / sqrtf(y3);
             if (threadIdx.x % 32 == 0) {
               (fold1)[0] = y4;
@@ -270,9 +270,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_94f84b3b7809f195_4f7
               {
                 {
                   float const er0 = ((from + local * 1))[0];
-                  float * const er1 = ((float *)p3) + (long long)(row) * 64;
-                  float * const er2 = ((float *)p4) + (long long)(row) * 64;
-                  unsigned short * const er3 = ((unsigned short *)p5) + (long long)(row) * 256;
+                  f32 * const er1 = ((f32 *)p3) + (long long)(row) * 64;
+                  f32 * const er2 = ((f32 *)p4) + (long long)(row) * 64;
+                  bf16 * const er3 = ((bf16 *)p5) + (long long)(row) * 256;
 #pragma unroll
                   for (int unit_ = 0; unit_ < 6; unit_++) {
                     const int group_ = unit_ / 1 * 2 + unit_ % 1;
@@ -280,35 +280,35 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_94f84b3b7809f195_4f7
                     const int column = lying_ - lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
                     const int partner = column + 32;
                     if (lying_ < 256) {
-                      const float ev0 = tw_round_f20(acc[m][4 * (group_) + 2 * h + 0]);
-                      const float ev1 = tw_round_f20(acc[m][4 * (group_) + 2 * h + 1]);
-                      const float ev2 = tw_mul(ev0, er0);
-                      const float ev3 = tw_mul(ev1, er0);
-                      const tw_f2 ev4 = tw_load2_f32(er1 + ((column) & 63));
-                      const float ev5 = tw_mul(ev2, ev4.x);
-                      const float ev6 = tw_mul(ev3, ev4.y);
-                      const float ev7 = tw_round_f20(acc[m][4 * (group_ + 1) + 2 * h + 0]);
-                      const float ev8 = tw_round_f20(acc[m][4 * (group_ + 1) + 2 * h + 1]);
-                      const float ev9 = tw_mul(ev7, er0);
-                      const float ev10 = tw_mul(ev8, er0);
+                      const float ev0 = round_f20(acc[m][4 * (group_) + 2 * h + 0]);
+                      const float ev1 = round_f20(acc[m][4 * (group_) + 2 * h + 1]);
+                      const float ev2 = mul(ev0, er0);
+                      const float ev3 = mul(ev1, er0);
+                      const float2 ev4 = load2(er1 + ((column) & 63));
+                      const float ev5 = mul(ev2, ev4.x);
+                      const float ev6 = mul(ev3, ev4.y);
+                      const float ev7 = round_f20(acc[m][4 * (group_ + 1) + 2 * h + 0]);
+                      const float ev8 = round_f20(acc[m][4 * (group_ + 1) + 2 * h + 1]);
+                      const float ev9 = mul(ev7, er0);
+                      const float ev10 = mul(ev8, er0);
                       const float ev11 = -(ev9);
                       const float ev12 = -(ev10);
-                      const tw_f2 ev13 = tw_load2_f32(er2 + ((column) & 63));
-                      const float ev14 = tw_mul(ev11, ev13.x);
-                      const float ev15 = tw_mul(ev12, ev13.y);
-                      const float ev16 = tw_add(ev5, ev14);
-                      const float ev17 = tw_add(ev6, ev15);
-                      const tw_f2 ev18 = tw_load2_f32(er1 + ((partner) & 63));
-                      const float ev19 = tw_mul(ev9, ev18.x);
-                      const float ev20 = tw_mul(ev10, ev18.y);
-                      const tw_f2 ev21 = tw_load2_f32(er2 + ((partner) & 63));
-                      const float ev22 = tw_mul(ev2, ev21.x);
-                      const float ev23 = tw_mul(ev3, ev21.y);
-                      const float ev24 = tw_add(ev19, ev22);
-                      const float ev25 = tw_add(ev20, ev23);
+                      const float2 ev13 = load2(er2 + ((column) & 63));
+                      const float ev14 = mul(ev11, ev13.x);
+                      const float ev15 = mul(ev12, ev13.y);
+                      const float ev16 = add(ev5, ev14);
+                      const float ev17 = add(ev6, ev15);
+                      const float2 ev18 = load2(er1 + ((partner) & 63));
+                      const float ev19 = mul(ev9, ev18.x);
+                      const float ev20 = mul(ev10, ev18.y);
+                      const float2 ev21 = load2(er2 + ((partner) & 63));
+                      const float ev22 = mul(ev2, ev21.x);
+                      const float ev23 = mul(ev3, ev21.y);
+                      const float ev24 = add(ev19, ev22);
+                      const float ev25 = add(ev20, ev23);
                       if (isStored) {
-                        tw_store2_bf16(er3 + column, ev16, ev17);
-                        tw_store2_bf16(er3 + partner, ev24, ev25);
+                        store2(er3 + column, ev16, ev17);
+                        store2(er3 + partner, ev24, ev25);
                       }
                     }
                   }
@@ -331,9 +331,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_94f84b3b7809f195_4f7
               {
                 {
                   float const er0 = ((from + local * 1))[0];
-                  float * const er1 = ((float *)p3) + (long long)(row) * 64;
-                  float * const er2 = ((float *)p4) + (long long)(row) * 64;
-                  unsigned short * const er3 = ((unsigned short *)p7) + (long long)(row) * 256;
+                  f32 * const er1 = ((f32 *)p3) + (long long)(row) * 64;
+                  f32 * const er2 = ((f32 *)p4) + (long long)(row) * 64;
+                  bf16 * const er3 = ((bf16 *)p7) + (long long)(row) * 256;
 #pragma unroll
                   for (int unit_ = 0; unit_ < 6; unit_++) {
                     const int group_ = unit_ / 1 * 2 + unit_ % 1;
@@ -341,35 +341,35 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_94f84b3b7809f195_4f7
                     const int column = lying_ - lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
                     const int partner = column + 32;
                     if (lying_ < 256) {
-                      const float ev0 = tw_round_f20(acc[m][4 * (group_) + 2 * h + 0]);
-                      const float ev1 = tw_round_f20(acc[m][4 * (group_) + 2 * h + 1]);
-                      const float ev2 = tw_mul(ev0, er0);
-                      const float ev3 = tw_mul(ev1, er0);
-                      const tw_f2 ev4 = tw_load2_f32(er1 + ((column) & 63));
-                      const float ev5 = tw_mul(ev2, ev4.x);
-                      const float ev6 = tw_mul(ev3, ev4.y);
-                      const float ev7 = tw_round_f20(acc[m][4 * (group_ + 1) + 2 * h + 0]);
-                      const float ev8 = tw_round_f20(acc[m][4 * (group_ + 1) + 2 * h + 1]);
-                      const float ev9 = tw_mul(ev7, er0);
-                      const float ev10 = tw_mul(ev8, er0);
+                      const float ev0 = round_f20(acc[m][4 * (group_) + 2 * h + 0]);
+                      const float ev1 = round_f20(acc[m][4 * (group_) + 2 * h + 1]);
+                      const float ev2 = mul(ev0, er0);
+                      const float ev3 = mul(ev1, er0);
+                      const float2 ev4 = load2(er1 + ((column) & 63));
+                      const float ev5 = mul(ev2, ev4.x);
+                      const float ev6 = mul(ev3, ev4.y);
+                      const float ev7 = round_f20(acc[m][4 * (group_ + 1) + 2 * h + 0]);
+                      const float ev8 = round_f20(acc[m][4 * (group_ + 1) + 2 * h + 1]);
+                      const float ev9 = mul(ev7, er0);
+                      const float ev10 = mul(ev8, er0);
                       const float ev11 = -(ev9);
                       const float ev12 = -(ev10);
-                      const tw_f2 ev13 = tw_load2_f32(er2 + ((column) & 63));
-                      const float ev14 = tw_mul(ev11, ev13.x);
-                      const float ev15 = tw_mul(ev12, ev13.y);
-                      const float ev16 = tw_add(ev5, ev14);
-                      const float ev17 = tw_add(ev6, ev15);
-                      const tw_f2 ev18 = tw_load2_f32(er1 + ((partner) & 63));
-                      const float ev19 = tw_mul(ev9, ev18.x);
-                      const float ev20 = tw_mul(ev10, ev18.y);
-                      const tw_f2 ev21 = tw_load2_f32(er2 + ((partner) & 63));
-                      const float ev22 = tw_mul(ev2, ev21.x);
-                      const float ev23 = tw_mul(ev3, ev21.y);
-                      const float ev24 = tw_add(ev19, ev22);
-                      const float ev25 = tw_add(ev20, ev23);
+                      const float2 ev13 = load2(er2 + ((column) & 63));
+                      const float ev14 = mul(ev11, ev13.x);
+                      const float ev15 = mul(ev12, ev13.y);
+                      const float ev16 = add(ev5, ev14);
+                      const float ev17 = add(ev6, ev15);
+                      const float2 ev18 = load2(er1 + ((partner) & 63));
+                      const float ev19 = mul(ev9, ev18.x);
+                      const float ev20 = mul(ev10, ev18.y);
+                      const float2 ev21 = load2(er2 + ((partner) & 63));
+                      const float ev22 = mul(ev2, ev21.x);
+                      const float ev23 = mul(ev3, ev21.y);
+                      const float ev24 = add(ev19, ev22);
+                      const float ev25 = add(ev20, ev23);
                       if (isStored) {
-                        tw_store2_bf16(er3 + column, ev16, ev17);
-                        tw_store2_bf16(er3 + partner, ev24, ev25);
+                        store2(er3 + column, ev16, ev17);
+                        store2(er3 + partner, ev24, ev25);
                       }
                     }
                   }
@@ -400,19 +400,19 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_94f84b3b7809f195_4f7
                       const int group_ = unit_;
                       const int column = (column0 + 8 * (batch_ * 8)) + 8 * group_ + 2 * quad;
                       if (column < 256) {
-                        const float ev0 = tw_round_f20(acc[m][4 * (batch_ * 8 + group_) + 2 * h + 0]);
-                        const float ev1 = tw_round_f20(acc[m][4 * (batch_ * 8 + group_) + 2 * h + 1]);
-                        const float ev2 = tw_mul(ev0, er0);
-                        const float ev3 = tw_mul(ev1, er0);
-                        w0_[unit_] = tw_pack_bf16(ev2, ev3);
+                        const float ev0 = round_f20(acc[m][4 * (batch_ * 8 + group_) + 2 * h + 0]);
+                        const float ev1 = round_f20(acc[m][4 * (batch_ * 8 + group_) + 2 * h + 1]);
+                        const float ev2 = mul(ev0, er0);
+                        const float ev3 = mul(ev1, er0);
+                        w0_[unit_] = pack<bf16>(ev2, ev3);
                       }
                     }
                   }
 #pragma unroll
                   for (int unit_ = 0; unit_ < 8; unit_ += 4) {
-                    const tw_u4 words_ = tw_quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
+                    const uint4 words_ = tw_quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
                     const int column = column0 + 8 * (batch_ * 8) + 8 * (unit_ + quad);
-                    if (isStored && column < 256) tw_store_words(((unsigned short *)p9) + (long long)row * 256 + column, words_, 1);
+                    if (isStored && column < 256) tw_store_words(((bf16 *)p9) + (long long)row * 256 + column, words_, 1);
                   }
                 }
               }
@@ -425,19 +425,19 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_94f84b3b7809f195_4f7
                     const int group_ = unit_;
                     const int column = (column0 + 8 * (8)) + 8 * group_ + 2 * quad;
                     if (column < 256) {
-                      const float ev0 = tw_round_f20(acc[m][4 * (8 + group_) + 2 * h + 0]);
-                      const float ev1 = tw_round_f20(acc[m][4 * (8 + group_) + 2 * h + 1]);
-                      const float ev2 = tw_mul(ev0, er0);
-                      const float ev3 = tw_mul(ev1, er0);
-                      w0_[unit_] = tw_pack_bf16(ev2, ev3);
+                      const float ev0 = round_f20(acc[m][4 * (8 + group_) + 2 * h + 0]);
+                      const float ev1 = round_f20(acc[m][4 * (8 + group_) + 2 * h + 1]);
+                      const float ev2 = mul(ev0, er0);
+                      const float ev3 = mul(ev1, er0);
+                      w0_[unit_] = pack<bf16>(ev2, ev3);
                     }
                   }
                 }
 #pragma unroll
                 for (int unit_ = 0; unit_ < 4; unit_ += 4) {
-                  const tw_u4 words_ = tw_quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
+                  const uint4 words_ = tw_quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
                   const int column = column0 + 8 * (8) + 8 * (unit_ + quad);
-                  if (isStored && column < 256) tw_store_words(((unsigned short *)p9) + (long long)row * 256 + column, words_, 1);
+                  if (isStored && column < 256) tw_store_words(((bf16 *)p9) + (long long)row * 256 + column, words_, 1);
                 }
               }
             }
