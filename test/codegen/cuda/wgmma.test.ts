@@ -88,7 +88,7 @@ describe('the text of a wgmma contraction', () => {
     expect(waits.length).toBe(2);
     expect(source.indexOf('weight, i * 64')).toBeLessThan(waits[0]!);
     expect(source.indexOf('&m0, i * 64')).toBeGreaterThan(waits[0]!);
-    expect(source.indexOf('tw_u4 *)(((unsigned short *)p2)')).toBeGreaterThan(waits[1]!);
+    expect(source.indexOf('uint4 *)(((bf16 *)p2)')).toBeGreaterThan(waits[1]!);
     // Row values are read by the producer's other warps.
     const folded = emit(large('qkv'), PINGPONG).source;
     expect(folded.slice(folded.indexOf('extern "C"')).match(/griddepcontrol\.wait/g)).toHaveLength(3);
