@@ -44,7 +44,7 @@ const MAY_IMPORT = {
   codegen: ['^ir/'],
   // A runtime executes a plan made elsewhere, perhaps long ago. Seeing only plan data, it cannot lean on the compiler.
   runtime: [
-    '^ir/(plan|function|extents|scoring|cuda|kernel|kernelAccess)[.]ts$',
+    '^ir/(plan|unit|function|extents|scoring|cuda|kernel|kernelAccess)[.]ts$',
     '^ir/(types|packing|storage|blocks|groups|encoding|rounding)[.]ts$',
   ],
   // The tuner drives the compiler and the runtime, and nothing of theirs depends on being tuned.

@@ -2,19 +2,11 @@
  * Headers of generated code: the fixed part of kernels, in files that an editor understands. A printed unit names what
  * it needs by `#include "gemm/mma.cuh"`, relative to the folder of its target; compilers get the texts from memory.
  */
-import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-
-export interface Header {
-  /** As units and headers include it. */
-  readonly name: string;
-  readonly text: string;
-}
+import { type Header, isHeaderName } from '../ir/unit.js';
 
 const INCLUDE = /^#include "([^"\n]*)"$/gm;
-/** Names of headers: folders and a file below the target's own folder. */
-const NAME = /^(?:[a-z][A-Za-z0-9]*\/)+[a-z][A-Za-z0-9]*\.(?:cuh|h)$/;
 
 /** Names that a text includes, in order. */
 export const includesOf = (text: string): string[] => [...text.matchAll(INCLUDE)].map(([, name]) => name!);
@@ -48,18 +40,11 @@ export class Headers {
   #read(name: string): Header {
     const known = this.#known.get(name);
     if (known !== undefined) return known;
-    if (!NAME.test(name)) throw new Error(`${JSON.stringify(name)} is no name of a header`);
+    if (!isHeaderName(name)) throw new Error(`${JSON.stringify(name)} is no name of a header`);
     const header = { name, text: readFileSync(fileURLToPath(new URL(name, this.#folder)), 'utf8') };
     this.#known.set(name, header);
     return header;
   }
-}
-
-/** Hex digest of a unit and of all that it includes: its identity for compilers and caches. */
-export function unitDigest(source: string, headers: readonly Header[]): string {
-  const digest = createHash('sha256').update(source);
-  for (const { name, text } of headers) digest.update(`\0${name}\0`).update(text);
-  return digest.digest('hex');
 }
 
 /** A unit as one text: each header stands where it is first included. `isKept`: headers that stay includes. */

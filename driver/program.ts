@@ -29,8 +29,8 @@ const DIGEST = /^[0-9a-f]{64}$/;
 /** Rooms whose code neither plans nor prints kernels; data and other people's code. */
 const OTHERS = new Set(['bench', 'build', 'dist', 'docs', 'examples', 'node_modules', 'report', 'scripts', 'test']);
 const ownPath = fileURLToPath(import.meta.url);
-/** Code, templates of kernels in either form, and the kernel ABI. */
-const CODE = ownPath.endsWith('.ts') ? /\.(?:ts|hbs|h)$/ : /\.(?:js|cjs|hbs|h)$/;
+/** Code, templates of kernels in either form, headers of kernels, and the kernel ABI. */
+const CODE = ownPath.endsWith('.ts') ? /\.(?:ts|hbs|cuh|h)$/ : /\.(?:js|cjs|hbs|cuh|h)$/;
 
 /** The program's folder: the one that holds a stamp, else the one in which this file is `driver/program`. */
 function programFolder(): string {

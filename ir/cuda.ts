@@ -3,6 +3,7 @@
  * and runtime/cuda obeys them; neither imports the other.
  */
 import type { Dim, ExtentName } from './types.js';
+import type { Header } from './unit.js';
 
 /** Architectures that code is generated for, weakest first. sm_90a is Hopper with its own instructions (wgmma, TMA). */
 export const CUDA_ARCHS = ['sm_80', 'sm_90a'] as const;
@@ -178,7 +179,9 @@ export interface CudaKernelText {
   readonly symbol: string;
   /** A translation unit, which includes headers of codegen/cuda. It may be printed when it is read. */
   readonly source: string;
-  /** SHA-256 of the source, hexadecimal, where that is known. */
+  /** All headers that it includes, itself or through another. They may be read when this is read. */
+  readonly headers: readonly Header[];
+  /** unitDigest of both, where that is known. */
   readonly digest?: string;
   /** Buffer and weight names. */
   readonly parameters: readonly string[];

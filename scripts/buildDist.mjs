@@ -13,14 +13,16 @@ import { hashProgram, STAMP } from '../dist/driver/program.js';
 const ROOT = dirname(import.meta.dirname);
 const DIST = join(ROOT, 'dist');
 
-/** Templates with their compiled form, the kernel ABI, texts of built-in tasks, golden files of the GPU tests. */
+/** Templates with their compiled form, headers of kernels, the kernel ABI, texts of built-in tasks, golden files of the GPU tests. */
 function copyAssets() {
   const filesOf = (...folder) => readdirSync(join(ROOT, ...folder)).map((file) => join(...folder, file));
-  const templates = readdirSync(join(ROOT, 'codegen'), { recursive: true, encoding: 'utf8' })
-    .filter((file) => file.endsWith('.hbs'))
-    .map((file) => join('codegen', file));
+  const printed = readdirSync(join(ROOT, 'codegen'), { recursive: true, encoding: 'utf8' }).map((file) =>
+    join('codegen', file),
+  );
+  const templates = printed.filter((file) => file.endsWith('.hbs'));
+  const headers = printed.filter((file) => /\.(?:cuh|h)$/.test(file));
   const copied = [...filesOf('test', 'gpu', 'golden'), ...filesOf('tasks', 'builtin', 'texts')];
-  for (const file of [...templates, ...copied, join('runtime', 'native', 'abi.h')]) {
+  for (const file of [...templates, ...headers, ...copied, join('runtime', 'native', 'abi.h')]) {
     mkdirSync(dirname(join(DIST, file)), { recursive: true });
     cpSync(join(ROOT, file), join(DIST, file));
   }

@@ -58,7 +58,7 @@ export class KernelCubins {
       ({ symbol }) => !this.outcomes.has(symbol),
     );
     if (missing.length === 0) return;
-    const units = missing.map(({ symbol, source }) => ({ symbol, source }));
+    const units = missing.map(({ symbol, source, headers }) => ({ symbol, source, headers }));
     const { cubins, failures } = await this.options.compile(units, signal);
     for (const { symbol } of missing) {
       const outcome = cubins.get(symbol) ?? failures.get(symbol)?.message;

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import type { Extents } from '../../ir/extents.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { CpuSchedule } from '../../ir/plan.js';
+import type { Header } from '../../ir/unit.js';
 import type { MarkOf } from '../marks.js';
 import { kernelSignature, parametersOf, scheduleHash } from '../signature.js';
 import { sortByExpertValues, logprobReduceValues, routeValues, sampleValues } from '../templateValues.js';
@@ -36,7 +37,7 @@ export function emitKernel(
   const operands = new COperands(kernel, module, parameters, capacity, markOf);
   const { source, helpers, scratchBytes } = emitAnchor(kernel, operands, schedule, symbol);
   const unique = new Map(helpers.map((helper) => [helper.name, helper.source]));
-  return { symbol, source: [...unique.values(), source].join('\n'), scratchBytes, parameters };
+  return { symbol, source: [...unique.values(), source].join('\n'), headers: [], scratchBytes, parameters };
 }
 
 function emitAnchor(kernel: Kernel, operands: COperands, schedule: CpuSchedule, symbol: string): Emitted {
@@ -104,7 +105,9 @@ export interface EmittedKernel {
   readonly symbol: string;
   /** The function and the functions that it calls, without the shared prelude. It may be printed when it is read. */
   readonly source: string;
-  /** SHA-256 of the source, hexadecimal, where that is known. */
+  /** All headers that it includes, itself or through another. They may be read when the source is read. */
+  readonly headers: readonly Header[];
+  /** unitDigest of both, where that is known. */
   readonly digest?: string;
   /** Bytes of scratch memory that each worker needs. */
   readonly scratchBytes: number;

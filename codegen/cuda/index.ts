@@ -2,7 +2,8 @@
 import type { CudaKernelText, CudaSchedule } from '../../ir/cuda.js';
 import type { Extents } from '../../ir/extents.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
-import { type Header, Headers } from '../headers.js';
+import type { Header } from '../../ir/unit.js';
+import { Headers } from '../headers.js';
 import type { MarkOf } from '../marks.js';
 import { kernelSignature, parametersOf, scheduleHash } from '../signature.js';
 import { emitAttention } from './attention/index.js';
@@ -38,7 +39,8 @@ export function emitCudaKernel(
   const symbol = `k_${kernel.anchor.toLowerCase()}_${signature}_${scheduleHash(schedule)}`;
   const operands = new CudaOperands(kernel, module, parameters, capacity, markOf);
   const emitted = emitAnchor(kernel, operands, schedule, symbol, parameters.length);
-  return { symbol, parameters, ...emitted, source: wholeUnit(emitted.source) };
+  const source = wholeUnit(emitted.source);
+  return { symbol, parameters, ...emitted, source, headers: cudaHeadersOf(source) };
 }
 
 /** A skeleton that is printed whole, as a unit. */

@@ -55,12 +55,12 @@ const compiler: TargetCompiler<CudaSchedule, GpuDevice> = {
   sources: (plan) => emitCudaPlan(plan).sources,
   print: (kernel, plan, schedule, markOf) => {
     const { extents } = plan.capacity;
-    const { symbol, source, launch, parameters } = emitCudaKernel(kernel, plan, schedule, extents, markOf);
-    return { symbol, source, launch, parameters };
+    const { symbol, source, headers, launch, parameters } = emitCudaKernel(kernel, plan, schedule, extents, markOf);
+    return { symbol, source, headers, launch, parameters };
   },
-  examine: async ({ symbol, source }, { arch }) => {
+  examine: async ({ symbol, source, headers }, { arch }) => {
     try {
-      const { resources } = await compileCubins([{ symbol, source }], { arch });
+      const { resources } = await compileCubins([{ symbol, source, headers }], { arch });
       return { ...defined({ resources: resources.get(symbol) }) };
     } catch (error) {
       if (!(error instanceof UserError)) throw error;

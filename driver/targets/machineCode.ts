@@ -5,6 +5,7 @@
  */
 import { createHash } from 'node:crypto';
 import { MissingCompiler, UserError } from '../../errors.js';
+import type { Header } from '../../ir/unit.js';
 import type { SourceText } from '../../runtime/compilers.js';
 
 /** Newly compiled machine code, in the form that an artifact may carry. */
@@ -186,15 +187,17 @@ export interface PrintedText {
   /** Name of the exported function. */
   readonly symbol: string;
   readonly source: string;
-  /** SHA-256 of the source, hexadecimal, where that is known. */
+  /** All headers that the source includes, behind those that they include. */
+  readonly headers: readonly Header[];
+  /** unitDigest of both, where that is known. */
   readonly digest?: string;
 }
 
 /** What is kept of a printed kernel. */
-export type FactsOf<T extends PrintedText> = Omit<T, 'source' | 'parameters'>;
+export type FactsOf<T extends PrintedText> = Omit<T, 'source' | 'headers' | 'parameters'>;
 
 /** What all of it has. */
-export type PrintedFacts = Omit<PrintedText, 'source'>;
+export type PrintedFacts = Omit<PrintedText, 'source' | 'headers'>;
 
 /** What is kept of the kernels of a plan. */
 export interface KernelFacts<F = PrintedFacts> {

@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import type { Kernel } from '../../ir/kernel.js';
+import { unitDigest } from '../../ir/unit.js';
 import { byFunction, type FunctionPlan, type LinkedFunction, type Plan } from '../../ir/plan.js';
 import type { SourceText } from '../../runtime/compilers.js';
 import { at } from '../../system/at.js';
@@ -53,8 +54,8 @@ export function printedPlan<T extends PrintedText>(
   };
 }
 
-/** SHA-256 of a kernel's text. */
-const digestOf = (text: PrintedText): string => text.digest ?? createHash('sha256').update(text.source).digest('hex');
+/** Identity of a kernel's text and headers. */
+const digestOf = ({ digest: known, source, headers }: PrintedText): string => known ?? unitDigest(source, headers);
 
 const digest = z.string().regex(/^[0-9a-f]{64}$/);
 /** The name of a kernel in a file. */
@@ -166,13 +167,16 @@ export function checkFacts({ functions }: Plan<unknown>, { kernels, places }: Ke
     });
 }
 
-/** The kernel whose source `print` returns. */
-const lateText = <T extends PrintedText>(facts: FactsOf<T>, parameters: readonly string[], print: () => string): T =>
+/** The kernel whose text and headers `print` returns. */
+const lateText = <T extends PrintedText>(facts: FactsOf<T>, parameters: readonly string[], print: () => T): T =>
   ({
     ...facts,
     parameters,
     get source() {
-      return print();
+      return print().source;
+    },
+    get headers() {
+      return print().headers;
     },
   }) as unknown as T;
 
@@ -184,19 +188,19 @@ export const textsOf = <S, T extends PrintedText>(
 ): PlanTexts<T> =>
   byFunction(plan, (fn) => {
     return placesOf(places, fn).map((bucket, at) => {
-      const printed = new Map<string, () => string>();
+      const printed = new Map<string, () => T>();
       return fn.launches.map(({ kernel, signature, parameters }) => {
         const facts = Object.hasOwn(bucket, signature) ? kernels[bucket[signature]!] : undefined;
         if (facts === undefined) throw new Error(`bucket ${at} of ${fn.interface.name} has no kernel ${signature}`);
         let print = printed.get(signature);
         if (print === undefined) {
-          let source: string | undefined;
+          let text: T | undefined;
           print = () =>
-            (source ??= printing.print(
+            (text ??= printing.print(
               fn.kernels.find((each) => each.name === kernel)!,
               fn,
               fn.schedules[at]![signature]!,
-            ).source);
+            ));
           printed.set(signature, print);
         }
         return lateText<T>(facts, parameters, print);

@@ -12,6 +12,7 @@ import type { Scheduling } from '../../codegen/scheduling.js';
 import type { LaunchShape } from '../../ir/cuda.js';
 import type { Kernel } from '../../ir/kernel.js';
 import type { Bucket, CpuIsa, LinkedFunction, Plan } from '../../ir/plan.js';
+import type { Header } from '../../ir/unit.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import type { MaskKind } from '../../models/model/model.js';
 import type { StoredFormats } from '../../passes/keepBlockWeights.js';
@@ -105,6 +106,8 @@ export interface PrintedKernel {
   /** Name of the exported function. */
   readonly symbol: string;
   readonly source: string;
+  /** All headers that the source includes, behind those that they include. */
+  readonly headers: readonly Header[];
   /** Buffers and weights in the order of the function's parameters. */
   readonly parameters: readonly string[];
   /** Bytes of scratch memory per thread, on a host. */

@@ -2,6 +2,7 @@
 import { availableParallelism } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { UserError } from '../../errors.js';
+import type { Header } from '../../ir/unit.js';
 import type { CachedCubin, CompileClaims } from './cubinCache.js';
 import type { CompilerLane } from './nvrtc.js';
 
@@ -14,6 +15,7 @@ const POLL_MS = 50;
 export interface MissingUnit {
   readonly symbol: string;
   readonly source: string;
+  readonly headers: readonly Header[];
   /** Key of its cache entry. */
   readonly key: string;
   /** Those of lower rank come first, and those above 0 only once nobody waits any more. */
@@ -31,6 +33,9 @@ export interface CompileQueueOptions {
   readonly onCompiled: (unit: MissingUnit, made: CachedCubin | UserError) => Promise<void>;
   readonly onFound: (unit: MissingUnit, entry: CachedCubin) => void;
 }
+
+const lengthOf = ({ source, headers }: MissingUnit): number =>
+  headers.reduce((sum, { text }) => sum + text.length, source.length);
 
 /**
  * Compiles units on as many lanes as there are processors: by rank, and of equals the longest text first, so that no
@@ -81,7 +86,7 @@ export class CompileQueue {
 
   private sort(): void {
     // What is not urgent need not be printed to be sorted.
-    this.waiting.sort((a, b) => a.rank - b.rank || (a.rank > 0 ? 0 : b.source.length - a.source.length));
+    this.waiting.sort((a, b) => a.rank - b.rank || (a.rank > 0 ? 0 : lengthOf(b) - lengthOf(a)));
   }
 
   /** The next unit that is this process's to compile; undefined once all are found, or one has failed. */

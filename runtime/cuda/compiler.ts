@@ -1,6 +1,7 @@
 /** Compiles generated CUDA kernels to cubins, several at once, and keeps each in the cache. */
 import { MissingCompiler, UserError } from '../../errors.js';
 import type { CudaArch } from '../../ir/cuda.js';
+import { type Header, unitDigest } from '../../ir/unit.js';
 import { readSettings, type Settings } from '../../settings.js';
 import { type Diagnostic, excerpt, MAX_SHOWN_ERRORS } from '../compilers.js';
 import { cacheLimitBytes, pruneCaches } from '../kernelCache.js';
@@ -18,7 +19,9 @@ export interface CudaUnit {
   readonly symbol: string;
   /** May be printed when it is read: only a kernel that is in no cache needs it. */
   readonly source: string;
-  /** SHA-256 of the source, hexadecimal, where that is known. */
+  /** All headers that the source includes, itself or through another; read where the source is. Absent: none. */
+  readonly headers?: readonly Header[];
+  /** unitDigest of both, where that is known. */
   readonly digest?: string;
 }
 
@@ -62,7 +65,7 @@ export interface CubinResult {
 export type CudaCompiler = ({ readonly kind: 'nvrtc' } & FoundNvrtc) | ({ readonly kind: 'nvcc' } & FoundNvcc);
 
 /** Bump when the meaning of an entry or the options of a compiler change. */
-const CACHE_FORMAT = 2;
+const CACHE_FORMAT = 3;
 
 const nvrtcOptions = (arch: CudaArch): readonly string[] => [
   `--gpu-architecture=${arch}`,
@@ -124,7 +127,7 @@ const keyOf = (unit: CudaUnit, arch: CudaArch, compiler: string): string =>
     JSON.stringify({
       format: CACHE_FORMAT,
       symbol: unit.symbol,
-      source: unit.digest ?? sha256(unit.source),
+      source: unit.digest ?? unitDigest(unit.source, unit.headers ?? []),
       arch,
       options: nvrtcOptions(arch),
       compiler,
@@ -145,7 +148,7 @@ function checkUnits(units: readonly CudaUnit[]): void {
 function nvccLane(path: string, arch: CudaArch): CompilerLane {
   const stop = new AbortController();
   return {
-    compile: ({ name, source }) => compileWithNvcc(path, name, source, arch, stop.signal),
+    compile: (unit) => compileWithNvcc(path, unit, arch, stop.signal),
     close: () => {
       stop.abort();
     },
@@ -158,13 +161,14 @@ const laneOpener = (compiler: CudaCompiler, arch: CudaArch) => (): CompilerLane 
 
 async function compileUnit(
   lane: CompilerLane,
-  { symbol, source }: CudaUnit,
+  { symbol, source, headers = [] }: CudaUnit,
   compiler: CudaCompiler,
   arch: CudaArch,
 ): Promise<CachedCubin> {
   const name = fileName(symbol);
-  const compilation = await lane.compile({ name, source, options: nvrtcOptions(arch) });
-  if (!compilation.isCompiled) throw kernelCompileError(compilerName(compiler), name, source, compilation.log);
+  const compilation = await lane.compile({ name, source, headers, options: nvrtcOptions(arch) });
+  if (!compilation.isCompiled)
+    throw kernelCompileError(compilerName(compiler), { name, text: source }, headers, compilation.log);
   if (!isCubin(compilation.cubin))
     throw new Error(
       `${compilerName(compiler)} gives ${compilation.cubin.length} bytes for ${symbol} that are no cubin.`,
@@ -215,6 +219,9 @@ export class CubinSession implements Cubins {
           symbol,
           get source() {
             return unit.source;
+          },
+          get headers() {
+            return unit.headers ?? [];
           },
           key: keys[i]!,
           rank: rankOf(symbol),
@@ -332,11 +339,14 @@ export async function compileCubins(units: readonly CudaUnit[], options: Compile
 
 const MAX_LOG = 2000;
 
-/** `name.cu(12): error: words`, as NVRTC and nvcc write it. */
-function diagnosticsOf(name: string, log: string): Diagnostic[] {
+/** `name.cu(12): error: words`, as NVRTC and nvcc write it, of one of these files. */
+function diagnosticsOf(files: readonly Header[], log: string): (Diagnostic & { readonly file: Header })[] {
+  const named = new Map(files.map((file) => [file.name, file]));
   return log.split('\n').flatMap((text) => {
-    const match = /^(\S+)\((\d+)\): (?:catastrophic )?(error[^:]*: .*)$/.exec(text.trim());
-    return match !== null && match[1] === name ? [{ line: Number(match[2]), message: match[3] ?? '' }] : [];
+    // nvcc finds headers by way of a folder.
+    const match = /^(?:\.\/)?(\S+)\((\d+)\): (?:catastrophic )?(error[^:]*: .*)$/.exec(text.trim());
+    const file = named.get(match?.[1] ?? '');
+    return file === undefined ? [] : [{ file, line: Number(match?.[2]), message: match?.[3] ?? '' }];
   });
 }
 
@@ -344,21 +354,21 @@ function diagnosticsOf(name: string, log: string): Diagnostic[] {
 const assemblerErrors = (log: string): string[] =>
   log.split('\n').filter((line) => /^ptxas .*(error|fatal)\b/i.test(line.trim()));
 
-/** The error, with the kernel, the compiler's message and the generated lines. */
-export function kernelCompileError(compiler: string, name: string, source: string, log: string): UserError {
-  const diagnostics = diagnosticsOf(name, log);
+/** The error, with the kernel, the compiler's message and the lines of the unit and of its headers. */
+export function kernelCompileError(compiler: string, unit: Header, headers: readonly Header[], log: string): UserError {
+  const diagnostics = diagnosticsOf([unit, ...headers], log);
   const assembler = assemblerErrors(log);
   const shown = [
     ...diagnostics
       .slice(0, MAX_SHOWN_ERRORS)
-      .map(({ line, message }) => `${name}:${line}: ${message}\n${excerpt(source, line)}`),
+      .map(({ file, line, message }) => `${file.name}:${line}: ${message}\n${excerpt(file.text, line)}`),
     ...assembler.slice(0, MAX_SHOWN_ERRORS),
   ];
   const hidden = Math.max(0, diagnostics.length - MAX_SHOWN_ERRORS) + Math.max(0, assembler.length - MAX_SHOWN_ERRORS);
   const details =
     shown.length > 0 ? shown.join('\n') + (hidden > 0 ? `\n… and ${hidden} more` : '') : log.trim().slice(0, MAX_LOG);
   return new UserError(
-    `${compiler} does not compile the generated ${name}:\n${details}`,
+    `${compiler} does not compile the generated ${unit.name}:\n${details}`,
     'Try another compiler with TILEWRIGHT_NVRTC=/path/to/libnvrtc.so or TILEWRIGHT_NVCC=/path/to/nvcc; ' +
       'if it fails too, this is a bug in code generation.',
   );

@@ -2,15 +2,16 @@
  * nvcc, the toolkit's compiler: used where NVRTC is absent, so that a machine without a GPU builds a whole artifact.
  */
 import { constants } from 'node:fs';
-import { access, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { access, mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { delimiter, isAbsolute, join } from 'node:path';
+import { delimiter, dirname, isAbsolute, join } from 'node:path';
 import { UserError } from '../../errors.js';
 import type { CudaArch } from '../../ir/cuda.js';
+import { type Header, isHeaderName } from '../../ir/unit.js';
 import type { Settings } from '../../settings.js';
 import { runProcess } from '../compilers.js';
 import { expand } from './findNvrtc.js';
-import { type Compilation, type CudaVersion, versionProblem } from './nvrtc.js';
+import { type Compilation, type CudaVersion, type LaneRequest, versionProblem } from './nvrtc.js';
 
 export interface FoundNvcc {
   readonly path: string;
@@ -73,17 +74,25 @@ export async function findNvcc(
   return found;
 }
 
-/** Compiles one text in a process of its own; as many run at once as there are processors. */
+/** Throws for a name that could leave the folder. */
+async function writeHeader(folder: string, { name, text }: Header): Promise<void> {
+  if (!isHeaderName(name)) throw new Error(`${JSON.stringify(name)} is no name of a header`);
+  const file = join(folder, name);
+  await mkdir(dirname(file), { recursive: true });
+  await writeFile(file, text);
+}
+
+/** Compiles one unit in a process of its own; as many run at once as there are processors. */
 export async function compileWithNvcc(
   path: string,
-  name: string,
-  source: string,
+  { name, source, headers }: Omit<LaneRequest, 'options'>,
   arch: CudaArch,
   signal?: AbortSignal,
 ): Promise<Compilation> {
   const folder = await mkdtemp(join(tmpdir(), 'tilewright-nvcc-'));
   try {
     await writeFile(join(folder, name), source);
+    for (const header of headers) await writeHeader(folder, header);
     const number = arch.slice('sm_'.length);
     const { status, stdout, stderr } = await runProcess(
       path,
@@ -92,6 +101,7 @@ export async function compileWithNvcc(
         `-gencode=arch=compute_${number},code=sm_${number}`,
         '--std=c++20',
         '--ptxas-options=-v',
+        '-I.',
         '-o',
         'kernel.cubin',
         name,

@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 import type { KoffiFunc } from 'koffi';
 import { UserError } from '../../errors.js';
 import type { CudaArch } from '../../ir/cuda.js';
+import type { Header } from '../../ir/unit.js';
 import { loadKoffi } from './loadKoffi.js';
 
 /** What compiling one text gave. A failed one has the compiler's complaints as its log. */
@@ -17,7 +18,7 @@ export type Compilation =
 export interface Nvrtc {
   readonly version: CudaVersion;
   /** Compiles a whole translation unit in another thread. `name` stands for the file in messages. */
-  compile(name: string, source: string, options: readonly string[]): Promise<Compilation>;
+  compile(unit: LaneRequest): Promise<Compilation>;
 }
 
 const MAX_CUBIN_BYTES = 64 * 2 ** 20;
@@ -32,7 +33,14 @@ interface NvrtcFunctions {
   readonly getVersion: KoffiFunc<(major: Int32Array, minor: Int32Array) => NvrtcStatus>;
   readonly getErrorString: KoffiFunc<(status: NvrtcStatus) => string>;
   readonly createProgram: KoffiFunc<
-    (program: NvrtcProgram[], source: string, name: string, headers: number, texts: null, names: null) => NvrtcStatus
+    (
+      program: NvrtcProgram[],
+      source: string,
+      name: string,
+      headers: number,
+      texts: readonly string[] | null,
+      names: readonly string[] | null,
+    ) => NvrtcStatus
   >;
   readonly destroyProgram: KoffiFunc<(program: NvrtcProgram[]) => NvrtcStatus>;
   readonly compileProgram: KoffiFunc<(program: NvrtcProgram, count: number, options: readonly string[]) => NvrtcStatus>;
@@ -121,10 +129,12 @@ class LoadedNvrtc implements Nvrtc {
     return new TextDecoder().decode(end < 0 ? data : data.subarray(0, end));
   }
 
-  async compile(name: string, source: string, options: readonly string[]): Promise<Compilation> {
+  async compile({ name, source, headers, options }: LaneRequest): Promise<Compilation> {
     const { createProgram, compileProgram, destroyProgram, getErrorString, getCubinSize, getCubin } = this.#functions;
     const program: NvrtcProgram[] = [null];
-    this.#check('nvrtcCreateProgram', createProgram(program, source, name, 0, null, null));
+    const [texts, names] =
+      headers.length === 0 ? [null, null] : [headers.map(({ text }) => text), headers.map((header) => header.name)];
+    this.#check('nvrtcCreateProgram', createProgram(program, source, name, headers.length, texts, names));
     try {
       const [handle] = program;
       const status = await new Promise<NvrtcStatus>((resolve, reject) => {
@@ -157,10 +167,21 @@ export const openNvrtc = (path: string): Nvrtc => new LoadedNvrtc(path);
 // compiler that crashes on a text takes nothing with it. Processes need the compiled nvrtcProcess.js beside this
 // file; where only TypeScript sources are (tests), the one lane is this process.
 
+/** A unit to be compiled. */
 export interface LaneRequest {
   readonly name: string;
   readonly source: string;
+  /** All that the source includes, itself or through another. */
+  readonly headers: readonly Header[];
   readonly options: readonly string[];
+}
+
+/** The same for a lane's process, which keeps headers: each is sent once. */
+export interface LaneMessage extends Omit<LaneRequest, 'headers'> {
+  /** Names, in order. */
+  readonly headers: readonly string[];
+  /** Those of them that the process does not have, or has with another text. */
+  readonly sent: readonly Header[];
 }
 
 export type LaneReply = { readonly compilation: Compilation } | { readonly error: string };
@@ -186,6 +207,8 @@ function processLane(file: string, path: string): CompilerLane {
     stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
   });
   let settle: { resolve(compilation: Compilation): void; reject(error: Error): void; name: string } | undefined;
+  /** Headers that the process has. */
+  const sent = new Map<string, string>();
   let failure: string | undefined;
   let stderr = '';
   child.stderr?.on('data', (data: Buffer) => {
@@ -211,11 +234,17 @@ function processLane(file: string, path: string): CompilerLane {
     fail(signal === null ? `ended with status ${code ?? 0}` : `was killed by ${signal}`),
   );
   return {
-    compile: ({ name, source, options }) =>
+    compile: ({ headers, ...unit }) =>
       new Promise((resolve, reject) => {
-        if (failure !== undefined) return reject(crash(name, failure));
-        settle = { resolve, reject, name };
-        child.send({ name, source, options }, (error) => {
+        if (failure !== undefined) return reject(crash(unit.name, failure));
+        settle = { resolve, reject, name: unit.name };
+        const message: LaneMessage = {
+          ...unit,
+          headers: headers.map(({ name }) => name),
+          sent: headers.filter(({ name, text }) => sent.get(name) !== text),
+        };
+        for (const { name, text } of message.sent) sent.set(name, text);
+        child.send(message, (error) => {
           if (error !== null) fail(`could not be reached (${error.message})`);
         });
       }),
@@ -237,9 +266,9 @@ function processLane(file: string, path: string): CompilerLane {
 function localLane(path: string): CompilerLane {
   let nvrtc: Nvrtc | undefined;
   return {
-    compile: async ({ name, source, options }) => {
+    compile: async (unit) => {
       nvrtc ??= openNvrtc(path);
-      return nvrtc.compile(name, source, options);
+      return nvrtc.compile(unit);
     },
     close: () => {},
   };
@@ -258,11 +287,8 @@ export interface CudaVersion {
   readonly minor: number;
 }
 
-/** First toolkit whose compiler supports every feature of the architecture that generated kernels use. */
-const LEAST: Readonly<Record<CudaArch, CudaVersion>> = {
-  sm_80: { major: 11, minor: 1 },
-  sm_90a: { major: 12, minor: 0 },
-};
+/** The first toolkit whose compiler knows C++20, in which kernels are written, and every architecture. */
+const LEAST: CudaVersion = { major: 12, minor: 0 };
 
 export const versionText = ({ major, minor }: CudaVersion): string => `${major}.${minor}`;
 
@@ -285,9 +311,8 @@ export function versionProblem(
   arch: CudaArch,
   driverVersion: number | undefined,
 ): string | undefined {
-  const least = LEAST[arch];
-  if (isBefore(version, least))
-    return `version ${versionText(version)} is too old for ${arch}, which needs ${versionText(least)} or later`;
+  if (isBefore(version, LEAST))
+    return `version ${versionText(version)} is too old for ${arch}, which needs ${versionText(LEAST)} or later`;
   if (driverVersion === undefined) return undefined;
   const driver = driverCudaVersion(driverVersion);
   if (version.major > driver.major) {

@@ -44,7 +44,7 @@ const compiler: TargetCompiler<Plain, Precise> = {
   decodeSizes: [],
   sources: (plan) =>
     scoreOf(plan).kernels.map((kernel) => ({ name: `${kernel.name}.json`, text: JSON.stringify(kernel) })),
-  print: (kernel) => ({ symbol: kernel.name, source: JSON.stringify(kernel), parameters: [] }),
+  print: (kernel) => ({ symbol: kernel.name, source: JSON.stringify(kernel), headers: [], parameters: [] }),
   compile: ({ plan }) => Promise.resolve({ sources: compiler.sources(plan), isCached: true }),
 };
 

@@ -104,7 +104,7 @@ describeTarget(cpu, cpuDevice(detectMachine(), 'f32'), CPU_PRINTING);
 describeTarget(cuda, cudaDevice(TYPICAL_FACTS.sm_90a, 'bf16'), CUDA_PRINTING);
 
 describe('a C file', () => {
-  const kernel = { symbol: 'k_loop_a_b', scratchBytes: 0, parameters: [], source: 'int a;' };
+  const kernel = { symbol: 'k_loop_a_b', headers: [], scratchBytes: 0, parameters: [], source: 'int a;' };
 
   it('is printed when its text is read', () => {
     const unread = {

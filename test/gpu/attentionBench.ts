@@ -2,6 +2,7 @@
 import type { CudaArch, CudaAttentionSchedule } from '../../ir/cuda.js';
 import { extentIn } from '../../ir/extents.js';
 import { type CudaAddon, cudaAvailable, loadCudaAddon } from '../../runtime/cuda/addon.js';
+import { cudaHeadersOf } from '../../codegen/cuda/index.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
 import type { CudaDevice, CudaModule, CudaProgram } from '../../runtime/cuda/native.js';
 import { label } from '../codegen/cuda/attentionCases.js';
@@ -57,9 +58,10 @@ export class Bench {
       text,
       symbol: `${symbol}_${i}`,
       source: text.replaceAll(symbol, `${symbol}_${i}`),
+      headers: cudaHeadersOf(text),
     }));
     const { cubins } = await compileCubins(
-      units.map(({ symbol, source }) => ({ symbol, source })),
+      units.map(({ symbol, source, headers }) => ({ symbol, source, headers })),
       { arch },
     );
     for (const { text, symbol } of units)

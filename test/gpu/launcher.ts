@@ -42,7 +42,9 @@ export class Launcher {
 
   /** Compiles and loads kernels in parallel. Returns how many there are, and the seconds it took. */
   async load(texts: readonly CudaKernelText[]): Promise<{ readonly count: number; readonly seconds: number }> {
-    const units = [...new Map(texts.map(({ symbol, source }) => [symbol, { symbol, source }])).values()];
+    const units = [
+      ...new Map(texts.map(({ symbol, source, headers }) => [symbol, { symbol, source, headers }])).values(),
+    ];
     const { cubins, seconds } = await compileCubins(units, { arch: this.arch });
     for (const { symbol } of units) this.modules.set(symbol, new this.cuda.Module(this.device, cubins.get(symbol)!));
     return { count: units.length, seconds };

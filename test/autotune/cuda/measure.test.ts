@@ -151,6 +151,7 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
             return {
               symbol: NEIGHBOUR,
               source: NEIGHBOUR,
+              headers: [],
               parameters: parametersOf(down, module),
               tensorMaps: [],
               launch,
@@ -161,6 +162,7 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
           return {
             symbol: `k${index}`,
             source: `k${index}`,
+            headers: [],
             parameters,
             tensorMaps: [],
             launch,

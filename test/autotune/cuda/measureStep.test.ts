@@ -95,7 +95,7 @@ describe.skipIf(!hasCxx())('CudaMeasurer of step', () => {
         const symbol = `k${schedule.kind === 'loop' ? schedule.threads : 0}`;
         const one = { kind: 'constant', count: 1 } as const;
         const launch = { threads: 32, sharedBytes: 0, cluster: 1, gridX: one, gridY: one } as const;
-        return { symbol, source: symbol, parameters, tensorMaps: [], launch, waitsForPredecessor: false };
+        return { symbol, source: symbol, headers: [], parameters, tensorMaps: [], launch, waitsForPredecessor: false };
       },
       compile: (units) =>
         Promise.resolve({

@@ -33,6 +33,7 @@ const NVCC = readSettings()
   .map((folder) => join(folder, 'nvcc'))
   .find((path) => existsSync(path));
 const BUILT = fileURLToPath(new URL('../../../dist/runtime/cuda/compiler.js', import.meta.url));
+const BUILT_NVRTC = fileURLToPath(new URL('../../../dist/runtime/cuda/nvrtc.js', import.meta.url));
 if (!hasCc)
   console.warn('SKIPPED most of test/runtime/cuda/compiler.test.ts: no C compiler to build the stand-in NVRTC with');
 if (NVCC === undefined) console.warn('SKIPPED the nvcc part of test/runtime/cuda/compiler.test.ts: no nvcc on PATH');
@@ -241,7 +242,7 @@ describe.skipIf(!hasCc)('compiling with a stand-in NVRTC', () => {
     expect(textOf(result, 'k_b').split('\n').slice(0, -1)).toEqual([
       '--gpu-architecture=sm_90a',
       '--device-as-default-execution-space',
-      '--std=c++17',
+      '--std=c++20',
       '--ptxas-options=-v',
     ]);
     expect(result.resources.get('k_a')).toEqual({
@@ -345,6 +346,31 @@ describe.skipIf(!hasCc)('compiling with a stand-in NVRTC', () => {
     );
   });
 
+  it('shows the lines of a header that do not compile', async () => {
+    const bad = {
+      ...unit('k_bad', '#include "lib/bad.cuh"\n'),
+      headers: [
+        { name: 'lib/good.cuh', text: '/* fine */\n' },
+        { name: 'lib/bad.cuh', text: 'int x = WRONG;\nint y;\n' },
+      ],
+    };
+    expect((await failure(compileCubins([bad], { arch: 'sm_90a', settings: withNvrtc() }))).message).toContain(
+      'does not compile the generated k_bad.cu:\n' +
+        'lib/bad.cuh:1: error: identifier "wrong" is undefined\n>     1 | int x = WRONG;\n      2 | int y;',
+    );
+  });
+
+  it('compiles anew where only a header has changed', async () => {
+    const settings = withNvrtc();
+    const of = (text: string): CudaUnit => ({ ...unit('k_a'), headers: [{ name: 'lib/a.cuh', text }] });
+    const compile = (each: CudaUnit) => compileCubins([each], { arch: 'sm_90a', settings });
+    expect(textOf(await compile(of('first')), 'k_a')).toContain('[lib/a.cuh]\nfirst\n');
+    expect((await compile(of('first'))).isCached).toBe(true);
+    const changed = await compile(of('second'));
+    expect(changed.isCached).toBe(false);
+    expect(textOf(changed, 'k_a')).toContain('[lib/a.cuh]\nsecond\n');
+  });
+
   it('continues past kernels that do not compile if keepsGoing is set', async () => {
     const settings = withNvrtc();
     const units = [unit('k_a'), unit('k_bad', 'FAIL'), unit('k_c')];
@@ -399,6 +425,25 @@ describe.skipIf(!hasCc || !existsSync(BUILT))('the compiler processes of the bui
     });
     expect([cubins, Object.keys(failures)]).toEqual([['k_a', 'k_b', 'k_c'], ['k_d']]);
     expect(readdirSync(place)).toHaveLength(2);
+  });
+
+  it('are sent each header once, and again where it has another text', () => {
+    const place = fresh();
+    const script = `
+      const { openLane } = await import(${JSON.stringify(BUILT_NVRTC)});
+      const lane = openLane(${JSON.stringify(library)});
+      const made = [];
+      for (const [a, b] of [['1', '2'], ['1', '2'], ['3', '2']]) {
+        const headers = [{ name: 'lib/a.cuh', text: a }, { name: 'lib/b.cuh', text: b }];
+        const { cubin } = await lane.compile({ name: 'k.cu', source: 'text', headers, options: [] });
+        made.push(Buffer.from(cubin.subarray(64)).toString());
+      }
+      lane.close();
+      console.log(JSON.stringify(made));`;
+    const run = spawnSync(process.execPath, ['--input-type=module', '-e', script], { encoding: 'utf8', cwd: place });
+    expect(run.stderr).toBe('');
+    const text = (a: string): string => `[lib/a.cuh]\n${a}\n[lib/b.cuh]\n2\ntext`;
+    expect(JSON.parse(run.stdout)).toEqual([text('1'), text('1'), text('3')]);
   });
 
   it('may crash: that kernel fails with its name and last output, and the others are compiled', () => {
@@ -478,6 +523,34 @@ describe.skipIf(NVCC === undefined)('compiling with nvcc', () => {
       expect(result.compiler).toMatch(/^nvcc \d+\.\d+ \(/);
       expect((await compileCubins([{ symbol: 'k_real', source }], { arch, settings: mine })).isCached).toBe(true);
     }
+  });
+
+  const included = `#pragma once
+#include "lib/first.cuh"
+__device__ float twice(float x) { return first(x) * 2; }
+`;
+  const withHeaders = (text: string): CudaUnit => ({
+    symbol: 'k_real',
+    source:
+      '#include "gemm/twice.cuh"\nextern "C" __global__ void k_real(float *p) { p[threadIdx.x] = twice(p[0]); }\n',
+    headers: [
+      { name: 'lib/first.cuh', text: '#pragma once\n__device__ float first(float x) { return x + 1; }\n' },
+      { name: 'gemm/twice.cuh', text },
+    ],
+  });
+
+  it('gets headers from memory, shows their wrong lines, and writes none outside of its folder', async () => {
+    const mine = settings();
+    const options = { arch: 'sm_90a', settings: mine } as const;
+    expect((await compileCubins([withHeaders(included)], options)).cubins.size).toBe(1);
+    const wrong = included.replace('x) * 2', 'y) * 2');
+    expect((await failure(compileCubins([withHeaders(wrong)], options))).message).toContain(
+      'gemm/twice.cuh:3: error: identifier "y" is undefined\n      1 | #pragma once\n',
+    );
+    for (const name of ['../out.cuh', '/tmp/out.cuh', 'lib/../../out.cuh', 'k_real.cu', 'lib/', '.a/b.cuh'])
+      await expect(
+        compileCubins([{ symbol: 'k_real', source, headers: [{ name, text: '' }] }], options),
+      ).rejects.toThrow('no name of a header');
   });
 
   it("shows the generated lines that do not compile, and the assembler's message", async () => {

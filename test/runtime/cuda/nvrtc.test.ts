@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { UserError } from '../../../errors.js';
 import { parsePtxasLog } from '../../../runtime/cuda/cubinCache.js';
 import { findNvrtc, nvrtcFolders } from '../../../runtime/cuda/findNvrtc.js';
-import { openNvrtc, versionProblem } from '../../../runtime/cuda/nvrtc.js';
+import { type LaneRequest, openNvrtc, versionProblem } from '../../../runtime/cuda/nvrtc.js';
 import { temporaryFolder } from '../kernels.js';
 import { hasCc, isolated, makeNvrtc } from './fakeCompilers.js';
 
@@ -26,7 +26,8 @@ describe('versions', () => {
     expect(versionProblem({ major: 11, minor: 8 }, 'sm_90a', 13000)).toBe(
       'version 11.8 is too old for sm_90a, which needs 12.0 or later',
     );
-    expect(versionProblem({ major: 11, minor: 8 }, 'sm_80', 12040)).toBeUndefined();
+    expect(versionProblem({ major: 12, minor: 0 }, 'sm_80', 12040)).toBeUndefined();
+    expect(versionProblem({ major: 11, minor: 8 }, 'sm_80', 12040)).toContain('needs 12.0 or later');
     expect(versionProblem({ major: 13, minor: 0 }, 'sm_80', 12080)).toMatch(
       /^version 13\.0 is too new for the GPU driver, which supports CUDA 12\.8:/,
     );
@@ -165,15 +166,22 @@ describe.skipIf(!hasCc)('finding NVRTC', () => {
 });
 
 describe.skipIf(!hasCc)('calling NVRTC', () => {
+  const unit = (name: string, source: string, options: readonly string[] = []): LaneRequest => ({
+    name,
+    source,
+    headers: [],
+    options,
+  });
+
   it('compiles with the given options, in another thread, with a stack large enough for a compiler', async () => {
     const nvrtc = openNvrtc(makeNvrtc(join(fresh(), 'libnvrtc.so.13'), [13, 1]));
     expect(nvrtc.version).toEqual({ major: 13, minor: 1 });
     const [place, alone] = [fresh(), fresh()];
     // None ends before another has started. This thread must continue, or the last would wait for it in vain.
     const all = await Promise.all(
-      [1, 2, 3, 4].map((i) => nvrtc.compile(`k${i}.cu`, `MEET ${place}\n// ${i}`, ['--a', `--b=${i}`])),
+      [1, 2, 3, 4].map((i) => nvrtc.compile(unit(`k${i}.cu`, `MEET ${place}\n// ${i}`, ['--a', `--b=${i}`]))),
     );
-    const last = nvrtc.compile('last.cu', `MEET ${alone}\n`, []);
+    const last = nvrtc.compile(unit('last.cu', `MEET ${alone}\n`));
     setTimeout(() => writeFileSync(join(alone, 'here'), ''), 20);
     expect((await last).isCompiled).toBe(true);
     all.forEach((each, i) => {
@@ -183,13 +191,26 @@ describe.skipIf(!hasCc)('calling NVRTC', () => {
     });
   });
 
+  it('hands over headers by the names that they are included by', async () => {
+    const nvrtc = openNvrtc(makeNvrtc(join(fresh(), 'libnvrtc.so.13')));
+    const headers = [
+      { name: 'lib/a.cuh', text: 'first' },
+      { name: 'lib/b.cuh', text: 'second' },
+    ];
+    const compiled = await nvrtc.compile({ ...unit('k.cu', '#include "lib/b.cuh"\n'), headers });
+    if (!compiled.isCompiled) throw new Error(compiled.log);
+    expect(new TextDecoder().decode(compiled.cubin.subarray(64))).toBe(
+      '[lib/a.cuh]\nfirst\n[lib/b.cuh]\nsecond\n#include "lib/b.cuh"\n',
+    );
+  });
+
   it('returns the log of a text that does not compile, and the message of any other status', async () => {
     const nvrtc = openNvrtc(makeNvrtc(join(fresh(), 'libnvrtc.so.13')));
-    expect(await nvrtc.compile('k.cu', 'FAIL', [])).toEqual({
+    expect(await nvrtc.compile(unit('k.cu', 'FAIL'))).toEqual({
       isCompiled: false,
       log: expect.stringContaining('k.cu(2): error: identifier'),
     });
-    expect(await nvrtc.compile('k.cu', 'REFUSE', [])).toEqual({
+    expect(await nvrtc.compile(unit('k.cu', 'REFUSE'))).toEqual({
       isCompiled: false,
       log: expect.stringContaining('NVRTC_ERROR_INVALID_OPTION (5)'),
     });
@@ -197,6 +218,6 @@ describe.skipIf(!hasCc)('calling NVRTC', () => {
 
   it('trusts no size', async () => {
     const nvrtc = openNvrtc(makeNvrtc(join(fresh(), 'libnvrtc.so.13')));
-    await expect(nvrtc.compile('k.cu', 'VAST', [])).rejects.toThrow('nvrtcGetCUBINSize gives 1099511627776 bytes');
+    await expect(nvrtc.compile(unit('k.cu', 'VAST'))).rejects.toThrow('nvrtcGetCUBINSize gives 1099511627776 bytes');
   });
 });

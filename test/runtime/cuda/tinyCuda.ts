@@ -38,6 +38,7 @@ export const tinyKernels = (plan: LinkedFunction, kind: '' | '_small' = ''): rea
     symbol: `k_${kernel}${kind}`,
     // Only the statement counts, not the text: every kernel's prelude contains the word.
     source: '/* griddepcontrol.wait */',
+    headers: [],
     waitsForPredecessor: kernel === 'head',
     parameters,
     launch,

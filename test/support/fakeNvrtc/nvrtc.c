@@ -5,7 +5,8 @@
 //   CRASH   ends the process
 //   COUNT folder\n  leaves a file there, after a tenth of a second
 //   MEET folder\n  waits there until two have met, threads or processes, and fails after four minutes alone
-// The code is an ELF header of NVIDIA's machine type, then the options, one a line, then the source.
+// A header with WRONG in it gives a diagnostic of its line 1.
+// The code is an ELF header of NVIDIA's machine type, then the options, one a line, the headers, and the source.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@
 #endif
 
 struct program {
-  char *name, *source, *log, *cubin;
+  char *name, *source, *headers, *wrong, *log, *cubin;
   size_t cubinBytes;
 };
 
@@ -41,8 +42,15 @@ const char *nvrtcGetErrorString(int status) {
 
 int nvrtcCreateProgram(struct program **out, const char *source, const char *name, int headers, const char **texts,
                        const char **names) {
-  if (headers != 0 || texts != NULL || names != NULL) return 3;
+  if ((headers == 0) != (texts == NULL) || (headers == 0) != (names == NULL)) return 3;
   struct program *program = calloc(1, sizeof *program);
+  size_t bytes = 1, at = 0;
+  for (int i = 0; i < headers; i++) bytes += strlen(names[i]) + strlen(texts[i]) + 4;
+  program->headers = calloc(1, bytes);
+  for (int i = 0; i < headers; i++) {
+    at += (size_t)sprintf(program->headers + at, "[%s]\n%s\n", names[i], texts[i]);
+    if (strstr(texts[i], "WRONG")) program->wrong = strdup(names[i]);
+  }
   program->name = strdup(name);
   program->source = strdup(source);
   program->log = strdup("");
@@ -52,6 +60,7 @@ int nvrtcCreateProgram(struct program **out, const char *source, const char *nam
 
 int nvrtcDestroyProgram(struct program **program) {
   free((*program)->name), free((*program)->source), free((*program)->log), free((*program)->cubin);
+  free((*program)->headers), free((*program)->wrong);
   free(*program);
   *program = NULL;
   return 0;
@@ -107,6 +116,11 @@ int nvrtcCompileProgram(struct program *program, int count, const char **options
     free(program->log), program->log = strdup(log);
     return 6;
   }
+  if (program->wrong != NULL) {
+    snprintf(log, sizeof log, "%s(1): error: identifier \"wrong\" is undefined\n", program->wrong);
+    free(program->log), program->log = strdup(log);
+    return 6;
+  }
   int length = (int)strlen(program->name) - 3;
   snprintf(
       log, sizeof log,
@@ -115,13 +129,14 @@ int nvrtcCompileProgram(struct program *program, int count, const char **options
       "barriers, 16 bytes stack, 2048 bytes smem\n",
       length, program->name, length, program->name);
   free(program->log), program->log = strdup(log);
-  size_t bytes = 64 + strlen(source);
+  size_t bytes = 64 + strlen(program->headers) + strlen(source);
   for (int i = 0; i < count; i++) bytes += strlen(options[i]) + 1;
   char *cubin = calloc(1, bytes + 1);
   memcpy(cubin, strstr(source, "JUNK") ? "\x7f" "EXE\2\1" : "\x7f" "ELF\2\1", 6);
   cubin[18] = (char)190;
   size_t at = 64;
   for (int i = 0; i < count; i++) at += (size_t)sprintf(cubin + at, "%s\n", options[i]);
+  at += (size_t)sprintf(cubin + at, "%s", program->headers);
   memcpy(cubin + at, source, strlen(source));
   program->cubin = cubin;
   program->cubinBytes = bytes;
