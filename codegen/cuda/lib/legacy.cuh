@@ -2,6 +2,7 @@
 #pragma once
 #include "lib/copy.cuh"
 #include "lib/elements.cuh"
+#include "lib/global.cuh"
 #include "lib/warp.cuh"
 
 namespace tw {

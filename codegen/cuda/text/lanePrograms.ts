@@ -81,7 +81,7 @@ const keep = (operand: Operand, name: string, values: readonly string[]): string
 function copies(operand: Operand, words: string, at: string, isLoad: boolean): string[] {
   const count = wordsOf(operand);
   const step = Math.min(4, count);
-  const type = `tw_u${step}`;
+  const type = `uint${step}`;
   return Array.from({ length: count / step }, (_, i) => {
     const memory = `((${isLoad ? 'const ' : ''}${type} *)(${at}))[${i}]`;
     const each = Array.from({ length: step }, (_word, j) => `${words}[${step * i + j}]`);
