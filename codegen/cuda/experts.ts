@@ -25,6 +25,20 @@ export function expertTiles(
   };
 }
 
+/**
+ * The rows of a product of experts' matrices, which are known on the device alone: a C++ expression (experts/tiles.cuh),
+ * undefined for a single matrix; and the rows for each of which the grid has a block.
+ */
+export function expertRows(
+  kernel: GemmKernel | LogProbKernel,
+  operands: CudaOperands,
+  tm: number,
+): { readonly instance: string | undefined; readonly per: number } {
+  const { experts } = kernel.anchor === 'gemm' ? kernel : { experts: undefined };
+  if (experts === undefined) return { instance: undefined, per: tm };
+  return { instance: `ExpertRows<${experts.count}>{ ${operands.nameOf(operands.get(experts.starts))} }`, per: tm / 2 };
+}
+
 /** One warp a row. */
 export function emitRoute(
   kernel: RouteKernel,

@@ -2,12 +2,11 @@
 import type { CudaGemmSchedule, LaunchShape } from '../../ir/cuda.js';
 import { groupWidth } from '../../ir/groupSums.js';
 import { type GemmKernel, LOGPROB_BLOCK, type LogProbKernel, type Segment } from '../../ir/kernel.js';
-import { storedLogits } from '../operands.js';
-import { expertTiles } from './experts.js';
-import { finishesRows, programsOf, rowPrologue, type RowPrologue } from './text/contraction.js';
-import { type Fragment, fragmentEpilogue, segmentsProblem, tileStep } from './text/fragment.js';
+import { expertRows } from './experts.js';
+import { finishesRows, programsOf, rowPrologue, segmentsOf } from './text/contraction.js';
+import { segmentsProblem, tileStep } from './text/fragment.js';
 import { finishOfTile } from './text/lanePrograms.js';
-import { drawValues, LOGPROB_PIECE, partsBytes } from './text/logprob.js';
+import { headBuffers, headConfigText, partsBytes, scaleFunctor } from './text/logprob.js';
 import {
   type CudaOperands,
   type EmittedCuda,
@@ -15,10 +14,9 @@ import {
   leastCommonMultiple,
   matricesOf,
   physicalColumns,
-  CudaRowScope,
 } from './text/operands.js';
-import { LaneBody } from './text/scalarPrinter.js';
-import { capFunctions, capText, indent, render } from './text/statements.js';
+import { fragmentFunctor, prologueFunctor } from './text/segments.js';
+import { aboutKernel, callText, type ConfigFields, unitText } from './unit.js';
 
 /** How the warps of a block divide its tile. */
 export interface WarpTiles {
@@ -80,206 +78,167 @@ export function mmaProblem(
   return undefined;
 }
 
-interface Frame {
-  readonly tile: string;
-  readonly values: Readonly<Record<string, unknown>>;
-  readonly tiles: WarpTiles;
-  readonly launch: LaunchShape;
-  readonly partsOffset: number;
+/** The fields of MmaConfig (gemm/mma.cuh). */
+interface MmaConfig extends ConfigFields {
+  readonly k: number;
+  readonly aStride: number;
+  readonly wStride: number;
+  readonly tileM: number;
+  readonly tileN: number;
+  readonly tileK: number;
+  readonly stages: number;
+  readonly warpM: number;
+  readonly warpN: number;
+  readonly raster: number;
+  readonly threads: number;
+  readonly sharedBytes: number;
 }
 
-/** What gemm and logprob share. `across`: column tiles, or blocks of the vocabulary. */
-function frame(
+function mmaConfig(
   kernel: GemmKernel | LogProbKernel,
   segments: readonly Segment[],
   operands: CudaOperands,
   schedule: CudaGemmSchedule,
-  symbol: string,
-  parameters: number,
-  prologue: RowPrologue,
-  across: number,
-): Frame {
+  rowValues: number,
+): MmaConfig {
   const { tm, tn, tk, stages, raster } = schedule;
-  const a = operands.get(kernel.a);
-  const w = operands.weight(segments[0]!.weight);
-  const tiles = warpTiles(schedule, mmaStep(segments));
-  const { wm, wn, warpsDown, warps } = tiles;
-  const threads = warps * 32;
-  const chunks = tk / 8;
-  const valuesOffset = stages * stageBytes(schedule);
-  const common = {
-    tm,
-    tn,
-    tk,
-    k: kernel.k,
-    stages,
-    wm,
-    wn,
-    warpsDown,
-    warps,
-    threads,
-    chunks,
-    isWide: chunks === 8,
-    mask: chunks - 1,
-    aBytes: tm * tk * 2,
-    stageBytes: stageBytes(schedule),
-    steps: Math.ceil(kernel.k / tk),
-    down: wm / 16,
-    across: wn / 8,
-    halves: wm / 8,
-    dtype: w.dtype,
-    a: a.index,
-    aStride: a.stride,
-    wStride: w.stride,
-  };
-  const experts = expertTiles(kernel, operands, tm);
-  const block = render('mmaBlock', {
-    ...common,
-    ...experts.values,
-    valuesOffset,
-    rows: kernel.rows,
-    raster,
-    acrossAll: across,
-    hasValues: prologue.scalars.length > 0,
-  });
-  const values = {
-    ...common,
-    ...experts.values,
-    block,
-    head: kernelHead({
-      symbol,
-      extents: operands.extents,
-      parameters,
-      tensorMaps: [],
-      threads,
-      blocks: wm * wn <= 2048 && threads <= 256 ? 2 : 1,
-      isRestrict: !finishesRows(kernel),
-    }),
-    hasValues: prologue.scalars.length > 0,
-    prologue: prologue.text('row', `values + i * ${prologue.scalars.length}`, 2),
-  };
-  const { rows } = kernel;
+  const { wm, wn, warps } = warpTiles(schedule, mmaStep(segments));
   return {
-    tile: `${render('attentionWarp', {})}${render('mmaTile', common)}${experts.text}`,
-    values,
-    tiles,
-    partsOffset: valuesOffset + tm * prologue.scalars.length * 4,
-    launch: {
-      threads,
-      sharedBytes: mmaSharedBytes(schedule, prologue.scalars.length, kernel),
-      cluster: 1,
-      gridX: { kind: 'tiles', extent: rows, per: experts.per, times: across },
-      gridY: { kind: 'constant', count: 1 },
-    },
+    k: kernel.k,
+    aStride: operands.get(kernel.a).stride,
+    wStride: operands.weight(segments[0]!.weight).stride,
+    tileM: tm,
+    tileN: tn,
+    tileK: tk,
+    stages,
+    warpM: wm,
+    warpN: wn,
+    raster,
+    threads: 32 * warps,
+    sharedBytes: mmaSharedBytes(schedule, rowValues, kernel),
   };
 }
 
 /** A gemm kernel on tensor cores. The schedule must be legal for it (isLegalCuda). */
 export function emitGemmMma(
   kernel: GemmKernel,
-  operands: CudaOperands,
+  given: CudaOperands,
   schedule: CudaGemmSchedule,
   symbol: string,
   parameters: number,
 ): EmittedCuda {
-  const { tn } = schedule;
+  const operands = given.named();
+  const { tm, tn } = schedule;
   const prologue = rowPrologue(programsOf(kernel.segments), operands);
-  const { wn } = warpTiles(schedule, mmaStep(kernel.segments));
-  let start = 0;
-  const segments = kernel.segments.map((segment) => {
-    const physical = physicalColumns(segment.columns, segment.pairing);
-    const fragment: Fragment = {
-      row: 'row',
-      isStored: 'm0 + i < rows',
-      prefix: 'f',
-      groups: wn / 8,
-      acc: (group, lane) => `acc[half / 2][${group}][half % 2 * 2 + ${lane}]`,
-      column: '(n0 + j0)',
-      quad: 'quad',
-      isWhole: physical === segment.columns * matricesOf(segment.pairing) && physical % tn === 0,
-      given: prologue.given(`values + i * ${prologue.scalars.length}`),
-      // Parts of warps are whole heads if groups are summed.
-      holdsWholeHeads: groupWidth(segment.outputs) !== undefined,
-    };
-    const placed = {
-      start,
-      end: start + Math.ceil(physical / tn),
-      physical,
-      weight: operands.get(segment.weight).index,
-      program: fragmentEpilogue(segment, operands, fragment, 3),
-    };
-    start = placed.end;
-    return placed;
-  });
-  const { tile, values, tiles, launch } = frame(
-    kernel,
-    kernel.segments,
-    operands,
-    schedule,
-    symbol,
-    parameters,
-    prologue,
-    start,
+  const config = mmaConfig(kernel, kernel.segments, operands, schedule, prologue.scalars.length);
+  const { warpN, threads } = config;
+  const prologueOf = prologueFunctor(prologue, operands);
+  const physical = kernel.segments.map(({ columns, pairing }) => physicalColumns(columns, pairing));
+  const segments = kernel.segments.map((segment, i) =>
+    fragmentFunctor(
+      segment,
+      operands,
+      {
+        groups: warpN / 8,
+        isWhole: physical[i] === segment.columns * matricesOf(segment.pairing) && physical[i] % tn === 0,
+        given: prologue.given('values'),
+        // Parts of warps are whole heads if groups are summed.
+        holdsWholeHeads: groupWidth(segment.outputs) !== undefined,
+      },
+      kernel.segments.length === 1,
+    ),
   );
-  const { tm } = schedule;
-  const finish = finishOfTile(
-    kernel,
-    operands,
-    { tm, across: start, warps: tiles.warps, isSmall: false },
-    `m0 / ${tm}`,
-  );
+  const across = physical.reduce((sum, columns) => sum + Math.ceil(columns / tn), 0);
+  const finish = finishOfTile(kernel, operands, { tm, across, warps: threads / 32, isSmall: false }, `m0 / ${tm}`);
+  const experts = expertRows(kernel, operands, tm);
+  const call = callText('mma_gemm<config>', [
+    experts.instance ?? kernel.rows,
+    operands.nameOf(operands.get(kernel.a)),
+    prologueOf.instance,
+    ...segments.map(({ instance }) => instance),
+  ]);
   return {
-    source: tile + finish.functions + render('gemmMma', { ...values, segments, finish: finish.finish }),
+    source: unitText({
+      about: aboutMma(kernel, schedule),
+      includes: ['gemm/mma.cuh'],
+      config: { type: 'MmaConfig', fields: config },
+      functors: [prologueOf.text, ...segments.map(({ text }) => text), finish.functions],
+      head: headOf(config, operands, symbol, parameters, !finishesRows(kernel)),
+      body: finish.finish === '' ? `  ${call}` : `  const int m0 = ${call}\n${finish.finish}`,
+    }),
     tensorMaps: [],
-    launch,
     waitsForPredecessor: true,
+    launch: launchOf(config, kernel, experts.per, across),
   };
 }
 
 /** The vocabulary contraction on tensor cores: LOGPROB_BLOCK columns per block, tn at a time. */
 export function emitLogProbMma(
   kernel: LogProbKernel,
-  operands: CudaOperands,
+  given: CudaOperands,
   schedule: CudaGemmSchedule,
   symbol: string,
   parameters: number,
 ): EmittedCuda {
+  const operands = given.named();
   const prologue = rowPrologue([kernel.rowScale], operands);
-  const segment: Segment = { weight: kernel.weight, columns: kernel.vocab, pairing: { kind: 'none' }, outputs: [] };
+  const config = mmaConfig(kernel, segmentsOf(kernel), operands, schedule, prologue.scalars.length);
+  const prologueOf = prologueFunctor(prologue, operands);
+  const scale = scaleFunctor(kernel, operands, prologue);
   const across = Math.ceil(kernel.vocab / LOGPROB_BLOCK);
-  const { tile, values, launch, partsOffset } = frame(
-    kernel,
-    [segment],
-    operands,
-    schedule,
-    symbol,
-    parameters,
-    prologue,
-    across,
-  );
-  const row = new CudaRowScope(operands, 'row', 'r', prologue.given(`values + i * ${prologue.scalars.length}`));
-  const scale = new LaneBody(row).floats(kernel.rowScale, { id: 'x', column: '0', lanes: 1 })[0]!;
-  const parts = operands.get(kernel.parts);
-  const draw = drawValues(kernel, operands);
-  const text =
-    capFunctions(kernel.cap) +
-    render('logprobParts', { tm: schedule.tm, block: LOGPROB_BLOCK, pieces: LOGPROB_BLOCK / LOGPROB_PIECE, ...draw }) +
-    render('logprobMma', {
-      ...values,
-      ...draw,
-      partsOffset,
-      columns: LOGPROB_BLOCK,
-      acrossWarp: warpTiles(schedule, 32).wn / 8,
-      row: indent(row.lines, 3),
-      scale,
-      ...capText(kernel.cap),
-      vocab: kernel.vocab,
-      weight: operands.get(kernel.weight).index,
-      physical: physicalColumns(kernel.vocab, { kind: 'none' }),
-      target: operands.get(kernel.target).index,
-      parts: parts.index,
-      partsStride: parts.stride,
-      logits: storedLogits(kernel, operands),
-    });
-  return { source: tile + text, tensorMaps: [], launch, waitsForPredecessor: true };
+  return {
+    source: unitText({
+      about: aboutMma(kernel, schedule),
+      includes: ['head/mma.cuh'],
+      config: { type: 'MmaConfig', fields: config },
+      functors: [headConfigText(kernel, operands), prologueOf.text, scale.text],
+      head: headOf(config, operands, symbol, parameters),
+      body: callText('  mma_head<config, head_config>', [
+        kernel.rows,
+        operands.nameOf(operands.get(kernel.a)),
+        operands.nameOf(operands.get(kernel.weight)),
+        prologueOf.instance,
+        scale.instance,
+        headBuffers(kernel, operands),
+      ]),
+    }),
+    tensorMaps: [],
+    waitsForPredecessor: true,
+    launch: launchOf(config, kernel, config.tileM, across),
+  };
 }
+
+const aboutMma = (kernel: GemmKernel | LogProbKernel, { tm, tn, tk, stages }: CudaGemmSchedule): string =>
+  aboutKernel(kernel, `${tm} × ${tn} × ${tk} by mma, ${stages} stages`);
+
+const headOf = (
+  { warpM, warpN, threads }: MmaConfig,
+  operands: CudaOperands,
+  symbol: string,
+  parameters: number,
+  isRestrict = true,
+): string =>
+  kernelHead({
+    symbol,
+    extents: operands.extents,
+    parameters,
+    operands,
+    tensorMaps: [],
+    threads,
+    blocks: warpM * warpN <= 2048 && threads <= 256 ? 2 : 1,
+    isRestrict,
+  });
+
+/** A block for each column tile, of `across`, of `per` rows. */
+const launchOf = (
+  { threads, sharedBytes }: MmaConfig,
+  { rows }: GemmKernel | LogProbKernel,
+  per: number,
+  across: number,
+): LaunchShape => ({
+  threads,
+  sharedBytes,
+  cluster: 1,
+  gridX: { kind: 'tiles', extent: rows, per, times: across },
+  gridY: { kind: 'constant', count: 1 },
+});

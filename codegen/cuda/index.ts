@@ -45,7 +45,7 @@ export function emitCudaKernel(
 
 /** A skeleton that is printed whole, as a unit. */
 export const wholeUnit = (source: string): string =>
-  source.startsWith('#include')
+  /^(?:\/\*.*\*\/\n)?#include/.test(source)
     ? source
     : `#include "lib/legacy.cuh"\n\nnamespace tw {\n\n${source}\n}  // namespace tw\n`;
 

@@ -2,6 +2,7 @@
  * The translation unit of a kernel: includes, the Config, what the kernel computes around its main loop as functors,
  * and the instance. Everything else is in headers.
  */
+import type { Kernel } from '../../ir/kernel.js';
 import { render } from './text/statements.js';
 
 /** A value of a Config's field; `{ name: 'Mode::Deferred' }` is a constant of a header. */
@@ -24,6 +25,10 @@ export interface UnitText {
   readonly body: string;
 }
 
+/** The first line of a unit: a kernel's path without the number of its layer, and how it is scheduled. */
+export const aboutKernel = ({ path }: Pick<Kernel, 'path'>, schedule: string): string =>
+  `${path.replaceAll(/[^A-Za-z0-9_.]/g, '').replaceAll(/\.\d+(?=\.|$)/g, '')}: ${schedule}`;
+
 const isName = (value: ConfigValue): value is { readonly name: string } =>
   typeof value === 'object' && typeof value['name'] === 'string';
 
@@ -40,8 +45,14 @@ function fieldLines(fields: ConfigFields, depth: number): string[] {
 }
 
 /** `constexpr TYPE config = { .tile_m = 128, … };`, a field a line. */
-export const configText = (type: string, fields: ConfigFields): string =>
-  [`constexpr ${type} config = {`, ...fieldLines(fields, 1), '};'].join('\n');
+export const configText = (type: string, fields: ConfigFields, name = 'config'): string =>
+  [`constexpr ${type} ${name} = {`, ...fieldLines(fields, 1), '};'].join('\n');
+
+/** A call as a statement, an argument a line where they are long. */
+export function callText(callee: string, given: readonly string[]): string {
+  const line = `${callee}(${given.join(', ')});`;
+  return line.length <= 100 ? line : `${callee}(\n${given.map((each) => `      ${each}`).join(',\n')});`;
+}
 
 export const unitText = ({ config, ...unit }: UnitText): string =>
   render('unit', {

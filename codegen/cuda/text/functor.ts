@@ -35,7 +35,12 @@ export function functorOf(
   const lines = [
     ...constants,
     ...members.map((operand) => `${ELEMENT_TYPES[operand.dtype]} *${operands.nameOf(operand)};`),
-    ...methods.flatMap((method) => ['', `${method.head} {`, ...indent(method.lines, 1).trimEnd().split('\n'), '}']),
+    ...methods.flatMap((method, i) => [
+      ...(i + constants.length + members.length > 0 ? [''] : []),
+      `${method.head} {`,
+      ...indent(method.lines, 1).trimEnd().split('\n'),
+      '}',
+    ]),
   ];
   const instance =
     members.length === 0 ? `${name}{}` : `${name}{ ${members.map((m) => operands.nameOf(m)).join(', ')} }`;

@@ -3,10 +3,12 @@
  * order.
  */
 import { LOGPROB_BLOCK, type LogProbKernel, partWidth } from '../../../ir/kernel.js';
-import { drawOperands, storedLogits } from '../../operands.js';
+import { drawOperands, physicalColumns, storedLogits } from '../../operands.js';
 import type { RowPrologue } from './contraction.js';
 import { type CudaOperands, CudaRowScope } from './operands.js';
 import { LaneBody } from './scalarPrinter.js';
+import { configText, type ConfigFields } from '../unit.js';
+import { type Functor, functorOf } from './functor.js';
 import { capFunctions, capText, indent, render } from './statements.js';
 
 /**
@@ -21,6 +23,70 @@ export const LOGPROB_PIECE = 32;
  */
 export const partsBytes = (tm: number, { draw }: Pick<LogProbKernel, 'draw'>): number =>
   tm * ((LOGPROB_BLOCK / LOGPROB_PIECE) * (draw === undefined ? 12 : 24) + 4);
+
+// What a unit says of a head (head/parts.cuh).
+
+/** The fields of HeadConfig. */
+export interface HeadConfig extends ConfigFields {
+  readonly vocab: number;
+  readonly columns: number;
+  readonly partsStride: number;
+  readonly cap: number;
+  readonly draws: boolean;
+  readonly logitsStride: number;
+}
+
+export function headConfig(kernel: LogProbKernel, operands: CudaOperands): HeadConfig {
+  const { vocab, cap = 0, draw } = kernel;
+  return {
+    vocab,
+    columns: physicalColumns(vocab, { kind: 'none' }),
+    partsStride: operands.get(kernel.parts).stride,
+    cap,
+    draws: draw !== undefined,
+    logitsStride: storedLogits(kernel, operands)?.stride ?? 0,
+  };
+}
+
+/** The definition of `head_config`, a HeadConfig. */
+export const headConfigText = (kernel: LogProbKernel, operands: CudaOperands): string =>
+  configText('HeadConfig', headConfig(kernel, operands), 'head_config');
+
+/** A HeadBuffers of the kernel's parameters. */
+export function headBuffers(kernel: LogProbKernel, operands: CudaOperands): string {
+  const { target, parts, draw, logits } = kernel;
+  const name = (buffer: string): string => operands.nameOf(operands.get(buffer));
+  const fields = [
+    ['target', name(target)],
+    ['parts', name(parts)],
+    ...(draw === undefined
+      ? []
+      : [
+          ['inverse_temperature', name(draw.inverseTemperature)],
+          ['key_low', name(draw.low)],
+          ['key_high', name(draw.high)],
+        ]),
+    ...(logits === undefined
+      ? []
+      : [
+          ['logits', name(logits)],
+          ['logit_rows', operands.rowsOf(logits).extent],
+        ]),
+  ];
+  return `HeadBuffers{ ${fields.map(([field, value]) => `.${field!} = ${value!}`).join(', ')} }`;
+}
+
+/** What the products of a row are scaled by. */
+export function scaleFunctor(kernel: LogProbKernel, operands: CudaOperands, prologue: RowPrologue): Functor {
+  const row = new CudaRowScope(operands, 'row', 'r', prologue.given('values'));
+  const scale = new LaneBody(row).floats(kernel.rowScale, { id: 'x', column: '0', lanes: 1 })[0]!;
+  return functorOf(operands, 'Scale', [
+    {
+      head: 'TW_DEVICE float operator()(int row, const float *values) const',
+      lines: [...row.lines, `return ${scale};`],
+    },
+  ]);
+}
 
 // How templates of the vocabulary's kernels draw tokens.
 

@@ -5,7 +5,7 @@ const KEYWORDS = new Set(
     'auto bool break case char class const continue default delete do double else enum extern false float for friend ' +
     'goto if inline int long namespace new not operator or and private protected public register return short signed ' +
     'sizeof static struct switch template this throw true try typedef union unsigned using virtual void volatile while ' +
-    'xor config tw ' +
+    'xor config head_config tw ' +
     // What kernels and their functors call their own.
     'acc block column columns first group is_stored lane partner piece products quad row rows self shared stage sum ' +
     'to total unit values warp'

@@ -1,0 +1,94 @@
+/** Functors of products: their prologue and their segments, as gemm/segments.cuh describes them. */
+import type { Segment } from '../../../ir/kernel.js';
+import type { RowPrologue } from './contraction.js';
+import { type Fragment, fragmentEpilogue } from './fragment.js';
+import { type Functor, functorOf } from './functor.js';
+import { type CudaOperands, ELEMENT_TYPES, physicalColumns } from './operands.js';
+
+/** The statements of a printed block, without its braces. */
+const inside = (text: string): string[] =>
+  text
+    .trimEnd()
+    .split('\n')
+    .slice(1, -1)
+    .map((line) => line.replace(/^ {2}/, ''));
+
+/** The prologue of a contraction; NoPrologue where programs need nothing of the row. */
+export const prologueFunctor = (prologue: RowPrologue, operands: CudaOperands): Functor =>
+  prologue.scalars.length === 0
+    ? { text: '', instance: 'NoPrologue{}' }
+    : functorOf(
+        operands,
+        'Prologue',
+        [
+          {
+            head: 'TW_DEVICE void row(int row, float *values) const',
+            lines: inside(prologue.text('row', 'values', 0)),
+          },
+        ],
+        [`static constexpr int row_values = ${prologue.scalars.length};`],
+      );
+
+/** The name of a segment's functor: `Epilogue` of a single one, otherwise after its weight. */
+export function segmentName({ weight }: Segment, operands: CudaOperands, isAlone: boolean): string {
+  const words = operands.nameOf(operands.get(weight)).split('_');
+  return isAlone
+    ? 'Epilogue'
+    : `${words.map((word) => word.slice(0, 1).toUpperCase() + word.slice(1)).join('')}Epilogue`;
+}
+
+/** What is the same of a segment in all skeletons: its columns, and its weight. */
+export const segmentFunctor = (
+  segment: Segment,
+  operands: CudaOperands,
+  name: string,
+  row: { readonly head: string; readonly lines: readonly string[] },
+): Functor => {
+  const weight = operands.get(segment.weight);
+  return functorOf(
+    operands,
+    name,
+    [
+      {
+        head: `TW_DEVICE const ${ELEMENT_TYPES[weight.dtype]} *weight() const`,
+        lines: [`return ${operands.nameOf(weight)};`],
+      },
+      row,
+    ],
+    [`static constexpr int columns = ${physicalColumns(segment.columns, segment.pairing)};`],
+  );
+};
+
+/** What a skeleton says of the fragments whose rows end by `row` of gemm/segments.cuh. */
+export type RowFragment = Pick<Fragment, 'groups' | 'isWhole' | 'given'> &
+  Partial<Pick<Fragment, 'holdsWholeHeads' | 'shared'>>;
+
+/** A segment of a product whose rows lie in fragments of a tensor core. */
+export const fragmentFunctor = (
+  segment: Segment,
+  operands: CudaOperands,
+  fragment: RowFragment,
+  isAlone: boolean,
+): Functor =>
+  segmentFunctor(segment, operands, segmentName(segment, operands, isAlone), {
+    head:
+      'template <class Products>\n' +
+      '  TW_DEVICE void row(int row, int is_stored, int column0, int quad, const float *values,\n' +
+      '      const Products &products) const',
+    lines: inside(
+      fragmentEpilogue(
+        segment,
+        operands,
+        {
+          ...fragment,
+          row: 'row',
+          isStored: 'is_stored',
+          prefix: '',
+          acc: (group, lane) => `products(${group}, ${lane})`,
+          column: 'column0',
+          quad: 'quad',
+        },
+        0,
+      ),
+    ),
+  });
