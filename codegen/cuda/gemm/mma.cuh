@@ -191,11 +191,10 @@ TW_DEVICE void mma_block(const T *a, int m0, int rows, int across, int expert, c
   }, segments...);
 }
 
-/* The kernel. Returns the first row of the block's tile. */
+/* The kernel, once the one before has ended (await_previous). Returns the first row of the block's tile. */
 template <MmaConfig config, class T, class Prologue, class... Segments>
 TW_DEVICE int mma_gemm(int rows, const T *a, const Prologue &prologue, const Segments &...segments) {
   const auto [m0, column_tile] = mma_place<config>(rows, column_tiles<config.tile_n, Segments...>);
-  await_previous();
   mma_block<config>(a, m0, rows, column_tile, 0, prologue, segments...);
   return m0;
 }
@@ -205,7 +204,6 @@ template <MmaConfig config, int experts, class T, class Prologue, class... Segme
 TW_DEVICE void mma_gemm(const ExpertRows<experts> &rows, const T *a, const Prologue &prologue,
     const Segments &...segments) {
   constexpr int across = column_tiles<config.tile_n, Segments...>;
-  await_previous();
   for (int t = blockIdx.x;; t += gridDim.x) {
     ExpertTile tile;
     if (!find_expert_tile<config.tile_m>(rows, t / across, tile)) break;

@@ -68,7 +68,7 @@ TW_DEVICE void mma_head_row(const MmaRow<config> &products, int row, int i, int 
   }
 }
 
-/* The kernel. */
+/* The kernel, once the one before has ended (await_previous). */
 template <MmaConfig config, HeadConfig head, class T, class Prologue, class Scale>
 TW_DEVICE void mma_head(int rows, const T *a, const T *weight, const Prologue &prologue, const Scale &scale_of,
     const HeadBuffers &buffers) {
@@ -80,7 +80,6 @@ TW_DEVICE void mma_head(int rows, const T *a, const T *weight, const Prologue &p
   float *const values = (float *)(shared_memory + config.values_at());
   BlockParts &parts = *(BlockParts *)(shared_memory + parts_at);
   const auto [m0, block] = mma_place<config>(rows, head.blocks());
-  await_previous();
   mma_prologue<config>(m0, rows, prologue, values);
   for (int i = threadIdx.x; i < config.tile_m; i += config.threads) parts.target[i] = -infinity();
   MmaProducts<config> products;

@@ -59,6 +59,7 @@ k_logprob_3dee4bc54a567a82_afb0616e(
     f32 *__restrict__ ssq,
     i32 *__restrict__ target,
     f32 *__restrict__ parts) {
+  await_previous();
   mma_head<config, head_config>(
       R,
       h,
