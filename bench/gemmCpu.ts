@@ -8,7 +8,14 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import koffi from 'koffi';
-import { compilerFlags, defaultSchedule, emitKernel, emitTranslationUnit, isLegal } from '../codegen/cpu/index.js';
+import {
+  compilerFlags,
+  defaultSchedule,
+  emitKernel,
+  emitTranslationUnit,
+  includeFlags,
+  isLegal,
+} from '../codegen/cpu/index.js';
 import type { KernelModule } from '../ir/kernel.js';
 import { PACKED_COLUMNS, packedBytes } from '../ir/packing.js';
 import { CPU_ISAS, type CpuGemmSchedule, type CpuIsa, rowStride } from '../ir/plan.js';
@@ -145,7 +152,18 @@ function main({ shape: shapes, schedule, isa, dtype: formats, threads, reps, pla
       ];
       writeFileSync(c, emitTranslationUnit(emitted) + GEMM_DRIVER);
       const plain = isPlain === true ? ['-DTW_PLAIN_BYTES'] : [];
-      execFileSync('cc', [...compilerFlags([isa]), ...plain, '-shared', '-fPIC', '-pthread', '-o', so, c, '-lm']);
+      execFileSync('cc', [
+        ...compilerFlags([isa]),
+        ...includeFlags(),
+        ...plain,
+        '-shared',
+        '-fPIC',
+        '-pthread',
+        '-o',
+        so,
+        c,
+        '-lm',
+      ]);
       const library = koffi.load(so);
       const run = library.func(
         'double bench_run(void *kernel, int64_t *bytes, int32_t *halves, ' +

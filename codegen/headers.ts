@@ -14,11 +14,16 @@ export const includesOf = (text: string): string[] => [...text.matchAll(INCLUDE)
 /** The headers of one target. */
 export class Headers {
   readonly #folder: URL;
+  readonly #elsewhere: Readonly<Record<string, URL>>;
   readonly #known = new Map<string, Header>();
 
-  /** @param folder a URL that ends in a slash. */
-  constructor(folder: URL) {
+  /**
+   * @param folder a URL that ends in a slash.
+   * @param elsewhere files of other folders, by the names that they are included by.
+   */
+  constructor(folder: URL, elsewhere: Readonly<Record<string, URL>> = {}) {
     this.#folder = folder;
+    this.#elsewhere = elsewhere;
   }
 
   /**
@@ -41,7 +46,8 @@ export class Headers {
     const known = this.#known.get(name);
     if (known !== undefined) return known;
     if (!isHeaderName(name)) throw new Error(`${JSON.stringify(name)} is no name of a header`);
-    const header = { name, text: readFileSync(fileURLToPath(new URL(name, this.#folder)), 'utf8') };
+    const file = Object.hasOwn(this.#elsewhere, name) ? this.#elsewhere[name]! : new URL(name, this.#folder);
+    const header = { name, text: readFileSync(fileURLToPath(file), 'utf8') };
     this.#known.set(name, header);
     return header;
   }

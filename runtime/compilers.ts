@@ -6,6 +6,7 @@ import { spawn } from 'node:child_process';
 import { setMaxListeners } from 'node:events';
 import { availableParallelism, setPriority } from 'node:os';
 import { UserError } from '../errors.js';
+import type { Header } from '../ir/unit.js';
 import { Gate } from './gate.js';
 
 export interface ProcessResult {
@@ -126,7 +127,9 @@ export interface SourceText {
   readonly name: string;
   /** May be printed when it is read: a library that is in the cache does not need it. */
   readonly text: string;
-  /** Names the text where it is known; else its SHA-256 does. */
+  /** Every header that the text includes. Absent: none. Read when the text is. */
+  readonly headers?: readonly Header[];
+  /** Names the text and its headers where it is known; else unitDigest does. */
   readonly digest?: string;
 }
 
@@ -134,18 +137,25 @@ export interface SourceText {
 export const MAX_SHOWN_ERRORS = 3;
 const CONTEXT = 2;
 
-/** An error of a compiler, and its line in the generated text. */
+/** An error of a compiler, and its line in the generated text or a header. */
 export interface Diagnostic {
   readonly line: number;
   readonly message: string;
 }
 
-function diagnosticsOf(source: SourceText, stderr: string): Diagnostic[] {
-  const found: Diagnostic[] = [];
-  for (const text of stderr.split('\n')) {
-    const match = /^([A-Za-z0-9_.]+):(\d+)(?::\d+)?: (.*)$/.exec(text);
-    if (match === null || match[1] !== source.name || /^(note|warning):/.test(match[3]!)) continue;
-    found.push({ line: Number(match[2]), message: match[3]! });
+interface PlacedDiagnostic extends Diagnostic {
+  readonly file: string;
+  readonly text: string;
+}
+
+function diagnosticsOf(source: SourceText, stderr: string): PlacedDiagnostic[] {
+  const texts = new Map([source, ...(source.headers ?? [])].map(({ name, text }) => [name, text]));
+  const found: PlacedDiagnostic[] = [];
+  for (const each of stderr.split('\n')) {
+    const match = /^(?:\.\/)?([A-Za-z0-9_./]+):(\d+)(?::\d+)?: (.*)$/.exec(each);
+    const text = match === null ? undefined : texts.get(match[1]!);
+    if (match === null || text === undefined || /^(note|warning):/.test(match[3]!)) continue;
+    found.push({ file: match[1]!, text, line: Number(match[2]), message: match[3]! });
   }
   return found;
 }
@@ -165,10 +175,7 @@ export function compileError(compiler: string, source: SourceText, stderr: strin
   const diagnostics = diagnosticsOf(source, stderr);
   const shown = diagnostics
     .slice(0, MAX_SHOWN_ERRORS)
-    .map(
-      (diagnostic) =>
-        `${source.name}:${diagnostic.line}: ${diagnostic.message}\n${excerpt(source.text, diagnostic.line)}`,
-    );
+    .map(({ file, text, line, message }) => `${file}:${line}: ${message}\n${excerpt(text, line)}`);
   const rest = diagnostics.length > MAX_SHOWN_ERRORS ? `\n… and ${diagnostics.length - MAX_SHOWN_ERRORS} more` : '';
   const details = shown.length > 0 ? shown.join('\n') + rest : stderr.trim().slice(0, 2000);
   return new UserError(

@@ -6,7 +6,7 @@ import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
 import { fmaTile } from './micro.js';
 import { C_TYPES, capOf, floatLiteral, type Operand, type COperands } from './operands.js';
 import { render } from './templates.js';
-import type { Emitted } from './workItems.js';
+import type { Emitted } from './unit.js';
 
 /** Register tiles: keys × queries for the scores, queries × columns for the values. */
 const TILES: Readonly<
@@ -176,5 +176,10 @@ export function emitAttention(
     valueRows: tiles.valueRows,
     valueTiles: values.map(({ nr, helper }) => ({ nr, name: helper.name })),
   });
-  return { source, helpers: [score, ...values.map(({ helper }) => helper)], scratchBytes: roundUp(bytes, 4096) };
+  return {
+    includes: ['lib/elementary.h'],
+    source,
+    helpers: [score, ...values.map(({ helper }) => helper)],
+    scratchBytes: roundUp(bytes, 4096),
+  };
 }

@@ -22,8 +22,8 @@ import {
 import { passUnits, quadBlocks } from './quadBlocks.js';
 import { VectorBody } from './scalarPrinter.js';
 import { render } from './templates.js';
+import type { Emitted } from './unit.js';
 import {
-  type Emitted,
   evenBlocks,
   type GemmPlan,
   itemValues,
@@ -151,7 +151,7 @@ function emitQuadDriver(plan: GemmPlan, operands: COperands): Emitted {
       across,
       segments: segments.map((segment, i) => ({ ...segment, ...quads.blocks[i]! })),
     });
-  return { source, helpers: quads.helpers, scratchBytes };
+  return { includes: quads.includes, source, helpers: quads.helpers, scratchBytes };
 }
 
 /** Prints the function of the kernel, and those that multiply. */
@@ -275,7 +275,7 @@ export function emitDriver(plan: GemmPlan, operands: COperands): Emitted {
       bp,
       segments,
     });
-  return { source, helpers, scratchBytes };
+  return { includes: ['lib/elementary.h', 'lib/amx.h'], source, helpers, scratchBytes };
 }
 
 /** Columns of a panel that was widened to f32. */
@@ -327,8 +327,7 @@ export function emitLogProb(
     isPartial: kernel.vocab % 16 !== 0,
     block: LOGPROB_BLOCK,
     width: partWidth(kernel),
-    draw:
-      kernel.draw === undefined ? undefined : { noise: render('gumbel', {}), ...drawOperands(kernel.draw, operands) },
+    draw: kernel.draw === undefined ? undefined : { ...drawOperands(kernel.draw, operands) },
     target: operands.get(kernel.target).index,
     logits: logits === undefined ? undefined : { ...logits, rows: operands.extentIndex(logits.extent) },
     parts: parts.index,
@@ -346,5 +345,5 @@ export function emitLogProb(
     { symbol, rows: kernel.rows, k: kernel.k, a: kernel.a, schedule, ldc, segments: [segment], lines: 0 },
     operands,
   );
-  return { ...driver, source: epilogue + driver.source };
+  return { ...driver, includes: [...driver.includes, 'lib/gumbel.h'], source: epilogue + driver.source };
 }

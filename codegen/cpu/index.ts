@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import type { Extents } from '../../ir/extents.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { CpuSchedule } from '../../ir/plan.js';
-import type { Header } from '../../ir/unit.js';
+import { type Header, unitDigest } from '../../ir/unit.js';
 import type { MarkOf } from '../marks.js';
 import { kernelSignature, parametersOf, scheduleHash } from '../signature.js';
 import { sortByExpertValues, logprobReduceValues, routeValues, sampleValues } from '../templateValues.js';
@@ -11,12 +11,12 @@ import { emitAttention } from './attention.js';
 import { emitGemm, emitLogProb } from './contraction.js';
 import { COperands } from './operands.js';
 import { loopProgram } from './programLoops.js';
-import { abiText, preludeText, render } from './templates.js';
-import type { Emitted } from './workItems.js';
+import { cpuHeadersOf, render } from './templates.js';
+import { type Emitted, unitText } from './unit.js';
 
 export { kernelSignature, parametersOf } from '../signature.js';
 export { defaultSchedule, isLegal, type CpuFacts } from './schedules.js';
-export { templatesHash } from './templates.js';
+export { cpuHeadersOf, includeFlags, templatesHash } from './templates.js';
 export { compilerFlags } from './micro.js';
 
 /**
@@ -35,9 +35,9 @@ export function emitKernel(
   const signature = kernelSignature(kernel, module, capacity);
   const symbol = `k_${kernel.anchor.toLowerCase()}_${signature}_${scheduleHash(schedule)}`;
   const operands = new COperands(kernel, module, parameters, capacity, markOf);
-  const { source, helpers, scratchBytes } = emitAnchor(kernel, operands, schedule, symbol);
-  const unique = new Map(helpers.map((helper) => [helper.name, helper.source]));
-  return { symbol, source: [...unique.values(), source].join('\n'), headers: [], scratchBytes, parameters };
+  const emitted = emitAnchor(kernel, operands, schedule, symbol);
+  const source = unitText(kernel, schedule, emitted);
+  return { symbol, source, headers: cpuHeadersOf(source), scratchBytes: emitted.scratchBytes, parameters };
 }
 
 function emitAnchor(kernel: Kernel, operands: COperands, schedule: CpuSchedule, symbol: string): Emitted {
@@ -58,6 +58,7 @@ function emitAnchor(kernel: Kernel, operands: COperands, schedule: CpuSchedule, 
       const program = loopProgram(kernel, operands);
       return {
         source: render('loop', { symbol, program, rows: operands.extentIndex(kernel.rows), step: schedule.rows }),
+        includes: ['lib/elementary.h'],
         helpers: [],
         scratchBytes: 0,
       };
@@ -66,13 +67,12 @@ function emitAnchor(kernel: Kernel, operands: COperands, schedule: CpuSchedule, 
       if (schedule.kind !== 'loop') return mismatch();
       const source = render('sample', {
         symbol,
-        noise: render('gumbel', {}),
         rows: operands.extentIndex(kernel.rows),
         entries: operands.extentIndex(operands.rowsOf(kernel.inputs.entryToken).extent),
         step: schedule.rows,
         ...sampleValues(kernel, operands),
       });
-      return { source, helpers: [], scratchBytes: 0 };
+      return { includes: ['lib/elementary.h'], source, helpers: [], scratchBytes: 0 };
     }
     case 'route':
     case 'sortByExpert': {
@@ -80,7 +80,7 @@ function emitAnchor(kernel: Kernel, operands: COperands, schedule: CpuSchedule, 
       const values = kernel.anchor === 'route' ? routeValues(kernel, operands) : sortByExpertValues(kernel, operands);
       const rows = operands.extentIndex(kernel.rows);
       const source = render(kernel.anchor, { symbol, rows, step: schedule.rows, ...values });
-      return { source, helpers: [], scratchBytes: 0 };
+      return { includes: ['lib/elementary.h'], source, helpers: [], scratchBytes: 0 };
     }
     case 'logprobReduce': {
       if (schedule.kind !== 'loop') return mismatch();
@@ -90,7 +90,7 @@ function emitAnchor(kernel: Kernel, operands: COperands, schedule: CpuSchedule, 
         step: schedule.rows,
         ...logprobReduceValues(kernel, operands),
       });
-      return { source, helpers: [], scratchBytes: 0 };
+      return { includes: ['lib/elementary.h'], source, helpers: [], scratchBytes: 0 };
     }
     default:
       return kernel satisfies never;
@@ -103,7 +103,7 @@ function emitAnchor(kernel: Kernel, operands: COperands, schedule: CpuSchedule, 
 export interface EmittedKernel {
   /** Name of the exported function: `k_<anchor>_<signature>_<schedule hash>`. */
   readonly symbol: string;
-  /** The function and the functions that it calls, without the shared prelude. It may be printed when it is read. */
+  /** A text that compiles alone: the function and the functions that it calls. It may be printed when it is read. */
   readonly source: string;
   /** All headers that it includes, itself or through another. They may be read when the source is read. */
   readonly headers: readonly Header[];
@@ -120,6 +120,8 @@ export interface TranslationUnit {
   readonly name: string;
   /** Printed when it is read. */
   readonly text: string;
+  /** Every header that it includes. */
+  readonly headers: readonly Header[];
   /** SHA-256, hexadecimal, of the digests of what the text is made of. Prints those that are not known. */
   readonly digest: string;
 }
@@ -130,20 +132,11 @@ export interface KernelUnit extends TranslationUnit {
   readonly symbols: readonly string[];
 }
 
-/** What every file begins with. */
-let head: string | undefined;
-
-/** A C file: the ABI, the shared prelude, and every kernel once. Compile it with the compilerFlags of its schedules. */
-export function emitTranslationUnit(emitted: readonly EmittedKernel[]): string {
-  head ??= [abiText(), preludeText()].join('\n');
-  const unique = new Map(emitted.map((kernel) => [kernel.symbol, kernel.source]));
-  return [head, ...unique.values()].join('\n');
-}
+/** A C file: every kernel once. Compile it with the compilerFlags of its schedules. */
+export const emitTranslationUnit = (emitted: readonly Pick<EmittedKernel, 'symbol' | 'source'>[]): string =>
+  [...new Map(emitted.map((kernel) => [kernel.symbol, kernel.source])).values()].join('\n');
 
 const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
-
-/** Of what every file begins with. */
-let headDigest: string | undefined;
 
 /** A C file of several kernels, each of them once. */
 function unit(kernels: readonly EmittedKernel[]): KernelUnit {
@@ -151,9 +144,11 @@ function unit(kernels: readonly EmittedKernel[]): KernelUnit {
     name: `${kernels[0]!.symbol}.c`,
     symbols: kernels.map(({ symbol }) => symbol),
     get digest() {
-      headDigest ??= sha256(emitTranslationUnit([]));
-      const digests = kernels.map((kernel) => kernel.digest ?? sha256(kernel.source));
-      return sha256(JSON.stringify([headDigest, ...digests]));
+      const digests = kernels.map((kernel) => kernel.digest ?? unitDigest(kernel.source, kernel.headers));
+      return sha256(JSON.stringify(digests));
+    },
+    get headers() {
+      return cpuHeadersOf(this.text);
     },
     get text() {
       return emitTranslationUnit(kernels);

@@ -30,6 +30,7 @@ export interface QuadBlocks {
   /** The function that makes codes of rows, and for each weight the one that multiplies. */
   readonly round: string;
   readonly blocks: readonly { readonly multiply: string; readonly panelBytes: number }[];
+  readonly includes: readonly string[];
   readonly source: string;
   readonly helpers: readonly Helper[];
   /** Bytes of scratch memory for rows' groups and codes, and for widened columns. */
@@ -102,8 +103,7 @@ export function quadBlocks(
     mr: schedule.mr,
     padding: pads.map((copy) => ({ from: copy * depth + read, bytes: depth - read })),
   });
-  const rowsHelper = { name: 'quadRows', source: render('quadRows', {}) };
-  const helpers: Helper[] = [rowsHelper, ...(plan.beside === undefined ? [] : [plan.beside.helper])];
+  const helpers: Helper[] = plan.beside === undefined ? [] : [plan.beside.helper];
   const made = new Map<QuadName, string>();
   const blocks = formats.map((format) => {
     const multiply = made.get(format) ?? `${symbol}_${format}`;
@@ -121,6 +121,7 @@ export function quadBlocks(
   return {
     round,
     blocks,
+    includes: ['lib/elementary.h', 'lib/amx.h', 'lib/codes.h', ...new Set(isas.map((isa) => QUAD_ISAS[isa].header))],
     source,
     helpers,
     groupsBytes: roundUp(most * rows.groups * 16, 64),

@@ -1,7 +1,6 @@
 /** The table of what register tiles of bytes need, for each instruction set. */
 import type { CpuIsa } from '../../ir/plan.js';
 import type { QuadName } from '../../ir/quads.js';
-import { render } from './templates.js';
 
 /** Instruction sets with tiles of vectors that are printed. `avxvnni` multiplies quads of 8 columns at once. */
 export type QuadIsa = Exclude<CpuIsa, 'amx'> | 'avxvnni';
@@ -90,7 +89,7 @@ const AVX2: QuadVectors = {
   loadInt: (place) => `_mm256_loadu_si256((const __m256i *)(${place}))`,
   storeInt: (place, value) => `_mm256_storeu_si256((__m256i *)(${place}), ${value});`,
   hasPairs: true,
-  helpers: () => render('quads256', {}),
+  header: 'lib/codes256.h',
 };
 
 const dot256 = (sum: string, w: string, a: string): string => `${sum} = _mm256_dpbusd_avx_epi32(${sum}, ${w}, ${a});`;
@@ -192,7 +191,7 @@ const AVX512: QuadVectors = {
   storeInt: (place, value) => `_mm512_storeu_si512(${place}, ${value});`,
   feature: 'avx512vnni',
   hasPairs: false,
-  helpers: () => render('quads512', {}),
+  header: 'lib/codes512.h',
 };
 
 const PORTABLE: QuadVectors = {
@@ -231,7 +230,7 @@ const PORTABLE: QuadVectors = {
   loadInt: (place) => `tw_loadi((const int32_t *)(${place}))`,
   storeInt: (place, value) => `memcpy(${place}, &${value}, 64);`,
   hasPairs: false,
-  helpers: () => render('quadsPortable', {}),
+  header: 'lib/codesPortable.h',
 };
 
 /** Tiles of a format: those of bytes where AVX2 has them. Scales of 32 neighbours would leave too much to bound. */
@@ -317,7 +316,7 @@ export interface QuadVectors {
   /** Whether rows have codes in 16 bits. */
   readonly hasPairs: boolean;
   /** Functions that tiles call. */
-  readonly helpers: () => string;
+  readonly header: string;
 }
 
 /** Bytes from one row's codes to the next, and codes of a row. */

@@ -106,7 +106,7 @@ export function versions(own: QuadVectors, name: string, print: (name: string, t
         '#undef TW_DOT\n#define TW_DOT TW_DOT_FEATURE\n' +
         print(`${name}_${feature}`, `, target("${feature}")`) +
         `#undef TW_DOT\n#define ${name} (TW_SUPPORTS("${feature}") ? ${name}_${feature} : ${name}_plain)\n`;
-  return { name, source: `${own.helpers()}#ifndef TW_HAS_${name}\n#define TW_HAS_${name}\n${text}#endif\n` };
+  return { name, source: `#ifndef TW_HAS_${name}\n#define TW_HAS_${name}\n${text}#endif\n` };
 }
 
 /** c[mr][32] (+)= rows·panel for few rows, straight from packed codes. */
@@ -216,7 +216,7 @@ export function widenQuads(isa: QuadIsa, format: QuadName): Helper {
   const name = `tw_widen_${isa}_${format}`;
   const target = own.needs === undefined ? '' : `, target("${own.needs}")`;
   const text = render('quadWiden', { name, target, nr, format, ...unitValues(panel), body, wide: 8 * own.quadBytes });
-  return { name, source: `${own.helpers()}#ifndef TW_HAS_${name}\n#define TW_HAS_${name}\n${text}#endif\n` };
+  return { name, source: `#ifndef TW_HAS_${name}\n#define TW_HAS_${name}\n${text}#endif\n` };
 }
 
 /** Whether tiles of whole rows take bounded codes. */

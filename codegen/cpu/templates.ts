@@ -1,27 +1,22 @@
-/** Templates of generated C. */
-import { readFileSync } from 'node:fs';
+/** Templates and headers of generated C. */
+import { createHash } from 'node:crypto';
+import { readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import type { Header } from '../../ir/unit.js';
+import { Headers } from '../headers.js';
 import { Templates } from '../templates.js';
 
-const ABI = new URL('../../runtime/native/abi.h', import.meta.url);
+const FOLDER = new URL('./', import.meta.url);
+/** What headers include of the runtime, by this name. */
+const ABI = 'native/abi.h';
+const RUNTIME = new URL('../../runtime/', import.meta.url);
 
 export type TemplateName =
-  | 'prelude'
-  | 'vectors512'
-  | 'vectors256'
-  | 'vectorsPortable'
-  | 'vectors'
-  | 'math'
-  | 'amx'
   | 'microFma'
   | 'microAmx'
   | 'block'
   | 'besideProducts'
-  | 'quadRows'
   | 'quadRound'
-  | 'quads256'
-  | 'quads512'
-  | 'quadsPortable'
   | 'quadFew'
   | 'quadMany'
   | 'quadWiden'
@@ -30,32 +25,33 @@ export type TemplateName =
   | 'gemm'
   | 'attention'
   | 'logprob'
-  | 'gumbel'
   | 'logprobReduce'
   | 'sample'
   | 'route'
   | 'sortByExpert'
   | 'loop';
 
-const templates = new Templates<TemplateName>(new URL('./templates/', import.meta.url), '.c.hbs', abiText);
+const templates = new Templates<TemplateName>(new URL('./templates/', FOLDER), '.c.hbs');
+const headers = new Headers(FOLDER, { [ABI]: new URL(ABI, RUNTIME) });
+
+/** Every header that a unit includes, itself or through another. */
+export const cpuHeadersOf = (source: string): readonly Header[] => headers.of(source);
+
+/** Flags that let a compiler find the headers where they lie, for units that are compiled without copies of them. */
+export const includeFlags = (): string[] => [FOLDER, RUNTIME].map((folder) => `-I${fileURLToPath(folder)}`);
 
 /** Prints templates/<name>.c.hbs. An unknown name in the template is an error. Nothing is escaped. */
 export function render(name: TemplateName, values: object): string {
   return templates.render(name, values);
 }
 
-/** What every C file of kernels begins with: vectors of 16 lanes for each instruction set, elementary functions. */
-export const preludeText = (): string =>
-  (['prelude', 'vectors512', 'vectors256', 'vectorsPortable', 'vectors', 'math', 'amx'] as const)
-    .map((name) => render(name, {}))
-    .join('\n');
-
-/** The text of runtime/native/abi.h. */
-export function abiText(): string {
-  return readFileSync(fileURLToPath(ABI), 'utf8');
-}
-
-/** Hex digest of all templates and of the ABI. Tuning records made with other templates are not used. */
+/** Hex digest of all templates and headers. Tuning records made with others are not used. */
 export function templatesHash(): string {
-  return templates.hash();
+  const names = readdirSync(fileURLToPath(FOLDER), { recursive: true, encoding: 'utf8' }).filter((name) =>
+    name.endsWith('.h'),
+  );
+  const digest = createHash('sha256').update(templates.hash());
+  for (const { name, text } of headers.of([...names.sort(), ABI].map((name) => `#include "${name}"\n`).join('')))
+    digest.update(`\0${name}\0`).update(text);
+  return digest.digest('hex').slice(0, 16);
 }

@@ -3,15 +3,7 @@ import type { ExpertRows } from '../../ir/kernel.js';
 import type { CpuGemmSchedule, CpuIsa } from '../../ir/plan.js';
 import { type ExtentName, roundUp } from '../../ir/types.js';
 import type { BesideProducts } from './epilogues.js';
-import type { Helper } from './micro.js';
 import type { COperands } from './operands.js';
-
-/** A kernel's source, the functions that it calls, and the scratch memory that each worker needs. */
-export interface Emitted {
-  readonly source: string;
-  readonly helpers: readonly Helper[];
-  readonly scratchBytes: number;
-}
 
 /** A contraction as its loop over items sees it. */
 export interface GemmPlan {

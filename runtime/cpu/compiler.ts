@@ -4,6 +4,7 @@ import { chmod, mkdtemp, open, readdir, readFile, rename, rm, stat } from 'node:
 import { join } from 'node:path';
 import { UserError } from '../../errors.js';
 import type { CpuIsa } from '../../ir/plan.js';
+import { unitDigest } from '../../ir/unit.js';
 import { readSettings, type Settings } from '../../settings.js';
 import { codeOf } from '../../system/process.js';
 import { loadAddon } from '../addon.js';
@@ -163,7 +164,10 @@ function checkNames(sources: readonly SourceText[]): void {
   }
 }
 
-const identityOf = (source: SourceText): readonly string[] => [source.name, source.digest ?? sha256(source.text)];
+const identityOf = (source: SourceText): readonly string[] => [
+  source.name,
+  source.digest ?? unitDigest(source.text, source.headers ?? []),
+];
 
 /** The entry of a key, made by `make` in a folder of its own where it is not there yet. */
 async function entryOf(
@@ -221,7 +225,7 @@ const running = new Map<string, { readonly job: Promise<CompiledLibrary>; readon
 
 /**
  * Compiles C sources, in parallel, into one shared object, or finds it in the cache, for which no process is started.
- * The key covers the text, the flags, the compiler's version, the kernel ABI and the instruction set.
+ * The key covers the texts, their headers, the flags, the compiler's version, the kernel ABI and the instruction set.
  * Throws UserError for a missing compiler, a text that does not compile (with its lines), a cache that cannot be
  * written or an invalid limit of its size.
  */

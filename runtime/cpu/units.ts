@@ -1,7 +1,8 @@
 /** Compiles the units of a library, in parallel, or finds their objects in the cache. */
 import { createHash, randomUUID } from 'node:crypto';
-import { open, readFile, rename, rm, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { mkdir, open, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { isHeaderName, unitDigest } from '../../ir/unit.js';
 import type { Settings } from '../../settings.js';
 import { codeOf } from '../../system/process.js';
 import { compileError, runProcess, type SourceText } from '../compilers.js';
@@ -33,10 +34,23 @@ export interface UnitBuild {
 }
 
 const objectOf = ({ name }: SourceText): string => `${name}.o`;
-const keyOf = ({ text }: SourceText, { identity }: UnitBuild): string =>
+const keyOf = ({ text, headers = [] }: SourceText, { identity }: UnitBuild): string =>
   createHash('sha256')
-    .update(JSON.stringify({ ...identity, text }))
+    .update(JSON.stringify({ ...identity, unit: unitDigest(text, headers) }))
     .digest('hex');
+
+/** Writes the headers of units, each once. Throws for a name outside the folder, or of two texts. */
+async function writeHeaders(sources: readonly SourceText[], folder: string): Promise<void> {
+  const texts = new Map<string, string>();
+  for (const { name, text } of sources.flatMap(({ headers = [] }) => headers)) {
+    if (!isHeaderName(name) || (texts.get(name) ?? text) !== text)
+      throw new Error(`Bad or repeated header name ${JSON.stringify(name)}.`);
+    texts.set(name, text);
+  }
+  for (const name of new Set([...texts.keys()].map((each) => dirname(each))))
+    await mkdir(join(folder, name), { recursive: true, mode: 0o700 });
+  await allOf([...texts].map(([name, text]) => writeSynced(join(folder, name), text)));
+}
 
 /** Writes a unit to the folder, and its object where that is in the cache. */
 async function isCompiled(source: SourceText, folder: string, build: UnitBuild): Promise<boolean> {
@@ -49,7 +63,7 @@ async function compileUnit(source: SourceText, folder: string, build: UnitBuild)
   const { compiler, flags, objects, signal, isBackground } = build;
   const object = objectOf(source);
   const shown = ['-pipe', '-fno-diagnostics-show-caret', '-fdiagnostics-color=never'];
-  const argv = [...flags, ...shown, '-c', source.name, '-o', object];
+  const argv = [...flags, ...shown, '-I.', '-c', source.name, '-o', object];
   const result = await runProcess(compiler.path, argv, folder, signal, isBackground);
   signal?.throwIfAborted();
   if (result.status !== 0) throw compileError(compiler.path, source, result.stderr);
@@ -71,6 +85,7 @@ export async function compileUnits(
   folder: string,
   build: UnitBuild,
 ): Promise<readonly string[]> {
+  await writeHeaders(sources, folder);
   const found = await allOf(sources.map((source) => isCompiled(source, folder, build)));
   await allOf(
     sources.map(async (source, i) => {

@@ -4,7 +4,13 @@ import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { LibraryHandle } from 'koffi';
-import { compilerFlags, emitKernel, type EmittedKernel, emitTranslationUnit } from '../../codegen/cpu/index.js';
+import {
+  compilerFlags,
+  emitKernel,
+  type EmittedKernel,
+  emitTranslationUnit,
+  includeFlags,
+} from '../../codegen/cpu/index.js';
 import { extentIn, type Extents } from '../../ir/extents.js';
 import { everyExtent, extentNames } from '../../ir/function.js';
 import type { BufferDecl, KernelModule, WeightDecl } from '../../ir/kernel.js';
@@ -83,6 +89,7 @@ export function compile(source: string, flags: readonly string[]): LibraryHandle
     quickCc() ?? 'cc',
     [
       ...flags,
+      ...includeFlags(),
       '-Wall',
       '-Wextra',
       '-Wno-unused-variable',

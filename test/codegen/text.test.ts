@@ -89,7 +89,7 @@ describe('generated text', () => {
     const kernels = ['o', 'down'].map((name) => emitKernel(kernelNamed(F32, name), F32, schedule, { T: 128, R: 128 }));
     const text = emitTranslationUnit([...kernels, ...kernels]);
     for (const { symbol } of kernels) expect(text.split(`void ${symbol}(`).length).toBe(2);
-    expect(text).toContain('#define TW_ABI');
+    expect(text).toContain('#include "lib/elementary.h"');
     expect(emitTranslationUnit(kernels)).toBe(text);
   });
 

@@ -134,9 +134,46 @@ describe('the cache of compiled kernels', () => {
       ).rejects.toThrow(/source name/);
     }
   });
+
+  it('gives units their headers, which are part of their names, and keeps them inside the folder', async () => {
+    const settings = settingsIn(freshCache());
+    const withHeader = (value: number, name = 'lib/inner.h') => [
+      {
+        name: 'a.c',
+        text: '#include "lib/outer.h"\nint tw_value_a(void) { return VALUE; }\n',
+        headers: [
+          { name, text: `#define VALUE ${value}\n` },
+          { name: 'lib/outer.h', text: '#include "lib/inner.h"\n' },
+        ],
+      },
+    ];
+    const { path } = await compileShared(withHeader(1), { isa: 'portable', settings });
+    expect(readFileSync(join(dirname(path), 'lib', 'inner.h'), 'utf8')).toBe('#define VALUE 1\n');
+    expect((await compileShared(withHeader(2), { isa: 'portable', settings })).path).not.toBe(path);
+    expect(await compileShared(withHeader(1), { isa: 'portable', settings })).toMatchObject({ path, cached: true });
+    for (const name of ['../inner.h', '/lib/inner.h', 'lib/../inner.h', 'inner.h', 'lib/inner.sh', 'lib/.h'])
+      await expect(compileShared(withHeader(3, name), { isa: 'portable', settings })).rejects.toThrow(/header name/);
+  });
 });
 
 describe('errors of the compiler', () => {
+  it('shows the lines of a header that do not compile', async () => {
+    const error = await failure(
+      compileShared(
+        [
+          {
+            name: 'a.c',
+            text: '#include "lib/bad.h"\n',
+            headers: [{ name: 'lib/bad.h', text: 'int first;\nint broken = ;\n' }],
+          },
+        ],
+        { isa: 'portable', settings: settingsIn(freshCache()) },
+      ),
+    );
+    expect(error.message).toContain('lib/bad.h:2:');
+    expect(error.message).toContain('>     2 | int broken = ;');
+  });
+
   it('shows the generated lines that do not compile', async () => {
     const cache = freshCache();
     const text = 'int first;\nint second;\nint broken = ;\nint fourth;\nint fifth;\nint alsoBroken = +;\n';

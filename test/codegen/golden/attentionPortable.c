@@ -1,3 +1,6 @@
+/* layers.attention: attention, portable, queries 32, keys 64. */
+#include "lib/elementary.h"
+
 #ifndef TW_HAS_tw_portable_2x16_f32_a32_1_b16_512_c32_u4
 #define TW_HAS_tw_portable_2x16_f32_a32_1_b16_512_c32_u4
 /*

@@ -1,3 +1,7 @@
+/* layers.down: gemm, amx, mr 32, nr 32, kc 64, mb 64, nb 64. */
+#include "lib/elementary.h"
+#include "lib/amx.h"
+
 #ifndef TW_HAS_tw_amx_32x32_a96_b1536_c64_p8
 #define TW_HAS_tw_amx_32x32_a96_b1536_c64_p8
 /*

@@ -1,3 +1,7 @@
+/* layers.gate_up: gemm, avx2, mr 2, nr 16, kc 64, mb 64, nb 64. */
+#include "lib/elementary.h"
+#include "lib/amx.h"
+
 #ifndef TW_HAS_tw_avx2_2x16_f32_a64_1_b16_1024_c64_u4_p2_4
 #define TW_HAS_tw_avx2_2x16_f32_a64_1_b16_1024_c64_u4_p2_4
 /*

@@ -1,3 +1,8 @@
+/* layers.head_logprob: logprob, portable, mr 2, nr 16, kc 64, mb 64, nb 512. */
+#include "lib/elementary.h"
+#include "lib/amx.h"
+#include "lib/gumbel.h"
+
 #ifndef TW_HAS_tw_portable_2x16_f32_a64_1_b16_1024_c512_u4_p2_4
 #define TW_HAS_tw_portable_2x16_f32_a64_1_b16_1024_c512_u4_p2_4
 /*

@@ -1,3 +1,7 @@
+/* layers.qkv: gemm, avx512, mr 2, nr 32, kc 64, mb 64, nb 64. */
+#include "lib/elementary.h"
+#include "lib/amx.h"
+
 #ifndef TW_HAS_tw_avx512_2x32_f32_a64_1_b16_1024_c64_u4_p2_4
 #define TW_HAS_tw_avx512_2x32_f32_a64_1_b16_1024_c64_u4_p2_4
 /*

@@ -1,3 +1,6 @@
+/* layers.reduce: logprobReduce, avx512, rows 8. */
+#include "lib/elementary.h"
+
 void k_logprobreduce_d763150db50723a6_f616b558(const tw_launch *launch, int32_t worker, int32_t workers) {
   (void)worker;
   (void)workers;

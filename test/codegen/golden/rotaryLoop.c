@@ -1,3 +1,6 @@
+/* layers.rotary: loop, avx512, rows 8. */
+#include "lib/elementary.h"
+
 static void k_loop_59e2f82fb4330bd0_f616b558_rows(const tw_launch *launch, int64_t m0, int64_t mn) {
   for (int64_t i = 0; i < mn; i++) {
     const int64_t row = m0 + i;

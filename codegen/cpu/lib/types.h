@@ -1,10 +1,18 @@
-/* Vectors of 16 lanes on every target: one register with AVX-512, several below it. */
+/*
+ * What every kernel begins with: types of 16 lanes, how functions of a Config are declared, and single 16-bit floats.
+ *
+ * A kernel is an inline function whose first parameter is a Config: a struct of numbers that the unit writes down as a
+ * constant. Inlined, its loops have constant bounds and its branches are decided, as with templates of C++. Functions
+ * that it calls for the unit, register tiles and epilogues, are parameters too.
+ */
+#pragma once
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
-#include <math.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
+#include "native/abi.h"
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #else
@@ -23,6 +31,22 @@ typedef uint8_t tw_b __attribute__((vector_size(16)));
 typedef uint8_t tw_bu __attribute__((vector_size(16), aligned(1), may_alias));
 #define TW_FN static inline __attribute__((always_inline, unused))
 #define TW_LOOP static inline __attribute__((unused))
+/* A function of its own: register tiles, whose registers nothing else needs. */
+#define TW_TILE static __attribute__((noinline))
+/* Loops over registers, of which none is left. */
+#define TW_UNROLL _Pragma("GCC unroll 64")
+/* A limit of a Config: code that is compiled for another one does not build. */
+#define TW_LIMIT(condition) \
+  do { \
+    if (!(condition)) tw_beyond_limit(); \
+  } while (0)
+extern void tw_beyond_limit(void)
+#if defined(__has_attribute)
+#if __has_attribute(error)
+    __attribute__((error("a Config is beyond a limit of its kernel")))
+#endif
+#endif
+    ;
 
 static const tw_i tw_lane = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
 

@@ -1,6 +1,8 @@
 /* Dot products of bytes with AVX-512: one instruction with VNNI, and the same sums without it. */
-#ifndef TW_HAS_Q512
-#define TW_HAS_Q512
+#pragma once
+#include "lib/codes.h"
+
+#if defined(__AVX512F__)
 #define TW_Q512_KEEP(x) __asm__("" : "+v"(x))
 TW_FN __m512i tw_q512_take(__m512i v, int n, int mask) {
   const __m512i shifted = n == 0 ? v : n > 0 ? _mm512_srli_epi16(v, (unsigned)n) : _mm512_slli_epi16(v, (unsigned)-n);

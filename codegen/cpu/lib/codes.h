@@ -1,6 +1,6 @@
 /* Rows in codes of 8 bits, 32 of which have a scale; sums of 16 codes each, and of all of them times the scale. */
-#ifndef TW_HAS_GROUPS
-#define TW_HAS_GROUPS
+#pragma once
+#include "lib/vectors.h"
 /* Features that the processor decides about. TW_PLAIN_BYTES leaves them out, to prove what remains. */
 #if defined(TW_PLAIN_BYTES)
 #define TW_SUPPORTS(feature) 0
@@ -165,4 +165,3 @@ TW_FN float tw_inverse(int32_t largest, float *scale) {
   *scale = largest < 0x7f800000 ? x * (1.0f / 127.0f) : __builtin_nanf("");
   return largest >= 0x0d800000 && largest < 0x7f800000 ? 127.0f / x : 0.0f;
 }
-#endif

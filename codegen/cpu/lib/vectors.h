@@ -1,4 +1,9 @@
-/* On every target, by the functions above. */
+/* Vectors of 16 lanes on every target: one register with AVX-512, several below it. */
+#pragma once
+#include "lib/vectors256.h"
+#include "lib/vectors512.h"
+#include "lib/vectorsPortable.h"
+
 /* Lanes below n. */
 TW_FN tw_m tw_first(int32_t n) { return tw_lti(tw_lane, tw_seti(n)); }
 TW_FN tw_v tw_mask_float(tw_m m) { return tw_select(m, tw_set1(1.0f), tw_set1(0.0f)); }

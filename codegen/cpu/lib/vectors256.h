@@ -1,4 +1,7 @@
 /* Half a register of 16-bit floats, for tiles of AVX2, which plans for AVX-512 may contain. */
+#pragma once
+#include "lib/types.h"
+
 #if defined(__AVX2__)
 TW_FN __m256 tw_load8_bf16(const uint16_t *p) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16));

@@ -1,4 +1,6 @@
 /* Elementary functions. exp and log: branch-free, error below 2 ulp. No libm inside loops over columns. */
+#pragma once
+#include "lib/vectors.h"
 
 /* exp(x) = 2^n · p(r), r = x − n·ln 2. Below −87 the result is exactly 0: no denormal reaches a sum. */
 TW_FN tw_v tw_exp(tw_v x) {

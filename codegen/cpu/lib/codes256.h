@@ -1,6 +1,8 @@
 /* Dot products of bytes with AVX2. The empty statement keeps the compiler from adding sums of other steps first. */
-#ifndef TW_HAS_Q256
-#define TW_HAS_Q256
+#pragma once
+#include "lib/codes.h"
+
+#if defined(__AVX2__)
 #define TW_Q256_KEEP(x) __asm__("" : "+x"(x))
 TW_FN __m256i tw_q256_load(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)p); }
 TW_FN __m256i tw_q256_take(__m256i v, int n, int mask) {

@@ -1,6 +1,9 @@
 /*
  * AMX tiles. TW_EMULATE_AMX gives the same operations in portable C, to prove generated text where there are no tiles.
  */
+#pragma once
+#include "lib/types.h"
+
 typedef struct __attribute__((packed)) tw_tile_config {
   uint8_t palette, start_row, reserved[14];
   uint16_t bytes[16];

@@ -1,4 +1,7 @@
 /* AVX-512: 16 lanes are one register. */
+#pragma once
+#include "lib/types.h"
+
 #if defined(__AVX512F__)
 TW_FN tw_v tw_load(const float *p) { return *(const tw_vu *)p; }
 TW_FN void tw_store(float *p, tw_v x) { *(tw_vu *)p = x; }

@@ -2,6 +2,9 @@
  * Vectors of the C compiler alone, by quarters of 4 lanes, which most processors have registers for. Compilers compare
  * and convert wider vectors lane by lane.
  */
+#pragma once
+#include "lib/types.h"
+
 #if !defined(__AVX2__)
 typedef int32_t tw_i4 __attribute__((vector_size(16)));
 typedef float tw_vu4 __attribute__((vector_size(16), aligned(4), may_alias));

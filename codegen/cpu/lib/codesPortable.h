@@ -1,6 +1,7 @@
 /* Dot products of bytes in portable C: 16 columns at a time. Inlined, they would take compilers minutes. */
-#ifndef TW_HAS_Q
-#define TW_HAS_Q
+#pragma once
+#include "lib/codes.h"
+
 typedef struct { uint8_t b[64]; } tw_q;
 TW_FN tw_q tw_q_load(const uint8_t *p) { tw_q q; memcpy(&q, p, 64); return q; }
 static __attribute__((noinline, unused)) tw_q tw_q_take(tw_q v, int n, int mask) {
@@ -27,4 +28,3 @@ static __attribute__((noinline, unused)) void tw_q_dot(tw_i *sum, const tw_q *w,
   for (int l = 0; l < 16; l++)
     (*sum)[l] += w->b[4 * l] * a[0] + w->b[4 * l + 1] * a[1] + w->b[4 * l + 2] * a[2] + w->b[4 * l + 3] * a[3];
 }
-#endif

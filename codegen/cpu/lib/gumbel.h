@@ -1,6 +1,7 @@
-#ifndef TW_GUMBEL
-#define TW_GUMBEL
 /* Gumbel's noise of 16 tokens under a key, as ir/gumbel.ts defines it. */
+#pragma once
+#include "lib/elementary.h"
+
 typedef uint32_t tw_w __attribute__((vector_size(64)));
 TW_FN tw_w tw_setw(uint32_t x) { return (tw_w)tw_seti((int32_t)x); }
 TW_FN tw_w tw_hash(tw_w a, uint32_t b) {
@@ -15,4 +16,3 @@ TW_FN tw_v tw_gumbel(tw_i token, int32_t low, int32_t high) {
   const tw_v small = u * (tw_set1(1.0f) + u * (tw_set1(0.5f) + u * tw_set1(0.33333334f)));
   return -tw_log(tw_select(tw_lt(u, tw_set1(0.015625f)), small, -tw_log(tw_set1(1.0f) - u)));
 }
-#endif

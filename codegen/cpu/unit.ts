@@ -1,0 +1,62 @@
+/**
+ * The translation unit of a kernel as C: includes, register tiles, what it computes around its main loop as functions,
+ * and one call with its Config. Everything else is in headers.
+ */
+import type { Kernel } from '../../ir/kernel.js';
+import { snakeCase } from '../cuda/unit.js';
+import type { Helper } from './micro.js';
+
+/** A value of a Config's field. Text is C. */
+export type ConfigValue = number | boolean | string | ConfigFields | readonly ConfigValue[];
+export interface ConfigFields {
+  readonly [field: string]: ConfigValue | undefined;
+}
+
+/** What a generator prints of a kernel. */
+export interface Emitted {
+  /** Headers, as `gemm/floats.h`. */
+  readonly includes: readonly string[];
+  /** Functions that other kernels may share. */
+  readonly helpers: readonly Helper[];
+  /** Functions of this kernel, the exported one last. */
+  readonly source: string;
+  /** Bytes of scratch memory that each worker needs. */
+  readonly scratchBytes: number;
+}
+
+/** `{ .rows = 4, … }`: fields that are undefined, 0 or false are left out, which C makes 0. */
+function valueText(value: ConfigValue): string {
+  if (typeof value !== 'object') return String(value === true ? 1 : value);
+  if (Array.isArray(value)) return `{ ${(value as readonly ConfigValue[]).map(valueText).join(', ')} }`;
+  const fields = Object.entries(value as ConfigFields).flatMap(([name, each]) =>
+    each === undefined || each === 0 || each === false ? [] : [`.${snakeCase(name)} = ${valueText(each)}`],
+  );
+  return fields.length === 0 ? '{ 0 }' : `{ ${fields.join(', ')} }`;
+}
+
+/** A struct's value, in lines of at most 120 columns. */
+export function configText(fields: ConfigFields): string {
+  const lines: string[] = [];
+  for (const each of Object.entries(fields)) {
+    const text = valueText(Object.fromEntries([each]));
+    if (text === '{ 0 }') continue;
+    const field = `${text.slice(2, -2)},`;
+    const last = lines.at(-1);
+    if (last !== undefined && last.length + field.length < 116) lines[lines.length - 1] = `${last} ${field}`;
+    else lines.push(field);
+  }
+  return `{\n${lines.map((line) => `  ${line}\n`).join('')}}`;
+}
+
+/** The first line of a unit: a kernel's path without the number of its layer. */
+const aboutKernel = ({ anchor, path }: Kernel, schedule: string): string =>
+  `/* ${path.replaceAll(/[^A-Za-z0-9_.]/g, '').replaceAll(/\.\d+(?=\.|$)/g, '')}: ${anchor}, ${schedule}. */\n`;
+
+/** A kernel as a text that compiles alone. */
+export function unitText(kernel: Kernel, schedule: object, { includes, helpers, source }: Emitted): string {
+  const unique = new Map(helpers.map((helper) => [helper.name, helper.source]));
+  const { kind: _, isa, ...sizes } = schedule as { readonly kind: string; readonly isa: string };
+  const about = [isa, ...Object.entries(sizes).map(([name, value]) => `${name} ${value}`)].join(', ');
+  const head = aboutKernel(kernel, about) + includes.map((name) => `#include "${name}"\n`).join('');
+  return [head, ...unique.values(), source].join('\n');
+}
