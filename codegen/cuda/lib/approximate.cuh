@@ -8,6 +8,13 @@ TW_DEVICE float add(float a, float b) { return __fadd_rn(a, b); }
 TW_DEVICE float sub(float a, float b) { return __fsub_rn(a, b); }
 TW_DEVICE float mul(float a, float b) { return __fmul_rn(a, b); }
 
+/* The larger one; NaN if either is. PTX ISA, "max". */
+TW_DEVICE float max_nan(float a, float b) {
+  float x;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b));
+  return x;
+}
+
 /* a / b for a b of at least 1 (1 + exp x): within 2 ulp, and 0 where b overflows its fast range. */
 TW_DEVICE float div_sigmoid(float a, float b) { return __fdividef(a, b); }
 

@@ -88,6 +88,24 @@ export function scaleFunctor(kernel: LogProbKernel, operands: CudaOperands, prol
   ]);
 }
 
+/**
+ * The epilogue of a head whose tiles are whole blocks (head/rows.cuh): `text` defines head_config and Scale. `keepsLogits`:
+ * it stores the logits that the kernel keeps as it goes.
+ */
+export function headEpilogue(
+  kernel: LogProbKernel,
+  operands: CudaOperands,
+  prologue: RowPrologue,
+  keepsLogits = kernel.logits !== undefined,
+): Functor {
+  const scale = scaleFunctor(kernel, operands, prologue);
+  const own = keepsLogits === (kernel.logits !== undefined) ? '' : `, ${keepsLogits}`;
+  return {
+    text: `${headConfigText(kernel, operands)}\n\n${scale.text}`,
+    instance: `HeadEpilogue<head_config, Scale${own}>{ ${scale.instance}, ${headBuffers(kernel, operands)} }`,
+  };
+}
+
 // How templates of the vocabulary's kernels draw tokens.
 
 /** Functions that draw tokens. */

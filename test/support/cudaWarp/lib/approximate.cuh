@@ -7,6 +7,7 @@ namespace tw {
 inline float add(float a, float b) { return a + b; }
 inline float sub(float a, float b) { return a - b; }
 inline float mul(float a, float b) { return a * b; }
+inline float max_nan(float a, float b) { return a > b || a != a ? a : b; }
 inline float div_sigmoid(float a, float b) { return a / b; }
 inline float exp2_flushed(float x) { return exp2f(x); }
 inline float log2_fast(float x) { return log2f(x); }
