@@ -2,7 +2,7 @@
  * Headers of generated code: the fixed part of kernels, in files that an editor understands. A printed unit names what
  * it needs by `#include "gemm/mma.cuh"`, relative to the folder of its target; compilers get the texts from memory.
  */
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { type Header, isHeaderName } from '../ir/unit.js';
 
@@ -40,6 +40,22 @@ export class Headers {
     };
     includesOf(source).forEach(visit);
     return [...found.values()];
+  }
+
+  /** Names of all headers, in order. */
+  names(): readonly string[] {
+    const own = readdirSync(fileURLToPath(this.#folder), { recursive: true, encoding: 'utf8' });
+    return [
+      ...own.map((name) => name.replaceAll('\\', '/')).filter(isHeaderName),
+      ...Object.keys(this.#elsewhere),
+    ].sort();
+  }
+
+  /** All headers as one text: what a digest of generated code covers. */
+  allText(): string {
+    return this.names()
+      .map((name) => `${name}\0${this.#read(name).text}\0`)
+      .join('');
   }
 
   #read(name: string): Header {

@@ -123,7 +123,7 @@ export function runProcess(
 // Turns a compiler's error about generated C into one error that shows the lines in question.
 
 export interface SourceText {
-  /** File name inside the library, [A-Za-z0-9_]+.c */
+  /** File name inside the library, [A-Za-z0-9_]+.c, or of a header, with its folder. */
   readonly name: string;
   /** May be printed when it is read: a library that is in the cache does not need it. */
   readonly text: string;

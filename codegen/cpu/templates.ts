@@ -1,6 +1,4 @@
 /** Templates and headers of generated C. */
-import { createHash } from 'node:crypto';
-import { readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { Header } from '../../ir/unit.js';
 import { Headers } from '../headers.js';
@@ -31,8 +29,8 @@ export type TemplateName =
   | 'sortByExpert'
   | 'loop';
 
-const templates = new Templates<TemplateName>(new URL('./templates/', FOLDER), '.c.hbs');
 const headers = new Headers(FOLDER, { [ABI]: new URL(ABI, RUNTIME) });
+const templates = new Templates<TemplateName>(new URL('./templates/', FOLDER), '.c.hbs', () => headers.allText());
 
 /** Every header that a unit includes, itself or through another. */
 export const cpuHeadersOf = (source: string): readonly Header[] => headers.of(source);
@@ -47,11 +45,5 @@ export function render(name: TemplateName, values: object): string {
 
 /** Hex digest of all templates and headers. Tuning records made with others are not used. */
 export function templatesHash(): string {
-  const names = readdirSync(fileURLToPath(FOLDER), { recursive: true, encoding: 'utf8' }).filter((name) =>
-    name.endsWith('.h'),
-  );
-  const digest = createHash('sha256').update(templates.hash());
-  for (const { name, text } of headers.of([...names.sort(), ABI].map((name) => `#include "${name}"\n`).join('')))
-    digest.update(`\0${name}\0`).update(text);
-  return digest.digest('hex').slice(0, 16);
+  return templates.hash();
 }

@@ -2,8 +2,6 @@
 import type { CudaKernelText, CudaSchedule } from '../../ir/cuda.js';
 import type { Extents } from '../../ir/extents.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
-import type { Header } from '../../ir/unit.js';
-import { Headers } from '../headers.js';
 import type { MarkOf } from '../marks.js';
 import { kernelSignature, parametersOf, scheduleHash } from '../signature.js';
 import { emitAttention } from './attention/index.js';
@@ -11,6 +9,7 @@ import { emitArrange, emitRoute, emitSample } from './experts.js';
 import { emitGemmMma, emitLogProbMma } from './gemmMma.js';
 import { emitGemmSimt, emitLogProbSimt } from './gemmSimt.js';
 import { emitGrouped } from './grouped/index.js';
+import { cudaHeadersOf } from './headers.js';
 import { emitLogProbReduce, emitLoop } from './loop.js';
 import { emitSkinny, emitSkinnyWgmma } from './skinny/index.js';
 import { CudaOperands, type EmittedCuda } from './text/operands.js';
@@ -20,6 +19,7 @@ export { kernelSignature, parametersOf } from '../signature.js';
 export { isLegalCuda } from './schedules.js';
 export type { CudaFacts } from './schedules.js';
 export { defaultCudaSchedule } from './schedules.js';
+export { cudaHeaderNames, cudaHeadersOf } from './headers.js';
 export { cudaTemplatesHash } from './text/statements.js';
 
 /**
@@ -48,10 +48,6 @@ export const wholeUnit = (source: string): string =>
   /^(?:\/\*.*\*\/\n)?#include/.test(source)
     ? source
     : `#include "lib/legacy.cuh"\n\nnamespace tw {\n\n${source}\n}  // namespace tw\n`;
-
-/** The headers of kernels, and those that a unit includes. */
-const HEADERS = new Headers(new URL('./', import.meta.url));
-export const cudaHeadersOf = (source: string): readonly Header[] => HEADERS.of(source);
 
 function emitAnchor(
   kernel: Kernel,

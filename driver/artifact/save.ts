@@ -95,7 +95,11 @@ function writeKernels(
   { files }: Pick<StoredCode, 'files'>,
 ): void {
   makeFolder(dir);
+  // Headers lie in folders, as units include them.
+  const folders = new Set(sources.map(({ name }) => dirname(name)).filter((folder) => folder !== '.'));
+  for (const folder of folders) makeFolder(join(dir, folder));
   for (const { name, text } of sources) writeSynced(join(dir, name), text);
+  for (const folder of folders) syncFolder(join(dir, folder));
   for (const { name, bytes } of files) writeSynced(join(dir, name), bytes);
   syncFolder(dir);
 }

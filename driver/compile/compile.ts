@@ -1,6 +1,6 @@
 /** Model → plan: graph, passes, kernels, default schedules. No weights are read and nothing is compiled yet. */
 import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { UsageError } from '../../errors.js';
 import { RESERVED_ROWS } from '../../ir/function.js';
 import { printGraph } from '../../ir/graph/printer.js';
@@ -151,7 +151,19 @@ export class Dump {
     const kernels = plan.functions.flatMap((fn) => fn.kernels);
     this.write('kernels.jsonl', kernels.map((kernel) => `${JSON.stringify(kernel)}\n`).join(''));
     this.write('plan.json', printPlan(plan));
-    for (const source of model.target.compiler.sources(model.plan)) this.write(source.name, source.text);
+    for (const { name, text } of model.target.compiler.sources(model.plan)) {
+      if (dirname(name) === '.') this.write(name, text);
+      else this.writeHeader(name, text);
+    }
+  }
+
+  /** Under its own name, so that units include it. */
+  private writeHeader(name: string, text: string): void {
+    const path = join(this.dir, name);
+    this.guarded(path, () => {
+      makeFolder(dirname(path));
+      writeFileSync(path, text);
+    });
   }
 
   private write(name: string, text: string): void {

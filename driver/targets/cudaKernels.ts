@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { emitCudaKernel } from '../../codegen/cuda/index.js';
 import { CLUSTER_SIZES, type CudaArch, type CudaKernelText, type CudaSchedule } from '../../ir/cuda.js';
 import type { CudaPlan } from '../../ir/plan.js';
+import { headersOfAll } from '../../ir/unit.js';
 import type { SourceText } from '../../runtime/cpu/compiler.js';
 import { type Cubins, knownCubins } from '../../runtime/cuda/compileQueue.js';
 import {
@@ -29,6 +30,9 @@ export type CudaModel = CompiledModel<CudaSchedule, GpuDevice>;
 export type CudaPlanTexts = PrintedPlan<CudaKernelText>;
 
 const textOf = ({ symbol, source }: CudaUnit): SourceText => ({ name: `${symbol}.cu`, text: source });
+
+/** All that is compiled for these units, as files. */
+const filesOf = (units: readonly CudaUnit[]): readonly SourceText[] => [...units.map(textOf), ...headersOfAll(units)];
 
 /** How a plan's kernels are printed, and what is kept of them. */
 export const CUDA_PRINTING: Printing<CudaSchedule, CudaKernelText> = {
@@ -111,7 +115,7 @@ function unpack(
   driverVersion: number | undefined,
   packed: PackedCode,
 ): ReadonlyMap<string, Uint8Array> {
-  packed.requireFit(arch, () => units.map(textOf));
+  packed.requireFit(arch, () => filesOf(units));
   const compiler = compilerOf(packed);
   const [, major, minor] = /(\d{1,3})\.(\d{1,3})$/.exec(compiler) ?? [];
   const version = { major: Number(major), minor: Number(minor) };
@@ -159,7 +163,7 @@ export async function compileCudaKernels(
     code: () => ({
       machine: arch,
       compiler: compilerVersion,
-      units: units.map(textOf),
+      units: filesOf(units),
       files: [...cubins].map(([symbol, bytes]) => ({ name: fileOf(symbol), bytes })),
     }),
   };

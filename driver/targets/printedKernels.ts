@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import type { Kernel } from '../../ir/kernel.js';
-import { unitDigest } from '../../ir/unit.js';
+import { headersOfAll, unitDigest } from '../../ir/unit.js';
 import { byFunction, type FunctionPlan, type LinkedFunction, type Plan } from '../../ir/plan.js';
 import type { SourceText } from '../../runtime/compilers.js';
 import { at } from '../../system/at.js';
@@ -32,7 +32,7 @@ export interface PrintedPlan<T extends PrintedText> {
   readonly kernels: PlanTexts<T>;
   /** Every kernel with every schedule that the plan gives it, once, by symbol. */
   readonly distinct: ReadonlyMap<string, T>;
-  /** A file for each of them. */
+  /** A file for each of them, and behind these a file for each header that they include. */
   readonly sources: readonly SourceText[];
 }
 
@@ -49,7 +49,8 @@ export function printedPlan<T extends PrintedText>(
       return (distinct ??= distinctOf(kernels));
     },
     get sources() {
-      return (sources ??= [...this.distinct.values()].map(fileOf));
+      const units = [...this.distinct.values()];
+      return (sources ??= [...units.map(fileOf), ...headersOfAll(units)]);
     },
   };
 }

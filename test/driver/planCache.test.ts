@@ -258,7 +258,13 @@ describe('the identity of the program', () => {
     }
     return hashProgram(program);
   }
-  const FILES = { 'a.ts': 'a', 'passes/fuse.ts': 'b', 'codegen/cuda/gemm.hbs': 'c', 'runtime/native/abi.h': 'd' };
+  const FILES = {
+    'a.ts': 'a',
+    'passes/fuse.ts': 'b',
+    'codegen/cuda/unit.hbs': 'c',
+    'codegen/cuda/lib/a.cuh': 'd',
+    'runtime/native/abi.h': 'e',
+  };
   const id = programAt(FILES);
 
   it.each(Object.keys(FILES))('changes with %s', (name) => {

@@ -3,6 +3,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
+import { includesOf } from '../../codegen/headers.js';
 import { kernelSource } from '../../commands/inspectKernels.js';
 import { scoredRows, scoreInputs } from '../../commands/scorer.js';
 import { saveArtifact } from '../../driver/artifact/save.js';
@@ -55,9 +56,11 @@ describe('the targets', () => {
       const { functions } = plan;
       expect(functions.map((fn) => fn.interface.name)).toEqual(['append', 'recall']);
       const sources = target.compiler.sources(plan);
+      const includable = sources.map(({ name }) => name);
       const signatures = functions.flatMap((fn) => fn.launches.map(({ signature }) => signature));
       for (const signature of signatures)
         expect(sources.filter(({ name }) => name.includes(signature))).not.toEqual([]);
+      for (const { text } of sources) for (const name of includesOf(text)) expect(includable).toContain(name);
       return sources.map(({ name }) => name);
     };
     for (const names of [printed(cpu, cpuDevice(detectMachine(), 'f32')), printed(cuda, cudaDevice(FACTS, 'bf16'))])

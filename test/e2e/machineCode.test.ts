@@ -20,7 +20,8 @@ function cubin(mark: number): Uint8Array {
   return bytes;
 }
 
-const kernel = { symbol: 'k_one', source: '__global__ void k_one() {}' } as CudaKernelText;
+const headers = [{ name: 'lib/a.cuh', text: '#pragma once' }];
+const kernel = { symbol: 'k_one', source: '__global__ void k_one() {}', headers } as unknown as CudaKernelText;
 const distinct = new Map([[kernel.symbol, kernel]]);
 const files = new Map([
   ['k_one.cubin', cubin(1)],
@@ -30,10 +31,7 @@ const sound = recordOf(
   {
     machine: 'sm_80',
     compiler: 'NVRTC 12.4',
-    units: [
-      { name: 'k_one.cu', text: kernel.source },
-      { name: `${PACK_SYMBOL}.cu`, text: PACK_SOURCE },
-    ],
+    units: [{ name: 'k_one.cu', text: kernel.source }, { name: `${PACK_SYMBOL}.cu`, text: PACK_SOURCE }, ...headers],
     files: [...files].map(([name, bytes]) => ({ name, bytes })),
   },
   7,
@@ -61,6 +59,12 @@ describe('cubins of an artifact, on a host without a compiler', () => {
       hint: expect.stringMatching(/^Install one\.\n--trust-code runs .* with your rights, unchecked/) as string,
     });
     await expect(open(undefined)).rejects.toMatchObject({ hint: 'Install one.' });
+  });
+
+  it('are refused where a header has another text', async () => {
+    const changed = { ...kernel, headers: [{ name: 'lib/a.cuh', text: '#pragma once\n' }] };
+    const failure = compileCudaKernels({ distinct: new Map([['k_one', changed]]) }, 'sm_80', { packed: packed() });
+    await expect(failure).rejects.toThrow('made of other kernels');
   });
 
   const notCode = Uint8Array.of(1, 2, 3);

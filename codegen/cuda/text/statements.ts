@@ -53,15 +53,16 @@ export class Constants {
 /** Templates of generated CUDA. */
 import { literalsOf } from '../../scalarPrograms.js';
 import { Templates } from '../../templates.js';
+import { cudaHeadersText } from '../headers.js';
 
-const templates = new Templates(new URL('../templates/', import.meta.url), '.cu.hbs');
+const templates = new Templates(new URL('../templates/', import.meta.url), '.cu.hbs', cudaHeadersText);
 
 /** Prints templates/<name>.cu.hbs. An unknown name in the template is an error. Nothing is escaped. */
 export function render(name: string, values: object): string {
   return templates.render(name, values);
 }
 
-/** Hex digest of all templates. Tuning records made with other templates are not used. */
+/** Hex digest of all templates and headers. Tuning records made with others are not used. */
 export function cudaTemplatesHash(): string {
   return templates.hash();
 }
