@@ -5,6 +5,7 @@ import { maskBuffers } from '../../../ir/kernelAccess.js';
 import { decodeTeamBytes, MMA_ROWS, rowPieces, tileOf } from '../attentionTile.js';
 import type { Operand } from '../text/operands.js';
 import { capFunctions, render } from '../text/statements.js';
+import { pathUnit, type PathSkeleton } from './path.js';
 import { type AttentionCode, attentionValues, part, pathParts, tensorCoreValues } from './pieces.js';
 
 /**
@@ -22,6 +23,8 @@ export function isDecodeText(kernel: AttentionKernel, schedule: CudaAttentionSch
 /** Prints a kernel for which isDecodeText holds. */
 export function decodeText(code: AttentionCode): string {
   const { kernel, operands, schedule, tile } = code;
+  const skeleton = skeletonOf(code);
+  if (skeleton !== undefined) return pathUnit(code, skeleton);
   const values = {
     ...attentionValues(code, []),
     ...(tile.isDecode || tile.isLone
@@ -38,6 +41,14 @@ export function decodeText(code: AttentionCode): string {
   const template = decodeTemplate(code);
   const body = render(template, { ...values, ...partsOf(template, values) });
   return `${render('attentionWarp', {})}${capFunctions(kernel.cap)}\n${body}`;
+}
+
+const DECODE: PathSkeleton = { header: 'attention/decode.cuh', entry: 'decode_attention' };
+const LONE: PathSkeleton = { header: 'attention/lone.cuh', entry: 'lone_attention' };
+
+function skeletonOf({ schedule, tile: { isDecode, isLone } }: AttentionCode): PathSkeleton | undefined {
+  if (isLone) return schedule.queries > 1 ? undefined : LONE;
+  return isDecode ? DECODE : undefined;
 }
 
 function decodeTemplate({ schedule, tile: { isDecode, isLone } }: AttentionCode): DecodeTemplate {

@@ -1,7 +1,7 @@
 /** Runs generated attention without a GPU: its text as C++ over fibres (test/support/cudaWarp), a block at a time. */
 import { emitAttention } from '../../../codegen/cuda/attention/index.js';
 import { wholeUnit } from '../../../codegen/cuda/index.js';
-import { bodyOf, includesText } from '../../support/cudaWarp/units.js';
+import { bodyOf, includesText, openUnit } from '../../support/cudaWarp/units.js';
 import { CudaOperands } from '../../../codegen/cuda/text/operands.js';
 import { parametersOf } from '../../../codegen/signature.js';
 import type { CudaAttentionSchedule, CudaKernelText } from '../../../ir/cuda.js';
@@ -168,9 +168,11 @@ function compile(
       .replaceAll(/extern __shared__[^;]*;/g, '')
       .replaceAll('__shared__', 'TW_SHARED_STATIC');
     const maps = mapArguments(tensorMaps, ROW_PAD, (name) => `e[${extents.indexOf(name)}]`);
-    const values = [...extents.map((_, at) => `e[${at}]`), ...parameters.map((_, at) => `tw_pointer{ p[${at}] }`), ...maps].join(
-      ', ',
-    );
+    const values = [
+      ...extents.map((_, at) => `e[${at}]`),
+      ...parameters.map((_, at) => `tw_pointer{ p[${at}] }`),
+      ...maps,
+    ].join(', ');
     const driver = DRIVER.replace('ARGUMENTS', values).replace('run_SYMBOL', `run_${i}`);
     const unit = `${own}\n${driver}`.replaceAll(/SYMBOL|\bk_attention_test\b/g, `k_${i}`);
     return `namespace tw::of_${i} {\n${unit}\n}`;
@@ -303,8 +305,9 @@ export function emulate(
 ): Emulated {
   const capacity = options.tokensCapacity ?? CAPACITY;
   const { text: intact, launch, parameters, extents: names, symbol, tensorMaps } = generate(s, schedule, capacity);
-  const text = options.mutate?.(intact) ?? intact;
-  if (options.mutate !== undefined && text === intact) throw new Error('the mutation changed nothing');
+  const open = options.mutate === undefined ? intact : openUnit(intact);
+  const text = options.mutate?.(open) ?? open;
+  if (options.mutate !== undefined && text === open) throw new Error('the mutation changed nothing');
   const { memory, buffers } = layOut(s, data, capacity);
   const table = Buffer.alloc(parameters.length * 8);
   parameters.forEach((name, i) => table.writeBigUInt64LE(koffi.address(memory.get(name)!), i * 8));

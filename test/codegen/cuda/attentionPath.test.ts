@@ -222,29 +222,29 @@ describe('one query a block', () => {
   );
 
   const MUTATIONS = [
-    ['to wait for a part', lone, 'tw_cp_async_wait<PARTS - 1>();\n    __syncwarp();', '__syncwarp();'],
-    ['chunks that have ended', lone, 'if ((keys - 1) / CHUNK > first_chunk)', 'if (false)'],
-    ['to wait for keys', decode(), '      tw_cp_async_wait<1>();\n      __syncwarp();', '      __syncwarp();'],
-    ['to wait for values', decode(), '      tw_cp_async_wait<1>();\n      meet();', '      meet();'],
-    ['the maxima of other warps', decode(), 'meet();  /* The maxima of all warps are there. */', ''],
-    ['the weights of other warps', decode(), 'meet();  /* The weights and the values of all warps are there. */', ''],
-    ['that values are still read', decode(), 'meet();  /* The values have been read. */', ''],
-    ['to mask', decode(), 'e % 2 >= keys', 'e % 2 > keys'],
-    ['to rescale', decode(), 'if (t > 0) sum = tw_mul(sum, power2(top[half][t - 1] - top[half][t]));', ''],
+    ['to wait for a part', lone, 'copy_wait<parts - 1>();', ''],
+    ['chunks that have ended', lone, 'if ((path.keys - 1) / CHUNK > first_chunk)', 'if (false)'],
+    ['to wait for keys', decode(), '      copy_wait<1>();\n      __syncwarp();', '      __syncwarp();'],
+    ['to wait for values', decode(), '      copy_wait<1>();\n      team.meet();', '      team.meet();'],
+    ['the maxima of other warps', decode(), 'team.meet();  /* The maxima of all warps are there. */', ''],
+    ['the weights of other warps', decode(), 'team.meet();  /* The weights and the values of all warps are there. */', ''],
+    ['that values are still read', decode(), 'team.meet();  /* The values have been read. */', ''],
+    ['to mask', decode(), 'at >= path.keys', 'at > path.keys'],
+    ['to rescale', decode(), 'if (t > 0) sum = mul(sum, power2(top[t - 1] - top[t]));', ''],
     [
       'that a team is slower',
       decode(undefined, 4),
-      '__syncthreads();\n#pragma unroll\n    for (int i = 0; i < PAIRS',
-      '#pragma unroll\n    for (int i = 0; i < PAIRS',
+      '__syncthreads();\n      }\n      answer.add',
+      '}\n      answer.add',
     ],
     [
       'that a block is slower',
       decode(4),
-      '    tw_cluster_wait();\n#pragma',
-      '    tw_cluster_wait(); tw_cluster_arrive();\n#pragma',
+      'cluster_wait();\n      } else {\n        __syncthreads();',
+      'cluster_wait(); cluster_arrive();\n      } else {\n        __syncthreads();',
     ],
-    ['that blocks still read', decode(4), 'if (round > 0) tw_cluster_wait();', ''],
-    ['that blocks still read its memory', decode(8), 'tw_cluster_wait();  /* The other blocks', '/* The other blocks'],
+    ['that blocks still read', decode(4), 'if (round > 0) cluster_wait();', ''],
+    ['that blocks still read its memory', decode(8), 'cluster_wait();  /* The other blocks', ';  /* The other blocks'],
   ] as const;
   it.each(casesHere<(typeof MUTATIONS)[number]>(MUTATIONS, 0, 2, 9))('is noticed when it forgets %s', (...mutation) => {
     const [, plan, what, by] = mutation;

@@ -22,5 +22,11 @@ export const includesText = (sources: readonly string[]): string =>
  * A unit whose headers stand in it, but for those of lib/: what a test breaks to see that it is noticed. Such a unit is
  * compiled alone.
  */
-export const openUnit = (source: string): string =>
-  flattened(source, cudaHeadersOf(source), (name) => name.startsWith('lib/'));
+export function openUnit(source: string): string {
+  const text = flattened(source, cudaHeadersOf(source), (name) => name.startsWith('lib/'));
+  const includes = includesOf(text).map((name) => `#include "${name}"\n`);
+  const body = text
+    .replaceAll(/^#include "[^"\n]*"\n/gm, '')
+    .replaceAll(/^(?:namespace tw \{|\}  \/\/ namespace tw)\n/gm, '');
+  return `${[...new Set(includes)].join('')}\n${OPENING}${body}}  // namespace tw\n`;
+}
