@@ -227,7 +227,12 @@ describe('one query a block', () => {
     ['to wait for keys', decode(), '      copy_wait<1>();\n      __syncwarp();', '      __syncwarp();'],
     ['to wait for values', decode(), '      copy_wait<1>();\n      team.meet();', '      team.meet();'],
     ['the maxima of other warps', decode(), 'team.meet();  /* The maxima of all warps are there. */', ''],
-    ['the weights of other warps', decode(), 'team.meet();  /* The weights and the values of all warps are there. */', ''],
+    [
+      'the weights of other warps',
+      decode(),
+      'team.meet();  /* The weights and the values of all warps are there. */',
+      '',
+    ],
     ['that values are still read', decode(), 'team.meet();  /* The values have been read. */', ''],
     ['to mask', decode(), 'at >= path.keys', 'at > path.keys'],
     ['to rescale', decode(), 'if (t > 0) sum = mul(sum, power2(top[t - 1] - top[t]));', ''],
