@@ -9,7 +9,7 @@
  * Grid: kv_heads blocks for each query.
  */
 #pragma once
-#include "attention/rows.cuh"
+#include "attention/path.cuh"
 
 namespace tw {
 

@@ -82,10 +82,14 @@ describe('shared tiles', () => {
   });
 
   const NEEDED = [
-    ['the tiles that a run has from the run before', 's_shared[run] = tiles;', 's_shared[run] = tiles + 1;'],
-    ['the runs that share a tile', 's_shared[to] > tile.index', 's_shared[to] > tile.index + 1'],
-    ['the end of a chunk', 'key > CHUNK, o, top0', 'false, o, top0'],
-    ['the total of the chunks before', 'if (last0 >= CHUNK) add_total<0>', 'if (false) add_total<0>'],
+    ['the tiles that a run has from the run before', 'table.shared[run] = tiles;', 'table.shared[run] = tiles + 1;'],
+    ['the runs that share a tile', 'table.shared[to] > tile.index', 'table.shared[to] > tile.index + 1'],
+    ['the end of a chunk', 'key > from0 + CHUNK,', 'false,'],
+    [
+      'the total of the chunks before',
+      'if (last[0] / CHUNK > first_seen<config>(last[0]) / CHUNK) add_total<0>',
+      'if (false) add_total<0>',
+    ],
   ] as const;
   it.each(casesHere<(typeof NEEDED)[number]>(NEEDED, 3))('need %s', (_what, text, by) => {
     const data = treeCall(s, 5);

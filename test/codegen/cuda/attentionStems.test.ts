@@ -83,7 +83,7 @@ describe('stems', () => {
 
   it('are read once for all siblings of a block', () => {
     // Without what later lists begin with, nobody misses anything but those whose list begins otherwise.
-    const [from, to] = ['place = next_place;', 'place = next.run > 0 && next.index < 2 ? -1 : next_place;'];
+    const [from, to] = ['    place = next_place;', '    place = next.run > 0 && next.index < 2 ? -1 : next_place;'];
     const alike = siblingsCall(s, 3, [
       { stem: 64, own: [3, 40, 1, 22] },
       { stem: 70, own: [9, 1, 33, 2] },
@@ -100,11 +100,11 @@ describe('stems', () => {
     ['which lists part in a tile', 'common = next.index;', 'common = next.index + 1;'],
     ['that entries differ', 'others[q] != next_place', 'false'],
     ['who shares a tile', 'common > tile.index', 'common >= tile.index'],
-    ['where a list goes on alone', 'Tile{ next, __shfl_sync(0xffffffffu, common, next) }', 'Tile{ next, 0 }'],
-    ['the end of a chunk', 'key > CHUNK, o, top0', 'false, o, top0'],
-    ['the total of the chunks before', 'if (end0 >= CHUNK) add_total<0>', 'if (false) add_total<0>'],
-    ['to wait for a part', 'tw_cp_async_wait<PARTS - 1>();\n    __syncwarp();', '__syncwarp();'],
-    ['that rows do not see others’ tiles', 'query0 >= tile.run && query0 < to ? end0', 'true ? end0'],
+    ['where a list goes on alone', '{ first, __shfl_sync(ALL_LANES, common, first) }', '{ first, 0 }'],
+    ['the end of a chunk', 'end_chunk<0>(total, key > CHUNK,', 'end_chunk<0>(total, false,'],
+    ['the total of the chunks before', 'if (end[0] >= CHUNK) add_total<0>', 'if (false) add_total<0>'],
+    ['to wait for a part', 'copy_wait<parts - 1>();', ''],
+    ['that rows do not see others’ tiles', 'query_of[0] >= tile.run && query_of[0] < to ? end[0]', 'true ? end[0]'],
   ] as const;
   it.each(casesHere<(typeof NEEDED)[number]>(NEEDED, 0))('need %s', (_what, from, to) => {
     expect(broken(data, from, to)).not.toEqual(right);
