@@ -54,12 +54,6 @@ export function callText(callee: string, given: readonly string[]): string {
   return line.length <= 100 ? line : `${callee}(\n${given.map((each) => `      ${each}`).join(',\n')});`;
 }
 
-/** A call as a statement, an argument a line where they are long. */
-export function callText(callee: string, given: readonly string[]): string {
-  const line = `${callee}(${given.join(', ')});`;
-  return line.length <= 100 ? line : `${callee}(\n${given.map((each) => `      ${each}`).join(',\n')});`;
-}
-
 export const unitText = ({ config, ...unit }: UnitText): string =>
   render('unit', {
     ...unit,

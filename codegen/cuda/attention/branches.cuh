@@ -183,8 +183,6 @@ template <PathConfig config, class Operands> TW_DEVICE void branches_attention(c
   const unsigned shared = array_address(memory), slots_from = shared + slots_at;
   Total<config> own_total;
   Total<config> &total = *opaque(&own_total);
-  await_previous();
-
   const auto token_at = [&](int i) { return i >= count ? -1 : token_of<config>(x, first + i); };
   for (int i = thread; i < queries; i += threads) {
     const int token = token_at(i), begin = token < 0 ? -1 : x.begin[token];

@@ -116,7 +116,6 @@ template <PathConfig config, class Operands> TW_DEVICE void decode_attention(con
   const int rank = (int)blockIdx.x % config.cluster, kv = (int)blockIdx.x / config.cluster % config.kv_heads,
             first = (int)blockIdx.x / (config.cluster * config.kv_heads);
   const Key *const k = x.k + kv * d, *const v = x.v + kv * d;
-  if constexpr (!config.reads_ahead) await_previous();
   const Path path = path_of<config>(x, first);
   /* Chunks are counted from the first key's. */
   const int first_chunk = config.window > 0 ? path.low / CHUNK : 0;

@@ -11,11 +11,11 @@ export function isDecodeText(kernel: AttentionKernel, schedule: CudaAttentionSch
   return isDecode || isLone || (kernel.mask.kind === 'path' && schedule.sharesTiles === true);
 }
 
-/** One query of a path, by teams of warps and by one warp; queries whose paths begin alike, by one warp and by several. */
-const DECODE: PathSkeleton = { header: 'attention/decode.cuh', entry: 'decode_attention' };
-const LONE: PathSkeleton = { header: 'attention/lone.cuh', entry: 'lone_attention' };
-const STEMS: PathSkeleton = { header: 'attention/stems.cuh', entry: 'stems_attention' };
-const BRANCHES: PathSkeleton = { header: 'attention/branches.cuh', entry: 'branches_attention' };
+/** A query of a path by teams of warps, and by one; queries whose paths begin alike, by one warp, and by several. */
+const DECODE: PathSkeleton = { header: 'attention/decode.cuh', entry: 'decode_attention', readsAhead: true };
+const LONE: PathSkeleton = { header: 'attention/lone.cuh', entry: 'lone_attention', readsAhead: true };
+const STEMS: PathSkeleton = { header: 'attention/stems.cuh', entry: 'stems_attention', readsAhead: true };
+const BRANCHES: PathSkeleton = { header: 'attention/branches.cuh', entry: 'branches_attention', readsAhead: false };
 
 /** Prints a kernel for which isDecodeText holds. */
 export function decodeText(code: AttentionCode): string {

@@ -113,7 +113,6 @@ template <PathConfig config, class Operands> TW_DEVICE void lone_attention(const
   const int lane = threadIdx.x, row[2] = { lane >> 2, (lane >> 2) + 8 }, quad = lane & 3;
   const int kv = (int)blockIdx.x % config.kv_heads, first = (int)blockIdx.x / config.kv_heads;
   const Key *const k = x.k + kv * d, *const v = x.v + kv * d;
-  if constexpr (!config.reads_ahead) await_previous();
   const Path path = path_of<config>(x, first);
   const unsigned ring_at = array_address(memory);
   /* The tiles are [first_tile, tiles). */

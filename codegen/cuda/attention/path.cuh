@@ -51,7 +51,10 @@ struct PathConfig {
   int window = 0;
   /* Which row of q a query is says a list. */
   bool has_query_row = false;
-  /* All lists are inputs of the call, which are there before its first kernel: they are read while another ends. */
+  /*
+   * All lists are inputs of the call, which are there before its first kernel. They are read while the kernel before
+   * this one ends, and the header waits for it; otherwise the unit has waited.
+   */
   bool reads_ahead = false;
   /* Teams of warps of a block, and blocks of a cluster, that take chunks of one path side by side. */
   int teams = 1, cluster = 1;

@@ -26,6 +26,8 @@ interface PathConfig extends ConfigFields {
 export interface PathSkeleton {
   readonly header: string;
   readonly entry: string;
+  /** Whether it waits for the kernel before it by itself, where all lists are inputs of the call. */
+  readonly readsAhead: boolean;
 }
 
 const scaleLayout = ({ stride, columnStride }: Operand): ConfigFields => ({
@@ -36,7 +38,7 @@ const scaleLayout = ({ stride, columnStride }: Operand): ConfigFields => ({
 const literal = (value: number): ConfigValue => ({ name: floatLiteral(value) });
 
 /** The Config of a kernel under its schedule. */
-function pathConfig({ kernel, operands, schedule, tile }: AttentionCode): PathConfig {
+function pathConfig({ kernel, operands, schedule, tile }: AttentionCode, readsAhead: boolean): PathConfig {
   const { heads, kvHeads, headDim, mask, cap, scale } = kernel;
   const { queries, teams = 1, cluster = 1 } = schedule;
   const [q, k, v, out] = [kernel.q, kernel.k, kernel.v, kernel.out].map((name) => operands.get(name)) as [
@@ -66,7 +68,7 @@ function pathConfig({ kernel, operands, schedule, tile }: AttentionCode): PathCo
     ...(cap === undefined ? {} : { isCapped: true, capFactor: literal((scale / cap) * BOUNDED_UNIT) }),
     ...(window === undefined ? {} : { window }),
     ...(kernel.queryRow === undefined ? {} : { hasQueryRow: true }),
-    ...(lists.every((name) => operands.get(name).isInput) ? { readsAhead: true } : {}),
+    ...(readsAhead && lists.every((name) => operands.get(name).isInput) ? { readsAhead: true } : {}),
     ...(teams === 1 ? {} : { teams }),
     ...(cluster === 1 ? {} : { cluster }),
     ...(tile.slots === 1 ? {} : { slots: tile.slots }),
@@ -89,7 +91,7 @@ function scheduleText({ schedule }: AttentionCode): string {
 }
 
 /** The unit of a kernel whose blocks take paths by `skeleton`. */
-export function pathUnit(code: AttentionCode, { header, entry }: PathSkeleton): string {
+export function pathUnit(code: AttentionCode, { header, entry, readsAhead }: PathSkeleton): string {
   const { kernel, symbol, tile } = code;
   const operands = code.operands.named();
   const { mask } = kernel;
@@ -117,10 +119,13 @@ export function pathUnit(code: AttentionCode, { header, entry }: PathSkeleton): 
     ['key_rows', code.keyRows.extent],
   ];
   const types = [kernel.q, kernel.k, kernel.out].map(element).join(', ');
+  const config = pathConfig(code, readsAhead);
+  const lines = members.map(([to, from]) => `      .${to} = ${from},\n`);
+  const waits = config['readsAhead'] === true ? '' : '  await_previous();\n';
   return unitText({
     about: aboutKernel(kernel, scheduleText(code)),
     includes: [header],
-    config: { type: 'PathConfig', fields: pathConfig(code) },
+    config: { type: 'PathConfig', fields: config },
     functors: [],
     head: kernelHead({
       symbol,
@@ -131,6 +136,6 @@ export function pathUnit(code: AttentionCode, { header, entry }: PathSkeleton): 
       threads: tile.threads,
       blocks: tile.blocks,
     }),
-    body: `  ${entry}<config>(PathOperands<${types}>{\n${members.map(([to, from]) => `      .${to} = ${from},\n`).join('')}  });`,
+    body: `${waits}  ${entry}<config>(PathOperands<${types}>{\n${lines.join('')}  });`,
   });
 }

@@ -144,7 +144,6 @@ template <PathConfig config, class Operands> TW_DEVICE void stems_attention(cons
   const int lane = threadIdx.x, row[2] = { lane >> 2, (lane >> 2) + 8 }, quad = lane & 3;
   const int kv = (int)blockIdx.x % config.kv_heads, first = (int)blockIdx.x / config.kv_heads * queries;
   const unsigned ring_at = array_address(memory);
-  if constexpr (!config.reads_ahead) await_previous();
   const int token = lane < queries && first + lane < x.rows ? token_of<config>(x, first + lane) : -1;
   StemTiles<config, Operands> tiles(x, token);
   const StemTile first_tile = tiles.next;

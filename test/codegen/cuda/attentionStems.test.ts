@@ -83,7 +83,10 @@ describe('stems', () => {
 
   it('are read once for all siblings of a block', () => {
     // Without what later lists begin with, nobody misses anything but those whose list begins otherwise.
-    const [from, to] = ['    place = next_place;', '    place = next.run > 0 && next.index < 2 ? -1 : next_place;'];
+    const [from, to] = [
+      'queries;\n    place = next_place;',
+      'queries;\n    place = next.run > 0 && next.index < 2 ? -1 : next_place;',
+    ];
     const alike = siblingsCall(s, 3, [
       { stem: 64, own: [3, 40, 1, 22] },
       { stem: 70, own: [9, 1, 33, 2] },

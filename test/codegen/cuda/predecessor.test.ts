@@ -7,7 +7,7 @@ import { defaultCudaSchedule, emitCudaKernel, isLegalCuda } from '../../../codeg
 import type { CudaGemmSchedule, CudaKernelText, CudaSchedule } from '../../../ir/cuda.js';
 import type { Kernel, KernelModule } from '../../../ir/kernel.js';
 import { scoringBucket } from '../../../ir/scoring.js';
-import { bodyOf } from '../../support/cudaWarp/units.js';
+import { bodyOf, openUnit } from '../../support/cudaWarp/units.js';
 import { attentionModule } from './attentionHarness.js';
 import { cudaLayer } from './modules.js';
 import { headKernel, layerGemm } from './wgmmaKernels.js';
@@ -106,23 +106,23 @@ describe('the wait for the preceding kernel', () => {
     const s = { heads: 4, kvHeads: 1, headDim: 64, dtype: 'bf16', mask: 'path', hasQueryRow: true } as const;
     const schedule = { kind: 'attention', skeleton: 'mma', queries: 1, keys: 32, cluster: 2 } as const;
     const { module, kernel } = attentionModule(s);
-    const bodyBefore = (buffers: typeof module.buffers): { before: string; names: readonly string[] } => {
-      const text = emitCudaKernel(kernel, { ...module, buffers }, schedule, { T: CAPACITY, R: CAPACITY, C: CAPACITY });
-      const body = text.source.slice(text.source.indexOf(`${text.symbol}(`));
-      const before = body.slice(body.indexOf(') {\n') + 4, body.indexOf('tw_await_previous'));
-      // Rows of keys and values are brought to L2, and where they lie is no access.
-      const read = before.replaceAll(
-        /^ *tw_prefetch.*$|^ *const (?:unsigned short|bf16) \*.*$|const int \*list = .*$/gm,
-        '',
-      );
-      const names = [...read.matchAll(/\bp(\d+)/g)].map(([, index]) => text.parameters[Number(index)]!);
-      return { before: read, names: read.includes('list[') ? [...names, 'key'] : names };
+    const unit = (buffers: typeof module.buffers): string =>
+      emitCudaKernel(kernel, { ...module, buffers }, schedule, { T: CAPACITY, R: CAPACITY, C: CAPACITY }).source;
+    const text = openUnit(unit(module.buffers));
+    const functionText = (name: string): string => {
+      const at = text.search(new RegExp(`^template.*\\b${name}\\(`, 'm'));
+      return text.slice(at, text.indexOf('\n}\n', at));
     };
-    const { before, names } = bodyBefore(module.buffers);
-    expect(new Set(names)).toEqual(new Set(['begin', 'position', 'key', 'row']));
-    expect(before).not.toMatch(/tw_cp_async|\b(?:tw_)?store2?\b|\breturn;/);
+    const [before] = functionText('decode_attention').split('await_previous();');
+    // Rows of keys and values are brought to L2.
+    const reads = [before!, functionText('path_of'), functionText('token_of')].join('\n');
+    const names = [...reads.matchAll(/\bx\.(\w+)\[/g)].map(([, name]) => name);
+    expect(new Set(names)).toEqual(new Set(['begin', 'position', 'key', 'query_row']));
+    expect(before).not.toMatch(/copy|\bload|\bstore|\breturn;/);
+    expect(waitsOf({ source: unit(module.buffers) })).toEqual([]);
     // Another kernel may write what is no input.
     const computed = module.buffers.map((b) => (b.name === 'key' ? { ...b, space: 'arena' as const } : b));
-    expect(bodyBefore(computed).names).toEqual([]);
+    expect(unit(computed)).toMatch(/\{\n {2}await_previous\(\);\n {2}decode_attention</);
+    expect(unit(computed)).not.toContain('reads_ahead');
   });
 });
