@@ -6,7 +6,7 @@ import type { Kernel } from '../../ir/kernel.js';
 import { render } from './text/statements.js';
 
 /** A value of a Config's field; `{ name: 'Mode::Deferred' }` is a constant of a header. */
-export type ConfigValue = number | boolean | { readonly name: string } | ConfigFields;
+export type ConfigValue = number | boolean | readonly number[] | { readonly name: string } | ConfigFields;
 export interface ConfigFields {
   readonly [field: string]: ConfigValue;
 }
@@ -30,7 +30,9 @@ export const aboutKernel = ({ path }: Pick<Kernel, 'path'>, schedule: string): s
   `${path.replaceAll(/[^A-Za-z0-9_.]/g, '').replaceAll(/\.\d+(?=\.|$)/g, '')}: ${schedule}`;
 
 const isName = (value: ConfigValue): value is { readonly name: string } =>
-  typeof value === 'object' && typeof value['name'] === 'string';
+  typeof value === 'object' && 'name' in value && typeof value.name === 'string';
+
+const isList = (value: ConfigValue): value is readonly number[] => Array.isArray(value);
 
 /** tileM → tile_m: names of fields in C++. */
 export const snakeCase = (name: string): string => name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
@@ -39,6 +41,7 @@ function fieldLines(fields: ConfigFields, depth: number): string[] {
   const pad = '  '.repeat(depth);
   return Object.entries(fields).flatMap(([name, value]) => {
     if (typeof value === 'number' || typeof value === 'boolean') return [`${pad}.${snakeCase(name)} = ${value},`];
+    if (isList(value)) return [`${pad}.${snakeCase(name)} = { ${value.join(', ')} },`];
     if (isName(value)) return [`${pad}.${snakeCase(name)} = ${value.name},`];
     return [`${pad}.${snakeCase(name)} = {`, ...fieldLines(value, depth + 1), `${pad}},`];
   });

@@ -37,6 +37,9 @@ TW_DEVICE int forgotten(int x) {
 TW_DEVICE void forget(unsigned &x) { asm volatile("" : "+r"(x) :: "memory"); }
 TW_DEVICE void forget(float &x) { asm volatile("" : "+f"(x) :: "memory"); }
 
+/* Memory is read and written before this in what is before it, and after it in what is behind. */
+TW_DEVICE void keep_order() { asm volatile("" ::: "memory"); }
+
 /* threadIdx.x, read again rather than kept in a register. */
 TW_DEVICE int thread_again() {
   int thread;

@@ -18,11 +18,12 @@ export interface Method {
   readonly lines: readonly string[];
 }
 
-const NAMES = /[A-Za-z_][A-Za-z0-9_]*/g;
+/** Names but for those of members of something else. */
+const NAMES = /(?<![.A-Za-z0-9_])[A-Za-z_][A-Za-z0-9_]*/g;
 
 /**
- * The struct `name`: its constants (`static constexpr int columns = 4096;`), a member for each parameter that its
- * methods name, in their order, and the methods.
+ * The struct `name`: its constants (`static constexpr int columns = 4096;`), a member for each extent and parameter that
+ * its methods name, in their order, and the methods.
  */
 export function functorOf(
   operands: CudaOperands,
@@ -32,8 +33,11 @@ export function functorOf(
 ): Functor {
   const named = new Set(methods.flatMap(({ lines }) => lines.join('\n').match(NAMES) ?? []));
   const members = operands.parameters.filter((operand) => named.has(operands.nameOf(operand)));
+  const sizes = operands.extents.filter((extent) => named.has(extent));
+  const names = [...sizes, ...members.map((operand) => operands.nameOf(operand))];
   const lines = [
     ...constants,
+    ...sizes.map((extent) => `int ${extent};`),
     ...members.map((operand) => `${ELEMENT_TYPES[operand.dtype]} *${operands.nameOf(operand)};`),
     ...methods.flatMap((method, i) => [
       ...(i + constants.length + members.length > 0 ? [''] : []),
@@ -42,7 +46,6 @@ export function functorOf(
       '}',
     ]),
   ];
-  const instance =
-    members.length === 0 ? `${name}{}` : `${name}{ ${members.map((m) => operands.nameOf(m)).join(', ')} }`;
+  const instance = names.length === 0 ? `${name}{}` : `${name}{ ${names.join(', ')} }`;
   return { text: `struct ${name} {\n${indent(lines, 1).replaceAll(/[ ]+$/gm, '').trimEnd()}\n};`, instance };
 }

@@ -7,8 +7,8 @@ const KEYWORDS = new Set(
     'sizeof static struct switch template this throw true try typedef union unsigned using virtual void volatile while ' +
     'xor config head_config tw ' +
     // What kernels and their functors call their own.
-    'acc block column columns first group is_stored lane partner piece products quad row rows self shared stage sum ' +
-    'to total unit values warp'
+    'acc across ahead block column columns first fold group held is_stored lane loaded memory partner piece products ' +
+    'quad row rows self shared stage sum to total unit values warp'
   ).split(' '),
 );
 const MAX_LENGTH = 40;

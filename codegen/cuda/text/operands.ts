@@ -73,6 +73,13 @@ export const emittedPlain = (source: string, threads: number, gridX: GridExtent,
   launch: { threads, sharedBytes: 0, cluster: 1, gridX, gridY: { kind: 'constant', count: lines } },
 });
 
+/** C++ names of the parameters of tensor maps: of a matrix, its name and `_map`, with a number from the second on. */
+export const mapNames = (operands: CudaOperands, maps: readonly TensorMapDecl[]): string[] =>
+  maps.map(({ parameter }, i) => {
+    const before = maps.slice(0, i).filter((map) => map.parameter === parameter).length;
+    return `${operands.parameterNames[parameter]!}_map${before === 0 ? '' : before + 1}`;
+  });
+
 export interface CudaKernelHead {
   readonly symbol: string;
   readonly extents: readonly string[];
@@ -108,9 +115,7 @@ export function kernelHead({
     const named = operands.parameters.map(
       (operand) => `${ELEMENT_TYPES[operand.dtype]} *${restrict}${operands.nameOf(operand)}`,
     );
-    const views = tensorMaps.map(
-      ({ parameter }) => `const __grid_constant__ TensorMap ${operands.parameterNames[parameter]!}_map`,
-    );
+    const views = mapNames(operands, tensorMaps).map((name) => `const __grid_constant__ TensorMap ${name}`);
     const all = [...sizes, ...named, ...views].map((each) => `    ${each}`).join(',\n');
     return `extern "C" __global__ void __launch_bounds__(${threads}, ${blocks})\n${symbol}(\n${all}) {\n`;
   }

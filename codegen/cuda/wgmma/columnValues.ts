@@ -7,7 +7,7 @@ import type { Segment } from '../../../ir/kernel.js';
 import type { Scalar } from '../../../ir/scalar.js';
 import { operands as childrenOf } from '../../../ir/scalar.js';
 import type { CudaOperands, Operand } from '../text/operands.js';
-import { block, indent } from '../text/statements.js';
+import { block } from '../text/statements.js';
 
 /** Buffers of f32 that the segment's programs read by column, each once. */
 function columnVectors({ outputs }: Segment, operands: CudaOperands): Operand[] {
@@ -32,7 +32,7 @@ export const columnFloats = (segments: readonly Segment[], operands: CudaOperand
 
 /**
  * C expression (float) of a vector's value at a thread's column `lane` of a group of 8, of the tile whose values
- * `across` points to: logical groups if interleaved, otherwise physical ones. Undefined for other buffers.
+ * products.across points to: logical groups if interleaved, otherwise physical ones. Undefined for other buffers.
  */
 export function columnValue(
   segment: Segment,
@@ -45,7 +45,7 @@ export function columnValue(
   const at = columnVectors(segment, operands).findIndex(({ name }) => name === buffer);
   if (at < 0) return undefined;
   const first = at === 0 ? '' : `${at * columnsRead(segment, tn)} + `;
-  return `load2(across + ${first}8 * (${group}) + 2 * quad).${lane === 0 ? 'x' : 'y'}`;
+  return `load2(products.across + ${first}8 * (${group}) + 2 * quad).${lane === 0 ? 'x' : 'y'}`;
 }
 
 /** C expression (int): logical column of physical column `lying` of a segment. */
@@ -57,10 +57,10 @@ function logicalColumn({ pairing }: Segment, lying: string): string {
 }
 
 /**
- * Statements by which `threads` threads, of which this is number `self_`, load the values of the tile at physical
- * column `column0` of the segment into `held_`.
+ * Statements by which `threads` threads, of which this is number `self`, load the values of the tile at physical column
+ * `column0` of the segment into `held`.
  */
-function loadSegment(segment: Segment, operands: CudaOperands, tn: number, threads: number): string[] {
+export function loadColumns(segment: Segment, operands: CudaOperands, tn: number, threads: number): string[] {
   const width = columnsRead(segment, tn);
   const origin = segment.pairing.kind === 'interleave' ? 'column0 / 2' : 'column0';
   return columnVectors(segment, operands).flatMap((operand, i) => {
@@ -68,49 +68,11 @@ function loadSegment(segment: Segment, operands: CudaOperands, tn: number, threa
     return [
       '#pragma unroll',
       ...block(`for (int i = 0; i < ${Math.ceil(((i + 1) * width) / threads)}; i++)`, [
-        `const int lying_ = ${origin} + self_ + ${threads} * i - ${i * width};`,
+        `const int lying_ = ${origin} + self + ${threads} * i - ${i * width};`,
         `const int column_ = ${logicalColumn(segment, 'lying_')};`,
-        `if (self_ + ${threads} * i >= ${i * width} && self_ + ${threads} * i < ${(i + 1) * width}) ` +
-          `held_[i] = column_ < ${segment.columns} ? ${from}[column_] : 0.0f;`,
+        `if (self + ${threads} * i >= ${i * width} && self + ${threads} * i < ${(i + 1) * width}) ` +
+          `held[i] = column_ < ${segment.columns} ? ${from}[column_] : 0.0f;`,
       ]),
     ];
   });
-}
-
-/** The texts by which idle warps keep the column values of a tile. */
-export interface ColumnValueTexts {
-  /** Loads them for column tile `columnTile` into `held_`. */
-  readonly loadColumns: string;
-  /** Stores `held_` at `across_` (float *). */
-  readonly storeColumns: string;
-}
-
-/** For kernels that keep none. */
-export const NO_COLUMN_VALUES: ColumnValueTexts = { loadColumns: '', storeColumns: '' };
-
-/** `self`: C expression (int) of a thread's number among `threads`. `column0`: as the templates count, by segment. */
-export function columnValueTexts(
-  segments: readonly { readonly segment: Segment; readonly column0: string; readonly endTile: number }[],
-  operands: CudaOperands,
-  { tn, floats, self, threads }: Readonly<Record<'tn' | 'floats' | 'threads', number>> & { readonly self: string },
-  depth: number,
-): ColumnValueTexts {
-  const count = Math.ceil(floats / threads);
-  const each = segments.flatMap(({ segment, column0, endTile }, i) => {
-    const lines = [`const int column0 = ${column0};`, ...loadSegment(segment, operands, tn, threads)];
-    const isLast = i === segments.length - 1;
-    return block(`${i === 0 ? '' : 'else '}${isLast ? '' : `if (columnTile < ${endTile})`}`.trim(), lines);
-  });
-  return {
-    loadColumns: indent([`const int self_ = ${self};`, `float held_[${count}] = {};`, ...each], depth),
-    storeColumns: indent(
-      [
-        '#pragma unroll',
-        ...block(`for (int i = 0; i < ${count}; i++)`, [
-          `if (self_ + ${threads} * i < ${floats}) across_[self_ + ${threads} * i] = held_[i];`,
-        ]),
-      ],
-      depth,
-    ),
-  };
 }

@@ -10,8 +10,9 @@ import { indent, unrolled } from '../text/statements.js';
 import { columnValue } from './columnValues.js';
 import {
   AHEAD_GROUPS,
-  type LoadBatch,
+  declaredAhead,
   firstLoads,
+  type LoadBatch,
   loadsAhead,
   QUAD,
   takeBatch,
@@ -19,7 +20,7 @@ import {
   VectorLoads,
   VectorStores,
 } from './epilogueAccess.js';
-import { forgetProducts, handoffProduct, type WgmmaLayout } from './layout.js';
+import type { WgmmaLayout } from './layout.js';
 import { elementLoads, type WgmmaContext } from './options.js';
 
 /**
@@ -39,7 +40,7 @@ const DEFERRED_DEPTH = { batch: 8, narrow: 16, rotated: 8 } as const;
 const SHARED_DEPTH = { batch: 4, narrow: 8, rotated: 4 } as const;
 /** Groups whose results are kept for wide stores when nothing is loaded. */
 const BATCH = 8;
-const DEPTH = 7;
+const DEPTH = 0;
 /** Most accumulators per thread that leave registers for pending sums. */
 const MAX_FOR_SUMS = 192;
 
@@ -64,14 +65,13 @@ interface BatchContext extends VectorContext, SumContext {
 export interface EpilogueText {
   /** For a row. */
   readonly epilogue: string;
-  /** Before the first row, if the epilogue loads ahead: its batches then load their own products. Else empty. */
-  readonly firstLoads: string;
+  /** If the epilogue loads ahead, and takes its products itself: what is loaded, and the loads of a warp's first row. */
+  readonly ahead: { readonly declared: readonly string[]; readonly load: readonly string[] } | undefined;
 }
 
 /**
- * Statements for row `row` of a tile of `tn` columns. `m` is the 64-row instruction, `h` selects the row 8 further;
- * `column0` is the tile's first physical column in the segment; `from` points to the tile's row values. Remainder tiles
- * are narrower than the schedule's tiles but begin at multiples of their columns.
+ * Statements for row `row` of a tile of `tn` columns, with the names of a functor's `row` (gemm/hopperEpilogue.cuh).
+ * Remainder tiles are narrower than the schedule's tiles but begin at multiples of their columns.
  */
 export function epilogueText(
   { operands, prologue, options, segments }: WgmmaContext,
@@ -84,7 +84,7 @@ export function epilogueText(
   const groups = tn / 8;
   const step = fragmentStep(segment) / 8;
   const physical = physicalColumns(segment.columns, segment.pairing);
-  const given = prologue.given(`(from + local * ${prologue.scalars.length})`);
+  const given = prologue.given('values');
   const isWhole = physical % tn === 0 && start % tn === 0 && physical === lyingColumns(segment);
   const scope = new CudaRowScope(operands, 'row', 'gr', given);
   const width = groupWidth(segment.outputs) ?? tn;
@@ -104,10 +104,10 @@ export function epilogueText(
       column: 'column0',
       quad: 'quad',
       isWhole,
-      acc: accumulator(layout, ''),
+      acc: accumulator(''),
     }),
     loads,
-    takes: ahead && ((each) => takeBatch(access, ahead, options.rows, each)),
+    takes: ahead && ((each) => takeBatch(access, ahead, each)),
     sums:
       segment.pairing.kind === 'none' && accumulatorsOf(layout) <= MAX_FOR_SUMS
         ? segment.outputs.filter(({ kind }) => kind === 'rowSum').map(({ buffer }) => operands.get(buffer))
@@ -119,21 +119,20 @@ export function epilogueText(
   const batch = Math.max(step, Math.floor(groupsAtOnce(context) / step) * step);
   const declared = indent(
     [
-      ...context.sums.map((_, i) => `tw_sums s${i}_;`),
+      ...context.sums.map((_, i) => `BlockSums s${i}_;`),
       ...(context.tables?.lines() ?? []),
       ...(context.groups === undefined ? [] : [...scope.lines, ...context.groups.lines]),
-      ...(context.groups !== undefined && layout.isDeferred ? forgetProducts(tn) : []),
+      ...(context.groups !== undefined && layout.isDeferred ? ['products.forget();'] : []),
     ],
     DEPTH,
   );
-  const before =
-    ahead === undefined ? '' : indent(firstLoads(access, ahead, `place.columnTile * ${tn}`, options.rows), 4);
+  const before = ahead && { declared: declaredAhead(ahead), load: firstLoads(access, ahead) };
   const sums = indent(lastSums(context, groups), DEPTH);
   // What loads ahead has several batches.
   if (groups <= batch)
     return {
       epilogue: declared + batchText(context, { batch: '0', count: groups }, '0', DEPTH) + sums,
-      firstLoads: before,
+      ahead: before,
     };
   const whole = Math.floor(groups / batch);
   const rest = groups - whole * batch;
@@ -145,7 +144,7 @@ export function epilogueText(
     ...(rest === 0 ? [] : [batchText(context, { batch: String(whole), count: rest }, String(whole * batch), DEPTH)]),
     sums,
   ].join('');
-  return { epilogue, firstLoads: before };
+  return { epilogue, ahead: before };
 }
 
 /**
@@ -218,7 +217,7 @@ function batchText(context: BatchContext, { batch, count }: LoadBatch, first: st
       isWhole,
       holdsWholeHeads,
       given,
-      acc: accumulator(context.layout, offset.join(' + ')),
+      acc: accumulator(offset.join(' + ')),
       ...sharedOf(context, offset),
       loaded: (buffer: string, access: Access, group: () => string, lane: number) =>
         access.kind === 'element' && access.via === undefined
@@ -243,7 +242,7 @@ function batchText(context: BatchContext, { batch, count }: LoadBatch, first: st
     };
     // Keeps the compiler from moving the loads of one part before the last part: they would displace accumulators from
     // registers.
-    if (start > 0) programs.push(indent(['asm volatile("" ::: "memory");'], depth + 1));
+    if (start > 0) programs.push(indent(['keep_order();'], depth + 1));
     programs.push(fragmentEpilogue(segment, operands, fragment, depth + 1));
   }
   const inner = (lines: readonly string[]): string => indent(lines, depth + 1);
@@ -258,13 +257,9 @@ function batchText(context: BatchContext, { batch, count }: LoadBatch, first: st
 
 /** C expressions of a thread's products, `first` 8-column groups further. */
 const accumulator =
-  ({ isDeferred, wn, columnBlocks }: WgmmaLayout, first: string): Fragment['acc'] =>
-  (group, lane) => {
-    const g = [...(first === '' ? [] : [first]), group].join(' + ');
-    if (isDeferred) return handoffProduct(g, lane);
-    if (columnBlocks === 1) return `acc[m][4 * (${g}) + 2 * h + ${lane}]`;
-    return `acc[m * ${columnBlocks} + (${g}) / ${wn / 8}][4 * ((${g}) % ${wn / 8}) + 2 * h + ${lane}]`;
-  };
+  (first: string): Fragment['acc'] =>
+  (group, lane) =>
+    `products(${[...(first === '' ? [] : [first]), group].join(' + ')}, ${lane})`;
 
 /** The values of groups, as a fragment sees them that begins `offset` 8-column groups into the tile. */
 function sharedOf({ segment, groups }: BatchContext, offset: readonly string[]): Pick<Fragment, 'shared'> {
@@ -300,7 +295,7 @@ export function takeSum(
   const own = `column0 / ${ROW_SUM_BLOCK} + (${block}) - ${QUAD - 1} + quad`;
   const isInside = isWhole ? '' : ` && (${own}) * ${ROW_SUM_BLOCK} < ${segment.columns}`;
   return [
-    `tw_sums_take(${name}, ${block}, ${sum}, quad);`,
+    `${name}.take(${block}, ${sum}, quad);`,
     `if ((${block}) % ${QUAD} == ${QUAD - 1} && isStored${isInside}) ` +
       `(${operands.base(operand)})[(long long)row * ${operand.stride} + ${own}] = ${name}.whole;`,
   ];
@@ -315,7 +310,7 @@ export function lastSums({ segment, operands, sums, isWhole }: SumContext, group
     const own = `column0 / ${ROW_SUM_BLOCK} + ${blocks - over} + quad`;
     const isInside = isWhole ? '' : ` && (${own}) * ${ROW_SUM_BLOCK} < ${segment.columns}`;
     return [
-      ...Array.from({ length: QUAD - over }, (_, j) => `tw_sums_take(s${i}_, ${over + j}, 0.0f, quad);`),
+      ...Array.from({ length: QUAD - over }, (_, j) => `s${i}_.take(${over + j}, 0.0f, quad);`),
       `if (quad < ${over} && isStored${isInside}) ` +
         `(${operands.base(operand)})[(long long)row * ${operand.stride} + ${own}] = s${i}_.whole;`,
     ];

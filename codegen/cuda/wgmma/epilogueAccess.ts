@@ -8,8 +8,8 @@ import type { Segment } from '../../../ir/kernel.js';
 import { roundUp } from '../../../ir/types.js';
 import { firstHalf, type StoreSite } from '../text/fragment.js';
 import { type CudaOperands, isByte, type Operand, packElement, unpackElement } from '../text/operands.js';
-import { block } from '../text/statements.js';
-import { CHUNK_BYTES, CHUNK_GROUPS, CHUNKS_OF_PART, lowChunk } from './layout.js';
+import { block, unrolled } from '../text/statements.js';
+import { CHUNK_GROUPS, CHUNKS_OF_PART } from './layout.js';
 
 /** Lanes that share a row of a fragment, and therefore groups among which they exchange words. */
 export const QUAD = 4;
@@ -135,7 +135,7 @@ export class VectorLoads {
  * adjacent in memory to the lane's own columns, and back.
  */
 export const exchanged = (name: string, operand: Operand): string =>
-  `tw_quad_turn${isByte(operand) ? '_bytes' : ''}(quad, ${unitWords(name, operand).join(', ')})`;
+  `quad_turn${isByte(operand) ? '_bytes' : ''}(quad, ${unitWords(name, operand).join(', ')})`;
 
 interface Loaded {
   readonly operand: Operand;
@@ -222,8 +222,8 @@ export class VectorStores {
         `  const ${accessType(operand)} words_ = ${exchanged(name, operand)};`,
         ...column.map((line) => `  ${line}`),
         isBranched
-          ? `  if (isStored${isInside}) tw_store_words(${to}, words_, 1);`
-          : `  tw_store_words(${to}, words_, isStored${isInside});`,
+          ? `  if (isStored${isInside}) store_words(${to}, words_, 1);`
+          : `  store_words(${to}, words_, isStored${isInside});`,
         '}',
       ];
     });
@@ -271,7 +271,7 @@ export function loadsAhead(
     : undefined;
 }
 
-const aheadName = (i: number): string => `a${i}_`;
+const aheadName = (i: number): string => `ahead.a${i}_`;
 
 /**
  * Loads batch `batch` of row `row` (C expressions, int) to place `to`. They find `quad` and `column0`. Lanes behind
@@ -302,22 +302,16 @@ const loadText = (
     ];
   });
 
-/**
- * Statements before the first of a warp's units: what it needs first is on its way. They find `unit0` and `place`.
- * `column0`, `rows`: C expressions (int) of the tile's first column, and of the number of rows.
- */
-export const firstLoads = (context: VectorContext, ahead: LoadsAhead, column0: string, rows: string): string[] => [
-  ...ahead.loads.map((operand, i) => `unsigned ${aheadName(i)}[${BATCHES_AHEAD}][${wordsOf(operand, AHEAD_GROUPS)}];`),
-  ...block('', [
-    `const int self = tw_thread(), quad = self & 3, column0 = ${column0},`,
-    `    row = min(place.row0 + unit0 * 8 + (self >> 2 & 7), ${rows} - 1);`,
-    '#pragma unroll',
-    ...block(
-      `for (int batch_ = 0; batch_ < ${BATCHES_AHEAD}; batch_++)`,
-      loadText(context, ahead, { to: 'batch_', batch: 'batch_', row: 'row' }),
-    ),
-  ]),
-];
+/** The members of what is loaded ahead. */
+export const declaredAhead = ({ loads }: LoadsAhead): readonly string[] =>
+  loads.map((operand, i) => `unsigned a${i}_[${BATCHES_AHEAD}][${wordsOf(operand, AHEAD_GROUPS)}];`);
+
+/** Statements before the first of a warp's rows, `row`: what it needs first is on its way. */
+export const firstLoads = (context: VectorContext, ahead: LoadsAhead): string[] =>
+  unrolled(
+    `for (int batch_ = 0; batch_ < ${BATCHES_AHEAD}; batch_++)`,
+    loadText(context, ahead, { to: 'batch_', batch: 'batch_', row: 'row' }),
+  );
 
 /** A batch of `count` groups. `batch`: C expression (int) of its number, constant once loops are unrolled. */
 export interface LoadBatch {
@@ -329,18 +323,12 @@ export interface LoadBatch {
  * Statements at the beginning of a batch: its products and what was loaded, as `l0_` and so on, and the loads of a
  * later batch of this row or of the warp's next one.
  */
-export const takeBatch = (
-  context: VectorContext,
-  ahead: LoadsAhead,
-  rows: string,
-  { batch, count }: LoadBatch,
-): string[] => [
+export const takeBatch = (context: VectorContext, ahead: LoadsAhead, { batch, count }: LoadBatch): string[] => [
   ...Array.from({ length: Math.ceil(count / CHUNK_GROUPS) }, (_, i) => {
     const chunk = `(${AHEAD_GROUPS / CHUNK_GROUPS} * ${batch} + ${i})`;
-    return `tw_take(handoff + ${chunk} * ${CHUNK_BYTES}, high_ + ${CHUNK_GROUPS} * ${chunk});`;
+    return `products.take_chunk(${chunk});`;
   }),
-  `if (${batch} % ${OF_PART} == 0) tw_take(handoff + (${lowChunk(8 * ahead.groups)} + ${batch} / ${OF_PART})` +
-    ` * ${CHUNK_BYTES}, low_ + ${CHUNKS_OF_PART} * (${batch} / ${OF_PART}));`,
+  `if (${batch} % ${OF_PART} == 0) products.take_part(${batch} / ${OF_PART});`,
   ...ahead.loads.flatMap((operand, i) => [
     `unsigned l${i}_[${wordsOf(operand, count)}];`,
     '#pragma unroll',
@@ -349,10 +337,10 @@ export const takeBatch = (
       ...unitWords(`l${i}_`, operand).map((word, j) => `${word} = words_.${FIELDS[j]!};`),
     ]),
   ]),
-  ...block(`if (${batch} + ${BATCHES_AHEAD} < ${ahead.batches} || unit + unitStep < units)`, [
+  ...block(`if (${batch} + ${BATCHES_AHEAD} < ${ahead.batches} || products.has_next)`, [
     `const bool isOwn = ${batch} + ${BATCHES_AHEAD} < ${ahead.batches};`,
     `const int later_ = isOwn ? ${batch} + ${BATCHES_AHEAD} : ${batch} + ${BATCHES_AHEAD} - ${ahead.batches},`,
-    `    ahead_ = isOwn ? row : min(place.row0 + local + 8 * unitStep, ${rows} - 1);`,
+    '    ahead_ = isOwn ? row : products.next_row;',
     ...loadText(context, ahead, { to: `${batch} % ${BATCHES_AHEAD}`, batch: 'later_', row: 'ahead_' }),
   ]),
 ];

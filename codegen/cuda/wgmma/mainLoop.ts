@@ -1,5 +1,5 @@
-/** The consumers' loop over k, and the instruction that it issues. */
-import type { TensorMapDecl } from '../../../ir/cuda.js';
+/** How stages are filled, as text for skeletons that are printed whole, and tensor maps. */
+import type { CudaGemmSchedule, TensorMapDecl } from '../../../ir/cuda.js';
 import type { Segment } from '../../../ir/kernel.js';
 import { expertsOf } from '../text/contraction.js';
 import { physicalColumns } from '../text/operands.js';
@@ -12,21 +12,17 @@ import {
   slabOf,
   stepOf,
   STEPS_OF_SLAB,
-  WGMMA_ROWS,
   wgmmaOperands,
   type WgmmaType,
 } from './instruction.js';
 import type { WgmmaLayout } from './layout.js';
-import type { WgmmaContext, WgmmaOptions } from './options.js';
+import type { WgmmaContext } from './options.js';
 
 /** Name of the C function that multiplies one step of a tile. */
 export const MULTIPLY = 'tw_wgmma';
-/** The same for remainder tiles. */
-const MULTIPLY_REMAINDER = 'tw_wgmma_narrow';
-
-/** The function that multiplies `columns` columns at once: those of an instruction, or of remainder tiles. */
+/** The function that multiplies `columns` columns at once. */
 export const productText = (
-  { wn, mmaType }: { readonly wn: number; readonly mmaType: WgmmaType },
+  { mmaType }: { readonly wn: number; readonly mmaType: WgmmaType },
   columns: number,
 ): string =>
   render('wgmmaProduct', {
@@ -34,21 +30,8 @@ export const productText = (
     ...stepOf(mmaType),
     mmaType,
     n: columns,
-    multiply: columns === wn ? MULTIPLY : MULTIPLY_REMAINDER,
+    multiply: MULTIPLY,
   });
-
-/** The loop over the stages of a tile. */
-export const loopText = (options: WgmmaOptions, isRemainder = false): string =>
-  render('wgmmaLoop', {
-    ...options,
-    ...instructionOffsets(options),
-    ...stepOffsets(options),
-    multiply: isRemainder ? MULTIPLY_REMAINDER : MULTIPLY,
-    stageUnits: descriptorUnits(options.stageBytes),
-    bUnits: descriptorUnits(options.aBytes),
-    consumerUnits: descriptorUnits(options.consumerRows * SLAB_BYTES),
-    release: releaseText(options),
-  }).trimEnd();
 
 /**
  * Waits for the loop's last products, and tells the compiler that the accumulators of `blocks` instructions of
@@ -58,13 +41,13 @@ export const waitText = (blocks: number, columns: number): string =>
   render('wgmmaWait', { blocks, accumulators: columns / 2 });
 
 /** Tells every producer of the cluster that stage `before` has been read. */
-export const releaseText = ({ cluster }: Pick<WgmmaOptions, 'cluster'>): string =>
+export const releaseText = ({ cluster }: Pick<CudaGemmSchedule, 'cluster'>): string =>
   cluster === 1
     ? 'if (lane == 0) tw_bar_arrive(empty + 8 * before);'
     : `if (lane < ${cluster}) tw_bar_arrive_at(empty + 8 * before, lane);`;
 
 /** Descriptor offsets of step k of a stage: a step is 32 bytes inside a slab's swizzled row. */
-export function stepOffsets({ tm, tn, slabs }: Pick<WgmmaOptions, 'tm' | 'tn' | 'slabs'>): Readonly<
+export function stepOffsets({ tm, tn, slabs }: Pick<StageLoads, 'tm' | 'tn' | 'slabs'>): Readonly<
   Record<'aStep' | 'bStep', string>
 > & {
   readonly kSteps: number;
@@ -75,45 +58,20 @@ export function stepOffsets({ tm, tn, slabs }: Pick<WgmmaOptions, 'tm' | 'tn' | 
   return { kSteps, aStep: step(tm), bStep: step(tn) };
 }
 
-/**
- * Descriptor offsets of instruction `m` of a step: blocks of rows, or blocks of columns if a tile is wider than one
- * instruction.
- */
-function instructionOffsets({
-  rowBlocks,
-  columnBlocks,
-  wn,
-}: WgmmaLayout): Readonly<Record<'aBlock' | 'bBlock', string>> {
-  const aUnits = descriptorUnits(WGMMA_ROWS * SLAB_BYTES);
-  const bUnits = descriptorUnits(wn * SLAB_BYTES);
-  if (columnBlocks === 1) return { aBlock: rowBlocks === 1 ? '' : ` + m * ${aUnits}`, bBlock: '' };
-  return { aBlock: ` + m / ${columnBlocks} * ${aUnits}`, bBlock: ` + m % ${columnBlocks} * ${bUnits}` };
-}
-
 // How a stage of the ring is filled: copies by TMA, slab by slab.
 
 type LoadTexts = Readonly<Record<'loadA' | 'loadB' | 'loadPrefetchA' | 'loadPrefetchB' | 'expected', string>> &
   Readonly<Record<'own' | 'remainderOwn' | 'bytesOfOwn', number>>;
 
 /** What the copies of a stage depend on. */
-export type StageLoads = Pick<
-  WgmmaOptions,
-  | 'tm'
-  | 'tn'
-  | 'tk'
-  | 'cluster'
-  | 'isCluster'
-  | 'remainderTn'
-  | 'slabs'
-  | 'aBytes'
-  | 'stageBytes'
-  | 'boxes'
-  | 'boxRows'
-  | 'mmaType'
-> & {
-  /** Blocks of a cluster that have the same rows, of which each loads a part for all; absent: one. */
-  readonly sharers?: number;
-};
+export type StageLoads = Pick<WgmmaLayout, 'slabs' | 'aBytes' | 'stageBytes' | 'boxes' | 'boxRows'> &
+  Pick<CudaGemmSchedule, 'tm' | 'tn' | 'tk' | 'cluster'> & {
+    readonly isCluster: boolean;
+    readonly remainderTn: number;
+    readonly mmaType: WgmmaType;
+    /** Blocks of a cluster that have the same rows, of which each loads a part for all; absent: one. */
+    readonly sharers?: number;
+  };
 
 /**
  * Statements that fill a stage, and the bytes that it then waits for. In a cluster each block loads half of the weight

@@ -1,133 +1,66 @@
 /**
- * A contraction under a wgmma schedule: what it computes, and every size, count and condition that its text depends on.
- * The record is computed once; every part of the text and the templates are printed from it.
+ * A contraction under a wgmma schedule: what it computes, the Config of its kernel (gemm/hopperTiles.cuh), and what its
+ * epilogues depend on.
  */
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import { type ContractionKernel, ROW_SUM_BLOCK, type Segment } from '../../../ir/kernel.js';
-import { kernelReads, kernelWrites } from '../../../ir/kernelAccess.js';
 import { operands as childrenOf, readOf, type Scalar } from '../../../ir/scalar.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
 import { expertsOf, rowProgramsOf, rowPrologue, type RowPrologue, segmentsOf } from '../text/contraction.js';
 import { finishText, type FinishText, isWholeRow } from '../text/lanePrograms.js';
-import { type CudaOperands, isByte, type Operand } from '../text/operands.js';
+import { type CudaOperands, type Operand, physicalColumns } from '../text/operands.js';
+import type { ConfigFields } from '../unit.js';
 import { columnFloats } from './columnValues.js';
-import {
-  blockThreads,
-  CONSUMER_WARPS,
-  CONSUMERS,
-  idleWarps,
-  operandType,
-  WARPS_OF_GROUP,
-  WGMMA_ROWS,
-  type WgmmaType,
-} from './instruction.js';
-import { columnTiles, handoffWarpBytes, wgmmaLayout, type WgmmaLayout } from './layout.js';
+import { CONSUMER_WARPS, idleWarps, operandType, type WgmmaType } from './instruction.js';
+import { columnTiles, wgmmaLayout, type WgmmaLayout } from './layout.js';
 
 export interface WgmmaContext {
   readonly kernel: ContractionKernel;
   readonly operands: CudaOperands;
   readonly schedule: CudaGemmSchedule;
   readonly segments: readonly Segment[];
-  /** First column tile of each segment. */
-  readonly firstTiles: readonly number[];
   readonly prologue: RowPrologue;
   /** How a block's final tile is stored row by row; undefined if it has the same epilogue as other tiles. */
   readonly finalTile: FinalTile | undefined;
   readonly finish: FinishText | undefined;
-  readonly options: WgmmaOptions;
+  readonly options: EpilogueOptions;
+  readonly config: HopperConfig;
 }
 
-/** The values that templates read by name. */
-export interface WgmmaOptions extends WgmmaLayout {
-  /** Name of the kernel's row extent. */
-  readonly rows: string;
-  /** Number of experts, and the parameter that says where their rows begin; undefined for a single matrix. */
-  readonly experts: number | undefined;
-  readonly starts: number | undefined;
-  /** C expression of what tells where tiles lie: the number of rows, or the place of the experts' tables. */
-  readonly where: string;
-  /** Offsets in bytes in the tables: the number of all row tiles, and the first rows. */
-  readonly endOfTiles: number;
-  readonly startsOffset: number;
+/** What epilogues depend on. */
+export interface EpilogueOptions extends WgmmaLayout {
   readonly mmaType: WgmmaType;
-  readonly tm: number;
+  /** Columns of a tile. */
   readonly tn: number;
-  readonly tk: number;
+  /** Whether epilogues read values that depend on the column alone from shared memory. */
+  readonly hasColumnValues: boolean;
+  /** Warps that neither load nor multiply, which run deferred epilogues. */
+  readonly epilogueWarps: number;
+}
+
+/** The struct of gemm/hopperTiles.cuh, field by field. */
+export interface HopperConfig extends ConfigFields {
+  readonly mode: { readonly name: `HopperMode::${'Cooperative' | 'PingPong' | 'Deferred'}` };
+  readonly tileM: number;
+  readonly tileN: number;
+  readonly tileK: number;
   readonly stages: number;
   readonly cluster: 1 | 2;
-  readonly isCluster: boolean;
-  /** Columns of remainder tiles; 0 if the schedule has none. */
-  readonly remainderTn: number;
-  /** Row tiles of whole clusters that are visited before the next column tile. */
   readonly raster: number;
-  readonly columnTiles: number;
-  /** Tiles in a group of `raster` row tiles. */
-  readonly groupTiles: number;
-  readonly clusterRows: number;
-  readonly clusterRowsMinusOne: number;
-  /** Stages that a tile's products over k fill. */
-  readonly kBlocks: number;
-  /**
-   * Stages whose weights are loaded before the kernel waits for its predecessor, and the state of the ring after them.
-   */
-  readonly prefetch: number;
-  readonly prefetchStage: number;
-  readonly prefetchPhase: number;
-  /** Whether epilogues read values that depend on the row alone, kept in shared memory. */
-  readonly hasRowValues: boolean;
-  /**
-   * Whether they read values that depend on the column alone from there, too; floats of a tile's, and the index of the
-   * first, counted from the first row value.
-   */
-  readonly hasColumnValues: boolean;
+  readonly remainderN: number;
+  readonly epilogueGroups: number;
+  readonly elementBytes: number;
+  readonly k: number;
+  readonly segments: number;
+  readonly columns: readonly number[];
+  readonly experts: number;
+  readonly rowValues: number;
+  readonly areRowsOfThreads: boolean;
   readonly columnValues: number;
-  readonly columnValuesFloat: number;
-  readonly hasRowSums: boolean;
-  /** Whether buffers of bytes are read or written. */
-  readonly hasBytes: boolean;
   readonly hasFinalTile: boolean;
-  /**
-   * Floats of a tile's row values, and the index of the float that holds the slot number of the final tile's values.
-   */
-  readonly rowValuesSlot: number;
-  readonly slotNumber: number;
-  /** Rows whose values a warp computes at once, and the distance between its turns. */
-  readonly rowsAtOnce: number;
-  readonly rowsAtOnceStep: number;
-  /** Byte offsets from the first barrier. */
-  readonly emptyOffset: number;
-  readonly rowsFullOffset: number;
-  /** Arrivals that complete a phase. */
-  readonly emptyCount: number;
-  readonly rowsEmptyCount: number;
-  /** Rows of a tile that a consumer warpgroup multiplies. */
-  readonly consumerRows: number;
-  /** wgmma instructions of a step over k, and accumulators per thread for each. */
-  readonly blocks: number;
-  readonly accumulators: number;
-  readonly consumerWarps: number;
-  readonly threads: number;
-  /**
-   * Warps that neither load nor multiply, which run deferred epilogues; C expression of the number of such a warp; and
-   * bytes of a consumer warp's products in the handoff.
-   */
-  readonly epilogueWarps: number;
-  readonly epilogueWarp: string;
-  readonly handoffWarpBytes: number;
-  /** Threads that synchronize when the row values of the final tile are ready. */
-  readonly finalBarrierThreads: number;
+  readonly hasFinish: boolean;
+  readonly sharedBytes: number;
 }
-
-/**
- * Rows whose loads an idle warp of the producer's group has in flight. More if it also runs deferred epilogues, which
- * leave it less time.
- */
-const ROWS_AT_ONCE = 2;
-const DEFERRED_ROWS_AT_ONCE = 4;
-/** From the number of a warp behind the consumers to its number among those that run epilogues. */
-const EXTRA = CONSUMER_WARPS + 1;
-/** Registers of a producer's thread that suffice for that many rows at once. */
-const ROOMY = 40;
 
 /** Floats of a tile's column values that a kernel keeps in shared memory. Kept where it keeps row values. */
 export const columnValuesOf = (
@@ -137,6 +70,8 @@ export const columnValuesOf = (
   tn: number,
 ): number =>
   rowValues > 0 && operands.get(kernel.a).dtype === 'e4m3' ? columnFloats(segmentsOf(kernel), operands, tn) : 0;
+
+const MODES = { cooperative: 'Cooperative', pingpong: 'PingPong', deferred: 'Deferred' } as const;
 
 export function wgmmaContext(
   kernel: ContractionKernel,
@@ -152,79 +87,44 @@ export function wgmmaContext(
   const columnValues = columnValuesOf(kernel, operands, values, tn);
   const kept = { rowValues: values, columnValues, experts: experts?.count };
   const layout = wgmmaLayout(schedule, DTYPE_BYTES[mmaType], kept);
-  const tiles = columnTiles(segments, tn);
   const epilogueWarps = idleWarps(layout.epilogueGroups);
-  const warps = WARPS_OF_GROUP * (layout.isPingPong ? 1 : CONSUMERS);
-  const raster = Math.max(1, Math.floor(schedule.raster / cluster));
-  const kBlocks = Math.ceil(kernel.k / tk);
-  const prefetch = Math.min(stages, kBlocks);
-  const rowsAtOnce = layout.isDeferred ? DEFERRED_ROWS_AT_ONCE : layout.producerRegisters >= ROOMY ? ROWS_AT_ONCE : 1;
   const finalTile =
     kernel.anchor === 'gemm' && kernel.finish === undefined && experts === undefined && values === 0
       ? finalTileOf(segments, operands, layout, schedule)
       : undefined;
-  const options: WgmmaOptions = {
-    ...layout,
-    rows: kernel.rows,
-    experts: experts?.count,
-    starts: experts === undefined ? undefined : operands.get(experts.starts).index,
-    where: experts === undefined ? kernel.rows : `shared + ${layout.tablesOffset}`,
-    endOfTiles: 4 * (experts?.count ?? 0),
-    startsOffset: 4 * ((experts?.count ?? 0) + 1),
-    mmaType,
-    tm,
-    tn,
-    tk,
-    stages,
-    cluster,
-    isCluster: cluster === 2,
-    remainderTn: schedule.remainderTn ?? 0,
-    raster,
-    columnTiles: tiles.total,
-    groupTiles: raster * tiles.total,
-    clusterRows: tm * cluster,
-    clusterRowsMinusOne: tm * cluster - 1,
-    kBlocks,
-    prefetch,
-    prefetchStage: prefetch % stages,
-    prefetchPhase: Math.floor(prefetch / stages) % 2,
-    hasRowValues: values > 0,
-    hasColumnValues: columnValues > 0,
-    columnValues,
-    columnValuesFloat: (layout.columnValuesOffset - layout.rowValuesOffset) / 4,
-    hasRowSums: segments.some(({ outputs }) => outputs.some(({ kind }) => kind === 'rowSum')),
-    hasBytes: [...kernelReads(kernel), ...kernelWrites(kernel)].some(
-      (name) => name !== kernel.a && isByte(operands.get(name)),
-    ),
-    hasFinalTile: finalTile !== undefined,
-    rowValuesSlot: tm * values,
-    slotNumber: layout.rowSlots * tm * values,
-    rowsAtOnce,
-    rowsAtOnceStep: epilogueWarps * rowsAtOnce,
-    emptyOffset: 8 * stages,
-    rowsFullOffset: 16 * stages,
-    emptyCount: warps * cluster,
-    rowsEmptyCount: warps,
-    consumerRows: layout.rowBlocks * WGMMA_ROWS,
-    blocks: layout.rowBlocks * layout.columnBlocks,
-    accumulators: layout.wn / 2,
-    consumerWarps: CONSUMER_WARPS,
-    threads: blockThreads(layout.epilogueGroups),
-    epilogueWarps,
-    epilogueWarp: layout.epilogueGroups === 0 ? '(thread >> 5) - 1' : `(thread >> 5) - (thread < 128 ? 1 : ${EXTRA})`,
-    handoffWarpBytes: layout.isDeferred ? handoffWarpBytes(tn) : 0,
-    finalBarrierThreads: 32 * (CONSUMER_WARPS + epilogueWarps),
-  };
+  const options: EpilogueOptions = { ...layout, mmaType, tn, hasColumnValues: columnValues > 0, epilogueWarps };
   const takers = CONSUMER_WARPS + (layout.isDeferred ? epilogueWarps : 0);
   const finish = finishText(kernel, operands, {
     blockRows: tm,
     gridRows: tm * cluster,
     gridBlocks: cluster,
-    whole: tm * tiles.total,
+    whole: tm * columnTiles(segments, tn).total,
     warps: `gridDim.x * ${takers}u`,
     isDivided: false,
   });
-  return { kernel, operands, schedule, segments, firstTiles: tiles.first, prologue, finalTile, finish, options };
+  const config: HopperConfig = {
+    mode: { name: `HopperMode::${MODES[schedule.mode]}` },
+    tileM: tm,
+    tileN: tn,
+    tileK: tk,
+    stages,
+    cluster,
+    raster: Math.max(1, Math.floor(schedule.raster / cluster)),
+    remainderN: schedule.remainderTn ?? 0,
+    epilogueGroups: layout.epilogueGroups,
+    elementBytes: DTYPE_BYTES[mmaType],
+    k: kernel.k,
+    segments: segments.length,
+    columns: segments.map(({ columns, pairing }) => physicalColumns(columns, pairing)),
+    experts: experts?.count ?? 0,
+    rowValues: values,
+    areRowsOfThreads: prologue.ofThread !== undefined,
+    columnValues,
+    hasFinalTile: finalTile !== undefined,
+    hasFinish: finish !== undefined,
+    sharedBytes: layout.sharedBytes,
+  };
+  return { kernel, operands, schedule, segments, prologue, finalTile, finish, options, config };
 }
 
 // The epilogue of a block's final tile. No further product hides it, all blocks reach it at once, and the threads
@@ -234,7 +134,7 @@ export function wgmmaContext(
 //
 // Only for epilogues that read and write whole rows (the residual stream); others are short.
 
-/** Rows of a warp whose loads are in flight at once. */
+/** Rows of a warp whose loads are in flight at once, as in gemm/hopperTiles.cuh. */
 export const FINAL_ROWS_AT_ONCE = 8;
 /**
  * Floats of padding after a row of products in shared memory, so that the rows that a warp stores at once, of a
@@ -248,8 +148,6 @@ export interface FinalTile {
   /** Buffers that its programs read at the element itself, and buffers that they store to. */
   readonly loads: readonly Operand[];
   readonly stores: readonly Operand[];
-  /** Floats from one row of products in shared memory to the next. */
-  readonly pitch: number;
 }
 
 /** How final tiles are stored; undefined if the epilogue is of another kind or the products do not fit. */
@@ -277,7 +175,7 @@ export function finalTileOf(
     [...loads, ...stores].every(isWholeRow) &&
     tm * pitch * 4 <= stages * stageBytes &&
     tm % (CONSUMER_WARPS * FINAL_ROWS_AT_ONCE) === 0;
-  return isSuited ? { segment, loads, stores, pitch } : undefined;
+  return isSuited ? { segment, loads, stores } : undefined;
 }
 
 /** The programs read only the element itself, which is skipped for lanes and rows past the end. */

@@ -3,6 +3,7 @@
  */
 import type { LibraryHandle } from 'koffi';
 import { emitCudaKernel } from '../../../codegen/cuda/index.js';
+import { includesOf } from '../../../codegen/headers.js';
 import type { CudaKernelText, CudaSchedule, GridExtent } from '../../../ir/cuda.js';
 import { extentIn, type Extents } from '../../../ir/extents.js';
 import { everyExtent } from '../../../ir/function.js';
@@ -79,11 +80,14 @@ export const extentsOf = ({ source, symbol }: CudaKernelText): readonly string[]
     ([, name]) => name!,
   );
 
+/** Kernels that are no units: their text has everything but lib/legacy.cuh. */
+const isPrintedWhole = ({ source }: CudaKernelText): boolean => includesOf(source)[0] === 'lib/legacy.cuh';
+
 /** A kernel's own text, without its includes, for warp.h. */
 function overFibres(kernel: CudaKernelText): string {
   // Dynamic shared memory is that of warp.h. Blocks that run one by one do not share static shared memory.
   const own = bodyOf(kernel.source);
-  return (isHopper(kernel) ? hopperText(own, kernel) : own)
+  return (isHopper(kernel) && isPrintedWhole(kernel) ? hopperText(own, kernel) : own)
     .replaceAll(/extern __shared__[^;]*;/g, '')
     .replaceAll('__shared__', 'TW_SHARED_STATIC');
 }

@@ -14,6 +14,7 @@ import { remainderColumns, waveCount } from '../../../codegen/cuda/wgmma/layout.
 import { rasterOf } from '../../../codegen/cuda/wgmma/tileRates.js';
 import { mapScalar, type Scalar } from '../../../ir/scalar.js';
 import { scoringBucket } from '../../../ir/scoring.js';
+import { openUnit } from '../../support/cudaWarp/units.js';
 import { hasNvcc } from '../../support/nvcc.js';
 import { headKernel, inE4m3, layerGemm, type LayerGemm, type WgmmaCase } from './wgmmaKernels.js';
 import {
@@ -48,7 +49,7 @@ describe('the text of a wgmma contraction', () => {
   ] as const)('is golden %s', async (file, c, schedule) => {
     expect(legal(c, schedule)).toBe(true);
     const { source } = emit(c, schedule);
-    await expectGolden(source.slice(source.indexOf('/* Hopper contraction')), file);
+    await expectGolden(source, file);
   });
 
   it('takes the tensor maps that its copies read by', () => {
@@ -80,18 +81,27 @@ describe('the text of a wgmma contraction', () => {
   });
 
   it('lets the next kernel start, and waits for the preceding one before it reads its results', () => {
-    const whole = emit(large('o'), PINGPONG).source;
-    const source = whole.slice(whole.indexOf('extern "C"'));
-    const waits = [...source.matchAll(/griddepcontrol\.wait/g)].map(({ index }) => index);
-    expect(source.indexOf('griddepcontrol.launch_dependents')).toBeGreaterThan(0);
+    const text = openUnit(emit(large('o'), PINGPONG).source);
+    const body = (name: string): string => {
+      const from = text.search(new RegExp(`^TW_DEVICE \\w+ ${name}\\(`, 'm'));
+      expect(from).toBeGreaterThan(0);
+      return text.slice(from, text.indexOf('\n}\n', from));
+    };
+    const wait = 'wait_for_previous();';
+    expect(body('hopper_gemm')).toContain('launch_dependents();');
     // The producer: weights, wait, left operand. The consumers: wait, then whatever the epilogue reads.
-    expect(waits.length).toBe(2);
-    expect(source.indexOf('weight, i * 64')).toBeLessThan(waits[0]!);
-    expect(source.indexOf('&m0, i * 64')).toBeGreaterThan(waits[0]!);
-    expect(source.indexOf('uint4 *)(((bf16 *)p2)')).toBeGreaterThan(waits[1]!);
-    // Row values are read by the producer's other warps.
-    const folded = emit(large('qkv'), PINGPONG).source;
-    expect(folded.slice(folded.indexOf('extern "C"')).match(/griddepcontrol\.wait/g)).toHaveLength(3);
+    const [producer, consumer] = [body('produce'), body('consume')];
+    expect(producer.split(wait)).toHaveLength(2);
+    expect(producer.indexOf('load_b<config>(block, i')).toBeLessThan(producer.indexOf(wait));
+    expect(producer.indexOf('load_a<config>')).toBeGreaterThan(producer.indexOf(wait));
+    expect(consumer.split(wait)).toHaveLength(2);
+    expect(consumer.indexOf('segments...)')).toBeGreaterThan(consumer.indexOf(wait));
+    // Row values are read by the producer's other warps, which also run deferred epilogues.
+    for (const [name, reader] of [
+      ['run_ahead', 'keep_row_values<config>'],
+      ['run_deferred', 'load_column_values<config>'],
+    ] as const)
+      expect(body(name).indexOf(reader)).toBeGreaterThan(body(name).indexOf(wait));
   });
 });
 

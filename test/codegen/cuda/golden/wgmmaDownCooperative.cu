@@ -1,408 +1,209 @@
-/* Hopper contraction: a producer warp fills a ring of shared-memory stages by TMA, two consumer warpgroups multiply. */
-__device__ __forceinline__ unsigned tw_shared(const void *p) {
-  unsigned a;
-  asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(a) : "l"(p));
-  return a;
-}
-__device__ __forceinline__ void tw_bar_init(unsigned bar, unsigned count) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(bar), "r"(count) : "memory");
-}
-/* Arrives, and lets the barrier wait for so many bytes of boxes. */
-__device__ __forceinline__ void tw_bar_expect(unsigned bar, unsigned bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(bar), "r"(bytes) : "memory");
-}
-__device__ __forceinline__ void tw_bar_arrive(unsigned bar) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(bar) : "memory");
-}
-__device__ __forceinline__ void tw_bar_wait(unsigned bar, unsigned parity) {
-  asm volatile("{ .reg .pred p;\nAGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
-               "@p bra DONE;\nbra AGAIN;\nDONE: }" :: "r"(bar), "r"(parity) : "memory");
-}
-__device__ __forceinline__ void tw_load_box(unsigned to, const tw_map *map, int column, int row, unsigned bar) {
-  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
-               :: "r"(to), "l"(map), "r"(column), "r"(row), "r"(bar) : "memory");
-}
-/* Arrives at the barrier of the same place in block `rank` of the cluster. */
-__device__ __forceinline__ void tw_bar_arrive_at(unsigned bar, unsigned rank) {
-  asm volatile("{ .reg .b32 a; mapa.shared::cluster.u32 a, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [a]; }" ::
-      "r"(bar), "r"(rank) : "memory");
-}
-/* A barrier of all threads of a cluster in two halves: what a thread wrote before it arrived is there after a wait. */
-__device__ __forceinline__ void tw_cluster_arrive() {
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-}
-__device__ __forceinline__ void tw_cluster_wait() {
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-/* One copy from L2 lands in several blocks of the cluster, and counts at their barriers. */
-__device__ __forceinline__ void tw_load_box_all(unsigned to, const tw_map *map, int column, int row, unsigned bar,
-    unsigned short blocks) {
-  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
-               "[%0], [%1, {%2, %3}], [%4], %5;"
-               :: "r"(to), "l"(map), "r"(column), "r"(row), "r"(bar), "h"(blocks) : "memory");
-}
-/* As one instruction: compilers split some of them into words. */
-__device__ __forceinline__ void tw_store_words(void *to, const tw_u4 &x, int isStored) {
-  asm volatile("{ .reg .pred p;\nsetp.ne.b32 p, %5, 0;\n@p st.global.v4.b32 [%0], {%1, %2, %3, %4}; }" :: "l"(to),
-      "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w), "r"(isStored) : "memory");
-}
-__device__ __forceinline__ void tw_put_pair(unsigned at, float x, float y) {
-  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" :: "r"(at), "f"(x), "f"(y) : "memory");
-}
-__device__ __forceinline__ void tw_take_eight(unsigned at, float *to) {
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]),
-      "=f"(to[3]) : "r"(at) : "memory");
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4 + 16];" : "=f"(to[4]), "=f"(to[5]), "=f"(to[6]),
-      "=f"(to[7]) : "r"(at) : "memory");
-}
-/* d[64 × 96] (+)= a[64 × 16]·b[96 × 16]ᵀ, operands in shared memory; `isAdded` 0 starts from zero. */
-__device__ __forceinline__ void tw_wgmma(float (&d)[48], unsigned long long a, unsigned long long b,
-    int isAdded) {
-  asm volatile("{ .reg .pred p;\nsetp.ne.b32 p, %50, 0;\n"
-               "wgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16 "
-               "{ %0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47 }, "
-               "%48, %49, p, 1, 1, 0, 0; }"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47])
-               : "l"(a), "l"(b), "r"(isAdded));
-}
+/* layers.down: 128 × 96 × 64 by wgmma, cooperative, 3 stages, clusters of 1 */
+#include "gemm/hopper.cuh"
 
-/* shared/quadTurn2.cu */
+namespace tw {
 
-/*
- * Row sums over blocks of columns, of which each lane of a quad has a part: lane q ends up with block q of each four,
- * so that a quad stores 16 bytes that lie together. Added as tw_quad_sum adds. `block` is constant once loops are
- * unrolled.
- */
-struct tw_sums { float first, half, whole; };
-__device__ __forceinline__ void tw_sums_take(tw_sums &s, int block, float x, int quad) {
-  if (block % 2 == 0) { s.first = x; return; }
-  const bool isOdd = quad & 1, isUpper = quad & 2;
-  x = (isOdd ? x : s.first) + __shfl_xor_sync(0xffffffffu, isOdd ? s.first : x, 1);
-  if (block % 4 == 1) { s.half = x; return; }
-  s.whole = (isUpper ? x : s.half) + __shfl_xor_sync(0xffffffffu, isUpper ? s.half : x, 2);
-}
+constexpr HopperConfig config = {
+  .mode = HopperMode::Cooperative,
+  .tile_m = 128,
+  .tile_n = 96,
+  .tile_k = 64,
+  .stages = 3,
+  .cluster = 1,
+  .raster = 16,
+  .remainder_n = 0,
+  .epilogue_groups = 0,
+  .element_bytes = 2,
+  .k = 520,
+  .segments = 1,
+  .columns = { 256 },
+  .experts = 0,
+  .row_values = 0,
+  .are_rows_of_threads = true,
+  .column_values = 0,
+  .has_final_tile = true,
+  .has_finish = false,
+  .shared_bytes = 87120,
+};
+
 /*
  * Sum of a block of 16 columns, of which a lane has the first eight and its neighbour the others: added as fragments
- * add it (tw_quad_sum).
+ * add it (quad_sum).
  */
-__device__ __forceinline__ void tw_store_block_sum(float *to, const float *x, int lane, bool isStored) {
+TW_DEVICE void tw_store_block_sum(float *to, const float *x, int lane, bool isStored) {
   float part[4];
 #pragma unroll
   for (int t = 0; t < 4; t++) {
-    const float first = tw_add(tw_add(0.0f, x[2 * t]), x[2 * t + 1]);
-    part[t] = tw_add(tw_add(__shfl_xor_sync(0xffffffffu, first, 1), x[2 * t]), x[2 * t + 1]);
+    const float first = add(add(0.0f, x[2 * t]), x[2 * t + 1]);
+    part[t] = add(add(__shfl_xor_sync(ALL_LANES, first, 1), x[2 * t]), x[2 * t + 1]);
   }
-  if ((lane & 1) && isStored) *to = tw_add(tw_add(part[0], part[1]), tw_add(part[2], part[3]));
-}
-__device__ __forceinline__ int tw_clusters() {
-  int blocks;
-  asm volatile("mov.u32 %0, %%nctaid.x;" : "=r"(blocks));
-  return blocks / 1;
-}
-/*
- * Where tile number `tile` lies: groups of 16 row tiles (of 128 rows) are walked column by column,
- * so that what all blocks read at a time stays in L2.
- */
-struct tw_place { int row0, columnTile; };
-__device__ __forceinline__ tw_place tw_place_of(int tile, int rows, int rank) {
-  const int rowTiles = (rows + 127) / 128, group = tile / 48, inGroup = tile - group * 48;
-  const int height = rowTiles - group * 16 < 16 ? rowTiles - group * 16 : 16,
-      columnTile = inGroup / height;
-  return { (group * 16 + inGroup - columnTile * height) * 128 + rank * 128,
-      columnTile };
+  if ((lane & 1) && isStored) *to = add(add(part[0], part[1]), add(part[2], part[3]));
 }
 
-/* shared/tiles.cu */
+struct Epilogue {
+  static constexpr int stored_columns = 256;
+  struct Loaded {
+    unsigned l0_[8][8];
+  };
+  f16 *x;
+  f32 *stream;
+  f32 *next;
+  f16 *nextHalf;
+  f32 *nextParts;
 
-extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_cd193a7a(int T, int R, void *p0, void *p1, void *p2, void *p3, void *p4, void *p5, const __grid_constant__ tw_map m0, const __grid_constant__ tw_map m1) {
-  extern __shared__ unsigned char tw_raw[];
-  /*
-   * 1024-byte alignment: the 128-byte swizzle goes by address bits. Stages, products that are handed over, barriers,
-   * row values.
-   */
-  const unsigned shared = (tw_shared(tw_raw) + 1023u) & ~1023u;
-  const unsigned full = shared + 86016, empty = full + 24;
-  const int thread = threadIdx.x, lane = thread & 31;
-  unsigned rank = 0;
-  if (thread == 0) {
-    asm volatile("prefetch.tensormap [%0];" :: "l"(&m0) : "memory");
-    asm volatile("prefetch.tensormap [%0];" :: "l"(&m1) : "memory");
-    for (int i = 0; i < 3; i++) {
-      tw_bar_init(full + 8 * i, 1);
-      tw_bar_init(empty + 8 * i, 8);
-    }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-  }
-  __syncthreads();
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-
-  const int first = blockIdx.x / 1;
-  /* Uniform for the compiler too, which then computes the places of wgmma's operands in uniform registers. */
-  const int warpgroup = __shfl_sync(0xffffffffu, thread >> 7, 0);
-  if (warpgroup == 0) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    if (thread == 0) {
-      unsigned stage = 0, phase = 0;
-      bool isFirst = true;
-      for (int tile = first; tile < tw_tiles(T); tile += tw_clusters()) {
-        const tw_place place = tw_place_of(tile, T, (int)rank);
-        const int row0 = place.row0, columnTile = place.columnTile;
-        const tw_map *weight;
-        int column0;
-        { weight = &m1;
-          column0 = (columnTile - 0) * 96; }
-        int start = 0;
-        if (isFirst) {
-          /* Weights do not depend on the kernel before this one: they are on their way while it ends. */
-          for (int i = 0; i < 3; i++) {
-            tw_bar_expect(full + 8 * i, 28672);
-            tw_load_box(shared + i * 28672 + 16384, weight, i * 64, column0, full + 8 * i);
-          }
-          asm volatile("griddepcontrol.wait;" ::: "memory");
-          for (int i = 0; i < 3; i++) { tw_load_box(shared + i * 28672, &m0, i * 64, row0, full + 8 * i); }
-          start = 3;
-          stage = 0;
-          phase = 1;
-          isFirst = false;
-        }
-        for (int block = start; block < 9; block++) {
-          tw_bar_wait(empty + 8 * stage, phase ^ 1);
-          tw_bar_expect(full + 8 * stage, 28672);
-          tw_load_box(shared + stage * 28672, &m0, block * 64, row0, full + 8 * stage);
-          tw_load_box(shared + stage * 28672 + 16384, weight, block * 64, column0, full + 8 * stage);
-          if (++stage == 3) { stage = 0; phase ^= 1; }
-        }
-      }
-    }
-  } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-
-    const int consumer = warpgroup - 1;
-    const unsigned long long base = 0x4000004000010000ull | ((unsigned long long)(shared & 0x3ffff) >> 4);
-    float acc[1][48];
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-    int sequence = 0;
-    for (int tile = first; tile < tw_tiles(T); tile += tw_clusters(), sequence++) {
-      unsigned stage = (unsigned)(sequence * 9) % 3,
-          phase = ((unsigned)(sequence * 9) / 3) & 1, before = 0;
-      for (int block = 0; block < 9; block++) {
-        tw_bar_wait(full + 8 * stage, phase);
-        const unsigned long long a = base + stage * 1792 + consumer
-            * 512, b = base + stage * 1792 + 1024;
-        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+  template <class Products> TW_DEVICE void row(
+    int row, int isStored, int column0, int quad, const float *values, Products &&products) const {
+    BlockSums s0_;
 #pragma unroll
-        for (int k = 0; k < 4; k++) {
-#pragma unroll
-          for (int m = 0; m < 1; m++) tw_wgmma(acc[m], a + 2 * k, b + 2 * k,
-              block | k);
-        }
-        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-        asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
-        if (block > 0) { if (lane == 0) tw_bar_arrive(empty + 8 * before); }
-        before = stage;
-        if (++stage == 3) { stage = 0; phase ^= 1; }
-      }
-      asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-#pragma unroll
-      for (int m = 0; m < 1; m++) {
-#pragma unroll
-        for (int i = 0; i < 48; i++) asm volatile("" : "+f"(acc[m][i]) :: "memory");
-      }
-      { if (lane == 0) tw_bar_arrive(empty + 8 * before); }
-      /* The block's last: its products stay where they are. */
-      if (tile + tw_clusters() >= tw_tiles(T)) break;
+    for (int batch_ = 0; batch_ < 1; batch_++) {
       {
-        /* Read again rather than kept through the main loop, which needs the registers. */
-        const int self = tw_thread();
-        int rows = T, at = 0;
-        asm volatile("" : "+r"(rows));
-        const tw_place place = tw_place_of(tile, rows, at);
-        const int columnTile = place.columnTile;
-        const int local0 = ((self >> 7) - 1) * 64
-            + (self >> 5 & 3) * 16 + (self >> 2 & 7);
+        float2 l0_[8];
+#pragma unroll
+        for (int group_ = 0; group_ < 8; group_++) {
+          const int column_ = column0 + 8 * (batch_ * 8) + 8 * group_ + 2 * quad;
+          l0_[group_] = column_ >= 256 ? float2{} : load2(stream + (long long)row * 256 + column_);
+        }
+        unsigned w0_[8] = {};
         {
+          f32 * const er0 = next + (long long)(row) * 256;
 #pragma unroll
-          for (int m = 0; m < 1; m++) {
+          for (int block_ = 0; block_ < 4; block_++) {
+            float es0 = 0.0f;
 #pragma unroll
-            for (int h = 0; h < 2; h++) {
-              const int local = local0 + m * 64 + h * 8, own = place.row0 + local, row = own < rows ? own : rows - 1;
-              const int isStored = own < rows;
-              /* Opaque: addresses of a whole row of columns would else be kept from one row to the next. */
-              int place_ = columnTile - 0, quad = self & 3;
-              asm volatile("" : "+r"(place_), "+r"(quad));
-              const int column0 = place_ * 96;
-              tw_sums s0_;
-#pragma unroll
-              for (int batch_ = 0; batch_ < 1; batch_++) {
-                {
-                  float2 l0_[8];
-#pragma unroll
-                  for (int group_ = 0; group_ < 8; group_++) {
-                    const int column_ = column0 + 8 * (batch_ * 8) + 8 * group_ + 2 * quad;
-                    l0_[group_] = column_ >= 256 ? float2{} : load2(((f32 *)p2) + (long long)row * 256 + column_);
-                  }
-                  unsigned w0_[8] = {};
-                  {
-                    f32 * const er0 = ((f32 *)p3) + (long long)(row) * 256;
-#pragma unroll
-                    for (int block_ = 0; block_ < 4; block_++) {
-                      float es0 = 0.0f;
-#pragma unroll
-                      for (int unit_ = 2 * block_; unit_ < 2 * block_ + 2; unit_++) {
-                        const int group_ = unit_;
-                        const int column = (column0 + 8 * (batch_ * 8)) + 8 * group_ + 2 * quad;
-                        if (column < 256) {
-                          const float ev0 = round_f20(acc[m][4 * (batch_ * 8 + group_) + 2 * h + 0]);
-                          const float ev1 = round_f20(acc[m][4 * (batch_ * 8 + group_) + 2 * h + 1]);
-                          const float ev2 = add(l0_[group_].x, ev0);
-                          const float ev3 = add(l0_[group_].y, ev1);
-                          const float ev4 = mul(ev2, ev2);
-                          const float ev5 = mul(ev3, ev3);
-                          es0 = add(es0, ev4);
-                          es0 = add(es0, ev5);
-                          w0_[unit_] = pack<f16>(ev2, ev3);
-                          if (isStored) {
-                            store2(er0 + column, ev2, ev3);
-                          }
-                        }
-                      }
-                      tw_sums_take(s0_, (batch_ * 8) / 2 + block_, es0, quad);
-                      if (((batch_ * 8) / 2 + block_) % 4 == 3 && isStored && (column0 / 16 + ((batch_ * 8) / 2 + block_) - 3 + quad) * 16 < 256) (((f32 *)p5))[(long long)row * 32 + column0 / 16 + ((batch_ * 8) / 2 + block_) - 3 + quad] = s0_.whole;
-                    }
-                  }
-#pragma unroll
-                  for (int unit_ = 0; unit_ < 8; unit_ += 4) {
-                    const uint4 words_ = tw_quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
-                    const int column = column0 + 8 * (batch_ * 8) + 8 * (unit_ + quad);
-                    if (isStored && column < 256) tw_store_words(((f16 *)p4) + (long long)row * 256 + column, words_, 1);
-                  }
+            for (int unit_ = 2 * block_; unit_ < 2 * block_ + 2; unit_++) {
+              const int group_ = unit_;
+              const int column = (column0 + 8 * (batch_ * 8)) + 8 * group_ + 2 * quad;
+              if (column < 256) {
+                const float ev0 = round_f20(products(batch_ * 8 + group_, 0));
+                const float ev1 = round_f20(products(batch_ * 8 + group_, 1));
+                const float ev2 = add(l0_[group_].x, ev0);
+                const float ev3 = add(l0_[group_].y, ev1);
+                const float ev4 = mul(ev2, ev2);
+                const float ev5 = mul(ev3, ev3);
+                es0 = add(es0, ev4);
+                es0 = add(es0, ev5);
+                w0_[unit_] = pack<f16>(ev2, ev3);
+                if (isStored) {
+                  store2(er0 + column, ev2, ev3);
                 }
               }
-              {
-                float2 l0_[4];
+            }
+            s0_.take((batch_ * 8) / 2 + block_, es0, quad);
+            if (((batch_ * 8) / 2 + block_) % 4 == 3 && isStored && (column0 / 16 + ((batch_ * 8) / 2 + block_) - 3 + quad) * 16 < 256) (nextParts)[(long long)row * 32 + column0 / 16 + ((batch_ * 8) / 2 + block_) - 3 + quad] = s0_.whole;
+          }
+        }
 #pragma unroll
-                for (int group_ = 0; group_ < 4; group_++) {
-                  const int column_ = column0 + 8 * (8) + 8 * group_ + 2 * quad;
-                  l0_[group_] = column_ >= 256 ? float2{} : load2(((f32 *)p2) + (long long)row * 256 + column_);
-                }
-                unsigned w0_[4] = {};
-                {
-                  f32 * const er0 = ((f32 *)p3) + (long long)(row) * 256;
+        for (int unit_ = 0; unit_ < 8; unit_ += 4) {
+          const uint4 words_ = quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
+          const int column = column0 + 8 * (batch_ * 8) + 8 * (unit_ + quad);
+          if (isStored && column < 256) store_words(nextHalf + (long long)row * 256 + column, words_, 1);
+        }
+      }
+    }
+    {
+      float2 l0_[4];
 #pragma unroll
-                  for (int block_ = 0; block_ < 2; block_++) {
-                    float es0 = 0.0f;
+      for (int group_ = 0; group_ < 4; group_++) {
+        const int column_ = column0 + 8 * (8) + 8 * group_ + 2 * quad;
+        l0_[group_] = column_ >= 256 ? float2{} : load2(stream + (long long)row * 256 + column_);
+      }
+      unsigned w0_[4] = {};
+      {
+        f32 * const er0 = next + (long long)(row) * 256;
 #pragma unroll
-                    for (int unit_ = 2 * block_; unit_ < 2 * block_ + 2; unit_++) {
-                      const int group_ = unit_;
-                      const int column = (column0 + 8 * (8)) + 8 * group_ + 2 * quad;
-                      if (column < 256) {
-                        const float ev0 = round_f20(acc[m][4 * (8 + group_) + 2 * h + 0]);
-                        const float ev1 = round_f20(acc[m][4 * (8 + group_) + 2 * h + 1]);
-                        const float ev2 = add(l0_[group_].x, ev0);
-                        const float ev3 = add(l0_[group_].y, ev1);
-                        const float ev4 = mul(ev2, ev2);
-                        const float ev5 = mul(ev3, ev3);
-                        es0 = add(es0, ev4);
-                        es0 = add(es0, ev5);
-                        w0_[unit_] = pack<f16>(ev2, ev3);
-                        if (isStored) {
-                          store2(er0 + column, ev2, ev3);
-                        }
-                      }
-                    }
-                    tw_sums_take(s0_, (8) / 2 + block_, es0, quad);
-                    if (((8) / 2 + block_) % 4 == 3 && isStored && (column0 / 16 + ((8) / 2 + block_) - 3 + quad) * 16 < 256) (((f32 *)p5))[(long long)row * 32 + column0 / 16 + ((8) / 2 + block_) - 3 + quad] = s0_.whole;
-                  }
-                }
+        for (int block_ = 0; block_ < 2; block_++) {
+          float es0 = 0.0f;
 #pragma unroll
-                for (int unit_ = 0; unit_ < 4; unit_ += 4) {
-                  const uint4 words_ = tw_quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
-                  const int column = column0 + 8 * (8) + 8 * (unit_ + quad);
-                  if (isStored && column < 256) tw_store_words(((f16 *)p4) + (long long)row * 256 + column, words_, 1);
-                }
+          for (int unit_ = 2 * block_; unit_ < 2 * block_ + 2; unit_++) {
+            const int group_ = unit_;
+            const int column = (column0 + 8 * (8)) + 8 * group_ + 2 * quad;
+            if (column < 256) {
+              const float ev0 = round_f20(products(8 + group_, 0));
+              const float ev1 = round_f20(products(8 + group_, 1));
+              const float ev2 = add(l0_[group_].x, ev0);
+              const float ev3 = add(l0_[group_].y, ev1);
+              const float ev4 = mul(ev2, ev2);
+              const float ev5 = mul(ev3, ev3);
+              es0 = add(es0, ev4);
+              es0 = add(es0, ev5);
+              w0_[unit_] = pack<f16>(ev2, ev3);
+              if (isStored) {
+                store2(er0 + column, ev2, ev3);
               }
-              tw_sums_take(s0_, 2, 0.0f, quad);
-              tw_sums_take(s0_, 3, 0.0f, quad);
-              if (quad < 2 && isStored && (column0 / 16 + 4 + quad) * 16 < 256) (((f32 *)p5))[(long long)row * 32 + column0 / 16 + 4 + quad] = s0_.whole;
             }
           }
+          s0_.take((8) / 2 + block_, es0, quad);
+          if (((8) / 2 + block_) % 4 == 3 && isStored && (column0 / 16 + ((8) / 2 + block_) - 3 + quad) * 16 < 256) (nextParts)[(long long)row * 32 + column0 / 16 + ((8) / 2 + block_) - 3 + quad] = s0_.whole;
         }
+      }
+#pragma unroll
+      for (int unit_ = 0; unit_ < 4; unit_ += 4) {
+        const uint4 words_ = quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
+        const int column = column0 + 8 * (8) + 8 * (unit_ + quad);
+        if (isStored && column < 256) store_words(nextHalf + (long long)row * 256 + column, words_, 1);
       }
     }
-    /*
-     * Nothing is left to multiply, and nobody fills the ring any more: once both warpgroups are done with it, the last
-     * products go there, and all consumer warps take rows of them.
-     */
-    if ((int)blockIdx.x / 1 < tw_tiles(T)) {
-      __syncwarp();
-      asm volatile("bar.sync %0, 256;" :: "r"(3) : "memory");
-      const int group = (tw_thread() >> 7) - 1, inGroup = tw_thread() & 127;
-      {
-        const unsigned to = shared + ((group * 64 + (inGroup >> 5) * 16
-            + (inGroup >> 2 & 7)) * 104 + 2 * (inGroup & 3)) * 4;
+    s0_.take(2, 0.0f, quad);
+    s0_.take(3, 0.0f, quad);
+    if (quad < 2 && isStored && (column0 / 16 + 4 + quad) * 16 < 256) (nextParts)[(long long)row * 32 + column0 / 16 + 4 + quad] = s0_.whole;
+  }
+
+  TW_DEVICE void load(Loaded &loaded, int i, int row, int first) const {
+    unsigned (&l0_)[8][8] = loaded.l0_;
+    { const uint4 x = ((const uint4 *)(stream + (long long)row * 256 + first))[0]; l0_[i][0] = x.x; l0_[i][1] = x.y; l0_[i][2] = x.z; l0_[i][3] = x.w; }
+    { const uint4 x = ((const uint4 *)(stream + (long long)row * 256 + first))[1]; l0_[i][4] = x.x; l0_[i][5] = x.y; l0_[i][6] = x.z; l0_[i][7] = x.w; }
+  }
+
+  TW_DEVICE void final_row(Loaded &loaded, int i, const float (&products)[8], int row, int first, int lane,
+    bool isStored) const {
+    unsigned (&l0_)[8][8] = loaded.l0_;
+    unsigned w0_[8] = {};
+    unsigned w1_[4] = {};
+    float a0_[8];
 #pragma unroll
-        for (int m = 0; m < 1; m++) {
-#pragma unroll
-          for (int i = 0; i < 48; i += 2) tw_put_pair(to + ((m * 64 + i / 2 % 2 * 8) * 104 + 8
-              * (i / 4)) * 4, acc[m][i], acc[m][i + 1]);
-        }
-      }
-      const int lane = tw_thread() & 31, warp = (tw_thread() >> 5) - 4;
-      int at = 0, rows = T;
-      const int own = blockIdx.x / 1, clusters = tw_clusters(),
-          sequence = (tw_tiles(T) - 1 - own) / clusters;
-      const tw_place place = tw_place_of(own + sequence * clusters, rows, at);
-      const int first = place.columnTile * 96 + 8 * lane;
-      const bool isMine = lane < 12 && first < 256;
-#pragma unroll 1
-      for (int turn = 0; turn < 2; turn++) {
-        const int local0 = turn * 64 + warp;
-        unsigned l0_[8][8];
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-          const int row = tw_least(place.row0 + local0 + 8 * i, rows - 1);
-          if (isMine) {
-            { const tw_u4 x = ((const tw_u4 *)(((f32 *)p2) + (long long)row * 256 + first))[0]; l0_[i][0] = x.x; l0_[i][1] = x.y; l0_[i][2] = x.z; l0_[i][3] = x.w; }
-            { const tw_u4 x = ((const tw_u4 *)(((f32 *)p2) + (long long)row * 256 + first))[1]; l0_[i][4] = x.x; l0_[i][5] = x.y; l0_[i][6] = x.z; l0_[i][7] = x.w; }
-          }
-        }
-        if (turn == 0) {
-          __syncwarp();
-          asm volatile("bar.sync %0, 256;" :: "r"(3) : "memory");
-        }
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-          const int local = local0 + 8 * i, row = place.row0 + local;
-          const bool isStored = isMine && row < rows;
-          float x_[8];
-          tw_take_eight(shared + (local * 104 + 8 * lane) * 4, x_);
-          unsigned w0_[8] = {};
-          unsigned w1_[4] = {};
-          float a0_[8];
-#pragma unroll
-          for (int pair_ = 0; pair_ < 4; pair_++) {
-            const float v0 = round_f20(x_[2 * pair_ + 0]);
-            const float v1 = round_f20(x_[2 * pair_ + 1]);
-            const float v2 = add(__uint_as_float(l0_[i][2 * pair_ + 0]), v0);
-            const float v3 = add(__uint_as_float(l0_[i][2 * pair_ + 1]), v1);
-            const float v4 = mul(v2, v2);
-            const float v5 = mul(v3, v3);
-            w0_[2 * pair_ + 0] = __float_as_uint(v2);
-            w0_[2 * pair_ + 1] = __float_as_uint(v3);
-            w1_[pair_] = pack<f16>(v2, v3);
-            a0_[2 * pair_] = v4;
-            a0_[2 * pair_ + 1] = v5;
-          }
-          tw_store_block_sum(((f32 *)p5) + (long long)row * 32 + first / 16, a0_, lane, isStored);
-          if (isStored) {
-            ((tw_u4 *)(((f32 *)p3) + (long long)row * 256 + first))[0] = { w0_[0], w0_[1], w0_[2], w0_[3] };
-            ((tw_u4 *)(((f32 *)p3) + (long long)row * 256 + first))[1] = { w0_[4], w0_[5], w0_[6], w0_[7] };
-            ((tw_u4 *)(((f16 *)p4) + (long long)row * 256 + first))[0] = { w1_[0], w1_[1], w1_[2], w1_[3] };
-          }
-        }
-      }
+    for (int pair_ = 0; pair_ < 4; pair_++) {
+      const float v0 = round_f20(products[2 * pair_ + 0]);
+      const float v1 = round_f20(products[2 * pair_ + 1]);
+      const float v2 = add(__uint_as_float(l0_[i][2 * pair_ + 0]), v0);
+      const float v3 = add(__uint_as_float(l0_[i][2 * pair_ + 1]), v1);
+      const float v4 = mul(v2, v2);
+      const float v5 = mul(v3, v3);
+      w0_[2 * pair_ + 0] = __float_as_uint(v2);
+      w0_[2 * pair_ + 1] = __float_as_uint(v3);
+      w1_[pair_] = pack<f16>(v2, v3);
+      a0_[2 * pair_] = v4;
+      a0_[2 * pair_ + 1] = v5;
+    }
+    tw_store_block_sum(nextParts + (long long)row * 32 + first / 16, a0_, lane, isStored);
+    if (isStored) {
+      ((uint4 *)(next + (long long)row * 256 + first))[0] = { w0_[0], w0_[1], w0_[2], w0_[3] };
+      ((uint4 *)(next + (long long)row * 256 + first))[1] = { w0_[4], w0_[5], w0_[6], w0_[7] };
+      ((uint4 *)(nextHalf + (long long)row * 256 + first))[0] = { w1_[0], w1_[1], w1_[2], w1_[3] };
     }
   }
+};
+
+extern "C" __global__ void __launch_bounds__(384, 1)
+k_gemm_d783c17777fa2aa4_cd193a7a(
+    int T,
+    int R,
+    f16 *x,
+    f16 *w,
+    f32 *stream,
+    f32 *next,
+    f16 *nextHalf,
+    f32 *nextParts,
+    const __grid_constant__ TensorMap x_map,
+    const __grid_constant__ TensorMap w_map) {
+  TW_DYNAMIC_SHARED(memory, 1024);
+  hopper_gemm<config, f16>(
+      T,
+      memory,
+      HopperMaps{ &x_map, { &w_map }, nullptr },
+      nullptr,
+      NoPrologue{},
+      NoFinish{},
+      Epilogue{ x, stream, next, nextHalf, nextParts });
 }
 
 }  // namespace tw

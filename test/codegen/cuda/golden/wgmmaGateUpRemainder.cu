@@ -1,623 +1,152 @@
-/* Hopper contraction: a producer warp fills a ring of shared-memory stages by TMA, two consumer warpgroups multiply. */
-__device__ __forceinline__ unsigned tw_shared(const void *p) {
-  unsigned a;
-  asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(a) : "l"(p));
-  return a;
-}
-__device__ __forceinline__ void tw_bar_init(unsigned bar, unsigned count) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(bar), "r"(count) : "memory");
-}
-/* Arrives, and lets the barrier wait for so many bytes of boxes. */
-__device__ __forceinline__ void tw_bar_expect(unsigned bar, unsigned bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(bar), "r"(bytes) : "memory");
-}
-__device__ __forceinline__ void tw_bar_arrive(unsigned bar) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(bar) : "memory");
-}
-__device__ __forceinline__ void tw_bar_wait(unsigned bar, unsigned parity) {
-  asm volatile("{ .reg .pred p;\nAGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
-               "@p bra DONE;\nbra AGAIN;\nDONE: }" :: "r"(bar), "r"(parity) : "memory");
-}
-__device__ __forceinline__ void tw_load_box(unsigned to, const tw_map *map, int column, int row, unsigned bar) {
-  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
-               :: "r"(to), "l"(map), "r"(column), "r"(row), "r"(bar) : "memory");
-}
-/* Arrives at the barrier of the same place in block `rank` of the cluster. */
-__device__ __forceinline__ void tw_bar_arrive_at(unsigned bar, unsigned rank) {
-  asm volatile("{ .reg .b32 a; mapa.shared::cluster.u32 a, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [a]; }" ::
-      "r"(bar), "r"(rank) : "memory");
-}
-/* A barrier of all threads of a cluster in two halves: what a thread wrote before it arrived is there after a wait. */
-__device__ __forceinline__ void tw_cluster_arrive() {
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-}
-__device__ __forceinline__ void tw_cluster_wait() {
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-/* One copy from L2 lands in several blocks of the cluster, and counts at their barriers. */
-__device__ __forceinline__ void tw_load_box_all(unsigned to, const tw_map *map, int column, int row, unsigned bar,
-    unsigned short blocks) {
-  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
-               "[%0], [%1, {%2, %3}], [%4], %5;"
-               :: "r"(to), "l"(map), "r"(column), "r"(row), "r"(bar), "h"(blocks) : "memory");
-}
-/* As one instruction: compilers split some of them into words. */
-__device__ __forceinline__ void tw_store_words(void *to, const tw_u4 &x, int isStored) {
-  asm volatile("{ .reg .pred p;\nsetp.ne.b32 p, %5, 0;\n@p st.global.v4.b32 [%0], {%1, %2, %3, %4}; }" :: "l"(to),
-      "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w), "r"(isStored) : "memory");
-}
-__device__ __forceinline__ void tw_put(unsigned at, unsigned x, unsigned y, unsigned z, unsigned w) {
-  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" :: "r"(at), "r"(x), "r"(y), "r"(z), "r"(w) : "memory");
-}
-__device__ __forceinline__ void tw_take(unsigned at, unsigned *to) {
-  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]),
-      "=r"(to[3]) : "r"(at) : "memory");
-}
-/* d[64 × 256] (+)= a[64 × 16]·b[256 × 16]ᵀ, operands in shared memory; `isAdded` 0 starts from zero. */
-__device__ __forceinline__ void tw_wgmma(float (&d)[128], unsigned long long a, unsigned long long b,
-    int isAdded) {
-  asm volatile("{ .reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"
-               "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "
-               "{ %0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127 }, "
-               "%128, %129, p, 1, 1, 0, 0; }"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]), "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103]), "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]), "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]), "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
-               : "l"(a), "l"(b), "r"(isAdded));
-}
-/* d[64 × 64] (+)= a[64 × 16]·b[64 × 16]ᵀ, operands in shared memory; `isAdded` 0 starts from zero. */
-__device__ __forceinline__ void tw_wgmma_narrow(float (&d)[32], unsigned long long a, unsigned long long b,
-    int isAdded) {
-  asm volatile("{ .reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
-               "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-               "{ %0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31 }, "
-               "%32, %33, p, 1, 1, 0, 0; }"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-               : "l"(a), "l"(b), "r"(isAdded));
-}
+/* layers.gateUp: 128 × 256 × 64 by wgmma, deferred, 3 stages, clusters of 2 */
+#include "gemm/hopper.cuh"
 
-/* shared/quadTurn2.cu */
+namespace tw {
 
-/* shared/highBits.cu */
+constexpr HopperConfig config = {
+  .mode = HopperMode::Deferred,
+  .tile_m = 128,
+  .tile_n = 256,
+  .tile_k = 64,
+  .stages = 3,
+  .cluster = 2,
+  .raster = 8,
+  .remainder_n = 64,
+  .epilogue_groups = 0,
+  .element_bytes = 2,
+  .k = 256,
+  .segments = 1,
+  .columns = { 1024 },
+  .experts = 0,
+  .row_values = 1,
+  .are_rows_of_threads = false,
+  .column_values = 0,
+  .has_final_tile = false,
+  .has_finish = false,
+  .shared_bytes = 232032,
+};
 
-__device__ __forceinline__ int tw_clusters() {
-  int blocks;
-  asm volatile("mov.u32 %0, %%nctaid.x;" : "=r"(blocks));
-  return blocks / 2;
-}
-/*
- * Column tiles of 256, and behind them remainder tiles of 64: the columns of a last wave that would
- * leave clusters idle are divided again, where that makes at most one remainder tile a cluster.
- */
-struct tw_columns { int whole, narrow; };
-__device__ __forceinline__ tw_columns tw_columns_of(int rowTiles) {
-  if (rowTiles < 1) return { 4, 0 };
-  const int clusters = tw_clusters(), whole = rowTiles * 4 / clusters * clusters / rowTiles;
-  const int narrow = (1024 - (whole - 0) * 256 + 64 - 1) / 64;
-  if (whole < 0 || whole == 4 || narrow * rowTiles > clusters) return { 4, 0 };
-  return { whole, narrow };
-}
-/*
- * Where tile number `tile` lies: groups of 8 row tiles (of 256 rows) are walked column by column,
- * so that what all blocks read at a time stays in L2.
- */
-struct tw_place { int row0, columnTile, remainderColumn; };
-__device__ __forceinline__ tw_place tw_place_of(int tile, int rows, int rank) {
-  const int rowTiles = (rows + 255) / 256;
-  const tw_columns columns = tw_columns_of(rowTiles);
-  const int over = tile - rowTiles * columns.whole;
-  if (over >= 0) return { over % rowTiles * 256 + rank * 128, 3,
-      (columns.whole - 0) * 256 + over / rowTiles * 64 };
-  const int groupTiles = 8 * columns.whole, group = tile / groupTiles, inGroup = tile - group * groupTiles;
-  const int height = rowTiles - group * 8 < 8 ? rowTiles - group * 8 : 8,
-      columnTile = inGroup / height;
-  return { (group * 8 + inGroup - columnTile * height) * 256 + rank * 128,
-      columnTile, -1 };
-}
+struct Prologue {
+  static constexpr int row_values = 1;
+  f32 *parts;
 
-/* Computed again where needed: kept through the main loop they would cost registers that accumulators have. */
-__device__ __forceinline__ int tw_tiles(int rows) {
-  asm volatile("" : "+r"(rows));
-  const int rowTiles = (rows + 255) / 256;
-  const tw_columns columns = tw_columns_of(rowTiles);
-  return rowTiles * (columns.whole + columns.narrow);
-}
-/* The first remainder tile. */
-__device__ __forceinline__ int tw_whole_tiles(int rows) {
-  asm volatile("" : "+r"(rows));
-  const int rowTiles = (rows + 255) / 256;
-  return rowTiles * tw_columns_of(rowTiles).whole;
-}
-__device__ __forceinline__ int tw_thread() {
-  int thread;
-  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-  return thread;
-}
-
-extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_687cac5d7a0e8235_bb344f43(int T, int R, void *p0, void *p1, void *p2, void *p3, const __grid_constant__ tw_map m0, const __grid_constant__ tw_map m1, const __grid_constant__ tw_map m2) {
-  extern __shared__ __align__(1024) unsigned char tw_raw[];
-  /*
-   * 1024-byte alignment: the 128-byte swizzle goes by address bits. Stages, products that are handed over, barriers,
-   * row values.
-   */
-  const unsigned shared = (tw_shared(tw_raw) + 1023u) & ~1023u;
-  if (shared != tw_shared(tw_raw)) asm volatile("trap;");
-  const unsigned full = shared + 229376, empty = full + 24;
-  const unsigned handoffFull = full + 48, handoffEmpty = handoffFull + 8;
-  float *const rowValues = (float *)(tw_raw + (shared - tw_shared(tw_raw)) + 229456);
-  const int thread = threadIdx.x, lane = thread & 31;
-  unsigned rank = 0;
-  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  if (thread == 0) {
-    asm volatile("prefetch.tensormap [%0];" :: "l"(&m0) : "memory");
-    asm volatile("prefetch.tensormap [%0];" :: "l"(&m1) : "memory");
-    asm volatile("prefetch.tensormap [%0];" :: "l"(&m2) : "memory");
-    for (int i = 0; i < 3; i++) {
-      tw_bar_init(full + 8 * i, 1);
-      tw_bar_init(empty + 8 * i, 16);
-    }
-    tw_bar_init(handoffFull, 8);
-    tw_bar_init(handoffEmpty, 3);
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-  }
-  tw_cluster_arrive();
-  tw_cluster_wait();
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-
-  const int first = blockIdx.x / 2;
-  /* Uniform for the compiler too, which then computes the places of wgmma's operands in uniform registers. */
-  const int warpgroup = __shfl_sync(0xffffffffu, thread >> 7, 0);
-  if (warpgroup == 0) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 120;");
-    if (thread == 0) {
-      unsigned stage = 0, phase = 0;
-      bool isFirst = true;
-      for (int tile = first; tile < tw_tiles(T); tile += tw_clusters()) {
-        const tw_place place = tw_place_of(tile, T, (int)rank);
-        const int row0 = place.row0, columnTile = place.columnTile;
-        const tw_map *weight;
-        int column0;
-        const bool isNarrow = place.remainderColumn >= 0;
-        const int own = isNarrow ? 32 : 128, bytes = 16384 + own * 256;
-        if (isNarrow) { weight = &m2; column0 = place.remainderColumn; }
-        else
-        { weight = &m1;
-          column0 = (columnTile - 0) * 256; }
-        int start = 0;
-        if (isFirst) {
-          /* Weights do not depend on the kernel before this one: they are on their way while it ends. */
-          for (int i = 0; i < 3; i++) {
-            tw_bar_expect(full + 8 * i, bytes);
-            tw_load_box_all(shared + i * 49152 + 16384 + rank * own * 128, weight, i * 64, column0 + (int)rank * own, full + 8 * i, 3);
-          }
-          asm volatile("griddepcontrol.wait;" ::: "memory");
-          for (int i = 0; i < 3; i++) { tw_load_box(shared + i * 49152, &m0, i * 64, row0, full + 8 * i); }
-          start = 3;
-          stage = 0;
-          phase = 1;
-          isFirst = false;
-        }
-        for (int block = start; block < 4; block++) {
-          tw_bar_wait(empty + 8 * stage, phase ^ 1);
-          tw_bar_expect(full + 8 * stage, bytes);
-          tw_load_box(shared + stage * 49152, &m0, block * 64, row0, full + 8 * stage);
-          tw_load_box_all(shared + stage * 49152 + 16384 + rank * own * 128, weight, block * 64, column0 + (int)rank * own, full + 8 * stage, 3);
-          if (++stage == 3) { stage = 0; phase ^= 1; }
-        }
-      }
-    }
-    else if (thread >= 32) {
-      /*
-       * The producer's idle warps run the epilogue of a tile while consumers multiply the next. A warp takes row halves
-       * (8 rows of a consumer warp's 16), every third.
-       */
-      asm volatile("griddepcontrol.wait;" ::: "memory");
-      int sequence = 0;
-      /* Row tiles whose values are kept, and the slot that is filled next. */
-      int known[5], next = 0;
-#pragma unroll
-      for (int i = 0; i < 5; i++) known[i] = -1;
-      for (int tile = first; tile < tw_tiles(T); tile += tw_clusters(), sequence++) {
-        const tw_place place = tw_place_of(tile, T, (int)rank);
-        const bool isLast = tile + tw_clusters() >= tw_tiles(T);
-        const int row0 = place.row0;
-        int slot = -1;
-#pragma unroll
-        for (int i = 0; i < 5; i++) {
-          if (known[i] == row0) slot = i;
-        }
-        if (slot < 0) {
-          /* All have read the values that were there. */
-          asm volatile("bar.sync %0, 96;" :: "r"(1) : "memory");
-          slot = next;
-          next = next + 1 == 5 ? 0 : next + 1;
-#pragma unroll
-          for (int i = 0; i < 5; i++) {
-            if (i == slot) known[i] = row0;
-          }
-          float *const to = rowValues + slot * 128;
-          for (int local = (thread >> 5) - 1; local < 128; local += 12) {
-          const int own0 = row0 + local, read0 = own0 < T ? own0 : T - 1;
-          float fold0[1];
-          {
-            f32 * const y0 = ((f32 *)p2) + (long long)(read0) * 32;
-            float const y1 = row_sum(y0, 16);
-            float const y2 = y1 / 256.0f;
-            float const y3 = add(y2, 9.999999974752427e-7f);
-            float const y4 = 1.0f / sqrtf(y3);
-            if (threadIdx.x % 32 == 0) {
-              (fold0)[0] = y4;
-            }
-          }
-          const int own1 = row0 + local + 3, read1 = own1 < T ? own1 : T - 1;
-          float fold1[1];
-          {
-            f32 * const y0 = ((f32 *)p2) + (long long)(read1) * 32;
-            float const y1 = row_sum(y0, 16);
-            float const y2 = y1 / 256.0f;
-            float const y3 = add(y2, 9.999999974752427e-7f);
-            float const y4 = 1.0f / sqrtf(y3);
-            if (threadIdx.x % 32 == 0) {
-              (fold1)[0] = y4;
-            }
-          }
-          const int own2 = row0 + local + 6, read2 = own2 < T ? own2 : T - 1;
-          float fold2[1];
-          {
-            f32 * const y0 = ((f32 *)p2) + (long long)(read2) * 32;
-            float const y1 = row_sum(y0, 16);
-            float const y2 = y1 / 256.0f;
-            float const y3 = add(y2, 9.999999974752427e-7f);
-            float const y4 = 1.0f / sqrtf(y3);
-            if (threadIdx.x % 32 == 0) {
-              (fold2)[0] = y4;
-            }
-          }
-          const int own3 = row0 + local + 9, read3 = own3 < T ? own3 : T - 1;
-          float fold3[1];
-          {
-            f32 * const y0 = ((f32 *)p2) + (long long)(read3) * 32;
-            float const y1 = row_sum(y0, 16);
-            float const y2 = y1 / 256.0f;
-            float const y3 = add(y2, 9.999999974752427e-7f);
-            float const y4 = 1.0f / sqrtf(y3);
-            if (threadIdx.x % 32 == 0) {
-              (fold3)[0] = y4;
-            }
-          }
-          if (lane == 0) {
-            if (local < 128) to[(local) * 1 + 0] = fold0[0];
-            if (local + 3 < 128) to[(local + 3) * 1 + 0] = fold1[0];
-            if (local + 6 < 128) to[(local + 6) * 1 + 0] = fold2[0];
-            if (local + 9 < 128) to[(local + 9) * 1 + 0] = fold3[0];
-          }
-          }
-          asm volatile("bar.sync %0, 96;" :: "r"(1) : "memory");
-        }
-        if (isLast && thread == 32) ((int *)rowValues)[640] = slot;
-        const float *const from = rowValues + slot * 128;
-        if (isLast) asm volatile("bar.arrive %0, 352;" :: "r"(2) : "memory");
-        /* The last tile is its consumers' own. */
-        if (isLast) break;
-        const int unit0 = (thread >> 5) - 1, unitStep = 3, units = 16;
-        tw_bar_wait(handoffFull, sequence & 1);
-        const int columnTile = place.columnTile;
-        {
-#pragma unroll 1
-          for (int unit = unit0; unit < units; unit += unitStep) {
-            const int self = tw_thread(), local = unit * 8 + (self >> 2 & 7);
-            const unsigned handoff = shared + 147456 + (unit >> 1) * 10240 + (unit & 1)
-                * 512 + (self & 31) * 16;
-            unsigned high_[32], low_[8];
-            tw_take(handoff + 0, high_ + 0);
-            tw_take(handoff + 1024, high_ + 4);
-            tw_take(handoff + 2048, high_ + 8);
-            tw_take(handoff + 3072, high_ + 12);
-            tw_take(handoff + 4096, high_ + 16);
-            tw_take(handoff + 5120, high_ + 20);
-            tw_take(handoff + 6144, high_ + 24);
-            tw_take(handoff + 7168, high_ + 28);
-            tw_take(handoff + 8192, low_ + 0);
-            tw_take(handoff + 9216, low_ + 4);
-            const int own = place.row0 + local, row = own < T ? own : T - 1;
-            const int isStored = own < T;
-            /* Opaque: addresses of a whole row of columns would else be kept from one row to the next. */
-            int place_ = columnTile - 0, quad = self & 3;
-            asm volatile("" : "+r"(place_), "+r"(quad));
-            const int column0 = place_ * 256;
-#pragma unroll
-              for (int batch_ = 0; batch_ < 4; batch_++) {
-                {
-                  unsigned w0_[4] = {};
-                  {
-                    float const er0 = ((from + local * 1))[0];
-#pragma unroll
-                    for (int unit_ = 0; unit_ < 4; unit_++) {
-                      const int group_ = unit_ / 1 * 2 + unit_ % 1;
-                      const float ev0 = round_f20(tw_product_of(high_[batch_ * 8 + group_], low_[(batch_ * 8 + group_) / 4], (batch_ * 8 + group_) % 4, 0));
-                      const float ev1 = round_f20(tw_product_of(high_[batch_ * 8 + group_], low_[(batch_ * 8 + group_) / 4], (batch_ * 8 + group_) % 4, 1));
-                      const float ev2 = mul(ev0, er0);
-                      const float ev3 = mul(ev1, er0);
-                      const float ev4 = -(ev2);
-                      const float ev5 = -(ev3);
-                      const float ev6 = expf(ev4);
-                      const float ev7 = expf(ev5);
-                      const float ev8 = add(1.0f, ev6);
-                      const float ev9 = add(1.0f, ev7);
-                      const float ev10 = div_sigmoid(ev2, ev8);
-                      const float ev11 = div_sigmoid(ev3, ev9);
-                      const float ev12 = round_f20(tw_product_of(high_[batch_ * 8 + group_ + 1], low_[(batch_ * 8 + group_ + 1) / 4], (batch_ * 8 + group_ + 1) % 4, 0));
-                      const float ev13 = round_f20(tw_product_of(high_[batch_ * 8 + group_ + 1], low_[(batch_ * 8 + group_ + 1) / 4], (batch_ * 8 + group_ + 1) % 4, 1));
-                      const float ev14 = mul(ev12, er0);
-                      const float ev15 = mul(ev13, er0);
-                      const float ev16 = mul(ev10, ev14);
-                      const float ev17 = mul(ev11, ev15);
-                      w0_[unit_] = pack<bf16>(ev16, ev17);
-                    }
-                  }
-#pragma unroll
-                  for (int unit_ = 0; unit_ < 4; unit_ += 4) {
-                    const uint4 words_ = tw_quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
-                    const int column = (column0 + 8 * (batch_ * 8)) / 2 + 8 * (unit_ + quad);
-                    tw_store_words(((bf16 *)p3) + (long long)row * 512 + column, words_, isStored);
-                  }
-                }
-              }
-          }
-        }
-        __syncwarp();
-        if (lane == 0) tw_bar_arrive(handoffEmpty);
-      }
-    }
-  } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 192;");
-
-    const int consumer = warpgroup - 1;
-    const unsigned long long base = 0x4000004000010000ull | ((unsigned long long)(shared & 0x3ffff) >> 4);
-    float acc[1][128];
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-    int sequence = 0, ownTile = -1,
-        tile = first;
-    for (; tile < tw_whole_tiles(T); tile += tw_clusters(), sequence++) {
-      unsigned stage = (unsigned)(sequence * 4) % 3,
-          phase = ((unsigned)(sequence * 4) / 3) & 1, before = 0;
-      for (int block = 0; block < 4; block++) {
-        tw_bar_wait(full + 8 * stage, phase);
-        const unsigned long long a = base + stage * 3072 + consumer
-            * 512, b = base + stage * 3072 + 1024;
-        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
-#pragma unroll
-          for (int m = 0; m < 1; m++) tw_wgmma(acc[m], a + 2 * k, b + 2 * k,
-              block | k);
-        }
-        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-        asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
-        if (block > 0) { if (lane < 2) tw_bar_arrive_at(empty + 8 * before, lane); }
-        before = stage;
-        if (++stage == 3) { stage = 0; phase ^= 1; }
-      }
-      asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-#pragma unroll
-      for (int m = 0; m < 1; m++) {
-#pragma unroll
-        for (int i = 0; i < 128; i++) asm volatile("" : "+f"(acc[m][i]) :: "memory");
-      }
-      { if (lane < 2) tw_bar_arrive_at(empty + 8 * before, lane); }
-      tw_bar_wait(handoffEmpty, (sequence & 1) ^ 1);
-      {
-        const unsigned handoff = shared + 147456 + ((tw_thread() >> 5) - 4) * 10240
-            + (tw_thread() & 31) * 16;
-        tw_put(handoff + 0, tw_high(acc[0][0], acc[0][1]), tw_high(acc[0][4], acc[0][5]), tw_high(acc[0][8], acc[0][9]), tw_high(acc[0][12], acc[0][13]));
-        tw_put(handoff + 1024, tw_high(acc[0][16], acc[0][17]), tw_high(acc[0][20], acc[0][21]), tw_high(acc[0][24], acc[0][25]), tw_high(acc[0][28], acc[0][29]));
-        tw_put(handoff + 2048, tw_high(acc[0][32], acc[0][33]), tw_high(acc[0][36], acc[0][37]), tw_high(acc[0][40], acc[0][41]), tw_high(acc[0][44], acc[0][45]));
-        tw_put(handoff + 3072, tw_high(acc[0][48], acc[0][49]), tw_high(acc[0][52], acc[0][53]), tw_high(acc[0][56], acc[0][57]), tw_high(acc[0][60], acc[0][61]));
-        tw_put(handoff + 8192, tw_low(acc[0][0], acc[0][1], acc[0][4], acc[0][5], acc[0][8], acc[0][9], acc[0][12], acc[0][13]), tw_low(acc[0][16], acc[0][17], acc[0][20], acc[0][21], acc[0][24], acc[0][25], acc[0][28], acc[0][29]), tw_low(acc[0][32], acc[0][33], acc[0][36], acc[0][37], acc[0][40], acc[0][41], acc[0][44], acc[0][45]), tw_low(acc[0][48], acc[0][49], acc[0][52], acc[0][53], acc[0][56], acc[0][57], acc[0][60], acc[0][61]));
-        tw_put(handoff + 512, tw_high(acc[0][2], acc[0][3]), tw_high(acc[0][6], acc[0][7]), tw_high(acc[0][10], acc[0][11]), tw_high(acc[0][14], acc[0][15]));
-        tw_put(handoff + 1536, tw_high(acc[0][18], acc[0][19]), tw_high(acc[0][22], acc[0][23]), tw_high(acc[0][26], acc[0][27]), tw_high(acc[0][30], acc[0][31]));
-        tw_put(handoff + 2560, tw_high(acc[0][34], acc[0][35]), tw_high(acc[0][38], acc[0][39]), tw_high(acc[0][42], acc[0][43]), tw_high(acc[0][46], acc[0][47]));
-        tw_put(handoff + 3584, tw_high(acc[0][50], acc[0][51]), tw_high(acc[0][54], acc[0][55]), tw_high(acc[0][58], acc[0][59]), tw_high(acc[0][62], acc[0][63]));
-        tw_put(handoff + 8704, tw_low(acc[0][2], acc[0][3], acc[0][6], acc[0][7], acc[0][10], acc[0][11], acc[0][14], acc[0][15]), tw_low(acc[0][18], acc[0][19], acc[0][22], acc[0][23], acc[0][26], acc[0][27], acc[0][30], acc[0][31]), tw_low(acc[0][34], acc[0][35], acc[0][38], acc[0][39], acc[0][42], acc[0][43], acc[0][46], acc[0][47]), tw_low(acc[0][50], acc[0][51], acc[0][54], acc[0][55], acc[0][58], acc[0][59], acc[0][62], acc[0][63]));
-        tw_put(handoff + 4096, tw_high(acc[0][64], acc[0][65]), tw_high(acc[0][68], acc[0][69]), tw_high(acc[0][72], acc[0][73]), tw_high(acc[0][76], acc[0][77]));
-        tw_put(handoff + 5120, tw_high(acc[0][80], acc[0][81]), tw_high(acc[0][84], acc[0][85]), tw_high(acc[0][88], acc[0][89]), tw_high(acc[0][92], acc[0][93]));
-        tw_put(handoff + 6144, tw_high(acc[0][96], acc[0][97]), tw_high(acc[0][100], acc[0][101]), tw_high(acc[0][104], acc[0][105]), tw_high(acc[0][108], acc[0][109]));
-        tw_put(handoff + 7168, tw_high(acc[0][112], acc[0][113]), tw_high(acc[0][116], acc[0][117]), tw_high(acc[0][120], acc[0][121]), tw_high(acc[0][124], acc[0][125]));
-        tw_put(handoff + 9216, tw_low(acc[0][64], acc[0][65], acc[0][68], acc[0][69], acc[0][72], acc[0][73], acc[0][76], acc[0][77]), tw_low(acc[0][80], acc[0][81], acc[0][84], acc[0][85], acc[0][88], acc[0][89], acc[0][92], acc[0][93]), tw_low(acc[0][96], acc[0][97], acc[0][100], acc[0][101], acc[0][104], acc[0][105], acc[0][108], acc[0][109]), tw_low(acc[0][112], acc[0][113], acc[0][116], acc[0][117], acc[0][120], acc[0][121], acc[0][124], acc[0][125]));
-        tw_put(handoff + 4608, tw_high(acc[0][66], acc[0][67]), tw_high(acc[0][70], acc[0][71]), tw_high(acc[0][74], acc[0][75]), tw_high(acc[0][78], acc[0][79]));
-        tw_put(handoff + 5632, tw_high(acc[0][82], acc[0][83]), tw_high(acc[0][86], acc[0][87]), tw_high(acc[0][90], acc[0][91]), tw_high(acc[0][94], acc[0][95]));
-        tw_put(handoff + 6656, tw_high(acc[0][98], acc[0][99]), tw_high(acc[0][102], acc[0][103]), tw_high(acc[0][106], acc[0][107]), tw_high(acc[0][110], acc[0][111]));
-        tw_put(handoff + 7680, tw_high(acc[0][114], acc[0][115]), tw_high(acc[0][118], acc[0][119]), tw_high(acc[0][122], acc[0][123]), tw_high(acc[0][126], acc[0][127]));
-        tw_put(handoff + 9728, tw_low(acc[0][66], acc[0][67], acc[0][70], acc[0][71], acc[0][74], acc[0][75], acc[0][78], acc[0][79]), tw_low(acc[0][82], acc[0][83], acc[0][86], acc[0][87], acc[0][90], acc[0][91], acc[0][94], acc[0][95]), tw_low(acc[0][98], acc[0][99], acc[0][102], acc[0][103], acc[0][106], acc[0][107], acc[0][110], acc[0][111]), tw_low(acc[0][114], acc[0][115], acc[0][118], acc[0][119], acc[0][122], acc[0][123], acc[0][126], acc[0][127]));
-      }
-      __syncwarp();
-
-      if (tile + tw_clusters() >= tw_tiles(T)) {
-        ownTile = tile;
-        break;
-      }
-      if ((tw_thread() & 31) == 0) tw_bar_arrive(handoffFull);
-    }
-    /* Remainder tiles have accumulators of their own: those of the loop above must not live on beside them. */
-    const bool isNarrow = tile >= tw_whole_tiles(T) && tile < tw_tiles(T);
-    if (isNarrow) {
-      float acc[1][32];
-      unsigned stage = (unsigned)(sequence * 4) % 3,
-          phase = ((unsigned)(sequence * 4) / 3) & 1, before = 0;
-      for (int block = 0; block < 4; block++) {
-        tw_bar_wait(full + 8 * stage, phase);
-        const unsigned long long a = base + stage * 3072 + consumer
-            * 512, b = base + stage * 3072 + 1024;
-        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
-#pragma unroll
-          for (int m = 0; m < 1; m++) tw_wgmma_narrow(acc[m], a + 2 * k, b + 2 * k,
-              block | k);
-        }
-        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-        asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
-        if (block > 0) { if (lane < 2) tw_bar_arrive_at(empty + 8 * before, lane); }
-        before = stage;
-        if (++stage == 3) { stage = 0; phase ^= 1; }
-      }
-      asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-#pragma unroll
-      for (int m = 0; m < 1; m++) {
-#pragma unroll
-        for (int i = 0; i < 32; i++) asm volatile("" : "+f"(acc[m][i]) :: "memory");
-      }
-      { if (lane < 2) tw_bar_arrive_at(empty + 8 * before, lane); }
-
-      tw_bar_wait(handoffEmpty, (sequence & 1) ^ 1);
-      {
-        const unsigned handoff = shared + 147456 + ((tw_thread() >> 5) - 4) * 10240
-            + (tw_thread() & 31) * 16;
-        tw_put(handoff + 0, tw_high(acc[0][0], acc[0][1]), tw_high(acc[0][4], acc[0][5]), tw_high(acc[0][8], acc[0][9]), tw_high(acc[0][12], acc[0][13]));
-        tw_put(handoff + 1024, tw_high(acc[0][16], acc[0][17]), tw_high(acc[0][20], acc[0][21]), tw_high(acc[0][24], acc[0][25]), tw_high(acc[0][28], acc[0][29]));
-        tw_put(handoff + 2048, tw_low(acc[0][0], acc[0][1], acc[0][4], acc[0][5], acc[0][8], acc[0][9], acc[0][12], acc[0][13]), tw_low(acc[0][16], acc[0][17], acc[0][20], acc[0][21], acc[0][24], acc[0][25], acc[0][28], acc[0][29]), 0u, 0u);
-        tw_put(handoff + 512, tw_high(acc[0][2], acc[0][3]), tw_high(acc[0][6], acc[0][7]), tw_high(acc[0][10], acc[0][11]), tw_high(acc[0][14], acc[0][15]));
-        tw_put(handoff + 1536, tw_high(acc[0][18], acc[0][19]), tw_high(acc[0][22], acc[0][23]), tw_high(acc[0][26], acc[0][27]), tw_high(acc[0][30], acc[0][31]));
-        tw_put(handoff + 2560, tw_low(acc[0][2], acc[0][3], acc[0][6], acc[0][7], acc[0][10], acc[0][11], acc[0][14], acc[0][15]), tw_low(acc[0][18], acc[0][19], acc[0][22], acc[0][23], acc[0][26], acc[0][27], acc[0][30], acc[0][31]), 0u, 0u);
-      }
-      __syncwarp();
-      asm volatile("bar.sync %0, 352;" :: "r"(2) : "memory");
-      const float *const from = rowValues + ((const int *)rowValues)[640] * 128;
-      int at = 0;
-      asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(at));
-      const tw_place place = tw_place_of(tile, T, at);
-      const int unit0 = 2 * ((tw_thread() >> 5) - 4), unitStep = 1, units = unit0 + 2;
-        {
-#pragma unroll 1
-          for (int unit = unit0; unit < units; unit += unitStep) {
-            const int self = tw_thread(), local = unit * 8 + (self >> 2 & 7);
-            const unsigned handoff = shared + 147456 + (unit >> 1) * 10240 + (unit & 1)
-                * 512 + (self & 31) * 16;
-            unsigned high_[8], low_[4];
-            tw_take(handoff + 0, high_ + 0);
-            tw_take(handoff + 1024, high_ + 4);
-            tw_take(handoff + 2048, low_ + 0);
-            const int own = place.row0 + local, row = own < T ? own : T - 1;
-            const int isStored = own < T;
-            /* Opaque: addresses of a whole row of columns would else be kept from one row to the next. */
-            int column0 = place.remainderColumn, quad = self & 3;
-            asm volatile("" : "+r"(column0), "+r"(quad));
-              {
-                unsigned w0_[4] = {};
-                {
-                  float const er0 = ((from + local * 1))[0];
-#pragma unroll
-                  for (int unit_ = 0; unit_ < 4; unit_++) {
-                    const int group_ = unit_ / 1 * 2 + unit_ % 1;
-                    const float ev0 = round_f20(tw_product_of(high_[group_], low_[(group_) / 4], (group_) % 4, 0));
-                    const float ev1 = round_f20(tw_product_of(high_[group_], low_[(group_) / 4], (group_) % 4, 1));
-                    const float ev2 = mul(ev0, er0);
-                    const float ev3 = mul(ev1, er0);
-                    const float ev4 = -(ev2);
-                    const float ev5 = -(ev3);
-                    const float ev6 = expf(ev4);
-                    const float ev7 = expf(ev5);
-                    const float ev8 = add(1.0f, ev6);
-                    const float ev9 = add(1.0f, ev7);
-                    const float ev10 = div_sigmoid(ev2, ev8);
-                    const float ev11 = div_sigmoid(ev3, ev9);
-                    const float ev12 = round_f20(tw_product_of(high_[group_ + 1], low_[(group_ + 1) / 4], (group_ + 1) % 4, 0));
-                    const float ev13 = round_f20(tw_product_of(high_[group_ + 1], low_[(group_ + 1) / 4], (group_ + 1) % 4, 1));
-                    const float ev14 = mul(ev12, er0);
-                    const float ev15 = mul(ev13, er0);
-                    const float ev16 = mul(ev10, ev14);
-                    const float ev17 = mul(ev11, ev15);
-                    w0_[unit_] = pack<bf16>(ev16, ev17);
-                  }
-                }
-#pragma unroll
-                for (int unit_ = 0; unit_ < 4; unit_ += 4) {
-                  const uint4 words_ = tw_quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
-                  const int column = (column0) / 2 + 8 * (unit_ + quad);
-                  tw_store_words(((bf16 *)p3) + (long long)row * 512 + column, words_, isStored);
-                }
-              }
-          }
-        }
-
-    }
-
-    /* Nothing is left to multiply: each warp runs the epilogue of what it holds of the last tile. */
-    if (ownTile >= 0) {
-      asm volatile("bar.sync %0, 352;" :: "r"(2) : "memory");
-      const float *const from = rowValues + ((const int *)rowValues)[640] * 128;
-      int at = 0;
-      asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(at));
-      const tw_place place = tw_place_of(ownTile, T, at);
-      const int unit0 = 2 * ((tw_thread() >> 5) - 4), unitStep = 1, units = unit0 + 2;
-        const int columnTile = place.columnTile;
-        {
-#pragma unroll 1
-          for (int unit = unit0; unit < units; unit += unitStep) {
-            const int self = tw_thread(), local = unit * 8 + (self >> 2 & 7);
-            const unsigned handoff = shared + 147456 + (unit >> 1) * 10240 + (unit & 1)
-                * 512 + (self & 31) * 16;
-            unsigned high_[32], low_[8];
-            tw_take(handoff + 0, high_ + 0);
-            tw_take(handoff + 1024, high_ + 4);
-            tw_take(handoff + 2048, high_ + 8);
-            tw_take(handoff + 3072, high_ + 12);
-            tw_take(handoff + 4096, high_ + 16);
-            tw_take(handoff + 5120, high_ + 20);
-            tw_take(handoff + 6144, high_ + 24);
-            tw_take(handoff + 7168, high_ + 28);
-            tw_take(handoff + 8192, low_ + 0);
-            tw_take(handoff + 9216, low_ + 4);
-            const int own = place.row0 + local, row = own < T ? own : T - 1;
-            const int isStored = own < T;
-            /* Opaque: addresses of a whole row of columns would else be kept from one row to the next. */
-            int place_ = columnTile - 0, quad = self & 3;
-            asm volatile("" : "+r"(place_), "+r"(quad));
-            const int column0 = place_ * 256;
-#pragma unroll
-              for (int batch_ = 0; batch_ < 4; batch_++) {
-                {
-                  unsigned w0_[4] = {};
-                  {
-                    float const er0 = ((from + local * 1))[0];
-#pragma unroll
-                    for (int unit_ = 0; unit_ < 4; unit_++) {
-                      const int group_ = unit_ / 1 * 2 + unit_ % 1;
-                      const float ev0 = round_f20(tw_product_of(high_[batch_ * 8 + group_], low_[(batch_ * 8 + group_) / 4], (batch_ * 8 + group_) % 4, 0));
-                      const float ev1 = round_f20(tw_product_of(high_[batch_ * 8 + group_], low_[(batch_ * 8 + group_) / 4], (batch_ * 8 + group_) % 4, 1));
-                      const float ev2 = mul(ev0, er0);
-                      const float ev3 = mul(ev1, er0);
-                      const float ev4 = -(ev2);
-                      const float ev5 = -(ev3);
-                      const float ev6 = expf(ev4);
-                      const float ev7 = expf(ev5);
-                      const float ev8 = add(1.0f, ev6);
-                      const float ev9 = add(1.0f, ev7);
-                      const float ev10 = div_sigmoid(ev2, ev8);
-                      const float ev11 = div_sigmoid(ev3, ev9);
-                      const float ev12 = round_f20(tw_product_of(high_[batch_ * 8 + group_ + 1], low_[(batch_ * 8 + group_ + 1) / 4], (batch_ * 8 + group_ + 1) % 4, 0));
-                      const float ev13 = round_f20(tw_product_of(high_[batch_ * 8 + group_ + 1], low_[(batch_ * 8 + group_ + 1) / 4], (batch_ * 8 + group_ + 1) % 4, 1));
-                      const float ev14 = mul(ev12, er0);
-                      const float ev15 = mul(ev13, er0);
-                      const float ev16 = mul(ev10, ev14);
-                      const float ev17 = mul(ev11, ev15);
-                      w0_[unit_] = pack<bf16>(ev16, ev17);
-                    }
-                  }
-#pragma unroll
-                  for (int unit_ = 0; unit_ < 4; unit_ += 4) {
-                    const uint4 words_ = tw_quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
-                    const int column = (column0 + 8 * (batch_ * 8)) / 2 + 8 * (unit_ + quad);
-                    tw_store_words(((bf16 *)p3) + (long long)row * 512 + column, words_, isStored);
-                  }
-                }
-              }
-          }
-        }
+  TW_DEVICE void row(int row, float *values) const {
+    f32 * const y0 = parts + (long long)(row) * 32;
+    float const y1 = row_sum(y0, 16);
+    float const y2 = y1 / 256.0f;
+    float const y3 = add(y2, 9.999999974752427e-7f);
+    float const y4 = 1.0f / sqrtf(y3);
+    if (threadIdx.x % 32 == 0) {
+      (values)[0] = y4;
     }
   }
-  __syncwarp();
-  /* A block's shared memory must outlive the copies and arrivals its neighbour sends. */
-  tw_cluster_arrive();
-  tw_cluster_wait();
+};
+
+struct Epilogue {
+  bf16 *gated;
+
+  template <class Products> TW_DEVICE void row(
+    int row, int isStored, int column0, int quad, const float *values, Products &&products) const {
+#pragma unroll
+    for (int batch_ = 0; batch_ < 4; batch_++) {
+      {
+        unsigned w0_[4] = {};
+        {
+          float const er0 = (values)[0];
+#pragma unroll
+          for (int unit_ = 0; unit_ < 4; unit_++) {
+            const int group_ = unit_ / 1 * 2 + unit_ % 1;
+            const float ev0 = round_f20(products(batch_ * 8 + group_, 0));
+            const float ev1 = round_f20(products(batch_ * 8 + group_, 1));
+            const float ev2 = mul(ev0, er0);
+            const float ev3 = mul(ev1, er0);
+            const float ev4 = -(ev2);
+            const float ev5 = -(ev3);
+            const float ev6 = expf(ev4);
+            const float ev7 = expf(ev5);
+            const float ev8 = add(1.0f, ev6);
+            const float ev9 = add(1.0f, ev7);
+            const float ev10 = div_sigmoid(ev2, ev8);
+            const float ev11 = div_sigmoid(ev3, ev9);
+            const float ev12 = round_f20(products(batch_ * 8 + group_ + 1, 0));
+            const float ev13 = round_f20(products(batch_ * 8 + group_ + 1, 1));
+            const float ev14 = mul(ev12, er0);
+            const float ev15 = mul(ev13, er0);
+            const float ev16 = mul(ev10, ev14);
+            const float ev17 = mul(ev11, ev15);
+            w0_[unit_] = pack<bf16>(ev16, ev17);
+          }
+        }
+#pragma unroll
+        for (int unit_ = 0; unit_ < 4; unit_ += 4) {
+          const uint4 words_ = quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
+          const int column = (column0 + 8 * (batch_ * 8)) / 2 + 8 * (unit_ + quad);
+          store_words(gated + (long long)row * 512 + column, words_, isStored);
+        }
+      }
+    }
+  }
+
+  template <class Products> TW_DEVICE void remainder_row(
+    int row, int isStored, int column0, int quad, const float *values, Products &&products) const {
+    {
+      unsigned w0_[4] = {};
+      {
+        float const er0 = (values)[0];
+#pragma unroll
+        for (int unit_ = 0; unit_ < 4; unit_++) {
+          const int group_ = unit_ / 1 * 2 + unit_ % 1;
+          const float ev0 = round_f20(products(group_, 0));
+          const float ev1 = round_f20(products(group_, 1));
+          const float ev2 = mul(ev0, er0);
+          const float ev3 = mul(ev1, er0);
+          const float ev4 = -(ev2);
+          const float ev5 = -(ev3);
+          const float ev6 = expf(ev4);
+          const float ev7 = expf(ev5);
+          const float ev8 = add(1.0f, ev6);
+          const float ev9 = add(1.0f, ev7);
+          const float ev10 = div_sigmoid(ev2, ev8);
+          const float ev11 = div_sigmoid(ev3, ev9);
+          const float ev12 = round_f20(products(group_ + 1, 0));
+          const float ev13 = round_f20(products(group_ + 1, 1));
+          const float ev14 = mul(ev12, er0);
+          const float ev15 = mul(ev13, er0);
+          const float ev16 = mul(ev10, ev14);
+          const float ev17 = mul(ev11, ev15);
+          w0_[unit_] = pack<bf16>(ev16, ev17);
+        }
+      }
+#pragma unroll
+      for (int unit_ = 0; unit_ < 4; unit_ += 4) {
+        const uint4 words_ = quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
+        const int column = (column0) / 2 + 8 * (unit_ + quad);
+        store_words(gated + (long long)row * 512 + column, words_, isStored);
+      }
+    }
+  }
+};
+
+extern "C" __global__ void __launch_bounds__(384, 1)
+k_gemm_687cac5d7a0e8235_bb344f43(
+    int T,
+    int R,
+    bf16 *x,
+    bf16 *w,
+    f32 *parts,
+    bf16 *gated,
+    const __grid_constant__ TensorMap x_map,
+    const __grid_constant__ TensorMap w_map,
+    const __grid_constant__ TensorMap w_map2) {
+  TW_DYNAMIC_SHARED(memory, 1024);
+  hopper_gemm<config, bf16>(
+      T,
+      memory,
+      HopperMaps{ &x_map, { &w_map }, &w_map2 },
+      nullptr,
+      Prologue{ parts },
+      NoFinish{},
+      Epilogue{ gated });
 }
 
 }  // namespace tw

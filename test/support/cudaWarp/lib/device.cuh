@@ -15,6 +15,7 @@ inline int opaque(int x) { return x; }
 template <class T> inline T *opaque(T *p) { return p; }
 inline int forgotten(int x) { return x; }
 template <class T> inline void forget(T &) {}
+inline void keep_order() {}
 inline int thread_again() { return (int)threadIdx.x; }
 inline int blocks_again() { return (int)gridDim.x; }
 [[noreturn]] inline void trap() { tw_fail("a trap"); }
