@@ -3,7 +3,7 @@
  * and run small heads.
  */
 import type { CudaGemmSchedule } from '../../ir/cuda.js';
-import { BLOCK_COLUMNS, blockWords, groupedBytes } from '../../ir/groups.js';
+import { BLOCK_COLUMNS, groupedBytes } from '../../ir/groups.js';
 import { groupWidth } from '../../ir/groupSums.js';
 import {
   type GemmKernel,
@@ -12,25 +12,32 @@ import {
   type Pairing,
   ROW_SUM_BLOCK,
   type Segment,
-  type WeightDecl,
 } from '../../ir/kernel.js';
-import { columnStep, storedLogits } from '../operands.js';
-import { expertTiles } from './experts.js';
-import { finishesRows, groupValues, programsOf, rowPrologue, type RowPrologue } from './text/contraction.js';
-import { finishOfTile } from './text/lanePrograms.js';
-import { drawValues, LOGPROB_PIECE, partsBytes } from './text/logprob.js';
+import { columnStep } from '../operands.js';
+import { expertRows } from './experts.js';
 import {
-  CUDA_TYPES,
+  finishesRows,
+  groupValues,
+  programsOf,
+  rowPrologue,
+  type RowPrologue,
+  segmentsOf,
+} from './text/contraction.js';
+import { finishOfTile } from './text/lanePrograms.js';
+import { headBuffers, headConfigText, partsBytes, scaleFunctor } from './text/logprob.js';
+import {
   type CudaOperands,
+  CudaRowScope,
   type EmittedCuda,
   kernelHead,
   leastCommonMultiple,
   matricesOf,
   physicalColumns,
-  CudaRowScope,
 } from './text/operands.js';
-import { LaneBody, programValues, type LaneSite, storeLine } from './text/scalarPrinter.js';
-import { capFunctions, capText, indent, render } from './text/statements.js';
+import { LaneBody, type LaneSite, programValues, storeLine } from './text/scalarPrinter.js';
+import { prologueFunctor, segmentFunctor, segmentName } from './text/segments.js';
+import { block } from './text/statements.js';
+import { aboutKernel, callText, type ConfigFields, unitText } from './unit.js';
 
 const SIMT_THREADS = 256;
 
@@ -53,123 +60,132 @@ export const simtSharedBytes = (
   schedule.tm * rowValues * 4 +
   (kernel.anchor === 'logprob' ? partsBytes(schedule.tm, kernel) : 0);
 
-function tileText(
+/** The fields of SimtConfig (gemm/simt.cuh). */
+interface SimtConfig extends ConfigFields {
+  readonly k: number;
+  readonly aStride: number;
+  readonly wStride: number;
+  readonly group: number;
+  readonly tileM: number;
+  readonly tileN: number;
+  readonly tileK: number;
+  readonly sharedBytes: number;
+}
+
+function simtConfig(
   kernel: GemmKernel | LogProbKernel,
-  weight: string,
   operands: CudaOperands,
-  { tm, tn, tk }: CudaGemmSchedule,
-): { text: string; values: object } {
-  const a = operands.get(kernel.a);
-  const w = operands.weight(weight);
-  const values = {
-    tm,
-    tn,
-    tk,
+  schedule: CudaGemmSchedule,
+  rowValues: number,
+): SimtConfig {
+  const {
+    stride,
+    weight: { group },
+  } = operands.weight(segmentsOf(kernel)[0]!.weight);
+  return {
     k: kernel.k,
-    lda: tm + 1,
-    ldb: tn + 1,
-    ldt: tn + 1,
-    down: tm / 16,
-    across: tn / 16,
-    a: a.index,
-    aType: CUDA_TYPES[a.dtype],
-    aDtype: a.dtype,
-    aStride: a.stride,
-    wType: CUDA_TYPES[w.dtype],
-    isGrouped: w.weight.group !== undefined,
-    ...weightLoad(w),
+    aStride: operands.get(kernel.a).stride,
+    wStride: group === undefined ? stride : groupedBytes(1, BLOCK_COLUMNS, group),
+    group: group ?? 0,
+    tileM: schedule.tm,
+    tileN: schedule.tn,
+    tileK: schedule.tk,
+    sharedBytes: simtSharedBytes(schedule, rowValues, kernel),
   };
-  return { text: groupFunctions(w.weight) + render('simtTile', values), values };
 }
 
-/** How element (r, k0 + c) behind row 0 of `w` is read, and elements from row to row, of eight rows at a time. */
-function weightLoad({ dtype, stride, weight: { group } }: ReturnType<CudaOperands['weight']>) {
-  return group === undefined
-    ? { wStride: stride, loadW: `tw_load_${dtype}(w + (long long)r * ${stride} + k0 + c)` }
-    : { wStride: groupedBytes(1, BLOCK_COLUMNS, group), loadW: 'tw_load_group(w, blocks, r, k0 + c)' };
-}
+/** A unit of one of gemm/simt.cuh's kernels, once the kernel before has ended. */
+const simtUnit = (
+  kernel: GemmKernel | LogProbKernel,
+  operands: CudaOperands,
+  config: SimtConfig,
+  symbol: string,
+  parameters: number,
+  { header, functors, body }: { header: string; functors: readonly string[]; body: string },
+): string =>
+  unitText({
+    about: aboutKernel(kernel, `${config.tileM} × ${config.tileN} × ${config.tileK} on CUDA cores`),
+    includes: [header],
+    config: { type: 'SimtConfig', fields: config },
+    functors,
+    head: kernelHead({
+      symbol,
+      extents: operands.extents,
+      parameters,
+      operands,
+      tensorMaps: [],
+      threads: SIMT_THREADS,
+      isRestrict: !finishesRows(kernel),
+    }),
+    body: `  await_previous();\n${body}`,
+  });
 
-/** The function that reads weights in groups. */
-const groupFunctions = ({ group }: WeightDecl): string =>
-  group === undefined
-    ? ''
-    : render('groupedLoad', {
-        group,
-        words: blockWords(group),
-        groups: BLOCK_COLUMNS / group,
-      });
+const launchOf = (
+  { sharedBytes }: SimtConfig,
+  { rows }: GemmKernel | LogProbKernel,
+  per: number,
+  across: number,
+): Pick<EmittedCuda, 'tensorMaps' | 'waitsForPredecessor' | 'launch'> => ({
+  tensorMaps: [],
+  waitsForPredecessor: true,
+  launch: {
+    threads: SIMT_THREADS,
+    sharedBytes,
+    cluster: 1,
+    gridX: { kind: 'tiles', extent: rows, per, times: 1 },
+    gridY: { kind: 'constant', count: across },
+  },
+});
 
 /** A gemm kernel on CUDA cores. The schedule must be legal for it (isLegalCuda). */
 export function emitGemmSimt(
   kernel: GemmKernel,
-  operands: CudaOperands,
+  given: CudaOperands,
   schedule: CudaGemmSchedule,
   symbol: string,
   parameters: number,
 ): EmittedCuda {
+  const operands = given.named();
   const { tm, tn } = schedule;
-  const tile = tileText(kernel, kernel.segments[0]!.weight, operands, schedule);
   const prologue = rowPrologue(programsOf(kernel.segments), operands);
-  let start = 0;
-  const segments = kernel.segments.map((segment) => {
-    const physical = physicalColumns(segment.columns, segment.pairing);
-    const matrices = matricesOf(segment.pairing);
-    const placed = {
-      start,
-      end: start + Math.ceil(physical / tn),
-      physical,
-      matrices,
-      columns: segment.columns,
-      blocks: tn / matrices / WARP_COLUMNS,
-      weight: operands.get(segment.weight).index,
-      ...epilogue(segment, operands, prologue, tn + 1),
-    };
-    start = placed.end;
-    return placed;
-  });
-  const experts = expertTiles(kernel, operands, tm);
+  const config = simtConfig(kernel, operands, schedule, prologue.scalars.length);
+  const prologueOf = prologueFunctor(prologue, operands);
+  const segments = kernel.segments.map((segment) =>
+    segmentFunctor(
+      segment,
+      operands,
+      segmentName(segment, operands, kernel.segments.length === 1),
+      {
+        head:
+          'TW_DEVICE void row(int row, int first, int column, int lane, const float *values,\n' +
+          '    const float *products) const',
+        lines: epilogue(segment, operands, prologue),
+      },
+      [`static constexpr int matrices = ${matricesOf(segment.pairing)};`],
+    ),
+  );
+  const across = kernel.segments.reduce(
+    (sum, { columns, pairing }) => sum + Math.ceil(physicalColumns(columns, pairing) / tn),
+    0,
+  );
+  const experts = expertRows(kernel, operands, tm);
   const warps = SIMT_THREADS / 32;
-  const finish = finishOfTile(kernel, operands, { tm, across: start, warps, isSmall: false }, `m0 / ${tm}`);
-  const source =
-    tile.text +
-    experts.text +
-    finish.functions +
-    render('gemmSimt', {
-      ...experts.values,
-      ...tile.values,
-      head: kernelHead({
-        symbol,
-        extents: operands.extents,
-        parameters,
-        tensorMaps: [],
-        threads: SIMT_THREADS,
-        isRestrict: !finishesRows(kernel),
-      }),
-      rows: kernel.rows,
-      segments,
-      finish: finish.finish,
-      sumBlock: ROW_SUM_BLOCK,
-      ...prologueText(prologue, bufferBytes(schedule)),
-    });
+  const finish = finishOfTile(kernel, operands, { tm, across, warps, isSmall: false }, `m0 / ${tm}`);
+  const call = callText('simt_gemm<config>', [
+    experts.instance ?? kernel.rows,
+    operands.nameOf(operands.get(kernel.a)),
+    prologueOf.instance,
+    ...segments.map(({ instance }) => instance),
+  ]);
   return {
-    source,
-    tensorMaps: [],
-    waitsForPredecessor: true,
-    launch: {
-      threads: SIMT_THREADS,
-      sharedBytes: simtSharedBytes(schedule, prologue.scalars.length, kernel),
-      cluster: 1,
-      gridX: { kind: 'tiles', extent: kernel.rows, per: experts.per, times: 1 },
-      gridY: { kind: 'constant', count: start },
-    },
+    source: simtUnit(kernel, operands, config, symbol, parameters, {
+      header: 'gemm/simt.cuh',
+      functors: [prologueOf.text, ...segments.map(({ text }) => text), finish.functions],
+      body: finish.finish === '' ? `  ${call}` : `  const int m0 = ${call}\n${finish.finish}`,
+    }),
+    ...launchOf(config, kernel, experts.per, across),
   };
 }
-
-const prologueText = (prologue: RowPrologue, offset: number): object => ({
-  valuesOffset: offset / 4,
-  hasValues: prologue.scalars.length > 0,
-  prologue: prologue.text('row', `values + i * ${prologue.scalars.length}`, 2),
-});
 
 /** Position, in a row of the tile, of logical column `c`. The tile consists of whole heads or pairs. */
 function lying(pairing: Pairing, c: string, index: 0 | 1): string {
@@ -177,39 +193,26 @@ function lying(pairing: Pairing, c: string, index: 0 | 1): string {
     case 'none':
       return c;
     case 'interleave':
-      return `(${c}) / ${pairing.width} * ${2 * pairing.width} + (${c}) % ${pairing.width} + ${index * pairing.width}`;
-    case 'rotate': {
-      const { headDim, width } = pairing;
-      const half = headDim / 2;
-      return [
-        `(${c}) / ${headDim} * ${headDim}`,
-        `(${c}) % ${half} / ${width} * ${2 * width}`,
-        `(${c}) % ${half} % ${width}`,
-        `(${c}) % ${headDim} / ${half} * ${width}`,
-      ].join(' + ');
-    }
+      return `interleaved<${pairing.width}, ${index}>(${c})`;
+    case 'rotate':
+      return `halved<${pairing.headDim}, ${pairing.width}>(${c})`;
     default:
       return pairing satisfies never;
   }
 }
 
-/** A warp's epilogue for 32 logical columns of one row, one column per lane. */
-function epilogue(
-  segment: Segment,
-  operands: CudaOperands,
-  prologue: RowPrologue,
-  ldt: number,
-): { row: string; program: string; close: string; sums: string[] } {
+/** A warp's epilogue for 32 logical columns of one row, one column per lane: `row` of gemm/simt.cuh. */
+function epilogue(segment: Segment, operands: CudaOperands, prologue: RowPrologue): string[] {
   const { pairing, outputs } = segment;
-  const row = new CudaRowScope(operands, 'row', 'r', prologue.given(`values + i * ${prologue.scalars.length}`));
+  const row = new CudaRowScope(operands, 'row', 'r', prologue.given('values'));
   const body = new LaneBody(row);
   const at = (id: string, column: string): LaneSite => ({
     id,
     column,
     lanes: 1,
-    acc: (index) => `tile[i * ${ldt} + ${lying(pairing, `${column} - c0`, index)}]`,
+    acc: (index) => `products[${lying(pairing, `${column} - first`, index)}]`,
   });
-  const groups = laneGroups(segment, row, ldt);
+  const groups = laneGroups(segment, row);
   let site: LaneSite = { ...at('x', 'column'), ...groups.given };
   if (pairing.kind === 'rotate') {
     const half = pairing.headDim / 2;
@@ -235,29 +238,30 @@ function epilogue(
       `if (lane % ${ROW_SUM_BLOCK} == 0 && column < ${segment.columns}) ` +
       `${row.rowPointer(operands.get(buffer), undefined)}[column / ${ROW_SUM_BLOCK}] = s${i};`,
   );
-  return {
-    row: indent([...row.lines, ...groups.lines], 3),
-    program: indent([...body.lines, ...then], 4),
-    close: indent(close, 3),
-    sums: sums.map((_, i) => `s${i}`),
-  };
+  return [
+    ...row.lines,
+    ...groups.lines,
+    ...sums.map((_, i) => `float s${i} = 0.0f;`),
+    ...block(`if (column < ${segment.columns})`, [...body.lines, ...then]),
+    ...sums.map((_, i) => `s${i} = block_sum(s${i}, ${ROW_SUM_BLOCK});`),
+    ...close,
+  ];
 }
 
 /** What the group of a lane's column shares. Each quad of lanes lies in one group, whose products are in the tile. */
 function laneGroups(
   segment: Segment,
   row: CudaRowScope,
-  ldt: number,
 ): { readonly lines: readonly string[]; readonly given: Pick<LaneSite, 'given'> } {
   const { pairing, outputs, columns } = segment;
   const width = groupWidth(outputs);
   if (width === undefined) return { lines: [], given: {} };
-  const inTile = (c: string): string => lying(pairing, `(group0 - c0 + ${c})`, 0);
+  const inTile = (c: string): string => lying(pairing, `(group0 - first + ${c})`, 0);
   const values = groupValues({ ...segment, pairing: { kind: 'none' } }, row, {
     prefix: 'l',
     count: 1,
     column: 'group0',
-    acc: (group, offset) => `tile[i * ${ldt} + ${inTile(`8 * (${group}) + 2 * (lane % 4) + ${offset}`)}]`,
+    acc: (group, offset) => `products[${inTile(`8 * (${group}) + 2 * (lane % 4) + ${offset}`)}]`,
     quad: '(lane % 4)',
     isWhole: true,
   });
@@ -272,53 +276,30 @@ function laneGroups(
 /** The vocabulary contraction on CUDA cores: LOGPROB_BLOCK columns per block, tn at a time. */
 export function emitLogProbSimt(
   kernel: LogProbKernel,
-  operands: CudaOperands,
+  given: CudaOperands,
   schedule: CudaGemmSchedule,
   symbol: string,
   parameters: number,
 ): EmittedCuda {
-  const { tm, tn } = schedule;
-  const tile = tileText(kernel, kernel.weight, operands, schedule);
+  const operands = given.named();
   const prologue = rowPrologue([kernel.rowScale], operands);
-  const row = new CudaRowScope(operands, 'row', 'r', prologue.given(`values + i * ${prologue.scalars.length}`));
-  const scale = new LaneBody(row).floats(kernel.rowScale, { id: 'x', column: '0', lanes: 1 })[0]!;
-  const parts = operands.get(kernel.parts);
-  const draw = drawValues(kernel, operands);
-  const valueBytes = tm * prologue.scalars.length * 4;
-  const source =
-    tile.text +
-    capFunctions(kernel.cap) +
-    render('logprobParts', { tm, block: LOGPROB_BLOCK, pieces: LOGPROB_BLOCK / LOGPROB_PIECE, ...draw }) +
-    render('logprobSimt', {
-      ...draw,
-      ...tile.values,
-      head: kernelHead({ symbol, extents: operands.extents, parameters, tensorMaps: [], threads: SIMT_THREADS }),
-      rows: kernel.rows,
-      ...prologueText(prologue, bufferBytes(schedule)),
-      partsOffset: (bufferBytes(schedule) + valueBytes) / 4,
-      block: LOGPROB_BLOCK,
-      weight: operands.get(kernel.weight).index,
-      physical: physicalColumns(kernel.vocab, { kind: 'none' }),
-      blocks: tn / LOGPROB_PIECE,
-      row: indent(row.lines, 3),
-      scale,
-      ...capText(kernel.cap),
-      vocab: kernel.vocab,
-      target: operands.get(kernel.target).index,
-      parts: parts.index,
-      partsStride: parts.stride,
-      logits: storedLogits(kernel, operands),
-    });
+  const config = simtConfig(kernel, operands, schedule, prologue.scalars.length);
+  const prologueOf = prologueFunctor(prologue, operands);
+  const scale = scaleFunctor(kernel, operands, prologue);
+  const call = callText('  simt_head<config, head_config>', [
+    kernel.rows,
+    operands.nameOf(operands.get(kernel.a)),
+    operands.nameOf(operands.get(kernel.weight)),
+    prologueOf.instance,
+    scale.instance,
+    headBuffers(kernel, operands),
+  ]);
   return {
-    source,
-    tensorMaps: [],
-    waitsForPredecessor: true,
-    launch: {
-      threads: SIMT_THREADS,
-      sharedBytes: simtSharedBytes(schedule, prologue.scalars.length, kernel),
-      cluster: 1,
-      gridX: { kind: 'tiles', extent: kernel.rows, per: tm, times: 1 },
-      gridY: { kind: 'constant', count: Math.ceil(kernel.vocab / LOGPROB_BLOCK) },
-    },
+    source: simtUnit(kernel, operands, config, symbol, parameters, {
+      header: 'head/simt.cuh',
+      functors: [headConfigText(kernel, operands), prologueOf.text, scale.text],
+      body: call,
+    }),
+    ...launchOf(config, kernel, schedule.tm, Math.ceil(kernel.vocab / LOGPROB_BLOCK)),
   };
 }

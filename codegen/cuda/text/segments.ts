@@ -2,7 +2,7 @@
 import type { Segment } from '../../../ir/kernel.js';
 import type { RowPrologue } from './contraction.js';
 import { type Fragment, fragmentEpilogue } from './fragment.js';
-import { type Functor, functorOf } from './functor.js';
+import { type Functor, functorOf, type Method } from './functor.js';
 import { type CudaOperands, ELEMENT_TYPES, physicalColumns } from './operands.js';
 
 /** The statements of a printed block, without its braces. */
@@ -42,7 +42,8 @@ export const segmentFunctor = (
   segment: Segment,
   operands: CudaOperands,
   name: string,
-  row: { readonly head: string; readonly lines: readonly string[] },
+  row: Method,
+  constants: readonly string[] = [],
 ): Functor => {
   const weight = operands.get(segment.weight);
   return functorOf(
@@ -55,7 +56,7 @@ export const segmentFunctor = (
       },
       row,
     ],
-    [`static constexpr int columns = ${physicalColumns(segment.columns, segment.pairing)};`],
+    [`static constexpr int columns = ${physicalColumns(segment.columns, segment.pairing)};`, ...constants],
   );
 };
 
