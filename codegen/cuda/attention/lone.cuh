@@ -105,10 +105,12 @@ template <PathConfig config, class Operands> struct LoneTiles {
 
 template <PathConfig config, class Operands> TW_DEVICE void lone_attention(const Operands &x) {
   using Key = typename Operands::KeyType;
-  static_assert(config.group() <= 8 && config.head_dim <= 128, "queries, answer and total are in registers");
+  static_assert(config.group() <= 16 && config.head_dim <= 128, "queries, answer and total are in registers");
   static_assert(config.queries == 1 && config.warps == 1, "a block is a warp with one query");
   static_assert(sizeof(Key) == config.key_bytes && config.head_dim % 16 == 0, "a head is whole steps of a product");
   constexpr int group = config.group(), d = config.head_dim;
+  /* Rows 8 to 15 of the tile have no heads: what is constant costs nothing. */
+  constexpr bool is_half = group <= 8;
   TW_DYNAMIC_SHARED(memory, 128);
   const int lane = threadIdx.x, row[2] = { lane >> 2, (lane >> 2) + 8 }, quad = lane & 3;
   const int kv = (int)blockIdx.x % config.kv_heads, first = (int)blockIdx.x / config.kv_heads;
@@ -145,7 +147,8 @@ template <PathConfig config, class Operands> TW_DEVICE void lone_attention(const
   {
     const auto *const q =
         x.q + path.token * (long long)config.q_stride + kv * group * d + quad * config.lane_columns();
-    load_queries(query, factor, { q + row[0] * d, q + row[1] * d }, { row[0] < group, false });
+    load_queries(query, factor, { q + row[0] * d, q + row[1] * d },
+        { row[0] < group, !is_half && row[1] < group });
   }
   const unsigned keys_at = keys_of_lane<config>(ring_at), values_at = values_of_lane<config>(ring_at);
   ring.wait();
@@ -161,6 +164,7 @@ template <PathConfig config, class Operands> TW_DEVICE void lone_attention(const
     if (key % CHUNK == 0 && tile > first_tile) {
       const bool has_total = key / CHUNK > first_chunk + 1;
       end_chunk<0>(total, has_total, answer, quad_sum(answer.sum[0]));
+      if constexpr (!is_half) end_chunk<1>(total, has_total, answer, quad_sum(answer.sum[1]));
     }
     KeyScales own = {};
     if constexpr (config.is_coded()) own = key_scales(ring.take_scales());
@@ -168,22 +172,29 @@ template <PathConfig config, class Operands> TW_DEVICE void lone_attention(const
     multiply_keys<config, Key>(s, query, keys_at + ring.slot * config.tile_bytes());
     scale_scores<config>(s, factor, own);
     ring.replace_keys(coming);
-    /* Rows 8 to 15 have no heads: what is constant costs nothing. */
+    if constexpr (is_half) {
 #pragma unroll
-    for (int n = 0; n < TILE_KEYS / 8; n++) s[n][2] = s[n][3] = -infinity();
+      for (int n = 0; n < TILE_KEYS / 8; n++) s[n][2] = s[n][3] = -infinity();
+    }
     if (key + TILE_KEYS - 1 > last[0] || (config.window > 0 && key <= last[0] - config.window))
       mask<config>(s, key, last);
     Weights weight;
     weigh<config, Key>(answer, weight, s, own);
+    if constexpr (is_half) {
 #pragma unroll
-    for (int n = 0; n < TILE_KEYS / 16; n++) weight[n][1] = weight[n][3] = 0u;
+      for (int n = 0; n < TILE_KEYS / 16; n++) weight[n][1] = weight[n][3] = 0u;
+    }
     add_values<config, Key>(answer, weight, values_at + ring.slot * config.tile_bytes());
     ring.replace_values(coming);
   }
   answer.sum[0] = quad_sum(answer.sum[0]);
-  if ((path.keys - 1) / CHUNK > first_chunk) add_total<0>(total, answer, answer.sum[0]);
+  if constexpr (!is_half) answer.sum[1] = quad_sum(answer.sum[1]);
+  if ((path.keys - 1) / CHUNK > first_chunk) {
+    add_total<0>(total, answer, answer.sum[0]);
+    if constexpr (!is_half) add_total<1>(total, answer, answer.sum[1]);
+  }
   float check[2];
-  store_answer<config>(answer, x.out, first, kv, row, { row[0] < group, false }, check);
+  store_answer<config>(answer, x.out, first, kv, row, { row[0] < group, !is_half && row[1] < group }, check);
 }
 
 }  // namespace tw
