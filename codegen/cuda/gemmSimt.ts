@@ -34,7 +34,7 @@ import {
   matricesOf,
   physicalColumns,
 } from './text/operands.js';
-import { LaneBody, type LaneSite, programValues, storeLine } from './text/scalarPrinter.js';
+import { LaneBody, type LaneSite, programValue, storeLine } from './text/scalarPrinter.js';
 import { prologueFunctor, segmentFunctor, segmentName } from './text/segments.js';
 import { block } from './text/statements.js';
 import { aboutKernel, callText, type ConfigFields, unitText } from './unit.js';
@@ -205,7 +205,10 @@ function lying(pairing: Pairing, c: string, index: 0 | 1): string {
 function epilogue(segment: Segment, operands: CudaOperands, prologue: RowPrologue): string[] {
   const { pairing, outputs } = segment;
   const row = new CudaRowScope(operands, 'row', 'r', prologue.given('values'));
-  const body = new LaneBody(row);
+  const body = new LaneBody(
+    row,
+    outputs.map(({ value }) => value),
+  );
   const at = (id: string, column: string): LaneSite => ({
     id,
     column,
@@ -227,11 +230,10 @@ function epilogue(segment: Segment, operands: CudaOperands, prologue: RowPrologu
     site = own;
   }
   const sums = outputs.filter(({ kind }) => kind === 'rowSum');
-  const values = outputs.map((output) => programValues(output, body, site)[0]!);
-  const then = outputs.map((output, i) =>
+  const then = outputs.map((output) =>
     output.kind === 'rowSum'
-      ? `s${sums.indexOf(output)} = ${values[i]!};`
-      : storeLine(operands.get(output.buffer), row, site, [values[i]!], output.via),
+      ? `s${sums.indexOf(output)} = ${programValue(output, body, site).code};`
+      : storeLine(output, body, site),
   );
   const close = sums.map(
     ({ buffer }, i) =>

@@ -245,25 +245,23 @@ function narrowStage(
   given?: ReadonlyMap<string, string>,
 ): string[] {
   const row = new CudaRowScope(operands, 'row', 'r', given);
-  const body = new LaneBody(row);
+  const body = new LaneBody(
+    row,
+    outputs.map(({ value }) => value),
+  );
   const plain: LaneSite = { id: 'x', column: 'column', lanes };
   const site = headDim === undefined ? plain : withRotation(plain, headDim);
-  const values = outputs.map((output) => programValues(output, body, site));
+  const values = outputs.map((output) => (output.kind === 'rowSum' ? programValues(output, body, site)[0]! : ''));
   const maxima = outputs.filter((output) => isRowMaxOf(output, operands));
   const sums = outputs.filter((output) => output.kind === 'rowSum').filter((output) => !maxima.includes(output));
-  const stores = outputs.flatMap((output, i) =>
-    output.kind === 'store'
-      ? [
-          storeLine(operands.get(output.buffer), row, site, values[i]!, output.via) +
-            (operands.markOf?.(output.value) ?? ''),
-        ]
-      : [],
+  const stores = outputs.flatMap((output) =>
+    output.kind === 'store' ? [storeLine(output, body, site) + (operands.markOf?.(output.value) ?? '')] : [],
   );
   const adds = outputs.flatMap((output, i) => {
     if (output.kind !== 'rowSum') return [];
     const place = maxima.indexOf(output);
-    if (place < 0) return [`s${sums.indexOf(output)} = ${values[i]![0]!};`];
-    return [`${rowMaxName(place)} = max(${rowMaxName(place)}, ${values[i]![0]!});`];
+    if (place < 0) return [`s${sums.indexOf(output)} = ${values[i]!};`];
+    return [`${rowMaxName(place)} = max(${rowMaxName(place)}, ${values[i]!});`];
   });
   const closes = sums.flatMap(({ buffer, by }, i) => [
     `s${i} = ${by === 'max' ? 'block_max' : 'block_sum'}(s${i}, ${ROW_SUM_BLOCK});`,

@@ -35,7 +35,7 @@ TW_DEVICE double sin_quarter(double x, int quarter) {
   const double v = (k & 1) ? c : s;
   return (k & 2) ? -v : v;
 }
-TW_DEVICE double sin(double x) { return sin_quarter(x, 0); }
-TW_DEVICE double cos(double x) { return sin_quarter(x, 1); }
+TW_DEVICE double sine(double x) { return sin_quarter(x, 0); }
+TW_DEVICE double cosine(double x) { return sin_quarter(x, 1); }
 
 }  // namespace tw

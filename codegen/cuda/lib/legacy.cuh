@@ -1,8 +1,8 @@
 /* What kernels call that are still printed whole. Goes with the last of them. */
 #pragma once
 #include "lib/copy.cuh"
-#include "lib/elements.cuh"
 #include "lib/global.cuh"
+#include "lib/pairs.cuh"
 #include "lib/warp.cuh"
 
 namespace tw {

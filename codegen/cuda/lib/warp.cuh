@@ -1,6 +1,6 @@
 /* Sums and maxima over lanes of a warp. The order of every sum is fixed: it decides bits. */
 #pragma once
-#include "lib/arithmetic.cuh"
+#include "lib/pairs.cuh"
 
 namespace tw {
 

@@ -5,7 +5,7 @@ import { oncePer } from '../../../ir/oncePer.js';
 import { isRowInvariant, operands as childrenOf, printScalar, type Scalar } from '../../../ir/scalar.js';
 
 import { type CudaOperands, CudaRowScope } from './operands.js';
-import { LaneBody, type LaneSite } from './scalarPrinter.js';
+import { floatPair, LaneBody, type LaneSite } from './scalarPrinter.js';
 import { block, Constants, guarded, indent, unrolled } from './statements.js';
 
 /** Segments of a contraction. The vocabulary contraction has one segment without outputs. */
@@ -57,7 +57,7 @@ export function rowPrologue(programs: readonly Scalar[], operands: CudaOperands)
     (row, to, depth) => {
       if (scalars.length === 0) return '';
       const scope = new CudaRowScope(operands, row, 'y');
-      const body = new LaneBody(scope, 'z');
+      const body = new LaneBody(scope, scalars);
       const stores = scalars.map(
         (s, i) => `(${to})[${i}] = ${body.floats(s, { id: 'row', column: '0', lanes: 1 })[0]!};`,
       );
@@ -150,21 +150,27 @@ export function groupValues(segment: Segment, scope: CudaRowScope, columns: Grou
     'column',
     () => `${columns.column} + ${width} * each_ + ${EIGHT} * eight_ + 2 * ${quad}`,
   );
-  const adding = new LaneBody(scope, `${prefix}v`);
+  const adding = new LaneBody(
+    scope,
+    sums.map(({ a }) => a),
+  );
   const site: LaneSite = {
     id: 'x',
     get column() {
       return column();
     },
     lanes: 2,
-    acc: (_, lane) => acc(`${width / EIGHT} * each_ + ${lying()}`, lane),
+    acc: () => {
+      const group = `${width / EIGHT} * each_ + ${lying()}`;
+      return floatPair(acc(group, 0), acc(group, 1));
+    },
   };
   const adds = sums.map(({ a }, i) => {
     const [x, y] = adding.floats(a, site);
     return `${prefix}g${i} = add(${prefix}g${i}, add(${x!}, ${y!}));`;
   });
   const program = [...adding.lines, ...adds];
-  const shared = new LaneBody(scope, `${prefix}w`);
+  const shared = new LaneBody(scope, values);
   const totals = new Map(sums.map((s, i) => [printScalar(s), `${prefix}g${i}`]));
   const group: LaneSite = { id: 'g', column: '0', lanes: 1, given: totals };
   const stores = values.map((s, i) => `${prefix}h${i}[each_] = ${shared.floats(s, group)[0]!};`);

@@ -8,7 +8,7 @@ import type { Access } from '../../../ir/scalar.js';
 import { defined } from '../../../system/defined.js';
 import { groupValues, type GroupValues } from './contraction.js';
 import { type CudaOperands, leastCommonMultiple, type Operand, CudaRowScope } from './operands.js';
-import { LaneBody, modulo, programValues, type LaneSite, storeLine } from './scalarPrinter.js';
+import { bytePair, floatPair, LaneBody, modulo, programValues, type LaneSite, storeLine } from './scalarPrinter.js';
 import { block, Constants, guarded, indent, unrolled } from './statements.js';
 
 /** A pair of values to be stored, for callers that stage results themselves. */
@@ -130,28 +130,38 @@ export interface Sites {
 /**
  * The sites at which a fragment's programs are evaluated, in terms of `unit_`; adds the constants that they may use.
  */
-export function fragmentSites({ pairing, columns }: Segment, fragment: Fragment, constants: Constants): Sites {
-  const { acc, column: base, quad, loaded, shared } = fragment;
+export function fragmentSites(
+  { pairing, columns }: Segment,
+  operands: CudaOperands,
+  fragment: Fragment,
+  constants: Constants,
+): Sites {
+  const { acc, column: base, quad, shared } = fragment;
   const at = (
     id: string,
     column: () => string,
     group: () => string,
     second: () => string,
     rotate?: LaneSite['rotate'],
+    suffix?: string,
   ): LaneSite => ({
     id,
     get column() {
       return column();
     },
     lanes: 2,
-    acc: (i, lane) => acc(i === 0 ? group() : second(), lane),
+    acc: (i) => pairOf(floatPair, (lane) => acc(i === 0 ? group() : second(), lane)),
     ...defined({
-      loaded:
-        loaded && ((buffer: string, access: Access, lane: number) => loaded(buffer, access, logical(group), lane)),
+      loaded: fragment.loaded && ((buffer: string, access: Access) => loaded(buffer, access, logical(group))),
     }),
-    ...defined({ rotate }),
+    ...defined({ rotate, suffix }),
     ...defined({ given: shared && shared(pairing.kind === 'none' ? 'unit_' : '2 * unit_') }),
   });
+  const loaded = (buffer: string, access: Access, group: () => string): string | undefined => {
+    const [x, y] = [0, 1].map((lane) => fragment.loaded?.(buffer, access, group, lane));
+    const join = operands.get(buffer).dtype === 'u8' ? bytePair : floatPair;
+    return x === undefined || y === undefined ? undefined : pairOf(join, (lane) => (lane === 0 ? x : y));
+  };
   const logical = (group: () => string): (() => string) => (pairing.kind === 'interleave' ? () => 'unit_' : group);
   switch (pairing.kind) {
     case 'none': {
@@ -177,13 +187,27 @@ export function fragmentSites({ pairing, columns }: Segment, fragment: Fragment,
       );
       const partner = constants.add('partner', () => `${column()} + ${headDim / 2}`);
       const partnerGroup = (): string => `${group()} + ${across}`;
-      const first: LaneSite = at('a', column, group, group, { partner: () => second, isNegated: true });
-      const second: LaneSite = at('b', partner, partnerGroup, partnerGroup, { partner: () => first, isNegated: false });
+      const first: LaneSite = at('a', column, group, group, { partner: () => second, isNegated: true }, '_first');
+      const second: LaneSite = at(
+        'b',
+        partner,
+        partnerGroup,
+        partnerGroup,
+        { partner: () => first, isNegated: false },
+        '_second',
+      );
       return { list: [first, second], guard: () => `${lying()} < ${columns}` };
     }
     default:
       return pairing satisfies never;
   }
+}
+
+/** The pair of two columns' C expressions: what they are the members of, or one that `join` makes. */
+function pairOf(join: (x: string, y: string) => string, lane: (lane: number) => string): string {
+  const [x, y] = [lane(0), lane(1)];
+  const whole = x.slice(0, -2);
+  return x === `${whole}.x` && y === `${whole}.y` ? whole : join(x, y);
 }
 
 /** C expression: group of physical columns of the first element of a pair, for pairs of `across` groups each. */
@@ -209,14 +233,17 @@ const SUM_GROUPS = ROW_SUM_BLOCK / 8;
  */
 export function fragmentEpilogue(segment: Segment, operands: CudaOperands, fragment: Fragment, depth: number): string {
   const scope = new CudaRowScope(operands, fragment.row, `${fragment.prefix}r`, fragment.given);
-  const body = new LaneBody(scope, `${fragment.prefix}v`);
   const { pairing, outputs } = segment;
+  const body = new LaneBody(
+    scope,
+    outputs.map(({ value }) => value),
+  );
   const units = pairing.kind === 'none' ? fragment.groups : fragment.groups / 2;
   const hasSums = outputs.some(({ kind }) => kind === 'rowSum');
   const constants = new Constants();
   const own = ownValues(segment, scope, fragment);
   const shared = own?.shared ?? fragment.shared;
-  const sites = fragmentSites(segment, { ...fragment, ...defined({ shared }) }, constants);
+  const sites = fragmentSites(segment, operands, { ...fragment, ...defined({ shared }) }, constants);
   const sums: string[] = [];
   const printed = sites.list.map((site, i) => printOutputs(outputs, site, i === 1, body, fragment, sums));
   const stores = printed.flatMap(({ stores: lines }) => lines);
@@ -278,18 +305,24 @@ function printOutputs(
   const isFirst = sums.length === 0;
   let sum = 0;
   outputs.forEach((output) => {
-    const values = programValues(output, body, site);
     const mark = body.row.operands.markOf?.(output.value) ?? '';
     if (output.kind === 'rowSum') {
       const name = `${fragment.prefix}s${sum++}`;
       if (isFirst) sums.push(name);
-      adds.push(...values.map((value) => `${name} = add(${name}, ${value});${mark}`));
+      adds.push(...programValues(output, body, site).map((value) => `${name} = add(${name}, ${value});${mark}`));
       return;
     }
     const operand = body.row.operands.get(output.buffer);
-    const own = fragment.store?.({ operand, values, isPartner, via: output.via });
+    const own = fragment.store?.({
+      operand,
+      get values() {
+        return programValues(output, body, site);
+      },
+      isPartner,
+      via: output.via,
+    });
     if (own !== undefined) kept.push(...own.map((line) => line + mark));
-    else stores.push(storeLine(operand, body.row, site, values, output.via) + mark);
+    else stores.push(storeLine(output, body, site) + mark);
   });
   return { stores, kept, adds };
 }

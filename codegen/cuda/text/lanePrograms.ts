@@ -6,7 +6,7 @@ import { type GemmKernel, isRowMax, type LogProbKernel, type Output, ROW_SUM_BLO
 import { type Access, operands as childrenOf, type Scalar } from '../../../ir/scalar.js';
 import { DTYPE_BYTES, isFloat } from '../../../ir/types.js';
 import { type CudaOperands, isByte, type Operand, packElement, CudaRowScope, unpackElement } from './operands.js';
-import { LaneBody, programValues, type LaneSite } from './scalarPrinter.js';
+import { bytePair, floatPair, LaneBody, programValues, type LaneSite } from './scalarPrinter.js';
 import { Constants, guarded, indent, render, unrolled } from './statements.js';
 
 /** Adjacent columns per lane. */
@@ -65,11 +65,14 @@ export const rowMaxName = (i: number): string => `most${i}_`;
 /** Number of 32-bit words that hold a lane's columns. */
 export const wordsOf = ({ dtype }: Operand): number => (COLUMNS_OF_LANE * DTYPE_BYTES[dtype]) / 4;
 
-/** C expression of an element of the lane's columns, by its position in the pair `pair_`. */
-const elementOf = (operand: Operand, name: string, lane: number): string =>
-  operand.dtype === 'f32'
-    ? `__uint_as_float(${name}[2 * pair_ + ${lane}])`
-    : unpackElement(operand, name, 'pair_', lane);
+/** C expression of a pair of the lane's columns: float2, of bytes uint2. */
+function pairOf(operand: Operand, name: string): string {
+  const element = (lane: number): string =>
+    operand.dtype === 'f32'
+      ? `__uint_as_float(${name}[2 * pair_ + ${lane}])`
+      : unpackElement(operand, name, 'pair_', lane);
+  return (operand.dtype === 'u8' ? bytePair : floatPair)(element(0), element(1));
+}
 
 /** Statements that keep the two values of a pair in the words to be stored. */
 const keep = (operand: Operand, name: string, values: readonly string[]): string[] =>
@@ -144,7 +147,10 @@ const placeOf = (operand: Operand, operands: CudaOperands, row = 'row'): string 
 export function lanePrograms(options: LaneOptions, operands: CudaOperands): LanePrograms {
   const { outputs, loads, atOnce, acc, given } = options;
   const scope = new CudaRowScope(operands, 'row', 'r', given);
-  const body = new LaneBody(scope, 'v');
+  const body = new LaneBody(
+    scope,
+    outputs.map(({ value }) => value),
+  );
   const markOf = (value: Scalar): string => operands.markOf?.(value) ?? '';
   const constants = new Constants();
   const column = constants.add('column', () => 'first + 2 * pair_');
@@ -154,10 +160,10 @@ export function lanePrograms(options: LaneOptions, operands: CudaOperands): Lane
       return column();
     },
     lanes: 2,
-    ...(acc === undefined ? {} : { acc: (_, lane) => acc(lane) }),
-    loaded: (buffer, access, lane) => {
+    ...(acc === undefined ? {} : { acc: () => floatPair(acc(0), acc(1)) }),
+    loaded: (buffer, access) => {
       const own = loads.find(({ operand, access: known }) => operand.name === buffer && sameAccess(known, access));
-      return own === undefined ? undefined : elementOf(own.operand, `${nameOf(loads, own)}[i]`, lane);
+      return own === undefined ? undefined : pairOf(own.operand, `${nameOf(loads, own)}[i]`);
     },
   };
   const stores = outputs.filter((output) => output.kind === 'store');

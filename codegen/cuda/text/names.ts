@@ -7,8 +7,12 @@ const KEYWORDS = new Set(
     'sizeof static struct switch template this throw true try typedef union unsigned using virtual void volatile while ' +
     'xor config head_config tw ' +
     // What kernels and their functors call their own.
-    'acc across ahead block column columns first fold group held is_stored lane loaded memory partner piece products ' +
-    'quad row rows self shared stage sum to total unit values warp'
+    'acc across ahead begin block column columns end first fold from group held high is_stored lane loaded local low ' +
+    'memory partner piece place products quad row rows self shared stage sum tile to total turn unit values warp ' +
+    // Functions that the statements of programs call.
+    'add sub mul div div_sigmoid max min exp log tanh erf sqrt inverse_sqrt neg sine cosine round select at_most below ' +
+    'equal both either is_true is_false to_float to_byte bytes_of pack load store infinity nan pair row_sum row_max ' +
+    'quad_sum quad_max block_sum block_max warp_sum opaque forgotten forget take put bytes bounded prefetch rest look'
   ).split(' '),
 );
 const MAX_LENGTH = 40;
@@ -36,4 +40,45 @@ export function plainNames(names: readonly string[], others: readonly string[] =
     taken.add(own);
     return own;
   });
+}
+
+/** Short names of what stands around the statements of programs. */
+const LOCALS = [
+  'c',
+  'g',
+  'h',
+  'i',
+  'j',
+  'm',
+  't',
+  'w',
+  'x',
+  'y',
+  'f32',
+  'i32',
+  'u8',
+  'i8',
+  'bf16',
+  'f16',
+  'e4m3',
+  'flag',
+];
+
+/** Names of the values of one piece of text, each given once. Parameters, and what the text uses, keep theirs. */
+export class ValueNames {
+  private readonly taken: Set<string>;
+
+  constructor(parameters: readonly string[]) {
+    this.taken = new Set([...parameters, ...LOCALS]);
+  }
+
+  /** A name after that of the graph, or without one. */
+  take(name: string | undefined, suffix = ''): string {
+    const plain = name === undefined ? 'v' : plainName(`${name}${suffix}`);
+    const base = name !== undefined && this.taken.has(plain) ? `${plain}_value` : plain;
+    let own = base;
+    for (let i = 2; this.taken.has(own); i++) own = `${base}_${i}`;
+    this.taken.add(own);
+    return own;
+  }
 }

@@ -3,7 +3,7 @@ import type { CudaKernelText, GridExtent, TensorMapDecl } from '../../../ir/cuda
 import { printScalar, type Scalar } from '../../../ir/scalar.js';
 import type { BufferDType } from '../../../ir/types.js';
 import { KernelOperands, type Operand } from '../../operands.js';
-import { plainNames } from './names.js';
+import { plainNames, ValueNames } from './names.js';
 import { RowStatements } from '../../scalarPrograms.js';
 
 export type { Operand } from '../../operands.js';
@@ -178,6 +178,8 @@ export function rowOffset({ stride, columnStride, columns }: Operand, row: strin
 export class CudaRowScope extends RowStatements<CudaOperands> {
   readonly row: string;
   private readonly given: ReadonlyMap<string, string>;
+  private readonly defined = new Map<string, string>();
+  private readonly taken: ValueNames;
 
   /**
    * `row`: C expression (int) of a readable row. `prefix`: see RowStatements. `given`: C expressions of row values
@@ -187,6 +189,23 @@ export class CudaRowScope extends RowStatements<CudaOperands> {
     super(operands, prefix);
     this.row = row;
     this.given = given;
+    this.taken = new ValueNames(operands.parameterNames);
+  }
+
+  /** A new variable, called after the graph's `name`. */
+  nameOf(name: string | undefined, suffix?: string): string {
+    return this.taken.take(name, suffix);
+  }
+
+  /** `name`: that of the graph. */
+  override define(key: string, type: string, code: string, name?: string): string {
+    const known = this.defined.get(key);
+    if (known !== undefined) return known;
+    const own = this.nameOf(name);
+    this.defined.set(key, own);
+    const declared = type.endsWith('*') ? `${type}const ${own}` : `const ${type} ${own}`;
+    this.statements.push({ name: own, type, line: `${declared} = ${code};${this.mark}` });
+    return own;
   }
 
   givenValue(s: Scalar): string | undefined {
@@ -195,8 +214,13 @@ export class CudaRowScope extends RowStatements<CudaOperands> {
 
   /** The row number of an access: the row itself, or the entry of a gather list. */
   rowIndex(via: string | undefined): string {
-    if (via === undefined) return `(long long)(${this.row})`;
-    return this.define(`index ${via}`, 'long long', `${this.operands.base(this.operands.get(via))}[${this.row}]`);
+    if (via === undefined) return /^\w+$/.test(this.row) ? `(long long)${this.row}` : `(long long)(${this.row})`;
+    return this.define(
+      `index ${via}`,
+      'long long',
+      `${this.operands.base(this.operands.get(via))}[${this.row}]`,
+      `${via}_entry`,
+    );
   }
 
   /** Pointer to a buffer's row, whose columns lie one behind another. */
@@ -211,6 +235,7 @@ export class CudaRowScope extends RowStatements<CudaOperands> {
       `row ${operand.name} ${via ?? ''}`,
       `${CUDA_TYPES[operand.dtype]} *`,
       `${this.operands.base(operand)} + ${rowOffset(operand, this.rowIndex(via))}`,
+      `${operand.name}_row`,
     );
   }
 }

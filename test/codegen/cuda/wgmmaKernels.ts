@@ -10,7 +10,7 @@ import {
   ROW_SUM_BLOCK,
   type WeightDecl,
 } from '../../../ir/kernel.js';
-import { mapScalar, type Scalar } from '../../../ir/scalar.js';
+import { mapScalar, type Scalar, withOrigin } from '../../../ir/scalar.js';
 import { roundAccumulators } from '../../../passes/roundAccumulators.js';
 import { interfaceOf } from '../../support/interface.js';
 import { acc, add, constant, div, element, mul, rowSum, store } from '../modules.js';
@@ -27,6 +27,9 @@ export interface HeadCase {
   readonly module: KernelModule;
 }
 
+/** What a graph calls the value. */
+const named = (name: string, s: Scalar): Scalar => withOrigin(s, name);
+
 const periodic = (buffer: string, period: number): Scalar => ({
   op: 'load',
   buffer,
@@ -42,16 +45,26 @@ export function layerGemm(
   half: 'bf16' | 'f16' = 'bf16',
 ): WgmmaCase {
   const k = which === 'down' ? inter : hidden;
-  const rms: Scalar = { op: 'rsqrt', a: add(div({ op: 'rowSum', buffer: 'parts' }, constant(hidden)), constant(1e-6)) };
-  const q = mul(acc(), rms);
-  const [gate, up] = [mul(acc(0), rms), mul(acc(1), rms)];
-  const rope = add(mul(q, periodic('cos', headDim)), mul({ op: 'rotateHalf', a: q }, periodic('sin', headDim)));
-  const swiglu = mul(div(gate, add(constant(1), { op: 'exp', a: { op: 'neg', a: gate } })), up);
+  const rms = named('rms_scale', {
+    op: 'rsqrt',
+    a: add(div({ op: 'rowSum', buffer: 'parts' }, constant(hidden)), constant(1e-6)),
+  });
+  const q = named('product', mul(acc(), rms));
+  const [gate, up] = [named('gate', mul(acc(0), rms)), named('up', mul(acc(1), rms))];
+  const rope = named(
+    'rotated',
+    add(mul(q, periodic('cos', headDim)), mul({ op: 'rotateHalf', a: q }, periodic('sin', headDim))),
+  );
+  const silu = named('silu', div(gate, add(constant(1), { op: 'exp', a: { op: 'neg', a: gate } })));
+  const swiglu = named('activated', mul(silu, up));
   // The residual stream: 24 bits where halves are bf16 (splitResidualStream), else f32.
   const isSplit = half === 'bf16';
-  const sum = add(
-    isSplit ? { op: 'joinF24', a: element('streamHalf'), b: element('streamTail') } : element('stream'),
-    acc(),
+  const sum = named(
+    'stream',
+    add(
+      isSplit ? { op: 'joinF24', a: element('streamHalf'), b: element('streamTail') } : element('stream'),
+      named('product', acc()),
+    ),
   );
   const rotate: Pairing = { kind: 'rotate', headDim, width: 8 };
   const stream: Output[] = [
@@ -61,7 +74,7 @@ export function layerGemm(
           store('nextHalf', { op: 'roundBf16', a: { op: 'roundF24', a: sum } }),
         ]
       : [store('next', sum), store('nextHalf', sum)]),
-    rowSum('nextParts', mul(sum, sum)),
+    rowSum('nextParts', named('square', mul(sum, sum))),
   ];
   const segments: readonly (readonly [number, Pairing, readonly Output[]])[] =
     which === 'qkv'

@@ -23,13 +23,11 @@ struct Prologue {
   f32 *ssq;
 
   TW_DEVICE void row(int row, float *values) const {
-    f32 * const y0 = ssq + (long long)(row) * 32;
-    float const y1 = row_sum(y0, 4);
-    float const y2 = y1 / 64.0f;
-    float const y3 = add(0.000009999999747378752f, y2);
-    float const y4 = 1.0f / sqrtf(y3);
+    f32 *const ssq_row = ssq + (long long)row * 32;
+    const float ssq_sum = row_sum(ssq_row, 4);
+    const float v = inverse_sqrt(add(0.000009999999747378752f, div(ssq_sum, 64.0f)));
     if (threadIdx.x % 32 == 0) {
-      (values)[0] = y4;
+      (values)[0] = v;
     }
   }
 };
@@ -46,32 +44,16 @@ struct Epilogue {
   template <class Products>
   TW_DEVICE void row(int row, int is_stored, int column0, int quad, const float *values,
       const Products &products) const {
-    float const r0 = (values)[0];
-    bf16 * const r1 = gated + (long long)(row) * 96;
+    bf16 *const gated_row = gated + (long long)row * 96;
+    const float v = (values)[0];
 #pragma unroll
     for (int unit_ = 0; unit_ < 2; unit_++) {
       const int group_ = unit_ / 1 * 2 + unit_ % 1;
       const int column = (column0) / 2 + 8 * unit_ + 2 * quad;
-      const float v0 = round_f20(products(group_, 0));
-      const float v1 = round_f20(products(group_, 1));
-      const float v2 = mul(v0, r0);
-      const float v3 = mul(v1, r0);
-      const float v4 = -(v2);
-      const float v5 = -(v3);
-      const float v6 = expf(v4);
-      const float v7 = expf(v5);
-      const float v8 = add(1.0f, v6);
-      const float v9 = add(1.0f, v7);
-      const float v10 = div_sigmoid(v2, v8);
-      const float v11 = div_sigmoid(v3, v9);
-      const float v12 = round_f20(products(group_ + 1, 0));
-      const float v13 = round_f20(products(group_ + 1, 1));
-      const float v14 = mul(v12, r0);
-      const float v15 = mul(v13, r0);
-      const float v16 = mul(v10, v14);
-      const float v17 = mul(v11, v15);
+      const float2 v_2 = mul(round_f20(float2{ products(group_, 0), products(group_, 1) }), v);
+      const float2 v_3 = mul(div_sigmoid(v_2, add(1.0f, exp(neg(v_2)))), mul(round_f20(float2{ products(group_ + 1, 0), products(group_ + 1, 1) }), v));
       if (is_stored) {
-        store2(r1 + column, v16, v17);
+        store2(gated_row + column, v_3);
       }
     }
   }

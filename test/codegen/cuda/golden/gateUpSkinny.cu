@@ -112,25 +112,21 @@ extern "C" __global__ void __launch_bounds__(288, 2) k_gemm_a1357cd9e5056661_e25
         const int read0 = m0 + local < rows ? m0 + local : rows - 1;
         float fold0[1];
         {
-          f32 * const y0 = ((f32 *)p2) + (long long)(read0) * 32;
-          float const y1 = row_sum(y0, 32);
-          float const y2 = y1 / 512.0f;
-          float const y3 = add(y2, 9.999999974752427e-7f);
-          float const y4 = 1.0f / sqrtf(y3);
+          f32 *const parts_row = ((f32 *)p2) + (long long)read0 * 32;
+          const float parts_sum = row_sum(parts_row, 32);
+          const float rms_scale = inverse_sqrt(add(div(parts_sum, 512.0f), 9.999999974752427e-7f));
           if (threadIdx.x % 32 == 0) {
-            (fold0)[0] = y4;
+            (fold0)[0] = rms_scale;
           }
         }
         const int read1 = m0 + local + 7 < rows ? m0 + local + 7 : rows - 1;
         float fold1[1];
         {
-          f32 * const y0 = ((f32 *)p2) + (long long)(read1) * 32;
-          float const y1 = row_sum(y0, 32);
-          float const y2 = y1 / 512.0f;
-          float const y3 = add(y2, 9.999999974752427e-7f);
-          float const y4 = 1.0f / sqrtf(y3);
+          f32 *const parts_row = ((f32 *)p2) + (long long)read1 * 32;
+          const float parts_sum = row_sum(parts_row, 32);
+          const float rms_scale = inverse_sqrt(add(div(parts_sum, 512.0f), 9.999999974752427e-7f));
           if (threadIdx.x % 32 == 0) {
-            (fold1)[0] = y4;
+            (fold1)[0] = rms_scale;
           }
         }
         if (threadIdx.x % 32 == 0) {
@@ -156,32 +152,18 @@ extern "C" __global__ void __launch_bounds__(288, 2) k_gemm_a1357cd9e5056661_e25
     for (int half = 0; half < 1; half++) {
       const int i = tw_opaque(i0 + 8 * half), row = m0 + i < rows ? m0 + i : rows - 1;
       {
-        float const fr0 = ((values + i * 1))[0];
-        bf16 * const fr1 = ((bf16 *)p3) + (long long)(row) * 512;
+        bf16 *const gated_row = ((bf16 *)p3) + (long long)row * 512;
+        const float rms_scale = ((values + i * 1))[0];
 #pragma unroll
         for (int unit_ = 0; unit_ < 1; unit_++) {
           const int group_ = unit_ / 1 * 2 + unit_ % 1;
           const int column = ((n0 + j0)) / 2 + 8 * unit_ + 2 * quad;
-          const float fv0 = round_f20(acc[half / 2][group_][half % 2 * 2 + 0]);
-          const float fv1 = round_f20(acc[half / 2][group_][half % 2 * 2 + 1]);
-          const float fv2 = mul(fv0, fr0);
-          const float fv3 = mul(fv1, fr0);
-          const float fv4 = -(fv2);
-          const float fv5 = -(fv3);
-          const float fv6 = expf(fv4);
-          const float fv7 = expf(fv5);
-          const float fv8 = add(1.0f, fv6);
-          const float fv9 = add(1.0f, fv7);
-          const float fv10 = div_sigmoid(fv2, fv8);
-          const float fv11 = div_sigmoid(fv3, fv9);
-          const float fv12 = round_f20(acc[half / 2][group_ + 1][half % 2 * 2 + 0]);
-          const float fv13 = round_f20(acc[half / 2][group_ + 1][half % 2 * 2 + 1]);
-          const float fv14 = mul(fv12, fr0);
-          const float fv15 = mul(fv13, fr0);
-          const float fv16 = mul(fv10, fv14);
-          const float fv17 = mul(fv11, fv15);
+          const float2 gate = mul(round_f20(float2{ acc[half / 2][group_][half % 2 * 2 + 0], acc[half / 2][group_][half % 2 * 2 + 1] }), rms_scale);
+          const float2 silu = div_sigmoid(gate, add(1.0f, exp(neg(gate))));
+          const float2 up = mul(round_f20(float2{ acc[half / 2][group_ + 1][half % 2 * 2 + 0], acc[half / 2][group_ + 1][half % 2 * 2 + 1] }), rms_scale);
+          const float2 activated = mul(silu, up);
           if (m0 + i < rows) {
-            store2(fr1 + column, fv16, fv17);
+            store2(gated_row + column, activated);
           }
         }
       }

@@ -28,21 +28,19 @@ struct Prologue {
   f32 *ssq;
 
   TW_DEVICE void row(int row, float *values) const {
-    f32 * const y0 = ssq + (long long)(row) * 32;
-    float const y1 = row_sum(y0, 4);
-    float const y2 = y1 / 64.0f;
-    float const y3 = add(0.000009999999747378752f, y2);
-    float const y4 = 1.0f / sqrtf(y3);
+    f32 *const ssq_row = ssq + (long long)row * 32;
+    const float ssq_sum = row_sum(ssq_row, 4);
+    const float v = inverse_sqrt(add(0.000009999999747378752f, div(ssq_sum, 64.0f)));
     if (threadIdx.x % 32 == 0) {
-      (values)[0] = y4;
+      (values)[0] = v;
     }
   }
 };
 
 struct Scale {
   TW_DEVICE float operator()(int row, const float *values) const {
-    float const r0 = (values)[0];
-    return r0;
+    const float v = (values)[0];
+    return v;
   }
 };
 

@@ -19,13 +19,11 @@ struct Prologue {
   f32 *ssq;
 
   TW_DEVICE void row(int row, float *values) const {
-    f32 * const y0 = ssq + (long long)(row) * 32;
-    float const y1 = row_sum(y0, 4);
-    float const y2 = y1 / 64.0f;
-    float const y3 = add(0.000009999999747378752f, y2);
-    float const y4 = 1.0f / sqrtf(y3);
+    f32 *const ssq_row = ssq + (long long)row * 32;
+    const float ssq_sum = row_sum(ssq_row, 4);
+    const float v_2 = inverse_sqrt(add(0.000009999999747378752f, div(ssq_sum, 64.0f)));
     if (threadIdx.x % 32 == 0) {
-      (values)[0] = y4;
+      (values)[0] = v_2;
     }
   }
 };
@@ -44,23 +42,16 @@ struct WqEpilogue {
 
   TW_DEVICE void row(int row, int first, int column, int lane, const float *values,
     const float *products) const {
-    float const r0 = (values)[0];
-    f32 * const r1 = cos + (long long)(row) * 32;
-    f32 * const r2 = sin + (long long)(row) * 32;
-    bf16 * const r3 = q + (long long)(row) * 64;
+    bf16 *const q_row = q + (long long)row * 64;
+    const float v_2 = (values)[0];
+    f32 *const cos_row = cos + (long long)row * 32;
+    f32 *const sin_row = sin + (long long)row * 32;
     if (column < 64) {
       const int partner = column % 32 < 16 ? column + 16 : column - 16;
-      const float v0 = round_f20(products[halved<32, 8>(column - first)]);
-      const float v1 = mul(v0, r0);
-      const float v2 = load(r1 + ((column) & 31));
-      const float v3 = mul(v1, v2);
-      const float v4 = round_f20(products[halved<32, 8>(partner - first)]);
-      const float v5 = mul(v4, r0);
-      const float v6 = (column % 32 < 16) ? -(v5) : v5;
-      const float v7 = load(r2 + ((column) & 31));
-      const float v8 = mul(v6, v7);
-      const float v9 = add(v3, v8);
-      store(r3 + column, v9);
+      const float v_3 = mul(round_f20(products[halved<32, 8>(column - first)]), v_2);
+      const float v_4 = mul(round_f20(products[halved<32, 8>(partner - first)]), v_2);
+      const float v_5 = add(mul(v_3, load(cos_row + ((column) & 31))), mul(select((column % 32 < 16), neg(v_4), v_4), load(sin_row + ((column) & 31))));
+      store(q_row + column, v_5);
     }
   }
 };
@@ -79,23 +70,16 @@ struct WkEpilogue {
 
   TW_DEVICE void row(int row, int first, int column, int lane, const float *values,
     const float *products) const {
-    float const r0 = (values)[0];
-    f32 * const r1 = cos + (long long)(row) * 32;
-    f32 * const r2 = sin + (long long)(row) * 32;
-    bf16 * const r3 = k + (long long)(row) * 32;
+    bf16 *const k_row = k + (long long)row * 32;
+    const float v_2 = (values)[0];
+    f32 *const cos_row = cos + (long long)row * 32;
+    f32 *const sin_row = sin + (long long)row * 32;
     if (column < 32) {
       const int partner = column % 32 < 16 ? column + 16 : column - 16;
-      const float v0 = round_f20(products[halved<32, 8>(column - first)]);
-      const float v1 = mul(v0, r0);
-      const float v2 = load(r1 + ((column) & 31));
-      const float v3 = mul(v1, v2);
-      const float v4 = round_f20(products[halved<32, 8>(partner - first)]);
-      const float v5 = mul(v4, r0);
-      const float v6 = (column % 32 < 16) ? -(v5) : v5;
-      const float v7 = load(r2 + ((column) & 31));
-      const float v8 = mul(v6, v7);
-      const float v9 = add(v3, v8);
-      store(r3 + column, v9);
+      const float v_3 = mul(round_f20(products[halved<32, 8>(column - first)]), v_2);
+      const float v_4 = mul(round_f20(products[halved<32, 8>(partner - first)]), v_2);
+      const float v_5 = add(mul(v_3, load(cos_row + ((column) & 31))), mul(select((column % 32 < 16), neg(v_4), v_4), load(sin_row + ((column) & 31))));
+      store(k_row + column, v_5);
     }
   }
 };
@@ -112,12 +96,11 @@ struct WvEpilogue {
 
   TW_DEVICE void row(int row, int first, int column, int lane, const float *values,
     const float *products) const {
-    float const r0 = (values)[0];
-    bf16 * const r1 = v + (long long)(row) * 32;
+    bf16 *const v_row = v + (long long)row * 32;
+    const float v_2 = (values)[0];
     if (column < 32) {
-      const float v0 = round_f20(products[column - first]);
-      const float v1 = mul(v0, r0);
-      store(r1 + column, v1);
+      const float v_3 = mul(round_f20(products[column - first]), v_2);
+      store(v_row + column, v_3);
     }
   }
 };

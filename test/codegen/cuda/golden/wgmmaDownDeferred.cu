@@ -65,7 +65,7 @@ struct Epilogue {
         }
         unsigned w0_[8] = {};
         {
-          f32 * const er0 = next + (long long)(row) * 256;
+          f32 *const next_row = next + (long long)row * 256;
 #pragma unroll
           for (int block_ = 0; block_ < 4; block_++) {
             float es0 = 0.0f;
@@ -74,17 +74,14 @@ struct Epilogue {
               const int group_ = unit_;
               const int column = (column0 + 8 * (batch_ * 8)) + 8 * group_ + 2 * quad;
               if (column < 256) {
-                const float ev0 = round_f20(products(batch_ * 8 + group_, 0));
-                const float ev1 = round_f20(products(batch_ * 8 + group_, 1));
-                const float ev2 = add(l0_[group_].x, ev0);
-                const float ev3 = add(l0_[group_].y, ev1);
-                const float ev4 = mul(ev2, ev2);
-                const float ev5 = mul(ev3, ev3);
-                es0 = add(es0, ev4);
-                es0 = add(es0, ev5);
-                w0_[unit_] = pack<f16>(ev2, ev3);
+                const float2 product = round_f20(float2{ products(batch_ * 8 + group_, 0), products(batch_ * 8 + group_, 1) });
+                const float2 stream_value = add(l0_[group_], product);
+                const float2 square = mul(stream_value, stream_value);
+                es0 = add(es0, square.x);
+                es0 = add(es0, square.y);
+                w0_[unit_] = pack<f16>(stream_value.x, stream_value.y);
                 if (isStored) {
-                  store2(er0 + column, ev2, ev3);
+                  store2(next_row + column, stream_value);
                 }
               }
             }
@@ -109,7 +106,7 @@ struct Epilogue {
       }
       unsigned w0_[4] = {};
       {
-        f32 * const er0 = next + (long long)(row) * 256;
+        f32 *const next_row = next + (long long)row * 256;
 #pragma unroll
         for (int block_ = 0; block_ < 2; block_++) {
           float es0 = 0.0f;
@@ -118,17 +115,14 @@ struct Epilogue {
             const int group_ = unit_;
             const int column = (column0 + 8 * (8)) + 8 * group_ + 2 * quad;
             if (column < 256) {
-              const float ev0 = round_f20(products(8 + group_, 0));
-              const float ev1 = round_f20(products(8 + group_, 1));
-              const float ev2 = add(l0_[group_].x, ev0);
-              const float ev3 = add(l0_[group_].y, ev1);
-              const float ev4 = mul(ev2, ev2);
-              const float ev5 = mul(ev3, ev3);
-              es0 = add(es0, ev4);
-              es0 = add(es0, ev5);
-              w0_[unit_] = pack<f16>(ev2, ev3);
+              const float2 product = round_f20(float2{ products(8 + group_, 0), products(8 + group_, 1) });
+              const float2 stream_value = add(l0_[group_], product);
+              const float2 square = mul(stream_value, stream_value);
+              es0 = add(es0, square.x);
+              es0 = add(es0, square.y);
+              w0_[unit_] = pack<f16>(stream_value.x, stream_value.y);
               if (isStored) {
-                store2(er0 + column, ev2, ev3);
+                store2(next_row + column, stream_value);
               }
             }
           }
@@ -162,17 +156,14 @@ struct Epilogue {
     float a0_[8];
 #pragma unroll
     for (int pair_ = 0; pair_ < 4; pair_++) {
-      const float v0 = round_f20(products[2 * pair_ + 0]);
-      const float v1 = round_f20(products[2 * pair_ + 1]);
-      const float v2 = add(__uint_as_float(l0_[i][2 * pair_ + 0]), v0);
-      const float v3 = add(__uint_as_float(l0_[i][2 * pair_ + 1]), v1);
-      const float v4 = mul(v2, v2);
-      const float v5 = mul(v3, v3);
-      w0_[2 * pair_ + 0] = __float_as_uint(v2);
-      w0_[2 * pair_ + 1] = __float_as_uint(v3);
-      w1_[pair_] = pack<f16>(v2, v3);
-      a0_[2 * pair_] = v4;
-      a0_[2 * pair_ + 1] = v5;
+      const float2 product = round_f20(float2{ products[2 * pair_ + 0], products[2 * pair_ + 1] });
+      const float2 stream_value = add(float2{ __uint_as_float(l0_[i][2 * pair_ + 0]), __uint_as_float(l0_[i][2 * pair_ + 1]) }, product);
+      const float2 square = mul(stream_value, stream_value);
+      w0_[2 * pair_ + 0] = __float_as_uint(stream_value.x);
+      w0_[2 * pair_ + 1] = __float_as_uint(stream_value.y);
+      w1_[pair_] = pack<f16>(stream_value.x, stream_value.y);
+      a0_[2 * pair_] = square.x;
+      a0_[2 * pair_ + 1] = square.y;
     }
     tw_store_block_sum(nextParts + (long long)row * 32 + first / 16, a0_, lane, isStored);
     if (isStored) {

@@ -31,13 +31,11 @@ struct Prologue {
   f32 *parts;
 
   TW_DEVICE void row(int row, float *values) const {
-    f32 * const y0 = parts + (long long)(row) * 32;
-    float const y1 = row_sum(y0, 16);
-    float const y2 = y1 / 256.0f;
-    float const y3 = add(y2, 9.999999974752427e-7f);
-    float const y4 = 1.0f / sqrtf(y3);
+    f32 *const parts_row = parts + (long long)row * 32;
+    const float parts_sum = row_sum(parts_row, 16);
+    const float rms_scale = inverse_sqrt(add(div(parts_sum, 256.0f), 9.999999974752427e-7f));
     if (threadIdx.x % 32 == 0) {
-      (values)[0] = y4;
+      (values)[0] = rms_scale;
     }
   }
 };
@@ -52,29 +50,15 @@ struct Epilogue {
       {
         unsigned w0_[4] = {};
         {
-          float const er0 = (values)[0];
+          const float rms_scale = (values)[0];
 #pragma unroll
           for (int unit_ = 0; unit_ < 4; unit_++) {
             const int group_ = unit_ / 1 * 2 + unit_ % 1;
-            const float ev0 = round_f20(products(batch_ * 8 + group_, 0));
-            const float ev1 = round_f20(products(batch_ * 8 + group_, 1));
-            const float ev2 = mul(ev0, er0);
-            const float ev3 = mul(ev1, er0);
-            const float ev4 = -(ev2);
-            const float ev5 = -(ev3);
-            const float ev6 = expf(ev4);
-            const float ev7 = expf(ev5);
-            const float ev8 = add(1.0f, ev6);
-            const float ev9 = add(1.0f, ev7);
-            const float ev10 = div_sigmoid(ev2, ev8);
-            const float ev11 = div_sigmoid(ev3, ev9);
-            const float ev12 = round_f20(products(batch_ * 8 + group_ + 1, 0));
-            const float ev13 = round_f20(products(batch_ * 8 + group_ + 1, 1));
-            const float ev14 = mul(ev12, er0);
-            const float ev15 = mul(ev13, er0);
-            const float ev16 = mul(ev10, ev14);
-            const float ev17 = mul(ev11, ev15);
-            w0_[unit_] = pack<bf16>(ev16, ev17);
+            const float2 gate = mul(round_f20(float2{ products(batch_ * 8 + group_, 0), products(batch_ * 8 + group_, 1) }), rms_scale);
+            const float2 silu = div_sigmoid(gate, add(1.0f, exp(neg(gate))));
+            const float2 up = mul(round_f20(float2{ products(batch_ * 8 + group_ + 1, 0), products(batch_ * 8 + group_ + 1, 1) }), rms_scale);
+            const float2 activated = mul(silu, up);
+            w0_[unit_] = pack<bf16>(activated.x, activated.y);
           }
         }
 #pragma unroll
@@ -92,29 +76,15 @@ struct Epilogue {
     {
       unsigned w0_[4] = {};
       {
-        float const er0 = (values)[0];
+        const float rms_scale = (values)[0];
 #pragma unroll
         for (int unit_ = 0; unit_ < 4; unit_++) {
           const int group_ = unit_ / 1 * 2 + unit_ % 1;
-          const float ev0 = round_f20(products(group_, 0));
-          const float ev1 = round_f20(products(group_, 1));
-          const float ev2 = mul(ev0, er0);
-          const float ev3 = mul(ev1, er0);
-          const float ev4 = -(ev2);
-          const float ev5 = -(ev3);
-          const float ev6 = expf(ev4);
-          const float ev7 = expf(ev5);
-          const float ev8 = add(1.0f, ev6);
-          const float ev9 = add(1.0f, ev7);
-          const float ev10 = div_sigmoid(ev2, ev8);
-          const float ev11 = div_sigmoid(ev3, ev9);
-          const float ev12 = round_f20(products(group_ + 1, 0));
-          const float ev13 = round_f20(products(group_ + 1, 1));
-          const float ev14 = mul(ev12, er0);
-          const float ev15 = mul(ev13, er0);
-          const float ev16 = mul(ev10, ev14);
-          const float ev17 = mul(ev11, ev15);
-          w0_[unit_] = pack<bf16>(ev16, ev17);
+          const float2 gate = mul(round_f20(float2{ products(group_, 0), products(group_, 1) }), rms_scale);
+          const float2 silu = div_sigmoid(gate, add(1.0f, exp(neg(gate))));
+          const float2 up = mul(round_f20(float2{ products(group_ + 1, 0), products(group_ + 1, 1) }), rms_scale);
+          const float2 activated = mul(silu, up);
+          w0_[unit_] = pack<bf16>(activated.x, activated.y);
         }
       }
 #pragma unroll

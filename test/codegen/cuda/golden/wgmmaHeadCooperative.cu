@@ -32,13 +32,11 @@ struct Prologue {
   f32 *squares;
 
   TW_DEVICE void row(int row, float *values) const {
-    f32 * const y0 = squares + (long long)(row) * 32;
-    float const y1 = row_sum(y0, 16);
-    float const y2 = y1 / 256.0f;
-    float const y3 = add(y2, 9.999999974752427e-7f);
-    float const y4 = 1.0f / sqrtf(y3);
+    f32 *const squares_row = squares + (long long)row * 32;
+    const float squares_sum = row_sum(squares_row, 16);
+    const float v = inverse_sqrt(add(div(squares_sum, 256.0f), 9.999999974752427e-7f));
     if (threadIdx.x % 32 == 0) {
-      (values)[0] = y4;
+      (values)[0] = v;
     }
   }
 };
@@ -54,8 +52,8 @@ constexpr HeadConfig head_config = {
 
 struct Scale {
   TW_DEVICE float operator()(int row, const float *values) const {
-    float const r0 = (values)[0];
-    return r0;
+    const float v = (values)[0];
+    return v;
   }
 };
 

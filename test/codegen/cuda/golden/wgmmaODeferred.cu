@@ -100,22 +100,15 @@ struct Epilogue {
 #pragma unroll
             for (int unit_ = 2 * block_; unit_ < 2 * block_ + 2; unit_++) {
               const int group_ = unit_;
-              const float ev0 = join_f24(__uint_as_float(l0_[group_] << 16), (l1_[(group_) / 2] >> (16 * ((group_) % 2) + 0) & 255u));
-              const float ev1 = join_f24(__uint_as_float(l0_[group_] & 0xffff0000u), (l1_[(group_) / 2] >> (16 * ((group_) % 2) + 8) & 255u));
-              const float ev2 = round_f20(products(batch_ * 16 + group_, 0));
-              const float ev3 = round_f20(products(batch_ * 16 + group_, 1));
-              const float ev4 = add(ev0, ev2);
-              const float ev5 = add(ev1, ev3);
-              const unsigned ev6 = tail_f24(ev4);
-              const unsigned ev7 = tail_f24(ev5);
-              const float ev8 = round_f24(ev4);
-              const float ev9 = round_f24(ev5);
-              const float ev10 = mul(ev4, ev4);
-              const float ev11 = mul(ev5, ev5);
-              es0 = add(es0, ev10);
-              es0 = add(es0, ev11);
-              w0_[(unit_) / 2] |= (ev6 | ev7 << 8) << 16 * ((unit_) % 2);
-              w1_[unit_] = pack<bf16>(ev8, ev9);
+              const float2 product = round_f20(float2{ products(batch_ * 16 + group_, 0), products(batch_ * 16 + group_, 1) });
+              const float2 stream = add(join_f24(float2{ __uint_as_float(l0_[group_] << 16), __uint_as_float(l0_[group_] & 0xffff0000u) }, uint2{ (l1_[(group_) / 2] >> (16 * ((group_) % 2) + 0) & 255u), (l1_[(group_) / 2] >> (16 * ((group_) % 2) + 8) & 255u) }), product);
+              const uint2 v = tail_f24(stream);
+              const float2 v_2 = round_f24(stream);
+              const float2 square = mul(stream, stream);
+              es0 = add(es0, square.x);
+              es0 = add(es0, square.y);
+              w0_[(unit_) / 2] |= (v.x | v.y << 8) << 16 * ((unit_) % 2);
+              w1_[unit_] = pack<bf16>(v_2.x, v_2.y);
             }
             s0_.take((batch_ * 16) / 2 + block_, es0, quad);
             if (((batch_ * 16) / 2 + block_) % 4 == 3 && isStored) (nextParts)[(long long)row * 32 + column0 / 16 + ((batch_ * 16) / 2 + block_) - 3 + quad] = s0_.whole;
@@ -153,22 +146,15 @@ struct Epilogue {
     float a0_[8];
 #pragma unroll
     for (int pair_ = 0; pair_ < 4; pair_++) {
-      const float v0 = join_f24(__uint_as_float(l0_[i][pair_] << 16), (l1_[i][(pair_) / 2] >> (16 * ((pair_) % 2) + 0) & 255u));
-      const float v1 = join_f24(__uint_as_float(l0_[i][pair_] & 0xffff0000u), (l1_[i][(pair_) / 2] >> (16 * ((pair_) % 2) + 8) & 255u));
-      const float v2 = round_f20(products[2 * pair_ + 0]);
-      const float v3 = round_f20(products[2 * pair_ + 1]);
-      const float v4 = add(v0, v2);
-      const float v5 = add(v1, v3);
-      const unsigned v6 = tail_f24(v4);
-      const unsigned v7 = tail_f24(v5);
-      const float v8 = round_f24(v4);
-      const float v9 = round_f24(v5);
-      const float v10 = mul(v4, v4);
-      const float v11 = mul(v5, v5);
-      w0_[(pair_) / 2] |= (v6 | v7 << 8) << 16 * ((pair_) % 2);
-      w1_[pair_] = pack<bf16>(v8, v9);
-      a0_[2 * pair_] = v10;
-      a0_[2 * pair_ + 1] = v11;
+      const float2 product = round_f20(float2{ products[2 * pair_ + 0], products[2 * pair_ + 1] });
+      const float2 stream = add(join_f24(float2{ __uint_as_float(l0_[i][pair_] << 16), __uint_as_float(l0_[i][pair_] & 0xffff0000u) }, uint2{ (l1_[i][(pair_) / 2] >> (16 * ((pair_) % 2) + 0) & 255u), (l1_[i][(pair_) / 2] >> (16 * ((pair_) % 2) + 8) & 255u) }), product);
+      const uint2 v = tail_f24(stream);
+      const float2 v_2 = round_f24(stream);
+      const float2 square = mul(stream, stream);
+      w0_[(pair_) / 2] |= (v.x | v.y << 8) << 16 * ((pair_) % 2);
+      w1_[pair_] = pack<bf16>(v_2.x, v_2.y);
+      a0_[2 * pair_] = square.x;
+      a0_[2 * pair_ + 1] = square.y;
     }
     tw_store_block_sum(nextParts + (long long)row * 32 + first / 16, a0_, lane, isStored);
     if (isStored) {

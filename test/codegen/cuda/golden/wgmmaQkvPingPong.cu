@@ -31,13 +31,11 @@ struct Prologue {
   f32 *parts;
 
   TW_DEVICE void row(int row, float *values) const {
-    f32 * const y0 = parts + (long long)(row) * 32;
-    float const y1 = row_sum(y0, 16);
-    float const y2 = y1 / 256.0f;
-    float const y3 = add(y2, 9.999999974752427e-7f);
-    float const y4 = 1.0f / sqrtf(y3);
+    f32 *const parts_row = parts + (long long)row * 32;
+    const float parts_sum = row_sum(parts_row, 16);
+    const float rms_scale = inverse_sqrt(add(div(parts_sum, 256.0f), 9.999999974752427e-7f));
     if (threadIdx.x % 32 == 0) {
-      (values)[0] = y4;
+      (values)[0] = rms_scale;
     }
   }
 };
@@ -51,10 +49,10 @@ struct WEpilogue {
     int row, int isStored, int column0, int quad, const float *values, Products &&products) const {
     {
       {
-        float const er0 = (values)[0];
-        f32 * const er1 = cos + (long long)(row) * 64;
-        f32 * const er2 = sin + (long long)(row) * 64;
-        bf16 * const er3 = q + (long long)(row) * 256;
+        const float rms_scale = (values)[0];
+        f32 *const cos_row = cos + (long long)row * 64;
+        f32 *const sin_row = sin + (long long)row * 64;
+        bf16 *const q_row = q + (long long)row * 256;
 #pragma unroll
         for (int unit_ = 0; unit_ < 6; unit_++) {
           const int group_ = unit_ / 1 * 2 + unit_ % 1;
@@ -62,35 +60,13 @@ struct WEpilogue {
           const int column = lying_ - lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
           const int partner = column + 32;
           if (lying_ < 256) {
-            const float ev0 = round_f20(products(group_, 0));
-            const float ev1 = round_f20(products(group_, 1));
-            const float ev2 = mul(ev0, er0);
-            const float ev3 = mul(ev1, er0);
-            const float2 ev4 = load2(er1 + ((column) & 63));
-            const float ev5 = mul(ev2, ev4.x);
-            const float ev6 = mul(ev3, ev4.y);
-            const float ev7 = round_f20(products(group_ + 1, 0));
-            const float ev8 = round_f20(products(group_ + 1, 1));
-            const float ev9 = mul(ev7, er0);
-            const float ev10 = mul(ev8, er0);
-            const float ev11 = -(ev9);
-            const float ev12 = -(ev10);
-            const float2 ev13 = load2(er2 + ((column) & 63));
-            const float ev14 = mul(ev11, ev13.x);
-            const float ev15 = mul(ev12, ev13.y);
-            const float ev16 = add(ev5, ev14);
-            const float ev17 = add(ev6, ev15);
-            const float2 ev18 = load2(er1 + ((partner) & 63));
-            const float ev19 = mul(ev9, ev18.x);
-            const float ev20 = mul(ev10, ev18.y);
-            const float2 ev21 = load2(er2 + ((partner) & 63));
-            const float ev22 = mul(ev2, ev21.x);
-            const float ev23 = mul(ev3, ev21.y);
-            const float ev24 = add(ev19, ev22);
-            const float ev25 = add(ev20, ev23);
+            const float2 product_first = mul(round_f20(float2{ products(group_, 0), products(group_, 1) }), rms_scale);
+            const float2 product_second = mul(round_f20(float2{ products(group_ + 1, 0), products(group_ + 1, 1) }), rms_scale);
+            const float2 rotated_first = add(mul(product_first, load2(cos_row + ((column) & 63))), mul(neg(product_second), load2(sin_row + ((column) & 63))));
+            const float2 rotated_second = add(mul(product_second, load2(cos_row + ((partner) & 63))), mul(product_first, load2(sin_row + ((partner) & 63))));
             if (isStored) {
-              store2(er3 + column, ev16, ev17);
-              store2(er3 + partner, ev24, ev25);
+              store2(q_row + column, rotated_first);
+              store2(q_row + partner, rotated_second);
             }
           }
         }
@@ -108,10 +84,10 @@ struct W2Epilogue {
     int row, int isStored, int column0, int quad, const float *values, Products &&products) const {
     {
       {
-        float const er0 = (values)[0];
-        f32 * const er1 = cos + (long long)(row) * 64;
-        f32 * const er2 = sin + (long long)(row) * 64;
-        bf16 * const er3 = k + (long long)(row) * 256;
+        const float rms_scale = (values)[0];
+        f32 *const cos_row = cos + (long long)row * 64;
+        f32 *const sin_row = sin + (long long)row * 64;
+        bf16 *const k_row = k + (long long)row * 256;
 #pragma unroll
         for (int unit_ = 0; unit_ < 6; unit_++) {
           const int group_ = unit_ / 1 * 2 + unit_ % 1;
@@ -119,35 +95,13 @@ struct W2Epilogue {
           const int column = lying_ - lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
           const int partner = column + 32;
           if (lying_ < 256) {
-            const float ev0 = round_f20(products(group_, 0));
-            const float ev1 = round_f20(products(group_, 1));
-            const float ev2 = mul(ev0, er0);
-            const float ev3 = mul(ev1, er0);
-            const float2 ev4 = load2(er1 + ((column) & 63));
-            const float ev5 = mul(ev2, ev4.x);
-            const float ev6 = mul(ev3, ev4.y);
-            const float ev7 = round_f20(products(group_ + 1, 0));
-            const float ev8 = round_f20(products(group_ + 1, 1));
-            const float ev9 = mul(ev7, er0);
-            const float ev10 = mul(ev8, er0);
-            const float ev11 = -(ev9);
-            const float ev12 = -(ev10);
-            const float2 ev13 = load2(er2 + ((column) & 63));
-            const float ev14 = mul(ev11, ev13.x);
-            const float ev15 = mul(ev12, ev13.y);
-            const float ev16 = add(ev5, ev14);
-            const float ev17 = add(ev6, ev15);
-            const float2 ev18 = load2(er1 + ((partner) & 63));
-            const float ev19 = mul(ev9, ev18.x);
-            const float ev20 = mul(ev10, ev18.y);
-            const float2 ev21 = load2(er2 + ((partner) & 63));
-            const float ev22 = mul(ev2, ev21.x);
-            const float ev23 = mul(ev3, ev21.y);
-            const float ev24 = add(ev19, ev22);
-            const float ev25 = add(ev20, ev23);
+            const float2 product_first = mul(round_f20(float2{ products(group_, 0), products(group_, 1) }), rms_scale);
+            const float2 product_second = mul(round_f20(float2{ products(group_ + 1, 0), products(group_ + 1, 1) }), rms_scale);
+            const float2 rotated_first = add(mul(product_first, load2(cos_row + ((column) & 63))), mul(neg(product_second), load2(sin_row + ((column) & 63))));
+            const float2 rotated_second = add(mul(product_second, load2(cos_row + ((partner) & 63))), mul(product_first, load2(sin_row + ((partner) & 63))));
             if (isStored) {
-              store2(er3 + column, ev16, ev17);
-              store2(er3 + partner, ev24, ev25);
+              store2(k_row + column, rotated_first);
+              store2(k_row + partner, rotated_second);
             }
           }
         }
@@ -166,17 +120,14 @@ struct W3Epilogue {
       {
         unsigned w0_[8] = {};
         {
-          float const er0 = (values)[0];
+          const float rms_scale = (values)[0];
 #pragma unroll
           for (int unit_ = 0; unit_ < 8; unit_++) {
             const int group_ = unit_;
             const int column = (column0 + 8 * (batch_ * 8)) + 8 * group_ + 2 * quad;
             if (column < 256) {
-              const float ev0 = round_f20(products(batch_ * 8 + group_, 0));
-              const float ev1 = round_f20(products(batch_ * 8 + group_, 1));
-              const float ev2 = mul(ev0, er0);
-              const float ev3 = mul(ev1, er0);
-              w0_[unit_] = pack<bf16>(ev2, ev3);
+              const float2 product = mul(round_f20(float2{ products(batch_ * 8 + group_, 0), products(batch_ * 8 + group_, 1) }), rms_scale);
+              w0_[unit_] = pack<bf16>(product.x, product.y);
             }
           }
         }
@@ -191,17 +142,14 @@ struct W3Epilogue {
     {
       unsigned w0_[4] = {};
       {
-        float const er0 = (values)[0];
+        const float rms_scale = (values)[0];
 #pragma unroll
         for (int unit_ = 0; unit_ < 4; unit_++) {
           const int group_ = unit_;
           const int column = (column0 + 8 * (8)) + 8 * group_ + 2 * quad;
           if (column < 256) {
-            const float ev0 = round_f20(products(8 + group_, 0));
-            const float ev1 = round_f20(products(8 + group_, 1));
-            const float ev2 = mul(ev0, er0);
-            const float ev3 = mul(ev1, er0);
-            w0_[unit_] = pack<bf16>(ev2, ev3);
+            const float2 product = mul(round_f20(float2{ products(8 + group_, 0), products(8 + group_, 1) }), rms_scale);
+            w0_[unit_] = pack<bf16>(product.x, product.y);
           }
         }
       }
