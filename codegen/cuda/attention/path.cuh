@@ -62,6 +62,10 @@ struct PathConfig {
   int slots = 1;
   /* Dynamic shared memory of a block. */
   int shared_bytes = 0;
+  /* Keys and values lie in states: rows behind the last key are finite. */
+  bool is_kept = false;
+  int products = 0, loader_registers = 40, product_registers = 232;
+  bool scores_ahead = false;
 
   TW_CONSTEXPR int group() const { return heads / kv_heads; }
   TW_CONSTEXPR bool is_coded() const { return key_bytes == 1; }
@@ -100,6 +104,7 @@ template <class Element, class Key, class Out> struct PathOperands {
 
   using ElementType = Element;
   using KeyType = Key;
+  using OutType = Out;
 };
 
 /* 2^x for a whole x of at most 0; 0 where that is no normal number, and for −inf and NaN. */

@@ -1,4 +1,5 @@
 /** Attention over paths by warps: the Config of attention/path.cuh, and the unit of a kernel that has one. */
+import type { TensorMapDecl } from '../../../ir/cuda.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
 import { windowOfMask } from '../../../ir/kernel.js';
 import { maskBuffers, scaleBuffers } from '../../../ir/kernelAccess.js';
@@ -28,6 +29,12 @@ export interface PathSkeleton {
   readonly entry: string;
   /** Whether it waits for the kernel before it by itself, where all lists are inputs of the call. */
   readonly readsAhead: boolean;
+  /** Whether it always waits by itself, in its header. */
+  readonly waits?: boolean;
+  /** Fields of the Config that only this kernel reads. */
+  readonly fields?: ConfigFields;
+  /** Of keys and values, which the kernel takes behind its operands. */
+  readonly tensorMaps?: readonly TensorMapDecl[];
 }
 
 const scaleLayout = ({ stride, columnStride }: Operand): ConfigFields => ({
@@ -91,7 +98,10 @@ function scheduleText({ schedule }: AttentionCode): string {
 }
 
 /** The unit of a kernel whose blocks take paths by `skeleton`. */
-export function pathUnit(code: AttentionCode, { header, entry, readsAhead }: PathSkeleton): string {
+export function pathUnit(
+  code: AttentionCode,
+  { header, entry, readsAhead, waits = false, fields = {}, tensorMaps = [] }: PathSkeleton,
+): string {
   const { kernel, symbol, tile } = code;
   const operands = code.operands.named();
   const { mask } = kernel;
@@ -118,24 +128,25 @@ export function pathUnit(code: AttentionCode, { header, entry, readsAhead }: Pat
     ['query_rows', operands.rowsOf(kernel.q).extent],
     ['key_rows', code.keyRows.extent],
   ];
+  const maps = tensorMaps.map(({ parameter }) => `, &${operands.parameterNames[parameter]!}_map`).join('');
   const types = [kernel.q, kernel.k, kernel.out].map(element).join(', ');
   const config = pathConfig(code, readsAhead);
   const lines = members.map(([to, from]) => `      .${to} = ${from},\n`);
-  const waits = config['readsAhead'] === true ? '' : '  await_previous();\n';
+  const wait = waits || config['readsAhead'] === true ? '' : '  await_previous();\n';
   return unitText({
     about: aboutKernel(kernel, scheduleText(code)),
     includes: [header],
-    config: { type: 'PathConfig', fields: config },
+    config: { type: 'PathConfig', fields: { ...config, ...fields } },
     functors: [],
     head: kernelHead({
       symbol,
       extents: operands.extents,
       parameters: operands.parameters.length,
       operands,
-      tensorMaps: [],
+      tensorMaps,
       threads: tile.threads,
       blocks: tile.blocks,
     }),
-    body: `${waits}  ${entry}<config>(PathOperands<${types}>{\n${lines.join('')}  });`,
+    body: `${wait}  ${entry}<config>(PathOperands<${types}>{\n${lines.join('')}  }${maps});`,
   });
 }

@@ -24,6 +24,12 @@ TW_DEVICE float exp2_flushed(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+/* Two numbers of bf16 by two. PTX ISA, "mul". */
+TW_DEVICE unsigned mul_bf16x2(unsigned a, unsigned b) {
+  unsigned y;
+  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+  return y;
+}
 /* log2 x. PTX ISA, "lg2". */
 TW_DEVICE float log2_fast(float x) {
   float y;

@@ -15,7 +15,7 @@ import { loadOverFibres } from '../../support/cudaWarp/compile.js';
 import { interfaceOf } from '../../support/interface.js';
 import { aligned, put, take } from '../harness.js';
 import { blocksOf } from './emulate.js';
-import { hopperSupport, mapArguments } from './emulateHopper.js';
+import { mapArguments } from './emulateHopper.js';
 
 const koffi = loadKoffi();
 
@@ -178,8 +178,7 @@ function compile(
     return `namespace tw::of_${i} {\n${unit}\n}`;
   });
   if (missing.length === 0) return;
-  const hopper = missing.some(({ text }) => text.includes('tw_wgmma_values')) ? [hopperSupport('attention')] : [];
-  const library = loadOverFibres([includesText(missing.map(({ text }) => text)), ...hopper, ...texts].join('\n'));
+  const library = loadOverFibres([includesText(missing.map(({ text }) => text)), ...texts].join('\n'));
   missing.forEach(({ text }, i) => {
     compiled.set(
       text,

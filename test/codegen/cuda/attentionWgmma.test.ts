@@ -129,7 +129,7 @@ describe('warpgroup products', () => {
       emulate(CASES[2], wgmma(CASES[2]), data, { ...OPTIONS, mutate: (text) => text.replace(from, to) }).out;
     expect(broken('slab * 64, row,', 'slab * 64, row + 1,')).not.toEqual(want);
     expect(broken('at[j] * stride', '(at[j] ^ 1) * stride')).not.toEqual(want);
-    expectSame(broken('BOXES = 512', 'BOXES = 3'), want, 'more parts than are known');
+    expectSame(broken('boxes = 512', 'boxes = 3'), want, 'more parts than are known');
   });
 
   const BAD = [

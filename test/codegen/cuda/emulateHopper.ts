@@ -5,11 +5,8 @@ import type { CudaKernelText, TensorMapDecl } from '../../../ir/cuda.js';
 
 const HOPPER = new URL('../../support/cudaWarp/hopper.h', import.meta.url);
 
-const ATTENTION = new URL('../../support/cudaWarp/hopperAttention.h', import.meta.url);
-
 /** Inserted after the prelude. */
-export const hopperSupport = (kind: 'contraction' | 'attention' = 'contraction'): string =>
-  (kind === 'attention' ? [HOPPER, ATTENTION] : [HOPPER]).map((file) => readFileSync(file, 'utf8')).join('\n');
+export const hopperSupport = (): string => readFileSync(HOPPER, 'utf8');
 
 export const isHopper = ({ tensorMaps }: Pick<CudaKernelText, 'tensorMaps'>): boolean => tensorMaps.length > 0;
 
