@@ -159,4 +159,70 @@ describe.skipIf(reason !== undefined)('other contractions by tensor cores', () =
     emulateLayerGemm(each, 150, schedule);
     expect(takeRaces()).toEqual([]);
   });
+
+  const hopper = (mode: CudaGemmSchedule['mode'], cluster: 1 | 2): CudaGemmSchedule => ({
+    ...{ ...wgmma, tk: 64, stages: 2, mode, cluster },
+    tm: mode === 'pingpong' ? 64 : 128,
+  });
+  const LAST = 'release<config>(block, last, lane);';
+  it.each<{ what: string; races: RegExp; schedule: CudaGemmSchedule; changes: readonly Change[] }>([
+    {
+      what: 'to wait for a stage',
+      races: /a copy under way .* a read of/,
+      schedule: hopper('cooperative', 1),
+      changes: [['block.full_barriers()[stage].wait(phase);', '']],
+    },
+    {
+      what: 'that other warps still read a stage',
+      races: /a read of .* a copy of|a product under way .* a copy of/,
+      schedule: hopper('cooperative', 1),
+      changes: [
+        ['init(consumer_warps * config.cluster)', 'init(1)'],
+        ['if (lane == 0) block.empty_barriers()', 'if (thread_again() == 128) block.empty_barriers()'],
+      ],
+    },
+    {
+      what: 'that its products still read a stage',
+      races: /a product under way .* a copy of/,
+      schedule: hopper('pingpong', 1),
+      changes: [['wgmma_wait<1>();', '']],
+    },
+    {
+      what: 'that the neighbour still reads a stage',
+      races: /a read of .* a copy of|a product under way .* a copy of/,
+      schedule: hopper('cooperative', 2),
+      changes: [
+        ['init(consumer_warps * config.cluster)', 'init(consumer_warps)'],
+        ['arrive_at(lane)', 'arrive()'],
+        ['lane < config.cluster', 'lane == 0'],
+      ],
+    },
+    {
+      what: 'to wait for products',
+      races: /a write of .* a read of/,
+      schedule: hopper('deferred', 1),
+      changes: [['block.handoff_full().wait(sequence & 1);', '']],
+    },
+    {
+      what: 'that products are still taken',
+      races: /a read of .* a write of|a write of .* a read of/,
+      schedule: hopper('deferred', 1),
+      changes: [['block.handoff_empty().wait((sequence & 1) ^ 1);\n      hand_over', 'hand_over']],
+    },
+  ])('by warpgroups are reported when they forget $what', ({ schedule, changes, races }) => {
+    const found = racesOfBroken(changes, (mutate) =>
+      // One multiprocessor, or a cluster of two: blocks have several tiles each.
+      emulateLayerGemm(layerGemm('qkv', HIDDEN, INTER, HEAD_DIM), 150, schedule, {
+        mutate,
+        multiprocessors: schedule.cluster,
+      }),
+    );
+    expect(found).toMatch(races);
+  });
+  it('by warpgroups release the last stage of a tile', () => {
+    expect(() =>
+      emulateLayerGemm(each, 150, hopper('cooperative', 1), { mutate: (source) => changed(source, [[LAST, '']]) }),
+    ).toThrow(/wait for each other/);
+    takeRaces();
+  });
 });

@@ -16,7 +16,7 @@ import { isBlockFormat } from '../../../ir/storage.js';
 import { DTYPE_BYTES, roundUp } from '../../../ir/types.js';
 import { loadKoffi } from '../../../runtime/cuda/loadKoffi.js';
 import { compileOverFibres, loadOverFibres } from '../../support/cudaWarp/compile.js';
-import { bodyOf, includesText } from '../../support/cudaWarp/units.js';
+import { bodyOf, includesText, openUnit } from '../../support/cudaWarp/units.js';
 import { aligned, packWeight, put, take } from '../harness.js';
 import { hopperSupport, hopperText, isHopper, mapArguments } from './emulateHopper.js';
 
@@ -156,7 +156,7 @@ export interface EmulateOptions {
   /** Runs the fibres of a block from last to first. */
   readonly backwards?: boolean;
   readonly multiprocessors?: number;
-  /** Breaks the text of every kernel in a way that must be noticed. */
+  /** Breaks the text of every kernel, and of its headers but lib/ (openUnit), in a way that must be noticed. */
   readonly mutate?: (source: string) => string;
 }
 
@@ -286,11 +286,13 @@ export function arrangeModule(module: KernelModule, options: EmulateOptions): Ar
   );
   const tensors = new Map([...(options.tensors ?? []), ...constants]);
   for (const decl of module.weights) memory.set(decl.name, packForGpu(decl, logicalWeight(decl, tensors, true)));
-  const { mutate = (source: string): string => source } = options;
   const emitted = module.kernels.map((kernel, i) => {
     const text = emitCudaKernel(kernel, module, options.schedules[i]!, capacity);
-    const source = mutate(text.source);
-    if (options.mutate !== undefined && source === text.source) throw new Error('the mutation changed nothing');
+    const { mutate } = options;
+    if (mutate === undefined) return text;
+    const intact = isPrintedWhole(text) ? text.source : openUnit(text.source);
+    const source = mutate(intact);
+    if (source === intact) throw new Error('the mutation changed nothing');
     return { ...text, source };
   });
   const read = (): ReadonlyMap<string, Float64Array> => new Map(module.buffers.map((decl) => [decl.name, dense(decl)]));
