@@ -28,17 +28,18 @@ export class Headers {
 
   /**
    * Every header that `source` includes, itself or through another, each once: a header stands behind those that it
-   * includes. Throws for a name outside the folder.
+   * includes. Throws for a name outside the folder, and for headers that include each other.
    */
   of(source: string): readonly Header[] {
     const found = new Map<string, Header>();
-    const visit = (name: string): void => {
+    const visit = (name: string, within: readonly string[]): void => {
       if (found.has(name)) return;
+      if (within.includes(name)) throw new Error(`headers include each other: ${[...within, name].join(', ')}`);
       const header = this.#read(name);
-      includesOf(header.text).forEach(visit);
+      for (const each of includesOf(header.text)) visit(each, [...within, name]);
       found.set(name, header);
     };
-    includesOf(source).forEach(visit);
+    for (const name of includesOf(source)) visit(name, []);
     return [...found.values()];
   }
 

@@ -39,6 +39,9 @@ const compile = (args: readonly string[], stderr: 'inherit' | 'ignore' = 'inheri
   execFileSync('c++', [...FLAGS, ...args], { stdio: ['ignore', 'pipe', stderr] });
 };
 
+/** Flags that a header is compiled with by itself, behind warp.h. */
+export const fibreFlags = (): readonly string[] => [...FLAGS, '-include', inThisFolder('warp.h'), '-w'];
+
 /** How kernels are compiled: which flags, and which objects they are linked with. */
 interface Mode {
   readonly name: string;
