@@ -99,16 +99,17 @@ const keyRowBytes = (kernel: TiledAttention): number =>
 /**
  * Shared memory of a team of a decode kernel: a chunk of keys and values; weights as operands of a product and four of
  * their sums, for each thread and eight heads; a maximum for each head and warp; three numbers for the scales of a key;
- * the partial result of each head with its maximum and sum.
+ * the partial result of each head with its maximum and sum, twice where `workers` teams share a path.
  */
-export function decodeTeamBytes(kernel: TiledAttention, keys: number): number {
+export function decodeTeamBytes(kernel: TiledAttention, keys: number, workers = 1): number {
   const { headDim: d, heads, kvHeads } = kernel;
   const group = heads / kvHeads;
   const warps = PATH_CHUNK / keys;
   const halves = group > MMA_ROWS / 2 ? 2 : 1;
   const weights = PATH_CHUNK * MMA_ROWS * halves + warps * halves * 512 + MMA_ROWS * warps * 4;
   const scales = kernel.scales === undefined ? 0 : 3 * PATH_CHUNK * 4;
-  return roundUp(2 * PATH_CHUNK * keyRowBytes(kernel) + weights + scales + group * (d + 8) * 4 + group * 8, 16);
+  const part = roundUp(group * (d + 8) * 4 + group * 8, 16);
+  return 2 * PATH_CHUNK * keyRowBytes(kernel) + weights + scales + (workers > 1 ? 2 : 1) * part;
 }
 
 /** Blocks of one team that a multiprocessor has room for: memory, and registers for four. */
@@ -189,7 +190,10 @@ export function tileOf(
         d <= MAX_HEAD_OF_MANY
           ? Math.max(1, Math.floor(((scales === undefined ? 1 : 2) * DECODE_THREADS) / threads))
           : 1,
-      dynamicBytes: Math.max(teams * decodeTeamBytes(kernel, keys), resident === undefined ? 0 : shareOf(resident)),
+      dynamicBytes: Math.max(
+        teams * decodeTeamBytes(kernel, keys, teams * cluster),
+        resident === undefined ? 0 : shareOf(resident),
+      ),
       staticBytes: 0,
     };
   }

@@ -5,12 +5,14 @@
  *
  * A team of four warps takes CHUNK keys at a time. Each warp copies and multiplies TILE_KEYS of them, and computes
  * their weights; then it computes some columns of the result from the weights of all. All teams of the cluster take
- * chunks side by side and leave their partial results in shared memory. After each round every thread adds up its own
+ * chunks side by side and leave their partial results in shared memory. Of each round every thread adds up its own
  * elements of the answer, in ascending order of chunks. A team that is alone adds chunks up in registers.
  *
  * A warp waits for its own keys alone; then for the maxima, and for the weights and values, of its team. It starts the
  * copies of its next keys as soon as it has multiplied these, and those of its next values when the team has read
- * these.
+ * these. The parts of a round are added in the next one, while values are under way: a team goes on to its next chunk
+ * without waiting for slower ones, and two buffers for its parts are enough, since nobody arrives at the barrier of a
+ * round who has not added the parts of the round before.
  *
  * Grid: kv_heads clusters for each query.
  */
@@ -72,10 +74,12 @@ template <PathConfig config> struct DecodeAnswer<config, false> {
       sum[i] = o[i].x = o[i].y = 0.0f;
     }
   }
-  /* Adds a round's chunks: `count` workers have one. `pair_of`: the i-th pair of this thread, −1 if it has none. */
-  template <class PairOf> TW_DEVICE void add(unsigned char *memory, int count, const PairOf &pair_of) {
+  /* Adds the chunks of a round, `buffer` of their parts: `count` workers have one. `pair_of`: the i-th pair of this thread, −1 if it has none. */
+  template <class PairOf> TW_DEVICE void add(unsigned char *memory, int buffer, int count, const PairOf &pair_of) {
     /* Two floats of worker w's memory. Workers take chunks in order: the first team of each block, then the second. */
-    const auto two_of = [&](int w, unsigned at) {
+    const unsigned buffer_at = Layout::part_at + buffer * Layout::part_bytes;
+    const auto two_of = [&](int w, unsigned in_part) {
+      const unsigned at = buffer_at + in_part;
       if constexpr (config.cluster > 1)
         return load2_of_block(array_address(memory) + w / config.cluster * Layout::team_bytes + at, w % config.cluster);
       else return *(const float2 *)(memory + w * Layout::team_bytes + at);
@@ -89,8 +93,8 @@ template <PathConfig config> struct DecodeAnswer<config, false> {
 #pragma unroll
       for (int w = 0; w < Layout::workers; w++) {
         if (w >= count) break;
-        ends[w] = two_of(w, Layout::ends_at + row * 8);
-        x[w] = two_of(w, Layout::part_at + (row * Layout::part_pitch + column) * 4);
+        ends[w] = two_of(w, Layout::ends_in_part + row * 8);
+        x[w] = two_of(w, (row * Layout::part_pitch + column) * 4);
       }
 #pragma unroll
       for (int w = 0; w < Layout::workers; w++) {
@@ -178,14 +182,15 @@ template <PathConfig config, class Operands> TW_DEVICE void decode_attention(con
   };
   DecodeAnswer<config> answer;
 
-  for (int round = 0; round * Layout::workers < chunks; round++) {
+  /* Of several workers, the parts of the last round are added in one more. */
+  for (int round = 0; round * Layout::workers < chunks + (is_alone ? 0 : Layout::workers); round++) {
     const int chunk = chunk_of(round), key = (first_chunk + chunk) * CHUNK + team.warp * TILE_KEYS;
     const bool works = chunk < chunks, goes_on = chunk_of(round + 1) < chunks;
+    /* Parts of the chunk that have keys. */
+    const int parts = min((path.keys - (first_chunk + chunk) * CHUNK + TILE_KEYS - 1) / TILE_KEYS, Layout::warps);
     ChunkAnswer<config> now;
+    float top[halves][Layout::warps];
     if (works) {
-      /* Parts of the chunk that have keys. */
-      const int parts =
-          min((path.keys - (first_chunk + chunk) * CHUNK + TILE_KEYS - 1) / TILE_KEYS, Layout::warps);
       copy_wait<1>();
       __syncwarp();  /* The warp's keys are there. */
       Scores s;
@@ -200,7 +205,6 @@ template <PathConfig config, class Operands> TW_DEVICE void decode_attention(con
       if (key + TILE_KEYS > path.keys || (config.window > 0 && key < path.low)) team.mask_ends(s, key, path);
       team.leave_maxima(s);
       team.meet();  /* The maxima of all warps are there. */
-      float top[halves][Layout::warps];
 #pragma unroll
       for (int half = 0; half < halves; half++) {
         running_maxima(top[half], team.tops + (team.row0 + 8 * half) * Layout::warps);
@@ -209,6 +213,16 @@ template <PathConfig config, class Operands> TW_DEVICE void decode_attention(con
           running_maxima(now.top[half][e], team.tops + (2 * team.quad + e + 8 * half) * Layout::warps);
       }
       if (team.warp < parts) team.leave_weights(s, top);
+    }
+    if constexpr (!is_alone) {
+      if (round > 0) {
+        /* The parts of the round before are there. */
+        if constexpr (config.cluster > 1) cluster_wait();
+        else __syncthreads();
+        answer.add(memory, (round - 1) % 2, chunks - (round - 1) * Layout::workers, pair_of);
+      }
+    }
+    if (works) {
       copy_wait<1>();
       team.meet();  /* The weights and the values of all warps are there. */
       team.multiply_values(now, parts);
@@ -227,28 +241,15 @@ template <PathConfig config, class Operands> TW_DEVICE void decode_attention(con
     if constexpr (is_alone) {
       answer.add(now, team.warp == Layout::warps - 1);
     } else {
-      /* Partial results are overwritten when everybody has read them. */
-      if constexpr (config.cluster > 1) {
-        if (round > 0) cluster_wait();
-      } else {
-        if (round > 0) __syncthreads();
-      }
-      if (works) team.leave_part(now.o, now.end);
-      if constexpr (config.cluster > 1) {
-        cluster_arrive();
-        cluster_wait();
-      } else {
-        __syncthreads();
-      }
-      answer.add(memory, chunks - round * Layout::workers, pair_of);
+      if (works) team.leave_part(round % 2, now.o, now.end);
       if constexpr (config.cluster > 1) cluster_arrive();
     }
   }
-  if constexpr (config.cluster > 1) cluster_wait();  /* The other blocks have read this one's memory. */
   if constexpr (is_alone) {
-    team.leave_part(answer.o, answer.end);
+    team.leave_part(0, answer.o, answer.end);
     __syncthreads();
   }
+  if constexpr (config.cluster > 1) cluster_wait();  /* The other blocks have read this one's memory. */
   auto *const out = x.out + first * (long long)config.out_stride + kv * group * d;
 #pragma unroll
   for (int i = 0; i < Layout::pairs_of_thread; i++) {
@@ -259,7 +260,7 @@ template <PathConfig config, class Operands> TW_DEVICE void decode_attention(con
     if constexpr (is_alone) {
       const int row = pair / (d / 2), column = pair % (d / 2) * 2;
       columns = *(const float2 *)(team.part + row * Layout::part_pitch + column);
-      inverse = 1.0f / ((const float2 *)(team.own + Layout::ends_at))[row].y;
+      inverse = 1.0f / ((const float2 *)(team.part + Layout::ends_in_part / 4))[row].y;
     } else {
       columns = answer.o[i];
       inverse = 1.0f / answer.sum[i];

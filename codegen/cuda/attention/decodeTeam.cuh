@@ -17,14 +17,16 @@ template <PathConfig config> struct DecodeLayout {
 
   /*
    * Shared memory of a team: the keys and values of a chunk; weights as operands of a product, sums of weights and
-   * maxima of each warp's keys, and of codes their scales; the partial result with its maxima and sums.
+   * maxima of each warp's keys, and of codes their scales; the partial result with its maxima and sums, twice where
+   * several teams share a path.
    */
   static constexpr unsigned values_at = CHUNK * config.row_bytes(), weights_at = 2 * values_at,
                             sums_at = weights_at + warps * halves * 512, tops_at = sums_at + warps * halves * 512,
                             scales_at = tops_at + 16 * warps * 4,
                             part_at = scales_at + (config.is_coded() ? 3 * CHUNK * 4 : 0), part_pitch = d + 8,
-                            ends_at = part_at + group * part_pitch * 4,
-                            team_bytes = (ends_at + group * 8 + 15) / 16 * 16;
+                            ends_in_part = group * part_pitch * 4,
+                            part_bytes = (ends_in_part + group * 8 + 15) / 16 * 16,
+                            team_bytes = part_at + (workers > 1 ? 2 : 1) * part_bytes;
 
   static_assert(warps == 4, "maxima of a chunk are read four at a time");
   static_assert(group <= 16 && d % 16 == 0, "heads are rows of one tile, and whole steps of a product");
@@ -255,8 +257,9 @@ template <PathConfig config, class Operands> struct DecodeTeam {
     return { top[warps - 1], quad_sum(sum) };
   }
 
-  /* Leaves a chunk's result, or the answer, in shared memory. */
-  TW_DEVICE void leave_part(const float (&o)[units][halves][4], const float2 (&end)[halves]) const {
+  /* Leaves a chunk's result, or the answer, in a buffer of shared memory. */
+  TW_DEVICE void leave_part(int buffer, const float (&o)[units][halves][4], const float2 (&end)[halves]) const {
+    float *const mine = part + buffer * (Layout::part_bytes / 4);
 #pragma unroll
     for (int half = 0; half < halves; half++) {
 #pragma unroll
@@ -267,7 +270,7 @@ template <PathConfig config, class Operands> struct DecodeTeam {
         for (int u = 0; u < units; u++) {
           const int unit = u * warps + warp;
           if (!Layout::has_all_units && unit >= config.head_dim / 16) break;
-          float *const to = part + row * Layout::part_pitch + unit * 16;
+          float *const to = mine + row * Layout::part_pitch + unit * 16;
           if constexpr (config.is_coded()) {
             *(float2 *)(to + 2 * row0) = { o[u][half][e], o[u][half][2 + e] };
           } else {
@@ -277,7 +280,7 @@ template <PathConfig config, class Operands> struct DecodeTeam {
         }
       }
       if (warp == warps - 1 && quad == 0 && row0 + 8 * half < Layout::group)
-        *(float2 *)(own + Layout::ends_at + (row0 + 8 * half) * 8) = end[half];
+        *(float2 *)(mine + Layout::ends_in_part / 4 + (row0 + 8 * half) * 2) = end[half];
     }
   }
 };

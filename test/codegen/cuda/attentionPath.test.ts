@@ -239,16 +239,27 @@ describe('one query a block', () => {
     [
       'that a team is slower',
       decode(undefined, 4),
-      '__syncthreads();\n      }\n      answer.add',
-      '}\n      answer.add',
+      'else __syncthreads();\n        answer.add',
+      ';\n        answer.add',
     ],
     [
       'that a block is slower',
       decode(4),
-      'cluster_wait();\n      } else {\n        __syncthreads();',
-      'cluster_wait(); cluster_arrive();\n      } else {\n        __syncthreads();',
+      'cluster_wait();\n        else __syncthreads();\n        answer.add',
+      '{}\n        answer.add',
     ],
-    ['that blocks still read', decode(4), 'if (round > 0) cluster_wait();', ''],
+    [
+      'that teams still read the parts of a round',
+      decode(undefined, 4),
+      'part_bytes = (ends_in_part + group * 8 + 15) / 16 * 16',
+      'part_bytes = 0',
+    ],
+    [
+      'that blocks still read the parts of a round',
+      decode(4),
+      'part_bytes = (ends_in_part + group * 8 + 15) / 16 * 16',
+      'part_bytes = 0',
+    ],
     ['that blocks still read its memory', decode(8), 'cluster_wait();  /* The other blocks', ';  /* The other blocks'],
   ] as const;
   it.each(casesHere<(typeof MUTATIONS)[number]>(MUTATIONS, 0, 2, 9))('is noticed when it forgets %s', (...mutation) => {
