@@ -11,6 +11,7 @@ import { compileByNvcc, hasNvcc } from '../../support/nvcc.js';
 import { casesHere, thorough } from '../../support/thorough.js';
 import { postNorm, postNormModule } from '../postNorm.js';
 import { emulateModule } from './emulate.js';
+import { expectGolden } from './golden.js';
 
 const FACTS = { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 132 } as const;
 
@@ -104,6 +105,13 @@ describe('rows that a contraction finishes', () => {
     for (const i of schedules.keys())
       for (const name of ['y', 'next', 'next_tail', 'next_parts'])
         expectSame(values.get(`${name}${i}`)!, want.get(`${name}0`)!, `${name}${i}`);
+  });
+
+  it('have golden text', async () => {
+    const module = postNormModule(512, 512, 1);
+    const [kernel] = fuseRowNorms(module).kernels as [Kernel];
+    const { source } = emitCudaKernel(kernel, module, HIGH[3]!, everyExtent(module.interface, 512));
+    await expectGolden(source, 'wgmmaFinish');
   });
 
   it('have no remainder tiles', () => {

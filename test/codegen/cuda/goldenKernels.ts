@@ -58,6 +58,8 @@ const HEAD = headKernel(HIDDEN, 32_000);
 const PINGPONG = gemm('wgmma', [128, 192, 64, 5], { cluster: 2, raster: 16, mode: 'pingpong' });
 const COOPERATIVE = gemm('wgmma', [128, 256, 64, 4], { cluster: 2, raster: 16 });
 const DEFERRED: CudaGemmSchedule = { ...COOPERATIVE, stages: 3, mode: 'deferred' };
+/** Experts take no clusters, and warpgroups in turn. */
+const OF_EXPERTS: CudaGemmSchedule = { ...PINGPONG, cluster: 1 };
 const NARROW: CudaGemmSchedule = { ...DEFERRED, tk: 128, raster: 22 };
 
 const WGMMA: readonly (readonly [string, Case, CudaGemmSchedule])[] = [
@@ -181,8 +183,8 @@ function ofExperts(): GoldenKernel[] {
     return [
       emitted('expertsRoute', { kernel: first(({ anchor }) => anchor === 'route'), module: plan }, LOOP, extents),
       emitted('expertsSort', { kernel: first(({ anchor }) => anchor === 'sortByExpert'), module: plan }, LOOP, extents),
-      emitted('expertsWgmmaGateUp', { kernel: grouped[0]!, module: plan }, COOPERATIVE, extents),
-      emitted('expertsWgmmaDown', { kernel: grouped[1]!, module: plan }, PINGPONG, extents),
+      emitted('expertsWgmmaGateUp', { kernel: grouped[0]!, module: plan }, OF_EXPERTS, extents),
+      emitted('expertsWgmmaDown', { kernel: grouped[1]!, module: plan }, OF_EXPERTS, extents),
       emitted('expertsMmaGateUp', { kernel: grouped[0]!, module: plan }, MMA, extents),
     ];
   } finally {

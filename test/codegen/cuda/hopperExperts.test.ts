@@ -6,7 +6,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { isLegalCuda } from '../../../codegen/cuda/index.js';
+import { emitCudaKernel, isLegalCuda } from '../../../codegen/cuda/index.js';
 import { compileModel } from '../../../driver/compile/compile.js';
 import { cuda } from '../../../driver/targets/cuda.js';
 import { cudaDevice, TYPICAL_FACTS } from '../../../driver/targets/cudaDevice.js';
@@ -18,6 +18,7 @@ import { casesHere, thorough } from '../../support/thorough.js';
 import { randomSource } from '../harness.js';
 import { besideCuts } from './besideCuts.js';
 import { emulateModule } from './emulate.js';
+import { expectGolden } from './golden.js';
 import { randomBatch, randomTensors } from './randomModel.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'tilewright-experts-'));
@@ -109,6 +110,11 @@ describe('products of experts on Hopper', () => {
           expect(Math.max(low[i]! - x, x - high[i]!) / largest).toBeLessThan(ROUNDING);
         });
       }
+  });
+
+  it('have golden text', async () => {
+    const schedule = wgmma('pingpong', 64, 96, 3);
+    await expectGolden(emitCudaKernel(GROUPED[0]!, PLAN, schedule, PLAN.capacity.extents).source, 'wgmmaExperts');
   });
 
   thorough('have the same bits in every schedule', () => {

@@ -45,6 +45,7 @@ describe('the text of a wgmma contraction', () => {
     ['wgmmaGateUpRemainder', layerGemm('gateUp', 256, 512), { ...DEFERRED, remainderTn: 64 }],
     ['wgmmaOPingPong', layerGemm('o', 416, 512), { ...PINGPONG, tn: 208 }],
     ['wgmmaODeferred', layerGemm('o', 512, 512), DEFERRED],
+    ['wgmmaDownE4m3', inE4m3(layerGemm('down', 256, 512), true), { ...DEFERRED, tk: 128 }],
     ['wgmmaDownCooperative', layerGemm('down', 256, 520, 64, 'f16'), { ...COOPERATIVE, tn: 96, stages: 3, cluster: 1 }],
   ] as const)('is golden %s', async (file, c, schedule) => {
     expect(legal(c, schedule)).toBe(true);
