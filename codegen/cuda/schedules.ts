@@ -175,7 +175,7 @@ function fewRows(
   if (kernel.k < 2) return 'tensor maps need rows of more than one element';
   const reason = archProblem(facts.arch, isLogProb) ?? problem(segmentsOf(kernel), s, isLogProb, dtype);
   if (reason !== undefined) return reason;
-  const bytes = sharedBytes(s, rowValuesOf(kernel, module), isLogProb, dtype);
+  const bytes = sharedBytes(s, rowValuesOf(kernel, module), dtype);
   return bytes + STATIC_SHARED <= facts.sharedBytesPerBlock
     ? true
     : `a block needs ${bytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;

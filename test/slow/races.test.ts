@@ -43,8 +43,8 @@ describe.skipIf(reason !== undefined)('contractions of few rows on Hopper', () =
     },
   );
 
-  const UNORDERED = /a write of thread \d+ at `\*\(tw_f2 \*\)\(products .*and a read of .*\(products\[/;
-  const EPILOGUE = '  __syncthreads();\n  const int self';
+  const UNORDERED = /a write of thread \d+ at `\*\(float2 \*\)\(products .*and a read of .*products\(/;
+  const EPILOGUE = '  __syncthreads();\n  if constexpr (cluster > 1) cluster_arrive_aligned();\n  return';
   const broken = (schedule: CudaGemmSchedule, ...changes: readonly Change[]): string =>
     [false, true]
       .map((backwards) =>
@@ -55,47 +55,46 @@ describe.skipIf(reason !== undefined)('contractions of few rows on Hopper', () =
       .join('\n');
 
   it.each([16, 32, 64])('are reported without the barrier before the epilogue: tiles of %i rows', (tm) => {
-    expect(broken(skinny(tm, 16, 2), [EPILOGUE, 'const int self'])).toMatch(UNORDERED);
+    expect(broken(skinny(tm, 16, 2), [EPILOGUE, 'return'])).toMatch(UNORDERED);
   });
 
   it('need no barrier before the epilogue where every warp reads what it wrote: 8 rows, 16 columns', () => {
-    expect(broken(skinny(8, 16, 2), [EPILOGUE, '__syncwarp();\n  const int self'])).not.toMatch(UNORDERED);
+    expect(broken(skinny(8, 16, 2), [EPILOGUE, '__syncwarp(); return'])).not.toMatch(UNORDERED);
   });
 
-  const MEMORY = '::: "memory");';
   it.each<{ what: string; races: RegExp; changes: readonly Change[] }>([
     {
       what: 'that other warps still read the ring',
       races: /a write of .*\(products/,
-      changes: [[`asm volatile("bar.sync %0, 128;" :: "r"(1) : "memory");`, '']],
+      changes: [['named_sync<32 * config.consumer_warps()>(1);', '']],
     },
     {
       what: 'to wait for its own products',
       races: /a product under way .* a write of .*\(products/,
-      changes: [[`asm volatile("wgmma.wait_group.sync.aligned 0;" ${MEMORY}`, '']],
+      changes: [['wgmma_wait<0>();', '']],
     },
     {
       what: 'that its products still read a stage',
       races: /a product under way .* a copy of/,
-      changes: [[`asm volatile("wgmma.wait_group.sync.aligned 1;" ${MEMORY}`, '']],
+      changes: [['wgmma_wait<1>();', '']],
     },
     {
       what: 'that other warps still read a stage',
       races: /a read of .* a copy of/,
       changes: [
-        ['tw_bar_init(empty + 8 * i, 4);', 'tw_bar_init(empty + 8 * i, 1);'],
-        ['if (lane == 0) tw_bar_arrive(empty', 'if (thread == 0) tw_bar_arrive(empty'],
+        ['empty[i].init(config.consumer_warps() * cluster);', 'empty[i].init(1);'],
+        ['if (lane == 0) empty[before]', 'if (thread == 0) empty[before]'],
       ],
     },
     {
       what: 'to wait for a stage',
       races: /a copy under way .* a read of/,
-      changes: [['tw_bar_wait(full + 8 * stage, phase);', '']],
+      changes: [['full[stage].wait(phase);', '']],
     },
     {
       what: 'that barriers must be there',
       races: /a write of thread 128 at `tw_race_write/,
-      changes: [['__syncthreads();\n\n  if (warp', 'if (warp']],
+      changes: [['    __syncthreads();\n  }\n\n  if (warp', '  }\n  if (warp']],
     },
   ])('are reported when they forget $what', ({ changes, races }) => {
     expect(broken(skinny(64, 48, 2), ...changes)).toMatch(races);
@@ -106,24 +105,21 @@ describe.skipIf(reason !== undefined)('contractions of few rows on Hopper', () =
       what: 'that the neighbour still reads a stage',
       races: /a read of .* a copy of/,
       changes: [
-        ['tw_bar_init(empty + 8 * i, 8);', 'tw_bar_init(empty + 8 * i, 4);'],
-        [
-          'if (lane < 2) tw_bar_arrive_at(empty + 8 * before, lane);',
-          'if (lane == 0) tw_bar_arrive(empty + 8 * before);',
-        ],
+        ['empty[i].init(config.consumer_warps() * cluster);', 'empty[i].init(config.consumer_warps());'],
+        ['if (lane < cluster) empty[before].arrive_at(lane);', 'if (lane == 0) empty[before].arrive();'],
       ],
     },
     {
       what: "that the neighbour's barriers must be there",
       races: /a write of thread \d+ at `tw_race_write/,
-      changes: [['tw_cluster_arrive();\n  tw_cluster_wait();', '__syncthreads();']],
+      changes: [['cluster_arrive_aligned();\n    cluster_wait_aligned();', '__syncthreads();']],
     },
   ])('in pairs are reported when they forget $what', ({ changes, races }) => {
     expect(broken(inPairs(64, 96), ...changes)).toMatch(races);
   });
 
   it('in pairs must not end before their neighbours', () => {
-    const RELEASE = 'if (lane < 2) tw_bar_arrive_at(';
+    const RELEASE = 'if (lane < cluster) empty[before].arrive_at(';
     const LATE = 'for (int late = 0; rank == 1 && late < 2000; late++) { tw_progress++; tw_yield(); }';
     const run = (...changes: readonly Change[]): void => {
       const mutate = (source: string): string => changed(source, [[RELEASE, `${LATE} ${RELEASE}`], ...changes]);
@@ -132,8 +128,8 @@ describe.skipIf(reason !== undefined)('contractions of few rows on Hopper', () =
     run();
     expect(takeRaces()).toEqual([]);
     const endsFirst: readonly Change[] = [
-      ['  tw_cluster_arrive();\n  const int self', '  const int self'],
-      ['  __syncwarp();\n  tw_cluster_wait();\n}', '}'],
+      ['  if constexpr (cluster > 1) cluster_arrive_aligned();\n  return', '  return'],
+      ['    __syncwarp();\n    cluster_wait_aligned();\n', ''],
     ];
     expect(() => {
       run(...endsFirst);

@@ -1,46 +1,14 @@
-/**
- * Contractions over weights of 4 bits in groups (ir/groups.ts). TMA keeps blocks of codes and their scales in flight;
- * warps turn codes into 16-bit integers in registers, with weights as the rows of mma.sync and rows of the call as its
- * columns. The sum of a group is exact up to the instruction's own rounding, in order of k; totals are added in order
- * of groups by fused multiply-adds within each quarter of k, and quarters in their order, whatever the tile and the
- * number of warps that share it.
- */
+/** Contractions over weights of 4 bits in groups (ir/groups.ts): gemm/grouped.cuh. */
 import type { CudaGemmSchedule, TensorMapDecl } from '../../../ir/cuda.js';
-import { BLOCK_COLUMNS, BLOCK_ROWS, blockWords, type GroupSize, ZERO_BITS } from '../../../ir/groups.js';
+import { BLOCK_COLUMNS, BLOCK_ROWS, blockWords, type GroupSize } from '../../../ir/groups.js';
 import type { GemmKernel, Pairing } from '../../../ir/kernel.js';
-import { FUNCTIONS, launchOfTiles, ringOptions, unitPrograms } from '../skinny/ring.js';
+import { fewRowsText, launchOfTiles, mapsOf } from '../skinny/fewRows.js';
+import { skinnyStep } from '../skinny/layout.js';
 import { finishesRows, rowProgramsOf, rowPrologue, segmentsOf } from '../text/contraction.js';
-import { finishOfTile } from '../text/lanePrograms.js';
 import { type CudaOperands, type EmittedCuda, kernelHead, physicalColumns } from '../text/operands.js';
-import { render } from '../text/statements.js';
-import { contractionFunctions } from '../wgmma/instruction.js';
+import { aboutKernel, type ConfigFields, unitText } from '../unit.js';
 import { columnTiles } from '../wgmma/layout.js';
-import { groupedBlocks, groupedLayout, type GroupedLayout, RANGES, SLAB, SLABS_OF_CHUNK, SLICE } from './layout.js';
-
-/**
- * How codes become numbers. Bits 0 to 3 of each half of a word, under `magic`, are a float whose last bit weighs a
- * `unit`th; bits 4 to 7 are one less `offset` after a multiplication by `upperFactor`. In bf16 these bits alone are 16
- * codes of the smallest subnormal, and 2^127 makes quarters of them: so everything is in quarters there, and the
- * products are multiplied by 4 at last. In f16 they stay under the same exponent as the lower ones.
- */
-const CODES = {
-  bf16: {
-    magic: '0x42004200',
-    magicOffset: '0x42004200',
-    unit: '4.0f',
-    upperCodes: 'codes & 0x00f000f0u',
-    upperFactor: '0x7f007f00',
-    zeroAbout: 'Codes c count as quarters: 32 + c/4 and c/4·2^-127, less 32 + zero/4 and zero/4.',
-  },
-  f16: {
-    magic: '0x64006400',
-    magicOffset: '0x63806380',
-    unit: '1.0f',
-    upperCodes: 'tw_masked(codes, 0x00f000f0u, magic)',
-    upperFactor: '0x2c002c00',
-    zeroAbout: 'Codes c are 1024 + c and 1024 + 16·c, less 1024 + zero and, after division by 16, 64 + zero.',
-  },
-} as const;
+import { groupedBlocks, groupedLayout, SLAB } from './layout.js';
 
 function halfType(dtype: string): 'bf16' | 'f16' {
   if (dtype === 'f16' || dtype === 'bf16') return dtype;
@@ -54,98 +22,77 @@ function groupSizeOf(kernel: GemmKernel, operands: CudaOperands): GroupSize {
   return group;
 }
 
-/** Prints `kernel` under a legal grouped schedule, without the prelude. No kernel of a plan may write weights. */
+/** Fields of GroupedConfig (gemm/grouped.cuh), in order. */
+interface GroupedConfig extends ConfigFields {
+  readonly tileM: number;
+  readonly tileN: number;
+  readonly tileK: number;
+  readonly stages: number;
+  readonly k: number;
+  readonly group: number;
+  readonly unitN: number;
+  readonly rowValues: number;
+  readonly threads: number;
+  readonly sharedBytes: number;
+}
+
+/** Prints `kernel` under a legal grouped schedule. No kernel of a plan may write weights. */
 export function emitGrouped(
   kernel: GemmKernel,
-  operands: CudaOperands,
+  given: CudaOperands,
   schedule: CudaGemmSchedule,
   symbol: string,
   parameters: number,
 ): EmittedCuda {
-  const { tm, tn } = schedule;
+  const { tm, tn, tk, stages } = schedule;
+  const operands = given.named();
   const segments = segmentsOf(kernel);
   const group = groupSizeOf(kernel, operands);
   const prologue = rowPrologue(rowProgramsOf(kernel), operands);
-  const values = prologue.scalars.length;
-  const layout = groupedLayout(schedule, values, group);
-  const { warps, groups, split, regions, pitch } = layout;
-  const tiles = columnTiles(segments, tn);
-  const allChunks = kernel.k / BLOCK_COLUMNS;
-  const rangeChunks = Math.ceil(allChunks / RANGES);
-  const span = (RANGES / split) * rangeChunks;
-  const kBlocks = Math.min(span, allChunks);
-  const ringOf = ringOptions(kernel, schedule, layout, tiles, prologue, kBlocks);
-  const placed = ringOf.segments.map((place, i) => {
-    const { columns, pairing } = segments[i]!;
-    return { ...place, blocks: blocksOfChunk(columns, pairing) };
-  });
-  const shared = { ...ringOf, segments: placed };
-  const { threads, prefetch } = shared;
-  // The stage whose copies leave one ring of them.
-  const lateBlock = Math.max(prefetch, kBlocks - schedule.stages);
-  const mmaType = halfType(operands.get(kernel.a).dtype);
+  const rowValues = prologue.scalars.length;
+  const layout = groupedLayout(schedule, rowValues, group);
+  const { warps, sharedBytes } = layout;
+  const { total } = columnTiles(segments, tn);
+  const [threads, type] = [32 * warps, halfType(operands.get(kernel.a).dtype)];
   const tensorMaps = tensorMapsOf(kernel, operands, schedule, group);
-  const common = {
-    ...layout,
-    ...loadTexts(schedule, layout, span),
-    ...shared,
+  const config: GroupedConfig = {
+    tileM: tm,
+    tileN: tn,
+    tileK: tk,
+    stages,
+    k: kernel.k,
     group,
-    allChunks,
-    mmaType,
-    lateBlock,
-    beginsNextLate: lateBlock < kBlocks,
-    ...CODES[mmaType],
-    zeroBits: ZERO_BITS,
-    rangeChunks,
-    span,
-    ...(split === RANGES ? { isOneRange: true, blockEnd: kBlocks } : { isOneRange: false, blockEnd: 'end' }),
-    rowsFullOffset: 16 * schedule.stages,
-    rowsEmptyOffset: 16 * schedule.stages + 8 * layout.rowStages,
-    firstValueWarp: layout.consumerWarps + 2,
-    isSplit: split > 1,
-    isSplitInTwo: split === 2,
-    isPartial: allChunks !== split * span,
-    tiles: tm / 8,
-    own: tm / 2,
-    wordsOfGroup: 4 / groups,
-    sliceBytes: (SLICE / BLOCK_ROWS) * layout.blockBytes,
-    slabBytes: tm * SLAB * 2,
-    chunkABytes: SLABS_OF_CHUNK * tm * SLAB * 2,
-    regionFloats: tm * pitch,
-    regions,
-    quarterTile: (tm * tn) / 4,
-    quarterRow: tn / 4,
-  };
-  const head = kernelHead({
-    symbol,
-    extents: operands.extents,
-    parameters,
-    tensorMaps,
+    unitN: skinnyStep(segments),
+    rowValues,
     threads,
-    blocks: groupedBlocks(schedule, layout),
-    isRestrict: !finishesRows(kernel),
-  });
-  const finish = finishOfTile(kernel, operands, { tm, across: tiles.total, warps, isSmall: true }, `row0 / ${tm}`);
-  const loop = render('groupedLoop', {
-    ...common,
-    head,
-    about: render('groupedAbout', common),
-    consumer: render('groupedConsumer', common),
+    sharedBytes,
+  };
+  const [a, ...weightMaps] = mapsOf(operands, tensorMaps);
+  const { functors, body } = fewRowsText({
+    ...{ kernel, operands, prologue, schedule, across: total, warps },
+    ...{ callee: `grouped_gemm<config, ${type}>`, a: a!, weightMaps },
   });
   return {
-    source:
-      render('attentionWarp', {}) +
-      contractionFunctions({ ...FUNCTIONS, product: '' }) +
-      finish.functions +
-      render('gemmSkinnyWgmma', {
-        ...common,
-        loop,
-        finish: finish.finish,
-        segments: unitPrograms(kernel, operands, schedule, pitch, shared.segments, prologue),
+    source: unitText({
+      about: aboutKernel(kernel, `4-bit groups of ${group}, ${tm} × ${tn} × ${tk}, ${stages} stages`),
+      includes: ['gemm/grouped.cuh'],
+      config: { type: 'GroupedConfig', fields: config },
+      functors,
+      head: kernelHead({
+        symbol,
+        extents: operands.extents,
+        parameters,
+        operands,
+        tensorMaps,
+        threads,
+        blocks: groupedBlocks(schedule, layout),
+        isRestrict: !finishesRows(kernel),
       }),
+      body,
+    }),
     tensorMaps,
     waitsForPredecessor: true,
-    launch: launchOfTiles(kernel, { tm, threads, sharedBytes: layout.sharedBytes, columnTiles: tiles.total }),
+    launch: launchOfTiles(kernel, { tm, threads, sharedBytes, columnTiles: total }),
   };
 }
 
@@ -187,33 +134,3 @@ function tensorMapsOf(
 }
 
 const blocksOfChunk = (columns: number, pairing: Pairing): number => physicalColumns(columns, pairing) / BLOCK_ROWS;
-
-/** Statements that fill a stage. */
-function loadTexts(
-  { tm }: CudaGemmSchedule,
-  { split, aBytes, weightsAt, chunkBytes, stageBytes }: GroupedLayout,
-  span: number,
-): Readonly<Record<'loadA' | 'loadB' | 'loadPrefetchB', string>> {
-  const each = (count: number, print: (i: number) => string): string =>
-    Array.from({ length: count }, (_, i) => print(i)).join(' ');
-  const a = (stage: string, block: string): string =>
-    each(split * SLABS_OF_CHUNK, (slab) => {
-      const first = (Math.floor(slab / SLABS_OF_CHUNK) * span * SLABS_OF_CHUNK + (slab % SLABS_OF_CHUNK)) * SLAB;
-      return (
-        `tw_load_box(shared + ${stage} * ${aBytes} + ${slab * tm * SLAB * 2}, &m0, ` +
-        `${block} * ${BLOCK_COLUMNS} + ${first}, row0, rowsFull + 8 * ${stage});`
-      );
-    });
-  const b = (stage: string, block: string): string =>
-    each(
-      split,
-      (part) =>
-        `tw_load_box(shared + ${stage} * ${stageBytes} + ${weightsAt + part * chunkBytes}, weight, ` +
-        `0, (${block} + ${part * span}) * blocks + firstBlock, full + 8 * ${stage});`,
-    );
-  return {
-    loadA: a('stage', 'block'),
-    loadB: b('stage', 'block'),
-    loadPrefetchB: b('i', 'i'),
-  };
-}

@@ -4,7 +4,7 @@ import { BLOCK_COLUMNS, BLOCK_ROWS, blockWords, type GroupSize } from '../../../
 import type { GemmKernel, KernelModule, Segment } from '../../../ir/kernel.js';
 import { roundUp } from '../../../ir/types.js';
 import { type SkinnyDevice, skinnyTileStep, widths } from '../skinny/layout.js';
-import { blocksOf } from '../skinny/ring.js';
+import { blocksOf } from '../skinny/fewRows.js';
 import { segmentsProblem } from '../text/fragment.js';
 import { columnTiles } from '../wgmma/layout.js';
 
@@ -17,7 +17,7 @@ const BARRIER = 8;
 /** Boxes without a swizzle pattern begin at multiples of this. */
 const BOX_ALIGNMENT = 128;
 /** Weights that a warp multiplies: the rows of one instruction. */
-export const SLICE = 16;
+const SLICE = 16;
 const TILE_ROWS: readonly number[] = [8, 16, 32, 64];
 /** A chunk of k for each warp that shares 16 weights. */
 const DEPTHS: readonly number[] = [128, 256, 512];
@@ -29,70 +29,29 @@ export const MAX_COLUMNS = 288;
  * Ranges of k: chunks of 128 in order, a quarter of them each, rounded up. Sums of groups are added within a range, and
  * ranges in their order.
  */
-export const RANGES = 4;
+const RANGES = 4;
 /** Regions of products: the first warp of two adds its two ranges, the second must leave them apart. */
 const REGIONS: Readonly<Record<number, number>> = { 1: 1, 2: 3 };
 
+/** Of a block. */
 export interface GroupedLayout {
-  /** Groups of columns in a chunk of 128 of k. */
-  readonly groups: number;
-  /** Warps that share 16 weights, each with its own ranges of k, and chunks of a stage. */
-  readonly split: number;
-  /** Sums of ranges of k in shared memory at the end. */
-  readonly regions: number;
-  readonly consumerWarps: number;
-  readonly valueWarps: number;
   readonly warps: number;
-  /** Rows that lie in shared memory: stages, and bytes of each. */
-  readonly rowStages: number;
-  readonly aBytes: number;
-  /** Where weights begin. */
-  readonly weightsAt: number;
-  /** Of a block of 8 weights × 128 of k, and of all of a chunk. */
-  readonly blockBytes: number;
-  readonly chunkBytes: number;
-  /** From one stage of weights to the next, and what copies bring of it. */
-  readonly stageBytes: number;
-  readonly boxBytes: number;
-  readonly pitch: number;
-  readonly barrierOffset: number;
-  readonly valuesOffset: number;
   readonly sharedBytes: number;
 }
 
-/** `rowValues` floats per row are kept for the epilogue. */
+/** As GroupedConfig has it (gemm/grouped.cuh). `rowValues` floats per row are kept for the epilogue. */
 export function groupedLayout(schedule: CudaGemmSchedule, rowValues: number, group: GroupSize): GroupedLayout {
   const { tm, tn, tk, stages } = schedule;
-  const [groups, split] = [BLOCK_COLUMNS / group, tk / BLOCK_COLUMNS];
-  const regions = REGIONS[split] ?? RANGES;
-  const consumerWarps = (tn / SLICE) * split;
+  const split = tk / BLOCK_COLUMNS;
   const valueWarps = rowValues === 0 ? 0 : Math.ceil(tm / (tn < 128 ? 16 : 64));
-  const aBytes = tm * tk * 2;
-  const blockBytes = blockWords(group) * 4;
   const rowStages = Math.min(stages, ROW_STAGES[tk] ?? stages);
-  const weightsAt = rowStages * aBytes;
-  const chunkBytes = roundUp((tn / BLOCK_ROWS) * blockBytes, BOX_ALIGNMENT);
-  const stageBytes = split * chunkBytes;
-  const pitch = tn + 8;
-  const barrierOffset = roundUp(Math.max(weightsAt + stages * stageBytes, regions * tm * pitch * 4), BOX_ALIGNMENT);
+  const stageBytes = split * roundUp((tn / BLOCK_ROWS) * blockWords(group) * 4, BOX_ALIGNMENT);
+  const ringBytes = rowStages * tm * tk * 2 + stages * stageBytes;
+  const productBytes = (REGIONS[split] ?? RANGES) * tm * (tn + 8) * 4;
+  const barrierOffset = roundUp(Math.max(ringBytes, productBytes), BOX_ALIGNMENT);
   const valuesOffset = barrierOffset + roundUp(2 * BARRIER * (stages + rowStages), 16);
   return {
-    groups,
-    split,
-    regions,
-    consumerWarps,
-    valueWarps,
-    warps: consumerWarps + 2 + valueWarps,
-    rowStages,
-    aBytes,
-    weightsAt,
-    blockBytes,
-    chunkBytes,
-    stageBytes,
-    pitch,
-    boxBytes: ((split * tn) / BLOCK_ROWS) * blockBytes,
-    barrierOffset,
-    valuesOffset,
+    warps: (tn / SLICE) * split + 2 + valueWarps,
     sharedBytes: ALIGNMENT + valuesOffset + tm * rowValues * 4,
   };
 }
@@ -146,8 +105,6 @@ export function groupedProblem(segments: readonly Segment[], schedule: CudaGemmS
     return `tn must be a multiple of ${step}, whole pairs, heads and blocks of row sums, and at most ${MAX_COLUMNS}`;
   return undefined;
 }
-
-export const SLABS_OF_CHUNK = BLOCK_COLUMNS / SLAB;
 
 // Which schedules run weights in groups, and the default.
 

@@ -17,8 +17,6 @@ export const SKINNY_STAGES = { least: 3, most: 16 } as const;
 const MAX_WARPS = 16;
 /** Columns of two tensor-core instructions, which one ldmatrix loads. */
 const WARP_COLUMNS = 16;
-/** Floats from one row of a vocabulary tile's products to the next: neighbouring rows lie in different banks. */
-export const PRODUCTS_PITCH = LOGPROB_BLOCK + 8;
 
 /** The part of a tile that a warp multiplies, for the whole of k. */
 export interface SkinnyWarps {
@@ -39,9 +37,6 @@ export const skinnyTileStep = (segments: readonly Segment[]): number =>
 /** Whether epilogues need whole groups, which are wider than a warp's part: products then go through shared memory. */
 export const needsGroups = (segments: readonly Segment[]): boolean =>
   segments.some(({ outputs }) => groupWidth(outputs) !== undefined);
-
-/** Floats from one row of a tile's products in shared memory to the next, for whole groups. */
-export const groupPitch = (tn: number): number => tn + 8;
 
 /** Narrow parts, because few warps share a multiprocessor: as many warps as a block may have. */
 export function skinnyWarps({ tm, tn }: Pick<CudaGemmSchedule, 'tm' | 'tn'>, step: number): SkinnyWarps {
@@ -64,15 +59,14 @@ export function skinnyCopiers(schedule: CudaGemmSchedule, warps: number, isLogPr
   return Math.min(MAX_WARPS - warps, Math.max(1, Math.ceil(skinnyStageBytes(schedule) / 16 / 32 / COPIES_OF_THREAD)));
 }
 
-export const skinnyStageBytes = ({ tm, tn, tk }: CudaGemmSchedule): number => (tm + tn) * tk * 2;
+/** Bytes of a tile's products, which take the place of the ring. Rows of them lie in different banks. */
+const productBytes = ({ tm, tn }: CudaGemmSchedule): number => tm * (tn + 8) * 4;
 
-/** Byte offset of the row values: behind the ring, and behind the products that replace it in a vocabulary tile. */
-export const skinnyValuesOffset = (schedule: CudaGemmSchedule, isLogProb: boolean): number =>
-  Math.max(schedule.stages * skinnyStageBytes(schedule), isLogProb ? schedule.tm * PRODUCTS_PITCH * 4 : 0);
+const skinnyStageBytes = ({ tm, tn, tk }: CudaGemmSchedule): number => (tm + tn) * tk * 2;
 
-/** Bytes of a block's shared memory. `rowValues` floats per row are kept for the epilogue. */
-export const skinnySharedBytes = (schedule: CudaGemmSchedule, rowValues: number, isLogProb: boolean): number =>
-  skinnyValuesOffset(schedule, isLogProb) + schedule.tm * rowValues * 4;
+/** Bytes of a block's shared memory (SkinnyConfig::end). `rowValues` floats per row are kept for the epilogue. */
+export const skinnySharedBytes = (schedule: CudaGemmSchedule, rowValues: number): number =>
+  Math.max(schedule.stages * skinnyStageBytes(schedule), productBytes(schedule)) + schedule.tm * rowValues * 4;
 
 /** The reason why the skeleton cannot run the kernel with this schedule, apart from dtypes and shared memory. */
 export function skinnyProblem(
@@ -112,55 +106,27 @@ const SHARED_COLUMNS = 160;
  */
 const rowsOfWarp = (tn: number): number => (tn < 128 ? 16 : 64);
 
+/** Of a block. */
 export interface SkinnyWgmmaLayout {
-  /** Warpgroups that multiply, side by side, and the columns of each. */
-  readonly groups: number;
-  readonly wn: number;
-  readonly consumerWarps: number;
-  /** Warps that compute row values. */
-  readonly valueWarps: number;
   readonly warps: number;
-  readonly slabs: number;
-  readonly aBytes: number;
-  readonly stageBytes: number;
-  /** Floats from one row of the tile's products to the next: neighbouring rows lie in different banks. */
-  readonly pitch: number;
-  /** Offsets in bytes from the aligned base. */
-  readonly barrierOffset: number;
-  readonly valuesOffset: number;
   readonly sharedBytes: number;
 }
 
-/** For operands of `dtype`. `rowValues` floats per row are kept for the epilogue. */
-export function skinnyWgmmaLayout(
-  { tm, tn, tk, stages }: CudaGemmSchedule,
-  dtype: WgmmaType,
-  rowValues: number,
-): SkinnyWgmmaLayout {
-  const groups = tn < SHARED_COLUMNS ? 1 : 2;
-  const consumerWarps = groups * WARPS_OF_GROUP;
+/**
+ * For operands of `dtype`, as SkinnyWgmmaConfig has it (gemm/skinnyWgmma.cuh). `rowValues` floats per row are kept for the
+ * epilogue.
+ */
+export function skinnyWgmmaLayout(schedule: CudaGemmSchedule, dtype: WgmmaType, rowValues: number): SkinnyWgmmaLayout {
+  const { tm, tn, tk, stages } = schedule;
+  const consumerWarps = (tn < SHARED_COLUMNS ? 1 : 2) * WARPS_OF_GROUP;
   const valueWarps = rowValues === 0 ? 0 : Math.ceil(tm / rowsOfWarp(tn));
-  const slabs = tk / slabOf(dtype);
-  const aBytes = tm * tk * DTYPE_BYTES[dtype];
-  const stageBytes = aBytes + tn * tk * DTYPE_BYTES[dtype];
-  const pitch = tn + 8;
+  const stageBytes = (tm + tn) * tk * DTYPE_BYTES[dtype];
   // An instruction reads 64 rows from where a slab of tm rows begins, so memory must not end before.
-  const readPast = Math.max(0, (tm * (slabs - 1) + WGMMA_ROWS) * SLAB_BYTES - stageBytes);
-  const barrierOffset = Math.max(stages * stageBytes + readPast, tm * pitch * 4);
-  const valuesOffset = barrierOffset + 2 * BARRIER * stages;
+  const readPast = Math.max(0, (tm * (tk / slabOf(dtype) - 1) + WGMMA_ROWS) * SLAB_BYTES - stageBytes);
+  const barrierOffset = Math.max(stages * stageBytes + readPast, productBytes(schedule));
   return {
-    groups,
-    wn: tn / groups,
-    consumerWarps,
-    valueWarps,
     warps: consumerWarps + 1 + valueWarps,
-    slabs,
-    aBytes,
-    stageBytes,
-    pitch,
-    barrierOffset,
-    valuesOffset,
-    sharedBytes: ALIGNMENT + valuesOffset + tm * rowValues * 4,
+    sharedBytes: ALIGNMENT + barrierOffset + 2 * BARRIER * stages + tm * rowValues * 4,
   };
 }
 
@@ -201,7 +167,7 @@ export const FEW_ROWS = {
   skinnyWgmma: {
     stages: STAGES,
     problem: skinnyWgmmaProblem,
-    sharedBytes: (schedule: CudaGemmSchedule, rowValues: number, _isLogProb: boolean, dtype: WgmmaType) =>
+    sharedBytes: (schedule: CudaGemmSchedule, rowValues: number, dtype: WgmmaType) =>
       skinnyWgmmaLayout(schedule, dtype, rowValues).sharedBytes,
     archProblem: (arch: CudaArch) => (arch === 'sm_90a' ? undefined : `wgmma needs sm_90a, the target is ${arch}`),
   },
@@ -274,7 +240,7 @@ export function defaultSkinnySchedule(
             raster: 1,
             mode: 'cooperative',
           };
-          const isFitting = sharedBytes(tile, rowValues, isLogProb, dtype) <= room;
+          const isFitting = sharedBytes(tile, rowValues, dtype) <= room;
           if (isFitting && problem(segments, tile, isLogProb, dtype) === undefined) return tile;
         }
     return undefined;

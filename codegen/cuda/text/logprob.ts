@@ -165,34 +165,3 @@ export function logProbText(
     ...drawValues(kernel, operands),
   });
 }
-
-/** Where a tile's products lie in shared memory, and the names of its first row and column. */
-export interface ProductTile {
-  readonly tm: number;
-  readonly pitch: number;
-  readonly warps: number;
-  readonly row0: string;
-  readonly column0: string;
-}
-
-/** Statements of all warps that store the logits of the rows that are kept, before logProbText changes products. */
-export function keepLogitsText(
-  kernel: LogProbKernel,
-  operands: CudaOperands,
-  prologue: RowPrologue,
-  tile: ProductTile,
-): string {
-  const logits = storedLogits(kernel, operands);
-  if (logits === undefined) return '';
-  const row = new CudaRowScope(operands, 'row', 'r', prologue.given(`(values + local * ${prologue.scalars.length})`));
-  const scale = new LaneBody(row).floats(kernel.rowScale, { id: 'x', column: '0', lanes: 1 })[0]!;
-  return render('logprobKeep', {
-    ...tile,
-    ...capText(kernel.cap),
-    logits,
-    scale,
-    row: indent(row.lines, 3),
-    block: LOGPROB_BLOCK,
-    vocab: kernel.vocab,
-  });
-}

@@ -7,10 +7,13 @@ import { defaultCudaSchedule, emitCudaKernel, isLegalCuda } from '../../../codeg
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { GroupSize } from '../../../ir/groups.js';
 import { scoringBucket } from '../../../ir/scoring.js';
+import { loadOverFibres } from '../../support/cudaWarp/compile.js';
+import { openUnit } from '../../support/cudaWarp/units.js';
 import { expectSame } from '../../support/numbers.js';
 import { compileByNvcc, hasNvcc, type NvccReport } from '../../support/nvcc.js';
 import { casesHere } from '../../support/thorough.js';
 import { emulateLayerGemm } from './emulateLayerGemm.js';
+import { expectGolden } from './golden.js';
 import { layerGemm, type LayerGemm, type WgmmaCase } from './wgmmaKernels.js';
 
 if (!hasNvcc) console.warn('SKIPPED: nvcc is not on PATH, so no kernel of weights in groups was compiled for a GPU.');
@@ -79,6 +82,17 @@ describe('weights of 4 bits', () => {
   );
 });
 
+describe('the text', () => {
+  it('is golden', async () => {
+    const emitted = (which: LayerGemm, group: GroupSize, half: 'bf16' | 'f16', schedule: CudaGemmSchedule): string => {
+      const { kernel, module } = inGroups(which, group, half, [384, 128, 32]);
+      return emitCudaKernel(kernel, module, schedule, { T: 128, R: 128 }).source;
+    };
+    await expectGolden(emitted('o', 128, 'bf16', grouped(8, 96, 128, 3)), 'oGrouped');
+    await expectGolden(emitted('qkv', 32, 'f16', grouped(16, 96, 256, 3)), 'qkvGrouped');
+  });
+});
+
 describe('the compiler', () => {
   const WIDE = [6656, 17_920, 128] as const;
   const kernels = (['o', 'gateUp'] as const).flatMap((which) =>
@@ -87,7 +101,12 @@ describe('the compiler', () => {
       const bucket = scoringBucket({ tokens: rows, rows, longest: rows });
       const schedule = defaultCudaSchedule(kernel, module, H100, bucket);
       expect(schedule).toMatchObject({ skeleton: 'grouped' });
-      return { which, rows, text: emitCudaKernel(kernel, module, schedule, { T: 8192, R: 8192 }) };
+      return {
+        which,
+        rows,
+        schedule: schedule as CudaGemmSchedule,
+        text: emitCudaKernel(kernel, module, schedule, { T: 8192, R: 8192 }),
+      };
     }),
   );
   const compiled = casesHere(kernels, 4);
@@ -107,16 +126,23 @@ describe('the compiler', () => {
     }
   });
   it('lets the next kernel begin once the last ring of copies is left', () => {
-    for (const { rows, text } of kernels.filter(({ rows }) => rows <= 16)) {
-      const [, first, end, late] =
-        /block = (\d+); block < (\d+);[^}]*?if \(block == (\d+)\) asm volatile\("griddepcontrol.launch_dependents/.exec(
-          text.source,
-        ) ?? [];
-      expect({ rows, late: Number(late) }).toEqual({
-        rows,
-        late: Math.max(Number(first), Number(end) - Number(first)),
-      });
-    }
+    const few = kernels.filter(({ rows }) => rows <= 16);
+    expect(openUnit(few[0]!.text.source)).toContain('block == config.late_block()) launch_dependents();');
+    // Numbers that the Config computes, told by a compiler.
+    const text = few.map(({ text: { source } }, i) => {
+      const config = /constexpr GroupedConfig config = \{[^}]*\};/.exec(source)![0];
+      return `namespace of_${i} { using namespace tw; ${config} }
+        extern "C" void late_${i}(int *to) { to[0] = of_${i}::config.late_block(); }`;
+    });
+    const library = loadOverFibres(['#include "gemm/grouped.cuh"', ...text].join('\n'));
+    few.forEach(({ rows, schedule }, i) => {
+      const late = Buffer.alloc(4);
+      library.func(`void late_${i}(void *to)`)(late);
+      const [chunks, split] = [6656 / 128, schedule.tk / 128];
+      const fills = Math.min(chunks, (4 / split) * Math.ceil(chunks / 4));
+      const expected = Math.max(Math.min(schedule.stages, fills), fills - schedule.stages);
+      expect({ rows, late: late.readInt32LE() }).toEqual({ rows, late: expected });
+    });
   });
   it('has tiles for most multiprocessors', () => {
     for (const { text } of kernels) {

@@ -65,9 +65,11 @@ const CASES: readonly Case[] = [
 const WAIT =
   /^ {2,}((?:tw_)?await_previous\(\);|wait_for_previous\(\);|asm volatile\("griddepcontrol\.wait;" ::: "memory"\);)$/gm;
 
-/** A kernel's own text, and of Hopper contractions the headers of gemm/, where their roles wait. */
+/** A kernel's own text; of those that read weights before they wait, also the header where they do. */
 const textOf = ({ source }: Pick<CudaKernelText, 'source'>): string =>
-  source.includes('#include "gemm/hopper.cuh"') ? openUnit(source) : bodyOf(source);
+  /#include "(?:gemm|head)\/(?:hopper|skinny|skinnyWgmma|grouped)\.cuh"/.test(source)
+    ? openUnit(source)
+    : bodyOf(source);
 
 /** The kernel's own statements that wait for its predecessor. */
 function waitsOf(text: Pick<CudaKernelText, 'source'>): readonly string[] {

@@ -9,6 +9,7 @@ import { columnTiles } from '../../../codegen/cuda/wgmma/layout.js';
 import type { CudaGemmSchedule, CudaKernelText, CudaSchedule } from '../../../ir/cuda.js';
 import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
 import { scoringBucket } from '../../../ir/scoring.js';
+import { openUnit } from '../../support/cudaWarp/units.js';
 import { expectSame } from '../../support/numbers.js';
 import { compileByNvcc, hasNvcc, type NvccReport } from '../../support/nvcc.js';
 import { casesHere, thorough } from '../../support/thorough.js';
@@ -207,29 +208,27 @@ describe('legality', () => {
 
 describe('the text', () => {
   it('is golden', async () => {
-    const { source } = emit(layerGemm('gateUp', 512, 512), skinny(8, 32, 128, 4));
-    await expectGolden(source.slice(source.indexOf('/*\n * a[')), 'gateUpSkinny');
-    const { source: byWgmma } = emit(layerGemm('gateUp', 512, 512), onHopper(8, 32, 128, 4));
-    await expectGolden(byWgmma.slice(byWgmma.indexOf('/*\n * a[')), 'gateUpSkinnyWgmma');
+    const layer = layerGemm('gateUp', 512, 512);
+    await expectGolden(emit(layer, skinny(8, 32, 128, 4)).source, 'gateUpSkinny');
+    await expectGolden(emit(layer, onHopper(8, 32, 128, 4)).source, 'gateUpSkinnyWgmma');
+    await expectGolden(emit(HEAD, onHopper(8, 256, 64, 3)).source, 'headSkinnyWgmma');
+    await expectGolden(emit(HEAD, skinny(8, 256, 64, 3)).source, 'headSkinny');
   });
 
   it('reads weights, and nothing else, before the preceding kernel has ended', () => {
-    for (const each of [...ALL, HEAD]) {
-      const { source, symbol } = emit(each, chosen(each, 8));
-      const body = source.slice(source.indexOf(`${symbol}(`));
-      const [before, after] = body.split('asm volatile("griddepcontrol.wait;" ::: "memory");\n      for');
-      expect(before).toContain(', weight, ');
-      expect(before).not.toMatch(/&m0,|\bload2?\(|\bstore2?\(|\brow_sum\(|\breturn\b/);
-      expect(after).toContain('&m0,');
-    }
-    for (const each of ALL) {
-      const { source, symbol } = emit(each, chosen(each, 8, A100));
-      const body = source.slice(source.indexOf(`${symbol}(`));
-      const [before, after] = body.split('  tw_await_previous();');
-      expect(before).toContain('tw_copy_weights(');
-      expect(before).not.toMatch(/tw_copy_rows|tw_load|tw_store|tw_row_sum|\breturn\b/);
-      expect(after).toContain('tw_copy_rows(');
-    }
+    const partsOf = (schedule: CudaGemmSchedule, products: string, wait: string): readonly string[] => {
+      const text = openUnit(emit(ALL[1]!, schedule).source);
+      const from = text.indexOf(`TW_DEVICE Tile ${products}(`);
+      return text.slice(from, text.indexOf('\n}\n', from)).split(wait);
+    };
+    const [before, after] = partsOf(chosen(ALL[1]!, 8), 'skinny_wgmma_products', 'wait_for_previous();');
+    expect(before).toContain('load_weights(i, i);');
+    expect(before).not.toMatch(/load_rows\(\w|row_values<|\breturn\b/);
+    expect(after).toContain('load_rows(i, i);');
+    const [first, then] = partsOf(chosen(ALL[1]!, 8, A100), 'skinny_products', 'await_previous();');
+    expect(first).toContain('skinny_copy_weights<config>(w, ');
+    expect(first).not.toMatch(/skinny_copy_rows|row_values<|\breturn\b/);
+    expect(then).toContain('skinny_copy_rows<config>(a, ');
   });
 });
 

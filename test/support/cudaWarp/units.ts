@@ -19,8 +19,8 @@ export const includesText = (sources: readonly string[]): string =>
     .join('');
 
 /**
- * A unit whose headers stand in it, but for those of lib/: what a test breaks to see that it is noticed. Such a unit is
- * compiled alone.
+ * A unit whose headers stand in it, all in one namespace, but for those of lib/: what a test breaks to see that it is
+ * noticed.
  */
 export function openUnit(source: string): string {
   const text = flattened(source, cudaHeadersOf(source), (name) => name.startsWith('lib/'));

@@ -1,0 +1,248 @@
+/*
+ * Products of few rows on Hopper: c[rows, columns] = a[rows, k]·w[columns, k]ᵀ, up to 64 rows a tile, limited by the
+ * memory that w is read from. TMA keeps many bytes of weights in flight with one instruction for each slab of a stage,
+ * and wgmma multiplies them, so that few warps are enough for a tile. Every element is added up in one accumulator in
+ * order of k, as in gemm/hopper.cuh, so results have the same bits.
+ *
+ * Warps of a block, in order:
+ *   consumers   one warpgroup, or two side by side that share the columns of a wide tile: multiply
+ *   producer    one lane of one warp: starts the copies
+ *   values      compute what epilogues read of a row (none if there is nothing)
+ * then all of them run the epilogue.
+ *
+ * Shared memory, from a multiple of 1,024 bytes on (the swizzle goes by address bits):
+ *   stages[stages]                a: slabs of tile_m rows of 128 bytes, then w: slabs of tile_n rows of 128 bytes
+ *   full[stages], empty[stages]   barriers
+ *   values[tile_m][row_values]    floats
+ * At the end products[tile_m][pitch] take the place of the stages.
+ *
+ * What waits for what: consumers wait for full[s], which a stage's bytes complete; the producer waits for empty[s],
+ * which each consumer warp arrives at when the products of stage s are done. Weights do not depend on the kernel before
+ * this one: the first stages of them are under way while it ends; the rows, and all row values, wait for it. In a
+ * cluster each block loads a part of the rows for all, so a stage is empty when all blocks have read it.
+ *
+ * An instruction multiplies 64 rows. Rows past tile_m are whatever lies behind the rows in shared memory, and nothing
+ * is stored of them.
+ */
+#pragma once
+#include "gemm/fewRows.cuh"
+#include "lib/cluster.cuh"
+#include "lib/copy.cuh"
+#include "lib/launch.cuh"
+#include "lib/shared.cuh"
+#include "lib/wgmma.cuh"
+
+namespace tw {
+
+struct SkinnyWgmmaConfig {
+  /* Rows and columns of a tile, k of a stage, stages of the ring, blocks that share rows. */
+  int tile_m, tile_n, tile_k, stages, cluster;
+  /* k of the product, and bytes of an element of both operands. */
+  int k, element_bytes;
+  /* Columns of a unit of the epilogue; floats of a row that it reads. */
+  int unit_n, row_values;
+  /* Of the launch: threads of a block and bytes of its shared memory. */
+  int threads, shared_bytes;
+
+  /* From 160 columns on two warpgroups share a tile: each has half of the accumulators. */
+  TW_CONSTEXPR int groups() const { return tile_n < 160 ? 1 : 2; }
+  TW_CONSTEXPR int group_n() const { return tile_n / groups(); }
+  TW_CONSTEXPR int consumer_warps() const { return 4 * groups(); }
+  /* A warp for 16 rows; for 64 beside a wide tile, which takes longer and leaves registers for few warps. */
+  TW_CONSTEXPR int value_warps() const {
+    const int rows_of_warp = tile_n < 128 ? 16 : 64;
+    return row_values == 0 ? 0 : (tile_m + rows_of_warp - 1) / rows_of_warp;
+  }
+  TW_CONSTEXPR int warps() const { return consumer_warps() + 1 + value_warps(); }
+
+  TW_CONSTEXPR int slab_k() const { return SLAB_BYTES / element_bytes; }
+  TW_CONSTEXPR int slabs() const { return tile_k / slab_k(); }
+  TW_CONSTEXPR int a_bytes() const { return tile_m * tile_k * element_bytes; }
+  TW_CONSTEXPR int stage_bytes() const { return a_bytes() + tile_n * tile_k * element_bytes; }
+  /* How often a stage is filled. */
+  TW_CONSTEXPR int k_blocks() const { return (k + tile_k - 1) / tile_k; }
+
+  /* Floats from one row of products to the next: neighbouring rows lie in different banks. */
+  TW_CONSTEXPR int pitch() const { return tile_n + 8; }
+  TW_CONSTEXPR int barriers_at() const {
+    /* An instruction reads 64 rows from where a slab of tile_m rows begins: memory must not end before. */
+    const int past = (tile_m * (slabs() - 1) + WGMMA_ROWS) * SLAB_BYTES - stage_bytes();
+    const int ring = stages * stage_bytes() + (past > 0 ? past : 0), products = tile_m * pitch() * 4;
+    return ring > products ? ring : products;
+  }
+  TW_CONSTEXPR int values_at() const { return barriers_at() + 2 * 8 * stages; }
+  TW_CONSTEXPR int end() const { return 1024 + values_at() + tile_m * row_values * 4; }
+};
+
+/*
+ * The products of this block's tile, in shared memory, for all threads: the caller runs the epilogue, then
+ * skinny_wgmma_end. `a` and the segments' maps are of K-major operands of Element; boxes are one slab.
+ */
+template <SkinnyWgmmaConfig config, class Element, class Prologue, class... Segments>
+TW_DEVICE Tile skinny_wgmma_products(int rows, const TensorMap *a, const Prologue &prologue,
+    const Segments &...segments) {
+  constexpr int all_columns = column_tiles<config.tile_n, Segments...>;
+  static_assert(sizeof(Element) == config.element_bytes && Prologue::row_values == config.row_values);
+  static_assert(config.tile_m == 8 || config.tile_m == 16 || config.tile_m == 32 || config.tile_m == 64);
+  static_assert(config.tile_n % config.unit_n == 0 && config.tile_n <= 256, "an instruction has up to 256 columns");
+  static_assert(config.tile_k % config.slab_k() == 0 && config.slabs() <= 4, "a stage is one to four slabs");
+  static_assert(config.stages >= 2 && config.stages <= 24);
+  static_assert(config.tile_m % (8 * config.cluster) == 0, "a part of the rows is whole groups of eight");
+  static_assert(all_columns % config.cluster == 0, "blocks of a cluster have the same rows");
+  static_assert(config.threads == 32 * config.warps() && config.shared_bytes == config.end());
+  constexpr int tile_m = config.tile_m, tile_n = config.tile_n, stages = config.stages, cluster = config.cluster;
+  constexpr int stage_bytes = config.stage_bytes(), k_blocks = config.k_blocks(), slab_k = config.slab_k();
+  constexpr int group_n = config.group_n(), pitch = config.pitch(), producer = config.consumer_warps();
+
+  TW_DYNAMIC_SHARED(raw, 16);
+  const unsigned shared = (shared_address(raw) + 1023u) & ~1023u;
+  const Barriers full{ shared + config.barriers_at() }, empty{ shared + config.barriers_at() + 8 * stages };
+  float *const products = (float *)(raw + (shared - shared_address(raw)));
+  float *const values = products + config.values_at() / 4;
+  /*
+   * Exchanged, the warp's number is uniform for the compiler too. It then computes the places of wgmma's operands in
+   * uniform registers, where wgmma takes them from. With moves to there a step takes 80 cycles instead of 25.
+   */
+  const int thread = threadIdx.x, warp = __shfl_sync(ALL_LANES, thread >> 5, 0), lane = thread & 31;
+  const int row0 = (int)blockIdx.x / all_columns * tile_m, across = (int)blockIdx.x % all_columns;
+  int column0;
+  const TensorMap *weight;
+  visit_segment<tile_n>(across, [&](const auto &segment, int tile) {
+    column0 = tile * tile_n;
+    weight = segment.map;
+  }, segments...);
+  const unsigned rank = cluster > 1 ? cluster_rank() : 0;
+
+  const auto load_rows = [&](unsigned stage, int block) {
+#pragma unroll
+    for (int slab = 0; slab < config.slabs(); slab++) {
+      const unsigned to = shared + stage * stage_bytes + slab * tile_m * SLAB_BYTES;
+      const int column = block * config.tile_k + slab * slab_k;
+      if constexpr (cluster == 1) {
+        load_box(to, a, column, row0, full[stage]);
+      } else {
+        constexpr int part = tile_m / cluster;
+        load_box_multicast(to + rank * part * SLAB_BYTES, a, column, row0 + (int)rank * part, full[stage],
+            (1 << cluster) - 1);
+      }
+    }
+  };
+  const auto load_weights = [&](unsigned stage, int block) {
+#pragma unroll
+    for (int slab = 0; slab < config.slabs(); slab++)
+      load_box(shared + stage * stage_bytes + (config.a_bytes() + slab * tile_n * SLAB_BYTES), weight,
+          block * config.tile_k + slab * slab_k, column0, full[stage]);
+  };
+
+  launch_dependents();
+  constexpr int ahead = stages < k_blocks ? stages : k_blocks;
+  if (warp == producer && lane == 0) {
+    prefetch_map(weight);
+    for (int i = 0; i < stages; i++) {
+      full[i].init(1);
+      empty[i].init(config.consumer_warps() * cluster);
+    }
+    show_barriers();
+    /* The memory is idle until these copies begin. */
+    for (int i = 0; i < ahead; i++) {
+      full[i].expect(stage_bytes);
+      load_weights(i, i);
+    }
+    prefetch_map(a);
+  }
+  if constexpr (cluster > 1) {
+    /* No block loads rows for another before that one's barriers are there. */
+    cluster_arrive_aligned();
+    cluster_wait_aligned();
+  } else {
+    __syncthreads();
+  }
+
+  if (warp == producer) {
+    if (lane == 0) {
+      wait_for_previous();
+      for (int i = 0; i < ahead; i++) load_rows(i, i);
+      unsigned stage = ahead % stages, phase = ahead / stages % 2;
+      for (int block = ahead; block < k_blocks; block++) {
+        empty[stage].wait(phase ^ 1);
+        full[stage].expect(stage_bytes);
+        load_rows(stage, block);
+        load_weights(stage, block);
+        if (++stage == stages) { stage = 0; phase ^= 1; }
+      }
+    }
+    __syncwarp();
+  } else if (warp > producer) {
+    wait_for_previous();
+    if constexpr (config.row_values > 0) {
+      constexpr int warps = config.value_warps(), of_warp = (tile_m + warps - 1) / warps;
+      row_values<tile_m, warps, of_warp < 16 ? of_warp : 16, config.row_values>(prologue, warp - (producer + 1), row0,
+          rows, values);
+    }
+  } else {
+    const int group = config.groups() > 1 ? warp >> 2 : 0;
+    const unsigned long long base = rows_descriptor(shared);
+    float acc[group_n / 2];
+    unsigned stage = 0, phase = 0, before = 0;
+    wait_for_previous();
+    for (int block = 0; block < k_blocks; block++) {
+      full[stage].wait(phase);
+      const unsigned long long x = base + stage * (stage_bytes / 16),
+          y = base + stage * (stage_bytes / 16) + config.a_bytes() / 16 + group * (group_n * SLAB_BYTES / 16);
+      wgmma_fence();
+#pragma unroll
+      for (int step = 0; step < config.slabs() * 4; step++)
+        wgmma<Element, group_n, tile_m>(acc, x + (step >> 2) * (tile_m * SLAB_BYTES / 16) + (step & 3) * 2,
+            y + (step >> 2) * (tile_n * SLAB_BYTES / 16) + (step & 3) * 2, block | step);
+      wgmma_commit();
+      wgmma_wait<1>();
+      /* The products before these are done: stage `before` has been read. */
+      if (block > 0) {
+        if constexpr (cluster == 1) {
+          if (lane == 0) empty[before].arrive();
+        } else {
+          if (lane < cluster) empty[before].arrive_at(lane);
+        }
+      }
+      before = stage;
+      if (++stage == stages) { stage = 0; phase ^= 1; }
+    }
+    wgmma_wait<0>();
+#pragma unroll
+    for (int i = 0; i < group_n / 2; i++) forget(acc[i]);
+    /* The products take the place of the ring, which all of these warps have read. */
+    named_sync<32 * config.consumer_warps()>(1);
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      const int local = (warp & 3) * 16 + h * 8 + (lane >> 2);
+      if (local < tile_m) {
+#pragma unroll
+        for (int g = 0; g < group_n / 8; g++)
+          *(float2 *)(products + local * pitch + group * group_n + 8 * g + 2 * (lane & 3)) =
+              { acc[4 * g + 2 * h], acc[4 * g + 2 * h + 1] };
+      }
+    }
+  }
+  __syncthreads();
+  if constexpr (cluster > 1) cluster_arrive_aligned();
+  return { products, values, row0, rows, column0, across };
+}
+
+/* Until all blocks of the cluster have come here, others load rows for it and arrive at its barriers. */
+template <SkinnyWgmmaConfig config> TW_DEVICE void skinny_wgmma_end() {
+  if constexpr (config.cluster > 1) {
+    __syncwarp();
+    cluster_wait_aligned();
+  }
+}
+
+/* The kernel of a layer. Returns the first row of the block's tile. */
+template <SkinnyWgmmaConfig config, class Element, class Prologue, class... Segments>
+TW_DEVICE int skinny_wgmma_gemm(int rows, const TensorMap *a, const Prologue &prologue, const Segments &...segments) {
+  const Tile tile = skinny_wgmma_products<config, Element>(rows, a, prologue, segments...);
+  end_tile<config, config.unit_n, config.warps()>(tile, forgotten(threadIdx.x), segments...);
+  skinny_wgmma_end<config>();
+  return tile.row0;
+}
+
+}  // namespace tw

@@ -1,0 +1,68 @@
+/* head: few rows by wgmma, 8 × 256 × 64, 3 stages */
+#include "head/skinnyWgmma.cuh"
+
+namespace tw {
+
+constexpr SkinnyWgmmaConfig config = {
+  .tile_m = 8,
+  .tile_n = 256,
+  .tile_k = 64,
+  .stages = 3,
+  .cluster = 1,
+  .k = 4096,
+  .element_bytes = 2,
+  .unit_n = 16,
+  .row_values = 1,
+  .threads = 320,
+  .shared_bytes = 102480,
+};
+
+constexpr HeadConfig head_config = {
+  .vocab = 128256,
+  .columns = 128256,
+  .parts_stride = 2016,
+  .cap = 0,
+  .draws = false,
+  .logits_stride = 0,
+};
+
+struct Prologue {
+  static constexpr int row_values = 1;
+  f32 *squares;
+
+  TW_DEVICE void row(int row, float *values) const {
+    f32 *const squares_row = squares + (long long)row * 256;
+    const float squares_sum = row_sum(squares_row, 256);
+    const float v = inverse_sqrt(add(div(squares_sum, 4096.0f), 9.999999974752427e-7f));
+    if (threadIdx.x % 32 == 0) {
+      (values)[0] = v;
+    }
+  }
+};
+
+struct Scale {
+  TW_DEVICE float operator()(int row, const float *values) const {
+    const float v = (values)[0];
+    return v;
+  }
+};
+
+extern "C" __global__ void __launch_bounds__(320, 2)
+k_logprob_2eb907e95526230a_07f6c457(
+    int T,
+    int R,
+    bf16 *__restrict__ x,
+    bf16 *__restrict__ w,
+    f32 *__restrict__ squares,
+    i32 *__restrict__ target,
+    f32 *__restrict__ parts,
+    const __grid_constant__ TensorMap x_map,
+    const __grid_constant__ TensorMap w_map) {
+  skinny_wgmma_head<config, bf16>(
+      R,
+      &x_map,
+      Prologue{ squares },
+      Mapped<FewRowsHead<head_config, Scale>>{ { Scale{}, HeadBuffers{ .target = target, .parts = parts } }, &w_map });
+}
+
+}  // namespace tw
