@@ -1,29 +1,9 @@
 /** The kernels that choose experts, and that put pairs of rows and experts in order. No count leaves the device. */
 import type { CudaLoopSchedule } from '../../ir/cuda.js';
 import type { SortByExpertKernel, GemmKernel, LogProbKernel, RouteKernel, SampleKernel } from '../../ir/kernel.js';
-import { sortByExpertValues, routeValues, sampleValues } from '../templateValues.js';
-import { gumbelText } from './text/logprob.js';
+import { SAMPLE_INPUT_NAMES } from '../../ir/sampleInputs.js';
 import { type CudaOperands, type EmittedCuda, emittedPlain, kernelHead } from './text/operands.js';
-import { render } from './text/statements.js';
-
-/**
- * What a product of experts' matrices adds to one of a single matrix. Its row tiles begin where an expert's rows do.
- * How many there are is only known on the device: blocks take them in turn. There are about as many blocks as tiles if
- * experts have more than a tile of rows each.
- */
-export function expertTiles(
-  kernel: GemmKernel | LogProbKernel,
-  operands: CudaOperands,
-  tm: number,
-): { readonly text: string; readonly values: object; readonly per: number } {
-  const { experts } = kernel.anchor === 'gemm' ? kernel : { experts: undefined };
-  if (experts === undefined) return { text: '', values: { experts: undefined }, per: tm };
-  return {
-    text: render('expertTile', { tm, experts: experts.count }),
-    values: { experts: experts.count, starts: operands.get(experts.starts).index },
-    per: tm / 2,
-  };
-}
+import { aboutKernel, buffersText, type ConfigFields, unitText } from './unit.js';
 
 /**
  * The rows of a product of experts' matrices, which are known on the device alone: a C++ expression (experts/tiles.cuh),
@@ -39,41 +19,84 @@ export function expertRows(
   return { instance: `ExpertRows<${experts.count}>{ ${operands.nameOf(operands.get(experts.starts))} }`, per: tm / 2 };
 }
 
+/** A unit of a kernel that has no functors: its Config, and its buffers by name. */
+function unitOf(
+  kernel: RouteKernel | SortByExpertKernel | SampleKernel,
+  operands: CudaOperands,
+  text: {
+    readonly header: string;
+    readonly config: { readonly type: string; readonly fields: ConfigFields };
+    readonly call: string;
+    readonly symbol: string;
+    readonly threads: number;
+    readonly isRestrict?: boolean;
+  },
+): string {
+  const { header, config, call, symbol, threads, isRestrict = true } = text;
+  const { extents, parameters } = operands;
+  const head = { symbol, extents, parameters: parameters.length, operands, tensorMaps: [], threads, isRestrict };
+  return unitText({
+    about: aboutKernel(kernel, `${threads} threads`),
+    includes: [header],
+    config,
+    functors: [],
+    head: kernelHead(head),
+    body: `  await_previous();\n  ${call}`,
+  });
+}
+
 /** One warp a row. */
 export function emitRoute(
   kernel: RouteKernel,
-  operands: CudaOperands,
-  schedule: CudaLoopSchedule,
+  given: CudaOperands,
+  { threads }: CudaLoopSchedule,
   symbol: string,
-  parameters: number,
 ): EmittedCuda {
-  const { threads } = schedule;
-  const warps = threads / 32;
-  const source = render('route', {
-    head: kernelHead({ symbol, extents: operands.extents, parameters, tensorMaps: [], threads }),
-    warps,
-    rows: kernel.rows,
-    perLane: Math.ceil(kernel.count / 32),
-    ...routeValues(kernel, operands),
+  const operands = given.named();
+  const { count, chosen, normalized, weights } = kernel;
+  const [logits, experts] = [operands.get(kernel.logits), operands.get(kernel.experts)];
+  const fields = {
+    count,
+    chosen,
+    normalized,
+    logitsStride: logits.stride,
+    expertsStride: experts.stride,
+    threads,
+  };
+  const buffers = buffersText('RouteBuffers<config>', operands, {
+    logits: kernel.logits,
+    experts: kernel.experts,
+    weights,
   });
-  return emittedPlain(source, threads, { kind: 'tiles', extent: kernel.rows, per: warps, times: 1 });
+  const source = unitOf(kernel, operands, {
+    header: 'experts/route.cuh',
+    config: { type: 'RouteConfig', fields },
+    call: `route<config>(${kernel.rows}, ${buffers});`,
+    symbol,
+    threads,
+  });
+  return emittedPlain(source, threads, { kind: 'tiles', extent: kernel.rows, per: threads / 32, times: 1 });
 }
 
 /** One block an expert: it counts the pairs of those before, and lists its own in their order. */
 export function emitArrange(
   kernel: SortByExpertKernel,
-  operands: CudaOperands,
-  schedule: CudaLoopSchedule,
+  given: CudaOperands,
+  { threads }: CudaLoopSchedule,
   symbol: string,
-  parameters: number,
 ): EmittedCuda {
-  const { threads } = schedule;
-  const source = render('sortByExpert', {
-    head: kernelHead({ symbol, extents: operands.extents, parameters, tensorMaps: [], threads }),
+  const operands = given.named();
+  const { count, chosen, experts, order, starts, places } = kernel;
+  const buffers = buffersText('SortBuffers<config>', operands, { experts, order, starts, places });
+  const source = unitOf(kernel, operands, {
+    header: 'experts/sort.cuh',
+    config: {
+      type: 'SortConfig',
+      fields: { count, chosen, expertsStride: operands.get(experts).stride, threads },
+    },
+    call: `sort_by_expert<config>(${kernel.rows}, ${buffers});`,
+    symbol,
     threads,
-    warps: threads / 32,
-    rows: kernel.rows,
-    ...sortByExpertValues(kernel, operands),
   });
   return emittedPlain(source, threads, { kind: 'constant', count: kernel.count });
 }
@@ -83,34 +106,50 @@ export function emitArrange(
 /** Bins of a histogram, and entries of the list of those that share a bin. */
 const BINS = 1024;
 
-/** Bytes of tw_room: three parts of each bin, a sum for each thread, the list, the best of each warp, and the rest. */
+/** Bytes of a Room: three parts of each bin, a sum for each thread, the list, the best of each warp, and the rest. */
 const roomBytes = (threads: number): number => BINS * (3 * 4 + 8) + threads * 8 + 16 + (threads / 32) * 12 + 32;
 
 export function emitSample(
   kernel: SampleKernel,
-  operands: CudaOperands,
-  schedule: CudaLoopSchedule,
+  given: CudaOperands,
+  { threads }: CudaLoopSchedule,
   symbol: string,
-  parameters: number,
 ): EmittedCuda {
-  const { threads } = schedule;
-  const source = render('sample', {
-    // Logits that a block has changed are read again.
-    head: kernelHead({
-      symbol,
-      extents: operands.extents,
-      parameters,
-      tensorMaps: [],
-      threads,
-      isRestrict: false,
-    }),
-    noise: gumbelText(),
-    rows: kernel.rows,
-    entries: operands.rowsOf(kernel.inputs.entryToken).extent,
+  const operands = given.named();
+  const { vocab, best, inputs, totals, logits, saved, token, logProb } = kernel;
+  const stride = (name: string): number => operands.get(name).stride;
+  const buffers = buffersText('SampleBuffers', operands, {
+    logits,
+    ...totals,
+    ...Object.fromEntries(SAMPLE_INPUT_NAMES.map((name) => [name, inputs[name]])),
+    saved,
+    token,
+    logProb,
+    bestCount: best.count,
+    bestTokens: best.tokens,
+    bestLogProbs: best.logProbs,
+  });
+  const sharedBytes = roomBytes(threads);
+  const source = unitOf(kernel, operands, {
+    header: 'head/sample.cuh',
+    config: {
+      type: 'SampleConfig',
+      fields: {
+        vocab,
+        maskStride: stride(inputs.mask),
+        logitsStride: stride(logits),
+        tokensStride: stride(best.tokens),
+        logProbsStride: stride(best.logProbs),
+        maxBest: best.most,
+        threads,
+        sharedBytes,
+      },
+    },
+    call: `sample<config>(${kernel.rows}, ${operands.rowsOf(inputs.entryToken).extent}, ${buffers});`,
+    symbol,
     threads,
-    warps: threads / 32,
-    perThread: Math.ceil(BINS / threads),
-    ...sampleValues(kernel, operands),
+    // Logits that a block has changed are read again.
+    isRestrict: false,
   });
   return {
     source,
@@ -118,7 +157,7 @@ export function emitSample(
     waitsForPredecessor: true,
     launch: {
       threads,
-      sharedBytes: roomBytes(threads),
+      sharedBytes,
       cluster: 1,
       gridX: { kind: 'tiles', extent: kernel.rows, per: 1, times: 1 },
       gridY: { kind: 'constant', count: 1 },

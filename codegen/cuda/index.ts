@@ -88,15 +88,15 @@ function emitAnchor(
     case 'attention':
       return schedule.kind === 'attention' ? emitAttention(kernel, operands, schedule, symbol) : mismatch();
     case 'loop':
-      return schedule.kind === 'loop' ? emitLoop(kernel, operands, schedule, symbol, parameters) : mismatch();
+      return schedule.kind === 'loop' ? emitLoop(kernel, operands, schedule, symbol) : mismatch();
     case 'sample':
-      return schedule.kind === 'loop' ? emitSample(kernel, operands, schedule, symbol, parameters) : mismatch();
+      return schedule.kind === 'loop' ? emitSample(kernel, operands, schedule, symbol) : mismatch();
     case 'route':
-      return schedule.kind === 'loop' ? emitRoute(kernel, operands, schedule, symbol, parameters) : mismatch();
+      return schedule.kind === 'loop' ? emitRoute(kernel, operands, schedule, symbol) : mismatch();
     case 'sortByExpert':
-      return schedule.kind === 'loop' ? emitArrange(kernel, operands, schedule, symbol, parameters) : mismatch();
+      return schedule.kind === 'loop' ? emitArrange(kernel, operands, schedule, symbol) : mismatch();
     case 'logprobReduce':
-      return schedule.kind === 'loop' ? emitLogProbReduce(kernel, operands, schedule, symbol, parameters) : mismatch();
+      return schedule.kind === 'loop' ? emitLogProbReduce(kernel, operands, schedule, symbol) : mismatch();
     default:
       return kernel satisfies never;
   }

@@ -10,9 +10,7 @@ import {
 } from '../../ir/kernel.js';
 import { printScalar } from '../../ir/scalar.js';
 import type { Dim } from '../../ir/types.js';
-import { logprobReduceValues } from '../templateValues.js';
 import {
-  blockFunctions,
   COLUMNS_OF_LANE,
   isRowMaxOf,
   isWholeRow,
@@ -24,10 +22,12 @@ import {
   WARP_COLUMNS,
   wordsOf,
 } from './text/lanePrograms.js';
-import { gumbelText } from './text/logprob.js';
+import { functorOf } from './text/functor.js';
+import { pascalCase } from './text/names.js';
 import { type CudaOperands, type EmittedCuda, emittedPlain, kernelHead, CudaRowScope } from './text/operands.js';
 import { LaneBody, programValues, type LaneSite, storeLine } from './text/scalarPrinter.js';
-import { block, indent, render, unrolled } from './text/statements.js';
+import { block, unrolled } from './text/statements.js';
+import { aboutKernel, buffersText, callText, unitText } from './unit.js';
 
 /** Elements of a block at least, if its rows have few columns. */
 const ELEMENTS_OF_BLOCK = 1024;
@@ -35,58 +35,90 @@ const ELEMENTS_OF_BLOCK = 1024;
 /** A loop kernel: its domains lie one behind another along y. */
 export function emitLoop(
   kernel: LoopKernel,
-  operands: CudaOperands,
-  schedule: CudaLoopSchedule,
+  given: CudaOperands,
+  { threads }: CudaLoopSchedule,
   symbol: string,
-  parameters: number,
 ): EmittedCuda {
+  const operands = given.named();
   const { rows, finish } = kernel;
   const finished = finish === undefined ? {} : { finish };
-  const domains = loopDomains(kernel).map((domain, at) => ({
-    rows,
-    at,
+  const all = loopDomains(kernel);
+  const domains = all.map((domain) => ({
     columns: domain.columns,
-    outputs: [...domain.outputs, ...(finish ?? [])],
-    ...domainText({ ...domain, ...finished }, operands, schedule.threads / 32),
+    ...domainText({ ...domain, ...finished }, operands, threads / 32),
+    name: loopName(domain, operands, all.length === 1),
   }));
   const perRow = ({ columns }: { readonly columns: Dim }): number =>
     typeof columns === 'string' ? ELEMENTS_OF_BLOCK : Math.min(columns, ELEMENTS_OF_BLOCK);
   const longest = domains.reduce((a, b) => (perRow(b) > perRow(a) ? b : a));
   const rowsOfBlock = Math.max(longest.rowsAtOnce, Math.floor(ELEMENTS_OF_BLOCK / perRow(longest)));
-  const { threads } = schedule;
   const blocks = Math.max(1, Math.floor(Math.min(...domains.map(({ resident }) => resident)) / threads));
-  const head = kernelHead({ symbol, extents: operands.extents, parameters, tensorMaps: [], threads, blocks });
-  const source = render('loop', {
-    head,
-    functions: blockFunctions(
-      domains.flatMap(({ isWide, outputs }) => (isWide ? outputs : [])),
+  const functors = domains.map(({ name, columns, side, lines }) =>
+    functorOf(
       operands,
+      name,
+      [
+        {
+          head: 'TW_DEVICE void row(int row, int lane, int warp) const',
+          lines: [`const int columns = ${columns};`, ...lines],
+        },
+      ],
+      [`static constexpr int side = ${side};`],
     ),
-    isMany: domains.length > 1,
-    domains: domains.map((domain) => ({ ...domain, rowsOfBlock, text: indent(domain.lines, 2) })),
+  );
+  const { extents, parameters } = operands;
+  const source = unitText({
+    about: aboutKernel(kernel, `${threads} threads`),
+    includes: ['loop/loop.cuh'],
+    config: { type: 'LoopConfig', fields: { rowsOfBlock, threads } },
+    functors: functors.map(({ text }) => text),
+    head: kernelHead({ symbol, extents, parameters: parameters.length, operands, tensorMaps: [], threads, blocks }),
+    body: `  await_previous();\n  ${callText('run_loops<config>', [rows, ...functors.map(({ instance }) => instance)])}`,
   });
-  const gridX = { kind: 'tiles', extent: rows, per: rowsOfBlock, times: 1 } as const;
-  return emittedPlain(source, schedule.threads, gridX, domains.length);
+  return emittedPlain(source, threads, { kind: 'tiles', extent: rows, per: rowsOfBlock, times: 1 }, domains.length);
 }
+
+/** The name of a domain's functor: `Loop` of a single one, otherwise after what it writes first. */
+const loopName = ({ outputs }: LoopDomain, operands: CudaOperands, isAlone: boolean): string =>
+  isAlone ? 'Loop' : `${pascalCase(operands.nameOf(operands.get(outputs[0]!.buffer)))}Loop`;
 
 /** Combines the parts of a row's log-sum-exp, one warp per row. */
 export function emitLogProbReduce(
   kernel: LogProbReduceKernel,
-  operands: CudaOperands,
-  schedule: CudaLoopSchedule,
+  given: CudaOperands,
+  { threads }: CudaLoopSchedule,
   symbol: string,
-  parameters: number,
 ): EmittedCuda {
-  const warps = schedule.threads / 32;
-  const source = render('logprobReduce', {
-    head: kernelHead({ symbol, extents: operands.extents, parameters, tensorMaps: [], threads: schedule.threads }),
-    warps,
-    rows: kernel.rows,
-    noise: kernel.draw === undefined ? '' : gumbelText(),
-    ...logprobReduceValues(kernel, operands),
+  const operands = given.named();
+  const { vocab, parts, target, logProb, isArgmax, draw, totals } = kernel;
+  const buffers = buffersText('ReduceBuffers', operands, {
+    parts,
+    target,
+    logProb,
+    isArgmax,
+    token: draw?.token,
+    tokenLogProb: draw?.logProb,
+    ...totals,
   });
-  const gridX = { kind: 'tiles', extent: kernel.rows, per: warps, times: 1 } as const;
-  return emittedPlain(source, schedule.threads, gridX);
+  const { extents, parameters } = operands;
+  const source = unitText({
+    about: aboutKernel(kernel, `${threads} threads`),
+    includes: ['head/reduce.cuh'],
+    config: {
+      type: 'ReduceConfig',
+      fields: {
+        vocab,
+        partsStride: operands.get(parts).stride,
+        draws: draw !== undefined,
+        keepsTotals: totals !== undefined,
+        threads,
+      },
+    },
+    functors: [],
+    head: kernelHead({ symbol, extents, parameters: parameters.length, operands, tensorMaps: [], threads }),
+    body: `  await_previous();\n  reduce_head<config>(${kernel.rows}, ${buffers});`,
+  });
+  return emittedPlain(source, threads, { kind: 'tiles', extent: kernel.rows, per: threads / 32, times: 1 });
 }
 
 // What warps compute of a loop's rows: lanes of one, two or eight columns each, and what finishes the rows.

@@ -3,6 +3,7 @@
  * and the instance. Everything else is in headers.
  */
 import type { Kernel } from '../../ir/kernel.js';
+import type { CudaOperands } from './text/operands.js';
 import { render } from './text/statements.js';
 
 /** A value of a Config's field; `{ name: 'Mode::Deferred' }` is a constant of a header. */
@@ -55,6 +56,21 @@ export const configText = (type: string, fields: ConfigFields, name = 'config'):
 export function callText(callee: string, given: readonly string[]): string {
   const line = `${callee}(${given.join(', ')});`;
   return line.length <= 100 ? line : `${callee}(\n${given.map((each) => `      ${each}`).join(',\n')});`;
+}
+
+/** A struct of buffers by the names of its fields, in the order in which it declares them; absent ones are left out. */
+export function buffersText(
+  type: string,
+  operands: CudaOperands,
+  fields: Readonly<Record<string, string | readonly string[] | undefined>>,
+): string {
+  const name = (buffer: string): string => operands.nameOf(operands.get(buffer));
+  const lines = Object.entries(fields).flatMap(([field, value]) => {
+    if (value === undefined) return [];
+    const text = typeof value === 'string' ? name(value) : `{ ${value.map(name).join(', ')} }`;
+    return [`      .${snakeCase(field)} = ${text},\n`];
+  });
+  return `${type}{\n${lines.join('')}  }`;
 }
 
 export const unitText = ({ config, ...unit }: UnitText): string =>

@@ -77,4 +77,30 @@ TW_DEVICE float block_sum(float x, int width) {
   return quad_sum(sum);
 }
 
+/* The same sum where a lane has the first eight of 16 columns and its neighbour the others, which stores it. */
+TW_DEVICE void store_block_sum(float *to, const float (&x)[8], int lane, bool is_stored) {
+  float part[4];
+#pragma unroll
+  for (int t = 0; t < 4; t++) {
+    const float first = add(add(0.0f, x[2 * t]), x[2 * t + 1]);
+    part[t] = add(add(__shfl_xor_sync(ALL_LANES, first, 1), x[2 * t]), x[2 * t + 1]);
+  }
+  if ((lane & 1) && is_stored) *to = add(add(part[0], part[1]), add(part[2], part[3]));
+}
+/* The largest of such 16 columns. */
+TW_DEVICE void store_block_max(float *to, const float (&x)[8], int lane, bool is_stored) {
+  float most = x[0];
+#pragma unroll
+  for (int i = 1; i < 8; i++) most = max(most, x[i]);
+  most = max(most, __shfl_xor_sync(ALL_LANES, most, 1));
+  if ((lane & 1) && is_stored) *to = most;
+}
+/* The largest of `most` and of a lane's eight columns, if they are there. */
+TW_DEVICE float lane_max(float most, const float (&x)[8], bool is_stored) {
+  float own = x[0];
+#pragma unroll
+  for (int i = 1; i < 8; i++) own = max(own, x[i]);
+  return is_stored ? max(most, own) : most;
+}
+
 }  // namespace tw

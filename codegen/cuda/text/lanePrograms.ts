@@ -44,17 +44,6 @@ export function laneLoads(outputs: readonly Output[], operands: CudaOperands): L
   return found;
 }
 
-/** The functions that close sums of blocks, or go on with those of rows, as `outputs` call them. */
-export const blockFunctions = (outputs: readonly Output[], operands: CudaOperands): string => {
-  const calls = (by: 'max' | undefined, isWhole: boolean): boolean =>
-    outputs.some((o) => o.kind === 'rowSum' && o.by === by && isRowMaxOf(o, operands) === isWhole);
-  return (
-    (calls(undefined, false) ? render('laneBlockSum', {}) : '') +
-    (calls('max', false) ? render('laneBlockMax', {}) : '') +
-    (calls('max', true) ? render('laneRowMax', {}) : '')
-  );
-};
-
 /** Whether `output` is the largest value of a whole row, by the buffer that it is written to. */
 export const isRowMaxOf = (output: Output, operands: CudaOperands): boolean =>
   isRowMax(output, operands.get(output.buffer).columns);
@@ -179,10 +168,9 @@ export function lanePrograms(options: LaneOptions, operands: CudaOperands): Lane
   const closing = (output: (typeof sums)[number], i: number): string => {
     const { buffer, by, value } = output;
     const place = maxima.indexOf(output);
-    if (place >= 0)
-      return `${rowMaxName(place)} = tw_lane_max(${rowMaxName(place)}, a${i}_, isStored);${markOf(value)}`;
+    if (place >= 0) return `${rowMaxName(place)} = lane_max(${rowMaxName(place)}, a${i}_, isStored);${markOf(value)}`;
     const part = `${placeOf(operands.get(buffer), operands)} / ${ROW_SUM_BLOCK}`;
-    return `tw_store_block_${by ?? 'sum'}(${part}, a${i}_, lane, isStored);${markOf(value)}`;
+    return `store_block_${by ?? 'sum'}(${part}, a${i}_, lane, isStored);${markOf(value)}`;
   };
   const storing = ({ buffer, via, value }: (typeof stores)[number], i: number): string[] => {
     const operand = operands.get(buffer);
@@ -260,7 +248,6 @@ export class FinishText {
       blockPieces,
       maxBlocks,
       lastPiece: blockPieces - 1,
-      blockFunctions: blockFunctions(finish, operands),
     });
     const values = {
       pieces,

@@ -82,3 +82,10 @@ export class ValueNames {
     return own;
   }
 }
+
+/** A plain name as that of a type: gate_up → GateUp. */
+export const pascalCase = (name: string): string =>
+  name
+    .split('_')
+    .map((word) => word.slice(0, 1).toUpperCase() + word.slice(1))
+    .join('');

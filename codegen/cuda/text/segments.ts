@@ -3,6 +3,7 @@ import type { Segment } from '../../../ir/kernel.js';
 import type { RowPrologue } from './contraction.js';
 import { type Fragment, fragmentEpilogue } from './fragment.js';
 import { type Functor, functorOf, type Method } from './functor.js';
+import { pascalCase } from './names.js';
 import { type CudaOperands, ELEMENT_TYPES, physicalColumns } from './operands.js';
 
 /** The statements of a printed block, without its braces. */
@@ -30,12 +31,8 @@ export const prologueFunctor = (prologue: RowPrologue, operands: CudaOperands): 
       );
 
 /** The name of a segment's functor: `Epilogue` of a single one, otherwise after its weight. */
-export function segmentName({ weight }: Segment, operands: CudaOperands, isAlone: boolean): string {
-  const words = operands.nameOf(operands.get(weight)).split('_');
-  return isAlone
-    ? 'Epilogue'
-    : `${words.map((word) => word.slice(0, 1).toUpperCase() + word.slice(1)).join('')}Epilogue`;
-}
+export const segmentName = ({ weight }: Segment, operands: CudaOperands, isAlone: boolean): string =>
+  isAlone ? 'Epilogue' : `${pascalCase(operands.nameOf(operands.get(weight)))}Epilogue`;
 
 /** What is the same of a segment in all skeletons: its columns, and its weight. */
 export const segmentFunctor = (

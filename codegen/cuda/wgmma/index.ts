@@ -3,7 +3,6 @@ import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { ContractionKernel } from '../../../ir/kernel.js';
 import { expertsOf } from '../text/contraction.js';
 import { type CudaOperands, type EmittedCuda, kernelHead, mapNames } from '../text/operands.js';
-import { render } from '../text/statements.js';
 import { aboutKernel, callText, unitText } from '../unit.js';
 import { finishFunctor, hopperPrologue, hopperSegment } from './functors.js';
 import { blockThreads } from './instruction.js';
@@ -66,14 +65,14 @@ export function emitWgmma(
 }
 
 function unitOf(context: WgmmaContext, head: string, maps: readonly string[]): string {
-  const { kernel, operands, schedule, segments, finalTile, finish, config } = context;
+  const { kernel, operands, schedule, segments, finish, config } = context;
   const epilogues = segments.map((segment) => hopperSegment(context, segment));
   const [prologue, finishing] = [hopperPrologue(context), finishFunctor(context)];
   const [a, ...weights] = maps.map((name) => `&${name}`);
   const remainder = config.remainderN === 0 ? 'nullptr' : weights.pop()!;
   const { tm, tn, tk, stages, mode, cluster } = schedule;
   const experts = expertsOf(kernel);
-  const functions = [finalTile === undefined ? '' : render('laneBlockSum', {}), finish?.functions ?? ''];
+  const functions = [finish?.functions ?? ''];
   const given = [
     kernel.rows,
     'memory',

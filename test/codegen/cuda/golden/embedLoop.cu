@@ -1,18 +1,26 @@
-#include "lib/legacy.cuh"
+/* layers.embed_tokens: 128 threads */
+#include "loop/loop.cuh"
 
 namespace tw {
 
-extern "C" __global__ void __launch_bounds__(128, 1) k_loop_b991c64543e68ef5_a61906c6(int T, int R, void *__restrict__ p0, void *__restrict__ p1, void *__restrict__ p2, void *__restrict__ p3) {
-  tw_await_previous();
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int rows = T, columns = 64;
-  const int begin = (int)blockIdx.x * 16, end = tw_least(rows, begin + 16);
-  /* Warps that share a row: 2. Each takes 32 columns at a time. */
-  for (int row = begin + warp / 2; row < end; row += 2) {
-    const long long tokens_entry = ((i32 *)p0)[row];
-    bf16 *const embed_row = ((bf16 *)p1) + tokens_entry * 64;
-    bf16 *const h_row = ((bf16 *)p2) + (long long)row * 64;
-    f32 *const ssq_row = ((f32 *)p3) + (long long)row * 32;
+constexpr LoopConfig config = {
+  .rows_of_block = 16,
+  .threads = 128,
+};
+
+struct Loop {
+  static constexpr int side = 2;
+  i32 *tokens;
+  bf16 *embed;
+  bf16 *h;
+  f32 *ssq;
+
+  TW_DEVICE void row(int row, int lane, int warp) const {
+    const int columns = 64;
+    const long long tokens_entry = tokens[row];
+    bf16 *const embed_row = embed + tokens_entry * 64;
+    bf16 *const h_row = h + (long long)row * 64;
+    f32 *const ssq_row = ssq + (long long)row * 32;
     for (int turn = warp % 2 * 32; turn < columns; turn += 64) {
       const int column = turn + lane * 1;
       float s0 = 0.0f;
@@ -26,6 +34,18 @@ extern "C" __global__ void __launch_bounds__(128, 1) k_loop_b991c64543e68ef5_a61
       if (lane % 16 == 0 && column < columns) ssq_row[column / 16] = s0;
     }
   }
+};
+
+extern "C" __global__ void __launch_bounds__(128, 1)
+k_loop_b991c64543e68ef5_a61906c6(
+    int T,
+    int R,
+    i32 *__restrict__ tokens,
+    bf16 *__restrict__ embed,
+    bf16 *__restrict__ h,
+    f32 *__restrict__ ssq) {
+  await_previous();
+  run_loops<config>(T, Loop{ tokens, embed, h, ssq });
 }
 
 }  // namespace tw
