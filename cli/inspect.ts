@@ -44,6 +44,7 @@ export function addInspect(program: Command, context: Context): void {
     .option('--diff <name>', 'what this pass changed, as a unified diff (a name or number from --passes)')
     .option('--kernels', 'every fused kernel: shape, cost, time predicted and measured, the ops that went into it')
     .option('--kernel <name>', 'the generated source of a kernel, by name or path')
+    .option('--headers', 'with --kernel: behind it the headers that it includes')
     .option('--plan', 'launches and schedules, for each size of micro-batch')
     .option('--memory', 'the arena over time, and where the weights go')
     .option('--parallel <how>', 'what each of several devices would do and hold: dp=N, pp=N, dpxpp=AxB')
@@ -82,6 +83,7 @@ export function addInspect(program: Command, context: Context): void {
       'tilewright inspect models/demo --diff recognizeAttention',
       'tilewright inspect models/demo --kernels --tokens 512',
       'tilewright inspect models/demo --kernel layers.3.ffn.down',
+      'tilewright inspect models/demo --target cuda:sm_90a --kernel layers.3.ffn.down --headers | less',
       'tilewright inspect models/demo --error --precision bf16',
       'tilewright inspect models/demo/config.json --init random:1 --memory',
       'tilewright inspect models/demo/config.json --init random:1 --target cuda:sm_90a --parallel pp=2',

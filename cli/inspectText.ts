@@ -13,6 +13,7 @@ import {
 import { stageText } from '../driver/compile/compile.js';
 import type { CompiledModel } from '../driver/targets/target.js';
 import type { WeightDecl } from '../ir/kernel.js';
+import type { Header } from '../ir/unit.js';
 import type { Bucket, LinkedFunction } from '../ir/plan.js';
 import { rowsIn, tokensIn } from '../ir/scoring.js';
 import { isCodeFormat } from '../ir/storage.js';
@@ -115,7 +116,9 @@ function describeTimes(rows: readonly TimedRow[], { arithmetic, memory }: Peaks,
   ];
 }
 
-export function describeSource(kernel: KernelSource): string {
+/** `hasHeaders`: with the text of each header, those first that the unit names itself. */
+export function describeSource(kernel: KernelSource, hasHeaders: boolean): string {
+  const headers = kernel.headers.toReversed();
   return [
     `/* ${kernel.path}`,
     ` * name: ${kernel.name}   signature: ${kernel.signature}`,
@@ -125,8 +128,15 @@ export function describeSource(kernel: KernelSource): string {
     ...describeResources(kernel),
     ' */',
     kernel.source,
+    ...(hasHeaders ? headers.flatMap(({ name, text }) => [`/* ---- ${name} ---- */`, text]) : describeHeaders(headers)),
   ].join('\n');
 }
+
+/** What the unit includes, in a line. */
+const describeHeaders = (headers: readonly Header[]): readonly string[] =>
+  headers.length === 0
+    ? []
+    : [`/* headers, printed by --headers: ${headers.map(({ name }) => name).join(', ')} */`, ''];
 
 /** Threads, registers, shared memory and spills of a GPU's kernel. */
 function describeResources({ launch, resources, note }: KernelSource): string[] {

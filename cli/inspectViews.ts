@@ -86,6 +86,8 @@ export async function inspect(context: Context, model: string, flags: Flags): Pr
       `${views.map((view) => `--${view}`).join(' and ')}: one at a time`,
       `for example: tilewright inspect ${model} --${views[0]!}${NEEDS[views[0]!] ?? ''}`,
     );
+  if (isSet(flags, 'headers') && views[0] !== 'kernel')
+    throw new UsageError('--headers is of one kernel', 'for example: --kernel layers.0.ffn.down --headers');
   const wanted = modelFlags(flags, INSPECT_MASKS);
   if (isArtifact(model)) refuseCompileFlags(flags, model);
   const { dump: _, ...request } = { model, ...wanted, ...artifactFlags(flags, model) };
@@ -147,7 +149,7 @@ async function view(
     }
     case 'kernel': {
       const source = await kernelSource(inspection.model, text(flags, 'kernel') ?? '', tokens);
-      return [() => source, () => describeSource(source)];
+      return [() => source, () => describeSource(source, isSet(flags, 'headers'))];
     }
     case 'plan':
       return [

@@ -74,6 +74,7 @@ export async function functionKernels(
       symbol: printed.symbol,
       source: paragraphs(text).map((each) => texts.put(each, () => each)),
       spans: spansOf(origins, new Map(nodes.map((node, i) => [node.result.name, i]))),
+      headers: printed.headers.toReversed().map(({ name, text: own }) => [name, texts.put(own, () => own)]),
       resources: resourcesOf(printed, examined),
     });
   }

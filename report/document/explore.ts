@@ -116,6 +116,8 @@ export interface KernelEntry {
   /** Its paragraphs, as positions among the document's texts: lines that follow each other. */
   readonly source: readonly number[];
   readonly spans: readonly SourceSpan[];
+  /** What the source includes, itself or through another, and the positions of their texts: those that it names first. */
+  readonly headers: readonly (readonly [name: string, text: number])[];
   /** What it takes of the machine, in words: shared memory, registers, scratch. */
   readonly resources: readonly (readonly [what: string, much: string])[];
 }
@@ -149,6 +151,6 @@ export interface KernelsDocument {
   readonly language: 'C' | 'CUDA';
   readonly roofline: Roofline;
   readonly functions: readonly FunctionKernels[];
-  /** Paragraphs of sources. */
+  /** Paragraphs of sources, and headers. */
   readonly texts: readonly string[];
 }

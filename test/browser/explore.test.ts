@@ -71,6 +71,7 @@ const KERNELS: KernelsDocument = {
             schedules: [],
             symbol: 'k',
             source: [0, 1],
+            headers: [['gemm/part.cuh', 2]],
             resources: [],
           },
           spans: [[60, 61, [1]]],
@@ -78,7 +79,11 @@ const KERNELS: KernelsDocument = {
       ],
     },
   ],
-  texts: [Array.from({ length: 60 }, (_, i) => `line ${i}`).join('\n'), 'e = exp(l);\nf = e;'],
+  texts: [
+    Array.from({ length: 60 }, (_, i) => `line ${i}`).join('\n'),
+    'e = exp(l);\nf = e;',
+    `/* ${HOSTILE} */\n#pragma once\nint x;\n`,
+  ],
 };
 
 beforeAll(() => {
@@ -138,6 +143,14 @@ describe.skipIf(CHROMIUM === undefined)('the explorer', () => {
     expect(await shown.locator('.source .line.chosen .text').allTextContents()).toEqual(['e = exp(l);', 'f = e;']);
     await shown.click('.source .fold');
     expect(await shown.locator('.source .line').count()).toBe(62);
+    expect(await shown.textContent('details:has(summary code) summary')).toBe('gemm/part.cuh 3 lines');
+    expect(await shown.locator('[aria-label="gemm/part.cuh"]').count()).toBe(0);
+    await shown.click('summary >> text=gemm/part.cuh');
+    expect(await shown.locator('[aria-label="gemm/part.cuh"] .line .text').allTextContents()).toEqual([
+      expect.stringContaining('<img src=x'),
+      '#pragma once',
+      'int x;',
+    ]);
     await shown.click('text=← All kernels');
     await shown.waitForSelector('article.kernel', { state: 'detached' });
     expect(await shown.textContent('dl.facts')).toContain('<img src=x');

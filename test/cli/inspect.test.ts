@@ -8,7 +8,7 @@ import type { Peaks } from '../../autotune/peaks.js';
 import { describeMemory, describeNarrow } from '../../cli/inspectText.js';
 import { cpuScheduling } from '../../codegen/cpu/schedules.js';
 import { computationHash } from '../../codegen/signature.js';
-import { findStage, type Inspection, inspectModel, stageSize } from '../../commands/inspect.js';
+import { findStage, inspect as inspectAny, type Inspection, inspectModel, stageSize } from '../../commands/inspect.js';
 import {
   findKernel,
   groupKernels,
@@ -222,6 +222,35 @@ describe('kernels', async () => {
     expect((await inspect('--kernels', '--tokens', '99999')).stderr).toContain(
       '--tokens 99999: expected a whole number from 1 to 1024',
     );
+  });
+});
+
+describe('kernels of a GPU', () => {
+  /** Nothing is compiled. */
+  const printing: typeof inspectAny = async (request) => {
+    const inspection = await inspectAny(request);
+    const { target } = inspection.model;
+    const compiler = { ...target.compiler, examine: () => Promise.resolve({}) };
+    return { ...inspection, model: { ...inspection.model, target: { ...target, compiler } } };
+  };
+  const on = (...flags: string[]) =>
+    runCli(['inspect', DEMO, '--target', 'cuda:sm_80', '--kernel', 'layers.3.ffn.down', '--tokens', '64', ...flags], {
+      inspect: printing,
+    });
+
+  it('are printed as their unit, which names its headers, and these behind it with --headers', async () => {
+    const { stdout } = await on();
+    const [, listed] = /^\/\* headers, printed by --headers: (.*) \*\/$/m.exec(stdout)!;
+    const names = listed!.split(', ');
+    expect(names.length).toBeGreaterThan(3);
+    for (const [, name] of stdout.matchAll(/^#include "(.*)"$/gm)) expect(names).toContain(name);
+    expect(stdout).not.toContain('#pragma once');
+    const whole = (await on('--headers')).stdout;
+    expect([...whole.matchAll(/^\/\* ---- (.*) ---- \*\/$/gm)].map(([, name]) => name)).toEqual(names);
+    expect(whole).toContain('#pragma once');
+    const json = JSON.parse((await on('--json')).stdout) as { source: string; headers: { name: string }[] };
+    expect(json.headers.map(({ name }) => name).reverse()).toEqual(names);
+    expect((await inspect('--kernels', '--headers')).stderr).toContain('--headers is of one kernel');
   });
 });
 

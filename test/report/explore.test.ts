@@ -6,6 +6,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { collectExplored, explore, type ExploreSections } from '../../commands/explore.js';
 import { functionOf, inspectModel, stageSize } from '../../commands/inspect.js';
 import { kernelRows, typicalSize } from '../../commands/inspectKernels.js';
+import { cudaHeadersOf } from '../../codegen/cuda/index.js';
 import { parseGraph } from '../../ir/graph/parser.js';
 import { scoreOf } from '../../ir/plan.js';
 import { programOfGraph } from '../../report/collect/program.js';
@@ -24,7 +25,6 @@ const LARGE = {
   ...{ model: join(ROOT, 'bench', 'models', 'llama-33b', 'config.json'), init: { kind: 'random', seed: 1 } as const },
   precision: 'auto',
   target: 'cuda:sm_90a',
-  database: '/nonexistent/none.jsonl',
 } as const;
 
 const folder = mkdtempSync(join(tmpdir(), 'tilewright-explore-'));
@@ -166,6 +166,28 @@ describe("a model's page", async () => {
     const [first] = gateUp.spans.find(([, , ops]) => ops.includes(exp))!;
     expect(lines[first]).toContain('tw_exp(');
     expect(lines.some((line) => line.includes('\u0001'))).toBe(false);
+  });
+});
+
+describe('kernels of a GPU', () => {
+  it('have the unit as their source, each header folded once, and lines of ops in the unit', async () => {
+    const { isa: _, ...request } = DEMO;
+    const { kernels } = await collectExplored({ ...request, target: 'cuda:sm_80' });
+    const own = kernels.functions[0]!.kernels;
+    for (const { source, headers } of own) {
+      const text = source.map((at) => kernels.texts[at]!).join('\n');
+      expect(headers.map(([name]) => name)).toEqual(
+        cudaHeadersOf(text)
+          .map(({ name }) => name)
+          .reverse(),
+      );
+      for (const [name, at] of headers)
+        expect(kernels.texts[at]).toBe(cudaHeadersOf(`#include "${name}"\n`).at(-1)!.text);
+    }
+    const gateUp = own.find(({ title }) => title.endsWith('ffn.gate_up'))!;
+    const exp = gateUp.ops.findIndex(({ op }) => op === 'exp');
+    expect(gateUp.spans.some(([, , ops]) => ops.includes(exp))).toBe(true);
+    expect(new Set(kernels.texts).size).toBe(kernels.texts.length);
   });
 });
 

@@ -14,7 +14,7 @@ import { aboveNote, count, counted, peakText, percent, si } from '../parts/numbe
 import { ridgeOf, RoofChart, type RoofPoint } from '../parts/Roof.js';
 import { hashOf, type Route, setState } from '../parts/route.js';
 import { Search } from './Search.js';
-import { hueOf, secondsOf, shareOf, shortTime, Source } from './Source.js';
+import { Lines, hueOf, secondsOf, shareOf, shortTime, Source } from './Source.js';
 
 export function KernelsView({ route }: { readonly route: Route }) {
   const passes = useLoaded(() => readSection('passes'), []);
@@ -231,7 +231,32 @@ export function KernelPanel({ document, fn, kernel, route }: KernelProps) {
         ops={kernel.ops}
         chosen={op < 0 ? undefined : op}
       />
+      {kernel.headers.length > 0 && (
+        <>
+          <h3>Headers</h3>
+          <p class="soft">What the source includes: first what it names, then what those include.</p>
+          {kernel.headers.map(([name, at]) => (
+            <HeaderText key={name} name={name} text={document.texts[at]!} />
+          ))}
+        </>
+      )}
     </article>
+  );
+}
+
+/** A header, whose lines are there once it is opened. */
+function HeaderText({ name, text }: { readonly name: string; readonly text: string }) {
+  const [isOpen, setOpen] = useState(false);
+  return (
+    <details onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
+      <summary>
+        <code>
+          <Shown text={name} />
+        </code>{' '}
+        <span class="soft">{count(text.trimEnd().split('\n').length)} lines</span>
+      </summary>
+      {isOpen && <Lines text={text} label={name} />}
+    </details>
   );
 }
 

@@ -103,6 +103,22 @@ export function Source({ text, spans, ops, chosen }: SourceProps) {
   );
 }
 
+/** A text with its lines numbered. */
+export function Lines({ text, label }: { readonly text: string; readonly label: string }) {
+  return (
+    <div class="source" tabIndex={0} role="region" aria-label={label}>
+      <code>
+        {text
+          .trimEnd()
+          .split('\n')
+          .map((line, at) => (
+            <Line key={at} at={at} line={line} own={undefined} ops={[]} chosen={undefined} />
+          ))}
+      </code>
+    </div>
+  );
+}
+
 function Line({
   at,
   line,
