@@ -58,19 +58,26 @@ export function callText(callee: string, given: readonly string[]): string {
   return line.length <= 100 ? line : `${callee}(\n${given.map((each) => `      ${each}`).join(',\n')});`;
 }
 
-/** A struct of buffers by the names of its fields, in the order in which it declares them; absent ones are left out. */
+/**
+ * A struct of buffers by the names of its fields, in the order in which it declares them; absent ones are left out.
+ * `{ code }` is an expression of its own. `pad`: what stands before the line that it is part of.
+ */
 export function buffersText(
   type: string,
   operands: CudaOperands,
-  fields: Readonly<Record<string, string | readonly string[] | undefined>>,
+  fields: Readonly<Record<string, string | readonly string[] | { readonly code: string } | undefined>>,
+  pad = '  ',
 ): string {
   const name = (buffer: string): string => operands.nameOf(operands.get(buffer));
-  const lines = Object.entries(fields).flatMap(([field, value]) => {
-    if (value === undefined) return [];
-    const text = typeof value === 'string' ? name(value) : `{ ${value.map(name).join(', ')} }`;
-    return [`      .${snakeCase(field)} = ${text},\n`];
-  });
-  return `${type}{\n${lines.join('')}  }`;
+  const text = (value: string | readonly string[] | { readonly code: string }): string => {
+    if (typeof value === 'string') return name(value);
+    return 'code' in value ? value.code : `{ ${value.map(name).join(', ')} }`;
+  };
+  const given = Object.entries(fields).flatMap(([field, value]) =>
+    value === undefined ? [] : [`.${snakeCase(field)} = ${text(value)}`],
+  );
+  const line = `${type}{ ${given.join(', ')} }`;
+  return line.length <= 80 ? line : `${type}{\n${given.map((each) => `${pad}    ${each},\n`).join('')}${pad}}`;
 }
 
 export const unitText = ({ config, ...unit }: UnitText): string =>

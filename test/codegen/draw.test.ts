@@ -16,6 +16,7 @@ import { expectSame } from '../support/numbers.js';
 import { compileByNvcc, hasNvcc } from '../support/nvcc.js';
 import { casesHere } from '../support/thorough.js';
 import { emulateModule } from './cuda/emulate.js';
+import { expectGolden } from './cuda/golden.js';
 import { randomArray, randomSource, runGenerated, RUNNABLE } from './harness.js';
 
 const [K, VOCAB, ROWS] = [64, 700, 37];
@@ -142,6 +143,18 @@ function compare(
       expectSame(part.get(name), got.get(name)!.slice(from, to), `${name} of ${from} to ${to}`);
   }
 }
+
+it.each([
+  [
+    'headDraw',
+    0,
+    { kind: 'gemm', skeleton: 'mma', tm: 64, tn: 128, tk: 64, stages: 3, cluster: 1, raster: 4, mode: 'cooperative' },
+  ],
+  ['reduceDraw', 1, { kind: 'loop', threads: 128 }],
+] as const)('is golden: %s', async (name, at, schedule) => {
+  const module = headOf('bf16', 'kmajor', true);
+  await expectGolden(emitCudaKernel(module.kernels[at]!, module, schedule, { T: 64, R: 64, F: 64 }).source, name);
+});
 
 describe.runIf(hasNvcc)('kernels that keep logits', () => {
   const SCHEDULES = [

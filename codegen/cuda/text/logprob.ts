@@ -1,15 +1,11 @@
-/**
- * Parts of a vocabulary block. The contraction keeps their maxima and sums in shared memory and then combines them in
- * order.
- */
-import { LOGPROB_BLOCK, type LogProbKernel, partWidth } from '../../../ir/kernel.js';
-import { drawOperands, physicalColumns, storedLogits } from '../../operands.js';
+/** What units say of a head (head/parts.cuh): its Config, its buffers, and what products are scaled by. */
+import { LOGPROB_BLOCK, type LogProbKernel } from '../../../ir/kernel.js';
+import { physicalColumns, storedLogits } from '../../operands.js';
 import type { RowPrologue } from './contraction.js';
 import { type CudaOperands, CudaRowScope } from './operands.js';
 import { LaneBody } from './scalarPrinter.js';
-import { configText, type ConfigFields } from '../unit.js';
+import { buffersText, configText, type ConfigFields } from '../unit.js';
 import { type Functor, functorOf } from './functor.js';
-import { capFunctions, capText, indent, render } from './statements.js';
 
 /**
  * Columns of a part: a warp's, one per lane, or a thread quad's. Every tile is a multiple of it, so results do not
@@ -23,8 +19,6 @@ export const LOGPROB_PIECE = 32;
  */
 export const partsBytes = (tm: number, { draw }: Pick<LogProbKernel, 'draw'>): number =>
   tm * ((LOGPROB_BLOCK / LOGPROB_PIECE) * (draw === undefined ? 12 : 24) + 4);
-
-// What a unit says of a head (head/parts.cuh).
 
 /** The fields of HeadConfig. */
 export interface HeadConfig extends ConfigFields {
@@ -53,28 +47,21 @@ export const headConfigText = (kernel: LogProbKernel, operands: CudaOperands): s
   configText('HeadConfig', headConfig(kernel, operands), 'head_config');
 
 /** A HeadBuffers of the kernel's parameters. */
-export function headBuffers(kernel: LogProbKernel, operands: CudaOperands): string {
-  const { target, parts, draw, logits } = kernel;
-  const name = (buffer: string): string => operands.nameOf(operands.get(buffer));
-  const fields = [
-    ['target', name(target)],
-    ['parts', name(parts)],
-    ...(draw === undefined
-      ? []
-      : [
-          ['inverse_temperature', name(draw.inverseTemperature)],
-          ['key_low', name(draw.low)],
-          ['key_high', name(draw.high)],
-        ]),
-    ...(logits === undefined
-      ? []
-      : [
-          ['logits', name(logits)],
-          ['logit_rows', operands.rowsOf(logits).extent],
-        ]),
-  ];
-  return `HeadBuffers{ ${fields.map(([field, value]) => `.${field!} = ${value!}`).join(', ')} }`;
-}
+export const headBuffers = ({ target, parts, draw, logits }: LogProbKernel, operands: CudaOperands): string =>
+  buffersText(
+    'HeadBuffers',
+    operands,
+    {
+      target,
+      parts,
+      inverseTemperature: draw?.inverseTemperature,
+      keyLow: draw?.low,
+      keyHigh: draw?.high,
+      logits,
+      logitRows: logits === undefined ? undefined : { code: operands.rowsOf(logits).extent },
+    },
+    '      ',
+  );
 
 /** What the products of a row are scaled by. */
 export function scaleFunctor(kernel: LogProbKernel, operands: CudaOperands, prologue: RowPrologue): Functor {
@@ -104,64 +91,4 @@ export function headEpilogue(
     text: `${headConfigText(kernel, operands)}\n\n${scale.text}`,
     instance: `HeadEpilogue<head_config, Scale${own}>{ ${scale.instance}, ${headBuffers(kernel, operands)} }`,
   };
-}
-
-// How templates of the vocabulary's kernels draw tokens.
-
-/** Functions that draw tokens. */
-export const gumbelText = (): string => render('gumbel', {});
-
-/** What a template needs of a kernel's draw, and the width of the parts. */
-export const drawValues = (
-  kernel: Pick<LogProbKernel, 'draw'>,
-  operands: CudaOperands,
-): { readonly draw: object | undefined; readonly width: number } => ({
-  width: partWidth(kernel),
-  draw: kernel.draw === undefined ? undefined : { noise: gumbelText(), ...drawOperands(kernel.draw, operands) },
-});
-
-// The vocabulary's epilogue. A tile is one block of the log-sum-exp, so a quad of lanes holds a row's whole part of
-// it.
-
-const DEPTH = 8;
-
-/** Functions that the statements of logProbText call. */
-export const logProbFunctions = ({ draw, cap }: LogProbKernel): string =>
-  render('logprobLargest', {}) + capFunctions(cap) + (draw === undefined ? '' : gumbelText());
-
-/**
- * Statements for one row of the tile, with the variable names of epilogueText: the maximum, the sum, the position of
- * the maximum, and the target's logit; with `keepsLogits` also the logits that the kernel keeps. `values`: C expression
- * of the tile's row values. `acc`: the accumulator at element e of column group g, which the statements change.
- */
-export function logProbText(
-  kernel: LogProbKernel,
-  operands: CudaOperands,
-  prologue: RowPrologue,
-  values = 'from',
-  acc = 'acc[m][4 * g + 2 * h + e]',
-  keepsLogits = true,
-): string {
-  const row = new CudaRowScope(
-    operands,
-    'row',
-    'r',
-    prologue.given(`(${values} + local * ${prologue.scalars.length})`),
-  );
-  const scale = new LaneBody(row).floats(kernel.rowScale, { id: 'x', column: '0', lanes: 1 })[0]!;
-  const parts = operands.get(kernel.parts);
-  return render('logprobWgmma', {
-    row: indent(row.lines, DEPTH),
-    scale,
-    ...capText(kernel.cap),
-    block: LOGPROB_BLOCK,
-    vocab: kernel.vocab,
-    isWhole: kernel.vocab % LOGPROB_BLOCK === 0,
-    acc,
-    target: operands.get(kernel.target).index,
-    parts: parts.index,
-    partsStride: parts.stride,
-    logits: keepsLogits ? storedLogits(kernel, operands) : undefined,
-    ...drawValues(kernel, operands),
-  });
 }

@@ -8,7 +8,8 @@ const KEYWORDS = new Set(
     'xor config head_config tw ' +
     // What kernels and their functors call their own.
     'acc across ahead begin block column columns end first fold from group held high is_stored lane loaded local low ' +
-    'memory partner piece place products quad row rows self shared stage sum tile to total turn unit values warp ' +
+    'memory partner piece place products quad route row rows sample self shared stage sum tile to total turn unit ' +
+    'values warp ' +
     // Functions that the statements of programs call.
     'add sub mul div div_sigmoid max min exp log tanh erf sqrt inverse_sqrt neg sine cosine round select at_most below ' +
     'equal both either is_true is_false to_float to_byte bytes_of pack load store infinity nan pair row_sum row_max ' +

@@ -115,6 +115,14 @@ describe('products of experts on Hopper', () => {
   it('have golden text', async () => {
     const schedule = wgmma('pingpong', 64, 96, 3);
     await expectGolden(emitCudaKernel(GROUPED[0]!, PLAN, schedule, PLAN.capacity.extents).source, 'wgmmaExperts');
+    const mma = { ...schedule, skeleton: 'mma', mode: 'cooperative', tn: 64, tk: 32 } as const;
+    await expectGolden(emitCudaKernel(GROUPED[0]!, PLAN, mma, PLAN.capacity.extents).source, 'mmaExperts');
+  });
+
+  it.each(['route', 'sortByExpert'] as const)('are chosen and put in order by golden text: %s', async (anchor) => {
+    const kernel = PLAN.kernels.find((each) => each.anchor === anchor)!;
+    const loop = { kind: 'loop', threads: 128 } as const;
+    await expectGolden(emitCudaKernel(kernel, PLAN, loop, PLAN.capacity.extents).source, anchor);
   });
 
   thorough('have the same bits in every schedule', () => {

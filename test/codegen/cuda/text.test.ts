@@ -10,6 +10,7 @@ import {
 } from '../../../codegen/cuda/index.js';
 import type { CudaGemmSchedule, CudaSchedule } from '../../../ir/cuda.js';
 import type { Kernel, KernelModule } from '../../../ir/kernel.js';
+import { sampleModule } from '../sampleModule.js';
 import { cudaLayer } from './modules.js';
 import { expectGolden } from './golden.js';
 
@@ -62,6 +63,13 @@ describe('generated CUDA', () => {
     const found = kernelNamed(MODULE, kernel);
     expect(isLegalCuda(found, MODULE, schedule, FACTS)).toBe(true);
     await expectGolden(emitCudaKernel(found, MODULE, schedule, { T: 128, R: 128 }).source, file);
+  });
+
+  it('is golden sample', async () => {
+    const module = sampleModule(32_000);
+    const capacity = Object.fromEntries(module.interface.extents.map(({ name }) => [name, 64]));
+    const schedule = { kind: 'loop', threads: 256 } as const;
+    await expectGolden(emitCudaKernel(module.kernels[0]!, module, schedule, capacity).source, 'sample');
   });
 
   it('has the signature that launches rely on', () => {

@@ -26,20 +26,6 @@ constexpr HopperConfig config = {
   .shared_bytes = 87120,
 };
 
-/*
- * Sum of a block of 16 columns, of which a lane has the first eight and its neighbour the others: added as fragments
- * add it (quad_sum).
- */
-TW_DEVICE void tw_store_block_sum(float *to, const float *x, int lane, bool isStored) {
-  float part[4];
-#pragma unroll
-  for (int t = 0; t < 4; t++) {
-    const float first = add(add(0.0f, x[2 * t]), x[2 * t + 1]);
-    part[t] = add(add(__shfl_xor_sync(ALL_LANES, first, 1), x[2 * t]), x[2 * t + 1]);
-  }
-  if ((lane & 1) && isStored) *to = add(add(part[0], part[1]), add(part[2], part[3]));
-}
-
 struct Epilogue {
   static constexpr int stored_columns = 256;
   struct Loaded {
@@ -165,7 +151,7 @@ struct Epilogue {
       a0_[2 * pair_] = square.x;
       a0_[2 * pair_ + 1] = square.y;
     }
-    tw_store_block_sum(nextParts + (long long)row * 32 + first / 16, a0_, lane, isStored);
+    store_block_sum(nextParts + (long long)row * 32 + first / 16, a0_, lane, isStored);
     if (isStored) {
       ((uint4 *)(next + (long long)row * 256 + first))[0] = { w0_[0], w0_[1], w0_[2], w0_[3] };
       ((uint4 *)(next + (long long)row * 256 + first))[1] = { w0_[4], w0_[5], w0_[6], w0_[7] };

@@ -26,20 +26,6 @@ constexpr HopperConfig config = {
   .shared_bytes = 229456,
 };
 
-/*
- * Sum of a block of 16 columns, of which a lane has the first eight and its neighbour the others: added as fragments
- * add it (quad_sum).
- */
-TW_DEVICE void tw_store_block_sum(float *to, const float *x, int lane, bool isStored) {
-  float part[4];
-#pragma unroll
-  for (int t = 0; t < 4; t++) {
-    const float first = add(add(0.0f, x[2 * t]), x[2 * t + 1]);
-    part[t] = add(add(__shfl_xor_sync(ALL_LANES, first, 1), x[2 * t]), x[2 * t + 1]);
-  }
-  if ((lane & 1) && isStored) *to = add(add(part[0], part[1]), add(part[2], part[3]));
-}
-
 struct Epilogue {
   static constexpr int stored_columns = 512;
   struct Loaded {
@@ -156,7 +142,7 @@ struct Epilogue {
       a0_[2 * pair_] = square.x;
       a0_[2 * pair_ + 1] = square.y;
     }
-    tw_store_block_sum(nextParts + (long long)row * 32 + first / 16, a0_, lane, isStored);
+    store_block_sum(nextParts + (long long)row * 32 + first / 16, a0_, lane, isStored);
     if (isStored) {
       ((uint2 *)(nextTail + (long long)row * 512 + first))[0] = { w0_[0], w0_[1] };
       ((uint4 *)(nextHalf + (long long)row * 512 + first))[0] = { w1_[0], w1_[1], w1_[2], w1_[3] };
