@@ -2,11 +2,10 @@
 import { type AttentionKernel, windowOfMask } from '../../ir/kernel.js';
 import { maskBuffers, scaleBuffers } from '../../ir/kernelAccess.js';
 import type { CpuAttentionSchedule, CpuIsa } from '../../ir/plan.js';
-import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
+import { roundUp } from '../../ir/types.js';
 import { fmaTile } from './micro.js';
-import { C_TYPES, capOf, floatLiteral, type Operand, type COperands } from './operands.js';
-import { render } from './templates.js';
-import type { Emitted } from './unit.js';
+import { capOf, type COperands, elementType, floatLiteral } from './operands.js';
+import { type Emitted, kernelFunction } from './unit.js';
 
 /** Register tiles: keys × queries for the scores, queries × columns for the values. */
 const TILES: Readonly<
@@ -46,32 +45,32 @@ export function emitAttention(
   const lanes = queries % 32 === 0 ? 32 : 16;
   const groups = queries / lanes;
   const block = Math.min(keys, capacity);
-  const scratch: { name: string; type: string; offset: number }[] = [];
+  const memory: Record<string, number> = {};
   let bytes = 0;
-  const take = (name: string, type: string, count: number): void => {
-    scratch.push({ name, type, offset: bytes });
+  const take = (name: string, count: number): void => {
+    memory[name] = bytes;
     bytes = roundUp(bytes + count * 4, 64);
   };
-  take('id', 'int32_t', capacity);
-  take('end', 'int32_t', capacity);
-  take('token', 'int32_t', queries);
+  take('id', capacity);
+  take('end', capacity);
+  take('token', queries);
   const window = windowOfMask(mask);
   if (mask.kind === 'column' && window !== undefined) {
-    take('place', 'int32_t', capacity);
-    take('depth', 'int32_t', queries);
+    take('place', capacity);
+    take('depth', queries);
   }
   if (mask.kind === 'path') {
-    take('source', 'int32_t', capacity);
-    take('row', 'int32_t', queries);
-    take('head', 'int32_t', queries);
+    take('source', capacity);
+    take('row', queries);
+    take('head', queries);
   }
-  take('k', 'float', block * dp);
-  take('v', 'float', block * dp);
-  take('q', 'float', queries * dp);
-  take('o', 'float', queries * dp);
-  take('sum', 'float', queries);
-  take('seen', 'uint8_t', (groups * capacity) / 8);
-  take('s', 'float', capacity * queries);
+  take('k', block * dp);
+  take('v', block * dp);
+  take('q', queries * dp);
+  take('o', queries * dp);
+  take('sum', queries);
+  take('seen', (groups * capacity) / 8);
+  take('s', capacity * queries);
   const scoreColumns = lanes % tiles.scoreColumns === 0 ? tiles.scoreColumns : 16;
   const score = fmaTile({
     isa,
@@ -109,77 +108,59 @@ export function emitAttention(
       ahead: undefined,
     }),
   }));
-  const data = ({ index, dtype }: Operand): string => `(const ${C_TYPES[dtype]} *)launch->buffers[${index}]`;
   const [kScale, vScale] = scaleBuffers(kernel).map((name) => operands.get(name));
-  const source = render('attention', {
-    symbol,
-    heads,
-    kvHeads,
-    group: heads / kvHeads,
-    d,
-    dp,
-    isPartial: d % 16 !== 0,
-    queries,
-    keys: block,
+  const valueOf = (width: number): string | undefined => values.find(({ nr }) => nr === width)?.helper.name;
+  const config = {
     rows: operands.extentIndex(kernel.rows),
     keyRows: operands.extentIndex(keyRows.extent),
+    heads,
+    kvHeads,
+    d,
+    queries,
+    keys: block,
     lanes,
-    groups,
     capacity,
-    lineElements: 64 / DTYPE_BYTES[k.dtype],
-    vectors: lanes / 16,
     scale: floatLiteral(kernel.scale),
-    cap: kernel.cap === undefined ? undefined : capOf(kernel.cap),
-    qData: data(q),
-    kData: data(k),
-    vData: data(v),
-    outIndex: out.index,
+    cap: kernel.cap === undefined ? undefined : capOf(kernel.cap).value,
+    inverseCap: kernel.cap === undefined ? undefined : capOf(kernel.cap).inverse,
+    q: q.index,
+    k: k.index,
+    v: v.index,
+    out: out.index,
     qStride: q.stride,
     kStride: k.stride,
     vStride: v.stride,
     outStride: out.stride,
-    kType: C_TYPES[k.dtype],
-    kDtype: k.dtype,
-    // Queries of another type have a load of their own.
-    qType: C_TYPES[q.dtype],
-    qDtype: q.dtype,
-    queryLoad: q.dtype === k.dtype ? 'load_k' : 'load_q',
+    qType: elementType(q),
+    kType: elementType(k),
+    outType: elementType(out),
     isScaled: kScale !== undefined,
-    kScales: kScale && `(${data(kScale)})`,
-    vScales: vScale && `(${data(vScale)})`,
-    kScaleStride: kScale?.stride,
-    vScaleStride: vScale?.stride,
-    outType: C_TYPES[out.dtype],
-    outDtype: out.dtype,
-    isColumn: mask.kind !== 'bias',
-    isPath: mask.kind === 'path',
-    window,
-    isTree: mask.kind === 'column',
-    // Positions of keys and of queries. On a path they are their numbers.
-    keyPosition: mask.kind === 'path' ? 'id' : 'place',
-    queryPosition: mask.kind === 'path' ? 'token' : 'depth',
-    keyRow: mask.kind === 'path' ? 'source' : 'id',
-    queryRow: mask.kind === 'path' ? 'row' : 'token',
-    maskIndex: first!.index,
+    kScales: kScale?.index,
+    vScales: vScale?.index,
+    kScalesStride: kScale?.stride,
+    vScalesStride: vScale?.stride,
+    maskKind: MASKS[mask.kind],
+    mask: first!.index,
+    position: second?.index,
+    keyList: third?.index,
     maskStride: first!.stride,
-    positionIndex: second?.index,
-    keyListIndex: third?.index,
     hasQueryRow: kernel.queryRow !== undefined,
-    queryRowIndex: kernel.queryRow === undefined ? -1 : operands.get(kernel.queryRow).index,
-    width: heads * d,
-    paddedWidth: roundUp(heads * d, 32),
-    hasPad: (heads * d) % 32 !== 0,
-    scratch,
+    queryRow: kernel.queryRow === undefined ? undefined : operands.get(kernel.queryRow).index,
+    window,
     scoreRows: tiles.scoreRows,
     scoreColumns,
-    scoreTile: score.name,
     valueRows: tiles.valueRows,
-    valueTiles: values.map(({ nr, helper }) => ({ nr, name: helper.name })),
-  });
+    score: score.name,
+    value32: valueOf(32),
+    value16: valueOf(16),
+    memory,
+  };
   return {
-    includes: ['lib/elementary.h'],
-    source,
+    includes: ['attention/attention.h'],
+    source: kernelFunction({ symbol, tables: [], type: 'AttentionConfig', config, call: 'tw_attention' }),
     helpers: [score, ...values.map(({ helper }) => helper)],
     scratchBytes: roundUp(bytes, 4096),
   };
 }
+
+const MASKS = { path: 'TW_PATH', column: 'TW_TREE', bias: 'TW_BIAS' } as const;

@@ -2,16 +2,16 @@
 import { type GemmKernel, LOGPROB_BLOCK, type LogProbKernel, partWidth, type Segment } from '../../ir/kernel.js';
 import { panelColumns } from '../../ir/packing.js';
 import type { CpuGemmSchedule } from '../../ir/plan.js';
-import { isQuads, QUAD_COLUMNS, QUADS, unitDepth } from '../../ir/quads.js';
-import { roundUp } from '../../ir/types.js';
+import { isQuads, QUADS, unitDepth } from '../../ir/quads.js';
+import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
 import { defined } from '../../system/defined.js';
 import { drawOperands, storedLogits } from '../operands.js';
 import { besideProducts, type BesideProducts, epilogueProgram } from './epilogues.js';
-import { amxLines, amxTile, fmaTile, type Helper, type StreamAhead, VECTOR_ISAS } from './micro.js';
+import { amxLines, amxTile, fmaTile, type Helper, type StreamAhead } from './micro.js';
 import {
-  C_TYPES,
   capOf,
   columnStep,
+  ELEMENT_TYPES,
   matricesOf,
   type COperands,
   panelElements,
@@ -22,20 +22,21 @@ import {
 import { passUnits, quadBlocks } from './quadBlocks.js';
 import { VectorBody } from './scalarPrinter.js';
 import { render } from './templates.js';
-import type { Emitted } from './unit.js';
+import { constantTable, type Emitted, kernelFunction } from './unit.js';
 import {
   evenBlocks,
   type GemmPlan,
-  itemValues,
+  itemsConfig,
   lastOffsets,
-  minItems,
-  placeSegments,
+  segmentsTable,
   tileBytesOf,
   tileStride,
 } from './workItems.js';
 
-const staticFunction = (name: string, parameters: string, text: string): string =>
-  `static void ${name}(\n    const tw_launch *launch, ${parameters}) {\n  (void)launch;\n${text}}\n`;
+/** A GemmEpilogue of gemm/items.h. */
+const epilogueFunction = (name: string, text: string): string =>
+  `static void ${name}(\n    const tw_launch *launch, float *tile, int64_t m0, int64_t mn, int64_t c0, int64_t cn, ` +
+  `float *lines) {\n  (void)launch;\n  (void)lines;\n${text}}\n`;
 
 /** Prints a gemm kernel as C. The schedule must be legal for it (isLegal). */
 export function emitGemm(kernel: GemmKernel, operands: COperands, schedule: CpuGemmSchedule, symbol: string): Emitted {
@@ -48,21 +49,16 @@ export function emitGemm(kernel: GemmKernel, operands: COperands, schedule: CpuG
   let functions = '';
   let lines = 0;
   const segments = kernel.segments.map((segment: Segment, i) => {
-    if (beside !== undefined)
-      return { weight: segment.weight, ...blocks[i]!, matrices: matricesOf(segment.pairing), usesLines: false };
+    if (beside !== undefined) return { weight: segment.weight, ...blocks[i]!, matrices: matricesOf(segment.pairing) };
     const epilogue = epilogueProgram(segment, operands, ldc, schedule.isa === 'amx');
     const name = `${symbol}_epilogue${i}`;
-    const usesLines = epilogue.lines > 0;
     lines = Math.max(lines, epilogue.lines);
-    const linesParameter = usesLines ? ', float *lines' : '';
-    const parameters = `float *tile, int64_t m0, int64_t mn, int64_t c0, int64_t cn${linesParameter}`;
-    functions += staticFunction(name, parameters, epilogue.text);
+    functions += epilogueFunction(name, epilogue.text);
     return {
       weight: segment.weight,
       ...blocks[i]!,
       matrices: matricesOf(segment.pairing),
       epilogue: name,
-      usesLines,
     };
   });
   const driver = emitDriver(
@@ -124,158 +120,151 @@ function tailColumns(nr: number): number[] {
   return widths;
 }
 
-/** A contraction of codes. */
-function emitQuadDriver(plan: GemmPlan, operands: COperands): Emitted {
-  const { schedule, symbol } = plan;
+/** A contraction of codes (gemm/codes.h). */
+function emitCodes(plan: GemmPlan, operands: COperands): Emitted {
+  const { schedule, symbol, beside } = plan;
   const a = operands.get(plan.a);
   const weights = plan.segments.map((segment) => operands.weight(segment.weight).weight);
   const quads = quadBlocks(symbol, weights, plan.k, a, plan);
   const wideOffset = tileBytesOf(plan);
   const groupsOffset = wideOffset + quads.wideBytes;
   const codesOffset = groupsOffset + quads.groupsBytes;
-  const { scratchBytes, ...last } = lastOffsets(plan, codesOffset + quads.codesBytes);
-  const { segments, across } = placeSegments(plan, operands, QUAD_COLUMNS, (i) => quads.blocks[i]!.panelBytes);
-  const source =
-    quads.source +
-    render('gemm', {
-      ...itemValues(plan, operands),
-      aType: C_TYPES[a.dtype],
-      quads: { ...quads, groupsOffset, codesOffset },
-      isNested: plan.experts === undefined,
-      ignoresWorkers: plan.experts !== undefined,
-      minItems: minItems(schedule.isa),
-      isAmx: schedule.isa === 'amx',
-      expands: false,
-      wideOffset,
-      ...last,
-      across,
-      segments: segments.map((segment, i) => ({ ...segment, ...quads.blocks[i]! })),
-    });
-  return { includes: quads.includes, source, helpers: quads.helpers, scratchBytes };
+  const { scratchBytes, linesOffset, valuesOffset } = lastOffsets(plan, codesOffset + quads.codesBytes);
+  const config = {
+    items: itemsConfig(plan, operands, true),
+    a: a.index,
+    rowBytes: a.stride * DTYPE_BYTES[a.dtype],
+    products: 'products',
+    round: quads.round,
+    rowValues: (beside?.values ?? 0) > 0 && beside ? `${beside.symbol}_values` : undefined,
+    isAmx: schedule.isa === 'amx',
+    wideOffset,
+    groupsOffset,
+    codesOffset,
+    linesOffset,
+    valuesOffset,
+  };
+  const tables = [segmentsTable(plan, operands), constantTable('CodesProduct', 'products', quads.blocks)];
+  const source = quads.source + kernelFunction({ symbol, tables, type: 'CodesConfig', config, call: 'tw_gemm_codes' });
+  return { includes: ['gemm/codes.h', ...quads.includes], source, helpers: quads.helpers, scratchBytes };
 }
 
-/** Prints the function of the kernel, and those that multiply. */
-export function emitDriver(plan: GemmPlan, operands: COperands): Emitted {
+/** A contraction by tiles of AMX (gemm/amx.h). */
+function emitAmx(plan: GemmPlan, operands: COperands): Emitted {
+  const { schedule, symbol, ldc, beside } = plan;
+  const a = operands.get(plan.a);
+  const { weight } = operands.weight(plan.segments[0]!.weight);
+  const tile = { nr: schedule.nr, lda: a.stride, bp: panelElements(weight), ldc };
+  const lines = amxLines(schedule);
+  const main = amxTile({ ...tile, mr: schedule.mr, lines, beside });
+  const half = amxTile({ ...tile, mr: 16, lines: 0 });
+  const whole = schedule.mr === 32 ? amxTile({ ...tile, mr: 32, lines: 0 }) : undefined;
+  const { scratchBytes, linesOffset, valuesOffset } = lastOffsets(plan, tileBytesOf(plan));
+  const config = {
+    items: itemsConfig(plan, operands, false),
+    a: a.index,
+    lda: a.stride,
+    ldc,
+    k: plan.k,
+    kc: Math.min(schedule.kc, roundUp(plan.k, 32)),
+    panelElements: tile.bp,
+    lines,
+    tiles: { [beside === undefined ? 'fetching' : 'finishing']: main.name, half: half.name, whole: whole?.name },
+    beside: beside && { values: beside.values, columns: beside.columns, rest: `${beside.symbol}_rest` },
+    rowValues: (beside?.values ?? 0) > 0 && beside ? `${beside.symbol}_values` : undefined,
+    linesOffset,
+    valuesOffset,
+  };
+  const tables = [segmentsTable(plan, operands)];
+  const source = kernelFunction({ symbol, tables, type: 'AmxGemmConfig', config, call: 'tw_gemm_amx' });
+  const helpers = [beside?.helper, main, half, whole].filter((helper) => helper !== undefined);
+  return { includes: ['gemm/amx.h', 'lib/elementary.h'], source, helpers, scratchBytes };
+}
+
+/** A contraction by register tiles of floats (gemm/floats.h). */
+function emitFloats(plan: GemmPlan, operands: COperands): Emitted {
   const { schedule, symbol, ldc } = plan;
   const a = operands.get(plan.a);
-  const weights = plan.segments.map((segment) => operands.weight(segment.weight));
-  if (weights.some(({ weight }) => isQuads(weight.format))) return emitQuadDriver(plan, operands);
-  const [first] = weights;
-  if (first === undefined) throw new Error(`Kernel ${symbol} has no segment.`);
-  const isAmx = schedule.isa === 'amx';
-  const format = panelFormat(first.weight);
+  const { weight } = operands.weight(plan.segments[0]!.weight);
+  const format = panelFormat(weight);
   // With one register tile for all rows, weights are a stream from memory to registers.
-  const isStream = !isAmx && schedule.mb === schedule.mr;
-  const fetches = !isStream;
-  const panel = panelColumns(first.weight);
+  const isStream = schedule.mb === schedule.mr;
+  const panel = panelColumns(weight);
   const splitsPanel = schedule.nr % panel !== 0;
   // Narrow panels are widened once per work item if enough rows share them, or if tiles would begin between panels;
   // otherwise in registers. Columns of one register tile at a time: what was widened stays in the first-level cache.
-  const expands =
-    !isAmx && format.elementBits < 32 && (schedule.mb > WIDENED_ROWS || (splitsPanel && panel % schedule.nr !== 0));
-  const bp = panelElements(first.weight);
-  const vectors = VECTOR_ISAS[schedule.isa];
+  const widens = format.elementBits < 32 && (schedule.mb > WIDENED_ROWS || (splitsPanel && panel % schedule.nr !== 0));
+  const bp = panelElements(weight);
   const kc = Math.min(schedule.kc, roundUp(plan.k, 32));
-  const microPanel = expands ? WIDE_PANEL : panel;
-  const microBp = expands ? kc * WIDE_PANEL : bp;
+  const microPanel = widens ? WIDE_PANEL : panel;
   // Together the tiles that share panels fetch the next ones: 16 cache lines of a panel for 16 steps of k.
-  const fetchedLines = isAmx
-    ? amxLines(schedule)
-    : Math.max(AHEAD_B, Math.min(16, Math.ceil((((16 * schedule.nr) / panel) * schedule.mr) / schedule.mb)));
-  const { beside } = plan;
-  const helpers: Helper[] = beside === undefined ? [] : [beside.helper];
+  const nearLines = Math.max(
+    AHEAD_B,
+    Math.min(16, Math.ceil((((16 * schedule.nr) / panel) * schedule.mr) / schedule.mb)),
+  );
+  const helpers: Helper[] = [];
   const tile = (mr: number, nr: number, isTail: boolean): string => {
     // Only whole tiles prefetch; the last rows of a block are too few to matter.
     const isMain = mr === schedule.mr && !isTail;
-    const aheadA = isMain && fetches ? AHEAD_A : 0;
-    const aheadB = isMain && fetches ? fetchedLines : 0;
-    const helper = isAmx
-      ? amxTile({ mr, nr, lda: a.stride, bp, ldc, lines: isMain ? fetchedLines : 0, ...(isMain ? { beside } : {}) })
-      : fmaTile({
-          isa: schedule.isa,
-          mr,
-          nr,
-          rs: a.stride,
-          ks: 1,
-          panel: microPanel,
-          bk: microPanel,
-          bp: microBp,
-          ldc,
-          unroll: isMain ? 4 : 1,
-          aheadA,
-          aheadB,
-          ahead: isStream && !expands && isMain ? streamAhead(mr) : undefined,
-          bDtype: expands ? 'f32' : format.element,
-        });
+    const helper = fmaTile({
+      isa: schedule.isa,
+      mr,
+      nr,
+      rs: a.stride,
+      ks: 1,
+      panel: microPanel,
+      bk: microPanel,
+      bp: widens ? kc * WIDE_PANEL : bp,
+      ldc,
+      unroll: isMain ? 4 : 1,
+      aheadA: isMain && !isStream ? AHEAD_A : 0,
+      aheadB: isMain && !isStream ? nearLines : 0,
+      ahead: isStream && !widens && isMain ? streamAhead(mr) : undefined,
+      bDtype: widens ? 'f32' : format.element,
+    });
     helpers.push(helper);
     return helper.name;
   };
   // A stream computes its padding too: the memory limits it, not arithmetic.
-  const tails = isStream ? [] : isAmx ? (schedule.mr === 32 ? [16, 32] : [16]) : tailRows(schedule.mr);
-  const columns = tailColumns(schedule.nr).map((nr, n) => ({
-    nr,
-    panel,
-    bp,
-    // Tiles side by side on one panel fetch parts of the next one.
-    sharesPanel: nr % panel !== 0,
-    isMain: n === 0,
-    tiles: [
-      { mr: schedule.mr, isMain: true, isFirstTail: false, name: tile(schedule.mr, nr, false) },
-      ...tails.map((mr, i) => ({ mr, isMain: false, isFirstTail: i === 0, name: tile(mr, nr, true) })),
-    ],
-  }));
-  const blockName = `${symbol}_block`;
-  const types = { aType: C_TYPES[a.dtype], wType: C_TYPES[first.dtype] };
-  const block = render('block', {
-    ...types,
-    name: blockName,
-    beside,
-    k: plan.k,
-    kc,
-    isAmx,
-    expands,
-    bp,
-    panel,
-    splitsPanel: !expands && splitsPanel,
-    microPanel,
-    wideColumns: WIDE_PANEL,
-    wideVectors: Array.from({ length: WIDE_PANEL / vectors.lanes }, (_, i) => i * vectors.lanes),
-    store: vectors.store,
-    loadPanel: vectors.loadPanel[format.element],
-    microBp,
+  const tails = isStream ? [] : tailRows(schedule.mr);
+  const tables = [segmentsTable(plan, operands)];
+  const widths = tailColumns(schedule.nr).map((nr) => {
+    const main = tile(schedule.mr, nr, false);
+    if (isStream) return { columns: nr, stream: main };
+    const rows = tails.map((mr) => ({ rows: mr, tile: tile(mr, nr, true) }));
+    tables.push(constantTable('FmaTail', `tails${nr}`, rows));
+    return { columns: nr, fetching: main, tails: `tails${nr}`, tailCount: rows.length };
+  });
+  tables.push(constantTable('FmaTiles', 'widths', widths));
+  const wideOffset = tileBytesOf(plan);
+  const { scratchBytes, linesOffset } = lastOffsets(plan, wideOffset + (widens ? kc * schedule.nr * 4 : 0));
+  const config = {
+    items: itemsConfig(plan, operands, false),
+    a: a.index,
     lda: a.stride,
     ldc,
-    columns,
-    mr: schedule.mr,
-    nr: schedule.nr,
-    isStream,
-    fetches,
-    // Tile loads leave no room to fetch rows as well.
-    fetchesRows: fetches && !isAmx,
-    aheadB: fetchedLines,
-    bType: expands ? C_TYPES.f32 : types.wType,
-    padRows: schedule.mr - 1,
-  });
-  const { segments, across } = placeSegments(plan, operands, panel, () => bp);
-  const wideOffset = tileBytesOf(plan);
-  const { scratchBytes, ...last } = lastOffsets(plan, wideOffset + (expands ? kc * schedule.nr * 4 : 0));
-  const source =
-    block +
-    render('gemm', {
-      ...types,
-      ...itemValues(plan, operands),
-      quads: undefined,
-      expands,
-      wideOffset,
-      ...last,
-      isAmx,
-      across,
-      block: blockName,
-      panel,
-      bp,
-      segments,
-    });
-  return { includes: ['lib/elementary.h', 'lib/amx.h'], source, helpers, scratchBytes };
+    k: plan.k,
+    kc,
+    element: ELEMENT_TYPES[format.element],
+    panel,
+    panelElements: bp,
+    widths: 'widths',
+    widthCount: widths.length,
+    nearLines,
+    widens,
+    wideOffset,
+    linesOffset,
+  };
+  const source = kernelFunction({ symbol, tables, type: 'FloatsConfig', config, call: 'tw_gemm_floats' });
+  return { includes: ['gemm/floats.h', 'lib/elementary.h'], source, helpers, scratchBytes };
+}
+
+/** Prints the function of the kernel, and those that multiply. */
+function emitDriver(plan: GemmPlan, operands: COperands): Emitted {
+  const weights = plan.segments.map((segment) => operands.weight(segment.weight));
+  if (weights.length === 0) throw new Error(`Kernel ${plan.symbol} has no segment.`);
+  if (weights.some(({ weight }) => isQuads(weight.format))) return emitCodes(plan, operands);
+  return plan.schedule.isa === 'amx' ? emitAmx(plan, operands) : emitFloats(plan, operands);
 }
 
 /** Columns of a panel that was widened to f32. */
@@ -339,7 +328,6 @@ export function emitLogProb(
     nb,
     matrices: 1,
     epilogue: name,
-    usesLines: false,
   };
   const driver = emitDriver(
     { symbol, rows: kernel.rows, k: kernel.k, a: kernel.a, schedule, ldc, segments: [segment], lines: 0 },

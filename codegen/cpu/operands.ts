@@ -20,6 +20,23 @@ export const C_TYPES: Readonly<Record<BufferDType, string>> = {
   u8: 'uint8_t',
 };
 
+/** Elements that headers load and store, by the names of lib/elements.h. */
+export const ELEMENT_TYPES = {
+  f32: 'TW_F32',
+  bf16: 'TW_BF16',
+  f16: 'TW_F16',
+  e4m3: 'TW_E4M3',
+  i8: 'TW_I8',
+} as const;
+
+/** The same of any operand. Throws for what is no number. */
+export function elementType({ name, dtype }: Operand): string {
+  const types: Partial<Record<BufferDType, string>> = ELEMENT_TYPES;
+  const type = types[dtype];
+  if (type === undefined) throw new Error(`'${name}' has elements of ${dtype}, which no kernel loads as numbers.`);
+  return type;
+}
+
 /** The names of a module as operands of one kernel. An operand's index is its position in tw_launch.buffers. */
 export class COperands extends KernelOperands {
   /** C expression of a buffer's base pointer. */

@@ -10,9 +10,6 @@ const ABI = 'native/abi.h';
 const RUNTIME = new URL('../../runtime/', import.meta.url);
 
 export type TemplateName =
-  | 'microFma'
-  | 'microAmx'
-  | 'block'
   | 'besideProducts'
   | 'quadRound'
   | 'quadFew'
@@ -20,8 +17,6 @@ export type TemplateName =
   | 'quadWiden'
   | 'quadBlock'
   | 'quadChoice'
-  | 'gemm'
-  | 'attention'
   | 'logprob'
   | 'logprobReduce'
   | 'sample'

@@ -34,19 +34,42 @@ function valueText(value: ConfigValue): string {
   return fields.length === 0 ? '{ 0 }' : `{ ${fields.join(', ')} }`;
 }
 
-/** A struct's value, in lines of at most 120 columns. */
-export function configText(fields: ConfigFields): string {
+/** `.rows = 4, …` in lines of at most 120 columns. */
+export function argumentsText(fields: ConfigFields, depth = 1): string {
+  const pad = '  '.repeat(depth);
   const lines: string[] = [];
   for (const each of Object.entries(fields)) {
     const text = valueText(Object.fromEntries([each]));
     if (text === '{ 0 }') continue;
-    const field = `${text.slice(2, -2)},`;
+    const field = text.slice(2, -2);
     const last = lines.at(-1);
-    if (last !== undefined && last.length + field.length < 116) lines[lines.length - 1] = `${last} ${field}`;
+    if (last !== undefined && pad.length + last.length + field.length < 116)
+      lines[lines.length - 1] = `${last}, ${field}`;
     else lines.push(field);
   }
-  return `{\n${lines.map((line) => `  ${line}\n`).join('')}}`;
+  return lines.map((line) => pad + line).join(',\n');
 }
+
+/** A table of constants inside a function. */
+export const constantTable = (type: string, name: string, values: readonly ConfigFields[]): string =>
+  `  static const ${type} ${name}[] = {\n${values.map((each) => `    {\n${argumentsText(each, 3)},\n    },\n`).join('')}  };\n`;
+
+/** The function that is exported: tables, the Config, and the call of a header's function. */
+export const kernelFunction = ({
+  symbol,
+  tables,
+  type,
+  config,
+  call,
+}: {
+  readonly symbol: string;
+  readonly tables: readonly string[];
+  readonly type: string;
+  readonly config: ConfigFields;
+  readonly call: string;
+}): string =>
+  `void ${symbol}(const tw_launch *launch, int32_t worker, int32_t workers) {\n${tables.join('')}` +
+  `  const ${type} config = {\n${argumentsText(config, 2)},\n  };\n  ${call}(config, launch, worker, workers);\n}\n`;
 
 /** The first line of a unit: a kernel's path without the number of its layer. */
 const aboutKernel = ({ anchor, path }: Kernel, schedule: string): string =>

@@ -4,6 +4,7 @@ import type { CpuGemmSchedule, CpuIsa } from '../../ir/plan.js';
 import { type ExtentName, roundUp } from '../../ir/types.js';
 import type { BesideProducts } from './epilogues.js';
 import type { COperands } from './operands.js';
+import { type ConfigFields, constantTable } from './unit.js';
 
 /** A contraction as its loop over items sees it. */
 export interface GemmPlan {
@@ -20,7 +21,6 @@ export interface GemmPlan {
     nb: number;
     matrices: number;
     epilogue?: string;
-    usesLines: boolean;
   }[];
   readonly lines: number;
   readonly experts?: ExpertRows;
@@ -40,48 +40,34 @@ export function evenBlocks(physical: number, nb: number, step: number): number {
  */
 export const tileStride = (columns: number): number => ((columns * 4) % 4096 === 0 ? columns + 16 : columns);
 
-/** Work items of all segments, one segment after another. */
-export function placeSegments(
-  plan: GemmPlan,
-  operands: COperands,
-  panel: number,
-  bp: (index: number) => number,
-): PlacedSegments {
-  let start = 0;
-  const segments = plan.segments.map((segment, i) => {
-    const blocks = Math.ceil(segment.physical / segment.nb);
-    const matrix = (segment.physical / panel) * bp(i);
-    const weight = operands.weight(segment.weight).index;
-    const placed = { ...segment, matrix, panel, start, end: start + blocks, weight };
-    start += blocks;
-    return placed;
-  });
-  return { segments, across: start };
-}
+/** The segments of a kernel, for gemm/items.h. */
+export const segmentsTable = ({ segments }: GemmPlan, operands: COperands): string =>
+  constantTable(
+    'GemmSegment',
+    'segments',
+    segments.map(({ weight, physical, nb, matrices, epilogue }) => ({
+      weight: operands.weight(weight).index,
+      columns: physical,
+      block: nb,
+      matrices,
+      epilogue,
+    })),
+  );
 
-interface PlacedSegments {
-  readonly segments: readonly object[];
-  readonly across: number;
-}
-
-/** What the loop over work items is, whatever multiplies. */
-export function itemValues(plan: GemmPlan, operands: COperands): object {
-  const { schedule, symbol, experts } = plan;
-  const takesRuns = schedule.isa !== 'amx' && schedule.mb <= STREAM_ROWS && experts === undefined;
+/** The ItemsConfig of gemm/items.h. `keepsRows`: whether items of the same rows follow one another. */
+export function itemsConfig(plan: GemmPlan, operands: COperands, keepsRows: boolean): ConfigFields {
+  const { schedule, segments, experts } = plan;
   return {
-    symbol,
     rows: operands.extentIndex(plan.rows),
-    experts: experts === undefined ? undefined : { count: experts.count, starts: operands.get(experts.starts).index },
-    usesLines: plan.lines > 0,
-    mb: schedule.mb,
-    mr: schedule.mr,
-    takesRuns,
-    // Whether the loop over items stands in another one.
-    isNested: takesRuns,
-    beside: plan.beside,
-    rowValues: plan.beside?.values ?? 0,
-    a: operands.get(plan.a).index,
-    lda: operands.get(plan.a).stride,
+    blockRows: schedule.mb,
+    tileRows: schedule.mr,
+    segments: 'segments',
+    segmentCount: segments.length,
+    experts: experts?.count,
+    starts: experts && operands.get(experts.starts).index,
+    takesRuns: schedule.isa !== 'amx' && schedule.mb <= STREAM_ROWS && experts === undefined,
+    keepsRows,
+    minItems: keepsRows ? minItems(schedule.isa) : 0,
   };
 }
 
@@ -106,7 +92,7 @@ export function lastOffsets(
  * Items of other workers' rows that have to be left before a worker makes codes of these rows as well. With AMX the
  * codes of a block take as long as two items; elsewhere products take much longer.
  */
-export const minItems = (isa: CpuIsa): number => (isa === 'amx' ? 2 : 0);
+const minItems = (isa: CpuIsa): number => (isa === 'amx' ? 2 : 0);
 
 /** Rows of a work item up to which a kernel mostly waits for weights, so that workers take neighbouring items. */
 const STREAM_ROWS = 8;

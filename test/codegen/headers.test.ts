@@ -27,7 +27,9 @@ describe.each([
   it.each(names)('%s says what it is for, is included once, and is short enough to read', (name) => {
     expect(isHeaderName(name)).toBe(true);
     const text = textOf(name);
-    expect(text).toMatch(/^\/\*[\s\S]+?\*\/\n#pragma once\n/);
+    // One that is included for each instruction set forgets the names that it was given.
+    if (/#undef TW_OF\n/.test(text)) expect(text).toMatch(/^\/\*[\s\S]+?\*\/\n#include /);
+    else expect(text).toMatch(/^\/\*[\s\S]+?\*\/\n#pragma once\n/);
     const lines = text.split('\n');
     expect(lines.length).toBeLessThanOrEqual(MAX_LINES);
   });

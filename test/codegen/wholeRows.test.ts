@@ -149,7 +149,7 @@ describe('products of whole rows', () => {
   it.skipIf(!isas.includes('avx2'))('compile for tiles of AMX', () => {
     const schedule: CpuGemmSchedule = { kind: 'gemm', isa: 'amx', mr: 32, nr: 32, kc: 256, mb: 32, nb: 64 };
     const emitted = emitKernel(module.kernels[0]!, module, schedule, { T: 64, R: 64 });
-    expect(emitted.source).toContain('TW_TILE_DOT_BYTES(3, 5, 7);');
+    expect(emitted.source).toContain('.element = TW_AMX_BYTES, .rows = 32,');
     const flags = compilerFlags(['amx']).map((flag) => (flag === '-O3' ? '-O0' : flag));
     expect(() => compile(emitTranslationUnit([emitted]), flags)).not.toThrow();
   });

@@ -67,7 +67,7 @@ static void tw_tile_dot_bytes(float *c, const float *a, const float *b) {
   }
 }
 #define TW_TILE_DOT_BYTES(c, a, b) tw_tile_dot_bytes(tw_tile[c], tw_tile[a], tw_tile[b])
-#else
+#elif defined(__AMX_TILE__)
 #define TW_TILE_CONFIG(config) _tile_loadconfig(config)
 #define TW_TILE_RELEASE() _tile_release()
 #define TW_TILE_ZERO(t) _tile_zero(t)
@@ -77,4 +77,14 @@ static void tw_tile_dot_bytes(float *c, const float *a, const float *b) {
 #define TW_TILE_STORE(t, p, stride) _tile_stored(t, p, stride)
 #define TW_TILE_DOT(c, a, b) _tile_dpbf16ps(c, a, b)
 #define TW_TILE_DOT_BYTES(c, a, b) _tile_dpbsud(c, a, b)
+#else
+/* Units without tiles contain nothing that runs these. */
+#define TW_TILE_CONFIG(config) __builtin_trap()
+#define TW_TILE_RELEASE() __builtin_trap()
+#define TW_TILE_ZERO(t) __builtin_trap()
+#define TW_TILE_LOAD(t, p, stride) (void)(p)
+#define TW_TILE_STREAM(t, p, stride) (void)(p)
+#define TW_TILE_STORE(t, p, stride) (void)(p)
+#define TW_TILE_DOT(c, a, b) __builtin_trap()
+#define TW_TILE_DOT_BYTES(c, a, b) __builtin_trap()
 #endif

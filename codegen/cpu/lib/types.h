@@ -35,11 +35,15 @@ typedef uint8_t tw_bu __attribute__((vector_size(16), aligned(1), may_alias));
 #define TW_TILE static __attribute__((noinline))
 /* Loops over registers, of which none is left. */
 #define TW_UNROLL _Pragma("GCC unroll 64")
-/* A limit of a Config: code that is compiled for another one does not build. */
+/* A limit of a Config: code for another one does not build. Without optimization no condition is decided. */
+#if defined(__OPTIMIZE__)
 #define TW_LIMIT(condition) \
   do { \
     if (!(condition)) tw_beyond_limit(); \
   } while (0)
+#else
+#define TW_LIMIT(condition) (void)0
+#endif
 extern void tw_beyond_limit(void)
 #if defined(__has_attribute)
 #if __has_attribute(error)
