@@ -27,8 +27,8 @@ export type CudaGemmSkeleton = (typeof CUDA_GEMM_SKELETONS)[number];
  */
 export const CUDA_GEMM_MODES = ['cooperative', 'pingpong', 'deferred'] as const;
 
-/** Blocks of a thread-block cluster. Every device with clusters runs eight. */
-export const CLUSTER_SIZES = [1, 2, 4, 8] as const;
+/** Blocks of a thread-block cluster. Every device with clusters runs eight; whether 16 is up to the device. */
+export const CLUSTER_SIZES = [1, 2, 4, 8, 16] as const;
 export type ClusterSize = (typeof CLUSTER_SIZES)[number];
 
 /** Bytes of shared memory that the blocks of a Hopper multiprocessor divide among them. */

@@ -39,6 +39,8 @@ const MAX_SIMT_COLUMNS = 512;
 const MAX_MMA_HEAD = 256;
 
 const CLUSTERS: readonly ClusterSize[] = CLUSTER_SIZES.filter((size) => size > 1);
+/** Whether a device runs larger ones depends on how its multiprocessors lie: nobody chooses them unasked. */
+const PORTABLE_CLUSTERS = CLUSTERS.filter((size) => size <= 8);
 
 /** Query counts of a block, the most promising first. */
 const QUERIES = { simt: [16, 8, 32, 4], mma: [64, 128, 32, 16] } as const;
@@ -296,7 +298,7 @@ const legalSchedules = oncePer(
         queriesOf(skeleton, kernel).flatMap((queries) => {
           const schedule = { kind: 'attention', skeleton, queries, keys: ATTENTION_KEYS[skeleton] } as const;
           return [
-            ...[{}, ...CLUSTERS.map((cluster) => ({ cluster }))].flatMap((shared) => [
+            ...[{}, ...PORTABLE_CLUSTERS.map((cluster) => ({ cluster }))].flatMap((shared) => [
               { ...schedule, ...shared },
               ...TEAMS.map((teams) => ({ ...schedule, ...shared, teams })),
             ]),

@@ -340,7 +340,7 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
       skeleton: z.enum(['simt', 'mma', 'wgmma']),
       queries: extent,
       keys: extent,
-      cluster: z.union([z.literal(2), z.literal(4), z.literal(8)]).exactOptional(),
+      cluster: z.union([z.literal(2), z.literal(4), z.literal(8), z.literal(16)]).exactOptional(),
       teams: extent.exactOptional(),
       lone: z.literal(LONE_BLOCKS).exactOptional(),
       resident: z.literal(RESIDENT_BLOCKS).exactOptional(),

@@ -82,6 +82,7 @@ enum class CuFunctionAttribute : int {
   BinaryVersion = 6,
   MaxDynamicShared = 8,
   PreferredSharedCarveout = 9,
+  LargeClusterAllowed = 14,
 };
 
 /** CUjit_option */

@@ -68,6 +68,10 @@ void CudaModule::allowShared(CudaFunction &function, size_t bytes) {
   function.dynamicShared = bytes;
 }
 
+void CudaModule::allowLargeClusters(CudaFunction &function) {
+  device_->use().cuFuncSetAttribute(function.handle, CuFunctionAttribute::LargeClusterAllowed, 1);
+}
+
 int CudaModule::blocksPerMultiprocessor(const std::string &symbol, int threads, size_t sharedBytes) {
   CudaFunction &kernel = function(symbol);
   if (threads > kernel.info.maxThreads) return 0;

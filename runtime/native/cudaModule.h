@@ -38,6 +38,8 @@ class CudaModule {
   CudaFunction &function(const std::string &symbol);
   /** Lets launches of a kernel ask for this many bytes. Throws where a block cannot have them. */
   void allowShared(CudaFunction &function, size_t bytes);
+  /** Lets a kernel be launched in clusters of more than eight blocks. The driver throws where there are none. */
+  void allowLargeClusters(CudaFunction &function);
   int blocksPerMultiprocessor(const std::string &symbol, int threads, size_t sharedBytes);
   /** Checks number and sizes of a kernel's parameters, as far as its image and the driver tell them. */
   void requireParameters(const CudaFunction &function, const std::vector<size_t> &sizes) const;

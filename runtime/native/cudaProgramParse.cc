@@ -11,6 +11,8 @@ constexpr uint32_t MAX_POINTERS = 128;
 constexpr uint32_t MAX_MAPS = 16;
 /** Bytes of a kernel's parameters that every driver takes. */
 constexpr size_t PARAMETER_BYTES = 4096;
+/* Every device with clusters runs such ones. */
+constexpr unsigned PORTABLE_CLUSTER = 8;
 constexpr size_t LARGEST_GRID_X = 2147483647;
 constexpr size_t LARGEST_GRID_Y = 65535;
 constexpr size_t ALIGNMENT = 16;  // of slots: kernels load 16 bytes at a time, tensor maps start at multiples of it
@@ -159,7 +161,8 @@ CudaLaunchSpec parseLaunch(const CudaProgram &program, const Napi::Value &value,
   launch.sharedBytes =
       static_cast<unsigned>(integerArg(shape.Get("sharedBytes"), what + ".launch.sharedBytes", 0, INT32_MAX));
   launch.module->allowShared(function, launch.sharedBytes);
-  launch.cluster = static_cast<unsigned>(integerArg(shape.Get("cluster"), what + ".launch.cluster", 1, 8));
+  launch.cluster = static_cast<unsigned>(integerArg(shape.Get("cluster"), what + ".launch.cluster", 1, 16));
+  if (launch.cluster > PORTABLE_CLUSTER) launch.module->allowLargeClusters(function);
   launch.gridX = parseGrid(program, shape.Get("gridX"), what + ".launch.gridX");
   launch.gridY = parseGrid(program, shape.Get("gridY"), what + ".launch.gridY");
   if (launch.gridY.kind == CudaGridExtent::Kind::Persistent) fail(what + ".launch.gridY cannot be persistent");

@@ -64,6 +64,8 @@ template <PathConfig config> struct DecodeAnswer<config, true> {
 /* Of several workers, by pairs of columns of a thread: maximum, sum, and the two. */
 template <PathConfig config> struct DecodeAnswer<config, false> {
   using Layout = DecodeLayout<config>;
+  /* Workers whose parts are read at once. */
+  static constexpr int together = Layout::workers < 16 ? Layout::workers : 16;
   float top[Layout::pairs_of_thread], sum[Layout::pairs_of_thread];
   float2 o[Layout::pairs_of_thread];
 
@@ -89,22 +91,25 @@ template <PathConfig config> struct DecodeAnswer<config, false> {
       const int pair = pair_of(i);
       if (pair < 0) break;
       const int row = pair / (config.head_dim / 2), column = pair % (config.head_dim / 2) * 2;
-      float2 ends[Layout::workers], x[Layout::workers];
 #pragma unroll
-      for (int w = 0; w < Layout::workers; w++) {
-        if (w >= count) break;
-        ends[w] = two_of(w, Layout::ends_in_part + row * 8);
-        x[w] = two_of(w, (row * Layout::part_pitch + column) * 4);
-      }
+      for (int first = 0; first < Layout::workers; first += together) {
+        float2 ends[together], x[together];
 #pragma unroll
-      for (int w = 0; w < Layout::workers; w++) {
-        if (w >= count) break;
-        const float most = fmaxf(top[i], ends[w].x);
-        const float before = power2(top[i] - most), now = power2(ends[w].x - most);
-        top[i] = most;
-        sum[i] = fmaf(ends[w].y, now, mul(sum[i], before));
-        o[i].x = fmaf(x[w].x, now, mul(o[i].x, before));
-        o[i].y = fmaf(x[w].y, now, mul(o[i].y, before));
+        for (int w = 0; w < together; w++) {
+          if (first + w >= count) break;
+          ends[w] = two_of(first + w, Layout::ends_in_part + row * 8);
+          x[w] = two_of(first + w, (row * Layout::part_pitch + column) * 4);
+        }
+#pragma unroll
+        for (int w = 0; w < together; w++) {
+          if (first + w >= count) break;
+          const float most = fmaxf(top[i], ends[w].x);
+          const float before = power2(top[i] - most), now = power2(ends[w].x - most);
+          top[i] = most;
+          sum[i] = fmaf(ends[w].y, now, mul(sum[i], before));
+          o[i].x = fmaf(x[w].x, now, mul(o[i].x, before));
+          o[i].y = fmaf(x[w].y, now, mul(o[i].y, before));
+        }
       }
     }
   }

@@ -222,7 +222,7 @@ describe('schedules of attention', () => {
     expect(legal(four, { ...schedule('mma', 4), lone: 7 })).toMatch(/7 lone warps leave no room for keys and values/);
     expect(legal(four, { ...schedule('mma', 2), lone: 5 })).toMatch(/one query, or as many as its tile has rows for/);
     expect(legal({ ...four, window: 64 }, { ...schedule('mma', 4), lone: 5 })).toMatch(/paths without a window/);
-    expect(legal(grouped, { ...schedule('mma', 1), cluster: 1 })).toMatch(/a cluster has 2, 4 or 8 blocks/);
+    expect(legal(grouped, { ...schedule('mma', 1), cluster: 1 })).toMatch(/a cluster has 2, 4, 8 or 16 blocks/);
     expect(legal(grouped, { ...schedule('mma', 1), cluster: 2 }, LEAST)).toMatch(/sm_80 has no clusters/);
     for (const shared of [{ teams: 2 }, { cluster: 2 }] as const) {
       const reason = /teams and clusters want mma over paths, and one query of at most 16 heads a block/;

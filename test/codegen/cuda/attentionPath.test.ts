@@ -213,7 +213,7 @@ describe('one query a block', () => {
 
   const lone: CudaAttentionSchedule = { ...decode(), lone: 8 };
 
-  it.each([decode(), decode(2), decode(4, 2), decode(8), decode(undefined, 4), lone])(
+  it.each([decode(), decode(2), decode(4, 2), decode(8), decode(16, 2), decode(undefined, 4), lone])(
     'has the same bits whenever copies arrive and in whatever order threads run: $cluster $teams $lone',
     (plan) => {
       for (const options of [{ late: false }, { backwards: true }, { late: false, backwards: true }])

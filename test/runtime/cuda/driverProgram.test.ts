@@ -202,6 +202,18 @@ describeFake('programs', (fake) => {
     ).toThrow(/share device memory/);
   });
 
+  it('asks the driver for clusters that not every device has', async () => {
+    const clusters = async (cluster: 8 | 16): Promise<readonly string[]> => {
+      fake.reset();
+      const grid = shape({ gridX: tiles('T', 64, 16), cluster });
+      const program = bind({ launches: [launch('tw_cluster', [0], { launch: grid })] });
+      await program.run({ extents: [129, 25], inputs: [] });
+      return fake.log('launch');
+    };
+    expect((await clusters(8))[0]).toContain('cluster=8');
+    expect((await clusters(16))[0]).toContain('cluster=16');
+  });
+
   it('computes grids of all kinds for each micro-batch', async () => {
     const grid = (gridX: GridExtent, gridY: GridExtent = one, cluster: 1 | 2 = 1): CudaLaunchBinding =>
       launch('tw_grid', [0], { launch: shape({ gridX, gridY, cluster }) });

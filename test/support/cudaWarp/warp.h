@@ -50,7 +50,7 @@ struct tw_pointer {
 struct tw_dim3 { unsigned x, y, z; };
 static tw_dim3 threadIdx, blockIdx, gridDim, blockDim;
 /* Shared memory of the blocks of a cluster. */
-constexpr unsigned TW_MOST_BLOCKS = 8, TW_SHARED_BYTES = 232448;
+constexpr unsigned TW_MOST_BLOCKS = 16, TW_SHARED_BYTES = 232448;
 unsigned char tw_shared_of[TW_MOST_BLOCKS][TW_SHARED_BYTES] __attribute__((aligned(1024)));
 /* Of the running fibre: its block's number in the cluster, and that block's shared memory. */
 static unsigned tw_rank;

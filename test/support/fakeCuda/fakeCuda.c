@@ -36,7 +36,12 @@
 
 #include "fakeResults.h"
 
-typedef struct { char name[128]; int count; size_t sizes[MOST_PARAMETERS]; int dynamicShared; int isUsed; } Function;
+typedef struct {
+  char name[128];
+  int count;
+  size_t sizes[MOST_PARAMETERS];
+  int dynamicShared, takesLargeClusters, isUsed;
+} Function;
 typedef struct { char *text; Function functions[64]; } Module;
 typedef struct Stream Stream;
 /* Generations: how often it was recorded, and the last record that was reached. */
@@ -402,6 +407,8 @@ EXPORT Result cuFuncSetAttribute(Function *function, int attribute, int value) {
   BEGIN(cuFuncSetAttribute, 1)
   if (attribute == 9) {
     if (value < -1 || value > 100) result = INVALID_VALUE;
+  } else if (attribute == 14) {
+    function->takesLargeClusters = value;
   } else {
     if (attribute != 8 || value > 232448) result = INVALID_VALUE;
     else function->dynamicShared = value;
@@ -439,7 +446,8 @@ EXPORT Result cuLaunchKernelEx(const Config *config, Function *function, void **
        config->grid[0], config->grid[1], config->grid[2], config->block[0], config->sharedBytes, cluster,
        isProgrammatic, *(int *)arguments[0], *(int *)arguments[1]);
   const int isShared = config->sharedBytes <= 49152 || config->sharedBytes <= (unsigned)function->dynamicShared;
-  if (extra || !isShared || !config->grid[0] || !config->grid[1] || config->grid[0] % cluster ||
+  const int isAllowed = cluster <= (function->takesLargeClusters ? 16u : 8u);
+  if (extra || !isShared || !isAllowed || !config->grid[0] || !config->grid[1] || config->grid[0] % cluster ||
       config->block[0] > 1024)
     result = INVALID_VALUE;
   else {

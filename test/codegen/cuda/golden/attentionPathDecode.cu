@@ -27,7 +27,7 @@ k_attention_test(
     f16 *__restrict__ q,
     f16 *__restrict__ k,
     f16 *__restrict__ v,
-    i32 *__restrict__ begin,
+    i32 *__restrict__ begin_,
     i32 *__restrict__ position,
     i32 *__restrict__ key,
     f32 *__restrict__ out) {
@@ -35,7 +35,7 @@ k_attention_test(
       .q = q,
       .k = k,
       .v = v,
-      .begin = begin,
+      .begin = begin_,
       .position = position,
       .key = key,
       .out = out,

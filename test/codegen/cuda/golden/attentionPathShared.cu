@@ -27,7 +27,7 @@ k_attention_test(
     bf16 *__restrict__ q,
     bf16 *__restrict__ k,
     bf16 *__restrict__ v,
-    i32 *__restrict__ begin,
+    i32 *__restrict__ begin_,
     i32 *__restrict__ position,
     i32 *__restrict__ key,
     bf16 *__restrict__ out) {
@@ -36,7 +36,7 @@ k_attention_test(
       .q = q,
       .k = k,
       .v = v,
-      .begin = begin,
+      .begin = begin_,
       .position = position,
       .key = key,
       .out = out,
