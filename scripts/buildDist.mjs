@@ -19,6 +19,10 @@ function copyAssets() {
   const printed = readdirSync(join(ROOT, 'codegen'), { recursive: true, encoding: 'utf8' }).map((file) =>
     join('codegen', file),
   );
+  // What a build of other sources has left would be part of this program.
+  const made = join(DIST, 'codegen');
+  for (const file of readdirSync(made, { recursive: true, encoding: 'utf8' }))
+    if (/\.(?:hbs|cuh|h)$/.test(file) || basename(file) === 'compiled.cjs') rmSync(join(made, file));
   const templates = printed.filter((file) => file.endsWith('.hbs'));
   const headers = printed.filter((file) => /\.(?:cuh|h)$/.test(file));
   const copied = [...filesOf('test', 'gpu', 'golden'), ...filesOf('tasks', 'builtin', 'texts')];

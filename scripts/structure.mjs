@@ -14,7 +14,7 @@ const files = execFileSync('git', ['ls-files'], { cwd: root, encoding: 'utf8' })
 const textOf = new Map(files.map((file) => [file, readFileSync(join(root, file), 'utf8')]));
 const linesOf = (file) => textOf.get(file).split('\n').length - 1;
 const sum = (list) => list.reduce((total, each) => total + each, 0);
-const isCode = (file) => /\.(tsx?|mts|mjs|cjs|hbs|cc|h|c|cu)$/.test(file);
+const isCode = (file) => /\.(tsx?|mts|mjs|cjs|hbs|cc|h|c|cu|cuh)$/.test(file);
 const sources = files.filter((file) => /\.tsx?$/.test(file) && file.includes('/') && !/^(test|scripts)\//.test(file));
 const matches = (text, pattern) => [...text.matchAll(pattern)];
 

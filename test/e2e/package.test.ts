@@ -3,7 +3,7 @@
  * nothing else.
  */
 import { spawnSync } from 'node:child_process';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
 import { describe, expect, it } from 'vitest';
 
@@ -44,6 +44,14 @@ describe('the npm package', () => {
     );
     expect(missing).toEqual([]);
     expect(linksOf('README.md').filter((link) => !existsSync(join(ROOT, link)))).toEqual([]);
+  });
+
+  it.skipIf(!existsSync(join(ROOT, 'dist')))('contains the headers of kernels, where its code finds them', () => {
+    const built = (target: string): readonly string[] =>
+      readdirSync(join(ROOT, 'codegen', target), { recursive: true, encoding: 'utf8' })
+        .filter((name) => /\.(cuh|h)$/.test(name))
+        .map((name) => `dist/codegen/${target}/${name}`);
+    expect(files).toEqual(expect.arrayContaining([...built('cuda'), ...built('cpu'), 'dist/runtime/native/abi.h']));
   });
 
   it('contains what builds the addon, and no tests', () => {
