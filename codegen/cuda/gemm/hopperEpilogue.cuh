@@ -14,7 +14,7 @@
  */
 #pragma once
 #include "gemm/hopperTiles.cuh"
-#include "gemm/quads.cuh"
+#include "gemm/epilogue.cuh"
 #include "gemm/segments.cuh"
 #include "lib/launch.cuh"
 

@@ -57,6 +57,8 @@ template <> TW_DEVICE unsigned pack<bf16>(float x, float y) { return bits_of_bf1
 template <> TW_DEVICE unsigned pack<f16>(float x, float y) { return bits_of_f16x2(x, y); }
 template <> TW_DEVICE unsigned pack<e4m3>(float x, float y) { return bits_of_e4m3x2(x, y); }
 template <> TW_DEVICE unsigned pack<i8>(float x, float y) { return bits_of_i8(x) | bits_of_i8(y) << 8; }
+template <class T> TW_DEVICE unsigned pack(unsigned x, unsigned y);
+template <> TW_DEVICE unsigned pack<u8>(unsigned x, unsigned y) { return x | y << 8; }
 
 TW_DEVICE float load(const f32 *p) { return *p; }
 TW_DEVICE float load(const bf16 *p) { return to_float(*p); }

@@ -89,6 +89,15 @@ template <class C, class A, class B> requires SomePair<C, A, B> TW_DEVICE float2
       select(second_of(condition), second_of(a), second_of(b)) };
 }
 
+/* A lane's two columns of a group of eight. `products(group, i)`: a product, as main loops leave them. */
+template <class Products> TW_DEVICE float2 pair(const Products &products, int group) {
+  return { products(group, 0), products(group, 1) };
+}
+TW_DEVICE void add_to(float &sum, float2 x) {
+  sum = add(sum, x.x);
+  sum = add(sum, x.y);
+}
+
 /* Two adjacent columns of memory, the first at an even one. */
 TW_DEVICE uint2 bytes_of(uchar2 x) { return { x.x, x.y }; }
 template <class T> TW_DEVICE void store2(T *p, float2 x) { store2(p, x.x, x.y); }

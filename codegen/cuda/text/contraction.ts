@@ -5,7 +5,7 @@ import { oncePer } from '../../../ir/oncePer.js';
 import { isRowInvariant, operands as childrenOf, printScalar, type Scalar } from '../../../ir/scalar.js';
 
 import { type CudaOperands, CudaRowScope } from './operands.js';
-import { floatPair, LaneBody, type LaneSite } from './scalarPrinter.js';
+import { LaneBody, type LaneSite, productPair } from './scalarPrinter.js';
 import { block, Constants, guarded, indent, unrolled } from './statements.js';
 
 /** Segments of a contraction. The vocabulary contraction has one segment without outputs. */
@@ -160,10 +160,7 @@ export function groupValues(segment: Segment, scope: CudaRowScope, columns: Grou
       return column();
     },
     lanes: 2,
-    acc: () => {
-      const group = `${width / EIGHT} * each_ + ${lying()}`;
-      return floatPair(acc(group, 0), acc(group, 1));
-    },
+    acc: () => productPair(acc, `${width / EIGHT} * each_ + ${lying()}`),
   };
   const adds = sums.map(({ a }, i) => {
     const [x, y] = adding.floats(a, site);

@@ -8,14 +8,14 @@ import type { Access } from '../../../ir/scalar.js';
 import { defined } from '../../../system/defined.js';
 import { groupValues, type GroupValues } from './contraction.js';
 import { type CudaOperands, leastCommonMultiple, type Operand, CudaRowScope } from './operands.js';
-import { bytePair, floatPair, LaneBody, modulo, programValues, type LaneSite, storeLine } from './scalarPrinter.js';
+import { LaneBody, modulo, productPair, programValue, type LaneSite, storeLine } from './scalarPrinter.js';
 import { block, Constants, guarded, indent, unrolled } from './statements.js';
 
 /** A pair of values to be stored, for callers that stage results themselves. */
 export interface StoreSite {
   readonly operand: Operand;
-  /** C expressions (float; unsigned for a buffer of bytes) of the values at column and column + 1. */
-  readonly values: readonly string[];
+  /** C expression (float2; uint2 for a buffer of bytes) of the values at column and column + 1. */
+  readonly value: string;
   /** The values belong to the second half of a rotated pair. */
   readonly isPartner: boolean;
   /** The index that selects the row, see Output. */
@@ -77,11 +77,11 @@ export interface Fragment {
    */
   readonly shared?: (group: string) => ReadonlyMap<string, string>;
   /**
-   * Loads that the caller has already made, at logical column + lane of the group; see Site.loaded. `group` is a C
+   * Loads that the caller has already made, of the pair of the group; see LaneSite.loaded. `group` is a C
    * expression (int, constant once loops are unrolled): the fragment's 8-column group, of logical columns if
    * interleaved, otherwise of physical columns.
    */
-  readonly loaded?: (buffer: string, access: Access, group: () => string, lane: number) => string | undefined;
+  readonly loaded?: (buffer: string, access: Access, group: () => string) => string | undefined;
 }
 
 /** The reason why a segment cannot have a fragment epilogue; undefined if it can. */
@@ -130,13 +130,8 @@ export interface Sites {
 /**
  * The sites at which a fragment's programs are evaluated, in terms of `unit_`; adds the constants that they may use.
  */
-export function fragmentSites(
-  { pairing, columns }: Segment,
-  operands: CudaOperands,
-  fragment: Fragment,
-  constants: Constants,
-): Sites {
-  const { acc, column: base, quad, shared } = fragment;
+export function fragmentSites({ pairing, columns }: Segment, fragment: Fragment, constants: Constants): Sites {
+  const { acc, column: base, quad, loaded, shared } = fragment;
   const at = (
     id: string,
     column: () => string,
@@ -150,18 +145,13 @@ export function fragmentSites(
       return column();
     },
     lanes: 2,
-    acc: (i) => pairOf(floatPair, (lane) => acc(i === 0 ? group() : second(), lane)),
+    acc: (i) => productPair(acc, i === 0 ? group() : second()),
     ...defined({
-      loaded: fragment.loaded && ((buffer: string, access: Access) => loaded(buffer, access, logical(group))),
+      loaded: loaded && ((buffer: string, access: Access) => loaded(buffer, access, logical(group))),
     }),
     ...defined({ rotate, suffix }),
     ...defined({ given: shared && shared(pairing.kind === 'none' ? 'unit_' : '2 * unit_') }),
   });
-  const loaded = (buffer: string, access: Access, group: () => string): string | undefined => {
-    const [x, y] = [0, 1].map((lane) => fragment.loaded?.(buffer, access, group, lane));
-    const join = operands.get(buffer).dtype === 'u8' ? bytePair : floatPair;
-    return x === undefined || y === undefined ? undefined : pairOf(join, (lane) => (lane === 0 ? x : y));
-  };
   const logical = (group: () => string): (() => string) => (pairing.kind === 'interleave' ? () => 'unit_' : group);
   switch (pairing.kind) {
     case 'none': {
@@ -203,13 +193,6 @@ export function fragmentSites(
   }
 }
 
-/** The pair of two columns' C expressions: what they are the members of, or one that `join` makes. */
-function pairOf(join: (x: string, y: string) => string, lane: (lane: number) => string): string {
-  const [x, y] = [lane(0), lane(1)];
-  const whole = x.slice(0, -2);
-  return x === `${whole}.x` && y === `${whole}.y` ? whole : join(x, y);
-}
-
 /** C expression: group of physical columns of the first element of a pair, for pairs of `across` groups each. */
 const firstGroup = (across: number): string => `unit_ / ${across} * ${2 * across} + unit_ % ${across}`;
 
@@ -243,7 +226,7 @@ export function fragmentEpilogue(segment: Segment, operands: CudaOperands, fragm
   const constants = new Constants();
   const own = ownValues(segment, scope, fragment);
   const shared = own?.shared ?? fragment.shared;
-  const sites = fragmentSites(segment, operands, { ...fragment, ...defined({ shared }) }, constants);
+  const sites = fragmentSites(segment, { ...fragment, ...defined({ shared }) }, constants);
   const sums: string[] = [];
   const printed = sites.list.map((site, i) => printOutputs(outputs, site, i === 1, body, fragment, sums));
   const stores = printed.flatMap(({ stores: lines }) => lines);
@@ -309,14 +292,15 @@ function printOutputs(
     if (output.kind === 'rowSum') {
       const name = `${fragment.prefix}s${sum++}`;
       if (isFirst) sums.push(name);
-      adds.push(...programValues(output, body, site).map((value) => `${name} = add(${name}, ${value});${mark}`));
+      const { code, marks } = programValue(output, body, site);
+      adds.push(`add_to(${name}, ${code});${marks}${mark}`);
       return;
     }
     const operand = body.row.operands.get(output.buffer);
     const own = fragment.store?.({
       operand,
-      get values() {
-        return programValues(output, body, site);
+      get value() {
+        return programValue(output, body, site).code;
       },
       isPartner,
       via: output.via,

@@ -83,6 +83,12 @@ export const floatPair = (x: string, y: string): string => pairOf('f', x, y);
 /** The same of bytes. */
 export const bytePair = (x: string, y: string): string => pairOf('u', x, y);
 
+/** C expression of the pair of products of a group, of which `acc` gives the two. */
+export function productPair(acc: (group: string, lane: number) => string, group: string): string {
+  const [x, y] = [acc(group, 0), acc(group, 1)];
+  return x === `products(${group}, 0)` ? `pair(products, ${group})` : floatPair(x, y);
+}
+
 const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 /** C expressions of the columns of a pair: of a variable's, or of those that pairOf was given. */
 const lanesOf = (pair: string): readonly [string, string] => [`${pair}.x`, `${pair}.y`];

@@ -31,7 +31,7 @@ export const columnFloats = (segments: readonly Segment[], operands: CudaOperand
   Math.max(0, ...segments.map((segment) => columnVectors(segment, operands).length * columnsRead(segment, tn)));
 
 /**
- * C expression (float) of a vector's value at a thread's column `lane` of a group of 8, of the tile whose values
+ * C expression (float2) of a vector's values at a thread's pair of a group of 8, of the tile whose values
  * products.across points to: logical groups if interleaved, otherwise physical ones. Undefined for other buffers.
  */
 export function columnValue(
@@ -40,12 +40,11 @@ export function columnValue(
   tn: number,
   buffer: string,
   group: string,
-  lane: number,
 ): string | undefined {
   const at = columnVectors(segment, operands).findIndex(({ name }) => name === buffer);
   if (at < 0) return undefined;
   const first = at === 0 ? '' : `${at * columnsRead(segment, tn)} + `;
-  return `load2(products.across + ${first}8 * (${group}) + 2 * quad).${lane === 0 ? 'x' : 'y'}`;
+  return `load2(products.across + ${first}8 * (${group}) + 2 * quad)`;
 }
 
 /** C expression (int): logical column of physical column `lying` of a segment. */

@@ -6,7 +6,7 @@ import { DTYPE_BYTES } from '../../../ir/types.js';
 import { groupValues, type GroupValues } from '../text/contraction.js';
 import { type Fragment, fragmentEpilogue, fragmentStep, type SumSite } from '../text/fragment.js';
 import { type CudaOperands, type Operand, physicalColumns, CudaRowScope } from '../text/operands.js';
-import { indent, unrolled } from '../text/statements.js';
+import { indent } from '../text/statements.js';
 import { columnValue } from './columnValues.js';
 import {
   AHEAD_GROUPS,
@@ -54,7 +54,7 @@ interface BatchContext extends VectorContext, SumContext {
   /** Statements at the beginning of a batch whose loads were begun ahead; undefined if batches begin their own. */
   readonly takes: ((batch: LoadBatch) => string[]) | undefined;
   /** C expression of a column value in shared memory, at a group of 8 columns of the tile; see columnValue. */
-  readonly column: (buffer: string, group: string, lane: number) => string | undefined;
+  readonly column: (buffer: string, group: string) => string | undefined;
   /** Tables whose entries are loaded once for a row; undefined if each pair loads its own. */
   readonly tables: RowTables | undefined;
   /** Values that groups of columns share, computed for the whole row of the tile. */
@@ -113,20 +113,20 @@ export function epilogueText(
         ? segment.outputs.filter(({ kind }) => kind === 'rowSum').map(({ buffer }) => operands.get(buffer))
         : [],
     tables: options.mmaType === 'e4m3' && holdsWholeHeads ? tablesOf(segment, operands, layout) : undefined,
-    column: (buffer, group, lane) =>
-      options.hasColumnValues ? columnValue(segment, operands, start, buffer, group, lane) : undefined,
+    column: (buffer, group) =>
+      options.hasColumnValues ? columnValue(segment, operands, start, buffer, group) : undefined,
   };
   const batch = Math.max(step, Math.floor(groupsAtOnce(context) / step) * step);
   const declared = indent(
     [
-      ...context.sums.map((_, i) => `BlockSums s${i}_;`),
+      ...context.sums.map((operand) => `BlockSums ${sumsName(operand, operands)};`),
       ...(context.tables?.lines() ?? []),
       ...(context.groups === undefined ? [] : [...scope.lines, ...context.groups.lines]),
       ...(context.groups !== undefined && layout.isDeferred ? ['products.forget();'] : []),
     ],
     DEPTH,
   );
-  const before = ahead && { declared: declaredAhead(ahead), load: firstLoads(access, ahead) };
+  const before = ahead && { declared: declaredAhead(ahead, operands), load: firstLoads(access, ahead) };
   const sums = indent(lastSums(context, groups), DEPTH);
   // What loads ahead has several batches.
   if (groups <= batch)
@@ -209,7 +209,7 @@ function batchText(context: BatchContext, { batch, count }: LoadBatch, first: st
     };
     const fragment: Fragment = {
       row: 'row',
-      isStored: 'isStored',
+      isStored: 'is_stored',
       prefix: 'e',
       groups: part,
       column: `(${start === 0 ? origin : `${origin} + ${8 * start}`})`,
@@ -219,12 +219,12 @@ function batchText(context: BatchContext, { batch, count }: LoadBatch, first: st
       given,
       acc: accumulator(offset.join(' + ')),
       ...sharedOf(context, offset),
-      loaded: (buffer: string, access: Access, group: () => string, lane: number) =>
+      loaded: (buffer: string, access: Access, group: () => string) =>
         access.kind === 'element' && access.via === undefined
-          ? vectorLoads.element(buffer, group, lane)
+          ? vectorLoads.pair(buffer, group)
           : access.kind === 'column'
-            ? context.column(buffer, inTile(group()), lane)
-            : context.tables?.value(buffer, access, inTile(group()), lane),
+            ? context.column(buffer, inTile(group()))
+            : context.tables?.pair(buffer, access, inTile(group())),
       store: (site) => vectorStores.store(site),
       // A branch between rotated pairs stops the assembler from loading all their table entries at once, which would
       // displace accumulators.
@@ -291,31 +291,31 @@ export function takeSum(
   { operand, sum }: SumSite,
   block: string,
 ): string[] {
-  const name = `s${sums.findIndex((each) => each.name === operand.name)}_`;
-  const own = `column0 / ${ROW_SUM_BLOCK} + (${block}) - ${QUAD - 1} + quad`;
-  const isInside = isWhole ? '' : ` && (${own}) * ${ROW_SUM_BLOCK} < ${segment.columns}`;
-  return [
-    `${name}.take(${block}, ${sum}, quad);`,
-    `if ((${block}) % ${QUAD} == ${QUAD - 1} && isStored${isInside}) ` +
-      `(${operands.base(operand)})[(long long)row * ${operand.stride} + ${own}] = ${name}.whole;`,
-  ];
+  const name = sumsName(
+    sums.find((each) => each.name === operand.name)!,
+    operands,
+  );
+  return [`${name}.take<${limitOf({ segment, isWhole })}>(${block}, ${sum}, ${partsOf(operand, operands)});`];
 }
 
 /** Completes the last blocks of a row if they are fewer than four. */
 export function lastSums({ segment, operands, sums, isWhole }: SumContext, groups: number): string[] {
   const blocks = groups / SUM_GROUPS;
-  const over = blocks % QUAD;
-  if (over === 0) return [];
-  return sums.flatMap((operand, i) => {
-    const own = `column0 / ${ROW_SUM_BLOCK} + ${blocks - over} + quad`;
-    const isInside = isWhole ? '' : ` && (${own}) * ${ROW_SUM_BLOCK} < ${segment.columns}`;
-    return [
-      ...Array.from({ length: QUAD - over }, (_, j) => `s${i}_.take(${over + j}, 0.0f, quad);`),
-      `if (quad < ${over} && isStored${isInside}) ` +
-        `(${operands.base(operand)})[(long long)row * ${operand.stride} + ${own}] = s${i}_.whole;`,
-    ];
-  });
+  return blocks % QUAD === 0
+    ? []
+    : sums.map(
+        (operand) =>
+          `${sumsName(operand, operands)}.end<${blocks}, ${limitOf({ segment, isWhole })}>(` +
+          `${partsOf(operand, operands)});`,
+      );
 }
+
+const sumsName = (operand: Operand, operands: CudaOperands): string => `${operands.nameOf(operand)}_sums`;
+/** Columns of a row; 0 where every tile lies inside the segment. */
+const limitOf = ({ segment, isWhole }: Pick<SumContext, 'segment' | 'isWhole'>): number =>
+  isWhole ? 0 : segment.columns;
+const partsOf = (operand: Operand, operands: CudaOperands): string =>
+  `quad, ${operands.base(operand)} + (long long)row * ${operand.stride}, column0 / ${ROW_SUM_BLOCK}, is_stored`;
 
 // Tables that rotated pairs read, such as cosines and sines of a row's position. All heads of a row read the same
 // entries: a thread loads its own once for a row of the tile, all at once, where it has registers for them. Only for
@@ -355,21 +355,22 @@ export class RowTables {
   /** Statements that load a row's entries. */
   lines(): string[] {
     const scope = new CudaRowScope(this.operands, 'row', 'tr');
-    const loads = this.tables.flatMap(({ operand, via }, i) => {
-      const from = `${scope.rowPointer(operand, via)} + 8 * entry_ + 2 * quad`;
-      return [
-        `float2 t${i}_[${this.entries}];`,
-        ...unrolled(`for (int entry_ = 0; entry_ < ${this.entries}; entry_++)`, [`t${i}_[entry_] = load2(${from});`]),
-      ];
-    });
+    const loads = this.tables.flatMap(({ operand, via }) => [
+      `RowTable<${this.entries}> ${this.nameOf(operand)};`,
+      `${this.nameOf(operand)}.load(${scope.rowPointer(operand, via)}, quad);`,
+    ]);
     return [...scope.lines, ...loads];
   }
 
-  /** C expression (float) of a table's value at group `group` of 8 physical columns of the tile. */
-  value(buffer: string, access: Access, group: string, lane: number): string | undefined {
+  /** C expression (float2) of a table's values at group `group` of 8 physical columns of the tile. */
+  pair(buffer: string, access: Access, group: string): string | undefined {
     if (!this.isTable(access)) return undefined;
-    const at = this.tables.findIndex(({ operand, via }) => operand.name === buffer && via === access.via);
-    return at < 0 ? undefined : `t${at}_[(${group}) / 2 % ${this.entries}].${lane === 0 ? 'x' : 'y'}`;
+    const own = this.tables.find(({ operand, via }) => operand.name === buffer && via === access.via);
+    return own === undefined ? undefined : `${this.nameOf(own.operand)}.pair(${group})`;
+  }
+
+  private nameOf(operand: Operand): string {
+    return `${this.operands.nameOf(operand)}_table`;
   }
 
   /** Both halves of a head read the same entries. */

@@ -6,8 +6,8 @@
  */
 import type { Segment } from '../../../ir/kernel.js';
 import { roundUp } from '../../../ir/types.js';
-import { firstHalf, type StoreSite } from '../text/fragment.js';
-import { type CudaOperands, isByte, type Operand, packElement, unpackElement } from '../text/operands.js';
+import type { StoreSite } from '../text/fragment.js';
+import { type CudaOperands, ELEMENT_TYPES, isByte, type Operand } from '../text/operands.js';
 import { block, unrolled } from '../text/statements.js';
 import { CHUNK_GROUPS, CHUNKS_OF_PART } from './layout.js';
 
@@ -41,106 +41,59 @@ export function isVector(operand: Operand, { columns, pairing }: Segment, units:
  */
 export const wordsOf = (operand: Operand, groups: number): number => roundUp(groups, QUAD) / (isByte(operand) ? 2 : 1);
 
-/** The part of a group that a lane loads or stores. */
-export const accessType = (operand: Operand): string => (isByte(operand) ? 'uint2' : 'uint4');
-/** The words of the four groups from `unit_` on. */
-export const unitWords = (name: string, operand: Operand): string[] =>
-  isByte(operand) ? [0, 1].map((i) => `${name}[unit_ / 2 + ${i}]`) : [0, 1, 2, 3].map((i) => `${name}[unit_ + ${i}]`);
-export const FIELDS = ['x', 'y', 'z', 'w'] as const;
+/** What a name of a kernel's values is called that holds the words of a buffer. */
+const wordsName = (operand: Operand, operands: CudaOperands): string => `${operands.nameOf(operand)}_words`;
+/** C expression of a row of a buffer. */
+const rowOf = (operand: Operand, operands: CudaOperands, row = 'row'): string =>
+  `${operands.base(operand)} + (long long)${row} * ${operand.stride}`;
+/** The type of so many groups of a row: gemm/epilogue.cuh. */
+const groupsType = (operand: Operand, groups: number): string =>
+  `GroupWords<${ELEMENT_TYPES[operand.dtype]}, ${groups}>`;
+/** The number of columns by which accesses are limited; 0 where every tile lies inside the segment. */
+const limit = ({ isWhole, segment }: VectorContext): number => (isWhole ? 0 : segment.columns);
 
 /** Buffers that an epilogue without pairs reads at the element itself. They are loaded before they are used. */
 export class VectorLoads {
   private readonly list: readonly Loaded[];
   private readonly context: VectorContext;
   private readonly origin: string;
-  private readonly count: number;
 
   constructor(context: VectorContext, loads: readonly Operand[], origin: string, count: number) {
     this.context = context;
     this.origin = origin;
-    this.count = count;
-    this.list = loads.map((operand, i) => ({
+    this.list = loads.map((operand) => ({
       operand,
-      name: `l${i}_`,
-      isVector: isVector(operand, context.segment, count),
+      name: wordsName(operand, context.operands),
+      type: isVector(operand, context.segment, count)
+        ? groupsType(operand, count)
+        : `GroupPairs<${ELEMENT_TYPES[operand.dtype]}, ${count}>`,
     }));
   }
 
   /** All loads are started before the first is waited for. */
   lines(): string[] {
-    return [...this.list.flatMap((each) => this.load(each)), ...this.list.flatMap((each) => this.exchange(each))];
+    const { operands } = this.context;
+    const limited = `load<${limit(this.context)}>`;
+    return [
+      ...this.list.flatMap(({ operand, name, type }) => [
+        `${type} ${name};`,
+        `${name}.${limited}(${rowOf(operand, operands)}, ${this.origin}, quad);`,
+      ]),
+      ...this.list.map(({ name }) => `${name}.turn(quad);`),
+    ];
   }
 
-  /**
-   * C expression of an element: float, or unsigned for a byte. `group` is the index in the batch, constant once loops
-   * are unrolled.
-   */
-  element(buffer: string, group: () => string, lane: number): string | undefined {
+  /** C expression of a pair: float2, or uint2 of bytes. `group`: its group in the batch. */
+  pair(buffer: string, group: () => string): string | undefined {
     const own = this.list.find(({ operand }) => operand.name === buffer);
-    if (own === undefined) return undefined;
-    const { operand, name } = own;
-    if (!own.isVector) return `${name}[${group()}].${lane === 0 ? 'x' : 'y'}`;
-    return unpackElement(operand, name, group(), lane);
-  }
-
-  private load({ operand, name, isVector: isGroup }: Loaded): string[] {
-    const {
-      operands,
-      segment: { columns },
-      isWhole,
-    } = this.context;
-    const type = isGroup ? accessType(operand) : operand.dtype === 'u8' ? 'uchar2' : 'float2';
-    const outside = [
-      ...(isWhole ? [] : [`column_ >= ${columns}`]),
-      ...(isGroup && this.count % QUAD !== 0 ? [`unit_ + quad >= ${this.count}`] : []),
-    ];
-    const guard = outside.length === 0 ? '' : `${outside.join(' || ')} ? ${type}{} : `;
-    const from = `${operands.base(operand)} + (long long)row * ${operand.stride} + column_`;
-    if (!isGroup) {
-      return [
-        `${type} ${name}[${this.count}];`,
-        '#pragma unroll',
-        `for (int group_ = 0; group_ < ${this.count}; group_++) {`,
-        `  const int column_ = ${this.origin} + 8 * group_ + 2 * quad;`,
-        `  ${name}[group_] = ${guard}load2(${from});`,
-        '}',
-      ];
-    }
-    return [
-      `unsigned ${name}[${wordsOf(operand, this.count)}];`,
-      '#pragma unroll',
-      `for (int unit_ = 0; unit_ < ${this.count}; unit_ += ${QUAD}) {`,
-      `  const int column_ = ${this.origin} + 8 * (unit_ + quad);`,
-      `  const ${type} words_ = ${guard}*(const ${type} *)(${from});`,
-      ...unitWords(name, operand).map((word, i) => `  ${word} = words_.${FIELDS[i]!};`),
-      '}',
-    ];
-  }
-
-  private exchange({ operand, name, isVector: isGroup }: Loaded): string[] {
-    if (!isGroup) return [];
-    const words = unitWords(name, operand);
-    return [
-      '#pragma unroll',
-      `for (int unit_ = 0; unit_ < ${this.count}; unit_ += ${QUAD}) {`,
-      `  const ${accessType(operand)} words_ = ${exchanged(name, operand)};`,
-      ...words.map((word, i) => `  ${word} = words_.${FIELDS[i]!};`),
-      '}',
-    ];
+    return own === undefined ? undefined : `${own.name}.pair(${group()})`;
   }
 }
-
-/**
- * C expression of a lane's words of the four groups from `unit_` on after the quad's exchange: from groups that are
- * adjacent in memory to the lane's own columns, and back.
- */
-export const exchanged = (name: string, operand: Operand): string =>
-  `quad_turn${isByte(operand) ? '_bytes' : ''}(quad, ${unitWords(name, operand).join(', ')})`;
 
 interface Loaded {
   readonly operand: Operand;
   readonly name: string;
-  readonly isVector: boolean;
+  readonly type: string;
 }
 
 interface KeptWords {
@@ -179,52 +132,44 @@ export class VectorStores {
   }
 
   /** Keeps the words of an output; undefined if it is stored directly. */
-  store({ operand, values, isPartner, via }: StoreSite): readonly string[] | undefined {
+  store({ operand, value, isPartner, via }: StoreSite): readonly string[] | undefined {
     if (!this.takes(operand)) return undefined;
-    const name = `w${this.next++}_`;
-    if (this.next > this.words.length) this.words.push({ name, operand, isPartner, via });
+    const i = this.next++;
+    if (this.next > this.words.length) {
+      const name = `${this.context.operands.nameOf(operand)}_kept${isPartner ? '_second' : ''}`;
+      this.words.push({ name, operand, isPartner, via });
+    }
     const unit = `unit_${this.start === 0 ? '' : ` + ${this.start}`}`;
-    return [packElement(operand, name, unit, values)];
+    return [`${this.words[i]!.name}.keep(${unit}, ${value});`];
   }
 
   declarations(): string[] {
-    return this.words.map(({ name, operand }) => `unsigned ${name}[${wordsOf(operand, this.units)}] = {};`);
+    return this.words.map(({ name, operand }) => `${groupsType(operand, this.units)} ${name}{};`);
   }
 
   stores(): string[] {
     const {
-      segment: { pairing, columns },
+      segment: { pairing },
       operands,
-      isWhole,
       isBranched,
+      holdsWholeHeads,
     } = this.context;
+    const limits = `${limit(this.context)}, ${String(isBranched)}`;
     return this.words.flatMap(({ name, operand, isPartner, via }, i) => {
-      const at = '(unit_ + quad)';
-      const column =
-        pairing.kind === 'none'
-          ? [`const int column = ${this.origin} + 8 * ${at};`]
-          : pairing.kind === 'interleave'
-            ? [`const int column = (${this.origin}) / 2 + 8 * ${at};`]
-            : [
-                `const int lying_ = ${this.origin} + 16 * ${at};`,
-                `const int column = ${firstHalf('lying_', pairing.headDim, this.context.holdsWholeHeads)}` +
-                  `${isPartner ? ` + ${pairing.headDim / 2}` : ''};`,
-              ];
-      const inUnits = this.units % QUAD === 0 ? '' : ` && unit_ + quad < ${this.units}`;
-      const inColumns = isWhole ? '' : ` && ${pairing.kind === 'rotate' ? 'lying_' : 'column'} < ${columns}`;
       const target = via === undefined ? 'row' : `row${i}_`;
-      const isInside = inUnits + inColumns + (via === undefined ? '' : ` && ${target} >= 0`);
-      const to = `${operands.base(operand)} + (long long)${target} * ${operand.stride} + column`;
+      const isStored = via === undefined ? 'is_stored' : `is_stored && ${target} >= 0`;
+      const to = rowOf(operand, operands, target);
+      const [call, row, from] =
+        pairing.kind === 'rotate'
+          ? [
+              `store_half<${limits}, ${pairing.headDim}, ${String(holdsWholeHeads)}>`,
+              isPartner ? `${to} + ${pairing.headDim / 2}` : to,
+              this.origin,
+            ]
+          : [`store<${limits}>`, to, pairing.kind === 'interleave' ? `(${this.origin}) / 2` : this.origin];
       return [
         ...(via === undefined ? [] : [`const int ${target} = ${operands.base(operands.get(via))}[row];`]),
-        '#pragma unroll',
-        `for (int unit_ = 0; unit_ < ${this.units}; unit_ += ${QUAD}) {`,
-        `  const ${accessType(operand)} words_ = ${exchanged(name, operand)};`,
-        ...column.map((line) => `  ${line}`),
-        isBranched
-          ? `  if (isStored${isInside}) store_words(${to}, words_, 1);`
-          : `  store_words(${to}, words_, isStored${isInside});`,
-        '}',
+        `${name}.${call}(${row}, ${from}, quad, ${isStored});`,
       ];
     });
   }
@@ -271,8 +216,6 @@ export function loadsAhead(
     : undefined;
 }
 
-const aheadName = (i: number): string => `ahead.a${i}_`;
-
 /**
  * Loads batch `batch` of row `row` (C expressions, int) to place `to`. They find `quad` and `column0`. Lanes behind
  * the last column load the last ones again. What lies behind the tile's last group is loaded and not used.
@@ -282,29 +225,18 @@ const loadText = (
   { loads, groups }: LoadsAhead,
   { to, batch, row }: Readonly<Record<'to' | 'batch' | 'row', string>>,
 ): string[] =>
-  loads.flatMap((operand, i) => {
-    const type = accessType(operand);
-    const isInside = isWhole && groups % QUAD === 0;
-    const column = `column0 + 8 * (${AHEAD_GROUPS} * ${batch} + unit_ + quad)`;
-    const load = [
-      `const int column_ = ${isInside ? column : `min(${column}, ${columns - 8})`};`,
-      `const ${type} words_ = *(const ${type} *)(${operands.base(operand)} + (long long)${row} * ${operand.stride}` +
-        ' + column_);',
-      ...unitWords(`${aheadName(i)}[${to}]`, operand).map((word, j) => `${word} = words_.${FIELDS[j]!};`),
-    ];
-    const hasUnit = `if (${AHEAD_GROUPS} * ${batch} + unit_ < ${groups})`;
-    return [
-      '#pragma unroll',
-      ...block(
-        `for (int unit_ = 0; unit_ < ${AHEAD_GROUPS}; unit_ += ${QUAD})`,
-        groups % AHEAD_GROUPS === 0 ? load : block(hasUnit, load),
-      ),
-    ];
+  loads.map((operand) => {
+    const limits = `${isWhole && groups % QUAD === 0 ? 0 : columns}, ${groups}`;
+    const from = rowOf(operand, operands, row);
+    return (
+      `ahead.${wordsName(operand, operands)}[${to}].load_ahead<${limits}>(` +
+      `${from}, column0, ${AHEAD_GROUPS} * ${batch}, quad);`
+    );
   });
 
 /** The members of what is loaded ahead. */
-export const declaredAhead = ({ loads }: LoadsAhead): readonly string[] =>
-  loads.map((operand, i) => `unsigned a${i}_[${BATCHES_AHEAD}][${wordsOf(operand, AHEAD_GROUPS)}];`);
+export const declaredAhead = ({ loads }: LoadsAhead, operands: CudaOperands): readonly string[] =>
+  loads.map((operand) => `${groupsType(operand, AHEAD_GROUPS)} ${wordsName(operand, operands)}[${BATCHES_AHEAD}];`);
 
 /** Statements before the first of a warp's rows, `row`: what it needs first is on its way. */
 export const firstLoads = (context: VectorContext, ahead: LoadsAhead): string[] =>
@@ -329,18 +261,17 @@ export const takeBatch = (context: VectorContext, ahead: LoadsAhead, { batch, co
     return `products.take_chunk(${chunk});`;
   }),
   `if (${batch} % ${OF_PART} == 0) products.take_part(${batch} / ${OF_PART});`,
-  ...ahead.loads.flatMap((operand, i) => [
-    `unsigned l${i}_[${wordsOf(operand, count)}];`,
-    '#pragma unroll',
-    ...block(`for (int unit_ = 0; unit_ < ${count}; unit_ += ${QUAD})`, [
-      `const ${accessType(operand)} words_ = ${exchanged(`${aheadName(i)}[${batch} % ${BATCHES_AHEAD}]`, operand)};`,
-      ...unitWords(`l${i}_`, operand).map((word, j) => `${word} = words_.${FIELDS[j]!};`),
-    ]),
-  ]),
+  ...ahead.loads.flatMap((operand) => {
+    const name = wordsName(operand, context.operands);
+    return [
+      `${groupsType(operand, count)} ${name};`,
+      `${name}.take(ahead.${name}[${batch} % ${BATCHES_AHEAD}], quad);`,
+    ];
+  }),
   ...block(`if (${batch} + ${BATCHES_AHEAD} < ${ahead.batches} || products.has_next)`, [
-    `const bool isOwn = ${batch} + ${BATCHES_AHEAD} < ${ahead.batches};`,
-    `const int later_ = isOwn ? ${batch} + ${BATCHES_AHEAD} : ${batch} + ${BATCHES_AHEAD} - ${ahead.batches},`,
-    '    ahead_ = isOwn ? row : products.next_row;',
-    ...loadText(context, ahead, { to: `${batch} % ${BATCHES_AHEAD}`, batch: 'later_', row: 'ahead_' }),
+    `const bool is_own = ${batch} + ${BATCHES_AHEAD} < ${ahead.batches};`,
+    `const int later = is_own ? ${batch} + ${BATCHES_AHEAD} : ${batch} + ${BATCHES_AHEAD} - ${ahead.batches},`,
+    '    later_row = is_own ? row : products.next_row;',
+    ...loadText(context, ahead, { to: `${batch} % ${BATCHES_AHEAD}`, batch: 'later', row: 'later_row' }),
   ]),
 ];

@@ -17,7 +17,7 @@ const linesOf = (text: string): string[] => text.trimEnd().split('\n');
 /** The head of a method for a row of a tile. */
 const rowHead = (name: string, more = ''): string =>
   `template <class Products> TW_DEVICE void ${name}(\n` +
-  `    ${more}int row, int isStored, int column0, int quad, const float *values, Products &&products) const`;
+  `    ${more}int row, int is_stored, int column0, int quad, const float *values, Products &&products) const`;
 
 /** Values of a row that epilogues read: by whole warps, or by threads with a row each. */
 export const hopperPrologue = ({ operands, prologue }: WgmmaContext): Functor =>

@@ -50,8 +50,8 @@ struct Epilogue {
     for (int unit_ = 0; unit_ < 2; unit_++) {
       const int group_ = unit_ / 1 * 2 + unit_ % 1;
       const int column = (column0) / 2 + 8 * unit_ + 2 * quad;
-      const float2 v_2 = mul(round_f20(float2{ products(group_, 0), products(group_, 1) }), v);
-      const float2 v_3 = mul(div_sigmoid(v_2, add(1.0f, exp(neg(v_2)))), mul(round_f20(float2{ products(group_ + 1, 0), products(group_ + 1, 1) }), v));
+      const float2 v_2 = mul(round_f20(pair(products, group_)), v);
+      const float2 v_3 = mul(div_sigmoid(v_2, add(1.0f, exp(neg(v_2)))), mul(round_f20(pair(products, group_ + 1)), v));
       if (is_stored) {
         store2(gated_row + column, v_3);
       }

@@ -38,18 +38,15 @@ struct Epilogue {
   f32 *nextParts;
 
   template <class Products> TW_DEVICE void row(
-    int row, int isStored, int column0, int quad, const float *values, Products &&products) const {
-    BlockSums s0_;
+    int row, int is_stored, int column0, int quad, const float *values, Products &&products) const {
+    BlockSums nextParts_sums;
 #pragma unroll
     for (int batch_ = 0; batch_ < 1; batch_++) {
       {
-        float2 l0_[8];
-#pragma unroll
-        for (int group_ = 0; group_ < 8; group_++) {
-          const int column_ = column0 + 8 * (batch_ * 8) + 8 * group_ + 2 * quad;
-          l0_[group_] = column_ >= 256 ? float2{} : load2(stream + (long long)row * 256 + column_);
-        }
-        unsigned w0_[8] = {};
+        GroupPairs<f32, 8> stream_words;
+        stream_words.load<256>(stream + (long long)row * 256, column0 + 8 * (batch_ * 8), quad);
+        stream_words.turn(quad);
+        GroupWords<f16, 8> nextHalf_kept{};
         {
           f32 *const next_row = next + (long long)row * 256;
 #pragma unroll
@@ -61,36 +58,26 @@ struct Epilogue {
               const int column = (column0 + 8 * (batch_ * 8)) + 8 * group_ + 2 * quad;
               if (column < 256) {
                 const float2 product = round_f20(float2{ products(batch_ * 8 + group_, 0), products(batch_ * 8 + group_, 1) });
-                const float2 stream_value = add(l0_[group_], product);
+                const float2 stream_value = add(stream_words.pair(group_), product);
                 const float2 square = mul(stream_value, stream_value);
-                es0 = add(es0, square.x);
-                es0 = add(es0, square.y);
-                w0_[unit_] = pack<f16>(stream_value.x, stream_value.y);
-                if (isStored) {
+                add_to(es0, square);
+                nextHalf_kept.keep(unit_, stream_value);
+                if (is_stored) {
                   store2(next_row + column, stream_value);
                 }
               }
             }
-            s0_.take((batch_ * 8) / 2 + block_, es0, quad);
-            if (((batch_ * 8) / 2 + block_) % 4 == 3 && isStored && (column0 / 16 + ((batch_ * 8) / 2 + block_) - 3 + quad) * 16 < 256) (nextParts)[(long long)row * 32 + column0 / 16 + ((batch_ * 8) / 2 + block_) - 3 + quad] = s0_.whole;
+            nextParts_sums.take<256>((batch_ * 8) / 2 + block_, es0, quad, nextParts + (long long)row * 32, column0 / 16, is_stored);
           }
         }
-#pragma unroll
-        for (int unit_ = 0; unit_ < 8; unit_ += 4) {
-          const uint4 words_ = quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
-          const int column = column0 + 8 * (batch_ * 8) + 8 * (unit_ + quad);
-          store_words(nextHalf + (long long)row * 256 + column, words_, isStored && column < 256);
-        }
+        nextHalf_kept.store<256, false>(nextHalf + (long long)row * 256, column0 + 8 * (batch_ * 8), quad, is_stored);
       }
     }
     {
-      float2 l0_[4];
-#pragma unroll
-      for (int group_ = 0; group_ < 4; group_++) {
-        const int column_ = column0 + 8 * (8) + 8 * group_ + 2 * quad;
-        l0_[group_] = column_ >= 256 ? float2{} : load2(stream + (long long)row * 256 + column_);
-      }
-      unsigned w0_[4] = {};
+      GroupPairs<f32, 4> stream_words;
+      stream_words.load<256>(stream + (long long)row * 256, column0 + 8 * (8), quad);
+      stream_words.turn(quad);
+      GroupWords<f16, 4> nextHalf_kept{};
       {
         f32 *const next_row = next + (long long)row * 256;
 #pragma unroll
@@ -102,30 +89,21 @@ struct Epilogue {
             const int column = (column0 + 8 * (8)) + 8 * group_ + 2 * quad;
             if (column < 256) {
               const float2 product = round_f20(float2{ products(8 + group_, 0), products(8 + group_, 1) });
-              const float2 stream_value = add(l0_[group_], product);
+              const float2 stream_value = add(stream_words.pair(group_), product);
               const float2 square = mul(stream_value, stream_value);
-              es0 = add(es0, square.x);
-              es0 = add(es0, square.y);
-              w0_[unit_] = pack<f16>(stream_value.x, stream_value.y);
-              if (isStored) {
+              add_to(es0, square);
+              nextHalf_kept.keep(unit_, stream_value);
+              if (is_stored) {
                 store2(next_row + column, stream_value);
               }
             }
           }
-          s0_.take((8) / 2 + block_, es0, quad);
-          if (((8) / 2 + block_) % 4 == 3 && isStored && (column0 / 16 + ((8) / 2 + block_) - 3 + quad) * 16 < 256) (nextParts)[(long long)row * 32 + column0 / 16 + ((8) / 2 + block_) - 3 + quad] = s0_.whole;
+          nextParts_sums.take<256>((8) / 2 + block_, es0, quad, nextParts + (long long)row * 32, column0 / 16, is_stored);
         }
       }
-#pragma unroll
-      for (int unit_ = 0; unit_ < 4; unit_ += 4) {
-        const uint4 words_ = quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
-        const int column = column0 + 8 * (8) + 8 * (unit_ + quad);
-        store_words(nextHalf + (long long)row * 256 + column, words_, isStored && column < 256);
-      }
+      nextHalf_kept.store<256, false>(nextHalf + (long long)row * 256, column0 + 8 * (8), quad, is_stored);
     }
-    s0_.take(2, 0.0f, quad);
-    s0_.take(3, 0.0f, quad);
-    if (quad < 2 && isStored && (column0 / 16 + 4 + quad) * 16 < 256) (nextParts)[(long long)row * 32 + column0 / 16 + 4 + quad] = s0_.whole;
+    nextParts_sums.end<6, 256>(quad, nextParts + (long long)row * 32, column0 / 16, is_stored);
   }
 
   TW_DEVICE void load(Loaded &loaded, int i, int row, int first) const {

@@ -39,8 +39,8 @@ struct Prologue {
 
 struct Epilogue {
   struct Ahead {
-    unsigned a0_[2][8];
-    unsigned a1_[2][4];
+    GroupWords<bf16, 8> streamHalf_words[2];
+    GroupWords<u8, 8> streamTail_words[2];
   };
   bf16 *streamHalf;
   u8 *streamTail;
@@ -52,73 +52,33 @@ struct Epilogue {
   TW_DEVICE void load_first(Ahead &ahead, int row, int column0, int quad) const {
 #pragma unroll
     for (int batch_ = 0; batch_ < 2; batch_++) {
-#pragma unroll
-      for (int unit_ = 0; unit_ < 8; unit_ += 4) {
-        const int column_ = column0 + 8 * (8 * batch_ + unit_ + quad);
-        const uint4 words_ = *(const uint4 *)(streamHalf + (long long)row * 256 + column_);
-        ahead.a0_[batch_][unit_ + 0] = words_.x;
-        ahead.a0_[batch_][unit_ + 1] = words_.y;
-        ahead.a0_[batch_][unit_ + 2] = words_.z;
-        ahead.a0_[batch_][unit_ + 3] = words_.w;
-      }
-#pragma unroll
-      for (int unit_ = 0; unit_ < 8; unit_ += 4) {
-        const int column_ = column0 + 8 * (8 * batch_ + unit_ + quad);
-        const uint2 words_ = *(const uint2 *)(streamTail + (long long)row * 256 + column_);
-        ahead.a1_[batch_][unit_ / 2 + 0] = words_.x;
-        ahead.a1_[batch_][unit_ / 2 + 1] = words_.y;
-      }
+      ahead.streamHalf_words[batch_].load_ahead<0, 32>(streamHalf + (long long)row * 256, column0, 8 * batch_, quad);
+      ahead.streamTail_words[batch_].load_ahead<0, 32>(streamTail + (long long)row * 256, column0, 8 * batch_, quad);
     }
   }
 
   template <class Products> TW_DEVICE void row_ahead(
-    Ahead &ahead, int row, int isStored, int column0, int quad, const float *values, Products &&products) const {
-    BlockSums s0_;
+    Ahead &ahead, int row, int is_stored, int column0, int quad, const float *values, Products &&products) const {
+    BlockSums nextParts_sums;
 #pragma unroll
     for (int batch_ = 0; batch_ < 4; batch_++) {
       {
         products.take_chunk((2 * batch_ + 0));
         products.take_chunk((2 * batch_ + 1));
         if (batch_ % 2 == 0) products.take_part(batch_ / 2);
-        unsigned l0_[8];
-#pragma unroll
-        for (int unit_ = 0; unit_ < 8; unit_ += 4) {
-          const uint4 words_ = quad_turn(quad, ahead.a0_[batch_ % 2][unit_ + 0], ahead.a0_[batch_ % 2][unit_ + 1], ahead.a0_[batch_ % 2][unit_ + 2], ahead.a0_[batch_ % 2][unit_ + 3]);
-          l0_[unit_ + 0] = words_.x;
-          l0_[unit_ + 1] = words_.y;
-          l0_[unit_ + 2] = words_.z;
-          l0_[unit_ + 3] = words_.w;
-        }
-        unsigned l1_[4];
-#pragma unroll
-        for (int unit_ = 0; unit_ < 8; unit_ += 4) {
-          const uint2 words_ = quad_turn_bytes(quad, ahead.a1_[batch_ % 2][unit_ / 2 + 0], ahead.a1_[batch_ % 2][unit_ / 2 + 1]);
-          l1_[unit_ / 2 + 0] = words_.x;
-          l1_[unit_ / 2 + 1] = words_.y;
-        }
+        GroupWords<bf16, 8> streamHalf_words;
+        streamHalf_words.take(ahead.streamHalf_words[batch_ % 2], quad);
+        GroupWords<u8, 8> streamTail_words;
+        streamTail_words.take(ahead.streamTail_words[batch_ % 2], quad);
         if (batch_ + 2 < 4 || products.has_next) {
-          const bool isOwn = batch_ + 2 < 4;
-          const int later_ = isOwn ? batch_ + 2 : batch_ + 2 - 4,
-              ahead_ = isOwn ? row : products.next_row;
-#pragma unroll
-          for (int unit_ = 0; unit_ < 8; unit_ += 4) {
-            const int column_ = column0 + 8 * (8 * later_ + unit_ + quad);
-            const uint4 words_ = *(const uint4 *)(streamHalf + (long long)ahead_ * 256 + column_);
-            ahead.a0_[batch_ % 2][unit_ + 0] = words_.x;
-            ahead.a0_[batch_ % 2][unit_ + 1] = words_.y;
-            ahead.a0_[batch_ % 2][unit_ + 2] = words_.z;
-            ahead.a0_[batch_ % 2][unit_ + 3] = words_.w;
-          }
-#pragma unroll
-          for (int unit_ = 0; unit_ < 8; unit_ += 4) {
-            const int column_ = column0 + 8 * (8 * later_ + unit_ + quad);
-            const uint2 words_ = *(const uint2 *)(streamTail + (long long)ahead_ * 256 + column_);
-            ahead.a1_[batch_ % 2][unit_ / 2 + 0] = words_.x;
-            ahead.a1_[batch_ % 2][unit_ / 2 + 1] = words_.y;
-          }
+          const bool is_own = batch_ + 2 < 4;
+          const int later = is_own ? batch_ + 2 : batch_ + 2 - 4,
+              later_row = is_own ? row : products.next_row;
+          ahead.streamHalf_words[batch_ % 2].load_ahead<0, 32>(streamHalf + (long long)later_row * 256, column0, 8 * later, quad);
+          ahead.streamTail_words[batch_ % 2].load_ahead<0, 32>(streamTail + (long long)later_row * 256, column0, 8 * later, quad);
         }
-        unsigned w0_[4] = {};
-        unsigned w1_[8] = {};
+        GroupWords<u8, 8> nextTail_kept{};
+        GroupWords<bf16, 8> nextHalf_kept{};
         {
           const float v = (values)[0];
 #pragma unroll
@@ -129,31 +89,17 @@ struct Epilogue {
               const int group_ = unit_;
               const float2 product = round_f20(float2{ products(batch_ * 8 + group_, 0), products(batch_ * 8 + group_, 1) });
               const float2 product_value = mul(mul(product, v), load2(products.across + 8 * (batch_ * 8 + group_) + 2 * quad));
-              const float2 stream = add(join_f24(float2{ __uint_as_float(l0_[group_] << 16), __uint_as_float(l0_[group_] & 0xffff0000u) }, uint2{ (l1_[(group_) / 2] >> (16 * ((group_) % 2) + 0) & 255u), (l1_[(group_) / 2] >> (16 * ((group_) % 2) + 8) & 255u) }), product_value);
-              const uint2 v_2 = tail_f24(stream);
-              const float2 v_3 = round_f24(stream);
+              const float2 stream = add(join_f24(streamHalf_words.pair(group_), streamTail_words.pair(group_)), product_value);
               const float2 square = mul(stream, stream);
-              es0 = add(es0, square.x);
-              es0 = add(es0, square.y);
-              w0_[(unit_) / 2] |= (v_2.x | v_2.y << 8) << 16 * ((unit_) % 2);
-              w1_[unit_] = pack<bf16>(v_3.x, v_3.y);
+              add_to(es0, square);
+              nextTail_kept.keep(unit_, tail_f24(stream));
+              nextHalf_kept.keep(unit_, round_f24(stream));
             }
-            s0_.take((batch_ * 8) / 2 + block_, es0, quad);
-            if (((batch_ * 8) / 2 + block_) % 4 == 3 && isStored) (nextParts)[(long long)row * 32 + column0 / 16 + ((batch_ * 8) / 2 + block_) - 3 + quad] = s0_.whole;
+            nextParts_sums.take<0>((batch_ * 8) / 2 + block_, es0, quad, nextParts + (long long)row * 32, column0 / 16, is_stored);
           }
         }
-#pragma unroll
-        for (int unit_ = 0; unit_ < 8; unit_ += 4) {
-          const uint2 words_ = quad_turn_bytes(quad, w0_[unit_ / 2 + 0], w0_[unit_ / 2 + 1]);
-          const int column = column0 + 8 * (batch_ * 8) + 8 * (unit_ + quad);
-          store_words(nextTail + (long long)row * 256 + column, words_, isStored);
-        }
-#pragma unroll
-        for (int unit_ = 0; unit_ < 8; unit_ += 4) {
-          const uint4 words_ = quad_turn(quad, w1_[unit_ + 0], w1_[unit_ + 1], w1_[unit_ + 2], w1_[unit_ + 3]);
-          const int column = column0 + 8 * (batch_ * 8) + 8 * (unit_ + quad);
-          store_words(nextHalf + (long long)row * 256 + column, words_, isStored);
-        }
+        nextTail_kept.store<0, false>(nextTail + (long long)row * 256, column0 + 8 * (batch_ * 8), quad, is_stored);
+        nextHalf_kept.store<0, false>(nextHalf + (long long)row * 256, column0 + 8 * (batch_ * 8), quad, is_stored);
       }
     }
   }

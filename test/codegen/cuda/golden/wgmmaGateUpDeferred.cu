@@ -44,11 +44,11 @@ struct Epilogue {
   bf16 *gated;
 
   template <class Products> TW_DEVICE void row(
-    int row, int isStored, int column0, int quad, const float *values, Products &&products) const {
+    int row, int is_stored, int column0, int quad, const float *values, Products &&products) const {
 #pragma unroll
     for (int batch_ = 0; batch_ < 3; batch_++) {
       {
-        unsigned w0_[4] = {};
+        GroupWords<bf16, 4> gated_kept{};
         {
           const float rms_scale = (values)[0];
 #pragma unroll
@@ -60,16 +60,11 @@ struct Epilogue {
               const float2 silu = div_sigmoid(gate, add(1.0f, exp(neg(gate))));
               const float2 up = mul(round_f20(float2{ products(batch_ * 8 + group_ + 1, 0), products(batch_ * 8 + group_ + 1, 1) }), rms_scale);
               const float2 activated = mul(silu, up);
-              w0_[unit_] = pack<bf16>(activated.x, activated.y);
+              gated_kept.keep(unit_, activated);
             }
           }
         }
-#pragma unroll
-        for (int unit_ = 0; unit_ < 4; unit_ += 4) {
-          const uint4 words_ = quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
-          const int column = (column0 + 8 * (batch_ * 8)) / 2 + 8 * (unit_ + quad);
-          store_words(gated + (long long)row * 512 + column, words_, isStored && column < 512);
-        }
+        gated_kept.store<512, false>(gated + (long long)row * 512, (column0 + 8 * (batch_ * 8)) / 2, quad, is_stored);
       }
     }
     {
@@ -85,7 +80,7 @@ struct Epilogue {
             const float2 silu = div_sigmoid(gate, add(1.0f, exp(neg(gate))));
             const float2 up = mul(round_f20(float2{ products(24 + group_ + 1, 0), products(24 + group_ + 1, 1) }), rms_scale);
             const float2 activated = mul(silu, up);
-            if (isStored) {
+            if (is_stored) {
               store2(gated_row + column, activated);
             }
           }

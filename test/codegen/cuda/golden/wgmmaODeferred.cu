@@ -40,45 +40,19 @@ struct Epilogue {
   f32 *nextParts;
 
   template <class Products> TW_DEVICE void row(
-    int row, int isStored, int column0, int quad, const float *values, Products &&products) const {
-    BlockSums s0_;
+    int row, int is_stored, int column0, int quad, const float *values, Products &&products) const {
+    BlockSums nextParts_sums;
 #pragma unroll
     for (int batch_ = 0; batch_ < 2; batch_++) {
       {
-        unsigned l0_[16];
-#pragma unroll
-        for (int unit_ = 0; unit_ < 16; unit_ += 4) {
-          const int column_ = column0 + 8 * (batch_ * 16) + 8 * (unit_ + quad);
-          const uint4 words_ = *(const uint4 *)(streamHalf + (long long)row * 512 + column_);
-          l0_[unit_ + 0] = words_.x;
-          l0_[unit_ + 1] = words_.y;
-          l0_[unit_ + 2] = words_.z;
-          l0_[unit_ + 3] = words_.w;
-        }
-        unsigned l1_[8];
-#pragma unroll
-        for (int unit_ = 0; unit_ < 16; unit_ += 4) {
-          const int column_ = column0 + 8 * (batch_ * 16) + 8 * (unit_ + quad);
-          const uint2 words_ = *(const uint2 *)(streamTail + (long long)row * 512 + column_);
-          l1_[unit_ / 2 + 0] = words_.x;
-          l1_[unit_ / 2 + 1] = words_.y;
-        }
-#pragma unroll
-        for (int unit_ = 0; unit_ < 16; unit_ += 4) {
-          const uint4 words_ = quad_turn(quad, l0_[unit_ + 0], l0_[unit_ + 1], l0_[unit_ + 2], l0_[unit_ + 3]);
-          l0_[unit_ + 0] = words_.x;
-          l0_[unit_ + 1] = words_.y;
-          l0_[unit_ + 2] = words_.z;
-          l0_[unit_ + 3] = words_.w;
-        }
-#pragma unroll
-        for (int unit_ = 0; unit_ < 16; unit_ += 4) {
-          const uint2 words_ = quad_turn_bytes(quad, l1_[unit_ / 2 + 0], l1_[unit_ / 2 + 1]);
-          l1_[unit_ / 2 + 0] = words_.x;
-          l1_[unit_ / 2 + 1] = words_.y;
-        }
-        unsigned w0_[8] = {};
-        unsigned w1_[16] = {};
+        GroupWords<bf16, 16> streamHalf_words;
+        streamHalf_words.load<0>(streamHalf + (long long)row * 512, column0 + 8 * (batch_ * 16), quad);
+        GroupWords<u8, 16> streamTail_words;
+        streamTail_words.load<0>(streamTail + (long long)row * 512, column0 + 8 * (batch_ * 16), quad);
+        streamHalf_words.turn(quad);
+        streamTail_words.turn(quad);
+        GroupWords<u8, 16> nextTail_kept{};
+        GroupWords<bf16, 16> nextHalf_kept{};
         {
 #pragma unroll
           for (int block_ = 0; block_ < 8; block_++) {
@@ -87,31 +61,17 @@ struct Epilogue {
             for (int unit_ = 2 * block_; unit_ < 2 * block_ + 2; unit_++) {
               const int group_ = unit_;
               const float2 product = round_f20(float2{ products(batch_ * 16 + group_, 0), products(batch_ * 16 + group_, 1) });
-              const float2 stream = add(join_f24(float2{ __uint_as_float(l0_[group_] << 16), __uint_as_float(l0_[group_] & 0xffff0000u) }, uint2{ (l1_[(group_) / 2] >> (16 * ((group_) % 2) + 0) & 255u), (l1_[(group_) / 2] >> (16 * ((group_) % 2) + 8) & 255u) }), product);
-              const uint2 v = tail_f24(stream);
-              const float2 v_2 = round_f24(stream);
+              const float2 stream = add(join_f24(streamHalf_words.pair(group_), streamTail_words.pair(group_)), product);
               const float2 square = mul(stream, stream);
-              es0 = add(es0, square.x);
-              es0 = add(es0, square.y);
-              w0_[(unit_) / 2] |= (v.x | v.y << 8) << 16 * ((unit_) % 2);
-              w1_[unit_] = pack<bf16>(v_2.x, v_2.y);
+              add_to(es0, square);
+              nextTail_kept.keep(unit_, tail_f24(stream));
+              nextHalf_kept.keep(unit_, round_f24(stream));
             }
-            s0_.take((batch_ * 16) / 2 + block_, es0, quad);
-            if (((batch_ * 16) / 2 + block_) % 4 == 3 && isStored) (nextParts)[(long long)row * 32 + column0 / 16 + ((batch_ * 16) / 2 + block_) - 3 + quad] = s0_.whole;
+            nextParts_sums.take<0>((batch_ * 16) / 2 + block_, es0, quad, nextParts + (long long)row * 32, column0 / 16, is_stored);
           }
         }
-#pragma unroll
-        for (int unit_ = 0; unit_ < 16; unit_ += 4) {
-          const uint2 words_ = quad_turn_bytes(quad, w0_[unit_ / 2 + 0], w0_[unit_ / 2 + 1]);
-          const int column = column0 + 8 * (batch_ * 16) + 8 * (unit_ + quad);
-          store_words(nextTail + (long long)row * 512 + column, words_, isStored);
-        }
-#pragma unroll
-        for (int unit_ = 0; unit_ < 16; unit_ += 4) {
-          const uint4 words_ = quad_turn(quad, w1_[unit_ + 0], w1_[unit_ + 1], w1_[unit_ + 2], w1_[unit_ + 3]);
-          const int column = column0 + 8 * (batch_ * 16) + 8 * (unit_ + quad);
-          store_words(nextHalf + (long long)row * 512 + column, words_, isStored);
-        }
+        nextTail_kept.store<0, false>(nextTail + (long long)row * 512, column0 + 8 * (batch_ * 16), quad, is_stored);
+        nextHalf_kept.store<0, false>(nextHalf + (long long)row * 512, column0 + 8 * (batch_ * 16), quad, is_stored);
       }
     }
   }

@@ -40,44 +40,18 @@ struct Epilogue {
   f32 *nextParts;
 
   template <class Products> TW_DEVICE void row(
-    int row, int isStored, int column0, int quad, const float *values, Products &&products) const {
+    int row, int is_stored, int column0, int quad, const float *values, Products &&products) const {
 #pragma unroll
     for (int batch_ = 0; batch_ < 6; batch_++) {
       {
-        unsigned l0_[4];
-#pragma unroll
-        for (int unit_ = 0; unit_ < 4; unit_ += 4) {
-          const int column_ = column0 + 8 * (batch_ * 4) + 8 * (unit_ + quad);
-          const uint4 words_ = *(const uint4 *)(streamHalf + (long long)row * 416 + column_);
-          l0_[unit_ + 0] = words_.x;
-          l0_[unit_ + 1] = words_.y;
-          l0_[unit_ + 2] = words_.z;
-          l0_[unit_ + 3] = words_.w;
-        }
-        unsigned l1_[2];
-#pragma unroll
-        for (int unit_ = 0; unit_ < 4; unit_ += 4) {
-          const int column_ = column0 + 8 * (batch_ * 4) + 8 * (unit_ + quad);
-          const uint2 words_ = *(const uint2 *)(streamTail + (long long)row * 416 + column_);
-          l1_[unit_ / 2 + 0] = words_.x;
-          l1_[unit_ / 2 + 1] = words_.y;
-        }
-#pragma unroll
-        for (int unit_ = 0; unit_ < 4; unit_ += 4) {
-          const uint4 words_ = quad_turn(quad, l0_[unit_ + 0], l0_[unit_ + 1], l0_[unit_ + 2], l0_[unit_ + 3]);
-          l0_[unit_ + 0] = words_.x;
-          l0_[unit_ + 1] = words_.y;
-          l0_[unit_ + 2] = words_.z;
-          l0_[unit_ + 3] = words_.w;
-        }
-#pragma unroll
-        for (int unit_ = 0; unit_ < 4; unit_ += 4) {
-          const uint2 words_ = quad_turn_bytes(quad, l1_[unit_ / 2 + 0], l1_[unit_ / 2 + 1]);
-          l1_[unit_ / 2 + 0] = words_.x;
-          l1_[unit_ / 2 + 1] = words_.y;
-        }
-        unsigned w0_[2] = {};
-        unsigned w1_[4] = {};
+        GroupWords<bf16, 4> streamHalf_words;
+        streamHalf_words.load<0>(streamHalf + (long long)row * 416, column0 + 8 * (batch_ * 4), quad);
+        GroupWords<u8, 4> streamTail_words;
+        streamTail_words.load<0>(streamTail + (long long)row * 416, column0 + 8 * (batch_ * 4), quad);
+        streamHalf_words.turn(quad);
+        streamTail_words.turn(quad);
+        GroupWords<u8, 4> nextTail_kept{};
+        GroupWords<bf16, 4> nextHalf_kept{};
         {
           f32 *const nextParts_row = nextParts + (long long)row * 32;
 #pragma unroll
@@ -87,70 +61,31 @@ struct Epilogue {
             for (int unit_ = 2 * block_; unit_ < 2 * block_ + 2; unit_++) {
               const int group_ = unit_;
               const float2 product = round_f20(float2{ products(batch_ * 4 + group_, 0), products(batch_ * 4 + group_, 1) });
-              const float2 stream = add(join_f24(float2{ __uint_as_float(l0_[group_] << 16), __uint_as_float(l0_[group_] & 0xffff0000u) }, uint2{ (l1_[(group_) / 2] >> (16 * ((group_) % 2) + 0) & 255u), (l1_[(group_) / 2] >> (16 * ((group_) % 2) + 8) & 255u) }), product);
-              const uint2 v = tail_f24(stream);
-              const float2 v_2 = round_f24(stream);
+              const float2 stream = add(join_f24(streamHalf_words.pair(group_), streamTail_words.pair(group_)), product);
               const float2 square = mul(stream, stream);
-              es0 = add(es0, square.x);
-              es0 = add(es0, square.y);
-              w0_[(unit_) / 2] |= (v.x | v.y << 8) << 16 * ((unit_) % 2);
-              w1_[unit_] = pack<bf16>(v_2.x, v_2.y);
+              add_to(es0, square);
+              nextTail_kept.keep(unit_, tail_f24(stream));
+              nextHalf_kept.keep(unit_, round_f24(stream));
             }
             es0 = quad_sum(es0);
-            if (quad == 0 && isStored) {
+            if (quad == 0 && is_stored) {
               nextParts_row[((column0 + 8 * (batch_ * 4)) + 16 * block_) / 16] = es0;
             }
           }
         }
-#pragma unroll
-        for (int unit_ = 0; unit_ < 4; unit_ += 4) {
-          const uint2 words_ = quad_turn_bytes(quad, w0_[unit_ / 2 + 0], w0_[unit_ / 2 + 1]);
-          const int column = column0 + 8 * (batch_ * 4) + 8 * (unit_ + quad);
-          if (isStored) store_words(nextTail + (long long)row * 416 + column, words_, 1);
-        }
-#pragma unroll
-        for (int unit_ = 0; unit_ < 4; unit_ += 4) {
-          const uint4 words_ = quad_turn(quad, w1_[unit_ + 0], w1_[unit_ + 1], w1_[unit_ + 2], w1_[unit_ + 3]);
-          const int column = column0 + 8 * (batch_ * 4) + 8 * (unit_ + quad);
-          if (isStored) store_words(nextHalf + (long long)row * 416 + column, words_, 1);
-        }
+        nextTail_kept.store<0, true>(nextTail + (long long)row * 416, column0 + 8 * (batch_ * 4), quad, is_stored);
+        nextHalf_kept.store<0, true>(nextHalf + (long long)row * 416, column0 + 8 * (batch_ * 4), quad, is_stored);
       }
     }
     {
-      unsigned l0_[4];
-#pragma unroll
-      for (int unit_ = 0; unit_ < 2; unit_ += 4) {
-        const int column_ = column0 + 8 * (24) + 8 * (unit_ + quad);
-        const uint4 words_ = unit_ + quad >= 2 ? uint4{} : *(const uint4 *)(streamHalf + (long long)row * 416 + column_);
-        l0_[unit_ + 0] = words_.x;
-        l0_[unit_ + 1] = words_.y;
-        l0_[unit_ + 2] = words_.z;
-        l0_[unit_ + 3] = words_.w;
-      }
-      unsigned l1_[2];
-#pragma unroll
-      for (int unit_ = 0; unit_ < 2; unit_ += 4) {
-        const int column_ = column0 + 8 * (24) + 8 * (unit_ + quad);
-        const uint2 words_ = unit_ + quad >= 2 ? uint2{} : *(const uint2 *)(streamTail + (long long)row * 416 + column_);
-        l1_[unit_ / 2 + 0] = words_.x;
-        l1_[unit_ / 2 + 1] = words_.y;
-      }
-#pragma unroll
-      for (int unit_ = 0; unit_ < 2; unit_ += 4) {
-        const uint4 words_ = quad_turn(quad, l0_[unit_ + 0], l0_[unit_ + 1], l0_[unit_ + 2], l0_[unit_ + 3]);
-        l0_[unit_ + 0] = words_.x;
-        l0_[unit_ + 1] = words_.y;
-        l0_[unit_ + 2] = words_.z;
-        l0_[unit_ + 3] = words_.w;
-      }
-#pragma unroll
-      for (int unit_ = 0; unit_ < 2; unit_ += 4) {
-        const uint2 words_ = quad_turn_bytes(quad, l1_[unit_ / 2 + 0], l1_[unit_ / 2 + 1]);
-        l1_[unit_ / 2 + 0] = words_.x;
-        l1_[unit_ / 2 + 1] = words_.y;
-      }
-      unsigned w0_[2] = {};
-      unsigned w1_[4] = {};
+      GroupWords<bf16, 2> streamHalf_words;
+      streamHalf_words.load<0>(streamHalf + (long long)row * 416, column0 + 8 * (24), quad);
+      GroupWords<u8, 2> streamTail_words;
+      streamTail_words.load<0>(streamTail + (long long)row * 416, column0 + 8 * (24), quad);
+      streamHalf_words.turn(quad);
+      streamTail_words.turn(quad);
+      GroupWords<u8, 2> nextTail_kept{};
+      GroupWords<bf16, 2> nextHalf_kept{};
       {
         f32 *const nextParts_row = nextParts + (long long)row * 32;
 #pragma unroll
@@ -160,33 +95,20 @@ struct Epilogue {
           for (int unit_ = 2 * block_; unit_ < 2 * block_ + 2; unit_++) {
             const int group_ = unit_;
             const float2 product = round_f20(float2{ products(24 + group_, 0), products(24 + group_, 1) });
-            const float2 stream = add(join_f24(float2{ __uint_as_float(l0_[group_] << 16), __uint_as_float(l0_[group_] & 0xffff0000u) }, uint2{ (l1_[(group_) / 2] >> (16 * ((group_) % 2) + 0) & 255u), (l1_[(group_) / 2] >> (16 * ((group_) % 2) + 8) & 255u) }), product);
-            const uint2 v = tail_f24(stream);
-            const float2 v_2 = round_f24(stream);
+            const float2 stream = add(join_f24(streamHalf_words.pair(group_), streamTail_words.pair(group_)), product);
             const float2 square = mul(stream, stream);
-            es0 = add(es0, square.x);
-            es0 = add(es0, square.y);
-            w0_[(unit_) / 2] |= (v.x | v.y << 8) << 16 * ((unit_) % 2);
-            w1_[unit_] = pack<bf16>(v_2.x, v_2.y);
+            add_to(es0, square);
+            nextTail_kept.keep(unit_, tail_f24(stream));
+            nextHalf_kept.keep(unit_, round_f24(stream));
           }
           es0 = quad_sum(es0);
-          if (quad == 0 && isStored) {
+          if (quad == 0 && is_stored) {
             nextParts_row[((column0 + 8 * (24)) + 16 * block_) / 16] = es0;
           }
         }
       }
-#pragma unroll
-      for (int unit_ = 0; unit_ < 2; unit_ += 4) {
-        const uint2 words_ = quad_turn_bytes(quad, w0_[unit_ / 2 + 0], w0_[unit_ / 2 + 1]);
-        const int column = column0 + 8 * (24) + 8 * (unit_ + quad);
-        if (isStored && unit_ + quad < 2) store_words(nextTail + (long long)row * 416 + column, words_, 1);
-      }
-#pragma unroll
-      for (int unit_ = 0; unit_ < 2; unit_ += 4) {
-        const uint4 words_ = quad_turn(quad, w1_[unit_ + 0], w1_[unit_ + 1], w1_[unit_ + 2], w1_[unit_ + 3]);
-        const int column = column0 + 8 * (24) + 8 * (unit_ + quad);
-        if (isStored && unit_ + quad < 2) store_words(nextHalf + (long long)row * 416 + column, words_, 1);
-      }
+      nextTail_kept.store<0, true>(nextTail + (long long)row * 416, column0 + 8 * (24), quad, is_stored);
+      nextHalf_kept.store<0, true>(nextHalf + (long long)row * 416, column0 + 8 * (24), quad, is_stored);
     }
   }
 

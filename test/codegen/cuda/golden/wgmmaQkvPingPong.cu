@@ -46,7 +46,7 @@ struct WEpilogue {
   bf16 *q;
 
   template <class Products> TW_DEVICE void row(
-    int row, int isStored, int column0, int quad, const float *values, Products &&products) const {
+    int row, int is_stored, int column0, int quad, const float *values, Products &&products) const {
     {
       {
         const float rms_scale = (values)[0];
@@ -60,11 +60,11 @@ struct WEpilogue {
           const int column = lying_ - lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
           const int partner = column + 32;
           if (lying_ < 256) {
-            const float2 product_first = mul(round_f20(float2{ products(group_, 0), products(group_, 1) }), rms_scale);
-            const float2 product_second = mul(round_f20(float2{ products(group_ + 1, 0), products(group_ + 1, 1) }), rms_scale);
+            const float2 product_first = mul(round_f20(pair(products, group_)), rms_scale);
+            const float2 product_second = mul(round_f20(pair(products, group_ + 1)), rms_scale);
             const float2 rotated_first = add(mul(product_first, load2(cos_row + ((column) & 63))), mul(neg(product_second), load2(sin_row + ((column) & 63))));
             const float2 rotated_second = add(mul(product_second, load2(cos_row + ((partner) & 63))), mul(product_first, load2(sin_row + ((partner) & 63))));
-            if (isStored) {
+            if (is_stored) {
               store2(q_row + column, rotated_first);
               store2(q_row + partner, rotated_second);
             }
@@ -81,7 +81,7 @@ struct W2Epilogue {
   bf16 *k;
 
   template <class Products> TW_DEVICE void row(
-    int row, int isStored, int column0, int quad, const float *values, Products &&products) const {
+    int row, int is_stored, int column0, int quad, const float *values, Products &&products) const {
     {
       {
         const float rms_scale = (values)[0];
@@ -95,11 +95,11 @@ struct W2Epilogue {
           const int column = lying_ - lying_ % 64 / 2 + unit_ % 1 * 8 + 2 * quad;
           const int partner = column + 32;
           if (lying_ < 256) {
-            const float2 product_first = mul(round_f20(float2{ products(group_, 0), products(group_, 1) }), rms_scale);
-            const float2 product_second = mul(round_f20(float2{ products(group_ + 1, 0), products(group_ + 1, 1) }), rms_scale);
+            const float2 product_first = mul(round_f20(pair(products, group_)), rms_scale);
+            const float2 product_second = mul(round_f20(pair(products, group_ + 1)), rms_scale);
             const float2 rotated_first = add(mul(product_first, load2(cos_row + ((column) & 63))), mul(neg(product_second), load2(sin_row + ((column) & 63))));
             const float2 rotated_second = add(mul(product_second, load2(cos_row + ((partner) & 63))), mul(product_first, load2(sin_row + ((partner) & 63))));
-            if (isStored) {
+            if (is_stored) {
               store2(k_row + column, rotated_first);
               store2(k_row + partner, rotated_second);
             }
@@ -114,11 +114,11 @@ struct W3Epilogue {
   bf16 *v;
 
   template <class Products> TW_DEVICE void row(
-    int row, int isStored, int column0, int quad, const float *values, Products &&products) const {
+    int row, int is_stored, int column0, int quad, const float *values, Products &&products) const {
 #pragma unroll
     for (int batch_ = 0; batch_ < 1; batch_++) {
       {
-        unsigned w0_[8] = {};
+        GroupWords<bf16, 8> v_kept{};
         {
           const float rms_scale = (values)[0];
 #pragma unroll
@@ -127,20 +127,15 @@ struct W3Epilogue {
             const int column = (column0 + 8 * (batch_ * 8)) + 8 * group_ + 2 * quad;
             if (column < 256) {
               const float2 product = mul(round_f20(float2{ products(batch_ * 8 + group_, 0), products(batch_ * 8 + group_, 1) }), rms_scale);
-              w0_[unit_] = pack<bf16>(product.x, product.y);
+              v_kept.keep(unit_, product);
             }
           }
         }
-#pragma unroll
-        for (int unit_ = 0; unit_ < 8; unit_ += 4) {
-          const uint4 words_ = quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
-          const int column = column0 + 8 * (batch_ * 8) + 8 * (unit_ + quad);
-          if (isStored && column < 256) store_words(v + (long long)row * 256 + column, words_, 1);
-        }
+        v_kept.store<256, true>(v + (long long)row * 256, column0 + 8 * (batch_ * 8), quad, is_stored);
       }
     }
     {
-      unsigned w0_[4] = {};
+      GroupWords<bf16, 4> v_kept{};
       {
         const float rms_scale = (values)[0];
 #pragma unroll
@@ -149,16 +144,11 @@ struct W3Epilogue {
           const int column = (column0 + 8 * (8)) + 8 * group_ + 2 * quad;
           if (column < 256) {
             const float2 product = mul(round_f20(float2{ products(8 + group_, 0), products(8 + group_, 1) }), rms_scale);
-            w0_[unit_] = pack<bf16>(product.x, product.y);
+            v_kept.keep(unit_, product);
           }
         }
       }
-#pragma unroll
-      for (int unit_ = 0; unit_ < 4; unit_ += 4) {
-        const uint4 words_ = quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
-        const int column = column0 + 8 * (8) + 8 * (unit_ + quad);
-        if (isStored && column < 256) store_words(v + (long long)row * 256 + column, words_, 1);
-      }
+      v_kept.store<256, true>(v + (long long)row * 256, column0 + 8 * (8), quad, is_stored);
     }
   }
 };
