@@ -46,6 +46,8 @@ TW_DEVICE void find_weight(const HopperMaps &maps, const Place &place, const Ten
 /* Copies of a stage's slabs, of the rows of A, and of B, of which a block of a cluster loads its part for all. */
 template <HopperConfig config>
 TW_DEVICE void load_a(const HopperBlock<config> &block, unsigned stage, int k_block, const TensorMap *a, int row0) {
+  static_assert(config.tile_m <= 256, "a box of a tensor map has 256 rows at most");
+  static_assert(config.tile_k * config.element_bytes == config.slabs() * SLAB_BYTES, "whole slabs");
 #pragma unroll
   for (int slab = 0; slab < config.slabs(); slab++)
     load_box(block.a(stage) + slab * config.tile_m * SLAB_BYTES, a,
@@ -54,8 +56,8 @@ TW_DEVICE void load_a(const HopperBlock<config> &block, unsigned stage, int k_bl
 template <HopperConfig config>
 TW_DEVICE void load_b(const HopperBlock<config> &block, unsigned stage, int k_block, const TensorMap *b, int column0,
     unsigned rank, int own) {
-  /* A box of a tensor map has 256 rows at most. */
   constexpr int boxes = (config.tile_n / config.cluster + 255) / 256, box_rows = config.tile_n / config.cluster / boxes;
+  static_assert(box_rows * boxes * config.cluster == config.tile_n);
 #pragma unroll
   for (int slab = 0; slab < config.slabs(); slab++) {
 #pragma unroll
@@ -127,13 +129,17 @@ TW_DEVICE void release(const HopperBlock<config> &block, unsigned stage, int lan
 }
 
 /*
- * The main loop: multiplies the stages of the block's tile number `sequence`. Products are under way when it returns the
- * last stage, which is still to be released. `base`: the descriptor of the first stage; `consumer`: which rows of a
+ * The main loop: multiplies the stages of the block's tile number `sequence`. Products are under way when it returns
+ * the last stage, which is still to be released. `base`: the descriptor of the first stage; `consumer`: which rows of a
  * tile.
  */
 template <HopperConfig config, class T, int accumulators>
 TW_DEVICE unsigned multiply(const HopperBlock<config> &block, unsigned long long base, int sequence, int consumer,
     int lane, float (&acc)[config.blocks()][accumulators]) {
+  static_assert(config.tile_m % (WGMMA_ROWS * (config.is_ping_pong() ? 1 : HOPPER_CONSUMERS)) == 0,
+      "whole instructions of rows");
+  static_assert(config.tile_n % (16 * config.column_blocks()) == 0 && config.wgmma_n() <= config.max_n());
+  static_assert(config.blocks() * accumulators <= 208, "accumulators fit in 240 registers beside the loop's own");
   /* Descriptors count in units of 16 bytes. A step of k is 32 bytes inside a slab's row. */
   constexpr int columns = 2 * accumulators, across = config.column_blocks(), slab_steps = SLAB_BYTES / WGMMA_STEP_BYTES,
       row_units = SLAB_BYTES / 16;
@@ -224,7 +230,7 @@ TW_DEVICE void consume(const HopperBlock<config> &block, int first, int warpgrou
     }
     if constexpr (is_deferred) {
       block.handoff_empty().wait((sequence & 1) ^ 1);
-      hand_over<config, config.tile_n>(block, acc);
+      hand_over<config.tile_n>(block.handoff((thread_again() >> 5) - 4, thread_again() & 31), acc);
       __syncwarp();
       if constexpr (!config.has_final_tile) {
         if (tile + block.clusters() >= block.tiles()) {
@@ -249,7 +255,7 @@ TW_DEVICE void consume(const HopperBlock<config> &block, int first, int warpgrou
         put_final_products<config>(block, narrow);
       } else {
         block.handoff_empty().wait((sequence & 1) ^ 1);
-        hand_over<config, config.remainder_n>(block, narrow);
+        hand_over<config.remainder_n>(block.handoff((thread_again() >> 5) - 4, thread_again() & 31), narrow);
         __syncwarp();
         run_own<config, true>(block, tile, segments...);
       }
@@ -279,14 +285,16 @@ TW_DEVICE void consume(const HopperBlock<config> &block, int first, int warpgrou
 struct NoFinish {};
 
 /*
- * The kernel. `memory`: the block's dynamic shared memory. `starts`: the first row of each expert, and the end. `prologue`:
- * computes what epilogues read of a row; `finish`: what is done to rows once all of their columns are stored.
+ * The kernel. `memory`: the block's dynamic shared memory. `starts`: the first row of each expert, and the end.
+ * `prologue`: computes what epilogues read of a row; `finish`: what is done to rows once all of their columns are
+ * stored.
  */
 template <HopperConfig config, class T, class Prologue, class Finish, class... Segments>
-TW_DEVICE void hopper_gemm(int rows, unsigned char *memory, const HopperMaps &maps, const int *starts, const Prologue &prologue,
-    const Finish &finish, const Segments &...segments) {
-  static_assert(config.is_legal(), "a schedule that TypeScript must refuse");
+TW_DEVICE void hopper_gemm(int rows, unsigned char *memory, const HopperMaps &maps, const int *starts,
+    const Prologue &prologue, const Finish &finish, const Segments &...segments) {
   static_assert(sizeof(T) == config.element_bytes && sizeof...(Segments) == config.segments);
+  static_assert(config.segments >= 1 && config.segments <= HOPPER_SEGMENTS);
+  static_assert(config.stages >= 2 && (config.cluster == 1 || config.cluster == 2));
   /* 1,024 bytes more where the driver may let it begin anywhere. */
   static_assert(config.end() + (config.is_deferred() ? 0 : 1024) == config.shared_bytes);
   constexpr int consumer_warps = HOPPER_CONSUMER_WARPS / (config.is_ping_pong() ? 2 : 1);

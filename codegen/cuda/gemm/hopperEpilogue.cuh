@@ -3,16 +3,17 @@
  * where they find products, and what the rows and columns of a tile need besides.
  *
  * A functor of a segment has
- *   row(row, is_stored, column0, quad, values, products): a thread's columns of one row of a tile. products(g, e) is the
- *     product at column 8·g + 2·quad + e of the tile, which begins at physical column column0 of the segment; `values`
- *     are the row's, products.across the columns'. All lanes of a warp call it together; a row past the end is not
- *     stored, and `row` is then one that can be read.
+ *   row(row, is_stored, column0, quad, values, products): a thread's columns of one row of a tile. products(g, e) is
+ *     the product at column 8·g + 2·quad + e of the tile, which begins at physical column column0 of the segment;
+ *     `values` are the row's, products.across the columns'. All lanes of a warp call it together; a row past the end is
+ *     not stored, and `row` is then one that can be read.
  *   remainder_row: the same of a remainder tile
  *   column_values(column0, self, held): loads what thread `self` of the idle warps holds of the columns of a tile
  *   Ahead, load_first, and row_ahead(ahead, …): of segments that load ahead, over the ends of rows
  *   stored_columns, Loaded, load, final_row: of final tiles, eight columns of a row for each lane
  */
 #pragma once
+#include "gemm/handoff.cuh"
 #include "gemm/hopperTiles.cuh"
 #include "gemm/epilogue.cuh"
 #include "gemm/segments.cuh"
@@ -32,107 +33,11 @@ template <HopperConfig config> struct AccumulatorRow {
   }
 };
 
-/*
- * The handoff of rounded products from consumers to the warps that run deferred epilogues: 20 bits per product, in the
- * order of the accumulators. Neither side transposes anything, and every access is 16 bytes per lane, adjacent to its
- * neighbour's. Each consumer warp has its own area: for each chunk of four column groups 512 bytes for each row half
- * (of 8 rows): per lane, one word for each group with the upper 16 bits of two products. Then, for every four chunks,
- * as many bytes with one word for each chunk: bits 12 to 15 of its eight products.
- */
-constexpr int CHUNK_GROUPS = 4, CHUNK_BYTES = 1024, HALF_BYTES = CHUNK_BYTES / 2, CHUNKS_OF_PART = 4;
-
-/*
- * The upper 16 bits of two products; bits 12 to 15 of eight, those of 2i and 2i + 1 in byte i; and one product of them
- * again.
- */
-TW_DEVICE unsigned high_bits(float x, float y) { return bytes(__float_as_uint(x), __float_as_uint(y), 0x7632u); }
-TW_DEVICE unsigned low_bits(const float (&x)[8]) {
-  const unsigned even = bytes(bytes(__float_as_uint(x[0]), __float_as_uint(x[2]), 0x51u),
-      bytes(__float_as_uint(x[4]), __float_as_uint(x[6]), 0x51u), 0x5410u);
-  const unsigned odd = bytes(bytes(__float_as_uint(x[1]), __float_as_uint(x[3]), 0x51u),
-      bytes(__float_as_uint(x[5]), __float_as_uint(x[7]), 0x51u), 0x5410u);
-  return (even & 0xf0f0f0f0u) | (odd >> 4 & 0x0f0f0f0fu);
-}
-TW_DEVICE float product_of(unsigned high, unsigned low, int group, int lane) {
-  const int left = 8 - 8 * group + 4 * lane;
-  const unsigned bits = (left < 0 ? low >> -left : low << left) & 0xf000u;
-  return __uint_as_float((lane == 0 ? high << 16 : high & 0xffff0000u) | bits);
-}
-
-/* A row of a tile of so many columns, taken from the handoff at `at`, which includes the lane and the row half. */
-template <int columns> struct HandedRow {
-  static constexpr int chunks = (columns / 8 + CHUNK_GROUPS - 1) / CHUNK_GROUPS;
-  static constexpr int parts = (chunks + CHUNKS_OF_PART - 1) / CHUNKS_OF_PART;
-  unsigned at;
-  const float *across;
-  /* Whether the warp goes on to another row half of the tile, and the thread's row of it. */
-  bool has_next;
-  int next_row;
-  unsigned high[CHUNK_GROUPS * chunks], low[CHUNK_GROUPS * parts];
-
-  TW_DEVICE void take_chunk(int i) { take(at + i * CHUNK_BYTES, high + CHUNK_GROUPS * i); }
-  TW_DEVICE void take_part(int i) { take(at + (chunks + i) * CHUNK_BYTES, low + CHUNK_GROUPS * i); }
-  TW_DEVICE void take_all() {
-#pragma unroll
-    for (int i = 0; i < chunks; i++) take_chunk(i);
-#pragma unroll
-    for (int i = 0; i < parts; i++) take_part(i);
-  }
-  TW_DEVICE float operator()(int group, int lane) const {
-    return product_of(high[group], low[group / CHUNK_GROUPS], group % CHUNK_GROUPS, lane);
-  }
-  /*
-   * Lets the compiler forget what it has made of the words: products that are read twice would otherwise stay unpacked
-   * from the first time to the second, in more registers than there are.
-   */
-  TW_DEVICE void forget() {
-#pragma unroll
-    for (int i = 0; i < CHUNK_GROUPS * chunks; i++) tw::forget(high[i]);
-#pragma unroll
-    for (int i = 0; i < CHUNK_GROUPS * parts; i++) tw::forget(low[i]);
-  }
-};
-
-/* Where the products of consumer warp `warp` lie, for the calling lane. */
-template <HopperConfig config> TW_DEVICE unsigned handoff_of(const HopperBlock<config> &block, int warp) {
-  return block.shared + config.handoff_at() + warp * config.handoff_bytes() + (thread_again() & 31) * 16;
-}
-
-/* Hands over the accumulators of a tile of so many columns, in instructions side by side. */
-template <HopperConfig config, int columns, int blocks, int accumulators>
-TW_DEVICE void hand_over(const HopperBlock<config> &block, const float (&acc)[blocks][accumulators]) {
-  using Row = HandedRow<columns>;
-  constexpr int groups = columns / 8, groups_of_block = accumulators / 4;
-  const unsigned to = handoff_of<config>(block, (thread_again() >> 5) - 4);
-#pragma unroll
-  for (int part = 0; part < Row::parts; part++) {
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-      unsigned low[CHUNKS_OF_PART];
-#pragma unroll
-      for (int j = 0; j < CHUNKS_OF_PART; j++) {
-        const int chunk = CHUNKS_OF_PART * part + j;
-        low[j] = 0;
-        if (chunk >= Row::chunks) continue;
-        float x[8];
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-          const int group = CHUNK_GROUPS * chunk + i / 2;
-          x[i] = group < groups ? acc[group / groups_of_block][4 * (group % groups_of_block) + 2 * h + i % 2] : 0.0f;
-        }
-        put(to + chunk * CHUNK_BYTES + h * HALF_BYTES, high_bits(x[0], x[1]), high_bits(x[2], x[3]),
-            high_bits(x[4], x[5]), high_bits(x[6], x[7]));
-        low[j] = low_bits(x);
-      }
-      put(to + (Row::chunks + part) * CHUNK_BYTES + h * HALF_BYTES, low[0], low[1], low[2], low[3]);
-    }
-  }
-}
-
 /* What a segment loads ahead; most load nothing. */
 template <class Segment> constexpr bool loads_ahead = requires { typename Segment::Ahead; };
 template <class Segment> struct AheadOf { struct Type {}; };
-template <class Segment> requires loads_ahead<Segment> struct AheadOf<Segment> { using Type = typename Segment::Ahead; };
+template <class Segment> requires loads_ahead<Segment>
+struct AheadOf<Segment> { using Type = typename Segment::Ahead; };
 
 /* Starts the loads that a warp's first row half needs; only kernels of one segment load ahead. */
 template <HopperConfig config, class Ahead, class Segment, class... More>
@@ -161,8 +66,7 @@ TW_DEVICE void handed_rows(const HopperBlock<config> &block, const Place &place,
     for (int unit = unit0; unit < units; unit += unit_step) {
       const int self = thread_again(), local = unit * 8 + (self >> 2 & 7);
       HandedRow<is_narrow ? config.remainder_n : config.tile_n> products;
-      products.at = block.shared + config.handoff_at() + (unit >> 1) * config.handoff_bytes() +
-          (unit & 1) * HALF_BYTES + (self & 31) * 16;
+      products.at = block.handoff(unit >> 1, self & 31) + (unit & 1) * HALF_BYTES;
       if constexpr (is_narrow || !loads_ahead<Segment>) products.take_all();
       const int own = place.row0 + local, row = own < block.rows ? own : block.rows - 1;
       const int is_stored = own < block.rows;
@@ -256,8 +160,8 @@ TW_DEVICE void keep_row_values(const HopperBlock<config> &block, const Prologue 
 }
 
 /*
- * Vectors that epilogues read by column, such as the scales of a weight's rows: idle warps copy a tile's part of them to
- * shared memory, because each row of the tile would else wait for the same numbers again. What thread `self` of them
+ * Vectors that epilogues read by column, such as the scales of a weight's rows: idle warps copy a tile's part of them
+ * to shared memory, because each row of the tile would else wait for the same numbers again. What thread `self` of them
  * holds:
  */
 template <HopperConfig config> constexpr int held_columns =
@@ -287,8 +191,8 @@ TW_DEVICE void store_column_values(int self, const float (&held)[held_columns<co
  * slot holds them already.
  */
 template <HopperConfig config, class Prologue, class... Segments>
-TW_DEVICE void run_ahead(const HopperBlock<config> &block, int first, int thread, unsigned rank, const Prologue &prologue,
-    const Segments &...segments) {
+TW_DEVICE void run_ahead(const HopperBlock<config> &block, int first, int thread, unsigned rank,
+    const Prologue &prologue, const Segments &...segments) {
   wait_for_previous();
   int sequence = 0, before = -1, last = -1;
   for (int tile = first; tile < block.tiles(); tile += block.clusters(), sequence++) {
@@ -315,10 +219,13 @@ TW_DEVICE void run_ahead(const HopperBlock<config> &block, int first, int thread
  * are warps.
  */
 template <HopperConfig config, class Prologue, class Finish, class Segment, class... More>
-TW_DEVICE void run_deferred(const HopperBlock<config> &block, int first, int thread, unsigned rank, const Prologue &prologue,
-    const Finish &finish, const Segment &segment, const More &...more) {
-  constexpr int slots = config.row_slots(), warps = config.idle_warps(), final_threads =
-      32 * (HOPPER_CONSUMER_WARPS + warps);
+TW_DEVICE void run_deferred(const HopperBlock<config> &block, int first, int thread, unsigned rank,
+    const Prologue &prologue, const Finish &finish, const Segment &segment, const More &...more) {
+  static_assert(config.tile_m == HOPPER_CONSUMERS * WGMMA_ROWS && config.tile_n <= 256,
+      "a consumer warp hands over 16 rows of one instruction");
+  static_assert(config.epilogue_groups == 0 || (config.epilogue_groups == 1 && config.remainder_n == 0));
+  constexpr int slots = config.row_slots(), warps = config.idle_warps(),
+      final_threads = 32 * (HOPPER_CONSUMER_WARPS + warps);
   const int lane = thread & 31;
   wait_for_previous();
   int sequence = 0;
@@ -407,6 +314,7 @@ template <HopperConfig config> constexpr int final_pitch = config.tile_n + FINAL
 template <HopperConfig config, int accumulators>
 TW_DEVICE void put_final_products(const HopperBlock<config> &block, float (&acc)[config.blocks()][accumulators]) {
   constexpr int pitch = final_pitch<config>;
+  static_assert(config.column_blocks() == 1 && config.tile_m * pitch * 4 <= config.handoff_at(), "they fit the ring");
   __syncwarp();
   named_sync<256>(3);
   const int group = (thread_again() >> 7) - 1, in_group = thread_again() & 127;

@@ -3,6 +3,7 @@
  * map of shared memory), and where the tiles of a block lie.
  */
 #pragma once
+#include "gemm/handoff.cuh"
 #include "lib/barrier.cuh"
 #include "lib/cluster.cuh"
 #include "lib/shared.cuh"
@@ -35,7 +36,7 @@ struct HopperConfig {
   int epilogue_groups;
   /* Bytes of an element of A and B, and elements of their rows. */
   int element_bytes, k;
-  /* The matrices that A is multiplied by, side by side, and the rows that each has in memory: columns of the product. */
+  /* The matrices that A is multiplied by, side by side, and the rows of each in memory: columns of the product. */
   int segments, columns[HOPPER_SEGMENTS];
   /* Experts that have such matrices, one below the other; 0: every row has the same. */
   int experts;
@@ -92,22 +93,17 @@ struct HopperConfig {
   TW_CONSTEXPR int rows_at_once() const { return is_deferred() ? 4 : producer_registers() >= 40 ? 2 : 1; }
 
   /*
-   * Shared memory, from a multiple of 1,024 bytes on (the 128-byte swizzle goes by bits of addresses): stages, each of
-   * A's tile behind B's; products that are handed over; barriers; and either what epilogues read of rows and columns or
-   * the tables of experts.
-   * A stage consists of slabs, each of the rows of a tile with 128 bytes of k.
+   * Shared memory, from a multiple of 1,024 bytes on (the 128-byte swizzle goes by bits of addresses): the stages;
+   * products that are handed over; barriers; and either what epilogues read of rows and columns or the tables of
+   * experts. A stage has A's tile and then B's, each as slabs: all of its rows with 128 bytes of k.
    */
   TW_CONSTEXPR int slabs() const { return tile_k * element_bytes / SLAB_BYTES; }
   TW_CONSTEXPR int a_bytes() const { return tile_m * tile_k * element_bytes; }
   TW_CONSTEXPR int stage_bytes() const { return a_bytes() + tile_n * tile_k * element_bytes; }
   TW_CONSTEXPR int handoff_at() const { return stages * stage_bytes(); }
-  /* Bytes of a consumer warp's 16 rows in the handoff (HandedRow). */
-  TW_CONSTEXPR int handoff_bytes() const {
-    const int chunks = (tile_n / 8 + 3) / 4;
-    return is_deferred() ? (chunks + (chunks + 3) / 4) * 1024 : 0;
-  }
+  TW_CONSTEXPR int warp_handoff() const { return is_deferred() ? handoff_bytes(tile_n) : 0; }
   /* full_barriers and empty_barriers of every stage, and four more. */
-  TW_CONSTEXPR int barriers_at() const { return handoff_at() + HOPPER_CONSUMER_WARPS * handoff_bytes(); }
+  TW_CONSTEXPR int barriers_at() const { return handoff_at() + HOPPER_CONSUMER_WARPS * warp_handoff(); }
   TW_CONSTEXPR int values_at() const { return barriers_at() + 8 * (2 * stages + 4); }
   /*
    * Row tiles whose values are kept: the last two; if epilogues are deferred, as many as a block works on in turn,
@@ -125,17 +121,6 @@ struct HopperConfig {
   TW_CONSTEXPR int end() const {
     return column_values_at() + column_slots() * column_values * 4 + (experts > 0 ? 2 * 4 * (experts + 1) : 0);
   }
-
-  TW_CONSTEXPR bool is_legal() const {
-    return tile_m % (WGMMA_ROWS * (is_ping_pong() ? 1 : HOPPER_CONSUMERS)) == 0 && tile_m <= 256 &&
-        tile_n % (16 * column_blocks()) == 0 && tile_k * element_bytes % SLAB_BYTES == 0 && slabs() <= 2 &&
-        (cluster == 1 || cluster == 2) && stages >= 2 && segments >= 1 && segments <= HOPPER_SEGMENTS &&
-        (!is_deferred() || (tile_m == 128 && tile_n <= 256)) &&
-        (remainder_n == 0 || (is_deferred() && remainder_n < tile_n && !has_finish)) &&
-        (epilogue_groups == 0 || (is_deferred() && remainder_n == 0 && tile_n % 32 == 0)) &&
-        (experts == 0 || (is_ping_pong() && cluster == 1 && row_values == 0)) &&
-        (!has_final_tile || (column_blocks() == 1 && tile_m * (tile_n + FINAL_PAD) * 4 <= handoff_at()));
-  }
 };
 
 /* Where a tile lies: its first row, its column tile, the expert, and the first row that is not its own. */
@@ -152,6 +137,8 @@ struct Place {
  */
 struct TileColumns { int whole, narrow; };
 template <HopperConfig config> TW_DEVICE TileColumns tile_columns(int row_tiles, int clusters) {
+  static_assert(config.is_deferred() && config.remainder_n < config.tile_n, "narrower tiles of the deferred mode");
+  static_assert(!config.has_finish, "a kernel that finishes rows counts whole tiles");
   constexpr int all = config.column_tiles(), last = config.segments - 1, first_tile = config.first_tile(last);
   if (row_tiles < 1) return { all, 0 };
   const int whole = row_tiles * all / clusters * clusters / row_tiles;
@@ -180,6 +167,10 @@ template <HopperConfig config> struct HopperBlock {
   /* Values of a tile's rows are there; and have been read. */
   TW_DEVICE Barriers values_full() const { return { shared + config.barriers_at() + 16 * config.stages }; }
   TW_DEVICE Barriers values_empty() const { return { values_full().at + 16 }; }
+  /* The area of consumer warp `warp` in the handoff, from the lane's 16 bytes on. */
+  TW_DEVICE unsigned handoff(int warp, int lane) const {
+    return shared + config.handoff_at() + warp * config.warp_handoff() + lane * 16;
+  }
   TW_DEVICE float *row_values() const { return (float *)(memory + config.values_at()); }
   TW_DEVICE int *final_slot() const { return (int *)row_values() + config.row_slots() * config.row_slot_floats(); }
   TW_DEVICE float *column_values() const { return (float *)(memory + config.column_values_at()); }
@@ -239,6 +230,8 @@ template <HopperConfig config> struct HopperBlock {
    * tiles before it, and then the first of its rows.
    */
   TW_DEVICE Place place_of_expert(int tile) const {
+    static_assert(config.is_ping_pong() && config.cluster == 1, "a cluster shares the weights of one expert");
+    static_assert(config.row_values == 0, "the tables lie where values of rows would");
     const unsigned starts = tables() + 4 * (config.experts + 1);
     const int tall = peek(tables() + 4 * config.experts), group_tiles = config.raster * config.column_tiles(),
         group = tile / group_tiles, in_group = tile - group * group_tiles;
