@@ -11,7 +11,7 @@ import { type CudaOperands, type EmittedCuda, kernelHead } from '../text/operand
 import { aboutKernel, type ConfigFields, unitText } from '../unit.js';
 import { operandType } from '../wgmma/instruction.js';
 import { columnTiles } from '../wgmma/layout.js';
-import { tensorMapsOf } from '../wgmma/mainLoop.js';
+import { tensorMapsOf } from '../wgmma/tensorMaps.js';
 import { blocksOf, fewRowsHead, fewRowsText, launchOfTiles, mapsOf } from './fewRows.js';
 import { needsGroups, skinnyCopiers, skinnySharedBytes, skinnyStep, skinnyWarps, skinnyWgmmaLayout } from './layout.js';
 

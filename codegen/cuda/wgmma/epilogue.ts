@@ -8,6 +8,7 @@ import { type Fragment, fragmentEpilogue, fragmentStep, type SumSite } from '../
 import { type CudaOperands, type Operand, physicalColumns, CudaRowScope } from '../text/operands.js';
 import { indent } from '../text/statements.js';
 import { columnValue } from './columnValues.js';
+import { elementLoads, type WgmmaContext } from './config.js';
 import {
   AHEAD_GROUPS,
   declaredAhead,
@@ -21,7 +22,6 @@ import {
   VectorStores,
 } from './epilogueAccess.js';
 import type { WgmmaLayout } from './layout.js';
-import { elementLoads, type WgmmaContext } from './options.js';
 
 /**
  * 8-column groups of an epilogue that are processed together, by the number of accumulators per thread. More groups

@@ -3,14 +3,14 @@
  * and for rows that are complete.
  */
 import type { Segment } from '../../../ir/kernel.js';
+import { type Functor, functorOf, type Method } from '../text/functor.js';
 import { lanePrograms } from '../text/lanePrograms.js';
 import { headEpilogue } from '../text/logprob.js';
-import { type Functor, functorOf, type Method } from '../text/functor.js';
 import type { CudaOperands } from '../text/operands.js';
 import { prologueFunctor, segmentName } from '../text/segments.js';
 import { loadColumns } from './columnValues.js';
+import { FINAL_ROWS_AT_ONCE, type FinalTile, type WgmmaContext } from './config.js';
 import { epilogueText } from './epilogue.js';
-import { FINAL_ROWS_AT_ONCE, type FinalTile, type WgmmaContext } from './options.js';
 
 const linesOf = (text: string): string[] => text.trimEnd().split('\n');
 

@@ -4,11 +4,11 @@ import type { ContractionKernel } from '../../../ir/kernel.js';
 import { expertsOf } from '../text/contraction.js';
 import { type CudaOperands, type EmittedCuda, kernelHead, mapNames } from '../text/operands.js';
 import { aboutKernel, callText, unitText } from '../unit.js';
+import { wgmmaContext, type WgmmaContext } from './config.js';
 import { finishFunctor, hopperPrologue, hopperSegment } from './functors.js';
 import { blockThreads } from './instruction.js';
 import { maxColumnTiles } from './layout.js';
-import { tensorMapsOf } from './mainLoop.js';
-import { wgmmaContext, type WgmmaContext } from './options.js';
+import { tensorMapsOf } from './tensorMaps.js';
 
 export { isLegalWgmma } from './legality.js';
 export type { WgmmaFacts } from './legality.js';

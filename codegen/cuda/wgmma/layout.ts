@@ -1,9 +1,9 @@
-/** Shared memory, registers and tiles of a wgmma schedule. */
+/** Shared memory and tiles of a wgmma schedule. */
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { Segment } from '../../../ir/kernel.js';
 import { oncePer } from '../../../ir/oncePer.js';
 import { physicalColumns } from '../../operands.js';
-import { CONSUMER_WARPS, CONSUMERS, SLAB_BYTES, WGMMA_ROWS } from './instruction.js';
+import { CONSUMER_WARPS, CONSUMERS, WGMMA_ROWS } from './instruction.js';
 
 const ALIGNMENT = 1024;
 const BARRIER = 8;
@@ -26,9 +26,9 @@ export const MAX_BOX_ROWS = 256;
  */
 const MAX_SHARED_COLUMNS = 128;
 
+/** What legality, the launch and epilogues know of a block; the header computes it too (HopperConfig). */
 export interface WgmmaLayout {
-  readonly isPingPong: boolean;
-  /** The producer's idle warps run the epilogue on products that consumers hand over (deferredEpilogue.ts). */
+  /** The producer's idle warps run the epilogue on products that consumers hand over. */
   readonly isDeferred: boolean;
   /** Warpgroups that run deferred epilogues beside those idle warps. */
   readonly epilogueGroups: number;
@@ -41,32 +41,11 @@ export interface WgmmaLayout {
   readonly columnBlocks: number;
   /** Columns of one instruction. */
   readonly wn: number;
-  /** The copies that load a block's share of a weight slab, and their rows. */
-  readonly boxes: number;
+  /** Rows of a copy of a block's share of a weight slab. */
   readonly boxRows: number;
-  /** Slabs of k in a stage. */
-  readonly slabs: number;
-  readonly aBytes: number;
-  readonly bBytes: number;
-  readonly stageBytes: number;
-  /** Offsets in bytes from the aligned base. */
-  readonly handoffOffset: number;
-  readonly barrierOffset: number;
-  readonly rowValuesOffset: number;
-  /** Tiles whose row values are kept. */
-  readonly rowSlots: number;
-  /** Where column values begin (columnValues.ts), and tiles whose values are kept. */
-  readonly columnValuesOffset: number;
-  readonly columnSlots: number;
-  /** Tables of the row tiles of experts; they take the place of row values. */
-  readonly tablesOffset: number;
+  /** Bytes of the ring of stages, and of all shared memory. */
+  readonly ringBytes: number;
   readonly sharedBytes: number;
-  /**
-   * Registers of a thread after setmaxnreg, those of the producer's group and of groups for epilogues, and those of
-   * consumers. All of a block's warpgroups have 504 in total, or 512 if there are four.
-   */
-  readonly producerRegisters: number;
-  readonly consumerRegisters: number;
 }
 
 /** Bytes of the tables of row tiles and first rows of so many experts, and of their ends. */
@@ -82,70 +61,37 @@ export interface KeptValues {
   readonly experts?: number | undefined;
 }
 
-/** Shared memory and registers of a block, for operands of `elementBytes`. */
+/** A block under a schedule, for operands of `elementBytes`. */
 export function wgmmaLayout(
   { tm, tn, tk, stages, cluster, mode, epilogueGroups: groups }: CudaGemmSchedule,
   elementBytes: number,
   { rowValues, columnValues = 0, experts }: KeptValues,
 ): WgmmaLayout {
   const epilogueGroups: number = groups ?? 0;
-  const isPingPong = mode === 'pingpong';
   const isDeferred = mode === 'deferred';
-  const aBytes = tm * tk * elementBytes;
-  const bBytes = tn * tk * elementBytes;
-  const handoffOffset = stages * (aBytes + bBytes);
-  const barrierOffset = handoffOffset + (isDeferred ? CONSUMER_WARPS * handoffWarpBytes(tn) : 0);
+  const ringBytes = stages * (tm + tn) * tk * elementBytes;
+  const handoffBytes = isDeferred ? CONSUMER_WARPS * handoffWarpBytes(tn) : 0;
   // Two barriers per stage, and two pairs for the row values.
-  const rowValuesOffset = barrierOffset + 2 * BARRIER * stages + 4 * BARRIER;
+  const barrierBytes = BARRIER * (2 * stages + 4);
   const rowSlots = isDeferred && rowValues === 1 ? (columnValues === 0 ? DEFERRED_ROW_SLOTS : FEW_ROW_SLOTS) : 2;
-  const columnValuesOffset =
-    rowValuesOffset + rowSlots * tm * rowValues * 4 + (isDeferred && rowValues > 0 ? SLOT_NUMBER : 0);
-  const columnSlots = isDeferred ? 1 : 2;
-  const rowBlocks = tm / WGMMA_ROWS / (isPingPong ? 1 : CONSUMERS);
+  const rowBytes = rowSlots * tm * rowValues * 4 + (isDeferred && rowValues > 0 ? SLOT_NUMBER : 0);
+  const columnBytes = (isDeferred ? 1 : 2) * columnValues * 4;
+  const tableBytes = experts === undefined ? 0 : expertTables(experts);
   const columnBlocks = Math.ceil(tn / (epilogueGroups === 0 ? MAX_COLUMNS : MAX_SHARED_COLUMNS));
-  const boxes = Math.ceil(tn / cluster / MAX_BOX_ROWS);
-  const isTight = rowBlocks * (tn / 2) > (rowValues > 0 ? MAX_RELAXED : MAX_RELAXED_IDLE);
   return {
-    isPingPong,
     isDeferred,
     epilogueGroups,
-    handoffOffset,
-    rowBlocks,
+    rowBlocks: tm / WGMMA_ROWS / (mode === 'pingpong' ? 1 : CONSUMERS),
     columnBlocks,
     wn: tn / columnBlocks,
-    boxes,
-    boxRows: tn / cluster / boxes,
-    slabs: (tk * elementBytes) / SLAB_BYTES,
-    aBytes,
-    bBytes,
-    stageBytes: aBytes + bBytes,
-    barrierOffset,
-    rowValuesOffset,
-    rowSlots,
-    columnValuesOffset,
-    columnSlots,
-    tablesOffset: rowValuesOffset,
+    boxRows: tn / cluster / Math.ceil(tn / cluster / MAX_BOX_ROWS),
+    ringBytes,
     sharedBytes:
-      (isDeferred ? 0 : ALIGNMENT) +
-      columnValuesOffset +
-      columnSlots * columnValues * 4 +
-      (experts === undefined ? 0 : expertTables(experts)),
-    ...(isDeferred
-      ? epilogueGroups === 0
-        ? { producerRegisters: 120, consumerRegisters: 192 }
-        : { producerRegisters: 88, consumerRegisters: 168 }
-      : isTight
-        ? { producerRegisters: 24, consumerRegisters: 240 }
-        : { producerRegisters: 40, consumerRegisters: 232 }),
+      (isDeferred ? 0 : ALIGNMENT) + ringBytes + handoffBytes + barrierBytes + rowBytes + columnBytes + tableBytes,
   };
 }
 
-/**
- * Most accumulators per thread for which 232 registers suffice: if the producer's warps need registers for row values,
- * and if they are idle; then the most that fit in 240 beside the main loop's own registers.
- */
-const MAX_RELAXED = 192;
-const MAX_RELAXED_IDLE = 160;
+/** Most accumulators of a thread that fit in 240 registers beside the main loop's own. */
 export const MAX_ACCUMULATORS = 208;
 /** The same where an epilogue adds up whole heads before it reads them: 192 spilled 960 bytes. */
 export const MAX_ACCUMULATORS_OF_HEADS = 160;

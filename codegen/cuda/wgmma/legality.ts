@@ -11,9 +11,9 @@ import { parametersOf } from '../../signature.js';
 import { expertsOf, rowProgramsOf, rowPrologue, segmentsOf } from '../text/contraction.js';
 import { fragmentProblem, tileStep } from '../text/fragment.js';
 import { CudaOperands, leastCommonMultiple } from '../text/operands.js';
+import { columnValuesOf } from './config.js';
 import { CONSUMERS, slabOf, WGMMA_ROWS, WGMMA_TYPES, type WgmmaType } from './instruction.js';
 import { MAX_ACCUMULATORS, MAX_ACCUMULATORS_OF_HEADS, MAX_BOX_ROWS, MAX_COLUMNS, wgmmaLayout } from './layout.js';
-import { columnValuesOf } from './options.js';
 
 /** The facts about a GPU that this skeleton depends on. */
 export interface WgmmaFacts {

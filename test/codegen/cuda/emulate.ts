@@ -18,7 +18,7 @@ import { loadKoffi } from '../../../runtime/cuda/loadKoffi.js';
 import { compileOverFibres, loadOverFibres } from '../../support/cudaWarp/compile.js';
 import { bodyOf, includesText, openUnit } from '../../support/cudaWarp/units.js';
 import { aligned, packWeight, put, take } from '../harness.js';
-import { hopperSupport, hopperText, isHopper, mapArguments } from './emulateHopper.js';
+import { mapArguments } from './emulateHopper.js';
 
 const koffi = loadKoffi();
 
@@ -87,9 +87,7 @@ const isPrintedWhole = ({ source }: CudaKernelText): boolean => includesOf(sourc
 function overFibres(kernel: CudaKernelText): string {
   // Dynamic shared memory is that of warp.h. Blocks that run one by one do not share static shared memory.
   const own = bodyOf(kernel.source);
-  return (isHopper(kernel) && isPrintedWhole(kernel) ? hopperText(own, kernel) : own)
-    .replaceAll(/extern __shared__[^;]*;/g, '')
-    .replaceAll('__shared__', 'TW_SHARED_STATIC');
+  return own.replaceAll(/extern __shared__[^;]*;/g, '').replaceAll('__shared__', 'TW_SHARED_STATIC');
 }
 
 /** Kernels without tensor maps as a library in `folder` that the fake driver executes (hostKernels.h). */
@@ -127,14 +125,7 @@ function compile(kernels: readonly CudaKernelText[]): (kernel: CudaKernelText) =
     return `namespace tw::of_${symbol} {\n${text}\n${driver}\n}`;
   });
   if (missing.length > 0) {
-    const library = loadOverFibres(
-      [
-        FENCED,
-        includesText(missing.map(({ source }) => source)),
-        ...(missing.some(isHopper) ? [hopperSupport()] : []),
-        ...texts,
-      ].join('\n'),
-    );
+    const library = loadOverFibres([FENCED, includesText(missing.map(({ source }) => source)), ...texts].join('\n'));
     for (const kernel of missing) compiled.set(keyOf(kernel), library);
   }
   return (kernel) =>

@@ -154,8 +154,8 @@ export interface FinalTile {
 export function finalTileOf(
   segments: readonly Segment[],
   operands: CudaOperands,
-  { columnBlocks, stageBytes }: WgmmaLayout,
-  { tm, tn, stages }: CudaGemmSchedule,
+  { columnBlocks, ringBytes }: WgmmaLayout,
+  { tm, tn }: CudaGemmSchedule,
 ): FinalTile | undefined {
   const [segment, ...more] = segments;
   if (
@@ -173,7 +173,7 @@ export function finalTileOf(
     loads.length > 0 &&
     segment.outputs.every((output) => readsOwnElements(output.value) && (output.kind !== 'store' || !output.via)) &&
     [...loads, ...stores].every(isWholeRow) &&
-    tm * pitch * 4 <= stages * stageBytes &&
+    tm * pitch * 4 <= ringBytes &&
     tm % (CONSUMER_WARPS * FINAL_ROWS_AT_ONCE) === 0;
   return isSuited ? { segment, loads, stores } : undefined;
 }
