@@ -21,10 +21,10 @@
  * At the end products[regions][tile_m][pitch] take the place of the rings: ranges that are still apart.
  *
  * What waits for what: consumers wait for full[s] and rows_full[r], which the bytes of a stage complete; the two warps
- * that copy wait for empty[s] and rows_empty[r], which each consumer warp arrives at when it has read the stage. Weights
- * do not depend on the kernel before this one: the first stages of them are under way while it ends; rows and row values
- * wait for it. The next kernel may begin when the copies of the last ring start: its weights follow this one's, when
- * memory would be idle. Sooner they would delay them.
+ * that copy wait for empty[s] and rows_empty[r], which each consumer warp arrives at when it has read the stage.
+ * Weights do not depend on the kernel before this one: the first stages of them are under way while it ends; rows and
+ * row values wait for it. The next kernel may begin when the copies of the last ring start: its weights follow this
+ * one's, when memory would be idle. Sooner they would delay them.
  */
 #pragma once
 #include "gemm/fewRows.cuh"
@@ -67,7 +67,7 @@ struct GroupedConfig {
   TW_CONSTEXPR int span() const { return GROUPED_RANGES / split() * range_blocks(); }
   TW_CONSTEXPR int k_blocks() const { return span() < all_blocks() ? span() : all_blocks(); }
 
-  /* Stages that are under way before the kernel before this one has ended; the one whose copies leave a ring of them. */
+  /* Stages that are under way while the kernel before this one ends; the fill after which one ring of them is left. */
   TW_CONSTEXPR int ahead() const { return stages < k_blocks() ? stages : k_blocks(); }
   TW_CONSTEXPR int late_block() const { return ahead() > k_blocks() - stages ? ahead() : k_blocks() - stages; }
 
@@ -102,8 +102,8 @@ struct GroupedConfig {
  */
 template <class T> struct GroupedCodes;
 /*
- * Codes c count as quarters: 32 + c/4 and c/4·2^-127, less 32 + zero/4 and zero/4. Bits 4 to 7 alone are 16 codes of the
- * smallest subnormal, and 2^127 makes quarters of them. The products are multiplied by 4 at last.
+ * Codes c count as quarters: 32 + c/4 and c/4·2^-127, less 32 + zero/4 and zero/4. Bits 4 to 7 alone are 16 codes of
+ * the smallest subnormal, and 2^127 makes quarters of them. The products are multiplied by 4 at last.
  */
 template <> struct GroupedCodes<bf16> {
   static constexpr unsigned magic = 0x42004200, offset = 0x42004200, upper_factor = 0x7f007f00;

@@ -142,8 +142,8 @@ TW_DEVICE void skinny_multiply(unsigned stage, int i0, int j0, SkinnyProducts<co
 }
 
 /*
- * The products of this block's tile, in registers of the warps that multiply. In the result `products` is where they may
- * come together.
+ * The products of this block's tile, in registers of the warps that multiply. The result's `products` is where they
+ * may come together.
  */
 template <SkinnyConfig config, class T, class Prologue, class... Segments>
 TW_DEVICE Tile skinny_products(int rows, const T *a, SkinnyProducts<config> &products, const Prologue &prologue,

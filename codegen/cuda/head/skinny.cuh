@@ -6,7 +6,8 @@
 namespace tw {
 
 template <SkinnyConfig config, class T, class Prologue, HeadConfig head, class Scale>
-TW_DEVICE void skinny_head(int rows, const T *a, const Prologue &prologue, const WeightedHead<head, Scale, T> &epilogue) {
+TW_DEVICE void skinny_head(int rows, const T *a, const Prologue &prologue,
+    const WeightedHead<head, Scale, T> &epilogue) {
   SkinnyProducts<config> products;
   const Tile tile = skinny_products<config>(rows, a, products, prologue, epilogue);
   const int self = forgotten(threadIdx.x);

@@ -113,8 +113,8 @@ export interface SkinnyWgmmaLayout {
 }
 
 /**
- * For operands of `dtype`, as SkinnyWgmmaConfig has it (gemm/skinnyWgmma.cuh). `rowValues` floats per row are kept for the
- * epilogue.
+ * For operands of `dtype`, as SkinnyWgmmaConfig has it (gemm/skinnyWgmma.cuh). `rowValues` floats per row are kept for
+ * the epilogue.
  */
 export function skinnyWgmmaLayout(schedule: CudaGemmSchedule, dtype: WgmmaType, rowValues: number): SkinnyWgmmaLayout {
   const { tm, tn, tk, stages } = schedule;
