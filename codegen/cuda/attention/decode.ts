@@ -2,8 +2,7 @@
 import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
 import type { AttentionKernel } from '../../../ir/kernel.js';
 import { tileOf } from '../attentionTile.js';
-import { pathUnit, type PathSkeleton } from './path.js';
-import type { AttentionCode } from './pieces.js';
+import { type AttentionCode, pathUnit, type PathSkeleton } from './path.js';
 
 /** Whether decodeText prints a kernel under a schedule; otherwise promptText does. */
 export function isDecodeText(kernel: AttentionKernel, schedule: CudaAttentionSchedule): boolean {

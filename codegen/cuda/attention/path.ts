@@ -1,15 +1,26 @@
 /** Attention over paths by warps: the Config of attention/path.cuh, and the unit of a kernel that has one. */
-import type { TensorMapDecl } from '../../../ir/cuda.js';
+import type { CudaAttentionSchedule, TensorMapDecl } from '../../../ir/cuda.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
-import { windowOfMask } from '../../../ir/kernel.js';
+import { type AttentionKernel, windowOfMask } from '../../../ir/kernel.js';
 import { maskBuffers, scaleBuffers } from '../../../ir/kernelAccess.js';
-import { ELEMENT_TYPES, kernelHead, type Operand } from '../text/operands.js';
+import type { AttentionTile } from '../attentionTile.js';
+import { type CudaOperands, ELEMENT_TYPES, kernelHead, type Operand } from '../text/operands.js';
 import { BOUNDED_UNIT, floatLiteral } from '../text/statements.js';
 import { aboutKernel, type ConfigFields, type ConfigValue, unitText } from '../unit.js';
-import type { AttentionCode } from './pieces.js';
+
+/** A kernel to print, with what follows from its schedule. */
+export interface AttentionCode {
+  readonly kernel: AttentionKernel;
+  readonly operands: CudaOperands;
+  readonly schedule: CudaAttentionSchedule;
+  readonly symbol: string;
+  readonly tile: AttentionTile;
+  /** Rows of keys and values that lists and masks may name. */
+  readonly keyRows: ReturnType<CudaOperands['rowsOf']>;
+}
 
 /** The fields of PathConfig (attention/path.cuh) that have no default there. */
-interface PathConfig extends ConfigFields {
+export interface PathConfig extends ConfigFields {
   readonly heads: number;
   readonly kvHeads: number;
   readonly headDim: number;
@@ -37,15 +48,15 @@ export interface PathSkeleton {
   readonly tensorMaps?: readonly TensorMapDecl[];
 }
 
-const scaleLayout = ({ stride, columnStride }: Operand): ConfigFields => ({
+export const scaleLayout = ({ stride, columnStride }: Operand): ConfigFields => ({
   stride,
   ...(columnStride === 1 ? {} : { block: columnStride }),
 });
 
-const literal = (value: number): ConfigValue => ({ name: floatLiteral(value) });
+export const literal = (value: number): ConfigValue => ({ name: floatLiteral(value) });
 
 /** The Config of a kernel under its schedule. */
-function pathConfig({ kernel, operands, schedule, tile }: AttentionCode, readsAhead: boolean): PathConfig {
+export function pathConfig({ kernel, operands, schedule, tile }: AttentionCode, readsAhead: boolean): PathConfig {
   const { heads, kvHeads, headDim, mask, cap, scale } = kernel;
   const { queries, teams = 1, cluster = 1 } = schedule;
   const [q, k, v, out] = [kernel.q, kernel.k, kernel.v, kernel.out].map((name) => operands.get(name)) as [
@@ -97,46 +108,48 @@ function scheduleText({ schedule }: AttentionCode): string {
   ].join(', ');
 }
 
-/** The unit of a kernel whose blocks take paths by `skeleton`. */
-export function pathUnit(
+/** A member of a kernel's operands, and the parameter or extent that it is. */
+export type Member = readonly [member: string, value: string | number];
+
+/** A kernel as a call of a header's function. */
+interface AttentionCall {
+  readonly header: string;
+  /** The function with its template arguments. */
+  readonly call: string;
+  readonly config: { readonly type: string; readonly fields: ConfigFields };
+  /** The struct of its operands, whose arguments are the types of the queries, perhaps the keys, and the result. */
+  readonly operands: string;
+  readonly elements: readonly string[];
+  readonly members: readonly Member[];
+  readonly tensorMaps?: readonly TensorMapDecl[];
+  /** Whether the function waits for the kernel before it by itself. */
+  readonly waits?: boolean;
+}
+
+/** C++ names of a kernel's parameters, by the names of their buffers; nothing for a buffer that it does not have. */
+export function membersOf(
+  { operands }: Pick<AttentionCode, 'operands'>,
+  buffers: readonly (readonly [member: string, buffer: string | undefined])[],
+): Member[] {
+  return buffers.flatMap(([member, buffer]) =>
+    buffer === undefined ? [] : [[member, operands.named().base(operands.get(buffer))] as const],
+  );
+}
+
+/** The unit of a kernel that is one call with its buffers. */
+export function callUnit(
   code: AttentionCode,
-  { header, entry, readsAhead, waits = false, fields = {}, tensorMaps = [] }: PathSkeleton,
+  { header, call, config, operands: type, elements, members, tensorMaps = [], waits = false }: AttentionCall,
 ): string {
   const { kernel, symbol, tile } = code;
   const operands = code.operands.named();
-  const { mask } = kernel;
-  if (mask.kind !== 'path') throw new Error(`Kernel ${kernel.name} (${kernel.path}) is not over paths.`);
-  const name = (of: string): string => operands.base(operands.get(of));
-  const element = (of: string): string => ELEMENT_TYPES[operands.get(of).dtype];
-  const { scales, queryRow } = kernel;
-  const members: readonly (readonly [string, string | number])[] = [
-    ['q', name(kernel.q)],
-    ['k', name(kernel.k)],
-    ['v', name(kernel.v)],
-    ...(scales === undefined
-      ? []
-      : ([
-          ['k_scales', name(scales.k)],
-          ['v_scales', name(scales.v)],
-        ] as const)),
-    ['begin', name(mask.begin)],
-    ['position', name(mask.position)],
-    ['key', name(mask.key)],
-    ...(queryRow === undefined ? [] : ([['query_row', name(queryRow)]] as const)),
-    ['out', name(kernel.out)],
-    ['rows', kernel.rows],
-    ['query_rows', operands.rowsOf(kernel.q).extent],
-    ['key_rows', code.keyRows.extent],
-  ];
+  const types = elements.map((name) => ELEMENT_TYPES[operands.get(name).dtype]).join(', ');
+  const lines = members.map(([to, from]) => `      .${to} = ${from},\n`).join('');
   const maps = tensorMaps.map(({ parameter }) => `, &${operands.parameterNames[parameter]!}_map`).join('');
-  const types = [kernel.q, kernel.k, kernel.out].map(element).join(', ');
-  const config = pathConfig(code, readsAhead);
-  const lines = members.map(([to, from]) => `      .${to} = ${from},\n`);
-  const wait = waits || config['readsAhead'] === true ? '' : '  await_previous();\n';
   return unitText({
     about: aboutKernel(kernel, scheduleText(code)),
     includes: [header],
-    config: { type: 'PathConfig', fields: { ...config, ...fields } },
+    config,
     functors: [],
     head: kernelHead({
       symbol,
@@ -147,6 +160,43 @@ export function pathUnit(
       threads: tile.threads,
       blocks: tile.blocks,
     }),
-    body: `${wait}  ${entry}<config>(PathOperands<${types}>{\n${lines.join('')}  }${maps});`,
+    body: `${waits ? '' : '  await_previous();\n'}  ${call}(${type}<${types}>{\n${lines}  }${maps});`,
+  });
+}
+
+/** The unit of a kernel whose blocks take paths by `skeleton`. */
+export function pathUnit(
+  code: AttentionCode,
+  { header, entry, readsAhead, waits = false, fields = {}, tensorMaps = [] }: PathSkeleton,
+): string {
+  const { kernel, operands } = code;
+  const { mask, scales, queryRow } = kernel;
+  if (mask.kind !== 'path') throw new Error(`Kernel ${kernel.name} (${kernel.path}) is not over paths.`);
+  const config = pathConfig(code, readsAhead);
+  return callUnit(code, {
+    header,
+    call: `${entry}<config>`,
+    config: { type: 'PathConfig', fields: { ...config, ...fields } },
+    operands: 'PathOperands',
+    elements: [kernel.q, kernel.k, kernel.out],
+    members: [
+      ...membersOf(code, [
+        ['q', kernel.q],
+        ['k', kernel.k],
+        ['v', kernel.v],
+        ['k_scales', scales?.k],
+        ['v_scales', scales?.v],
+        ['begin', mask.begin],
+        ['position', mask.position],
+        ['key', mask.key],
+        ['query_row', queryRow],
+        ['out', kernel.out],
+      ]),
+      ['rows', kernel.rows],
+      ['query_rows', operands.rowsOf(kernel.q).extent],
+      ['key_rows', code.keyRows.extent],
+    ],
+    tensorMaps,
+    waits: waits || config['readsAhead'] === true,
   });
 }

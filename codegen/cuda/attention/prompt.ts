@@ -1,62 +1,40 @@
 /** Attention of queries that lie side by side: prompts, trees and turns. A block has a tile of them. */
 import type { TensorMapDecl } from '../../../ir/cuda.js';
-import type { AttentionKernel } from '../../../ir/kernel.js';
-import { MAX_TOKENS, SIMT_WARPS, WGMMA_KEYS } from '../attentionTile.js';
+import { type AttentionKernel, type Mask, windowOfMask } from '../../../ir/kernel.js';
+import { maskBuffers, scaleBuffers } from '../../../ir/kernelAccess.js';
+import { MAX_TOKENS, WGMMA_KEYS } from '../attentionTile.js';
 import type { CudaOperands } from '../text/operands.js';
-import { capFunctions, capText, floatLiteral, render } from '../text/statements.js';
+import { BOUNDED_UNIT } from '../text/statements.js';
+import type { ConfigFields, ConfigValue } from '../unit.js';
 import { SLAB_BYTES, slabOf } from '../wgmma/instruction.js';
-import { pathUnit, type PathSkeleton } from './path.js';
-import type { ConfigFields } from '../unit.js';
-import { type AttentionCode, attentionValues, part, pathParts, tensorCoreValues, tileParts } from './pieces.js';
+import {
+  type AttentionCode,
+  callUnit,
+  literal,
+  membersOf,
+  pathConfig,
+  type PathSkeleton,
+  pathUnit,
+  scaleLayout,
+} from './path.js';
 
-/** Prints a kernel whose blocks have tiles of queries. Throws if a batch may be longer than static memory allows. */
-export function promptText(code: AttentionCode): { source: string; tensorMaps: readonly TensorMapDecl[] } {
-  const { kernel, operands, schedule, keyRows } = code;
-  const { skeleton, queries } = schedule;
-  const isPath = kernel.mask.kind === 'path';
-  if (skeleton === 'mma' && !isPath && keyRows.most > MAX_TOKENS) {
-    throw new Error(
-      `Kernel ${kernel.name} (${kernel.path}) cannot attend over ${keyRows.most} tokens in a batch, ` +
-        `${MAX_TOKENS} at most: compile with a smaller --batch-tokens.`,
-    );
-  }
-  if (skeleton === 'wgmma') {
-    const tensorMaps = keyMaps(kernel, operands);
-    return { source: pathUnit(code, { ...HOPPER, fields: hopperFields(kernel, operands), tensorMaps }), tensorMaps };
-  }
-  const tensorMaps: readonly TensorMapDecl[] = [];
-  const values = attentionValues(code, tensorMaps);
-  const before = `${render('attentionWarp', {})}${capFunctions(kernel.cap)}`;
-  if (skeleton === 'simt') {
-    const body = render('attentionSimt', {
-      ...values,
-      // Queries are loaded as they are.
-      dtype: operands.get(kernel.q).dtype,
-      warpQueries: queries / SIMT_WARPS,
-      scale: floatLiteral(kernel.scale),
-      ...capText(kernel.cap),
-    });
-    return { source: `${before}\n${body}`, tensorMaps };
-  }
-  const all = { ...values, ...tensorCoreValues(code) };
-  return { source: `${before}\n${tensorCoreText(isPath, all)}`, tensorMaps };
-}
-
-/** A kernel on tensor cores: over trees; of queries of paths, tile by tile. */
-function tensorCoreText(isPath: boolean, values: object): string {
-  if (!isPath) {
-    const parts = { root: part('attentionRoot', values), ...tileParts({ ...values, slot: 'slot' }, 4) };
-    return render('attentionMma', { ...values, ...parts });
-  }
-  return render('attentionPathMma', { ...values, ...pathParts(values, 4, 3) });
-}
-
+const RUNS: PathSkeleton = { header: 'attention/runs.cuh', entry: 'runs_attention', readsAhead: false };
 const HOPPER: PathSkeleton = {
   header: 'attention/hopper.cuh',
   entry: 'hopper_attention',
   readsAhead: false,
   waits: true,
 };
+
+/** Prints a kernel whose blocks have tiles of queries. Throws if a batch may be longer than static memory allows. */
+export function promptText(code: AttentionCode): { source: string; tensorMaps: readonly TensorMapDecl[] } {
+  const { kernel, operands, schedule } = code;
+  if (schedule.skeleton === 'simt') return { source: simtUnit(code), tensorMaps: [] };
+  if (kernel.mask.kind !== 'path') return { source: treeUnit(code), tensorMaps: [] };
+  if (schedule.skeleton === 'mma') return { source: pathUnit(code, RUNS), tensorMaps: [] };
+  const tensorMaps = keyMaps(kernel, operands);
+  return { source: pathUnit(code, { ...HOPPER, fields: hopperFields(kernel, operands), tensorMaps }), tensorMaps };
+}
 
 /** What lies behind the last key of a list is finite in states; elsewhere it may be anything. */
 const hopperFields = (kernel: AttentionKernel, operands: CudaOperands): ConfigFields =>
@@ -78,3 +56,113 @@ const keyMaps = ({ k, v }: AttentionKernel, operands: CudaOperands): TensorMapDe
       swizzle: SLAB_BYTES,
     };
   });
+
+/** Queries of trees on tensor cores. */
+function treeUnit(code: AttentionCode): string {
+  const { kernel, keyRows, schedule } = code;
+  if (keyRows.most > MAX_TOKENS) {
+    throw new Error(
+      `Kernel ${kernel.name} (${kernel.path}) cannot attend over ${keyRows.most} tokens in a batch, ` +
+        `${MAX_TOKENS} at most: compile with a smaller --batch-tokens.`,
+    );
+  }
+  const { mask, queryRow } = kernel;
+  if (mask.kind !== 'column') throw new Error(`Kernel ${kernel.name} (${kernel.path}) is not over trees.`);
+  return callUnit(code, {
+    header: 'attention/trees.cuh',
+    call: `tree_attention<config, ${Math.ceil(keyRows.most / schedule.keys)}>`,
+    config: { type: 'PathConfig', fields: pathConfig(code, false) },
+    operands: 'TreeOperands',
+    elements: [kernel.q, kernel.out],
+    members: [
+      ...membersOf(code, [
+        ['q', kernel.q],
+        ['k', kernel.k],
+        ['v', kernel.v],
+        ['end', mask.subtreeEnd],
+        ['query_row', queryRow],
+        ['out', kernel.out],
+      ]),
+      ['rows', kernel.rows],
+      ['query_rows', keyRows.extent],
+    ],
+  });
+}
+
+/** The fields of SimtConfig (attention/simt.cuh) that have no default there. */
+interface SimtConfig extends ConfigFields {
+  readonly heads: number;
+  readonly kvHeads: number;
+  readonly headDim: number;
+  readonly queries: number;
+  readonly mask: ConfigValue;
+  readonly qStride: number;
+  readonly kStride: number;
+  readonly vStride: number;
+  readonly outStride: number;
+  readonly scale: ConfigValue;
+  readonly sharedBytes: number;
+}
+
+const MASKS = { column: 'Tree', path: 'Path', bias: 'Bias' } as const;
+
+function simtConfig({ kernel, operands, schedule, tile }: AttentionCode): SimtConfig {
+  const { heads, kvHeads, headDim, mask, cap, scale } = kernel;
+  const [kScale, vScale] = scaleBuffers(kernel).map((name) => operands.get(name));
+  const window = windowOfMask(mask);
+  const stride = (name: string): number => operands.get(name).stride;
+  return {
+    heads,
+    kvHeads,
+    headDim,
+    queries: schedule.queries,
+    mask: { name: `Mask::${MASKS[mask.kind]}` },
+    qStride: stride(kernel.q),
+    kStride: stride(kernel.k),
+    vStride: stride(kernel.v),
+    outStride: stride(kernel.out),
+    ...(mask.kind === 'bias' ? { biasStride: stride(mask.buffer) } : {}),
+    ...(kScale === undefined || vScale === undefined
+      ? {}
+      : { hasScales: true, kScales: scaleLayout(kScale), vScales: scaleLayout(vScale) }),
+    scale: literal(scale),
+    ...(cap === undefined ? {} : { cap: literal(cap), capFactor: literal(BOUNDED_UNIT / cap) }),
+    ...(window === undefined ? {} : { window }),
+    ...(kernel.queryRow === undefined ? {} : { hasQueryRow: true }),
+    sharedBytes: tile.dynamicBytes,
+  };
+}
+
+/** Members of operands on CUDA cores: the buffers of a mask, in the order of maskBuffers. */
+const MASK_MEMBERS: Readonly<Record<Mask['kind'], readonly string[]>> = {
+  column: ['end', 'position'],
+  path: ['begin', 'position', 'key'],
+  bias: ['bias'],
+};
+
+function simtUnit(code: AttentionCode): string {
+  const { kernel, operands, keyRows } = code;
+  const { mask, scales, queryRow } = kernel;
+  return callUnit(code, {
+    header: 'attention/simt.cuh',
+    call: 'simt_attention<config>',
+    config: { type: 'SimtConfig', fields: simtConfig(code) },
+    operands: 'SimtOperands',
+    elements: [kernel.q, kernel.k, kernel.out],
+    members: [
+      ...membersOf(code, [
+        ['q', kernel.q],
+        ['k', kernel.k],
+        ['v', kernel.v],
+        ['k_scales', scales?.k],
+        ['v_scales', scales?.v],
+        ...maskBuffers(mask).map((buffer, i) => [MASK_MEMBERS[mask.kind][i]!, buffer] as const),
+        ['query_row', queryRow],
+        ['out', kernel.out],
+      ]),
+      ['rows', kernel.rows],
+      ['query_rows', operands.rowsOf(kernel.q).extent],
+      ['key_rows', keyRows.extent],
+    ],
+  });
+}

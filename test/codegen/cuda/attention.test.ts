@@ -239,15 +239,15 @@ describe('the emulation', () => {
   const data = dataOf(s, ends([...EDGES, ...ZOO]), 4);
   const whole = emulate(s, MMA, data).out;
   const FORGOTTEN = [
-    ['to wait for copies', '      tw_cp_async_wait<SLOTS - 2>();\n', ''],
+    ['to wait for copies', 'copy_wait<slots - 2>();', ''],
     ['the barrier of a step', '      __syncthreads();  /* The tile is there', '      /* The tile is there'],
     ['the barrier between trees', 'if (stop <= highest) __syncthreads();  /* Keys of the next', '/* Keys of the next'],
-    ['to skip by the lowest query', 's_top[tile] <= low)', 's_top[tile] <= low + (high - low))'],
-    ['to mask', 'key + column > token0 || token0 >= end0', 'key + column > token0'],
+    ['to skip by the lowest query', 'tops[tile] <= low)', 'tops[tile] <= low + (high - low))'],
+    ['to mask', '> token[e / 2] || token[e / 2] >= end[e % 2]', '> token[e / 2]'],
     [
       'to count tiles from the root',
-      'const int key = root + tile * KEYS;\n      tw_cp',
-      'const int key = root / KEYS * KEYS + tile * KEYS;\n      tw_cp',
+      'const int key = root + tile * TILE_KEYS;\n      copy_wait',
+      'const int key = root / TILE_KEYS * TILE_KEYS + tile * TILE_KEYS;\n      copy_wait',
     ],
   ] as const;
   it.each(casesHere<(typeof FORGOTTEN)[number]>(FORGOTTEN, 0, 4))('notices a kernel that forgets %s', (_, what, by) => {

@@ -185,12 +185,12 @@ describe('the emulation', () => {
   const data = world.call(world.whole, { placement: 1 });
   const whole = emulate(s, plan, data, OPTIONS).out;
   const MUTATIONS = [
-    ['to wait for copies', '      tw_cp_async_wait<SLOTS - 2>();\n', ''],
+    ['to wait for copies', 'copy_wait<slots - 2>();', ''],
     ['the barrier of a step', '__syncthreads();  /* The tile is there, the one before has been read. */', ''],
-    ['to mask', 'if (at > last0) s', 'if (at > last0 + 1) s'],
-    ['the queries of a run', 'if (s_begin[i] != begin) to = i;', ''],
-    ['where a run begins', 'list[begin + i]', 'list[i]'],
-    ['to rescale', 'sum0 = tw_mul(sum0, keep0);', ''],
+    ['to mask', 'if (at > last[e / 2] ||', 'if (at > last[e / 2] + 1 ||'],
+    ['the queries of a run', 'if (begins[i] != begin) to = i;', ''],
+    ['where a run begins', 'x.key[begin + i]', 'x.key[i]'],
+    ['to rescale', 'answer.sum[0] = mul(answer.sum[0], keep[0]);', ''],
   ] as const;
   it.each(casesHere<(typeof MUTATIONS)[number]>(MUTATIONS, 0))('notices a kernel that forgets %s', (_, what, by) => {
     expect(isNoticed(s, plan, data, whole, what, by)).toBe(true);
