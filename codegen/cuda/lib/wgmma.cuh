@@ -36,7 +36,10 @@ template <int groups> TW_DEVICE void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(groups) : "memory");
 }
 
-/* The instructions, by the type and the columns of their operands. */
+/*
+ * The instructions, by the type and the columns of their operands: those that some kernel has, because every kernel's
+ * unit is compiled with all that stand here.
+ */
 template <class T, int columns> struct Wgmma;
 template <class T, int columns> struct WgmmaOfRegisters;
 
@@ -147,57 +150,16 @@ TW_WGMMA(104, 13, 52, 53, 54)
 TW_WGMMA(112, 14, 56, 57, 58)
 TW_WGMMA(120, 15, 60, 61, 62)
 TW_WGMMA(128, 16, 64, 65, 66)
-TW_WGMMA(136, 17, 68, 69, 70)
 TW_WGMMA(144, 18, 72, 73, 74)
-TW_WGMMA(152, 19, 76, 77, 78)
 TW_WGMMA(160, 20, 80, 81, 82)
-TW_WGMMA(168, 21, 84, 85, 86)
 TW_WGMMA(176, 22, 88, 89, 90)
-TW_WGMMA(184, 23, 92, 93, 94)
 TW_WGMMA(192, 24, 96, 97, 98)
-TW_WGMMA(200, 25, 100, 101, 102)
 TW_WGMMA(208, 26, 104, 105, 106)
-TW_WGMMA(216, 27, 108, 109, 110)
 TW_WGMMA(224, 28, 112, 113, 114)
-TW_WGMMA(232, 29, 116, 117, 118)
 TW_WGMMA(240, 30, 120, 121, 122)
-TW_WGMMA(248, 31, 124, 125, 126)
 TW_WGMMA(256, 32, 128, 129, 130)
-#define TW_WGMMA_REGISTERS(columns, g, a, b, c, e, f, p)                                                               \
-  TW_WGMMA_OF_REGISTERS(bf16, bf16, columns, g, a, b, c, e, f, p)                                                      \
-  TW_WGMMA_OF_REGISTERS(f16, f16, columns, g, a, b, c, e, f, p)
-TW_WGMMA_REGISTERS(8, 1, 4, 5, 6, 7, 8, 9)
-TW_WGMMA_REGISTERS(16, 2, 8, 9, 10, 11, 12, 13)
-TW_WGMMA_REGISTERS(24, 3, 12, 13, 14, 15, 16, 17)
-TW_WGMMA_REGISTERS(32, 4, 16, 17, 18, 19, 20, 21)
-TW_WGMMA_REGISTERS(40, 5, 20, 21, 22, 23, 24, 25)
-TW_WGMMA_REGISTERS(48, 6, 24, 25, 26, 27, 28, 29)
-TW_WGMMA_REGISTERS(56, 7, 28, 29, 30, 31, 32, 33)
-TW_WGMMA_REGISTERS(64, 8, 32, 33, 34, 35, 36, 37)
-TW_WGMMA_REGISTERS(72, 9, 36, 37, 38, 39, 40, 41)
-TW_WGMMA_REGISTERS(80, 10, 40, 41, 42, 43, 44, 45)
-TW_WGMMA_REGISTERS(88, 11, 44, 45, 46, 47, 48, 49)
-TW_WGMMA_REGISTERS(96, 12, 48, 49, 50, 51, 52, 53)
-TW_WGMMA_REGISTERS(104, 13, 52, 53, 54, 55, 56, 57)
-TW_WGMMA_REGISTERS(112, 14, 56, 57, 58, 59, 60, 61)
-TW_WGMMA_REGISTERS(120, 15, 60, 61, 62, 63, 64, 65)
-TW_WGMMA_REGISTERS(128, 16, 64, 65, 66, 67, 68, 69)
-TW_WGMMA_REGISTERS(136, 17, 68, 69, 70, 71, 72, 73)
-TW_WGMMA_REGISTERS(144, 18, 72, 73, 74, 75, 76, 77)
-TW_WGMMA_REGISTERS(152, 19, 76, 77, 78, 79, 80, 81)
-TW_WGMMA_REGISTERS(160, 20, 80, 81, 82, 83, 84, 85)
-TW_WGMMA_REGISTERS(168, 21, 84, 85, 86, 87, 88, 89)
-TW_WGMMA_REGISTERS(176, 22, 88, 89, 90, 91, 92, 93)
-TW_WGMMA_REGISTERS(184, 23, 92, 93, 94, 95, 96, 97)
-TW_WGMMA_REGISTERS(192, 24, 96, 97, 98, 99, 100, 101)
-TW_WGMMA_REGISTERS(200, 25, 100, 101, 102, 103, 104, 105)
-TW_WGMMA_REGISTERS(208, 26, 104, 105, 106, 107, 108, 109)
-TW_WGMMA_REGISTERS(216, 27, 108, 109, 110, 111, 112, 113)
-TW_WGMMA_REGISTERS(224, 28, 112, 113, 114, 115, 116, 117)
-TW_WGMMA_REGISTERS(232, 29, 116, 117, 118, 119, 120, 121)
-TW_WGMMA_REGISTERS(240, 30, 120, 121, 122, 123, 124, 125)
-TW_WGMMA_REGISTERS(248, 31, 124, 125, 126, 127, 128, 129)
-TW_WGMMA_REGISTERS(256, 32, 128, 129, 130, 131, 132, 133)
+TW_WGMMA_OF_REGISTERS(bf16, bf16, 64, 8, 32, 33, 34, 35, 36, 37)
+TW_WGMMA_OF_REGISTERS(bf16, bf16, 128, 16, 64, 65, 66, 67, 68, 69)
 
 /*
  * d[64 × columns] (+)= a[64 × k]·b[columns × k]ᵀ: `a` and `b` are descriptors of K-major operands of T, k of 32 bytes.
@@ -206,11 +168,13 @@ TW_WGMMA_REGISTERS(256, 32, 128, 129, 130, 131, 132, 133)
  */
 template <class T, int columns, int used_rows = WGMMA_ROWS>
 TW_DEVICE void wgmma(float (&d)[columns / 2], unsigned long long a, unsigned long long b, int is_added) {
+  static_assert(columns % (columns > 128 ? 16 : 8) == 0 && columns <= 256, "no kernel has this instruction yet");
   Wgmma<T, columns>::multiply(d, a, b, is_added);
 }
 /* The same with a[64 × 16] in registers and b[16 × columns] transposed: 16-bit operands. */
 template <class T, int columns>
 TW_DEVICE void wgmma_of_registers(float (&d)[columns / 2], const unsigned (&a)[4], unsigned long long b, int is_added) {
+  static_assert(columns == 64 || columns == 128, "no kernel has this instruction yet");
   WgmmaOfRegisters<T, columns>::multiply(d, a, b, is_added);
 }
 
