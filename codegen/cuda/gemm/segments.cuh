@@ -19,9 +19,11 @@
  *     static constexpr int row_values = 1;    // floats a row
  *     void row(int row, float *values) const; // by a whole warp; lane 0 writes them
  *   };
+ *
+ * Products whose rows are finished in the same kernel: gemm/finish.cuh.
  */
 #pragma once
-#include "lib/device.cuh"
+#include "gemm/finish.cuh"
 
 namespace tw {
 

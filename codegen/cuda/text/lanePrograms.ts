@@ -7,7 +7,9 @@ import { type Access, operands as childrenOf, type Scalar } from '../../../ir/sc
 import { DTYPE_BYTES, isFloat } from '../../../ir/types.js';
 import { type CudaOperands, isByte, type Operand, packElement, CudaRowScope, unpackElement } from './operands.js';
 import { bytePair, floatPair, LaneBody, programValues, type LaneSite } from './scalarPrinter.js';
-import { Constants, guarded, indent, render, unrolled } from './statements.js';
+import { configText } from '../unit.js';
+import { functorOf } from './functor.js';
+import { Constants, guarded, indent, unrolled } from './statements.js';
 
 /** Adjacent columns per lane. */
 export const COLUMNS_OF_LANE = 8;
@@ -78,7 +80,7 @@ function copies(operand: Operand, words: string, at: string, isLoad: boolean): s
     const memory = `((${isLoad ? 'const ' : ''}${type} *)(${at}))[${i}]`;
     const each = Array.from({ length: step }, (_word, j) => `${words}[${step * i + j}]`);
     if (!isLoad) return `${memory} = { ${each.join(', ')} };`;
-    return `{ const ${type} x = ${memory}; ${each.map((word, j) => `${word} = x.${'xyzw'[j]!};`).join(' ')} }`;
+    return `{ const ${type} loaded = ${memory}; ${each.map((word, j) => `${word} = loaded.${'xyzw'[j]!};`).join(' ')} }`;
   });
 }
 
@@ -217,19 +219,17 @@ export interface StoredRows {
 
 /** 32-bit words of operands that a lane has under way at once, of the 120 registers that the narrowest warps have. */
 const MAX_WORDS = 64;
-/**
- * How often a warp that finds no piece looks again before it ends. Each time takes about 2 µs, of which it sleeps a
- * quarter: what blocks that end together may be apart, and less than the time of a tile.
- */
+/** How often a warp that finds no piece looks again before it ends: less than the time of a tile. */
 const PATIENCE = 12;
 const MANY = '0x7fffffff';
 
-/** The parts of a kernel that finishes rows; all empty for others. */
+/** The parts of a kernel that finishes rows (gemm/finish.cuh). */
 export class FinishText {
-  /** Functions before the kernel's head, except the sums of lanes where the skeleton has them. */
+  /** What stands before the kernel's head: finish_config, finish_state, and the programs. */
   readonly functions: string;
-  private readonly pieces: (most: number | string, patience: number) => string;
-  private readonly end: string;
+  private readonly rows: string;
+  private readonly finished: string;
+  private readonly warps: string;
 
   constructor(kernel: GemmKernel, finish: readonly Output[], operands: CudaOperands, stored: StoredRows) {
     const { columns } = kernel.segments[0]!;
@@ -238,44 +238,60 @@ export class FinishText {
     const chunks = Math.ceil(columns / WARP_COLUMNS);
     const turns = Math.ceil(chunks / Math.max(1, Math.floor(MAX_WORDS / Math.max(1, words))));
     const atOnce = Math.ceil(chunks / turns);
-    const pieces = stored.isDivided ? turns : 1;
-    const blockPieces = stored.blockRows * pieces;
-    const maxBlocks = Math.ceil(operands.maxRows(finish[0]!.buffer) / stored.gridRows) * stored.gridBlocks;
     const text = lanePrograms({ outputs: finish, loads, atOnce }, operands);
-    this.functions = render('finish', {
-      ...stored,
-      pieces,
-      blockPieces,
-      maxBlocks,
-      lastPiece: blockPieces - 1,
-    });
-    const values = {
-      pieces,
-      atOnce,
+    const each = (lines: readonly string[]): string[] =>
+      unrolled(`for (int i = 0; i < ${atOnce}; i++)`, [
+        `const int first = turn + ${WARP_COLUMNS} * i + ${COLUMNS_OF_LANE} * lane;`,
+        ...lines,
+      ]);
+    const programs = functorOf(operands, 'FinishedRows', [
+      {
+        head: 'TW_DEVICE void turn(int row, int turn, int end, int lane) const',
+        lines: [
+          ...text.declared,
+          ...each(guarded('first < end', text.load)),
+          ...text.row,
+          ...each(['const bool isStored = first < end;', ...text.words, ...text.program, ...text.store]),
+        ],
+      },
+    ]);
+    const config = {
       columns,
-      rows: kernel.rows,
-      isDivided: pieces > 1,
-      step: WARP_COLUMNS * atOnce,
-      laneColumns: WARP_COLUMNS,
-      declared: indent(text.declared, 4),
-      load: indent(text.load, 6),
-      row: indent(text.row, 4),
-      words: indent(text.words, 5),
-      program: indent(text.program, 5),
-      store: indent(text.store, 5),
+      turnColumns: WARP_COLUMNS * atOnce,
+      pieces: stored.isDivided ? turns : 1,
+      blockRows: stored.blockRows,
+      gridRows: stored.gridRows,
+      gridBlocks: stored.gridBlocks,
+      shares: stored.whole,
+      maxBlocks: Math.ceil(operands.maxRows(finish[0]!.buffer) / stored.gridRows) * stored.gridBlocks,
     };
-    this.pieces = (most, patience) => render('finishPieces', { ...values, most, patience });
-    this.end = `    tw_rows_ended(${stored.warps}, ${kernel.rows});\n`;
+    this.functions = [
+      configText('FinishConfig', config, 'finish_config'),
+      '__device__ FinishState<finish_config> finish_state;',
+      programs.text,
+    ].join('\n\n');
+    this.rows = kernel.rows;
+    this.finished = programs.instance;
+    this.warps = stored.warps;
+  }
+
+  /** Statement of a warp that has stored `share` shares of block `block`, C expressions. */
+  stored(block: string, share: string): string {
+    return `rows_stored(finish_state, ${block}, ${share});\n`;
   }
 
   /** Statements of a warp that goes on to multiply or store: takes `most` pieces at most, and waits for none. */
   some(most: number): string {
-    return this.pieces(most, 0);
+    return this.pieces(String(most), 0);
   }
 
   /** Statements of a warp that has nothing else to do. `waits`: whether more may come of what others store. */
   rest(waits: boolean): string {
-    return this.pieces(MANY, waits ? PATIENCE : 0) + this.end;
+    return `${this.pieces(MANY, waits ? PATIENCE : 0)}rows_ended(finish_state, ${this.warps}, ${this.rows});\n`;
+  }
+
+  private pieces(most: string, patience: number): string {
+    return `finish_rows(finish_state, finishing, ${this.rows}, ${most}, ${patience}, ${this.finished});\n`;
   }
 }
 
@@ -306,6 +322,6 @@ export function finishOfTile(
     isDivided: isSmall,
   });
   if (text === undefined) return { functions: '', finish: '' };
-  const stored = `    tw_rows_stored(${rowBlock}, 1);\n    unsigned finishing = 0;\n`;
-  return { functions: text.functions, finish: `  {\n${stored}${text.rest(isSmall)}  }\n` };
+  const lines = `${text.stored(rowBlock, '1')}unsigned finishing = 0;\n${text.rest(isSmall)}`;
+  return { functions: text.functions, finish: indent(lines.trimEnd().split('\n'), 1) };
 }

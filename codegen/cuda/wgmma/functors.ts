@@ -107,7 +107,7 @@ export function finishFunctor({ finish, kernel, operands, schedule, options }: W
   return functorOf(operands, 'Finish', [
     {
       head: 'TW_DEVICE void stored(int block, int share) const',
-      lines: ['tw_rows_stored(block, share);'],
+      lines: linesOf(finish.stored('block', 'share')),
     },
     { head: `TW_DEVICE void take_some(${parameters}) const`, lines: linesOf(finish.some(share + MORE)) },
     { head: `TW_DEVICE void take_rest(${parameters}) const`, lines: linesOf(finish.rest(true)) },
