@@ -51,9 +51,9 @@ struct Epilogue {
     for (int unit_ = 0; unit_ < 1; unit_++) {
       const int group_ = unit_ / 1 * 2 + unit_ % 1;
       const int column = (column0) / 2 + 8 * unit_ + 2 * quad;
-      const float2 gate = mul(round_f20(float2{ products(group_, 0), products(group_, 1) }), rms_scale);
+      const float2 gate = mul(round_f20(pair(products, group_)), rms_scale);
       const float2 silu = div_sigmoid(gate, add(1.0f, exp(neg(gate))));
-      const float2 up = mul(round_f20(float2{ products(group_ + 1, 0), products(group_ + 1, 1) }), rms_scale);
+      const float2 up = mul(round_f20(pair(products, group_ + 1)), rms_scale);
       const float2 activated = mul(silu, up);
       if (is_stored) {
         store2(gated_row + column, activated);

@@ -39,11 +39,10 @@ struct Epilogue {
       for (int unit_ = 2 * block_; unit_ < 2 * block_ + 2; unit_++) {
         const int group_ = unit_;
         const int column = column0 + 8 * group_ + 2 * quad;
-        const float2 product = round_f20(float2{ products(group_, 0), products(group_, 1) });
+        const float2 product = round_f20(pair(products, group_));
         const float2 stream = add(join_f24(load2(streamHalf_row + column), bytes_of(load2(streamTail_row + column))), product);
         const float2 square = mul(stream, stream);
-        s0 = add(s0, square.x);
-        s0 = add(s0, square.y);
+        add_to(s0, square);
         if (is_stored) {
           store2(nextTail_row + column, tail_f24(stream));
           store2(nextHalf_row + column, round_f24(stream));

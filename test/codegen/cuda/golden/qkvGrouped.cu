@@ -49,8 +49,8 @@ struct WEpilogue {
       const int lying_ = column0 + 16 * (unit_ / 1);
       const int column = lying_ - lying_ % 32 / 2 + unit_ % 1 * 8 + 2 * quad;
       const int partner = column + 16;
-      const float2 product_first = mul(round_f20(float2{ products(group_, 0), products(group_, 1) }), rms_scale);
-      const float2 product_second = mul(round_f20(float2{ products(group_ + 1, 0), products(group_ + 1, 1) }), rms_scale);
+      const float2 product_first = mul(round_f20(pair(products, group_)), rms_scale);
+      const float2 product_second = mul(round_f20(pair(products, group_ + 1)), rms_scale);
       const float2 rotated_first = add(mul(product_first, load2(cos_row + ((column) & 31))), mul(neg(product_second), load2(sin_row + ((column) & 31))));
       const float2 rotated_second = add(mul(product_second, load2(cos_row + ((partner) & 31))), mul(product_first, load2(sin_row + ((partner) & 31))));
       if (is_stored) {
@@ -80,8 +80,8 @@ struct W2Epilogue {
       const int lying_ = column0 + 16 * (unit_ / 1);
       const int column = lying_ - lying_ % 32 / 2 + unit_ % 1 * 8 + 2 * quad;
       const int partner = column + 16;
-      const float2 product_first = mul(round_f20(float2{ products(group_, 0), products(group_, 1) }), rms_scale);
-      const float2 product_second = mul(round_f20(float2{ products(group_ + 1, 0), products(group_ + 1, 1) }), rms_scale);
+      const float2 product_first = mul(round_f20(pair(products, group_)), rms_scale);
+      const float2 product_second = mul(round_f20(pair(products, group_ + 1)), rms_scale);
       const float2 rotated_first = add(mul(product_first, load2(cos_row + ((column) & 31))), mul(neg(product_second), load2(sin_row + ((column) & 31))));
       const float2 rotated_second = add(mul(product_second, load2(cos_row + ((partner) & 31))), mul(product_first, load2(sin_row + ((partner) & 31))));
       if (is_stored) {
@@ -105,7 +105,7 @@ struct W3Epilogue {
     for (int unit_ = 0; unit_ < 2; unit_++) {
       const int group_ = unit_;
       const int column = column0 + 8 * group_ + 2 * quad;
-      const float2 product = mul(round_f20(float2{ products(group_, 0), products(group_, 1) }), rms_scale);
+      const float2 product = mul(round_f20(pair(products, group_)), rms_scale);
       if (is_stored) {
         store2(v_row + column, product);
       }

@@ -31,7 +31,6 @@ struct Epilogue {
   struct Loaded {
     unsigned l0_[8][8];
   };
-  f16 *x;
   f32 *stream;
   f32 *next;
   f16 *nextHalf;
@@ -108,8 +107,8 @@ struct Epilogue {
 
   TW_DEVICE void load(Loaded &loaded, int i, int row, int first) const {
     unsigned (&l0_)[8][8] = loaded.l0_;
-    { const uint4 x = ((const uint4 *)(stream + (long long)row * 256 + first))[0]; l0_[i][0] = x.x; l0_[i][1] = x.y; l0_[i][2] = x.z; l0_[i][3] = x.w; }
-    { const uint4 x = ((const uint4 *)(stream + (long long)row * 256 + first))[1]; l0_[i][4] = x.x; l0_[i][5] = x.y; l0_[i][6] = x.z; l0_[i][7] = x.w; }
+    { const uint4 loaded = ((const uint4 *)(stream + (long long)row * 256 + first))[0]; l0_[i][0] = loaded.x; l0_[i][1] = loaded.y; l0_[i][2] = loaded.z; l0_[i][3] = loaded.w; }
+    { const uint4 loaded = ((const uint4 *)(stream + (long long)row * 256 + first))[1]; l0_[i][4] = loaded.x; l0_[i][5] = loaded.y; l0_[i][6] = loaded.z; l0_[i][7] = loaded.w; }
   }
 
   TW_DEVICE void final_row(Loaded &loaded, int i, const float (&products)[8], int row, int first, int lane,
@@ -158,7 +157,7 @@ k_gemm_d783c17777fa2aa4_e0586304(
       nullptr,
       NoPrologue{},
       NoFinish{},
-      Epilogue{ x, stream, next, nextHalf, nextParts });
+      Epilogue{ stream, next, nextHalf, nextParts });
 }
 
 }  // namespace tw

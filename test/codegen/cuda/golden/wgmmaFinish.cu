@@ -97,8 +97,8 @@ struct Epilogue {
   f32 *parts;
 
   template <class Products> TW_DEVICE void row(
-    int row, int isStored, int column0, int quad, const float *values, Products &&products) const {
-    BlockSums s0_;
+    int row, int is_stored, int column0, int quad, const float *values, Products &&products) const {
+    BlockSums parts_sums;
 #pragma unroll
     for (int batch_ = 0; batch_ < 2; batch_++) {
       {
@@ -113,14 +113,12 @@ struct Epilogue {
               const int column = (column0 + 8 * (batch_ * 8)) + 8 * group_ + 2 * quad;
               const float2 v = round_f20(float2{ products(batch_ * 8 + group_, 0), products(batch_ * 8 + group_, 1) });
               const float2 v_2 = mul(v, v);
-              es0 = add(es0, v_2.x);
-              es0 = add(es0, v_2.y);
-              if (isStored) {
+              add_to(es0, v_2);
+              if (is_stored) {
                 store2(y_row + column, v);
               }
             }
-            s0_.take((batch_ * 8) / 2 + block_, es0, quad);
-            if (((batch_ * 8) / 2 + block_) % 4 == 3 && isStored) (parts)[(long long)row * 32 + column0 / 16 + ((batch_ * 8) / 2 + block_) - 3 + quad] = s0_.whole;
+            parts_sums.take<0>((batch_ * 8) / 2 + block_, es0, quad, parts + (long long)row * 32, column0 / 16, is_stored);
           }
         }
       }

@@ -32,7 +32,6 @@ struct Epilogue {
     unsigned l0_[8][4];
     unsigned l1_[8][2];
   };
-  bf16 *x;
   bf16 *streamHalf;
   u8 *streamTail;
   u8 *nextTail;
@@ -79,8 +78,8 @@ struct Epilogue {
   TW_DEVICE void load(Loaded &loaded, int i, int row, int first) const {
     unsigned (&l0_)[8][4] = loaded.l0_;
     unsigned (&l1_)[8][2] = loaded.l1_;
-    { const uint4 x = ((const uint4 *)(streamHalf + (long long)row * 512 + first))[0]; l0_[i][0] = x.x; l0_[i][1] = x.y; l0_[i][2] = x.z; l0_[i][3] = x.w; }
-    { const uint2 x = ((const uint2 *)(streamTail + (long long)row * 512 + first))[0]; l1_[i][0] = x.x; l1_[i][1] = x.y; }
+    { const uint4 loaded = ((const uint4 *)(streamHalf + (long long)row * 512 + first))[0]; l0_[i][0] = loaded.x; l0_[i][1] = loaded.y; l0_[i][2] = loaded.z; l0_[i][3] = loaded.w; }
+    { const uint2 loaded = ((const uint2 *)(streamTail + (long long)row * 512 + first))[0]; l1_[i][0] = loaded.x; l1_[i][1] = loaded.y; }
   }
 
   TW_DEVICE void final_row(Loaded &loaded, int i, const float (&products)[8], int row, int first, int lane,
@@ -131,7 +130,7 @@ k_gemm_ec4ae1d519d6ff36_60bdd2df(
       nullptr,
       NoPrologue{},
       NoFinish{},
-      Epilogue{ x, streamHalf, streamTail, nextTail, nextHalf, nextParts });
+      Epilogue{ streamHalf, streamTail, nextTail, nextHalf, nextParts });
 }
 
 }  // namespace tw
