@@ -1,12 +1,5 @@
 /** What the templates of kernels of experts need on any target. */
-import {
-  type SortByExpertKernel,
-  LOGPROB_BLOCK,
-  type LogProbReduceKernel,
-  partWidth,
-  type RouteKernel,
-  type SampleKernel,
-} from '../ir/kernel.js';
+import { type SortByExpertKernel, type RouteKernel, type SampleKernel } from '../ir/kernel.js';
 import { SAMPLE_INPUT_NAMES, type SampleInput } from '../ir/sampleInputs.js';
 import type { KernelOperands } from './operands.js';
 
@@ -36,31 +29,6 @@ export function sortByExpertValues(kernel: SortByExpertKernel, operands: KernelO
     order: operands.get(kernel.order).index,
     starts: operands.get(kernel.starts).index,
     places: kernel.places.map((name, slot) => ({ slot, buffer: operands.get(name).index })),
-  };
-}
-
-// What the template of a logprobReduce kernel needs on any target.
-
-export function logprobReduceValues(kernel: LogProbReduceKernel, operands: KernelOperands) {
-  const parts = operands.get(kernel.parts);
-  return {
-    parts: parts.index,
-    partsStride: parts.stride,
-    target: operands.get(kernel.target).index,
-    logProb: operands.get(kernel.logProb).index,
-    isArgmax: operands.get(kernel.isArgmax).index,
-    draw:
-      kernel.draw === undefined
-        ? undefined
-        : { token: operands.get(kernel.draw.token).index, logProb: operands.get(kernel.draw.logProb).index },
-    totals:
-      kernel.totals === undefined
-        ? undefined
-        : { top: operands.get(kernel.totals.top).index, sum: operands.get(kernel.totals.sum).index },
-    width: partWidth(kernel),
-    vocab: kernel.vocab,
-    block: LOGPROB_BLOCK,
-    blocks: Math.ceil(kernel.vocab / LOGPROB_BLOCK),
   };
 }
 

@@ -19,10 +19,10 @@ import {
   physicalColumns,
   CRowScope,
 } from './operands.js';
+import { rowsLoop } from './programLoops.js';
 import { passUnits, quadBlocks } from './quadBlocks.js';
 import { VectorBody } from './scalarPrinter.js';
-import { render } from './templates.js';
-import { constantTable, type Emitted, kernelFunction } from './unit.js';
+import { argumentsText, constantTable, type Emitted, kernelFunction } from './unit.js';
 import {
   evenBlocks,
   type GemmPlan,
@@ -305,23 +305,28 @@ export function emitLogProb(
   const parts = operands.get(kernel.parts);
   const name = `${symbol}_epilogue`;
   const logits = storedLogits(kernel, operands);
-  const epilogue = render('logprob', {
-    name,
-    ldc,
-    extentLines: row.extentLines(),
-    rowLines: row.lines,
-    scale: scale.kind === 'f' ? scale.code : `(float)${scale.code}`,
-    cap: kernel.cap === undefined ? undefined : capOf(kernel.cap),
+  const config = {
     vocab: kernel.vocab,
-    isPartial: kernel.vocab % 16 !== 0,
     block: LOGPROB_BLOCK,
-    width: partWidth(kernel),
-    draw: kernel.draw === undefined ? undefined : { ...drawOperands(kernel.draw, operands) },
+    cap: kernel.cap === undefined ? undefined : capOf(kernel.cap).value,
+    inverseCap: kernel.cap === undefined ? undefined : capOf(kernel.cap).inverse,
     target: operands.get(kernel.target).index,
-    logits: logits === undefined ? undefined : { ...logits, rows: operands.extentIndex(logits.extent) },
     parts: parts.index,
     partsStride: parts.stride,
-  });
+    width: partWidth(kernel),
+    keepsLogits: logits !== undefined,
+    logits: logits?.buffer,
+    logitsRows: logits && operands.extentIndex(logits.extent),
+    logitsStride: logits?.stride,
+    draws: kernel.draw !== undefined,
+    ...(kernel.draw === undefined ? {} : drawOperands(kernel.draw, operands)),
+  };
+  const value = scale.kind === 'f' ? scale.code : `(float)${scale.code}`;
+  const epilogue = epilogueFunction(
+    name,
+    `  const HeadConfig config = {\n${argumentsText(config, 2)},\n  };\n` +
+      rowsLoop(row, `    tw_head_row(config, launch, tile + i * ${ldc}, row, c0, cn, ${value});\n`),
+  );
   const segment = {
     weight: kernel.weight,
     physical,
@@ -333,5 +338,5 @@ export function emitLogProb(
     { symbol, rows: kernel.rows, k: kernel.k, a: kernel.a, schedule, ldc, segments: [segment], lines: 0 },
     operands,
   );
-  return { ...driver, includes: [...driver.includes, 'lib/gumbel.h'], source: epilogue + driver.source };
+  return { ...driver, includes: [...driver.includes, 'head/logProb.h'], source: epilogue + driver.source };
 }

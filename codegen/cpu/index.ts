@@ -6,12 +6,11 @@ import type { CpuSchedule } from '../../ir/plan.js';
 import { type Header, unitDigest } from '../../ir/unit.js';
 import type { MarkOf } from '../marks.js';
 import { kernelSignature, parametersOf, scheduleHash } from '../signature.js';
-import { sortByExpertValues, logprobReduceValues, routeValues, sampleValues } from '../templateValues.js';
 import { emitAttention } from './attention.js';
 import { emitGemm, emitLogProb } from './contraction.js';
+import { emitLogProbReduce, emitLoop, emitRoute, emitSample, emitSortByExpert } from './loops.js';
 import { COperands } from './operands.js';
-import { loopProgram } from './programLoops.js';
-import { cpuHeadersOf, render } from './templates.js';
+import { cpuHeadersOf } from './templates.js';
 import { type Emitted, unitText } from './unit.js';
 
 export { kernelSignature, parametersOf } from '../signature.js';
@@ -53,45 +52,16 @@ function emitAnchor(kernel: Kernel, operands: COperands, schedule: CpuSchedule, 
       return schedule.kind === 'gemm' ? emitLogProb(kernel, operands, schedule, symbol) : mismatch();
     case 'attention':
       return schedule.kind === 'attention' ? emitAttention(kernel, operands, schedule, symbol) : mismatch();
-    case 'loop': {
-      if (schedule.kind !== 'loop') return mismatch();
-      const program = loopProgram(kernel, operands);
-      return {
-        source: render('loop', { symbol, program, rows: operands.extentIndex(kernel.rows), step: schedule.rows }),
-        includes: ['lib/elementary.h'],
-        helpers: [],
-        scratchBytes: 0,
-      };
-    }
-    case 'sample': {
-      if (schedule.kind !== 'loop') return mismatch();
-      const source = render('sample', {
-        symbol,
-        rows: operands.extentIndex(kernel.rows),
-        entries: operands.extentIndex(operands.rowsOf(kernel.inputs.entryToken).extent),
-        step: schedule.rows,
-        ...sampleValues(kernel, operands),
-      });
-      return { includes: ['lib/elementary.h'], source, helpers: [], scratchBytes: 0 };
-    }
+    case 'loop':
+      return schedule.kind === 'loop' ? emitLoop(kernel, operands, schedule, symbol) : mismatch();
+    case 'sample':
+      return schedule.kind === 'loop' ? emitSample(kernel, operands, schedule, symbol) : mismatch();
     case 'route':
-    case 'sortByExpert': {
-      if (schedule.kind !== 'loop') return mismatch();
-      const values = kernel.anchor === 'route' ? routeValues(kernel, operands) : sortByExpertValues(kernel, operands);
-      const rows = operands.extentIndex(kernel.rows);
-      const source = render(kernel.anchor, { symbol, rows, step: schedule.rows, ...values });
-      return { includes: ['lib/elementary.h'], source, helpers: [], scratchBytes: 0 };
-    }
-    case 'logprobReduce': {
-      if (schedule.kind !== 'loop') return mismatch();
-      const source = render('logprobReduce', {
-        symbol,
-        rows: operands.extentIndex(kernel.rows),
-        step: schedule.rows,
-        ...logprobReduceValues(kernel, operands),
-      });
-      return { includes: ['lib/elementary.h'], source, helpers: [], scratchBytes: 0 };
-    }
+      return schedule.kind === 'loop' ? emitRoute(kernel, operands, schedule, symbol) : mismatch();
+    case 'sortByExpert':
+      return schedule.kind === 'loop' ? emitSortByExpert(kernel, operands, symbol) : mismatch();
+    case 'logprobReduce':
+      return schedule.kind === 'loop' ? emitLogProbReduce(kernel, operands, schedule, symbol) : mismatch();
     default:
       return kernel satisfies never;
   }

@@ -3,13 +3,9 @@ import type { CpuGemmSchedule, CpuIsa } from '../../ir/plan.js';
 import type { FormatIn, FORMATS } from '../../ir/storage.js';
 import type { BesideProducts } from './epilogues.js';
 import { ELEMENT_TYPES } from './operands.js';
-import { argumentsText, type ConfigFields } from './unit.js';
+import { argumentsText, type ConfigFields, type Helper } from './unit.js';
 
-/** A function that kernels call. Kernels that need the same function share it. */
-export interface Helper {
-  readonly name: string;
-  readonly source: string;
-}
+export type { Helper } from './unit.js';
 
 export interface FmaTile {
   readonly isa: CpuIsa;

@@ -16,13 +16,7 @@ export type TemplateName =
   | 'quadMany'
   | 'quadWiden'
   | 'quadBlock'
-  | 'quadChoice'
-  | 'logprob'
-  | 'logprobReduce'
-  | 'sample'
-  | 'route'
-  | 'sortByExpert'
-  | 'loop';
+  | 'quadChoice';
 
 const headers = new Headers(FOLDER, { [ABI]: new URL(ABI, RUNTIME) });
 const templates = new Templates<TemplateName>(new URL('./templates/', FOLDER), '.c.hbs', () => headers.allText());

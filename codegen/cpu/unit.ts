@@ -4,12 +4,17 @@
  */
 import type { Kernel } from '../../ir/kernel.js';
 import { snakeCase } from '../cuda/unit.js';
-import type { Helper } from './micro.js';
 
 /** A value of a Config's field. Text is C. */
 export type ConfigValue = number | boolean | string | ConfigFields | readonly ConfigValue[];
 export interface ConfigFields {
   readonly [field: string]: ConfigValue | undefined;
+}
+
+/** A function that kernels call. Kernels that need the same function share it. */
+export interface Helper {
+  readonly name: string;
+  readonly source: string;
 }
 
 /** What a generator prints of a kernel. */
@@ -53,6 +58,10 @@ export function argumentsText(fields: ConfigFields, depth = 1): string {
 /** A table of constants inside a function. */
 export const constantTable = (type: string, name: string, values: readonly ConfigFields[]): string =>
   `  static const ${type} ${name}[] = {\n${values.map((each) => `    {\n${argumentsText(each, 3)},\n    },\n`).join('')}  };\n`;
+
+/** The same of whole numbers. */
+export const constantNumbers = (name: string, values: readonly number[]): string =>
+  `  static const int ${name}[] = { ${values.join(', ')} };\n`;
 
 /** The function that is exported: tables, the Config, and the call of a header's function. */
 export const kernelFunction = ({

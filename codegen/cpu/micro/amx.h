@@ -113,6 +113,7 @@ TW_FN void tw_amx_step(const AmxConfig config, const void **a, const void **b, c
   const int is_bytes = config.element == TW_AMX_BYTES;
   const char *const rows = (const char *)*a, *const columns = (const char *)*b, *const fetched = near ? *near : 0;
   const int64_t line = is_bytes ? 128 : 64;
+  (void)line;
   TW_TILE_LOAD(6, columns, line);
   tw_amx_fetch(config, fetched, 0);
   TW_TILE_LOAD(7, columns + (is_bytes ? 64 : config.panel_bytes), line);

@@ -1,7 +1,7 @@
 /* layers.head_logprob: logprob, portable, mr 2, nr 16, kc 64, mb 64, nb 512. */
 #include "gemm/floats.h"
 #include "lib/elementary.h"
-#include "lib/gumbel.h"
+#include "head/logProb.h"
 
 #ifndef TW_HAS_tw_portable_2x16_f32_a64_1_b16_1024_c512_u4_p2_4
 #define TW_HAS_tw_portable_2x16_f32_a64_1_b16_1024_c512_u4_p2_4
@@ -17,14 +17,13 @@ TW_FMA_TILE(portable, tw_portable_2x16_f32_a64_1_b16_1024_c512_u1,
   .panel_stride = 1024, .ldc = 512, .unroll = 1)
 #endif
 
-/*
- * For each 256 columns: max z, Σ exp(z − max), first column of the max, z at the target. z = scale·acc, in place.
- */
 static void k_logprob_0fdc246afe567546_d39c3da7_epilogue(
     const tw_launch *launch, float *tile, int64_t m0, int64_t mn, int64_t c0, int64_t cn, float *lines) {
+  (void)launch;
   (void)lines;
-  const int32_t *target = (const int32_t *)launch->buffers[3];
-  float *parts = (float *)launch->buffers[4];
+  const HeadConfig config = {
+    .vocab = 600, .block = 256, .target = 3, .parts = 4, .parts_stride = 32, .width = 4,
+  };
   for (int64_t i = 0; i < mn; i++) {
     const int64_t row = m0 + i;
     float * const r0 = ((float *)launch->buffers[2]) + row * 32;
@@ -32,31 +31,7 @@ static void k_logprob_0fdc246afe567546_d39c3da7_epilogue(
     float const r2 = r1 / 64.0f;
     float const r3 = 0.000009999999747378752f + r2;
     float const r4 = 1.0f / __builtin_sqrtf(r3);
-    const tw_v scale = tw_set1(r4);
-    for (int64_t b = 0; b < cn && c0 + b < 600; b += 256) {
-      float *z = tile + i * 512 + b;
-      const int64_t first = c0 + b;
-      const int32_t n = 600 - first < 256 ? (int32_t)(600 - first) : 256;
-      tw_carried top = tw_carry(tw_set1(-__builtin_inff())), at = tw_carry(tw_from_bits(tw_seti(0)));
-      for (int32_t j = 0; j < n; j += 16) {
-        tw_v x = tw_load(z + j) * scale;
-        x = tw_select(tw_first(n - j), x, tw_set1(-__builtin_inff()));
-        tw_store(z + j, x);
-        const tw_m more = tw_lt(tw_value(top), x);
-        top = tw_carry(tw_select(more, x, tw_value(top)));
-        at = tw_carry(tw_select(more, tw_from_bits(tw_lane + tw_seti(j)), tw_value(at)));
-      }
-      const tw_place greatest = tw_greatest(tw_value(top), tw_bits(tw_value(at)));
-      const float m = greatest.value;
-      tw_carried sum = tw_carry(tw_set1(0.0f));
-      for (int32_t j = 0; j < n; j += 16) sum = tw_carry(tw_value(sum) + tw_exp(tw_load(z + j) - tw_set1(m)));
-      float *out = parts + row * 32 + first / 256 * 4;
-      const int64_t t = target[row] - first;
-      out[0] = m;
-      out[1] = tw_sum(tw_value(sum));
-      out[2] = (float)(first + greatest.at);
-      out[3] = t >= 0 && t < n ? z[t] : -__builtin_inff();
-    }
+    tw_head_row(config, launch, tile + i * 512, row, c0, cn, r4);
   }
 }
 void k_logprob_0fdc246afe567546_d39c3da7(const tw_launch *launch, int32_t worker, int32_t workers) {

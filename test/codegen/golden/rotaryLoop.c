@@ -1,5 +1,6 @@
 /* layers.rotary: loop, avx512, rows 8. */
 #include "lib/elementary.h"
+#include "lib/rows.h"
 
 static void k_loop_59e2f82fb4330bd0_f616b558_rows(const tw_launch *launch, int64_t m0, int64_t mn) {
   for (int64_t i = 0; i < mn; i++) {
@@ -21,15 +22,10 @@ static void k_loop_59e2f82fb4330bd0_f616b558_rows(const tw_launch *launch, int64
       }
     }
   }
-
 }
 void k_loop_59e2f82fb4330bd0_f616b558(const tw_launch *launch, int32_t worker, int32_t workers) {
   (void)worker;
   (void)workers;
-  const int64_t rows = launch->extents[0];
-  for (;;) {
-    const int64_t begin = __atomic_fetch_add(launch->next, 1, __ATOMIC_RELAXED) * 8;
-    if (begin >= rows) break;
-    k_loop_59e2f82fb4330bd0_f616b558_rows(launch, begin, rows - begin < 8 ? rows - begin : 8);
-  }
+  for (RowBlock block; tw_next_rows(launch, launch->extents[0], 8, &block);)
+    k_loop_59e2f82fb4330bd0_f616b558_rows(launch, block.begin, block.end - block.begin);
 }

@@ -1,5 +1,22 @@
-#ifndef TW_SAMPLE
-#define TW_SAMPLE
+/*
+ * Draws a token for each row from its logits: biases and penalties, a mask, then of the tokens that top-k, top-p and
+ * min-p leave the one with the largest sum of score and Gumbel's noise. Tells the most likely tokens, and the
+ * log-probability of the drawn one. A row is of one worker, so its bits depend on nothing else.
+ */
+#pragma once
+#include "lib/gumbel.h"
+#include "lib/rows.h"
+
+typedef struct SampleConfig {
+  int rows, entries, step;           /* indices of extents; rows of a block */
+  int vocab, most;                   /* columns; most likely tokens that are told at most */
+  /* Indices of buffers, and elements from one row to the next. */
+  int logits, top, sum, best_tokens, best_log_probs, best_count, repetition, presence, frequency, first,
+      end, saved, is_generated, path_token, path_row, entry_token, entry_count, entry_bias, mask_row,
+      mask, inverse_temperature, min_log_p, top_k, top_p, low, high, token, log_prob;
+  int64_t logits_stride, tokens_stride, log_probs_stride, mask_stride;
+} SampleConfig;
+
 /*
  * The tokens of a row that are left, in order of scores s = z·heat, of equals the lower first: all with s > least, and
  * of those with s = least the ones up to `last`.
@@ -94,21 +111,21 @@ TW_FN float tw_adjusted(float x, int32_t count, float repetition, float presence
   if (count >= 0 && repetition != 1.0f) x = x > 0.0f ? x / repetition : x * repetition;
   return count > 0 ? x - (presence + (float)count * frequency) : x;
 }
-#endif
-static void {{symbol}}_row(const tw_launch *launch, int64_t row) {
+
 #define TW_IN(T, i) ((const T *)launch->buffers[i])
-  float *z = (float *)launch->buffers[{{logits}}] + row * {{logitsStride}};
-  const float top = TW_IN(float, {{top}})[row];
-  const double total = (double)top + log((double)TW_IN(float, {{sum}})[row]);
+TW_FN void tw_sample_row(const SampleConfig config, const tw_launch *launch, int64_t row) {
+  float *z = (float *)launch->buffers[config.logits] + row * config.logits_stride;
+  const float top = TW_IN(float, config.top)[row];
+  const double total = (double)top + log((double)TW_IN(float, config.sum)[row]);
   const tw_left all = { -__builtin_inff(), INT32_MAX };
   /* The most likely tokens, of the logits as they are. */
-  int32_t *tokens = (int32_t *)launch->buffers[{{bestTokens}}] + row * {{tokensStride}};
-  float *log_probs = (float *)launch->buffers[{{bestLogProbs}}] + row * {{logProbsStride}};
-  int32_t best = TW_IN(int32_t, {{bestCount}})[row], found = 0;
-  best = best < {{most}} ? best : {{most}};
+  int32_t *tokens = (int32_t *)launch->buffers[config.best_tokens] + row * config.tokens_stride;
+  float *log_probs = (float *)launch->buffers[config.best_log_probs] + row * config.log_probs_stride;
+  int32_t best = TW_IN(int32_t, config.best_count)[row], found = 0;
+  best = best < config.most ? best : config.most;
   if (best > 0) {
-    const tw_left left = tw_keep(z, {{vocab}}, 1.0f, top, all, 0, (uint64_t)best);
-    for (int32_t j = 0; j < {{vocab}} && found < {{most}}; j++) {
+    const tw_left left = tw_keep(z, config.vocab, 1.0f, top, all, 0, (uint64_t)best);
+    for (int32_t j = 0; j < config.vocab && found < config.most; j++) {
       if (!tw_is_left(left, z[j], j)) continue;
       int32_t at = found++;
       for (; at > 0 && z[tokens[at - 1]] < z[j]; at--) tokens[at] = tokens[at - 1];
@@ -116,60 +133,60 @@ static void {{symbol}}_row(const tw_launch *launch, int64_t row) {
     }
     for (int32_t i = 0; i < found; i++) log_probs[i] = (float)((double)z[tokens[i]] - total);
   }
-  for (int32_t i = found; i < {{most}}; i++) {
+  for (int32_t i = found; i < config.most; i++) {
     tokens[i] = 0;
     log_probs[i] = 0.0f;
   }
   /* Biases and penalties change logits in place; what they were is kept beside the entries. */
-  const float repetition = TW_IN(float, {{repetition}})[row], presence = TW_IN(float, {{presence}})[row],
-      frequency = TW_IN(float, {{frequency}})[row];
-  const int32_t listed = (int32_t)launch->extents[{{entries}}];
-  int32_t first = TW_IN(int32_t, {{first}})[row], end = TW_IN(int32_t, {{end}})[row];
+  const float repetition = TW_IN(float, config.repetition)[row], presence = TW_IN(float, config.presence)[row],
+      frequency = TW_IN(float, config.frequency)[row];
+  const int32_t listed = (int32_t)launch->extents[config.entries];
+  int32_t first = TW_IN(int32_t, config.first)[row], end = TW_IN(int32_t, config.end)[row];
   first = first < 0 ? 0 : first;
   end = end > listed ? listed : end;
-  float *saved = (float *)launch->buffers[{{saved}}];
-  const int32_t own = TW_IN(int32_t, {{isGenerated}})[row] == 1
-      ? TW_IN(int32_t, {{pathToken}})[TW_IN(int32_t, {{pathRow}})[row]] : -1;
+  float *saved = (float *)launch->buffers[config.saved];
+  const int32_t own = TW_IN(int32_t, config.is_generated)[row] == 1
+      ? TW_IN(int32_t, config.path_token)[TW_IN(int32_t, config.path_row)[row]] : -1;
   const float ownLogit = own < 0 ? 0.0f : z[own];
   int isListed = 0;
   for (int32_t i = first; i < end; i++) {
-    const int32_t token = TW_IN(int32_t, {{entryToken}})[i], count = TW_IN(int32_t, {{entryCount}})[i];
+    const int32_t token = TW_IN(int32_t, config.entry_token)[i], count = TW_IN(int32_t, config.entry_count)[i];
     saved[i] = z[token];
     isListed |= token == own;
-    z[token] = tw_adjusted(z[token] + TW_IN(float, {{entryBias}})[i],
+    z[token] = tw_adjusted(z[token] + TW_IN(float, config.entry_bias)[i],
         token != own ? count : count < 0 ? 1 : count + 1, repetition, presence, frequency);
   }
   if (own >= 0 && !isListed) z[own] = tw_adjusted(z[own], 1, repetition, presence, frequency);
   /* Nobody is given a token outside the row's mask. */
-  const int32_t mask = TW_IN(int32_t, {{maskRow}})[row];
+  const int32_t mask = TW_IN(int32_t, config.mask_row)[row];
   if (mask >= 0) {
-    const uint32_t *allowed = TW_IN(uint32_t, {{mask}}) + (int64_t)mask * {{maskStride}};
-    for (int32_t j = 0; j < {{vocab}}; j += 32) {
+    const uint32_t *allowed = TW_IN(uint32_t, config.mask) + (int64_t)mask * config.mask_stride;
+    for (int32_t j = 0; j < config.vocab; j += 32) {
       const uint32_t word = allowed[j / 32];
-      const int32_t m = {{vocab}} - j < 32 ? {{vocab}} - j : 32;
+      const int32_t m = config.vocab - j < 32 ? config.vocab - j : 32;
       if (word != UINT32_MAX) for (int32_t l = 0; l < m; l++) if (!(word >> l & 1)) z[j + l] = -__builtin_inff();
     }
   }
-  const float heat = TW_IN(float, {{inverseTemperature}})[row];
+  const float heat = TW_IN(float, config.inverse_temperature)[row];
   int32_t drawn = 0;
   if (heat == 0.0f) {
-    for (int32_t j = 1; j < {{vocab}}; j++) if (z[j] > z[drawn]) drawn = j;
+    for (int32_t j = 1; j < config.vocab; j++) if (z[j] > z[drawn]) drawn = j;
   } else {
     float most = -__builtin_inff();
-    for (int32_t j = 0; j < {{vocab}}; j++) most = z[j] * heat > most ? z[j] * heat : most;
-    tw_left left = { most + TW_IN(float, {{minLogP}})[row], INT32_MAX };
-    const int32_t k = TW_IN(int32_t, {{topK}})[row];
-    if (k > 0) left = tw_keep(z, {{vocab}}, heat, most, left, 0, (uint64_t)k);
-    const float p = TW_IN(float, {{topP}})[row];
+    for (int32_t j = 0; j < config.vocab; j++) most = z[j] * heat > most ? z[j] * heat : most;
+    tw_left left = { most + TW_IN(float, config.min_log_p)[row], INT32_MAX };
+    const int32_t k = TW_IN(int32_t, config.top_k)[row];
+    if (k > 0) left = tw_keep(z, config.vocab, heat, most, left, 0, (uint64_t)k);
+    const float p = TW_IN(float, config.top_p)[row];
     if (p < 1.0f) {
-      const double wanted = ceil((double)p * (double)tw_measure(z, {{vocab}}, heat, most, left, 1, 0));
-      left = tw_keep(z, {{vocab}}, heat, most, left, 1, wanted > 1.0 ? (uint64_t)wanted : 1);
+      const double wanted = ceil((double)p * (double)tw_measure(z, config.vocab, heat, most, left, 1, 0));
+      left = tw_keep(z, config.vocab, heat, most, left, 1, wanted > 1.0 ? (uint64_t)wanted : 1);
     }
     float score = -__builtin_inff();
     drawn = -1;
-    const int32_t low = TW_IN(int32_t, {{low}})[row], high = TW_IN(int32_t, {{high}})[row];
-    for (int32_t j = 0; j < {{vocab}}; j += 16) {
-      const int32_t m = {{vocab}} - j < 16 ? {{vocab}} - j : 16;
+    const int32_t low = TW_IN(int32_t, config.low)[row], high = TW_IN(int32_t, config.high)[row];
+    for (int32_t j = 0; j < config.vocab; j += 16) {
+      const int32_t m = config.vocab - j < 16 ? config.vocab - j : 16;
       int any = 0;
       for (int32_t l = 0; l < m; l++) any |= tw_is_left(left, z[j + l] * heat, j + l);
       if (!any) continue;
@@ -186,18 +203,15 @@ static void {{symbol}}_row(const tw_launch *launch, int64_t row) {
     if (drawn < 0) drawn = 0;
   }
   float chosen = drawn == own ? ownLogit : z[drawn];
-  for (int32_t i = first; i < end; i++) if (TW_IN(int32_t, {{entryToken}})[i] == drawn) chosen = saved[i];
-  ((int32_t *)launch->buffers[{{token}}])[row] = drawn;
-  ((float *)launch->buffers[{{logProb}}])[row] = (float)((double)chosen - total);
-#undef TW_IN
+  for (int32_t i = first; i < end; i++) if (TW_IN(int32_t, config.entry_token)[i] == drawn) chosen = saved[i];
+  ((int32_t *)launch->buffers[config.token])[row] = drawn;
+  ((float *)launch->buffers[config.log_prob])[row] = (float)((double)chosen - total);
 }
-void {{symbol}}(const tw_launch *launch, int32_t worker, int32_t workers) {
+#undef TW_IN
+
+TW_FN void tw_sample(const SampleConfig config, const tw_launch *launch, int32_t worker, int32_t workers) {
   (void)worker;
   (void)workers;
-  const int64_t rows = launch->extents[{{rows}}];
-  for (;;) {
-    const int64_t begin = __atomic_fetch_add(launch->next, 1, __ATOMIC_RELAXED) * {{step}};
-    if (begin >= rows) break;
-    for (int64_t row = begin; row < rows && row < begin + {{step}}; row++) {{symbol}}_row(launch, row);
-  }
+  for (RowBlock block; tw_next_rows(launch, launch->extents[config.rows], config.step, &block);)
+    for (int64_t row = block.begin; row < block.end; row++) tw_sample_row(config, launch, row);
 }
