@@ -30,11 +30,11 @@ struct Epilogue {
   bf16 *activated_by_expert_bf16;
 
   template <class Products> TW_DEVICE void row(
-    int row, int isStored, int column0, int quad, const float *values, Products &&products) const {
+    int row, int is_stored, int column0, int quad, const float *values, Products &&products) const {
 #pragma unroll
     for (int batch_ = 0; batch_ < 1; batch_++) {
       {
-        unsigned w0_[4] = {};
+        GroupWords<bf16, 4> activated_by_expert_bf16_kept{};
         {
 #pragma unroll
           for (int unit_ = 0; unit_ < 4; unit_++) {
@@ -45,16 +45,11 @@ struct Epilogue {
               const float2 silu_by_expert = div_sigmoid(gate_by_expert, add(1.0f, exp(neg(gate_by_expert))));
               const float2 up_by_expert = round_f20(float2{ products(batch_ * 8 + group_ + 1, 0), products(batch_ * 8 + group_ + 1, 1) });
               const float2 activated_by_expert = mul(silu_by_expert, up_by_expert);
-              w0_[unit_] = pack<bf16>(activated_by_expert.x, activated_by_expert.y);
+              activated_by_expert_bf16_kept.keep(unit_, activated_by_expert);
             }
           }
         }
-#pragma unroll
-        for (int unit_ = 0; unit_ < 4; unit_ += 4) {
-          const uint4 words_ = quad_turn(quad, w0_[unit_ + 0], w0_[unit_ + 1], w0_[unit_ + 2], w0_[unit_ + 3]);
-          const int column = (column0 + 8 * (batch_ * 8)) / 2 + 8 * (unit_ + quad);
-          if (isStored && column < 72) store_words(activated_by_expert_bf16 + (long long)row * 96 + column, words_, 1);
-        }
+        activated_by_expert_bf16_kept.store<72, true>(activated_by_expert_bf16 + (long long)row * 96, (column0 + 8 * (batch_ * 8)) / 2, quad, is_stored);
       }
     }
     {
@@ -69,7 +64,7 @@ struct Epilogue {
             const float2 silu_by_expert = div_sigmoid(gate_by_expert, add(1.0f, exp(neg(gate_by_expert))));
             const float2 up_by_expert = round_f20(float2{ products(8 + group_ + 1, 0), products(8 + group_ + 1, 1) });
             const float2 activated_by_expert = mul(silu_by_expert, up_by_expert);
-            if (isStored) {
+            if (is_stored) {
               store2(activated_by_expert_bf16_row + column, activated_by_expert);
             }
           }
