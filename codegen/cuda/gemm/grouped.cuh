@@ -239,9 +239,11 @@ TW_DEVICE void grouped_multiply(const GroupedBlock<config> &at_block, int warp, 
       at += config.stage_bytes();
       if (++stage == config.stages) { stage = 0; phase ^= 1; at = 0; }
     }
-    if (is_one_range || block == k_blocks) break;
+    if (block == k_blocks) break;
+    if constexpr (!is_one_range) {
 #pragma unroll
-    for (int i = 0; i < own; i++) { sum[i] += total[i]; total[i] = 0.0f; }
+      for (int i = 0; i < own; i++) { sum[i] += total[i]; total[i] = 0.0f; }
+    }
   }
   /* The products take the place of the rings, which all of these warps have read. */
   constexpr int pitch = config.pitch(), region = config.tile_m * pitch, multipliers = 32 * config.consumer_warps();

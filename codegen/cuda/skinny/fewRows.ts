@@ -134,11 +134,9 @@ function epilogueOf(
     },
     0,
   );
-  const own = text
-    .trimEnd()
-    .split('\n')
-    .slice(1, -1)
-    .map((line) => line.replace(/^ {2}/, ''));
+  const printed = text.trimEnd().split('\n');
+  // Names of the group's values end where the row's own begin.
+  const own = groups === undefined ? printed.slice(1, -1).map((line) => line.replace(/^ {2}/, '')) : printed;
   const method = { head: ROW, lines: [...(groups?.lines ?? []), ...own] };
   return isMapped
     ? functorOf(operands, name, [method], [`static constexpr int columns = ${physical};`])

@@ -9,7 +9,7 @@ const KEYWORDS = new Set(
     // What kernels and their functors call their own.
     'acc across ahead begin block column columns end first fold from group held high is_stored lane loaded local low ' +
     'memory partner piece place products quad route row rows sample self shared stage sum tile to total turn unit ' +
-    'values warp ' +
+    'values warp whole ' +
     // Functions that the statements of programs call.
     'add sub mul div div_sigmoid max min exp log tanh erf sqrt inverse_sqrt neg sine cosine round select at_most below ' +
     'equal both either is_true is_false to_float to_byte bytes_of pack load store infinity nan pair row_sum row_max ' +
