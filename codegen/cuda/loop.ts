@@ -219,7 +219,7 @@ function wideText(stages: readonly LoopDomain[], operands: CudaOperands, warps: 
     return load.length === 0 ? [] : [...declared, ...each(block('if (first < columns)', load))];
   };
   const programs = texts.map(({ words: kept, program, store }) =>
-    each(['const bool isStored = first < columns;', ...kept, ...program, ...store]),
+    each(['const bool is_stored = first < columns;', ...kept, ...program, ...store]),
   );
   const begin = `warp % ${shared.side} * ${WARP_COLUMNS}`;
   const once = (): string[] => [

@@ -11,7 +11,7 @@
  * functor whose warps wait for each other has all warps of the block at a row.
  */
 #pragma once
-#include "lib/elements.cuh"
+#include "lib/eights.cuh"
 #include "lib/launch.cuh"
 #include "lib/warp.cuh"
 

@@ -5,11 +5,11 @@
 import { type GemmKernel, isRowMax, type LogProbKernel, type Output, ROW_SUM_BLOCK } from '../../../ir/kernel.js';
 import { type Access, operands as childrenOf, type Scalar } from '../../../ir/scalar.js';
 import { DTYPE_BYTES, isFloat } from '../../../ir/types.js';
-import { type CudaOperands, isByte, type Operand, packElement, CudaRowScope, unpackElement } from './operands.js';
-import { bytePair, floatPair, LaneBody, programValues, type LaneSite } from './scalarPrinter.js';
-import { configText } from '../unit.js';
+import { type CudaOperands, CudaRowScope, ELEMENT_TYPES, isByte, type Operand } from './operands.js';
+import { LaneBody, programValue, type LaneSite } from './scalarPrinter.js';
 import { functorOf } from './functor.js';
 import { Constants, guarded, indent, unrolled } from './statements.js';
+import { configText } from '../unit.js';
 
 /** Adjacent columns per lane. */
 export const COLUMNS_OF_LANE = 8;
@@ -56,33 +56,8 @@ export const rowMaxName = (i: number): string => `most${i}_`;
 /** Number of 32-bit words that hold a lane's columns. */
 export const wordsOf = ({ dtype }: Operand): number => (COLUMNS_OF_LANE * DTYPE_BYTES[dtype]) / 4;
 
-/** C expression of a pair of the lane's columns: float2, of bytes uint2. */
-function pairOf(operand: Operand, name: string): string {
-  const element = (lane: number): string =>
-    operand.dtype === 'f32'
-      ? `__uint_as_float(${name}[2 * pair_ + ${lane}])`
-      : unpackElement(operand, name, 'pair_', lane);
-  return (operand.dtype === 'u8' ? bytePair : floatPair)(element(0), element(1));
-}
-
-/** Statements that keep the two values of a pair in the words to be stored. */
-const keep = (operand: Operand, name: string, values: readonly string[]): string[] =>
-  operand.dtype === 'f32'
-    ? values.map((value, lane) => `${name}[2 * pair_ + ${lane}] = __float_as_uint(${value});`)
-    : [packElement(operand, name, 'pair_', values)];
-
-/** Copies between `words` and memory, 16 bytes at a time if there are that many. */
-function copies(operand: Operand, words: string, at: string, isLoad: boolean): string[] {
-  const count = wordsOf(operand);
-  const step = Math.min(4, count);
-  const type = `uint${step}`;
-  return Array.from({ length: count / step }, (_, i) => {
-    const memory = `((${isLoad ? 'const ' : ''}${type} *)(${at}))[${i}]`;
-    const each = Array.from({ length: step }, (_word, j) => `${words}[${step * i + j}]`);
-    if (!isLoad) return `${memory} = { ${each.join(', ')} };`;
-    return `{ const ${type} loaded = ${memory}; ${each.map((word, j) => `${word} = loaded.${'xyzw'[j]!};`).join(' ')} }`;
-  });
-}
+/** The type of a lane's columns: lib/eights.cuh. */
+const eightOf = ({ dtype }: Operand): string => `Eight<${ELEMENT_TYPES[dtype]}>`;
 
 export interface LanePrograms {
   /** Words of `atOnce` turns, and how turn `i` loads them. */
@@ -100,13 +75,20 @@ export interface LaneOptions {
   readonly loads: readonly LaneLoad[];
   /** Turns whose loads are in flight at once. */
   readonly atOnce: number;
-  /** C expression of an accumulator at column 2 · pair_ + lane of the lane's eight. */
-  readonly acc?: (lane: number) => string;
+  /** C expression (float2) of the accumulators of pair `pair_` of the lane's eight columns. */
+  readonly acc?: () => string;
   /** C expressions of row values that are known, by printScalar of their program. */
   readonly given?: ReadonlyMap<string, string>;
+  /** What the words of loads are members of: `loaded.`. */
+  readonly owner?: string;
 }
 
-const nameOf = (loads: readonly LaneLoad[], load: LaneLoad): string => `l${loads.indexOf(load)}_`;
+/** What the words of a load are called. */
+function nameOf(loads: readonly LaneLoad[], load: LaneLoad, operands: CudaOperands): string {
+  const same = loads.filter(({ operand }) => operand.name === load.operand.name);
+  const at = same.indexOf(load);
+  return `${operands.nameOf(load.operand)}_words${at === 0 ? '' : `_${at + 1}`}`;
+}
 
 /** The words of those `loads` that are `wanted`, and statements that load them at turn `i`. */
 export function laneWords(
@@ -114,6 +96,7 @@ export function laneWords(
   atOnce: number,
   operands: CudaOperands,
   wanted: (load: LaneLoad) => boolean = () => true,
+  owner = '',
 ): Pick<LanePrograms, 'declared' | 'load'> {
   const from = ({ operand, access }: LaneLoad): string => {
     if (access.kind === 'column') return `${operands.base(operand)} + first`;
@@ -122,8 +105,8 @@ export function laneWords(
   };
   const own = loads.filter(wanted);
   return {
-    declared: own.map((load) => `unsigned ${nameOf(loads, load)}[${atOnce}][${wordsOf(load.operand)}];`),
-    load: own.flatMap((load) => copies(load.operand, `${nameOf(loads, load)}[i]`, from(load), true)),
+    declared: own.map((load) => `${eightOf(load.operand)} ${nameOf(loads, load, operands)}[${atOnce}];`),
+    load: own.map((load) => `${owner}${nameOf(loads, load, operands)}[i].load(${from(load)});`),
   };
 }
 
@@ -133,10 +116,10 @@ const placeOf = (operand: Operand, operands: CudaOperands, row = 'row'): string 
 
 /**
  * A lane's work for eight columns of a row: declare its words, load them, run the programs, store the results. C names:
- * `row`, `lane`, `first` (the lane's first column), `isStored`, `i`, the turn, and what rowMaxName says.
+ * `row`, `lane`, `first` (the lane's first column), `is_stored`, `i`, the turn, and what rowMaxName says.
  */
 export function lanePrograms(options: LaneOptions, operands: CudaOperands): LanePrograms {
-  const { outputs, loads, atOnce, acc, given } = options;
+  const { outputs, loads, atOnce, acc, given, owner = '' } = options;
   const scope = new CudaRowScope(operands, 'row', 'r', given);
   const body = new LaneBody(
     scope,
@@ -151,43 +134,43 @@ export function lanePrograms(options: LaneOptions, operands: CudaOperands): Lane
       return column();
     },
     lanes: 2,
-    ...(acc === undefined ? {} : { acc: () => floatPair(acc(0), acc(1)) }),
+    ...(acc === undefined ? {} : { acc }),
     loaded: (buffer, access) => {
       const own = loads.find(({ operand, access: known }) => operand.name === buffer && sameAccess(known, access));
-      return own === undefined ? undefined : pairOf(own.operand, `${nameOf(loads, own)}[i]`);
+      return own === undefined ? undefined : `${owner}${nameOf(loads, own, operands)}[i].pair(pair_)`;
     },
   };
   const stores = outputs.filter((output) => output.kind === 'store');
-  const values = outputs.map((output) => programValues(output, body, site));
-  let [stored, summed] = [0, 0];
-  const kept = outputs.flatMap((output, i) =>
-    output.kind === 'store'
-      ? keep(operands.get(output.buffer), `w${stored++}_`, values[i]!)
-      : [`a${summed}_[2 * pair_] = ${values[i]![0]!};`, `a${summed++}_[2 * pair_ + 1] = ${values[i]![1]!};`],
-  );
+  const keptName = (buffer: string): string => `${operands.nameOf(operands.get(buffer))}_kept`;
+  const summedName = (buffer: string): string => `${operands.nameOf(operands.get(buffer))}_columns`;
+  const kept = outputs.map((output) => {
+    const { code, marks } = programValue(output, body, site);
+    return output.kind === 'store'
+      ? `${keptName(output.buffer)}.keep(pair_, ${code});${marks}`
+      : `set_pair(${summedName(output.buffer)}, pair_, ${code});${marks}`;
+  });
   const sums = outputs.filter((output) => output.kind === 'rowSum');
   const maxima = sums.filter((output) => isRowMaxOf(output, operands));
-  const closing = (output: (typeof sums)[number], i: number): string => {
+  const closing = (output: (typeof sums)[number]): string => {
     const { buffer, by, value } = output;
     const place = maxima.indexOf(output);
-    if (place >= 0) return `${rowMaxName(place)} = lane_max(${rowMaxName(place)}, a${i}_, isStored);${markOf(value)}`;
+    if (place >= 0)
+      return `${rowMaxName(place)} = lane_max(${rowMaxName(place)}, ${summedName(buffer)}, is_stored);${markOf(value)}`;
     const part = `${placeOf(operands.get(buffer), operands)} / ${ROW_SUM_BLOCK}`;
-    return `store_block_${by ?? 'sum'}(${part}, a${i}_, lane, isStored);${markOf(value)}`;
+    return `store_block_${by ?? 'sum'}(${part}, ${summedName(buffer)}, lane, is_stored);${markOf(value)}`;
   };
-  const storing = ({ buffer, via, value }: (typeof stores)[number], i: number): string[] => {
+  const storing = ({ buffer, via, value }: (typeof stores)[number]): string[] => {
     const operand = operands.get(buffer);
     const index = via === undefined ? undefined : scope.rowIndex(via);
-    const lines = copies(operand, `w${i}_`, placeOf(operand, operands, index), false).map(
-      (line) => line + markOf(value),
-    );
-    return guarded(index === undefined ? undefined : `${index} >= 0`, lines);
+    const line = `${keptName(buffer)}.store(${placeOf(operand, operands, index)});${markOf(value)}`;
+    return guarded(index === undefined ? undefined : `${index} >= 0`, [line]);
   };
-  const store = [...sums.map(closing), ...guarded('isStored', stores.flatMap(storing))];
+  const store = [...sums.map(closing), ...guarded('is_stored', stores.flatMap(storing))];
   return {
-    ...laneWords(loads, atOnce, operands),
+    ...laneWords(loads, atOnce, operands, undefined, owner),
     words: [
-      ...stores.map(({ buffer }, i) => `unsigned w${i}_[${wordsOf(operands.get(buffer))}] = {};`),
-      ...sums.map((_, i) => `float a${i}_[${COLUMNS_OF_LANE}];`),
+      ...stores.map(({ buffer }) => `${eightOf(operands.get(buffer))} ${keptName(buffer)}{};`),
+      ...sums.map(({ buffer }) => `float ${summedName(buffer)}[${COLUMNS_OF_LANE}];`),
     ],
     row: scope.lines,
     program: unrolled(`for (int pair_ = 0; pair_ < ${COLUMNS_OF_LANE / 2}; pair_++)`, [
@@ -251,7 +234,7 @@ export class FinishText {
           ...text.declared,
           ...each(guarded('first < end', text.load)),
           ...text.row,
-          ...each(['const bool isStored = first < end;', ...text.words, ...text.program, ...text.store]),
+          ...each(['const bool is_stored = first < end;', ...text.words, ...text.program, ...text.store]),
         ],
       },
     ]);

@@ -80,13 +80,12 @@ const C_PAIRS: Readonly<Record<CKind, string>> = { f: 'float2', m: 'int2', u: 'u
 const pairOf = (kind: CKind, x: string, y: string): string => `${C_PAIRS[kind]}{ ${x}, ${y} }`;
 /** The same of floats. */
 export const floatPair = (x: string, y: string): string => pairOf('f', x, y);
-/** The same of bytes. */
-export const bytePair = (x: string, y: string): string => pairOf('u', x, y);
 
 /** C expression of the pair of products of a group, of which `acc` gives the two. */
 export function productPair(acc: (group: string, lane: number) => string, group: string): string {
   const [x, y] = [acc(group, 0), acc(group, 1)];
-  return x === `products(${group}, 0)` ? `pair(products, ${group})` : floatPair(x, y);
+  const at = /^products\((.*), 0\)$/.exec(x)?.[1];
+  return at === undefined ? floatPair(x, y) : `pair(products, ${at})`;
 }
 
 const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;

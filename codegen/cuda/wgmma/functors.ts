@@ -71,9 +71,8 @@ function finalMethods(
   operands: CudaOperands,
 ): { readonly constants: readonly string[]; readonly methods: readonly Method[] } {
   const own = loads.map((operand) => ({ operand, access: { kind: 'element' } as const }));
-  const acc = (lane: number): string => `products[2 * pair_ + ${lane}]`;
-  const text = lanePrograms({ outputs, loads: own, atOnce: FINAL_ROWS_AT_ONCE, acc }, operands);
-  const aliases = text.declared.map((line) => line.replace(/^unsigned (\w+)(.*);$/, 'unsigned (&$1)$2 = loaded.$1;'));
+  const acc = (): string => 'float2{ products[2 * pair_], products[2 * pair_ + 1] }';
+  const text = lanePrograms({ outputs, loads: own, atOnce: FINAL_ROWS_AT_ONCE, acc, owner: 'loaded.' }, operands);
   return {
     constants: [
       `static constexpr int stored_columns = ${columns};`,
@@ -84,13 +83,13 @@ function finalMethods(
     methods: [
       {
         head: 'TW_DEVICE void load(Loaded &loaded, int i, int row, int first) const',
-        lines: [...aliases, ...text.load],
+        lines: text.load,
       },
       {
         head:
           'TW_DEVICE void final_row(Loaded &loaded, int i, const float (&products)[8], int row, int first, int lane,\n' +
-          '    bool isStored) const',
-        lines: [...aliases, ...text.words, ...text.row, ...text.program, ...text.store],
+          '    bool is_stored) const',
+        lines: [...text.words, ...text.row, ...text.program, ...text.store],
       },
     ],
   };

@@ -29,7 +29,7 @@ constexpr HopperConfig config = {
 struct Epilogue {
   static constexpr int stored_columns = 256;
   struct Loaded {
-    unsigned l0_[8][8];
+    Eight<f32> stream_words[8];
   };
   f32 *stream;
   f32 *next;
@@ -56,7 +56,7 @@ struct Epilogue {
               const int group_ = unit_;
               const int column = (column0 + 8 * (batch_ * 8)) + 8 * group_ + 2 * quad;
               if (column < 256) {
-                const float2 product = round_f20(float2{ products(batch_ * 8 + group_, 0), products(batch_ * 8 + group_, 1) });
+                const float2 product = round_f20(pair(products, batch_ * 8 + group_));
                 const float2 stream_value = add(stream_words.pair(group_), product);
                 const float2 square = mul(stream_value, stream_value);
                 add_to(es0, square);
@@ -87,7 +87,7 @@ struct Epilogue {
             const int group_ = unit_;
             const int column = (column0 + 8 * (8)) + 8 * group_ + 2 * quad;
             if (column < 256) {
-              const float2 product = round_f20(float2{ products(8 + group_, 0), products(8 + group_, 1) });
+              const float2 product = round_f20(pair(products, 8 + group_));
               const float2 stream_value = add(stream_words.pair(group_), product);
               const float2 square = mul(stream_value, stream_value);
               add_to(es0, square);
@@ -106,33 +106,27 @@ struct Epilogue {
   }
 
   TW_DEVICE void load(Loaded &loaded, int i, int row, int first) const {
-    unsigned (&l0_)[8][8] = loaded.l0_;
-    { const uint4 loaded = ((const uint4 *)(stream + (long long)row * 256 + first))[0]; l0_[i][0] = loaded.x; l0_[i][1] = loaded.y; l0_[i][2] = loaded.z; l0_[i][3] = loaded.w; }
-    { const uint4 loaded = ((const uint4 *)(stream + (long long)row * 256 + first))[1]; l0_[i][4] = loaded.x; l0_[i][5] = loaded.y; l0_[i][6] = loaded.z; l0_[i][7] = loaded.w; }
+    loaded.stream_words[i].load(stream + (long long)row * 256 + first);
   }
 
   TW_DEVICE void final_row(Loaded &loaded, int i, const float (&products)[8], int row, int first, int lane,
-    bool isStored) const {
-    unsigned (&l0_)[8][8] = loaded.l0_;
-    unsigned w0_[8] = {};
-    unsigned w1_[4] = {};
-    float a0_[8];
+    bool is_stored) const {
+    Eight<f32> next_kept{};
+    Eight<f16> nextHalf_kept{};
+    float nextParts_columns[8];
 #pragma unroll
     for (int pair_ = 0; pair_ < 4; pair_++) {
-      const float2 product = round_f20(float2{ products[2 * pair_ + 0], products[2 * pair_ + 1] });
-      const float2 stream_value = add(float2{ __uint_as_float(l0_[i][2 * pair_ + 0]), __uint_as_float(l0_[i][2 * pair_ + 1]) }, product);
+      const float2 product = round_f20(float2{ products[2 * pair_], products[2 * pair_ + 1] });
+      const float2 stream_value = add(loaded.stream_words[i].pair(pair_), product);
       const float2 square = mul(stream_value, stream_value);
-      w0_[2 * pair_ + 0] = __float_as_uint(stream_value.x);
-      w0_[2 * pair_ + 1] = __float_as_uint(stream_value.y);
-      w1_[pair_] = pack<f16>(stream_value.x, stream_value.y);
-      a0_[2 * pair_] = square.x;
-      a0_[2 * pair_ + 1] = square.y;
+      next_kept.keep(pair_, stream_value);
+      nextHalf_kept.keep(pair_, stream_value);
+      set_pair(nextParts_columns, pair_, square);
     }
-    store_block_sum(nextParts + (long long)row * 32 + first / 16, a0_, lane, isStored);
-    if (isStored) {
-      ((uint4 *)(next + (long long)row * 256 + first))[0] = { w0_[0], w0_[1], w0_[2], w0_[3] };
-      ((uint4 *)(next + (long long)row * 256 + first))[1] = { w0_[4], w0_[5], w0_[6], w0_[7] };
-      ((uint4 *)(nextHalf + (long long)row * 256 + first))[0] = { w1_[0], w1_[1], w1_[2], w1_[3] };
+    store_block_sum(nextParts + (long long)row * 32 + first / 16, nextParts_columns, lane, is_stored);
+    if (is_stored) {
+      next_kept.store(next + (long long)row * 256 + first);
+      nextHalf_kept.store(nextHalf + (long long)row * 256 + first);
     }
   }
 };

@@ -49,18 +49,16 @@ struct FinishedRows {
   f32 *next_parts;
 
   TW_DEVICE void turn(int row, int turn, int end, int lane) const {
-    unsigned l0_[2][8];
-    unsigned l1_[2][8];
-    unsigned l2_[2][4];
+    Eight<f32> h_words[2];
+    Eight<f32> y_words[2];
+    Eight<bf16> norm_words[2];
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       const int first = turn + 256 * i + 8 * lane;
       if (first < end) {
-        { const uint4 loaded = ((const uint4 *)(h + (long long)row * 512 + first))[0]; l0_[i][0] = loaded.x; l0_[i][1] = loaded.y; l0_[i][2] = loaded.z; l0_[i][3] = loaded.w; }
-        { const uint4 loaded = ((const uint4 *)(h + (long long)row * 512 + first))[1]; l0_[i][4] = loaded.x; l0_[i][5] = loaded.y; l0_[i][6] = loaded.z; l0_[i][7] = loaded.w; }
-        { const uint4 loaded = ((const uint4 *)(y + (long long)row * 512 + first))[0]; l1_[i][0] = loaded.x; l1_[i][1] = loaded.y; l1_[i][2] = loaded.z; l1_[i][3] = loaded.w; }
-        { const uint4 loaded = ((const uint4 *)(y + (long long)row * 512 + first))[1]; l1_[i][4] = loaded.x; l1_[i][5] = loaded.y; l1_[i][6] = loaded.z; l1_[i][7] = loaded.w; }
-        { const uint4 loaded = ((const uint4 *)(norm + first))[0]; l2_[i][0] = loaded.x; l2_[i][1] = loaded.y; l2_[i][2] = loaded.z; l2_[i][3] = loaded.w; }
+        h_words[i].load(h + (long long)row * 512 + first);
+        y_words[i].load(y + (long long)row * 512 + first);
+        norm_words[i].load(norm + first);
       }
     }
     f32 *const parts_row = parts + (long long)row * 32;
@@ -68,25 +66,22 @@ struct FinishedRows {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       const int first = turn + 256 * i + 8 * lane;
-      const bool isStored = first < end;
-      unsigned w0_[4] = {};
-      unsigned w1_[2] = {};
-      float a0_[8];
+      const bool is_stored = first < end;
+      Eight<bf16> next_kept{};
+      Eight<u8> next_tail_kept{};
+      float next_parts_columns[8];
 #pragma unroll
       for (int pair_ = 0; pair_ < 4; pair_++) {
-        const float2 v = add(float2{ __uint_as_float(l0_[i][2 * pair_ + 0]), __uint_as_float(l0_[i][2 * pair_ + 1]) }, mul(mul(float2{ __uint_as_float(l1_[i][2 * pair_ + 0]), __uint_as_float(l1_[i][2 * pair_ + 1]) }, inverse_sqrt(add(div(parts_sum, 512.0f), 9.999999974752427e-7f))), add(float2{ __uint_as_float(l2_[i][pair_] << 16), __uint_as_float(l2_[i][pair_] & 0xffff0000u) }, 1.0f)));
-        const float2 v_2 = round_f24(v);
-        const uint2 v_3 = tail_f24(v);
-        const float2 v_4 = mul(v, v);
-        w0_[pair_] = pack<bf16>(v_2.x, v_2.y);
-        w1_[(pair_) / 2] |= (v_3.x | v_3.y << 8) << 16 * ((pair_) % 2);
-        a0_[2 * pair_] = v_4.x;
-        a0_[2 * pair_ + 1] = v_4.y;
+        const float2 v = add(h_words[i].pair(pair_), mul(mul(y_words[i].pair(pair_), inverse_sqrt(add(div(parts_sum, 512.0f), 9.999999974752427e-7f))), add(norm_words[i].pair(pair_), 1.0f)));
+        const float2 v_2 = mul(v, v);
+        next_kept.keep(pair_, round_f24(v));
+        next_tail_kept.keep(pair_, tail_f24(v));
+        set_pair(next_parts_columns, pair_, v_2);
       }
-      store_block_sum(next_parts + (long long)row * 32 + first / 16, a0_, lane, isStored);
-      if (isStored) {
-        ((uint4 *)(next + (long long)row * 512 + first))[0] = { w0_[0], w0_[1], w0_[2], w0_[3] };
-        ((uint2 *)(next_tail + (long long)row * 512 + first))[0] = { w1_[0], w1_[1] };
+      store_block_sum(next_parts + (long long)row * 32 + first / 16, next_parts_columns, lane, is_stored);
+      if (is_stored) {
+        next_kept.store(next + (long long)row * 512 + first);
+        next_tail_kept.store(next_tail + (long long)row * 512 + first);
       }
     }
   }
@@ -111,7 +106,7 @@ struct Epilogue {
             for (int unit_ = 2 * block_; unit_ < 2 * block_ + 2; unit_++) {
               const int group_ = unit_;
               const int column = (column0 + 8 * (batch_ * 8)) + 8 * group_ + 2 * quad;
-              const float2 v = round_f20(float2{ products(batch_ * 8 + group_, 0), products(batch_ * 8 + group_, 1) });
+              const float2 v = round_f20(pair(products, batch_ * 8 + group_));
               const float2 v_2 = mul(v, v);
               add_to(es0, v_2);
               if (is_stored) {

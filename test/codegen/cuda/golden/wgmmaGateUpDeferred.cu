@@ -56,9 +56,9 @@ struct Epilogue {
             const int group_ = unit_ / 1 * 2 + unit_ % 1;
             const int column = ((column0 + 8 * (batch_ * 8))) / 2 + 8 * unit_ + 2 * quad;
             if (column < 512) {
-              const float2 gate = mul(round_f20(float2{ products(batch_ * 8 + group_, 0), products(batch_ * 8 + group_, 1) }), rms_scale);
+              const float2 gate = mul(round_f20(pair(products, batch_ * 8 + group_)), rms_scale);
               const float2 silu = div_sigmoid(gate, add(1.0f, exp(neg(gate))));
-              const float2 up = mul(round_f20(float2{ products(batch_ * 8 + group_ + 1, 0), products(batch_ * 8 + group_ + 1, 1) }), rms_scale);
+              const float2 up = mul(round_f20(pair(products, batch_ * 8 + group_ + 1)), rms_scale);
               const float2 activated = mul(silu, up);
               gated_kept.keep(unit_, activated);
             }
@@ -76,9 +76,9 @@ struct Epilogue {
           const int group_ = unit_ / 1 * 2 + unit_ % 1;
           const int column = ((column0 + 8 * (24))) / 2 + 8 * unit_ + 2 * quad;
           if (column < 512) {
-            const float2 gate = mul(round_f20(float2{ products(24 + group_, 0), products(24 + group_, 1) }), rms_scale);
+            const float2 gate = mul(round_f20(pair(products, 24 + group_)), rms_scale);
             const float2 silu = div_sigmoid(gate, add(1.0f, exp(neg(gate))));
-            const float2 up = mul(round_f20(float2{ products(24 + group_ + 1, 0), products(24 + group_ + 1, 1) }), rms_scale);
+            const float2 up = mul(round_f20(pair(products, 24 + group_ + 1)), rms_scale);
             const float2 activated = mul(silu, up);
             if (is_stored) {
               store2(gated_row + column, activated);

@@ -54,9 +54,9 @@ struct Epilogue {
 #pragma unroll
           for (int unit_ = 0; unit_ < 4; unit_++) {
             const int group_ = unit_ / 1 * 2 + unit_ % 1;
-            const float2 gate = mul(round_f20(float2{ products(batch_ * 8 + group_, 0), products(batch_ * 8 + group_, 1) }), rms_scale);
+            const float2 gate = mul(round_f20(pair(products, batch_ * 8 + group_)), rms_scale);
             const float2 silu = div_sigmoid(gate, add(1.0f, exp(neg(gate))));
-            const float2 up = mul(round_f20(float2{ products(batch_ * 8 + group_ + 1, 0), products(batch_ * 8 + group_ + 1, 1) }), rms_scale);
+            const float2 up = mul(round_f20(pair(products, batch_ * 8 + group_ + 1)), rms_scale);
             const float2 activated = mul(silu, up);
             gated_kept.keep(unit_, activated);
           }

@@ -29,8 +29,8 @@ constexpr HopperConfig config = {
 struct Epilogue {
   static constexpr int stored_columns = 416;
   struct Loaded {
-    unsigned l0_[8][4];
-    unsigned l1_[8][2];
+    Eight<bf16> streamHalf_words[8];
+    Eight<u8> streamTail_words[8];
   };
   bf16 *streamHalf;
   u8 *streamTail;
@@ -59,7 +59,7 @@ struct Epilogue {
 #pragma unroll
             for (int unit_ = 2 * block_; unit_ < 2 * block_ + 2; unit_++) {
               const int group_ = unit_;
-              const float2 product = round_f20(float2{ products(batch_ * 4 + group_, 0), products(batch_ * 4 + group_, 1) });
+              const float2 product = round_f20(pair(products, batch_ * 4 + group_));
               const float2 stream = add(join_f24(streamHalf_words.pair(group_), streamTail_words.pair(group_)), product);
               const float2 square = mul(stream, stream);
               add_to(es0, square);
@@ -93,7 +93,7 @@ struct Epilogue {
 #pragma unroll
           for (int unit_ = 2 * block_; unit_ < 2 * block_ + 2; unit_++) {
             const int group_ = unit_;
-            const float2 product = round_f20(float2{ products(24 + group_, 0), products(24 + group_, 1) });
+            const float2 product = round_f20(pair(products, 24 + group_));
             const float2 stream = add(join_f24(streamHalf_words.pair(group_), streamTail_words.pair(group_)), product);
             const float2 square = mul(stream, stream);
             add_to(es0, square);
@@ -112,35 +112,28 @@ struct Epilogue {
   }
 
   TW_DEVICE void load(Loaded &loaded, int i, int row, int first) const {
-    unsigned (&l0_)[8][4] = loaded.l0_;
-    unsigned (&l1_)[8][2] = loaded.l1_;
-    { const uint4 loaded = ((const uint4 *)(streamHalf + (long long)row * 416 + first))[0]; l0_[i][0] = loaded.x; l0_[i][1] = loaded.y; l0_[i][2] = loaded.z; l0_[i][3] = loaded.w; }
-    { const uint2 loaded = ((const uint2 *)(streamTail + (long long)row * 416 + first))[0]; l1_[i][0] = loaded.x; l1_[i][1] = loaded.y; }
+    loaded.streamHalf_words[i].load(streamHalf + (long long)row * 416 + first);
+    loaded.streamTail_words[i].load(streamTail + (long long)row * 416 + first);
   }
 
   TW_DEVICE void final_row(Loaded &loaded, int i, const float (&products)[8], int row, int first, int lane,
-    bool isStored) const {
-    unsigned (&l0_)[8][4] = loaded.l0_;
-    unsigned (&l1_)[8][2] = loaded.l1_;
-    unsigned w0_[2] = {};
-    unsigned w1_[4] = {};
-    float a0_[8];
+    bool is_stored) const {
+    Eight<u8> nextTail_kept{};
+    Eight<bf16> nextHalf_kept{};
+    float nextParts_columns[8];
 #pragma unroll
     for (int pair_ = 0; pair_ < 4; pair_++) {
-      const float2 product = round_f20(float2{ products[2 * pair_ + 0], products[2 * pair_ + 1] });
-      const float2 stream = add(join_f24(float2{ __uint_as_float(l0_[i][pair_] << 16), __uint_as_float(l0_[i][pair_] & 0xffff0000u) }, uint2{ (l1_[i][(pair_) / 2] >> (16 * ((pair_) % 2) + 0) & 255u), (l1_[i][(pair_) / 2] >> (16 * ((pair_) % 2) + 8) & 255u) }), product);
-      const uint2 v = tail_f24(stream);
-      const float2 v_2 = round_f24(stream);
+      const float2 product = round_f20(float2{ products[2 * pair_], products[2 * pair_ + 1] });
+      const float2 stream = add(join_f24(loaded.streamHalf_words[i].pair(pair_), loaded.streamTail_words[i].pair(pair_)), product);
       const float2 square = mul(stream, stream);
-      w0_[(pair_) / 2] |= (v.x | v.y << 8) << 16 * ((pair_) % 2);
-      w1_[pair_] = pack<bf16>(v_2.x, v_2.y);
-      a0_[2 * pair_] = square.x;
-      a0_[2 * pair_ + 1] = square.y;
+      nextTail_kept.keep(pair_, tail_f24(stream));
+      nextHalf_kept.keep(pair_, round_f24(stream));
+      set_pair(nextParts_columns, pair_, square);
     }
-    store_block_sum(nextParts + (long long)row * 32 + first / 16, a0_, lane, isStored);
-    if (isStored) {
-      ((uint2 *)(nextTail + (long long)row * 416 + first))[0] = { w0_[0], w0_[1] };
-      ((uint4 *)(nextHalf + (long long)row * 416 + first))[0] = { w1_[0], w1_[1], w1_[2], w1_[3] };
+    store_block_sum(nextParts + (long long)row * 32 + first / 16, nextParts_columns, lane, is_stored);
+    if (is_stored) {
+      nextTail_kept.store(nextTail + (long long)row * 416 + first);
+      nextHalf_kept.store(nextHalf + (long long)row * 416 + first);
     }
   }
 };

@@ -126,7 +126,7 @@ struct W3Epilogue {
             const int group_ = unit_;
             const int column = (column0 + 8 * (batch_ * 8)) + 8 * group_ + 2 * quad;
             if (column < 256) {
-              const float2 product = mul(round_f20(float2{ products(batch_ * 8 + group_, 0), products(batch_ * 8 + group_, 1) }), rms_scale);
+              const float2 product = mul(round_f20(pair(products, batch_ * 8 + group_)), rms_scale);
               v_kept.keep(unit_, product);
             }
           }
@@ -143,7 +143,7 @@ struct W3Epilogue {
           const int group_ = unit_;
           const int column = (column0 + 8 * (8)) + 8 * group_ + 2 * quad;
           if (column < 256) {
-            const float2 product = mul(round_f20(float2{ products(8 + group_, 0), products(8 + group_, 1) }), rms_scale);
+            const float2 product = mul(round_f20(pair(products, 8 + group_)), rms_scale);
             v_kept.keep(unit_, product);
           }
         }
