@@ -39,15 +39,8 @@ export function emitCudaKernel(
   const symbol = `k_${kernel.anchor.toLowerCase()}_${signature}_${scheduleHash(schedule)}`;
   const operands = new CudaOperands(kernel, module, parameters, capacity, markOf);
   const emitted = emitAnchor(kernel, operands, schedule, symbol, parameters.length);
-  const source = wholeUnit(emitted.source);
-  return { symbol, parameters, ...emitted, source, headers: cudaHeadersOf(source) };
+  return { symbol, parameters, ...emitted, headers: cudaHeadersOf(emitted.source) };
 }
-
-/** A skeleton that is printed whole, as a unit. */
-export const wholeUnit = (source: string): string =>
-  /^(?:\/\*.*\*\/\n)?#include/.test(source)
-    ? source
-    : `#include "lib/legacy.cuh"\n\nnamespace tw {\n\n${source}\n}  // namespace tw\n`;
 
 function emitAnchor(
   kernel: Kernel,

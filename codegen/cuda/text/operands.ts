@@ -85,8 +85,7 @@ export interface CudaKernelHead {
   readonly extents: readonly string[];
   /** Buffers and weights. */
   readonly parameters: number;
-  /** Of a unit, whose parameters have names (CudaOperands.named). */
-  readonly operands?: CudaOperands;
+  readonly operands: CudaOperands;
   readonly tensorMaps: readonly TensorMapDecl[];
   readonly threads: number;
   /** Number of blocks that must be able to share a multiprocessor's registers; 1 by default. */
@@ -102,7 +101,6 @@ export interface CudaKernelHead {
 export function kernelHead({
   symbol,
   extents,
-  parameters,
   operands,
   tensorMaps,
   threads,
@@ -111,18 +109,12 @@ export function kernelHead({
 }: CudaKernelHead): string {
   const sizes = extents.map((name) => `int ${name}`);
   const restrict = isRestrict ? '__restrict__ ' : '';
-  if (operands !== undefined) {
-    const named = operands.parameters.map(
-      (operand) => `${ELEMENT_TYPES[operand.dtype]} *${restrict}${operands.nameOf(operand)}`,
-    );
-    const views = mapNames(operands, tensorMaps).map((name) => `const __grid_constant__ TensorMap ${name}`);
-    const all = [...sizes, ...named, ...views].map((each) => `    ${each}`).join(',\n');
-    return `extern "C" __global__ void __launch_bounds__(${threads}, ${blocks})\n${symbol}(\n${all}) {\n`;
-  }
-  const pointers = Array.from({ length: parameters }, (_, i) => `void *${restrict}p${i}`);
-  const maps = tensorMaps.map((_, i) => `const __grid_constant__ tw_map m${i}`);
-  const list = [...sizes, ...pointers, ...maps].join(', ');
-  return `extern "C" __global__ void __launch_bounds__(${threads}, ${blocks}) ${symbol}(${list}) {\n`;
+  const named = operands.parameters.map(
+    (operand) => `${ELEMENT_TYPES[operand.dtype]} *${restrict}${operands.nameOf(operand)}`,
+  );
+  const views = mapNames(operands, tensorMaps).map((name) => `const __grid_constant__ TensorMap ${name}`);
+  const all = [...sizes, ...named, ...views].map((each) => `    ${each}`).join(',\n');
+  return `extern "C" __global__ void __launch_bounds__(${threads}, ${blocks})\n${symbol}(\n${all}) {\n`;
 }
 
 /** Whether an element has a byte: a word holds four of them, of two pairs. */

@@ -71,19 +71,5 @@ export function cudaTemplatesHash(): string {
 
 export const { float: floatLiteral, double: doubleLiteral } = literalsOf({ nan: 'nan()', infinity: 'infinity()' });
 
-// Soft caps in CUDA: cap·tanh(x / cap), by one function that is printed where a kernel has a cap.
-
-/** The argument of tw_bounded for each unit of x / cap. */
+/** The argument of lib's `bounded` for each unit of x / cap, where a cap makes cap·tanh(x / cap) of x. */
 export const BOUNDED_UNIT = 2 * Math.LOG2E;
-
-/** The function that expressions of capText call; nothing without a cap. */
-export const capFunctions = (cap: number | undefined): string => (cap === undefined ? '' : render('softCap', {}));
-
-/** What stands before and after a C expression x, so that both make cap·tanh(x / cap) of it; nothing without a cap. */
-export const capText = (cap: number | undefined): { readonly capOpen: string; readonly capClose: string } =>
-  cap === undefined
-    ? { capOpen: '', capClose: '' }
-    : {
-        capOpen: `tw_mul(${floatLiteral(cap)}, tw_bounded(tw_mul(${floatLiteral(BOUNDED_UNIT / cap)}, `,
-        capClose: ')))',
-      };

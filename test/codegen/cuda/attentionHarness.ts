@@ -1,6 +1,5 @@
 /** Runs generated attention without a GPU: its text as C++ over fibres (test/support/cudaWarp), a block at a time. */
 import { emitAttention } from '../../../codegen/cuda/attention/index.js';
-import { wholeUnit } from '../../../codegen/cuda/index.js';
 import { bodyOf, includesText, openUnit } from '../../support/cudaWarp/units.js';
 import { CudaOperands } from '../../../codegen/cuda/text/operands.js';
 import { parametersOf } from '../../../codegen/signature.js';
@@ -128,7 +127,7 @@ export function generate(s: Shape, schedule: CudaAttentionSchedule, tokensCapaci
     tensorMaps,
     symbol,
     extents,
-    text: wholeUnit(source),
+    text: source,
   };
 }
 

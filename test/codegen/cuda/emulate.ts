@@ -3,7 +3,6 @@
  */
 import type { LibraryHandle } from 'koffi';
 import { emitCudaKernel } from '../../../codegen/cuda/index.js';
-import { includesOf } from '../../../codegen/headers.js';
 import type { CudaKernelText, CudaSchedule, GridExtent } from '../../../ir/cuda.js';
 import { extentIn, type Extents } from '../../../ir/extents.js';
 import { everyExtent } from '../../../ir/function.js';
@@ -79,9 +78,6 @@ export const extentsOf = ({ source, symbol }: CudaKernelText): readonly string[]
   [...new RegExp(`\\b${symbol}\\(\\s*((?:int \\w+,\\s*)*)`).exec(source)![1]!.matchAll(/int (\w+),/g)].map(
     ([, name]) => name!,
   );
-
-/** Kernels that are no units: their text has everything but lib/legacy.cuh. */
-const isPrintedWhole = ({ source }: CudaKernelText): boolean => includesOf(source)[0] === 'lib/legacy.cuh';
 
 /** A kernel's own text, without its includes, for warp.h. */
 function overFibres(kernel: CudaKernelText): string {
@@ -281,7 +277,7 @@ export function arrangeModule(module: KernelModule, options: EmulateOptions): Ar
     const text = emitCudaKernel(kernel, module, options.schedules[i]!, capacity);
     const { mutate } = options;
     if (mutate === undefined) return text;
-    const intact = isPrintedWhole(text) ? text.source : openUnit(text.source);
+    const intact = openUnit(text.source);
     const source = mutate(intact);
     if (source === intact) throw new Error('the mutation changed nothing');
     return { ...text, source };
