@@ -20,14 +20,16 @@ const ROUNDS = 7;
 
 /** Fields behind `is_kept` of the Config. */
 const VARIANTS: Readonly<Record<string, string>> = {
-  'chunks, 232': '.products = 0, .loader_registers = 40, .product_registers = 232',
-  'chunks, 224': '.products = 0, .loader_registers = 56, .product_registers = 224',
-  'chunks, 240': '.products = 0, .loader_registers = 24, .product_registers = 240',
-  'parts, 224': '.products = 1, .loader_registers = 56, .product_registers = 224',
-  'parts, 232': '.products = 1, .loader_registers = 40, .product_registers = 232',
-  'parts, 240': '.products = 1, .loader_registers = 24, .product_registers = 240',
-  'parts ahead, 232': '.products = 1, .loader_registers = 40, .product_registers = 232, .scores_ahead = true',
-  'parts ahead, 240': '.products = 1, .loader_registers = 24, .product_registers = 240, .scores_ahead = true',
+  'chunks, 232': '.products = Products::ByChunks, .loader_registers = 40, .product_registers = 232',
+  'chunks, 224': '.products = Products::ByChunks, .loader_registers = 56, .product_registers = 224',
+  'chunks, 240': '.products = Products::ByChunks, .loader_registers = 24, .product_registers = 240',
+  'parts, 224': '.products = Products::ByParts, .loader_registers = 56, .product_registers = 224',
+  'parts, 232': '.products = Products::ByParts, .loader_registers = 40, .product_registers = 232',
+  'parts, 240': '.products = Products::ByParts, .loader_registers = 24, .product_registers = 240',
+  'parts ahead, 232':
+    '.products = Products::ByParts, .loader_registers = 40, .product_registers = 232, .scores_ahead = true',
+  'parts ahead, 240':
+    '.products = Products::ByParts, .loader_registers = 24, .product_registers = 240, .scores_ahead = true',
 };
 
 /** Bits of bf16 numbers of about normal distribution, the same in every run. */

@@ -34,6 +34,7 @@ template <PathConfig config> struct PromptLayout {
   static_assert(rows == 2 * own_rows && own_rows % group == 0, "two warpgroups, each with all heads of its queries");
   static_assert(CHUNK == 2 * keys && keys == 2 * TILE_KEYS, "a chunk has two parts, a part two steps of the softmax");
   static_assert((slots & (slots - 1)) == 0, "places follow from numbers by masks");
+  static_assert(config.loader_registers + 2 * config.product_registers <= 504, "registers of three warpgroups");
   static_assert(gathered % 8 == 0, "rows of a lane begin with one whose pieces lie in order");
   static_assert(1024 + bytes <= config.shared_bytes, "a block's memory is what its schedule says");
 };

@@ -1,11 +1,14 @@
 /*
- * Products always under way: the warpgroup of attention/hopper.cuh that issues the scores of the next part before it
- * computes the weights of this one.
+ * Attention of prompts by warpgroup products (attention/hopper.cuh), part by part: a part's products of values go out as
+ * soon as its weights are there, and its registers are free for the next one.
  *
- * The weights of a chunk are relative to one power of two for each row, its base, that is known when the first part's
- * maxima are: the base of the total, or the maximum where that leads by more than LEAD. So a part's products of values
- * go out as soon as its weights are there, and its registers are free for the next one. Rounding is the same whichever
- * power it is.
+ * The weights of a chunk are relative to one power of two for each row, its base, which is known when the first part's
+ * maxima are: the base of the total, or the maximum where that leads by more than LEAD. Rounding is the same whichever
+ * power it is. While a part's weights are computed, the products of values of the part before are under way, and with
+ * `scores_ahead` the scores of the next one too.
+ *
+ * Weights of a second part that lead its base by more than a float holds make a tile's result infinite or undefined.
+ * Tiles that are repeated, query by query, are multiplied chunk by chunk.
  */
 #pragma once
 #include "attention/hopperRows.cuh"
@@ -70,7 +73,7 @@ TW_DEVICE void weigh_to_base(const float (&s)[32], unsigned (&weight)[4][4], con
   }
 }
 
-template <PathConfig config, class Operands> struct PromptAhead : PromptWarpgroup<config, Operands> {
+template <PathConfig config, class Operands> struct PromptParts : PromptWarpgroup<config, Operands> {
   using Base = PromptWarpgroup<config, Operands>;
   using Layout = PromptLayout<config>;
   using Base::about, Base::await, Base::bars, Base::before, Base::before_flags, Base::chunk, Base::flags, Base::go_on,
