@@ -16,8 +16,8 @@
  *
  * The bits of an answer are those of the kernels on mma.sync (attention/path.cuh): keys are taken in order of position,
  * 16 a step of a product, TILE_KEYS a step of the softmax, CHUNK a partial result. A row that does not see a chunk adds
- * exact zeros. If a result of a tile is not finite, the tile is repeated query by query, with zeros in place of the keys
- * that the query does not see.
+ * exact zeros. If a result of a tile is not finite, the tile is repeated query by query, with zeros in place of the
+ * keys that the query does not see.
  *
  * Grid: a block for each multiprocessor, which takes every so many tiles of the queries of each head of keys. Memory
  * and barriers of a block: attention/hopperTile.cuh.

@@ -1,6 +1,6 @@
 /*
- * Attention of prompts by warpgroup products (attention/hopper.cuh), chunk by chunk: the values of a chunk are multiplied
- * when all of its weights are there.
+ * Attention of prompts by warpgroup products (attention/hopper.cuh), chunk by chunk: the values of a chunk are
+ * multiplied when all of its weights are there.
  *
  * A warpgroup issues the scores of a chunk's first part together with the products of values of the chunk before, and
  * computes the part's weights while those are multiplied. It issues the scores of the second part before it adds the

@@ -1,6 +1,6 @@
 /*
- * Attention of prompts by warpgroup products (attention/hopper.cuh), part by part: a part's products of values go out as
- * soon as its weights are there, and its registers are free for the next one.
+ * Attention of prompts by warpgroup products (attention/hopper.cuh), part by part: a part's products of values go out
+ * as soon as its weights are there, and its registers are free for the next one.
  *
  * The weights of a chunk are relative to one power of two for each row, its base, which is known when the first part's
  * maxima are: the base of the total, or the maximum where that leads by more than LEAD. Rounding is the same whichever

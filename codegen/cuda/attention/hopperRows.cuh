@@ -1,6 +1,6 @@
 /*
- * Attention of prompts by warpgroup products (attention/hopper.cuh): what a warpgroup that multiplies does with its rows
- * besides the softmax. It waits for parts and releases them, issues scores, hides keys, and writes results.
+ * Attention of prompts by warpgroup products (attention/hopper.cuh): what a warpgroup that multiplies does with its
+ * rows besides the softmax. It waits for parts and releases them, issues scores, hides keys, and writes results.
  */
 #pragma once
 #include "attention/hopperTile.cuh"

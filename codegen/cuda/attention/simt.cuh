@@ -12,8 +12,8 @@
  *   answer depends on the query and the keys of its path alone, to the bit.
  * - Bias: what is added to the score of each query and key; −∞ hides the key.
  *
- * Shared memory, in floats: queries [queries][d], keys [32][d + 1], values [32][d]. Keys are a column longer than a row:
- * 32 keys at one column lie in different banks.
+ * Shared memory, in floats: queries [queries][d], keys [32][d + 1], values [32][d]. Keys are a column longer than a
+ * row: 32 keys at one column lie in different banks.
  *
  * Grid: heads, and one block for `queries` queries.
  */
