@@ -97,24 +97,27 @@ const keyRowBytes = (kernel: TiledAttention): number =>
   kernel.scales === undefined ? (kernel.headDim + 8) * 2 : (rowPieces(kernel) | 1) * 16;
 
 /**
- * Shared memory of a team of a decode kernel: a chunk of keys and values; weights as operands of a product and four of
- * their sums, for each thread and eight heads; a maximum for each head and warp; three numbers for the scales of a key;
- * the partial result of each head with its maximum and sum, twice where `workers` teams share a path.
+ * Shared memory of a block of a decode kernel. Of each team: a chunk of keys and values; weights as operands of a product
+ * and four of their sums, for each thread and eight heads; a maximum for each head and warp; three numbers for the
+ * scales of a key. Of a team that is alone its answer with maxima and sums. Where several share a path, the chunks of two
+ * rounds, of each worker what the block adds up, and two barriers.
  */
-export function decodeTeamBytes(kernel: TiledAttention, keys: number, workers = 1): number {
+export function decodeBytes(kernel: TiledAttention, keys: number, teams = 1, cluster = 1): number {
   const { headDim: d, heads, kvHeads } = kernel;
   const group = heads / kvHeads;
   const warps = PATH_CHUNK / keys;
   const halves = group > MMA_ROWS / 2 ? 2 : 1;
   const weights = PATH_CHUNK * MMA_ROWS * halves + warps * halves * 512 + MMA_ROWS * warps * 4;
   const scales = kernel.scales === undefined ? 0 : 3 * PATH_CHUNK * 4;
-  const part = roundUp(group * (d + 8) * 4 + group * 8, 16);
-  return 2 * PATH_CHUNK * keyRowBytes(kernel) + weights + scales + (workers > 1 ? 2 : 1) * part;
+  const team = 2 * PATH_CHUNK * keyRowBytes(kernel) + weights + scales;
+  if (teams * cluster === 1) return team + roundUp(group * (d + 8) * 4 + group * 8, 16);
+  const chunk = (Math.ceil((group * d) / 2 / cluster) + group) * 8;
+  return teams * team + 2 * teams * cluster * chunk + 16;
 }
 
 /** Blocks of one team that a multiprocessor has room for: memory, and registers for four. */
 export const maxResident = (kernel: TiledAttention, keys: number): number =>
-  Math.min(4, Math.floor(MULTIPROCESSOR_BYTES / (decodeTeamBytes(kernel, keys) + RESERVED_BYTES)));
+  Math.min(4, Math.floor(MULTIPROCESSOR_BYTES / (decodeBytes(kernel, keys) + RESERVED_BYTES)));
 
 /** The block of `kernel` under `schedule`. */
 export function tileOf(
@@ -190,10 +193,7 @@ export function tileOf(
         d <= MAX_HEAD_OF_MANY
           ? Math.max(1, Math.floor(((scales === undefined ? 1 : 2) * DECODE_THREADS) / threads))
           : 1,
-      dynamicBytes: Math.max(
-        teams * decodeTeamBytes(kernel, keys, teams * cluster),
-        resident === undefined ? 0 : shareOf(resident),
-      ),
+      dynamicBytes: Math.max(decodeBytes(kernel, keys, teams, cluster), resident === undefined ? 0 : shareOf(resident)),
       staticBytes: 0,
     };
   }

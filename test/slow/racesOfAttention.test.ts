@@ -40,26 +40,26 @@ describe.skipIf(reason !== undefined)('attention of one query a block', () => {
     },
   );
 
-  const WAIT = 'if (round > 0) tw_cluster_wait();';
-  const MEETING = 'tw_cluster_arrive();\n    tw_cluster_wait();';
+  const ONE_BUFFER = ['round_bytes = workers * chunk_bytes', 'round_bytes = 0'] as const;
   it.each<readonly [what: string, plan: CudaAttentionSchedule, changes: readonly Change[]]>([
-    ['the maxima of other warps', decode(), [['meet();  /* The maxima of all warps are there. */', '']]],
-    ['the maxima of other warps of a team', decode(2, 2), [['meet();  /* The maxima of all warps are there. */', '']]],
-    ['the weights of others', decode(), [['meet();  /* The weights and the values of all warps are there. */', '']]],
-    ['that values are still read', decode(), [['meet();  /* The values have been read. */', '']]],
-    ['that its lanes still read keys', decode(), [["__syncwarp();  /* The warp's keys have been read. */", '']]],
-    ['to wait for keys', decode(), [['      tw_cp_async_wait<1>();\n      __syncwarp();', '      __syncwarp();']]],
-    ['to wait for values', decode(), [['      tw_cp_async_wait<1>();\n      meet();', '      meet();']]],
-    ['that teams still read', decode(undefined, 4), [['if (round > 0) __syncthreads();', '']]],
+    ['the maxima of other warps', decode(), [['team.meet();  /* The maxima of all warps are there. */', '']]],
     [
-      'that blocks still read',
-      decode(4),
-      [
-        [WAIT, ''],
-        [MEETING, `${WAIT}\n    ${MEETING}`],
-      ],
+      'the maxima of other warps of a team',
+      decode(2, 2),
+      [['team.meet();  /* The maxima of all warps are there. */', '']],
     ],
-    ['the partial results of other blocks', decode(4), [[MEETING, '__syncthreads();']]],
+    [
+      'the weights of others',
+      decode(),
+      [['team.meet();  /* The weights and the values of all warps are there. */', '']],
+    ],
+    ['that values are still read', decode(), [['team.meet();  /* The values have been read. */', '']]],
+    ['that its lanes still read keys', decode(), [["__syncwarp();  /* The warp's keys have been read. */", '']]],
+    ['to wait for keys', decode(), [['      copy_wait<1>();\n      __syncwarp();', '      __syncwarp();']]],
+    ['to wait for values', decode(), [['      copy_wait<1>();\n      team.meet();', '      team.meet();']]],
+    ['that teams still read', decode(undefined, 4), [ONE_BUFFER]],
+    ['that blocks still read', decode(4), [ONE_BUFFER]],
+    ['the partial results of other blocks', decode(4), [['chunks_there.wait((round - 1) / 2 % 2);', '']]],
   ])('is reported when it forgets %s', (_, plan, changes) => {
     expect(racesOfBroken(changes, (mutate) => emulate(LONG, plan, ends, { ...CAPACITY, mutate }))).not.toBe('');
   });
@@ -83,7 +83,7 @@ describe.skipIf(reason !== undefined)('attention of a few queries a warp', () =>
 
   it.each<readonly [what: string, changes: readonly Change[]]>([
     ['that its lanes still read a part', [['__syncwarp();  /* The part has been read. */', '']]],
-    ['to wait for a part', [['tw_cp_async_wait<PARTS - 1>();\n    __syncwarp();', '__syncwarp();']]],
+    ['to wait for a part', [['copy_wait<parts - 1>();', '']]],
   ])('is reported when it forgets %s', (_, changes) => {
     const [s] = shapes as [Shape];
     expect(racesOfBroken(changes, (mutate) => emulate(s, plan, callOf(s), { ...OPTIONS, mutate }))).not.toBe('');

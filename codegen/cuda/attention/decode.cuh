@@ -76,29 +76,27 @@ template <PathConfig config> struct DecodeAnswer<config, false> {
       sum[i] = o[i].x = o[i].y = 0.0f;
     }
   }
-  /* Adds the chunks of a round, `buffer` of their parts: `count` workers have one. `pair_of`: the i-th pair of this thread, −1 if it has none. */
-  template <class PairOf> TW_DEVICE void add(unsigned char *memory, int buffer, int count, const PairOf &pair_of) {
-    /* Two floats of worker w's memory. Workers take chunks in order: the first team of each block, then the second. */
-    const unsigned buffer_at = Layout::part_at + buffer * Layout::part_bytes;
-    const auto two_of = [&](int w, unsigned in_part) {
-      const unsigned at = buffer_at + in_part;
-      if constexpr (config.cluster > 1)
-        return load2_of_block(array_address(memory) + w / config.cluster * Layout::team_bytes + at, w % config.cluster);
-      else return *(const float2 *)(memory + w * Layout::team_bytes + at);
-    };
+  /*
+   * Adds the chunks of a round: `count` workers have one. Workers take chunks in order: the first team of each block,
+   * then the second. `pair_of`: the i-th pair of this thread, −1 if it has none.
+   */
+  template <class PairOf>
+  TW_DEVICE void add(const unsigned char *memory, int round, int count, const PairOf &pair_of) {
+    const unsigned char *const chunks = memory + Layout::rounds_at + round % 2 * Layout::round_bytes;
 #pragma unroll
     for (int i = 0; i < Layout::pairs_of_thread; i++) {
       const int pair = pair_of(i);
       if (pair < 0) break;
-      const int row = pair / (config.head_dim / 2), column = pair % (config.head_dim / 2) * 2;
+      const int row = pair / (config.head_dim / 2), own = i * Layout::threads + (int)threadIdx.x;
 #pragma unroll
       for (int first = 0; first < Layout::workers; first += together) {
         float2 ends[together], x[together];
 #pragma unroll
         for (int w = 0; w < together; w++) {
           if (first + w >= count) break;
-          ends[w] = two_of(first + w, Layout::ends_in_part + row * 8);
-          x[w] = two_of(first + w, (row * Layout::part_pitch + column) * 4);
+          const unsigned char *const chunk = chunks + (first + w) * Layout::chunk_bytes;
+          ends[w] = *(const float2 *)(chunk + Layout::ends_in_chunk + row * 8);
+          x[w] = *(const float2 *)(chunk + own * 8);
         }
 #pragma unroll
         for (int w = 0; w < together; w++) {
@@ -148,6 +146,15 @@ template <PathConfig config, class Operands> TW_DEVICE void decode_attention(con
     await_previous();
   }
   if (path.keys <= 0) return;
+  const Barriers round_barriers{ array_address(memory) + Layout::barriers_at };
+  if constexpr (config.cluster > 1) {
+    if (threadIdx.x == 0) {
+      round_barriers[0].init(1);
+      round_barriers[1].init(1);
+      show_barriers();
+    }
+    cluster_arrive_relaxed();
+  }
 
   /* The warp copies its own part of a chunk. */
   constexpr bool keeps_piece = has_whole_rows<config>;
@@ -185,6 +192,8 @@ template <PathConfig config, class Operands> TW_DEVICE void decode_attention(con
     const int own = i * Layout::threads + (int)threadIdx.x, pair = rank * Layout::pairs_of_block + own;
     return own < Layout::pairs_of_block && pair < Layout::pairs ? pair : -1;
   };
+  /* Pairs that the block has. */
+  const int pairs_here = max(min(Layout::pairs - rank * Layout::pairs_of_block, Layout::pairs_of_block), 0);
   DecodeAnswer<config> answer;
 
   /* Of several workers, the parts of the last round are added in one more. */
@@ -221,10 +230,15 @@ template <PathConfig config, class Operands> TW_DEVICE void decode_attention(con
     }
     if constexpr (!is_alone) {
       if (round > 0) {
-        /* The parts of the round before are there. */
-        if constexpr (config.cluster > 1) cluster_wait();
-        else __syncthreads();
-        answer.add(memory, (round - 1) % 2, chunks - (round - 1) * Layout::workers, pair_of);
+        const int count = min(chunks - (round - 1) * Layout::workers, Layout::workers);
+        if constexpr (config.cluster > 1) {
+          const Barrier chunks_there = round_barriers[(round - 1) % 2];
+          if (threadIdx.x == 0) chunks_there.expect(count * (pairs_here * 8 + group * 8));
+          chunks_there.wait((round - 1) / 2 % 2);
+        } else {
+          __syncthreads();  /* The chunks of the round before are there. */
+        }
+        answer.add(memory, round - 1, count, pair_of);
       }
     }
     if (works) {
@@ -246,15 +260,16 @@ template <PathConfig config, class Operands> TW_DEVICE void decode_attention(con
     if constexpr (is_alone) {
       answer.add(now, team.warp == Layout::warps - 1);
     } else {
-      if (works) team.leave_part(round % 2, now.o, now.end);
-      if constexpr (config.cluster > 1) cluster_arrive();
+      if constexpr (config.cluster > 1) {
+        if (round == 0) cluster_wait();  /* The barriers of all blocks are there. */
+      }
+      if (works) team.send_chunk(memory, round, team.team * config.cluster + rank, now.o, now.end);
     }
   }
   if constexpr (is_alone) {
-    team.leave_part(0, answer.o, answer.end);
+    team.leave_answer(answer.o, answer.end);
     __syncthreads();
   }
-  if constexpr (config.cluster > 1) cluster_wait();  /* The other blocks have read this one's memory. */
   auto *const out = x.out + first * (long long)config.out_stride + kv * group * d;
 #pragma unroll
   for (int i = 0; i < Layout::pairs_of_thread; i++) {

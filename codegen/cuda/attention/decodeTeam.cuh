@@ -1,6 +1,8 @@
 /* A team of four warps that takes a chunk of a path: its shared memory, and the steps from scores to results. */
 #pragma once
 #include "attention/path.cuh"
+#include "lib/barrier.cuh"
+#include "lib/cluster.cuh"
 
 namespace tw {
 
@@ -17,8 +19,7 @@ template <PathConfig config> struct DecodeLayout {
 
   /*
    * Shared memory of a team: the keys and values of a chunk; weights as operands of a product, sums of weights and
-   * maxima of each warp's keys, and of codes their scales; the partial result with its maxima and sums, twice where
-   * several teams share a path.
+   * maxima of each warp's keys, and of codes their scales; of a team that is alone, its answer with maxima and sums.
    */
   static constexpr unsigned values_at = CHUNK * config.row_bytes(), weights_at = 2 * values_at,
                             sums_at = weights_at + warps * halves * 512, tops_at = sums_at + warps * halves * 512,
@@ -26,12 +27,20 @@ template <PathConfig config> struct DecodeLayout {
                             part_at = scales_at + (config.is_coded() ? 3 * CHUNK * 4 : 0), part_pitch = d + 8,
                             ends_in_part = group * part_pitch * 4,
                             part_bytes = (ends_in_part + group * 8 + 15) / 16 * 16,
-                            team_bytes = part_at + (workers > 1 ? 2 : 1) * part_bytes;
+                            team_bytes = part_at + (workers > 1 ? 0 : part_bytes);
+  /*
+   * Behind the teams lie, where several share a path, the chunks of a round as the block adds them up, twice: of each
+   * worker its pairs of the block, and maxima and sums of all heads. Then barriers of both.
+   */
+  static constexpr unsigned ends_in_chunk = pairs_of_block * 8, chunk_bytes = ends_in_chunk + group * 8,
+                            round_bytes = workers * chunk_bytes, rounds_at = config.teams * team_bytes,
+                            barriers_at = rounds_at + 2 * round_bytes,
+                            block_bytes = workers > 1 ? barriers_at + 16 : rounds_at;
 
   static_assert(warps == 4, "maxima of a chunk are read four at a time");
   static_assert(group <= 16 && d % 16 == 0, "heads are rows of one tile, and whole steps of a product");
   static_assert(config.queries == 1 && config.warps == config.teams * warps, "a block has one query");
-  static_assert(config.teams * team_bytes <= config.shared_bytes, "a block's memory is what its schedule says");
+  static_assert(block_bytes <= config.shared_bytes, "a block's memory is what its schedule says");
 };
 
 /*
@@ -257,9 +266,13 @@ template <PathConfig config, class Operands> struct DecodeTeam {
     return { top[warps - 1], quad_sum(sum) };
   }
 
-  /* Leaves a chunk's result, or the answer, in a buffer of shared memory. */
-  TW_DEVICE void leave_part(int buffer, const float (&o)[units][halves][4], const float2 (&end)[halves]) const {
-    float *const mine = part + buffer * (Layout::part_bytes / 4);
+  /*
+   * Gives the columns of a result to `give(row, column, x, y)`: of numbers x to `column` and y to `column` + 8, of
+   * codes both beside each other; and the maximum and sum of a row to `give_end`, in all lanes of a quad.
+   */
+  template <class Give, class GiveEnd>
+  TW_DEVICE void each_column(const float (&o)[units][halves][4], const float2 (&end)[halves], const Give &give,
+      const GiveEnd &give_end) const {
 #pragma unroll
     for (int half = 0; half < halves; half++) {
 #pragma unroll
@@ -270,18 +283,61 @@ template <PathConfig config, class Operands> struct DecodeTeam {
         for (int u = 0; u < units; u++) {
           const int unit = u * warps + warp;
           if (!Layout::has_all_units && unit >= config.head_dim / 16) break;
-          float *const to = mine + row * Layout::part_pitch + unit * 16;
-          if constexpr (config.is_coded()) {
-            *(float2 *)(to + 2 * row0) = { o[u][half][e], o[u][half][2 + e] };
-          } else {
-            to[row0] = o[u][half][e];
-            to[row0 + 8] = o[u][half][2 + e];
-          }
+          give(row, unit * 16 + (config.is_coded() ? 2 * row0 : row0), o[u][half][e], o[u][half][2 + e]);
         }
       }
-      if (warp == warps - 1 && quad == 0 && row0 + 8 * half < Layout::group)
-        *(float2 *)(mine + Layout::ends_in_part / 4 + (row0 + 8 * half) * 2) = end[half];
+      if (warp == warps - 1 && row0 + 8 * half < Layout::group) give_end(row0 + 8 * half, end[half]);
     }
+  }
+
+  /* Leaves the answer of a team that is alone in shared memory. */
+  TW_DEVICE void leave_answer(const float (&o)[units][halves][4], const float2 (&end)[halves]) const {
+    const auto give = [&](int row, int column, float x, float y) {
+      float *const to = part + row * Layout::part_pitch + column;
+      if constexpr (config.is_coded()) {
+        *(float2 *)to = { x, y };
+      } else {
+        to[0] = x;
+        to[8] = y;
+      }
+    };
+    each_column(o, end, give, [&](int row, float2 x) {
+      if (quad == 0) *(float2 *)(part + Layout::ends_in_part / 4 + row * 2) = x;
+    });
+  }
+
+  /* Gives a chunk's result to the blocks that add it up, which wait for its bytes at barrier `round` % 2. */
+  TW_DEVICE void send_chunk(unsigned char *memory, int round, int worker, const float (&o)[units][halves][4],
+      const float2 (&end)[halves]) const {
+    const unsigned chunk_at = Layout::rounds_at + round % 2 * Layout::round_bytes + worker * Layout::chunk_bytes;
+    const unsigned base = array_address(memory), bar = base + Layout::barriers_at + round % 2 * 8;
+    constexpr int columns_of_block = 2 * Layout::pairs_of_block;
+    const auto give1 = [&](int row, int column, float x) {
+      const int at = row * config.head_dim + column, rank = at / columns_of_block;
+      const unsigned to = chunk_at + at % columns_of_block * 4;
+      if constexpr (config.cluster > 1) send(base + to, rank, bar, x);
+      else *(float *)(memory + to) = x;
+    };
+    const auto give = [&](int row, int column, float x, float y) {
+      if constexpr (config.is_coded()) {
+        const int at = row * config.head_dim + column, rank = at / columns_of_block;
+        const unsigned to = chunk_at + at % columns_of_block * 4;
+        if constexpr (config.cluster > 1) send2(base + to, rank, bar, x, y);
+        else *(float2 *)(memory + to) = { x, y };
+      } else {
+        give1(row, column, x);
+        give1(row, column + 8, y);
+      }
+    };
+    each_column(o, end, give, [&](int row, float2 x) {
+      const unsigned to = chunk_at + Layout::ends_in_chunk + row * 8;
+      if constexpr (config.cluster > 1) {
+#pragma unroll
+        for (int rank = quad; rank < config.cluster; rank += 4) send2(base + to, rank, bar, x.x, x.y);
+      } else {
+        if (quad == 0) *(float2 *)(memory + to) = x;
+      }
+    });
   }
 };
 

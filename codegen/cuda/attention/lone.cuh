@@ -60,12 +60,12 @@ template <PathConfig config, class Operands> struct LoneRing {
   }
   /* Fills a part whose keys or values have been multiplied, and waits for the next one. */
   template <class Source> TW_DEVICE void replace_keys(Source &source) {
-    __syncwarp();
+    __syncwarp();  /* The part has been read. */
     start_values(source, slot);
     go_on();
   }
   template <class Source> TW_DEVICE void replace_values(Source &source) {
-    __syncwarp();
+    __syncwarp();  /* The part has been read. */
     if constexpr (config.is_coded()) scales[tiles_ahead - 1] = scales_of<config>(x, kv, source.place);
     start_keys(source, slot);
     go_on();

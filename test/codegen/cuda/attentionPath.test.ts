@@ -236,31 +236,11 @@ describe('one query a block', () => {
     ['that values are still read', decode(), 'team.meet();  /* The values have been read. */', ''],
     ['to mask', decode(), 'at >= path.keys', 'at > path.keys'],
     ['to rescale', decode(), 'if (t > 0) sum = mul(sum, power2(top[t - 1] - top[t]));', ''],
-    [
-      'that a team is slower',
-      decode(undefined, 4),
-      'else __syncthreads();\n        answer.add',
-      ';\n        answer.add',
-    ],
-    [
-      'that a block is slower',
-      decode(4),
-      'cluster_wait();\n        else __syncthreads();\n        answer.add',
-      '{}\n        answer.add',
-    ],
-    [
-      'that teams still read the parts of a round',
-      decode(undefined, 4),
-      'part_bytes = (ends_in_part + group * 8 + 15) / 16 * 16',
-      'part_bytes = 0',
-    ],
-    [
-      'that blocks still read the parts of a round',
-      decode(4),
-      'part_bytes = (ends_in_part + group * 8 + 15) / 16 * 16',
-      'part_bytes = 0',
-    ],
-    ['that blocks still read its memory', decode(8), 'cluster_wait();  /* The other blocks', ';  /* The other blocks'],
+    ['that a team is slower', decode(undefined, 4), '__syncthreads();  /* The chunks of', ';  /* The chunks of'],
+    ['that a block is slower', decode(4), 'chunks_there.wait((round - 1) / 2 % 2);', ''],
+    ['how many blocks have a chunk', decode(4), 'expect(count *', 'expect(1 *'],
+    ['that barriers are made', decode(8), 'if (round == 0) cluster_wait();', 'if (round == 1) cluster_wait();'],
+    ['that blocks still read', decode(4), 'round_bytes = workers * chunk_bytes', 'round_bytes = 0'],
   ] as const;
   it.each(casesHere<(typeof MUTATIONS)[number]>(MUTATIONS, 0, 2, 9))('is noticed when it forgets %s', (...mutation) => {
     const [, plan, what, by] = mutation;

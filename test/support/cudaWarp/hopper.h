@@ -192,6 +192,18 @@ static void tw_load_box_all(unsigned to, const tw_map *map, int column, int row,
 static void tw_load_box(unsigned to, const tw_map *map, int column, int row, unsigned bar) {
   tw_load_box_all(to, map, column, row, bar, 1u << tw_rank);
 }
+/* st.async: a value for another block of the cluster, whose bytes count at a barrier of that block. */
+template <class Value> static void tw_send(unsigned at, unsigned rank, unsigned bar, const Value &value) {
+  if (at % sizeof value != 0 || at + sizeof value > TW_SHARED_BYTES) tw_fail("a value is sent outside shared memory");
+  unsigned char *const to = tw_memory_of(rank) + at;
+  tw_race_write(to, sizeof value);
+  memcpy(to, &value, sizeof value);
+  tw_barrier &b = tw_barrier_at(bar, rank);
+  tw_bar_use(bar, rank);
+  tw_race_release(&b);
+  b.bytes -= (long long)sizeof value;
+  tw_bar_settle(b);
+}
 /* bar.sync and bar.arrive of two warpgroups. */
 static void tw_named_arrive(unsigned id, unsigned count) {
   tw_meeting &m = tw_named[tw_rank][id];

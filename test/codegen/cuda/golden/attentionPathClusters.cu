@@ -19,7 +19,7 @@ constexpr PathConfig config = {
   .reads_ahead = true,
   .teams = 2,
   .cluster = 4,
-  .shared_bytes = 156800,
+  .shared_bytes = 156688,
 };
 
 extern "C" __global__ void __launch_bounds__(256, 1)
