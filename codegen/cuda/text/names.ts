@@ -13,7 +13,8 @@ const KEYWORDS = new Set(
     // Functions that the statements of programs call.
     'add sub mul div div_sigmoid max min exp log tanh erf sqrt inverse_sqrt neg sine cosine round select at_most below ' +
     'equal both either is_true is_false to_float to_byte bytes_of pack load store infinity nan pair row_sum row_max ' +
-    'quad_sum quad_max block_sum block_max warp_sum opaque forgotten forget take put bytes bounded prefetch rest look'
+    'quad_sum quad_max block_sum block_max warp_sum opaque forgotten forget take put bytes bounded prefetch rest look ' +
+    'round_bf16 round_f20 round_f24 tail_f24 join_f24 sin_quarter exp2_flushed log2_fast first_of second_of add_to max_nan'
   ).split(' '),
 );
 const MAX_LENGTH = 40;
@@ -67,18 +68,19 @@ const LOCALS = [
 
 /** Names of the values of one piece of text, each given once. Parameters, and what the text uses, keep theirs. */
 export class ValueNames {
-  private readonly taken: Set<string>;
+  private readonly kept: ReadonlySet<string>;
+  private readonly taken = new Set<string>();
 
   constructor(parameters: readonly string[]) {
-    this.taken = new Set([...parameters, ...LOCALS]);
+    this.kept = new Set([...parameters, ...LOCALS]);
   }
 
   /** A name after that of the graph, or without one. */
   take(name: string | undefined, suffix = ''): string {
     const plain = name === undefined ? 'v' : plainName(`${name}${suffix}`);
-    const base = name !== undefined && this.taken.has(plain) ? `${plain}_value` : plain;
+    const base = name !== undefined && this.kept.has(plain) ? `${plain}_value` : plain;
     let own = base;
-    for (let i = 2; this.taken.has(own); i++) own = `${base}_${i}`;
+    for (let i = 2; this.taken.has(own) || this.kept.has(own); i++) own = `${base}_${i}`;
     this.taken.add(own);
     return own;
   }

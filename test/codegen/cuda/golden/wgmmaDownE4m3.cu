@@ -88,8 +88,8 @@ struct Epilogue {
             for (int unit_ = 2 * block_; unit_ < 2 * block_ + 2; unit_++) {
               const int group_ = unit_;
               const float2 product = round_f20(pair(products, batch_ * 8 + group_));
-              const float2 product_value = mul(mul(product, v), load2(products.across + 8 * (batch_ * 8 + group_) + 2 * quad));
-              const float2 stream = add(join_f24(streamHalf_words.pair(group_), streamTail_words.pair(group_)), product_value);
+              const float2 product_2 = mul(mul(product, v), load2(products.across + 8 * (batch_ * 8 + group_) + 2 * quad));
+              const float2 stream = add(join_f24(streamHalf_words.pair(group_), streamTail_words.pair(group_)), product_2);
               const float2 square = mul(stream, stream);
               add_to(es0, square);
               nextTail_kept.keep(unit_, tail_f24(stream));
