@@ -35,7 +35,7 @@ export function emitKernel(
   const symbol = `k_${kernel.anchor.toLowerCase()}_${signature}_${scheduleHash(schedule)}`;
   const operands = new COperands(kernel, module, parameters, capacity, markOf);
   const emitted = emitAnchor(kernel, operands, schedule, symbol);
-  const source = unitText(kernel, schedule, emitted);
+  const source = unitText(kernel, schedule, emitted, parameters);
   return { symbol, source, headers: cpuHeadersOf(source), scratchBytes: emitted.scratchBytes, parameters };
 }
 

@@ -3,6 +3,7 @@
  * and one call with its Config. Everything else is in headers.
  */
 import type { Kernel } from '../../ir/kernel.js';
+import { plainNames } from '../cuda/text/names.js';
 import { snakeCase } from '../cuda/unit.js';
 
 /** A value of a Config's field. Text is C. */
@@ -84,11 +85,28 @@ export const kernelFunction = ({
 const aboutKernel = ({ anchor, path }: Kernel, schedule: string): string =>
   `/* ${path.replaceAll(/[^A-Za-z0-9_.]/g, '').replaceAll(/\.\d+(?=\.|$)/g, '')}: ${anchor}, ${schedule}. */\n`;
 
-/** A kernel as a text that compiles alone. */
-export function unitText(kernel: Kernel, schedule: object, { includes, helpers, source }: Emitted): string {
+/** `Buffers: 0 x, 1 weight, …`, in lines of at most 120 columns. */
+function buffersText(names: readonly string[]): string {
+  const lines: string[] = [];
+  for (const each of plainNames(names).map((name, i) => `${i} ${name}${i + 1 < names.length ? ',' : ''}`)) {
+    const last = lines.at(-1);
+    if (last !== undefined && last.length + each.length < 105) lines[lines.length - 1] = `${last} ${each}`;
+    else lines.push(each);
+  }
+  return `/* Buffers: ${lines.join('\n   ')} */\n`;
+}
+
+/** A kernel as a text that compiles alone. `parameters`: names of its buffers, in order. */
+export function unitText(
+  kernel: Kernel,
+  schedule: object,
+  { includes, helpers, source }: Emitted,
+  parameters: readonly string[],
+): string {
   const unique = new Map(helpers.map((helper) => [helper.name, helper.source]));
   const { kind: _, isa, ...sizes } = schedule as { readonly kind: string; readonly isa: string };
   const about = [isa, ...Object.entries(sizes).map(([name, value]) => `${name} ${value}`)].join(', ');
-  const head = aboutKernel(kernel, about) + includes.map((name) => `#include "${name}"\n`).join('');
+  const head =
+    aboutKernel(kernel, about) + buffersText(parameters) + includes.map((name) => `#include "${name}"\n`).join('');
   return [head, ...unique.values(), source].join('\n');
 }

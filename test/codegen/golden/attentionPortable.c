@@ -1,4 +1,5 @@
 /* layers.attention: attention, portable, queries 32, keys 64. */
+/* Buffers: 0 q, 1 k, 2 v, 3 subtreeEnd, 4 row_, 5 attended */
 #include "attention/attention.h"
 
 #ifndef TW_HAS_tw_portable_2x16_f32_a32_1_b16_512_c32_u4

@@ -1,4 +1,5 @@
 /* layers.down: gemm, amx, mr 32, nr 32, kc 64, mb 64, nb 64. */
+/* Buffers: 0 gated, 1 wd, 2 h, 3 h_2, 4 ssq */
 #include "gemm/amx.h"
 #include "lib/elementary.h"
 

@@ -1,4 +1,5 @@
 /* layers.embed_tokens: loop, avx512, rows 8. */
+/* Buffers: 0 tokens, 1 embed, 2 h, 3 ssq */
 #include "lib/elementary.h"
 #include "lib/rows.h"
 

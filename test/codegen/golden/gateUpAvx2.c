@@ -1,4 +1,5 @@
 /* layers.gate_up: gemm, avx2, mr 2, nr 16, kc 64, mb 64, nb 64. */
+/* Buffers: 0 h, 1 wgu, 2 ssq, 3 gated */
 #include "gemm/floats.h"
 #include "lib/elementary.h"
 

@@ -1,4 +1,5 @@
 /* layers.head_logprob: logprob, portable, mr 2, nr 16, kc 64, mb 64, nb 512. */
+/* Buffers: 0 h, 1 head, 2 ssq, 3 target, 4 parts */
 #include "gemm/floats.h"
 #include "lib/elementary.h"
 #include "head/logProb.h"

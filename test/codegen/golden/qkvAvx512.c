@@ -1,4 +1,5 @@
 /* layers.qkv: gemm, avx512, mr 2, nr 32, kc 64, mb 64, nb 64. */
+/* Buffers: 0 h, 1 wq, 2 ssq, 3 cos, 4 sin, 5 q, 6 wk, 7 k, 8 wv, 9 v */
 #include "gemm/floats.h"
 #include "lib/elementary.h"
 

@@ -1,4 +1,5 @@
 /* layers.reduce: logprobReduce, avx512, rows 8. */
+/* Buffers: 0 parts, 1 target, 2 logProb, 3 isArgmax */
 #include "head/reduce.h"
 
 void k_logprobreduce_d763150db50723a6_f616b558(const tw_launch *launch, int32_t worker, int32_t workers) {

@@ -1,4 +1,5 @@
 /* layers.rotary: loop, avx512, rows 8. */
+/* Buffers: 0 position, 1 frequency, 2 cos, 3 sin */
 #include "lib/elementary.h"
 #include "lib/rows.h"
 
