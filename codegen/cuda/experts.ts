@@ -6,8 +6,8 @@ import { type CudaOperands, type EmittedCuda, emittedPlain, kernelHead } from '.
 import { aboutKernel, buffersText, type ConfigFields, unitText } from './unit.js';
 
 /**
- * The rows of a product of experts' matrices, which are known on the device alone: a C++ expression (experts/tiles.cuh),
- * undefined for a single matrix; and the rows for each of which the grid has a block.
+ * The rows of a product of experts' matrices, which are known on the device alone: a C++ expression
+ * (experts/tiles.cuh), undefined for a single matrix; and the rows for each of which the grid has a block.
  */
 export function expertRows(
   kernel: GemmKernel | LogProbKernel,

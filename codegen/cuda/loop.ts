@@ -67,13 +67,14 @@ export function emitLoop(
     ),
   );
   const { extents, parameters } = operands;
+  const call = callText('run_loops<config>', [rows, ...functors.map(({ instance }) => instance)]);
   const source = unitText({
     about: aboutKernel(kernel, `${threads} threads`),
     includes: ['loop/loop.cuh'],
     config: { type: 'LoopConfig', fields: { rowsOfBlock, threads } },
     functors: functors.map(({ text }) => text),
     head: kernelHead({ symbol, extents, parameters: parameters.length, operands, tensorMaps: [], threads, blocks }),
-    body: `  await_previous();\n  ${callText('run_loops<config>', [rows, ...functors.map(({ instance }) => instance)])}`,
+    body: `  await_previous();\n  ${call}`,
   });
   return emittedPlain(source, threads, { kind: 'tiles', extent: rows, per: rowsOfBlock, times: 1 }, domains.length);
 }

@@ -1,6 +1,6 @@
 /*
- * Puts pairs of a row and an expert in order: by expert, then by row. A block an expert: its warps read all pairs, count
- * those of experts before it and its own, and then list its own. No count leaves the device.
+ * Puts pairs of a row and an expert in order: by expert, then by row. A block an expert: its warps read all pairs,
+ * count those of experts before it and its own, and then list its own. No count leaves the device.
  */
 #pragma once
 #include "lib/elements.cuh"

@@ -1,8 +1,8 @@
 /*
- * Rows that a product finishes: programs over whole rows once all of their columns are stored, in the same kernel. Warps
- * count what they have stored of a block of rows, and the one that completes it publishes the block. Warps then take
- * pieces of published blocks, a row or a part of its columns each, so that all multiprocessors share the last ones. No
- * warp depends on one that has not begun: whoever publishes a block stays until its pieces are taken.
+ * Rows that a product finishes: programs over whole rows once all of their columns are stored, in the same kernel.
+ * Warps count what they have stored of a block of rows, and the one that completes it publishes the block. Warps then
+ * take pieces of published blocks, a row or a part of its columns each, so that all multiprocessors share the last
+ * ones. No warp depends on one that has not begun: whoever publishes a block stays until its pieces are taken.
  *
  * A unit has the state in global memory, and the programs as a functor:
  *

@@ -1,6 +1,6 @@
 /*
- * Products on the tensor cores of every GPU from sm_80 on: d[rows, n] = a[rows, k]·w[n, k]ᵀ of 16-bit elements, added in
- * float, by cp.async, ldmatrix and mma.sync.
+ * Products on the tensor cores of every GPU from sm_80 on: d[rows, n] = a[rows, k]·w[n, k]ᵀ of 16-bit elements, added
+ * in float, by cp.async, ldmatrix and mma.sync.
  *
  * A block has a tile of tile_m × tile_n, its warps parts of warp_m × warp_n: warp w part (w % warps_down,
  * w / warps_down). All warps copy, all multiply. k goes by in steps of tile_k through a ring of stages, of which
@@ -52,7 +52,7 @@ struct MmaConfig {
   }
 };
 
-/* A thread's accumulators: fragment (i, j) at rows 16·i + lane / 4 and 8 below, columns 8·j + lane % 4 · 2 and the next. */
+/* A thread's accumulators: fragment (i, j) at rows 16·i + lane / 4 and 8 below, columns 8·j + 2·(lane % 4), + 1. */
 template <MmaConfig config> using MmaProducts = float[config.down()][config.across()][4];
 
 /* One row of them: see gemm/segments.cuh. */
@@ -186,7 +186,8 @@ TW_DEVICE void mma_block(const T *a, int m0, int rows, int across, int expert, c
 #pragma unroll
     for (int half = 0; half < config.warp_m / 8; half++) {
       const int i = forgotten(i0 + 8 * half), row = m0 + i < rows ? m0 + i : rows - 1;
-      segment.row(row, m0 + i < rows, n0 + j0, quad, values + i * Prologue::row_values, MmaRow<config>{ products, half });
+      segment.row(row, m0 + i < rows, n0 + j0, quad, values + i * Prologue::row_values,
+          MmaRow<config>{ products, half });
     }
   }, segments...);
 }

@@ -12,8 +12,9 @@
  *   };
  *
  * `row` ends one row of the columns from `column0` on. All lanes of a warp call it together, each with a row of its
- * own, of which a quad of lanes has the products: products(g, e) is the one at column column0 + 8·g + 2·quad + e. A lane
- * whose row is past the end has another's row, and is_stored is 0. `values`: what the prologue has computed of the row.
+ * own, of which a quad of lanes has the products: products(g, e) is the one at column column0 + 8·g + 2·quad + e. A
+ * lane whose row is past the end has another's row, and is_stored is 0. `values`: what the prologue has computed of the
+ * row.
  *
  *   struct Prologue {
  *     static constexpr int row_values = 1;    // floats a row

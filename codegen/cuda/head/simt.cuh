@@ -1,6 +1,6 @@
 /*
- * A head on CUDA cores: parts of the log-sum-exp (head/parts.cuh) of tile_m rows and one block of the vocabulary, by the
- * main loop of gemm/simt.cuh, tile_n columns after the other. A warp takes a piece of a row, a column a lane.
+ * A head on CUDA cores: parts of the log-sum-exp (head/parts.cuh) of tile_m rows and one block of the vocabulary, by
+ * the main loop of gemm/simt.cuh, tile_n columns after the other. A warp takes a piece of a row, a column a lane.
  *
  * Shared memory: the tile and the prologue's values as gemm/simt.cuh has them, then Parts. Scale: see head/mma.cuh.
  */

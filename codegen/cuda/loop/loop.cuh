@@ -7,8 +7,8 @@
  *     void row(int row, int lane, int warp) const;
  *   };
  *
- * All lanes of a warp call `row` together; the warps of a row are those of one remainder by `side` and its neighbours. A
- * functor whose warps wait for each other has all warps of the block at a row.
+ * All lanes of a warp call `row` together; warp w is warp w % side of its row. Where warps of a row wait for each
+ * other, all warps of the block share it.
  */
 #pragma once
 #include "lib/eights.cuh"

@@ -76,8 +76,8 @@ export function scaleFunctor(kernel: LogProbKernel, operands: CudaOperands, prol
 }
 
 /**
- * The epilogue of a head whose tiles are whole blocks (head/rows.cuh): `text` defines head_config and Scale. `keepsLogits`:
- * it stores the logits that the kernel keeps as it goes.
+ * The epilogue of a head whose tiles are whole blocks (head/rows.cuh): `text` defines head_config and Scale.
+ * `keepsLogits`: it stores the logits that the kernel keeps as it goes.
  */
 export function headEpilogue(
   kernel: LogProbKernel,
