@@ -1,8 +1,8 @@
 /*
- * What epilogues of products are made of, around the programs that a unit prints: operands and results in wide accesses,
+ * What epilogues of products are made of, around the programs that a unit prints: operands, results in wide accesses,
  * sums of a row in parts, and tables.
  *
- * Four lanes, a quad, share a row of a tensor core's fragment: of every group of eight columns each has two, a pair, but
+ * Four lanes, a quad, share a row of a tensor core's fragment: of every eight columns each has two, a pair, but
  * the eight are adjacent in memory. So the quad exchanges the words of four groups: each lane loads or stores a whole
  * group, 16 bytes of 16-bit elements or 8 of bytes, and works on its own pairs (GroupWords). Stores of 4 bytes per lane
  * would fill half a sector each. Where a lane has eight adjacent columns to itself, nothing is exchanged (Eight).

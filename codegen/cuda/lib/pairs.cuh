@@ -1,6 +1,6 @@
 /*
  * Functions of scalar programs, of one column (float) or of two adjacent ones at once (float2): each column gets what
- * the function says of one. A float beside a pair counts for both columns. Truth values are int and int2, bytes unsigned
+ * the function says of one. A float beside a pair counts for both columns. Truth values are int, int2, bytes unsigned
  * and uint2.
  */
 #pragma once
