@@ -36,7 +36,7 @@ describe.each(['avx2', 'portable'] as const)('tiles of %s in a plan for avx512',
     const { kernels } = kernelsWith(isa);
     const all = Object.values(kernels).flatMap((own) => own.flat());
     const settings = { ...readSettings(), cacheDir: mkdtempSync(join(tmpdir(), 'tilewright-mixed-')) };
-    expect(all.some(({ source }) => source.includes(isa === 'avx2' ? 'tw_load8_bf16(' : 'portable'))).toBe(true);
+    expect(all.some(({ source }) => source.includes(isa === 'avx2' ? 'FMA_TILE(avx2, ' : 'portable'))).toBe(true);
     await compileShared(unitsOf(kernels), { isa: 'avx512', settings });
   });
 });
