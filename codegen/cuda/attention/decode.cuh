@@ -5,14 +5,14 @@
  *
  * A team of four warps takes CHUNK keys at a time. Each warp copies and multiplies TILE_KEYS of them, and computes
  * their weights; then it computes some columns of the result from the weights of all. All teams of the cluster take
- * chunks side by side and leave their partial results in shared memory. Of each round every thread adds up its own
- * elements of the answer, in ascending order of chunks. A team that is alone adds chunks up in registers.
+ * chunks side by side and send their results to the blocks that add them up: every thread has some elements of the
+ * answer, and adds chunks in ascending order. A team that is alone adds chunks up in registers.
  *
  * A warp waits for its own keys alone; then for the maxima, and for the weights and values, of its team. It starts the
  * copies of its next keys as soon as it has multiplied these, and those of its next values when the team has read
- * these. The parts of a round are added in the next one, while values are under way: a team goes on to its next chunk
- * without waiting for slower ones, and two buffers for its parts are enough, since nobody arrives at the barrier of a
- * round who has not added the parts of the round before.
+ * these. The chunks of a round are added in the next one, while values are under way, when their bytes are there. Two
+ * buffers are enough: who sends chunks of a round has added those of the round before, so everybody has sent these, and
+ * had added the ones before them.
  *
  * Grid: kv_heads clusters for each query.
  */
