@@ -10,6 +10,7 @@ import { isHeaderName, unitDigest } from '../../ir/unit.js';
 import { temporaryFolder } from '../models/support.js';
 
 const MAX_LINES = 500;
+const MAX_COLUMNS = 120;
 
 const folderOf = (target: string): string => fileURLToPath(new URL(`../../codegen/${target}/`, import.meta.url));
 
@@ -32,6 +33,7 @@ describe.each([
     else expect(text).toMatch(/^\/\*[\s\S]+?\*\/\n#pragma once\n/);
     const lines = text.split('\n');
     expect(lines.length).toBeLessThanOrEqual(MAX_LINES);
+    for (const line of lines) expect(line.length, line).toBeLessThanOrEqual(MAX_COLUMNS);
   });
 
   it('include each other without a cycle', () => {

@@ -213,7 +213,8 @@ TW_FN int tw_fetch_keys(
 TW_FN void tw_turn_queries(
     const AttentionConfig config, const tw_launch *launch, const AttentionItem *t, int64_t head, int64_t count,
     int64_t next) {
-  const int d = config.d, dp = tw_padded(config), bytes = tw_bytes_of(config.q_type), is_path = config.mask_kind == TW_PATH;
+  const int d = config.d, dp = tw_padded(config), bytes = tw_bytes_of(config.q_type);
+  const int is_path = config.mask_kind == TW_PATH;
   const int64_t line = 64 / tw_bytes_of(config.k_type);
   const char *const queries = (const char *)launch->buffers[config.q];
   const int32_t *const rows = is_path ? t->row : t->token;
@@ -330,7 +331,8 @@ TW_FN void tw_add_seen(
 }
 
 /* Divides the sums of a head by those of its weights, and stores them. The last head zeroes the padding of rows. */
-TW_FN void tw_divide(const AttentionConfig config, const tw_launch *launch, const AttentionItem *t, int64_t first_head) {
+TW_FN void tw_divide(const AttentionConfig config, const tw_launch *launch, const AttentionItem *t,
+    int64_t first_head) {
   const int d = config.d, dp = tw_padded(config), bytes = tw_bytes_of(config.out_type), width = config.heads * d;
   for (int64_t r = 0; r < t->rows; r++) {
     const int is_path = config.mask_kind == TW_PATH;

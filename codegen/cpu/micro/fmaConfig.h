@@ -15,7 +15,9 @@ typedef struct FmaConfig {
 
 /* Tiles of a kernel. `depth`: steps of k; `first`: c begins as zero. */
 typedef void FmaTile(const float *a, const void *b, float *c, int64_t depth, int first);
-/* The same, which fetches lines into the second-level cache: of rows `far_row` bytes apart from `far` on, and `near`. */
+/*
+ * The same, which fetches lines into the second-level cache: of rows `far_row` bytes apart from `far` on, and `near`.
+ */
 typedef void FetchingFmaTile(
     const float *a, const void *b, float *c, int64_t depth, int first, const char *far, int64_t far_row,
     const char *near);

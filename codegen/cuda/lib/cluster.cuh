@@ -29,8 +29,8 @@ TW_DEVICE void cluster_arrive() { asm volatile("barrier.cluster.arrive.release;"
 TW_DEVICE void cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 
 /*
- * Sends floats to shared memory of block `rank` of the cluster; their bytes count at barrier `bar` of that block, and are
- * there for whoever waits for it. PTX ISA, "st.async".
+ * Sends floats to shared memory of block `rank` of the cluster; their bytes count at barrier `bar` of that block, and
+ * are there for whoever waits for it. PTX ISA, "st.async".
  */
 TW_DEVICE void send(unsigned at, int rank, unsigned bar, float x) {
   asm volatile("{\n.reg .u32 %%at, %%bar;\nmapa.shared::cluster.u32 %%at, %0, %2;\n"
