@@ -13,7 +13,7 @@ import { median } from '../autotune/records.js';
 import { defaultCudaSchedule, emitCudaKernel } from '../codegen/cuda/index.js';
 import { cudaScheduling } from '../codegen/cuda/schedules.js';
 import { compileModel } from '../driver/compile/compile.js';
-import { openModel, storedFormats } from '../driver/functions.js';
+import { openModel } from '../driver/functions.js';
 import type { Precision } from '../driver/precision.js';
 import { cuda } from '../driver/targets/cuda.js';
 import { cudaDevice } from '../driver/targets/cudaDevice.js';
@@ -180,12 +180,7 @@ async function main(options: BuildsOptions): Promise<void> {
   try {
     const model = { path: options.model, precision: options.precision, target: 'cuda', layers: LAYERS };
     const checkpoint = withConfig(model, (folder) => openModel(folder, { kind: 'random', seed: 1 }));
-    const device = cudaDevice(
-      lab.facts,
-      options.precision,
-      checkpoint.config.dtype,
-      storedFormats(checkpoint, options.precision),
-    );
+    const device = cudaDevice(lab.facts, options.precision, checkpoint.config.dtype);
     const most = Math.max(
       ...options.size.map((size) => (size.startsWith('step') ? 0 : Number(SIZE.exec(size)?.[2] ?? 0))),
     );
