@@ -182,11 +182,11 @@ template <PathConfig config, class Operands> struct PromptWarpgroup {
   }
 
   /*
-   * Tiles of the block one after another, of which `multiply` computes the total of one: all, or those that are not
-   * repeated. `is_more`: whether there is one. Returns whether one is left.
+   * Tiles of the block one after another, of which `multiply` computes the total of one. `is_more`: whether there is
+   * one.
    */
-  template <bool all, class Multiply> TW_DEVICE bool take_tiles(bool is_more, const Multiply &multiply) {
-    for (; is_more && (all || tiles.query < 0); is_more = tiles.next()) {
+  template <class Multiply> TW_DEVICE void take_tiles(bool is_more, const Multiply &multiply) {
+    for (; is_more; is_more = tiles.next()) {
       multiply();
       const bool is_own[2] = { has_result(row0), has_result(row0 + 8) };
       __syncwarp();
@@ -197,7 +197,6 @@ template <PathConfig config, class Operands> struct PromptWarpgroup {
         atomicMax(&shared.last_bad, tiles.number);
       }
     }
-    return is_more;
   }
 };
 

@@ -33,9 +33,6 @@ struct ScaleLayout {
   }
 };
 
-/* Orders of products of prompts, of equal bits: attention/hopper.cuh. */
-enum class Products { ByChunks, ByParts };
-
 struct PathConfig {
   int heads, kv_heads, head_dim;
   /* Queries of a block, and its warps. */
@@ -67,11 +64,8 @@ struct PathConfig {
   int shared_bytes = 0;
   /* Keys and values lie in states: rows behind the last key are finite. */
   bool is_kept = false;
-  /* Of a block of warpgroups: the order of products, and the registers of a thread that loads or multiplies. */
-  Products products = Products::ByChunks;
+  /* Of a block of warpgroups: registers of a thread that loads or multiplies. */
   int loader_registers = 40, product_registers = 232;
-  /* By parts: whether scores have registers for two parts, so that those of the next are under way. */
-  bool scores_ahead = false;
 
   TW_CONSTEXPR int group() const { return heads / kv_heads; }
   TW_CONSTEXPR bool is_coded() const { return key_bytes == 1; }

@@ -132,21 +132,6 @@ describe('warpgroup products', () => {
     expectSame(broken('boxes = 512', 'boxes = 3'), want, 'more parts than are known');
   });
 
-  // Of both orders that no schedule has; a GPU compares their times (test/gpu/attentionPrompts).
-  it.each(casesHere([false, true]))('have the same bits part by part, with scores ahead: %s', (isAhead) => {
-    const s = CASES[2];
-    const parts = (text: string): string =>
-      text
-        .replace('Products products = Products::ByChunks', 'Products products = Products::ByParts')
-        .replace('scores_ahead = false', `scores_ahead = ${isAhead}`);
-    for (const data of [tangledCall(s, 3, 61), tangledCall(s, 4, 36, -Infinity)])
-      expectSame(
-        emulate(s, wgmma(s), data, { ...OPTIONS, multiprocessors: 2, mutate: parts }).out,
-        emulate(s, wgmma(s), data, { ...OPTIONS, multiprocessors: 2 }).out,
-        'parts',
-      );
-  });
-
   const BAD = [
     { value: -Infinity, multiprocessors: 3 },
     { value: NaN, multiprocessors: 2 },
