@@ -2,6 +2,7 @@
  * What a CUDA plan adds to a plan: architectures, schedules and launch shapes. codegen/cuda writes the launch shapes
  * and runtime/cuda obeys them; neither imports the other.
  */
+import type { Origins } from './scalar.js';
 import type { Dim, ExtentName } from './types.js';
 import type { Header } from './unit.js';
 
@@ -185,6 +186,8 @@ export interface CudaKernelText {
   readonly digest?: string;
   /** Buffer and weight names. */
   readonly parameters: readonly string[];
+  /** originsIn of the kernel, which gave its text names. */
+  readonly origins?: Origins | undefined;
   readonly tensorMaps: readonly TensorMapDecl[];
   readonly launch: LaunchShape;
   /**

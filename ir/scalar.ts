@@ -305,7 +305,8 @@ export function printScalar(s: Scalar, rename?: (name: string) => string): strin
 
 /**
  * Which op of a graph a scalar expression computes, for people who look at kernels. A table beside the expressions, no
- * part of them: equal kernels stay equal, whatever they were made of, and expressions read from a file have no origin.
+ * part of them: equal kernels stay equal, whatever they were made of. Expressions read from a file have no origin until
+ * restoreOrigins gives them those that were kept beside it.
  */
 const ORIGINS = new WeakMap<object, string>();
 
@@ -316,6 +317,29 @@ export const originOf = (scalar: object): string | undefined => ORIGINS.get(scal
 export function withOrigin<S extends object>(scalar: S, name: string | undefined): S {
   if (name !== undefined && !ORIGINS.has(scalar)) ORIGINS.set(scalar, name);
   return scalar;
+}
+
+/** Names of the results of ops, by expressions in the order of a walk. */
+export type Origins = readonly (string | null)[];
+
+/** All expressions in a kernel, a program or another object of plain data, in the order of its fields. */
+function* expressionsIn(value: unknown): Generator<object> {
+  if (typeof value !== 'object' || value === null) return;
+  if ('op' in value) yield value;
+  for (const part of Object.values(value)) yield* expressionsIn(part);
+}
+
+/** The origins of all expressions in `value`; empty if none has one. */
+export function originsIn(value: object): Origins {
+  const found = [...expressionsIn(value)].map((each) => originOf(each) ?? null);
+  return found.every((each) => each === null) ? [] : found;
+}
+
+/** Notes origins that originsIn has given, of an object that reads as `value` does. */
+export function restoreOrigins(value: object, origins: Origins): void {
+  if (origins.length === 0) return;
+  let at = 0;
+  for (const each of expressionsIn(value)) withOrigin(each, origins[at++] ?? undefined);
 }
 
 // Which programs have the same value in every column of a row.

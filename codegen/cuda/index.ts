@@ -2,6 +2,7 @@
 import type { CudaKernelText, CudaSchedule } from '../../ir/cuda.js';
 import type { Extents } from '../../ir/extents.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
+import { originsIn } from '../../ir/scalar.js';
 import type { MarkOf } from '../marks.js';
 import { kernelSignature, parametersOf, scheduleHash } from '../signature.js';
 import { emitAttention } from './attention/index.js';
@@ -39,7 +40,11 @@ export function emitCudaKernel(
   const symbol = `k_${kernel.anchor.toLowerCase()}_${signature}_${scheduleHash(schedule)}`;
   const operands = new CudaOperands(kernel, module, parameters, capacity, markOf);
   const emitted = emitAnchor(kernel, operands, schedule, symbol, parameters.length);
-  return { symbol, parameters, ...emitted, headers: cudaHeadersOf(emitted.source) };
+  const origins = originsIn(kernel);
+  return {
+    ...{ symbol, parameters, ...emitted, headers: cudaHeadersOf(emitted.source) },
+    ...(origins.length === 0 ? {} : { origins }),
+  };
 }
 
 function emitAnchor(

@@ -38,12 +38,9 @@ const filesOf = (units: readonly CudaUnit[]): readonly SourceText[] => [...units
 export const CUDA_PRINTING: Printing<CudaSchedule, CudaKernelText> = {
   name: 'cuda',
   print: (kernel, fn, schedule) => emitCudaKernel(kernel, fn, schedule, fn.capacity.extents),
-  factsOf: ({ symbol, tensorMaps, launch, waitsForPredecessor }, digest) => ({
-    symbol,
-    digest,
-    tensorMaps,
-    launch,
-    waitsForPredecessor,
+  factsOf: ({ symbol, tensorMaps, launch, waitsForPredecessor, origins }, digest) => ({
+    ...{ symbol, digest, tensorMaps, launch, waitsForPredecessor },
+    ...defined({ origins }),
   }),
   fileOf: textOf,
 };
@@ -89,6 +86,7 @@ export const CUDA_FACTS = factsSchema(
       gridY: grid,
     }),
     waitsForPredecessor: z.boolean(),
+    origins: z.array(z.string().max(300).nullable()).max(10_000).optional(),
   }),
 );
 

@@ -5,6 +5,7 @@
  */
 import { createHash } from 'node:crypto';
 import { MissingCompiler, UserError } from '../../errors.js';
+import type { Origins } from '../../ir/scalar.js';
 import type { Header } from '../../ir/unit.js';
 import type { SourceText } from '../../runtime/compilers.js';
 
@@ -191,6 +192,8 @@ export interface PrintedText {
   readonly headers: readonly Header[];
   /** unitDigest of both, where that is known. */
   readonly digest?: string;
+  /** Of the kernel that was printed, where its text shows names of the graph: originsIn, because a plan has none. */
+  readonly origins?: Origins | undefined;
 }
 
 /** What is kept of a printed kernel. */

@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import type { Kernel } from '../../ir/kernel.js';
+import { restoreOrigins } from '../../ir/scalar.js';
 import { headersOfAll, unitDigest } from '../../ir/unit.js';
 import { byFunction, type FunctionPlan, type LinkedFunction, type Plan } from '../../ir/plan.js';
 import type { SourceText } from '../../runtime/compilers.js';
@@ -196,12 +197,14 @@ export const textsOf = <S, T extends PrintedText>(
         let print = printed.get(signature);
         if (print === undefined) {
           let text: T | undefined;
-          print = () =>
-            (text ??= printing.print(
-              fn.kernels.find((each) => each.name === kernel)!,
-              fn,
-              fn.schedules[at]![signature]!,
-            ));
+          const first = fn.kernels.find((each) => each.name === kernel)!;
+          print = () => {
+            if (text === undefined) {
+              restoreOrigins(first, facts.origins ?? []);
+              text = printing.print(first, fn, fn.schedules[at]![signature]!);
+            }
+            return text;
+          };
           printed.set(signature, print);
         }
         return lateText<T>(facts, parameters, print);

@@ -89,8 +89,8 @@ function treeUnit(code: AttentionCode): string {
   });
 }
 
-/** The fields of SimtConfig (attention/simt.cuh) that have no default there. */
-interface SimtConfig extends ConfigFields {
+/** The fields of SimtAttentionConfig (attention/simt.cuh) that have no default there. */
+interface SimtAttentionConfig extends ConfigFields {
   readonly heads: number;
   readonly kvHeads: number;
   readonly headDim: number;
@@ -106,7 +106,7 @@ interface SimtConfig extends ConfigFields {
 
 const MASKS = { column: 'Tree', path: 'Path', bias: 'Bias' } as const;
 
-function simtConfig({ kernel, operands, schedule, tile }: AttentionCode): SimtConfig {
+function simtConfig({ kernel, operands, schedule, tile }: AttentionCode): SimtAttentionConfig {
   const { heads, kvHeads, headDim, mask, cap, scale } = kernel;
   const [kScale, vScale] = scaleBuffers(kernel).map((name) => operands.get(name));
   const window = windowOfMask(mask);
@@ -146,7 +146,7 @@ function simtUnit(code: AttentionCode): string {
   return callUnit(code, {
     header: 'attention/simt.cuh',
     call: 'simt_attention<config>',
-    config: { type: 'SimtConfig', fields: simtConfig(code) },
+    config: { type: 'SimtAttentionConfig', fields: simtConfig(code) },
     operands: 'SimtOperands',
     elements: [kernel.q, kernel.k, kernel.out],
     members: [

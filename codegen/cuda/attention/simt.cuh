@@ -24,7 +24,7 @@ namespace tw {
 
 enum class Mask { Tree, Path, Bias };
 
-struct SimtConfig {
+struct SimtAttentionConfig {
   int heads, kv_heads, head_dim, queries;
   Mask mask;
   /* Elements from a row of a buffer to the next. */
@@ -59,7 +59,7 @@ template <class Element, class Key, class Out> struct SimtOperands {
   int rows, query_rows, key_rows;
 };
 
-template <SimtConfig config, class Operands> TW_DEVICE void simt_attention(const Operands &x) {
+template <SimtAttentionConfig config, class Operands> TW_DEVICE void simt_attention(const Operands &x) {
   constexpr int d = config.head_dim, queries = config.queries, warps = 4, threads = 32 * warps, tile = 32;
   constexpr int warp_queries = queries / warps, columns = (d + 31) / 32, pitch = d + 1, window = config.window;
   constexpr bool is_tree = config.mask == Mask::Tree, is_path = config.mask == Mask::Path;

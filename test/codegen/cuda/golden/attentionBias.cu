@@ -3,7 +3,7 @@
 
 namespace tw {
 
-constexpr SimtConfig config = {
+constexpr SimtAttentionConfig config = {
   .heads = 2,
   .kv_heads = 1,
   .head_dim = 40,
