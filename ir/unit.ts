@@ -1,4 +1,6 @@
-/** Translation units of generated code: a printed text, and the headers that it includes, which compilers get with it. */
+/**
+ * Translation units of generated code: a printed text, and the headers that it includes, which compilers get with it.
+ */
 import { createHash } from 'node:crypto';
 
 export interface Header {

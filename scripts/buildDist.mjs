@@ -13,7 +13,10 @@ import { hashProgram, STAMP } from '../dist/driver/program.js';
 const ROOT = dirname(import.meta.dirname);
 const DIST = join(ROOT, 'dist');
 
-/** Templates with their compiled form, headers of kernels, the kernel ABI, texts of built-in tasks, golden files of the GPU tests. */
+/**
+ * Templates with their compiled form, headers of kernels, the kernel ABI, texts of built-in tasks, golden files of the
+ * GPU tests.
+ */
 function copyAssets() {
   const filesOf = (...folder) => readdirSync(join(ROOT, ...folder)).map((file) => join(...folder, file));
   const printed = readdirSync(join(ROOT, 'codegen'), { recursive: true, encoding: 'utf8' }).map((file) =>

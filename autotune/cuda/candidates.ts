@@ -2,7 +2,7 @@
  * The CUDA schedules worth considering for one kernel: the full set for the cost model to rank, and steps for the
  * climb.
  */
-import { ATTENTION_KEYS, attentionSchedules } from '../../codegen/cuda/attentionSchedules.js';
+import { ATTENTION_KEYS, attentionSchedules } from '../../codegen/cuda/attention/schedules.js';
 import { type CudaFacts, isLegalCuda } from '../../codegen/cuda/index.js';
 import { cudaScheduling } from '../../codegen/cuda/schedules.js';
 import type { CudaGemmSchedule, CudaGemmSkeleton, CudaSchedule } from '../../ir/cuda.js';

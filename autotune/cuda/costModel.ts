@@ -2,7 +2,7 @@
  * Roofline estimates of a CUDA kernel under a schedule, in whole waves of blocks on the device's multiprocessors. They
  * rank candidates before measuring. The ranking is useful; absolute times are rough.
  */
-import { tileOf } from '../../codegen/cuda/attentionTile.js';
+import { tileOf } from '../../codegen/cuda/attention/tile.js';
 import { segmentsOf } from '../../codegen/cuda/text/contraction.js';
 import { CONSUMER_WARPS, idleWarps } from '../../codegen/cuda/wgmma/instruction.js';
 import { columnTiles, waveCount } from '../../codegen/cuda/wgmma/layout.js';
@@ -16,11 +16,10 @@ import type {
 import type { AttentionKernel, GemmKernel, Kernel, KernelModule, LogProbKernel } from '../../ir/kernel.js';
 import { tokensIn } from '../../ir/scoring.js';
 import type { CudaAddon } from '../../runtime/cuda/addon.js';
-import type { CudaEvent, CudaMemory } from '../../runtime/cuda/native.js';
-import type { CudaDevice } from '../../runtime/cuda/native.js';
+import type { CudaDevice, CudaEvent, CudaMemory } from '../../runtime/cuda/native.js';
 import { type Rates, rooflineSeconds } from '../peaks.js';
 import { median } from '../records.js';
-import { depthOf, kernelWork, pathShape, rowsOf, scalarCost, type KernelWork, type WorkSize } from '../work.js';
+import { depthOf, kernelWork, type KernelWork, pathShape, rowsOf, scalarCost, type WorkSize } from '../work.js';
 
 export interface CudaMachine {
   readonly multiprocessors: number;

@@ -139,7 +139,10 @@ interface VectorIsa {
   readonly registers: number;
 }
 
-/** `amx` multiplies tiles of bf16, or of bytes; its vector arithmetic is AVX-512. A vector is several registers of `portable`. */
+/**
+ * `amx` multiplies tiles of bf16, or of bytes; its vector arithmetic is AVX-512. A vector is several registers of
+ * `portable`.
+ */
 export const VECTOR_ISAS: Readonly<Record<CpuIsa, VectorIsa>> = {
   portable: { lanes: 16, registers: 8 },
   avx2: { lanes: 8, registers: 16 },

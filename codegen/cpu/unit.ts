@@ -4,7 +4,7 @@
  */
 import type { Kernel } from '../../ir/kernel.js';
 import { plainNames } from '../cuda/text/names.js';
-import { snakeCase } from '../cuda/unit.js';
+import { snakeCase } from '../cuda/text/unit.js';
 
 /** A value of a Config's field. Text is C. */
 export type ConfigValue = number | boolean | string | ConfigFields | readonly ConfigValue[];
@@ -58,7 +58,9 @@ export function argumentsText(fields: ConfigFields, depth = 1): string {
 
 /** A table of constants inside a function. */
 export const constantTable = (type: string, name: string, values: readonly ConfigFields[]): string =>
-  `  static const ${type} ${name}[] = {\n${values.map((each) => `    {\n${argumentsText(each, 3)},\n    },\n`).join('')}  };\n`;
+  `  static const ${type} ${name}[] = {\n${values.map(rowText).join('')}  };\n`;
+
+const rowText = (fields: ConfigFields): string => `    {\n${argumentsText(fields, 3)},\n    },\n`;
 
 /** The same of whole numbers. */
 export const constantNumbers = (name: string, values: readonly number[]): string =>

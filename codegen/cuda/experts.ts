@@ -1,9 +1,9 @@
 /** The kernels that choose experts, and that put pairs of rows and experts in order. No count leaves the device. */
 import type { CudaLoopSchedule } from '../../ir/cuda.js';
-import type { SortByExpertKernel, GemmKernel, LogProbKernel, RouteKernel, SampleKernel } from '../../ir/kernel.js';
+import type { GemmKernel, LogProbKernel, RouteKernel, SampleKernel, SortByExpertKernel } from '../../ir/kernel.js';
 import { SAMPLE_INPUT_NAMES } from '../../ir/sampleInputs.js';
 import { type CudaOperands, type EmittedCuda, emittedPlain, kernelHead } from './text/operands.js';
-import { aboutKernel, buffersText, type ConfigFields, unitText } from './unit.js';
+import { aboutKernel, buffersText, type ConfigFields, unitText } from './text/unit.js';
 
 /**
  * The rows of a product of experts' matrices, which are known on the device alone: a C++ expression

@@ -16,7 +16,7 @@ import {
   physicalColumns,
 } from './text/operands.js';
 import { fragmentFunctor, prologueFunctor } from './text/segments.js';
-import { aboutKernel, callText, type ConfigFields, unitText } from './unit.js';
+import { aboutKernel, callText, type ConfigFields, unitText } from './text/unit.js';
 
 /** How the warps of a block divide its tile. */
 export interface WarpTiles {

@@ -37,7 +37,7 @@ import {
 import { LaneBody, type LaneSite, programValue, storeLine } from './text/scalarPrinter.js';
 import { prologueFunctor, segmentFunctor, segmentName } from './text/segments.js';
 import { block } from './text/statements.js';
-import { aboutKernel, callText, type ConfigFields, unitText } from './unit.js';
+import { aboutKernel, callText, type ConfigFields, unitText } from './text/unit.js';
 
 const SIMT_THREADS = 256;
 

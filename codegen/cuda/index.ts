@@ -10,9 +10,9 @@ import { emitArrange, emitRoute, emitSample } from './experts.js';
 import { emitGemmMma, emitLogProbMma } from './gemmMma.js';
 import { emitGemmSimt, emitLogProbSimt } from './gemmSimt.js';
 import { emitGrouped } from './grouped/index.js';
-import { cudaHeadersOf } from './headers.js';
 import { emitLogProbReduce, emitLoop } from './loop.js';
 import { emitSkinny, emitSkinnyWgmma } from './skinny/index.js';
+import { cudaHeadersOf } from './text/headers.js';
 import { CudaOperands, type EmittedCuda } from './text/operands.js';
 import { emitWgmma } from './wgmma/index.js';
 
@@ -20,7 +20,7 @@ export { kernelSignature, parametersOf } from '../signature.js';
 export { isLegalCuda } from './schedules.js';
 export type { CudaFacts } from './schedules.js';
 export { defaultCudaSchedule } from './schedules.js';
-export { cudaHeaderNames, cudaHeadersOf } from './headers.js';
+export { cudaHeaderNames, cudaHeadersOf } from './text/headers.js';
 export { cudaTemplatesHash } from './text/statements.js';
 
 /**

@@ -10,6 +10,7 @@ import {
 } from '../../ir/kernel.js';
 import { printScalar } from '../../ir/scalar.js';
 import type { Dim } from '../../ir/types.js';
+import { functorOf } from './text/functor.js';
 import {
   COLUMNS_OF_LANE,
   isRowMaxOf,
@@ -22,12 +23,11 @@ import {
   WARP_COLUMNS,
   wordsOf,
 } from './text/lanePrograms.js';
-import { functorOf } from './text/functor.js';
 import { pascalCase } from './text/names.js';
-import { type CudaOperands, type EmittedCuda, emittedPlain, kernelHead, CudaRowScope } from './text/operands.js';
-import { LaneBody, programValues, type LaneSite, storeLine } from './text/scalarPrinter.js';
+import { type CudaOperands, CudaRowScope, type EmittedCuda, emittedPlain, kernelHead } from './text/operands.js';
+import { LaneBody, type LaneSite, programValues, storeLine } from './text/scalarPrinter.js';
 import { block, unrolled } from './text/statements.js';
-import { aboutKernel, buffersText, callText, unitText } from './unit.js';
+import { aboutKernel, buffersText, callText, unitText } from './text/unit.js';
 
 /** Elements of a block at least, if its rows have few columns. */
 const ELEMENTS_OF_BLOCK = 1024;

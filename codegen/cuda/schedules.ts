@@ -29,7 +29,7 @@ import { FORMATS, layoutProblem } from '../../ir/storage.js';
 import { type BufferDType, isFloat } from '../../ir/types.js';
 import { scheduleExtent as extent, type Scheduling } from '../scheduling.js';
 import { parametersOf } from '../signature.js';
-import { defaultAttentionSchedule, isLegalAttention } from './attentionSchedules.js';
+import { defaultAttentionSchedule, isLegalAttention } from './attention/schedules.js';
 import { mmaProblem, mmaSharedBytes, mmaStep } from './gemmMma.js';
 import { simtSharedBytes, simtStep } from './gemmSimt.js';
 import { defaultGroupedSchedule, groupedScheduleProblem, groupOfKernel } from './grouped/layout.js';

@@ -116,7 +116,9 @@ export interface KernelEntry {
   /** Its paragraphs, as positions among the document's texts: lines that follow each other. */
   readonly source: readonly number[];
   readonly spans: readonly SourceSpan[];
-  /** What the source includes, itself or through another, and the positions of their texts: those that it names first. */
+  /**
+   * What the source includes, itself or through another, and the positions of their texts: those that it names first.
+   */
   readonly headers: readonly (readonly [name: string, text: number])[];
   /** What it takes of the machine, in words: shared memory, registers, scratch. */
   readonly resources: readonly (readonly [what: string, much: string])[];

@@ -8,7 +8,7 @@ import { gpuCommand, type GpuOptions, runGpuBench } from '../../bench/gpu.js';
 import { type GpuLab, openLab } from '../../bench/gpuLab.js';
 import { defaultChoice, openBenchModel, roleOf, trialSchedule } from '../../bench/gpuModel.js';
 import { modelPath, packageRoot } from '../../bench/inputs.js';
-import { attentionSchedules } from '../../codegen/cuda/attentionSchedules.js';
+import { attentionSchedules } from '../../codegen/cuda/attention/schedules.js';
 import { cudaScheduling } from '../../codegen/cuda/schedules.js';
 import { TYPICAL_FACTS } from '../../driver/targets/cudaDevice.js';
 import type { AttentionKernel } from '../../ir/kernel.js';

@@ -146,6 +146,7 @@ describe.skipIf(CHROMIUM === undefined)('the explorer', () => {
     expect(await shown.textContent('details:has(summary code) summary')).toBe('gemm/part.cuh 3 lines');
     expect(await shown.locator('[aria-label="gemm/part.cuh"]').count()).toBe(0);
     await shown.click('summary >> text=gemm/part.cuh');
+    await shown.waitForSelector('[aria-label="gemm/part.cuh"] .line');
     expect(await shown.locator('[aria-label="gemm/part.cuh"] .line .text').allTextContents()).toEqual([
       expect.stringContaining('<img src=x'),
       '#pragma once',

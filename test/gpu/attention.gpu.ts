@@ -4,14 +4,18 @@
  */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { attentionSchedules } from '../../codegen/cuda/attentionSchedules.js';
+import { attentionSchedules } from '../../codegen/cuda/attention/schedules.js';
 import type { CudaAttentionSchedule } from '../../ir/cuda.js';
+import { readSettings } from '../../settings.js';
 import {
-  ADVERSARIES,
   adversarialData,
+  ADVERSARIES,
+  branches,
   CASES,
+  chain,
   cut,
   dataOf,
+  EDGES,
   ends,
   label,
   MMA,
@@ -19,18 +23,14 @@ import {
   rowsOf,
   schedule,
   SIMT,
-  tolerance,
-  ZOO,
-  EDGES,
-  branches,
-  chain,
   single,
+  tolerance,
   type Tree,
+  ZOO,
 } from '../codegen/cuda/attentionCases.js';
-import { attentionModule, type AttentionData, type Shape } from '../codegen/cuda/attentionHarness.js';
+import { type AttentionData, attentionModule, type Shape } from '../codegen/cuda/attentionHarness.js';
 import { randomSource } from '../codegen/harness.js';
 import { randomTrees } from '../codegen/modules.js';
-import { readSettings } from '../../settings.js';
 import { Bench, skip } from './attentionBench.js';
 
 const SEED = readSettings().testSeed;

@@ -10,7 +10,7 @@ import {
   attentionSchedules,
   defaultAttentionSchedule,
   isLegalAttention,
-} from '../../codegen/cuda/attentionSchedules.js';
+} from '../../codegen/cuda/attention/schedules.js';
 import { cudaScheduling } from '../../codegen/cuda/schedules.js';
 import type { CudaAttentionSchedule } from '../../ir/cuda.js';
 import { extentIn } from '../../ir/extents.js';

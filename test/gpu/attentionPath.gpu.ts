@@ -4,11 +4,11 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { attentionSchedules } from '../../codegen/cuda/attentionSchedules.js';
+import { attentionSchedules } from '../../codegen/cuda/attention/schedules.js';
 import type { CudaAttentionSchedule } from '../../ir/cuda.js';
 import { label, reference, rowsOf, tolerance } from '../codegen/cuda/attentionCases.js';
-import { attentionModule, type AttentionData, type Shape } from '../codegen/cuda/attentionHarness.js';
-import { gather, PathWorld, treeCall, type Piece } from '../codegen/cuda/pathCases.js';
+import { type AttentionData, attentionModule, type Shape } from '../codegen/cuda/attentionHarness.js';
+import { gather, PathWorld, type Piece, treeCall } from '../codegen/cuda/pathCases.js';
 import { Bench, skip } from './attentionBench.js';
 
 /** Entries of the list of keys that buffers have room for. */

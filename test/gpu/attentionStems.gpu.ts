@@ -5,17 +5,17 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { attentionSchedules, defaultAttentionSchedule } from '../../codegen/cuda/attentionSchedules.js';
+import { attentionSchedules, defaultAttentionSchedule } from '../../codegen/cuda/attention/schedules.js';
 import { cudaScheduling } from '../../codegen/cuda/schedules.js';
 import type { CudaAttentionSchedule } from '../../ir/cuda.js';
 import { extentIn } from '../../ir/extents.js';
 import { ROW_PAD, rowStride } from '../../ir/plan.js';
 import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
 import type { CudaMemory } from '../../runtime/cuda/native.js';
-import { expectSame } from '../support/numbers.js';
 import { attentionModule, generate, type Shape } from '../codegen/cuda/attentionHarness.js';
 import { pathSchedule, siblingsCall, tangledCall } from '../codegen/cuda/pathCases.js';
 import { pathShape } from '../codegen/cuda/pathSchedules.js';
+import { expectSame } from '../support/numbers.js';
 import { Bench, skip } from './attentionBench.js';
 import { groupedPaths, type GroupedPaths } from './groupedPaths.js';
 

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { attentionSchedules } from '../../codegen/cuda/attentionSchedules.js';
+import { attentionSchedules } from '../../codegen/cuda/attention/schedules.js';
 import type { LoadedModel } from '../../commands/loadModel.js';
 import { searchBeams } from '../../engine/beams.js';
 import { Engine } from '../../engine/engine.js';

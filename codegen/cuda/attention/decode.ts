@@ -1,8 +1,8 @@
 /** Attention of queries that each have a path of their own, and of those that share tiles of keys. */
 import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
 import type { AttentionKernel } from '../../../ir/kernel.js';
-import { tileOf } from '../attentionTile.js';
-import { type AttentionCode, pathUnit, type PathSkeleton } from './path.js';
+import { type AttentionCode, type PathSkeleton, pathUnit } from './path.js';
+import { tileOf } from './tile.js';
 
 /** Whether decodeText prints a kernel under a schedule; otherwise promptText does. */
 export function isDecodeText(kernel: AttentionKernel, schedule: CudaAttentionSchedule): boolean {

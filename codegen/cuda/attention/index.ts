@@ -4,10 +4,10 @@
  */
 import type { CudaAttentionSchedule, LaunchShape } from '../../../ir/cuda.js';
 import type { AttentionKernel } from '../../../ir/kernel.js';
-import { tileOf } from '../attentionTile.js';
 import type { CudaOperands, EmittedCuda } from '../text/operands.js';
 import { decodeText, isDecodeText } from './decode.js';
 import { promptText } from './prompt.js';
+import { tileOf } from './tile.js';
 
 /**
  * Prints an attention kernel as CUDA. The schedule must be legal for it (isLegalAttention). Throws if a batch may be

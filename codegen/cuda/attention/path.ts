@@ -1,12 +1,12 @@
 /** Attention over paths by warps: the Config of attention/path.cuh, and the unit of a kernel that has one. */
 import type { CudaAttentionSchedule, TensorMapDecl } from '../../../ir/cuda.js';
-import { DTYPE_BYTES } from '../../../ir/types.js';
 import { type AttentionKernel, windowOfMask } from '../../../ir/kernel.js';
 import { maskBuffers, scaleBuffers } from '../../../ir/kernelAccess.js';
-import type { AttentionTile } from '../attentionTile.js';
+import { DTYPE_BYTES } from '../../../ir/types.js';
 import { type CudaOperands, ELEMENT_TYPES, kernelHead, type Operand } from '../text/operands.js';
 import { BOUNDED_UNIT, floatLiteral } from '../text/statements.js';
-import { aboutKernel, type ConfigFields, type ConfigValue, unitText } from '../unit.js';
+import { aboutKernel, type ConfigFields, type ConfigValue, unitText } from '../text/unit.js';
+import type { AttentionTile } from './tile.js';
 
 /** A kernel to print, with what follows from its schedule. */
 export interface AttentionCode {

@@ -2,10 +2,9 @@
 import type { TensorMapDecl } from '../../../ir/cuda.js';
 import { type AttentionKernel, type Mask, windowOfMask } from '../../../ir/kernel.js';
 import { maskBuffers, scaleBuffers } from '../../../ir/kernelAccess.js';
-import { MAX_TOKENS, WGMMA_KEYS } from '../attentionTile.js';
 import type { CudaOperands } from '../text/operands.js';
 import { BOUNDED_UNIT } from '../text/statements.js';
-import type { ConfigFields, ConfigValue } from '../unit.js';
+import type { ConfigFields, ConfigValue } from '../text/unit.js';
 import { SLAB_BYTES, slabOf } from '../wgmma/instruction.js';
 import {
   type AttentionCode,
@@ -17,6 +16,7 @@ import {
   pathUnit,
   scaleLayout,
 } from './path.js';
+import { MAX_TOKENS, WGMMA_KEYS } from './tile.js';
 
 const RUNS: PathSkeleton = { header: 'attention/runs.cuh', entry: 'runs_attention', readsAhead: false };
 const HOPPER: PathSkeleton = {

@@ -6,7 +6,7 @@ import { fewRowsText, launchOfTiles, mapsOf } from '../skinny/fewRows.js';
 import { skinnyStep } from '../skinny/layout.js';
 import { finishesRows, rowProgramsOf, rowPrologue, segmentsOf } from '../text/contraction.js';
 import { type CudaOperands, type EmittedCuda, kernelHead, physicalColumns } from '../text/operands.js';
-import { aboutKernel, type ConfigFields, unitText } from '../unit.js';
+import { aboutKernel, type ConfigFields, unitText } from '../text/unit.js';
 import { columnTiles } from '../wgmma/layout.js';
 import { groupedBlocks, groupedLayout, SLAB } from './layout.js';
 

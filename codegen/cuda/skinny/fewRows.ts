@@ -19,7 +19,7 @@ import { finishOfTile } from '../text/lanePrograms.js';
 import { headBuffers, headConfigText, scaleFunctor } from '../text/logprob.js';
 import { type CudaOperands, CudaRowScope, ELEMENT_TYPES, matricesOf, physicalColumns } from '../text/operands.js';
 import { prologueFunctor, segmentFunctor, segmentName } from '../text/segments.js';
-import { callText } from '../unit.js';
+import { callText } from '../text/unit.js';
 import { skinnyStep } from './layout.js';
 
 /** The printed parts of a kernel besides its Config and its head. */

@@ -8,7 +8,7 @@ import type { ContractionKernel } from '../../../ir/kernel.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
 import { finishesRows, rowProgramsOf, rowPrologue, segmentsOf } from '../text/contraction.js';
 import { type CudaOperands, type EmittedCuda, kernelHead } from '../text/operands.js';
-import { aboutKernel, type ConfigFields, unitText } from '../unit.js';
+import { aboutKernel, type ConfigFields, unitText } from '../text/unit.js';
 import { operandType } from '../wgmma/instruction.js';
 import { columnTiles } from '../wgmma/layout.js';
 import { tensorMapsOf } from '../wgmma/tensorMaps.js';

@@ -22,8 +22,8 @@ export interface Method {
 const NAMES = /(?<![.A-Za-z0-9_])[A-Za-z_][A-Za-z0-9_]*/g;
 
 /**
- * The struct `name`: its constants (`static constexpr int columns = 4096;`), a member for each extent and parameter that
- * its methods name, in their order, and the methods.
+ * The struct `name`: its constants (`static constexpr int columns = 4096;`), a member for each extent and parameter
+ * that its methods name, in their order, and the methods.
  */
 export function functorOf(
   operands: CudaOperands,

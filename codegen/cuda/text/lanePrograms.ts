@@ -5,11 +5,11 @@
 import { type GemmKernel, isRowMax, type LogProbKernel, type Output, ROW_SUM_BLOCK } from '../../../ir/kernel.js';
 import { type Access, operands as childrenOf, type Scalar } from '../../../ir/scalar.js';
 import { DTYPE_BYTES, isFloat } from '../../../ir/types.js';
-import { type CudaOperands, CudaRowScope, ELEMENT_TYPES, isByte, type Operand } from './operands.js';
-import { LaneBody, programValue, type LaneSite } from './scalarPrinter.js';
 import { functorOf } from './functor.js';
+import { type CudaOperands, CudaRowScope, ELEMENT_TYPES, isByte, type Operand } from './operands.js';
+import { LaneBody, type LaneSite, programValue } from './scalarPrinter.js';
 import { Constants, guarded, indent, unrolled } from './statements.js';
-import { configText } from '../unit.js';
+import { configText } from './unit.js';
 
 /** Adjacent columns per lane. */
 export const COLUMNS_OF_LANE = 8;

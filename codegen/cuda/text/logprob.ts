@@ -2,10 +2,10 @@
 import { LOGPROB_BLOCK, type LogProbKernel } from '../../../ir/kernel.js';
 import { physicalColumns, storedLogits } from '../../operands.js';
 import type { RowPrologue } from './contraction.js';
+import { type Functor, functorOf } from './functor.js';
 import { type CudaOperands, CudaRowScope } from './operands.js';
 import { LaneBody } from './scalarPrinter.js';
-import { buffersText, configText, type ConfigFields } from '../unit.js';
-import { type Functor, functorOf } from './functor.js';
+import { buffersText, type ConfigFields, configText } from './unit.js';
 
 /**
  * Columns of a part: a warp's, one per lane, or a thread quad's. Every tile is a multiple of it, so results do not

@@ -4,17 +4,21 @@ const KEYWORDS = new Set(
   (
     'auto bool break case char class const continue default delete do double else enum extern false float for friend ' +
     'goto if inline int long namespace new not operator or and private protected public register return short signed ' +
-    'sizeof static struct switch template this throw true try typedef union unsigned using virtual void volatile while ' +
+    'sizeof static struct switch template this throw true try ' +
+    'typedef union unsigned using virtual void volatile while ' +
     'xor config head_config tw ' +
     // What kernels and their functors call their own.
     'acc across ahead begin block column columns end first fold from group held high is_stored lane loaded local low ' +
     'memory partner piece place products quad route row rows sample self shared stage sum tile to total turn unit ' +
     'values warp whole ' +
     // Functions that the statements of programs call.
-    'add sub mul div div_sigmoid max min exp log tanh erf sqrt inverse_sqrt neg sine cosine round select at_most below ' +
+    'add sub mul div div_sigmoid max min exp log tanh ' +
+    'erf sqrt inverse_sqrt neg sine cosine round select at_most below ' +
     'equal both either is_true is_false to_float to_byte bytes_of pack load store infinity nan pair row_sum row_max ' +
-    'quad_sum quad_max block_sum block_max warp_sum opaque forgotten forget take put bytes bounded prefetch rest look ' +
-    'round_bf16 round_f20 round_f24 tail_f24 join_f24 sin_quarter exp2_flushed log2_fast first_of second_of add_to max_nan'
+    'quad_sum quad_max block_sum block_max warp_sum opaque forgotten forget ' +
+    'take put bytes bounded prefetch rest look ' +
+    'round_bf16 round_f20 round_f24 tail_f24 join_f24 sin_quarter ' +
+    'exp2_flushed log2_fast first_of second_of add_to max_nan'
   ).split(' '),
 );
 const MAX_LENGTH = 40;

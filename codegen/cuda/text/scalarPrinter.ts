@@ -32,8 +32,8 @@ export interface LaneSite {
   readonly column: string;
   readonly lanes: 1 | 2;
   /**
-   * C expression (primary) of the accumulator: a float, or of two columns a float2. `index` 1 is the second matrix of an
-   * interleaved pair.
+   * C expression (primary) of the accumulator: a float, or of two columns a float2. `index` 1 is the second matrix of
+   * an interleaved pair.
    */
   readonly acc?: (index: 0 | 1) => string;
   /** C expressions (float) of values that a group of columns shares, by printScalar of their program. */

@@ -53,7 +53,7 @@ export class Constants {
 /** Templates of generated CUDA. */
 import { literalsOf } from '../../scalarPrograms.js';
 import { Templates } from '../../templates.js';
-import { cudaHeadersText } from '../headers.js';
+import { cudaHeadersText } from './headers.js';
 
 const templates = new Templates(new URL('../templates/', import.meta.url), '.cu.hbs', cudaHeadersText);
 

@@ -9,7 +9,7 @@ import { DTYPE_BYTES } from '../../../ir/types.js';
 import { expertsOf, rowProgramsOf, rowPrologue, type RowPrologue, segmentsOf } from '../text/contraction.js';
 import { finishText, type FinishText, isWholeRow } from '../text/lanePrograms.js';
 import { type CudaOperands, type Operand, physicalColumns } from '../text/operands.js';
-import type { ConfigFields } from '../unit.js';
+import type { ConfigFields } from '../text/unit.js';
 import { columnFloats } from './columnValues.js';
 import { CONSUMER_WARPS, idleWarps, operandType, type WgmmaType } from './instruction.js';
 import { columnTiles, wgmmaLayout, type WgmmaLayout } from './layout.js';

@@ -65,7 +65,9 @@ interface BatchContext extends VectorContext, SumContext {
 export interface EpilogueText {
   /** For a row. */
   readonly epilogue: string;
-  /** If the epilogue loads ahead, and takes its products itself: what is loaded, and the loads of a warp's first row. */
+  /**
+   * If the epilogue loads ahead, and takes its products itself: what is loaded, and the loads of a warp's first row.
+   */
   readonly ahead: { readonly declared: readonly string[]; readonly load: readonly string[] } | undefined;
 }
 

@@ -1,6 +1,6 @@
 /**
- * The functors of a Hopper contraction: what gemm/hopperEpilogue.cuh calls for the rows of a segment, for values of rows,
- * and for rows that are complete.
+ * The functors of a Hopper contraction: what gemm/hopperEpilogue.cuh calls for the rows of a segment, for values of
+ * rows, and for rows that are complete.
  */
 import type { Segment } from '../../../ir/kernel.js';
 import { type Functor, functorOf, type Method } from '../text/functor.js';
@@ -52,7 +52,9 @@ export function hopperSegment(context: WgmmaContext, segment: Segment): Functor 
       ? []
       : [
           {
-            head: 'template <int count> TW_DEVICE void column_values(int column0, int self, float (&held)[count]) const',
+            head:
+              'template <int count>\n' +
+              'TW_DEVICE void column_values(int column0, int self, float (&held)[count]) const',
             lines: loadColumns(segment, operands, options.tn, 32 * options.epilogueWarps),
           },
         ];
@@ -87,8 +89,8 @@ function finalMethods(
       },
       {
         head:
-          'TW_DEVICE void final_row(Loaded &loaded, int i, const float (&products)[8], int row, int first, int lane,\n' +
-          '    bool is_stored) const',
+          'TW_DEVICE void final_row(Loaded &loaded, int i, const float (&products)[8], int row, int first,\n' +
+          '    int lane, bool is_stored) const',
         lines: [...text.words, ...text.row, ...text.program, ...text.store],
       },
     ],

@@ -3,7 +3,7 @@ import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { ContractionKernel } from '../../../ir/kernel.js';
 import { expertsOf } from '../text/contraction.js';
 import { type CudaOperands, type EmittedCuda, kernelHead, mapNames } from '../text/operands.js';
-import { aboutKernel, callText, unitText } from '../unit.js';
+import { aboutKernel, callText, unitText } from '../text/unit.js';
 import { wgmmaContext, type WgmmaContext } from './config.js';
 import { finishFunctor, hopperPrologue, hopperSegment } from './functors.js';
 import { blockThreads } from './instruction.js';
@@ -15,8 +15,8 @@ export type { WgmmaFacts } from './legality.js';
 export { defaultWgmmaSchedule, waveEfficiency, wgmmaCandidates } from './candidates.js';
 
 /**
- * Prints `kernel` under a wgmma schedule as a unit of gemm/hopper.cuh. The schedule must be legal (isLegalWgmma). Weights
- * are read before the kernel waits for its predecessor in the stream, so no kernel of a plan may write them.
+ * Prints `kernel` under a wgmma schedule as a unit of gemm/hopper.cuh. The schedule must be legal (isLegalWgmma).
+ * Weights are read before the kernel waits for its predecessor in the stream, so no kernel of a plan may write them.
  */
 export function emitWgmma(
   kernel: ContractionKernel,

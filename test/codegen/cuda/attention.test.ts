@@ -3,7 +3,7 @@
  * and no leak from other trees. For what only a CUDA compiler can check see attentionCompile.test.ts.
  */
 import { describe, expect, it } from 'vitest';
-import { attentionSchedules, isLegalAttention } from '../../../codegen/cuda/attentionSchedules.js';
+import { attentionSchedules, isLegalAttention } from '../../../codegen/cuda/attention/schedules.js';
 import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
 import { expectSame } from '../../support/numbers.js';
 import { casesHere, isThorough } from '../../support/thorough.js';

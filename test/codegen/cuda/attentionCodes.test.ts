@@ -3,7 +3,7 @@
  * with float64 on the same codes, and the same bits under all schedules, cuts of a prompt and places of keys.
  */
 import { describe, expect, it } from 'vitest';
-import { attentionSchedules, isLegalAttention } from '../../../codegen/cuda/attentionSchedules.js';
+import { attentionSchedules, isLegalAttention } from '../../../codegen/cuda/attention/schedules.js';
 import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
 import { expectSame } from '../../support/numbers.js';
 import { hasNvcc } from '../../support/nvcc.js';

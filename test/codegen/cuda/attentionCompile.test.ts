@@ -4,16 +4,15 @@
  */
 import { describe, expect, it } from 'vitest';
 import {
+  type AttentionLimits,
   attentionSchedules,
   defaultAttentionSchedule,
   isLegalAttention,
-  type AttentionLimits,
-} from '../../../codegen/cuda/attentionSchedules.js';
+} from '../../../codegen/cuda/attention/schedules.js';
 import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
 import { hasNvcc } from '../../support/nvcc.js';
-import type { Shape } from './attentionHarness.js';
-import { attentionModule, generate } from './attentionHarness.js';
-import { COMPILED_FIRST, testRegisters, schedule, SHAPE, HOPPER, LEAST, legal } from './attentionRegisters.js';
+import { attentionModule, generate, type Shape } from './attentionHarness.js';
+import { COMPILED_FIRST, HOPPER, LEAST, legal, schedule, SHAPE, testRegisters } from './attentionRegisters.js';
 import { blocksOf } from './emulate.js';
 import { expectGolden } from './golden.js';
 

@@ -1,6 +1,6 @@
 /** Kernels of attention that NVIDIA's compiler must keep in registers. CI compiles some, test/slow all. */
 import { beforeAll, describe, expect, it } from 'vitest';
-import { isLegalAttention, type AttentionLimits } from '../../../codegen/cuda/attentionSchedules.js';
+import { type AttentionLimits, isLegalAttention } from '../../../codegen/cuda/attention/schedules.js';
 import type { CudaArch, CudaAttentionSchedule } from '../../../ir/cuda.js';
 import { compileByNvcc, hasNvcc, type NvccReport } from '../../support/nvcc.js';
 import { attentionModule, generate, type Shape } from './attentionHarness.js';

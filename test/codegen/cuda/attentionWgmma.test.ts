@@ -3,7 +3,7 @@
  * copies arrive and in whatever order threads run.
  */
 import { describe, expect, it } from 'vitest';
-import { isLegalAttention } from '../../../codegen/cuda/attentionSchedules.js';
+import { isLegalAttention } from '../../../codegen/cuda/attention/schedules.js';
 import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
 import { expectSame } from '../../support/numbers.js';
 import { casesHere } from '../../support/thorough.js';

@@ -88,7 +88,8 @@ function overFibres(kernel: CudaKernelText): string {
 
 /** Kernels without tensor maps as a library in `folder` that the fake driver executes (hostKernels.h). */
 export function hostLibrary(kernels: Iterable<CudaKernelText>, folder: string): string {
-  const texts = [...kernels].map((kernel) => {
+  const all = [...kernels];
+  const texts = all.map((kernel) => {
     const { symbol, parameters, launch } = kernel;
     const sizes = extentsOf(kernel).map((_, i) => `sizes[${i}]`);
     const pointers = parameters.map((_, i) => `tw_pointer{ p[${i}] }`);
@@ -100,7 +101,7 @@ extern "C" void host_${symbol}(const int *sizes, const unsigned *grid, void **p)
 }
 }`;
   });
-  return compileOverFibres([includesText([...kernels].map(({ source }) => source)), ...texts].join('\n'), folder);
+  return compileOverFibres([includesText(all.map(({ source }) => source)), ...texts].join('\n'), folder);
 }
 
 /** All kernels that no library has yet as one: the prelude once, each kernel's own text in a namespace. */

@@ -1,5 +1,5 @@
 /** Shapes of attention over paths whose bits are compared, and the schedules that may not change them. */
-import { attentionSchedules } from '../../../codegen/cuda/attentionSchedules.js';
+import { attentionSchedules } from '../../../codegen/cuda/attention/schedules.js';
 import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
 import { attentionModule, type Shape } from './attentionHarness.js';
 

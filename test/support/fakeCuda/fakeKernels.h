@@ -18,7 +18,7 @@ static int findSizes(const char *parameters, size_t *sizes) {
   return count;
 }
 
-/* Of `__global__ … NAME(int T, int R, void *p0, …, const __grid_constant__ tw_map m0)`. */
+/* Of `__global__ … NAME(int T, int R, bf16 *x, …, const __grid_constant__ TensorMap x_map)`. */
 static int findSizesOfC(const char *parameters, size_t *sizes) {
   const char *end = strchr(parameters, ')');
   int count = 0;
@@ -26,7 +26,7 @@ static int findSizesOfC(const char *parameters, size_t *sizes) {
     const char *comma = strchr(at, ',');
     const char *stop = comma && comma < end ? comma : end;
     const char *star = memchr(at, '*', (size_t)(stop - at));
-    const char *map = memmem(at, (size_t)(stop - at), "tw_map", 6);
+    const char *map = memmem(at, (size_t)(stop - at), "TensorMap", 9);
     sizes[count++] = star ? 8 : map ? 128 : 4;
     at = stop + 1;
   }
@@ -38,6 +38,11 @@ static Function *findFunction(Module *module, const char *name) {
   const int isPtx = strstr(module->text, ".version") != NULL;
   snprintf(pattern, sizeof pattern, isPtx ? ".entry %s(" : " %s(", name);
   const char *at = strstr(module->text, pattern);
+  if (!at && !isPtx) {
+    /* Units have a line for the name. */
+    pattern[0] = '\n';
+    at = strstr(module->text, pattern);
+  }
   if (!at) return NULL;
   for (int i = 0; i < 64; i++) {
     Function *function = &module->functions[i];

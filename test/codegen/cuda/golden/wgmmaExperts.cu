@@ -41,9 +41,9 @@ struct Epilogue {
             const int group_ = unit_ / 1 * 2 + unit_ % 1;
             const int column = ((column0 + 8 * (batch_ * 8))) / 2 + 8 * unit_ + 2 * quad;
             if (column < 72) {
-              const float2 gate_by_expert = round_f20(float2{ products(batch_ * 8 + group_, 0), products(batch_ * 8 + group_, 1) });
+              const float2 gate_by_expert = round_f20(pair(products, batch_ * 8 + group_));
               const float2 silu_by_expert = div_sigmoid(gate_by_expert, add(1.0f, exp(neg(gate_by_expert))));
-              const float2 up_by_expert = round_f20(float2{ products(batch_ * 8 + group_ + 1, 0), products(batch_ * 8 + group_ + 1, 1) });
+              const float2 up_by_expert = round_f20(pair(products, batch_ * 8 + group_ + 1));
               const float2 activated_by_expert = mul(silu_by_expert, up_by_expert);
               activated_by_expert_bf16_kept.keep(unit_, activated_by_expert);
             }
@@ -60,9 +60,9 @@ struct Epilogue {
           const int group_ = unit_ / 1 * 2 + unit_ % 1;
           const int column = ((column0 + 8 * (8))) / 2 + 8 * unit_ + 2 * quad;
           if (column < 72) {
-            const float2 gate_by_expert = round_f20(float2{ products(8 + group_, 0), products(8 + group_, 1) });
+            const float2 gate_by_expert = round_f20(pair(products, 8 + group_));
             const float2 silu_by_expert = div_sigmoid(gate_by_expert, add(1.0f, exp(neg(gate_by_expert))));
-            const float2 up_by_expert = round_f20(float2{ products(8 + group_ + 1, 0), products(8 + group_ + 1, 1) });
+            const float2 up_by_expert = round_f20(pair(products, 8 + group_ + 1));
             const float2 activated_by_expert = mul(silu_by_expert, up_by_expert);
             if (is_stored) {
               store2(activated_by_expert_bf16_row + column, activated_by_expert);

@@ -2,9 +2,9 @@
  * The translation unit of a kernel: includes, the Config, what the kernel computes around its main loop as functors,
  * and the instance. Everything else is in headers.
  */
-import type { Kernel } from '../../ir/kernel.js';
-import type { CudaOperands } from './text/operands.js';
-import { render } from './text/statements.js';
+import type { Kernel } from '../../../ir/kernel.js';
+import type { CudaOperands } from './operands.js';
+import { render } from './statements.js';
 
 /** A value of a Config's field; `{ name: 'Mode::Deferred' }` is a constant of a header. */
 export type ConfigValue = number | boolean | readonly number[] | { readonly name: string } | ConfigFields;

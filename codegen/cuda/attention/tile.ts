@@ -1,8 +1,8 @@
 /** What a block of each attention kernel holds: rows, threads, shared memory, and its share of a multiprocessor. */
-import { MULTIPROCESSOR_BYTES, RESERVED_BYTES, type CudaAttentionSchedule } from '../../ir/cuda.js';
-import type { AttentionKernel } from '../../ir/kernel.js';
-import { roundUp } from '../../ir/types.js';
-import { SLAB_BYTES, WGMMA_THREADS } from './wgmma/instruction.js';
+import { type CudaAttentionSchedule, MULTIPROCESSOR_BYTES, RESERVED_BYTES } from '../../../ir/cuda.js';
+import type { AttentionKernel } from '../../../ir/kernel.js';
+import { roundUp } from '../../../ir/types.js';
+import { SLAB_BYTES, WGMMA_THREADS } from '../wgmma/instruction.js';
 
 /**
  * Longest batch of the mma skeleton with column masks: the ends of all its tiles of keys are in static shared memory,
@@ -97,10 +97,10 @@ const keyRowBytes = (kernel: TiledAttention): number =>
   kernel.scales === undefined ? (kernel.headDim + 8) * 2 : (rowPieces(kernel) | 1) * 16;
 
 /**
- * Shared memory of a block of a decode kernel. Of each team: a chunk of keys and values; weights as operands of a product
- * and four of their sums, for each thread and eight heads; a maximum for each head and warp; three numbers for the
- * scales of a key. Of a team that is alone its answer with maxima and sums. Where several share a path, the chunks of two
- * rounds, of each worker what the block adds up, and two barriers.
+ * Shared memory of a block of a decode kernel. Of each team: a chunk of keys and values; weights as operands of a
+ * product and four of their sums, for each thread and eight heads; a maximum for each head and warp; three numbers for
+ * the scales of a key. Of a team that is alone its answer with maxima and sums. Where several share a path, the chunks
+ * of two rounds, of each worker what the block adds up, and two barriers.
  */
 export function decodeBytes(kernel: TiledAttention, keys: number, teams = 1, cluster = 1): number {
   const { headDim: d, heads, kvHeads } = kernel;

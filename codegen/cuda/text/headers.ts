@@ -1,8 +1,8 @@
 /** The headers of CUDA kernels: all files of codegen/cuda that end in .cuh. */
-import type { Header } from '../../ir/unit.js';
-import { Headers } from '../headers.js';
+import type { Header } from '../../../ir/unit.js';
+import { Headers } from '../../headers.js';
 
-const HEADERS = new Headers(new URL('./', import.meta.url));
+const HEADERS = new Headers(new URL('..', import.meta.url));
 
 /** Every header that a unit includes, behind those that it includes itself. */
 export const cudaHeadersOf = (source: string): readonly Header[] => HEADERS.of(source);

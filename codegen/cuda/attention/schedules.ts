@@ -6,14 +6,14 @@ import {
   type CudaAttentionSchedule,
   LONE_BLOCKS,
   RESIDENT_BLOCKS,
-} from '../../ir/cuda.js';
-import { CACHE_FORMATS } from '../../ir/function.js';
-import type { AttentionKernel, KernelModule } from '../../ir/kernel.js';
-import { hasOwnKeys } from '../../ir/kernelAccess.js';
-import { oncePer } from '../../ir/oncePer.js';
-import { type BufferDType, isFloat } from '../../ir/types.js';
-import { MAX_ROWS, maxResident, MMA_ROWS, tileOf } from './attentionTile.js';
-import { WGMMA_ROWS } from './wgmma/instruction.js';
+} from '../../../ir/cuda.js';
+import { CACHE_FORMATS } from '../../../ir/function.js';
+import type { AttentionKernel, KernelModule } from '../../../ir/kernel.js';
+import { hasOwnKeys } from '../../../ir/kernelAccess.js';
+import { oncePer } from '../../../ir/oncePer.js';
+import { type BufferDType, isFloat } from '../../../ir/types.js';
+import { WGMMA_ROWS } from '../wgmma/instruction.js';
+import { MAX_ROWS, maxResident, MMA_ROWS, tileOf } from './tile.js';
 
 /**
  * Keys per step of the online softmax. The step determines rounding, so each skeleton has a fixed one, and results do
