@@ -51,7 +51,7 @@ interface BuildsOptions {
   readonly compile: number;
 }
 
-const SIZE = /^(score|prompt|step):(\d{1,6})(?:x(\d{1,6}))?$/;
+const SIZE = /^(score|prompt|prefill|step):(\d{1,6})(?:x(\d{1,6}))?$/;
 const LAYERS = 3;
 const WARM_SECONDS = 0.3;
 
@@ -72,7 +72,10 @@ async function openBuild(dist: string): Promise<OtherBuild> {
   }
 }
 
-/** The function and the bucket of a size: `score:3840` tokens in trees, `prompt:32768` in one path, `step:64x1024`. */
+/**
+ * The function and the bucket of a size: `score:3840` tokens in trees, `prompt:32768` in one path, `prefill:32768` the
+ * same with a cache, `step:64x1024` sequences and keys of each.
+ */
 function bucketOf(
   size: string,
   functions: ReadonlyMap<string, LinkedFunction<CudaSchedule>>,
@@ -83,18 +86,18 @@ function bucketOf(
   const [, kind, count = '', keys = '1024'] = SIZE.exec(size) ?? [];
   if (kind === undefined)
     throw new UserError(
-      `--size ${JSON.stringify(size)}: expected score:TOKENS, prompt:TOKENS or step:SEQUENCESxKEYS`,
+      `--size ${JSON.stringify(size)}: expected score:TOKENS, prompt:TOKENS, prefill:TOKENS or step:SEQUENCESxKEYS`,
       'for example: --size score:3840 --size step:64x1024',
     );
   const tokens = Number(count);
-  if (kind === 'step') {
+  if (kind === 'step' || kind === 'prefill') {
     const fn = functions.get('step')!;
     const filtered = fn.interface.extents.some(({ name }) => name === 'F') ? 1 : undefined;
     const extents = stepExtents({
-      ...{ tokens, rows: tokens, keys: tokens * Number(keys) },
+      ...(kind === 'step' ? { tokens, rows: tokens, keys: tokens * Number(keys) } : { tokens, rows: 1, keys: tokens }),
       ...(filtered === undefined ? {} : { filtered, entries: 1 }),
     });
-    return { fn, bucket: { extents, longest: Number(keys), run: 1 } };
+    return { fn, bucket: kind === 'step' ? { extents, longest: Number(keys), run: 1 } : { extents, longest: tokens } };
   }
   const fn = functions.get('score')!;
   const rows = kind === 'prompt' ? 1 : Math.max(1, Math.round((tokens * 128) / 176));
@@ -242,7 +245,12 @@ export const buildsCommand = (): Command =>
       modelFolder('llama-8b'),
     )
     .option('--precision <name>', "as the commands' --precision and --quantize; int4 as bench:compile has it", 'bf16')
-    .option('--size <size>', 'score:TOKENS, prompt:TOKENS or step:SEQUENCESxKEYS; may be repeated', repeated(text), [])
+    .option(
+      '--size <size>',
+      'score:TOKENS, prompt:TOKENS, prefill:TOKENS or step:SEQUENCESxKEYS; may be repeated',
+      repeated(text),
+      [],
+    )
     .option('--kernel <names>', 'only kernels whose path contains one of these', list(text), [])
     .option('--rounds <n>', 'turns of each side', whole(1, 1000), 20)
     .option('--seconds <s>', 'counted seconds of each side, all its turns together', decimal(0.001, 60), 0.1)
