@@ -126,19 +126,24 @@ template <class T, int groups> struct GroupWords {
   }
 };
 
-/* Pairs of `groups` groups of elements that are wider, each loaded by itself. */
+/* Two adjacent elements as programs take them: float2, or uint2 of bytes. */
+template <class T> TW_DEVICE float2 load_pair(const T *p) { return load2(p); }
+TW_DEVICE uint2 load_pair(const u8 *p) { return bytes_of(load2(p)); }
+
+/* Pairs of `groups` groups of elements that are no whole words, each loaded by itself. */
 template <class T, int groups> struct GroupPairs {
-  float2 pairs[groups];
+  using Pair = decltype(load_pair((const T *)nullptr));
+  Pair pairs[groups];
 
   template <int columns> TW_DEVICE void load(const T *row, int column, int quad) {
 #pragma unroll
     for (int group = 0; group < groups; group++) {
       const int own = column + 8 * group + 2 * quad;
-      pairs[group] = columns > 0 && own >= columns ? float2{} : load2(row + own);
+      pairs[group] = columns > 0 && own >= columns ? Pair{} : load_pair(row + own);
     }
   }
   TW_DEVICE void turn(int) {}
-  TW_DEVICE float2 pair(int group) const { return pairs[group]; }
+  TW_DEVICE Pair pair(int group) const { return pairs[group]; }
 };
 
 /*

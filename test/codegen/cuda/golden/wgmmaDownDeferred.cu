@@ -109,8 +109,8 @@ struct Epilogue {
     loaded.stream_words[i].load(stream + (long long)row * 256 + first);
   }
 
-  TW_DEVICE void final_row(Loaded &loaded, int i, const float (&products)[8], int row, int first, int lane,
-    bool is_stored) const {
+  TW_DEVICE void final_row(Loaded &loaded, int i, const float (&products)[8], int row, int first,
+    int lane, bool is_stored) const {
     Eight<f32> next_kept{};
     Eight<f16> nextHalf_kept{};
     float nextParts_columns[8];

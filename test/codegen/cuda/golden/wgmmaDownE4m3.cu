@@ -104,7 +104,8 @@ struct Epilogue {
     }
   }
 
-  template <int count> TW_DEVICE void column_values(int column0, int self, float (&held)[count]) const {
+  template <int count>
+TW_DEVICE void column_values(int column0, int self, float (&held)[count]) const {
 #pragma unroll
     for (int i = 0; i < 3; i++) {
       const int lying_ = column0 + self + 96 * i - 0;

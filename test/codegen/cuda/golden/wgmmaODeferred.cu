@@ -80,8 +80,8 @@ struct Epilogue {
     loaded.streamTail_words[i].load(streamTail + (long long)row * 512 + first);
   }
 
-  TW_DEVICE void final_row(Loaded &loaded, int i, const float (&products)[8], int row, int first, int lane,
-    bool is_stored) const {
+  TW_DEVICE void final_row(Loaded &loaded, int i, const float (&products)[8], int row, int first,
+    int lane, bool is_stored) const {
     Eight<u8> nextTail_kept{};
     Eight<bf16> nextHalf_kept{};
     float nextParts_columns[8];
