@@ -32,7 +32,9 @@ export class DeviceFill {
   }
 
   /** A packed weight, or the first rows of a table. */
-  async weight(memory: CudaMemory, weight: WeightDecl, seed: number, scale: number, tableRows?: number): Promise<void> {
+  async weight(memory: CudaMemory, decl: WeightDecl, seed: number, scale: number, tableRows?: number): Promise<void> {
+    // Scales are filled as what they are, and not found in a matrix.
+    const { scalesOf: _, ...weight } = decl;
     // Padding rows of a pairing belong to no source.
     memory.fill(0);
     // The matrices of an expert lie together, as if they were all.
