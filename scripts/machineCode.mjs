@@ -176,6 +176,10 @@ for (const kernel of wanted) {
   found[kernel.name] = compile(kernel);
   console.log(lineOf(kernel.name, found[kernel.name], before[kernel.name]));
 }
-const sum = (figures) => Object.keys(found).reduce((all, name) => all + (figures[name]?.seconds ?? 0), 0).toFixed(1);
-console.log(`${wanted.length} kernels, compiled in ${values.against ? `${sum(before)} s before, ` : ''}${sum(found)} s`);
+const sum = (figures) =>
+  Object.keys(found)
+    .reduce((all, name) => all + (figures[name]?.seconds ?? 0), 0)
+    .toFixed(1);
+const earlier = values.against === undefined ? '' : `${sum(before)} s before, `;
+console.log(`${wanted.length} kernels, compiled in ${earlier}${sum(found)} s`);
 if (values.json !== undefined) writeFileSync(values.json, `${JSON.stringify(found)}\n`);
