@@ -33,8 +33,8 @@ function unitOf(
   },
 ): string {
   const { header, config, call, symbol, threads, isRestrict = true } = text;
-  const { extents, parameters } = operands;
-  const head = { symbol, extents, parameters: parameters.length, operands, tensorMaps: [], threads, isRestrict };
+  const { extents } = operands;
+  const head = { symbol, extents, operands, tensorMaps: [], threads, isRestrict };
   return unitText({
     about: aboutKernel(kernel, `${threads} threads`),
     includes: [header],
@@ -48,11 +48,10 @@ function unitOf(
 /** One warp a row. */
 export function emitRoute(
   kernel: RouteKernel,
-  given: CudaOperands,
+  operands: CudaOperands,
   { threads }: CudaLoopSchedule,
   symbol: string,
 ): EmittedCuda {
-  const operands = given.named();
   const { count, chosen, normalized, weights } = kernel;
   const [logits, experts] = [operands.get(kernel.logits), operands.get(kernel.experts)];
   const fields = {
@@ -81,11 +80,10 @@ export function emitRoute(
 /** One block an expert: it counts the pairs of those before, and lists its own in their order. */
 export function emitArrange(
   kernel: SortByExpertKernel,
-  given: CudaOperands,
+  operands: CudaOperands,
   { threads }: CudaLoopSchedule,
   symbol: string,
 ): EmittedCuda {
-  const operands = given.named();
   const { count, chosen, experts, order, starts, places } = kernel;
   const buffers = buffersText('SortBuffers<config>', operands, { experts, order, starts, places });
   const source = unitOf(kernel, operands, {
@@ -111,11 +109,10 @@ const roomBytes = (threads: number): number => BINS * (3 * 4 + 8) + threads * 8 
 
 export function emitSample(
   kernel: SampleKernel,
-  given: CudaOperands,
+  operands: CudaOperands,
   { threads }: CudaLoopSchedule,
   symbol: string,
 ): EmittedCuda {
-  const operands = given.named();
   const { vocab, best, inputs, totals, logits, saved, token, logProb } = kernel;
   const stride = (name: string): number => operands.get(name).stride;
   const buffers = buffersText('SampleBuffers', operands, {

@@ -122,12 +122,10 @@ function mmaConfig(
 /** A gemm kernel on tensor cores. The schedule must be legal for it (isLegalCuda). */
 export function emitGemmMma(
   kernel: GemmKernel,
-  given: CudaOperands,
+  operands: CudaOperands,
   schedule: CudaGemmSchedule,
   symbol: string,
-  parameters: number,
 ): EmittedCuda {
-  const operands = given.named();
   const { tm, tn } = schedule;
   const prologue = rowPrologue(programsOf(kernel.segments), operands);
   const config = mmaConfig(kernel, kernel.segments, operands, schedule, prologue.scalars.length);
@@ -163,7 +161,7 @@ export function emitGemmMma(
       includes: ['gemm/mma.cuh'],
       config: { type: 'MmaConfig', fields: config },
       functors: [prologueOf.text, ...segments.map(({ text }) => text), finish.functions],
-      head: headOf(config, operands, symbol, parameters, !finishesRows(kernel)),
+      head: headOf(config, operands, symbol, !finishesRows(kernel)),
       body: `  await_previous();\n${finish.finish === '' ? `  ${call}` : `  const int m0 = ${call}\n${finish.finish}`}`,
     }),
     tensorMaps: [],
@@ -175,12 +173,10 @@ export function emitGemmMma(
 /** The vocabulary contraction on tensor cores: LOGPROB_BLOCK columns per block, tn at a time. */
 export function emitLogProbMma(
   kernel: LogProbKernel,
-  given: CudaOperands,
+  operands: CudaOperands,
   schedule: CudaGemmSchedule,
   symbol: string,
-  parameters: number,
 ): EmittedCuda {
-  const operands = given.named();
   const prologue = rowPrologue([kernel.rowScale], operands);
   const config = mmaConfig(kernel, segmentsOf(kernel), operands, schedule, prologue.scalars.length);
   const prologueOf = prologueFunctor(prologue, operands);
@@ -192,7 +188,7 @@ export function emitLogProbMma(
       includes: ['head/mma.cuh'],
       config: { type: 'MmaConfig', fields: config },
       functors: [headConfigText(kernel, operands), prologueOf.text, scale.text],
-      head: headOf(config, operands, symbol, parameters),
+      head: headOf(config, operands, symbol),
       body: `  await_previous();\n${callText('  mma_head<config, head_config>', [
         kernel.rows,
         operands.nameOf(operands.get(kernel.a)),
@@ -215,13 +211,11 @@ const headOf = (
   { warpM, warpN, threads }: MmaConfig,
   operands: CudaOperands,
   symbol: string,
-  parameters: number,
   isRestrict = true,
 ): string =>
   kernelHead({
     symbol,
     extents: operands.extents,
-    parameters,
     operands,
     tensorMaps: [],
     threads,

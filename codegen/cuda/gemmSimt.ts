@@ -100,7 +100,6 @@ const simtUnit = (
   operands: CudaOperands,
   config: SimtConfig,
   symbol: string,
-  parameters: number,
   { header, functors, body }: { header: string; functors: readonly string[]; body: string },
 ): string =>
   unitText({
@@ -111,7 +110,6 @@ const simtUnit = (
     head: kernelHead({
       symbol,
       extents: operands.extents,
-      parameters,
       operands,
       tensorMaps: [],
       threads: SIMT_THREADS,
@@ -140,12 +138,10 @@ const launchOf = (
 /** A gemm kernel on CUDA cores. The schedule must be legal for it (isLegalCuda). */
 export function emitGemmSimt(
   kernel: GemmKernel,
-  given: CudaOperands,
+  operands: CudaOperands,
   schedule: CudaGemmSchedule,
   symbol: string,
-  parameters: number,
 ): EmittedCuda {
-  const operands = given.named();
   const { tm, tn } = schedule;
   const prologue = rowPrologue(programsOf(kernel.segments), operands);
   const config = simtConfig(kernel, operands, schedule, prologue.scalars.length);
@@ -178,7 +174,7 @@ export function emitGemmSimt(
     ...segments.map(({ instance }) => instance),
   ]);
   return {
-    source: simtUnit(kernel, operands, config, symbol, parameters, {
+    source: simtUnit(kernel, operands, config, symbol, {
       header: 'gemm/simt.cuh',
       functors: [prologueOf.text, ...segments.map(({ text }) => text), finish.functions],
       body: finish.finish === '' ? `  ${call}` : `  const int m0 = ${call}\n${finish.finish}`,
@@ -278,12 +274,10 @@ function laneGroups(
 /** The vocabulary contraction on CUDA cores: LOGPROB_BLOCK columns per block, tn at a time. */
 export function emitLogProbSimt(
   kernel: LogProbKernel,
-  given: CudaOperands,
+  operands: CudaOperands,
   schedule: CudaGemmSchedule,
   symbol: string,
-  parameters: number,
 ): EmittedCuda {
-  const operands = given.named();
   const prologue = rowPrologue([kernel.rowScale], operands);
   const config = simtConfig(kernel, operands, schedule, prologue.scalars.length);
   const prologueOf = prologueFunctor(prologue, operands);
@@ -297,7 +291,7 @@ export function emitLogProbSimt(
     headBuffers(kernel, operands),
   ]);
   return {
-    source: simtUnit(kernel, operands, config, symbol, parameters, {
+    source: simtUnit(kernel, operands, config, symbol, {
       header: 'head/simt.cuh',
       functors: [headConfigText(kernel, operands), prologueOf.text, scale.text],
       body: call,

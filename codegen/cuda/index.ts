@@ -39,7 +39,7 @@ export function emitCudaKernel(
   const signature = kernelSignature(kernel, module, capacity);
   const symbol = `k_${kernel.anchor.toLowerCase()}_${signature}_${scheduleHash(schedule)}`;
   const operands = new CudaOperands(kernel, module, parameters, capacity, markOf);
-  const emitted = emitAnchor(kernel, operands, schedule, symbol, parameters.length);
+  const emitted = emitAnchor(kernel, operands, schedule, symbol);
   const origins = originsIn(kernel);
   return {
     ...{ symbol, parameters, ...emitted, headers: cudaHeadersOf(emitted.source) },
@@ -47,13 +47,7 @@ export function emitCudaKernel(
   };
 }
 
-function emitAnchor(
-  kernel: Kernel,
-  operands: CudaOperands,
-  schedule: CudaSchedule,
-  symbol: string,
-  parameters: number,
-): EmittedCuda {
+function emitAnchor(kernel: Kernel, operands: CudaOperands, schedule: CudaSchedule, symbol: string): EmittedCuda {
   const mismatch = (): never => {
     throw new Error(
       `Kernel ${kernel.name} (${kernel.path}) is a ${kernel.anchor}, but its schedule is for ${schedule.kind}.`,
@@ -66,20 +60,20 @@ function emitAnchor(
       switch (schedule.skeleton) {
         case 'simt':
           return kernel.anchor === 'gemm'
-            ? emitGemmSimt(kernel, operands, schedule, symbol, parameters)
-            : emitLogProbSimt(kernel, operands, schedule, symbol, parameters);
+            ? emitGemmSimt(kernel, operands, schedule, symbol)
+            : emitLogProbSimt(kernel, operands, schedule, symbol);
         case 'mma':
           return kernel.anchor === 'gemm'
-            ? emitGemmMma(kernel, operands, schedule, symbol, parameters)
-            : emitLogProbMma(kernel, operands, schedule, symbol, parameters);
+            ? emitGemmMma(kernel, operands, schedule, symbol)
+            : emitLogProbMma(kernel, operands, schedule, symbol);
         case 'wgmma':
-          return emitWgmma(kernel, operands, schedule, symbol, parameters);
+          return emitWgmma(kernel, operands, schedule, symbol);
         case 'skinny':
-          return emitSkinny(kernel, operands, schedule, symbol, parameters);
+          return emitSkinny(kernel, operands, schedule, symbol);
         case 'skinnyWgmma':
-          return emitSkinnyWgmma(kernel, operands, schedule, symbol, parameters);
+          return emitSkinnyWgmma(kernel, operands, schedule, symbol);
         case 'grouped':
-          return kernel.anchor === 'gemm' ? emitGrouped(kernel, operands, schedule, symbol, parameters) : mismatch();
+          return kernel.anchor === 'gemm' ? emitGrouped(kernel, operands, schedule, symbol) : mismatch();
         default:
           return mismatch();
       }

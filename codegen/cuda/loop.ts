@@ -35,11 +35,10 @@ const ELEMENTS_OF_BLOCK = 1024;
 /** A loop kernel: its domains lie one behind another along y. */
 export function emitLoop(
   kernel: LoopKernel,
-  given: CudaOperands,
+  operands: CudaOperands,
   { threads }: CudaLoopSchedule,
   symbol: string,
 ): EmittedCuda {
-  const operands = given.named();
   const { rows, finish } = kernel;
   const finished = finish === undefined ? {} : { finish };
   const all = loopDomains(kernel);
@@ -66,14 +65,14 @@ export function emitLoop(
       [`static constexpr int side = ${side};`],
     ),
   );
-  const { extents, parameters } = operands;
+  const { extents } = operands;
   const call = callText('run_loops<config>', [rows, ...functors.map(({ instance }) => instance)]);
   const source = unitText({
     about: aboutKernel(kernel, `${threads} threads`),
     includes: ['loop/loop.cuh'],
     config: { type: 'LoopConfig', fields: { rowsOfBlock, threads } },
     functors: functors.map(({ text }) => text),
-    head: kernelHead({ symbol, extents, parameters: parameters.length, operands, tensorMaps: [], threads, blocks }),
+    head: kernelHead({ symbol, extents, operands, tensorMaps: [], threads, blocks }),
     body: `  await_previous();\n  ${call}`,
   });
   return emittedPlain(source, threads, { kind: 'tiles', extent: rows, per: rowsOfBlock, times: 1 }, domains.length);
@@ -86,11 +85,10 @@ const loopName = ({ outputs }: LoopDomain, operands: CudaOperands, isAlone: bool
 /** Combines the parts of a row's log-sum-exp, one warp per row. */
 export function emitLogProbReduce(
   kernel: LogProbReduceKernel,
-  given: CudaOperands,
+  operands: CudaOperands,
   { threads }: CudaLoopSchedule,
   symbol: string,
 ): EmittedCuda {
-  const operands = given.named();
   const { vocab, parts, target, logProb, isArgmax, draw, totals } = kernel;
   const buffers = buffersText('ReduceBuffers', operands, {
     parts,
@@ -101,7 +99,7 @@ export function emitLogProbReduce(
     tokenLogProb: draw?.logProb,
     ...totals,
   });
-  const { extents, parameters } = operands;
+  const { extents } = operands;
   const source = unitText({
     about: aboutKernel(kernel, `${threads} threads`),
     includes: ['head/reduce.cuh'],
@@ -116,7 +114,7 @@ export function emitLogProbReduce(
       },
     },
     functors: [],
-    head: kernelHead({ symbol, extents, parameters: parameters.length, operands, tensorMaps: [], threads }),
+    head: kernelHead({ symbol, extents, operands, tensorMaps: [], threads }),
     body: `  await_previous();\n  reduce_head<config>(${kernel.rows}, ${buffers});`,
   });
   return emittedPlain(source, threads, { kind: 'tiles', extent: kernel.rows, per: threads / 32, times: 1 });

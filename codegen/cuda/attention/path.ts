@@ -132,7 +132,7 @@ export function membersOf(
   buffers: readonly (readonly [member: string, buffer: string | undefined])[],
 ): Member[] {
   return buffers.flatMap(([member, buffer]) =>
-    buffer === undefined ? [] : [[member, operands.named().base(operands.get(buffer))] as const],
+    buffer === undefined ? [] : [[member, operands.base(operands.get(buffer))] as const],
   );
 }
 
@@ -142,7 +142,7 @@ export function callUnit(
   { header, call, config, operands: type, elements, members, tensorMaps = [], waits = false }: AttentionCall,
 ): string {
   const { kernel, symbol, tile } = code;
-  const operands = code.operands.named();
+  const operands = code.operands;
   const types = elements.map((name) => ELEMENT_TYPES[operands.get(name).dtype]).join(', ');
   const lines = members.map(([to, from]) => `      .${to} = ${from},\n`).join('');
   const maps = tensorMaps.map(({ parameter }) => `, &${operands.parameterNames[parameter]!}_map`).join('');
@@ -154,7 +154,6 @@ export function callUnit(
     head: kernelHead({
       symbol,
       extents: operands.extents,
-      parameters: operands.parameters.length,
       operands,
       tensorMaps,
       threads: tile.threads,

@@ -39,13 +39,11 @@ interface GroupedConfig extends ConfigFields {
 /** Prints `kernel` under a legal grouped schedule. No kernel of a plan may write weights. */
 export function emitGrouped(
   kernel: GemmKernel,
-  given: CudaOperands,
+  operands: CudaOperands,
   schedule: CudaGemmSchedule,
   symbol: string,
-  parameters: number,
 ): EmittedCuda {
   const { tm, tn, tk, stages } = schedule;
-  const operands = given.named();
   const segments = segmentsOf(kernel);
   const group = groupSizeOf(kernel, operands);
   const prologue = rowPrologue(rowProgramsOf(kernel), operands);
@@ -81,7 +79,6 @@ export function emitGrouped(
       head: kernelHead({
         symbol,
         extents: operands.extents,
-        parameters,
         operands,
         tensorMaps,
         threads,

@@ -38,13 +38,11 @@ interface SkinnyConfig extends ConfigFields {
 /** Prints `kernel` under a legal skinny schedule. No kernel of a plan may write weights. */
 export function emitSkinny(
   kernel: ContractionKernel,
-  given: CudaOperands,
+  operands: CudaOperands,
   schedule: CudaGemmSchedule,
   symbol: string,
-  parameters: number,
 ): EmittedCuda {
   const { tm, tn, tk, stages } = schedule;
-  const operands = given.named();
   const isLogProb = kernel.anchor === 'logprob';
   const segments = segmentsOf(kernel);
   const prologue = rowPrologue(rowProgramsOf(kernel), operands);
@@ -89,7 +87,6 @@ export function emitSkinny(
       head: kernelHead({
         symbol,
         extents: operands.extents,
-        parameters,
         operands,
         tensorMaps: [],
         threads,
@@ -122,13 +119,11 @@ interface SkinnyWgmmaConfig extends ConfigFields {
 /** Prints `kernel` under a legal skinnyWgmma schedule. No kernel of a plan may write weights. */
 export function emitSkinnyWgmma(
   kernel: ContractionKernel,
-  given: CudaOperands,
+  operands: CudaOperands,
   schedule: CudaGemmSchedule,
   symbol: string,
-  parameters: number,
 ): EmittedCuda {
   const { tm, tn, tk, stages, cluster } = schedule;
-  const operands = given.named();
   const segments = segmentsOf(kernel);
   const prologue = rowPrologue(rowProgramsOf(kernel), operands);
   const rowValues = prologue.scalars.length;
@@ -174,7 +169,6 @@ export function emitSkinnyWgmma(
       head: kernelHead({
         symbol,
         extents: operands.extents,
-        parameters,
         operands,
         tensorMaps,
         threads,

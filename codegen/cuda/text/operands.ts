@@ -20,19 +20,12 @@ export const ELEMENT_TYPES: Readonly<Record<BufferDType, string>> = {
   bool: 'flag',
   u8: 'u8',
 };
-/** The same, as kernels that are printed whole name them. */
-export const CUDA_TYPES = ELEMENT_TYPES;
 
-/**
- * The names of a module as operands of one kernel. Parameters are typed pointers with plain names; in kernels that are
- * printed whole, `p<index>`.
- */
+/** The names of a module as operands of one kernel. Parameters are typed pointers with plain names. */
 export class CudaOperands extends KernelOperands {
   /** C++ names of the parameters, in order. */
   readonly parameterNames: readonly string[];
   private readonly parameterList: readonly string[];
-  /** Whether parameters have names; set by generators of units. */
-  isNamed = false;
 
   constructor(...given: ConstructorParameters<typeof KernelOperands>) {
     super(...given);
@@ -45,12 +38,6 @@ export class CudaOperands extends KernelOperands {
     return this.parameterList.map((name) => this.get(name));
   }
 
-  /** The same with parameters by name. */
-  named(): this {
-    this.isNamed = true;
-    return this;
-  }
-
   /** C++ name of a parameter. */
   nameOf({ index }: Operand): string {
     return this.parameterNames[index]!;
@@ -58,7 +45,7 @@ export class CudaOperands extends KernelOperands {
 
   /** C expression of a buffer's base pointer. */
   base(operand: Operand): string {
-    return this.isNamed ? this.nameOf(operand) : `((${CUDA_TYPES[operand.dtype]} *)p${operand.index})`;
+    return this.nameOf(operand);
   }
 }
 
@@ -83,8 +70,6 @@ export const mapNames = (operands: CudaOperands, maps: readonly TensorMapDecl[])
 export interface CudaKernelHead {
   readonly symbol: string;
   readonly extents: readonly string[];
-  /** Buffers and weights. */
-  readonly parameters: number;
   readonly operands: CudaOperands;
   readonly tensorMaps: readonly TensorMapDecl[];
   readonly threads: number;
@@ -189,7 +174,7 @@ export class CudaRowScope extends RowStatements<CudaOperands> {
   firstOfRow(operand: Operand, via: string | undefined): string {
     return this.define(
       `row ${operand.name} ${via ?? ''}`,
-      `${CUDA_TYPES[operand.dtype]} *`,
+      `${ELEMENT_TYPES[operand.dtype]} *`,
       `${this.operands.base(operand)} + ${rowOffset(operand, this.rowIndex(via))}`,
       `${operand.name}_row`,
     );

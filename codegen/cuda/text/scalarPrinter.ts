@@ -173,7 +173,7 @@ export class LaneBody {
     if (parent === undefined) return s.op !== 'roundBf16' && s.op !== 'roundF24' && s.op !== 'tailF24';
     const origin = originOf(s);
     if (origin === undefined || origin === originOf(parent)) return false;
-    // The graph calls what nobody has named after its operator, and a number.
+    // A value that nobody has named has the name of its operator and a number in the graph.
     return plainName(origin).replace(/_.*$/, '') !== s.op;
   }
 

@@ -23,9 +23,8 @@ export function emitWgmma(
   operands: CudaOperands,
   schedule: CudaGemmSchedule,
   symbol: string,
-  parameters: number,
 ): EmittedCuda {
-  const context = wgmmaContext(kernel, operands.named(), schedule);
+  const context = wgmmaContext(kernel, operands, schedule);
   const { options, segments, config } = context;
   const threads = blockThreads(options.epilogueGroups);
   const tensorMaps = tensorMapsOf({
@@ -37,7 +36,6 @@ export function emitWgmma(
   const head = kernelHead({
     symbol,
     extents: operands.extents,
-    parameters,
     operands,
     tensorMaps,
     threads,

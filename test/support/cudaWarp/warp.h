@@ -299,17 +299,6 @@ static unsigned char *tw_shared_at(unsigned at, unsigned bytes) {
   return tw_shared + at;
 }
 
-/* Two floats at an address of shared memory of block `rank` of the cluster. */
-template <class Pair = float2> static Pair tw_load2_of_block(unsigned at, int rank) {
-  if (at % 8 != 0 || at + 8 > TW_SHARED_BYTES || (unsigned)rank >= tw_fibres.size() / tw_threads)
-    tw_fail("an address of another block's shared memory is out of range or no multiple of 8");
-  Pair pair;
-  tw_race_read(tw_shared_of[rank] + at, sizeof pair);
-  memcpy(&pair, tw_shared_of[rank] + at, sizeof pair);
-  return pair;
-}
-static void tw_prefetch(const void *) {}
-
 static void tw_land(const tw_copy &c) {
   memset(c.to, 0, (size_t)c.size);
   memcpy(c.to, c.from, (size_t)c.bytes);

@@ -16,6 +16,5 @@ inline void send(unsigned at, int rank, unsigned bar, float x) { tw_send(at, (un
 inline void send2(unsigned at, int rank, unsigned bar, float x, float y) {
   tw_send(at, (unsigned)rank, bar, float2{ x, y });
 }
-inline float2 load2_of_block(unsigned at, int rank) { return tw_load2_of_block<float2>(at, rank); }
 
 }  // namespace tw
