@@ -19,6 +19,7 @@ const COMPOSED = [
   '^autotune/',
   '^tasks/',
   '^evaluate/',
+  '^draft/',
   '^engine/',
   '^grammar/',
   '^search/',
@@ -55,12 +56,14 @@ const MAY_IMPORT = {
   evaluate: ['^tasks/', '^python/'],
   // Grammars are matched byte by byte: tokens come in as bytes, masks go out.
   grammar: [],
+  // Drafts are made of tokens alone: whoever proposes is tested, and compared, with finished texts.
+  draft: ['^ir/'],
   // The engine sees any model as a DeviceModel: requests, pages and scheduling are tested with a fake one.
-  engine: ['^ir/', '^python/'],
+  engine: ['^ir/', '^python/', '^draft/'],
   // A search sees its models as a writer of steps and a judge of paths: methods are tested with made-up ones.
-  search: ['^ir/', '^python/', '^models/', '^tasks/', '^engine/'],
+  search: ['^ir/', '^python/', '^models/', '^tasks/', '^draft/', '^engine/'],
   // The server sees devices through the engine: endpoints are tested with a fake one.
-  serve: ['^ir/', '^python/', '^models/', '^tasks/', '^grammar/', '^engine/', '^search/'],
+  serve: ['^ir/', '^python/', '^models/', '^tasks/', '^grammar/', '^draft/', '^engine/', '^search/'],
   // Results, traces and IR as pages: what is shown is read or handed in, and nothing here computes an answer.
   report: [
     '^ir/',

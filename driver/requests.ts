@@ -74,6 +74,8 @@ export interface ModelRequest {
   readonly feeds?: boolean;
   /** `step` returns rows of the residual stream behind the last norm, for draft heads. */
   readonly hidden?: boolean;
+  /** A folder with a draft model, a draft head, or `mtp`: the model's own. The model then has the function `draft`. */
+  readonly draftModel?: string;
   /** Folder that receives every stage, numbered. Nothing is written if absent. */
   readonly dump?: string;
   readonly signal?: AbortSignal;

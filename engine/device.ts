@@ -38,6 +38,21 @@ export interface PageCopies {
   readonly rows: Int32Array;
 }
 
+/**
+ * Drafts that leave the path of a part (B branches). Their tokens come behind those of all parts, branch after branch,
+ * and see the path up to where they leave it. Their keys and values are in pages of their own, of which the device
+ * knows nothing after the step.
+ */
+export interface DraftBranches {
+  /** i32[B]: the part whose path a branch leaves; P + b: that of branch b before it. */
+  readonly of: Int32Array;
+  /** i32[B]: the position of its first token; and how many there are, from 1 to the size of a page. */
+  readonly from: Int32Array;
+  readonly count: Int32Array;
+  /** i32[B]: a page that nobody else has. */
+  readonly page: Int32Array;
+}
+
 /** Numbers of sequences are below this. */
 export const MAX_SEQUENCES = 1 << 20;
 
@@ -80,6 +95,9 @@ export interface StepMessage {
   /** Of the first rows, which are filtered. */
   readonly filters?: FilterInputs;
   readonly copies?: PageCopies;
+  readonly branches?: DraftBranches;
+  /** For the function `draft`, whose drawn tokens are kept apart from those of `step`. Neither filters nor branches. */
+  readonly isDraft?: true;
 }
 
 /** What filtered rows are given. Log-probabilities are those at temperature 1, of unchanged logits. */
@@ -118,6 +136,18 @@ export class StateLost extends Error {
   }
 }
 
+/** How a model is asked for drafts: by messages with `isDraft`, over the pages that its sequences have. */
+export interface DraftFunction {
+  /** For summaries and metrics: `model`, `eagle`, `mtp`. */
+  readonly name: string;
+  /**
+   * 0: it takes token p at position p, as the model does. 1: it takes token p + 1 at position p, beside what `step`
+   * computed there. A row behind the last token it may take then draws the one that follows.
+   */
+  readonly ahead: 0 | 1;
+  readonly limits: Pick<StepLimits, 'tokens' | 'keys' | 'rows'>;
+}
+
 /** A model on one replica, as the engine sees it. Its steps are executed in the order in which they are sent. */
 export interface DeviceModel {
   readonly limits: StepLimits;
@@ -133,6 +163,8 @@ export interface DeviceModel {
   /** Pages whose memory comes and goes together, and the bytes of those in all states. */
   readonly piecePages: number;
   readonly pieceBytes: number;
+  /** The function that proposes tokens on the device, if the model has one. */
+  readonly draft?: DraftFunction | undefined;
   /** Says how many pages it has, beside other models on its device. Absent: it keeps those that it is opened with. */
   readonly budget?: MemoryBudget | undefined;
   /** Rejects with StateLost where the device is gone, and with an error that has `rows` where only those failed. */

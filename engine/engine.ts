@@ -11,6 +11,7 @@ import type { ModelStats } from './modelStats.js';
 import type { MemoryRoom } from './replicaMemory.js';
 import { Replicas } from './replicas.js';
 import { type ModelFacts, planRequest } from './requestKinds.js';
+import type { ModelDrafts } from './speculation.js';
 import type { EngineRequest, Generated, GenerateRequest, RequestOptions } from './request.js';
 import { Task } from './task.js';
 
@@ -31,6 +32,8 @@ export interface EngineModel {
   readonly replicas: readonly DeviceModel[];
   /** Tokens of its vocabulary: others are refused. Default: any number. */
   readonly vocabSize?: number;
+  /** Who proposes what may follow its texts. Default: nobody. */
+  readonly drafts?: ModelDrafts | undefined;
   /** Replicas that are still loading; those that fail are left out. */
   readonly later?: readonly Promise<DeviceModel>[];
   /** Releases its devices and memory. */
@@ -90,7 +93,8 @@ export class Engine {
         `load: there is a model ${JSON.stringify(name)} already`,
         `unload it before: await engine.unload(${JSON.stringify(name)})`,
       );
-    const replicas = new Replicas(model.replicas, name);
+    const { vocabSize, drafts } = model;
+    const replicas = new Replicas(model.replicas, { name, vocabSize, drafts });
     this.models.set(name, { replicas, model, requests: new Set(), waiters: new Set(), leaving: undefined });
     for (const each of model.later ?? [])
       void each

@@ -15,6 +15,7 @@ import { ReplicaMemory } from './replicaMemory.js';
 import type { EndReason } from './request.js';
 import type { PagePressure, Scheduler } from './scheduler.js';
 import type { Sequence } from './sequence.js';
+import { type ModelDrafts, Speculation } from './speculation.js';
 import type { AskedRow, FoundAnswers, Step } from './stepMessage.js';
 import { StepTimes } from './stepTimes.js';
 import type { Task, TaskOwner } from './task.js';
@@ -31,6 +32,16 @@ interface Flight {
 interface Entry {
   readonly task: Task;
   work: number;
+}
+
+export interface GeneratorOptions {
+  /** For messages. */
+  readonly name?: string | undefined;
+  /** Shared by the replicas of a model. */
+  readonly measures?: Measures;
+  /** Tokens of its vocabulary. Default: any number. */
+  readonly vocabSize?: number | undefined;
+  readonly drafts?: ModelDrafts | undefined;
 }
 
 /** Tries to have tasks done by another device. Returns those that it cannot place. */
@@ -57,6 +68,7 @@ export class Generator implements TaskOwner {
   private readonly stopping = new Set<Task>();
   private readonly guided = new GuidedSet();
   private readonly times = new StepTimes();
+  private readonly speculation: Speculation;
   private loop: Promise<void> | undefined;
   private calls = 0;
   private computedTokens = 0;
@@ -64,13 +76,15 @@ export class Generator implements TaskOwner {
   private peakPages = 0;
 
   /** Throws UserError where the device has no memory for it beside others. */
-  constructor(model: DeviceModel, rescue: Rescue = (tasks) => tasks, name = 'the model', measures = new Measures()) {
+  constructor(model: DeviceModel, rescue: Rescue = (tasks) => tasks, options: GeneratorOptions = {}) {
+    const { name = 'the model', measures = new Measures(), drafts, vocabSize } = options;
     this.model = model;
     this.rescue = rescue;
     this.measures = measures;
     this.memory = new ReplicaMemory(model, name, this.times, () => this.wake());
     this.pool = this.memory.pool;
     this.scheduler = this.memory.scheduler;
+    this.speculation = new Speculation(this.scheduler, drafts, vocabSize);
   }
 
   get counts(): GeneratorCounts {
@@ -130,6 +144,7 @@ export class Generator implements TaskOwner {
     this.memory.accept(task.sequence);
     this.scheduler.add(task.sequence);
     this.guided.add(task.sequence.guided);
+    this.speculation.begin(task);
     task.begin();
     this.wake();
     this.memory.report();
@@ -182,6 +197,7 @@ export class Generator implements TaskOwner {
     const entry = this.tasks.get(sequence);
     this.scheduler.remove(sequence);
     this.guided.delete(sequence.guided);
+    this.speculation.end(sequence);
     this.tasks.delete(sequence);
     if (entry === undefined) return undefined;
     this.stopping.delete(entry.task);
@@ -208,6 +224,8 @@ export class Generator implements TaskOwner {
         while (flights.length === 0 || this.mayLookAhead(flights)) {
           const masks = this.guided.wait(this.times.lastMs);
           if (masks !== undefined) await masks;
+          const drafts = this.speculation.prepare();
+          if (drafts !== undefined) await drafts;
           const flight = this.begin();
           if (flight === undefined) break;
           flights.push(flight);
@@ -306,6 +324,7 @@ export class Generator implements TaskOwner {
         ended.set(task, asError(error));
       }
     });
+    this.speculation.read(step);
     // Others may find what is full, also of those that end now.
     this.scheduler.read(step);
     // Rows of a sequence need not be in order.
@@ -375,7 +394,7 @@ export class Generator implements TaskOwner {
       sequence.withdraw(from, this.pool);
       if (drafts.length > 0) {
         // It may be a wrong draft after which nothing is finite.
-        sequence.stopDrafting();
+        this.speculation.stop(sequence);
         continue;
       }
       if (wasAhead && !('where' in error && error.where !== undefined)) {

@@ -5,22 +5,20 @@
  */
 import type { Discarded } from './discard.js';
 import type { DeviceModel } from './device.js';
-import { Generator } from './generator.js';
+import { Generator, type GeneratorOptions } from './generator.js';
 import { type GeneratorCounts, Measures, type ModelStats } from './modelStats.js';
 import type { MemoryRoom } from './replicaMemory.js';
 import type { Task } from './task.js';
 
 export class Replicas {
   private readonly generators: Generator[] = [];
-  private readonly name: string | undefined;
-  private readonly measures = new Measures();
+  private readonly options: GeneratorOptions;
 
   /**
-   * `models`: those that are ready, at least one. `name`: for messages. Throws UserError where a device has no memory
-   * for it beside others.
+   * `models`: those that are ready, at least one. Throws UserError where a device has no memory for it beside others.
    */
-  constructor(models: readonly DeviceModel[], name?: string) {
-    this.name = name;
+  constructor(models: readonly DeviceModel[], options: Omit<GeneratorOptions, 'measures'> = {}) {
+    this.options = { ...options, measures: new Measures() };
     try {
       for (const model of models) this.add(model);
     } catch (error) {
@@ -38,7 +36,7 @@ export class Replicas {
   add(model: DeviceModel): void {
     const rescue = (tasks: readonly Task[]): readonly Task[] =>
       this.generators.some((each) => each !== generator && each.isReady) ? this.place(tasks) : tasks;
-    const generator: Generator = new Generator(model, rescue, this.name, this.measures);
+    const generator: Generator = new Generator(model, rescue, this.options);
     this.generators.push(generator);
     if (this.generators.length > 1) this.place(this.generators.flatMap((each) => each.takeWaiting()));
   }
@@ -108,7 +106,7 @@ export class Replicas {
     const sums = { running: 0, waiting: 0, paused: 0, pages: 0, heldPages: 0, steps: 0, preemptions: 0 };
     for (const { load } of this.generators)
       for (const key of Object.keys(sums) as (keyof typeof sums)[]) sums[key] += load[key];
-    return { ...sums, ...this.measures.sums };
+    return { ...sums, ...this.options.measures!.sums };
   }
 
   /** Every task to a replica; none is left. */

@@ -1,8 +1,7 @@
 /** What an engine is asked for, and what it answers: continuations of a prompt, rows of given tokens, class logits. */
-import { defined } from '../system/defined.js';
+import type { Drafter } from '../draft/drafter.js';
 import type { DeviceModel } from './device.js';
 import { type AskOptions, AskedRows } from './askedRows.js';
-import type { Drafter } from './drafts.js';
 import { Guided, type TokenGuide } from './guide.js';
 import { needsRow, resolveSampling, type SamplingOptions } from './options.js';
 import { Sequence } from './sequence.js';
@@ -30,12 +29,8 @@ export interface GenerateRequest {
   readonly sampling?: SamplingOptions;
   /** Which of several continuations of the prompt this is, from 0: each has a seed of its own. */
   readonly sample?: number;
-  /**
-   * Proposes what may follow the tokens so far. The text does not depend on it: what is proposed is computed beside the
-   * last token, and taken where it is what would have been drawn. Called before a step, so it must be quick; what it
-   * throws ends the request. With it, a step is planned when the one before has been read.
-   */
-  readonly drafts?: Drafter;
+  /** Who proposes what may follow. The text does not depend on it. Default: as the model says. `false`: nobody. */
+  readonly drafts?: Drafter | false;
   /** Says which tokens may come; not with `drafts`. While it thinks, the sequence takes no part in steps. */
   readonly guide?: TokenGuide;
   /**
@@ -183,7 +178,6 @@ export function sequenceOf(
   request: GenerateRequest,
   { maxLength, room, vocab }: SequenceLimits,
   priority = 0,
-  drafter?: Drafter,
 ): Sequence {
   const { prompt, maxNewTokens, scoreFrom = Infinity, rows, stopTokens = new Set(), minNewTokens = 0 } = request;
   if (prompt.length > maxLength)
@@ -209,6 +203,5 @@ export function sequenceOf(
     asks: rows === undefined ? AskedRows.following(prompt, scoreFrom) : new AskedRows(rows),
     isDrawing: maxNewTokens > 0 || rows === undefined,
     ...(isGuided ? { guided: new Guided(request.guide!, request.sample ?? 0, vocab!) } : {}),
-    ...defined({ drafter }),
   });
 }

@@ -1,7 +1,6 @@
 /** Kinds of requests, and the sequences that compute them. */
 import { UsageError } from '../errors.js';
 import { counted } from '../system/text.js';
-import { MAX_DRAFTS, usableDrafts } from './drafts.js';
 import { MAX_ROWS_AT, MAX_SAMPLES, MAX_TOP_LOGPROBS } from './limits.js';
 import { defined } from '../system/defined.js';
 import { onlyTokens } from './guide.js';
@@ -66,17 +65,12 @@ function planOf(request: EngineRequest, model: ModelFacts): RequestPlan<EngineRe
       if (allowedTokens?.length === 0) throw new UsageError('allowedTokens: no token is allowed', 'give at least one');
       const { drafts } = own;
       const guide = allowedTokens === undefined ? own.guide : onlyTokens(allowedTokens, model.vocab ?? 0, own.guide);
-      if (drafts !== undefined && guide !== undefined)
+      if (drafts !== undefined && drafts !== false && guide !== undefined)
         throw new UsageError('drafts: a guided continuation takes none', 'leave drafts or guide out');
-      const { vocabSize } = model;
-      // A token that the model does not have would end the step of all.
-      const checked = drafts && {
-        drafts: (tokens: readonly number[]) => usableDrafts(Array.from(drafts(tokens)), MAX_DRAFTS, vocabSize),
-      };
       const rows = given !== undefined && 'top' in given ? allRows(own.prompt, given) : given;
       const asked = rows !== undefined && planRows(own.prompt, rows, model);
       const sequences = Array.from({ length: n }, (_each, i) => ({
-        request: { ...own, ...checked, ...defined({ guide }), sample: sample + i },
+        request: { ...own, ...defined({ guide }), sample: sample + i },
       })).map((each, i) =>
         // The others have the same prompt.
         i > 0 || asked === false

@@ -4,8 +4,8 @@
  * its pages back, else the last that runs, and is computed again later. A step costs time for the sequences that it
  * takes, not for those that wait.
  */
+import { MAX_DRAFTS, NO_DRAFT, usableDraft } from '../draft/drafter.js';
 import type { StepLimits } from './device.js';
-import { MAX_DRAFTS } from './drafts.js';
 import { findPages, type FoundPages } from './foundPages.js';
 import { PAGE_TOKENS, type PagePool } from './pages.js';
 import type { PageCopy, Sequence } from './sequence.js';
@@ -336,7 +336,8 @@ export class Scheduler {
       const lists = Math.floor((maxEntries - draft.entries) / entries);
       most = Math.min(most, maxFiltered - draft.filtered - 1, lists - 1);
     }
-    const drafts = sequence.propose(most);
+    const { tokens: drafts } = usableDraft(sequence.draft, Math.min(most, sequence.draftRoom));
+    sequence.draft = NO_DRAFT;
     if (drafts.length === 0 || sequence.reserve(length + drafts.length, this.pool)) return drafts;
     return drafts.slice(0, sequence.pages.length * PAGE_TOKENS - length);
   }

@@ -1,9 +1,9 @@
 /** A sequence of tokens that is continued: its prompt, what was generated, and the pages of its keys and values. */
 import { NO_FILTERS } from '../ir/filters.js';
-import { noiseKey, type NoiseKey } from '../ir/gumbel.js';
+import { type Draft, NO_DRAFT } from '../draft/drafter.js';
+import { type Draw, noiseKey } from '../ir/gumbel.js';
 import { defined } from '../system/defined.js';
 import { AskedRows } from './askedRows.js';
-import { type Drafter, usableDrafts } from './drafts.js';
 import type { Guided } from './guide.js';
 import { isGreedy, needsRow, type Sampling } from './options.js';
 import type { TokenFact } from './pageFacts.js';
@@ -29,8 +29,6 @@ export interface SequenceOptions {
   readonly filterVocab?: number | undefined;
   /** Sequences with a lower one go first. Default 0. */
   readonly priority?: number;
-  /** Proposes tokens behind those that are known. */
-  readonly drafter?: Drafter | undefined;
   /** Says which tokens may come next; their rows are filtered. */
   readonly guided?: Guided;
   /** Tokens that may not be among the first `atLeast` that are generated. */
@@ -48,11 +46,6 @@ export interface PageCopy {
   readonly from: number;
   readonly to: number;
   readonly rows: number;
-}
-
-/** What a token is drawn with on the device. */
-export interface Draw extends NoiseKey {
-  readonly inverseTemperature: number;
 }
 
 const NO_ROWS = new AskedRows([]);
@@ -78,7 +71,6 @@ export class Sequence {
   private readonly isFilteredAlways: boolean;
   private readonly entries: TokenEntries | undefined;
   private readonly filterVocab: number;
-  private drafter: Drafter | undefined;
   private readonly bannedFirst: SequenceOptions['banned'];
   /** Among sequences of one priority, which of them the scheduler was given first. */
   arrival = 0;
@@ -101,6 +93,10 @@ export class Sequence {
   wasPreempted = false;
   /** Takes no part in steps: whoever reads what it generates is behind. */
   isPaused = false;
+  /** Its next step waits for its last token, because drafts may follow that. */
+  isDrafting = false;
+  /** What its next step may take behind its last token. */
+  draft: Draft = NO_DRAFT;
   /** Those of its first tokens, in order. */
   readonly pages: number[] = [];
   /** Pages that others can find. */
@@ -121,7 +117,6 @@ export class Sequence {
     this.priority = priority;
     this.bannedFirst = banned;
     this.filterVocab = filterVocab ?? 0;
-    this.drafter = options.drafter;
     this.guided = options.guided;
     this.isFilteredAlways =
       filterVocab !== undefined && sampling !== undefined && (this.guided !== undefined || needsRow(sampling));
@@ -168,20 +163,13 @@ export class Sequence {
 
   /** Whether it goes on after the next token, whatever that is, and nobody has to know that token before. */
   get isForeseen(): boolean {
-    if (this.drafter !== undefined || this.guided?.isFixed === false) return false;
+    if (this.isDrafting || this.guided?.isFixed === false) return false;
     return this.tokens.length + 1 < this.longest;
   }
 
-  /** What may follow its tokens, at most `most`, and never past its longest. */
-  propose(most: number): readonly number[] {
-    const room = Math.min(most, this.longest - this.tokens.length - 1);
-    if (this.drafter === undefined || room <= 0 || this.isUnread) return [];
-    return usableDrafts(this.drafter([...this.tokens]), room);
-  }
-
-  /** Nothing is proposed any more. */
-  stopDrafting(): void {
-    this.drafter = undefined;
+  /** Most drafts that can be of use behind its tokens: none past its longest, or behind a token that is not known. */
+  get draftRoom(): number {
+    return this.isUnread ? 0 : Math.max(0, this.longest - this.tokens.length - 1);
   }
 
   /** Whether what is drawn after `draft` of `drafts`, for place `at`, is drawn after the text. */

@@ -1,6 +1,7 @@
 /** What a step says to the device: pieces of sequences, as changes of what the device knows of them. */
+import type { Draw } from '../ir/gumbel.js';
 import type { StepLimits, StepMessage } from './device.js';
-import { type Draw, type PageCopy, type Sequence, UNREAD } from './sequence.js';
+import { type PageCopy, type Sequence, UNREAD } from './sequence.js';
 import type { TokenFact } from './pageFacts.js';
 import { filterInputs, type FilterRow } from './tokenEntries.js';
 

@@ -3,7 +3,6 @@
  * `take`, `score`, `end` and `fail`, none of which waits for anybody.
  */
 import { Recent } from '../system/recent.js';
-import type { Drafter } from './drafts.js';
 import { allowsAny } from './guide.js';
 import {
   type EndReason,
@@ -87,20 +86,8 @@ export class Task {
   ) {
     this.request = request;
     this.affinity = affinity;
-    const { drafts } = request;
-    this.sequence = sequenceOf(request, limits, priority, drafts && ((tokens) => this.propose(drafts, tokens)));
+    this.sequence = sequenceOf(request, limits, priority);
     this.listener = listener;
-  }
-
-  /** What a drafter proposes. One that throws ends the task, once the step is planned. */
-  private propose(drafts: Drafter, tokens: readonly number[]): readonly number[] {
-    try {
-      return Array.from(drafts(tokens));
-    } catch (error) {
-      this.failure ??= error instanceof Error ? error : new Error(String(error));
-      queueMicrotask(() => this.stop('aborted'));
-      return [];
-    }
   }
 
   /** The loop that computes it has it: its guide is asked for the first mask. */
@@ -120,7 +107,8 @@ export class Task {
     this.stopFor(new GenerateError(`its guide allows ${what}`));
   }
 
-  private stopFor(error: Error): void {
+  /** Ends it with an error, before its next step. */
+  stopFor(error: Error): void {
     if (this.isOver || this.stopped !== undefined) return;
     this.failure = error;
     this.stop('aborted');

@@ -63,6 +63,11 @@ export const STEP = 'step';
 /** The name of the function that copies kept keys and values from rows to rows. */
 export const COPY = 'copy';
 
+/**
+ * The name of the function that proposes tokens behind paths, from keys and values of its own beside those of `step`.
+ */
+export const DRAFT = 'draft';
+
 /** The size of a call in which every extent is `count`. */
 export const everyExtent = ({ extents }: Pick<FunctionInterface, 'extents'>, count: number): Extents =>
   Object.fromEntries(sizeNames({ extents }).map((name) => [name, count]));

@@ -26,6 +26,11 @@ export interface NoiseKey {
   readonly high: number;
 }
 
+/** What a token is drawn with: an inverse temperature of 0 takes the most likely one. */
+export interface Draw extends NoiseKey {
+  readonly inverseTemperature: number;
+}
+
 /** The key for the token that follows `position` under a seed of 64 bits. */
 export function noiseKey(seed: bigint, position: number): NoiseKey {
   const [low, high] = [Number(BigInt.asIntN(32, seed)), Number(BigInt.asIntN(32, seed >> 32n))];

@@ -176,6 +176,6 @@ function sendable(asked: Asked): Pick<ContinuationRequest, 'signal' | 'endsAt'> 
   const { signal, ...rest } = asked;
   if (rest.kind !== 'generate') return { request: rest, signal };
   const { drafts, guide, endsAt, isQuiet: _, ...request } = rest;
-  if (drafts !== undefined || guide !== undefined) throw new Error('A draft and a guide do not cross threads.');
+  if (typeof drafts === 'object' || guide !== undefined) throw new Error('A draft and a guide do not cross threads.');
   return { request, signal, endsAt };
 }

@@ -1,6 +1,7 @@
 /** Tokens that are chosen from rows of logits: the same in any company, and beams scored afterwards to the bit. */
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { drafterOf } from '../../draft/drafter.js';
 import { beginLoading, type LoadedModel } from '../../commands/loadModel.js';
 import { deviceModelOf } from '../../driver/devices/deviceModel.js';
 import { Phases } from '../../driver/phases.js';
@@ -69,10 +70,11 @@ describe('steps that choose from logits', () => {
       const engine = Engine.of(stepper({}, cacheTokens));
       const drafted = await Promise.all(
         PROMPTS.map(async (prompt, i) => {
-          const drafts = (tokens: readonly number[]) =>
+          const drafts = drafterOf((tokens) =>
             together[i]!.slice(tokens.length - prompt.length).map(({ token }, at) =>
               (at + 1) % every === 0 ? 9 : token,
-            );
+            ),
+          );
           const request = { prompt, maxNewTokens: 24, sampling: OPTIONS[i]!, drafts };
           return (await engine.generate(request)).tokens;
         }),

@@ -6,6 +6,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { drafterOf } from '../../draft/drafter.js';
 import { beginLoading, type LoadedModel } from '../../commands/loadModel.js';
 import { deviceModelOf } from '../../driver/devices/deviceModel.js';
 import { Phases } from '../../driver/phases.js';
@@ -200,10 +201,11 @@ describe('steps on a CPU', () => {
       const engine = Engine.of(stepper({}, wrong === 1 ? 16 * 20 : CACHE_TOKENS));
       const drafted = requests.map((request, i) => ({
         ...request,
-        drafts: (tokens: readonly number[]) =>
+        drafts: drafterOf((tokens) =>
           texts[i]!.tokens.slice(tokens.length - request.prompt.length).map(({ token }, at) =>
             wrong > 0 && (tokens.length + at) % (2 * wrong) === 1 ? 7 : token,
           ),
+        ),
       }));
       const found = await Promise.all(drafted.map((request) => engine.generate(request)));
       expect(found.map(({ tokens, reason }) => ({ tokens, reason }))).toEqual(

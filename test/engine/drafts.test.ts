@@ -1,7 +1,7 @@
 /** Drafts: whoever proposes them, and whatever happens meanwhile, texts are those without. */
 import { describe, expect, it } from 'vitest';
 import { Engine } from '../../engine/engine.js';
-import { type Drafter, MAX_DRAFTS, usableDrafts } from '../../engine/drafts.js';
+import { type Drafter, drafterOf, MAX_DRAFTS, usableDraft } from '../../draft/drafter.js';
 
 import type { Generated, GenerateRequest } from '../../engine/request.js';
 import { mix, PATH_VOCAB, pathModel, type PathModelOptions, randomNumbers } from '../support/pathModel.js';
@@ -47,13 +47,12 @@ const alone = async (requests: readonly GenerateRequest[]) => {
 type Text = Awaited<ReturnType<typeof alone>>[number];
 
 /** Proposes what comes, `count` tokens of it, some of them wrong and of no use. */
-const proposing =
-  (request: GenerateRequest, text: Text, count: () => number, wrong: () => boolean): Drafter =>
-  (tokens) => {
+const proposing = (request: GenerateRequest, text: Text, count: () => number, wrong: () => boolean): Drafter =>
+  drafterOf((tokens) => {
     const done = tokens.length - request.prompt.length;
     const right = text.tokens.slice(done).map(({ token }) => token);
     return Array.from({ length: count() }, (_, i) => (wrong() ? mix(i, done) % PATH_VOCAB : (right[i] ?? 5)));
-  };
+  });
 
 const SMALL: readonly (readonly [string, PathModelOptions])[] = [
   ['alone on a large memory', {}],
@@ -135,11 +134,13 @@ describe('drafts', () => {
       engine.submit({ ...request, ...(drafts === undefined ? {} : { drafts }) }).result();
     const [plain, strange, ...bad] = await Promise.allSettled([
       submit(),
-      submit(() => [PATH_VOCAB, -1, 3]),
-      submit(() => {
-        throw new Error('no idea');
-      }),
-      submit((() => undefined) as unknown as Drafter),
+      submit(drafterOf(() => [PATH_VOCAB, -1, 3])),
+      submit(
+        drafterOf(() => {
+          throw new Error('no idea');
+        }),
+      ),
+      submit(drafterOf((() => undefined) as unknown as () => number[])),
     ]);
     expect(plain.status).toBe('fulfilled');
     const tokensOf = (each: typeof plain) => (each.status === 'fulfilled' ? each.value[0]!.tokens : each);
@@ -148,11 +149,24 @@ describe('drafts', () => {
     await engine.close();
   });
 
-  it('are cut where there is no room for them, and before what is no token', () => {
+  it('are cut where there is no room for them, and at what is no token', () => {
+    const tokensOf = (tokens: readonly number[], most: number, vocab?: number) =>
+      usableDraft({ tokens }, most, vocab).tokens;
     const many = Array.from({ length: 30 }, (_, i) => i);
-    expect(usableDrafts(many, 100)).toEqual(many.slice(0, MAX_DRAFTS));
-    expect([usableDrafts(many, 2), usableDrafts(many, -3)]).toEqual([[0, 1], []]);
-    expect(usableDrafts([4, 5, 6, 2], 9, 6)).toEqual([4, 5]);
-    expect([usableDrafts([1, 1.5], 9), usableDrafts([-1], 9), usableDrafts([NaN, 1], 9)]).toEqual([[1], [], []]);
+    expect(tokensOf(many, 100)).toEqual(many.slice(0, MAX_DRAFTS));
+    expect([tokensOf(many, 2), tokensOf(many, -3)]).toEqual([[0, 1], []]);
+    expect(tokensOf([4, 5, 6, 2], 9, 6)).toEqual([4, 5]);
+    expect([tokensOf([1, 1.5], 9), tokensOf([-1], 9), tokensOf([NaN, 1], 9)]).toEqual([[1], [], []]);
+  });
+
+  it('are trees whatever was proposed', () => {
+    const parents = [-1, 0, 0, 2, 9, -1, 4, -2, NaN];
+    const chances = [1, 0.5, 0.25, 0.2, 0, 0, 0, 0, 0];
+    expect(usableDraft({ tokens: [5, 6, 7, -1, 8, 9, 1, 2, 3], parents, chances }, 9)).toEqual({
+      tokens: [5, 6, 7, 9],
+      parents: [-1, 0, 0, -1],
+      chances: [1, 0.5, 0.25, 0],
+    });
+    expect(usableDraft({ tokens: [5, 6], parents: [-1, 0], chances: [2, 1] }, 9)).toEqual({ tokens: [5, 6] });
   });
 });

@@ -1,5 +1,6 @@
 /** Guides: the text of a guided continuation is what masking by hand gives, in any company and whatever happens. */
 import { describe, expect, it } from 'vitest';
+import { drafterOf } from '../../draft/drafter.js';
 import type { StepMessage } from '../../engine/device.js';
 import { Engine } from '../../engine/engine.js';
 import { allowsAny, type TokenGuide } from '../../engine/guide.js';
@@ -221,7 +222,9 @@ describe('a guide', () => {
     const engine = Engine.of(pathModel());
     const guide = always(ONE_MASK);
     const ask = { kind: 'generate', prompt: [1], maxNewTokens: 2, guide } as const;
-    expect(() => engine.submit({ ...ask, drafts: () => [] })).toThrow('drafts: a guided continuation takes none');
+    expect(() => engine.submit({ ...ask, drafts: drafterOf(() => []) })).toThrow(
+      'drafts: a guided continuation takes none',
+    );
     const { vocab: _, ...plain } = pathModel();
     expect(() => Engine.of(plain).submit(ask)).toThrow('compiled without logits, which filters, penalties, guides');
   });

@@ -5,6 +5,7 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
+import { drafterOf } from '../../draft/drafter.js';
 import type { LoadedModel } from '../../commands/loadModel.js';
 import { searchBeams } from '../../engine/beams.js';
 import { Engine } from '../../engine/engine.js';
@@ -185,10 +186,11 @@ for (const [name, requestOf] of [
       ] as const) {
         const drafted = REQUESTS.slice(0, 48).map((each, i) => ({
           ...each,
-          drafts: (tokens: readonly number[]) =>
+          drafts: drafterOf((tokens) =>
             right[i]!.tokens.slice(tokens.length - right[i]!.from).map((token, at) =>
               wrong > 0 && (tokens.length + at) % (wrong + 1) === 0 ? 7 : token,
             ),
+          ),
         }));
         const generator = Engine.of(stepper({}, cacheTokens));
         assert.deepEqual(await write(generator, drafted), together.slice(0, 48), `wrong: ${wrong}`);

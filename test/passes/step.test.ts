@@ -4,7 +4,7 @@
  */
 import { describe, expect, it } from 'vitest';
 import { cudaNumerics } from '../../driver/targets/cudaDevice.js';
-import type { Draw } from '../../engine/sequence.js';
+import type { Draw } from '../../ir/gumbel.js';
 import type { Graph } from '../../ir/graph/graph.js';
 import { interpretFunction, interpretGraph } from '../../ir/graph/interpreter.js';
 import { drawScore, noiseKey } from '../../ir/gumbel.js';

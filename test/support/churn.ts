@@ -5,7 +5,7 @@
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import type { Drafter } from '../../engine/drafts.js';
+import { type Drafter, drafterOf } from '../../draft/drafter.js';
 import type { Engine } from '../../engine/engine.js';
 import type { RequestHandle } from '../../engine/handle.js';
 import type { EngineRequest, Generated, ResultOf } from '../../engine/request.js';
@@ -57,7 +57,7 @@ export async function churn(engine: Engine, options: ChurnOptions): Promise<Chur
     const controller = shared;
     const handle = engine.submit({
       ...own,
-      ...(random() < 0.15 && !('guide' in own) ? { drafts: drafterOf(await alone(own), random) } : {}),
+      ...(random() < 0.15 && !('guide' in own) ? { drafts: proposing(await alone(own), random) } : {}),
       priority: Math.floor(random() * 3) - 1,
       ...(random() < 0.3 ? { maxHeld: 1 + Math.floor(random() * 4) } : {}),
       ...(random() < 0.2 ? { deadline: random() < 0.5 ? 0.1 + random() * maxDeadline : NEVER } : {}),
@@ -81,15 +81,14 @@ export async function churn(engine: Engine, options: ChurnOptions): Promise<Chur
 }
 
 /** Proposes what comes, and sometimes something else. */
-const drafterOf =
-  (outcome: Outcome, random: Random): Drafter =>
-  (tokens) => {
+const proposing = (outcome: Outcome, random: Random): Drafter =>
+  drafterOf((tokens) => {
     const [text] = outcome instanceof Error ? [] : outcome;
     if (text === undefined || !isGenerated(text)) return [tokens.at(-1)!];
     const all = text.tokens.map(({ token }) => token);
     const last = all.lastIndexOf(tokens.at(-1)!);
     return all.slice(last + 1).map((token) => (random() < 0.8 ? token : 1));
-  };
+  });
 
 /** Milliseconds to a deadline that no request meets. */
 const NEVER = 3_600_000;

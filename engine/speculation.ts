@@ -1,0 +1,126 @@
+/**
+ * Drafts of the texts of one replica: who proposes, how many of them a step takes, and what became of them. What a
+ * text is does not depend on it. A text that drafts may follow waits for its last token before its next step.
+ */
+import { type Drafter, type DraftState, type DraftText, usableDraft } from '../draft/drafter.js';
+import type { Scheduler } from './scheduler.js';
+import type { Sequence } from './sequence.js';
+import type { Step } from './stepMessage.js';
+import type { Task } from './task.js';
+
+/** Who proposes what may follow the texts of a model, and how much of it steps take. */
+export interface ModelDrafts {
+  /** For texts whose requests say nothing else. Default: nobody. */
+  readonly drafter?: Drafter | undefined;
+  /** Most drafts of a text in a step; `auto`, the default: as many as pay. */
+  readonly tokens?: number | 'auto' | undefined;
+}
+
+/** Drafts of one drafter by depth, from 1: how many steps computed, and how many of those texts have. */
+export interface DraftCounts {
+  readonly drafted: readonly number[];
+  readonly accepted: readonly number[];
+}
+
+interface Entry {
+  readonly task: Task;
+  readonly state: DraftState;
+  readonly text: DraftText;
+  readonly name: string;
+}
+
+interface Counted {
+  readonly drafted: number[];
+  readonly accepted: number[];
+}
+
+export class Speculation {
+  private readonly scheduler: Scheduler;
+  private readonly drafts: ModelDrafts;
+  private readonly vocabSize: number;
+  private readonly entries = new Map<Sequence, Entry>();
+  private readonly counted = new Map<string, Counted>();
+
+  constructor(scheduler: Scheduler, drafts: ModelDrafts = {}, vocabSize = Infinity) {
+    this.scheduler = scheduler;
+    this.drafts = drafts;
+    this.vocabSize = vocabSize;
+  }
+
+  /** By the names of drafters. */
+  get counts(): ReadonlyMap<string, DraftCounts> {
+    return this.counted;
+  }
+
+  /** A text is to be continued. */
+  begin(task: Task): void {
+    const { sequence, request } = task;
+    if (request.drafts === false || request.maxNewTokens === 0 || request.guide !== undefined) return;
+    const drafter = request.drafts ?? this.drafts.drafter;
+    if (drafter === undefined) return;
+    const { tokens, promptLength } = sequence;
+    const text = { tokens, promptLength, drawAt: (at: number) => sequence.drawAt(at) };
+    const state = this.attempt(task, () => drafter.begin(text));
+    if (state === undefined) return;
+    sequence.isDrafting = true;
+    this.entries.set(sequence, { task, state, text, name: drafter.name });
+  }
+
+  end(sequence: Sequence): void {
+    const entry = this.entries.get(sequence);
+    if (entry === undefined) return;
+    this.entries.delete(sequence);
+    this.attempt(entry.task, () => entry.state.end?.(entry.text));
+  }
+
+  /** Nothing is proposed for a text any more. */
+  stop(sequence: Sequence): void {
+    sequence.isDrafting = false;
+    this.end(sequence);
+  }
+
+  /** Before a step is planned: what texts may take behind their last tokens. Settles when that is known. */
+  prepare(): Promise<void> | undefined {
+    const { tokens: fixed = 'auto' } = this.drafts;
+    for (const sequence of this.scheduler.running) {
+      const entry = this.entries.get(sequence);
+      if (entry === undefined || !sequence.isWriting || sequence.pending === 0) continue;
+      const most = Math.min(fixed === 'auto' ? Infinity : fixed, sequence.draftRoom);
+      if (most === 0) continue;
+      const proposed = this.attempt(entry.task, () => entry.state.propose(entry.text, most));
+      if (proposed !== undefined) sequence.draft = usableDraft(proposed, most, this.vocabSize);
+    }
+    return undefined;
+  }
+
+  /** A step was read: its sequences have their new tokens. */
+  read({ pieces }: Step): void {
+    for (const { sequence, to, drafts } of pieces) {
+      const entry = this.entries.get(sequence);
+      if (entry === undefined || drafts.length === 0) continue;
+      const counts = this.countsOf(entry.name);
+      let accepted = 0;
+      while (accepted < drafts.length && sequence.tokens[to + accepted] === drafts[accepted]) accepted++;
+      for (let depth = 0; depth < drafts.length; depth++) {
+        counts.drafted[depth] = (counts.drafted[depth] ?? 0) + 1;
+        counts.accepted[depth] = (counts.accepted[depth] ?? 0) + (depth < accepted ? 1 : 0);
+      }
+    }
+  }
+
+  private countsOf(name: string): Counted {
+    const known = this.counted.get(name) ?? { drafted: [], accepted: [] };
+    this.counted.set(name, known);
+    return known;
+  }
+
+  /** What a drafter does ends its text alone. */
+  private attempt<T>(task: Task, work: () => T): T | undefined {
+    try {
+      return work();
+    } catch (error) {
+      task.stopFor(error instanceof Error ? error : new Error(String(error)));
+      return undefined;
+    }
+  }
+}
