@@ -1,6 +1,7 @@
 /** A loaded model as the engine takes it: its function `step`, on each replica. */
-import { deviceModelOf } from '../driver/devices/deviceModel.js';
+import { deviceModelOf, type DeviceModelOptions } from '../driver/devices/deviceModel.js';
 import type { DeviceExecutor } from '../driver/executor.js';
+import type { CompiledModel } from '../driver/targets/index.js';
 import type { DeviceModel } from '../engine/device.js';
 import type { MemoryBudget } from '../engine/memory.js';
 import { Engine, type EngineModel } from '../engine/engine.js';
@@ -17,6 +18,13 @@ export interface EngineMemory {
   readonly mostTokens?: number | undefined;
 }
 
+/** What a compiled model says about its steps. */
+export const stepFacts = ({ plan, target }: CompiledModel): DeviceModelOptions => ({
+  besideTokens: stepBudget(plan),
+  takesPromptsApart: !target.devices.isHost,
+  feeds: takesLastTokens(plan),
+});
+
 /**
  * A loaded model as an engine takes it; replicas that are still loading join when they are ready. Without `memory` it
  * keeps as many tokens as it was opened for.
@@ -27,9 +35,7 @@ export function engineModelOf({ executor, checkpoint, model }: LoadedModel, memo
   const tokens = memory === undefined ? kept : Math.max(kept, memory.mostTokens ?? RESERVED_ROWS);
   const of = (replica: DeviceExecutor): DeviceModel =>
     deviceModelOf({ executor: replica, checkpoint }, tokens, {
-      besideTokens: stepBudget(model.plan),
-      takesPromptsApart: !model.target.devices.isHost,
-      feeds: takesLastTokens(model.plan),
+      ...stepFacts(model),
       budget: memory?.budgetOf(
         Math.max(
           0,
