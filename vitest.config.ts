@@ -81,6 +81,7 @@ const TOGETHER = [
   'ci',
   'cli',
   'commands',
+  'draft',
   'driver',
   'evaluate',
   'examples',
