@@ -145,6 +145,8 @@ export interface DraftFunction {
    * computed there. A row behind the last token it may take then draws the one that follows.
    */
   readonly ahead: 0 | 1;
+  /** Positions that it has, if those are fewer than the model's: drafts end there. */
+  readonly maxLength?: number | undefined;
   readonly limits: Pick<StepLimits, 'tokens' | 'keys' | 'rows'>;
 }
 

@@ -30,6 +30,12 @@ export interface StepInputs extends Partial<FilterInputs> {
   readonly keyHigh?: Int32Array;
   /** The same as `keep`, for tokens that are chosen from logits: those of the first rows. */
   readonly keepFiltered?: Int32Array;
+  /**
+   * Of the function `draft` that goes on from features: where those of each new token's position lie; and of each row,
+   * where its own go, as those of the next position; −1: nowhere.
+   */
+  readonly feature?: Int32Array;
+  readonly keepFeature?: Int32Array;
 }
 
 /** What is to be done for a message: copies of pages, then a call of `step`. */
@@ -51,6 +57,8 @@ export interface TableShape {
   readonly filters?: boolean;
   /** Whether its rows are those of a head of classes, which has no targets and draws nothing. */
   readonly hasClasses?: boolean;
+  /** The function `draft`, if the model has one: rows whose token it keeps, and whether it goes on from features. */
+  readonly draft?: { readonly keptRows: number; readonly takesFeatures: boolean } | undefined;
   /** Parts of a call from which on those that go on from the same pages stand next to each other. Default: 128. */
   readonly leastGrouped?: number;
 }
@@ -98,8 +106,9 @@ export class SequenceTable {
   private written: Int32Array;
   private readonly named = new Map<number, number>();
   private checks = 0;
-  /** Rows of the last step whose token the device keeps. */
+  /** Rows of the last step whose token the device keeps, and those of the last drafts. */
   private kept = new Uint8Array(0);
+  private keptDrafts = new Uint8Array(0);
 
   constructor(shape: TableShape) {
     this.shape = shape;
@@ -168,6 +177,11 @@ export class SequenceTable {
       }
     });
     const { target, inverseTemperature, keyLow, keyHigh } = message;
+    if (message.isDraft === true) {
+      const inputs = { ...this.givenDrafts(message, tokens), position, slot, begin, key: this.lists.view(), row };
+      const features = this.shape.draft!.takesFeatures ? this.features(parts, message, slot) : {};
+      return { inputs: { ...inputs, ...features, inverseTemperature, keyLow, keyHigh } };
+    }
     const draws = this.shape.hasClasses === true ? {} : { target, inverseTemperature, keyLow, keyHigh };
     return {
       inputs: { ...this.given(message, tokens), position, slot, begin, key: this.lists.view(), row, ...draws },
@@ -180,16 +194,30 @@ export class SequenceTable {
     const { keptRows, filters: hasFilters = false } = this.shape;
     const own = hasFilters ? filters : {};
     if (keptRows === undefined) return { tokens, ...own };
-    const known = tokens.map((token) => Math.max(0, token));
-    const isFed = tokens.map((token) => (token < 0 ? 1 : 0));
-    const feed = tokens.map((token) => (token < 0 ? -1 - token : 0));
     this.kept = Uint8Array.from(keep);
     const filtered = filters.topK.length;
     // A token that is chosen from logits is kept in place of the one that the head has drawn.
     const places = Int32Array.from(row, (_, i) => (keep[i] === 1 ? i : -1));
     const keepFiltered = places.slice(0, filtered);
     const unfiltered = places.fill(-1, 0, filtered);
-    return { tokens: known, isFed, feed, keep: unfiltered, ...own, ...(hasFilters ? { keepFiltered } : {}) };
+    return { ...fed(tokens), keep: unfiltered, ...own, ...(hasFilters ? { keepFiltered } : {}) };
+  }
+
+  private givenDrafts({ row, keep }: StepMessage, tokens: Int32Array) {
+    this.keptDrafts = Uint8Array.from(keep);
+    return { ...fed(tokens), keep: Int32Array.from(row, (_, i) => (keep[i] === 1 ? i : -1)) };
+  }
+
+  /** Features lie as keys do. Those of a row have no place where its sequence has no page for the next position. */
+  private features(parts: readonly ListedPath[], { from, count, row }: StepMessage, slot: Int32Array) {
+    const next: number[] = [];
+    parts.forEach(({ pages, pageCount }, i) => {
+      for (let place = from[i]! + 1; place <= from[i]! + count[i]!; place++) {
+        const index = Math.floor(place / PAGE_TOKENS);
+        next.push(index < pageCount ? pages[index]! * PAGE_TOKENS + (place % PAGE_TOKENS) : -1);
+      }
+    });
+    return { feature: slot.slice(), keepFeature: row.map((token) => next[token]!) };
   }
 
   /** The path has its first `pageCount` pages only. */
@@ -213,7 +241,9 @@ export class SequenceTable {
     if (sequence.length === 0) refuse('it has no parts');
     const check = this.nextCheck();
     const { named } = this;
-    const { maxLength = Infinity, keptRows = 0 } = this.shape;
+    const isDraft = message.isDraft === true;
+    const { maxLength = Infinity } = this.shape;
+    const keptRows = (isDraft ? this.shape.draft?.keptRows : this.shape.keptRows) ?? 0;
     named.clear();
     for (const number of ended) if (this.paths[number] !== undefined) named.set(number, -1);
     let [page, token, keys] = [0, 0, 0];
@@ -232,7 +262,9 @@ export class SequenceTable {
         refuse(`sequence ${number} has ${kept + added} pages for ${fresh} tokens from ${first} on`);
       if (end > maxLength) refuse(`sequence ${number} has ${end} tokens, the model ${maxLength}`);
       for (let at = page; at < page + added; at++) this.requirePage(pages[at]!);
-      for (let at = Math.floor(first / PAGE_TOKENS); at * PAGE_TOKENS < end; at++)
+      // A draft's features go to the position behind its last one, if there is a page for that.
+      const written = isDraft ? Math.min(end + 1, (kept + added) * PAGE_TOKENS) : end;
+      for (let at = Math.floor(first / PAGE_TOKENS); at * PAGE_TOKENS < written; at++)
         this.write(at < kept ? path!.pages[at]! : pages[page + at - kept]!, check);
       page += added;
       token += fresh;
@@ -242,13 +274,22 @@ export class SequenceTable {
     if (token !== tokens.length) refuse(`${tokens.length} tokens, where parts have ${token}`);
     if (keys > this.shape.keys) refuse(`${keys} keys; a call has ${this.shape.keys} at most`);
     for (const each of row) if (!(each >= 0 && each < token)) refuse(`a row after token ${each} of ${token}`);
+    const known = isDraft ? this.keptDrafts : this.kept;
     for (const each of tokens)
-      if (each < 0 && this.kept[-1 - each] !== 1)
-        refuse(`a token of row ${-1 - each}, which the step before keeps not`);
+      if (each < 0 && known[-1 - each] !== 1) refuse(`a token of row ${-1 - each}, which the step before keeps not`);
     keep.forEach((each, i) => {
       if (each !== 0 && !(each === 1 && i < keptRows)) refuse(`keep ${each} of row ${i}, where ${keptRows} are kept`);
     });
+    if (isDraft) this.checkDrafts(message);
     this.checkCopies(message);
+  }
+
+  /** What only steps have; and a place among features takes one row. */
+  private checkDrafts({ row, copies, filters, branches }: StepMessage): void {
+    if (this.shape.draft === undefined) refuse('the model has no function that drafts');
+    if (copies !== undefined || branches !== undefined || (filters?.topK.length ?? 0) > 0)
+      refuse('drafts have neither copies nor branches nor filters');
+    if (new Set(row).size !== row.length) refuse('a token of drafts has two rows');
   }
 
   private nextCheck(): number {
@@ -281,6 +322,15 @@ export class SequenceTable {
     if (this.written[page] === check) refuse(`page ${page} is written twice`);
     this.written[page] = check;
   }
+}
+
+/** Tokens, those among them that the device keeps, and in which rows. */
+function fed(tokens: Int32Array) {
+  return {
+    tokens: tokens.map((token) => Math.max(0, token)),
+    isFed: tokens.map((token) => (token < 0 ? 1 : 0)),
+    feed: tokens.map((token) => (token < 0 ? -1 - token : 0)),
+  };
 }
 
 /** The new tokens of a message by parts in this order, where each of them goes, and its rows as places among them. */

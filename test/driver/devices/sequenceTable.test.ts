@@ -300,3 +300,61 @@ describe('a message', () => {
     expect([...table.apply(messageOf({ pages: [3], from: 2 })).inputs.key.subarray(0, 3)]).toEqual([48, 49, 50]);
   });
 });
+
+describe('a message for drafts', () => {
+  const of = (...values: number[]): Int32Array => Int32Array.from(values);
+  const tableOf = (takesFeatures: boolean): SequenceTable =>
+    new SequenceTable({ pages: 10, keys: 100, keptRows: 4, draft: { keptRows: 2, takesFeatures } });
+  const step = messageOf({ pages: [3, 4], from: 20 });
+  const drafts: StepMessage = { ...messageOf({ kept: 2, pages: [], from: 21 }), isDraft: true };
+
+  it('has the lists of steps, and tokens of its own', () => {
+    const table = tableOf(false);
+    table.apply({ ...step, keep: of(1) });
+    expect(() => table.apply({ ...drafts, tokens: of(-1) })).toThrow(
+      'a token of row 0, which the step before keeps not',
+    );
+    const { inputs } = table.apply({ ...drafts, keep: of(1) });
+    expect(inputs).toMatchObject({ position: of(21), slot: of(4 * PAGE_TOKENS + 5), keep: of(0), isFed: of(0) });
+    expect(Object.keys(inputs)).not.toContain('feature');
+    expect(inputs.target).toBeUndefined();
+    // Steps and drafts go on from what each of them kept.
+    expect(table.apply({ ...drafts, from: of(22), tokens: of(-1) }).inputs).toMatchObject({
+      isFed: of(1),
+      feed: of(0),
+    });
+    expect(table.apply({ ...messageOf({ kept: 2, pages: [], from: 21 }), tokens: of(-1) }).inputs.isFed).toEqual(of(1));
+  });
+
+  it('says where features lie: those of a position, and those that a row makes for the next one', () => {
+    const table = tableOf(true);
+    table.apply(step);
+    const slot = (page: number, at: number): number => page * PAGE_TOKENS + at;
+    const two = { ...drafts, from: of(14), count: of(2), tokens: of(7, 8) };
+    expect(table.apply({ ...two, row: of(1) }).inputs).toMatchObject({
+      feature: of(slot(3, 14), slot(3, 15)),
+      keepFeature: of(slot(4, 0)),
+    });
+    // There is no page for what comes behind the last.
+    expect(table.apply({ ...drafts, from: of(31) }).inputs.keepFeature).toEqual(of(-1));
+  });
+
+  it('is refused where it asks for more, or two parts write a page; and changes nothing', () => {
+    const table = tableOf(true);
+    table.apply(step);
+    const copies = { from: of(3), to: of(6), rows: of(4) };
+    expect(() => table.apply({ ...drafts, copies })).toThrow('drafts have neither copies nor branches nor filters');
+    const rows = { row: of(0, 0), target: of(0, 0), keyLow: of(0, 0), keyHigh: of(0, 0), keep: of(0, 0) };
+    expect(() => table.apply({ ...drafts, ...rows, inverseTemperature: new Float32Array(2) })).toThrow('has two rows');
+    expect(() => table.apply({ ...drafts, keep: of(2) })).toThrow('keep 2 of row 0, where 2 are kept');
+    const both = {
+      ...{ sequence: of(0, 1), keptPages: of(2, 0), newPages: of(0, 2), pages: of(6, 4), from: of(15, 0) },
+      ...{ count: of(1, 17), tokens: new Int32Array(18), row: of(0) },
+    } as const;
+    expect(() => table.apply({ ...drafts, ...both })).toThrow('page 4 is written twice');
+    const plain = new SequenceTable({ pages: 10, keys: 100, keptRows: 4 });
+    plain.apply(step);
+    expect(() => plain.apply(drafts)).toThrow('the model has no function that drafts');
+    expect(table.apply(drafts).inputs.position).toEqual(of(21));
+  });
+});
