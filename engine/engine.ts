@@ -197,6 +197,11 @@ export class Engine {
     return this.entryOf('roomsOf', name).replicas.rooms;
   }
 
+  /** Who proposes what may follow a model's texts; undefined: nothing is to be proposed. */
+  draftsOf(name?: string): ModelDrafts | undefined {
+    return this.entryOf('draftsOf', name).model.drafts;
+  }
+
   /** Sums over the replicas of a model. */
   countsOf(name?: string): Replicas['counts'] {
     return this.entryOf('countsOf', name).replicas.counts;

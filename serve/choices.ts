@@ -2,8 +2,10 @@
  * The events of a request as texts: for each choice the text that a token adds, stop texts found and cut out, why it
  * ended, and what was used. Every event is acknowledged, once whoever listens has room for more.
  */
+import { Followed, type Prediction } from '../draft/prediction.js';
 import type { EndReason, GeneratedToken, RequestEvent, RowResult } from '../engine/request.js';
 import { TextStream, type TokenText } from '../engine/textStream.js';
+import { defined } from '../system/defined.js';
 import type { ModelClient, RequestListener, RunningRequest, ServedModel, ServedRequest } from './models.js';
 import type { AnswerOptions } from './sampling.js';
 
@@ -33,6 +35,8 @@ export interface Usage {
   readonly completionTokens: number;
   /** Tokens of the prompt that had been computed before. */
   readonly cachedTokens: number;
+  /** Where answers were expected: tokens of all choices that were, and those that were expected and did not come. */
+  readonly prediction?: { readonly accepted: number; readonly rejected: number };
 }
 
 type TextOptions = Pick<AnswerOptions, 'stop' | 'stopTokenIds' | 'includesStop' | 'minTokens' | 'ignoresEos'>;
@@ -41,6 +45,8 @@ export interface ChoicesOptions extends TextOptions {
   readonly eosTokenIds: ServedModel['eosTokenIds'];
   /** Makes the text of a choice. */
   readonly openText: () => TokenText;
+  /** What is expected of each choice. */
+  readonly prediction?: Prediction | undefined;
 }
 
 type Generation = Extract<ServedRequest, { readonly kind: 'generate' }>;
@@ -50,6 +56,8 @@ interface Choice {
   readonly text: TokenText;
   /** Where there are stop texts. */
   readonly stopping: TextStream | undefined;
+  /** Where something is expected of it. */
+  readonly followed: Followed | undefined;
   tokens: number;
   last: number;
   /** Whether its text is over, and whether the engine has said so. */
@@ -94,6 +102,7 @@ export class Choices implements RequestListener {
       return {
         text,
         stopping: options.stop.length > 0 ? new TextStream(text, options.stop) : undefined,
+        followed: options.prediction && new Followed(options.prediction),
         ...{ tokens: 0, last: -1, isFinished: false, isOver: false },
       };
     });
@@ -112,7 +121,17 @@ export class Choices implements RequestListener {
       promptTokens: this.#promptTokens,
       completionTokens: this.#choices.reduce((sum, { tokens }) => sum + tokens, 0),
       cachedTokens: this.#cachedTokens,
+      ...defined({ prediction: this.#foreseen }),
     };
+  }
+
+  get #foreseen(): Usage['prediction'] {
+    const { prediction } = this.#options;
+    if (prediction === undefined) return undefined;
+    const { length } = prediction.tokens;
+    const accepted = this.#choices.map(({ followed }) => Math.min(length, followed?.foreseen ?? 0));
+    const sum = accepted.reduce((all, each) => all + each, 0);
+    return { accepted: sum, rejected: length * accepted.length - sum };
   }
 
   /** Tokens of a choice. */
@@ -176,6 +195,7 @@ export class Choices implements RequestListener {
     const id = token.token;
     choice.tokens++;
     choice.last = id;
+    choice.followed?.take(id);
     const { text, stopping } = choice;
     if (this.#endsText(id)) {
       // Behind what may be the start of a stop text.
@@ -219,7 +239,7 @@ export class Choices implements RequestListener {
 
 /** Usage as clients read it, of all prompts of an answer. */
 export function usageOf(usages: readonly Usage[]) {
-  const sum = (name: keyof Usage): number => usages.reduce((all, each) => all + each[name], 0);
+  const sum = (name: Exclude<keyof Usage, 'prediction'>): number => usages.reduce((all, each) => all + each[name], 0);
   const [prompt, completion] = [sum('promptTokens'), sum('completionTokens')];
   return {
     prompt_tokens: prompt,

@@ -13,6 +13,8 @@ export type ServedRequest =
   | (Sent<ContinuationRequest> & {
       /** What the text must be. */
       readonly grammar?: GrammarSource | undefined;
+      /** i32[n]: tokens that are expected of it. They change when it is there, and nothing else. */
+      readonly prediction?: Int32Array | undefined;
     })
   | Sent<ScoreRequest>
   | Sent<RewardRequest>;

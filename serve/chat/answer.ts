@@ -16,10 +16,17 @@ export function answerHead({ model, options }: ChatRequest, id: string): string 
 
 /** `choices`: those that think, of which tokens are counted; absent for a model without thoughts. */
 function usageJson(usage: Usage, chat: ChatRequest, choices: readonly ChoiceDeltas[]): string {
-  const all = usageOf([usage]);
-  if (chat.form.reasoning === undefined) return JSON.stringify(all);
-  const reasoning = choices.reduce((sum, { reasoningTokens }) => sum + reasoningTokens, 0);
-  return JSON.stringify({ ...all, completion_tokens_details: { reasoning_tokens: reasoning } });
+  const { prediction } = usage;
+  const details = {
+    ...(chat.form.reasoning === undefined
+      ? {}
+      : { reasoning_tokens: choices.reduce((sum, { reasoningTokens }) => sum + reasoningTokens, 0) }),
+    ...(prediction === undefined
+      ? {}
+      : { accepted_prediction_tokens: prediction.accepted, rejected_prediction_tokens: prediction.rejected }),
+  };
+  const hasDetails = Object.keys(details).length > 0;
+  return JSON.stringify({ ...usageOf([usage]), ...(hasDetails ? { completion_tokens_details: details } : {}) });
 }
 
 /** A call that was asked for by its name ends as a text does. */

@@ -2,15 +2,17 @@
 import { z } from 'zod';
 import { MAX_TOP_LOGPROBS } from '../../engine/limits.js';
 import { wholeFrom } from '../../engine/options.js';
+import { Prediction } from '../../draft/prediction.js';
 import type { GrammarSource } from '../../grammar/source.js';
 import { type CallStyle, PLAIN_CALLS, type ReasoningMarks } from '../../models/chat/answerStyles.js';
+import { isGiven, isRecord } from '../../system/json.js';
 import { badRequest } from '../apiError.js';
 import { type ModelClient, requireModel, type ServedModel } from '../models.js';
 import { answerLength, type AnswerOptions, answerOptions, MAX_TOKENS, readBody, samplingShape } from '../sampling.js';
 import { readStructure } from '../structured.js';
 import type { AnswerForm } from './answerReader.js';
 import { conversationOf, conversationShape } from './conversation.js';
-import { readMessages, textOf } from './messages.js';
+import { readContent, readMessages, textOf } from './messages.js';
 import { reasoningStart, type ReasoningStart } from './reasoning.js';
 import { callsSource, readToolChoice, readTools, type Tool, type ToolChoice } from './tools.js';
 import { type TemplateTraits, traitsOf } from './traits.js';
@@ -29,6 +31,7 @@ const bodySchema = z.object({
   top_logprobs: wholeFrom(0, MAX_TOP_LOGPROBS).optional(),
   echo: flag.optional(),
   include_reasoning: flag.optional(),
+  prediction: z.unknown().optional(),
 });
 type Body = z.infer<typeof bodySchema>;
 
@@ -70,6 +73,8 @@ export interface ChatRequest {
   /** What the content begins with: that of the message which it continues. */
   readonly echoed: string;
   readonly showsReasoning: boolean;
+  /** What its content is expected to be. It changes when the answer is there, and nothing of it. */
+  readonly prediction: Prediction | undefined;
 }
 
 /** Throws ApiError. */
@@ -105,12 +110,26 @@ export async function readChat(client: ModelClient, given: Readonly<Record<strin
       [marks?.open, marks?.close, style?.open, style?.close, style?.beforeArguments, style?.beforeId].filter(isText),
     ),
     idLength: style?.idLength,
+    prediction: await readPrediction(body.prediction, model),
     echoed: body.echo === true && last.role === 'assistant' ? textOf(last) : '',
     showsReasoning: body.include_reasoning ?? true,
   };
 }
 
 const isText = (value: unknown): value is string => typeof value === 'string';
+
+/** Throws ApiError 400 for what is no text, and for one that no answer of the model can be as long as. */
+async function readPrediction(value: unknown, { texts, maxLength }: ServedModel): Promise<Prediction | undefined> {
+  if (!isGiven(value)) return undefined;
+  if (!isRecord(value) || value['type'] !== 'content')
+    throw badRequest('prediction: expected an object with the type "content"', 'prediction');
+  const content = readContent(value['content'], 'prediction.content');
+  const text = typeof content === 'string' ? content : content.map((part) => part.text).join('');
+  const [tokens = []] = await texts.encode([text], false);
+  if (tokens.length > maxLength)
+    throw badRequest(`prediction: ${tokens.length} tokens: the model's texts have at most ${maxLength}`, 'prediction');
+  return new Prediction(tokens);
+}
 
 /** Throws ApiError 400 for fields that no answer of a chat can have. */
 export function refuseFields(body: Readonly<Record<string, unknown>>): void {

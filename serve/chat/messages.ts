@@ -60,7 +60,8 @@ function readMessage(value: unknown, where: string): Message {
   };
 }
 
-function readContent(content: unknown, where: string): Message['content'] {
+/** Throws ApiError 400 that names the field. */
+export function readContent(content: unknown, where: string): Message['content'] {
   if (typeof content === 'string') return content;
   if (!Array.isArray(content)) throw badRequest(`${where}: expected a text, or a list of parts`, where);
   return content.map((part: unknown, i): TextPart => {

@@ -55,15 +55,16 @@ async function stream(client: ModelClient, chat: ChatRequest, exchange: Exchange
 }
 
 function submit(client: ModelClient, chat: ChatRequest, listener: ChoiceListener): Choices {
-  const { model, options, prompt, maxTokens, grammar } = chat;
+  const { model, options, prompt, maxTokens, grammar, prediction } = chat;
   const request = {
     ...({ kind: 'generate', model: model.key, prompt, n: options.n } as const),
     ...engineOptions(options, model, maxTokens, grammar !== undefined),
     ...(grammar === undefined ? {} : { grammar }),
+    ...(prediction === undefined ? {} : { prediction: prediction.tokens }),
   };
   const shown = options.skipsSpecial ? chat.marks : 'all';
   const openText = () => model.texts.detokenizer.stream(shown);
-  return new Choices(client, request, { ...options, eosTokenIds: model.eosTokenIds, openText }, listener);
+  return new Choices(client, request, { ...options, eosTokenIds: model.eosTokenIds, openText, prediction }, listener);
 }
 
 /** What the choices used, once they have ended. Ends them where the client is gone. */

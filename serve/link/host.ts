@@ -4,6 +4,7 @@
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { Engine } from '../../engine/engine.js';
+import { predicting, Prediction } from '../../draft/prediction.js';
 import type { TokenGuide } from '../../engine/guide.js';
 import type { RequestHandle } from '../../engine/handle.js';
 import type { GrammarSource } from '../../grammar/source.js';
@@ -110,10 +111,16 @@ export class EngineHost {
 
   private requestOf(asked: SentRequest) {
     const request = engineRequestOf(asked);
-    if (request.kind !== 'generate' || asked.kind !== 'generate' || asked.grammar === undefined) return request;
+    if (request.kind !== 'generate' || asked.kind !== 'generate') return request;
+    const { grammar, prediction } = asked;
     const model = this.engine.nameOf('submit', request.model);
-    if (this.guides === undefined) throw new Error('There is nobody who knows grammars.');
-    return { ...request, guide: this.guides.guideOf(model, asked.grammar) };
+    if (grammar !== undefined) {
+      if (this.guides === undefined) throw new Error('There is nobody who knows grammars.');
+      return { ...request, guide: this.guides.guideOf(model, grammar) };
+    }
+    const drafts = prediction === undefined ? undefined : this.engine.draftsOf(model);
+    if (prediction === undefined || drafts === undefined || request.allowedTokens !== undefined) return request;
+    return { ...request, drafts: predicting(new Prediction(prediction), drafts.drafter) };
   }
 
   /** An event is held for this request. */

@@ -47,11 +47,11 @@ export const buffersOf = (asked: SentRequest): ArrayBuffer[] => [
   (asked.kind === 'generate' ? asked.prompt : asked.tokens).buffer as ArrayBuffer,
 ];
 
-/** The request as the engine takes it, but for what its text must be. */
+/** The request as the engine takes it, but for what its text must be, and what is expected of it. */
 export function engineRequestOf(asked: SentRequest): EngineRequest {
   switch (asked.kind) {
     case 'generate': {
-      const { grammar: _, prompt, ...rest } = asked;
+      const { grammar: _, prediction: _p, prompt, ...rest } = asked;
       return { ...rest, prompt: Array.from(prompt) };
     }
     case 'score':

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { MessageChannel } from 'node:worker_threads';
 import type { DeviceModel } from '../../engine/device.js';
 import { Engine, type EngineOptions } from '../../engine/engine.js';
+import type { ModelDrafts } from '../../engine/speculation.js';
 import { describeTokenizer } from '../../models/tokenizer/files.js';
 import type { Route } from '../../serve/exchange.js';
 import { routesOf } from '../../serve/http/routes.js';
@@ -36,6 +37,8 @@ export interface ServedOptions {
     readonly kind?: 'text' | 'reward';
   };
   readonly engine?: EngineOptions;
+  /** Of the first model. Default: nothing is to be proposed. */
+  readonly drafts?: ModelDrafts;
   readonly queue?: QueueLimits;
   readonly guides?: Guides;
 }
@@ -57,7 +60,7 @@ export function servedModels(options: ServedOptions = {}): Served {
   const { kind = 'text', names = ['demo'], eosTokenIds = [2], folder = DEMO, queue, guides } = options;
   const device = options.device ?? pathModel({ vocab: DEMO_VOCAB, ...options.path });
   const engine = new Engine(options.engine);
-  engine.load('model', { replicas: [device], vocabSize: DEMO_VOCAB });
+  engine.load('model', { replicas: [device], vocabSize: DEMO_VOCAB, drafts: options.drafts });
   const { judge } = options;
   if (judge !== undefined) engine.load('judge', { replicas: [judge.device], vocabSize: DEMO_VOCAB });
   const { spec, bos, eos } = describeTokenizer(folder);

@@ -1,5 +1,6 @@
 /** /v1/chat/completions over HTTP: what comes out, byte by byte where clients look. */
 import { afterAll, describe, expect, it } from 'vitest';
+import type { Submitted } from './scripted.js';
 import { HERMES, LLAMA, MISTRAL, OPENED, PLAIN } from './templates.js';
 import { closeServers, type Json, post, serverOf, streamed, TOOLS, USER, WEATHER } from './wire.js';
 
@@ -160,6 +161,53 @@ describe('an answer', () => {
       gone.abort();
       await expect.poll(() => server.cancelled.count).toBe(before + 1);
     }
+  });
+});
+
+describe('an answer that is expected', () => {
+  const EXPECTED = { type: 'content', content: 'Hello, how are you?' };
+
+  it('says in its usage how much of it came, and is asked for with its tokens', async () => {
+    const server = await serverOf(PLAIN, () => 'Hello, how are you?');
+    const { body } = await post(server, { prediction: EXPECTED });
+    const [{ prediction }] = server.submitted as [Submitted];
+    expect(body.usage).toEqual({
+      ...{ prompt_tokens: expect.any(Number), completion_tokens: prediction!.length + 1 },
+      ...{ total_tokens: expect.any(Number), prompt_tokens_details: { cached_tokens: 3 } },
+      completion_tokens_details: { accepted_prediction_tokens: prediction!.length, rejected_prediction_tokens: 0 },
+    });
+    const chunks = await streamed(server, { prediction: EXPECTED, stream_options: { include_usage: true } });
+    expect(chunks.at(-1)!.usage).toEqual(body.usage);
+    server.script = (_, choice) => (choice === 0 ? 'Hello, how are you?' : 'No.');
+    const { completion_tokens_details: of } = (await post(server, { prediction: EXPECTED, n: 2 })).body.usage;
+    expect(of).toEqual({
+      accepted_prediction_tokens: prediction!.length,
+      rejected_prediction_tokens: prediction!.length,
+    });
+  });
+
+  it('may be in parts, and stands beside thoughts', async () => {
+    const server = await serverOf(HERMES, () => '<think>\nHm.\n</think>\n\nHello, how are you?');
+    const content = ['Hello, how', ' are you?'].map((text) => ({ type: 'text', text }));
+    const { body } = await post(server, { prediction: { ...EXPECTED, content } });
+    const { reasoning_tokens: thoughts, ...of } = body.usage.completion_tokens_details;
+    expect(thoughts).toBeGreaterThan(1);
+    expect(of).toEqual({
+      accepted_prediction_tokens: server.submitted[0]!.prediction!.length,
+      rejected_prediction_tokens: 0,
+    });
+  });
+
+  it.each([
+    ['x', 'expected an object with the type "content"'],
+    [{ content: 'x' }, 'expected an object with the type "content"'],
+    [{ type: 'content' }, 'prediction.content: expected a text, or a list of parts'],
+    [{ type: 'content', content: [{ type: 'image_url' }] }, 'the model takes texts alone'],
+    [{ type: 'content', content: 'a b'.repeat(4000) }, "tokens: the model's texts have at most"],
+  ])('is refused in one line where it is none: %j', async (prediction, message) => {
+    const server = await serverOf(PLAIN, () => 'Hello');
+    const { status, body } = await post(server, { prediction });
+    expect([status, body.error['message']]).toEqual([400, expect.stringContaining(message)]);
   });
 });
 

@@ -1,11 +1,13 @@
 /** Requests and events that go through a port. */
 import { afterEach, describe, expect, it } from 'vitest';
+import { MAX_DRAFTS } from '../../../draft/drafter.js';
 import { QueueFull } from '../../../engine/engine.js';
 import { GivenUp, type RequestEvent } from '../../../engine/request.js';
 import type { LinkedClient } from '../../../serve/link/client.js';
 import { receivedError, sentError } from '../../../serve/link/failures.js';
 import type { RunningRequest, ServedRequest } from '../../../serve/models.js';
 import { counting, range } from '../../engine/counting.js';
+import { pathModel } from '../../support/pathModel.js';
 import { type Served, type ServedOptions, servedModels } from '../../support/servedModels.js';
 
 const open: Served[] = [];
@@ -74,6 +76,34 @@ describe('a request through a port', () => {
           .sort((a, b) => a.sample - b.sample);
       expect(plain(through.events)).toEqual(plain(own));
     }
+  });
+
+  it('takes fewer steps where its text is expected, and has the same tokens', async () => {
+    const request = (rest: Partial<Extract<ServedRequest, { kind: 'generate' }>> = {}) =>
+      generate({ prompt: range(1, 40), maxNewTokens: 64, sampling: { temperature: 0.8, seed: 5 }, ...rest });
+    const run = async (drafts: ServedOptions['drafts'], prediction?: readonly number[], more = {}) => {
+      const device = pathModel({ vocab: 4096 });
+      const { client } = served({ device, ...(drafts === undefined ? {} : { drafts }) });
+      const asked = request({
+        ...more,
+        ...(prediction === undefined ? {} : { prediction: Int32Array.from(prediction) }),
+      });
+      const { events, ended } = read(client, asked);
+      expect(await ended).toBeUndefined();
+      const tokens = events.flatMap((event) => (event.kind === 'token' ? [event.token] : []));
+      return { tokens, steps: device.totals.steps };
+    };
+    const plain = await run(undefined);
+    const text = plain.tokens.map(({ token }) => token);
+    const edited = text.toSpliced(20, 1, 7, 8);
+    expect(await run({}, text)).toEqual({ tokens: plain.tokens, steps: 1 + Math.ceil(63 / (MAX_DRAFTS + 1)) });
+    const { tokens, steps } = await run({}, edited);
+    expect(tokens).toEqual(plain.tokens);
+    expect(steps).toBeLessThan(12);
+    // Who serves without drafts does so whatever is asked.
+    expect(await run(undefined, text)).toEqual(plain);
+    const few = { allowedTokens: range(0, 50) };
+    expect(await run({}, text, few)).toEqual(await run(undefined, undefined, few));
   });
 
   it('has rows of classes', async () => {
