@@ -10,7 +10,7 @@ import { UsageError, UserError } from '../errors.js';
 import { PAGE_TOKENS } from '../engine/pages.js';
 import type { StateDecl } from '../ir/function.js';
 import { type Parallelism, ROW_PAD, stateBytes, stateRowBytes } from '../ir/plan.js';
-import { cacheTokensOf, LAST_TOKENS } from '../ir/stepping.js';
+import { cacheTokensOf, keepsDrawn } from '../ir/stepping.js';
 import { roundUp } from '../ir/types.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import { ROWS_BEHIND } from '../runtime/reservedStates.js';
@@ -48,7 +48,7 @@ const MIN_TOKENS = 4096;
 const EXAMPLE_TOKENS = 32_768;
 
 const keptStates = ({ plan }: Pick<CompiledModel, 'plan'>): readonly StateDecl[] =>
-  plan.states.filter(({ name }) => name !== LAST_TOKENS);
+  plan.states.filter((state) => !keepsDrawn(state));
 
 /** Bytes of the keys and values of as many tokens as a model may keep. */
 export const cacheBytesOf = (model: Pick<CompiledModel, 'plan' | 'cacheTokens'>): number =>

@@ -8,7 +8,8 @@ import { printGraph, printModule } from '../ir/graph/printer.js';
 import { type BlockName, type CodeFormat, isCodeFormat } from '../ir/storage.js';
 import type { DType } from '../ir/types.js';
 import { type Checkpoint, openCheckpoint } from '../models/checkpoint.js';
-import type { MaskKind, StepOptions } from '../models/model/model.js';
+import { withDraft } from '../models/draft/open.js';
+import type { DraftOptions, MaskKind, StepOptions } from '../models/model/model.js';
 import { keptGroups } from '../models/quantized/compressedTensors.js';
 import { describeRandomCheckpoint } from '../models/randomCheckpoint.js';
 import { copyRows } from '../passes/copyRows.js';
@@ -20,8 +21,13 @@ import { at } from '../system/at.js';
 import type { WeightInit } from './names.js';
 import type { Precision } from './precision.js';
 
-export const openModel = (path: string, init: WeightInit): Checkpoint =>
-  init.kind === 'random' ? describeRandomCheckpoint(path, init.seed) : openCheckpoint(path);
+/** A checkpoint, or made-up weights; with what drafts for it, where that is given. */
+export function openModel(path: string, init: WeightInit, draftModel?: string): Checkpoint {
+  const open = (from: string): Checkpoint =>
+    init.kind === 'random' ? describeRandomCheckpoint(from, init.seed) : openCheckpoint(from);
+  const own = open(path);
+  return draftModel === undefined ? own : withDraft(own, draftModel, open);
+}
 
 /** Stored element type of a tensor. */
 const dtypeIn =
@@ -37,6 +43,14 @@ export const buildGraph = (checkpoint: Checkpoint, mask: MaskKind = 'tree'): Gra
 export const buildStepGraph = (checkpoint: Checkpoint, options: Omit<StepOptions, 'dtypeOf'>): Graph =>
   checkpoint.model.step({ context: checkpoint.config.maxPositions, ...options, dtypeOf: dtypeIn(checkpoint) });
 
+/** The function `draft` of a model that has one, in primitive ops. */
+const buildDraftGraph = (checkpoint: Checkpoint, options: Pick<DraftOptions, 'cache'>): Graph | undefined =>
+  checkpoint.model.draft?.graph({
+    context: checkpoint.model.draft.maxPositions,
+    ...options,
+    dtypeOf: dtypeIn(checkpoint),
+  });
+
 export interface FunctionOptions {
   readonly mask?: MaskKind;
   /** Rows of the states of keys and values; absent: there are none. */
@@ -47,7 +61,7 @@ export interface FunctionOptions {
   readonly observe?: Observer;
 }
 
-/** The functions of a model after all passes: `score`, and where there is a cache `step` and `copy`. */
+/** The functions of a model after all passes: `score`, and where there is a cache `step`, `draft` and `copy`. */
 export function modelFunctions(
   checkpoint: Checkpoint,
   numerics: Numerics,
@@ -58,9 +72,11 @@ export function modelFunctions(
   if (cacheRows === undefined) return { name: 'model', functions: [score] };
   const cache = { rows: cacheRows, dtype: numerics.attention ?? 'f32' };
   const step = optimize(buildStepGraph(checkpoint, { cache, filters: logits, feeds, hidden }), own, observe);
-  // What the step keeps is narrow already, where it is to be.
+  const drafting = buildDraftGraph(checkpoint, { cache });
+  const keeping = [step, ...(drafting === undefined ? [] : [optimize(drafting, own, observe)])];
+  // What they keep is narrow already, where it is to be.
   const { cache: _, ...kept } = own;
-  return { name: 'model', functions: [score, step, optimize(copyRows(step), kept, observe)] };
+  return { name: 'model', functions: [score, ...keeping, optimize(copyRows(keeping), kept, observe)] };
 }
 
 /** The groups of a checkpoint's matrices of 4 bits. Throws UsageError where it has none that kernels read so. */

@@ -51,6 +51,15 @@ export const stepSize = (extents: Extents): StepSize => ({
 export const LAST_TOKENS = 'last_tokens';
 export const LAST_TOKEN_ROWS = 1024;
 
+/** What the names of states begin with that belong to the function `draft`. */
+export const DRAFT_STATES = 'draft_';
+/** The state that keeps the tokens that its last call drew. It has LAST_TOKEN_ROWS rows too. */
+export const DRAFT_LAST_TOKENS = 'draft_last_tokens';
+
+/** Whether a state keeps drawn tokens; all others have a row for each token whose keys and values are kept. */
+export const keepsDrawn = ({ name }: Pick<StateDecl, 'name'>): boolean =>
+  name === LAST_TOKENS || name === DRAFT_LAST_TOKENS;
+
 /** The most tokens that a model keeps keys and values of; undefined if it only scores. */
 export const cacheTokensOf = ({
   plan: { states },
@@ -59,7 +68,7 @@ export const cacheTokensOf = ({
   readonly plan: { readonly states: readonly Pick<StateDecl, 'name' | 'rows'>[] };
   readonly cacheTokens?: number | undefined;
 }): number | undefined => {
-  const kept = states.filter(({ name }) => name !== LAST_TOKENS);
+  const kept = states.filter((state) => !keepsDrawn(state));
   return kept.length === 0 ? undefined : Math.min(cacheTokens, ...kept.map(({ rows }) => rows));
 };
 

@@ -247,6 +247,9 @@ export function checkTensors(
 // A checkpoint folder as the compiler sees it: its configuration, the location of every tensor, the tokenizer and a
 // fingerprint.
 
+/** What says which texts the tokens of a checkpoint are. */
+export type TokenMeaning = Pick<Checkpoint, 'path' | 'tokenizerPath' | 'config'>;
+
 /** A checkpoint that fits its model, whose tensors are found but not read. */
 export interface Checkpoint {
   /** Absolute path of its folder, or of its GGUF file (the first of several). */
@@ -264,6 +267,8 @@ export interface Checkpoint {
   readonly files: readonly string[];
   /** tokenizer.json, else tokenizer.model, or the GGUF file; undefined if the folder has neither. */
   readonly tokenizerPath: string | undefined;
+  /** The checkpoint of its draft model, where it has one that names tokens of its own (models/draft). */
+  readonly draftModel?: TokenMeaning;
   /** Where the files contradict each other or themselves, and how that was decided: one line each, for users. */
   readonly warnings: readonly string[];
   /**

@@ -188,8 +188,9 @@ export function planKey<D>({ checkpoint, target, device, options }: PlanInputs<D
   const { cacheTokens, ...planned } = options;
   add({ program, target: target.name, device, keeps: cacheTokens !== undefined, ...planned });
   add(config);
+  if (model.draft !== undefined) add([model.draft.name, model.draft.config]);
   // A family names its tensors in more than one way, and reads parts of them.
-  hash.update(JSON.stringify(model.tensors));
+  hash.update(JSON.stringify([...model.tensors, ...(model.draft?.tensors ?? [])]));
   // Thousands of tensors are stored in a few ways.
   const ways = new Map<string, number>();
   const lines: string[] = [];

@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { UsageError } from '../../errors.js';
-import { RESERVED_ROWS } from '../../ir/function.js';
+import { COPY, DRAFT, RESERVED_ROWS, SCORE, STEP } from '../../ir/function.js';
 import { printGraph } from '../../ir/graph/printer.js';
 import { printKernels } from '../../ir/kernelPrinter.js';
 import { type Bucket, type Plan, scoreOf } from '../../ir/plan.js';
@@ -72,11 +72,16 @@ export function compileModel<S, D>(
   const graphText = printFunctions(module);
   const lowered = lowerModule(module, numerics, observe);
   const scoring = (size: Bucket): Bucket => withKeyRoom(at(lowered.functions, 0).interface, size);
-  const sizes: readonly FunctionSize[] = [
-    { capacity: scoring(scoringBucket({ tokens, rows: tokens, longest: tokens })), buckets: buckets.map(scoring) },
-    { capacity: steps.at(-1)!, buckets: steps },
-    { capacity: COPY_BUCKET, buckets: [COPY_BUCKET] },
-  ];
+  const drafts = stepBuckets(buckets, compiler.decodeSizes);
+  const sizes: Readonly<Record<string, FunctionSize>> = {
+    [SCORE]: {
+      capacity: scoring(scoringBucket({ tokens, rows: tokens, longest: tokens })),
+      buckets: buckets.map(scoring),
+    },
+    [STEP]: { capacity: steps.at(-1)!, buckets: steps },
+    [DRAFT]: { capacity: drafts.at(-1)!, buckets: drafts },
+    [COPY]: { capacity: COPY_BUCKET, buckets: [COPY_BUCKET] },
+  };
   return {
     target,
     device,
@@ -90,8 +95,8 @@ export function compileModel<S, D>(
       weights: lowered.weights,
       constants: lowered.constants,
       states: lowered.states,
-      functions: lowered.functions.map((each, i) => {
-        const { capacity, buckets: own } = at(sizes, i);
+      functions: lowered.functions.map((each) => {
+        const { capacity, buckets: own } = sizes[each.interface.name]!;
         return planFunction(each, capacity, own, compiler.scheduling, device);
       }),
     },

@@ -2,6 +2,7 @@
 import { resolve } from 'node:path';
 import { UserError } from '../../errors.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
+import { requireSameTokens } from '../../models/draft/draftModel.js';
 import { defined } from '../../system/defined.js';
 import { checkpointOf, codeOf, loadArtifact, verifyWeights } from '../artifact/load.js';
 import { artifactId, type ModelReference, readManifest, rebuild, rebuildFor } from '../artifact/manifest.js';
@@ -53,10 +54,18 @@ export function beginOpening(
   ui: Ui,
   targets: readonly AnyTarget[] = TARGET_RECORDS,
 ): Opening {
-  if (isArtifact(request.model)) return beginArtifact(request, machine, ui, targets);
+  if (isArtifact(request.model)) {
+    if (request.draftModel !== undefined)
+      throw new UserError(
+        `${request.model}: an artifact has no draft of its own, and takes none from ${request.draftModel}`,
+        'give the checkpoint that it was compiled from, or --draft suffix',
+      );
+    return beginArtifact(request, machine, ui, targets);
+  }
   const { target: name = 'cpu', precision } = request;
   const target = targetOf(name, targets);
-  const checkpoint = openModel(request.model, request.init);
+  const checkpoint = openModel(request.model, request.init, request.draftModel);
+  requireSameTokens(checkpoint);
   const reference = (): ModelReference => referenceTo(request.model, checkpoint, request.init);
   let chosen: unknown;
   const choose = (): unknown => {

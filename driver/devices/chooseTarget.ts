@@ -37,11 +37,11 @@ export interface TargetProbes {
 }
 
 export type TargetFacts = Pick<LoadRequest, 'model' | 'init'> &
-  Partial<Pick<LoadRequest, 'precision' | 'isa' | 'devices' | 'parallel'>>;
+  Partial<Pick<LoadRequest, 'draftModel' | 'precision' | 'isa' | 'devices' | 'parallel'>>;
 
-function parametersOf({ model, init }: TargetFacts): number {
+function parametersOf({ model, init, draftModel }: TargetFacts): number {
   let sum = 0;
-  for (const { shape } of openModel(model, init).tensors.values()) sum += shape.reduce((a, b) => a * b, 1);
+  for (const { shape } of openModel(model, init, draftModel).tensors.values()) sum += shape.reduce((a, b) => a * b, 1);
   return sum;
 }
 

@@ -30,12 +30,12 @@ export interface SentModel {
 
 /** Throws UserError if files are missing or invalid. */
 export function openSent(
-  { model: path, init, checkpoint: elsewhere, trustsCode = false }: DeviceRequest,
+  { model: path, init, checkpoint: elsewhere, trustsCode = false, draftModel }: DeviceRequest,
   bytes: Uint8Array,
 ): SentModel {
   const model = unpackModel(bytes);
   if (!isArtifact(path)) {
-    const checkpoint = openModel(path, init);
+    const checkpoint = openModel(path, init, draftModel);
     return { checkpoint, model, rebuild: rebuildFor('model.tw', { path, init }, model), packed: undefined };
   }
   const manifest = readManifest(path);

@@ -221,14 +221,14 @@ const threadsOf = (threads: number, index: number, count: number): number =>
 
 /** The part of a request that another process needs to load the model on the devices of a replica. */
 function deviceRequest(
-  { model, init, checkpoint, trustsCode, threads }: LoadRequest,
+  { model, init, checkpoint, trustsCode, draftModel, threads }: LoadRequest,
   { parallelism: { replicas, stages }, first }: Beginning,
   index: number,
 ): DeviceRequest {
   return {
     model,
     init,
-    ...defined({ checkpoint, trustsCode }),
+    ...defined({ checkpoint, trustsCode, draftModel }),
     threads: threadsOf(threads, index, replicas),
     stages,
     replica: { index, count: replicas },

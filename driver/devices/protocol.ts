@@ -10,7 +10,10 @@ import type { Amount, LoadRequest } from '../requests.js';
 import type { Membership, SiblingWord } from './siblings.js';
 
 /** What the child loads: one replica of the model that its parent has planned, on its devices. */
-export interface DeviceRequest extends Pick<LoadRequest, 'model' | 'init' | 'checkpoint' | 'trustsCode'> {
+export interface DeviceRequest extends Pick<
+  LoadRequest,
+  'model' | 'init' | 'checkpoint' | 'trustsCode' | 'draftModel'
+> {
   /** The replica's devices, one per stage, counted from 0 among the devices of this machine that run the plan. */
   readonly devices: readonly number[];
   /** Number of pipeline stages of the replica; 1: one device executes the whole plan. */

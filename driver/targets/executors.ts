@@ -1,5 +1,5 @@
 /** A compiled model on its device: kernels compiled (or found in the cache), weights loaded. */
-import { LAST_TOKENS } from '../../ir/stepping.js';
+import { DRAFT_LAST_TOKENS, LAST_TOKENS } from '../../ir/stepping.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { memoryLine, printMemoryUse } from '../../runtime/cpu/memoryUse.js';
 import { openCpuExecutor } from '../../runtime/cpu/openExecutor.js';
@@ -24,7 +24,10 @@ import { modelKernels } from './printedKernels.js';
 import type { CompiledModel, OpenOptions } from './target.js';
 
 /** A pipeline feeds no drawn tokens: its last stage draws what the first one would need. */
-const forStages = <P extends CompiledModel['plan']>(plan: P) => ({ ...plan, perStage: [LAST_TOKENS] });
+const forStages = <P extends CompiledModel['plan']>(plan: P) => ({
+  ...plan,
+  perStage: [LAST_TOKENS, DRAFT_LAST_TOKENS],
+});
 
 /** How many kernels are to be compiled, as readable text. */
 export function distinct({ plan }: CompiledModel): string {

@@ -1,10 +1,11 @@
 /** Decoders of LLaMA's kind. A family is a name, a few defaults, and the reading of its own keys in config.json. */
 import { defined } from '../../system/defined.js';
 import { counted } from '../../system/text.js';
-import type { Architecture, Json, Model, StoredWays, TiedHead } from '../model/model.js';
+import type { Architecture, DraftOptions, Json, Model, StoredWays, TiedHead } from '../model/model.js';
 import { requireWholeModel } from '../model/refusals.js';
 import type { ShapeOf } from '../model/tensors.js';
 import { type DecoderConfig, type Differences, type FamilyConfig, parseDecoderConfig } from './config.js';
+import { buildDraft } from './draft.js';
 import { buildDecoder, buildStep } from './graph.js';
 import type { ExpertsConfig } from './experts.js';
 import { ConfigReader } from './reader.js';
@@ -58,6 +59,9 @@ function decoderModel(config: DecoderConfig, names: TensorNames): Model<DecoderC
     isIgnored: (tensor) => isIgnoredTensor(tensor, config, names),
     graph: (options) => buildDecoder(config, { ...options, names, ...rotaryTables(config) }),
     step: (options) => buildStep(config, { ...options, names, ...rotaryTables(config) }),
+    ...(config.head === undefined
+      ? { asDraft: (options: DraftOptions) => buildDraft(config, { ...options, names, ...rotaryTables(config) }) }
+      : {}),
   };
 }
 

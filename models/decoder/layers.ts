@@ -37,6 +37,8 @@ export interface LayerOptions extends Pick<GraphOptions, 'dtypeOf'> {
   readonly windowRotary?: RotaryTable;
   /** Default: those of LLaMA. */
   readonly names?: TensorNames;
+  /** What stands before the names of all tensors. Default: nothing. */
+  readonly prefix?: string;
 }
 
 /** What a function brings to the layers. */
@@ -89,9 +91,10 @@ export function buildLayers(
   { tokens, position, biases: buildBiases, visible }: LayerInputs,
 ): Decoder {
   const { hiddenSize: hidden, headDim, heads, kvHeads } = shape;
-  const { names = LLAMA_NAMES } = options;
+  const { names = LLAMA_NAMES, prefix = '' } = options;
   const factors = { embedding: 1, residual: 1, scores: 1 / Math.sqrt(headDim), logits: 1, ...shape.factors };
-  const weight = (name: string, dims: readonly number[]): Value => b.weight(name, options.dtypeOf(name), dims);
+  const weight = (name: string, dims: readonly number[]): Value =>
+    b.weight(`${prefix}${name}`, options.dtypeOf(`${prefix}${name}`), dims);
   const constant = (value: number, hint: string): Value => b.add('const', {}, { value }, hint);
   const toF32 = (v: Value, hint: string): Value =>
     v.type.dtype === 'f32' ? v : b.add('cast', { x: v }, { dtype: 'f32' }, hint);

@@ -68,6 +68,42 @@ export interface StepOptions extends Pick<GraphOptions, 'dtypeOf'> {
   readonly hidden?: boolean;
 }
 
+/** What stands before the names of a draft's tensors, where it has files of its own. */
+export const DRAFT_TENSORS = 'draft.';
+
+export interface DraftOptions extends Pick<StepOptions, 'dtypeOf' | 'cache' | 'context'> {
+  /** What stands before the names of its tensors: DRAFT_TENSORS. */
+  readonly prefix: string;
+}
+
+/** What proposes tokens behind a model's texts on its device: the function `draft` beside `step`. */
+export interface ModelDraft {
+  /** For summaries and metrics: `model`, `eagle`, `mtp`. */
+  readonly name: string;
+  /**
+   * 0: it takes token p at position p, as the model does. 1: it takes token p + 1 at position p, beside what `step`
+   * computed there.
+   */
+  readonly ahead: 0 | 1;
+  /** Longest path that it may have, tokens. */
+  readonly maxPositions: number;
+  /** Its token ids are below this. */
+  readonly vocabSize: number;
+  /** Plain data: with its tensors it identifies the draft. */
+  readonly config: Json;
+  /** Its sizes in a few words, for users. */
+  readonly summary: string;
+  /** The tensors that it reads beside the model's, in the order of the computation, by their names in the checkpoint. */
+  readonly tensors: readonly ExpectedTensor[];
+  /**
+   * draft(tokens i32[T], isFed i32[T], feed i32[T], keep i32[R], position i32[T], slot i32[T], begin i32[T], key i32[C],
+   * row i32[R], inverseTemperature f32[R], keyLow i32[R], keyHigh i32[R]; draft_k_0, draft_v_0, …, draft_last_tokens) →
+   * (nextToken i32[R], nextTokenLogProb f32[R]; the states): as `step`, whose slots and lists of keys it shares. Where
+   * isFed[t] is 1, token t is draft_last_tokens[feed[t]] as the call finds it.
+   */
+  readonly graph: (options: Omit<DraftOptions, 'prefix'>) => Graph;
+}
+
 /** A head that the configuration says to be the embedding table. */
 export interface TiedHead<Config extends ModelConfig = ModelConfig> {
   /** Names of the tensors; files may hold the head as well. */
@@ -123,6 +159,10 @@ export interface Model<Config extends ModelConfig = ModelConfig> {
    * With `hidden` it returns hidden f32[R, H] too: what the head multiplies, before any factor of logits.
    */
   readonly step: (options: StepOptions) => Graph;
+  /** This model as the function `draft` of another one. Absent where its head is none of a vocabulary. */
+  readonly asDraft?: (options: DraftOptions) => Graph;
+  /** What proposes tokens for this one (models/draft). */
+  readonly draft?: ModelDraft;
 }
 
 /** How files hold the weights of a family in another way than Hugging Face checkpoints do. Default of each: false. */

@@ -41,7 +41,7 @@ const stepOf = ({ cache, ...numerics }: Numerics, feeds = false): Graph =>
 function modulesOf(numerics: Numerics, feeds = false): { readonly copy: Graph; readonly module: LoweredModule } {
   const step = stepOf(numerics, feeds);
   const { cache: _, ...kept } = numerics;
-  const copy = optimize(copyRows(step), kept);
+  const copy = optimize(copyRows([step]), kept);
   return { copy, module: lowerModule({ name: 'model', functions: [step, copy] }, numerics).functions[1]! };
 }
 
@@ -185,8 +185,8 @@ func @step(%x: f32[T, 4], %slot: i32[T] is slot(@kept), %key: i32[C] is entry(@k
   %b = gather_rows(%kept1, %key) : f32[C, 4] at "layers.1.attention"
   return %a, %b
 }`);
-    expect(copyRows(step).states.map(({ name }) => name)).toEqual(['kept']);
-    expect(lower(copyRows(step), F32).kernels.length).toBe(2);
+    expect(copyRows([step]).states.map(({ name }) => name)).toEqual(['kept']);
+    expect(lower(copyRows([step]), F32).kernels.length).toBe(2);
   });
 
   it('refuses a function that keeps nothing', () => {
@@ -194,6 +194,6 @@ func @step(%x: f32[T, 4], %slot: i32[T] is slot(@kept), %key: i32[C] is entry(@k
   %a = add(%x, %x) : f32[T, 4]
   return %a
 }`);
-    expect(() => copyRows(graph)).toThrow('@step: it keeps no rows that could be copied');
+    expect(() => copyRows([graph])).toThrow('@step: it keeps no rows that could be copied');
   });
 });
