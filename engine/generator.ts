@@ -84,7 +84,7 @@ export class Generator implements TaskOwner {
     this.memory = new ReplicaMemory(model, name, this.times, () => this.wake());
     this.pool = this.memory.pool;
     this.scheduler = this.memory.scheduler;
-    this.speculation = new Speculation(this.scheduler, drafts, vocabSize);
+    this.speculation = new Speculation(this.scheduler, measures, drafts, vocabSize);
   }
 
   get counts(): GeneratorCounts {
@@ -334,7 +334,7 @@ export class Generator implements TaskOwner {
   /** What a row says goes to its task. Returns why that ends with it, if it does. */
   private give(
     task: Task,
-    { sequence, kind, at, ask = 0 }: AskedRow,
+    { sequence, kind, at, ask = 0, draft = 0 }: AskedRow,
     answer: StepAnswer,
     row: number,
   ): EndReason | undefined {
@@ -350,6 +350,7 @@ export class Generator implements TaskOwner {
     const token = chosenOf(answer, row, sequence.topCount) ?? drawn;
     if (task.request.maxNewTokens > 0) {
       task.firstToken ??= this.times.answered;
+      this.measures.write(draft === 0);
       sequence.read(at, token.token);
       // It has the bits of a score: the head computed both.
       if (token === drawn && sequence.drawAt(at) === undefined) {

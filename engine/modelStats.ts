@@ -31,8 +31,30 @@ export interface ReplicaLoad {
   readonly preemptions: number;
 }
 
+/**
+ * What became of the drafts of one drafter. Tokens of a text that a step with drafts gives are one more than accepted:
+ * 1 + Σ accepted / rounds in the mean.
+ */
+export interface DraftStats {
+  /** Its name: `suffix`, `ngram`, `model`. */
+  readonly drafter: string;
+  /** Texts that steps took with drafts, one for each text and step. */
+  readonly rounds: number;
+  /** By depth, from 1: drafts that steps computed, and those of them that are tokens of texts. */
+  readonly drafted: readonly number[];
+  readonly accepted: readonly number[];
+}
+
+/** Tokens that steps gave texts, and how often a step gave a text some: with drafts it may be several at a time. */
+export interface WrittenCounts {
+  readonly writtenTokens: number;
+  readonly writtenParts: number;
+}
+
 /** Sums over the replicas of a model. They can be sent to another thread. */
-export interface ModelStats extends ReplicaLoad {
+export interface ModelStats extends ReplicaLoad, WrittenCounts {
+  /** In the order of their names. */
+  readonly drafts: readonly DraftStats[];
   /** Tokens of the prompts of sequences that have begun, and those of them that were found in pages. */
   readonly promptTokens: number;
   readonly foundTokens: number;
@@ -64,6 +86,9 @@ export interface Moments {
 export class Measures {
   private promptTokens = 0;
   private foundTokens = 0;
+  private writtenTokens = 0;
+  private writtenParts = 0;
+  private readonly drafts = new Map<string, { rounds: number; drafted: number[]; accepted: number[] }>();
   private readonly stepTokens = new Buckets(STEP_TOKENS);
   private readonly queueSeconds = new Buckets(REQUEST_SECONDS);
   private readonly prefillSeconds = new Buckets(REQUEST_SECONDS);
@@ -81,6 +106,23 @@ export class Measures {
     this.stepTokens.add(tokens);
   }
 
+  /** A step gave a text a token: its first of that step, or one behind drafts. */
+  write(isFirst: boolean): void {
+    this.writtenTokens++;
+    if (isFirst) this.writtenParts++;
+  }
+
+  /** A step had drafts of a text, so many at each depth from 1, of which so many are its tokens now. */
+  draft(drafter: string, drafted: readonly number[], accepted: readonly number[]): void {
+    const known = this.drafts.get(drafter) ?? { rounds: 0, drafted: [], accepted: [] };
+    this.drafts.set(drafter, known);
+    known.rounds++;
+    for (let depth = 0; depth < drafted.length; depth++) {
+      known.drafted[depth] = (known.drafted[depth] ?? 0) + drafted[depth]!;
+      known.accepted[depth] = (known.accepted[depth] ?? 0) + (accepted[depth] ?? 0);
+    }
+  }
+
   /** A sequence has ended, at `now`. One that no step has taken has only waited. */
   end({ submitted, begun, firstToken }: Moments, now: number): void {
     this.queueSeconds.add(((begun ?? now) - submitted) / 1000);
@@ -91,9 +133,17 @@ export class Measures {
     this.inferenceSeconds.add((now - begun) / 1000);
   }
 
+  private get draftStats(): readonly DraftStats[] {
+    const named = [...this.drafts].map(([drafter, { rounds, drafted, accepted }]) => {
+      return { drafter, rounds, drafted: [...drafted], accepted: [...accepted] };
+    });
+    return named.sort((a, b) => (a.drafter < b.drafter ? -1 : 1));
+  }
+
   get sums(): Omit<ModelStats, keyof ReplicaLoad> {
-    const { promptTokens, foundTokens } = this;
+    const { promptTokens, foundTokens, writtenTokens, writtenParts } = this;
     return {
+      ...{ writtenTokens, writtenParts, drafts: this.draftStats },
       ...{ promptTokens, foundTokens, stepTokens: this.stepTokens.tally(), queueSeconds: this.queueSeconds.tally() },
       ...{ prefillSeconds: this.prefillSeconds.tally(), decodeSeconds: this.decodeSeconds.tally() },
       inferenceSeconds: this.inferenceSeconds.tally(),

@@ -60,6 +60,8 @@ export interface Generated {
   readonly reason: EndReason;
   /** Tokens of the prompt that were in pages already. */
   readonly foundTokens: number;
+  /** Drafts that steps computed behind it, and those of them that are its tokens; absent: there were none. */
+  readonly drafts?: { readonly drafted: number; readonly accepted: number };
 }
 
 /** A request could not be computed; others go on. */

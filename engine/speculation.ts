@@ -3,6 +3,7 @@
  * text is does not depend on it. A text that drafts may follow waits for its last token before its next step.
  */
 import { type Drafter, type DraftState, type DraftText, usableDraft } from '../draft/drafter.js';
+import type { Measures } from './modelStats.js';
 import type { Scheduler } from './scheduler.js';
 import type { Sequence } from './sequence.js';
 import type { Step } from './stepMessage.js';
@@ -16,12 +17,6 @@ export interface ModelDrafts {
   readonly tokens?: number | 'auto' | undefined;
 }
 
-/** Drafts of one drafter by depth, from 1: how many steps computed, and how many of those texts have. */
-export interface DraftCounts {
-  readonly drafted: readonly number[];
-  readonly accepted: readonly number[];
-}
-
 interface Entry {
   readonly task: Task;
   readonly state: DraftState;
@@ -29,27 +24,18 @@ interface Entry {
   readonly name: string;
 }
 
-interface Counted {
-  readonly drafted: number[];
-  readonly accepted: number[];
-}
-
 export class Speculation {
   private readonly scheduler: Scheduler;
   private readonly drafts: ModelDrafts;
   private readonly vocabSize: number;
   private readonly entries = new Map<Sequence, Entry>();
-  private readonly counted = new Map<string, Counted>();
+  private readonly measures: Measures;
 
-  constructor(scheduler: Scheduler, drafts: ModelDrafts = {}, vocabSize = Infinity) {
+  constructor(scheduler: Scheduler, measures: Measures, drafts: ModelDrafts = {}, vocabSize = Infinity) {
     this.scheduler = scheduler;
+    this.measures = measures;
     this.drafts = drafts;
     this.vocabSize = vocabSize;
-  }
-
-  /** By the names of drafters. */
-  get counts(): ReadonlyMap<string, DraftCounts> {
-    return this.counted;
   }
 
   /** A text is to be continued. */
@@ -98,20 +84,16 @@ export class Speculation {
     for (const { sequence, to, drafts } of pieces) {
       const entry = this.entries.get(sequence);
       if (entry === undefined || drafts.length === 0) continue;
-      const counts = this.countsOf(entry.name);
       let accepted = 0;
       while (accepted < drafts.length && sequence.tokens[to + accepted] === drafts[accepted]) accepted++;
-      for (let depth = 0; depth < drafts.length; depth++) {
-        counts.drafted[depth] = (counts.drafted[depth] ?? 0) + 1;
-        counts.accepted[depth] = (counts.accepted[depth] ?? 0) + (depth < accepted ? 1 : 0);
-      }
+      const atDepths = drafts.map((_, depth) => (depth < accepted ? 1 : 0));
+      this.measures.draft(
+        entry.name,
+        drafts.map(() => 1),
+        atDepths,
+      );
+      entry.task.countDrafts(drafts.length, accepted);
     }
-  }
-
-  private countsOf(name: string): Counted {
-    const known = this.counted.get(name) ?? { drafted: [], accepted: [] };
-    this.counted.set(name, known);
-    return known;
   }
 
   /** What a drafter does ends its text alone. */

@@ -76,6 +76,8 @@ export class Task {
   private readonly listener: TaskListener;
   private losses: Recent | undefined;
   private isOver = false;
+  private drafted = 0;
+  private accepted = 0;
 
   /** Throws as sequenceOf does. */
   constructor(
@@ -158,6 +160,12 @@ export class Task {
     return undefined;
   }
 
+  /** A step computed so many drafts behind it, of which so many are its tokens. */
+  countDrafts(drafted: number, accepted: number): void {
+    this.drafted += drafted;
+    this.accepted += accepted;
+  }
+
   /** Takes the answer of row `ask` of the prompt. Returns why the sequence ends with it, if it does. */
   score(score: Score, ask: number): EndReason | undefined {
     const { asks, isDrawing } = this.sequence;
@@ -186,12 +194,13 @@ export class Task {
   }
 
   private resultOf(reason: EndReason, count = this.generated.length): Generated {
-    const { generated, sequence } = this;
+    const { generated, sequence, drafted, accepted } = this;
     return {
       tokens: generated.slice(0, count),
       promptScores: this.scores,
       reason,
       foundTokens: sequence.found,
+      ...(drafted > 0 ? { drafts: { drafted, accepted } } : {}),
     };
   }
 

@@ -136,7 +136,7 @@ const STATS_MS = 1000;
 const NO_TALLY: Tally = { bounds: [], counts: new Float64Array(1), sum: 0 };
 const NO_STATS: ModelStats = {
   ...{ running: 0, waiting: 0, paused: 0, pages: 0, heldPages: 0, steps: 0, preemptions: 0 },
-  ...{ promptTokens: 0, foundTokens: 0, stepTokens: NO_TALLY },
+  ...{ promptTokens: 0, foundTokens: 0, stepTokens: NO_TALLY, writtenTokens: 0, writtenParts: 0, drafts: [] },
   ...{ queueSeconds: NO_TALLY, prefillSeconds: NO_TALLY, decodeSeconds: NO_TALLY, inferenceSeconds: NO_TALLY },
 };
 

@@ -90,15 +90,22 @@ describe('drafts', () => {
     const request = { prompt: STEMS[0]!, maxNewTokens: 64 };
     const [text] = await alone([request]);
     const model = pathModel();
+    const engine = Engine.of(model);
     const drafts = proposing(
       request,
       text!,
       () => 99,
       () => false,
     );
-    expect(await run(Engine.of(model), [{ ...request, drafts }])).toEqual([text]);
+    expect(await run(engine, [{ ...request, drafts }])).toEqual([text]);
     // A step for the prompt and the first token, and three for the rest: the last has no drafts past the end.
     expect(model.totals).toMatchObject({ steps: 1 + Math.ceil(63 / (MAX_DRAFTS + 1)), tokens: 60 + 63 });
+    const last = Array.from({ length: MAX_DRAFTS - 1 }, () => 4);
+    expect(engine.statsOf()).toMatchObject({
+      ...{ writtenTokens: 64, writtenParts: 5 },
+      drafts: [{ drafter: 'custom', rounds: 4, drafted: [...last, 3], accepted: [...last, 3] }],
+    });
+    expect(structuredClone(engine.statsOf())).toEqual(engine.statsOf());
   });
 
   it('end with the request that is cancelled, and change no other', async () => {
