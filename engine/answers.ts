@@ -1,5 +1,6 @@
 /** What the rows of a step's answer say. */
 import type { StepAnswer } from './device.js';
+import { NO_DRAFTS } from './draftTree.js';
 import type { GeneratedToken, TokenLogProb } from './request.js';
 import type { AskedRow } from './stepMessage.js';
 import type { Score, Task } from './task.js';
@@ -39,8 +40,7 @@ export function scoreOf(answer: StepAnswer, row: number, topCount: number, class
 
 /** Whether a row stands after the text: not after a draft that is none of it, or behind its end. */
 export const isOfText = (
-  { sequence, at, drafts = [], draft = 0 }: AskedRow,
+  { sequence, at, drafts = NO_DRAFTS, node = -1 }: AskedRow,
   task: Task,
   ended: ReadonlyMap<Task, unknown>,
-): boolean =>
-  draft === 0 || (!ended.has(task) && task.stopped === undefined && sequence.hasAccepted(drafts, draft, at));
+): boolean => node < 0 || (!ended.has(task) && task.stopped === undefined && sequence.hasAccepted(drafts, node, at));

@@ -334,7 +334,7 @@ export class Generator implements TaskOwner {
   /** What a row says goes to its task. Returns why that ends with it, if it does. */
   private give(
     task: Task,
-    { sequence, kind, at, ask = 0, draft = 0 }: AskedRow,
+    { sequence, kind, at, ask = 0, node = -1 }: AskedRow,
     answer: StepAnswer,
     row: number,
   ): EndReason | undefined {
@@ -350,7 +350,7 @@ export class Generator implements TaskOwner {
     const token = chosenOf(answer, row, sequence.topCount) ?? drawn;
     if (task.request.maxNewTokens > 0) {
       task.firstToken ??= this.times.answered;
-      this.measures.write(draft === 0);
+      this.measures.write(node < 0);
       sequence.read(at, token.token);
       // It has the bits of a score: the head computed both.
       if (token === drawn && sequence.drawAt(at) === undefined) {
@@ -393,7 +393,7 @@ export class Generator implements TaskOwner {
     for (const { sequence, from, drafts } of step.pieces) {
       if (!failed.has(sequence) || !this.tasks.has(sequence)) continue;
       sequence.withdraw(from, this.pool);
-      if (drafts.length > 0) {
+      if (drafts.tokens.length > 0) {
         // It may be a wrong draft after which nothing is finite.
         this.speculation.stop(sequence);
         continue;

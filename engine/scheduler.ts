@@ -4,8 +4,9 @@
  * its pages back, else the last that runs, and is computed again later. A step costs time for the sequences that it
  * takes, not for those that wait.
  */
-import { MAX_DRAFTS, NO_DRAFT, usableDraft } from '../draft/drafter.js';
+import { MAX_DRAFTS, NO_DRAFT } from '../draft/drafter.js';
 import type { StepLimits } from './device.js';
+import { cutTree, depthOf, type DraftTree, layOut, NO_DRAFTS } from './draftTree.js';
 import { findPages, type FoundPages } from './foundPages.js';
 import { PAGE_TOKENS, type PagePool } from './pages.js';
 import type { PageCopy, Sequence } from './sequence.js';
@@ -141,12 +142,14 @@ export class Scheduler {
       this.fill(draft);
     }
     this.isShort ||= this.preemptions > preemptions;
-    const { pieces } = draft;
-    if (pieces.length === 0) return undefined;
+    if (draft.pieces.length === 0) return undefined;
+    // What texts need comes first: drafts take what is left.
+    const pieces = draft.pieces.map((piece) => this.withDrafts(piece, draft));
     for (const { sequence } of pieces) sequence.number = this.numberOf(sequence);
     const step = { ...stepOf(pieces, this.ended, draft.copies, this.limits), answers: draft.answers };
     this.ended = [];
     for (const { from } of draft.copies) this.pool.release(from);
+    for (const { branchPages } of pieces) for (const page of branchPages) this.pool.release(page);
     // Steps are executed in order, so that a later one may read what this one writes.
     for (const { sequence, to } of pieces) {
       const isPrompt = !sequence.isWriting;
@@ -187,7 +190,7 @@ export class Scheduler {
     this.settle(step);
     for (const { sequence, to, drafts } of step.pieces) {
       if (!this.isHolding(sequence)) continue;
-      if (drafts.length > 0) sequence.acceptDrafts(to);
+      if (drafts.tokens.length > 0) sequence.acceptDrafts(to, drafts);
       sequence.publish(this.pool);
     }
   }
@@ -301,8 +304,7 @@ export class Scheduler {
     if (listed > 0 && draft.filtered > 0 && draft.entries + listed > maxEntries) return false;
     if (!this.reserve(sequence, to)) return false;
     sequence.lastStep = this.steps;
-    const drafts = isWriting && to === sequence.tokens.length ? this.draftsOf(sequence, draft) : [];
-    draft.pieces.push({ sequence, from: computed, to, drafts });
+    draft.pieces.push({ sequence, from: computed, to, drafts: NO_DRAFTS, branchPages: [] });
     for (let i = Math.floor(computed / PAGE_TOKENS); i * PAGE_TOKENS < to; i++) {
       const content = (i + 1) * PAGE_TOKENS <= to ? sequence.content(i) : undefined;
       if (content !== undefined) draft.filling.add(content);
@@ -311,35 +313,53 @@ export class Scheduler {
     }
     draft.filtered += count.filtered;
     draft.entries += listed;
-    for (let ahead = 1; ahead <= drafts.length; ahead++) {
-      draft.filtered += sequence.isFilteredAfter(ahead) ? 1 : 0;
-      draft.entries += sequence.entryCount(ahead);
-    }
-    draft.tokens += to - computed + drafts.length;
-    draft.rows += count.rows + drafts.length;
-    draft.keys += to + drafts.length;
+    draft.tokens += to - computed;
+    draft.rows += count.rows;
+    draft.keys += to;
     if (isWriting) draft.writing++;
     return true;
   }
 
-  /** What may follow the tokens of a sequence, as far as the step has room for it, and pages are left. */
-  private draftsOf(sequence: Sequence, draft: Draft): readonly number[] {
-    const { rows: maxRows = Infinity, keys: maxKeys, filtered: maxFiltered = 0, entries: maxEntries = 0 } = this.limits;
-    const { length } = sequence.tokens;
-    let most = Math.min(
-      draft.budget - draft.tokens - sequence.pending,
-      maxRows - draft.rows - 1,
-      maxKeys - draft.keys - length,
-    );
-    if (sequence.isFiltered) {
-      const entries = Math.max(1, sequence.entryCount(), sequence.entryCount(MAX_DRAFTS));
-      const lists = Math.floor((maxEntries - draft.entries) / entries);
-      most = Math.min(most, maxFiltered - draft.filtered - 1, lists - 1);
-    }
-    const { tokens: drafts } = usableDraft(sequence.draft, Math.min(most, sequence.draftRoom));
+  /** The piece with what may follow its tokens, as far as the step has room for it, and pages are left. */
+  private withDrafts(piece: SequenceChunk, draft: Draft): SequenceChunk {
+    const { sequence, to } = piece;
+    const proposed = sequence.draft;
     sequence.draft = NO_DRAFT;
-    if (drafts.length === 0 || sequence.reserve(length + drafts.length, this.pool)) return drafts;
-    return drafts.slice(0, sequence.pages.length * PAGE_TOKENS - length);
+    if (proposed.tokens.length === 0 || !sequence.isWriting || to !== sequence.tokens.length) return piece;
+    const { rows: maxRows = Infinity, keys: maxKeys, filtered: maxFiltered = 0, entries: maxEntries = 0 } = this.limits;
+    let most = Math.min(sequence.draftRoom, draft.budget - draft.tokens, maxRows - draft.rows);
+    if (sequence.isFiltered) {
+      const entries = Math.max(1, sequence.entryCount(MAX_DRAFTS), sequence.entryCount(1));
+      most = Math.min(most, maxFiltered - draft.filtered, Math.floor((maxEntries - draft.entries) / entries));
+    }
+    const { drafts, pages } = this.withPages(sequence, layOut(proposed, most), maxKeys - draft.keys);
+    if (drafts.tokens.length === 0) return piece;
+    draft.tokens += drafts.tokens.length;
+    draft.rows += drafts.tokens.length;
+    draft.keys += keysOf(drafts, to);
+    drafts.tokens.forEach((_, node) => {
+      const depth = depthOf(drafts, node);
+      draft.filtered += sequence.isFilteredAfter(depth) ? 1 : 0;
+      draft.entries += sequence.entryCount(depth);
+    });
+    return { ...piece, drafts, branchPages: pages };
+  }
+
+  /** What is left of drafts with so many keys, and the pages that are left; those of branches are held. */
+  private withPages(sequence: Sequence, all: DraftTree, keys: number) {
+    const { length } = sequence.tokens;
+    const hasPages = sequence.reserve(length + all.chain, this.pool);
+    const room = hasPages ? all.chain : sequence.pages.length * PAGE_TOKENS - length;
+    let drafts = cutTree(all, Math.min(room, keys), all.branches.length);
+    while (drafts.branches.length > 0 && keysOf(drafts, length) > keys)
+      drafts = cutTree(drafts, drafts.chain, drafts.branches.length - 1);
+    const pages: number[] = [];
+    while (pages.length < drafts.branches.length) {
+      const page = this.pool.take();
+      if (page === undefined) break;
+      pages.push(page);
+    }
+    return { drafts: cutTree(drafts, drafts.chain, pages.length), pages };
   }
 
   /** Takes sequences that wait, as far as there are pages for all their tokens. Returns whether one had no room. */
@@ -459,6 +479,10 @@ function addTo<K, V>(lists: Map<K, V[]>, key: K, value: V): void {
   if (list === undefined) lists.set(key, [value]);
   else list.push(value);
 }
+
+/** Keys of drafts behind the first `length` tokens, beside those: a branch lists its path anew. */
+const keysOf = ({ chain, branches }: DraftTree, length: number): number =>
+  branches.reduce((sum, { first, end, depth }) => sum + length + depth + end - first, chain);
 
 /** The sequences that a step will say something about. */
 const askedIn = ({ asked }: Step): ReadonlySet<Sequence> => new Set(asked.map(({ sequence }) => sequence));

@@ -1,16 +1,18 @@
 /** A sequence of tokens that is continued: its prompt, what was generated, and the pages of its keys and values. */
 import { NO_FILTERS } from '../ir/filters.js';
 import { type Draft, NO_DRAFT } from '../draft/drafter.js';
+import { DECODE_RUN } from '../ir/stepping.js';
 import { type Draw, noiseKey } from '../ir/gumbel.js';
 import { defined } from '../system/defined.js';
 import { AskedRows } from './askedRows.js';
+import { acceptedNodes, type DraftTree, endsWith, pathTo } from './draftTree.js';
 import type { Guided } from './guide.js';
 import { isGreedy, needsRow, type Sampling } from './options.js';
 import type { TokenFact } from './pageFacts.js';
 import { contentOf, PAGE_TOKENS, type PagePool } from './pages.js';
 import { namesOf, type PageNames } from './promptNames.js';
 import type { Stem } from './pageStems.js';
-import { copyOf, type FilterRow, filtersOf, TokenEntries } from './tokenEntries.js';
+import { copyOf, type EntryLists, type FilterRow, filtersOf, TokenEntries } from './tokenEntries.js';
 
 /** Stands for a token that a device has drawn and the host has not read yet. */
 export const UNREAD = -1;
@@ -167,19 +169,27 @@ export class Sequence {
     return this.tokens.length + 1 < this.longest;
   }
 
-  /** Most drafts that can be of use behind its tokens: none past its longest, or behind a token that is not known. */
+  /**
+   * Most drafts that can be of use behind its tokens: none past its longest, or behind a token that is not known. With
+   * the tokens that no call has taken, they are no more than a step has of a text that goes on.
+   */
   get draftRoom(): number {
-    return this.isUnread ? 0 : Math.max(0, this.longest - this.tokens.length - 1);
+    if (this.isUnread) return 0;
+    return Math.max(0, Math.min(this.longest - this.tokens.length - 1, DECODE_RUN - Math.max(1, this.pending)));
   }
 
-  /** Whether what is drawn after `draft` of `drafts`, for place `at`, is drawn after the text. */
-  hasAccepted(drafts: readonly number[], draft: number, at: number): boolean {
-    return draft === 0 || (this.tokens.length === at && this.tokens[at - 1] === drafts[draft - 1]);
+  /** Whether what is drawn after a node of `drafts`, for place `at`, is drawn after the text. */
+  hasAccepted(drafts: DraftTree, node: number, at: number): boolean {
+    return node < 0 || (this.tokens.length === at && endsWith(this.tokens, drafts, node));
   }
 
-  /** A step has computed its first `to` tokens and drafts behind them, some of which are its tokens now. */
-  acceptDrafts(to: number): void {
-    if (this.computed === to && !this.isUnread) this.computed = Math.max(to, this.tokens.length - 1);
+  /**
+   * A step has computed its first `to` tokens and drafts behind them, some of which are its tokens now. Keys of the
+   * chain are in its pages; what it has taken of a branch is computed again, beside what is drafted then.
+   */
+  acceptDrafts(to: number, drafts: DraftTree): void {
+    if (this.computed !== to || this.isUnread) return;
+    this.computed += acceptedNodes(drafts, this.tokens, to).filter((node) => node < drafts.chain).length;
   }
 
   /** Row `row` of the last call draws the next token. */
@@ -239,26 +249,43 @@ export class Sequence {
   }
 
   /** How the tokens after the last one and after each of `drafts` are chosen from their logits, where they are. */
-  filterRows(drafts: readonly number[]): readonly FilterRow[] {
-    const { entries, sampling, promptLength } = this;
-    if (entries === undefined || sampling === undefined) return [];
-    const path = drafts.length === 0 ? this.tokens : [...this.tokens, ...drafts];
-    const rows: FilterRow[] = [];
-    for (let length = this.tokens.length; length <= path.length; length++) {
-      const ahead = length - this.tokens.length;
-      if (!this.isFilteredAfter(ahead)) continue;
-      const lists = entries.listAfter(path, length, this.isBanning(ahead));
-      rows.push({
-        filters: filtersOf(sampling),
-        entries: drafts.length === 0 ? lists : copyOf(lists),
-        isGenerated: entries.counts && length > promptLength,
-        topCount: this.topCount,
-        mask: this.guided?.mask,
-      });
-    }
-    // Drafts are no part of the text yet.
-    if (drafts.length > 0) entries.listAfter(path, this.tokens.length, this.isBanning(0));
+  filterRows(drafts: DraftTree): readonly FilterRow[] {
+    if (!this.isFiltered) return [];
+    const { length } = this.tokens;
+    const isAlone = drafts.tokens.length === 0;
+    const path = isAlone ? this.tokens : [...this.tokens];
+    const first = this.filterRow(path);
+    if (isAlone) return [first];
+    const rows = [{ ...first, entries: copyOf(first.entries) }];
+    let last = -1;
+    // Drafts are no part of the text yet: what was counted of them is taken back.
+    const takeBack = (): EntryLists => this.entries!.listAfter(path, length, this.isBanning(0));
+    drafts.tokens.forEach((token, node) => {
+      const parent = drafts.parents[node]!;
+      if (parent !== last) {
+        takeBack();
+        path.splice(length, path.length, ...pathTo(drafts, parent));
+      }
+      path.push(token);
+      last = node;
+      if (!this.isFilteredAfter(path.length - length)) return;
+      const row = this.filterRow(path);
+      rows.push({ ...row, entries: copyOf(row.entries) });
+    });
+    takeBack();
     return rows;
+  }
+
+  /** How the token after a path, its own tokens and drafts, is chosen. The lists change with the next such row. */
+  private filterRow(path: readonly number[]): FilterRow {
+    const entries = this.entries!;
+    return {
+      filters: filtersOf(this.sampling!),
+      entries: entries.listAfter(path, path.length, this.isBanning(path.length - this.tokens.length)),
+      isGenerated: entries.counts && path.length > this.promptLength,
+      topCount: this.topCount,
+      mask: this.guided?.mask,
+    };
   }
 
   /** What the token at place `at` is drawn with; undefined: the most likely token is taken. */

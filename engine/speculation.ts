@@ -3,6 +3,7 @@
  * text is does not depend on it. A text that drafts may follow waits for its last token before its next step.
  */
 import { type Drafter, type DraftState, type DraftText, usableDraft } from '../draft/drafter.js';
+import { acceptedNodes, depthOf } from './draftTree.js';
 import type { Measures } from './modelStats.js';
 import type { Scheduler } from './scheduler.js';
 import type { Sequence } from './sequence.js';
@@ -83,16 +84,19 @@ export class Speculation {
   read({ pieces }: Step): void {
     for (const { sequence, to, drafts } of pieces) {
       const entry = this.entries.get(sequence);
-      if (entry === undefined || drafts.length === 0) continue;
-      let accepted = 0;
-      while (accepted < drafts.length && sequence.tokens[to + accepted] === drafts[accepted]) accepted++;
-      const atDepths = drafts.map((_, depth) => (depth < accepted ? 1 : 0));
+      if (entry === undefined || drafts.tokens.length === 0) continue;
+      const accepted = acceptedNodes(drafts, sequence.tokens, to).length;
+      const atDepths: number[] = [];
+      drafts.tokens.forEach((_, node) => {
+        const depth = depthOf(drafts, node) - 1;
+        atDepths[depth] = (atDepths[depth] ?? 0) + 1;
+      });
       this.measures.draft(
         entry.name,
-        drafts.map(() => 1),
         atDepths,
+        atDepths.map((_, depth) => (depth < accepted ? 1 : 0)),
       );
-      entry.task.countDrafts(drafts.length, accepted);
+      entry.task.countDrafts(drafts.tokens.length, accepted);
     }
   }
 

@@ -1,16 +1,18 @@
 /** What a step says to the device: pieces of sequences, as changes of what the device knows of them. */
 import type { Draw } from '../ir/gumbel.js';
-import type { StepLimits, StepMessage } from './device.js';
+import type { DraftBranches, StepLimits, StepMessage } from './device.js';
+import { depthOf, type DraftTree } from './draftTree.js';
 import { type PageCopy, type Sequence, UNREAD } from './sequence.js';
 import type { TokenFact } from './pageFacts.js';
 import { filterInputs, type FilterRow } from './tokenEntries.js';
 
-/** The tokens [from, to) of a sequence, and drafts behind its last one. */
+/** The tokens [from, to) of a sequence, and drafts behind its last one, with a page for each of their branches. */
 export interface SequenceChunk {
   readonly sequence: Sequence;
   readonly from: number;
   readonly to: number;
-  readonly drafts: readonly number[];
+  readonly drafts: DraftTree;
+  readonly branchPages: readonly number[];
 }
 
 /** A row of a step, and what it is for: one that is asked for of the prompt, or the next token. */
@@ -21,9 +23,9 @@ export interface AskedRow {
   readonly at: number;
   /** Which of the rows that are asked for of the prompt it is. */
   readonly ask?: number;
-  /** Of a token that is drawn, the drafts of the step, and how many of them come before it. */
-  readonly drafts?: readonly number[];
-  readonly draft?: number;
+  /** Of a token that is drawn, the drafts of the step, and the one that it follows; −1: the last token of the text. */
+  readonly drafts?: DraftTree;
+  readonly node?: number;
 }
 
 /** Rows of a sequence that were answered by what lies beside pages, from its first that was not answered on. */
@@ -80,6 +82,7 @@ function findRows(pieces: readonly SequenceChunk[]): readonly FoundRow[] {
   const filtered: FoundRow[] = [];
   const others: FoundRow[] = [];
   let begin = 0;
+  let beginOfBranches = pieces.reduce((sum, { from, to, drafts }) => sum + to - from + drafts.chain, 0);
   for (const { sequence, from, to, drafts } of pieces) {
     const { first, end, isLast } = rowsIn(sequence, from, to);
     const { positions, targets, tops } = sequence.asks;
@@ -89,13 +92,16 @@ function findRows(pieces: readonly SequenceChunk[]): readonly FoundRow[] {
       const row = { sequence, kind: 'score', at, ask, row: begin + at - 1 - from, target } as const;
       (tops[ask]! > 0 ? filtered : others).push(row);
     }
-    begin += to - from + drafts.length;
-    if (!isLast) continue;
-    for (let draft = 0; draft <= drafts.length; draft++) {
-      const row = begin - 1 - drafts.length + draft;
-      const next = { sequence, kind: 'next', at: to + draft, row, target: 0, drafts, draft } as const;
-      (sequence.isFilteredAfter(draft) ? filtered : others).push(next);
-    }
+    begin += to - from;
+    if (isLast)
+      for (let node = -1; node < drafts.tokens.length; node++) {
+        const depth = depthOf(drafts, node);
+        const row = node < drafts.chain ? begin + node : beginOfBranches + node - drafts.chain;
+        const next = { sequence, kind: 'next', at: to + depth, row, target: 0, drafts, node } as const;
+        (sequence.isFilteredAfter(depth) ? filtered : others).push(next);
+      }
+    begin += drafts.chain;
+    beginOfBranches += drafts.tokens.length - drafts.chain;
   }
   return filtered.length === 0 ? others : [...filtered, ...others];
 }
@@ -107,6 +113,27 @@ const filterRowsOf = ({ sequence, from, to, drafts }: SequenceChunk): readonly F
 ];
 
 const GREEDY: Draw = { inverseTemperature: 0, low: 0, high: 0 };
+
+/** What the device is told of the branches of all pieces; undefined where there are none. */
+function branchesOf(pieces: readonly SequenceChunk[]): DraftBranches | undefined {
+  const told = { of: [] as number[], from: [] as number[], count: [] as number[], page: [] as number[] };
+  pieces.forEach(({ to, drafts, branchPages }, part) => {
+    const before = told.of.length;
+    drafts.branches.forEach((branch, i) => {
+      told.of.push(branch.of < 0 ? part : pieces.length + before + branch.of);
+      told.from.push(to + branch.depth);
+      told.count.push(branch.end - branch.first);
+      told.page.push(branchPages[i]!);
+    });
+  });
+  if (told.of.length === 0) return undefined;
+  return {
+    of: Int32Array.from(told.of),
+    from: Int32Array.from(told.from),
+    count: Int32Array.from(told.count),
+    page: Int32Array.from(told.page),
+  };
+}
 
 /** Zeros, `count` at a time. */
 const arrays = (count: number) => (): Int32Array => new Int32Array(count);
@@ -131,15 +158,17 @@ export function stepOf(
     parts.keptPages[i] = knownPages;
     parts.newPages[i] = own.length - knownPages;
     parts.from[i] = from;
-    parts.count[i] = to - from + drafts.length;
+    parts.count[i] = to - from + drafts.chain;
     for (let page = knownPages; page < own.length; page++) pages.push(own[page]!);
     sequence.knownPages = own.length;
     for (let at = from; at < to; at++) {
       const token = sequence.tokens[at]!;
       tokens.push(token === UNREAD ? -1 - sequence.drawnRow : token);
     }
-    tokens.push(...drafts);
+    tokens.push(...drafts.tokens.slice(0, drafts.chain));
   });
+  for (const { drafts } of pieces) if (drafts.branches.length > 0) tokens.push(...drafts.tokens.slice(drafts.chain));
+  const branches = branchesOf(pieces);
   const rows = findRows(pieces);
   const ofRow = arrays(rows.length);
   const [row, target, keyLow, keyHigh, keep] = [ofRow(), ofRow(), ofRow(), ofRow(), ofRow()] as const;
@@ -152,7 +181,7 @@ export function stepOf(
     inverseTemperature[i] = draw.inverseTemperature;
     keyLow[i] = draw.low;
     keyHigh[i] = draw.high;
-    keep[i] = i < keptRows && each.draft === 0 ? 1 : 0;
+    keep[i] = i < keptRows && each.node === -1 ? 1 : 0;
   });
   const message: StepMessage = {
     ...parts,
@@ -169,6 +198,7 @@ export function stepOf(
             rows: Int32Array.from(copies, ({ rows }) => rows),
           },
         }),
+    ...(branches === undefined ? {} : { branches }),
     ...(maxFiltered === undefined ? {} : { filters: filterInputs(pieces.flatMap(filterRowsOf)) }),
   };
   return { pieces, message, asked: rows };

@@ -16,9 +16,17 @@ export interface ListedPath {
   begin: number;
   room: number;
   filled: number;
+  /** Paths that begin as it does, with regions of their own (branches.ts). */
+  readonly branches: ListedPath[];
 }
 
-export const emptyPath = (): ListedPath => ({ pages: new Int32Array(8), pageCount: 0, begin: 0, room: 0, filled: 0 });
+export const emptyPath = (): ListedPath => ({
+  pages: NO_PAGES,
+  ...{ pageCount: 0, begin: 0, room: 0, filled: 0 },
+  branches: [],
+});
+
+const NO_PAGES = new Int32Array(0);
 
 /** Entries that a path can grow by before it moves: an eighth of its length, at least this many. */
 const LEAST_GROWTH = 64;
@@ -85,10 +93,27 @@ export class KeyLists {
   truncate(path: ListedPath, pageCount: number): void {
     path.pageCount = pageCount;
     path.filled = Math.min(path.filled, pageCount * PAGE_TOKENS);
+    for (const branch of path.branches) this.truncate(branch, Math.min(branch.pageCount, pageCount));
+  }
+
+  /** Entries from `at` on, in a region. */
+  write(at: number, rows: readonly number[]): void {
+    for (let first = 0; first < rows.length;) {
+      let end = first + 1;
+      while (end < rows.length && rows[end] === rows[end - 1]! + 1) end++;
+      this.rows.write(at + first, rows[first]!, end - first);
+      first = end;
+    }
   }
 
   /** The path is gone. */
   release(path: ListedPath): void {
+    for (const branch of path.branches) this.release(branch);
+    this.vacate(path);
+  }
+
+  /** The path has no region. */
+  private vacate(path: ListedPath): void {
     if (!this.placed.delete(path)) return;
     const others = this.free.get(path.room);
     if (others === undefined) this.free.set(path.room, [path.begin]);
@@ -104,7 +129,7 @@ export class KeyLists {
 
   /** A region for a path whose own is too small. Returns false, and leaves it without one, where there is no room. */
   private find(path: ListedPath, length: number): boolean {
-    this.release(path);
+    this.vacate(path);
     const room = roomFor(length);
     const begin = this.free.get(room)?.pop() ?? this.end;
     if (begin + room > this.most) return false;
@@ -131,10 +156,11 @@ export class KeyLists {
       for (const path of this.placed) if (!needed.has(path)) wanted.delete(path);
       total = sumOf(roomFor);
     }
-    for (const path of [...this.placed]) this.release(path);
+    for (const path of [...this.placed]) this.vacate(path);
     this.free.clear();
     this.end = 0;
     for (const [path, length] of wanted) this.put(path, this.end, total > this.most ? length : roomFor(length));
-    for (const [path, length] of wanted) this.fill(path, length);
+    // What a branch has behind its pages is listed by its call.
+    for (const [path, length] of wanted) this.fill(path, Math.min(length, path.pageCount * PAGE_TOKENS));
   }
 }

@@ -6,6 +6,7 @@
 import { MAX_SEQUENCES, type PageCopies, type StepMessage } from '../../engine/device.js';
 import { PAGE_TOKENS } from '../../engine/pages.js';
 import type { FilterInputs } from '../../engine/tokenEntries.js';
+import { branchFault, fillBranch, listBranches, type ListedBranch, NO_BRANCHES } from './branches.js';
 import { Families } from './families.js';
 import { emptyPath, KeyLists, type ListedPath } from './keyLists.js';
 
@@ -93,6 +94,7 @@ function refuse(what: string): never {
 /** Arrays of a message that have an element for each part, and for each row. */
 const OF_PARTS = ['keptPages', 'newPages', 'from', 'count'] as const;
 const OF_ROWS = ['target', 'keyLow', 'keyHigh', 'keep'] as const;
+const OF_BRANCHES = ['of', 'from', 'count', 'page'] as const;
 
 export class SequenceTable {
   /** Pages that have memory. */
@@ -146,7 +148,7 @@ export class SequenceTable {
     for (const number of message.ended) this.forget(number);
     const { sequence, keptPages, newPages, pages, from, count, copies } = message;
     const parts: ListedPath[] = [];
-    const lengths = new Int32Array(sequence.length);
+    const lengths: number[] = [];
     let page = 0;
     for (let i = 0; i < sequence.length; i++) {
       const path = (this.paths[sequence[i]!] ??= emptyPath());
@@ -155,12 +157,16 @@ export class SequenceTable {
       addPages(path, added);
       this.families.add(added);
       parts.push(path);
-      lengths[i] = from[i]! + count[i]!;
+      lengths.push(from[i]! + count[i]!);
     }
-    this.lists.place(parts, lengths);
+    const branches = listBranches(message.branches ?? NO_BRANCHES, parts);
+    this.lists.place(
+      [...parts, ...branches.map(({ path }) => path)],
+      [...lengths, ...branches.map(({ length }) => length)],
+    );
     const { leastGrouped = LEAST_GROUPED } = this.shape;
     const order = parts.length < leastGrouped ? undefined : this.families.order(parts);
-    const { tokens, row, moved } = inOrder(message, order);
+    const { tokens, row, moved } = inOrder(message, runOrder(parts.length, order, branches));
     const [position, slot, begin] = [tokens, tokens, tokens].map(({ length }) => new Int32Array(length)) as [
       Int32Array,
       Int32Array,
@@ -176,6 +182,15 @@ export class SequenceTable {
         begin[at] = path.begin;
       }
     });
+    for (const branch of branches) {
+      fillBranch(branch, this.lists);
+      for (let place = branch.from; place < branch.length; place++, token++) {
+        const at = moved === undefined ? token : moved[token]!;
+        position[at] = place;
+        slot[at] = branch.slot + place - branch.from;
+        begin[at] = branch.path.begin;
+      }
+    }
     const { target, inverseTemperature, keyLow, keyHigh } = message;
     if (message.isDraft === true) {
       const inputs = { ...this.givenDrafts(message, tokens), position, slot, begin, key: this.lists.view(), row };
@@ -237,7 +252,7 @@ export class SequenceTable {
 
   private check(message: StepMessage): void {
     checkArrays(message);
-    const { ended, sequence, keptPages, newPages, pages, from, count, tokens, row, keep } = message;
+    const { ended, sequence, keptPages, newPages, pages, from, count, tokens, row, keep, branches } = message;
     if (sequence.length === 0) refuse('it has no parts');
     const check = this.nextCheck();
     const { named } = this;
@@ -247,6 +262,7 @@ export class SequenceTable {
     named.clear();
     for (const number of ended) if (this.paths[number] !== undefined) named.set(number, -1);
     let [page, token, keys] = [0, 0, 0];
+    const ends: number[] = [];
     for (let i = 0; i < sequence.length; i++) {
       const number = sequence[i]!;
       if (!(number >= 0 && number < MAX_SEQUENCES)) refuse(`a sequence of number ${number}`);
@@ -269,6 +285,19 @@ export class SequenceTable {
       page += added;
       token += fresh;
       keys += end;
+      ends.push(end);
+    }
+    if (branches !== undefined) {
+      const fault = branchFault(branches, ends);
+      if (fault !== undefined) refuse(fault);
+      branches.page.forEach((each, b) => {
+        const end = branches.from[b]! + branches.count[b]!;
+        if (end > maxLength) refuse(`branch ${b} has ${end} tokens, the model ${maxLength}`);
+        this.requirePage(each);
+        this.write(each, check);
+        token += branches.count[b]!;
+        keys += end;
+      });
     }
     if (page !== pages.length) refuse(`${pages.length} pages, where parts gain ${page}`);
     if (token !== tokens.length) refuse(`${tokens.length} tokens, where parts have ${token}`);
@@ -333,18 +362,31 @@ function fed(tokens: Int32Array) {
   };
 }
 
-/** The new tokens of a message by parts in this order, where each of them goes, and its rows as places among them. */
-function inOrder(
-  { count, tokens, row }: StepMessage,
+/** Parts in this order, each with its branches behind it: kernels find what neighbours have in common. */
+function runOrder(
+  parts: number,
   order: Int32Array | undefined,
+  branches: readonly ListedBranch[],
+): ArrayLike<number> | undefined {
+  if (branches.length === 0) return order;
+  const runs = Array.from({ length: parts }, (_, part) => [part]);
+  branches.forEach(({ part }, b) => runs[part]!.push(parts + b));
+  return order === undefined ? runs.flat() : [...order].flatMap((part) => runs[part]!);
+}
+
+/** The new tokens of a message by runs in this order, where each of them goes, and its rows as places among them. */
+function inOrder(
+  { count, tokens, row, branches = NO_BRANCHES }: StepMessage,
+  order: ArrayLike<number> | undefined,
 ): { readonly tokens: Int32Array; readonly row: Int32Array; readonly moved?: Int32Array } {
   if (order === undefined) return { tokens, row };
-  const begins = new Int32Array(count.length);
-  for (let i = 1; i < count.length; i++) begins[i] = begins[i - 1]! + count[i - 1]!;
+  const counts = [...count, ...branches.count];
+  const begins = new Int32Array(counts.length);
+  for (let i = 1; i < counts.length; i++) begins[i] = begins[i - 1]! + counts[i - 1]!;
   const [moved, ordered] = [new Int32Array(tokens.length), new Int32Array(tokens.length)];
   let to = 0;
-  for (const part of order)
-    for (let from = begins[part]!, left = count[part]!; left > 0; left--, from++, to++) {
+  for (const run of Array.from(order))
+    for (let from = begins[run]!, left = counts[run]!; left > 0; left--, from++, to++) {
       moved[from] = to;
       ordered[to] = tokens[from]!;
     }
@@ -364,7 +406,7 @@ function addPages(path: ListedPath, added: Int32Array): void {
 
 /** Messages cross processes: their types are what they should be, and lengths fit each other. */
 function checkArrays(message: StepMessage): void {
-  const { sequence, row, inverseTemperature, filters, copies } = message;
+  const { sequence, row, inverseTemperature, filters, copies, branches } = message;
   const integers = (name: string, value: unknown, length?: number): void => {
     if (!(value instanceof Int32Array && (length === undefined || value.length === length)))
       refuse(`${name} is no array of ${length ?? 'any number of'} whole numbers`);
@@ -378,6 +420,8 @@ function checkArrays(message: StepMessage): void {
     integers('topK', filters.topK);
     if (filters.topK.length > row.length) refuse(`${filters.topK.length} filtered rows of ${row.length}`);
   }
+  if (branches !== undefined)
+    for (const name of OF_BRANCHES) integers(`branches.${name}`, branches[name], branches.of?.length ?? 0);
   if (copies === undefined) return;
   integers('copies.from', copies.from);
   integers('copies.to', copies.to, copies.from.length);

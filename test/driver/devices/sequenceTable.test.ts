@@ -2,7 +2,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { SequenceTable, type StepInputs } from '../../../driver/devices/sequenceTable.js';
-import type { StepMessage } from '../../../engine/device.js';
+import type { Draft } from '../../../draft/drafter.js';
+import type { DraftBranches, StepMessage } from '../../../engine/device.js';
 import { PAGE_TOKENS, PagePool } from '../../../engine/pages.js';
 import { Scheduler } from '../../../engine/scheduler.js';
 import { Sequence } from '../../../engine/sequence.js';
@@ -16,14 +17,39 @@ const KEPT_ROWS = 6;
 
 /** Each token's position, row of the cache, and path, of what the scheduler says. */
 const fromScratch = ({ pieces }: Step) =>
-  pieces.flatMap(({ sequence, from, to }) =>
-    Array.from({ length: to - from }, (_, i) => {
-      const rows = Array.from(
-        { length: from + i + 1 },
+  pieces.flatMap(({ sequence, from, to, drafts, branchPages }) => {
+    const own = (length: number): number[] =>
+      Array.from(
+        { length },
         (_each, at) => sequence.pages[Math.floor(at / PAGE_TOKENS)]! * PAGE_TOKENS + (at % PAGE_TOKENS),
       );
-      return { position: from + i, slot: rows.at(-1), path: rows };
-    }),
+    const paths = Array.from({ length: to + drafts.chain - from }, (_, i) => own(from + i + 1));
+    const chain = paths.length - drafts.chain;
+    drafts.branches.forEach(({ first, end }, b) => {
+      for (let node = first; node < end; node++)
+        paths.push([
+          ...(paths[drafts.parents[node]! + chain] ?? own(to)),
+          branchPages[b]! * PAGE_TOKENS + node - first,
+        ]);
+    });
+    return paths.map((path) => ({ position: path.length - 1, slot: path.at(-1), path }));
+  });
+
+/** Right and wrong drafts, as a tree at random. */
+function randomDraft({ tokens }: Sequence, below: (n: number) => number): Draft {
+  const count = below(15);
+  const parents = Array.from({ length: count }, (_, node) => (below(3) > 0 ? node - 1 : below(node + 1) - 1));
+  const depth = (node: number): number => (node < 0 ? 0 : 1 + depth(parents[node]!));
+  const right = (node: number): number => (tokens.length + depth(node) - 1) % 7;
+  return { parents, tokens: parents.map((_, node) => (below(3) > 0 ? right(node) : 7 + below(3))) };
+}
+
+/** The lengths of all paths. */
+const keysIn = ({ pieces }: Step): number =>
+  pieces.reduce(
+    (sum, { to, drafts: { chain, branches } }) =>
+      branches.reduce((all, { first, end, depth }) => all + to + depth + end - first, sum + to + chain),
+    0,
   );
 
 const fromTable = ({ position, slot, begin, key }: StepInputs) =>
@@ -51,7 +77,7 @@ describe('the table of sequences', () => {
   const seeds = fc.record({ seed: fc.integer({ min: 1, max: 1e9 }), most: fc.integer({ min: 1, max: 60 }) });
 
   it('makes what is made from scratch, with requests, cancels, pauses, failures and sizes at random', () => {
-    let [preemptions, resizes, calls, moves] = [0, 0, 0, 0];
+    let [preemptions, resizes, calls, moves, branches, accepted] = [0, 0, 0, 0, 0, 0];
     fc.assert(
       fc.property(seeds, ({ seed, most }) => {
         const random = randomNumbers(seed);
@@ -69,7 +95,11 @@ describe('the table of sequences', () => {
         let before: Step | undefined;
         const land = (): void => {
           if (before === undefined) return;
-          for (const { sequence, at } of before.asked) if (live.includes(sequence)) sequence.read(at, at % 7);
+          for (const { sequence, at, drafts, node = -1 } of before.asked)
+            if (live.includes(sequence) && (drafts === undefined || sequence.hasAccepted(drafts, node, at))) {
+              sequence.read(at, at % 7);
+              if (drafts !== undefined && node >= drafts.chain) accepted++;
+            }
           scheduler.read(before);
           for (const { sequence } of before.asked)
             if (live.includes(sequence) && (sequence.tokens.length >= sequence.longest || below(20) === 0))
@@ -80,6 +110,7 @@ describe('the table of sequences', () => {
           for (let i = below(3); i > 0; i--) {
             const prompt = Array.from({ length: 1 + below(70) }, (_, at) => (at < 40 ? at : below(100)));
             const sequence = new Sequence({ prompt, longest: prompt.length + 1 + below(40), priority: below(2) });
+            sequence.isDrafting = below(2) === 0;
             live.push(sequence);
             scheduler.add(sequence);
           }
@@ -93,9 +124,11 @@ describe('the table of sequences', () => {
             grouping.resize(pages);
             resizes++;
           }
+          for (const sequence of live) if (sequence.isDrafting) sequence.draft = randomDraft(sequence, below);
           const step = scheduler.next();
           if (step !== undefined) {
             calls++;
+            branches += step.message.branches?.of.length ?? 0;
             const { inputs } = table.apply(step.message);
             expect(fromTable(inputs)).toEqual(fromScratch(step));
             const grouped = grouping.apply(step.message).inputs;
@@ -103,7 +136,7 @@ describe('the table of sequences', () => {
             if (grouped.row.some((token, i) => token !== inputs.row[i])) moves++;
             expect(inputs.key.every((row) => row >= 0 && row < pool.total * PAGE_TOKENS)).toBe(true);
             expect(RowList.of(inputs.key)!.rows).toBe(pool.total * PAGE_TOKENS);
-            expect(step.pieces.reduce((sum, { to }) => sum + to, 0)).toBeLessThanOrEqual(KEYS);
+            expect(keysIn(step)).toBeLessThanOrEqual(KEYS);
             inputs.isFed!.forEach((isFed, i) => isFed === 1 && expect(before!.message.keep[inputs.feed![i]!]).toBe(1));
             if (below(3) > 0) scheduler.foresee(step);
           }
@@ -128,6 +161,8 @@ describe('the table of sequences', () => {
     expect(resizes).toBeGreaterThan(50);
     expect(calls).toBeGreaterThan(800);
     expect(moves).toBeGreaterThan(20);
+    expect(branches).toBeGreaterThan(150);
+    expect(accepted).toBeGreaterThan(40);
   });
 
   it('keeps entries where they are, so that a step writes those of its tokens alone', () => {
@@ -231,6 +266,12 @@ function messageOf(part: {
   };
 }
 
+/** What three rows have beside their tokens. */
+const REST_OF_THREE = {
+  ...{ target: new Int32Array(3), keyLow: new Int32Array(3), keyHigh: new Int32Array(3), keep: new Int32Array(3) },
+  inverseTemperature: new Float32Array(3),
+};
+
 describe('a message', () => {
   const begin = (): SequenceTable => {
     const table = new SequenceTable({ pages: 10, keys: 100, maxLength: 90, keptRows: 4 });
@@ -239,6 +280,26 @@ describe('a message', () => {
   };
   const next = messageOf({ kept: 2, pages: [5], from: 21 });
   const of = (...values: number[]): Int32Array => Int32Array.from(values);
+
+  /** Two branches of three and one tokens, the second of which leaves the first. */
+  const branching = (changed: Partial<Record<keyof DraftBranches, readonly number[]>>): Partial<StepMessage> => {
+    const numbers = { of: [0, 1], from: [21, 22], count: [3, 1], page: [6, 7], ...changed };
+    const arrays = Object.entries(numbers).map(([name, values]) => [name, of(...values)] as const);
+    return { branches: Object.fromEntries(arrays) as unknown as DraftBranches, tokens: of(7, 1, 2, 3, 4) };
+  };
+
+  it('may have branches, of the text and of each other', () => {
+    const { inputs } = begin().apply({ ...next, ...branching({}), row: of(0, 3, 4), ...REST_OF_THREE });
+    const paths = fromTable(inputs).map(({ path }) => path);
+    const text = [...Array.from({ length: 16 }, (_, i) => 48 + i), ...Array.from({ length: 5 }, (_, i) => 64 + i)];
+    expect(paths).toEqual([
+      [...text, 69],
+      ...[1, 2, 3].map((count) => [...text, 96, 97, 98].slice(0, 21 + count)),
+      [...text, 96, 112],
+    ]);
+    expect([...inputs.position]).toEqual([21, 21, 22, 23, 22]);
+    expect([...inputs.slot]).toEqual([69, 96, 97, 98, 112]);
+  });
 
   it.each<[string, Partial<StepMessage>]>([
     ['sequence 0 keeps 3 of 2 pages', { keptPages: of(3) }],
@@ -271,6 +332,24 @@ describe('a message', () => {
     ['page 10 of 10', { copies: { from: of(3), to: of(10), rows: of(4) } }],
     ['17 rows of a page are copied', { copies: { from: of(3), to: of(6), rows: of(17) } }],
     ['a page is copied to twice', { copies: { from: of(3, 4), to: of(6, 6), rows: of(1, 1) } }],
+    ['branch 0 leaves 1, of 1 parts', branching({ of: [1, 0] })],
+    ['branch 0 leaves -1, of 1 parts', branching({ of: [-1, 0] })],
+    ['branch 1 leaves 2, of 1 parts', branching({ of: [0, 2] })],
+    ['branch 0 leaves at 23, not behind 0 and up to 22', branching({ from: [23, 22] })],
+    ['branch 0 leaves at 0, not behind 0 and up to 22', branching({ from: [0, 22] })],
+    ['branch 1 leaves at 21, not behind 21 and up to 24', branching({ from: [21, 21] })],
+    ['branch 1 leaves at 25, not behind 21 and up to 24', branching({ from: [21, 25] })],
+    ['branch 0 has 0 tokens', branching({ count: [0, 1] })],
+    ['branch 0 has 17 tokens', branching({ count: [17, 1] })],
+    ['branch 1 has 2147483647 tokens', branching({ count: [3, 2 ** 31 - 1] })],
+    ['page 10 of 10', branching({ page: [10, 7] })],
+    ['page -1 of 10', branching({ page: [6, -1] })],
+    ['page 6 is written twice', branching({ page: [6, 6] })],
+    ['page 4 is written twice', branching({ page: [4, 6] })],
+    ['4 tokens, where parts have 5', { ...branching({}), tokens: of(7, 1, 2, 3) }],
+    ['a row after token 5 of 5', { ...branching({}), row: of(5) }],
+    ['branches.page is no array of 2', branching({ page: [6] })],
+    ['branches.of is no array', { branches: {} as unknown as DraftBranches }],
     ['copies.rows is no array of 1', { copies: { from: of(3), to: of(6), rows: of() } }],
   ])('is refused: %s; and changes nothing', (why, changed) => {
     const [table, other] = [begin(), begin()];
