@@ -109,7 +109,10 @@ export interface FilteredAnswer {
   readonly topLogProbs: Float32Array;
 }
 
-/** What a step computes, a number for each row unless it says otherwise. */
+/**
+ * What a step computes, a number for each row unless it says otherwise. Drafts have drawn tokens alone: −1 where nothing
+ * was, and a log-probability that is not finite.
+ */
 export interface StepAnswer {
   /** Natural logarithm of the target's probability, and whether it is the most likely token. Of a vocabulary head. */
   readonly logProb: Float32Array;

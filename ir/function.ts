@@ -68,6 +68,9 @@ export const COPY = 'copy';
  */
 export const DRAFT = 'draft';
 
+/** Whether what a function gives need not be finite: its reader looks at that. */
+export const mayBeRough = ({ name }: Pick<FunctionInterface, 'name'>): boolean => name === DRAFT;
+
 /** The size of a call in which every extent is `count`. */
 export const everyExtent = ({ extents }: Pick<FunctionInterface, 'extents'>, count: number): Extents =>
   Object.fromEntries(sizeNames({ extents }).map((name) => [name, count]));

@@ -1,6 +1,6 @@
 /** A plan on its devices: any of its functions can be called, measured and searched. Every target has this one. */
 import type { Extents } from '../ir/extents.js';
-import { isReserved } from '../ir/function.js';
+import { isReserved, mayBeRough } from '../ir/function.js';
 import type { Bucket } from '../ir/plan.js';
 import {
   arrayOf,
@@ -104,7 +104,7 @@ export class Executor<Memory = unknown> {
    * Calls a function. `inFlight` calls may be on the devices at once; they are executed in the order of these calls,
    * each in the best bucket of those that are ready, which changes no result. Where none is, it waits for the best.
    * Rejects with RangeError for inputs that are not the function's or reach outside the model or the plan, and with
-   * NonFiniteError where an output is not finite.
+   * NonFiniteError where an output is not finite, unless it may be so.
    */
   async call(name: string, inputs: CallArrays): Promise<CallResult> {
     const checked = this.checked(name, inputs, 'run');
@@ -126,6 +126,7 @@ export class Executor<Memory = unknown> {
     const { outputs, spans } = answer;
     const declared = call.fn.interface.outputs;
     const arrays = Object.fromEntries(declared.map((decl, i) => [decl.name, arrayOf(decl, outputs[i]!)]));
+    if (mayBeRough(call.fn.interface)) return { outputs: arrays, spans };
     for (const decl of declared) {
       const rows = nonFiniteRows(decl, arrays[decl.name]!, call.extents);
       if (rows.length > 0) throw new NonFiniteError(await this.culprit(call), rows);

@@ -1,11 +1,13 @@
 /** A model on one replica as the engine sees it. */
-import { type DeviceModel, StateLost } from '../../engine/device.js';
+import { type DeviceModel, type DraftFunction, StateLost } from '../../engine/device.js';
 import type { MemoryBudget } from '../../engine/memory.js';
 import { PAGE_TOKENS } from '../../engine/pages.js';
-import { STEP } from '../../ir/function.js';
+import { DRAFT, STEP } from '../../ir/function.js';
+import type { Extents } from '../../ir/extents.js';
 import { LAST_TOKEN_ROWS, stepSize } from '../../ir/stepping.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
-import { classesOf } from '../../models/model/model.js';
+import { classesOf, type ModelDraft } from '../../models/model/model.js';
+import { defined } from '../../system/defined.js';
 import type { AskableExecutor, DeviceExecutor } from '../executor.js';
 import { ProcessEnded } from './protocol.js';
 import { stepped, Steps } from './steps.js';
@@ -22,7 +24,13 @@ export interface DeviceModelOptions {
 
 /** A model whose function `step` keeps keys and values for at most `cacheTokens`. Throws where it has none. */
 export function deviceModelOf(
-  { executor, checkpoint }: { readonly executor: DeviceExecutor; readonly checkpoint: Pick<Checkpoint, 'config'> },
+  {
+    executor,
+    checkpoint,
+  }: {
+    readonly executor: DeviceExecutor;
+    readonly checkpoint: Pick<Checkpoint, 'config'> & { readonly model?: { readonly draft?: ModelDraft } };
+  },
   cacheTokens: number,
   options: DeviceModelOptions = {},
 ): DeviceModel {
@@ -37,6 +45,7 @@ export function deviceModelOf(
   const mappedPages = Math.min(maxPages, Math.floor(tokens / PAGE_TOKENS));
   const { maxPositions: maxLength, vocabSize } = checkpoint.config;
   const classes = classesOf(checkpoint.config);
+  const draft = executor.capacity[DRAFT] === undefined ? undefined : checkpoint.model?.draft;
   // The pages that the engine knows of are in the memory of this epoch, until it is told that they are lost.
   let { epoch } = executor;
   const steps: Pick<Steps, 'step' | 'resize'> = isAskable(executor)
@@ -50,10 +59,15 @@ export function deviceModelOf(
         keptRows: feeds ? LAST_TOKEN_ROWS : undefined,
         filters: size.filtered !== undefined,
         hasClasses: classes !== undefined,
+        ...defined({
+          draft: draft && { keptRows: LAST_TOKEN_ROWS, takesFeatures: draft.ahead === 1, vocabSize: draft.vocabSize },
+        }),
       });
+  // Paths have room to grow in the list of keys: one that is full would be laid out anew at every step.
+  const keys = size.keys - (size.keys >> 3);
   return {
-    // Paths have room to grow in the list of keys: one that is full would be laid out anew at every step.
-    limits: { ...size, keys: size.keys - (size.keys >> 3), ...overlap, besideTokens, takesPromptsApart },
+    limits: { ...size, keys, ...overlap, besideTokens, takesPromptsApart },
+    ...defined({ draft: draft && draftFunction(draft, executor.capacity[DRAFT]!, keys) }),
     maxLength,
     vocab: size.filtered === undefined ? undefined : vocabSize,
     classes,
@@ -77,6 +91,11 @@ export function deviceModelOf(
           },
         }),
   };
+}
+
+function draftFunction({ name, ahead, maxPositions }: ModelDraft, capacity: Extents, keys: number): DraftFunction {
+  const { tokens, rows } = stepSize(capacity);
+  return { name, ahead, maxLength: maxPositions, limits: { tokens, keys, rows } };
 }
 
 const isAskable = (executor: DeviceExecutor): executor is AskableExecutor => 'ask' in executor;

@@ -45,6 +45,15 @@ export interface StepCall {
   readonly inputs: StepInputs;
 }
 
+export interface DraftShape {
+  /** Rows whose token it keeps for its next call. */
+  readonly keptRows: number;
+  /** Whether it goes on from features. */
+  readonly takesFeatures: boolean;
+  /** Tokens that it knows. Others of the model are 0 to it. Default: all. */
+  readonly vocabSize?: number | undefined;
+}
+
 export interface TableShape {
   /** Pages that have memory. */
   readonly pages: number;
@@ -58,8 +67,8 @@ export interface TableShape {
   readonly filters?: boolean;
   /** Whether its rows are those of a head of classes, which has no targets and draws nothing. */
   readonly hasClasses?: boolean;
-  /** The function `draft`, if the model has one: rows whose token it keeps, and whether it goes on from features. */
-  readonly draft?: { readonly keptRows: number; readonly takesFeatures: boolean } | undefined;
+  /** The function `draft`, if the model has one. */
+  readonly draft?: DraftShape | undefined;
   /** Parts of a call from which on those that go on from the same pages stand next to each other. Default: 128. */
   readonly leastGrouped?: number;
 }
@@ -220,7 +229,10 @@ export class SequenceTable {
 
   private givenDrafts({ row, keep }: StepMessage, tokens: Int32Array) {
     this.keptDrafts = Uint8Array.from(keep);
-    return { ...fed(tokens), keep: Int32Array.from(row, (_, i) => (keep[i] === 1 ? i : -1)) };
+    const { vocabSize = Infinity } = this.shape.draft!;
+    const known = tokens.map((token) => (token < vocabSize ? token : 0));
+    const target = new Int32Array(row.length);
+    return { ...fed(known), target, keep: Int32Array.from(row, (_, i) => (keep[i] === 1 ? i : -1)) };
   }
 
   /** Features lie as keys do. Those of a row have no place where its sequence has no page for the next position. */

@@ -1,7 +1,7 @@
 /** Steps of a model in the process that has its devices: messages in, calls of its functions, answers out. */
 import type { PageCopies, StepAnswer, StepMessage } from '../../engine/device.js';
 import { PAGE_TOKENS } from '../../engine/pages.js';
-import { COPY, STEP } from '../../ir/function.js';
+import { COPY, DRAFT, STEP } from '../../ir/function.js';
 import type { Plan } from '../../ir/plan.js';
 import { cacheTokensOf, COPIED_ROWS, LAST_TOKEN_ROWS, stepSize } from '../../ir/stepping.js';
 import { type CallArrays, type CallResult, snapshotOf } from '../../runtime/call.js';
@@ -23,12 +23,21 @@ export function tableShape(
   const inputs = plan.functions.find(({ interface: { name } }) => name === STEP)?.interface.inputs;
   if (inputs === undefined || size === undefined) throw new Error('The model has no function that generates.');
   const takes = (input: string): boolean => inputs.some(({ name }) => name === input);
+  const draft = plan.functions.find(({ interface: { name } }) => name === DRAFT)?.interface.inputs;
+  const token = draft?.find(({ name }) => name === 'tokens')?.role;
   return {
     pages: Math.floor(tokens / PAGE_TOKENS),
     keys: stepSize(size).keys,
     keptRows: takes('isFed') ? LAST_TOKEN_ROWS : undefined,
     filters: takes('topK'),
     hasClasses: !takes('target'),
+    ...defined({
+      draft: draft && {
+        keptRows: LAST_TOKEN_ROWS,
+        takesFeatures: draft.some(({ name }) => name === 'feature'),
+        vocabSize: token?.kind === 'token' ? token.vocab : undefined,
+      },
+    }),
   };
 }
 
@@ -71,6 +80,10 @@ export class Steps {
       return taken;
     };
     const { executor, copiedPages: most } = this;
+    if (message.isDraft === true) {
+      if (executor.capacity[DRAFT] === undefined) throw new Error('The model has no function that drafts.');
+      return draftAnswer(await executor.callInTurn(DRAFT, () => ({ ...take().inputs })));
+    }
     const copied = message.copies?.from.length ?? 0;
     if (copied > 0 && most === 0) throw new Error('The model has no function that copies.');
     const copying: Promise<CallResult>[] = [];
@@ -122,6 +135,16 @@ function copyInputs({ from, to, rows }: PageCopies, begin: number, end: number):
 
 const NO_FLOATS = new Float32Array(0);
 const NONE = new Int32Array(0);
+
+/** The outputs of the function `draft`. A row that gave nothing finite has drawn −1. */
+function draftAnswer({ outputs: { nextToken, nextTokenLogProb } }: Pick<CallResult, 'outputs'>): StepAnswer {
+  if (!(nextToken instanceof Int32Array && nextTokenLogProb instanceof Float32Array))
+    throw new Error('The function draft draws no tokens.');
+  return {
+    ...{ logProb: NO_FLOATS, isArgmax: NONE, nextTokenLogProb },
+    nextToken: nextToken.map((token, row) => (Number.isFinite(nextTokenLogProb[row]) ? token : -1)),
+  };
+}
 
 /** The outputs of the function `step`. Throws where one is missing. */
 function stepAnswer({ outputs }: Pick<CallResult, 'outputs'>): StepAnswer {

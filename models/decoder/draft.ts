@@ -15,10 +15,13 @@ export function buildDraft(shape: DecoderShape, options: DraftOptions & LayerOpt
   const given = b.param('tokens', 'i32', ['T'], { kind: 'token', vocab: shape.vocabSize });
   const { tokens, before } = fedTokens(b, shape, given, DRAFT_LAST_TOKENS);
   const { written, ...paths } = keptPaths(b, { layers, kvHeads, headDim, cache, context, prefix: DRAFT_STATES });
-  const decoder = buildLayers(b, shape, options, { tokens, ...paths });
-  return b.scope('head', () => {
-    const { nextToken, nextTokenLogProb } = sampleNextTokens(b, shape, logitRows(b, decoder.logits(decoder.h)));
+  // Weights and kernels are named by their scopes: those of the target have others.
+  const decoder = b.scope(DRAFT, () => buildLayers(b, shape, options, { tokens, ...paths }));
+  return b.scope(`${DRAFT}.head`, () => {
+    const rows = logitRows(b, shape, decoder.logits(decoder.h));
+    const { nextToken, nextTokenLogProb } = sampleNextTokens(b, shape, rows);
     written.push(keepTokens(b, DRAFT_LAST_TOKENS, before, nextToken));
-    return b.finish([nextToken, nextTokenLogProb], ['nextToken', 'nextTokenLogProb'], written);
+    const results = { logProb: rows.logProb, nextToken, nextTokenLogProb };
+    return b.finish(Object.values(results), Object.keys(results), written);
   });
 }

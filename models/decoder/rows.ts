@@ -6,17 +6,19 @@ import type { DecoderShape } from './layers.js';
 
 export const rowInput = (b: GraphBuilder): Value => b.param('row', 'i32', ['R'], { kind: 'row', of: 'T' });
 
-/** Logits of rows f32[R, V], and the logarithms of their softmax. */
+/** Rows of logits, and what they say of targets. */
 export interface RowLogits {
+  /** f32[R]: the log-probability of target[r] after token row[r]. */
+  readonly logProb: Value;
+  /** f32[R, V]: the logits of the rows, and the logarithms of their softmax. */
   readonly logits: Value;
   readonly logProbs: Value;
   /** i32[R] */
   readonly row: Value;
+  readonly target: Value;
 }
 
 export interface RowScores extends RowLogits {
-  /** f32[R]: the log-probability of target[r] after token row[r]. */
-  readonly logProb: Value;
   /** i32[R]: 1 where the target is the most likely token. */
   readonly isArgmax: Value;
 }
@@ -32,37 +34,30 @@ function logSoftmax(b: GraphBuilder, logits: Value): Value {
   );
 }
 
-/** The rows of all logits f32[T, V] that the input `row` names. */
-export function logitRows(b: GraphBuilder, all: Value): RowLogits {
-  const logProbs = logSoftmax(b, all);
-  const row = rowInput(b);
-  return {
-    get logits() {
-      return b.add('gather_rows', { x: all, index: row }, {}, 'logits_of_rows');
-    },
-    logProbs: b.add('gather_rows', { x: logProbs, index: row }),
-    row,
-  };
-}
-
-/** Scores of the rows of logits that the input `row` names. */
-export function scoreRows(b: GraphBuilder, { vocabSize }: Pick<DecoderShape, 'vocabSize'>, all: Value): RowScores {
+/** The rows that the input `row` names of logits f32[T, V]. */
+export function logitRows(b: GraphBuilder, { vocabSize }: Pick<DecoderShape, 'vocabSize'>, all: Value): RowLogits {
   const logProbs = logSoftmax(b, all);
   const row = rowInput(b);
   const target = b.param('target', 'i32', ['R'], { kind: 'token', vocab: vocabSize });
   const scored = b.add('gather_rows', { x: logProbs, index: row });
-  const logProb = b.add('gather_last', { x: scored, index: target }, {}, 'log_prob');
-  const best = b.add('gather_rows', { x: b.add('argmax', { x: all }, {}, 'best'), index: row });
-  const isBest = b.add('eq', { a: b.add('reshape', { x: best }, { shape: ['R'] }, 'best'), b: target });
   return {
-    logProb,
-    isArgmax: b.add('cast', { x: isBest }, { dtype: 'i32' }, 'is_argmax'),
+    logProb: b.add('gather_last', { x: scored, index: target }, {}, 'log_prob'),
     get logits() {
       return b.add('gather_rows', { x: all, index: row }, {}, 'logits_of_rows');
     },
     logProbs: scored,
     row,
+    target,
   };
+}
+
+/** The same, and whether targets are the most likely tokens. */
+export function scoreRows(b: GraphBuilder, shape: Pick<DecoderShape, 'vocabSize'>, all: Value): RowScores {
+  const rows = logitRows(b, shape, all);
+  const best = b.add('gather_rows', { x: b.add('argmax', { x: all }, {}, 'best'), index: rows.row });
+  const isBest = b.add('eq', { a: b.add('reshape', { x: best }, { shape: ['R'] }, 'best'), b: rows.target });
+  const isArgmax = b.add('cast', { x: isBest }, { dtype: 'i32' }, 'is_argmax');
+  return Object.defineProperties({ isArgmax }, Object.getOwnPropertyDescriptors(rows)) as RowScores;
 }
 
 /** What tokens are drawn with, by row. */

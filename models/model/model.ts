@@ -97,9 +97,9 @@ export interface ModelDraft {
   readonly tensors: readonly ExpectedTensor[];
   /**
    * draft(tokens i32[T], isFed i32[T], feed i32[T], keep i32[R], position i32[T], slot i32[T], begin i32[T], key i32[C],
-   * row i32[R], inverseTemperature f32[R], keyLow i32[R], keyHigh i32[R]; draft_k_0, draft_v_0, …, draft_last_tokens) →
-   * (nextToken i32[R], nextTokenLogProb f32[R]; the states): as `step`, whose slots and lists of keys it shares. Where
-   * isFed[t] is 1, token t is draft_last_tokens[feed[t]] as the call finds it.
+   * row i32[R], target i32[R], inverseTemperature f32[R], keyLow i32[R], keyHigh i32[R]; draft_k_0, draft_v_0, …,
+   * draft_last_tokens) → (logProb f32[R], nextToken i32[R], nextTokenLogProb f32[R]; the states): as `step`, whose slots
+   * and lists of keys it shares. Where isFed[t] is 1, token t is draft_last_tokens[feed[t]] as the call finds it.
    */
   readonly graph: (options: Omit<DraftOptions, 'prefix'>) => Graph;
 }

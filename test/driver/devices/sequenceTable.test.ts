@@ -396,7 +396,7 @@ describe('a message for drafts', () => {
     const { inputs } = table.apply({ ...drafts, keep: of(1) });
     expect(inputs).toMatchObject({ position: of(21), slot: of(4 * PAGE_TOKENS + 5), keep: of(0), isFed: of(0) });
     expect(Object.keys(inputs)).not.toContain('feature');
-    expect(inputs.target).toBeUndefined();
+    expect(inputs.target).toEqual(of(0));
     // Steps and drafts go on from what each of them kept.
     expect(table.apply({ ...drafts, from: of(22), tokens: of(-1) }).inputs).toMatchObject({
       isFed: of(1),
