@@ -1,12 +1,6 @@
 #include "cudaProgram.h"
 
 namespace tw {
-namespace {
-
-/** Bytes between two inputs that take less time to copy than another copy takes to start. */
-constexpr size_t CHEAPER_THAN_A_COPY = 16 << 10;
-
-}  // namespace
 
 size_t CudaGridExtent::resolve(const Counts &counts, size_t multiprocessors, size_t cluster) const {
   if (kind == Kind::Constant) return count;
@@ -20,7 +14,10 @@ size_t CudaGridExtent::resolve(const Counts &counts, size_t multiprocessors, siz
 void CudaProgram::allocateAreas() {
   for (size_t i = 0; i < AREAS; i++) {
     auto area = std::make_unique<CudaArea>();
-    if (inputBytes > 0) area->inputs = std::make_unique<PinnedMemory>(device, inputBytes);
+    if (inputBytes > 0) {
+      area->inputs = std::make_unique<PinnedMemory>(device, inputBytes);
+      std::memset(area->inputs->data(), 0, inputBytes);
+    }
     if (outputBytes > 0) area->outputs = std::make_unique<PinnedMemory>(device, outputBytes);
     area->begin = std::make_unique<CudaEvent>(device, true);
     area->end = std::make_unique<CudaEvent>(device, true);
@@ -51,7 +48,7 @@ void CudaProgram::copyInputs(const CudaApi &api, const PinnedMemory &from, const
       const size_t bytes = paddedBytes(port.spanBytes(counts), port.pinnedBytes);
       const size_t offset = port.pinnedOffset - copy.pinnedOffset;
       if (bytes == 0) continue;
-      if (end == begin || offset - end > CHEAPER_THAN_A_COPY) {
+      if (end == begin || offset - end > MAX_COPIED_GAP) {
         enqueueCopy();
         begin = offset;
       }

@@ -39,6 +39,9 @@ struct CudaLaunchSpec {
   bool isProgrammatic = false;
 };
 
+/** Bytes between two inputs that take less time to copy than another copy takes to start. */
+constexpr size_t MAX_COPIED_GAP = 16 << 10;
+
 struct CudaPort : Port {
   /** Where its data lie in a pinned area. */
   size_t pinnedOffset = 0;

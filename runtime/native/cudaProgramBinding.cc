@@ -12,11 +12,16 @@ void packInputs(const CudaProgram &program, uint8_t *area, const Napi::Value &va
          std::to_string(arrays.Length()));
   }
   if (program.inputBytes == 0) return;
-  std::memset(area, 0, program.inputBytes);
   for (uint32_t i = 0; i < arrays.Length(); i++) {
     const CudaPort &port = program.inputs[i];
     const uint8_t *data = port.parseData(arrays.Get(i), counts, "inputs[" + std::to_string(i) + "]");
-    port.scatter(area + port.pinnedOffset, data, counts);
+    uint8_t *target = area + port.pinnedOffset;
+    // What is copied beside the input is zero. Most of the area is not: a list of keys has room for 16 MB.
+    const size_t bytes = port.spanBytes(counts);
+    const size_t cleared = port.stride == port.columns ? bytes : 0;
+    const size_t end = std::min(port.pinnedBytes, paddedBytes(bytes, port.pinnedBytes) + MAX_COPIED_GAP);
+    if (end > cleared) std::memset(target + cleared, 0, end - cleared);
+    port.scatter(target, data, counts);
   }
 }
 
