@@ -156,8 +156,6 @@ const OWN = [
   ['seed', '--seed'],
   ['genKwargs', '--gen-kwargs'],
   ['predictOnly', '--predict-only'],
-  ['draft', '--draft'],
-  ['draftTokens', '--draft-tokens'],
 ] as const;
 /** Flags that only `--task` takes. */
 const OTHERS = [

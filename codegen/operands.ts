@@ -162,17 +162,12 @@ export function columnStep({ pairing, outputs }: Pick<Segment, 'pairing' | 'outp
 
 /** Parameters of what tokens are drawn with. */
 export const drawOperands = (
-  { inverseTemperature, low, high, ids }: DrawBuffers,
+  { inverseTemperature, low, high }: DrawBuffers,
   operands: KernelOperands,
-): Readonly<Record<'inverseTemperature' | 'low' | 'high', number>> & {
-  readonly maps: boolean;
-  readonly ids: number | undefined;
-} => ({
+): { readonly inverseTemperature: number; readonly low: number; readonly high: number } => ({
   inverseTemperature: operands.get(inverseTemperature).index,
   low: operands.get(low).index,
   high: operands.get(high).index,
-  maps: ids !== undefined,
-  ids: ids === undefined ? undefined : operands.get(ids).index,
 });
 
 /** Where a head stores logits, and how many rows of them. */

@@ -6,7 +6,6 @@ import type { WithTargetChoice } from '../driver/precision.js';
 import type { LoadRequest, Ui } from '../driver/requests.js';
 import { mayFeed } from '../driver/targets/index.js';
 import type { EngineModel } from '../engine/engine.js';
-import type { ModelDrafts } from '../engine/speculation.js';
 import { classesOf } from '../models/model/model.js';
 import { compileWithCache, type Demand } from './cacheSize.js';
 import { engineModelOf } from './engineModel.js';
@@ -25,8 +24,6 @@ export interface OpenedForEngine {
 export interface OpenOptions {
   /** Steps can keep logits, which filters, penalties, biases and top log-probabilities need. Default: true. */
   readonly logits?: boolean;
-  /** Who proposes what may follow its texts. Default: nobody. */
-  readonly drafts?: ModelDrafts | undefined;
   /** Asked before something is loaded; throws where the model is not wanted any more. */
   readonly stillWanted?: () => void;
 }
@@ -42,7 +39,7 @@ export class EngineModels {
 
   /** Compiles a model, or reads an artifact, and loads it. Rejects with UserError if the user can fix the problem. */
   async open(asked: WithTargetChoice<LoadRequest>, ui: Ui, options: OpenOptions = {}): Promise<OpenedForEngine> {
-    const { logits = true, drafts, stillWanted } = options;
+    const { logits = true, stillWanted } = options;
     const settled = await settleTarget(asked, ui);
     const request: LoadRequest = { ...settled, feeds: mayFeed(settled) };
     stillWanted?.();
@@ -58,11 +55,10 @@ export class EngineModels {
     const loaded = await loading.finish();
     try {
       const replicas = loaded.executor.members?.length ?? 1;
-      const memory = {
+      const model = engineModelOf(loaded, {
         mostTokens: cacheTokens,
-        budgetOf: (replica: number) => this.memory.budgetOf(loaded, request, replica, replicas),
-      };
-      const model = engineModelOf(loaded, memory, drafts);
+        budgetOf: (replica) => this.memory.budgetOf(loaded, request, replica, replicas),
+      });
       return { loaded, model };
     } catch (error) {
       await loaded.close();

@@ -6,6 +6,7 @@
  */
 import { chosenOf, drawnOf, isOfText, scoreOf } from './answers.js';
 import { type DeviceModel, StateLost, type StepAnswer } from './device.js';
+import { DeviceDrafts } from './deviceDrafts.js';
 import { type Discarded, discardPages } from './discard.js';
 import { findPages } from './foundPages.js';
 import { GuidedSet } from './guide.js';
@@ -84,7 +85,8 @@ export class Generator implements TaskOwner {
     this.memory = new ReplicaMemory(model, name, this.times, () => this.wake());
     this.pool = this.memory.pool;
     this.scheduler = this.memory.scheduler;
-    this.speculation = new Speculation(this.scheduler, measures, drafts, vocabSize);
+    const device = model.draft && new DeviceDrafts(model, model.draft, this.pool, this.scheduler);
+    this.speculation = new Speculation(this.scheduler, measures, drafts, vocabSize, device);
   }
 
   get counts(): GeneratorCounts {

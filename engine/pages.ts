@@ -53,6 +53,8 @@ export class PagePool {
   private readonly stems: PageStems;
   /** What was computed about the tokens of pages. */
   readonly facts: PageFacts;
+  /** Of each page how many of its first rows the function that drafts has computed as well. */
+  readonly drafted: Uint8Array;
 
   /** `most`: pages that there may be; as many as are there, unless `count` says fewer. */
   constructor(most: number, count = most) {
@@ -62,6 +64,7 @@ export class PagePool {
     this.blank = new LowestFirst(most);
     this.stems = new PageStems(most);
     this.facts = new PageFacts(most);
+    this.drafted = new Uint8Array(most);
     this.resize(count);
   }
 
@@ -189,6 +192,7 @@ export class PagePool {
 
   private erase(page: number): void {
     this.facts.forget(page);
+    this.drafted[page] = 0;
     this.stems.delete(page);
     const content = this.contents[page];
     if (content === undefined) return;
@@ -222,6 +226,7 @@ export class PagePool {
 
   private offer(page: number): void {
     this.facts.forget(page);
+    this.drafted[page] = 0;
     this.blank.add(page);
     this.freed++;
   }

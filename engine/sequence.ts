@@ -99,6 +99,8 @@ export class Sequence {
   isDrafting = false;
   /** What its next step may take behind its last token. */
   draft: Draft = NO_DRAFT;
+  /** Tokens from place `from` on whose keys the function that drafts has computed in its pages, if they are right. */
+  fed: { readonly from: number; readonly tokens: readonly number[] } | undefined;
   /** Those of its first tokens, in order. */
   readonly pages: number[] = [];
   /** Pages that others can find. */
@@ -325,6 +327,8 @@ export class Sequence {
     const page = pool.take()!;
     this.pages.push(page);
     pool.facts.copy(stem.page, page, stem.rows);
+    // Drafts of the last row may have been made with another token behind it.
+    pool.drafted[page] = Math.min(pool.drafted[stem.page]!, stem.rows - 1);
     this.computed += stem.rows;
     return { from: stem.page, to: page, rows: stem.rows };
   }
@@ -416,5 +420,6 @@ export class Sequence {
     for (let page = this.pages.pop(); page !== undefined; page = this.pages.pop()) pool.release(page);
     this.computed = 0;
     this.published = 0;
+    this.fed = undefined;
   }
 }

@@ -2,7 +2,8 @@
  * Drafts of the texts of one replica: who proposes, how many of them a step takes, and what became of them. What a
  * text is does not depend on it. A text that drafts may follow waits for its last token before its next step.
  */
-import { type Drafter, type DraftState, type DraftText, usableDraft } from '../draft/drafter.js';
+import { type Drafter, type DraftState, type DraftText, NO_DRAFT, usableDraft } from '../draft/drafter.js';
+import type { DeviceDrafts, DraftAsk } from './deviceDrafts.js';
 import { acceptedNodes, depthOf } from './draftTree.js';
 import type { Measures } from './modelStats.js';
 import type { Scheduler } from './scheduler.js';
@@ -18,9 +19,13 @@ export interface ModelDrafts {
   readonly tokens?: number | 'auto' | undefined;
 }
 
+/** Drafts that a device makes of a text for a step, where nobody says how many. */
+const DEVICE_DRAFTS = 5;
+
 interface Entry {
   readonly task: Task;
-  readonly state: DraftState;
+  /** Absent: the device proposes. */
+  readonly state: DraftState | undefined;
   readonly text: DraftText;
   readonly name: string;
 }
@@ -31,9 +36,18 @@ export class Speculation {
   private readonly vocabSize: number;
   private readonly entries = new Map<Sequence, Entry>();
   private readonly measures: Measures;
+  /** For texts that no drafter of the host follows. */
+  private readonly device: DeviceDrafts | undefined;
 
-  constructor(scheduler: Scheduler, measures: Measures, drafts: ModelDrafts = {}, vocabSize = Infinity) {
+  constructor(
+    scheduler: Scheduler,
+    measures: Measures,
+    drafts: ModelDrafts = {},
+    vocabSize = Infinity,
+    device?: DeviceDrafts,
+  ) {
     this.scheduler = scheduler;
+    this.device = device;
     this.measures = measures;
     this.drafts = drafts;
     this.vocabSize = vocabSize;
@@ -44,20 +58,20 @@ export class Speculation {
     const { sequence, request } = task;
     if (request.drafts === false || request.maxNewTokens === 0 || request.guide !== undefined) return;
     const drafter = request.drafts ?? this.drafts.drafter;
-    if (drafter === undefined) return;
+    if (drafter === undefined && this.device === undefined) return;
     const { tokens, promptLength } = sequence;
     const text = { tokens, promptLength, drawAt: (at: number) => sequence.drawAt(at) };
-    const state = this.attempt(task, () => drafter.begin(text));
-    if (state === undefined) return;
+    const state = drafter && this.attempt(task, () => drafter.begin(text));
+    if (drafter !== undefined && state === undefined) return;
     sequence.isDrafting = true;
-    this.entries.set(sequence, { task, state, text, name: drafter.name });
+    this.entries.set(sequence, { task, state, text, name: (drafter ?? this.device!).name });
   }
 
   end(sequence: Sequence): void {
     const entry = this.entries.get(sequence);
     if (entry === undefined) return;
     this.entries.delete(sequence);
-    this.attempt(entry.task, () => entry.state.end?.(entry.text));
+    this.attempt(entry.task, () => entry.state?.end?.(entry.text));
   }
 
   /** Nothing is proposed for a text any more. */
@@ -69,15 +83,31 @@ export class Speculation {
   /** Before a step is planned: what texts may take behind their last tokens. Settles when that is known. */
   prepare(): Promise<void> | undefined {
     const { tokens: fixed = 'auto' } = this.drafts;
+    const asks: DraftAsk[] = [];
     for (const sequence of this.scheduler.running) {
       const entry = this.entries.get(sequence);
       if (entry === undefined || !sequence.isWriting || sequence.pending === 0) continue;
-      const most = Math.min(fixed === 'auto' ? Infinity : fixed, sequence.draftRoom);
+      const { state } = entry;
+      const most = Math.min(
+        fixed === 'auto' ? (state === undefined ? DEVICE_DRAFTS : Infinity) : fixed,
+        sequence.draftRoom,
+      );
       if (most === 0) continue;
-      const proposed = this.attempt(entry.task, () => entry.state.propose(entry.text, most));
+      if (state === undefined) {
+        sequence.draft = NO_DRAFT;
+        asks.push({ sequence, depth: most });
+        continue;
+      }
+      const proposed = this.attempt(entry.task, () => state.propose(entry.text, most));
       if (proposed !== undefined) sequence.draft = usableDraft(proposed, most, this.vocabSize);
     }
-    return undefined;
+    return asks.length === 0 ? undefined : this.askDevice(asks);
+  }
+
+  /** Texts may end meanwhile, but none goes on. */
+  private async askDevice(asks: readonly DraftAsk[]): Promise<void> {
+    for (const [sequence, draft] of await this.device!.round(asks))
+      if (this.entries.has(sequence)) sequence.draft = usableDraft(draft, Infinity, this.vocabSize);
   }
 
   /** A step was read: its sequences have their new tokens. */

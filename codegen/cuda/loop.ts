@@ -97,7 +97,6 @@ export function emitLogProbReduce(
     isArgmax,
     token: draw?.token,
     tokenLogProb: draw?.logProb,
-    ids: draw?.ids,
     ...totals,
   });
   const { extents } = operands;

@@ -1,7 +1,7 @@
 /**
  * A made-up model whose answers depend on every token of a path, and on where its keys lie: each row of its memory has
  * a token and a digest of the path up to it, and a token that sees another path's keys is an error. It draws, filters,
- * keeps drawn tokens and copies pages as a real one does.
+ * keeps drawn tokens and copies pages as a real one does, and may have a function that drafts.
  */
 import { SequenceTable, type StepInputs } from '../../driver/devices/sequenceTable.js';
 import type { DeviceModel, StepAnswer, StepLimits } from '../../engine/device.js';
@@ -9,6 +9,10 @@ import { StateLost } from '../../engine/device.js';
 import { PAGE_TOKENS } from '../../engine/pages.js';
 import { isAllowed } from '../../ir/filters.js';
 import { maskWords } from '../../ir/sampleInputs.js';
+import { type Inputs, type Kept, mix, type RightToken } from './pathDigest.js';
+import { type PathDraftOptions, PathDrafts } from './pathDrafts.js';
+
+export { mix };
 
 export const PATH_VOCAB = 97;
 const TOP = 32;
@@ -27,19 +31,9 @@ export interface PathModelOptions {
   readonly failsOneIn?: number;
   /** Turns of the event loop that a step takes. Default: one. */
   readonly turns?: () => number;
+  /** Its function `draft`. Default: none. */
+  readonly draft?: PathDraftOptions;
 }
-
-/** A digest of 32 bits. */
-export const mix = (...values: readonly number[]): number => {
-  let hash = 2166136261;
-  for (const value of values) {
-    hash = Math.imul(hash ^ value, 16777619);
-    hash ^= hash >>> 15;
-    hash = Math.imul(hash, 2246822519);
-    hash ^= hash >>> 13;
-  }
-  return hash >>> 0;
-};
 
 /** Numbers from 0 to below 1. */
 export function randomNumbers(seed: number): () => number {
@@ -47,19 +41,11 @@ export function randomNumbers(seed: number): () => number {
   return () => mix(seed, count++) / 2 ** 32;
 }
 
-/** The inputs of a model that draws and filters. */
-type Inputs = Required<StepInputs>;
-
-interface Kept {
-  readonly token: number;
-  /** Of the path before it, and of the path up to it. */
-  readonly before: number;
-  readonly digest: number;
-}
-
 export interface PathModel extends DeviceModel {
   /** Of all steps: new tokens, rows that were copied, and the most filtered rows of one. */
   readonly totals: { steps: number; tokens: number; copied: number; filtered: number };
+  /** Of all calls of its function `draft`. */
+  readonly drafted: PathDrafts['totals'];
   table(): SequenceTable;
   /** The next step finds the device gone. */
   lose(): void;
@@ -74,13 +60,23 @@ export function pathModel({
   seed = 0,
   failsOneIn = Infinity,
   turns = () => 1,
+  draft,
 }: PathModelOptions = {}): PathModel {
   const pages = Math.floor(cacheTokens / PAGE_TOKENS);
   const all: StepLimits = { tokens: 200, keys: 4096, filtered: 64, entries: 4096, ...limits };
   let mapped = pages;
   let isLost = false;
+  /** The token that is drawn in row `r` behind a path. */
+  const rightToken: RightToken = (digest, { inverseTemperature, keyLow, keyHigh }, r) =>
+    inverseTemperature[r] === 0
+      ? mix(digest, 1) % vocab
+      : mix(digest, keyLow[r]!, keyHigh[r]!, Math.round(1e4 * inverseTemperature[r]!)) % vocab;
+  const drafts = new PathDrafts({ vocab, seed, rightToken }, draft);
   const begin = () =>
-    new SequenceTable({ pages: mapped, keys: all.keys, maxLength, keptRows: all.keptRows, filters: true });
+    new SequenceTable({
+      ...{ pages: mapped, keys: all.keys, maxLength, keptRows: all.keptRows, filters: true },
+      draft: draft && { keptRows: drafts.limits.rows, takesFeatures: drafts.ahead === 1 },
+    });
   let [table, rows, drawn] = [begin(), [] as (Kept | undefined)[], new Map<number, number>()];
   let last: Promise<unknown> = Promise.resolve();
   const totals = { steps: 0, tokens: 0, copied: 0, filtered: 0 };
@@ -101,6 +97,7 @@ export function pathModel({
       const before = digest;
       digest = mix(digest, token);
       made.push((rows[slot[t]!] = { token, before, digest }));
+      drafts.features[slot[t]!] = digest;
     });
     return made;
   };
@@ -137,12 +134,7 @@ export function pathModel({
     const failed = Array.from(inputs.row, (token) => mix(made[token]!.digest, 5) / 2 ** 32 < 1 / failsOneIn);
     const behind = Array.from(inputs.row, (token) => made[token]!);
     const greedy = ({ digest }: Kept): number => mix(digest, 1) % vocab;
-    const next = behind.map((kept, r) =>
-      inputs.inverseTemperature[r] === 0
-        ? greedy(kept)
-        : mix(kept.digest, inputs.keyLow[r]!, inputs.keyHigh[r]!, Math.round(1e4 * inputs.inverseTemperature[r]!)) %
-          vocab,
-    );
+    const next = behind.map(({ digest }, r) => rightToken(digest, inputs, r));
     const filtered = Array.from(inputs.topK ?? [], (_, f) => choose(inputs, f, behind[f]!));
     totals.filtered = Math.max(totals.filtered, filtered.length);
     const kept = new Map<number, number>();
@@ -175,6 +167,8 @@ export function pathModel({
 
   return {
     totals,
+    drafted: drafts.totals,
+    draft: draft && drafts,
     limits: all,
     maxLength,
     vocab,
@@ -182,14 +176,18 @@ export function pathModel({
     step: async (message) => {
       const { inputs: given, copies } = table.apply(message);
       const inputs = { ...given, key: given.key.slice() } as Inputs;
-      const step = totals.steps++;
-      totals.tokens += inputs.tokens.length;
+      const { isDraft } = message;
+      const step = isDraft ? drafts.count(inputs) : totals.steps++;
+      if (!isDraft) totals.tokens += inputs.tokens.length;
       const answer = last.then(async () => {
         for (let left = turns(); left > 0; left--) await new Promise((resolve) => setImmediate(resolve));
-        if (isLost || lostAt.has(step)) throw new StateLost('gone');
+        isLost ||= isDraft ? drafts.isLostAt(step) : lostAt.has(step);
+        if (isLost) throw new StateLost('gone');
+        if (isDraft) return drafts.compute(inputs, step);
         copies?.from.forEach((page, i) => {
           for (let row = 0; row < copies.rows[i]!; row++) {
             rows[copies.to[i]! * PAGE_TOKENS + row] = rows[page * PAGE_TOKENS + row]!;
+            drafts.copy(page * PAGE_TOKENS + row, copies.to[i]! * PAGE_TOKENS + row);
             totals.copied++;
           }
         });
@@ -202,11 +200,13 @@ export function pathModel({
       await last;
       table.resize(count);
       for (let row = count * PAGE_TOKENS; row < mapped * PAGE_TOKENS; row++) rows[row] = undefined;
+      drafts.cut(count * PAGE_TOKENS);
       return (mapped = count);
     },
     recovered: () => {
       [mapped, isLost] = [pages, false];
       [table, rows, drawn] = [begin(), [], new Map()];
+      drafts.cut(0);
       return Promise.resolve();
     },
     isLost: () => isLost,
