@@ -11,7 +11,9 @@ import { Phases } from '../../driver/phases.js';
 import { arithmeticName, CODED_CACHES, type KvCache } from '../../driver/precision.js';
 import { searchBeams } from '../../engine/beams.js';
 import { Engine } from '../../engine/engine.js';
+import { tokensOf, treesOf } from '../support/draftedTexts.js';
 import { randomTokens } from '../support/numbers.js';
+import { randomNumbers } from '../support/pathModel.js';
 import { scoreSequence } from '../support/scoring.js';
 import { SILENT } from '../support/silent.js';
 import { environment, ROOT } from './support.js';
@@ -65,6 +67,18 @@ describe.each(CODED_CACHES)('a cache in %s on a CPU', (kvCache) => {
     const last = await own.generate({ prompt, maxNewTokens: 0, scoreFrom: prompt.length - 1 });
     expect(last.promptScores.map(({ logProb }) => logProb)).toEqual(wanted[3]!.slice(-1));
     expect(last.foundTokens).toBe(prompt.length - 1);
+  });
+
+  it('writes with trees of drafts what it writes without', async () => {
+    const random = randomNumbers(8);
+    for (const [i, prompt] of SEQUENCES.entries()) {
+      const request = { prompt, maxNewTokens: 24, sampling: i % 2 === 0 ? {} : { temperature: 1, seed: i } };
+      const { tokens } = await generator().generate(request);
+      const drafts = treesOf(tokensOf({ tokens }), { random, right: 0.8, chained: 0.4, vocab: 200 });
+      const own = generator();
+      expect((await own.generate({ ...request, drafts })).tokens).toEqual(tokens);
+      expect(own.countsOf().calls).toBeLessThan(20);
+    }
   });
 
   it('gives beams the bits of their own paths', async () => {

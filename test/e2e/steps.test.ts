@@ -14,7 +14,9 @@ import { Engine } from '../../engine/engine.js';
 import type { SamplingOptions } from '../../engine/options.js';
 import type { Generated, GenerateRequest } from '../../engine/request.js';
 import type { DeviceModel } from '../../engine/device.js';
+import { tokensOf, treesOf } from '../support/draftedTexts.js';
 import { randomTokens } from '../support/numbers.js';
+import { randomNumbers } from '../support/pathModel.js';
 import { scoreSequences } from '../support/scoring.js';
 import { SILENT } from '../support/silent.js';
 import { environment, ROOT } from './support.js';
@@ -189,7 +191,7 @@ describe('steps on a CPU', () => {
     expect(other!.argmax).toEqual(next!.argmax);
   });
 
-  it('write the same with drafts, right, wrong and in between', async () => {
+  it('write the same with drafts, right, wrong and in between, and with trees of them', async () => {
     const requests = SEQUENCES.map((prompt, i) => ({
       prompt,
       maxNewTokens: 20 + i,
@@ -197,15 +199,19 @@ describe('steps on a CPU', () => {
     }));
     const texts: Generated[] = [];
     for (const request of requests) texts.push(await Engine.of(stepper()).generate(request));
+    const random = randomNumbers(3);
     for (const wrong of [0, 2, 1]) {
       const engine = Engine.of(stepper({}, wrong === 1 ? 16 * 20 : CACHE_TOKENS));
       const drafted = requests.map((request, i) => ({
         ...request,
-        drafts: drafterOf((tokens) =>
-          texts[i]!.tokens.slice(tokens.length - request.prompt.length).map(({ token }, at) =>
-            wrong > 0 && (tokens.length + at) % (2 * wrong) === 1 ? 7 : token,
-          ),
-        ),
+        drafts:
+          i % 2 === 0
+            ? treesOf(tokensOf(texts[i]!), { random, right: 1 - wrong / 4, chained: 0.4, vocab: 200 })
+            : drafterOf((tokens) =>
+                texts[i]!.tokens.slice(tokens.length - request.prompt.length).map(({ token }, at) =>
+                  wrong > 0 && (tokens.length + at) % (2 * wrong) === 1 ? 7 : token,
+                ),
+              ),
       }));
       const found = await Promise.all(drafted.map((request) => engine.generate(request)));
       expect(found.map(({ tokens, reason }) => ({ tokens, reason }))).toEqual(

@@ -5,7 +5,7 @@ import type { Draft } from '../../draft/drafter.js';
 import { acceptedNodes, cutTree, depthOf, endsWith, layOut, NO_DRAFTS, pathTo } from '../../engine/draftTree.js';
 import { Engine } from '../../engine/engine.js';
 import type { DraftBranches, StepMessage } from '../../engine/device.js';
-import { requestsOf, STEMS, type Text, textsAlone, textsOf, treesOf } from '../support/draftedTexts.js';
+import { requestsOf, STEMS, type Text, textsAlone, textsOf, tokensOf, treesOf } from '../support/draftedTexts.js';
 import { mix, PATH_VOCAB, pathModel, type PathModelOptions, randomNumbers } from '../support/pathModel.js';
 
 describe('a tree of drafts', () => {
@@ -107,7 +107,7 @@ describe('drafts that branch', () => {
     ] as const) {
       const { model, engine, branches } = watched(options);
       const drafted = requests.map((request, i) =>
-        i % 4 === 3 ? request : { ...request, drafts: treesOf(texts[i]!, { random, right, chained }) },
+        i % 4 === 3 ? request : { ...request, drafts: treesOf(tokensOf(texts[i]!), { random, right, chained }) },
       );
       const found = await Promise.allSettled(drafted.map((request) => engine.generate(request)));
       found.forEach((each, i) => {

@@ -12,6 +12,8 @@ import { Engine } from '../../engine/engine.js';
 import type { GenerateRequest } from '../../engine/request.js';
 import type { DeviceModel } from '../../engine/device.js';
 import { scoreSequences } from '../support/scoring.js';
+import { treesOf } from '../support/draftedTexts.js';
+import { randomNumbers } from '../support/pathModel.js';
 import { deviceHere } from './device.js';
 import {
   demo,
@@ -197,6 +199,26 @@ for (const [name, requestOf] of [
         const alone = await write(Engine.of(stepper()), drafted.slice(0, 1));
         assert.deepEqual(alone, together.slice(0, 1), `alone, wrong: ${wrong}`);
       }
+    });
+
+    it('write the same with trees of drafts, alone and in batches, also where pages are taken away', async () => {
+      const random = randomNumbers(12);
+      const vocab = 200;
+      for (const [count, cacheTokens] of [
+        [1, undefined],
+        [8, undefined],
+        [64, undefined],
+        [48, 16 * 70],
+      ] as const)
+        for (const right of [0.9, 0.5, 0]) {
+          const generator = Engine.of(stepper({}, cacheTokens));
+          const drafted = REQUESTS.slice(0, count).map((each, i) => ({
+            ...each,
+            drafts: treesOf(together[i]!.tokens, { random, right, chained: 0.3, vocab }),
+          }));
+          assert.deepEqual(await write(generator, drafted), together.slice(0, count), `${count}, right: ${right}`);
+          if (right > 0.8) console.log(`${name}: ${count} with trees: ${generator.countsOf().calls} calls`);
+        }
     });
 
     it('score what was written as it was written', async () => {

@@ -11,7 +11,9 @@ import { Phases } from '../../driver/phases.js';
 import { Engine } from '../../engine/engine.js';
 import { SCORE } from '../../ir/function.js';
 import { environment, isBuilt, ROOT } from '../e2e/support.js';
+import { tokensOf, treesOf } from '../support/draftedTexts.js';
 import { FAMILY_CHECKPOINTS } from '../support/families.js';
+import { randomNumbers } from '../support/pathModel.js';
 import { SILENT } from '../support/silent.js';
 
 const FAMILIES = join(ROOT, '..', 'shared', 'checkpoints', 'families');
@@ -23,7 +25,7 @@ describe.skipIf(!existsSync(FAMILIES) || !isBuilt)('steps of families on a CPU',
     for (const [name, value] of Object.entries(environment())) vi.stubEnv(name, value);
   });
 
-  it.each(FAMILY_CHECKPOINTS)('give the bits of scoring: %s', async (family) => {
+  it.each(FAMILY_CHECKPOINTS)('give the bits of scoring, and texts the same with drafts: %s', async (family) => {
     const request = {
       model: join(FAMILIES, family),
       init: { kind: 'checkpoint' as const },
@@ -48,6 +50,15 @@ describe.skipIf(!existsSync(FAMILIES) || !isBuilt)('steps of families on a CPU',
       const generator = Engine.of({ ...whole, limits: { ...whole.limits, tokens, rows: Math.min(tokens, 64) } });
       const { promptScores } = await generator.generate({ prompt: TOKENS, maxNewTokens: 0, scoreFrom: 1 });
       expect(promptScores.map(({ logProb }) => logProb)).toEqual(wanted);
+    }
+    // Also the rows of trees of drafts, which a path leaves within windows and past them.
+    const random = randomNumbers(family.length);
+    for (const [i, sampling] of [{}, { temperature: 1, seed: 5 }].entries()) {
+      const asked = { prompt: TOKENS.slice(0, 20 + 17 * i), maxNewTokens: 40, sampling };
+      const { tokens, reason } = await Engine.of(whole).generate(asked);
+      const drafts = treesOf(tokensOf({ tokens }), { random, right: 0.8, chained: 0.4, vocab: 200 });
+      const drafted = await Engine.of(whole).generate({ ...asked, drafts });
+      expect({ tokens: drafted.tokens, reason: drafted.reason }).toEqual({ tokens, reason });
     }
     await model.close();
   });

@@ -48,14 +48,22 @@ export interface TreeOptions {
   readonly right: number;
   /** How often a node continues the one before it. */
   readonly chained: number;
+  /** Wrong drafts are below this. */
+  readonly vocab?: number;
 }
 
-/** Trees at random, in which the text goes some way: along the chain, or along branches. */
-export const treesOf = (text: Text, { random, right, chained }: TreeOptions): Drafter => ({
+/** The tokens of a text. */
+export const tokensOf = ({ tokens }: Pick<Generated, 'tokens'>): readonly number[] => tokens.map(({ token }) => token);
+
+/** Trees at random, in which the text goes some way: along the chain, or along branches. `text`: what is generated. */
+export const treesOf = (
+  text: readonly number[],
+  { random, right, chained, vocab = PATH_VOCAB }: TreeOptions,
+): Drafter => ({
   name: 'trees',
   begin: ({ promptLength }) => ({
     propose: ({ tokens }, most): Draft => {
-      const coming = text.tokens.slice(tokens.length - promptLength).map(({ token }) => token);
+      const coming = text.slice(tokens.length - promptLength);
       const parents: number[] = [];
       /** Of each node how many drafts of the text end with it; 0: it is none of it. */
       const lengths: number[] = [];
@@ -66,7 +74,7 @@ export const treesOf = (text: Text, { random, right, chained }: TreeOptions): Dr
         const isRight = (parent < 0 || before > 0) && before < coming.length && random() < right;
         parents.push(parent);
         lengths.push(isRight ? before + 1 : 0);
-        drafted.push(isRight ? coming[before]! : Math.floor(random() * PATH_VOCAB));
+        drafted.push(isRight ? coming[before]! : Math.floor(random() * vocab));
       }
       return { tokens: drafted, parents };
     },
