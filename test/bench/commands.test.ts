@@ -6,6 +6,7 @@ import { ablationCommand } from '../../bench/ablation.js';
 import { checkpointCommand } from '../../bench/checkpoint.js';
 import { parseOptions } from '../../bench/command.js';
 import { compileCommand } from '../../bench/compile.js';
+import { draftsBenchCommand } from '../../bench/drafts.js';
 import { generateCommand, type GenerateBenchOptions, samplingOf } from '../../bench/generate.js';
 import { gpuCommand } from '../../bench/gpu.js';
 import { cpuCommand } from '../../bench/main.js';
@@ -71,6 +72,16 @@ const LINES: readonly (readonly [string, () => Command, string, object])[] = [
       },
       ...{ count: 7, n: 8, width: 2, iterations: 5, stepTokens: 30, seed: 2, gigabytes: 1.5, shares: [10, 50] },
       ...{ speculate: 'off', verifierPrecision: 'fp8', replicas: 2, limit: 60, page: 'p.html', json: 'p.json' },
+    },
+  ],
+  [
+    'bench:drafts',
+    draftsBenchCommand,
+    'a.jsonl b.jsonl --model m --drafters suffix,ngram --tokens 1,15 --beside 64 --limit 9 --prompt-field p ' +
+      '--text-field t --temperature 0.7 --seed 3 --json out.json',
+    {
+      ...{ model: 'm', drafters: ['suffix', 'ngram'], tokens: [1, 15], beside: 64, limit: 9, promptField: 'p' },
+      ...{ textField: 't', temperature: 0.7, seed: 3, json: 'out.json' },
     },
   ],
   [
