@@ -6,6 +6,7 @@ import type { Command } from 'commander';
 import { median } from '../autotune/records.js';
 import { stepFacts } from '../commands/engineModel.js';
 import { deviceModelOf } from '../driver/devices/deviceModel.js';
+import type { DeviceExecutor } from '../driver/executor.js';
 import { type Precision, QUANTIZED } from '../driver/precision.js';
 import { drafterOf, MAX_DRAFTS } from '../draft/drafter.js';
 import type { DeviceModel, StepAnswer, StepMessage } from '../engine/device.js';
@@ -13,7 +14,9 @@ import { Engine } from '../engine/engine.js';
 import { PAGE_TOKENS } from '../engine/pages.js';
 import type { Generated } from '../engine/request.js';
 import type { ModelDrafts } from '../engine/speculation.js';
+import { STEP } from '../ir/function.js';
 import { hash32 } from '../ir/gumbel.js';
+import type { CallArrays, CallResult } from '../runtime/call.js';
 import { defined } from '../system/defined.js';
 import { BENCH_TARGETS, benchCommand, type BenchTarget, decimal, list, oneOf, runProgram, whole } from './command.js';
 import { openRandomModel } from './inputs.js';
@@ -41,6 +44,9 @@ interface Ran {
   /** Tokens that a sequence has of a step, and tokens that a step computes, while all go on. */
   readonly tokensOfStep: number;
   readonly rows: number;
+  /** Milliseconds from step to step, and those of one on the device. */
+  readonly milliseconds: number;
+  readonly onDevice: number;
 }
 
 /** Whether the draft for place `at` of text `i` is right: a property of the place, so that all runs agree. */
@@ -54,9 +60,10 @@ function replay({ tokens }: Generated, i: number, done: number, acceptance: numb
     .map(({ token }, at) => (isRight(i, done + at, acceptance) ? token : (token + 1) % vocabSize));
 }
 
-/** A step that was answered: when, of how many sequences, with how many new tokens. */
+/** A step that was answered: when, of how many sequences, with how many new tokens; milliseconds on the device. */
 interface Answered {
   readonly at: number;
+  readonly busy: number;
   readonly sequences: number;
   readonly tokens: number;
 }
@@ -112,6 +119,8 @@ class ReplayedDraft {
 
 interface Bench {
   readonly model: DeviceModel;
+  /** Milliseconds that each step so far took on the device. */
+  readonly busy: readonly number[];
   readonly vocabSize: number;
   readonly options: Options;
 }
@@ -123,7 +132,7 @@ interface Replayed {
   readonly tokens: number | 'auto';
 }
 
-async function write({ model, vocabSize, options }: Bench, batch: number, replayed?: Replayed): Promise<Ran> {
+async function write({ model, busy, vocabSize, options }: Bench, batch: number, replayed?: Replayed): Promise<Ran> {
   const { prompt, new: maxNewTokens, temperature } = options;
   const { draft, ...plain } = model;
   const device =
@@ -135,7 +144,8 @@ async function write({ model, vocabSize, options }: Bench, batch: number, replay
     device?.see(message);
     const answer = await model.step(message);
     if (message.isDraft === true) return device?.replace(message, answer, draft!.ahead) ?? answer;
-    steps.push({ at: performance.now(), sequences: message.sequence.length, tokens: message.tokens.length });
+    const { sequence, tokens } = message;
+    steps.push({ at: performance.now(), busy: busy.at(-1) ?? NaN, sequences: sequence.length, tokens: tokens.length });
     return answer;
   };
   const engine = new Engine();
@@ -170,6 +180,8 @@ async function write({ model, vocabSize, options }: Bench, batch: number, replay
     tokensPerSecond: (1000 * tokens) / (end - begin),
     tokensOfStep: tokens / sumOf(({ sequences }) => sequences),
     rows: sumOf((each) => each.tokens) / within.length,
+    milliseconds: (end - begin) / within.length,
+    onDevice: median(within.map((each) => each.busy)),
   };
 }
 
@@ -191,10 +203,24 @@ async function main(options: Options): Promise<void> {
     script: 'bench:speculation',
   });
   const { vocabSize } = checkpoint.config;
-  const device = deviceModelOf({ executor, checkpoint }, cacheTokens, {
-    ...stepFacts(model),
-  });
-  const bench = { model: device, vocabSize, options };
+  const busy: number[] = [];
+  const timed = async (name: string, called: Promise<CallResult>): Promise<CallResult> => {
+    const result = await called;
+    const spans = result.spans ?? [];
+    if (name === STEP)
+      busy.push(Math.max(...spans.map(({ end }) => end)) - Math.min(...spans.map(({ begin }) => begin)));
+    return result;
+  };
+  const measured: DeviceExecutor = {
+    ...executor,
+    capacity: executor.capacity,
+    call: (name, inputs, epoch) => timed(name, executor.call(name, inputs, epoch)),
+    ...(executor.callInTurn === undefined
+      ? {}
+      : { callInTurn: (name: string, make: () => CallArrays) => timed(name, executor.callInTurn!(name, make)) }),
+  };
+  const device = deviceModelOf({ executor: measured, checkpoint }, cacheTokens, stepFacts(model));
+  const bench = { model: device, busy, vocabSize, options };
   const drafter = device.draft === undefined ? 'free drafts' : `drafts of ${device.draft.name}`;
   console.log(`${name}, ${model.isa}, ${drafter}: prompts of ${prompt} tokens, ${added} new ones`);
   for (const batch of batches) {
@@ -202,6 +228,9 @@ async function main(options: Options): Promise<void> {
     const runs = options.acceptance.flatMap((acceptance) =>
       options.draftTokens.map((tokens) => ({ acceptance, tokens, ran: [] as Ran[] })),
     );
+    // Kernels are compiled beside the work, and others take their calls meanwhile.
+    for (const { acceptance, tokens } of runs) await write(bench, batch, { texts: warm.texts, acceptance, tokens });
+    await executor.prepare?.();
     const plain: Ran[] = [];
     for (let round = 0; round < rounds; round++) {
       plain.push(await write(bench, batch));
@@ -215,7 +244,9 @@ async function main(options: Options): Promise<void> {
         `batch ${String(batch).padStart(4)}  ${what.padEnd(28)} ${rateOf(ran).toFixed(0).padStart(7)} tokens/s  ` +
           `${(rateOf(ran) / rateOf(plain)).toFixed(3)}×  ` +
           `${median(ran.map(({ tokensOfStep }) => tokensOfStep)).toFixed(2)} tokens a sequence and step, ` +
-          `${median(ran.map(({ rows }) => rows)).toFixed(1)} rows a step; ${wrong} texts differ`,
+          `${median(ran.map(({ rows }) => rows)).toFixed(1)} rows, ` +
+          `${median(ran.map(({ milliseconds }) => milliseconds)).toFixed(2)} ms a step ` +
+          `(${median(ran.map(({ onDevice }) => onDevice)).toFixed(2)} on the device); ${wrong} texts differ`,
       );
     };
     line('no drafts', plain);

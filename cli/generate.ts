@@ -9,6 +9,7 @@ import { defined } from '../system/defined.js';
 import { codeOf } from '../system/process.js';
 import { bytes, count, counted, duration } from '../system/text.js';
 import { converse } from './conversation.js';
+import { addDraftFlags, draftFlags } from './draftFlags.js';
 import { addGenerateFlags, generateFlags, structureFlags, templateFlags } from './generateFlags.js';
 import type { Input, Io } from './io.js';
 import {
@@ -54,7 +55,7 @@ export function addGenerate(program: Command, context: Context): void {
       '--prompts <file>',
       'a prompt on each line, or JSON lines (see below), plain or .gz; - for the standard input',
     );
-  addSteppingFlags(addGenerateFlags(command), 'prompts').option(
+  addSteppingFlags(addDraftFlags(addGenerateFlags(command)), 'prompts').option(
     '-q, --quiet',
     'print texts and errors only: no progress, no notes, no warnings, no summary',
   );
@@ -145,6 +146,7 @@ async function parse(
     ...defined({ promptFile }),
     ...(await generateFlags(flags)),
     ...structureFlags(flags),
+    ...draftFlags(flags),
     ...deviceFlags(flags),
     ...modelFlags(flags),
     ...artifactFlags(flags, model),

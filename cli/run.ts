@@ -7,6 +7,7 @@ import { SHARING_MODES } from '../evaluate/scorer.js';
 import { shardName } from '../evaluate/shard.js';
 import { quoteForShell } from '../system/process.js';
 import { counted } from '../system/text.js';
+import { addDraftFlags } from './draftFlags.js';
 import { HARNESS_HELP, harnessNotes, translated } from './harnessFlags.js';
 import {
   addCheckpointFlag,
@@ -58,7 +59,7 @@ export function addRun(program: Command, context: Context): void {
     .option('--resume', 'go on with the journal in --out; without it, an earlier journal is kept under a numbered name')
     .option('--model-name <name>', "the model's name in results and its folder in --out (default: the folder's name)")
     .option('--threads <n>', 'worker threads (default: all processors)');
-  addTaskFlags(command);
+  addDraftFlags(addTaskFlags(command));
   addDeviceFlags(command);
   addVerifyFlag(addCheckpointFlag(command)).option(
     '--trust-code',

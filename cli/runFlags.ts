@@ -20,6 +20,7 @@ import { readSettings } from '../settings.js';
 import { defined } from '../system/defined.js';
 import { nearest } from '../system/text.js';
 import { prepareFile } from '../system/write.js';
+import { draftFlags } from './draftFlags.js';
 import { choice, type Flags, isSet, required, sharing, text, threads } from './options.js';
 import { artifactFlags, deviceFlags, modelFlags, refuseCompileFlags } from './modelFlags.js';
 import { shard } from './shard.js';
@@ -105,6 +106,7 @@ export function parseRun(context: Context, model: string, flags: Flags): Parsed 
     ...modelFlags(flags),
     ...artifactFlags(flags, model),
     ...deviceFlags(flags),
+    ...draftFlags(flags),
     ...defined({ limit: limit === undefined ? undefined : parseLimit(limit) }),
     ...defined({ output, trace }),
     ...(logsTokens ? { logsTokens } : {}),

@@ -6,6 +6,7 @@ import { PRECISIONS, type WithTargetChoice } from '../driver/precision.js';
 import { UsageError, UserError } from '../errors.js';
 import { defined } from '../system/defined.js';
 import { count, counted, cut, duration, textTable } from '../system/text.js';
+import { addDraftFlags, draftFlags } from './draftFlags.js';
 import {
   addSteppingFlags,
   addVerboseFlag,
@@ -64,7 +65,7 @@ export function addSearch(program: Command, context: Context): void {
     .option('--memory-split <share>', "the generator's share of memory for keys and values, as 0.3 (default: auto)")
     .addOption(new Option('--adapter <dir>', 'an adapter of the generator').hideHelp());
   addSearchFlags(command);
-  addSteppingFlags(command, 'problems').option(
+  addSteppingFlags(addDraftFlags(command), 'problems').option(
     '-q, --quiet',
     'print answers and errors only: no progress, no notes, no warnings, no summary',
   );
@@ -195,6 +196,7 @@ async function parse(
       atOnce: atOnce === undefined ? undefined : wholeNumber('--at-once', atOnce, 1, MAX_AT_ONCE, '16'),
       memorySplit: memorySplit(text(flags, 'memorySplit')),
     }),
+    ...draftFlags(flags),
     ...deviceFlags(flags),
     ...modelFlags(flags),
     ...artifactFlags(flags, model),

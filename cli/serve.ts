@@ -8,6 +8,7 @@ import { CALL_STYLES, REASONING_STYLES } from '../models/chat/answerStyles.js';
 import { readSettings } from '../settings.js';
 import { defined } from '../system/defined.js';
 import { decodeUtf8, readBounded } from '../system/read.js';
+import { addDraftFlags, draftFlags } from './draftFlags.js';
 import {
   addSteppingFlags,
   addVerboseFlag,
@@ -99,7 +100,7 @@ export function addServe(program: Command, context: Context): void {
       '--shutdown-timeout <time>',
       `what runs has so long once the server is told to stop (default: ${SHUTDOWN})`,
     );
-  addSteppingFlags(command, 'requests').option('-q, --quiet', 'print the address and errors only');
+  addSteppingFlags(addDraftFlags(command), 'requests').option('-q, --quiet', 'print the address and errors only');
   addVerboseFlag(command).action(async (model: string, _options: unknown, self: Command) => {
     await serve(context, model, self.opts<Flags>());
   });
@@ -228,6 +229,7 @@ function parse(context: Context, model: string, flags: Flags): Omit<WithTargetCh
       tokens: whole('queueTokens', '--queue-tokens', 1_000_000_000, QUEUE_TOKENS),
     },
     shutdownMs: 1000 * seconds('--shutdown-timeout', text(flags, 'shutdownTimeout') ?? SHUTDOWN),
+    ...draftFlags(flags),
     ...deviceFlags(flags),
     ...modelFlags(flags),
     ...artifactFlags(flags, model),

@@ -156,6 +156,8 @@ const OWN = [
   ['seed', '--seed'],
   ['genKwargs', '--gen-kwargs'],
   ['predictOnly', '--predict-only'],
+  ['draft', '--draft'],
+  ['draftTokens', '--draft-tokens'],
 ] as const;
 /** Flags that only `--task` takes. */
 const OTHERS = [

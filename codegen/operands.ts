@@ -162,12 +162,17 @@ export function columnStep({ pairing, outputs }: Pick<Segment, 'pairing' | 'outp
 
 /** Parameters of what tokens are drawn with. */
 export const drawOperands = (
-  { inverseTemperature, low, high }: DrawBuffers,
+  { inverseTemperature, low, high, ids }: DrawBuffers,
   operands: KernelOperands,
-): { readonly inverseTemperature: number; readonly low: number; readonly high: number } => ({
+): Readonly<Record<'inverseTemperature' | 'low' | 'high', number>> & {
+  readonly maps: boolean;
+  readonly ids: number | undefined;
+} => ({
   inverseTemperature: operands.get(inverseTemperature).index,
   low: operands.get(low).index,
   high: operands.get(high).index,
+  maps: ids !== undefined,
+  ids: ids === undefined ? undefined : operands.get(ids).index,
 });
 
 /** Where a head stores logits, and how many rows of them. */

@@ -78,6 +78,7 @@ function visitNames(kernel: Kernel, rename: (name: string) => string, scalar: (s
             inverseTemperature: rename(kernel.draw.inverseTemperature),
             low: rename(kernel.draw.low),
             high: rename(kernel.draw.high),
+            ...defined({ ids: kernel.draw.ids && rename(kernel.draw.ids) }),
           },
         }),
         ...defined({ logits: kernel.logits === undefined ? undefined : rename(kernel.logits) }),
@@ -90,7 +91,13 @@ function visitNames(kernel: Kernel, rename: (name: string) => string, scalar: (s
         target: rename(kernel.target),
         logProb: rename(kernel.logProb),
         isArgmax: rename(kernel.isArgmax),
-        ...defined({ draw: kernel.draw && { token: rename(kernel.draw.token), logProb: rename(kernel.draw.logProb) } }),
+        ...defined({
+          draw: kernel.draw && {
+            token: rename(kernel.draw.token),
+            logProb: rename(kernel.draw.logProb),
+            ...defined({ ids: kernel.draw.ids && rename(kernel.draw.ids) }),
+          },
+        }),
         ...defined({ totals: kernel.totals && totals(kernel.totals) }),
       };
     case 'sample': {

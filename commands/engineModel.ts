@@ -4,6 +4,7 @@ import type { DeviceExecutor } from '../driver/executor.js';
 import type { CompiledModel } from '../driver/targets/index.js';
 import type { DeviceModel } from '../engine/device.js';
 import type { MemoryBudget } from '../engine/memory.js';
+import type { ModelDrafts } from '../engine/speculation.js';
 import { Engine, type EngineModel } from '../engine/engine.js';
 import { RESERVED_ROWS, STEP } from '../ir/function.js';
 import { cacheTokensOf, takesLastTokens } from '../ir/stepping.js';
@@ -27,9 +28,13 @@ export const stepFacts = ({ plan, target }: CompiledModel): DeviceModelOptions =
 
 /**
  * A loaded model as an engine takes it; replicas that are still loading join when they are ready. Without `memory` it
- * keeps as many tokens as it was opened for.
+ * keeps as many tokens as it was opened for, and without `drafts` nothing is proposed behind its texts.
  */
-export function engineModelOf({ executor, checkpoint, model }: LoadedModel, memory?: EngineMemory): EngineModel {
+export function engineModelOf(
+  { executor, checkpoint, model }: LoadedModel,
+  memory?: EngineMemory,
+  drafts?: ModelDrafts,
+): EngineModel {
   const { members } = executor;
   const kept = cacheTokensOf(model) ?? 0;
   const tokens = memory === undefined ? kept : Math.max(kept, memory.mostTokens ?? RESERVED_ROWS);
@@ -43,11 +48,11 @@ export function engineModelOf({ executor, checkpoint, model }: LoadedModel, memo
         ),
       ),
     });
-  const { vocabSize } = checkpoint.config;
-  if (members === undefined) return { replicas: [of(executor)], vocabSize };
+  const facts = { vocabSize: checkpoint.config.vocabSize, drafts };
+  if (members === undefined) return { replicas: [of(executor)], ...facts };
   const isLoaded = ({ capacity }: DeviceExecutor): boolean => capacity[STEP] !== undefined;
   return {
-    vocabSize,
+    ...facts,
     replicas: members.filter(isLoaded).map(of),
     // The pool says who is left out.
     later: members.filter((member) => !isLoaded(member)).map((member) => member.opened().then(() => of(member))),
@@ -55,8 +60,8 @@ export function engineModelOf({ executor, checkpoint, model }: LoadedModel, memo
 }
 
 /** An engine with this model alone. Closing it leaves the model open. */
-export function engineOf(loaded: LoadedModel): Engine {
+export function engineOf(loaded: LoadedModel, drafts?: ModelDrafts): Engine {
   const engine = new Engine();
-  engine.load('model', engineModelOf(loaded));
+  engine.load('model', engineModelOf(loaded, undefined, drafts));
   return engine;
 }

@@ -6,6 +6,7 @@ import type { WithTargetChoice } from '../driver/precision.js';
 import type { LoadRequest, Ui } from '../driver/requests.js';
 import { mayFeed } from '../driver/targets/index.js';
 import type { EngineModel } from '../engine/engine.js';
+import type { ModelDrafts } from '../engine/speculation.js';
 import { classesOf } from '../models/model/model.js';
 import { compileWithCache, type Demand } from './cacheSize.js';
 import { engineModelOf } from './engineModel.js';
@@ -24,6 +25,8 @@ export interface OpenedForEngine {
 export interface OpenOptions {
   /** Steps can keep logits, which filters, penalties, biases and top log-probabilities need. Default: true. */
   readonly logits?: boolean;
+  /** Who proposes what may follow its texts. Default: nobody. */
+  readonly drafts?: ModelDrafts | undefined;
   /** Asked before something is loaded; throws where the model is not wanted any more. */
   readonly stillWanted?: () => void;
 }
@@ -39,7 +42,7 @@ export class EngineModels {
 
   /** Compiles a model, or reads an artifact, and loads it. Rejects with UserError if the user can fix the problem. */
   async open(asked: WithTargetChoice<LoadRequest>, ui: Ui, options: OpenOptions = {}): Promise<OpenedForEngine> {
-    const { logits = true, stillWanted } = options;
+    const { logits = true, drafts, stillWanted } = options;
     const settled = await settleTarget(asked, ui);
     const request: LoadRequest = { ...settled, feeds: mayFeed(settled) };
     stillWanted?.();
@@ -55,10 +58,11 @@ export class EngineModels {
     const loaded = await loading.finish();
     try {
       const replicas = loaded.executor.members?.length ?? 1;
-      const model = engineModelOf(loaded, {
+      const memory = {
         mostTokens: cacheTokens,
-        budgetOf: (replica) => this.memory.budgetOf(loaded, request, replica, replicas),
-      });
+        budgetOf: (replica: number) => this.memory.budgetOf(loaded, request, replica, replicas),
+      };
+      const model = engineModelOf(loaded, memory, drafts);
       return { loaded, model };
     } catch (error) {
       await loaded.close();

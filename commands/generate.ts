@@ -24,6 +24,8 @@ import type { FirstCall } from '../runtime/stageRunner.js';
 import { defined } from '../system/defined.js';
 import { isFolder } from '../system/read.js';
 import { cacheBytesOf, compileWithCache, type Demand, fitsLeastCache } from './cacheSize.js';
+import type { DraftOptions } from './draftOptions.js';
+import { modelDrafts } from './drafts.js';
 import { engineOf } from './engineModel.js';
 import { beginLoading, EarlyModel, type LoadedModel, type ModelLoading } from './loadModel.js';
 import { checkBiases, demandOf, likelyDemand, tokenizePrompts } from './promptTokens.js';
@@ -41,7 +43,7 @@ import {
 } from './textGenerator.js';
 import { TextProgress } from './textProgress.js';
 
-export interface GenerateRequest extends LoadRequest, GenerateOptions {
+export interface GenerateRequest extends LoadRequest, GenerateOptions, DraftOptions {
   readonly prompts: readonly NamedPrompt[];
   /** A file of more prompts; `-`: the standard input. */
   readonly promptFile?: string;
@@ -114,7 +116,7 @@ export async function generate(
   const { tokenizer, prompts, guide } = await tokenizing;
   try {
     ui.phase('generate', prompts.length === 1 ? undefined : `${prompts.length} prompts`);
-    const continuer = new TextGenerator(engineOf(loaded), tokenizer, own.eosTokenIds);
+    const continuer = new TextGenerator(engineOf(loaded, modelDrafts(request)), tokenizer, own.eosTokenIds);
     const first = new FirstAnswer(phases, ui);
     const progress = new TextProgress(
       prompts.map(() => several * maxNewTokens),
@@ -188,7 +190,7 @@ export function noteSuggestion({ suggested }: GenerationConfig, options: Generat
     ui.note(`generation_config.json suggests ${suggested}; nothing of it is applied unless it is given`);
 }
 
-export interface ConverseRequest extends LoadRequest, GenerateOptions {
+export interface ConverseRequest extends LoadRequest, GenerateOptions, DraftOptions {
   /** Variables of the chat template. */
   readonly templateVariables?: Dict;
 }
@@ -235,7 +237,7 @@ export async function converse(asked: WithTargetChoice<ConverseRequest>, ui: Ui)
   }
   const loaded = (await early.take())!;
   const template = openTemplate(path);
-  const continuer = new TextGenerator(engineOf(loaded), tokenizer, own.eosTokenIds);
+  const continuer = new TextGenerator(engineOf(loaded, modelDrafts(request)), tokenizer, own.eosTokenIds);
   let messages: readonly Message[] = [];
   return {
     isChat: template !== undefined,

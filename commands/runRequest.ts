@@ -7,6 +7,7 @@ import type { DocRange } from '../evaluate/selection.js';
 import type { Dict } from '../python/value.js';
 import { counted } from '../system/text.js';
 import type { Seeds } from '../tasks/requests/seeds.js';
+import type { DraftOptions } from './draftOptions.js';
 
 /** Beginnings that trees have in common: computed once and kept, computed for each tree, or what takes less. */
 export const PREFIXES = ['auto', 'keep', 'repeat'] as const;
@@ -25,7 +26,7 @@ export type CompareWith =
   | { readonly kind: 'precision'; readonly precision: Baseline };
 
 /** What runs have in common, whatever they score. */
-export interface ScoreRequest extends LoadRequest {
+export interface ScoreRequest extends LoadRequest, DraftOptions {
   readonly sharing: Sharing;
   /** Whether beginnings that trees have in common are kept in memory or computed for each tree. Default: `auto`. */
   readonly prefixes?: Prefixes;

@@ -13,7 +13,8 @@ import type { SearchOptions } from '../search/options.js';
 import type { StepWriter } from '../search/ports.js';
 import { ProblemSchedule } from '../search/schedule.js';
 import { defined } from '../system/defined.js';
-import { EngineModels } from './engineModels.js';
+import { modelDrafts } from './drafts.js';
+import { EngineModels, type OpenOptions } from './engineModels.js';
 import type { LoadedModel } from './loadModel.js';
 import { requireVocabulary } from './requireVocabulary.js';
 import { solutionWriter } from './reward.js';
@@ -159,15 +160,18 @@ export async function openSearch(asked: WithTargetChoice<SearchRequest>, ui: Ui)
   const open = async (
     name: string,
     request: WithTargetChoice<LoadRequest>,
-    logits: boolean,
+    options: OpenOptions,
   ): Promise<SearchedModel> => {
-    const { loaded, model } = await models.open(request, ui, { logits, stillWanted });
+    const { loaded, model } = await models.open(request, ui, { ...options, stillWanted });
     engine.load(name, { ...model, close: () => loaded.close() });
     return { loaded, name };
   };
   try {
-    const generator = await open(GENERATOR, loadOf(asked), (options.topP ?? 1) < 1);
-    const judging = verifier && (await open(VERIFIER, besideOf(asked, verifier), false));
+    const generator = await open(GENERATOR, loadOf(asked), {
+      logits: (options.topP ?? 1) < 1,
+      drafts: modelDrafts(asked),
+    });
+    const judging = verifier && (await open(VERIFIER, besideOf(asked, verifier), { logits: false }));
     const ports = await searchPorts(
       engine,
       generator,
@@ -216,6 +220,8 @@ function loadOf({
   atOnce: _a,
   memorySplit: _s,
   memory: _m,
+  draft: _d,
+  draftTokens: _t,
   ...load
 }: WithTargetChoice<SearchRequest>): WithTargetChoice<LoadRequest> {
   return load;

@@ -5,6 +5,7 @@ import type { GeneratorCounts } from '../engine/modelStats.js';
 import type { Problem } from '../search/path.js';
 import type { SearchOptions } from '../search/options.js';
 import type { ProblemResult } from '../search/result.js';
+import type { DraftOptions } from './draftOptions.js';
 
 /** Where problems come from: JSON lines, of which `-` is the standard input; or a set that is known by its name. */
 export type ProblemSource =
@@ -30,7 +31,7 @@ export interface SearchSchedule {
 }
 
 /** `model` is the generator. What is said of devices, targets and weights counts for both models. */
-export interface SearchRequest extends LoadRequest, SearchSchedule {
+export interface SearchRequest extends LoadRequest, SearchSchedule, DraftOptions {
   /** Absent: of `majority` alone. */
   readonly verifier?: VerifierRequest;
   readonly problems: ProblemSource;

@@ -18,10 +18,12 @@ import type { AnswerParsers } from '../serve/models.js';
 import type { ModelSource } from '../serve/texts/servedModel.js';
 import { defined } from '../system/defined.js';
 import { scoringFacts } from './verifier.js';
+import type { DraftOptions } from './draftOptions.js';
+import { modelDrafts } from './drafts.js';
 import { EngineModels, type OpenedForEngine } from './engineModels.js';
 import { systemFingerprint } from './systemFingerprint.js';
 
-export interface ServeRequest extends LoadRequest {
+export interface ServeRequest extends LoadRequest, DraftOptions {
   readonly http: Omit<HttpSettings, 'version' | 'page'>;
   /** Names that clients may ask for the model by. Default: that of its folder. */
   readonly names: readonly string[];
@@ -107,14 +109,14 @@ interface Wanted {
   readonly names: readonly string[];
   readonly parsers?: AnswerParsers;
   readonly language?: string;
-  readonly request: WithTargetChoice<LoadRequest>;
+  readonly request: WithTargetChoice<LoadRequest & DraftOptions>;
 }
 
 /** What is asked of the second model: the devices are the first one's, what is said of an artifact is not. */
 function besideRequest(
-  { checkpoint: _, trustsCode: __, dump: ___, cacheTokens: ____, ...request }: WithTargetChoice<LoadRequest>,
+  { checkpoint: _, trustsCode: __, dump: ___, cacheTokens: ____, ...request }: Wanted['request'],
   { model }: { readonly model: string },
-): WithTargetChoice<LoadRequest> {
+): Wanted['request'] {
   return { ...request, model };
 }
 
@@ -132,7 +134,7 @@ async function openAll(engine: Engine, wanted: readonly Wanted[], ui: Ui): Promi
   const models = new EngineModels();
   const sources: ModelSource[] = [];
   for (const each of wanted) {
-    const opened = await models.open(each.request, ui);
+    const opened = await models.open(each.request, ui, { drafts: modelDrafts(each.request) });
     engine.load(each.key, { ...opened.model, close: () => opened.loaded.close() });
     sources.push({ ...sourceOf(engine, opened, each), ...defined({ parsers: each.parsers }) });
   }

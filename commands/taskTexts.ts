@@ -12,6 +12,7 @@ import { numberOf, type RunTask, type TaskFacts } from '../evaluate/windows.js';
 import type { GeneratorCounts } from '../engine/modelStats.js';
 import { wantsLogits } from '../engine/options.js';
 import { GenerateError } from '../engine/request.js';
+import type { ModelDrafts } from '../engine/speculation.js';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.js';
 import { defined } from '../system/defined.js';
 import { counted } from '../system/text.js';
@@ -306,6 +307,8 @@ export interface Writing {
   readonly modelName: string;
   /** Told of the first token, if nothing was answered before. */
   readonly first: FirstAnswer;
+  /** Who proposes what may follow texts. */
+  readonly drafts: ModelDrafts | undefined;
 }
 
 const seedsOf = ({ seeds = SEEDS }: EvaluationRequest): Seeds => seeds;
@@ -336,12 +339,12 @@ async function openJournal({
 
 /** Throws Interrupted once the signal is aborted; what is written by then is in the journal. */
 export async function generateTexts(writing: Writing, ui: Ui): Promise<GeneratedTexts> {
-  const { model, tokenizer, prompts, request, first } = writing;
+  const { model, tokenizer, prompts, request, first, drafts } = writing;
   const journal = await openJournal(writing);
   ui.phase('generate', counted(prompts.prompts.length, 'prompt'));
   if (journal !== undefined && journal.size > 0)
     ui.note(`${counted(journal.size, 'text')} taken over from ${journal.path}`);
-  const continuer = new TextGenerator(engineOf(model), tokenizer, endTokensOf(model));
+  const continuer = new TextGenerator(engineOf(model, drafts), tokenizer, endTokensOf(model));
   const started = performance.now();
   first.begin('first token');
   try {

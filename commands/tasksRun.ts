@@ -4,6 +4,7 @@ import { VERSION } from '../driver/program.js';
 import type { RunProgress, Ui } from '../driver/requests.js';
 import { FirstAnswer } from '../driver/startUp.js';
 import type { RunIdentity } from '../evaluate/journal.js';
+import type { ModelDrafts } from '../engine/speculation.js';
 import { printDocs } from '../evaluate/selection.js';
 import { shardName } from '../evaluate/shard.js';
 import { type Turn, Turns } from '../evaluate/turns.js';
@@ -13,6 +14,7 @@ import type { Tokenizer } from '../models/tokenizer/tokenizer.js';
 import { defined } from '../system/defined.js';
 import { counted } from '../system/text.js';
 import { SEEDS } from '../tasks/requests/seeds.js';
+import { modelDrafts } from './drafts.js';
 import { tokenSource } from './questionSet.js';
 import type { RunReporter, RunState } from './runReporter.js';
 import { type EvaluationRequest, Interrupted, type RunResult } from './runRequest.js';
@@ -51,6 +53,8 @@ export class TasksRun {
   readonly #totals: TaskTotals;
   readonly #first: FirstAnswer;
   readonly #turns = new Turns();
+  /** What a drafter learns of texts serves all windows. */
+  readonly #drafts: ModelDrafts | undefined;
   #hasScored = false;
 
   constructor(of: Running, ui: Ui) {
@@ -58,6 +62,7 @@ export class TasksRun {
     this.#ui = ui;
     this.#totals = new TaskTotals(of.request.overlong);
     this.#first = new FirstAnswer(of.phases, ui);
+    this.#drafts = modelDrafts(of.request);
   }
 
   /** Documents of windows that are measured. */
@@ -234,6 +239,7 @@ export class TasksRun {
         task: source.task,
         sha256: window.dataset.sha256,
         first: this.#first,
+        drafts: this.#drafts,
       },
       this.#ui,
     );

@@ -157,7 +157,9 @@ export const kernel = z.discriminatedUnion('anchor', [
     rowScale: scalar,
     cap: z.number().positive().optional(),
     target: identifier,
-    draw: z.strictObject({ inverseTemperature: identifier, low: identifier, high: identifier }).optional(),
+    draw: z
+      .strictObject({ inverseTemperature: identifier, low: identifier, high: identifier, ids: identifier.optional() })
+      .optional(),
     logits: identifier.optional(),
     parts: identifier,
   }),
@@ -169,7 +171,7 @@ export const kernel = z.discriminatedUnion('anchor', [
     target: identifier,
     logProb: identifier,
     isArgmax: identifier,
-    draw: z.strictObject({ token: identifier, logProb: identifier }).optional(),
+    draw: z.strictObject({ token: identifier, logProb: identifier, ids: identifier.optional() }).optional(),
     totals: totals.optional(),
   }),
   z.strictObject({

@@ -13,6 +13,7 @@ import {
   type LogProbReduceKernel,
   type Mask,
   partWidth,
+  reducedBuffers,
   type RouteKernel,
   type SampleKernel,
   type SortByExpertKernel,
@@ -212,6 +213,7 @@ export function logProb(memory: KernelMemory, kernel: LogProbKernel): void {
     const scale = evaluateScalar(kernel.rowScale, context);
     const target = memory.index(kernel.target, row, kernel.vocab);
     const key = kernel.draw === undefined ? undefined : drawKey(memory, kernel.draw, row);
+    const tokenOf = tokensOf(memory, kernel.draw?.ids);
     for (let start = 0; start < kernel.vocab; start += LOGPROB_BLOCK) {
       const z = new Float64Array(Math.min(LOGPROB_BLOCK, kernel.vocab - start));
       dots(a.data, row * a.columns, weight.data, start * kernel.k, kernel.k, z);
@@ -227,7 +229,7 @@ export function logProb(memory: KernelMemory, kernel: LogProbKernel): void {
         z[target - start] ?? -Infinity,
       ];
       if (key !== undefined) {
-        const scores = z.map((value, j) => drawScore(value, key.inverseTemperature, key, start + j));
+        const scores = z.map((value, j) => drawScore(value, key.inverseTemperature, key, tokenOf(start + j)));
         const most = scores.reduce((a, b) => Math.max(a, b), -Infinity);
         const drawn = Math.max(0, scores.indexOf(most));
         part.push(most, start + drawn, z[drawn]!, 0);
@@ -237,6 +239,13 @@ export function logProb(memory: KernelMemory, kernel: LogProbKernel): void {
   }
   memory.finish(kernel.parts);
   if (kernel.logits !== undefined) memory.finish(kernel.logits);
+}
+
+/** The token that a column stands for. */
+function tokensOf(memory: KernelMemory, ids: string | undefined): (column: number) => number {
+  if (ids === undefined) return (column) => column;
+  const { data } = memory.read(ids);
+  return (column) => data[column]!;
 }
 
 const drawKey = (
@@ -278,14 +287,14 @@ export function logProbReduce(memory: KernelMemory, kernel: LogProbReduceKernel)
         [score, token, zDrawn] = [parts.data[at + 4]!, parts.data[at + 5]!, parts.data[at + 6]!];
     }
     if (drawn !== undefined) {
-      drawn.token.data[row] = token;
+      drawn.token.data[row] = tokensOf(memory, kernel.draw?.ids)(token);
       drawn.logProb.data[row] = zDrawn - (max + Math.log(sum));
     }
     if (totals !== undefined) [totals.top.data[row], totals.sum.data[row]] = [max, sum];
     logProb.data[row] = z - (max + Math.log(sum));
     isArgmax.data[row] = argmax === memory.index(kernel.target, row, kernel.vocab) ? 1 : 0;
   }
-  for (const name of Object.values<string>({ ...kernel.draw, ...kernel.totals })) memory.finish(name);
+  for (const name of reducedBuffers(kernel)) memory.finish(name);
   memory.finish(kernel.logProb);
   memory.finish(kernel.isArgmax);
 }

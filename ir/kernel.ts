@@ -281,16 +281,28 @@ export interface SortByExpertKernel extends KernelBase {
  */
 export const LOGPROB_BLOCK = 256;
 
-/** What a token of each row is drawn with (ir/gumbel): f32[rows], and the two halves of keys, i32[rows] each. */
+/**
+ * What a token of each row is drawn with (ir/gumbel): f32[rows], and the two halves of keys, i32[rows] each. `ids`,
+ * f32[vocab]: the token that a column stands for, whose noise it has; default: that of its number.
+ */
 export interface DrawBuffers {
   readonly inverseTemperature: string;
   readonly low: string;
   readonly high: string;
+  readonly ids?: string;
 }
 
 /** The names of a draw's buffers. */
 export const drawBuffers = (draw: DrawBuffers | undefined): readonly string[] =>
-  draw === undefined ? [] : [draw.inverseTemperature, draw.low, draw.high];
+  draw === undefined
+    ? []
+    : [draw.inverseTemperature, draw.low, draw.high, ...(draw.ids === undefined ? [] : [draw.ids])];
+
+/** What a reduction of a head writes beside log-probabilities of targets. */
+export const reducedBuffers = ({ draw, totals }: Pick<LogProbReduceKernel, 'draw' | 'totals'>): readonly string[] => [
+  ...(draw === undefined ? [] : [draw.token, draw.logProb]),
+  ...Object.values<string>({ ...totals }),
+];
 
 /**
  * Let z = rowScale·(a·Wᵀ), or with a cap, cap·tanh(rowScale·(a·Wᵀ) / cap). For each block of LOGPROB_BLOCK vocabulary
@@ -333,8 +345,11 @@ export interface LogProbReduceKernel extends KernelBase {
   readonly logProb: string;
   /** i32[rows], 0 or 1 */
   readonly isArgmax: string;
-  /** Where parts have a draw: i32[rows], the token, and f32[rows], its log-probability at temperature 1. */
-  readonly draw?: { readonly token: string; readonly logProb: string };
+  /**
+   * Where parts have a draw: i32[rows], the token, and f32[rows], its log-probability at temperature 1. `ids`: that of
+   * the head, which says the token of a column.
+   */
+  readonly draw?: { readonly token: string; readonly logProb: string; readonly ids?: string };
   /** f32[rows] each: the largest z and Σ exp(z − largest), for kernels that compute more of a row. */
   readonly totals?: Totals;
 }

@@ -3,6 +3,7 @@ import { defined } from '../system/defined.js';
 import {
   drawBuffers,
   loopDomains,
+  reducedBuffers,
   renameMask,
   type AttentionKernel,
   type BufferDecl,
@@ -82,6 +83,7 @@ export const kernelReads: (kernel: Kernel) => ReadonlySet<string> = oncePer((ker
       break;
     case 'logprobReduce':
       for (const name of [kernel.parts, kernel.target]) reads.add(name);
+      if (kernel.draw?.ids !== undefined) reads.add(kernel.draw.ids);
       break;
     case 'sample':
       for (const name of [kernel.logits, kernel.totals.top, kernel.totals.sum, kernel.best.count]) reads.add(name);
@@ -134,7 +136,7 @@ export const kernelWrites: (kernel: Kernel) => ReadonlySet<string> = oncePer((ke
     case 'logprob':
       return new Set([kernel.parts, ...(kernel.logits === undefined ? [] : [kernel.logits])]);
     case 'logprobReduce':
-      return new Set([kernel.logProb, kernel.isArgmax, ...Object.values<string>({ ...kernel.draw, ...kernel.totals })]);
+      return new Set([kernel.logProb, kernel.isArgmax, ...reducedBuffers(kernel)]);
     case 'sample':
       return new Set([kernel.saved, kernel.token, kernel.logProb, kernel.best.tokens, kernel.best.logProbs]);
     case 'route':

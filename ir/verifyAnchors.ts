@@ -149,9 +149,10 @@ export function verifyLogProb(kernel: LogProbKernel, check: KernelCheck): void {
   );
   check.is(check.read(kernel.target), ['i32'], kernel.rows, 1, 'target tokens');
   if (kernel.draw !== undefined) {
-    const { inverseTemperature, low, high } = kernel.draw;
+    const { inverseTemperature, low, high, ids } = kernel.draw;
     check.is(check.read(inverseTemperature), ['f32'], kernel.rows, 1, 'inverse temperatures');
     for (const half of [low, high]) check.is(check.read(half), ['i32'], kernel.rows, 1, 'keys of noise');
+    verifyIds(ids, kernel.vocab, check);
   }
   if (kernel.logits !== undefined) {
     const logits = check.write(kernel.logits);
@@ -161,6 +162,14 @@ export function verifyLogProb(kernel: LogProbKernel, check: KernelCheck): void {
     check.is(logits, ['f32'], logits.rows, kernel.vocab, 'logits');
   }
   verifyParts(check.write(kernel.parts), kernel, check);
+}
+
+/** Tokens of columns. They come from the model's files, so that no kernel may write them. */
+function verifyIds(ids: string | undefined, vocab: number, check: KernelCheck): void {
+  if (ids === undefined) return;
+  const buffer = check.read(ids);
+  if (buffer.space !== 'weight') check.fail(`'${ids}' is an ${buffer.space}: tokens of columns are constants.`);
+  check.is(buffer, ['f32'], vocab, 1, 'tokens of columns');
 }
 
 function verifyParts(parts: BufferDecl, kernel: LogProbKernel | LogProbReduceKernel, check: KernelCheck): void {
@@ -178,6 +187,7 @@ export function verifyLogProbReduce(kernel: LogProbReduceKernel, check: KernelCh
     for (const name of Object.values<string>({ ...kernel.totals }))
       check.is(check.write(name), ['f32'], kernel.rows, 1, 'totals');
   if (kernel.draw === undefined) return;
+  verifyIds(kernel.draw.ids, kernel.vocab, check);
   check.is(check.write(kernel.draw.token), ['i32'], kernel.rows, 1, 'drawn tokens');
   check.is(check.write(kernel.draw.logProb), ['f32'], kernel.rows, 1, 'log-probabilities of the drawn tokens');
 }

@@ -1,4 +1,5 @@
 /** `openEngine`: models that stay open side by side, and requests to them that come and go. See docs/engine.md. */
+import { modelDrafts } from '../commands/drafts.js';
 import { EngineModels } from '../commands/engineModels.js';
 import { scoreSolutions, solutionWriter } from '../commands/reward.js';
 import { readInput } from '../commands/rewardInput.js';
@@ -133,7 +134,11 @@ class OpenEngine implements Engine {
       const { signal } = options;
       const { asked, ui } = askedOf(options);
       const stillWanted = (): void => refuseAborted(signal);
-      const opening = this.opener.open(asked, ui, { stillWanted, ...defined({ logits: options.logits }) });
+      const opening = this.opener.open(asked, ui, {
+        stillWanted,
+        drafts: modelDrafts(present(options)),
+        ...defined({ logits: options.logits }),
+      });
       const { loaded, model } = await unlessAborted(signal, opening, (late) => void late.loaded.close());
       try {
         this.requireOpen('load');

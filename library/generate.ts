@@ -1,12 +1,12 @@
 /** `model.generate`: texts as they are made, as an async iterator. */
 import { cacheTokensOf } from '../ir/stepping.js';
-import { engineOf } from '../commands/engineModel.js';
 import type { LoadedModel } from '../commands/loadModel.js';
 import { checkBiases, type PromptWriter, type TokenizedPrompt, tokenizePrompts } from '../commands/promptTokens.js';
 import { guideOf, type Structure } from '../commands/structure.js';
 import { openTemplate } from '../commands/templates.js';
 import { type Continuation, continueAll, type ContinueListener, TextGenerator } from '../commands/textGenerator.js';
 import { UsageError } from '../errors.js';
+import type { Engine } from '../engine/engine.js';
 import type { TokenGuide } from '../engine/guide.js';
 import type { EndReason, RequestOptions } from '../engine/request.js';
 import type { ChatTemplate } from '../models/chat/template.js';
@@ -66,8 +66,8 @@ export class ModelGenerator {
   private readonly continuer: TextGenerator;
   private template: ChatTemplate | undefined;
 
-  /** `name`: the model's in the engine. Throws as requireCache does. */
-  constructor(model: LoadedModel, engine = engineOf(requireCache(model)), name?: string) {
+  /** `name`: the model's in the engine; may be left out where that has one model. */
+  constructor(model: LoadedModel, engine: Engine, name?: string) {
     this.model = model;
     this.tokenizer = createTokenizer(model.tokenizer.spec);
     this.continuer = new TextGenerator(

@@ -1,5 +1,7 @@
 /** The library: models that stay open and score any number of question sets. See docs/library.md. */
 import { compile as compileModel, type CompileResult } from '../commands/compile.js';
+import { modelDrafts } from '../commands/drafts.js';
+import { engineOf } from '../commands/engineModel.js';
 import type { LoadedModel } from '../commands/loadModel.js';
 import type { QuantizeRequest, QuantizeResult } from '../commands/quantize.js';
 import { requireVocabulary } from '../commands/requireVocabulary.js';
@@ -7,9 +9,10 @@ import { tune as tuneArtifact, type TuneResult } from '../commands/tune.js';
 import type { Arithmetic } from '../driver/precision.js';
 import type { LoadRequest } from '../driver/requests.js';
 import { detectMachine } from '../driver/targets/cpuDevice.js';
+import type { ModelDrafts } from '../engine/speculation.js';
 import { UsageError } from '../errors.js';
 import { defined } from '../system/defined.js';
-import { CacheUse, eventsOf, type GenerateEvent, ModelGenerator } from './generate.js';
+import { CacheUse, eventsOf, type GenerateEvent, ModelGenerator, requireCache } from './generate.js';
 import {
   checkOptions,
   type CompileOptions,
@@ -49,10 +52,10 @@ export interface Model {
 export async function openModel(options: ModelOptions): Promise<Model> {
   checkOptions('openModel', options);
   const { request, loaded, cores } = await load(options, () => Promise.resolve());
-  return modelOf(request, loaded, cores);
+  return modelOf(request, loaded, cores, modelDrafts(present(options)));
 }
 
-function modelOf(request: LoadRequest, loaded: LoadedModel, cores: number): Model {
+function modelOf(request: LoadRequest, loaded: LoadedModel, cores: number, drafts: ModelDrafts | undefined): Model {
   let last: Promise<unknown> = Promise.resolve();
   let closed: Promise<void> | undefined;
   const { model } = loaded;
@@ -90,7 +93,7 @@ function modelOf(request: LoadRequest, loaded: LoadedModel, cores: number): Mode
         requireVocabulary(loaded.checkpoint, 'generate');
         const signals = [stopped, ...(options.signal === undefined ? [] : [options.signal])];
         const work = cache.share(async () => {
-          generator ??= new ModelGenerator(loaded);
+          generator ??= new ModelGenerator(loaded, engineOf(requireCache(loaded), drafts));
           await generator.run(options, AbortSignal.any(signals), tell);
         });
         last = Promise.allSettled([last, work]);

@@ -1,7 +1,9 @@
 /** Options of the library's functions, checked before anything is opened. */
 import { z } from 'zod';
+import { DRAFTS } from '../commands/draftOptions.js';
 import { PREFIXES } from '../commands/runRequest.js';
 import { VERIFIER_NAMES } from '../commands/verifier.js';
+import { MAX_DRAFTS } from '../draft/drafter.js';
 import { MAX_CACHE_TOKENS } from '../driver/names.js';
 import { KV_CACHES, PRECISIONS, TARGET_CHOICES } from '../driver/precision.js';
 import { UsageError } from '../errors.js';
@@ -49,6 +51,10 @@ const modelFields = {
 
 const loadFields = {
   ...modelFields,
+  /** Who proposes what may follow texts, which do not depend on it: `ngram` or `off`. */
+  draft: z.enum(DRAFTS).optional(),
+  /** Most drafts of a text in a step. Default: as many as pay. */
+  draftTokens: z.union([z.literal('auto'), whole(1, MAX_DRAFTS)]).optional(),
   threads: whole(1, 1024).optional(),
   devices: z.union([whole(1, MAX_DEVICES), z.literal('all')]).optional(),
   parallel: z

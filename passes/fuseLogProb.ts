@@ -5,8 +5,8 @@ import { Matcher } from './match.js';
 /**
  * log_softmax followed by a gather of one column becomes `logprob`, and argmax == target becomes `is_argmax`. The head
  * contraction keeps a running log-sum-exp (Milakov & Gimelshein, arXiv:1805.02867), and logits are never stored. The
- * argmax of noisy logits becomes `draw`, and its log-probability `draw_logprob`. Logits of the first rows, which others
- * read, become `head_logits`.
+ * argmax of noisy logits becomes `draw`, with the table of the tokens that columns stand for, if there is one, and its
+ * log-probability `draw_logprob`. Logits of the first rows, which others read, become `head_logits`.
  */
 export function fuseLogProb(graph: Graph): Graph {
   const m = new Matcher(graph);
@@ -30,10 +30,16 @@ export function fuseLogProb(graph: Graph): Graph {
     if (node.op === 'reshape' && graph.results.includes(node.result)) {
       const drawn = matchDraw(m, rewriter, node.result);
       const head = drawn && matchHead(m, rewriter, drawn.logits);
-      if (drawn === undefined || head === undefined) return undefined;
+      if (drawn === undefined || head === undefined || drawn.ids !== undefined) return undefined;
       return rewriter.add('draw', { ...head.operands, ...drawn.by }, head.attributes, node.result.name);
     }
     if (node.op === 'cast' && node.attributes.dtype === 'i32') {
+      const token = m.node(node.operands.x, 'gather_rows')?.operands;
+      const mapped = token && matchDraw(m, rewriter, token.index);
+      if (token !== undefined && mapped?.ids === token.x) {
+        const head = matchHead(m, rewriter, mapped.logits);
+        return head && rewriter.add('draw', { ...head.operands, ...mapped.by }, head.attributes, node.result.name);
+      }
       for (const [best, target] of m.pairs(node.operands.x, 'eq')) {
         const logits = target.type.shape.length === 1 ? matchArgmax(m, best) : undefined;
         if (logits === undefined) continue;
@@ -50,11 +56,12 @@ export function fuseLogProb(graph: Graph): Graph {
 const matchArgmax = (m: Matcher, v: Value): Value | undefined =>
   v.type.shape.length === 1 ? m.through(m.through(v, 'reshape'), 'argmax') : undefined;
 
-/** What tokens are drawn with: inverse temperatures [R] and the halves of keys [R]. */
+/** What tokens are drawn with: inverse temperatures [R], the halves of keys [R], and the tokens of columns [V]. */
 interface DrawOperands {
   readonly inverseTemperature: Value;
   readonly low: Value;
   readonly high: Value;
+  readonly ids?: Value;
 }
 
 /** The z for which v[R] = argmax (t = 0 ? z : z·t + gumbel(k)), z[R, V], and what the tokens are drawn with. */
@@ -62,7 +69,7 @@ function matchDraw(
   m: Matcher,
   { map }: Rewriter,
   v: Value,
-): { readonly logits: Value; readonly by: DrawOperands } | undefined {
+): { readonly logits: Value; readonly ids: Value | undefined; readonly by: DrawOperands } | undefined {
   const choice = m.node(matchArgmax(m, v), 'select')?.operands;
   for (const [scaled, noise] of m.pairs(choice?.b, 'add')) {
     const keys = m.node(noise, 'gumbel')?.operands;
@@ -71,7 +78,14 @@ function matchDraw(
       const heat = m.through(column, 'reshape');
       if (keys === undefined || z !== choice?.a || test?.a !== column || m.literal(test.b) !== 0) continue;
       if (heat?.type.shape.length !== 1) continue;
-      return { logits: z, by: { inverseTemperature: map(heat), low: map(keys.low), high: map(keys.high) } };
+      const { low, high, ids } = keys;
+      const by = {
+        inverseTemperature: map(heat),
+        low: map(low),
+        high: map(high),
+        ...defined({ ids: ids && map(ids) }),
+      };
+      return { logits: z, ids, by };
     }
   }
   return undefined;

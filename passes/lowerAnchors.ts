@@ -134,7 +134,13 @@ export function lowerLogProb(
       ...shared,
       logProb: result('logprob'),
       isArgmax: result('is_argmax'),
-      ...defined({ draw: drawn && { token: result('draw'), logProb: result('draw_logprob') } }),
+      ...defined({
+        draw: drawn && {
+          token: result('draw'),
+          logProb: result('draw_logprob'),
+          ...defined({ ids: drawn.operands.ids && buffers.of(drawn.operands.ids) }),
+        },
+      }),
       ...defined({ totals }),
     },
   ];
@@ -158,6 +164,7 @@ const drawOf = (lowering: Lowering, { operands }: NodeOf<'draw' | 'draw_logprob'
   inverseTemperature: lowering.bufferBehind(operands.inverseTemperature),
   low: lowering.bufferBehind(operands.low),
   high: lowering.bufferBehind(operands.high),
+  ...defined({ ids: operands.ids && lowering.buffers.of(operands.ids) }),
 });
 
 // Ops that choose from the same logits become one kernel.

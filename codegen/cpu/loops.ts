@@ -113,5 +113,7 @@ export function emitLogProbReduce(
     draws: draw !== undefined,
     drawnToken: draw && index(draw.token),
     drawnLogProb: draw && index(draw.logProb),
+    maps: draw?.ids !== undefined,
+    ids: draw?.ids && index(draw.ids),
   });
 }

@@ -97,6 +97,7 @@ export function emitLogProbReduce(
     isArgmax,
     token: draw?.token,
     tokenLogProb: draw?.logProb,
+    ids: draw?.ids,
     ...totals,
   });
   const { extents } = operands;

@@ -11,8 +11,8 @@ import { checkPositive, indexAt, op, type Tensor, TypeMismatch } from './opDef.j
 
 /** A head: logits are scale·x·wᵀ for rows of x and the vocabulary's rows of w. */
 const HEAD = { x: 'one', w: 'one', scale: 'one' } as const;
-/** What tokens are drawn with. */
-const DRAW = { inverseTemperature: 'one', low: 'one', high: 'one' } as const;
+/** What tokens are drawn with. Columns are tokens, or stand for those that `ids` says. */
+const DRAW = { inverseTemperature: 'one', low: 'one', high: 'one', ids: 'optional' } as const;
 const OPTIONAL = { cap: 'number', ...ROUNDING } as const;
 
 interface HeadOperands<V> {
@@ -81,15 +81,19 @@ const scoring = (summary: string, dtype: 'f32' | 'i32', score: (z: Float64Array,
     },
   });
 
-/** A number for each row of logits and a token that is drawn from it. */
-const drawing = (summary: string, dtype: 'f32' | 'i32', result: (z: Float64Array, token: number) => number) =>
+/** A number for each row of logits and a column that is drawn from it. */
+const drawing = (
+  summary: string,
+  dtype: 'f32' | 'i32',
+  result: (z: Float64Array, column: number, tokenOf: (column: number) => number) => number,
+) =>
   op({
     summary,
     fuse: 'opaque',
     operands: { ...HEAD, ...DRAW },
     optional: OPTIONAL,
-    infer: ({ inverseTemperature, low, high, ...head }, attributes) => {
-      const [rows] = headShape(head, attributes);
+    infer: ({ inverseTemperature, low, high, ids, ...head }, attributes) => {
+      const [rows, vocab] = headShape(head, attributes);
       const isOfRows = ({ shape }: TensorType): boolean => shape.length === 1 && shape[0] === rows;
       if (
         inverseTemperature.dtype !== 'f32' ||
@@ -97,13 +101,17 @@ const drawing = (summary: string, dtype: 'f32' | 'i32', result: (z: Float64Array
         ![inverseTemperature, low, high].every(isOfRows)
       )
         throw new TypeMismatch('a draw needs f32[R] inverse temperatures and two i32[R] halves of keys');
+      if (ids !== undefined && (ids.dtype !== 'f32' || ids.shape.join() !== String(vocab)))
+        throw new TypeMismatch(`a draw needs a token for each column, f32[${vocab}]`);
       return { dtype, shape: [rows] };
     },
-    evaluate: ({ inverseTemperature, low, high, ...head }, attributes, shape) => {
+    evaluate: ({ inverseTemperature, low, high, ids, ...head }, attributes, shape) => {
       const [rows] = extentsOf(shape, 1);
+      const tokenOf = (column: number): number => (ids === undefined ? column : ids.data[column]!);
       const drawn = perRow(head, attributes, rows, (z, row) => {
         const [heat, key] = [inverseTemperature.data[row]!, { low: low.data[row]!, high: high.data[row]! }];
-        return result(z, argmax(z.map((value, token) => drawScore(value, heat, key, token))));
+        const drawn = argmax(z.map((value, column) => drawScore(value, heat, key, tokenOf(column))));
+        return result(z, drawn, tokenOf);
       });
       return { shape, data: Float64Array.from(drawn) };
     },
@@ -117,7 +125,7 @@ const logProbAt = (z: Float64Array, token: number): number => {
 /** The first maximum. */
 const argmax = (z: Float64Array): number => z.reduce((best, v, i) => (v > z[best]! ? i : best), 0);
 
-const DRAWING = '(x, w, scale, inverseTemperature[R], low[R], high[R])';
+const DRAWING = '(x, w, scale, inverseTemperature[R], low[R], high[R], ids?[V])';
 
 export const FUSED = {
   attention,
@@ -134,7 +142,7 @@ export const FUSED = {
   draw: drawing(
     `draw${DRAWING}: i32[R] = a token of softmax(z·inverseTemperature), z = scale·x·wᵀ`,
     'i32',
-    (_, token) => token,
+    (_, column, tokenOf) => tokenOf(column),
   ),
   draw_logprob: drawing(
     `draw_logprob${DRAWING}: f32[R] = log_softmax(z) at the token that draw gives`,

@@ -190,22 +190,27 @@ export const MOVEMENTS = {
     evaluate: (_, __, shape) => ({ shape, data: Float64Array.from({ length: elementCount(shape) }, (_v, i) => i) }),
   }),
   gumbel: op({
-    summary: 'gumbel(low[R], high[R]) {size}: f32[R, size], noise of each token under the key of its row (ir/gumbel)',
+    summary:
+      'gumbel(low[R], high[R], ids?[size]) {size}: f32[R, size], noise of each token under the key of its row ' +
+      '(ir/gumbel); column j stands for token j, or ids[j]',
     fuse: 'movement',
-    operands: { low: 'one', high: 'one' },
+    operands: { low: 'one', high: 'one', ids: 'optional' },
     attributes: { size: 'number' },
-    infer: ({ low, high }, { size }) => {
+    infer: ({ low, high, ids }, { size }) => {
       if (!Number.isInteger(size) || size < 1)
         throw new TypeMismatch(`gumbel: ${size} tokens is not a whole number, at least 1`);
       if (low.dtype !== 'i32' || low.shape.length !== 1 || !sameType(low, high))
         throw new TypeMismatch('gumbel needs two halves of keys, i32[R]');
+      if (ids !== undefined && (ids.dtype !== 'f32' || ids.shape.join() !== String(size)))
+        throw new TypeMismatch(`gumbel needs a token for each column, f32[${size}]`);
       return { dtype: 'f32', shape: [...low.shape, size] };
     },
-    evaluate: ({ low, high }, { size }, shape) => ({
+    evaluate: ({ low, high, ids }, { size }, shape) => ({
       shape,
       data: Float64Array.from({ length: elementCount(shape) }, (_v, flat) => {
         const row = Math.floor(flat / size);
-        return gumbel({ low: low.data[row]!, high: high.data[row]! }, flat % size);
+        const column = flat % size;
+        return gumbel({ low: low.data[row]!, high: high.data[row]! }, ids === undefined ? column : ids.data[column]!);
       }),
     }),
   }),

@@ -20,10 +20,16 @@ import { expectGolden } from './cuda/golden.js';
 import { randomArray, randomSource, runGenerated, RUNNABLE } from './harness.js';
 
 const [K, VOCAB, ROWS] = [64, 700, 37];
+const IDS = [{ tensor: 'head.ids', rows: VOCAB }];
 const DRAW = { inverseTemperature: 'heat', low: 'low', high: 'high' };
 
-/** `stores`: the head keeps the logits of the first rows, too. */
-function headOf(dtype: 'f32' | 'bf16', layout: 'panels' | 'vnni' | 'kmajor', stores: boolean): KernelModule {
+/** `stores`: the head keeps the logits of the first rows, too. `maps`: columns stand for other tokens. */
+function headOf(
+  dtype: 'f32' | 'bf16',
+  layout: 'panels' | 'vnni' | 'kmajor',
+  stores: boolean,
+  maps = false,
+): KernelModule {
   const buffer = (
     name: string,
     type: BufferDecl['dtype'],
@@ -41,15 +47,26 @@ function headOf(dtype: 'f32' | 'bf16', layout: 'panels' | 'vnni' | 'kmajor', sto
   const logits = stores ? { logits: 'logits' } : {};
   const totals = stores ? { totals: { top: 'top', sum: 'sum' } } : {};
   const convention = interfaceOf([]);
+  const ids = maps ? { ids: 'ids' } : {};
   const kernels: readonly Kernel[] = [
-    { ...shared, name: 'head', anchor: 'logprob', k: K, a: 'x', weight: 'w', rowScale, draw: DRAW, ...logits },
+    {
+      ...shared,
+      name: 'head',
+      anchor: 'logprob',
+      k: K,
+      a: 'x',
+      weight: 'w',
+      rowScale,
+      draw: { ...DRAW, ...ids },
+      ...logits,
+    },
     {
       ...shared,
       name: 'reduce',
       anchor: 'logprobReduce',
       logProb: 'log_prob',
       isArgmax: 'is_argmax',
-      draw: { token: 'token', logProb: 'token_log_prob' },
+      draw: { token: 'token', logProb: 'token_log_prob', ...ids },
       ...totals,
     },
   ];
@@ -68,6 +85,7 @@ function headOf(dtype: 'f32' | 'bf16', layout: 'panels' | 'vnni' | 'kmajor', sto
       buffer('is_argmax', 'i32', 1, 'output'),
       buffer('token', 'i32', 1, 'output'),
       buffer('token_log_prob', 'f32', 1, 'output'),
+      ...(maps ? [{ ...buffer('ids', 'f32', 1, 'weight'), rows: VOCAB }] : []),
       ...(stores
         ? [
             { ...buffer('logits', 'f32', VOCAB, 'arena'), rows: 'F' },
@@ -76,14 +94,24 @@ function headOf(dtype: 'f32' | 'bf16', layout: 'panels' | 'vnni' | 'kmajor', sto
           ]
         : []),
     ],
-    weights: [{ name: 'w', layout, format: dtype, sources, k: K, pairing: { kind: 'none' } }],
+    weights: [
+      { name: 'w', layout, format: dtype, sources, k: K, pairing: { kind: 'none' } },
+      ...(maps
+        ? [{ name: 'ids', layout: 'rows', format: 'f32', sources: IDS, k: 1, pairing: { kind: 'none' } } as const]
+        : []),
+    ],
     kernels,
   };
 }
 
 const random = randomSource(17);
 const bf16 = (length: number): Float64Array => randomArray(random, length).map((v) => roundToBf16(v));
-const tensors = new Map([['head.weight', { rows: VOCAB, columns: K, data: bf16(VOCAB * K) }]]);
+/** Tokens of a larger vocabulary, in no order. */
+const ids = Float64Array.from({ length: VOCAB }, (_, column) => (column * 7919 + 13) % 131_071);
+const tensors = new Map([
+  ['head.weight', { rows: VOCAB, columns: K, data: bf16(VOCAB * K) }],
+  ['head.ids', { rows: VOCAB, columns: 1, data: ids }],
+]);
 const keys = Array.from({ length: ROWS }, (_, row) => noiseKey(0x1234_5678_9abc_def0n, row));
 /** Every fourth row is greedy; temperatures of the others go from 0.2 to 5. */
 const heat = Float64Array.from({ length: ROWS }, (_, row) => (row % 4 === 0 ? 0 : Math.fround(0.2 + (row / ROWS) * 5)));
@@ -177,11 +205,12 @@ describe.runIf(hasNvcc)('kernels that keep logits', () => {
 });
 
 describe.each([
-  ['a draw in the head', false],
-  ['a head that keeps logits', true],
-])('%s', (_title, stores) => {
+  ['a draw in the head', false, false],
+  ['a head that keeps logits', true, false],
+  ['a head whose columns stand for other tokens', false, true],
+])('%s', (_title, stores, maps) => {
   /** In CI, a head that keeps logits runs with one schedule: only what it stores differs from the other head. */
-  const few = stores ? [0] : [0, 1];
+  const few = stores || maps ? [0] : [0, 1];
   const CPU: Readonly<Record<CpuIsa, readonly (readonly [number, number, number, number, number])[]>> = {
     portable: [[4, 16, 512, 64, 256]],
     avx2: [
@@ -196,7 +225,7 @@ describe.each([
   };
 
   it.each(RUNNABLE)('in C, %s', (isa) => {
-    const module = isa === 'amx' ? headOf('bf16', 'vnni', stores) : headOf('f32', 'panels', stores);
+    const module = isa === 'amx' ? headOf('bf16', 'vnni', stores, maps) : headOf('f32', 'panels', stores, maps);
     const all = CPU[isa];
     const schedules = casesHere(all, ...few.slice(0, all.length)).map(([mr, nr, kc, mb, nb]): CpuGemmSchedule => ({
       kind: 'gemm',
@@ -248,7 +277,7 @@ describe.each([
     ['Hopper', [gemm('wgmma', { tm: 128, tn: 256, tk: 64, stages: 2 })]],
   ])('in CUDA, %s', (_skeleton, all) => {
     const schedules = casesHere(all, ...few.slice(0, all.length));
-    const module = headOf('bf16', 'kmajor', stores);
+    const module = headOf('bf16', 'kmajor', stores, maps);
     compare(
       module,
       (inputs, rows, i) =>

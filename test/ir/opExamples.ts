@@ -241,6 +241,21 @@ export const EXAMPLES: readonly Example[] = [
     ].flatMap(([low, high]) => [0, 1].map((token) => gumbel({ low: low!, high: high! }, token))),
     { size: 2 },
   ),
+  example(
+    'gumbel',
+    [
+      ['i32[R]', [1, 1, 2]],
+      ['i32[R]', [0, 0, -1]],
+      ['f32[2]', [9, 700]],
+    ],
+    'f32[R, 2]',
+    [
+      [1, 0],
+      [1, 0],
+      [2, -1],
+    ].flatMap(([low, high]) => [9, 700].map((token) => gumbel({ low: low!, high: high! }, token))),
+    { size: 2 },
+  ),
   ...(['draw', 'draw_logprob'] as const).map((op) =>
     example(
       op,

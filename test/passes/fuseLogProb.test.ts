@@ -146,6 +146,51 @@ describe('fuseLogProb', () => {
     checkUnchanged(edit(IS_ARGMAX, ...edits), fuseLogProb);
   });
 
+  /** A draw of a head whose columns stand for tokens 7, 2, 100, 31, 5 and 4. */
+  const DRAWN = `
+    func @g(%x: f32[R, 4], %heat: f32[R], %low: i32[R], %high: i32[R]) -> (i32[R], f32[R]) {
+      weight @head : f32[6, 4]
+      %logits = linear(%x, @head) : f32[R, 6]
+      %ids = vector() {label = "ids", values = [7, 2, 100, 31, 5, 4]} : f32[6]
+      %by_row = reshape(%heat) {shape = [R, 1]} : f32[R, 1]
+      %noise = gumbel(%low, %high, %ids) {size = 6} : f32[R, 6]
+      %hot = mul(%logits, %by_row) : f32[R, 6]
+      %noisy = add(%hot, %noise) : f32[R, 6]
+      %zero = const() {value = 0} : f32[]
+      %is_greedy = eq(%by_row, %zero) : bool[R, 1]
+      %scores = select(%is_greedy, %logits, %noisy) : f32[R, 6]
+      %best = argmax(%scores) : i32[R, 1]
+      %column = reshape(%best) {shape = [R]} : i32[R]
+      %mapped = gather_rows(%ids, %column) : f32[R]
+      %token = cast(%mapped) {dtype = "i32"} : i32[R]
+      %top = reduce_max(%logits) : f32[R, 1]
+      %shifted = sub(%logits, %top) : f32[R, 6]
+      %exp = exp(%shifted) : f32[R, 6]
+      %total = sum(%exp) : f32[R, 1]
+      %log = log(%total) : f32[R, 1]
+      %log_probs = sub(%shifted, %log) : f32[R, 6]
+      %picked = gather_last(%log_probs, %column) : f32[R]
+      return %token, %picked
+    }
+  `;
+
+  it('draws tokens that columns stand for, with their noise', () => {
+    const graph = parse(DRAWN);
+    const result = fuse(graph);
+    const ops = result.nodes.map((n) => n.op);
+    expect(ops.filter((op) => op !== 'const')).toEqual(['vector', 'draw', 'draw_logprob']);
+    sameMeaning(graph, result);
+  });
+
+  it('leaves tokens of another table than that of the noise alone', () => {
+    const other = edit(
+      DRAWN,
+      ['gather_rows(%ids', 'gather_rows(%others'],
+      ['    %by_row', '    %others = vector() {label = "others", values = [1, 2, 3, 4, 5, 6]} : f32[6]\n    %by_row'],
+    );
+    expect(fuse(parse(other)).nodes.map((n) => n.op)).toContain('argmax');
+  });
+
   it('leaves the logits to another reader, for which there is no kernel', () => {
     const graph = parse(
       edit(

@@ -23,6 +23,7 @@ typedef struct HeadConfig {
   int keeps_logits, logits, logits_rows;   /* whether logits are stored, their buffer, and the extent of its rows */
   int64_t logits_stride;
   int draws, inverse_temperature, low, high;
+  int maps, ids;                    /* whether columns stand for other tokens than those of their numbers */
 } HeadConfig;
 
 /* The greatest lanes so far, and where they were. */
@@ -42,6 +43,16 @@ TW_FN HeadTop tw_more(HeadTop top, tw_v x, tw_i at) {
 /* Columns behind the last one of the vocabulary are never the greatest. */
 TW_FN tw_v tw_within(const HeadConfig config, tw_v x, int32_t left) {
   return config.vocab % 16 == 0 ? x : tw_select(tw_first(left), x, tw_set1(-__builtin_inff()));
+}
+
+/* The tokens of columns from `column` on, of which `left` are below the last one. */
+TW_FN tw_i tw_tokens_of(const HeadConfig config, const tw_launch *launch, int64_t column, int32_t left) {
+  if (!config.maps) return tw_lane + tw_seti((int32_t)column);
+  const float *const ids = (const float *)launch->buffers[config.ids] + column;
+  float own[16] = { 0 };
+  if (left < 16) memcpy(own, ids, (size_t)left * 4);
+  else memcpy(own, ids, 64);
+  return tw_int(tw_load(own));
 }
 
 /* Columns [first, first + n) of a row, whose accumulators at `z` become logits. */
@@ -79,7 +90,7 @@ TW_FN void tw_head_block(
     top = tw_no_top();
     for (int32_t j = 0; j < n; j += 16) {
       const tw_i column = tw_lane + tw_seti(j);
-      const tw_v noise = tw_gumbel(column + tw_seti((int32_t)first), low, high);
+      const tw_v noise = tw_gumbel(tw_tokens_of(config, launch, first + j, n - j), low, high);
       top = tw_more(top, tw_within(config, tw_load(z + j) * tw_set1(heat) + noise, n - j), column);
     }
     const tw_place noisiest = tw_greatest(tw_value(top.value), tw_bits(tw_value(top.at)));

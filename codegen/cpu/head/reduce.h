@@ -10,6 +10,7 @@ typedef struct ReduceConfig {
   int64_t parts_stride;
   int has_totals, top, sum;          /* whether the max and the sum are kept */
   int draws, drawn_token, drawn_log_prob;
+  int maps, ids;                     /* whether columns stand for other tokens than those of their numbers */
 } ReduceConfig;
 
 TW_FN void tw_reduce_row(const ReduceConfig config, const tw_launch *launch, int64_t row) {
@@ -47,7 +48,9 @@ TW_FN void tw_reduce_row(const ReduceConfig config, const tw_launch *launch, int
     const float *const part = parts + width * b;
     if (part[4] > score) { score = part[4]; drawn = part[5]; zd = part[6]; }
   }
-  ((int32_t *)launch->buffers[config.drawn_token])[row] = (int32_t)drawn;
+  const int32_t column = (int32_t)drawn;
+  ((int32_t *)launch->buffers[config.drawn_token])[row] =
+      config.maps ? (int32_t)((const float *)launch->buffers[config.ids])[column] : column;
   ((float *)launch->buffers[config.drawn_log_prob])[row] = (float)((double)zd - ((double)m + log((double)sum)));
 }
 

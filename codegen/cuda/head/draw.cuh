@@ -17,14 +17,16 @@ TW_DEVICE float gumbel_noise(int token, int low, int high) {
   return -logf(u < 0.015625f ? small : -logf(add(1.0f, -u)));
 }
 
-/* What the tokens of a row are drawn by: 1 / temperature, and both halves of the key. */
+/* What the tokens of a row are drawn by: 1 / temperature, both halves of the key, and the tokens of columns. */
 struct Draw {
   float heat;
   int low, high;
+  const f32 *ids = nullptr;
 
   /* What the largest wins by. At an inverse temperature of 0 the scores are the logits. */
-  TW_DEVICE float score(float z, int token) const {
-    return heat == 0.0f || z == -infinity() ? z : add(mul(z, heat), gumbel_noise(token, low, high));
+  TW_DEVICE float score(float z, int column) const {
+    if (heat == 0.0f || z == -infinity()) return z;
+    return add(mul(z, heat), gumbel_noise(ids == nullptr ? column : (int)ids[column], low, high));
   }
 };
 

@@ -40,10 +40,12 @@ struct HeadBuffers {
   f32 *parts;
   const f32 *inverse_temperature = nullptr;
   const i32 *key_low = nullptr, *key_high = nullptr;
+  /* The tokens that columns stand for, if not those of their numbers. */
+  const f32 *ids = nullptr;
   f32 *logits = nullptr;
   int logit_rows = 0;
 
-  TW_DEVICE Draw draw(int row) const { return { inverse_temperature[row], key_low[row], key_high[row] }; }
+  TW_DEVICE Draw draw(int row) const { return { inverse_temperature[row], key_low[row], key_high[row], ids }; }
 };
 
 /* The logit of a product. */

@@ -31,6 +31,8 @@ struct ReduceBuffers {
   i32 *is_argmax;
   i32 *token = nullptr;
   f32 *token_log_prob = nullptr;
+  /* The tokens that columns stand for, if not those of their numbers. */
+  const f32 *ids = nullptr;
   /* The largest logit of the row, and Σ exp(logit − largest). */
   f32 *top = nullptr, *sum = nullptr;
 };
@@ -76,7 +78,8 @@ template <ReduceConfig config> TW_DEVICE void reduce_head(int rows, const Reduce
     buffers.sum[row] = sum;
   }
   if constexpr (config.draws) {
-    buffers.token[row] = drawn.at < config.vocab ? drawn.at : 0;
+    const int column = drawn.at < config.vocab ? drawn.at : 0;
+    buffers.token[row] = buffers.ids == nullptr ? column : (int)buffers.ids[column];
     buffers.token_log_prob[row] = (float)((double)drawn.z - ((double)top + log((double)sum)));
   }
 }

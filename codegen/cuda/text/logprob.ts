@@ -57,6 +57,7 @@ export const headBuffers = ({ target, parts, draw, logits }: LogProbKernel, oper
       inverseTemperature: draw?.inverseTemperature,
       keyLow: draw?.low,
       keyHigh: draw?.high,
+      ids: draw?.ids,
       logits,
       logitRows: logits === undefined ? undefined : { code: operands.rowsOf(logits).extent },
     },
