@@ -26,7 +26,9 @@ export function openModel(path: string, init: WeightInit, draftModel?: string): 
   const open = (from: string): Checkpoint =>
     init.kind === 'random' ? describeRandomCheckpoint(from, init.seed) : openCheckpoint(from);
   const own = open(path);
-  return draftModel === undefined ? own : withDraft(own, draftModel, open);
+  return draftModel === undefined
+    ? own
+    : withDraft(own, draftModel, open, init.kind === 'random' ? init.seed : undefined);
 }
 
 /** Stored element type of a tensor. */
@@ -41,7 +43,12 @@ export const buildGraph = (checkpoint: Checkpoint, mask: MaskKind = 'tree'): Gra
 
 /** The model's function `step` in primitive ops, over a cache of this shape. */
 export const buildStepGraph = (checkpoint: Checkpoint, options: Omit<StepOptions, 'dtypeOf'>): Graph =>
-  checkpoint.model.step({ context: checkpoint.config.maxPositions, ...options, dtypeOf: dtypeIn(checkpoint) });
+  checkpoint.model.step({
+    context: checkpoint.config.maxPositions,
+    ...options,
+    features: checkpoint.model.draft?.features,
+    dtypeOf: dtypeIn(checkpoint),
+  });
 
 /** The function `draft` of a model that has one, in primitive ops. */
 const buildDraftGraph = (checkpoint: Checkpoint, options: Pick<DraftOptions, 'cache'>): Graph | undefined =>

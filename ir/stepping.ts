@@ -56,6 +56,9 @@ export const DRAFT_STATES = 'draft_';
 /** The state that keeps the tokens that its last call drew. It has LAST_TOKEN_ROWS rows too. */
 export const DRAFT_LAST_TOKENS = 'draft_last_tokens';
 
+/** The state with what `step` computes of each token for a draft head, in rows as those of keys and values. */
+export const DRAFT_FEATURES = 'draft_x';
+
 /** Whether a state keeps drawn tokens; all others have a row for each token whose keys and values are kept. */
 export const keepsDrawn = ({ name }: Pick<StateDecl, 'name'>): boolean =>
   name === LAST_TOKENS || name === DRAFT_LAST_TOKENS;

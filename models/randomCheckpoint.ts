@@ -35,6 +35,41 @@ function madeUpNote(quantization: QuantizationConfig | undefined, format: Format
   return `the configuration is of quantized weights, and those that are made up are ${format}${advice}`;
 }
 
+/** Where the tensors of made-up weights are: nowhere. `seed`, `format`: as describeRandomCheckpoint says. */
+export function randomTensors(
+  wanted: readonly ExpectedTensor[],
+  seed: number | bigint,
+  format: FormatName,
+  groupsOf: (tensor: ExpectedTensor) => { readonly group?: GroupSize } = () => ({}),
+): ReadonlyMap<string, TensorLocation> {
+  const tensors = new Map<string, TensorLocation>();
+  for (const expected of wanted) {
+    const { name: stored, shape: whole, role, neutral = 1, parts, partOf } = expected;
+    if (partOf !== undefined) {
+      const { name, rows } = partOf;
+      tensors.set(name, { kind: 'constant', name, format, shape: [rows], value: neutral });
+      continue;
+    }
+    const pieces = parts?.map((part) => ({ name: part.name, shape: partShape(part, whole) }));
+    for (const { name, shape } of pieces ?? [{ name: stored, shape: whole }])
+      tensors.set(
+        name,
+        role === 'norm'
+          ? { kind: 'constant', name, format, shape, value: neutral }
+          : {
+              kind: 'random',
+              name,
+              format,
+              shape,
+              seed: fnv1a64(`${seed}:${name}`),
+              scale: RANDOM_SCALE,
+              ...groupsOf(expected),
+            },
+      );
+  }
+  return tensors;
+}
+
 /**
  * The checkpoint of `--init random:SEED`: a model with the shapes of config.json whose weights are in no file. Norm
  * weights change nothing. Matrices and biases are random with the seed FNV-1a 64 of "SEED:name". Both have the
@@ -62,31 +97,7 @@ export function describeRandomCheckpoint(path: string, seed: number | bigint): C
       group === undefined || role !== 'matrix' || shape.length !== 2 ? undefined : groupOf(group < 0 ? k : group, k);
     return size === undefined || !IN_LAYER.test(name) ? {} : { group: size };
   };
-  const tensors = new Map<string, TensorLocation>();
-  for (const expected of model.tensors) {
-    const { name: stored, shape: whole, role, neutral = 1, parts, partOf } = expected;
-    if (partOf !== undefined) {
-      const { name, rows } = partOf;
-      tensors.set(name, { kind: 'constant', name, format, shape: [rows], value: neutral });
-      continue;
-    }
-    const pieces = parts?.map((part) => ({ name: part.name, shape: partShape(part, whole) }));
-    for (const { name, shape } of pieces ?? [{ name: stored, shape: whole }])
-      tensors.set(
-        name,
-        role === 'norm'
-          ? { kind: 'constant', name, format, shape, value: neutral }
-          : {
-              kind: 'random',
-              name,
-              format,
-              shape,
-              seed: fnv1a64(`${seed}:${name}`),
-              scale: RANDOM_SCALE,
-              ...groupsOf(expected),
-            },
-      );
-  }
+  const tensors = randomTensors(model.tensors, seed, format, groupsOf);
   const fingerprint = createHash('sha256')
     .update(`random ${seed}\n${configText(config)}`)
     .digest('hex');

@@ -60,7 +60,13 @@ function decoderModel(config: DecoderConfig, names: TensorNames): Model<DecoderC
     graph: (options) => buildDecoder(config, { ...options, names, ...rotaryTables(config) }),
     step: (options) => buildStep(config, { ...options, names, ...rotaryTables(config) }),
     ...(config.head === undefined
-      ? { asDraft: (options: DraftOptions) => buildDraft(config, { ...options, names, ...rotaryTables(config) }) }
+      ? {
+          ends: {
+            embedding: `${names.embedding}.weight`,
+            head: `${config.tieWordEmbeddings ? names.embedding : names.head}.weight`,
+          },
+          asDraft: (options: DraftOptions) => buildDraft(config, { ...options, names, ...rotaryTables(config) }),
+        }
       : {}),
   };
 }

@@ -11,6 +11,7 @@ import {
   type StepOptions,
   windowed,
 } from '../model/model.js';
+import { keepFeatures } from './features.js';
 import { fedTokens, keepTokens, keptPaths, KEYS, pathBiases, ROWS, TOKENS } from './kept.js';
 import { buildLayers, type Decoder, type DecoderShape, type LayerOptions } from './layers.js';
 import { rowInput, sampleFiltered, sampleNextTokens, scoreRows } from './rows.js';
@@ -79,6 +80,8 @@ export function buildStep(shape: DecoderShape, options: StepOptions & LayerOptio
   const { cache, context } = options;
   const { written, ...paths } = keptPaths(b, { layers, kvHeads, headDim, cache, context });
   const decoder = buildLayers(b, shape, options, { tokens, ...paths });
+  const { features, dtypeOf } = options;
+  if (features !== undefined) written.push(keepFeatures(b, decoder, features, { cache, slot: paths.slot, dtypeOf }));
   return b.scope('head', () => {
     const hidden = (row: Value) =>
       options.hidden === true ? { hidden: hiddenRows(b, decoder, row, cache.dtype) } : {};

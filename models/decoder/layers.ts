@@ -8,10 +8,10 @@ import { defined } from '../../system/defined.js';
 import type { ClassHead, GraphOptions } from '../model/model.js';
 import type { DecoderConfig, Differences } from './config.js';
 import { buildExperts, hasExperts, QWEN_EXPERTS } from './experts.js';
-import { activate, normOf } from './ops.js';
+import { activate, type Norm, normOf } from './ops.js';
 import type { Projection } from './reader.js';
 import type { RotaryTable } from './rope.js';
-import { type BranchNorms, LLAMA_NAMES, type TensorNames } from './tensors.js';
+import { type BranchNorms, columnsName, LLAMA_NAMES, type TensorNames } from './tensors.js';
 
 /** What the graph needs to know of a model. */
 export type DecoderShape = Pick<
@@ -60,11 +60,13 @@ interface RotaryTurns {
 
 /** x·W for a matrix [out, in]. */
 type Linear = (x: Value, matrix: Value, hint: string) => Value;
+/** What a block reads: rows, or several whose columns lie beside each other. */
+export type BlockInput = Value | readonly Value[];
 /**
  * A projection of the layer `layer`: x·W, and its bias if the model has one. `rows` puts the rows of both into another
  * order.
  */
-type Project = (x: Value, layer: string, name: Projection, out: number, rows?: (stored: Value) => Value) => Value;
+type Project = (x: BlockInput, layer: string, name: Projection, out: number, rows?: (stored: Value) => Value) => Value;
 
 /** The bias of each width of a window that some layer has; of undefined where a layer has none. */
 const biasesOf = (
@@ -76,6 +78,8 @@ const biasesOf = (
 export interface Decoder {
   /** f32[T, hidden]: the residual stream behind the last layer. */
   readonly h: Value;
+  /** f32[T, hidden]: the stream before each layer. */
+  readonly streams: readonly Value[];
   /** f32[n, hidden]: rows of the stream behind the last norm, which scales them as `rounded` has them. */
   readonly normed: (h: Value, rounded: Value) => Value;
   /** Logits f32[n, vocabulary] of rows of the stream. */
@@ -84,15 +88,35 @@ export interface Decoder {
   readonly classLogits: (h: Value, head: ClassHead) => Value;
 }
 
-export function buildLayers(
+/** The blocks that layers are made of. The caller opens their scopes. */
+export interface LayerBlocks {
+  /** A tensor of the checkpoint, behind the prefix of the names. */
+  readonly weight: (name: string, dims: readonly number[]) => Value;
+  readonly toF32: (v: Value, hint: string) => Value;
+  readonly linear: Linear;
+  readonly norm: Norm;
+  /** What the branches of layer `index`, whose modules are below `layer`, give for rows of the stream. */
+  readonly attention: (x: BlockInput, layer: string, index: number) => Value;
+  readonly feedForward: (x: Value, layer: string, index: number) => Value;
+}
+
+/** Rows of the embedding table, f32[T, hidden]. */
+export const embeddedRows = (
+  { toF32 }: Pick<LayerBlocks, 'toF32'>,
+  b: GraphBuilder,
+  table: Value,
+  tokens: Value,
+): Value => toF32(b.add('gather_rows', { x: table, index: tokens }, {}, 'embedded'), 'h');
+
+export function layerBlocks(
   b: GraphBuilder,
   shape: DecoderShape,
   options: LayerOptions,
-  { tokens, position, biases: buildBiases, visible }: LayerInputs,
-): Decoder {
+  { position, biases: buildBiases, visible }: Omit<LayerInputs, 'tokens'>,
+): LayerBlocks {
   const { hiddenSize: hidden, headDim, heads, kvHeads } = shape;
   const { names = LLAMA_NAMES, prefix = '' } = options;
-  const factors = { embedding: 1, residual: 1, scores: 1 / Math.sqrt(headDim), logits: 1, ...shape.factors };
+  const scale = shape.factors?.scores ?? 1 / Math.sqrt(headDim);
   const weight = (name: string, dims: readonly number[]): Value =>
     b.weight(`${prefix}${name}`, options.dtypeOf(`${prefix}${name}`), dims);
   const constant = (value: number, hint: string): Value => b.add('const', {}, { value }, hint);
@@ -101,20 +125,18 @@ export function buildLayers(
   const linear: Linear = (x, matrix, hint) => b.add('linear', { x, w: matrix }, {}, hint);
   const project: Project = (x, layer, name, out, rows = (stored) => stored) => {
     const module = `${layer}.${names.projections[name]}`;
-    const matrix = rows(weight(`${module}.weight`, [out, x.type.shape.at(-1) as number]));
-    if (!shape.biased.includes(name)) return linear(x, matrix, name);
-    const product = linear(x, matrix, `${name}_product`);
+    const isBiased = shape.biased.includes(name);
+    const productOf = (each: Value, tensor: string, hint: string): Value =>
+      linear(each, rows(weight(tensor, [out, each.type.shape.at(-1) as number])), hint);
+    const hint = isBiased ? `${name}_product` : name;
+    const product =
+      'kind' in x
+        ? productOf(x, `${module}.weight`, hint)
+        : x
+            .map((each, i) => productOf(each, columnsName(`${module}.weight`, i), `${name}_part`))
+            .reduce((sum, part) => b.add('add', { a: sum, b: part }, {}, hint));
+    if (!isBiased) return product;
     return b.add('add', { a: product, b: toF32(rows(weight(`${module}.bias`, [out])), `${name}_bias`) }, {}, name);
-  };
-
-  const times = (x: Value, by: number, hint: string): Value =>
-    by === 1 ? x : b.add('mul', { a: x, b: constant(by, `${hint}_factor`) }, {}, hint);
-
-  /** cap·tanh(x / cap) */
-  const capped = (x: Value, cap: number | undefined): Value => {
-    if (cap === undefined) return x;
-    const bounded = b.add('tanh', { x: b.add('mul', { a: x, b: constant(1 / cap, 'inverse_cap') }) }, {}, 'bounded');
-    return b.add('mul', { a: bounded, b: constant(cap, 'cap') }, {}, 'capped');
   };
 
   const norm = normOf(b, shape.norm, shape.rmsNormEps, (tensor, width, hint, rows = (stored) => stored) =>
@@ -183,7 +205,7 @@ export function buildLayers(
       'rotated',
     );
 
-  const attention = (x: Value, layer: string, index: number): Value => {
+  const attention = (x: BlockInput, layer: string, index: number): Value => {
     const isTurned = shape.unrotated?.includes(index) !== true;
     const window = windowOf(index);
     const inHeads = (name: 'q' | 'k' | 'v', count: number, rows?: (stored: Value) => Value): Value =>
@@ -216,8 +238,8 @@ export function buildLayers(
       {},
       'scores',
     );
-    const scaled = b.add('mul', { a: scores, b: constant(factors.scores, 'scale') });
-    const biased = b.add('add', { a: capped(scaled, shape.caps?.scores), b: biases.get(window)! }, {}, 'biased');
+    const scaled = b.add('mul', { a: scores, b: constant(scale, 'scale') });
+    const biased = b.add('add', { a: capped(b, scaled, shape.caps?.scores), b: biases.get(window)! }, {}, 'biased');
     const exp = b.add(
       'exp',
       { x: b.add('sub', { a: biased, b: b.add('reduce_max', { x: biased }, {}, 'top') }) },
@@ -258,15 +280,38 @@ export function buildLayers(
     );
   };
 
+  return { weight, toF32, linear, norm, attention, feedForward };
+}
+
+/** cap·tanh(x / cap) */
+function capped(b: GraphBuilder, x: Value, cap: number | undefined): Value {
+  if (cap === undefined) return x;
+  const constant = (value: number, hint: string): Value => b.add('const', {}, { value }, hint);
+  const bounded = b.add('tanh', { x: b.add('mul', { a: x, b: constant(1 / cap, 'inverse_cap') }) }, {}, 'bounded');
+  return b.add('mul', { a: bounded, b: constant(cap, 'cap') }, {}, 'capped');
+}
+
+export function buildLayers(
+  b: GraphBuilder,
+  shape: DecoderShape,
+  options: LayerOptions,
+  { tokens, ...inputs }: LayerInputs,
+): Decoder {
+  const { names = LLAMA_NAMES } = options;
+  const { hiddenSize: hidden } = shape;
+  const factors = { embedding: 1, residual: 1, logits: 1, ...shape.factors };
+  const blocks = layerBlocks(b, shape, options, inputs);
+  const { weight, toF32, linear, norm, attention, feedForward } = blocks;
+  const times = (x: Value, by: number, hint: string): Value =>
+    by === 1 ? x : b.add('mul', { a: x, b: b.add('const', {}, { value: by }, `${hint}_factor`) }, {}, hint);
   const embedding = weight(`${names.embedding}.weight`, [shape.vocabSize, hidden]);
-  let h = b.scope('embed', () => {
-    const embedded = toF32(b.add('gather_rows', { x: embedding, index: tokens }, {}, 'embedded'), 'h');
-    return times(embedded, factors.embedding, 'h_scaled');
-  });
+  let h = b.scope('embed', () => times(embeddedRows(blocks, b, embedding, tokens), factors.embedding, 'h_scaled'));
+  const streams: Value[] = [];
   /** The residual stream `x` and what a branch adds to it. */
   const joined = (x: Value, branch: Value): Value =>
     b.add('add', { a: x, b: times(branch, factors.residual, 'branch') }, {}, 'h');
   for (let i = 0; i < shape.layers; i++) {
+    streams.push(h);
     const layer = `${names.layers}.${i}`;
     const normed = (x: Value, module?: string): Value => (module === undefined ? x : norm(x, `${layer}.${module}`));
     /** `sum` and what the branch `f` adds to it for the stream `x`. */
@@ -284,7 +329,7 @@ export function buildLayers(
   const head = `${shape.tieWordEmbeddings ? names.embedding : names.head}.weight`;
   const logits = (last: Value): Value => {
     const normed = norm(last, names.finalNorm, { factor: factors.logits });
-    return capped(linear(normed, weight(head, [shape.vocabSize, hidden]), 'logits'), shape.caps?.logits);
+    return capped(b, linear(normed, weight(head, [shape.vocabSize, hidden]), 'logits'), shape.caps?.logits);
   };
   // Factors and caps of logits are those of the vocabulary's, as in transformers.
   const classLogits = (last: Value, { layers }: ClassHead): Value =>
@@ -295,9 +340,9 @@ export function buildLayers(
         const product = linear(x, matrix, isLast && !isBiased ? 'class_logits' : 'class_product');
         const bias = isBiased ? toF32(weight(`${module}.bias`, [rows]), 'class_bias') : undefined;
         const sum = bias === undefined ? product : b.add('add', { a: product, b: bias }, {}, 'class_logits');
-        return isLast ? sum : b.add('max', { a: sum, b: constant(0, 'zero') }, {}, 'rectified');
+        return isLast ? sum : b.add('max', { a: sum, b: b.add('const', {}, { value: 0 }, 'zero') }, {}, 'rectified');
       },
       norm(last, names.finalNorm),
     );
-  return { h, normed: (last, rounded) => norm(last, names.finalNorm, { rounded }), logits, classLogits };
+  return { h, streams, normed: (last, rounded) => norm(last, names.finalNorm, { rounded }), logits, classLogits };
 }

@@ -2,6 +2,7 @@
 import type { Role } from '../../ir/function.js';
 import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
 import { MAX_TOP_TOKENS, mapInputs, maskWords, SAMPLE_INPUTS, type SampleInput } from '../../ir/sampleInputs.js';
+import { defined } from '../../system/defined.js';
 import type { DecoderShape } from './layers.js';
 
 export const rowInput = (b: GraphBuilder): Value => b.param('row', 'i32', ['R'], { kind: 'row', of: 'T' });
@@ -65,23 +66,31 @@ export type DrawInputs = Readonly<Record<'inverseTemperature' | 'low' | 'high', 
 
 /**
  * A token drawn for every row from softmax(logits·inverseTemperature), by the noise of the row's key, and its
- * log-probability at temperature 1. An inverse temperature of 0 takes the most likely token.
+ * log-probability at temperature 1. An inverse temperature of 0 takes the most likely token. `ids`: the tokens that
+ * columns of the logits stand for; default: column j stands for token j.
  */
 export function sampleNextTokens(
   b: GraphBuilder,
   { vocabSize }: Pick<DecoderShape, 'vocabSize'>,
   { logits, logProbs }: Pick<RowLogits, 'logits' | 'logProbs'>,
+  ids?: readonly number[],
 ): { readonly nextToken: Value; readonly nextTokenLogProb: Value; readonly draw: DrawInputs } {
   const inverse = b.param('inverseTemperature', 'f32', ['R'], { kind: 'values' });
   const low = b.param('keyLow', 'i32', ['R'], { kind: 'values' });
   const high = b.param('keyHigh', 'i32', ['R'], { kind: 'values' });
   const byRow = b.add('reshape', { x: inverse }, { shape: ['R', 1] }, 'inverse_temperature');
-  const noise = b.add('gumbel', { low, high }, { size: vocabSize }, 'noise');
+  const tokens = ids && b.add('vector', {}, { label: 'tokens_of_columns', values: ids }, 'tokens_of_columns');
+  const noise = b.add('gumbel', { low, high, ...defined({ ids: tokens }) }, { size: vocabSize }, 'noise');
   const noisy = b.add('add', { a: b.add('mul', { a: logits, b: byRow }), b: noise }, {}, 'noisy');
   const isGreedy = b.add('eq', { a: byRow, b: b.add('const', {}, { value: 0 }, 'zero') }, {}, 'is_greedy');
   const scores = b.add('select', { condition: isGreedy, a: logits, b: noisy }, {}, 'draw_scores');
-  const nextToken = b.add('reshape', { x: b.add('argmax', { x: scores }) }, { shape: ['R'] }, 'next_token');
-  const nextTokenLogProb = b.add('gather_last', { x: logProbs, index: nextToken }, {}, 'next_token_log_prob');
+  const hint = tokens === undefined ? 'next_token' : 'next_column';
+  const column = b.add('reshape', { x: b.add('argmax', { x: scores }) }, { shape: ['R'] }, hint);
+  const nextTokenLogProb = b.add('gather_last', { x: logProbs, index: column }, {}, 'next_token_log_prob');
+  const nextToken =
+    tokens === undefined
+      ? column
+      : b.add('cast', { x: b.add('gather_rows', { x: tokens, index: column }) }, { dtype: 'i32' }, 'next_token');
   return { nextToken, nextTokenLogProb, draw: { inverseTemperature: inverse, low, high } };
 }
 

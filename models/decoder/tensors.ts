@@ -59,6 +59,9 @@ export const NAMES_WITH_NORMS_BEHIND: TensorNames = {
   norms: { attention: { after: 'post_attention_layernorm' }, ffn: { after: 'post_feedforward_layernorm' } },
 };
 
+/** The name of some columns of a matrix, part `i` of several that lie beside each other. */
+export const columnsName = (tensor: string, i: number): string => tensor.replace(/weight$/, `${i}.weight`);
+
 const UNTIED = 'a model whose head is tied says "tie_word_embeddings": true in config.json';
 
 /**

@@ -66,6 +66,18 @@ export interface StepOptions extends Pick<GraphOptions, 'dtypeOf'> {
   readonly feeds?: boolean;
   /** Returns rows of the residual stream behind the last norm. */
   readonly hidden?: boolean;
+  /** Keeps what a draft head reads of each token. */
+  readonly features?: DraftFeatures | undefined;
+}
+
+/** What a draft head reads of each token: `step` computes it, and writes it to the state draft_x at the token's slot. */
+export interface DraftFeatures {
+  /** Columns of a row. */
+  readonly width: number;
+  /** Layers whose inputs it is made of; the number of layers: what the last one gives. Or the stream behind the norm. */
+  readonly of: readonly number[] | 'normed';
+  /** f32[T, width] of those streams, f32[T, hidden] each. */
+  readonly build: (b: GraphBuilder, streams: readonly Value[], dtypeOf: GraphOptions['dtypeOf']) => Value;
 }
 
 /** What stands before the names of a draft's tensors, where it has files of its own. */
@@ -87,6 +99,8 @@ export interface ModelDraft {
   readonly ahead: 0 | 1;
   /** Longest path that it may have, tokens. */
   readonly maxPositions: number;
+  /** What it reads of the model's own numbers. Default: nothing. */
+  readonly features?: DraftFeatures;
   /** Its token ids are below this. */
   readonly vocabSize: number;
   /** Plain data: with its tensors it identifies the draft. */
@@ -99,7 +113,10 @@ export interface ModelDraft {
    * draft(tokens i32[T], isFed i32[T], feed i32[T], keep i32[R], position i32[T], slot i32[T], begin i32[T], key i32[C],
    * row i32[R], target i32[R], inverseTemperature f32[R], keyLow i32[R], keyHigh i32[R]; draft_k_0, draft_v_0, …,
    * draft_last_tokens) → (logProb f32[R], nextToken i32[R], nextTokenLogProb f32[R]; the states): as `step`, whose slots
-   * and lists of keys it shares. Where isFed[t] is 1, token t is draft_last_tokens[feed[t]] as the call finds it.
+   * and lists of keys it shares. Where isFed[t] is 1, token t is draft_last_tokens[feed[t]] as the call finds it. With
+   * `features` it takes feature i32[T], keepFeature i32[R] and the state draft_x too: token t goes on from
+   * draft_x[feature[t]] as the call finds it, and what the next token of row r's path goes on from is written to
+   * draft_x[keepFeature[r]] (nowhere if it is −1). Targets of a head that has fewer tokens are its own.
    */
   readonly graph: (options: Omit<DraftOptions, 'prefix'>) => Graph;
 }
@@ -159,6 +176,8 @@ export interface Model<Config extends ModelConfig = ModelConfig> {
    * With `hidden` it returns hidden f32[R, H] too: what the head multiplies, before any factor of logits.
    */
   readonly step: (options: StepOptions) => Graph;
+  /** Its table of embeddings, and the matrix of its head, which draft heads may share. */
+  readonly ends?: { readonly embedding: string; readonly head: string };
   /** This model as the function `draft` of another one. Absent where its head is none of a vocabulary. */
   readonly asDraft?: (options: DraftOptions) => Graph;
   /** What proposes tokens for this one (models/draft). */

@@ -81,14 +81,23 @@ export interface TurnedPart {
   readonly rows: number;
 }
 
+/** Columns of a matrix: `width` of each row, from column `column` on. */
+export interface ColumnsPart {
+  readonly name: string;
+  readonly column: number;
+  readonly width: number;
+}
+
 /** A part of a tensor. One of more than two dimensions is a matrix of all rows of its last dimension. */
-export type TensorPart = RowsPart | TurnedPart;
+export type TensorPart = RowsPart | TurnedPart | ColumnsPart;
 
 /** The shape of a part of a tensor of this shape. */
 export const partShape = (part: TensorPart, shape: readonly number[]): readonly number[] =>
-  'columns' in part
-    ? [part.rows, part.columns]
-    : [part.rows * part.count, ...(shape.length === 1 ? [] : [shape.at(-1)!])];
+  'width' in part
+    ? [at(shape, 0), part.width]
+    : 'columns' in part
+      ? [part.rows, part.columns]
+      : [part.rows * part.count, ...(shape.length === 1 ? [] : [shape.at(-1)!])];
 
 /** The shape of a stored tensor; undefined if there is none of this name. */
 export type ShapeOf = (tensor: string) => readonly number[] | undefined;
@@ -159,7 +168,8 @@ function encodedPlaces(
   const whole = { kind: 'encoded', format: 'f32', encoding, rows, parts: places } as const;
   if (parts === undefined) return [{ ...whole, name, shape }];
   return parts.map((part, i): TensorLocation => {
-    if ('columns' in part) throw new Error(`${name} is encoded, and has parts whose rows are columns`);
+    if ('columns' in part || 'width' in part)
+      throw new Error(`${name} is encoded, and has parts that are no rows of it`);
     const { first, rows: own, stride } = part;
     return {
       ...whole,
@@ -182,6 +192,12 @@ function placeOfPart(whole: WholeTensor, part: TensorPart, format: FormatName): 
   const rowBytes = byteLength / (whole.shape.reduce((product, extent) => product * extent, 1) / columns);
   const { name } = part;
   const shape = partShape(part, whole.shape);
+  if ('width' in part) {
+    const rows = at(whole.shape, 0);
+    const tile = { row: 0, rows, column: 0, columns: part.width, isTransposed: false, stride: columns };
+    const tiles = [{ ...tile, file, offset: offset + (part.column * rowBytes) / columns }];
+    return { kind: 'assembled', name, format, shape, tiles };
+  }
   const start = offset + part.first * rowBytes;
   if ('columns' in part) {
     const tile = { row: 0, rows: part.rows, column: 0, columns: part.columns, isTransposed: true, stride: columns };

@@ -183,7 +183,7 @@ export function quantizedTensors(config: Json, write: Writer, seed: number): Wri
       for (const part of parts) meant.set(part.name, partOf(part, shape.length === 1 ? 1 : k, values));
       continue;
     }
-    const projections = parts.length === 0 ? [shape[0]!] : parts.map((part) => part.rows);
+    const projections = parts.length === 0 ? [shape[0]!] : parts.map((part) => ('rows' in part ? part.rows : shape[0]!));
     const packed = write({ rows: shape[0]!, k, values, projections });
     for (const [suffix, tensor] of Object.entries(packed.tensors))
       tensors.set(`${name.slice(0, -'.weight'.length)}.${suffix}`, tensor);
@@ -194,7 +194,7 @@ export function quantizedTensors(config: Json, write: Writer, seed: number): Wri
 }
 
 function partOf(part: TensorPart, k: number, values: Float32Array): { shape: number[]; values: Float32Array } {
-  if ('columns' in part) throw new Error('a part whose rows are columns');
+  if ('columns' in part || 'width' in part) throw new Error('a part that is no rows');
   const { first, rows, stride, count } = part;
   const row = (i: number): number => first + Math.floor(i / rows) * stride + (i % rows);
   return {
