@@ -10,6 +10,7 @@ import { codeOf } from '../system/process.js';
 import { bytes, count, counted, duration } from '../system/text.js';
 import { converse } from './conversation.js';
 import { addDraftFlags, draftFlags } from './draftFlags.js';
+import { draftSummary } from './draftText.js';
 import { addGenerateFlags, generateFlags, structureFlags, templateFlags } from './generateFlags.js';
 import type { Input, Io } from './io.js';
 import {
@@ -105,7 +106,7 @@ export function addGenerate(program: Command, context: Context): void {
       'computed has index and error. With --n, --best-of or --beams there is a line for each text, with',
       'sample (from 0) and, where texts are ranked, score: the log-probability of a path of --beams, the',
       'mean of the tokens of --best-of. With --top-logprobs, topLogprobs: a list of {token, logprob} for',
-      'each token.',
+      'each token. Where --draft is given, drafts: {drafted, accepted}, which depends on the moment.',
     ],
     'What --print-prompts prints': [
       'With --json a line {"text": …, "tokens": [ids]} for each prompt; no weights are read, nothing is',
@@ -228,12 +229,14 @@ function inOrder(print: (results: readonly PromptResult[]) => void): ContinueLis
   };
 }
 
-/** `isNumbered`: several texts of a prompt may come. */
-function printLine(io: Io, result: PromptResult, isNumbered: boolean): void {
+/**
+ * `isNumbered`: several texts of a prompt may come. `hasDrafts`: with what became of drafts, which depends on the moment.
+ */
+function printLine(io: Io, result: PromptResult, isNumbered: boolean, hasDrafts: boolean): void {
   const { index, sample } = result;
   const of = isNumbered ? { index, sample } : { index };
   if ('error' in result) return printJsonLine(io, { ...of, error: result.error });
-  const { text: generated, tokens, logProbs, score, top, reason, promptTokens, foundTokens } = result;
+  const { text: generated, tokens, logProbs, score, top, reason, promptTokens, foundTokens, drafts } = result;
   printJsonLine(io, {
     ...of,
     text: generated,
@@ -246,6 +249,7 @@ function printLine(io: Io, result: PromptResult, isNumbered: boolean): void {
     reason,
     promptTokens,
     foundTokens,
+    ...(hasDrafts ? { drafts: drafts ?? { drafted: 0, accepted: 0 } } : {}),
   });
 }
 
@@ -285,7 +289,7 @@ async function generate(context: Context, model: string, prompts: readonly strin
     ? streaming(io)
     : inOrder((results) => {
         for (const result of results)
-          if (isJson) printLine(io, result, isNumbered);
+          if (isJson) printLine(io, result, isNumbered, asked.draft !== undefined);
           else printText(io, result, results.length, isOnly);
       });
   const advice = (error: unknown): string =>
@@ -349,7 +353,8 @@ function reasonsOf(texts: readonly GeneratedText[]): string {
 }
 
 /** `isVerbose`: with pages of keys and values. */
-export function generateSummary({ results, counts, cacheBytes, seconds }: GenerateResult, isVerbose = false): string {
+export function generateSummary(result: GenerateResult, isVerbose = false): string {
+  const { results, counts, drafts, cacheBytes, seconds } = result;
   const texts = results.flatMap((result) => ('error' in result ? [] : [result]));
   const tokens = texts.reduce((sum, { tokens: own }) => sum + own.length, 0);
   const first = median(texts.flatMap(({ seconds: own }) => own.slice(0, 1)));
@@ -360,9 +365,10 @@ export function generateSummary({ results, counts, cacheBytes, seconds }: Genera
     parts.push(`the first after ${short(first)}${gap === undefined ? '' : `, then one every ${short(gap)}`}`);
   if (preemptions > 0) parts.push(`computed again ${counted(preemptions, 'time')} for lack of memory (--cache-tokens)`);
   if (texts.length > 0) parts.push(`ended by ${reasonsOf(texts)}`);
-  if (!isVerbose) return parts.join('; ');
+  const lines = [parts.join('; '), ...draftSummary(drafts, isVerbose)];
+  if (!isVerbose) return lines.join('\n');
   const used = bytes((cacheBytes * peakPages) / pages);
   const memory = `${count(peakPages)} of ${count(pages)} pages of keys and values (${used})`;
   const found = `${counted(foundTokens, 'token')} of prompts found there`;
-  return [parts.join('; '), foundTokens > 0 ? `${memory}, ${found}` : memory].join('\n');
+  return [...lines, foundTokens > 0 ? `${memory}, ${found}` : memory].join('\n');
 }

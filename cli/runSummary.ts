@@ -3,6 +3,7 @@ import type { RunResult } from '../commands/runRequest.js';
 import { isRecord } from '../system/json.js';
 import { count, counted, duration, percent, si } from '../system/text.js';
 import { comparisonText } from './compareText.js';
+import { draftLines } from './draftText.js';
 
 /** The table of results, what the run took, and the files that it wrote. `isVerbose`: with what else is counted. */
 export function runSummary(result: RunResult, isVerbose = false): string {
@@ -38,14 +39,24 @@ function throughputLines(block: unknown, isVerbose: boolean): string[] {
 /** What it took to generate texts, where tasks ask for some. */
 function generationLines(block: unknown, isVerbose: boolean): string[] {
   if (!isRecord(block)) return [];
-  const [texts, seconds, computed, found] = ['texts', 'seconds', 'computedTokens', 'foundTokens'].map((name) =>
-    Number(block[name]),
-  ) as [number, number, number, number];
+  const read = (name: string): number => Number(block[name] ?? 0);
+  const [texts, seconds, computed, found] = [
+    read('texts'),
+    read('seconds'),
+    read('computedTokens'),
+    read('foundTokens'),
+  ];
   return [
     `${counted(texts, 'text')} generated in ${duration(seconds)}` +
       (isVerbose
         ? `: ${counted(computed, 'token')} computed, ${counted(found, 'token')} of prompts found in the cache`
         : ''),
+    ...draftLines({
+      draftedTokens: read('draftedTokens'),
+      acceptedTokens: read('acceptedTokens'),
+      writtenTokens: read('writtenTokens'),
+      writtenParts: read('writtenParts'),
+    }),
   ];
 }
 

@@ -7,6 +7,7 @@ import { UsageError, UserError } from '../errors.js';
 import { defined } from '../system/defined.js';
 import { count, counted, cut, duration, textTable } from '../system/text.js';
 import { addDraftFlags, draftFlags } from './draftFlags.js';
+import { draftSummary } from './draftText.js';
 import {
   addSteppingFlags,
   addVerboseFlag,
@@ -297,6 +298,7 @@ export function summaryOf(value: SearchSummary, isVerbose: boolean): string {
   return [
     `${counted(problems, 'problem')}${before}, in ${duration(seconds)}${rate}`,
     ...textTable(models.map(([name, work]) => rowOf(name, work, seconds, isVerbose))),
+    ...(generator.drafts === undefined ? [] : draftSummary(generator.drafts, isVerbose)),
     `samples: SHA-256 ${samplesSha256}`,
     ...[resultsPath, samplesPath].flatMap((path) => (path === undefined ? [] : [`written: ${path}`])),
   ].join('\n');

@@ -4,14 +4,20 @@
  */
 import type { Drafter } from '../draft/drafter.js';
 import { NgramDrafter } from '../draft/ngram.js';
+import { SuffixDrafter } from '../draft/suffix.js';
 import type { ModelDrafts } from '../engine/speculation.js';
 import { defined } from '../system/defined.js';
 import { DEFAULT_DRAFT, type DraftOptions, type HOST_DRAFTS } from './draftOptions.js';
 
-const DRAFTERS: Readonly<Record<(typeof HOST_DRAFTS)[number], () => Drafter>> = { ngram: () => new NgramDrafter() };
+const DRAFTERS: Readonly<Record<(typeof HOST_DRAFTS)[number], () => Drafter>> = {
+  suffix: () => new SuffixDrafter(),
+  ngram: () => new NgramDrafter(),
+};
 
 /** For one model: what its drafter learns is its own. Undefined: nothing is proposed. */
 export function modelDrafts({ draft = DEFAULT_DRAFT, draftTokens }: DraftOptions): ModelDrafts | undefined {
+  if (draft === 'off') return undefined;
+  // A model that is opened with a draft of its own proposes on its device.
   const make = Object.hasOwn(DRAFTERS, draft) ? DRAFTERS[draft as keyof typeof DRAFTERS] : undefined;
-  return make && { drafter: make(), ...defined({ tokens: draftTokens }) };
+  return defined({ drafter: make?.(), tokens: draftTokens });
 }

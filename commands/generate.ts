@@ -24,7 +24,8 @@ import type { FirstCall } from '../runtime/stageRunner.js';
 import { defined } from '../system/defined.js';
 import { isFolder } from '../system/read.js';
 import { cacheBytesOf, compileWithCache, type Demand, fitsLeastCache } from './cacheSize.js';
-import type { DraftOptions } from './draftOptions.js';
+import { type DraftFigures, draftFigures } from './draftFigures.js';
+import { draftModelOf, type DraftOptions } from './draftOptions.js';
 import { modelDrafts } from './drafts.js';
 import { engineOf } from './engineModel.js';
 import { beginLoading, EarlyModel, type LoadedModel, type ModelLoading } from './loadModel.js';
@@ -57,6 +58,7 @@ export interface GenerateResult {
   /** In the order of the prompts. */
   readonly results: readonly PromptResult[];
   readonly counts: GeneratorCounts;
+  readonly drafts: DraftFigures;
   readonly cacheBytes: number;
   /** From the first request to the last token. */
   readonly seconds: number;
@@ -69,7 +71,7 @@ export async function generate(
   listener: ContinueListener = {},
 ): Promise<GenerateResult> {
   requireModelAt(asked.model);
-  const settled = await settleTarget(asked, ui);
+  const settled = await settleTarget({ ...asked, ...draftModelOf(asked) }, ui);
   const logits = wantsLogits(settled) || settled.structure !== undefined;
   const request = { ...settled, logits, feeds: mayFeed(settled) };
   const { promptFile, signal, structure, maxNewTokens = DEFAULT_NEW_TOKENS } = request;
@@ -143,6 +145,7 @@ export async function generate(
     return {
       results,
       counts: continuer.counts,
+      drafts: draftFigures(continuer.stats),
       cacheBytes: cacheBytesOf(loaded.model),
       seconds: (performance.now() - started) / 1000,
     };
@@ -212,7 +215,7 @@ export interface Conversation {
 /** Checkpoint or artifact → a model that is spoken to. */
 export async function converse(asked: WithTargetChoice<ConverseRequest>, ui: Ui): Promise<Conversation> {
   requireModelAt(asked.model);
-  const settled = await settleTarget(asked, ui);
+  const settled = await settleTarget({ ...asked, ...draftModelOf(asked) }, ui);
   const request = { ...settled, logits: wantsLogits(settled), feeds: mayFeed(settled) };
   const opening = beginLoading(request, ui, new Phases());
   const { config, path } = opening.checkpoint;

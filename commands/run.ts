@@ -23,6 +23,7 @@ import { type ModelDefaults, withDefaults } from '../tasks/requests/generation.j
 import { SEEDS } from '../tasks/requests/seeds.js';
 import type { Demand } from './cacheSize.js';
 import { runCompared } from './compareWith.js';
+import { draftModelOf } from './draftOptions.js';
 import { beginLoading, type ModelLoading } from './loadModel.js';
 import { requireVocabulary } from './requireVocabulary.js';
 import { planRun } from './planRun.js';
@@ -86,13 +87,14 @@ export async function runEvaluation(given: RunRequest | TasksRequest, ui: Ui, us
   const request: EvaluationRequest = given;
   phases.begin('open');
   const generates = asksForTexts(leaves);
+  if (request.draft !== undefined && !generates) ui.note('--draft: no task generates texts, which alone have drafts');
   if (request.saysMaxTokens === true) {
     if (generates) throw ofTwoMeanings(request.batchTokens);
     ui.note(MAX_TOKENS_NOTE);
   }
   // Whether the model gets memory for keys and values follows from the questions.
   const { cacheTokens: _, ...scoring } = request;
-  const asked = generates ? { ...scoring, feeds: mayFeed(request) } : scoring;
+  const asked = generates ? { ...scoring, ...draftModelOf(request), feeds: mayFeed(request) } : scoring;
   let ofModel: FoundDefaults | undefined;
   const logitsFor = (checkpoint: Checkpoint): boolean => {
     ofModel = readTextDefaults(checkpoint);

@@ -18,6 +18,7 @@ import type { TaskWindow } from '../evaluate/windows.js';
 import type { GeneratorCounts } from '../engine/modelStats.js';
 import { SEEDS } from '../tasks/requests/seeds.js';
 import { BOOTSTRAP_DRAWS } from '../tasks/scores/aggregate.js';
+import type { DraftSums } from './draftFigures.js';
 import { checkpointId, type LoadedModel } from './loadModel.js';
 import { recordOf } from './runRecord.js';
 import type { EvaluationRequest, RunRequest, RunResult, ScoreRequest, TasksRequest } from './runRequest.js';
@@ -48,7 +49,7 @@ export interface Computed {
 }
 
 /** What it took to generate texts. */
-export interface GenerationTotals extends GeneratorCounts {
+export interface GenerationTotals extends GeneratorCounts, DraftSums {
   readonly texts: number;
   readonly seconds: number;
 }

@@ -13,6 +13,8 @@ import type { SearchOptions } from '../search/options.js';
 import type { StepWriter } from '../search/ports.js';
 import { ProblemSchedule } from '../search/schedule.js';
 import { defined } from '../system/defined.js';
+import { draftFigures } from './draftFigures.js';
+import { draftModelOf } from './draftOptions.js';
 import { modelDrafts } from './drafts.js';
 import { EngineModels, type OpenOptions } from './engineModels.js';
 import type { LoadedModel } from './loadModel.js';
@@ -167,10 +169,14 @@ export async function openSearch(asked: WithTargetChoice<SearchRequest>, ui: Ui)
     return { loaded, name };
   };
   try {
-    const generator = await open(GENERATOR, loadOf(asked), {
-      logits: (options.topP ?? 1) < 1,
-      drafts: modelDrafts(asked),
-    });
+    const generator = await open(
+      GENERATOR,
+      { ...loadOf(asked), ...draftModelOf(asked) },
+      {
+        logits: (options.topP ?? 1) < 1,
+        drafts: modelDrafts(asked),
+      },
+    );
     const judging = verifier && (await open(VERIFIER, besideOf(asked, verifier), { logits: false }));
     const ports = await searchPorts(
       engine,
@@ -179,7 +185,10 @@ export async function openSearch(asked: WithTargetChoice<SearchRequest>, ui: Ui)
       asked,
       (line) => ui.note(line),
     );
-    const countsOf = (name: string, model: string): ModelWork => ({ model, ...engine.countsOf(name) });
+    const countsOf = (name: string, model: string): ModelWork => ({
+      model,
+      ...engine.countsOf(name),
+    });
     return {
       ...ports,
       generator: generator.loaded,
@@ -190,7 +199,7 @@ export async function openSearch(asked: WithTargetChoice<SearchRequest>, ui: Ui)
           0,
         ),
       work: () => ({
-        generator: countsOf(GENERATOR, asked.model),
+        generator: { ...countsOf(GENERATOR, asked.model), drafts: draftFigures(engine.statsOf(GENERATOR)) },
         verifier: verifier && {
           ...countsOf(VERIFIER, verifier.model),
           ...defined({ neededTokens: ports.judge?.counts.neededTokens }),

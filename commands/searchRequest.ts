@@ -5,6 +5,7 @@ import type { GeneratorCounts } from '../engine/modelStats.js';
 import type { Problem } from '../search/path.js';
 import type { SearchOptions } from '../search/options.js';
 import type { ProblemResult } from '../search/result.js';
+import type { DraftFigures } from './draftFigures.js';
 import type { DraftOptions } from './draftOptions.js';
 
 /** Where problems come from: JSON lines, of which `-` is the standard input; or a set that is known by its name. */
@@ -59,6 +60,8 @@ export interface ModelWork extends GeneratorCounts {
   readonly model: string;
   /** Of a verifier: tokens that would be computed if nothing were computed twice. */
   readonly neededTokens?: number;
+  /** Of a generator. */
+  readonly drafts?: DraftFigures;
 }
 
 export interface SearchSummary {

@@ -18,7 +18,7 @@ import type { AnswerParsers } from '../serve/models.js';
 import type { ModelSource } from '../serve/texts/servedModel.js';
 import { defined } from '../system/defined.js';
 import { scoringFacts } from './verifier.js';
-import type { DraftOptions } from './draftOptions.js';
+import { draftModelOf, type DraftOptions } from './draftOptions.js';
 import { modelDrafts } from './drafts.js';
 import { EngineModels, type OpenedForEngine } from './engineModels.js';
 import { systemFingerprint } from './systemFingerprint.js';
@@ -59,7 +59,8 @@ export async function serve(
   ui: Ui,
   { onReady, onDrain, onError }: ServeListener,
 ): Promise<void> {
-  const { http, names, verifier, queue, parsers, shutdownMs, signal, ...request } = asked;
+  const { http, names, verifier, queue, parsers, shutdownMs, signal, ...rest } = asked;
+  const request = { ...rest, ...draftModelOf(rest) };
   const wanted: readonly Wanted[] = [
     { key: 'model', names: names.length > 0 ? names : [nameOf(request.model)], parsers, request },
     ...(verifier === undefined
@@ -114,10 +115,11 @@ interface Wanted {
 
 /** What is asked of the second model: the devices are the first one's, what is said of an artifact is not. */
 function besideRequest(
-  { checkpoint: _, trustsCode: __, dump: ___, cacheTokens: ____, ...request }: Wanted['request'],
+  { checkpoint: _, trustsCode: __, dump: ___, cacheTokens: ____, draftModel, draft, ...request }: Wanted['request'],
   { model }: { readonly model: string },
 ): Wanted['request'] {
-  return { ...request, model };
+  // A draft that is opened with a model is that model's own.
+  return { ...request, model, ...(draftModel === undefined ? defined({ draft }) : {}) };
 }
 
 function refuseSameNames(wanted: readonly Wanted[]): void {

@@ -20,6 +20,7 @@ import { prepareOutput } from '../system/write.js';
 import { type Generation, generationOf, type ModelDefaults, withDefaults } from '../tasks/requests/generation.js';
 import { type Seeds, SEEDS } from '../tasks/requests/seeds.js';
 import { type Demand, TOKEN_BYTES } from './cacheSize.js';
+import { type DraftFigures, draftFigures } from './draftFigures.js';
 import { engineOf } from './engineModel.js';
 import type { LoadedModel } from './loadModel.js';
 import { type EvaluationRequest, Interrupted } from './runRequest.js';
@@ -293,6 +294,7 @@ export function textAnswers(tasks: readonly RunTask[], texts: Written['texts']):
 
 export interface GeneratedTexts extends Pick<Written, 'texts'> {
   readonly counts: GeneratorCounts;
+  readonly drafts: DraftFigures;
   readonly seconds: number;
 }
 
@@ -355,7 +357,8 @@ export async function generateTexts(writing: Writing, ui: Ui): Promise<Generated
       ui,
     );
     if (isInterrupted) throw new Interrupted(texts.size);
-    return { texts, counts: continuer.counts, seconds: (performance.now() - started) / 1000 };
+    const seconds = (performance.now() - started) / 1000;
+    return { texts, counts: continuer.counts, drafts: draftFigures(continuer.stats), seconds };
   } finally {
     journal?.close();
   }

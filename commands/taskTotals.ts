@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import type { Overlong } from '../evaluate/pathLengths.js';
 import type { ClosedRange } from '../evaluate/selection.js';
 import type { TaskWindow } from '../evaluate/windows.js';
+import { draftSums } from './draftFigures.js';
 import type { Computed, GenerationTotals, QuestionFacts } from './runReporter.js';
 import type { ScoredSet } from './scoreSet.js';
 import type { PackedWindow } from './taskModel.js';
@@ -79,8 +80,9 @@ export class TaskTotals {
     };
   }
 
-  #addTexts({ texts, counts, seconds }: GeneratedTexts): void {
+  #addTexts({ texts, counts, drafts, seconds }: GeneratedTexts): void {
     const before = this.#generated;
+    const of = draftSums(drafts);
     this.#generated = {
       calls: (before?.calls ?? 0) + counts.calls,
       computedTokens: (before?.computedTokens ?? 0) + counts.computedTokens,
@@ -89,6 +91,10 @@ export class TaskTotals {
       evictions: (before?.evictions ?? 0) + counts.evictions,
       peakPages: Math.max(before?.peakPages ?? 0, counts.peakPages),
       pages: counts.pages,
+      writtenTokens: (before?.writtenTokens ?? 0) + of.writtenTokens,
+      writtenParts: (before?.writtenParts ?? 0) + of.writtenParts,
+      draftedTokens: (before?.draftedTokens ?? 0) + of.draftedTokens,
+      acceptedTokens: (before?.acceptedTokens ?? 0) + of.acceptedTokens,
       texts: (before?.texts ?? 0) + [...texts.values()].flat(2).length,
       seconds: (before?.seconds ?? 0) + seconds,
     };

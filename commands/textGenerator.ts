@@ -2,7 +2,7 @@
 import { type Beam, searchBeams } from '../engine/beams.js';
 import { DeadlinePassed, type Engine } from '../engine/engine.js';
 import type { TokenGuide } from '../engine/guide.js';
-import type { GeneratorCounts } from '../engine/modelStats.js';
+import type { GeneratorCounts, ModelStats } from '../engine/modelStats.js';
 import type { RequestHandle } from '../engine/handle.js';
 import { DEFAULT_NEW_TOKENS } from '../engine/limits.js';
 import { type GenerateOptions, samplingOf } from '../engine/options.js';
@@ -39,6 +39,8 @@ export interface Continuation {
   readonly reason: EndReason;
   /** Tokens of the prompt whose keys and values were there already. */
   readonly foundTokens: number;
+  /** Drafts that steps computed behind it, and those of them that are its tokens; absent: there were none. */
+  readonly drafts?: Generated['drafts'];
   /** Seconds from the request to each token; empty for a search. */
   readonly seconds: readonly number[];
   /** The most likely tokens at each place, where they were asked for. */
@@ -93,7 +95,7 @@ class GrowingText {
   }
 
   /** The end of a text that a stop string has cut is the one with that reason; another may have come before it. */
-  end({ tokens, reason, foundTokens }: Generated): void {
+  end({ tokens, reason, foundTokens, drafts }: Generated): void {
     if (this.isStopped && reason !== 'stop') return;
     const rest = reason === 'stop' ? '' : this.stream.end();
     this.outcome = {
@@ -103,6 +105,7 @@ class GrowingText {
       logProbs: tokens.map(({ logProb }) => logProb),
       reason,
       foundTokens,
+      ...defined({ drafts }),
       seconds: this.seconds,
       ...((this.options.topLogProbs ?? 0) > 0 ? { top: tokens.map(({ top = [] }) => top) } : {}),
     };
@@ -129,6 +132,10 @@ export class TextGenerator {
 
   get counts(): GeneratorCounts {
     return this.engine.countsOf(this.model);
+  }
+
+  get stats(): ModelStats {
+    return this.engine.statsOf(this.model);
   }
 
   /**

@@ -1,6 +1,5 @@
 /** Options of the library's functions, checked before anything is opened. */
 import { z } from 'zod';
-import { DRAFTS } from '../commands/draftOptions.js';
 import { PREFIXES } from '../commands/runRequest.js';
 import { VERIFIER_NAMES } from '../commands/verifier.js';
 import { MAX_DRAFTS } from '../draft/drafter.js';
@@ -51,8 +50,8 @@ const modelFields = {
 
 const loadFields = {
   ...modelFields,
-  /** Who proposes what may follow texts, which do not depend on it: `ngram` or `off`. */
-  draft: z.enum(DRAFTS).optional(),
+  /** Who proposes what may follow texts, which do not depend on it: `suffix`, `ngram`, `off`, or a folder that drafts. */
+  draft: z.string().min(1).optional(),
   /** Most drafts of a text in a step. Default: as many as pay. */
   draftTokens: z.union([z.literal('auto'), whole(1, MAX_DRAFTS)]).optional(),
   threads: whole(1, 1024).optional(),

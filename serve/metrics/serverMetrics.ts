@@ -3,7 +3,7 @@
  * gateways made for it work as they are. Everything is counted elsewhere and read when somebody asks.
  */
 import { Counter, Gauge, Registry } from 'prom-client';
-import type { ModelStats } from '../../engine/modelStats.js';
+import type { DraftStats, ModelStats } from '../../engine/modelStats.js';
 import { PAGE_TOKENS } from '../../engine/pages.js';
 import type { Tally } from '../../system/buckets.js';
 import type { Route } from '../exchange.js';
@@ -62,6 +62,38 @@ const COUNTERS: readonly Described<number>[] = [
     name: 'vllm:prefix_cache_hits_total',
     help: 'Tokens of prompts that were found in pages.',
     of: ({ stats }) => stats.foundTokens,
+  },
+];
+
+const sumOf = ({ drafts }: ModelStats, of: (stats: DraftStats) => number | readonly number[]): number =>
+  drafts.flatMap((each) => of(each)).reduce((sum, each) => sum + each, 0);
+
+/** Drafts of all drafters together, as vLLM counts them. */
+const DRAFT_COUNTERS: readonly Described<number>[] = [
+  {
+    name: 'vllm:spec_decode_num_drafts_total',
+    help: 'Texts that steps took with drafts, one for each text and step.',
+    of: ({ stats }) => sumOf(stats, ({ rounds }) => rounds),
+  },
+  {
+    name: 'vllm:spec_decode_num_draft_tokens_total',
+    help: 'Drafts that steps computed.',
+    of: ({ stats }) => sumOf(stats, ({ drafted }) => drafted),
+  },
+  {
+    name: 'vllm:spec_decode_num_accepted_tokens_total',
+    help: 'Drafts that are tokens of texts.',
+    of: ({ stats }) => sumOf(stats, ({ accepted }) => accepted),
+  },
+  {
+    name: 'tilewright:written_tokens_total',
+    help: 'Tokens that steps gave texts.',
+    of: ({ stats }) => stats.writtenTokens,
+  },
+  {
+    name: 'tilewright:written_parts_total',
+    help: 'How often a step gave a text tokens; with drafts it may be several at a time.',
+    of: ({ stats }) => stats.writtenParts,
   },
 ];
 
@@ -128,6 +160,12 @@ const HISTOGRAMS: readonly Described<Tally>[] = [
     of: ({ counts }) => counts.maxTokens,
   },
   { name: 'vllm:iteration_tokens_total', help: 'New tokens of each step.', of: ({ stats }) => stats.stepTokens },
+];
+
+/** By drafter, and by depth from 1. */
+const OF_DRAFTERS: readonly (readonly [name: string, help: string, of: (stats: DraftStats) => readonly number[]])[] = [
+  ['tilewright:draft_tokens_total', 'Drafts that steps computed.', ({ drafted }) => drafted],
+  ['tilewright:accepted_draft_tokens_total', 'Drafts that are tokens of texts.', ({ accepted }) => accepted],
 ];
 
 /** A thread that is busy with a step answers within milliseconds. What it said last is shown where it does not. */
@@ -200,7 +238,7 @@ export class ServerMetrics {
           for (const { each, labels } of labelled) this.set(labels, of(each));
         },
       });
-    for (const { name, help, of } of COUNTERS)
+    for (const { name, help, of } of [...COUNTERS, ...DRAFT_COUNTERS])
       new Counter({
         ...{ name, help, labelNames, registers },
         collect() {
@@ -218,6 +256,28 @@ export class ServerMetrics {
             this.inc({ ...labels, finished_reason: reason }, count);
       },
     });
+    new Counter({
+      ...{ name: 'vllm:spec_decode_num_accepted_tokens_per_pos_total', registers },
+      help: 'Drafts that are tokens of texts, by the drafts before them.',
+      labelNames: [...labelNames, 'position'],
+      collect() {
+        this.reset();
+        for (const { each, labels } of labelled)
+          for (const { accepted } of each.stats.drafts)
+            for (const [position, count] of accepted.entries()) this.inc({ ...labels, position }, count);
+      },
+    });
+    for (const [name, help, of] of OF_DRAFTERS)
+      new Counter({
+        ...{ name, help, registers, labelNames: [...labelNames, 'drafter', 'depth'] },
+        collect() {
+          this.reset();
+          for (const { each, labels } of labelled)
+            for (const stats of each.stats.drafts)
+              for (const [i, count] of of(stats).entries())
+                this.inc({ ...labels, drafter: stats.drafter, depth: i + 1 }, count);
+        },
+      });
     for (const { name, help, of } of HISTOGRAMS)
       new TallyHistogram(registry, name, help, () => labelled.map(({ each, labels }) => ({ labels, tally: of(each) })));
     new Gauge({

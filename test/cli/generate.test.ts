@@ -43,6 +43,11 @@ const FAILED: PromptResult = {
 const resultOf = (results: readonly PromptResult[]): GenerateResult => ({
   results,
   counts: COUNTS,
+  drafts: {
+    writtenTokens: 2,
+    writtenParts: 1,
+    drafts: [{ drafter: 'suffix', rounds: 1, drafted: [1, 1], accepted: [1, 0] }],
+  },
   cacheBytes: 4096,
   seconds: 2,
 });
@@ -199,7 +204,7 @@ describe('generate', () => {
     expect(one.stdout).toBe(' b\n');
     expect(one.stderr).toContain(
       '2 tokens in 2.00 s: 1.0 tokens/s; the first after 250.0 ms, then one every 250.0 ms; ' +
-        'ended by --max-new-tokens\n',
+        'ended by --max-new-tokens\ndrafts: 1 of 2 accepted, 2.0 tokens a step\n',
     );
     expect(one.stderr).not.toContain('pages');
     const more = await run(['m', 'a', '--verbose'], [textOf(0, ' b')]);
@@ -227,6 +232,16 @@ describe('generate', () => {
       },
       { index: 1, error: 'a value is NaN or infinite' },
     ]);
+    // What became of drafts depends on the moment: it is told where it is asked.
+    const drafted = { ...textOf(0, 'b'), drafts: { drafted: 3, accepted: 1 } } as PromptResult;
+    expect((await run(['m', 'a', '--json'], [drafted])).stdout).not.toContain('drafts');
+    const lines = await run(['m', 'a', 'c', '--json', '--draft', 'suffix'], [drafted, textOf(1, 'd')]);
+    expect(
+      lines.stdout
+        .trimEnd()
+        .split('\n')
+        .map((line) => JSON.parse(line) as unknown),
+    ).toMatchObject([{ drafts: { drafted: 3, accepted: 1 } }, { drafts: { drafted: 0, accepted: 0 } }]);
     expect(status).toBe(1);
     expect(stderr).toMatch(/^error: prompt 2: a value is NaN or infinite\nhint: .*\n$/);
   });

@@ -69,7 +69,15 @@ describe('/metrics', () => {
         "vllm:num_preemptions_total counter",
         "vllm:prefix_cache_queries_total counter",
         "vllm:prefix_cache_hits_total counter",
+        "vllm:spec_decode_num_drafts_total counter",
+        "vllm:spec_decode_num_draft_tokens_total counter",
+        "vllm:spec_decode_num_accepted_tokens_total counter",
+        "tilewright:written_tokens_total counter",
+        "tilewright:written_parts_total counter",
         "vllm:request_success_total counter",
+        "vllm:spec_decode_num_accepted_tokens_per_pos_total counter",
+        "tilewright:draft_tokens_total counter",
+        "tilewright:accepted_draft_tokens_total counter",
         "vllm:time_to_first_token_seconds histogram",
         "vllm:inter_token_latency_seconds histogram",
         "vllm:request_time_per_output_token_seconds histogram",
@@ -99,6 +107,32 @@ describe('/metrics', () => {
       ...{ 'finished_reason="abort"}': 0, 'finished_reason="error"}': 0 },
     });
     expect(metrics.registry.contentType).toBe('text/plain; version=0.0.4; charset=utf-8');
+  });
+
+  it('counts drafts as vLLM does, and by drafter and depth', async () => {
+    const drafts = [
+      { drafter: 'ngram', rounds: 2, drafted: [2, 2, 1], accepted: [2, 1, 0] },
+      { drafter: 'suffix', rounds: 3, drafted: [3], accepted: [1] },
+    ];
+    const [stats] = idle();
+    const { metrics } = made(() => Promise.resolve([{ ...stats!, drafts, writtenTokens: 9, writtenParts: 5 }]));
+    expect(await linesOf(metrics, 'vllm:spec_decode_num_')).toEqual({
+      [`drafts_total{${LABELS}}`]: 5,
+      [`draft_tokens_total{${LABELS}}`]: 8,
+      [`accepted_tokens_total{${LABELS}}`]: 4,
+      [`accepted_tokens_per_pos_total{${LABELS},position="0"}`]: 3,
+      [`accepted_tokens_per_pos_total{${LABELS},position="1"}`]: 1,
+      [`accepted_tokens_per_pos_total{${LABELS},position="2"}`]: 0,
+    });
+    const own = (name: string) => linesOf(metrics, `tilewright:${name}{${LABELS},drafter=`);
+    expect(await own('draft_tokens_total')).toEqual({
+      ...{ '"ngram",depth="1"}': 2, '"ngram",depth="2"}': 2, '"ngram",depth="3"}': 1, '"suffix",depth="1"}': 3 },
+    });
+    expect(await own('accepted_draft_tokens_total')).toEqual({
+      ...{ '"ngram",depth="1"}': 2, '"ngram",depth="2"}': 1, '"ngram",depth="3"}': 0, '"suffix",depth="1"}': 1 },
+    });
+    expect(await valueOf(metrics, 'tilewright:written_tokens_total')).toBe(9);
+    expect(await valueOf(metrics, 'tilewright:written_parts_total')).toBe(5);
   });
 
   it('counts the bounds of histograms from the least to all', async () => {
