@@ -183,7 +183,7 @@ export class DeviceDrafts {
     const { rows: maxRows = limits.tokens } = limits;
     const groups: DraftAsk[][] = [];
     const writing = new Set<number>();
-    let [tokens, keys] = [Infinity, 0];
+    let [tokens, keys] = [0, 0];
     for (const ask of asks) {
       const { sequence, depth } = ask;
       const { length } = sequence.tokens;
@@ -191,15 +191,16 @@ export class DeviceDrafts {
       if (!this.isReady(ask) || pages.some((page) => writing.has(page))) continue;
       for (const page of pages) writing.add(page);
       const count = this.behind(sequence);
+      const listed = length + depth - ahead;
       let group = groups.at(-1);
-      if (group === undefined || tokens + count > limits.tokens || group.length >= maxRows) group = undefined;
-      if (group === undefined || keys + length + depth - ahead > limits.keys) {
+      const hasRoom = tokens + count <= limits.tokens && keys + listed <= limits.keys;
+      if (group === undefined || !hasRoom || group.length >= maxRows) {
         groups.push((group = []));
         [tokens, keys] = [0, 0];
       }
       group.push(ask);
       tokens += count;
-      keys += length + depth - ahead;
+      keys += listed;
     }
     return groups;
   }
@@ -242,26 +243,25 @@ export class DeviceDrafts {
 
   /** Nobody knows what the call has computed, or whether the device took the pages that it named. */
   private fail({ parts, written, knownPages }: DraftCall, error: Error): void {
-    const { rounds } = this.counted;
     this.counted.failures++;
     if (error instanceof StateLost) {
-      this.restUntil = rounds + LOST_ROUNDS * 2 ** Math.min(this.losses++, MOST_DOUBLED);
+      this.restUntil = this.counted.rounds + LOST_ROUNDS * 2 ** Math.min(this.losses++, MOST_DOUBLED);
       return;
     }
-    const drawing = parts.filter(({ draw }) => draw !== 'none');
-    const { rows } = error as { readonly rows?: readonly number[] };
-    const failed = new Set((rows?.map((row) => drawing[row]) ?? parts).map((part) => part?.sequence));
     parts.forEach(({ sequence, from }, i) => {
       written[i]!.forEach((page, k) => {
         const first = (Math.floor(from / PAGE_TOKENS) + k) * PAGE_TOKENS;
         this.pool.drafted[page] = Math.min(this.pool.drafted[page]!, Math.max(0, from - first));
       });
       sequence.knownPages = Math.min(sequence.knownPages, knownPages[i]!);
-      if (!failed.has(sequence)) return;
-      const { failures = 0 } = this.resting.get(sequence) ?? {};
-      const until = rounds + REST_ROUNDS * 2 ** Math.min(failures, MOST_DOUBLED);
-      this.resting.set(sequence, { failures: failures + 1, until });
+      this.rest(sequence);
     });
+  }
+
+  private rest(sequence: Sequence): void {
+    const { failures = 0 } = this.resting.get(sequence) ?? {};
+    const until = this.counted.rounds + REST_ROUNDS * 2 ** Math.min(failures, MOST_DOUBLED);
+    this.resting.set(sequence, { failures: failures + 1, until });
   }
 
   /** What the rows of a chain have drawn, as far as their calls were answered. */
@@ -270,16 +270,15 @@ export class DeviceDrafts {
     const chances: number[] = [];
     for (const { call, row } of rows) {
       const answer = await call.answer;
-      const token = answer instanceof Error ? -1 : (answer.nextToken[row] ?? -1);
-      if (answer instanceof Error || token < 0) break;
+      if (answer instanceof Error) break;
+      const token = answer.nextToken[row] ?? -1;
+      if (token < 0) {
+        this.rest(sequence);
+        break;
+      }
+      const draw = sequence.drawAt(length + tokens.length);
       const chance = Math.exp(answer.nextTokenLogProb[row] ?? NaN);
-      chances.push(
-        chanceOf(
-          atTemperature(chance, sequence.drawAt(length + tokens.length)),
-          token,
-          sequence.drawAt(length + tokens.length),
-        ),
-      );
+      chances.push(chanceOf(atTemperature(chance, draw), token, draw));
       tokens.push(token);
     }
     // The last token that was drawn was fed to nobody.

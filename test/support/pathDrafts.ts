@@ -84,20 +84,20 @@ export class PathDrafts implements DraftFunction {
       const place = this.ahead === 1 ? inputs.keepFeature[r]! : -1;
       if (place >= 0) this.features[place] = digest;
     });
+    const isFailing = behind.map(({ digest }) => mix(digest, 6) / 2 ** 32 < 1 / failsOneIn);
     const rights = behind.map(({ digest }) => isRight(digest));
     const next = behind.map(({ digest }, r) => {
       const token = this.model.rightToken(digest, inputs, r);
       return rights[r] === true ? token : (token + 1 + (digest % (this.model.vocab - 1))) % this.model.vocab;
     });
     this.drawn = new Map(next.flatMap((token, r) => (inputs.keep[r]! >= 0 ? [[inputs.keep[r]!, token] as const] : [])));
-    const failed = behind.flatMap(({ digest }, r) => (mix(digest, 6) / 2 ** 32 < 1 / failsOneIn ? [r] : []));
-    if (failed.length > 0)
-      throw Object.assign(new Error('a draft is not finite'), { name: 'NonFiniteError', rows: failed });
     if (failsAt?.has(call) === true) throw new Error('a call of draft failed');
     return {
       ...{ logProb: new Float32Array(0), isArgmax: new Int32Array(0) },
-      nextToken: Int32Array.from(next),
-      nextTokenLogProb: Float32Array.from(rights, (right) => Math.log(confidence(right))),
+      nextToken: Int32Array.from(next, (token, r) => (isFailing[r] === true ? -1 : token)),
+      nextTokenLogProb: Float32Array.from(rights, (right, r) =>
+        isFailing[r] === true ? NaN : Math.log(confidence(right)),
+      ),
     };
   }
 
