@@ -87,6 +87,8 @@ export interface RandomModelOptions {
   readonly feeds?: boolean;
   /** `step` chooses tokens from whole rows of logits where it is asked to. */
   readonly logits?: boolean;
+  /** A draft model or head, named as `model` is. */
+  readonly draftModel?: string;
   /** Default: made-up weights. */
   readonly init?: WeightInit;
   /** The npm script, for messages. */
@@ -97,9 +99,10 @@ export interface RandomModelOptions {
 export async function openRandomModel(
   options: RandomModelOptions,
 ): Promise<Pick<OpenedModel, 'model' | 'checkpoint'> & { readonly executor: DeviceExecutor }> {
-  const { model: name, threads, script, ...compiling } = options;
+  const { model: name, threads, script, draftModel, ...compiling } = options;
+  const drafts = draftModel === undefined ? {} : { draftModel: modelPath(draftModel) };
   const { model, checkpoint } = await openOrCompile(
-    { model: modelPath(name), init: initOf(name), precision: 'auto', ...compiling },
+    { model: modelPath(name), init: initOf(name), precision: 'auto', ...compiling, ...drafts },
     detectMachine(),
     ui,
   );

@@ -199,7 +199,7 @@ async function main(options: Options): Promise<void> {
     threads: options.threads,
     cacheTokens,
     feeds: target === 'cuda',
-    ...defined({ precision: options.quantize }),
+    ...defined({ precision: options.quantize, draftModel: options.draftModel }),
     script: 'bench:speculation',
   });
   const { vocabSize } = checkpoint.config;
