@@ -15,8 +15,11 @@ export interface NgramOptions {
   readonly max?: number;
 }
 
-const DEFAULT_MIN = 2;
+const DEFAULT_MIN = 1;
 const DEFAULT_MAX = 5;
+
+/** Drafts that are less likely to be reached, and right, are none. */
+export const LEAST_CHANCE = 0.03;
 
 /** Entries that are looked at for a place: with others in their way, there are no more, however the text was made. */
 const PROBES = 16;
@@ -142,12 +145,19 @@ class NgramState implements DraftState {
     this.index.update(tokens);
     const found = most > 0 ? this.index.find(tokens) : undefined;
     if (found === undefined) return NO_DRAFT;
-    const drafted = copyFrom(tokens, found.at, most);
-    this.open = { place: tokens.length, token: drafted[0]!, kind: lengthKind(found.length) };
-    // Where a draft is right, one more token agrees.
-    const chances = drafted.map((token, i) =>
-      chanceOf(this.rates.of(lengthKind(found.length + i)), token, text.drawAt(tokens.length + i)),
-    );
+    const copied = copyFrom(tokens, found.at, most);
+    this.open = { place: tokens.length, token: copied[0]!, kind: lengthKind(found.length) };
+    const drafted: number[] = [];
+    const chances: number[] = [];
+    let survival = 1;
+    for (const [i, token] of copied.entries()) {
+      // Where a draft is right, one more token agrees.
+      const chance = chanceOf(this.rates.of(lengthKind(found.length + i)), token, text.drawAt(tokens.length + i));
+      survival *= chance;
+      if (survival < LEAST_CHANCE) break;
+      drafted.push(token);
+      chances.push(chance);
+    }
     return { tokens: drafted, chances };
   }
 }

@@ -1,18 +1,18 @@
 /**
- * Suffix drafting: the end of a text is looked for in the text itself and in former outputs of the model, and what
- * followed there is the draft. Outputs are in one tree with the number of times that each continuation was seen, of
- * which the oldest leave; the text itself has an index. Where several continuations were seen the draft is a tree:
- * nodes are added by the probability that all on their path are right, with the noise of their places looked at.
- * Sources: suffix decoding (Oliaro et al., arXiv:2411.04975).
+ * Suffix drafting: the end of a text is looked for in what the model read and wrote, and what followed there is the
+ * draft. Prompts and outputs are in one tree with the number of times that each continuation was seen; the oldest
+ * leave. The text itself also has an index, which knows its latest places. Where several continuations were seen the
+ * draft is a tree: nodes are added by the probability that all on their path are right, with the noise of their places
+ * looked at. Source: suffix decoding (Oliaro et al., arXiv:2411.04975).
  */
 import { chanceOf, rankCandidates } from './chance.js';
 import { type Draft, type Drafter, type DraftState, type DraftText, NO_DRAFT } from './drafter.js';
-import { NgramIndex } from './ngram.js';
+import { LEAST_CHANCE, NgramIndex } from './ngram.js';
 import { LENGTHS, lengthKind, Rates } from './rates.js';
 import { ROOT, SuffixTree } from './suffixTree.js';
 
 export interface SuffixOptions {
-  /** Tokens of outputs that are kept: a power of two. One takes 76 bytes. */
+  /** Tokens of prompts and outputs that are kept: a power of two. One takes 76 bytes. */
   readonly tokens?: number;
   /** Nodes that are less likely to be reached are no drafts. */
   readonly leastChance?: number;
@@ -23,17 +23,19 @@ export interface SuffixOptions {
 }
 
 const DEFAULT_TOKENS = 1 << 18;
-const DEFAULT_LEAST_CHANCE = 0.05;
 const DEFAULT_FACTOR = 4;
-const DEFAULT_CHILDREN = 3;
+const DEFAULT_CHILDREN = 4;
 
 /** Most tokens before a place that must agree; and with as many behind them, what the tree has of each place. */
 const MOST_MATCHED = 16;
 const DEPTH = 2 * MOST_MATCHED;
-/** Tokens of an unfinished output that are taken at once. */
+/** Fewest tokens of an unfinished text that the tree takes at once, and most in a call, besides those of a window. */
 const CHUNK = 64;
+const PIECE = 256;
+/** The share of the tree that one prompt may fill: its last tokens. */
+const PROMPT_SHARE = 1 / 32;
 /** Fewest and most tokens of which the index of a text has a table; it compares more than that. */
-const [LEAST_OWN, MOST_OWN] = [2, 5];
+const [LEAST_OWN, MOST_OWN] = [1, 5];
 
 /** Kinds of evidence: a place in the tree by tokens that agree and share, one in the text by tokens, and both. */
 const SHARES = 8;
@@ -79,7 +81,7 @@ interface Open {
 }
 
 /** What the texts of a model share. */
-class Outputs {
+class Memory {
   readonly options: Required<SuffixOptions>;
   readonly rates = new Rates(PRIOR);
   private known: SuffixTree | undefined;
@@ -87,21 +89,22 @@ class Outputs {
   constructor(options: SuffixOptions) {
     this.options = {
       tokens: DEFAULT_TOKENS,
-      leastChance: DEFAULT_LEAST_CHANCE,
+      leastChance: LEAST_CHANCE,
       factor: DEFAULT_FACTOR,
       children: DEFAULT_CHILDREN,
       ...options,
     };
   }
 
-  /** Memory is taken with the first output. */
+  /** Memory is taken with the first text. */
   get tree(): SuffixTree {
     return (this.known ??= new SuffixTree(this.options.tokens, DEPTH));
   }
 }
 
 class SuffixState implements DraftState {
-  private readonly outputs: Outputs;
+  private readonly memory: Memory;
+  private readonly promptLength: number;
   private readonly own = new NgramIndex(LEAST_OWN, MOST_OWN);
   /** Tokens before this one are in the tree. */
   private added: number;
@@ -110,17 +113,17 @@ class SuffixState implements DraftState {
   private seen = 0;
   private open: Open | undefined;
 
-  constructor(outputs: Outputs, promptLength: number) {
-    this.outputs = outputs;
-    this.added = Math.max(0, promptLength - MOST_MATCHED);
+  constructor(memory: Memory, promptLength: number) {
+    this.memory = memory;
+    this.promptLength = promptLength;
+    this.added = Math.max(0, promptLength - PROMPT_SHARE * memory.options.tokens);
   }
 
   propose(text: DraftText, most: number): Draft {
     const { tokens } = text;
     this.score(tokens);
     this.own.update(tokens);
-    if (tokens.length - this.added >= CHUNK + DEPTH)
-      this.added = this.outputs.tree.add(tokens, this.added, tokens.length, false);
+    if (tokens.length - this.added >= CHUNK + DEPTH) this.take(tokens);
     if (most <= 0) return NO_DRAFT;
     const root = this.rootOf(tokens);
     return root.node === ROOT && root.at === 0 ? NO_DRAFT : this.grow(root, text, most);
@@ -128,8 +131,17 @@ class SuffixState implements DraftState {
 
   end({ tokens }: Pick<DraftText, 'tokens'>): void {
     this.score(tokens);
-    if (tokens.length > this.added) this.outputs.tree.add(tokens, this.added, tokens.length, true);
+    // What is left of a prompt then would stop others.
+    this.added = Math.max(this.added, this.promptLength - MOST_MATCHED);
+    if (tokens.length > this.added) this.memory.tree.add(tokens, this.added, tokens.length, true);
     this.added = tokens.length;
+  }
+
+  /** Gives the tree what it does not have of a text that goes on: beginnings of prompts are often the same. */
+  private take(tokens: readonly number[]): void {
+    const { tree } = this.memory;
+    if (this.added < this.promptLength) this.added = tree.unseen(tokens, this.added);
+    this.added = tree.add(tokens, this.added, Math.min(tokens.length, this.added + PIECE + DEPTH), false);
   }
 
   /** Counts whether what was found is what came. */
@@ -137,13 +149,13 @@ class SuffixState implements DraftState {
     if (this.open === undefined || this.open.place >= tokens.length) return;
     const { place, kinds } = this.open;
     const right = tokens[place];
-    for (const [i, token] of this.open.tokens.entries()) this.outputs.rates.count(kinds[i]!, token === right);
+    for (const [i, token] of this.open.tokens.entries()) this.memory.rates.count(kinds[i]!, token === right);
     this.open = undefined;
   }
 
   /** The longest end of the text that is in the tree, and in the text before. */
   private rootOf(tokens: readonly number[]): Path {
-    const { tree } = this.outputs;
+    const { tree } = this.memory;
     let length = Math.min(MOST_MATCHED, tokens.length, this.matched + tokens.length - this.seen);
     let node = ROOT;
     // What is in the tree has all its ends there.
@@ -156,7 +168,7 @@ class SuffixState implements DraftState {
 
   /** Adds the most likely node until there are enough, or all others are too unlikely. */
   private grow(root: Path, text: DraftText, most: number): Draft {
-    const { leastChance, factor } = this.outputs.options;
+    const { leastChance, factor } = this.memory.options;
     const deepest = Math.ceil(factor * Math.max(root.length, root.agreed));
     const taken: Path[] = [];
     const open = [...this.following(root, text)];
@@ -175,7 +187,7 @@ class SuffixState implements DraftState {
 
   /** What may come behind a path, with the probability of each. */
   private following(path: Path, text: DraftText): readonly Path[] {
-    const { tree, rates, options } = this.outputs;
+    const { tree, rates, options } = this.memory;
     const { tokens } = text;
     const { node, length, at, agreed, depth } = path;
     const found: number[] = [];
@@ -254,13 +266,13 @@ function draftOf(taken: readonly Path[]): Draft {
 /** Drafts from a text itself and from what the model wrote before. */
 export class SuffixDrafter implements Drafter {
   readonly name = 'suffix';
-  private readonly outputs: Outputs;
+  private readonly memory: Memory;
 
   constructor(options: SuffixOptions = {}) {
-    this.outputs = new Outputs(options);
+    this.memory = new Memory(options);
   }
 
   begin({ promptLength }: Pick<DraftText, 'promptLength'>): DraftState {
-    return new SuffixState(this.outputs, promptLength);
+    return new SuffixState(this.memory, promptLength);
   }
 }

@@ -85,9 +85,24 @@ export class SuffixTree {
     return begin;
   }
 
-  /** Where a path ends, at a node or on the way to it: tokens `from` to the end of a text. ROOT: it is not there. */
-  find(text: readonly number[], from: number): number {
-    const length = text.length - from;
+  /** The first place of a text, from one on, whose window is not there. A run that is there costs its comparison. */
+  unseen(text: readonly number[], from: number): number {
+    let at = from;
+    while (at + this.depth <= text.length) {
+      const node = this.find(text, at, at + this.depth);
+      if (node === ROOT) break;
+      const start = this.start[node]!;
+      let run = this.depth;
+      while (run < this.capacity && at + run < text.length && this.ring[(start + run) & this.mask] === text[at + run])
+        run++;
+      at += run - this.depth + 1;
+    }
+    return at;
+  }
+
+  /** Where a path ends, at a node or on the way to it: tokens `from` to `to` of a text. ROOT: it is not there. */
+  find(text: readonly number[], from: number, to = text.length): number {
+    const length = to - from;
     if (length <= 0 || length > this.depth) return ROOT;
     let node = ROOT;
     let done = 0;

@@ -1,6 +1,7 @@
 /** Drafts from former outputs: what they are, how likely, what leaves, and what they cost. */
 import { describe, expect, it } from 'vitest';
 import { type DraftText, MAX_DRAFTS, usableDraft } from '../../draft/drafter.js';
+import { LEAST_CHANCE } from '../../draft/ngram.js';
 import { SuffixDrafter } from '../../draft/suffix.js';
 import { type Draw, gumbel, noiseKey } from '../../ir/gumbel.js';
 import { expectLinear } from '../support/growth.js';
@@ -104,7 +105,7 @@ describe('suffix drafts', () => {
         for (const [node, chance] of (draft.chances ?? []).entries()) {
           const parent = draft.parents?.[node] ?? node - 1;
           survivals[node] = chance * (parent < 0 ? 1 : survivals[parent]!);
-          expect(survivals[node]).toBeGreaterThanOrEqual(0.05);
+          expect(survivals[node]).toBeGreaterThanOrEqual(LEAST_CHANCE);
         }
         for (let count = Math.floor(random() * 5); count >= 0; count--) text.push(Math.floor(random() * 4));
       }
