@@ -35,9 +35,13 @@ export function guideOf(structure: Structure, model: Omit<GrammarModel, 'key'>):
       begin: () => {
         let match = grammar.start();
         return {
-          next: (token) => {
-            if (token !== undefined) match = match.take(token);
+          next: (...tokens) => {
+            for (const token of tokens) match = match.take(token);
             return match.mask();
+          },
+          ahead: (taken, { tokens, parents }) => {
+            for (const token of taken) match = match.take(token);
+            return match.ahead(tokens, parents);
           },
           close: () => undefined,
         };

@@ -89,7 +89,7 @@ export function cutTree(tree: DraftTree, chain: number, branches: number): Draft
 }
 
 /** The tokens from the first draft to this node; none for −1. */
-export function pathTo({ tokens, parents }: DraftTree, node: number): number[] {
+export function pathTo({ tokens, parents }: Pick<DraftTree, 'tokens' | 'parents'>, node: number): number[] {
   const path: number[] = [];
   for (let at = node; at >= 0; at = parents[at]!) path.push(tokens[at]!);
   return path.reverse();
@@ -109,12 +109,33 @@ export function endsWith(text: readonly number[], { tokens, parents }: DraftTree
   return true;
 }
 
+/** The node that is a token behind another; −1 where there is none. */
+export const childOf = (
+  { tokens, parents }: Pick<DraftTree, 'tokens' | 'parents'>,
+  node: number,
+  token: number,
+): number => tokens.findIndex((each, at) => each === token && parents[at] === node);
+
+/** Where the nodes of drafts are in a tree that has what they follow; −1 for those that it does not have. */
+export function placesIn(
+  tree: Pick<DraftTree, 'tokens' | 'parents'>,
+  drafts: Pick<DraftTree, 'tokens' | 'parents'>,
+): readonly number[] {
+  const places: number[] = [];
+  drafts.tokens.forEach((token, node) => {
+    const parent = drafts.parents[node]!;
+    const isLost = parent >= 0 && places[parent]! < 0;
+    places.push(isLost ? -1 : childOf(tree, parent < 0 ? -1 : places[parent]!, token));
+  });
+  return places;
+}
+
 /** The nodes that a text has behind its first `length` tokens, in order. */
-export function acceptedNodes({ tokens, parents }: DraftTree, text: readonly number[], length: number): number[] {
+export function acceptedNodes(tree: DraftTree, text: readonly number[], length: number): number[] {
   const nodes: number[] = [];
   let last = -1;
   for (let at = length; at < text.length; at++) {
-    const next = tokens.findIndex((token, node) => token === text[at] && parents[node] === last);
+    const next = childOf(tree, last, text[at]!);
     if (next < 0) break;
     nodes.push((last = next));
   }

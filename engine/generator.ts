@@ -228,6 +228,8 @@ export class Generator implements TaskOwner {
           if (masks !== undefined) await masks;
           const drafts = this.speculation.prepare();
           if (drafts !== undefined) await drafts;
+          const looked = this.lookAhead();
+          if (looked !== undefined) await looked;
           const flight = this.begin();
           if (flight === undefined) break;
           flights.push(flight);
@@ -239,6 +241,13 @@ export class Generator implements TaskOwner {
     } finally {
       this.loop = undefined;
     }
+  }
+
+  /** Guides are asked about drafts. What they answer late is for a later step. */
+  private lookAhead(): Promise<void> | undefined {
+    if (this.guided.size === 0) return undefined;
+    for (const sequence of this.scheduler.running) sequence.lookAhead();
+    return this.guided.wait(this.times.lastMs);
   }
 
   /** A sequence that no step takes would hang its reader. It waits where pages may come, as of one that thinks. */

@@ -63,10 +63,7 @@ function planOf(request: EngineRequest, model: ModelFacts): RequestPlan<EngineRe
       );
       requireTokens(allowedTokens ?? [], model, 0);
       if (allowedTokens?.length === 0) throw new UsageError('allowedTokens: no token is allowed', 'give at least one');
-      const { drafts } = own;
       const guide = allowedTokens === undefined ? own.guide : onlyTokens(allowedTokens, model.vocab ?? 0, own.guide);
-      if (drafts !== undefined && drafts !== false && guide !== undefined)
-        throw new UsageError('drafts: a guided continuation takes none', 'leave drafts or guide out');
       const rows = given !== undefined && 'top' in given ? allRows(own.prompt, given) : given;
       const asked = rows !== undefined && planRows(own.prompt, rows, model);
       const sequences = Array.from({ length: n }, (_each, i) => ({

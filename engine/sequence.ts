@@ -1,12 +1,12 @@
 /** A sequence of tokens that is continued: its prompt, what was generated, and the pages of its keys and values. */
 import { NO_FILTERS } from '../ir/filters.js';
-import { type Draft, NO_DRAFT } from '../draft/drafter.js';
+import { type Draft, MAX_DRAFTS, NO_DRAFT } from '../draft/drafter.js';
 import { DECODE_RUN } from '../ir/stepping.js';
 import { type Draw, noiseKey } from '../ir/gumbel.js';
 import { defined } from '../system/defined.js';
 import { AskedRows } from './askedRows.js';
-import { acceptedNodes, type DraftTree, endsWith, pathTo } from './draftTree.js';
-import type { Guided } from './guide.js';
+import { acceptedNodes, type DraftTree, endsWith, layOut, pathTo } from './draftTree.js';
+import type { Guided, TokenMask } from './guide.js';
 import { isGreedy, needsRow, type Sampling } from './options.js';
 import type { TokenFact } from './pageFacts.js';
 import { contentOf, PAGE_TOKENS, type PagePool } from './pages.js';
@@ -99,6 +99,7 @@ export class Sequence {
   isDrafting = false;
   /** What its next step may take behind its last token. */
   draft: Draft = NO_DRAFT;
+  private looked: Draft | undefined;
   /** Tokens from place `from` on whose keys the function that drafts has computed in its pages, if they are right. */
   fed: { readonly from: number; readonly tokens: readonly number[] } | undefined;
   /** Those of its first tokens, in order. */
@@ -140,9 +141,27 @@ export class Sequence {
     return Math.max(0, this.tokens.length - this.computed - (this.isThinking ? 1 : 0));
   }
 
-  /** Whether the mask of its next token is not there yet. */
+  /** Whether the mask of its next token is not there yet, or those behind its drafts. */
   get isThinking(): boolean {
-    return this.guided !== undefined && this.guided.mask === undefined;
+    return this.guided !== undefined && (this.guided.mask === undefined || this.guided.isLooking);
+  }
+
+  /** Whether its guide has looked through its draft. */
+  get isLooked(): boolean {
+    return this.looked === this.draft;
+  }
+
+  /** Asks its guide what may come behind its draft, where that was not done. It is thinking meanwhile. */
+  lookAhead(): void {
+    const { guided } = this;
+    if (guided === undefined || this.isLooked || this.draft.tokens.length === 0 || this.isThinking) return;
+    if (guided.takesDrafts) guided.look(layOut(this.draft, MAX_DRAFTS));
+    else this.draft = NO_DRAFT;
+  }
+
+  /** Its guide has answered: what may come of its draft is left. */
+  takeLooked(): void {
+    this.draft = this.looked = this.guided!.allowedDrafts;
   }
 
   /** Whether its prompt is computed, so that it goes on token by token. */
@@ -256,7 +275,8 @@ export class Sequence {
     const { length } = this.tokens;
     const isAlone = drafts.tokens.length === 0;
     const path = isAlone ? this.tokens : [...this.tokens];
-    const first = this.filterRow(path);
+    const masks = this.guided?.masksBehind(drafts);
+    const first = this.filterRow(path, this.guided?.mask);
     if (isAlone) return [first];
     const rows = [{ ...first, entries: copyOf(first.entries) }];
     let last = -1;
@@ -271,7 +291,7 @@ export class Sequence {
       path.push(token);
       last = node;
       if (!this.isFilteredAfter(path.length - length)) return;
-      const row = this.filterRow(path);
+      const row = this.filterRow(path, masks?.[node]);
       rows.push({ ...row, entries: copyOf(row.entries) });
     });
     takeBack();
@@ -279,14 +299,14 @@ export class Sequence {
   }
 
   /** How the token after a path, its own tokens and drafts, is chosen. The lists change with the next such row. */
-  private filterRow(path: readonly number[]): FilterRow {
+  private filterRow(path: readonly number[], mask: TokenMask | undefined): FilterRow {
     const entries = this.entries!;
     return {
       filters: filtersOf(this.sampling!),
       entries: entries.listAfter(path, path.length, this.isBanning(path.length - this.tokens.length)),
       isGenerated: entries.counts && path.length > this.promptLength,
       topCount: this.topCount,
-      mask: this.guided?.mask,
+      mask,
     };
   }
 

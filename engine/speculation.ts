@@ -56,7 +56,7 @@ export class Speculation {
   /** A text is to be continued. */
   begin(task: Task): void {
     const { sequence, request } = task;
-    if (request.drafts === false || request.maxNewTokens === 0 || request.guide !== undefined) return;
+    if (request.drafts === false || request.maxNewTokens === 0) return;
     const drafter = request.drafts ?? this.drafts.drafter;
     if (drafter === undefined && this.device === undefined) return;
     const { tokens, promptLength } = sequence;
@@ -86,7 +86,7 @@ export class Speculation {
     const asks: DraftAsk[] = [];
     for (const sequence of this.scheduler.running) {
       const entry = this.entries.get(sequence);
-      if (entry === undefined || !sequence.isWriting || sequence.pending === 0) continue;
+      if (entry === undefined || !sequence.isWriting || sequence.pending === 0 || sequence.isLooked) continue;
       const { state } = entry;
       const most = Math.min(
         fixed === 'auto' ? (state === undefined ? DEVICE_DRAFTS : Infinity) : fixed,

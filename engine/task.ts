@@ -3,7 +3,7 @@
  * `take`, `score`, `end` and `fail`, none of which waits for anybody.
  */
 import { Recent } from '../system/recent.js';
-import { allowsAny } from './guide.js';
+import { allowsAny, isAllowedBy } from './guide.js';
 import {
   type EndReason,
   type Generated,
@@ -96,6 +96,10 @@ export class Task {
   begin(): void {
     this.sequence.guided?.begin({
       onMask: () => this.guide(),
+      onAhead: () => {
+        this.sequence.takeLooked();
+        this.owner?.guide(this);
+      },
       onFail: (error) => this.stopFor(new GenerateError(`its guide failed: ${error.message}`, { cause: error })),
     });
   }
@@ -146,7 +150,7 @@ export class Task {
     if (maxNewTokens === 0) return 'length';
     // A device that finds nothing to choose gives token 0.
     const mask = this.sequence.guided?.mask;
-    if (mask !== undefined && ((mask[next.token >> 5] ?? 0) & (1 << (next.token & 31))) === 0)
+    if (mask !== undefined && !isAllowedBy(mask, next.token))
       throw new GenerateError('no token that its guide allows has a probability above 0');
     this.generated.push(next);
     const length = this.sequence.promptLength + this.generated.length;

@@ -48,8 +48,9 @@ export class CompiledGrammar {
   readonly matcher: Matcher;
   readonly #shared: Shared;
   readonly #lexemes: Lexemes;
-  /** Expressions that were added for it. */
+  /** Expressions that were added for it: for texts, and for what texts may never have. */
   #expressions = 0;
+  #expressionsAhead = 0;
 
   constructor(grammar: Grammar, vocabulary: Vocabulary, shared: Shared) {
     this.vocabulary = vocabulary;
@@ -72,6 +73,25 @@ export class CompiledGrammar {
       masks.set(state, mask, mask.byteLength + 1024);
     }
     return mask;
+  }
+
+  /**
+   * What is found out about drafts, if that takes few steps: undefined otherwise, and where they cannot come. What it
+   * adds to the grammar does not count for texts, so that no draft is the reason why one is given up.
+   */
+  ahead<T>(action: () => T): T | undefined {
+    const { automaton } = this.#lexemes;
+    if (this.#expressionsAhead > LIMITS.expressions) return undefined;
+    const [before, expressions] = [automaton.size, this.#expressions];
+    try {
+      return action();
+    } catch (error) {
+      if (error instanceof GrammarError) return undefined;
+      throw error;
+    } finally {
+      this.#expressionsAhead += automaton.size - before;
+      this.#expressions = expressions;
+    }
   }
 
   /** Does something that may take so many steps. Throws GrammarError where it takes more, or too much memory. */
@@ -131,6 +151,21 @@ export class MatchState {
     if (next !== undefined) return next;
     if (!isEnd || !this.isEnd) throw new GrammarError(`token ${token} cannot come here`);
     return new MatchState(this.#grammar, this.#state, true, this.#threads);
+  }
+
+  /**
+   * The masks behind drafts, each of which follows the one at the place of its parent, before it; −1: this text.
+   * Undefined for one that may not come or ends the text, behind such, and where finding out takes too long.
+   */
+  ahead(tokens: ArrayLike<number>, parents: ArrayLike<number>): (Uint32Array | undefined)[] {
+    const states: (MatchState | undefined)[] = [];
+    return Array.from(tokens, (token, node) => {
+      const before = parents[node]! < 0 ? this : states[parents[node]!];
+      const hasEnded = before === undefined || before.#hasEnded;
+      const state = hasEnded ? undefined : this.#grammar.ahead(() => before.#next(token));
+      states.push(state);
+      return state && this.#grammar.ahead(() => state.mask());
+    });
   }
 
   #next(token: number): MatchState | undefined {

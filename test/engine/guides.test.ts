@@ -1,11 +1,11 @@
 /** Guides: the text of a guided continuation is what masking by hand gives, in any company and whatever happens. */
 import { describe, expect, it } from 'vitest';
-import { drafterOf } from '../../draft/drafter.js';
 import type { StepMessage } from '../../engine/device.js';
 import { Engine } from '../../engine/engine.js';
 import { allowsAny, type TokenGuide } from '../../engine/guide.js';
 import type { Generated, GenerateRequest } from '../../engine/request.js';
 import { isAllowed } from '../../ir/filters.js';
+import { type Text, tokensOf, treesOf } from '../support/draftedTexts.js';
 import { type MadeUpGuide, madeUpGuide } from '../support/guides.js';
 import { mix, PATH_VOCAB, pathModel, type PathModelOptions, randomNumbers } from '../support/pathModel.js';
 
@@ -66,7 +66,7 @@ describe('guided texts', () => {
         if (guide !== undefined) expect(isAllowed(guide.maskAfter(tokens.slice(0, at)), token)).toBe(true);
       });
       // One mask for each token, whatever was computed again.
-      if (guide !== undefined) expect(guide.counts).toEqual({ begun: 2, open: 0, asked: 2 * tokens.length });
+      if (guide !== undefined) expect(guide.counts).toEqual({ begun: 2, open: 0, asked: 2 * tokens.length, looked: 0 });
     }
   });
 
@@ -218,13 +218,8 @@ describe('a guide', () => {
     expect(guide.counts).toMatchObject({ begun: 1, open: 0 });
   });
 
-  it('is refused beside drafts, and by models without logits', () => {
-    const engine = Engine.of(pathModel());
-    const guide = always(ONE_MASK);
-    const ask = { kind: 'generate', prompt: [1], maxNewTokens: 2, guide } as const;
-    expect(() => engine.submit({ ...ask, drafts: drafterOf(() => []) })).toThrow(
-      'drafts: a guided continuation takes none',
-    );
+  it('is refused by models without logits', () => {
+    const ask = { kind: 'generate', prompt: [1], maxNewTokens: 2, guide: always(ONE_MASK) } as const;
     const { vocab: _, ...plain } = pathModel();
     expect(() => Engine.of(plain).submit(ask)).toThrow('compiled without logits, which filters, penalties, guides');
   });
@@ -233,6 +228,93 @@ describe('a guide', () => {
 function always(mask: Uint32Array): TokenGuide {
   return { begin: () => ({ next: () => mask, close: () => undefined }) };
 }
+
+describe('guided texts with drafts', () => {
+  const requests = requestsOf(19, 9);
+  /** Trees in which the text goes some way. */
+  const drafted = (texts: readonly Text[], right: number, random: () => number) =>
+    requests.map((request, i) => ({
+      ...request,
+      drafts: treesOf(tokensOf(texts[i]!), { random, right, chained: 0.5 }),
+    }));
+
+  it.each(WAYS)('are those without on a model %s', async (_name, options) => {
+    const texts = await alone(requests);
+    for (const right of [0.9, 0.3]) {
+      const all = drafted(texts, right, randomNumbers(17));
+      expect(await run(Engine.of(pathModel(options)), all)).toEqual(texts);
+    }
+    for (const { guide } of requests) if (guide !== undefined) expect(guide.counts.open).toBe(0);
+  });
+
+  it('ask once for each step, and compute no draft that may not come', async () => {
+    const guide = madeUpGuide({ vocab: PATH_VOCAB, seed: 3, turns: () => 2 });
+    const request = { prompt: STEM, maxNewTokens: 60, guide };
+    const [text] = await alone([request]);
+    let count = 0;
+    const endsAt = () => ++count === 41;
+    const right = tokensOf(text!);
+    Object.assign(guide.counts, { asked: 0 });
+    // The text along the second of two runs; the first begins with what may not come.
+    const bad = (at: number): number => {
+      const mask = guide.maskAfter(right.slice(0, at));
+      return Array.from({ length: PATH_VOCAB }, (_, token) => token).find((token) => !isAllowed(mask, token))!;
+    };
+    const drafts = {
+      name: 'two',
+      begin: () => ({
+        propose: ({ tokens }: { readonly tokens: readonly number[] }) => {
+          const done = tokens.length - STEM.length;
+          const coming = right.slice(done, done + 3);
+          return { tokens: [bad(done), 5, 5, ...coming], parents: [-1, 0, 1, -1, 3, 4] };
+        },
+      }),
+    };
+    const model = pathModel();
+    const ended = { tokens: text!.tokens.slice(0, 41), reason: 'stop' };
+    expect(await run(Engine.of(model), [{ ...request, endsAt, drafts }])).toEqual([ended]);
+    // The prompt with the first token; then four with each step. What was forbidden took no rows.
+    expect(model.totals).toMatchObject({ steps: 1 + 10, tokens: STEM.length + 10 + 30 });
+    expect(guide.counts).toMatchObject({ asked: 1 + 10, looked: 10 });
+  });
+
+  it('take none where their guide says nothing about drafts, and few where it fails them', async () => {
+    for (const options of [
+      { takesDrafts: false },
+      { turns: () => 1, fails: (path: readonly number[]) => path.length > 30 },
+    ]) {
+      const guide = madeUpGuide({ vocab: PATH_VOCAB, seed: 4, ...options });
+      const request = { prompt: STEM, maxNewTokens: 30, guide };
+      const [text] = await alone([request]);
+      const drafts = treesOf(tokensOf(text!), { random: randomNumbers(2), right: 1, chained: 1 });
+      const model = pathModel();
+      expect(await run(Engine.of(model), [{ ...request, drafts }])).toEqual([text]);
+      if ('takesDrafts' in options) expect(model.totals.steps).toBe(30);
+      else expect(model.totals.steps).toBeLessThan(8);
+    }
+  });
+
+  it('have allowed tokens alone, and end where nothing more may come', async () => {
+    const allowedTokens = [3, 40, 41, 96];
+    const engine = Engine.of(pathModel());
+    const asked = { kind: 'generate', prompt: STEM.slice(0, 9), maxNewTokens: 30, allowedTokens } as const;
+    const guide = madeUpGuide({ vocab: PATH_VOCAB, seed: 6, oneIn: 1 });
+    for (const more of [{}, { guide }]) {
+      const [plain] = await engine.submit({ ...asked, ...more }).result();
+      const drafts = treesOf(tokensOf(plain!), { random: randomNumbers(4), right: 0.8, chained: 0.5 });
+      const [other] = await engine.submit({ ...asked, ...more, drafts }).result();
+      expect(textOf(other!)).toEqual(textOf(plain!));
+      expect(other!.tokens.every(({ token }) => allowedTokens.includes(token))).toBe(true);
+    }
+    const failing = madeUpGuide({ vocab: PATH_VOCAB, seed: 6, fails: ({ length }) => length === 9 });
+    const request = { prompt: STEM, maxNewTokens: 30, guide: failing };
+    const right = madeUpGuide({ vocab: PATH_VOCAB, seed: 6 });
+    const [text] = await run(engine, [{ ...request, guide: right }]);
+    const drafts = treesOf(tokensOf(text!), { random: randomNumbers(4), right: 1, chained: 1 });
+    await expect(engine.generate({ ...request, drafts })).rejects.toThrow('its guide failed: nothing may come');
+    await engine.close();
+  });
+});
 
 describe('a mask', () => {
   it('allows a token of the vocabulary that is not banned', () => {
