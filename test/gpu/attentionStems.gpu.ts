@@ -8,24 +8,19 @@ import { after, before, describe, it } from 'node:test';
 import { attentionSchedules, defaultAttentionSchedule } from '../../codegen/cuda/attention/schedules.js';
 import { cudaScheduling } from '../../codegen/cuda/schedules.js';
 import type { CudaAttentionSchedule } from '../../ir/cuda.js';
-import { extentIn } from '../../ir/extents.js';
-import { ROW_PAD, rowStride } from '../../ir/plan.js';
-import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
-import type { CudaMemory } from '../../runtime/cuda/native.js';
-import { attentionModule, generate, type Shape } from '../codegen/cuda/attentionHarness.js';
+import { attentionModule, type Shape } from '../codegen/cuda/attentionHarness.js';
 import { pathSchedule, siblingsCall, tangledCall } from '../codegen/cuda/pathCases.js';
 import { pathShape } from '../codegen/cuda/pathSchedules.js';
 import { expectSame } from '../support/numbers.js';
 import { Bench, skip } from './attentionBench.js';
-import { groupedPaths, type GroupedPaths } from './groupedPaths.js';
+import { layOutCalls, TIMED_CAPACITY, timedCache, timeOf } from './attentionTimes.js';
+import { groupedPaths } from './groupedPaths.js';
 
-/** Entries of a call's list of keys; rows of keys that a shape's cache has. */
-const [CAPACITY, CACHE_ROWS] = [1 << 22, 2_400_000];
+/** Rows of keys that a shape's cache has. */
+const CACHE_ROWS = 2_400_000;
 /** Those of calls whose bits are compared. */
 const BITS_CAPACITY = 1 << 15;
-const [ROUNDS, LAUNCHES] = [5, 4];
-/** Two such bytes are 0.011 in bf16. */
-const FILLED = 0x3c;
+const SAMPLES = { rounds: 5, launches: 4 };
 
 /** Heads of 64 and 128 as in models of one and eight billion weights. */
 const MODELS = [
@@ -55,81 +50,6 @@ function plansOf(s: Shape, bench: Bench): readonly CudaAttentionSchedule[] {
     if (sharesTiles === true) return queries === 16;
     return isStems(plan) || (queries === 1 && (lone === undefined || lone === 8));
   });
-}
-
-const median = (values: Float64Array): number => [...values].sort((a, b) => a - b)[values.length >> 1]!;
-
-/** What calls in turn read and write, as it lies on the device; `cache` are keys and values of all. */
-function layOutCalls(
-  bench: Bench,
-  s: Shape,
-  calls: readonly GroupedPaths[],
-  cache: ReadonlyMap<string, CudaMemory>,
-): { readonly memory: ReadonlyMap<string, CudaMemory>[]; release(): void } {
-  const made: CudaMemory[] = [];
-  const make = (bytes: number): CudaMemory => {
-    const target = new bench.cuda.Memory(bench.device, bytes);
-    made.push(target);
-    return target;
-  };
-  const { buffers } = attentionModule(s).module;
-  const memory = calls.map(({ paths, lists }) => {
-    const rows = ['q', 'out'].map((name) => {
-      const decl = buffers.find((each) => each.name === name)!;
-      const stride = rowStride(decl, { T: CAPACITY, R: CAPACITY, C: CAPACITY }, DTYPE_BYTES[decl.dtype]);
-      const target = make(roundUp(paths, ROW_PAD) * stride * DTYPE_BYTES[decl.dtype]);
-      target.fill(FILLED);
-      return [name, target] as const;
-    });
-    const integers = Object.entries(lists).map(([name, values]) => {
-      const bytes = Buffer.from(values.buffer, values.byteOffset, values.byteLength);
-      const target = make(roundUp(values.length, ROW_PAD) * 4);
-      target.write(0, bytes);
-      return [name, target] as const;
-    });
-    return new Map([...cache, ...rows, ...integers]);
-  });
-  return {
-    memory,
-    release: () => {
-      for (const each of made) each.release();
-    },
-  };
-}
-
-/** Microseconds of a launch, of which each begins while the one before ends, as in a step. */
-async function timeOf(
-  bench: Bench,
-  s: Shape,
-  plan: CudaAttentionSchedule,
-  { paths, lists }: GroupedPaths,
-  turns: readonly ReadonlyMap<string, CudaMemory>[],
-): Promise<number> {
-  const { text, launch, parameters, extents } = generate(s, plan, CAPACITY);
-  const held = turns.flatMap((memory) => parameters.map((name) => memory.get(name)!));
-  const sizes = extents.map((name) => extentIn(name, { T: paths, R: 0, C: lists.key.length }));
-  const program = new bench.cuda.Program({
-    device: bench.device,
-    extents: extents.map((name, i) => ({ name, most: Math.max(CAPACITY, sizes[i]!) })),
-    inputs: [],
-    outputs: [],
-    slots: held.map((target) => ({ memory: target, offset: 0, bytes: target.sizeBytes })),
-    launches: turns.map((_, at) => ({
-      name: 'stems',
-      ...bench.kernel(text),
-      slots: parameters.map((_name, i) => at * parameters.length + i),
-      tensorMaps: [],
-      launch,
-      usesProgrammaticLaunch: true,
-    })),
-  });
-  try {
-    const launches = turns.map((_, at) => at);
-    const request = { extents: sizes, launches, warmup: 1, repeats: ROUNDS, perSample: LAUNCHES };
-    return (1000 * median(await program.time(request))) / LAUNCHES;
-  } finally {
-    program.release();
-  }
 }
 
 describe('attention of paths that begin alike', { skip }, () => {
@@ -178,16 +98,13 @@ describe('attention of paths that begin alike', { skip }, () => {
     const all = MODELS.map((model) => ({ ...model, plans: plansOf(model.s, bench) }));
     await bench.prepare(
       all.flatMap(({ s, plans }) => plans.map((plan) => ({ s, plan }))),
-      CAPACITY,
+      TIMED_CAPACITY,
     );
     const [details, table]: [string[], string[]] = [[], []];
     for (const { name, s, plans } of all) {
       const { module, kernel } = attentionModule(s);
       const keyBytes = 2 * 2 * s.kvHeads * s.headDim;
-      const cache = new Map(
-        ['k', 'v'].map((key) => [key, new bench.cuda.Memory(bench.device, (CACHE_ROWS * keyBytes) / 2)] as const),
-      );
-      for (const memory of cache.values()) memory.fill(FILLED);
+      const cache = timedCache(bench, s, CACHE_ROWS);
       for (const call of CALLS) {
         const standard = cudaScheduling.key(
           defaultAttentionSchedule(kernel, module, bench.limits, {
@@ -201,7 +118,7 @@ describe('attention of paths that begin alike', { skip }, () => {
           const laid = layOutCalls(bench, s, calls, cache);
           const times = new Map<string, number>();
           for (const plan of plans)
-            times.set(cudaScheduling.key(plan), await timeOf(bench, s, plan, calls[0]!, laid.memory));
+            times.set(cudaScheduling.key(plan), await timeOf(bench, s, plan, calls[0]!, laid.memory, SAMPLES));
           laid.release();
           const best = (which: (plan: CudaAttentionSchedule) => boolean): readonly [string, number] =>
             plans

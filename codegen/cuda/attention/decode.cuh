@@ -1,12 +1,14 @@
 /*
  * Attention of decoding by teams: a cluster of `cluster` blocks computes one query of the heads that share one head of
- * keys. Of scores, the heads are the rows of a tile of a tensor core; of results they are its columns, eight in each
- * half, so that few heads leave less of it idle.
+ * keys, or some queries, of which those of one path are a run (decodeRun.cuh). Of scores, the heads of a run's queries
+ * are the rows of tiles of a tensor core; of results they are columns, eight in each half of a tile, so that few heads
+ * leave less of it idle.
  *
  * A team of four warps takes CHUNK keys at a time. Each warp copies and multiplies TILE_KEYS of them, and computes
- * their weights; then it computes some columns of the result from the weights of all. All teams of the cluster take
- * chunks side by side and send their results to the blocks that add them up: every thread has some elements of the
- * answer, and adds chunks in ascending order. A team that is alone adds chunks up in registers.
+ * their weights; then it computes some columns of the result from the weights of all. All teams of the run's blocks
+ * take chunks side by side and send their results to the blocks that add them up: every thread has some elements of the
+ * answer, as many whatever the run, and adds chunks in ascending order. A team that is alone adds chunks up in
+ * registers.
  *
  * A warp waits for its own keys alone; then for the maxima, and for the weights and values, of its team. It starts the
  * copies of its next keys as soon as it has multiplied these, and those of its next values when the team has read
@@ -14,7 +16,9 @@
  * buffers are enough: who sends chunks of a round has added those of the round before, so everybody has sent these, and
  * had added the ones before them.
  *
- * Grid: kv_heads clusters for each query.
+ * A value that a row does not see has weight zero. Where such a value is not finite, the run parts before it begins.
+ *
+ * Grid: kv_heads clusters for `queries` queries.
  */
 #pragma once
 #include "attention/decodeTeam.cuh"
@@ -113,26 +117,28 @@ template <PathConfig config> struct DecodeAnswer<config, false> {
   }
 };
 
-template <PathConfig config, class Operands> TW_DEVICE void decode_attention(const Operands &x) {
+/*
+ * Computes the run's answer with head kv of keys. False, and nothing is stored or sent, if the run must part. The
+ * cluster's barriers have been made.
+ */
+template <PathConfig config, class Operands>
+TW_DEVICE bool decode_run(const Operands &x, unsigned char *memory, const DecodeRun<config> &run, int kv) {
   using Key = typename Operands::KeyType;
   using Layout = DecodeLayout<config>;
-  constexpr int group = Layout::group, d = config.head_dim, halves = Layout::halves;
+  constexpr int group = Layout::group, d = config.head_dim, halves = Layout::halves, tiles = Layout::tiles;
   constexpr bool is_alone = Layout::workers == 1;
-  TW_DYNAMIC_SHARED(memory, 128);
-  const DecodeTeam<config, Operands> team(memory);
-  const int rank = (int)blockIdx.x % config.cluster, kv = (int)blockIdx.x / config.cluster % config.kv_heads,
-            first = (int)blockIdx.x / (config.cluster * config.kv_heads);
+  const DecodeTeam<config, Operands> team(memory, run.rows());
   const Key *const k = x.k + kv * d, *const v = x.v + kv * d;
-  const Path path = path_of<config>(x, first);
+  const int workers = run.blocks() * config.teams, worker = team.team * run.blocks() + run.rank;
   /* Chunks are counted from the first key's. */
-  const int first_chunk = config.window > 0 ? path.low / CHUNK : 0;
-  const int chunks = (path.keys + CHUNK - 1) / CHUNK - first_chunk;
+  const int first_chunk = config.window > 0 ? run.low / CHUNK : 0;
+  const int chunks = (run.keys + CHUNK - 1) / CHUNK - first_chunk;
   /* The team's chunk of each round. */
-  const auto chunk_of = [&](int round) { return round * Layout::workers + team.team * config.cluster + rank; };
+  const auto chunk_of = [&](int round) { return round * workers + worker; };
   /* Where the key of this lane lies: key `lane` of the warp's part of a chunk, −1 past the last key. */
   const auto place_of = [&](int chunk) {
     const int i = (first_chunk + chunk) * CHUNK + team.warp * TILE_KEYS + team.lane;
-    return (config.window == 0 || i >= path.low) && i < path.keys ? x.key[path.begin + i] : -1;
+    return (config.window == 0 || i >= run.low) && i < run.keys ? x.key[run.begin + i] : -1;
   };
   int place = place_of(chunk_of(0));
   if constexpr (config.reads_ahead) {
@@ -145,15 +151,9 @@ template <PathConfig config, class Operands> TW_DEVICE void decode_attention(con
     }
     await_previous();
   }
-  if (path.keys <= 0) return;
-  const Barriers round_barriers{ array_address(memory) + Layout::barriers_at };
-  if constexpr (config.cluster > 1) {
-    if (threadIdx.x == 0) {
-      round_barriers[0].init(1);
-      round_barriers[1].init(1);
-      show_barriers();
-    }
-    cluster_arrive_relaxed();
+  if (run.keys <= 0) {
+    if constexpr (config.cluster > 1) cluster_wait();
+    return true;
   }
 
   /* The warp copies its own part of a chunk. */
@@ -179,61 +179,102 @@ template <PathConfig config, class Operands> TW_DEVICE void decode_attention(con
   if constexpr (config.is_coded()) next_scales = scales = scales_of<config>(x, kv, chunk_of(0) < chunks ? place : -1);
 
   KeptQueries<config> query;
-  float factor[2] = {};
-  {
-    const auto *const q =
-        x.q + path.token * (long long)config.q_stride + kv * group * d + team.quad * config.lane_columns();
-    const int other = team.row0 + 8;
-    load_queries(query, factor, { q + team.row0 * d, q + other * d },
-        { team.row0 < group, halves > 1 && other < group });
+  float factor[tiles][2] = {};
+  /* Rows 8·half + row0 see keys [low, keys). */
+  int low[halves], keys[halves];
+#pragma unroll
+  for (int half = 0; half < halves; half++) {
+    low[half] = run.low_of_row(8 * half + team.row0);
+    keys[half] = run.keys_of_row(8 * half + team.row0);
+  }
+#pragma unroll
+  for (int m = 0; m < tiles; m++) {
+    const int row = 16 * m + team.row0, other = row + 8;
+    const int token = run.token_of_row(row), other_token = config.queries > 1 ? run.token_of_row(other) : token;
+    const auto *const q = x.q + kv * group * d + team.quad * config.lane_columns();
+    load_queries(query, factor[m],
+        { q + token * (long long)config.q_stride + row % group * d,
+          q + other_token * (long long)config.q_stride + other % group * d },
+        { row < run.rows(), team.halves_of(m) > 1 && other < run.rows() });
+    if (tiles > 1 && (int)threadIdx.x / 32 == m) LeftQueries<config>(memory, m).leave(query);
+  }
+  if constexpr (tiles > 1) __syncthreads();  /* The queries are there. */
+  if constexpr (config.queries > 1) {
+    if (run.count > 1 && !is_run_finite<config>(x, run, kv)) {
+      copy_wait<0>();
+      __syncthreads();  /* Nothing is under way. */
+      return false;
+    }
   }
   /* The i-th pair of columns that this thread stores; −1 if it has none. */
   const auto pair_of = [&](int i) {
-    const int own = i * Layout::threads + (int)threadIdx.x, pair = rank * Layout::pairs_of_block + own;
-    return own < Layout::pairs_of_block && pair < Layout::pairs ? pair : -1;
+    const int own = i * Layout::threads + (int)threadIdx.x, pair = run.rank * Layout::pairs_of_block + own;
+    return own < Layout::pairs_of_block && pair < run.count * Layout::pairs ? pair : -1;
   };
   /* Pairs that the block has. */
-  const int pairs_here = max(min(Layout::pairs - rank * Layout::pairs_of_block, Layout::pairs_of_block), 0);
+  const int pairs_here =
+      max(min(run.count * Layout::pairs - run.rank * Layout::pairs_of_block, Layout::pairs_of_block), 0);
+  const Barriers round_barriers{ array_address(memory) + Layout::barriers_at };
   DecodeAnswer<config> answer;
 
   /* Of several workers, the parts of the last round are added in one more. */
-  for (int round = 0; round * Layout::workers < chunks + (is_alone ? 0 : Layout::workers); round++) {
+  for (int round = 0; round * workers < chunks + (is_alone ? 0 : workers); round++) {
     const int chunk = chunk_of(round), key = (first_chunk + chunk) * CHUNK + team.warp * TILE_KEYS;
     const bool works = chunk < chunks, goes_on = chunk_of(round + 1) < chunks;
     /* Parts of the chunk that have keys. */
-    const int parts = min((path.keys - (first_chunk + chunk) * CHUNK + TILE_KEYS - 1) / TILE_KEYS, Layout::warps);
+    const int parts = min((run.keys - (first_chunk + chunk) * CHUNK + TILE_KEYS - 1) / TILE_KEYS, Layout::warps);
     ChunkAnswer<config> now;
     float top[halves][Layout::warps];
     if (works) {
       copy_wait<1>();
       __syncwarp();  /* The warp's keys are there. */
-      Scores s;
-      multiply_keys<config, Key>(s, query, team.keys_at);
+      Scores s[tiles];
+#pragma unroll
+      for (int m = 0; m < tiles; m++) {
+        if (!team.has(2 * m)) break;
+        if constexpr (tiles > 1) multiply_keys<config, Key>(s[m], LeftQueries<config>(memory, m), team.keys_at);
+        else multiply_keys<config, Key>(s[m], query, team.keys_at);
+      }
       __syncwarp();  /* The warp's keys have been read. */
       if (goes_on) start_keys(next_place);
       copy_commit();
       if constexpr (config.is_coded()) {
         if (goes_on) next_scales = scales_of<config>(x, kv, next_place);
+        team.leave_scales(scales);
       }
-      team.scale(s, factor, scales);
-      if (key + TILE_KEYS > path.keys || (config.window > 0 && key < path.low)) team.mask_ends(s, key, path);
-      team.leave_maxima(s);
+#pragma unroll
+      for (int m = 0; m < tiles; m++) {
+        if (!team.has(2 * m)) break;
+        team.scale(s[m], m, factor[m]);
+        if (key + TILE_KEYS > run.all_keys || (config.window > 0 && key < run.all_low))
+          team.mask_ends(s[m], m, key, low, keys);
+        team.leave_maxima(s[m], m);
+      }
       team.meet();  /* The maxima of all warps are there. */
 #pragma unroll
       for (int half = 0; half < halves; half++) {
+        if (!team.has(half)) break;
         running_maxima(top[half], team.tops + (team.row0 + 8 * half) * Layout::warps);
+        if constexpr (tiles == 1) {
 #pragma unroll
-        for (int e = 0; e < 2; e++)
-          running_maxima(now.top[half][e], team.tops + (2 * team.quad + e + 8 * half) * Layout::warps);
+          for (int e = 0; e < 2; e++) team.find_tops(now, half, e);
+        }
       }
-      if (team.warp < parts) team.leave_weights(s, top);
+      if (team.warp < parts) {
+        float own[halves];
+#pragma unroll
+        for (int half = 0; half < halves; half++) own[half] = team.has(half) ? team.own_maximum(top[half]) : 0.0f;
+#pragma unroll
+        for (int m = 0; m < tiles; m++)
+          if (team.has(2 * m)) team.leave_weights(s[m], m, own);
+      }
     }
     if constexpr (!is_alone) {
       if (round > 0) {
-        const int count = min(chunks - (round - 1) * Layout::workers, Layout::workers);
+        const int count = min(chunks - (round - 1) * workers, workers);
         if constexpr (config.cluster > 1) {
           const Barrier chunks_there = round_barriers[(round - 1) % 2];
-          if (threadIdx.x == 0) chunks_there.expect(count * (pairs_here * 8 + group * 8));
+          if (threadIdx.x == 0) chunks_there.expect(count * (pairs_here * 8 + run.rows() * 8));
           chunks_there.wait((round - 1) / 2 % 2);
         } else {
           __syncthreads();  /* The chunks of the round before are there. */
@@ -254,7 +295,8 @@ template <PathConfig config, class Operands> TW_DEVICE void decode_attention(con
       scales = next_scales;
       if (team.warp == Layout::warps - 1) {
 #pragma unroll
-        for (int half = 0; half < halves; half++) now.end[half] = team.end_of(top[half], half, parts);
+        for (int half = 0; half < halves; half++)
+          if (team.has(half)) now.end[half] = team.end_of(top[half], half, parts);
       }
     }
     if constexpr (is_alone) {
@@ -263,14 +305,13 @@ template <PathConfig config, class Operands> TW_DEVICE void decode_attention(con
       if constexpr (config.cluster > 1) {
         if (round == 0) cluster_wait();  /* The barriers of all blocks are there. */
       }
-      if (works) team.send_chunk(memory, round, team.team * config.cluster + rank, now.o, now.end);
+      if (works) team.send_chunk(memory, round, worker, run.first_rank, run.blocks(), now.o, now.end);
     }
   }
   if constexpr (is_alone) {
     team.leave_answer(answer.o, answer.end);
     __syncthreads();
   }
-  auto *const out = x.out + first * (long long)config.out_stride + kv * group * d;
 #pragma unroll
   for (int i = 0; i < Layout::pairs_of_thread; i++) {
     const int pair = pair_of(i);
@@ -285,8 +326,48 @@ template <PathConfig config, class Operands> TW_DEVICE void decode_attention(con
       columns = answer.o[i];
       inverse = 1.0f / answer.sum[i];
     }
+    auto *const out = x.out + (run.first + pair / Layout::pairs) * (long long)config.out_stride + kv * group * d;
     /* Adding zero makes −0 of a part left out and +0 of one that added nothing the same. */
-    store2(out + pair * 2, columns.x * inverse + 0.0f, columns.y * inverse + 0.0f);
+    store2(out + pair % Layout::pairs * 2, columns.x * inverse + 0.0f, columns.y * inverse + 0.0f);
+  }
+  return true;
+}
+
+/* One query of a cluster by a block of its own. */
+template <PathConfig config> TW_CONSTEXPR PathConfig alone() {
+  PathConfig one = config;
+  one.queries = one.cluster = 1;
+  return one;
+}
+
+template <PathConfig config, class Operands> TW_DEVICE void decode_attention(const Operands &x) {
+  TW_DYNAMIC_SHARED(memory, 128);
+  const int rank = (int)blockIdx.x % config.cluster, kv = (int)blockIdx.x / config.cluster % config.kv_heads,
+            first = (int)blockIdx.x / (config.cluster * config.kv_heads) * config.queries;
+  DecodeRun<config> run(x, first, rank);
+  if constexpr (config.cluster > 1) {
+    const Barriers round_barriers{ array_address(memory) + DecodeLayout<config>::barriers_at };
+    if (threadIdx.x == 0) {
+      round_barriers[0].init(1);
+      round_barriers[1].init(1);
+      show_barriers();
+    }
+    cluster_arrive_relaxed();
+  }
+  if constexpr (config.queries == 1) {
+    decode_run<config>(x, memory, run, kv);
+  } else {
+    /* Few queries have a block each and nobody to share it with. */
+    constexpr bool may_be_alone = config.cluster == config.queries && config.teams == 1;
+    for (;;) {
+      if (may_be_alone && run.count == 1) {
+        if (run.first < x.rows) decode_run<alone<config>()>(x, memory, { x, run.first, 0 }, kv);
+        cluster_wait();
+        return;
+      }
+      if (decode_run<config>(x, memory, run, kv)) return;
+      run.part();
+    }
   }
 }
 

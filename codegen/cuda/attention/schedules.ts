@@ -13,7 +13,7 @@ import { hasOwnKeys } from '../../../ir/kernelAccess.js';
 import { oncePer } from '../../../ir/oncePer.js';
 import { type BufferDType, isFloat } from '../../../ir/types.js';
 import { WGMMA_ROWS } from '../wgmma/instruction.js';
-import { MAX_ROWS, maxResident, MMA_ROWS, tileOf } from './tile.js';
+import { MAX_ROWS, MAX_RUN_ROWS, maxResident, MMA_ROWS, tileOf } from './tile.js';
 
 /**
  * Keys per step of the online softmax. The step determines rounding, so each skeleton has a fixed one, and results do
@@ -52,6 +52,8 @@ const TEAMS = [2, 4] as const;
 const MAX_LONE_HEAD = 128;
 /** Half of a tile's rows: those of sixteen heads spill. */
 const MAX_LONE_GROUP = MMA_ROWS / 2;
+/** Longer ones spill where a block has several queries. */
+const MAX_RUN_HEAD = 128;
 /** Keys and values at work, and at least one part under way. */
 const MIN_LONE_PARTS = 3;
 /** Rows of a tile over a path that are best for prompts. */
@@ -114,14 +116,23 @@ function sharingProblem(
       : 'a lone warp has no teams and no cluster';
   }
   if (resident !== undefined) {
-    if (!isDecode || teams !== undefined || cluster !== undefined)
+    if (!isDecode || schedule.queries > 1 || teams !== undefined || cluster !== undefined)
       return 'blocks of one team, each of one query, take equal parts of a multiprocessor';
     if (arch !== 'sm_90a') return `how much memory a multiprocessor has is known of sm_90a, the target is ${arch}`;
     const most = maxResident(kernel, keys);
     return resident < most ? undefined : `as many blocks as have room on a multiprocessor: ${most}`;
   }
   if (teams === undefined && cluster === undefined) return undefined;
-  if (!isDecode) return `teams and clusters want mma over paths, and one query of at most ${MMA_ROWS} heads a block`;
+  if (!isDecode) {
+    if (skeleton === 'mma' && kernel.mask.kind === 'path' && schedule.queries > 1 && cluster !== undefined)
+      return `queries of a cluster have ${MAX_RUN_ROWS} heads at most that share a head of keys`;
+    return `teams and clusters want mma over paths, and one query of at most ${MMA_ROWS} heads a block`;
+  }
+  if (schedule.queries > 1) {
+    if (cluster === undefined || cluster % schedule.queries !== 0)
+      return 'each query of a cluster brings as many blocks';
+    if (kernel.headDim > MAX_RUN_HEAD) return `queries of a cluster have heads of ${MAX_RUN_HEAD} at most`;
+  }
   if (teams !== undefined && !TEAMS.some((count) => count === teams)) return `a block has ${inWords(TEAMS)} teams`;
   if (cluster === undefined) return undefined;
   if (!CLUSTERS.includes(cluster)) return `a cluster has ${inWords(CLUSTERS)} blocks`;

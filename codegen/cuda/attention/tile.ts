@@ -21,6 +21,8 @@ const STATIC_BYTES = { simt: 1024, mma: MAX_TOKENS / 4 + 2048, path: 1024, share
 export const MMA_ROWS = 16;
 /** Most rows of a block of the mma skeleton. */
 export const MAX_ROWS = 128;
+/** Most rows of a run of queries whose keys are shared by a cluster: two tiles, which leave registers to the answer. */
+export const MAX_RUN_ROWS = 32;
 export const SIMT_WARPS = 4;
 /** In longer heads, query fragments are read again from shared memory: the registers saved allow more warps. */
 export const MAX_HEAD_IN_REGISTERS = 64;
@@ -53,7 +55,7 @@ const shareOf = (blocks: number): number => (Math.floor(MULTIPROCESSOR_BYTES / b
 
 /** A block of an attention kernel. */
 export interface AttentionTile {
-  /** Whether a block has one query, and its warps share its keys instead of its rows. */
+  /** Whether a block has one query or one run of them, and its warps share its keys instead of its rows. */
   readonly isDecode: boolean;
   /** Whether a block is one warp, with one query or with a few whose paths begin alike. */
   readonly isLone: boolean;
@@ -98,21 +100,23 @@ const keyRowBytes = (kernel: TiledAttention): number =>
 
 /**
  * Shared memory of a block of a decode kernel. Of each team: a chunk of keys and values; weights as operands of a
- * product and four of their sums, for each thread and eight heads; a maximum for each head and warp; three numbers for
+ * product and four of their sums, for each thread and eight rows; a maximum for each row and warp; three numbers for
  * the scales of a key. Of a team that is alone its answer with maxima and sums. Where several share a path, the chunks
- * of two rounds, of each worker what the block adds up, and two barriers.
+ * of two rounds, of each worker what the block adds up, and two barriers; and queries of two tiles. `queries`: those
+ * of a cluster.
  */
-export function decodeBytes(kernel: TiledAttention, keys: number, teams = 1, cluster = 1): number {
+export function decodeBytes(kernel: TiledAttention, keys: number, teams = 1, cluster = 1, queries = 1): number {
   const { headDim: d, heads, kvHeads } = kernel;
   const group = heads / kvHeads;
+  const rows = queries * group;
   const warps = PATH_CHUNK / keys;
-  const halves = group > MMA_ROWS / 2 ? 2 : 1;
-  const weights = PATH_CHUNK * MMA_ROWS * halves + warps * halves * 512 + MMA_ROWS * warps * 4;
+  const halves = Math.ceil(rows / (MMA_ROWS / 2));
+  const weights = PATH_CHUNK * MMA_ROWS * halves + warps * halves * 512 + roundUp(rows, MMA_ROWS) * warps * 4;
   const scales = kernel.scales === undefined ? 0 : 3 * PATH_CHUNK * 4;
   const team = 2 * PATH_CHUNK * keyRowBytes(kernel) + weights + scales;
   if (teams * cluster === 1) return team + roundUp(group * (d + 8) * 4 + group * 8, 16);
-  const chunk = (Math.ceil((group * d) / 2 / cluster) + group) * 8;
-  return teams * team + 2 * teams * cluster * chunk + 16;
+  const chunk = (Math.ceil((rows * d) / 2 / cluster) + rows) * 8;
+  return teams * team + 2 * teams * cluster * chunk + 16 + (rows > MMA_ROWS ? roundUp(rows, MMA_ROWS) * d * 2 : 0);
 }
 
 /** Blocks of one team that a multiprocessor has room for: memory, and registers for four. */
@@ -159,6 +163,8 @@ export function tileOf(
   const isPath = mask.kind === 'path';
   const rows = isPath ? roundUp((queries * heads) / kvHeads, MMA_ROWS) : queries;
   const isSingle = isPath && queries === 1 && rows === MMA_ROWS;
+  // Blocks of a cluster share several queries, and what of them is one run.
+  const isRun = isPath && queries > 1 && cluster > 1 && rows <= MAX_RUN_ROWS;
   if (isPath && rows === MMA_ROWS && lone !== undefined) {
     const bytes = shareOf(lone);
     // Keys and values of tiles in turn: an odd number, so that values follow where keys were.
@@ -179,7 +185,7 @@ export function tileOf(
       staticBytes: 0,
     };
   }
-  if (isSingle) {
+  if (isSingle || isRun) {
     const threads = (PATH_CHUNK / keys) * 32 * teams;
     return {
       isDecode: true,
@@ -193,7 +199,10 @@ export function tileOf(
         d <= MAX_HEAD_OF_MANY
           ? Math.max(1, Math.floor(((scales === undefined ? 1 : 2) * DECODE_THREADS) / threads))
           : 1,
-      dynamicBytes: Math.max(decodeBytes(kernel, keys, teams, cluster), resident === undefined ? 0 : shareOf(resident)),
+      dynamicBytes: Math.max(
+        decodeBytes(kernel, keys, teams, cluster, queries),
+        resident === undefined ? 0 : shareOf(resident),
+      ),
       staticBytes: 0,
     };
   }

@@ -52,6 +52,11 @@ describe('the text of attention', () => {
       { ...schedule('mma', 1), cluster: 4, teams: 2 },
     ],
     [
+      'attentionPathRuns',
+      { heads: 32, kvHeads: 8, headDim: 128, dtype: 'bf16', mask: 'path', hasQueryRow: true },
+      { ...schedule('mma', 4), cluster: 4 },
+    ],
+    [
       'attentionPathLone',
       { heads: 4, kvHeads: 1, headDim: 64, dtype: 'bf16', mask: 'path' },
       { ...schedule('mma', 1), lone: 8 },
@@ -223,9 +228,26 @@ describe('schedules of attention', () => {
     expect(legal({ ...four, window: 64 }, { ...schedule('mma', 4), lone: 5 })).toMatch(/paths without a window/);
     expect(legal(grouped, { ...schedule('mma', 1), cluster: 1 })).toMatch(/a cluster has 2, 4, 8 or 16 blocks/);
     expect(legal(grouped, { ...schedule('mma', 1), cluster: 2 }, LEAST)).toMatch(/sm_80 has no clusters/);
+    // Blocks of a cluster share the queries of a run.
+    for (const plan of [
+      { ...schedule('mma', 4), cluster: 4 },
+      { ...schedule('mma', 2), cluster: 8, teams: 2 },
+    ] as const)
+      expect(legal(grouped, plan)).toBe(true);
+    expect(legal(grouped, { ...schedule('mma', 4), cluster: 2 })).toMatch(
+      /each query of a cluster brings as many blocks/,
+    );
+    expect(legal(grouped, { ...schedule('mma', 8), cluster: 8 })).toMatch(
+      /queries of a cluster have 32 heads at most that share a head of keys/,
+    );
+    expect(legal({ ...grouped, headDim: 256 }, { ...schedule('mma', 2), cluster: 2 })).toMatch(/heads of 128 at most/);
+    expect(legal(grouped, { ...schedule('mma', 2), cluster: 2, resident: 2 })).toMatch(/one team, each of one query/);
+    expect(legal({ ...grouped, heads: 32 }, { ...schedule('mma', 8), cluster: 8, teams: 2 })).toMatch(
+      /needs \d+ bytes of shared memory, 232448 are there/,
+    );
     for (const shared of [{ teams: 2 }, { cluster: 2 }] as const) {
       const reason = /teams and clusters want mma over paths, and one query of at most 16 heads a block/;
-      expect(legal(grouped, { ...schedule('mma', 2), ...shared })).toMatch(reason);
+      expect(legal(grouped, { ...schedule('mma', 2), teams: 2 })).toMatch(reason);
       expect(legal({ ...grouped, heads: 136 }, { ...schedule('mma', 1), ...shared })).toMatch(reason);
       expect(legal(SHAPE, { ...schedule('mma', 16), ...shared })).toMatch(reason);
     }

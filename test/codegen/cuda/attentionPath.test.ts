@@ -234,7 +234,7 @@ describe('one query a block', () => {
       '',
     ],
     ['that values are still read', decode(), 'team.meet();  /* The values have been read. */', ''],
-    ['to mask', decode(), 'at >= path.keys', 'at > path.keys'],
+    ['to mask', decode(), 'at >= keys[half]', 'at > keys[half]'],
     ['to rescale', decode(), 'if (t > 0) sum = mul(sum, power2(top[t - 1] - top[t]));', ''],
     ['that a team is slower', decode(undefined, 4), '__syncthreads();  /* The chunks of', ';  /* The chunks of'],
     ['that a block is slower', decode(4), 'chunks_there.wait((round - 1) / 2 % 2);', ''],

@@ -38,6 +38,11 @@ export const COMPILED: readonly RegisterCase[] = [
   [{ ...SHAPE, mask: 'path' }, { ...schedule('mma', 1), lone: 8 }, 8],
   [{ ...SHAPE, heads: 16, kvHeads: 2, mask: 'path', hasQueryRow: true }, { ...schedule('mma', 1), lone: 8 }, 8],
   [{ ...SHAPE, kvHeads: 13, mask: 'path' }, { ...schedule('mma', 1), cluster: 4 }, 2],
+  [{ ...SHAPE, kvHeads: 13, mask: 'path', hasQueryRow: true }, { ...schedule('mma', 4), cluster: 4 }, 2],
+  [{ ...SHAPE, kvHeads: 13, mask: 'path' }, { ...schedule('mma', 8), cluster: 8 }, 1],
+  [{ ...SHAPE, kvHeads: 13, mask: 'path' }, { ...schedule('mma', 4), cluster: 8, teams: 2 }, 1],
+  [{ ...SHAPE, heads: 32, kvHeads: 4, mask: 'path', window: 64 }, { ...schedule('mma', 4), cluster: 4, teams: 2 }, 1],
+  [{ ...SHAPE, heads: 14, kvHeads: 2, mask: 'path', dtype: 'f16' }, { ...schedule('mma', 2), cluster: 2 }, 2],
   [{ ...SHAPE, kvHeads: 13, mask: 'path' }, { ...schedule('mma', 4), lone: 6 }, 6],
   [{ ...SHAPE, kvHeads: 13, headDim: 64, mask: 'path', hasQueryRow: true }, { ...schedule('mma', 4), lone: 8 }, 8],
   [{ ...SHAPE, mask: 'path', cap: 30 }, { ...schedule('mma', 16), lone: 6 }, 6],
@@ -57,7 +62,7 @@ export const COMPILED: readonly RegisterCase[] = [
 ];
 
 /** Trees; paths of one query, of several, of shared tiles, of a team in a cluster, of a lone warp and of siblings. */
-export const COMPILED_FIRST: readonly RegisterCase[] = [3, 8, 9, 12, 18, 20].map((at) => COMPILED[at]!);
+export const COMPILED_FIRST: readonly RegisterCase[] = [3, 8, 9, 12, 17, 23, 25].map((at) => COMPILED[at]!);
 
 /** Tests of what NVIDIA's compiler makes of them. */
 export function testRegisters(cases: readonly RegisterCase[], archs: readonly CudaArch[]): void {

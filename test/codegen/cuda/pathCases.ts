@@ -126,6 +126,11 @@ export class PathWorld {
     );
   }
 
+  /** Where token `at` of all sequences, one behind another, lies in the cache. */
+  place(at: number, placement: number): number {
+    return this.order(placement)[at]!;
+  }
+
   private order(placement: number): readonly number[] {
     const rows = Array.from({ length: CACHE_ROWS }, (_, i) => i);
     if (placement === 0) return rows;
