@@ -1,4 +1,13 @@
-import { definitions, rewrite, type Graph, type Node, type Rewriter, type Value } from '../ir/graph/graph.js';
+import {
+  definitions,
+  rewrite,
+  type Graph,
+  type Node,
+  type NodeOf,
+  type Rewriter,
+  type Value,
+} from '../ir/graph/graph.js';
+import { DRAFT_FEATURES } from '../ir/stepping.js';
 import { OPS } from '../ir/ops/index.js';
 import { isSymbol, type ExtentName } from '../ir/types.js';
 
@@ -112,7 +121,8 @@ function sinkNode(node: Node, row: Value, context: PrunedRows): Value | undefine
 
 /**
  * Values that are needed in all rows: what some attention reads (its q, k and v), what is written to a state, and
- * everything that they depend on.
+ * everything that they depend on. What a draft head reads of all tokens is no reason to compute scored rows among them:
+ * they have the kernels, and so the bits, of a model that drafts nothing.
  */
 function neededInFull(graph: Graph, defs: ReadonlyMap<Value, Node>, all: ExtentName): ReadonlySet<Value> {
   const full = new Set<Value>();
@@ -121,9 +131,10 @@ function neededInFull(graph: Graph, defs: ReadonlyMap<Value, Node>, all: ExtentN
     full.add(v);
     defs.get(v)?.inputs.forEach(visit);
   };
+  const isForAll = ({ operands: { x, rows } }: NodeOf<'write_rows'>): boolean =>
+    rows.type.shape[0] === all && x.name !== DRAFT_FEATURES;
   for (const node of graph.nodes)
-    if (node.op === 'attention' || (node.op === 'write_rows' && node.operands.rows.type.shape[0] === all))
-      node.inputs.forEach(visit);
+    if (node.op === 'attention' || (node.op === 'write_rows' && isForAll(node))) node.inputs.forEach(visit);
   graph.results.filter((v) => v.type.shape[0] === all).forEach(visit);
   return full;
 }

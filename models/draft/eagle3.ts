@@ -47,11 +47,11 @@ function streamsOf({ json, where, isSpeculators }: HeadFile, layers: number): re
   }
   const last = layers - (isSpeculators ? 0 : 1);
   const isLayer = (each: unknown): each is number =>
-    typeof each === 'number' && Number.isInteger(each) && each >= (isSpeculators ? 0 : -1) && each <= last;
+    typeof each === 'number' && Number.isInteger(each) && each >= last - layers + 1 && each <= last;
   if (!Array.isArray(stated) || stated.length === 0 || stated.length > MAX_STREAMS || !stated.every(isLayer))
     throw misfit(
       where,
-      `eagle_aux_hidden_state_layer_ids: expected 1 to ${MAX_STREAMS} layers up to ${last}, got ${quote(stated)}`,
+      `eagle_aux_hidden_state_layer_ids: expected 1 to ${MAX_STREAMS} layers from ${last - layers + 1} to ${last}, got ${quote(stated)}`,
     );
   return isSpeculators ? stated : stated.map((layer) => layer + 1);
 }

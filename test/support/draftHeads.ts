@@ -131,11 +131,11 @@ export const HEADS: readonly HeadCase[] = [
       hidden_size: 24,
       head_dim: 8,
       target_hidden_size: 32,
-      eagle_config: { use_aux_hidden_state: true, eagle_aux_hidden_state_layer_ids: [-1, 3] },
+      eagle_config: { use_aux_hidden_state: true, eagle_aux_hidden_state_layer_ids: [0, 3] },
     },
     tensors: { ...eagle3Tensors(202, 'midlayer', 24, 2), ...filled(203, { 'embed_tokens.weight': [90, 24] }) },
     named: midlayer,
-    of: [0, 4],
+    of: [1, 4],
   },
   {
     name: 'EAGLE-3 of speculators',
