@@ -9,6 +9,9 @@ import type { SumNode } from './groupRules.js';
 import { checkpointTensor, type OrderedTensor, type PackedWeights } from './lowerWeights.js';
 import { columnsOf, viewOf } from './placedValues.js';
 
+/** Letters of a name, without its suffix: what many layers have a part in is named for the first. */
+const MAX_NAME = 100;
+
 /** Names of kernels and buffers, [a-z][a-z0-9_]*: each is given once, and repeated ones get a suffix. */
 export class KernelNames {
   private readonly taken = new Set<string>();
@@ -26,7 +29,7 @@ export class KernelNames {
       .toLowerCase()
       .replace(/[^a-z0-9]+/g, '_')
       .replace(/^_+|_+$/g, '');
-    const base = /^[a-z]/.test(cleaned) ? cleaned : `v_${cleaned}`;
+    const base = (/^[a-z]/.test(cleaned) ? cleaned : `v_${cleaned}`).slice(0, MAX_NAME);
     for (let i = this.tried.get(base) ?? 0; ; i++) {
       const name = i === 0 ? base : `${base}_${i}`;
       if (this.taken.has(name)) continue;
