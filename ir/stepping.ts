@@ -102,6 +102,16 @@ export const DECODE_RUN = 16;
 /** Keys of a path that is continued, where schedules are measured. */
 const DECODE_KEYS = 1024;
 
+/** Most tokens of a call of `draft`, if a smaller size of prompts is known: long prompts are drafted behind in pieces. */
+const MAX_DRAFT_TOKENS = 2560;
+
+/** The sizes of `draft`: those of decoding, and of few of the `prompts`. */
+export const draftBuckets = (prompts: readonly Bucket[], decode: readonly number[] = []): readonly Bucket[] =>
+  stepBuckets(
+    prompts.filter(({ extents }, i) => i === 0 || extentIn(NEW_TOKENS, extents) <= MAX_DRAFT_TOKENS),
+    decode,
+  );
+
 /**
  * Steps of a few tokens, and of the sizes `decode` in which paths only go on, beside the sizes of `prompts`. With room
  * for filtered rows if `isFiltering`. Ascending; of one size, that of decoding first.

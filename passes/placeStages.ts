@@ -3,6 +3,7 @@
  */
 import { UserError } from '../errors.js';
 import type { Extents } from '../ir/extents.js';
+import { DRAFT } from '../ir/function.js';
 import type { WeightDecl } from '../ir/kernel.js';
 import {
   type DevicePlacement,
@@ -66,9 +67,15 @@ const TOKEN_STEP = 128;
 /** Arenas of each device of a pipeline. */
 export const arenasOf = (stages: number): number => (stages === 1 ? 1 : 2);
 
-/** `layers.3.ffn.down` belongs to `layers.3.ffn`, half a layer. A path outside the layers belongs to its first name. */
-export const halfOf = (path: string): string =>
-  path.startsWith('layers.') ? path.split('.').slice(0, 3).join('.') : (path.split('.')[0] ?? path);
+/**
+ * `layers.3.ffn.down` belongs to `layers.3.ffn`, half a layer, and so with layers of the function `draft`. A path outside
+ * the layers belongs to its first name.
+ */
+export const halfOf = (path: string): string => {
+  const names = path.split('.');
+  const at = names[0] === DRAFT ? 1 : 0;
+  return names[at] === 'layers' ? names.slice(0, at + 3).join('.') : (names[0] ?? path);
+};
 
 /** Bytes of each state, and the launches that use it. */
 const stateUses = ({

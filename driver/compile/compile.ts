@@ -7,7 +7,7 @@ import { printGraph } from '../../ir/graph/printer.js';
 import { printKernels } from '../../ir/kernelPrinter.js';
 import { type Bucket, type Plan, scoreOf } from '../../ir/plan.js';
 import { scoringBucket, tokensIn, withKeyRoom } from '../../ir/scoring.js';
-import { COPY_BUCKET, stepBuckets } from '../../ir/stepping.js';
+import { COPY_BUCKET, draftBuckets, stepBuckets } from '../../ir/stepping.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { classesOf } from '../../models/model/model.js';
 import { lowerModule, type Observer, type CompilerStage } from '../../passes/runPasses.js';
@@ -72,7 +72,7 @@ export function compileModel<S, D>(
   const graphText = printFunctions(module);
   const lowered = lowerModule(module, numerics, observe);
   const scoring = (size: Bucket): Bucket => withKeyRoom(at(lowered.functions, 0).interface, size);
-  const drafts = stepBuckets(buckets, compiler.decodeSizes);
+  const drafts = draftBuckets(buckets, compiler.decodeSizes);
   const sizes: Readonly<Record<string, FunctionSize>> = {
     [SCORE]: {
       capacity: scoring(scoringBucket({ tokens, rows: tokens, longest: tokens })),
