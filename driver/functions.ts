@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { UsageError } from '../errors.js';
 import type { CodesEncoding } from '../ir/encoding.js';
-import { type FunctionInterface, SCORE } from '../ir/function.js';
+import { DRAFT, type FunctionInterface, SCORE, STEP } from '../ir/function.js';
 import type { Graph, GraphModule } from '../ir/graph/graph.js';
 import { printGraph, printModule } from '../ir/graph/printer.js';
 import { type BlockName, type CodeFormat, isCodeFormat } from '../ir/storage.js';
@@ -74,17 +74,42 @@ export function modelFunctions(
   numerics: Numerics,
   { mask, cacheRows, logits = false, feeds = false, hidden = false, observe }: FunctionOptions,
 ): GraphModule {
-  const own: Numerics = numerics.groups === 'kept' ? { ...numerics, groupsOf: groupsIn(checkpoint) } : numerics;
+  const own = ownNumerics(checkpoint, numerics);
   const score = optimize(buildGraph(checkpoint, mask), own, observe);
   if (cacheRows === undefined) return { name: 'model', functions: [score] };
   const cache = { rows: cacheRows, dtype: numerics.attention ?? 'f32' };
   const step = optimize(buildStepGraph(checkpoint, { cache, filters: logits, feeds, hidden }), own, observe);
   const drafting = buildDraftGraph(checkpoint, { cache });
   const keeping = [step, ...(drafting === undefined ? [] : [optimize(drafting, own, observe)])];
-  // What they keep is narrow already, where it is to be.
-  const { cache: _, ...kept } = own;
-  return { name: 'model', functions: [score, ...keeping, optimize(copyRows(keeping), kept, observe)] };
+  return { name: 'model', functions: [score, ...keeping, copyOf(keeping, own, observe)] };
 }
+
+/** What the functions keep is narrow already, where it is to be. */
+function copyOf(keeping: readonly Graph[], { cache: _, ...kept }: Numerics, observe?: Observer): Graph {
+  return optimize(copyRows(keeping), kept, observe);
+}
+
+/**
+ * What answers depend on: the functions as they are without a draft. `module`: those of this checkpoint with the same
+ * numerics and options.
+ */
+export function answeringFunctions(
+  module: GraphModule,
+  checkpoint: Checkpoint,
+  numerics: Numerics,
+  { observe: _, ...options }: FunctionOptions,
+): GraphModule {
+  const { draft, ...model } = checkpoint.model;
+  if (draft === undefined || !module.functions.some(({ name }) => name === DRAFT)) return module;
+  // Steps compute features for a draft that goes on from them.
+  if (draft.ahead > 0) return modelFunctions({ ...checkpoint, model }, numerics, options);
+  const kept = module.functions.filter(({ name }) => name === SCORE || name === STEP);
+  const steps = kept.filter(({ name }) => name === STEP);
+  return { ...module, functions: [...kept, copyOf(steps, ownNumerics(checkpoint, numerics))] };
+}
+
+const ownNumerics = (checkpoint: Checkpoint, numerics: Numerics): Numerics =>
+  numerics.groups === 'kept' ? { ...numerics, groupsOf: groupsIn(checkpoint) } : numerics;
 
 /** The groups of a checkpoint's matrices of 4 bits. Throws UsageError where it has none that kernels read so. */
 function groupsIn({ tensors }: Checkpoint): GroupsOf {
@@ -105,7 +130,7 @@ export function printFunctions(module: GraphModule): string {
 
 /** SHA-256, hexadecimal, of texts of a model's optimized graph. */
 export interface GraphDigests {
-  /** All of it. */
+  /** All of it that answers depend on: a draft's functions are no part of it. */
   readonly all: string;
   /** The function `score` alone. */
   readonly score: string;
@@ -113,7 +138,7 @@ export interface GraphDigests {
 
 const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
 
-/** The digests of a module and its function `score`. `text`: that of the module. */
+/** The digests of a module without a draft, and of its function `score`. `text`: that of the module. */
 export function graphDigests({ functions }: GraphModule, text: string): GraphDigests {
   const score = functions.find(({ name }) => name === SCORE);
   const all = sha256(text);

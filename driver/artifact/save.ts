@@ -13,6 +13,7 @@ import {
 } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { UserError } from '../../errors.js';
+import { DRAFT } from '../../ir/function.js';
 import { scoreOf } from '../../ir/plan.js';
 import { tokensIn } from '../../ir/scoring.js';
 import { cacheTokensOf, takesLastTokens } from '../../ir/stepping.js';
@@ -116,6 +117,8 @@ export async function saveArtifact(
   dir: string,
   { reference, model, kernels, stored, isTuned, pack }: ArtifactParts,
 ): Promise<void> {
+  if (model.plan.functions.some((fn) => fn.interface.name === DRAFT))
+    throw new UserError(`${dir}: an artifact holds no draft`, 'compile the model without one');
   const { code, facts } = kernels;
   const own = code === undefined ? stored : { record: recordOf(code, loadAddon().abi), files: code.files };
   const target = resolve(dir);

@@ -17,7 +17,7 @@ import { codeOf, diskProblem } from '../../system/process.js';
 import { makeFolder } from '../../system/write.js';
 import { keepModel, planKey, type PlanOptions, readModel, withCacheTokens } from '../artifact/planCache.js';
 import { printPlan } from '../artifact/planJson.js';
-import { graphDigests, modelFunctions, printFunctions } from '../functions.js';
+import { answeringFunctions, graphDigests, modelFunctions, printFunctions } from '../functions.js';
 import { MAX_CAPACITY, planFunction } from '../plan.js';
 import { codedCache, withCache } from '../precision.js';
 import type { CompiledModel, Target, TargetCompiler } from '../targets/target.js';
@@ -68,8 +68,10 @@ export function compileModel<S, D>(
   const steps = stepBuckets(buckets, compiler.decodeSizes, filters);
   const { cacheTokens, cacheRows = RESERVED_ROWS, ...others } = options;
   const rows = cacheTokens === undefined ? undefined : cacheRows;
-  const module = modelFunctions(checkpoint, numerics, { ...others, cacheRows: rows, mask, ...defined({ observe }) });
+  const chosen = { ...others, cacheRows: rows, mask, ...defined({ observe }) };
+  const module = modelFunctions(checkpoint, numerics, chosen);
   const graphText = printFunctions(module);
+  const answering = answeringFunctions(module, checkpoint, numerics, chosen);
   const lowered = lowerModule(module, numerics, observe);
   const scoring = (size: Bucket): Bucket => withKeyRoom(at(lowered.functions, 0).interface, size);
   const drafts = draftBuckets(buckets, compiler.decodeSizes);
@@ -90,7 +92,7 @@ export function compileModel<S, D>(
     ...defined({ cacheTokens, kvCache: coded }),
     mask,
     graphText,
-    graphs: graphDigests(module, graphText),
+    graphs: graphDigests(answering, answering === module ? graphText : printFunctions(answering)),
     plan: {
       weights: lowered.weights,
       constants: lowered.constants,

@@ -3,6 +3,8 @@
  * the processes that drive them.
  */
 import { setImmediate } from 'node:timers/promises';
+import { UserError } from '../../errors.js';
+import { DRAFT } from '../../ir/function.js';
 import { deviceOf, type Parallelism, scoreOf } from '../../ir/plan.js';
 import { printPlacement } from '../../passes/placeStages.js';
 import type { FirstCall } from '../../runtime/stageRunner.js';
@@ -75,11 +77,17 @@ function place(
 ): Parallelism {
   if (exact !== undefined && isEqual(exact, ONE)) return ONE;
   const { model } = opened;
+  const drafts = model.plan.functions.some((fn) => fn.interface.name === DRAFT);
   const placed = placeModel(model, {
     devices,
     rebuild: rebuildOpened(request.model, opened),
     ...defined({ wanted: exact }),
   });
+  if (drafts && placed.stages.length > 1)
+    throw new UserError(
+      `${request.draftModel ?? 'a draft'}: drafts on the device of its model, and a pipeline has several`,
+      'use --parallel dp=1, or more, or drafts that need no device: --draft suffix',
+    );
   for (const line of printPlacement(placed, scoreOf(model.plan))) ui.note(line);
   return { replicas: placed.replicas, stages: placed.stages.length };
 }

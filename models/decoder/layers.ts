@@ -119,8 +119,6 @@ export function layerBlocks(
   const scale = shape.factors?.scores ?? 1 / Math.sqrt(headDim);
   const weight = (name: string, dims: readonly number[]): Value =>
     b.weight(`${prefix}${name}`, options.dtypeOf(`${prefix}${name}`), dims);
-  /** Tables are known by their labels to all functions of a module. */
-  const labelled = (label: string): string => `${prefix.replaceAll('.', '_')}${label}`;
   const constant = (value: number, hint: string): Value => b.add('const', {}, { value }, hint);
   const toF32 = (v: Value, hint: string): Value =>
     v.type.dtype === 'f32' ? v : b.add('cast', { x: v }, { dtype: 'f32' }, hint);
