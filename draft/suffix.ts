@@ -6,7 +6,9 @@
  * looked at. Source: suffix decoding (Oliaro et al., arXiv:2411.04975).
  */
 import { chanceOf, rankCandidates } from './chance.js';
+import type { Draw } from '../ir/gumbel.js';
 import { type Draft, type Drafter, type DraftState, type DraftText, NO_DRAFT } from './drafter.js';
+import { Growth, TEXT } from './growth.js';
 import { LEAST_CHANCE, NgramIndex } from './ngram.js';
 import { LENGTHS, lengthKind, Rates } from './rates.js';
 import { ROOT, SuffixTree } from './suffixTree.js';
@@ -57,33 +59,21 @@ const PRIOR = [
   ...LENGTH_PRIOR.map((rate) => Math.sqrt(rate)),
 ];
 
-/** A path of drafts, and where it is in the tree and in the text. */
-interface Path {
-  readonly parent: Path | undefined;
-  readonly token: number;
-  readonly depth: number;
-  readonly chance: number;
-  /** The probability that all of it is right. */
-  readonly survival: number;
-  /** In the tree: where it ends, and tokens up to there. */
-  readonly node: number;
-  readonly length: number;
-  /** In the text: what follows, and tokens before that agree. Behind its end it goes on with itself. */
-  readonly at: number;
-  readonly agreed: number;
-}
-
-/** What was found for a place that was not known then. */
-interface Open {
-  readonly place: number;
-  readonly tokens: readonly number[];
-  readonly kinds: readonly number[];
-}
-
 /** What the texts of a model share. */
 class Memory {
   readonly options: Required<SuffixOptions>;
   readonly rates = new Rates(PRIOR);
+  /** What a draft is made with. */
+  readonly growth: Growth;
+  /** Of each candidate where its path ends in the tree, and tokens up to there. */
+  readonly nodes: Int32Array;
+  readonly lengths: Uint8Array;
+  /** Of each candidate the place in the text of what follows there, 0: none, and tokens before it that agree. */
+  readonly places: Int32Array;
+  readonly agreed: Uint8Array;
+  /** Continuations of a path. */
+  readonly found: Int32Array;
+  readonly foundNodes: Int32Array;
   private known: SuffixTree | undefined;
 
   constructor(options: SuffixOptions) {
@@ -94,6 +84,12 @@ class Memory {
       children: DEFAULT_CHILDREN,
       ...options,
     };
+    const { children } = this.options;
+    this.growth = new Growth(children + 1);
+    const size = this.growth.tokens.length;
+    [this.nodes, this.places] = [new Int32Array(size), new Int32Array(size)];
+    [this.lengths, this.agreed] = [new Uint8Array(size), new Uint8Array(size)];
+    [this.found, this.foundNodes] = [new Int32Array(children), new Int32Array(children)];
   }
 
   /** Memory is taken with the first text. */
@@ -111,7 +107,10 @@ class SuffixState implements DraftState {
   /** Tokens that agreed when they were last looked for, and tokens of the text then. */
   private matched = 0;
   private seen = 0;
-  private open: Open | undefined;
+  /** What was found for a place that was not known then, and on what evidence. */
+  private openPlace = Infinity;
+  private openTokens: readonly number[] = [];
+  private openKinds: readonly number[] = [];
 
   constructor(memory: Memory, promptLength: number) {
     this.memory = memory;
@@ -124,9 +123,7 @@ class SuffixState implements DraftState {
     this.score(tokens);
     this.own.update(tokens);
     if (tokens.length - this.added >= CHUNK + DEPTH) this.take(tokens);
-    if (most <= 0) return NO_DRAFT;
-    const root = this.rootOf(tokens);
-    return root.node === ROOT && root.at === 0 ? NO_DRAFT : this.grow(root, text, most);
+    return most > 0 && this.find(tokens) ? this.grow(text, most) : NO_DRAFT;
   }
 
   end({ tokens }: Pick<DraftText, 'tokens'>): void {
@@ -146,124 +143,108 @@ class SuffixState implements DraftState {
 
   /** Counts whether what was found is what came. */
   private score(tokens: readonly number[]): void {
-    if (this.open === undefined || this.open.place >= tokens.length) return;
-    const { place, kinds } = this.open;
-    const right = tokens[place];
-    for (const [i, token] of this.open.tokens.entries()) this.memory.rates.count(kinds[i]!, token === right);
-    this.open = undefined;
+    if (this.openPlace >= tokens.length) return;
+    const right = tokens[this.openPlace];
+    for (let i = 0; i < this.openTokens.length; i++)
+      this.memory.rates.count(this.openKinds[i]!, this.openTokens[i] === right);
+    this.openPlace = Infinity;
   }
 
-  /** The longest end of the text that is in the tree, and in the text before. */
-  private rootOf(tokens: readonly number[]): Path {
-    const { tree } = this.memory;
+  /** Looks for the longest end of the text in the tree, and in the text before. Returns whether there is one. */
+  private find(tokens: readonly number[]): boolean {
+    const { tree, nodes, lengths, places, agreed } = this.memory;
     let length = Math.min(MOST_MATCHED, tokens.length, this.matched + tokens.length - this.seen);
     let node = ROOT;
     // What is in the tree has all its ends there.
     while (length > 0 && (node = tree.find(tokens, tokens.length - length)) === ROOT) length--;
     this.matched = length;
     this.seen = tokens.length;
-    const { at, length: agreed } = this.own.find(tokens) ?? { at: 0, length: 0 };
-    return { parent: undefined, token: -1, depth: 0, chance: 1, survival: 1, node, length, at, agreed };
+    const own = this.own.find(tokens);
+    nodes[TEXT] = node;
+    lengths[TEXT] = length;
+    places[TEXT] = own?.at ?? 0;
+    agreed[TEXT] = own?.length ?? 0;
+    return node !== ROOT || own !== undefined;
   }
 
-  /** Adds the most likely node until there are enough, or all others are too unlikely. */
-  private grow(root: Path, text: DraftText, most: number): Draft {
-    const { leastChance, factor } = this.memory.options;
-    const deepest = Math.ceil(factor * Math.max(root.length, root.agreed));
-    const taken: Path[] = [];
-    const open = [...this.following(root, text)];
-    while (taken.length < most && open.length > 0) {
-      let best = 0;
-      for (let i = 1; i < open.length; i++) if (open[i]!.survival > open[best]!.survival) best = i;
-      const path = open[best]!;
-      if (path.survival < leastChance) break;
-      open[best] = open.at(-1)!;
-      open.pop();
-      taken.push(path);
-      if (taken.length < most && path.depth < deepest) open.push(...this.following(path, text));
-    }
-    return draftOf(taken);
+  private grow(text: DraftText, most: number): Draft {
+    const { growth, lengths, agreed, options } = this.memory;
+    growth.begin(most, options.leastChance);
+    const deepest = options.factor * Math.max(lengths[TEXT]!, agreed[TEXT]!);
+    const draws: (Draw | undefined)[] = [];
+    this.follow(TEXT, text, draws);
+    for (let node = growth.take(); node !== TEXT; node = growth.take())
+      if (!growth.isFull && growth.depths[node]! < deepest) this.follow(node, text, draws);
+    return growth.draft;
   }
 
-  /** What may come behind a path, with the probability of each. */
-  private following(path: Path, text: DraftText): readonly Path[] {
-    const { tree, rates, options } = this.memory;
+  /** Adds what may come behind a candidate. `draws` has what each depth is drawn with, as far as that was asked. */
+  private follow(path: number, text: DraftText, draws: (Draw | undefined)[]): void {
+    const { tree, rates, growth, nodes, lengths, places, agreed, found, foundNodes } = this.memory;
     const { tokens } = text;
-    const { node, length, at, agreed, depth } = path;
-    const found: number[] = [];
-    const kinds: number[] = [];
-    const chances: number[] = [];
-    const nodes: number[] = [];
-    const own = at === 0 ? undefined : this.tokenAt(path, tokens);
-    if (own !== undefined) {
-      found.push(own);
-      kinds.push(OWN + lengthKind(agreed));
-      nodes.push(ROOT);
-    }
-    if (node !== ROOT) {
-      const total = tree.countOf(node);
-      for (const next of tree.after(node, length, options.children)) {
-        if (next.token === own) {
-          kinds[0] = BOTH + lengthKind(Math.max(agreed, length));
-          nodes[0] = next.node;
-          continue;
-        }
-        found.push(next.token);
-        kinds.push(lengthKind(length) * SHARES + shareKind(next.count, total));
-        nodes.push(next.node);
+    const [node, length] = [nodes[path]!, lengths[path]!];
+    const own = places[path] === 0 ? -1 : this.tokenAt(path, tokens);
+    const ownKind = OWN + lengthKind(agreed[path]!);
+    const count = node === ROOT ? 0 : tree.after(node, length, found, foundNodes);
+    const total = tree.countOf(node);
+    const next: number[] = own < 0 ? [] : [own];
+    const kinds: number[] = own < 0 ? [] : [ownKind];
+    const ends: number[] = own < 0 ? [] : [ROOT];
+    for (let i = 0; i < count; i++) {
+      if (found[i] === own) {
+        kinds[0] = BOTH + lengthKind(Math.max(agreed[path]!, length));
+        ends[0] = foundNodes[i]!;
+        continue;
       }
+      next.push(found[i]!);
+      kinds.push(lengthKind(length) * SHARES + shareKind(tree.countOf(foundNodes[i]!), total));
+      ends.push(foundNodes[i]!);
     }
-    if (found.length === 0) return [];
-    if (depth === 0) this.open = { place: tokens.length, tokens: found, kinds };
-    let left = 1;
-    for (const kind of kinds) {
-      const chance = Math.min(left, rates.of(kind));
-      chances.push(chance);
-      left -= chance;
+    if (path === TEXT) [this.openPlace, this.openTokens, this.openKinds] = [tokens.length, next, kinds];
+    const depth = growth.depths[path]!;
+    if (draws.length === depth) draws.push(text.drawAt(tokens.length + depth));
+    const chances = chancesOf(next, kinds, rates, draws[depth]);
+    for (let i = 0; i < next.length; i++) {
+      const child = growth.add(path, next[i]!, chances[i]!);
+      if (child === TEXT) continue;
+      nodes[child] = ends[i]!;
+      lengths[child] = length + 1;
+      places[child] = i === 0 && own >= 0 ? places[path]! + 1 : 0;
+      agreed[child] = Math.min(255, agreed[path]! + 1);
     }
-    const draw = text.drawAt(tokens.length + depth);
-    const ranked =
-      found.length === 1
-        ? [{ token: found[0]!, chance: chanceOf(chances[0]!, found[0]!, draw) }]
-        : rankCandidates(found, chances, draw);
-    return ranked.map(({ token, chance }) => {
-      const next = nodes[found.indexOf(token)]!;
-      return {
-        parent: path,
-        token,
-        chance,
-        depth: depth + 1,
-        survival: path.survival * chance,
-        node: next,
-        length: length + 1,
-        at: token === own ? at + 1 : 0,
-        agreed: agreed + 1,
-      };
-    });
   }
 
   /** The token of the text at the place of a path; behind its end, that of the path itself. */
-  private tokenAt(path: Path, tokens: readonly number[]): number {
-    if (path.at < tokens.length) return tokens[path.at]!;
+  private tokenAt(path: number, tokens: readonly number[]): number {
+    const { growth, places } = this.memory;
+    const place = places[path]!;
+    if (place < tokens.length) return tokens[place]!;
     let back = path;
-    for (let up = path.depth - 1 - (path.at - tokens.length); up > 0; up--) back = back.parent!;
-    return back.token;
+    for (let up = growth.depths[path]! - 1 - (place - tokens.length); up > 0; up--) back = growth.parents[back]!;
+    return growth.tokens[back]!;
   }
 }
 
-/** Nodes as a draft: the likeliest path first. A parent was taken before its children. */
-function draftOf(taken: readonly Path[]): Draft {
-  if (taken.length === 0) return NO_DRAFT;
-  const chain: Path[] = [];
-  for (const path of taken)
-    if (path.parent === (chain.at(-1) ?? path.parent) && path.depth === chain.length + 1) chain.push(path);
-  const isChain = chain.length === taken.length;
-  const order = isChain ? chain : [...chain, ...taken.filter((path) => !chain.includes(path))];
-  const draft = { tokens: order.map(({ token }) => token), chances: order.map(({ chance }) => chance) };
-  return isChain ? draft : { ...draft, parents: order.map(({ parent }) => order.indexOf(parent!)) };
+/** How likely each token is the next one, which together are no more than 1. */
+function chancesOf(
+  tokens: readonly number[],
+  kinds: readonly number[],
+  rates: Rates,
+  draw: Draw | undefined,
+): readonly number[] {
+  let left = 1;
+  const own = kinds.map((kind) => {
+    const chance = Math.min(left, rates.of(kind));
+    left -= chance;
+    return chance;
+  });
+  if (draw === undefined) return own;
+  if (tokens.length === 1) return [chanceOf(own[0]!, tokens[0]!, draw)];
+  const ranked = new Map(rankCandidates(tokens, own, draw).map(({ token, chance }) => [token, chance]));
+  return tokens.map((token) => ranked.get(token)!);
 }
 
-/** Drafts from a text itself and from what the model wrote before. */
+/** Drafts from a text itself and from what the model read and wrote before. */
 export class SuffixDrafter implements Drafter {
   readonly name = 'suffix';
   private readonly memory: Memory;

@@ -12,13 +12,22 @@ export const ROOT = 0;
 /** No node: the root is nobody's child. */
 const NONE = 0;
 
-/** What may come next behind a path. */
-export interface Next {
-  readonly token: number;
-  /** Where the path then ends: at `node` or on the way to it. */
-  readonly node: number;
-  readonly count: number;
-}
+/** Fields of a node lie side by side, as they are read together: half a line of a processor's cache. */
+const FIELD_BITS = 3;
+const FIELDS = 1 << FIELD_BITS;
+/** Where a node comes from, and the first token on the way from there. */
+const PARENT = 0;
+const FIRST = 1;
+/** Where its path is in the tokens. */
+const START = 2;
+/** Windows that go through it or end there. */
+const COUNT = 3;
+/** Its children, the one seen last first. */
+const CHILD = 4;
+const NEXT = 5;
+const BEFORE = 6;
+/** The next one with the same hash, or the next one that is free. */
+const CHAIN = 7;
 
 export class SuffixTree {
   readonly depth: number;
@@ -29,22 +38,14 @@ export class SuffixTree {
   private readonly lengths: Uint8Array;
   private head = 0;
 
-  /** Of each node: its parent, the first token on the way from there, and where its path is in the ring. */
-  private readonly parent: Int32Array;
-  private readonly first: Int32Array;
-  private readonly start: Int32Array;
-  /** Of each node: tokens from the root, and windows that go through it or end there. */
+  /** Fields of nodes, which are known by where theirs begin. */
+  private readonly fields: Int32Array;
+  /** Of each node: tokens from the root. */
   private readonly depths: Uint8Array;
-  private readonly counts: Int32Array;
-  /** Children of a node, the one seen last first. */
-  private readonly child: Int32Array;
-  private readonly next: Int32Array;
-  private readonly before: Int32Array;
-  /** Children by their parents and first tokens. Nodes that are free follow each other here as well. */
+  /** Children by their parents and first tokens. */
   private readonly buckets: Int32Array;
-  private readonly chain: Int32Array;
   private free = NONE;
-  private used = 1;
+  private used = FIELDS;
 
   /** `tokens` is a power of two; `depth` at most 255 and a quarter of it. */
   constructor(tokens: number, depth: number) {
@@ -52,18 +53,16 @@ export class SuffixTree {
     this.mask = tokens - 1;
     this.depth = depth;
     const nodes = 2 * tokens + 2;
-    const ints = (): Int32Array => new Int32Array(nodes);
-    [this.ring, this.lengths, this.depths] = [new Int32Array(tokens), new Uint8Array(tokens), new Uint8Array(nodes)];
-    [this.parent, this.first, this.start, this.counts] = [ints(), ints(), ints(), ints()];
-    [this.child, this.next, this.before, this.chain] = [ints(), ints(), ints(), ints()];
+    [this.ring, this.lengths] = [new Int32Array(tokens), new Uint8Array(tokens)];
+    [this.fields, this.depths] = [new Int32Array(FIELDS * nodes), new Uint8Array(nodes)];
     this.buckets = new Int32Array(2 * tokens);
   }
 
   /** Nodes beside the root. */
   get nodes(): number {
     let free = 0;
-    for (let node = this.free; node !== NONE; node = this.chain[node]!) free++;
-    return this.used - 1 - free;
+    for (let node = this.free; node !== NONE; node = this.fields[node + CHAIN]!) free++;
+    return this.used / FIELDS - 1 - free;
   }
 
   /**
@@ -91,7 +90,7 @@ export class SuffixTree {
     while (at + this.depth <= text.length) {
       const node = this.find(text, at, at + this.depth);
       if (node === ROOT) break;
-      const start = this.start[node]!;
+      const start = this.fields[node + START]!;
       let run = this.depth;
       while (run < this.capacity && at + run < text.length && this.ring[(start + run) & this.mask] === text[at + run])
         run++;
@@ -109,28 +108,41 @@ export class SuffixTree {
     while (done < length) {
       node = this.childOf(node, text[from + done]!);
       if (node === NONE) return ROOT;
-      const until = Math.min(length, this.depths[node]!);
+      const until = Math.min(length, this.depths[node >> FIELD_BITS]!);
       for (done++; done < until; done++)
-        if (this.ring[(this.start[node]! + done) & this.mask] !== text[from + done]) return ROOT;
+        if (this.ring[(this.fields[node + START]! + done) & this.mask] !== text[from + done]) return ROOT;
     }
     return node;
   }
 
   /** How often a path was seen that ends at a node or on the way to it. */
   countOf(node: number): number {
-    return this.counts[node]!;
+    return this.fields[node + COUNT]!;
   }
 
-  /** What was seen behind a path of `length` tokens, at most `most`: those that came last, often ones first. */
-  after(node: number, length: number, most: number): readonly Next[] {
-    if (length < this.depths[node]!) {
-      const token = this.ring[(this.start[node]! + length) & this.mask]!;
-      return [{ token, node, count: this.counts[node]! }];
+  /**
+   * What was seen behind a path of `length` tokens: the continuations that came last, as many as `tokens` has room for,
+   * and where the path then ends. Returns their number. Those that were seen more often come first.
+   */
+  after(node: number, length: number, tokens: Int32Array, nodes: Int32Array): number {
+    const { fields } = this;
+    if (length < this.depths[node >> FIELD_BITS]!) {
+      tokens[0] = this.ring[(fields[node + START]! + length) & this.mask]!;
+      nodes[0] = node;
+      return 1;
     }
-    const found: Next[] = [];
-    for (let child = this.child[node]!; child !== NONE && found.length < most; child = this.next[child]!)
-      found.push({ token: this.first[child]!, node: child, count: this.counts[child]! });
-    return found.length > 1 ? found.sort((a, b) => b.count - a.count) : found;
+    let found = 0;
+    for (let child = fields[node + CHILD]!; child !== NONE && found < tokens.length; child = fields[child + NEXT]!) {
+      const count = fields[child + COUNT]!;
+      let place = found++;
+      for (; place > 0 && fields[nodes[place - 1]! + COUNT]! < count; place--) {
+        tokens[place] = tokens[place - 1]!;
+        nodes[place] = nodes[place - 1]!;
+      }
+      tokens[place] = fields[child + FIRST]!;
+      nodes[place] = child;
+    }
+    return found;
   }
 
   private push(token: number): void {
@@ -152,13 +164,13 @@ export class SuffixTree {
         this.link(this.make(node, token, at, length, 1));
         return;
       }
-      const until = Math.min(length, this.depths[child]!);
-      const start = this.start[child]!;
+      const until = Math.min(length, this.depths[child >> FIELD_BITS]!);
+      const start = this.fields[child + START]!;
       for (done++; done < until; done++)
         if (this.ring[(start + done) & this.mask] !== this.ring[(at + done) & this.mask]) break;
-      if (done < this.depths[child]!) child = this.split(child, done);
-      this.counts[child]!++;
-      this.start[child] = at;
+      if (done < this.depths[child >> FIELD_BITS]!) child = this.split(child, done);
+      this.fields[child + COUNT]!++;
+      this.fields[child + START] = at;
       this.toFront(child);
       node = child;
     }
@@ -166,12 +178,12 @@ export class SuffixTree {
 
   private remove(at: number, length: number): void {
     let node = ROOT;
-    for (let done = 0; done < length; done = this.depths[node]!) {
+    for (let done = 0; done < length; done = this.depths[node >> FIELD_BITS]!) {
       node = this.childOf(node, this.ring[(at + done) & this.mask]!);
-      this.counts[node]!--;
+      this.fields[node + COUNT]!--;
     }
-    const above = this.parent[node]!;
-    if (this.counts[node]! > 0) return this.contract(node);
+    const above = this.fields[node + PARENT]!;
+    if (this.fields[node + COUNT]! > 0) return this.contract(node);
     this.unlink(node);
     this.release(node);
     this.contract(above);
@@ -179,41 +191,53 @@ export class SuffixTree {
 
   /** A node on the way to `child`, `depth` tokens from the root. */
   private split(child: number, depth: number): number {
-    const middle = this.make(this.parent[child]!, this.first[child]!, this.start[child]!, depth, this.counts[child]!);
+    const middle = this.make(
+      this.fields[child + PARENT]!,
+      this.fields[child + FIRST]!,
+      this.fields[child + START]!,
+      depth,
+      this.fields[child + COUNT]!,
+    );
     this.unlink(child);
     this.link(middle);
-    this.parent[child] = middle;
-    this.first[child] = this.ring[(this.start[child]! + depth) & this.mask]!;
+    this.fields[child + PARENT] = middle;
+    this.fields[child + FIRST] = this.ring[(this.fields[child + START]! + depth) & this.mask]!;
     this.link(child);
     return middle;
   }
 
   /** Takes out a node where no window parts or ends. */
   private contract(node: number): void {
-    const child = this.child[node]!;
-    if (node === ROOT || child === NONE || this.counts[child] !== this.counts[node]) return;
+    const child = this.fields[node + CHILD]!;
+    if (node === ROOT || child === NONE || this.fields[child + COUNT] !== this.fields[node + COUNT]) return;
     this.unlink(child);
     this.unlink(node);
-    this.parent[child] = this.parent[node]!;
-    this.first[child] = this.first[node]!;
+    this.fields[child + PARENT] = this.fields[node + PARENT]!;
+    this.fields[child + FIRST] = this.fields[node + FIRST]!;
     this.link(child);
     this.release(node);
   }
 
   private make(parent: number, first: number, start: number, depth: number, count: number): number {
-    const node = this.free === NONE ? this.used++ : this.free;
-    if (node === this.free) this.free = this.chain[node]!;
-    this.parent[node] = parent;
-    this.first[node] = first;
-    this.start[node] = start;
-    this.depths[node] = depth;
-    this.counts[node] = count;
-    this.child[node] = NONE;
+    const node = this.free === NONE ? this.takeNew() : this.free;
+    if (node === this.free) this.free = this.fields[node + CHAIN]!;
+    this.fields[node + PARENT] = parent;
+    this.fields[node + FIRST] = first;
+    this.fields[node + START] = start;
+    this.depths[node >> FIELD_BITS] = depth;
+    this.fields[node + COUNT] = count;
+    this.fields[node + CHILD] = NONE;
+    return node;
+  }
+
+  private takeNew(): number {
+    const node = this.used;
+    this.used += FIELDS;
     return node;
   }
 
   private release(node: number): void {
-    this.chain[node] = this.free;
+    this.fields[node + CHAIN] = this.free;
     this.free = node;
   }
 
@@ -223,48 +247,49 @@ export class SuffixTree {
 
   private childOf(parent: number, token: number): number {
     let node = this.buckets[this.bucketOf(parent, token)]!;
-    while (node !== NONE && (this.parent[node] !== parent || this.first[node] !== token)) node = this.chain[node]!;
+    while (node !== NONE && (this.fields[node + PARENT] !== parent || this.fields[node + FIRST] !== token))
+      node = this.fields[node + CHAIN]!;
     return node;
   }
 
   /** Makes a node findable, as the first child of its parent. */
   private link(node: number): void {
-    const parent = this.parent[node]!;
-    const bucket = this.bucketOf(parent, this.first[node]!);
-    this.chain[node] = this.buckets[bucket]!;
+    const parent = this.fields[node + PARENT]!;
+    const bucket = this.bucketOf(parent, this.fields[node + FIRST]!);
+    this.fields[node + CHAIN] = this.buckets[bucket]!;
     this.buckets[bucket] = node;
     this.placeFirst(node, parent);
   }
 
   private unlink(node: number): void {
-    const bucket = this.bucketOf(this.parent[node]!, this.first[node]!);
+    const bucket = this.bucketOf(this.fields[node + PARENT]!, this.fields[node + FIRST]!);
     let link = this.buckets[bucket]!;
-    if (link === node) this.buckets[bucket] = this.chain[node]!;
+    if (link === node) this.buckets[bucket] = this.fields[node + CHAIN]!;
     else {
-      while (this.chain[link] !== node) link = this.chain[link]!;
-      this.chain[link] = this.chain[node]!;
+      while (this.fields[link + CHAIN] !== node) link = this.fields[link + CHAIN]!;
+      this.fields[link + CHAIN] = this.fields[node + CHAIN]!;
     }
     this.takeOut(node);
   }
 
   private toFront(node: number): void {
-    if (this.before[node] === NONE) return;
+    if (this.fields[node + BEFORE] === NONE) return;
     this.takeOut(node);
-    this.placeFirst(node, this.parent[node]!);
+    this.placeFirst(node, this.fields[node + PARENT]!);
   }
 
   private placeFirst(node: number, parent: number): void {
-    const second = this.child[parent]!;
-    this.next[node] = second;
-    this.before[node] = NONE;
-    if (second !== NONE) this.before[second] = node;
-    this.child[parent] = node;
+    const second = this.fields[parent + CHILD]!;
+    this.fields[node + NEXT] = second;
+    this.fields[node + BEFORE] = NONE;
+    if (second !== NONE) this.fields[second + BEFORE] = node;
+    this.fields[parent + CHILD] = node;
   }
 
   private takeOut(node: number): void {
-    const [before, next] = [this.before[node]!, this.next[node]!];
-    if (before === NONE) this.child[this.parent[node]!] = next;
-    else this.next[before] = next;
-    if (next !== NONE) this.before[next] = before;
+    const [before, next] = [this.fields[node + BEFORE]!, this.fields[node + NEXT]!];
+    if (before === NONE) this.fields[this.fields[node + PARENT]! + CHILD] = next;
+    else this.fields[before + NEXT] = next;
+    if (next !== NONE) this.fields[next + BEFORE] = before;
   }
 }

@@ -49,7 +49,9 @@ function compare(tree: SuffixTree, windows: readonly (readonly number[])[]): voi
     const path = key.split(' ').map(Number);
     const node = tree.find(path, 0);
     expect([key, tree.countOf(node)]).toEqual([key, count]);
-    const after = tree.after(node, path.length, 1000).map(({ token, count }) => [token, count]);
+    const [tokens, nodes] = [new Int32Array(1000), new Int32Array(1000)];
+    const found = tree.after(node, path.length, tokens, nodes);
+    const after = Array.from({ length: found }, (_, i) => [tokens[i]!, tree.countOf(nodes[i]!)]);
     const wanted = [...counts].filter(
       ([longer]) => longer.startsWith(`${key} `) && longer.split(' ').length === path.length + 1,
     );
