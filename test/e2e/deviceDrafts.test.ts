@@ -8,6 +8,7 @@ import { Engine } from '../../engine/engine.js';
 import type { SamplingOptions } from '../../engine/options.js';
 import { randomTokens } from '../support/numbers.js';
 import { SILENT } from '../support/silent.js';
+import { casesHere } from '../support/thorough.js';
 import { CONFIG, safetensorsFile, type StoredTensor, tensorsOf, writeCheckpoint } from './smallModel.js';
 import { environment } from './support.js';
 
@@ -27,17 +28,63 @@ const blended = (share: number): StoredTensor[] => {
   }));
 };
 
+/** Weights that say little beside the embeddings, so that a head which passes those on is often right. */
+const quiet = (): StoredTensor[] => [
+  ...tensorsOf().map(({ name, shape, values }) => ({
+    ...{ name, shape },
+    values: values.map((value) =>
+      name === 'model.norm.weight' ? 1 : shape.length === 1 || name.includes('embed') ? value : value / 6,
+    ),
+  })),
+  { ...tensorsOf(4)[0]!, name: 'lm_head.weight' },
+];
+
+/** An EAGLE head for it: the embedding, of the size of what is behind a norm, and a little of its layer. */
+function headTensors(): StoredTensor[] {
+  const { hidden_size: hidden } = CONFIG;
+  const layer = tensorsOf(3).flatMap(({ name, shape, values }) => {
+    if (!name.startsWith('model.layers.0.') || name.includes('input_layernorm')) return [];
+    return [
+      {
+        shape,
+        name: name.replace('model.', ''),
+        values: values.map((value) => (shape.length === 1 ? value : value / 4)),
+      },
+    ];
+  });
+  const fc = new Float32Array(2 * hidden * hidden);
+  for (let i = 0; i < hidden; i++) [fc[i * 2 * hidden + i], fc[i * 2 * hidden + hidden + i]] = [5.8, 0.1];
+  return [{ name: 'fc.weight', shape: [hidden, 2 * hidden], values: fc }, ...layer];
+}
+
+/** The drafts of steps of one text, by its length. */
+async function draftsOf(device: DeviceModel, prompt: readonly number[], count: number, sampling: SamplingOptions) {
+  const drafts = new Map<number, readonly number[]>();
+  const step: DeviceModel['step'] = (message) => {
+    const [from, tokens] = [message.from[0]!, [...message.tokens]];
+    if (message.isDraft !== true && from >= prompt.length) drafts.set(from + 1, tokens.slice(1));
+    return device.step(message);
+  };
+  const engine = new Engine();
+  engine.load('model', { replicas: [{ ...device, step }], vocabSize: CONFIG.vocab_size, drafts: { tokens: 3 } });
+  const { tokens } = await engine.generate({ prompt, maxNewTokens: count, sampling });
+  await engine.close();
+  return { drafts, text: [...prompt, ...tokens.map(({ token }) => token)] };
+}
+
 describe('texts with a draft model on a CPU', () => {
   const models: LoadedModel[] = [];
-  const deviceOf = async (draftModel?: string): Promise<DeviceModel> => {
+  const loadedWith = async (model: string, draftModel?: string): Promise<LoadedModel> => {
     const request = {
-      ...{ model: target, init: { kind: 'checkpoint' as const }, precision: 'f32' as const, threads: 2, logits: true },
+      ...{ model, init: { kind: 'checkpoint' as const }, precision: 'f32' as const, threads: 2, logits: true },
       ...{ cacheTokens: CACHE_TOKENS, feeds: true, ...(draftModel === undefined ? {} : { draftModel }) },
     };
     const loaded = await beginLoading(request, SILENT, new Phases()).finish();
     models.push(loaded);
-    return deviceModelOf(loaded, CACHE_TOKENS, { feeds: true });
+    return loaded;
   };
+  const opened = (loaded: LoadedModel): DeviceModel => deviceModelOf(loaded, CACHE_TOKENS, { feeds: true });
+  const deviceOf = async (draftModel?: string): Promise<DeviceModel> => opened(await loadedWith(target, draftModel));
   /** The texts, and of each draft at a depth how many were accepted. */
   const write = async (device: DeviceModel, sampling: SamplingOptions, tokens = 3) => {
     const engine = new Engine();
@@ -57,13 +104,15 @@ describe('texts with a draft model on a CPU', () => {
   };
   let target = '';
   let plain: DeviceModel;
+  let similarModel: LoadedModel;
   let similar: DeviceModel;
 
   beforeAll(async () => {
     for (const [name, value] of Object.entries(environment())) vi.stubEnv(name, value);
     target = writeCheckpoint();
     plain = await deviceOf();
-    similar = await deviceOf(writeCheckpoint({ weights: safetensorsFile(blended(0.1)) }, 'similar'));
+    similarModel = await loadedWith(target, writeCheckpoint({ weights: safetensorsFile(blended(0.1)) }, 'similar'));
+    similar = opened(similarModel);
   }, 60_000);
   afterAll(async () => {
     for (const model of models) await model.close();
@@ -117,6 +166,32 @@ describe('texts with a draft model on a CPU', () => {
     expect(rateOf(other)).toBeLessThan(rateOf(own) / 3);
     expect(rateOf(likely)).toBeLessThan(rateOf(own) / 2);
   });
+
+  it.each(casesHere(['a draft model', 'a head'], 0))(
+    'have the drafts that %s makes of the same text from its beginning',
+    async (kind) => {
+      const loaded =
+        kind === 'a head'
+          ? await loadedWith(
+              writeCheckpoint({ config: { tie_word_embeddings: false }, weights: safetensorsFile(quiet()) }, 'quiet'),
+              writeCheckpoint({ config: { num_hidden_layers: 1 }, weights: safetensorsFile(headTensors()) }, 'head'),
+            )
+          : similarModel;
+      expect(opened(loaded).draft).toMatchObject(kind === 'a head' ? { name: 'eagle', ahead: 1 } : { ahead: 0 });
+      for (const sampling of [{}, { temperature: 1, seed: 12 }]) {
+        const { drafts, text } = await draftsOf(opened(loaded), PROMPTS[3]!, NEW_TOKENS, sampling);
+        let [accepted, rejected] = [0, 0];
+        for (const [length, found] of drafts) {
+          const prompt = text.slice(0, length - 1);
+          const again = await draftsOf(opened(loaded), prompt, Math.min(5, text.length - prompt.length), sampling);
+          expect(again.drafts.get(length)).toEqual(found);
+          if (found[0] === text[length]) accepted++;
+          if (found.some((token, i) => length + i < text.length && token !== text[length + i])) rejected++;
+        }
+        expect(Math.min(accepted, rejected)).toBeGreaterThan(0);
+      }
+    },
+  );
 
   it('are those without where drafts are not finite, or end before the text', async () => {
     const wanted = await write(plain, {});
