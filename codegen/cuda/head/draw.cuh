@@ -21,7 +21,7 @@ TW_DEVICE float gumbel_noise(int token, int low, int high) {
 struct Draw {
   float heat;
   int low, high;
-  const f32 *ids = nullptr;
+  const float *ids = nullptr;
 
   /* What the largest wins by. At an inverse temperature of 0 the scores are the logits. */
   TW_DEVICE float score(float z, int column) const {
