@@ -1,10 +1,22 @@
 /** What drafts for a model, as a user names it. */
+import { UserError } from '../../errors.js';
 import type { Checkpoint } from '../checkpoint.js';
 import { draftModel } from './draftModel.js';
 import { eagle } from './eagle.js';
 import { eagle3 } from './eagle3.js';
-import { readHeadFile } from './headFile.js';
+import { HEAD_HINT, readHeadFile } from './headFile.js';
 import { joinDraft } from './join.js';
+
+/** What readers of single settings refuse comes without a hint. */
+function hinted<T>(read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    throw error instanceof UserError && error.hint === undefined
+      ? new UserError(error.message, HEAD_HINT, { cause: error })
+      : error;
+  }
+}
 
 /** Opens the folder of a draft as a checkpoint like another. */
 export type OpenDraft = (path: string) => Checkpoint;
@@ -14,7 +26,10 @@ export type OpenDraft = (path: string) => Checkpoint;
  * UserError where it does not fit.
  */
 export function withDraft(target: Checkpoint, path: string, open: OpenDraft, seed?: number | bigint): Checkpoint {
-  const head = readHeadFile(path, seed);
+  const head = hinted(() => readHeadFile(path, seed));
   if (head === undefined) return joinDraft(target, draftModel(target, open(path)));
-  return joinDraft(target, head.kind === 'eagle3' ? eagle3(target, head) : eagle(target, head));
+  return joinDraft(
+    target,
+    hinted(() => (head.kind === 'eagle3' ? eagle3(target, head) : eagle(target, head))),
+  );
 }

@@ -1,6 +1,6 @@
 /**
  * Draft heads from their files, against plain loops in float64: what `step` keeps for them, and chains of drafts, as
- * the model writes its graphs, optimized, and as kernels.
+ * the model writes its graphs, and as kernels of optimized ones.
  */
 import { describe, expect, it } from 'vitest';
 import { modelFunctions, openModel } from '../../driver/functions.js';
@@ -14,7 +14,19 @@ import type { Checkpoint } from '../../models/checkpoint.js';
 import { lower } from '../../passes/runPasses.js';
 import { F32 } from '../passes/lowered.js';
 import { distance } from '../passes/modelEnvironment.js';
-import { HEADS, HeadReference, TARGET, TARGET_TENSORS, targetStreams, writeFolder } from '../support/draftHeads.js';
+import {
+  DRAFT_VOCAB,
+  type HeadCase,
+  HEADS,
+  HeadReference,
+  TARGET,
+  TARGET_TENSORS,
+  targetStreams,
+  type Tensors,
+  writeFolder,
+  type Written,
+} from '../support/draftHeads.js';
+import { userError } from './support.js';
 
 const CACHE_ROWS = 40;
 const TOKENS = [5, 17, 89, 0, 3, 4];
@@ -125,14 +137,13 @@ describe.each(HEADS)('$name', (head) => {
   const optimized = [functions[1]!, functions[2]!] as const;
 
   it('is told apart, and what it reads', () => {
-    expect(draft).toMatchObject({ name: 'eagle', ahead: 1, maxPositions: 64, vocabSize: 90 });
+    expect(draft).toMatchObject({ name: 'eagle', ahead: 1, maxPositions: 64, vocabSize: 320 });
     expect(draft!.features!.of).toEqual(head.of ?? 'normed');
     expect(functions.map(({ name }) => name)).toEqual(['score', 'step', 'draft', 'copy']);
   });
 
   it.each([
     ['as the model writes it', asWritten, graphCall],
-    ['optimized', optimized, graphCall],
     ['as kernels', optimized, kernelCall],
   ] as const)('drafts what plain loops do: %s', (_title, [step, drafting], callOf) => {
     const [steps, drafts] = [callOf(step, checkpoint), callOf(drafting, checkpoint)];
@@ -165,5 +176,90 @@ describe.each(HEADS)('$name', (head) => {
       expect(distance(rowOf(states.get('draft_x')!, SLOTS[place]!), own), `own features ${depth}`).toBeLessThan(1e-9);
       ({ own, logits } = reference.step(token, own, place));
     }
+  });
+});
+
+describe('files that are no head for the model', () => {
+  const eagle3 = HEADS[0]!;
+  const [, , speculators, eagle] = HEADS;
+  type Change = (head: HeadCase) => { readonly config?: object; readonly tensors?: Tensors };
+  const change =
+    (config: object): Change =>
+    ({ config: own }) => ({ config: { ...own, ...config } });
+  const without =
+    (...names: readonly string[]): Change =>
+    ({ tensors }) => ({
+      tensors: Object.fromEntries(Object.entries(tensors).filter(([name]) => !names.includes(name))),
+    });
+  const withTensor =
+    (name: string, tensor: Written): Change =>
+    ({ tensors }) => ({ tensors: { ...tensors, [name]: tensor } });
+  const offsets = (...values: readonly bigint[]): Written => {
+    const all = new BigInt64Array(DRAFT_VOCAB);
+    all.set(values);
+    return { shape: [DRAFT_VOCAB], values: all };
+  };
+  const floats = (...shape: readonly number[]): Written => ({
+    shape,
+    values: new Float32Array(shape.reduce((a, b) => a * b, 1)),
+  });
+
+  it.each<readonly [string, HeadCase, Change, string | RegExp]>([
+    ['another vocabulary', eagle3, change({ vocab_size: 300 }), "vocab_size is 300, and the model's is 320"],
+    ['another target', eagle3, change({ target_hidden_size: 64 }), "target_hidden_size is 64, and the model's is 32"],
+    ['another width', eagle!, change({ hidden_size: 64 }), "hidden_size is 64, and the model's is 32"],
+    ['more tokens than the model', eagle3, change({ draft_vocab_size: 321 }), /draft_vocab_size: expected .* got 321/],
+    ['two layers', eagle3, change({ num_hidden_layers: 2 }), 'it has 2 layers; heads of one layer are supported'],
+    [
+      'layers that the model does not have',
+      eagle3,
+      change({ eagle_config: { eagle_aux_hidden_state_layer_ids: [0, 2, 4] } }),
+      'eagle_aux_hidden_state_layer_ids: expected 1 to 8 layers from 0 to 3, got [0,2,4]',
+    ],
+    [
+      'layers that are no numbers',
+      speculators!,
+      change({ eagle_aux_hidden_state_layer_ids: ['__proto__'] }),
+      'eagle_aux_hidden_state_layer_ids: expected 1 to 8 layers from 1 to 4',
+    ],
+    ['a norm that is not computed', speculators!, change({ norm_before_fc: true }), 'norm_before_fc is not supported'],
+    ['no inner streams', eagle3, change({ eagle_config: { use_aux_hidden_state: false } }), 'use_aux_hidden_state'],
+    ['quantized weights', eagle3, change({ quantization_config: { bits: 4 } }), 'heads of quantized weights'],
+    ['another speculator', speculators!, change({ speculators_model_type: 'mlp' }), 'of the kind "mlp"'],
+    ['no layer', speculators!, change({ transformer_layer_config: 3 }), 'transformer_layer_config: expected an object'],
+    ['a token below the vocabulary', eagle3, withTensor('d2t', offsets(-1n)), 'row 0 stands for token -1'],
+    ['a token above it', eagle3, withTensor('d2t', offsets(0n, 319n)), 'row 1 stands for token 320'],
+    ['an offset of 64 bits', eagle3, withTensor('d2t', offsets(2n ** 62n)), 'd2t: row 0 stands for token 4611686018'],
+    ['a short table', eagle3, withTensor('d2t', { shape: [2], values: new BigInt64Array(2) }), 'got I64[2]'],
+    ['a table of floats', eagle3, withTensor('d2t', floats(DRAFT_VOCAB)), `got F32[${DRAFT_VOCAB}]`],
+    ['no table', eagle3, without('d2t'), 'its head has 40 tokens of 320, and d2t does not say which'],
+    ['no matrix of features', eagle3, without('fc.weight'), 'fc.weight: missing'],
+    ['two streams', eagle3, withTensor('fc.weight', floats(32, 64)), 'fc.weight: shape [32, 64]'],
+    ['queries of one stream', eagle3, withTensor('midlayer.self_attn.q_proj.weight', floats(32, 32)), 'shape [32, 32]'],
+    [
+      'a tensor of another head',
+      eagle3,
+      withTensor('medusa_head.0.weight', floats(2, 2)),
+      'not a tensor of this model',
+    ],
+    ['one tensor twice', eagle3, withTensor('layers.0.hidden_norm.weight', floats(32)), 'two tensors are'],
+    ['a norm before its attention', eagle!, withTensor('layers.0.input_layernorm.weight', floats(32)), 'not a tensor'],
+  ])('are refused: %s', (_title, head, of, message) => {
+    const { config = head.config, tensors = head.tensors } = of(head);
+    const error = userError(() => openModel(target, { kind: 'checkpoint' }, writeFolder(config, tensors)));
+    expect(error.message).toMatch(message);
+    expect(error.hint).toMatch(/--draft suffix|docs\/families.md/);
+    expect(error.message.split('\n').length).toBeLessThan(3);
+  });
+
+  it('are made up where weights are: with tokens evenly apart', () => {
+    const folder = writeFolder(eagle3.config, {});
+    const checkpoint = openModel(target, { kind: 'random', seed: 1 }, folder);
+    expect(checkpoint.tensors.get('draft.layer.self_attn.q_proj.1.weight')).toMatchObject({
+      kind: 'random',
+      shape: [32, 32],
+    });
+    const { functions } = modelFunctions(checkpoint, F32, { cacheRows: CACHE_ROWS, feeds: true });
+    expect(functions[2]!.nodes.find(({ op }) => op === 'vector')).toBeDefined();
   });
 });

@@ -26,7 +26,8 @@ export const TARGET = {
   num_hidden_layers: 4,
   num_attention_heads: 4,
   num_key_value_heads: 2,
-  vocab_size: 90,
+  head_dim: 8,
+  vocab_size: 320,
   max_position_embeddings: CONTEXT,
   rms_norm_eps: 1e-5,
   rope_theta: 10_000,
@@ -58,7 +59,7 @@ const layerShapes = (layer: string, { hidden = 32, inner = 48, inputs = 32 } = {
 });
 
 export const TARGET_TENSORS: Tensors = filled(11, {
-  'model.embed_tokens.weight': [90, 32],
+  'model.embed_tokens.weight': [320, 32],
   ...Object.assign(
     {},
     ...[0, 1, 2, 3].map((i) => ({
@@ -67,13 +68,13 @@ export const TARGET_TENSORS: Tensors = filled(11, {
     })),
   ),
   'model.norm.weight': [32],
-  'lm_head.weight': [90, 32],
+  'lm_head.weight': [320, 32],
 });
 
 /** Token of row i: i + d2t[i], in ascending order as published files have them. */
 const D2T: Written = {
   shape: [DRAFT_VOCAB],
-  values: BigInt64Array.from({ length: DRAFT_VOCAB }, (_, i) => BigInt(Math.floor((i * 90) / 40) + (i % 2) - i)),
+  values: BigInt64Array.from({ length: DRAFT_VOCAB }, (_, i) => BigInt(Math.floor((i * 320) / 40) + (i % 2) - i)),
 };
 
 export interface HeadCase {
@@ -119,7 +120,7 @@ export const HEADS: readonly HeadCase[] = [
     name: 'EAGLE-3',
     kind: 'eagle3',
     config: EAGLE3_CONFIG,
-    tensors: { ...eagle3Tensors(101, 'midlayer', 32, 3), t2d: { shape: [90], values: new BigInt64Array(90) } },
+    tensors: { ...eagle3Tensors(101, 'midlayer', 32, 3), t2d: { shape: [320], values: new BigInt64Array(320) } },
     named: midlayer,
     of: [2, 2, 1],
   },
@@ -133,7 +134,7 @@ export const HEADS: readonly HeadCase[] = [
       target_hidden_size: 32,
       eagle_config: { use_aux_hidden_state: true, eagle_aux_hidden_state_layer_ids: [0, 3] },
     },
-    tensors: { ...eagle3Tensors(202, 'midlayer', 24, 2), ...filled(203, { 'embed_tokens.weight': [90, 24] }) },
+    tensors: { ...eagle3Tensors(202, 'midlayer', 24, 2), ...filled(203, { 'embed_tokens.weight': [320, 24] }) },
     named: midlayer,
     of: [1, 4],
   },
@@ -158,7 +159,7 @@ export const HEADS: readonly HeadCase[] = [
     name: 'EAGLE',
     kind: 'eagle',
     config: HEAD,
-    tensors: { ...filled(404, EAGLE_SHAPES), ...filled(405, { 'embed_tokens.weight': [90, 32] }) },
+    tensors: { ...filled(404, EAGLE_SHAPES), ...filled(405, { 'embed_tokens.weight': [320, 32] }) },
     named: (name) => name,
   },
   {
