@@ -34,8 +34,6 @@ export interface Replay {
   readonly runs: readonly number[];
   /** By tenths of the probability that a drafter gave a draft whose parent was right: drafts, those that were right. */
   readonly expected: readonly { readonly drafts: number; readonly right: number; readonly chance: number }[];
-  /** In the drafter, beginnings and ends of texts included. */
-  readonly seconds: number;
 }
 
 /** Tokens that a text gets from a call, in the mean. */
@@ -52,18 +50,10 @@ class Counts {
   tokens = 0;
   calls = 0;
   rounds = 0;
-  seconds = 0;
   readonly drafted: number[] = [];
   readonly accepted: number[] = [];
   readonly runs: number[] = [];
   readonly expected = Array.from({ length: TENTHS }, () => ({ drafts: 0, right: 0, chance: 0 }));
-
-  timed<T>(work: () => T): T {
-    const start = performance.now();
-    const result = work();
-    this.seconds += (performance.now() - start) / 1000;
-    return result;
-  }
 }
 
 const more = (counts: number[], at: number): void => {
@@ -90,7 +80,7 @@ class Writing {
         ? undefined
         : { inverseTemperature: 1 / sampling.temperature, ...noiseKey(sampling.seed, at - 1) };
     this.text = { tokens: [...prompt], promptLength: prompt.length, drawAt };
-    this.state = counts.timed(() => drafter.begin(this.text));
+    this.state = drafter.begin(this.text);
     counts.texts++;
     counts.tokens += output.length;
     this.take(1);
@@ -101,10 +91,10 @@ class Writing {
     const { counts } = this;
     const { output } = this.finished;
     if (this.done === output.length) {
-      counts.timed(() => this.state.end?.(this.text));
+      this.state.end?.(this.text);
       return false;
     }
-    const proposed = counts.timed(() => this.state.propose(this.text, this.most));
+    const proposed = this.state.propose(this.text, this.most);
     const { tokens, parents, chances } = usableDraft(proposed, this.most);
     counts.calls++;
     if (tokens.length > 0) counts.rounds++;
@@ -142,7 +132,7 @@ class Writing {
   }
 }
 
-/** Replays texts in their order. Equal inputs give equal counts, but for the seconds. */
+/** Replays texts in their order. Equal inputs give equal counts. */
 export function replay(texts: readonly FinishedText[], drafter: Drafter, options: ReplayOptions = {}): Replay {
   const { tokens: most = MAX_DRAFTS, beside = 1 } = options;
   const counts = new Counts();

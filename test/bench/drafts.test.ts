@@ -77,7 +77,7 @@ describe('texts to replay', () => {
       undefined,
     );
     const counts = replay(texts, new SuffixDrafter(), { tokens: 7 });
-    const [head, line] = draftsTable([{ drafter: 'suffix', most: 7, counts }]);
+    const [head, line] = draftsTable([{ drafter: 'suffix', most: 7, counts, cpuSeconds: 1 }]);
     expect(head).toMatch(/^drafter +drafts +tokens a call +rows a call +accepted/);
     expect(line).toMatch(/^suffix +7 +[4-7]\.\d\d +[4-8]\.\d\d +\d+\.\d %/);
   });

@@ -63,7 +63,7 @@ describe('an index of n-grams', () => {
           index.find(so);
         }
       };
-    }, 10_000);
+    }, 4_000);
   });
 });
 
