@@ -2,7 +2,7 @@
  * The CUDA schedules worth considering for one kernel: the full set for the cost model to rank, and steps for the
  * climb.
  */
-import { ATTENTION_KEYS, attentionSchedules } from '../../codegen/cuda/attention/schedules.js';
+import { ATTENTION_KEYS, attentionSchedules, sharesRuns } from '../../codegen/cuda/attention/schedules.js';
 import { type CudaFacts, isLegalCuda } from '../../codegen/cuda/index.js';
 import { cudaScheduling } from '../../codegen/cuda/schedules.js';
 import type { CudaGemmSchedule, CudaGemmSkeleton, CudaSchedule } from '../../ir/cuda.js';
@@ -105,7 +105,7 @@ export class CudaSpace {
         // Products of warps and of warpgroups have the same bits (decision 14).
         const isSimt = start.skeleton === 'simt';
         return attentionSchedules(this.kernel, this.module, this.facts).filter(
-          ({ skeleton }) => (skeleton === 'simt') === isSimt,
+          (schedule) => (schedule.skeleton === 'simt') === isSimt && mayReplace(start, schedule),
         );
       }
       case 'loop':
@@ -211,6 +211,13 @@ export class CudaSpace {
     return [];
   }
 }
+
+/**
+ * Whether a schedule may be chosen in place of `start` because it is faster. Calls that are measured have a query for
+ * each path. So where the default reads keys once for a text and its drafts, nothing replaces it that does not.
+ */
+export const mayReplace = (start: CudaSchedule, schedule: CudaSchedule): boolean =>
+  start.kind !== 'attention' || !sharesRuns(start) || (schedule.kind === 'attention' && sharesRuns(schedule));
 
 /** The schedule on CUDA cores that candidates are checked against. Throws if there is none. */
 export function referenceSchedule(

@@ -19,7 +19,7 @@ import {
 } from '../search.js';
 import type { Rounds } from '../searchJob.js';
 import { kernelWork, sizeOf } from '../work.js';
-import { CudaSpace, referenceSchedule } from './candidates.js';
+import { CudaSpace, mayReplace, referenceSchedule } from './candidates.js';
 import { cudaCost, type CudaMachine, cudaShareOfPeak } from './costModel.js';
 import { type BareContraction, type BaselineTime, contractionOf } from './vendorBaseline.js';
 
@@ -65,7 +65,7 @@ function candidatesOf(
     fallback: referenceSchedule(kernel, module, facts, start),
     mayUse: (schedule) =>
       cudaScheduling.key(schedule) === cudaScheduling.key(start) ||
-      (skeletonOf(schedule) === skeletonOf(start) && space.isLegal(schedule)),
+      (skeletonOf(schedule) === skeletonOf(start) && mayReplace(start, schedule) && space.isLegal(schedule)),
     enumerate: () => space.enumerate(start),
     neighbours: (from) => space.neighbours(from),
     shareOfPeak: (seconds) => cudaShareOfPeak(work, machine, seconds),

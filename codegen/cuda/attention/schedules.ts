@@ -13,7 +13,7 @@ import { hasOwnKeys } from '../../../ir/kernelAccess.js';
 import { oncePer } from '../../../ir/oncePer.js';
 import { type BufferDType, isFloat } from '../../../ir/types.js';
 import { WGMMA_ROWS } from '../wgmma/instruction.js';
-import { MAX_ROWS, MAX_RUN_ROWS, maxResident, MMA_ROWS, tileOf } from './tile.js';
+import { chunkBytes, MAX_ROWS, MAX_RUN_ROWS, maxResident, MMA_ROWS, residentRuns, tileOf } from './tile.js';
 
 /**
  * Keys per step of the online softmax. The step determines rounding, so each skeleton has a fixed one, and results do
@@ -218,8 +218,8 @@ export interface AttentionCall {
  * a call that only continues paths, are mostly queries of different paths. Each then has blocks of its own, as many as
  * keep every multiprocessor busy, with two teams where one block for each multiprocessor is enough. Lone warps take
  * them where all of these can run at once and teams would take turns. In large calls a lone warp takes several, which
- * may be siblings. The lengths of paths do not matter: a block
- * without a chunk costs next to nothing.
+ * may be siblings. Otherwise queries that are drafts behind a text share the reads of their blocks, which a query
+ * without drafts has for itself. The lengths of paths do not matter: a block without a chunk costs next to nothing.
  */
 export function defaultAttentionSchedule(
   kernel: AttentionKernel,
@@ -254,7 +254,10 @@ export function defaultAttentionSchedule(
       : undefined;
   const stems = continuesPaths && limits.arch === 'sm_90a' ? stemsOf(candidates, blocks) : undefined;
   const schedule = stems ?? lone ?? shared ?? branches ?? long ?? candidates[0];
-  if (schedule !== undefined) return schedule === shared ? inEqualTurns(kernel, schedule, single, blocks) : schedule;
+  if (schedule !== undefined) {
+    if (schedule !== shared) return schedule;
+    return runsOf(kernel, schedule, candidates, blocks) ?? inEqualTurns(kernel, schedule, single, blocks);
+  }
   const why = isLegalAttention(
     kernel,
     module,
@@ -277,6 +280,36 @@ function stemsOf(candidates: readonly CudaAttentionSchedule[], blocks: number): 
   if (each < MIN_STEM_BLOCKS) return undefined;
   const wanted = Math.ceil(each / Math.ceil(each / most));
   return stems.find(({ lone = 0 }) => lone >= wanted);
+}
+
+/** Whether a schedule reads the keys of a text once for the drafts behind it, and a query alone like any other. */
+export const sharesRuns = ({ queries, cluster }: CudaAttentionSchedule): boolean =>
+  queries > 1 && cluster !== undefined;
+
+/** Keys and values that a multiprocessor must have under way to keep memory busy, with room for what is late. */
+const BYTES_UNDER_WAY = 128 << 10;
+
+/**
+ * The blocks of `single` for each query, in clusters whose queries may be runs: as many queries as leave room on a
+ * multiprocessor for the blocks that keep memory busy, where as many fall to it.
+ */
+function runsOf(
+  kernel: AttentionKernel,
+  single: CudaAttentionSchedule,
+  candidates: readonly CudaAttentionSchedule[],
+  blocks: number,
+): CudaAttentionSchedule | undefined {
+  const { cluster: own = 1, teams } = single;
+  const together = Math.min(Math.ceil(own * blocks), Math.ceil(BYTES_UNDER_WAY / chunkBytes(kernel)));
+  return candidates
+    .filter(
+      (schedule) =>
+        sharesRuns(schedule) &&
+        schedule.cluster === own * schedule.queries &&
+        schedule.teams === teams &&
+        residentRuns(kernel, schedule) >= together,
+    )
+    .toSorted((a, b) => b.queries - a.queries)[0];
 }
 
 /**

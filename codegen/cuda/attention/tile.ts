@@ -98,6 +98,9 @@ export const rowPieces = ({ headDim, scales }: TiledAttention): number => headDi
 const keyRowBytes = (kernel: TiledAttention): number =>
   kernel.scales === undefined ? (kernel.headDim + 8) * 2 : (rowPieces(kernel) | 1) * 16;
 
+/** Keys and values of a chunk in shared memory. */
+export const chunkBytes = (kernel: TiledAttention): number => 2 * PATH_CHUNK * keyRowBytes(kernel);
+
 /**
  * Shared memory of a block of a decode kernel. Of each team: a chunk of keys and values; weights as operands of a
  * product and four of their sums, for each thread and eight rows; a maximum for each row and warp; three numbers for
@@ -113,7 +116,7 @@ export function decodeBytes(kernel: TiledAttention, keys: number, teams = 1, clu
   const halves = Math.ceil(rows / (MMA_ROWS / 2));
   const weights = PATH_CHUNK * MMA_ROWS * halves + warps * halves * 512 + roundUp(rows, MMA_ROWS) * warps * 4;
   const scales = kernel.scales === undefined ? 0 : 3 * PATH_CHUNK * 4;
-  const team = 2 * PATH_CHUNK * keyRowBytes(kernel) + weights + scales;
+  const team = chunkBytes(kernel) + weights + scales;
   if (teams * cluster === 1) return team + roundUp(group * (d + 8) * 4 + group * 8, 16);
   const chunk = (Math.ceil((rows * d) / 2 / cluster) + rows) * 8;
   return teams * team + 2 * teams * cluster * chunk + 16 + (rows > MMA_ROWS ? roundUp(rows, MMA_ROWS) * d * 2 : 0);
@@ -122,6 +125,11 @@ export function decodeBytes(kernel: TiledAttention, keys: number, teams = 1, clu
 /** Blocks of one team that a multiprocessor has room for: memory, and registers for four. */
 export const maxResident = (kernel: TiledAttention, keys: number): number =>
   Math.min(4, Math.floor(MULTIPROCESSOR_BYTES / (decodeBytes(kernel, keys) + RESERVED_BYTES)));
+
+/** Blocks that share runs and have room on a multiprocessor. */
+export function residentRuns(kernel: TiledAttention, { keys, teams, cluster, queries }: CudaAttentionSchedule): number {
+  return Math.floor(MULTIPROCESSOR_BYTES / (decodeBytes(kernel, keys, teams, cluster, queries) + RESERVED_BYTES));
+}
 
 /** The block of `kernel` under `schedule`. */
 export function tileOf(

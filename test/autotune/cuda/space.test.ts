@@ -1,6 +1,6 @@
 /** The schedules that the tuner tries for a kernel on a GPU, and the estimates that rank them. */
 import { describe, expect, it } from 'vitest';
-import { CudaSpace, referenceSchedule } from '../../../autotune/cuda/candidates.js';
+import { CudaSpace, referenceSchedule, mayReplace } from '../../../autotune/cuda/candidates.js';
 import { cudaCost } from '../../../autotune/cuda/costModel.js';
 import { contractionOf } from '../../../autotune/cuda/vendorBaseline.js';
 import { defaultCudaSchedule, isLegalCuda } from '../../../codegen/cuda/index.js';
@@ -131,4 +131,16 @@ describe('estimates', () => {
       }
     }
   });
+});
+
+it('keep what reads a text once for its drafts, where the default does: calls that are measured have none', () => {
+  const single = { kind: 'attention', skeleton: 'mma', queries: 1, keys: 32 } as const;
+  const [runs, wider] = [
+    { ...single, queries: 4, cluster: 4 } as const,
+    { ...single, queries: 8, cluster: 8, teams: 2 } as const,
+  ];
+  expect(mayReplace(runs, wider)).toBe(true);
+  expect(mayReplace(runs, { ...single, cluster: 8 })).toBe(false);
+  expect(mayReplace(single, runs)).toBe(true);
+  expect(mayReplace({ kind: 'loop', threads: 64 }, { kind: 'loop', threads: 128 })).toBe(true);
 });

@@ -9,7 +9,7 @@ import {
   defaultAttentionSchedule,
   isLegalAttention,
 } from '../../../codegen/cuda/attention/schedules.js';
-import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
+import type { ClusterSize, CudaAttentionSchedule } from '../../../ir/cuda.js';
 import { hasNvcc } from '../../support/nvcc.js';
 import { attentionModule, generate, type Shape } from './attentionHarness.js';
 import { COMPILED_FIRST, HOPPER, LEAST, legal, schedule, SHAPE, testRegisters } from './attentionRegisters.js';
@@ -157,21 +157,32 @@ describe('schedules of attention', () => {
       const { module, kernel } = attentionModule(shape);
       return defaultAttentionSchedule(kernel, module, limits, { rows, multiprocessors: 132, continuesPaths });
     };
+    const runs = (queries: number, cluster: ClusterSize, teams?: number): CudaAttentionSchedule => ({
+      ...schedule('mma', queries),
+      cluster,
+      ...(teams === undefined ? {} : { teams }),
+    });
     // Where more blocks than four are there for each multiprocessor, and at most eight, each is a lone warp.
     expect(choose({ ...s, kvHeads: 16 }, 40)).toEqual({ ...schedule('mma', 1), lone: 5 });
     expect(choose({ ...s, kvHeads: 16 }, 64)).toEqual({ ...schedule('mma', 1), lone: 8 });
-    expect(choose({ ...s, kvHeads: 32 }, 64)).toEqual(schedule('mma', 1));
-    expect(choose({ ...s, headDim: 256 }, 64)).toEqual(schedule('mma', 1));
-    // Where three have room, two turns of two are shorter than one of three and one of the rest.
-    expect(choose(s, 64)).toEqual({ ...schedule('mma', 1), resident: 2 });
-    expect(choose(s, 48)).toEqual(schedule('mma', 1));
-    expect(choose(s, 32)).toEqual({ ...schedule('mma', 1), resident: 2 });
-    expect(choose({ ...s, scaled: 'e4m3' }, 64)).toEqual(schedule('mma', 1));
-    expect(choose(s, 64, false, { ...HOPPER, arch: 'sm_80' })).toEqual(schedule('mma', 1));
-    // Where one block for each multiprocessor is enough, it has two teams.
-    expect(choose(s, 16)).toEqual({ ...schedule('mma', 1), teams: 2 });
-    expect(choose(s, 8)).toEqual({ ...schedule('mma', 1), cluster: 2, teams: 2 });
+    // Otherwise a query brings as many blocks as it would have alone, to a cluster whose queries may be a run.
+    expect(choose({ ...s, kvHeads: 32 }, 64)).toEqual(runs(8, 8));
+    expect(choose(s, 64)).toEqual(runs(4, 4));
+    expect(choose(s, 256, true)).toEqual(runs(4, 4));
+    expect(choose(s, 48)).toEqual(runs(4, 4));
+    expect(choose(s, 32)).toEqual(runs(4, 4));
+    expect(choose({ ...s, window: 4096 }, 32)).toEqual(runs(4, 4));
+    expect(choose({ ...s, scaled: 'e4m3' }, 64)).toEqual(runs(2, 2));
+    expect(choose({ ...s, headDim: 64 }, 64)).toEqual(runs(4, 4));
+    expect(choose(s, 16)).toEqual(runs(4, 4, 2));
+    expect(choose(s, 8)).toEqual(runs(4, 8, 2));
+    expect(choose(s, 4)).toEqual(runs(2, 8, 2));
+    // Clusters of that size have no room for two queries, or the GPU has none.
+    expect(choose(s, 2)).toEqual({ ...schedule('mma', 1), cluster: 8, teams: 2 });
     expect(choose(s, 1)).toEqual({ ...schedule('mma', 1), cluster: 8, teams: 2 });
+    const old = { ...HOPPER, arch: 'sm_80' } as const;
+    expect(choose(s, 64, false, old)).toEqual(schedule('mma', 1));
+    expect(choose({ ...s, headDim: 256 }, 64)).toEqual(schedule('mma', 1));
     expect(choose({ ...s, headDim: 256 }, 1)).toEqual({ ...schedule('mma', 1), cluster: 8 });
     expect(choose({ ...s, heads: 8 * 17 }, 1)).toEqual(schedule('mma', 1));
     expect(choose(s, 512)).toEqual(schedule('wgmma', 32));
@@ -181,10 +192,9 @@ describe('schedules of attention', () => {
     expect(choose({ ...s, headDim: 64 }, 512, true)).toEqual({ ...schedule('mma', 4), lone: 8 });
     expect(choose({ ...s, headDim: 64 }, 768, true)).toEqual({ ...schedule('mma', 4), lone: 6 });
     expect(choose({ ...s, kvHeads: 32, headDim: 64 }, 384, true)).toEqual({ ...schedule('mma', 16), lone: 6 });
-    expect(choose(s, 256, true)).toEqual(schedule('mma', 1));
     expect(choose(s, 512, true, { ...HOPPER, arch: 'sm_80' })).toEqual(schedule('mma', 1));
     expect(choose({ ...s, headDim: 256 }, 512, true)).toEqual(schedule('mma', 1));
-    expect(choose({ ...s, window: 4096 }, 512, true)).toEqual(schedule('mma', 1));
+    expect(choose({ ...s, window: 4096 }, 512, true)).toEqual(runs(4, 4));
     expect(choose({ ...s, dtype: 'f32' }, 512, true)).toEqual(schedule('simt', 16));
     expect(choose({ ...s, heads: 56 }, 512)).toEqual(schedule('mma', 8));
     expect(choose({ ...s, heads: 8 }, 512)).toEqual(schedule('wgmma', 128));
