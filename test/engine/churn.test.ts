@@ -5,7 +5,8 @@ import { Engine } from '../../engine/engine.js';
 import type { Replicas } from '../../engine/replicas.js';
 import { randomOf } from '../fuzz/mutate.js';
 import { aloneOn, churn, outcomeOf } from '../support/churn.js';
-import { PATH_VOCAB, type PathModel, pathModel, type PathModelOptions } from '../support/pathModel.js';
+import { mix, PATH_VOCAB, type PathModel, pathModel, type PathModelOptions } from '../support/pathModel.js';
+import type { PathDraftOptions } from '../support/pathDrafts.js';
 import { randomRequests } from '../support/churnRequests.js';
 import type { MadeUpGuide } from '../support/guides.js';
 
@@ -36,6 +37,13 @@ interface Case {
   readonly movesOneIn?: number;
 }
 
+/** Right two times of three; now and then nothing comes, or a call fails. */
+const DRAFTING: PathDraftOptions = {
+  ...{ ahead: 0, limits: { tokens: 40, rows: 12 }, failsOneIn: 60 },
+  isRight: (digest) => mix(digest, 11) % 3 > 0,
+  failsAt: new Set(Array.from({ length: 200 }, (_, i) => 37 * i + 11)),
+};
+
 const CASES: readonly Case[] = [
   { name: 'with room for all', seed: 1, count: 2500, model: { cacheTokens: 16 * 512, failsOneIn: 300 } },
   { name: 'on few pages', seed: 2, count: 2000, model: { cacheTokens: 16 * 24 } },
@@ -63,6 +71,21 @@ const CASES: readonly Case[] = [
     seed: 6,
     count: 1000,
     model: { cacheTokens: 16 * 40, limits: { keptRows: 64 } },
+    movesOneIn: 8,
+  },
+  {
+    name: 'with drafts of a device that ends, on few pages',
+    seed: 7,
+    count: 500,
+    model: { cacheTokens: 16 * 30, limits: { keptRows: 64 }, draft: DRAFTING },
+    replicas: 2,
+    losesOneIn: 60,
+  },
+  {
+    name: 'with drafts that go on from features, while memory moves',
+    seed: 8,
+    count: 500,
+    model: { cacheTokens: 16 * 40, draft: { ...DRAFTING, ahead: 1 } },
     movesOneIn: 8,
   },
 ];
@@ -100,7 +123,8 @@ describe('requests that come and go', () => {
         ...{ random, asked, count: own.count, atOnce: 40 },
         alone: aloneOn((name) => {
           const single = new Engine();
-          const options = { ...optionsOf(name), cacheTokens: 16 * 512, limits: {}, turns: () => 1 };
+          const { draft: _, ...own } = optionsOf(name);
+          const options = { ...own, cacheTokens: 16 * 512, limits: {}, turns: () => 1 };
           single.load(name, { replicas: [pathModel(options)], vocabSize: PATH_VOCAB });
           return Promise.resolve(single);
         }),
@@ -124,7 +148,11 @@ describe('requests that come and go', () => {
         engine.submit({ kind: 'generate', model: i % 2 === 0 ? 'a' : 'b', prompt: [i], maxNewTokens: 1 }),
       );
       await Promise.all(last.map(outcomeOf));
-      for (const { table } of models) expect(table().size).toBe(1);
+      for (const { table, draft, drafted } of models) {
+        expect(table().size).toBe(1);
+        expect(drafted.errors).toEqual([]);
+        if (draft !== undefined) expect(drafted.calls).toBeGreaterThan(20);
+      }
       for (const signal of counts.signals) expect(getEventListeners(signal, 'abort')).toHaveLength(0);
       expect(openTimers()).toBe(0);
       expect(guides.length).toBeGreaterThan(5);
