@@ -5,6 +5,12 @@
 import type { MemoryBudget } from './memory.js';
 import type { FilterInputs } from './tokenEntries.js';
 
+/** What a call of so many new tokens takes, apart from reading the keys of its paths. */
+export interface CallSeconds {
+  readonly tokens: number;
+  readonly seconds: number;
+}
+
 /** How much a step may be. */
 export interface StepLimits {
   /** Most new tokens. */
@@ -24,6 +30,8 @@ export interface StepLimits {
   readonly keptRows?: number;
   /** Steps that keep all stages of a pipeline busy, each with sequences of its own. Default: 1. */
   readonly groups?: number;
+  /** Seconds of calls that continue texts, as far as they were measured before: the tuner's table. Default: none. */
+  readonly callSeconds?: readonly CallSeconds[] | undefined;
   /** Most filtered rows, and entries of their lists. Default: none, and the model takes no filters. */
   readonly filtered?: number;
   readonly entries?: number;

@@ -16,7 +16,7 @@ import { ReplicaMemory } from './replicaMemory.js';
 import type { EndReason } from './request.js';
 import type { PagePressure, Scheduler } from './scheduler.js';
 import type { Sequence } from './sequence.js';
-import { type ModelDrafts, Speculation } from './speculation.js';
+import { type ModelDrafts, Speculation, type StepTiming } from './speculation.js';
 import type { AskedRow, FoundAnswers, Step } from './stepMessage.js';
 import { StepTimes } from './stepTimes.js';
 import type { Task, TaskOwner } from './task.js';
@@ -27,6 +27,7 @@ interface Flight {
   readonly answer: Promise<StepAnswer | Error>;
   /** When it was sent, in milliseconds. */
   readonly sent: number;
+  readonly follows: StepTiming['follows'];
 }
 
 /** A task, and the tokens that it had left to compute when they were last counted. */
@@ -86,7 +87,8 @@ export class Generator implements TaskOwner {
     this.pool = this.memory.pool;
     this.scheduler = this.memory.scheduler;
     const device = model.draft && new DeviceDrafts(model, model.draft, this.pool, this.scheduler);
-    this.speculation = new Speculation(this.scheduler, measures, drafts, vocabSize, device);
+    const { limits } = model;
+    this.speculation = new Speculation(this.scheduler, { limits, measures, drafts, vocabSize, device });
   }
 
   get counts(): GeneratorCounts {
@@ -222,21 +224,24 @@ export class Generator implements TaskOwner {
     await Promise.resolve();
     try {
       let flights: Flight[] = [];
+      let follows: StepTiming['follows'] = 'nothing';
       for (;;) {
         while (flights.length === 0 || this.mayLookAhead(flights)) {
           const masks = this.guided.wait(this.times.lastMs);
           if (masks !== undefined) await masks;
-          const drafts = this.speculation.prepare();
+          if (flights.length > 0) follows = 'ahead';
+          const drafts = this.speculation.prepare(follows === 'ahead' && this.model.limits.keptRows !== undefined);
           if (drafts !== undefined) await drafts;
           const looked = this.lookAhead();
           if (looked !== undefined) await looked;
-          const flight = this.begin();
+          const flight = this.begin(follows);
           if (flight === undefined) break;
           flights.push(flight);
         }
         const [first, ...later] = flights;
         if (first === undefined) return this.requireNothingLeft();
         flights = (await this.land(first, later)) ? later : [];
+        follows = 'read';
       }
     } finally {
       this.loop = undefined;
@@ -268,11 +273,12 @@ export class Generator implements TaskOwner {
   private mayLookAhead(flights: readonly Flight[]): boolean {
     const { keptRows = 0, groups = 1 } = this.model.limits;
     if (flights.length >= Math.max(groups, keptRows > 0 ? 2 : 1)) return false;
-    return flights.every(({ step }) => step.pieces.every(({ sequence }) => !sequence.isAlone));
+    if (flights.some(({ step }) => step.pieces.some(({ sequence }) => sequence.isAlone))) return false;
+    return this.speculation.mayLookAhead();
   }
 
   /** Plans a step, without sequences that are no longer wanted, and begins it. */
-  private begin(): Flight | undefined {
+  private begin(follows: StepTiming['follows']): Flight | undefined {
     for (const task of this.stopping) this.stopNow(task);
     this.memory.beforeStep();
     const step = this.scheduler.next();
@@ -285,6 +291,7 @@ export class Generator implements TaskOwner {
     const sent = performance.now();
     const answer = ask().catch(asError);
     this.scheduler.foresee(step);
+    this.speculation.begun(step);
     for (const found of step.answers) this.answer(found);
     for (const { sequence } of step.pieces) {
       const task = this.count(sequence);
@@ -292,17 +299,18 @@ export class Generator implements TaskOwner {
       task.begun = sent;
       this.measures.begin(sequence.promptLength, sequence.found);
     }
-    return { step, answer, sent };
+    return { step, answer, sent, follows };
   }
 
   /** Waits for a step and uses what it returned. Returns whether those begun after it are of use. */
-  private async land({ step, answer, sent }: Flight, later: readonly Flight[]): Promise<boolean> {
+  private async land({ step, answer, sent, follows }: Flight, later: readonly Flight[]): Promise<boolean> {
     const outputs = await answer;
+    const since = follows === 'nothing' ? sent : this.times.answered;
     if (!(outputs instanceof Error)) {
       const keys = step.pieces.reduce((sum, { to }) => sum + to, 0);
       this.times.answer(sent, step.message.tokens.length, keys);
       this.measures.step(step.message.tokens.length);
-      this.take(step, outputs);
+      this.take(step, outputs, { seconds: (this.times.answered - since) / 1000, follows });
       this.memory.report();
       return true;
     }
@@ -322,7 +330,7 @@ export class Generator implements TaskOwner {
   }
 
   /** What a step returned goes to the sequences that asked. */
-  private take(step: Step, answer: StepAnswer): void {
+  private take(step: Step, answer: StepAnswer, timing: StepTiming): void {
     const ended = new Map<Task, EndReason | Error>();
     step.asked.forEach((asked, row) => {
       const task = this.tasks.get(asked.sequence)?.task;
@@ -335,7 +343,7 @@ export class Generator implements TaskOwner {
         ended.set(task, asError(error));
       }
     });
-    this.speculation.read(step);
+    this.speculation.read(step, timing);
     // Others may find what is full, also of those that end now.
     this.scheduler.read(step);
     // Rows of a sequence need not be in order.

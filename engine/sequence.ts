@@ -184,6 +184,13 @@ export class Sequence {
     return this.tokens.at(-1) === UNREAD;
   }
 
+  /** Tokens that are drawn, but not read. */
+  get unread(): number {
+    let count = 0;
+    while (this.tokens.at(-1 - count) === UNREAD) count++;
+    return count;
+  }
+
   /** Whether it goes on after the next token, whatever that is, and nobody has to know that token before. */
   get isForeseen(): boolean {
     if (this.isDrafting || this.guided?.isFixed === false) return false;
@@ -211,6 +218,17 @@ export class Sequence {
   acceptDrafts(to: number, drafts: DraftTree): void {
     if (this.computed !== to || this.isUnread) return;
     this.computed += acceptedNodes(drafts, this.tokens, to).filter((node) => node < drafts.chain).length;
+  }
+
+  /** Does work that sees the tokens which are known, and no others. */
+  whileKnown<T>(work: () => T): T {
+    const { length } = this.tokens;
+    this.unforesee();
+    try {
+      return work();
+    } finally {
+      while (this.tokens.length < length) this.tokens.push(UNREAD);
+    }
   }
 
   /** Row `row` of the last call draws the next token. */

@@ -80,7 +80,7 @@ describe.each(PAIRS)('acceptance of %s', (_name, { p, q }) => {
     expectShare((draw) => set.includes(best(p, draw)), sum(set.map((token) => p[token]!)));
   });
 
-  it('of children with shared noise is larger than that of one, and than the bound for one where there are four', () => {
+  it('of children with shared noise is larger than of one, and with four than the bound for one', () => {
     const of = (k: number) => measured((draw) => byScore(q, draw).slice(0, k).includes(best(p, draw)));
     const [two, four] = [of(2), of(4)];
     expect(two.share).toBeGreaterThan(sharedNoiseAcceptance(p, q) + 3 * two.error);

@@ -183,7 +183,8 @@ export function quantizedTensors(config: Json, write: Writer, seed: number): Wri
       for (const part of parts) meant.set(part.name, partOf(part, shape.length === 1 ? 1 : k, values));
       continue;
     }
-    const projections = parts.length === 0 ? [shape[0]!] : parts.map((part) => ('rows' in part ? part.rows : shape[0]!));
+    const projections =
+      parts.length === 0 ? [shape[0]!] : parts.map((part) => ('rows' in part ? part.rows : shape[0]!));
     const packed = write({ rows: shape[0]!, k, values, projections });
     for (const [suffix, tensor] of Object.entries(packed.tensors))
       tensors.set(`${name.slice(0, -'.weight'.length)}.${suffix}`, tensor);
