@@ -1,5 +1,6 @@
 /** The buffers of a function's kernels: what each value, and each partial sum of a row, is stored in. */
 import { CompileError } from '../errors.js';
+import { DRAFT } from '../ir/function.js';
 import type { Node, NodeOf, Value } from '../ir/graph/graph.js';
 import { stateDecl } from '../ir/graph/versions.js';
 import { type BufferDecl, ROW_SUM_BLOCK } from '../ir/kernel.js';
@@ -47,6 +48,7 @@ export class Buffers {
   private readonly weights: PackedWeights;
   /** The values that the caller reads, behind views. */
   private readonly returned: ReadonlySet<Value>;
+  private readonly isDraft: boolean;
   private readonly decls = new Map<string, BufferDecl>();
   private readonly ofValues = new Map<Value, string>();
   private readonly ofRowSums = new Map<Node, string>();
@@ -55,7 +57,8 @@ export class Buffers {
     this.defs = defs;
     this.names = names;
     this.weights = weights;
-    const { states, params, results } = fused.graph;
+    const { name: own, states, params, results } = fused.graph;
+    this.isDraft = own === DRAFT;
     this.returned = new Set(results.map((v) => viewOf(v, defs, fused).base));
     for (const state of states) this.declareState(state);
     for (const [value, { state }] of fused.versions) this.ofValues.set(value, state.name);
@@ -136,8 +139,16 @@ export class Buffers {
     return name;
   }
 
+  /**
+   * A name for what the compiler makes, among the weights of all functions: those of the model make the same by the same
+   * names, and `draft` makes others.
+   */
+  private ofAll(hint: string): string {
+    return this.isDraft ? `${DRAFT}_${hint}` : hint;
+  }
+
   private declareScales(v: Value, node: NodeOf<'row_scales'>): string {
-    const name = this.names.unique(v.name);
+    const name = this.names.unique(this.ofAll(v.name));
     const rows = this.weights.declareScales(name, node);
     this.decls.set(name, { name, dtype: 'f32', rows, columns: 1, space: 'weight' });
     this.ofValues.set(v, name);
@@ -146,7 +157,7 @@ export class Buffers {
 
   private declareConstant(v: Value, { attributes: { label, values } }: NodeOf<'vector'>): string {
     const decl = { dtype: 'f32', rows: values.length, columns: 1, space: 'weight' } as const;
-    const name = this.declare(label, decl);
+    const name = this.declare(this.ofAll(label), decl);
     this.ofValues.set(v, name);
     this.weights.declareConstant(name, values);
     return name;

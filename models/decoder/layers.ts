@@ -143,15 +143,12 @@ export function layerBlocks(
     toF32(rows(weight(tensor, [width])), hint),
   );
 
-  /** Constants are named for all functions of a plan: those of a draft are not the model's. */
-  const labelled = (name: string): string => `${prefix.replaceAll('.', '_')}${name}`;
-
   /** The factor of cosine and sine, which elements that are not turned go without. */
   const rotaryFactor = (factor: number): Value => {
     const rotated = shape.rotary?.rotated ?? headDim;
     if (rotated === headDim) return constant(factor, 'rotary_factor');
     const half = Array.from({ length: headDim / 2 }, (_, pair) => (pair < rotated / 2 ? Math.fround(factor) : 1));
-    return b.add('vector', {}, { label: labelled('rope_factors'), values: [...half, ...half] }, 'rotary_factors');
+    return b.add('vector', {}, { label: 'rope_factors', values: [...half, ...half] }, 'rotary_factors');
   };
   const windowOf = (layer: number): number | undefined => shape.windows?.[layer] ?? undefined;
   const turnsBy = ({ inverseFrequencies, factor }: RotaryTable): RotaryTurns => {
@@ -159,7 +156,7 @@ export function layerBlocks(
       'vector',
       {},
       {
-        label: labelled('rope_inverse_frequencies'),
+        label: 'rope_inverse_frequencies',
         values: [...inverseFrequencies, ...inverseFrequencies].map(Math.fround),
       },
       'frequencies',

@@ -86,6 +86,20 @@ describe('a plan with a draft model', () => {
     expect(plan.weights.length).toBeGreaterThan(plain.plan.weights.length);
   });
 
+  it.each([
+    ['int8 on a CPU', cpu, cpuDevice(detectMachine(), 'int8')],
+    ['fp8 on a GPU', cuda, cudaDevice(TYPICAL_FACTS.sm_90a, 'fp8')],
+  ] as unknown as typeof TARGETS)('has weights of its own, in %s', (_title, kind, device) => {
+    const checkpoint = openModel(target, INIT, folderOf({ ...SMALL, num_hidden_layers: 1 }));
+    const { plan } = compileModel(checkpoint, kind, device, { cacheTokens: 64, batchTokens: 64 });
+    const names = plan.weights.map(({ name }) => name);
+    expect(names.some((name) => name.startsWith('draft_'))).toBe(true);
+    expect(plan.constants.map(({ name }) => name).sort()).toEqual([
+      'constant.draft_rope_inverse_frequencies',
+      'constant.rope_inverse_frequencies',
+    ]);
+  });
+
   it.each(['int8', 'fp8'] as const)('keeps its keys as %s where the model does', (kvCache) => {
     const [, kind, device] = TARGETS[1]!;
     const options = { cacheTokens: 256, batchTokens: 64, kvCache };
