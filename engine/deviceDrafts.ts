@@ -39,7 +39,7 @@ interface Chain {
 
 /** A text whose calls fail is left out for this many rounds, twice as many the next time; all are where a device ends. */
 const REST_ROUNDS = 8;
-const LOST_ROUNDS = 64;
+const LOST_ROUNDS = 16;
 const MOST_DOUBLED = 8;
 
 const asError = (error: unknown): Error => (error instanceof Error ? error : new Error(String(error)));

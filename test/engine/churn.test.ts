@@ -148,11 +148,12 @@ describe('requests that come and go', () => {
         engine.submit({ kind: 'generate', model: i % 2 === 0 ? 'a' : 'b', prompt: [i], maxNewTokens: 1 }),
       );
       await Promise.all(last.map(outcomeOf));
-      for (const { table, draft, drafted } of models) {
+      for (const { table, drafted } of models) {
         expect(table().size).toBe(1);
         expect(drafted.errors).toEqual([]);
-        if (draft !== undefined) expect(drafted.calls).toBeGreaterThan(20);
       }
+      const calls = models.reduce((sum, { drafted }) => sum + drafted.calls, 0);
+      if (own.model.draft !== undefined) expect(calls).toBeGreaterThan(40);
       for (const signal of counts.signals) expect(getEventListeners(signal, 'abort')).toHaveLength(0);
       expect(openTimers()).toBe(0);
       expect(guides.length).toBeGreaterThan(5);
