@@ -230,7 +230,8 @@ function inOrder(print: (results: readonly PromptResult[]) => void): ContinueLis
 }
 
 /**
- * `isNumbered`: several texts of a prompt may come. `hasDrafts`: with what became of drafts, which depends on the moment.
+ * `isNumbered`: several texts of a prompt may come. `hasDrafts`: with what became of drafts, which depends on what
+ * else is computed.
  */
 function printLine(io: Io, result: PromptResult, isNumbered: boolean, hasDrafts: boolean): void {
   const { index, sample } = result;

@@ -1,4 +1,5 @@
 /** Opens a model for a program: options to a request, and a signal that ends the wait. */
+import { draftModelOf } from '../commands/draftOptions.js';
 import { beginLoading, type LoadedModel, type ModelLoading } from '../commands/loadModel.js';
 import { Interrupted } from '../commands/runRequest.js';
 import { settleTarget } from '../driver/devices/chooseTarget.js';
@@ -45,7 +46,8 @@ export function refuseAborted(signal: AbortSignal | undefined): void {
 /** What is asked of a model by these options, and where progress goes. */
 export function askedOf(options: ModelOptions): { readonly asked: WithTargetChoice<LoadRequest>; readonly ui: Ui } {
   const { init, precision = 'auto', threads, onProgress, signal: _, ...rest } = present(options);
-  const asked = { ...rest, init: initOf(init), precision, threads: threads ?? detectMachine().cpu.cores };
+  const place = { ...draftModelOf(rest), init: initOf(init), precision, threads: threads ?? detectMachine().cpu.cores };
+  const asked = { ...rest, ...place };
   return { asked, ui: uiOf(onProgress) };
 }
 

@@ -50,7 +50,7 @@ const modelFields = {
 
 const loadFields = {
   ...modelFields,
-  /** Who proposes what may follow texts, which do not depend on it: `suffix`, `ngram`, `off`, or a folder that drafts. */
+  /** Who proposes what may follow texts, which do not depend on it: `suffix`, `ngram`, `off`, or a folder. */
   draft: z.string().min(1).optional(),
   /** Most drafts of a text in a step. Default: as many as pay. */
   draftTokens: z.union([z.literal('auto'), whole(1, MAX_DRAFTS)]).optional(),

@@ -8,6 +8,7 @@ import { predicting, Prediction } from '../../draft/prediction.js';
 import type { TokenGuide } from '../../engine/guide.js';
 import type { RequestHandle } from '../../engine/handle.js';
 import type { GrammarSource } from '../../grammar/source.js';
+import { defined } from '../../system/defined.js';
 import { TapeWriter } from './eventTape.js';
 import { sentError } from './failures.js';
 import { engineRequestOf, type FromEngine, type SentRequest, type ToEngine } from './protocol.js';
@@ -114,13 +115,15 @@ export class EngineHost {
     if (request.kind !== 'generate' || asked.kind !== 'generate') return request;
     const { grammar, prediction } = asked;
     const model = this.engine.nameOf('submit', request.model);
-    if (grammar !== undefined) {
-      if (this.guides === undefined) throw new Error('There is nobody who knows grammars.');
-      return { ...request, guide: this.guides.guideOf(model, grammar) };
-    }
-    const drafts = prediction === undefined ? undefined : this.engine.draftsOf(model);
-    if (prediction === undefined || drafts === undefined || request.allowedTokens !== undefined) return request;
-    return { ...request, drafts: predicting(new Prediction(prediction), drafts.drafter) };
+    if (grammar !== undefined && this.guides === undefined) throw new Error('There is nobody who knows grammars.');
+    const drafts = prediction && this.engine.draftsOf(model);
+    return {
+      ...request,
+      ...defined({
+        guide: grammar && this.guides?.guideOf(model, grammar),
+        drafts: drafts && predicting(new Prediction(prediction), drafts.drafter),
+      }),
+    };
   }
 
   /** An event is held for this request. */
