@@ -27,14 +27,33 @@ export interface GrammarBegin {
   readonly tokens: Int32Array;
 }
 
+/** Drafts behind the tokens of a state: what could come behind each of them. A question has a number, used once. */
+export interface GrammarLook {
+  readonly question: number;
+  readonly state: number;
+  /** Tokens that are taken first. */
+  readonly taken: Int32Array;
+  /** The drafts, and the places of those that they follow; −1: the last token. */
+  readonly tokens: Int32Array;
+  readonly parents: Int32Array;
+}
+
 export interface ToGrammars {
   readonly check: readonly { readonly question: number; readonly model: string; readonly source: GrammarSource }[];
   /** Each is answered with the mask behind its tokens. */
   readonly begin: readonly GrammarBegin[];
-  /** Pairs of a state and the token that comes next, each answered with the mask behind it. */
-  readonly take: Int32Array;
+  /** States and the tokens that come next, each answered with the mask behind the last. */
+  readonly take: readonly { readonly state: number; readonly tokens: Int32Array }[];
+  /** Each is answered with a mask for each draft, or not at all where its state is over. */
+  readonly look: readonly GrammarLook[];
   /** States that are over. */
   readonly close: Int32Array;
+}
+
+export interface GrammarLooked {
+  readonly question: number;
+  readonly state: number;
+  readonly masks: Int32Array;
 }
 
 /** Why something cannot be done. `isBusy`: not now. `isFault`: nobody asked for anything wrong. */
@@ -55,4 +74,6 @@ export interface FromGrammars {
   readonly fresh: readonly { readonly mask: number; readonly words: Uint32Array }[];
   /** Pairs of a state and the number of its mask. */
   readonly masks: Int32Array;
+  /** Questions about drafts, and the numbers of the masks behind them; 0 for a draft that may not come. */
+  readonly looked: readonly GrammarLooked[];
 }

@@ -23,6 +23,7 @@ function tell(): void {
   if (answer === undefined) return;
   port!.postMessage(answer, [
     answer.masks.buffer as ArrayBuffer,
+    ...answer.looked.map(({ masks }) => masks.buffer as ArrayBuffer),
     ...answer.fresh.map(({ words }) => words.buffer as ArrayBuffer),
   ]);
 }

@@ -8,7 +8,14 @@ import type { GrammarSource } from '../../grammar/source.js';
 import { compile, type CompiledGrammar, type MatchState } from '../../grammar/tokens/compile.js';
 import { Vocabulary } from '../../grammar/tokens/vocabulary.js';
 import { createTokenizer } from '../../models/tokenizer/tokenizer.js';
-import type { FromGrammars, GrammarModel, GrammarProblem, ToGrammars } from './grammarMessages.js';
+import type {
+  FromGrammars,
+  GrammarLook,
+  GrammarLooked,
+  GrammarModel,
+  GrammarProblem,
+  ToGrammars,
+} from './grammarMessages.js';
 
 /** Grammars that are kept although nobody uses them. */
 const KEPT_GRAMMARS = 64;
@@ -44,6 +51,8 @@ interface Job {
   readonly tokens: ArrayLike<number>;
   readonly isCheck: boolean;
   readonly since: number;
+  /** Drafts behind the tokens of a state. */
+  readonly look?: GrammarLook;
 }
 
 /** The vocabulary of a model as grammars see it. Throws UserError where files are damaged. */
@@ -86,7 +95,7 @@ export class GrammarWork {
     return { states: this.states.size, grammars: this.known.size };
   }
 
-  add({ check, begin, take, close }: ToGrammars): void {
+  add({ check, begin, take, look, close }: ToGrammars): void {
     const since = performance.now();
     for (const { question, model, source } of check)
       this.jobs.push({ number: question, of: this.use(model, source), tokens: [], isCheck: true, since });
@@ -95,10 +104,14 @@ export class GrammarWork {
       this.states.set(state, { of, match: undefined });
       this.jobs.push({ number: state, of, tokens, isCheck: false, since });
     }
-    for (let i = 0; i < take.length; i += 2) {
-      const state = this.states.get(take[i]!);
-      if (state !== undefined)
-        this.jobs.push({ number: take[i]!, of: state.of, tokens: [take[i + 1]!], isCheck: false, since });
+    for (const { state: number, tokens } of take) {
+      const of = this.states.get(number)?.of;
+      if (of !== undefined) this.jobs.push({ number, of, tokens, isCheck: false, since });
+    }
+    for (const each of look) {
+      const of = this.states.get(each.state)?.of;
+      if (of !== undefined)
+        this.jobs.push({ number: each.question, of, tokens: each.taken, isCheck: false, since, look: each });
     }
     for (const state of close) this.close(state);
   }
@@ -110,8 +123,9 @@ export class GrammarWork {
     if (job === undefined) return;
     this.jobs[at] = this.jobs.at(-1)!;
     this.jobs.pop();
-    const { number, of, tokens, isCheck } = job;
-    const following = this.states.get(number);
+    const { number, of, tokens, isCheck, look } = job;
+    const state = look?.state ?? number;
+    const following = this.states.get(state);
     // A text may be over before its mask was found.
     if (!isCheck && following === undefined) return;
     if (++this.done % LOOK_EVERY === 0 && isFull()) this.forget(0);
@@ -128,22 +142,29 @@ export class GrammarWork {
         let match = following!.match ?? grammar.start();
         for (let i = 0; i < tokens.length; i++) match = match.take(tokens[i]!);
         following!.match = match;
-        this.tell(number, match.mask());
+        if (look === undefined) this.answer.masks.push(number, this.tell(match.mask()));
+        else {
+          const masks = match
+            .ahead(look.tokens, look.parents)
+            .map((mask) => (mask === undefined ? 0 : this.tell(mask)));
+          this.answer.looked.push({ question: number, state, masks: Int32Array.from(masks) });
+        }
       }
     } catch (error) {
-      this.answer.failed.push([number, problemOf(error)]);
+      this.answer.failed.push([isCheck ? number : state, problemOf(error)]);
       if (isCheck) this.release(of);
-      else this.close(number);
+      else this.close(state);
     }
-    of.cost = COST_DECAY * of.cost + (1 - COST_DECAY) * (performance.now() - begun);
+    const masks = 1 + (look?.tokens.length ?? 0);
+    of.cost = COST_DECAY * of.cost + ((1 - COST_DECAY) * (performance.now() - begun)) / masks;
     Atomics.store(this.progress, 0, 0);
     Atomics.add(this.progress, 1, 1);
   }
 
   /** Answers that were not taken yet; undefined where there are none. */
   take(): FromGrammars | undefined {
-    const { masks, checked, failed } = this.answer;
-    if (masks.length + checked.length + failed.length === 0) return undefined;
+    const { masks, checked, failed, looked } = this.answer;
+    if (masks.length + checked.length + failed.length + looked.length === 0) return undefined;
     const taken = { ...this.answer, masks: Int32Array.from(masks) };
     this.answer = emptyAnswer();
     return taken;
@@ -152,8 +173,8 @@ export class GrammarWork {
   private first(): number {
     let [best, least] = [-1, Infinity];
     const now = performance.now();
-    this.jobs.forEach(({ of: { cost }, since }, i) => {
-      const rank = cost - (now - since);
+    this.jobs.forEach(({ of: { cost }, since, look }, i) => {
+      const rank = cost * (1 + (look?.tokens.length ?? 0)) - (now - since);
       if (rank < least) [best, least] = [i, rank];
     });
     return best;
@@ -203,7 +224,8 @@ export class GrammarWork {
     return (of.grammar = compile(of.source, vocabulary));
   }
 
-  private tell(state: number, mask: Uint32Array): void {
+  /** The number of a mask, which the other side then has. */
+  private tell(mask: Uint32Array): number {
     let digest = this.digests.get(mask);
     if (digest === undefined) this.digests.set(mask, (digest = digestOf(mask)));
     let sent = this.sent.get(digest);
@@ -214,12 +236,12 @@ export class GrammarWork {
     }
     this.sent.delete(digest);
     this.sent.set(digest, sent);
-    this.answer.masks.push(state, sent.number);
     for (const [oldest, { number }] of this.sent) {
-      if (this.sent.size <= SENT_MASKS) return;
+      if (this.sent.size <= SENT_MASKS) break;
       this.sent.delete(oldest);
       this.answer.dropped.push(number);
     }
+    return sent.number;
   }
 }
 
@@ -257,4 +279,5 @@ const emptyAnswer = () => ({
   dropped: [] as number[],
   fresh: [] as { readonly mask: number; readonly words: Uint32Array }[],
   masks: [] as number[],
+  looked: [] as GrammarLooked[],
 });

@@ -3,12 +3,13 @@
  * takes too long, or ends, is replaced: what takes too long, or ends two threads, fails, and other texts go on.
  */
 import { Worker } from 'node:worker_threads';
-import type { GuideState, TokenGuide, TokenMask } from '../../engine/guide.js';
+import type { AheadMasks, GuidedDrafts, GuideState, TokenGuide, TokenMask } from '../../engine/guide.js';
 import type { GrammarSource } from '../../grammar/source.js';
 import { ApiError, badRequest } from '../apiError.js';
 import type {
   FromGrammars,
   GrammarBegin,
+  GrammarLook,
   GrammarModel,
   GrammarProblem,
   GrammarThreadData,
@@ -33,7 +34,7 @@ export interface GuidesOptions {
 
 /** What is used of a Worker. */
 export interface GrammarPort {
-  postMessage(message: ToGrammars, transfer?: readonly ArrayBuffer[]): void;
+  postMessage(message: ToGrammars): void;
   on(event: 'message', listener: (message: FromGrammars) => void): unknown;
   on(event: 'error', listener: (error: Error) => void): unknown;
   on(event: 'exit', listener: () => void): unknown;
@@ -72,6 +73,10 @@ interface Followed extends Suspect {
   /** Whether the thread knows it. */
   hasBegun: boolean;
   waiting: Waiting<TokenMask> | undefined;
+  /** A question about drafts on its way. */
+  looking: { readonly question: number; readonly resolve: (masks: AheadMasks) => void } | undefined;
+  /** Drafts are not looked at any more: a thread ended, or took too long, over some. */
+  isBlind: boolean;
   /** Why it is followed no more. */
   failure: ApiError | undefined;
 }
@@ -79,11 +84,13 @@ interface Followed extends Suspect {
 interface Outgoing {
   readonly check: { readonly question: number; readonly model: string; readonly source: GrammarSource }[];
   readonly begin: GrammarBegin[];
-  readonly take: number[];
+  readonly take: { readonly state: number; readonly tokens: Int32Array }[];
+  readonly look: GrammarLook[];
   readonly close: number[];
 }
 
-const nothing = (): Outgoing => ({ check: [], begin: [], take: [], close: [] });
+const nothing = (): Outgoing => ({ check: [], begin: [], take: [], look: [], close: [] });
+const NO_MASKS: AheadMasks = [];
 
 export class GrammarGuides implements Guides {
   private readonly models: readonly GrammarModel[];
@@ -136,7 +143,10 @@ export class GrammarGuides implements Guides {
     clearTimeout(this.watch);
     this.port?.removeAllListeners();
     for (const { reject } of this.questions.values()) reject(ended());
-    for (const { waiting } of this.states.values()) waiting?.reject(ended());
+    for (const state of this.states.values()) {
+      state.waiting?.reject(ended());
+      see(state);
+    }
     this.questions.clear();
     this.states.clear();
     await this.port?.terminate();
@@ -151,16 +161,16 @@ export class GrammarGuides implements Guides {
       tokens: [],
       hasBegun: false,
       waiting: undefined,
+      looking: undefined,
+      isBlind: false,
       failure: undefined,
       ends: 0,
     };
     this.states.set(number, state);
     return {
-      next: (token) => {
-        if (this.isClosed) throw ended();
-        if (state.failure !== undefined) throw state.failure;
-        if (token !== undefined) state.tokens.push(token);
-        if (state.hasBegun) this.outgoing.take.push(number, token!);
+      next: (...tokens) => {
+        this.take(state, tokens);
+        if (state.hasBegun) this.outgoing.take.push({ state: number, tokens: Int32Array.from(tokens) });
         else this.outgoing.begin.push(beginOf(state));
         state.hasBegun = true;
         return new Promise((resolve, reject) => {
@@ -168,12 +178,40 @@ export class GrammarGuides implements Guides {
           this.send();
         });
       },
+      ahead: (taken, drafts) => {
+        this.take(state, taken);
+        // A new thread is told all when it is asked for the next mask.
+        if (!state.hasBegun || state.isBlind) return NO_MASKS;
+        return this.askAhead(state, taken, drafts);
+      },
       close: () => {
+        see(state);
         if (!this.states.delete(number) || !state.hasBegun) return;
         this.outgoing.close.push(number);
         this.send();
       },
     };
+  }
+
+  /** Throws where the text is followed no more. */
+  private take(state: Followed, tokens: readonly number[]): void {
+    if (this.isClosed) throw ended();
+    if (state.failure !== undefined) throw state.failure;
+    state.tokens.push(...tokens);
+  }
+
+  /** The masks behind drafts, in one question. */
+  private askAhead(state: Followed, taken: readonly number[], { tokens, parents }: GuidedDrafts): Promise<AheadMasks> {
+    const question = ++this.count;
+    see(state);
+    this.outgoing.look.push({
+      ...{ question, state: state.number, taken: Int32Array.from(taken) },
+      ...{ tokens: Int32Array.from(tokens), parents: Int32Array.from(parents) },
+    });
+    return new Promise((resolve) => {
+      state.looking = { question, resolve };
+      this.send();
+    });
   }
 
   /** Once what runs now has said all that it has to say. */
@@ -188,10 +226,9 @@ export class GrammarGuides implements Guides {
 
   private post(): void {
     this.open();
-    const { check, begin, take, close } = this.outgoing;
+    const { close, ...others } = this.outgoing;
     this.outgoing = nothing();
-    const message = { check, begin, take: Int32Array.from(take), close: Int32Array.from(close) };
-    this.port!.postMessage(message, [message.take.buffer, message.close.buffer]);
+    this.port!.postMessage({ ...others, close: Int32Array.from(close) });
     this.guard();
   }
 
@@ -208,7 +245,7 @@ export class GrammarGuides implements Guides {
     return port;
   }
 
-  private hear({ checked, failed, dropped, fresh, masks }: FromGrammars): void {
+  private hear({ checked, failed, dropped, fresh, masks, looked }: FromGrammars): void {
     this.ends = 0;
     for (const { mask, words } of fresh) this.masks.set(mask, words);
     for (const question of checked) this.questionOf(question)?.resolve();
@@ -219,6 +256,14 @@ export class GrammarGuides implements Guides {
       if (state === undefined || waiting === undefined) continue;
       state.waiting = undefined;
       waiting.resolve(this.masks.get(masks[i + 1]!)!);
+    }
+    for (const { question, state: number, masks: behind } of looked) {
+      const state = this.states.get(number);
+      if (state?.looking?.question === question)
+        see(
+          state,
+          Array.from(behind, (mask) => this.masks.get(mask)),
+        );
     }
     for (const mask of dropped) this.masks.delete(mask);
     this.guard();
@@ -236,12 +281,14 @@ export class GrammarGuides implements Guides {
     if (state === undefined) return;
     this.states.delete(number);
     state.failure = apiErrorOf(problem);
+    see(state);
     state.waiting?.reject(state.failure);
   }
 
   private get isAsked(): boolean {
     if (this.questions.size > 0) return true;
-    for (const { waiting } of this.states.values()) if (waiting !== undefined) return true;
+    for (const { waiting, looking } of this.states.values())
+      if (waiting !== undefined || looking !== undefined) return true;
     return false;
   }
 
@@ -265,7 +312,10 @@ export class GrammarGuides implements Guides {
       this.replace('what is asked of the text takes too long to follow', true);
   }
 
-  /** The thread has ended, or is of no more use: another is asked. What takes too long, or ends two threads, fails. */
+  /**
+   * The thread has ended, or is of no more use: another is asked. What takes too long, or ends two threads, fails; over
+   * drafts, its text takes none any more.
+   */
   private replace(reason: string, isStalled = false): void {
     const { port } = this;
     if (port === undefined || this.isClosed) return;
@@ -275,7 +325,9 @@ export class GrammarGuides implements Guides {
     void port.terminate();
     const doing = Atomics.load(this.progress, 0);
     const suspect = this.questions.get(doing) ?? this.states.get(doing);
-    if (suspect !== undefined) {
+    const looking = [...this.states.values()].find((state) => state.looking?.question === doing);
+    if (looking !== undefined) looking.isBlind = true;
+    else if (suspect !== undefined) {
       if (isStalled || ++suspect.ends > 1) this.fail(doing, { message: reason });
     } else if (++this.ends >= MAX_ENDS) {
       this.ends = 0;
@@ -285,12 +337,20 @@ export class GrammarGuides implements Guides {
     this.outgoing = nothing();
     for (const [question, { model, source }] of this.questions) this.outgoing.check.push({ question, model, source });
     for (const state of this.states.values()) {
+      see(state);
       // Others begin again when they are asked.
       state.hasBegun = state.waiting !== undefined;
       if (state.hasBegun) this.outgoing.begin.push(beginOf(state));
     }
     if (this.isAsked) this.send();
   }
+}
+
+/** What is known of a text's drafts now. */
+function see(state: Followed, masks = NO_MASKS): void {
+  const { looking } = state;
+  state.looking = undefined;
+  looking?.resolve(masks);
 }
 
 const beginOf = ({ number, model, source, tokens }: Followed): GrammarBegin => ({

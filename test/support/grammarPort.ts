@@ -7,11 +7,11 @@ type Listener = (message: FromGrammars & Error) => void;
 
 /**
  * A thread whose work may be spoiled: `before` is called before each thing that is done, and may throw. `asked`: the
- * texts whose masks are asked for.
+ * texts whose masks are asked for; `looks`: questions about drafts.
  */
 export function grammarPort(
   { models, progress }: GrammarThreadData,
-  before: (asked: readonly number[]) => void = () => undefined,
+  before: (asked: readonly number[], looks: readonly number[]) => void = () => undefined,
 ): GrammarPort {
   const listeners = new Map<string, Listener>();
   let work: GrammarWork | undefined;
@@ -19,7 +19,13 @@ export function grammarPort(
   const turn = (): void => {
     if (isOver || work === undefined) return;
     try {
-      if (!work.isIdle) before(work['jobs'].map((job) => job.number).filter((each) => work!['states'].has(each)));
+      const jobs = work['jobs'];
+      const looks = jobs.flatMap(({ number, look }) => (look === undefined ? [] : [number]));
+      if (!work.isIdle)
+        before(
+          jobs.map((job) => job.number).filter((each) => work!['states'].has(each)),
+          looks,
+        );
       work.next();
     } catch (error) {
       listeners.get('error')?.(error as FromGrammars & Error);

@@ -6,11 +6,13 @@ import { afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { RequestEvent } from '../../../engine/request.js';
 import type { GrammarSource } from '../../../grammar/source.js';
 import { compile } from '../../../grammar/tokens/compile.js';
+import type { Drafter } from '../../../draft/drafter.js';
 import { describeTokenizer } from '../../../models/tokenizer/files.js';
 import type { ApiError } from '../../../serve/apiError.js';
 import type { GrammarModel, GrammarThreadData, ToGrammars } from '../../../serve/link/grammarMessages.js';
 import { grammarVocabulary, GrammarWork } from '../../../serve/link/grammarWork.js';
 import { GrammarGuides, type GrammarPort, type GuidesOptions } from '../../../serve/link/guides.js';
+import { defined } from '../../../system/defined.js';
 import { grammarPort } from '../../support/grammarPort.js';
 import { DEMO, type Served, servedModels } from '../../support/servedModels.js';
 
@@ -34,9 +36,15 @@ afterEach(async () => void (await Promise.all(open.splice(0).map((each) => each.
 function served(
   options: GuidesOptions = { start: grammarPort },
   keptRows?: number,
+  drafter?: Drafter,
 ): Served & { guides: GrammarGuides } {
   const guides = new GrammarGuides([MODEL], options);
-  const made = servedModels({ guides, path: { maxLength: 300, ...(keptRows ? { limits: { keptRows } } : {}) } });
+  const drafts = drafter && { drafter, tokens: 6 };
+  const made = servedModels({
+    guides,
+    ...defined({ drafts }),
+    path: { maxLength: 300, ...(keptRows ? { limits: { keptRows } } : {}) },
+  });
   open.push(made, guides);
   return Object.assign(made, { guides });
 }
@@ -76,6 +84,31 @@ const ASKED: readonly (GrammarSource | undefined)[] = [COLOURS, LIST, undefined,
 const many = (server: Served, count = 24): Promise<string[]> =>
   Promise.all(Array.from({ length: count }, (_, i) => textOf(server, ASKED[i % ASKED.length], i)));
 
+/**
+ * Proposes what came of a prompt before, behind drafts that may not come, wrong ones, and beside some; and anything
+ * where nothing came yet.
+ */
+function remembering(): Drafter {
+  const known = new Map<string, readonly number[]>();
+  return {
+    name: 'remembering',
+    begin: ({ tokens: prompt, promptLength }) => {
+      const key = prompt.slice(0, promptLength).join();
+      return {
+        propose: ({ tokens }) => {
+          const coming = (known.get(key) ?? [7, 8, 9]).slice(tokens.length - promptLength).slice(0, 4);
+          const wrong = tokens.length % 3 === 0 ? [coming[0] ?? 5, 2, 11] : [3];
+          return {
+            tokens: [...wrong, ...coming],
+            parents: [...wrong.map((_, i) => i - 1), ...coming.map((_, i) => (i === 0 ? -1 : wrong.length + i - 1))],
+          };
+        },
+        end: ({ tokens }) => void known.set(key, tokens.slice(promptLength)),
+      };
+    },
+  };
+}
+
 /** What `many` gives where nothing happens. */
 let together: readonly string[];
 beforeAll(async () => {
@@ -90,7 +123,8 @@ describe('the work of the thread', () => {
     ...{ state, model: 'model', source },
     tokens: Int32Array.from(tokens),
   });
-  const idle = { check: [], begin: [], take: new Int32Array(0), close: new Int32Array(0) };
+  const idle = { check: [], begin: [], take: [], look: [], close: new Int32Array(0) };
+  const take = (state: number, ...tokens: number[]) => ({ state, tokens: Int32Array.from(tokens) });
 
   it('sends a mask once, and equal ones of other grammars not again', () => {
     const work = new GrammarWork(new Map([['model', vocabulary]]), new Int32Array(2));
@@ -110,8 +144,34 @@ describe('the work of the thread', () => {
     const later = answerOf({ begin: [begin(4, COLOURS, [r])] });
     expect(later!.fresh[0]!.words).toEqual(compile(COLOURS, vocabulary).start().take(r).mask());
     expect(work.counts.grammars).toBe(3);
-    expect(answerOf({ close: Int32Array.of(1, 2, 3, 4), take: Int32Array.of(1, 5) })).toBeUndefined();
+    expect(answerOf({ close: Int32Array.of(1, 2, 3, 4), take: [take(1, 5)] })).toBeUndefined();
     expect(work.counts.states).toBe(0);
+  });
+
+  it('says what may come behind drafts, and follows no text further for it', () => {
+    const work = new GrammarWork(new Map([['model', vocabulary]]), new Int32Array(2));
+    const of = (letter: string): number =>
+      vocabulary.bytes.findIndex((bytes) => bytes?.length === 1 && bytes[0] === letter.charCodeAt(0));
+    const [r, e, d, x] = [of('r'), of('e'), of('d'), of('x')];
+    work.add({ ...idle, begin: [begin(1, COLOURS)] });
+    const drafts = { tokens: Int32Array.of(e, d, x, e, 2), parents: Int32Array.of(-1, 0, 0, 2, 1) };
+    work.add({ ...idle, look: [{ question: 9, state: 1, taken: Int32Array.of(r), ...drafts }] });
+    work.add({ ...idle, look: [{ question: 10, state: 5, taken: Int32Array.of(), ...drafts }] });
+    while (!work.isIdle) work.next();
+    const { looked, fresh, failed } = work.take()!;
+    const words = new Map(fresh.map((each) => [each.mask, each.words]));
+    expect(looked.map(({ question, state }) => [question, state])).toEqual([[9, 1]]);
+    const behind = compile(COLOURS, vocabulary).start().take(r).take(e);
+    expect(Array.from(looked[0]!.masks, (mask) => words.get(mask))).toEqual([
+      behind.mask(),
+      behind.take(d).mask(),
+      ...[undefined, undefined, undefined],
+    ]);
+    // The next token is taken behind the first.
+    work.add({ ...idle, take: [take(1, e)] });
+    work.next();
+    expect(words.get(work.take()!.masks[1]!)).toEqual(behind.mask());
+    expect(failed).toEqual([]);
   });
 
   it('does what costs little before what costs much, and all in the end', () => {
@@ -121,7 +181,7 @@ describe('the work of the thread', () => {
     work.take();
     const check = Array.from({ length: 5 }, (_, i) => ({ question: 10 + i, model: 'model', source: text(`${i}`) }));
     const letter = vocabulary.bytes.findIndex((bytes) => bytes?.length === 1 && bytes[0] === 97);
-    work.add({ ...idle, check, take: Int32Array.of(1, letter) });
+    work.add({ ...idle, check, take: [take(1, letter)] });
     work.next();
     expect(work.take()!.masks[0]).toBe(1);
     while (!work.isIdle) work.next();
@@ -167,6 +227,38 @@ describe('a text that is asked to be something', () => {
     const server = served({ start });
     expect(await many(server)).toEqual(together);
     expect([threads, server.guides.size]).toEqual([4, 0]);
+  });
+
+  it('is the same with drafts, of which it takes what may come, and needs fewer steps', async () => {
+    const server = served({ start: grammarPort }, undefined, remembering());
+    for (let turn = 0; turn < 2; turn++) expect(await many(server, 12)).toEqual(together.slice(0, 12));
+    const { drafts, writtenTokens, writtenParts } = server.engine.statsOf('model');
+    expect(drafts[0]!.accepted[0]).toBeGreaterThan(20);
+    expect(writtenTokens / writtenParts).toBeGreaterThan(1.3);
+    expect(server.guides.size).toBe(0);
+  });
+
+  it('is the same where looking at drafts ends the thread, or takes too long: it takes no more drafts', async () => {
+    for (const way of ['ends', 'hangs'] as const) {
+      let threads = 0;
+      const most = way === 'ends' ? 4 : 1;
+      const spoiled = new Set<number>();
+      const start = (data: GrammarThreadData): GrammarPort => {
+        threads++;
+        return grammarPort(data, (_asked, [look]) => {
+          if (look === undefined || spoiled.size >= most || look % 3 > 0) return;
+          spoiled.add(look);
+          Atomics.store(data.progress, 0, look);
+          if (way === 'ends') throw new Error('out of memory');
+          throw new Hang();
+        });
+      };
+      const options = { start: way === 'ends' ? start : hanging(start), stallMs: 1 };
+      const server = served(options, undefined, remembering());
+      for (let turn = 0; turn < 2; turn++) expect(await many(server, 12)).toEqual(together.slice(0, 12));
+      expect([spoiled.size, server.guides.size]).toEqual([most, 0]);
+      expect(threads).toBeGreaterThanOrEqual(most);
+    }
   });
 
   it('fails where following it ends the thread, or takes too long; others go on', async () => {
