@@ -6,7 +6,7 @@
 import { hash32 } from '../ir/gumbel.js';
 import { chanceOf } from './chance.js';
 import { type Draft, type Drafter, type DraftState, type DraftText, NO_DRAFT } from './drafter.js';
-import { LENGTHS, lengthKind, Rates } from './rates.js';
+import { LENGTHS, lengthKind, NoiseCorrection, Rates } from './rates.js';
 
 export interface NgramOptions {
   /** Fewest tokens that must agree. */
@@ -126,39 +126,60 @@ export function copyFrom(tokens: readonly number[], at: number, count: number): 
 /** Rates by the number of tokens that agree, from a prompt of which nothing is known. */
 const PRIOR = Array.from({ length: LENGTHS }, (_, kind) => 0.3 + (0.6 * kind) / LENGTHS);
 
+/** What was found for a place of a text that was not known then. `noisy`: what noise made of its rate, if there is any. */
+interface Open {
+  readonly place: number;
+  readonly token: number;
+  readonly kind: number;
+  readonly rate: number;
+  readonly noisy: number | undefined;
+}
+
 class NgramState implements DraftState {
   private readonly index: NgramIndex;
   private readonly rates: Rates;
-  /** What was found last, for a place of the text that was not known then. */
-  private open: { readonly place: number; readonly token: number; readonly kind: number } | undefined;
+  private readonly correction: NoiseCorrection;
+  private open: Open | undefined;
 
-  constructor(index: NgramIndex, rates: Rates) {
+  constructor(index: NgramIndex, rates: Rates, correction: NoiseCorrection) {
     this.index = index;
     this.rates = rates;
+    this.correction = correction;
   }
 
   propose(text: DraftText, most: number): Draft {
     const { tokens } = text;
-    if (this.open !== undefined && this.open.place < tokens.length)
-      this.rates.count(this.open.kind, tokens[this.open.place] === this.open.token);
-    this.open = undefined;
+    this.score(tokens);
     this.index.update(tokens);
     const found = most > 0 ? this.index.find(tokens) : undefined;
     if (found === undefined) return NO_DRAFT;
-    const copied = copyFrom(tokens, found.at, most);
-    this.open = { place: tokens.length, token: copied[0]!, kind: lengthKind(found.length) };
     const drafted: number[] = [];
     const chances: number[] = [];
     let survival = 1;
-    for (const [i, token] of copied.entries()) {
+    for (const [i, token] of copyFrom(tokens, found.at, most).entries()) {
       // Where a draft is right, one more token agrees.
-      const chance = chanceOf(this.rates.of(lengthKind(found.length + i)), token, text.drawAt(tokens.length + i));
+      const kind = lengthKind(found.length + i);
+      const rate = this.rates.of(kind);
+      const draw = text.drawAt(tokens.length + i);
+      const noisy = draw === undefined ? undefined : chanceOf(rate, token, draw);
+      if (i === 0) this.open = { place: tokens.length, token, kind, rate, noisy };
+      const chance = noisy === undefined ? rate : this.correction.of(rate, noisy);
       survival *= chance;
       if (survival < LEAST_CHANCE) break;
       drafted.push(token);
       chances.push(chance);
     }
     return { tokens: drafted, chances };
+  }
+
+  /** Counts whether what was found is what came. */
+  private score(tokens: readonly number[]): void {
+    if (this.open === undefined || this.open.place >= tokens.length) return;
+    const { place, token, kind, rate, noisy } = this.open;
+    const isRight = tokens[place] === token;
+    this.rates.count(kind, isRight);
+    if (noisy !== undefined) this.correction.count(rate, noisy, isRight);
+    this.open = undefined;
   }
 }
 
@@ -168,6 +189,7 @@ export class NgramDrafter implements Drafter {
   private readonly min: number;
   private readonly max: number;
   private readonly rates = new Rates(PRIOR);
+  private readonly correction = new NoiseCorrection();
 
   constructor({ min = DEFAULT_MIN, max = Math.max(min, DEFAULT_MAX) }: NgramOptions = {}) {
     this.min = min;
@@ -175,6 +197,6 @@ export class NgramDrafter implements Drafter {
   }
 
   begin(): DraftState {
-    return new NgramState(new NgramIndex(this.min, this.max), this.rates);
+    return new NgramState(new NgramIndex(this.min, this.max), this.rates, this.correction);
   }
 }

@@ -42,3 +42,41 @@ export class Rates {
     if (isRight) this.right[kind]!++;
   }
 }
+
+/** Bounds of kinds of probabilities. */
+const BOUNDS = [0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9];
+const KINDS = BOUNDS.length + 1;
+/** Of right ones, seen before any. */
+const PRIOR_RIGHT = 4;
+
+function kindOf(chance: number): number {
+  let kind = 0;
+  while (kind < BOUNDS.length && chance >= BOUNDS[kind]!) kind++;
+  return kind;
+}
+
+/**
+ * Corrects what the noise of a place makes of a rate. A rate is the mean over places of which each has a probability of
+ * its own; noise decides between tokens that are about as likely, and says nothing where one of them is nearly certain.
+ * So the mean of both is taken, times how often that was right beside how often it should have been.
+ */
+export class NoiseCorrection {
+  private readonly right = new Float64Array(KINDS * KINDS).fill(PRIOR_RIGHT);
+  private readonly said = new Float64Array(KINDS * KINDS).fill(PRIOR_RIGHT);
+
+  /** Of a rate, and what noise makes of it (chance.ts). */
+  of(rate: number, noisy: number): number {
+    const kind = KINDS * kindOf(rate) + kindOf(noisy);
+    return Math.min(1, (((rate + noisy) / 2) * this.right[kind]!) / this.said[kind]!);
+  }
+
+  count(rate: number, noisy: number, isRight: boolean): void {
+    const kind = KINDS * kindOf(rate) + kindOf(noisy);
+    if (this.said[kind]! >= MOST) {
+      this.right[kind]! /= 2;
+      this.said[kind]! /= 2;
+    }
+    this.said[kind]! += (rate + noisy) / 2;
+    if (isRight) this.right[kind]!++;
+  }
+}

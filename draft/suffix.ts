@@ -10,7 +10,7 @@ import type { Draw } from '../ir/gumbel.js';
 import { type Draft, type Drafter, type DraftState, type DraftText, NO_DRAFT } from './drafter.js';
 import { Growth, TEXT } from './growth.js';
 import { LEAST_CHANCE, NgramIndex } from './ngram.js';
-import { LENGTHS, lengthKind, Rates } from './rates.js';
+import { LENGTHS, lengthKind, NoiseCorrection, Rates } from './rates.js';
 import { ROOT, SuffixTree } from './suffixTree.js';
 
 export interface SuffixOptions {
@@ -63,6 +63,7 @@ const PRIOR = [
 class Memory {
   readonly options: Required<SuffixOptions>;
   readonly rates = new Rates(PRIOR);
+  readonly correction = new NoiseCorrection();
   /** What a draft is made with. */
   readonly growth: Growth;
   /** Of each candidate where its path ends in the tree, and tokens up to there. */
@@ -111,6 +112,9 @@ class SuffixState implements DraftState {
   private openPlace = Infinity;
   private openTokens: readonly number[] = [];
   private openKinds: readonly number[] = [];
+  /** Their rates then, and what noise made of them; empty where there is none. */
+  private openRates: readonly number[] = [];
+  private openNoisy: readonly number[] = [];
 
   constructor(memory: Memory, promptLength: number) {
     this.memory = memory;
@@ -145,8 +149,12 @@ class SuffixState implements DraftState {
   private score(tokens: readonly number[]): void {
     if (this.openPlace >= tokens.length) return;
     const right = tokens[this.openPlace];
-    for (let i = 0; i < this.openTokens.length; i++)
-      this.memory.rates.count(this.openKinds[i]!, this.openTokens[i] === right);
+    const { rates, correction } = this.memory;
+    for (let i = 0; i < this.openTokens.length; i++) {
+      const isRight = this.openTokens[i] === right;
+      rates.count(this.openKinds[i]!, isRight);
+      if (i < this.openNoisy.length) correction.count(this.openRates[i]!, this.openNoisy[i]!, isRight);
+    }
     this.openPlace = Infinity;
   }
 
@@ -180,7 +188,7 @@ class SuffixState implements DraftState {
 
   /** Adds what may come behind a candidate. `draws` has what each depth is drawn with, as far as that was asked. */
   private follow(path: number, text: DraftText, draws: (Draw | undefined)[]): void {
-    const { tree, rates, growth, nodes, lengths, places, agreed, found, foundNodes } = this.memory;
+    const { tree, rates, correction, growth, nodes, lengths, places, agreed, found, foundNodes } = this.memory;
     const { tokens } = text;
     const [node, length] = [nodes[path]!, lengths[path]!];
     const own = places[path] === 0 ? -1 : this.tokenAt(path, tokens);
@@ -200,12 +208,17 @@ class SuffixState implements DraftState {
       kinds.push(lengthKind(length) * SHARES + shareKind(tree.countOf(foundNodes[i]!), total));
       ends.push(foundNodes[i]!);
     }
-    if (path === TEXT) [this.openPlace, this.openTokens, this.openKinds] = [tokens.length, next, kinds];
     const depth = growth.depths[path]!;
     if (draws.length === depth) draws.push(text.drawAt(tokens.length + depth));
-    const chances = chancesOf(next, kinds, rates, draws[depth]);
+    const known = ratesOf(kinds, rates);
+    const noisy = noisyOf(next, known, draws[depth]);
+    if (path === TEXT) {
+      [this.openPlace, this.openTokens, this.openKinds] = [tokens.length, next, kinds];
+      [this.openRates, this.openNoisy] = [known, noisy];
+    }
     for (let i = 0; i < next.length; i++) {
-      const child = growth.add(path, next[i]!, chances[i]!);
+      const chance = noisy.length === 0 ? known[i]! : correction.of(known[i]!, noisy[i]!);
+      const child = growth.add(path, next[i]!, chance);
       if (child === TEXT) continue;
       nodes[child] = ends[i]!;
       lengths[child] = length + 1;
@@ -225,22 +238,21 @@ class SuffixState implements DraftState {
   }
 }
 
-/** How likely each token is the next one, which together are no more than 1. */
-function chancesOf(
-  tokens: readonly number[],
-  kinds: readonly number[],
-  rates: Rates,
-  draw: Draw | undefined,
-): readonly number[] {
+/** How likely each kind is right, which together are no more than 1. */
+function ratesOf(kinds: readonly number[], rates: Rates): readonly number[] {
   let left = 1;
-  const own = kinds.map((kind) => {
-    const chance = Math.min(left, rates.of(kind));
-    left -= chance;
-    return chance;
+  return kinds.map((kind) => {
+    const rate = Math.min(left, rates.of(kind));
+    left -= rate;
+    return rate;
   });
-  if (draw === undefined) return own;
-  if (tokens.length === 1) return [chanceOf(own[0]!, tokens[0]!, draw)];
-  const ranked = new Map(rankCandidates(tokens, own, draw).map(({ token, chance }) => [token, chance]));
+}
+
+/** What noise makes of rates, if there is any. */
+function noisyOf(tokens: readonly number[], rates: readonly number[], draw: Draw | undefined): readonly number[] {
+  if (draw === undefined) return [];
+  if (tokens.length === 1) return [chanceOf(rates[0]!, tokens[0]!, draw)];
+  const ranked = new Map(rankCandidates(tokens, rates, draw).map(({ token, chance }) => [token, chance]));
   return tokens.map((token) => ranked.get(token)!);
 }
 
