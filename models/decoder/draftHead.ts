@@ -26,6 +26,8 @@ export interface DraftHead {
   /** Rows of its head, and the tokens that they stand for. Default: row i is token i. */
   readonly columns: number;
   readonly ids?: readonly number[];
+  /** The embedding at position 0 is zero. */
+  readonly hidesFirst?: boolean;
   /** f32[T, hidden]: the stream behind its layer, from rows of embeddings and features. */
   readonly stream: (blocks: HeadBlocks, embedding: Value, x: Value) => Value;
   /** What its head multiplies, and what the next token goes on from. Default of both: the stream. */
@@ -45,13 +47,24 @@ export function buildDraftHead(head: DraftHead, options: DraftOptions & LayerOpt
   const features = featuresState(b, cache, width);
   const feature = b.param('feature', 'i32', ['T'], { kind: 'entry', state: DRAFT_FEATURES });
   const blocks: HeadBlocks = {
-    ...b.scope(DRAFT, () => layerBlocks(b, shape, options, paths)),
+    // Its keys and values are the only ones, whatever the number of its layer.
+    ...b.scope(DRAFT, () =>
+      layerBlocks(b, shape, options, { ...paths, visible: (kind, own) => paths.visible(kind, own, 0) }),
+    ),
     b,
     sum: (x, y) => b.add('add', { a: x, b: y }, {}, 'h'),
   };
   const shared = (name: string, rows: number): Value => b.weight(name, dtypeOf(name), [rows, hidden]);
+  const shown = (embedding: Value): Value => {
+    if (head.hidesFirst !== true) return embedding;
+    const zero = b.add('const', {}, { value: 0 }, 'zero');
+    const place = b.add('cast', { x: paths.position }, { dtype: 'f32' }, 'place');
+    const column = b.add('reshape', { x: place }, { shape: ['T', 1] }, 'place_of_row');
+    const condition = b.add('eq', { a: column, b: zero }, {}, 'is_first');
+    return b.add('select', { condition, a: zero, b: embedding }, {}, 'embedding_shown');
+  };
   const [embedded, x] = b.scope(`${DRAFT}.embed`, () => [
-    embeddedRows(blocks, b, shared(head.embedding, vocabSize), tokens),
+    shown(embeddedRows(blocks, b, shared(head.embedding, vocabSize), tokens)),
     widened(b, b.add('gather_rows', { x: features, index: feature }, {}, 'features'), 'features_wide'),
   ]);
   const h = b.scope(`${DRAFT}.layers.0`, () => head.stream(blocks, embedded!, x!));

@@ -1,16 +1,20 @@
 /** Decoders of LLaMA's kind. A family is a name, a few defaults, and the reading of its own keys in config.json. */
 import { defined } from '../../system/defined.js';
 import { counted } from '../../system/text.js';
-import type { Architecture, DraftOptions, Json, Model, StoredWays, TiedHead } from '../model/model.js';
+import type { Architecture, Json, Model, StoredWays, TiedHead } from '../model/model.js';
 import { requireWholeModel } from '../model/refusals.js';
 import type { ShapeOf } from '../model/tensors.js';
 import { type DecoderConfig, type Differences, type FamilyConfig, parseDecoderConfig } from './config.js';
 import { buildDraft } from './draft.js';
 import { buildDecoder, buildStep } from './graph.js';
 import type { ExpertsConfig } from './experts.js';
+import { buildMtp, mtpTensors } from './mtp.js';
 import { ConfigReader } from './reader.js';
 import { rotaryTables } from './rope.js';
 import { decoderTensors, isIgnoredTensor, LLAMA_NAMES, type TensorNames } from './tensors.js';
+
+/** More than any published model has. */
+const MAX_FURTHER = 8;
 
 export interface DecoderFamily
   extends
@@ -44,37 +48,54 @@ export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig
         differences: withWholeNorms(own, ways),
         ...defined({ head: other?.head }),
       });
-      return decoderModel(config, ways.hasProjectionsInTurn === true ? inTurn(published) : published);
+      const names = ways.hasProjectionsInTurn === true ? inTurn(published) : published;
+      return decoderModel(config, names, furtherLayers(file));
     },
   };
 }
 
-function decoderModel(config: DecoderConfig, names: TensorNames): Model<DecoderConfig> {
+/** Layers behind the model's own that predict further tokens, as a file says. */
+const furtherLayers = ({ num_nextn_predict_layers: count }: Json): number =>
+  typeof count === 'number' && count > 0 && count <= MAX_FURTHER ? count : 0;
+
+function decoderModel(config: DecoderConfig, names: TensorNames, further = 0): Model<DecoderConfig> {
+  const behind = Array.from({ length: further }, (_, i) => `${names.layers}.${config.layers + i}.`);
   return {
     config,
     summary: summarize(config),
     tensors: decoderTensors(config, names),
     ...defined({ stored: config.experts && ((shapeOf: ShapeOf) => decoderTensors(config, names, shapeOf)) }),
-    ...(config.tieWordEmbeddings && config.head === undefined ? { tied: tiedHead(config, names) } : {}),
-    isIgnored: (tensor) => isIgnoredTensor(tensor, config, names),
+    ...(config.tieWordEmbeddings && config.head === undefined ? { tied: tiedHead(config, names, further) } : {}),
+    isIgnored: (tensor) => isIgnoredTensor(tensor, config, names) || behind.some((layer) => tensor.startsWith(layer)),
     graph: (options) => buildDecoder(config, { ...options, names, ...rotaryTables(config) }),
     step: (options) => buildStep(config, { ...options, names, ...rotaryTables(config) }),
-    ...(config.head === undefined
-      ? {
-          ends: {
-            embedding: `${names.embedding}.weight`,
-            head: `${config.tieWordEmbeddings ? names.embedding : names.head}.weight`,
-          },
-          asDraft: (options: DraftOptions) => buildDraft(config, { ...options, names, ...rotaryTables(config) }),
-        }
-      : {}),
+    ...(config.head === undefined ? drafting(config, names) : {}),
   };
 }
 
-const tiedHead = (config: DecoderConfig, names: TensorNames): TiedHead<DecoderConfig> => ({
+/** How the model drafts, and what draft heads share with it. */
+function drafting(
+  config: DecoderConfig,
+  names: TensorNames,
+): Required<Pick<Model<DecoderConfig>, 'ends' | 'mtp' | 'asDraft'>> {
+  const ends = {
+    embedding: `${names.embedding}.weight`,
+    head: `${config.tieWordEmbeddings ? names.embedding : names.head}.weight`,
+  };
+  return {
+    ends,
+    mtp: (layout) => ({
+      tensors: mtpTensors(config, names, layout),
+      graph: (options) => buildMtp(config, names, layout, ends, options),
+    }),
+    asDraft: (options) => buildDraft(config, { ...options, names, ...rotaryTables(config) }),
+  };
+}
+
+const tiedHead = (config: DecoderConfig, names: TensorNames, further: number): TiedHead<DecoderConfig> => ({
   embedding: `${names.embedding}.weight`,
   head: `${names.head}.weight`,
-  untied: () => decoderModel(Object.freeze({ ...config, tieWordEmbeddings: false }), names),
+  untied: () => decoderModel(Object.freeze({ ...config, tieWordEmbeddings: false }), names, further),
 });
 
 /** Norms whose weights are whole: nothing is added to them. */

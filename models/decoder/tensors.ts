@@ -184,13 +184,15 @@ function partsOf(
 
 /**
  * Tensors that checkpoints contain but the model does not read: rotary tables and masks, the copy of the head in a tied
- * model, and the head of the vocabulary beside one of classes.
+ * model, the head of the vocabulary beside one of classes, and layers that predict
+ * further tokens, which are read for drafts alone.
  */
 export const isIgnoredTensor = (
   name: string,
   { tieWordEmbeddings, head: classes }: Pick<DecoderConfig, 'tieWordEmbeddings' | 'head'>,
   { head }: TensorNames = LLAMA_NAMES,
 ): boolean =>
+  /^(?:mtp|model\.mtp_layers)\./.test(name) ||
   /(?:rotary_emb\.inv_freq|^rope\.freqs|\.attention\.(?:masked_)?bias)$/.test(name) ||
   ((tieWordEmbeddings || classes !== undefined) && name === `${head}.weight`) ||
   (classes !== undefined && name === `${head}.bias`);

@@ -6,6 +6,7 @@ import { eagle } from './eagle.js';
 import { eagle3 } from './eagle3.js';
 import { HEAD_HINT, readHeadFile } from './headFile.js';
 import { joinDraft } from './join.js';
+import { mtp, OWN_LAYER } from './mtp.js';
 
 /** What readers of single settings refuse comes without a hint. */
 function hinted<T>(read: () => T): T {
@@ -22,10 +23,11 @@ function hinted<T>(read: () => T): T {
 export type OpenDraft = (path: string) => Checkpoint;
 
 /**
- * The model with the draft at `path`: a folder with a draft model or a draft head. `seed`: weights are made up. Throws
+ * The model with the draft at `path`: a folder with a draft model or a draft head, or `mtp`, the model's own layer. `seed`: weights are made up. Throws
  * UserError where it does not fit.
  */
 export function withDraft(target: Checkpoint, path: string, open: OpenDraft, seed?: number | bigint): Checkpoint {
+  if (path === OWN_LAYER) return joinDraft(target, mtp(target, seed));
   const head = hinted(() => readHeadFile(path, seed));
   if (head === undefined) return joinDraft(target, draftModel(target, open(path)));
   return joinDraft(

@@ -121,6 +121,27 @@ export interface ModelDraft {
   readonly graph: (options: Omit<DraftOptions, 'prefix'>) => Graph;
 }
 
+/**
+ * How files name a layer that predicts further tokens: modules, and tensors of its own in place of the model's. What it
+ * reads is projection·(norm(embedding), norm(stream)).
+ */
+export interface MtpLayout {
+  /** What stands before the modules of an ordinary layer. */
+  readonly layer: string;
+  readonly embeddingNorm: string;
+  readonly streamNorm: string;
+  readonly projection: string;
+  readonly finalNorm: string;
+  readonly embedding?: string | undefined;
+  readonly head?: string | undefined;
+  /** Columns of the stream come before those of the embedding. */
+  readonly isStreamFirst?: boolean;
+  /** The next token goes on from what the last norm gives. Default: from what it reads. */
+  readonly goesOnNormed?: boolean;
+  /** The embedding at position 0 is zero. */
+  readonly hidesFirst?: boolean;
+}
+
 /** A head that the configuration says to be the embedding table. */
 export interface TiedHead<Config extends ModelConfig = ModelConfig> {
   /** Names of the tensors; files may hold the head as well. */
@@ -178,6 +199,11 @@ export interface Model<Config extends ModelConfig = ModelConfig> {
   readonly step: (options: StepOptions) => Graph;
   /** Its table of embeddings, and the matrix of its head, which draft heads may share. */
   readonly ends?: { readonly embedding: string; readonly head: string };
+  /** A layer of its files that predicts further tokens: its tensors, and the function `draft` of it. */
+  readonly mtp?: (layout: MtpLayout) => {
+    readonly tensors: readonly ExpectedTensor[];
+    readonly graph: (options: DraftOptions) => Graph;
+  };
   /** This model as the function `draft` of another one. Absent where its head is none of a vocabulary. */
   readonly asDraft?: (options: DraftOptions) => Graph;
   /** What proposes tokens for this one (models/draft). */

@@ -18,12 +18,14 @@ import {
   DRAFT_VOCAB,
   type HeadCase,
   HEADS,
+  OWN_LAYERS,
   HeadReference,
   TARGET,
   TARGET_TENSORS,
   targetStreams,
   type Tensors,
   writeFolder,
+  writeHead,
   type Written,
 } from '../support/draftHeads.js';
 import { userError } from './support.js';
@@ -123,9 +125,9 @@ const rowOf = (state: Float64Array, row: number): Float64Array => {
 
 const target = writeFolder(TARGET, TARGET_TENSORS);
 
-describe.each(HEADS)('$name', (head) => {
-  const folder = writeFolder(head.config, head.tensors, head.kind === 'eagle' ? 'torch' : 'safetensors');
-  const checkpoint = openModel(target, { kind: 'checkpoint' }, folder);
+describe.each([...HEADS, ...OWN_LAYERS])('$name', (head) => {
+  const folders = writeHead(head);
+  const checkpoint = openModel(folders.model, { kind: 'checkpoint' }, folders.draft);
   const dtypeOf = (name: string) => checkpoint.tensors.get(name)!.format;
   const cache = { rows: CACHE_ROWS, dtype: 'f32' } as const;
   const { draft } = checkpoint.model;
@@ -137,7 +139,12 @@ describe.each(HEADS)('$name', (head) => {
   const optimized = [functions[1]!, functions[2]!] as const;
 
   it('is told apart, and what it reads', () => {
-    expect(draft).toMatchObject({ name: 'eagle', ahead: 1, maxPositions: 64, vocabSize: 320 });
+    expect(draft).toMatchObject({
+      name: head.kind === 'mtp' ? 'mtp' : 'eagle',
+      ahead: 1,
+      maxPositions: 64,
+      vocabSize: 320,
+    });
     expect(draft!.features!.of).toEqual(head.of ?? 'normed');
     expect(functions.map(({ name }) => name)).toEqual(['score', 'step', 'draft', 'copy']);
   });
@@ -250,6 +257,20 @@ describe('files that are no head for the model', () => {
     expect(error.message).toMatch(message);
     expect(error.hint).toMatch(/--draft suffix|docs\/families.md/);
     expect(error.message.split('\n').length).toBeLessThan(3);
+  });
+
+  it('are refused: none in the files of the model', () => {
+    const without = (): unknown => openModel(target, { kind: 'checkpoint' }, 'mtp');
+    expect(userError(without).message).toMatch('its files have no layer that predicts further tokens');
+    expect(userError(() => openModel(target, { kind: 'random', seed: 1 }, 'mtp')).message).toMatch('num_nextn_predict');
+    const [own] = OWN_LAYERS;
+    const { 'mtp.norm.weight': _, ...rest } = own!.tensors;
+    const folder = writeFolder(own!.config, { ...TARGET_TENSORS, ...rest });
+    expect(userError(() => openModel(folder, { kind: 'checkpoint' }, 'mtp')).message).toMatch(
+      'mtp.norm.weight: missing',
+    );
+    // Without its layer it is the model that it is.
+    expect(openModel(folder, { kind: 'checkpoint' }).model.draft).toBeUndefined();
   });
 
   it('are made up where weights are: with tokens evenly apart', () => {

@@ -79,7 +79,7 @@ const D2T: Written = {
 
 export interface HeadCase {
   readonly name: string;
-  readonly kind: 'eagle' | 'eagle3';
+  readonly kind: 'eagle' | 'eagle3' | 'mtp';
   readonly config: Readonly<Record<string, unknown>>;
   readonly tensors: Tensors;
   /** What its tensors are called here, by their names in the file. */
@@ -87,10 +87,35 @@ export interface HeadCase {
   /** Layers whose inputs it reads; EAGLE 1: none. */
   readonly of?: readonly number[];
   readonly isNormedFirst?: boolean;
+  /** Of layers in the files of the model: their modules, and what they compute otherwise. */
+  readonly mtp?: {
+    readonly norms: readonly [embedding: string, stream: string, last: string];
+    readonly projection: string;
+    readonly isStreamFirst?: boolean;
+    readonly goesOnNormed?: boolean;
+    readonly hidesFirst?: boolean;
+  };
 }
 
 const HEAD = { ...TARGET, num_hidden_layers: 1, intermediate_size: 24, max_position_embeddings: 2048 };
 const EAGLE3_CONFIG = { ...HEAD, architectures: ['LlamaForCausalLMEagle3'], draft_vocab_size: DRAFT_VOCAB };
+
+/** What config.json of an EAGLE-3 head for LLaMA 3.1 8B says. */
+export const LLAMA_8B_HEAD = {
+  architectures: ['LlamaForCausalLMEagle3'],
+  model_type: 'llama',
+  torch_dtype: 'bfloat16',
+  hidden_size: 4096,
+  intermediate_size: 14_336,
+  num_hidden_layers: 1,
+  num_attention_heads: 32,
+  num_key_value_heads: 8,
+  vocab_size: 128_256,
+  draft_vocab_size: 32_000,
+  max_position_embeddings: 2048,
+  rms_norm_eps: 1e-5,
+  rope_theta: 500_000,
+} as const;
 
 const midlayer = (name: string): string => name.replace(/^midlayer\./, 'layers.0.');
 
@@ -183,6 +208,61 @@ export const HEADS: readonly HeadCase[] = [
     named: (name) => name.replace('transformer.', 'layers.0.').replace('fusion_fc.', 'fc.'),
   },
 ];
+
+const mtpTensors = (seed: number, layer: string, projection: string, norms: readonly string[]): Tensors =>
+  filled(seed, {
+    ...layerShapes(layer, { inner: 48 }),
+    [`${layer}.input_layernorm.weight`]: [32],
+    [`${projection}.weight`]: [32, 64],
+    ...Object.fromEntries(norms.map((name) => [`${name}.weight`, [32]])),
+  });
+
+/** Layers of the model's own files, whose names here are those of the file but for their layer. */
+export const OWN_LAYERS: readonly HeadCase[] = [
+  {
+    name: "Qwen's",
+    layer: 'mtp.layers.0',
+    projection: 'mtp.fc',
+    norms: ['mtp.pre_fc_norm_embedding', 'mtp.pre_fc_norm_hidden', 'mtp.norm'] as const,
+    more: { goesOnNormed: true },
+  },
+  {
+    name: "MiMo's",
+    layer: 'model.mtp_layers.0',
+    projection: 'model.mtp_layers.0.input_proj',
+    norms: ['token_layernorm', 'hidden_layernorm', 'final_layernorm'].map((n) => `model.mtp_layers.0.${n}`),
+    more: { isStreamFirst: true, goesOnNormed: true, hidesFirst: true },
+  },
+  {
+    name: "DeepSeek's",
+    layer: 'model.layers.4',
+    projection: 'model.layers.4.eh_proj',
+    norms: ['enorm', 'hnorm', 'shared_head.norm'].map((n) => `model.layers.4.${n}`),
+    more: { hidesFirst: true },
+    own: { 'model.layers.4.shared_head.head.weight': [320, 32], 'model.layers.4.embed_tokens.weight': [320, 32] },
+  },
+].map(({ name, layer, projection, norms, more, own = {} }, i) => ({
+  name: `a layer by ${name} names`,
+  kind: 'mtp',
+  config: { ...TARGET, num_nextn_predict_layers: 1 },
+  tensors: { ...mtpTensors(601 + 100 * i, layer, projection, norms), ...filled(650 + 100 * i, own) },
+  named: (tensor) => tensor.replace(`${layer}.`, 'layers.0.'),
+  mtp: {
+    norms: norms.map((each) => each.replace(`${layer}.`, 'layers.0.')) as [string, string, string],
+    projection: projection.replace(`${layer}.`, 'layers.0.'),
+    ...more,
+  },
+}));
+
+/** The folders of the model and of what drafts for it: `mtp`, where that is in its files. */
+export function writeHead(head: HeadCase): { readonly model: string; readonly draft: string } {
+  if (head.kind === 'mtp')
+    return { model: writeFolder(head.config, { ...TARGET_TENSORS, ...head.tensors }), draft: 'mtp' };
+  return {
+    model: writeFolder(TARGET, TARGET_TENSORS),
+    draft: writeFolder(head.config, head.tensors, head.kind === 'eagle' ? 'torch' : 'safetensors'),
+  };
+}
 
 // Files.
 
@@ -362,6 +442,7 @@ export class HeadReference {
       return { logits: times(get('lm_head.weight'), norm(own, get('norm.weight'))), own };
     }
     const has = (name: string): boolean => name in this.tensors;
+    if (this.head.mtp !== undefined) return this.ownLayer(this.head.mtp, token, x, position);
     const e = embedded(target('model.embed_tokens.weight'), token, 32);
     const isNormed = has('embedding_layernorm.weight');
     const inputs = isNormed
@@ -371,6 +452,22 @@ export class HeadReference {
     const first = has('fc.bias') ? add(product, get('fc.bias')) : product;
     const own = layer.rest(add(first, layer.attention(first, position)));
     return { logits: times(target('lm_head.weight'), own), own };
+  }
+
+  private ownLayer(mtp: NonNullable<HeadCase['mtp']>, token: number, x: Row, position: number) {
+    const { layer, get, tensors } = this;
+    const target = getIn(TARGET_TENSORS);
+    const orTargets = (own: string, name: string): ArrayLike<number> => (own in tensors ? get(own) : target(name));
+    const table = orTargets('layers.0.embed_tokens.weight', 'model.embed_tokens.weight');
+    const shown = embedded(table, token, 32).map((value) => (mtp.hidesFirst === true && position === 0 ? 0 : value));
+    const [e, s, last] = mtp.norms.map((name) => get(`${name}.weight`));
+    const inputs = [norm(shown, e!), norm(x, s!)];
+    if (mtp.isStreamFirst === true) inputs.reverse();
+    const first = times(get(`${mtp.projection}.weight`), inputs.flat());
+    const h = layer.rest(add(first, layer.attention(norm(first, layer.tensor('input_layernorm')), position)));
+    const normed = norm(h, last!);
+    const head = orTargets('layers.0.shared_head.head.weight', 'lm_head.weight');
+    return { logits: times(head, normed), own: mtp.goesOnNormed === true ? normed : h };
   }
 
   /** The token that a row of logits draws, and its log-probability at temperature 1. */
