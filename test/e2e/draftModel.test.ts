@@ -2,6 +2,8 @@
  * A draft model beside its target on a CPU: the function `draft` draws what the draft model would draw by itself, with
  * the target's noise, over the pages and numbers of the target's sequences.
  */
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { beginLoading, type LoadedModel } from '../../commands/loadModel.js';
 import { deviceModelOf } from '../../driver/devices/deviceModel.js';
@@ -12,7 +14,7 @@ import { PAGE_TOKENS } from '../../engine/pages.js';
 import { noiseKey } from '../../ir/gumbel.js';
 import { randomTokens } from '../support/numbers.js';
 import { SILENT } from '../support/silent.js';
-import { CONFIG, CONTEXT, safetensorsFile, tensorsOf, writeCheckpoint } from './smallModel.js';
+import { CONFIG, CONTEXT, safetensorsFile, type StoredTensor, tensorsOf, writeCheckpoint } from './smallModel.js';
 import { environment } from './support.js';
 
 const CACHE_TOKENS = 16 * 64;
@@ -124,8 +126,29 @@ describe('a draft model on a CPU', () => {
     expect(deviceOf(plain).draft).toBeUndefined();
   });
 
-  it('accepts itself', async () => {
-    const device = deviceOf(await load(target, target));
-    expect(await drafted(device)).toEqual(await generated(device));
+  it('reads tokens that it does not know as its first, and draws nothing where nothing is finite', async () => {
+    const rows = 288;
+    const [table, ...others] = tensorsOf();
+    const known = { ...table!, shape: [rows, 64], values: table!.values.subarray(0, rows * 64) };
+    const config = { vocab_size: rows };
+    const weightsOf = (tensors: readonly StoredTensor[]): Buffer => safetensorsFile([known, ...tensors]);
+    const fewer = writeCheckpoint({ config, weights: weightsOf(others) }, 'fewer');
+    const device = deviceOf(await load(target, fewer));
+    expect(PROMPTS.flat().some((token) => token >= rows)).toBe(true);
+    expect((await drafted(device)).flat().every((token) => token >= 0 && token < rows)).toBe(true);
+    const broken = others.map((tensor) => ({ ...tensor, values: tensor.values.map(() => NaN) }));
+    const nothing = deviceOf(await load(target, writeCheckpoint({ config, weights: weightsOf(broken) }, 'broken')));
+    expect(new Set((await drafted(nothing)).flat())).toEqual(new Set([-1]));
+  });
+
+  it('is refused where its tokens mean other texts', async () => {
+    const other = writeCheckpoint({}, 'other');
+    const path = join(other, 'tokenizer.json');
+    const json = JSON.parse(readFileSync(path, 'utf8')) as { model: { vocab: Record<string, number> } };
+    [json.model.vocab['a'], json.model.vocab['b']] = [json.model.vocab['b']!, json.model.vocab['a']!];
+    writeFileSync(path, JSON.stringify(json));
+    await expect(load(target, other)).rejects.toThrow(
+      /other: cannot draft: token \d+ is "b" there, and "a" in .*small/,
+    );
   });
 });
