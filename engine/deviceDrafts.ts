@@ -26,6 +26,8 @@ export interface DraftTotals {
   /** New tokens of all calls, and calls that failed. */
   readonly tokens: number;
   readonly failures: number;
+  /** From the first call of each round to the last answer. */
+  readonly seconds: number;
 }
 
 /** The rows that draw what follows a text. */
@@ -54,7 +56,7 @@ export class DeviceDrafts {
   private readonly resting = new WeakMap<Sequence, { readonly failures: number; readonly until: number }>();
   private losses = 0;
   private restUntil = 0;
-  private readonly counted = { rounds: 0, calls: 0, tokens: 0, failures: 0 };
+  private readonly counted = { rounds: 0, calls: 0, tokens: 0, failures: 0, seconds: 0 };
 
   constructor(
     model: Pick<DeviceModel, 'step'>,
@@ -84,6 +86,7 @@ export class DeviceDrafts {
    */
   async round(asks: readonly DraftAsk[]): Promise<ReadonlyMap<Sequence, Draft>> {
     this.counted.rounds++;
+    const began = performance.now();
     const admitted = asks.flatMap((ask) => this.admit(ask) ?? []);
     const calls: DraftCall[] = [];
     this.catchUp(admitted, calls);
@@ -92,18 +95,24 @@ export class DeviceDrafts {
       const answer = await call.answer;
       if (answer instanceof Error) this.fail(call, answer);
     }
+    if (calls.length > 0) this.counted.seconds += (performance.now() - began) / 1000;
     const drafts = new Map<Sequence, Draft>();
     for (const chain of chains) drafts.set(chain.sequence, await this.draftOf(chain));
     for (const [sequence, { tokens }] of drafts) if (tokens.length === 0) drafts.delete(sequence);
     return drafts;
   }
 
+  /** Whether a round leaves the text out, because calls have failed. */
+  isResting(sequence: Sequence): boolean {
+    const { rounds } = this.counted;
+    return rounds < this.restUntil || rounds < (this.resting.get(sequence)?.until ?? 0);
+  }
+
   /** As much of what is asked for as there is room for. Its sequence then has the pages for it. */
   private admit({ sequence, depth }: DraftAsk): DraftAsk | undefined {
     const { ahead, limits, maxLength = Infinity } = this.draft;
     const { length } = sequence.tokens;
-    const { rounds } = this.counted;
-    if (rounds < this.restUntil || rounds < (this.resting.get(sequence)?.until ?? 0)) return undefined;
+    if (this.isResting(sequence)) return undefined;
     if (sequence.number < 0 || !sequence.isWriting || length <= ahead) return undefined;
     // Features are there once a step has computed them.
     if (length - sequence.computed > (ahead === 1 ? 1 : MAX_DRAFTS)) return undefined;

@@ -1,6 +1,11 @@
 /** Drafts that a device makes: whatever they are, and whatever happens to their calls, texts are those without. */
 import { describe, expect, it } from 'vitest';
+import { DeviceDrafts } from '../../engine/deviceDrafts.js';
 import { Engine } from '../../engine/engine.js';
+import { PagePool } from '../../engine/pages.js';
+import { Scheduler } from '../../engine/scheduler.js';
+import { resolveSampling } from '../../engine/options.js';
+import { Sequence } from '../../engine/sequence.js';
 import type { GenerateRequest } from '../../engine/request.js';
 import type { PathDraftOptions } from '../support/pathDrafts.js';
 import {
@@ -102,5 +107,108 @@ describe('drafts of a device', () => {
         expect(model.drafted.calls, kind).toBeGreaterThan(2);
       }
     });
+  });
+});
+
+describe('a round of drafts', () => {
+  /** Texts that have been computed but for their last token, on a model of their own. */
+  const begin = async (draft: PathDraftOptions, texts: readonly (readonly number[])[], pages = 64) => {
+    const model = pathModel({ draft, cacheTokens: 16 * pages, limits: { tokens: 4000 } });
+    const pool = new PagePool(pages);
+    const scheduler = new Scheduler(pool, model.limits);
+    const sequences = texts.map((prompt) => new Sequence({ prompt, longest: 300 }));
+    for (const sequence of sequences) scheduler.add(sequence);
+    for (let step = scheduler.next(); step !== undefined; step = scheduler.next()) {
+      const { nextToken } = await model.step(step.message);
+      step.asked.forEach(({ sequence, at }, row) => sequence.read(at, nextToken[row]!));
+      scheduler.read(step);
+      for (const { sequence } of step.asked) scheduler.pause(sequence);
+    }
+    for (const sequence of sequences) scheduler.resume(sequence);
+    const drafts = new DeviceDrafts(model, model.draft!, pool, scheduler);
+    const ask = (depth: number | readonly number[]) =>
+      drafts.round(
+        sequences.map((sequence, i) => ({ sequence, depth: typeof depth === 'number' ? depth : depth[i]! })),
+      );
+    return { model, pool, scheduler, sequences, drafts, ask };
+  };
+  const textOf = (seed: number, length: number): readonly number[] =>
+    Array.from({ length }, (_, i) => mix(seed, i) % PATH_VOCAB);
+
+  it.each(AHEAD)(
+    'computes once what texts share, and takes several calls of what does not fit one (ahead %i)',
+    async (ahead) => {
+      const stem = textOf(1, 64);
+      const { model, drafts, sequences, ask } = await begin(
+        { ahead, limits: { tokens: 50, rows: 2 } },
+        [1, 2, 3, 4, 5].map((own) => [...stem, own]),
+      );
+      const behind = (): readonly number[] => sequences.map((sequence) => drafts.behind(sequence));
+      expect(behind()).toEqual(sequences.map(() => 66 - ahead));
+      // The first text goes on when two calls have its tokens; of the others, what they have of their own is left.
+      expect([...(await ask(2)).keys()]).toEqual([sequences[0]]);
+      expect(model.drafted).toMatchObject({ errors: [], calls: 1 + 2, rows: 2, tokens: 66 - ahead + 1 });
+      expect([...(await ask(2)).keys()]).toEqual(sequences);
+      expect(model.drafted).toMatchObject({ errors: [], calls: 3 + 3 * 2, rows: 2 + 10 });
+      expect(model.drafted.tokens).toBe(67 - ahead + (1 + 4 * (2 - ahead)) + 5);
+      expect(behind()).toEqual(sequences.map(() => 1));
+    },
+  );
+
+  it('has as many drafts of each text as it asks for, where there is room', async () => {
+    const { ask, sequences, pool, model } = await begin({}, [textOf(1, 20), textOf(2, 30), textOf(3, 9)], 7);
+    // Of seven pages five are held, of which the second text has filled two but for a token.
+    expect(pool.available).toBe(2);
+    const drafts = await ask([4, 6, 2]);
+    expect(sequences.map((sequence) => drafts.get(sequence)?.tokens.length)).toEqual([4, 1, 2]);
+    expect(drafts.get(sequences[0]!)!.chances!.every((chance) => Math.abs(chance - 0.9) < 1e-6)).toBe(true);
+    expect(model.drafted).toMatchObject({ errors: [], rows: 7 });
+  });
+
+  it('lets others draft while a long text is caught up with, a call at a time', async () => {
+    const { ask, sequences, model } = await begin({ limits: { tokens: 40 } }, [textOf(1, 8), textOf(2, 150)]);
+    const found = [];
+    for (let round = 0; round < 5; round++) found.push((await ask(2)).has(sequences[1]!));
+    expect(found).toEqual([false, false, false, true, true]);
+    expect(model.drafted.errors).toEqual([]);
+  });
+
+  it('leaves out texts whose calls failed for a while, twice as long the next time', async () => {
+    const { ask, sequences, drafts } = await begin({ failsOneIn: 1 }, [textOf(1, 8)]);
+    const tried: number[] = [];
+    for (let round = 1, { calls } = drafts.totals; round < 60; round++) {
+      expect((await ask(1)).size).toBe(0);
+      if (drafts.totals.calls > calls) tried.push(round);
+      ({ calls } = drafts.totals);
+    }
+    expect(tried).toEqual([1, 9, 25, 57]);
+    expect(drafts.isResting(sequences[0]!)).toBe(true);
+  });
+
+  it('says how likely drafts are with their noise looked at', async () => {
+    const model = pathModel({ draft: { confidence: () => 0.5 } });
+    const pool = new PagePool(64);
+    const scheduler = new Scheduler(pool, model.limits);
+    const chances: number[] = [];
+    for (let seed = 0; seed < 200; seed++) {
+      const sequence = new Sequence({
+        prompt: [seed % 90],
+        longest: 50,
+        sampling: resolveSampling({ temperature: 1, seed }),
+      });
+      scheduler.add(sequence);
+      const step = scheduler.next()!;
+      const { nextToken } = await model.step(step.message);
+      sequence.read(1, nextToken[0]!);
+      scheduler.read(step);
+      const drafts = new DeviceDrafts(model, model.draft!, pool, scheduler);
+      chances.push((await drafts.round([{ sequence, depth: 1 }])).get(sequence)!.chances![0]!);
+      scheduler.remove(sequence);
+    }
+    // Chances of one half are uniform over keys (chanceOf).
+    const mean = chances.reduce((sum, each) => sum + each, 0) / chances.length;
+    expect(Math.abs(mean - 0.5)).toBeLessThan((3 * Math.sqrt(1 / 12)) / Math.sqrt(chances.length));
+    expect(Math.max(...chances)).toBeGreaterThan(0.9);
+    expect(Math.min(...chances)).toBeLessThan(0.1);
   });
 });
