@@ -55,8 +55,9 @@ TW_FN int64_t tw_begin_path(const AttentionConfig config, const tw_launch *launc
     t->begin = begins[query];
     t->row[t->queries] = query;
   }
-  /* The heads that share keys lie side by side if there are lanes for all of them. */
-  const int64_t heads = t->queries * shared <= config.queries ? shared : 1;
+  /* Heads that share keys lie side by side, as many as there are lanes for, and as many each time. */
+  int64_t heads = shared;
+  while (t->queries * heads > config.queries || shared % heads != 0) heads--;
   t->rows = t->queries * heads;
   for (int64_t r = 0; r < config.queries; r++) {
     const int64_t lane = r < t->rows ? r : t->rows - 1;

@@ -43,8 +43,9 @@ template <PathConfig config> struct DecodeLayout {
                                         : workers > 1 ? queries_at : rounds_at;
 
   static_assert(warps == 4, "maxima of a chunk are read four at a time");
-  static_assert(rows <= 32 && d % 16 == 0, "heads are rows of one tile or two, and whole steps of a product");
-  static_assert(config.queries == 1 ? group <= 16 : config.cluster % config.queries == 0 && pairs % blocks_of_query == 0,
+  static_assert(rows <= 32 && d % 16 == 0, "rows are of two tiles at most, and heads whole steps of a product");
+  static_assert(config.queries > 1 || group <= 16, "heads of one query are rows of one tile");
+  static_assert(config.queries == 1 || (config.cluster % config.queries == 0 && pairs % blocks_of_query == 0),
       "each query brings as many blocks, and each block adds up as much");
   static_assert(config.warps == config.teams * warps);
   static_assert(block_bytes <= config.shared_bytes, "a block's memory is what its schedule says");
