@@ -9,7 +9,7 @@ import { Engine, type EngineModel } from '../engine/engine.js';
 import { RESERVED_ROWS, STEP } from '../ir/function.js';
 import { cacheTokensOf, takesLastTokens } from '../ir/stepping.js';
 import type { LoadedModel } from './loadModel.js';
-import { stepBudget } from './stepBudget.js';
+import { decodingSeconds, stepBudget } from './stepBudget.js';
 
 /** How many pages replicas have beside other models. */
 export interface EngineMemory {
@@ -23,6 +23,7 @@ export interface EngineMemory {
 export const stepFacts = ({ plan, target }: CompiledModel): DeviceModelOptions => ({
   besideTokens: stepBudget(plan),
   takesPromptsApart: !target.devices.isHost,
+  callSeconds: decodingSeconds(plan),
   feeds: takesLastTokens(plan),
 });
 

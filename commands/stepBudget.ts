@@ -1,4 +1,8 @@
-/** How much of waiting prompts a step computes beside texts that are being written. */
+/**
+ * What the tuner's table of calls says of steps: how much of waiting prompts one computes beside texts that are being
+ * written, and what those take that continue texts.
+ */
+import type { CallSeconds } from '../engine/device.js';
 import { UserError } from '../errors.js';
 import { SCORE, STEP } from '../ir/function.js';
 import type { FunctionPlan } from '../ir/plan.js';
@@ -13,16 +17,23 @@ const MAX_TOKENS = 1 << 16;
 
 type Measured = Pick<FunctionPlan<unknown>, 'interface' | 'bucketSeconds'>;
 
-/** Tokens per call and seconds of each measured bucket: of steps, else of scores, whose kernels are the same. */
-function measuredOf(functions: readonly Measured[]): readonly { readonly tokens: number; readonly seconds: number }[] {
-  const of = (name: string) =>
-    // Calls of a run only continue paths: they say nothing about prompts.
-    (functions.find((fn) => fn.interface.name === name)?.bucketSeconds ?? []).filter(({ run }) => run === undefined);
-  const buckets = of(STEP).length > 0 ? of(STEP) : of(SCORE);
-  return buckets.flatMap(({ extents, seconds }) => {
+/** Tokens and seconds of each measured bucket of a function, of those that only continue paths or of the others. */
+const measuredCalls = (functions: readonly Measured[], name: string, isDecoding: boolean): readonly CallSeconds[] =>
+  (functions.find((fn) => fn.interface.name === name)?.bucketSeconds ?? []).flatMap(({ extents, seconds, run }) => {
     const tokens = extents[NEW_TOKENS];
-    return tokens === undefined || !(seconds > 0) ? [] : [{ tokens, seconds }];
+    return (run !== undefined) !== isDecoding || tokens === undefined || !(seconds > 0) ? [] : [{ tokens, seconds }];
   });
+
+/** Of steps with prompts, else of scores, whose kernels are the same. */
+function measuredOf(functions: readonly Measured[]): readonly CallSeconds[] {
+  const ofSteps = measuredCalls(functions, STEP, false);
+  return ofSteps.length > 0 ? ofSteps : measuredCalls(functions, SCORE, false);
+}
+
+/** What steps that continue texts take by their tokens, as far as it was measured; undefined: nothing was. */
+export function decodingSeconds({ functions }: { readonly functions: readonly Measured[] }) {
+  const found = measuredCalls(functions, STEP, true);
+  return found.length === 0 ? undefined : found;
 }
 
 /**

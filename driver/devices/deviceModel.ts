@@ -1,5 +1,5 @@
 /** A model on one replica as the engine sees it. */
-import { type DeviceModel, type DraftFunction, StateLost } from '../../engine/device.js';
+import { type CallSeconds, type DeviceModel, type DraftFunction, StateLost } from '../../engine/device.js';
 import type { MemoryBudget } from '../../engine/memory.js';
 import { PAGE_TOKENS } from '../../engine/pages.js';
 import { DRAFT, STEP } from '../../ir/function.js';
@@ -18,6 +18,8 @@ export interface DeviceModelOptions {
   /** Most tokens of a step in which texts wait for their next token. */
   readonly besideTokens?: number;
   readonly takesPromptsApart?: boolean;
+  /** What calls that continue texts take, where that was measured. */
+  readonly callSeconds?: readonly CallSeconds[] | undefined;
   /** Says how many pages it has. Absent: it keeps those that it is opened with. */
   readonly budget?: MemoryBudget | undefined;
 }
@@ -34,7 +36,7 @@ export function deviceModelOf(
   cacheTokens: number,
   options: DeviceModelOptions = {},
 ): DeviceModel {
-  const { feeds = false, besideTokens = Infinity, takesPromptsApart = false, budget } = options;
+  const { feeds = false, besideTokens = Infinity, takesPromptsApart = false, callSeconds, budget } = options;
   const capacity = executor.capacity[STEP];
   if (capacity === undefined) throw new Error('The model has no function that generates.');
   const { devices: stages = 1, pieces, tokens = cacheTokens } = executor;
@@ -66,7 +68,7 @@ export function deviceModelOf(
   // Paths have room to grow in the list of keys: one that is full would be laid out anew at every step.
   const keys = size.keys - (size.keys >> 3);
   return {
-    limits: { ...size, keys, ...overlap, besideTokens, takesPromptsApart },
+    limits: { ...size, keys, ...overlap, besideTokens, takesPromptsApart, ...defined({ callSeconds }) },
     ...defined({ draft: draft && draftFunction(draft, executor.capacity[DRAFT]!, keys) }),
     maxLength,
     vocab: size.filtered === undefined ? undefined : vocabSize,

@@ -34,7 +34,7 @@ describe.each(COMMANDS)('%s', (_, argv) => {
 
   it('hands over who drafts, and how much', async () => {
     mkdirSync(folder, { recursive: true });
-    for (const draft of ['suffix', 'ngram', 'off', folder])
+    for (const draft of ['suffix', 'ngram', 'mtp', 'off', folder])
       expect((await asked([...argv, '--draft', draft])).request).toMatchObject({ draft });
     const { request } = await asked([...argv, '--draft', 'ngram', '--draft-tokens', '15']);
     expect(request).toMatchObject({ draft: 'ngram', draftTokens: 15 });
@@ -48,7 +48,7 @@ describe.each(COMMANDS)('%s', (_, argv) => {
   it.each([
     [
       ['--draft', 'sufix'],
-      '--draft sufix: expected suffix, ngram, off or the folder of',
+      '--draft sufix: expected suffix, ngram, mtp, off or the folder of',
       'did you mean --draft suffix',
     ],
     [['--draft', 'no/such/folder'], '--draft no/such/folder: expected', 'for example: --draft suffix'],
@@ -81,7 +81,8 @@ describe('drafts', () => {
     expect(['suffix', 'ngram', 'off', undefined].map((draft) => draftModelOf(draft ? { draft } : {}))).toEqual(
       Array(4).fill({}),
     );
-    expect(draftModelOf({ draft: './ngram' })).toEqual({ draftModel: './ngram' });
+    for (const draft of ['mtp', './ngram']) expect(draftModelOf({ draft })).toEqual({ draftModel: draft });
+    expect(modelDrafts({})?.drafter?.name).toBe('suffix');
   });
 });
 

@@ -1,6 +1,6 @@
 /** Tokens of a step beside texts that wait: by the setting, by what was measured, or the default. */
 import { expect, it } from 'vitest';
-import { stepBudget } from '../../commands/stepBudget.js';
+import { decodingSeconds, stepBudget } from '../../commands/stepBudget.js';
 import { readSettings } from '../../settings.js';
 
 const none = readSettings({});
@@ -44,6 +44,9 @@ it('takes no account of calls in which texts only go on', () => {
   const going = { extents: { T: 512, R: 512 }, longest: 1024, run: 16, seconds: 0.01 };
   const step = { ...prompts, bucketSeconds: [...prompts.bucketSeconds!, going] };
   expect(stepBudget({ functions: [fn('score', []), step] }, none)).toBe(1024);
+  // Those say what drafts cost.
+  expect(decodingSeconds({ functions: [step] })).toEqual([{ tokens: 512, seconds: 0.01 }]);
+  expect(decodingSeconds({ functions: [fn('score', [[64, 1]]), prompts] })).toBeUndefined();
 });
 
 it('is 2048 where nothing was measured, and what the setting says', () => {

@@ -19,10 +19,10 @@ describe.skipIf(!isBuilt)('texts with drafts', () => {
     model = writeCheckpoint();
     const other = writeCheckpoint({ weights: safetensorsFile(tensorsOf(2)) }, 'other');
     drafters = [
-      ['--draft', 'suffix'],
+      ['--draft', 'suffix', '--draft-tokens', '8'],
       ['--draft', 'ngram', '--draft-tokens', '4'],
       ['--draft', other, '--draft-tokens', '3'],
-      ['--draft', model],
+      ['--draft', model, '--draft-tokens', '5'],
     ];
   });
 
@@ -62,7 +62,7 @@ describe.skipIf(!isBuilt)('texts with drafts', () => {
   });
 
   it('take all drafts of a draft model that is the model itself', async () => {
-    const { drafted, accepted } = await generated('--max-new-tokens', '40', '--draft', model);
+    const { drafted, accepted } = await generated('--max-new-tokens', '40', ...drafters[3]!);
     expect(drafted).toBeGreaterThan(20);
     expect(accepted).toBe(drafted);
   });

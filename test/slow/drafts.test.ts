@@ -23,10 +23,10 @@ describe.skipIf(!isBuilt)('with drafts', () => {
     model = writeCheckpoint();
     const other = writeCheckpoint({ weights: safetensorsFile(tensorsOf(2)) }, 'other');
     drafters = [
-      ['--draft', 'suffix'],
+      ['--draft', 'suffix', '--draft-tokens', '8'],
       ['--draft', 'ngram', '--draft-tokens', '4'],
       ['--draft', other, '--draft-tokens', '3'],
-      ['--draft', model],
+      ['--draft', model, '--draft-tokens', '5'],
     ];
   });
 
