@@ -164,6 +164,9 @@ export class Guided {
       ahead.masks = drafts.tokens.map((_, node) => (this.isMask(masks[node]) ? masks[node] : undefined));
       this.listener?.onAhead();
     };
+    const { mask } = this;
+    const mayCome = drafts.tokens.some((token, node) => drafts.parents[node]! < 0 && isAllowedBy(mask!, token));
+    if (!mayCome) return take([]);
     try {
       const answer =
         fixed === undefined ? this.state!.ahead!(this.untold.splice(0), drafts) : drafts.tokens.map(() => fixed);

@@ -243,10 +243,10 @@ export class Speculation {
       texts++;
       textTokens += sequence.pending;
       keys += sequence.tokens.length;
-      // What its guide has looked through is taken as it is.
-      if (sequence.isLooked && sequence.draft.tokens.length > 0) {
+      // What its guide has looked through is taken as it is, also where nothing is left.
+      if (sequence.isLooked) {
         textTokens += sequence.draft.tokens.length;
-        isLooked = true;
+        isLooked ||= sequence.draft.tokens.length > 0;
         continue;
       }
       const entry = this.entries.get(sequence);

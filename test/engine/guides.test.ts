@@ -1,8 +1,9 @@
 /** Guides: the text of a guided continuation is what masking by hand gives, in any company and whatever happens. */
 import { describe, expect, it } from 'vitest';
+import { drafterOf } from '../../draft/drafter.js';
 import type { StepMessage } from '../../engine/device.js';
 import { Engine } from '../../engine/engine.js';
-import { allowsAny, type TokenGuide } from '../../engine/guide.js';
+import { allowsAny, onlyTokens, type TokenGuide } from '../../engine/guide.js';
 import type { Generated, GenerateRequest } from '../../engine/request.js';
 import { isAllowed } from '../../ir/filters.js';
 import { type Text, tokensOf, treesOf } from '../support/draftedTexts.js';
@@ -229,6 +230,8 @@ function always(mask: Uint32Array): TokenGuide {
   return { begin: () => ({ next: () => mask, close: () => undefined }) };
 }
 
+const range = (from: number, end: number): number[] => Array.from({ length: end - from }, (_, i) => from + i);
+
 describe('guided texts with drafts', () => {
   const requests = requestsOf(19, 9);
   /** Trees in which the text goes some way. */
@@ -276,6 +279,31 @@ describe('guided texts with drafts', () => {
     // The prompt with the first token; then four with each step. What was forbidden took no rows.
     expect(model.totals).toMatchObject({ steps: 1 + 10, tokens: STEM.length + 10 + 30 });
     expect(guide.counts).toMatchObject({ asked: 1 + 10, looked: 10 });
+  });
+
+  it('go on where nothing of what is proposed may come, and ask about that once at most', async () => {
+    const own = madeUpGuide({ vocab: PATH_VOCAB, seed: 3, turns: () => 20 });
+    const guide = onlyTokens(range(3, PATH_VOCAB), PATH_VOCAB, own);
+    // Nothing of the first may come; of the second its first token may, and nothing behind it.
+    for (const [tokens, looked] of [
+      [range(0, 2), 0],
+      [range(3, PATH_VOCAB), undefined],
+    ] as const) {
+      let proposed = 0;
+      const drafter = drafterOf(() => {
+        proposed++;
+        return tokens.length === 2 ? tokens : [tokens[proposed % tokens.length]!, 0];
+      });
+      const engine = new Engine();
+      engine.load('model', { replicas: [pathModel()], vocabSize: PATH_VOCAB, drafts: { drafter, tokens: 5 } });
+      Object.assign(own.counts, { looked: 0 });
+      const request = { prompt: STEM, maxNewTokens: 20, guide };
+      const found = await run(engine, [request]);
+      expect(found).toEqual(await alone([request]));
+      expect(own.counts.looked).toBeLessThanOrEqual(looked ?? proposed);
+      expect(proposed).toBeLessThan(20);
+      await engine.close();
+    }
   });
 
   it('take none where their guide says nothing about drafts, and few where it fails them', async () => {
