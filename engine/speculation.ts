@@ -139,8 +139,8 @@ export class Speculation {
   /** Whether a step can be planned before those on their way are read. */
   mayLookAhead(): boolean {
     if (this.entries.size === 0 || !this.policy.times.looksAhead) return true;
-    if (this.isDrafting) return false;
-    if (!this.isAuto) return true;
+    // Steps of texts that take turns would follow each other ahead for ever, and none would have drafts.
+    if (this.isDrafting || !this.isAuto) return false;
     const { offers, step } = this.offers();
     const usual = offers.map(({ entry, sequence }) => usualOf(entry, sequence, sequence.unread));
     this.isHeld =
