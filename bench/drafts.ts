@@ -13,7 +13,7 @@ import { UserError } from '../errors.js';
 import { openTokenizer } from '../models/tokenizer/tokenizer.js';
 import { isRecord, parseJson } from '../system/json.js';
 import { type FileWords, readLines } from '../system/lines.js';
-import { count, percent, textTable } from '../system/text.js';
+import { count, counted, percent, textTable } from '../system/text.js';
 import { benchCommand, decimal, list, oneOf, runProgram, text as textOption, whole } from './command.js';
 
 const DRAFTERS: Readonly<Record<string, () => Drafter>> = {
@@ -171,9 +171,8 @@ async function main(options: DraftsBenchOptions, [operand]: readonly unknown[]):
   const prompts = texts.reduce((total, { prompt }) => total + prompt.length, 0);
   const outputs = texts.reduce((total, { output }) => total + output.length, 0);
   const unit = model === undefined ? 'bytes' : 'tokens';
-  console.log(
-    `${count(texts.length)} texts, ${count(prompts)} ${unit} of prompts, ${count(outputs)} of outputs, ${beside} beside`,
-  );
+  const sizes = `${count(prompts)} ${unit} of prompts, ${count(outputs)} of outputs`;
+  console.log(`${counted(texts.length, 'text')}, ${sizes}, ${beside} beside`);
   console.log(draftsTable(rows).join('\n'));
   if (json !== undefined) writeFileSync(json, `${JSON.stringify(rows, undefined, 1)}\n`);
 }

@@ -126,7 +126,7 @@ export function copyFrom(tokens: readonly number[], at: number, count: number): 
 /** Rates by the number of tokens that agree, from a prompt of which nothing is known. */
 const PRIOR = Array.from({ length: LENGTHS }, (_, kind) => 0.3 + (0.6 * kind) / LENGTHS);
 
-/** What was found for a place of a text that was not known then. `noisy`: what noise made of its rate, if there is any. */
+/** What was found for a place that was not known then. `noisy`: what noise made of its rate, if there is any. */
 interface Open {
   readonly place: number;
   readonly token: number;

@@ -14,7 +14,7 @@ import { LENGTHS, lengthKind, NoiseCorrection, Rates } from './rates.js';
 import { ROOT, SuffixTree } from './suffixTree.js';
 
 export interface SuffixOptions {
-  /** Tokens of prompts and outputs that are kept: a power of two. One takes 76 bytes. */
+  /** Tokens of prompts and outputs that are kept: a power of two. One takes 79 bytes. */
   readonly tokens?: number;
   /** Nodes that are less likely to be reached are no drafts. */
   readonly leastChance?: number;
@@ -252,8 +252,9 @@ function ratesOf(kinds: readonly number[], rates: Rates): readonly number[] {
 function noisyOf(tokens: readonly number[], rates: readonly number[], draw: Draw | undefined): readonly number[] {
   if (draw === undefined) return [];
   if (tokens.length === 1) return [chanceOf(rates[0]!, tokens[0]!, draw)];
-  const ranked = new Map(rankCandidates(tokens, rates, draw).map(({ token, chance }) => [token, chance]));
-  return tokens.map((token) => ranked.get(token)!);
+  const noisy = tokens.map(() => 0);
+  for (const { token, chance } of rankCandidates(tokens, rates, draw)) noisy[tokens.indexOf(token)] = chance;
+  return noisy;
 }
 
 /** Drafts from a text itself and from what the model read and wrote before. */
