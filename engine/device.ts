@@ -118,8 +118,8 @@ export interface FilteredAnswer {
 }
 
 /**
- * What a step computes, a number for each row unless it says otherwise. Drafts have drawn tokens alone: −1 where nothing
- * was, and a log-probability that is not finite.
+ * What a step computes, a number for each row unless it says otherwise. Drafts have drawn tokens alone: −1 where
+ * nothing was, and a log-probability that is not finite.
  */
 export interface StepAnswer {
   /** Natural logarithm of the target's probability, and whether it is the most likely token. Of a vocabulary head. */

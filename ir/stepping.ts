@@ -102,7 +102,9 @@ export const DECODE_RUN = 16;
 /** Keys of a path that is continued, where schedules are measured. */
 const DECODE_KEYS = 1024;
 
-/** Most tokens of a call of `draft`, if a smaller size of prompts is known: long prompts are drafted behind in pieces. */
+/**
+ * Most tokens of a call of `draft`, if a smaller size of prompts is known: long prompts are drafted behind in pieces.
+ */
 const MAX_DRAFT_TOKENS = 2560;
 
 /** The sizes of `draft`: those of decoding, and of few of the `prompts`. */

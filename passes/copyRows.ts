@@ -1,10 +1,10 @@
 /**
- * The function `copy`, made from the optimized `step`, and from `draft` where there is one: copy(from i32[N], to i32[N];
- * k_0, v_0, …): row to[i] of every state of keys and values, and of their scales, becomes what row from[i] is when the
- * call begins; nowhere if to[i] is −1. A caller whose `from` and `to` overlap gets the same: every row is read before
- * one is written. It goes by what they write at their slots, so that it copies what they keep, whatever the layers share
- * and however narrow it is.
- * Nothing in it depends on values: what is copied has the bits of what was there.
+ * The function `copy`, made from the optimized `step`, and from `draft` where there is one: copy(from i32[N], to
+ * i32[N]; k_0, v_0, …): row to[i] of every state of keys and values, and of their scales, becomes what row from[i] is
+ * when the call begins; nowhere if to[i] is −1. A caller whose `from` and `to` overlap gets the same: every row is
+ * read before one is written. It goes by what they write at their slots, so that it copies what they keep, whatever
+ * the layers share and however narrow it is. Nothing in it depends on values: what is copied has the bits of what was
+ * there.
  */
 import { CompileError } from '../errors.js';
 import { COPY } from '../ir/function.js';

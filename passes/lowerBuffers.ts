@@ -140,8 +140,8 @@ export class Buffers {
   }
 
   /**
-   * A name for what the compiler makes, among the weights of all functions: those of the model make the same by the same
-   * names, and `draft` makes others.
+   * A name for what the compiler makes, among the weights of all functions: those of the model make the same by the
+   * same names, and `draft` makes others.
    */
   private ofAll(hint: string): string {
     return this.isDraft ? `${DRAFT}_${hint}` : hint;

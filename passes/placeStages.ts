@@ -68,8 +68,8 @@ const TOKEN_STEP = 128;
 export const arenasOf = (stages: number): number => (stages === 1 ? 1 : 2);
 
 /**
- * `layers.3.ffn.down` belongs to `layers.3.ffn`, half a layer, and so with layers of the function `draft`. A path outside
- * the layers belongs to its first name.
+ * `layers.3.ffn.down` belongs to `layers.3.ffn`, half a layer, and so with layers of the function `draft`. A path
+ * outside the layers belongs to its first name.
  */
 export const halfOf = (path: string): string => {
   const names = path.split('.');

@@ -70,8 +70,8 @@ export interface DrawnTokens {
 }
 
 /**
- * Tokens as they were given, or as the call before has drawn them, which the state `state` keeps. Whatever it holds, the
- * result is a token of the vocabulary. Token ids are exact in f32, in which literals are written.
+ * Tokens as they were given, or as the call before has drawn them, which the state `state` keeps. Whatever it holds,
+ * the result is a token of the vocabulary. Token ids are exact in f32, in which literals are written.
  */
 export function fedTokens(
   b: GraphBuilder,

@@ -8,14 +8,13 @@ import { type FoundDraft, joinedTensors } from './join.js';
 
 const HINT = 'use a smaller model of the same family, or generate without a model that drafts: --draft suffix';
 
-/** The checkpoint `own` as a draft model of `target`. Throws UserError where it proposes no tokens of its vocabulary. */
+/**
+ * The checkpoint `own` as a draft model of `target`. Throws UserError where it proposes no tokens of its vocabulary.
+ */
 export function draftModel(target: Checkpoint, own: Checkpoint): FoundDraft {
   const { model, config } = own;
   if (model.asDraft === undefined)
-    throw new UserError(
-      `${own.path}: cannot draft: ${config.head === undefined ? 'a model of this family proposes no tokens' : 'its head gives classes, not tokens'}`,
-      HINT,
-    );
+    throw new UserError(`${own.path}: cannot draft: its head gives classes, not tokens`, HINT);
   return {
     draft: {
       name: 'model',

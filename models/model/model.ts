@@ -107,16 +107,18 @@ export interface ModelDraft {
   readonly config: Json;
   /** Its sizes in a few words, for users. */
   readonly summary: string;
-  /** The tensors that it reads beside the model's, in the order of the computation, by their names in the checkpoint. */
+  /**
+   * The tensors that it reads beside the model's, in the order of the computation, by their names in the checkpoint.
+   */
   readonly tensors: readonly ExpectedTensor[];
   /**
-   * draft(tokens i32[T], isFed i32[T], feed i32[T], keep i32[R], position i32[T], slot i32[T], begin i32[T], key i32[C],
-   * row i32[R], target i32[R], inverseTemperature f32[R], keyLow i32[R], keyHigh i32[R]; draft_k_0, draft_v_0, …,
-   * draft_last_tokens) → (logProb f32[R], nextToken i32[R], nextTokenLogProb f32[R]; the states): as `step`, whose slots
-   * and lists of keys it shares. Where isFed[t] is 1, token t is draft_last_tokens[feed[t]] as the call finds it. With
-   * `features` it takes feature i32[T], keepFeature i32[R] and the state draft_x too: token t goes on from
-   * draft_x[feature[t]] as the call finds it, and what the next token of row r's path goes on from is written to
-   * draft_x[keepFeature[r]] (nowhere if it is −1). Targets of a head that has fewer tokens are its own.
+   * draft(tokens i32[T], isFed i32[T], feed i32[T], keep i32[R], position i32[T], slot i32[T], begin i32[T], key
+   * i32[C], row i32[R], target i32[R], inverseTemperature f32[R], keyLow i32[R], keyHigh i32[R]; draft_k_0,
+   * draft_v_0, …, draft_last_tokens) → (logProb f32[R], nextToken i32[R], nextTokenLogProb f32[R]; the states): as
+   * `step`, whose slots and lists of keys it shares. Where isFed[t] is 1, token t is draft_last_tokens[feed[t]] as
+   * the call finds it. With `features` it takes feature i32[T], keepFeature i32[R] and the state draft_x too: token t
+   * goes on from draft_x[feature[t]] as the call finds it, and what the next token of row r's path goes on from is
+   * written to draft_x[keepFeature[r]] (nowhere if it is −1). Targets of a head that has fewer tokens are its own.
    */
   readonly graph: (options: Omit<DraftOptions, 'prefix'>) => Graph;
 }

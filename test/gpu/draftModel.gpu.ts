@@ -1,6 +1,6 @@
 /**
- * Texts with a draft model on a real device: to the bit those without, whatever it proposes; and a model that drafts for
- * itself is always right.
+ * Texts with a draft model on a real device: to the bit those without, whatever it proposes; and a model that drafts
+ * for itself is always right.
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
