@@ -46,7 +46,8 @@ export class DeviceRounds {
 
   /** Whether the next step is to be one of a try. */
   isTime(step: NextStep): boolean {
-    return this.policy.steps >= this.next && this.policy.mayDraft(step);
+    const { steps, times } = this.policy;
+    return steps >= this.next && this.policy.mayDraft(step, triedDepth(step) * this.callSeconds + times.gap);
   }
 
   /** Whether it is worth to wait for the tokens of the steps on their way. `usual`: as for `depths`. */
@@ -64,7 +65,7 @@ export class DeviceRounds {
   depths(usual: readonly Survivals[], isOfDevice: readonly boolean[], step: NextStep): readonly number[] {
     const { policy } = this;
     if (this.isTime(step)) {
-      const depth = step.texts <= 8 ? 4 : step.texts <= 64 ? 2 : 1;
+      const depth = triedDepth(step);
       return isOfDevice.map((isSo) => (isSo ? depth : 0));
     }
     let rate = policy.rateOf(policy.choose(cut(usual, isOfDevice, 0), step), step);
@@ -99,6 +100,9 @@ export class DeviceRounds {
     this.pause = Math.min(2 * this.pause, MOST_PAUSE);
   }
 }
+
+/** Drafts of each text in a try: rows of many texts cost more. */
+const triedDepth = ({ texts }: NextStep): number => (texts <= 8 ? 4 : texts <= 64 ? 2 : 1);
 
 /** What texts offer where the device drafts only so deep. */
 const cut = (usual: readonly Survivals[], isOfDevice: readonly boolean[], depth: number): readonly Survivals[] =>

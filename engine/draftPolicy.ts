@@ -9,9 +9,9 @@ import { CallTimes } from './callTimes.js';
 import type { StepLimits } from './device.js';
 
 /** The share of the time that drafts may cost more than they save, in the long run. */
-const SHARE = 0.004;
+const SHARE = 0.003;
 /** Steps that they may cost at the start, and that are saved up of the share; and of what they have saved. */
-const FIRST_STEPS = 1;
+const FIRST_STEPS = 0.5;
 const SHARE_STEPS = 2;
 const SAVED_STEPS = 64;
 /** Expected tokens a second must be larger by this: estimates are rough, and a change of ways costs a gap each. */
@@ -99,9 +99,9 @@ export class DraftPolicy {
     return texts / (seconds * (hasPrompts ? this.times.promptShare : 1));
   }
 
-  /** Whether drafts may cost something, and it is known what a step without takes. */
-  mayDraft({ texts }: NextStep): boolean {
-    return texts > 0 && this.credit !== undefined && this.credit > 0 && this.times.isKnown(texts, PLAIN_STEPS);
+  /** Whether drafts may cost `seconds`, and it is known what a step without takes. */
+  mayDraft({ texts }: NextStep, seconds = 0): boolean {
+    return texts > 0 && this.credit !== undefined && this.credit > seconds && this.times.isKnown(texts, PLAIN_STEPS);
   }
 
   /** A step was read. */

@@ -127,7 +127,11 @@ export class Speculation {
     const entry = this.entries.get(sequence);
     if (entry === undefined) return;
     this.entries.delete(sequence);
-    this.attempt(entry.task, () => entry.state?.end?.(entry.text));
+    try {
+      entry.state?.end?.(entry.text);
+    } catch {
+      // The text has all its tokens: it is too late for a drafter to end it.
+    }
   }
 
   /** Nothing is proposed for a text any more. */

@@ -9,7 +9,7 @@ afterEach(() => {
 
 const DEVICES = [
   [H100, 1, 300],
-  [CPU, 4, 100],
+  [CPU, 4, 200],
 ] as const;
 
 describe('as many drafts as pay', () => {

@@ -19,6 +19,8 @@ export interface ClockOptions {
   /** Whether steps keep drawn tokens. */
   readonly feeds?: boolean;
   readonly limits?: Partial<StepLimits>;
+  /** The model has a function that drafts: its calls take so long, and what is drawn behind a token may be wrong. */
+  readonly draft?: { readonly ms: number; readonly isRight: (token: number, position: number) => boolean } | undefined;
 }
 
 export interface ClockModel {
@@ -28,23 +30,25 @@ export interface ClockModel {
   readonly steps: { readonly tokens: number; readonly ms: number }[];
 }
 
-export function clockModel({ stepMs, gapMs = 0, feeds = true, limits = {} }: ClockOptions): ClockModel {
+export function clockModel({ stepMs, gapMs = 0, feeds = true, limits = {}, draft }: ClockOptions): ClockModel {
   let now = 0;
   let free = 0;
-  let drawn = new Int32Array(0);
+  const drawn = { step: new Int32Array(0), draft: new Int32Array(0) };
   let last: Promise<unknown> = Promise.resolve();
   vi.spyOn(performance, 'now').mockImplementation(() => now);
   const steps: { tokens: number; ms: number }[] = [];
   const model: DeviceModel = {
     limits: { tokens: 8192, keys: 1 << 22, ...(feeds ? { keptRows: 1024 } : {}), ...limits },
     maxLength: 1 << 20,
+    draft: draft && { name: 'model', ahead: 0, limits: { tokens: 8192, keys: 1 << 22 } },
     ...{ maxPages: 1 << 17, mappedPages: 1 << 17, piecePages: 1, pieceBytes: 0 },
     step: (message) => {
-      const { tokens, from, count, row } = message;
+      const { tokens, from, count, row, isDraft = false } = message;
+      const kind = isDraft ? 'draft' : 'step';
       const positions = new Int32Array(tokens.length);
       const given = new Int32Array(tokens.length);
       let [t, keys] = [0, 0];
-      const before = drawn;
+      const before = drawn[kind];
       from.forEach((first, part) => {
         for (let i = 0; i < count[part]!; i++, t++) {
           positions[t] = first + i;
@@ -52,12 +56,15 @@ export function clockModel({ stepMs, gapMs = 0, feeds = true, limits = {} }: Clo
         }
         keys += first + count[part]!;
       });
-      const nextToken = Int32Array.from(row, (at) => tokenAfter(given[at]!, positions[at]!));
-      drawn = nextToken;
+      const nextToken = Int32Array.from(row, (at) => {
+        const right = tokenAfter(given[at]!, positions[at]!);
+        return isDraft && !draft!.isRight(given[at]!, positions[at]!) ? (right + 1) % CLOCK_VOCAB : right;
+      });
+      drawn[kind] = nextToken;
       const start = Math.max(now + gapMs, free);
-      const ms = stepMs(tokens.length, keys);
+      const ms = isDraft ? draft!.ms : stepMs(tokens.length, keys);
       const end = (free = start + ms);
-      steps.push({ tokens: tokens.length, ms });
+      if (!isDraft) steps.push({ tokens: tokens.length, ms });
       const zeros = new Float32Array(row.length);
       const answer: StepAnswer = {
         ...{ logProb: zeros, nextTokenLogProb: zeros, isArgmax: new Int32Array(row.length), nextToken },

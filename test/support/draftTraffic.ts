@@ -41,7 +41,12 @@ export interface Rate {
 }
 
 /** So many texts at a time, each followed by another, until the clock says `ms`. Throws where a text is not its own. */
-export async function tokensIn(ms: number, device: ClockOptions, batch: number, traffic?: Traffic): Promise<Rate> {
+export async function tokensIn(
+  ms: number,
+  device: ClockOptions,
+  batch: number,
+  traffic: Traffic | 'device' | 'none' = 'none',
+): Promise<Rate> {
   let ended: Rate | undefined;
   const controller = new AbortController();
   const { model, now } = clockModel({
@@ -58,13 +63,12 @@ export async function tokensIn(ms: number, device: ClockOptions, batch: number, 
   const engine = new Engine();
   engine.load('model', {
     replicas: [model],
-    ...(traffic === undefined ? {} : { drafts: { drafter: drafterOf(traffic), tokens: 'auto' } }),
+    ...(traffic === 'none' ? {} : { drafts: traffic === 'device' ? {} : { drafter: drafterOf(traffic) } }),
   });
-  let next = 0;
-  const lane = async (): Promise<void> => {
-    while (ended === undefined) {
-      const text = next++;
-      const prompt = [text, ...Array.from({ length: 19 }, (_, i) => mix(text, i) % CLOCK_VOCAB)];
+  // Texts and their lengths are the same with drafts and without, so that rates can be compared.
+  const lane = async (_: unknown, first: number): Promise<void> => {
+    for (let text = first; ended === undefined; text += batch) {
+      const prompt = [text, ...Array.from({ length: 4 }, (_each, i) => mix(text, i) % CLOCK_VOCAB)];
       const maxNewTokens = 50 + (mix(text, 3) % 400);
       const { tokens } = await engine.generate({ prompt, maxNewTokens, signal: controller.signal });
       let last = prompt.at(-1)!;
