@@ -41,7 +41,7 @@ function streamsOf({ json, where, isSpeculators }: HeadFile, layers: number): re
     throw misfit(where, 'use_aux_hidden_state is false; heads that read streams of inner layers are supported');
   if (!isGiven(stated)) {
     const usual = [2, Math.floor(layers / 2), layers - 3];
-    if (usual.some((layer) => layer < 0 || layer > layers))
+    if (usual.some((layer) => layer < 1))
       throw misfit(where, `it reads streams of layers 2, n/2 and n − 3, and the model has ${layers} layers`);
     return usual;
   }
