@@ -51,7 +51,8 @@ function streamsOf({ json, where, isSpeculators }: HeadFile, layers: number): re
   if (!Array.isArray(stated) || stated.length === 0 || stated.length > MAX_STREAMS || !stated.every(isLayer))
     throw misfit(
       where,
-      `eagle_aux_hidden_state_layer_ids: expected 1 to ${MAX_STREAMS} layers from ${last - layers + 1} to ${last}, got ${quote(stated)}`,
+      `eagle_aux_hidden_state_layer_ids: expected 1 to ${MAX_STREAMS} layers from ${last - layers + 1} to ${last}, ` +
+        `got ${quote(stated)}`,
     );
   return isSpeculators ? stated : stated.map((layer) => layer + 1);
 }

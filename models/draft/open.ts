@@ -23,8 +23,8 @@ function hinted<T>(read: () => T): T {
 export type OpenDraft = (path: string) => Checkpoint;
 
 /**
- * The model with the draft at `path`: a folder with a draft model or a draft head, or `mtp`, the model's own layer. `seed`: weights are made up. Throws
- * UserError where it does not fit.
+ * The model with the draft at `path`: a folder with a draft model or a draft head, or `mtp`, the model's own layer.
+ * `seed`: weights are made up. Throws UserError where it does not fit.
  */
 export function withDraft(target: Checkpoint, path: string, open: OpenDraft, seed?: number | bigint): Checkpoint {
   if (path === OWN_LAYER) return joinDraft(target, mtp(target, seed));
