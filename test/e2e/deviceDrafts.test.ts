@@ -86,7 +86,7 @@ describe('texts with a draft model on a CPU', () => {
   const opened = (loaded: LoadedModel): DeviceModel => deviceModelOf(loaded, CACHE_TOKENS, { feeds: true });
   const deviceOf = async (draftModel?: string): Promise<DeviceModel> => opened(await loadedWith(target, draftModel));
   /** The texts, and of each draft at a depth how many were accepted. */
-  const write = async (device: DeviceModel, sampling: SamplingOptions, tokens = 3) => {
+  const write = async (device: DeviceModel, sampling: SamplingOptions, tokens: number | 'auto' = 3) => {
     const engine = new Engine();
     engine.load('model', { replicas: [device], vocabSize: CONFIG.vocab_size, drafts: { tokens } });
     const texts = await Promise.all(
@@ -133,6 +133,7 @@ describe('texts with a draft model on a CPU', () => {
     // Some give way to others, and are computed again; and pages are found.
     const small = { ...similar, maxPages: 20, mappedPages: 20 };
     expect((await write(small, sampling)).texts).toEqual(wanted.texts);
+    expect((await write(similar, sampling, 'auto')).texts).toEqual(wanted.texts);
   });
 
   it('come of all drafts where the model drafts for itself', async () => {

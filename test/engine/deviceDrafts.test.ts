@@ -20,7 +20,7 @@ import {
 const STEMS = [1, 2, 3].map((seed) => Array.from({ length: 60 }, (_, i) => mix(seed, i) % PATH_VOCAB));
 const AHEAD = [0, 1] as const;
 
-function engineOf(model: PathModel, tokens: number): Engine {
+function engineOf(model: PathModel, tokens: number | 'auto'): Engine {
   const engine = new Engine();
   engine.load('model', { replicas: [model], vocabSize: PATH_VOCAB, drafts: { tokens } });
   return engine;
@@ -93,6 +93,19 @@ describe('drafts of a device', () => {
     ['the end of the device at times', { lostAt: new Set([2, 30]), isRight: (digest) => !oneIn(4)(digest) }],
     ['short', { maxLength: 50, limits: { keys: 200 } }],
   ];
+  it.each(AHEAD)('change no text where as many are made as pay (ahead %i)', async (ahead) => {
+    const requests = requestsOf(13, 8);
+    const wanted = await plain(requests);
+    for (const limits of [{}, { keptRows: 64 }]) {
+      const model = pathModel({ limits, draft: { ahead, isRight: (digest) => !oneIn(5)(digest) } });
+      const engine = engineOf(model, 'auto');
+      expect(await run(engine, requests)).toEqual(wanted);
+      expect(model.drafted.errors).toEqual([]);
+      // It is tried, at least.
+      expect(model.drafted.calls).toBeGreaterThan(0);
+    }
+  });
+
   describe.each(AHEAD)('change no text (ahead %i)', (ahead) => {
     it.each(models)('of a model %s', async (_name, options) => {
       const requests = requestsOf(12, 7);
@@ -105,6 +118,8 @@ describe('drafts of a device', () => {
         expect(await run(engine, requests.slice(0, 3)), kind).toEqual(wanted.slice(0, 3));
         expect(model.drafted.errors, kind).toEqual([]);
         expect(model.drafted.calls, kind).toBeGreaterThan(2);
+        const [{ accepted = [] } = {}] = engine.statsOf().drafts;
+        if (kind === 'right') expect(accepted[0]).toBeGreaterThan(2);
       }
     });
   });
