@@ -1,9 +1,9 @@
 /** What generated texts are asked to be, for programs and the command line: grammars followed in this thread. */
-import type { TokenGuide } from '../engine/guide.js';
+import type { GuideState, TokenGuide } from '../engine/guide.js';
 import { UserError } from '../errors.js';
 import { GrammarError } from '../grammar/grammar.js';
 import type { GrammarSource } from '../grammar/source.js';
-import { compile } from '../grammar/tokens/compile.js';
+import { compile, type MatchState } from '../grammar/tokens/compile.js';
 import type { GrammarModel } from '../serve/link/grammarMessages.js';
 import { grammarVocabulary } from '../serve/link/grammarWork.js';
 
@@ -25,28 +25,32 @@ function sourceOf(structure: Structure): GrammarSource {
   return { kind: 'json' };
 }
 
+/** Follows a text from a state of its grammar on, in this thread. */
+export function following(start: MatchState): GuideState {
+  let match = start;
+  const take = (tokens: readonly number[]): void => {
+    for (const token of tokens) match = match.take(token);
+  };
+  return {
+    next: (...tokens) => {
+      take(tokens);
+      return match.mask();
+    },
+    ahead: (taken, { tokens, parents }) => {
+      take(taken);
+      return match.ahead(tokens, parents);
+    },
+    close: () => undefined,
+  };
+}
+
 /** Throws UserError where no text can be asked to be that. */
 export function guideOf(structure: Structure, model: Omit<GrammarModel, 'key'>): TokenGuide {
   try {
     const grammar = compile(sourceOf(structure), grammarVocabulary({ key: '', ...model }));
     // One whose texts cannot begin is found here, too.
     grammar.start().mask();
-    return {
-      begin: () => {
-        let match = grammar.start();
-        return {
-          next: (...tokens) => {
-            for (const token of tokens) match = match.take(token);
-            return match.mask();
-          },
-          ahead: (taken, { tokens, parents }) => {
-            for (const token of taken) match = match.take(token);
-            return match.ahead(tokens, parents);
-          },
-          close: () => undefined,
-        };
-      },
-    };
+    return { begin: () => following(grammar.start()) };
   } catch (error) {
     if (!(error instanceof GrammarError)) throw error;
     const where = error.where === undefined || error.where === '' ? '' : `, at ${error.where}`;

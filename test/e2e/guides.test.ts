@@ -6,6 +6,13 @@ import { Phases } from '../../driver/phases.js';
 import type { DeviceModel } from '../../engine/device.js';
 import { Engine } from '../../engine/engine.js';
 import type { GenerateRequest } from '../../engine/request.js';
+import { following } from '../../commands/structure.js';
+import { drafterOf } from '../../draft/drafter.js';
+import type { TokenGuide } from '../../engine/guide.js';
+import { compile } from '../../grammar/tokens/compile.js';
+import { Vocabulary } from '../../grammar/tokens/vocabulary.js';
+import { tokensOf, treesOf } from '../support/draftedTexts.js';
+import { randomNumbers } from '../support/pathModel.js';
 import { chosenByHand } from '../support/guidedByHand.js';
 import { type MadeUpGuide, madeUpGuide } from '../support/guides.js';
 import { randomTokens } from '../support/numbers.js';
@@ -83,6 +90,41 @@ describe('guided texts on a CPU', () => {
     const few = Engine.of(stepper({}, 16 * 8));
     expect(await write(few)).toEqual(together);
     expect(few.countsOf().preemptions).toBeGreaterThan(0);
+  });
+
+  it('are the same with trees of drafts, right and wrong', async () => {
+    const together = await write(Engine.of(stepper()));
+    const random = randomNumbers(5);
+    for (const right of [0.9, 0.4]) {
+      const engine = Engine.of(stepper({ filtered: 20 }));
+      const drafted = REQUESTS.map((request, i) => ({
+        ...request,
+        drafts: treesOf(tokensOf({ tokens: together[i]! }), { random, right, chained: 0.5, vocab: BAD }),
+      }));
+      expect(await write(engine, drafted)).toEqual(together);
+    }
+  });
+
+  it('keep to a JSON Schema with drafts as without', async () => {
+    // A token for each byte, and 0 at the end.
+    const bytes = Array.from({ length: BAD }, (_, token) => (token === 0 ? undefined : Uint8Array.of(token % 256)));
+    const vocabulary = new Vocabulary({ bytes, special: new Map(), endTokens: [0] });
+    const properties = { name: { enum: ['red', 'green'] }, sizes: { type: 'array', items: { enum: [1, 20, 300] } } };
+    const schema = { type: 'object', properties, required: ['name', 'sizes'], additionalProperties: false };
+    const grammar = compile({ kind: 'schema', schema }, vocabulary);
+    const guide: TokenGuide = { begin: () => following(grammar.start()) };
+    for (const sampling of [{}, { temperature: 1, seed: 3 }]) {
+      const request = { prompt: [7, 8], maxNewTokens: 60, stopTokens: new Set([0]), sampling, guide };
+      const plain = Engine.of(stepper());
+      const { tokens, reason } = await plain.generate(request);
+      const right = treesOf(tokensOf({ tokens }), { random: randomNumbers(2), right: 0.9, chained: 0.6, vocab: 256 });
+      for (const drafts of [right, drafterOf(() => [34, 34, 34, 0, 0])]) {
+        const engine = Engine.of(stepper());
+        const found = await engine.generate({ ...request, drafts });
+        expect({ tokens: found.tokens, reason: found.reason }).toEqual({ tokens, reason });
+        if (drafts === right) expect(engine.countsOf().calls).toBeLessThan(0.6 * plain.countsOf().calls);
+      }
+    }
   });
 
   it('end where a value is not finite, by themselves, and the layer is named', async () => {

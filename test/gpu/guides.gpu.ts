@@ -10,6 +10,8 @@ import { Engine } from '../../engine/engine.js';
 import type { GenerateRequest } from '../../engine/request.js';
 import { chosenByHand } from '../support/guidedByHand.js';
 import { type MadeUpGuide, madeUpGuide } from '../support/guides.js';
+import { tokensOf, treesOf } from '../support/draftedTexts.js';
+import { randomNumbers } from '../support/pathModel.js';
 import { deviceHere } from './device.js';
 import { CACHE_TOKENS, demo, loadOnDevice, randomTokens, scoresOf, stepperFor } from './sequences.js';
 
@@ -58,6 +60,26 @@ describe('guided texts on a device', { skip }, () => {
       together.map((tokens) => tokens.map(({ logProb }) => logProb)),
       'log-probabilities are those of scoring',
     );
+  });
+
+  it('are the same with trees of drafts, of which only what may come is computed', async () => {
+    const together = await write(Engine.of(stepper()));
+    const random = randomNumbers(6);
+    for (const [count, limits] of [
+      [160, {}],
+      [8, {}],
+      [1, {}],
+      [60, { filtered: 20 }],
+    ] as const)
+      for (const right of [0.9, 0.4]) {
+        const drafted = REQUESTS.slice(0, count).map((request, i) => ({
+          ...request,
+          drafts: treesOf(tokensOf({ tokens: together[i]! }), { random, right, chained: 0.5, vocab: VOCAB }),
+        }));
+        const engine = Engine.of(stepper(limits));
+        assert.deepEqual(await write(engine, drafted), together.slice(0, count), `${count}, right: ${right}`);
+        console.log(`guided, ${count}, right ${right}: ${engine.countsOf().calls} calls`);
+      }
   });
 
   it('are what masking by hand gives', async () => {

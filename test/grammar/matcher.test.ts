@@ -130,6 +130,33 @@ describe('masks', () => {
     expect(count).toBeGreaterThan(1000);
   });
 
+  it('say of drafts what taking them says, with no end behind an end, and stay where they are', () => {
+    let [known, unknown] = [0, 0];
+    for (let seed = 0; seed < (isThorough ? 400 : 60); seed++) {
+      const random = randomFrom(seed);
+      const grammar = randomGrammar(random, 2);
+      const vocabulary = randomVocabulary(random, 2);
+      const compiled = attempt(() => compileGrammar(grammar, vocabulary));
+      if (compiled === undefined) continue;
+      const tokens = Array.from({ length: 15 }, () => random(vocabulary.size));
+      const parents = tokens.map((_, node) => random(node + 1) - 1);
+      const start = compiled.start();
+      const found = start.ahead(tokens, parents);
+      const stateAt = (node: number): MatchState | undefined => {
+        if (node < 0) return start;
+        const [before, token] = [stateAt(parents[node]!), tokens[node]!];
+        return before && !vocabulary.endTokens.includes(token) ? attempt(() => before.take(token)) : undefined;
+      };
+      tokens.forEach((token, node) => {
+        const state = stateAt(node);
+        expect(found[node], `${seed}: ${token}`).toEqual(state && attempt(() => state.mask()));
+        if (found[node] === undefined) unknown++;
+        else known++;
+      });
+    }
+    expect(Math.min(known, unknown)).toBeGreaterThan(40);
+  });
+
   it('lead nowhere from which a text cannot end', () => {
     for (let seed = 0; seed < 60; seed++) {
       const random = randomFrom(seed);
