@@ -29,7 +29,7 @@ describe('an index of n-grams', () => {
     for (const symbols of [1, 2, 5, 60]) {
       const index = new NgramIndex(min, max);
       const tokens: number[] = [];
-      for (let i = 0; i < 300; i++) {
+      for (let i = 0; i < 150; i++) {
         tokens.push(Math.floor(random() * symbols));
         index.update(tokens);
         const found = index.find(tokens);
@@ -51,7 +51,7 @@ describe('an index of n-grams', () => {
     expect(index.find(tokens)).toEqual({ at: 20_000 - 9999, length: 32 });
   });
 
-  it.each(Object.entries(HARD_TEXTS))('takes time in proportion to %s', (_name, make) => {
+  it.each(HARD_TEXTS)('takes time in proportion to %s', (_name, make) => {
     expectLinear((size) => {
       const tokens = make(size);
       return () => {

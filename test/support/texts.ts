@@ -29,17 +29,17 @@ function fibonacci(length: number): number[] {
 
 const of = (length: number, token: (i: number) => number): number[] => Array.from({ length }, (_, i) => token(i));
 
-/** Texts of `length` tokens by their names. */
-export const HARD_TEXTS: Readonly<Record<string, (length: number) => number[]>> = {
-  'one token': (length) => of(length, () => 7),
-  'two halves of one token, and another between': (length) => of(length, (i) => (i === length >> 1 ? 8 : 7)),
-  'a de Bruijn sequence': (length) => deBruijn(2, Math.ceil(Math.log2(length))).slice(0, length),
-  'Fibonacci’s word': fibonacci,
-  'the same 40 tokens': (length) => of(length, (i) => (i % 40) * 3),
-  'ever longer runs': (length) => of(length, (i) => (Number.isInteger(Math.sqrt(i)) ? 1 : 0)),
-  'tokens that are all others': (length) => of(length, (i) => i),
-  'few tokens at random': (length) => {
-    const random = randomNumbers(3);
-    return of(length, () => Math.floor(random() * 3));
-  },
-};
+/** Names of texts, and how they are made of `length` tokens. */
+export const HARD_TEXTS: readonly (readonly [string, (length: number) => number[]])[] = [
+  ['one token', (length) => of(length, () => 7)],
+  ['a de Bruijn sequence', (length) => deBruijn(2, Math.ceil(Math.log2(length))).slice(0, length)],
+  ['Fibonacci’s word', fibonacci],
+  ['tokens that are all others', (length) => of(length, (i) => i)],
+  [
+    'few tokens at random',
+    (length) => {
+      const random = randomNumbers(3);
+      return of(length, () => Math.floor(random() * 3));
+    },
+  ],
+];
