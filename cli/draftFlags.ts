@@ -12,7 +12,8 @@ export const addDraftFlags = (command: Command): Command =>
     .option(
       '--draft <how>',
       'tokens that are proposed and checked together; no text depends on them: suffix, what followed in this text or ' +
-        `others; ngram, in this text; mtp, by its own layers; DIR, a draft model or head; off (docs/speculation.md; default: ${DEFAULT_DRAFT})`,
+        'others; ngram, in this text; mtp, by its own layers; DIR, a draft model or head; off ' +
+        `(docs/speculation.md; default: ${DEFAULT_DRAFT})`,
     )
     .option(
       '--draft-tokens <n>',
