@@ -9,6 +9,7 @@ import { type Context, refuseHubName } from './work.js';
 const WITHOUT_EFFECT: Readonly<Record<string, string>> = {
   batchTokens: '--batch-tokens',
   cacheTokens: '--cache-tokens',
+  draft: '--draft',
   database: '--database',
   dump: '--dump',
   checkpoint: '--checkpoint',
@@ -55,6 +56,7 @@ export function addInspect(program: Command, context: Context): void {
     .option('--tokens <n>', 'tokens of a micro-batch, for costs and schedules (default: the largest); of a prompt')
     .option('--database <file>', 'with --kernels: measurements of tilewright tune (default: in the cache folder)')
     .option('--cache-tokens <n>', 'with the function step, and memory for the keys and values of n tokens')
+    .option('--draft <dir>', 'with --cache-tokens: also the function draft, of a draft model or head of this folder')
     .option('--json', 'print what was asked for as JSON and nothing else');
   addVerifyFlag(addCheckpointFlag(command));
   addMaskFlag(addModelFlags(command)).action(async (model: string, _options: unknown, self: Command) => {

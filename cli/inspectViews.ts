@@ -20,6 +20,7 @@ import { extentIn } from '../ir/extents.js';
 import { leadingExtent } from '../ir/plan.js';
 import { rowsIn, tokensIn } from '../ir/scoring.js';
 import { printPlacement } from '../passes/placeStages.js';
+import { defined } from '../system/defined.js';
 import { quoteForShell } from '../system/process.js';
 import { bytes, count, counted, textTable } from '../system/text.js';
 import {
@@ -63,6 +64,7 @@ const CARRIED = [
   'batchTokens',
   'mask',
   'cacheTokens',
+  'draft',
   'checkpoint',
 ] as const;
 
@@ -90,7 +92,13 @@ export async function inspect(context: Context, model: string, flags: Flags): Pr
     throw new UsageError('--headers is of one kernel', 'for example: --kernel layers.0.ffn.down --headers');
   const wanted = modelFlags(flags, INSPECT_MASKS);
   if (isArtifact(model)) refuseCompileFlags(flags, model);
-  const { dump: _, ...request } = { model, ...wanted, ...artifactFlags(flags, model) };
+  const draftModel = text(flags, 'draft');
+  if (draftModel !== undefined && (isArtifact(model) || text(flags, 'cacheTokens') === undefined))
+    throw new UsageError(
+      '--draft: is of a checkpoint that keeps keys and values',
+      'give the checkpoint, and --cache-tokens 4096',
+    );
+  const { dump: _, ...request } = { model, ...wanted, ...artifactFlags(flags, model), ...defined({ draftModel }) };
   const inspection = await inspectModel(request);
   const { plan } = inspection;
   const given = text(flags, 'tokens');

@@ -16,6 +16,7 @@ import type { Graph, GraphModule } from '../ir/graph/graph.js';
 import { type LinkedFunction, scoreOf } from '../ir/plan.js';
 import { tokensIn } from '../ir/scoring.js';
 import type { Checkpoint } from '../models/checkpoint.js';
+import { requireSameTokens } from '../models/draft/draftModel.js';
 import type { ModelConfig } from '../models/model/model.js';
 import { describeTokenizer } from '../models/tokenizer/files.js';
 import type { Observer, CompilerStage } from '../passes/runPasses.js';
@@ -96,7 +97,8 @@ export const inspect = async (asked: WithTargetChoice<InspectRequest>): Promise<
 /** Compiles (or loads) the model and keeps every stage. Reads no weights and runs no compiler. Throws UserError. */
 export async function inspectModel(request: InspectRequest, machine: Machine = detectMachine()): Promise<Inspection> {
   if (isArtifact(request.model)) return inspectArtifact(request, machine);
-  const checkpoint = openModel(request.model, request.init);
+  const checkpoint = openModel(request.model, request.init, request.draftModel);
+  requireSameTokens(checkpoint);
   const { target: name = 'cpu', precision, isa } = request;
   const target = targetOf(name);
   const device = target.compiler.choose(

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { cacheBytesOf } from '../../commands/cacheSize.js';
+import { inspectModel } from '../../commands/inspect.js';
 import { planKey } from '../../driver/artifact/planCache.js';
 import { saveArtifact } from '../../driver/artifact/save.js';
 import { compileModel } from '../../driver/compile/compile.js';
@@ -111,6 +112,14 @@ describe('a plan with a draft model', () => {
     );
     const own = plan.states.filter(({ name }) => /^draft_[kv]_0/.test(name)).map(({ name }) => name);
     expect(own.sort()).toEqual(['draft_k_0', 'draft_k_0_scale', 'draft_v_0', 'draft_v_0_scale']);
+  });
+
+  it('is shown as it is compiled', async () => {
+    const request = { model: target, init: INIT, precision: 'f32', target: 'cpu', batchTokens: 64 } as const;
+    const { model, stages } = await inspectModel({ ...request, cacheTokens: 64, draftModel: draft });
+    expect(model.plan.functions.map((fn) => fn.interface.name)).toContain('draft');
+    const shown = stages.flatMap((stage) => (stage.level === 'graph' ? [stage.graph.name] : []));
+    expect([...new Set(shown)]).toEqual(['score', 'step', 'draft', 'copy']);
   });
 
   it('takes long prompts in pieces, where smaller sizes are known', () => {
