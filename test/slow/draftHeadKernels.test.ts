@@ -10,15 +10,14 @@ import { DRAFT, RESERVED_ROWS, STEP } from '../../ir/function.js';
 import { stepBuckets } from '../../ir/stepping.js';
 import { lowerModule } from '../../passes/runPasses.js';
 
-import { LLAMA_8B_HEAD, writeFolder } from '../support/draftHeads.js';
 import { compileByNvcc, hasNvcc } from '../support/nvcc.js';
 
 if (!hasNvcc) process.stderr.write('SKIPPED test/slow/draftHeadKernels: nvcc is not on PATH\n');
 
 describe.runIf(hasNvcc)('kernels of an EAGLE-3 head beside an 8B model', () => {
   it('compile, and spill no register', () => {
-    const target = fileURLToPath(new URL('../../bench/models/llama-8b/config.json', import.meta.url));
-    const checkpoint = openModel(target, { kind: 'random', seed: 1 }, writeFolder(LLAMA_8B_HEAD, {}));
+    const folderOf = (name: string): string => fileURLToPath(new URL(`../../bench/models/${name}`, import.meta.url));
+    const checkpoint = openModel(folderOf('llama-8b'), { kind: 'random', seed: 1 }, folderOf('llama-8b-eagle3'));
     const numerics = cudaNumerics('bf16');
     const functions = modelFunctions(checkpoint, numerics, { cacheRows: RESERVED_ROWS, feeds: true, logits: true });
     const { functions: lowered } = lowerModule(functions, numerics);

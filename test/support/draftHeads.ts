@@ -100,23 +100,6 @@ export interface HeadCase {
 const HEAD = { ...TARGET, num_hidden_layers: 1, intermediate_size: 24, max_position_embeddings: 2048 };
 const EAGLE3_CONFIG = { ...HEAD, architectures: ['LlamaForCausalLMEagle3'], draft_vocab_size: DRAFT_VOCAB };
 
-/** What config.json of an EAGLE-3 head for LLaMA 3.1 8B says. */
-export const LLAMA_8B_HEAD = {
-  architectures: ['LlamaForCausalLMEagle3'],
-  model_type: 'llama',
-  torch_dtype: 'bfloat16',
-  hidden_size: 4096,
-  intermediate_size: 14_336,
-  num_hidden_layers: 1,
-  num_attention_heads: 32,
-  num_key_value_heads: 8,
-  vocab_size: 128_256,
-  draft_vocab_size: 32_000,
-  max_position_embeddings: 2048,
-  rms_norm_eps: 1e-5,
-  rope_theta: 500_000,
-} as const;
-
 const midlayer = (name: string): string => name.replace(/^midlayer\./, 'layers.0.');
 
 function eagle3Tensors(seed: number, layer: string, hidden: number, streams: number): Record<string, Written> {
