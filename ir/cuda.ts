@@ -88,11 +88,14 @@ export interface CudaAttentionSchedule {
   readonly skeleton: 'simt' | 'mma' | 'wgmma';
   readonly queries: number;
   readonly keys: number;
-  /** Blocks of a cluster that share one query and take the chunks of its path in turn. Absent: one block. */
+  /**
+   * Blocks of a cluster that share one query and take the chunks of its path in turn; or several queries, of which each
+   * brings as many blocks: those of one path share it. Absent: one block.
+   */
   readonly cluster?: ClusterSize;
   /**
-   * Teams of warps in a block that take chunks of a path side by side. Absent: one team. Teams and clusters are for
-   * blocks of one query in the mma skeleton under a path mask.
+   * Teams of warps in a block that take chunks of a path side by side. Absent: one team. Teams are for blocks of one
+   * query, or of a cluster, in the mma skeleton under a path mask, and so are clusters.
    */
   readonly teams?: number;
   /**
