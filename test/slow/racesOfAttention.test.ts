@@ -73,9 +73,8 @@ describe.skipIf(reason !== undefined)('attention of runs of queries', () => {
     ...(teams === undefined ? {} : { teams }),
   });
   const s = pathShape(4, 1, 32, 'bf16');
-  const world = new PathWorld(s, [300, 131, 1, 430], 6);
   // A run of four, one across a chunk, a query alone, and a run that clusters cut.
-  const data = world.call(
+  const data = new PathWorld(s, [300, 131, 1, 430], 6).call(
     [
       { sequence: 0, from: 296, to: 300 },
       { sequence: 1, from: 126, to: 131 },
@@ -94,8 +93,6 @@ describe.skipIf(reason !== undefined)('attention of runs of queries', () => {
 
   it.each<readonly [what: string, plan: CudaAttentionSchedule, changes: readonly Change[]]>([
     ['that blocks still read', runs(4, 4), [['round_bytes = workers * chunk_bytes', 'round_bytes = 0']]],
-    ['the partial results of other blocks', runs(8, 8), [['chunks_there.wait((round - 1) / 2 % 2);', '']]],
-    ['the queries of others', runs(8, 8), [['__syncthreads();  /* The queries are there. */', '']]],
     ['the maxima of other warps', runs(8, 8), [['team.meet();  /* The maxima of all warps are there. */', '']]],
   ])('is reported when it forgets %s', (_, plan, changes) => {
     expect(racesOfBroken(changes, (mutate) => emulate(s, plan, data, { ...OPTIONS, mutate }))).not.toBe('');
