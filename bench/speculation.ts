@@ -89,7 +89,8 @@ class ReplayedDraft {
   }
 
   /** Learns which sequence has which number. */
-  see({ sequence, from, count, tokens }: StepMessage): void {
+  see({ sequence, from, count, tokens, isDraft }: StepMessage): void {
+    if (isDraft === true) return;
     let token = 0;
     sequence.forEach((number, part) => {
       if (from[part] === 0)
