@@ -99,6 +99,10 @@ export const MAX_ENTRIES = MAX_SAMPLE_VOCAB;
 
 /** Most new tokens of a path in a call that only continues paths: a token, or a draft with it. */
 export const DECODE_RUN = 16;
+/** The same of a call in which no path has drafts: its kernels need not look for queries that read the same keys. */
+const PLAIN_RUN = 1;
+/** Steps of so many tokens have the same kernels for prompts and for drafts. */
+const MAX_FEW = 64;
 /** Keys of a path that is continued, where schedules are measured. */
 const DECODE_KEYS = 1024;
 
@@ -115,8 +119,9 @@ export const draftBuckets = (prompts: readonly Bucket[], decode: readonly number
   );
 
 /**
- * Steps of a few tokens, and of the sizes `decode` in which paths only go on, beside the sizes of `prompts`. With room
- * for filtered rows if `isFiltering`. Ascending; of one size, that of decoding first.
+ * Steps of a few tokens, and of the sizes `decode` in which paths only go on, beside the sizes of `prompts`. Where
+ * there are sizes of decoding, kernels tell paths with drafts from paths without: each size is there once for steps
+ * without. With room for filtered rows if `isFiltering`. Ascending; of one size, that with the shortest runs first.
  */
 export function stepBuckets(
   prompts: readonly Bucket[],
@@ -128,13 +133,18 @@ export function stepBuckets(
     Math.min(...sizes.map(({ tokens }) => tokens)),
     Math.max(...sizes.map(({ tokens }) => tokens)),
   ];
-  const few = [1, 2, 4, 8, 16, 32, 64]
+  const few = [1, 2, 4, 8, 16, 32, MAX_FEW]
     .filter((tokens) => tokens < least)
     .map((tokens) => ({ tokens, longest: DECODE_KEYS }));
   const going = decode
     .filter((tokens) => tokens > least && tokens <= most)
     .map((tokens) => ({ tokens, longest: DECODE_KEYS, run: DECODE_RUN }));
-  return [...few, ...going, ...sizes]
+  const small = sizes.filter(({ tokens }) => tokens <= MAX_FEW).map(({ tokens }) => ({ tokens, longest: DECODE_KEYS }));
+  const plain = (decode.length === 0 ? [] : [...few.slice(1), ...small, ...going]).map((size) => ({
+    ...size,
+    run: PLAIN_RUN,
+  }));
+  return [...plain, ...few, ...going, ...sizes]
     .sort((a, b) => a.tokens - b.tokens)
     .map(({ tokens, ...paths }) => ({
       extents: stepExtents({

@@ -219,7 +219,7 @@ export function longestRun({ inputs: declared }: FunctionInterface, inputs: Call
 
 /**
  * Indices of the buckets that hold a call of this size and its runs, best first: the smallest by its extents in order;
- * of equals, the one whose runs are bounded, and then the one whose paths are long enough and no longer than needed.
+ * of equals, the one with the shortest runs, and then the one whose paths are long enough and no longer than needed.
  * Throws RangeError where there is none.
  */
 export function bucketsFor(
@@ -233,7 +233,7 @@ export function bucketsFor(
       const difference = extentIn(name, a.extents) - extentIn(name, b.extents);
       if (difference !== 0) return difference;
     }
-    if ((a.run === undefined) !== (b.run === undefined)) return a.run === undefined ? 1 : -1;
+    if (a.run !== b.run) return (a.run ?? Infinity) - (b.run ?? Infinity);
     const [aFits, bFits] = [a.longest >= longest, b.longest >= longest];
     if (aFits !== bFits) return aFits ? -1 : 1;
     return aFits ? a.longest - b.longest : b.longest - a.longest;

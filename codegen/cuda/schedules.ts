@@ -228,7 +228,7 @@ export function defaultCudaSchedule(
       return defaultAttentionSchedule(kernel, module, facts, {
         rows: extentIn(kernel.rows, bucket.extents),
         multiprocessors: facts.multiprocessors,
-        continuesPaths: bucket.run !== undefined,
+        run: bucket.run,
       });
     case 'loop':
       return { kind: 'loop', threads: 256 };

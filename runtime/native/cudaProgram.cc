@@ -14,11 +14,6 @@ size_t CudaGridExtent::resolve(const Counts &counts, size_t multiprocessors, siz
 void CudaProgram::allocateAreas() {
   for (size_t i = 0; i < AREAS; i++) {
     auto area = std::make_unique<CudaArea>();
-    if (inputBytes > 0) {
-      area->inputs = std::make_unique<PinnedMemory>(device, inputBytes);
-      std::memset(area->inputs->data(), 0, inputBytes);
-    }
-    if (outputBytes > 0) area->outputs = std::make_unique<PinnedMemory>(device, outputBytes);
     area->begin = std::make_unique<CudaEvent>(device, true);
     area->end = std::make_unique<CudaEvent>(device, true);
     areas.push_back(std::move(area));
@@ -29,7 +24,11 @@ std::shared_ptr<CudaArea> CudaProgram::takeArea(const std::shared_ptr<CudaProgra
   if (areas.empty()) fail("This program runs in a pipeline only");
   for (const auto &area : areas) {
     if (area->isTaken.exchange(true)) continue;
-    return std::shared_ptr<CudaArea>(area.get(), [self](CudaArea *taken) { taken->isTaken.store(false); });
+    std::shared_ptr<CudaArea> own(area.get(), [self](CudaArea *taken) { taken->isTaken.store(false); });
+    // A bucket may never be called, and a list of keys has room for 16 MB.
+    if (inputBytes > 0 && !area->inputs) area->inputs = std::make_unique<PinnedMemory>(device, inputBytes);
+    if (outputBytes > 0 && !area->outputs) area->outputs = std::make_unique<PinnedMemory>(device, outputBytes);
+    return own;
   }
   fail("Two micro-batches of this program are in flight already: wait for one");
 }

@@ -151,7 +151,7 @@ describe('attention of texts and their drafts', { skip }, () => {
             defaultAttentionSchedule(kernel, module, bench.limits, {
               rows: texts * queries,
               multiprocessors: bench.device.info.multiprocessors,
-              continuesPaths: true,
+              run: queries,
             }),
           );
           const former = best((plan) => isSingle(plan));

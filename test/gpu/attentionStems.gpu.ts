@@ -110,7 +110,7 @@ describe('attention of paths that begin alike', { skip }, () => {
           defaultAttentionSchedule(kernel, module, bench.limits, {
             rows: call.paths,
             multiprocessors: bench.device.info.multiprocessors,
-            continuesPaths: true,
+            run: 1,
           }),
         );
         for (const length of LENGTHS) {

@@ -303,9 +303,15 @@ describe('CpuExecutor', () => {
     const prompts = [64, 200].map((tokens) => scoringBucket({ tokens, rows: tokens, longest: 64 }));
     const buckets = stepBuckets(prompts, [16, 128, 200, 256]);
     expect(buckets.map(({ extents, run }) => [extents['T'], run])).toEqual([
-      ...[1, 2, 4, 8, 16, 32, 64].map((tokens) => [tokens, undefined]),
+      [1, undefined],
+      ...[2, 4, 8, 16, 32, 64].flatMap((tokens) => [
+        [tokens, 1],
+        [tokens, undefined],
+      ]),
       ...[
+        [128, 1],
         [128, DECODE_RUN],
+        [200, 1],
         [200, DECODE_RUN],
         [200, undefined],
       ],
@@ -313,11 +319,15 @@ describe('CpuExecutor', () => {
     const choice = (tokens: number, run: number) =>
       buckets[bucketsFor(buckets, { T: tokens, C: 4096, R: tokens }, 0, run)[0]!];
     expect(choice(3, 3)).toMatchObject({ extents: { T: 4 } });
-    expect(choice(65, 1)).toMatchObject({ extents: { T: 128 }, run: DECODE_RUN });
+    expect(choice(3, 3)?.run).toBeUndefined();
+    expect(choice(3, 1)).toMatchObject({ extents: { T: 4 }, run: 1 });
+    expect(choice(65, 1)).toMatchObject({ extents: { T: 128 }, run: 1 });
+    expect(choice(65, 2)).toMatchObject({ extents: { T: 128 }, run: DECODE_RUN });
     expect(choice(65, DECODE_RUN)).toMatchObject({ extents: { T: 128 }, run: DECODE_RUN });
     expect(choice(65, DECODE_RUN + 1)?.extents).toMatchObject({ T: 200 });
     expect(choice(65, DECODE_RUN + 1)?.run).toBeUndefined();
-    expect(choice(150, 1)).toMatchObject({ extents: { T: 200 }, run: DECODE_RUN });
+    expect(choice(150, 1)).toMatchObject({ extents: { T: 200 }, run: 1 });
+    expect(stepBuckets(prompts).every(({ run }) => run === undefined)).toBe(true);
   });
 
   it('measures runs of new tokens that belong to one path', () => {

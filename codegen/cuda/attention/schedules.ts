@@ -13,7 +13,7 @@ import { hasOwnKeys } from '../../../ir/kernelAccess.js';
 import { oncePer } from '../../../ir/oncePer.js';
 import { type BufferDType, isFloat } from '../../../ir/types.js';
 import { WGMMA_ROWS } from '../wgmma/instruction.js';
-import { chunkBytes, MAX_ROWS, MAX_RUN_ROWS, maxResident, MMA_ROWS, residentRuns, tileOf } from './tile.js';
+import { MAX_ROWS, MAX_RUN_ROWS, maxResident, MMA_ROWS, tileOf } from './tile.js';
 
 /**
  * Keys per step of the online softmax. The step determines rounding, so each skeleton has a fixed one, and results do
@@ -79,6 +79,8 @@ const MAX_CLUSTER_BLOCKS = 2;
 const TEAM_BLOCKS = 4;
 /** Blocks of several queries for each multiprocessor from which on lone warps keep memory busy. */
 const MIN_STEM_BLOCKS = 4;
+/** The same where queries are drafts of a text, whose keys are then read by fewer warps: 256 rows on an H200. */
+const MIN_DRAFT_STEM_BLOCKS = 3.5;
 /** Largest call that is taken for one in which many paths have few queries each, where nothing more is known. */
 const MAX_SPARSE_ROWS = 64;
 
@@ -209,8 +211,8 @@ export function isLegalAttention(
 export interface AttentionCall {
   readonly rows: number;
   readonly multiprocessors: number;
-  /** Paths have few queries next to each other. */
-  readonly continuesPaths?: boolean;
+  /** Most queries of a path next to each other, where they are few: 1, or those of drafts. */
+  readonly run?: number | undefined;
 }
 
 /**
@@ -225,10 +227,12 @@ export function defaultAttentionSchedule(
   kernel: AttentionKernel,
   module: Pick<KernelModule, 'buffers'>,
   limits: AttentionLimits = MIN_LIMITS,
-  { rows, multiprocessors, continuesPaths = false }: AttentionCall = { rows: Infinity, multiprocessors: 1 },
+  { rows, multiprocessors, run }: AttentionCall = { rows: Infinity, multiprocessors: 1 },
 ): CudaAttentionSchedule {
   const candidates = attentionSchedules(kernel, module, limits);
   const blocks = (rows * kernel.kvHeads) / multiprocessors;
+  const continuesPaths = run !== undefined;
+  const hasDrafts = run === undefined ? rows > 1 && rows <= MAX_SPARSE_ROWS : run > 1;
   const single = candidates.filter(
     ({ skeleton, queries }) =>
       (continuesPaths || rows <= MAX_SPARSE_ROWS) && kernel.mask.kind === 'path' && skeleton === 'mma' && queries === 1,
@@ -252,11 +256,12 @@ export function defaultAttentionSchedule(
     rows > MAX_SPARSE_ROWS && kernel.mask.kind === 'path' && !hasOwnKeys(kernel, module)
       ? candidates.find(({ skeleton }) => skeleton === 'wgmma')
       : undefined;
-  const stems = continuesPaths && limits.arch === 'sm_90a' ? stemsOf(candidates, blocks) : undefined;
-  const schedule = stems ?? lone ?? shared ?? branches ?? long ?? candidates[0];
+  const stems = continuesPaths && limits.arch === 'sm_90a' ? stemsOf(candidates, blocks, hasDrafts) : undefined;
+  const schedule = stems ?? (hasDrafts ? undefined : lone) ?? shared ?? branches ?? long ?? candidates[0];
   if (schedule !== undefined) {
     if (schedule !== shared) return schedule;
-    return runsOf(kernel, schedule, candidates, blocks) ?? inEqualTurns(kernel, schedule, single, blocks);
+    const runs = hasDrafts ? runsOf(candidates, rows, blocks) : undefined;
+    return runs ?? inEqualTurns(kernel, schedule, single, blocks);
   }
   const why = isLegalAttention(
     kernel,
@@ -272,12 +277,16 @@ export function defaultAttentionSchedule(
  * Neighbours with nothing in common cost about what they cost in blocks of their own. `blocks`: of one query, for each
  * multiprocessor. All turns are equally long.
  */
-function stemsOf(candidates: readonly CudaAttentionSchedule[], blocks: number): CudaAttentionSchedule | undefined {
+function stemsOf(
+  candidates: readonly CudaAttentionSchedule[],
+  blocks: number,
+  hasDrafts: boolean,
+): CudaAttentionSchedule | undefined {
   const stems = candidates.filter(({ queries, lone }) => queries > 1 && lone !== undefined);
   const most = Math.max(...stems.map(({ lone = 0 }) => lone));
   const [{ queries } = { queries: Infinity }] = stems;
   const each = blocks / queries;
-  if (each < MIN_STEM_BLOCKS) return undefined;
+  if (each < (hasDrafts ? MIN_DRAFT_STEM_BLOCKS : MIN_STEM_BLOCKS)) return undefined;
   const wanted = Math.ceil(each / Math.ceil(each / most));
   return stems.find(({ lone = 0 }) => lone >= wanted);
 }
@@ -286,30 +295,30 @@ function stemsOf(candidates: readonly CudaAttentionSchedule[], blocks: number): 
 export const sharesRuns = ({ queries, cluster }: CudaAttentionSchedule): boolean =>
   queries > 1 && cluster !== undefined;
 
-/** Keys and values that a multiprocessor must have under way to keep memory busy, with room for what is late. */
-const BYTES_UNDER_WAY = 128 << 10;
+/** Blocks of one query for each multiprocessor up to which few texts leave room for all that can share a path. */
+const FEW_BLOCKS = 0.5;
 
 /**
- * The blocks of `single` for each query, in clusters whose queries may be runs: as many queries as leave room on a
- * multiprocessor for the blocks that keep memory busy, where as many fall to it.
+ * Clusters whose queries may be runs. Measured on an H200 with 1, 8 and 64 texts of 512 to 32,768 keys and 1 to 16
+ * queries (docs/log/speculation-kernels.md): few queries want all blocks of a large cluster for each path; from a block
+ * for each multiprocessor on, two queries share two blocks, and more of them only wait for each other.
  */
 function runsOf(
-  kernel: AttentionKernel,
-  single: CudaAttentionSchedule,
   candidates: readonly CudaAttentionSchedule[],
+  rows: number,
   blocks: number,
 ): CudaAttentionSchedule | undefined {
-  const { cluster: own = 1, teams } = single;
-  const together = Math.min(Math.ceil(own * blocks), Math.ceil(BYTES_UNDER_WAY / chunkBytes(kernel)));
-  return candidates
-    .filter(
-      (schedule) =>
-        sharesRuns(schedule) &&
-        schedule.cluster === own * schedule.queries &&
-        schedule.teams === teams &&
-        residentRuns(kernel, schedule) >= together,
-    )
-    .toSorted((a, b) => b.queries - a.queries)[0];
+  const isFew = blocks <= FEW_BLOCKS;
+  const queries = isFew && rows > 2 ? 4 : 2;
+  const cluster = isFew ? 8 : 2;
+  const teams = blocks <= FEW_BLOCKS / 2 || (!isFew && blocks <= 1) ? 2 : 1;
+  return candidates.find(
+    (schedule) =>
+      sharesRuns(schedule) &&
+      schedule.queries === queries &&
+      schedule.cluster === cluster &&
+      (schedule.teams ?? 1) === teams,
+  );
 }
 
 /**

@@ -99,7 +99,7 @@ const keyRowBytes = (kernel: TiledAttention): number =>
   kernel.scales === undefined ? (kernel.headDim + 8) * 2 : (rowPieces(kernel) | 1) * 16;
 
 /** Keys and values of a chunk in shared memory. */
-export const chunkBytes = (kernel: TiledAttention): number => 2 * PATH_CHUNK * keyRowBytes(kernel);
+const chunkBytes = (kernel: TiledAttention): number => 2 * PATH_CHUNK * keyRowBytes(kernel);
 
 /**
  * Shared memory of a block of a decode kernel. Of each team: a chunk of keys and values; weights as operands of a
@@ -125,11 +125,6 @@ export function decodeBytes(kernel: TiledAttention, keys: number, teams = 1, clu
 /** Blocks of one team that a multiprocessor has room for: memory, and registers for four. */
 export const maxResident = (kernel: TiledAttention, keys: number): number =>
   Math.min(4, Math.floor(MULTIPROCESSOR_BYTES / (decodeBytes(kernel, keys) + RESERVED_BYTES)));
-
-/** Blocks that share runs and have room on a multiprocessor. */
-export function residentRuns(kernel: TiledAttention, { keys, teams, cluster, queries }: CudaAttentionSchedule): number {
-  return Math.floor(MULTIPROCESSOR_BYTES / (decodeBytes(kernel, keys, teams, cluster, queries) + RESERVED_BYTES));
-}
 
 /** The block of `kernel` under `schedule`. */
 export function tileOf(

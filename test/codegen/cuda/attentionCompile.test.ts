@@ -151,51 +151,60 @@ describe('schedules of attention', () => {
     const choose = (
       shape: Shape,
       rows: number,
-      continuesPaths = false,
+      run?: number,
       limits: AttentionLimits = HOPPER,
     ): CudaAttentionSchedule => {
       const { module, kernel } = attentionModule(shape);
-      return defaultAttentionSchedule(kernel, module, limits, { rows, multiprocessors: 132, continuesPaths });
+      return defaultAttentionSchedule(kernel, module, limits, { rows, multiprocessors: 132, run });
     };
     const runs = (queries: number, cluster: ClusterSize, teams?: number): CudaAttentionSchedule => ({
       ...schedule('mma', queries),
       cluster,
       ...(teams === undefined ? {} : { teams }),
     });
-    // Where more blocks than four are there for each multiprocessor, and at most eight, each is a lone warp.
-    expect(choose({ ...s, kvHeads: 16 }, 40)).toEqual({ ...schedule('mma', 1), lone: 5 });
-    expect(choose({ ...s, kvHeads: 16 }, 64)).toEqual({ ...schedule('mma', 1), lone: 8 });
-    // Otherwise a query brings as many blocks as it would have alone, to a cluster whose queries may be a run.
-    expect(choose({ ...s, kvHeads: 32 }, 64)).toEqual(runs(8, 8));
-    expect(choose(s, 64)).toEqual(runs(4, 4));
-    expect(choose(s, 256, true)).toEqual(runs(4, 4));
-    expect(choose(s, 48)).toEqual(runs(4, 4));
-    expect(choose(s, 32)).toEqual(runs(4, 4));
-    expect(choose({ ...s, window: 4096 }, 32)).toEqual(runs(4, 4));
-    expect(choose({ ...s, scaled: 'e4m3' }, 64)).toEqual(runs(2, 2));
-    expect(choose({ ...s, headDim: 64 }, 64)).toEqual(runs(4, 4));
-    expect(choose(s, 16)).toEqual(runs(4, 4, 2));
-    expect(choose(s, 8)).toEqual(runs(4, 8, 2));
-    expect(choose(s, 4)).toEqual(runs(2, 8, 2));
-    // Clusters of that size have no room for two queries, or the GPU has none.
-    expect(choose(s, 2)).toEqual({ ...schedule('mma', 1), cluster: 8, teams: 2 });
-    expect(choose(s, 1)).toEqual({ ...schedule('mma', 1), cluster: 8, teams: 2 });
     const old = { ...HOPPER, arch: 'sm_80' } as const;
-    expect(choose(s, 64, false, old)).toEqual(schedule('mma', 1));
-    expect(choose({ ...s, headDim: 256 }, 64)).toEqual(schedule('mma', 1));
+    // Where more blocks than four are there for each multiprocessor, and at most eight, each is a lone warp.
+    expect(choose({ ...s, kvHeads: 16 }, 40, 1)).toEqual({ ...schedule('mma', 1), lone: 5 });
+    expect(choose({ ...s, kvHeads: 16 }, 64, 1)).toEqual({ ...schedule('mma', 1), lone: 8 });
+    // Otherwise a text has as many blocks as keep all multiprocessors busy, in turns of equally many.
+    expect(choose({ ...s, kvHeads: 32 }, 64, 1)).toEqual(schedule('mma', 1));
+    expect(choose(s, 64, 1)).toEqual({ ...schedule('mma', 1), resident: 2 });
+    expect(choose(s, 32, 1)).toEqual({ ...schedule('mma', 1), resident: 2 });
+    expect(choose(s, 16, 1)).toEqual({ ...schedule('mma', 1), teams: 2 });
+    expect(choose(s, 8, 1)).toEqual({ ...schedule('mma', 1), cluster: 2, teams: 2 });
+    expect(choose(s, 2, 1)).toEqual({ ...schedule('mma', 1), cluster: 8, teams: 2 });
+    expect(choose(s, 1)).toEqual({ ...schedule('mma', 1), cluster: 8, teams: 2 });
     expect(choose({ ...s, headDim: 256 }, 1)).toEqual({ ...schedule('mma', 1), cluster: 8 });
     expect(choose({ ...s, heads: 8 * 17 }, 1)).toEqual(schedule('mma', 1));
+    expect(choose(s, 64, 1, old)).toEqual(schedule('mma', 1));
+    // Drafts behind a text read its keys together, if clusters have room for several queries.
+    for (const run of [undefined, 16]) {
+      expect(choose(s, 64, run)).toEqual(runs(2, 2));
+      expect(choose(s, 32, run)).toEqual(runs(2, 2));
+      expect(choose({ ...s, window: 4096 }, 32, run)).toEqual(runs(2, 2));
+      expect(choose({ ...s, scaled: 'e4m3' }, 64, run)).toEqual(runs(2, 2));
+      expect(choose(s, 16, run)).toEqual(runs(2, 2, 2));
+      expect(choose(s, 8, run)).toEqual(runs(4, 8));
+      expect(choose(s, 4, run)).toEqual(runs(4, 8, 2));
+      expect(choose(s, 2, run)).toEqual(runs(2, 8, 2));
+      expect(choose(s, 64, run, old)).toEqual(schedule('mma', 1));
+      expect(choose({ ...s, headDim: 256 }, 64, run)).toEqual(schedule('mma', 1));
+    }
+    expect(choose(s, 128, 16)).toEqual(runs(2, 2));
     expect(choose(s, 512)).toEqual(schedule('wgmma', 32));
-    expect(choose(s, 512, false, { ...HOPPER, arch: 'sm_80' })).toEqual(schedule('mma', 16));
-    // Many queries that go on are taken by fours, in turns of as many warps each.
-    expect(choose(s, 512, true)).toEqual({ ...schedule('mma', 4), lone: 5 });
-    expect(choose({ ...s, headDim: 64 }, 512, true)).toEqual({ ...schedule('mma', 4), lone: 8 });
-    expect(choose({ ...s, headDim: 64 }, 768, true)).toEqual({ ...schedule('mma', 4), lone: 6 });
-    expect(choose({ ...s, kvHeads: 32, headDim: 64 }, 384, true)).toEqual({ ...schedule('mma', 16), lone: 6 });
-    expect(choose(s, 512, true, { ...HOPPER, arch: 'sm_80' })).toEqual(schedule('mma', 1));
-    expect(choose({ ...s, headDim: 256 }, 512, true)).toEqual(schedule('mma', 1));
-    expect(choose({ ...s, window: 4096 }, 512, true)).toEqual(runs(4, 4));
-    expect(choose({ ...s, dtype: 'f32' }, 512, true)).toEqual(schedule('simt', 16));
+    expect(choose(s, 512, undefined, old)).toEqual(schedule('mma', 16));
+    // Many queries that go on are taken by fours, in turns of as many warps each: of drafts from fewer on.
+    expect(choose(s, 256, 16)).toEqual({ ...schedule('mma', 4), lone: 5 });
+    for (const run of [1, 16]) {
+      expect(choose(s, 512, run)).toEqual({ ...schedule('mma', 4), lone: 5 });
+      expect(choose({ ...s, headDim: 64 }, 512, run)).toEqual({ ...schedule('mma', 4), lone: 8 });
+      expect(choose({ ...s, headDim: 64 }, 768, run)).toEqual({ ...schedule('mma', 4), lone: 6 });
+      expect(choose({ ...s, kvHeads: 32, headDim: 64 }, 384, run)).toEqual({ ...schedule('mma', 16), lone: 6 });
+      expect(choose(s, 512, run, old)).toEqual(schedule('mma', 1));
+      expect(choose({ ...s, headDim: 256 }, 512, run)).toEqual(schedule('mma', 1));
+      expect(choose({ ...s, dtype: 'f32' }, 512, run)).toEqual(schedule('simt', 16));
+    }
+    expect(choose({ ...s, window: 4096 }, 512, 16)).toEqual(runs(2, 2));
     expect(choose({ ...s, heads: 56 }, 512)).toEqual(schedule('mma', 8));
     expect(choose({ ...s, heads: 8 }, 512)).toEqual(schedule('wgmma', 128));
     expect(choose({ ...s, dtype: 'f32' }, 512)).toEqual(schedule('simt', 16));
