@@ -74,15 +74,17 @@ describe.skipIf(reason !== undefined)('attention of runs of queries', () => {
   });
   const s = pathShape(4, 1, 32, 'bf16');
   // A run of four, one across a chunk, a query alone, and a run that clusters cut.
-  const data = new PathWorld(s, [300, 131, 1, 430], 6).call(
-    [
-      { sequence: 0, from: 296, to: 300 },
-      { sequence: 1, from: 126, to: 131 },
-      { sequence: 2, from: 0, to: 1 },
-      { sequence: 3, from: 421, to: 430 },
-    ],
-    { placement: 1 },
-  );
+  const callOf = (shape: Shape): AttentionData =>
+    new PathWorld(shape, [300, 131, 1, 430], 6).call(
+      [
+        { sequence: 0, from: 296, to: 300 },
+        { sequence: 1, from: 126, to: 131 },
+        { sequence: 2, from: 0, to: 1 },
+        { sequence: 3, from: 421, to: 430 },
+      ],
+      { placement: 1 },
+    );
+  const data = callOf(s);
 
   it.each([runs(4, 4), runs(8, 8), runs(4, 8, 2)])('has no race: $queries queries of $cluster blocks', (plan) => {
     for (const backwards of [false, true]) {
@@ -91,11 +93,18 @@ describe.skipIf(reason !== undefined)('attention of runs of queries', () => {
     }
   });
 
-  it.each<readonly [what: string, plan: CudaAttentionSchedule, changes: readonly Change[]]>([
-    ['that blocks still read', runs(4, 4), [['round_bytes = workers * chunk_bytes', 'round_bytes = 0']]],
-    ['the maxima of other warps', runs(8, 8), [['team.meet();  /* The maxima of all warps are there. */', '']]],
-  ])('is reported when it forgets %s', (_, plan, changes) => {
-    expect(racesOfBroken(changes, (mutate) => emulate(s, plan, data, { ...OPTIONS, mutate }))).not.toBe('');
+  it.each<readonly [what: string, s: Shape, plan: CudaAttentionSchedule, changes: readonly Change[]]>([
+    ['that blocks still read', s, runs(4, 4), [['round_bytes = workers * chunk_bytes', 'round_bytes = 0']]],
+    [
+      'the queries of others',
+      pathShape(8, 1, 32, 'bf16'),
+      runs(4, 8),
+      [['__syncthreads();  /* The queries are there. */', '']],
+    ],
+    ['the maxima of other warps', s, runs(8, 8), [['team.meet();  /* The maxima of all warps are there. */', '']]],
+  ])('is reported when it forgets %s', (_, shape, plan, changes) => {
+    const given = shape === s ? data : callOf(shape);
+    expect(racesOfBroken(changes, (mutate) => emulate(shape, plan, given, { ...OPTIONS, mutate }))).not.toBe('');
   });
 });
 
