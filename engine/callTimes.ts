@@ -17,7 +17,7 @@ const STEEPEST = 0.25;
 /** Steps whose sizes differ by less tell little of what a token more takes. */
 const APART = 0.75;
 /** How much larger than the largest so far a step may be. */
-const [REACH, REACH_TOKENS] = [1.5, 8];
+const [REACH, REACH_TOKENS] = [2, 8];
 /** Sizes of steps that say something about each other. */
 const NEAR = 1.5;
 
