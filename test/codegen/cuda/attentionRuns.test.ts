@@ -47,10 +47,13 @@ const PIECES: readonly Piece[] = [
   { sequence: 5, from: 128, to: 129 },
 ];
 
-/** The call with an asked row for every token; some rows twice, and one for nobody, if the shape has a list of them. */
-function callOf(s: Shape, seed: number, pieces: readonly Piece[] = PIECES): AttentionData {
+/**
+ * The call, with a list of asked rows if the shape has one: by default each token's, but one row twice and one that is
+ * nobody's.
+ */
+function callOf(s: Shape, seed: number, pieces = PIECES, rowOf = (i: number) => (i === 7 ? -1 : i === 9 ? 8 : i)) {
   const tokens = pieces.reduce((sum, { from, to }) => sum + to - from, 0);
-  const row = Array.from({ length: tokens }, (_, i) => (i === 7 ? -1 : i === 9 ? 8 : i));
+  const row = Array.from({ length: tokens }, (_, i) => rowOf(i));
   return new PathWorld(s, LENGTHS, seed).call(pieces, { placement: 1, ...(s.hasQueryRow === true ? { row } : {}) });
 }
 
@@ -105,7 +108,7 @@ describe.each(HERE.map((each) => ({ ...each, name: label(each.s, each.plan) })))
   );
 
   thorough('agree with float64', () => {
-    const data = callOf(s, 4);
+    const data = callOf(s, 4, PIECES, (i) => i);
     const { out, buffers } = emulate(s, plan, data, OPTIONS);
     const want = reference(s, data, buffers);
     const most = (s.scaled === undefined ? 1 : 4) * tolerance(s, plan);
@@ -115,7 +118,9 @@ describe.each(HERE.map((each) => ({ ...each, name: label(each.s, each.plan) })))
 
 describe('runs', () => {
   const { s, plan } = CASES[0]!;
-  const data = callOf(s, 5);
+  // Also a run backwards, and two texts of which one has a key more than the one before it.
+  const pieces = [...PIECES, { sequence: 5, from: 128, to: 129 }, { sequence: 2, from: 129, to: 130 }];
+  const data = callOf(s, 5, pieces, (i) => (i < 4 ? 3 - i : i));
   const right = emulate(s, single, data, OPTIONS).out;
   const broken = (given: AttentionData, from: string, to: string): Float64Array =>
     emulate(s, plan, given, { ...OPTIONS, mutate: (text) => text.replace(from, to) }).out;
@@ -124,13 +129,16 @@ describe('runs', () => {
     // Nobody misses the scores of blocks with others than every eighth tile, where eight blocks share every path.
     const from = 'const int chunk = chunk_of(round), key';
     const to = 'if (workers != 8 && chunk_of(round) < chunks) break;\n    const int chunk = chunk_of(round), key';
-    const eights = callOf(s, 6, [
-      { sequence: 0, from: 292, to: 300 },
-      { sequence: 4, from: 415, to: 423 },
-    ]);
-    const row = Float64Array.from({ length: 16 }, (_, i) => i);
-    const whole = { ...eights, inputs: new Map([...eights.inputs, ['row', row]]) };
-    expectSame(broken(whole, from, to), emulate(s, single, whole, OPTIONS).out, 'runs of eight');
+    const eights = callOf(
+      s,
+      6,
+      [
+        { sequence: 0, from: 292, to: 300 },
+        { sequence: 4, from: 415, to: 423 },
+      ],
+      (i) => i,
+    );
+    expectSame(broken(eights, from, to), emulate(s, single, eights, OPTIONS).out, 'runs of eight');
   });
 
   const NEEDED = [
