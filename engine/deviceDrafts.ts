@@ -39,7 +39,9 @@ interface Chain {
   readonly fed: number[];
 }
 
-/** A text whose calls fail is left out for this many rounds, twice as many the next time; all are where a device ends. */
+/**
+ * A text whose calls fail is left out for this many rounds, twice as many the next time; all are where a device ends.
+ */
 const REST_ROUNDS = 8;
 const LOST_ROUNDS = 16;
 const MOST_DOUBLED = 8;

@@ -1,4 +1,6 @@
-/** What a call of the function `draft` says to the device: pieces of sequences, as steps do, each with a row or none. */
+/**
+ * What a call of the function `draft` says to the device: pieces of sequences, as steps do, each with a row or none.
+ */
 import type { Draw } from '../ir/gumbel.js';
 import type { StepAnswer, StepMessage } from './device.js';
 import { PAGE_TOKENS } from './limits.js';

@@ -70,11 +70,15 @@ export interface StepOptions extends Pick<GraphOptions, 'dtypeOf'> {
   readonly features?: DraftFeatures | undefined;
 }
 
-/** What a draft head reads of each token: `step` computes it, and writes it to the state draft_x at the token's slot. */
+/**
+ * What a draft head reads of each token: `step` computes it, and writes it to the state draft_x at the token's slot.
+ */
 export interface DraftFeatures {
   /** Columns of a row. */
   readonly width: number;
-  /** Layers whose inputs it is made of; the number of layers: what the last one gives. Or the stream behind the norm. */
+  /**
+   * Layers whose inputs it is made of; the number of layers: what the last one gives. Or the stream behind the norm.
+   */
   readonly of: readonly number[] | 'normed';
   /** f32[T, width] of those streams, f32[T, hidden] each. */
   readonly build: (b: GraphBuilder, streams: readonly Value[], dtypeOf: GraphOptions['dtypeOf']) => Value;

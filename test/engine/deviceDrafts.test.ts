@@ -66,7 +66,8 @@ describe('drafts of a device', () => {
     const model = pathModel({ draft: { ahead } });
     expect(await run(engineOf(model, 4), requests)).toEqual(wanted);
     // A step for the prompt and a token, and eight of five tokens. Rounds have four calls each, the first one more for
-    // the prompt. The next ones compute what was accepted: with keys of its own the last two tokens, with features five.
+    // the prompt. The next ones compute what was accepted: with keys of its own the last two tokens,
+    // with features five.
     expect(model.totals).toMatchObject({ steps: 1 + 8, tokens: 21 + 8 * 5 });
     const later = ahead === 0 ? 2 : 5;
     expect(model.drafted).toEqual({

@@ -1,4 +1,6 @@
-/** Steps of texts of which some have drafts: all texts are in each, so that no step reads all weights for half of them. */
+/**
+ * Steps of texts of which some have drafts: all texts are in each, so that no step reads all weights for half of them.
+ */
 import { afterEach, expect, it, vi } from 'vitest';
 import { Engine } from '../../engine/engine.js';
 import { clockModel, tokenAfter } from '../support/clockModel.js';
