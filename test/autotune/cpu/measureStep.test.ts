@@ -63,12 +63,24 @@ describe.skipIf(cc === undefined)('measuring step', () => {
         return schedule satisfies never;
     }
   };
-  /** A compiler that changes the text of one schedule's kernels before it compiles them. */
+  /** A compiler that changes the text of one schedule's kernels, and of the headers that they include. */
   const corrupting = (end: string, schedule: CpuSchedule, change: string): string => {
     const { symbol } = emitKernel(kernelAt(module, end), module, schedule, capacity.extents);
     const path = join(folder, `cc${folders++}`);
-    const edit = `grep -q ${symbol} "$each" && sed -i '${change}' "$each" && touch ${path}.used`;
-    const script = `#!/bin/sh\nfor each; do case $each in *.c) ${edit} ;; esac; done\nexec ${cc} "$@"\n`;
+    const texts = `find . -name '*.[ch]'`;
+    const script = `#!/bin/sh
+for each; do
+  case $each in *.c) ;; *) continue ;; esac
+  grep -q ${symbol} "$each" || continue
+  copy=${path}.$$
+  mkdir $copy && tar c $(${texts}) | tar x -C $copy && from=$PWD && cd $copy || exit 1
+  sed -n '${change}p' $(${texts}) | grep -q . && touch ${path}.used
+  sed -i '${change}' $(${texts})
+  ${cc} "$@" && cp "$each.o" "$from"
+  exit
+done
+exec ${cc} "$@"
+`;
     writeFileSync(path, script, { mode: 0o755 });
     return path;
   };
@@ -94,8 +106,8 @@ describe.skipIf(cc === undefined)('measuring step', () => {
   });
 
   it.each([
-    ['attention.mix', 's/source\\[n\\] = key\\[n\\]/source[n] = key[n] ^ 1/', 'keys of other rows'],
-    ['attention.mix', 's/n <= t->last \\&\\&/n < t->last \\&\\&/', 'its own key left out'],
+    ['attention.mix', 's/source\\[n\\] = key\\[at\\]/source[n] = key[at] ^ 1/', 'keys of other rows'],
+    ['attention.mix', 's/at <= t->last \\&\\&/at < t->last \\&\\&/', 'its own key left out'],
     ['attention.write', 's/if (\\(r[0-9]*\\) >= 0)/if (\\1 > 0)/', 'a row that is not written'],
   ])('refuses a wrong kernel for %s: %s', async (end, change, _what) => {
     const bucket = stepBucket(24, 40, 16);
