@@ -4,7 +4,7 @@
  * its pages back, else the last that runs, and is computed again later. A step costs time for the sequences that it
  * takes, not for those that wait.
  */
-import { MAX_DRAFTS, NO_DRAFT } from '../draft/drafter.js';
+import { MAX_DRAFTS } from '../draft/drafter.js';
 import type { StepLimits } from './device.js';
 import { cutTree, depthOf, type DraftTree, layOut, NO_DRAFTS } from './draftTree.js';
 import { findPages, type FoundPages } from './foundPages.js';
@@ -323,8 +323,7 @@ export class Scheduler {
   /** The piece with what may follow its tokens, as far as the step has room for it, and pages are left. */
   private withDrafts(piece: SequenceChunk, draft: Draft): SequenceChunk {
     const { sequence, to } = piece;
-    const proposed = sequence.draft;
-    sequence.draft = NO_DRAFT;
+    const proposed = sequence.takeDraft();
     if (proposed.tokens.length === 0 || !sequence.isWriting || to !== sequence.tokens.length) return piece;
     const { rows: maxRows = Infinity, keys: maxKeys, filtered: maxFiltered = 0, entries: maxEntries = 0 } = this.limits;
     let most = Math.min(sequence.draftRoom, draft.budget - draft.tokens, maxRows - draft.rows);

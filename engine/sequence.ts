@@ -164,6 +164,16 @@ export class Sequence {
     this.draft = this.looked = this.guided!.allowedDrafts;
   }
 
+  /**
+   * What its step takes of its draft, which is over with it. Rows behind drafts that its guide has not looked through
+   * would have no masks: its mask may come when it is too late to ask.
+   */
+  takeDraft(): Draft {
+    const taken = this.guided === undefined || this.isLooked ? this.draft : NO_DRAFT;
+    this.draft = NO_DRAFT;
+    return taken;
+  }
+
   /** Whether its prompt is computed, so that it goes on token by token. */
   get isWriting(): boolean {
     return this.computed >= this.promptLength;

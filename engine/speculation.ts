@@ -254,7 +254,8 @@ export class Speculation {
         continue;
       }
       const entry = this.entries.get(sequence);
-      if (entry !== undefined) offers.push({ sequence, entry, draft: NO_DRAFT, survivals: [] });
+      // Of a text that thinks, tokens may be pending, but not the last.
+      if (entry !== undefined && !sequence.isThinking) offers.push({ sequence, entry, draft: NO_DRAFT, survivals: [] });
     }
     const room = Math.max(0, Math.min(besideTokens, tokens) - textTokens);
     const promptTokens = takesPromptsApart ? 0 : Math.min(pending, room);

@@ -1,5 +1,6 @@
 /** Guides: the text of a guided continuation is what masking by hand gives, in any company and whatever happens. */
-import { describe, expect, it } from 'vitest';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { describe, expect, it, vi } from 'vitest';
 import { drafterOf } from '../../draft/drafter.js';
 import type { StepMessage } from '../../engine/device.js';
 import { Engine } from '../../engine/engine.js';
@@ -230,6 +231,34 @@ function always(mask: Uint32Array): TokenGuide {
   return { begin: () => ({ next: () => mask, close: () => undefined }) };
 }
 
+/** The same, whose answers take turns of the event loop. `onNext`: a mask was asked for. */
+function slowly(
+  guide: TokenGuide,
+  turns: Record<'next' | 'ahead', number>,
+  onNext = (): void => undefined,
+): TokenGuide {
+  const after = <T>(count: number, answer: T | Promise<T>): T | Promise<T> => {
+    const later = async (): Promise<T> => {
+      for (let i = 0; i < count; i++) await nextTurn();
+      return answer;
+    };
+    return count === 0 ? answer : later();
+  };
+  return {
+    begin: (sample) => {
+      const state = guide.begin(sample);
+      return {
+        next: (...tokens) => {
+          onNext();
+          return after(turns.next, state.next(...tokens));
+        },
+        ahead: (tokens, drafts) => after(turns.ahead, state.ahead!(tokens, drafts)),
+        close: () => state.close(),
+      };
+    },
+  };
+}
+
 const range = (from: number, end: number): number[] => Array.from({ length: end - from }, (_, i) => from + i);
 
 describe('guided texts with drafts', () => {
@@ -303,6 +332,39 @@ describe('guided texts with drafts', () => {
       expect(own.counts.looked).toBeLessThanOrEqual(looked ?? proposed);
       expect(proposed).toBeLessThan(20);
       await engine.close();
+    }
+  });
+
+  it('have a mask in every row, also where that of the next token comes while others are looked ahead', async () => {
+    const clock = { ms: 1000 };
+    const time = vi.spyOn(performance, 'now').mockImplementation(() => clock.ms);
+    try {
+      const model = pathModel({ limits: { keptRows: 64, tokens: 400, rows: 300, filtered: 300, entries: 9000 } });
+      const unmasked: number[] = [];
+      const step: typeof model.step = async (message) => {
+        unmasked.push(message.filters!.maskRow.filter((row) => row < 0).length);
+        const answer = await model.step(message);
+        clock.ms += 1000;
+        return answer;
+      };
+      // Every other mask of the first comes too late to be waited for; those behind drafts of the second are.
+      let asked = 0;
+      const first = slowly(madeUpGuide({ vocab: PATH_VOCAB, seed: 1, oneIn: 2 }), { next: 3, ahead: 0 }, () => {
+        clock.ms += ++asked % 2 === 0 ? 100 : 0;
+      });
+      const second = slowly(madeUpGuide({ vocab: PATH_VOCAB, seed: 2, oneIn: 2 }), { next: 0, ahead: 6 });
+      const guided = [first, second].map((guide, i) => ({ prompt: [i], maxNewTokens: 200, guide }));
+      const texts = await alone(guided);
+      const random = randomNumbers(1);
+      const all = guided.map((request, i) => ({
+        ...request,
+        drafts: treesOf(tokensOf(texts[i]!), { random, right: 0.5, chained: 0.3 }),
+      }));
+      expect(await run(Engine.of({ ...model, step }), all)).toEqual(texts);
+      expect(model.totals.steps).toBeLessThan(200);
+      expect(new Set(unmasked)).toEqual(new Set([0]));
+    } finally {
+      time.mockRestore();
     }
   });
 
