@@ -5,7 +5,8 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { safetensorsFile, tensorsOf, writeCheckpoint } from './smallModel.js';
+import { casesHere } from '../support/thorough.js';
+import { headTensors, safetensorsFile, tensorsOf, writeCheckpoint } from './smallModel.js';
 import { CAPACITY, failure, filesOf, isBuilt, success, temporaryFolder, tilewright } from './support.js';
 
 const PLACE = ['--target', 'cpu', '--precision', 'f32', '--threads', '2', ...CAPACITY, '--cache-tokens', '1024'];
@@ -13,17 +14,23 @@ const PROMPTS = ['the cat waits the cat waits the cat', 'the train', 'a teacher 
 
 describe.skipIf(!isBuilt)('texts with drafts', () => {
   let model = '';
-  /** The flags of each drafter: two of the host, another model and the model itself. */
+  /** The flags of each drafter: two of the host, the model itself, a head, and another model. */
   let drafters: readonly (readonly string[])[] = [];
   beforeAll(() => {
     model = writeCheckpoint();
     const other = writeCheckpoint({ weights: safetensorsFile(tensorsOf(2)) }, 'other');
-    drafters = [
-      ['--draft', 'suffix', '--draft-tokens', '8'],
-      ['--draft', 'ngram', '--draft-tokens', '4'],
-      ['--draft', other, '--draft-tokens', '3'],
-      ['--draft', model, '--draft-tokens', '5'],
-    ];
+    const config = { num_hidden_layers: 1 };
+    const head = writeCheckpoint({ config, weights: safetensorsFile(headTensors()) }, 'head');
+    drafters = casesHere(
+      [
+        ['--draft', 'suffix', '--draft-tokens', '8'],
+        ['--draft', 'ngram', '--draft-tokens', '4'],
+        ['--draft', model, '--draft-tokens', '5'],
+        ['--draft', head, '--draft-tokens', '3'],
+        ['--draft', other, '--draft-tokens', '3'],
+      ],
+      ...[0, 1, 2, 3],
+    );
   });
 
   /** Lines without what depends on the moment, and what became of all drafts. */
@@ -43,9 +50,9 @@ describe.skipIf(!isBuilt)('texts with drafts', () => {
     return { lines, ...drafted };
   }
 
-  it.each([
-    ['most likely', 4, ['--max-new-tokens', '40']],
-    ['drawn', 4, ['--max-new-tokens', '24', '--temperature', '0.9', '--seed', '5', '--n', '2']],
+  const cases: readonly (readonly [what: string, drafters: number, flags: readonly string[]])[] = [
+    ['most likely', 5, ['--max-new-tokens', '40']],
+    ['drawn', 5, ['--max-new-tokens', '24', '--temperature', '0.9', '--seed', '5', '--n', '2']],
     [
       'filtered, and with penalties',
       2,
@@ -54,7 +61,8 @@ describe.skipIf(!isBuilt)('texts with drafts', () => {
         ...['--top-logprobs', '2', '--min-new-tokens', '5', '--stop', 'e'],
       ],
     ],
-  ])('are the same: %s', async (_, count, flags) => {
+  ];
+  it.each(casesHere(cases, 0, 1))('are the same: %s', async (_, count, flags) => {
     const plain = await generated(...flags, '--draft', 'off');
     expect(plain.drafted).toBe(0);
     for (const drafter of drafters.slice(0, count))
@@ -62,7 +70,7 @@ describe.skipIf(!isBuilt)('texts with drafts', () => {
   });
 
   it('take all drafts of a draft model that is the model itself', async () => {
-    const { drafted, accepted } = await generated('--max-new-tokens', '40', ...drafters[3]!);
+    const { drafted, accepted } = await generated('--max-new-tokens', '40', ...drafters[2]!);
     expect(drafted).toBeGreaterThan(20);
     expect(accepted).toBe(drafted);
   });

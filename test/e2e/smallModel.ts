@@ -214,3 +214,21 @@ export function writeData(lines: readonly (WrittenQuestion | string)[], name = '
   writeFileSync(path, lines.map((line) => `${typeof line === 'string' ? line : JSON.stringify(line)}\n`).join(''));
   return path;
 }
+
+/** An EAGLE head for the model: the embedding, of the size of what is behind a norm, and a little of its layer. */
+export function headTensors(): StoredTensor[] {
+  const { hidden_size: hidden } = CONFIG;
+  const layer = tensorsOf(3).flatMap(({ name, shape, values }) => {
+    if (!name.startsWith('model.layers.0.') || name.includes('input_layernorm')) return [];
+    return [
+      {
+        shape,
+        name: name.replace('model.', ''),
+        values: values.map((value) => (shape.length === 1 ? value : value / 4)),
+      },
+    ];
+  });
+  const fc = new Float32Array(2 * hidden * hidden);
+  for (let i = 0; i < hidden; i++) [fc[i * 2 * hidden + i], fc[i * 2 * hidden + hidden + i]] = [5.8, 0.1];
+  return [{ name: 'fc.weight', shape: [hidden, 2 * hidden], values: fc }, ...layer];
+}
