@@ -12,6 +12,8 @@ const KEY_MEMORY = 64;
 const KEY_CHANGE = 0.05;
 /** A step that takes longer by more than this than those before it counts as one that takes so much longer. */
 const OUTLIER = 2;
+/** The same for the first step of a size, for what was expected of it. */
+const FIRST_OUTLIER = 1.5;
 /** Rows of a call at least, as a share of the call so far, where nothing is known about larger ones. */
 const STEEPEST = 0.25;
 /** Steps whose sizes differ by less tell little of what a token more takes. */
@@ -42,11 +44,14 @@ const sizeOf = (tokens: number): number => {
 class Sizes {
   readonly sizes = new Map<number, Size>();
 
-  add(tokens: number, keys: number, seconds: number, now: number): void {
+  /** `expected`: seconds that it was thought to take. */
+  add(tokens: number, keys: number, seconds: number, now: number, expected = Infinity): void {
     const key = sizeOf(tokens);
     const known = this.sizes.get(key);
     if (known === undefined) {
-      this.sizes.set(key, { tokens, keys, seconds, count: 1, keyVariance: 0, covariance: 0, last: now });
+      // One step that was held up would keep others of its size from being tried.
+      const first = Math.min(seconds, FIRST_OUTLIER * expected);
+      this.sizes.set(key, { tokens, keys, seconds: first, count: 1, keyVariance: 0, covariance: 0, last: now });
       return;
     }
     const { seconds: mean } = known;
@@ -97,7 +102,7 @@ export class CallTimes {
       const gap = Math.min(Math.max(0, seconds - this.at(same, keys)), same.seconds);
       this.measuredGap += (gap - this.measuredGap) / Math.min(++this.gaps, MEMORY);
     }
-    this.alone.add(tokens, keys, seconds, this.now);
+    this.alone.add(tokens, keys, seconds, this.now, this.waiting(keys)?.(tokens));
   }
 
   /** A step with prompts. */

@@ -20,7 +20,7 @@ const CHANGE_MARGIN = 1.03;
 /** Steps after which the time of one without drafts is measured again, where all have them. */
 const PLAIN_STEPS = 512;
 /** A step that takes longer than this, for what was expected, is nothing that drafts did. */
-const OUTLIER = 3;
+const OUTLIER = 1.5;
 
 /** What a step is to be decided for. */
 export interface NextStep {

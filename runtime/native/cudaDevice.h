@@ -78,6 +78,9 @@ class CudaDevice {
   CuStream stream() const { return stream_; }
   CuDeviceNumber number() const { return number_; }
   CuContext context() const { return context_; }
+  /** What the programs of the device share (PinnedPool::of), while there are some. */
+  std::mutex poolMutex;
+  std::weak_ptr<class PinnedPool> pool;
   std::shared_ptr<Turnstile::Place> takePlace() { return std::make_shared<Turnstile::Place>(turns_); }
   /** Runs `body` when its turn has come. */
   template <typename Body>

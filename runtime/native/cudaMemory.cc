@@ -66,6 +66,39 @@ CudaEvent::~CudaEvent() { device_->useQuietly().cuEventDestroy.raw(event_); }
 
 void CudaEvent::record(CuStream stream) const { device_->use().cuEventRecord(event_, stream); }
 
+std::shared_ptr<PinnedPool> PinnedPool::of(const std::shared_ptr<CudaDevice> &device) {
+  const std::lock_guard<std::mutex> lock(device->poolMutex);
+  auto pool = device->pool.lock();
+  if (!pool) device->pool = pool = std::make_shared<PinnedPool>(device);
+  return pool;
+}
+
+std::shared_ptr<PinnedMemory> PinnedPool::take(const std::shared_ptr<PinnedPool> &pool, size_t bytes) {
+  std::unique_ptr<PinnedMemory> found;
+  {
+    const std::lock_guard<std::mutex> lock(pool->mutex_);
+    auto &spare = pool->spare_;
+    auto best = spare.end();
+    for (auto each = spare.begin(); each != spare.end(); ++each)
+      if ((*each)->size() >= bytes && (best == spare.end() || (*each)->size() < (*best)->size())) best = each;
+    if (best != spare.end()) {
+      found = std::move(*best);
+      spare.erase(best);
+    }
+  }
+  if (!found) {
+    // Sizes of programs differ by little: eight of them between two powers of two.
+    size_t unit = 4096;
+    while (unit * 8 < bytes) unit *= 2;
+    found = std::make_unique<PinnedMemory>(pool->device_, roundUp(bytes, unit));
+  }
+  return std::shared_ptr<PinnedMemory>(found.release(), [pool](PinnedMemory *taken) {
+    std::unique_ptr<PinnedMemory> own(taken);
+    const std::lock_guard<std::mutex> lock(pool->mutex_);
+    pool->spare_.push_back(std::move(own));
+  });
+}
+
 void CudaEvent::wait() const { device_->use().cuEventSynchronize(event_); }
 
 void CudaEvent::holdBack(CuStream stream) const { device_->use().cuStreamWaitEvent(stream, event_, 0); }

@@ -49,6 +49,24 @@ class PinnedMemory {
   uint8_t *data_ = nullptr;
 };
 
+/**
+ * Pinned memory that the programs of a device share: a call has it while it is in flight. Nearly all of it is room for
+ * a list of keys, and few calls are in flight at a time, but a plan has dozens of programs.
+ */
+class PinnedPool {
+ public:
+  /** The pool of a device, which lives as long as somebody has it. */
+  static std::shared_ptr<PinnedPool> of(const std::shared_ptr<CudaDevice> &device);
+  explicit PinnedPool(std::shared_ptr<CudaDevice> device) : device_(std::move(device)) {}
+  /** At least so many bytes, whatever is in them; they are given back with the last copy of the pointer. */
+  static std::shared_ptr<PinnedMemory> take(const std::shared_ptr<PinnedPool> &pool, size_t bytes);
+
+ private:
+  std::shared_ptr<CudaDevice> device_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<PinnedMemory>> spare_;
+};
+
 class CudaEvent {
  public:
   CudaEvent(std::shared_ptr<CudaDevice> device, bool isTimed);

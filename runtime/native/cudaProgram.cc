@@ -12,6 +12,7 @@ size_t CudaGridExtent::resolve(const Counts &counts, size_t multiprocessors, siz
 }
 
 void CudaProgram::allocateAreas() {
+  pinned = PinnedPool::of(device);
   for (size_t i = 0; i < AREAS; i++) {
     auto area = std::make_unique<CudaArea>();
     area->begin = std::make_unique<CudaEvent>(device, true);
@@ -24,10 +25,13 @@ std::shared_ptr<CudaArea> CudaProgram::takeArea(const std::shared_ptr<CudaProgra
   if (areas.empty()) fail("This program runs in a pipeline only");
   for (const auto &area : areas) {
     if (area->isTaken.exchange(true)) continue;
-    std::shared_ptr<CudaArea> own(area.get(), [self](CudaArea *taken) { taken->isTaken.store(false); });
-    // A bucket may never be called, and a list of keys has room for 16 MB.
-    if (inputBytes > 0 && !area->inputs) area->inputs = std::make_unique<PinnedMemory>(device, inputBytes);
-    if (outputBytes > 0 && !area->outputs) area->outputs = std::make_unique<PinnedMemory>(device, outputBytes);
+    std::shared_ptr<CudaArea> own(area.get(), [self](CudaArea *taken) {
+      taken->inputs.reset();
+      taken->outputs.reset();
+      taken->isTaken.store(false);
+    });
+    if (inputBytes > 0) area->inputs = PinnedPool::take(pinned, inputBytes);
+    if (outputBytes > 0) area->outputs = PinnedPool::take(pinned, outputBytes);
     return own;
   }
   fail("Two micro-batches of this program are in flight already: wait for one");

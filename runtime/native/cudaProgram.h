@@ -83,8 +83,8 @@ struct CudaTimeOptions {
 
 /** What a run in flight owns: its inputs and outputs in pinned memory and its marks on the stream. */
 struct CudaArea {
-  std::unique_ptr<PinnedMemory> inputs;
-  std::unique_ptr<PinnedMemory> outputs;
+  std::shared_ptr<PinnedMemory> inputs;
+  std::shared_ptr<PinnedMemory> outputs;
   std::unique_ptr<CudaEvent> begin;
   std::unique_ptr<CudaEvent> end;
   std::vector<std::unique_ptr<CudaEvent>> marks;  // around each launch; made by the first timed run
@@ -105,6 +105,7 @@ class CudaProgram {
   Extents extents;
   /** None of a program that only runs in a pipeline. */
   std::vector<std::unique_ptr<CudaArea>> areas;
+  std::shared_ptr<PinnedPool> pinned;
   /** Says when runs began and ended, where there is one. */
   std::shared_ptr<CudaClock> clock;
 
