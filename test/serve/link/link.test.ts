@@ -96,14 +96,17 @@ describe('a request through a port', () => {
     const plain = await run(undefined);
     const text = plain.tokens.map(({ token }) => token);
     const edited = text.toSpliced(20, 1, 7, 8);
-    expect(await run({}, text)).toEqual({ tokens: plain.tokens, steps: 1 + Math.ceil(63 / (MAX_DRAFTS + 1)) });
-    const { tokens, steps } = await run({}, edited);
+    // Without a number, steps are as long as pays on this machine.
+    expect((await run({}, text)).tokens).toEqual(plain.tokens);
+    const all = { tokens: MAX_DRAFTS };
+    expect(await run(all, text)).toEqual({ tokens: plain.tokens, steps: 1 + Math.ceil(63 / (MAX_DRAFTS + 1)) });
+    const { tokens, steps } = await run(all, edited);
     expect(tokens).toEqual(plain.tokens);
     expect(steps).toBeLessThan(12);
     // Who serves without drafts does so whatever is asked.
     expect(await run(undefined, text)).toEqual(plain);
     const few = { allowedTokens: range(0, 50) };
-    expect(await run({}, text, few)).toEqual(await run(undefined, undefined, few));
+    expect(await run(all, text, few)).toEqual(await run(undefined, undefined, few));
   });
 
   it('has rows of classes', async () => {
