@@ -153,19 +153,19 @@ describe.skipIf(reason !== undefined)('attention by warpgroup products', () => {
   });
 
   it.each<readonly [what: string, changes: readonly Change[]]>([
-    ['that queries are still read', [['tw_bar_wait(queries_empty + 8 * side, round ^ 1);', '']]],
+    ['that queries are still read', [['bars.queries_empty[side].wait(tiles.round() ^ 1);', '']]],
     [
       'that others that load still read what is known of a tile',
       [
-        ['CONSUMERS / LANES + 3', 'CONSUMERS / LANES'],
-        ['__syncwarp();\n      if (lane == 0) tw_bar_arrive(queries_empty + 8 * side);', ''],
+        ['queries_empty[i].init(warps + 3);', 'queries_empty[i].init(warps);'],
+        ['__syncwarp();\n      if (lane == 0) bars.queries_empty[side].arrive();', ''],
       ],
     ],
-    ['that keys and values are still read', [['tw_bar_wait(empty + 8 * slot, parity_of(loaded) ^ 1);', '']]],
-    ['to wait for what is known of queries', [['tw_bar_wait(queries_known + 8 * side, round);\n    /*', '/*']]],
-    ['to wait until keys are wanted', [['tw_bar_wait(keys_wanted + 8 * slot, parities >> slot & 1);', '']]],
-    ['to wait for queries', [['tw_bar_wait(queries_full + 8 * side, round);', '']]],
-    ['to wait for values', [['await(values_full, before);', '']]],
+    ['that keys and values are still read', [['empty[slot].wait(parity_of<config>(loaded) ^ 1);', '']]],
+    ['to wait for what is known of queries', [['bars.queries_known[tiles.side()].wait(tiles.round());', '']]],
+    ['to wait until keys are wanted', [['bars.keys_wanted[slot].wait(parities >> slot & 1);', '']]],
+    ['to wait for queries', [['bars.queries_full[tiles.side()].wait(tiles.round());', '']]],
+    ['to wait for values', [['await(bars.values_full, before);', '']]],
     ['that lanes still write positions', [['__syncwarp();  /* Tokens and positions are there. */', '']]],
     ['that lanes still read rows of keys', [['__syncwarp();  /* The rows have been read. */', '']]],
   ])('is reported when it forgets %s', (_, changes) => {
@@ -173,7 +173,15 @@ describe.skipIf(reason !== undefined)('attention by warpgroup products', () => {
   });
 
   it('is reported when boxes forget that keys and values are still read', () => {
-    const changes = [['tw_bar_wait(empty + 8 * slot, parity_of(loaded) ^ 1);', '']] as const;
+    // They wait behind the copy, before which they must.
+    const wait = 'empty[slot].wait(parity_of<config>(loaded) ^ 1);';
+    const arrive = 'full[slot].arrive(lanes);\n        full[slot].expect(Layout::part_bytes);';
+    const copy = 'kv * Layout::d + slab * 64, row, full[slot]);';
+    const changes = [
+      [wait, `if (row < 0) ${wait}`],
+      [arrive, ''],
+      [copy, `${copy}\n        ${wait}\n        ${arrive}`],
+    ] as const;
     expect(racesOfBroken(changes, (mutate) => emulate(s, plan, boxed, { ...OPTIONS, mutate }))).not.toBe('');
   });
 });
@@ -200,7 +208,7 @@ describe.skipIf(reason !== undefined)('attention over tiles that branches share'
 
   it.each<readonly [what: string, changes: readonly Change[]]>([
     ['that a tile is still read', [['__syncthreads();  /* The tile is there, the one before has been read. */', '']]],
-    ['to wait for a tile', [['      tw_cp_async_wait<SLOTS - 2>();\n', '']]],
+    ['to wait for a tile', [['      copy_wait<slots - 2>();\n', '']]],
   ])('is reported when it forgets %s', (_, changes) => {
     expect(racesOfBroken(changes, (mutate) => emulate(s, plan, data, { ...OPTIONS, mutate }))).not.toBe('');
   });

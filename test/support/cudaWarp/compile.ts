@@ -42,7 +42,7 @@ const compile = (args: readonly string[], stderr: 'inherit' | 'ignore' = 'inheri
 /** Flags that a header is compiled with by itself, behind warp.h. */
 export const fibreFlags = (): readonly string[] => [...FLAGS, '-include', inThisFolder('warp.h'), '-w'];
 
-/** How kernels are compiled: which flags, and which objects they are linked with. */
+/** How kernels are compiled: which flags, and what they are linked with. */
 interface Mode {
   readonly name: string;
   readonly flags: readonly string[];
@@ -52,8 +52,9 @@ const PLAIN: Mode = { name: 'plain', flags: [], objects: () => [] };
 /** The compiler tells races.cc every access of a kernel's text; calls of memcpy stay calls, which it does not tell. */
 const WATCHED: Mode = {
   name: 'watched',
-  flags: ['-DTW_RACES', '-fsanitize=thread', '-fno-builtin-memcpy', '-g1', '-Wno-tsan'],
-  objects: () => [racesObject()],
+  // Static memory of a template would else be that of the first library which has it.
+  flags: ['-DTW_RACES', '-fsanitize=thread', '-fno-builtin-memcpy', '-fno-gnu-unique', '-g1', '-Wno-tsan'],
+  objects: () => [racesObject(), `-Wl,-T,${inThisFolder('statics.ld')}`],
 };
 let mode = PLAIN;
 
