@@ -14,12 +14,15 @@ const DEPTHS = [1, 2, 3, 4, 5, 6, 8, 10, 12, 15] as const;
 const TRY_ROUNDS = 4;
 const MOST_ROUNDS = 32;
 const [FIRST_PAUSE, MOST_PAUSE] = [16, 1 << 14];
+/** Tokens of each text and call above which a round has read prompts. */
+const PROMPT_TOKENS = 16;
 /** Rounds that the seconds of a call are a mean of. */
 const MEMORY = 16;
 
 export interface Round {
   readonly drafts: ReadonlyMap<Sequence, Draft>;
   readonly seconds: number;
+  readonly readsPrompts: boolean;
 }
 
 export class DeviceRounds {
@@ -82,13 +85,16 @@ export class DeviceRounds {
   async round(asks: readonly DraftAsk[]): Promise<Round> {
     const isTry = this.policy.steps >= this.next;
     const before = performance.now();
-    const { calls } = this.device.totals;
+    const { calls, tokens } = this.device.totals;
     const drafts = await this.device.round(asks);
-    const seconds = (performance.now() - before) / 1000;
     const count = this.device.totals.calls - calls;
-    if (count > 0) this.callSeconds += (seconds / count - this.callSeconds) / Math.min(++this.measured, MEMORY);
+    // To read prompts is no cost of going on.
+    const readsPrompts = this.device.totals.tokens - tokens > PROMPT_TOKENS * asks.length * count;
+    const seconds = (performance.now() - before) / 1000;
+    if (count > 0 && !readsPrompts)
+      this.callSeconds += (seconds / count - this.callSeconds) / Math.min(++this.measured, MEMORY);
     if (isTry) this.tried(drafts.size > 0);
-    return { drafts, seconds };
+    return { drafts, seconds, readsPrompts };
   }
 
   private tried(hasDrafts: boolean): void {

@@ -12,11 +12,15 @@ import type { StepLimits } from './device.js';
 const SHARE = 0.003;
 /** Steps that they may cost at the start, and that are saved up of the share; and of what they have saved. */
 const FIRST_STEPS = 0.5;
+/** The same where a device drafts, which somebody asked for. */
+const FIRST_DEVICE_STEPS = 2;
 const SHARE_STEPS = 2;
 const SAVED_STEPS = 64;
 /** Expected tokens a second must be larger by this: estimates are rough, and a change of ways costs a gap each. */
 const MARGIN = 1.01;
 const CHANGE_MARGIN = 1.03;
+/** The share of the drafts that are expected to be accepted which counts when it is asked what they may cost. */
+const CERTAIN = 0.4;
 /** Steps after which the time of one without drafts is measured again, where all have them. */
 const PLAIN_STEPS = 512;
 /** A step that takes longer than this, for what was expected, is nothing that drafts did. */
@@ -49,6 +53,8 @@ export interface EndedStep {
   /** Seconds since the step before it ended, or since it began where there was none; and of the drafts before it. */
   readonly seconds: number;
   readonly draftSeconds: number;
+  /** Those were for prompts, which is no cost of going on. */
+  readonly readsPrompts: boolean;
   /** Planned while another ran, behind one that was read, or after a time without steps. */
   readonly follows: 'ahead' | 'read' | 'nothing';
 }
@@ -59,8 +65,10 @@ export class DraftPolicy {
   steps = 0;
   /** Seconds that drafts may cost. */
   private credit: number | undefined;
+  private readonly firstSteps: number;
 
-  constructor({ keptRows = 0, groups = 1, callSeconds }: StepLimits) {
+  constructor({ keptRows = 0, groups = 1, callSeconds }: StepLimits, hasDevice = false) {
+    this.firstSteps = hasDevice ? FIRST_DEVICE_STEPS : FIRST_STEPS;
     this.times = new CallTimes(keptRows > 0 && groups === 1, callSeconds);
   }
 
@@ -84,9 +92,12 @@ export class DraftPolicy {
     const share = hasPrompts ? times.promptShare : 1;
     const plain = share * following(base);
     const withDrafts = (drafts: number): number => share * waiting(base + drafts) + more;
-    // Drafts that are all wrong cost no more than they may.
+    // Drafts cost no more than they may if as many are right as is as good as certain.
     let room = Math.min(most, times.reach(base) - base);
-    while (room > 0 && withDrafts(room) - plain > credit) room = Math.floor((room * 7) / 8);
+    const certain = certainTokens(offers);
+    const isTooMuch = (drafts: number): boolean =>
+      withDrafts(drafts) - plain * (1 + (certain[Math.min(drafts, certain.length - 1)] ?? 0) / texts) > credit;
+    while (room > 0 && isTooMuch(room)) room = Math.floor((room * 7) / 8);
     const seconds = (drafts: number): number => (drafts === 0 ? plain : withDrafts(drafts) * margin);
     const found = allocateDrafts(offers, { texts, most: room, seconds });
     return found.drafts > 0 ? found : undefined;
@@ -115,10 +126,19 @@ export class DraftPolicy {
       this.times.add(follows === 'ahead', tokens, keys, seconds - draftSeconds);
     if (texts === 0 || following === undefined) return;
     const plain = share * following(tokens - drafted);
-    this.credit ??= FIRST_STEPS * plain;
+    this.credit ??= this.firstSteps * plain;
     this.credit = Math.max(this.credit, Math.min(this.credit + SHARE * seconds, SHARE_STEPS * plain));
     if (drafted === 0 && !isLate && draftSeconds === 0) return;
-    const taken = Math.min(seconds, draftSeconds + OUTLIER * Math.max(plain, share * following(tokens)));
+    const own = step.readsPrompts ? 0 : draftSeconds;
+    const taken = Math.min(seconds, own + OUTLIER * Math.max(plain, share * following(tokens)));
     this.credit = Math.min(this.credit + plain * (1 + accepted / texts) - taken, SAVED_STEPS * plain);
   }
+}
+
+/** Of the likeliest drafts, none, one, two and so on, how many are accepted as good as certainly. */
+function certainTokens(offers: readonly Survivals[]): Float64Array {
+  const sorted = Float64Array.from(offers.flat()).sort().reverse();
+  const sums = new Float64Array(sorted.length + 1);
+  for (let i = 0; i < sorted.length; i++) sums[i + 1] = sums[i]! + CERTAIN * sorted[i]!;
+  return sums;
 }

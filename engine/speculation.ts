@@ -71,6 +71,7 @@ interface Offer {
 interface Prepared {
   readonly isLate: boolean;
   readonly draftSeconds: number;
+  readonly readsPrompts: boolean;
 }
 
 export class Speculation {
@@ -92,6 +93,7 @@ export class Speculation {
   private isHeld = false;
   /** Seconds of the round of drafts for the next step. */
   private draftSeconds = 0;
+  private readsPrompts = false;
   private readonly prepared = new WeakMap<Step, Prepared>();
 
   constructor(scheduler: Scheduler, { limits, measures, drafts, vocabSize = Infinity, device }: SpeculationOptions) {
@@ -103,7 +105,7 @@ export class Speculation {
     this.drafter = drafter;
     this.isAuto = tokens === 'auto';
     this.mostDrafts = tokens === 'auto' ? MAX_DRAFTS : tokens;
-    this.policy = new DraftPolicy(limits);
+    this.policy = new DraftPolicy(limits, device !== undefined);
     this.device = device && new DeviceRounds(device, this.policy);
   }
 
@@ -162,6 +164,7 @@ export class Speculation {
     this.isHeld ||= this.isDrafting && this.policy.times.looksAhead;
     this.isDrafting = false;
     this.draftSeconds = 0;
+    this.readsPrompts = false;
     if (this.entries.size === 0) return undefined;
     for (const sequence of this.entries.keys())
       if (!sequence.isLooked && !sequence.isThinking) sequence.draft = NO_DRAFT;
@@ -197,8 +200,9 @@ export class Speculation {
     });
     if (asks.length === 0) return this.choose(offers, step);
     const round = this.device!.round(asks);
-    return round.then(({ drafts, seconds }) => {
+    return round.then(({ drafts, seconds, readsPrompts }) => {
       this.draftSeconds = seconds;
+      this.readsPrompts = readsPrompts;
       // Texts may end meanwhile, but none goes on.
       for (const offer of offers) {
         const { sequence, entry } = offer;
@@ -276,7 +280,8 @@ export class Speculation {
 
   /** A step that was prepared is on its way. */
   begun(step: Step): void {
-    this.prepared.set(step, { isLate: this.isHeld, draftSeconds: this.draftSeconds });
+    const { isHeld: isLate, draftSeconds, readsPrompts } = this;
+    this.prepared.set(step, { isLate, draftSeconds, readsPrompts });
     this.isHeld = false;
     this.draftSeconds = 0;
   }
@@ -299,10 +304,10 @@ export class Speculation {
       if (isWaiting && entry.state !== undefined && !entry.watch.isOpen)
         sequence.whileKnown(() => this.propose(entry, sequence));
     }
-    const { isLate = false, draftSeconds = 0 } = this.prepared.get(step) ?? {};
+    const { isLate = false, draftSeconds = 0, readsPrompts = false } = this.prepared.get(step) ?? {};
     this.policy.end({
       ...{ texts, keys, tokens: message.tokens.length, hasPrompts: promptTokens > 0 },
-      ...{ drafted, accepted, isLate, draftSeconds, seconds, follows },
+      ...{ drafted, accepted, isLate, draftSeconds, readsPrompts, seconds, follows },
     });
   }
 
