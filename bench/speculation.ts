@@ -8,6 +8,7 @@ import { stepFacts } from '../commands/engineModel.js';
 import { deviceModelOf } from '../driver/devices/deviceModel.js';
 import type { DeviceExecutor } from '../driver/executor.js';
 import { type Precision, QUANTIZED } from '../driver/precision.js';
+import { UserError } from '../errors.js';
 import { drafterOf, MAX_DRAFTS } from '../draft/drafter.js';
 import type { DeviceModel, StepAnswer, StepMessage } from '../engine/device.js';
 import { Engine } from '../engine/engine.js';
@@ -175,6 +176,11 @@ async function write({ model, busy, vocabSize, options }: Bench, batch: number, 
   const isWithin = (at: number): boolean => at > begin && at <= end;
   const tokens = arrived.reduce((sum, times) => sum + times.filter(isWithin).length, 0);
   const within = steps.filter(({ at }) => isWithin(at));
+  if (within.length === 0)
+    throw new UserError(
+      `${batch} prompts of ${prompt} tokens take so many steps that the first texts end before the last begins`,
+      `give --new more than ${maxNewTokens}, or a smaller --batch`,
+    );
   const sumOf = (of: (each: Answered) => number): number => within.reduce((sum, each) => sum + of(each), 0);
   return {
     texts,

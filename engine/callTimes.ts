@@ -14,6 +14,8 @@ const KEY_CHANGE = 0.05;
 const OUTLIER = 2;
 /** The same for the first step of a size, for what was expected of it. */
 const FIRST_OUTLIER = 1.5;
+/** Steps after which a size with a single step is not known any more. */
+const FORGOTTEN = 128;
 /** Rows of a call at least, as a share of the call so far, where nothing is known about larger ones. */
 const STEEPEST = 0.25;
 /** Steps whose sizes differ by less tell little of what a token more takes. */
@@ -43,6 +45,11 @@ const sizeOf = (tokens: number): number => {
 
 class Sizes {
   readonly sizes = new Map<number, Size>();
+
+  /** One step of a size tells little: where it was before this, others may be tried. */
+  forget(before: number): void {
+    for (const [key, { count, last }] of this.sizes) if (count === 1 && last < before) this.sizes.delete(key);
+  }
 
   /** `expected`: seconds that it was thought to take. */
   add(tokens: number, keys: number, seconds: number, now: number, expected = Infinity): void {
@@ -95,7 +102,7 @@ export class CallTimes {
 
   /** Seconds from the end of a step to that of the next one, which was planned while it ran, or else behind it. */
   add(isAhead: boolean, tokens: number, keys: number, seconds: number): void {
-    this.now++;
+    if (++this.now % FORGOTTEN === 0) this.alone.forget(this.now - FORGOTTEN);
     if (!this.looksAhead || isAhead) return this.ahead.add(tokens, keys, seconds, this.now);
     const same = this.ahead.sizes.get(sizeOf(tokens));
     if (same !== undefined && same.count > 1) {

@@ -1,6 +1,7 @@
 /** Drafts that pay for themselves at every batch, on a made-up device with a clock of its own. */
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { CPU, H100, tokensIn, TRAFFIC } from '../support/draftTraffic.js';
+import type { ClockOptions } from '../support/clockModel.js';
+import { CPU, H100, rightly, tokensIn, TRAFFIC } from '../support/draftTraffic.js';
 
 afterEach(() => {
   vi.restoreAllMocks();
@@ -33,4 +34,33 @@ describe.each([
     },
     600_000,
   );
+});
+
+/** 8 billion weights on an H200 by the tokens of a step: 65 rows take the kernels of 128. */
+const STAIRS = [
+  [64, 5.4],
+  [128, 6.9],
+  [192, 8.7],
+  [256, 9.3],
+  [384, 12.5],
+  [512, 14],
+  [1024, 25],
+] as const;
+
+describe('as many drafts as pay on stairs', () => {
+  it('are found though the first step of each size is held up', async () => {
+    const device = (): ClockOptions => {
+      const known = new Set<number>();
+      const stepMs = (tokens: number): number => {
+        const [size, ms] = STAIRS.find(([most]) => tokens <= most) ?? STAIRS.at(-1)!;
+        const heldUp = size > 64 && !known.has(size) ? 25 : 0;
+        known.add(size);
+        return ms + heldUp;
+      };
+      return { stepMs, gapMs: 1.7 };
+    };
+    const ms = 900 * 5.4;
+    const [plain, drafted] = [await tokensIn(ms, device(), 64), await tokensIn(ms, device(), 64, rightly(0.7))];
+    expect(drafted.tokens / plain.tokens).toBeGreaterThan(1.1);
+  }, 600_000);
 });
