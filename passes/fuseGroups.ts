@@ -140,11 +140,11 @@ class Fuser extends GroupRules {
     const experts = expertsOf(node);
     if (experts !== undefined) this.store(experts);
     // What a draft head reads has kernels of its own, and those of the model are as without it.
-    const partOf = ({ path }: Node): string | undefined => path.split('.')[0];
+    const isFeature = ({ path }: Node): boolean => /^features(\.|$)/.test(path);
     const isAlike = (anchor: AnchorOf<'gemm'>): boolean =>
       expertsOf(anchor) === experts &&
       anchor.attributes.rounding === node.attributes.rounding &&
-      partOf(anchor) === partOf(node);
+      isFeature(anchor) === isFeature(node);
     const extent = this.rows(node.result);
     const sibling = this.led('gemm', left).find((g) => g.anchors.slice(0, 1).every(isAlike) && g.rows === extent);
     this.anchor(sibling ?? this.open('gemm', extent, undefined, left), node);

@@ -45,8 +45,9 @@ constexpr size_t MAX_COPIED_GAP = 16 << 10;
 struct CudaPort : Port {
   /** Where its data lie in a pinned area. */
   size_t pinnedOffset = 0;
-  /** Room for them there at the largest micro-batch. */
+  /** Room for them there at the largest micro-batch; and up to the next input, which is copied along. */
   size_t pinnedBytes = 0;
+  size_t roomBytes = 0;
 };
 
 /** Inputs that are neighbours on the device and in a pinned area. */

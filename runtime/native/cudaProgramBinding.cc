@@ -19,7 +19,7 @@ void packInputs(const CudaProgram &program, uint8_t *area, const Napi::Value &va
     // What is copied beside the input is zero. Most of the area is not: a list of keys has room for 16 MB.
     const size_t bytes = port.spanBytes(counts);
     const size_t cleared = port.stride == port.columns ? bytes : 0;
-    const size_t end = std::min(port.pinnedBytes, paddedBytes(bytes, port.pinnedBytes) + MAX_COPIED_GAP);
+    const size_t end = std::min(port.roomBytes, paddedBytes(bytes, port.pinnedBytes) + MAX_COPIED_GAP);
     if (end > cleared) std::memset(target + cleared, 0, end - cleared);
     port.scatter(target, data, counts);
   }

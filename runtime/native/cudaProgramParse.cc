@@ -214,6 +214,12 @@ void planInputCopies(CudaProgram &program) {
     areaBytes = port.pinnedOffset + port.pinnedBytes;
   }
   program.inputBytes = areaBytes;
+  size_t next = areaBytes;
+  for (auto port = order.rbegin(); port != order.rend(); ++port) {
+    if ((*port)->pinnedBytes == 0) continue;
+    (*port)->roomBytes = next - (*port)->pinnedOffset;
+    next = (*port)->pinnedOffset;
+  }
 }
 
 }  // namespace

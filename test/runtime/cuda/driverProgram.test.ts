@@ -426,8 +426,10 @@ describeFake('programs', (fake) => {
   });
 
   it('leaves nothing behind if pinned memory is short', () => {
-    fake.fail('cuMemHostAlloc', CODES.outOfMemory, 3);
-    expect(() => chain()).toThrow(/cuMemHostAlloc \(device 0\): CUDA_ERROR_OUT_OF_MEMORY/);
+    const program = chain();
+    fake.fail('cuMemHostAlloc', CODES.outOfMemory, 2);
+    const request = { extents: [3, 1], inputs: [iota(3), iota(1)] };
+    expect(() => program.run(request)).toThrow(/cuMemHostAlloc \(device 0\): CUDA_ERROR_OUT_OF_MEMORY/);
   });
 
   it('times launches in rotation', async () => {
