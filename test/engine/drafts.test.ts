@@ -1,50 +1,10 @@
 /** Drafts: whoever proposes them, and whatever happens meanwhile, texts are those without. */
 import { describe, expect, it } from 'vitest';
-import { Engine } from '../../engine/engine.js';
 import { type Drafter, drafterOf, MAX_DRAFTS, usableDraft } from '../../draft/drafter.js';
-
-import type { Generated, GenerateRequest } from '../../engine/request.js';
+import { Engine } from '../../engine/engine.js';
+import type { GenerateRequest } from '../../engine/request.js';
+import { requestsOf, STEMS, type Text, textOf, textsAlone, textsOf } from '../support/draftedTexts.js';
 import { mix, PATH_VOCAB, pathModel, type PathModelOptions, randomNumbers } from '../support/pathModel.js';
-
-const STEMS = [1, 2, 3].map((seed) => Array.from({ length: 60 }, (_, i) => mix(seed, i) % PATH_VOCAB));
-
-/** Requests of all kinds: greedy, drawn, filtered, with penalties, with tokens that come late; some begin alike. */
-function requestsOf(seed: number, count: number): readonly GenerateRequest[] {
-  const random = randomNumbers(seed);
-  const below = (most: number): number => Math.floor(random() * most);
-  return Array.from({ length: count }, (_, i) => {
-    const own = Array.from({ length: 1 + below(20) }, () => below(PATH_VOCAB));
-    const stops = { stopTokens: new Set(Array.from({ length: 6 }, () => below(PATH_VOCAB))) };
-    const sampling = [
-      {},
-      { temperature: 0.7, seed: 3 },
-      { temperature: 1, seed: i, topP: 0.9, topK: 20 },
-      { repetitionPenalty: 1.3, frequencyPenalty: 0.2 },
-      { temperature: 1.1, seed: i, presencePenalty: 0.5, topLogProbs: 3 },
-    ][below(5)]!;
-    return {
-      prompt: [...STEMS[below(3)]!.slice(0, below(50)), ...own],
-      maxNewTokens: 1 + below(60),
-      sampling,
-      ...(below(2) === 0 ? stops : {}),
-      ...(below(3) === 0 ? { ...stops, minNewTokens: below(30) } : {}),
-    };
-  });
-}
-
-const textOf = ({ tokens, reason }: Generated) => ({ tokens, reason });
-
-const run = async (generator: Engine, requests: readonly GenerateRequest[]) =>
-  (await Promise.all(requests.map((request) => generator.generate(request)))).map(textOf);
-
-/** What alone, without drafts, comes of each. */
-const alone = async (requests: readonly GenerateRequest[]) => {
-  const texts = [];
-  for (const request of requests) texts.push(...(await run(Engine.of(pathModel()), [request])));
-  return texts;
-};
-
-type Text = Awaited<ReturnType<typeof alone>>[number];
 
 /** Proposes what comes, `count` tokens of it, some of them wrong and of no use. */
 const proposing = (request: GenerateRequest, text: Text, count: () => number, wrong: () => boolean): Drafter =>
@@ -68,7 +28,7 @@ describe('drafts', () => {
   it.each(SMALL)('change no text of a model %s', async (_name, options) => {
     const random = randomNumbers(5);
     const requests = requestsOf(11, 8);
-    const texts = await alone(requests);
+    const texts = await textsAlone(requests);
     const drafters: readonly (readonly [() => number, () => boolean])[] = [
       [() => 40, () => false],
       [() => Math.floor(random() * 9), () => random() < 0.3],
@@ -80,15 +40,15 @@ describe('drafts', () => {
       const drafted = requests.map((request, i) =>
         i % 4 === 3 ? request : { ...request, drafts: proposing(request, texts[i]!, count, wrong) },
       );
-      expect(await run(generator, drafted)).toEqual(texts);
+      expect(await textsOf(generator, drafted)).toEqual(texts);
       // And those that find what others left.
-      expect(await run(generator, drafted.slice(0, 5))).toEqual(texts.slice(0, 5));
+      expect(await textsOf(generator, drafted.slice(0, 5))).toEqual(texts.slice(0, 5));
     }
   });
 
   it('make of a right proposal all its tokens and one more in a step', async () => {
     const request = { prompt: STEMS[0]!, maxNewTokens: 64 };
-    const [text] = await alone([request]);
+    const [text] = await textsAlone([request]);
     const model = pathModel();
     const engine = Engine.of(model);
     const drafts = proposing(
@@ -97,7 +57,7 @@ describe('drafts', () => {
       () => 99,
       () => false,
     );
-    expect(await run(engine, [{ ...request, drafts }])).toEqual([text]);
+    expect(await textsOf(engine, [{ ...request, drafts }])).toEqual([text]);
     // A step for the prompt and the first token, and three for the rest: the last has no drafts past the end.
     expect(model.totals).toMatchObject({ steps: 1 + Math.ceil(63 / (MAX_DRAFTS + 1)), tokens: 60 + 63 });
     const last = Array.from({ length: MAX_DRAFTS - 1 }, () => 4);
@@ -110,7 +70,7 @@ describe('drafts', () => {
 
   it('end with the request that is cancelled, and change no other', async () => {
     const requests = requestsOf(23, 12);
-    const texts = await alone(requests);
+    const texts = await textsAlone(requests);
     const random = randomNumbers(9);
     const generator = Engine.of(pathModel({ cacheTokens: 16 * 20, limits: { keptRows: 64, tokens: 50 } }));
     const running = requests.map((request, i) => {
