@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import type { Command } from 'commander';
 import { DEFAULT_DRAFT, DRAFT_WORDS, type DraftOptions } from '../commands/draftOptions.js';
-import { MAX_DRAFTS } from '../draft/drafter.js';
+import { MAX_DRAFTS } from '../draft/limits.js';
 import { UsageError } from '../errors.js';
 import { nearest } from '../system/text.js';
 import { type Flags, text, wholeNumber } from './options.js';

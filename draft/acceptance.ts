@@ -2,7 +2,7 @@
  * How often drafts were accepted lately: by drafter, by depth and by what the drafter said of their chance, and for
  * each text by itself. Drafters may know nothing of chances, or be wrong about them.
  */
-import { MAX_DRAFTS } from './drafter.js';
+import { MAX_DRAFTS } from './limits.js';
 
 /** Upper ends of the classes of chances that drafters state; a further class is for drafts of which nothing is said. */
 const CLASSES = [0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 1] as const;

@@ -3,11 +3,8 @@
  * with the key of its place, and they are accepted as long as they are what was drawn before them. So a text does not
  * depend on its drafts: a wrong one costs time and nothing else, and whoever proposes may be as rough as they like.
  */
-import { DECODE_RUN } from '../ir/stepping.js';
 import type { Draw } from '../ir/gumbel.js';
-
-/** Most drafts of a text in a step, so that the kernels for steps which continue texts take them. */
-export const MAX_DRAFTS = DECODE_RUN - 1;
+import { MAX_DRAFTS } from './limits.js';
 
 /**
  * Tokens that may follow a text, as a tree below its last token. A parent comes before its children, and the nodes
@@ -16,7 +13,8 @@ export const MAX_DRAFTS = DECODE_RUN - 1;
 export interface Draft {
   readonly tokens: readonly number[];
   /**
-   * Of each node the place of its parent in `tokens`, below its own; −1: the last token of the text. Default: a chain.
+   * The index of each node's parent in `tokens`, smaller than the node's own. −1 stands for the last token of the text.
+   * Default: a chain.
    */
   readonly parents?: readonly number[] | undefined;
   /** Of each node the estimated probability, from 0 to 1, that it is what follows its parent. Default: not known. */

@@ -2,7 +2,8 @@
  * Drafts that grow by their likeliest nodes: candidates are added behind nodes, and the one whose path is most likely
  * right is taken next. One serves all texts in turn, so that a draft costs no memory but its own.
  */
-import { type Draft, MAX_DRAFTS, NO_DRAFT } from './drafter.js';
+import { type Draft, NO_DRAFT } from './drafter.js';
+import { MAX_DRAFTS } from './limits.js';
 
 /** Stands for the text itself. */
 export const TEXT = 0;

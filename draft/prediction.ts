@@ -2,7 +2,8 @@
  * A text that is expected, as a file that is written again with a few changes: it is the draft while the text goes that
  * way, and where the two part, from where they are found to agree again.
  */
-import { type Draft, type Drafter, type DraftText, MAX_DRAFTS, NO_DRAFT } from './drafter.js';
+import { type Draft, type Drafter, type DraftText, NO_DRAFT } from './drafter.js';
+import { MAX_DRAFTS } from './limits.js';
 
 /** Places that are looked at for one that fits; a text that repeats itself has more. */
 const LOOKS = 64;

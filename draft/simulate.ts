@@ -3,7 +3,8 @@
  * are those of an engine that had written these texts, and no model is needed to compare drafters.
  */
 import { type Draw, noiseKey } from '../ir/gumbel.js';
-import { type Drafter, type DraftState, type DraftText, MAX_DRAFTS, usableDraft } from './drafter.js';
+import { type Drafter, type DraftState, type DraftText, usableDraft } from './drafter.js';
+import { MAX_DRAFTS } from './limits.js';
 
 export interface FinishedText {
   readonly prompt: readonly number[];

@@ -5,7 +5,8 @@
  * Whatever goes wrong costs drafts and nothing else.
  */
 import { chanceOf } from '../draft/chance.js';
-import { type Draft, MAX_DRAFTS } from '../draft/drafter.js';
+import type { Draft } from '../draft/drafter.js';
+import { MAX_DRAFTS } from '../draft/limits.js';
 import type { Draw } from '../ir/gumbel.js';
 import { type DeviceModel, type DraftFunction, StateLost } from './device.js';
 import { type DraftCall, draftMessage, type DraftPart, pagesAt } from './draftCalls.js';

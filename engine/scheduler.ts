@@ -4,7 +4,7 @@
  * its pages back, else the last that runs, and is computed again later. A step costs time for the sequences that it
  * takes, not for those that wait.
  */
-import { MAX_DRAFTS } from '../draft/drafter.js';
+import { MAX_DRAFTS } from '../draft/limits.js';
 import type { StepLimits } from './device.js';
 import { cutTree, depthOf, type DraftTree, layOut, NO_DRAFTS } from './draftTree.js';
 import { findPages, type FoundPages } from './foundPages.js';

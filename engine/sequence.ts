@@ -1,6 +1,7 @@
 /** A sequence of tokens that is continued: its prompt, what was generated, and the pages of its keys and values. */
 import { NO_FILTERS } from '../ir/filters.js';
-import { type Draft, MAX_DRAFTS, NO_DRAFT } from '../draft/drafter.js';
+import { type Draft, NO_DRAFT } from '../draft/drafter.js';
+import { MAX_DRAFTS } from '../draft/limits.js';
 import { DECODE_RUN } from '../ir/stepping.js';
 import { type Draw, noiseKey } from '../ir/gumbel.js';
 import { defined } from '../system/defined.js';

@@ -6,15 +6,8 @@
  */
 import { Acceptance, TextAcceptance } from '../draft/acceptance.js';
 import type { Survivals } from '../draft/allocate.js';
-import {
-  type Draft,
-  type Drafter,
-  type DraftState,
-  type DraftText,
-  MAX_DRAFTS,
-  NO_DRAFT,
-  usableDraft,
-} from '../draft/drafter.js';
+import { type Draft, type Drafter, type DraftState, type DraftText, NO_DRAFT, usableDraft } from '../draft/drafter.js';
+import { MAX_DRAFTS } from '../draft/limits.js';
 import type { StepLimits } from './device.js';
 import type { DeviceDrafts } from './deviceDrafts.js';
 import { DeviceRounds } from './deviceRounds.js';
@@ -258,7 +251,7 @@ export class Speculation {
         continue;
       }
       const entry = this.entries.get(sequence);
-      // Of a text that thinks, tokens may be pending, but not the last.
+      // While a guide works out the next mask, a text can compute older tokens but takes no drafts.
       if (entry !== undefined && !sequence.isThinking) offers.push({ sequence, entry, draft: NO_DRAFT, survivals: [] });
     }
     const room = Math.max(0, Math.min(besideTokens, tokens) - textTokens);

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { PREFIXES } from '../commands/runRequest.js';
 import { VERIFIER_NAMES } from '../commands/verifier.js';
-import { MAX_DRAFTS } from '../draft/drafter.js';
+import { MAX_DRAFTS } from '../draft/limits.js';
 import { MAX_CACHE_TOKENS } from '../driver/names.js';
 import { KV_CACHES, PRECISIONS, TARGET_CHOICES } from '../driver/precision.js';
 import { UsageError } from '../errors.js';

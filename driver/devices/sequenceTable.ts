@@ -32,8 +32,8 @@ export interface StepInputs extends Partial<FilterInputs> {
   /** The same as `keep`, for tokens that are chosen from logits: those of the first rows. */
   readonly keepFiltered?: Int32Array;
   /**
-   * Of the function `draft` that goes on from features: where those of each new token's position lie; and of each row,
-   * where its own go, as those of the next position; −1: nowhere.
+   * For a `draft` that reads features: the state row with the features of each new token's position. `keepFeature`: the
+   * state row that takes what each row computes, as the features of the next position; −1 for none.
    */
   readonly feature?: Int32Array;
   readonly keepFeature?: Int32Array;

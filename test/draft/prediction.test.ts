@@ -1,6 +1,7 @@
 /** Texts that are expected: followed while the text is what was expected, and found again where it comes back. */
 import { describe, expect, it } from 'vitest';
-import { type Drafter, type DraftText, MAX_DRAFTS } from '../../draft/drafter.js';
+import type { Drafter, DraftText } from '../../draft/drafter.js';
+import { MAX_DRAFTS } from '../../draft/limits.js';
 import { Followed, predicting, Prediction } from '../../draft/prediction.js';
 import { expectLinear } from '../support/growth.js';
 import { randomNumbers } from '../support/pathModel.js';

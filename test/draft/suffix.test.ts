@@ -1,6 +1,7 @@
 /** Drafts from former outputs: what they are, how likely, what leaves, and what they cost. */
 import { describe, expect, it } from 'vitest';
-import { type DraftText, MAX_DRAFTS, usableDraft } from '../../draft/drafter.js';
+import { type DraftText, usableDraft } from '../../draft/drafter.js';
+import { MAX_DRAFTS } from '../../draft/limits.js';
 import { LEAST_CHANCE } from '../../draft/ngram.js';
 import { SuffixDrafter } from '../../draft/suffix.js';
 import { type Draw, gumbel, noiseKey } from '../../ir/gumbel.js';

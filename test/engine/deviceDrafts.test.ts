@@ -173,7 +173,7 @@ describe('a round of drafts', () => {
 
   it('has as many drafts of each text as it asks for, where there is room', async () => {
     const { ask, sequences, pool, model } = await begin({}, [textOf(1, 20), textOf(2, 30), textOf(3, 9)], 7);
-    // Of seven pages five are held, of which the second text has filled two but for a token.
+    // Five of seven pages are held. The second text has room for one more token in its two pages.
     expect(pool.available).toBe(2);
     const drafts = await ask([4, 6, 2]);
     expect(sequences.map((sequence) => drafts.get(sequence)?.tokens.length)).toEqual([4, 1, 2]);

@@ -1,8 +1,10 @@
 /** Drafts: whoever proposes them, and whatever happens meanwhile, texts are those without. */
 import { describe, expect, it } from 'vitest';
-import { type Drafter, drafterOf, MAX_DRAFTS, usableDraft } from '../../draft/drafter.js';
+import { type Drafter, drafterOf, usableDraft } from '../../draft/drafter.js';
+import { MAX_DRAFTS } from '../../draft/limits.js';
 import { Engine } from '../../engine/engine.js';
 import type { GenerateRequest } from '../../engine/request.js';
+import { DECODE_RUN } from '../../ir/stepping.js';
 import { requestsOf, STEMS, type Text, textOf, textsAlone, textsOf } from '../support/draftedTexts.js';
 import { mix, PATH_VOCAB, pathModel, type PathModelOptions, randomNumbers } from '../support/pathModel.js';
 
@@ -121,6 +123,7 @@ describe('drafts', () => {
       usableDraft({ tokens }, most, vocab).tokens;
     const many = Array.from({ length: 30 }, (_, i) => i);
     expect(tokensOf(many, 100)).toEqual(many.slice(0, MAX_DRAFTS));
+    expect(MAX_DRAFTS + 1).toBe(DECODE_RUN);
     expect([tokensOf(many, 2), tokensOf(many, -3)]).toEqual([[0, 1], []]);
     expect(tokensOf([4, 5, 6, 2], 9, 6)).toEqual([4, 5]);
     expect([tokensOf([1, 1.5], 9), tokensOf([-1], 9), tokensOf([NaN, 1], 9)]).toEqual([[1], [], []]);

@@ -1,6 +1,6 @@
 /** Requests and events that go through a port. */
 import { afterEach, describe, expect, it } from 'vitest';
-import { MAX_DRAFTS } from '../../../draft/drafter.js';
+import { MAX_DRAFTS } from '../../../draft/limits.js';
 import { QueueFull } from '../../../engine/engine.js';
 import { GivenUp, type RequestEvent } from '../../../engine/request.js';
 import type { LinkedClient } from '../../../serve/link/client.js';
