@@ -105,6 +105,7 @@ function scalarsOf(kernel: Kernel): readonly Scalar[] {
     case 'sample':
     case 'route':
     case 'sortByExpert':
+    case 'shrink':
       return [];
     default:
       return kernel satisfies never;

@@ -170,6 +170,8 @@ export function contractionFlops(kernel: Kernel): { readonly perRow: number; rea
     case 'route':
     case 'sortByExpert':
       return { perRow: 0, perPair: 0 };
+    case 'shrink':
+      return { perRow: 2 * kernel.k * kernel.parts * kernel.rank, perPair: 0 };
     default:
       return kernel satisfies never;
   }
@@ -258,6 +260,12 @@ export function kernelWork(kernel: Kernel, module: KernelModule | Declarations, 
         flops: 0,
         scalarOps: rows * kernel.count * (SOFTMAX_OPS + kernel.chosen),
         bytes: written + declarations.bytes(kernel.logits, size),
+      };
+    case 'shrink':
+      return {
+        flops: 2 * rows * kernel.k * kernel.parts * kernel.rank,
+        scalarOps: 0,
+        bytes: written + declarations.bytes(kernel.a, size),
       };
     case 'sortByExpert':
       return { flops: 0, scalarOps: 0, bytes: written + 2 * declarations.bytes(kernel.experts, size) };

@@ -55,7 +55,19 @@ function visitNames(kernel: Kernel, rename: (name: string) => string, scalar: (s
         ...kernel,
         a: rename(kernel.a),
         ...defined({ experts: kernel.experts && { ...kernel.experts, starts: rename(kernel.experts.starts) } }),
-        segments: kernel.segments.map((s) => ({ ...s, weight: rename(s.weight), outputs: s.outputs.map(output) })),
+        ...defined({
+          adapter: kernel.adapter && {
+            ...kernel.adapter,
+            slot: rename(kernel.adapter.slot),
+            shrunk: rename(kernel.adapter.shrunk),
+          },
+        }),
+        segments: kernel.segments.map((s) => ({
+          ...s,
+          weight: rename(s.weight),
+          ...defined({ adapter: s.adapter && { ...s.adapter, weight: rename(s.adapter.weight) } }),
+          outputs: s.outputs.map(output),
+        })),
         ...defined({ finish: kernel.finish && kernel.finish.map(output) }),
       };
     case 'attention': {
@@ -133,6 +145,15 @@ function visitNames(kernel: Kernel, rename: (name: string) => string, scalar: (s
         places: kernel.places.map(rename),
         starts: rename(kernel.starts),
       };
+    case 'shrink':
+      return {
+        ...kernel,
+        a: rename(kernel.a),
+        slot: rename(kernel.slot),
+        weight: rename(kernel.weight),
+        scale: rename(kernel.scale),
+        out: rename(kernel.out),
+      };
     case 'loop':
       return {
         ...kernel,
@@ -195,7 +216,7 @@ function describe(kernel: Kernel, module: KernelModule, capacity: Extents): Read
     const weight = weights.get(name);
     if (weight !== undefined) {
       const rows = weight.sources.reduce((sum, source) => sum + source.rows, 0);
-      const { layout, format, k, pairing, experts, group } = weight;
+      const { layout, format, k, pairing, experts, group, slots } = weight;
       return {
         kind: 'weight',
         layout,
@@ -203,7 +224,7 @@ function describe(kernel: Kernel, module: KernelModule, capacity: Extents): Read
         rows,
         k,
         pairing,
-        ...defined({ experts, group }),
+        ...defined({ experts, group, slots: slots?.count }),
       };
     }
     const buffer = buffers.get(name)!;

@@ -51,6 +51,8 @@ function shapeOf(kernel: Kernel): string {
     case 'logprobReduce':
     case 'sample':
       return `[${kernel.rows} × ${kernel.vocab}]`;
+    case 'shrink':
+      return `[${kernel.rows} × ${kernel.parts}×${kernel.rank}] k ${kernel.k}`;
     case 'route':
     case 'sortByExpert':
       return `[${kernel.rows} × ${kernel.chosen}] of ${kernel.count} experts`;

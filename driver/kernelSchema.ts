@@ -4,6 +4,7 @@ import { MAX_CHOSEN, MAX_EXPERTS } from '../ir/experts.js';
 import { EXTENT_NAME } from '../ir/extents.js';
 import { STATE_NAME } from '../ir/function.js';
 import { NAME } from '../ir/graph/checkNode.js';
+import { MAX_ADAPTER_RANK, MAX_ADAPTER_SLOTS } from '../ir/kernel.js';
 import { mapInputs } from '../ir/sampleInputs.js';
 import { BINARY, type BinaryOp, type Scalar, UNARY, type UnaryOp } from '../ir/scalar.js';
 
@@ -99,6 +100,11 @@ const head = {
   versions: z.record(stateName, z.number().int().min(0).max(MAX_KERNELS)).optional(),
 };
 const totals = z.strictObject({ top: identifier, sum: identifier });
+const adapterRows = {
+  slot: identifier,
+  slots: z.number().int().min(1).max(MAX_ADAPTER_SLOTS),
+  rank: z.number().int().min(1).max(MAX_ADAPTER_RANK),
+};
 const rounding = z.strictObject({ columns: extent }).optional();
 /** A kernel, by its anchor. */
 export const kernel = z.discriminatedUnion('anchor', [
@@ -110,9 +116,18 @@ export const kernel = z.discriminatedUnion('anchor', [
     rounding,
     experts: z.strictObject({ count: expertCount, starts: identifier }).optional(),
     segments: z
-      .array(z.strictObject({ weight: identifier, columns: extent, pairing, outputs }))
+      .array(
+        z.strictObject({
+          weight: identifier,
+          columns: extent,
+          pairing,
+          outputs,
+          adapter: z.strictObject({ weight: identifier, part: z.number().int().min(0).max(64) }).exactOptional(),
+        }),
+      )
       .min(1)
       .max(8),
+    adapter: z.strictObject({ ...adapterRows, shrunk: identifier }).exactOptional(),
     finish: outputs.optional(),
   }),
   z.strictObject({
@@ -205,6 +220,17 @@ export const kernel = z.discriminatedUnion('anchor', [
     order: identifier,
     places: z.array(identifier).max(MAX_CHOSEN),
     starts: identifier,
+  }),
+  z.strictObject({
+    ...head,
+    ...adapterRows,
+    anchor: z.literal('shrink'),
+    k: extent,
+    a: identifier,
+    parts: z.number().int().min(1).max(64),
+    weight: identifier,
+    scale: identifier,
+    out: identifier,
   }),
   z.strictObject({
     ...head,

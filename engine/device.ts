@@ -102,6 +102,8 @@ export interface StepMessage {
   readonly keep: Int32Array;
   /** Of the first rows, which are filtered. */
   readonly filters?: FilterInputs;
+  /** i32[P]: the slot of each part's adapter; −1: it has none. Default: no part has one. */
+  readonly adapter?: Int32Array;
   readonly copies?: PageCopies;
   readonly branches?: DraftBranches;
   /** For the function `draft`, whose drawn tokens are kept apart from those of `step`. Neither filters nor branches. */
@@ -161,6 +163,27 @@ export interface DraftFunction {
   readonly limits: Pick<StepLimits, 'tokens' | 'keys' | 'rows'>;
 }
 
+/** An adapter as devices are asked for it. Its content, not its place, is what it is. */
+export interface AdapterRef {
+  /** SHA-256, hexadecimal, of its content. */
+  readonly hash: string;
+  /** Absolute path of its folder. */
+  readonly path: string;
+}
+
+/** Slots of adapters on a device, each with one adapter or none. */
+export interface DeviceAdapters {
+  readonly count: number;
+  /** Largest rank of an adapter. */
+  readonly rank: number;
+  /**
+   * Puts an adapter into a slot, in place of what it holds. No step that was sent may name the slot until it resolves;
+   * other slots are read meanwhile. Rejects with a UserError where the folder no longer holds what the hash says, or
+   * does not fit the model. A device that was replaced has empty slots.
+   */
+  load(slot: number, adapter: AdapterRef): Promise<void>;
+}
+
 /** A model on one replica, as the engine sees it. Its steps are executed in the order in which they are sent. */
 export interface DeviceModel {
   readonly limits: StepLimits;
@@ -178,6 +201,8 @@ export interface DeviceModel {
   readonly pieceBytes: number;
   /** The function that proposes tokens on the device, if the model has one. */
   readonly draft?: DraftFunction | undefined;
+  /** Where adapters of requests go, if the model was compiled for them. */
+  readonly adapters?: DeviceAdapters | undefined;
   /** Says how many pages it has, beside other models on its device. Absent: it keeps those that it is opened with. */
   readonly budget?: MemoryBudget | undefined;
   /** Rejects with StateLost where the device is gone, and with an error that has `rows` where only those failed. */

@@ -102,6 +102,8 @@ export type Role =
   | { readonly kind: 'slot'; readonly state: string }
   /** A row of a state. */
   | { readonly kind: 'entry'; readonly state: string }
+  /** The slot of a row's adapter, below `slots`, or −1 for none. */
+  | { readonly kind: 'adapter'; readonly slots: number }
   /** Numbers that are not indices. */
   | { readonly kind: 'values' };
 
@@ -114,6 +116,7 @@ export const ROLE_KINDS = [
   'rowOrNone',
   'slot',
   'entry',
+  'adapter',
   'values',
 ] as const;
 
@@ -162,6 +165,7 @@ const RANGES: { readonly [K in Role['kind']]: Rule<K> } = {
   rowOrNone: ({ of }, { extents }) => from(-1, extentIn(of, extents)),
   slot: ({ state }, { states }) => from(-1, extentIn(state, states)),
   entry: ({ state }, { states }) => from(0, extentIn(state, states)),
+  adapter: ({ slots }) => from(-1, slots),
   values: () => undefined,
 };
 
@@ -187,6 +191,7 @@ export function indexBound(role: Role, stateRows: (state: string) => Dim | undef
     case 'subtreeEnd':
     case 'rowOrNone':
     case 'slot':
+    case 'adapter':
     case 'values':
       return undefined;
     default:
@@ -199,6 +204,8 @@ export function printRole(role: Role): string {
   switch (role.kind) {
     case 'token':
       return `token(${role.vocab})`;
+    case 'adapter':
+      return `adapter(${role.slots})`;
     case 'row':
     case 'rowOrNone':
       return `${role.kind}(${role.of})`;

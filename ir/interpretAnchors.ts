@@ -16,6 +16,7 @@ import {
   reducedBuffers,
   type RouteKernel,
   type SampleKernel,
+  type ShrinkKernel,
   type SortByExpertKernel,
 } from './kernel.js';
 import { scaleBuffers } from './kernelAccess.js';
@@ -370,4 +371,25 @@ export function rowExperts(memory: KernelMemory, { starts, count }: ExpertRows, 
   const { data } = memory.read(starts);
   if (data[0] !== 0 || data[count] !== rows) throw new Error(`${starts} lists ${data[count]} rows of ${rows}.`);
   return (row) => data.findLastIndex((start, expert) => expert < count && start <= row);
+}
+
+// The first factor of adapters.
+
+export function shrink(memory: KernelMemory, kernel: ShrinkKernel): void {
+  const { k, rank, parts, slots } = kernel;
+  const a = memory.read(kernel.a);
+  const weight = memory.weight(kernel.weight, k);
+  const scale = memory.weight(kernel.scale, 1);
+  const out = memory.write(kernel.out);
+  const columns = parts * rank;
+  for (let row = 0; row < out.rows; row++) {
+    const slot = memory.slot(kernel.slot, row, slots);
+    if (slot === undefined) continue;
+    const own = out.data.subarray(row * columns, (row + 1) * columns);
+    dots(a.data, row * k, weight.data, slot * columns * k, k, own);
+    own.forEach((sum, i) => {
+      own[i] = sum * scale.data[slot * parts + Math.floor(i / rank)]!;
+    });
+  }
+  memory.finish(kernel.out);
 }

@@ -86,11 +86,44 @@ export interface Segment {
   readonly columns: number;
   readonly pairing: Pairing;
   readonly outputs: readonly Output[];
+  /** What rows of adapters add to its products. Default: nothing. */
+  readonly adapter?: SegmentAdapter;
 }
+
+/**
+ * The second factor of an adapter for a segment: `weight` has slots, and in each the matrix B [columns (×2 if
+ * interleaved), rank] in the segment's pairing. Columns of the segment's first matrix read part `part` of what was
+ * shrunk, those of its second one part `part` + 1.
+ */
+export interface SegmentAdapter {
+  readonly weight: string;
+  readonly part: number;
+}
+
+/** The rows of a contraction that have adapters. */
+export interface AdapterRows {
+  /** i32[rows]: the slot of each row's adapter, below `slots`; −1: the row has none. */
+  readonly slot: string;
+  readonly slots: number;
+  /** Of every adapter, ranks below it padded with zeros: a multiple of ADAPTER_RANK. */
+  readonly rank: number;
+  /** [rows, parts·rank] of the left operand's type, as a shrink kernel leaves it. Rows without adapter hold anything. */
+  readonly shrunk: string;
+}
+
+/** The depth of one step of tensor cores, in which ranks are counted. */
+export const ADAPTER_RANK = 16;
+/** Largest rank of a slot, and most slots. */
+export const MAX_ADAPTER_RANK = 512;
+export const MAX_ADAPTER_SLOTS = 1024;
 
 /**
  * acc[row, j] = Σ_k a[row, k]·W[j, k], then each segment's epilogue. fp32 accumulation in order of k. With experts, W
  * has a matrix for each of them, and a row is multiplied by that of its own.
+ *
+ * With `adapter`, a row whose slot is s ≥ 0 goes on in the same accumulators, where the segment has an adapter:
+ * acc[row, j] += Σ_i shrunk[row, part·rank + i]·B[s][j, i], in order of i. Other rows have the bits that they have
+ * without.
  *
  * `finish`: programs over whole rows of the only segment's columns, once all of the segment's results for a row are
  * stored. They may read these results, at their own row only, and see no accumulator.
@@ -104,7 +137,31 @@ export interface GemmKernel extends KernelBase {
   /** The left operand is rounded as it is read. */
   readonly rounding?: Rounding;
   readonly segments: readonly Segment[];
+  readonly adapter?: AdapterRows;
   readonly finish?: readonly Output[];
+}
+
+/**
+ * The first factor of adapters: out[row, i] = scale[s][part]·Σ_k a[row, k]·A[s][i, k], where s is the row's slot and
+ * part = ⌊i / rank⌋. It is added in fp32 in an order that depends on k alone, scaled in fp32, and rounded once to the
+ * type of `out`. Rows without adapter write nothing.
+ */
+export interface ShrinkKernel extends KernelBase {
+  readonly anchor: 'shrink';
+  readonly k: number;
+  /** [rows, k] */
+  readonly a: string;
+  /** As AdapterRows has them. */
+  readonly slot: string;
+  readonly slots: number;
+  readonly rank: number;
+  readonly parts: number;
+  /** A weight with slots, in each [parts·rank, k]. */
+  readonly weight: string;
+  /** A weight with slots, in each f32[parts] in layout `rows`. */
+  readonly scale: string;
+  /** [rows, parts·rank] of the type of `a`. */
+  readonly out: string;
 }
 
 /** Columns of a loop, and what it computes for each of them in each row. */
@@ -143,6 +200,7 @@ export type Kernel =
   | SampleKernel
   | RouteKernel
   | SortByExpertKernel
+  | ShrinkKernel
   | LoopKernel;
 
 /** A kernel that multiplies rows by packed weights. */
@@ -426,6 +484,12 @@ export interface WeightDecl {
   readonly sources: readonly WeightSource[];
   /** Default: one matrix. */
   readonly experts?: number;
+  /**
+   * Matrices that adapters are written to while a model runs, one behind another: that many, each as if it were alone.
+   * They are zero at first. Sources say the checkpoint's matrices that they stand beside, and columnScale is to be
+   * applied by whoever writes them. `holds`: what of an adapter.
+   */
+  readonly slots?: { readonly count: number; readonly holds: 'a' | 'b' | 'scale' };
   readonly k: number;
   readonly pairing: Pairing;
   readonly columnScale?: string;

@@ -61,8 +61,10 @@ export const kernelReads: (kernel: Kernel) => ReadonlySet<string> = oncePer((ker
     case 'gemm':
       reads.add(kernel.a);
       if (kernel.experts !== undefined) reads.add(kernel.experts.starts);
+      if (kernel.adapter !== undefined) for (const name of [kernel.adapter.slot, kernel.adapter.shrunk]) reads.add(name);
       for (const segment of kernel.segments) {
         reads.add(segment.weight);
+        if (segment.adapter !== undefined) reads.add(segment.adapter.weight);
         segment.outputs.forEach((output) => outputReads(output, reads));
       }
       finishReads(
@@ -94,6 +96,9 @@ export const kernelReads: (kernel: Kernel) => ReadonlySet<string> = oncePer((ker
       break;
     case 'sortByExpert':
       reads.add(kernel.experts);
+      break;
+    case 'shrink':
+      for (const name of [kernel.a, kernel.slot, kernel.weight, kernel.scale]) reads.add(name);
       break;
     case 'loop':
       for (const { outputs } of loopDomains(kernel)) for (const output of outputs) outputReads(output, reads);
@@ -143,6 +148,8 @@ export const kernelWrites: (kernel: Kernel) => ReadonlySet<string> = oncePer((ke
       return new Set([kernel.experts, ...kernel.weights]);
     case 'sortByExpert':
       return new Set([kernel.order, ...kernel.places, kernel.starts]);
+    case 'shrink':
+      return new Set([kernel.out]);
     case 'loop':
       return new Set(outputsOf(kernel).map((o) => o.buffer));
     default:

@@ -7,6 +7,7 @@
 import { evaluateScalar, type ScalarContext } from './evaluateScalar.js';
 import {
   attention,
+  dot,
   dots,
   leftOperand,
   logProb,
@@ -15,6 +16,7 @@ import {
   route,
   rowExperts,
   sample,
+  shrink,
   sortByExpert,
 } from './interpretAnchors.js';
 import {
@@ -26,6 +28,7 @@ import {
   type LoopKernel,
   type Output,
   ROW_SUM_BLOCK,
+  type Segment,
 } from './kernel.js';
 import { type KernelEnv, KernelMemory, type ModuleEnv } from './kernelMemory.js';
 export { evaluateScalar } from './evaluateScalar.js';
@@ -84,6 +87,9 @@ function runKernel(memory: KernelMemory, kernel: Kernel): Map<string, Float64Arr
       case 'sortByExpert':
         sortByExpert(memory, kernel);
         break;
+      case 'shrink':
+        shrink(memory, kernel);
+        break;
       case 'loop':
         loop(memory, kernel);
         break;
@@ -114,6 +120,7 @@ function gemm(memory: KernelMemory, kernel: GemmKernel): void {
       const first = expertOf(row) * n * kernel.k;
       dots(a.data, row * a.columns, weight.data, first, kernel.k, acc.subarray(row * n, (row + 1) * n));
     }
+    addAdapters(memory, kernel, segment, acc);
     program(memory, segment.outputs, rows, segment.columns, {
       acc: (index, row, column) => acc[row * n + index * segment.columns + column]!,
       headDim: segment.pairing.kind === 'rotate' ? segment.pairing.headDim : undefined,
@@ -122,6 +129,24 @@ function gemm(memory: KernelMemory, kernel: GemmKernel): void {
   if (kernel.finish === undefined) return;
   memory.complete();
   program(memory, kernel.finish, rows, kernel.segments[0]!.columns, {});
+}
+
+/** Adds what rows of adapters get to a segment's products, [rows, n]. */
+function addAdapters(memory: KernelMemory, { adapter }: GemmKernel, segment: Segment, acc: Float64Array): void {
+  if (adapter === undefined || segment.adapter === undefined) return;
+  const { rank, slots } = adapter;
+  const shrunk = memory.read(adapter.shrunk);
+  const b = memory.weight(segment.adapter.weight, rank);
+  const n = b.rows / slots;
+  for (let row = 0; row < shrunk.rows; row++) {
+    const slot = memory.slot(adapter.slot, row, slots);
+    if (slot === undefined) continue;
+    for (let j = 0; j < n; j++) {
+      const part = segment.adapter.part + Math.floor(j / segment.columns);
+      const from = row * shrunk.columns + part * rank;
+      acc[row * n + j]! += dot(shrunk.data, from, b.data, (slot * n + j) * rank, rank);
+    }
+  }
 }
 
 function loop(memory: KernelMemory, kernel: LoopKernel): void {

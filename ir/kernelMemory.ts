@@ -13,7 +13,10 @@ export interface ModuleEnv {
   readonly sizes: Extents;
   /** Dense input buffers by name. `interpretKernel` takes every buffer that the kernel reads. */
   readonly buffers: ReadonlyMap<string, Float64Array>;
-  /** Weights by WeightDecl name, as logical [n, k] matrices: sources stacked by rows, columnScale already applied. */
+  /**
+   * Weights by WeightDecl name, as logical [n, k] matrices: sources stacked by rows, columnScale already applied. Slots
+   * follow one another, and are zero where nothing is given.
+   */
   readonly weights?: ReadonlyMap<string, Float64Array>;
   /** Checkpoint tensors by name. A weight that is absent from `weights` is built from its sources and columnScale. */
   readonly tensors?: ReadonlyMap<string, RawTensor>;
@@ -141,11 +144,12 @@ export class KernelMemory {
     if (decl === undefined) throw new Error(`weight '${name}' is not declared.`);
     if (decl.k !== k) throw new Error(`weight '${name}' has k ${decl.k}, the kernel has ${k}.`);
     let data = this.env.weights?.get(name) ?? this.built.get(name);
+    const rows = sourceRows(decl) * (decl.slots?.count ?? 1);
+    if (data === undefined && decl.slots !== undefined) data = new Float64Array(rows * k);
     if (data === undefined) {
       data = logicalWeight(decl, this.env.tensors ?? new Map(), this.env.round === true);
       this.built.set(name, data);
     }
-    const rows = sourceRows(decl);
     if (data.length !== rows * k)
       throw new Error(`weight '${name}' is [${rows}, ${k}] but ${data.length} elements were given.`);
     const view = { name, rows, columns: k, data };

@@ -1,6 +1,7 @@
 /** Deterministic text of kernels, for dumps, `inspect` and tests. Nothing parses it. */
 import { maskBuffers } from './kernelAccess.js';
 import type {
+  AdapterRows,
   Rounding,
   BufferDecl,
   ExpertRows,
@@ -46,6 +47,9 @@ const printExperts = (experts: ExpertRows | undefined): string =>
 const printRounding = (rounding: Rounding | undefined): string =>
   rounding === undefined ? '' : ` in 8 bits by ${rounding.columns}`;
 
+const printAdapters = ({ slot, slots, rank }: Pick<AdapterRows, 'slot' | 'slots' | 'rank'>): string =>
+  `adapters of rank ${rank} in ${slots} slots, by ${slot}`;
+
 /** A kernel in a few lines: its anchor, and a line for each result that it writes. */
 export function printKernel(kernel: Kernel): string {
   const head = `${kernel.name}: ${kernel.anchor} over ${kernel.rows}`;
@@ -54,8 +58,10 @@ export function printKernel(kernel: Kernel): string {
       return [
         `${head}, ${kernel.a}[${kernel.rows}, ${kernel.k}]` +
           `${printRounding(kernel.rounding)}${printExperts(kernel.experts)}`,
-        ...kernel.segments.flatMap(({ weight, columns, pairing, outputs }) => [
+        ...(kernel.adapter === undefined ? [] : [`  and ${printAdapters(kernel.adapter)}, from ${kernel.adapter.shrunk}`]),
+        ...kernel.segments.flatMap(({ weight, columns, pairing, outputs, adapter }) => [
           `  ${weight}: ${columns} columns${printPairing(pairing)}`,
+          ...(adapter === undefined ? [] : [`    and ${adapter.weight} from part ${adapter.part}`]),
           ...outputs.map((output) => `    ${printOutput(output)}`),
         ]),
         ...(kernel.finish === undefined ? [] : ['  whole rows:']),
@@ -102,6 +108,10 @@ export function printKernel(kernel: Kernel): string {
       const { order, places, starts, experts } = kernel;
       return `${head}, ${order}, ${places.join(', ')}, ${starts} = the order of ${experts}`;
     }
+    case 'shrink': {
+      const { out, a, k, weight, scale, parts } = kernel;
+      return `${head}, ${out} = ${a}[${kernel.rows}, ${k}]·${weight}·${scale}, ${parts} parts, ${printAdapters(kernel)}`;
+    }
     case 'loop': {
       return [
         ...loopDomains(kernel).flatMap(({ columns, headDim, outputs }, i) => [
@@ -139,8 +149,9 @@ const printWeight = ({
   pairing,
   columnScale,
   columnOffset,
+  slots,
 }: WeightDecl): string =>
-  `packed ${name} : ${layout} ${format} of ` +
+  `packed ${name} : ${layout} ${format} of ${slots === undefined ? '' : `${slots.count} slots of ${slots.holds} beside `}` +
   `${sources
     .slice(0, sources.length / experts)
     .map(({ tensor, rows, order }) => `${tensor}[${rows}, ${k}]${printOrder(order)}`)

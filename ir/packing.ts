@@ -139,8 +139,12 @@ export function packedDepth({ layout, format, k }: DepthOf): number {
 export const panelColumns = ({ layout, format }: Pick<WeightDecl, 'layout' | 'format'>): number =>
   layout === 'vnni' ? VNNI_COLUMNS : layout === 'quads' ? QUAD_COLUMNS : (LINE_BYTES * 8) / FORMATS[format].elementBits;
 
-/** Bytes of a packed weight with `columns` physical columns (the length of physicalToLogical). */
-export function packedBytes(weight: WeightDecl, columns: number): number {
+/** Bytes of a packed weight with `columns` physical columns (the length of physicalToLogical), of all its slots. */
+export const packedBytes = (weight: WeightDecl, columns: number): number =>
+  (weight.slots?.count ?? 1) * slotBytes(weight, columns);
+
+/** The same of one slot. */
+export function slotBytes(weight: WeightDecl, columns: number): number {
   if (weight.group !== undefined) return groupedBytes(columns, weight.k, weight.group);
   const isInPanels = weight.layout === 'panels' || weight.layout === 'vnni' || weight.layout === 'quads';
   return FORMATS[weight.format].bytes(

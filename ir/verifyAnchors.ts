@@ -7,6 +7,7 @@ import {
   type AttentionKernel,
   type BufferDecl,
   LOGPROB_BLOCK,
+  MAX_ADAPTER_SLOTS,
   type LogProbKernel,
   type LogProbReduceKernel,
   type Mask,
@@ -48,7 +49,7 @@ export interface Multiplied {
   readonly experts?: number | undefined;
 }
 
-const samePairing = (a: Pairing, b: Pairing): boolean =>
+export const samePairing = (a: Pairing, b: Pairing): boolean =>
   a.kind === b.kind &&
   (a.kind === 'none' || b.kind === 'none' || a.width === b.width) &&
   (a.kind !== 'rotate' || b.kind !== 'rotate' || a.headDim === b.headDim);
@@ -237,6 +238,16 @@ export function expertsProblem({ experts, sources, layout }: WeightDecl): string
   return isAlike ? undefined : 'its experts have matrices of different rows.';
 }
 
+/** What is wrong with the slots of a weight; undefined if nothing is. */
+export function slotsProblem({ slots, experts, group, scalesOf, from }: WeightDecl): string | undefined {
+  if (slots === undefined) return undefined;
+  if (!isExtent(slots.count) || slots.count > MAX_ADAPTER_SLOTS)
+    return `${slots.count} slots: there are from 1 to ${MAX_ADAPTER_SLOTS}.`;
+  return [experts, group, scalesOf, from].some((each) => each !== undefined)
+    ? 'a weight with slots has neither experts nor codes.'
+    : undefined;
+}
+
 function counts({ count, chosen }: Pick<RouteKernel, 'count' | 'chosen'>, check: KernelCheck): void {
   if (!Number.isInteger(count) || count < 1 || count > MAX_EXPERTS)
     check.fail(`${count} experts: there are from 1 to ${MAX_EXPERTS}.`);
@@ -329,10 +340,10 @@ export function verifyWeight(
   if (weight.layout === 'rows') {
     if (weight.columnScale !== undefined && weight.scalesOf === undefined)
       fail("layout rows is the checkpoint's own memory: it takes no column scale.");
-    if (weight.pairing.kind !== 'none' || weight.sources.length !== 1)
+    if (weight.pairing.kind !== 'none' || (weight.sources.length !== 1 && weight.slots === undefined))
       fail('layout rows has one source and no pairing.');
   }
-  const mixed = expertsProblem(weight);
+  const mixed = expertsProblem(weight) ?? slotsProblem(weight);
   if (mixed !== undefined) fail(mixed);
   const { experts = 1 } = weight;
   if (weight.pairing.kind === 'interleave') {

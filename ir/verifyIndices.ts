@@ -67,6 +67,15 @@ export function verifyIndices(module: KernelModule): void {
             `'${mask}' it must be rowOrNone(${rows.get(mask)}).`,
         );
     }
+    const adapters = kernel.anchor === 'shrink' ? kernel : kernel.anchor === 'gemm' ? kernel.adapter : undefined;
+    if (adapters !== undefined) {
+      const role = roles.get(adapters.slot);
+      if (role?.kind !== 'adapter' || role.slots > adapters.slots)
+        fail(
+          `'${adapters.slot}' is ${role === undefined ? 'no input' : printRole(role)}; to choose among adapters it ` +
+            `must be adapter(${adapters.slots}).`,
+        );
+    }
     if (kernel.anchor !== 'attention') continue;
     const { mask } = kernel;
     if (mask.kind === 'column') {
@@ -146,6 +155,7 @@ function lookups(kernel: Kernel, rows: ReadonlyMap<string, Dim>): readonly Looku
     case 'gemm':
     case 'route':
     case 'sortByExpert':
+    case 'shrink':
     case 'loop':
       break;
     default:

@@ -36,6 +36,7 @@ import {
   verifySortByExpert,
   verifyWeight,
 } from './verifyAnchors.js';
+import { verifyAdapterRows, verifySegmentAdapter, verifyShrink } from './verifyAdapters.js';
 import { StateVersions, verifyBuffers, verifyConstants, verifyExtents, verifyStates } from './verifyBuffers.js';
 import { type ProgramDomain, shape, verifyProgram } from './verifyProgram.js';
 
@@ -150,6 +151,8 @@ export class KernelVerifier implements KernelCheck {
         return verifyRoute(kernel, this);
       case 'sortByExpert':
         return verifySortByExpert(kernel, this);
+      case 'shrink':
+        return verifyShrink(kernel, this);
       case 'loop':
         for (const domain of loopDomains(kernel)) this.loop(kernel.rows, domain);
         if (kernel.finish !== undefined) this.finishLoop(kernel, kernel.finish);
@@ -169,7 +172,7 @@ export class KernelVerifier implements KernelCheck {
       return {
         name,
         dtype: FORMATS[weight.format].element,
-        rows: sourceRows(weight),
+        rows: sourceRows(weight) * (weight.slots?.count ?? 1),
         columns: weight.k,
         space: 'weight',
       };
@@ -251,6 +254,7 @@ export class KernelVerifier implements KernelCheck {
     const { experts } = kernel;
     if (experts !== undefined)
       this.is(this.read(experts.starts), ['i32'], experts.count + 1, 1, 'where the rows of experts begin');
+    if (kernel.adapter !== undefined) verifyAdapterRows(kernel, kernel.adapter, a, this);
     const all: Output[] = [];
     for (const segment of kernel.segments) {
       this.segment(kernel, segment, a);
@@ -311,5 +315,6 @@ export class KernelVerifier implements KernelCheck {
     const each = segment.columns * matrices;
     const read = { k: kernel.k, each, pairing: segment.pairing, a, experts: kernel.experts?.count };
     verifyContraction(segment.weight, read, this);
+    verifySegmentAdapter(kernel, segment, this);
   }
 }

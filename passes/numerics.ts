@@ -1,6 +1,7 @@
 /** What a target computes in, which decides what passes make of a graph. */
 import type { CacheFormat } from '../ir/function.js';
 import type { FloatType } from '../ir/types.js';
+import type { AdapterSlots } from './attachAdapters.js';
 import type { Finishing } from './fuseRowNorms.js';
 import type { StoredFormats } from './keepBlockWeights.js';
 import type { GroupsOf } from './keepGroupedWeights.js';
@@ -36,6 +37,8 @@ export interface Numerics {
   readonly finishing?: Finishing;
   /** How rows of narrow states lie. Default: padded to whole vectors, which kernels then write. */
   readonly states?: 'blocks';
+  /** Slots for adapters beside the matrices of layers, and the rank of each. Default: none. */
+  readonly adapters?: AdapterSlots;
   /** Type of the residual stream if activations are bf16. Default f32. */
   readonly stream?: 'f32' | 'f24';
 }

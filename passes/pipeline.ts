@@ -4,6 +4,7 @@
  */
 import type { Graph } from '../ir/graph/graph.js';
 import { assignPrecision } from './assignPrecision.js';
+import { attachAdapters } from './attachAdapters.js';
 import { canonicalizeMask } from './canonicalizeMask.js';
 import { deduplicateTables } from './deduplicateTables.js';
 import { eliminateCommonSubexpressions } from './eliminateCommonSubexpressions.js';
@@ -209,6 +210,12 @@ export const KERNEL_PASSES: readonly Pass<LoweredModule>[] = [
     does: 'Puts loops that go on with one contraction into one kernel.',
     run: fuseLoops,
     reason: 'after the passes that give loops to contractions, or rewrite what they store',
+  },
+  {
+    name: 'attachAdapters',
+    does: 'Gives the matrices of layers slots for adapters, where that is asked for.',
+    run: (module, { adapters, weights }) => attachAdapters(module, adapters, weights),
+    reason: 'late: what kernels compute from products is settled, and adapters are a part of the products',
   },
   {
     name: 'packStates',

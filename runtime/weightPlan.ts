@@ -38,7 +38,13 @@ export interface LiteralWeight extends StoredWeight {
   readonly values: Float32Array;
 }
 
-export type PlacedWeight = MappedWeight | PackedWeight | LiteralWeight;
+/** Zeros in the packed memory at `offset`, which adapters are written to later. */
+export interface SlotWeight extends StoredWeight {
+  readonly kind: 'slots';
+  readonly offset: number;
+}
+
+export type PlacedWeight = MappedWeight | PackedWeight | LiteralWeight | SlotWeight;
 
 export interface WeightPlan {
   /** One entry for all weights that hold the same values in the same layout. */
@@ -64,6 +70,7 @@ const keyOf = ({ name: _name, ...rest }: WeightDecl): string =>
     rest.scalesOf ?? null,
     rest.from ?? null,
     rest.group ?? null,
+    rest.slots ?? null,
   ]);
 
 /** The location of bytes that can be read in place: in the right format, from one tensor, with aligned elements. */
@@ -133,6 +140,10 @@ export function planWeights(
     const values = literal(weight, byTensor);
     if (values !== undefined) {
       placed.push({ kind: 'literal', names, weight, bytes, offset: reserve(bytes), values });
+      continue;
+    }
+    if (weight.slots !== undefined) {
+      placed.push({ kind: 'slots', names, weight, bytes, offset: reserve(bytes) });
       continue;
     }
     const columns = weight.scalesOf?.k ?? weight.k;

@@ -154,6 +154,7 @@ export function toleranceOf(kernel: Kernel, module: KernelModule, { dtype }: Pic
     case 'sample':
     case 'route':
     case 'sortByExpert':
+    case 'shrink':
       return { relative: 4 * stored + REORDERED, absolute: 2 * stored + REORDERED };
     default:
       return kernel satisfies never;

@@ -9,6 +9,7 @@ import { kernelSignature, parametersOf, scheduleHash } from '../signature.js';
 import { emitAttention } from './attention.js';
 import { emitGemm, emitLogProb } from './contraction.js';
 import { emitLogProbReduce, emitLoop, emitRoute, emitSample, emitSortByExpert } from './loops.js';
+import { emitShrink } from './shrink.js';
 import { COperands } from './operands.js';
 import { cpuHeadersOf } from './templates.js';
 import { type Emitted, unitText } from './unit.js';
@@ -60,6 +61,8 @@ function emitAnchor(kernel: Kernel, operands: COperands, schedule: CpuSchedule, 
       return schedule.kind === 'loop' ? emitRoute(kernel, operands, schedule, symbol) : mismatch();
     case 'sortByExpert':
       return schedule.kind === 'loop' ? emitSortByExpert(kernel, operands, symbol) : mismatch();
+    case 'shrink':
+      return schedule.kind === 'loop' ? emitShrink(kernel, operands, schedule, symbol) : mismatch();
     case 'logprobReduce':
       return schedule.kind === 'loop' ? emitLogProbReduce(kernel, operands, schedule, symbol) : mismatch();
     default:

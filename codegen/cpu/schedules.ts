@@ -150,6 +150,7 @@ export function isLegal(kernel: Kernel, module: KernelModule, schedule: CpuSched
     case 'sample':
     case 'route':
     case 'sortByExpert':
+    case 'shrink':
       if (schedule.kind !== 'loop') return `a ${kernel.anchor} kernel has a loop schedule, not ${schedule.kind}`;
       return isCount(schedule.rows) ? true : 'rows must be positive';
     default:
@@ -201,6 +202,7 @@ export function defaultSchedule(kernel: Kernel, module: KernelModule, facts: Cpu
     case 'route':
     case 'loop':
     case 'logprobReduce':
+    case 'shrink':
       return { kind: 'loop', isa: bestIsa(facts, (isa) => isa !== 'amx'), rows: 16 };
     default:
       return kernel satisfies never;

@@ -5,6 +5,7 @@ import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import { originsIn } from '../../ir/scalar.js';
 import type { MarkOf } from '../marks.js';
 import { kernelSignature, parametersOf, scheduleHash } from '../signature.js';
+import { emitShrink } from './adapter/index.js';
 import { emitAttention } from './attention/index.js';
 import { emitArrange, emitRoute, emitSample } from './experts.js';
 import { emitGemmMma, emitLogProbMma } from './gemmMma.js';
@@ -87,6 +88,8 @@ function emitAnchor(kernel: Kernel, operands: CudaOperands, schedule: CudaSchedu
       return schedule.kind === 'loop' ? emitRoute(kernel, operands, schedule, symbol) : mismatch();
     case 'sortByExpert':
       return schedule.kind === 'loop' ? emitArrange(kernel, operands, schedule, symbol) : mismatch();
+    case 'shrink':
+      return schedule.kind === 'loop' ? emitShrink(kernel, operands, schedule, symbol) : mismatch();
     case 'logprobReduce':
       return schedule.kind === 'loop' ? emitLogProbReduce(kernel, operands, schedule, symbol) : mismatch();
     default:

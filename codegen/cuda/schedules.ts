@@ -202,6 +202,7 @@ export function isLegalCuda(
     case 'sample':
     case 'route':
     case 'sortByExpert':
+    case 'shrink':
       if (schedule.kind !== 'loop') return `a ${kernel.anchor} kernel has a loop schedule, not ${schedule.kind}`;
       return isCount(schedule.threads, 32) && schedule.threads <= MAX_THREADS
         ? true
@@ -231,6 +232,7 @@ export function defaultCudaSchedule(
         run: bucket.run,
       });
     case 'loop':
+    case 'shrink':
       return { kind: 'loop', threads: 256 };
     case 'logprobReduce':
       return { kind: 'loop', threads: 128 };

@@ -218,7 +218,8 @@ const hasCode = ({ code, files, scoreGraph }: Manifest): boolean =>
 /** Throws UserError where a weight of the plan reads a tensor that the checkpoint does not have, or has otherwise. */
 function requireWeights({ weights, constants }: SharedData, { tensors }: Checkpoint): void {
   const own = new Set(constants.map(({ name }) => name));
-  for (const { sources, k, scalesOf, columnScale } of weights) {
+  for (const { sources, k, scalesOf, columnScale, slots } of weights) {
+    if (slots !== undefined) continue;
     const columns = scalesOf?.k ?? k;
     for (const { tensor, rows } of sources) if (!own.has(tensor)) requireTensor(tensors, tensor, rows, columns);
     if (columnScale !== undefined) requireTensor(tensors, columnScale, 1, columns);

@@ -5,6 +5,7 @@ import { MAX_EXPERTS } from '../../ir/experts.js';
 import { EXTENT_COUNTS } from '../../ir/extents.js';
 import { MAX_RANK } from '../../ir/graph/checkNode.js';
 import { GROUP_SIZES } from '../../ir/groups.js';
+import { MAX_ADAPTER_SLOTS } from '../../ir/kernel.js';
 import type { Plan } from '../../ir/plan.js';
 import { CODE_FORMATS, LAYOUTS, WEIGHT_FORMATS } from '../../ir/storage.js';
 import { BUFFER_DTYPES, DTYPES } from '../../ir/types.js';
@@ -124,6 +125,12 @@ const planOf = <S>(schedule: z.ZodType<S>) =>
             .min(1)
             .max(2 * MAX_EXPERTS),
           experts: expertCount.exactOptional(),
+          slots: z
+            .strictObject({
+              count: z.number().int().min(1).max(MAX_ADAPTER_SLOTS),
+              holds: z.enum(['a', 'b', 'scale']),
+            })
+            .exactOptional(),
           k: extent,
           pairing,
           columnScale: tensorName.optional(),

@@ -124,6 +124,12 @@ class Resolver {
           this.fail(spot, `'${clip(found)}'`, `the vocabulary: token(n), n from 1 to ${MAX_DIM}`);
         return { kind, vocab };
       }
+      case 'adapter': {
+        const slots = Number(found);
+        if (!/^[0-9]+$/.test(found) || slots < 1 || slots > MAX_DIM)
+          this.fail(spot, `'${clip(found)}'`, `a number of slots: adapter(n), n from 1 to ${MAX_DIM}`);
+        return { kind, slots };
+      }
       case 'row':
       case 'rowOrNone':
         if (!this.extents.has(found))
