@@ -24,6 +24,7 @@ const COMPOSED = [
   '^grammar/',
   '^search/',
   '^serve/',
+  '^route/',
 ];
 
 /**
@@ -62,6 +63,8 @@ const MAY_IMPORT = {
   engine: ['^ir/', '^python/', '^draft/'],
   // A search sees its models as a writer of steps and a judge of paths: methods are tested with made-up ones.
   search: ['^ir/', '^python/', '^models/', '^tasks/', '^draft/', '^engine/'],
+  // Who answers a request is decided from what replicas say: the policy is tested, and simulated, with none.
+  route: [],
   // The server sees devices through the engine: endpoints are tested with a fake one.
   serve: ['^ir/', '^python/', '^models/', '^tasks/', '^grammar/', '^draft/', '^engine/', '^search/'],
   // Results, traces and IR as pages: what is shown is read or handed in, and nothing here computes an answer.

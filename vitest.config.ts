@@ -92,6 +92,7 @@ const TOGETHER = [
   'passes',
   'python',
   'report',
+  'route',
   'serve',
   'tasks',
 ].flatMap((folder) =>
