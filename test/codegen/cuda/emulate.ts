@@ -9,7 +9,7 @@ import { everyExtent } from '../../../ir/function.js';
 import { type Grouped, type GroupSize, packGroups, roundToGroups } from '../../../ir/groups.js';
 import type { BufferDecl, KernelModule, WeightDecl } from '../../../ir/kernel.js';
 import { logicalWeight, type RawTensor } from '../../../ir/kernelInterpreter.js';
-import { packedBytes, packedDepth, physicalToLogical } from '../../../ir/packing.js';
+import { packedBytes, packedDepth, physicalToLogical, sourceRows } from '../../../ir/packing.js';
 import { elementAt, ROW_PAD, rowStride } from '../../../ir/plan.js';
 import { isBlockFormat } from '../../../ir/storage.js';
 import { DTYPE_BYTES, roundUp } from '../../../ir/types.js';
@@ -138,6 +138,8 @@ export interface EmulateOptions {
   readonly sizes: Extents;
   readonly inputs: ReadonlyMap<string, Float64Array>;
   readonly tensors?: ReadonlyMap<string, RawTensor>;
+  /** Of weights with slots, their logical matrices one behind another. Default: zeros. */
+  readonly slots?: ReadonlyMap<string, Float64Array>;
   readonly schedules: readonly CudaSchedule[];
   /** The capacity of every extent. Default: the size of the first, rounded up to whole tiles. */
   readonly tokensCapacity?: number;
@@ -183,6 +185,21 @@ export function packForGpu(decl: WeightDecl, logical: Float64Array): Buffer {
   order.forEach((from, p) => {
     if (from >= 0) for (let k = 0; k < decl.k; k++) put(bytes, p * stride + k, format, logical[from * decl.k + k]!);
   });
+  return bytes;
+}
+
+/** The same of a weight with slots, whose matrices follow one another. */
+export function packSlots(decl: WeightDecl, given: Float64Array | undefined): Buffer {
+  const { slots, ...one } = decl;
+  const count = slots?.count ?? 1;
+  const elements = sourceRows(decl) * decl.k;
+  const logical = given ?? new Float64Array(count * elements);
+  if (logical.length !== count * elements) throw new Error(`${decl.name} has ${logical.length} elements`);
+  const packed = Array.from({ length: count }, (_, slot) =>
+    packForGpu(one, logical.subarray(slot * elements, (slot + 1) * elements)),
+  );
+  const bytes = aligned(packed.reduce((sum, { length }) => sum + length, 0), 0);
+  packed.reduce((at, each) => at + (bytes.set(each, at), each.length), 0);
   return bytes;
 }
 
@@ -273,7 +290,13 @@ export function arrangeModule(module: KernelModule, options: EmulateOptions): Ar
     ({ name, values }) => [name, { rows: values.length, columns: 1, data: Float64Array.from(values) }] as const,
   );
   const tensors = new Map([...(options.tensors ?? []), ...constants]);
-  for (const decl of module.weights) memory.set(decl.name, packForGpu(decl, logicalWeight(decl, tensors, true)));
+  for (const decl of module.weights)
+    memory.set(
+      decl.name,
+      decl.slots === undefined
+        ? packForGpu(decl, logicalWeight(decl, tensors, true))
+        : packSlots(decl, options.slots?.get(decl.name)),
+    );
   const emitted = module.kernels.map((kernel, i) => {
     const text = emitCudaKernel(kernel, module, options.schedules[i]!, capacity);
     const { mutate } = options;

@@ -1,0 +1,128 @@
+/*
+ * What rows of adapters add to a product (ir/kernel.ts): behind all of k, u·Bᵀ in the same accumulators, where u is what
+ * a shrink kernel has left of the row and B the second factor of the row's own slot. Ranks are taken in order, 16 at a
+ * time. A tile takes them once for each distinct slot among its rows; rows of other slots, and of none, get exact zeros,
+ * which change no bit of a sum.
+ *
+ * Where a kernel has adapters, its segments are Adapted, and its Config says an AdapterConfig.
+ */
+#pragma once
+#include "gemm/segments.cuh"
+#include "lib/elements.cuh"
+
+namespace tw {
+
+/* Ranks of one instruction. */
+constexpr int ADAPTER_STEP = 16;
+
+struct AdapterConfig {
+  /* Of every adapter; 0: the kernel has none. */
+  int rank;
+  /* Elements from row to row of what was shrunk. */
+  int stride;
+  /* Columns of one matrix before those of the other, where two are interleaved; 0: none are. */
+  int width;
+
+  TW_CONSTEXPR bool is_there() const { return rank > 0; }
+  TW_CONSTEXPR int matrices() const { return width > 0 ? 2 : 1; }
+  TW_CONSTEXPR int steps() const { return rank / ADAPTER_STEP; }
+  /* The matrix that eight columns belong to, by their number from a whole pair on. */
+  TW_CONSTEXPR int matrix_of(int group) const { return width > 0 ? group / (width / 8) % 2 : 0; }
+};
+
+/*
+ * A segment and what rows of adapters add to it: the slots of rows; where row 0 of its first part lies in what was
+ * shrunk; the second factors, [slots][columns][rank]. Columns of its second matrix read the part behind the first.
+ */
+template <class Segment, class T, int own_matrices> struct Adapted : Segment {
+  static constexpr int matrices = own_matrices;
+  const int *slots;
+  const T *shrunk, *second;
+};
+
+/* The same of a column tile, whatever its segment. `second`: of slot 0, from the tile's first column on. */
+template <class T> struct AdapterTile {
+  const int *slots;
+  const T *shrunk, *second;
+  /* Elements from slot to slot, and from the part of the first matrix to that of the second. */
+  long long slot_elements;
+  int other_part;
+};
+
+/* `column0`: of the tile in its segment. Segments without adapter have no slots. */
+template <AdapterConfig adapter, class T, class Segment>
+TW_DEVICE AdapterTile<T> adapter_tile(const Segment &segment, int column0) {
+  if constexpr (requires { segment.shrunk; })
+    return { segment.slots, segment.shrunk, segment.second + (long long)column0 * adapter.rank,
+      (long long)Segment::columns * adapter.rank, Segment::matrices == 2 ? adapter.rank : 0 };
+  else
+    return { nullptr, nullptr, nullptr, 0, 0 };
+}
+
+/* The slots of a tile's rows, −1 for none, and the distinct ones among them in order of rows: in shared memory. */
+template <int rows> struct TileSlots {
+  int count;
+  short distinct[rows], of[rows];
+};
+
+/*
+ * Fills them, by one whole warp; a barrier is to follow. Rows from `end` on have none. `slots` may be null: no row has
+ * one. It is an input, so it is there before the kernel before has ended.
+ */
+template <int rows> TW_DEVICE void find_slots(const int *slots, int row0, int end, TileSlots<rows> &found) {
+  static_assert(rows % 8 == 0);
+  const int lane = threadIdx.x % 32;
+  int count = 0;
+  for (int first = 0; first < rows; first += 32) {
+    const int local = first + lane;
+    const int own = slots != nullptr && local < rows && row0 + local < end ? slots[row0 + local] : -1;
+    bool is_first = own >= 0;
+    if (__any_sync(ALL_LANES, is_first)) {
+      for (int i = 0; i < count; i++) is_first = is_first && found.distinct[i] != own;
+      for (int i = 0; i < 31; i++) {
+        const int other = __shfl_sync(ALL_LANES, own, i);
+        is_first = is_first && (i >= lane || other != own);
+      }
+    }
+    const unsigned firsts = __ballot_sync(ALL_LANES, is_first);
+    if (is_first) found.distinct[count + __popc(firsts & ((1u << lane) - 1))] = (short)own;
+    if (local < rows) found.of[local] = (short)own;
+    count += __popc(firsts);
+    __syncwarp();
+  }
+  if (lane == 0) found.count = count;
+}
+
+/*
+ * Fragments of 16 rows for mma: a lane's two rows, and its part of 16 ranks of them from `rank` on. A row without slot
+ * is zeros: nothing of it is read.
+ */
+template <class T> struct ShrunkRows {
+  const T *low, *high;
+  bool has_low, has_high;
+
+  TW_DEVICE void load(int rank, unsigned (&x)[4]) const {
+    const int at = rank + 2 * ((int)threadIdx.x % 4);
+    x[0] = has_low ? *(const unsigned *)(low + at) : 0u;
+    x[1] = has_high ? *(const unsigned *)(high + at) : 0u;
+    x[2] = has_low ? *(const unsigned *)(low + at + 8) : 0u;
+    x[3] = has_high ? *(const unsigned *)(high + at + 8) : 0u;
+  }
+};
+
+/* `local`: the lane's first row in the tile, whose slots are these; the second is 8 below. */
+template <AdapterConfig adapter, class T>
+TW_DEVICE ShrunkRows<T> shrunk_rows(const AdapterTile<T> &tile, int row, short low, short high) {
+  const T *const first = tile.shrunk + (long long)row * adapter.stride;
+  return { first, first + 8 * adapter.stride, low >= 0, high >= 0 };
+}
+
+/* The same fragments with the rows of one slot only. */
+TW_DEVICE void mask_rows(unsigned (&to)[4], const unsigned (&x)[4], bool low, bool high) {
+  to[0] = low ? x[0] : 0u;
+  to[1] = high ? x[1] : 0u;
+  to[2] = low ? x[2] : 0u;
+  to[3] = high ? x[3] : 0u;
+}
+
+}  // namespace tw
