@@ -169,6 +169,8 @@ export interface AdapterRef {
   readonly hash: string;
   /** Absolute path of its folder. */
   readonly path: string;
+  /** Largest rank of its products, where that is known: what no slot can hold is refused before it waits for one. */
+  readonly rank?: number | undefined;
 }
 
 /** Slots of adapters on a device, each with one adapter or none. */

@@ -5,6 +5,7 @@
 import { UsageError, UserError } from '../errors.js';
 import { counted } from '../system/text.js';
 import type { Discarded } from './discard.js';
+import { checkAdapter } from './adapterRequest.js';
 import type { DeviceModel } from './device.js';
 import { RequestHandle } from './handle.js';
 import type { ModelStats } from './modelStats.js';
@@ -149,6 +150,8 @@ export class Engine {
     const { replicas, requests, waiters, model } = entry;
     const { queueLimit = Infinity } = this.options;
     const checked = checkedOptions(request);
+    if (request.adapter !== undefined)
+      checkAdapter(request.adapter, replicas.adapters, this.nameOf('submit', request.model));
     const plan = planRequest(request, factsOf(replicas, model));
     if (replicas.waiting + plan.sequences.length > queueLimit)
       throw new QueueFull(

@@ -4,7 +4,7 @@
  * requests go to the others. What a request gets does not depend on the replica.
  */
 import type { Discarded } from './discard.js';
-import type { DeviceModel } from './device.js';
+import type { DeviceAdapters, DeviceModel } from './device.js';
 import { Generator, type GeneratorOptions } from './generator.js';
 import { type GeneratorCounts, Measures, type ModelStats } from './modelStats.js';
 import type { MemoryRoom } from './replicaMemory.js';
@@ -75,6 +75,11 @@ export class Replicas {
 
   get classes(): number | undefined {
     return this.generators[0]!.classes;
+  }
+
+  /** Slots for adapters of requests, on each replica; undefined where there are none. */
+  get adapters(): Pick<DeviceAdapters, 'count' | 'rank'> | undefined {
+    return this.generators[0]!.model.adapters;
   }
 
   get room(): number {

@@ -1,6 +1,6 @@
 /** What an engine is asked for, and what it answers: continuations of a prompt, rows of given tokens, class logits. */
 import type { Drafter } from '../draft/drafter.js';
-import type { DeviceModel } from './device.js';
+import type { AdapterRef, DeviceModel } from './device.js';
 import { type AskOptions, AskedRows } from './askedRows.js';
 import { Guided, type TokenGuide } from './guide.js';
 import { needsRow, resolveSampling, type SamplingOptions } from './options.js';
@@ -85,6 +85,11 @@ export interface RequestOptions {
    * of those before; numbers that follow each other go to all replicas in turn. Default: the one with least to do.
    */
   readonly affinity?: number | undefined;
+  /**
+   * The adapter that everything of it is computed with. Its content is what it is: two paths of one hash share a slot
+   * and pages. Default: none, the model itself.
+   */
+  readonly adapter?: AdapterRef | undefined;
   /** Events that wait for their reader before the request takes no part in steps. Default 256. */
   readonly maxHeld?: number | undefined;
 }
