@@ -98,8 +98,9 @@ export const rowElements = ({ shape }: { readonly shape: readonly Dim[] }, exten
   shape.slice(1).reduce<number>((product, dim) => product * extentIn(dim, extents), 1);
 
 /**
- * The extents of a call, from the lengths of its inputs. Throws RangeError where an input is missing, is not one of the
- * function's, is of another type, or has a length that the others contradict.
+ * The extents of a call, from the lengths of its inputs. Slots of adapters may be left out (`withAdapters`). Throws
+ * RangeError where another input is missing, one is not of the function's, is of another type, or has a length that the
+ * others contradict.
  */
 export function extentsOf({ name, extents, inputs: declared }: FunctionInterface, inputs: CallArrays): Extents {
   const stranger = Object.keys(inputs).find((each) => !declared.some((input) => input.name === each));
@@ -108,6 +109,7 @@ export function extentsOf({ name, extents, inputs: declared }: FunctionInterface
   const from: Record<string, string> = {};
   for (const input of declared) {
     const array = inputs[input.name];
+    if (array === undefined && input.role.kind === 'adapter') continue;
     if (!(array instanceof typeOf(input)))
       throw new RangeError(`${name} takes ${input.name}, an array of ${input.dtype}.`);
     const [rows = 1] = input.shape;
@@ -129,6 +131,25 @@ export function extentsOf({ name, extents, inputs: declared }: FunctionInterface
         `${from[inner]} has ${found[inner]} entries, more than the ${found[within]} of ${from[within]}.`,
       );
   return found;
+}
+
+/** A call that says of each row which adapter it has. */
+export interface AdaptedCall {
+  readonly inputs: CallArrays;
+  /** Whether any row has one. */
+  readonly hasAdapters: boolean;
+}
+
+/** The call with slots of adapters: −1, which is none, for rows of which it does not say any. */
+export function withAdapters({ inputs: declared }: FunctionInterface, inputs: CallArrays, size: Extents): AdaptedCall {
+  const own = declared.filter(({ role }) => role.kind === 'adapter');
+  if (own.length === 0) return { inputs, hasAdapters: false };
+  const added = own.filter(({ name }) => inputs[name] === undefined);
+  const none = added.map(({ name, shape }) => [name, new Int32Array(extentIn(shape[0] ?? 1, size)).fill(-1)]);
+  return {
+    inputs: { ...inputs, ...Object.fromEntries(none) },
+    hasAdapters: own.some(({ name }) => inputs[name]?.some((slot) => slot >= 0) === true),
+  };
 }
 
 /** Every number that kernels use as an index is in range. Throws RangeError naming the array and the entry. */

@@ -11,6 +11,7 @@ import {
   longestTree,
   NonFiniteError,
   nonFiniteRows,
+  withAdapters,
   type CallArrays,
   type CallResult,
   type Diagnosis,
@@ -20,6 +21,7 @@ import { Gate } from './gate.js';
 import type { StatePieces } from './reservedStates.js';
 import { functionOf, kernelOf, nameOf, type RuntimePlan } from './runtimePlan.js';
 import type { StageAnswer, StageCall, StageRunner } from './stageRunner.js';
+import { checkWrites, type SlotWrite } from './weightPlan.js';
 
 export interface ExecutorOptions<Memory> {
   readonly plan: RuntimePlan;
@@ -60,6 +62,7 @@ export class Executor<Memory = unknown> {
   private readonly gate: Gate;
   private lastSearch: Promise<unknown> = Promise.resolve();
   private lastResize: Promise<unknown> = Promise.resolve();
+  private lastWrite: Promise<unknown> = Promise.resolve();
   /** Sizes that were asked for and not made yet, in order. */
   private readonly pendingSizes: number[] = [];
   /** Everything that uses states or will, until it is over. */
@@ -160,6 +163,19 @@ export class Executor<Memory = unknown> {
     return resized;
   }
 
+  /**
+   * Writes slots of weights, on every device that has them. Other slots may be used meanwhile; no call on its way, and
+   * none before this resolves, may name a slot that is written. The data must not change until then. Rejects with
+   * RangeError for what is no slot of the plan's weights, before anything is written.
+   */
+  async writeSlots(writes: readonly SlotWrite[]): Promise<void> {
+    if (this.isClosed) throw new Error('This executor was closed.');
+    checkWrites(this.plan.weights, writes);
+    const written = this.lastWrite.then(() => this.runner.writeSlots(writes));
+    this.lastWrite = written.catch(() => undefined);
+    await written;
+  }
+
   /** Calls a function once, measuring each launch in the bucket that is best for the call. */
   async profile(
     name: string,
@@ -202,6 +218,7 @@ export class Executor<Memory = unknown> {
     process.removeListener('exit', this.onExit);
     await this.lastSearch;
     await this.lastResize;
+    await this.lastWrite;
     await this.gate.drain();
     await this.runner.release();
   }
@@ -231,10 +248,11 @@ export class Executor<Memory = unknown> {
   }
 
   /** `states`: the rows that it may reach. */
-  private checked(name: string, inputs: CallArrays, kind: StageCall['kind'], states = this.stateRows): BucketedCall {
+  private checked(name: string, given: CallArrays, kind: StageCall['kind'], states = this.stateRows): BucketedCall {
     if (this.isClosed) throw new Error('This executor was closed.');
     const fn = functionOf(this.plan, name);
-    const extents = extentsOf(fn.interface, inputs);
+    const extents = extentsOf(fn.interface, given);
+    const { inputs, hasAdapters } = withAdapters(fn.interface, given, extents);
     const buckets = bucketsFor(
       fn.buckets,
       extents,
@@ -242,7 +260,7 @@ export class Executor<Memory = unknown> {
       longestRun(fn.interface, inputs),
     );
     checkRoles(fn.interface, inputs, { extents, states, maxLength: this.maxLength });
-    return { fn, buckets, extents, inputs, kind };
+    return { fn, buckets, extents, inputs, hasAdapters, kind };
   }
 
   /** Starts as soon as the devices have room and a bucket is ready. */

@@ -2,6 +2,7 @@
 import { type Extents, fitsIn } from '../ir/extents.js';
 import { bucketsFor, type CallArrays, type DeviceSpan } from './call.js';
 import type { StatePieces } from './reservedStates.js';
+import type { SlotWrite } from './weightPlan.js';
 import { functionOf, nameOf, type RuntimeFunction, type RuntimePlan } from './runtimePlan.js';
 
 export interface StageCall {
@@ -10,6 +11,8 @@ export interface StageCall {
   readonly bucket: number;
   readonly extents: Extents;
   readonly inputs: CallArrays;
+  /** Whether any row has an adapter: kernels of adapters alone need not run where none has. */
+  readonly hasAdapters: boolean;
   /** `profile`: each launch is measured. `search`: the results of each launch are searched for NaN and infinities. */
   readonly kind: 'run' | 'profile' | 'search';
 }
@@ -74,6 +77,8 @@ export interface StageRunner {
    * no call on its way uses rows that are given up.
    */
   resize(tokens: number): Promise<number>;
+  /** Writes slots, which were checked, on every device that has their weights. Resolves once later calls see them. */
+  writeSlots(writes: readonly SlotWrite[]): Promise<void>;
   /** The process is about to exit: what runs may end early, and later calls reject. */
   stop(): void;
   /** Nothing is in flight any more. */

@@ -46,6 +46,44 @@ export interface SlotWeight extends StoredWeight {
 
 export type PlacedWeight = MappedWeight | PackedWeight | LiteralWeight | SlotWeight;
 
+/** One slot of a weight, packed as its kernels read it: ir/packing's slotBytes. */
+export interface SlotWrite {
+  readonly weight: string;
+  readonly slot: number;
+  readonly data: Uint8Array;
+}
+
+/** What is written at once, and where in the packed memory. */
+export interface PlacedWrite {
+  readonly offset: number;
+  readonly data: Uint8Array;
+}
+
+/** Throws RangeError for a write that is of no weight with slots, of no slot of it, or of another size than a slot. */
+export function checkWrites(weights: readonly WeightDecl[], writes: readonly SlotWrite[]): void {
+  const byName = new Map(weights.map((weight) => [weight.name, weight]));
+  for (const { weight: name, slot, data } of writes) {
+    const weight = byName.get(name);
+    const count = weight?.slots?.count;
+    if (weight === undefined || count === undefined) throw new RangeError(`${name} is no weight with slots.`);
+    if (!Number.isInteger(slot) || slot < 0 || slot >= count)
+      throw new RangeError(`${name} has slots 0 to ${count - 1}, not ${slot}.`);
+    const bytes = packedBytes(weight, rowMaps()(weight).length) / count;
+    if (data.length !== bytes) throw new RangeError(`A slot of ${name} has ${bytes} bytes, not ${data.length}.`);
+  }
+}
+
+/** The places of writes that were checked, without those of weights that the plan does not have. */
+export function placeWrites({ weights }: WeightPlan, writes: readonly SlotWrite[]): readonly PlacedWrite[] {
+  const offsets = new Map(
+    weights.flatMap((placed) => (placed.kind === 'slots' ? placed.names.map((name) => [name, placed.offset]) : [])),
+  );
+  return writes.flatMap(({ weight, slot, data }) => {
+    const offset = offsets.get(weight);
+    return offset === undefined ? [] : [{ offset: offset + slot * data.length, data }];
+  });
+}
+
 export interface WeightPlan {
   /** One entry for all weights that hold the same values in the same layout. */
   readonly weights: readonly PlacedWeight[];
@@ -109,8 +147,10 @@ export interface WeightPlanOptions {
   readonly isMapping: boolean;
 }
 
+const isSlots = ({ weight }: { readonly weight: WeightDecl }): boolean => weight.slots !== undefined;
+
 /**
- * Places the weights of a plan. Pure: touches no file.
+ * Places the weights of a plan, those with slots behind all others. Pure: touches no file.
  * Throws UserError where a tensor is missing or has another shape than the plan was compiled for.
  */
 export function planWeights(
@@ -135,7 +175,8 @@ export function planWeights(
     offset = roundUp(offset + bytes, ALIGNMENT);
     return at;
   };
-  for (const { weight, names } of groups.values()) {
+  const inOrder = [...groups.values()].sort((a, b) => Number(isSlots(a)) - Number(isSlots(b)));
+  for (const { weight, names } of inOrder) {
     const bytes = packedBytes(weight, rowMap(weight).length);
     const values = literal(weight, byTensor);
     if (values !== undefined) {

@@ -156,6 +156,9 @@ export async function loadWeights(
       packedMemory().write(weight.offset, weight.values);
       place(weight.names, { memory: packedMemory(), offset: weight.offset, bytes: weight.bytes });
     }
+    // New memory is zero.
+    if (weight.kind === 'slots')
+      place(weight.names, { memory: packedMemory(), offset: weight.offset, bytes: weight.bytes });
   }
   for (const [i, weight] of toPack.entries()) {
     const begin = performance.now();

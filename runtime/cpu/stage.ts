@@ -1,4 +1,5 @@
 /** A part of a plan on its own threads: one device of the CPU target. */
+import { setImmediate } from 'node:timers/promises';
 import { extentIn } from '../../ir/extents.js';
 import { loadAddon } from '../addon.js';
 import { sizesOf, stageInputs } from '../bindPorts.js';
@@ -19,10 +20,13 @@ import {
 } from '../runtimePlan.js';
 import type { StageCall } from '../stageRunner.js';
 import type { TensorSource } from '../tensorSource.js';
-import { planWeights, type WeightPlan } from '../weightPlan.js';
+import { placeWrites, planWeights, type SlotWrite, type WeightPlan } from '../weightPlan.js';
 import { bindBucket, type PlanSymbols } from './buckets.js';
 import { loadWeights } from './loadWeights.js';
 import { endCount, keepCount, type MemoryUse, roomOnHost } from './memoryUse.js';
+
+/** Bytes that are written to memory without a break: about a millisecond. */
+const UNBROKEN_BYTES = 4 << 20;
 
 /** What a stage of a plan needs and where its weights go, known before anything is allocated. */
 export interface CpuStagePlan {
@@ -99,9 +103,14 @@ export class CpuStage {
   /** Weights and states. */
   private shared: readonly ReadonlyMap<string, Slot>[] = [];
   private scratch: Slot | undefined;
+  private readonly weightPlan: WeightPlan;
+  /** Of weights; undefined where none is packed. */
+  private packed: NativeMemory | undefined;
 
-  private constructor({ ranges, threads, arenas, arenaBytes }: CpuStagePlan, options: CpuStageOptions) {
+  private constructor(planned: CpuStagePlan, options: CpuStageOptions) {
+    const { ranges, threads, arenas, arenaBytes } = planned;
     const { isPinned, plan } = options;
+    this.weightPlan = planned.weightPlan;
     this.ranges = ranges;
     this.options = options;
     this.pool = new (loadAddon().Pool)(threads, isPinned);
@@ -121,8 +130,8 @@ export class CpuStage {
     const { weightPlan, use, states } = planned;
     const made = new CpuStage(planned, options);
     try {
-      const packed = weightPlan.packedBytes > 0 ? made.allocate(weightPlan.packedBytes) : undefined;
-      const weights = await loadWeights(weightPlan, made.pool, options.files, packed, options.onProgress);
+      made.packed = weightPlan.packedBytes > 0 ? made.allocate(weightPlan.packedBytes) : undefined;
+      const weights = await loadWeights(weightPlan, made.pool, options.files, made.packed, options.onProgress);
       if (use.scratchBytes > 0)
         made.scratch = { memory: made.allocate(use.scratchBytes), offset: 0, bytes: use.scratchBytes };
       made.shared = [weights, made.allocateStates(states)];
@@ -171,6 +180,18 @@ export class CpuStage {
     for (const { offset, rows, rowBytes } of this.bound.get(nameOf(fn))!.crossings) {
       const bytes = extentIn(rows, extents) * rowBytes;
       next.arenas[arena]!.write(offset, new Uint8Array(this.arenas[arena]!.read(offset, bytes)));
+    }
+  }
+
+  /** Writes slots whose weights it has. Yields to other work now and then. */
+  async writeSlots(writes: readonly SlotWrite[]): Promise<void> {
+    let unbroken = 0;
+    for (const { offset, data } of placeWrites(this.weightPlan, writes)) {
+      this.packed!.write(offset, data);
+      unbroken += data.length;
+      if (unbroken < UNBROKEN_BYTES) continue;
+      unbroken = 0;
+      await setImmediate();
     }
   }
 

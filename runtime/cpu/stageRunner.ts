@@ -5,6 +5,7 @@ import type { ProgramResult } from '../native.js';
 import type { ReservedStates, StatePieces } from '../reservedStates.js';
 import { floatWrites, nameOf } from '../runtimePlan.js';
 import type { NonFinitePlace, Readiness, StageAnswer, StageCall, StageRunner } from '../stageRunner.js';
+import type { SlotWrite } from '../weightPlan.js';
 import type { CpuStage } from './stage.js';
 
 /** Number of calls that keep one stage busy: one is computed while another waits. */
@@ -48,6 +49,10 @@ export class CpuStages implements StageRunner {
 
   resize(tokens: number): Promise<number> {
     return this.states.resize(tokens);
+  }
+
+  async writeSlots(writes: readonly SlotWrite[]): Promise<void> {
+    for (const stage of this.stages) await stage.writeSlots(writes);
   }
 
   async run(given: StageCall): Promise<StageAnswer> {

@@ -81,7 +81,7 @@ export interface LoadPlan {
   readonly jobBytes: number;
   /** Tensors that the device decodes if their columns are in the order of their groups, which their files say. */
   readonly ordered: readonly EncodedSource[];
-  /** Ranges of the weights' memory that are zero: rows that pad a weight. Set before any step. */
+  /** Ranges of the weights' memory that are zero: rows that pad a weight, and slots. Set before any step. */
   readonly zeros: readonly StagedRange[];
 }
 
@@ -453,6 +453,7 @@ export function planLoading(
     if (padding >= 0 && weight.group !== undefined) zeros.push({ offset, bytes });
     else if (padding >= 0) zeros.push({ offset: offset + padding * rowBytes, bytes: bytes - padding * rowBytes });
   }
+  for (const weight of plan.weights) if (weight.kind === 'slots') zeros.push(weight);
   const placeOf = (weight: PackedWeight): StagedRange | undefined =>
     weight.columnScale === undefined ? undefined : scales.places.get(scaleKey(weight));
   const isRaw = (tensor: EncodedSource, reads: EncodedPart | undefined): boolean => {

@@ -218,10 +218,12 @@ function runsOf(weights: readonly PlacedWeight[]): readonly (readonly PlacedWeig
 
 /**
  * `count` parts, of about equally many bytes of files, in the order of their places; some are empty where there are few
- * weights. Codes and the scales of their rows are in one part.
+ * weights. Codes and the scales of their rows are in one part. Slots, which lie behind all others, belong to no range:
+ * every replica makes its own, with whatever part it loads.
  */
 export function partWeights(plan: WeightPlan, count: number): readonly WeightPart[] {
-  const runs = runsOf(plan.weights);
+  const slots = plan.weights.filter(({ kind }) => kind === 'slots');
+  const runs = runsOf(plan.weights.filter(({ kind }) => kind !== 'slots'));
   const sizes = runs.map(fileBytesOf);
   const total = sizes.reduce((sum, bytes) => sum + bytes, 0);
   const groups = Array.from({ length: count }, (): PlacedWeight[] => []);
@@ -236,12 +238,13 @@ export function partWeights(plan: WeightPlan, count: number): readonly WeightPar
     const [first] = group;
     return first === undefined || first.kind === 'mapped' ? undefined : first.offset;
   };
-  let end = plan.packedBytes;
+  const shared = startOf(slots) ?? plan.packedBytes;
+  let end = shared;
   const offsets: number[] = [];
   for (let i = count - 1; i >= 0; i--) offsets[i] = end = startOf(groups[i]!) ?? end;
   return groups.map((weights, i) => ({
-    plan: { ...plan, weights },
+    plan: { ...plan, weights: [...weights, ...slots] },
     offset: offsets[i]!,
-    bytes: (offsets[i + 1] ?? plan.packedBytes) - offsets[i]!,
+    bytes: (offsets[i + 1] ?? shared) - offsets[i]!,
   }));
 }

@@ -22,7 +22,7 @@ import {
 } from '../runtimePlan.js';
 import type { BucketOf, NonFinitePlace, StageCall } from '../stageRunner.js';
 import type { TensorSource } from '../tensorSource.js';
-import { planWeights, type WeightPlan } from '../weightPlan.js';
+import { placeWrites, planWeights, type SlotWrite, type WeightPlan } from '../weightPlan.js';
 import { type CudaAddon, isOutOfDeviceMemory } from './addon.js';
 import { bindCudaBucket, type PlanKernels } from './bindProgram.js';
 import type { Cubins } from './compileQueue.js';
@@ -120,6 +120,9 @@ interface StageParts {
   readonly resources: OwnedResources;
   readonly code: StageCode;
   readonly shared: readonly ReadonlyMap<string, CudaSlot>[];
+  readonly weightPlan: WeightPlan;
+  /** The memory of all weights, if there are any. */
+  readonly weights: CudaMemory | undefined;
   readonly search: NonFiniteSearch;
   readonly use: CudaMemoryUse;
   readonly states: DeviceStates;
@@ -317,6 +320,8 @@ export class CudaStage {
         resources,
         code,
         shared,
+        weightPlan,
+        weights,
         search,
         use,
         states: reserved,
@@ -368,6 +373,12 @@ export class CudaStage {
     const bound = this.boundOf(fn).buckets.get(bucket);
     if (bound === undefined) throw new Error(`Bucket ${bucket} of ${nameOf(fn)} is not ready.`);
     return kind === 'search' ? (bound.search ??= this.searchProgram(call, bound)) : bound.programs[arena]!;
+  }
+
+  /** Writes slots whose weights it has. */
+  async writeSlots(writes: readonly SlotWrite[]): Promise<void> {
+    const { weights, weightPlan } = this.parts;
+    for (const { offset, data } of placeWrites(weightPlan, writes)) await weights!.writeAsync(offset, data);
   }
 
   /** Clears the answers of the last search. */

@@ -5,6 +5,7 @@ import type { DeviceSpan } from '../call.js';
 import type { ReservedStates, StatePieces } from '../reservedStates.js';
 import { type Crossing, crossingsOf, nameOf, type RuntimePlan } from '../runtimePlan.js';
 import type { StageAnswer, StageCall, StageRunner } from '../stageRunner.js';
+import type { SlotWrite } from '../weightPlan.js';
 import { type CudaAddon, isOutOfDeviceMemory } from './addon.js';
 import type { BucketLoader } from './bucketLoader.js';
 import { OutOfDeviceMemory } from './memoryUse.js';
@@ -51,6 +52,10 @@ abstract class CudaStages implements StageRunner {
 
   resize(tokens: number): Promise<number> {
     return this.states.resize(tokens);
+  }
+
+  async writeSlots(writes: readonly SlotWrite[]): Promise<void> {
+    await Promise.all(this.stages.map((stage) => stage.writeSlots(writes)));
   }
 
   async run(call: StageCall): Promise<StageAnswer> {

@@ -64,6 +64,10 @@ class Notes implements StageRunner {
     return Promise.resolve(tokens);
   }
 
+  writeSlots(): Promise<void> {
+    return Promise.resolve();
+  }
+
   stop(): void {}
 
   release(): Promise<void> {
