@@ -129,6 +129,8 @@ export interface ReplicaView {
 export interface PolicySettings {
   /** ε of the bound: a replica has at most ⌈(1 + ε) · its share of the requests in flight⌉. */
   readonly epsilon: number;
+  /** Part of what a replica runs at once that no bound keeps from it: below that it is not loaded. */
+  readonly freePart: number;
   /** Points of a replica on the ring. */
   readonly points: number;
   /** Holders that are compared for a request. */
@@ -143,8 +145,10 @@ export interface PolicySettings {
   readonly quietPeriods: number;
   /** Spills to one replica in a period that make it a holder. */
   readonly spillsToHold: number;
-  /** What loading an adapter is worth, in tokens of a queue. */
-  readonly loadTokens: number;
+  /** What a request that runs is worth beside a queue, in tokens of prompts. */
+  readonly runningTokens: number;
+  /** What a token of an answer is worth in demand, in tokens of prompts. */
+  readonly newTokenWeight: number;
   /** Requests that may be in flight, for each that the replicas can run; more are refused. */
   readonly maxOversubscription: number;
   /** An action that is not confirmed in this time is proposed again. */
@@ -153,6 +157,7 @@ export interface PolicySettings {
 
 export const DEFAULT_POLICY: PolicySettings = {
   epsilon: 0.25,
+  freePart: 0.125,
   points: 128,
   choices: 2,
   periodMs: 30_000,
@@ -160,7 +165,8 @@ export const DEFAULT_POLICY: PolicySettings = {
   holderShare: 0.5,
   quietPeriods: 3,
   spillsToHold: 4,
-  loadTokens: 512,
+  runningTokens: 16,
+  newTokenWeight: 4,
   maxOversubscription: 16,
   actionTimeoutMs: 120_000,
 };
@@ -205,8 +211,8 @@ export interface Routing {
   begin(route: Route, request: RouteRequest, now: number): Ticket;
   /** Its prompt is computed: it is out of the queue. */
   firstToken(ticket: Ticket, now: number): void;
-  /** Once for each ticket; later calls do nothing. */
-  finish(ticket: Ticket, outcome: Outcome, now: number): void;
+  /** Once for each ticket; later calls do nothing. `newTokens`: those of the answer, where they are known. */
+  finish(ticket: Ticket, outcome: Outcome, now: number, newTokens?: number): void;
 
   /** Call it every second or so, and after joins, drains and revisions. */
   plan(now: number): readonly Action[];

@@ -71,17 +71,27 @@ export class Ring {
   walk(key: string): readonly string[] {
     const known = this.walks.get(key);
     if (known !== undefined) return known;
-    if (!this.isSorted) this.sort();
-    const met = new Set<string>();
-    const { length } = this.owners;
-    for (let i = 0, at = length > 0 ? this.first(hashText(key)) : 0; i < length && met.size < this.size; i++) {
-      met.add(this.owners[at]!);
-      at = at + 1 === length ? 0 : at + 1;
-    }
-    const walk = [...met];
+    const walk = this.firstOn(key, this.size);
     if (this.walks.size >= KEPT_WALKS) this.walks.clear();
     this.walks.set(key, walk);
     return walk;
+  }
+
+  /** The first nodes of the key's walk, `count` at most. Not kept: for keys that come once. */
+  firstOn(key: string, count: number): readonly string[] {
+    if (!this.isSorted) this.sort();
+    const met: string[] = [];
+    const { length } = this.owners;
+    const isAll = count >= this.size;
+    const seen = isAll && length > 0 ? new Set<string>() : undefined;
+    const most = Math.min(count, this.size);
+    for (let i = 0, at = length > 0 ? this.first(hashText(key)) : 0; i < length && met.length < most; i++) {
+      const node = this.owners[at]!;
+      if (seen === undefined ? !met.includes(node) : !seen.has(node)) met.push(node);
+      seen?.add(node);
+      at = at + 1 === length ? 0 : at + 1;
+    }
+    return met;
   }
 }
 

@@ -1,0 +1,138 @@
+/**
+ * Which replica takes a request. Those that are to hold its adapter and have it come first, within their bounds; two of
+ * them are compared. Where all are at their bounds, it spills to one that happens to have the adapter, else to the next
+ * on the ring: spills of one adapter meet. Only where nobody has a slot for it is it put behind others.
+ */
+import type { Pool } from './fleet.js';
+import { hashPair, hashText } from './hash.js';
+import type { Name } from './names.js';
+import type { AdapterKey, PolicySettings, RouteRequest } from './policy.js';
+import type { Replica } from './replica.js';
+
+export interface Chosen {
+  readonly replica: Replica;
+  readonly isHeld: boolean;
+  readonly isSpill: boolean;
+}
+
+/** Replicas that a prefix is looked for on: those that come first on its walk. */
+const PREFIX_WALK = 8;
+
+/**
+ * `turn` varies what is compared from request to request; equal arguments give an equal choice. Undefined where no
+ * replica may take it.
+ */
+export function chooseReplica(
+  pool: Pool,
+  name: Name | undefined,
+  request: RouteRequest,
+  turn: number,
+  settings: PolicySettings,
+): Chosen | undefined {
+  const look = new Look(pool, request, turn, settings);
+  return name === undefined ? look.plain() : look.adapted(name, name.current);
+}
+
+/** One request's look at the replicas. */
+class Look {
+  private readonly pool: Pool;
+  private readonly request: RouteRequest;
+  private readonly turn: number;
+  private readonly settings: PolicySettings;
+  private readonly items: number;
+
+  constructor(pool: Pool, request: RouteRequest, turn: number, settings: PolicySettings) {
+    this.pool = pool;
+    this.request = request;
+    this.turn = turn;
+    this.settings = settings;
+    this.items = pool.inFlight + 1;
+  }
+
+  private isAllowed(name: string): boolean {
+    const { except, among } = this.request;
+    return except?.has(name) !== true && among?.has(name) !== false;
+  }
+
+  private isOpen(replica: Replica): boolean {
+    return this.isAllowed(replica.name) && replica.inFlight < this.pool.boundFor(replica, this.items);
+  }
+
+  /** Names of replicas to those that are open, in the same order. */
+  private open(names: readonly string[]): Replica[] {
+    const found: Replica[] = [];
+    for (const name of names) {
+      const replica = this.pool.active.get(name);
+      if (replica !== undefined && this.isOpen(replica)) found.push(replica);
+    }
+    return found;
+  }
+
+  plain(): Chosen | undefined {
+    const { prefix } = this.request;
+    const { active, ring, base } = this.pool;
+    // A prefix has a place on the ring, as an adapter has: the same replicas for all who begin so.
+    const names = prefix === undefined ? [...active.keys()] : ring.firstOn(`${base}\0\0${prefix}`, PREFIX_WALK);
+    const found = this.better(this.open(names), prefix === undefined);
+    const replica = found ?? this.leastLoaded(() => true);
+    return replica && { replica, isHeld: true, isSpill: false };
+  }
+
+  adapted(name: Name, key: AdapterKey): Chosen | undefined {
+    const holders = this.open(name.holders);
+    const having = this.better(
+      holders.filter((replica) => replica.isResident(key)),
+      true,
+    );
+    if (having !== undefined) return { replica: having, isHeld: true, isSpill: false };
+    const walk = this.open(this.pool.ring.walk(name.ringKey));
+    const isSpill = name.holders.length > 0;
+    const replica =
+      walk.find((each) => each.isResident(key)) ??
+      holders.find((each) => each.hasSlot(key)) ??
+      walk.find((each) => each.hasSlot(key)) ??
+      this.leastLoaded((each) => each.slots > 0) ??
+      this.leastLoaded(() => true);
+    if (replica === undefined) return undefined;
+    return { replica, isHeld: replica.held.has(key), isSpill: isSpill && !name.holders.includes(replica.name) };
+  }
+
+  /** The better of the first `choices` in the order of the request's own draw. */
+  private better(found: readonly Replica[], isDrawn: boolean): Replica | undefined {
+    const { choices } = this.settings;
+    if (found.length <= 1) return found[0];
+    const compared = isDrawn && found.length > choices ? this.draw(found, choices) : found.slice(0, choices);
+    const { prefix, prefixTokens = 0 } = this.request;
+    // The first in the order of a prefix has computed it, if anybody has.
+    const first = prefix === undefined ? undefined : isDrawn ? this.draw(compared, 1)[0] : compared[0];
+    let best: Replica | undefined;
+    let least = Infinity;
+    for (const replica of compared) {
+      const score =
+        replica.queueTokens + this.settings.runningTokens * replica.inFlight - (replica === first ? prefixTokens : 0);
+      if (score < least) [best, least] = [replica, score];
+    }
+    return best;
+  }
+
+  /** Those that rank first under a hash of the prefix, or else of the turn: the highest random weight. */
+  private draw(found: readonly Replica[], count: number): Replica[] {
+    const { prefix } = this.request;
+    const seed = prefix === undefined ? this.turn : hashText(prefix);
+    const ranked = found.map((replica) => ({ replica, rank: hashPair(replica.seed, seed) }));
+    ranked.sort((a, b) => a.rank - b.rank);
+    return ranked.slice(0, count).map(({ replica }) => replica);
+  }
+
+  private leastLoaded(isFit: (replica: Replica) => boolean): Replica | undefined {
+    let best: Replica | undefined;
+    let least = Infinity;
+    for (const replica of this.pool.active.values()) {
+      if (!this.isAllowed(replica.name) || !isFit(replica)) continue;
+      const load = replica.inFlight / this.pool.partOf(replica);
+      if (load < least || (load === least && best !== undefined && replica.queueTokens < best.queueTokens))
+        [best, least] = [replica, load];
+    }
+    return best;
+  }
+}
