@@ -136,11 +136,19 @@ function describeMeta(json: Json, where: string, fallbackDType: FormatName, rows
   }
 }
 
-const wrapped = ({ tied, ...model }: Model): Model => ({
+const wrapped = ({ tied, withBiases, ...model }: Model): Model => ({
   ...model,
   summary: `the language model of a multimodal one, ${model.summary}`,
   isWrapped: true,
-  ...defined({ tied: tied && { ...tied, untied: () => wrapped(tied.untied()) } }),
+  ...defined({
+    tied: tied && { ...tied, untied: () => wrapped(tied.untied()) },
+    withBiases:
+      withBiases &&
+      ((modules: readonly string[]) => {
+        const biased = withBiases(modules);
+        return biased && wrapped(biased);
+      }),
+  }),
 });
 
 /** The model that the metadata of a GGUF file describes, in the words of config.json. Throws UserError, one line. */

@@ -2,7 +2,6 @@
  * An adapter of a checkpoint, resolved: what of it rides beside the model's own matrices, and what takes the place of
  * tensors. Source: "LoRA: Low-Rank Adaptation of Large Language Models" (arXiv 2106.09685); files as PEFT writes them.
  */
-import type { TensorLocation } from '../model/tensors.js';
 
 /**
  * y = W·x + B·(scale·(A·x)) of one matrix that the graph multiplies with. Names and row orders are those of the
@@ -41,9 +40,4 @@ export interface Adapter {
   readonly sizeBytes: number;
   /** What users should know: one line each. */
   readonly warnings: readonly string[];
-}
-
-/** The values of tensors that an overlay replaces are written to one file, which stands in for the checkpoint's. */
-export interface Overlay {
-  readonly tensors: ReadonlyMap<string, TensorLocation>;
 }

@@ -1,18 +1,20 @@
 /** Decoders of LLaMA's kind. A family is a name, a few defaults, and the reading of its own keys in config.json. */
+import { at } from '../../system/at.js';
 import { defined } from '../../system/defined.js';
 import { counted } from '../../system/text.js';
-import type { Architecture, Json, Model, StoredWays, TiedHead } from '../model/model.js';
+import type { Architecture, Json, Model, PublishedLayout, StoredWays, TiedHead } from '../model/model.js';
 import { requireWholeModel } from '../model/refusals.js';
-import type { ShapeOf } from '../model/tensors.js';
+import type { ExpectedTensor, ShapeOf } from '../model/tensors.js';
 import { type DecoderConfig, type Differences, type FamilyConfig, parseDecoderConfig } from './config.js';
 import { buildDraft } from './draft.js';
 import { buildDecoder, buildStep } from './graph.js';
-import type { ExpertsConfig } from './experts.js';
+import { type ExpertsConfig, hasExperts } from './experts.js';
 import { buildMtp, mtpTensors } from './mtp.js';
-import { ConfigReader } from './reader.js';
+import { ConfigReader, type Projection } from './reader.js';
 import { rotaryTables } from './rope.js';
 import { decoderTensors, isIgnoredTensor, LLAMA_NAMES, type TensorNames } from './tensors.js';
 
+const PROJECTIONS: readonly Projection[] = ['q', 'k', 'v', 'o', 'gate', 'up', 'down'];
 /** More than any published model has. */
 const MAX_FURTHER = 8;
 
@@ -22,6 +24,8 @@ export interface DecoderFamily
     Omit<FamilyConfig, 'architecture' | 'differences'> {
   /** Default: those of LLaMA. */
   readonly names?: TensorNames;
+  /** Names in checkpoints on the hub, where those of this family are of other files. */
+  readonly publishedNames?: TensorNames;
   /** What a file says, in the words that are common to decoders. Default: the file itself. */
   readonly prepare?: (read: ConfigReader) => Json;
   /** Reads the family's own keys. Throws UserError for what is not supported. */
@@ -30,7 +34,7 @@ export interface DecoderFamily
 
 export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig> {
   const { name, modelType, covers, textDefaults, ...others } = family;
-  const { differences, prepare, names: published = LLAMA_NAMES, ...defaults } = others;
+  const { differences, prepare, names: own = LLAMA_NAMES, publishedNames, ...defaults } = others;
   return {
     name,
     modelType,
@@ -40,16 +44,21 @@ export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig
       requireWholeModel(file, where);
       const given = new ConfigReader(file, where);
       const read = prepare === undefined ? given : new ConfigReader(prepare(given), where);
-      const own = differences(read);
+      const differing = differences(read);
       const config = parseDecoderConfig(read, fallbackDType, {
         ...defaults,
         ...(ways.hasInterleavedPairs === true ? { hasInterleavedPairs: true } : {}),
         architecture: other?.architecture ?? name,
-        differences: withWholeNorms(own, ways),
+        differences: withWholeNorms(differing, ways),
         ...defined({ head: other?.head }),
       });
-      const names = ways.hasProjectionsInTurn === true ? inTurn(published) : published;
-      return decoderModel(config, names, furtherLayers(file));
+      const names = ways.hasProjectionsInTurn === true ? inTurn(own) : own;
+      const hub = publishedNames ?? own;
+      const isMoved = ways.hasInterleavedPairs === true || publishedNames !== undefined;
+      const added = ways.hasWholeNormWeights === true ? (differing.norm?.offset ?? 0) : 0;
+      const further = furtherLayers(file);
+      if (!isMoved && names === hub && added === 0) return decoderModel(config, { names, further });
+      return decoderModel(config, { names, further, hub: { names: hub, isMoved, added } });
     },
   };
 }
@@ -58,19 +67,86 @@ export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig
 const furtherLayers = ({ num_nextn_predict_layers: count }: Json): number =>
   typeof count === 'number' && count > 0 && count <= MAX_FURTHER ? count : 0;
 
-function decoderModel(config: DecoderConfig, names: TensorNames, further = 0): Model<DecoderConfig> {
+/** How the files of a model hold it. */
+interface HeldNames {
+  readonly names: TensorNames;
+  /** Layers behind the model's own. */
+  readonly further: number;
+  /** How checkpoints on the hub do, where that differs: rows of q and k are in another order, or norms lack something. */
+  readonly hub?: { readonly names: TensorNames; readonly isMoved: boolean; readonly added: number };
+}
+
+function decoderModel(config: DecoderConfig, held: HeldNames): Model<DecoderConfig> {
+  const { names, further, hub } = held;
   const behind = Array.from({ length: further }, (_, i) => `${names.layers}.${config.layers + i}.`);
   return {
     config,
     summary: summarize(config),
     tensors: decoderTensors(config, names),
     ...defined({ stored: config.experts && ((shapeOf: ShapeOf) => decoderTensors(config, names, shapeOf)) }),
-    ...(config.tieWordEmbeddings && config.head === undefined ? { tied: tiedHead(config, names, further) } : {}),
+    ...(config.tieWordEmbeddings && config.head === undefined ? { tied: tiedHead(config, held) } : {}),
     isIgnored: (tensor) => isIgnoredTensor(tensor, config, names) || behind.some((layer) => tensor.startsWith(layer)),
     graph: (options) => buildDecoder(config, { ...options, names, ...rotaryTables(config) }),
     step: (options) => buildStep(config, { ...options, names, ...rotaryTables(config) }),
     ...(config.head === undefined ? drafting(config, names) : {}),
+    ...(hub === undefined ? {} : { published: publishedLayout(config, names, hub) }),
+    withBiases: (modules) => {
+      const biased = biasedProjections(config, hub?.names ?? names, modules);
+      return biased && decoderModel(Object.freeze({ ...config, biased }), held);
+    },
   };
+}
+
+/** The tensors on the hub, whose parts have the names of the model's own. */
+function publishedLayout(
+  config: DecoderConfig,
+  names: TensorNames,
+  { names: hub, isMoved, added }: NonNullable<HeldNames['hub']>,
+): PublishedLayout {
+  const own = decoderTensors(config, names);
+  const tensors = decoderTensors(config, hub).map((tensor, i): ExpectedTensor => {
+    const { name, parts = [{ name, first: 0, rows: at(tensor.shape, 0), stride: at(tensor.shape, 0), count: 1 }] } =
+      tensor;
+    const { name: whole, parts: ownParts } = at(own, i);
+    return { ...tensor, parts: parts.map((part, j) => ({ ...part, name: ownParts?.[j]?.name ?? whole })) };
+  });
+  const { q, k } = names.projections;
+  const { headDim } = config;
+  const turned = (tensor: string): boolean => [q, k].some((module) => tensor.includes(`.${module}.`));
+  return {
+    tensors,
+    addedToNorms: added,
+    // Pairs of neighbours there are columns i and i + headDim / 2 here.
+    rowOf: (tensor, row) => {
+      if (!isMoved || !turned(tensor)) return row;
+      const within = row % headDim;
+      return row - within + (within % 2) * (headDim / 2) + Math.floor(within / 2);
+    },
+  };
+}
+
+/** The projections with biases, those of `modules` among them; undefined where one of them is no projection. */
+function biasedProjections(
+  { biased, layers, experts, isGated }: DecoderConfig,
+  { projections, fused = [], layers: list }: TensorNames,
+  modules: readonly string[],
+): DecoderConfig['biased'] | undefined {
+  const all = new Set(biased);
+  const own = new Map<string, readonly Projection[]>([
+    ...PROJECTIONS.filter((each) => each !== 'gate' || isGated !== false).map(
+      (each) => [projections[each], [each]] as const,
+    ),
+    ...fused.map(({ module, of }) => [module, of] as const),
+  ]);
+  for (const module of modules) {
+    const [, layer = '', name = ''] = /^(\d+)\.(.+)$/.exec(module.slice(list.length + 1)) ?? [];
+    const found = module.startsWith(`${list}.`) && Number(layer) < layers ? own.get(name) : undefined;
+    const isOfExperts =
+      hasExperts(experts, Number(layer)) && found?.some((each) => ['gate', 'up', 'down'].includes(each));
+    if (found === undefined || isOfExperts === true) return undefined;
+    for (const each of found) all.add(each);
+  }
+  return PROJECTIONS.filter((each) => all.has(each));
 }
 
 /** How the model drafts, and what draft heads share with it. */
@@ -92,10 +168,10 @@ function drafting(
   };
 }
 
-const tiedHead = (config: DecoderConfig, names: TensorNames, further: number): TiedHead<DecoderConfig> => ({
-  embedding: `${names.embedding}.weight`,
-  head: `${names.head}.weight`,
-  untied: () => decoderModel(Object.freeze({ ...config, tieWordEmbeddings: false }), names, further),
+const tiedHead = (config: DecoderConfig, held: HeldNames): TiedHead<DecoderConfig> => ({
+  embedding: `${held.names.embedding}.weight`,
+  head: `${held.names.head}.weight`,
+  untied: () => decoderModel(Object.freeze({ ...config, tieWordEmbeddings: false }), held),
 });
 
 /** Norms whose weights are whole: nothing is added to them. */

@@ -214,6 +214,20 @@ export interface Model<Config extends ModelConfig = ModelConfig> {
   readonly asDraft?: (options: DraftOptions) => Graph;
   /** What proposes tokens for this one (models/draft). */
   readonly draft?: ModelDraft;
+  /** How checkpoints on the hub hold it. Default: as `tensors` says. */
+  readonly published?: PublishedLayout;
+  /** The same model with biases behind these modules of layers as well; undefined where it can have none there. */
+  readonly withBiases?: (modules: readonly string[]) => Model<Config> | undefined;
+}
+
+/** How checkpoints on the hub hold a model whose own files do so in another way. Adapters are made for those. */
+export interface PublishedLayout {
+  /** `Model.tensors` there. The names of their parts are those of the model's own tensors. */
+  readonly tensors: readonly ExpectedTensor[];
+  /** The row there of row `row` of one of the model's own tensors, or of the part that it is of a tensor there. */
+  readonly rowOf: (tensor: string, row: number) => number;
+  /** What the model's own norm weights have more than those there. */
+  readonly addedToNorms: number;
 }
 
 /** How files hold the weights of a family in another way than Hugging Face checkpoints do. Default of each: false. */

@@ -22,6 +22,7 @@ export const meta = decoderFamily({
   covers: 'LLaMA 1, 2 and 3 as Meta publishes them',
   maxPositions: 2048,
   hasInterleavedPairs: true,
+  publishedNames: LLAMA_NAMES,
   names: {
     ...LLAMA_NAMES,
     embedding: 'tok_embeddings',
