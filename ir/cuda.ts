@@ -121,7 +121,13 @@ export interface CudaLoopSchedule {
   readonly kind: 'loop';
   /** Threads per block. */
   readonly threads: number;
+  /** Of a shrink kernel: rows of a tile. Absent: the fewest. */
+  readonly rows?: ShrinkRows;
 }
+
+/** Rows of a tile of a shrink kernel: few for many small blocks, many where factors are read for many rows. */
+export const SHRINK_ROWS = [8, 16, 32, 64] as const;
+export type ShrinkRows = (typeof SHRINK_ROWS)[number];
 
 export type CudaSchedule = CudaGemmSchedule | CudaAttentionSchedule | CudaLoopSchedule;
 

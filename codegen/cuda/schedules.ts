@@ -13,6 +13,7 @@ import {
   type CudaSchedule,
   LONE_BLOCKS,
   RESIDENT_BLOCKS,
+  SHRINK_ROWS,
 } from '../../ir/cuda.js';
 import { extentIn } from '../../ir/extents.js';
 import { everyExtent } from '../../ir/function.js';
@@ -29,6 +30,7 @@ import { FORMATS, layoutProblem } from '../../ir/storage.js';
 import { type BufferDType, isFloat } from '../../ir/types.js';
 import { scheduleExtent as extent, type Scheduling } from '../scheduling.js';
 import { parametersOf } from '../signature.js';
+import { defaultShrinkRows, SHRINK_THREADS, shrinkProblem } from './adapter/index.js';
 import { defaultAttentionSchedule, isLegalAttention } from './attention/schedules.js';
 import { mmaProblem, mmaSharedBytes, mmaStep } from './gemmMma.js';
 import { simtSharedBytes, simtStep } from './gemmSimt.js';
@@ -202,11 +204,13 @@ export function isLegalCuda(
     case 'sample':
     case 'route':
     case 'sortByExpert':
-    case 'shrink':
       if (schedule.kind !== 'loop') return `a ${kernel.anchor} kernel has a loop schedule, not ${schedule.kind}`;
       return isCount(schedule.threads, 32) && schedule.threads <= MAX_THREADS
         ? true
         : `threads must be a multiple of 32, at most ${MAX_THREADS}`;
+    case 'shrink':
+      if (schedule.kind !== 'loop') return `a shrink kernel has a loop schedule, not ${schedule.kind}`;
+      return shrinkProblem(schedule) ?? true;
     default:
       return kernel satisfies never;
   }
@@ -232,8 +236,12 @@ export function defaultCudaSchedule(
         run: bucket.run,
       });
     case 'loop':
-    case 'shrink':
       return { kind: 'loop', threads: 256 };
+    case 'shrink':
+      return {
+        ...{ kind: 'loop', threads: SHRINK_THREADS },
+        rows: defaultShrinkRows(extentIn(kernel.rows, bucket.extents)),
+      };
     case 'logprobReduce':
       return { kind: 'loop', threads: 128 };
     case 'route':
@@ -348,7 +356,7 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
       resident: z.literal(RESIDENT_BLOCKS).exactOptional(),
       sharesTiles: z.literal(true).exactOptional(),
     }),
-    z.strictObject({ kind: z.literal('loop'), threads: extent }),
+    z.strictObject({ kind: z.literal('loop'), threads: extent, rows: z.literal(SHRINK_ROWS).exactOptional() }),
   ]),
   key: (s) => {
     switch (s.kind) {
@@ -368,7 +376,7 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
           ...(s.sharesTiles === undefined ? [] : ['shared']),
         ].join(' ');
       case 'loop':
-        return `t${s.threads}`;
+        return s.rows === undefined ? `t${s.threads}` : `t${s.threads} m${s.rows}`;
       default:
         return s satisfies never;
     }
@@ -392,7 +400,7 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
           ...(s.sharesTiles === undefined ? [] : ['shared tiles']),
         ].join(', ');
       case 'loop':
-        return `blocks of ${s.threads} threads`;
+        return `blocks of ${s.threads} threads${s.rows === undefined ? '' : ` for ${s.rows} rows`}`;
       default:
         return s satisfies never;
     }

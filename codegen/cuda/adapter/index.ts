@@ -1,8 +1,99 @@
 /** The first factor of adapters on a GPU. */
-import type { CudaLoopSchedule } from '../../../ir/cuda.js';
+import { type CudaLoopSchedule, SHRINK_ROWS, type ShrinkRows } from '../../../ir/cuda.js';
 import type { ShrinkKernel } from '../../../ir/kernel.js';
-import type { CudaOperands, EmittedCuda } from '../text/operands.js';
+import { roundUp } from '../../../ir/types.js';
+import { PACKED_COLUMNS } from '../../../ir/packing.js';
+import { type CudaOperands, ELEMENT_TYPES, type EmittedCuda, emittedPlain, kernelHead } from '../text/operands.js';
+import { aboutKernel, buffersText, type ConfigFields, unitText } from '../text/unit.js';
 
-export function emitShrink(kernel: ShrinkKernel, _: CudaOperands, __: CudaLoopSchedule, ___: string): EmittedCuda {
-  throw new Error(`${kernel.path}: adapters are not supported on GPUs`);
+/** A warp for each range of k. */
+export const SHRINK_THREADS = 256;
+
+/**
+ * How a tile is shared out: its columns, the blocks that take its slots by turns, and the steps of k that are on the
+ * way together, as registers hold them. Few rows are limited by the bytes of factors: many blocks have a part of them
+ * each. Many rows are limited by their own bytes: a block has all columns of them, if these are not too many.
+ */
+const TILES: Readonly<
+  Record<ShrinkRows, { readonly columns: number; readonly units: number; readonly batch: number }>
+> = {
+  8: { columns: 8, units: 8, batch: 4 },
+  16: { columns: 16, units: 8, batch: 2 },
+  32: { columns: 48, units: 4, batch: 1 },
+  64: { columns: 48, units: 2, batch: 1 },
+};
+
+/** Most rows of a call for which a tile is the default. */
+const MOST_ROWS: Readonly<Record<ShrinkRows, number>> = { 8: 256, 16: 1024, 32: 4096, 64: Infinity };
+
+/** Rows of a tile that are good for calls of so many. */
+export const defaultShrinkRows = (rows: number): ShrinkRows =>
+  SHRINK_ROWS.find((each) => rows <= MOST_ROWS[each]) ?? 64;
+
+/** The reason why a schedule cannot run a shrink kernel; undefined if it can. */
+export const shrinkProblem = ({ threads }: CudaLoopSchedule): string | undefined =>
+  threads === SHRINK_THREADS ? undefined : `a shrink kernel has ${SHRINK_THREADS} threads, a warp for each range of k`;
+
+/** Fields of ShrinkConfig (adapter/shrink.cuh), in order. */
+interface ShrinkConfig extends ConfigFields {
+  readonly k: number;
+  readonly rank: number;
+  readonly columns: number;
+  readonly aStride: number;
+  readonly wStride: number;
+  readonly outStride: number;
+  readonly wRows: number;
+  readonly tileM: number;
+  readonly tileN: number;
+  readonly units: number;
+  readonly batch: number;
+  readonly threads: number;
+}
+
+export function emitShrink(
+  kernel: ShrinkKernel,
+  operands: CudaOperands,
+  { threads, rows = SHRINK_ROWS[0] }: CudaLoopSchedule,
+  symbol: string,
+): EmittedCuda {
+  const { k, rank, parts } = kernel;
+  const a = operands.get(kernel.a);
+  const columns = parts * rank;
+  const tile = TILES[rows];
+  /** Tiles of equal widths: the fewest that hold all columns. */
+  const across = Math.ceil(columns / tile.columns);
+  const tileN = roundUp(Math.ceil(columns / across), 8);
+  const config: ShrinkConfig = {
+    k,
+    rank,
+    columns,
+    aStride: a.stride,
+    wStride: operands.weight(kernel.weight).stride,
+    outStride: operands.get(kernel.out).stride,
+    wRows: roundUp(columns, PACKED_COLUMNS),
+    tileM: rows,
+    tileN,
+    units: tile.units,
+    batch: tile.batch,
+    threads,
+  };
+  const isFloats = a.dtype === 'f32';
+  const buffers = buffersText(`ShrinkBuffers<${ELEMENT_TYPES[a.dtype]}>`, operands, {
+    a: kernel.a,
+    slots: kernel.slot,
+    weight: kernel.weight,
+    scale: kernel.scale,
+    out: kernel.out,
+  });
+  const { extents } = operands;
+  const source = unitText({
+    about: aboutKernel(kernel, isFloats ? 'on CUDA cores' : `by mma, tiles of ${rows} × ${tileN}`),
+    includes: ['adapter/shrink.cuh'],
+    config: { type: 'ShrinkConfig', fields: config },
+    functors: [],
+    head: kernelHead({ symbol, extents, operands, tensorMaps: [], threads, blocks: rows <= 16 ? 2 : 1 }),
+    body: `  ${isFloats ? 'shrink_floats' : 'shrink'}<config>(${kernel.rows}, ${buffers});`,
+  });
+  const grid = isFloats ? { per: 1, times: 1 } : { per: rows, times: tile.units * Math.ceil(columns / tileN) };
+  return emittedPlain(source, threads, { kind: 'tiles', extent: kernel.rows, ...grid });
 }

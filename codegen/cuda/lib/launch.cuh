@@ -8,6 +8,17 @@ namespace tw {
 TW_DEVICE void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 /* Waits until the results of the kernel before this one are there. */
 TW_DEVICE void wait_for_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+/* Each of them on architectures that have it, for kernels of all. */
+TW_DEVICE void begin_next() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  launch_dependents();
+#endif
+}
+TW_DEVICE void wait_for_previous_if_any() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  wait_for_previous();
+#endif
+}
 /*
  * Both, on architectures that have them. A kernel has ended only after it has waited, so what a wait promises holds for
  * all kernels before.

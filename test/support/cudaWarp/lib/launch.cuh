@@ -7,6 +7,8 @@ namespace tw {
 
 inline void launch_dependents() {}
 inline void wait_for_previous() {}
+inline void begin_next() {}
+inline void wait_for_previous_if_any() {}
 inline void await_previous() {}
 template <int registers> inline void give_registers() {}
 template <int registers> inline void take_registers() {}

@@ -1,0 +1,150 @@
+/** Contractions of a layer with adapters: a shrink kernel and the product that goes on with what it leaves. */
+import type { CudaGemmSchedule, CudaLoopSchedule, ShrinkRows } from '../../../ir/cuda.js';
+import type { GemmKernel, KernelModule, ShrinkKernel, WeightDecl } from '../../../ir/kernel.js';
+import { interpretModule, type RawTensor } from '../../../ir/kernelInterpreter.js';
+import { sourceRows } from '../../../ir/packing.js';
+import { FORMATS } from '../../../ir/storage.js';
+import { type AdapterSlots, attachAdapters } from '../../../passes/attachAdapters.js';
+import { arrangeModule, type Arranged, type EmulateOptions, emulateModule } from './emulate.js';
+import { layerGemm, type LayerGemm, type WgmmaCase } from './wgmmaKernels.js';
+
+export interface AdapterCase {
+  readonly shrink: ShrinkKernel;
+  readonly kernel: GemmKernel;
+  /** Both kernels, in order. */
+  readonly module: KernelModule;
+  /** The product without adapters. */
+  readonly base: WgmmaCase;
+}
+
+export interface AdapterShape {
+  readonly hidden: number;
+  readonly inter: number;
+  readonly headDim: number;
+  readonly half?: 'bf16' | 'f16';
+}
+
+/** `base` with adapters in slots. */
+export function withAdapters(base: WgmmaCase, asked: AdapterSlots): AdapterCase {
+  const { module } = base;
+  const lowered = { ...module, constants: module.constants ?? [], states: module.states ?? [] };
+  const attached = attachAdapters(lowered, asked, { layout: 'kmajor', format: 'bf16' });
+  const [shrink, kernel] = attached.kernels;
+  if (shrink?.anchor !== 'shrink' || kernel?.anchor !== 'gemm') throw new Error('no adapters are attached');
+  return { shrink, kernel, module: attached, base };
+}
+
+export const adapterCase = (
+  which: LayerGemm,
+  { hidden, inter, headDim, half }: AdapterShape,
+  asked: AdapterSlots,
+): AdapterCase => withAdapters(layerGemm(which, hidden, inter, headDim, half), asked);
+
+/** A row's numbers depend on the row alone, so that a row can be computed in other company. */
+const numbers = (row: number, count: number, seed: number): Float64Array =>
+  Float64Array.from({ length: count }, (_, i) => (((i * 7919 + row * 15_485_863 + seed * 104_729) % 257) - 128) / 64);
+
+export interface RowsOfAdapters {
+  /** The slot of each row. */
+  readonly slots: readonly number[];
+  /** The number of each row, which says its values. Default: its place. */
+  readonly rows?: readonly number[];
+}
+
+function matrix(rows: number, columns: number, seed: number, by = 1): Float64Array {
+  const all = new Float64Array(rows * columns);
+  for (let row = 0; row < rows; row++) {
+    numbers(row, columns, seed).forEach((x, i) => (all[row * columns + i] = x * by));
+  }
+  return all;
+}
+
+/** Contents of a weight with slots. Factors differ in every slot, and are small as those of adapters are. */
+function slotValues(decl: WeightDecl, seed: number): Float64Array {
+  const count = decl.slots?.count ?? 1;
+  const rows = sourceRows(decl) * count;
+  if (decl.slots?.holds === 'scale') return Float64Array.from({ length: rows }, (_, i) => 2 ** -(2 + (i % 3)));
+  const format = FORMATS[decl.format];
+  return format.decode(format.encode(matrix(rows, decl.k, seed, 1 / 16)));
+}
+
+function valuesOf({ module, base }: AdapterCase, { slots, rows = slots.map((_, i) => i) }: RowsOfAdapters) {
+  const inputs = base.module.buffers
+    .filter(({ space }) => space !== 'weight')
+    .map(({ name, dtype, columns }, seed): [string, Float64Array] => {
+      const width = Number(columns);
+      const values = new Float64Array(rows.length * width);
+      rows.forEach((row, i) => {
+        const own = numbers(row, width, seed);
+        values.set(
+          dtype === 'u8' ? own.map((x) => Math.abs(x * 64)) : name === 'parts' ? own.map((x) => Math.abs(x)) : own,
+          i * width,
+        );
+      });
+      return [name, values];
+    });
+  const columns = base.kernel.segments[0]!.columns;
+  const tensor = (seed: number): RawTensor => ({
+    rows: columns,
+    columns: base.kernel.k,
+    data: matrix(columns, base.kernel.k, seed, 1 / 8),
+  });
+  const slotsOf = new Map(
+    module.weights.flatMap((decl, i) => (decl.slots === undefined ? [] : [[decl.name, slotValues(decl, 11 + i)]])),
+  );
+  return {
+    sizes: { T: rows.length, R: 1 },
+    inputs: new Map<string, Float64Array>([...inputs, ['adapter', Float64Array.from(slots)]]),
+    tensors: new Map([
+      ['a', tensor(3)],
+      ['b', tensor(4)],
+    ]),
+    slots: slotsOf,
+  };
+}
+
+export interface AdapterSchedules {
+  readonly shrink?: ShrinkRows;
+  readonly gemm: CudaGemmSchedule;
+}
+
+const shrinkSchedule = (rows: ShrinkRows = 8): CudaLoopSchedule => ({ kind: 'loop', threads: 256, rows });
+
+/** Every buffer after both kernels. */
+export const emulateAdapters = (
+  own: AdapterCase,
+  rows: RowsOfAdapters,
+  { shrink, gemm }: AdapterSchedules,
+  options: Pick<EmulateOptions, 'backwards' | 'mutate' | 'multiprocessors'> = {},
+): ReadonlyMap<string, Float64Array> =>
+  emulateModule(own.module, { ...valuesOf(own, rows), schedules: [shrinkSchedule(shrink), gemm], ...options }).values;
+
+/** The shrink kernel alone. */
+export const emulateShrink = (
+  { module, shrink, base, kernel }: AdapterCase,
+  rows: RowsOfAdapters,
+  tile: ShrinkRows,
+  options: Pick<EmulateOptions, 'backwards' | 'mutate'> = {},
+): Float64Array => {
+  const own = { ...module, kernels: [shrink] };
+  const values = valuesOf({ module, shrink, base, kernel }, rows);
+  return emulateModule(own, { ...values, schedules: [shrinkSchedule(tile)], ...options }).values.get(shrink.out)!;
+};
+
+/** The product without adapters, of the same rows. */
+export const emulateBase = (
+  own: AdapterCase,
+  rows: RowsOfAdapters,
+  schedule: CudaGemmSchedule,
+): ReadonlyMap<string, Float64Array> =>
+  emulateModule(own.base.module, { ...valuesOf(own, rows), schedules: [schedule] }).values;
+
+/** Both kernels and their memory, for a GPU. */
+export const arrangeAdapters = (own: AdapterCase, rows: RowsOfAdapters, { shrink, gemm }: AdapterSchedules): Arranged =>
+  arrangeModule(own.module, { ...valuesOf(own, rows), schedules: [shrinkSchedule(shrink), gemm] });
+
+/** Both in float64, rounded where kernels round. */
+export function interpretAdapters(own: AdapterCase, rows: RowsOfAdapters): ReadonlyMap<string, Float64Array> {
+  const { sizes, inputs, tensors, slots } = valuesOf(own, rows);
+  return interpretModule(own.module, { sizes, buffers: inputs, tensors, weights: slots, round: true });
+}
