@@ -22,6 +22,7 @@
  * The map of shared memory is HopperConfig's.
  */
 #pragma once
+#include "gemm/hopperAdapter.cuh"
 #include "gemm/hopperEpilogue.cuh"
 #include "lib/copy.cuh"
 
@@ -30,6 +31,9 @@ namespace tw {
 /* Tensor maps: of A, of each segment's weights, and of the last one's in boxes of remainder tiles, if there are any. */
 struct HopperMaps {
   const TensorMap *a, *weights[HOPPER_SEGMENTS], *remainder;
+  /* Of adapters: of what was shrunk of the rows, second factors in the same order as weights, and the rows' slots. */
+  const TensorMap *shrunk = nullptr, *seconds[HOPPER_SEGMENTS] = {}, *second_remainder = nullptr;
+  const int *slots = nullptr;
 };
 
 /* The weights of a column tile: their tensor map, and its first row of them. */
@@ -74,10 +78,12 @@ TW_DEVICE void load_b(const HopperBlock<config> &block, unsigned stage, int k_bl
   }
 }
 
-/* The producer. */
+/* The producer: one thread, or with adapters a warp, of which one lane starts copies. */
 template <HopperConfig config>
 TW_DEVICE void produce(const HopperBlock<config> &block, const HopperMaps &maps, int first, unsigned rank) {
   constexpr int prefetch = config.prefetch();
+  constexpr bool has_adapters = config.has_adapters();
+  const bool leads = !has_adapters || threadIdx.x == 0;
   unsigned stage = 0, phase = 0;
   bool is_first = true;
   for (int tile = first; tile < block.tiles(); tile += block.clusters()) {
@@ -97,23 +103,50 @@ TW_DEVICE void produce(const HopperBlock<config> &block, const HopperMaps &maps,
     int start = 0;
     if (config.experts == 0 && is_first) {
       /* Weights do not depend on the kernel before this one: they are on their way while it ends. */
-      for (int i = 0; i < prefetch; i++) {
+      for (int i = 0; leads && i < prefetch; i++) {
         block.full_barriers()[i].expect(bytes);
         load_b<config>(block, i, i, weight, column0, rank, own);
       }
       wait_for_previous();
-      for (int i = 0; i < prefetch; i++) load_a<config>(block, i, i, maps.a, place.row0);
+      for (int i = 0; leads && i < prefetch; i++) load_a<config>(block, i, i, maps.a, place.row0);
       start = prefetch;
       stage = prefetch % config.stages;
       phase = prefetch / config.stages % 2;
       is_first = false;
     }
+    Second second;
+    int slot = NO_SLOT;
+    /* A cluster's blocks fill the same stages: for the slots of the rows of both. */
+    const int cluster_row0 = place.row0 - (int)rank * config.tile_m;
+    if constexpr (has_adapters) {
+      find_second<config>(maps, place, second);
+      if (second.map != nullptr)
+        slot = next_slot<config.cluster_rows()>(maps.slots, cluster_row0, block.rows, NO_SLOT);
+    }
     for (int k_block = start; k_block < config.k_blocks(); k_block++) {
-      block.empty_barriers()[stage].wait(phase ^ 1);
-      block.full_barriers()[stage].expect(bytes);
-      load_a<config>(block, stage, k_block, maps.a, place.row0);
-      load_b<config>(block, stage, k_block, weight, column0, rank, own);
+      if (leads) {
+        block.empty_barriers()[stage].wait(phase ^ 1);
+        if (has_adapters && k_block + 1 == config.k_blocks()) poke(block.following(stage), slot);
+        block.full_barriers()[stage].expect(bytes);
+        load_a<config>(block, stage, k_block, maps.a, place.row0);
+        load_b<config>(block, stage, k_block, weight, column0, rank, own);
+      }
       if (++stage == config.stages) { stage = 0; phase ^= 1; }
+    }
+    if constexpr (has_adapters) {
+      while (slot >= 0) {
+        const int next = next_slot<config.cluster_rows()>(maps.slots, cluster_row0, block.rows, slot);
+        for (int step = 0; step < second.steps; step++) {
+          if (leads) {
+            block.empty_barriers()[stage].wait(phase ^ 1);
+            poke(block.following(stage), step + 1 < second.steps ? slot : next);
+            block.full_barriers()[stage].expect((config.tile_m + own * config.cluster) * SLAB_BYTES);
+            load_second<config>(block, stage, maps, second, slot, step, place.row0, rank, own);
+          }
+          if (++stage == config.stages) { stage = 0; phase ^= 1; }
+        }
+        slot = next;
+      }
     }
   }
 }
@@ -131,11 +164,11 @@ TW_DEVICE void release(const HopperBlock<config> &block, unsigned stage, int lan
 /*
  * The main loop: multiplies the stages of the block's tile number `sequence`. Products are under way when it returns
  * the last stage, which is still to be released. `base`: the descriptor of the first stage; `consumer`: which rows of a
- * tile.
+ * tile; `at`: with adapters, the number of stages before the tile's own, and then before its adapters'.
  */
 template <HopperConfig config, class T, int accumulators>
 TW_DEVICE unsigned multiply(const HopperBlock<config> &block, unsigned long long base, int sequence, int consumer,
-    int lane, float (&acc)[config.blocks()][accumulators]) {
+    int lane, unsigned &at, float (&acc)[config.blocks()][accumulators]) {
   static_assert(config.tile_m % (WGMMA_ROWS * (config.is_ping_pong() ? 1 : HOPPER_CONSUMERS)) == 0,
       "whole instructions of rows");
   static_assert(config.tile_n % (16 * config.column_blocks()) == 0 && config.wgmma_n() <= config.max_n());
@@ -147,6 +180,12 @@ TW_DEVICE unsigned multiply(const HopperBlock<config> &block, unsigned long long
       phase = ((unsigned)(sequence * config.k_blocks()) / config.stages) & 1, before = 0;
   /* Parity tells neighbouring phases apart only: wait until the other warpgroup has seen all of its stages. */
   if (config.is_ping_pong() && sequence > 0) named_sync<256>(thread_again() >> 7);
+  if constexpr (config.has_adapters()) {
+    if (config.is_ping_pong() && sequence > 0) at = peek(block.next_stage());
+    stage = at % config.stages;
+    phase = at / config.stages & 1;
+    at += config.k_blocks();
+  }
   for (int k_block = 0; k_block < config.k_blocks(); k_block++) {
     block.full_barriers()[stage].wait(phase);
     const unsigned long long a =
@@ -203,10 +242,33 @@ TW_DEVICE void store_tile(const HopperBlock<config> &block, int tile, int sequen
   if constexpr (config.has_finish) finish.stored(place.row0 / config.tile_m, config.row_blocks() * 16);
 }
 
+/*
+ * The rest of a tile behind the main loop, whose last stage is `last`: settles the products, and adds what rows of
+ * adapters get. Where warpgroups take tiles in turn and another tile follows, `passes`, the other one has its turn as
+ * soon as all of the tile's stages are full.
+ */
+template <HopperConfig config, class T, int accumulators>
+TW_DEVICE void end_product(const HopperBlock<config> &block, unsigned last, bool passes, int consumer, int lane,
+    unsigned &at, int matrices, const OwnSlots<config> &own, float (&acc)[config.blocks()][accumulators]) {
+  if constexpr (!config.has_adapters()) {
+    if (passes) named_arrive<256>(3 - (thread_again() >> 7));
+    settle(acc);
+    release<config>(block, last, lane);
+  } else {
+    const int slot = peek(block.following(last));
+    if (slot < 0 && passes) pass_turn(block, at);
+    settle(acc);
+    release<config>(block, last, lane);
+    add_adapters<config, T>(block, at, slot, consumer, matrices, own, acc,
+        [&](unsigned stage) { release<config>(block, stage, lane); },
+        [&] { if (passes) pass_turn(block, at); });
+  }
+}
+
 /* A consumer. */
 template <HopperConfig config, class T, class Finish, class... Segments>
-TW_DEVICE void consume(const HopperBlock<config> &block, int first, int warpgroup, int lane, const Finish &finish,
-    const Segments &...segments) {
+TW_DEVICE void consume(const HopperBlock<config> &block, const int *slots, int first, int warpgroup, int lane,
+    const Finish &finish, const Segments &...segments) {
   constexpr bool is_ping_pong = config.is_ping_pong(), is_deferred = config.is_deferred(),
       has_remainder = config.remainder_n > 0;
   constexpr int turns = is_ping_pong ? HOPPER_CONSUMERS : 1;
@@ -216,11 +278,14 @@ TW_DEVICE void consume(const HopperBlock<config> &block, int first, int warpgrou
   wait_for_previous();
   int sequence = is_ping_pong ? warpgroup - 1 : 0, own_tile = -1;
   int tile = is_ping_pong ? first + sequence * block.clusters() : first;
+  unsigned at = 0;
+  OwnSlots<config> own;
+  int matrices = 1;
   for (; tile < block.whole_tiles(); tile += turns * block.clusters(), sequence += turns) {
-    const unsigned last = multiply<config, T>(block, base, sequence, consumer, lane, acc);
-    if (is_ping_pong && tile + block.clusters() < block.tiles()) named_arrive<256>(3 - (thread_again() >> 7));
-    settle(acc);
-    release<config>(block, last, lane);
+    if constexpr (config.has_adapters()) matrices = own.load(block, slots, tile, consumer);
+    const unsigned last = multiply<config, T>(block, base, sequence, consumer, lane, at, acc);
+    end_product<config, T>(block, last, is_ping_pong && tile + block.clusters() < block.tiles(), consumer, lane, at,
+        matrices, own, acc);
     if constexpr (config.has_final_tile) {
       /* The block's last: its products stay where they are, or go where remainder tiles put theirs. */
       if (tile + block.clusters() >= block.tiles()) {
@@ -248,9 +313,9 @@ TW_DEVICE void consume(const HopperBlock<config> &block, int first, int warpgrou
   if constexpr (has_remainder) {
     if (is_narrow) {
       float narrow[config.blocks()][config.remainder_n / 2];
-      const unsigned last = multiply<config, T>(block, base, sequence, consumer, lane, narrow);
-      settle(narrow);
-      release<config>(block, last, lane);
+      if constexpr (config.has_adapters()) matrices = own.load(block, slots, tile, consumer);
+      const unsigned last = multiply<config, T>(block, base, sequence, consumer, lane, at, narrow);
+      end_product<config, T>(block, last, false, consumer, lane, at, matrices, own, narrow);
       if constexpr (config.has_final_tile) {
         put_final_products<config>(block, narrow);
       } else {
@@ -309,6 +374,7 @@ TW_DEVICE void hopper_gemm(int rows, unsigned char *memory, const HopperMaps &ma
 #pragma unroll
     for (int i = 0; i < config.segments; i++) prefetch_map(maps.weights[i]);
     if constexpr (config.remainder_n > 0) prefetch_map(maps.remainder);
+    if constexpr (config.has_adapters()) prefetch_map(maps.shrunk);
     for (int i = 0; i < config.stages; i++) {
       block.full_barriers()[i].init(1);
       block.empty_barriers()[i].init(consumer_warps * config.cluster);
@@ -337,11 +403,15 @@ TW_DEVICE void hopper_gemm(int rows, unsigned char *memory, const HopperMaps &ma
   launch_dependents();
 
   const int first = blockIdx.x / config.cluster;
-  /* Uniform for the compiler too, which then computes the places of wgmma's operands in uniform registers. */
-  const int warpgroup = config.is_ping_pong() ? thread >> 7 : __shfl_sync(ALL_LANES, thread >> 7, 0);
+  /*
+   * Uniform for the compiler too, which then computes the places of wgmma's operands in uniform registers, and lets
+   * wgmma follow mma.sync.
+   */
+  const int warpgroup =
+      config.is_ping_pong() && !config.has_adapters() ? thread >> 7 : __shfl_sync(ALL_LANES, thread >> 7, 0);
   if (warpgroup == 0 || (config.epilogue_groups > 0 && warpgroup == 3)) {
     give_registers<config.producer_registers()>();
-    if (thread == 0) {
+    if (config.has_adapters() ? thread < 32 : thread == 0) {
       produce<config>(block, maps, first, rank);
     } else if (thread >= 32) {
       if constexpr (config.is_deferred())
@@ -351,7 +421,7 @@ TW_DEVICE void hopper_gemm(int rows, unsigned char *memory, const HopperMaps &ma
     }
   } else {
     take_registers<config.consumer_registers()>();
-    consume<config, T>(block, first, warpgroup, lane, finish, segments...);
+    consume<config, T>(block, maps.slots, first, warpgroup, lane, finish, segments...);
   }
   if constexpr (config.cluster == 2) {
     __syncwarp();

@@ -19,6 +19,8 @@ namespace tw {
 enum class HopperMode { Cooperative, PingPong, Deferred };
 
 constexpr int HOPPER_SEGMENTS = 8, HOPPER_CONSUMERS = 2, HOPPER_CONSUMER_WARPS = 8;
+/* Elements of 16 bits in a row of a slab. */
+constexpr int SLAB_ELEMENTS = SLAB_BYTES / 2;
 /* Rows of a final tile that a warp has under way at once, and floats of padding behind a row of its products. */
 constexpr int FINAL_ROWS_AT_ONCE = 8, FINAL_PAD = 8;
 
@@ -50,6 +52,11 @@ struct HopperConfig {
   bool has_finish;
   /* Dynamic shared memory of the launch. */
   int shared_bytes;
+  /*
+   * Rank of adapters' slots; 0: rows have none. Of each segment the part of what was shrunk that its first matrix reads,
+   * and the matrices whose columns take turns (gemm/hopperAdapter.cuh).
+   */
+  int rank = 0, parts[HOPPER_SEGMENTS] = {}, matrices[HOPPER_SEGMENTS] = {};
 
   TW_CONSTEXPR bool is_ping_pong() const { return mode == HopperMode::PingPong; }
   TW_CONSTEXPR bool is_deferred() const { return mode == HopperMode::Deferred; }
@@ -63,7 +70,29 @@ struct HopperConfig {
   TW_CONSTEXPR int column_tiles() const { return first_tile(segments); }
   /* Stages that a tile fills, and those that are filled with weights before the kernel waits for its predecessor. */
   TW_CONSTEXPR int k_blocks() const { return (k + tile_k - 1) / tile_k; }
-  TW_CONSTEXPR int prefetch() const { return stages < k_blocks() ? stages : k_blocks(); }
+  TW_CONSTEXPR int prefetch() const {
+    /* With the last stage goes what the kernel before this one may have written. */
+    const int most = has_adapters() ? k_blocks() - 1 : k_blocks();
+    return stages < most ? stages : most;
+  }
+
+  /* Stages of a slot: of each 64 of the rank, and of each matrix in turns where two do not fit side by side. */
+  TW_CONSTEXPR bool has_adapters() const { return rank > 0; }
+  TW_CONSTEXPR int rank_blocks() const { return (rank + SLAB_ELEMENTS - 1) / SLAB_ELEMENTS; }
+  TW_CONSTEXPR bool are_side_by_side() const { return 2 * rank <= SLAB_ELEMENTS; }
+  TW_CONSTEXPR int slot_stages(int turns) const {
+    return turns == 2 && !are_side_by_side() ? 2 * rank_blocks() : rank_blocks();
+  }
+  TW_CONSTEXPR int most_matrices() const {
+    int most = 0;
+    for (int i = 0; i < segments; i++) most = matrices[i] > most ? matrices[i] : most;
+    return most;
+  }
+  TW_CONSTEXPR int least_matrices() const {
+    int least = 2;
+    for (int i = 0; i < segments; i++) least = matrices[i] < least ? matrices[i] : least;
+    return least;
+  }
 
   /*
    * Instructions of 64 rows that a consumer warpgroup issues for a step: one below the other, and side by side where a
@@ -94,8 +123,8 @@ struct HopperConfig {
 
   /*
    * Shared memory, from a multiple of 1,024 bytes on (the 128-byte swizzle goes by bits of addresses): the stages;
-   * products that are handed over; barriers; and either what epilogues read of rows and columns or the tables of
-   * experts. A stage has A's tile and then B's, each as slabs: all of its rows with 128 bytes of k.
+   * products that are handed over; barriers; either what epilogues read of rows and columns or the tables of experts;
+   * and the words of adapters. A stage has A's tile and then B's, each as slabs: all of its rows with 128 bytes of k.
    */
   TW_CONSTEXPR int slabs() const { return tile_k * element_bytes / SLAB_BYTES; }
   TW_CONSTEXPR int a_bytes() const { return tile_m * tile_k * element_bytes; }
@@ -118,8 +147,11 @@ struct HopperConfig {
     return values_at() + row_slots() * row_slot_floats() * 4 + (is_deferred() && row_values > 0 ? 16 : 0);
   }
   TW_CONSTEXPR int column_slots() const { return is_deferred() ? 1 : 2; }
-  TW_CONSTEXPR int end() const {
+  TW_CONSTEXPR int adapters_at() const {
     return column_values_at() + column_slots() * column_values * 4 + (experts > 0 ? 2 * 4 * (experts + 1) : 0);
+  }
+  TW_CONSTEXPR int end() const {
+    return adapters_at() + (has_adapters() ? 4 * (stages + 1) : 0);
   }
 };
 
@@ -175,6 +207,9 @@ template <HopperConfig config> struct HopperBlock {
   TW_DEVICE int *final_slot() const { return (int *)row_values() + config.row_slots() * config.row_slot_floats(); }
   TW_DEVICE float *column_values() const { return (float *)(memory + config.column_values_at()); }
   TW_DEVICE unsigned tables() const { return shared + config.values_at(); }
+  /* The slot that follows a stage, and where the next tile begins. */
+  TW_DEVICE unsigned following(unsigned stage) const { return shared + config.adapters_at() + 4 * stage; }
+  TW_DEVICE unsigned next_stage() const { return following(config.stages); }
 
   TW_DEVICE static int clusters() { return blocks_again() / config.cluster; }
   TW_DEVICE static int row_tiles(int rows) { return (rows + config.cluster_rows() - 1) / config.cluster_rows(); }

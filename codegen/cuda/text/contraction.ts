@@ -1,6 +1,13 @@
 /** The common parts of kernels with a contraction: a left operand, packed weights, and row programs. */
 import { groupSumsOf, groupValuesOf, groupWidth } from '../../../ir/groupSums.js';
-import type { ContractionKernel, ExpertRows, LogProbKernel, Pairing, Segment } from '../../../ir/kernel.js';
+import type {
+  AdapterRows,
+  ContractionKernel,
+  ExpertRows,
+  LogProbKernel,
+  Pairing,
+  Segment,
+} from '../../../ir/kernel.js';
 import { oncePer } from '../../../ir/oncePer.js';
 import { isRowInvariant, operands as childrenOf, printScalar, type Scalar } from '../../../ir/scalar.js';
 
@@ -27,6 +34,10 @@ export const rowProgramsOf = (kernel: ContractionKernel): readonly Scalar[] =>
 /** The experts whose matrices its rows are multiplied by. */
 export const expertsOf = (kernel: ContractionKernel): ExpertRows | undefined =>
   kernel.anchor === 'gemm' ? kernel.experts : undefined;
+
+/** The adapters that its rows have. */
+export const adapterOf = (kernel: ContractionKernel): AdapterRows | undefined =>
+  kernel.anchor === 'gemm' ? kernel.adapter : undefined;
 
 // The row prologue of a contraction: what its programs compute from the row alone, once a row.
 

@@ -6,9 +6,9 @@ import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import { type ContractionKernel, ROW_SUM_BLOCK, type Segment } from '../../../ir/kernel.js';
 import { operands as childrenOf, readOf, type Scalar } from '../../../ir/scalar.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
-import { expertsOf, rowProgramsOf, rowPrologue, type RowPrologue, segmentsOf } from '../text/contraction.js';
+import { adapterOf, expertsOf, rowProgramsOf, rowPrologue, type RowPrologue, segmentsOf } from '../text/contraction.js';
 import { finishText, type FinishText, isWholeRow } from '../text/lanePrograms.js';
-import { type CudaOperands, type Operand, physicalColumns } from '../text/operands.js';
+import { type CudaOperands, matricesOf, type Operand, physicalColumns } from '../text/operands.js';
 import type { ConfigFields } from '../text/unit.js';
 import { columnFloats } from './columnValues.js';
 import { CONSUMER_WARPS, idleWarps, operandType, type WgmmaType } from './instruction.js';
@@ -60,6 +60,10 @@ export interface HopperConfig extends ConfigFields {
   readonly hasFinalTile: boolean;
   readonly hasFinish: boolean;
   readonly sharedBytes: number;
+  /** Of kernels whose rows have adapters only. */
+  readonly rank?: number;
+  readonly parts?: readonly number[];
+  readonly matrices?: readonly number[];
 }
 
 /** Floats of a tile's column values that a kernel keeps in shared memory. Kept where it keeps row values. */
@@ -85,7 +89,8 @@ export function wgmmaContext(
   const experts = expertsOf(kernel);
   const mmaType = operandType(operands.get(kernel.a).dtype);
   const columnValues = columnValuesOf(kernel, operands, values, tn);
-  const kept = { rowValues: values, columnValues, experts: experts?.count };
+  const adapter = adapterOf(kernel);
+  const kept = { rowValues: values, columnValues, experts: experts?.count, hasAdapters: adapter !== undefined };
   const layout = wgmmaLayout(schedule, DTYPE_BYTES[mmaType], kept);
   const epilogueWarps = idleWarps(layout.epilogueGroups);
   const finalTile =
@@ -123,6 +128,13 @@ export function wgmmaContext(
     hasFinalTile: finalTile !== undefined,
     hasFinish: finish !== undefined,
     sharedBytes: layout.sharedBytes,
+    ...(adapter === undefined
+      ? {}
+      : {
+          rank: adapter.rank,
+          parts: segments.map((segment) => segment.adapter?.part ?? 0),
+          matrices: segments.map(({ pairing }) => matricesOf(pairing)),
+        }),
   };
   return { kernel, operands, schedule, segments, prologue, finalTile, finish, options, config };
 }

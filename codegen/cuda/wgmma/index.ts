@@ -1,7 +1,7 @@
 /** Contractions on Hopper's tensor cores: TMA and mbarriers feed warp-specialized wgmma in persistent blocks. */
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { ContractionKernel } from '../../../ir/kernel.js';
-import { expertsOf } from '../text/contraction.js';
+import { adapterOf, expertsOf } from '../text/contraction.js';
 import { type CudaOperands, type EmittedCuda, kernelHead, mapNames } from '../text/operands.js';
 import { aboutKernel, callText, unitText } from '../text/unit.js';
 import { wgmmaContext, type WgmmaContext } from './config.js';
@@ -66,15 +66,13 @@ function unitOf(context: WgmmaContext, head: string, maps: readonly string[]): s
   const { kernel, operands, schedule, segments, finish, config } = context;
   const epilogues = segments.map((segment) => hopperSegment(context, segment));
   const [prologue, finishing] = [hopperPrologue(context), finishFunctor(context)];
-  const [a, ...weights] = maps.map((name) => `&${name}`);
-  const remainder = config.remainderN === 0 ? 'nullptr' : weights.pop()!;
   const { tm, tn, tk, stages, mode, cluster } = schedule;
   const experts = expertsOf(kernel);
   const functions = [finish?.functions ?? ''];
   const given = [
     kernel.rows,
     'memory',
-    `HopperMaps{ ${a!}, { ${weights.join(', ')} }, ${remainder} }`,
+    mapsText(context, maps),
     experts === undefined ? 'nullptr' : operands.base(operands.get(experts.starts)),
     prologue.instance,
     finishing.instance,
@@ -89,4 +87,20 @@ function unitOf(context: WgmmaContext, head: string, maps: readonly string[]): s
     head,
     body: `  TW_DYNAMIC_SHARED(memory, 1024);\n  ${callText(`hopper_gemm<config, ${type}>`, given)}`,
   });
+}
+
+/** The maps of tensorMapsOf, which have these names, as the struct of gemm/hopper.cuh. */
+function mapsText({ kernel, operands, segments, config }: WgmmaContext, names: readonly string[]): string {
+  const left = names.map((name) => `&${name}`);
+  const take = (): string => left.shift()!;
+  const hasRemainder = config.remainderN > 0;
+  const [a, weights] = [take(), segments.map(take)];
+  const text = `${a}, { ${weights.join(', ')} }, ${hasRemainder ? take() : 'nullptr'}`;
+  const adapter = adapterOf(kernel);
+  if (adapter === undefined) return `HopperMaps{ ${text} }`;
+  const shrunk = take();
+  const seconds = segments.map((segment) => (segment.adapter === undefined ? 'nullptr' : take()));
+  const remainder = hasRemainder && segments.at(-1)!.adapter !== undefined ? take() : 'nullptr';
+  const slots = operands.base(operands.get(adapter.slot));
+  return `HopperMaps{ ${text}, ${shrunk}, { ${seconds.join(', ')} }, ${remainder}, ${slots} }`;
 }

@@ -59,13 +59,15 @@ export interface KeptValues {
   readonly columnValues?: number;
   /** Experts that have tables. */
   readonly experts?: number | undefined;
+  /** Whether rows have adapters: a word for each stage, and one for the next tile. */
+  readonly hasAdapters?: boolean;
 }
 
 /** A block under a schedule, for operands of `elementBytes`. */
 export function wgmmaLayout(
   { tm, tn, tk, stages, cluster, mode, epilogueGroups: groups }: CudaGemmSchedule,
   elementBytes: number,
-  { rowValues, columnValues = 0, experts }: KeptValues,
+  { rowValues, columnValues = 0, experts, hasAdapters = false }: KeptValues,
 ): WgmmaLayout {
   const epilogueGroups: number = groups ?? 0;
   const isDeferred = mode === 'deferred';
@@ -77,6 +79,7 @@ export function wgmmaLayout(
   const rowBytes = rowSlots * tm * rowValues * 4 + (isDeferred && rowValues > 0 ? SLOT_NUMBER : 0);
   const columnBytes = (isDeferred ? 1 : 2) * columnValues * 4;
   const tableBytes = experts === undefined ? 0 : expertTables(experts);
+  const adapterBytes = hasAdapters ? 4 * (stages + 1) : 0;
   const columnBlocks = Math.ceil(tn / (epilogueGroups === 0 ? MAX_COLUMNS : MAX_SHARED_COLUMNS));
   return {
     isDeferred,
@@ -87,7 +90,14 @@ export function wgmmaLayout(
     boxRows: tn / cluster / Math.ceil(tn / cluster / MAX_BOX_ROWS),
     ringBytes,
     sharedBytes:
-      (isDeferred ? 0 : ALIGNMENT) + ringBytes + handoffBytes + barrierBytes + rowBytes + columnBytes + tableBytes,
+      (isDeferred ? 0 : ALIGNMENT) +
+      ringBytes +
+      handoffBytes +
+      barrierBytes +
+      rowBytes +
+      columnBytes +
+      tableBytes +
+      adapterBytes,
   };
 }
 
@@ -95,6 +105,8 @@ export function wgmmaLayout(
 export const MAX_ACCUMULATORS = 208;
 /** The same where an epilogue adds up whole heads before it reads them: 192 spilled 960 bytes. */
 export const MAX_ACCUMULATORS_OF_HEADS = 160;
+/** The same where rows have adapters: 208 spilled 420 bytes. */
+export const MAX_ACCUMULATORS_OF_ADAPTERS = 192;
 
 /** Column tiles of each segment, in order: the first of each, and the total number. */
 export interface ColumnTiles {

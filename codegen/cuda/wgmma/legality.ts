@@ -8,12 +8,19 @@ import { operands as childrenOf, type Scalar } from '../../../ir/scalar.js';
 import { FORMATS } from '../../../ir/storage.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
 import { parametersOf } from '../../signature.js';
-import { expertsOf, rowProgramsOf, rowPrologue, segmentsOf } from '../text/contraction.js';
+import { adapterOf, expertsOf, rowProgramsOf, rowPrologue, segmentsOf } from '../text/contraction.js';
 import { fragmentProblem, tileStep } from '../text/fragment.js';
 import { CudaOperands, leastCommonMultiple } from '../text/operands.js';
 import { columnValuesOf } from './config.js';
 import { CONSUMERS, slabOf, WGMMA_ROWS, WGMMA_TYPES, type WgmmaType } from './instruction.js';
-import { MAX_ACCUMULATORS, MAX_ACCUMULATORS_OF_HEADS, MAX_BOX_ROWS, MAX_COLUMNS, wgmmaLayout } from './layout.js';
+import {
+  MAX_ACCUMULATORS,
+  MAX_ACCUMULATORS_OF_ADAPTERS,
+  MAX_ACCUMULATORS_OF_HEADS,
+  MAX_BOX_ROWS,
+  MAX_COLUMNS,
+  wgmmaLayout,
+} from './layout.js';
 
 /** The facts about a GPU that this skeleton depends on. */
 export interface WgmmaFacts {
@@ -68,6 +75,9 @@ function operandProblem(kernel: ContractionKernel, module: KernelModule): string
     if (weight.layout !== 'kmajor') return `wgmma cannot read weight ${weight.name} in layout ${weight.layout}`;
     if (FORMATS[weight.format].element !== a.dtype)
       return `weight ${weight.name} is ${weight.format}, its left operand ${a.dtype}`;
+    const second = module.weights.find(({ name }) => name === segment.adapter?.weight);
+    if (second !== undefined && (second.layout !== 'kmajor' || FORMATS[second.format].element !== a.dtype))
+      return `the adapters' weight ${second.name} is ${second.format} in ${second.layout}, not kmajor ${a.dtype}`;
     const problem = kernel.anchor === 'gemm' ? fragmentProblem(segment) : undefined;
     if (problem !== undefined) return `segment ${segment.weight} has ${problem}`;
   }
@@ -135,7 +145,11 @@ function tileProblem(
   if (kernel.anchor === 'logprob' && s.tn !== LOGPROB_BLOCK)
     return `tn must be ${LOGPROB_BLOCK}: a block of the vocabulary`;
   const accumulators = (s.tm / rows) * (s.tn / 2);
-  const most = known.sumsHeads ? MAX_ACCUMULATORS_OF_HEADS : MAX_ACCUMULATORS;
+  const most = known.sumsHeads
+    ? MAX_ACCUMULATORS_OF_HEADS
+    : known.hasAdapters
+      ? MAX_ACCUMULATORS_OF_ADAPTERS
+      : MAX_ACCUMULATORS;
   return accumulators <= most ? undefined : `a thread would hold ${accumulators} accumulators, ${most} at most`;
 }
 
@@ -150,6 +164,8 @@ interface FactsOfKernel {
   /** Whether an epilogue adds up whole heads. */
   readonly sumsHeads: boolean;
   readonly experts: number | undefined;
+  /** Whether rows have adapters. */
+  readonly hasAdapters: boolean;
   /** Number of row values that the epilogue reads from shared memory. */
   readonly rowValues: number;
   /** Floats of column values that it reads from there, for each column of a tile. */
@@ -163,7 +179,8 @@ const SHARE = 32;
 const knownOf = oncePer((kernel: ContractionKernel, module: KernelModule): FactsOfKernel => {
   const problem = operandProblem(kernel, module);
   const segments = segmentsOf(kernel);
-  const common = { problem, type: typeOf(kernel, module), experts: expertsOf(kernel)?.count };
+  const experts = expertsOf(kernel)?.count;
+  const common = { problem, type: typeOf(kernel, module), experts, hasAdapters: adapterOf(kernel) !== undefined };
   if (problem !== undefined)
     return { ...common, steps: [], readsRounded: false, sumsHeads: false, rowValues: 0, columnShare: 0 };
   const extents = everyExtent(module.interface, 1);
@@ -187,8 +204,13 @@ function expertProblem({ experts, rowValues }: FactsOfKernel, s: CudaGemmSchedul
   return rowValues === 0 ? undefined : 'rows of experts have no values of their own';
 }
 
-const sharedBytesOf = ({ type, rowValues, columnShare, experts }: FactsOfKernel, schedule: CudaGemmSchedule): number =>
-  wgmmaLayout(schedule, DTYPE_BYTES[type], { rowValues, columnValues: columnShare * schedule.tn, experts }).sharedBytes;
+const sharedBytesOf = (
+  { type, rowValues, columnShare, experts, hasAdapters }: FactsOfKernel,
+  schedule: CudaGemmSchedule,
+): number => {
+  const columnValues = columnShare * schedule.tn;
+  return wgmmaLayout(schedule, DTYPE_BYTES[type], { rowValues, columnValues, experts, hasAdapters }).sharedBytes;
+};
 
 function sharedProblem(known: FactsOfKernel, schedule: CudaGemmSchedule, facts: WgmmaFacts): string | undefined {
   const bytes = sharedBytesOf(known, schedule);

@@ -1,7 +1,7 @@
 /** The tensor maps by which kernels of warpgroup products copy their operands. */
 import type { CudaGemmSchedule, TensorMapDecl } from '../../../ir/cuda.js';
-import type { ContractionKernel, Segment } from '../../../ir/kernel.js';
-import { expertsOf } from '../text/contraction.js';
+import type { AdapterRows, ContractionKernel, Segment } from '../../../ir/kernel.js';
+import { adapterOf, expertsOf } from '../text/contraction.js';
 import { type CudaOperands, physicalColumns } from '../text/operands.js';
 import { operandType, slabOf } from './instruction.js';
 
@@ -15,21 +15,24 @@ export interface CopiedTile extends Pick<CudaGemmSchedule, 'tm' | 'cluster'> {
   readonly sharers?: number;
 }
 
-/**
- * Map 0 is the left operand. Each segment's weight has one map, and the last weight has a second if there are remainder
- * tiles. A box is one slab, with the rows of one copy.
- */
-export function tensorMapsOf({
-  kernel,
-  segments,
-  operands,
-  options,
-}: {
+interface MappedContraction {
   readonly kernel: ContractionKernel;
   readonly segments: readonly Segment[];
   readonly operands: CudaOperands;
   readonly options: CopiedTile;
-}): TensorMapDecl[] {
+}
+
+/**
+ * Map 0 is the left operand. Each segment's weight has one map, and the last weight has a second if there are remainder
+ * tiles. A box is one slab, with the rows of one copy. With adapters, the same follows of what was shrunk of the rows
+ * and of the second factors of the segments that have them.
+ */
+export function tensorMapsOf(contraction: MappedContraction): TensorMapDecl[] {
+  const adapter = adapterOf(contraction.kernel);
+  return [...productMaps(contraction), ...(adapter === undefined ? [] : adapterMaps(contraction, adapter))];
+}
+
+function productMaps({ kernel, segments, operands, options }: MappedContraction): TensorMapDecl[] {
   const { tm, cluster, remainderTn, boxRows, sharers = 1 } = options;
   const a = operands.get(kernel.a);
   const own = operandType(a.dtype);
@@ -55,5 +58,25 @@ export function tensorMapsOf({
     },
     ...segments.map((segment) => weightMap(segment, boxRows)),
     ...(remainderTn === 0 ? [] : [weightMap(segments.at(-1)!, remainderTn / cluster)]),
+  ];
+}
+
+function adapterMaps({ segments, operands, options }: MappedContraction, adapter: AdapterRows): TensorMapDecl[] {
+  const { tm, cluster, remainderTn, boxRows } = options;
+  const shrunk = operands.get(adapter.shrunk);
+  const dtype = operandType(shrunk.dtype) === 'f16' ? 'f16' : 'bf16';
+  const box = { dtype, boxColumns: slabOf(dtype), swizzle: 128 } as const;
+  const secondMap = ({ adapter: own, columns, pairing }: Segment, rows: number): TensorMapDecl[] => {
+    if (own === undefined) return [];
+    const { index: parameter, stride } = operands.weight(own.weight);
+    const all = physicalColumns(columns, pairing) * adapter.slots;
+    return [{ ...box, parameter, rows: all, columns: adapter.rank, stride, boxRows: rows }];
+  };
+  const { index: parameter, stride, columns } = shrunk;
+  if (typeof columns !== 'number') throw new Error(`'${shrunk.name}' has no fixed number of columns.`);
+  return [
+    { ...box, parameter, rows: operands.rowsOf(adapter.shrunk).extent, columns, stride, boxRows: tm },
+    ...segments.flatMap((segment) => secondMap(segment, boxRows)),
+    ...(remainderTn === 0 ? [] : secondMap(segments.at(-1)!, remainderTn / cluster)),
   ];
 }

@@ -8,7 +8,7 @@ import type { WgmmaCase } from './wgmmaKernels.js';
 const numbers = (count: number, seed: number): Float64Array =>
   Float64Array.from({ length: count }, (_, i) => (((i * 7919 + seed * 104_729) % 257) - 128) / 64);
 
-function valuesOf(
+export function valuesOf(
   { kernel, module }: WgmmaCase,
   rows: number,
 ): Pick<EmulateOptions, 'sizes' | 'inputs'> & {
