@@ -22,6 +22,7 @@ import {
 import { rowsLoop } from './programLoops.js';
 import { passUnits, quadBlocks } from './quadBlocks.js';
 import { VectorBody } from './scalarPrinter.js';
+import { adapterFields } from './shrink.js';
 import { argumentsText, constantTable, type Emitted, kernelFunction } from './unit.js';
 import {
   evenBlocks,
@@ -72,7 +73,7 @@ export function emitGemm(kernel: GemmKernel, operands: COperands, schedule: CpuG
       segments,
       lines,
       beside,
-      ...defined({ experts: kernel.experts }),
+      ...defined({ experts: kernel.experts, adapter: adapterFields(kernel, operands) }),
     },
     operands,
   );
@@ -119,6 +120,8 @@ function tailColumns(nr: number): number[] {
   for (let width = nr - 16; width >= 16; width -= 16) if (nr > 32 || 32 % nr !== 0) widths.push(width);
   return widths;
 }
+
+const adapterTable = ({ adapter }: GemmPlan): readonly string[] => (adapter === undefined ? [] : [adapter.table]);
 
 /** A contraction of codes (gemm/codes.h). */
 function emitCodes(plan: GemmPlan, operands: COperands): Emitted {
@@ -174,8 +177,9 @@ function emitAmx(plan: GemmPlan, operands: COperands): Emitted {
     rowValues: (beside?.values ?? 0) > 0 && beside ? `${beside.symbol}_values` : undefined,
     linesOffset,
     valuesOffset,
+    adapter: plan.adapter?.config,
   };
-  const tables = [segmentsTable(plan, operands)];
+  const tables = [segmentsTable(plan, operands), ...adapterTable(plan)];
   const source = kernelFunction({ symbol, tables, type: 'AmxGemmConfig', config, call: 'tw_gemm_amx' });
   const helpers = [beside?.helper, main, half, whole].filter((helper) => helper !== undefined);
   return { includes: ['gemm/amx.h', 'lib/elementary.h'], source, helpers, scratchBytes };
@@ -227,7 +231,7 @@ function emitFloats(plan: GemmPlan, operands: COperands): Emitted {
   };
   // A stream computes its padding too: the memory limits it, not arithmetic.
   const tails = isStream ? [] : tailRows(schedule.mr);
-  const tables = [segmentsTable(plan, operands)];
+  const tables = [segmentsTable(plan, operands), ...adapterTable(plan)];
   const widths = tailColumns(schedule.nr).map((nr) => {
     const main = tile(schedule.mr, nr, false);
     if (isStream) return { columns: nr, stream: main };
@@ -254,6 +258,7 @@ function emitFloats(plan: GemmPlan, operands: COperands): Emitted {
     widens,
     wideOffset,
     linesOffset,
+    adapter: plan.adapter?.config,
   };
   const source = kernelFunction({ symbol, tables, type: 'FloatsConfig', config, call: 'tw_gemm_floats' });
   return { includes: ['gemm/floats.h', 'lib/elementary.h'], source, helpers, scratchBytes };
@@ -263,7 +268,10 @@ function emitFloats(plan: GemmPlan, operands: COperands): Emitted {
 function emitDriver(plan: GemmPlan, operands: COperands): Emitted {
   const weights = plan.segments.map((segment) => operands.weight(segment.weight));
   if (weights.length === 0) throw new Error(`Kernel ${plan.symbol} has no segment.`);
-  if (weights.some(({ weight }) => isQuads(weight.format))) return emitCodes(plan, operands);
+  if (weights.some(({ weight }) => isQuads(weight.format))) {
+    if (plan.adapter !== undefined) throw new Error(`${plan.symbol}: products of codes have no adapters.`);
+    return emitCodes(plan, operands);
+  }
   return plan.schedule.isa === 'amx' ? emitAmx(plan, operands) : emitFloats(plan, operands);
 }
 

@@ -4,6 +4,7 @@ import type { CpuGemmSchedule, CpuIsa } from '../../ir/plan.js';
 import { type ExtentName, roundUp } from '../../ir/types.js';
 import type { BesideProducts } from './epilogues.js';
 import type { COperands } from './operands.js';
+import type { AdapterFields } from './shrink.js';
 import { type ConfigFields, constantTable } from './unit.js';
 
 /** A contraction as its loop over items sees it. */
@@ -24,6 +25,7 @@ export interface GemmPlan {
   }[];
   readonly lines: number;
   readonly experts?: ExpertRows;
+  readonly adapter?: AdapterFields;
   /** The epilogue, where it is run beside products instead of behind an item's. */
   readonly beside?: BesideProducts | undefined;
 }

@@ -195,8 +195,20 @@ export function take(memory: Buffer, index: number, dtype: BufferDType): number 
   }
 }
 
-/** The packed bytes of a weight, from its logical matrix [n, k]. */
+/** The packed bytes of a weight, from its logical matrix [n, k]; those of slots follow one another. */
 export function packWeight(decl: WeightDecl, logical: Float64Array): Buffer {
+  const { slots, ...matrix } = decl;
+  if (slots === undefined) return packMatrix(decl, logical);
+  const own = logical.length / slots.count;
+  const packed = Array.from({ length: slots.count }, (_, i) =>
+    packMatrix(matrix, logical.subarray(i * own, (i + 1) * own)),
+  );
+  const memory = aligned(packed.length * packed[0]!.length, 0);
+  packed.forEach((bytes, i) => memory.set(bytes, i * bytes.length));
+  return memory;
+}
+
+function packMatrix(decl: WeightDecl, logical: Float64Array): Buffer {
   if (decl.format === 'u4') throw new Error('a format of GPUs');
   const { format } = decl;
   const order = physicalToLogical(decl);

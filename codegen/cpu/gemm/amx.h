@@ -9,6 +9,7 @@
  * tile to the segment's epilogue, or finishes rows beside the products of the next register tile.
  */
 #pragma once
+#include "adapter/expand.h"
 #include "gemm/items.h"
 #include "micro/amx.h"
 
@@ -28,7 +29,20 @@ typedef struct AmxGemmConfig {
   /* Writes what an epilogue beside products needs of rows; 0: nothing. */
   void (*row_values)(const tw_launch *launch, int64_t m0, int64_t mn, float *values);
   int64_t lines_offset, values_offset;
+  AdapterConfig adapter;
 } AmxGemmConfig;
+
+/* What adapters add to an item's register tiles behind the last pass, before epilogues see them. */
+typedef struct AmxAdapter {
+  const SegmentAdapter *segment;   /* 0: none of its rows has one */
+  int64_t n0;                      /* its first column in memory */
+} AmxAdapter;
+
+TW_FN void tw_expand_amx(
+    const AmxGemmConfig config, const tw_launch *launch, const AmxAdapter adapter, float *c, int64_t row, int64_t rows,
+    int64_t j) {
+  tw_expand(config.adapter, launch, adapter.segment, c, config.ldc, row, rows, adapter.n0 + j, 32);
+}
 
 /*
  * c[rows][columns] = a·w over the whole depth. Writes whole register tiles, past the last row too. While it works on
@@ -36,7 +50,7 @@ typedef struct AmxGemmConfig {
  */
 TW_FN void tw_amx_block(
     const AmxGemmConfig config, const uint16_t *a, const uint16_t *w, float *c, int64_t rows, int64_t columns,
-    const uint16_t *next_w, tw_due *due, int64_t m0, int64_t column) {
+    const uint16_t *next_w, tw_due *due, int64_t m0, int64_t column, const AmxAdapter adapter) {
   TW_LIMIT(config.kc % 32 == 0);
   const int64_t mr = config.items.tile_rows, nr = 32, panel = 16, elements = config.panel_elements;
   for (int64_t k0 = 0; k0 < config.k; k0 += config.kc) {
@@ -55,6 +69,7 @@ TW_FN void tw_amx_block(
         float *const to = c + i * config.ldc + j;
         if (config.tiles.finishing) config.tiles.finishing(from, b, to, steps, k0 == 0, at, due);
         else config.tiles.fetching(from, b, to, steps, k0 == 0, at);
+        if (adapter.segment && is_last) tw_expand_amx(config, due->launch, adapter, to, m0 + i, mr, j);
         if (config.beside.rest && is_last)
           tw_make_due(config.beside, due, to, m0, i, mr, column + j / nr * config.beside.columns);
         if ((ahead += fetched) >= panel_bytes * nr / panel) ahead = 0;
@@ -62,6 +77,8 @@ TW_FN void tw_amx_block(
       if (i >= rows) continue;
       AmxTile *const tail = rows - i <= 16 ? config.tiles.half : config.tiles.whole;
       tail(a + i * config.lda + k0, b, c + i * config.ldc + j, steps, k0 == 0);
+      if (adapter.segment && is_last)
+        tw_expand_amx(config, due->launch, adapter, c + i * config.ldc + j, m0 + i, rows - i, j);
       if (config.beside.rest && is_last)
         tw_make_due(config.beside, due, c + i * config.ldc + j, m0, i, rows - i,
             column + j / nr * config.beside.columns);
@@ -89,7 +106,10 @@ TW_FN void tw_gemm_amx(const AmxGemmConfig config, const tw_launch *launch, int3
     if (config.row_values && item.m0 != kept) config.row_values(launch, item.m0, item.mn, values);
     kept = item.m0;
     const int64_t c0 = own.n0 / segment->matrices, cn = own.nn / segment->matrices;
-    tw_amx_block(config, a, w, tile, item.mn, own.nn, next_w, &due, item.m0, c0);
+    AmxAdapter adapter = { 0, own.n0 };
+    if (tw_has_adapter(config.adapter, launch, item.m0, item.mn))
+      adapter.segment = config.adapter.segments + (segment - config.items.segments);
+    tw_amx_block(config, a, w, tile, item.mn, own.nn, next_w, &due, item.m0, c0, adapter);
     if (!config.beside.rest) segment->epilogue(launch, tile, item.m0, item.mn, c0, cn, lines);
   }
   TW_TILE_RELEASE();

@@ -6,10 +6,11 @@
  *   scratch   the tile of an item [block_rows][ldc], columns that were widened, lines of the epilogue
  *
  * A worker multiplies an item over the whole depth, `kc` steps of k at a time, panel by panel, and gives the tile to
- * the segment's epilogue. Narrow panels that many rows share are widened to f32 first, the columns of one register tile
+ * the segment's epilogue, behind what adapters add to it. Narrow panels that many rows share are widened to f32 first, the columns of one register tile
  * at a time, which stay in the first-level cache.
  */
 #pragma once
+#include "adapter/expand.h"
 #include "gemm/items.h"
 #include "micro/fma.h"
 
@@ -40,6 +41,7 @@ typedef struct FloatsConfig {
   int near_lines;              /* that a whole tile fetches every 16 steps of k */
   int widens;
   int64_t wide_offset, lines_offset;
+  AdapterConfig adapter;
 } FloatsConfig;
 
 /* Columns of a panel that was widened. */
@@ -128,6 +130,9 @@ TW_FN void tw_gemm_floats(const FloatsConfig config, const tw_launch *launch, in
         ? w : w + segment->block / config.panel * elements * bytes;
     tw_floats_block(config, a + item.m0 * config.lda, w, tile, item.mn, own.nn, a + item.next_m0 * config.lda, next_w,
         wide);
+    if (tw_has_adapter(config.adapter, launch, item.m0, item.mn))
+      tw_expand(config.adapter, launch, config.adapter.segments + (segment - config.items.segments), tile, config.ldc,
+          item.m0, item.mn, own.n0, own.nn);
     segment->epilogue(launch, tile, item.m0, item.mn, own.n0 / segment->matrices, own.nn / segment->matrices, lines);
   }
 }
