@@ -141,3 +141,7 @@ export function acceptedNodes(tree: DraftTree, text: readonly number[], length: 
   }
   return nodes;
 }
+
+/** Keys of drafts behind the first `length` tokens, beside those: a branch lists its path anew. */
+export const keysOf = ({ chain, branches }: DraftTree, length: number): number =>
+  branches.reduce((sum, { first, end, depth }) => sum + length + depth + end - first, chain);

@@ -4,12 +4,14 @@
  * others. Where the device keeps what it draws, a step is planned and begun while the one before it runs. A pipeline
  * has a step for each of its stages, with different sequences. The loop waits for the device and for nobody else.
  */
+import type { AdapterQueue } from './adapterQueue.js';
 import { chosenOf, drawnOf, isOfText, scoreOf } from './answers.js';
 import { type DeviceModel, StateLost, type StepAnswer } from './device.js';
 import { DeviceDrafts } from './deviceDrafts.js';
 import { type Discarded, discardPages } from './discard.js';
 import { findPages } from './foundPages.js';
 import { GuidedSet } from './guide.js';
+import { leftBehind } from './leftBehind.js';
 import { type GeneratorCounts, loadOf, Measures, type ReplicaLoad } from './modelStats.js';
 import { PAGE_TOKENS, type PagePool } from './pages.js';
 import { ReplicaMemory } from './replicaMemory.js';
@@ -71,6 +73,8 @@ export class Generator implements TaskOwner {
   private readonly guided = new GuidedSet();
   private readonly times = new StepTimes();
   private readonly speculation: Speculation;
+  /** The device ended while it loaded an adapter that these sequences wait for. */
+  private lostLoad: { readonly error: StateLost; readonly sequences: readonly Sequence[] } | undefined;
   private loop: Promise<void> | undefined;
   private calls = 0;
   private computedTokens = 0;
@@ -86,6 +90,13 @@ export class Generator implements TaskOwner {
     this.memory = new ReplicaMemory(model, name, this.times, () => this.wake());
     this.pool = this.memory.pool;
     this.scheduler = this.memory.scheduler;
+    this.scheduler.adapters.listen({
+      onReady: () => {
+        this.scheduler.noteAdapters();
+        this.wake();
+      },
+      onFailed: (sequences, error) => this.failLoad(sequences, error),
+    });
     const device = model.draft && new DeviceDrafts(model, model.draft, this.pool, this.scheduler);
     const { limits } = model;
     this.speculation = new Speculation(this.scheduler, { limits, measures, drafts, vocabSize, device });
@@ -152,6 +163,19 @@ export class Generator implements TaskOwner {
     task.begin();
     this.wake();
     this.memory.report();
+    if (task.sequence.adapter !== undefined) void this.loadAhead();
+  }
+
+  /** Adapters of requests that were made together are loaded while a step is on its way. */
+  private async loadAhead(): Promise<void> {
+    await Promise.resolve();
+    if (this.isReady && this.gone === undefined) this.scheduler.adapters.arrange({ mayPreempt: false });
+  }
+
+  private failLoad(sequences: readonly Sequence[], error: Error): void {
+    if (error instanceof StateLost) this.lostLoad = { error, sequences };
+    else for (const sequence of sequences) this.forget(sequence)?.fail(error);
+    this.wake();
   }
 
   stop(task: Task): void {
@@ -182,12 +206,17 @@ export class Generator implements TaskOwner {
 
   /** Sequences that have no pages yet, or none any more. */
   get waiting(): number {
-    return this.scheduler.waiting.length;
+    return this.scheduler.waiting.length + this.scheduler.adapters.length;
+  }
+
+  /** Slots, and who waits for one. */
+  get adapters(): AdapterQueue {
+    return this.scheduler.adapters;
   }
 
   /** Gives up the tasks that have not begun, for another device to do. */
   takeWaiting(): readonly Task[] {
-    const fresh = [...this.scheduler.waiting].filter(
+    const fresh = [...this.scheduler.waiting, ...this.scheduler.adapters].filter(
       ({ tokens, promptLength, awaited }) => tokens.length === promptLength && awaited === 0,
     );
     return fresh.map((sequence) => this.forget(sequence)!);
@@ -226,6 +255,8 @@ export class Generator implements TaskOwner {
       let flights: Flight[] = [];
       let follows: StepTiming['follows'] = 'nothing';
       for (;;) {
+        const { lostLoad } = this;
+        if (lostLoad !== undefined && flights.length === 0) await this.recover(lostLoad.sequences, lostLoad.error);
         while (flights.length === 0 || this.mayLookAhead(flights)) {
           const masks = this.guided.wait(this.times.lastMs);
           if (masks !== undefined) await masks;
@@ -239,7 +270,10 @@ export class Generator implements TaskOwner {
           flights.push(flight);
         }
         const [first, ...later] = flights;
-        if (first === undefined) return this.requireNothingLeft();
+        if (first === undefined) {
+          if (this.requireNothingLeft()) continue;
+          return;
+        }
         flights = (await this.land(first, later)) ? later : [];
         follows = 'read';
       }
@@ -255,15 +289,16 @@ export class Generator implements TaskOwner {
     return this.guided.wait(this.times.lastMs);
   }
 
-  /** A sequence that no step takes would hang its reader. It waits where pages may come, as of one that thinks. */
-  private requireNothingLeft(): void {
+  /**
+   * A sequence that no step takes would hang its reader. It waits where pages may come, or its adapter, as of one that
+   * thinks. Returns whether others may go on now.
+   */
+  private requireNothingLeft(): boolean {
     this.memory.report();
-    const { running, waiting } = this.scheduler;
-    if ([...running].some(({ isThinking }) => isThinking)) return;
-    for (const sequence of [...running, ...waiting]) {
-      const reason = this.memory.hopelessness(sequence);
-      if (reason !== undefined) this.forget(sequence)?.fail(reason);
-    }
+    if (this.lostLoad !== undefined) return true;
+    const left = leftBehind(this.scheduler, this.memory);
+    for (const { sequence, error } of left) this.forget(sequence)?.fail(error);
+    return left.length > 0 && this.tasks.size > 0;
   }
 
   /**
@@ -318,7 +353,11 @@ export class Generator implements TaskOwner {
     await Promise.all(later.map((each) => each.answer));
     for (const each of later.toReversed()) this.scheduler.rewind(each.step);
     const { rows } = outputs as { readonly rows?: readonly number[] };
-    if (outputs instanceof StateLost) await this.recover(step, outputs);
+    if (outputs instanceof StateLost)
+      await this.recover(
+        step.pieces.map(({ sequence }) => sequence),
+        outputs,
+      );
     else if (rows === undefined) {
       for (const { sequence } of step.pieces) this.forget(sequence)?.fail(outputs);
       this.scheduler.reset();
@@ -424,14 +463,17 @@ export class Generator implements TaskOwner {
     }
   }
 
-  /** The device is gone, and what it knew. Others take the tasks over, or they wait for the next device. */
-  private async recover(step: Step, error: StateLost): Promise<void> {
+  /**
+   * The device is gone, and what it knew. Others take the tasks over, or they wait for the next device. `asked`: what
+   * it was computing, if it was asked.
+   */
+  private async recover(asked: readonly Sequence[], error: StateLost): Promise<void> {
     this.isReady = false;
+    this.lostLoad = undefined;
     this.scheduler.reset();
     for (const task of this.stopping) this.stopNow(task);
     if (error.wasAsked)
-      for (const { sequence } of step.pieces)
-        if (this.tasks.get(sequence)?.task.survive(error) === false) this.forget(sequence);
+      for (const sequence of asked) if (this.tasks.get(sequence)?.task.survive(error) === false) this.forget(sequence);
     this.handOver();
     try {
       if (this.model.recovered === undefined) throw error;

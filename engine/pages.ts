@@ -25,10 +25,18 @@ export function contentOf(before: string | undefined, tokens: readonly number[])
 }
 
 /**
+ * What stands before the first page of a text that is computed with an adapter: keys and values depend on what the
+ * adapter contains, so texts of two contents share no page, whatever they are called. Texts without adapter have
+ * nothing before their first page. What is hashed is longer than a name and no list of tokens: its length is odd.
+ */
+export const rootOf = (adapterHash: string | undefined): string | undefined =>
+  adapterHash === undefined ? undefined : hash('sha256', `adapter: ${adapterHash}`, 'base64');
+
+/**
  * Pages are shared by reference, and copied where only their first rows are shared. A page that nobody holds keeps its
- * content, and can be held again by whoever needs
- * the same tokens after the same path, until its memory is taken for something else: blank pages first, the lowest of
- * them, and then the least recently used. So the last pages become idle, whose memory can be given to others.
+ * content, and can be held again by whoever needs the same tokens after the same path, until its memory is taken for
+ * something else: blank pages first, the lowest of them, and then the least recently used. So the last pages become
+ * idle, whose memory can be given to others.
  */
 export class PagePool {
   /** Pages that have memory. */

@@ -4,10 +4,11 @@
  */
 import { contentOf, PAGE_TOKENS } from './pages.js';
 
-/** Of the full pages of some tokens, in their order. */
+/** Of the full pages of some tokens, in their order: with one adapter and another they have other names. */
 export class PageNames {
   private readonly tokens: readonly number[];
-  private readonly names: string[] = [];
+  /** By what stands before the first page (rootOf); '': nothing. */
+  private readonly names = new Map<string, string[]>();
   /** Who has the first `shared` ones, until they are here too. */
   private before: PageNames | undefined;
   private readonly shared: number;
@@ -19,13 +20,16 @@ export class PageNames {
   }
 
   /** The name of full page `index`. */
-  at(index: number): string {
-    for (let i = this.names.length; i <= index; i++) {
+  at(index: number, root?: string): string {
+    let names = this.names.get(root ?? '');
+    if (names === undefined) this.names.set(root ?? '', (names = []));
+    for (let i = names.length; i <= index; i++) {
       const ownTokens = (): readonly number[] => this.tokens.slice(i * PAGE_TOKENS, (i + 1) * PAGE_TOKENS);
-      this.names.push(i < this.shared ? this.before!.at(i) : contentOf(this.names[i - 1], ownTokens()));
-      if (this.names.length === this.shared) this.before = undefined;
+      const shared = i < this.shared ? this.before?.at(i, root) : undefined;
+      names.push(shared ?? contentOf(names[i - 1] ?? root, ownTokens()));
+      if (names.length === this.shared) this.before = undefined;
     }
-    return this.names[index]!;
+    return names[index]!;
   }
 }
 

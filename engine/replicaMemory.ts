@@ -38,7 +38,7 @@ export class ReplicaMemory implements MemoryUser {
     this.times = times;
     this.wake = wake;
     this.pool = new PagePool(model.maxPages, model.mappedPages);
-    this.scheduler = new Scheduler(this.pool, model.limits);
+    this.scheduler = new Scheduler(this.pool, model.limits, model.adapters);
     model.budget?.add(this);
   }
 

@@ -10,6 +10,9 @@ import { type GeneratorCounts, Measures, type ModelStats } from './modelStats.js
 import type { MemoryRoom } from './replicaMemory.js';
 import type { Task } from './task.js';
 
+/** An adapter takes about as long to load as so many tokens to compute. */
+const LOAD_TOKENS = 1024;
+
 export class Replicas {
   private readonly generators: Generator[] = [];
   private readonly options: GeneratorOptions;
@@ -132,7 +135,10 @@ export class Replicas {
     if (affinity !== undefined) return there[Math.floor(affinity / generators.length) % there.length]!;
     const costs = there.map((generator) => ({
       generator,
-      cost: generator.workTokens - generator.findable(sequence),
+      cost:
+        generator.workTokens -
+        generator.findable(sequence) +
+        LOAD_TOKENS * generator.adapters.loadsFor(sequence.adapter),
     }));
     return costs.reduce((best, each) => (each.cost < best.cost ? each : best)).generator;
   }

@@ -184,7 +184,7 @@ export interface SequenceLimits extends Pick<DeviceModel, 'maxLength' | 'vocab'>
 export function sequenceOf(
   request: GenerateRequest,
   { maxLength, room, vocab }: SequenceLimits,
-  priority = 0,
+  { priority = 0, adapter }: Pick<RequestOptions, 'priority' | 'adapter'> = {},
 ): Sequence {
   const { prompt, maxNewTokens, scoreFrom = Infinity, rows, stopTokens = new Set(), minNewTokens = 0 } = request;
   if (prompt.length > maxLength)
@@ -204,6 +204,7 @@ export function sequenceOf(
     prompt,
     sampling,
     priority,
+    adapter,
     filterVocab: isFiltered ? vocab : undefined,
     longest: Math.min(maxLength, room, prompt.length + maxNewTokens),
     ...(isBanning ? { banned: { tokens: stopTokens, atLeast: minNewTokens } } : {}),

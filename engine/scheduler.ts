@@ -5,13 +5,15 @@
  * takes, not for those that wait.
  */
 import { MAX_DRAFTS } from '../draft/limits.js';
-import type { StepLimits } from './device.js';
-import { cutTree, depthOf, type DraftTree, layOut, NO_DRAFTS } from './draftTree.js';
+import { AdapterQueue } from './adapterQueue.js';
+import type { DeviceAdapters, StepLimits } from './device.js';
+import { cutTree, depthOf, type DraftTree, keysOf, layOut, NO_DRAFTS } from './draftTree.js';
 import { findPages, type FoundPages } from './foundPages.js';
 import { PAGE_TOKENS, type PagePool } from './pages.js';
-import type { PageCopy, Sequence } from './sequence.js';
+import type { Sequence } from './sequence.js';
+import type { StepDraft } from './stepDraft.js';
 import { SequenceQueue } from './sequenceQueue.js';
-import { type FoundAnswers, rowCount, type SequenceChunk, type Step, stepOf, withinRows } from './stepMessage.js';
+import { askedIn, rowCount, type SequenceChunk, type Step, stepOf, withinRows } from './stepMessage.js';
 
 /** Steps of fewer tokens than this take the time of reading the weights: dividing them further gains nothing. */
 const MIN_SHARE = 512;
@@ -24,28 +26,6 @@ const QUICKER = 8;
 const CATCH_UP_STEPS = 4;
 /** Sequences that wait and do not fit, past which nobody looks for smaller ones. */
 const MAX_REFUSED = 16;
-
-/** A step while it is put together. */
-interface Draft {
-  readonly pieces: SequenceChunk[];
-  /** What it takes alone, where the two take turns. */
-  only: 'prompts' | 'texts' | undefined;
-  /** Most new tokens, and most sequences that go on token by token. */
-  readonly budget: number;
-  readonly most: number;
-  tokens: number;
-  keys: number;
-  rows: number;
-  filtered: number;
-  entries: number;
-  writing: number;
-  /** Contents of pages that this step fills: whoever needs them too waits for them. */
-  readonly filling: Set<string>;
-  /** Tokens of prompts that it computes in pages, by the content before those. */
-  readonly begun: Map<string, (readonly number[])[]>;
-  readonly copies: PageCopy[];
-  readonly answers: FoundAnswers[];
-}
 
 /** How much memory the sequences of a model could use, in pages. */
 export interface PagePressure {
@@ -66,6 +46,8 @@ export class Scheduler {
   readonly waiting = new SequenceQueue();
   /** Sequences whose readers are behind. They keep their pages while nobody else needs them. */
   readonly paused = new SequenceQueue();
+  /** Sequences whose adapter is in no slot. All others that wait can be admitted. */
+  readonly adapters: AdapterQueue;
   /** Sequences that gave their pages back because others needed them. */
   preemptions = 0;
   /** Sequences that may need more pages than this begin later. */
@@ -88,9 +70,10 @@ export class Scheduler {
   /** Whether the last step had prompts only, and texts are next. */
   private isTurnOfPrompts = false;
 
-  constructor(pool: PagePool, limits: StepLimits) {
+  constructor(pool: PagePool, limits: StepLimits, adapters?: DeviceAdapters) {
     this.pool = pool;
     this.limits = limits;
+    this.adapters = new AdapterQueue(adapters, this.waiting, (sequence) => this.preempt(sequence));
   }
 
   get pressure(): PagePressure {
@@ -101,26 +84,36 @@ export class Scheduler {
   /** The sequence must fit the pool and a step where it is alone. */
   add(sequence: Sequence): void {
     sequence.arrival = ++this.arrivals;
-    (sequence.isPaused ? this.paused : this.waiting).add(sequence);
+    this.enqueue(sequence);
+  }
+
+  private enqueue(sequence: Sequence): void {
+    (sequence.isPaused ? this.paused : this.adapters).add(sequence);
+    this.wanted = 0;
+  }
+
+  /** Sequences can be admitted whose adapter was not there before. */
+  noteAdapters(): void {
     this.wanted = 0;
   }
 
   /** The sequence is done, or given up: the next step may use its pages, since steps are executed in order. */
   remove(sequence: Sequence): void {
     this.drop(sequence);
-    for (const queue of [this.running, this.waiting, this.paused]) queue.delete(sequence);
+    for (const queue of [this.running, this.waiting, this.adapters, this.paused]) queue.delete(sequence);
   }
 
   /** No step takes the sequence before it is resumed. */
   pause(sequence: Sequence): void {
     sequence.isPaused = true;
-    if (this.running.delete(sequence) || this.waiting.delete(sequence)) this.paused.add(sequence);
+    if ([this.running, this.waiting, this.adapters].some((queue) => queue.delete(sequence))) this.paused.add(sequence);
   }
 
   resume(sequence: Sequence): void {
     sequence.isPaused = false;
     if (!this.paused.delete(sequence)) return;
-    (sequence.pages.length > 0 ? this.running : this.waiting).add(sequence);
+    if (sequence.pages.length === 0) return this.enqueue(sequence);
+    this.running.add(sequence);
     this.wanted = 0;
   }
 
@@ -134,6 +127,7 @@ export class Scheduler {
     this.steps++;
     const { preemptions } = this;
     this.isShort = false;
+    this.adapters.arrange({ mayPreempt: true });
     this.makeWay();
     const draft = this.draft();
     this.fill(draft);
@@ -142,11 +136,15 @@ export class Scheduler {
       this.fill(draft);
     }
     this.isShort ||= this.preemptions > preemptions;
-    if (draft.pieces.length === 0) return undefined;
+    if (draft.pieces.length === 0) {
+      if (this.running.length === 0) this.adapters.arrangeOthers();
+      return undefined;
+    }
     // What texts need comes first: drafts take what is left.
     const pieces = draft.pieces.map((piece) => this.withDrafts(piece, draft));
     for (const { sequence } of pieces) sequence.number = this.numberOf(sequence);
     const step = { ...stepOf(pieces, this.ended, draft.copies, this.limits), answers: draft.answers };
+    this.adapters.send(step.message);
     this.ended = [];
     for (const { from } of draft.copies) this.pool.release(from);
     for (const { branchPages } of pieces) for (const page of branchPages) this.pool.release(page);
@@ -162,7 +160,7 @@ export class Scheduler {
     return step;
   }
 
-  private fill(draft: Draft): void {
+  private fill(draft: StepDraft): void {
     const { delayed, isCrowded } = this;
     const { only } = draft;
     if (only !== 'prompts') this.delayed = new Set();
@@ -203,14 +201,14 @@ export class Scheduler {
 
   /** The memory of the device is lost, or nobody knows what is in it: everything is computed again. */
   reset(): void {
-    for (const queue of [this.running, this.waiting, this.paused])
-      for (const sequence of [...queue]) {
-        queue.delete(sequence);
-        this.drop(sequence);
-        sequence.rewind(0);
-        sequence.awaited = 0;
-        (sequence.isPaused ? this.paused : this.waiting).add(sequence);
-      }
+    const all = [this.running, this.waiting, this.adapters, this.paused].flatMap((queue) => [...queue]);
+    for (const sequence of all) {
+      this.remove(sequence);
+      sequence.rewind(0);
+      sequence.awaited = 0;
+    }
+    this.adapters.reset();
+    for (const sequence of all) this.enqueue(sequence);
     this.pool.clear();
     this.wanted = 0;
   }
@@ -219,8 +217,7 @@ export class Scheduler {
   restart(sequence: Sequence): void {
     this.remove(sequence);
     sequence.rewind(0);
-    (sequence.isPaused ? this.paused : this.waiting).add(sequence);
-    this.wanted = 0;
+    this.enqueue(sequence);
   }
 
   /**
@@ -240,6 +237,7 @@ export class Scheduler {
   }
 
   private settle(step: Step): void {
+    this.adapters.done(step.message);
     for (const sequence of askedIn(step)) if (--sequence.awaited === 0 && this.waiting.has(sequence)) this.wanted = 0;
   }
 
@@ -251,6 +249,7 @@ export class Scheduler {
   private drop(sequence: Sequence): void {
     if (sequence.pages.length > 0) sequence.lend(this.pool);
     sequence.drop(this.pool);
+    this.adapters.end(sequence);
     if (sequence.number < 0) return;
     this.ended.push(sequence.number);
     this.spare.push(sequence.number);
@@ -259,7 +258,7 @@ export class Scheduler {
   }
 
   /** An empty step, and how much it may take so that as much is left for the other stages of a pipeline. */
-  private draft(): Draft {
+  private draft(): StepDraft {
     const { groups = 1, besideTokens = Infinity, tokens, takesPromptsApart = false } = this.limits;
     let [writing, pending, next] = [0, 0, 0];
     for (const sequence of this.running) {
@@ -287,13 +286,13 @@ export class Scheduler {
     };
   }
 
-  private takeRunning(sequence: Sequence, draft: Draft): void {
+  private takeRunning(sequence: Sequence, draft: StepDraft): void {
     if (sequence.lastStep === this.steps || sequence.pending === 0) return;
     if (!this.take(sequence, draft) && sequence.isWriting && draft.writing < draft.most) this.delayed.add(sequence);
   }
 
   /** Returns false where the step has no room for it, or no page is left. */
-  private take(sequence: Sequence, draft: Draft): boolean {
+  private take(sequence: Sequence, draft: StepDraft): boolean {
     const { isWriting, computed } = sequence;
     const { rows: maxRows = Infinity, keys: maxKeys, filtered: maxFiltered = 0, entries: maxEntries = 0 } = this.limits;
     const most = isWriting && draft.writing >= draft.most ? 0 : Math.min(sequence.pending, draft.budget - draft.tokens);
@@ -321,7 +320,7 @@ export class Scheduler {
   }
 
   /** The piece with what may follow its tokens, as far as the step has room for it, and pages are left. */
-  private withDrafts(piece: SequenceChunk, draft: Draft): SequenceChunk {
+  private withDrafts(piece: SequenceChunk, draft: StepDraft): SequenceChunk {
     const { sequence, to } = piece;
     const proposed = sequence.takeDraft();
     if (proposed.tokens.length === 0 || !sequence.isWriting || to !== sequence.tokens.length) return piece;
@@ -362,7 +361,7 @@ export class Scheduler {
   }
 
   /** Takes sequences that wait, as far as there are pages for all their tokens. Returns whether one had no room. */
-  private admit(draft: Draft): boolean {
+  private admit(draft: StepDraft): boolean {
     if (this.wanted > this.pool.available) {
       this.isShort = this.waiting.length > 0;
       return false;
@@ -408,6 +407,7 @@ export class Scheduler {
         draft.answers.push({ sequence, facts, ownFrom: found.pages * PAGE_TOKENS });
       }
       sequence.found ||= computed;
+      this.adapters.begin(sequence);
       this.waiting.delete(sequence);
       this.running.add(sequence);
     }
@@ -416,7 +416,7 @@ export class Scheduler {
   }
 
   /** Whether this step computes what the sequence can share with others: all that it would find of its next page. */
-  private isFilling(draft: Draft, sequence: Sequence, { pages, before, rest, stem }: FoundPages): boolean {
+  private isFilling(draft: StepDraft, sequence: Sequence, { pages, before, rest, stem }: FoundPages): boolean {
     const next = rest.length === PAGE_TOKENS ? sequence.content(pages) : undefined;
     if (next !== undefined && draft.filling.has(next)) return true;
     const isAlike = (tokens: readonly number[]): boolean => rest.every((token, i) => token === tokens[i]);
@@ -469,7 +469,7 @@ export class Scheduler {
     sequence.wasPreempted = true;
     this.preemptions++;
     this.wanted = 0;
-    if (this.running.delete(sequence)) this.waiting.add(sequence);
+    if (this.running.delete(sequence)) this.enqueue(sequence);
   }
 }
 
@@ -478,10 +478,3 @@ function addTo<K, V>(lists: Map<K, V[]>, key: K, value: V): void {
   if (list === undefined) lists.set(key, [value]);
   else list.push(value);
 }
-
-/** Keys of drafts behind the first `length` tokens, beside those: a branch lists its path anew. */
-const keysOf = ({ chain, branches }: DraftTree, length: number): number =>
-  branches.reduce((sum, { first, end, depth }) => sum + length + depth + end - first, chain);
-
-/** The sequences that a step will say something about. */
-const askedIn = ({ asked }: Step): ReadonlySet<Sequence> => new Set(asked.map(({ sequence }) => sequence));

@@ -6,11 +6,12 @@ import { DECODE_RUN } from '../ir/stepping.js';
 import { type Draw, noiseKey } from '../ir/gumbel.js';
 import { defined } from '../system/defined.js';
 import { AskedRows } from './askedRows.js';
+import type { AdapterRef } from './device.js';
 import { acceptedNodes, type DraftTree, endsWith, layOut, pathTo } from './draftTree.js';
 import type { Guided, TokenMask } from './guide.js';
 import { isGreedy, needsRow, type Sampling } from './options.js';
 import type { TokenFact } from './pageFacts.js';
-import { contentOf, PAGE_TOKENS, type PagePool } from './pages.js';
+import { contentOf, PAGE_TOKENS, type PagePool, rootOf } from './pages.js';
 import { namesOf, type PageNames } from './promptNames.js';
 import type { Stem } from './pageStems.js';
 import { copyOf, type EntryLists, type FilterRow, filtersOf, TokenEntries } from './tokenEntries.js';
@@ -36,6 +37,8 @@ export interface SequenceOptions {
   readonly guided?: Guided;
   /** Tokens that may not be among the first `atLeast` that are generated. */
   readonly banned?: { readonly tokens: ReadonlySet<number>; readonly atLeast: number };
+  /** What it is computed with. Default: the model alone. */
+  readonly adapter?: AdapterRef | undefined;
 }
 
 /** What was computed about a token whose page the sequence did not have yet. */
@@ -71,6 +74,9 @@ export class Sequence {
   readonly priority: number;
   readonly sampling: SequenceOptions['sampling'];
   readonly guided: Guided | undefined;
+  readonly adapter: AdapterRef | undefined;
+  /** The slot of its adapter while it has pages; −1: it has none. */
+  slot = -1;
   private readonly isFilteredAlways: boolean;
   private readonly entries: TokenEntries | undefined;
   private readonly filterVocab: number;
@@ -108,8 +114,12 @@ export class Sequence {
   /** Pages that others can find. */
   private published = 0;
   private late: LateFact | undefined;
-  /** Contents of full pages, as far as they have been asked for; and those of the prompt, which others may share. */
+  /**
+   * Contents of full pages, as far as they have been asked for, those of the prompt, which others may share, and what
+   * stands before all of them.
+   */
   private readonly contents: string[] = [];
+  private readonly root: string | undefined;
   private readonly promptNames: PageNames | undefined;
 
   constructor(options: SequenceOptions) {
@@ -117,6 +127,8 @@ export class Sequence {
     if (prompt.length === 0) throw new RangeError('A sequence has at least one token.');
     this.tokens = [...prompt];
     this.promptLength = prompt.length;
+    this.adapter = options.adapter;
+    this.root = rootOf(options.adapter?.hash);
     this.promptNames = namesOf(prompt);
     this.sampling = sampling;
     this.longest = longest;
@@ -346,16 +358,20 @@ export class Sequence {
     return { inverseTemperature: 1 / temperature, ...noiseKey(seed, at - 1) };
   }
 
-  /** The content of the page that starts at token `PAGE_TOKENS · index`; undefined where it is not full and known. */
+  /**
+   * The content of the page that starts at token `PAGE_TOKENS · index`; undefined where it is not full and known. Of
+   * page −1: what stands before the first, if anything.
+   */
   content(index: number): string | undefined {
+    if (index < 0) return this.root;
     for (let i = this.contents.length; i <= index; i++) {
       if (this.promptNames !== undefined && (i + 1) * PAGE_TOKENS <= this.promptLength) {
-        this.contents.push(this.promptNames.at(i));
+        this.contents.push(this.promptNames.at(i, this.root));
         continue;
       }
       const own = this.tokens.slice(i * PAGE_TOKENS, (i + 1) * PAGE_TOKENS);
       if (own.length < PAGE_TOKENS || own.includes(UNREAD)) return undefined;
-      this.contents.push(contentOf(this.contents[i - 1], own));
+      this.contents.push(contentOf(this.contents[i - 1] ?? this.root, own));
     }
     return this.contents[index];
   }

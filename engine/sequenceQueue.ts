@@ -6,6 +6,8 @@ export class SequenceQueue {
   neededPages = 0;
   /** Tokens that no step has taken yet when they came here, of all together. */
   pending = 0;
+  /** How many of them have which adapter, by its hash. */
+  readonly adapters = new Map<string, number>();
   private readonly items: Sequence[] = [];
   private readonly entered = new Map<Sequence, { readonly pages: number; readonly pending: number }>();
 
@@ -34,6 +36,7 @@ export class SequenceQueue {
     this.entered.set(sequence, { pages, pending });
     this.neededPages += pages;
     this.pending += pending;
+    this.count(sequence, 1);
     const { last } = this;
     if (last === undefined || isBefore(last, sequence)) this.items.push(sequence);
     else this.items.splice(this.placeOf(sequence), 0, sequence);
@@ -46,12 +49,20 @@ export class SequenceQueue {
     this.entered.delete(sequence);
     this.neededPages -= entered.pages;
     this.pending -= entered.pending;
+    this.count(sequence, -1);
     this.items.splice(this.placeOf(sequence), 1);
     return true;
   }
 
   [Symbol.iterator](): IterableIterator<Sequence> {
     return this.items[Symbol.iterator]();
+  }
+
+  private count({ adapter }: Sequence, more: 1 | -1): void {
+    if (adapter === undefined) return;
+    const count = (this.adapters.get(adapter.hash) ?? 0) + more;
+    if (count === 0) this.adapters.delete(adapter.hash);
+    else this.adapters.set(adapter.hash, count);
   }
 
   /** Index of the first that does not come before it. */
@@ -66,5 +77,6 @@ export class SequenceQueue {
   }
 }
 
-const isBefore = (a: Sequence, b: Sequence): boolean =>
+/** Whether `a` is served before `b`. */
+export const isBefore = (a: Sequence, b: Sequence): boolean =>
   a.priority === b.priority ? a.arrival < b.arrival : a.priority < b.priority;

@@ -45,6 +45,9 @@ export interface Step {
   readonly answers: readonly FoundAnswers[];
 }
 
+/** The sequences that a step will say something about. */
+export const askedIn = ({ asked }: Step): ReadonlySet<Sequence> => new Set(asked.map(({ sequence }) => sequence));
+
 /** The rows that are asked for of the tokens in [from, to), as a range, and whether the token behind them is drawn. */
 function rowsIn({ asks, isDrawing, tokens }: Sequence, from: number, to: number) {
   return { first: asks.from(from), end: asks.from(to), isLast: isDrawing && to === tokens.length };
@@ -199,6 +202,9 @@ export function stepOf(
           },
         }),
     ...(branches === undefined ? {} : { branches }),
+    ...(pieces.some(({ sequence }) => sequence.slot >= 0)
+      ? { adapter: Int32Array.from(pieces, ({ sequence }) => sequence.slot) }
+      : {}),
     ...(maxFiltered === undefined ? {} : { filters: filterInputs(pieces.flatMap(filterRowsOf)) }),
   };
   return { pieces, message, asked: rows };

@@ -84,11 +84,11 @@ export class Task {
     request: GenerateRequest,
     limits: SequenceLimits,
     listener: TaskListener,
-    { priority = 0, affinity }: Pick<RequestOptions, 'priority' | 'affinity'> = {},
+    options: Pick<RequestOptions, 'priority' | 'affinity' | 'adapter'> = {},
   ) {
     this.request = request;
-    this.affinity = affinity;
-    this.sequence = sequenceOf(request, limits, priority);
+    this.affinity = options.affinity;
+    this.sequence = sequenceOf(request, limits, options);
     this.listener = listener;
   }
 
