@@ -63,8 +63,9 @@ const MAY_IMPORT = {
   engine: ['^ir/', '^python/', '^draft/'],
   // A search sees its models as a writer of steps and a judge of paths: methods are tested with made-up ones.
   search: ['^ir/', '^python/', '^models/', '^tasks/', '^draft/', '^engine/'],
-  // Who answers a request is decided from what replicas say: the policy is tested, and simulated, with none.
-  route: [],
+  // Who answers a request is decided from what replicas say: the policy is tested, and simulated, with none. The proxy
+  // refuses and admits as the server does.
+  route: ['^serve/(apiError|http/keys|http/origins)[.]ts$'],
   // The server sees devices through the engine: endpoints are tested with a fake one.
   serve: ['^ir/', '^python/', '^models/', '^tasks/', '^grammar/', '^draft/', '^engine/', '^search/'],
   // Results, traces and IR as pages: what is shown is read or handed in, and nothing here computes an answer.
@@ -128,6 +129,13 @@ module.exports = {
       comment: 'As above, for the CPU.',
       from: { path: '^runtime/[^/]+[.]ts$' },
       to: { path: '^runtime/cpu/' },
+    },
+    {
+      name: 'route-policy-is-pure',
+      severity: 'error',
+      comment: 'The policy runs in simulations and behind several front ends: it knows none, and no clock or socket.',
+      from: { path: '^route/[^/]+[.]ts$' },
+      to: { path: ['^route/proxy/', '^serve/'] },
     },
     {
       name: 'pages-know-documents-only',
