@@ -262,3 +262,7 @@ export const deviceEnvironment = (environment: Environment = process.env): Envir
   UV_THREADPOOL_SIZE: DEVICE_THREADS,
   ...environment,
 });
+
+/** What a variable holds whose name a configuration gives; an empty one counts as unset. */
+export const readVariable = (name: string, environment: Environment = process.env): string | undefined =>
+  text(environment, name);

@@ -17,6 +17,7 @@ import { label, printError } from './print.js';
 import { addQuantize } from './quantize.js';
 import { addReport } from './report.js';
 import { addReward } from './reward.js';
+import { addRoute } from './route.js';
 import { addRun } from './run.js';
 import { addSearch } from './search.js';
 import { addServe } from './serve.js';
@@ -86,6 +87,7 @@ function createProgram(context: Context): Command {
   addReward(program, context);
   addSearch(program, context);
   addServe(program, context);
+  addRoute(program, context);
   addCompile(program, context);
   addTune(program, context);
   addMerge(program, context);

@@ -14,6 +14,7 @@ const COMMANDS = [
   'reward',
   'search',
   'serve',
+  'route',
   'compile',
   'tune',
   'merge',
